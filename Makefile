@@ -1,0 +1,76 @@
+# The two commands that matter are `make lab` and `make test`; `make help` lists the rest.
+export GOTOOLCHAIN = local
+export CGO_ENABLED ?= 0
+
+OUT      := _output
+BIN      := $(OUT)/bin
+VERSION  ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
+IMAGE    := $(OUT)/image/ovn-offload.tar
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+LINT     := $(BIN)/golangci-lint
+LAB      := $(BIN)/lab
+LABFLAGS ?=
+
+.PHONY: help lab lab-down test unit e2e check lint vet generate generated bench build image clean root
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+lab: root $(LAB) ## a real cluster on this machine with ovn-offload in it (root, Debian 12 or 13)
+	$(LAB) up $(LABFLAGS)
+
+lab-down: root $(LAB) ## remove the lab and everything that it made
+	$(LAB) down $(LABFLAGS)
+
+test: root check unit e2e ## every test, end to end ones in a lab included (root)
+
+check: lint generated ## unit tests without root, linters, generated code is current
+	go build ./...
+	go test ./...
+
+unit: root packages ## unit tests as root, with the race detector: real namespaces and a real ovsdb-server
+	CGO_ENABLED=1 go test -race ./pkg/... ./hack/... ./deploy/... ./cmd/...
+
+e2e: root $(LAB) ## the end to end tests, in a lab of their own
+	go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
+
+bench: root $(LAB) ## measure: engine, CNI, pod start in the lab
+	go test -run '^$$' -bench . -benchmem ./pkg/...
+	go test -tags e2e -count=1 -timeout 60m -run '^TestBench' -v ./test/bench/...
+
+lint: $(LINT)
+	$(LINT) run ./...
+
+generate: ## write generated code again
+	go generate ./...
+
+generated:
+	go run ./hack/modelgen -check
+
+build: ## the binaries of the product, into _output/bin
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ovn-offload-controller ./cmd/controller
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ovn-offload-agent ./cmd/agent
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ovn-k8s-cni-overlay ./cmd/cni
+
+image: root ## the container image, as a tar file
+	go run ./hack/image -out $(IMAGE)
+
+clean: ## remove what was built here (not the caches)
+	rm -rf $(OUT)
+
+root:
+	@test "$$(id -u)" = 0 || { echo "this target needs root: it makes namespaces, links and mounts of its own" >&2; exit 1; }
+
+packages: root
+	@hack/packages openvswitch-switch iproute2 mmdebstrap runc
+
+$(LINT): hack/tools/go.mod
+	@echo "building golangci-lint (once; some minutes)"
+	@mkdir -p $(BIN)
+	cd hack/tools && go build -o ../../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(LAB): FORCE
+	@mkdir -p $(BIN)
+	@go build -o $(LAB) ./hack/lab
+
+FORCE:

@@ -1,0 +1,167 @@
+package openflow
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ovs is a switch of its own with dummy devices: no root, no kernel.
+type ovs struct {
+	t        *testing.T
+	dir      string
+	vswitchd *exec.Cmd
+}
+
+func startOVS(t *testing.T) *ovs {
+	t.Helper()
+	for _, program := range []string{"ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s on this machine", program)
+		}
+	}
+	dir, err := os.MkdirTemp("", "of") // short: a socket's path has 108 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("OVS_RUNDIR", dir)
+	o := &ovs{t: t, dir: dir}
+	o.run("ovsdb-tool", "create", dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
+	o.start("ovsdb-server", "--remote=punix:"+dir+"/db.sock", dir+"/conf.db")
+	o.waitFor("db.sock")
+	o.run("ovs-vsctl", "--no-wait", "--db=unix:"+dir+"/db.sock", "init")
+	o.startSwitch()
+	o.run("ovs-vsctl", "--db=unix:"+dir+"/db.sock", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy")
+	o.waitFor("br0.mgmt")
+	return o
+}
+
+func (o *ovs) startSwitch() {
+	o.vswitchd = o.start("ovs-vswitchd", "--enable-dummy=override", "--disable-system", "unix:"+o.dir+"/db.sock")
+}
+
+func (o *ovs) start(name string, args ...string) *exec.Cmd {
+	o.t.Helper()
+	cmd := exec.Command(name, args...)
+	if err := cmd.Start(); err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return cmd
+}
+
+func (o *ovs) run(name string, args ...string) {
+	o.t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		o.t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	}
+}
+
+func (o *ovs) waitFor(name string) {
+	o.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		if _, err := os.Stat(filepath.Join(o.dir, name)); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			o.t.Fatalf("no %s after 20s", name)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (o *ovs) bridge() string { return filepath.Join(o.dir, "br0.mgmt") }
+
+var wanted = []string{"priority=100,in_port=LOCAL actions=NORMAL", "priority=50 actions=drop"}
+
+func TestReplace(t *testing.T) {
+	o := startOVS(t)
+	before, err := Dump(t.Context(), o.bridge())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cmp.Equal(wanted, before) {
+		t.Fatal("the bridge has the wanted flows before they were written")
+	}
+	for range 2 { // the second time changes nothing
+		if err := Replace(t.Context(), o.bridge(), wanted); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Dump(t.Context(), o.bridge())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Errorf("flows (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestReplaceRefusesAllOfABadTable(t *testing.T) {
+	o := startOVS(t)
+	if err := Replace(t.Context(), o.bridge(), wanted); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(t.Context(), o.bridge(), []string{"priority=1,actions=drop", "priority=2,actions=nonsense"}); err == nil {
+		t.Error("a flow that does not parse was accepted")
+	}
+	got, err := Dump(t.Context(), o.bridge())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		t.Errorf("a refused table changed the bridge (-want +got):\n%s", diff)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	o := startOVS(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		Watch(ctx, o.bridge(), changed, slog.New(slog.DiscardHandler))
+		close(ended)
+	}()
+	next := func(what string) {
+		t.Helper()
+		select {
+		case <-changed:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no event after %s", what)
+		}
+	}
+	next("connecting")
+	if err := Replace(t.Context(), o.bridge(), wanted); err != nil {
+		t.Fatal(err)
+	}
+	next("flows were written")
+	drain(changed)
+	o.run("ovs-ofctl", "del-flows", o.bridge())
+	next("somebody removed the flows")
+	drain(changed)
+	o.vswitchd.Process.Kill()
+	o.vswitchd.Wait()
+	o.startSwitch()
+	next("the switch restarted")
+	cancel()
+	<-ended
+}
+
+// drain waits until no event has come for a moment: one change may be several.
+func drain(changed <-chan struct{}) {
+	for {
+		select {
+		case <-changed:
+		case <-time.After(300 * time.Millisecond):
+			return
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// Package ovn says what the Northbound database should hold: for each owner (a
+// Kubernetes object) a builder turns facts into the rows of that object.
+//
+// Builders are pure: (View, Config, owner) to rows, with no I/O, clock, client
+// or logger. The facts come from pkg/kube's informers and pkg/ipam's decisions;
+// the rows go to pkg/ovsdb, which commits what differs. An object that is gone,
+// or that wants nothing, has no rows, and that is how its rows are deleted. A
+// fact that is still missing is an error which wraps reconcile.ErrNotReady and
+// names the fact; its arrival marks the owner dirty again.
+//
+//	network.go   the rows that exist once: join switch and cluster router
+//	node.go      a node's switch, its router port and management port
+//	gateway.go   a node's gateway router and external switch
+//	pod.go       a pod's logical switch port
+//	names.go     every name that OVN sees
+//
+// The layout is the one of the central mode of OVN-Kubernetes: node switch,
+// cluster router, join switch, gateway router, external switch.
+package ovn
+
+import (
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// View is the facts that builders read; a method returns nil for what is not there.
+type View interface {
+	Node(name string) *corev1.Node
+	Pod(namespace, name string) *corev1.Pod
+	// Allocated is the network of a pod as the allocator decided and recorded
+	// it: an annotation that says something else is not a fact.
+	Allocated(pod *corev1.Pod) *kube.PodNetwork
+}
+
+// Config is what the whole zone shares.
+type Config struct {
+	// ClusterSubnets hold all pods, one or more for each family.
+	ClusterSubnets []netip.Prefix
+	// JoinSubnets number the join switch, at most one for each family.
+	JoinSubnets []netip.Prefix
+}
+
+// Validate refuses a configuration without pod or join subnets.
+func (c Config) Validate() error {
+	if len(c.ClusterSubnets) == 0 {
+		return fmt.Errorf("no cluster subnet is configured")
+	}
+	for _, subnet := range c.ClusterSubnets {
+		if _, ok := sameFamily(c.JoinSubnets, subnet.Addr()); !ok {
+			return fmt.Errorf("cluster subnet %s has no join subnet of its family", subnet)
+		}
+	}
+	return nil
+}
+
+// Build is every row that owner wants: none when its object is gone. An owner
+// of a kind that no builder knows wants nothing.
+func Build(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
+	switch owner.Kind {
+	case kube.KindNetwork:
+		if owner != kube.NetworkOwner() {
+			return nil, nil
+		}
+		return buildNetwork(cfg), nil
+	case kube.KindNode:
+		return buildNode(view, cfg, owner.Name)
+	case kube.KindPod:
+		return buildPod(view, owner.Namespace, owner.Name)
+	}
+	return nil, nil
+}
+
+func notReady(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{reconcile.ErrNotReady}, args...)...)
+}

@@ -1,0 +1,187 @@
+package ovn
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+var update = flag.Bool("update", false, "write the testdata again")
+
+// facts is a View over the objects of a test case. Every annotation is taken as
+// the allocator's decision, except one that the case calls forged.
+type facts struct {
+	nodes map[string]*corev1.Node
+	pods  map[string]*corev1.Pod
+}
+
+func (f facts) Node(name string) *corev1.Node          { return f.nodes[name] }
+func (f facts) Pod(namespace, name string) *corev1.Pod { return f.pods[namespace+"/"+name] }
+func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
+	network, _ := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	return network
+}
+
+// TestBuild reads each testdata/*.txtar: objects.yaml are the facts, "owner"
+// lists the owners to build, config the cluster and join subnets; rows is what
+// comes out, or the error.
+func TestBuild(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no test cases: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			section := map[string]string{}
+			for _, f := range archive.Files {
+				section[f.Name] = string(f.Data)
+			}
+			got := buildCase(t, section)
+			if *update {
+				setFile(archive, "rows", got)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(section["rows"], got); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func buildCase(t *testing.T, section map[string]string) string {
+	t.Helper()
+	view := readObjects(t, section["objects.yaml"])
+	cfg := readConfig(t, section["config"])
+	var out strings.Builder
+	for _, line := range strings.Fields(section["owner"]) {
+		owner, err := kube.ParseOwner(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := Build(view, cfg, owner)
+		fmt.Fprintf(&out, "# %s\n", owner)
+		dumpRows(&out, rows)
+		if err != nil {
+			kind := "error"
+			if errors.Is(err, reconcile.ErrNotReady) {
+				kind = "waiting"
+			}
+			fmt.Fprintf(&out, "%s: %v\n", kind, err)
+		}
+	}
+	return out.String()
+}
+
+func readConfig(t *testing.T, text string) Config {
+	t.Helper()
+	var cfg Config
+	for line := range strings.Lines(text) {
+		key, values, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		var prefixes []netip.Prefix
+		for value := range strings.FieldsSeq(values) {
+			prefixes = append(prefixes, netip.MustParsePrefix(value))
+		}
+		switch key {
+		case "cluster":
+			cfg.ClusterSubnets = prefixes
+		case "join":
+			cfg.JoinSubnets = prefixes
+		default:
+			t.Fatalf("config line %q", line)
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func readObjects(t *testing.T, text string) facts {
+	t.Helper()
+	f := facts{nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}}
+	for _, doc := range strings.Split(text, "---\n") {
+		var kind struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+			t.Fatal(err)
+		}
+		switch kind.Kind {
+		case "Node":
+			node := decode[corev1.Node](t, doc)
+			f.nodes[node.Name] = node
+		case "Pod":
+			pod := decode[corev1.Pod](t, doc)
+			f.pods[pod.Namespace+"/"+pod.Name] = pod
+		case "":
+		default:
+			t.Fatalf("object of kind %q", kind.Kind)
+		}
+	}
+	return f
+}
+
+func decode[T any](t *testing.T, doc string) *T {
+	t.Helper()
+	var object T
+	if err := yaml.UnmarshalStrict([]byte(doc), &object); err != nil {
+		t.Fatalf("%v in\n%s", err, doc)
+	}
+	return &object
+}
+
+// dumpRows prints rows sorted: a line for the row, one for each column that is set.
+func dumpRows(out *strings.Builder, rows []ovsdb.Row) {
+	var dumps []string
+	for _, row := range rows {
+		var b strings.Builder
+		value := reflect.ValueOf(row.Model).Elem()
+		fmt.Fprintf(&b, "%s %q", value.Type().Name(), row.ID)
+		for _, parent := range row.Parents {
+			fmt.Fprintf(&b, " in %s %s %s", parent.Table, parent.Name, parent.Column)
+		}
+		b.WriteByte('\n')
+		for i := range value.NumField() {
+			column := value.Type().Field(i).Tag.Get("ovsdb")
+			field := reflect.Indirect(value.Field(i))
+			if field.IsValid() && !value.Field(i).IsZero() && column != "_uuid" {
+				fmt.Fprintf(&b, "    %s = %v\n", column, field.Interface())
+			}
+		}
+		dumps = append(dumps, b.String())
+	}
+	slices.Sort(dumps)
+	out.WriteString(strings.Join(dumps, ""))
+}
+
+func setFile(archive *txtar.Archive, name, data string) {
+	for i := range archive.Files {
+		if archive.Files[i].Name == name {
+			archive.Files[i].Data = []byte(data)
+			return
+		}
+	}
+	archive.Files = append(archive.Files, txtar.File{Name: name, Data: bytes.Clone([]byte(data))})
+}

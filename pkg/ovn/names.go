@@ -1,0 +1,52 @@
+package ovn
+
+// Tables of the Northbound database that have children.
+const (
+	tableSwitch     = "Logical_Switch"
+	tableRouter     = "Logical_Router"
+	tableRouterPort = "Logical_Router_Port"
+)
+
+// Set columns through which a parent row holds its children.
+const (
+	columnPorts          = "ports"
+	columnStaticRoutes   = "static_routes"
+	columnGatewayChassis = "gateway_chassis"
+)
+
+// JoinSwitch connects the cluster router with every gateway router.
+const JoinSwitch = "join"
+
+// ClusterRouter is the distributed router of all pods.
+const ClusterRouter = "ovn_cluster_router"
+
+// PhysicalNetwork is the network_name of the localnet ports; an agent maps it
+// to the node's gateway bridge.
+const PhysicalNetwork = "physnet"
+
+// NodeSwitch is the switch of a node's pods; it bears the node's name.
+func NodeSwitch(node string) string { return node }
+
+// ExternalSwitch is the switch between a gateway router and the node's wire.
+func ExternalSwitch(node string) string { return "ext_" + node }
+
+// GatewayRouter is the router of a node's north-south traffic.
+func GatewayRouter(node string) string { return "GR_" + node }
+
+// PodPort is the logical switch port of a pod and the iface-id of its device.
+func PodPort(namespace, pod string) string { return namespace + "_" + pod }
+
+// ManagementPort is the logical switch port of a node's own interface in its
+// pod subnet, and the iface-id of that interface.
+func ManagementPort(node string) string { return "k8s-" + node }
+
+// Ports between routers and switches are named after the two roles, r(outer),
+// s(witch), j(oin), e(xternal), and what stands on the far side.
+
+func switchToRouter(node string) string  { return "stor-" + node }
+func routerToSwitch(node string) string  { return "rtos-" + node }
+func joinToRouter(router string) string  { return "jtor-" + router }
+func routerToJoin(router string) string  { return "rtoj-" + router }
+func externalToRouter(gr string) string  { return "etor-" + gr }
+func routerToExternal(gr string) string  { return "rtoe-" + gr }
+func gatewayChassis(p, ch string) string { return p + "-" + ch }

@@ -1,0 +1,38 @@
+package nb
+
+import (
+	_ "embed"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+//go:generate go run ../../../hack/modelgen -root ../../..
+
+// Definition is the part of OVN's Northbound schema (25.03) that we use, in the
+// form in which ovsdb-server reads it.
+//
+//go:embed nb.ovsschema
+var Definition []byte
+
+// ReplicaSchema is the Northbound database as the engine needs to know it.
+func ReplicaSchema() (ovsdb.Schema, error) {
+	model, err := FullDatabaseModel()
+	return ovsdb.Schema{
+		Model: model,
+		Probe: NBGlobalTable,
+		Parents: map[string][]string{
+			LogicalSwitchTable:     {"ports", "acls", "qos_rules", "load_balancer", "load_balancer_group"},
+			LogicalRouterTable:     {"ports", "static_routes", "policies", "nat", "load_balancer", "load_balancer_group"},
+			LogicalRouterPortTable: {"gateway_chassis"},
+			PortGroupTable:         {"ports", "acls"},
+			LoadBalancerGroupTable: {"load_balancer"},
+			MeterTable:             {"bands"},
+		},
+		Unmanaged: map[string][]string{
+			// northd reports the state of a port and its dynamic address, and
+			// copies a requested tag.
+			LogicalSwitchPortTable: {"up", "dynamic_addresses", "tag"},
+			BFDTable:               {"status"},
+		},
+	}, err
+}

@@ -1,0 +1,61 @@
+package ovn
+
+import (
+	"net/netip"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// buildNetwork gives the join switch and the cluster router, which every node shares.
+func buildNetwork(cfg Config) []ovsdb.Row {
+	port := routerToJoin(ClusterRouter)
+	var networks []netip.Prefix
+	for _, subnet := range cfg.JoinSubnets {
+		networks = append(networks, hostPrefix(subnet, 1))
+	}
+	return []ovsdb.Row{
+		{ID: JoinSwitch, Model: &nb.LogicalSwitch{Name: JoinSwitch}},
+		{ID: ClusterRouter, Model: &nb.LogicalRouter{
+			Name:        ClusterRouter,
+			Options:     map[string]string{"always_learn_from_arp_request": "false"},
+			ExternalIDs: map[string]string{"k8s-cluster-router": "yes"},
+		}},
+		routerPort(ClusterRouter, &nb.LogicalRouterPort{
+			Name:     port,
+			MAC:      kube.MACFromAddress(networks[0].Addr()).String(),
+			Networks: prefixStrings(networks),
+		}),
+		switchPort(JoinSwitch, routerPeer(joinToRouter(ClusterRouter), port)),
+	}
+}
+
+// switchPort places a logical switch port in a switch.
+func switchPort(sw string, port *nb.LogicalSwitchPort) ovsdb.Row {
+	return ovsdb.Row{ID: port.Name, Model: port, Parents: []ovsdb.Parent{{Table: tableSwitch, Name: sw, Column: columnPorts}}}
+}
+
+// routerPort places a logical router port in a router.
+func routerPort(router string, port *nb.LogicalRouterPort) ovsdb.Row {
+	return ovsdb.Row{ID: port.Name, Model: port, Parents: []ovsdb.Parent{{Table: tableRouter, Name: router, Column: columnPorts}}}
+}
+
+// routerPeer is the switch port that joins a switch to a router's port.
+func routerPeer(name, peer string) *nb.LogicalSwitchPort {
+	return &nb.LogicalSwitchPort{
+		Name:      name,
+		Type:      "router",
+		Addresses: []string{"router"},
+		Options:   map[string]string{"router-port": peer},
+	}
+}
+
+// staticRoute places a route in a router. Its id is what makes it unique there.
+func staticRoute(router string, route *nb.LogicalRouterStaticRoute) ovsdb.Row {
+	id := router + " " + route.IPPrefix + " " + route.Nexthop
+	if route.Policy != nil {
+		id += " " + *route.Policy
+	}
+	return ovsdb.Row{ID: id, Model: route, Parents: []ovsdb.Parent{{Table: tableRouter, Name: router, Column: columnStaticRoutes}}}
+}

@@ -1,0 +1,38 @@
+package ovn
+
+import (
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// buildPod gives the logical switch port of a pod that runs on the pod network.
+func buildPod(view View, namespace, name string) ([]ovsdb.Row, error) {
+	pod := view.Pod(namespace, name)
+	if pod == nil || !kube.WantsNetwork(pod) {
+		return nil, nil
+	}
+	network := view.Allocated(pod)
+	if network == nil {
+		return nil, notReady("pod has no recorded address")
+	}
+	node := view.Node(pod.Spec.NodeName)
+	if node == nil {
+		return nil, notReady("node %s of the pod is not known", pod.Spec.NodeName)
+	}
+	chassis := node.Annotations[kube.NodeChassisIDKey]
+	if chassis == "" {
+		return nil, notReady("node %s of the pod has no chassis id", node.Name)
+	}
+	address := portAddress(network.MAC, network.Addresses)
+	return []ovsdb.Row{switchPort(NodeSwitch(node.Name), &nb.LogicalSwitchPort{
+		Name:         PodPort(namespace, name),
+		Addresses:    []string{address},
+		PortSecurity: []string{address},
+		Options: map[string]string{
+			"iface-id-ver":      string(pod.UID),
+			"requested-chassis": chassis,
+		},
+		ExternalIDs: map[string]string{"namespace": namespace, "pod": "true"},
+	})}, nil
+}

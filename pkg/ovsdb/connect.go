@@ -1,0 +1,145 @@
+package ovsdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+const (
+	minReconnect = 100 * time.Millisecond
+	maxReconnect = 5 * time.Second
+)
+
+// run keeps a connection until ctx ends.
+func (db *DB) run(ctx context.Context) {
+	defer close(db.stopped)
+	wait := minReconnect
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		endpoint := db.cfg.Endpoints[attempt%len(db.cfg.Endpoints)]
+		connected, err := db.serve(ctx, endpoint)
+		if ctx.Err() != nil {
+			return
+		}
+		if connected {
+			wait = minReconnect
+		}
+		db.cfg.Logger.Warn("database away", "database", db.cfg.Schema.Model.Name(), "endpoint", endpoint, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, maxReconnect)
+	}
+}
+
+// serve connects once, reads the database and follows it until the connection
+// ends, whose reason it returns.
+func (db *DB) serve(ctx context.Context, endpoint string) (connected bool, err error) {
+	start := time.Now()
+	setup, cancel := context.WithTimeout(ctx, db.cfg.ConnectTimeout)
+	defer cancel()
+	stream, err := dial(setup, endpoint, db.cfg.TLS)
+	if err != nil {
+		return false, fmt.Errorf("connecting to %s: %w", endpoint, err)
+	}
+	// Updates may follow the monitor's reply at once: they wait for the replica
+	// that is made of it.
+	var replica *replica
+	installed := make(chan struct{})
+	c := newConn(stream, func(params json.RawMessage) error {
+		select {
+		case <-installed:
+			return db.update(replica, params)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	go c.read(3 * db.cfg.ProbeInterval)
+	defer func() {
+		stream.Close()
+		<-c.ended
+	}()
+	if replica, err = db.load(setup, c); err != nil {
+		return false, err
+	}
+	db.install(c, replica)
+	close(installed)
+	db.cfg.Logger.Info("database connected", "database", db.cfg.Schema.Model.Name(), "endpoint", endpoint, "took", time.Since(start))
+	go c.probe(ctx, db.cfg.ProbeInterval)
+	select {
+	case <-c.ended:
+		err = c.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	db.uninstall()
+	return true, err
+}
+
+// load reads the schema and the whole database, which it begins to monitor.
+func (db *DB) load(ctx context.Context, c *conn) (*replica, error) {
+	name := db.cfg.Schema.Model.Name()
+	var server lib.DatabaseSchema
+	if err := c.call(ctx, "get_schema", lib.NewGetSchemaArgs(name), &server); err != nil {
+		return nil, err
+	}
+	tables, types, err := db.cfg.Schema.tables(server)
+	if err != nil {
+		return nil, err
+	}
+	requests := map[string]lib.MonitorRequest{}
+	for _, t := range tables {
+		columns := append([]string(nil), t.parents...)
+		for _, c := range t.columns {
+			columns = append(columns, c.name)
+		}
+		requests[t.name] = lib.MonitorRequest{Columns: columns, Select: lib.NewDefaultMonitorSelect()}
+	}
+	var reply []json.RawMessage
+	args := []any{name, "replica", requests, "00000000-0000-0000-0000-000000000000"}
+	if err := c.call(ctx, "monitor_cond_since", args, &reply); err != nil {
+		return nil, err
+	}
+	if len(reply) != 3 {
+		return nil, fmt.Errorf("monitor_cond_since answers %d values", len(reply))
+	}
+	var content lib.TableUpdates2
+	if err := json.Unmarshal(reply[2], &content); err != nil {
+		return nil, fmt.Errorf("reading the database: %w", err)
+	}
+	replica := newReplica(tables, types)
+	if _, err := replica.apply(content, func(string) {}); err != nil {
+		return nil, fmt.Errorf("reading the database: %w", err)
+	}
+	return replica, nil
+}
+
+func (db *DB) install(c *conn, replica *replica) {
+	db.mu.Lock()
+	db.conn, db.replica = c, replica
+	db.generation++
+	again := db.generation > 1
+	db.signal()
+	for owner := range db.waiters {
+		db.wake(owner)
+	}
+	onReconnect := db.onReconnect
+	db.mu.Unlock()
+	db.metrics.connections.Inc()
+	db.metrics.connected.Set(1)
+	if again {
+		onReconnect()
+	}
+}
+
+func (db *DB) uninstall() {
+	db.mu.Lock()
+	db.conn, db.replica = nil, nil
+	db.signal()
+	db.mu.Unlock()
+	db.metrics.connected.Set(0)
+}

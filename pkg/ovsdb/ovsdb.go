@@ -1,0 +1,347 @@
+// Package ovsdb makes a database hold what owners want.
+//
+// A DB keeps a replica of one OVSDB database: one connection, one monitor, each
+// update applied in the order in which it comes, before the reply to the
+// transaction that caused it. Every row of ours carries its owner and its id in
+// external_ids. Commit compares what owners want with the replica, sends the
+// difference as one transaction, and returns when the replica holds the result;
+// rows without an owner do not exist for it. There is no memory of what was
+// written: what somebody else changes is seen as an update, is reported by
+// OnChange, and is put right by the owner's next commit.
+//
+// A new connection is a new generation: the replica is read again from nothing
+// and everybody is told (OnReconnect). Until it is complete, and its probe table
+// has a row, nothing is planned, so that an empty replica is never taken for an
+// empty database.
+//
+// Data flow: pkg/ovn's rows (Northbound) or pkg/cni's and pkg/node's (local
+// Open_vSwitch) -> Commit -> plan -> transaction -> update -> replica.
+package ovsdb
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ErrDisconnected is wrapped by errors of calls that need a connection, or a
+// complete replica, while there is none.
+var ErrDisconnected = errors.New("the database is not connected")
+
+// Config says which database to keep a replica of.
+type Config struct {
+	// Endpoints are tried in turn: unix:PATH, tcp:HOST:PORT, ssl:HOST:PORT.
+	Endpoints []string
+	// TLS serves ssl endpoints. It is read at each connection.
+	TLS    *tls.Config
+	Schema Schema
+	// ConnectTimeout bounds connecting and reading the whole database;
+	// ProbeInterval is the silence after which a server is asked for a sign of
+	// life, and three times that the silence after which it is given up.
+	ConnectTimeout, ProbeInterval time.Duration
+	Logger                        *slog.Logger
+	Registerer                    prometheus.Registerer
+}
+
+// Defaults waits a minute for a database and probes it every ten seconds.
+func Defaults(endpoints []string, schema Schema) Config {
+	return Config{
+		Endpoints: endpoints, Schema: schema,
+		ConnectTimeout: time.Minute, ProbeInterval: 10 * time.Second,
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}
+}
+
+// DB is a replica of a database and the way to change it.
+type DB struct {
+	cfg     Config
+	metrics *metrics
+	stop    context.CancelFunc
+	stopped chan struct{}
+
+	commit sync.Mutex // one committer
+
+	mu          sync.RWMutex
+	conn        *conn
+	replica     *replica // nil while there is no complete one
+	generation  uint64
+	onChange    func([]string)
+	onReconnect func()
+	waiters     map[string][]chan struct{} // by owner
+	changed     chan struct{}              // closed and replaced when the connection comes or goes
+}
+
+// Open connects and returns when the replica is complete. A database that is
+// away is waited for, with a log line for each attempt, until ctx ends.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	db := &DB{
+		cfg: cfg, metrics: newMetrics(cfg), stop: stop, stopped: make(chan struct{}),
+		onChange: func([]string) {}, onReconnect: func() {},
+		waiters: map[string][]chan struct{}{}, changed: make(chan struct{}),
+	}
+	go db.run(running)
+	for {
+		db.mu.RLock()
+		ready, changed := db.ready() == nil, db.changed
+		db.mu.RUnlock()
+		if ready {
+			return db, nil
+		}
+		select {
+		case <-ctx.Done():
+			db.Close()
+			return nil, fmt.Errorf("opening database %s at %v: %w", cfg.Schema.Model.Name(), cfg.Endpoints, ctx.Err())
+		case <-changed:
+		}
+	}
+}
+
+// Close ends the connection.
+func (db *DB) Close() {
+	db.stop()
+	<-db.stopped
+}
+
+// OnChange sets who is told which owners' rows changed in the database, by
+// anybody. It is called from one goroutine and must not block.
+func (db *DB) OnChange(f func(owners []string)) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.onChange = f
+}
+
+// OnReconnect sets who is told that a later generation of the replica is there.
+func (db *DB) OnReconnect(f func()) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.onReconnect = f
+}
+
+// Connected reports whether the replica is complete and follows the server.
+func (db *DB) Connected() bool {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	return db.ready() == nil
+}
+
+// Generation counts the connections; it changes when everything was read again.
+func (db *DB) Generation() uint64 {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	return db.generation
+}
+
+// ready says why nothing can be planned; the caller holds the lock.
+func (db *DB) ready() error {
+	if db.replica == nil {
+		return ErrDisconnected
+	}
+	if probe := db.cfg.Schema.Probe; len(db.replica.rows[probe]) == 0 {
+		return fmt.Errorf("%w: it has no %s row yet", ErrDisconnected, probe)
+	}
+	return nil
+}
+
+// Result is what a commit did. Owners in Failed had nothing done for them;
+// their errors are of the wants (ErrNoParent), not of the database.
+type Result struct {
+	Changes []Change
+	Failed  map[string]error
+}
+
+// Commit makes the rows of each want's owner what the want says, in one
+// transaction, and returns when the replica has them. With an error nothing was
+// done, or (when the connection broke) it is not known, and the next commit
+// compares again.
+func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
+	db.commit.Lock()
+	defer db.commit.Unlock()
+	db.mu.RLock()
+	if err := db.ready(); err != nil {
+		db.mu.RUnlock()
+		return Result{}, err
+	}
+	plan := db.replica.plan(wants)
+	db.mu.RUnlock()
+	result := Result{Changes: plan.changes, Failed: plan.failed}
+	if len(plan.ops) == 0 {
+		return result, nil
+	}
+	return result, db.transact(ctx, plan.ops)
+}
+
+// MergeKeys sets keys of a map column in the one row of a table such as
+// NB_Global or Open_vSwitch; the value "" removes a key. Other keys stay.
+func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[string]string) error {
+	db.commit.Lock()
+	defer db.commit.Unlock()
+	db.mu.RLock()
+	if err := db.ready(); err != nil {
+		db.mu.RUnlock()
+		return err
+	}
+	var ops []lib.Operation
+	for uuid, w := range db.replica.rows[table] {
+		have := w.table.mapColumn(w.model, w.table.index(column))
+		if mutations := mergeKeys(column, have, keys); len(mutations) > 0 {
+			ops = append(ops, lib.Operation{Op: lib.OperationMutate, Table: table, Where: is(uuid), Mutations: mutations})
+		}
+	}
+	db.mu.RUnlock()
+	if len(ops) == 0 {
+		return nil
+	}
+	return db.transact(ctx, ops)
+}
+
+func (db *DB) transact(ctx context.Context, ops []lib.Operation) error {
+	db.mu.RLock()
+	c := db.conn
+	db.mu.RUnlock()
+	if c == nil {
+		return ErrDisconnected
+	}
+	ctx, cancel := context.WithTimeout(ctx, db.cfg.ConnectTimeout)
+	defer cancel()
+	start := time.Now()
+	var results []lib.OperationResult
+	if err := c.call(ctx, "transact", lib.NewTransactArgs(db.cfg.Schema.Model.Name(), ops...), &results); err != nil {
+		return err
+	}
+	db.metrics.transacted(ops, time.Since(start))
+	if failed, err := lib.CheckOperationResults(results, ops); err != nil {
+		if len(failed) > 0 {
+			return fmt.Errorf("transaction refused: %w", failed[0])
+		}
+		return fmt.Errorf("transaction refused: %w", err)
+	}
+	return nil
+}
+
+// Owners lists everybody who has rows in the replica.
+func (db *DB) Owners() []string {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.replica == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(db.replica.owned))
+}
+
+// Rows is what an owner has in the replica. The models are the replica's own:
+// they are to be read only. Parents are not filled in.
+func (db *DB) Rows(owner string) []Row {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.replica == nil {
+		return nil
+	}
+	var rows []Row
+	for _, w := range db.replica.owned[owner] {
+		rows = append(rows, Row{ID: w.id, Model: w.model})
+	}
+	return rows
+}
+
+// Table is every row of a table, whoever owns it, as models to be read only.
+func (db *DB) Table(name string) []any {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.replica == nil {
+		return nil
+	}
+	var models []any
+	for _, w := range db.replica.rows[name] {
+		models = append(models, w.model)
+	}
+	return models
+}
+
+// WaitRow returns when ok holds for an owner's row, seen as a model of the
+// table's type. It looks at once and then after each change of the owner's rows.
+func (db *DB) WaitRow(ctx context.Context, table, owner, id string, ok func(model any) bool) error {
+	woken := make(chan struct{}, 1)
+	db.mu.Lock()
+	db.waiters[owner] = append(db.waiters[owner], woken)
+	db.mu.Unlock()
+	defer func() {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		drop(db.waiters, owner, woken)
+	}()
+	for {
+		if db.holds(table, owner, id, ok) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-woken:
+		}
+	}
+}
+
+func (db *DB) holds(table, owner, id string, ok func(any) bool) bool {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.replica == nil {
+		return false
+	}
+	for _, w := range db.replica.owned[owner] {
+		if w.table.name == table && w.id == id && ok(w.model) {
+			return true
+		}
+	}
+	return false
+}
+
+// wake tells those who wait for an owner's rows; the caller holds the lock.
+func (db *DB) wake(owner string) {
+	for _, woken := range db.waiters[owner] {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// update applies one update3 notification.
+func (db *DB) update(replica *replica, params json.RawMessage) error {
+	var args []json.RawMessage
+	if err := json.Unmarshal(params, &args); err != nil || len(args) != 3 {
+		return fmt.Errorf("update3 with %d parameters: %w", len(args), err)
+	}
+	var updates lib.TableUpdates2
+	if err := json.Unmarshal(args[2], &updates); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	unready := db.ready() != nil
+	changed, err := replica.apply(updates, db.wake)
+	if unready && db.ready() == nil {
+		db.signal()
+	}
+	onChange := db.onChange
+	db.mu.Unlock()
+	if err == nil && len(changed) > 0 {
+		onChange(slices.Collect(maps.Keys(changed)))
+	}
+	return err
+}
+
+// signal says that readiness changed; the caller holds the lock.
+func (db *DB) signal() {
+	close(db.changed)
+	db.changed = make(chan struct{})
+}

@@ -1,0 +1,355 @@
+package ovsdb
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+
+	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// ErrNoParent is wrapped by the error of an owner whose row belongs into a row
+// that neither the database nor the same commit has.
+var ErrNoParent = errors.New("no such parent row")
+
+// Change is one row that a commit changed.
+type Change struct {
+	Owner, Table, ID string
+	Op               string // insert, update or delete
+}
+
+// plan is the difference between what owners want and what a replica holds.
+type plan struct {
+	ops     []lib.Operation
+	changes []Change
+	failed  map[string]error // owners whose wants cannot be had
+}
+
+// entry is one wanted row with the row that it is now, if any.
+type entry struct {
+	owner string
+	row   *Row
+	table *table
+	have  *row
+	ref   string // UUID, or the name that stands for it in the transaction
+}
+
+// planner collects the operations of one plan.
+type planner struct {
+	*replica
+	plan
+	entries  []*entry
+	surplus  []*row
+	named    map[Parent]*entry // rows of this plan that may be parents; Column is ""
+	mutation map[membership]*mutation
+	order    []membership
+}
+
+type mutation struct{ insert, remove []any }
+
+// plan compares wants with the replica. It reads the replica only; the caller
+// holds its lock.
+func (r *replica) plan(wants []Want) plan {
+	p := &planner{replica: r, plan: plan{failed: map[string]error{}}}
+	for {
+		p.collect(wants)
+		if !p.refuse() {
+			break
+		}
+	}
+	for _, e := range p.entries {
+		if err := p.planEntry(e); err != nil {
+			// A model that the schema cannot hold is a fault of the builder:
+			// without this owner's operations the plan would be torn.
+			p.failed[e.owner] = err
+			rest := slices.DeleteFunc(slices.Clone(wants), func(w Want) bool { return p.failed[w.Owner] != nil })
+			again := r.plan(rest)
+			for owner, err := range p.failed {
+				again.failed[owner] = err
+			}
+			return again
+		}
+	}
+	p.planMutations()
+	p.planDeletes()
+	return p.plan
+}
+
+// collect pairs each wanted row with the owner's present one; what is left of
+// the present ones is surplus.
+func (p *planner) collect(wants []Want) {
+	p.entries, p.surplus, p.named, p.mutation = nil, nil, map[Parent]*entry{}, map[membership]*mutation{}
+	for _, want := range wants {
+		if p.failed[want.Owner] != nil {
+			continue
+		}
+		// The smallest UUID of several rows with one id is the one that stays.
+		have := slices.Clone(p.owned[want.Owner])
+		slices.SortFunc(have, func(a, b *row) int { return cmpString(a.uuid, b.uuid) })
+		for i := range want.Rows {
+			e := &entry{owner: want.Owner, row: &want.Rows[i]}
+			e.table = p.types[reflect.TypeOf(e.row.Model).Elem()]
+			if at := slices.IndexFunc(have, func(w *row) bool { return w.table == e.table && w.id == e.row.ID }); at >= 0 {
+				e.have, e.ref = have[at], have[at].uuid
+				have = slices.Delete(have, at, at+1)
+			} else {
+				e.ref = "row" + strconv.Itoa(len(p.entries))
+			}
+			p.entries = append(p.entries, e)
+			if e.table.parents != nil {
+				p.named[Parent{Table: e.table.name, Name: e.table.nameOf(e.row.Model)}] = e
+			}
+		}
+		p.surplus = append(p.surplus, have...)
+	}
+}
+
+func cmpString(a, b string) int {
+	if a < b {
+		return -1
+	}
+	return 1
+}
+
+// refuse notes the owners one of whose rows has no parent, and reports whether
+// there were any: others may have counted on their rows.
+func (p *planner) refuse() bool {
+	refused := false
+	for _, e := range p.entries {
+		if p.failed[e.owner] != nil {
+			continue
+		}
+		if !e.table.root && len(e.row.Parents) == 0 {
+			p.failed[e.owner] = fmt.Errorf("row %q of table %s names no parent and would vanish", e.row.ID, e.table.name)
+			refused = true
+		}
+		for _, parent := range e.row.Parents {
+			if p.resolve(parent) == "" {
+				p.failed[e.owner] = fmt.Errorf("%w: %s %q for %s %q", ErrNoParent, parent.Table, parent.Name, e.table.name, e.row.ID)
+				refused = true
+			}
+		}
+	}
+	return refused
+}
+
+// resolve gives the UUID, or the name in this transaction, of a parent.
+func (p *planner) resolve(parent Parent) string {
+	if e := p.named[Parent{Table: parent.Table, Name: parent.Name}]; e != nil {
+		return e.ref
+	}
+	if w := p.parent(parent); w != nil {
+		return w.uuid
+	}
+	return ""
+}
+
+func (p *planner) planEntry(e *entry) error {
+	if e.have == nil {
+		content, err := e.table.content(e)
+		if err != nil {
+			return err
+		}
+		p.ops = append(p.ops, lib.Operation{Op: lib.OperationInsert, Table: e.table.name, Row: content, UUIDName: e.ref})
+		p.note(e.owner, e.table, e.row.ID, lib.OperationInsert)
+	} else if err := p.planUpdate(e); err != nil {
+		return err
+	}
+	return p.planParents(e)
+}
+
+func (p *planner) planUpdate(e *entry) error {
+	content, mutations, err := e.table.difference(e)
+	if err != nil {
+		return err
+	}
+	if len(content) > 0 {
+		p.ops = append(p.ops, lib.Operation{Op: lib.OperationUpdate, Table: e.table.name, Where: is(e.ref), Row: content})
+	}
+	if len(mutations) > 0 {
+		p.ops = append(p.ops, lib.Operation{Op: lib.OperationMutate, Table: e.table.name, Where: is(e.ref), Mutations: mutations})
+	}
+	if len(content)+len(mutations) > 0 {
+		p.note(e.owner, e.table, e.row.ID, lib.OperationUpdate)
+	}
+	return nil
+}
+
+// planParents puts a row into the parents that it wants and out of others.
+func (p *planner) planParents(e *entry) error {
+	var wanted []membership
+	for _, parent := range e.row.Parents {
+		m := membership{table: parent.Table, parent: p.resolve(parent), column: parent.Column}
+		if t := p.tables[parent.Table]; t == nil || !slices.Contains(t.parents, parent.Column) {
+			return fmt.Errorf("row %q of table %s: %s has no column %q for children", e.row.ID, e.table.name, parent.Table, parent.Column)
+		}
+		wanted = append(wanted, m)
+	}
+	var present []membership
+	if e.have != nil {
+		present = p.in[e.ref]
+	}
+	before := len(p.order)
+	for _, m := range wanted {
+		if !slices.Contains(present, m) {
+			p.mutate(m).insert = append(p.mutate(m).insert, lib.UUID{GoUUID: e.ref})
+		}
+	}
+	for _, m := range present {
+		// What others made a member of their own rows stays there.
+		parent := p.rows[m.table][m.parent]
+		if parent != nil && parent.owner != "" && !slices.Contains(wanted, m) {
+			p.mutate(m).remove = append(p.mutate(m).remove, lib.UUID{GoUUID: e.ref})
+		}
+	}
+	if e.have != nil && len(p.order) > before {
+		p.note(e.owner, e.table, e.row.ID, lib.OperationUpdate)
+	}
+	return nil
+}
+
+func (p *planner) mutate(m membership) *mutation {
+	if p.mutation[m] == nil {
+		p.mutation[m] = &mutation{}
+		p.order = append(p.order, m)
+	}
+	return p.mutation[m]
+}
+
+// planDeletes deletes what owners have and do not want, after it has been taken
+// out of every set that refers to it.
+func (p *planner) planMutations() {
+	for _, w := range p.surplus {
+		for _, m := range p.in[w.uuid] {
+			if p.rows[m.table][m.parent] != nil {
+				p.mutate(m).remove = append(p.mutate(m).remove, lib.UUID{GoUUID: w.uuid})
+			}
+		}
+	}
+	for _, m := range p.order {
+		var mutations []lib.Mutation
+		if change := p.mutation[m]; len(change.insert) > 0 {
+			mutations = append(mutations, lib.Mutation{Column: m.column, Mutator: lib.MutateOperationInsert, Value: lib.OvsSet{GoSet: change.insert}})
+		}
+		if change := p.mutation[m]; len(change.remove) > 0 {
+			mutations = append(mutations, lib.Mutation{Column: m.column, Mutator: lib.MutateOperationDelete, Value: lib.OvsSet{GoSet: change.remove}})
+		}
+		p.ops = append(p.ops, lib.Operation{Op: lib.OperationMutate, Table: m.table, Where: is(m.parent), Mutations: mutations})
+	}
+}
+
+func (p *planner) planDeletes() {
+	for _, w := range p.surplus {
+		p.ops = append(p.ops, lib.Operation{Op: lib.OperationDelete, Table: w.table.name, Where: is(w.uuid)})
+		p.note(w.owner, w.table, w.id, lib.OperationDelete)
+	}
+}
+
+func (p *planner) note(owner string, t *table, id, op string) {
+	p.changes = append(p.changes, Change{Owner: owner, Table: t.name, ID: id, Op: op})
+}
+
+func is(uuid string) []lib.Condition {
+	return []lib.Condition{{Column: "_uuid", Function: lib.ConditionEqual, Value: lib.UUID{GoUUID: uuid}}}
+}
+
+// content is a new row: every column that has not its default value.
+func (t *table) content(e *entry) (lib.Row, error) {
+	content := lib.Row{}
+	value := reflect.ValueOf(e.row.Model).Elem()
+	for i := range t.columns {
+		c := &t.columns[i]
+		field := value.FieldByIndex(c.field)
+		if i == t.extIDs {
+			field = reflect.ValueOf(e.externalIDs())
+		}
+		if field.IsZero() || (field.Kind() == reflect.Map || field.Kind() == reflect.Slice) && field.Len() == 0 {
+			continue
+		}
+		if err := t.put(content, c, field); err != nil {
+			return nil, err
+		}
+	}
+	return content, nil
+}
+
+// difference is the managed columns of an entry that are not as wanted: whole
+// columns, and for shared maps the keys.
+func (t *table) difference(e *entry) (lib.Row, []lib.Mutation, error) {
+	content := lib.Row{}
+	var mutations []lib.Mutation
+	want, have := reflect.ValueOf(e.row.Model).Elem(), reflect.ValueOf(e.have.model).Elem()
+	for i := range t.columns {
+		c := &t.columns[i]
+		field, present := want.FieldByIndex(c.field), have.FieldByIndex(c.field)
+		switch {
+		case !c.managed:
+		case i == t.extIDs && e.hasIDs(field, present, c.shared):
+		case i == t.extIDs && c.shared:
+			mutations = append(mutations, mergeKeys(c.name, present.Interface().(map[string]string), e.externalIDs())...)
+		case c.shared:
+			mutations = append(mutations, mergeKeys(c.name, present.Interface().(map[string]string), field.Interface().(map[string]string))...)
+		case i == t.extIDs:
+			if err := t.put(content, c, reflect.ValueOf(e.externalIDs())); err != nil {
+				return nil, nil, err
+			}
+		case !same(field, present):
+			if err := t.put(content, c, field); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return content, mutations, nil
+}
+
+func (t *table) put(content lib.Row, c *column, field reflect.Value) error {
+	value, err := lib.NativeToOvs(c.schema, field.Interface())
+	if err != nil {
+		return fmt.Errorf("column %s of table %s: %w", c.name, t.name, err)
+	}
+	content[c.name] = value
+	return nil
+}
+
+// externalIDs is what the row's external_ids should be: the model's and ours.
+func (e *entry) externalIDs() map[string]string {
+	model := e.table.mapColumn(e.row.Model, e.table.extIDs)
+	ids := make(map[string]string, len(model)+2)
+	for key, value := range model {
+		ids[key] = value
+	}
+	ids[OwnerKey], ids[IDKey] = e.owner, e.row.ID
+	return ids
+}
+
+// hasIDs compares external_ids without building the wanted map: the owner and
+// the id are right, since it was found by them.
+func (e *entry) hasIDs(want, have reflect.Value, shared bool) bool {
+	w, h := want.Interface().(map[string]string), have.Interface().(map[string]string)
+	return (shared || len(h) == len(w)+2) && includes(h, w)
+}
+
+// mergeKeys changes the pairs of a map that are not as wanted; "" removes a key.
+// An insert leaves a present key alone, so that key is deleted first.
+func mergeKeys(column string, have, want map[string]string) []lib.Mutation {
+	insert, remove := map[any]any{}, []any{}
+	for key, value := range want {
+		old, ok := have[key]
+		if ok && old != value || ok && value == "" {
+			remove = append(remove, key)
+		}
+		if value != "" && old != value {
+			insert[key] = value
+		}
+	}
+	var mutations []lib.Mutation
+	if len(remove) > 0 {
+		mutations = append(mutations, lib.Mutation{Column: column, Mutator: lib.MutateOperationDelete, Value: lib.OvsSet{GoSet: remove}})
+	}
+	if len(insert) > 0 {
+		mutations = append(mutations, lib.Mutation{Column: column, Mutator: lib.MutateOperationInsert, Value: lib.OvsMap{GoMap: insert}})
+	}
+	return mutations
+}

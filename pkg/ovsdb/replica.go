@@ -1,0 +1,209 @@
+package ovsdb
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// replica is the content of a database as its server last told it, with the
+// indexes that planning needs. Models in it are never changed: an update
+// replaces them, so that readers may keep what they were given.
+type replica struct {
+	tables map[string]*table
+	types  map[reflect.Type]*table
+	rows   map[string]map[string]*row // table, UUID
+	owned  map[string][]*row          // by owner
+	named  map[string]map[string][]*row
+	in     map[string][]membership // by the UUID of the child
+}
+
+type row struct {
+	table *table
+	uuid  string
+	model any
+	owner string // "" for rows that are not ours
+	id    string
+}
+
+// membership is one set column that contains a row.
+type membership struct {
+	table  string
+	parent string // UUID
+	column string
+}
+
+func newReplica(tables map[string]*table, types map[reflect.Type]*table) *replica {
+	r := &replica{
+		tables: tables, types: types,
+		rows: map[string]map[string]*row{}, owned: map[string][]*row{},
+		named: map[string]map[string][]*row{}, in: map[string][]membership{},
+	}
+	for name := range tables {
+		r.rows[name], r.named[name] = map[string]*row{}, map[string][]*row{}
+	}
+	return r
+}
+
+// apply takes one update of the server and returns the owners whose managed
+// columns or memberships it changed. touched is told every owner with any change.
+func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (map[string]struct{}, error) {
+	changed := map[string]struct{}{}
+	note := func(row *row, managed bool) {
+		if row == nil || row.owner == "" {
+			return
+		}
+		if touched(row.owner); managed {
+			changed[row.owner] = struct{}{}
+		}
+	}
+	for name, rows := range updates {
+		t := r.tables[name]
+		if t == nil {
+			return nil, fmt.Errorf("update of table %s, which is not monitored", name)
+		}
+		for uuid, update := range rows {
+			if err := r.applyRow(t, uuid, update, note); err != nil {
+				return nil, fmt.Errorf("update of %s %s: %w", name, uuid, err)
+			}
+		}
+	}
+	return changed, nil
+}
+
+func (r *replica) applyRow(t *table, uuid string, update *lib.RowUpdate2, note func(*row, bool)) error {
+	old := r.rows[t.name][uuid]
+	content := update.Initial
+	if update.Insert != nil {
+		content = update.Insert
+	}
+	switch {
+	case content != nil:
+		model := reflect.New(t.typ)
+		model.Elem().FieldByIndex(t.uuid).SetString(uuid)
+		if _, err := t.set(model, *content, false); err != nil {
+			return err
+		}
+		r.remove(old)
+		r.insert(&row{table: t, uuid: uuid, model: model.Interface()})
+		note(r.rows[t.name][uuid], true)
+		return r.applyMembers(t, uuid, *content)
+	case update.Modify != nil:
+		if old == nil {
+			return fmt.Errorf("it is not in the replica")
+		}
+		model := reflect.New(t.typ)
+		model.Elem().Set(reflect.ValueOf(old.model).Elem())
+		managed, err := t.set(model, *update.Modify, true)
+		if err != nil {
+			return err
+		}
+		r.remove(old)
+		r.insert(&row{table: t, uuid: uuid, model: model.Interface()})
+		note(old, managed)
+		note(r.rows[t.name][uuid], managed)
+		return r.applyMembers(t, uuid, *update.Modify)
+	default: // delete
+		note(old, true)
+		r.remove(old)
+		delete(r.in, uuid)
+	}
+	return nil
+}
+
+func (r *replica) insert(w *row) {
+	t := w.table
+	ids := t.mapColumn(w.model, t.extIDs)
+	w.owner, w.id = ids[OwnerKey], ids[IDKey]
+	r.rows[t.name][w.uuid] = w
+	if w.owner != "" {
+		r.owned[w.owner] = append(r.owned[w.owner], w)
+	}
+	if t.parents != nil {
+		name := t.nameOf(w.model)
+		r.named[t.name][name] = append(r.named[t.name][name], w)
+	}
+}
+
+func (r *replica) remove(w *row) {
+	if w == nil {
+		return
+	}
+	t := w.table
+	delete(r.rows[t.name], w.uuid)
+	if w.owner != "" {
+		drop(r.owned, w.owner, w)
+	}
+	if t.parents != nil {
+		drop(r.named[t.name], t.nameOf(w.model), w)
+	}
+}
+
+// drop takes one value out of a map of slices, and the key with the last one.
+func drop[T comparable](m map[string][]T, key string, value T) {
+	rest := slices.DeleteFunc(m[key], func(v T) bool { return v == value })
+	if len(rest) == 0 {
+		delete(m, key)
+		return
+	}
+	m[key] = rest
+}
+
+// applyMembers follows the parent columns. In an insert the value is the whole
+// set, in a modification what was added or removed: both toggle.
+func (r *replica) applyMembers(t *table, parent string, content lib.Row) error {
+	for _, name := range t.parents {
+		value, ok := content[name]
+		if !ok {
+			continue
+		}
+		children, err := uuids(value)
+		if err != nil {
+			return fmt.Errorf("column %s: %w", name, err)
+		}
+		for _, child := range children {
+			m := membership{table: t.name, parent: parent, column: name}
+			if slices.Contains(r.in[child], m) {
+				drop(r.in, child, m)
+			} else {
+				r.in[child] = append(r.in[child], m)
+			}
+		}
+	}
+	return nil
+}
+
+func uuids(value any) ([]string, error) {
+	switch v := value.(type) {
+	case lib.UUID:
+		return []string{v.GoUUID}, nil
+	case lib.OvsSet:
+		out := make([]string, 0, len(v.GoSet))
+		for _, element := range v.GoSet {
+			uuid, ok := element.(lib.UUID)
+			if !ok {
+				return nil, fmt.Errorf("%T in a set of references", element)
+			}
+			out = append(out, uuid.GoUUID)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%T where references are expected", value)
+}
+
+// parent finds the row that a Parent names: ours before another's. Where the
+// table has no names, its one row has the name "".
+func (r *replica) parent(p Parent) *row {
+	rows := r.named[p.Table][p.Name]
+	for _, w := range rows {
+		if w.owner != "" {
+			return w
+		}
+	}
+	if len(rows) > 0 {
+		return rows[0]
+	}
+	return nil
+}

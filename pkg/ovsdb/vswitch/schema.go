@@ -1,0 +1,36 @@
+package vswitch
+
+import (
+	_ "embed"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// Definition is the part of OVS' Open_vSwitch schema (3.5) that we use, in the
+// form in which ovsdb-server reads it.
+//
+//go:embed vswitch.ovsschema
+var Definition []byte
+
+// ReplicaSchema is the local Open_vSwitch database as the engine needs to know
+// it: ovs-vswitchd writes what it observes, and ovn-controller keys of its own
+// (ovn-installed, ct-zone-*).
+func ReplicaSchema() (ovsdb.Schema, error) {
+	model, err := FullDatabaseModel()
+	return ovsdb.Schema{
+		Model: model,
+		Probe: OpenvSwitchTable,
+		Parents: map[string][]string{
+			OpenvSwitchTable: {"bridges"},
+			BridgeTable:      {"ports"},
+			PortTable:        {"interfaces"},
+		},
+		Unmanaged: map[string][]string{
+			InterfaceTable: {"mac_in_use", "mtu", "ofport", "admin_state", "link_state", "error"},
+		},
+		Shared: map[string][]string{
+			BridgeTable:    {"external_ids", "other_config"},
+			InterfaceTable: {"external_ids"},
+		},
+	}, err
+}

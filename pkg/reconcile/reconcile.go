@@ -1,0 +1,264 @@
+// Package reconcile runs a function over dirty keys until each has succeeded.
+//
+// It knows nothing of what a key means. Events mark keys; a worker takes a
+// batch of them and calls the function; what fails comes back after a back-off
+// that doubles up to a minute and is never dropped. A batch that fails as a
+// whole is repeated key by key, so that one bad object never holds back its
+// neighbours. A key is never worked on twice at once: marked while it is being
+// worked on, it runs once more afterwards.
+//
+// Data flow: informer or database event -> Mark -> batch -> Func -> done, back-off
+// or waiting. Waiting keys (ErrNotReady) have no timer: the missing fact's event
+// marks them. Every key is marked at the start and once an hour, which makes
+// start-up, repair and garbage collection the same code as an ordinary event.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ErrNotReady is wrapped by errors that say which fact is missing. The event
+// that brings the fact marks the key, so it is not tried again before.
+var ErrNotReady = errors.New("not ready")
+
+// Config holds the limits of a loop.
+type Config struct {
+	// Name labels metrics and logs.
+	Name string
+	// BatchSize is the most keys of one call; Workers the calls at the same time.
+	BatchSize, Workers int
+	// MinBackoff and MaxBackoff bound the wait after a failure.
+	MinBackoff, MaxBackoff time.Duration
+	// FullPass is the time between two passes over all keys.
+	FullPass   time.Duration
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Defaults is one worker, batches of ten, back-off from 100 ms to a minute and
+// a full pass each hour, logging and registering nowhere.
+func Defaults(name string) Config {
+	return Config{
+		Name: name, BatchSize: 10, Workers: 1,
+		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Minute, FullPass: time.Hour,
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}
+}
+
+// Func handles one batch. Keys in failed are tried again; err means that the
+// batch failed as a whole.
+type Func[K comparable] func(ctx context.Context, keys []K) (failed map[K]error, err error)
+
+// Loop is a set of dirty keys and the workers that clean them.
+type Loop[K comparable] struct {
+	cfg       Config
+	reconcile Func[K]
+	all       func() []K
+	onFailure func(K, int, error)
+	metrics   *metrics
+
+	mu       sync.Mutex
+	wake     chan struct{}
+	dirty    map[K]struct{}
+	order    []K // dirty keys, oldest first
+	running  map[K]bool
+	failures map[K]int
+	waiting  map[K]struct{}
+}
+
+// New makes a loop; nothing runs before Run.
+func New[K comparable](cfg Config, f Func[K]) *Loop[K] {
+	return &Loop[K]{
+		cfg: cfg, reconcile: f, metrics: newMetrics(cfg),
+		all:       func() []K { return nil },
+		onFailure: func(K, int, error) {},
+		wake:      make(chan struct{}, 1),
+		dirty:     map[K]struct{}{},
+		running:   map[K]bool{},
+		failures:  map[K]int{},
+		waiting:   map[K]struct{}{},
+	}
+}
+
+// MarkAllWith says where all keys come from, for the first and the hourly pass.
+func (l *Loop[K]) MarkAllWith(all func() []K) { l.all = all }
+
+// OnFailure is told of each failure of a key with their number in a row, and of
+// the success that ends them with a nil error.
+func (l *Loop[K]) OnFailure(f func(key K, failures int, err error)) { l.onFailure = f }
+
+// Mark makes keys dirty. It may be called at any time from any goroutine.
+func (l *Loop[K]) Mark(keys ...K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		l.markLocked(key)
+	}
+}
+
+// MarkAll makes every key dirty.
+func (l *Loop[K]) MarkAll() { l.Mark(l.all()...) }
+
+func (l *Loop[K]) markLocked(key K) {
+	if again, busy := l.running[key]; busy {
+		if !again {
+			l.running[key] = true
+		}
+		return
+	}
+	if _, ok := l.dirty[key]; ok {
+		return
+	}
+	l.dirty[key] = struct{}{}
+	l.order = append(l.order, key)
+	l.metrics.depth.Set(float64(len(l.order)))
+	l.signal()
+}
+
+func (l *Loop[K]) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends and returns when every worker has stopped.
+func (l *Loop[K]) Run(ctx context.Context) error {
+	l.MarkAll()
+	var workers sync.WaitGroup
+	for range max(1, l.cfg.Workers) {
+		workers.Go(func() { l.work(ctx) })
+	}
+	workers.Go(func() { l.passes(ctx) })
+	workers.Wait()
+	return ctx.Err()
+}
+
+// passes marks everything once each FullPass, a tenth earlier or later so that
+// the replicas of a cluster do not keep step.
+func (l *Loop[K]) passes(ctx context.Context) {
+	for {
+		jitter := time.Duration((rand.Float64() - 0.5) / 5 * float64(l.cfg.FullPass))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(l.cfg.FullPass + jitter):
+			l.MarkAll()
+		}
+	}
+}
+
+func (l *Loop[K]) work(ctx context.Context) {
+	for {
+		if keys := l.take(); len(keys) > 0 {
+			l.batch(ctx, keys)
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		}
+	}
+}
+
+// take moves the oldest dirty keys to running.
+func (l *Loop[K]) take() []K {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(max(1, l.cfg.BatchSize), len(l.order))
+	keys := append([]K(nil), l.order[:n]...)
+	l.order = l.order[n:]
+	for _, key := range keys {
+		delete(l.dirty, key)
+		l.running[key] = false
+	}
+	l.metrics.depth.Set(float64(len(l.order)))
+	if len(l.order) > 0 {
+		l.signal() // another worker may go on with the rest
+	}
+	return keys
+}
+
+func (l *Loop[K]) batch(ctx context.Context, keys []K) {
+	start := time.Now()
+	failed, err := l.reconcile(ctx, keys)
+	l.metrics.duration.Observe(time.Since(start).Seconds())
+	if err != nil && len(keys) > 1 {
+		for _, key := range keys {
+			alone, err := l.reconcile(ctx, []K{key})
+			l.done(ctx, key, errors.Join(err, alone[key]))
+		}
+		return
+	}
+	for _, key := range keys {
+		l.done(ctx, key, errors.Join(err, failed[key]))
+	}
+}
+
+// done puts a key to rest, or brings it back.
+func (l *Loop[K]) done(ctx context.Context, key K, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	failures := l.settle(key, err)
+	switch {
+	case err == nil && failures > 0:
+		l.cfg.Logger.Info("succeeded again", "loop", l.cfg.Name, "owner", key, "failures", failures)
+		l.onFailure(key, failures, nil)
+	case err == nil:
+	case errors.Is(err, ErrNotReady):
+		l.cfg.Logger.Debug("waiting", "loop", l.cfg.Name, "owner", key, "reason", err)
+	default:
+		l.metrics.failures.Inc()
+		l.cfg.Logger.Warn("reconcile failed", "loop", l.cfg.Name, "owner", key, "failures", failures, "error", err)
+		l.onFailure(key, failures, err)
+	}
+}
+
+// settle updates the key's books and returns its failures in a row: after a
+// success, those that it ended.
+func (l *Loop[K]) settle(key K, err error) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	again := l.running[key]
+	delete(l.running, key)
+	delete(l.waiting, key)
+	failures := l.failures[key]
+	switch {
+	case err == nil:
+		delete(l.failures, key)
+	case errors.Is(err, ErrNotReady):
+		l.waiting[key] = struct{}{}
+	default:
+		failures++
+		l.failures[key] = failures
+		time.AfterFunc(l.backoff(failures), func() { l.Mark(key) })
+	}
+	l.metrics.waiting.Set(float64(len(l.waiting)))
+	l.metrics.failing.Set(float64(len(l.failures)))
+	if again {
+		l.markLocked(key)
+	}
+	return failures
+}
+
+func (l *Loop[K]) backoff(failures int) time.Duration {
+	wait := l.cfg.MinBackoff
+	for range failures - 1 {
+		if wait *= 2; wait >= l.cfg.MaxBackoff {
+			return l.cfg.MaxBackoff
+		}
+	}
+	return wait
+}

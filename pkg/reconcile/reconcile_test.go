@@ -1,0 +1,194 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// recorder is a Func that notes its batches; fail decides their result.
+type recorder struct {
+	mu      sync.Mutex
+	batches [][]string
+	fail    func(keys []string) (map[string]error, error)
+}
+
+func (r *recorder) reconcile(_ context.Context, keys []string) (map[string]error, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.batches = append(r.batches, slices.Clone(keys))
+	if r.fail == nil {
+		return nil, nil
+	}
+	return r.fail(keys)
+}
+
+func (r *recorder) seen() [][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.batches)
+}
+
+// start runs a loop inside a synctest bubble until the test ends.
+func start(t *testing.T, cfg Config, r *recorder) *Loop[string] {
+	t.Helper()
+	loop := New(cfg, r.reconcile)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { loop.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	synctest.Wait()
+	return loop
+}
+
+func TestBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		cfg := Defaults("test")
+		cfg.BatchSize = 3
+		loop := start(t, cfg, r)
+		loop.Mark("a", "b", "a", "c", "d", "b")
+		synctest.Wait()
+		if diff := cmp.Diff([][]string{{"a", "b", "c"}, {"d"}}, r.seen()); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFailedBatchIsTriedKeyByKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{fail: func(keys []string) (map[string]error, error) {
+			if slices.Contains(keys, "bad") {
+				return nil, errors.New("refused")
+			}
+			return nil, nil
+		}}
+		var told []string
+		loop := New(Defaults("test"), r.reconcile)
+		loop.OnFailure(func(key string, failures int, err error) { told = append(told, fmt.Sprint(key, failures, err)) })
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		loop.Mark("a", "bad", "c")
+		loop.Run(ctx)
+		if diff := cmp.Diff([][]string{{"a", "bad", "c"}, {"a"}, {"bad"}, {"c"}}, r.seen()); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"bad1 refused"}, told); diff != "" {
+			t.Errorf("failures (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestBackoffDoublesAndNeverDrops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var at []time.Duration
+		r := &recorder{fail: func([]string) (map[string]error, error) {
+			at = append(at, time.Since(begin))
+			if len(at) < 13 {
+				return map[string]error{"k": errors.New("no")}, nil
+			}
+			return nil, nil
+		}}
+		loop := start(t, Defaults("test"), r)
+		loop.Mark("k")
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		var waits []time.Duration
+		for i := 1; i < len(at); i++ {
+			waits = append(waits, at[i]-at[i-1])
+		}
+		ms := time.Millisecond
+		want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms,
+			25600 * ms, 51200 * ms, time.Minute, time.Minute}
+		if diff := cmp.Diff(want, waits); diff != "" {
+			t.Errorf("waits (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestNotReadyWaitsForItsEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ready := false
+		r := &recorder{fail: func([]string) (map[string]error, error) {
+			if ready {
+				return nil, nil
+			}
+			return map[string]error{"k": fmt.Errorf("%w: no subnet", ErrNotReady)}, nil
+		}}
+		loop := start(t, Defaults("test"), r)
+		loop.Mark("k")
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if got := len(r.seen()); got != 1 {
+			t.Fatalf("%d attempts without an event, want 1", got)
+		}
+		ready = true
+		loop.Mark("k")
+		synctest.Wait()
+		if got := len(r.seen()); got != 2 {
+			t.Errorf("%d attempts after the event, want 2", got)
+		}
+	})
+}
+
+func TestKeyNeverRunsTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		active, most, runs := map[string]int{}, 0, 0
+		cfg := Defaults("test")
+		cfg.Workers, cfg.BatchSize = 4, 2
+		loop := New(cfg, func(_ context.Context, keys []string) (map[string]error, error) {
+			mu.Lock()
+			for _, key := range keys {
+				active[key]++
+				most = max(most, active[key])
+				runs++
+			}
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			for _, key := range keys {
+				active[key]--
+			}
+			mu.Unlock()
+			return nil, nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() {
+			for range 20 {
+				loop.Mark("a", "b", "c")
+				time.Sleep(3 * time.Millisecond)
+			}
+		}()
+		loop.Run(ctx)
+		if most != 1 {
+			t.Errorf("a key ran %d times at once", most)
+		}
+		if runs < 6 {
+			t.Errorf("%d runs: marks during a run were lost", runs)
+		}
+	})
+}
+
+func TestFullPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		loop := New(Defaults("test"), r.reconcile)
+		loop.MarkAllWith(func() []string { return []string{"x", "y"} })
+		ctx, cancel := context.WithTimeout(t.Context(), 70*time.Minute)
+		defer cancel()
+		loop.Run(ctx)
+		if diff := cmp.Diff([][]string{{"x", "y"}, {"x", "y"}}, r.seen()); diff != "" {
+			t.Errorf("passes (-want +got):\n%s", diff)
+		}
+	})
+}

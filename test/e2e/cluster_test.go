@@ -1,0 +1,257 @@
+//go:build e2e
+
+// Package e2e tests ovn-offload in a lab: a real cluster whose nodes are
+// namespaces of this machine. The lab is up (or is brought up) before the first
+// test; each test makes a Kubernetes namespace of its own.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+var (
+	labName  = flag.String("lab", "e2e", "name of the lab; brought up when it is not there")
+	keep     = flag.Bool("keep", false, "leave the lab running")
+	families = flag.String("families", "dual", "address families of the lab: ipv4, dual")
+)
+
+const (
+	image     = "lab-tools:dev"
+	system    = "ovn-kubernetes"
+	echoPort  = 8080
+	podWithin = 60 * time.Second
+)
+
+var nodes = []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"}
+
+// cluster is the lab that all tests share.
+var cluster struct {
+	client kubernetes.Interface
+	config *rest.Config
+	root   string // of the repository
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := runAll(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runAll(m *testing.M) (int, error) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return 1, err
+	}
+	cluster.root = root
+	if err := labCommand(os.Stdout, "up", "--families="+*families); err != nil {
+		return 1, fmt.Errorf("bringing up the lab: %w", err)
+	}
+	if !*keep {
+		defer labCommand(os.Stdout, "down")
+	}
+	cluster.config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(workdir(), "kubeconfig"))
+	if err != nil {
+		return 1, err
+	}
+	cluster.config.QPS = -1
+	cluster.client, err = kubernetes.NewForConfig(cluster.config)
+	if err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+func workdir() string { return filepath.Join(cluster.root, "_output", *labName) }
+
+// labCommand runs a verb of the lab's own command.
+func labCommand(out io.Writer, verb string, args ...string) error {
+	all := append([]string{verb, "--name=" + *labName, "--workdir=" + workdir()}, args...)
+	cmd := exec.Command(filepath.Join(cluster.root, "_output/bin/lab"), all...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = cluster.root, out, out
+	return cmd.Run()
+}
+
+// onNode runs a command in a node's namespaces, `outside` included.
+func onNode(node string, command ...string) (string, error) {
+	var out bytes.Buffer
+	err := labCommand(&out, "exec", append([]string{node, "--"}, command...)...)
+	return out.String(), err
+}
+
+func mustOnNode(t *testing.T, node string, command ...string) string {
+	t.Helper()
+	out, err := onNode(node, command...)
+	if err != nil {
+		t.Fatalf("%v on %s: %v: %s", command, node, err, out)
+	}
+	return out
+}
+
+// restart kills a component with SIGKILL; what supervises it starts it again.
+func restart(t *testing.T, component string) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := labCommand(&out, "restart", component); err != nil {
+		t.Fatalf("restarting %s: %v: %s", component, err, out.String())
+	}
+}
+
+// namespace makes a namespace that ends with the test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"}}
+	made, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			report(t, made.Name)
+		}
+		cluster.client.CoreV1().Namespaces().Delete(context.Background(), made.Name, metav1.DeleteOptions{})
+	})
+	return made.Name
+}
+
+// report prints what one wants to see of a failed test.
+func report(t *testing.T, ns string) {
+	pods, _ := cluster.client.CoreV1().Pods(ns).List(context.Background(), metav1.ListOptions{})
+	for _, pod := range pods.Items {
+		t.Logf("pod %s on %s: %s %v %v", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Status.PodIPs, pod.Annotations)
+	}
+	events, _ := cluster.client.CoreV1().Events(ns).List(context.Background(), metav1.ListOptions{})
+	for _, event := range events.Items {
+		if event.Type != corev1.EventTypeNormal {
+			t.Logf("event %s %s: %s", event.InvolvedObject.Name, event.Reason, event.Message)
+		}
+	}
+}
+
+// podObject is a pod of the tools image, on a node of its own choice when node is "".
+func podObject(ns, name, node string, command ...string) *corev1.Pod {
+	if len(command) == 0 {
+		command = []string{"probe", "serve", fmt.Sprint(echoPort)}
+	}
+	grace := int64(0)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			NodeName:                      node,
+			TerminationGracePeriodSeconds: &grace,
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{
+				Name: "main", Image: image, ImagePullPolicy: corev1.PullNever, Command: command,
+				SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW", "NET_ADMIN"}}},
+			}},
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		},
+	}
+}
+
+func create(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if _, err := cluster.client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running makes a pod and waits until it runs.
+func running(t *testing.T, ns, name, node string) *corev1.Pod {
+	t.Helper()
+	create(t, podObject(ns, name, node))
+	return waitPod(t, ns, name, "Running", isRunning)
+}
+
+func isRunning(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && len(pod.Status.PodIPs) > 0
+}
+
+// waitPod watches a pod until ok.
+func waitPod(t *testing.T, ns, name, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), podWithin)
+	defer cancel()
+	selector := fields.OneTermEqualSelector("metadata.name", name).String()
+	watcher, err := cluster.client.CoreV1().Pods(ns).Watch(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	var last *corev1.Pod
+	for event := range watcher.ResultChan() {
+		pod, isPod := event.Object.(*corev1.Pod)
+		if !isPod || event.Type == watch.Deleted {
+			continue
+		}
+		if last = pod; ok(pod) {
+			return pod
+		}
+	}
+	t.Fatalf("pod %s/%s is not %s after %s: %+v", ns, name, what, podWithin, last)
+	return nil
+}
+
+// inPod runs a command in a pod's container and returns what it printed.
+func inPod(ns, name string, command ...string) (string, error) {
+	request := cluster.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(ns).Name(name).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(cluster.config, "GET", request.URL().String())
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
+	return out.String(), err
+}
+
+func mustInPod(t *testing.T, pod *corev1.Pod, command ...string) string {
+	t.Helper()
+	out, err := inPod(pod.Namespace, pod.Name, command...)
+	if err != nil {
+		t.Fatalf("%v in %s on %s: %v: %s", command, pod.Name, pod.Spec.NodeName, err, out)
+	}
+	return out
+}
+
+// eventually waits for a condition that no watch shows, such as rows in a database.
+func eventually(t *testing.T, within time.Duration, what string, ok func() (bool, string)) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		good, seen := ok()
+		if good {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s not yet: %s; seen: %s", within, what, seen)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}

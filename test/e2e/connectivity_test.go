@@ -1,0 +1,164 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestPodsReachPods: every pod reaches every other in each family, switched on
+// one node (ttl 64) and routed once between nodes (ttl 63), with TCP, UDP, and
+// packets of exactly the MTU; the peer sees the pod's own address.
+func TestPodsReachPods(t *testing.T) {
+	ns := namespace(t)
+	var pods []*corev1.Pod
+	for _, node := range nodes {
+		for i := range 2 {
+			pods = append(pods, running(t, ns, fmt.Sprintf("%s-%d", node, i), node))
+		}
+	}
+	mtu := podMTU(t, pods[0])
+	for _, from := range pods {
+		for _, to := range pods {
+			if from == to {
+				continue
+			}
+			t.Run(from.Name+"/"+to.Name, func(t *testing.T) {
+				for _, addr := range addresses(t, to) {
+					reach(t, from, to, addr, mtu)
+				}
+			})
+		}
+	}
+	if got, want := len(addresses(t, pods[0])), map[string]int{"ipv4": 1, "dual": 2}[*families]; got != want {
+		t.Errorf("a pod has %d addresses, want %d", got, want)
+	}
+}
+
+func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
+	t.Helper()
+	ttl := "ttl=63"
+	if from.Spec.NodeName == to.Spec.NodeName {
+		ttl = "ttl=64"
+	}
+	headers := 28
+	if addr.Is6() {
+		headers = 48
+	}
+	// -M do forbids fragments: the packet has the MTU's size or is not sent.
+	size := fmt.Sprint(mtu - headers)
+	if out := mustInPod(t, from, "ping", "-c1", "-W2", "-M", "do", "-s", size, addr.String()); !strings.Contains(out, ttl) {
+		t.Errorf("ping from %s to %s: want %s in %s", from.Name, addr, ttl, out)
+	}
+	if out, err := inPod(from.Namespace, from.Name, "ping", "-c1", "-W1", "-M", "do", "-s", fmt.Sprint(mtu-headers+1), addr.String()); err == nil {
+		t.Errorf("a packet larger than the MTU of %d passed: %s", mtu, out)
+	}
+	target := netip.AddrPortFrom(addr, echoPort).String()
+	for _, network := range []string{"tcp", "udp"} {
+		seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, target, "1000"))
+		source, err := netip.ParseAddr(seen)
+		if err != nil || !hasAddress(t, from, source.Unmap()) {
+			t.Errorf("%s from %s to %s came from %q, not from the pod's own address", network, from.Name, target, seen)
+		}
+	}
+	mustInPod(t, from, "probe", "dial", "tcp", target, "300000")
+}
+
+// TestNothingListens is the control of TestPodsReachPods: the same probe fails
+// where nothing answers, an address that no pod has included.
+func TestNothingListens(t *testing.T) {
+	ns := namespace(t)
+	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
+	addr := addresses(t, to)[0]
+	if out, err := inPod(ns, from.Name, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort+1).String()); err == nil {
+		t.Errorf("a port on which nothing listens answered: %s", out)
+	}
+	var nobody netip.Addr
+	for nobody = addr.Next(); hasAddress(t, from, nobody); {
+		nobody = nobody.Next()
+	}
+	unused := netip.MustParsePrefix(addr.String() + "/24").Masked().Addr().As4()
+	unused[3] = 254
+	if out, err := inPod(ns, from.Name, "ping", "-c1", "-W1", netip.AddrFrom4(unused).String()); err == nil {
+		t.Errorf("an address that no pod has answered: %s", out)
+	}
+}
+
+// TestNodeReachesItsPods: through the management port, whose address is the
+// second of the node's subnet; and pods of other nodes do not appear there.
+func TestNodeReachesItsPods(t *testing.T) {
+	ns := namespace(t)
+	for _, node := range nodes {
+		pod := running(t, ns, node, node)
+		for _, addr := range addresses(t, pod) {
+			mustOnNode(t, node, "ping", "-c1", "-W2", addr.String())
+			seen := mustOnNode(t, node, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort).String())
+			if got := netip.MustParseAddr(strings.TrimSpace(seen)).Unmap(); got != managementAddress(t, addr) {
+				t.Errorf("%s reached %s from %s, want %s", node, addr, got, managementAddress(t, addr))
+			}
+		}
+	}
+}
+
+// TestFirstPacket: a pod's very first connection succeeds, 50 times in a row.
+// The pod tries once, as its first act, and never again.
+func TestFirstPacket(t *testing.T) {
+	ns := namespace(t)
+	server := running(t, ns, "server", nodes[2])
+	target := netip.AddrPortFrom(addresses(t, server)[0], echoPort).String()
+	for i := range 50 {
+		node := nodes[i%len(nodes)]
+		name := fmt.Sprintf("first-%d", i)
+		create(t, podObject(ns, name, node, "probe", "dial", "tcp", target))
+		pod := waitPod(t, ns, name, "ended", func(pod *corev1.Pod) bool {
+			return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		})
+		if pod.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("pod %d on %s: its first connection was lost", i, node)
+		}
+	}
+}
+
+func podMTU(t *testing.T, pod *corev1.Pod) int {
+	t.Helper()
+	var mtu int
+	out := mustInPod(t, pod, "cat", "/sys/class/net/eth0/mtu")
+	if _, err := fmt.Sscan(out, &mtu); err != nil {
+		t.Fatalf("MTU %q: %v", out, err)
+	}
+	return mtu
+}
+
+func addresses(t *testing.T, pod *corev1.Pod) []netip.Addr {
+	t.Helper()
+	var addrs []netip.Addr
+	for _, ip := range pod.Status.PodIPs {
+		addrs = append(addrs, netip.MustParseAddr(ip.IP))
+	}
+	return addrs
+}
+
+func hasAddress(t *testing.T, pod *corev1.Pod, addr netip.Addr) bool {
+	t.Helper()
+	for _, own := range addresses(t, pod) {
+		if own == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// managementAddress is the second address of the node subnet that addr is in.
+func managementAddress(t *testing.T, addr netip.Addr) netip.Addr {
+	t.Helper()
+	bits := 24
+	if addr.Is6() {
+		bits = 64
+	}
+	return netip.PrefixFrom(addr, bits).Masked().Addr().Next().Next()
+}

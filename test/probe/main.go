@@ -1,0 +1,147 @@
+// probe is both ends of the connectivity tests: it runs in the lab's test pods.
+//
+//	probe serve PORT                      answers on TCP and UDP with "ADDRESS OF THE PEER\n" and then echoes
+//	probe dial tcp|udp ADDRESS:PORT [N]   prints that first line, then sends N bytes and wants them back
+//	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay
+//
+// dial and stream give up after a second without an answer, and dial's exit
+// code says so. IPv6 addresses are written in brackets.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+const timeout = time.Second
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == "serve":
+		return serve(args[1])
+	case len(args) == 3 && args[0] == "dial":
+		return dial(args[1], args[2], 0)
+	case len(args) == 4 && args[0] == "dial":
+		size, err := strconv.Atoi(args[3])
+		if err != nil {
+			return err
+		}
+		return dial(args[1], args[2], size)
+	case len(args) == 3 && args[0] == "stream":
+		return stream(args[1], args[2])
+	}
+	return errors.New("usage: probe serve PORT | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT")
+}
+
+func serve(port string) error {
+	listener, err := net.Listen("tcp", ":"+port)
+	if err != nil {
+		return err
+	}
+	packets, err := net.ListenPacket("udp", ":"+port)
+	if err != nil {
+		return err
+	}
+	go echoPackets(packets)
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer conn.Close()
+			fmt.Fprintln(conn, host(conn.RemoteAddr()))
+			io.Copy(conn, conn)
+		}()
+	}
+}
+
+// echoPackets answers a packet with the peer's address on a line, and the packet.
+func echoPackets(packets net.PacketConn) {
+	buffer := make([]byte, 65536)
+	for {
+		n, peer, err := packets.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		answer := append([]byte(host(peer)+"\n"), buffer[:n]...)
+		packets.WriteTo(answer, peer)
+	}
+}
+
+func host(addr net.Addr) string {
+	h, _, _ := net.SplitHostPort(addr.String())
+	return h
+}
+
+func dial(network, address string, size int) error {
+	conn, err := net.DialTimeout(network, address, timeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(timeout + time.Duration(size)*time.Microsecond))
+	payload := bytes.Repeat([]byte("x"), size)
+	if network == "udp" {
+		payload = append([]byte("hello "), payload...)
+		if _, err := conn.Write(payload); err != nil {
+			return err
+		}
+	}
+	// One packet is one read: the buffer must hold the largest answer.
+	reader := bufio.NewReaderSize(conn, 65536)
+	line, err := reader.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	fmt.Print(line)
+	if network == "tcp" {
+		go conn.Write(payload)
+	}
+	got := make([]byte, len(payload))
+	if _, err := io.ReadFull(reader, got); err != nil {
+		return fmt.Errorf("reading %d bytes back: %w", len(payload), err)
+	}
+	if !bytes.Equal(got, payload) {
+		return errors.New("the bytes that came back are others")
+	}
+	return nil
+}
+
+// stream keeps one connection (or one UDP flow) alive: a gap of answers is seen
+// as a large delay, a connection that broke ends it.
+func stream(network, address string) error {
+	conn, err := net.DialTimeout(network, address, timeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() {
+		for i := 0; ; i++ {
+			fmt.Fprintf(conn, "%d %d\n", i, time.Now().UnixMilli())
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		var number, sent int64
+		if n, _ := fmt.Sscan(lines.Text(), &number, &sent); n == 2 {
+			fmt.Println(number, time.Now().UnixMilli(), time.Now().UnixMilli()-sent)
+		}
+	}
+	return lines.Err()
+}
