@@ -50,7 +50,7 @@ type response struct {
 }
 
 // dial connects to "unix:PATH", "tcp:HOST:PORT" or "ssl:HOST:PORT".
-func dial(ctx context.Context, endpoint string, config *tls.Config) (net.Conn, error) {
+func dial(ctx context.Context, endpoint string, config func() (*tls.Config, error)) (net.Conn, error) {
 	kind, address, _ := strings.Cut(endpoint, ":")
 	var dialer net.Dialer
 	switch kind {
@@ -60,7 +60,11 @@ func dial(ctx context.Context, endpoint string, config *tls.Config) (net.Conn, e
 		if config == nil {
 			return nil, errors.New("no certificates are configured")
 		}
-		return (&tls.Dialer{NetDialer: &dialer, Config: config}).DialContext(ctx, "tcp", address)
+		current, err := config()
+		if err != nil {
+			return nil, err
+		}
+		return (&tls.Dialer{NetDialer: &dialer, Config: current}).DialContext(ctx, "tcp", address)
 	}
 	return nil, errors.New("want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
 }

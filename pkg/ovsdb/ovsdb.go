@@ -42,8 +42,9 @@ var ErrDisconnected = errors.New("the database is not connected")
 type Config struct {
 	// Endpoints are tried in turn: unix:PATH, tcp:HOST:PORT, ssl:HOST:PORT.
 	Endpoints []string
-	// TLS serves ssl endpoints. It is read at each connection.
-	TLS    *tls.Config
+	// TLS is asked at each connection to an ssl endpoint, so that renewed
+	// certificates are used without a restart.
+	TLS    func() (*tls.Config, error)
 	Schema Schema
 	// ConnectTimeout bounds connecting and reading the whole database;
 	// ProbeInterval is the silence after which a server is asked for a sign of

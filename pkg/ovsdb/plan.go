@@ -218,28 +218,48 @@ func (p *planner) mutate(m membership) *mutation {
 	return p.mutation[m]
 }
 
-// planDeletes deletes what owners have and do not want, after it has been taken
-// out of every set that refers to it.
+// planMutations takes what is surplus out of every set that refers to it and
+// adds the operations that change sets. The children of a new parent stand in its
+// insert, and the set of a parent that goes is left alone: neither may be empty
+// where the schema wants a member.
 func (p *planner) planMutations() {
+	doomed, fresh := map[string]bool{}, map[string]lib.Row{}
+	for _, w := range p.surplus {
+		doomed[w.uuid] = true
+	}
+	for _, op := range p.ops {
+		if op.Op == lib.OperationInsert {
+			fresh[op.UUIDName] = op.Row
+		}
+	}
 	for _, w := range p.surplus {
 		for _, m := range p.in[w.uuid] {
-			if p.rows[m.table][m.parent] != nil {
+			if p.rows[m.table][m.parent] != nil && !doomed[m.parent] {
 				p.mutate(m).remove = append(p.mutate(m).remove, lib.UUID{GoUUID: w.uuid})
 			}
 		}
 	}
 	for _, m := range p.order {
-		var mutations []lib.Mutation
-		if change := p.mutation[m]; len(change.insert) > 0 {
-			mutations = append(mutations, lib.Mutation{Column: m.column, Mutator: lib.MutateOperationInsert, Value: lib.OvsSet{GoSet: change.insert}})
+		if row := fresh[m.parent]; row != nil {
+			row[m.column] = lib.OvsSet{GoSet: p.mutation[m].insert}
+			continue
 		}
-		if change := p.mutation[m]; len(change.remove) > 0 {
-			mutations = append(mutations, lib.Mutation{Column: m.column, Mutator: lib.MutateOperationDelete, Value: lib.OvsSet{GoSet: change.remove}})
-		}
-		p.ops = append(p.ops, lib.Operation{Op: lib.OperationMutate, Table: m.table, Where: is(m.parent), Mutations: mutations})
+		p.ops = append(p.ops, lib.Operation{Op: lib.OperationMutate, Table: m.table, Where: is(m.parent), Mutations: p.mutation[m].operations(m.column)})
 	}
 }
 
+func (m *mutation) operations(column string) []lib.Mutation {
+	var out []lib.Mutation
+	if len(m.insert) > 0 {
+		out = append(out, lib.Mutation{Column: column, Mutator: lib.MutateOperationInsert, Value: lib.OvsSet{GoSet: m.insert}})
+	}
+	if len(m.remove) > 0 {
+		out = append(out, lib.Mutation{Column: column, Mutator: lib.MutateOperationDelete, Value: lib.OvsSet{GoSet: m.remove}})
+	}
+	return out
+}
+
+// planDeletes deletes what owners have and do not want.
 func (p *planner) planDeletes() {
 	for _, w := range p.surplus {
 		p.ops = append(p.ops, lib.Operation{Op: lib.OperationDelete, Table: w.table.name, Where: is(w.uuid)})

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// agent is the wired parts.
+type agent struct {
+	opts    options
+	metrics *prometheus.Registry
+	host    *netdev.NS
+	db      *ovsdb.DB
+	view    *kube.View
+	pods    *cni.Pods
+	setup   *node.Setup
+	serving atomic.Bool
+}
+
+func run(ctx context.Context, opts options) error {
+	a := &agent{opts: opts, metrics: prometheus.NewRegistry()}
+	a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.serveHTTP(ctx) })
+	group.Go(func() error { return a.work(ctx, group) })
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// work starts the parts in the order in which they need each other. The node's
+// set-up does not wait for the API server: after a crash of OVS it may be what
+// brings the way there back.
+func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
+	client, err := kube.NewClient(a.opts.kube)
+	if err != nil {
+		return err
+	}
+	if a.view, err = kube.NewView(client, a.opts.node.Node); err != nil {
+		return err
+	}
+	a.pods = cni.NewPods(a.view.Pod)
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	writer := kube.NewWriter(client)
+	a.setup, err = node.New(a.opts.node, node.Deps{
+		Host: node.Local{NS: a.host}, DB: a.db,
+		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
+		Annotate: writer.AnnotateNode,
+		Probes:   probes(client, a.opts.node.Remote),
+		Logger:   a.opts.log, Registerer: a.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	a.db.OnChange(func(owners []string) { a.setup.Changed(owners...) })
+	a.db.OnReconnect(a.setup.Mark)
+	a.view.OnChange(func(owners ...kube.Owner) {
+		a.pods.Changed(owners...)
+		for _, owner := range owners {
+			a.setup.Changed(owner.String())
+		}
+	})
+	group.Go(func() error { return a.setup.Run(ctx) })
+	if err := a.view.Start(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-a.setup.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return a.serveCNI(ctx)
+}
+
+func (a *agent) open(ctx context.Context) (err error) {
+	if a.host, err = netdev.Open(""); err != nil {
+		return err
+	}
+	schema, err := vswitch.ReplicaSchema()
+	if err != nil {
+		return err
+	}
+	cfg := ovsdb.Defaults([]string{a.opts.ovsdb}, schema)
+	cfg.Logger, cfg.Registerer = a.opts.log, a.metrics
+	a.db, err = ovsdb.Open(ctx, cfg)
+	return err
+}
+
+// serveCNI tells the runtime of the network only when the plugin would find it.
+func (a *agent) serveCNI(ctx context.Context) error {
+	cfg := cni.Defaults()
+	cfg.MTU = a.setup.MTU()
+	if a.opts.cni.socket != "" {
+		cfg.Socket = a.opts.cni.socket
+	}
+	server, err := cni.NewServer(cfg, cni.Deps{
+		DB: a.db, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Ready: a.setup.Ready,
+	}, a.opts.log, a.metrics)
+	if err != nil {
+		return err
+	}
+	a.db.OnReconnect(func() { a.setup.Mark(); server.Repair() })
+	if err := server.Listen(); err != nil {
+		return err
+	}
+	if err := node.InstallPlugin(a.opts.cni.plugin, a.opts.cni.binDir); err != nil {
+		return err
+	}
+	if err := node.WriteConf(a.opts.cni.confDir); err != nil {
+		return err
+	}
+	a.serving.Store(true)
+	a.opts.log.Info("node is ready for pods")
+	return server.Run(ctx)
+}
+
+func cleanup(ctx context.Context, opts options) error {
+	a := &agent{opts: opts, metrics: prometheus.NewRegistry()}
+	if err := node.RemoveConf(opts.cni.confDir); err != nil {
+		return err
+	}
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	setup, err := node.New(opts.node, node.Deps{
+		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil },
+		Logger: opts.log, Registerer: a.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	return setup.Cleanup(ctx)
+}

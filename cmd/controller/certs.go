@@ -1,0 +1,61 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/pki"
+)
+
+// certsCommand makes and renews the certificates of the databases.
+func certsCommand(o *options, level *slog.Level) *cobra.Command {
+	cfg := pki.Defaults()
+	var nb, sb string
+	command := &cobra.Command{
+		Use:   "certs",
+		Short: "makes and renews the certificates of the OVN databases, in Secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if cfg.NBHosts, err = pki.Hosts(nb); err != nil {
+				return fmt.Errorf("--nb: %w", err)
+			}
+			if cfg.SBHosts, err = pki.Hosts(sb); err != nil {
+				return fmt.Errorf("--sb: %w", err)
+			}
+			client, err := kube.NewClient(kube.ClientConfig{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-certs"})
+			if err != nil {
+				return err
+			}
+			return pki.Run(cmd.Context(), client, cfg, newLogger(*level))
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&cfg.Namespace, "namespace", "ovn-kubernetes", "namespace of the Secrets")
+	flags.StringVar(&nb, "nb", "", "endpoints of the Northbound database, whose hosts are certified")
+	flags.StringVar(&sb, "sb", "", "endpoints of the Southbound database, whose hosts are certified")
+	return command
+}
+
+// clientTLS reads the files of the client certificate and of the authorities.
+func (o options) clientTLS() (*tls.Config, error) {
+	authorities, err := os.ReadFile(o.nbCA)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority of the Northbound database: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("%s holds no certificate", o.nbCA)
+	}
+	pair, err := tls.LoadX509KeyPair(o.nbCert, o.nbKey)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate for the Northbound database: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+}

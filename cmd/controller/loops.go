@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// secondLook is when a pass that the guard stopped is made again.
+const secondLook = time.Minute
+
+// controller joins what Kubernetes says, what was allocated, and the Northbound
+// database. Its three reconcile functions keep nothing of their own.
+type controller struct {
+	view   *kube.View
+	write  *kube.Writer
+	report *kube.Reporter
+	alloc  *ipam.Allocator
+	db     *ovsdb.DB
+	cfg    ovn.Config
+	log    *slog.Logger
+	guard  ovsdb.Guard
+
+	nodes, pods, rows *reconcile.Loop[kube.Owner]
+}
+
+// facts is the builders' view.
+type facts struct {
+	*kube.View
+	alloc *ipam.Allocator
+}
+
+func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork { return f.alloc.Allocated(pod) }
+
+// mark sends owners to the loops that are concerned with them.
+func (c *controller) mark(owners ...kube.Owner) {
+	for _, owner := range owners {
+		switch owner.Kind {
+		case kube.KindNode:
+			c.nodes.Mark(owner)
+		case kube.KindPod:
+			c.pods.Mark(owner)
+		}
+	}
+	c.rows.Mark(owners...)
+}
+
+// allocateNodes records subnets and ids. A node that gets none has a condition
+// that says so, until it gets one.
+func (c *controller) allocateNodes(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+	failed := map[kube.Owner]error{}
+	for _, owner := range owners {
+		node := c.view.Node(owner.Name)
+		if node == nil {
+			continue
+		}
+		decision, err := c.alloc.Node(node)
+		c.warn(owner, decision)
+		if err == nil {
+			err = c.write.AnnotateNode(ctx, node, decision.Annotations)
+		}
+		failed[owner] = errors.Join(ignoreGone(err), c.write.SetNodeCondition(ctx, node, networkCondition(err)))
+	}
+	return failed, nil
+}
+
+// networkCondition is Kubernetes' condition for a node whose network is not set up.
+func networkCondition(err error) corev1.NodeCondition {
+	if errors.Is(err, ipam.ErrExhausted) {
+		return corev1.NodeCondition{
+			Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
+			Reason: "SubnetsExhausted", Message: err.Error(),
+		}
+	}
+	return corev1.NodeCondition{
+		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
+		Reason: "SubnetAllocated", Message: "the node has a subnet of the pod network",
+	}
+}
+
+// allocatePods records addresses.
+func (c *controller) allocatePods(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+	failed := map[kube.Owner]error{}
+	for _, owner := range owners {
+		pod := c.view.Pod(owner.Namespace, owner.Name)
+		if pod == nil {
+			continue
+		}
+		decision, err := c.alloc.Pod(pod, c.view.Node(pod.Spec.NodeName))
+		c.warn(owner, decision)
+		if err == nil {
+			err = c.write.AnnotatePod(ctx, pod, decision.Annotations)
+		}
+		failed[owner] = ignoreGone(err)
+	}
+	return failed, nil
+}
+
+func (c *controller) warn(owner kube.Owner, decision ipam.Decision) {
+	if decision.Warning != "" {
+		c.report.Warn(owner, "AnnotationReplaced", decision.Warning)
+	}
+}
+
+// ignoreGone forgets errors of objects that went or were replaced while we
+// wrote: their own events bring what is to be done.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// reconcileRows builds and commits the rows of a batch of owners.
+func (c *controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+	failed := map[kube.Owner]error{}
+	holders := map[kube.Owner][]types.UID{}
+	byName := map[string]kube.Owner{}
+	var wants []ovsdb.Want
+	for _, owner := range owners {
+		// Who holds addresses is asked before the rows are built: one who comes
+		// later is not released with the rows of one who went.
+		holders[owner] = c.alloc.Holders(owner)
+		rows, err := ovn.Build(facts{c.view, c.alloc}, c.cfg, owner)
+		if failed[owner] = err; err != nil && len(rows) == 0 {
+			continue
+		}
+		byName[owner.String()] = owner
+		wants = append(wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
+	}
+	result, err := c.db.Commit(ctx, wants...)
+	if errors.Is(err, ovsdb.ErrDisconnected) {
+		// Everybody is marked when the database is back.
+		for _, owner := range byName {
+			failed[owner] = fmt.Errorf("%w: %w", reconcile.ErrNotReady, err)
+		}
+		return failed, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for name, err := range result.Failed {
+		if errors.Is(err, ovsdb.ErrNoParent) {
+			err = fmt.Errorf("%w: %w", reconcile.ErrNotReady, err)
+		}
+		failed[byName[name]] = err
+	}
+	c.committed(result, wants, byName, holders)
+	return failed, nil
+}
+
+// committed is what follows from a commit: children that waited for a new parent
+// are marked, and addresses whose rows are gone come free.
+func (c *controller) committed(result ovsdb.Result, wants []ovsdb.Want, byName map[string]kube.Owner, holders map[kube.Owner][]types.UID) {
+	for _, change := range result.Changes {
+		switch owner := byName[change.Owner]; {
+		case change.Op != "insert":
+		case owner.Kind == kube.KindNetwork:
+			for _, node := range c.view.Nodes() {
+				c.rows.Mark(kube.NodeOwner(node.Name))
+			}
+		case owner.Kind == kube.KindNode && change.Table == nb.LogicalSwitchTable:
+			for _, pod := range c.view.PodsOnNode(owner.Name) {
+				c.rows.Mark(kube.PodOwner(pod.Namespace, pod.Name))
+			}
+		}
+	}
+	for _, want := range wants {
+		if owner := byName[want.Owner]; result.Failed[want.Owner] == nil {
+			c.mark(c.alloc.Release(owner, c.past(owner, want.Rows, holders[owner])...)...)
+		}
+	}
+}
+
+// past are the holders of an owner's allocation for whom no row stands any more.
+func (c *controller) past(owner kube.Owner, rows []ovsdb.Row, holders []types.UID) []types.UID {
+	if len(rows) == 0 {
+		return holders
+	}
+	var current types.UID
+	if pod := c.view.Pod(owner.Namespace, owner.Name); pod != nil {
+		current = pod.UID
+	}
+	if node := c.view.Node(owner.Name); owner.Kind == kube.KindNode && node != nil {
+		current = node.UID
+	}
+	var past []types.UID
+	for _, uid := range holders {
+		if uid != current {
+			past = append(past, uid)
+		}
+	}
+	return past
+}
+
+// everything is all owners of the API, of the allocator and of the database.
+// Owners that only the database has are left out when they are too many at once.
+func (c *controller) everything() []kube.Owner {
+	known := map[kube.Owner]bool{kube.NetworkOwner(): true}
+	for _, node := range c.view.Nodes() {
+		known[kube.NodeOwner(node.Name)] = true
+	}
+	for _, pod := range c.view.Pods() {
+		known[kube.PodOwner(pod.Namespace, pod.Name)] = true
+	}
+	present := c.db.Owners()
+	var orphans []kube.Owner
+	for _, name := range present {
+		if owner, err := kube.ParseOwner(name); err == nil && !known[owner] {
+			orphans = append(orphans, owner)
+		}
+	}
+	if c.guard.Allow(c.db.Generation(), len(orphans), len(present)) {
+		for _, owner := range orphans {
+			known[owner] = true
+		}
+	} else {
+		c.log.Error("pass stopped: it would delete too much; it looks again and then does", "owners", len(orphans), "of", len(present), "after", secondLook)
+		time.AfterFunc(secondLook, c.rows.MarkAll)
+	}
+	for _, owner := range c.alloc.Owners() {
+		known[owner] = true
+	}
+	owners := make([]kube.Owner, 0, len(known))
+	for owner := range known {
+		owners = append(owners, owner)
+	}
+	return owners
+}
+
+// ofKind is everything's owners of one kind.
+func (c *controller) ofKind(kind string) func() []kube.Owner {
+	return func() []kube.Owner {
+		var owners []kube.Owner
+		if kind == kube.KindNode {
+			for _, node := range c.view.Nodes() {
+				owners = append(owners, kube.NodeOwner(node.Name))
+			}
+			return owners
+		}
+		for _, pod := range c.view.Pods() {
+			owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
+		}
+		return owners
+	}
+}
+
+// held reads which addresses the rows of pods use.
+func held(db *ovsdb.DB) []ipam.Held {
+	var out []ipam.Held
+	for _, model := range db.Table(nb.LogicalSwitchPortTable) {
+		port := model.(*nb.LogicalSwitchPort)
+		owner, err := kube.ParseOwner(port.ExternalIDs[ovsdb.OwnerKey])
+		if err != nil || owner.Kind != kube.KindPod {
+			continue
+		}
+		var addrs []netip.Addr
+		for _, entry := range port.Addresses {
+			for _, word := range strings.Fields(entry) {
+				if addr, err := netip.ParseAddr(word); err == nil {
+					addrs = append(addrs, addr)
+				}
+			}
+		}
+		out = append(out, ipam.Held{Owner: owner, UID: types.UID(port.Options["iface-id-ver"]), Addrs: addrs})
+	}
+	return out
+}

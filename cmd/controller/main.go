@@ -1,0 +1,88 @@
+// ovn-offload-controller watches Kubernetes, allocates node subnets, ids and pod
+// addresses, and is the only writer of the Northbound database of its zone. Of
+// several processes one leads, by a Lease; the others wait.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+)
+
+// version is set by the linker.
+var version = "dev" //nolint:gochecknoglobals // -ldflags -X needs a variable
+
+// options are the flags.
+type options struct {
+	kubeconfig, apiserver                string
+	nb, nbCert, nbKey, nbCA              string
+	clusterCIDRs, serviceCIDRs, joinCIDR string
+	metricsAddress, leaseNamespace       string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "ovn-offload-controller:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var o options
+	var level slog.Level
+	root := &cobra.Command{
+		Use:           "ovn-offload-controller",
+		Short:         "drives OVN's Northbound database from Kubernetes",
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, newLogger(level)) },
+	}
+	persistent := root.PersistentFlags()
+	persistent.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
+	persistent.StringVar(&o.apiserver, "apiserver", "", "URL of the API server; empty: as the kubeconfig or the cluster says")
+	persistent.TextVar(&level, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	flags := root.Flags()
+	flags.StringVar(&o.nb, "nb", "unix:/run/ovn/ovnnb_db.sock", "endpoints of the Northbound database, comma-separated")
+	flags.StringVar(&o.nbCert, "nb-cert", "", "client certificate for ssl endpoints")
+	flags.StringVar(&o.nbKey, "nb-key", "", "its private key")
+	flags.StringVar(&o.nbCA, "nb-ca", "", "authority that the database's certificate must be signed by")
+	flags.StringVar(&o.clusterCIDRs, "cluster-cidrs", "10.244.0.0/16/24", "pod networks, each with the prefix length of a node")
+	flags.StringVar(&o.serviceCIDRs, "service-cidrs", "10.96.0.0/16", "service networks")
+	flags.StringVar(&o.joinCIDR, "join-cidrs", "100.64.0.0/16,fd98::/64", "networks between the cluster router and the gateway routers")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":9411", "where /metrics, /healthz and /readyz are served")
+	flags.StringVar(&o.leaseNamespace, "lease-namespace", "ovn-kubernetes", "namespace of the leader's Lease")
+	root.AddCommand(certsCommand(&o, &level))
+	return root
+}
+
+func newLogger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// plan is the address plan of the flags.
+func (o options) plan() (ipam.Config, error) {
+	plan := ipam.Defaults()
+	var err error
+	if plan.Cluster, err = ipam.ParseClusterSubnets(o.clusterCIDRs); err != nil {
+		return plan, fmt.Errorf("--cluster-cidrs: %w", err)
+	}
+	if plan.Services, err = ipam.ParsePrefixes(o.serviceCIDRs); err != nil {
+		return plan, fmt.Errorf("--service-cidrs: %w", err)
+	}
+	if plan.Join, err = ipam.ParsePrefixes(o.joinCIDR); err != nil {
+		return plan, fmt.Errorf("--join-cidrs: %w", err)
+	}
+	return plan, plan.Validate()
+}

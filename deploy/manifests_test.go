@@ -1,0 +1,322 @@
+// Package deploy holds the manifests; its tests hold them to the API's types,
+// to each other and to the rights that they may ask for.
+package deploy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+func manifests(t *testing.T) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob("manifests/*.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("manifests: %v, %v", paths, err)
+	}
+	files := map[string][]byte{}
+	for _, path := range paths {
+		if files[filepath.Base(path)], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// decode reads every document strictly: unknown and doubled fields are errors.
+func decode(files map[string][]byte) ([]runtime.Object, error) {
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	var objects []runtime.Object
+	for name, content := range files {
+		reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for {
+			doc, err := reader.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			object, _, err := decoder.Decode(doc, nil, nil)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
+}
+
+func each[T runtime.Object](objects []runtime.Object, do func(T)) {
+	for _, o := range objects {
+		if typed, ok := o.(T); ok {
+			do(typed)
+		}
+	}
+}
+
+type workload struct {
+	name   string
+	onNode bool // every node has it
+	spec   corev1.PodSpec
+}
+
+func workloads(objects []runtime.Object) (list []workload) {
+	each(objects, func(d *appsv1.Deployment) { list = append(list, workload{d.Name, false, d.Spec.Template.Spec}) })
+	each(objects, func(d *appsv1.DaemonSet) { list = append(list, workload{d.Name, true, d.Spec.Template.Spec}) })
+	return list
+}
+
+// problems is everything that is wrong with a set of manifests.
+func problems(objects []runtime.Object) []string {
+	var found []string
+	for _, check := range []func([]runtime.Object) []string{checkAccounts, checkRights, checkSettings, checkVolumes, checkPods, checkPolicies} {
+		found = append(found, check(objects)...)
+	}
+	return found
+}
+
+func checkAccounts(objects []runtime.Object) (found []string) {
+	accounts, roles := map[string]bool{}, map[string]bool{}
+	each(objects, func(o *corev1.ServiceAccount) { accounts[o.Name] = true })
+	each(objects, func(o *rbacv1.Role) { roles["Role/"+o.Name] = true })
+	each(objects, func(o *rbacv1.ClusterRole) { roles["ClusterRole/"+o.Name] = true })
+	binding := func(name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		if !roles[ref.Kind+"/"+ref.Name] {
+			found = append(found, fmt.Sprintf("binding %s: no %s %s here", name, ref.Kind, ref.Name))
+		}
+		for _, s := range subjects {
+			if s.Kind != "ServiceAccount" || !accounts[s.Name] || s.Namespace != "ovn-kubernetes" {
+				found = append(found, fmt.Sprintf("binding %s: subject %s %s", name, s.Kind, s.Name))
+			}
+		}
+	}
+	each(objects, func(o *rbacv1.RoleBinding) { binding(o.Name, o.RoleRef, o.Subjects) })
+	each(objects, func(o *rbacv1.ClusterRoleBinding) { binding(o.Name, o.RoleRef, o.Subjects) })
+	for _, w := range workloads(objects) {
+		if !accounts[w.spec.ServiceAccountName] {
+			found = append(found, fmt.Sprintf("%s: no ServiceAccount %q", w.name, w.spec.ServiceAccountName))
+		}
+	}
+	return found
+}
+
+// The rights that there are, written once more: a wider role has to be a decision.
+var rights = map[string][]string{
+	"ovnkube-identity": {"create secrets", "get secrets*", "update secrets*"},
+	"ovnkube-master": {
+		"get namespaces", "list namespaces", "watch namespaces", "get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods",
+		"patch nodes/status", "patch pods/status", "create events", "patch events", "create leases", "get leases*", "update leases*",
+	},
+	"ovnkube-node": {
+		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "create events", "patch events",
+	},
+}
+
+func checkRights(objects []runtime.Object) (found []string) {
+	check := func(role string, rules []rbacv1.PolicyRule) {
+		for _, rule := range rules {
+			star := ""
+			if len(rule.ResourceNames) > 0 {
+				star = "*"
+			}
+			for _, verb := range rule.Verbs {
+				for _, resource := range rule.Resources {
+					if right := verb + " " + resource + star; !slices.Contains(rights[role], right) {
+						found = append(found, fmt.Sprintf("role %s: right to %s", role, right))
+					}
+				}
+			}
+		}
+	}
+	each(objects, func(o *rbacv1.Role) { check(o.Name, o.Rules) })
+	each(objects, func(o *rbacv1.ClusterRole) { check(o.Name, o.Rules) })
+	return found
+}
+
+var variable = regexp.MustCompile(`\$\((\w+)\)`)
+
+func checkSettings(objects []runtime.Object) (found []string) {
+	settings := map[string]bool{}
+	each(objects, func(o *corev1.ConfigMap) {
+		for key := range o.Data {
+			settings[o.Name+"/"+key] = true
+		}
+	})
+	for _, w := range workloads(objects) {
+		for _, c := range w.spec.Containers {
+			env := map[string]bool{}
+			for _, e := range c.Env {
+				env[e.Name] = true
+				if e.ValueFrom == nil || e.ValueFrom.ConfigMapKeyRef == nil {
+					continue
+				}
+				if ref := e.ValueFrom.ConfigMapKeyRef; !settings[ref.Name+"/"+ref.Key] {
+					found = append(found, fmt.Sprintf("%s: no setting %s/%s", c.Name, ref.Name, ref.Key))
+				}
+			}
+			for _, m := range variable.FindAllStringSubmatch(strings.Join(append(c.Command, c.Args...), " "), -1) {
+				if !env[m[1]] {
+					found = append(found, fmt.Sprintf("%s: $(%s) is not set", c.Name, m[1]))
+				}
+			}
+		}
+	}
+	return found
+}
+
+func checkVolumes(objects []runtime.Object) (found []string) {
+	for _, w := range workloads(objects) {
+		volumes := map[string]bool{}
+		for _, v := range w.spec.Volumes {
+			volumes[v.Name] = true
+			if v.Secret != nil && strings.HasSuffix(v.Secret.SecretName, "-ca") {
+				found = append(found, w.name+": mounts the key of an authority")
+			}
+			if v.Secret != nil && w.onNode && v.Secret.SecretName != "ovn-sb-client" {
+				found = append(found, w.name+": nodes hold "+v.Secret.SecretName)
+			}
+		}
+		for _, c := range w.spec.Containers {
+			for _, m := range c.VolumeMounts {
+				if !volumes[m.Name] {
+					found = append(found, fmt.Sprintf("%s: no volume %s", c.Name, m.Name))
+				}
+			}
+		}
+	}
+	return found
+}
+
+var privileged = []string{"ovs-daemons", "ovn-offload-agent"}
+
+func checkPods(objects []runtime.Object) (found []string) {
+	for _, w := range workloads(objects) {
+		if !w.spec.HostNetwork || w.spec.PriorityClassName == "" || len(w.spec.Tolerations) == 0 {
+			found = append(found, w.name+": cannot start before the network is there")
+		}
+		for _, c := range w.spec.Containers {
+			if c.Image != "ovn-offload:dev" || c.ImagePullPolicy != corev1.PullIfNotPresent {
+				found = append(found, c.Name+": image "+c.Image)
+			}
+			if len(c.Resources.Limits) > 0 || len(c.Resources.Requests) == 0 {
+				found = append(found, c.Name+": requests and no limits")
+			}
+			if s := c.SecurityContext; slices.Contains(privileged, c.Name) {
+				continue
+			} else if s == nil || s.Privileged != nil && *s.Privileged || s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") ||
+				len(s.Capabilities.Add) > 0 || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+				found = append(found, c.Name+": not confined")
+			}
+		}
+	}
+	return found
+}
+
+func checkPolicies(objects []runtime.Object) (found []string) {
+	bound := map[string]bool{}
+	each(objects, func(o *admissionv1.ValidatingAdmissionPolicyBinding) {
+		bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionv1.Deny)
+	})
+	for _, name := range []string{"ovnkube-node-own-node", "ovnkube-node-own-pods", "ovnkube-node-own-lease"} {
+		if !bound[name] {
+			found = append(found, "policy "+name+" does not deny")
+		}
+	}
+	each(objects, func(o *admissionv1.ValidatingAdmissionPolicy) {
+		if o.Spec.FailurePolicy == nil || *o.Spec.FailurePolicy != admissionv1.Fail {
+			found = append(found, "policy "+o.Name+" fails open")
+		}
+		for _, v := range o.Spec.Variables {
+			if v.Name != "agents" {
+				continue
+			}
+			for _, key := range []string{kube.NodeChassisIDKey, kube.NodeEncapIPsKey, kube.NodePrimaryAddressKey, kube.HostCIDRsKey, kube.GatewayConfigKey} {
+				if !strings.Contains(v.Expression, "'"+key+"'") {
+					found = append(found, "policy "+o.Name+" keeps agents from writing "+key)
+				}
+			}
+			for _, key := range []string{kube.NodeSubnetsKey, kube.NodeIDKey} {
+				if strings.Contains(v.Expression, key) {
+					found = append(found, "policy "+o.Name+" lets agents write "+key)
+				}
+			}
+		}
+	})
+	return found
+}
+
+func TestManifests(t *testing.T) {
+	objects, err := decode(manifests(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems(objects) {
+		t.Error(p)
+	}
+	if n := len(workloads(objects)); n != 5 {
+		t.Errorf("%d workloads, want 5", n)
+	}
+}
+
+// Every check finds what it is there for.
+func TestChecksFind(t *testing.T) {
+	for _, tc := range []struct{ file, old, new, want string }{
+		{"20-rbac.yaml", "verbs: [get, update]", `verbs: ["*"]`, "role ovnkube-identity: right to * secrets*"},
+		{"20-rbac.yaml", "resources: [nodes/status]", "resources: [nodes]", "role ovnkube-node: right to patch nodes"},
+		{"20-rbac.yaml", "kind: ClusterRole, name: ovnkube-node}", "kind: ClusterRole, name: cluster-admin}", "no ClusterRole cluster-admin"},
+		{"60-ovs-node.yaml", "serviceAccountName: ovs-node", "serviceAccountName: other", `no ServiceAccount "other"`},
+		{"10-config.yaml", "  mtu:", "  mtu_bytes:", "no setting ovn-config/mtu"},
+		{"70-ovnkube-node.yaml", "$(MTU)", "$(MTTU)", "$(MTTU) is not set"},
+		{"70-ovnkube-node.yaml", "secretName: ovn-sb-client", "secretName: ovn-nb-client", "nodes hold ovn-nb-client"},
+		{"40-ovnkube-db.yaml", "secretName: ovn-nb-server", "secretName: ovn-nb-ca", "mounts the key of an authority"},
+		{"40-ovnkube-db.yaml", "name: db, mountPath", "name: dbs, mountPath", "no volume dbs"},
+		{"50-ovnkube-master.yaml", "hostNetwork: true", "hostNetwork: false", "cannot start before"},
+		{"50-ovnkube-master.yaml", "drop: [ALL]", "drop: [NET_RAW]", "not confined"},
+		{"30-ovnkube-identity.yaml", "requests:", "limits:", "requests and no limits"},
+		{"30-ovnkube-identity.yaml", "image: ovn-offload:dev", "image: other", "image other"},
+		{"21-admission.yaml", "[Deny]", "[Warn]", "does not deny"},
+		{"21-admission.yaml", "failurePolicy: Fail", "failurePolicy: Ignore", "fails open"},
+		{"21-admission.yaml", "'k8s.ovn.org/host-cidrs'", "'k8s.ovn.org/node-subnets'", "lets agents write k8s.ovn.org/node-subnets"},
+	} {
+		files := manifests(t)
+		spoilt := bytes.ReplaceAll(files[tc.file], []byte(tc.old), []byte(tc.new))
+		if bytes.Equal(spoilt, files[tc.file]) {
+			t.Errorf("%s has no %q", tc.file, tc.old)
+			continue
+		}
+		files[tc.file] = spoilt
+		objects, err := decode(files)
+		if err != nil {
+			t.Errorf("%s with %q: %v", tc.file, tc.new, err)
+			continue
+		}
+		if found := strings.Join(problems(objects), "\n"); !strings.Contains(found, tc.want) {
+			t.Errorf("%s with %q: found %q, want %q", tc.file, tc.new, found, tc.want)
+		}
+	}
+	files := manifests(t)
+	files["60-ovs-node.yaml"] = bytes.ReplaceAll(files["60-ovs-node.yaml"], []byte("hostPID:"), []byte("hostPid:"))
+	if _, err := decode(files); err == nil {
+		t.Error("a misspelt field was taken")
+	}
+}

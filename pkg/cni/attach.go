@@ -1,0 +1,271 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// undoTimeout bounds the way back, which runs even when the request has ended.
+const undoTimeout = 10 * time.Second
+
+// attachment is one ADD on its way.
+type attachment struct {
+	Deps
+	cfg     Config
+	req     *Request
+	uid     string // of the pod in the API
+	value   string // of the annotation
+	network *kube.PodNetwork
+	mtu     int
+	undo    []func(context.Context) error
+}
+
+// Attach connects a pod's sandbox and returns when its first packet will pass.
+// It leaves nothing behind when it fails. An attachment that is there already
+// is completed and its result given again. The caller runs one command of a pod
+// at a time.
+func Attach(ctx context.Context, d Deps, cfg Config, r *Request) (*types100.Result, error) {
+	a := &attachment{Deps: d, cfg: cfg, req: r, mtu: cfg.MTU}
+	if r.Conf.MTU != 0 {
+		a.mtu = r.Conf.MTU
+	}
+	result, err := a.run(ctx)
+	if err == nil {
+		return result, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	for _, undo := range slices.Backward(a.undo) {
+		if undoErr := undo(ctx); undoErr != nil {
+			err = errors.Join(err, fmt.Errorf("undoing: %w", undoErr))
+		}
+	}
+	return nil, err
+}
+
+func (a *attachment) run(ctx context.Context) (*types100.Result, error) {
+	if err := a.stage("pod", func() error { return a.waitPod(ctx) }); err != nil {
+		return nil, err
+	}
+	if err := a.stage("annotation", func() error { return a.waitAnnotation(ctx) }); err != nil {
+		return nil, err
+	}
+	if err := a.stage("attach", func() error { return a.attach(ctx) }); err != nil {
+		return nil, err
+	}
+	if err := a.stage("flows", func() error { return a.waitFlows(ctx) }); err != nil {
+		return nil, err
+	}
+	return a.result()
+}
+
+func (a *attachment) stage(name string, f func() error) error {
+	start := time.Now()
+	err := f()
+	if a.Stage != nil {
+		a.Stage(name, time.Since(start))
+	}
+	return err
+}
+
+func (a *attachment) waitPod(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.PodTimeout)
+	defer cancel()
+	err := a.Pods.wait(ctx, a.req.Pod, func(pod *corev1.Pod) (bool, error) {
+		switch {
+		case pod == nil:
+			return false, errors.New("the API does not show it on this node")
+		case !isPod(pod, a.req.UID):
+			return false, fmt.Errorf("the API shows it with UID %s, the runtime asks for %s", pod.UID, a.req.UID)
+		}
+		a.uid = string(pod.UID)
+		return true, nil
+	})
+	return a.waited(ctx, CodePod, "pod", err)
+}
+
+func (a *attachment) waitAnnotation(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.AnnotationTimeout)
+	defer cancel()
+	err := a.Pods.wait(ctx, a.req.Pod, func(pod *corev1.Pod) (bool, error) {
+		if pod == nil || string(pod.UID) != a.uid {
+			return true, fail(CodeChanged, "annotation: pod %s was deleted or replaced", a.req.Pod)
+		}
+		value := pod.Annotations[kube.PodNetworksKey]
+		network, err := kube.ParsePodNetwork(value, kube.DefaultNetwork)
+		if err == nil && network == nil {
+			return false, fmt.Errorf("ovn-offload-controller has not written %s", kube.PodNetworksKey)
+		}
+		if err == nil {
+			err = checkNetwork(network)
+		}
+		if err != nil { // not final: the controller replaces what a user has forged
+			return false, fmt.Errorf("%s: %w", kube.PodNetworksKey, err)
+		}
+		a.value, a.network = value, network
+		return true, nil
+	})
+	return a.waited(ctx, CodeAnnotation, "annotation", err)
+}
+
+// waited explains a wait that ended without what it waited for.
+func (a *attachment) waited(ctx context.Context, code uint, stage string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(context.Cause(ctx), errCancelled) {
+		err = errCancelled
+	}
+	return a.failed(code, stage, fmt.Errorf("waiting for pod %s: %w", a.req.Pod, err))
+}
+
+// failed names the stage in an error that has no code yet.
+func (a *attachment) failed(code uint, stage string, err error) error {
+	var cniErr *types.Error
+	if errors.As(err, &cniErr) {
+		return err
+	}
+	if errors.Is(err, errCancelled) {
+		code = CodeCancelled
+	}
+	return fail(code, "%s: %v", stage, err)
+}
+
+func (a *attachment) attach(ctx context.Context) error {
+	ns, err := a.OpenNS(a.req.Netns)
+	if err != nil {
+		return fail(types.ErrInvalidNetNS, "attach: %v", err)
+	}
+	defer func() { _ = ns.Close() }()
+	was, ok := find(a.DB, a.req.Pod)
+	if ok && was.sandbox == a.req.Sandbox && was.ifName != a.req.IfName {
+		return fail(CodeTaken, "attach: sandbox %s of %s has its network on %s already", a.req.Sandbox, a.req.Pod, was.ifName)
+	}
+	if kept, err := a.addVeth(ns, ok && was.sandbox == a.req.Sandbox); err != nil {
+		return err
+	} else if !kept {
+		a.undo = append(a.undo, func(ctx context.Context) error { return removeRows(ctx, a.DB, a.req) })
+	}
+	// The port comes before the addresses: OVS and OVN work on it meanwhile.
+	want := wanted(a.req, a.cfg.Bridge, a.uid, a.network)
+	if err := commit(ctx, a.DB, want); err != nil {
+		if errors.Is(context.Cause(ctx), errCancelled) {
+			err = errCancelled
+		}
+		return a.failed(CodeAttach, "attach", fmt.Errorf("adding port %s to %s: %w", a.req.hostLink(), a.cfg.Bridge, err))
+	}
+	if ok && was.link != a.req.hostLink() {
+		_ = removeLink(a.Host, was.link, was.sandbox) // of the pod's previous sandbox; Sweep would find it
+	}
+	if err := configure(ns, a.req.IfName, a.network); err != nil {
+		return fail(CodeAttach, "attach: %s in %s: %v", a.req.IfName, a.req.Netns, err)
+	}
+	return nil
+}
+
+// addVeth makes the pair, or keeps a whole one that an earlier ADD has made.
+func (a *attachment) addVeth(ns PodLinks, known bool) (kept bool, err error) {
+	name := a.req.hostLink()
+	link, err := a.Host.Link(name)
+	switch {
+	case errors.Is(err, netdev.ErrNotFound):
+	case err != nil:
+		return false, fail(CodeAttach, "attach: %v", err)
+	case link.Alias != alias(a.req.Sandbox):
+		return false, fail(CodeTaken, "attach: the host has a link %s that is not of this sandbox", name)
+	case known && checkLink(ns, a.req.IfName, a.network) == nil:
+		return true, nil
+	default: // left over, or of another address
+		if err := a.Host.DeleteLink(name); err != nil {
+			return false, fail(CodeAttach, "attach: %v", err)
+		}
+	}
+	a.undo = append(a.undo, func(context.Context) error { return removeLink(a.Host, name, a.req.Sandbox) })
+	err = a.Host.AddVeth(netdev.Veth{
+		Name: name, Alias: alias(a.req.Sandbox), MTU: a.mtu,
+		Peer: netdev.Peer{Path: a.req.Netns, Name: a.req.IfName, MAC: []byte(a.network.MAC)},
+	})
+	if errors.Is(err, netdev.ErrExists) {
+		return false, fail(CodeTaken, "attach: %s exists already in %s", a.req.IfName, a.req.Netns)
+	}
+	if err == nil {
+		err = a.Host.SetLink(name, netdev.Settings{NoLinkLocal: true, State: netdev.Up})
+	}
+	if err != nil {
+		return false, fail(CodeAttach, "attach: %v", err)
+	}
+	return false, nil
+}
+
+// waitFlows waits for ovn-controller, unless the pod changes underneath.
+func (a *attachment) waitFlows(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.FlowsTimeout)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		if err := a.Pods.wait(ctx, a.req.Pod, a.changed); err != nil && ctx.Err() == nil {
+			stop(err)
+		}
+	}()
+	var last *attached
+	err := a.DB.WaitRow(ctx, "Interface", a.req.Pod.String(), a.req.hostLink(), func(row any) bool {
+		iface, ok := row.(*vswitch.Interface)
+		if !ok {
+			return false
+		}
+		now := fromInterface(a.req.Pod, iface)
+		last = &now
+		return now.flows && now.uid == a.uid || now.trouble != ""
+	})
+	cause := context.Cause(ctx)
+	stop(nil)
+	<-watching
+	if err == nil && last != nil && last.trouble != "" {
+		return fail(CodeFlows, "flows: ovs-vswitchd: %s", last.trouble)
+	}
+	if err == nil {
+		_, err = a.changed(a.Pods.get(a.req.Pod))
+		return err
+	}
+	var cniErr *types.Error
+	if errors.As(cause, &cniErr) {
+		return cniErr
+	}
+	return a.waited(ctx, CodeFlows, "flows", a.lacking(err))
+}
+
+// changed is done when the pod is no longer the one that is being attached.
+func (a *attachment) changed(pod *corev1.Pod) (bool, error) {
+	switch {
+	case pod == nil || string(pod.UID) != a.uid:
+		return true, fail(CodeChanged, "flows: pod %s was deleted or replaced", a.req.Pod)
+	case pod.Annotations[kube.PodNetworksKey] != a.value:
+		return true, fail(CodeChanged, "flows: %s of pod %s was changed", kube.PodNetworksKey, a.req.Pod)
+	}
+	return false, nil
+}
+
+// lacking says what the flows stage waited for.
+func (a *attachment) lacking(err error) error {
+	name, limit := port(a.req.Pod), a.cfg.FlowsTimeout
+	switch now, ok := find(a.DB, a.req.Pod); {
+	case !ok:
+		return fmt.Errorf("flows of %s: its Interface row is gone: %w", name, err)
+	case !now.open:
+		return fmt.Errorf("flows of %s: ovs-vswitchd has not opened %s within %s: %w", name, now.link, limit, err)
+	}
+	return fmt.Errorf("flows of %s: ovn-controller has not set %s within %s: %w", name, installedKey, limit, err)
+}

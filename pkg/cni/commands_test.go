@@ -1,0 +1,296 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	cnitypes "github.com/containernetworking/cni/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// start runs a command beside the test.
+func (n *node) start(r *Request) <-chan error {
+	done := make(chan error, 1)
+	go func() { _, err := n.do(r); done <- err }()
+	return done
+}
+
+// stuck starts an ADD that waits for flows.
+func (n *node) stuck(r *Request) <-chan error {
+	n.t.Helper()
+	n.db.mu.Lock()
+	n.db.flows = false
+	n.db.mu.Unlock()
+	done := n.start(r)
+	until(n.t, "the port is there", func() bool { a, ok := find(n.db, r.Pod); return ok && a.sandbox == r.Sandbox })
+	return done
+}
+
+func TestTwoAddsAtOnce(t *testing.T) {
+	n := newNode(t)
+	first := n.stuck(addWeb(sandboxA, "/ns/a"))
+	second := n.start(addWeb(sandboxA, "/ns/a"))
+	n.db.edit(web, func(i *vswitch.Interface) { i.ExternalIDs[installedKey] = "true" })
+	must(t, <-first)
+	// The fake forgets what ovn-controller wrote when rows are committed again.
+	until(t, "the second ADD is under way", func() bool {
+		n.db.edit(web, func(i *vswitch.Interface) { i.ExternalIDs[installedKey] = "true" })
+		select {
+		case err := <-second:
+			must(t, err)
+			return true
+		default:
+			return false
+		}
+	})
+	n.wantLinks(linkA)
+}
+
+func TestDelEndsAdd(t *testing.T) {
+	n := newNode(t)
+	done := n.stuck(addWeb(sandboxA, "/ns/a"))
+	must(t, <-n.start(delWeb(sandboxA, "/ns/a")))
+	if err := <-done; codeOf(err) != CodeCancelled {
+		t.Errorf("ADD: %v, want code %d", err, CodeCancelled)
+	}
+	n.wantNothing()
+}
+
+func TestNewSandboxEndsAddOfOld(t *testing.T) {
+	n := newNode(t)
+	old := n.stuck(addWeb(sandboxA, "/ns/a"))
+	next := n.stuck(addWeb(sandboxB, "/ns/b"))
+	if err := <-old; codeOf(err) != CodeCancelled {
+		t.Errorf("ADD of the old sandbox: %v, want code %d", err, CodeCancelled)
+	}
+	n.db.edit(web, func(i *vswitch.Interface) { i.ExternalIDs[installedKey] = "true" })
+	must(t, <-next)
+	n.wantLinks(linkB)
+}
+
+// TestStorm runs commands of a few pods in every order at once.
+func TestStorm(t *testing.T) {
+	n := newNode(t)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		pod := kube.PodOwner("default", fmt.Sprintf("p%d", i))
+		n.setPod(pod, "uid", webNetwork)
+		for s := range 3 {
+			sandbox := fmt.Sprintf("%c%c%s", 'c'+i, 'a'+s, sandboxA)
+			path := "/ns/" + sandbox
+			n.net.AddNS(path)
+			n.net.AddLink(path, netdev.Link{Name: "lo"})
+			for _, command := range []string{"ADD", "ADD", "DEL", "ADD", "CHECK"} {
+				wg.Go(func() {
+					_, _ = n.do(&Request{Command: command, Sandbox: sandbox, Netns: path, IfName: "eth0", Pod: pod, UID: "uid",
+						Conf: Conf{CNIVersion: "1.1.0", Name: "ovn-kubernetes"}})
+				})
+			}
+		}
+		wg.Go(func() { must(t, n.srv.Sweep(t.Context())) })
+	}
+	wg.Wait()
+	links, err := n.host.Links()
+	must(t, err)
+	for _, l := range links {
+		if sandbox, ok := ours(l); ok {
+			if _, ok := bySandbox(n.db, sandbox); !ok {
+				t.Errorf("link %s has no port", l.Name)
+			}
+		}
+	}
+	for _, a := range all(n.db) {
+		if _, err := n.host.Link(a.link); err != nil {
+			t.Errorf("port of %s: %v", a.owner, err)
+		}
+	}
+	if len(n.srv.commands.locks) != 0 || len(n.srv.commands.adds) != 0 {
+		t.Errorf("commands are left: %v", n.srv.commands)
+	}
+}
+
+func TestDelWithoutAnything(t *testing.T) {
+	n := newNode(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.putPod(web, nil)
+	n.net.RemoveNS("/ns/a")
+	r := delWeb(sandboxA, "")
+	r.Pod, r.UID = kube.Owner{}, "" // no CNI_ARGS either
+	for range 2 {
+		n.mustDo(r)
+	}
+	if owners := n.db.Owners(); len(owners) != 0 {
+		t.Errorf("rows are left of %v", owners)
+	}
+}
+
+func TestDelOfAnotherInterface(t *testing.T) {
+	n := newNode(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	r := delWeb(sandboxA, "/ns/a")
+	r.IfName = "eth1"
+	n.mustDo(r)
+	n.wantLinks(linkA)
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	n.wantNothing()
+}
+
+// TestDelSparesOthersLinks: the host's link has the name that the sandbox's would have.
+func TestDelSparesOthersLinks(t *testing.T) {
+	n := newNode(t)
+	n.mustDo(delWeb("eth0", "/ns/a"))
+	if _, err := n.host.Link("eth0"); err != nil {
+		t.Errorf("the host's own link: %v", err)
+	}
+}
+
+// TestDelWithoutDatabase succeeds, and the sweep finishes what it could not do.
+func TestDelWithoutDatabase(t *testing.T) {
+	n := newNode(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.db.mu.Lock()
+	n.db.away = true
+	n.db.mu.Unlock()
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	n.wantLinks()
+	if len(n.srv.dirty) != 1 {
+		t.Error("no sweep is due after a DEL without database")
+	}
+	if err := n.srv.Sweep(t.Context()); err == nil {
+		t.Error("Sweep succeeded without database")
+	}
+	n.db.mu.Lock()
+	n.db.away = false
+	n.db.mu.Unlock()
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantNothing()
+}
+
+func TestSweep(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*node)
+		stays  bool
+	}{
+		{"nothing wrong", func(*node) {}, true},
+		{"pod gone", func(n *node) { n.putPod(web, nil) }, false},
+		{"pod replaced", func(n *node) { n.setPod(web, "new", webNetwork) }, false},
+		{"namespace gone", func(n *node) {
+			n.net.RemoveNS("/ns/a")
+			n.net.AddNS("/ns/a")
+			n.net.AddLink("/ns/a", netdev.Link{Name: "lo"})
+		}, false},
+		{"rows gone", func(n *node) { must(n.t, removeAttached(n.t.Context(), n.db, web)) }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.mustDo(addWeb(sandboxA, "/ns/a"))
+			tt.change(n)
+			must(t, n.srv.Sweep(t.Context()))
+			if !tt.stays {
+				n.wantNothing()
+				return
+			}
+			n.wantLinks(linkA)
+			if _, ok := find(n.db, web); !ok {
+				t.Error("the port is gone")
+			}
+		})
+	}
+}
+
+func TestSweepSparesAddUnderWay(t *testing.T) {
+	n := newNode(t)
+	r := addWeb(sandboxA, "/ns/a")
+	_, end := n.srv.commands.begin(t.Context(), r)
+	must(t, n.host.AddVeth(netdev.Veth{Name: linkA, Alias: alias(sandboxA), Peer: netdev.Peer{Path: "/ns/a", Name: "eth0"}}))
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantLinks(linkA)
+	end()
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantLinks()
+}
+
+func TestGC(t *testing.T) {
+	n := newNode(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	gc := &Request{Command: "GC", Conf: Conf{CNIVersion: "1.1.0", Name: "ovn-kubernetes"}}
+	gc.Conf.ValidAttachments = []cnitypes.GCAttachment{{ContainerID: sandboxA, IfName: "eth0"}}
+	n.mustDo(gc)
+	n.wantLinks(linkA)
+	gc.Conf.ValidAttachments = nil
+	gc.Conf.Name = "another-network"
+	n.mustDo(gc)
+	n.wantLinks(linkA)
+	gc.Conf.Name = "ovn-kubernetes"
+	n.mustDo(gc)
+	n.wantNothing()
+}
+
+func TestCheckFindsDamage(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(n *node, pod *netdev.FakeNS)
+		text   string
+	}{
+		{"interface", func(n *node, pod *netdev.FakeNS) { must(n.t, pod.DeleteLink("eth0")) }, linkA},
+		{"address", func(n *node, pod *netdev.FakeNS) { must(n.t, pod.DeleteAddr("eth0", prefixes("10.244.1.5/24")[0])) }, "lacks address 10.244.1.5/24"},
+		{"MAC", func(n *node, pod *netdev.FakeNS) {
+			must(n.t, pod.SetLink("eth0", netdev.Settings{MAC: []byte{2, 0, 0, 0, 0, 1}}))
+		}, "has MAC 02:00:00:00:00:01"},
+		{"down", func(n *node, pod *netdev.FakeNS) {
+			must(n.t, pod.SetLink("eth0", netdev.Settings{State: netdev.Down}))
+		}, "eth0 is down"},
+		{"port", func(n *node, _ *netdev.FakeNS) { must(n.t, removeAttached(n.t.Context(), n.db, web)) }, "OVS has no port"},
+		{"flows", func(n *node, _ *netdev.FakeNS) {
+			n.db.edit(web, func(i *vswitch.Interface) { delete(i.ExternalIDs, installedKey) })
+		}, "has not set ovn-installed"},
+		{"pod replaced", func(n *node, _ *netdev.FakeNS) { n.setPod(web, "new", webNetwork) }, "is not the pod's"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.mustDo(addWeb(sandboxA, "/ns/a"))
+			pod, err := n.net.Open("/ns/a")
+			must(t, err)
+			check := addWeb(sandboxA, "/ns/a")
+			check.Command = "CHECK"
+			n.mustDo(check)
+			tt.change(n, pod)
+			if _, err := n.do(check); codeOf(err) != CodeCheck || !contains(err, tt.text) {
+				t.Errorf("CHECK: %v, want code %d and %q", err, CodeCheck, tt.text)
+			}
+		})
+	}
+}
+
+// TestSweepLoopRetries lets the first sweep fail.
+func TestSweepLoopRetries(t *testing.T) {
+	n := newNode(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.putPod(web, nil)
+	failed := make(chan struct{})
+	var once sync.Once
+	n.net.FailWith(func(op, _ string) error {
+		var err error
+		if op == "Links" {
+			once.Do(func() { err = errors.New("injected"); close(failed) })
+		}
+		return err
+	})
+	n.serve()
+	select {
+	case <-failed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no sweep at the start")
+	}
+	n.srv.Repair()
+	until(t, "the port is swept", func() bool { return len(n.db.Owners()) == 0 })
+}

@@ -1,0 +1,101 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// Config is what the agent decides for all pods of its node.
+type Config struct {
+	// Socket is where the server listens; its directory is made root-only.
+	Socket string
+	// Bridge is OVN's integration bridge.
+	Bridge string
+	// MTU of pods, unless the network configuration names one.
+	MTU int
+	// How long ADD waits in each stage; together less than shim.Deadline.
+	PodTimeout, AnnotationTimeout, FlowsTimeout time.Duration
+}
+
+// Defaults leaves only MTU to be set.
+func Defaults() Config {
+	return Config{
+		Socket: shim.DefaultSocket, Bridge: "br-int",
+		PodTimeout: 20 * time.Second, AnnotationTimeout: 40 * time.Second, FlowsTimeout: 50 * time.Second,
+	}
+}
+
+// Validate says what is wrong with a Config.
+func (c Config) Validate() error {
+	switch stages := c.PodTimeout + c.AnnotationTimeout + c.FlowsTimeout; {
+	case c.Socket == "" || c.Bridge == "":
+		return errors.New("cni: socket and bridge must be set")
+	case c.MTU < 576 || c.MTU > 65535:
+		return fmt.Errorf("cni: MTU %d is not between 576 and 65535", c.MTU)
+	case stages >= shim.Deadline:
+		return fmt.Errorf("cni: stages of together %s do not fit into %s", stages, shim.Deadline)
+	}
+	return nil
+}
+
+// DB is the node's Open_vSwitch database; *ovsdb.DB is one.
+type DB interface {
+	Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result, error)
+	WaitRow(ctx context.Context, table, owner, id string, ok func(row any) bool) error
+	Owners() []string
+	Rows(owner string) []ovsdb.Row
+	Connected() bool
+}
+
+// Links is what is needed of the host's namespace; *netdev.NS is one.
+type Links interface {
+	Link(name string) (netdev.Link, error)
+	Links() ([]netdev.Link, error)
+	AddVeth(v netdev.Veth) error
+	SetLink(name string, s netdev.Settings) error
+	DeleteLink(name string) error
+}
+
+// PodLinks is what is needed of a pod's namespace; *netdev.NS is one.
+type PodLinks interface {
+	io.Closer
+	linkSetter
+	Addrs(name string) ([]netip.Prefix, error)
+	ReplaceAddr(name string, prefix netip.Prefix, o netdev.AddrOptions) error
+	ReplaceRoute(r netdev.Route) error
+}
+
+type linkSetter interface {
+	Link(name string) (netdev.Link, error)
+	SetLink(name string, s netdev.Settings) error
+}
+
+// Deps is what Attach and Detach act on.
+type Deps struct {
+	DB   DB
+	Pods *Pods
+	Host Links
+	// OpenNS opens a pod's namespace by path.
+	OpenNS func(path string) (PodLinks, error)
+	// Ready says why no pod can be attached now; nil when one can.
+	Ready func() error
+	// Stage, if set, is told how long each stage of an ADD took.
+	Stage func(stage string, took time.Duration)
+}
+
+// OpenNS is netdev.Open for Deps.
+func OpenNS(path string) (PodLinks, error) {
+	ns, err := netdev.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return ns, nil
+}

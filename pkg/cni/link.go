@@ -1,0 +1,111 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+)
+
+// aliasPrefix marks the host's ends of our veths; the sandbox follows. Links
+// without it are never deleted.
+const aliasPrefix = "ovn-offload sandbox "
+
+func alias(sandbox string) string { return aliasPrefix + sandbox }
+
+// configure gives the pod's end everything but name, MAC and MTU, which it was
+// made with. Doing it again changes nothing.
+func configure(ns PodLinks, name string, n *kube.PodNetwork) error {
+	// The kernel would make the same link-local address, but check it for duplicates first.
+	if err := ns.SetLink(name, netdev.Settings{NoLinkLocal: true}); err != nil {
+		return err
+	}
+	addrs := n.Addresses
+	if slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		addrs = append(slices.Clone(addrs), netdev.LinkLocal([6]byte(n.MAC)))
+	}
+	for _, addr := range addrs {
+		if err := ns.ReplaceAddr(name, addr, netdev.AddrOptions{NoDAD: true}); err != nil {
+			return err
+		}
+	}
+	for _, up := range []string{"lo", name} {
+		if err := ns.SetLink(up, netdev.Settings{State: netdev.Up}); err != nil {
+			return err
+		}
+	}
+	for _, route := range routes(name, n) {
+		if err := ns.ReplaceRoute(route); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// routes gives the default routes through the gateways, then the annotation's.
+func routes(link string, n *kube.PodNetwork) []netdev.Route {
+	var list []netdev.Route
+	add := func(dest netip.Prefix, hop netip.Addr) {
+		covers := func(p netip.Prefix) bool { return p.Contains(hop) }
+		list = append(list, netdev.Route{
+			Dest: dest, NextHop: hop, Link: link, OnLink: !slices.ContainsFunc(n.Addresses, covers),
+		})
+	}
+	for _, gw := range n.Gateways {
+		add(defaultFor(gw), gw)
+	}
+	for _, r := range n.Routes {
+		add(r.Dest, r.NextHop)
+	}
+	return list
+}
+
+func defaultFor(gw netip.Addr) netip.Prefix {
+	if gw.Is4() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// checkLink compares the pod's end with the annotation.
+func checkLink(ns PodLinks, name string, n *kube.PodNetwork) error {
+	link, err := ns.Link(name)
+	if err != nil {
+		return err
+	}
+	if link.MAC.String() != n.MAC.String() {
+		return fmt.Errorf("%s has MAC %s, not %s", name, link.MAC, n.MAC)
+	}
+	if !link.Up {
+		return fmt.Errorf("%s is down", name)
+	}
+	addrs, err := ns.Addrs(name)
+	if err != nil {
+		return err
+	}
+	for _, want := range n.Addresses {
+		if !slices.Contains(addrs, want) {
+			return fmt.Errorf("%s lacks address %s", name, want)
+		}
+	}
+	return nil
+}
+
+// removeLink deletes the host's end, and so the pod's, if it is that sandbox's.
+func removeLink(host Links, name, sandbox string) error {
+	link, err := host.Link(name)
+	if errors.Is(err, netdev.ErrNotFound) {
+		return nil
+	}
+	if err != nil || link.Alias != alias(sandbox) {
+		return err
+	}
+	return host.DeleteLink(name)
+}
+
+// ours gives the sandbox of a link that we made.
+func ours(l netdev.Link) (sandbox string, ok bool) { return strings.CutPrefix(l.Alias, aliasPrefix) }

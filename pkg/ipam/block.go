@@ -1,0 +1,88 @@
+package ipam
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// The first addresses of a node's subnet that are not for pods.
+const (
+	gatewayOffset    = 1 // the cluster router's port
+	managementOffset = 2 // the node's own interface
+	firstPodOffset   = 4 // 3 is kept for a hybrid overlay's gateway
+)
+
+// block is a node's subnet of one family. It outlives its node while addresses
+// of it are held, and remembers it in case it returns; node is "" where nobody
+// knows whose it was.
+type block struct {
+	prefix netip.Prefix
+	node   string
+	// held counts the addresses that pods hold.
+	held uint64
+	// cursor is the offset of the address handed out last.
+	cursor uint64
+	// routes are the same for all pods of the block: shared, never changed.
+	routes []kube.Route
+}
+
+// last is the largest offset that a pod may have. The all-ones address of an
+// IPv4 subnet is its broadcast address. A search never goes beyond 32 bits.
+func (b *block) last() uint64 {
+	hostBits := min(b.prefix.Addr().BitLen()-b.prefix.Bits(), 32)
+	if b.prefix.Addr().Is4() {
+		return 1<<hostBits - 2
+	}
+	return 1<<hostBits - 1
+}
+
+// next is the free address after the one handed out last, around the end.
+func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
+	size := b.last() - firstPodOffset + 1
+	if b.held >= size {
+		return netip.Addr{}, false
+	}
+	start := max(b.cursor, firstPodOffset-1)
+	for i := uint64(1); i <= size; i++ {
+		offset := firstPodOffset + (start-firstPodOffset+i)%size
+		if addr := addressAt(b.prefix, offset); !taken(addr) {
+			b.cursor = offset
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// forPods says that addr is one that a pod of the subnet may have.
+func forPods(subnet netip.Prefix, addr netip.Addr) bool {
+	if !subnet.Contains(addr) {
+		return false
+	}
+	b := block{prefix: subnet}
+	offset, small := offsetOf(subnet, addr)
+	return !small || offset >= firstPodOffset && (addr.Is6() || offset <= b.last())
+}
+
+// addressAt is the address at an offset from the subnet's first.
+func addressAt(subnet netip.Prefix, offset uint64) netip.Addr {
+	bytes := subnet.Addr().As16()
+	low := binary.BigEndian.Uint64(bytes[8:])
+	binary.BigEndian.PutUint64(bytes[8:], low+offset)
+	addr := netip.AddrFrom16(bytes)
+	if subnet.Addr().Is4() {
+		return addr.Unmap()
+	}
+	return addr
+}
+
+// offsetOf undoes addressAt for an address of the subnet; small is false where
+// the offset has over 64 bits.
+func offsetOf(subnet netip.Prefix, addr netip.Addr) (offset uint64, small bool) {
+	first, at := subnet.Addr().As16(), addr.As16()
+	if [8]byte(first[:8]) != [8]byte(at[:8]) {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(at[8:]) - binary.BigEndian.Uint64(first[8:]), true
+}

@@ -1,0 +1,196 @@
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// ClusterSubnet is a network of pods from which each node gets an equal part.
+type ClusterSubnet struct {
+	netip.Prefix
+	// NodeBits is the prefix length of a node's part.
+	NodeBits int
+}
+
+// Config is the address plan of a zone: disjoint networks, and at most one for
+// each family except in Cluster, whose subnets of one family are used in order.
+type Config struct {
+	Cluster    []ClusterSubnet
+	Services   []netip.Prefix
+	Join       []netip.Prefix
+	Masquerade []netip.Prefix
+}
+
+// Defaults is OVN-Kubernetes' plan for clusters on one machine, IPv4 only.
+func Defaults() Config {
+	return Config{
+		Cluster:    []ClusterSubnet{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}},
+		Services:   []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+		Join:       []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16"), netip.MustParsePrefix("fd98::/64")},
+		Masquerade: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17"), netip.MustParsePrefix("fd69::/112")},
+	}
+}
+
+// Prefixes of the cluster subnets, for builders that do not care for the parts.
+func (c Config) Prefixes() []netip.Prefix {
+	out := make([]netip.Prefix, len(c.Cluster))
+	for i, subnet := range c.Cluster {
+		out[i] = subnet.Prefix
+	}
+	return out
+}
+
+// JoinSubnets are the join subnets of the families that the cluster subnets have.
+func (c Config) JoinSubnets() []netip.Prefix {
+	var out []netip.Prefix
+	for _, join := range c.Join {
+		if _, ok := family(c.Prefixes(), join.Addr()); ok {
+			out = append(out, join)
+		}
+	}
+	return out
+}
+
+// ParseClusterSubnets reads a list such as "10.244.0.0/16/24,fd00:10:244::/48/64".
+// Without its last part an entry gives each node a /24, or a /64 of IPv6.
+func ParseClusterSubnets(list string) ([]ClusterSubnet, error) {
+	var out []ClusterSubnet
+	for entry := range strings.SplitSeq(list, ",") {
+		subnet, err := parseClusterSubnet(strings.TrimSpace(entry))
+		if err != nil {
+			return nil, fmt.Errorf("cluster subnet %q: %w", entry, err)
+		}
+		out = append(out, subnet)
+	}
+	return out, nil
+}
+
+func parseClusterSubnet(entry string) (ClusterSubnet, error) {
+	var nodeBits string
+	if parts := strings.Split(entry, "/"); len(parts) == 3 {
+		entry, nodeBits = parts[0]+"/"+parts[1], parts[2]
+	}
+	prefix, err := parsePrefix(entry)
+	if err != nil {
+		return ClusterSubnet{}, err
+	}
+	subnet := ClusterSubnet{Prefix: prefix, NodeBits: 24}
+	if prefix.Addr().Is6() {
+		subnet.NodeBits = 64
+	}
+	if nodeBits != "" {
+		if subnet.NodeBits, err = strconv.Atoi(nodeBits); err != nil {
+			return ClusterSubnet{}, fmt.Errorf("node prefix length %q is not a number", nodeBits)
+		}
+	}
+	return subnet, subnet.validate()
+}
+
+// validate wants parts of at least eight addresses: five are not for pods.
+func (s ClusterSubnet) validate() error {
+	shortest, longest := max(s.Bits(), 1), s.Addr().BitLen()-3
+	if s.NodeBits < shortest || s.NodeBits > longest {
+		return fmt.Errorf("node prefix length %d is not between %d and %d", s.NodeBits, shortest, longest)
+	}
+	return nil
+}
+
+// ParsePrefixes reads a list such as "10.96.0.0/16,fd00:10:96::/112"; "" is empty.
+func ParsePrefixes(list string) ([]netip.Prefix, error) {
+	if strings.TrimSpace(list) == "" {
+		return nil, nil
+	}
+	var out []netip.Prefix
+	for entry := range strings.SplitSeq(list, ",") {
+		prefix, err := parsePrefix(strings.TrimSpace(entry))
+		if err != nil {
+			return nil, fmt.Errorf("network %q: %w", entry, err)
+		}
+		out = append(out, prefix)
+	}
+	return out, nil
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return prefix, errors.New("not in the form address/length")
+	}
+	if prefix.Addr().Is4In6() {
+		return prefix, errors.New("an IPv4 address in IPv6 notation")
+	}
+	if prefix != prefix.Masked() {
+		return prefix, fmt.Errorf("not a network address, which would be %s", prefix.Masked())
+	}
+	return prefix, nil
+}
+
+// Validate refuses a plan whose networks overlap or do not fit together.
+func (c Config) Validate() error {
+	if len(c.Cluster) == 0 {
+		return errors.New("address plan: no cluster subnet")
+	}
+	for _, subnet := range c.Cluster {
+		if err := subnet.validate(); err != nil {
+			return fmt.Errorf("address plan: cluster subnet %s: %w", subnet.Prefix, err)
+		}
+		if _, ok := family(c.Join, subnet.Addr()); !ok {
+			return fmt.Errorf("address plan: cluster subnet %s has no join subnet of its family", subnet.Prefix)
+		}
+	}
+	networks := c.networks()
+	for i, a := range networks {
+		for _, b := range networks[:i] {
+			if a.prefix.Overlaps(b.prefix) {
+				return fmt.Errorf("address plan: %s subnet %s overlaps %s subnet %s", b.name, b.prefix, a.name, a.prefix)
+			}
+			if a.name == b.name && a.name != clusterName && a.prefix.Addr().Is4() == b.prefix.Addr().Is4() {
+				return fmt.Errorf("address plan: two %s subnets of one family: %s and %s", a.name, b.prefix, a.prefix)
+			}
+		}
+	}
+	return nil
+}
+
+const clusterName = "cluster"
+
+type network struct {
+	name   string
+	prefix netip.Prefix
+}
+
+func (c Config) networks() []network {
+	var out []network
+	add := func(name string, prefixes []netip.Prefix) {
+		for _, prefix := range prefixes {
+			out = append(out, network{name, prefix})
+		}
+	}
+	add(clusterName, c.Prefixes())
+	add("service", c.Services)
+	add("join", c.Join)
+	add("masquerade", c.Masquerade)
+	return out
+}
+
+// maxID is the largest node id: it numbers the node in every join subnet.
+func (c Config) maxID() int {
+	bits := 31
+	for _, join := range c.JoinSubnets() {
+		bits = min(bits, join.Addr().BitLen()-join.Bits())
+	}
+	return 1<<bits - 2
+}
+
+// family is the first prefix in the family of addr.
+func family(prefixes []netip.Prefix, addr netip.Addr) (netip.Prefix, bool) {
+	for _, prefix := range prefixes {
+		if prefix.Addr().Is4() == addr.Is4() {
+			return prefix, true
+		}
+	}
+	return netip.Prefix{}, false
+}

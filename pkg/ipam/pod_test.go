@@ -1,0 +1,319 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// TestAnnotationFormat holds the contract's exact text.
+func TestAnnotationFormat(t *testing.T) {
+	for cluster, want := range map[string]string{
+		"10.244.1.0/24": `{"default":{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","gateway_ips":["10.244.1.1"],` +
+			`"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"},{"dest":"10.96.0.0/16","nextHop":"10.244.1.1"},` +
+			`{"dest":"169.254.0.5/32","nextHop":"10.244.1.1"},{"dest":"100.64.0.0/16","nextHop":"10.244.1.1"}],` +
+			`"ip_address":"10.244.1.5/24","gateway_ip":"10.244.1.1","role":"primary"}}`,
+		"10.244.1.0/24,fd00:10:244:1::/64": `{"default":{"ip_addresses":["10.244.1.5/24","fd00:10:244:1::5/64"],"mac_address":"0a:58:0a:f4:01:05",` +
+			`"gateway_ips":["10.244.1.1","fd00:10:244:1::1"],` +
+			`"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"},{"dest":"10.96.0.0/16","nextHop":"10.244.1.1"},` +
+			`{"dest":"169.254.0.5/32","nextHop":"10.244.1.1"},{"dest":"100.64.0.0/16","nextHop":"10.244.1.1"},` +
+			`{"dest":"fd00:10:244::/48","nextHop":"fd00:10:244:1::1"},{"dest":"fd00:10:96::/112","nextHop":"fd00:10:244:1::1"},` +
+			`{"dest":"fd69::5/128","nextHop":"fd00:10:244:1::1"},{"dest":"fd98::/64","nextHop":"fd00:10:244:1::1"}],"role":"primary"}}`,
+		"fd00:10:244:1::/64": `{"default":{"ip_addresses":["fd00:10:244:1::5/64"],"mac_address":"0a:58:fc:09:1d:4e","gateway_ips":["fd00:10:244:1::1"],` +
+			`"routes":[{"dest":"fd00:10:244::/48","nextHop":"fd00:10:244:1::1"},{"dest":"fd00:10:96::/112","nextHop":"fd00:10:244:1::1"},` +
+			`{"dest":"fd69::5/128","nextHop":"fd00:10:244:1::1"},{"dest":"fd98::/64","nextHop":"fd00:10:244:1::1"}],` +
+			`"ip_address":"fd00:10:244:1::5/64","gateway_ip":"fd00:10:244:1::1","role":"primary"}}`,
+	} {
+		var list []string
+		for _, p := range prefixes(t, cluster) {
+			list = append(list, map[bool]string{true: "10.244.0.0/16/24", false: "fd00:10:244::/48/64"}[p.Addr().Is4()])
+		}
+		a := newAllocator(t, strings.Join(list, ","))
+		node := newNode("n", 1, kube.NodeSubnetsKey, `{"default":["`+strings.ReplaceAll(cluster, ",", `","`)+`"]}`)
+		decideNode(t, a, node)
+		decidePod(t, a, newPod("first", "n", 1), node)
+		pod := newPod("second", "n", 2)
+		decidePod(t, a, pod, node)
+		if got := networkOf(t, pod); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", cluster, got, want)
+		}
+		network := a.Allocated(pod)
+		if network == nil {
+			t.Fatal("not allocated")
+		}
+		if again, err := kube.FormatNetwork(kube.DefaultNetwork, network); err != nil || again != want {
+			t.Errorf("Allocated differs from the annotation: %s, %v", again, err)
+		}
+	}
+}
+
+func TestPodWithoutNetwork(t *testing.T) {
+	a := newAllocator(t, "10.244.0.0/16/24")
+	node := newNode("n", 1)
+	decideNode(t, a, node)
+	for name, change := range map[string]func(*corev1.Pod){
+		"host network": func(p *corev1.Pod) { p.Spec.HostNetwork = true },
+		"unscheduled":  func(p *corev1.Pod) { p.Spec.NodeName = "" },
+		"succeeded":    func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
+		"failed":       func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+	} {
+		pod := newPod("p", "n", 1)
+		change(pod)
+		if d := decidePod(t, a, pod, node); d.Annotations != nil || len(a.Holders(owner(pod))) != 0 {
+			t.Errorf("%s: %+v, %v", name, d, a.Holders(owner(pod)))
+		}
+	}
+}
+
+// TestPodWaitsForItsNode: until the node's own annotation says it, a subnet may
+// still become another node's.
+func TestPodWaitsForItsNode(t *testing.T) {
+	a := newAllocator(t, "10.244.0.0/16/24")
+	node, pod := newNode("n", 1), newPod("p", "n", 1)
+	_, err := a.Pod(pod, nil)
+	wantError(t, err, reconcile.ErrNotReady)
+	if _, err := a.Node(node); err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Pod(pod, node)
+	wantError(t, err, reconcile.ErrNotReady)
+	decideNode(t, a, node)
+	decidePod(t, a, pod, node)
+	wantAddress(t, a, pod, "10.244.0.4/24")
+}
+
+// TestAnnotatedNodeNeedsNoTurn: a pod of a node that brings a right annotation
+// does not wait for an event that would never come.
+func TestAnnotatedNodeNeedsNoTurn(t *testing.T) {
+	a := newAllocator(t, "10.244.0.0/16/24")
+	pod := newPod("p", "n", 1)
+	decidePod(t, a, pod, newNode("n", 1, kube.NodeSubnetsKey, subnets("10.244.3.0/24"), kube.NodeIDKey, "2"))
+	wantAddress(t, a, pod, "10.244.3.4/24")
+}
+
+func TestPodExhaustion(t *testing.T) {
+	for cluster, want := range map[string][]string{
+		"10.0.0.0/28/29":   {"10.0.0.4/29", "10.0.0.5/29", "10.0.0.6/29"},
+		"fd00:1::/124/125": {"fd00:1::4/125", "fd00:1::5/125", "fd00:1::6/125", "fd00:1::7/125"},
+	} {
+		a := newAllocator(t, cluster)
+		node := newNode("n", 1)
+		decideNode(t, a, node)
+		var pods []*corev1.Pod
+		for i, addr := range want {
+			pods = append(pods, newPod(fmt.Sprint("p", i), "n", i))
+			decidePod(t, a, pods[i], node)
+			wantAddress(t, a, pods[i], addr)
+		}
+		late := newPod("late", "n", 9)
+		_, err := a.Pod(late, node)
+		wantError(t, err, ErrExhausted)
+		if retry := a.Release(owner(pods[1]), pods[1].UID); !slices.Equal(retry, []kube.Owner{owner(late)}) {
+			t.Errorf("to retry: %v", retry)
+		}
+		decidePod(t, a, late, node)
+		wantAddress(t, a, late, want[1])
+		check(t, a)
+	}
+}
+
+// TestFreedAddressRests: next-fit goes once around before an address returns,
+// also over a restart.
+func TestFreedAddressRests(t *testing.T) {
+	a := newAllocator(t, "10.244.0.0/16/24")
+	node := newNode("n", 1)
+	decideNode(t, a, node)
+	kept := newPod("kept", "n", 0)
+	decidePod(t, a, kept, node)
+	seen := map[string]bool{address(a, kept): true}
+	for i := range 250 {
+		pod := newPod("p", "n", i+1)
+		decidePod(t, a, pod, node)
+		addr := address(a, pod)
+		if addr == "" || seen[addr] {
+			t.Fatalf("turn %d: address %q again", i, addr)
+		}
+		seen[addr] = true
+		if i%100 == 99 {
+			a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{kept, pod}, nil)
+			wantAddress(t, a, pod, addr)
+		}
+		a.Release(owner(pod), pod.UID)
+	}
+	pod := newPod("p", "n", 999)
+	decidePod(t, a, pod, node)
+	wantAddress(t, a, pod, "10.244.0.5/24")
+}
+
+// TestRecreatedPod: the second web-0 never gets the address of the first while
+// rows may use it, and releasing the first leaves the second alone.
+func TestRecreatedPod(t *testing.T) {
+	a := newAllocator(t, "10.244.0.0/16/24")
+	node := newNode("n", 1)
+	decideNode(t, a, node)
+	first, second := newPod("web-0", "n", 1), newPod("web-0", "n", 2)
+	decidePod(t, a, first, node)
+	second.Annotations[kube.PodNetworksKey] = networkOf(t, first)
+	wantWarning(t, decidePod(t, a, second, node), "held by Pod/ns/web-0")
+	wantAddress(t, a, first, "10.244.0.4/24")
+	wantAddress(t, a, second, "10.244.0.5/24")
+	if got := a.Holders(owner(first)); !slices.Equal(got, []types.UID{second.UID, first.UID}) {
+		t.Errorf("holders %v", got)
+	}
+	a.Release(owner(first), first.UID)
+	wantAddress(t, a, first, "")
+	wantAddress(t, a, second, "10.244.0.5/24")
+	check(t, a)
+}
+
+func TestForgedAnnotation(t *testing.T) {
+	network := func(addr, mac string) string {
+		return fmt.Sprintf(`{"default":{"ip_addresses":[%q],"mac_address":%q,"role":"primary"}}`, addr, mac)
+	}
+	for _, tc := range []struct{ name, value, warning string }{
+		{"foreign node", network("10.244.9.9/24", "0a:58:0a:f4:09:09"), "not in the node's subnets"},
+		{"outside", network("8.8.8.8/24", "0a:58:08:08:08:08"), "not in the node's subnets"},
+		{"other length", network("10.244.0.9/16", "0a:58:0a:f4:00:09"), "not in the node's subnets"},
+		{"other family", network("fd00::9/64", "0a:58:0a:f4:00:09"), "not in the node's subnets"},
+		{"network", network("10.244.0.0/24", "0a:58:0a:f4:00:00"), "reserved"},
+		{"gateway", network("10.244.0.1/24", "0a:58:0a:f4:00:01"), "reserved"},
+		{"management port", network("10.244.0.2/24", "0a:58:0a:f4:00:02"), "reserved"},
+		{"hybrid overlay", network("10.244.0.3/24", "0a:58:0a:f4:00:03"), "reserved"},
+		{"broadcast", network("10.244.0.255/24", "0a:58:0a:f4:00:ff"), "reserved"},
+		{"held", network("10.244.0.4/24", "0a:58:0a:f4:00:04"), "held by Pod/ns/honest"},
+		{"MAC", network("10.244.0.9/24", "0a:58:0a:f4:00:04"), "does not follow"},
+		{"no MAC", `{"default":{"ip_addresses":["10.244.0.9/24"]}}`, "does not follow"},
+		{"two", `{"default":{"ip_addresses":["10.244.0.9/24","10.244.0.10/24"],"mac_address":"0a:58:0a:f4:00:09"}}`, "second of its family"},
+		{"none", `{"default":{}}`, "no address"},
+		{"not JSON", `{"default":`, "unexpected end"},
+		{"odd address", network("10.244.0.9", "0a:58:0a:f4:00:09"), "pod network"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := newAllocator(t, "10.244.0.0/16/24")
+			node, honest, forger := newNode("n", 1), newPod("honest", "n", 1), newPod("forger", "n", 2)
+			decideNode(t, a, node)
+			decidePod(t, a, honest, node)
+			forger.Annotations[kube.PodNetworksKey] = tc.value
+			if a.Allocated(forger) != nil {
+				t.Error("a forged annotation is a fact")
+			}
+			wantWarning(t, decidePod(t, a, forger, node), tc.warning)
+			wantAddress(t, a, forger, "10.244.0.5/24")
+			wantAddress(t, a, honest, "10.244.0.4/24")
+
+			forger.Annotations[kube.PodNetworksKey] = tc.value
+			wantAddress(t, a, forger, "")
+			wantWarning(t, decidePod(t, a, forger, node), "not what was allocated")
+			wantAddress(t, a, forger, "10.244.0.5/24")
+			check(t, a)
+		})
+	}
+}
+
+// TestAnnotationInOtherForm: same addresses, other text (an older release, other
+// routes) is no forgery, but becomes ours.
+func TestAnnotationInOtherForm(t *testing.T) {
+	a := newAllocator(t, "10.244.0.0/16/24")
+	node, pod := newNode("n", 1), newPod("p", "n", 1)
+	decideNode(t, a, node)
+	pod.Annotations[kube.PodNetworksKey] = `{"default":{"ip_addresses":["10.244.0.77/24"],"mac_address":"0a:58:0a:f4:00:4d"}}`
+	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
+	wantAddress(t, a, pod, "")
+	d := decidePod(t, a, pod, node)
+	wantWarning(t, d, "")
+	wantAddress(t, a, pod, "10.244.0.77/24")
+}
+
+func held(pod *corev1.Pod, uid types.UID, addrs ...string) Held {
+	h := Held{Owner: owner(pod), UID: uid}
+	for _, addr := range addrs {
+		h.Addrs = append(h.Addrs, netip.MustParseAddr(addr))
+	}
+	return h
+}
+
+func TestRebuild(t *testing.T) {
+	node := newNode("n", 1, kube.NodeSubnetsKey, subnets("10.244.0.0/24"), kube.NodeIDKey, "2")
+	other := newNode("other", 2, kube.NodeSubnetsKey, subnets("10.244.1.0/24"), kube.NodeIDKey, "3")
+	annotated := func(pod *corev1.Pod, addr string) *corev1.Pod {
+		ip := netip.MustParsePrefix(addr)
+		pod.Annotations[kube.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":[%q],"mac_address":%q}}`, ip, kube.MACFromAddress(ip.Addr()))
+		return pod
+	}
+	p, q := newPod("p", "n", 1), newPod("q", "n", 2)
+	for _, tc := range []struct {
+		name string
+		pods []*corev1.Pod
+		rows []Held
+		want []string
+	}{
+		{"the older annotation wins", []*corev1.Pod{annotated(newPod("q", "n", 2), "10.244.0.9/24"), annotated(newPod("p", "n", 1), "10.244.0.9/24")},
+			nil, []string{"10.244.0.10/24", "10.244.0.9/24"}},
+		{"a row wins over an older annotation", []*corev1.Pod{annotated(newPod("p", "n", 1), "10.244.0.9/24"), newPod("q", "n", 2)},
+			[]Held{held(q, q.UID, "10.244.0.9")}, []string{"10.244.0.10/24", "10.244.0.9/24"}},
+		{"a row replaces a lost annotation", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, p.UID, "10.244.0.9")}, []string{"10.244.0.9/24"}},
+		{"a row that does not tell its UID", []*corev1.Pod{annotated(newPod("p", "n", 1), "10.244.0.9/24")},
+			[]Held{held(p, "", "10.244.0.9")}, []string{"10.244.0.9/24"}},
+		{"the row of a former pod", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, "former", "10.244.0.9")}, []string{"10.244.0.10/24"}},
+		{"a row in another node's subnet", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, p.UID, "10.244.1.9")}, []string{"10.244.0.4/24"}},
+		{"two rows with one address", []*corev1.Pod{newPod("p", "n", 1), newPod("q", "n", 2)},
+			[]Held{held(q, q.UID, "10.244.0.9"), held(p, p.UID, "10.244.0.9")}, []string{"10.244.0.9/24", "10.244.0.10/24"}},
+		{"a row with a reserved address", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, p.UID, "10.244.0.1")}, []string{"10.244.0.4/24"}},
+		{"a row outside the plan", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, p.UID, "8.8.8.8")}, []string{"10.244.0.4/24"}},
+		{"a row without address", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, p.UID)}, []string{"10.244.0.4/24"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := newAllocator(t, "10.244.0.0/16/24")
+			a.Rebuild([]*corev1.Node{node, other}, tc.pods, tc.rows)
+			check(t, a)
+			for i, pod := range tc.pods {
+				decidePod(t, a, pod, node)
+				wantAddress(t, a, pod, tc.want[i])
+			}
+			check(t, a)
+		})
+	}
+}
+
+// TestRebuildKeepsOrphans: the subnet of a node that went while nobody looked is
+// the last to be given to another, and its addresses in rows stay taken.
+func TestRebuildKeepsOrphans(t *testing.T) {
+	a := newAllocator(t, "10.0.0.0/28/29")
+	gone, first, second := newPod("gone", "old", 1), newNode("first", 1), newNode("second", 2)
+	a.Rebuild([]*corev1.Node{first, second}, nil, []Held{held(gone, gone.UID, "10.0.0.4")})
+	if got := a.Owners(); !slices.Contains(got, owner(gone)) {
+		t.Errorf("owners %v", got)
+	}
+	decideNode(t, a, first)
+	decideNode(t, a, second)
+	if got := second.Annotations[kube.NodeSubnetsKey]; got != subnets("10.0.0.0/29") {
+		t.Errorf("second node has %s", got)
+	}
+	pod := newPod("p", "second", 1)
+	decidePod(t, a, pod, second)
+	wantAddress(t, a, pod, "10.0.0.5/29")
+	a.Release(owner(gone), a.Holders(owner(gone))...)
+	check(t, a)
+}
+
+// TestNodeLosesAnnotation: running pods keep their addresses because the node
+// gets back the subnet that its pods' rows are in.
+func TestNodeLosesAnnotation(t *testing.T) {
+	a := newAllocator(t, "10.244.0.0/16/24")
+	node, pod := newNode("n", 1), newPod("p", "n", 1)
+	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.6.9")})
+	decideNode(t, a, node)
+	if got := node.Annotations[kube.NodeSubnetsKey]; got != subnets("10.244.6.0/24") {
+		t.Errorf("subnet %s", got)
+	}
+	decidePod(t, a, pod, node)
+	wantAddress(t, a, pod, "10.244.6.9/24")
+}

@@ -1,0 +1,177 @@
+package kube
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// Annotations of OVN-Kubernetes that users, tools and our own processes share.
+// Keys, shapes and spelling are its API.
+const (
+	// NodeSubnetsKey holds {"default":["10.244.1.0/24"]}; controller to agents.
+	NodeSubnetsKey = "k8s.ovn.org/node-subnets"
+	// NodeIDKey holds a decimal number from 2, unique in the cluster; controller.
+	// It numbers the node in the join subnet, where the cluster router has 1.
+	NodeIDKey = "k8s.ovn.org/node-id"
+	// NodeChassisIDKey holds the OVS system-id; agent to controller.
+	NodeChassisIDKey = "k8s.ovn.org/node-chassis-id"
+	// NodeEncapIPsKey holds ["172.18.0.3"]; agent to controller.
+	NodeEncapIPsKey = "k8s.ovn.org/node-encap-ips"
+	// NodePrimaryAddressKey holds {"ipv4":"172.18.0.3/16","ipv6":""}; agent.
+	NodePrimaryAddressKey = "k8s.ovn.org/node-primary-ifaddr"
+	// HostCIDRsKey holds ["172.18.0.3/16"]: all addresses of the node; agent.
+	HostCIDRsKey = "k8s.ovn.org/host-cidrs"
+	// GatewayConfigKey holds a GatewayConfig for each network; agent to controller.
+	GatewayConfigKey = "k8s.ovn.org/l3-gateway-config"
+	// PodNetworksKey holds a PodNetwork for each network; controller to agents.
+	PodNetworksKey = "k8s.ovn.org/pod-networks"
+)
+
+// DefaultNetwork is the key of the cluster's default network in annotations.
+const DefaultNetwork = "default"
+
+// MAC is a hardware address that is text in JSON.
+type MAC net.HardwareAddr
+
+func (m MAC) String() string { return net.HardwareAddr(m).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler; it takes 48-bit addresses only.
+func (m *MAC) UnmarshalText(text []byte) error {
+	hw, err := net.ParseMAC(string(text))
+	if err != nil {
+		return err
+	}
+	if len(hw) != 6 {
+		return fmt.Errorf("address %s: %q is not a 48-bit MAC", text, text)
+	}
+	*m = MAC(hw)
+	return nil
+}
+
+// Route is one route of a pod: Dest by NextHop.
+type Route struct {
+	Dest    netip.Prefix `json:"dest"`
+	NextHop netip.Addr   `json:"nextHop"`
+}
+
+// PodNetwork is the value of PodNetworksKey for one network. The singular
+// fields repeat the first address for single-stack readers: IPAddress and
+// GatewayIP are set when there is exactly one.
+type PodNetwork struct {
+	Addresses []netip.Prefix `json:"ip_addresses"`
+	MAC       MAC            `json:"mac_address"`
+	Gateways  []netip.Addr   `json:"gateway_ips,omitempty"`
+	Routes    []Route        `json:"routes,omitempty"`
+	IPAddress *netip.Prefix  `json:"ip_address,omitempty"`
+	GatewayIP *netip.Addr    `json:"gateway_ip,omitempty"`
+	TunnelID  int            `json:"tunnel_id,omitempty"`
+	Role      string         `json:"role,omitempty"`
+}
+
+// GatewayConfig is the value of GatewayConfigKey for one network. Mode
+// "disabled" has no other field.
+type GatewayConfig struct {
+	Mode           string         `json:"mode"`
+	Bridge         string         `json:"bridge-id,omitempty"`
+	Interface      string         `json:"interface-id,omitempty"`
+	MAC            MAC            `json:"mac-address,omitempty"`
+	Addresses      []netip.Prefix `json:"ip-addresses,omitempty"`
+	Address        *netip.Prefix  `json:"ip-address,omitempty"`
+	NextHops       []netip.Addr   `json:"next-hops,omitempty"`
+	NextHop        *netip.Addr    `json:"next-hop,omitempty"`
+	NodePortEnable string         `json:"node-port-enable,omitempty"`
+	VLANID         string         `json:"vlan-id,omitempty"`
+}
+
+// PrimaryAddress is the value of NodePrimaryAddressKey; "" where the node has
+// no address of the family.
+type PrimaryAddress struct {
+	IPv4 string `json:"ipv4"`
+	IPv6 string `json:"ipv6"`
+}
+
+// ParseNodeSubnets reads NodeSubnetsKey for network. The legacy form, a string
+// in place of the list, is accepted. A network that is not named has no subnet.
+func ParseNodeSubnets(value, network string) ([]netip.Prefix, error) {
+	raw, err := networkValue(value, network)
+	if raw == nil || err != nil {
+		return nil, err
+	}
+	var list []netip.Prefix
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)) {
+		var one netip.Prefix
+		err = json.Unmarshal(raw, &one)
+		list = []netip.Prefix{one}
+	} else {
+		err = json.Unmarshal(raw, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("subnets of network %q: %w", network, err)
+	}
+	return list, nil
+}
+
+// ParsePodNetwork reads PodNetworksKey for network; nil when it is not named.
+func ParsePodNetwork(value, network string) (*PodNetwork, error) {
+	raw, err := networkValue(value, network)
+	if raw == nil || err != nil {
+		return nil, err
+	}
+	var pn PodNetwork
+	if err := json.Unmarshal(raw, &pn); err != nil {
+		return nil, fmt.Errorf("pod network %q: %w", network, err)
+	}
+	return &pn, nil
+}
+
+// ParseGatewayConfig reads GatewayConfigKey for network; nil when it is not named.
+func ParseGatewayConfig(value, network string) (*GatewayConfig, error) {
+	raw, err := networkValue(value, network)
+	if raw == nil || err != nil {
+		return nil, err
+	}
+	var gc GatewayConfig
+	if err := json.Unmarshal(raw, &gc); err != nil {
+		return nil, fmt.Errorf("gateway of network %q: %w", network, err)
+	}
+	return &gc, nil
+}
+
+// FormatNetwork writes the annotation value that names only network.
+func FormatNetwork(network string, value any) (string, error) {
+	b, err := json.Marshal(map[string]any{network: value})
+	return string(b), err
+}
+
+func networkValue(value, network string) (json.RawMessage, error) {
+	if value == "" {
+		return nil, nil
+	}
+	var networks map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(value), &networks); err != nil {
+		return nil, err
+	}
+	if string(networks[network]) == "null" {
+		return nil, nil
+	}
+	return networks[network], nil
+}
+
+// MACFromAddress derives the MAC that OVN-Kubernetes gives to an address: 0a:58
+// and the four bytes of an IPv4 address, or the first four of the SHA-256 of an
+// IPv6 address as text.
+func MACFromAddress(addr netip.Addr) MAC {
+	if addr.Is4() {
+		b := addr.As4()
+		return MAC{0x0a, 0x58, b[0], b[1], b[2], b[3]}
+	}
+	hash := sha256.Sum256([]byte(addr.String()))
+	return MAC{0x0a, 0x58, hash[0], hash[1], hash[2], hash[3]}
+}

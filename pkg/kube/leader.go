@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// ErrLostLease says that another process may lead now: this one has to exit.
+var ErrLostLease = errors.New("lost the leader lease")
+
+// LeaderConfig names the lease and its times. What Lease leaves over Renew is the
+// time in which the last writes of a leader that lost it must end: more than writeTimeout.
+type LeaderConfig struct {
+	Namespace, Name string
+	// Identity tells processes apart, also a restarted one from its former self.
+	Identity            string
+	Lease, Renew, Retry time.Duration
+}
+
+// DefaultLeader leaves only Identity to be set.
+func DefaultLeader() LeaderConfig {
+	return LeaderConfig{
+		Namespace: "ovn-kubernetes", Name: "ovn-kubernetes-master",
+		Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second,
+	}
+}
+
+// Validate says what is wrong with a LeaderConfig.
+func (c LeaderConfig) Validate() error {
+	switch {
+	case c.Namespace == "" || c.Name == "" || c.Identity == "":
+		return errors.New("leader election: namespace, name and identity must be set")
+	case c.Lease-c.Renew <= writeTimeout:
+		return fmt.Errorf("leader election: lease %s must exceed renew %s by more than %s", c.Lease, c.Renew, writeTimeout)
+	}
+	return nil
+}
+
+// RunLeader waits for the lease and then calls run, once. It returns after run
+// has: with run's error, with ErrLostLease when that is why run's ctx ended, or
+// with nil when ctx ended. Only then the lease is released, so a successor never
+// meets a predecessor that still writes.
+func RunLeader(ctx context.Context, client kubernetes.Interface, cfg LeaderConfig, run func(ctx context.Context) error) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	election, endElection := context.WithCancel(context.WithoutCancel(ctx))
+	defer endElection()
+	t := &term{run: run, end: endElection, done: make(chan struct{})}
+	stopWaiting := context.AfterFunc(ctx, t.giveUp)
+	defer stopWaiting()
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
+		},
+		LeaseDuration: cfg.Lease, RenewDeadline: cfg.Renew, RetryPeriod: cfg.Retry,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) { t.lead(ctx, leading) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("leader election: %w", err)
+	}
+	elector.Run(election)
+	return t.outcome(ctx)
+}
+
+// term is one process's time as a candidate and leader.
+type term struct {
+	run  func(ctx context.Context) error
+	end  func()
+	done chan struct{}
+
+	mu      sync.Mutex
+	leading bool
+	err     error
+}
+
+// giveUp ends the candidacy; a leader ends it itself when run has returned.
+func (t *term) giveUp() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.leading {
+		t.end()
+	}
+}
+
+func (t *term) lead(ctx, leading context.Context) {
+	defer close(t.done)
+	defer t.end()
+	t.mu.Lock()
+	t.leading = true
+	t.mu.Unlock()
+	running, cancel := context.WithCancel(leading)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	if running.Err() == nil && ctx.Err() == nil {
+		t.err = t.run(running)
+	}
+	switch {
+	case ctx.Err() != nil && errors.Is(t.err, context.Canceled):
+		t.err = nil
+	case ctx.Err() == nil && leading.Err() != nil:
+		t.err = errors.Join(ErrLostLease, t.err)
+	}
+}
+
+// outcome waits for run, unless the process never led.
+func (t *term) outcome(ctx context.Context) error {
+	t.mu.Lock()
+	leading := t.leading
+	t.mu.Unlock()
+	if !leading && ctx.Err() != nil {
+		return nil
+	}
+	<-t.done
+	return t.err
+}

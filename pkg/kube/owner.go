@@ -1,0 +1,53 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The kinds of owners. A kind is the Kubernetes kind of the object that rows
+// are made for; KindNetwork is the one owner that no object stands for: the
+// rows that exist once in a zone (cluster router, join switch).
+const (
+	KindNetwork = "Network"
+	KindNode    = "Node"
+	KindPod     = "Pod"
+)
+
+// Owner names one Kubernetes object on whose behalf rows and devices exist.
+// It is the work item of every queue and, as a string, the value of
+// external_ids in the databases.
+type Owner struct {
+	Kind, Namespace, Name string
+}
+
+// NetworkOwner is the owner of the rows that exist once in a zone.
+func NetworkOwner() Owner { return Owner{Kind: KindNetwork, Name: "default"} }
+
+// NodeOwner is the owner of a node's rows.
+func NodeOwner(name string) Owner { return Owner{Kind: KindNode, Name: name} }
+
+// PodOwner is the owner of a pod's rows and devices.
+func PodOwner(namespace, name string) Owner {
+	return Owner{Kind: KindPod, Namespace: namespace, Name: name}
+}
+
+// String gives "Kind/namespace/name", or "Kind/name" where the object has no namespace.
+func (o Owner) String() string {
+	if o.Namespace == "" {
+		return o.Kind + "/" + o.Name
+	}
+	return o.Kind + "/" + o.Namespace + "/" + o.Name
+}
+
+// ParseOwner reads what String wrote.
+func ParseOwner(s string) (Owner, error) {
+	parts := strings.Split(s, "/")
+	switch len(parts) {
+	case 2:
+		return Owner{Kind: parts[0], Name: parts[1]}, nil
+	case 3:
+		return Owner{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, nil
+	}
+	return Owner{}, fmt.Errorf("owner %q is not Kind/name or Kind/namespace/name", s)
+}

@@ -1,0 +1,93 @@
+package kube
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// trim is the informers' transform: it keeps what our readers read and drops the
+// rest, which is most of an object. What it drops also makes no event.
+func trim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return trimPod(o), nil
+	case *corev1.Node:
+		return trimNode(o), nil
+	case *corev1.Namespace:
+		return &corev1.Namespace{ObjectMeta: trimMeta(o.ObjectMeta)}, nil
+	}
+	return obj, nil
+}
+
+func trimPod(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: trimMeta(pod.ObjectMeta),
+		Spec: corev1.PodSpec{
+			NodeName:       pod.Spec.NodeName,
+			HostNetwork:    pod.Spec.HostNetwork,
+			Containers:     trimContainers(pod.Spec.Containers),
+			InitContainers: trimContainers(pod.Spec.InitContainers),
+		},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs},
+	}
+}
+
+// trimContainers keeps the named ports: policies and services refer to them.
+func trimContainers(containers []corev1.Container) []corev1.Container {
+	var kept []corev1.Container
+	for _, c := range containers {
+		var ports []corev1.ContainerPort
+		for _, p := range c.Ports {
+			if p.Name != "" {
+				ports = append(ports, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
+			}
+		}
+		if ports != nil {
+			kept = append(kept, corev1.Container{Ports: ports})
+		}
+	}
+	return kept
+}
+
+// trimNode keeps of the status the addresses and the one condition that we set,
+// without its heartbeat.
+func trimNode(node *corev1.Node) *corev1.Node {
+	kept := &corev1.Node{ObjectMeta: trimMeta(node.ObjectMeta), Status: corev1.NodeStatus{Addresses: node.Status.Addresses}}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeNetworkUnavailable {
+			c.LastHeartbeatTime = metav1.Time{}
+			kept.Status.Conditions = append(kept.Status.Conditions, c)
+		}
+	}
+	return kept
+}
+
+func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		Labels: m.Labels, Annotations: trimAnnotations(m.Annotations),
+	}
+}
+
+// trimAnnotations keeps those that a network reads: ours, Multus', bandwidth,
+// and the mark of a static pod's mirror.
+func trimAnnotations(annotations map[string]string) map[string]string {
+	var kept map[string]string
+	for key, value := range annotations {
+		prefix, name, _ := strings.Cut(key, "/")
+		switch {
+		case prefix == "k8s.ovn.org", prefix == "v1.multus-cni.io", prefix == "k8s.v1.cni.cncf.io":
+		case prefix == "kubernetes.io" && (strings.HasSuffix(name, "-bandwidth") || name == "config.hash"):
+		default:
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value
+	}
+	return kept
+}

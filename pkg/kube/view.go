@@ -1,0 +1,136 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+const byNode = "node"
+
+// View is the API's objects as the informers last saw them, trimmed. What it
+// returns is shared: readers never change it.
+type View struct {
+	nodes, pods, namespaces cache.SharedIndexInformer
+	listeners               []func(owners ...Owner)
+}
+
+// NewView watches the whole cluster, or with a node name only that Node and the
+// pods scheduled to it, which is all that a node's credentials have to allow.
+func NewView(client kubernetes.Interface, node string) (*View, error) {
+	var onlyNode, onlyPods func(*metav1.ListOptions)
+	if node != "" {
+		onlyNode = selectField("metadata.name", node)
+		onlyPods = selectField("spec.nodeName", node)
+	}
+	v := &View{
+		nodes: informers.NewFilteredNodeInformer(client, 0, nil, onlyNode),
+		pods:  informers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{byNode: nodeOfPod}, onlyPods),
+	}
+	if node == "" {
+		v.namespaces = informers.NewNamespaceInformer(client, 0, nil)
+	}
+	for _, informer := range v.informers() {
+		if err := informer.SetTransform(trim); err != nil {
+			return nil, fmt.Errorf("preparing the informers: %w", err)
+		}
+	}
+	return v, nil
+}
+
+func selectField(field, value string) func(*metav1.ListOptions) {
+	selector := fields.OneTermEqualSelector(field, value).String()
+	return func(o *metav1.ListOptions) { o.FieldSelector = selector }
+}
+
+func nodeOfPod(obj any) ([]string, error) {
+	if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+		return []string{pod.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
+func (v *View) informers() []cache.SharedIndexInformer {
+	all := []cache.SharedIndexInformer{v.nodes, v.pods}
+	if v.namespaces != nil {
+		all = append(all, v.namespaces)
+	}
+	return all
+}
+
+// OnChange adds a listener; call it before Start. A listener hears of a change
+// when the View has it already, several goroutines call it, it must not block.
+func (v *View) OnChange(f func(owners ...Owner)) { v.listeners = append(v.listeners, f) }
+
+// Start runs the informers until ctx ends. It returns when the View is complete
+// and the listeners have been told of every object in it.
+func (v *View) Start(ctx context.Context) error {
+	var synced []cache.InformerSynced
+	for _, informer := range v.informers() {
+		told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { v.changed(nil, obj) },
+			UpdateFunc: v.changed,
+			DeleteFunc: func(obj any) { v.changed(obj, nil) },
+		})
+		if err != nil {
+			return fmt.Errorf("listening to an informer: %w", err)
+		}
+		synced = append(synced, told.HasSynced)
+		go informer.RunWithContext(ctx)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return fmt.Errorf("reading the API's objects: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// Node is nil when there is none of that name.
+func (v *View) Node(name string) *corev1.Node { return get[corev1.Node](v.nodes, name) }
+
+// Namespace is nil when there is none, and always in a View of one node.
+func (v *View) Namespace(name string) *corev1.Namespace {
+	if v.namespaces == nil {
+		return nil
+	}
+	return get[corev1.Namespace](v.namespaces, name)
+}
+
+// Pod is nil when there is none of that name.
+func (v *View) Pod(namespace, name string) *corev1.Pod {
+	return get[corev1.Pod](v.pods, namespace+"/"+name)
+}
+
+// Nodes is every node, in no order.
+func (v *View) Nodes() []*corev1.Node { return objects[corev1.Node](v.nodes.GetIndexer().List()) }
+
+// Pods is every pod, also those without a network, in no order.
+func (v *View) Pods() []*corev1.Pod { return objects[corev1.Pod](v.pods.GetIndexer().List()) }
+
+// PodsOnNode is every pod scheduled to a node, in no order.
+func (v *View) PodsOnNode(node string) []*corev1.Pod {
+	// The only error is an index that does not exist.
+	found, _ := v.pods.GetIndexer().ByIndex(byNode, node)
+	return objects[corev1.Pod](found)
+}
+
+func get[T any](informer cache.SharedIndexInformer, key string) *T {
+	obj, _, _ := informer.GetIndexer().GetByKey(key)
+	object, _ := obj.(*T)
+	return object
+}
+
+func objects[T any](list []any) []*T {
+	out := make([]*T, 0, len(list))
+	for _, obj := range list {
+		if object, ok := obj.(*T); ok {
+			out = append(out, object)
+		}
+	}
+	return out
+}

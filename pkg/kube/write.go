@@ -1,0 +1,103 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// writeTimeout bounds one write. It is shorter than what a leader's lease has
+// left when it stops leading (LeaderConfig), so that no write outlives it.
+const writeTimeout = 4 * time.Second
+
+// Writer records decisions in the API. It writes through the status subresources
+// of nodes and pods, so its credentials need "patch" on nodes/status and
+// pods/status only.
+type Writer struct{ client kubernetes.Interface }
+
+// NewWriter makes a Writer.
+func NewWriter(client kubernetes.Interface) *Writer { return &Writer{client: client} }
+
+// AnnotatePod sets the given annotations where they differ, and removes those
+// whose value is "". It fails with a Conflict when the pod of that name has been
+// replaced by another one since, and with NotFound when it is gone.
+func (w *Writer) AnnotatePod(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error {
+	patch, err := annotationPatch(pod.ObjectMeta, annotations)
+	if patch == nil || err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	_, err = w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("annotating pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// AnnotateNode is AnnotatePod for a node.
+func (w *Writer) AnnotateNode(ctx context.Context, node *corev1.Node, annotations map[string]string) error {
+	patch, err := annotationPatch(node.ObjectMeta, annotations)
+	if patch == nil || err != nil {
+		return err
+	}
+	return w.patchNode(ctx, node.Name, types.MergePatchType, patch)
+}
+
+// SetNodeCondition writes a condition unless the node says the same already.
+// The times are filled in.
+func (w *Writer) SetNodeCondition(ctx context.Context, node *corev1.Node, c corev1.NodeCondition) error {
+	now := metav1.Now()
+	c.LastHeartbeatTime, c.LastTransitionTime = now, now
+	for _, old := range node.Status.Conditions {
+		if old.Type != c.Type || old.Status != c.Status {
+			continue
+		}
+		if old.Reason == c.Reason && old.Message == c.Message {
+			return nil
+		}
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": node.UID},
+		"status":   map[string]any{"conditions": []corev1.NodeCondition{c}},
+	})
+	if err != nil {
+		return err
+	}
+	return w.patchNode(ctx, node.Name, types.StrategicMergePatchType, patch)
+}
+
+func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, patch []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if _, err := w.client.CoreV1().Nodes().Patch(ctx, name, kind, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("writing node %s: %w", name, err)
+	}
+	return nil
+}
+
+// annotationPatch is nil when nothing differs. The uid in it makes the API server
+// refuse the patch for any other object of the same name.
+func annotationPatch(meta metav1.ObjectMeta, annotations map[string]string) ([]byte, error) {
+	changed := map[string]any{}
+	for key, value := range annotations {
+		old, exists := meta.Annotations[key]
+		switch {
+		case value == "" && exists:
+			changed[key] = nil
+		case value != "" && value != old:
+			changed[key] = value
+		}
+	}
+	if len(changed) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": meta.UID, "annotations": changed}})
+}

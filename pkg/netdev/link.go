@@ -1,0 +1,219 @@
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotFound says that there is no such link.
+var ErrNotFound = errors.New("no such link")
+
+// ErrExists says that the name is taken by another link.
+var ErrExists = errors.New("link exists")
+
+// MaxName is the longest name that a link can have.
+const MaxName = unix.IFNAMSIZ - 1
+
+// Link is what the kernel says of one network device.
+type Link struct {
+	Name  string
+	Index int
+	// Type is the kernel's kind: veth, bridge, tun, openvswitch; "device" for hardware.
+	Type string
+	MAC  net.HardwareAddr
+	MTU  int
+	// Up is the administrative state, Carrier the operational one.
+	Up, Carrier bool
+	// Alias is free text of at most 255 bytes; we mark our links with it.
+	Alias string
+	// Master is the index of the bridge or bond that the link is a port of, or 0.
+	Master int
+}
+
+// Veth asks for a pair of links. MTU goes to both ends; the MAC of the near
+// end is the kernel's choice.
+type Veth struct {
+	Name, Alias string
+	MTU         int
+	Peer        Peer
+}
+
+// Peer is the far end of a pair: it is made inside the namespace at Path and
+// never appears in another one.
+type Peer struct {
+	Path string // "": the same namespace
+	Name string
+	MAC  net.HardwareAddr
+}
+
+// State is an administrative state to set.
+type State int
+
+// The states; the zero value leaves the link as it is.
+const (
+	Keep State = iota
+	Up
+	Down
+)
+
+// Settings are the attributes of a link to set; zero values are left alone.
+type Settings struct {
+	MTU   int
+	MAC   net.HardwareAddr
+	Alias string
+	// NoLinkLocal keeps the kernel from making an IPv6 link-local address, and
+	// so from sending anything by itself; effective before the link goes up.
+	NoLinkLocal bool
+	State       State
+}
+
+// Link finds a link by name; ErrNotFound when it is absent.
+func (n *NS) Link(name string) (Link, error) {
+	l, err := find(n, name)
+	if err != nil {
+		return Link{}, err
+	}
+	return fromNetlink(l), nil
+}
+
+// Links lists all links of the namespace.
+func (n *NS) Links() ([]Link, error) {
+	list, err := retryDump(n.handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	links := make([]Link, len(list))
+	for i, l := range list {
+		links[i] = fromNetlink(l)
+	}
+	return links, nil
+}
+
+// AddVeth makes a pair with both ends named and addressed, in one message; only
+// the alias comes after it, for the kernel ignores it in a new link. A taken
+// name at either end is ErrExists.
+func (n *NS) AddVeth(v Veth) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = v.Name, v.MTU
+	link := netlink.NewVeth(attrs)
+	link.PeerName, link.PeerHardwareAddr = v.Peer.Name, v.Peer.MAC
+	if v.Peer.Path != "" {
+		peer, err := netns.GetFromPath(v.Peer.Path)
+		if err != nil {
+			return fmt.Errorf("opening namespace %s: %w", v.Peer.Path, err)
+		}
+		defer func() { _ = peer.Close() }()
+		link.PeerNamespace = netlink.NsFd(peer)
+	}
+	err := n.handle.LinkAdd(link)
+	if errors.Is(err, os.ErrExist) {
+		err = ErrExists
+	}
+	if err != nil {
+		return fmt.Errorf("adding veth %s with peer %s: %w", v.Name, v.Peer.Name, err)
+	}
+	if err := n.SetLink(v.Name, Settings{Alias: v.Alias}); err != nil {
+		return errors.Join(err, n.DeleteLink(v.Name))
+	}
+	return nil
+}
+
+// SetLink applies the settings in the order MTU, MAC, alias, link-local, state.
+func (n *NS) SetLink(name string, s Settings) error {
+	l, err := find(n, name)
+	if err != nil {
+		return err
+	}
+	steps := []struct {
+		what string
+		do   bool
+		set  func() error
+	}{
+		{"MTU", s.MTU != 0, func() error { return n.handle.LinkSetMTU(l, s.MTU) }},
+		{"MAC", s.MAC != nil, func() error { return n.handle.LinkSetHardwareAddr(l, s.MAC) }},
+		{"alias", s.Alias != "", func() error { return n.handle.LinkSetAlias(l, s.Alias) }},
+		{"IPv6 address mode", s.NoLinkLocal, func() error { return noLinkLocal(n, l) }},
+		{"state up", s.State == Up, func() error { return n.handle.LinkSetUp(l) }},
+		{"state down", s.State == Down, func() error { return n.handle.LinkSetDown(l) }},
+	}
+	for _, step := range steps {
+		if !step.do {
+			continue
+		}
+		if err := step.set(); err != nil {
+			return fmt.Errorf("setting %s of link %s: %w", step.what, name, err)
+		}
+	}
+	return nil
+}
+
+// DeleteLink removes a link and, of a pair, its peer; absent is fine.
+func (n *NS) DeleteLink(name string) error {
+	l, err := find(n, name)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = n.handle.LinkDel(l)
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("deleting link %s: %w", name, err)
+	}
+	return nil
+}
+
+func find(n *NS, name string) (netlink.Link, error) {
+	l, err := n.handle.LinkByName(name)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("link %s: %w", name, err)
+	}
+	return l, nil
+}
+
+// noLinkLocal tolerates a kernel without IPv6, which has nothing to switch off.
+func noLinkLocal(n *NS, l netlink.Link) error {
+	const inet6AddrGenModeNone = 1
+	err := n.handle.LinkSetIP6AddrGenMode(l, inet6AddrGenModeNone)
+	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	return err
+}
+
+func fromNetlink(l netlink.Link) Link {
+	a := l.Attrs()
+	return Link{
+		Name:    a.Name,
+		Index:   a.Index,
+		Type:    l.Type(),
+		MAC:     a.HardwareAddr,
+		MTU:     a.MTU,
+		Up:      a.Flags&net.FlagUp != 0,
+		Carrier: a.RawFlags&unix.IFF_RUNNING != 0,
+		Alias:   a.Alias,
+		Master:  a.MasterIndex,
+	}
+}
+
+// retryDump repeats a listing that the kernel says was changed underneath.
+func retryDump[T any](dump func() ([]T, error)) ([]T, error) {
+	var list []T
+	var err error
+	for range 5 {
+		if list, err = dump(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return list, err
+}

@@ -1,0 +1,53 @@
+// Package netdevtest gives tests real network namespaces of their own.
+//
+// Place in the data flow: tests of pkg/netdev, pkg/cni and pkg/node -> NewNS ->
+// netdev.Open. A namespace has no name and no mount; it lives as long as the
+// test holds it or something runs in it, so a killed test leaves nothing.
+package netdevtest
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// NewNS makes an empty namespace and gives a path to it, good in this process
+// until the test ends. Without root the test is skipped.
+func NewNS(t testing.TB) (path string) {
+	t.Helper()
+	path, remove := NewRemovableNS(t)
+	t.Cleanup(remove)
+	return path
+}
+
+// NewRemovableNS is NewNS for tests in which the namespace goes away earlier:
+// after remove the path leads nowhere.
+func NewRemovableNS(t testing.TB) (path string, remove func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces")
+	}
+	type made struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan made)
+	go func() {
+		// The thread keeps the namespace and so is never given back.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- made{nil, err}
+			return
+		}
+		file, err := os.Open("/proc/thread-self/ns/net")
+		done <- made{file, err}
+	}()
+	ns := <-done
+	if ns.err != nil {
+		t.Fatalf("making a network namespace: %v", ns.err)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", ns.file.Fd()), func() { _ = ns.file.Close() }
+}

@@ -1,0 +1,117 @@
+package netdev
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// NS is one network namespace. It is safe for concurrent use.
+type NS struct {
+	handle *netlink.Handle
+	ns     netns.NsHandle
+	own    bool // the process's own namespace: no thread has to enter it
+}
+
+// Open takes the namespace at a path such as /run/netns/x; "" is the process's
+// own. The namespace stays alive until Close, whatever happens to the path.
+func Open(path string) (*NS, error) {
+	var ns netns.NsHandle
+	var err error
+	if path == "" {
+		ns, err = netns.GetFromPath("/proc/self/ns/net")
+	} else {
+		ns, err = netns.GetFromPath(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening namespace %q: %w", path, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(ns), &fs); err != nil || fs.Type != unix.NSFS_MAGIC {
+		_ = ns.Close()
+		return nil, fmt.Errorf("opening namespace %q: not a network namespace", path)
+	}
+	handle, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		_ = ns.Close()
+		return nil, fmt.Errorf("entering namespace %q: %w", path, err)
+	}
+	return &NS{handle: handle, ns: ns, own: path == ""}, nil
+}
+
+// Same reports whether the path is the process's own namespace.
+func Same(path string) bool {
+	var a, b unix.Stat_t
+	if unix.Stat(path, &a) != nil || unix.Stat("/proc/self/ns/net", &b) != nil {
+		return false
+	}
+	return a.Dev == b.Dev && a.Ino == b.Ino
+}
+
+// Close gives the namespace and its socket back.
+func (n *NS) Close() error {
+	err := n.handle.Close()
+	if nsErr := n.ns.Close(); err == nil {
+		err = nsErr
+	}
+	return err
+}
+
+// Sysctl writes a value such as "2" to a path such as
+// net/ipv4/conf/eth0/rp_filter, if it differs.
+func (n *NS) Sysctl(path, value string) error {
+	file := filepath.Join("/proc/sys", path)
+	if rel, err := filepath.Rel("/proc/sys/net", file); err != nil || strings.HasPrefix(rel, "..") {
+		return fmt.Errorf("sysctl %s: not under net", path)
+	}
+	if err := inside(n, func() error { return writeDifferent(file, value) }); err != nil {
+		return fmt.Errorf("sysctl %s=%s: %w", path, value, err)
+	}
+	return nil
+}
+
+// inside runs f on a thread in the namespace; /proc/sys/net shows the
+// namespace of the thread that looks. The thread is not given back.
+func inside(n *NS, f func() error) error {
+	if n.own {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := netns.Set(n.ns); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+func writeDifferent(file, value string) error {
+	was, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(was)) == value {
+		return nil
+	}
+	return os.WriteFile(file, []byte(value), 0)
+}
+
+// LinkLocal derives the IPv6 link-local address that belongs to a 48-bit MAC
+// (modified EUI-64, RFC 4291); OVN's port security allows a port just this one.
+func LinkLocal(mac [6]byte) netip.Prefix {
+	addr := netip.AddrFrom16([16]byte{
+		0: 0xfe, 1: 0x80,
+		8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5],
+	})
+	return netip.PrefixFrom(addr, 64)
+}

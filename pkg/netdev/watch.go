@@ -1,0 +1,162 @@
+package netdev
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// EventKind says what has changed.
+type EventKind string
+
+// The kinds of events. Lost means that events were dropped: anything may have
+// changed.
+const (
+	LinkEvent  EventKind = "link"
+	AddrEvent  EventKind = "address"
+	RouteEvent EventKind = "route"
+	Lost       EventKind = "lost"
+)
+
+// Event is a reason to look again; it carries no state, which may be outdated
+// by the time it is read.
+type Event struct {
+	Kind EventKind
+	// Link is the name where the kernel tells it: link events only.
+	Link string
+	// Index is the link's index for link and address events.
+	Index int
+	// Gone says that the link or address was removed.
+	Gone bool
+}
+
+// watchBuffer holds a burst such as a hundred pods with all their addresses.
+const watchBuffer = 1 << 20
+
+// Watch reports changes of links, addresses and routes until ctx ends, which
+// closes the channel. The reader must keep reading.
+func (n *NS) Watch(ctx context.Context) (<-chan Event, error) {
+	first, err := subscribe(n)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan Event, 64)
+	go func() {
+		defer close(out)
+		sub := first
+		for {
+			sub.forward(ctx, out)
+			sub.close()
+			if ctx.Err() != nil || !send(ctx, out, Event{Kind: Lost}) {
+				return
+			}
+			if sub, err = resubscribe(ctx, n); err != nil {
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// subscription is one set of netlink group memberships; an error in any of
+// them closes its channel.
+type subscription struct {
+	done   chan struct{}
+	links  chan netlink.LinkUpdate
+	addrs  chan netlink.AddrUpdate
+	routes chan netlink.RouteUpdate
+}
+
+func subscribe(n *NS) (*subscription, error) {
+	s := &subscription{
+		done:   make(chan struct{}),
+		links:  make(chan netlink.LinkUpdate),
+		addrs:  make(chan netlink.AddrUpdate),
+		routes: make(chan netlink.RouteUpdate),
+	}
+	ignore := func(error) {} // the closed channel tells
+	err := netlink.LinkSubscribeWithOptions(s.links, s.done, netlink.LinkSubscribeOptions{
+		Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
+	if err == nil {
+		err = netlink.AddrSubscribeWithOptions(s.addrs, s.done, netlink.AddrSubscribeOptions{
+			Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
+	}
+	if err == nil {
+		err = netlink.RouteSubscribeWithOptions(s.routes, s.done, netlink.RouteSubscribeOptions{
+			Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("subscribing to link, address and route changes: %w", err)
+	}
+	return s, nil
+}
+
+// close drains the channels, because the netlink library would leave its
+// goroutines blocked on unread ones.
+func (s *subscription) close() {
+	close(s.done)
+	go drain(s.links)
+	go drain(s.addrs)
+	go drain(s.routes)
+}
+
+func resubscribe(ctx context.Context, n *NS) (*subscription, error) {
+	for {
+		s, err := subscribe(n)
+		if err == nil {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// forward ends when ctx does or when one of the channels fails.
+func (s *subscription) forward(ctx context.Context, out chan<- Event) {
+	for {
+		var e Event
+		select {
+		case <-ctx.Done():
+			return
+		case u, ok := <-s.links:
+			if !ok {
+				return
+			}
+			e = Event{Kind: LinkEvent, Link: u.Attrs().Name, Index: u.Attrs().Index, Gone: u.Header.Type == unix.RTM_DELLINK}
+		case u, ok := <-s.addrs:
+			if !ok {
+				return
+			}
+			e = Event{Kind: AddrEvent, Index: u.LinkIndex, Gone: !u.NewAddr}
+		case u, ok := <-s.routes:
+			if !ok {
+				return
+			}
+			e = Event{Kind: RouteEvent, Index: u.LinkIndex, Gone: u.Type == unix.RTM_DELROUTE}
+		}
+		if !send(ctx, out, e) {
+			return
+		}
+	}
+}
+
+func send(ctx context.Context, out chan<- Event, e Event) bool {
+	select {
+	case out <- e:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func drain[T any](c <-chan T) {
+	for range c { //nolint:revive // only emptied
+	}
+}

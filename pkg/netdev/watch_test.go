@@ -1,0 +1,60 @@
+package netdev
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestWatch(t *testing.T) {
+	onBoth(t, func(t *testing.T, w world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		events, err := w.pod.Watch(ctx)
+		must(t, err)
+		addPair(t, w)
+		waitEvent(t, events, func(e Event) bool { return e.Kind == LinkEvent && e.Link == "eth0" && !e.Gone })
+		up(t, w)
+		must(t, w.pod.ReplaceAddr("eth0", netip.MustParsePrefix("10.244.1.5/24"), AddrOptions{}))
+		waitEvent(t, events, func(e Event) bool { return e.Kind == AddrEvent && !e.Gone })
+		must(t, w.pod.ReplaceRoute(Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("10.244.1.1"), Link: "eth0"}))
+		waitEvent(t, events, func(e Event) bool { return e.Kind == RouteEvent })
+		must(t, w.host.DeleteLink("veth0"))
+		waitEvent(t, events, func(e Event) bool { return e.Kind == LinkEvent && e.Link == "eth0" && e.Gone })
+		cancel()
+		waitClosed(t, events)
+	})
+}
+
+func waitEvent(t *testing.T, events <-chan Event, ok func(Event) bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				t.Fatal("the channel is closed")
+			}
+			if ok(e) {
+				return
+			}
+		case <-deadline:
+			t.Fatal("no such event within 10s")
+		}
+	}
+}
+
+func waitClosed(t *testing.T, events <-chan Event) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case _, open := <-events:
+			if !open {
+				return
+			}
+		case <-deadline:
+			t.Fatal("the channel is open 10s after its context ended")
+		}
+	}
+}

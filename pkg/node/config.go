@@ -1,0 +1,72 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// DatapathSystem is OVS in the kernel, DatapathUserspace in ovs-vswitchd.
+const (
+	DatapathSystem    = "system"
+	DatapathUserspace = "netdev"
+)
+
+// Names that ovn-controller, the controller and people know.
+const (
+	// ManagementInterface is the node's own interface in its pod subnet.
+	ManagementInterface = "ovn-k8s-mp0"
+	// IntegrationBridge is made by ovn-controller.
+	IntegrationBridge = "br-int"
+)
+
+// Config is what an administrator decides about a node.
+type Config struct {
+	Node string
+	// ClusterSubnets hold all pods; their families are the cluster's.
+	ClusterSubnets []netip.Prefix
+	// Remote is the Southbound database as ovn-controller takes it.
+	Remote string
+	// GatewayInterface is a NIC, a bridge's port or a bridge; "" is the
+	// interface of the default route.
+	GatewayInterface string
+	// EncapAddress is the tunnels' end here; invalid: the node's address.
+	EncapAddress netip.Addr
+	Datapath     string
+	// MTU of pods; 0 derives it from the interface of EncapAddress.
+	MTU int
+	// Checkpoint is the file that holds the NIC's original state.
+	Checkpoint string
+}
+
+// Defaults leaves Node, ClusterSubnets and Remote to be set.
+func Defaults() Config {
+	return Config{Datapath: DatapathSystem, Checkpoint: "/var/lib/ovn-offload/node.json"}
+}
+
+// Validate says what is wrong with a Config.
+func (c Config) Validate() error {
+	switch {
+	case c.Node == "":
+		return errors.New("node: no node name is configured")
+	case len(c.ClusterSubnets) == 0:
+		return errors.New("node: no cluster subnet is configured")
+	case c.Remote == "":
+		return errors.New("node: no Southbound database is configured")
+	case c.Datapath != DatapathSystem && c.Datapath != DatapathUserspace:
+		return fmt.Errorf("node: datapath %q is neither %q nor %q", c.Datapath, DatapathSystem, DatapathUserspace)
+	case c.Checkpoint == "":
+		return errors.New("node: no checkpoint file is configured")
+	}
+	return nil
+}
+
+// has reports whether the cluster has the family of addr.
+func (c Config) has(addr netip.Addr) bool {
+	for _, subnet := range c.ClusterSubnets {
+		if subnet.Addr().Is4() == addr.Is4() {
+			return true
+		}
+	}
+	return false
+}

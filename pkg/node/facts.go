@@ -1,0 +1,165 @@
+package node
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+const physicalNetwork = "physnet"
+
+// encapAddress is the tunnels' end: the configured address or the node's first.
+func encapAddress(cfg Config, s State, g Gateway) (netip.Addr, error) {
+	if cfg.EncapAddress.IsValid() {
+		return cfg.EncapAddress, nil
+	}
+	addrs := primary(cfg, s, g.Bridge)
+	if len(addrs) == 0 {
+		return netip.Addr{}, notReady("gateway bridge %s has no address of the cluster's families", g.Bridge)
+	}
+	return addrs[0].Addr(), nil
+}
+
+// underlay is the MTU of the interface with the tunnels' end. The gateway
+// bridge counts with its NIC's, for its own may just have been made.
+func underlay(s State, encap netip.Addr) (int, error) {
+	name := linkOf(s, []netip.Addr{encap})
+	if name == "" {
+		return 0, notReady("no interface has the encapsulation address %s", encap)
+	}
+	if s.Saved != nil && name == s.Saved.Bridge {
+		return s.Saved.MTU, nil
+	}
+	return s.Links[name].MTU, nil
+}
+
+// settings are the external_ids of the Open_vSwitch table that ovn-controller
+// reads.
+func settings(cfg Config, s State, g Gateway, encap netip.Addr) map[string]string {
+	return map[string]string{
+		"hostname":                    cfg.Node,
+		"ovn-encap-type":              "geneve",
+		"ovn-encap-ip":                encap.String(),
+		"ovn-remote":                  cfg.Remote,
+		"ovn-remote-probe-interval":   "100000",
+		"ovn-openflow-probe-interval": "180",
+		"ovn-monitor-all":             "true",
+		"ovn-enable-lflow-cache":      "true",
+		// After a restart the old flows stay until the new ones are complete.
+		"ovn-ofctrl-wait-before-clear": "0",
+		"ovn-bridge-datapath-type":     cfg.Datapath,
+		"ovn-bridge-mappings":          mappings(s.Settings["ovn-bridge-mappings"], g.Bridge),
+	}
+}
+
+// mappings keeps those of other physical networks.
+func mappings(current, bridge string) string {
+	kept := []string{physicalNetwork + ":" + bridge}
+	for m := range strings.SplitSeq(current, ",") {
+		if m != "" && !strings.HasPrefix(m, physicalNetwork+":") {
+			kept = append(kept, m)
+		}
+	}
+	return strings.Join(kept, ",")
+}
+
+// unset removes what settings has set; "" deletes a key.
+func unset(cfg Config, s State) map[string]string {
+	keys := settings(cfg, s, Gateway{}, netip.Addr{})
+	for key := range keys {
+		keys[key] = ""
+	}
+	others := strings.TrimPrefix(mappings(s.Settings["ovn-bridge-mappings"], ""), physicalNetwork+":")
+	keys["ovn-bridge-mappings"] = strings.TrimPrefix(others, ",")
+	return keys
+}
+
+// annotations tell the controller what the node is; it makes the gateway
+// router from them.
+func annotations(cfg Config, s State, g Gateway, encap netip.Addr) (map[string]string, error) {
+	chassis := s.Settings["system-id"]
+	if chassis == "" {
+		return nil, notReady("the Open_vSwitch database has no system-id")
+	}
+	addrs := primary(cfg, s, g.Bridge)
+	gateway := kube.GatewayConfig{
+		Mode: "shared", Bridge: g.Bridge, Interface: g.Bridge + "_" + cfg.Node,
+		MAC: kube.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, g.Bridge, addrs),
+		NodePortEnable: "true", VLANID: "0",
+	}
+	if len(addrs) == 1 {
+		gateway.Address = &addrs[0]
+	}
+	if len(gateway.NextHops) == 1 {
+		gateway.NextHop = &gateway.NextHops[0]
+	}
+	network, err := kube.FormatNetwork(kube.DefaultNetwork, gateway)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{kube.NodeChassisIDKey: chassis, kube.GatewayConfigKey: network}
+	for key, value := range map[string]any{
+		kube.NodeEncapIPsKey:       []netip.Addr{encap},
+		kube.NodePrimaryAddressKey: primaryAddress(addrs),
+		kube.HostCIDRsKey:          hostCIDRs(s),
+	} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		out[key] = string(text)
+	}
+	return out, nil
+}
+
+func primaryAddress(addrs []netip.Prefix) kube.PrimaryAddress {
+	var p kube.PrimaryAddress
+	for _, addr := range addrs {
+		if addr.Addr().Is4() {
+			p.IPv4 = addr.String()
+		} else {
+			p.IPv6 = addr.String()
+		}
+	}
+	return p
+}
+
+// nextHops gives the default gateway of each family that the node has, by
+// lowest metric.
+func nextHops(s State, bridge string, addrs []netip.Prefix) []netip.Addr {
+	var out []netip.Addr
+	for _, addr := range addrs {
+		var best netip.Addr
+		metric := 0
+		for _, r := range s.Routes {
+			if r.Link != bridge || r.Dest.Bits() != 0 || r.Table != tableMain || r.NextHop.Is4() != addr.Addr().Is4() {
+				continue
+			}
+			if !r.NextHop.IsValid() || best.IsValid() && r.Metric >= metric {
+				continue
+			}
+			best, metric = r.NextHop, r.Metric
+		}
+		if best.IsValid() {
+			out = append(out, best)
+		}
+	}
+	return out
+}
+
+// hostCIDRs are all addresses of the node, without that in its pod subnet.
+func hostCIDRs(s State) []netip.Prefix {
+	set := map[netip.Prefix]bool{}
+	for name, addrs := range s.Addrs {
+		for _, addr := range addrs {
+			if name != ManagementInterface {
+				set[addr] = true
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(set), netip.Prefix.Compare)
+}

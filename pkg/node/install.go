@@ -1,0 +1,60 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// PluginName is the type in the CNI configuration and the binary's file name.
+const PluginName = "ovn-k8s-cni-overlay"
+
+const (
+	confName    = "10-ovn-kubernetes.conf"
+	confContent = `{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"` + PluginName + `"}` + "\n"
+)
+
+// InstallPlugin puts the CNI binary from, out of the image, into the host's
+// directory, unless it is there already. A plugin that runs is not disturbed.
+func InstallPlugin(from, dir string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("installing the CNI plugin: %w", err)
+	}
+	if err := install(dir, PluginName, content, 0o755); err != nil {
+		return fmt.Errorf("installing the CNI plugin: %w", err)
+	}
+	return nil
+}
+
+// WriteConf announces the network to the runtime, which then reports the node
+// ready: it is the last step of a start.
+func WriteConf(dir string) error {
+	if err := install(dir, confName, []byte(confContent), 0o644); err != nil {
+		return fmt.Errorf("writing the CNI configuration: %w", err)
+	}
+	return nil
+}
+
+// RemoveConf takes the announcement back; absent is fine.
+func RemoveConf(dir string) error {
+	if err := os.Remove(filepath.Join(dir, confName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the CNI configuration: %w", err)
+	}
+	return nil
+}
+
+func install(dir, name string, content []byte, mode os.FileMode) error {
+	path := filepath.Join(dir, name)
+	was, err := os.ReadFile(path)
+	if err == nil && bytes.Equal(was, content) {
+		return os.Chmod(path, mode)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return replaceFile(path, content, mode)
+}

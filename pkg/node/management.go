@@ -1,0 +1,116 @@
+package node
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+)
+
+// planManagement gives the steps towards the node's interface in its own pod
+// subnet. The error says for what it waits after these steps.
+func planManagement(cfg Config, s State, mtu int) ([]Step, error) {
+	if len(s.Subnets) == 0 {
+		return nil, notReady("node %s has no annotation %s", cfg.Node, kube.NodeSubnetsKey)
+	}
+	if _, ok := s.Links[IntegrationBridge]; !ok {
+		return nil, notReady("ovn-controller has not made bridge %s", IntegrationBridge)
+	}
+	var steps []Step
+	if !s.Ours[ManagementInterface] {
+		steps = append(steps, managementRows(cfg, s.Subnets, mtu))
+	}
+	if _, ok := s.Links[ManagementInterface]; !ok {
+		return steps, notReady("ovs-vswitchd has not made %s", ManagementInterface)
+	}
+	changes := prepareLink(s, ManagementInterface, netdev.Settings{MAC: managementMAC(s.Subnets), MTU: mtu})
+	changes = append(changes, sysctls(s, ManagementInterface, []sysctl{{rpFilter, "2"}, {forwarding, "1"}})...)
+	changes = append(changes, managementAddrs(s)...)
+	changes = append(changes, managementRoutes(cfg, s)...)
+	if len(changes) > 0 {
+		changes = append(changes, managementNeighbors(s)...)
+	}
+	return append(steps, changes...), nil
+}
+
+// managementMAC is the one that the controller derives too, from the first
+// subnet's address.
+func managementMAC(subnets []netip.Prefix) net.HardwareAddr {
+	return net.HardwareAddr(kube.MACFromAddress(host(subnets[0], 2)))
+}
+
+func managementAddrs(s State) []Step {
+	var steps []Step
+	var want []netip.Prefix
+	for _, subnet := range s.Subnets {
+		addr := netip.PrefixFrom(host(subnet, 2), subnet.Bits())
+		want = append(want, addr)
+		if !slices.Contains(s.Addrs[ManagementInterface], addr) {
+			steps = append(steps, addAddr{ManagementInterface, addr})
+		}
+	}
+	for _, addr := range s.Addrs[ManagementInterface] {
+		if !slices.Contains(want, addr) {
+			steps = append(steps, deleteAddr{ManagementInterface, addr})
+		}
+	}
+	return steps
+}
+
+// managementRoutes lead to the pods of the whole cluster.
+func managementRoutes(cfg Config, s State) []Step {
+	var want []netdev.Route
+	for _, cluster := range cfg.ClusterSubnets {
+		for _, subnet := range s.Subnets {
+			if subnet.Addr().Is4() == cluster.Addr().Is4() {
+				want = append(want, netdev.Route{
+					Dest: cluster.Masked(), NextHop: host(subnet, 1), Link: ManagementInterface,
+					Table: tableMain, Protocol: protocolOurs, Metric: metric(cluster.Addr()),
+				})
+				break
+			}
+		}
+	}
+	var steps []Step
+	for _, w := range want {
+		if !slices.ContainsFunc(s.Routes, func(r netdev.Route) bool { return sameRoute(r, w) }) {
+			steps = append(steps, addRoute{w})
+		}
+	}
+	for _, r := range s.Routes {
+		same := func(w netdev.Route) bool { return sameKey(r, w) }
+		if r.Link == ManagementInterface && r.Protocol == protocolOurs && !slices.ContainsFunc(want, same) {
+			steps = append(steps, deleteRoute{r})
+		}
+	}
+	return steps
+}
+
+// metric is what the kernel makes of a route that names none.
+func metric(family netip.Addr) int {
+	if family.Is6() {
+		return 1024
+	}
+	return 0
+}
+
+// managementNeighbors spare the first packet to a pod the wait for an answer.
+// They are set whenever something else is: the kernel forgets both together.
+func managementNeighbors(s State) []Step {
+	mac := net.HardwareAddr(kube.MACFromAddress(host(s.Subnets[0], 1)))
+	var steps []Step
+	for _, subnet := range s.Subnets {
+		steps = append(steps, pinNeighbor{netdev.Neighbor{Link: ManagementInterface, Addr: host(subnet, 1), MAC: mac}})
+	}
+	return steps
+}
+
+// host is the n-th address of a subnet, for n below 256.
+func host(subnet netip.Prefix, n byte) netip.Addr {
+	b := subnet.Masked().Addr().AsSlice()
+	b[len(b)-1] += n
+	addr, _ := netip.AddrFromSlice(b)
+	return addr
+}

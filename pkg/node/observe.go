@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+func sysctlKey(pattern, link string) string { return strings.Replace(pattern, "%", link, 1) }
+
+// observe reads the host; the Node object and the database come from replicas
+// in memory. Of the probes it asks only before a takeover.
+func (s *Setup) observe(ctx context.Context) (State, error) {
+	var st State
+	err := s.observeHost(&st)
+	if err != nil {
+		return st, fmt.Errorf("observing the host: %w", err)
+	}
+	if st.Saved, err = loadCheckpoint(s.cfg.Checkpoint); err != nil {
+		return st, err
+	}
+	s.observeSwitch(&st)
+	if node := s.deps.Node(); node != nil {
+		st.Known = addressesOf(node)
+		st.Subnets, err = kube.ParseNodeSubnets(node.Annotations[kube.NodeSubnetsKey], kube.DefaultNetwork)
+		if err != nil {
+			return st, fmt.Errorf("annotation %s: %w", kube.NodeSubnetsKey, err)
+		}
+	}
+	if st.Saved == nil {
+		st.Reachable = s.reachable(ctx)
+	}
+	return st, nil
+}
+
+func (s *Setup) observeHost(st *State) error {
+	links, err := s.deps.Host.Links()
+	if err != nil {
+		return err
+	}
+	st.Links, st.Addrs = map[string]netdev.Link{}, map[string][]netip.Prefix{}
+	for _, l := range links {
+		if podLink(l) {
+			continue
+		}
+		addrs, err := s.deps.Host.Addrs(l.Name)
+		if errors.Is(err, netdev.ErrNotFound) {
+			continue // gone since
+		}
+		if err != nil {
+			return err
+		}
+		st.Links[l.Name] = l
+		st.Addrs[l.Name] = slices.DeleteFunc(addrs, func(p netip.Prefix) bool { return !p.Addr().IsGlobalUnicast() })
+	}
+	routes, err := s.deps.Host.Routes("")
+	if err != nil {
+		return err
+	}
+	st.Routes = slices.DeleteFunc(routes, func(r netdev.Route) bool { return r.Protocol == protocolKernel })
+	st.Sysctls = map[string]string{}
+	for name := range st.Links {
+		for _, pattern := range []string{rpFilter, arpIgnore, forwarding, disableIPv6} {
+			key := sysctlKey(pattern, name)
+			if value, err := s.deps.Host.SysctlValue(key); err == nil {
+				st.Sysctls[key] = value
+			}
+		}
+	}
+	return nil
+}
+
+// podLink is left out: a pass must not cost more with each pod.
+func podLink(l netdev.Link) bool { return l.Type == "veth" && l.Alias != "" }
+
+func (s *Setup) observeSwitch(st *State) {
+	for _, row := range s.deps.DB.Table(vswitch.OpenvSwitchTable) {
+		if ovs, ok := row.(*vswitch.OpenvSwitch); ok {
+			st.Settings = ovs.ExternalIDs
+		}
+	}
+	for _, row := range s.deps.DB.Table(vswitch.BridgeTable) {
+		if bridge, ok := row.(*vswitch.Bridge); ok {
+			st.Bridges = append(st.Bridges, bridge.Name)
+		}
+	}
+	for _, row := range s.deps.DB.Table(vswitch.PortTable) {
+		if port, ok := row.(*vswitch.Port); ok {
+			st.Ports = append(st.Ports, port.Name)
+		}
+	}
+	st.Ours = map[string]bool{}
+	for _, owner := range []kube.Owner{gatewayOwner(s.cfg), managementOwner(s.cfg)} {
+		for _, row := range s.deps.DB.Rows(owner.String()) {
+			st.Ours[row.ID] = true
+		}
+	}
+}
+
+func addressesOf(node *corev1.Node) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range node.Status.Addresses {
+		if a.Type != corev1.NodeInternalIP {
+			continue
+		}
+		if addr, err := netip.ParseAddr(a.Address); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+package node
+
+import (
+	"net/netip"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// The rows of the node have two owners, because those of the management port
+// have to wait for ovn-controller's bridge and may vanish with it.
+
+func gatewayOwner(cfg Config) kube.Owner { return kube.NodeOwner(cfg.Node) }
+
+func managementOwner(cfg Config) kube.Owner {
+	return kube.Owner{Kind: "ManagementPort", Name: cfg.Node}
+}
+
+// gatewayRows gives the bridge, with the NIC as its port when that is due. OVS
+// keeps MAC and MTU of its own interfaces: it makes them with these at each start.
+func gatewayRows(cfg Config, c Checkpoint, uplink bool) commit {
+	standalone, mtu := vswitch.BridgeFailModeStandalone, c.MTU
+	rows := []ovsdb.Row{{
+		ID: c.Bridge,
+		Model: &vswitch.Bridge{
+			Name: c.Bridge, DatapathType: cfg.Datapath, FailMode: &standalone,
+			OtherConfig: map[string]string{"hwaddr": c.MAC.String()},
+		},
+		Parents: []ovsdb.Parent{{Table: vswitch.OpenvSwitchTable, Column: "bridges"}},
+	}}
+	rows = append(rows, port(c.Bridge, &vswitch.Interface{Name: c.Bridge, Type: "internal", MTURequest: &mtu})...)
+	if uplink {
+		rows = append(rows, port(c.Bridge, &vswitch.Interface{Name: c.Interface})...)
+	}
+	return commit{gatewayOwner(cfg), rows}
+}
+
+func managementRows(cfg Config, subnets []netip.Prefix, mtu int) commit {
+	mac := managementMAC(subnets).String()
+	return commit{managementOwner(cfg), port(IntegrationBridge, &vswitch.Interface{
+		Name: ManagementInterface, Type: "internal", MAC: &mac, MTURequest: &mtu,
+		ExternalIDs: map[string]string{"iface-id": "k8s-" + cfg.Node},
+	})}
+}
+
+// port gives a Port with its one Interface.
+func port(bridge string, iface *vswitch.Interface) []ovsdb.Row {
+	return []ovsdb.Row{
+		{
+			ID:      iface.Name,
+			Model:   &vswitch.Port{Name: iface.Name},
+			Parents: []ovsdb.Parent{{Table: vswitch.BridgeTable, Name: bridge, Column: "ports"}},
+		},
+		{
+			ID:      iface.Name,
+			Model:   iface,
+			Parents: []ovsdb.Parent{{Table: vswitch.PortTable, Name: iface.Name, Column: "interfaces"}},
+		},
+	}
+}

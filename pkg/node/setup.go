@@ -1,0 +1,324 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+const (
+	// stepTimeout bounds a step that waits for the database or ovs-vswitchd.
+	stepTimeout = 10 * time.Second
+	// verifyTimeout is how long a takeover may cut the node off.
+	verifyTimeout = 10 * time.Second
+	// probePause is the time between two attempts of a probe that fails.
+	probePause = 500 * time.Millisecond
+	// retryPause is the least time between a takeover that was undone and the next.
+	retryPause = time.Minute
+)
+
+// Host is what is needed of the node's network namespace; Local is one.
+type Host interface {
+	reader
+	addresses
+	Links() ([]netdev.Link, error)
+	SetLink(name string, s netdev.Settings) error
+	Watch(ctx context.Context) (<-chan netdev.Event, error)
+}
+
+type reader interface {
+	Addrs(name string) ([]netip.Prefix, error)
+	Routes(link string) ([]netdev.Route, error)
+	SysctlValue(key string) (string, error)
+}
+
+type addresses interface {
+	ReplaceAddr(name string, prefix netip.Prefix, o netdev.AddrOptions) error
+	DeleteAddr(name string, prefix netip.Prefix) error
+	routes
+	ReplaceNeighbor(e netdev.Neighbor) error
+	Sysctl(key, value string) error
+}
+
+type routes interface {
+	ReplaceRoute(r netdev.Route) error
+	DeleteRoute(r netdev.Route) error
+}
+
+// DB is the node's Open_vSwitch database; *ovsdb.DB is one.
+type DB interface {
+	Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result, error)
+	WaitRow(ctx context.Context, table, owner, id string, ok func(row any) bool) error
+	Rows(owner string) []ovsdb.Row
+	Table(name string) []any
+	MergeKeys(ctx context.Context, table, column string, keys map[string]string) error
+}
+
+// Deps is what a Setup acts on.
+type Deps struct {
+	Host Host
+	DB   DB
+	// Node gives the Node object, nil while it is not known.
+	Node func() *corev1.Node
+	// Annotate writes annotations of the Node, where they differ.
+	Annotate func(ctx context.Context, node *corev1.Node, annotations map[string]string) error
+	// Probes reach, by name, what the node must not lose by a takeover.
+	Probes map[string]func(ctx context.Context) error
+	Logger *slog.Logger
+	// Registerer takes the loop's metrics.
+	Registerer prometheus.Registerer
+}
+
+// Setup keeps one node set up.
+type Setup struct {
+	cfg  Config
+	deps Deps
+	loop *reconcile.Loop[kube.Owner]
+	// retry is when a takeover may be tried again; of the loop's goroutine only.
+	retry time.Time
+
+	mu    sync.Mutex
+	ready error
+	mtu   int
+	end   context.CancelCauseFunc // ends Run
+	done  chan struct{} // closed by the first complete pass
+	known map[int]bool  // indexes and names of the links that matter
+	names map[string]bool
+}
+
+// New makes a Setup; nothing is touched before Run.
+func New(cfg Config, deps Deps) (*Setup, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Setup{cfg: cfg, deps: deps, ready: notReady("node set-up has just begun"), done: make(chan struct{})}
+	lc := reconcile.Defaults("node")
+	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
+	s.loop = reconcile.New(lc, func(ctx context.Context, _ []kube.Owner) (map[kube.Owner]error, error) {
+		return nil, s.pass(ctx)
+	})
+	s.loop.MarkAllWith(func() []kube.Owner { return []kube.Owner{gatewayOwner(cfg)} })
+	return s, nil
+}
+
+// Mark asks for a pass; hook it to the database's reconnect.
+func (s *Setup) Mark() { s.loop.MarkAll() }
+
+// Changed takes owners whose rows or objects have changed and asks for a pass
+// if the node is among them; hook it to the database's and the API's changes.
+func (s *Setup) Changed(owners ...string) {
+	for _, owner := range owners {
+		if owner == gatewayOwner(s.cfg).String() || owner == managementOwner(s.cfg).String() {
+			s.Mark()
+			return
+		}
+	}
+}
+
+// Done is closed when the node was set up completely for the first time.
+func (s *Setup) Done() <-chan struct{} { return s.done }
+
+// Ready says why no pod can be attached now; nil when one can.
+func (s *Setup) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready
+}
+
+// MTU is that of pods, 0 before Done.
+func (s *Setup) MTU() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mtu
+}
+
+// Run keeps the node set up until ctx ends; it leaves it so. It ends with an
+// error when the MTU of pods changes, which takes a new start.
+func (s *Setup) Run(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s.mu.Lock()
+	s.end = end
+	s.mu.Unlock()
+	events, err := s.deps.Host.Watch(ctx)
+	if err != nil {
+		return fmt.Errorf("watching the host: %w", err)
+	}
+	go s.follow(events)
+	_ = s.loop.Run(ctx)
+	return context.Cause(ctx)
+}
+
+// pass is one round of observe, plan and apply for each part in turn.
+func (s *Setup) pass(ctx context.Context) error {
+	mtu, err := s.local(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = err
+	switch {
+	case err != nil:
+	case s.mtu == 0:
+		s.mtu = mtu
+		close(s.done)
+	case s.mtu != mtu && s.end != nil:
+		s.end(fmt.Errorf("the MTU of pods has changed from %d to %d", s.mtu, mtu))
+	}
+	return err
+}
+
+func (s *Setup) local(ctx context.Context) (mtu int, err error) {
+	g, err := s.gateway(ctx)
+	if err != nil {
+		return 0, err
+	}
+	st, err := s.observe(ctx)
+	if err != nil {
+		return 0, err
+	}
+	encap, err := encapAddress(s.cfg, st, g)
+	if err != nil {
+		return 0, err
+	}
+	wire, err := underlay(st, encap)
+	if err != nil {
+		return 0, err
+	}
+	if mtu, err = podMTU(s.cfg.MTU, wire, encap, s.cfg.ClusterSubnets); err != nil {
+		return 0, err
+	}
+	if err := s.merge(ctx, settings(s.cfg, st, g, encap)); err != nil {
+		return 0, err
+	}
+	// The controller makes the gateway router of the annotations while we go on.
+	told := s.tell(ctx, st, g, encap)
+	err = s.management(ctx, st, mtu)
+	return mtu, errors.Join(err, told)
+}
+
+func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
+	st, err := s.observe(ctx)
+	if err != nil {
+		return Gateway{}, err
+	}
+	g, err := chooseGateway(s.cfg, st)
+	if err != nil {
+		return g, err
+	}
+	s.remember(st, g)
+	if wait := time.Until(s.retry); st.Saved == nil && wait > 0 {
+		return g, fmt.Errorf("the last takeover of %s was undone, the next is due in %s", g.NIC, wait.Round(time.Second))
+	}
+	if st.Saved != nil && st.Ours[g.Bridge] {
+		if err := s.commit(ctx, gatewayRows(s.cfg, *st.Saved, st.Ours[g.NIC])); err != nil {
+			s.deps.Logger.Warn("repairing the rows of the gateway bridge", "device", g.Bridge, "error", err)
+		}
+	}
+	steps, waiting := planGateway(s.cfg, st, g)
+	if err := s.run(ctx, steps); err != nil {
+		return g, s.rollback(ctx, err)
+	}
+	return g, waiting
+}
+
+func (s *Setup) management(ctx context.Context, st State, mtu int) error {
+	if st.Ours[ManagementInterface] && len(st.Subnets) > 0 {
+		if err := s.commit(ctx, managementRows(s.cfg, st.Subnets, mtu)); err != nil {
+			return err
+		}
+	}
+	steps, waiting := planManagement(s.cfg, st, mtu)
+	if err := s.run(ctx, steps); err != nil {
+		return err
+	}
+	return waiting
+}
+
+// tell writes the annotations. An API server that is away does not make the
+// node unready for pods: it is tried again.
+func (s *Setup) tell(ctx context.Context, st State, g Gateway, encap netip.Addr) error {
+	node := s.deps.Node()
+	if node == nil {
+		return notReady("node %s is not known", s.cfg.Node)
+	}
+	facts, err := annotations(s.cfg, st, g, encap)
+	if err != nil {
+		return err
+	}
+	return s.deps.Annotate(ctx, node, facts)
+}
+
+func (s *Setup) run(ctx context.Context, steps []Step) error {
+	for _, step := range steps {
+		start := time.Now()
+		if err := step.apply(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", step, err)
+		}
+		s.deps.Logger.Info("node step", "step", step.String(), "took", time.Since(start))
+	}
+	return nil
+}
+
+// rollback undoes a takeover that went wrong after the NIC was touched and
+// before it was verified. Other errors are left to the next pass: the host has
+// its address on one side.
+func (s *Setup) rollback(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stepTimeout)
+	defer cancel()
+	st, err := s.observe(ctx)
+	if err != nil || st.Saved == nil || st.Saved.Verified || !st.Ours[st.Saved.Interface] {
+		return errors.Join(cause, err)
+	}
+	s.retry = time.Now().Add(retryPause)
+	s.deps.Logger.Warn("undoing the takeover", "device", st.Saved.Interface, "error", cause)
+	return errors.Join(cause, s.release(ctx, st))
+}
+
+// release goes through every step whatever fails: each brings the host closer.
+func (s *Setup) release(ctx context.Context, st State) error {
+	var errs []error
+	for _, step := range planRelease(s.cfg, st) {
+		if _, last := step.(forget); last && len(errs) > 0 {
+			break
+		}
+		if err := step.apply(ctx, s); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", step, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Cleanup takes everything back that a Setup has done to the host. Run must not
+// be running, neither here nor in another process.
+func (s *Setup) Cleanup(ctx context.Context) error {
+	st, err := s.observe(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		s.merge(ctx, unset(s.cfg, st)),
+		s.commit(ctx, commit{Owner: managementOwner(s.cfg)}),
+		s.release(ctx, st),
+	)
+}
+
+func (s *Setup) merge(ctx context.Context, keys map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := s.deps.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", keys); err != nil {
+		return fmt.Errorf("setting external_ids of %s: %w", vswitch.OpenvSwitchTable, err)
+	}
+	return nil
+}

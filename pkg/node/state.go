@@ -1,0 +1,175 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// State is everything that planners look at, as it was at one moment.
+type State struct {
+	Links map[string]netdev.Link
+	// Addrs are those of global scope, by link.
+	Addrs map[string][]netip.Prefix
+	// Routes are those that somebody made: the kernel's own are left out.
+	Routes []netdev.Route
+	// Sysctls holds those of sysctlKeys that exist.
+	Sysctls map[string]string
+	// Bridges, Ports and Settings are what the Open_vSwitch database says,
+	// whoever wrote it.
+	Bridges, Ports []string
+	Settings       map[string]string
+	// Ours names the ports that the database has by our own will.
+	Ours map[string]bool
+	// Saved is nil before a takeover.
+	Saved *Checkpoint
+	// Subnets are the node's, of its annotation; Known the addresses that the
+	// Node object gives. Both are empty while it is not known.
+	Subnets []netip.Prefix
+	Known   []netip.Addr
+	// Reachable names the probes that succeed; they are asked before a takeover only.
+	Reachable []string
+}
+
+// Gateway says which interface is the node's wire.
+type Gateway struct {
+	// Bridge has the node's address. NIC is the bridge's uplink; it is empty
+	// when the bridge is the host's and not ours.
+	Bridge, NIC string
+}
+
+// owned reports whether we made the bridge, or will.
+func (g Gateway) owned() bool { return g.NIC != "" }
+
+const (
+	protocolKernel = 2  // RTPROT_KERNEL: the route to an address's own prefix
+	protocolOurs   = 85 // marks the routes that this package makes
+	tableMain      = 254
+	maxLinkName    = 15
+)
+
+// chooseGateway finds the wire: the checkpoint's, the configured one, or that of
+// the default route.
+func chooseGateway(cfg Config, s State) (Gateway, error) {
+	if s.Saved != nil {
+		want := cfg.GatewayInterface
+		if want != "" && want != s.Saved.Interface && want != s.Saved.Bridge {
+			return Gateway{}, fmt.Errorf("gateway interface %s: %s is taken over already; clean the node up first", want, s.Saved.Interface)
+		}
+		return Gateway{Bridge: s.Saved.Bridge, NIC: s.Saved.Interface}, nil
+	}
+	name := cmp.Or(cfg.GatewayInterface, defaultLink(s), linkOf(s, s.Known))
+	if name == "" {
+		return Gateway{}, notReady("no default route and no interface with the node's address")
+	}
+	link, ok := s.Links[name]
+	switch {
+	case slices.Contains(s.Bridges, name) && s.Ours[name]:
+		// Ours, but its checkpoint is lost.
+		return Gateway{Bridge: name, NIC: strings.TrimPrefix(name, "br")}, nil
+	case slices.Contains(s.Bridges, name):
+		return Gateway{Bridge: name}, nil
+	case slices.Contains(s.Ports, name) && !s.Ours[name]:
+		return hostBridge(s, name)
+	case !ok:
+		return Gateway{}, notReady("gateway interface %s is absent", name)
+	case link.Master != 0:
+		return Gateway{}, fmt.Errorf("gateway interface %s: it is the port of another device", name)
+	case len("br"+name) > maxLinkName:
+		return Gateway{}, fmt.Errorf("gateway interface %s: br%s is too long for a link's name", name, name)
+	}
+	return Gateway{Bridge: "br" + name, NIC: name}, nil
+}
+
+// hostBridge is the one bridge that the host itself has made.
+func hostBridge(s State, port string) (Gateway, error) {
+	var found []string
+	for _, b := range s.Bridges {
+		if b != IntegrationBridge && !s.Ours[b] {
+			found = append(found, b)
+		}
+	}
+	if len(found) != 1 {
+		return Gateway{}, fmt.Errorf("gateway interface %s: it is the port of one of the bridges %q; name the bridge instead", port, found)
+	}
+	return Gateway{Bridge: found[0]}, nil
+}
+
+// defaultLink prefers IPv4, then the lower metric.
+func defaultLink(s State) string {
+	var best *netdev.Route
+	for i, r := range s.Routes {
+		if r.Dest.Bits() != 0 || r.Table != tableMain || r.Link == "" {
+			continue
+		}
+		if best == nil || before(r, *best) {
+			best = &s.Routes[i]
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.Link
+}
+
+func before(a, b netdev.Route) bool {
+	if a.Dest.Addr().Is4() != b.Dest.Addr().Is4() {
+		return a.Dest.Addr().Is4()
+	}
+	return a.Metric < b.Metric
+}
+
+// linkOf is the link that has one of the addresses.
+func linkOf(s State, addrs []netip.Addr) string {
+	for name, prefixes := range s.Addrs {
+		for _, p := range prefixes {
+			if slices.Contains(addrs, p.Addr()) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// movable are the addresses of a link that make up the node. An address with no
+// subnet is a virtual one that its owner moves from node to node, unless
+// Kubernetes knows the node by it.
+func movable(s State, link string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range s.Addrs[link] {
+		if !p.IsSingleIP() || slices.Contains(s.Known, p.Addr()) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// primary gives one address of each of the cluster's families, IPv4 first: the
+// one by which Kubernetes knows the node, else the first.
+func primary(cfg Config, s State, link string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, v4 := range []bool{true, false} {
+		var found netip.Prefix
+		for _, p := range movable(s, link) {
+			if p.Addr().Is4() != v4 || !cfg.has(p.Addr()) {
+				continue
+			}
+			if !found.IsValid() || slices.Contains(s.Known, p.Addr()) && !slices.Contains(s.Known, found.Addr()) {
+				found = p
+			}
+		}
+		if found.IsValid() {
+			out = append(out, found)
+		}
+	}
+	return out
+}
+
+func notReady(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, reconcile.ErrNotReady)...)
+}

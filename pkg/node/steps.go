@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// Step is one change of the host, safe to repeat. Its text names it in errors,
+// logs and tests.
+type Step interface {
+	fmt.Stringer
+	apply(ctx context.Context, s *Setup) error
+}
+
+type setLink struct {
+	Name string
+	netdev.Settings
+}
+
+type addAddr struct {
+	Link string
+	Addr netip.Prefix
+}
+
+type deleteAddr addAddr
+
+type addRoute struct{ netdev.Route }
+
+type deleteRoute struct{ netdev.Route }
+
+type pinNeighbor struct{ netdev.Neighbor }
+
+type setSysctl struct{ Key, Value string }
+
+type save struct{ Checkpoint }
+
+type forget struct{}
+
+// commit makes rows all that the owner has in the Open_vSwitch database.
+type commit struct {
+	Owner kube.Owner
+	Rows  []ovsdb.Row
+}
+
+// awaitPort waits until ovs-vswitchd has opened a port.
+type awaitPort struct{ Name string }
+
+// verify waits until the probes of the checkpoint succeed again.
+type verify struct{ Probes []string }
+
+func (a setLink) String() string {
+	text := "set link " + a.Name
+	if a.MTU != 0 {
+		text += fmt.Sprintf(" mtu %d", a.MTU)
+	}
+	if a.MAC != nil {
+		text += " mac " + a.MAC.String()
+	}
+	if a.State == netdev.Up {
+		text += " up"
+	}
+	return text
+}
+func (a addAddr) String() string     { return fmt.Sprintf("add address %s to %s", a.Addr, a.Link) }
+func (a deleteAddr) String() string  { return fmt.Sprintf("delete address %s of %s", a.Addr, a.Link) }
+func (a addRoute) String() string    { return "add route " + a.Route.String() }
+func (a deleteRoute) String() string { return "delete route " + a.Route.String() }
+func (a pinNeighbor) String() string { return fmt.Sprintf("pin neighbour %s of %s", a.Addr, a.Link) }
+func (a setSysctl) String() string   { return "set " + a.Key + "=" + a.Value }
+func (a save) String() string {
+	return fmt.Sprintf("save checkpoint of %s (verified %t, index %d)", a.Interface, a.Verified, a.Index)
+}
+func (forget) String() string      { return "remove checkpoint" }
+func (a awaitPort) String() string { return "await port " + a.Name }
+func (a verify) String() string    { return fmt.Sprintf("verify %q", a.Probes) }
+
+func (a commit) String() string {
+	text := "commit rows of " + a.Owner.String() + ":"
+	for i, row := range a.Rows {
+		if i == 0 || row.ID != a.Rows[i-1].ID {
+			text += " " + row.ID
+		}
+	}
+	return text
+}
+
+func (a setLink) apply(_ context.Context, s *Setup) error {
+	return s.deps.Host.SetLink(a.Name, a.Settings)
+}
+func (a addAddr) apply(_ context.Context, s *Setup) error {
+	return s.deps.Host.ReplaceAddr(a.Link, a.Addr, netdev.AddrOptions{NoDAD: true})
+}
+func (a deleteAddr) apply(_ context.Context, s *Setup) error {
+	return s.deps.Host.DeleteAddr(a.Link, a.Addr)
+}
+func (a addRoute) apply(_ context.Context, s *Setup) error { return s.deps.Host.ReplaceRoute(a.Route) }
+func (a deleteRoute) apply(_ context.Context, s *Setup) error {
+	return s.deps.Host.DeleteRoute(a.Route)
+}
+func (a pinNeighbor) apply(_ context.Context, s *Setup) error {
+	return s.deps.Host.ReplaceNeighbor(a.Neighbor)
+}
+func (a setSysctl) apply(_ context.Context, s *Setup) error {
+	return s.deps.Host.Sysctl(a.Key, a.Value)
+}
+func (a save) apply(_ context.Context, s *Setup) error {
+	return saveCheckpoint(s.cfg.Checkpoint, a.Checkpoint)
+}
+func (forget) apply(_ context.Context, s *Setup) error { return removeCheckpoint(s.cfg.Checkpoint) }
+
+func (a commit) apply(ctx context.Context, s *Setup) error { return s.commit(ctx, a) }
+
+func (a awaitPort) apply(ctx context.Context, s *Setup) error { return s.awaitPort(ctx, a.Name) }
+
+func (a verify) apply(ctx context.Context, s *Setup) error { return s.verify(ctx, a.Probes) }

@@ -1,0 +1,334 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vishvananda/netns"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+const fullSchema = "/usr/share/openvswitch/vswitch.ovsschema"
+
+// rig is a node in a namespace with a real ovsdb-server and ovs-vswitchd
+// (userspace datapath), and a neighbour in another namespace.
+type rig struct {
+	t             *testing.T
+	node, outside string
+	host, far     *netdev.NS
+	ovsdb         *ovsdbtest.Server
+	dir           string
+	vswitchd      *exec.Cmd
+	db            *ovsdb.DB
+	cfg           Config
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	schema, err := os.ReadFile(fullSchema)
+	if err != nil {
+		t.Skipf("no OVS on this machine (Debian package openvswitch-switch): %v", err)
+	}
+	if _, err := exec.LookPath("ovs-vswitchd"); err != nil {
+		t.Skipf("no ovs-vswitchd on this machine (Debian package openvswitch-switch): %v", err)
+	}
+	r := &rig{t: t, node: netdevtest.NewNS(t), outside: netdevtest.NewNS(t), dir: t.TempDir()}
+	r.ovsdb = ovsdbtest.Start(t, schema)
+	r.ovsdb.Transact(`{"op":"insert","table":"Open_vSwitch","row":{"external_ids":["map",[["system-id","chassis-1"]]],` +
+		`"other_config":["map",[["userspace-tso-enable","true"]]]}}`)
+	r.host, r.far = r.open(r.node), r.open(r.outside)
+	must(t, r.host.AddVeth(netdev.Veth{Name: "eth0", MTU: 1500, Peer: netdev.Peer{Path: r.outside, Name: "eth0"}}))
+	for ns, addr := range map[*netdev.NS]string{r.host: "172.18.0.3/16", r.far: "172.18.0.1/16"} {
+		must(t, ns.SetLink("lo", netdev.Settings{State: netdev.Up}))
+		must(t, ns.SetLink("eth0", netdev.Settings{State: netdev.Up}))
+		must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(addr), netdev.AddrOptions{}))
+	}
+	must(t, r.host.ReplaceRoute(netdev.Route{
+		Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: "eth0"}))
+	r.startSwitch()
+	t.Cleanup(func() { r.killSwitch() })
+	r.cfg = Defaults()
+	r.cfg.Node, r.cfg.Remote, r.cfg.Datapath = "n1", "ssl:172.18.0.1:6642", DatapathUserspace
+	r.cfg.ClusterSubnets = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+	r.cfg.Checkpoint = filepath.Join(r.dir, "node.json")
+	return r
+}
+
+func (r *rig) open(path string) *netdev.NS {
+	r.t.Helper()
+	ns, err := netdev.Open(path)
+	must(r.t, err)
+	r.t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+func (r *rig) startSwitch() {
+	r.t.Helper()
+	r.inside(r.node, func() error {
+		r.vswitchd = exec.Command("ovs-vswitchd", r.ovsdb.Endpoint(), "--no-chdir", "--disable-system",
+			"--unixctl="+filepath.Join(r.dir, "ctl"), "--log-file="+filepath.Join(r.dir, "log"))
+		r.vswitchd.Env = append(os.Environ(), "OVS_RUNDIR="+r.dir)
+		return r.vswitchd.Start()
+	})
+}
+
+func (r *rig) killSwitch() {
+	if r.vswitchd != nil {
+		r.vswitchd.Process.Kill()
+		r.vswitchd.Wait()
+		r.vswitchd = nil
+	}
+	if r.t.Failed() {
+		log, _ := os.ReadFile(filepath.Join(r.dir, "log"))
+		r.t.Logf("ovs-vswitchd:\n%s", log)
+	}
+}
+
+// inside runs f on a thread of the namespace; sockets and processes that it
+// makes stay there.
+func (r *rig) inside(path string, f func() error) {
+	r.t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends
+		ns, err := netns.GetFromPath(path)
+		if err == nil {
+			defer ns.Close()
+			err = netns.Set(ns)
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	must(r.t, <-done)
+}
+
+// integrationBridge does what ovn-controller would.
+func (r *rig) integrationBridge() {
+	r.t.Helper()
+	out, err := exec.Command("ovs-vsctl", "--db="+r.ovsdb.Endpoint(), "add-br", IntegrationBridge,
+		"--", "set", "Bridge", IntegrationBridge, "datapath_type=netdev", "fail_mode=secure").CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("ovs-vsctl: %v: %s", err, out)
+	}
+}
+
+// run starts a Setup as the agent does; the returned function ends it.
+func (r *rig) run(node *corev1.Node) (*Setup, func()) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	schema, err := vswitch.ReplicaSchema()
+	must(r.t, err)
+	r.db, err = ovsdb.Open(ctx, ovsdb.Defaults([]string{r.ovsdb.Endpoint()}, schema))
+	must(r.t, err)
+	s, err := New(r.cfg, Deps{
+		Host: Local{r.host}, DB: r.db,
+		Node:       func() *corev1.Node { return node },
+		Annotate:   func(context.Context, *corev1.Node, map[string]string) error { return nil },
+		Logger:     slog.New(slog.NewTextHandler(testLog{r.t}, nil)),
+		Registerer: prometheus.NewRegistry(),
+	})
+	must(r.t, err)
+	r.db.OnChange(func(owners []string) { s.Changed(owners...) })
+	r.db.OnReconnect(s.Mark)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Run(ctx)
+	}()
+	stop := func() {
+		cancel()
+		<-ended
+		r.db.Close()
+	}
+	r.t.Cleanup(stop)
+	return s, stop
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// eventually waits for a state of the host, in the absence of one event for it.
+func eventually(t *testing.T, what string, ok func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !ok() {
+		if time.Since(start) > 20*time.Second {
+			t.Fatalf("after 20s still not: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return time.Since(start)
+}
+
+func (r *rig) has(link, addr string) bool {
+	addrs, err := r.host.Addrs(link)
+	return err == nil && slices.Contains(addrs, netip.MustParsePrefix(addr))
+}
+
+// talk keeps one TCP connection from the neighbour to the node busy, an echo
+// each few milliseconds, and reports the longest pause.
+func (r *rig) talk() (stop func() (echoes int, longest time.Duration)) {
+	r.t.Helper()
+	var server net.Listener
+	r.inside(r.node, func() (err error) {
+		server, err = net.Listen("tcp", "0.0.0.0:7000")
+		return err
+	})
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(conn, conn) }()
+		}
+	}()
+	var client net.Conn
+	r.inside(r.outside, func() (err error) {
+		client, err = net.DialTimeout("tcp", "172.18.0.3:7000", 5*time.Second)
+		return err
+	})
+	quit, report := make(chan struct{}), make(chan error, 1)
+	var echoes int
+	var longest time.Duration
+	go func() {
+		lines := bufio.NewReader(client)
+		for {
+			select {
+			case <-quit:
+				report <- nil
+				return
+			default:
+			}
+			start := time.Now()
+			_ = client.SetDeadline(start.Add(15 * time.Second))
+			if _, err := fmt.Fprintf(client, "%0200d\n", echoes); err != nil {
+				report <- err
+				return
+			}
+			if _, err := lines.ReadString('\n'); err != nil {
+				report <- err
+				return
+			}
+			longest = max(longest, time.Since(start))
+			echoes++
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return func() (int, time.Duration) {
+		r.t.Helper()
+		close(quit)
+		if err := <-report; err != nil {
+			r.t.Fatalf("the connection broke after %d echoes: %v", echoes, err)
+		}
+		client.Close()
+		server.Close()
+		return echoes, longest
+	}
+}
+
+func realNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{kube.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`}},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.18.0.3"}}},
+	}
+}
+
+// A real OVS takes a NIC over under a busy connection, dies, comes back, and
+// gives the NIC back at the clean-up.
+func TestRealSwitch(t *testing.T) {
+	r := newRig(t)
+	quiet := r.talk()
+	s, stop := r.run(realNode())
+	r.integrationBridge()
+	select {
+	case <-s.Done():
+	case <-time.After(30 * time.Second):
+		t.Fatalf("not set up after 30s: %v", s.Ready())
+	}
+	time.Sleep(300 * time.Millisecond) // let the connection use the bridge
+	echoes, longest := quiet()
+	t.Logf("takeover: %d echoes, longest pause %s", echoes, longest)
+	if longest > 3*time.Second {
+		t.Errorf("the connection paused for %s", longest)
+	}
+	for link, addr := range map[string]string{"breth0": "172.18.0.3/16", ManagementInterface: "10.244.1.2/24"} {
+		if !r.has(link, addr) {
+			t.Errorf("%s lacks %s", link, addr)
+		}
+	}
+
+	quiet = r.talk()
+	r.killSwitch()
+	took := eventually(t, "the address back on the NIC", func() bool { return r.has("eth0", "172.18.0.3/16") })
+	t.Logf("after kill -9 of ovs-vswitchd the NIC has the address within %s", took)
+	r.startSwitch()
+	took = eventually(t, "ready again", func() bool {
+		return r.has("breth0", "172.18.0.3/16") && r.has(ManagementInterface, "10.244.1.2/24") && s.Ready() == nil
+	})
+	t.Logf("set up again %s after the start of ovs-vswitchd", took)
+	time.Sleep(300 * time.Millisecond)
+	echoes, longest = quiet()
+	t.Logf("restart: %d echoes, longest pause %s", echoes, longest)
+
+	// Hands off.
+	must(t, r.host.DeleteAddr("breth0", netip.MustParsePrefix("172.18.0.3/16")))
+	must(t, r.host.DeleteAddr(ManagementInterface, netip.MustParsePrefix("10.244.1.2/24")))
+	eventually(t, "deleted addresses repaired", func() bool {
+		return r.has("breth0", "172.18.0.3/16") && r.has(ManagementInterface, "10.244.1.2/24")
+	})
+	r.ovsdb.Transact(`{"op":"update","table":"Bridge","where":[["name","==","breth0"]],"row":{"fail_mode":"secure"}}`)
+	eventually(t, "the edited bridge repaired", func() bool {
+		return strings.Contains(r.ovsdb.Dump("Bridge", "name", "fail_mode"), "standalone")
+	})
+
+	stop()
+	schema, err := vswitch.ReplicaSchema()
+	must(t, err)
+	db, err := ovsdb.Open(t.Context(), ovsdb.Defaults([]string{r.ovsdb.Endpoint()}, schema))
+	must(t, err)
+	defer db.Close()
+	s.deps.DB = db
+	must(t, s.Cleanup(t.Context()))
+	if !r.has("eth0", "172.18.0.3/16") {
+		t.Error("after the clean-up the NIC lacks its address")
+	}
+	eventually(t, "no bridge and no management port", func() bool {
+		_, a := r.host.Link("breth0")
+		_, b := r.host.Link(ManagementInterface)
+		return a != nil && b != nil
+	})
+	routes, err := r.host.Routes("eth0")
+	must(t, err)
+	if !slices.ContainsFunc(routes, func(x netdev.Route) bool { return x.Dest.Bits() == 0 }) {
+		t.Errorf("after the clean-up the default route is missing: %v", routes)
+	}
+}

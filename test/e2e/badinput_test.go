@@ -1,0 +1,119 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// TestForgedAnnotation: an address that a user writes into a pod is replaced by
+// an allocated one, the author is told, and the pod whose address it was goes on.
+func TestForgedAnnotation(t *testing.T) {
+	ns := namespace(t)
+	victim := running(t, ns, "victim", nodes[1])
+	forged := podObject(ns, "forger", nodes[1])
+	forged.Annotations = map[string]string{kube.PodNetworksKey: victim.Annotations[kube.PodNetworksKey]}
+	create(t, forged)
+	forger := waitPod(t, ns, "forger", "Running", isRunning)
+	if addresses(t, forger)[0] == addresses(t, victim)[0] {
+		t.Fatalf("two pods have %s", addresses(t, victim)[0])
+	}
+	eventually(t, 10*time.Second, "an Event tells the author", func() (bool, string) {
+		events, err := cluster.client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, event := range events.Items {
+			if event.Reason == "AnnotationReplaced" && event.InvolvedObject.Name == "forger" {
+				return true, ""
+			}
+		}
+		return false, "no such event"
+	})
+	mustInPod(t, forger, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, victim)[0], echoPort).String())
+}
+
+// TestSpoofedSource: port security drops packets whose source the pod does not
+// own; the same packet with the pod's own source passes.
+func TestSpoofedSource(t *testing.T) {
+	ns := namespace(t)
+	spoofer, victim := running(t, ns, "spoofer", nodes[1]), running(t, ns, "victim", nodes[1])
+	target := addresses(t, victim)[0].String()
+	mustInPod(t, spoofer, "ping", "-c1", "-W2", target)
+	mustInPod(t, spoofer, "ip", "address", "add", "10.244.250.250/32", "dev", "eth0")
+	if out, err := inPod(ns, spoofer.Name, "ping", "-c1", "-W1", "-I", "10.244.250.250", target); err == nil {
+		t.Errorf("a packet with a source that the pod does not own was answered: %s", out)
+	}
+	mustInPod(t, spoofer, "ip", "address", "delete", "10.244.250.250/32", "dev", "eth0")
+	mustInPod(t, spoofer, "ping", "-c1", "-W2", target)
+}
+
+// TestMalformedRequests: the plugin answers each with an error of the CNI
+// specification on its standard output, and the agent goes on.
+func TestMalformedRequests(t *testing.T) {
+	ns := namespace(t)
+	plugin := "/opt/cni/bin/ovn-k8s-cni-overlay"
+	const conf = `{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`
+	cases := map[string]struct{ environment, stdin, code string }{
+		"no command":         {"", conf, `"code"`},
+		"no sandbox":         {"CNI_COMMAND=ADD CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", conf, `"code": 4`},
+		"not JSON":           {"CNI_COMMAND=ADD CNI_CONTAINERID=a1 CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", `{`, `"code": 6`},
+		"unknown version":    {"CNI_COMMAND=ADD CNI_CONTAINERID=a1 CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", strings.Replace(conf, "1.1.0", "9.9.9", 1), `"code": 1`},
+		"no pod in its args": {"CNI_COMMAND=ADD CNI_CONTAINERID=a1 CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", conf, `"code": 4`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			out, err := onNode(nodes[1], "sh", "-c", "echo '"+c.stdin+"' | env "+c.environment+" "+plugin)
+			if err == nil {
+				t.Errorf("accepted: %s", out)
+			}
+			if !strings.Contains(strings.ReplaceAll(out, `":`, `": `), strings.ReplaceAll(c.code, `":`, `": `)) && !strings.Contains(out, c.code) {
+				t.Errorf("want %s in %s", c.code, out)
+			}
+		})
+	}
+	if out := mustOnNode(t, nodes[1], "sh", "-c", "echo '"+conf+"' | env CNI_COMMAND=VERSION "+plugin); !strings.Contains(out, "1.1.0") {
+		t.Errorf("VERSION: %s", out)
+	}
+	running(t, ns, "after", nodes[1])
+}
+
+// TestUnreachableNorthbound: while the Northbound database hangs, running pods
+// go on and a new pod waits; it runs when the database answers again.
+func TestUnreachableNorthbound(t *testing.T) {
+	ns := namespace(t)
+	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
+	target := netip.AddrPortFrom(addresses(t, to)[0], echoPort).String()
+	signal := func(name string) {
+		mustOnNode(t, nodes[0], "sh", "-c", "pkill -"+name+" -f '[o]vsdb-server --config-file=/run/ovn/ovnnb'")
+	}
+	signal("STOP")
+	resumed := false
+	defer func() {
+		if !resumed {
+			signal("CONT")
+		}
+	}()
+	create(t, podObject(ns, "late", nodes[1]))
+	mustInPod(t, from, "probe", "dial", "tcp", target)
+	time.Sleep(3 * time.Second)
+	late, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), "late", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if late.Status.Phase != corev1.PodPending {
+		t.Errorf("the pod is %s with no database to put its port into", late.Status.Phase)
+	}
+	signal("CONT")
+	resumed = true
+	waitPod(t, ns, "late", "Running", isRunning)
+	mustInPod(t, from, "probe", "dial", "tcp", target)
+}

@@ -1,0 +1,114 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestKillEachComponent: while each component is killed in turn, two pods on
+// different nodes keep talking over one TCP connection and one UDP flow, and a
+// pod made afterwards runs and is reached. With the userspace datapath the flow
+// stops with ovs-vswitchd and has to come back.
+func TestKillEachComponent(t *testing.T) {
+	ns := namespace(t)
+	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
+	target := netip.AddrPortFrom(addresses(t, to)[0], echoPort)
+	gaps := map[string]time.Duration{
+		"controller":                 2 * time.Second,
+		"northd":                     2 * time.Second,
+		"nb":                         2 * time.Second,
+		"sb":                         2 * time.Second,
+		"agent@" + nodes[1]:          2 * time.Second,
+		"ovn-controller@" + nodes[1]: 2 * time.Second,
+		"ovs-vswitchd@" + nodes[1]:   30 * time.Second,
+	}
+	for component, longest := range gaps {
+		t.Run(component, func(t *testing.T) {
+			flow := startFlow(t, ns, from.Name, target)
+			restart(t, component)
+			probe := running(t, ns, "after-"+fmt.Sprint(time.Now().Unix()), nodes[1])
+			mustInPod(t, to, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, probe)[0], echoPort).String())
+			flow.wantAnswer(t, longest)
+			if gap := flow.stop(); gap > longest {
+				t.Errorf("no answer for %s while %s was away, want at most %s", gap, component, longest)
+			}
+		})
+	}
+}
+
+// flow is a UDP stream between two pods; it remembers its longest silence.
+type flow struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	seen   chan time.Time
+	gap    time.Duration
+}
+
+// startFlow runs through kubectl's exec on the machine: it does not depend on
+// the network that is tested, but on kubelet only.
+func startFlow(t *testing.T, ns, pod string, target netip.AddrPort) *flow {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &flow{cancel: cancel, done: make(chan struct{}), seen: make(chan time.Time, 1)}
+	kubectl := filepath.Join(cluster.root, "_output/bin/kubectl")
+	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(workdir(), "kubeconfig"),
+		"exec", "-n", ns, pod, "--", "probe", "stream", "udp", target.String())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(f.done)
+		last := time.Time{}
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			now := time.Now()
+			if !last.IsZero() {
+				f.gap = max(f.gap, now.Sub(last))
+			}
+			last = now
+			select {
+			case f.seen <- now:
+			default:
+			}
+		}
+		cmd.Wait()
+	}()
+	t.Cleanup(func() { f.stop() })
+	f.wantAnswer(t, 10*time.Second)
+	return f
+}
+
+// wantAnswer waits for an answer that comes after this call.
+func (f *flow) wantAnswer(t *testing.T, within time.Duration) {
+	t.Helper()
+	start, deadline := time.Now(), time.After(within)
+	for {
+		select {
+		case at := <-f.seen:
+			if at.After(start) {
+				return
+			}
+		case <-f.done:
+			t.Fatal("the flow ended")
+		case <-deadline:
+			t.Fatalf("no answer within %s", within)
+		}
+	}
+}
+
+func (f *flow) stop() time.Duration {
+	f.cancel()
+	<-f.done
+	return f.gap
+}
