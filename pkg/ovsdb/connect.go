@@ -3,11 +3,14 @@ package ovsdb
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
+
+var errNotLoaded = errors.New("the database was not read in time")
 
 const (
 	minReconnect = 100 * time.Millisecond
@@ -49,17 +52,18 @@ func (db *DB) serve(ctx context.Context, endpoint string) (connected bool, err e
 	// Updates may follow the monitor's reply at once: they wait for the replica
 	// that is made of it.
 	var replica *replica
-	installed := make(chan struct{})
+	installed, over := make(chan struct{}), make(chan struct{})
 	c := newConn(stream, func(params json.RawMessage) error {
 		select {
 		case <-installed:
 			return db.update(replica, params)
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-over: // loading failed: there is no replica to apply it to
+			return errNotLoaded
 		}
 	})
 	go c.read(3 * db.cfg.ProbeInterval)
 	defer func() {
+		close(over)
 		stream.Close()
 		<-c.ended
 	}()

@@ -70,7 +70,7 @@ type DB struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 
-	commit sync.Mutex // one committer
+	commit chan struct{} // one committer: who has put in the token
 
 	mu          sync.RWMutex
 	conn        *conn
@@ -88,6 +88,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db := &DB{
 		cfg: cfg, metrics: newMetrics(cfg), stop: stop, stopped: make(chan struct{}),
+		commit:   make(chan struct{}, 1),
 		onChange: func([]string) {}, onReconnect: func() {},
 		waiters: map[string][]chan struct{}{}, changed: make(chan struct{}),
 	}
@@ -166,32 +167,37 @@ type Result struct {
 // done, or (when the connection broke) it is not known, and the next commit
 // compares again.
 func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
-	db.commit.Lock()
-	defer db.commit.Unlock()
+	if err := db.begin(ctx); err != nil {
+		return Result{}, err
+	}
+	defer db.end()
 	db.mu.RLock()
 	if err := db.ready(); err != nil {
 		db.mu.RUnlock()
 		return Result{}, err
 	}
-	plan := db.replica.plan(wants)
+	plan, c := db.replica.plan(wants), db.conn
 	db.mu.RUnlock()
 	result := Result{Changes: plan.changes, Failed: plan.failed}
 	if len(plan.ops) == 0 {
 		return result, nil
 	}
-	return result, db.transact(ctx, plan.ops)
+	return result, db.transact(ctx, c, plan.ops)
 }
 
 // MergeKeys sets keys of a map column in the one row of a table such as
 // NB_Global or Open_vSwitch; the value "" removes a key. Other keys stay.
 func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[string]string) error {
-	db.commit.Lock()
-	defer db.commit.Unlock()
+	if err := db.begin(ctx); err != nil {
+		return err
+	}
+	defer db.end()
 	db.mu.RLock()
 	if err := db.ready(); err != nil {
 		db.mu.RUnlock()
 		return err
 	}
+	c := db.conn
 	var ops []lib.Operation
 	for uuid, w := range db.replica.rows[table] {
 		have := w.table.mapColumn(w.model, w.table.index(column))
@@ -203,21 +209,35 @@ func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[stri
 	if len(ops) == 0 {
 		return nil
 	}
-	return db.transact(ctx, ops)
+	return db.transact(ctx, c, ops)
 }
 
-func (db *DB) transact(ctx context.Context, ops []lib.Operation) error {
-	db.mu.RLock()
-	c := db.conn
-	db.mu.RUnlock()
-	if c == nil {
-		return ErrDisconnected
+// begin waits for the turn to commit; end gives it back.
+func (db *DB) begin(ctx context.Context) error {
+	select {
+	case db.commit <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting to commit: %w", ctx.Err())
 	}
-	ctx, cancel := context.WithTimeout(ctx, db.cfg.ConnectTimeout)
+}
+
+func (db *DB) end() { <-db.commit }
+
+// transact sends operations on the connection whose replica they were planned
+// with: on a later one they could repeat what a commit of unknown outcome did.
+// For the same reason a sent transaction is waited for whatever the caller's
+// deadline, and a server that does not answer is left.
+func (db *DB) transact(ctx context.Context, c *conn, ops []lib.Operation) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.cfg.ConnectTimeout)
 	defer cancel()
 	start := time.Now()
 	var results []lib.OperationResult
 	if err := c.call(ctx, "transact", lib.NewTransactArgs(db.cfg.Schema.Model.Name(), ops...), &results); err != nil {
+		c.stream.Close()
 		return err
 	}
 	db.metrics.transacted(ops, time.Since(start))

@@ -243,6 +243,12 @@ func TestConflictWithAnothersRowIsAnErrorAndLosesNothing(t *testing.T) {
 func TestMergeKeys(t *testing.T) {
 	server, db := open(t)
 	server.Transact(`{"op":"update","table":"NB_Global","where":[],"row":{"options":["map",[["theirs","1"],["old","2"],["mine","3"]]]}}`)
+	for deadline := time.Now().Add(10 * time.Second); db.Table(nb.NBGlobalTable)[0].(*nb.NBGlobal).Options["old"] == ""; {
+		if time.Now().After(deadline) {
+			t.Fatal("the edit did not arrive")
+		}
+		time.Sleep(time.Millisecond)
+	}
 	if err := db.MergeKeys(t.Context(), nb.NBGlobalTable, "options", map[string]string{"mine": "4", "old": "", "new": "5"}); err != nil {
 		t.Fatal(err)
 	}

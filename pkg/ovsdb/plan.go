@@ -54,8 +54,9 @@ type mutation struct{ insert, remove []any }
 func (r *replica) plan(wants []Want) plan {
 	p := &planner{replica: r, plan: plan{failed: map[string]error{}}}
 	for {
+		known := len(p.failed)
 		p.collect(wants)
-		if !p.refuse() {
+		if !p.refuse() && len(p.failed) == known {
 			break
 		}
 	}
@@ -90,7 +91,10 @@ func (p *planner) collect(wants []Want) {
 		slices.SortFunc(have, func(a, b *row) int { return cmpString(a.uuid, b.uuid) })
 		for i := range want.Rows {
 			e := &entry{owner: want.Owner, row: &want.Rows[i]}
-			e.table = p.types[reflect.TypeOf(e.row.Model).Elem()]
+			if e.table = p.tableOf(e.row.Model); e.table == nil {
+				p.failed[want.Owner] = fmt.Errorf("row %q is a %T, which is no row of this database", e.row.ID, e.row.Model)
+				continue
+			}
 			if at := slices.IndexFunc(have, func(w *row) bool { return w.table == e.table && w.id == e.row.ID }); at >= 0 {
 				e.have, e.ref = have[at], have[at].uuid
 				have = slices.Delete(have, at, at+1)
@@ -104,6 +108,14 @@ func (p *planner) collect(wants []Want) {
 		}
 		p.surplus = append(p.surplus, have...)
 	}
+}
+
+// tableOf is the table of a model, nil when this database has none for it.
+func (p *planner) tableOf(model any) *table {
+	if typ := reflect.TypeOf(model); typ != nil && typ.Kind() == reflect.Pointer {
+		return p.types[typ.Elem()]
+	}
+	return nil
 }
 
 func cmpString(a, b string) int {
@@ -198,9 +210,10 @@ func (p *planner) planParents(e *entry) error {
 		}
 	}
 	for _, m := range present {
-		// What others made a member of their own rows stays there.
+		// What others made a member of their own rows stays there; but a row is
+		// contained (strong references) in those alone that it names.
 		parent := p.rows[m.table][m.parent]
-		if parent != nil && parent.owner != "" && !slices.Contains(wanted, m) {
+		if parent != nil && (parent.owner != "" || parent.table.strong[m.column]) && !slices.Contains(wanted, m) {
 			p.mutate(m).remove = append(p.mutate(m).remove, lib.UUID{GoUUID: e.ref})
 		}
 	}
@@ -357,7 +370,7 @@ func mergeKeys(column string, have, want map[string]string) []lib.Mutation {
 	insert, remove := map[any]any{}, []any{}
 	for key, value := range want {
 		old, ok := have[key]
-		if ok && old != value || ok && value == "" {
+		if old != value || ok && value == "" { // also where the replica does not know of a key yet
 			remove = append(remove, key)
 		}
 		if value != "" && old != value {

@@ -89,7 +89,7 @@ func (r *replica) applyRow(t *table, uuid string, update *lib.RowUpdate2, note f
 		r.remove(old)
 		r.insert(&row{table: t, uuid: uuid, model: model.Interface()})
 		note(r.rows[t.name][uuid], true)
-		return r.applyMembers(t, uuid, *content)
+		return r.applyMembers(t, uuid, *content, note)
 	case update.Modify != nil:
 		if old == nil {
 			return fmt.Errorf("it is not in the replica")
@@ -104,7 +104,7 @@ func (r *replica) applyRow(t *table, uuid string, update *lib.RowUpdate2, note f
 		r.insert(&row{table: t, uuid: uuid, model: model.Interface()})
 		note(old, managed)
 		note(r.rows[t.name][uuid], managed)
-		return r.applyMembers(t, uuid, *update.Modify)
+		return r.applyMembers(t, uuid, *update.Modify, note)
 	default: // delete
 		note(old, true)
 		r.remove(old)
@@ -153,7 +153,8 @@ func drop[T comparable](m map[string][]T, key string, value T) {
 
 // applyMembers follows the parent columns. In an insert the value is the whole
 // set, in a modification what was added or removed: both toggle.
-func (r *replica) applyMembers(t *table, parent string, content lib.Row) error {
+// To be put into a set or taken out of it is a change of the child.
+func (r *replica) applyMembers(t *table, parent string, content lib.Row, note func(*row, bool)) error {
 	for _, name := range t.parents {
 		value, ok := content[name]
 		if !ok {
@@ -165,11 +166,24 @@ func (r *replica) applyMembers(t *table, parent string, content lib.Row) error {
 		}
 		for _, child := range children {
 			m := membership{table: t.name, parent: parent, column: name}
+			note(r.find(child), true)
+			// A deleted parent says nothing of its children: forget it here.
+			r.in[child] = slices.DeleteFunc(r.in[child], func(m membership) bool { return r.rows[m.table][m.parent] == nil })
 			if slices.Contains(r.in[child], m) {
 				drop(r.in, child, m)
 			} else {
 				r.in[child] = append(r.in[child], m)
 			}
+		}
+	}
+	return nil
+}
+
+// find gives the row of a UUID, whatever its table.
+func (r *replica) find(uuid string) *row {
+	for _, rows := range r.rows {
+		if w := rows[uuid]; w != nil {
+			return w
 		}
 	}
 	return nil

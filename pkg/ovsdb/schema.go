@@ -35,8 +35,9 @@ type table struct {
 	root    bool
 	columns []column // those of the model that are not parent columns, sorted by name
 	parents []string
-	named   int // position in columns of the one that names a row, or -1
-	extIDs  int // position in columns of external_ids, or -1
+	strong  map[string]bool // the parent columns that contain their children
+	named   int             // position in columns of the one that names a row, or -1
+	extIDs  int             // position in columns of external_ids, or -1
 }
 
 type column struct {
@@ -57,6 +58,11 @@ func (s Schema) tables(server lib.DatabaseSchema) (map[string]*table, map[reflec
 	for name, typ := range s.Model.Types() {
 		t := newTable(name, typ.Elem(), server.Tables[name])
 		t.parents = s.Parents[name]
+		t.strong = map[string]bool{}
+		for _, parent := range t.parents {
+			ref, err := server.Tables[name].Columns[parent].TypeObj.Key.RefType()
+			t.strong[parent] = err == nil && ref == lib.Strong
+		}
 		t.columns = slices.DeleteFunc(t.columns, func(c column) bool { return slices.Contains(t.parents, c.name) })
 		for i := range t.columns {
 			c := &t.columns[i]
