@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -62,6 +64,7 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 		Host: node.Local{NS: a.host}, DB: a.db,
 		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
 		Annotate: writer.AnnotateNode,
+		Flows:    openflow.Tables{Log: a.opts.log},
 		Probes:   probes(client, a.opts.node.Remote),
 		Logger:   a.opts.log, Registerer: a.metrics,
 	})
@@ -104,11 +107,8 @@ func (a *agent) open(ctx context.Context) (err error) {
 
 // serveCNI tells the runtime of the network only when the plugin would find it.
 func (a *agent) serveCNI(ctx context.Context) error {
-	cfg := cni.Defaults()
+	cfg := a.opts.cni
 	cfg.MTU = a.setup.MTU()
-	if a.opts.cni.socket != "" {
-		cfg.Socket = a.opts.cni.socket
-	}
 	server, err := cni.NewServer(cfg, cni.Deps{
 		DB: a.db, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Ready: a.setup.Ready,
 	}, a.opts.log, a.metrics)
@@ -119,10 +119,10 @@ func (a *agent) serveCNI(ctx context.Context) error {
 	if err := server.Listen(); err != nil {
 		return err
 	}
-	if err := node.InstallPlugin(a.opts.cni.plugin, a.opts.cni.binDir); err != nil {
+	if err := node.InstallPlugin(a.opts.install.plugin, a.opts.install.binDir); err != nil {
 		return err
 	}
-	if err := node.WriteConf(a.opts.cni.confDir); err != nil {
+	if err := node.WriteConf(a.opts.install.confDir); err != nil {
 		return err
 	}
 	a.serving.Store(true)
@@ -130,9 +130,11 @@ func (a *agent) serveCNI(ctx context.Context) error {
 	return server.Run(ctx)
 }
 
+// cleanup needs neither the API server nor the Node object.
 func cleanup(ctx context.Context, opts options) error {
+	opts.node.Remote = cmp.Or(opts.node.Remote, "none") // needed by a set-up only
 	a := &agent{opts: opts, metrics: prometheus.NewRegistry()}
-	if err := node.RemoveConf(opts.cni.confDir); err != nil {
+	if err := node.RemoveConf(opts.install.confDir); err != nil {
 		return err
 	}
 	if err := a.open(ctx); err != nil {

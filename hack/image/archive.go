@@ -118,7 +118,7 @@ func writeArchive(o options, layers ...layer) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	defer f.Close()
 	w := tar.NewWriter(f)
 	for i, l := range layers {

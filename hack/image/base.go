@@ -63,7 +63,7 @@ func (b base) ensure(ctx context.Context, cache string) (layer, error) {
 		return layer{}, err
 	}
 	tmp.Close()
-	defer os.Remove(tmp.Name())
+	defer func() { _ = os.Remove(tmp.Name()) }()
 	if err := b.bootstrap(ctx, tmp.Name()); err != nil {
 		return layer{}, err
 	}
@@ -111,8 +111,7 @@ func prune(cache, keep string) {
 	old, _ := filepath.Glob(filepath.Join(cache, "base-*.tar"))
 	for _, path := range old {
 		if st, err := os.Stat(path); err == nil && path != keep && time.Since(st.ModTime()) > 30*24*time.Hour {
-			os.Remove(path + ".sha256")
-			os.Remove(path)
+			_, _ = os.Remove(path+".sha256"), os.Remove(path)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func build(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	var names []string
 	err = step("binaries "+o.version, func() error {
 		names, err = buildBinaries(ctx, root, work, o)

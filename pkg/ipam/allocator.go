@@ -3,14 +3,17 @@ package ipam
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 // ErrExhausted is wrapped when no subnet, id or address is left. What comes free
@@ -38,13 +41,10 @@ type Held struct {
 type Allocator struct {
 	cfg Config
 
-	mu     sync.Mutex
-	nodes  map[string]*nodeState
-	ids    map[int]string
-	blocks map[netip.Prefix]*block
-	// pods has the newest holding of each pod name; older ones hang behind it.
-	pods    map[kube.Owner]*holding
-	byAddr  map[netip.Addr]*holding
+	mu    sync.Mutex
+	nodes *nodes
+	pods  *pods
+	// waiting has who found nothing left: of which node, or "" for a subnet or id.
 	waiting map[kube.Owner]string
 }
 
@@ -59,11 +59,8 @@ func New(cfg Config) (*Allocator, error) {
 }
 
 func (a *Allocator) clear() {
-	a.nodes = map[string]*nodeState{}
-	a.ids = map[int]string{}
-	a.blocks = map[netip.Prefix]*block{}
-	a.pods = map[kube.Owner]*holding{}
-	a.byAddr = map[netip.Addr]*holding{}
+	a.nodes = newNodes(a.cfg)
+	a.pods = newPods(a.nodes)
 	a.waiting = map[kube.Owner]string{}
 }
 
@@ -78,28 +75,92 @@ func (a *Allocator) Rebuild(nodes []*corev1.Node, pods []*corev1.Pod, rows []Hel
 	for _, node := range slices.SortedFunc(slices.Values(nodes), func(x, y *corev1.Node) int {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 	}) {
-		a.adoptNode(node)
+		a.nodes.adopt(node)
 	}
 	for _, row := range slices.SortedFunc(slices.Values(rows), func(x, y Held) int {
 		return cmp.Or(cmp.Compare(x.Owner.Namespace, y.Owner.Namespace), cmp.Compare(x.Owner.Name, y.Owner.Name))
 	}) {
-		a.adoptRow(row, pods)
+		a.pods.adoptRow(row, pods)
 	}
 	for _, pod := range slices.SortedFunc(slices.Values(pods), func(x, y *corev1.Pod) int {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
 			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	}) {
-		state := a.nodes[pod.Spec.NodeName]
-		if state == nil || !kube.WantsNetwork(pod) {
-			continue
-		}
-		if h := a.find(owner(pod), pod.UID); h != nil {
-			a.shareRecord(h, pod)
-			a.touch(h)
-		} else {
-			a.adoptPod(pod, state)
+		if state := a.nodes.states[pod.Spec.NodeName]; state != nil && kube.WantsNetwork(pod) {
+			a.pods.restore(pod, state)
 		}
 	}
+}
+
+// Node decides a node's subnet, one for each family, and its id. A valid
+// annotation that nobody else has claimed is kept. Errors: ErrExhausted, or a
+// node whose own address lies in a network of the plan.
+func (a *Allocator) Node(node *corev1.Node) (Decision, error) {
+	if err := a.cfg.checkNode(node); err != nil {
+		return Decision{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	state, warning := a.nodes.adopt(node)
+	state.uid = node.UID
+	if err := a.nodes.complete(node.Name, state); err != nil {
+		a.waiting[kube.NodeOwner(node.Name)] = ""
+		return Decision{Warning: warning}, err
+	}
+	delete(a.waiting, kube.NodeOwner(node.Name))
+	d := Decision{Annotations: map[string]string{}, Warning: warning}
+	for key, want := range map[string]string{kube.NodeSubnetsKey: state.recorded, kube.NodeIDKey: strconv.Itoa(state.id)} {
+		is := node.Annotations[key]
+		if is == want {
+			continue
+		}
+		d.Annotations[key] = want
+		if is != "" && d.Warning == "" {
+			d.Warning = fmt.Sprintf("annotation %s said %s, which is not what was allocated", key, is)
+		}
+	}
+	return d, nil
+}
+
+// Pod decides the addresses of a pod that wants a network; others get the zero
+// Decision. A valid annotation on free addresses is kept, any other is replaced.
+// Errors: ErrExhausted, or reconcile.ErrNotReady until the node's subnet is recorded.
+func (a *Allocator) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
+	if !kube.WantsNetwork(pod) {
+		return Decision{}, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	state := a.nodes.recorded(node)
+	if state == nil {
+		return Decision{}, fmt.Errorf("%w: node %s has no subnet", reconcile.ErrNotReady, pod.Spec.NodeName)
+	}
+	h, warning := a.pods.current(pod, state), ""
+	if h == nil {
+		h, warning = a.pods.adopt(pod, state)
+	}
+	if h == nil {
+		addrs, err := a.pods.allocate(state)
+		if err != nil {
+			a.waiting[owner(pod)] = pod.Spec.NodeName
+			return Decision{Warning: warning}, err
+		}
+		h = a.pods.hold(owner(pod), pod.UID, addrs)
+	}
+	delete(a.waiting, owner(pod))
+	return a.pods.decide(pod, h, warning), nil
+}
+
+// Allocated is the pod's network if it is decided and the pod's annotation says
+// exactly that; nil otherwise.
+func (a *Allocator) Allocated(pod *corev1.Pod) *kube.PodNetwork {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.pods.find(owner(pod), pod.UID)
+	if h == nil || h.recorded == "" || h.recorded != pod.Annotations[kube.PodNetworksKey] {
+		return nil
+	}
+	return a.pods.network(h)
 }
 
 // Owners are all nodes and pods that hold something or wait for it, also those
@@ -107,15 +168,15 @@ func (a *Allocator) Rebuild(nodes []*corev1.Node, pods []*corev1.Pod, rows []Hel
 func (a *Allocator) Owners() []kube.Owner {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	owners := make([]kube.Owner, 0, len(a.nodes)+len(a.pods))
-	for name := range a.nodes {
+	owners := make([]kube.Owner, 0, len(a.nodes.states)+len(a.pods.newest))
+	for name := range a.nodes.states {
 		owners = append(owners, kube.NodeOwner(name))
 	}
-	for o := range a.pods {
+	for o := range a.pods.newest {
 		owners = append(owners, o)
 	}
 	for o := range a.waiting {
-		if o.Kind == kube.KindPod && a.pods[o] == nil {
+		if o.Kind == kube.KindPod && a.pods.newest[o] == nil {
 			owners = append(owners, o)
 		}
 	}
@@ -128,10 +189,10 @@ func (a *Allocator) Holders(owner kube.Owner) []types.UID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var uids []types.UID
-	if state := a.nodes[owner.Name]; state != nil && owner.Kind == kube.KindNode {
+	if state := a.nodes.states[owner.Name]; state != nil && owner.Kind == kube.KindNode {
 		uids = append(uids, state.uid)
 	}
-	for h := a.pods[owner]; h != nil; h = h.older {
+	for h := a.pods.newest[owner]; h != nil; h = h.older {
 		uids = append(uids, h.uid)
 	}
 	return uids
@@ -140,83 +201,30 @@ func (a *Allocator) Holders(owner kube.Owner) []types.UID {
 // Release gives back what the holders uids of owner have. Call it when their rows
 // are gone: ask for Holders, build and commit the owner's rows, then release those
 // of the holders that these rows were not made for. It returns owners that waited
-// for what came free.
+// for what came free: one for each thing, the others have their back-off.
 func (a *Allocator) Release(owner kube.Owner, uids ...types.UID) (retry []kube.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if owner.Kind == kube.KindNode {
-		if state := a.nodes[owner.Name]; state != nil && slices.Contains(uids, state.uid) {
-			return a.releaseNode(owner.Name)
-		}
-		return nil
+	var freed []string
+	switch state := a.nodes.states[owner.Name]; {
+	case owner.Kind != kube.KindNode:
+		delete(a.waiting, owner)
+		freed = a.pods.release(owner, uids)
+	case state != nil && slices.Contains(uids, state.uid):
+		delete(a.waiting, owner)
+		a.nodes.release(owner.Name)
+		freed = []string{""}
 	}
-	return a.releasePod(owner, uids)
-}
-
-// adoptRow takes what a row uses and the plan allows. It does so also in a subnet
-// that no node has claimed: pods says whose it was, so that a node which lost its
-// annotation gets it back, and otherwise it stays taken until the row is deleted.
-func (a *Allocator) adoptRow(row Held, pods []*corev1.Pod) {
-	var addrs []netip.Addr
-	for _, addr := range row.Addrs {
-		prefix, ok := a.blockPrefix(addr)
-		if !ok || !forPods(prefix, addr) || a.byAddr[addr] != nil {
-			continue
-		}
-		if a.blocks[prefix] == nil {
-			a.addBlock(prefix, nodeOf(row.Owner, pods))
-		}
-		addrs = append(addrs, addr)
-	}
-	if len(addrs) > 0 {
-		a.hold(row.Owner, row.UID, addrs)
-	}
-}
-
-func nodeOf(o kube.Owner, pods []*corev1.Pod) string {
-	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return owner(pod) == o })
-	if i < 0 {
-		return ""
-	}
-	return pods[i].Spec.NodeName
-}
-
-// blockPrefix is the node subnet that addr is part of, allocated or not.
-func (a *Allocator) blockPrefix(addr netip.Addr) (netip.Prefix, bool) {
-	for _, subnet := range a.cfg.Cluster {
-		if subnet.Contains(addr) {
-			return netip.PrefixFrom(addr, subnet.NodeBits).Masked(), true
+	for _, what := range freed {
+		for waiter, wants := range a.waiting {
+			if wants == what {
+				delete(a.waiting, waiter)
+				retry = append(retry, waiter)
+				break
+			}
 		}
 	}
-	return netip.Prefix{}, false
+	return retry
 }
 
-func (a *Allocator) addBlock(prefix netip.Prefix, node string) *block {
-	b := &block{prefix: prefix, node: node, routes: a.cfg.podRoutes(prefix)}
-	a.blocks[prefix] = b
-	return b
-}
-
-// dropBlock forgets a subnet that no node has and no pod holds anything in.
-func (a *Allocator) dropBlock(b *block) {
-	if b.held == 0 && !a.inUse(b) {
-		delete(a.blocks, b.prefix)
-	}
-}
-
-func (a *Allocator) inUse(b *block) bool {
-	state := a.nodes[b.node]
-	return state != nil && slices.Contains(state.blocks, b)
-}
-
-// popWaiting takes one of the owners that wait for something of node ("": for a
-// subnet or id). One thing that came free helps one of them.
-func (a *Allocator) popWaiting(node string) []kube.Owner {
-	for owner, wants := range a.waiting {
-		if wants == node {
-			delete(a.waiting, owner)
-			return []kube.Owner{owner}
-		}
-	}
-	return nil
-}
+func owner(pod *corev1.Pod) kube.Owner { return kube.PodOwner(pod.Namespace, pod.Name) }

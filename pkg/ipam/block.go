@@ -65,6 +65,25 @@ func forPods(subnet netip.Prefix, addr netip.Addr) bool {
 	return !small || offset >= firstPodOffset && (addr.Is6() || offset <= b.last())
 }
 
+func (s ClusterSubnet) first() netip.Prefix { return netip.PrefixFrom(s.Addr(), s.NodeBits) }
+
+// after is the next prefix of the same length; past the last address of all, it
+// is invalid and in no subnet.
+func after(prefix netip.Prefix) netip.Prefix {
+	bytes := prefix.Addr().AsSlice()
+	carry := 1 << ((8 - prefix.Bits()%8) % 8)
+	for i := (prefix.Bits() - 1) / 8; i >= 0 && carry > 0; i-- {
+		carry += int(bytes[i])
+		bytes[i] = byte(carry)
+		carry >>= 8
+	}
+	if carry > 0 {
+		return netip.Prefix{}
+	}
+	addr, _ := netip.AddrFromSlice(bytes)
+	return netip.PrefixFrom(addr, prefix.Bits())
+}
+
 // addressAt is the address at an offset from the subnet's first.
 func addressAt(subnet netip.Prefix, offset uint64) netip.Addr {
 	bytes := subnet.Addr().As16()

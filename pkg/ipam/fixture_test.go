@@ -113,36 +113,36 @@ func check(t testing.TB, a *Allocator) {
 	t.Helper()
 	held := map[netip.Prefix]uint64{}
 	addrs := 0
-	for o, h := range a.pods {
+	for o, h := range a.pods.newest {
 		for ; h != nil; h = h.older {
 			if h.owner != o {
 				t.Fatalf("holding of %s hangs at %s", h.owner, o)
 			}
 			for _, addr := range h.addrs {
 				addrs++
-				if a.byAddr[addr] != h {
+				if a.pods.byAddr[addr] != h {
 					t.Fatalf("%s: address %s is held by another", o, addr)
 				}
-				if b := a.blockOf(addr); b == nil || !forPods(b.prefix, addr) {
+				if b := a.nodes.block(addr); b == nil || !forPods(b.prefix, addr) {
 					t.Fatalf("%s: address %s is in no block or reserved", o, addr)
 				}
-				held[a.blockOf(addr).prefix]++
+				held[a.nodes.block(addr).prefix]++
 			}
 		}
 	}
-	if addrs != len(a.byAddr) {
-		t.Fatalf("%d addresses in holdings, %d known", addrs, len(a.byAddr))
+	if addrs != len(a.pods.byAddr) {
+		t.Fatalf("%d addresses in holdings, %d known", addrs, len(a.pods.byAddr))
 	}
-	for prefix, b := range a.blocks {
+	for prefix, b := range a.nodes.blocks {
 		if b.held != held[prefix] || b.prefix != prefix {
 			t.Fatalf("block %s counts %d, holds %d", prefix, b.held, held[prefix])
 		}
-		if b.held == 0 && !a.inUse(b) {
+		if b.held == 0 && !a.nodes.inUse(b) {
 			t.Fatalf("block %s is kept for nobody", prefix)
 		}
 	}
-	for id, name := range a.ids {
-		if a.nodes[name] == nil || a.nodes[name].id != id {
+	for id, name := range a.nodes.ids {
+		if a.nodes.states[name] == nil || a.nodes.states[name].id != id {
 			t.Fatalf("id %d is kept for %s", id, name)
 		}
 	}

@@ -41,15 +41,15 @@ func (c Config) podRoutes(subnet netip.Prefix) []kube.Route {
 }
 
 // network is what the pod's annotation says. Its routes are shared.
-func (a *Allocator) network(h *holding) *kube.PodNetwork {
+func (p *pods) network(h *holding) *kube.PodNetwork {
 	n := &kube.PodNetwork{
-		Addresses: a.prefixes(h),
+		Addresses: p.prefixes(h),
 		MAC:       kube.MACFromAddress(h.addrs[0]),
 		Gateways:  make([]netip.Addr, len(h.addrs)),
 		Role:      rolePrimary,
 	}
 	for i, addr := range h.addrs {
-		b := a.blockOf(addr)
+		b := p.nodes.block(addr)
 		n.Gateways[i] = addressAt(b.prefix, gatewayOffset)
 		if i == 0 {
 			n.Routes = b.routes
@@ -63,16 +63,16 @@ func (a *Allocator) network(h *holding) *kube.PodNetwork {
 	return n
 }
 
-func (a *Allocator) prefixes(h *holding) []netip.Prefix {
+func (p *pods) prefixes(h *holding) []netip.Prefix {
 	out := make([]netip.Prefix, len(h.addrs))
 	for i, addr := range h.addrs {
-		out[i] = netip.PrefixFrom(addr, a.blockOf(addr).prefix.Bits())
+		out[i] = netip.PrefixFrom(addr, p.nodes.block(addr).prefix.Bits())
 	}
 	return out
 }
 
 // format cannot fail: every part of a PodNetwork has a JSON form.
-func (a *Allocator) format(h *holding) string {
-	value, _ := kube.FormatNetwork(kube.DefaultNetwork, a.network(h))
+func (p *pods) format(h *holding) string {
+	value, _ := kube.FormatNetwork(kube.DefaultNetwork, p.network(h))
 	return value
 }

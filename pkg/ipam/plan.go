@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // ClusterSubnet is a network of pods from which each node gets an equal part.
@@ -183,6 +185,32 @@ func (c Config) maxID() int {
 		bits = min(bits, join.Addr().BitLen()-join.Bits())
 	}
 	return 1<<bits - 2
+}
+
+// part is the node subnet that addr is in, whether a node has it or not.
+func (c Config) part(addr netip.Addr) (netip.Prefix, bool) {
+	for _, subnet := range c.Cluster {
+		if subnet.Contains(addr) {
+			return netip.PrefixFrom(addr, subnet.NodeBits).Masked(), true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// checkNode finds a plan that hides the node itself from its pods.
+func (c Config) checkNode(node *corev1.Node) error {
+	for _, address := range node.Status.Addresses {
+		addr, err := netip.ParseAddr(address.Address)
+		if err != nil || address.Type != corev1.NodeInternalIP {
+			continue
+		}
+		for _, n := range c.networks() {
+			if n.prefix.Contains(addr) {
+				return fmt.Errorf("node address %s lies in the %s subnet %s", addr, n.name, n.prefix)
+			}
+		}
+	}
+	return nil
 }
 
 // family is the first prefix in the family of addr.

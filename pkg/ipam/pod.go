@@ -10,8 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
-	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
+
+// pods has the addresses of all pods, in the blocks of nodes.
+type pods struct {
+	nodes *nodes
+	// newest has the newest holding of each pod name; older ones hang behind it.
+	newest map[kube.Owner]*holding
+	byAddr map[netip.Addr]*holding
+}
 
 // holding is what one pod, by UID, has.
 type holding struct {
@@ -24,58 +31,8 @@ type holding struct {
 	older *holding
 }
 
-// Pod decides the addresses of a pod that wants a network; others get the zero
-// Decision. A valid annotation on free addresses is kept, any other is replaced.
-// Errors: ErrExhausted, or reconcile.ErrNotReady until the node's subnet is recorded.
-func (a *Allocator) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
-	if !kube.WantsNetwork(pod) {
-		return Decision{}, nil
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	state := a.recordedNode(node)
-	if state == nil {
-		return Decision{}, fmt.Errorf("%w: node %s has no subnet", reconcile.ErrNotReady, pod.Spec.NodeName)
-	}
-	h, warning := a.current(pod, state), ""
-	if h == nil {
-		h, warning = a.adoptPod(pod, state)
-	}
-	if h == nil {
-		addrs, err := a.allocate(state)
-		if err != nil {
-			a.waiting[owner(pod)] = pod.Spec.NodeName
-			return Decision{Warning: warning}, err
-		}
-		h = a.hold(owner(pod), pod.UID, addrs)
-	}
-	delete(a.waiting, owner(pod))
-	return a.decide(pod, h, warning)
-}
-
-// recordedNode is nil until the node's own annotation says what was decided. A
-// node that Node has not seen yet may bring its annotation along.
-func (a *Allocator) recordedNode(node *corev1.Node) *nodeState {
-	if node == nil {
-		return nil
-	}
-	state, _ := a.adoptNode(node)
-	if state.recorded == "" || node.Annotations[kube.NodeSubnetsKey] != state.recorded {
-		return nil
-	}
-	return state
-}
-
-// Allocated is the pod's network if it is decided and the pod's annotation says
-// exactly that; nil otherwise.
-func (a *Allocator) Allocated(pod *corev1.Pod) *kube.PodNetwork {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	h := a.find(owner(pod), pod.UID)
-	if h == nil || h.recorded == "" || h.recorded != pod.Annotations[kube.PodNetworksKey] {
-		return nil
-	}
-	return a.network(h)
+func newPods(n *nodes) *pods {
+	return &pods{nodes: n, newest: map[kube.Owner]*holding{}, byAddr: map[netip.Addr]*holding{}}
 }
 
 // Validate says why a pod of a node with these subnets cannot have this network;
@@ -102,22 +59,23 @@ func Validate(network *kube.PodNetwork, subnets []netip.Prefix) error {
 }
 
 // current is what the pod holds and may go on using.
-func (a *Allocator) current(pod *corev1.Pod, state *nodeState) *holding {
-	h := a.find(owner(pod), pod.UID)
+func (p *pods) current(pod *corev1.Pod, state *nodeState) *holding {
+	h := p.find(owner(pod), pod.UID)
 	if h == nil {
 		return nil
 	}
-	if !a.fits(h, state) {
+	elsewhere := func(addr netip.Addr) bool { return !slices.Contains(state.blocks, p.nodes.block(addr)) }
+	if slices.ContainsFunc(h.addrs, elsewhere) {
 		// Its rows still use these addresses: they are released with the rows.
 		h.uid = ""
 		return nil
 	}
-	a.shareRecord(h, pod)
+	p.shareRecord(h, pod)
 	return h
 }
 
-// adoptPod takes what a pod's annotation says if that is valid and free.
-func (a *Allocator) adoptPod(pod *corev1.Pod, state *nodeState) (h *holding, warning string) {
+// adopt takes what a pod's annotation says if that is valid and free.
+func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning string) {
 	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
 	if err == nil && network == nil {
 		return nil, ""
@@ -126,69 +84,98 @@ func (a *Allocator) adoptPod(pod *corev1.Pod, state *nodeState) (h *holding, war
 		err = Validate(network, state.subnets())
 	}
 	if err == nil {
-		h, err = a.claim(owner(pod), pod.UID, network.Addresses)
+		h, err = p.claim(owner(pod), pod.UID, network.Addresses)
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("annotation %s is replaced: %v", kube.PodNetworksKey, err)
 	}
-	a.shareRecord(h, pod)
+	p.shareRecord(h, pod)
 	return h, ""
+}
+
+// adoptRow takes what a row uses and the plan allows. It does so also in a subnet
+// that no node has claimed: objects says whose it was, so that a node which lost
+// its annotation gets it back.
+func (p *pods) adoptRow(row Held, objects []*corev1.Pod) {
+	var addrs []netip.Addr
+	for _, addr := range row.Addrs {
+		prefix, ok := p.nodes.cfg.part(addr)
+		if !ok || !forPods(prefix, addr) || p.byAddr[addr] != nil {
+			continue
+		}
+		if p.nodes.blocks[prefix] == nil {
+			b := p.nodes.add(prefix)
+			if i := slices.IndexFunc(objects, func(pod *corev1.Pod) bool { return owner(pod) == row.Owner }); i >= 0 {
+				b.node = objects[i].Spec.NodeName
+			}
+		}
+		addrs = append(addrs, addr)
+	}
+	if len(addrs) > 0 {
+		p.hold(row.Owner, row.UID, addrs)
+	}
+}
+
+// restore is adopt in a rebuild: rows came first, and the newest pod comes last.
+func (p *pods) restore(pod *corev1.Pod, state *nodeState) {
+	h := p.find(owner(pod), pod.UID)
+	if h == nil {
+		p.adopt(pod, state)
+		return
+	}
+	p.shareRecord(h, pod)
+	p.touch(h)
 }
 
 // claim holds addresses that are free, or that a row of the same pod has which
 // did not tell its UID.
-func (a *Allocator) claim(owner kube.Owner, uid types.UID, prefixes []netip.Prefix) (*holding, error) {
+func (p *pods) claim(owner kube.Owner, uid types.UID, prefixes []netip.Prefix) (*holding, error) {
 	addrs := make([]netip.Addr, len(prefixes))
 	for i, prefix := range prefixes {
 		addrs[i] = prefix.Addr()
 	}
-	if h := a.byAddr[addrs[0]]; h != nil && h.owner == owner && h.uid == "" && slices.Equal(h.addrs, addrs) {
+	if h := p.byAddr[addrs[0]]; h != nil && h.owner == owner && h.uid == "" && slices.Equal(h.addrs, addrs) {
 		h.uid = uid
 		return h, nil
 	}
 	for _, addr := range addrs {
-		if h := a.byAddr[addr]; h != nil {
+		if h := p.byAddr[addr]; h != nil {
 			return nil, fmt.Errorf("address %s is held by %s", addr, h.owner)
 		}
 	}
-	return a.hold(owner, uid, addrs), nil
-}
-
-// fits is false for addresses of a row that are not, or no longer, the node's.
-func (a *Allocator) fits(h *holding, state *nodeState) bool {
-	return !slices.ContainsFunc(h.addrs, func(addr netip.Addr) bool { return !slices.Contains(state.blocks, a.blockOf(addr)) })
+	return p.hold(owner, uid, addrs), nil
 }
 
 // shareRecord keeps the annotation's own string as the record where they are
 // equal: at 100,000 pods a copy of each is 50 MB.
-func (a *Allocator) shareRecord(h *holding, pod *corev1.Pod) {
-	if value := pod.Annotations[kube.PodNetworksKey]; value != "" && (h.recorded == value || a.format(h) == value) {
+func (p *pods) shareRecord(h *holding, pod *corev1.Pod) {
+	if value := pod.Annotations[kube.PodNetworksKey]; value != "" && (h.recorded == value || p.format(h) == value) {
 		h.recorded = value
 	}
 }
 
-func (a *Allocator) decide(pod *corev1.Pod, h *holding, warning string) (Decision, error) {
+func (p *pods) decide(pod *corev1.Pod, h *holding, warning string) Decision {
 	if h.recorded == "" {
-		h.recorded = a.format(h)
+		h.recorded = p.format(h)
 	}
 	value := pod.Annotations[kube.PodNetworksKey]
 	if value == h.recorded {
-		return Decision{}, nil
+		return Decision{}
 	}
 	if warning == "" && value != "" {
 		said, err := kube.ParsePodNetwork(value, kube.DefaultNetwork)
-		if err != nil || said == nil || !slices.Equal(said.Addresses, a.prefixes(h)) {
+		if err != nil || said == nil || !slices.Equal(said.Addresses, p.prefixes(h)) {
 			warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", kube.PodNetworksKey)
 		}
 	}
-	return Decision{Annotations: map[string]string{kube.PodNetworksKey: h.recorded}, Warning: warning}, nil
+	return Decision{Annotations: map[string]string{kube.PodNetworksKey: h.recorded}, Warning: warning}
 }
 
 // allocate picks one free address of each of the node's subnets.
-func (a *Allocator) allocate(state *nodeState) ([]netip.Addr, error) {
+func (p *pods) allocate(state *nodeState) ([]netip.Addr, error) {
 	addrs := make([]netip.Addr, len(state.blocks))
 	for i, b := range state.blocks {
-		addr, ok := b.next(func(addr netip.Addr) bool { return a.byAddr[addr] != nil })
+		addr, ok := b.next(func(addr netip.Addr) bool { return p.byAddr[addr] != nil })
 		if !ok {
 			return nil, fmt.Errorf("no address left in the node's subnet %s: %w", b.prefix, ErrExhausted)
 		}
@@ -198,73 +185,58 @@ func (a *Allocator) allocate(state *nodeState) ([]netip.Addr, error) {
 }
 
 // hold gives free addresses of known blocks to a pod.
-func (a *Allocator) hold(owner kube.Owner, uid types.UID, addrs []netip.Addr) *holding {
-	h := &holding{owner: owner, uid: uid, addrs: addrs, older: a.pods[owner]}
-	a.pods[owner] = h
+func (p *pods) hold(owner kube.Owner, uid types.UID, addrs []netip.Addr) *holding {
+	h := &holding{owner: owner, uid: uid, addrs: addrs, older: p.newest[owner]}
+	p.newest[owner] = h
 	for _, addr := range addrs {
-		a.byAddr[addr] = h
-		a.blockOf(addr).held++
+		p.byAddr[addr] = h
+		p.nodes.block(addr).held++
 	}
-	a.touch(h)
+	p.touch(h)
 	return h
 }
 
 // touch makes h's addresses the last that were handed out.
-func (a *Allocator) touch(h *holding) {
+func (p *pods) touch(h *holding) {
 	for _, addr := range h.addrs {
-		b := a.blockOf(addr)
+		b := p.nodes.block(addr)
 		if offset, small := offsetOf(b.prefix, addr); small && offset <= b.last() {
 			b.cursor = offset
 		}
 	}
 }
 
-func (a *Allocator) releasePod(owner kube.Owner, uids []types.UID) (retry []kube.Owner) {
-	delete(a.waiting, owner)
-	var kept *holding
-	for h := a.pods[owner]; h != nil; {
-		older := h.older
-		if slices.Contains(uids, h.uid) {
-			retry = append(retry, a.free(h)...)
-		} else {
-			h.older, kept = kept, h
+// release frees the addresses of some of a name's holders. It returns the node
+// of each address.
+func (p *pods) release(owner kube.Owner, uids []types.UID) (freed []string) {
+	var kept []*holding
+	for h := p.newest[owner]; h != nil; h = h.older {
+		if !slices.Contains(uids, h.uid) {
+			kept = append(kept, h)
+			continue
 		}
-		h = older
-	}
-	delete(a.pods, owner)
-	for h := kept; h != nil; {
-		next := h.older
-		h.older = a.pods[owner]
-		a.pods[owner] = h
-		h = next
-	}
-	return retry
-}
-
-func (a *Allocator) free(h *holding) (retry []kube.Owner) {
-	for _, addr := range h.addrs {
-		b := a.blockOf(addr)
-		delete(a.byAddr, addr)
-		b.held--
-		if a.dropBlock(b); a.inUse(b) {
-			retry = append(retry, a.popWaiting(b.node)...)
+		for _, addr := range h.addrs {
+			b := p.nodes.block(addr)
+			delete(p.byAddr, addr)
+			b.held--
+			if p.nodes.drop(b); p.nodes.inUse(b) {
+				freed = append(freed, b.node)
+			}
 		}
 	}
-	return retry
+	delete(p.newest, owner)
+	for _, h := range slices.Backward(kept) {
+		h.older = p.newest[owner]
+		p.newest[owner] = h
+	}
+	return freed
 }
 
-func (a *Allocator) find(owner kube.Owner, uid types.UID) *holding {
-	for h := a.pods[owner]; h != nil; h = h.older {
+func (p *pods) find(owner kube.Owner, uid types.UID) *holding {
+	for h := p.newest[owner]; h != nil; h = h.older {
 		if h.uid == uid {
 			return h
 		}
 	}
 	return nil
 }
-
-func (a *Allocator) blockOf(addr netip.Addr) *block {
-	prefix, _ := a.blockPrefix(addr)
-	return a.blocks[prefix]
-}
-
-func owner(pod *corev1.Pod) kube.Owner { return kube.PodOwner(pod.Namespace, pod.Name) }

@@ -226,8 +226,8 @@ func TestNoAddressTwice(t *testing.T) {
 			clear(w.nodes)
 			w.settle()
 			w.check()
-			if len(w.a.Owners())+len(w.rows)+len(w.a.blocks)+len(w.a.ids)+len(w.a.waiting) > 0 {
-				t.Errorf("left over: %v, %d rows, %d blocks, %d ids, waiting %v", w.a.Owners(), len(w.rows), len(w.a.blocks), len(w.a.ids), w.a.waiting)
+			if len(w.a.Owners())+len(w.rows)+len(w.a.nodes.blocks)+len(w.a.nodes.ids)+len(w.a.waiting) > 0 {
+				t.Errorf("left over: %v, %d rows, %d blocks, %d ids, waiting %v", w.a.Owners(), len(w.rows), len(w.a.nodes.blocks), len(w.a.nodes.ids), w.a.waiting)
 			}
 		})
 	}
@@ -276,16 +276,13 @@ func TestParallel(t *testing.T) {
 	}
 	group.Wait()
 	check(t, a)
-	if len(a.byAddr) != 0 {
-		t.Errorf("%d addresses left", len(a.byAddr))
+	if len(a.pods.byAddr) != 0 {
+		t.Errorf("%d addresses left", len(a.pods.byAddr))
 	}
 }
 
 func BenchmarkRebuild100k(b *testing.B) {
-	a := newAllocator(b, "10.0.0.0/8/20")
-	cfg := a.cfg
-	cfg.Services = prefixes(b, "172.30.0.0/16")
-	a.cfg = cfg
+	a := newAllocator(b, "11.0.0.0/8/20")
 	var nodes []*corev1.Node
 	var pods []*corev1.Pod
 	for i := range 100 {

@@ -120,9 +120,9 @@ func (t *term) lead(ctx, leading context.Context) {
 // outcome waits for run, unless the process never led.
 func (t *term) outcome(ctx context.Context) error {
 	t.mu.Lock()
-	leading := t.leading
+	gaveUp := !t.leading && ctx.Err() != nil
 	t.mu.Unlock()
-	if !leading && ctx.Err() != nil {
+	if gaveUp {
 		return nil
 	}
 	<-t.done

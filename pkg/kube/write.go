@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -36,7 +37,7 @@ func (w *Writer) AnnotatePod(ctx context.Context, pod *corev1.Pod, annotations m
 	defer cancel()
 	_, err = w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
-		return fmt.Errorf("annotating pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("annotating pod %s/%s: %w", pod.Namespace, pod.Name, conflictIfReplaced(err, "pods", pod.Name))
 	}
 	return nil
 }
@@ -78,9 +79,18 @@ func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchTyp
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if _, err := w.client.CoreV1().Nodes().Patch(ctx, name, kind, patch, metav1.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("writing node %s: %w", name, err)
+		return fmt.Errorf("writing node %s: %w", name, conflictIfReplaced(err, "nodes", name))
 	}
 	return nil
+}
+
+// conflictIfReplaced names what the API server says of a patch for another uid
+// ("metadata.uid: field is immutable") after what it means.
+func conflictIfReplaced(err error, resource, name string) error {
+	if cause, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid); ok && cause.Field == "metadata.uid" {
+		return apierrors.NewConflict(corev1.Resource(resource), name, err)
+	}
+	return err
 }
 
 // annotationPatch is nil when nothing differs. The uid in it makes the API server

@@ -107,6 +107,5 @@ func replaceFile(path string, content []byte, mode os.FileMode) (err error) {
 	if err != nil {
 		return nil //nolint:nilerr // the file is there; its directory may not be readable
 	}
-	defer dir.Close()
-	return dir.Sync()
+	return errors.Join(dir.Sync(), dir.Close())
 }

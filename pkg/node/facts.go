@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
@@ -83,7 +84,7 @@ func unset(cfg Config, s State) map[string]string {
 func annotations(cfg Config, s State, g Gateway, encap netip.Addr) (map[string]string, error) {
 	chassis := s.Settings["system-id"]
 	if chassis == "" {
-		return nil, notReady("the Open_vSwitch database has no system-id")
+		return nil, errors.New("the Open_vSwitch database has no system-id")
 	}
 	addrs := primary(cfg, s, g.Bridge)
 	gateway := kube.GatewayConfig{

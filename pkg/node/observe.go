@@ -19,17 +19,17 @@ func sysctlKey(pattern, link string) string { return strings.Replace(pattern, "%
 
 // observe reads the host; the Node object and the database come from replicas
 // in memory. Of the probes it asks only before a takeover.
-func (s *Setup) observe(ctx context.Context) (State, error) {
+func (m *machine) observe(ctx context.Context) (State, error) {
 	var st State
-	err := s.observeHost(&st)
+	err := m.observeHost(&st)
 	if err != nil {
 		return st, fmt.Errorf("observing the host: %w", err)
 	}
-	if st.Saved, err = loadCheckpoint(s.cfg.Checkpoint); err != nil {
+	if st.Saved, err = loadCheckpoint(m.cfg.Checkpoint); err != nil {
 		return st, err
 	}
-	s.observeSwitch(&st)
-	if node := s.deps.Node(); node != nil {
+	m.observeSwitch(&st)
+	if node := m.deps.Node(); node != nil {
 		st.Known = addressesOf(node)
 		st.Subnets, err = kube.ParseNodeSubnets(node.Annotations[kube.NodeSubnetsKey], kube.DefaultNetwork)
 		if err != nil {
@@ -37,13 +37,13 @@ func (s *Setup) observe(ctx context.Context) (State, error) {
 		}
 	}
 	if st.Saved == nil {
-		st.Reachable = s.reachable(ctx)
+		st.Reachable = m.reachable(ctx)
 	}
 	return st, nil
 }
 
-func (s *Setup) observeHost(st *State) error {
-	links, err := s.deps.Host.Links()
+func (m *machine) observeHost(st *State) error {
+	links, err := m.deps.Host.Links()
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Setup) observeHost(st *State) error {
 		if podLink(l) {
 			continue
 		}
-		addrs, err := s.deps.Host.Addrs(l.Name)
+		addrs, err := m.deps.Host.Addrs(l.Name)
 		if errors.Is(err, netdev.ErrNotFound) {
 			continue // gone since
 		}
@@ -62,7 +62,7 @@ func (s *Setup) observeHost(st *State) error {
 		st.Links[l.Name] = l
 		st.Addrs[l.Name] = slices.DeleteFunc(addrs, func(p netip.Prefix) bool { return !p.Addr().IsGlobalUnicast() })
 	}
-	routes, err := s.deps.Host.Routes("")
+	routes, err := m.deps.Host.Routes("")
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Setup) observeHost(st *State) error {
 	for name := range st.Links {
 		for _, pattern := range []string{rpFilter, arpIgnore, forwarding, disableIPv6} {
 			key := sysctlKey(pattern, name)
-			if value, err := s.deps.Host.SysctlValue(key); err == nil {
+			if value, err := m.deps.Host.SysctlValue(key); err == nil {
 				st.Sysctls[key] = value
 			}
 		}
@@ -82,25 +82,25 @@ func (s *Setup) observeHost(st *State) error {
 // podLink is left out: a pass must not cost more with each pod.
 func podLink(l netdev.Link) bool { return l.Type == "veth" && l.Alias != "" }
 
-func (s *Setup) observeSwitch(st *State) {
-	for _, row := range s.deps.DB.Table(vswitch.OpenvSwitchTable) {
+func (m *machine) observeSwitch(st *State) {
+	for _, row := range m.deps.DB.Table(vswitch.OpenvSwitchTable) {
 		if ovs, ok := row.(*vswitch.OpenvSwitch); ok {
 			st.Settings = ovs.ExternalIDs
 		}
 	}
-	for _, row := range s.deps.DB.Table(vswitch.BridgeTable) {
+	for _, row := range m.deps.DB.Table(vswitch.BridgeTable) {
 		if bridge, ok := row.(*vswitch.Bridge); ok {
 			st.Bridges = append(st.Bridges, bridge.Name)
 		}
 	}
-	for _, row := range s.deps.DB.Table(vswitch.PortTable) {
+	for _, row := range m.deps.DB.Table(vswitch.PortTable) {
 		if port, ok := row.(*vswitch.Port); ok {
 			st.Ports = append(st.Ports, port.Name)
 		}
 	}
 	st.Ours = map[string]bool{}
-	for _, owner := range []kube.Owner{gatewayOwner(s.cfg), managementOwner(s.cfg)} {
-		for _, row := range s.deps.DB.Rows(owner.String()) {
+	for _, owner := range []kube.Owner{gatewayOwner(m.cfg), managementOwner(m.cfg)} {
+		for _, row := range m.deps.DB.Rows(owner.String()) {
 			st.Ours[row.ID] = true
 		}
 	}

@@ -15,47 +15,41 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-const (
-	// stepTimeout bounds a step that waits for the database or ovs-vswitchd.
-	stepTimeout = 10 * time.Second
-	// verifyTimeout is how long a takeover may cut the node off.
-	verifyTimeout = 10 * time.Second
-	// probePause is the time between two attempts of a probe that fails.
-	probePause = 500 * time.Millisecond
-	// retryPause is the least time between a takeover that was undone and the next.
-	retryPause = time.Minute
-)
+// retryPause is the least time between a takeover that was undone and the next.
+const retryPause = time.Minute
 
 // Host is what is needed of the node's network namespace; Local is one.
 type Host interface {
-	reader
-	addresses
+	Observer
+	LinkChanger
+	AddressChanger
+}
+
+// Observer reads.
+type Observer interface {
 	Links() ([]netdev.Link, error)
-	SetLink(name string, s netdev.Settings) error
+	Addrs(link string) ([]netip.Prefix, error)
+	Routes(link string) ([]netdev.Route, error)
+	SysctlValue(key string) (string, error)
 	Watch(ctx context.Context) (<-chan netdev.Event, error)
 }
 
-type reader interface {
-	Addrs(name string) ([]netip.Prefix, error)
-	Routes(link string) ([]netdev.Route, error)
-	SysctlValue(key string) (string, error)
-}
-
-type addresses interface {
-	ReplaceAddr(name string, prefix netip.Prefix, o netdev.AddrOptions) error
-	DeleteAddr(name string, prefix netip.Prefix) error
-	routes
-	ReplaceNeighbor(e netdev.Neighbor) error
+// LinkChanger sets up links.
+type LinkChanger interface {
+	SetLink(name string, s netdev.Settings) error
 	Sysctl(key, value string) error
 }
 
-type routes interface {
+// AddressChanger moves what links carry.
+type AddressChanger interface {
+	ReplaceAddr(link string, prefix netip.Prefix, o netdev.AddrOptions) error
+	DeleteAddr(link string, prefix netip.Prefix) error
 	ReplaceRoute(r netdev.Route) error
 	DeleteRoute(r netdev.Route) error
+	ReplaceNeighbor(e netdev.Neighbor) error
 }
 
 // DB is the node's Open_vSwitch database; *ovsdb.DB is one.
@@ -75,6 +69,8 @@ type Deps struct {
 	Node func() *corev1.Node
 	// Annotate writes annotations of the Node, where they differ.
 	Annotate func(ctx context.Context, node *corev1.Node, annotations map[string]string) error
+	// Flows is the gateway bridge's table.
+	Flows Flows
 	// Probes reach, by name, what the node must not lose by a takeover.
 	Probes map[string]func(ctx context.Context) error
 	Logger *slog.Logger
@@ -84,18 +80,19 @@ type Deps struct {
 
 // Setup keeps one node set up.
 type Setup struct {
-	cfg  Config
-	deps Deps
+	*machine
 	loop *reconcile.Loop[kube.Owner]
 	// retry is when a takeover may be tried again; of the loop's goroutine only.
 	retry time.Time
+	// watched is the bridge whose flows are; of the loop's goroutine only.
+	watched string
 
 	mu    sync.Mutex
 	ready error
 	mtu   int
 	end   context.CancelCauseFunc // ends Run
-	done  chan struct{} // closed by the first complete pass
-	known map[int]bool  // indexes and names of the links that matter
+	done  chan struct{}           // closed by the first complete pass
+	known map[int]bool            // indexes and names of the links that matter
 	names map[string]bool
 }
 
@@ -104,7 +101,7 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Setup{cfg: cfg, deps: deps, ready: notReady("node set-up has just begun"), done: make(chan struct{})}
+	s := &Setup{machine: &machine{cfg, deps}, ready: notReady("node set-up has just begun"), done: make(chan struct{})}
 	lc := reconcile.Defaults("node")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
 	s.loop = reconcile.New(lc, func(ctx context.Context, _ []kube.Owner) (map[kube.Owner]error, error) {
@@ -162,50 +159,60 @@ func (s *Setup) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// pass is one round of observe, plan and apply for each part in turn.
+// pass is one round of observe, plan and apply for each part in turn. An API
+// server that cannot be told does not make a node unready that was ready.
 func (s *Setup) pass(ctx context.Context) error {
-	mtu, err := s.local(ctx)
+	mtu, told, err := s.parts(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready = err
 	switch {
 	case err != nil:
+	case s.mtu == 0 && told != nil:
+		s.ready = told
 	case s.mtu == 0:
 		s.mtu = mtu
 		close(s.done)
 	case s.mtu != mtu && s.end != nil:
 		s.end(fmt.Errorf("the MTU of pods has changed from %d to %d", s.mtu, mtu))
 	}
+	// What nothing but time brings back goes first.
+	if told != nil && (err == nil || errors.Is(err, reconcile.ErrNotReady)) {
+		return told
+	}
 	return err
 }
 
-func (s *Setup) local(ctx context.Context) (mtu int, err error) {
+// parts gives apart the error of telling the cluster about the node.
+func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	g, err := s.gateway(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	st, err := s.observe(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
+	}
+	if err := s.direct(ctx, st, g); err != nil {
+		return 0, nil, err
 	}
 	encap, err := encapAddress(s.cfg, st, g)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	wire, err := underlay(st, encap)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if mtu, err = podMTU(s.cfg.MTU, wire, encap, s.cfg.ClusterSubnets); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if err := s.merge(ctx, settings(s.cfg, st, g, encap)); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	// The controller makes the gateway router of the annotations while we go on.
-	told := s.tell(ctx, st, g, encap)
-	err = s.management(ctx, st, mtu)
-	return mtu, errors.Join(err, told)
+	told = s.tell(ctx, st, g, encap)
+	return mtu, told, s.management(ctx, st, mtu)
 }
 
 func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
@@ -246,31 +253,6 @@ func (s *Setup) management(ctx context.Context, st State, mtu int) error {
 	return waiting
 }
 
-// tell writes the annotations. An API server that is away does not make the
-// node unready for pods: it is tried again.
-func (s *Setup) tell(ctx context.Context, st State, g Gateway, encap netip.Addr) error {
-	node := s.deps.Node()
-	if node == nil {
-		return notReady("node %s is not known", s.cfg.Node)
-	}
-	facts, err := annotations(s.cfg, st, g, encap)
-	if err != nil {
-		return err
-	}
-	return s.deps.Annotate(ctx, node, facts)
-}
-
-func (s *Setup) run(ctx context.Context, steps []Step) error {
-	for _, step := range steps {
-		start := time.Now()
-		if err := step.apply(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", step, err)
-		}
-		s.deps.Logger.Info("node step", "step", step.String(), "took", time.Since(start))
-	}
-	return nil
-}
-
 // rollback undoes a takeover that went wrong after the NIC was touched and
 // before it was verified. Other errors are left to the next pass: the host has
 // its address on one side.
@@ -286,20 +268,6 @@ func (s *Setup) rollback(ctx context.Context, cause error) error {
 	return errors.Join(cause, s.release(ctx, st))
 }
 
-// release goes through every step whatever fails: each brings the host closer.
-func (s *Setup) release(ctx context.Context, st State) error {
-	var errs []error
-	for _, step := range planRelease(s.cfg, st) {
-		if _, last := step.(forget); last && len(errs) > 0 {
-			break
-		}
-		if err := step.apply(ctx, s); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", step, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Cleanup takes everything back that a Setup has done to the host. Run must not
 // be running, neither here nor in another process.
 func (s *Setup) Cleanup(ctx context.Context) error {
@@ -312,13 +280,4 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 		s.commit(ctx, commit{Owner: managementOwner(s.cfg)}),
 		s.release(ctx, st),
 	)
-}
-
-func (s *Setup) merge(ctx context.Context, keys map[string]string) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	if err := s.deps.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", keys); err != nil {
-		return fmt.Errorf("setting external_ids of %s: %w", vswitch.OpenvSwitchTable, err)
-	}
-	return nil
 }

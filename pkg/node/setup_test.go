@@ -125,7 +125,7 @@ func (d *fakeDB) links() {
 	}
 	for _, name := range []string{"breth0", ManagementInterface} {
 		if !wanted[name] {
-			_ = d.host.FakeNS.DeleteLink(name)
+			_ = d.host.DeleteLink(name)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (b *bench) ovnController() {
 
 func (b *bench) removeSwitchLinks() {
 	for _, name := range []string{"breth0", ManagementInterface} {
-		_ = b.host.FakeNS.DeleteLink(name)
+		_ = b.host.DeleteLink(name)
 	}
 }
 
@@ -249,7 +249,7 @@ func (b *bench) makeSwitchLinks() {
 func (b *bench) setup(t *testing.T) *Setup {
 	t.Helper()
 	s, err := New(b.cfg, Deps{
-		Host: b.host, DB: b.db,
+		Host: b.host, DB: b.db, Flows: flowTables{},
 		Node: func() *corev1.Node { return b.object },
 		Annotate: func(_ context.Context, _ *corev1.Node, a map[string]string) error {
 			b.annotated = a
@@ -484,7 +484,7 @@ func TestCleanup(t *testing.T) {
 		t.Errorf("bridge mappings %q", got)
 	}
 	must(t, s.Cleanup(t.Context()))
-	must(t, b.host.FakeNS.DeleteLink(IntegrationBridge))
+	must(t, b.host.DeleteLink(IntegrationBridge))
 	equal(t, "host", b.describe(t), before)
 	want := map[string]string{"system-id": "chassis-1", "ovn-bridge-mappings": "other:br-other"}
 	if diff := cmp.Diff(want, b.db.settings); diff != "" {

@@ -14,7 +14,7 @@ import (
 // logs and tests.
 type Step interface {
 	fmt.Stringer
-	apply(ctx context.Context, s *Setup) error
+	apply(ctx context.Context, m *machine) error
 }
 
 type setLink struct {
@@ -89,32 +89,34 @@ func (a commit) String() string {
 	return text
 }
 
-func (a setLink) apply(_ context.Context, s *Setup) error {
-	return s.deps.Host.SetLink(a.Name, a.Settings)
+func (a setLink) apply(_ context.Context, m *machine) error {
+	return m.deps.Host.SetLink(a.Name, a.Settings)
 }
-func (a addAddr) apply(_ context.Context, s *Setup) error {
-	return s.deps.Host.ReplaceAddr(a.Link, a.Addr, netdev.AddrOptions{NoDAD: true})
+func (a addAddr) apply(_ context.Context, m *machine) error {
+	return m.deps.Host.ReplaceAddr(a.Link, a.Addr, netdev.AddrOptions{NoDAD: true})
 }
-func (a deleteAddr) apply(_ context.Context, s *Setup) error {
-	return s.deps.Host.DeleteAddr(a.Link, a.Addr)
+func (a deleteAddr) apply(_ context.Context, m *machine) error {
+	return m.deps.Host.DeleteAddr(a.Link, a.Addr)
 }
-func (a addRoute) apply(_ context.Context, s *Setup) error { return s.deps.Host.ReplaceRoute(a.Route) }
-func (a deleteRoute) apply(_ context.Context, s *Setup) error {
-	return s.deps.Host.DeleteRoute(a.Route)
+func (a addRoute) apply(_ context.Context, m *machine) error {
+	return m.deps.Host.ReplaceRoute(a.Route)
 }
-func (a pinNeighbor) apply(_ context.Context, s *Setup) error {
-	return s.deps.Host.ReplaceNeighbor(a.Neighbor)
+func (a deleteRoute) apply(_ context.Context, m *machine) error {
+	return m.deps.Host.DeleteRoute(a.Route)
 }
-func (a setSysctl) apply(_ context.Context, s *Setup) error {
-	return s.deps.Host.Sysctl(a.Key, a.Value)
+func (a pinNeighbor) apply(_ context.Context, m *machine) error {
+	return m.deps.Host.ReplaceNeighbor(a.Neighbor)
 }
-func (a save) apply(_ context.Context, s *Setup) error {
-	return saveCheckpoint(s.cfg.Checkpoint, a.Checkpoint)
+func (a setSysctl) apply(_ context.Context, m *machine) error {
+	return m.deps.Host.Sysctl(a.Key, a.Value)
 }
-func (forget) apply(_ context.Context, s *Setup) error { return removeCheckpoint(s.cfg.Checkpoint) }
+func (a save) apply(_ context.Context, m *machine) error {
+	return saveCheckpoint(m.cfg.Checkpoint, a.Checkpoint)
+}
+func (forget) apply(_ context.Context, m *machine) error { return removeCheckpoint(m.cfg.Checkpoint) }
 
-func (a commit) apply(ctx context.Context, s *Setup) error { return s.commit(ctx, a) }
+func (a commit) apply(ctx context.Context, m *machine) error { return m.commit(ctx, a) }
 
-func (a awaitPort) apply(ctx context.Context, s *Setup) error { return s.awaitPort(ctx, a.Name) }
+func (a awaitPort) apply(ctx context.Context, m *machine) error { return m.awaitPort(ctx, a.Name) }
 
-func (a verify) apply(ctx context.Context, s *Setup) error { return s.verify(ctx, a.Probes) }
+func (a verify) apply(ctx context.Context, m *machine) error { return m.verify(ctx, a.Probes) }

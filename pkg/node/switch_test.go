@@ -60,18 +60,20 @@ func newRig(t *testing.T) *rig {
 		`"other_config":["map",[["userspace-tso-enable","true"]]]}}`)
 	r.host, r.far = r.open(r.node), r.open(r.outside)
 	must(t, r.host.AddVeth(netdev.Veth{Name: "eth0", MTU: 1500, Peer: netdev.Peer{Path: r.outside, Name: "eth0"}}))
-	for ns, addr := range map[*netdev.NS]string{r.host: "172.18.0.3/16", r.far: "172.18.0.1/16"} {
+	for ns, n := range map[*netdev.NS]int{r.host: 3, r.far: 1} {
 		must(t, ns.SetLink("lo", netdev.Settings{State: netdev.Up}))
 		must(t, ns.SetLink("eth0", netdev.Settings{State: netdev.Up}))
-		must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(addr), netdev.AddrOptions{}))
+		must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(fmt.Sprintf("172.18.0.%d/16", n)), netdev.AddrOptions{}))
+		must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(fmt.Sprintf("fc00:18::%d/64", n)), netdev.AddrOptions{NoDAD: true}))
 	}
-	must(t, r.host.ReplaceRoute(netdev.Route{
-		Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: "eth0"}))
+	for dest, hop := range map[string]string{"0.0.0.0/0": "172.18.0.1", "::/0": "fc00:18::1"} {
+		must(t, r.host.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix(dest), NextHop: netip.MustParseAddr(hop), Link: "eth0"}))
+	}
 	r.startSwitch()
 	t.Cleanup(func() { r.killSwitch() })
 	r.cfg = Defaults()
 	r.cfg.Node, r.cfg.Remote, r.cfg.Datapath = "n1", "ssl:172.18.0.1:6642", DatapathUserspace
-	r.cfg.ClusterSubnets = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+	r.cfg.ClusterSubnets = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
 	r.cfg.Checkpoint = filepath.Join(r.dir, "node.json")
 	return r
 }
@@ -145,7 +147,7 @@ func (r *rig) run(node *corev1.Node) (*Setup, func()) {
 	r.db, err = ovsdb.Open(ctx, ovsdb.Defaults([]string{r.ovsdb.Endpoint()}, schema))
 	must(r.t, err)
 	s, err := New(r.cfg, Deps{
-		Host: Local{r.host}, DB: r.db,
+		Host: Local{r.host}, DB: r.db, Flows: flowTables{},
 		Node:       func() *corev1.Node { return node },
 		Annotate:   func(context.Context, *corev1.Node, map[string]string) error { return nil },
 		Logger:     slog.New(slog.NewTextHandler(testLog{r.t}, nil)),
@@ -257,7 +259,7 @@ func (r *rig) talk() (stop func() (echoes int, longest time.Duration)) {
 
 func realNode() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{kube.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{kube.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`}},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.18.0.3"}}},
 	}
 }
@@ -280,12 +282,12 @@ func TestRealSwitch(t *testing.T) {
 	if longest > 3*time.Second {
 		t.Errorf("the connection paused for %s", longest)
 	}
-	for link, addr := range map[string]string{"breth0": "172.18.0.3/16", ManagementInterface: "10.244.1.2/24"} {
-		if !r.has(link, addr) {
-			t.Errorf("%s lacks %s", link, addr)
-		}
+	r.carries("breth0")
+	if !r.has(ManagementInterface, "10.244.1.2/24") || !r.has(ManagementInterface, "fd00:10:244:1::2/64") {
+		t.Errorf("%s lacks an address", ManagementInterface)
 	}
 
+	// The dead switch leaves the host on its NIC.
 	quiet = r.talk()
 	r.killSwitch()
 	took := eventually(t, "the address back on the NIC", func() bool { return r.has("eth0", "172.18.0.3/16") })
@@ -318,17 +320,31 @@ func TestRealSwitch(t *testing.T) {
 	defer db.Close()
 	s.deps.DB = db
 	must(t, s.Cleanup(t.Context()))
-	if !r.has("eth0", "172.18.0.3/16") {
-		t.Error("after the clean-up the NIC lacks its address")
-	}
+	r.carries("eth0")
 	eventually(t, "no bridge and no management port", func() bool {
 		_, a := r.host.Link("breth0")
 		_, b := r.host.Link(ManagementInterface)
 		return a != nil && b != nil
 	})
-	routes, err := r.host.Routes("eth0")
-	must(t, err)
-	if !slices.ContainsFunc(routes, func(x netdev.Route) bool { return x.Dest.Bits() == 0 }) {
-		t.Errorf("after the clean-up the default route is missing: %v", routes)
+}
+
+// carries checks that a link alone has the node's addresses and default routes.
+func (r *rig) carries(link string) {
+	r.t.Helper()
+	for _, name := range []string{"eth0", "breth0"} {
+		routes, err := r.host.Routes(name)
+		if err != nil {
+			continue // the link is gone
+		}
+		defaults := 0
+		for _, route := range routes {
+			if route.Dest.Bits() == 0 {
+				defaults++
+			}
+		}
+		want := name == link
+		if has4, has6 := r.has(name, "172.18.0.3/16"), r.has(name, "fc00:18::3/64"); has4 != want || has6 != want || (defaults == 2) != want {
+			r.t.Errorf("%s: IPv4 address %t, IPv6 address %t, %d default routes, all wanted: %t", name, has4, has6, defaults, want)
+		}
 	}
 }

@@ -24,17 +24,20 @@ import (
 // version is what both commands speak: bundles need 1.4.
 const version = "OpenFlow14"
 
+// Tables are the flow tables of the switch on this machine.
+type Tables struct{ Log *slog.Logger }
+
 // Replace makes flows, in ovs-ofctl's notation, the whole content of the
 // bridge's tables. What is there already is left alone, so its counters and
 // connections live on. Bridge is a name or the path of its management socket.
-func Replace(ctx context.Context, bridge string, flows []string) error {
+func (Tables) Replace(ctx context.Context, bridge string, flows []string) error {
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--bundle", "replace-flows", bridge, "-")
 	cmd.Stdin = strings.NewReader(strings.Join(flows, "\n") + "\n")
 	return run(cmd, "replacing the flows of "+bridge)
 }
 
 // Dump lists the bridge's flows without counters, as ovs-ofctl prints them.
-func Dump(ctx context.Context, bridge string) ([]string, error) {
+func (Tables) Dump(ctx context.Context, bridge string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--no-stats", "dump-flows", bridge)
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -51,10 +54,10 @@ func Dump(ctx context.Context, bridge string) ([]string, error) {
 // Watch sends on changed when a flow of the bridge changed, by anybody, and
 // each time that the switch is there again after it was away. A send that nobody
 // is ready for is dropped: give a channel with room for one. It ends with ctx.
-func Watch(ctx context.Context, bridge string, changed chan<- struct{}, log *slog.Logger) {
+func (t Tables) Watch(ctx context.Context, bridge string, changed chan<- struct{}) {
 	for ctx.Err() == nil {
 		if err := watchOnce(ctx, bridge, changed); err != nil && ctx.Err() == nil {
-			log.Debug("the switch is away", "device", bridge, "error", err)
+			t.Log.Debug("the switch is away", "device", bridge, "error", err)
 		}
 		// The switch went or was not there: its return is a new connection.
 		select {

@@ -80,11 +80,13 @@ func (o *ovs) waitFor(name string) {
 
 func (o *ovs) bridge() string { return filepath.Join(o.dir, "br0.mgmt") }
 
+var tables = Tables{Log: slog.New(slog.DiscardHandler)}
+
 var wanted = []string{"priority=100,in_port=LOCAL actions=NORMAL", "priority=50 actions=drop"}
 
 func TestReplace(t *testing.T) {
 	o := startOVS(t)
-	before, err := Dump(t.Context(), o.bridge())
+	before, err := tables.Dump(t.Context(), o.bridge())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +94,10 @@ func TestReplace(t *testing.T) {
 		t.Fatal("the bridge has the wanted flows before they were written")
 	}
 	for range 2 { // the second time changes nothing
-		if err := Replace(t.Context(), o.bridge(), wanted); err != nil {
+		if err := tables.Replace(t.Context(), o.bridge(), wanted); err != nil {
 			t.Fatal(err)
 		}
-		got, err := Dump(t.Context(), o.bridge())
+		got, err := tables.Dump(t.Context(), o.bridge())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,13 +109,13 @@ func TestReplace(t *testing.T) {
 
 func TestReplaceRefusesAllOfABadTable(t *testing.T) {
 	o := startOVS(t)
-	if err := Replace(t.Context(), o.bridge(), wanted); err != nil {
+	if err := tables.Replace(t.Context(), o.bridge(), wanted); err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(t.Context(), o.bridge(), []string{"priority=1,actions=drop", "priority=2,actions=nonsense"}); err == nil {
+	if err := tables.Replace(t.Context(), o.bridge(), []string{"priority=1,actions=drop", "priority=2,actions=nonsense"}); err == nil {
 		t.Error("a flow that does not parse was accepted")
 	}
-	got, err := Dump(t.Context(), o.bridge())
+	got, err := tables.Dump(t.Context(), o.bridge())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		Watch(ctx, o.bridge(), changed, slog.New(slog.DiscardHandler))
+		tables.Watch(ctx, o.bridge(), changed)
 		close(ended)
 	}()
 	next := func(what string) {
@@ -139,7 +141,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	next("connecting")
-	if err := Replace(t.Context(), o.bridge(), wanted); err != nil {
+	if err := tables.Replace(t.Context(), o.bridge(), wanted); err != nil {
 		t.Fatal(err)
 	}
 	next("flows were written")

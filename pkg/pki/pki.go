@@ -29,6 +29,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // The keys of every Secret with a certificate, and the authorities' own.
@@ -105,16 +106,17 @@ func (c Config) databases() map[string][]leafWant {
 // or made for other addresses. It may run in several processes at once; the
 // API server decides who wins, and the others take over the winner's result.
 // An authority that cannot be read is an error and never replaced: that would
-// cut off everybody.
-func Ensure(ctx context.Context, client kubernetes.Interface, cfg Config) error {
+// cut off everybody. It gives the names of the Secrets that it wrote.
+func Ensure(ctx context.Context, client kubernetes.Interface, cfg Config) ([]string, error) {
 	if err := cfg.Validate(); err != nil {
-		return fmt.Errorf("certificates: %w", err)
+		return nil, fmt.Errorf("certificates: %w", err)
 	}
+	p := pass{cfg: cfg, secrets: client.CoreV1().Secrets(cfg.Namespace)}
 	var errs []error
 	for authority, leaves := range cfg.databases() {
-		errs = append(errs, ensureDatabase(ctx, client, cfg, authority, leaves))
+		errs = append(errs, p.ensureDatabase(ctx, authority, leaves))
 	}
-	return errors.Join(errs...)
+	return p.written, errors.Join(errs...)
 }
 
 // Run calls Ensure at once and then every cfg.Every, sooner after an error,
@@ -126,11 +128,14 @@ func Run(ctx context.Context, client kubernetes.Interface, cfg Config, log *slog
 	const firstPause = time.Second
 	for pause := firstPause; ; {
 		wait := cfg.Every
-		if err := Ensure(ctx, client, cfg); err != nil {
+		written, err := Ensure(ctx, client, cfg)
+		if len(written) > 0 {
+			log.Info("certificates written", "secrets", written)
+		}
+		if err != nil {
 			log.Error("certificates are not in order", "error", err)
 			wait, pause = pause, min(2*pause, time.Minute)
 		} else {
-			log.Debug("certificates are in order")
 			pause = firstPause
 		}
 		select {
@@ -141,14 +146,21 @@ func Run(ctx context.Context, client kubernetes.Interface, cfg Config, log *slog
 	}
 }
 
-func ensureDatabase(ctx context.Context, client kubernetes.Interface, cfg Config, name string, leaves []leafWant) error {
+// pass is one run of Ensure.
+type pass struct {
+	cfg     Config
+	secrets typed.SecretInterface
+	written []string
+}
+
+func (p *pass) ensureDatabase(ctx context.Context, name string, leaves []leafWant) error {
 	var authorities []authority
-	err := ensureSecret(ctx, client, cfg.Namespace, name, func(have map[string][]byte) (map[string][]byte, error) {
+	err := p.ensureSecret(ctx, name, func(have map[string][]byte) (map[string][]byte, error) {
 		list, err := parseAuthorities(have)
 		if err != nil {
 			return nil, err
 		}
-		if authorities, err = renewAuthorities(list, name, cfg); err != nil {
+		if authorities, err = renewAuthorities(list, name, p.cfg); err != nil {
 			return nil, err
 		}
 		return formatAuthorities(authorities)
@@ -158,8 +170,8 @@ func ensureDatabase(ctx context.Context, client kubernetes.Interface, cfg Config
 	}
 	var errs []error
 	for _, want := range leaves {
-		err := ensureSecret(ctx, client, cfg.Namespace, want.secret, func(have map[string][]byte) (map[string][]byte, error) {
-			return renewLeaf(have, want, authorities, cfg)
+		err := p.ensureSecret(ctx, want.secret, func(have map[string][]byte) (map[string][]byte, error) {
+			return renewLeaf(have, want, authorities, p.cfg)
 		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("certificate %s: %w", want.secret, err))
@@ -170,17 +182,14 @@ func ensureDatabase(ctx context.Context, client kubernetes.Interface, cfg Config
 
 // ensureSecret brings a Secret to what next makes of its present data, nil when
 // it does not exist. When somebody else wrote in between, next decides again.
-func ensureSecret(ctx context.Context, client kubernetes.Interface, namespace, name string,
-	next func(have map[string][]byte) (map[string][]byte, error),
-) error {
+func (p *pass) ensureSecret(ctx context.Context, name string, next func(have map[string][]byte) (map[string][]byte, error)) error {
 	const attempts = 5
-	secrets := client.CoreV1().Secrets(namespace)
 	var lost error
 	for range attempts {
-		secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+		secret, err := p.secrets.Get(ctx, name, metav1.GetOptions{})
 		missing := apierrors.IsNotFound(err)
 		if missing {
-			secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Type: corev1.SecretTypeTLS}
+			secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.cfg.Namespace}, Type: corev1.SecretTypeTLS}
 		} else if err != nil {
 			return err
 		}
@@ -191,14 +200,18 @@ func ensureSecret(ctx context.Context, client kubernetes.Interface, namespace, n
 		switch {
 		case missing:
 			secret.Data = data
-			_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+			_, err = p.secrets.Create(ctx, secret, metav1.CreateOptions{})
 		case sameData(secret.Data, data):
 			return nil
 		default:
 			secret.Data = data
-			_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+			_, err = p.secrets.Update(ctx, secret, metav1.UpdateOptions{})
 		}
-		if err == nil || !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		if err == nil {
+			p.written = append(p.written, name)
+			return nil
+		}
+		if !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			return err
 		}
 		lost = err

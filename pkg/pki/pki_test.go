@@ -32,7 +32,7 @@ func testConfig(now *time.Time) Config {
 
 func ensure(t *testing.T, client *fake.Clientset, cfg Config) map[string]map[string][]byte {
 	t.Helper()
-	if err := Ensure(t.Context(), client, cfg); err != nil {
+	if _, err := Ensure(t.Context(), client, cfg); err != nil {
 		t.Fatal(err)
 	}
 	return read(t, client)
@@ -231,7 +231,7 @@ func TestAuthorityThatCannotBeReadIsKept(t *testing.T) {
 	overwrite(client, "ovn-nb-ca", keyKey, "nonsense")
 	before := read(t, client)
 	now = now.Add(300 * 24 * time.Hour)
-	if err := Ensure(t.Context(), client, cfg); err == nil {
+	if _, err := Ensure(t.Context(), client, cfg); err == nil {
 		t.Error("no error")
 	}
 	after := read(t, client)
@@ -248,7 +248,7 @@ func TestAuthorityThatCannotBeReadIsKept(t *testing.T) {
 func TestAuthoritiesChangeWithoutABreak(t *testing.T) {
 	now := time.Now()
 	client, cfg := fake.NewClientset(), testConfig(&now)
-	const pass = 10 * 24 * time.Hour
+	const pass = 30 * 24 * time.Hour
 	lag := int(cfg.Settle / pass)
 	var bundles [][]byte
 	authorities := map[string]bool{}
@@ -274,7 +274,7 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if err := Ensure(t.Context(), client, cfg); err != nil {
+			if _, err := Ensure(t.Context(), client, cfg); err != nil {
 				t.Error(err)
 			}
 		})

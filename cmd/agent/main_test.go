@@ -1,0 +1,26 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// Bad flags are refused, with the flag's name, before anything is touched.
+func TestFlags(t *testing.T) {
+	for flag, complaint := range map[string]string{
+		"--mode=dpu":                   "not in this version",
+		"--cluster-cidrs=10.244.0.0":   "--cluster-cidrs",
+		"--service-cidrs=10.96.0.0/99": "--service-cidrs",
+		"--encap-ip=172.18.0":          "--encap-ip",
+		"--log-level=loud":             "log-level",
+		"--mtu=large":                  "mtu",
+	} {
+		for _, verb := range []string{"", "cleanup"} {
+			cmd := command()
+			cmd.SetArgs(strings.Fields(verb + " " + flag))
+			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), complaint) {
+				t.Errorf("%s %s: %v", verb, flag, err)
+			}
+		}
+	}
+}

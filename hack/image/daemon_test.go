@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// daemon runs the image's start script with the directories of this test.
+func daemon(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "rootfs/usr/local/bin/ovn-daemon", args...)
+	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+dir+"/run", "OVS_SYSCONFDIR="+dir+"/etc", "OVN_RUNDIR="+dir+"/ovn")
+	return cmd
+}
+
+func eventually(t *testing.T, what string, try func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !try(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func pid(t *testing.T, dir, name string) int {
+	t.Helper()
+	var n int
+	eventually(t, "pid of "+name, func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, "run", name+".pid"))
+		if err == nil {
+			n, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err == nil && syscall.Kill(n, 0) == nil
+	})
+	return n
+}
+
+func startOVS(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := daemon(context.Background(), dir, "ovs", "netdev")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	eventually(t, "OVS is ready", func() bool { return daemon(t.Context(), dir, "ready", "ovs").Run() == nil })
+	return cmd
+}
+
+func get(t *testing.T, dir, column string) string {
+	t.Helper()
+	out, err := exec.Command("ovs-vsctl", "--timeout=10", "--db=unix:"+dir+"/run/db.sock", "--if-exists", "get", "Open_vSwitch", ".", column).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", column, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestOVSContainer(t *testing.T) {
+	for _, need := range []string{"/usr/share/openvswitch/vswitch.ovsschema", "/usr/sbin/ovs-vswitchd"} {
+		if _, err := os.Stat(need); err != nil {
+			t.Skip("openvswitch-switch is not installed")
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("ovs-vswitchd locks its memory: needs root")
+	}
+	dir := t.TempDir()
+	cmd := startOVS(t, dir)
+	id := get(t, dir, "external_ids:system-id")
+	if tso := get(t, dir, "other_config:userspace-tso-enable"); len(id) < 30 || tso != `"true"` {
+		t.Errorf("system-id %s, userspace-tso-enable %s", id, tso)
+	}
+
+	for _, name := range []string{"ovs-vswitchd", "ovsdb-server"} {
+		other := map[string]string{"ovs-vswitchd": "ovsdb-server", "ovsdb-server": "ovs-vswitchd"}[name]
+		killed, kept := pid(t, dir, name), pid(t, dir, other)
+		if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, name+" is back", func() bool {
+			return pid(t, dir, name) != killed && daemon(t.Context(), dir, "ready", "ovs").Run() == nil
+		})
+		if pid(t, dir, other) != kept {
+			t.Errorf("killing %s restarted %s", name, other)
+		}
+	}
+
+	server, vswitchd := pid(t, dir, "ovsdb-server"), pid(t, dir, "ovs-vswitchd")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(8 * time.Second):
+		t.Fatal("SIGTERM does not end the container within its grace period")
+	}
+	if syscall.Kill(server, 0) == nil || syscall.Kill(vswitchd, 0) == nil {
+		t.Error("SIGTERM left a daemon running")
+	}
+
+	startOVS(t, dir)
+	if again := get(t, dir, "external_ids:system-id"); again != id {
+		t.Errorf("system-id was %s and is %s", id, again)
+	}
+}
+
+func TestDaemonUsage(t *testing.T) {
+	for _, args := range [][]string{nil, {"nothing"}, {"nb"}, {"ready"}, {"ready", "nothing"}, {"alive", "nothing"}} {
+		if out, err := daemon(t.Context(), t.TempDir(), args...).CombinedOutput(); err == nil || len(out) == 0 {
+			t.Errorf("%q: %v, %q", args, err, out)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package build
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// module is the Go module of the cluster's binaries, apart from the product's.
+const module = "hack/lab/kubernetes"
+
+const containerdTags = "no_btrfs no_devmapper no_zfs no_aufs"
+
+// components are the names under which the one Kubernetes binary is called.
+func components() []string {
+	return []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"}
+}
+
+// target is one go build.
+type target struct {
+	packages []string
+	tags     string
+	ldflags  string
+}
+
+// Kubernetes gives the directory of etcd, containerd, the CNI plug-ins of the
+// bridge network, and Kubernetes with its components as symbolic links.
+func (c *Cache) Kubernetes(ctx context.Context) (string, error) {
+	dir := filepath.Join(c.Repo, module)
+	sources, err := filepath.Glob(filepath.Join(dir, "*/*.go"))
+	if err != nil {
+		return "", err
+	}
+	key, err := hashFiles(append(sources, filepath.Join(dir, "go.mod"))...)
+	if err != nil {
+		return "", err
+	}
+	version, err := kubernetesVersion(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	return c.once(ctx, "kubernetes-"+version+"-"+runtime.GOARCH, key, func(ctx context.Context, path string) error {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+		for _, t := range targets(version) {
+			if err := c.goBuild(ctx, dir, path, t); err != nil {
+				return err
+			}
+		}
+		for _, name := range components() {
+			if err := os.Symlink("hyperkube", filepath.Join(path, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func targets(version string) []target {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	const stamp = " -X k8s.io/component-base/version."
+	ldflags := "-s -w" + stamp + "gitVersion=" + version + stamp + "gitMajor=" + parts[0] + stamp + "gitMinor=" + parts[1]
+	const containerd = "github.com/containerd/containerd/v2/cmd/"
+	const plugins = "github.com/containernetworking/plugins/plugins/"
+	return []target{
+		{packages: []string{"./etcd"}, ldflags: "-s -w"},
+		{packages: []string{containerd + "containerd", containerd + "containerd-shim-runc-v2", containerd + "ctr"}, tags: containerdTags, ldflags: "-s -w"},
+		{packages: []string{plugins + "main/bridge", plugins + "ipam/host-local"}, ldflags: "-s -w"},
+		{packages: []string{"./hyperkube"}, ldflags: ldflags},
+	}
+}
+
+func kubernetesVersion(gomod string) (string, error) {
+	data, err := os.ReadFile(gomod)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "k8s.io/kubernetes" {
+			return fields[1], nil
+		}
+	}
+	return "", fmt.Errorf("reading %s: it does not require k8s.io/kubernetes", gomod)
+}
+
+// goBuild compiles into out and says how far it is: the first build takes minutes.
+func (c *Cache) goBuild(ctx context.Context, dir, out string, t target) error {
+	args := []string{"build", "-v", "-trimpath", "-tags", t.tags, "-ldflags", t.ldflags, "-o", out + "/"}
+	cmd := exec.CommandContext(ctx, "go", append(args, t.packages...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTOOLCHAIN=local")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	name := filepath.Base(t.packages[0])
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("building %s: %w", name, err)
+	}
+	var tail []string
+	count, start, said := 0, time.Now(), time.Now()
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		count++
+		tail = append(tail, lines.Text())
+		tail = tail[max(0, len(tail)-10):]
+		if time.Since(said) > 15*time.Second {
+			said = time.Now()
+			c.Say("    building %s: %d packages compiled in %s", name, count, time.Since(start).Round(time.Second))
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", name, err, strings.Join(tail, "\n"))
+	}
+	return nil
+}
+
+// Tools builds the lab's own small programs (probe, pause) into dir; Go's cache makes it quick.
+func (c *Cache) Tools(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return c.run(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "./hack/lab/pause", "./test/probe")
+}
+
+// ProductImage makes the image of ovn-offload itself.
+func (c *Cache) ProductImage(ctx context.Context, out string) error {
+	return c.run(ctx, "go", "run", "./hack/image", "-out", out)
+}
+
+// run executes a command in the repository; its output is shown when it ends badly.
+func (c *Cache) run(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = c.Repo
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTOOLCHAIN=local")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+		return fmt.Errorf("running %s: %w\n%s", strings.Join(args[:min(3, len(args))], " "), err, bytes.Join(slices.Clip(lines[max(0, len(lines)-15):]), []byte("\n")))
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cache is where things that are expensive to make are kept.
+type Cache struct {
+	Dir  string
+	Repo string // the repository's root
+	Say  func(format string, args ...any)
+}
+
+// DefaultDir is in the user's cache directory.
+func DefaultDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache directory: %w", err)
+	}
+	return filepath.Join(dir, "ovn-offload"), nil
+}
+
+// once gives the cached path for kind and key; it is made by fill if it is not there.
+func (c *Cache) once(ctx context.Context, kind, key string, fill func(ctx context.Context, path string) error) (string, error) {
+	path := filepath.Join(c.Dir, kind+"-"+key)
+	if exists(path) {
+		return path, nil
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(c.Dir, kind+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
+	}
+	if exists(path) { // somebody else made it meanwhile
+		return path, nil
+	}
+	partial := path + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return "", err
+	}
+	if err := fill(ctx, partial); err != nil {
+		return "", err
+	}
+	return path, os.Rename(partial, path)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// hash is short: a name, not a proof.
+func hash(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+func hashFiles(files ...string) (string, error) {
+	sort.Strings(files)
+	var parts []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, filepath.Base(file), string(data))
+	}
+	return hash(parts...), nil
+}

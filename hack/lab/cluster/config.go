@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Networks that a lab can have.
+const (
+	CNIOffload = "ovn-offload"
+	CNIBridge  = "bridge"
+)
+
+// Outside is the host on the fabric that is no node; fabric holds the bridge between all.
+const (
+	Outside = "outside"
+	fabric  = "fabric"
+)
+
+// Config describes a lab. Of the prefixes those of Families are used.
+type Config struct {
+	Name         string         // several labs may run at once, by name
+	Workdir      string         // state on disk: some GB; kubeconfig and logs are here
+	Nodes        int            // at least one; the first is the control plane
+	Families     string         // ipv4, dual or ipv6
+	Subnets      []netip.Prefix // of the fabric
+	PodCIDRs     []netip.Prefix
+	ServiceCIDRs []netip.Prefix
+	CNI          string
+	Repo         string    `json:"-"` // root of the repository
+	CacheDir     string    `json:"-"`
+	Command      string    `json:"-"` // the lab's binary, executed as init of machines
+	Out          io.Writer `json:"-"` // progress
+}
+
+// Defaults is the lab of `make lab`, of the repository that dir is in.
+func Defaults(dir string) (Config, error) {
+	cfg := Config{
+		Name: "lab", Nodes: 3, Families: "ipv4", CNI: CNIOffload, Out: os.Stdout,
+		Subnets:      []netip.Prefix{netip.MustParsePrefix("172.18.0.0/16"), netip.MustParsePrefix("fc00:f853:ccd:e793::/64")},
+		PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")},
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
+	}
+	var err error
+	if cfg.Repo, err = repository(dir); err != nil {
+		return Config{}, err
+	}
+	if cfg.Command, err = os.Executable(); err != nil {
+		return Config{}, err
+	}
+	return cfg, nil
+}
+
+// repository is the nearest directory upwards that has the lab in it.
+func repository(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "hack/lab/kubernetes/go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("the lab is run from inside the repository of ovn-offload")
+		}
+	}
+}
+
+// Validate also fills in what follows from the rest.
+func (c *Config) Validate() error {
+	if !regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,30}$`).MatchString(c.Name) {
+		return fmt.Errorf("name %q: want lower case letters, digits and dashes, 31 at most", c.Name)
+	}
+	if c.Nodes < 1 || c.Nodes > 90 {
+		return fmt.Errorf("%d nodes: want 1 to 90", c.Nodes)
+	}
+	if c.CNI != CNIOffload && c.CNI != CNIBridge {
+		return fmt.Errorf("network %q: want %s or %s", c.CNI, CNIOffload, CNIBridge)
+	}
+	if c.Families != "ipv4" && c.Families != "dual" && c.Families != "ipv6" {
+		return fmt.Errorf("families %q: want ipv4, dual or ipv6", c.Families)
+	}
+	for _, list := range []struct {
+		name     string
+		prefixes *[]netip.Prefix
+	}{{"subnet", &c.Subnets}, {"pod-cidr", &c.PodCIDRs}, {"service-cidr", &c.ServiceCIDRs}} {
+		*list.prefixes = c.ofFamilies(*list.prefixes)
+		if want := len(strings.Split(map[string]string{"ipv4": "4", "ipv6": "6", "dual": "4,6"}[c.Families], ",")); len(*list.prefixes) != want {
+			return fmt.Errorf("%s %v: want one prefix a family (%s)", list.name, *list.prefixes, c.Families)
+		}
+	}
+	for _, subnet := range c.Subnets {
+		if subnet.Bits() > subnet.Addr().BitLen()-8 {
+			return fmt.Errorf("subnet %s: want at least 256 addresses", subnet)
+		}
+	}
+	if c.Workdir == "" {
+		c.Workdir = filepath.Join(c.Repo, "_output", c.Name)
+	}
+	var err error
+	c.Workdir, err = filepath.Abs(c.Workdir)
+	return err
+}
+
+func (c *Config) ofFamilies(prefixes []netip.Prefix) []netip.Prefix {
+	var chosen []netip.Prefix
+	for _, prefix := range prefixes {
+		family := "ipv6"
+		if prefix.Addr().Is4() {
+			family = "ipv4"
+		}
+		if c.Families == "dual" || c.Families == family {
+			chosen = append(chosen, prefix.Masked())
+		}
+	}
+	return chosen
+}
+
+// NodeNames are in the order in which the nodes are numbered.
+func (c *Config) NodeNames() []string {
+	names := []string{"ovn-control-plane"}
+	for i := 1; i < c.Nodes; i++ {
+		name := "ovn-worker"
+		if i > 1 {
+			name += fmt.Sprint(i)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// Addresses are those of a node or of Outside on the fabric, one a family; of the gateway for any other name.
+func (c *Config) Addresses(machine string) []netip.Addr {
+	number := byte(1)
+	if machine == Outside {
+		number = 100
+	}
+	for i, name := range c.NodeNames() {
+		if name == machine {
+			number = []byte{3, 2, byte(2 + i)}[min(i, 2)]
+		}
+	}
+	var addrs []netip.Addr
+	for _, subnet := range c.Subnets {
+		raw := subnet.Addr().AsSlice()
+		raw[len(raw)-1] = number
+		addr, _ := netip.AddrFromSlice(raw)
+		addrs = append(addrs, addr)
+	}
+	return addrs
+}
+
+// apiAddress is where components reach the API server.
+func (c *Config) apiAddress() netip.AddrPort {
+	return netip.AddrPortFrom(c.Addresses(c.NodeNames()[0])[0], 6443)
+}
+
+func join[T fmt.Stringer](list []T) string {
+	var parts []string
+	for _, item := range list {
+		parts = append(parts, item.String())
+	}
+	return strings.Join(parts, ",")
+}

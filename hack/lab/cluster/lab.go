@@ -1,0 +1,422 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ovn-offload/ovn-offload/hack/lab/build"
+	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
+)
+
+const stateName = "lab.json"
+
+// state is what is kept in the work directory beside the machines' own files.
+type state struct {
+	Config Config
+	Port   int // of 127.0.0.1, forwarded to the API server
+}
+
+// Lab is one cluster, running or not.
+type Lab struct {
+	cfg   Config
+	port  int
+	cache *build.Cache
+	mu    sync.Mutex // of steps' output
+	bin   struct{ kubernetes, tools, root string }
+}
+
+// New also reads what an earlier lab of the work directory was made with.
+func New(cfg Config) (*Lab, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("settings of the lab: %w", err)
+	}
+	if cfg.CacheDir == "" {
+		dir, err := build.DefaultDir()
+		if err != nil {
+			return nil, err
+		}
+		cfg.CacheDir = dir
+	}
+	l := &Lab{cfg: cfg}
+	l.cache = &build.Cache{Dir: cfg.CacheDir, Repo: cfg.Repo, Say: l.say}
+	return l, nil
+}
+
+// Open is a lab that is up already, with the settings that it was made with.
+func Open(cfg Config) (*Lab, error) {
+	l, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := l.readState()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("there is no lab %q in %s", l.cfg.Name, l.cfg.Workdir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	saved.Config.Repo, saved.Config.CacheDir, saved.Config.Command, saved.Config.Out = l.cfg.Repo, l.cfg.CacheDir, l.cfg.Command, l.cfg.Out
+	l.cfg, l.port = saved.Config, saved.Port
+	return l, nil
+}
+
+// Config gives the lab's settings, completed.
+func (l *Lab) Config() Config { return l.cfg }
+
+// Kubeconfig is the file with which the host's shell reaches the cluster, as its administrator.
+func (l *Lab) Kubeconfig() string { return filepath.Join(l.cfg.Workdir, "kubeconfig") }
+
+// REST has no rate limit.
+func (l *Lab) REST() (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("reading the lab's kubeconfig: %w", err)
+	}
+	cfg.QPS = -1
+	return cfg, nil
+}
+
+// Client is the administrator's.
+func (l *Lab) Client() (kubernetes.Interface, error) {
+	cfg, err := l.REST()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(cfg)
+}
+
+func (l *Lab) apiURL() string { return "https://" + l.cfg.apiAddress().String() }
+
+func (l *Lab) path(parts ...string) string {
+	return filepath.Join(append([]string{l.cfg.Workdir}, parts...)...)
+}
+
+func (l *Lab) say(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.cfg.Out, format+"\n", args...)
+}
+
+// step does one part of Up and says how long it took.
+func (l *Lab) step(name string, do func() error) error {
+	start := time.Now()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	l.say("%6.1fs  %s", time.Since(start).Seconds(), name)
+	return nil
+}
+
+// Up brings the lab up, or repairs it: what runs already is left as it is.
+func (l *Lab) Up(ctx context.Context) error {
+	start := time.Now()
+	for _, part := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"Debian packages of this machine", l.cache.Packages},
+		{"Kubernetes, etcd and containerd, compiled once", l.buildKubernetes},
+		{"root file system of the nodes, made once", l.buildRoot},
+		{"images", l.buildImages},
+		{"machines and their network", l.machines},
+		{"control plane", l.control},
+		{"images on the nodes", l.loadAll},
+		{"network: " + l.cfg.CNI, l.network},
+		{"nodes ready", l.nodesReady},
+	} {
+		if err := l.step(part.name, func() error { return part.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	l.say("%6.1fs  all", time.Since(start).Seconds())
+	return nil
+}
+
+func (l *Lab) buildKubernetes(ctx context.Context) error {
+	var err error
+	if l.bin.kubernetes, err = l.cache.Kubernetes(ctx); err != nil {
+		return err
+	}
+	link := filepath.Join(l.cfg.Repo, "_output/bin/kubectl")
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return err
+	}
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(filepath.Join(l.bin.kubernetes, "kubectl"), link)
+}
+
+func (l *Lab) buildRoot(ctx context.Context) error {
+	var err error
+	l.bin.root, err = l.cache.NodeRoot(ctx)
+	return err
+}
+
+func (l *Lab) productImage() string {
+	return filepath.Join(l.cfg.Repo, "_output/image/ovn-offload.tar")
+}
+
+func (l *Lab) images() []string {
+	images := []string{l.path("images/pause.tar"), l.path("images/tools.tar")}
+	if l.cfg.CNI == CNIOffload {
+		images = append(images, l.productImage())
+	}
+	return images
+}
+
+func (l *Lab) buildImages(ctx context.Context) error {
+	if err := os.MkdirAll(l.path("images"), 0o755); err != nil {
+		return err
+	}
+	if err := l.keepState(); err != nil {
+		return err
+	}
+	l.bin.tools = l.path("bin")
+	if err := l.cache.Tools(ctx, l.bin.tools); err != nil {
+		return err
+	}
+	if err := l.cache.Pause(l.bin.tools, l.path("images/pause.tar")); err != nil {
+		return err
+	}
+	if err := l.cache.TestImage(ctx, l.bin.tools, l.path("images/tools.tar")); err != nil {
+		return err
+	}
+	if l.cfg.CNI != CNIOffload {
+		return nil
+	}
+	return l.cache.ProductImage(ctx, l.productImage())
+}
+
+// keepState refuses to change the settings of a lab that is there.
+func (l *Lab) keepState() error {
+	saved, err := l.readState()
+	if errors.Is(err, os.ErrNotExist) {
+		return l.writeState()
+	}
+	if err != nil {
+		return err
+	}
+	want, err := json.Marshal(l.cfg)
+	if err != nil {
+		return err
+	}
+	have, err := json.Marshal(saved.Config)
+	if err != nil {
+		return err
+	}
+	if string(want) != string(have) {
+		return fmt.Errorf("lab %q is there with other settings (%s): take it down first", l.cfg.Name, have)
+	}
+	l.port = saved.Port
+	return nil
+}
+
+func (l *Lab) readState() (state, error) {
+	var s state
+	data, err := os.ReadFile(l.path(stateName))
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("reading %s: %w", l.path(stateName), err)
+	}
+	return s, nil
+}
+
+func (l *Lab) writeState() error {
+	data, err := json.MarshalIndent(state{Config: l.cfg, Port: l.port}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(l.path(stateName), data, 0o644)
+}
+
+func (l *Lab) spec(name string) machine.Spec {
+	dir := l.path("machines", name)
+	spec := machine.Spec{Lab: l.cfg.Name, Name: name, Root: l.bin.root, Dir: dir, Binds: []machine.Bind{
+		{From: l.bin.kubernetes, To: "/opt/lab/kubernetes", ReadOnly: true},
+		{From: l.bin.tools, To: "/opt/lab/bin", ReadOnly: true},
+	}}
+	if modules := "/lib/modules"; isDir(modules) {
+		spec.Binds = append(spec.Binds, machine.Bind{From: modules, To: "/usr/lib/modules", ReadOnly: true})
+	}
+	if name == fabric || name == Outside {
+		return spec
+	}
+	// containerd cannot have its snapshots, overlays too, on an overlay.
+	for _, data := range []string{"containerd", "kubelet", "etcd"} {
+		spec.Binds = append(spec.Binds, machine.Bind{From: filepath.Join(dir, data), To: "/var/lib/" + data})
+	}
+	return spec
+}
+
+func isDir(path string) bool {
+	stat, err := os.Stat(path)
+	return err == nil && stat.IsDir()
+}
+
+// machines starts those that do not run, connects them, and gives them their services.
+func (l *Lab) machines(context.Context) error {
+	ca, err := openAuthority(l.path("pki"))
+	if err != nil {
+		return err
+	}
+	hub, err := l.start(fabric, ca)
+	if err != nil {
+		return err
+	}
+	var all []*machine.Machine
+	for _, name := range append(l.cfg.NodeNames(), Outside) {
+		m, err := l.start(name, ca)
+		if err != nil {
+			return err
+		}
+		all = append(all, m)
+	}
+	if err := l.plug(hub, all); err != nil {
+		return err
+	}
+	server := fmt.Sprintf("https://127.0.0.1:%d", l.port)
+	if err := ca.kubeconfig(l.Kubeconfig(), server, identity{user: "admin", groups: []string{"system:masters"}}); err != nil {
+		return err
+	}
+	for i, m := range all[:l.cfg.Nodes] {
+		services := nodeServices(m.Name, l.cfg.Addresses(m.Name))
+		if i == 0 {
+			services = append(l.controlServices(m.Name), services...)
+		}
+		if err := l.spec(m.Name).SetServices(services); err != nil {
+			return err
+		}
+		if err := m.Reload(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start finds the machine or makes it. The control plane's is given the host's
+// end of the way to the API server: a listener on the loopback interface.
+func (l *Lab) start(name string, ca *authority) (*machine.Machine, error) {
+	m, err := machine.Find(l.cfg.Name, name)
+	if m != nil || err != nil {
+		return m, err
+	}
+	spec := l.spec(name)
+	for _, bind := range spec.Binds {
+		if err := os.MkdirAll(bind.From, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(spec.Config(), 0o755); err != nil {
+		return nil, err
+	}
+	if name == fabric || name == Outside {
+		return machine.Start(l.cfg.Command, spec)
+	}
+	if err := l.nodeFiles(name, spec.Config(), ca); err != nil {
+		return nil, fmt.Errorf("writing the files of %s: %w", name, err)
+	}
+	if name != l.cfg.NodeNames()[0] {
+		return machine.Start(l.cfg.Command, spec)
+	}
+	if err := l.controlFiles(name, spec.Config(), ca); err != nil {
+		return nil, fmt.Errorf("writing the files of the control plane: %w", err)
+	}
+	listener, err := l.listen()
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	spec.Forwards = []string{l.cfg.apiAddress().String()}
+	return machine.Start(l.cfg.Command, spec, listener)
+}
+
+// listen takes the port of before when it is still free.
+func (l *Lab) listen() (*os.File, error) {
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", l.port))
+	if err != nil && l.port != 0 {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listening for the host's shell: %w", err)
+	}
+	defer listener.Close()
+	l.port = listener.Addr().(*net.TCPAddr).Port
+	if err := l.writeState(); err != nil {
+		return nil, err
+	}
+	return listener.(*net.TCPListener).File()
+}
+
+// nodes gives the running machines that are nodes.
+func (l *Lab) nodes() ([]*machine.Machine, error) {
+	var nodes []*machine.Machine
+	for _, name := range l.cfg.NodeNames() {
+		m, err := l.find(name)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, m)
+	}
+	return nodes, nil
+}
+
+func (l *Lab) find(name string) (*machine.Machine, error) {
+	m, err := machine.Find(l.cfg.Name, name)
+	if err == nil && m == nil {
+		err = fmt.Errorf("%s does not run in lab %q", name, l.cfg.Name)
+	}
+	return m, err
+}
+
+func (l *Lab) loadAll(ctx context.Context) error {
+	for _, image := range l.images() {
+		if err := l.Load(ctx, image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Load imports an image archive into every node.
+func (l *Lab) Load(ctx context.Context, archive string) error {
+	archive, err := filepath.Abs(archive)
+	if err != nil {
+		return err
+	}
+	nodes, err := l.nodes()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, node := range nodes {
+		group.Go(func() error {
+			file, err := os.Open(archive)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			cmd := node.Command(ctx, "ctr", "-n", "k8s.io", "images", "import", "-")
+			cmd.Stdin = file
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("importing %s on %s: %w: %s", filepath.Base(archive), node.Name, err, out)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

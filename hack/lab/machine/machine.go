@@ -1,0 +1,247 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	envLab  = "OVN_OFFLOAD_LAB"
+	envName = "OVN_OFFLOAD_LAB_MACHINE"
+	// Path is the search path inside machines.
+	Path = "/opt/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/lab/kubernetes"
+)
+
+// Spec describes a machine; it is handed to its init as JSON.
+type Spec struct {
+	Lab      string // name of the lab: what Find and All look for
+	Name     string // host name
+	Root     string // directory: the root file system, shared, never written
+	Dir      string // directory of its own on disk: overlay, logs, Config
+	Binds    []Bind
+	Forwards []string // TCP addresses that the inherited listeners are forwarded to
+}
+
+// Bind shows a directory of the host inside the machine.
+type Bind struct {
+	From, To string
+	ReadOnly bool
+}
+
+// Config is the directory of the machine's configuration on the host, /etc/kubernetes inside.
+func (s Spec) Config() string { return filepath.Join(s.Dir, "config") }
+
+// Logs is the directory of its logs on the host, /var/log inside.
+func (s Spec) Logs() string { return filepath.Join(s.Dir, "log") }
+
+// Machine is a running machine, known by the process id of its init in the host's PID namespace.
+type Machine struct {
+	Lab, Name string
+	PID       int
+}
+
+// Start makes the machine and returns when its mounts are in place. command is
+// the lab's binary, which must call Run with the arguments of the verb "machine".
+// files (listening sockets) are inherited, one for each of Spec.Forwards.
+func Start(command string, spec Spec, files ...*os.File) (*Machine, error) {
+	for _, dir := range []string{spec.Config(), spec.Logs(), filepath.Join(spec.Dir, "upper"), filepath.Join(spec.Dir, "work"), filepath.Join(spec.Dir, "root")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	encoded, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(spec.Logs(), "init.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	ready, readyWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	cmd := exec.Command(command, "machine", "join", string(encoded))
+	cmd.Env = []string{envLab + "=" + spec.Lab, envName + "=" + spec.Name, "PATH=" + Path, "HOME=/root"}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = append([]*os.File{readyWrite}, files...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+	}
+	err = cmd.Start()
+	readyWrite.Close()
+	if err != nil {
+		return nil, fmt.Errorf("starting machine %s: %w", spec.Name, err)
+	}
+	go cmd.Wait() // reaps it, should it end while this process still lives
+	m := &Machine{Lab: spec.Lab, Name: spec.Name, PID: cmd.Process.Pid}
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		m.Kill()
+		return nil, fmt.Errorf("starting machine %s: its init ended, see %s", spec.Name, log.Name())
+	}
+	return m, nil
+}
+
+// All finds the running machines of a lab; of every lab when lab is "".
+func All(lab string) ([]*Machine, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var machines []*Machine
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		environ, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
+		if err != nil {
+			continue // ended since
+		}
+		m := fromEnviron(string(environ))
+		if m == nil || (lab != "" && m.Lab != lab) || !isInit(entry.Name()) {
+			continue
+		}
+		m.PID = pid
+		machines = append(machines, m)
+	}
+	return machines, nil
+}
+
+// fromEnviron gives nil for a process that is no machine's init.
+func fromEnviron(environ string) *Machine {
+	var m Machine
+	for variable := range strings.SplitSeq(environ, "\x00") {
+		key, value, _ := strings.Cut(variable, "=")
+		switch key {
+		case envLab:
+			m.Lab = value
+		case envName:
+			m.Name = value
+		}
+	}
+	if m.Lab == "" || m.Name == "" {
+		return nil
+	}
+	return &m
+}
+
+// isInit tells an init from its child that has not executed its own program yet.
+func isInit(pid string) bool {
+	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "NSpid:" {
+			return fields[len(fields)-1] == "1"
+		}
+	}
+	return false
+}
+
+// Find gives nil without an error when the machine does not run.
+func Find(lab, name string) (*Machine, error) {
+	machines, err := All(lab)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range machines {
+		if m.Name == name {
+			return m, nil
+		}
+	}
+	return nil, nil
+}
+
+// Kill ends the machine with everything in it and returns when it is gone.
+func (m *Machine) Kill() error {
+	if err := syscall.Kill(m.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("killing machine %s: %w", m.Name, err)
+	}
+	// A process of the PID namespace may outlive its init for a moment only, the
+	// kernel kills them all; an init that nobody reaps stays as a zombie.
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID))
+		if err != nil {
+			return nil
+		}
+		if _, state, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(state, "Z") {
+			return nil
+		}
+	}
+	return fmt.Errorf("killing machine %s: process %d is still there", m.Name, m.PID)
+}
+
+// Reload lets the init read the Services file again.
+func (m *Machine) Reload() error { return syscall.Kill(m.PID, syscall.SIGHUP) }
+
+// NetNS opens the machine's network namespace; the caller closes it.
+func (m *Machine) NetNS() (netns.NsHandle, error) { return netns.GetFromPid(m.PID) }
+
+// Args is the command line that runs args in all namespaces of the machine.
+func (m *Machine) Args(args ...string) []string {
+	pid := strconv.Itoa(m.PID)
+	enter := []string{"nsenter", "-t", pid, "-m", "-n", "-u", "-i", "-p", "-C", "--root", "--wd", "--", "/usr/bin/env", "-i", "PATH=" + Path, "HOME=/root"}
+	if term := os.Getenv("TERM"); term != "" {
+		enter = append(enter, "TERM="+term)
+	}
+	return append(enter, args...)
+}
+
+// Command runs args in the machine.
+func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
+	line := m.Args(args...)
+	return exec.CommandContext(ctx, line[0], line[1:]...)
+}
+
+// Process is a process of a machine's network namespace: its own services and
+// the containers of pods with the host's network.
+type Process struct {
+	PID  int
+	Args []string
+}
+
+// Processes lists what runs in the machine's network namespace.
+func (m *Machine) Processes() ([]Process, error) {
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", m.PID))
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var processes []Process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		ns, err := os.Readlink(filepath.Join("/proc", entry.Name(), "ns/net"))
+		if err != nil || ns != own {
+			continue
+		}
+		cmdline, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		if err != nil || len(cmdline) == 0 {
+			continue
+		}
+		processes = append(processes, Process{PID: pid, Args: strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")})
+	}
+	return processes, nil
+}

@@ -1,0 +1,208 @@
+// The lab is a real Kubernetes cluster on this machine, with ovn-offload as its
+// network: `lab up`, `lab down`, and what one needs in between. docs/lab.md
+// describes it; package cluster does the work.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ovn-offload/ovn-offload/hack/lab/build"
+	"github.com/ovn-offload/ovn-offload/hack/lab/cluster"
+	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	cfg, err := cluster.Defaults(".")
+	root := &cobra.Command{Use: "lab", Short: "a real Kubernetes cluster on this machine", SilenceUsage: true, SilenceErrors: true}
+	root.CompletionOptions.DisableDefaultCmd = true
+	flags := root.PersistentFlags()
+	flags.StringVar(&cfg.Name, "name", cfg.Name, "name of the lab; several may run at once")
+	flags.StringVar(&cfg.Workdir, "workdir", "", "state, logs and kubeconfig (default _output/NAME)")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Name() == "machine" {
+			return nil
+		}
+		if os.Geteuid() != 0 {
+			return errors.New("root is needed: the lab makes namespaces, links and mounts of its own")
+		}
+		return err
+	}
+	root.AddCommand(upCommand(&cfg), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), machineCommand())
+	return root
+}
+
+func upCommand(cfg *cluster.Config) *cobra.Command {
+	up := &cobra.Command{Use: "up", Short: "bring the lab up, or repair it", Args: cobra.NoArgs}
+	flags := up.Flags()
+	flags.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "number of nodes")
+	flags.StringVar(&cfg.Families, "families", cfg.Families, "address families: ipv4, dual or ipv6")
+	flags.StringVar(&cfg.CNI, "cni", cfg.CNI, "network: ovn-offload, or bridge to compare with")
+	prefixes := map[string]*[]netip.Prefix{"subnet": &cfg.Subnets, "pod-cidr": &cfg.PodCIDRs, "service-cidr": &cfg.ServiceCIDRs}
+	for name, list := range prefixes {
+		flags.Var(&prefixList{list}, name, "replaces the one of its family; two with a comma")
+	}
+	up.RunE = func(cmd *cobra.Command, _ []string) error {
+		lab, err := cluster.New(*cfg)
+		if err != nil {
+			return err
+		}
+		if err := lab.Up(cmd.Context()); err != nil {
+			return err
+		}
+		usage(lab.Config(), lab.Kubeconfig())
+		return nil
+	}
+	return up
+}
+
+// prefixList replaces the default of the same family by the flag's.
+type prefixList struct{ list *[]netip.Prefix }
+
+func (p *prefixList) Type() string { return "prefixes" }
+
+func (p *prefixList) String() string {
+	if p.list == nil {
+		return ""
+	}
+	var parts []string
+	for _, prefix := range *p.list {
+		parts = append(parts, prefix.String())
+	}
+	return strings.Join(parts, ",")
+}
+
+func (p *prefixList) Set(value string) error {
+	list := append([]netip.Prefix(nil), *p.list...)
+	for text := range strings.SplitSeq(value, ",") {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if list[i].Addr().Is4() == prefix.Addr().Is4() {
+				list[i] = prefix
+			}
+		}
+	}
+	*p.list = list
+	return nil
+}
+
+func usage(cfg cluster.Config, kubeconfig string) {
+	lab, node := "_output/bin/lab", cfg.NodeNames()[0]
+	down := "make lab-down"
+	if cfg.Name != "lab" {
+		lab += " --name=" + cfg.Name
+		down = lab + " down"
+	}
+	fmt.Printf(`
+The lab is up. From this shell:
+    export KUBECONFIG=%s PATH=$PWD/_output/bin:$PATH
+    kubectl get nodes,pods -A -o wide
+    kubectl run -it --rm --restart=Never --image=%s --image-pull-policy=Never shell -- bash
+    %s exec %s -- ip address
+    %s exec outside -- ping -c1 %s
+`, kubeconfig, build.ToolsImage, lab, node, lab, cfg.Addresses(node)[0])
+	if cfg.CNI == cluster.CNIOffload {
+		fmt.Printf("    %s exec %s -- ovn-nbctl show\n    %s exec %s -- ovs-vsctl show\n    %s restart controller\n", lab, node, lab, node, lab)
+	}
+	fmt.Println("and to remove it:\n    " + down)
+}
+
+func downCommand(cfg *cluster.Config) *cobra.Command {
+	return &cobra.Command{Use: "down", Short: "remove the lab and everything that it made", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		lab, err := cluster.New(*cfg)
+		if err != nil {
+			return err
+		}
+		return lab.Down(cmd.Context())
+	}}
+}
+
+func statusCommand(cfg *cluster.Config) *cobra.Command {
+	return &cobra.Command{Use: "status", Short: "machines, nodes and pods", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		lab, err := cluster.Open(*cfg)
+		if err != nil {
+			return err
+		}
+		text, err := lab.Status(cmd.Context())
+		fmt.Print(text)
+		return err
+	}}
+}
+
+func execCommand(cfg *cluster.Config) *cobra.Command {
+	return &cobra.Command{Use: "exec NODE -- COMMAND...", Short: "run a command in a node's namespaces, or in those of `outside`", Args: cobra.MinimumNArgs(2), RunE: func(_ *cobra.Command, args []string) error {
+		lab, err := cluster.Open(*cfg)
+		if err != nil {
+			return err
+		}
+		m, err := lab.Machine(args[0])
+		if err != nil {
+			return err
+		}
+		line := m.Args(args[1:]...)
+		program, err := exec.LookPath(line[0])
+		if err != nil {
+			return err
+		}
+		return syscall.Exec(program, line, os.Environ())
+	}}
+}
+
+func loadCommand(cfg *cluster.Config) *cobra.Command {
+	return &cobra.Command{Use: "load IMAGE.tar...", Short: "import images into every node", Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		lab, err := cluster.Open(*cfg)
+		if err != nil {
+			return err
+		}
+		for _, image := range args {
+			if err := lab.Load(cmd.Context(), image); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func restartCommand(cfg *cluster.Config) *cobra.Command {
+	long := "Kills a component (SIGKILL) and waits until it runs again: " + strings.Join(cluster.Components(), ", ")
+	return &cobra.Command{Use: "restart COMPONENT...", Short: "kill a component and wait until it runs again", Long: long, Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		lab, err := cluster.Open(*cfg)
+		if err != nil {
+			return err
+		}
+		for _, component := range args {
+			if err := lab.Restart(cmd.Context(), component); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// machineCommand is the init of machines, executed by the lab itself.
+func machineCommand() *cobra.Command {
+	return &cobra.Command{Use: "machine", Hidden: true, Args: cobra.ExactArgs(2), RunE: func(_ *cobra.Command, args []string) error {
+		return machine.Run(args[0], args[1])
+	}}
+}

@@ -1,0 +1,147 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func leader(identity string) LeaderConfig {
+	cfg := DefaultLeader()
+	cfg.Identity = identity
+	cfg.Retry = 50 * time.Millisecond
+	return cfg
+}
+
+func holder(t *testing.T, client *fake.Clientset) string {
+	t.Helper()
+	lease, err := client.CoordinationV1().Leases("ovn-kubernetes").Get(t.Context(), "ovn-kubernetes-master", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// TestLeadersFollowEachOther: the second starts when the first has stopped, and
+// the first keeps the lease for as long as its work takes to end.
+func TestLeadersFollowEachOther(t *testing.T) {
+	client := fake.NewClientset()
+	var working atomic.Int32
+	results := make(chan error, 2)
+	started := make(chan string, 2)
+	ctx1, stop1 := context.WithCancel(t.Context())
+	ctx2, stop2 := context.WithCancel(t.Context())
+	finish := make(chan struct{})
+	work := func(name string, finish <-chan struct{}) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if working.Add(1) > 1 {
+				t.Error("two leaders at once")
+			}
+			started <- name
+			<-ctx.Done()
+			<-finish
+			working.Add(-1)
+			return ctx.Err()
+		}
+	}
+	go func() { results <- RunLeader(ctx1, client, leader("one"), work("one", finish)) }()
+	wait(t, started, "one")
+	closed := make(chan struct{})
+	close(closed)
+	go func() { results <- RunLeader(ctx2, client, leader("two"), work("two", closed)) }()
+	stop1()
+	if got := holder(t, client); got != "one" {
+		t.Errorf("%q holds the lease while the first still works", got)
+	}
+	close(finish)
+	wait(t, started, "two")
+	wait(t, results, nil)
+	stop2()
+	wait(t, results, nil)
+	if got := holder(t, client); got != "" {
+		t.Errorf("%q holds the lease at the end", got)
+	}
+}
+
+func wait[T comparable](t *testing.T, ch <-chan T, want T) {
+	t.Helper()
+	select {
+	case got := <-ch:
+		if got != want {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("waited in vain for %v", want)
+	}
+}
+
+func TestCandidateGivesUp(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("unreachable")
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := RunLeader(ctx, client, leader("one"), func(context.Context) error {
+		t.Error("leads without a lease")
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeaderLosesLease(t *testing.T) {
+	client := fake.NewClientset()
+	var unreachable atomic.Bool
+	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return unreachable.Load(), nil, errors.New("unreachable")
+	})
+	cfg := leader("one")
+	cfg.Renew = 300 * time.Millisecond
+	err := RunLeader(t.Context(), client, cfg, func(ctx context.Context) error {
+		unreachable.Store(true)
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, ErrLostLease) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestLeaderFails(t *testing.T) {
+	client := fake.NewClientset()
+	failure := errors.New("broken")
+	if err := RunLeader(t.Context(), client, leader("one"), func(context.Context) error { return failure }); !errors.Is(err, failure) || errors.Is(err, ErrLostLease) {
+		t.Errorf("error %v", err)
+	}
+	if got := holder(t, client); got != "" {
+		t.Errorf("%q holds the lease at the end", got)
+	}
+}
+
+func TestLeaderConfig(t *testing.T) {
+	cfg := DefaultLeader()
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "identity") {
+		t.Errorf("without identity: %v", err)
+	}
+	cfg.Identity = "x"
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	cfg.Renew = 12 * time.Second
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "must exceed renew") {
+		t.Errorf("with writes that outlive the lease: %v", err)
+	}
+}

@@ -1,0 +1,280 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+func newNode(name string, annotations map[string]string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-node", Annotations: annotations}}
+}
+
+func newPod(name, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-pod"},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
+}
+
+// heard collects what a listener is told.
+type heard struct {
+	mu     sync.Mutex
+	owners []string
+	more   chan struct{}
+}
+
+func (h *heard) listen(owners ...Owner) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, o := range owners {
+		h.owners = append(h.owners, o.String())
+	}
+	select {
+	case h.more <- struct{}{}:
+	default:
+	}
+}
+
+// want waits until exactly these were told, in any order, and forgets them.
+func (h *heard) want(t *testing.T, owners ...string) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		h.mu.Lock()
+		got := slices.Sorted(slices.Values(h.owners))
+		if len(got) >= len(owners) {
+			h.owners = nil
+		}
+		h.mu.Unlock()
+		if len(got) >= len(owners) {
+			slices.Sort(owners)
+			if diff := cmp.Diff(owners, got); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+			return
+		}
+		select {
+		case <-h.more:
+		case <-deadline:
+			t.Fatalf("told %v, want %v", got, owners)
+		}
+	}
+}
+
+func startView(t *testing.T, node string, objects ...runtime.Object) (*fake.Clientset, *View, *heard) {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	view, err := NewView(client, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &heard{more: make(chan struct{}, 1)}
+	view.OnChange(h.listen)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	if err := view.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return client, view, h
+}
+
+func TestViewTellsOwners(t *testing.T) {
+	ctx := t.Context()
+	a, b := newPod("a", "n"), newPod("b", "")
+	node := newNode("n", nil)
+	client, view, h := startView(t, "", node, a, b)
+	h.want(t, "Node/n", "Pod/ns/a", "Pod/ns/b")
+
+	// The order matters: each event that must be silent is followed by one that
+	// must not be, and the listener would have heard them in this order.
+	update := func(change func()) {
+		t.Helper()
+		change()
+		if _, err := client.CoreV1().Pods("ns").Update(ctx, a, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func() {
+		a.ResourceVersion = "101"
+		a.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}}
+	})
+	update(func() { a.ResourceVersion = "102"; a.Annotations = map[string]string{"example.com/x": "y"} })
+	update(func() { a.ResourceVersion = "103"; a.Status.Phase = corev1.PodSucceeded })
+	h.want(t, "Pod/ns/a")
+
+	node.ResourceVersion = "104"
+	node.Labels = map[string]string{"x": "y"}
+	if _, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "Node/n")
+	node.ResourceVersion = "105"
+	node.Annotations = map[string]string{NodeSubnetsKey: `{"default":["10.244.0.0/24"]}`}
+	if _, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "Node/n", "Pod/ns/a")
+	if err := client.CoreV1().Pods("ns").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "Pod/ns/a")
+	if pod := view.Pod("ns", "a"); pod != nil {
+		t.Errorf("the listener was told before the view knew: %v", pod)
+	}
+}
+
+func TestViewReads(t *testing.T) {
+	_, view, _ := startView(t, "", newNode("n", nil), newNode("m", nil), newPod("a", "n"), newPod("b", "n"), newPod("c", "m"), newPod("d", ""),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "x"}}})
+	names := func(pods []*corev1.Pod) []string {
+		var out []string
+		for _, pod := range pods {
+			out = append(out, pod.Name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, names(view.PodsOnNode("n"))); diff != "" {
+		t.Errorf("pods on n (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, names(view.Pods())); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	if len(view.Nodes()) != 2 || view.Node("m") == nil || view.Pod("ns", "a") == nil || view.Namespace("ns").Labels["team"] != "x" {
+		t.Error("an object is missing")
+	}
+	if view.Node("x") != nil || view.Pod("ns", "x") != nil || view.Pod("x", "a") != nil || view.Namespace("x") != nil {
+		t.Error("an object is there that does not exist")
+	}
+}
+
+// TestViewOfNode: a node's credentials allow it to list no more than this.
+func TestViewOfNode(t *testing.T) {
+	client, view, _ := startView(t, "n", newNode("n", nil))
+	selectors := map[string]string{}
+	for _, action := range client.Actions() {
+		if list, ok := action.(clienttesting.ListAction); ok {
+			selectors[action.GetResource().Resource] = list.GetListRestrictions().Fields.String()
+		}
+		if watch, ok := action.(clienttesting.WatchAction); ok {
+			selectors[action.GetResource().Resource] = watch.GetWatchRestrictions().Fields.String()
+		}
+	}
+	want := map[string]string{"nodes": "metadata.name=n", "pods": "spec.nodeName=n"}
+	if diff := cmp.Diff(want, selectors); diff != "" {
+		t.Errorf("selectors (-want +got):\n%s", diff)
+	}
+	if view.Namespace("ns") != nil {
+		t.Error("a namespace in a node's view")
+	}
+}
+
+func TestViewStartEnds(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, fmt.Errorf("forbidden")
+	})
+	view, err := NewView(client, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := view.Start(ctx); err == nil {
+		t.Error("complete without pods")
+	}
+}
+
+// TestMissedDelete: an informer that missed a deletion hands over what it knew last.
+func TestMissedDelete(t *testing.T) {
+	view, err := NewView(fake.NewClientset(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &heard{more: make(chan struct{}, 1)}
+	view.OnChange(h.listen)
+	view.changed(cache.DeletedFinalStateUnknown{Key: "ns/a", Obj: newPod("a", "n")}, nil)
+	h.want(t, "Pod/ns/a")
+}
+
+func TestTrim(t *testing.T) {
+	pod := newPod("a", "n")
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	pod.OwnerReferences = []metav1.OwnerReference{{Name: "rs"}}
+	pod.Labels = map[string]string{"app": "x"}
+	pod.Annotations = map[string]string{
+		PodNetworksKey: "v", "kubernetes.io/ingress-bandwidth": "1M", "kubernetes.io/config.hash": "h",
+		"kubectl.kubernetes.io/last-applied-configuration": "long", "kubernetes.io/config.seen": "t",
+	}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
+	pod.Spec.HostNetwork = true
+	pod.Spec.Containers = []corev1.Container{
+		{Name: "web", Image: "i", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP", HostPort: 8080}, {ContainerPort: 81}}},
+		{Name: "none", Ports: []corev1.ContainerPort{{ContainerPort: 82}}},
+	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Message: "m"}
+	want := newPod("a", "n")
+	want.Labels = map[string]string{"app": "x"}
+	want.Annotations = map[string]string{PodNetworksKey: "v", "kubernetes.io/ingress-bandwidth": "1M", "kubernetes.io/config.hash": "h"}
+	want.Spec.HostNetwork = true
+	want.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP"}}}}
+	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
+	for range 2 { // a trimmed object may come by again
+		got, err := trim(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("pod (-want +got):\n%s", diff)
+		}
+		pod = got.(*corev1.Pod)
+	}
+
+	node := newNode("n", nil)
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady}, {Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()},
+	}
+	node.Status.Images = []corev1.ContainerImage{{}}
+	wantNode := newNode("n", nil)
+	wantNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue}}
+	gotNode, err := trim(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantNode, gotNode); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+}
+
+func TestPredicates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change           func(*corev1.Pod)
+		completed, wants bool
+	}{
+		"running":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, false, true},
+		"pending":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, false, true},
+		"unscheduled":  {func(p *corev1.Pod) { p.Spec.NodeName = "" }, false, false},
+		"host network": {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, false, false},
+		"terminating":  {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false, true},
+		"succeeded":    {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, true, false},
+		"failed":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true, false},
+	} {
+		pod := newPod("a", "n")
+		tc.change(pod)
+		if Completed(pod) != tc.completed || WantsNetwork(pod) != tc.wants {
+			t.Errorf("%s: completed %v, wants network %v", name, Completed(pod), WantsNetwork(pod))
+		}
+	}
+}

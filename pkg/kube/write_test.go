@@ -1,0 +1,209 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fielderrors "k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+)
+
+// patches lists what was patched as "resource/subresource name body".
+func patches(client *fake.Clientset) []string {
+	var out []string
+	for _, action := range client.Actions() {
+		if p, ok := action.(clienttesting.PatchAction); ok {
+			out = append(out, p.GetResource().Resource+"/"+p.GetSubresource()+" "+p.GetName()+" "+string(p.GetPatch()))
+		}
+	}
+	client.ClearActions()
+	return out
+}
+
+func TestAnnotate(t *testing.T) {
+	ctx := t.Context()
+	pod := newPod("a", "n")
+	pod.Annotations = map[string]string{"same": "1", "other": "1", "old": "1"}
+	node := newNode("n", map[string]string{"same": "1"})
+	client := fake.NewClientset(pod, node)
+	w := NewWriter(client)
+	if err := w.AnnotatePod(ctx, pod, map[string]string{"same": "1", "other": "2", "old": "", "absent": ""}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`pods/status a {"metadata":{"annotations":{"old":null,"other":"2"},"uid":"uid-pod"}}`}
+	if diff := cmp.Diff(want, patches(client)); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+	if err := w.AnnotateNode(ctx, node, map[string]string{"new": "1"}); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{`nodes/status n {"metadata":{"annotations":{"new":"1"},"uid":"uid-node"}}`}
+	if diff := cmp.Diff(want, patches(client)); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+	for _, annotations := range []map[string]string{nil, {"same": "1"}} {
+		if err := errors.Join(w.AnnotatePod(ctx, pod, annotations), w.AnnotateNode(ctx, node, annotations)); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := patches(client); got != nil {
+		t.Errorf("patched although nothing differs: %v", got)
+	}
+}
+
+// TestReplacedObject answers as a real API server does for another object of the
+// same name.
+func TestReplacedObject(t *testing.T) {
+	ctx := t.Context()
+	pod, node := newPod("a", "n"), newNode("n", nil)
+	client := fake.NewClientset()
+	field := "metadata.uid"
+	client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("X").GroupKind(), "a",
+			fielderrors.ErrorList{fielderrors.Invalid(fielderrors.NewPath(field), "uid", "field is immutable")})
+	})
+	w := NewWriter(client)
+	write := func() []error {
+		return []error{
+			w.AnnotatePod(ctx, pod, map[string]string{"k": "v"}),
+			w.AnnotateNode(ctx, node, map[string]string{"k": "v"}),
+			w.SetNodeCondition(ctx, node, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable}),
+		}
+	}
+	for i, err := range write() {
+		if !apierrors.IsConflict(err) {
+			t.Errorf("%d: no conflict: %v", i, err)
+		}
+	}
+	field = "metadata.annotations"
+	for i, err := range write() {
+		if !apierrors.IsInvalid(err) {
+			t.Errorf("%d: not invalid: %v", i, err)
+		}
+	}
+}
+
+func TestSetNodeCondition(t *testing.T) {
+	ctx := t.Context()
+	since := metav1.NewTime(time.Unix(1000, 0).UTC())
+	node := newNode("n", nil)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoSubnet", LastTransitionTime: since}}
+	client := fake.NewClientset(node)
+	w := NewWriter(client)
+	for _, tc := range []struct {
+		status   corev1.ConditionStatus
+		reason   string
+		contains string
+	}{
+		{corev1.ConditionTrue, "NoSubnet", ""},
+		{corev1.ConditionTrue, "NoID", `"lastTransitionTime":"1970-01-01T00:16:40Z","reason":"NoID"`},
+		{corev1.ConditionFalse, "Allocated", `"type":"NetworkUnavailable","status":"False"`},
+	} {
+		err := w.SetNodeCondition(ctx, node, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: tc.status, Reason: tc.reason})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(patches(client), "")
+		if !strings.Contains(got, tc.contains) || (tc.contains == "") != (got == "") || got != "" && !strings.Contains(got, `"uid":"uid-node"`) {
+			t.Errorf("%s: %s", tc.reason, got)
+		}
+		if tc.status == corev1.ConditionFalse && strings.Contains(got, "1970") {
+			t.Errorf("a transition without a time: %s", got)
+		}
+	}
+}
+
+func TestReporter(t *testing.T) {
+	_, view, _ := startView(t, "", newNode("n", nil), newPod("a", "n"))
+	recorder := events.NewFakeRecorder(10)
+	r := newReporter(recorder, view)
+	pod, failure := PodOwner("ns", "a"), errors.New("no address: 100% used")
+	for n := 1; n <= 5; n++ {
+		r.Failure(pod, n, failure)
+	}
+	r.Failure(pod, 0, nil)
+	r.Failure(pod, 0, nil)
+	r.Failure(NodeOwner("n"), 1, failure)
+	r.Failure(NodeOwner("n"), 0, nil)
+	r.Failure(PodOwner("ns", "gone"), 3, failure)
+	r.Failure(NetworkOwner(), 3, failure)
+	r.Warn(NodeOwner("n"), "Forged", strings.Repeat("ä", 1000))
+	want := []string{
+		"Warning NetworkFailed no address: 100% used",
+		"Normal NetworkRecovered the network of this object is set up",
+		"Warning Forged " + strings.Repeat("ä", 510) + "...",
+	}
+	close(recorder.Events)
+	var got []string
+	for event := range recorder.Events {
+		got = append(got, event)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestReporterRecords goes through the real recorder, which needs the kind of
+// objects that the informers deliver without one.
+func TestReporterRecords(t *testing.T) {
+	client, view, _ := startView(t, "", newPod("a", "n"))
+	created := make(chan string, 1)
+	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		select {
+		case created <- action.GetNamespace():
+		default:
+		}
+		return false, nil, nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := NewReporter(ctx, client, view, "ovn-offload-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Warn(PodOwner("ns", "a"), "Forged", "note")
+	select {
+	case namespace := <-created:
+		if namespace != "ns" {
+			t.Errorf("event in namespace %q", namespace)
+		}
+	case <-ctx.Done():
+		t.Error("no event")
+	}
+}
+
+func TestNewClient(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	const kubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+"clusters": [{"name": "c", "cluster": {"server": "https://10.96.0.1:443"}}],
+"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {"token": "t"}}]}`
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rc, err := restConfig(ClientConfig{Kubeconfig: file, UserAgent: "x"})
+	if err != nil || rc.Host != "https://10.96.0.1:443" || rc.QPS >= 0 || rc.UserAgent != "x" {
+		t.Errorf("%+v, %v", rc, err)
+	}
+	rc, err = restConfig(ClientConfig{Kubeconfig: file, Server: "https://172.18.0.3:6443"})
+	if err != nil || rc.Host != "https://172.18.0.3:6443" || rc.BearerToken != "t" {
+		t.Errorf("%+v, %v", rc, err)
+	}
+	if _, err := NewClient(ClientConfig{Kubeconfig: file}); err != nil {
+		t.Error(err)
+	}
+	if _, err := NewClient(ClientConfig{Kubeconfig: file + ".missing"}); err == nil {
+		t.Error("a client without a kubeconfig")
+	}
+}

@@ -1,0 +1,236 @@
+package node
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+func TestPodMTU(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("fc00::3")
+	pods4 := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+	dual := append(pods4, netip.MustParsePrefix("fd00::/48"))
+	for name, c := range map[string]struct {
+		override, underlay int
+		encap              netip.Addr
+		pods               []netip.Prefix
+		want               int
+		err                string
+	}{
+		"derived, IPv4 tunnels":  {underlay: 1500, encap: v4, pods: pods4, want: 1442},
+		"derived, IPv6 tunnels":  {underlay: 1500, encap: v6, pods: dual, want: 1422},
+		"override that fits":     {override: 1400, underlay: 1500, encap: v4, pods: dual, want: 1400},
+		"override just fits":     {override: 1442, underlay: 1500, encap: v4, pods: pods4, want: 1442},
+		"override too large":     {override: 1443, underlay: 1500, encap: v4, pods: pods4, err: "1443 and the tunnel's 58 bytes are 1501, more than the underlay's MTU of 1500"},
+		"underlay too small, v6": {underlay: 1337, encap: v4, pods: dual, err: "pod MTU 1279 (underlay 1337, tunnel 58) is below the least of 1280"},
+		"small, but IPv4 only":   {underlay: 1337, encap: v4, pods: pods4, want: 1279},
+		"underlay too small":     {underlay: 600, encap: v4, pods: pods4, err: "below the least of 576"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := podMTU(c.override, c.underlay, c.encap, c.pods)
+			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %d, %v", got, err)
+			}
+		})
+	}
+}
+
+func defaultRoute(link string, metric int) netdev.Route {
+	return netdev.Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: link, Table: tableMain, Metric: metric}
+}
+
+func TestChooseGateway(t *testing.T) {
+	links := map[string]netdev.Link{"eth0": {Name: "eth0"}, "eth1": {Name: "eth1"}, "bond0p1": {Name: "bond0p1", Master: 7}, "br-ex": {Name: "br-ex"},
+		"enp129s0f1np1v2": {Name: "enp129s0f1np1v2"}}
+	two := []netdev.Route{defaultRoute("eth1", 200), defaultRoute("eth0", 100)}
+	for name, c := range map[string]struct {
+		configured string
+		state      State
+		want       Gateway
+		err        string
+	}{
+		"the better default route": {state: State{Routes: two}, want: Gateway{"breth0", "eth0"}},
+		"configured":               {configured: "eth1", state: State{Routes: two}, want: Gateway{"breth1", "eth1"}},
+		"no default route, the node's address": {
+			state: State{Known: []netip.Addr{nodeV4.Addr()}, Addrs: map[string][]netip.Prefix{"eth1": {nodeV4}}}, want: Gateway{"breth1", "eth1"}},
+		"the host's bridge has the route":      {state: State{Routes: []netdev.Route{defaultRoute("br-ex", 0)}, Bridges: []string{"br-int", "br-ex"}}, want: Gateway{Bridge: "br-ex"}},
+		"configured port of the host's bridge": {configured: "eth0", state: State{Bridges: []string{"br-int", "br-ex"}, Ports: []string{"br-ex", "eth0"}}, want: Gateway{Bridge: "br-ex"}},
+		"port of one of two bridges":           {configured: "eth0", state: State{Bridges: []string{"br-a", "br-b"}, Ports: []string{"eth0"}}, err: `one of the bridges ["br-a" "br-b"]`},
+		"taken over":                           {state: State{Saved: &Checkpoint{Interface: "eth0", Bridge: "breth0"}}, want: Gateway{"breth0", "eth0"}},
+		"another one is taken over":            {configured: "eth1", state: State{Saved: &Checkpoint{Interface: "eth0", Bridge: "breth0"}}, err: "eth0 is taken over already"},
+		"our bridge, its file lost": {state: State{Routes: []netdev.Route{defaultRoute("breth0", 0)}, Bridges: []string{"breth0"}, Ours: map[string]bool{"breth0": true}},
+			want: Gateway{"breth0", "eth0"}},
+		"port of a bond":  {configured: "bond0p1", err: "port of another device"},
+		"long name":       {configured: "enp129s0f1np1v2", err: "too long"},
+		"absent":          {configured: "eth9", err: "absent"},
+		"nothing to find": {err: "no default route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.state.Links = links
+			got, err := chooseGateway(Config{GatewayInterface: c.configured}, c.state)
+			if err != nil && c.err != "" && strings.Contains(err.Error(), c.err) {
+				return
+			}
+			if err != nil || c.err != "" || got != c.want {
+				t.Errorf("got %+v, %v; want %+v, %q", got, err, c.want, c.err)
+			}
+		})
+	}
+}
+
+// What an administrator changes on the bridge is followed; what a new link of
+// the bridge lacks is restored; virtual addresses are nobody's but their owner's.
+func TestFollowAdministrator(t *testing.T) {
+	second, vip := netip.MustParsePrefix("172.18.0.33/16"), netip.MustParsePrefix("172.18.0.200/32")
+	b := newBench(t)
+	b.ovnController()
+	must(t, b.host.FakeNS.ReplaceAddr("eth0", vip, netdev.AddrOptions{}))
+	s := b.setup(t)
+	converge(t, s)
+	addrs, err := b.host.Addrs("eth0")
+	must(t, err)
+	if diff := cmp.Diff([]string{vip.String()}, texts(addrs)); diff != "" {
+		t.Errorf("eth0 (-want +got):\n%s", diff)
+	}
+	must(t, b.host.FakeNS.ReplaceAddr("breth0", second, netdev.AddrOptions{}))
+	must(t, b.host.FakeNS.DeleteAddr("breth0", nodeV4))
+	converge(t, s)
+	b.removeSwitchLinks()
+	b.makeSwitchLinks()
+	converge(t, s)
+	addrs, err = b.host.Addrs("breth0")
+	must(t, err)
+	if diff := cmp.Diff([]string{nodeV6.String(), second.String()}, texts(addrs)); diff != "" {
+		t.Errorf("breth0 (-want +got):\n%s", diff)
+	}
+	// The last address of a family is not given up.
+	must(t, b.host.FakeNS.DeleteAddr("breth0", second))
+	converge(t, s)
+	if addrs, _ = b.host.Addrs("breth0"); len(addrs) != 2 {
+		t.Errorf("breth0 has %v", addrs)
+	}
+}
+
+func texts(prefixes []netip.Prefix) []string {
+	var out []string
+	for _, p := range prefixes {
+		out = append(out, p.String())
+	}
+	return out
+}
+
+func TestLostCheckpoint(t *testing.T) {
+	b := newBench(t)
+	before := b.describe(t)
+	b.ovnController()
+	converge(t, b.setup(t))
+	must(t, os.Remove(b.cfg.Checkpoint))
+	s := b.setup(t)
+	converge(t, s)
+	equal(t, "host", b.describe(t), settled)
+	must(t, s.Cleanup(t.Context()))
+	must(t, b.host.DeleteLink(IntegrationBridge))
+	equal(t, "host after the clean-up", b.describe(t), before)
+}
+
+// A bridge that the host brings is used as it is.
+func TestHostBridge(t *testing.T) {
+	b := newBench(t)
+	b.ovnController()
+	for _, addr := range []netip.Prefix{nodeV4, nodeV6} {
+		must(t, b.host.FakeNS.DeleteAddr("eth0", addr))
+	}
+	b.host.fake.AddLink("", netdev.Link{Name: "br-ex", Up: true, Carrier: true, MTU: 1500})
+	must(t, b.host.FakeNS.ReplaceAddr("br-ex", nodeV4, netdev.AddrOptions{}))
+	must(t, b.host.FakeNS.ReplaceRoute(defaultRoute("br-ex", 0)))
+	b.db.foreign = []any{&vswitch.Bridge{Name: "br-ex"}, &vswitch.Port{Name: "br-ex"}, &vswitch.Port{Name: "eth0"}}
+	s := b.setup(t)
+	converge(t, s)
+	if len(b.db.rows["Node/n1"]) != 0 {
+		t.Errorf("rows %v", b.db.rows)
+	}
+	if got := b.db.settings["ovn-bridge-mappings"]; got != "physnet:br-ex" {
+		t.Errorf("bridge mappings %q", got)
+	}
+	if _, err := os.Stat(b.cfg.Checkpoint); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("checkpoint: %v", err)
+	}
+	must(t, s.Cleanup(t.Context()))
+	if addrs, _ := b.host.Addrs("br-ex"); len(addrs) != 1 {
+		t.Errorf("after the clean-up br-ex has %v", addrs)
+	}
+}
+
+// Before Kubernetes has named the node nothing is touched.
+func TestUnknownNode(t *testing.T) {
+	b := newBench(t)
+	b.object = nil
+	before := b.describe(t)
+	if err := b.setup(t).pass(t.Context()); !errors.Is(err, reconcile.ErrNotReady) {
+		t.Errorf("pass: %v", err)
+	}
+	equal(t, "host", b.describe(t), before)
+}
+
+func TestInstall(t *testing.T) {
+	dir := t.TempDir()
+	plugin := filepath.Join(dir, "plugin")
+	must(t, os.WriteFile(plugin, []byte("one"), 0o600))
+	bin, conf := filepath.Join(dir, "bin"), filepath.Join(dir, "conf")
+	for range 2 {
+		must(t, InstallPlugin(plugin, bin))
+		must(t, WriteConf(conf))
+	}
+	first, err := os.Stat(filepath.Join(bin, PluginName))
+	must(t, err)
+	if first.Mode() != 0o755 {
+		t.Errorf("mode %s", first.Mode())
+	}
+	must(t, InstallPlugin(plugin, bin))
+	if second, err := os.Stat(filepath.Join(bin, PluginName)); err != nil || !os.SameFile(first, second) {
+		t.Errorf("an equal plugin was replaced: %v", err)
+	}
+	must(t, os.WriteFile(plugin, []byte("two"), 0o600))
+	must(t, InstallPlugin(plugin, bin))
+	if content, err := os.ReadFile(filepath.Join(bin, PluginName)); string(content) != "two" {
+		t.Errorf("plugin %q, %v", content, err)
+	}
+	for _, d := range []string{bin, conf} {
+		if entries, err := os.ReadDir(d); err != nil || len(entries) != 1 {
+			t.Errorf("%s holds %v, %v", d, entries, err)
+		}
+	}
+	must(t, RemoveConf(conf))
+	must(t, RemoveConf(conf))
+}
+
+func TestCheckpoint(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "node.json")
+	if c, err := loadCheckpoint(path); c != nil || err != nil {
+		t.Fatalf("no file: %v, %v", c, err)
+	}
+	want := Checkpoint{
+		Interface: "eth0", Bridge: "breth0", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1500, Addresses: []netip.Prefix{nodeV4, nodeV6},
+		Routes: []netdev.Route{defaultRoute("", 7), {Dest: netip.MustParsePrefix("10.0.0.0/8"), Table: 7}}, Verified: true, Index: 3,
+		Sysctls: map[string]string{"a": "1"}, Baseline: []string{"api"},
+	}
+	must(t, saveCheckpoint(path, want))
+	got, err := loadCheckpoint(path)
+	must(t, err)
+	if diff := cmp.Diff(want, *got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	must(t, os.WriteFile(path, []byte("{"), 0o600))
+	if _, err := loadCheckpoint(path); err == nil {
+		t.Error("a torn checkpoint is taken for a whole one")
+	}
+}
