@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,14 +75,17 @@ func (c *controller) allocateNodes(ctx context.Context, owners []kube.Owner) (ma
 		if err == nil {
 			err = c.write.AnnotateNode(ctx, node, decision.Annotations)
 		}
-		failed[owner] = errors.Join(ignoreGone(err), c.write.SetNodeCondition(ctx, node, networkCondition(err)))
+		if err == nil || errors.Is(err, ipam.ErrExhausted) {
+			err = errors.Join(err, c.write.SetNodeCondition(ctx, node, networkCondition(err)))
+		}
+		failed[owner] = c.forgetGone(owner, err)
 	}
 	return failed, nil
 }
 
-// networkCondition is Kubernetes' condition for a node whose network is not set up.
+// networkCondition is Kubernetes' condition for a node with or without a network.
 func networkCondition(err error) corev1.NodeCondition {
-	if errors.Is(err, ipam.ErrExhausted) {
+	if err != nil {
 		return corev1.NodeCondition{
 			Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
 			Reason: "SubnetsExhausted", Message: err.Error(),
@@ -106,7 +110,7 @@ func (c *controller) allocatePods(ctx context.Context, owners []kube.Owner) (map
 		if err == nil {
 			err = c.write.AnnotatePod(ctx, pod, decision.Annotations)
 		}
-		failed[owner] = ignoreGone(err)
+		failed[owner] = c.forgetGone(owner, err)
 	}
 	return failed, nil
 }
@@ -117,10 +121,12 @@ func (c *controller) warn(owner kube.Owner, decision ipam.Decision) {
 	}
 }
 
-// ignoreGone forgets errors of objects that went or were replaced while we
-// wrote: their own events bring what is to be done.
-func ignoreGone(err error) error {
+// forgetGone is no error for objects that went or were replaced while we wrote:
+// their own events bring what is to be done. What was allocated for them comes
+// free with the rows that they do not have.
+func (c *controller) forgetGone(owner kube.Owner, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		c.rows.Mark(owner)
 		return nil
 	}
 	return err
@@ -129,18 +135,20 @@ func ignoreGone(err error) error {
 // reconcileRows builds and commits the rows of a batch of owners.
 func (c *controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
 	failed := map[kube.Owner]error{}
-	holders := map[kube.Owner][]types.UID{}
+	past := map[kube.Owner][]types.UID{}
 	byName := map[string]kube.Owner{}
 	var wants []ovsdb.Want
 	for _, owner := range owners {
 		// Who holds addresses is asked before the rows are built: one who comes
 		// later is not released with the rows of one who went.
-		holders[owner] = c.alloc.Holders(owner)
+		holders := c.alloc.Holders(owner)
+		uid := c.nodeUID(owner)
 		rows, err := ovn.Build(facts{c.view, c.alloc}, c.cfg, owner)
 		if failed[owner] = err; err != nil && len(rows) == 0 {
 			continue
 		}
 		byName[owner.String()] = owner
+		past[owner] = slices.DeleteFunc(holders, func(holder types.UID) bool { return len(rows) > 0 && holder == madeFor(rows[0], uid) })
 		wants = append(wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
 	}
 	result, err := c.db.Commit(ctx, wants...)
@@ -160,13 +168,13 @@ func (c *controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 		}
 		failed[byName[name]] = err
 	}
-	c.committed(result, wants, byName, holders)
+	c.committed(result, byName, past)
 	return failed, nil
 }
 
 // committed is what follows from a commit: children that waited for a new parent
 // are marked, and addresses whose rows are gone come free.
-func (c *controller) committed(result ovsdb.Result, wants []ovsdb.Want, byName map[string]kube.Owner, holders map[kube.Owner][]types.UID) {
+func (c *controller) committed(result ovsdb.Result, byName map[string]kube.Owner, past map[kube.Owner][]types.UID) {
 	for _, change := range result.Changes {
 		switch owner := byName[change.Owner]; {
 		case change.Op != "insert":
@@ -180,32 +188,28 @@ func (c *controller) committed(result ovsdb.Result, wants []ovsdb.Want, byName m
 			}
 		}
 	}
-	for _, want := range wants {
-		if owner := byName[want.Owner]; result.Failed[want.Owner] == nil {
-			c.mark(c.alloc.Release(owner, c.past(owner, want.Rows, holders[owner])...)...)
+	for name, owner := range byName {
+		if result.Failed[name] == nil {
+			c.mark(c.alloc.Release(owner, past[owner]...)...)
 		}
 	}
 }
 
-// past are the holders of an owner's allocation for whom no row stands any more.
-func (c *controller) past(owner kube.Owner, rows []ovsdb.Row, holders []types.UID) []types.UID {
-	if len(rows) == 0 {
-		return holders
-	}
-	var current types.UID
-	if pod := c.view.Pod(owner.Namespace, owner.Name); pod != nil {
-		current = pod.UID
-	}
+// nodeUID is "" for other owners and for nodes that are gone.
+func (c *controller) nodeUID(owner kube.Owner) types.UID {
 	if node := c.view.Node(owner.Name); owner.Kind == kube.KindNode && node != nil {
-		current = node.UID
+		return node.UID
 	}
-	var past []types.UID
-	for _, uid := range holders {
-		if uid != current {
-			past = append(past, uid)
-		}
+	return ""
+}
+
+// madeFor is the UID of the object that rows were built for: a pod's port says
+// it, for a node it is the one that was read before.
+func madeFor(row ovsdb.Row, node types.UID) types.UID {
+	if port, ok := row.Model.(*nb.LogicalSwitchPort); ok && node == "" {
+		return types.UID(port.Options["iface-id-ver"])
 	}
-	return past
+	return node
 }
 
 // everything is all owners of the API, of the allocator and of the database.

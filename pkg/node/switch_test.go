@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,8 +197,9 @@ func (r *rig) has(link, addr string) bool {
 }
 
 // talk keeps one TCP connection from the neighbour to the node busy, an echo
-// each few milliseconds, and reports the longest pause.
-func (r *rig) talk() (stop func() (echoes int, longest time.Duration)) {
+// each few milliseconds. The returned function waits for some more echoes, ends
+// the connection, and gives their number and the longest pause.
+func (r *rig) talk() (stop func() (echoes int64, longest time.Duration)) {
 	r.t.Helper()
 	var server net.Listener
 	r.inside(r.node, func() (err error) {
@@ -219,7 +221,7 @@ func (r *rig) talk() (stop func() (echoes int, longest time.Duration)) {
 		return err
 	})
 	quit, report := make(chan struct{}), make(chan error, 1)
-	var echoes int
+	var echoes atomic.Int64
 	var longest time.Duration
 	go func() {
 		lines := bufio.NewReader(client)
@@ -232,7 +234,7 @@ func (r *rig) talk() (stop func() (echoes int, longest time.Duration)) {
 			}
 			start := time.Now()
 			_ = client.SetDeadline(start.Add(15 * time.Second))
-			if _, err := fmt.Fprintf(client, "%0200d\n", echoes); err != nil {
+			if _, err := fmt.Fprintf(client, "%0200d\n", echoes.Load()); err != nil {
 				report <- err
 				return
 			}
@@ -241,19 +243,21 @@ func (r *rig) talk() (stop func() (echoes int, longest time.Duration)) {
 				return
 			}
 			longest = max(longest, time.Since(start))
-			echoes++
+			echoes.Add(1)
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	return func() (int, time.Duration) {
+	return func() (int64, time.Duration) {
 		r.t.Helper()
+		enough := echoes.Load() + 20
+		eventually(r.t, "twenty more echoes", func() bool { return echoes.Load() >= enough || len(report) > 0 })
 		close(quit)
 		if err := <-report; err != nil {
-			r.t.Fatalf("the connection broke after %d echoes: %v", echoes, err)
+			r.t.Fatalf("the connection broke after %d echoes: %v", echoes.Load(), err)
 		}
 		client.Close()
 		server.Close()
-		return echoes, longest
+		return echoes.Load(), longest
 	}
 }
 
@@ -276,7 +280,6 @@ func TestRealSwitch(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatalf("not set up after 30s: %v", s.Ready())
 	}
-	time.Sleep(300 * time.Millisecond) // let the connection use the bridge
 	echoes, longest := quiet()
 	t.Logf("takeover: %d echoes, longest pause %s", echoes, longest)
 	if longest > 3*time.Second {
@@ -297,7 +300,6 @@ func TestRealSwitch(t *testing.T) {
 		return r.has("breth0", "172.18.0.3/16") && r.has(ManagementInterface, "10.244.1.2/24") && s.Ready() == nil
 	})
 	t.Logf("set up again %s after the start of ovs-vswitchd", took)
-	time.Sleep(300 * time.Millisecond)
 	echoes, longest = quiet()
 	t.Logf("restart: %d echoes, longest pause %s", echoes, longest)
 

@@ -90,7 +90,7 @@ func workdir() string { return filepath.Join(cluster.root, "_output", *labName) 
 // labCommand runs a verb of the lab's own command.
 func labCommand(out io.Writer, verb string, args ...string) error {
 	all := append([]string{verb, "--name=" + *labName, "--workdir=" + workdir()}, args...)
-	cmd := exec.Command(filepath.Join(cluster.root, "_output/bin/lab"), all...)
+	cmd := exec.Command(filepath.Join(cluster.root, "_output/bin/lab-mine"), all...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = cluster.root, out, out
 	return cmd.Run()
 }
@@ -224,10 +224,13 @@ func inPod(ns, name string, command ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var out bytes.Buffer
+	var out, messages bytes.Buffer // two goroutines write
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &messages})
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, messages.String())
+	}
 	return out.String(), err
 }
 
