@@ -47,7 +47,7 @@ func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 	start := max(b.cursor, firstPodOffset-1)
 	for i := uint64(1); i <= size; i++ {
 		offset := firstPodOffset + (start-firstPodOffset+i)%size
-		if addr := addressAt(b.prefix, offset); !taken(addr) {
+		if addr := AddressAt(b.prefix, offset); !taken(addr) {
 			b.cursor = offset
 			return addr, true
 		}
@@ -84,8 +84,8 @@ func after(prefix netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(addr, prefix.Bits())
 }
 
-// addressAt is the address at an offset from the subnet's first.
-func addressAt(subnet netip.Prefix, offset uint64) netip.Addr {
+// AddressAt is the address at an offset from the subnet's network address.
+func AddressAt(subnet netip.Prefix, offset uint64) netip.Addr {
 	bytes := subnet.Addr().As16()
 	low := binary.BigEndian.Uint64(bytes[8:])
 	binary.BigEndian.PutUint64(bytes[8:], low+offset)
@@ -96,7 +96,7 @@ func addressAt(subnet netip.Prefix, offset uint64) netip.Addr {
 	return addr
 }
 
-// offsetOf undoes addressAt for an address of the subnet; small is false where
+// offsetOf undoes AddressAt for an address of the subnet; small is false where
 // the offset has over 64 bits.
 func offsetOf(subnet netip.Prefix, addr netip.Addr) (offset uint64, small bool) {
 	first, at := subnet.Addr().As16(), addr.As16()

@@ -17,7 +17,7 @@ const hairpinOffset = 5
 // podRoutes send the cluster's own networks through the subnet's gateway, also
 // in a pod whose default route leads elsewhere. Their order is the contract's.
 func (c Config) podRoutes(subnet netip.Prefix) []kube.Route {
-	gateway := addressAt(subnet, gatewayOffset)
+	gateway := AddressAt(subnet, gatewayOffset)
 	var routes []kube.Route
 	add := func(dest netip.Prefix) {
 		if dest.Addr().Is4() == gateway.Is4() {
@@ -31,7 +31,7 @@ func (c Config) podRoutes(subnet netip.Prefix) []kube.Route {
 		add(dest)
 	}
 	for _, dest := range c.Masquerade {
-		hairpin := addressAt(dest, hairpinOffset)
+		hairpin := AddressAt(dest, hairpinOffset)
 		add(netip.PrefixFrom(hairpin, hairpin.BitLen()))
 	}
 	for _, dest := range c.Join {
@@ -50,7 +50,7 @@ func (p *pods) network(h *holding) *kube.PodNetwork {
 	}
 	for i, addr := range h.addrs {
 		b := p.nodes.block(addr)
-		n.Gateways[i] = addressAt(b.prefix, gatewayOffset)
+		n.Gateways[i] = AddressAt(b.prefix, gatewayOffset)
 		if i == 0 {
 			n.Routes = b.routes
 		} else {

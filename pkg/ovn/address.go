@@ -4,24 +4,19 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-// hostAddress is the n-th address of a subnet, counted from its network address.
-func hostAddress(subnet netip.Prefix, n uint32) netip.Addr {
-	b := subnet.Masked().Addr().AsSlice()
-	for i := len(b) - 1; i >= 0 && n > 0; i-- {
-		n += uint32(b[i])
-		b[i] = byte(n)
-		n >>= 8
-	}
-	addr, _ := netip.AddrFromSlice(b)
-	return addr
-}
+// Where in a node's or the join subnet the router and the node itself stand.
+const (
+	routerOffset     = 1
+	managementOffset = 2
+)
 
-// hostPrefix is hostAddress with the subnet's length.
-func hostPrefix(subnet netip.Prefix, n uint32) netip.Prefix {
-	return netip.PrefixFrom(hostAddress(subnet, n), subnet.Bits())
+// hostPrefix is the address at an offset in a subnet, with the subnet's length.
+func hostPrefix(subnet netip.Prefix, offset uint64) netip.Prefix {
+	return netip.PrefixFrom(ipam.AddressAt(subnet, offset), subnet.Bits())
 }
 
 // sameFamily is the first of prefixes in the family of addr.

@@ -21,7 +21,7 @@ func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
 	}
 	var join []netip.Prefix
 	for _, subnet := range cfg.JoinSubnets {
-		join = append(join, hostPrefix(subnet, n.id))
+		join = append(join, hostPrefix(subnet, uint64(n.id)))
 	}
 	rows := gatewayRouter(n, join)
 	rows = append(rows, externalSwitch(n)...)
@@ -102,7 +102,7 @@ func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 	for _, subnet := range cfg.ClusterSubnets {
 		if joinSubnet, ok := sameFamily(cfg.JoinSubnets, subnet.Addr()); ok {
 			rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{
-				IPPrefix: subnet.String(), Nexthop: hostAddress(joinSubnet, 1).String(),
+				IPPrefix: subnet.String(), Nexthop: hostPrefix(joinSubnet, routerOffset).Addr().String(),
 			}))
 		}
 	}

@@ -13,7 +13,7 @@ func buildNetwork(cfg Config) []ovsdb.Row {
 	port := routerToJoin(ClusterRouter)
 	var networks []netip.Prefix
 	for _, subnet := range cfg.JoinSubnets {
-		networks = append(networks, hostPrefix(subnet, 1))
+		networks = append(networks, hostPrefix(subnet, routerOffset))
 	}
 	return []ovsdb.Row{
 		{ID: JoinSwitch, Model: &nb.LogicalSwitch{Name: JoinSwitch}},

@@ -63,11 +63,11 @@ func nodeSwitch(n node) []ovsdb.Row {
 	var routers, hosts []netip.Prefix
 	config := map[string]string{}
 	for _, subnet := range n.subnets {
-		routers = append(routers, hostPrefix(subnet, 1))
-		hosts = append(hosts, hostPrefix(subnet, 2))
+		routers = append(routers, hostPrefix(subnet, routerOffset))
+		hosts = append(hosts, hostPrefix(subnet, managementOffset))
 		if subnet.Addr().Is4() {
 			config["subnet"] = subnet.String()
-			config["exclude_ips"] = hostAddress(subnet, 2).String()
+			config["exclude_ips"] = hosts[len(hosts)-1].Addr().String()
 		} else {
 			config["ipv6_prefix"] = subnet.Addr().String()
 		}

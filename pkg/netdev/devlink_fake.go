@@ -1,0 +1,89 @@
+package netdev
+
+import (
+	"context"
+	"sync"
+)
+
+// FakeDevices answers as Devices would, from what a test has put in. Features
+// of a link that is not in the map are ErrNotFound.
+type FakeDevices struct {
+	Instances []DevlinkDevice
+	Ports     []DevlinkPort
+	Params    map[string]string // by bus/device/name
+	HWTC      map[string]bool   // by link
+	RDMAMode  string
+	RDMALinks []RDMADevice
+	// Fail, where set, is asked first, with the method's name.
+	Fail func(op string) error
+
+	mu       sync.Mutex
+	watchers []chan DeviceEvent
+}
+
+// Devlink gives Instances.
+func (f *FakeDevices) Devlink() ([]DevlinkDevice, error) { return f.Instances, f.failure("Devlink") }
+
+// DevlinkPorts gives Ports.
+func (f *FakeDevices) DevlinkPorts() ([]DevlinkPort, error) {
+	return f.Ports, f.failure("DevlinkPorts")
+}
+
+// DevlinkParam looks in Params.
+func (f *FakeDevices) DevlinkParam(bus, device, name string) (string, error) {
+	return f.Params[bus+"/"+device+"/"+name], f.failure("DevlinkParam")
+}
+
+// Features looks in HWTC.
+func (f *FakeDevices) Features(link string) (Features, error) {
+	on, ok := f.HWTC[link]
+	if !ok {
+		return Features{}, ErrNotFound
+	}
+	return Features{HWTC: on}, f.failure("Features")
+}
+
+// RDMA gives RDMAMode and RDMALinks.
+func (f *FakeDevices) RDMA() (string, []RDMADevice, error) {
+	return f.RDMAMode, f.RDMALinks, f.failure("RDMA")
+}
+
+// Watch reports what Tell is given.
+func (f *FakeDevices) Watch(ctx context.Context) (<-chan DeviceEvent, error) {
+	if err := f.failure("Watch"); err != nil {
+		return nil, err
+	}
+	out := make(chan DeviceEvent, 64)
+	f.mu.Lock()
+	f.watchers = append(f.watchers, out)
+	f.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for i, w := range f.watchers {
+			if w == out {
+				f.watchers = append(f.watchers[:i], f.watchers[i+1:]...)
+				close(out)
+				return
+			}
+		}
+	})
+	return out, nil
+}
+
+// Tell sends an event to everybody who watches, and says how many do.
+func (f *FakeDevices) Tell(e DeviceEvent) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.watchers {
+		w <- e
+	}
+	return len(f.watchers)
+}
+
+func (f *FakeDevices) failure(op string) error {
+	if f.Fail == nil {
+		return nil
+	}
+	return f.Fail(op)
+}

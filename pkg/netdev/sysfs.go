@@ -1,0 +1,80 @@
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sysfs is the tree of devices: /sys, or what a test puts in its place. The
+// methods take paths without a leading slash, such as class/net.
+type Sysfs struct{ tree fs.ReadLinkFS }
+
+// OpenSysfs takes the tree below a directory, which is /sys outside tests. It
+// shows the network devices of the namespace in which that was mounted.
+func OpenSysfs(root string) Sysfs {
+	return Sysfs{tree: os.DirFS(root).(fs.ReadLinkFS)} // documented to be one
+}
+
+// NewSysfs takes a tree in memory.
+func NewSysfs(tree fs.ReadLinkFS) Sysfs { return Sysfs{tree: tree} }
+
+// Attr reads an attribute. One that is absent, that the device does not
+// support or whose device has gone meanwhile is empty, not an error: the
+// kernel has a phys_switch_id for every NIC, and most answer EOPNOTSUPP.
+func (s Sysfs) Attr(name string) (string, error) {
+	raw, err := fs.ReadFile(s.tree, name)
+	if absent(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+// Names lists a directory in order; an absent one is empty.
+func (s Sysfs) Names(dir string) ([]string, error) {
+	entries, err := fs.ReadDir(s.tree, dir)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", dir, err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+// Target gives the path to which a link leads, below the same root, and ""
+// where there is no link.
+func (s Sysfs) Target(link string) (string, error) {
+	to, err := s.tree.ReadLink(link)
+	if absent(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading link %s: %w", link, err)
+	}
+	if path.IsAbs(to) {
+		return "", fmt.Errorf("reading link %s: leads out of the tree, to %s", link, to)
+	}
+	return path.Join(path.Dir(link), to), nil
+}
+
+func absent(err error) bool {
+	for _, normal := range []error{fs.ErrNotExist, unix.EOPNOTSUPP, unix.ENODEV, unix.ENXIO, unix.EINVAL} {
+		if errors.Is(err, normal) {
+			return true
+		}
+	}
+	return false
+}

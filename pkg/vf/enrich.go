@@ -1,0 +1,245 @@
+package vf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+)
+
+// Facts are what the kernel and the tables say of what was found.
+type Facts struct {
+	Devlink []netdev.DevlinkDevice
+	Ports   []netdev.DevlinkPort
+	Links   []netdev.Link
+	// HWTC is hw-tc-offload by link, of the links that are ports of a switch.
+	HWTC map[string]bool
+	// Multiport is esw_multiport by devlink device.
+	Multiport map[string]bool
+	RDMA      string
+	// Names by vendor, and by vendor and product.
+	Names map[[2]ID]Name
+	// Problems are what could not be had.
+	Problems []string
+}
+
+// Name is a vendor's and a product's, as the PCI ID database has them.
+type Name struct{ Vendor, Product string }
+
+// port is a netdev of a NIC with what it leads to.
+type port struct {
+	Netdev
+	device   string
+	switchID string
+	function Function
+	far      netdev.PortFunction
+	known    bool // function is
+}
+
+// key is what makes a function unique on a node.
+type key struct {
+	switchID string
+	function Function
+}
+
+// Enrich joins what was found with the facts. It is pure and leaves its
+// arguments alone.
+func Enrich(found Found, facts Facts) Inventory {
+	inv := Inventory{
+		PFs: slices.Clone(found.PFs), RDMA: facts.RDMA,
+		Problems: slices.Concat(found.Problems, facts.Problems),
+	}
+	ports := joinPorts(found.Netdevs, facts)
+	wires := map[string][]int{} // switch ports by netdev's device
+	for i := range ports {
+		wires[ports[i].device] = append(wires[ports[i].device], i)
+	}
+	of := func(device string) []port {
+		var out []port
+		for _, i := range wires[device] {
+			out = append(out, ports[i])
+		}
+		return out
+	}
+	index := newRepresentors(ports)
+	for i := range inv.PFs {
+		pf := &inv.PFs[i]
+		pf.VFs, pf.SFs, pf.Problems = slices.Clone(pf.VFs), slices.Clone(pf.SFs), slices.Clone(pf.Problems)
+		enrichPF(pf, of(pf.Name), facts)
+		for j := range pf.VFs {
+			v := &pf.VFs[j]
+			name(&v.Device, facts.Names)
+			v.Netdev = first(of(v.Name))
+		}
+		for j := range pf.SFs {
+			pf.SFs[j].Netdev = first(of(pf.SFs[j].Device))
+		}
+		index.match(pf)
+	}
+	for i := range inv.PFs {
+		index.rest(&inv.PFs[i])
+	}
+	inv.Bonds = bonds(found.Bonds, facts.Links, inv.PFs)
+	return inv
+}
+
+// joinPorts gives each netdev its link, its features and its function. A link
+// that has gone since, is left out.
+func joinPorts(netdevs []FoundNetdev, facts Facts) []port {
+	links := map[string]netdev.Link{}
+	names := map[int]string{}
+	for _, l := range facts.Links {
+		links[l.Name], names[l.Index] = l, l.Name
+	}
+	devlink := map[string]netdev.DevlinkPort{}
+	for _, p := range facts.Ports {
+		if p.Netdev != "" {
+			devlink[p.Netdev] = p
+		}
+	}
+	var out []port
+	for _, n := range netdevs {
+		l, ok := links[n.Name]
+		if !ok {
+			continue
+		}
+		p := port{device: n.Device, switchID: n.SwitchID, Netdev: fromLink(l, names[l.Master])}
+		if on, ok := facts.HWTC[n.Name]; ok {
+			p.HWTC = &on
+		}
+		if d, ok := devlink[n.Name]; ok {
+			p.far = d.Function
+			p.function, p.known = portFunction(d, n.PortName)
+		} else {
+			p.function, p.known = ParsePortName(n.PortName)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func fromLink(l netdev.Link, master string) Netdev {
+	return Netdev{
+		Name: l.Name, Index: l.Index, MAC: MAC(l.MAC), MTU: l.MTU,
+		Up: l.Up, Carrier: l.Carrier, Master: master,
+	}
+}
+
+// enrichPF gives a PF its names, its class, its ports and its switch.
+func enrichPF(pf *PF, ports []port, facts Facts) {
+	name(&pf.Device, facts.Names)
+	pf.Class = classOf(pf.Vendor, pf.Product, pf.Driver)
+	if pf.ProductName == "" {
+		pf.ProductName = pf.Class.Family
+	}
+	pf.Ports = wiresOf(ports)
+	pf.Eswitch = eswitch(pf, facts)
+	for _, p := range ports {
+		// mlx5 has an id without a switch; of several, the wire's comes first.
+		if pf.Eswitch.ID == "" || p.Name == pf.Ports[0].Name {
+			pf.Eswitch.ID = p.switchID
+		}
+	}
+	var err error
+	if pf.Number, err = pfNumber(ports); err != nil {
+		pf.Problems = append(pf.Problems, err.Error())
+	}
+}
+
+// wiresOf takes the physical ports, in the order of their numbers; where no
+// netdev says what it is, all that are no representors.
+func wiresOf(ports []port) []Netdev {
+	var wires []port
+	for _, p := range ports {
+		if p.known && p.function.Flavour == netdev.FlavourPhysical {
+			wires = append(wires, p)
+		}
+	}
+	if len(wires) == 0 {
+		for _, p := range ports {
+			if !p.known {
+				wires = append(wires, p)
+			}
+		}
+	}
+	slices.SortFunc(wires, func(a, b port) int {
+		if c := int64(a.function.Number) - int64(b.function.Number); c != 0 {
+			return int(c)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	out := make([]Netdev, len(wires))
+	for i := range wires {
+		out[i] = wires[i].Netdev
+	}
+	return out
+}
+
+func eswitch(pf *PF, facts Facts) Eswitch {
+	out := Eswitch{Mode: NoSwitch}
+	if pf.TotalVFs > 0 {
+		out.Mode = Legacy
+	}
+	for _, d := range facts.Devlink {
+		if d.Bus != "pci" || d.Name != pf.Name {
+			continue
+		}
+		switch d.Mode {
+		case "":
+			return out
+		case string(Legacy), string(Switchdev):
+			out.Mode = Mode(d.Mode)
+		default:
+			out.Mode = Unknown
+			pf.Problems = append(pf.Problems, fmt.Sprintf("devlink answers an eswitch mode that is not known here: %s", d.Mode))
+		}
+		out.InlineMode, out.EncapMode = d.InlineMode, d.EncapMode
+		out.Multiport = facts.Multiport[d.Bus+"/"+d.Name]
+	}
+	return out
+}
+
+// pfNumber asks the representors of this host's functions, for what the switch
+// counts need be neither the PCI function nor the port.
+func pfNumber(ports []port) (*uint32, error) {
+	numbers := map[uint32]bool{}
+	wires := map[uint32]bool{}
+	for _, p := range ports {
+		switch f := p.function; {
+		case !p.known || f.External:
+		case f.Flavour == netdev.FlavourPhysical:
+			wires[f.Number] = true
+		default:
+			numbers[f.PF] = true
+		}
+	}
+	if len(numbers) == 0 {
+		numbers = wires
+	}
+	if len(numbers) > 1 { // a switch with the functions of several PFs
+		for n := range numbers {
+			if len(wires) == 1 && wires[n] {
+				return &n, nil
+			}
+		}
+		return nil, errors.New("its number in the switch is not certain: representors and ports name several")
+	}
+	for n := range numbers {
+		return &n, nil
+	}
+	return nil, nil
+}
+
+func first(ports []port) *Netdev {
+	if len(ports) == 0 {
+		return nil
+	}
+	return &ports[0].Netdev
+}
+
+func name(d *Device, names map[[2]ID]Name) {
+	n := names[[2]ID{d.Vendor, d.Product}]
+	d.VendorName, d.ProductName = n.Vendor, n.Product
+}

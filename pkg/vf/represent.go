@@ -1,0 +1,141 @@
+package vf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+)
+
+// representors finds the switch's end of a function by the function's whole
+// identity: switch, host, PF and number.
+type representors struct {
+	ports map[key][]port
+	used  map[string]bool   // by netdev
+	of    map[string][]port // by device, in the order of sysfs
+}
+
+func newRepresentors(ports []port) *representors {
+	r := &representors{ports: map[key][]port{}, used: map[string]bool{}, of: map[string][]port{}}
+	for _, p := range ports {
+		if !p.known || p.function.Flavour == netdev.FlavourPhysical {
+			continue
+		}
+		k := key{p.switchID, p.function}
+		r.ports[k] = append(r.ports[k], p)
+		r.of[p.device] = append(r.of[p.device], p)
+	}
+	return r
+}
+
+// match gives the PF's own functions their representors. It leaves alone what
+// is not certain, and says so.
+func (r *representors) match(pf *PF) {
+	if !pf.Switchdev() {
+		return
+	}
+	var missing []string
+	find := func(f Function) *Representor {
+		if pf.Number == nil {
+			return nil
+		}
+		f.PF = *pf.Number
+		found := r.ports[key{pf.Eswitch.ID, f}]
+		switch len(found) {
+		case 0:
+			missing = append(missing, f.String())
+		case 1:
+			r.used[found[0].Name] = true
+			return found[0].representor()
+		default:
+			var names []string
+			for _, p := range found {
+				names = append(names, p.Name)
+			}
+			pf.Problems = append(pf.Problems, fmt.Sprintf("%s has several representors: %s", f, strings.Join(names, ", ")))
+		}
+		return nil
+	}
+	for i := range pf.VFs {
+		pf.VFs[i].Representor = find(Function{Flavour: netdev.FlavourVF, Number: uint32(pf.VFs[i].Index)})
+	}
+	for i := range pf.SFs {
+		pf.SFs[i].Representor = find(Function{Flavour: netdev.FlavourSF, Number: pf.SFs[i].Number})
+	}
+	if len(missing) > 0 {
+		pf.Problems = append(pf.Problems, "no representor in this namespace: "+strings.Join(missing, ", "))
+	}
+}
+
+// rest lists the representors under a PF that no function here has taken.
+func (r *representors) rest(pf *PF) {
+	for _, p := range r.of[pf.Name] {
+		if !r.used[p.Name] {
+			pf.Representors = append(pf.Representors, *p.representor())
+		}
+	}
+	slices.SortFunc(pf.Representors, func(a, b Representor) int {
+		return compareFunctions(a.Function, b.Function)
+	})
+}
+
+func (p port) representor() *Representor {
+	r := &Representor{Netdev: p.Netdev, Function: p.function, FunctionMAC: MAC(p.far.MAC)}
+	if p.function.Flavour == netdev.FlavourSF {
+		switch {
+		case p.far.Attached:
+			r.State = "attached"
+		case p.far.Active:
+			r.State = "active"
+		default:
+			r.State = "inactive"
+		}
+	}
+	return r
+}
+
+// bonds gives the bonds their links and says which make one switch.
+func bonds(found []Bond, links []netdev.Link, pfs []PF) []Bond {
+	uplinks := map[string]*PF{}
+	for i := range pfs {
+		if u := pfs[i].Uplink(); u != nil {
+			uplinks[u.Name] = &pfs[i]
+		}
+	}
+	out := slices.Clone(found)
+	for i := range out {
+		for _, l := range links {
+			if l.Name == out[i].Name {
+				out[i].Netdev = fromLink(l, "")
+			}
+		}
+		out[i].Reason = notLAG(out[i], uplinks)
+		out[i].LAG = out[i].Reason == ""
+	}
+	return out
+}
+
+func notLAG(b Bond, uplinks map[string]*PF) string {
+	if len(b.Ports) != 2 {
+		return fmt.Sprintf("it has %d ports, not two", len(b.Ports))
+	}
+	card := ""
+	for _, name := range b.Ports {
+		pf := uplinks[name]
+		switch {
+		case pf == nil:
+			return name + " is not an uplink"
+		case !pf.Switchdev():
+			return name + " is not in switchdev mode"
+		case card != "" && card != pf.Eswitch.ID:
+			return "its ports are of different cards"
+		}
+		card = pf.Eswitch.ID
+	}
+	switch b.Mode {
+	case "active-backup", "balance-xor", "802.3ad":
+		return ""
+	}
+	return "NICs do not offload mode " + b.Mode
+}

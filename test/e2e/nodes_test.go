@@ -1,0 +1,108 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// subnets is how many nodes the lab's pod network (a /16 in parts of /24) has room for.
+const subnets = 256
+
+// TestSubnetsExhausted: nodes beyond the address plan get no subnet, a condition
+// and an Event that say so; a pod of such a node waits and disturbs nobody; when
+// a node goes, one of them gets its subnet by itself.
+func TestSubnetsExhausted(t *testing.T) {
+	ns := namespace(t)
+	surplus := 3
+	for i := range subnets - len(nodes) + surplus {
+		createNode(t, fmt.Sprintf("paper-%d", i))
+	}
+	without := func() (names []string) {
+		list, err := cluster.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "paper=yes"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range list.Items {
+			if node.Annotations[kube.NodeSubnetsKey] == "" {
+				names = append(names, node.Name)
+			}
+		}
+		return names
+	}
+	eventually(t, time.Minute, "all subnets are allocated", func() (bool, string) {
+		names := without()
+		return len(names) == surplus, strings.Join(names, " ")
+	})
+	poor := without()[0]
+	eventually(t, 20*time.Second, "a condition and an Event say so", func() (bool, string) {
+		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), poor, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		return unavailable(node) && eventFor(t, poor), fmt.Sprint(node.Status.Conditions)
+	})
+	create(t, podObject(ns, "stuck", poor))
+	running(t, ns, "fine", nodes[1])
+	stuck, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), "stuck", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stuck.Annotations[kube.PodNetworksKey] != "" {
+		t.Errorf("a pod of a node without a subnet has %s", stuck.Annotations[kube.PodNetworksKey])
+	}
+	rich := "paper-0"
+	if poor == rich {
+		rich = "paper-1"
+	}
+	if err := cluster.client.CoreV1().Nodes().Delete(t.Context(), rich, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the free subnet is given to one that waits", func() (bool, string) {
+		names := without()
+		return len(names) == surplus-1, strings.Join(names, " ")
+	})
+}
+
+// createNode makes a Node without a machine, on which no DaemonSet of ours runs.
+func createNode(t *testing.T, name string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"paper": "yes", "k8s.ovn.org/dpu-host": ""}}}
+	node.Spec.Unschedulable = true
+	if _, err := cluster.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cluster.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+}
+
+func unavailable(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeNetworkUnavailable {
+			return c.Status == corev1.ConditionTrue && c.Reason == "SubnetsExhausted"
+		}
+	}
+	return false
+}
+
+func eventFor(t *testing.T, node string) bool {
+	t.Helper()
+	events, err := cluster.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		if event.Type == corev1.EventTypeWarning && strings.Contains(event.Message, "exhausted") {
+			return true
+		}
+	}
+	return false
+}
