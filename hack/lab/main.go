@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -112,6 +113,11 @@ func usage(cfg cluster.Config, kubeconfig string) {
 	down := "make lab-down"
 	if cfg.Name != "lab" {
 		lab += " --name=" + cfg.Name
+	}
+	if cfg.Workdir != filepath.Join(cfg.Repo, "_output", cfg.Name) {
+		lab += " --workdir=" + cfg.Workdir
+	}
+	if lab != "_output/bin/lab" {
 		down = lab + " down"
 	}
 	fmt.Printf(`

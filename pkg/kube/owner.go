@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 )
 
@@ -39,6 +40,9 @@ func (o Owner) String() string {
 	}
 	return o.Kind + "/" + o.Namespace + "/" + o.Name
 }
+
+// LogValue is String in a log.
+func (o Owner) LogValue() slog.Value { return slog.StringValue(o.String()) }
 
 // ParseOwner reads what String wrote.
 func ParseOwner(s string) (Owner, error) {

@@ -90,7 +90,7 @@ func workdir() string { return filepath.Join(cluster.root, "_output", *labName) 
 // labCommand runs a verb of the lab's own command.
 func labCommand(out io.Writer, verb string, args ...string) error {
 	all := append([]string{verb, "--name=" + *labName, "--workdir=" + workdir()}, args...)
-	cmd := exec.Command(filepath.Join(cluster.root, "_output/bin/lab-mine"), all...)
+	cmd := exec.Command(labBinary(), all...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = cluster.root, out, out
 	return cmd.Run()
 }

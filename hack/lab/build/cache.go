@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +56,20 @@ func (c *Cache) once(ctx context.Context, kind, key string, fill func(ctx contex
 	if err := fill(ctx, partial); err != nil {
 		return "", err
 	}
-	return path, os.Rename(partial, path)
+	if err := os.Rename(partial, path); err != nil {
+		return "", err
+	}
+	// Hundreds of MB that are written out later would hold up the first pods.
+	return path, flush(c.Dir)
+}
+
+func flush(dir string) error {
+	file, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return unix.Syncfs(int(file.Fd()))
 }
 
 func exists(path string) bool {
@@ -73,7 +87,7 @@ func hash(parts ...string) string {
 }
 
 func hashFiles(files ...string) (string, error) {
-	sort.Strings(files)
+	slices.Sort(files)
 	var parts []string
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -83,4 +97,29 @@ func hashFiles(files ...string) (string, error) {
 		parts = append(parts, filepath.Base(file), string(data))
 	}
 	return hash(parts...), nil
+}
+
+// Recent makes a thing that goes out of use quickly: the newest and the one before are kept.
+func (c *Cache) Recent(ctx context.Context, kind, key string, fill func(ctx context.Context, path string) error) (string, error) {
+	return c.once(ctx, kind, hash(key), func(ctx context.Context, path string) error {
+		old, err := filepath.Glob(filepath.Join(c.Dir, kind+"-*"))
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(old, func(a, b string) int { return modified(a).Compare(modified(b)) })
+		for _, dir := range old[:max(0, len(old)-1)] {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+		return fill(ctx, path)
+	})
+}
+
+func modified(path string) time.Time {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return stat.ModTime()
 }

@@ -6,11 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 )
 
 // Names of the lab's own images.
@@ -22,7 +25,7 @@ const (
 // Pause makes the image of pod sandboxes from the program pause in bin.
 func (c *Cache) Pause(bin, out string) error {
 	layer := out + ".layer"
-	defer os.Remove(layer)
+	defer func() { _ = os.Remove(layer) }()
 	if err := fileLayer(layer, "pause", filepath.Join(bin, "pause")); err != nil {
 		return err
 	}
@@ -36,7 +39,7 @@ func (c *Cache) TestImage(ctx context.Context, bin, out string) error {
 		return err
 	}
 	layer := out + ".layer"
-	defer os.Remove(layer)
+	defer func() { _ = os.Remove(layer) }()
 	if err := fileLayer(layer, "usr/local/bin/probe", filepath.Join(bin, "probe")); err != nil {
 		return err
 	}
@@ -138,4 +141,37 @@ func addFile(w *tar.Writer, name, from string) error {
 	}
 	_, err = io.Copy(w, file)
 	return err
+}
+
+// Fingerprint identifies an archive's content: the hash of its configuration,
+// which names every layer by digest.
+func Fingerprint(archive string) (string, error) {
+	file, err := os.Open(archive)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	var parts []string
+	for r := tar.NewReader(file); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading %s: %w", archive, err)
+		}
+		if !strings.HasSuffix(header.Name, ".json") {
+			continue
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, string(data))
+	}
+	if len(parts) == 0 {
+		return "", fmt.Errorf("reading %s: it is no image archive", archive)
+	}
+	slices.Sort(parts)
+	return hash(parts...), nil
 }

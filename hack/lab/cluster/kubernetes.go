@@ -6,14 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -159,20 +162,43 @@ func (l *Lab) bridgeNetwork(ctx context.Context) error {
 	return nil
 }
 
-// deploy applies the project's manifests with the lab's settings and waits for the rollout.
+// deploy applies the project's manifests with the lab's settings, in the order of
+// their numbers, and waits for the rollout. Those below 40 are done first, the
+// certificates among them: kubelet tries a pod that mounts a Secret which is not
+// there yet again, slower and slower.
 func (l *Lab) deploy(ctx context.Context) error {
-	dir := l.path("manifests")
-	if err := l.writeManifests(dir); err != nil {
-		return err
-	}
-	if err := l.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", dir); err != nil {
-		return err
-	}
-	out, err := l.kubectlOutput(ctx, "get", "deployments,daemonsets", "-n", systemSpace, "-o", "name")
+	files, err := l.writeManifests(l.path("manifests"))
 	if err != nil {
 		return err
 	}
-	for _, name := range strings.Fields(out) {
+	first := slices.IndexFunc(files, func(file string) bool { return filepath.Base(file) >= "40" })
+	if first < 0 {
+		first = len(files)
+	}
+	for _, group := range [][]string{files[:first], files[first:]} {
+		if err := l.apply(ctx, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Lab) apply(ctx context.Context, files []string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	args := []string{"apply", "--server-side", "--force-conflicts", "-o", "name"}
+	for _, file := range files {
+		args = append(args, "-f", file)
+	}
+	out, err := l.kubectlOutput(ctx, args...)
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(out) {
+		if !strings.HasPrefix(name, "deployment.") && !strings.HasPrefix(name, "daemonset.") {
+			continue
+		}
 		start := time.Now()
 		if err := l.kubectl(ctx, "rollout", "status", "-n", systemSpace, name, "--timeout=5m"); err != nil {
 			return err
@@ -182,52 +208,76 @@ func (l *Lab) deploy(ctx context.Context) error {
 	return nil
 }
 
-// writeManifests copies deploy/manifests, with the lab's own values in its ConfigMap.
-func (l *Lab) writeManifests(dir string) error {
+// writeManifests copies deploy/manifests, with what a lab changes, and gives the copies in order.
+func (l *Lab) writeManifests(dir string) ([]string, error) {
 	hub, err := l.find(fabric)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.RemoveAll(dir); err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(l.cfg.Repo, "deploy/manifests/*.yaml"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(files) == 0 {
-		return errors.New("deploy/manifests is empty")
+		return nil, errors.New("deploy/manifests is empty")
 	}
-	for _, file := range files {
+	kernel := datapath(hub)
+	for i, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if filepath.Base(file) == "10-config.yaml" {
-			if data, err = l.settings(data, datapath(hub)); err != nil {
-				return fmt.Errorf("setting %s: %w", file, err)
-			}
+		if data, err = l.adapt(data, kernel); err != nil {
+			return nil, fmt.Errorf("adapting %s: %w", file, err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), data, 0o644); err != nil {
-			return err
+		files[i] = filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(files[i], data, 0o644); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return files, nil
+}
+
+// adapt changes two things in a manifest: the values of the ConfigMap that a lab
+// decides, and a note of the image in pod templates, so that a new image under
+// the old name is rolled out.
+func (l *Lab) adapt(manifest []byte, datapath string) ([]byte, error) {
+	var documents []string
+	for document := range strings.SplitSeq("\n"+string(manifest), "\n---") {
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			return nil, err
+		}
+		if object.Object == nil {
+			continue
+		}
+		var err error
+		switch object.GetKind() {
+		case "ConfigMap":
+			err = l.settings(object.Object, datapath)
+		case "Deployment", "DaemonSet":
+			err = unstructured.SetNestedField(object.Object, l.fingerprints[l.productImage()], "spec", "template", "metadata", "annotations", "image-fingerprint")
+		}
+		if err != nil {
+			return nil, err
+		}
+		data, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, string(data))
+	}
+	return []byte(strings.Join(documents, "---\n")), nil
 }
 
 // settings are the values of the ConfigMap that a lab decides.
-func (l *Lab) settings(manifest []byte, datapath string) ([]byte, error) {
-	var object map[string]any
-	if err := yaml.Unmarshal(manifest, &object); err != nil {
-		return nil, err
-	}
-	data, ok := object["data"].(map[string]any)
-	if !ok {
-		return nil, errors.New("the ConfigMap has no data")
-	}
+func (l *Lab) settings(object map[string]any, datapath string) error {
 	var pods []string
 	for _, cidr := range l.cfg.PodCIDRs {
 		bits := 24
@@ -245,23 +295,34 @@ func (l *Lab) settings(manifest []byte, datapath string) ([]byte, error) {
 		"net_cidr": strings.Join(pods, ","), "svc_cidr": join(l.cfg.ServiceCIDRs), "datapath": datapath,
 		"k8s_apiserver": l.apiURL(), "ovn_nb": "ssl:" + host + ":6641", "ovn_sb": "ssl:" + host + ":6642",
 	} {
-		data[key] = value
+		if err := unstructured.SetNestedField(object, value, "data", key); err != nil {
+			return err
+		}
 	}
-	return yaml.Marshal(object)
+	return nil
 }
 
 func (l *Lab) kubectl(ctx context.Context, args ...string) error {
-	_, err := l.kubectlOutput(ctx, args...)
-	return err
+	return l.kubectlInput(ctx, nil, args...)
 }
 
 func (l *Lab) kubectlOutput(ctx context.Context, args ...string) (string, error) {
+	var out strings.Builder
+	err := l.runKubectl(ctx, nil, &out, args)
+	return out.String(), err
+}
+
+func (l *Lab) kubectlInput(ctx context.Context, in io.Reader, args ...string) error {
+	var out strings.Builder
+	return l.runKubectl(ctx, in, &out, args)
+}
+
+func (l *Lab) runKubectl(ctx context.Context, in io.Reader, out *strings.Builder, args []string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(l.cfg.Repo, "_output/bin/kubectl"), append([]string{"--kubeconfig", l.Kubeconfig()}, args...)...)
 	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(append(out, stderr.Bytes()...)))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(out.String()+stderr.String()))
 	}
-	return string(out), nil
+	return nil
 }

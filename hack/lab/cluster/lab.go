@@ -8,10 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,6 +35,8 @@ type Lab struct {
 	cache *build.Cache
 	mu    sync.Mutex // of steps' output
 	bin   struct{ kubernetes, tools, root string }
+	// fingerprints are by image archive.
+	fingerprints map[string]string
 }
 
 // New also reads what an earlier lab of the work directory was made with.
@@ -130,11 +132,13 @@ func (l *Lab) Up(ctx context.Context) error {
 		{"Kubernetes, etcd and containerd, compiled once", l.buildKubernetes},
 		{"root file system of the nodes, made once", l.buildRoot},
 		{"images", l.buildImages},
+		{"images for the nodes, unpacked", l.unpackImages},
 		{"machines and their network", l.machines},
 		{"control plane", l.control},
-		{"images on the nodes", l.loadAll},
+		{"images that are new to the nodes", l.loadAll},
 		{"network: " + l.cfg.CNI, l.network},
 		{"nodes ready", l.nodesReady},
+		{"pods on every node reach each other", l.Check},
 	} {
 		if err := l.step(part.name, func() error { return part.do(ctx) }); err != nil {
 			return err
@@ -163,41 +167,6 @@ func (l *Lab) buildRoot(ctx context.Context) error {
 	var err error
 	l.bin.root, err = l.cache.NodeRoot(ctx)
 	return err
-}
-
-func (l *Lab) productImage() string {
-	return filepath.Join(l.cfg.Repo, "_output/image/ovn-offload.tar")
-}
-
-func (l *Lab) images() []string {
-	images := []string{l.path("images/pause.tar"), l.path("images/tools.tar")}
-	if l.cfg.CNI == CNIOffload {
-		images = append(images, l.productImage())
-	}
-	return images
-}
-
-func (l *Lab) buildImages(ctx context.Context) error {
-	if err := os.MkdirAll(l.path("images"), 0o755); err != nil {
-		return err
-	}
-	if err := l.keepState(); err != nil {
-		return err
-	}
-	l.bin.tools = l.path("bin")
-	if err := l.cache.Tools(ctx, l.bin.tools); err != nil {
-		return err
-	}
-	if err := l.cache.Pause(l.bin.tools, l.path("images/pause.tar")); err != nil {
-		return err
-	}
-	if err := l.cache.TestImage(ctx, l.bin.tools, l.path("images/tools.tar")); err != nil {
-		return err
-	}
-	if l.cfg.CNI != CNIOffload {
-		return nil
-	}
-	return l.cache.ProductImage(ctx, l.productImage())
 }
 
 // keepState refuses to change the settings of a lab that is there.
@@ -253,13 +222,11 @@ func (l *Lab) spec(name string) machine.Spec {
 	if modules := "/lib/modules"; isDir(modules) {
 		spec.Binds = append(spec.Binds, machine.Bind{From: modules, To: "/usr/lib/modules", ReadOnly: true})
 	}
-	if name == fabric || name == Outside {
+	if !slices.Contains(l.cfg.NodeNames(), name) {
 		return spec
 	}
-	// containerd cannot have its snapshots, overlays too, on an overlay.
-	for _, data := range []string{"containerd", "kubelet", "etcd"} {
-		spec.Binds = append(spec.Binds, machine.Bind{From: filepath.Join(dir, data), To: "/var/lib/" + data})
-	}
+	// Overlays on an overlay do not work, and containerd's snapshots are some.
+	spec.Binds = append(spec.Binds, machine.Bind{From: filepath.Join(dir, "snapshots"), To: filepath.Join(containerdDir, snapshots)})
 	return spec
 }
 
@@ -340,7 +307,7 @@ func (l *Lab) start(name string, ca *authority) (*machine.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	spec.Forwards = []string{l.cfg.apiAddress().String()}
 	return machine.Start(l.cfg.Command, spec, listener)
 }
@@ -354,7 +321,7 @@ func (l *Lab) listen() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the host's shell: %w", err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	l.port = listener.Addr().(*net.TCPAddr).Port
 	if err := l.writeState(); err != nil {
 		return nil, err
@@ -381,42 +348,4 @@ func (l *Lab) find(name string) (*machine.Machine, error) {
 		err = fmt.Errorf("%s does not run in lab %q", name, l.cfg.Name)
 	}
 	return m, err
-}
-
-func (l *Lab) loadAll(ctx context.Context) error {
-	for _, image := range l.images() {
-		if err := l.Load(ctx, image); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Load imports an image archive into every node.
-func (l *Lab) Load(ctx context.Context, archive string) error {
-	archive, err := filepath.Abs(archive)
-	if err != nil {
-		return err
-	}
-	nodes, err := l.nodes()
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, node := range nodes {
-		group.Go(func() error {
-			file, err := os.Open(archive)
-			if err != nil {
-				return err
-			}
-			defer file.Close()
-			cmd := node.Command(ctx, "ctr", "-n", "k8s.io", "images", "import", "-")
-			cmd.Stdin = file
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return fmt.Errorf("importing %s on %s: %w: %s", filepath.Base(archive), node.Name, err, out)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
 }

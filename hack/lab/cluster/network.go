@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
@@ -23,30 +23,42 @@ const (
 // plug gives the fabric its bridge, and each machine its eth0 on it. A machine
 // that has an eth0 keeps what is there: its agent may have moved the addresses.
 func (l *Lab) plug(hub *machine.Machine, machines []*machine.Machine) error {
-	handle, err := handleIn(hub)
+	return inside(hub, func(handle *netlink.Handle, _ netns.NsHandle) error {
+		bridge, err := l.fabricBridge(handle)
+		if err != nil {
+			return fmt.Errorf("making the fabric: %w", err)
+		}
+		for i, m := range machines {
+			err := inside(m, func(own *netlink.Handle, ns netns.NsHandle) error {
+				if _, err := own.LinkByName(nodeLink); err == nil {
+					return nil
+				}
+				if err := wire(handle, bridge, ns, fmt.Sprintf("port%d", i)); err != nil {
+					return err
+				}
+				return l.configure(own, l.cfg.Addresses(m.Name))
+			})
+			if err != nil {
+				return fmt.Errorf("connecting %s to the fabric: %w", m.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// inside gives do a door to the links of a machine's network namespace.
+func inside(m *machine.Machine, do func(*netlink.Handle, netns.NsHandle) error) error {
+	ns, err := m.NetNS()
+	if err != nil {
+		return fmt.Errorf("opening the network namespace of %s: %w", m.Name, err)
+	}
+	defer func() { _ = ns.Close() }()
+	handle, err := netlink.NewHandleAt(ns)
 	if err != nil {
 		return err
 	}
-	defer handle.Close()
-	bridge, err := l.fabricBridge(handle)
-	if err != nil {
-		return fmt.Errorf("making the fabric: %w", err)
-	}
-	for i, m := range machines {
-		if err := l.plugOne(handle, bridge, m, fmt.Sprintf("port%d", i)); err != nil {
-			return fmt.Errorf("connecting %s to the fabric: %w", m.Name, err)
-		}
-	}
-	return nil
-}
-
-func handleIn(m *machine.Machine) (*netlink.Handle, error) {
-	ns, err := m.NetNS()
-	if err != nil {
-		return nil, fmt.Errorf("opening the network namespace of %s: %w", m.Name, err)
-	}
-	defer ns.Close()
-	return netlink.NewHandleAt(ns)
+	defer func() { _ = handle.Close() }()
+	return do(handle, ns)
 }
 
 func (l *Lab) fabricBridge(handle *netlink.Handle) (netlink.Link, error) {
@@ -71,37 +83,27 @@ func (l *Lab) fabricBridge(handle *netlink.Handle) (netlink.Link, error) {
 	return bridge, handle.LinkSetUp(bridge)
 }
 
-func (l *Lab) plugOne(hub *netlink.Handle, bridge netlink.Link, m *machine.Machine, port string) error {
-	own, err := handleIn(m)
-	if err != nil {
-		return err
-	}
-	defer own.Close()
-	if _, err := own.LinkByName(nodeLink); err == nil {
-		return nil
-	}
-	if err := loopbackUp(own); err != nil {
-		return err
-	}
-	ns, err := m.NetNS()
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
+// wire makes a link from the fabric into another namespace.
+func wire(hub *netlink.Handle, bridge netlink.Link, ns netns.NsHandle, port string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.MasterIndex = port, fabricMTU, bridge.Attrs().Index
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: nodeLink, PeerMTU: fabricMTU, PeerNamespace: netlink.NsFd(int(ns))}
 	if err := hub.LinkAdd(veth); err != nil {
 		return fmt.Errorf("making the link: %w", err)
 	}
-	if err := hub.LinkSetUp(veth); err != nil {
+	return hub.LinkSetUp(veth)
+}
+
+// configure gives a machine's end its addresses and the way out.
+func (l *Lab) configure(own *netlink.Handle, addrs []netip.Addr) error {
+	if err := loopbackUp(own); err != nil {
 		return err
 	}
 	eth0, err := own.LinkByName(nodeLink)
 	if err != nil {
 		return err
 	}
-	if err := l.address(own, eth0, l.cfg.Addresses(m.Name)); err != nil {
+	if err := l.address(own, eth0, addrs); err != nil {
 		return err
 	}
 	if err := own.LinkSetUp(eth0); err != nil {
@@ -135,25 +137,21 @@ func (l *Lab) address(handle *netlink.Handle, link netlink.Link, addrs []netip.A
 
 // bridgeRoutes connect the pod subnets of nodes that have the bridge network.
 func (l *Lab) bridgeRoutes(m *machine.Machine) error {
-	handle, err := handleIn(m)
-	if err != nil {
-		return err
-	}
-	defer handle.Close()
-	for i, node := range l.cfg.NodeNames() {
-		if node == m.Name {
-			continue
-		}
-		addrs := l.cfg.Addresses(node)
-		for family, subnet := range bridgeSubnets(l.cfg.PodCIDRs, i) {
-			dst := &net.IPNet{IP: subnet.Addr().AsSlice(), Mask: net.CIDRMask(subnet.Bits(), subnet.Addr().BitLen())}
-			err := handle.RouteReplace(&netlink.Route{Dst: dst, Gw: addrs[family].AsSlice()})
-			if err != nil {
-				return fmt.Errorf("routing %s by %s: %w", subnet, node, err)
+	return inside(m, func(handle *netlink.Handle, _ netns.NsHandle) error {
+		for i, node := range l.cfg.NodeNames() {
+			if node == m.Name {
+				continue
+			}
+			addrs := l.cfg.Addresses(node)
+			for family, subnet := range bridgeSubnets(l.cfg.PodCIDRs, i) {
+				dst := &net.IPNet{IP: subnet.Addr().AsSlice(), Mask: net.CIDRMask(subnet.Bits(), subnet.Addr().BitLen())}
+				if err := handle.RouteReplace(&netlink.Route{Dst: dst, Gw: addrs[family].AsSlice()}); err != nil {
+					return fmt.Errorf("routing %s by %s: %w", subnet, node, err)
+				}
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // bridgeSubnets are the pod subnets of node i: a /24 and a /64.
@@ -174,22 +172,21 @@ func bridgeSubnets(cidrs []netip.Prefix, i int) []netip.Prefix {
 // datapath is "system" where the kernel has openvswitch and geneve, else "netdev".
 // It asks inside the fabric's namespace, so that the host's links stay untouched.
 func datapath(hub *machine.Machine) string {
-	handle, err := handleIn(hub)
+	const probe = "probe0"
+	err := inside(hub, func(handle *netlink.Handle, _ netns.NsHandle) error {
+		if _, err := handle.GenlFamilyGet("ovs_datapath"); err != nil {
+			return err
+		}
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = probe
+		geneve := &netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: 6081}
+		if err := handle.LinkAdd(geneve); err != nil && !errors.Is(err, syscall.EEXIST) {
+			return err
+		}
+		return handle.LinkDel(geneve)
+	})
 	if err != nil {
 		return "netdev"
-	}
-	defer handle.Close()
-	if _, err := handle.GenlFamilyGet("ovs_datapath"); err != nil {
-		return "netdev"
-	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "probe0"
-	err = handle.LinkAdd(&netlink.Geneve{LinkAttrs: attrs, FlowBased: true, Dport: 6081})
-	if err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.EEXIST) {
-		return "netdev"
-	}
-	if link, err := handle.LinkByName("probe0"); err == nil {
-		_ = handle.LinkDel(link)
 	}
 	return "system"
 }

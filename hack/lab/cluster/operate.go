@@ -108,20 +108,8 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, restartWithin)
 	defer cancel()
-	for {
-		pids, err := l.pids(names, c)
-		if err != nil {
-			return err
-		}
-		pids = slices.DeleteFunc(pids, func(pid int) bool { return slices.Contains(old, pid) })
-		if len(pids) > 0 {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s to run again: %w", name, ctx.Err())
-		case <-time.After(20 * time.Millisecond): // the kernel tells only parents
-		}
+	if err := l.replaced(ctx, names, c, old); err != nil {
+		return fmt.Errorf("waiting for %s to run again: %w", name, err)
 	}
 	if kind != "etcd" && kind != "kube-apiserver" {
 		return nil
@@ -131,6 +119,24 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 		return err
 	}
 	return l.apiReady(ctx, client)
+}
+
+// replaced waits for a process that is not one of the old.
+func (l *Lab) replaced(ctx context.Context, names []string, c component, old []int) error {
+	for {
+		pids, err := l.pids(names, c)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(pids, func(pid int) bool { return !slices.Contains(old, pid) }) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond): // the kernel tells only parents
+		}
+	}
 }
 
 func (l *Lab) pids(names []string, c component) ([]int, error) {

@@ -35,19 +35,23 @@ func (l *Lab) nodeFiles(node, dir string, ca *authority) error {
 	if err := ca.kubeconfig(filepath.Join(dir, "kubelet.conf"), l.apiURL(), identity{user: user, groups: []string{"system:nodes"}}); err != nil {
 		return err
 	}
-	encoded, err := json.MarshalIndent(l.kubeletConfig(node), "", "  ")
+	encoded, err := json.MarshalIndent(l.kubeletConfig(), "", "  ")
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "kubelet.json"), encoded, 0o644); err != nil {
 		return err
 	}
+	return writeContainerdConfig(dir)
+}
+
+func writeContainerdConfig(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "containerd.toml"), fmt.Appendf(nil, containerdConfig, build.PauseImage), 0o644)
 }
 
 // kubeletConfig differs from a production node in what namespaces cannot have:
 // disks of their own to evict for, and (on cgroup v1) QoS groups.
-func (l *Lab) kubeletConfig(node string) map[string]any {
+func (l *Lab) kubeletConfig() map[string]any {
 	return map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication": map[string]any{

@@ -26,7 +26,11 @@ func Run(stage, encoded string) error {
 		if err := joinCgroups(spec.Lab, spec.Name); err != nil {
 			return err
 		}
-		return unix.Exec("/proc/self/exe", []string{os.Args[0], "machine", "run", encoded}, os.Environ())
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		return unix.Exec(program, []string{program, "machine", "run", encoded}, os.Environ())
 	}
 	if err := mounts(spec); err != nil {
 		return err
@@ -64,7 +68,9 @@ type mount struct {
 func mounts(spec Spec) error {
 	root := filepath.Join(spec.Dir, "root")
 	at := func(path string) string { return filepath.Join(root, path) }
-	overlay := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", spec.Root, filepath.Join(spec.Dir, "upper"), filepath.Join(spec.Dir, "work"))
+	// volatile: nothing of a lab has to outlive a crash of the host, and a busy
+	// disk would otherwise hold up whatever syncs: databases, containerd, kubelet.
+	overlay := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile", spec.Root, spec.Upper(), filepath.Join(spec.Dir, "work"))
 	list := []mount{
 		{to: "/", flags: unix.MS_REC | unix.MS_PRIVATE},
 		{from: "overlay", to: root, kind: "overlay", data: overlay},

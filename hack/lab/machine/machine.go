@@ -43,6 +43,9 @@ type Bind struct {
 // Config is the directory of the machine's configuration on the host, /etc/kubernetes inside.
 func (s Spec) Config() string { return filepath.Join(s.Dir, "config") }
 
+// Upper holds, on the host, every file that the machine changed; it may be filled before Start.
+func (s Spec) Upper() string { return filepath.Join(s.Dir, "upper") }
+
 // Logs is the directory of its logs on the host, /var/log inside.
 func (s Spec) Logs() string { return filepath.Join(s.Dir, "log") }
 
@@ -56,7 +59,11 @@ type Machine struct {
 // the lab's binary, which must call Run with the arguments of the verb "machine".
 // files (listening sockets) are inherited, one for each of Spec.Forwards.
 func Start(command string, spec Spec, files ...*os.File) (*Machine, error) {
-	for _, dir := range []string{spec.Config(), spec.Logs(), filepath.Join(spec.Dir, "upper"), filepath.Join(spec.Dir, "work"), filepath.Join(spec.Dir, "root")} {
+	// An overlay that is volatile refuses the work directory of an earlier one.
+	if err := os.RemoveAll(filepath.Join(spec.Dir, "work")); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{spec.Config(), spec.Logs(), spec.Upper(), filepath.Join(spec.Dir, "work"), filepath.Join(spec.Dir, "root")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}
@@ -88,11 +95,11 @@ func Start(command string, spec Spec, files ...*os.File) (*Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting machine %s: %w", spec.Name, err)
 	}
-	go cmd.Wait() // reaps it, should it end while this process still lives
+	go func() { _ = cmd.Wait() }() // reaps it, should it end while this process still lives
 	m := &Machine{Lab: spec.Lab, Name: spec.Name, PID: cmd.Process.Pid}
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
-		m.Kill()
-		return nil, fmt.Errorf("starting machine %s: its init ended, see %s", spec.Name, log.Name())
+		err := fmt.Errorf("starting machine %s: its init ended, see %s", spec.Name, log.Name())
+		return nil, errors.Join(err, m.Kill())
 	}
 	return m, nil
 }
@@ -177,11 +184,8 @@ func (m *Machine) Kill() error {
 	// A process of the PID namespace may outlive its init for a moment only, the
 	// kernel kills them all; an init that nobody reaps stays as a zombie.
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID))
-		if err != nil {
-			return nil
-		}
-		if _, state, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(state, "Z") {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID))
+		if _, state, there := strings.Cut(string(stat), ") "); !there || strings.HasPrefix(state, "Z") {
 			return nil
 		}
 	}

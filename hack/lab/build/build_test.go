@@ -1,0 +1,159 @@
+package build
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestOnce(t *testing.T) {
+	c := &Cache{Dir: t.TempDir()}
+	fails := func(_ context.Context, path string) error {
+		write(t, path, "half")
+		return errors.New("interrupted")
+	}
+	if _, err := c.once(t.Context(), "thing", "key", fails); err == nil {
+		t.Fatal("want the error of fill")
+	}
+	made := 0
+	fill := func(_ context.Context, path string) error {
+		made++
+		write(t, path, "whole")
+		return nil
+	}
+	for range 2 {
+		path, err := c.once(t.Context(), "thing", "key", fill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != "whole" {
+			t.Errorf("%s holds %q, %v", path, data, err)
+		}
+	}
+	if made != 1 {
+		t.Errorf("made %d times, want once", made)
+	}
+}
+
+func TestRecentKeepsTwo(t *testing.T) {
+	c := &Cache{Dir: t.TempDir()}
+	var paths []string
+	for i, key := range []string{"a", "b", "c"} {
+		path, err := c.Recent(t.Context(), "thing", key, func(_ context.Context, path string) error {
+			write(t, path, key)
+			when := time.Unix(int64(i), 0)
+			return os.Chtimes(path, when, when)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	left, err := filepath.Glob(filepath.Join(c.Dir, "thing-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(left)
+	want := slices.Sorted(slices.Values(paths[1:]))
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestKubernetesVersion(t *testing.T) {
+	got, err := kubernetesVersion("../kubernetes/go.mod")
+	if err != nil || got == "" || got[0] != 'v' {
+		t.Errorf("version %q, %v", got, err)
+	}
+	if got, err := kubernetesVersion(write(t, filepath.Join(t.TempDir(), "go.mod"), "module x\n")); err == nil {
+		t.Errorf("version %q of a module that does not require Kubernetes", got)
+	}
+}
+
+func TestArchive(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "pause"), "program")
+	out := filepath.Join(dir, "pause.tar")
+	c := &Cache{}
+	if err := c.Pause(dir, out); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	contents := map[string][]byte{}
+	r := tar.NewReader(file)
+	for {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if contents[header.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var manifest []struct {
+		Config           string
+		RepoTags, Layers []string
+	}
+	if err := json.Unmarshal(contents["manifest.json"], &manifest); err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest) != 1 {
+		t.Fatalf("%d images in the archive, want one", len(manifest))
+	}
+	if diff := cmp.Diff([]string{PauseImage}, manifest[0].RepoTags); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range append(manifest[0].Layers, manifest[0].Config) {
+		if len(contents[name]) == 0 {
+			t.Errorf("the manifest names %s, which is not there", name)
+		}
+	}
+}
+
+func TestFingerprintFollowsContent(t *testing.T) {
+	dir := t.TempDir()
+	c := &Cache{}
+	var prints []string
+	for _, program := range []string{"one", "one", "two"} {
+		write(t, filepath.Join(dir, "pause"), program)
+		out := filepath.Join(dir, "pause.tar")
+		if err := c.Pause(dir, out); err != nil {
+			t.Fatal(err)
+		}
+		print, err := Fingerprint(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prints = append(prints, print)
+	}
+	if prints[0] != prints[1] || prints[1] == prints[2] {
+		t.Errorf("fingerprints %v of contents one, one, two", prints)
+	}
+	if _, err := Fingerprint(write(t, filepath.Join(dir, "text"), "no tar file")); err == nil {
+		t.Error("a text file has a fingerprint")
+	}
+}

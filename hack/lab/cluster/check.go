@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/hack/lab/build"
+)
+
+const (
+	checkSpace  = corev1.NamespaceDefault
+	checkPrefix = "lab-check-"
+	checkLabel  = "lab-check"
+	checkWithin = time.Minute
+)
+
+// Check runs a pod on every node and shows that each reaches each other one. It
+// is what a person wants to see of a new lab; test/e2e goes further.
+func (l *Lab) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	names := l.cfg.NodeNames()
+	if err := l.checkPods(ctx, names); err != nil {
+		return err
+	}
+	if err := l.kubectl(ctx, "wait", "-n", checkSpace, "--for=condition=Ready", "pods", "-l", checkLabel, "--timeout=50s"); err != nil {
+		return err
+	}
+	client, err := l.Client()
+	if err != nil {
+		return err
+	}
+	pods, err := client.CoreV1().Pods(checkSpace).List(ctx, metav1.ListOptions{LabelSelector: checkLabel})
+	if err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, from := range pods.Items {
+		group.Go(func() error { return l.checkFrom(groupCtx, from.Spec.NodeName, pods.Items) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return l.kubectl(ctx, "delete", "pods", "-n", checkSpace, "-l", checkLabel)
+}
+
+func (l *Lab) checkPods(ctx context.Context, names []string) error {
+	grace := int64(0)
+	var input strings.Builder
+	for _, name := range names {
+		data, err := json.Marshal(&corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: checkSpace, Name: checkPrefix + name, Labels: map[string]string{checkLabel: ""}},
+			Spec: corev1.PodSpec{
+				NodeName: name, TerminationGracePeriodSeconds: &grace,
+				Containers: []corev1.Container{{
+					Name: "tools", Image: build.ToolsImage, ImagePullPolicy: corev1.PullNever, Command: []string{"sleep", "infinity"},
+				}},
+			},
+		})
+		if err != nil {
+			return err
+		}
+		input.Write(append(data, '\n'))
+	}
+	return l.kubectlInput(ctx, strings.NewReader(input.String()), "apply", "--server-side", "-f", "-")
+}
+
+func (l *Lab) checkFrom(ctx context.Context, from string, pods []corev1.Pod) error {
+	for _, pod := range pods {
+		for _, ip := range pod.Status.PodIPs {
+			if to := pod.Spec.NodeName; to != from {
+				if err := l.checkPing(ctx, from, to, ip.IP); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkPing sends two packets, of which one has to come back: the userspace
+// datapath loses the first to a new tunnel peer while it resolves its address.
+func (l *Lab) checkPing(ctx context.Context, from, to, address string) error {
+	out, err := l.kubectlOutput(ctx, "exec", "-n", checkSpace, checkPrefix+from, "--", "ping", "-c2", "-i0.2", "-W1", address)
+	if err != nil {
+		return fmt.Errorf("the pod on %s does not reach the one on %s: %w", from, to, err)
+	}
+	l.say("    %-18s -> %-18s %-24s %s", from, to, address, pingResult(out))
+	return nil
+}
+
+// pingResult is the last answer's "ttl=63 time=0.6 ms".
+func pingResult(out string) string {
+	answers := regexp.MustCompile(`ttl=\d+ time=\S+ ms`).FindAllString(out, -1)
+	if len(answers) == 0 {
+		return "no answer"
+	}
+	return answers[len(answers)-1]
+}

@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
+)
+
+func defaults(t *testing.T) Config {
+	t.Helper()
+	cfg, err := Defaults(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Workdir, cfg.CacheDir, cfg.Out = t.TempDir(), t.TempDir(), io.Discard
+	return cfg
+}
+
+func lab(t *testing.T, change func(*Config)) *Lab {
+	t.Helper()
+	cfg := defaults(t)
+	change(&cfg)
+	l, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestAddresses(t *testing.T) {
+	cfg := lab(t, func(c *Config) { c.Nodes, c.Families = 4, "dual" }).Config()
+	got := map[string]string{}
+	for _, name := range append(cfg.NodeNames(), Outside, fabric) {
+		got[name] = join(cfg.Addresses(name))
+	}
+	want := map[string]string{
+		"ovn-control-plane": "172.18.0.3,fc00:f853:ccd:e793::3",
+		"ovn-worker":        "172.18.0.2,fc00:f853:ccd:e793::2",
+		"ovn-worker2":       "172.18.0.4,fc00:f853:ccd:e793::4",
+		"ovn-worker3":       "172.18.0.5,fc00:f853:ccd:e793::5",
+		Outside:             "172.18.0.100,fc00:f853:ccd:e793::64",
+		fabric:              "172.18.0.1,fc00:f853:ccd:e793::1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"name with a slash":     func(c *Config) { c.Name = "../x" },
+		"no node":               func(c *Config) { c.Nodes = 0 },
+		"unknown network":       func(c *Config) { c.CNI = "x" },
+		"unknown families":      func(c *Config) { c.Families = "ipv5" },
+		"a subnet too small":    func(c *Config) { c.Subnets = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")} },
+		"no prefix of a family": func(c *Config) { c.Families, c.PodCIDRs = "ipv6", c.PodCIDRs[:1] },
+	} {
+		cfg := defaults(t)
+		change(&cfg)
+		if err := cfg.Validate(); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	cfg := defaults(t)
+	if err := cfg.Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+}
+
+func TestBridgeSubnets(t *testing.T) {
+	cfg := lab(t, func(c *Config) { c.Families = "dual" }).Config()
+	if got, want := join(bridgeSubnets(cfg.PodCIDRs, 2)), "10.244.2.0/24,fd00:10:244:2::/64"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestOtherSettingsAreRefused(t *testing.T) {
+	first := lab(t, func(*Config) {})
+	if err := first.keepState(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(first.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.keepState(); err != nil {
+		t.Errorf("the same settings: %v", err)
+	}
+	cfg := first.Config()
+	cfg.Nodes = 5
+	other, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.keepState(); err == nil {
+		t.Error("another number of nodes was accepted")
+	}
+	opened, err := Open(Config{Name: cfg.Name, Nodes: 1, CNI: cfg.CNI, Families: "ipv4", Subnets: cfg.Subnets, PodCIDRs: cfg.PodCIDRs,
+		ServiceCIDRs: cfg.ServiceCIDRs, Repo: cfg.Repo, Workdir: cfg.Workdir, CacheDir: cfg.CacheDir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opened.Config().Nodes != first.Config().Nodes {
+		t.Errorf("opened with %d nodes, made with %d", opened.Config().Nodes, first.Config().Nodes)
+	}
+}
+
+func TestDownLeavesForeignDirectories(t *testing.T) {
+	l := lab(t, func(c *Config) { c.Name = "no-such-lab" })
+	keep := filepath.Join(l.Config().Workdir, "precious")
+	if err := os.WriteFile(keep, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(keep); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestComponents(t *testing.T) {
+	for line, want := range map[string]string{
+		"ovsdb-server --config-file=/run/ovn/ovnnb_db.json --unixctl=x":  "nb",
+		"ovsdb-server --config-file=/run/ovn/ovnsb_db.json":              "sb",
+		"ovsdb-server /etc/openvswitch/conf.db":                          "",
+		"/usr/local/bin/ovn-offload-controller --lease-namespace=system": "controller",
+		"ovn-offload-controller certs":                                   "identity",
+		"ovs-vswitchd unix:/run/openvswitch/db.sock":                     "ovs-vswitchd",
+		"containerd-shim-runc-v2 -namespace k8s.io":                      "",
+		"grep ovs-vswitchd":                                              "",
+	} {
+		got := ""
+		for name, c := range components() {
+			if c.is(machine.Process{Args: strings.Fields(line)}) {
+				got += name
+			}
+		}
+		if got != want {
+			t.Errorf("%s is %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestRestartRefuses(t *testing.T) {
+	l := lab(t, func(c *Config) { c.Name = "no-such-lab" })
+	for _, name := range []string{"nonsense", "kubelet", "etcd@ovn-worker", "etcd", "kubelet@ovn-worker"} {
+		if err := l.Restart(t.Context(), name); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestAdapt(t *testing.T) {
+	l := lab(t, func(c *Config) { c.Families = "dual" })
+	l.fingerprints = map[string]string{l.productImage(): "abc"}
+	got, err := l.adapt([]byte(`# comment
+apiVersion: v1
+kind: ConfigMap
+data: {net_cidr: "1.2.3.0/24", other: "kept"}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+spec: {template: {metadata: {labels: {app: x}}}}
+---
+apiVersion: v1
+kind: Secret
+`), "netdev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `apiVersion: v1
+data:
+  datapath: netdev
+  k8s_apiserver: https://172.18.0.3:6443
+  net_cidr: 10.244.0.0/16/24,fd00:10:244::/48/64
+  other: kept
+  ovn_nb: ssl:172.18.0.3:6641
+  ovn_sb: ssl:172.18.0.3:6642
+  svc_cidr: 10.96.0.0/16,fd00:10:96::/112
+kind: ConfigMap
+---
+apiVersion: apps/v1
+kind: DaemonSet
+spec:
+  template:
+    metadata:
+      annotations:
+        image-fingerprint: abc
+      labels:
+        app: x
+---
+apiVersion: v1
+kind: Secret
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAuthority(t *testing.T) {
+	dir := t.TempDir()
+	ca, err := openAuthority(filepath.Join(dir, "pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reopened, err := openAuthority(filepath.Join(dir, "pki"))
+	if err != nil || !reopened.cert.Equal(ca.cert) {
+		t.Fatalf("the authority is another one when opened again: %v", err)
+	}
+	base := filepath.Join(dir, "server")
+	address := netip.MustParseAddr("172.18.0.3")
+	if err := reopened.issue(base, identity{user: "server", names: []string{"localhost"}, addrs: []netip.Addr{address}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tls.LoadX509KeyPair(base+".crt", base+".key"); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(base + ".crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(raw)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: address.String()}); err != nil {
+		t.Error(err)
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "172.18.0.4"}); err == nil {
+		t.Error("the certificate is good for an address that it does not name")
+	}
+	path := filepath.Join(dir, "kubeconfig")
+	if err := ca.kubeconfig(path, "https://127.0.0.1:1", identity{user: "admin", groups: []string{"system:masters"}}); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := clientcmd.BuildConfigFromFlags("", path); err != nil || cfg.Host != "https://127.0.0.1:1" || len(cfg.CertData) == 0 {
+		t.Errorf("client configuration %v, %v", cfg, err)
+	}
+}
+
+func TestPingResult(t *testing.T) {
+	const out = "64 bytes from 10.244.2.4: icmp_seq=1 ttl=63 time=1.52 ms\n64 bytes from 10.244.2.4: icmp_seq=2 ttl=63 time=0.6 ms\n\n--- statistics ---\n"
+	if got, want := pingResult(out), "ttl=63 time=0.6 ms"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := pingResult("2 packets transmitted, 0 received"), "no answer"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+)
+
+const worldNodes, worldPods = 400, 100_000
+
+// world is what the controller works on, without an API server: objects, the
+// allocator, and the replica of a real database.
+type world struct {
+	nodes  map[string]*corev1.Node
+	pods   map[kube.Owner]*corev1.Pod
+	owners []kube.Owner
+	alloc  *ipam.Allocator
+	cfg    ovn.Config
+	db     *ovsdb.DB
+}
+
+func (w *world) Node(name string) *corev1.Node { return w.nodes[name] }
+
+func (w *world) Pod(namespace, name string) *corev1.Pod {
+	return w.pods[kube.PodOwner(namespace, name)]
+}
+
+func (w *world) Allocated(pod *corev1.Pod) *kube.PodNetwork { return w.alloc.Allocated(pod) }
+
+// BenchmarkWorld is the controller's full pass over 100,000 pods: every owner
+// built by pkg/ovn and compared by pkg/ovsdb, ten at a time. Peak memory is that
+// of the process during the passes: objects, allocator, replica and rubbish.
+func BenchmarkWorld(b *testing.B) {
+	w := newWorld(b)
+	start := time.Now()
+	if changes := w.pass(b, 1000); changes == 0 {
+		b.Fatal("an empty database needed no change")
+	}
+	b.Logf("written to a real ovsdb-server in %s, 1000 owners a transaction", time.Since(start).Round(time.Millisecond))
+	resetPeak(b)
+	for b.Loop() {
+		if changes := w.pass(b, 10); changes != 0 {
+			b.Fatalf("a pass over what is right changed %d rows", changes)
+		}
+	}
+	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/pass")
+	status, err := readStatus(os.Getpid())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(status["VmHWM"])/1024, "peak-MiB")
+}
+
+// resetPeak makes the kernel count the process' peak memory from now on.
+func resetPeak(b *testing.B) {
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+		b.Logf("peak memory includes the set-up: %v", err)
+	}
+}
+
+// pass builds and commits all owners and returns the number of changed rows.
+func (w *world) pass(b *testing.B, batch int) int {
+	changes := 0
+	for i := 0; i < len(w.owners); i += batch {
+		var wants []ovsdb.Want
+		for _, owner := range w.owners[i:min(i+batch, len(w.owners))] {
+			rows, err := ovn.Build(w, w.cfg, owner)
+			if err != nil && len(rows) == 0 { // nodes lack a gateway and say so
+				b.Fatalf("%s: %v", owner, err)
+			}
+			wants = append(wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
+		}
+		result, err := w.db.Commit(context.Background(), wants...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for owner, err := range result.Failed {
+			b.Fatalf("%s: %v", owner, err)
+		}
+		changes += len(result.Changes)
+	}
+	return changes
+}
+
+func newWorld(b *testing.B) *world {
+	plan := ipam.Defaults()
+	var err error
+	if plan.Cluster, err = ipam.ParseClusterSubnets("10.0.0.0/8/24"); err != nil {
+		b.Fatal(err)
+	}
+	w := &world{nodes: map[string]*corev1.Node{}, pods: map[kube.Owner]*corev1.Pod{}, owners: []kube.Owner{kube.NetworkOwner()}}
+	if w.alloc, err = ipam.New(plan); err != nil {
+		b.Fatal(err)
+	}
+	w.alloc.Rebuild(nil, nil, nil)
+	w.cfg = ovn.Config{ClusterSubnets: plan.Prefixes(), JoinSubnets: plan.JoinSubnets()}
+	for i := range worldNodes {
+		w.addNode(b, i)
+	}
+	for i := range worldPods {
+		w.addPod(b, i)
+	}
+	w.db = openNorthbound(b)
+	return w
+}
+
+func (w *world) addNode(b *testing.B, i int) {
+	name := nodeName(i)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), Annotations: map[string]string{kube.NodeChassisIDKey: "chassis-" + name},
+	}}
+	decision, err := w.alloc.Node(node)
+	if err != nil {
+		b.Fatal(err)
+	}
+	maps.Copy(node.Annotations, decision.Annotations)
+	w.nodes[name] = node
+	w.owners = append(w.owners, kube.NodeOwner(name))
+}
+
+func (w *world) addPod(b *testing.B, i int) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: fmt.Sprintf("namespace-%d", i%500), Name: fmt.Sprintf("deployment-5d4f8c7b9-%05d", i),
+			UID: types.UID(fmt.Sprintf("0b0c7d5e-0000-4000-8000-%012d", i)),
+		},
+		Spec: corev1.PodSpec{NodeName: nodeName(i % worldNodes)},
+	}
+	decision, err := w.alloc.Pod(pod, w.nodes[pod.Spec.NodeName])
+	if err != nil {
+		b.Fatal(err)
+	}
+	pod.Annotations = decision.Annotations
+	owner := kube.PodOwner(pod.Namespace, pod.Name)
+	w.pods[owner] = pod
+	w.owners = append(w.owners, owner)
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
+
+func openNorthbound(b *testing.B) *ovsdb.DB {
+	schema, err := nb.ReplicaSchema()
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := ovsdbtest.Start(b, nb.Definition)
+	server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
+	db, err := ovsdb.Open(b.Context(), ovsdb.Defaults([]string{server.Endpoint()}, schema))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(db.Close)
+	return db
+}

@@ -1,0 +1,73 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLabLeavesNothing: a second lab beside the first, killed half-way up, is
+// removed by `down` without a trace, and the first goes on.
+func TestLabLeavesNothing(t *testing.T) {
+	const name = "passing"
+	dir := filepath.Join(cluster.root, "_output", name)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	before := machineState(t)
+	for _, later := range []time.Duration{0, 3 * time.Second} {
+		t.Run(fmt.Sprintf("killed %s after its first trace", later), func(t *testing.T) {
+			up := exec.Command(labBinary(), "up", "--name="+name, "--nodes=1", "--cni=bridge")
+			up.Dir, up.Stdout = cluster.root, io.Discard
+			if err := up.Start(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 10*time.Minute, "the lab has left a trace", func() (bool, string) {
+				return !slices.Equal(machineState(t), before), ""
+			})
+			time.Sleep(later) // another moment
+			up.Process.Kill()
+			up.Wait()
+			down := exec.Command(labBinary(), "down", "--name="+name)
+			down.Dir = cluster.root
+			if out, err := down.CombinedOutput(); err != nil {
+				t.Fatalf("down: %v: %s", err, out)
+			}
+			if after := machineState(t); !slices.Equal(before, after) {
+				t.Errorf("before:\n%s\nafter:\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+			}
+		})
+	}
+	if out, err := onNode(nodes[1], "true"); err != nil {
+		t.Errorf("the first lab suffered: %v: %s", err, out)
+	}
+}
+
+func labBinary() string { return filepath.Join(cluster.root, "_output/bin/lab") }
+
+// machineState is what labs could leave on the machine: processes of a lab (by
+// the lab's name in their arguments), mounts, links and routes.
+func machineState(t *testing.T) []string {
+	t.Helper()
+	var state []string
+	for _, command := range []string{
+		"ps -eo args | grep -F 'machine run' | grep -F passing | grep -v grep || true",
+		"cut -d' ' -f5 /proc/self/mountinfo",
+		"ls /sys/class/net",
+		"ip route show table all",
+		"ls -d /sys/fs/cgroup/*/*passing* 2>/dev/null || true",
+	} {
+		out, err := exec.Command("sh", "-c", command).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		state = append(state, strings.Split(strings.TrimSpace(string(out)), "\n")...)
+	}
+	return state
+}
