@@ -69,6 +69,7 @@ func command() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o) },
 	})
+	root.AddCommand(inventoryCommand())
 	o.register(root)
 	return root
 }

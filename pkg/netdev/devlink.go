@@ -137,7 +137,7 @@ func (d *Devices) DevlinkPorts() ([]DevlinkPort, error) {
 // now in use or else the one for the next start; "" where there is none.
 func (d *Devices) DevlinkParam(bus, device, name string) (string, error) {
 	p, err := d.generic.DevlinkGetDeviceParamByName(bus, device, name)
-	if absent(withoutDevlink(err)) || (err == nil && len(p.Values) == 0) {
+	if absent(err) || (err == nil && len(p.Values) == 0) {
 		return "", nil
 	}
 	if err != nil {

@@ -64,14 +64,15 @@ func (s Sysfs) Target(link string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading link %s: %w", link, err)
 	}
-	if path.IsAbs(to) {
+	target := path.Join(path.Dir(link), to)
+	if path.IsAbs(to) || !fs.ValidPath(target) {
 		return "", fmt.Errorf("reading link %s: leads out of the tree, to %s", link, to)
 	}
-	return path.Join(path.Dir(link), to), nil
+	return target, nil
 }
 
 func absent(err error) bool {
-	for _, normal := range []error{fs.ErrNotExist, unix.EOPNOTSUPP, unix.ENODEV, unix.ENXIO, unix.EINVAL} {
+	for _, normal := range []error{fs.ErrNotExist, fs.ErrInvalid, unix.EOPNOTSUPP, unix.ENODEV, unix.ENXIO, unix.EINVAL} {
 		if errors.Is(err, normal) {
 			return true
 		}

@@ -30,6 +30,7 @@ const (
 	oneAction   = "one action per rule and no conntrack: plain forwarding only"
 	noSwitch    = "no switchdev mode"
 	notKernel   = "its switch is not reached through kernel TC"
+	notKnown    = "not known"
 	unproven    = "conntrack offload is recent and limited"
 )
 
@@ -52,7 +53,7 @@ func classOf(vendor, product ID, driver string) Class {
 	case redhat:
 		return Class{Family: "virtio", Limit: noSwitch}
 	}
-	return Class{}
+	return Class{Limit: notKnown}
 }
 
 func nvidiaClass(product ID) Class {
@@ -78,7 +79,7 @@ func nvidiaClass(product ID) Class {
 	case 0xa2dc:
 		return dpu("BlueField-3")
 	}
-	return Class{}
+	return Class{Limit: notKnown}
 }
 
 func intelClass(product ID) Class {
@@ -96,7 +97,7 @@ func intelClass(product ID) Class {
 	case 0x10c9:
 		return Class{Family: "82576", Limit: noSwitch}
 	}
-	return Class{}
+	return Class{Limit: notKnown}
 }
 
 func full(family string) Class {

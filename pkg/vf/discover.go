@@ -259,13 +259,13 @@ func (d *discovery) locate(link, suffix string) (place, bool) {
 		return place{}, false
 	}
 	owner := strings.TrimSuffix(target, suffix)
-	if strings.HasPrefix(owner, "devices/virtual/") {
+	if strings.HasPrefix(target, "devices/virtual/") {
 		return place{}, false
 	}
 	where := place{target: target, path: owner, device: path.Base(owner)}
 	parts := strings.Split(owner, "/")
 	for i, part := range parts {
-		if address, err := ParsePCIAddress(part); err == nil {
+		if address, ok := scanPCIAddress(part); ok {
 			where.pci, where.device, where.path = address, part, path.Join(parts[:i+1]...)
 		}
 		if isRoot(part) {
@@ -317,13 +317,19 @@ func (d *discovery) problem(err error) bool {
 // isRoot takes names such as pci0000:00.
 func isRoot(name string) bool {
 	rest, ok := strings.CutPrefix(name, "pci")
-	_, err := ParsePCIAddress(rest + ":00.0")
-	return ok && err == nil
+	if !ok {
+		return false
+	}
+	_, ok = scanPCIAddress(rest + ":00.0")
+	return ok
 }
 
 // isSF takes names such as mlx5_core.sf.2.
 func isSF(name string) bool {
 	_, number, ok := strings.Cut(name, ".sf.")
+	if !ok {
+		return false
+	}
 	_, err := strconv.ParseUint(number, 10, 32)
-	return ok && err == nil
+	return err == nil
 }

@@ -137,8 +137,8 @@ func enrichPF(pf *PF, ports []port, facts Facts) {
 	pf.Ports = wiresOf(ports)
 	pf.Eswitch = eswitch(pf, facts)
 	for _, p := range ports {
-		// mlx5 has an id without a switch; of several, the wire's comes first.
-		if pf.Eswitch.ID == "" || p.Name == pf.Ports[0].Name {
+		// Every port has it; the uplink's is the one to believe.
+		if u := pf.Uplink(); pf.Eswitch.ID == "" || (u != nil && u.Name == p.Name) {
 			pf.Eswitch.ID = p.switchID
 		}
 	}

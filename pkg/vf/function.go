@@ -116,10 +116,16 @@ func (f Function) String() string {
 	return b.String()
 }
 
-// compareFunctions orders by host, PF, kind and number.
+// compareFunctions orders by host, this one first, then PF, kind and number.
 func compareFunctions(a, b Function) int {
+	if a.External != b.External {
+		if b.External {
+			return -1
+		}
+		return 1
+	}
 	return cmp.Or(
-		cmp.Compare(a.String()[:1], b.String()[:1]), cmp.Compare(a.Controller, b.Controller),
+		cmp.Compare(a.Controller, b.Controller),
 		cmp.Compare(a.PF, b.PF), cmp.Compare(a.Flavour, b.Flavour), cmp.Compare(a.Number, b.Number))
 }
 

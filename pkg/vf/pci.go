@@ -20,29 +20,34 @@ type PCIAddress struct {
 
 // ParsePCIAddress takes the kernel's spelling only: lower case, all digits.
 func ParsePCIAddress(s string) (PCIAddress, error) {
-	bad := func() (PCIAddress, error) { return PCIAddress{}, fmt.Errorf("%q is not a PCI address", s) }
-	domain, rest, _ := strings.Cut(s, ":")
-	bus, rest, _ := strings.Cut(rest, ":")
-	device, function, ok := strings.Cut(rest, ".")
+	a, ok := scanPCIAddress(s)
 	if !ok {
-		return bad()
+		return PCIAddress{}, fmt.Errorf("%q is not a PCI address", s)
 	}
-	fields := [4]uint64{}
+	return a, nil
+}
+
+// scanPCIAddress makes no error, because paths consist of names that are no
+// addresses.
+func scanPCIAddress(s string) (PCIAddress, bool) {
+	const tail = len(":03:00.1")
+	at := len(s) - tail
+	if at < 4 || s[at] != ':' || s[at+3] != ':' || s[at+6] != '.' {
+		return PCIAddress{}, false
+	}
+	var fields [4]uint64
 	for i, f := range []struct {
 		text string
 		bits int
-	}{{domain, 32}, {bus, 8}, {device, 5}, {function, 3}} {
+	}{{s[:at], 32}, {s[at+1 : at+3], 8}, {s[at+4 : at+6], 5}, {s[at+7:], 3}} {
 		n, err := strconv.ParseUint(f.text, 16, f.bits)
 		if err != nil {
-			return bad()
+			return PCIAddress{}, false
 		}
 		fields[i] = n
 	}
 	a := PCIAddress{uint32(fields[0]), uint8(fields[1]), uint8(fields[2]), uint8(fields[3]), true}
-	if a.String() != s {
-		return bad()
-	}
-	return a, nil
+	return a, a.String() == s
 }
 
 // IsValid tells an address from the zero value.

@@ -35,11 +35,14 @@ func (r *representors) match(pf *PF) {
 	if !pf.Switchdev() {
 		return
 	}
+	if pf.Number == nil {
+		if len(pf.VFs)+len(pf.SFs) > 0 {
+			pf.Problems = append(pf.Problems, "its number in the switch is not known, so no representor is")
+		}
+		return
+	}
 	var missing []string
 	find := func(f Function) *Representor {
-		if pf.Number == nil {
-			return nil
-		}
 		f.PF = *pf.Number
 		found := r.ports[key{pf.Eswitch.ID, f}]
 		switch len(found) {

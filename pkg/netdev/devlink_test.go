@@ -1,0 +1,193 @@
+package netdev
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
+)
+
+// asks is what Devices and FakeDevices have in common.
+type asks interface {
+	Devlink() ([]DevlinkDevice, error)
+	DevlinkPorts() ([]DevlinkPort, error)
+	DevlinkParam(bus, device, name string) (string, error)
+	Features(link string) (Features, error)
+	RDMA() (string, []RDMADevice, error)
+}
+
+var (
+	_ asks = (*Devices)(nil)
+	_ asks = (*FakeDevices)(nil)
+)
+
+func openDevices(t *testing.T, ns *NS) *Devices {
+	t.Helper()
+	d, err := OpenDevices(ns)
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
+	return d
+}
+
+// A new namespace has a loopback and no NIC, with devlink and RDMA in the
+// kernel or without.
+func TestNamespaceWithoutNICs(t *testing.T) {
+	test := func(t *testing.T, d asks) {
+		devices, err := d.Devlink()
+		must(t, err)
+		ports, err := d.DevlinkPorts()
+		must(t, err)
+		_, rdma, err := d.RDMA()
+		must(t, err)
+		if len(devices)+len(ports)+len(rdma) != 0 {
+			t.Errorf("%v, %v, %v in an empty namespace", devices, ports, rdma)
+		}
+		if value, err := d.DevlinkParam("pci", "0000:ff:1f.7", "esw_multiport"); err != nil || value != "" {
+			t.Errorf("parameter of a device that is not there: %q, %v", value, err)
+		}
+		if f, err := d.Features("lo"); err != nil || f.HWTC {
+			t.Errorf("features of lo: %+v, %v", f, err)
+		}
+		if _, err := d.Features("absent0"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("features of a link that is not there: %v, want ErrNotFound", err)
+		}
+	}
+	t.Run("kernel", func(t *testing.T) { test(t, openDevices(t, open(t, netdevtest.NewNS(t)))) })
+	t.Run("fake", func(t *testing.T) { test(t, &FakeDevices{HWTC: map[string]bool{"lo": false}}) })
+}
+
+// A link that hardware could have is reported; a veth pair is not.
+func TestWatchDevices(t *testing.T) {
+	ns := open(t, netdevtest.NewNS(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	events, err := openDevices(t, ns).Watch(ctx)
+	must(t, err)
+	must(t, ns.AddVeth(Veth{Name: "veth0", Peer: Peer{Name: "veth1"}}))
+	must(t, ns.SetLink("veth0", Settings{State: Up}))
+	must(t, ns.SetLink("lo", Settings{State: Up}))
+	deadline := time.After(10 * time.Second)
+	select {
+	case e := <-events:
+		if e != (DeviceEvent{Source: "link", What: "lo"}) {
+			t.Errorf("first event %+v, want that of lo", e)
+		}
+	case <-deadline:
+		t.Fatal("no event within 10s")
+	}
+	cancel()
+	for {
+		select {
+		case _, open := <-events:
+			if !open {
+				return
+			}
+		case <-deadline:
+			t.Fatal("the channel is open 10s after its context ended")
+		}
+	}
+}
+
+func TestUevent(t *testing.T) {
+	pf := "/devices/pci0000:00/0000:03:00.0"
+	for raw, want := range map[string]string{
+		"change@" + pf + "\x00ACTION=change\x00SUBSYSTEM=pci\x00SEQNUM=7\x00": pf[1:],
+		"add@" + pf + "/net/eth0\x00SUBSYSTEM=net\x00":                        pf[1:] + "/net/eth0",
+		"move@" + pf + "/infiniband/mlx5_0\x00SUBSYSTEM=infiniband\x00":       pf[1:] + "/infiniband/mlx5_0",
+		"bind@" + pf + "/mlx5_core.sf.2\x00SUBSYSTEM=auxiliary\x00":           pf[1:] + "/mlx5_core.sf.2",
+		"add@/devices/virtual/net/veth0\x00SUBSYSTEM=net\x00":                 "",
+		"add@" + pf + "/block/sda\x00SUBSYSTEM=block\x00":                     "",
+		"libudev\x00\xfe\xed\xca\xfe":                                         "",
+		"":                                                                    "",
+	} {
+		if e, ok := uevent([]byte(raw)); ok != (want != "") || e.What != want {
+			t.Errorf("%q: %+v, %v", raw, e, ok)
+		}
+	}
+}
+
+func TestFromDevlinkPort(t *testing.T) {
+	pf, vf, sf, controller, external := uint16(1), uint16(3), uint32(88), uint32(2), true
+	got := fromDevlinkPort(&netlink.DevlinkPort{
+		BusName: "pci", DeviceName: "0000:03:00.0", PortIndex: 4, NetdeviceName: "eth4",
+		PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_VF, PfNumber: &pf, VfNumber: &vf,
+		ControllerNumber: &controller, External: &external, Fn: &netlink.DevlinkPortFn{HwAddr: make([]byte, 6)},
+	})
+	if got.Flavour != FlavourVF || *got.PF != 1 || *got.Number != 3 || *got.Controller != 2 || !*got.External {
+		t.Errorf("VF port: %+v", got)
+	}
+	if got.Function.MAC != nil {
+		t.Errorf("zeros were taken for the MAC %s", got.Function.MAC)
+	}
+	got = fromDevlinkPort(&netlink.DevlinkPort{
+		PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_SF, PfNumber: &pf, SfNumber: &sf,
+		Fn: &netlink.DevlinkPortFn{HwAddr: podMAC, State: nl.DEVLINK_PORT_FN_STATE_ACTIVE, OpState: nl.DEVLINK_PORT_FN_OPSTATE_ATTACHED},
+	})
+	if got.Flavour != FlavourSF || *got.Number != 88 || got.Controller != nil || !got.Function.Active || !got.Function.Attached ||
+		got.Function.MAC.String() != podMAC.String() {
+		t.Errorf("SF port: %+v", got)
+	}
+	if got = fromDevlinkPort(&netlink.DevlinkPort{PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_VF}); got.PF != nil || got.Number != nil {
+		t.Errorf("port of a driver that tells nothing: %+v", got)
+	}
+}
+
+// On a disk and in memory; what is not there is empty, what leads away is not
+// followed.
+func TestSysfs(t *testing.T) {
+	root := t.TempDir()
+	must(t, os.MkdirAll(root+"/devices/nic", 0o755))
+	must(t, os.MkdirAll(root+"/class/net", 0o755))
+	must(t, os.WriteFile(root+"/devices/nic/mtu", []byte("1500\n"), 0o600))
+	memory := fstest.MapFS{"devices/nic/mtu": {Data: []byte("1500\n")}}
+	for name, target := range map[string]string{"class/net/eth0": "../../devices/nic", "class/net/out": "../../../etc", "class/net/abs": "/etc"} {
+		must(t, os.Symlink(target, root+"/"+name))
+		memory[name] = &fstest.MapFile{Data: []byte(target), Mode: os.ModeSymlink}
+	}
+	for where, s := range map[string]Sysfs{"disk": OpenSysfs(root), "memory": NewSysfs(memory)} {
+		if names, err := s.Names("class/net"); err != nil || strings.Join(names, " ") != "abs eth0 out" {
+			t.Errorf("%s: names %q, %v", where, names, err)
+		}
+		if names, err := s.Names("class/infiniband"); err != nil || names != nil {
+			t.Errorf("%s: names of an absent directory %q, %v", where, names, err)
+		}
+		if target, err := s.Target("class/net/eth0"); err != nil || target != "devices/nic" {
+			t.Errorf("%s: target %q, %v", where, target, err)
+		}
+		for _, link := range []string{"class/net/out", "class/net/abs"} {
+			if target, err := s.Target(link); err == nil {
+				t.Errorf("%s: %s was followed to %q", where, link, target)
+			}
+		}
+		for attr, want := range map[string]string{"devices/nic/mtu": "1500", "class/net/eth0/mtu": "1500", "devices/nic/speed": ""} {
+			if got, err := s.Attr(attr); err != nil || got != want {
+				t.Errorf("%s: %s is %q, %v", where, attr, got, err)
+			}
+		}
+		for _, noLink := range []string{"devices/nic/mtu", "devices/nic/driver"} {
+			if target, err := s.Target(noLink); err != nil || target != "" {
+				t.Errorf("%s: %s leads to %q, %v", where, noLink, target, err)
+			}
+		}
+	}
+}
+
+func TestAbsent(t *testing.T) {
+	for _, err := range []error{unix.EIO, unix.EACCES, nil} {
+		if absent(err) {
+			t.Errorf("%v passes for absent", err)
+		}
+	}
+	if !absent(&os.PathError{Err: unix.EOPNOTSUPP}) {
+		t.Error("an attribute that a device does not support is an error")
+	}
+}

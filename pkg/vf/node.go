@@ -1,0 +1,174 @@
+package vf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+)
+
+// Kernel is what is asked about NICs; netdev.Devices has it.
+type Kernel interface {
+	Devlink() ([]netdev.DevlinkDevice, error)
+	DevlinkPorts() ([]netdev.DevlinkPort, error)
+	DevlinkParam(bus, device, name string) (string, error)
+	Features(link string) (netdev.Features, error)
+	RDMA() (mode string, devices []netdev.RDMADevice, err error)
+}
+
+// Links is what is asked about links; netdev.NS has it.
+type Links interface {
+	Links() ([]netdev.Link, error)
+}
+
+// Events tell when to look again; netdev.Devices has them.
+type Events interface {
+	Watch(ctx context.Context) (<-chan netdev.DeviceEvent, error)
+}
+
+// Node is where an inventory is taken: all of one network namespace, the one
+// that Sysfs was mounted in included.
+type Node struct {
+	Sysfs  netdev.Sysfs
+	Kernel Kernel
+	Links  Links
+	Events Events // for Watch only
+	Names  *Names
+}
+
+// Read takes the inventory. Part of it being unreadable is a problem in it; an
+// error means that nothing is known.
+func (n *Node) Read() (Inventory, error) {
+	found, err := Discover(n.Sysfs)
+	if err != nil {
+		return Inventory{}, fmt.Errorf("discovering devices: %w", err)
+	}
+	facts, err := n.gather(found)
+	if err != nil {
+		return Inventory{}, fmt.Errorf("asking for links: %w", err)
+	}
+	return Enrich(found, facts), nil
+}
+
+// gather asks the kernel. Without links there is no inventory; without the
+// rest there is one with problems.
+func (n *Node) gather(found Found) (Facts, error) {
+	var f Facts
+	var err error
+	problem := func(err error) bool {
+		if err != nil {
+			f.Problems = append(f.Problems, err.Error())
+		}
+		return err != nil
+	}
+	if f.Links, err = n.Links.Links(); err != nil {
+		return f, err
+	}
+	f.Devlink, err = n.Kernel.Devlink()
+	problem(err)
+	f.Ports, err = n.Kernel.DevlinkPorts()
+	problem(err)
+	f.RDMA, _, err = n.Kernel.RDMA()
+	problem(err)
+	f.Multiport = map[string]bool{}
+	for _, d := range f.Devlink {
+		if d.Mode != string(Switchdev) {
+			continue
+		}
+		value, err := n.Kernel.DevlinkParam(d.Bus, d.Name, "esw_multiport")
+		if !problem(err) {
+			f.Multiport[d.Bus+"/"+d.Name] = value == "true"
+		}
+	}
+	f.HWTC = map[string]bool{}
+	for _, nd := range found.Netdevs {
+		if nd.SwitchID == "" {
+			continue
+		}
+		features, err := n.Kernel.Features(nd.Name)
+		if errors.Is(err, netdev.ErrNotFound) || problem(err) {
+			continue
+		}
+		f.HWTC[nd.Name] = features.HWTC
+	}
+	if n.Names != nil {
+		f.Names = n.Names.Lookup(identities(found))
+	}
+	return f, nil
+}
+
+func identities(found Found) map[[2]ID]bool {
+	ids := map[[2]ID]bool{}
+	for _, pf := range found.PFs {
+		ids[[2]ID{pf.Vendor, pf.Product}] = true
+		for _, v := range pf.VFs {
+			ids[[2]ID{v.Vendor, v.Product}] = true
+		}
+	}
+	return ids
+}
+
+const (
+	// quiet is how long a burst of events, such as VFs being made, has to be
+	// over before it is worth looking; burst is how long it may last.
+	quiet = 100 * time.Millisecond
+	burst = time.Second
+)
+
+// Watch gives changed the inventory now and whenever it differs, until ctx
+// ends. Any error ends it too; its user starts it again.
+func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := n.Events.Watch(ctx) // first, so that nothing falls between
+	if err != nil {
+		return fmt.Errorf("watching devices: %w", err)
+	}
+	last, err := n.Read()
+	if err != nil {
+		return err
+	}
+	changed(last)
+	for settled(events) {
+		next, err := n.Read()
+		if err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(last, next) {
+			changed(next)
+			last = next
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return errors.New("watching devices: the kernel ended the subscription")
+}
+
+// settled waits for an event and the end of the burst that it is part of; not
+// so when the channel closes.
+func settled(events <-chan netdev.DeviceEvent) bool {
+	if _, ok := <-events; !ok {
+		return false
+	}
+	calm := time.NewTimer(quiet)
+	defer calm.Stop()
+	end := time.NewTimer(burst)
+	defer end.Stop()
+	for {
+		select {
+		case _, ok := <-events:
+			if !ok {
+				return false
+			}
+			calm.Reset(quiet)
+		case <-calm.C:
+			return true
+		case <-end.C:
+			return true
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package vf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
+)
+
+// The mode is devlink's answer, whatever the names in sysfs look like.
+func TestModeIsDevlinks(t *testing.T) {
+	for answer, want := range map[string]Mode{"": Legacy, "legacy": Legacy, "switchdev": Switchdev, "switchdev_inactive": Unknown} {
+		w := load(t, "testdata/connectx6dx-switchdev.txtar")
+		w.Kernel.Instances[0].Mode = answer
+		pf := read(t, node(t, w)).PFs[0]
+		if pf.Eswitch.Mode != want {
+			t.Errorf("devlink says %q: %s, want %s", answer, pf.Eswitch.Mode, want)
+		}
+		if has := pf.VFs[0].Representor != nil; has != (want == Switchdev) {
+			t.Errorf("devlink says %q: representor matched: %v", answer, has)
+		}
+	}
+}
+
+// A kernel that does not answer costs what it would have said, no more.
+func TestUnansweredIsProblem(t *testing.T) {
+	for _, op := range []string{"Devlink", "DevlinkPorts", "DevlinkParam", "Features", "RDMA"} {
+		w := load(t, "testdata/connectx6dx-switchdev.txtar")
+		w.Kernel.Fail = func(asked string) error {
+			if asked == op {
+				return errors.New(op + " is out of order")
+			}
+			return nil
+		}
+		inv := read(t, node(t, w))
+		if len(inv.PFs) != 2 || len(inv.PFs[0].VFs) != 4 {
+			t.Errorf("without %s: %d PFs", op, len(inv.PFs))
+		}
+		if !strings.Contains(strings.Join(inv.Problems, "\n"), op+" is out of order") {
+			t.Errorf("without %s the problems are %q", op, inv.Problems)
+		}
+	}
+}
+
+// Without devlink ports the names in sysfs do.
+func TestNamesWithoutPorts(t *testing.T) {
+	w := load(t, "testdata/connectx6dx-switchdev.txtar")
+	w.Kernel.Ports = nil
+	pf := read(t, node(t, w)).PFs[0]
+	if u := pf.Uplink(); u == nil || u.Name != "ens1f0np0" {
+		t.Errorf("uplink %+v", u)
+	}
+	if r := pf.VFs[3].Representor; r == nil || r.Name != "ens1f0npf0vf3" {
+		t.Errorf("representor of VF 3: %+v", r)
+	}
+}
+
+// Names of DPUs before controllers had numbers: the functions are nobody's
+// here, so the representors are listed and matched to none.
+func TestOldDPUNames(t *testing.T) {
+	w := load(t, "testdata/bluefield2-dpu.txtar")
+	for i := range w.Kernel.Ports {
+		w.Kernel.Ports[i].Controller, w.Kernel.Ports[i].External = nil, nil
+	}
+	for _, file := range w.Tree {
+		if text := string(file.Data); strings.HasPrefix(text, "c1pf") {
+			file.Data = []byte(text[2:])
+		}
+	}
+	pf := read(t, node(t, w)).PFs[1]
+	var names []string
+	for _, r := range pf.Representors {
+		names = append(names, r.Function.String()+"="+r.Name)
+	}
+	if got := strings.Join(names, " "); got != "pf0=pf0hpf pf0vf0=pf0vf0 pf0vf1=pf0vf1" {
+		t.Errorf("representors %s", got)
+	}
+	if r := pf.SFs[0].Representor; r == nil || r.Name != "en3f0pf0sf0" || r.State != "attached" {
+		t.Errorf("representor of the SF: %+v", r)
+	}
+}
+
+// A switch whose PF numbers are not the digits of the PCI addresses.
+func TestPFNumberIsTheSwitchs(t *testing.T) {
+	w := load(t, "testdata/e810-switchdev.txtar")
+	for i := range w.Kernel.Ports {
+		if p := &w.Kernel.Ports[i]; p.PF != nil {
+			seven := uint32(7)
+			p.PF = &seven
+		}
+	}
+	pf := read(t, node(t, w)).PFs[0]
+	if pf.Number == nil || *pf.Number != 7 {
+		t.Errorf("PF number %v, want 7", pf.Number)
+	}
+	if r := pf.VFs[1].Representor; r == nil || r.Name != "ens2f0npf0vf1" {
+		t.Errorf("representor of VF 1: %+v", r)
+	}
+}
+
+// A representor that has gone, or is of another switch, is not replaced by one
+// with a similar name.
+func TestMissingRepresentor(t *testing.T) {
+	for name, spoil := range map[string]func(w *vftest.World){
+		"gone": func(w *vftest.World) { w.RemoveNetdev("ensaff0_0") },
+		"of another switch": func(w *vftest.World) {
+			for path, file := range w.Tree {
+				if strings.HasSuffix(path, "net/ensaff0_0/phys_switch_id") {
+					file.Data = []byte("cc\n")
+				}
+			}
+		},
+	} {
+		w := load(t, "testdata/two-cards.txtar")
+		spoil(w)
+		pf := read(t, node(t, w)).PFs[2]
+		if pf.Name != "0000:af:00.0" || pf.VFs[0].Representor != nil {
+			t.Errorf("%s: %s got %+v", name, pf.Name, pf.VFs[0].Representor)
+		}
+		if !strings.Contains(strings.Join(pf.Problems, "\n"), "no representor in this namespace: pf0vf0") {
+			t.Errorf("%s: problems %q", name, pf.Problems)
+		}
+	}
+}
+
+func TestLAG(t *testing.T) {
+	for reason, spoil := range map[string]func(w *vftest.World){
+		"":                                    func(*vftest.World) {},
+		"ens3bf1np1 is not in switchdev mode": func(w *vftest.World) { w.Kernel.Instances[1].Mode = "legacy" },
+		"its ports are of different cards": func(w *vftest.World) {
+			set(w, "slaves", "ens3bf0np0 ensaff0np0")
+		},
+		"ens3bf0_0 is not an uplink":         func(w *vftest.World) { set(w, "slaves", "ens3bf0_0 ens3bf0np0") },
+		"NICs do not offload mode broadcast": func(w *vftest.World) { set(w, "mode", "broadcast 3") },
+		"it has 1 ports, not two":            func(w *vftest.World) { set(w, "slaves", "ens3bf0np0") },
+	} {
+		w := load(t, "testdata/two-cards.txtar")
+		spoil(w)
+		if b := read(t, node(t, w)).Bonds[0]; b.Reason != reason || b.LAG != (reason == "") {
+			t.Errorf("%v, %q, want %q", b.LAG, b.Reason, reason)
+		}
+	}
+}
+
+func set(w *vftest.World, attr, value string) {
+	w.Tree["devices/virtual/net/bond0/bonding/"+attr].Data = []byte(value)
+}
+
+func TestListingFails(t *testing.T) {
+	for _, dir := range []string{"class/net", "class/infiniband", "bus/auxiliary/devices", "bus/pci/devices"} {
+		w := load(t, "testdata/plain.txtar")
+		w.Faults[dir] = errors.New("out of order")
+		if _, err := node(t, w).Read(); err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s cannot be listed: %v", dir, err)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	w := load(t, "testdata/connectx6dx-switchdev.txtar")
+	n := node(t, w)
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan Inventory, 8)
+	done := make(chan error, 1)
+	go func() { done <- n.Watch(ctx, func(inv Inventory) { got <- inv }) }()
+	if inv := receive(t, got); inv.PFs[0].VFs[0].Netdev == nil {
+		t.Error("VF 0 has no netdev at first")
+	}
+	w.RemoveNetdev("ens1f0v0") // nobody reads until an event comes
+	for i := range 20 {
+		if w.Kernel.Tell(netdev.DeviceEvent{Source: "link", What: fmt.Sprint(i)}) != 1 {
+			t.Fatal("nobody watches")
+		}
+	}
+	if inv := receive(t, got); inv.PFs[0].VFs[0].Netdev != nil {
+		t.Error("VF 0 still has its netdev")
+	}
+	w.Kernel.Tell(netdev.DeviceEvent{Source: "lost"}) // and nothing has changed
+	select {
+	case <-got:
+		t.Error("the same inventory was reported again")
+	case <-time.After(3 * quiet):
+	}
+	cancel()
+	if err := receive(t, done); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+	if w.Kernel.Tell(netdev.DeviceEvent{}) != 0 {
+		t.Error("the subscription is still there")
+	}
+}
+
+func receive[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing within 10s")
+		panic("not reached")
+	}
+}

@@ -1,0 +1,92 @@
+package vf
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
+)
+
+var update = flag.Bool("update", false, "write the expected outputs again")
+
+func load(t testing.TB, file string) *vftest.World {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := vftest.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func node(t testing.TB, w *vftest.World) *Node {
+	t.Helper()
+	return &Node{Sysfs: w.Sysfs(), Kernel: w.Kernel, Links: w, Events: w.Kernel, Names: NewNames("testdata/pci.ids")}
+}
+
+func read(t testing.TB, n *Node) Inventory {
+	t.Helper()
+	inv, err := n.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
+
+// Each archive is a node; beside it are the inventory as JSON and as a table.
+func TestInventory(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no archives", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		t.Run(name, func(t *testing.T) {
+			inv := read(t, node(t, load(t, file)))
+			text, err := json.MarshalIndent(inv, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/"+name+".json", append(text, '\n'))
+			var back Inventory
+			if err := json.Unmarshal(text, &back); err != nil {
+				t.Fatal(err)
+			}
+			again, err := json.MarshalIndent(back, "", "  ")
+			if diff := cmp.Diff(string(text), string(again)); diff != "" || err != nil {
+				t.Errorf("read and written again, %v:\n%s", err, diff)
+			}
+			var table bytes.Buffer
+			if err := WriteTable(&table, inv); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/"+name+".table", table.Bytes())
+		})
+	}
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
