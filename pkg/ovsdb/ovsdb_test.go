@@ -211,6 +211,41 @@ func TestHandEditsAreReportedAndRepaired(t *testing.T) {
 	}
 }
 
+// A weak reference that somebody removes is a change of the child, too.
+func TestRemovedMembershipIsReportedAndRepaired(t *testing.T) {
+	server, db := open(t)
+	port := portRow("n1", "d_a")
+	port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: "pg", Column: "ports"})
+	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{port}}
+	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}},
+		ovsdb.Want{Owner: "Policy/d/p", Rows: []ovsdb.Row{{ID: "pg", Model: &nb.PortGroup{Name: "pg"}}}}, pod)
+	told := make(chan []string, 10)
+	db.OnChange(func(owners []string) { told <- owners })
+	server.Transact(`{"op":"update","table":"Port_Group","where":[],"row":{"ports":["set",[]]}}`)
+	select {
+	case owners := <-told:
+		if !slices.Contains(owners, "Pod/d/a") {
+			t.Errorf("told of %v", owners)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the edit was not reported")
+	}
+	commit(t, db, pod)
+	if got := server.Dump("Port_Group", "ports"); got == "[]\n" {
+		t.Error("the port is not back in its group")
+	}
+}
+
+func TestModelOfAnotherDatabaseIsItsOwnersError(t *testing.T) {
+	_, db := open(t)
+	result, err := db.Commit(t.Context(),
+		ovsdb.Want{Owner: "Pod/d/odd", Rows: []ovsdb.Row{{ID: "x", Model: &struct{}{}}}},
+		ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}})
+	if err != nil || result.Failed["Pod/d/odd"] == nil || len(result.Changes) != 1 {
+		t.Errorf("%v %+v", err, result)
+	}
+}
+
 func TestDuplicatesAreHealed(t *testing.T) {
 	server, db := open(t)
 	row := `{"op":"insert","table":"Logical_Switch","row":{"name":"n1","external_ids":["map",[["ovn-offload.io/owner","Node/n1"],["ovn-offload.io/id","n1"]]]}}`

@@ -1,0 +1,36 @@
+package ovsdb
+
+import "testing"
+
+func TestGuardStopsAMassDeletionOnce(t *testing.T) {
+	cases := []struct {
+		name          string
+		doomed, total int
+		first, second bool
+	}{
+		{"nothing", 0, 0, true, true},
+		{"few of few", 20, 20, true, true},
+		{"a tenth", 100, 1000, true, true},
+		{"more than a tenth", 101, 1000, false, true},
+		{"everything", 1000, 1000, false, true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var g Guard
+			if got := g.Allow(1, c.doomed, c.total); got != c.first {
+				t.Errorf("first pass allowed: %v", got)
+			}
+			if got := g.Allow(1, c.doomed, c.total); got != c.second {
+				t.Errorf("second pass allowed: %v", got)
+			}
+		})
+	}
+}
+
+func TestGuardForgetsWithTheGeneration(t *testing.T) {
+	var g Guard
+	g.Allow(1, 1000, 1000)
+	if g.Allow(2, 1000, 1000) {
+		t.Error("what was seen in another generation counts")
+	}
+}
