@@ -39,7 +39,7 @@ bench: root $(LAB) ## measure: engine, CNI, pod start in the lab
 	go test -tags e2e -count=1 -timeout 60m -run '^TestBench' -v ./test/bench/...
 
 lint: $(LINT)
-	$(LINT) run ./...
+	$(LINT) run --allow-parallel-runners --build-tags e2e ./...
 
 generate: ## write generated code again
 	go generate ./...
@@ -62,7 +62,7 @@ root:
 	@test "$$(id -u)" = 0 || { echo "this target needs root: it makes namespaces, links and mounts of its own" >&2; exit 1; }
 
 packages: root
-	@hack/packages openvswitch-switch iproute2 mmdebstrap runc
+	@hack/packages openvswitch-switch iproute2 gcc libc6-dev
 
 $(LINT): hack/tools/go.mod
 	@echo "building golangci-lint (once; some minutes)"
