@@ -93,7 +93,6 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.install.confDir, "cni-conf-dir", "/etc/cni/net.d", "where the runtime looks for networks")
 	f.StringVar(&o.install.binDir, "cni-bin-dir", "/opt/cni/bin", "where the runtime looks for plugins")
 	f.StringVar(&o.install.plugin, "cni-plugin", "/usr/local/bin/"+node.PluginName, "the plugin to install there")
-	f.StringVar(&o.cni.Socket, "cni-socket", o.cni.Socket, "where the plugin finds the agent")
 	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 

@@ -14,7 +14,7 @@ import (
 // links of ours whose sandbox has no attachment. An ADD under way is left
 // alone. Errors do not stop it.
 func (s *Server) collect(ctx context.Context, dead func(attached) bool) (removed int, err error) {
-	if !s.deps.DB.Connected() {
+	if s.deps.DB.Generation() == 0 {
 		return 0, errors.New("collecting: the Open_vSwitch database is not connected")
 	}
 	// Links are listed first: one that is made later is not seen at all.
@@ -31,16 +31,37 @@ func (s *Server) collect(ctx context.Context, dead func(attached) bool) (removed
 		errs = append(errs, err)
 		removed += gone
 	}
+	gone, err := s.collectLinks(links)
+	return removed + gone, errors.Join(append(errs, err)...)
+}
+
+// collectLinks removes links of ours whose sandbox has no attachment. A database
+// that went away meanwhile, or that has fewer attachments than there are such
+// links, has rather lost its rows: then the links may be those of live pods, and
+// stay. DEL and GC name the sandbox and remove its link all the same.
+func (s *Server) collectLinks(links []netdev.Link) (removed int, err error) {
+	generation := s.deps.DB.Generation()
+	orphans := map[string]string{} // link to sandbox
 	for _, l := range links {
 		sandbox, ok := ours(l)
 		if !ok || s.commands.adding(sandbox) {
 			continue
 		}
 		// An ADD that has ended since has its rows by now.
-		if _, ok := bySandbox(s.deps.DB, sandbox); ok {
-			continue
+		if _, ok := bySandbox(s.deps.DB, sandbox); !ok {
+			orphans[l.Name] = sandbox
 		}
-		if err := removeLink(s.deps.Host, l.Name, sandbox); err != nil {
+	}
+	attachments := len(all(s.deps.DB))
+	if generation == 0 || s.deps.DB.Generation() != generation {
+		return 0, errors.New("collecting: the Open_vSwitch database went away meanwhile")
+	}
+	if len(orphans) > max(attachments, 1) {
+		return 0, fmt.Errorf("collecting: %d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(orphans), attachments)
+	}
+	var errs []error
+	for name, sandbox := range orphans {
+		if err := removeLink(s.deps.Host, name, sandbox); err != nil {
 			errs = append(errs, err)
 			continue
 		}

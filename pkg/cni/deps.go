@@ -52,7 +52,7 @@ type DB interface {
 	WaitRow(ctx context.Context, table, owner, id string, ok func(row any) bool) error
 	Owners() []string
 	Rows(owner string) []ovsdb.Row
-	Connected() bool
+	Generation() uint64
 }
 
 // Links is what is needed of the host's namespace; *netdev.NS is one.

@@ -38,10 +38,13 @@ func newFakeDB() *fakeDB {
 	return &fakeDB{rows: map[string][]ovsdb.Row{}, changed: make(chan struct{}), flows: true}
 }
 
-func (d *fakeDB) Connected() bool {
+func (d *fakeDB) Generation() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.away
+	if d.away {
+		return 0
+	}
+	return 1
 }
 
 func (d *fakeDB) Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result, error) {

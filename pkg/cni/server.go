@@ -219,7 +219,7 @@ func (s *Server) del(ctx context.Context, r *Request) error {
 }
 
 func (s *Server) status() error {
-	if !s.deps.DB.Connected() {
+	if s.deps.DB.Generation() == 0 {
 		return types.NewError(types.ErrPluginNotAvailable, "the Open_vSwitch database is not connected", "")
 	}
 	if s.deps.Ready == nil {

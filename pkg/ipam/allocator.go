@@ -122,6 +122,14 @@ func (a *Allocator) Node(node *corev1.Node) (Decision, error) {
 	return d, nil
 }
 
+// Recorded reports whether the node's annotations say what was decided for it.
+func (a *Allocator) Recorded(node *corev1.Node) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	state := a.nodes.recorded(node)
+	return state != nil && node.Annotations[kube.NodeIDKey] == strconv.Itoa(state.id)
+}
+
 // Pod decides the addresses of a pod that wants a network; others get the zero
 // Decision. A valid annotation on free addresses is kept, any other is replaced.
 // Errors: ErrExhausted, or reconcile.ErrNotReady until the node's subnet is recorded.

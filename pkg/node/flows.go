@@ -24,14 +24,20 @@ func gatewayFlows(mac string) []string {
 	}
 }
 
-// direct keeps the bridge's flows: they are gone when ovs-vswitchd was, and
-// anybody may change them.
+// direct keeps the flows of a bridge that is ours: they are gone when
+// ovs-vswitchd was, and anybody may change them. The flows of a host's own bridge
+// are the host's.
 func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
+	if !g.owned() {
+		return nil
+	}
 	link, ok := st.Links[g.Bridge]
 	if !ok {
 		return notReady("gateway bridge %s has no link", g.Bridge)
 	}
-	if err := s.deps.Flows.Replace(ctx, g.Bridge, gatewayFlows(link.MAC.String())); err != nil {
+	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := s.deps.Flows.Replace(bounded, g.Bridge, gatewayFlows(link.MAC.String())); err != nil {
 		return fmt.Errorf("gateway bridge: %w", err)
 	}
 	if s.watched != g.Bridge {

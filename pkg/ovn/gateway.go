@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -16,7 +17,7 @@ func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
 	if n.gateway == nil || n.gateway.Mode == "disabled" || n.chassis == "" || n.id == 0 {
 		return nil, nil
 	}
-	if err := validName("gateway interface", n.gateway.Interface); err != nil {
+	if err := validGateway(n); err != nil {
 		return nil, err
 	}
 	var join []netip.Prefix
@@ -26,6 +27,19 @@ func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
 	rows := gatewayRouter(n, join)
 	rows = append(rows, externalSwitch(n)...)
 	return append(rows, gatewayRoutes(cfg, n, join)...), nil
+}
+
+// validGateway refuses what an agent must not say. The name ends with the node's,
+// so that no node takes the name of another's port or of a pod's.
+func validGateway(n node) error {
+	name := n.gateway.Interface
+	switch {
+	case !strings.HasSuffix(name, "_"+n.name) || strings.ContainsAny(name, " \"\\,$\n"):
+		return fmt.Errorf("gateway interface %q is not a bridge's name and _%s", name, n.name)
+	case len(n.gateway.MAC) == 0 || len(n.gateway.Addresses) == 0:
+		return fmt.Errorf("gateway interface %q has no MAC or no address", name)
+	}
+	return nil
 }
 
 func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -97,13 +96,4 @@ func nodeSwitch(n node) []ovsdb.Row {
 		})
 	}
 	return rows
-}
-
-// validName refuses what would end a name in OVN's notation: Kubernetes names
-// never contain that, annotations might.
-func validName(kind, name string) error {
-	if name == "" || strings.ContainsAny(name, " \"\\,$\n") {
-		return fmt.Errorf("%s %q is not a valid name", kind, name)
-	}
-	return nil
 }

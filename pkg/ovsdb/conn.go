@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// writeTimeout bounds the sending of one message.
+const writeTimeout = 20 * time.Second
+
 // conn is one JSON-RPC connection to a database server (RFC 7047, section 4).
 // Messages are handled in the order in which they come: when a reply is
 // delivered, every update that the server sent before it has been applied.
@@ -124,7 +127,20 @@ func (c *conn) handle(m message) error {
 func (c *conn) send(m any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.encoder.Encode(m)
+	return c.write(m)
+}
+
+// write gives up a peer that does not read; the caller holds the lock, for which
+// the reader waits when it has to answer a probe.
+func (c *conn) write(m any) error {
+	if err := c.stream.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	err := c.encoder.Encode(m)
+	if err != nil {
+		c.stream.Close()
+	}
+	return err
 }
 
 // call sends a request and decodes its result.
@@ -134,10 +150,10 @@ func (c *conn) call(ctx context.Context, method string, params, result any) erro
 	c.next++
 	id := c.next
 	c.pending[id] = waiter
-	err := c.encoder.Encode(request{ID: id, Method: method, Params: params})
+	err := c.write(request{ID: id, Method: method, Params: params})
 	c.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("%s: %w", method, err)
+		return fmt.Errorf("%s: %w: %w", method, ErrDisconnected, err)
 	}
 	select {
 	case m := <-waiter:

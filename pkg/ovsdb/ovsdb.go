@@ -137,10 +137,15 @@ func (db *DB) Connected() bool {
 	return db.ready() == nil
 }
 
-// Generation counts the connections; it changes when everything was read again.
+// Generation counts the connections: it changes when everything was read again.
+// It is 0 while there is no complete replica, so what was read between two calls
+// that gave the same number, not 0, was read from one replica.
 func (db *DB) Generation() uint64 {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
+	if db.ready() != nil {
+		return 0
+	}
 	return db.generation
 }
 

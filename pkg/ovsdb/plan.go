@@ -1,6 +1,7 @@
 package ovsdb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -88,7 +89,7 @@ func (p *planner) collect(wants []Want) {
 		}
 		// The smallest UUID of several rows with one id is the one that stays.
 		have := slices.Clone(p.owned[want.Owner])
-		slices.SortFunc(have, func(a, b *row) int { return cmpString(a.uuid, b.uuid) })
+		slices.SortFunc(have, func(a, b *row) int { return cmp.Compare(a.uuid, b.uuid) })
 		for i := range want.Rows {
 			e := &entry{owner: want.Owner, row: &want.Rows[i]}
 			if e.table = p.tableOf(e.row.Model); e.table == nil {
@@ -116,13 +117,6 @@ func (p *planner) tableOf(model any) *table {
 		return p.types[typ.Elem()]
 	}
 	return nil
-}
-
-func cmpString(a, b string) int {
-	if a < b {
-		return -1
-	}
-	return 1
 }
 
 // refuse notes the owners one of whose rows has no parent, and reports whether

@@ -37,6 +37,13 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
+// randomWorld prints its seed: a failure can be played again.
+func randomWorld(t *testing.T) *world {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return newWorld(seed)
+}
+
 // change gives one pod new rows, or none, and returns its owner.
 func (w *world) change() string {
 	w.mu.Lock()
@@ -112,7 +119,7 @@ func haveText(t *testing.T, server *ovsdbtest.Server) []string {
 // Plan(a, b) to a gives b, and Plan(b, b) is empty.
 func TestApplyingAPlanGivesWhatIsWanted(t *testing.T) {
 	server, db := open(t)
-	w := newWorld(uint64(time.Now().UnixNano()))
+	w := randomWorld(t)
 	for range 60 {
 		for range w.random.IntN(30) {
 			w.change()
@@ -138,7 +145,7 @@ func TestApplyingAPlanGivesWhatIsWanted(t *testing.T) {
 // is doubled.
 func TestServerRestartsInAStreamOfChanges(t *testing.T) {
 	server, db := open(t)
-	w := newWorld(uint64(time.Now().UnixNano()))
+	w := randomWorld(t)
 	loop := drive(t, db, w)
 	var writers sync.WaitGroup
 	for range 3 {
@@ -153,7 +160,6 @@ func TestServerRestartsInAStreamOfChanges(t *testing.T) {
 		time.Sleep(150 * time.Millisecond)
 		server.Restart()
 	}
-	generation := db.Generation()
 	writers.Wait()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
@@ -166,7 +172,7 @@ func TestServerRestartsInAStreamOfChanges(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if generation < 2 {
+	if generation := db.Generation(); generation < 2 {
 		t.Errorf("generation %d: the server never went away, so this showed nothing", generation)
 	}
 }

@@ -70,6 +70,14 @@ func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (
 			}
 		}
 	}
+	// A parent's change may be told after the end of the child that it let go.
+	for name, rows := range updates {
+		for uuid := range rows {
+			if r.rows[name][uuid] == nil {
+				delete(r.in, uuid)
+			}
+		}
+	}
 	return changed, nil
 }
 
@@ -108,7 +116,6 @@ func (r *replica) applyRow(t *table, uuid string, update *lib.RowUpdate2, note f
 	default: // delete
 		note(old, true)
 		r.remove(old)
-		delete(r.in, uuid)
 	}
 	return nil
 }

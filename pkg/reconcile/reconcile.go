@@ -71,6 +71,7 @@ type Loop[K comparable] struct {
 	running  map[K]bool
 	failures map[K]int
 	waiting  map[K]struct{}
+	retries  map[K]*time.Timer // at most one for each key
 }
 
 // New makes a loop; nothing runs before Run.
@@ -84,6 +85,7 @@ func New[K comparable](cfg Config, f Func[K]) *Loop[K] {
 		running:   map[K]bool{},
 		failures:  map[K]int{},
 		waiting:   map[K]struct{}{},
+		retries:   map[K]*time.Timer{},
 	}
 }
 
@@ -234,6 +236,10 @@ func (l *Loop[K]) settle(key K, err error) int {
 	again := l.running[key]
 	delete(l.running, key)
 	delete(l.waiting, key)
+	if retry := l.retries[key]; retry != nil {
+		retry.Stop()
+		delete(l.retries, key)
+	}
 	failures := l.failures[key]
 	switch {
 	case err == nil:
@@ -243,7 +249,7 @@ func (l *Loop[K]) settle(key K, err error) int {
 	default:
 		failures++
 		l.failures[key] = failures
-		time.AfterFunc(l.backoff(failures), func() { l.Mark(key) })
+		l.retries[key] = time.AfterFunc(l.backoff(failures), func() { l.Mark(key) })
 	}
 	l.metrics.waiting.Set(float64(len(l.waiting)))
 	l.metrics.failing.Set(float64(len(l.failures)))

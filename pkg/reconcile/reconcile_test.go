@@ -114,6 +114,26 @@ func TestBackoffDoublesAndNeverDrops(t *testing.T) {
 	})
 }
 
+// Events during a back-off run the key at once, but leave one timer only.
+func TestEventsDoNotMultiplyRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{fail: func([]string) (map[string]error, error) {
+			return map[string]error{"k": errors.New("no")}, nil
+		}}
+		loop := start(t, Defaults("test"), r)
+		for range 30 {
+			loop.Mark("k")
+			synctest.Wait()
+		}
+		before := len(r.seen())
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := len(r.seen()) - before; got > 11 {
+			t.Errorf("%d attempts in ten minutes at a back-off of one", got)
+		}
+	})
+}
+
 func TestNotReadyWaitsForItsEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := false

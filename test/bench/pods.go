@@ -57,8 +57,11 @@ func watchPods(ctx context.Context, client kubernetes.Interface) (*watched, erro
 		for event := range watcher.ResultChan() {
 			if pod, ok := event.Object.(*corev1.Pod); ok {
 				w.see(event.Type, pod, time.Now())
+			} else {
+				progress("watch of %s: %s %v", made.Name, event.Type, event.Object)
 			}
 		}
+		progress("watch of %s ended", made.Name)
 	}()
 	return w, nil
 }
@@ -140,6 +143,7 @@ func (w *watched) wait(ctx context.Context, ok func(*podTimes) bool) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			w.report(context.WithoutCancel(ctx))
 			return fmt.Errorf("%d of %d pods not there yet: %w", missing, len(w.pods), ctx.Err())
 		}
 	}
@@ -147,6 +151,28 @@ func (w *watched) wait(ctx context.Context, ok func(*podTimes) bool) error {
 
 func (w *watched) waitReady(ctx context.Context) error {
 	return w.wait(ctx, func(t *podTimes) bool { return !t.ready.IsZero() })
+}
+
+// report shows what a measurement that has failed waited for.
+func (w *watched) report(ctx context.Context) {
+	pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		progress("listing pods: %v", err)
+		return
+	}
+	phases := map[string]int{}
+	for _, pod := range pods.Items {
+		phases[fmt.Sprintf("%s %s, deleted %t, ready %t", pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil, isReady(&pod))]++
+	}
+	progress("pods in the API: %v", phases)
+	events, err := w.client.CoreV1().Events(w.namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning"})
+	if err != nil {
+		progress("listing events: %v", err)
+		return
+	}
+	for _, event := range events.Items[:min(20, len(events.Items))] {
+		progress("event of %s: %s %s", event.InvolvedObject.Name, event.Reason, event.Message)
+	}
 }
 
 // snapshot copies the times.

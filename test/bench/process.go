@@ -23,6 +23,9 @@ var components = []struct{ title, program, word string }{
 	{"NB ovsdb-server", "ovsdb-server", "ovnnb_db"},
 	{"SB ovsdb-server", "ovsdb-server", "ovnsb_db"},
 	{"kube-apiserver", "kube-apiserver", ""},
+	{"etcd", "etcd", ""},
+	{"kubelet", "kubelet", ""},
+	{"containerd", "containerd", "--config"},
 }
 
 // cost is what a process has used up to now.
@@ -56,6 +59,21 @@ func (b *bench) costs() (map[[2]string]cost, error) {
 		}
 	}
 	return all, nil
+}
+
+// printCPU tells what a number of pods has cost each component, all nodes together.
+func printCPU(before, after map[[2]string]cost, pods int) {
+	used := map[string]time.Duration{}
+	for key, cost := range after {
+		used[key[0]] += cost.cpu - before[key].cpu
+	}
+	fmt.Print("CPU time a pod:")
+	for _, c := range components {
+		if used[c.title] > 0 {
+			fmt.Printf(" %s %s;", c.title, milliseconds(used[c.title]/time.Duration(pods)))
+		}
+	}
+	fmt.Println()
 }
 
 func readCost(pid int) (cost, error) {

@@ -39,11 +39,15 @@ func (b *bench) podStarts(ctx context.Context) error {
 }
 
 func (b *bench) oneByOne(ctx context.Context, w *watched) error {
-	stages := map[string][]time.Duration{}
+	costBefore, err := b.costs()
+	if err != nil {
+		return err
+	}
 	before, err := b.addStages(ctx)
 	if err != nil {
 		return err
 	}
+	stages := map[string][]time.Duration{}
 	for i := range b.pods {
 		if err := w.create(ctx, fmt.Sprintf("one-%d", i), ""); err != nil {
 			return err
@@ -62,6 +66,10 @@ func (b *bench) oneByOne(ctx context.Context, w *watched) error {
 		}
 		before = after
 	}
+	costAfter, err := b.costs()
+	if err != nil {
+		return err
+	}
 	times := w.snapshot()
 	if err := w.clear(ctx); err != nil {
 		return err
@@ -72,6 +80,8 @@ func (b *bench) oneByOne(ctx context.Context, w *watched) error {
 	}
 	fmt.Printf("%d pods one by one:\n\n", b.pods)
 	b.timeline(times, commands).print()
+	fmt.Println()
+	printCPU(costBefore, costAfter, b.pods)
 	if b.network == cluster.CNIOffload {
 		fmt.Print("\nWithin ADD, by the agent:\n\n")
 		t := newQuantiles("stage")

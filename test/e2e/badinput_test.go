@@ -137,7 +137,8 @@ func TestUnreachableNorthbound(t *testing.T) {
 	}()
 	create(t, podObject(ns, "late", nodes[1]))
 	mustInPod(t, from, "probe", "dial", "tcp", target)
-	time.Sleep(3 * time.Second)
+	waitPod(t, ns, "late", "annotated", func(pod *corev1.Pod) bool { return pod.Annotations[kube.PodNetworksKey] != "" })
+	time.Sleep(2 * time.Second) // many times what a pod needs with a database
 	late, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), "late", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

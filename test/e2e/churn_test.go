@@ -35,7 +35,9 @@ func TestChurn(t *testing.T) {
 		}
 		deletePods(t, ns)
 	}
-	stop()
+	if seen := stop(); seen < 300 {
+		t.Errorf("the watch saw %d pods with addresses of 300: it shows less than it should", seen)
+	}
 	eventually(t, time.Minute, "no port or row is left over", func() (bool, string) {
 		left := traces(t, ns)
 		return left == "", left
@@ -69,8 +71,9 @@ func traces(t *testing.T, ns string) string {
 }
 
 // watchAddresses follows all pods until the returned function is called, and
-// fails the test when two that live at the same time have the same address.
-func watchAddresses(t *testing.T) (stop func()) {
+// fails the test when two that live at the same time have the same address. The
+// function returns how many pods with an address were seen.
+func watchAddresses(t *testing.T) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	watcher, err := cluster.client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
@@ -78,6 +81,7 @@ func watchAddresses(t *testing.T) (stop func()) {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
+	seen := map[string]bool{}
 	go func() {
 		defer close(done)
 		holder := map[string]string{} // address to pod
@@ -91,6 +95,7 @@ func watchAddresses(t *testing.T) (stop func()) {
 			if err != nil || network == nil {
 				continue
 			}
+			seen[name] = true
 			for _, addr := range network.Addresses {
 				address := addr.Addr().String()
 				switch other := holder[address]; {
@@ -106,9 +111,10 @@ func watchAddresses(t *testing.T) (stop func()) {
 			}
 		}
 	}()
-	return func() {
+	return func() int {
 		cancel()
 		<-done
+		return len(seen)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 
 // TestKillEachComponent: while each component is killed in turn, two pods on
 // different nodes keep talking over one TCP connection and one UDP flow, and a
-// pod made afterwards runs and is reached. With the userspace datapath the flow
-// stops with ovs-vswitchd and has to come back.
+// pod made afterwards runs and is reached. With the userspace datapath the flows
+// stop with ovs-vswitchd and have to come back.
 func TestKillEachComponent(t *testing.T) {
 	ns := namespace(t)
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
@@ -32,19 +32,24 @@ func TestKillEachComponent(t *testing.T) {
 	}
 	for component, longest := range gaps {
 		t.Run(component, func(t *testing.T) {
-			flow := startFlow(t, ns, from.Name, target)
+			flows := map[string]*flow{}
+			for _, network := range []string{"tcp", "udp"} {
+				flows[network] = startFlow(t, ns, from.Name, network, target)
+			}
 			restart(t, component)
 			probe := running(t, ns, "after-"+fmt.Sprint(time.Now().Unix()), nodes[1])
 			mustInPod(t, to, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, probe)[0], echoPort).String())
-			flow.wantAnswer(t, longest)
-			if gap := flow.stop(); gap > longest {
-				t.Errorf("no answer for %s while %s was away, want at most %s", gap, component, longest)
+			for network, flow := range flows {
+				flow.wantAnswer(t, longest)
+				if gap := flow.stop(); gap > longest {
+					t.Errorf("no answer over %s for %s while %s was away, want at most %s", network, gap, component, longest)
+				}
 			}
 		})
 	}
 }
 
-// flow is a UDP stream between two pods; it remembers its longest silence.
+// flow is a stream between two pods; it remembers its longest silence.
 type flow struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -54,13 +59,13 @@ type flow struct {
 
 // startFlow runs through kubectl's exec on the machine: it does not depend on
 // the network that is tested, but on kubelet only.
-func startFlow(t *testing.T, ns, pod string, target netip.AddrPort) *flow {
+func startFlow(t *testing.T, ns, pod, network string, target netip.AddrPort) *flow {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flow{cancel: cancel, done: make(chan struct{}), seen: make(chan time.Time, 1)}
 	kubectl := filepath.Join(cluster.root, "_output/bin/kubectl")
 	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(workdir(), "kubeconfig"),
-		"exec", "-n", ns, pod, "--", "probe", "stream", "udp", target.String())
+		"exec", "-n", ns, pod, "--", "probe", "stream", network, target.String())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

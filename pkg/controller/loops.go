@@ -1,10 +1,10 @@
-package main
+package controller
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -25,31 +25,28 @@ import (
 // secondLook is when a pass that the guard stopped is made again.
 const secondLook = time.Minute
 
-// controller joins what Kubernetes says, what was allocated, and the Northbound
-// database. Its three reconcile functions keep nothing of their own.
-type controller struct {
-	view   *kube.View
-	write  *kube.Writer
-	report *kube.Reporter
-	alloc  *ipam.Allocator
-	db     *ovsdb.DB
-	cfg    ovn.Config
-	log    *slog.Logger
-	guard  ovsdb.Guard
-
-	nodes, pods, rows *reconcile.Loop[kube.Owner]
-}
-
-// facts is the builders' view.
+// facts is the builders' view. What was not allocated is no fact, whoever wrote
+// the annotation that says it.
 type facts struct {
 	*kube.View
 	alloc *ipam.Allocator
 }
 
+func (f facts) Node(name string) *corev1.Node {
+	node := f.View.Node(name)
+	if node == nil || f.alloc.Recorded(node) {
+		return node
+	}
+	without := node.DeepCopy()
+	delete(without.Annotations, kube.NodeSubnetsKey)
+	delete(without.Annotations, kube.NodeIDKey)
+	return without
+}
+
 func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork { return f.alloc.Allocated(pod) }
 
 // mark sends owners to the loops that are concerned with them.
-func (c *controller) mark(owners ...kube.Owner) {
+func (c *Controller) mark(owners ...kube.Owner) {
 	for _, owner := range owners {
 		switch owner.Kind {
 		case kube.KindNode:
@@ -63,7 +60,7 @@ func (c *controller) mark(owners ...kube.Owner) {
 
 // allocateNodes records subnets and ids. A node that gets none has a condition
 // that says so, until it gets one.
-func (c *controller) allocateNodes(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+func (c *Controller) allocateNodes(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
 	failed := map[kube.Owner]error{}
 	for _, owner := range owners {
 		node := c.view.Node(owner.Name)
@@ -98,7 +95,7 @@ func networkCondition(err error) corev1.NodeCondition {
 }
 
 // allocatePods records addresses.
-func (c *controller) allocatePods(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+func (c *Controller) allocatePods(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
 	failed := map[kube.Owner]error{}
 	for _, owner := range owners {
 		pod := c.view.Pod(owner.Namespace, owner.Name)
@@ -115,17 +112,16 @@ func (c *controller) allocatePods(ctx context.Context, owners []kube.Owner) (map
 	return failed, nil
 }
 
-func (c *controller) warn(owner kube.Owner, decision ipam.Decision) {
+func (c *Controller) warn(owner kube.Owner, decision ipam.Decision) {
 	if decision.Warning != "" {
 		c.report.Warn(owner, "AnnotationReplaced", decision.Warning)
 	}
 }
 
-// forgetGone is no error for objects that went or were replaced while we wrote:
-// their own events bring what is to be done. What was allocated for them comes
-// free with the rows that they do not have.
-func (c *controller) forgetGone(owner kube.Owner, err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+// forgetGone is no error for objects that went while we wrote. What was allocated
+// for them comes free with the rows that they do not have.
+func (c *Controller) forgetGone(owner kube.Owner, err error) error {
+	if apierrors.IsNotFound(err) {
 		c.rows.Mark(owner)
 		return nil
 	}
@@ -133,7 +129,7 @@ func (c *controller) forgetGone(owner kube.Owner, err error) error {
 }
 
 // reconcileRows builds and commits the rows of a batch of owners.
-func (c *controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
 	failed := map[kube.Owner]error{}
 	past := map[kube.Owner][]types.UID{}
 	byName := map[string]kube.Owner{}
@@ -143,7 +139,7 @@ func (c *controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 		// later is not released with the rows of one who went.
 		holders := c.alloc.Holders(owner)
 		uid := c.nodeUID(owner)
-		rows, err := ovn.Build(facts{c.view, c.alloc}, c.cfg, owner)
+		rows, err := ovn.Build(facts{c.view, c.alloc}, c.build, owner)
 		if failed[owner] = err; err != nil && len(rows) == 0 {
 			continue
 		}
@@ -174,14 +170,12 @@ func (c *controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 
 // committed is what follows from a commit: children that waited for a new parent
 // are marked, and addresses whose rows are gone come free.
-func (c *controller) committed(result ovsdb.Result, byName map[string]kube.Owner, past map[kube.Owner][]types.UID) {
+func (c *Controller) committed(result ovsdb.Result, byName map[string]kube.Owner, past map[kube.Owner][]types.UID) {
 	for _, change := range result.Changes {
 		switch owner := byName[change.Owner]; {
 		case change.Op != "insert":
 		case owner.Kind == kube.KindNetwork:
-			for _, node := range c.view.Nodes() {
-				c.rows.Mark(kube.NodeOwner(node.Name))
-			}
+			c.rows.Mark(c.nodeOwners()...)
 		case owner.Kind == kube.KindNode && change.Table == nb.LogicalSwitchTable:
 			for _, pod := range c.view.PodsOnNode(owner.Name) {
 				c.rows.Mark(kube.PodOwner(pod.Namespace, pod.Name))
@@ -196,7 +190,7 @@ func (c *controller) committed(result ovsdb.Result, byName map[string]kube.Owner
 }
 
 // nodeUID is "" for other owners and for nodes that are gone.
-func (c *controller) nodeUID(owner kube.Owner) types.UID {
+func (c *Controller) nodeUID(owner kube.Owner) types.UID {
 	if node := c.view.Node(owner.Name); owner.Kind == kube.KindNode && node != nil {
 		return node.UID
 	}
@@ -214,54 +208,46 @@ func madeFor(row ovsdb.Row, node types.UID) types.UID {
 
 // everything is all owners of the API, of the allocator and of the database.
 // Owners that only the database has are left out when they are too many at once.
-func (c *controller) everything() []kube.Owner {
+func (c *Controller) everything() []kube.Owner {
 	known := map[kube.Owner]bool{kube.NetworkOwner(): true}
-	for _, node := range c.view.Nodes() {
-		known[kube.NodeOwner(node.Name)] = true
-	}
-	for _, pod := range c.view.Pods() {
-		known[kube.PodOwner(pod.Namespace, pod.Name)] = true
+	for _, owner := range append(c.nodeOwners(), c.podOwners()...) {
+		known[owner] = true
 	}
 	present := c.db.Owners()
-	var orphans []kube.Owner
+	orphans := map[kube.Owner]bool{}
 	for _, name := range present {
 		if owner, err := kube.ParseOwner(name); err == nil && !known[owner] {
-			orphans = append(orphans, owner)
+			orphans[owner] = true
 		}
 	}
 	if c.guard.Allow(c.db.Generation(), len(orphans), len(present)) {
-		for _, owner := range orphans {
-			known[owner] = true
-		}
+		maps.Copy(known, orphans)
+		clear(orphans)
 	} else {
-		c.log.Error("pass stopped: it would delete too much; it looks again and then does", "owners", len(orphans), "of", len(present), "after", secondLook)
+		c.log.Error("pass stopped: it would delete too much; it looks again and then does", "ops", len(orphans), "of", len(present), "after", secondLook)
 		time.AfterFunc(secondLook, c.rows.MarkAll)
 	}
 	for _, owner := range c.alloc.Owners() {
-		known[owner] = true
+		known[owner] = known[owner] || !orphans[owner]
 	}
-	owners := make([]kube.Owner, 0, len(known))
-	for owner := range known {
-		owners = append(owners, owner)
+	maps.DeleteFunc(known, func(_ kube.Owner, wanted bool) bool { return !wanted })
+	return slices.Collect(maps.Keys(known))
+}
+
+func (c *Controller) nodeOwners() []kube.Owner {
+	var owners []kube.Owner
+	for _, node := range c.view.Nodes() {
+		owners = append(owners, kube.NodeOwner(node.Name))
 	}
 	return owners
 }
 
-// ofKind is everything's owners of one kind.
-func (c *controller) ofKind(kind string) func() []kube.Owner {
-	return func() []kube.Owner {
-		var owners []kube.Owner
-		if kind == kube.KindNode {
-			for _, node := range c.view.Nodes() {
-				owners = append(owners, kube.NodeOwner(node.Name))
-			}
-			return owners
-		}
-		for _, pod := range c.view.Pods() {
-			owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
-		}
-		return owners
+func (c *Controller) podOwners() []kube.Owner {
+	var owners []kube.Owner
+	for _, pod := range c.view.Pods() {
+		owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
 	}
+	return owners
 }
 
 // held reads which addresses the rows of pods use.

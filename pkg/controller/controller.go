@@ -1,0 +1,144 @@
+// Package controller joins the parts of the central process: what Kubernetes says
+// (pkg/kube), what is allocated (pkg/ipam), what should be in the Northbound
+// database (pkg/ovn) and what is in it (pkg/ovsdb).
+//
+// It is a package of its own, above all of these, because the binary's main only
+// reads flags, and because the way from an event to a row is what has to be tested.
+//
+// Data flow: informer events and database changes mark owners in three loops of
+// pkg/reconcile.
+//
+//	nodes   allocate a subnet and an id, record them in the Node's annotations
+//	pods    allocate addresses, record them in the Pod's annotation
+//	rows    ovn.Build, ovsdb.Commit; then free what has no row any more
+//
+// Only the leader runs the loops. It starts by rebuilding the allocator from the
+// database's rows and the annotations.
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// podWriters is how many pods are annotated at once.
+const podWriters = 16
+
+// Config is what the binary's flags say.
+type Config struct {
+	Plan ipam.Config
+	// Northbound are the database's endpoints; TLS is asked at each connection.
+	Northbound []string
+	TLS        func() (*tls.Config, error)
+	Leader     kube.LeaderConfig
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Controller is one candidate for the zone's controller.
+type Controller struct {
+	cfg    Config
+	build  ovn.Config
+	client kubernetes.Interface
+	view   *kube.View
+	write  *kube.Writer
+	report *kube.Reporter
+	alloc  *ipam.Allocator
+	log    *slog.Logger
+
+	// db is there while this process leads.
+	db    *ovsdb.DB
+	guard ovsdb.Guard
+
+	loops
+}
+
+type loops struct{ nodes, pods, rows *reconcile.Loop[kube.Owner] }
+
+// New makes a Controller; its Events are recorded until ctx ends.
+func New(ctx context.Context, cfg Config, client kubernetes.Interface) (*Controller, error) {
+	view, err := kube.NewView(client, "")
+	if err != nil {
+		return nil, err
+	}
+	report, err := kube.NewReporter(ctx, client, view, "ovn-offload-controller")
+	if err != nil {
+		return nil, err
+	}
+	alloc, err := ipam.New(cfg.Plan)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		cfg: cfg, client: client, view: view, write: kube.NewWriter(client), report: report, alloc: alloc, log: cfg.Logger,
+		build: ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), JoinSubnets: cfg.Plan.JoinSubnets()},
+	}
+	c.nodes = c.loop("node-allocation", 1, 1, c.allocateNodes)
+	c.pods = c.loop("pod-allocation", podWriters, 1, c.allocatePods)
+	c.rows = c.loop("rows", 1, 10, c.reconcileRows)
+	c.nodes.MarkAllWith(c.nodeOwners)
+	c.pods.MarkAllWith(c.podOwners)
+	c.rows.MarkAllWith(c.everything)
+	c.view.OnChange(c.mark)
+	return c, c.build.Validate()
+}
+
+func (c *Controller) loop(name string, workers, batch int, f reconcile.Func[kube.Owner]) *reconcile.Loop[kube.Owner] {
+	cfg := reconcile.Defaults(name)
+	cfg.Workers, cfg.BatchSize, cfg.Logger, cfg.Registerer = workers, batch, c.log, c.cfg.Registerer
+	l := reconcile.New(cfg, f)
+	l.OnFailure(c.report.Failure)
+	return l
+}
+
+// Run follows Kubernetes, waits for the lease and leads, until ctx ends or the
+// lease is lost.
+func (c *Controller) Run(ctx context.Context) error {
+	if err := c.view.Start(ctx); err != nil {
+		return err
+	}
+	c.log.Info("waiting for the lease", "lease", c.cfg.Leader.Namespace+"/"+c.cfg.Leader.Name)
+	return kube.RunLeader(ctx, c.client, c.cfg.Leader, c.lead)
+}
+
+// lead runs while this process holds the lease. What was allocated is rebuilt
+// from the database's rows and the annotations before anything is decided.
+func (c *Controller) lead(ctx context.Context) error {
+	schema, err := nb.ReplicaSchema()
+	if err != nil {
+		return err
+	}
+	cfg := ovsdb.Defaults(c.cfg.Northbound, schema)
+	cfg.Logger, cfg.Registerer, cfg.TLS = c.log, c.cfg.Registerer, c.cfg.TLS
+	if c.db, err = ovsdb.Open(ctx, cfg); err != nil {
+		return err
+	}
+	defer c.db.Close()
+	c.alloc.Rebuild(c.view.Nodes(), c.view.Pods(), held(c.db))
+	c.db.OnChange(func(names []string) {
+		for _, name := range names {
+			if owner, err := kube.ParseOwner(name); err == nil {
+				c.rows.Mark(owner)
+			}
+		}
+	})
+	c.db.OnReconnect(c.rows.MarkAll)
+	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
+	group, ctx := errgroup.WithContext(ctx)
+	for _, loop := range []*reconcile.Loop[kube.Owner]{c.nodes, c.pods, c.rows} {
+		group.Go(func() error { return loop.Run(ctx) })
+	}
+	return group.Wait()
+}

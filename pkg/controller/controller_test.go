@@ -1,0 +1,193 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+)
+
+// world is a controller between a fake API and a real ovsdb-server.
+type world struct {
+	t      *testing.T
+	server *ovsdbtest.Server
+	client *fake.Clientset
+	stop   func()
+	logs   *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{t: t, server: ovsdbtest.Start(t, nb.Definition), client: fake.NewClientset(objects...), logs: &lockedBuffer{}}
+	w.server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
+	w.start()
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+// start runs a controller until stop; the next start is a new process.
+func (w *world) start() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	leader := kube.DefaultLeader()
+	leader.Identity = fmt.Sprint(time.Now().UnixNano())
+	c, err := New(ctx, Config{
+		Plan: ipam.Defaults(), Northbound: []string{w.server.Endpoint()}, Leader: leader,
+		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: prometheus.NewRegistry(),
+	}, w.client)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	w.stop = func() { cancel(); running.Wait() }
+}
+
+func testNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), Annotations: map[string]string{kube.NodeChassisIDKey: "chassis-" + name},
+	}}
+}
+
+func testPod(name, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name)},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
+}
+
+// ports lists the names of the logical ports of pods.
+func (w *world) ports() []string {
+	var names []string
+	for name := range strings.FieldsSeq(w.server.Dump("Logical_Switch_Port", "name")) {
+		if strings.HasPrefix(name, "d_") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not yet: %s; ports %v; log:\n%s", what, w.ports(), w.logs)
+		}
+	}
+}
+
+func TestPodGetsAnAddressAndAPortAndGivesThemBack(t *testing.T) {
+	w := newWorld(t, testNode("n1"), testPod("a", "n1"))
+	w.eventually("a port for the pod", func() bool { return slices.Equal(w.ports(), []string{"d_a"}) })
+	pod, err := w.client.CoreV1().Pods("d").Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || !strings.Contains(pod.Annotations[kube.PodNetworksKey], "10.244.0.4/24") {
+		t.Errorf("annotation %q, %v", pod.Annotations[kube.PodNetworksKey], err)
+	}
+	if err := w.client.CoreV1().Pods("d").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the port is gone", func() bool { return len(w.ports()) == 0 })
+}
+
+func TestStartRepairs(t *testing.T) {
+	w := newWorld(t, testNode("n1"), testPod("a", "n1"), testPod("b", "n1"))
+	w.eventually("ports for both pods", func() bool { return len(w.ports()) == 2 })
+	w.stop()
+	// While no controller runs, a pod goes and another's port is deleted by hand.
+	if err := w.client.CoreV1().Pods("d").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	uuid := w.server.Transact(`{"op":"select","table":"Logical_Switch_Port","where":[["name","==","d_b"]],"columns":["_uuid"]}`)
+	_, uuid, _ = strings.Cut(uuid, `"uuid","`)
+	uuid, _, _ = strings.Cut(uuid, `"`)
+	w.server.Transact(`{"op":"mutate","table":"Logical_Switch","where":[["name","==","n1"]],"mutations":[["ports","delete",["uuid","` + uuid + `"]]]}`)
+	if got := w.ports(); !slices.Equal(got, []string{"d_a"}) {
+		t.Fatalf("ports before the start: %v", got)
+	}
+	w.start()
+	w.eventually("the right port alone", func() bool { return slices.Equal(w.ports(), []string{"d_b"}) })
+}
+
+// TestMassDeletionIsStopped: an API that has lost its pods does not empty the
+// database at once.
+func TestMassDeletionIsStopped(t *testing.T) {
+	objects := []runtime.Object{testNode("n1")}
+	for i := range 40 {
+		objects = append(objects, testPod(fmt.Sprint("p", i), "n1"))
+	}
+	w := newWorld(t, objects...)
+	w.eventually("forty ports", func() bool { return len(w.ports()) == 40 })
+	w.stop()
+	for i := range 40 {
+		if err := w.client.CoreV1().Pods("d").Delete(t.Context(), fmt.Sprint("p", i), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.start()
+	w.eventually("the guard speaks", func() bool { return strings.Contains(w.logs.String(), "pass stopped") })
+	if err := createPod(t, w, "new"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("others go on", func() bool { return slices.Contains(w.ports(), "d_new") })
+	if got := len(w.ports()); got != 41 {
+		t.Errorf("%d ports, want the forty and the new one", got)
+	}
+}
+
+func createPod(t *testing.T, w *world, name string) error {
+	t.Helper()
+	_, err := w.client.CoreV1().Pods("d").Create(t.Context(), testPod(name, "n1"), metav1.CreateOptions{})
+	return err
+}
+
+// TestForgedNodeSubnetIsNoFact: a subnet that a node claims of another does not
+// reach the database.
+func TestForgedNodeSubnetIsNoFact(t *testing.T) {
+	w := newWorld(t, testNode("n1"))
+	w.eventually("a switch", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "n1") })
+	forger := testNode("n2")
+	forger.Annotations[kube.NodeSubnetsKey] = `{"default":["10.244.0.0/24"]}`
+	if _, err := w.client.CoreV1().Nodes().Create(t.Context(), forger, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the second node's router port", func() bool {
+		return strings.Contains(w.server.Dump("Logical_Router_Port", "name", "networks"), "rtos-n2")
+	})
+	if rows := w.server.Dump("Logical_Router_Port", "name", "networks"); strings.Count(rows, "10.244.0.1/24") != 1 {
+		t.Errorf("router ports:\n%s", rows)
+	}
+}

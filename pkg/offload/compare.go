@@ -1,0 +1,160 @@
+package offload
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+)
+
+// Sample is a report with its moment.
+type Sample struct {
+	At time.Time
+	// Switch is the ovs-vswitchd that it is from.
+	Switch unixctl.Instance
+	// Took is how long the dump kept ovs-vswitchd busy.
+	Took   time.Duration
+	Report Report
+}
+
+// Delta is the traffic between two samples. Flows are not counted in it. What
+// flows carried between the first sample and their end is not known.
+type Delta struct {
+	Took  time.Duration
+	Ports []PortDelta // by name; all of the second sample
+}
+
+// PortDelta is the traffic of one port between two samples.
+type PortDelta struct {
+	Port
+	From, To Share
+	// Lasting is the traffic outside hardware of flows that are in both samples.
+	Lasting []Cause
+}
+
+// Compare takes flows for new ones, with all that they counted, when their
+// counters went back; that happens when a flow moves between TC and OVS. After
+// a restart of the switch all flows are new.
+func Compare(before, after Sample) Delta {
+	known := map[string]*End{}
+	if before.Switch == after.Switch {
+		for i := range before.Report.Ends {
+			if e := &before.Report.Ends[i]; e.UFID != "" {
+				known[e.UFID] = e
+			}
+		}
+	}
+	ports := make(map[string]*portDelta, len(after.Report.Ports))
+	for _, p := range after.Report.Ports {
+		ports[p.Name] = &portDelta{PortDelta: PortDelta{Port: p.Port}, lasting: map[cause]*Count{}}
+	}
+	for i := range after.Report.Ends {
+		e := &after.Report.Ends[i]
+		if e.UFID == "" {
+			continue // a dump without -m cannot be compared
+		}
+		n := Count{Packets: e.Packets, Bytes: e.Bytes}
+		old, lasting := known[e.UFID]
+		if lasting && old.Packets <= e.Packets && old.Bytes <= e.Bytes {
+			n.Packets -= old.Packets
+			n.Bytes -= old.Bytes
+		}
+		ports[e.From].add(e, n, lasting, true)
+		for _, name := range e.To {
+			ports[name].add(e, n, lasting, false)
+		}
+	}
+	d := Delta{Took: after.At.Sub(before.At)}
+	for _, p := range ports {
+		p.Lasting = causes(p.lasting)
+		d.Ports = append(d.Ports, p.PortDelta)
+	}
+	slices.SortFunc(d.Ports, func(a, b PortDelta) int { return cmp.Compare(a.Name, b.Name) })
+	return d
+}
+
+type portDelta struct {
+	PortDelta
+	lasting map[cause]*Count
+}
+
+// add ignores a port that is not described, which has no portDelta.
+func (p *portDelta) add(e *End, n Count, lasting, from bool) {
+	if p == nil {
+		return
+	}
+	share := &p.To
+	if from {
+		share = &p.From
+	}
+	share.At(e.Place).add(n)
+	if !lasting || e.Place == Hardware || n.Packets == 0 {
+		return
+	}
+	k := cause{e.Reason, e.Detail}
+	if p.lasting[k] == nil {
+		p.lasting[k] = &Count{}
+	}
+	p.lasting[k].add(n)
+}
+
+// Limits say what traffic outside hardware is worth an Event.
+type Limits struct {
+	// Apart is how far two samples must be apart for a flow to be long-lived.
+	Apart time.Duration
+	// Rate is in packets a second, of one port for one reason, and Share the
+	// part of the port's traffic, 0 to 1; both have to be reached.
+	Rate, Share float64
+}
+
+// DefaultLimits leave out ARP, DNS and probes.
+func DefaultLimits() Limits { return Limits{Apart: 30 * time.Second, Rate: 100, Share: .1} }
+
+// Finding is a pod with a device whose long-lived traffic is not in hardware.
+type Finding struct {
+	Pod  kube.Owner
+	Port string
+	// Cause has the traffic between the samples.
+	Cause
+	Rate, Share float64
+}
+
+// Message is the text of an Event.
+func (f Finding) Message() string {
+	detail := ""
+	if f.Detail != "" {
+		detail = " (" + f.Detail + ")"
+	}
+	return fmt.Sprintf("%.0f packets/s of %s, %.0f%% of its traffic, stay out of hardware: %s%s",
+		f.Rate, f.Port, 100*f.Share, f.Reason.Explain(), detail)
+}
+
+// Findings are by port, and of one port only that with the most packets, so that
+// a pod has one Event at a time. New connections are no finding: every
+// connection begins outside.
+func Findings(d Delta, l Limits) []Finding {
+	if d.Took < l.Apart || d.Took <= 0 {
+		return nil
+	}
+	var out []Finding
+	for _, p := range d.Ports {
+		if !p.Function || p.Pod == (kube.Owner{}) {
+			continue
+		}
+		sum := p.From.Sum().Packets + p.To.Sum().Packets
+		for _, c := range p.Lasting { // the most packets first
+			f := Finding{
+				Pod: p.Pod, Port: p.Name, Cause: c,
+				Rate: float64(c.Packets) / d.Took.Seconds(), Share: float64(c.Packets) / float64(sum),
+			}
+			if c.Reason != ReasonNew && f.Rate >= l.Rate && f.Share >= l.Share {
+				out = append(out, f)
+				break
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,126 @@
+package offload
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/offload/dpflow"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+)
+
+// Switch is the ovs-vswitchd of this node; unixctl.Client is one.
+type Switch interface {
+	Instance() (unixctl.Instance, error)
+	Call(ctx context.Context, method string, args ...string) (string, error)
+	Lines(ctx context.Context, line func(string) error, method string, args ...string) error
+}
+
+// State is what Read has to know besides the flows; it comes from the
+// Open_vSwitch database and the inventory.
+type State struct {
+	Ports    []Port
+	Settings Settings
+}
+
+// Read dumps the flows of every datapath and classifies them on the way. The
+// whole dump is never in memory.
+func Read(ctx context.Context, sw Switch, now State) (Report, error) {
+	text, err := sw.Call(ctx, "dpctl/dump-dps")
+	if err != nil {
+		return Report{}, fmt.Errorf("listing datapaths: %w", err)
+	}
+	d := dump{ctx: ctx, sw: sw, datapaths: strings.Fields(text)}
+	report := Classify(d.flows(), now.Ports, now.Settings)
+	report.Malformed = d.malformed
+	if d.err != nil {
+		return Report{}, d.err
+	}
+	return report, nil
+}
+
+// dump is one pass over the flows of all datapaths.
+type dump struct {
+	ctx       context.Context
+	sw        Switch
+	datapaths []string
+
+	malformed int
+	err       error
+}
+
+func (d *dump) flows() iter.Seq[dpflow.Flow] {
+	return func(yield func(dpflow.Flow) bool) {
+		line := func(text string) error {
+			if dpflow.Heading(text) {
+				return nil
+			}
+			f, err := dpflow.Parse(text)
+			if err != nil {
+				d.malformed++
+				return nil //nolint:nilerr // one line of a newer release must not hide the others
+			}
+			yield(f) // Classify takes them all
+			return nil
+		}
+		for _, dp := range d.datapaths {
+			if err := d.sw.Lines(d.ctx, line, "dpctl/dump-flows", "-m", "--names", dp); err != nil {
+				d.err = fmt.Errorf("dumping the flows of %s: %w", dp, err)
+				return
+			}
+		}
+	}
+}
+
+// Sampler takes samples for as long as the agent runs. Flows change without an
+// event that anybody could wait for.
+type Sampler struct {
+	Switch Switch
+	// State is asked before each sample.
+	State func() State
+	// Interval is the least time between samples. A dump that takes long
+	// stretches it, so that ovs-vswitchd spends at most 1 % of its time on it.
+	Interval time.Duration
+}
+
+// Run gives each sample, with what happened since the one before where there is
+// one. A sample that fails goes to failed, and the next begins anew. It ends
+// with ctx.
+func (s *Sampler) Run(ctx context.Context, took func(Sample, *Delta), failed func(error)) {
+	var last *Sample
+	for {
+		sample, err := s.once(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			failed(err)
+			last = nil
+		default:
+			var delta *Delta
+			if last != nil {
+				d := Compare(*last, sample)
+				delta = &d
+			}
+			took(sample, delta)
+			last = &sample
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(s.Interval, 100*sample.Took)):
+		}
+	}
+}
+
+func (s *Sampler) once(ctx context.Context) (Sample, error) {
+	instance, err := s.Switch.Instance()
+	if err != nil {
+		return Sample{}, err
+	}
+	start := time.Now()
+	report, err := Read(ctx, s.Switch, s.State())
+	return Sample{At: start, Switch: instance, Took: time.Since(start), Report: report}, err
+}

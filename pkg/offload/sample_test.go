@@ -1,0 +1,164 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+)
+
+// script is a Switch with prepared answers. Each dump costs a second.
+type script struct {
+	dumps [][]string
+	at    int
+}
+
+func (s *script) Instance() (unixctl.Instance, error) { return unixctl.Instance{PID: 1}, nil }
+
+func (s *script) Call(context.Context, string, ...string) (string, error) {
+	return "system@ovs-system\n", nil
+}
+
+func (s *script) Lines(_ context.Context, line func(string) error, _ string, _ ...string) error {
+	time.Sleep(time.Second)
+	dump := s.dumps[min(s.at, len(s.dumps)-1)]
+	s.at++
+	if dump == nil {
+		return errors.New("away")
+	}
+	for _, l := range dump {
+		if err := line(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func flow(packets int) string {
+	return fmt.Sprintf("ufid:1, recirc_id(0),in_port(rep0), packets:%d, bytes:%d, used:0.1s, offloaded:yes, dp:tc, actions:rep1", packets, packets)
+}
+
+func TestSampler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sw := &script{dumps: [][]string{{flow(10), "nonsense"}, {flow(30)}, nil, {flow(50)}}}
+		s := Sampler{
+			Switch: sw, Interval: 10 * time.Second,
+			State: func() State { return State{Ports: []Port{web}, Settings: Settings{HWOffload: true}} },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var story []string
+		began := time.Now()
+		s.Run(ctx, func(got Sample, d *Delta) {
+			text := fmt.Sprintf("%s flows %d malformed %d", got.At.Sub(began), got.Report.Total.Hardware.Flows, got.Report.Malformed)
+			if d != nil {
+				text += fmt.Sprintf(" packets %d", d.Ports[0].From.Hardware.Packets)
+			}
+			if story = append(story, text); len(story) == 4 {
+				cancel()
+			}
+		}, func(err error) { story = append(story, err.Error()) })
+		// 1 % of the time: a dump of one second is followed by a hundred of rest.
+		want := "0s flows 1 malformed 1; 1m41s flows 1 malformed 0 packets 20; " +
+			"dumping the flows of system@ovs-system: away; 5m3s flows 1 malformed 0"
+		if got := strings.Join(story, "; "); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// TestRealSwitch asks an ovs-vswitchd with a datapath in userspace and dummy
+// links, which needs neither root nor the kernel's part.
+func TestRealSwitch(t *testing.T) {
+	dir := startSwitch(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	sw := unixctl.Client{Dir: dir, Daemon: "ovs-vswitchd"}
+	run(t, dir, "ovs-vsctl", "--db=unix:"+filepath.Join(dir, "db.sock"), "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy",
+		"--", "add-port", "br0", "rep0", "--", "set", "interface", "rep0", "type=dummy",
+		"--", "add-port", "br0", "rep1", "--", "set", "interface", "rep1", "type=dummy")
+	const packet = "in_port(1),eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02),eth_type(0x0800)," +
+		"ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1000,dst=53)"
+	state := State{
+		Ports: []Port{
+			{Name: "rep0", Pod: kube.PodOwner("shop", "web"), Device: Device{Representor: true, HWTC: true, Function: true}},
+			{Name: "rep1", Device: Device{Representor: true, HWTC: true}},
+		},
+	}
+	// The first packet makes the flow; those after it are counted, some time after.
+	for {
+		if _, err := sw.Call(ctx, "netdev-dummy/receive", "rep0", packet); err != nil {
+			t.Fatal(err)
+		}
+		report, err := Read(ctx, sw, state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report.Malformed > 0 {
+			t.Fatalf("%d lines not understood", report.Malformed)
+		}
+		rep0, rep1 := report.Ports[0], report.Ports[1]
+		if rep0.From.OVS.Packets > 0 && rep1.To.OVS.Packets == rep0.From.OVS.Packets {
+			if len(rep0.Outside) != 1 || rep0.Outside[0].Reason != ReasonOff {
+				t.Errorf("%+v", rep0.Outside)
+			}
+			break
+		}
+	}
+	var refused *unixctl.Refused
+	if err := sw.Lines(ctx, func(string) error { return nil }, "dpctl/dump-flows", "type=nonsense"); !errors.As(err, &refused) {
+		t.Error(err)
+	}
+}
+
+func startSwitch(t *testing.T) string {
+	t.Helper()
+	for _, program := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s on this machine (Debian package openvswitch-switch)", program)
+		}
+	}
+	const schema = "/usr/share/openvswitch/vswitch.ovsschema"
+	if _, err := os.Stat(schema); err != nil {
+		t.Skip(err)
+	}
+	dir, err := os.MkdirTemp("", "ovs") // short: the path of a socket has 108 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	run(t, dir, "ovsdb-tool", "create", filepath.Join(dir, "conf.db"), schema)
+	db := "unix:" + filepath.Join(dir, "db.sock")
+	// Both say that they are ready by putting themselves into the background.
+	run(t, dir, "ovsdb-server", filepath.Join(dir, "conf.db"), "--remote=p"+db, "--pidfile", "--detach", "--no-chdir", "--log-file=/dev/null")
+	t.Cleanup(func() { stop(t, dir, "ovsdb-server") })
+	run(t, dir, "ovs-vsctl", "--db="+db, "--no-wait", "init")
+	run(t, dir, "ovs-vswitchd", db, "--enable-dummy", "--disable-system", "--pidfile", "--detach", "--no-chdir", "--log-file=/dev/null")
+	t.Cleanup(func() { stop(t, dir, "ovs-vswitchd") })
+	return dir
+}
+
+func stop(t *testing.T, dir, daemon string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if _, err := (unixctl.Client{Dir: dir, Daemon: daemon}).Call(ctx, "exit"); err != nil {
+		t.Errorf("stopping %s: %v", daemon, err)
+	}
+}
+
+func run(t *testing.T, dir, program string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+dir, "OVS_LOGDIR="+dir, "OVS_DBDIR="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", program, args, err, out)
+	}
+}
