@@ -48,7 +48,7 @@ type key struct {
 // arguments alone.
 func Enrich(found Found, facts Facts) Inventory {
 	inv := Inventory{
-		PFs: slices.Clone(found.PFs), RDMA: facts.RDMA,
+		PFs: append([]PF{}, found.PFs...), RDMA: facts.RDMA,
 		Problems: slices.Concat(found.Problems, facts.Problems),
 	}
 	ports := joinPorts(found.Netdevs, facts)
@@ -215,7 +215,7 @@ func pfNumber(ports []port) (*uint32, error) {
 			numbers[f.PF] = true
 		}
 	}
-	if len(numbers) == 0 {
+	if len(numbers) == 0 && len(wires) == 1 {
 		numbers = wires
 	}
 	if len(numbers) > 1 { // a switch with the functions of several PFs

@@ -8,8 +8,8 @@ import (
 )
 
 // Names looks vendors and products up in the PCI ID database of the machine.
-// The database is read when an id is new and not kept: it is 25 MB in memory,
-// and a node has a handful of ids.
+// The database is read when an id is new and not kept: it has tens of thousands
+// of entries, and a node has a handful of ids.
 type Names struct {
 	files []string
 

@@ -103,6 +103,58 @@ func TestPFNumberIsTheSwitchs(t *testing.T) {
 	}
 }
 
+// Of representors with several PF numbers under one function, the wire's number
+// decides; without it, nothing does.
+func TestPFNumberUncertain(t *testing.T) {
+	for wire, want := range map[string]string{"p1": "rep1", "p5": ""} {
+		w, err := vftest.Parse([]byte(`
+-- devices/pci0000:00/0000:03:00.0 --
+class=0x020000  vendor=0x15b3  device=0x1021  sriov_totalvfs=4  sriov_numvfs=1
+virtfn0 -> ../0000:03:00.1
+-- devices/pci0000:00/0000:03:00.1 --
+class=0x020000
+physfn -> ../0000:03:00.0
+-- devices/pci0000:00/0000:03:00.0/net/wire --
+phys_switch_id=aa  phys_port_name=` + wire + `
+-- devices/pci0000:00/0000:03:00.0/net/rep0 --
+phys_switch_id=aa  phys_port_name=pf0vf0
+-- devices/pci0000:00/0000:03:00.0/net/rep1 --
+phys_switch_id=aa  phys_port_name=pf1vf0
+-- devlink --
+dev pci/0000:03:00.0  mode=switchdev
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pf, got := read(t, node(t, w)).PFs[0], ""
+		if r := pf.VFs[0].Representor; r != nil {
+			got = r.Name
+		}
+		if got != want || (len(pf.Problems) > 0) != (want == "") {
+			t.Errorf("wire %s: representor %q, want %q; problems %q", wire, got, want, pf.Problems)
+		}
+	}
+}
+
+// A NIC with two ports on one function is normal.
+func TestTwoPortsOneFunction(t *testing.T) {
+	w, err := vftest.Parse([]byte(`
+-- devices/pci0000:00/0000:03:00.0 --
+class=0x020000
+-- devices/pci0000:00/0000:03:00.0/net/b --
+phys_switch_id=aa  phys_port_name=p0
+-- devices/pci0000:00/0000:03:00.0/net/a --
+phys_switch_id=aa  phys_port_name=p1
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pf := read(t, node(t, w)).PFs[0]
+	if len(pf.Ports) != 2 || pf.Uplink().Name != "b" || len(pf.Problems) != 0 {
+		t.Errorf("ports %+v, problems %q", pf.Ports, pf.Problems)
+	}
+}
+
 // A representor that has gone, or is of another switch, is not replaced by one
 // with a similar name.
 func TestMissingRepresentor(t *testing.T) {

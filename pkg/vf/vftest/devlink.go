@@ -65,8 +65,8 @@ func (w *World) devlinkPort(handle []string, rest string) error {
 		case "mac":
 			p.Function.MAC, err = net.ParseMAC(value)
 		case "state":
-			p.Function.Active = strings.Contains(value, "active")
-			p.Function.Attached = strings.Contains(value, "attached")
+			p.Function.Active = strings.HasPrefix(value, "active")
+			p.Function.Attached = strings.HasSuffix(value, "attached")
 		default:
 			err = fmt.Errorf("what is %s", key)
 		}

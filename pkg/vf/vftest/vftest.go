@@ -134,10 +134,10 @@ func (w *World) line(section, line string) error {
 		w.link(section+"/"+name, target)
 		return nil
 	}
-	if name, errno, ok := strings.Cut(line, " E:"); ok {
-		known := map[string]error{"EOPNOTSUPP": unix.EOPNOTSUPP, "EIO": unix.EIO, "EACCES": unix.EACCES}[errno]
-		if known != nil {
-			w.Faults[section+"/"+name] = &fs.PathError{Op: "read", Path: name, Err: known}
+	if name, errno, broken := strings.Cut(line, " E:"); broken {
+		fault, ok := map[string]error{"EOPNOTSUPP": unix.EOPNOTSUPP, "EIO": unix.EIO, "EACCES": unix.EACCES}[errno]
+		if ok {
+			w.Faults[section+"/"+name] = &fs.PathError{Op: "read", Path: name, Err: fault}
 			return nil
 		}
 		return fmt.Errorf("no such error is known here: %s", errno)

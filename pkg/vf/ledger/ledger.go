@@ -1,0 +1,362 @@
+// Package ledger records which pod has which device, so that no device is ever
+// given twice and every one goes home as it was.
+//
+// Place in the data flow:
+//
+//	pkg/cni ADD: Take -> SetOriginal -> SetPhase ... -> the device is the pod's
+//	pkg/cni DEL, sweeper: Orphan (the pod is gone, the device not yet home) -> Release
+//	pkg/vf/plugin: Holder, to prefer free devices
+//
+// Each claim is a file of its own, written before the call returns, and so
+// before the caller changes the device. A claim is its sandbox's: the kubelet
+// gives a VF to the next pod before the DEL of the last one has run, and such a
+// DEL must not touch it. A claim ends when the device is home, never earlier;
+// until then the next pod gets ErrBusy, which the kubelet repeats.
+//
+// What a caller was told is what memory has; the disk has that, or what a call
+// was about to write when it failed. Either is safe: a claim is written before
+// the device changes and removed after it is back. Damaged files block their
+// device until Clear, because nobody knows who has it.
+package ledger
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// Phase is how far an attachment is. Each is written before the work that it
+// names begins, so that a crash is followed by the right undoing.
+type Phase string
+
+// The phases, in order. An Orphan's pod is gone and its device not yet home.
+const (
+	Claimed   Phase = "claimed" // nothing was changed yet
+	Attaching Phase = "attaching"
+	Attached  Phase = "attached"
+	Orphan    Phase = "orphan"
+)
+
+// Claim says who has a device. Device, Pod, UID, Sandbox and Interface must be
+// set by who takes it; the ledger sets Phase and Boot.
+type Claim struct {
+	// Device is as the kubelet knows it: a PCI address, or such as mlx5_core.sf.2.
+	Device   string               `json:"device"`
+	Resource string               `json:"resource,omitempty"`
+	Pod      types.NamespacedName `json:"pod"`
+	UID      types.UID            `json:"uid"`
+	// Sandbox is the runtime's container id.
+	Sandbox string `json:"sandbox"`
+	// Interface is the name inside the pod, and tells attachments apart.
+	Interface string `json:"interface"`
+	Network   string `json:"network,omitempty"`
+	// NetNS is a path, which is used again by other pods; Inode is not.
+	NetNS string `json:"netns,omitempty"`
+	Inode uint64 `json:"inode,omitempty"`
+	Phase Phase  `json:"phase"`
+	// Boot is the boot id of the machine in whose life the claim was made.
+	Boot string `json:"boot,omitempty"`
+	// Original is nil as long as the device was not looked at.
+	Original *Original `json:"original,omitempty"`
+}
+
+// Original is a device as it was before the first change.
+type Original struct {
+	// Name, MAC, MTU and Up are empty for one without a netdev, as with vfio.
+	Name     string   `json:"name,omitempty"`
+	MAC      vf.MAC   `json:"mac,omitempty"`
+	AltNames []string `json:"altNames,omitempty"`
+	MTU      int      `json:"mtu,omitempty"`
+	Up       bool     `json:"up,omitempty"`
+	// FunctionMAC is what the PF or devlink said that the function will use.
+	FunctionMAC vf.MAC   `json:"functionMAC,omitempty"`
+	Driver      string   `json:"driver,omitempty"`
+	RDMA        []string `json:"rdma,omitempty"`
+}
+
+// Reasons for a refusal; a BusyError is an ErrBusy, too.
+var (
+	ErrBusy    = errors.New("device is in use")
+	ErrNotHeld = errors.New("device is not held by this sandbox")
+	ErrDamaged = errors.New("record of the device is damaged")
+)
+
+// BusyError names who has the devices that were wanted.
+type BusyError struct{ Holders []Claim }
+
+func (e *BusyError) Error() string {
+	h := e.Holders[0]
+	return fmt.Sprintf("%s is held by pod %s (uid %s, sandbox %s, %s)", h.Device, h.Pod, h.UID, h.Sandbox, h.Phase)
+}
+
+// Is makes it an ErrBusy.
+func (e *BusyError) Is(target error) bool { return target == ErrBusy }
+
+// Ledger is safe for concurrent use. Only one process at a time has it open.
+type Ledger struct {
+	store     store
+	boot      string
+	discarded []Claim
+
+	mu      sync.Mutex
+	claims  map[string]Claim // by device
+	damaged map[string]error // by device
+}
+
+// Open reads what is in the directory, making it if needed. Claims of another
+// boot are dropped: their sandboxes ended with it, and the kernel has made
+// their devices anew. An empty boot id drops nothing.
+func Open(dir, boot string) (*Ledger, error) {
+	return open(store{dir: dir, step: func(string) error { return nil }}, boot)
+}
+
+func open(s store, boot string) (*Ledger, error) {
+	if err := s.lock(); err != nil {
+		return nil, fmt.Errorf("opening ledger %s: %w", s.dir, err)
+	}
+	l := &Ledger{store: s, boot: boot}
+	if err := l.load(); err != nil {
+		_ = s.unlock()
+		return nil, fmt.Errorf("opening ledger %s: %w", s.dir, err)
+	}
+	return l, nil
+}
+
+func (l *Ledger) load() error {
+	found, damaged, err := l.store.load()
+	if err != nil {
+		return err
+	}
+	l.claims, l.damaged = map[string]Claim{}, damaged
+	for _, c := range found {
+		if l.boot == "" || c.Boot == "" || c.Boot == l.boot {
+			l.claims[c.Device] = c
+			continue
+		}
+		if err := l.store.remove(c.Device); err != nil {
+			return fmt.Errorf("dropping claim of %s: %w", c.Device, err)
+		}
+		l.discarded = append(l.discarded, c)
+	}
+	return nil
+}
+
+// Close lets another process open the ledger.
+func (l *Ledger) Close() error { return l.store.unlock() }
+
+// Discarded are the claims of another boot that Open dropped.
+func (l *Ledger) Discarded() []Claim { return slices.Clone(l.discarded) }
+
+// Take claims one of the devices, which are those that the kubelet gave the
+// pod for a resource, in their order; c.Device is set by it. Attachments of one
+// pod never share one. A second call for the same sandbox and interface gives
+// the claim that it has, as far as it got.
+func (l *Ledger) Take(devices []string, c Claim) (Claim, error) {
+	if c.Pod.Name == "" || c.UID == "" || c.Sandbox == "" || c.Interface == "" {
+		return Claim{}, fmt.Errorf("claiming one of %v: pod, uid, sandbox and interface must be set", devices)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if had, ok := l.resume(devices, c); ok {
+		return had, nil
+	}
+	busy := &BusyError{}
+	var damaged error
+	for _, device := range devices {
+		if err := l.damaged[device]; err != nil {
+			damaged = err
+			continue
+		}
+		if holder, held := l.claims[device]; held {
+			busy.Holders = append(busy.Holders, holder.clone())
+			continue
+		}
+		c.Device, c.Phase, c.Boot, c.Original = device, Claimed, l.boot, nil
+		if err := l.put(c); err != nil {
+			// Not granted, so that nobody will release what may be on the disk.
+			return Claim{}, fmt.Errorf("claiming %s: %w", device, errors.Join(err, l.store.remove(device)))
+		}
+		return c, nil
+	}
+	switch {
+	case len(busy.Holders) > 0:
+		return Claim{}, fmt.Errorf("claiming a device for %s: %w", c.Pod, busy)
+	case damaged != nil:
+		return Claim{}, fmt.Errorf("claiming a device for %s: %w", c.Pod, damaged)
+	}
+	return Claim{}, fmt.Errorf("claiming a device for %s: none was given", c.Pod)
+}
+
+// resume finds what a former try of the same ADD has taken. An orphan is no
+// attachment any more: the DEL has begun.
+func (l *Ledger) resume(devices []string, c Claim) (Claim, bool) {
+	for _, device := range devices {
+		had, ok := l.claims[device]
+		if ok && had.Sandbox == c.Sandbox && had.Interface == c.Interface && had.UID == c.UID && had.Phase != Orphan {
+			return had.clone(), true
+		}
+	}
+	return Claim{}, false
+}
+
+// SetOriginal keeps what the device was, before the first change. What was
+// kept first is kept for good, and returned.
+func (l *Ledger) SetOriginal(device, sandbox string, o Original) (Original, error) {
+	var kept Original
+	err := l.change(device, sandbox, func(c *Claim) error {
+		if c.Original == nil {
+			if c.Phase != Claimed {
+				return fmt.Errorf("too late to keep its state: it is %s", c.Phase)
+			}
+			c.Original = &o
+		}
+		kept = *c.clone().Original
+		return nil
+	})
+	return kept, err
+}
+
+// SetPhase goes forward only. Changing a device needs its original state kept.
+func (l *Ledger) SetPhase(device, sandbox string, p Phase) error {
+	order := []Phase{Claimed, Attaching, Attached, Orphan}
+	return l.change(device, sandbox, func(c *Claim) error {
+		from, to := slices.Index(order, c.Phase), slices.Index(order, p)
+		switch {
+		case to < from: // -1, unknown, included
+			return fmt.Errorf("it is %s and cannot become %s", c.Phase, p)
+		case c.Original == nil && (p == Attaching || p == Attached):
+			return fmt.Errorf("cannot become %s: its original state was not kept", p)
+		}
+		c.Phase = p
+		return nil
+	})
+}
+
+// change does nothing when f leaves the claim as it was.
+func (l *Ledger) change(device, sandbox string, f func(*Claim) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c, err := l.held(device, sandbox)
+	if err != nil {
+		return fmt.Errorf("recording %s: %w", device, err)
+	}
+	phase, original := c.Phase, c.Original
+	if err := f(&c); err != nil {
+		return fmt.Errorf("recording %s: %w", device, err)
+	}
+	if c.Phase == phase && c.Original == original {
+		return nil
+	}
+	if err := l.put(c.clone()); err != nil {
+		return fmt.Errorf("recording %s: %w", device, err)
+	}
+	return nil
+}
+
+// Release ends a claim, once the device is home. ErrNotHeld says that there is
+// none of this sandbox, which for a DEL means that there is nothing to do.
+func (l *Ledger) Release(device, sandbox string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.held(device, sandbox); err != nil {
+		return fmt.Errorf("releasing %s: %w", device, err)
+	}
+	if err := l.store.remove(device); err != nil {
+		return fmt.Errorf("releasing %s: %w", device, err)
+	}
+	delete(l.claims, device)
+	return nil
+}
+
+// Clear unblocks a device whose record is damaged, once it is known to be home
+// and no pod's. The record stays beside the others for people to read.
+func (l *Ledger) Clear(device string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.damaged[device] == nil {
+		return nil
+	}
+	if err := l.store.shelve(device); err != nil {
+		return fmt.Errorf("clearing %s: %w", device, err)
+	}
+	delete(l.damaged, device)
+	return nil
+}
+
+func (l *Ledger) held(device, sandbox string) (Claim, error) {
+	if err := l.damaged[device]; err != nil {
+		return Claim{}, err
+	}
+	c, ok := l.claims[device]
+	switch {
+	case !ok:
+		return Claim{}, fmt.Errorf("%w: nobody holds it", ErrNotHeld)
+	case c.Sandbox != sandbox:
+		return Claim{}, fmt.Errorf("%w: pod %s (sandbox %s) holds it", ErrNotHeld, c.Pod, c.Sandbox)
+	}
+	return c, nil
+}
+
+// put changes memory only after the disk.
+func (l *Ledger) put(c Claim) error {
+	if err := l.store.write(c); err != nil {
+		return err
+	}
+	l.claims[c.Device] = c
+	return nil
+}
+
+// Holder tells who has a device.
+func (l *Ledger) Holder(device string) (Claim, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c, ok := l.claims[device]
+	return c.clone(), ok
+}
+
+// Claims gives all, in the order of their devices.
+func (l *Ledger) Claims() []Claim {
+	return l.Where(func(Claim) bool { return true })
+}
+
+// Where gives some, in the order of their devices, such as a sandbox's.
+func (l *Ledger) Where(match func(Claim) bool) []Claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []Claim
+	for _, c := range l.claims {
+		if c = c.clone(); match(c) {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b Claim) int { return cmp.Compare(a.Device, b.Device) })
+	return out
+}
+
+// Damaged gives the devices that are blocked, with what is wrong.
+func (l *Ledger) Damaged() map[string]error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[string]error, len(l.damaged))
+	for device, err := range l.damaged {
+		out[device] = err
+	}
+	return out
+}
+
+// clone keeps what callers do to theirs out of the ledger.
+func (c Claim) clone() Claim {
+	if c.Original != nil {
+		o := *c.Original
+		o.MAC, o.FunctionMAC = slices.Clone(o.MAC), slices.Clone(o.FunctionMAC)
+		o.AltNames, o.RDMA = slices.Clone(o.AltNames), slices.Clone(o.RDMA)
+		c.Original = &o
+	}
+	return c
+}

@@ -1,0 +1,112 @@
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
+)
+
+// inventory reads one of the trees of package vf.
+func inventory(t *testing.T, name string, change func(*vftest.World)) vf.Inventory {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "testdata", name+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := vftest.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(w)
+	}
+	inv, err := (&vf.Node{Sysfs: w.Sysfs(), Kernel: w.Kernel, Links: w}).Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inv
+}
+
+func TestFromInventory(t *testing.T) {
+	got := FromInventory(inventory(t, "connectx6dx-switchdev", nil))
+	pf := PF{Name: "ens1f0np0", Address: "0000:03:00.0", Eswitch: vf.Switchdev, LinkType: "ether"}
+	one := func(id string, index int, driver, representor string, rdma ...string) Device {
+		return Device{
+			ID: id, PF: pf, Index: index, Vendor: 0x15b3, Product: 0x101e, Driver: driver, NUMA: 0,
+			RDMA: rdma, Representor: representor, IOMMUGroup: strconv.Itoa(60 + index),
+		}
+	}
+	want := []Device{
+		one("0000:03:00.2", 0, "mlx5_core", "ens1f0npf0vf0", "mlx5_2"),
+		one("0000:03:00.3", 1, "mlx5_core", "ens1f0npf0vf1", "mlx5_3"), // a pod has its netdev
+		one("0000:03:00.4", 2, "mlx5_core", "ens1f0npf0vf2", "mlx5_4"),
+		one("0000:03:00.5", 3, "vfio-pci", "ens1f0npf0vf3"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaultPoolTakesSwitchdevOnly(t *testing.T) {
+	none := &claims{}
+	for name, want := range map[string]int{
+		"connectx6dx-switchdev": 4, "connectx6dx-legacy": 0, "e810-switchdev": 2, "swsim": 2, "plain": 0, "nothing": 0,
+		"bluefield2-dpu": 0, // its VFs are the host's
+	} {
+		got := assign(DefaultPools(), FromInventory(inventory(t, name, nil)), none)
+		if len(got[DefaultResource]) != want {
+			t.Errorf("%s: %d devices, want %d", name, len(got[DefaultResource]), want)
+		}
+	}
+}
+
+func TestProblems(t *testing.T) {
+	up := func(name string) vf.Netdev { return vf.Netdev{Name: name, Up: true, Carrier: true} }
+	dark := up("p0")
+	dark.Carrier = false
+	good := vf.VF{Device: vf.Device{Name: "0000:03:00.2", Driver: "mlx5_core"}, Representor: &vf.Representor{Netdev: up("r0")}}
+	change := func(f func(*vf.VF)) vf.VF {
+		v := good
+		f(&v)
+		return v
+	}
+	bond := func(carrier bool) []vf.Bond {
+		return []vf.Bond{{Netdev: vf.Netdev{Name: "bond0", Up: true, Carrier: carrier}, Ports: []string{"p0", "p1"}}}
+	}
+	for name, c := range map[string]struct {
+		ports []vf.Netdev
+		mode  vf.Mode
+		bonds []vf.Bond
+		vf    vf.VF
+		want  string
+	}{
+		"good":            {ports: []vf.Netdev{up("p0")}, mode: vf.Switchdev, vf: good},
+		"no uplink here":  {mode: vf.Legacy, vf: good},
+		"wire is dead":    {ports: []vf.Netdev{dark}, mode: vf.Switchdev, vf: good, want: "uplink p0 is no-carrier"},
+		"uplink is down":  {ports: []vf.Netdev{{Name: "p0"}}, mode: vf.Switchdev, vf: good, want: "uplink p0 is down"},
+		"other wire":      {ports: []vf.Netdev{dark}, mode: vf.Switchdev, bonds: bond(true), vf: good},
+		"both wires dead": {ports: []vf.Netdev{up("p0")}, mode: vf.Switchdev, bonds: bond(false), vf: good, want: "uplink bond0 is no-carrier"},
+		"no driver": {ports: []vf.Netdev{up("p0")}, mode: vf.Switchdev,
+			vf: change(func(v *vf.VF) { v.Driver = "" }), want: "no driver is bound"},
+		"no representor": {ports: []vf.Netdev{up("p0")}, mode: vf.Switchdev,
+			vf: change(func(v *vf.VF) { v.Representor = nil }), want: "no representor was found"},
+		"legacy has none": {ports: []vf.Netdev{up("p0")}, mode: vf.Legacy, vf: change(func(v *vf.VF) { v.Representor = nil })},
+		"the node's": {ports: []vf.Netdev{up("p0")}, mode: vf.Switchdev,
+			vf: change(func(v *vf.VF) { v.Netdev = &vf.Netdev{Name: "v0", Master: "br0"} }), want: "the node uses it: v0 is a port of br0"},
+		"idle netdev": {ports: []vf.Netdev{up("p0")}, mode: vf.Switchdev,
+			vf: change(func(v *vf.VF) { v.Netdev = &vf.Netdev{Name: "v0"} })},
+	} {
+		inv := vf.Inventory{Bonds: c.bonds, PFs: []vf.PF{{
+			Device: vf.Device{Name: "0000:03:00.0"}, Ports: c.ports, Eswitch: vf.Eswitch{Mode: c.mode}, VFs: []vf.VF{c.vf},
+		}}}
+		if got := FromInventory(inv)[0].Problem; got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// maxID is the API's limit for a device's ID.
+const maxID = 63
+
+// registration is how long the kubelet may take for one.
+const registration = 10 * time.Second
+
+// server is one pool's service. The fields below mu are shared with the
+// kubelet's calls, those above belong to Run.
+type server struct {
+	api.UnimplementedDevicePluginServer
+	pool   Pool
+	plugin *Plugin
+
+	grpc       *grpc.Server
+	socket     identity
+	registered identity // the kubelet that we are registered with
+	since      time.Time
+
+	mu      sync.Mutex
+	devices []Device
+	offered bool          // there were devices at some time
+	changed chan struct{} // closed when devices change
+	streams int           // of ListAndWatch
+}
+
+func newServer(pool Pool, p *Plugin) *server {
+	return &server{pool: pool, plugin: p, changed: make(chan struct{})}
+}
+
+func (s *server) endpoint() string { return strings.ReplaceAll(s.pool.Resource, "/", "_") + socketEnd }
+
+func (s *server) path() string { return filepath.Join(s.plugin.cfg.Dir, s.endpoint()) }
+
+// update reports whether there was a difference.
+func (s *server) update(devices []Device) bool {
+	devices = slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return d.ID == "" || len(d.ID) > maxID })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reflect.DeepEqual(s.devices, devices) || len(s.devices)+len(devices) == 0 {
+		return false
+	}
+	s.devices = devices
+	s.offered = s.offered || len(devices) > 0
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return true
+}
+
+func (s *server) list() []Device {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.devices)
+}
+
+// wanted: a node without devices does not show a resource of which it has none
+// and never had, but one that has lost them says zero.
+func (s *server) wanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offered
+}
+
+// serve listens, again if the socket is not ours any more.
+func (s *server) serve() error {
+	if s.grpc != nil && s.socket.same(identify(s.path())) {
+		return nil
+	}
+	s.stop()
+	if err := os.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("making way for a socket: %w", err)
+	}
+	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.path(), Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	lis.SetUnlinkOnClose(false) // it might be another's by then
+	s.socket = identify(s.path())
+	s.grpc = grpc.NewServer()
+	api.RegisterDevicePluginServer(s.grpc, s)
+	go func(g *grpc.Server) {
+		if err := g.Serve(lis); err != nil {
+			s.plugin.cfg.Logger.Warn("serving devices ended", "resource", s.pool.Resource, "error", err)
+		}
+	}(s.grpc)
+	return nil
+}
+
+func (s *server) stop() {
+	if s.grpc == nil {
+		return
+	}
+	s.grpc.Stop()
+	if s.socket.same(identify(s.path())) {
+		_ = os.Remove(s.path()) // whoever serves next does it as well
+	}
+	s.grpc, s.socket, s.registered = nil, identity{}, identity{}
+}
+
+// register tells the kubelet where we listen, unless this kubelet knows and
+// asks for devices. A registered one that does not ask gets some time for it,
+// which is returned: one registration ends the stream of the one before, and
+// to register at once for that would go on for ever.
+func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Duration, err error) {
+	if s.registered.same(kubelet) {
+		s.mu.Lock()
+		streams := s.streams
+		s.mu.Unlock()
+		if streams > 0 {
+			return 0, nil
+		}
+		if left := s.plugin.cfg.MinBackoff - time.Since(s.since); left > 0 {
+			return left, nil
+		}
+	}
+	s.registered = identity{}
+	conn, err := grpc.NewClient("unix:"+filepath.Join(s.plugin.cfg.Dir, kubeletSocket),
+		grpc.WithTransportCredentials(insecure.NewCredentials())) // a local socket that only root can open
+	if err != nil {
+		return 0, fmt.Errorf("registering: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, registration)
+	defer cancel()
+	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
+		Version: api.Version, Endpoint: s.endpoint(), ResourceName: s.pool.Resource, Options: options(),
+	})
+	if err != nil {
+		return 0, fmt.Errorf("registering: %w", err)
+	}
+	s.registered, s.since = kubelet, time.Now()
+	s.plugin.cfg.Logger.Info("registered with the kubelet", "resource", s.pool.Resource)
+	return s.plugin.cfg.MinBackoff, nil // until its stream is there
+}
+
+func options() *api.DevicePluginOptions {
+	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: true}
+}
+
+// GetDevicePluginOptions is for the kubelet.
+func (s *server) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+	return options(), nil
+}
+
+// ListAndWatch is for the kubelet: all devices now and at each change.
+func (s *server) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
+	s.count(1)
+	defer func() {
+		s.count(-1)
+		s.plugin.nudge() // a kubelet that lives and does not listen is to be told again
+	}()
+	for {
+		s.mu.Lock()
+		devices, changed := s.devices, s.changed
+		s.mu.Unlock()
+		if err := stream.Send(listing(devices)); err != nil {
+			return err
+		}
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-changed:
+		}
+	}
+}
+
+func (s *server) count(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams += n
+}
+
+func listing(devices []Device) *api.ListAndWatchResponse {
+	out := &api.ListAndWatchResponse{}
+	for _, d := range devices {
+		one := &api.Device{ID: d.ID, Health: api.Healthy}
+		if d.Problem != "" {
+			one.Health = api.Unhealthy
+		}
+		if d.NUMA >= 0 {
+			one.Topology = &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: int64(d.NUMA)}}}
+		}
+		out.Devices = append(out.Devices, one)
+	}
+	return out
+}
