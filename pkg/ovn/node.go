@@ -27,6 +27,9 @@ func buildNode(view View, cfg Config, name string) ([]ovsdb.Row, error) {
 	if object == nil {
 		return nil, nil
 	}
+	if NodeSwitch(name) == JoinSwitch {
+		return nil, fmt.Errorf("a node cannot be called %s: that is the name of the join switch", name)
+	}
 	n, err := parseNode(name, object.Annotations)
 	if err != nil {
 		return nil, err
