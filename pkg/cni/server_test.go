@@ -153,7 +153,6 @@ func TestBinaryErrors(t *testing.T) {
 		text    string
 	}{
 		{"agent away, ADD", away, "ADD", away.config("1.1.0", ""), "", 11, "ovn-offload-agent"},
-		{"agent away, DEL", away, "DEL", away.config("1.1.0", ""), "", 11, "ovn-offload-agent"},
 		{"agent away, STATUS", away, "STATUS", away.config("1.1.0", ""), "", 50, "ovn-offload-agent"},
 		{"not ready, STATUS", n, "STATUS", n.config("1.1.0", ""), "", 50, "br-int does not exist"},
 		{"not ready, ADD", n, "ADD", n.config("1.1.0", ""), "", 11, "br-int does not exist"},
@@ -176,6 +175,14 @@ func TestBinaryErrors(t *testing.T) {
 				t.Errorf("error %s, want code %d and %q", out, tt.code, tt.text)
 			}
 		})
+	}
+}
+
+// TestDeleteWithoutAnAgent: the pod goes; what it leaves is swept at the agent's start.
+func TestDeleteWithoutAnAgent(t *testing.T) {
+	n := newNode(t) // its server does not run
+	if out, err := n.execute("DEL", sandboxA, "/ns/a", n.config("1.1.0", ""), ""); err != nil {
+		t.Errorf("DEL: %v: %s", err, out)
 	}
 }
 

@@ -15,10 +15,10 @@
 // The protocol is private, but the binary and the agent are replaced one after
 // the other: both sides ignore fields that they do not know.
 //
-// When the agent does not answer, every command fails with "try again later"
-// (11), STATUS with "plugin not available" (50). That includes DEL: kubelet and
-// the runtimes repeat it until it succeeds, and so no address or port is given
-// up while the agent that must release it is being restarted.
+// When the agent does not answer, commands fail with "try again later" (11),
+// STATUS with "plugin not available" (50). DEL succeeds: a pod must be able to go
+// without us, its link goes with its namespace, and the agent sweeps the port of
+// a pod that is gone when it starts.
 package shim
 
 import (
@@ -111,6 +111,9 @@ func Call(ctx context.Context, socket string, r Request) ([]byte, *types.Error) 
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	resp, err := transport.RoundTrip(req)
+	if err != nil && r.Command == "DEL" {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, away(r.Command, socket, err)
 	}

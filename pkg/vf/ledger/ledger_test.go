@@ -289,6 +289,25 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+func TestARecordUnderAnotherName(t *testing.T) {
+	l := start(t, t.TempDir())
+	c := take(t, l, two[:1], pod(1))
+	raw, err := os.ReadFile(filepath.Join(l.store.dir, two[0]+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(l.store.dir, two[1]+".json"), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l = reopen(t, l)
+	if diff := cmp.Diff([]Claim{c}, l.Claims()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := l.Damaged()[two[1]]; !errors.Is(err, ErrDamaged) {
+		t.Errorf("the copy is taken for good: %v", err)
+	}
+}
+
 func TestNewerVersionIsNotTouched(t *testing.T) {
 	l := start(t, t.TempDir())
 	if err := l.Close(); err != nil {

@@ -35,13 +35,13 @@ type server struct {
 	grpc       *grpc.Server
 	socket     identity
 	registered identity // the kubelet that we are registered with
-	since      time.Time
 
 	mu      sync.Mutex
 	devices []Device
 	offered bool          // there were devices at some time
 	changed chan struct{} // closed when devices change
 	streams int           // of ListAndWatch
+	since   time.Time     // of the last registration or end of a stream
 }
 
 func newServer(pool Pool, p *Plugin) *server {
@@ -120,16 +120,17 @@ func (s *server) stop() {
 // register tells the kubelet where we listen, unless this kubelet knows and
 // asks for devices. A registered one that does not ask gets some time for it,
 // which is returned: one registration ends the stream of the one before, and
-// to register at once for that would go on for ever.
+// to register at once for that would go on for ever. A kubelet that ends also
+// ends the stream first, and then takes its socket away.
 func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Duration, err error) {
 	if s.registered.same(kubelet) {
 		s.mu.Lock()
-		streams := s.streams
+		streams, since := s.streams, s.since
 		s.mu.Unlock()
 		if streams > 0 {
 			return 0, nil
 		}
-		if left := s.plugin.cfg.MinBackoff - time.Since(s.since); left > 0 {
+		if left := s.plugin.cfg.MinBackoff - time.Since(since); left > 0 {
 			return left, nil
 		}
 	}
@@ -148,7 +149,8 @@ func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Du
 	if err != nil {
 		return 0, fmt.Errorf("registering: %w", err)
 	}
-	s.registered, s.since = kubelet, time.Now()
+	s.registered = kubelet
+	s.count(0)
 	s.plugin.cfg.Logger.Info("registered with the kubelet", "resource", s.pool.Resource)
 	return s.plugin.cfg.MinBackoff, nil // until its stream is there
 }
@@ -184,10 +186,12 @@ func (s *server) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatch
 	}
 }
 
+// count adds streams and notes the time.
 func (s *server) count(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.streams += n
+	s.since = time.Now()
 }
 
 func listing(devices []Device) *api.ListAndWatchResponse {
