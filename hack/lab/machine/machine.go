@@ -181,11 +181,13 @@ func (m *Machine) Kill() error {
 	if err := syscall.Kill(m.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("killing machine %s: %w", m.Name, err)
 	}
-	// A process of the PID namespace may outlive its init for a moment only, the
-	// kernel kills them all; an init that nobody reaps stays as a zombie.
+	// The last thread of the init waits until the kernel has killed every process
+	// of its PID namespace. An init that nobody reaps stays as a zombie, and its
+	// first thread may be one while the last still waits.
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID))
-		if _, state, there := strings.Cut(string(stat), ") "); !there || strings.HasPrefix(state, "Z") {
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", m.PID))
+		if _, state, there := strings.Cut(string(stat), ") "); !there || strings.HasPrefix(state, "Z") && len(threads) <= 1 {
 			return nil
 		}
 	}
