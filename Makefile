@@ -35,8 +35,8 @@ e2e: root $(LAB) ## the end to end tests, in a lab of their own
 	go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
 
 bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
-	go test -run '^$$' -bench . -benchmem ./pkg/... ./test/bench/
-	go run ./test/bench -lab=$(LAB)
+	go test -run '^$$' -bench . -benchmem ./pkg/... ./test/measure/
+	go run ./test/measure -lab=$(LAB)
 
 lint: $(LINT)
 	$(LINT) run --allow-parallel-runners --build-tags e2e ./...

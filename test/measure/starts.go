@@ -27,6 +27,9 @@ func (b *bench) podStarts(ctx context.Context) error {
 	if err := w.clear(ctx); err != nil {
 		return err
 	}
+	if err := b.control(ctx); err != nil {
+		return err
+	}
 	if err := b.oneByOne(ctx, w); err != nil {
 		return err
 	}
@@ -35,6 +38,29 @@ func (b *bench) podStarts(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// control does what oneByOne does, without pods: what it costs is background and
+// our own looking, which the CPU times of pods contain as well.
+func (b *bench) control(ctx context.Context) error {
+	before, err := b.costs()
+	if err != nil {
+		return err
+	}
+	for range b.pods {
+		pause(ctx, 250*time.Millisecond)
+		if _, err := b.addStages(ctx); err != nil {
+			return err
+		}
+	}
+	after, err := b.costs()
+	if err != nil {
+		return err
+	}
+	fmt.Println("Control, as long and as often looked at, but no pod:")
+	printCPU(before, after, b.pods)
+	fmt.Println()
 	return nil
 }
 
