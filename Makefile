@@ -11,7 +11,7 @@ LINT     := $(BIN)/golangci-lint
 LAB      := $(BIN)/lab
 LABFLAGS ?=
 
-.PHONY: help lab lab-down test unit e2e check lint vet generate generated bench build image clean root
+.PHONY: help lab lab-down test unit e2e check lint generate generated bench build image clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
