@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -38,14 +39,14 @@ func planManagement(cfg Config, s State, mtu int) ([]Step, error) {
 // managementMAC is the one that the controller derives too, from the first
 // subnet's address.
 func managementMAC(subnets []netip.Prefix) net.HardwareAddr {
-	return net.HardwareAddr(kube.MACFromAddress(host(subnets[0], 2)))
+	return net.HardwareAddr(kube.MACFromAddress(ipam.AddressAt(subnets[0], 2)))
 }
 
 func managementAddrs(s State) []Step {
 	var steps []Step
 	var want []netip.Prefix
 	for _, subnet := range s.Subnets {
-		addr := netip.PrefixFrom(host(subnet, 2), subnet.Bits())
+		addr := netip.PrefixFrom(ipam.AddressAt(subnet, 2), subnet.Bits())
 		want = append(want, addr)
 		if !slices.Contains(s.Addrs[ManagementInterface], addr) {
 			steps = append(steps, addAddr{ManagementInterface, addr})
@@ -66,7 +67,7 @@ func managementRoutes(cfg Config, s State) []Step {
 		for _, subnet := range s.Subnets {
 			if subnet.Addr().Is4() == cluster.Addr().Is4() {
 				want = append(want, netdev.Route{
-					Dest: cluster.Masked(), NextHop: host(subnet, 1), Link: ManagementInterface,
+					Dest: cluster.Masked(), NextHop: ipam.AddressAt(subnet, 1), Link: ManagementInterface,
 					Table: tableMain, Protocol: protocolOurs, Metric: metric(cluster.Addr()),
 				})
 				break
@@ -99,18 +100,10 @@ func metric(family netip.Addr) int {
 // managementNeighbors spare the first packet to a pod the wait for an answer.
 // They are set whenever something else is: the kernel forgets both together.
 func managementNeighbors(s State) []Step {
-	mac := net.HardwareAddr(kube.MACFromAddress(host(s.Subnets[0], 1)))
+	mac := net.HardwareAddr(kube.MACFromAddress(ipam.AddressAt(s.Subnets[0], 1)))
 	var steps []Step
 	for _, subnet := range s.Subnets {
-		steps = append(steps, pinNeighbor{netdev.Neighbor{Link: ManagementInterface, Addr: host(subnet, 1), MAC: mac}})
+		steps = append(steps, pinNeighbor{netdev.Neighbor{Link: ManagementInterface, Addr: ipam.AddressAt(subnet, 1), MAC: mac}})
 	}
 	return steps
-}
-
-// host is the n-th address of a subnet, for n below 256.
-func host(subnet netip.Prefix, n byte) netip.Addr {
-	b := subnet.Masked().Addr().AsSlice()
-	b[len(b)-1] += n
-	addr, _ := netip.AddrFromSlice(b)
-	return addr
 }

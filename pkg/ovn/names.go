@@ -1,12 +1,5 @@
 package ovn
 
-// Tables of the Northbound database that have children.
-const (
-	tableSwitch     = "Logical_Switch"
-	tableRouter     = "Logical_Router"
-	tableRouterPort = "Logical_Router_Port"
-)
-
 // Set columns through which a parent row holds its children.
 const (
 	columnPorts          = "ports"

@@ -33,12 +33,12 @@ func buildNetwork(cfg Config) []ovsdb.Row {
 
 // switchPort places a logical switch port in a switch.
 func switchPort(sw string, port *nb.LogicalSwitchPort) ovsdb.Row {
-	return ovsdb.Row{ID: port.Name, Model: port, Parents: []ovsdb.Parent{{Table: tableSwitch, Name: sw, Column: columnPorts}}}
+	return ovsdb.Row{ID: port.Name, Model: port, Parents: []ovsdb.Parent{{Table: nb.LogicalSwitchTable, Name: sw, Column: columnPorts}}}
 }
 
 // routerPort places a logical router port in a router.
 func routerPort(router string, port *nb.LogicalRouterPort) ovsdb.Row {
-	return ovsdb.Row{ID: port.Name, Model: port, Parents: []ovsdb.Parent{{Table: tableRouter, Name: router, Column: columnPorts}}}
+	return ovsdb.Row{ID: port.Name, Model: port, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: router, Column: columnPorts}}}
 }
 
 // routerPeer is the switch port that joins a switch to a router's port.
@@ -57,5 +57,5 @@ func staticRoute(router string, route *nb.LogicalRouterStaticRoute) ovsdb.Row {
 	if route.Policy != nil {
 		id += " " + *route.Policy
 	}
-	return ovsdb.Row{ID: id, Model: route, Parents: []ovsdb.Parent{{Table: tableRouter, Name: router, Column: columnStaticRoutes}}}
+	return ovsdb.Row{ID: id, Model: route, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: router, Column: columnStaticRoutes}}}
 }

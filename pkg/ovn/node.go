@@ -95,7 +95,7 @@ func nodeSwitch(n node) []ovsdb.Row {
 		rows = append(rows, ovsdb.Row{
 			ID:      port,
 			Model:   &nb.GatewayChassis{Name: gatewayChassis(port, n.chassis), ChassisName: n.chassis, Priority: 1},
-			Parents: []ovsdb.Parent{{Table: tableRouterPort, Name: port, Column: columnGatewayChassis}},
+			Parents: []ovsdb.Parent{{Table: nb.LogicalRouterPortTable, Name: port, Column: columnGatewayChassis}},
 		})
 	}
 	return rows
