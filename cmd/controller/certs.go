@@ -43,19 +43,22 @@ func certsCommand(o *options, level *slog.Level) *cobra.Command {
 	return command
 }
 
-// clientTLS reads the files of the client certificate and of the authorities.
-func (o options) clientTLS() (*tls.Config, error) {
-	authorities, err := os.ReadFile(o.nbCA)
-	if err != nil {
-		return nil, fmt.Errorf("reading the authority of the Northbound database: %w", err)
+// clientTLS reads the files of a client certificate, its key and the authorities
+// of a database's certificate.
+func clientTLS(cert, key, ca string) func() (*tls.Config, error) {
+	return func() (*tls.Config, error) {
+		authorities, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("reading the authority of a database: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(authorities) {
+			return nil, fmt.Errorf("%s holds no certificate", ca)
+		}
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificate for a database: %w", err)
+		}
+		return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("%s holds no certificate", o.nbCA)
-	}
-	pair, err := tls.LoadX509KeyPair(o.nbCert, o.nbKey)
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate for the Northbound database: %w", err)
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 }

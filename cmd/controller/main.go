@@ -24,6 +24,7 @@ var version = "dev" //nolint:gochecknoglobals // -ldflags -X needs a variable
 type options struct {
 	kubeconfig, apiserver                string
 	nb, nbCert, nbKey, nbCA              string
+	sb, sbCert, sbKey, sbCA              string
 	clusterCIDRs, serviceCIDRs, joinCIDR string
 	metricsAddress, leaseNamespace       string
 }
@@ -58,6 +59,10 @@ func command() *cobra.Command {
 	flags.StringVar(&o.nbCert, "nb-cert", "", "client certificate for ssl endpoints")
 	flags.StringVar(&o.nbKey, "nb-key", "", "its private key")
 	flags.StringVar(&o.nbCA, "nb-ca", "", "authority that the database's certificate must be signed by")
+	flags.StringVar(&o.sb, "sb", "", "endpoints of the Southbound database, from which the chassis of deleted nodes are removed; empty: they stay")
+	flags.StringVar(&o.sbCert, "sb-cert", "", "client certificate for its ssl endpoints")
+	flags.StringVar(&o.sbKey, "sb-key", "", "its private key")
+	flags.StringVar(&o.sbCA, "sb-ca", "", "authority that its certificate must be signed by")
 	flags.StringVar(&o.clusterCIDRs, "cluster-cidrs", "10.244.0.0/16/24", "pod networks, each with the prefix length of a node")
 	flags.StringVar(&o.serviceCIDRs, "service-cidrs", "10.96.0.0/16", "service networks")
 	flags.StringVar(&o.joinCIDR, "join-cidrs", "100.64.0.0/16,fd98::/64", "networks between the cluster router and the gateway routers")

@@ -36,25 +36,35 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	leader := kube.DefaultLeader()
 	leader.Namespace, leader.Identity = o.leaseNamespace, fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano())
 	group, ctx := errgroup.WithContext(ctx)
-	c, err := controller.New(ctx, controller.Config{
-		Plan: plan, Northbound: strings.Split(o.nb, ","), TLS: o.clientTLS, Leader: leader, Logger: log, Registerer: registry,
-	}, client)
+	cfg := controller.Config{
+		Plan: plan, Northbound: strings.Split(o.nb, ","), TLS: clientTLS(o.nbCert, o.nbKey, o.nbCA),
+		Leader: leader, Logger: log, Registerer: registry,
+	}
+	if o.sb != "" {
+		cfg.Southbound, cfg.SouthboundTLS = strings.Split(o.sb, ","), clientTLS(o.sbCert, o.sbKey, o.sbCA)
+	}
+	c, err := controller.New(ctx, cfg, client)
 	if err != nil {
 		return err
 	}
-	group.Go(func() error { return serveMetrics(ctx, o.metricsAddress, registry) })
+	group.Go(func() error { return serveMetrics(ctx, o.metricsAddress, registry, c.Ready) })
 	group.Go(func() error { return c.Run(ctx) })
 	return group.Wait()
 }
 
 // serveMetrics answers /metrics, /healthz and /readyz. A process that waits for
 // the lease is ready: it is the stand-by.
-func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry) error {
+func serveMetrics(ctx context.Context, address string, registry *prometheus.Registry, ready func() error) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	for _, path := range []string{"/healthz", "/readyz"} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	}
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("serving metrics: %w", err)

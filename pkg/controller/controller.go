@@ -19,7 +19,9 @@ package controller
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -42,9 +44,13 @@ type Config struct {
 	// Northbound are the database's endpoints; TLS is asked at each connection.
 	Northbound []string
 	TLS        func() (*tls.Config, error)
-	Leader     kube.LeaderConfig
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	// Southbound is where the chassis of nodes that are gone are removed; empty:
+	// that is left to others.
+	Southbound    []string
+	SouthboundTLS func() (*tls.Config, error)
+	Leader        kube.LeaderConfig
+	Logger        *slog.Logger
+	Registerer    prometheus.Registerer
 }
 
 // Controller is one candidate for the zone's controller.
@@ -61,6 +67,10 @@ type Controller struct {
 	// db is there while this process leads.
 	db    *ovsdb.DB
 	guard ovsdb.Guard
+
+	// What Ready is asked for from other goroutines; opened is db.
+	synced, leading atomic.Bool
+	opened          atomic.Pointer[ovsdb.DB]
 
 	loops
 }
@@ -109,13 +119,29 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.view.Start(ctx); err != nil {
 		return err
 	}
+	c.synced.Store(true)
 	c.log.Info("waiting for the lease", "lease", c.cfg.Leader.Namespace+"/"+c.cfg.Leader.Name)
 	return kube.RunLeader(ctx, c.client, c.cfg.Leader, c.lead)
+}
+
+// Ready says why this process could not do its work now: the leader's, or that
+// of one who waits for the lease.
+func (c *Controller) Ready() error {
+	db := c.opened.Load()
+	switch {
+	case !c.synced.Load():
+		return errors.New("the API's objects are not read yet")
+	case c.leading.Load() && (db == nil || !db.Connected()):
+		return errors.New("the Northbound database is away")
+	}
+	return nil
 }
 
 // lead runs while this process holds the lease. What was allocated is rebuilt
 // from the database's rows and the annotations before anything is decided.
 func (c *Controller) lead(ctx context.Context) error {
+	c.leading.Store(true)
+	defer c.leading.Store(false)
 	schema, err := nb.ReplicaSchema()
 	if err != nil {
 		return err
@@ -126,6 +152,8 @@ func (c *Controller) lead(ctx context.Context) error {
 		return err
 	}
 	defer c.db.Close()
+	c.opened.Store(c.db)
+	defer c.opened.Store(nil)
 	c.alloc.Rebuild(c.view.Nodes(), c.view.Pods(), held(c.db))
 	c.db.OnChange(func(names []string) {
 		for _, name := range names {

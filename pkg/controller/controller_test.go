@@ -30,7 +30,11 @@ type world struct {
 	server *ovsdbtest.Server
 	client *fake.Clientset
 	stop   func()
+	ready  func() error
 	logs   *lockedBuffer
+	// What the next start is configured with.
+	southbound []string
+	onlySubnet bool // of the cluster is one node's
 }
 
 type lockedBuffer struct {
@@ -65,8 +69,15 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	leader := kube.DefaultLeader()
 	leader.Identity = fmt.Sprint(time.Now().UnixNano())
+	plan := ipam.Defaults()
+	if w.onlySubnet {
+		var err error
+		if plan.Cluster, err = ipam.ParseClusterSubnets("10.244.0.0/24/24"); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	c, err := New(ctx, Config{
-		Plan: ipam.Defaults(), Northbound: []string{w.server.Endpoint()}, Leader: leader,
+		Plan: plan, Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Leader: leader,
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: prometheus.NewRegistry(),
 	}, w.client)
 	if err != nil {
@@ -74,7 +85,7 @@ func (w *world) start() {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
-	w.stop = func() { cancel(); running.Wait() }
+	w.stop, w.ready = func() { cancel(); running.Wait() }, c.Ready
 }
 
 func testNode(name string) *corev1.Node {
@@ -190,4 +201,16 @@ func TestForgedNodeSubnetIsNoFact(t *testing.T) {
 	if rows := w.server.Dump("Logical_Router_Port", "name", "networks"); strings.Count(rows, "10.244.0.1/24") != 1 {
 		t.Errorf("router ports:\n%s", rows)
 	}
+}
+
+func TestReadyFollowsTheDatabase(t *testing.T) {
+	w := newWorld(t, testNode("n1"))
+	w.eventually("a switch", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "n1") })
+	if err := w.ready(); err != nil {
+		t.Errorf("a leader with its database: %v", err)
+	}
+	w.server.Kill()
+	w.eventually("not ready without the database", func() bool { return w.ready() != nil })
+	w.server.Restart()
+	w.eventually("ready again", func() bool { return w.ready() == nil })
 }

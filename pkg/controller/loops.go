@@ -80,12 +80,15 @@ func (c *Controller) allocateNodes(ctx context.Context, owners []kube.Owner) (ma
 	return failed, nil
 }
 
+// reasonExhausted is the reason of a node's condition when no subnet was left.
+const reasonExhausted = "SubnetsExhausted"
+
 // networkCondition is Kubernetes' condition for a node with or without a network.
 func networkCondition(err error) corev1.NodeCondition {
 	if err != nil {
 		return corev1.NodeCondition{
 			Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
-			Reason: "SubnetsExhausted", Message: err.Error(),
+			Reason: reasonExhausted, Message: err.Error(),
 		}
 	}
 	return corev1.NodeCondition{
@@ -104,6 +107,7 @@ func (c *Controller) allocatePods(ctx context.Context, owners []kube.Owner) (map
 		}
 		decision, err := c.alloc.Pod(pod, c.view.Node(pod.Spec.NodeName))
 		c.warn(owner, decision)
+		c.warnNoSubnet(owner, pod.Spec.NodeName, err)
 		if err == nil {
 			err = c.write.AnnotatePod(ctx, pod, decision.Annotations)
 		}
@@ -115,6 +119,19 @@ func (c *Controller) allocatePods(ctx context.Context, owners []kube.Owner) (map
 func (c *Controller) warn(owner kube.Owner, decision ipam.Decision) {
 	if decision.Warning != "" {
 		c.report.Warn(owner, "AnnotationReplaced", decision.Warning)
+	}
+}
+
+// warnNoSubnet tells who looks at a pod what the node's condition says.
+func (c *Controller) warnNoSubnet(owner kube.Owner, node string, err error) {
+	object := c.view.Node(node)
+	if object == nil || !errors.Is(err, reconcile.ErrNotReady) {
+		return
+	}
+	for _, condition := range object.Status.Conditions {
+		if condition.Type == corev1.NodeNetworkUnavailable && condition.Reason == reasonExhausted {
+			c.report.Warn(owner, "NodeHasNoSubnet", fmt.Sprintf("node %s: %s", node, condition.Message))
+		}
 	}
 }
 
@@ -140,6 +157,9 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 		holders := c.alloc.Holders(owner)
 		uid := c.nodeUID(owner)
 		rows, err := ovn.Build(facts{c.view, c.alloc}, c.build, owner)
+		if err == nil {
+			err = c.dropChassis(ctx, owner, rows)
+		}
 		if failed[owner] = err; err != nil && len(rows) == 0 {
 			continue
 		}

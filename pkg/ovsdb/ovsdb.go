@@ -246,13 +246,7 @@ func (db *DB) transact(ctx context.Context, c *conn, ops []lib.Operation) error 
 		return err
 	}
 	db.metrics.transacted(ops, time.Since(start))
-	if failed, err := lib.CheckOperationResults(results, ops); err != nil {
-		if len(failed) > 0 {
-			return fmt.Errorf("transaction refused: %w", failed[0])
-		}
-		return fmt.Errorf("transaction refused: %w", err)
-	}
-	return nil
+	return refused(results, ops)
 }
 
 // Owners lists everybody who has rows in the replica.

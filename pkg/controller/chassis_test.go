@@ -1,0 +1,101 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+)
+
+// southbound has of the real schema what a chassis needs here.
+const southbound = `{"name": "OVN_Southbound", "version": "1.0.0", "tables": {
+	"Chassis": {"isRoot": true, "columns": {"name": {"type": "string"}}},
+	"Chassis_Private": {"isRoot": true, "columns": {"name": {"type": "string"}}}}}`
+
+func TestChassisOfAGoneNodeIsRemoved(t *testing.T) {
+	sb := ovsdbtest.Start(t, []byte(southbound))
+	for _, name := range []string{"chassis-n1", "chassis-n2", "foreign"} {
+		sb.Transact(`{"op":"insert","table":"Chassis","row":{"name":"` + name + `"}},{"op":"insert","table":"Chassis_Private","row":{"name":"` + name + `"}}`)
+	}
+	chassis := func() string {
+		return strings.Join(strings.Fields(sb.Dump("Chassis", "name")+sb.Dump("Chassis_Private", "name")), " ")
+	}
+	w := newWorld(t, testNode("n1"), testNode("n2"))
+	w.stop()
+	w.southbound = []string{sb.Endpoint()}
+	w.start()
+	gateways := func() string { return w.server.Dump("Gateway_Chassis", "chassis_name") }
+	w.eventually("both nodes' rows", func() bool { return strings.Count(gateways(), "chassis-n") == 2 })
+	if got, want := chassis(), "chassis-n1 chassis-n2 foreign chassis-n1 chassis-n2 foreign"; got != want {
+		t.Fatalf("chassis of nodes that are there: %s, want %s", got, want)
+	}
+	// The database is away when the node goes: its rows stay until it is back.
+	sb.Kill()
+	nodes := w.client.CoreV1().Nodes()
+	if err := nodes.Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the refusal", func() bool { return strings.Contains(w.logs.String(), "chassis of Node/n1: removing") })
+	if !strings.Contains(gateways(), "chassis-n1") {
+		t.Error("the rows of the node went before its chassis")
+	}
+	sb.Restart()
+	w.eventually("the chassis is gone", func() bool { return chassis() == "chassis-n2 foreign chassis-n2 foreign" })
+	w.eventually("the rows are gone", func() bool { return !strings.Contains(gateways(), "chassis-n1") })
+
+	reinstalled, err := nodes.Get(t.Context(), "n2", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reinstalled.Annotations[kube.NodeChassisIDKey] = "chassis-new"
+	if _, err := nodes.Update(t.Context(), reinstalled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the old chassis is gone", func() bool { return chassis() == "foreign foreign" })
+}
+
+// TestPodOnANodeWithoutSubnet: who looks at the pod is told what is wrong with
+// the node, and who looks at another pod is not.
+func TestPodOnANodeWithoutSubnet(t *testing.T) {
+	full, fine := testNode("n1"), testNode("n2")
+	w := newWorld(t)
+	w.stop()
+	w.onlySubnet = true
+	w.start()
+	for _, node := range []string{"n2", "n1"} {
+		object := fine
+		if node == "n1" {
+			object = full
+		}
+		if _, err := w.client.CoreV1().Nodes().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("a condition", func() bool {
+			n, err := w.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+			return err == nil && len(n.Status.Conditions) > 0
+		})
+	}
+	for name, node := range map[string]string{"without": "n1", "with": "n2"} {
+		if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), testPod(name, node), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually("the other pod's port", func() bool { return len(w.ports()) == 1 })
+	w.eventually("an Event of the pod", func() bool {
+		list, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		told := false
+		for _, event := range list.Items {
+			if event.Regarding.Name == "with" {
+				t.Fatalf("Event for the pod with a network: %s", event.Note)
+			}
+			told = told || event.Regarding.Name == "without" && event.Reason == "NodeHasNoSubnet" && strings.Contains(event.Note, "no subnet left")
+		}
+		return told
+	})
+}

@@ -1,0 +1,62 @@
+package ovsdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// Remove deletes the rows of tables whose name column is name, in one
+// transaction over a connection of its own: for rows of others, in a database
+// of which no replica is kept (cfg.Schema is not used). Rows that are not there
+// are no error.
+func Remove(ctx context.Context, cfg Config, database, name string, tables ...string) error {
+	var ops []lib.Operation
+	for _, table := range tables {
+		ops = append(ops, lib.Operation{Op: lib.OperationDelete, Table: table, Where: []lib.Condition{lib.NewCondition("name", lib.ConditionEqual, name)}})
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+	defer cancel()
+	var failed []error
+	for _, endpoint := range cfg.Endpoints {
+		err := once(ctx, cfg, endpoint, database, ops)
+		if err == nil {
+			return nil
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", endpoint, err))
+	}
+	return fmt.Errorf("removing %s from %s: %w", name, database, errors.Join(failed...))
+}
+
+func once(ctx context.Context, cfg Config, endpoint, database string, ops []lib.Operation) error {
+	stream, err := dial(ctx, endpoint, cfg.TLS)
+	if err != nil {
+		return err
+	}
+	c := newConn(stream, func(json.RawMessage) error { return nil })
+	go c.read(cfg.ConnectTimeout)
+	defer func() {
+		stream.Close()
+		<-c.ended
+	}()
+	var results []lib.OperationResult
+	if err := c.call(ctx, "transact", lib.NewTransactArgs(database, ops...), &results); err != nil {
+		return err
+	}
+	return refused(results, ops)
+}
+
+// refused is the server's reason for not doing a transaction.
+func refused(results []lib.OperationResult, ops []lib.Operation) error {
+	failed, err := lib.CheckOperationResults(results, ops)
+	switch {
+	case len(failed) > 0:
+		return fmt.Errorf("transaction refused: %w", failed[0])
+	case err != nil:
+		return fmt.Errorf("transaction refused: %w", err)
+	}
+	return nil
+}
