@@ -18,6 +18,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // agent is the wired parts.
@@ -29,6 +30,7 @@ type agent struct {
 	view    *kube.View
 	pods    *cni.Pods
 	setup   *node.Setup
+	devices *vf.Live
 	serving atomic.Bool
 }
 
@@ -59,6 +61,9 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 	if err := a.open(ctx); err != nil {
 		return err
 	}
+	if err := a.openDevices(); err != nil {
+		return err
+	}
 	writer := kube.NewWriter(client)
 	a.setup, err = node.New(a.opts.node, node.Deps{
 		Host: node.Local{NS: a.host}, DB: a.db,
@@ -79,6 +84,9 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 			a.setup.Changed(owner.String())
 		}
 	})
+	if err := a.startStatus(ctx, group, writer); err != nil {
+		return err
+	}
 	group.Go(func() error { return a.setup.Run(ctx) })
 	if err := a.view.Start(ctx); err != nil {
 		return err

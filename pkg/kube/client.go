@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,6 +28,19 @@ func NewClient(cfg ClientConfig) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("reading the API server's address: %w", err)
 	}
 	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", rc.Host, err)
+	}
+	return client, nil
+}
+
+// NewDynamicClient is NewClient for kinds that are not Kubernetes' own.
+func NewDynamicClient(cfg ClientConfig) (dynamic.Interface, error) {
+	rc, err := restConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("reading the API server's address: %w", err)
+	}
+	client, err := dynamic.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", rc.Host, err)
 	}

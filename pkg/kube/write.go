@@ -51,6 +51,15 @@ func (w *Writer) AnnotateNode(ctx context.Context, node *corev1.Node, annotation
 	return w.patchNode(ctx, node.Name, types.MergePatchType, patch)
 }
 
+// LabelNode is AnnotateNode for labels.
+func (w *Writer) LabelNode(ctx context.Context, node *corev1.Node, labels map[string]string) error {
+	patch, err := metadataPatch(node.UID, "labels", node.Labels, labels)
+	if patch == nil || err != nil {
+		return err
+	}
+	return w.patchNode(ctx, node.Name, types.MergePatchType, patch)
+}
+
 // SetNodeCondition writes a condition unless the node says the same already.
 // The times are filled in.
 func (w *Writer) SetNodeCondition(ctx context.Context, node *corev1.Node, c corev1.NodeCondition) error {
@@ -93,12 +102,16 @@ func conflictIfReplaced(err error, resource, name string) error {
 	return err
 }
 
-// annotationPatch is nil when nothing differs. The uid in it makes the API server
-// refuse the patch for any other object of the same name.
 func annotationPatch(meta metav1.ObjectMeta, annotations map[string]string) ([]byte, error) {
+	return metadataPatch(meta.UID, "annotations", meta.Annotations, annotations)
+}
+
+// metadataPatch is nil when nothing differs. The uid in it makes the API server
+// refuse the patch for any other object of the same name.
+func metadataPatch(uid types.UID, field string, had, wanted map[string]string) ([]byte, error) {
 	changed := map[string]any{}
-	for key, value := range annotations {
-		old, exists := meta.Annotations[key]
+	for key, value := range wanted {
+		old, exists := had[key]
 		switch {
 		case value == "" && exists:
 			changed[key] = nil
@@ -109,5 +122,5 @@ func annotationPatch(meta metav1.ObjectMeta, annotations map[string]string) ([]b
 	if len(changed) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": meta.UID, "annotations": changed}})
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, field: changed}})
 }

@@ -53,6 +53,17 @@ func TestAnnotate(t *testing.T) {
 	if diff := cmp.Diff(want, patches(client)); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
+	node.Labels = map[string]string{"ovn-offload.io/vfs": "true", "theirs": "1"}
+	if err := w.LabelNode(ctx, node, map[string]string{"ovn-offload.io/vfs": "", "ovn-offload.io/sriov": "true", "absent": ""}); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{`nodes/status n {"metadata":{"labels":{"ovn-offload.io/sriov":"true","ovn-offload.io/vfs":null},"uid":"uid-node"}}`}
+	if diff := cmp.Diff(want, patches(client)); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if err := w.LabelNode(ctx, node, map[string]string{"theirs": "1", "absent": ""}); err != nil || len(client.Actions()) != 0 {
+		t.Errorf("nothing differs: %v, %v", err, client.Actions())
+	}
 	for _, annotations := range []map[string]string{nil, {"same": "1"}} {
 		if err := errors.Join(w.AnnotatePod(ctx, pod, annotations), w.AnnotateNode(ctx, node, annotations)); err != nil {
 			t.Error(err)

@@ -105,6 +105,18 @@ type VF struct {
 // have variants of it, such as mlx5_vfio_pci.
 func (v *VF) Vfio() bool { return strings.Contains(v.Driver, "vfio") }
 
+// Elsewhere says who but a free VF's pool has it, "" if nobody is known to: a
+// VF with a netdev driver and no netdev here has one in another namespace.
+func (v *VF) Elsewhere() string {
+	switch {
+	case v.Netdev != nil && v.Netdev.Master != "":
+		return fmt.Sprintf("%s is a port of %s", v.Netdev.Name, v.Netdev.Master)
+	case v.Netdev == nil && v.Driver != "" && !v.Vfio():
+		return "its netdev is in another namespace"
+	}
+	return ""
+}
+
 // SF is a scalable function on this machine. Its device's name changes when it
 // is made anew, its number does not.
 type SF struct {

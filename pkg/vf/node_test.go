@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -256,4 +258,44 @@ func receive[T any](t *testing.T, c <-chan T) T {
 		t.Fatal("nothing within 10s")
 		panic("not reached")
 	}
+}
+
+// Live has the newest inventory, and goes on when the kernel ends a watch.
+func TestLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := load(t, "testdata/connectx6dx-switchdev.txtar")
+		ctx, stop := context.WithCancel(t.Context())
+		failures := 1
+		w.Kernel.Fail = func(op string) error {
+			if op == "Watch" && failures > 0 {
+				failures--
+				return errors.New("no buffers")
+			}
+			return nil
+		}
+		live := NewLive(node(t, w), slog.New(slog.DiscardHandler))
+		seen := 0
+		live.OnChange(func(Inventory) { seen++ })
+		if live.Inventory() != nil {
+			t.Error("there is an inventory before the first")
+		}
+		done := make(chan error)
+		go func() { done <- live.Run(ctx) }()
+		time.Sleep(rewatch + time.Second)
+		synctest.Wait()
+		if inv := live.Inventory(); inv == nil || len(inv.PFs) != 2 || seen != 1 {
+			t.Fatalf("after a failure: %+v, told %d times", inv, seen)
+		}
+		w.RemoveNetdev("ens1f0v0")
+		w.Kernel.Tell(netdev.DeviceEvent{Source: "link"})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if live.Inventory().PFs[0].VFs[0].Netdev != nil || seen != 2 {
+			t.Errorf("a change was missed; told %d times", seen)
+		}
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }

@@ -1,0 +1,211 @@
+package nodeoffload
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// Config bounds how often is written.
+type Config struct {
+	// Node is the name of the Node, and of what is published.
+	Node string
+	// Pause is the least time between two writes for devices, Leisure that for
+	// traffic.
+	Pause, Leisure time.Duration
+	// Absent is when to look again for a kind that the API server lacks: no
+	// event tells that it came.
+	Absent     time.Duration
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Defaults leaves Logger and Registerer to be set.
+func Defaults(node string) Config {
+	return Config{Node: node, Pause: 2 * time.Second, Leisure: time.Minute, Absent: time.Minute}
+}
+
+// Deps is what a Publisher works with.
+type Deps struct {
+	Client dynamic.Interface
+	// Facts gives the newest; it must not block.
+	Facts func() Facts
+	// NodeObject gives the Node, nil while it is not known.
+	NodeObject func() *corev1.Node
+	// Label writes labels of the Node where they differ; "" removes one.
+	Label func(ctx context.Context, node *corev1.Node, labels map[string]string) error
+}
+
+// Publisher keeps a NodeOffload and the Node's labels up to date.
+type Publisher struct {
+	cfg    Config
+	deps   Deps
+	loop   *reconcile.Loop[string]
+	absent bool // of the loop's goroutine only
+
+	mu   sync.Mutex
+	last time.Time // of the newest pass
+	due  time.Time // of the timer; zero: none
+	wake *time.Timer
+}
+
+// New makes a Publisher; nothing is written before Run.
+func New(cfg Config, deps Deps) (*Publisher, error) {
+	if cfg.Node == "" || cfg.Pause <= 0 || cfg.Leisure < cfg.Pause || cfg.Absent <= 0 {
+		return nil, fmt.Errorf("publishing a node's devices: node %q, pauses %s, %s, %s", cfg.Node, cfg.Pause, cfg.Leisure, cfg.Absent)
+	}
+	p := &Publisher{cfg: cfg, deps: deps}
+	lc := reconcile.Defaults("nodeoffload")
+	lc.Logger, lc.Registerer = cfg.Logger, cfg.Registerer
+	p.loop = reconcile.New(lc, func(ctx context.Context, _ []string) (map[string]error, error) {
+		p.mu.Lock()
+		p.last = time.Now()
+		p.mu.Unlock()
+		return nil, p.pass(ctx)
+	})
+	p.loop.MarkAllWith(func() []string { return []string{cfg.Node} })
+	return p, nil
+}
+
+// Run publishes until ctx ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.wake != nil {
+			p.wake.Stop()
+		}
+	}()
+	return p.loop.Run(ctx)
+}
+
+// Changed asks for a pass: devices, claims, policies or the Node have changed.
+func (p *Publisher) Changed() { p.after(p.cfg.Pause) }
+
+// Sampled asks for one in good time: there is a new sample of the traffic.
+func (p *Publisher) Sampled() { p.after(p.cfg.Leisure) }
+
+// after sets the timer unless an earlier one is running.
+func (p *Publisher) after(pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due := p.last.Add(pause)
+	if !p.due.IsZero() && !due.Before(p.due) {
+		return
+	}
+	if p.wake != nil {
+		p.wake.Stop()
+	}
+	p.due = due
+	p.wake = time.AfterFunc(time.Until(due), func() {
+		p.mu.Lock()
+		p.due = time.Time{}
+		p.mu.Unlock()
+		p.loop.MarkAll()
+	})
+}
+
+func (p *Publisher) pass(ctx context.Context) error {
+	node := p.deps.NodeObject()
+	if node == nil {
+		return fmt.Errorf("node %s is not known: %w", p.cfg.Node, reconcile.ErrNotReady)
+	}
+	facts := p.deps.Facts()
+	status := Status(facts)
+	err := p.known(p.publish(ctx, node, status))
+	if facts.Inventory != nil { // else the labels would be those of no devices
+		err = errors.Join(err, p.deps.Label(ctx, node, Labels(status)))
+	}
+	return err
+}
+
+// known takes away the error of an API server that does not know the kind, and
+// says so once.
+func (p *Publisher) known(err error) error {
+	absent := errors.Is(err, errAbsent)
+	switch {
+	case absent && !p.absent:
+		p.cfg.Logger.Warn("the API server has no NodeOffloads: the node's devices are not published")
+	case err == nil && p.absent:
+		p.cfg.Logger.Info("the API server has NodeOffloads now")
+	}
+	if !absent {
+		p.absent = p.absent && err != nil
+		return err
+	}
+	p.absent = true
+	p.after(p.cfg.Absent)
+	return nil
+}
+
+// errAbsent is an API server that does not know the kind.
+var errAbsent = errors.New("the API server does not know NodeOffloads")
+
+const writeTimeout = 10 * time.Second
+
+// publish compares with what the API has, whoever wrote it.
+func (p *Publisher) publish(ctx context.Context, node *corev1.Node, status v1alpha1.NodeOffloadStatus) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	api := p.deps.Client.Resource(v1alpha1.NodeOffloads())
+	wanted := v1alpha1.NodeOffload{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.Version, Kind: "NodeOffload"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.cfg.Node, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}, // so that it goes with the Node
+		}},
+		Status: status,
+	}
+	found, err := api.Get(ctx, p.cfg.Node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		object, err := v1alpha1.Encode(&wanted)
+		if err == nil {
+			_, err = api.Create(ctx, object, metav1.CreateOptions{})
+		}
+		if apierrors.IsNotFound(err) { // nothing of that name is one thing, no such kind another
+			return errAbsent
+		}
+		return wrap("making", p.cfg.Node, err)
+	case err != nil:
+		return wrap("reading", p.cfg.Node, err)
+	}
+	had, err := v1alpha1.Decode[v1alpha1.NodeOffload](found)
+	if err == nil && same(had.Status, status) && same(had.OwnerReferences, wanted.OwnerReferences) {
+		return nil
+	}
+	wanted.ResourceVersion = found.GetResourceVersion()
+	wanted.Labels, wanted.Annotations = found.GetLabels(), found.GetAnnotations()
+	object, err := v1alpha1.Encode(&wanted)
+	if err == nil {
+		_, err = api.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	return wrap("writing", p.cfg.Node, err)
+}
+
+func wrap(verb, node string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s NodeOffload %s: %w", verb, node, err)
+	}
+	return nil
+}
+
+// same compares what goes over the wire: an empty list is an absent one.
+func same(a, b any) bool {
+	left, errLeft := json.Marshal(a)
+	right, errRight := json.Marshal(b)
+	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
+}

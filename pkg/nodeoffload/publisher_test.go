@@ -1,0 +1,245 @@
+package nodeoffload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+)
+
+// bed is a publisher with a fake API.
+type bed struct {
+	*Publisher
+	client *dynamicfake.FakeDynamicClient
+	log    bytes.Buffer
+
+	mu     sync.Mutex
+	facts  Facts
+	node   *corev1.Node
+	labels map[string]string
+}
+
+func newBed(t *testing.T, facts Facts) *bed {
+	t.Helper()
+	b := &bed{
+		facts: facts, node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1"}},
+		client: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{v1alpha1.NodeOffloads(): "NodeOffloadList"}),
+	}
+	cfg := Defaults("n1")
+	cfg.Logger, cfg.Registerer = slog.New(slog.NewTextHandler(&b.log, nil)), prometheus.NewRegistry()
+	var err error
+	b.Publisher, err = New(cfg, Deps{
+		Client:     b.client,
+		Facts:      func() Facts { b.mu.Lock(); defer b.mu.Unlock(); return b.facts },
+		NodeObject: func() *corev1.Node { b.mu.Lock(); defer b.mu.Unlock(); return b.node },
+		Label: func(_ context.Context, _ *corev1.Node, labels map[string]string) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.labels = maps.Clone(labels)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bed) set(change func(*Facts)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.facts)
+}
+
+// writes are the changes of the API since the last call.
+func (b *bed) writes() string {
+	var verbs []string
+	for _, a := range b.client.Actions() {
+		if a.GetVerb() != "get" {
+			verbs = append(verbs, a.GetVerb())
+		}
+	}
+	b.client.ClearActions()
+	return strings.Join(verbs, " ")
+}
+
+func (b *bed) published(t *testing.T) *v1alpha1.NodeOffload {
+	t.Helper()
+	u, err := b.client.Resource(v1alpha1.NodeOffloads()).Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := v1alpha1.Decode[v1alpha1.NodeOffload](u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func (b *bed) mustPass(t *testing.T) {
+	t.Helper()
+	if err := b.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPublish(t *testing.T) {
+	b := newBed(t, Facts{Inventory: inventory(t, "connectx6dx-switchdev"), Settings: &offload.Settings{HWOffload: true}})
+	b.mustPass(t)
+	if w := b.writes(); w != "create" {
+		t.Errorf("first: %q", w)
+	}
+	got := b.published(t)
+	if diff := cmp.Diff(Status(b.facts), got.Status); diff != "" {
+		t.Errorf("published (-want +got):\n%s", diff)
+	}
+	if o := got.OwnerReferences; len(o) != 1 || o[0].UID != types.UID("u1") {
+		t.Errorf("owners %+v", o)
+	}
+	if b.labels[LabelOffload] != "true" {
+		t.Errorf("labels %v", b.labels)
+	}
+	b.mustPass(t)
+	if w := b.writes(); w != "" {
+		t.Errorf("nothing has changed: %q", w)
+	}
+	b.set(func(f *Facts) { f.Claims = []ledger.Claim{claim("0000:03:00.2", "web")} })
+	b.mustPass(t)
+	if w := b.writes(); w != "update" || b.published(t).Status.UsedVFs[0].Pod != "default/web" {
+		t.Errorf("a pod came: %q", w)
+	}
+	// Somebody else's edit, and a Node that was made anew.
+	u, err := v1alpha1.Encode(&v1alpha1.NodeOffload{
+		TypeMeta: got.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{"theirs": "1"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.client.Resource(v1alpha1.NodeOffloads()).Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.node.UID = "u2"
+	b.mustPass(t)
+	got = b.published(t)
+	if got.Status.DeviceCount != 2 || got.OwnerReferences[0].UID != "u2" || got.Annotations["theirs"] != "1" {
+		t.Errorf("after an edit: %+v", got)
+	}
+}
+
+// Before the first inventory the labels of a former life of the agent stay.
+func TestUnknownDevicesKeepLabels(t *testing.T) {
+	b := newBed(t, Facts{})
+	b.mustPass(t)
+	if b.labels != nil {
+		t.Errorf("labels %v", b.labels)
+	}
+	b.set(func(f *Facts) { f.Inventory = &vf.Inventory{} })
+	b.mustPass(t)
+	if len(b.labels) != 4 || b.labels[LabelSRIOV] != "" {
+		t.Errorf("labels %v", b.labels)
+	}
+}
+
+// An API server without the kind: labels are written all the same, it is said
+// once, and the kind is taken when it comes.
+func TestAbsentKind(t *testing.T) {
+	b := newBed(t, Facts{Inventory: &vf.Inventory{}})
+	absent := true
+	b.client.PrependReactor("*", "nodeoffloads", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return absent, nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+	})
+	for range 3 {
+		b.mustPass(t)
+	}
+	if n := strings.Count(b.log.String(), "has no NodeOffloads"); n != 1 || b.labels == nil {
+		t.Errorf("said %d times, labels %v", n, b.labels)
+	}
+	absent = false
+	b.mustPass(t)
+	if b.published(t).Status.Offload != v1alpha1.OffloadNone || !strings.Contains(b.log.String(), "has NodeOffloads now") {
+		t.Errorf("the kind came: %s", b.log.String())
+	}
+}
+
+func TestFailuresAreErrors(t *testing.T) {
+	for _, verb := range []string{"get", "create"} {
+		b := newBed(t, Facts{})
+		b.client.PrependReactor(verb, "nodeoffloads", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("no")
+		})
+		if err := b.pass(t.Context()); err == nil || !strings.Contains(err.Error(), "n1") {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+	b := newBed(t, Facts{})
+	b.node = nil
+	if err := b.pass(t.Context()); err == nil {
+		t.Error("published for a node that is not known")
+	}
+}
+
+// Devices are published after a pause, traffic after a longer one, and many
+// changes at once are one write.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, Facts{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { _ = b.Run(ctx); close(done) }()
+		synctest.Wait()
+		if w := b.writes(); w != "create" {
+			t.Errorf("at the start: %q", w)
+		}
+		reads := func(wait time.Duration) int {
+			time.Sleep(wait)
+			synctest.Wait()
+			defer b.client.ClearActions()
+			return len(b.client.Actions())
+		}
+		b.Sampled()
+		if n := reads(30 * time.Second); n != 0 {
+			t.Errorf("%d passes for traffic at once", n)
+		}
+		if n := reads(31 * time.Second); n != 1 {
+			t.Errorf("%d passes for traffic", n)
+		}
+		b.Sampled()
+		for range 100 {
+			b.Changed()
+		}
+		if n := reads(3 * time.Second); n != 1 {
+			t.Errorf("%d passes for a hundred changes", n)
+		}
+		stop()
+		<-done
+	})
+}
+
+func TestConfig(t *testing.T) {
+	if _, err := New(Defaults(""), Deps{}); err == nil {
+		t.Error("a node without a name")
+	}
+}

@@ -1,0 +1,61 @@
+package vf
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// rewatch is how long Live waits before it watches again.
+const rewatch = 5 * time.Second
+
+// Live keeps the newest inventory for all who need one, so that it is taken
+// once. Listeners are called one after the other, by one goroutine.
+type Live struct {
+	node      *Node
+	log       *slog.Logger
+	listeners []func(Inventory)
+
+	mu    sync.Mutex
+	known *Inventory
+}
+
+// NewLive knows nothing before Run.
+func NewLive(node *Node, log *slog.Logger) *Live { return &Live{node: node, log: log} }
+
+// OnChange adds a listener; call it before Run. What a listener is given is
+// shared: nobody changes it.
+func (l *Live) OnChange(f func(Inventory)) { l.listeners = append(l.listeners, f) }
+
+// Inventory is the newest; nil before the first. It is shared, too.
+func (l *Live) Inventory() *Inventory {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known
+}
+
+// Run watches until ctx ends, and begins again when the kernel ends it.
+func (l *Live) Run(ctx context.Context) error {
+	for {
+		err := l.node.Watch(ctx, l.changed)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.log.Warn("watching devices", "error", err, "again", rewatch)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rewatch):
+		}
+	}
+}
+
+func (l *Live) changed(inv Inventory) {
+	l.mu.Lock()
+	l.known = &inv
+	l.mu.Unlock()
+	for _, f := range l.listeners {
+		f(inv)
+	}
+}

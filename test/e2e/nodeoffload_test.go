@@ -1,0 +1,141 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+)
+
+// kubectl runs the lab's kubectl with what it is to read.
+func kubectl(t *testing.T, input string, args ...string) (string, error) {
+	t.Helper()
+	kubeconfig := "--kubeconfig=" + filepath.Join(workdir(), "kubeconfig")
+	cmd := exec.Command(filepath.Join(cluster.root, "_output/bin/kubectl"), append([]string{kubeconfig}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// TestNodeOffloads: the lab's nodes have nothing to offload to, which is an
+// answer like any other.
+func TestNodeOffloads(t *testing.T) {
+	client, err := dynamic.NewForConfig(cluster.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		var got *v1alpha1.NodeOffload
+		eventually(t, time.Minute, "NodeOffload of "+node, func() (bool, string) {
+			u, err := client.Resource(v1alpha1.NodeOffloads()).Get(t.Context(), node, metav1.GetOptions{})
+			if err != nil {
+				return false, err.Error()
+			}
+			got, err = v1alpha1.Decode[v1alpha1.NodeOffload](u)
+			return err == nil && got.Status.Offload == v1alpha1.OffloadNone, got.Status.Reason
+		})
+		if !strings.Contains(got.Status.Reason, "nothing to offload to") || got.Status.Problem != "" || got.Status.VFs.Total != 0 {
+			t.Errorf("%s: %+v", node, got.Status)
+		}
+		object, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != object.UID {
+			t.Errorf("%s: owners %+v", node, got.OwnerReferences)
+		}
+		for label := range nodeoffload.Labels(got.Status) {
+			if value, ok := object.Labels[label]; ok {
+				t.Errorf("%s has label %s=%s", node, label, value)
+			}
+		}
+	}
+	out, err := kubectl(t, "", "get", "nof")
+	if err != nil || !strings.Contains(out, "HARDWARE%") || strings.Count(out, "none") != len(nodes) {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// TestAgentsKeepToTheirNode: the agent of a node may write the report and the
+// labels of its own node, and of no other.
+func TestAgentsKeepToTheirNode(t *testing.T) {
+	config := rest.CopyConfig(cluster.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + system + ":ovnkube-node",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
+		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {nodes[1]}},
+	}
+	agent, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports := agent.Resource(v1alpha1.NodeOffloads())
+	nodeObjects := agent.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+	dryRun := []string{metav1.DryRunAll}
+	for _, c := range []struct {
+		node  string
+		label string
+		ok    bool
+	}{
+		{nodes[1], nodeoffload.LabelSwitchdev, true},
+		{nodes[1], "node-role.kubernetes.io/control-plane", false},
+		{nodes[2], nodeoffload.LabelSwitchdev, false},
+	} {
+		patch := []byte(`{"metadata":{"labels":{"` + c.label + `":"true"}}}`)
+		_, err := nodeObjects.Patch(t.Context(), c.node, types.MergePatchType, patch, metav1.PatchOptions{DryRun: dryRun}, "status")
+		if (err == nil) != c.ok || !c.ok && !apierrors.IsForbidden(err) {
+			t.Errorf("label %s on %s: %v", c.label, c.node, err)
+		}
+		u, err := reports.Get(t.Context(), c.node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = reports.Update(t.Context(), u, metav1.UpdateOptions{DryRun: dryRun})
+		if own := c.node == nodes[1]; (err == nil) != own || !own && !apierrors.IsForbidden(err) {
+			t.Errorf("the agent of %s wrote the report of %s: %v", nodes[1], c.node, err)
+		}
+	}
+}
+
+// TestPolicySchema: the API server takes the schemas as they are, and refuses
+// policies that make no sense.
+func TestPolicySchema(t *testing.T) {
+	for _, crd := range []string{"nodeoffloads", "offloadpolicies"} {
+		out, err := kubectl(t, "", "get", "crd", crd+".ovn-offload.io", "-o",
+			`jsonpath={range .status.conditions[*]}{.type}={.status} {end}`)
+		if err != nil || !strings.Contains(out, "Established=True") || strings.Contains(out, "NonStructuralSchema=True") {
+			t.Errorf("%s: %v: %s", crd, err, out)
+		}
+	}
+	const head = "apiVersion: ovn-offload.io/v1alpha1\nkind: OffloadPolicy\nmetadata: {name: schema-test}\nspec: "
+	for spec, complaint := range map[string]string{
+		`{pfSelector: {vendors: ["15b3"]}, numVFs: 4, reservedVFs: 1}`:                        "",
+		`{pfSelector: {vendors: ["15b3"]}, numVFs: 4, reservedVFs: 5}`:                        "more VFs are reserved",
+		`{pfSelector: {}, numVFs: 4}`:                                                         "at least 1 properties",
+		`{pfSelector: {vendors: ["15B3"]}, numVFs: 4}`:                                        "should match",
+		`{pfSelector: {pciAddresses: ["03:00.0"]}, numVFs: 4}`:                                "should match",
+		`{pfSelector: {names: [eth0]}, numVFs: -1}`:                                           "greater than or equal",
+		`{pfSelector: {names: [eth0]}, numVFs: 1, eswitchMode: switch}`:                       "Unsupported value",
+		`{pfSelector: {names: [eth0]}, numVFs: 1, eswitchMode: legacy, hwTCOffload: true}`:    "needs eswitchMode switchdev",
+		`{nodeSelector: {matchLabels: {a: b}}, pfSelector: {names: [eth0]}, vfs: 1}`:          "unknown field",
+		`{nodeSelector: {matchLabels: {a: b}}, pfSelector: {names: [eth0]}, eswitchMode: ""}`: "numVFs",
+	} {
+		out, err := kubectl(t, head+spec, "create", "--dry-run=server", "--validate=strict", "-f", "-")
+		if (err == nil) != (complaint == "") || !strings.Contains(out, complaint) {
+			t.Errorf("%s: %v, without %q: %s", spec, err, complaint, out)
+		}
+	}
+}
