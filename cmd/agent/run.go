@@ -117,8 +117,10 @@ func (a *agent) open(ctx context.Context) (err error) {
 func (a *agent) serveCNI(ctx context.Context) error {
 	cfg := a.opts.cni
 	cfg.MTU = a.setup.MTU()
+	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge}
 	server, err := cni.NewServer(cfg, cni.Deps{
-		DB: a.db, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Ready: a.setup.Ready,
+		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS,
+		Ready: func() error { return cmp.Or(bridge.Ready(), a.setup.Ready()) },
 	}, a.opts.log, a.metrics)
 	if err != nil {
 		return err

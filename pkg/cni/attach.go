@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
 // undoTimeout bounds the way back, which runs even when the request has ended.
@@ -28,6 +28,7 @@ type attachment struct {
 	value   string // of the annotation
 	network *kube.PodNetwork
 	mtu     int
+	port    Port
 	undo    []func(context.Context) error
 }
 
@@ -148,30 +149,43 @@ func (a *attachment) attach(ctx context.Context) error {
 		return fail(types.ErrInvalidNetNS, "attach: %v", err)
 	}
 	defer func() { _ = ns.Close() }()
-	was, ok := find(a.DB, a.req.Pod)
-	if ok && was.sandbox == a.req.Sandbox && was.ifName != a.req.IfName {
-		return fail(CodeTaken, "attach: sandbox %s of %s has its network on %s already", a.req.Sandbox, a.req.Pod, was.ifName)
+	was, ok, err := plugged(a.Switch, a.req.Pod)
+	if err != nil {
+		return fail(CodeAttach, "attach: %v", err)
 	}
-	if kept, err := a.addVeth(ns, ok && was.sandbox == a.req.Sandbox); err != nil {
+	if ok && was.Sandbox == a.req.Sandbox && was.IfName != a.req.IfName {
+		return fail(CodeTaken, "attach: sandbox %s of %s has its network on %s already", a.req.Sandbox, a.req.Pod, was.IfName)
+	}
+	a.port = a.wanted()
+	if kept, err := a.addVeth(ns, ok && was.Sandbox == a.req.Sandbox); err != nil {
 		return err
 	} else if !kept {
-		a.undo = append(a.undo, func(ctx context.Context) error { return removeRows(ctx, a.DB, a.req) })
+		a.undo = append(a.undo, func(ctx context.Context) error { return a.Switch.Unplug(ctx, a.port.Plugged) })
 	}
 	// The port comes before the addresses: OVS and OVN work on it meanwhile.
-	want := wanted(a.req, a.cfg.Bridge, a.uid, a.network)
-	if err := commit(ctx, a.DB, want); err != nil {
+	if a.port.Link, err = a.Switch.Plug(ctx, a.port); err != nil {
 		if errors.Is(context.Cause(ctx), errCancelled) {
 			err = errCancelled
 		}
-		return a.failed(CodeAttach, "attach", fmt.Errorf("adding port %s to %s: %w", a.req.hostLink(), a.cfg.Bridge, err))
+		return a.failed(CodeAttach, "attach", err)
 	}
-	if ok && was.link != a.req.hostLink() {
-		_ = removeLink(a.Host, was.link, was.sandbox) // of the pod's previous sandbox; Sweep would find it
+	if ok && was.Link != a.port.Link {
+		_ = removeLink(a.Host, was.Link, was.Sandbox) // of the pod's previous sandbox; Sweep would find it
 	}
 	if err := configure(ns, a.req.IfName, a.network); err != nil {
 		return fail(CodeAttach, "attach: %s in %s: %v", a.req.IfName, a.req.Netns, err)
 	}
 	return nil
+}
+
+func (a *attachment) wanted() Port {
+	return Port{
+		Plugged: Plugged{
+			Pod: a.req.Pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.req.IfName,
+			Network: a.req.Conf.Name, Link: a.req.hostLink(),
+		},
+		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, MTU: a.mtu,
+	}
 }
 
 // addVeth makes the pair, or keeps a whole one that an earlier ADD has made.
@@ -208,7 +222,7 @@ func (a *attachment) addVeth(ns PodLinks, known bool) (kept bool, err error) {
 	return false, nil
 }
 
-// waitFlows waits for ovn-controller, unless the pod changes underneath.
+// waitFlows waits for the switch, unless the pod changes underneath.
 func (a *attachment) waitFlows(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.FlowsTimeout)
 	defer cancel()
@@ -220,22 +234,10 @@ func (a *attachment) waitFlows(ctx context.Context) error {
 			stop(err)
 		}
 	}()
-	var last *attached
-	err := a.DB.WaitRow(ctx, "Interface", a.req.Pod.String(), a.req.hostLink(), func(row any) bool {
-		iface, ok := row.(*vswitch.Interface)
-		if !ok {
-			return false
-		}
-		now := fromInterface(a.req.Pod, iface)
-		last = &now
-		return now.flows && now.uid == a.uid || now.trouble != ""
-	})
+	err := a.Switch.Wait(ctx, a.port)
 	cause := context.Cause(ctx)
 	stop(nil)
 	<-watching
-	if err == nil && last != nil && last.trouble != "" {
-		return fail(CodeFlows, "flows: ovs-vswitchd: %s", last.trouble)
-	}
 	if err == nil {
 		_, err = a.changed(a.Pods.get(a.req.Pod))
 		return err
@@ -244,7 +246,7 @@ func (a *attachment) waitFlows(ctx context.Context) error {
 	if errors.As(cause, &cniErr) {
 		return cniErr
 	}
-	return a.waited(ctx, CodeFlows, "flows", a.lacking(err))
+	return a.waited(ctx, CodeFlows, "flows", fmt.Errorf("flows of %s (at most %s): %w", port(a.req.Pod), a.cfg.FlowsTimeout, err))
 }
 
 // changed is done when the pod is no longer the one that is being attached.
@@ -256,16 +258,4 @@ func (a *attachment) changed(pod *corev1.Pod) (bool, error) {
 		return true, fail(CodeChanged, "flows: %s of pod %s was changed", kube.PodNetworksKey, a.req.Pod)
 	}
 	return false, nil
-}
-
-// lacking says what the flows stage waited for.
-func (a *attachment) lacking(err error) error {
-	name, limit := port(a.req.Pod), a.cfg.FlowsTimeout
-	switch now, ok := find(a.DB, a.req.Pod); {
-	case !ok:
-		return fmt.Errorf("flows of %s: its Interface row is gone: %w", name, err)
-	case !now.open:
-		return fmt.Errorf("flows of %s: ovs-vswitchd has not opened %s within %s: %w", name, now.link, limit, err)
-	}
-	return fmt.Errorf("flows of %s: ovn-controller has not set %s within %s: %w", name, installedKey, limit, err)
 }

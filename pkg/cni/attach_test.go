@@ -157,11 +157,11 @@ func TestStageErrors(t *testing.T) {
 		{"no vswitchd", func(n *node) { n.db.flows = false }, CodeFlows, []string{"flows of default_web", "ovs-vswitchd has not opened " + linkA}},
 		{"no flows", func(n *node) {
 			n.db.flows = false
-			n.srv.deps.DB = editing{n.db, func(i *vswitch.Interface) { i.Ofport = &ofport }}
-		}, CodeFlows, []string{"flows of default_web", "ovn-controller has not set ovn-installed within 20ms"}},
+			n.ovs.DB = editing{n.db, func(i *vswitch.Interface) { i.Ofport = &ofport }}
+		}, CodeFlows, []string{"flows of default_web", "at most 20ms", "ovn-controller has not set ovn-installed"}},
 		{"OVS complains", func(n *node) {
 			n.db.flows = false
-			n.srv.deps.DB = editing{n.db, func(i *vswitch.Interface) { i.Error = &complaint }}
+			n.ovs.DB = editing{n.db, func(i *vswitch.Interface) { i.Error = &complaint }}
 		}, CodeFlows, []string{"flows: ", complaint}},
 		{"no such netns", func(n *node) { n.net.RemoveNS("/ns/a") }, cnitypes.ErrInvalidNetNS, []string{"attach: ", "/ns/a"}},
 		{"interface taken", func(n *node) { n.net.AddLink("/ns/a", netdev.Link{Name: "eth0"}) }, CodeTaken, []string{"eth0 exists already in /ns/a"}},
@@ -283,7 +283,7 @@ func TestNewSandboxReplacesOld(t *testing.T) {
 	n.wantLinks(linkB)
 	n.mustDo(delWeb(sandboxA, "/ns/a")) // late
 	n.wantLinks(linkB)
-	if a, ok := find(n.db, web); !ok || a.sandbox != sandboxB {
+	if a, ok := find(n.db, web); !ok || a.Sandbox != sandboxB {
 		t.Errorf("a late DEL of the old sandbox left %+v", a)
 	}
 	n.mustDo(delWeb(sandboxB, "/ns/b"))
@@ -341,8 +341,8 @@ func TestStaticPod(t *testing.T) {
 		Annotations: map[string]string{configHashKey: webUID, kube.PodNetworksKey: webNetwork},
 	}})
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
-	if a, _ := find(n.db, web); a.uid != "mirror" {
-		t.Errorf("iface-id-ver is %q, want the UID in the API", a.uid)
+	if a, _ := find(n.db, web); a.UID != "mirror" {
+		t.Errorf("iface-id-ver is %q, want the UID in the API", a.UID)
 	}
 }
 

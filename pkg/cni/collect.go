@@ -10,24 +10,25 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// collect removes what belongs to nobody: attachments for which dead holds, and
-// links of ours whose sandbox has no attachment. An ADD under way is left
-// alone. Errors do not stop it.
-func (s *Server) collect(ctx context.Context, dead func(attached) bool) (removed int, err error) {
-	if s.deps.DB.Generation() == 0 {
-		return 0, errors.New("collecting: the Open_vSwitch database is not connected")
-	}
+// collect removes what belongs to nobody: ports for which dead holds, and links
+// of ours whose sandbox has no port. An ADD under way is left alone. Errors do
+// not stop it.
+func (s *Server) collect(ctx context.Context, dead func(Plugged) bool) (removed int, err error) {
 	// Links are listed first: one that is made later is not seen at all.
 	links, err := s.deps.Host.Links()
 	if err != nil {
 		return 0, err
 	}
+	ports, err := s.deps.Switch.Plugged()
+	if err != nil {
+		return 0, err
+	}
 	var errs []error
-	for _, a := range all(s.deps.DB) {
-		if !dead(a) {
+	for _, p := range ports {
+		if !dead(p) {
 			continue
 		}
-		gone, err := s.collectOne(ctx, a, dead)
+		gone, err := s.collectOne(ctx, p, dead)
 		errs = append(errs, err)
 		removed += gone
 	}
@@ -35,32 +36,29 @@ func (s *Server) collect(ctx context.Context, dead func(attached) bool) (removed
 	return removed + gone, errors.Join(append(errs, err)...)
 }
 
-// collectLinks removes links of ours whose sandbox has no attachment. A database
-// that went away meanwhile, or that has fewer attachments than there are such
-// links, has rather lost its rows: then the links may be those of live pods, and
-// stay. DEL and GC name the sandbox and remove its link all the same.
+// collectLinks removes links of ours whose sandbox has no port. A database that
+// has fewer ports than there are such links has rather lost its rows: then the
+// links may be those of live pods, and stay. DEL and GC name the sandbox and
+// remove its link all the same.
 func (s *Server) collectLinks(links []netdev.Link) (removed int, err error) {
-	generation := s.deps.DB.Generation()
-	orphans := map[string]string{} // link to sandbox
+	orphans := map[string]string{} // sandbox to link
 	for _, l := range links {
-		sandbox, ok := ours(l)
-		if !ok || s.commands.adding(sandbox) {
-			continue
-		}
-		// An ADD that has ended since has its rows by now.
-		if _, ok := bySandbox(s.deps.DB, sandbox); !ok {
-			orphans[l.Name] = sandbox
+		if sandbox, ok := ours(l); ok && !s.commands.adding(sandbox) {
+			orphans[sandbox] = l.Name
 		}
 	}
-	attachments := len(all(s.deps.DB))
-	if generation == 0 || s.deps.DB.Generation() != generation {
-		return 0, errors.New("collecting: the Open_vSwitch database went away meanwhile")
+	ports, err := s.deps.Switch.Plugged() // an ADD that has ended has its port by now
+	if err != nil {
+		return 0, err
 	}
-	if len(orphans) > max(attachments, 1) {
-		return 0, fmt.Errorf("collecting: %d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(orphans), attachments)
+	for _, p := range ports {
+		delete(orphans, p.Sandbox)
+	}
+	if len(orphans) > max(len(ports), 1) {
+		return 0, fmt.Errorf("%d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(orphans), len(ports))
 	}
 	var errs []error
-	for name, sandbox := range orphans {
+	for sandbox, name := range orphans {
 		if err := removeLink(s.deps.Host, name, sandbox); err != nil {
 			errs = append(errs, err)
 			continue
@@ -71,21 +69,21 @@ func (s *Server) collectLinks(links []netdev.Link) (removed int, err error) {
 }
 
 // collectOne looks again under the pod's lock, where no command changes it.
-func (s *Server) collectOne(ctx context.Context, a attached, dead func(attached) bool) (int, error) {
-	release, err := s.commands.acquire(ctx, a.owner)
+func (s *Server) collectOne(ctx context.Context, p Plugged, dead func(Plugged) bool) (int, error) {
+	release, err := s.commands.acquire(ctx, p.Pod)
 	if err != nil {
 		return 0, err
 	}
 	defer release()
-	now, ok := find(s.deps.DB, a.owner)
-	if !ok || now.sandbox != a.sandbox || !dead(now) {
-		return 0, nil
-	}
-	if err := removeAttached(ctx, s.deps.DB, a.owner); err != nil {
+	now, ok, err := plugged(s.deps.Switch, p.Pod)
+	if err != nil || !ok || now.Sandbox != p.Sandbox || !dead(now) {
 		return 0, err
 	}
-	s.log.Info("removed a stale attachment", "owner", a.owner.String(), "device", a.link, "sandbox", a.sandbox)
-	return 1, removeLink(s.deps.Host, a.link, a.sandbox)
+	if err := s.deps.Switch.Unplug(ctx, now); err != nil {
+		return 0, err
+	}
+	s.log.Info("removed a stale attachment", "owner", now.Pod.String(), "device", now.Link, "sandbox", now.Sandbox)
+	return 1, removeLink(s.deps.Host, now.Link, now.Sandbox)
 }
 
 // gc keeps what the runtime names; attachments of other networks are not its business.
@@ -94,8 +92,8 @@ func (s *Server) gc(ctx context.Context, conf Conf) error {
 	for _, a := range conf.ValidAttachments {
 		valid[a] = true
 	}
-	_, err := s.collect(ctx, func(a attached) bool {
-		return a.network == conf.Name && !valid[types.GCAttachment{ContainerID: a.sandbox, IfName: a.ifName}]
+	_, err := s.collect(ctx, func(p Plugged) bool {
+		return p.Network == conf.Name && !valid[types.GCAttachment{ContainerID: p.Sandbox, IfName: p.IfName}]
 	})
 	return err
 }
@@ -104,12 +102,12 @@ func (s *Server) gc(ctx context.Context, conf Conf) error {
 // that are not on this node any more and ports without a link. The pods'
 // informer must have its full list.
 func (s *Server) Sweep(ctx context.Context) error {
-	removed, err := s.collect(ctx, func(a attached) bool {
-		pod := s.deps.Pods.get(a.owner)
-		if pod == nil || string(pod.UID) != a.uid {
+	removed, err := s.collect(ctx, func(p Plugged) bool {
+		pod := s.deps.Pods.get(p.Pod)
+		if pod == nil || string(pod.UID) != p.UID {
 			return true
 		}
-		_, err := s.deps.Host.Link(a.link)
+		_, err := s.deps.Host.Link(p.Link)
 		return errors.Is(err, netdev.ErrNotFound)
 	})
 	if removed > 0 {

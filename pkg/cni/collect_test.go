@@ -38,7 +38,7 @@ func (l *leaving) Generation() uint64 {
 func TestSweepSparesLinksWhenTheDatabaseGoesAway(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
-	n.srv.deps.DB = &leaving{fakeDB: n.db}
+	n.ovs.DB = &leaving{fakeDB: n.db}
 	if err := n.srv.Sweep(t.Context()); err == nil {
 		t.Error("a sweep without a database succeeded")
 	}

@@ -28,7 +28,7 @@ func (n *node) stuck(r *Request) <-chan error {
 	n.db.flows = false
 	n.db.mu.Unlock()
 	done := n.start(r)
-	until(n.t, "the port is there", func() bool { a, ok := find(n.db, r.Pod); return ok && a.sandbox == r.Sandbox })
+	until(n.t, "the port is there", func() bool { a, ok := find(n.db, r.Pod); return ok && a.Sandbox == r.Sandbox })
 	return done
 }
 
@@ -100,14 +100,16 @@ func TestStorm(t *testing.T) {
 	must(t, err)
 	for _, l := range links {
 		if sandbox, ok := ours(l); ok {
-			if _, ok := bySandbox(n.db, sandbox); !ok {
-				t.Errorf("link %s has no port", l.Name)
+			if _, ok, err := bySandbox(n.ovs, sandbox); !ok {
+				t.Errorf("link %s has no port: %v", l.Name, err)
 			}
 		}
 	}
-	for _, a := range all(n.db) {
-		if _, err := n.host.Link(a.link); err != nil {
-			t.Errorf("port of %s: %v", a.owner, err)
+	ports, err := n.ovs.Plugged()
+	must(t, err)
+	for _, p := range ports {
+		if _, err := n.host.Link(p.Link); err != nil {
+			t.Errorf("port of %s: %v", p.Pod, err)
 		}
 	}
 	if len(n.srv.commands.locks) != 0 || len(n.srv.commands.adds) != 0 {
@@ -186,7 +188,7 @@ func TestSweep(t *testing.T) {
 			n.net.AddNS("/ns/a")
 			n.net.AddLink("/ns/a", netdev.Link{Name: "lo"})
 		}, false},
-		{"rows gone", func(n *node) { must(n.t, removeAttached(n.t.Context(), n.db, web)) }, false},
+		{"rows gone", func(n *node) { must(n.t, n.ovs.Unplug(n.t.Context(), n.plugged())) }, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -248,7 +250,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"down", func(n *node, pod *netdev.FakeNS) {
 			must(n.t, pod.SetLink("eth0", netdev.Settings{State: netdev.Down}))
 		}, "eth0 is down"},
-		{"port", func(n *node, _ *netdev.FakeNS) { must(n.t, removeAttached(n.t.Context(), n.db, web)) }, "OVS has no port"},
+		{"port", func(n *node, _ *netdev.FakeNS) { must(n.t, n.ovs.Unplug(n.t.Context(), n.plugged())) }, "OVS has no port"},
 		{"flows", func(n *node, _ *netdev.FakeNS) {
 			n.db.edit(web, func(i *vswitch.Interface) { delete(i.ExternalIDs, installedKey) })
 		}, "has not set ovn-installed"},

@@ -1,7 +1,6 @@
 package cni
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,15 +9,12 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
 // Config is what the agent decides for all pods of its node.
 type Config struct {
 	// Socket is where the server listens; its directory is made root-only.
 	Socket string
-	// Bridge is OVN's integration bridge.
-	Bridge string
 	// MTU of pods, unless the network configuration names one.
 	MTU int
 	// How long ADD waits in each stage; together less than shim.Deadline.
@@ -28,7 +24,7 @@ type Config struct {
 // Defaults leaves only MTU to be set.
 func Defaults() Config {
 	return Config{
-		Socket: shim.DefaultSocket, Bridge: "br-int",
+		Socket:     shim.DefaultSocket,
 		PodTimeout: 20 * time.Second, AnnotationTimeout: 40 * time.Second, FlowsTimeout: 50 * time.Second,
 	}
 }
@@ -36,23 +32,14 @@ func Defaults() Config {
 // Validate says what is wrong with a Config.
 func (c Config) Validate() error {
 	switch stages := c.PodTimeout + c.AnnotationTimeout + c.FlowsTimeout; {
-	case c.Socket == "" || c.Bridge == "":
-		return errors.New("cni: socket and bridge must be set")
+	case c.Socket == "":
+		return errors.New("cni: socket must be set")
 	case c.MTU < 576 || c.MTU > 65535:
 		return fmt.Errorf("cni: MTU %d is not between 576 and 65535", c.MTU)
 	case stages >= shim.Deadline:
 		return fmt.Errorf("cni: stages of together %s do not fit into %s", stages, shim.Deadline)
 	}
 	return nil
-}
-
-// DB is the node's Open_vSwitch database; *ovsdb.DB is one.
-type DB interface {
-	Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result, error)
-	WaitRow(ctx context.Context, table, owner, id string, ok func(row any) bool) error
-	Owners() []string
-	Rows(owner string) []ovsdb.Row
-	Generation() uint64
 }
 
 // Links is what is needed of the host's namespace; *netdev.NS is one.
@@ -80,9 +67,9 @@ type linkSetter interface {
 
 // Deps is what Attach and Detach act on.
 type Deps struct {
-	DB   DB
-	Pods *Pods
-	Host Links
+	Switch Switch
+	Pods   *Pods
+	Host   Links
 	// OpenNS opens a pod's namespace by path.
 	OpenNS func(path string) (PodLinks, error)
 	// Ready says why no pod can be attached now; nil when one can.

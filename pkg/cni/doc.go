@@ -7,7 +7,7 @@
 //	                       -> Detach, check, collect (GC), Sweep
 //	controller -> annotation pod-networks -> Pods (informer) ----^
 //	Attach -> pkg/netdev (veth in the pod's namespace)
-//	       -> pkg/ovsdb  (Port and Interface of the local OVS) -> ovn-controller -> ovn-installed
+//	       -> Switch: OVS, Port and Interface in the local database -> ovn-controller -> ovn-installed
 //
 // Nothing is decided here: addresses come from the annotation, and the result
 // repeats it. Each stage waits for an event, has a deadline, and names itself

@@ -41,7 +41,7 @@ func newRealNode(t testing.TB) *realNode {
 	must(t, err)
 	t.Cleanup(r.db.Close)
 	r.srv = r.newServer(r.host, OpenNS)
-	r.srv.deps.DB = r.db
+	r.ovs.DB = r.db
 	r.setPod(web, webUID, webNetwork)
 	return r
 }
@@ -136,8 +136,14 @@ func (r *realNode) names(table string) []string {
 // TestEngineKilled loses the database while an ADD waits and while a DEL runs.
 func TestEngineKilled(t *testing.T) {
 	r := newRealNode(t)
+	committed := make(chan struct{})
+	r.srv.deps.Stage = func(stage string, _ time.Duration) {
+		if stage == "attach" {
+			close(committed)
+		}
+	}
 	done := r.start(addWeb(sandboxA, r.pods[0]))
-	until(t, "the port is there", func() bool { _, ok := find(r.db, web); return ok })
+	<-committed
 	r.database.Restart()
 	r.controller(web)
 	must(t, <-done) // it goes on with the next generation
@@ -157,7 +163,7 @@ func TestEngineKilled(t *testing.T) {
 // TestEngineWithoutBridge: br-int is ovn-controller's to make.
 func TestEngineWithoutBridge(t *testing.T) {
 	r := newRealNode(t)
-	r.srv.cfg.Bridge = "br-other"
+	r.ovs.Bridge = "br-other"
 	_, err := r.do(addWeb(sandboxA, r.pods[0]))
 	if codeOf(err) != CodeAttach || !contains(err, "br-other") {
 		t.Errorf("ADD: %v, want code %d naming the bridge", err, CodeAttach)

@@ -142,6 +142,7 @@ func (d *fakeDB) Rows(owner string) []ovsdb.Row {
 type node struct {
 	t    testing.TB
 	db   *fakeDB
+	ovs  *OVS
 	net  *netdev.Fake
 	host *netdev.FakeNS
 	srv  *Server
@@ -188,7 +189,8 @@ func (n *node) newServer(host Links, open func(string) (PodLinks, error)) *Serve
 	cfg := Defaults()
 	cfg.MTU = 1400
 	cfg.Socket = filepath.Join(n.t.TempDir(), "cni", "cni.sock")
-	deps := Deps{DB: n.db, Host: host, OpenNS: open}
+	n.ovs = &OVS{DB: n.db, Bridge: "br-int"}
+	deps := Deps{Switch: n.ovs, Host: host, OpenNS: open, Ready: n.ovs.Ready}
 	deps.Pods = NewPods(func(namespace, name string) *corev1.Pod {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -224,6 +226,16 @@ func (n *node) putPod(o kube.Owner, pod *corev1.Pod) {
 	}
 	n.mu.Unlock()
 	n.srv.deps.Pods.Changed(o)
+}
+
+// plugged is what the switch has of the pod default/web.
+func (n *node) plugged() Plugged {
+	n.t.Helper()
+	p, ok, err := plugged(n.ovs, web)
+	if !ok || err != nil {
+		n.t.Fatalf("no port of %s: %v", web, err)
+	}
+	return p
 }
 
 func addWeb(sandbox, netns string) *Request {

@@ -2,6 +2,7 @@ package cni
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -23,15 +24,9 @@ const (
 	installedKey = "ovn-installed"
 )
 
-// attached is one pod's attachment as the database has it.
-type attached struct {
-	owner   kube.Owner
-	link    string // the host's end
-	sandbox string
-	uid     string // in the API, not the runtime's
-	ifName  string
-	mac     string
-	network string // name of the network configuration
+// ovsPort is a port as the database has it.
+type ovsPort struct {
+	Plugged
 	// flows says that ovn-controller has installed the port.
 	flows bool
 	// open says that ovs-vswitchd has the link in its datapath.
@@ -40,36 +35,35 @@ type attached struct {
 	trouble string
 }
 
-// wanted gives the rows of an attachment. Their id is the link's name: names
-// cannot be changed in the database, so another sandbox means other rows.
-func wanted(r *Request, bridge, uid string, n *kube.PodNetwork) ovsdb.Want {
-	link := r.hostLink()
-	return ovsdb.Want{Owner: r.Pod.String(), Rows: []ovsdb.Row{
+// wanted gives the rows of a port. Their id is the link's name: names cannot be
+// changed in the database, so another sandbox means other rows.
+func wanted(p Port, bridge string) ovsdb.Want {
+	return ovsdb.Want{Owner: p.Pod.String(), Rows: []ovsdb.Row{
 		{
-			ID: link,
+			ID: p.Link,
 			// OVS removes transient ports at boot: their links are gone with the pods.
-			Model:   &vswitch.Port{Name: link, OtherConfig: map[string]string{"transient": "true"}},
+			Model:   &vswitch.Port{Name: p.Link, OtherConfig: map[string]string{"transient": "true"}},
 			Parents: []ovsdb.Parent{{Table: "Bridge", Name: bridge, Column: "ports"}},
 		},
 		{
-			ID: link,
-			Model: &vswitch.Interface{Name: link, ExternalIDs: map[string]string{
-				macKey:       n.MAC.String(),
-				ifaceIDKey:   port(r.Pod),
-				ifaceVerKey:  uid,
-				sandboxKey:   r.Sandbox,
-				addressesKey: join(n),
-				ifNameKey:    r.IfName,
-				networkKey:   r.Conf.Name,
+			ID: p.Link,
+			Model: &vswitch.Interface{Name: p.Link, ExternalIDs: map[string]string{
+				macKey:       p.MAC.String(),
+				ifaceIDKey:   port(p.Pod),
+				ifaceVerKey:  p.UID,
+				sandboxKey:   p.Sandbox,
+				addressesKey: join(p.Addresses),
+				ifNameKey:    p.IfName,
+				networkKey:   p.Network,
 			}},
-			Parents: []ovsdb.Parent{{Table: "Port", Name: link, Column: "interfaces"}},
+			Parents: []ovsdb.Parent{{Table: "Port", Name: p.Link, Column: "interfaces"}},
 		},
 	}}
 }
 
-func join(n *kube.PodNetwork) string {
-	list := make([]string, len(n.Addresses))
-	for i, p := range n.Addresses {
+func join(addresses []netip.Prefix) string {
+	list := make([]string, len(addresses))
+	for i, p := range addresses {
 		list[i] = p.String()
 	}
 	return strings.Join(list, ",")
@@ -84,55 +78,42 @@ func commit(ctx context.Context, db DB, want ovsdb.Want) error {
 	return result.Failed[want.Owner]
 }
 
-// find gives the attachment of a pod; a pod has at most one.
-func find(db DB, pod kube.Owner) (attached, bool) {
+// find gives the port of a pod; a pod has at most one.
+func find(db DB, pod kube.Owner) (ovsPort, bool) {
 	for _, row := range db.Rows(pod.String()) {
 		if iface, ok := row.Model.(*vswitch.Interface); ok {
 			return fromInterface(pod, iface), true
 		}
 	}
-	return attached{}, false
+	return ovsPort{}, false
 }
 
-func fromInterface(pod kube.Owner, i *vswitch.Interface) attached {
-	a := attached{
-		owner:   pod,
-		link:    i.Name,
-		sandbox: i.ExternalIDs[sandboxKey],
-		uid:     i.ExternalIDs[ifaceVerKey],
-		ifName:  i.ExternalIDs[ifNameKey],
-		mac:     i.ExternalIDs[macKey],
-		network: i.ExternalIDs[networkKey],
-		flows:   i.ExternalIDs[installedKey] == "true",
-		open:    i.Ofport != nil && *i.Ofport > 0,
+func fromInterface(pod kube.Owner, i *vswitch.Interface) ovsPort {
+	p := ovsPort{
+		Plugged: Plugged{
+			Pod:     pod,
+			UID:     i.ExternalIDs[ifaceVerKey],
+			Sandbox: i.ExternalIDs[sandboxKey],
+			IfName:  i.ExternalIDs[ifNameKey],
+			Network: i.ExternalIDs[networkKey],
+			Link:    i.Name,
+		},
+		flows: i.ExternalIDs[installedKey] == "true",
+		open:  i.Ofport != nil && *i.Ofport > 0,
 	}
 	if i.Error != nil {
-		a.trouble = *i.Error
+		p.trouble = *i.Error
 	}
-	return a
+	return p
 }
 
-// all lists the attachments of every pod.
-func all(db DB) []attached {
-	var list []attached
+// podsOf lists the pods that own rows.
+func podsOf(db DB) []kube.Owner {
+	var list []kube.Owner
 	for _, name := range db.Owners() {
-		owner, err := kube.ParseOwner(name)
-		if err != nil || owner.Kind != kube.KindPod {
-			continue
-		}
-		if a, ok := find(db, owner); ok {
-			list = append(list, a)
+		if owner, err := kube.ParseOwner(name); err == nil && owner.Kind == kube.KindPod {
+			list = append(list, owner)
 		}
 	}
 	return list
-}
-
-// bySandbox finds an attachment when the runtime does not name the pod.
-func bySandbox(db DB, sandbox string) (attached, bool) {
-	for _, a := range all(db) {
-		if a.sandbox == sandbox {
-			return a, true
-		}
-	}
-	return attached{}, false
 }

@@ -203,8 +203,8 @@ func (s *Server) add(ctx context.Context, r *Request) ([]byte, error) {
 // for tries until it can.
 func (s *Server) del(ctx context.Context, r *Request) error {
 	s.commands.end(r.Sandbox)
-	if a, ok := bySandbox(s.deps.DB, r.Sandbox); ok {
-		r.Pod = a.owner
+	if p, ok, _ := bySandbox(s.deps.Switch, r.Sandbox); ok {
+		r.Pod = p.Pod
 	}
 	release, err := s.commands.acquire(ctx, r.Pod)
 	if err != nil {
@@ -219,9 +219,6 @@ func (s *Server) del(ctx context.Context, r *Request) error {
 }
 
 func (s *Server) status() error {
-	if s.deps.DB.Generation() == 0 {
-		return types.NewError(types.ErrPluginNotAvailable, "the Open_vSwitch database is not connected", "")
-	}
 	if s.deps.Ready == nil {
 		return nil
 	}

@@ -1,0 +1,121 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// DB is the node's Open_vSwitch database; *ovsdb.DB is one.
+type DB interface {
+	Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result, error)
+	WaitRow(ctx context.Context, table, owner, id string, ok func(row any) bool) error
+	Owners() []string
+	Rows(owner string) []ovsdb.Row
+	Generation() uint64
+}
+
+// OVS is the Switch of a machine that has the integration bridge itself.
+type OVS struct {
+	DB DB
+	// Bridge is OVN's integration bridge.
+	Bridge string
+}
+
+// Ready says why no port can be plugged now.
+func (o *OVS) Ready() error {
+	if o.DB.Generation() == 0 {
+		return errors.New("the Open_vSwitch database is not connected")
+	}
+	return nil
+}
+
+// Plug adds the port's rows.
+func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
+	if err := commit(ctx, o.DB, wanted(p, o.Bridge)); err != nil {
+		return "", fmt.Errorf("adding port %s to %s: %w", p.Link, o.Bridge, err)
+	}
+	return p.Link, nil
+}
+
+// Wait waits for ovn-controller.
+func (o *OVS) Wait(ctx context.Context, p Port) error {
+	var last *ovsPort
+	err := o.DB.WaitRow(ctx, "Interface", p.Pod.String(), p.Link, func(row any) bool {
+		iface, ok := row.(*vswitch.Interface)
+		if !ok {
+			return false
+		}
+		now := fromInterface(p.Pod, iface)
+		last = &now
+		return now.flows && now.UID == p.UID || now.trouble != ""
+	})
+	if err == nil && last != nil && last.trouble != "" {
+		return fmt.Errorf("ovs-vswitchd: %s", last.trouble)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.lacking(p.Pod), err)
+	}
+	return nil
+}
+
+// lacking says what Wait waits for.
+func (o *OVS) lacking(pod kube.Owner) string {
+	switch now, ok := find(o.DB, pod); {
+	case !ok:
+		return "its Interface row is gone"
+	case !now.open:
+		return "ovs-vswitchd has not opened " + now.Link
+	}
+	return "ovn-controller has not set " + installedKey
+}
+
+// Check looks into the rows only.
+func (o *OVS) Check(p Plugged) error {
+	switch now, ok := find(o.DB, p.Pod); {
+	case !ok:
+		return errors.New("its Interface row is gone")
+	case now.trouble != "":
+		return fmt.Errorf("ovs-vswitchd: %s", now.trouble)
+	case !now.flows:
+		return fmt.Errorf("ovn-controller has not set %s", installedKey)
+	}
+	return nil
+}
+
+// Unplug removes the port's rows.
+func (o *OVS) Unplug(ctx context.Context, p Plugged) error {
+	if now, ok := find(o.DB, p.Pod); !ok || now.Sandbox != p.Sandbox {
+		return nil
+	}
+	if err := commit(ctx, o.DB, ovsdb.Want{Owner: p.Pod.String()}); err != nil {
+		return fmt.Errorf("removing the port of %s: %w", p.Pod, err)
+	}
+	return nil
+}
+
+// Plugged reads the replica of the database. A replica that goes away while it
+// is read would show a part of the ports.
+func (o *OVS) Plugged(pods ...kube.Owner) ([]Plugged, error) {
+	generation := o.DB.Generation()
+	if err := o.Ready(); err != nil {
+		return nil, err
+	}
+	if len(pods) == 0 {
+		pods = podsOf(o.DB)
+	}
+	var list []Plugged
+	for _, pod := range pods {
+		if p, ok := find(o.DB, pod); ok {
+			list = append(list, p.Plugged)
+		}
+	}
+	if o.DB.Generation() != generation {
+		return nil, errors.New("the Open_vSwitch database went away meanwhile")
+	}
+	return list, nil
+}

@@ -1,0 +1,93 @@
+package cni
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// Switch is the part of an attachment that is not in the pod: a port of the
+// integration bridge, here or on the DPU of this host. A pod has one port at
+// most. Methods may be called at once for different pods, and for one pod one
+// at a time. Errors may be *types.Error, whose code then is the command's.
+type Switch interface {
+	// Plug makes the port, or makes one that is there as it is wanted; a port of
+	// the pod's former sandbox is replaced. It may return before the port works.
+	// With a device, the port is the device's representor, which is found by
+	// PF and function number, gets Port.MTU after it is in the bridge, and is set
+	// up after that; the device's own netdev is the caller's. The result is the
+	// name of the link on this machine, "" when the switch is on another one.
+	Plug(ctx context.Context, p Port) (link string, err error)
+	// Wait returns when the pod's first packet will pass. Its error says what is
+	// lacking, or what went wrong for good, which it does not wait out.
+	Wait(ctx context.Context, p Port) error
+	// Check says what a port that was plugged lacks.
+	Check(p Plugged) error
+	// Unplug sets a representor down, takes it out of the bridge, and returns
+	// when that is done, so that the device can be used again. It proves that
+	// the port is still of this sandbox; a port that is not is left alone, and
+	// one that is not there is done. Veths are the caller's to delete.
+	Unplug(ctx context.Context, p Plugged) error
+	// Plugged gives the ports of the pods, of all pods when none is named. It
+	// fails rather than to give a part of them.
+	Plugged(pods ...kube.Owner) ([]Plugged, error)
+}
+
+// Port is a port that a switch is to have.
+type Port struct {
+	Plugged
+	Netns     string // the pod's namespace on this machine
+	MAC       net.HardwareAddr
+	Addresses []netip.Prefix
+	MTU       int
+	// Device is the pod's end where that is a NIC's function; nil for a veth.
+	Device *Device
+}
+
+// Device is a NIC's function on this machine that a pod gets.
+type Device struct {
+	// ID is as the kubelet knows it: a PCI address.
+	ID string
+	// Function says which one of the switch's it is, by PF and number. With
+	// SwitchID, where this machine sees that, it is unique.
+	Function vf.Function
+	SwitchID string
+	// Netdev is the name outside the pod, "" for one that VFIO has.
+	Netdev string
+	VFIO   bool
+}
+
+// Plugged is a port that a switch has.
+type Plugged struct {
+	Pod     kube.Owner
+	UID     string // of the pod in the API, which for static pods is not the runtime's
+	Sandbox string
+	IfName  string // in the pod
+	Network string // name of the network configuration
+	// Link is the switch's end on this machine: the host's end of a veth, a
+	// representor, or "" when the switch is on another machine.
+	Link string
+}
+
+// plugged gives a pod's port if it has one.
+func plugged(s Switch, pod kube.Owner) (p Plugged, ok bool, err error) {
+	list, err := s.Plugged(pod)
+	if err != nil || len(list) == 0 {
+		return Plugged{}, false, err
+	}
+	return list[0], true, nil
+}
+
+// bySandbox finds a port when the runtime does not name the pod.
+func bySandbox(s Switch, sandbox string) (p Plugged, ok bool, err error) {
+	list, err := s.Plugged()
+	for _, p := range list {
+		if p.Sandbox == sandbox {
+			return p, true, nil
+		}
+	}
+	return Plugged{}, false, err
+}
