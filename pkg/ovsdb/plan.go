@@ -35,6 +35,8 @@ type entry struct {
 	table *table
 	have  *row
 	ref   string // UUID, or the name that stands for it in the transaction
+	// refers is what the reference columns should hold, as UUIDs or such names.
+	refers map[string][]string
 }
 
 // planner collects the operations of one plan.
@@ -137,8 +139,28 @@ func (p *planner) refuse() bool {
 				refused = true
 			}
 		}
+		if err := p.refer(e); err != nil {
+			p.failed[e.owner] = err
+			refused = true
+		}
 	}
 	return refused
+}
+
+// refer finds the rows that an entry refers to.
+func (p *planner) refer(e *entry) error {
+	e.refers = map[string][]string{}
+	for _, r := range e.row.References {
+		if at := e.table.index(r.Column); at < 0 || !e.table.columns[at].refers {
+			return fmt.Errorf("row %q: table %s has no column %q for references", e.row.ID, e.table.name, r.Column)
+		}
+		ref := p.resolve(Parent{Table: r.Table, Name: r.Name})
+		if ref == "" {
+			return fmt.Errorf("%w: %s %q, which %s %q refers to", ErrNoParent, r.Table, r.Name, e.table.name, e.row.ID)
+		}
+		e.refers[r.Column] = append(e.refers[r.Column], ref)
+	}
+	return nil
 }
 
 // resolve gives the UUID, or the name in this transaction, of a parent.
@@ -280,103 +302,4 @@ func (p *planner) note(owner string, t *table, id, op string) {
 
 func is(uuid string) []lib.Condition {
 	return []lib.Condition{{Column: "_uuid", Function: lib.ConditionEqual, Value: lib.UUID{GoUUID: uuid}}}
-}
-
-// content is a new row: every column that has not its default value.
-func (t *table) content(e *entry) (lib.Row, error) {
-	content := lib.Row{}
-	value := reflect.ValueOf(e.row.Model).Elem()
-	for i := range t.columns {
-		c := &t.columns[i]
-		field := value.FieldByIndex(c.field)
-		if i == t.extIDs {
-			field = reflect.ValueOf(e.externalIDs())
-		}
-		if field.IsZero() || (field.Kind() == reflect.Map || field.Kind() == reflect.Slice) && field.Len() == 0 {
-			continue
-		}
-		if err := t.put(content, c, field); err != nil {
-			return nil, err
-		}
-	}
-	return content, nil
-}
-
-// difference is the managed columns of an entry that are not as wanted: whole
-// columns, and for shared maps the keys.
-func (t *table) difference(e *entry) (lib.Row, []lib.Mutation, error) {
-	content := lib.Row{}
-	var mutations []lib.Mutation
-	want, have := reflect.ValueOf(e.row.Model).Elem(), reflect.ValueOf(e.have.model).Elem()
-	for i := range t.columns {
-		c := &t.columns[i]
-		field, present := want.FieldByIndex(c.field), have.FieldByIndex(c.field)
-		switch {
-		case !c.managed:
-		case i == t.extIDs && e.hasIDs(field, present, c.shared):
-		case i == t.extIDs && c.shared:
-			mutations = append(mutations, mergeKeys(c.name, present.Interface().(map[string]string), e.externalIDs())...)
-		case c.shared:
-			mutations = append(mutations, mergeKeys(c.name, present.Interface().(map[string]string), field.Interface().(map[string]string))...)
-		case i == t.extIDs:
-			if err := t.put(content, c, reflect.ValueOf(e.externalIDs())); err != nil {
-				return nil, nil, err
-			}
-		case !same(field, present):
-			if err := t.put(content, c, field); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	return content, mutations, nil
-}
-
-func (t *table) put(content lib.Row, c *column, field reflect.Value) error {
-	value, err := lib.NativeToOvs(c.schema, field.Interface())
-	if err != nil {
-		return fmt.Errorf("column %s of table %s: %w", c.name, t.name, err)
-	}
-	content[c.name] = value
-	return nil
-}
-
-// externalIDs is what the row's external_ids should be: the model's and ours.
-func (e *entry) externalIDs() map[string]string {
-	model := e.table.mapColumn(e.row.Model, e.table.extIDs)
-	ids := make(map[string]string, len(model)+2)
-	for key, value := range model {
-		ids[key] = value
-	}
-	ids[OwnerKey], ids[IDKey] = e.owner, e.row.ID
-	return ids
-}
-
-// hasIDs compares external_ids without building the wanted map: the owner and
-// the id are right, since it was found by them.
-func (e *entry) hasIDs(want, have reflect.Value, shared bool) bool {
-	w, h := want.Interface().(map[string]string), have.Interface().(map[string]string)
-	return (shared || len(h) == len(w)+2) && includes(h, w)
-}
-
-// mergeKeys changes the pairs of a map that are not as wanted; "" removes a key.
-// An insert leaves a present key alone, so that key is deleted first.
-func mergeKeys(column string, have, want map[string]string) []lib.Mutation {
-	insert, remove := map[any]any{}, []any{}
-	for key, value := range want {
-		old, ok := have[key]
-		if old != value || ok && value == "" { // also where the replica does not know of a key yet
-			remove = append(remove, key)
-		}
-		if value != "" && old != value {
-			insert[key] = value
-		}
-	}
-	var mutations []lib.Mutation
-	if len(remove) > 0 {
-		mutations = append(mutations, lib.Mutation{Column: column, Mutator: lib.MutateOperationDelete, Value: lib.OvsSet{GoSet: remove}})
-	}
-	if len(insert) > 0 {
-		mutations = append(mutations, lib.Mutation{Column: column, Mutator: lib.MutateOperationInsert, Value: lib.OvsMap{GoMap: insert}})
-	}
-	return mutations
 }

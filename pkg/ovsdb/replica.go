@@ -124,6 +124,9 @@ func (r *replica) insert(w *row) {
 	t := w.table
 	ids := t.mapColumn(w.model, t.extIDs)
 	w.owner, w.id = ids[OwnerKey], ids[IDKey]
+	if name := t.nameOf(w.model); t.owners[name] != "" {
+		w.owner, w.id = t.owners[name], name
+	}
 	r.rows[t.name][w.uuid] = w
 	if w.owner != "" {
 		r.owned[w.owner] = append(r.owned[w.owner], w)

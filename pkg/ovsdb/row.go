@@ -17,6 +17,14 @@ type Row struct {
 	// Parents are the set columns that must contain this row's UUID. A row of a
 	// table that is not a root of its schema needs at least one.
 	Parents []Parent
+	// References are what this row's own reference columns hold.
+	References []Reference
+}
+
+// Reference is one member of a reference column: a row of Table, which may have
+// another owner, by its name.
+type Reference struct {
+	Column, Table, Name string
 }
 
 // Parent is a set column of reference type in another row.

@@ -19,6 +19,12 @@ type Schema struct {
 	// Parents names, for each table, the set columns that hold children. They
 	// are changed by mutation only and are not part of the table's models.
 	Parents map[string][]string
+	// References names, for each table, the set columns that refer to rows of
+	// other owners: a row says which by their names (Row.References).
+	References map[string][]string
+	// Named gives, for each table without external_ids, the owner of the rows of
+	// these names; such a row's id is its name. Its other rows are not ours.
+	Named map[string]map[string]string
 	// Unmanaged names, for each table, the columns that others write: they are
 	// read, never compared or written.
 	Unmanaged map[string][]string
@@ -38,6 +44,7 @@ type table struct {
 	strong  map[string]bool // the parent columns that contain their children
 	named   int             // position in columns of the one that names a row, or -1
 	extIDs  int             // position in columns of external_ids, or -1
+	owners  map[string]string
 }
 
 type column struct {
@@ -46,6 +53,7 @@ type column struct {
 	schema  *lib.ColumnSchema
 	managed bool
 	shared  bool
+	refers  bool
 }
 
 // tables checks the model against the server's schema. A column or table that
@@ -68,7 +76,9 @@ func (s Schema) tables(server lib.DatabaseSchema) (map[string]*table, map[reflec
 			c := &t.columns[i]
 			c.managed = !slices.Contains(s.Unmanaged[name], c.name)
 			c.shared = slices.Contains(s.Shared[name], c.name)
+			c.refers = slices.Contains(s.References[name], c.name)
 		}
+		t.owners = s.Named[name]
 		t.named = t.index("name")
 		t.extIDs = t.index("external_ids")
 		byName[name], byType[typ.Elem()] = t, t

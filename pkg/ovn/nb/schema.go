@@ -21,12 +21,16 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 		Model: model,
 		Probe: NBGlobalTable,
 		Parents: map[string][]string{
-			LogicalSwitchTable:     {"ports", "acls", "qos_rules", "load_balancer", "load_balancer_group"},
-			LogicalRouterTable:     {"ports", "static_routes", "policies", "nat", "load_balancer", "load_balancer_group"},
+			LogicalSwitchTable:     {"ports", "acls", "qos_rules", "load_balancer"},
+			LogicalRouterTable:     {"ports", "static_routes", "policies", "nat", "load_balancer"},
 			LogicalRouterPortTable: {"gateway_chassis"},
 			PortGroupTable:         {"ports", "acls"},
 			LoadBalancerGroupTable: {"load_balancer"},
 			MeterTable:             {"bands"},
+		},
+		References: map[string][]string{
+			LogicalSwitchTable: {"load_balancer_group"},
+			LogicalRouterTable: {"load_balancer_group"},
 		},
 		Unmanaged: map[string][]string{
 			// northd reports the state of a port and its dynamic address, and

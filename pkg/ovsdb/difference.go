@@ -1,0 +1,143 @@
+package ovsdb
+
+import (
+	"fmt"
+	"reflect"
+
+	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// content is a new row: every column that has not its default value.
+func (t *table) content(e *entry) (lib.Row, error) {
+	content := lib.Row{}
+	value := reflect.ValueOf(e.row.Model).Elem()
+	for i := range t.columns {
+		c := &t.columns[i]
+		field := e.field(value, c)
+		if i == t.extIDs {
+			field = reflect.ValueOf(e.externalIDs())
+		}
+		if field.IsZero() || (field.Kind() == reflect.Map || field.Kind() == reflect.Slice) && field.Len() == 0 {
+			continue
+		}
+		if err := t.put(content, c, field); err != nil {
+			return nil, err
+		}
+	}
+	return content, nil
+}
+
+// difference is the managed columns of an entry that are not as wanted: whole
+// columns, and for shared maps the keys.
+func (t *table) difference(e *entry) (lib.Row, []lib.Mutation, error) {
+	content := lib.Row{}
+	var mutations []lib.Mutation
+	want, have := reflect.ValueOf(e.row.Model).Elem(), reflect.ValueOf(e.have.model).Elem()
+	for i := range t.columns {
+		c := &t.columns[i]
+		field, present := e.field(want, c), have.FieldByIndex(c.field)
+		switch {
+		case !c.managed:
+		case i == t.extIDs && e.hasIDs(field, present, c.shared):
+		case i == t.extIDs && c.shared:
+			mutations = append(mutations, mergeKeys(c.name, present.Interface().(map[string]string), e.externalIDs())...)
+		case c.shared:
+			mutations = append(mutations, mergeKeys(c.name, present.Interface().(map[string]string), field.Interface().(map[string]string))...)
+		case i == t.extIDs:
+			if err := t.put(content, c, reflect.ValueOf(e.externalIDs())); err != nil {
+				return nil, nil, err
+			}
+		case same(field, present):
+		case isPairs(field):
+			mutations = append(mutations, replaceKeys(c.name, present.Interface().(map[string]string), field.Interface().(map[string]string))...)
+		default:
+			if err := t.put(content, c, field); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return content, mutations, nil
+}
+
+// field is the wanted value of a column.
+func (e *entry) field(model reflect.Value, c *column) reflect.Value {
+	if c.refers {
+		return reflect.ValueOf(e.refers[c.name])
+	}
+	return model.FieldByIndex(c.field)
+}
+
+func isPairs(field reflect.Value) bool {
+	_, ok := field.Interface().(map[string]string)
+	return ok
+}
+
+func (t *table) put(content lib.Row, c *column, field reflect.Value) error {
+	value, err := lib.NativeToOvs(c.schema, field.Interface())
+	if err != nil {
+		return fmt.Errorf("column %s of table %s: %w", c.name, t.name, err)
+	}
+	content[c.name] = value
+	return nil
+}
+
+// externalIDs is what the row's external_ids should be: the model's and ours.
+func (e *entry) externalIDs() map[string]string {
+	model := e.table.mapColumn(e.row.Model, e.table.extIDs)
+	ids := make(map[string]string, len(model)+2)
+	for key, value := range model {
+		ids[key] = value
+	}
+	ids[OwnerKey], ids[IDKey] = e.owner, e.row.ID
+	return ids
+}
+
+// hasIDs compares external_ids without building the wanted map: the owner and
+// the id are right, since it was found by them.
+func (e *entry) hasIDs(want, have reflect.Value, shared bool) bool {
+	w, h := want.Interface().(map[string]string), have.Interface().(map[string]string)
+	return (shared || len(h) == len(w)+2) && includes(h, w)
+}
+
+// mergeKeys changes the pairs of a map that are not as wanted; "" removes a key.
+// An insert leaves a present key alone, so that key is deleted first.
+func mergeKeys(column string, have, want map[string]string) []lib.Mutation {
+	insert, remove := map[any]any{}, []any{}
+	for key, value := range want {
+		old, ok := have[key]
+		if old != value || ok && value == "" { // also where the replica does not know of a key yet
+			remove = append(remove, key)
+		}
+		if value != "" && old != value {
+			insert[key] = value
+		}
+	}
+	return mapMutations(column, insert, remove)
+}
+
+func mapMutations(column string, insert map[any]any, remove []any) []lib.Mutation {
+	var mutations []lib.Mutation
+	if len(remove) > 0 {
+		mutations = append(mutations, lib.Mutation{Column: column, Mutator: lib.MutateOperationDelete, Value: lib.OvsSet{GoSet: remove}})
+	}
+	if len(insert) > 0 {
+		mutations = append(mutations, lib.Mutation{Column: column, Mutator: lib.MutateOperationInsert, Value: lib.OvsMap{GoMap: insert}})
+	}
+	return mutations
+}
+
+// replaceKeys is mergeKeys for a map that is ours alone: keys that are not wanted go.
+func replaceKeys(column string, have, want map[string]string) []lib.Mutation {
+	insert, remove := map[any]any{}, []any{}
+	for key, old := range have {
+		if value, ok := want[key]; !ok || value != old {
+			remove = append(remove, key)
+		}
+	}
+	for key, value := range want {
+		if old, ok := have[key]; !ok || old != value {
+			insert[key] = value
+		}
+	}
+	return mapMutations(column, insert, remove)
+}
