@@ -30,7 +30,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -93,7 +92,7 @@ func New(ctx context.Context, cfg Config, client kubernetes.Interface) (*Control
 	}
 	c := &Controller{
 		cfg: cfg, client: client, view: view, write: kube.NewWriter(client), report: report, alloc: alloc, log: cfg.Logger,
-		build: ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), JoinSubnets: cfg.Plan.JoinSubnets()},
+		build: ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), JoinSubnets: cfg.Plan.JoinSubnets(), MasqueradeSubnets: cfg.Plan.Masquerade},
 	}
 	c.nodes = c.loop("node-allocation", 1, 1, c.allocateNodes)
 	c.pods = c.loop("pod-allocation", podWriters, 1, c.allocatePods)
@@ -142,7 +141,7 @@ func (c *Controller) Ready() error {
 func (c *Controller) lead(ctx context.Context) error {
 	c.leading.Store(true)
 	defer c.leading.Store(false)
-	schema, err := nb.ReplicaSchema()
+	schema, err := ovn.ReplicaSchema()
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,9 @@ type Config struct {
 	ClusterSubnets []netip.Prefix
 	// JoinSubnets number the join switch, at most one for each family.
 	JoinSubnets []netip.Prefix
+	// MasqueradeSubnets hold the addresses that stand for a node or a router
+	// where the true one cannot, at most one for each family.
+	MasqueradeSubnets []netip.Prefix
 }
 
 // Validate refuses a configuration without pod or join subnets.

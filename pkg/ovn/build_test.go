@@ -110,6 +110,8 @@ func readConfig(t *testing.T, text string) Config {
 			cfg.ClusterSubnets = prefixes
 		case "join":
 			cfg.JoinSubnets = prefixes
+		case "masquerade":
+			cfg.MasqueradeSubnets = prefixes
 		default:
 			t.Fatalf("config line %q", line)
 		}
@@ -161,6 +163,9 @@ func dumpRows(out *strings.Builder, rows []ovsdb.Row) {
 		fmt.Fprintf(&b, "%s %q", value.Type().Name(), row.ID)
 		for _, parent := range row.Parents {
 			fmt.Fprintf(&b, " in %s %s %s", parent.Table, parent.Name, parent.Column)
+		}
+		for _, ref := range row.References {
+			fmt.Fprintf(&b, " refers to %s %s", ref.Table, ref.Name)
 		}
 		b.WriteByte('\n')
 		for i := range value.NumField() {

@@ -66,7 +66,7 @@ func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 				"snat-ct-zone":              "0",
 			},
 			ExternalIDs: externalIDs,
-		}},
+		}, References: balancedBy(ClusterGroup, ClusterRouterGroup)},
 		routerPort(gr, &nb.LogicalRouterPort{
 			Name:     routerToJoin(gr),
 			MAC:      kube.MACFromAddress(join[0].Addr()).String(),

@@ -5,6 +5,19 @@ const (
 	columnPorts          = "ports"
 	columnStaticRoutes   = "static_routes"
 	columnGatewayChassis = "gateway_chassis"
+	columnLoadBalancer   = "load_balancer"
+)
+
+// columnLoadBalancerGroup is the reference column of switches and routers.
+const columnLoadBalancerGroup = "load_balancer_group"
+
+// The groups through which a load balancer reaches every node: its switches, its
+// gateway routers, or both. A load balancer is attached to a group once, not to
+// each switch.
+const (
+	ClusterGroup       = "clusterLBGroup"
+	ClusterSwitchGroup = "clusterSwitchLBGroup"
+	ClusterRouterGroup = "clusterRouterLBGroup"
 )
 
 // JoinSwitch connects the cluster router with every gateway router.

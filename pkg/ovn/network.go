@@ -8,14 +8,15 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// buildNetwork gives the join switch and the cluster router, which every node shares.
+// buildNetwork gives the join switch, the cluster router and the groups of load
+// balancers, which every node shares.
 func buildNetwork(cfg Config) []ovsdb.Row {
 	port := routerToJoin(ClusterRouter)
 	var networks []netip.Prefix
 	for _, subnet := range cfg.JoinSubnets {
 		networks = append(networks, hostPrefix(subnet, routerOffset))
 	}
-	return []ovsdb.Row{
+	rows := []ovsdb.Row{
 		{ID: JoinSwitch, Model: &nb.LogicalSwitch{Name: JoinSwitch}},
 		{ID: ClusterRouter, Model: &nb.LogicalRouter{
 			Name:        ClusterRouter,
@@ -29,6 +30,19 @@ func buildNetwork(cfg Config) []ovsdb.Row {
 		}),
 		switchPort(JoinSwitch, routerPeer(joinToRouter(ClusterRouter), port)),
 	}
+	for _, name := range []string{ClusterGroup, ClusterSwitchGroup, ClusterRouterGroup} {
+		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})
+	}
+	return rows
+}
+
+// balancedBy are references of a switch or router to load balancer groups.
+func balancedBy(groups ...string) []ovsdb.Reference {
+	var refs []ovsdb.Reference
+	for _, name := range groups {
+		refs = append(refs, ovsdb.Reference{Column: columnLoadBalancerGroup, Table: nb.LoadBalancerGroupTable, Name: name})
+	}
+	return refs
 }
 
 // switchPort places a logical switch port in a switch.

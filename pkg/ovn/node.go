@@ -76,7 +76,7 @@ func nodeSwitch(n node) []ovsdb.Row {
 	}
 	sw, port := NodeSwitch(n.name), routerToSwitch(n.name)
 	rows := []ovsdb.Row{
-		{ID: sw, Model: &nb.LogicalSwitch{Name: sw, OtherConfig: config}},
+		{ID: sw, Model: &nb.LogicalSwitch{Name: sw, OtherConfig: config}, References: balancedBy(ClusterGroup, ClusterSwitchGroup)},
 		routerPort(ClusterRouter, &nb.LogicalRouterPort{
 			Name:     port,
 			MAC:      kube.MACFromAddress(routers[0].Addr()).String(),

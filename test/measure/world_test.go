@@ -163,7 +163,7 @@ func (w *world) addPod(b *testing.B, i int) {
 func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
 
 func openNorthbound(b *testing.B) *ovsdb.DB {
-	schema, err := nb.ReplicaSchema()
+	schema, err := ovn.ReplicaSchema()
 	if err != nil {
 		b.Fatal(err)
 	}
