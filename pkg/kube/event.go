@@ -85,6 +85,10 @@ func (r *Reporter) object(owner Owner) runtime.Object {
 		if node := r.view.Node(owner.Name); node != nil {
 			return node
 		}
+	case KindService:
+		if service := r.view.Service(owner.Namespace, owner.Name); service != nil {
+			return service
+		}
 	}
 	return nil
 }

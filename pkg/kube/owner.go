@@ -13,6 +13,10 @@ const (
 	KindNetwork = "Network"
 	KindNode    = "Node"
 	KindPod     = "Pod"
+	KindService = "Service"
+	// KindNodeServices is a node's part in the services: what is its own of
+	// their addresses and backends.
+	KindNodeServices = "NodeServices"
 )
 
 // Owner names one Kubernetes object on whose behalf rows and devices exist.
@@ -32,6 +36,14 @@ func NodeOwner(name string) Owner { return Owner{Kind: KindNode, Name: name} }
 func PodOwner(namespace, name string) Owner {
 	return Owner{Kind: KindPod, Namespace: namespace, Name: name}
 }
+
+// ServiceOwner is the owner of a service's rows.
+func ServiceOwner(namespace, name string) Owner {
+	return Owner{Kind: KindService, Namespace: namespace, Name: name}
+}
+
+// NodeServicesOwner is the owner of a node's part in the services.
+func NodeServicesOwner(node string) Owner { return Owner{Kind: KindNodeServices, Name: node} }
 
 // String gives "Kind/namespace/name", or "Kind/name" where the object has no namespace.
 func (o Owner) String() string {

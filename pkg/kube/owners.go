@@ -2,7 +2,9 @@ package kube
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -17,13 +19,21 @@ func (v *View) changed(old, new any) {
 	case *corev1.Pod:
 		before, _ := old.(*corev1.Pod)
 		after, _ := new.(*corev1.Pod)
-		if !samePod(before, after) {
+		if !sameObject(before, after) {
 			owners = []Owner{PodOwner(o.Namespace, o.Name)}
 		}
 	case *corev1.Node:
 		before, _ := old.(*corev1.Node)
 		after, _ := new.(*corev1.Node)
 		owners = v.nodeOwners(o.Name, before, after)
+	case *corev1.Service:
+		before, _ := old.(*corev1.Service)
+		after, _ := new.(*corev1.Service)
+		owners = v.serviceOwners(before, after)
+	case *discoveryv1.EndpointSlice:
+		before, _ := old.(*discoveryv1.EndpointSlice)
+		after, _ := new.(*discoveryv1.EndpointSlice)
+		owners = v.endpointOwners(before, after)
 	}
 	if len(owners) == 0 {
 		return
@@ -43,17 +53,29 @@ func either(old, new any) any {
 // nodeOwners adds the node's pods when it is about facts of the node that their
 // rows or addresses are made from.
 func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
-	if sameNode(old, new) {
+	if sameObject(old, new) {
 		return nil
 	}
 	owners := []Owner{NodeOwner(name)}
-	if nodeFact(old, NodeSubnetsKey) == nodeFact(new, NodeSubnetsKey) && nodeFact(old, NodeChassisIDKey) == nodeFact(new, NodeChassisIDKey) {
+	subnets, chassis := otherFact(old, new, NodeSubnetsKey), otherFact(old, new, NodeChassisIDKey)
+	gateway := otherFact(old, new, GatewayConfigKey)
+	if chassis || gateway || zone(old) != zone(new) {
+		owners = append(owners, NodeServicesOwner(name))
+	}
+	if gateway {
+		owners = append(owners, v.nodePortOwners()...)
+	}
+	if !subnets && !chassis && !gateway {
 		return owners
 	}
 	for _, pod := range v.PodsOnNode(name) {
 		owners = append(owners, PodOwner(pod.Namespace, pod.Name))
 	}
 	return owners
+}
+
+func otherFact(old, new *corev1.Node, key string) bool {
+	return nodeFact(old, key) != nodeFact(new, key)
 }
 
 func nodeFact(node *corev1.Node, key string) string {
@@ -63,22 +85,23 @@ func nodeFact(node *corev1.Node, key string) string {
 	return node.Annotations[key]
 }
 
-// samePod and sameNode compare trimmed objects: kubelet's many status updates
-// differ in nothing but the version.
-func samePod(old, new *corev1.Pod) bool {
-	if old == nil || new == nil {
-		return false
+func zone(node *corev1.Node) string {
+	if node == nil {
+		return ""
 	}
-	was := *old
-	was.ResourceVersion = new.ResourceVersion
-	return equality.Semantic.DeepEqual(&was, new)
+	return node.Labels[corev1.LabelTopologyZone]
 }
 
-func sameNode(old, new *corev1.Node) bool {
+// sameObject compares trimmed objects: most updates, such as kubelet's of a
+// status, differ in nothing but the version.
+func sameObject[T any, P interface {
+	*T
+	metav1.Object
+}](old, new P) bool {
 	if old == nil || new == nil {
 		return false
 	}
 	was := *old
-	was.ResourceVersion = new.ResourceVersion
-	return equality.Semantic.DeepEqual(&was, new)
+	P(&was).SetResourceVersion(new.GetResourceVersion())
+	return equality.Semantic.DeepEqual(&was, (*T)(new))
 }

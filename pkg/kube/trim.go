@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,6 +18,10 @@ func trim(obj any) (any, error) {
 		return trimNode(o), nil
 	case *corev1.Namespace:
 		return &corev1.Namespace{ObjectMeta: trimMeta(o.ObjectMeta)}, nil
+	case *corev1.Service:
+		return trimService(o), nil
+	case *discoveryv1.EndpointSlice:
+		return trimSlice(o), nil
 	}
 	return obj, nil
 }
@@ -34,14 +39,14 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// trimContainers keeps the named ports: policies and services refer to them.
+// trimContainers keeps the named ports, to which policies refer, and those of the host.
 func trimContainers(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for _, c := range containers {
 		var ports []corev1.ContainerPort
 		for _, p := range c.Ports {
-			if p.Name != "" {
-				ports = append(ports, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
+			if p.Name != "" || p.HostPort != 0 {
+				ports = append(ports, p)
 			}
 		}
 		if ports != nil {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	informers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -17,8 +18,11 @@ const byNode = "node"
 // View is the API's objects as the informers last saw them, trimmed. What it
 // returns is shared: readers never change it.
 type View struct {
-	nodes, pods, namespaces cache.SharedIndexInformer
-	listeners               []func(owners ...Owner)
+	nodes, pods cache.SharedIndexInformer
+	// A View of one node has none of these.
+	namespaces, services, endpoints cache.SharedIndexInformer
+
+	listeners []func(owners ...Owner)
 }
 
 // NewView watches the whole cluster, or with a node name only that Node and the
@@ -30,11 +34,13 @@ func NewView(client kubernetes.Interface, node string) (*View, error) {
 		onlyPods = selectField("spec.nodeName", node)
 	}
 	v := &View{
-		nodes: informers.NewFilteredNodeInformer(client, 0, nil, onlyNode),
+		nodes: informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byAddress: addressesOfNode}, onlyNode),
 		pods:  informers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{byNode: nodeOfPod}, onlyPods),
 	}
 	if node == "" {
 		v.namespaces = informers.NewNamespaceInformer(client, 0, nil)
+		v.services = informers.NewServiceInformer(client, metav1.NamespaceAll, 0, nil)
+		v.endpoints = discoveryinformers.NewEndpointSliceInformer(client, metav1.NamespaceAll, 0, sliceIndexers())
 	}
 	for _, informer := range v.informers() {
 		if err := informer.SetTransform(trim); err != nil {
@@ -59,7 +65,7 @@ func nodeOfPod(obj any) ([]string, error) {
 func (v *View) informers() []cache.SharedIndexInformer {
 	all := []cache.SharedIndexInformer{v.nodes, v.pods}
 	if v.namespaces != nil {
-		all = append(all, v.namespaces)
+		all = append(all, v.namespaces, v.services, v.endpoints)
 	}
 	return all
 }

@@ -229,7 +229,7 @@ func TestTrim(t *testing.T) {
 	want.Labels = map[string]string{"app": "x"}
 	want.Annotations = map[string]string{PodNetworksKey: "v", "kubernetes.io/ingress-bandwidth": "1M", "kubernetes.io/config.hash": "h"}
 	want.Spec.HostNetwork = true
-	want.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP"}}}}
+	want.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP", HostPort: 8080}}}}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
 	for range 2 { // a trimmed object may come by again
 		got, err := trim(pod)
