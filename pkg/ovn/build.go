@@ -12,6 +12,9 @@
 //	node.go      a node's switch, its router port and management port
 //	gateway.go   a node's gateway router and external switch
 //	pod.go       a pod's logical switch port
+//	service.go   a service's load balancers; frontend.go and endpoint.go: of what
+//	variables.go a node's own values in the load balancers of all nodes
+//	hostport.go  a pod's ports on its node
 //	names.go     every name that OVN sees
 //
 // The layout is the one of the central mode of OVN-Kubernetes: node switch,
@@ -36,6 +39,7 @@ type View interface {
 	// Allocated is the network of a pod as the allocator decided and recorded
 	// it: an annotation that says something else is not a fact.
 	Allocated(pod *corev1.Pod) *kube.PodNetwork
+	Services
 }
 
 // Config is what the whole zone shares.
@@ -74,7 +78,11 @@ func Build(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 	case kube.KindNode:
 		return buildNode(view, cfg, owner.Name)
 	case kube.KindPod:
-		return buildPod(view, owner.Namespace, owner.Name)
+		return buildPod(view, cfg, owner.Namespace, owner.Name)
+	case kube.KindService:
+		return buildService(view, cfg, owner.Namespace, owner.Name)
+	case kube.KindNodeServices:
+		return buildNodeServices(view, owner.Name)
 	}
 	return nil, nil
 }

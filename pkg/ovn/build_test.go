@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -28,8 +30,10 @@ var update = flag.Bool("update", false, "write the testdata again")
 // facts is a View over the objects of a test case. Every annotation is taken as
 // the allocator's decision, except one that the case calls forged.
 type facts struct {
-	nodes map[string]*corev1.Node
-	pods  map[string]*corev1.Pod
+	nodes    map[string]*corev1.Node
+	pods     map[string]*corev1.Pod
+	services map[string]*corev1.Service
+	slices   []*discoveryv1.EndpointSlice
 }
 
 func (f facts) Node(name string) *corev1.Node          { return f.nodes[name] }
@@ -37,6 +41,35 @@ func (f facts) Pod(namespace, name string) *corev1.Pod { return f.pods[namespace
 func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
 	network, _ := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
 	return network
+}
+
+func (f facts) Service(namespace, name string) *corev1.Service { return f.services[namespace+"/"+name] }
+
+func (f facts) EndpointSlices(namespace, service string) []*discoveryv1.EndpointSlice {
+	var found []*discoveryv1.EndpointSlice
+	for _, slice := range f.slices {
+		if slice.Namespace == namespace && slice.Labels[discoveryv1.LabelServiceName] == service {
+			found = append(found, slice)
+		}
+	}
+	return found
+}
+
+// ServicesOn is every service: which of them concern a node is the builder's to see.
+func (f facts) ServicesOn(string) []types.NamespacedName {
+	var names []types.NamespacedName
+	for _, service := range f.services {
+		names = append(names, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+	}
+	return names
+}
+
+func (f facts) NodeAddresses() []kube.NodeAddress {
+	var addresses []kube.NodeAddress
+	for _, node := range f.nodes {
+		addresses = append(addresses, kube.GatewayAddresses(node)...)
+	}
+	return addresses
 }
 
 // TestBuild reads each testdata/*.txtar: objects.yaml are the facts, "owner"
@@ -124,7 +157,7 @@ func readConfig(t *testing.T, text string) Config {
 
 func readObjects(t *testing.T, text string) facts {
 	t.Helper()
-	f := facts{nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}}
+	f := facts{nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}, services: map[string]*corev1.Service{}}
 	for _, doc := range strings.Split(text, "---\n") {
 		var kind struct{ Kind string }
 		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
@@ -137,6 +170,11 @@ func readObjects(t *testing.T, text string) facts {
 		case "Pod":
 			pod := decode[corev1.Pod](t, doc)
 			f.pods[pod.Namespace+"/"+pod.Name] = pod
+		case "Service":
+			service := decode[corev1.Service](t, doc)
+			f.services[service.Namespace+"/"+service.Name] = service
+		case "EndpointSlice":
+			f.slices = append(f.slices, decode[discoveryv1.EndpointSlice](t, doc))
 		case "":
 		default:
 			t.Fatalf("object of kind %q", kind.Kind)

@@ -6,8 +6,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// buildPod gives the logical switch port of a pod that runs on the pod network.
-func buildPod(view View, namespace, name string) ([]ovsdb.Row, error) {
+// buildPod gives the logical switch port of a pod that runs on the pod network,
+// and its ports on its node.
+func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error) {
 	pod := view.Pod(namespace, name)
 	if pod == nil || !kube.WantsNetwork(pod) {
 		return nil, nil
@@ -25,7 +26,7 @@ func buildPod(view View, namespace, name string) ([]ovsdb.Row, error) {
 		return nil, notReady("node %s of the pod has no chassis id", node.Name)
 	}
 	address := portAddress(network.MAC, network.Addresses)
-	return []ovsdb.Row{switchPort(NodeSwitch(node.Name), &nb.LogicalSwitchPort{
+	port := switchPort(NodeSwitch(node.Name), &nb.LogicalSwitchPort{
 		Name:         PodPort(namespace, name),
 		Addresses:    []string{address},
 		PortSecurity: []string{address},
@@ -34,5 +35,6 @@ func buildPod(view View, namespace, name string) ([]ovsdb.Row, error) {
 			"requested-chassis": chassis,
 		},
 		ExternalIDs: map[string]string{"namespace": namespace, "pod": "true"},
-	})}, nil
+	})
+	return append([]ovsdb.Row{port}, hostPorts(cfg, pod, node, network)...), nil
 }

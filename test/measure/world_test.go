@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,6 +41,11 @@ func (w *world) Node(name string) *corev1.Node { return w.nodes[name] }
 func (w *world) Pod(namespace, name string) *corev1.Pod {
 	return w.pods[kube.PodOwner(namespace, name)]
 }
+
+func (w *world) Service(string, string) *corev1.Service                     { return nil }
+func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return nil }
+func (w *world) ServicesOn(string) []types.NamespacedName                   { return nil }
+func (w *world) NodeAddresses() []kube.NodeAddress                          { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod) *kube.PodNetwork { return w.alloc.Allocated(pod) }
 

@@ -1,0 +1,181 @@
+package ovn
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// endpoint is one address and port behind one port of a service.
+type endpoint struct {
+	address netip.AddrPort
+	node    string
+	// ready takes new connections; draining is on its way out but still serves.
+	ready, draining bool
+	// hints says which nodes and zones the endpoint is meant for.
+	hints *discoveryv1.EndpointHints
+}
+
+// endpointsOf reads the endpoints of a service's port in one family. A slice
+// gives the number of its port itself: a named target port may have several.
+func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, v6 bool) ([]endpoint, error) {
+	family := discoveryv1.AddressTypeIPv4
+	if v6 {
+		family = discoveryv1.AddressTypeIPv6
+	}
+	var found []endpoint
+	for _, slice := range some {
+		number := portIn(slice, port)
+		if slice.AddressType != family || number == 0 {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			address, err := netip.ParseAddr(e.Addresses[0])
+			if err != nil || address.Is6() != v6 || address.Zone() != "" {
+				return nil, fmt.Errorf("endpoint slice %s: %q is no %s address", slice.Name, e.Addresses[0], family)
+			}
+			found = append(found, readEndpoint(e, netip.AddrPortFrom(address, number)))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b endpoint) int {
+		return cmp.Or(a.address.Compare(b.address), compareBool(b.ready, a.ready), compareBool(b.draining, a.draining))
+	})
+	// An endpoint that moves from one slice to another may be in both for a while.
+	return slices.CompactFunc(found, func(a, b endpoint) bool { return a.address == b.address }), nil
+}
+
+func readEndpoint(e discoveryv1.Endpoint, address netip.AddrPort) endpoint {
+	is := func(condition *bool, unknown bool) bool {
+		if condition == nil {
+			return unknown
+		}
+		return *condition
+	}
+	out := endpoint{address: address, ready: is(e.Conditions.Ready, true), hints: e.Hints}
+	out.draining = !out.ready && is(e.Conditions.Serving, out.ready) && is(e.Conditions.Terminating, false)
+	if e.NodeName != nil {
+		out.node = *e.NodeName
+	}
+	return out
+}
+
+// portIn is the number that a slice has for a service's port, 0 if none.
+func portIn(slice *discoveryv1.EndpointSlice, port corev1.ServicePort) uint16 {
+	for _, p := range slice.Ports {
+		protocol, name := corev1.ProtocolTCP, ""
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if name == port.Name && protocol == protocolOf(port.Protocol) && p.Port != nil {
+			return uint16(*p.Port)
+		}
+	}
+	return 0
+}
+
+func protocolOf(protocol corev1.Protocol) corev1.Protocol {
+	if protocol == "" {
+		return corev1.ProtocolTCP
+	}
+	return protocol
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// usable are the ready endpoints or, when there is none, those that still serve.
+func usable(all []endpoint) []endpoint {
+	ready := filter(all, func(e endpoint) bool { return e.ready })
+	if len(ready) > 0 {
+		return ready
+	}
+	return filter(all, func(e endpoint) bool { return e.draining })
+}
+
+// onNode are the usable ones of a node's own endpoints.
+func onNode(all []endpoint, node string) []endpoint {
+	return usable(filter(all, func(e endpoint) bool { return e.node == node }))
+}
+
+// hint is one of the two ways in which an endpoint says for whom it is meant:
+// whether it says so, and whether it means one node or zone.
+type hint struct {
+	given, fits func(*discoveryv1.EndpointHints) bool
+}
+
+func nodeHint(node string) hint {
+	return hint{
+		func(h *discoveryv1.EndpointHints) bool { return h != nil && len(h.ForNodes) > 0 },
+		func(h *discoveryv1.EndpointHints) bool {
+			return h != nil && slices.Contains(h.ForNodes, discoveryv1.ForNode{Name: node})
+		},
+	}
+}
+
+func zoneHint(zone string) hint {
+	return hint{
+		func(h *discoveryv1.EndpointHints) bool { return h != nil && len(h.ForZones) > 0 },
+		func(h *discoveryv1.EndpointHints) bool {
+			return h != nil && slices.Contains(h.ForZones, discoveryv1.ForZone{Name: zone})
+		},
+	}
+}
+
+// everyone says that all ready endpoints give the hint: without that a node
+// cannot know whether it has been thought of.
+func (h hint) everyone(all []endpoint) bool {
+	ready := filter(all, func(e endpoint) bool { return e.ready })
+	return len(ready) > 0 && len(filter(ready, func(e endpoint) bool { return h.given(e.hints) })) == len(ready)
+}
+
+// hinted says that nodes may have backends of their own.
+func hinted(all []endpoint) bool { return nodeHint("").everyone(all) || zoneHint("").everyone(all) }
+
+// near are the ready endpoints that are meant for a node, else those meant for
+// its zone, else all that are usable: kube-proxy's rules.
+func near(all []endpoint, node, zone string) []endpoint {
+	for _, h := range []hint{nodeHint(node), zoneHint(zone)} {
+		fit := filter(all, func(e endpoint) bool { return e.ready && h.fits(e.hints) })
+		if len(fit) > 0 && h.everyone(all) {
+			return fit
+		}
+	}
+	return usable(all)
+}
+
+func filter(all []endpoint, keep func(endpoint) bool) []endpoint {
+	var kept []endpoint
+	for _, e := range all {
+		if keep(e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// backends is OVN's notation of endpoints: "IP:PORT,[IP6]:PORT".
+func backends(some []endpoint) string {
+	texts := make([]string, len(some))
+	for i, e := range some {
+		texts[i] = e.address.String()
+	}
+	return strings.Join(texts, ",")
+}

@@ -1,0 +1,193 @@
+package ovn
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// balancer says which of its service's load balancers a frontend is in.
+type balancer struct {
+	protocol corev1.Protocol
+	audience audience
+	// template has variables in it, which each node has its own values of; such
+	// a load balancer is of one family.
+	template, v6 bool
+	// own has the backends of the node alone; keepSource leaves the client's
+	// address as it is.
+	own, keepSource bool
+}
+
+// audience is who sees a frontend: pods are behind switches; nodes, and those
+// outside, behind gateway routers.
+type audience int
+
+const (
+	everybody audience = iota
+	onSwitches
+	onRouters
+)
+
+// frontend is an address and port at which a service answers.
+type frontend struct {
+	in            balancer
+	vip, backends string
+}
+
+// id tells the load balancers of a service apart; their names end with it.
+func (b balancer) id() string {
+	scope := "cluster"
+	if b.template || b.audience != everybody {
+		scope = "node"
+		if b.own {
+			scope += "_local"
+		}
+		scope += [...]string{everybody: "_router+switch", onSwitches: "_switch", onRouters: "_router"}[b.audience]
+	}
+	if b.template {
+		scope += "_template_" + familyName(b.v6)
+	}
+	return string(b.protocol) + "_" + scope
+}
+
+func (b balancer) group() string {
+	return [...]string{everybody: ClusterGroup, onSwitches: ClusterSwitchGroup, onRouters: ClusterRouterGroup}[b.audience]
+}
+
+func (b balancer) familyName() string { return strings.ToLower(familyName(b.v6)) }
+
+func familyName(v6 bool) string {
+	if v6 {
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
+// frontends are where a port of a service answers. nodes are the addresses of
+// every node.
+func (p servicePort) frontends(nodes []kube.NodeAddress) []frontend {
+	s := p.service
+	internal := p.to(everybody, s.internalLocal())
+	out := []frontend{internal.at(p.address, uint16(p.Port))}
+	external := []target{p.to(everybody, false)}
+	if s.externalLocal() {
+		// Pods reach every endpoint also by an external address, as if it were
+		// the cluster's own.
+		kept := p.to(onRouters, true)
+		kept.keepSource = true
+		external = []target{p.to(onSwitches, false), kept}
+	}
+	for _, t := range external {
+		for _, address := range s.external {
+			if address.Is6() == p.address.Is6() {
+				out = append(out, t.at(address, uint16(p.Port)))
+			}
+		}
+		if p.NodePort != 0 {
+			out = append(out, t.atNodes(nodes, uint16(p.NodePort))...)
+		}
+	}
+	return out
+}
+
+// target is which backends a frontend has and who sees it.
+type target struct {
+	servicePort
+	audience   audience
+	own        bool
+	keepSource bool
+	variable   string // "" where the backends are the same on every node
+}
+
+func (p servicePort) to(who audience, own bool) target {
+	t := target{servicePort: p, audience: who}
+	switch {
+	case len(usable(p.endpoints)) == 0:
+		// Nothing to choose from: everybody is refused.
+	case own:
+		t.own, t.variable = true, p.variable(localBackends)
+	case hinted(p.endpoints):
+		t.variable = p.variable(nearBackends)
+	}
+	return t
+}
+
+func (t target) backends() string {
+	if t.variable != "" {
+		return "^" + t.variable
+	}
+	return backends(usable(t.endpoints))
+}
+
+func (t target) in(template bool) balancer {
+	b := balancer{protocol: protocolOf(t.Protocol), audience: t.audience, template: template, own: t.own, keepSource: t.keepSource}
+	b.v6 = template && t.address.Is6()
+	return b
+}
+
+// at is the frontend at an address of the service's own.
+func (t target) at(address netip.Addr, port uint16) frontend {
+	vip := netip.AddrPortFrom(address, port).String()
+	if t.variable != "" && address.Is6() {
+		// OVN reads colons of an IPv6 address in a template as separators.
+		vip = "^" + addressVariable(address) + ":" + strconv.Itoa(int(port))
+	}
+	return frontend{in: t.in(t.variable != ""), vip: vip, backends: t.backends()}
+}
+
+// atNodes are the frontends at the addresses of nodes: one that each node fills
+// in, unless the affinity needs what templates do not have.
+func (t target) atNodes(nodes []kube.NodeAddress, port uint16) []frontend {
+	var out []frontend
+	v6 := t.address.Is6()
+	if affinity := t.service.affinity(); t.variable == "" && affinity > 0 && affinity < maxAffinity {
+		for _, address := range nodes {
+			if address.Addr.Is6() == v6 {
+				out = append(out, t.at(address.Addr, port))
+			}
+		}
+		return out
+	}
+	for i := range most(nodes, v6) {
+		vip := "^" + nodeVariable(v6, i) + ":" + strconv.Itoa(int(port))
+		out = append(out, frontend{in: t.in(true), vip: vip, backends: t.backends()})
+	}
+	return out
+}
+
+// most is how many addresses of a family the node with most of them has.
+func most(nodes []kube.NodeAddress, v6 bool) int {
+	n := 1
+	for _, address := range nodes {
+		if address.Addr.Is6() == v6 {
+			n = max(n, address.Nth+1)
+		}
+	}
+	return n
+}
+
+// kind of backends that differ from node to node.
+const (
+	localBackends = "LOCAL"
+	nearBackends  = "NEAR"
+)
+
+// variable names a node's own backends of a port. Dots are in no name of the
+// API's, so that no two ports share a variable.
+func (p servicePort) variable(kind string) string {
+	name := fmt.Sprintf("%s.%s.%s.%s.%d.%s", kind, p.service.Namespace, p.service.Name, protocolOf(p.Protocol), p.Port, familyName(p.address.Is6()))
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+// nodeVariable is the i-th address of a node in a family.
+func nodeVariable(v6 bool, i int) string { return fmt.Sprintf("NODEIP_%s_%d", familyName(v6), i) }
+
+// addressVariable stands for an IPv6 address, the same on every node.
+func addressVariable(address netip.Addr) string {
+	return "ADDRESS." + strings.ReplaceAll(address.StringExpanded(), ":", "_")
+}

@@ -1,0 +1,75 @@
+package ovn
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// hostPorts gives the load balancers of the ports that a pod has on its node, one
+// for each protocol: at all addresses of the node, or at those that the pod names.
+// None before the node has a gateway.
+func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, network *kube.PodNetwork) []ovsdb.Row {
+	vips := map[corev1.Protocol]map[string]string{}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, port := range container.Ports {
+			for _, at := range hostAddresses(port, node) {
+				behind, ok := sameFamily(network.Addresses, at)
+				if !ok {
+					continue
+				}
+				protocol := protocolOf(port.Protocol)
+				if vips[protocol] == nil {
+					vips[protocol] = map[string]string{}
+				}
+				vip := netip.AddrPortFrom(at, uint16(port.HostPort)).String()
+				vips[protocol][vip] = netip.AddrPortFrom(behind.Addr(), uint16(port.ContainerPort)).String()
+			}
+		}
+	}
+	var rows []ovsdb.Row
+	for protocol, pairs := range vips {
+		rows = append(rows, hostPortRow(cfg, pod, protocol, pairs))
+	}
+	return rows
+}
+
+// hostAddresses are those of a node at which a pod's port answers.
+func hostAddresses(port corev1.ContainerPort, node *corev1.Node) []netip.Addr {
+	var out []netip.Addr
+	if port.HostPort == 0 {
+		return nil
+	}
+	only, err := netip.ParseAddr(port.HostIP)
+	for _, address := range kube.GatewayAddresses(node) {
+		if err != nil || only.IsUnspecified() || only.Unmap() == address.Addr {
+			out = append(out, address.Addr)
+		}
+	}
+	return out
+}
+
+func hostPortRow(cfg Config, pod *corev1.Pod, protocol corev1.Protocol, vips map[string]string) ovsdb.Row {
+	id := "hostport_" + string(protocol)
+	lower := strings.ToLower(string(protocol))
+	options := balancerOptions(cfg)
+	// The pod is on the node where the packet came in, and so may see from whom.
+	options["skip_snat"] = "true"
+	return ovsdb.Row{
+		ID: id,
+		Model: &nb.LoadBalancer{
+			Name: "Pod_" + pod.Namespace + "/" + pod.Name + "_" + id, Protocol: &lower, Vips: vips, Options: options,
+			ExternalIDs: map[string]string{"k8s.ovn.org/kind": kube.KindPod, "k8s.ovn.org/owner": pod.Namespace + "/" + pod.Name},
+		},
+		Parents: []ovsdb.Parent{
+			{Table: nb.LogicalSwitchTable, Name: NodeSwitch(pod.Spec.NodeName), Column: columnLoadBalancer},
+			{Table: nb.LogicalRouterTable, Name: GatewayRouter(pod.Spec.NodeName), Column: columnLoadBalancer},
+		},
+	}
+}

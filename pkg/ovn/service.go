@@ -1,0 +1,212 @@
+package ovn
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// Services is the facts of services.
+type Services interface {
+	Service(namespace, name string) *corev1.Service
+	EndpointSlices(namespace, service string) []*discoveryv1.EndpointSlice
+	// ServicesOn lists the services whose backends a node has of its own, or may have.
+	ServicesOn(node string) []types.NamespacedName
+	// NodeAddresses are the gateway's addresses of every node.
+	NodeAddresses() []kube.NodeAddress
+}
+
+// service is a Service that we serve, with its endpoints.
+type service struct {
+	*corev1.Service
+	slices []*discoveryv1.EndpointSlice
+	// addresses are its cluster addresses, one for each of its families.
+	addresses []netip.Addr
+	// external are the addresses that it has from outside the cluster's own.
+	external []netip.Addr
+}
+
+// servicePort is a port of a service in one family, with what is behind it.
+type servicePort struct {
+	corev1.ServicePort
+	service   *service
+	address   netip.Addr // the cluster address of the family
+	endpoints []endpoint
+}
+
+// readService is nil for services that are not ours to serve: without an address
+// (headless, ExternalName), or left to another proxy.
+func readService(view View, name types.NamespacedName) (*service, error) {
+	object := view.Service(name.Namespace, name.Name)
+	if object == nil || object.Spec.Type == corev1.ServiceTypeExternalName || object.Labels["service.kubernetes.io/service-proxy-name"] != "" {
+		return nil, nil
+	}
+	s := &service{Service: object, slices: view.EndpointSlices(name.Namespace, name.Name)}
+	if object.Spec.ClusterIP == "" || object.Spec.ClusterIP == corev1.ClusterIPNone {
+		return nil, nil
+	}
+	var err error
+	if s.addresses, err = parseAddresses(clusterIPs(object)); err != nil {
+		return nil, fmt.Errorf("cluster address of the service: %w", err)
+	}
+	external, err := parseAddresses(externalIPs(object))
+	if err != nil {
+		return nil, fmt.Errorf("external address of the service: %w", err)
+	}
+	slices.SortFunc(external, netip.Addr.Compare)
+	s.external = slices.Compact(external)
+	return s, nil
+}
+
+func clusterIPs(object *corev1.Service) []string {
+	if len(object.Spec.ClusterIPs) > 0 {
+		return object.Spec.ClusterIPs
+	}
+	return []string{object.Spec.ClusterIP}
+}
+
+// externalIPs are those of the specification and those that others have put into
+// the status; with ipMode Proxy an address is served by its load balancer alone.
+func externalIPs(object *corev1.Service) []string {
+	all := slices.Clone(object.Spec.ExternalIPs)
+	for _, ingress := range object.Status.LoadBalancer.Ingress {
+		proxied := ingress.IPMode != nil && *ingress.IPMode == corev1.LoadBalancerIPModeProxy
+		if object.Spec.Type == corev1.ServiceTypeLoadBalancer && ingress.IP != "" && !proxied {
+			all = append(all, ingress.IP)
+		}
+	}
+	return all
+}
+
+func parseAddresses(texts []string) ([]netip.Addr, error) {
+	var out []netip.Addr
+	for _, text := range texts {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, addr.Unmap().WithZone(""))
+	}
+	return out, nil
+}
+
+// ports are the service's ports, each in each of its families.
+func (s *service) ports() ([]servicePort, error) {
+	var out []servicePort
+	for _, port := range s.Spec.Ports {
+		for _, address := range s.addresses {
+			endpoints, err := endpointsOf(s.slices, port, address.Is6())
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, servicePort{ServicePort: port, service: s, address: address, endpoints: endpoints})
+		}
+	}
+	return out, nil
+}
+
+func (s *service) externalLocal() bool {
+	return s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+func (s *service) internalLocal() bool {
+	return s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
+}
+
+// maxAffinity is the API's longest affinity: for ever, for practical purposes.
+const maxAffinity = 86400
+
+// affinity is how many seconds a client stays with its backend, 0 for not at all.
+func (s *service) affinity() int {
+	if s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
+		return 0
+	}
+	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+		return int(*c.ClientIP.TimeoutSeconds)
+	}
+	return int(corev1.DefaultClientIPServiceAffinitySeconds)
+}
+
+// buildService gives a service's load balancers: one for each protocol, audience
+// and kind of backends that its frontends have, whatever the number of nodes.
+func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error) {
+	s, err := readService(view, types.NamespacedName{Namespace: namespace, Name: name})
+	if s == nil || err != nil {
+		return nil, err
+	}
+	ports, err := s.ports()
+	if err != nil {
+		return nil, err
+	}
+	nodes := view.NodeAddresses()
+	vips := map[balancer]map[string]string{}
+	for _, port := range ports {
+		for _, f := range port.frontends(nodes) {
+			if vips[f.in] == nil {
+				vips[f.in] = map[string]string{}
+			}
+			vips[f.in][f.vip] = f.backends
+		}
+	}
+	var rows []ovsdb.Row
+	for in, pairs := range vips {
+		rows = append(rows, s.row(cfg, in, pairs))
+	}
+	slices.SortFunc(rows, func(a, b ovsdb.Row) int { return strings.Compare(a.ID, b.ID) })
+	return rows, nil
+}
+
+// row is one Load_Balancer.
+func (s *service) row(cfg Config, in balancer, vips map[string]string) ovsdb.Row {
+	protocol := strings.ToLower(string(in.protocol))
+	lb := &nb.LoadBalancer{
+		Name:        "Service_" + s.Namespace + "/" + s.Name + "_" + in.id(),
+		Protocol:    &protocol,
+		Vips:        vips,
+		Options:     balancerOptions(cfg),
+		ExternalIDs: map[string]string{"k8s.ovn.org/kind": kube.KindService, "k8s.ovn.org/owner": s.Namespace + "/" + s.Name},
+	}
+	if in.template {
+		lb.Options["template"] = "true"
+		lb.Options["address-family"] = in.familyName()
+	}
+	if in.keepSource {
+		lb.Options["skip_snat"] = "true"
+	}
+	switch seconds := s.affinity(); {
+	case seconds == 0:
+	case seconds < maxAffinity && !in.template:
+		lb.Options["affinity_timeout"] = strconv.Itoa(seconds)
+	default:
+		// OVN has no affinity for templates; by the source's hash a client stays
+		// with its backend for as long as the backends are the same.
+		lb.SelectionFields = []string{nb.LoadBalancerSelectionFieldsIPSrc, nb.LoadBalancerSelectionFieldsIpv6Src}
+	}
+	return ovsdb.Row{ID: in.id(), Model: lb, Parents: []ovsdb.Parent{{Table: nb.LoadBalancerGroupTable, Name: in.group(), Column: columnLoadBalancer}}}
+}
+
+// balancerOptions are those of every load balancer: without backends it rejects,
+// and the connections of a backend that goes are forgotten.
+func balancerOptions(cfg Config) map[string]string {
+	options := map[string]string{
+		"reject": "true", "event": "false", "skip_snat": "false", "neighbor_responder": "none", "ct_flush": "true",
+	}
+	var hairpin []string
+	for _, subnet := range cfg.MasqueradeSubnets {
+		hairpin = append(hairpin, hostPrefix(subnet, hairpinOffset).Addr().String())
+	}
+	if len(hairpin) > 0 {
+		options["hairpin_snat_ip"] = strings.Join(hairpin, " ")
+	}
+	return options
+}
