@@ -130,6 +130,7 @@ var rights = map[string][]string{
 	"ovnkube-identity": {"create secrets", "get secrets*", "update secrets*"},
 	"ovnkube-master": {
 		"get namespaces", "list namespaces", "watch namespaces", "get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods",
+		"get services", "list services", "watch services", "get endpointslices", "list endpointslices", "watch endpointslices",
 		"patch nodes/status", "patch pods/status", "create events", "patch events", "create leases", "get leases*", "update leases*",
 	},
 	"ovnkube-node": {

@@ -196,7 +196,8 @@ func (c *Controller) committed(result ovsdb.Result, byName map[string]kube.Owner
 		case change.Op != "insert":
 		case owner.Kind == kube.KindNetwork:
 			c.rows.Mark(c.nodeOwners()...)
-		case owner.Kind == kube.KindNode && change.Table == nb.LogicalSwitchTable:
+			c.rows.Mark(c.serviceOwners()...)
+		case owner.Kind == kube.KindNode && (change.Table == nb.LogicalSwitchTable || change.Table == nb.LogicalRouterTable):
 			for _, pod := range c.view.PodsOnNode(owner.Name) {
 				c.rows.Mark(kube.PodOwner(pod.Namespace, pod.Name))
 			}
@@ -230,7 +231,7 @@ func madeFor(row ovsdb.Row, node types.UID) types.UID {
 // Owners that only the database has are left out when they are too many at once.
 func (c *Controller) everything() []kube.Owner {
 	known := map[kube.Owner]bool{kube.NetworkOwner(): true}
-	for _, owner := range append(c.nodeOwners(), c.podOwners()...) {
+	for _, owner := range slices.Concat(c.nodeOwners(), c.podOwners(), c.serviceOwners()) {
 		known[owner] = true
 	}
 	present := c.db.Owners()
@@ -266,6 +267,18 @@ func (c *Controller) podOwners() []kube.Owner {
 	var owners []kube.Owner
 	for _, pod := range c.view.Pods() {
 		owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
+	}
+	return owners
+}
+
+// serviceOwners are the services and the nodes' parts in them.
+func (c *Controller) serviceOwners() []kube.Owner {
+	var owners []kube.Owner
+	for _, service := range c.view.Services() {
+		owners = append(owners, kube.ServiceOwner(service.Namespace, service.Name))
+	}
+	for _, node := range c.view.Nodes() {
+		owners = append(owners, kube.NodeServicesOwner(node.Name))
 	}
 	return owners
 }
