@@ -63,7 +63,7 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 		owners = append(owners, NodeServicesOwner(name))
 	}
 	if gateway {
-		owners = append(owners, v.nodePortOwners()...)
+		owners = append(owners, v.gatewayOwners(old, new)...)
 	}
 	if !subnets && !chassis && !gateway {
 		return owners

@@ -15,11 +15,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The indexes of EndpointSlices: by service (namespace/name), by the nodes of
-// their endpoints, and those whose endpoints name nodes or zones (one key).
+// The indexes of EndpointSlices: by service (namespace/name), by the nodes and
+// the addresses of their endpoints, and those whose endpoints name nodes or zones
+// (one key).
 const (
 	byService      = "service"
 	byEndpointNode = "endpointNode"
+	byEndpoint     = "endpoint"
 	byHint         = "hint"
 	hinted         = "hinted"
 )
@@ -36,6 +38,10 @@ func sliceIndexers() cache.Indexers {
 			slice, _ := obj.(*discoveryv1.EndpointSlice)
 			return nodesOf(slice), nil
 		},
+		byEndpoint: func(obj any) ([]string, error) {
+			slice, _ := obj.(*discoveryv1.EndpointSlice)
+			return addressesOf(slice), nil
+		},
 		byHint: func(obj any) ([]string, error) {
 			if slice, _ := obj.(*discoveryv1.EndpointSlice); hasHints(slice) {
 				return []string{hinted}, nil
@@ -45,27 +51,36 @@ func sliceIndexers() cache.Indexers {
 	}
 }
 
-// byAddress indexes nodes by the addresses of their gateways, each with its place
-// among those of its family: they are parsed once, not for each service.
-const byAddress = "address"
+// The indexes of nodes: by each address of their gateways, and by such an address
+// with its place among those of its family. They are parsed once, not for each service.
+const (
+	byAddress    = "address"
+	byNthAddress = "nthAddress"
+)
+
+func nodeIndexers() cache.Indexers {
+	keys := func(key func(NodeAddress) string) cache.IndexFunc {
+		return func(obj any) ([]string, error) {
+			var out []string
+			if node, ok := obj.(*corev1.Node); ok {
+				for _, a := range GatewayAddresses(node) {
+					out = append(out, key(a))
+				}
+			}
+			return out, nil
+		}
+	}
+	return cache.Indexers{
+		byAddress:    keys(func(a NodeAddress) string { return a.Addr.String() }),
+		byNthAddress: keys(func(a NodeAddress) string { return fmt.Sprintf("%d %s", a.Nth, a.Addr) }),
+	}
+}
 
 // NodeAddress is an address at which services answer on a node: the Nth, from
 // 0, of its family there.
 type NodeAddress struct {
 	Addr netip.Addr
 	Nth  int
-}
-
-func addressesOfNode(obj any) ([]string, error) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return nil, nil
-	}
-	var keys []string
-	for _, a := range GatewayAddresses(node) {
-		keys = append(keys, fmt.Sprintf("%d %s", a.Nth, a.Addr))
-	}
-	return keys, nil
 }
 
 // GatewayAddresses are those of a node's GatewayConfigKey: none while it is not
@@ -88,7 +103,7 @@ func GatewayAddresses(node *corev1.Node) []NodeAddress {
 // NodeAddresses are those of every node, in no order.
 func (v *View) NodeAddresses() []NodeAddress {
 	var out []NodeAddress
-	for _, key := range v.nodes.GetIndexer().ListIndexFuncValues(byAddress) {
+	for _, key := range v.nodes.GetIndexer().ListIndexFuncValues(byNthAddress) {
 		nth, text, _ := strings.Cut(key, " ")
 		addr, err := netip.ParseAddr(text)
 		if n, atoi := strconv.Atoi(nth); err == nil && atoi == nil {
@@ -96,6 +111,13 @@ func (v *View) NodeAddresses() []NodeAddress {
 		}
 	}
 	return out
+}
+
+// IsNodeAddress says that an endpoint there is on a node's own network.
+func (v *View) IsNodeAddress(addr netip.Addr) bool {
+	// The only error is an index that does not exist.
+	found, _ := v.nodes.GetIndexer().IndexKeys(byAddress, addr.String())
+	return len(found) > 0
 }
 
 // serviceOf is the service whose endpoints a slice holds, without a name if none.
@@ -121,6 +143,18 @@ func nodesOf(slice *discoveryv1.EndpointSlice) []string {
 	return slices.Collect(maps.Keys(nodes))
 }
 
+// addressesOf lists the addresses of a slice's endpoints.
+func addressesOf(slice *discoveryv1.EndpointSlice) []string {
+	var out []string
+	if slice == nil {
+		return nil
+	}
+	for _, endpoint := range slice.Endpoints {
+		out = append(out, endpoint.Addresses...)
+	}
+	return out
+}
+
 func hasHints(slice *discoveryv1.EndpointSlice) bool {
 	return slice != nil && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
 		return e.Hints != nil && len(e.Hints.ForZones)+len(e.Hints.ForNodes) > 0
@@ -143,11 +177,15 @@ func (v *View) EndpointSlices(namespace, service string) []*discoveryv1.Endpoint
 }
 
 // ServicesOn lists the services whose backends may be others on one node than on
-// the next: those with an endpoint on it, and those whose endpoints name nodes or
-// zones. Sorted.
+// the next: those with an endpoint on it, those whose endpoints name nodes or
+// zones, and those with endpoints on the network of nodes. Sorted.
 func (v *View) ServicesOn(node string) []types.NamespacedName {
 	var names []types.NamespacedName
-	for _, slice := range append(v.slicesBy(byEndpointNode, node), v.slicesBy(byHint, hinted)...) {
+	some := append(v.slicesBy(byEndpointNode, node), v.slicesBy(byHint, hinted)...)
+	for _, key := range v.nodes.GetIndexer().ListIndexFuncValues(byAddress) {
+		some = append(some, v.slicesBy(byEndpoint, key)...)
+	}
+	for _, slice := range some {
 		if name := serviceOf(slice); name.Name != "" {
 			names = append(names, name)
 		}
@@ -205,7 +243,7 @@ func (v *View) endpointOwners(old, new *discoveryv1.EndpointSlice) []Owner {
 func (v *View) backendOwners(local bool, some ...*discoveryv1.EndpointSlice) []Owner {
 	var owners []Owner
 	for _, slice := range some {
-		if hasHints(slice) {
+		if hasHints(slice) || v.onNodes(slice) {
 			for _, node := range v.Nodes() {
 				owners = append(owners, NodeServicesOwner(node.Name))
 			}
@@ -218,6 +256,14 @@ func (v *View) backendOwners(local bool, some ...*discoveryv1.EndpointSlice) []O
 	return owners
 }
 
+// onNodes says that an endpoint is on the network of a node.
+func (v *View) onNodes(slice *discoveryv1.EndpointSlice) bool {
+	return slices.ContainsFunc(addressesOf(slice), func(text string) bool {
+		addr, err := netip.ParseAddr(text)
+		return err == nil && v.IsNodeAddress(addr)
+	})
+}
+
 // local says that some traffic of a service stays on the node where it comes in.
 func local(service *corev1.Service) bool {
 	if service == nil {
@@ -228,8 +274,9 @@ func local(service *corev1.Service) bool {
 		internal != nil && *internal == corev1.ServiceInternalTrafficPolicyLocal
 }
 
-// nodePortOwners are the services that answer at the addresses of nodes.
-func (v *View) nodePortOwners() []Owner {
+// gatewayOwners are the services that answer at the addresses of nodes, or have
+// endpoints at those that a node had or has.
+func (v *View) gatewayOwners(old, new *corev1.Node) []Owner {
 	if v.services == nil {
 		return nil
 	}
@@ -237,6 +284,19 @@ func (v *View) nodePortOwners() []Owner {
 	for _, service := range v.Services() {
 		if slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
 			owners = append(owners, ServiceOwner(service.Namespace, service.Name))
+		}
+	}
+	for _, node := range []*corev1.Node{old, new} {
+		if node == nil {
+			continue
+		}
+		for _, address := range GatewayAddresses(node) {
+			for _, slice := range v.slicesBy(byEndpoint, address.Addr.String()) {
+				owners = append(owners, v.endpointOwners(nil, slice)...)
+				for _, every := range v.Nodes() {
+					owners = append(owners, NodeServicesOwner(every.Name))
+				}
+			}
 		}
 	}
 	return owners

@@ -34,7 +34,7 @@ func NewView(client kubernetes.Interface, node string) (*View, error) {
 		onlyPods = selectField("spec.nodeName", node)
 	}
 	v := &View{
-		nodes: informers.NewFilteredNodeInformer(client, 0, cache.Indexers{byAddress: addressesOfNode}, onlyNode),
+		nodes: informers.NewFilteredNodeInformer(client, 0, nodeIndexers(), onlyNode),
 		pods:  informers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{byNode: nodeOfPod}, onlyPods),
 	}
 	if node == "" {

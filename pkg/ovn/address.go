@@ -14,9 +14,13 @@ const (
 	managementOffset = 2
 )
 
-// hairpinOffset in a masquerade subnet is the source of what a load balancer
+// Who stands where in a masquerade subnet: ownNodeOffset is the node as its
+// gateway router sees it; hairpinOffset is the source of what a load balancer
 // sends back to the pod that it came from.
-const hairpinOffset = 5
+const (
+	ownNodeOffset = 2
+	hairpinOffset = 5
+)
 
 // hostPrefix is the address at an offset in a subnet, with the subnet's length.
 func hostPrefix(subnet netip.Prefix, offset uint64) netip.Prefix {

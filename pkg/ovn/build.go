@@ -82,7 +82,7 @@ func Build(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 	case kube.KindService:
 		return buildService(view, cfg, owner.Namespace, owner.Name)
 	case kube.KindNodeServices:
-		return buildNodeServices(view, owner.Name)
+		return buildNodeServices(view, cfg, owner.Name)
 	}
 	return nil, nil
 }

@@ -72,6 +72,10 @@ func (f facts) NodeAddresses() []kube.NodeAddress {
 	return addresses
 }
 
+func (f facts) IsNodeAddress(addr netip.Addr) bool {
+	return slices.ContainsFunc(f.NodeAddresses(), func(a kube.NodeAddress) bool { return a.Addr == addr })
+}
+
 // TestBuild reads each testdata/*.txtar: objects.yaml are the facts, "owner"
 // lists the owners to build, config the cluster and join subnets; rows is what
 // comes out, or the error.
@@ -227,4 +231,25 @@ func setFile(archive *txtar.Archive, name, data string) {
 		}
 	}
 	archive.Files = append(archive.Files, txtar.File{Name: name, Data: bytes.Clone([]byte(data))})
+}
+
+// TestManyEndpointsOnNodes: a router lists every endpoint while they are few; a
+// service with one on every node is not a list of all nodes for each.
+func TestManyEndpointsOnNodes(t *testing.T) {
+	node := &corev1.Node{}
+	v := variables{node: node, own: map[netip.Addr]bool{}, cfg: Config{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}}
+	var all []endpoint
+	for i := range manyOnNodes + 1 {
+		all = append(all, endpoint{address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 18, 0, byte(i + 2)}), 9100), ready: true})
+	}
+	if got := v.seenByRouter(all); len(got) != len(all) {
+		t.Errorf("a node without one sees %d of %d", len(got), len(all))
+	}
+	v.own[all[3].address.Addr()] = true
+	if got := backends(v.seenByRouter(all)); got != "169.254.0.2:9100" {
+		t.Errorf("a node with one of many sees %s", got)
+	}
+	if got := v.seenByRouter(all[:manyOnNodes]); len(got) != manyOnNodes || backends(got[:1]) != "169.254.0.2:9100" {
+		t.Errorf("a node with one of few sees %s", backends(got))
+	}
 }

@@ -71,19 +71,12 @@ func familyName(v6 bool) string {
 // frontends are where a port of a service answers. nodes are the addresses of
 // every node.
 func (p servicePort) frontends(nodes []kube.NodeAddress) []frontend {
-	s := p.service
-	internal := p.to(everybody, s.internalLocal())
-	out := []frontend{internal.at(p.address, uint16(p.Port))}
-	external := []target{p.to(everybody, false)}
-	if s.externalLocal() {
-		// Pods reach every endpoint also by an external address, as if it were
-		// the cluster's own.
-		kept := p.to(onRouters, true)
-		kept.keepSource = true
-		external = []target{p.to(onSwitches, false), kept}
+	var out []frontend
+	for _, t := range p.internal() {
+		out = append(out, t.at(p.address, uint16(p.Port)))
 	}
-	for _, t := range external {
-		for _, address := range s.external {
+	for _, t := range p.external() {
+		for _, address := range p.service.external {
 			if address.Is6() == p.address.Is6() {
 				out = append(out, t.at(address, uint16(p.Port)))
 			}
@@ -95,37 +88,78 @@ func (p servicePort) frontends(nodes []kube.NodeAddress) []frontend {
 	return out
 }
 
+// internal are the targets at the service's cluster address.
+func (p servicePort) internal() []target { return p.targets(everybody, p.service.internalLocal()) }
+
+// external are those at its other addresses, if it has any. With policy Local,
+// pods still reach every endpoint there, as if the address were the cluster's own.
+func (p servicePort) external() []target {
+	switch {
+	case p.NodePort == 0 && len(p.service.external) == 0:
+		return nil
+	case !p.service.externalLocal():
+		return p.targets(everybody, false)
+	}
+	kept := p.targets(onRouters, true)
+	for i := range kept {
+		kept[i].keepSource = true
+	}
+	return append(p.targets(onSwitches, false), kept...)
+}
+
 // target is which backends a frontend has and who sees it.
 type target struct {
 	servicePort
 	audience   audience
-	own        bool
+	choice     choice
 	keepSource bool
-	variable   string // "" where the backends are the same on every node
+	// variable says that the backends differ from node to node.
+	variable bool
 }
 
-func (p servicePort) to(who audience, own bool) target {
-	t := target{servicePort: p, audience: who}
+// choice is which of the endpoints of a port a node uses.
+type choice string
+
+const (
+	chooseAll   choice = "ALL"
+	chooseLocal choice = "LOCAL"
+	chooseNear  choice = "NEAR"
+)
+
+// targets are the backends for an audience. Endpoints on the network of nodes
+// divide it: a gateway router has another address for those of its own node.
+func (p servicePort) targets(who audience, local bool) []target {
+	t := target{servicePort: p, audience: who, choice: chooseAll}
 	switch {
 	case len(usable(p.endpoints)) == 0:
-		// Nothing to choose from: everybody is refused.
-	case own:
-		t.own, t.variable = true, p.variable(localBackends)
+		return []target{t} // nothing to choose from: everybody is refused
+	case local:
+		t.choice = chooseLocal
 	case hinted(p.endpoints):
-		t.variable = p.variable(nearBackends)
+		t.choice = chooseNear
 	}
-	return t
+	t.variable = t.choice != chooseAll
+	if !p.onNodes || who == onSwitches {
+		return []target{t}
+	}
+	routers := t
+	routers.audience, routers.variable = onRouters, true
+	if who == onRouters {
+		return []target{routers}
+	}
+	t.audience = onSwitches
+	return []target{t, routers}
 }
 
 func (t target) backends() string {
-	if t.variable != "" {
-		return "^" + t.variable
+	if t.variable {
+		return "^" + t.variableOf(t.choice, t.onNodes && t.audience == onRouters)
 	}
 	return backends(usable(t.endpoints))
 }
 
 func (t target) in(template bool) balancer {
-	b := balancer{protocol: protocolOf(t.Protocol), audience: t.audience, template: template, own: t.own, keepSource: t.keepSource}
+	b := balancer{protocol: protocolOf(t.Protocol), audience: t.audience, template: template, own: t.choice == chooseLocal, keepSource: t.keepSource}
 	b.v6 = template && t.address.Is6()
 	return b
 }
@@ -133,11 +167,11 @@ func (t target) in(template bool) balancer {
 // at is the frontend at an address of the service's own.
 func (t target) at(address netip.Addr, port uint16) frontend {
 	vip := netip.AddrPortFrom(address, port).String()
-	if t.variable != "" && address.Is6() {
+	if t.variable && address.Is6() {
 		// OVN reads colons of an IPv6 address in a template as separators.
 		vip = "^" + addressVariable(address) + ":" + strconv.Itoa(int(port))
 	}
-	return frontend{in: t.in(t.variable != ""), vip: vip, backends: t.backends()}
+	return frontend{in: t.in(t.variable), vip: vip, backends: t.backends()}
 }
 
 // atNodes are the frontends at the addresses of nodes: one that each node fills
@@ -145,7 +179,7 @@ func (t target) at(address netip.Addr, port uint16) frontend {
 func (t target) atNodes(nodes []kube.NodeAddress, port uint16) []frontend {
 	var out []frontend
 	v6 := t.address.Is6()
-	if affinity := t.service.affinity(); t.variable == "" && affinity > 0 && affinity < maxAffinity {
+	if affinity := t.service.affinity(); !t.variable && affinity > 0 && affinity < maxAffinity {
 		for _, address := range nodes {
 			if address.Addr.Is6() == v6 {
 				out = append(out, t.at(address.Addr, port))
@@ -171,15 +205,14 @@ func most(nodes []kube.NodeAddress, v6 bool) int {
 	return n
 }
 
-// kind of backends that differ from node to node.
-const (
-	localBackends = "LOCAL"
-	nearBackends  = "NEAR"
-)
-
-// variable names a node's own backends of a port. Dots are in no name of the
-// API's, so that no two ports share a variable.
-func (p servicePort) variable(kind string) string {
+// variableOf names a node's own backends of a port, those of its pods or those of
+// its gateway router. Dots are in no name of the API's, so that no two ports
+// share a variable.
+func (p servicePort) variableOf(which choice, router bool) string {
+	kind := string(which)
+	if router {
+		kind = "ROUTER_" + kind
+	}
 	name := fmt.Sprintf("%s.%s.%s.%s.%d.%s", kind, p.service.Namespace, p.service.Name, protocolOf(p.Protocol), p.Port, familyName(p.address.Is6()))
 	return strings.ReplaceAll(name, "-", "_")
 }

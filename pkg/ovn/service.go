@@ -24,6 +24,7 @@ type Services interface {
 	ServicesOn(node string) []types.NamespacedName
 	// NodeAddresses are the gateway's addresses of every node.
 	NodeAddresses() []kube.NodeAddress
+	IsNodeAddress(netip.Addr) bool
 }
 
 // service is a Service that we serve, with its endpoints.
@@ -42,6 +43,8 @@ type servicePort struct {
 	service   *service
 	address   netip.Addr // the cluster address of the family
 	endpoints []endpoint
+	// onNodes says that some of them are on the network of nodes.
+	onNodes bool
 }
 
 // readService is nil for services that are not ours to serve: without an address
@@ -101,7 +104,7 @@ func parseAddresses(texts []string) ([]netip.Addr, error) {
 }
 
 // ports are the service's ports, each in each of its families.
-func (s *service) ports() ([]servicePort, error) {
+func (s *service) ports(view View) ([]servicePort, error) {
 	var out []servicePort
 	for _, port := range s.Spec.Ports {
 		for _, address := range s.addresses {
@@ -109,7 +112,10 @@ func (s *service) ports() ([]servicePort, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, servicePort{ServicePort: port, service: s, address: address, endpoints: endpoints})
+			out = append(out, servicePort{
+				ServicePort: port, service: s, address: address, endpoints: endpoints,
+				onNodes: slices.ContainsFunc(endpoints, func(e endpoint) bool { return view.IsNodeAddress(e.address.Addr()) }),
+			})
 		}
 	}
 	return out, nil
@@ -144,11 +150,14 @@ func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, e
 	if s == nil || err != nil {
 		return nil, err
 	}
-	ports, err := s.ports()
+	ports, err := s.ports(view)
 	if err != nil {
 		return nil, err
 	}
-	nodes := view.NodeAddresses()
+	var nodes []kube.NodeAddress
+	if slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
+		nodes = view.NodeAddresses()
+	}
 	vips := map[balancer]map[string]string{}
 	for _, port := range ports {
 		for _, f := range port.frontends(nodes) {

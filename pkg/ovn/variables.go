@@ -1,11 +1,13 @@
 package ovn
 
 import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // buildNodeServices gives a node's values for the templates in load balancers:
@@ -13,50 +15,105 @@ import (
 // own. Where a node lacks a variable, the frontend does not exist on it: so a
 // node without local endpoints needs no row, and the row has as many values as
 // the node has such endpoints.
-func buildNodeServices(view View, name string) ([]ovsdb.Row, error) {
+func buildNodeServices(view View, cfg Config, name string) ([]ovsdb.Row, error) {
 	node := view.Node(name)
 	if node == nil || node.Annotations[kube.NodeChassisIDKey] == "" {
 		return nil, nil
 	}
-	variables := map[string]string{}
+	v := variables{node: node, cfg: cfg, own: map[netip.Addr]bool{}, values: map[string]string{}}
 	for _, address := range kube.GatewayAddresses(node) {
-		variables[nodeVariable(address.Addr.Is6(), address.Nth)] = address.Addr.String()
+		v.own[address.Addr] = true
+		v.values[nodeVariable(address.Addr.Is6(), address.Nth)] = address.Addr.String()
 	}
 	for _, service := range view.ServicesOn(name) {
 		s, err := readService(view, service)
 		if s == nil || err != nil {
 			continue // what is wrong with a service is told by its own owner
 		}
-		ports, err := s.ports()
+		ports, err := s.ports(view)
 		if err != nil {
 			continue
 		}
 		for _, port := range ports {
-			port.addVariables(variables, node)
+			v.add(port)
 		}
 	}
 	return []ovsdb.Row{{
 		ID:    "variables",
-		Model: &nb.ChassisTemplateVar{Chassis: node.Annotations[kube.NodeChassisIDKey], Variables: variables},
+		Model: &nb.ChassisTemplateVar{Chassis: node.Annotations[kube.NodeChassisIDKey], Variables: v.values},
 	}}, nil
 }
 
-// addVariables adds a node's own backends of a port.
-func (p servicePort) addVariables(variables map[string]string, node *corev1.Node) {
-	s, before := p.service, len(variables)
-	local := onNode(p.endpoints, node.Name)
-	if len(local) > 0 && (s.internalLocal() || s.externalLocal()) {
-		variables[p.variable(localBackends)] = backends(local)
+// variables collects the values of one node.
+type variables struct {
+	node   *corev1.Node
+	cfg    Config
+	own    map[netip.Addr]bool
+	values map[string]string
+}
+
+// add takes a port's backends as the node has them.
+func (v *variables) add(p servicePort) {
+	before := len(v.values)
+	for _, t := range append(p.internal(), p.external()...) {
+		v.addTarget(t)
 	}
-	if hinted(p.endpoints) {
-		variables[p.variable(nearBackends)] = backends(near(p.endpoints, node.Name, node.Labels[corev1.LabelTopologyZone]))
-	}
-	if len(variables) == before || p.address.Is4() {
+	if len(v.values) == before || p.address.Is4() {
 		return
 	}
-	for _, address := range append(s.external, p.address) {
+	for _, address := range append(p.service.external, p.address) {
 		if address.Is6() {
-			variables[addressVariable(address)] = address.String()
+			v.values[addressVariable(address)] = address.String()
 		}
 	}
+}
+
+func (v *variables) addTarget(t target) {
+	if !t.variable {
+		return
+	}
+	var chosen []endpoint
+	switch t.choice {
+	case chooseLocal:
+		chosen = onNode(t.endpoints, v.node.Name)
+	case chooseNear:
+		chosen = near(t.endpoints, v.node.Name, v.node.Labels[corev1.LabelTopologyZone])
+	default:
+		chosen = usable(t.endpoints)
+	}
+	router := t.onNodes && t.audience == onRouters
+	if router {
+		chosen = v.seenByRouter(chosen)
+	}
+	if len(chosen) > 0 {
+		v.values[t.variableOf(t.choice, router)] = backends(chosen)
+	}
+}
+
+// manyOnNodes is the number of endpoints from which on a gateway router uses its
+// own node's alone, when that has any: an agent with an endpoint on every node
+// would else be a list of all nodes for every node.
+const manyOnNodes = 32
+
+// seenByRouter replaces the node's own addresses, which are the router's too, by
+// the one that stands for the node.
+func (v *variables) seenByRouter(chosen []endpoint) []endpoint {
+	var out, mine []endpoint
+	for _, e := range chosen {
+		if !v.own[e.address.Addr()] {
+			out = append(out, e)
+			continue
+		}
+		for _, subnet := range v.cfg.MasqueradeSubnets {
+			if subnet.Addr().Is6() == e.address.Addr().Is6() {
+				e.address = netip.AddrPortFrom(hostPrefix(subnet, ownNodeOffset).Addr(), e.address.Port())
+				mine = append(mine, e)
+				break
+			}
+		}
+	}
+	if len(mine) > 0 && len(chosen) > manyOnNodes {
+		return mine
+	}
+	return append(mine, out...)
 }

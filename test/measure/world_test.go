@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -46,6 +47,8 @@ func (w *world) Service(string, string) *corev1.Service                     { re
 func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return nil }
 func (w *world) ServicesOn(string) []types.NamespacedName                   { return nil }
 func (w *world) NodeAddresses() []kube.NodeAddress                          { return nil }
+
+func (w *world) IsNodeAddress(netip.Addr) bool { return false }
 
 func (w *world) Allocated(pod *corev1.Pod) *kube.PodNetwork { return w.alloc.Allocated(pod) }
 
