@@ -20,6 +20,8 @@ const (
 	ClusterRouterGroup = "clusterRouterLBGroup"
 )
 
+func groups() []string { return []string{ClusterGroup, ClusterSwitchGroup, ClusterRouterGroup} }
+
 // JoinSwitch connects the cluster router with every gateway router.
 const JoinSwitch = "join"
 

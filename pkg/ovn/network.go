@@ -30,7 +30,7 @@ func buildNetwork(cfg Config) []ovsdb.Row {
 		}),
 		switchPort(JoinSwitch, routerPeer(joinToRouter(ClusterRouter), port)),
 	}
-	for _, name := range []string{ClusterGroup, ClusterSwitchGroup, ClusterRouterGroup} {
+	for _, name := range groups() {
 		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})
 	}
 	return rows

@@ -1,18 +1,28 @@
 package ovn
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
 // ReplicaSchema is the Northbound database as the engine needs to know it, with
-// the owners of rows whose tables have no place to name them.
+// the owner of the groups of load balancers, which cannot name it themselves.
 func ReplicaSchema() (ovsdb.Schema, error) {
 	schema, err := nb.ReplicaSchema()
-	owner := kube.NetworkOwner().String()
-	schema.Named = map[string]map[string]string{
-		nb.LoadBalancerGroupTable: {ClusterGroup: owner, ClusterSwitchGroup: owner, ClusterRouterGroup: owner},
-	}
+	owners := map[string]func(any) (string, string){nb.LoadBalancerGroupTable: groupOwner}
+	maps.Copy(owners, schema.OwnerOf)
+	schema.OwnerOf = owners
 	return schema, err
+}
+
+func groupOwner(model any) (owner, id string) {
+	group, ok := model.(*nb.LoadBalancerGroup)
+	if !ok || !slices.Contains(groups(), group.Name) {
+		return "", ""
+	}
+	return kube.NetworkOwner().String(), group.Name
 }

@@ -21,7 +21,12 @@ func openNamed(t *testing.T) (*ovsdbtest.Server, *ovsdb.DB) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	server.Transact(newGlobal)
 	cfg := config(t, server)
-	cfg.Schema.Named = map[string]map[string]string{nb.LoadBalancerGroupTable: {"g0": "Network/default", "g1": "Network/default"}}
+	cfg.Schema.OwnerOf = map[string]func(any) (string, string){nb.LoadBalancerGroupTable: func(model any) (owner, id string) {
+		if group, ok := model.(*nb.LoadBalancerGroup); ok && strings.HasPrefix(group.Name, "g") {
+			return "Network/default", group.Name
+		}
+		return "", ""
+	}}
 	db, err := ovsdb.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

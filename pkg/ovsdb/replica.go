@@ -124,8 +124,8 @@ func (r *replica) insert(w *row) {
 	t := w.table
 	ids := t.mapColumn(w.model, t.extIDs)
 	w.owner, w.id = ids[OwnerKey], ids[IDKey]
-	if name := t.nameOf(w.model); t.owners[name] != "" {
-		w.owner, w.id = t.owners[name], name
+	if t.ownerOf != nil {
+		w.owner, w.id = t.ownerOf(w.model)
 	}
 	r.rows[t.name][w.uuid] = w
 	if w.owner != "" {

@@ -13,6 +13,7 @@ type Row struct {
 	ID string
 	// Model points to a struct with `ovsdb` tags. Its external_ids may hold
 	// further keys; the engine adds OwnerKey and IDKey. Its _uuid is ignored.
+	// In a table without external_ids, Schema.OwnerOf must give the owner and ID.
 	Model any
 	// Parents are the set columns that must contain this row's UUID. A row of a
 	// table that is not a root of its schema needs at least one.

@@ -22,15 +22,15 @@ type Schema struct {
 	// References names, for each table, the set columns that refer to rows of
 	// other owners: a row says which by their names (Row.References).
 	References map[string][]string
-	// Named gives, for each table without external_ids, the owner of the rows of
-	// these names; such a row's id is its name. Its other rows are not ours.
-	Named map[string]map[string]string
 	// Unmanaged names, for each table, the columns that others write: they are
 	// read, never compared or written.
 	Unmanaged map[string][]string
 	// Shared names, for each table, the map columns into which others write
 	// keys of their own: only the keys that we want are compared and written.
 	Shared map[string][]string
+	// OwnerOf tells, for a table without external_ids, whose a row is by what
+	// makes it unique; the owner "" is nobody that we know.
+	OwnerOf map[string]func(model any) (owner, id string)
 }
 
 // table is what the engine knows of one table of the connected server.
@@ -44,7 +44,7 @@ type table struct {
 	strong  map[string]bool // the parent columns that contain their children
 	named   int             // position in columns of the one that names a row, or -1
 	extIDs  int             // position in columns of external_ids, or -1
-	owners  map[string]string
+	ownerOf func(model any) (owner, id string)
 }
 
 type column struct {
@@ -78,9 +78,9 @@ func (s Schema) tables(server lib.DatabaseSchema) (map[string]*table, map[reflec
 			c.shared = slices.Contains(s.Shared[name], c.name)
 			c.refers = slices.Contains(s.References[name], c.name)
 		}
-		t.owners = s.Named[name]
 		t.named = t.index("name")
 		t.extIDs = t.index("external_ids")
+		t.ownerOf = s.OwnerOf[name]
 		byName[name], byType[typ.Elem()] = t, t
 	}
 	return byName, byType, nil
