@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -23,15 +24,16 @@ import (
 
 // agent is the wired parts.
 type agent struct {
-	opts    options
-	metrics *prometheus.Registry
-	host    *netdev.NS
-	db      *ovsdb.DB
-	view    *kube.View
-	pods    *cni.Pods
-	setup   *node.Setup
-	devices *vf.Live
-	serving atomic.Bool
+	opts     options
+	metrics  *prometheus.Registry
+	host     *netdev.NS
+	db       *ovsdb.DB
+	view     *kube.View
+	pods     *cni.Pods
+	setup    *node.Setup
+	devices  *vf.Live
+	sampling *nodeoffload.Sampling
+	serving  atomic.Bool
 }
 
 func run(ctx context.Context, opts options) error {
@@ -84,7 +86,7 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 			a.setup.Changed(owner.String())
 		}
 	})
-	if err := a.startStatus(ctx, group, writer); err != nil {
+	if err := a.startStatus(ctx, group, client); err != nil {
 		return err
 	}
 	group.Go(func() error { return a.setup.Run(ctx) })

@@ -2,13 +2,19 @@ package main
 
 import (
 	"context"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -24,10 +30,11 @@ func (a *agent) openDevices() error {
 	return nil
 }
 
-// startStatus publishes what the node has to offload to. Nothing waits for it,
-// and nothing that pods need comes out of it.
-func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, writer *kube.Writer) error {
-	client, err := kube.NewDynamicClient(a.opts.kube)
+// startStatus publishes what the node has to offload to, and measures whether
+// traffic is there. Nothing waits for it, and nothing that pods need comes out
+// of it.
+func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client kubernetes.Interface) error {
+	kinds, err := kube.NewDynamicClient(a.opts.kube)
 	if err != nil {
 		return err
 	}
@@ -35,26 +42,49 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, writer *
 	cfg := nodeoffload.Defaults(name)
 	cfg.Logger, cfg.Registerer = a.opts.log, a.metrics
 	publisher, err := nodeoffload.New(cfg, nodeoffload.Deps{
-		Client: client, Facts: a.facts, Label: writer.LabelNode,
+		Client: kinds, Facts: a.facts, Label: kube.NewWriter(client).LabelNode,
 		NodeObject: func() *corev1.Node { return a.view.Node(name) },
 	})
 	if err != nil {
 		return err
 	}
+	if err := a.openSampling(ctx, client, publisher.Sampled); err != nil {
+		return err
+	}
 	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
 	a.view.OnChange(func(owners ...kube.Owner) {
-		for _, owner := range owners {
-			if owner == kube.NodeOwner(name) {
-				publisher.Changed()
-			}
+		if slices.Contains(owners, kube.NodeOwner(name)) {
+			publisher.Changed()
 		}
 	})
 	group.Go(func() error { return publisher.Run(ctx) })
+	group.Go(func() error { return a.sampling.Run(ctx) })
 	group.Go(func() error { return a.devices.Run(ctx) })
 	return nil
 }
 
+func (a *agent) openSampling(ctx context.Context, client kubernetes.Interface, sampled func()) error {
+	reporter, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
+	if err != nil {
+		return err
+	}
+	running, err := offload.LoadRunning(filepath.Join(filepath.Dir(a.opts.node.Checkpoint), "ovs-running.json"))
+	if err != nil {
+		return err
+	}
+	a.sampling = nodeoffload.NewSampling(nodeoffload.SamplingDeps{
+		Switch: a.vswitchd(), DB: a.db, Inventory: a.devices.Inventory, Running: running,
+		Events: reporter, Sampled: sampled, Logger: a.opts.log, Registerer: a.metrics,
+	})
+	return nil
+}
+
+// vswitchd is found beside the socket of its database.
+func (a *agent) vswitchd() unixctl.Client {
+	return unixctl.Client{Dir: filepath.Dir(strings.TrimPrefix(a.opts.ovsdb, "unix:")), Daemon: "ovs-vswitchd"}
+}
+
 // facts is what is known at this moment.
 func (a *agent) facts() nodeoffload.Facts {
-	return nodeoffload.Facts{Inventory: a.devices.Inventory()}
+	return nodeoffload.Facts{Inventory: a.devices.Inventory(), Settings: a.sampling.Settings(), Report: a.sampling.Report()}
 }

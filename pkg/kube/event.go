@@ -63,6 +63,11 @@ func (r *Reporter) Warn(owner Owner, reason, note string) {
 	r.emit(owner, corev1.EventTypeWarning, reason, note)
 }
 
+// Note puts a Normal Event on the owner's object, if that still exists.
+func (r *Reporter) Note(owner Owner, reason, note string) {
+	r.emit(owner, corev1.EventTypeNormal, reason, note)
+}
+
 func (r *Reporter) emit(owner Owner, kind, reason, note string) {
 	object := r.object(owner)
 	if object == nil {

@@ -2,6 +2,7 @@ package offload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -83,6 +84,9 @@ type Sampler struct {
 	// Interval is the least time between samples. A dump that takes long
 	// stretches it, so that ovs-vswitchd spends at most 1 % of its time on it.
 	Interval time.Duration
+	// Idle, where set, says that there is nothing to offload to; no samples are
+	// taken then.
+	Idle func() bool
 }
 
 // Run gives each sample, with what happened since the one before where there is
@@ -91,10 +95,16 @@ type Sampler struct {
 func (s *Sampler) Run(ctx context.Context, took func(Sample, *Delta), failed func(error)) {
 	var last *Sample
 	for {
-		sample, err := s.once(ctx)
+		var sample Sample
+		err := errIdle
+		if s.Idle == nil || !s.Idle() {
+			sample, err = s.once(ctx)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errIdle):
+			last = nil
 		case err != nil:
 			failed(err)
 			last = nil
@@ -114,6 +124,8 @@ func (s *Sampler) Run(ctx context.Context, took func(Sample, *Delta), failed fun
 		}
 	}
 }
+
+var errIdle = errors.New("idle")
 
 func (s *Sampler) once(ctx context.Context) (Sample, error) {
 	instance, err := s.Switch.Instance()

@@ -75,6 +75,31 @@ func TestSampler(t *testing.T) {
 	})
 }
 
+// An idle sampler asks nothing, and takes no delta over the time.
+func TestIdleSampler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sw := &script{dumps: [][]string{{flow(10)}}}
+		began := time.Now()
+		s := Sampler{
+			Switch: sw, Interval: 10 * time.Second, State: func() State { return State{} },
+			Idle: func() bool {
+				now := time.Since(began)
+				return now < time.Minute || now > 2*time.Minute && now < 4*time.Minute
+			},
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var story []string
+		s.Run(ctx, func(got Sample, d *Delta) {
+			if story = append(story, fmt.Sprint(got.At.Sub(began), " ", d != nil)); len(story) == 2 {
+				cancel()
+			}
+		}, func(err error) { t.Error(err) })
+		if got := strings.Join(story, "; "); got != "1m0s false; 4m1s false" {
+			t.Error(got)
+		}
+	})
+}
+
 // TestRealSwitch asks an ovs-vswitchd with a datapath in userspace and dummy
 // links, which needs neither root nor the kernel's part.
 func TestRealSwitch(t *testing.T) {
