@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -70,7 +71,7 @@ func saveCheckpoint(path string, c Checkpoint) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("writing checkpoint: %w", err)
 	}
-	if err := replaceFile(path, append(raw, '\n'), 0o600); err != nil {
+	if err := durable.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
 		return fmt.Errorf("writing checkpoint: %w", err)
 	}
 	return nil
@@ -81,31 +82,4 @@ func removeCheckpoint(path string) error {
 		return fmt.Errorf("removing checkpoint: %w", err)
 	}
 	return nil
-}
-
-// replaceFile is atomic and durable: after it returns, a crash of the machine
-// leaves the new content, before that the old or the new.
-func replaceFile(path string, content []byte, mode os.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil //nolint:nilerr // the file is there; its directory may not be readable
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
 )
 
 // PluginName is the type in the CNI configuration and the binary's file name.
@@ -56,5 +58,5 @@ func install(dir, name string, content []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return replaceFile(path, content, mode)
+	return durable.WriteFile(path, content, mode)
 }

@@ -188,6 +188,7 @@ func (d *discovery) pf(where place) PF {
 		note(fmt.Errorf("sriov_numvfs is %d, more than sriov_totalvfs, which is %d", count, pf.TotalVFs))
 		count = min(pf.TotalVFs, maxVFs)
 	}
+	pf.NumVFs = count
 	for i := range count {
 		vf, err := d.vf(where, i, note)
 		if err != nil {

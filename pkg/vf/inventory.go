@@ -47,9 +47,12 @@ type PF struct {
 	Ports   []Netdev `json:"ports,omitempty"`
 	Eswitch Eswitch  `json:"eswitch"`
 	// TotalVFs is how many VFs the NIC could have.
-	TotalVFs int  `json:"totalVFs"`
-	VFs      []VF `json:"vfs,omitempty"`
-	SFs      []SF `json:"sfs,omitempty"`
+	TotalVFs int `json:"totalVFs"`
+	// NumVFs is how many the kernel says there are; VFs lacks those that could
+	// not be read.
+	NumVFs int  `json:"-"`
+	VFs    []VF `json:"vfs,omitempty"`
+	SFs    []SF `json:"sfs,omitempty"`
 	// Representors are those of functions that are not on this machine, or
 	// that could not be told for certain.
 	Representors []Representor `json:"representors,omitempty"`

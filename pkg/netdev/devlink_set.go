@@ -1,0 +1,45 @@
+package netdev
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+)
+
+// SetEswitchMode makes the switch of a NIC on PCI work in a mode: legacy or
+// switchdev. The driver makes and removes representors meanwhile, which takes
+// seconds.
+func (d *Devices) SetEswitchMode(address, mode string) error {
+	err := d.generic.DevLinkSetEswitchMode(&netlink.DevlinkDevice{BusName: "pci", DeviceName: address}, mode)
+	if err != nil {
+		return fmt.Errorf("setting the eswitch of pci/%s to %s: %w", address, mode, err)
+	}
+	return nil
+}
+
+// SetHWTC switches a link's hw-tc-offload.
+func (d *Devices) SetHWTC(link string, on bool) error {
+	if err := d.ethtool.Change(link, map[string]bool{"hw-tc-offload": on}); err != nil {
+		return fmt.Errorf("setting hw-tc-offload of %s to %t: %w", link, on, err)
+	}
+	return nil
+}
+
+// SetVFs makes a NIC on PCI have so many VFs; root is where sysfs is mounted.
+// The kernel refuses to go from one number to another other than by way of 0.
+// It returns when the VFs' drivers have been asked to take them.
+func SetVFs(root, address string, n int) error {
+	file := filepath.Join(root, "bus/pci/devices", filepath.Base(address), "sriov_numvfs")
+	f, err := os.OpenFile(file, os.O_WRONLY, 0) // never made: a NIC without SR-IOV has none
+	if err != nil {
+		return fmt.Errorf("setting the number of VFs of %s: %w", address, err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(strconv.Itoa(n)); err != nil {
+		return fmt.Errorf("setting the number of VFs of %s to %d: %w", address, n, err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// machine is what a State is observed of and what steps are applied to. It is
+// of one goroutine.
+type machine struct {
+	deps       Deps
+	file, boot string
+	saved      Checkpoint
+}
+
+func (m *machine) observe() (State, error) {
+	inv, err := m.deps.Inventory()
+	if err != nil {
+		return State{}, fmt.Errorf("looking at the NICs: %w", err)
+	}
+	s := State{
+		PFs: inv.PFs, InUse: m.deps.InUse(), Addressed: map[string]bool{}, Boot: m.boot, OVS: m.deps.OVS.Observe(),
+		Saved: Checkpoint{PFs: maps.Clone(m.saved.PFs), OVS: maps.Clone(m.saved.OVS)},
+	}
+	for i := range inv.PFs {
+		for j := range inv.PFs[i].Ports {
+			name := inv.PFs[i].Ports[j].Name
+			if s.Addressed[name], err = m.deps.HasAddress(name); err != nil {
+				return State{}, err
+			}
+		}
+	}
+	return s, nil
+}
+
+func (m *machine) run(ctx context.Context, steps []Step) error {
+	for _, step := range steps {
+		start := time.Now()
+		if err := step.apply(ctx, m); err != nil {
+			return fmt.Errorf("%s: %w", step, err)
+		}
+		m.deps.Logger.Info("device step", "step", step.String(), "took", time.Since(start))
+	}
+	return nil
+}
+
+// change writes the checkpoint before it is believed.
+func (m *machine) change(f func(*Checkpoint)) error {
+	next := Checkpoint{PFs: maps.Clone(m.saved.PFs), OVS: maps.Clone(m.saved.OVS)}
+	f(&next)
+	if err := saveCheckpoint(m.file, next); err != nil {
+		return err
+	}
+	m.saved = next
+	return nil
+}

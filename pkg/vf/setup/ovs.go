@@ -1,0 +1,49 @@
+package setup
+
+import (
+	"maps"
+
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+)
+
+const notSupervised = "other_config:hw-offload is set; ovs-vswitchd has to be restarted for it, and here only its administrator can do that"
+
+// planOVS switches OVS' own offload with the first PF that wants it, and back
+// with the last. Settings that were there before are nobody's but the user's.
+func planOVS(s State, wants map[string]Want) (Change, bool) {
+	policy := ""
+	for i := range s.PFs { // in their order, so that it is always the same one
+		if w := wants[s.PFs[i].Name]; w.OVS && policy == "" {
+			policy = w.Policy
+		}
+	}
+	if s.OVS == nil || policy == "" && s.Saved.OVS == nil {
+		return Change{}, false
+	}
+	want := map[string]string{offload.HWOffloadKey: "true"}
+	if policy == "" {
+		want = s.Saved.OVS
+	}
+	c := Change{Policy: policy}
+	plan, err := offload.PlanSettings(s.OVS.Observed, want)
+	if err != nil {
+		c.Refused = err.Error()
+		return c, true
+	}
+	if len(plan.Set) > 0 {
+		if policy != "" && s.Saved.OVS == nil {
+			c.Steps = append(c.Steps, saveOVS{maps.Clone(plan.Undo)})
+		}
+		c.Steps = append(c.Steps, mergeOVS{plan.Set})
+	}
+	switch restart := len(plan.Restart) > 0; {
+	case restart && s.OVS.Supervised:
+		c.Steps = append(c.Steps, restartOVS{})
+	case restart && policy != "" && len(c.Steps) == 0:
+		c.Refused = notSupervised
+	}
+	if policy == "" {
+		c.Steps = append(c.Steps, forgetOVS{})
+	}
+	return c, true
+}

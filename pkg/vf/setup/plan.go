@@ -1,0 +1,212 @@
+package setup
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// Change is what is to be done about one PF, or about OVS when PF is empty.
+// Either there are steps, or it is Refused with the reason, or it is as wanted.
+type Change struct {
+	// Policy is empty when the original state is what is wanted.
+	Policy  string
+	PF      string
+	Steps   []Step
+	Refused string
+}
+
+// Plan is pure. Links that do not exist yet, such as representors, are the
+// next plan's matter.
+func Plan(s State, wants map[string]Want) []Change {
+	var changes []Change
+	settled := true
+	for i := range s.PFs {
+		pf := &s.PFs[i]
+		want, wanted := wants[pf.Name]
+		saved, has := s.Saved.PFs[pf.Name]
+		var c Change
+		switch {
+		case wanted:
+			c = toward(s, pf, want)
+		case has:
+			c = back(s, pf, saved)
+		default:
+			continue
+		}
+		settled = settled && len(c.Steps) == 0
+		changes = append(changes, c)
+	}
+	if settled { // the switch starts once, when its ports are there
+		if c, ok := planOVS(s, wants); ok {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
+// target is the state of a PF to reach.
+type target struct {
+	numVFs int
+	mode   vf.Mode
+	hwTC   func(link string) *bool
+}
+
+func toward(s State, pf *vf.PF, want Want) Change {
+	c := Change{Policy: want.Policy, PF: pf.Name}
+	t := target{want.NumVFs, want.Mode, func(string) *bool { return want.HWTC }}
+	if c.Refused = impossible(pf, t); c.Refused != "" {
+		return c
+	}
+	steps := t.steps(pf)
+	if c.Refused = harm(s, pf, steps); c.Refused != "" || len(steps) == 0 {
+		return c
+	}
+	if saved, has := s.Saved.PFs[pf.Name]; !has || saved.Boot != s.Boot {
+		steps = append([]Step{savePF{pf.Name, originalOf(pf, s.Boot)}}, steps...)
+	}
+	c.Steps = steps
+	return c
+}
+
+// back forgets the original state only when it is there again. What is of
+// another boot the machine's restart has undone.
+func back(s State, pf *vf.PF, saved Original) Change {
+	c := Change{PF: pf.Name}
+	if saved.Boot != s.Boot {
+		c.Steps = []Step{forgetPF{pf.Name}}
+		return c
+	}
+	steps := target{saved.NumVFs, saved.Mode, func(link string) *bool {
+		if on, known := saved.HWTC[link]; known {
+			return &on
+		}
+		return nil
+	}}.steps(pf)
+	if c.Refused = harm(s, pf, steps); c.Refused != "" {
+		return c
+	}
+	if len(steps) == 0 {
+		steps = []Step{forgetPF{pf.Name}}
+	}
+	c.Steps = steps
+	return c
+}
+
+func (t target) steps(pf *vf.PF) []Step {
+	var steps []Step
+	vfs := func(n int) { steps = append(steps, setVFs{pf.PCI, n}) }
+	remove := func() {
+		if pf.NumVFs > 0 {
+			vfs(0)
+		}
+	}
+	create := func() {
+		if t.numVFs > 0 {
+			vfs(t.numVFs)
+		}
+	}
+	sameMode, sameVFs := pf.Eswitch.Mode == t.mode, pf.NumVFs == t.numVFs
+	switch {
+	case sameMode && sameVFs:
+		return t.features(pf)
+	case sameMode:
+		remove()
+		create()
+	case pf.Driver == "bnxt_en" && t.mode == vf.Switchdev:
+		if !sameVFs {
+			remove()
+			create()
+		}
+		steps = append(steps, setMode{pf.PCI, t.mode})
+	default:
+		remove()
+		steps = append(steps, setMode{pf.PCI, t.mode})
+		create()
+	}
+	return steps
+}
+
+func (t target) features(pf *vf.PF) []Step {
+	var steps []Step
+	for _, link := range links(pf) {
+		want := t.hwTC(link.Name)
+		if want != nil && link.HWTC != nil && *link.HWTC != *want {
+			steps = append(steps, setHWTC{link.Name, *want})
+		}
+	}
+	return steps
+}
+
+// impossible says what the NIC cannot.
+func impossible(pf *vf.PF, t target) string {
+	switch {
+	case pf.Eswitch.Mode == vf.Unknown:
+		return "the NIC's eswitch is in a mode that is not known here"
+	case pf.TotalVFs == 0:
+		return "the NIC cannot have VFs: SR-IOV is off in its firmware or the machine's, or it has none"
+	case t.numVFs > pf.TotalVFs:
+		return fmt.Sprintf("%d VFs are wanted, the NIC can have %d", t.numVFs, pf.TotalVFs)
+	}
+	return ""
+}
+
+// harm says whom the steps would hurt.
+func harm(s State, pf *vf.PF, steps []Step) string {
+	for _, step := range steps {
+		var reason string
+		switch step := step.(type) {
+		case setVFs:
+			if step.N == 0 {
+				reason = users(s, pf)
+			}
+		case setMode:
+			reason = wire(s, pf)
+			if reason == "" {
+				reason = users(s, pf)
+			}
+		}
+		if reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+// users names VFs whose removal somebody would notice. The kernel would wait
+// for a VFIO user, too, with the write to sriov_numvfs hanging.
+func users(s State, pf *vf.PF) string {
+	var found []string
+	for i := range pf.VFs {
+		v := &pf.VFs[i]
+		switch who := s.InUse[v.Name]; {
+		case who != "":
+			found = append(found, fmt.Sprintf("VF %d (%s) is used by %s", v.Index, v.Name, who))
+		case v.Elsewhere() != "":
+			found = append(found, fmt.Sprintf("VF %d (%s) is in use: %s", v.Index, v.Name, v.Elsewhere()))
+		case v.Vfio():
+			found = append(found, fmt.Sprintf("VF %d (%s) is bound to %s and may be in use", v.Index, v.Name, v.Driver))
+		}
+	}
+	const most = 3
+	if n := len(found); n > most {
+		found = append(found[:most], fmt.Sprintf("and %d more", n-most))
+	}
+	return strings.Join(found, "; ")
+}
+
+// wire keeps a mode change from cutting the node off: drivers make the
+// uplink's netdev anew, without its addresses and its bridge.
+func wire(s State, pf *vf.PF) string {
+	for i := range pf.Ports {
+		port := &pf.Ports[i]
+		switch {
+		case port.Master != "":
+			return fmt.Sprintf("a change of the eswitch's mode would interrupt %s, which is a port of %s: set the mode when the machine starts", port.Name, port.Master)
+		case s.Addressed[port.Name]:
+			return fmt.Sprintf("a change of the eswitch's mode would interrupt %s, which has addresses of the node: set the mode when the machine starts", port.Name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,88 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+)
+
+// Policies follows the OffloadPolicies of the API. While they are not known,
+// an API server that lacks the kind included, nothing is changed: their absence
+// would mean that everything goes back.
+type Policies struct {
+	informer cache.SharedIndexInformer
+	log      *slog.Logger
+	absent   sync.Once
+}
+
+// NewPolicies calls changed for each change, also before the first is known.
+func NewPolicies(client dynamic.Interface, log *slog.Logger, changed func()) (*Policies, error) {
+	p := &Policies{log: log}
+	p.informer = dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.OffloadPolicies(), metav1.NamespaceAll, 0, nil, nil).Informer()
+	if err := p.informer.SetWatchErrorHandlerWithContext(p.failed); err != nil {
+		return nil, fmt.Errorf("following OffloadPolicies: %w", err)
+	}
+	_, err := p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(any, any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("following OffloadPolicies: %w", err)
+	}
+	return p, nil
+}
+
+// Run follows them until ctx ends. It calls changed once they are known: there
+// may be none, and what a policy did that has gone meanwhile is to be undone.
+func (p *Policies) Run(ctx context.Context, changed func()) error {
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
+			changed()
+		}
+	}()
+	p.informer.RunWithContext(ctx)
+	return ctx.Err()
+}
+
+// List gives all; not ok while they are not known, or one cannot be read: to go
+// without it would undo it.
+func (p *Policies) List() ([]*v1alpha1.OffloadPolicy, bool) {
+	if !p.informer.HasSynced() {
+		return nil, false
+	}
+	var out []*v1alpha1.OffloadPolicy
+	for _, object := range p.informer.GetStore().List() {
+		u, ok := object.(*unstructured.Unstructured)
+		if !ok {
+			continue
+		}
+		policy, err := v1alpha1.Decode[v1alpha1.OffloadPolicy](u)
+		if err != nil {
+			p.log.Warn("an OffloadPolicy cannot be read", "error", err)
+			return nil, false
+		}
+		out = append(out, policy)
+	}
+	return out, true
+}
+
+// failed is quiet about what client-go tries again, and says once that the kind
+// is absent.
+func (p *Policies) failed(_ context.Context, _ *cache.Reflector, err error) {
+	if apierrors.IsNotFound(err) {
+		p.absent.Do(func() { p.log.Warn("the API server has no OffloadPolicies: NICs stay as they are") })
+		return
+	}
+	p.log.Debug("following OffloadPolicies", "error", err)
+}

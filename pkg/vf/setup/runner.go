@@ -1,0 +1,197 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+const (
+	// rounds is how often is planned in one pass: number and mode, features,
+	// OVS, and a look whether all is well.
+	rounds = 6
+	// unsettled is when to look again at what is refused or pending: no event
+	// tells that a pod's claim has ended, or that OVS was restarted.
+	unsettled = 30 * time.Second
+)
+
+// NIC changes devices; the kernel behind pkg/netdev is one.
+type NIC interface {
+	SetVFs(address string, n int) error
+	SetEswitchMode(address, mode string) error
+	SetHWTC(link string, on bool) error
+}
+
+// Switch is the node's OVS.
+type Switch interface {
+	// Observe gives nil while OVS is away.
+	Observe() *OVS
+	// Merge sets keys of other_config; "" removes one.
+	Merge(ctx context.Context, keys map[string]string) error
+	// Restart ends ovs-vswitchd and waits until it is there again.
+	Restart(ctx context.Context) error
+}
+
+// Deps is what a Runner works with.
+type Deps struct {
+	// Policies is not ok while they are not known.
+	Policies func() (_ []*v1alpha1.OffloadPolicy, ok bool)
+	// NodeObject gives the Node, nil while it is not known.
+	NodeObject func() *corev1.Node
+	Inventory  func() (vf.Inventory, error)
+	// InUse says who has a VF, by its PCI address.
+	InUse func() map[string]string
+	// HasAddress says whether a link has addresses of the node.
+	HasAddress func(link string) (bool, error)
+	NIC        NIC
+	OVS        Switch
+	// Changed is called when Results or Reserved have changed.
+	Changed    func()
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Runner keeps a node's NICs as its policies say.
+type Runner struct {
+	*machine
+	loop *reconcile.Loop[string]
+
+	mu       sync.Mutex
+	results  []v1alpha1.PolicyResult
+	reserved map[string]bool
+	timer    *time.Timer
+}
+
+// New makes a Runner with its checkpoint in a file; nothing is touched before Run.
+func New(file, boot string, deps Deps) (*Runner, error) {
+	saved, err := LoadCheckpoint(file)
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{machine: &machine{deps: deps, file: file, boot: boot, saved: saved}}
+	lc := reconcile.Defaults("offloadpolicy")
+	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
+	r.loop = reconcile.New(lc, func(ctx context.Context, _ []string) (map[string]error, error) { return nil, r.pass(ctx) })
+	r.loop.MarkAllWith(func() []string { return []string{"policies"} })
+	return r, nil
+}
+
+// Mark asks for a pass: devices, policies or the Node have changed.
+func (r *Runner) Mark() { r.loop.MarkAll() }
+
+// Run applies policies until ctx ends; it leaves the NICs as they are.
+func (r *Runner) Run(ctx context.Context) error {
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.timer != nil {
+			r.timer.Stop()
+		}
+	}()
+	return r.loop.Run(ctx)
+}
+
+// Results say what became of the policies on this node.
+func (r *Runner) Results() []v1alpha1.PolicyResult {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.results
+}
+
+// Reserved are the VFs, by PCI address, that pods do not get.
+func (r *Runner) Reserved() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.reserved)
+}
+
+// pass observes and applies until a plan is empty.
+func (r *Runner) pass(ctx context.Context) error {
+	policies, known := r.deps.Policies()
+	node := r.deps.NodeObject()
+	if !known || node == nil {
+		return fmt.Errorf("policies and node are not known: %w", reconcile.ErrNotReady)
+	}
+	failed := map[string]error{} // by PF
+	for round := 1; ; round++ {
+		state, err := r.observe()
+		if err != nil {
+			return err
+		}
+		wants, notes := Select(policies, node.Labels, state)
+		changes := Plan(state, wants)
+		busy := r.work(ctx, changes, failed)
+		if !busy || round == rounds {
+			r.publish(results(changes, failed, notes), Reserved(wants, state.PFs))
+			var errs []error
+			for _, err := range failed {
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// work applies what has steps; a PF that has failed waits for the next pass, so
+// that it does not hold back the others. It reports whether anything was done.
+func (r *Runner) work(ctx context.Context, changes []Change, failed map[string]error) (busy bool) {
+	for _, c := range changes {
+		if len(c.Steps) == 0 || failed[c.PF] != nil {
+			continue
+		}
+		if err := r.run(ctx, c.Steps); err != nil {
+			failed[c.PF] = err
+			continue
+		}
+		busy = true
+	}
+	return busy
+}
+
+func results(changes []Change, failed map[string]error, notes []v1alpha1.PolicyResult) []v1alpha1.PolicyResult {
+	var out []v1alpha1.PolicyResult
+	for _, c := range changes {
+		result := v1alpha1.PolicyResult{Policy: c.Policy, Device: c.PF, State: v1alpha1.PolicyApplied}
+		switch {
+		case failed[c.PF] != nil:
+			result.State, result.Message = v1alpha1.PolicyFailed, failed[c.PF].Error()
+		case c.Refused != "":
+			result.State, result.Message = v1alpha1.PolicyRefused, c.Refused
+		case len(c.Steps) > 0:
+			result.State, result.Message = v1alpha1.PolicyPending, "next: "+c.Steps[0].String()
+		}
+		if c.Policy == "" && result.State == v1alpha1.PolicyApplied {
+			continue // gone back, and nobody asks any more
+		}
+		out = append(out, result)
+	}
+	return append(out, notes...)
+}
+
+func (r *Runner) publish(results []v1alpha1.PolicyResult, reserved map[string]bool) {
+	settled := true
+	for _, result := range results {
+		settled = settled && result.State == v1alpha1.PolicyApplied
+	}
+	r.mu.Lock()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	if !settled {
+		r.timer = time.AfterFunc(unsettled, r.Mark)
+	}
+	r.results, r.reserved = results, reserved
+	r.mu.Unlock()
+	r.deps.Changed()
+}

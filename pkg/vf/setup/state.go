@@ -1,0 +1,105 @@
+package setup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// State is everything that a planner looks at, as it was at one moment.
+type State struct {
+	PFs []vf.PF
+	// InUse says who has a VF, by its PCI address.
+	InUse map[string]string
+	// Addressed are the links that have addresses of the node.
+	Addressed map[string]bool
+	// OVS is nil while it is away.
+	OVS *OVS
+	// Boot is the machine's boot id.
+	Boot  string
+	Saved Checkpoint
+}
+
+// OVS is its configuration, and whether its switch would be started again
+// after it has ended.
+type OVS struct {
+	offload.Observed
+	Supervised bool
+}
+
+// Checkpoint is what undoes the changes.
+type Checkpoint struct {
+	PFs map[string]Original `json:"pfs,omitempty"` // by PCI address
+	// OVS has the former values of other_config; "" is an absent key.
+	OVS map[string]string `json:"ovs,omitempty"`
+}
+
+// Original is a PF before the first change of a boot of the machine.
+type Original struct {
+	Boot   string          `json:"boot"`
+	Uplink string          `json:"uplink,omitempty"`
+	NumVFs int             `json:"numVFs"`
+	Mode   vf.Mode         `json:"mode"`
+	HWTC   map[string]bool `json:"hwTCOffload,omitempty"` // by link
+}
+
+func originalOf(pf *vf.PF, boot string) Original {
+	o := Original{Boot: boot, Uplink: uplinkName(pf), NumVFs: pf.NumVFs, Mode: pf.Eswitch.Mode, HWTC: map[string]bool{}}
+	for _, link := range links(pf) {
+		if link.HWTC != nil {
+			o.HWTC[link.Name] = *link.HWTC
+		}
+	}
+	return o
+}
+
+// links are the ports of the PF's switch that are on this machine.
+func links(pf *vf.PF) []vf.Netdev {
+	var out []vf.Netdev
+	if up := pf.Uplink(); up != nil {
+		out = append(out, *up)
+	}
+	for i := range pf.VFs {
+		if r := pf.VFs[i].Representor; r != nil {
+			out = append(out, r.Netdev)
+		}
+	}
+	return out
+}
+
+// LoadCheckpoint gives an empty one when there is no file.
+func LoadCheckpoint(path string) (Checkpoint, error) {
+	var c Checkpoint
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &c)
+	}
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("reading the original state of NICs, %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func saveCheckpoint(path string, c Checkpoint) error {
+	raw, err := json.MarshalIndent(c, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = durable.WriteFile(path, append(raw, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("recording the original state of NICs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// Step is one change, safe to repeat. Its text names it in errors, logs and tests.
+type Step interface {
+	fmt.Stringer
+	apply(ctx context.Context, m *machine) error
+}
+
+type savePF struct {
+	PF string
+	Original
+}
+
+type forgetPF struct{ PF string }
+
+type setVFs struct {
+	PF vf.PCIAddress
+	N  int
+}
+
+type setMode struct {
+	PF   vf.PCIAddress
+	Mode vf.Mode
+}
+
+type setHWTC struct {
+	Link string
+	On   bool
+}
+
+type saveOVS struct{ Undo map[string]string }
+
+type mergeOVS struct{ Keys map[string]string }
+
+type restartOVS struct{}
+
+type forgetOVS struct{}
+
+func (a savePF) String() string {
+	return fmt.Sprintf("save original state of %s (%d VFs, %s)", a.PF, a.NumVFs, a.Mode)
+}
+func (a forgetPF) String() string { return "forget original state of " + a.PF }
+func (a setVFs) String() string   { return fmt.Sprintf("set number of VFs of %s to %d", a.PF, a.N) }
+func (a setMode) String() string  { return fmt.Sprintf("set eswitch of %s to %s", a.PF, a.Mode) }
+func (a setHWTC) String() string  { return fmt.Sprintf("set hw-tc-offload of %s to %t", a.Link, a.On) }
+func (a saveOVS) String() string  { return fmt.Sprintf("save settings of OVS %v", a.Undo) }
+func (a mergeOVS) String() string { return fmt.Sprintf("merge settings of OVS %v", a.Keys) }
+func (restartOVS) String() string { return "restart ovs-vswitchd" }
+func (forgetOVS) String() string  { return "forget settings of OVS" }
+
+func (a savePF) apply(_ context.Context, m *machine) error {
+	return m.change(func(c *Checkpoint) {
+		if c.PFs == nil {
+			c.PFs = map[string]Original{}
+		}
+		c.PFs[a.PF] = a.Original
+	})
+}
+
+func (a forgetPF) apply(_ context.Context, m *machine) error {
+	return m.change(func(c *Checkpoint) { delete(c.PFs, a.PF) })
+}
+
+func (a setVFs) apply(_ context.Context, m *machine) error {
+	return m.deps.NIC.SetVFs(a.PF.String(), a.N)
+}
+
+func (a setMode) apply(_ context.Context, m *machine) error {
+	return m.deps.NIC.SetEswitchMode(a.PF.String(), string(a.Mode))
+}
+
+func (a setHWTC) apply(_ context.Context, m *machine) error { return m.deps.NIC.SetHWTC(a.Link, a.On) }
+
+func (a saveOVS) apply(_ context.Context, m *machine) error {
+	return m.change(func(c *Checkpoint) { c.OVS = a.Undo })
+}
+
+func (a mergeOVS) apply(ctx context.Context, m *machine) error { return m.deps.OVS.Merge(ctx, a.Keys) }
+
+func (restartOVS) apply(ctx context.Context, m *machine) error { return m.deps.OVS.Restart(ctx) }
+
+func (forgetOVS) apply(_ context.Context, m *machine) error {
+	return m.change(func(c *Checkpoint) { c.OVS = nil })
+}

@@ -1,0 +1,93 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+const (
+	restartTimeout = 30 * time.Second
+	restartPause   = 100 * time.Millisecond
+)
+
+// Database is the node's Open_vSwitch database; *ovsdb.DB is one.
+type Database interface {
+	MergeKeys(ctx context.Context, table, column string, keys map[string]string) error
+}
+
+// Vswitchd is the node's ovs-vswitchd with its settings.
+type Vswitchd struct {
+	Client unixctl.Client
+	DB     Database
+	// Observed gives its settings; not ok while it is away.
+	Observed func() (_ offload.Observed, ok bool)
+}
+
+// Observe is what a Runner asks.
+func (v Vswitchd) Observe() *OVS {
+	observed, ok := v.Observed()
+	if !ok {
+		return nil
+	}
+	return &OVS{Observed: observed, Supervised: v.supervised()}
+}
+
+// supervised compares the process that runs with the one that the ovs-node pod
+// says it would start again. Without that a switch that is told to end is a
+// node without a network.
+func (v Vswitchd) supervised() bool {
+	base := filepath.Join(v.Client.Dir, v.Client.Daemon)
+	runs, err := os.ReadFile(base + ".pid")
+	if err != nil {
+		return false
+	}
+	kept, err := os.ReadFile(base + ".kept")
+	runs, kept = bytes.TrimSpace(runs), bytes.TrimSpace(kept)
+	return err == nil && len(runs) > 0 && bytes.Equal(runs, kept)
+}
+
+// Merge sets keys of other_config.
+func (v Vswitchd) Merge(ctx context.Context, keys map[string]string) error {
+	return v.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "other_config", keys)
+}
+
+// Restart tells the process to end, leaving the kernel's datapath with its
+// flows, and waits for the next one to answer.
+func (v Vswitchd) Restart(ctx context.Context) error {
+	if !v.supervised() {
+		return errors.New("restarting ovs-vswitchd: nobody would start it again")
+	}
+	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
+	defer cancel()
+	before, err := v.Client.Instance()
+	if err == nil {
+		_, err = v.Client.Call(ctx, "exit")
+	}
+	if err != nil {
+		return fmt.Errorf("telling ovs-vswitchd to end: %w", err)
+	}
+	tick := time.NewTicker(restartPause)
+	defer tick.Stop()
+	for {
+		now, err := v.Client.Instance()
+		if err == nil && now != before {
+			if _, err = v.Client.Call(ctx, "version"); err == nil {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("ovs-vswitchd has ended and is not back: %w", errors.Join(ctx.Err(), err))
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+var errCrash = errors.New("the agent is killed")
+
+// card is a NIC with the habits of its driver.
+type card struct {
+	driver string
+	total  int
+	vfs    int
+	mode   vf.Mode
+	uplink bool // hw-tc-offload
+	reps   []bool
+	master string
+}
+
+// world is a node. Every change counts; the crashAt-th fails, before it has
+// happened or after.
+type world struct {
+	t         *testing.T
+	file      string
+	boot      string
+	cards     map[string]*card // by PCI address
+	used      map[string]string
+	addressed map[string]bool
+
+	config, running map[string]string
+	supervised      bool
+	restarts        int
+
+	policies []*v1alpha1.OffloadPolicy
+	unknown  bool
+	labels   map[string]string
+
+	changes, crashAt int
+	crashAfter       bool
+	steps            []string
+}
+
+func newWorld(t *testing.T, cards map[string]*card) *world {
+	return &world{
+		t: t, file: filepath.Join(t.TempDir(), "policy.json"), boot: "boot-1", cards: cards,
+		config: map[string]string{"mine": "1"}, running: map[string]string{"mine": "1"}, supervised: true,
+		labels: map[string]string{"kind": "fast"}, used: map[string]string{}, addressed: map[string]bool{},
+	}
+}
+
+func pci(t *testing.T, text string) vf.PCIAddress {
+	a, err := vf.ParsePCIAddress(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func vfName(address string, index int) string { return fmt.Sprintf("%s0.%d", address[:10], index) }
+
+// inventory is what discovery would say.
+func (w *world) inventory() (vf.Inventory, error) {
+	var inv vf.Inventory
+	for _, address := range slices.Sorted(maps.Keys(w.cards)) {
+		c := w.cards[address]
+		hwTC := c.uplink
+		pf := vf.PF{
+			Device:   vf.Device{Name: address, PCI: pci(w.t, address), Vendor: 0x15b3, Product: 0x101d, Driver: c.driver},
+			Ports:    []vf.Netdev{{Name: "up" + address[5:7], HWTC: &hwTC, Master: c.master}},
+			TotalVFs: c.total, NumVFs: c.vfs, Eswitch: vf.Eswitch{Mode: c.mode},
+		}
+		for i := range c.vfs {
+			v := vf.VF{Index: i, Device: vf.Device{Name: vfName(address, i), Driver: c.driver}, Netdev: &vf.Netdev{Name: fmt.Sprint("v", i)}}
+			if c.mode == vf.Switchdev {
+				on := c.reps[i]
+				v.Representor = &vf.Representor{Netdev: vf.Netdev{Name: fmt.Sprintf("rep%s%d", address[5:7], i), HWTC: &on}}
+			}
+			pf.VFs = append(pf.VFs, v)
+		}
+		inv.PFs = append(inv.PFs, pf)
+	}
+	return inv, nil
+}
+
+// op is one change of the world, which a crash may come before or after.
+func (w *world) op(step string, do func() error) error {
+	w.changes++
+	crash := w.changes == w.crashAt
+	if crash && !w.crashAfter {
+		return errCrash
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	w.steps = append(w.steps, step)
+	if crash {
+		return errCrash
+	}
+	return nil
+}
+
+func (w *world) SetVFs(address string, n int) error {
+	c := w.cards[address]
+	return w.op(fmt.Sprintf("%s vfs %d", address[5:7], n), func() error {
+		if n != 0 && c.vfs != 0 && n != c.vfs {
+			return errors.New("device or resource busy")
+		}
+		for i := range c.vfs {
+			if who := w.used[vfName(address, i)]; who != "" && n == 0 {
+				w.t.Errorf("VF %d was taken from %s", i, who)
+			}
+		}
+		c.vfs, c.reps = n, make([]bool, n)
+		return nil
+	})
+}
+
+func (w *world) SetEswitchMode(address, mode string) error {
+	c := w.cards[address]
+	return w.op(fmt.Sprintf("%s mode %s", address[5:7], mode), func() error {
+		switch {
+		case c.master != "" || w.addressed["up"+address[5:7]]:
+			w.t.Errorf("the wire of %s was cut", address)
+		case c.driver == "bnxt_en" && mode == "switchdev" && c.vfs == 0:
+			return errors.New("no VFs")
+		case c.driver != "bnxt_en" && c.vfs != 0:
+			return errors.New("VFs are bound")
+		}
+		c.mode, c.reps = vf.Mode(mode), make([]bool, c.vfs)
+		return nil
+	})
+}
+
+func (w *world) SetHWTC(link string, on bool) error {
+	return w.op(fmt.Sprintf("%s tc %t", link, on), func() error {
+		for address, c := range w.cards {
+			if link == "up"+address[5:7] {
+				c.uplink = on
+				return nil
+			}
+			for i := range c.reps {
+				if link == fmt.Sprintf("rep%s%d", address[5:7], i) {
+					c.reps[i] = on
+					return nil
+				}
+			}
+		}
+		return errors.New("no such link")
+	})
+}
+
+func (w *world) Observe() *OVS {
+	return &OVS{Observed: offload.Observed{OtherConfig: maps.Clone(w.config), Running: maps.Clone(w.running)}, Supervised: w.supervised}
+}
+
+func (w *world) Merge(_ context.Context, keys map[string]string) error {
+	return w.op(fmt.Sprint("ovs ", keys), func() error {
+		for key, value := range keys {
+			if w.config[key] = value; value == "" {
+				delete(w.config, key)
+			}
+		}
+		return nil
+	})
+}
+
+func (w *world) Restart(context.Context) error {
+	return w.op("ovs restart", func() error {
+		w.restarts++
+		w.running = maps.Clone(w.config)
+		return nil
+	})
+}
+
+// agent is a new life of the agent, with what is on the disk.
+func (w *world) agent() *Runner {
+	w.t.Helper()
+	r, err := New(w.file, w.boot, Deps{
+		Policies:   func() ([]*v1alpha1.OffloadPolicy, bool) { return w.policies, !w.unknown },
+		NodeObject: func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: w.labels}} },
+		Inventory:  w.inventory, InUse: func() map[string]string { return w.used },
+		HasAddress: func(link string) (bool, error) { return w.addressed[link], nil },
+		NIC:        w, OVS: w, Changed: func() {},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if r.timer != nil {
+			r.timer.Stop()
+		}
+	})
+	return r
+}
+
+func (w *world) pass() *Runner {
+	w.t.Helper()
+	r := w.agent()
+	if err := r.pass(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// took gives the steps since the last call.
+func (w *world) took() []string {
+	steps := w.steps
+	w.steps = nil
+	return steps
+}
+
+func (w *world) String() string {
+	text := fmt.Sprintf("ovs %v running %v;", w.config, w.running)
+	for _, address := range slices.Sorted(maps.Keys(w.cards)) {
+		c := w.cards[address]
+		text += fmt.Sprintf(" %s: %d VFs %s %t", address, c.vfs, c.mode, c.uplink)
+		if c.mode == vf.Switchdev {
+			text += fmt.Sprint(c.reps)
+		}
+	}
+	return text
+}
+
+func policy(name string, age int, spec v1alpha1.OffloadPolicySpec) *v1alpha1.OffloadPolicy {
+	if len(spec.PFSelector.Vendors)+len(spec.PFSelector.Names)+len(spec.PFSelector.PCIAddresses) == 0 {
+		spec.PFSelector.Vendors = []string{"15b3"}
+	}
+	created := metav1.NewTime(time.Unix(int64(1000-age), 0))
+	return &v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: created}, Spec: spec}
+}
