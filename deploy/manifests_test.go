@@ -136,6 +136,7 @@ var rights = map[string][]string{
 	"ovnkube-node": {
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "create events", "patch events",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
+		"get offloadpolicies", "list offloadpolicies", "watch offloadpolicies",
 	},
 }
 

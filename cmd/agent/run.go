@@ -20,20 +20,24 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
 
 // agent is the wired parts.
 type agent struct {
-	opts     options
-	metrics  *prometheus.Registry
-	host     *netdev.NS
-	db       *ovsdb.DB
-	view     *kube.View
-	pods     *cni.Pods
-	setup    *node.Setup
-	devices  *vf.Live
-	sampling *nodeoffload.Sampling
-	serving  atomic.Bool
+	opts      options
+	metrics   *prometheus.Registry
+	host      *netdev.NS
+	db        *ovsdb.DB
+	view      *kube.View
+	pods      *cni.Pods
+	setup     *node.Setup
+	kernel    *netdev.Devices
+	inventory *vf.Node
+	devices   *vf.Live
+	policy    *setup.Runner
+	sampling  *nodeoffload.Sampling
+	serving   atomic.Bool
 }
 
 func run(ctx context.Context, opts options) error {

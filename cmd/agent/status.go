@@ -19,14 +19,14 @@ import (
 )
 
 // openDevices takes the inventory of the node's own namespace.
-func (a *agent) openDevices() error {
-	devices, err := netdev.OpenDevices(a.host)
-	if err != nil {
+func (a *agent) openDevices() (err error) {
+	if a.kernel, err = netdev.OpenDevices(a.host); err != nil {
 		return err
 	}
-	a.devices = vf.NewLive(&vf.Node{
-		Sysfs: netdev.OpenSysfs("/sys"), Kernel: devices, Links: a.host, Events: devices, Names: vf.DefaultNames(),
-	}, a.opts.log)
+	a.inventory = &vf.Node{
+		Sysfs: netdev.OpenSysfs(sysfs), Kernel: a.kernel, Links: a.host, Events: a.kernel, Names: vf.DefaultNames(),
+	}
+	a.devices = vf.NewLive(a.inventory, a.opts.log)
 	return nil
 }
 
@@ -51,12 +51,18 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 	if err := a.openSampling(ctx, client, publisher.Sampled); err != nil {
 		return err
 	}
+	policies, err := a.openPolicies(kinds, publisher.Changed)
+	if err != nil {
+		return err
+	}
 	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
 	a.view.OnChange(func(owners ...kube.Owner) {
 		if slices.Contains(owners, kube.NodeOwner(name)) {
 			publisher.Changed()
+			a.policy.Mark()
 		}
 	})
+	a.runPolicies(ctx, group, policies)
 	group.Go(func() error { return publisher.Run(ctx) })
 	group.Go(func() error { return a.sampling.Run(ctx) })
 	group.Go(func() error { return a.devices.Run(ctx) })
@@ -86,5 +92,8 @@ func (a *agent) vswitchd() unixctl.Client {
 
 // facts is what is known at this moment.
 func (a *agent) facts() nodeoffload.Facts {
-	return nodeoffload.Facts{Inventory: a.devices.Inventory(), Settings: a.sampling.Settings(), Report: a.sampling.Report()}
+	return nodeoffload.Facts{
+		Inventory: a.devices.Inventory(), Settings: a.sampling.Settings(), Report: a.sampling.Report(),
+		Policies: a.policy.Results(), Reserved: a.policy.Reserved(),
+	}
 }

@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
 
 // daemon runs the image's start script with the directories of this test.
@@ -101,6 +104,13 @@ func TestOVSContainer(t *testing.T) {
 		}
 	}
 
+	// The agent may tell it to end, for it would be started again.
+	switchd := setup.Vswitchd{Client: unixctl.Client{Dir: filepath.Join(dir, "run"), Daemon: "ovs-vswitchd"}}
+	told := pid(t, dir, "ovs-vswitchd")
+	if err := switchd.Restart(t.Context()); err != nil || pid(t, dir, "ovs-vswitchd") == told {
+		t.Errorf("told to restart: %v", err)
+	}
+
 	server, vswitchd := pid(t, dir, "ovsdb-server"), pid(t, dir, "ovs-vswitchd")
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -114,6 +124,10 @@ func TestOVSContainer(t *testing.T) {
 	}
 	if syscall.Kill(server, 0) == nil || syscall.Kill(vswitchd, 0) == nil {
 		t.Error("SIGTERM left a daemon running")
+	}
+
+	if _, err := os.Stat(filepath.Join(dir, "run/ovs-vswitchd.kept")); err == nil {
+		t.Error("after the end of the container somebody may think that ovs-vswitchd would be started again")
 	}
 
 	startOVS(t, dir)
