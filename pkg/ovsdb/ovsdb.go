@@ -77,6 +77,7 @@ type DB struct {
 	replica     *replica // nil while there is no complete one
 	generation  uint64
 	onChange    func([]string)
+	onForeign   func([]string)
 	onReconnect func()
 	waiters     map[string][]chan struct{} // by owner
 	changed     chan struct{}              // closed and replaced when the connection comes or goes
@@ -89,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	db := &DB{
 		cfg: cfg, metrics: newMetrics(cfg), stop: stop, stopped: make(chan struct{}),
 		commit:   make(chan struct{}, 1),
-		onChange: func([]string) {}, onReconnect: func() {},
+		onChange: func([]string) {}, onForeign: func([]string) {}, onReconnect: func() {},
 		waiters: map[string][]chan struct{}{}, changed: make(chan struct{}),
 	}
 	go db.run(running)
@@ -121,6 +122,14 @@ func (db *DB) OnChange(f func(owners []string)) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.onChange = f
+}
+
+// OnForeign sets who is told in which tables rows of nobody that we know changed.
+// It is called from one goroutine and must not block.
+func (db *DB) OnForeign(f func(tables []string)) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.onForeign = f
 }
 
 // OnReconnect sets who is told that a later generation of the replica is there.
@@ -352,10 +361,13 @@ func (db *DB) update(replica *replica, params json.RawMessage) error {
 	if unready && db.ready() == nil {
 		db.signal()
 	}
-	onChange := db.onChange
+	onChange, onForeign := db.onChange, db.onForeign
 	db.mu.Unlock()
-	if err == nil && len(changed) > 0 {
-		onChange(slices.Collect(maps.Keys(changed)))
+	if err == nil && len(changed.owners) > 0 {
+		onChange(slices.Collect(maps.Keys(changed.owners)))
+	}
+	if err == nil && len(changed.foreign) > 0 {
+		onForeign(slices.Collect(maps.Keys(changed.foreign)))
 	}
 	return err
 }

@@ -47,26 +47,33 @@ func newReplica(tables map[string]*table, types map[reflect.Type]*table) *replic
 	return r
 }
 
-// apply takes one update of the server and returns the owners whose managed
-// columns or memberships it changed. touched is told every owner with any change.
-func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (map[string]struct{}, error) {
-	changed := map[string]struct{}{}
+// news is whom one update concerns: the owners whose managed columns or
+// memberships it changed, and the tables in which it changed rows of others.
+type news struct{ owners, foreign map[string]struct{} }
+
+// apply takes one update of the server. touched is told every owner with any change.
+func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (news, error) {
+	changed := news{owners: map[string]struct{}{}, foreign: map[string]struct{}{}}
 	note := func(row *row, managed bool) {
-		if row == nil || row.owner == "" {
+		switch {
+		case row == nil:
+			return
+		case row.owner == "":
+			changed.foreign[row.table.name] = struct{}{}
 			return
 		}
 		if touched(row.owner); managed {
-			changed[row.owner] = struct{}{}
+			changed.owners[row.owner] = struct{}{}
 		}
 	}
 	for name, rows := range updates {
 		t := r.tables[name]
 		if t == nil {
-			return nil, fmt.Errorf("update of table %s, which is not monitored", name)
+			return news{}, fmt.Errorf("update of table %s, which is not monitored", name)
 		}
 		for uuid, update := range rows {
 			if err := r.applyRow(t, uuid, update, note); err != nil {
-				return nil, fmt.Errorf("update of %s %s: %w", name, uuid, err)
+				return news{}, fmt.Errorf("update of %s %s: %w", name, uuid, err)
 			}
 		}
 	}

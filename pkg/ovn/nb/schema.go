@@ -2,6 +2,7 @@ package nb
 
 import (
 	_ "embed"
+	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -38,5 +39,24 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 			LogicalSwitchPortTable: {"up", "dynamic_addresses", "tag"},
 			BFDTable:               {"status"},
 		},
+		OwnerOf: map[string]func(any) (string, string){StaticMACBindingTable: bindingOwner},
 	}, err
+}
+
+// gatewayPortPrefix begins the names of the gateway routers' ports to the wire,
+// which the name of the node ends.
+const gatewayPortPrefix = "rtoe-GR_"
+
+// bindingOwner: the table has no external_ids, and all bindings of ours are those
+// of a node's gateway router.
+func bindingOwner(model any) (owner, id string) {
+	binding, ok := model.(*StaticMACBinding)
+	if !ok {
+		return "", ""
+	}
+	node, ours := strings.CutPrefix(binding.LogicalPort, gatewayPortPrefix)
+	if !ours {
+		return "", ""
+	}
+	return "Node/" + node, binding.LogicalPort + " " + binding.IP
 }
