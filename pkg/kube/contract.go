@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -142,6 +143,23 @@ func ParseGatewayConfig(value, network string) (*GatewayConfig, error) {
 		return nil, fmt.Errorf("gateway of network %q: %w", network, err)
 	}
 	return &gc, nil
+}
+
+// ParseHostCIDRs reads HostCIDRsKey; a node that has said nothing has none.
+func ParseHostCIDRs(value string) ([]netip.Prefix, error) {
+	if value == "" {
+		return nil, nil
+	}
+	var list []netip.Prefix
+	if err := json.Unmarshal([]byte(value), &list); err != nil {
+		return nil, fmt.Errorf("host addresses: %w", err)
+	}
+	for _, prefix := range list {
+		if !prefix.IsValid() { // an empty text
+			return nil, errors.New("host addresses: one of them is empty")
+		}
+	}
+	return list, nil
 }
 
 // FormatNetwork writes the annotation value that names only network.

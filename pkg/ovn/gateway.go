@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -26,6 +27,8 @@ func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
 	}
 	rows := gatewayRouter(n, join)
 	rows = append(rows, externalSwitch(n)...)
+	rows = append(rows, gatewayNAT(cfg, n, join)...)
+	rows = append(rows, masqueradeRoutes(cfg, n)...)
 	return append(rows, gatewayRoutes(cfg, n, join)...), nil
 }
 
@@ -128,6 +131,58 @@ func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 		rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{
 			IPPrefix: anywhere, Nexthop: hop.String(), OutputPort: &external,
 		}))
+	}
+	return rows
+}
+
+// gatewayNAT gives what leaves the cluster the node's address: one row for each
+// cluster subnet, never for a pod. The router's own address in the join subnet
+// needs it for the ICMP errors that the router sends.
+func gatewayNAT(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
+	var rows []ovsdb.Row
+	for _, inside := range cfg.ClusterSubnets {
+		rows = append(rows, sourceNAT(n, inside.Masked().String(), inside.Addr())...)
+	}
+	for _, own := range join {
+		rows = append(rows, sourceNAT(n, own.Addr().String(), own.Addr())...)
+	}
+	return rows
+}
+
+// sourceNAT is nothing when the node has no address of the family.
+func sourceNAT(n node, inside string, family netip.Addr) []ovsdb.Row {
+	address, ok := sameFamily(n.gateway.Addresses, family)
+	if !ok {
+		return nil
+	}
+	return []ovsdb.Row{{
+		ID:      "snat " + inside,
+		Model:   &nb.NAT{Type: nb.NATTypeSNAT, ExternalIP: address.Addr().String(), LogicalIP: inside},
+		Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: GatewayRouter(n.name), Column: columnNAT}},
+	}}
+}
+
+// masqueradeRoutes lead back to the node's own processes, which come to the
+// gateway router under the masquerade addresses. The next hop is nobody: the
+// node's bridge takes such packets whatever their MAC, so that asking for one is
+// spared.
+func masqueradeRoutes(cfg Config, n node) []ovsdb.Row {
+	gr := GatewayRouter(n.name)
+	external := routerToExternal(gr)
+	var rows []ovsdb.Row
+	for _, subnet := range cfg.MasqueradeSubnets {
+		if _, ok := sameFamily(n.gateway.Addresses, subnet.Addr()); !ok {
+			continue
+		}
+		hop := ipam.AddressAt(subnet.Masked(), ipam.MasqueradeNextHop)
+		rows = append(rows,
+			staticRoute(gr, &nb.LogicalRouterStaticRoute{
+				IPPrefix: subnet.Masked().String(), Nexthop: hop.String(), OutputPort: &external,
+			}),
+			ovsdb.Row{ID: external + " " + hop.String(), Model: &nb.StaticMACBinding{
+				LogicalPort: external, IP: hop.String(), MAC: kube.MACFromAddress(hop).String(), OverrideDynamicMAC: true,
+			}},
+		)
 	}
 	return rows
 }

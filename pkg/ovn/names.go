@@ -6,6 +6,8 @@ const (
 	columnStaticRoutes   = "static_routes"
 	columnGatewayChassis = "gateway_chassis"
 	columnLoadBalancer   = "load_balancer"
+	columnPolicies       = "policies"
+	columnNAT            = "nat"
 )
 
 // columnLoadBalancerGroup is the reference column of switches and routers.
@@ -21,6 +23,10 @@ const (
 )
 
 func groups() []string { return []string{ClusterGroup, ClusterSwitchGroup, ClusterRouterGroup} }
+
+// priorityHost is that of the cluster router's policies that lead a node's pods
+// to the node itself: before every other way out of the cluster.
+const priorityHost = 1004
 
 // JoinSwitch connects the cluster router with every gateway router.
 const JoinSwitch = "join"

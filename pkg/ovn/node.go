@@ -3,7 +3,9 @@ package ovn
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -18,6 +20,8 @@ type node struct {
 	id      uint32
 	chassis string
 	gateway *kube.GatewayConfig
+	// hosts are all addresses of the node itself.
+	hosts []netip.Prefix
 }
 
 // buildNode gives a node's switch with its router port and management port, and
@@ -37,7 +41,7 @@ func buildNode(view View, cfg Config, name string) ([]ovsdb.Row, error) {
 	if len(n.subnets) == 0 {
 		return nil, notReady("node %s has no subnet", name)
 	}
-	rows := nodeSwitch(n)
+	rows := append(nodeSwitch(n), hostPolicies(n)...)
 	gateway, err := nodeGateway(cfg, n)
 	return append(rows, gateway...), err
 }
@@ -57,6 +61,9 @@ func parseNode(name string, annotations map[string]string) (node, error) {
 	}
 	if n.gateway, err = kube.ParseGatewayConfig(annotations[kube.GatewayConfigKey], kube.DefaultNetwork); err != nil {
 		return n, fmt.Errorf("annotation %s of node %s: %w", kube.GatewayConfigKey, name, err)
+	}
+	if n.hosts, err = kube.ParseHostCIDRs(annotations[kube.HostCIDRsKey]); err != nil {
+		return n, fmt.Errorf("annotation %s of node %s: %w", kube.HostCIDRsKey, name, err)
 	}
 	return n, nil
 }
@@ -99,4 +106,41 @@ func nodeSwitch(n node) []ovsdb.Row {
 		})
 	}
 	return rows
+}
+
+// hostPolicies send what a node's pods have for the node itself to its
+// management port: the gateway router has the node's address too and would keep
+// it. One row for each family of the node's subnets.
+func hostPolicies(n node) []ovsdb.Row {
+	var rows []ovsdb.Row
+	for _, subnet := range n.subnets {
+		var own []string
+		for _, host := range n.hosts {
+			if host.Addr().Is4() == subnet.Addr().Is4() {
+				own = append(own, host.Addr().String())
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		slices.Sort(own)
+		rows = append(rows, hostPolicy(n.name, subnet, slices.Compact(own)))
+	}
+	return rows
+}
+
+func hostPolicy(name string, subnet netip.Prefix, own []string) ovsdb.Row {
+	family := "ip4"
+	if subnet.Addr().Is6() {
+		family = "ip6"
+	}
+	match := fmt.Sprintf("inport == %q && %s.dst == {%s}", routerToSwitch(name), family, strings.Join(own, ", "))
+	return ovsdb.Row{
+		ID: "host " + family,
+		Model: &nb.LogicalRouterPolicy{
+			Priority: priorityHost, Match: match, Action: nb.LogicalRouterPolicyActionReroute,
+			Nexthops: []string{hostPrefix(subnet, managementOffset).Addr().String()},
+		},
+		Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: ClusterRouter, Column: columnPolicies}},
+	}
 }

@@ -1,0 +1,13 @@
+package ipam
+
+// Where in the masquerade subnet the addresses stand under which a node's own
+// processes and its gateway router meet; both have the node's address otherwise.
+const (
+	// MasqueradeRouter is whom a process of the node sees when a service leads
+	// back to it through the router.
+	MasqueradeRouter = 1
+	// MasqueradeHost is the node as the router sees it.
+	MasqueradeHost = 2
+	// MasqueradeNextHop is nobody: the way between both.
+	MasqueradeNextHop = 4
+)
