@@ -83,6 +83,7 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 		return err
 	}
 	a.db.OnChange(func(owners []string) { a.setup.Changed(owners...) })
+	a.db.OnForeign(func(tables []string) { a.setup.Foreign(tables...) })
 	a.db.OnReconnect(a.setup.Mark)
 	a.view.OnChange(func(owners ...kube.Owner) {
 		a.pods.Changed(owners...)

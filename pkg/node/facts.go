@@ -88,7 +88,7 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr) (map[string]s
 	}
 	addrs := primary(cfg, s, g.Bridge)
 	gateway := kube.GatewayConfig{
-		Mode: "shared", Bridge: g.Bridge, Interface: g.Bridge + "_" + cfg.Node,
+		Mode: "shared", Bridge: g.Bridge, Interface: localnetPort(cfg, g),
 		MAC: kube.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, g.Bridge, addrs),
 		NodePortEnable: "true", VLANID: "0",
 	}

@@ -12,18 +12,6 @@ type Flows interface {
 	Watch(ctx context.Context, bridge string, changed chan<- struct{})
 }
 
-// gatewayFlows make the gateway bridge a plain switch between the host and the
-// wire. The gateway router has the host's MAC and address too: until it carries
-// north-south traffic, what it sends is dropped, so that neither the bridge nor
-// the neighbours learn the host's address behind it.
-func gatewayFlows(mac string) []string {
-	return []string{
-		"priority=100,in_port=LOCAL actions=NORMAL",
-		"priority=90,dl_src=" + mac + " actions=drop",
-		"priority=0 actions=NORMAL",
-	}
-}
-
 // direct keeps the flows of a bridge that is ours: they are gone when
 // ovs-vswitchd was, and anybody may change them. The flows of a host's own bridge
 // are the host's.
@@ -37,7 +25,12 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if err := s.deps.Flows.Replace(bounded, g.Bridge, gatewayFlows(link.MAC.String())); err != nil {
+	table := gatewayTable(wire{
+		MAC:    link.MAC.String(),
+		Uplink: st.OFPorts[g.NIC], Router: st.OFPorts[routerPort(s.cfg, g)],
+		ClusterSubnets: s.cfg.ClusterSubnets,
+	})
+	if err := s.deps.Flows.Replace(bounded, g.Bridge, table); err != nil {
 		return fmt.Errorf("gateway bridge: %w", err)
 	}
 	if s.watched != g.Bridge {
@@ -46,6 +39,14 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 	}
 	return nil
 }
+
+// routerPort is what ovn-controller calls the bridge's end of the gateway
+// router's way out, after the localnet port that the annotation names.
+func routerPort(cfg Config, g Gateway) string {
+	return "patch-" + localnetPort(cfg, g) + "-to-" + IntegrationBridge
+}
+
+func localnetPort(cfg Config, g Gateway) string { return g.Bridge + "_" + cfg.Node }
 
 func (s *Setup) watchFlows(ctx context.Context, bridge string) {
 	changed := make(chan struct{}, 1)

@@ -98,6 +98,12 @@ func (m *machine) observeSwitch(st *State) {
 			st.Ports = append(st.Ports, port.Name)
 		}
 	}
+	st.OFPorts = map[string]int{}
+	for _, row := range m.deps.DB.Table(vswitch.InterfaceTable) {
+		if iface, ok := row.(*vswitch.Interface); ok && iface.Ofport != nil && *iface.Ofport > 0 {
+			st.OFPorts[iface.Name] = *iface.Ofport
+		}
+	}
 	st.Ours = map[string]bool{}
 	for _, owner := range []kube.Owner{gatewayOwner(m.cfg), managementOwner(m.cfg)} {
 		for _, row := range m.deps.DB.Rows(owner.String()) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -122,6 +124,14 @@ func (s *Setup) Changed(owners ...string) {
 			s.Mark()
 			return
 		}
+	}
+}
+
+// Foreign takes tables in which rows of others have changed: ovn-controller's
+// ports are among them. Hook it to the database's foreign changes.
+func (s *Setup) Foreign(tables ...string) {
+	if slices.Contains(tables, vswitch.InterfaceTable) {
+		s.Mark()
 	}
 }
 

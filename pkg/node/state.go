@@ -24,6 +24,8 @@ type State struct {
 	// whoever wrote it.
 	Bridges, Ports []string
 	Settings       map[string]string
+	// OFPorts are the OpenFlow ports that ovs-vswitchd has opened, by name.
+	OFPorts map[string]int
 	// Ours names the ports that the database has by our own will.
 	Ours map[string]bool
 	// Saved is nil before a takeover.
