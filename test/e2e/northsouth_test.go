@@ -1,0 +1,252 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	outside     = "outside"
+	outsidePort = 9090
+)
+
+// serveOutside answers on the host that is no node until the test ends.
+func serveOutside(t *testing.T) {
+	t.Helper()
+	pid := strings.TrimSpace(mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("probe serve %d </dev/null >/dev/null 2>&1 & echo $!", outsidePort)))
+	t.Cleanup(func() { onNode(outside, "kill", pid) })
+	listening := fmt.Sprintf("127.0.0.1:%d", outsidePort)
+	eventually(t, 10*time.Second, "the server outside listens", func() (bool, string) {
+		out, err := onNode(outside, "probe", "dial", "tcp", listening)
+		return err == nil, out
+	})
+}
+
+// machineAddresses are those of a machine of the lab, IPv4 first.
+func machineAddresses(t *testing.T, machine string) []netip.Addr {
+	t.Helper()
+	link := "eth0"
+	if machine != outside {
+		link = "breth0"
+	}
+	var v4, v6 []netip.Addr
+	out := mustOnNode(t, machine, "ip", "-o", "addr", "show", "dev", link, "scope", "global")
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		prefix := netip.MustParsePrefix(fields[3])
+		switch {
+		case strings.Contains(line, "deprecated") || prefix.Addr().IsLinkLocalUnicast():
+		case prefix.Addr().Is4():
+			v4 = append(v4, prefix.Addr())
+		default:
+			v6 = append(v6, prefix.Addr())
+		}
+	}
+	return append(v4, v6...)
+}
+
+func ofFamily(addrs []netip.Addr, like netip.Addr) netip.Addr {
+	for _, addr := range addrs {
+		if addr.Is4() == like.Is4() {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// TestPodsReachOutside: from each node, with TCP, UDP and ping, in each family;
+// the outside sees the node's address. Where nothing listens nothing answers.
+func TestPodsReachOutside(t *testing.T) {
+	ns := namespace(t)
+	serveOutside(t)
+	for _, node := range nodes {
+		pod := running(t, ns, node, node)
+		own := machineAddresses(t, node)
+		for _, target := range machineAddresses(t, outside) {
+			if !ofFamily(addresses(t, pod), target).IsValid() {
+				continue
+			}
+			out := mustInPod(t, pod, "ping", "-c1", "-W2", target.String())
+			if !strings.Contains(out, "ttl=62") { // two routers: the cluster's, the gateway
+				t.Errorf("ping from %s to %s: want ttl=62 in %s", node, target, out)
+			}
+			open := netip.AddrPortFrom(target, outsidePort).String()
+			for _, network := range []string{"tcp", "udp"} {
+				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, open, "1000"))
+				if got := netip.MustParseAddr(seen).Unmap(); got != ofFamily(own, target) {
+					t.Errorf("%s from a pod of %s came from %s, want %s", network, node, got, ofFamily(own, target))
+				}
+			}
+			mustInPod(t, pod, "probe", "dial", "tcp", open, "300000")
+			closed := netip.AddrPortFrom(target, outsidePort+1).String()
+			if out, err := inPod(ns, pod.Name, "probe", "dial", "tcp", closed); err == nil {
+				t.Errorf("a port outside on which nothing listens answered: %s", out)
+			}
+		}
+	}
+}
+
+// TestOutsideDoesNotReachPods: a route to the pods through a node leads nowhere;
+// the node itself, on the same way, answers.
+func TestOutsideDoesNotReachPods(t *testing.T) {
+	ns := namespace(t)
+	pod := running(t, ns, "pod", nodes[1])
+	own := machineAddresses(t, nodes[1])
+	for _, addr := range addresses(t, pod) {
+		hop := ofFamily(own, addr)
+		route := []string{netip.PrefixFrom(addr, addr.BitLen()).String(), "via", hop.String()}
+		mustOnNode(t, outside, append([]string{"ip", "route", "add"}, route...)...)
+		t.Cleanup(func() { onNode(outside, append([]string{"ip", "route", "del"}, route...)...) })
+		mustOnNode(t, outside, "ping", "-c1", "-W2", hop.String())
+		if out, err := onNode(outside, "ping", "-c1", "-W1", addr.String()); err == nil {
+			t.Errorf("the outside reached a pod: %s", out)
+		}
+		mustOnNode(t, nodes[1], "ping", "-c1", "-W2", addr.String())
+	}
+}
+
+// TestPodsReachNodes: a pod reaches its own node, which sees the pod's address,
+// and other nodes, which see its node's.
+func TestPodsReachNodes(t *testing.T) {
+	ns := namespace(t)
+	pod := running(t, ns, "pod", nodes[1])
+	for _, node := range nodes[:2] {
+		host := hostPod(t, ns, "host-"+node, node)
+		for _, addr := range machineAddresses(t, node) {
+			want := ofFamily(addresses(t, pod), addr)
+			if !want.IsValid() {
+				continue
+			}
+			if node != pod.Spec.NodeName {
+				want = ofFamily(machineAddresses(t, pod.Spec.NodeName), addr)
+			}
+			for _, network := range []string{"tcp", "udp"} {
+				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(addr, outsidePort).String(), "1000"))
+				if got := netip.MustParseAddr(seen).Unmap(); got != want {
+					t.Errorf("%s to %s came from %s, want %s", network, host.Name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// hostPod serves in a node's own network.
+func hostPod(t *testing.T, ns, name, node string) *corev1.Pod {
+	t.Helper()
+	object := podObject(ns, name, node, "probe", "serve", fmt.Sprint(outsidePort))
+	object.Spec.HostNetwork = true
+	create(t, object)
+	return waitPod(t, ns, name, "Running", isRunning)
+}
+
+// TestErrorsFromTheWay: what routers outside have to say of a pod's packet
+// reaches the pod: it is too large for a link there, or has come too far.
+func TestErrorsFromTheWay(t *testing.T) {
+	ns := namespace(t)
+	pod := running(t, ns, "pod", nodes[1])
+	const script = `set -e
+ip netns add far; ip link add far0 mtu 1300 type veth peer name eth0 mtu 1300 netns far
+ip addr add 192.0.2.1/24 dev far0; ip link set far0 up
+ip -n far addr add 192.0.2.2/24 dev eth0; ip -n far link set eth0 up; ip -n far route add default via 192.0.2.1
+sysctl -qw net.ipv4.ip_forward=1`
+	mustOnNode(t, outside, "sh", "-c", script)
+	t.Cleanup(func() { onNode(outside, "sh", "-c", "ip netns del far; sysctl -qw net.ipv4.ip_forward=0") })
+	router := ofFamily(machineAddresses(t, outside), netip.MustParseAddr("192.0.2.2")).String()
+	mustOnNode(t, nodes[1], "ip", "route", "add", "192.0.2.0/24", "via", router)
+	t.Cleanup(func() { onNode(nodes[1], "ip", "route", "del", "192.0.2.0/24") })
+	const fabric = "fabric" // the default gateway, which the gateway router asks
+	mustOnNode(t, fabric, "sh", "-c", "ip route add 192.0.2.0/24 via "+router+" && sysctl -qw net.ipv4.ip_forward=1")
+	t.Cleanup(func() { onNode(fabric, "sh", "-c", "ip route del 192.0.2.0/24; sysctl -qw net.ipv4.ip_forward=0") })
+
+	mustInPod(t, pod, "ping", "-c1", "-W2", "192.0.2.2")
+	mustInPod(t, pod, "ping", "-c1", "-W2", "-M", "do", "-s", "1272", "192.0.2.2") // 1300
+	for what, command := range map[string][]string{
+		"mtu = 1300":            {"ping", "-c2", "-W2", "-M", "do", "-s", "1372", "192.0.2.2"},
+		"Time to live exceeded": {"ping", "-c1", "-W2", "-t", "3", "192.0.2.2"},
+	} {
+		out, err := inPod(ns, pod.Name, command...)
+		if err == nil || !strings.Contains(out, what) {
+			t.Errorf("%v: want %q in %s", command, what, out)
+		}
+	}
+}
+
+// TestGatewayFlowsComeBack: a flow that somebody deletes is there again, and pods
+// and host talk to the outside meanwhile and after.
+func TestGatewayFlowsComeBack(t *testing.T) {
+	ns := namespace(t)
+	serveOutside(t)
+	pod, host := running(t, ns, "pod", nodes[1]), hostPod(t, ns, "host", nodes[1])
+	target := netip.AddrPortFrom(machineAddresses(t, outside)[0], outsidePort)
+	table := func() string {
+		return mustOnNode(t, nodes[1], "ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", "breth0")
+	}
+	before := len(strings.Split(table(), "\n"))
+	flows := []*flow{startFlow(t, ns, pod.Name, "tcp", target), startFlow(t, ns, host.Name, "tcp", target)}
+	for _, spoil := range [][]string{
+		{"ovs-ofctl", "-O", "OpenFlow14", "del-flows", "breth0"},
+		{"ovs-ofctl", "-O", "OpenFlow14", "--strict", "del-flows", "breth0", "table=1,priority=100,ct_mark=1"},
+		{"ovs-ofctl", "-O", "OpenFlow14", "add-flow", "breth0", "priority=150,ip actions=NORMAL"},
+	} {
+		mustOnNode(t, nodes[1], spoil...)
+		eventually(t, 5*time.Second, fmt.Sprintf("the table is as before %v", spoil), func() (bool, string) {
+			now := table()
+			return len(strings.Split(now, "\n")) == before, now
+		})
+	}
+	restart(t, "agent@"+nodes[1])
+	restart(t, "ovn-controller@"+nodes[1])
+	for _, flow := range flows {
+		flow.wantAnswer(t, 5*time.Second)
+		if gap := flow.stop(); gap > 3*time.Second {
+			t.Errorf("no answer for %s", gap)
+		}
+	}
+}
+
+// TestOutsideAfterTheSwitchDied: a UDP stream to the outside goes on when
+// ovs-vswitchd is back, and new connections succeed, the host's and the pod's.
+func TestOutsideAfterTheSwitchDied(t *testing.T) {
+	ns := namespace(t)
+	serveOutside(t)
+	pod := running(t, ns, "pod", nodes[1])
+	target := netip.AddrPortFrom(machineAddresses(t, outside)[0], outsidePort)
+	stream := startFlow(t, ns, pod.Name, "udp", target)
+	restart(t, "ovs-vswitchd@"+nodes[1])
+	stream.wantAnswer(t, 30*time.Second)
+	mustInPod(t, pod, "probe", "dial", "tcp", target.String(), "1000")
+	mustOnNode(t, nodes[1], "probe", "dial", "tcp", target.String(), "1000")
+}
+
+// TestNodeAddressFollowed: a further address of a node is reached by its pods
+// when it is there, and no longer when it is gone.
+func TestNodeAddressFollowed(t *testing.T) {
+	ns := namespace(t)
+	pod := running(t, ns, "pod", nodes[1])
+	own := machineAddresses(t, nodes[1])[0].As4()
+	own[2] = 77
+	extra := netip.AddrFrom4(own).String()
+	reached := func() bool {
+		_, err := inPod(ns, pod.Name, "ping", "-c1", "-W1", extra)
+		return err == nil
+	}
+	if reached() {
+		t.Fatalf("%s answers before anybody has it", extra)
+	}
+	mustOnNode(t, nodes[1], "ip", "addr", "add", extra+"/16", "dev", "breth0")
+	t.Cleanup(func() { onNode(nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0") })
+	eventually(t, 20*time.Second, "pods reach the node's new address", func() (bool, string) { return reached(), "" })
+	mustOnNode(t, nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0")
+	eventually(t, 20*time.Second, "the address that is gone is not reached", func() (bool, string) {
+		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), nodes[1], metav1.GetOptions{})
+		return err == nil && !strings.Contains(node.Annotations["k8s.ovn.org/host-cidrs"], extra) && !reached(), ""
+	})
+}
