@@ -83,7 +83,7 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.ovsdb, "ovsdb", "unix:/run/openvswitch/db.sock", "the local Open_vSwitch database")
 	f.StringVar(&o.node.Remote, "sb", "", "the Southbound database as ovn-controller takes it, such as ssl:172.18.0.3:6642")
 	f.StringVar(&o.clusterCIDRs, "cluster-cidrs", "10.244.0.0/16/24", "pod networks, each with the prefix length of a node")
-	f.StringVar(&o.serviceCIDRs, "service-cidrs", "", "service networks; not used in this version")
+	f.StringVar(&o.serviceCIDRs, "service-cidrs", "", "service networks, which the node's own processes reach too")
 	f.IntVar(&o.node.MTU, "mtu", 0, "MTU of pods; 0: the underlay's less the encapsulation")
 	f.StringVar(&o.node.GatewayInterface, "gateway-interface", "", "uplink, or a bridge that has it; empty: the interface of the default route")
 	f.StringVar(&o.node.Datapath, "datapath", o.node.Datapath, "where OVS forwards: system (kernel) or netdev (userspace)")
@@ -108,7 +108,7 @@ func (o *options) complete() error {
 	for _, s := range subnets {
 		o.node.ClusterSubnets = append(o.node.ClusterSubnets, s.Prefix)
 	}
-	if _, err := ipam.ParsePrefixes(o.serviceCIDRs); err != nil {
+	if o.node.ServiceSubnets, err = ipam.ParsePrefixes(o.serviceCIDRs); err != nil {
 		return fmt.Errorf("--service-cidrs: %w", err)
 	}
 	if o.encapIP != "" {

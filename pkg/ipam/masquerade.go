@@ -10,4 +10,9 @@ const (
 	MasqueradeHost = 2
 	// MasqueradeNextHop is nobody: the way between both.
 	MasqueradeNextHop = 4
+	// MasqueradeBound is the node whose process has chosen the node's address
+	// as its source.
+	MasqueradeBound = 6
+	// MasqueradeOther is the node under any further source address.
+	MasqueradeOther = 7
 )

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 )
 
 // DatapathSystem is OVS in the kernel, DatapathUserspace in ovs-vswitchd.
@@ -25,6 +27,12 @@ type Config struct {
 	Node string
 	// ClusterSubnets hold all pods; their families are the cluster's.
 	ClusterSubnets []netip.Prefix
+	// ServiceSubnets hold the services' own addresses; none: the node's own
+	// processes do not reach services.
+	ServiceSubnets []netip.Prefix
+	// MasqueradeSubnets hold the addresses under which the node's processes and
+	// the gateway router meet, at most one for each family.
+	MasqueradeSubnets []netip.Prefix
 	// Remote is the Southbound database as ovn-controller takes it.
 	Remote string
 	// GatewayInterface is a NIC, a bridge's port or a bridge; "" is the
@@ -41,7 +49,10 @@ type Config struct {
 
 // Defaults leaves Node, ClusterSubnets and Remote to be set.
 func Defaults() Config {
-	return Config{Datapath: DatapathSystem, Checkpoint: "/var/lib/ovn-offload/node.json"}
+	return Config{
+		Datapath: DatapathSystem, Checkpoint: "/var/lib/ovn-offload/node.json",
+		MasqueradeSubnets: ipam.Defaults().Masquerade,
+	}
 }
 
 // Validate says what is wrong with a Config.
@@ -65,6 +76,16 @@ func (c Config) Validate() error {
 func (c Config) has(addr netip.Addr) bool {
 	for _, subnet := range c.ClusterSubnets {
 		if subnet.Addr().Is4() == addr.Is4() {
+			return true
+		}
+	}
+	return false
+}
+
+// masquerade reports whether addr is none of the node's but a stand-in.
+func (c Config) masquerade(addr netip.Addr) bool {
+	for _, subnet := range c.MasqueradeSubnets {
+		if subnet.Contains(addr) {
 			return true
 		}
 	}

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"fmt"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
@@ -25,12 +27,7 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	table := gatewayTable(wire{
-		MAC:    link.MAC.String(),
-		Uplink: st.OFPorts[g.NIC], Router: st.OFPorts[routerPort(s.cfg, g)],
-		ClusterSubnets: s.cfg.ClusterSubnets,
-	})
-	if err := s.deps.Flows.Replace(bounded, g.Bridge, table); err != nil {
+	if err := s.deps.Flows.Replace(bounded, g.Bridge, gatewayTable(s.wire(st, g, link))); err != nil {
 		return fmt.Errorf("gateway bridge: %w", err)
 	}
 	if s.watched != g.Bridge {
@@ -38,6 +35,19 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 		go s.watchFlows(ctx, g.Bridge)
 	}
 	return nil
+}
+
+func (s *Setup) wire(st State, g Gateway, link netdev.Link) wire {
+	addrs := primary(s.cfg, st, g.Bridge)
+	w := wire{
+		MAC:    link.MAC.String(),
+		Uplink: st.OFPorts[g.NIC], Router: st.OFPorts[routerPort(s.cfg, g)],
+		ClusterSubnets: s.cfg.ClusterSubnets, Addresses: addrs, Meetings: meetings(s.cfg, addrs),
+	}
+	if s.deps.Services != nil {
+		w.Services = s.deps.Services().sorted()
+	}
+	return w
 }
 
 // routerPort is what ovn-controller calls the bridge's end of the gateway

@@ -74,19 +74,7 @@ func managementRoutes(cfg Config, s State) []Step {
 			}
 		}
 	}
-	var steps []Step
-	for _, w := range want {
-		if !slices.ContainsFunc(s.Routes, func(r netdev.Route) bool { return sameRoute(r, w) }) {
-			steps = append(steps, addRoute{w})
-		}
-	}
-	for _, r := range s.Routes {
-		same := func(w netdev.Route) bool { return sameKey(r, w) }
-		if r.Link == ManagementInterface && r.Protocol == protocolOurs && !slices.ContainsFunc(want, same) {
-			steps = append(steps, deleteRoute{r})
-		}
-	}
-	return steps
+	return routes(s, ManagementInterface, want)
 }
 
 // metric is what the kernel makes of a route that names none.

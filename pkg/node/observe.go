@@ -48,6 +48,7 @@ func (m *machine) observeHost(st *State) error {
 		return err
 	}
 	st.Links, st.Addrs = map[string]netdev.Link{}, map[string][]netip.Prefix{}
+	st.Masquerade = map[string][]netip.Prefix{}
 	for _, l := range links {
 		if podLink(l) {
 			continue
@@ -60,7 +61,14 @@ func (m *machine) observeHost(st *State) error {
 			return err
 		}
 		st.Links[l.Name] = l
-		st.Addrs[l.Name] = slices.DeleteFunc(addrs, func(p netip.Prefix) bool { return !p.Addr().IsGlobalUnicast() })
+		for _, addr := range addrs {
+			switch {
+			case m.cfg.masquerade(addr.Addr()):
+				st.Masquerade[l.Name] = append(st.Masquerade[l.Name], addr)
+			case addr.Addr().IsGlobalUnicast():
+				st.Addrs[l.Name] = append(st.Addrs[l.Name], addr)
+			}
+		}
 	}
 	routes, err := m.deps.Host.Routes("")
 	if err != nil {

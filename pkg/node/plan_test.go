@@ -92,6 +92,7 @@ func TestChooseGateway(t *testing.T) {
 func TestFollowAdministrator(t *testing.T) {
 	second, vip := netip.MustParsePrefix("172.18.0.33/16"), netip.MustParsePrefix("172.18.0.200/32")
 	b := newBench(t)
+	b.cfg.ServiceSubnets = nil // no stand-ins among the addresses
 	b.ovnController()
 	must(t, b.host.FakeNS.ReplaceAddr("eth0", vip, netdev.AddrOptions{}))
 	s := b.setup(t)

@@ -71,6 +71,8 @@ type Deps struct {
 	Node func() *corev1.Node
 	// Annotate writes annotations of the Node, where they differ.
 	Annotate func(ctx context.Context, node *corev1.Node, annotations map[string]string) error
+	// Services gives the services that the wire may ask the node for; nil: none.
+	Services func() ServicePorts
 	// Flows is the gateway bridge's table.
 	Flows Flows
 	// Probes reach, by name, what the node must not lose by a takeover.
@@ -222,6 +224,9 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	}
 	// The controller makes the gateway router of the annotations while we go on.
 	told = s.tell(ctx, st, g, encap)
+	if err := s.run(ctx, planMasquerade(s.cfg, st, g, mtu)); err != nil {
+		return 0, told, err
+	}
 	return mtu, told, s.management(ctx, st, mtu)
 }
 
@@ -285,7 +290,14 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	alone := s.cfg
+	alone.ServiceSubnets = nil
+	var masquerade error
+	if g, err := chooseGateway(s.cfg, st); err == nil {
+		masquerade = s.run(ctx, planMasquerade(alone, st, g, 0))
+	}
 	return errors.Join(
+		masquerade,
 		s.merge(ctx, unset(s.cfg, st)),
 		s.commit(ctx, commit{Owner: managementOwner(s.cfg)}),
 		s.release(ctx, st),

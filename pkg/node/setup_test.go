@@ -220,6 +220,7 @@ func newBench(t *testing.T) *bench {
 	b.cfg = Defaults()
 	b.cfg.Node, b.cfg.Remote, b.cfg.Datapath = "n1", "ssl:172.18.0.3:6642", DatapathUserspace
 	b.cfg.ClusterSubnets = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
+	b.cfg.ServiceSubnets = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")}
 	b.cfg.Checkpoint = filepath.Join(t.TempDir(), "node.json")
 	b.object = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
@@ -301,7 +302,7 @@ func (b *bench) describe(t *testing.T) string {
 }
 
 const settled = `br-int up=false mtu=1500 []
-breth0 up=true mtu=1500 [172.18.0.3/16 fc00:18::3/64]
+breth0 up=true mtu=1500 [169.254.0.2/17 172.18.0.3/16 fc00:18::3/64 fd69::2/112]
 eth0 up=true mtu=1500 []
 lo up=true mtu=0 []
 net/ipv4/conf/%/arp_ignore=8
@@ -311,7 +312,11 @@ ovn-k8s-mp0 up=true mtu=1442 [10.244.1.2/24 fd00:10:244:1::2/64]
 route 0.0.0.0/0 via 172.18.0.1 dev breth0 metric 0 proto 4
 route 10.244.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0 metric 0 proto 85
 route 10.9.0.0/16 via 172.18.0.9 dev breth0 metric 7 proto 4
-route fd00:10:244::/48 via fd00:10:244:1::1 dev ovn-k8s-mp0 metric 1024 proto 85`
+route 10.96.0.0/16 via 169.254.0.4 dev breth0 metric 0 proto 85
+route 169.254.0.1/32 dev breth0 metric 0 proto 85
+route fd00:10:244::/48 via fd00:10:244:1::1 dev ovn-k8s-mp0 metric 1024 proto 85
+route fd00:10:96::/112 via fd69::4 dev breth0 metric 1024 proto 85
+route fd69::1/128 dev breth0 metric 1024 proto 85`
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -432,6 +437,7 @@ func (b *bench) expect(t *testing.T, link string) {
 	}
 	routes, err := b.host.Routes(link)
 	must(t, err)
+	routes = slices.DeleteFunc(routes, func(r netdev.Route) bool { return r.Protocol == protocolOurs })
 	if len(routes) != 2 {
 		t.Errorf("%s has the routes %v", link, routes)
 	}

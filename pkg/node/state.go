@@ -16,6 +16,9 @@ type State struct {
 	Links map[string]netdev.Link
 	// Addrs are those of global scope, by link.
 	Addrs map[string][]netip.Prefix
+	// Masquerade are the addresses of the masquerade subnets, by link; they are
+	// not among Addrs.
+	Masquerade map[string][]netip.Prefix
 	// Routes are those that somebody made: the kernel's own are left out.
 	Routes []netdev.Route
 	// Sysctls holds those of sysctlKeys that exist.

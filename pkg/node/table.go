@@ -12,9 +12,13 @@ import (
 // committed: they fill no table, and the loss of the table does not hurt them.
 const (
 	zoneWire   = 64000
+	zoneOther  = 64001 // sources of the host that have no stand-in of their own
 	markRouter = 1
 
-	tableAnswer = 1 // from the wire, after conntrack
+	tableAnswer   = 1 // from the wire, after conntrack
+	tableToRouter = 2
+	tableToHost   = 3
+	tableNodePort = 4 // from the wire to an address of the node, before and after conntrack
 
 	geneve = 6081
 	local  = "LOCAL"
@@ -28,6 +32,10 @@ type wire struct {
 	MAC            string
 	Uplink, Router int
 	ClusterSubnets []netip.Prefix
+	// Addresses are those that host and router share: node ports answer there.
+	Addresses []netip.Prefix
+	Meetings  []meeting
+	Services  ServicePorts
 }
 
 // gatewayTable is the whole flow table of the gateway bridge, as
@@ -43,10 +51,12 @@ func gatewayTable(w wire) []string {
 	}
 	flows = append(flows, fromRouter(w)...)
 	flows = append(flows, fromWire(w)...)
-	return append(flows,
+	flows = append(flows,
 		flow(tableAnswer, 100, fmt.Sprintf("ct_mark=%d", markRouter), output(w.Router)),
 		flow(tableAnswer, 0, "", "output:"+local),
 	)
+	flows = append(flows, hostAndServices(w)...)
+	return append(flows, wireAndServices(w)...)
 }
 
 // fromRouter lets the router speak under the host's MAC without the bridge's
@@ -70,15 +80,14 @@ func fromRouter(w wire) []string {
 func fromWire(w wire) []string {
 	in := fmt.Sprintf("in_port=%d,dl_dst=%s", w.Uplink, w.MAC)
 	both := output(w.Router) + ",output:" + local
-	track := fmt.Sprintf("ct(zone=%d,table=%d)", zoneWire, tableAnswer)
 	flows := []string{
 		flow(0, 110, in+fmt.Sprintf(",udp,tp_dst=%d", geneve), "output:"+local),
 		flow(0, 110, in+fmt.Sprintf(",udp6,tp_dst=%d", geneve), "output:"+local),
 		flow(0, 100, in+",arp", both),
 		flow(0, 100, in+fmt.Sprintf(",icmp6,icmp_type=%d", neighborSolicit), "output:"+local),
 		flow(0, 100, in+fmt.Sprintf(",icmp6,icmp_type=%d", neighborAdvert), both),
-		flow(0, 80, in+",ip", track),
-		flow(0, 80, in+",ipv6", track),
+		flow(0, 80, in+",ip", track()),
+		flow(0, 80, in+",ipv6", track()),
 		flow(0, 70, in, "output:"+local),
 	}
 	// The host forwards between its links: pods are not for the wire to reach.
@@ -87,6 +96,8 @@ func fromWire(w wire) []string {
 	}
 	return flows
 }
+
+func track() string { return fmt.Sprintf("ct(zone=%d,table=%d)", zoneWire, tableAnswer) }
 
 func flow(table, priority int, match, actions string) string {
 	text := fmt.Sprintf("table=%d,priority=%d", table, priority)

@@ -1,0 +1,122 @@
+package node
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+)
+
+// meeting is where the node's own processes and the gateway router meet in one
+// family: both have address, so each is known to the other by a stand-in. Host
+// is the one that a process has by its route; bound and other stand for sources
+// that a process chooses: address, or any further one.
+type meeting struct {
+	address, router, host, hop netip.Addr
+	bound, other               netip.Addr
+	subnet                     netip.Prefix
+	services                   []netip.Prefix
+}
+
+// meetings gives one for each family in which the node has an address and the
+// cluster services.
+func meetings(cfg Config, addresses []netip.Prefix) []meeting {
+	var out []meeting
+	for _, own := range addresses {
+		m := meeting{address: own.Addr()}
+		for _, services := range cfg.ServiceSubnets {
+			if services.Addr().Is4() == own.Addr().Is4() {
+				m.services = append(m.services, services.Masked())
+			}
+		}
+		for _, subnet := range cfg.MasqueradeSubnets {
+			if subnet.Addr().Is4() == own.Addr().Is4() {
+				m.subnet = subnet.Masked()
+			}
+		}
+		if !m.subnet.IsValid() || len(m.services) == 0 {
+			continue
+		}
+		m.router = ipam.AddressAt(m.subnet, ipam.MasqueradeRouter)
+		m.host = ipam.AddressAt(m.subnet, ipam.MasqueradeHost)
+		m.hop = ipam.AddressAt(m.subnet, ipam.MasqueradeNextHop)
+		m.bound = ipam.AddressAt(m.subnet, ipam.MasqueradeBound)
+		m.other = ipam.AddressAt(m.subnet, ipam.MasqueradeOther)
+		out = append(out, m)
+	}
+	return out
+}
+
+// planMasquerade gives the steps that lead the node's own processes to services
+// by the gateway bridge, with packets that fit into those of pods.
+func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
+	all := meetings(cfg, primary(cfg, s, g.Bridge))
+	steps := masqueradeAddrs(s, g, all)
+	var want []netdev.Route
+	for _, m := range all {
+		for _, services := range m.services {
+			want = append(want, netdev.Route{
+				Dest: services, NextHop: m.hop, Link: g.Bridge, Source: m.host,
+				Table: tableMain, Protocol: protocolOurs, Metric: metric(services.Addr()), MTU: mtu,
+			})
+		}
+	}
+	for _, m := range all {
+		// Else an answer to the router would come from the host's stand-in.
+		want = append(want, netdev.Route{
+			Dest: single(m.router), Link: g.Bridge, Source: m.address,
+			Table: tableMain, Protocol: protocolOurs, Metric: metric(m.address),
+		})
+	}
+	steps = append(steps, routes(s, g.Bridge, want)...)
+	if len(steps) > 0 {
+		for _, m := range all {
+			for _, addr := range []netip.Addr{m.router, m.hop} {
+				mac := net.HardwareAddr(kube.MACFromAddress(addr))
+				steps = append(steps, pinNeighbor{netdev.Neighbor{Link: g.Bridge, Addr: addr, MAC: mac}})
+			}
+		}
+	}
+	return steps
+}
+
+// masqueradeAddrs gives the host its stand-in, as one that the kernel does not
+// choose for anything else.
+func masqueradeAddrs(s State, g Gateway, all []meeting) []Step {
+	var steps []Step
+	var want []netip.Prefix
+	for _, m := range all {
+		addr := netip.PrefixFrom(m.host, m.subnet.Bits())
+		want = append(want, addr)
+		if !slices.Contains(s.Masquerade[g.Bridge], addr) {
+			steps = append(steps, addStandIn{g.Bridge, addr})
+		}
+	}
+	for _, addr := range s.Masquerade[g.Bridge] {
+		if !slices.Contains(want, addr) {
+			steps = append(steps, deleteAddr{g.Bridge, addr})
+		}
+	}
+	return steps
+}
+
+// routes gives the steps towards a link having these routes of ours and no others.
+func routes(s State, link string, want []netdev.Route) []Step {
+	var steps []Step
+	for _, w := range want {
+		same := func(r netdev.Route) bool { return sameRoute(r, w) && r.Source == w.Source && r.MTU == w.MTU }
+		if !slices.ContainsFunc(s.Routes, same) {
+			steps = append(steps, addRoute{w})
+		}
+	}
+	for _, r := range s.Routes {
+		same := func(w netdev.Route) bool { return sameKey(r, w) }
+		if r.Link == link && r.Protocol == protocolOurs && !slices.ContainsFunc(want, same) {
+			steps = append(steps, deleteRoute{r})
+		}
+	}
+	return steps
+}

@@ -1,0 +1,174 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Protocol is "tcp", "udp" or "sctp".
+type Protocol string
+
+// Port is a port of a protocol; every node port answers in both families.
+type Port struct {
+	Protocol Protocol
+	Port     uint16
+}
+
+// Endpoint is where a service answers beside its own address and node port: an
+// external address, or one that a load balancer gave it.
+type Endpoint struct {
+	Addr netip.Addr
+	Port
+}
+
+// ServicePorts are the services that the wire may ask the node for.
+type ServicePorts struct {
+	NodePorts []Port
+	External  []Endpoint
+}
+
+// hostAndServices lead the host's processes to the router, which has the load
+// balancers, and back; and what the router sends to the host itself, which is
+// the endpoint of a service on the host's network. Addresses and stand-ins are
+// exchanged one for one, so that this needs no conntrack.
+func hostAndServices(w wire) []string {
+	if len(w.Meetings) == 0 {
+		return nil
+	}
+	flows := []string{
+		flow(tableToRouter, 0, "", fmt.Sprintf("set_field:%s->eth_dst,%s", w.MAC, output(w.Router))),
+		// The router's next hop has a MAC of its own: it becomes the source.
+		flow(tableToHost, 0, "", fmt.Sprintf("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[],set_field:%s->eth_dst,output:%s", w.MAC, local)),
+	}
+	for _, m := range w.Meetings {
+		flows = append(flows, hostToRouter(w, m)...)
+		flows = append(flows, routerToHost(w, m)...)
+	}
+	return flows
+}
+
+func hostToRouter(w wire, m meeting) []string {
+	const in = "in_port=LOCAL,"
+	flows := []string{
+		flow(0, 270, in+to(single(m.router)), rewrite("src", m.host)+rewrite("dst", m.address)+next(tableToRouter)),
+		// Also answers to those whom the router has not hidden.
+		flow(0, 260, in+family(m.address)+","+from(m.host), next(tableToRouter)),
+		flow(0, 230, in+to(m.subnet), "drop"),
+	}
+	var targets []string
+	for _, services := range m.services {
+		targets = append(targets, to(services))
+	}
+	for _, e := range w.Services.External {
+		if e.Addr.Is4() == m.address.Is4() {
+			targets = append(targets, e.match())
+		}
+	}
+	for _, target := range targets {
+		flows = append(flows,
+			flow(0, 250, in+target+","+from(m.address), rewrite("src", m.bound)+next(tableToRouter)),
+			flow(0, 240, in+target, fmt.Sprintf("ct(commit,zone=%d,table=%d,nat(src=%s))", zoneOther, tableToRouter, m.other)),
+		)
+	}
+	return flows
+}
+
+func routerToHost(w wire, m meeting) []string {
+	in := fmt.Sprintf("in_port=%d,dl_src=%s,", w.Router, w.MAC)
+	flows := []string{
+		flow(0, 130, in+to(single(m.host))+","+from(m.address), rewrite("src", m.router)+rewrite("dst", m.address)+next(tableToHost)),
+		flow(0, 120, in+to(single(m.host)), next(tableToHost)),
+		flow(0, 120, in+to(single(m.bound)), rewrite("dst", m.address)+next(tableToHost)),
+		flow(0, 120, in+to(single(m.other)), fmt.Sprintf("ct(zone=%d,table=%d,nat)", zoneOther, tableToHost)),
+		flow(0, 110, in+to(m.subnet), "drop"),
+		flow(0, 110, in+family(m.address)+","+fromAny(m.subnet), "drop"),
+	}
+	for _, services := range m.services {
+		// No load balancer took it: it is no packet for the wire.
+		flows = append(flows, flow(0, 105, in+to(services), "drop"))
+	}
+	return flows
+}
+
+// wireAndServices lead what asks for a service at the node to the router, past
+// conntrack: one flow for each node port, whatever the number of the node's
+// addresses. Fragments show their port after conntrack only.
+func wireAndServices(w wire) []string {
+	var flows []string
+	in := fmt.Sprintf("in_port=%d,dl_dst=%s,", w.Uplink, w.MAC)
+	for _, e := range w.Services.External {
+		flows = append(flows,
+			flow(0, 85, in+e.match()+",nw_frag=no", output(w.Router)),
+			flow(tableAnswer, 60, e.match(), output(w.Router)),
+		)
+	}
+	if len(w.Services.NodePorts) == 0 {
+		return flows
+	}
+	for _, own := range w.Addresses {
+		addr := to(single(own.Addr()))
+		flows = append(flows,
+			flow(0, 85, in+addr+",nw_frag=no", next(tableNodePort)),
+			flow(tableAnswer, 50, addr, next(tableNodePort)),
+		)
+	}
+	for _, p := range w.Services.NodePorts {
+		for _, suffix := range []string{"", "6"} {
+			flows = append(flows, flow(tableNodePort, 10, fmt.Sprintf("%s%s,tp_dst=%d", p.Protocol, suffix, p.Port), output(w.Router)))
+		}
+	}
+	return append(flows,
+		flow(tableNodePort, 5, "ct_state=-trk,ip", track()),
+		flow(tableNodePort, 5, "ct_state=-trk,ipv6", track()),
+		flow(tableNodePort, 0, "", "output:"+local),
+	)
+}
+
+func (e Endpoint) match() string {
+	if e.Addr.Is4() {
+		return fmt.Sprintf("%s,nw_dst=%s,tp_dst=%d", e.Protocol, e.Addr, e.Port.Port)
+	}
+	return fmt.Sprintf("%s6,ipv6_dst=%s,tp_dst=%d", e.Protocol, e.Addr, e.Port.Port)
+}
+
+func family(addr netip.Addr) string {
+	if addr.Is4() {
+		return "ip"
+	}
+	return "ipv6"
+}
+
+// from goes behind a match of the same family.
+func from(addr netip.Addr) string { return fromAny(single(addr)) }
+
+func fromAny(prefix netip.Prefix) string {
+	if prefix.Addr().Is4() {
+		return "nw_src=" + prefix.String()
+	}
+	return "ipv6_src=" + prefix.String()
+}
+
+// rewrite is the action, with a comma behind it, that sets an address; end is
+// "src" or "dst".
+func rewrite(end string, addr netip.Addr) string {
+	field := "nw_" + end
+	if addr.Is6() {
+		field = "ipv6_" + end
+	}
+	return fmt.Sprintf("set_field:%s->%s,", addr, field)
+}
+
+func next(table int) string { return fmt.Sprintf("goto_table:%d", table) }
+
+func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+
+// sorted is the same for the same services, each port once.
+func (s ServicePorts) sorted() ServicePorts {
+	byPort := func(a, b Port) int { return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port)) }
+	ports, external := slices.Clone(s.NodePorts), slices.Clone(s.External)
+	slices.SortFunc(ports, byPort)
+	slices.SortFunc(external, func(a, b Endpoint) int { return cmp.Or(a.Addr.Compare(b.Addr), byPort(a.Port, b.Port)) })
+	return ServicePorts{NodePorts: slices.Compact(ports), External: slices.Compact(external)}
+}
