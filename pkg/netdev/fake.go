@@ -15,11 +15,14 @@ import (
 type Fake struct {
 	mu     sync.Mutex
 	spaces map[string]*fakeSpace
-	next   int
+	next   int // index or inode
+	vfMACs map[string]net.HardwareAddr
+	rdma   map[string]string // device to namespace
 	fail   func(op, name string) error
 }
 
 type fakeSpace struct {
+	inode    uint64
 	links    []*fakeLink
 	routes   []Route
 	sysctls  map[string]string
@@ -42,19 +45,23 @@ type FakeNS struct {
 
 // NewFake gives a kernel whose one namespace has no links.
 func NewFake() *Fake {
-	return &Fake{spaces: map[string]*fakeSpace{"": newFakeSpace()}, next: 1}
+	return &Fake{spaces: map[string]*fakeSpace{"": newFakeSpace(1)}, next: 2, vfMACs: map[string]net.HardwareAddr{}, rdma: map[string]string{}}
 }
 
-func newFakeSpace() *fakeSpace { return &fakeSpace{sysctls: map[string]string{}} }
+func newFakeSpace(inode int) *fakeSpace {
+	return &fakeSpace{inode: uint64(inode), sysctls: map[string]string{}}
+}
 
 // AddNS makes an empty namespace.
 func (f *Fake) AddNS(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.spaces[path] = newFakeSpace()
+	f.spaces[path] = newFakeSpace(f.next)
+	f.next++
 }
 
-// RemoveNS destroys a namespace with its links and their peers.
+// RemoveNS destroys a namespace with its links and their peers; devices go to
+// the first namespace, as in the kernel.
 func (f *Fake) RemoveNS(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +70,21 @@ func (f *Fake) RemoveNS(path string) {
 		return
 	}
 	for len(space.links) > 0 {
-		f.remove(space.links[0])
+		l := space.links[0]
+		if l.Parent == "" {
+			f.remove(l)
+			continue
+		}
+		name := l.Name
+		if f.spaces[""].taken(name, l) {
+			name = fmt.Sprintf("dev%d", l.Index)
+		}
+		f.move(l, f.spaces[""], name)
+	}
+	for device, in := range f.rdma {
+		if in == path {
+			f.rdma[device] = ""
+		}
 	}
 	delete(f.spaces, path)
 }

@@ -34,6 +34,11 @@ type Link struct {
 	Alias string
 	// Master is the index of the bridge or bond that the link is a port of, or 0.
 	Master int
+	// AltNames are further names that the link can be found by.
+	AltNames []string
+	// Parent is the device on its bus, such as a PCI address; "" of a link that
+	// software has made, and in kernels before 5.14.
+	Parent string
 }
 
 // Veth asks for a pair of links. MTU goes to both ends; the MAC of the near
@@ -203,6 +208,9 @@ func fromNetlink(l netlink.Link) Link {
 		Carrier: a.RawFlags&unix.IFF_RUNNING != 0,
 		Alias:   a.Alias,
 		Master:  a.MasterIndex,
+
+		AltNames: a.AltNames,
+		Parent:   a.ParentDev,
 	}
 }
 

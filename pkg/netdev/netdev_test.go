@@ -22,6 +22,7 @@ import (
 type space interface {
 	linkSpace
 	addrSpace
+	mover
 	Watch(ctx context.Context) (<-chan Event, error)
 	Sysctl(path, value string) error
 	Close() error
@@ -56,15 +57,15 @@ var (
 
 // world is a kernel with two namespaces, host and pod.
 type world struct {
-	host, pod space
-	podPath   string
+	host, pod         space
+	hostPath, podPath string
 }
 
 // onBoth runs a test on the kernel, if it may, and on the fake.
 func onBoth(t *testing.T, test func(t *testing.T, w world)) {
 	t.Run("kernel", func(t *testing.T) {
 		hostPath, podPath := netdevtest.NewNS(t), netdevtest.NewNS(t)
-		test(t, world{host: open(t, hostPath), pod: open(t, podPath), podPath: podPath})
+		test(t, world{host: open(t, hostPath), pod: open(t, podPath), hostPath: hostPath, podPath: podPath})
 	})
 	t.Run("fake", func(t *testing.T) {
 		f := NewFake()

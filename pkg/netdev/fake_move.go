@@ -1,0 +1,143 @@
+package netdev
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+)
+
+// MoveLink is NS.MoveLink.
+func (n *FakeNS) MoveLink(m Move) error {
+	return n.fake.do(n.path, "MoveLink", m.Name, func(s *fakeSpace) error {
+		l := s.byIndex(m.Index)
+		to := n.fake.spaces[m.To]
+		switch {
+		case to == nil:
+			return fmt.Errorf("opening namespace %s: %w", m.To, os.ErrNotExist)
+		case l == nil:
+			return fmt.Errorf("moving link %d: %w", m.Index, ErrNotFound)
+		case slices.ContainsFunc(l.AltNames, func(name string) bool { return to.taken(name, l) }),
+			to.taken(l.Name, l) && to.taken(m.Name, l):
+			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, ErrExists)
+		case to.taken(m.Name, l) || slices.Contains(l.AltNames, m.Name):
+			n.fake.move(l, to, l.Name)
+			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, ErrExists)
+		}
+		n.fake.move(l, to, m.Name)
+		l.MTU = cmp.Or(m.MTU, l.MTU)
+		if m.MAC != nil {
+			l.MAC = slices.Clone(m.MAC)
+		}
+		return nil
+	})
+}
+
+// SetAltNames is NS.SetAltNames.
+func (n *FakeNS) SetAltNames(index int, names []string) error {
+	return n.fake.do(n.path, "SetAltNames", "", func(s *fakeSpace) error {
+		l := s.byIndex(index)
+		if l == nil {
+			return fmt.Errorf("further names of link %d: %w", index, ErrNotFound)
+		}
+		l.AltNames = slices.Clone(names)
+		return nil
+	})
+}
+
+// MoveRDMA is NS.MoveRDMA.
+func (n *FakeNS) MoveRDMA(device, to string) error {
+	return n.fake.do(n.path, "MoveRDMA", device, func(*fakeSpace) error {
+		if n.fake.rdma[device] != n.path {
+			return fmt.Errorf("RDMA device %s: %w", device, ErrNotFound)
+		}
+		n.fake.rdma[device] = to
+		return nil
+	})
+}
+
+// AddRDMA puts an RDMA device into a namespace; RDMAIn says where one is.
+func (f *Fake) AddRDMA(path, device string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rdma[device] = path
+}
+
+// RDMAIn gives the namespace of an RDMA device.
+func (f *Fake) RDMAIn(device string) (path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rdma[device]
+}
+
+// SetVFMAC is NS.SetVFMAC; the PF must be there.
+func (n *FakeNS) SetVFMAC(pf string, vf int, mac net.HardwareAddr) error {
+	return n.fake.onLink(n.path, "SetVFMAC", pf, func(*fakeLink) error {
+		n.fake.vfMACs[fmt.Sprintf("%s/%d", pf, vf)] = slices.Clone(mac)
+		return nil
+	})
+}
+
+// VFMAC gives what SetVFMAC has set.
+func (f *Fake) VFMAC(pf string, vf int) net.HardwareAddr {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.vfMACs[fmt.Sprintf("%s/%d", pf, vf)]
+}
+
+// Inode is netdev.Inode.
+func (f *Fake) Inode(path string) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	space := f.spaces[path]
+	if space == nil {
+		return 0, fmt.Errorf("namespace %s: %w", path, os.ErrNotExist)
+	}
+	return space.inode, nil
+}
+
+// RemoveDevice takes a device's link away, wherever it is, as when its driver
+// goes.
+func (f *Fake) RemoveDevice(parent string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, space := range f.spaces {
+		for _, l := range slices.Clone(space.links) {
+			if l.Parent == parent {
+				f.remove(l)
+			}
+		}
+	}
+}
+
+// move takes from a link what the kernel does when it changes namespace.
+func (f *Fake) move(l *fakeLink, to *fakeSpace, name string) {
+	from := l.space
+	if from != to {
+		from.links = slices.DeleteFunc(from.links, func(x *fakeLink) bool { return x == l })
+		from.routes = slices.DeleteFunc(from.routes, func(r Route) bool { return r.Link == l.Name })
+		from.tell(Event{Kind: LinkEvent, Link: l.Name, Index: l.Index, Gone: true})
+		l.addrs, l.neighbors, l.Up, l.Carrier = nil, nil, false, false
+		l.space = to
+		to.links = append(to.links, l)
+	}
+	l.Name = name
+	to.tell(Event{Kind: LinkEvent, Link: l.Name, Index: l.Index})
+}
+
+func (s *fakeSpace) byIndex(index int) *fakeLink {
+	for _, l := range s.links {
+		if l.Index == index {
+			return l
+		}
+	}
+	return nil
+}
+
+// taken reports whether another link than this one has the name.
+func (s *fakeSpace) taken(name string, but *fakeLink) bool {
+	return slices.ContainsFunc(s.links, func(l *fakeLink) bool {
+		return l != but && (l.Name == name || slices.Contains(l.AltNames, name))
+	})
+}

@@ -1,0 +1,104 @@
+package netdev
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+type mover interface {
+	MoveLink(m Move) error
+	SetAltNames(index int, names []string) error
+}
+
+func TestMoveLink(t *testing.T) {
+	onBoth(t, func(t *testing.T, w world) {
+		must(t, w.host.AddVeth(Veth{Name: "vf0", MTU: 1500, Peer: Peer{Name: "rep0"}}))
+		must(t, w.host.SetLink("vf0", Settings{State: Up}))
+		was, err := w.host.Link("vf0")
+		must(t, err)
+		must(t, w.host.SetAltNames(was.Index, []string{"eth0", "enp3s0f0v0"}))
+		mac := []byte{0x0a, 0x58, 0x0a, 0xf4, 1, 5}
+		there := Move{Index: was.Index, To: w.podPath, Name: "eth0", MAC: mac, MTU: 1400}
+		if err := w.host.MoveLink(there); !errors.Is(err, ErrExists) {
+			t.Errorf("move to a name that it has as a further one: %v", err)
+		}
+		half, err := w.pod.Link("vf0")
+		must(t, err)
+		must(t, w.pod.SetAltNames(half.Index, nil))
+		must(t, w.pod.MoveLink(Move{Index: half.Index, To: w.hostPath, Name: "vf0"}))
+		must(t, w.host.MoveLink(there))
+		if _, err := w.host.Link("vf0"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("vf0 is still in the host's namespace: %v", err)
+		}
+		got, err := w.pod.Link("eth0")
+		must(t, err)
+		if got.MAC.String() != "0a:58:0a:f4:01:05" || got.MTU != 1400 || got.Up || len(got.AltNames) != 0 {
+			t.Errorf("in the pod it is %+v", got)
+		}
+		back := Move{Index: got.Index, To: w.hostPath, Name: "rep0", MAC: was.MAC, MTU: was.MTU}
+		if err := w.pod.MoveLink(back); !errors.Is(err, ErrExists) {
+			t.Errorf("move to a taken name: %v", err)
+		}
+		half, err = w.host.Link("eth0")
+		must(t, err)
+		back.Index = half.Index
+		must(t, w.host.MoveLink(Move{Index: half.Index, To: w.hostPath, Name: "vf0", MAC: was.MAC, MTU: was.MTU}))
+		must(t, w.host.MoveLink(Move{Index: half.Index, To: w.podPath, Name: "vf0"}))
+		must(t, w.host.AddVeth(Veth{Name: "vf0", Peer: Peer{Name: "x"}}))
+		moved, err := w.pod.Link("vf0")
+		must(t, err)
+		// The name that it has is taken, the one that it gets is not.
+		must(t, w.pod.MoveLink(Move{Index: moved.Index, To: w.hostPath, Name: "vf2"}))
+		must(t, w.host.DeleteLink("vf0"))
+		moved, err = w.host.Link("vf2")
+		must(t, err)
+		must(t, w.host.MoveLink(Move{Index: moved.Index, To: w.hostPath, Name: "vf0"}))
+		home, err := w.host.Link("vf0")
+		must(t, err)
+		must(t, w.host.MoveLink(Move{Index: home.Index, To: w.hostPath, Name: "vf1"})) // a plain change of name
+		must(t, w.host.SetAltNames(home.Index, []string{"enp3s0f0v0"}))
+		home, err = w.host.Link("vf1")
+		must(t, err)
+		if home.MAC.String() != was.MAC.String() || home.MTU != 1500 || !slices.Equal(home.AltNames, []string{"enp3s0f0v0"}) {
+			t.Errorf("back home it is %+v, not as %+v", home, was)
+		}
+		if err := w.host.MoveLink(Move{Index: 4711, To: w.podPath, Name: "x"}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("move of nothing: %v", err)
+		}
+	})
+}
+
+func TestInode(t *testing.T) {
+	f := NewFake()
+	f.AddNS("/pod")
+	was, err := f.Inode("/pod")
+	must(t, err)
+	f.RemoveNS("/pod")
+	if _, err := f.Inode("/pod"); err == nil {
+		t.Error("a namespace that is gone has an inode")
+	}
+	f.AddNS("/pod")
+	if is, err := f.Inode("/pod"); err != nil || is == was {
+		t.Errorf("the next namespace has inode %d, %v; the last one had %d", is, err, was)
+	}
+	if _, err := Inode("/proc/self/ns/net"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFakeDevice: what is on a bus outlives the namespace that it was in.
+func TestFakeDevice(t *testing.T) {
+	f := NewFake()
+	f.AddNS("/pod")
+	f.AddLink("/pod", Link{Name: "eth0", Parent: "0000:03:00.2"})
+	f.AddLink("", Link{Name: "eth0"})
+	f.RemoveNS("/pod")
+	host, err := f.Open("")
+	must(t, err)
+	links, err := host.Links()
+	must(t, err)
+	if len(links) != 2 || links[1].Name != "dev2" && links[1].Name != "dev3" || links[1].Parent == "" {
+		t.Errorf("links are %+v", links)
+	}
+}
