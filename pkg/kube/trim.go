@@ -39,7 +39,8 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// trimContainers keeps the named ports, to which policies refer, and those of the host.
+// trimContainers keeps the named ports, to which policies refer, those of the
+// host, and the limits on devices, which may be NICs.
 func trimContainers(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for _, c := range containers {
@@ -49,9 +50,25 @@ func trimContainers(containers []corev1.Container) []corev1.Container {
 				ports = append(ports, p)
 			}
 		}
-		if ports != nil {
-			kept = append(kept, corev1.Container{Ports: ports})
+		devices := trimLimits(c.Resources.Limits)
+		if ports != nil || devices != nil {
+			kept = append(kept, corev1.Container{Ports: ports, Resources: corev1.ResourceRequirements{Limits: devices}})
 		}
+	}
+	return kept
+}
+
+// trimLimits keeps extended resources, whose names have a domain.
+func trimLimits(limits corev1.ResourceList) corev1.ResourceList {
+	var kept corev1.ResourceList
+	for name, quantity := range limits {
+		if !strings.Contains(string(name), "/") {
+			continue
+		}
+		if kept == nil {
+			kept = corev1.ResourceList{}
+		}
+		kept[name] = quantity
 	}
 	return kept
 }

@@ -17,6 +17,18 @@ type Inventory struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
+// VF finds a VF by its device's name.
+func (i *Inventory) VF(device string) (*PF, *VF, bool) {
+	for p := range i.PFs {
+		for v := range i.PFs[p].VFs {
+			if i.PFs[p].VFs[v].Name == device {
+				return &i.PFs[p], &i.PFs[p].VFs[v], true
+			}
+		}
+	}
+	return nil, nil, false
+}
+
 // Device is what functions have in common with NICs that are not on PCI.
 type Device struct {
 	// Name is the kernel's: the PCI address, or such as virtio0.

@@ -2,6 +2,7 @@ package vf
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -33,6 +34,25 @@ func (l *Live) Inventory() *Inventory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.known
+}
+
+// VF finds a VF by its device's name. One that is not in the newest inventory, or
+// not with its representor, may be newer than that: then it looks itself.
+func (l *Live) VF(device string) (PF, VF, error) {
+	if known := l.Inventory(); known != nil {
+		if pf, v, ok := known.VF(device); ok && (v.Representor != nil || !pf.Switchdev()) {
+			return *pf, *v, nil
+		}
+	}
+	now, err := l.node.Read()
+	if err != nil {
+		return PF{}, VF{}, fmt.Errorf("looking for VF %s: %w", device, err)
+	}
+	pf, v, ok := now.VF(device)
+	if !ok {
+		return PF{}, VF{}, fmt.Errorf("%s is not a VF of this node", device)
+	}
+	return *pf, *v, nil
 }
 
 // Run watches until ctx ends, and begins again when the kernel ends it.

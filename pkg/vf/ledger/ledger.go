@@ -59,7 +59,9 @@ type Claim struct {
 	// NetNS is a path, which is used again by other pods; Inode is not.
 	NetNS string `json:"netns,omitempty"`
 	Inode uint64 `json:"inode,omitempty"`
-	Phase Phase  `json:"phase"`
+	// MTU is what the pod's end gets.
+	MTU   int   `json:"mtu,omitempty"`
+	Phase Phase `json:"phase"`
 	// Boot is the boot id of the machine in whose life the claim was made.
 	Boot string `json:"boot,omitempty"`
 	// Original is nil as long as the device was not looked at.

@@ -1,0 +1,326 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+)
+
+// Links is what is needed of a namespace; *netdev.NS has it.
+type Links interface {
+	finder
+	MoveLink(m netdev.Move) error
+	SetLink(name string, s netdev.Settings) error
+	SetAltNames(index int, names []string) error
+	MoveRDMA(device, to string) error
+}
+
+type finder interface {
+	Link(name string) (netdev.Link, error)
+	Links() ([]netdev.Link, error)
+}
+
+// Space is a namespace that was opened.
+type Space interface {
+	Links
+	io.Closer
+}
+
+// PF sets what a VF's driver will find; *netdev.NS does it.
+type PF interface {
+	SetVFMAC(pf string, vf int, mac net.HardwareAddr) error
+}
+
+// Deps is what a Mover acts on.
+type Deps struct {
+	Ledger *ledger.Ledger
+	Host   Links
+	PF     PF
+	Open   func(path string) (Space, error)
+	// Inode is netdev.Inode.
+	Inode func(path string) (uint64, error)
+	// Present says whether the device is on its bus, and which netdevs it has in
+	// the node's namespace.
+	Present func(device string) (present bool, netdevs []string, err error)
+	// Exclusive says whether each namespace has RDMA devices of its own.
+	Exclusive func() bool
+	// Strays are namespaces to which the kernel takes the netdevs of one that
+	// ends, where that is not the node's.
+	Strays []string
+	Log    *slog.Logger
+}
+
+// Mover is safe for concurrent use.
+type Mover struct {
+	Deps
+	mu    sync.Mutex
+	locks map[string]*sync.Mutex // by device
+}
+
+// Function is a VF as the inventory has it.
+type Function struct {
+	Device string // as the kubelet knows it
+	// PF is the uplink's name, "" when it is not in this namespace.
+	PF     string
+	Number int
+	Driver string
+	VFIO   bool
+	// MAC is what the function will use, where its driver tells that.
+	MAC vf.MAC
+	// RDMA devices in the node's namespace.
+	RDMA []string
+}
+
+// Target is what the netdev is to be in the pod.
+type Target struct {
+	Name string
+	MAC  net.HardwareAddr
+	MTU  int
+}
+
+// settle is how long a driver may take to let a MAC be set: iavf starts anew
+// when the PF has set one.
+const settle = 2 * time.Second
+
+// New makes a Mover.
+func New(d Deps) *Mover { return &Mover{Deps: d, locks: map[string]*sync.Mutex{}} }
+
+func (m *Mover) lock(device string) (unlock func()) {
+	m.mu.Lock()
+	l := m.locks[device]
+	if l == nil {
+		l = &sync.Mutex{}
+		m.locks[device] = l
+	}
+	m.mu.Unlock()
+	l.Lock()
+	return l.Unlock
+}
+
+// Prepare records what the device is like and that it is about to change. The
+// claim must be there.
+func (m *Mover) Prepare(f Function, sandbox string) (ledger.Original, error) {
+	defer m.lock(f.Device)()
+	o := ledger.Original{FunctionMAC: f.MAC, Driver: f.Driver, RDMA: f.RDMA}
+	claim, ok := m.Ledger.Holder(f.Device)
+	switch {
+	case !ok || claim.Sandbox != sandbox:
+		return o, fmt.Errorf("preparing %s: %w", f.Device, ledger.ErrNotHeld)
+	case claim.Original != nil:
+		return *claim.Original, m.begin(f.Device, sandbox, claim.Phase)
+	case !f.VFIO:
+		link, err := m.atHome(f.Device)
+		if err != nil {
+			return o, fmt.Errorf("preparing %s: %w", f.Device, err)
+		}
+		o.Name, o.MAC, o.MTU, o.Up, o.AltNames = link.Name, vf.MAC(link.MAC), link.MTU, link.Up, link.AltNames
+	}
+	o, err := m.Ledger.SetOriginal(f.Device, sandbox, o)
+	if err != nil {
+		return o, err
+	}
+	return o, m.begin(f.Device, sandbox, claim.Phase)
+}
+
+func (m *Mover) begin(device, sandbox string, phase ledger.Phase) error {
+	if phase != ledger.Claimed {
+		return nil
+	}
+	return m.Ledger.SetPhase(device, sandbox, ledger.Attaching)
+}
+
+// In takes a prepared device to where its claim says. Addresses and the state
+// are the caller's.
+func (m *Mover) In(ctx context.Context, f Function, sandbox string, t Target) error {
+	defer m.lock(f.Device)()
+	claim, ok := m.Ledger.Holder(f.Device)
+	if !ok || claim.Sandbox != sandbox || claim.Original == nil {
+		return fmt.Errorf("taking %s into the pod: %w", f.Device, ledger.ErrNotHeld)
+	}
+	if inode, err := m.Inode(claim.NetNS); err != nil || inode != claim.Inode {
+		return fmt.Errorf("taking %s into the pod: its namespace %s is gone", f.Device, claim.NetNS)
+	}
+	if err := m.setFunctionMAC(f, t.MAC); err != nil {
+		return fmt.Errorf("taking %s into the pod: %w", f.Device, err)
+	}
+	if f.VFIO {
+		return nil
+	}
+	if err := m.moveIn(ctx, claim, t); err != nil {
+		return fmt.Errorf("taking %s into the pod: %w", f.Device, err)
+	}
+	if !m.Exclusive() {
+		return nil
+	}
+	for _, device := range f.RDMA { // after the netdev, and so without its events
+		err := m.Host.MoveRDMA(device, claim.NetNS)
+		if err != nil && !errors.Is(err, netdev.ErrNotFound) { // moved at an earlier try
+			return fmt.Errorf("taking %s into the pod: %w", f.Device, err)
+		}
+	}
+	return nil
+}
+
+// setFunctionMAC lets a driver that starts later, such as a guest's, find the
+// MAC. A netdev has one of its own, so that a refusal matters with VFIO only.
+func (m *Mover) setFunctionMAC(f Function, mac net.HardwareAddr) error {
+	if f.PF == "" {
+		if f.VFIO {
+			return errors.New("its MAC cannot be set: the netdev of its PF is not in this namespace")
+		}
+		return nil
+	}
+	err := m.PF.SetVFMAC(f.PF, f.Number, mac)
+	if err != nil && !f.VFIO {
+		m.Log.Debug("MAC on the PF's side", "device", f.Device, "err", err)
+		return nil
+	}
+	return err
+}
+
+func (m *Mover) moveIn(ctx context.Context, claim ledger.Claim, t Target) error {
+	link, where, err := m.find(claim)
+	if err != nil {
+		return err
+	}
+	if where.pod && link.Name == t.Name {
+		return m.set(ctx, where, link, t)
+	}
+	err = where.SetAltNames(link.Index, nil)
+	if err == nil { // a MAC might be refused for a while, and comes later
+		err = where.MoveLink(netdev.Move{Index: link.Index, To: claim.NetNS, Name: t.Name, MTU: t.MTU})
+	}
+	if err = errors.Join(err, where.Close()); err != nil {
+		return err
+	}
+	if link, where, err = m.find(claim); err != nil {
+		return err
+	}
+	return m.set(ctx, where, link, t)
+}
+
+// set closes the place.
+func (m *Mover) set(ctx context.Context, where place, link netdev.Link, t Target) error {
+	set := netdev.Settings{}
+	if link.MTU != t.MTU {
+		set.MTU = t.MTU
+	}
+	if link.MAC.String() != t.MAC.String() {
+		set.MAC = t.MAC
+	}
+	var err error
+	if set.MTU != 0 || set.MAC != nil {
+		err = insist(ctx, func() error { return where.SetLink(link.Name, set) })
+	}
+	return errors.Join(err, where.Close())
+}
+
+// insist tries again for a while; no event tells when a driver is ready.
+func insist(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+	for {
+		err := f()
+		if err == nil || errors.Is(err, netdev.ErrNotFound) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(settle / 20):
+		}
+	}
+}
+
+// Done records that the pod has it.
+func (m *Mover) Done(device, sandbox string) error {
+	defer m.lock(device)()
+	return m.Ledger.SetPhase(device, sandbox, ledger.Attached)
+}
+
+// place is the namespace in which a netdev was found.
+type place struct {
+	Links
+	pod    bool
+	closer io.Closer // nil: the node's, which stays open
+}
+
+func (p place) Close() error {
+	if p.closer == nil {
+		return nil
+	}
+	return p.closer.Close()
+}
+
+// find looks for the netdev of a claimed device: at home, in the pod, and where
+// the kernel may have put it. It is ErrNotFound when it is nowhere.
+func (m *Mover) find(claim ledger.Claim) (netdev.Link, place, error) {
+	link, err := m.atHome(claim.Device)
+	if !errors.Is(err, netdev.ErrNotFound) {
+		return link, place{Links: m.Host}, err
+	}
+	for _, path := range m.elsewhere(claim) {
+		space, err := m.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return netdev.Link{}, place{}, err
+		}
+		link, err := childOf(space, claim.Device)
+		if err == nil {
+			return link, place{space, path == claim.NetNS, space}, nil
+		}
+		_ = space.Close()
+		if !errors.Is(err, netdev.ErrNotFound) {
+			return netdev.Link{}, place{}, err
+		}
+	}
+	return netdev.Link{}, place{}, fmt.Errorf("netdev of %s: %w", claim.Device, netdev.ErrNotFound)
+}
+
+// elsewhere gives the namespaces where a claimed device may be when it is not at
+// home: the pod's if that lives, first.
+func (m *Mover) elsewhere(claim ledger.Claim) []string {
+	if m.Ended(claim) {
+		return m.Strays
+	}
+	return append([]string{claim.NetNS}, m.Strays...)
+}
+
+// atHome finds the netdev in the node's namespace.
+func (m *Mover) atHome(device string) (netdev.Link, error) {
+	_, names, err := m.Present(device)
+	switch {
+	case err != nil:
+		return netdev.Link{}, err
+	case len(names) == 0:
+		return netdev.Link{}, fmt.Errorf("netdev of %s: %w", device, netdev.ErrNotFound)
+	case len(names) > 1:
+		return netdev.Link{}, fmt.Errorf("%s has %d netdevs, %s and %s among them", device, len(names), names[0], names[1])
+	}
+	return m.Host.Link(names[0])
+}
+
+func childOf(space Links, device string) (netdev.Link, error) {
+	links, err := space.Links()
+	if err != nil {
+		return netdev.Link{}, err
+	}
+	for _, l := range links {
+		if l.Parent == device {
+			return l, nil
+		}
+	}
+	return netdev.Link{}, fmt.Errorf("netdev of %s: %w", device, netdev.ErrNotFound)
+}

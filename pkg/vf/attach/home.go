@@ -1,0 +1,163 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+)
+
+// ErrAway says that a device is on its bus and its netdev nowhere to be seen: a
+// namespace that ends takes its time, and one that something holds open does not
+// end. The claim stays, and Home is to be called again.
+var ErrAway = errors.New("its netdev is in no namespace that can be seen")
+
+// Home takes a device out of the pod, makes it what it was, and ends the claim.
+// It does nothing to a device that another sandbox holds by now.
+func (m *Mover) Home(ctx context.Context, f Function, sandbox string) error {
+	defer m.lock(f.Device)()
+	claim, ok := m.Ledger.Holder(f.Device)
+	if !ok || claim.Sandbox != sandbox {
+		return nil
+	}
+	if claim.Phase != ledger.Claimed { // else nothing was changed
+		if err := m.Ledger.SetPhase(f.Device, sandbox, ledger.Orphan); err != nil {
+			return err
+		}
+		if err := m.restore(ctx, f, claim); err != nil {
+			return fmt.Errorf("taking %s home: %w", f.Device, err)
+		}
+	}
+	return m.Ledger.Release(f.Device, sandbox)
+}
+
+func (m *Mover) restore(ctx context.Context, f Function, claim ledger.Claim) error {
+	o := claim.Original
+	present, _, err := m.Present(claim.Device)
+	if err != nil {
+		return err
+	}
+	if !present {
+		return nil // it comes back new
+	}
+	if err := m.restoreFunctionMAC(f, o); err != nil {
+		return err
+	}
+	if err := m.restoreRDMA(claim); err != nil {
+		return err
+	}
+	if o.Name == "" {
+		return nil // it had no netdev
+	}
+	link, where, err := m.find(claim)
+	if errors.Is(err, netdev.ErrNotFound) {
+		if f.Driver == o.Driver {
+			return ErrAway
+		}
+		return nil // another driver has it, and is somebody else's decision
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = where.Close() }()
+	if err := where.SetAltNames(link.Index, nil); err != nil { // udev keeps the pod's name as one
+		return err
+	}
+	if where.closer != nil || link.Name != o.Name || link.MTU != o.MTU {
+		if err := where.MoveLink(netdev.Move{Index: link.Index, Name: o.Name, MTU: o.MTU}); err != nil {
+			return err
+		}
+	}
+	return m.restoreLink(ctx, claim.Device, o)
+}
+
+func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Original) error {
+	link, err := m.atHome(device)
+	if err != nil {
+		return err
+	}
+	set := netdev.Settings{State: netdev.Down}
+	if o.Up {
+		set.State = netdev.Up
+	}
+	if link.MAC.String() != o.MAC.String() {
+		set.MAC = []byte(o.MAC)
+	}
+	if err := insist(ctx, func() error { return m.Host.SetLink(link.Name, set) }); err != nil {
+		return err
+	}
+	return m.Host.SetAltNames(link.Index, o.AltNames)
+}
+
+// restoreFunctionMAC comes before the netdev's own: some drivers refuse it else.
+func (m *Mover) restoreFunctionMAC(f Function, o *ledger.Original) error {
+	if f.PF == "" {
+		return nil
+	}
+	mac := []byte(o.FunctionMAC)
+	if len(mac) == 0 {
+		mac = make([]byte, 6) // none
+	}
+	err := m.PF.SetVFMAC(f.PF, f.Number, mac)
+	if err != nil && !f.VFIO {
+		m.Log.Debug("MAC on the PF's side", "device", f.Device, "err", err)
+		return nil
+	}
+	return err
+}
+
+// restoreRDMA goes before the netdev, whose events let others look for both. A
+// device that is not there has gone home with a namespace or was never moved.
+func (m *Mover) restoreRDMA(claim ledger.Claim) error {
+	if !m.Exclusive() || len(claim.Original.RDMA) == 0 {
+		return nil
+	}
+	for _, path := range m.elsewhere(claim) {
+		space, err := m.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, device := range claim.Original.RDMA {
+			if moveErr := space.MoveRDMA(device, ""); !errors.Is(moveErr, netdev.ErrNotFound) {
+				err = errors.Join(err, moveErr)
+			}
+		}
+		if err = errors.Join(err, space.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ended reports whether the namespace of a claim is gone, and so its pod's
+// sandbox.
+func (m *Mover) Ended(claim ledger.Claim) bool {
+	inode, err := m.Inode(claim.NetNS)
+	return err != nil || inode != claim.Inode
+}
+
+// Of gives the claims of a sandbox's interface; "" means any.
+func (m *Mover) Of(sandbox, ifName string) []ledger.Claim {
+	return m.Ledger.Where(func(c ledger.Claim) bool {
+		return c.Sandbox == sandbox && (ifName == "" || c.Interface == ifName)
+	})
+}
+
+// Holds reports whether the device is in the claim's namespace, whole.
+func (m *Mover) Holds(claim ledger.Claim) bool {
+	if claim.Original == nil || claim.Original.Name == "" {
+		return true // nothing that could be seen
+	}
+	link, where, err := m.find(claim)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = where.Close() }()
+	return where.pod && link.Name == claim.Interface
+}
