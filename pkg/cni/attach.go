@@ -29,7 +29,9 @@ type attachment struct {
 	network *kube.PodNetwork
 	mtu     int
 	port    Port
-	undo    []func(context.Context) error
+	// function is nil for a veth
+	function *function
+	undo     []func(context.Context) error
 }
 
 // Attach connects a pod's sandbox and returns when its first packet will pass.
@@ -60,6 +62,9 @@ func (a *attachment) run(ctx context.Context) (*types100.Result, error) {
 		return nil, err
 	}
 	if err := a.stage("annotation", func() error { return a.waitAnnotation(ctx) }); err != nil {
+		return nil, err
+	}
+	if err := a.stage("device", func() error { return a.claimDevice(ctx) }); err != nil {
 		return nil, err
 	}
 	if err := a.stage("attach", func() error { return a.attach(ctx) }); err != nil {
@@ -157,10 +162,14 @@ func (a *attachment) attach(ctx context.Context) error {
 		return fail(CodeTaken, "attach: sandbox %s of %s has its network on %s already", a.req.Sandbox, a.req.Pod, was.IfName)
 	}
 	a.port = a.wanted()
-	if kept, err := a.addVeth(ns, ok && was.Sandbox == a.req.Sandbox); err != nil {
-		return err
-	} else if !kept {
-		a.undo = append(a.undo, func(ctx context.Context) error { return a.Switch.Unplug(ctx, a.port.Plugged) })
+	if a.function == nil {
+		kept, err := a.addVeth(ns, ok && was.Sandbox == a.req.Sandbox)
+		if err != nil {
+			return err
+		}
+		if !kept {
+			a.undo = append(a.undo, func(ctx context.Context) error { return a.Switch.Unplug(ctx, a.port.Plugged) })
+		}
 	}
 	// The port comes before the addresses: OVS and OVN work on it meanwhile.
 	if a.port.Link, err = a.Switch.Plug(ctx, a.port); err != nil {
@@ -169,9 +178,16 @@ func (a *attachment) attach(ctx context.Context) error {
 		}
 		return a.failed(CodeAttach, "attach", err)
 	}
-	if ok && was.Link != a.port.Link {
+	if ok && was.Link != a.port.Link && !was.Representor {
 		_ = removeLink(a.Host, was.Link, was.Sandbox) // of the pod's previous sandbox; Sweep would find it
 	}
+	if a.function != nil {
+		return a.moveDevice(ctx, ns)
+	}
+	return a.configure(ns)
+}
+
+func (a *attachment) configure(ns PodLinks) error {
 	if err := configure(ns, a.req.IfName, a.network); err != nil {
 		return fail(CodeAttach, "attach: %s in %s: %v", a.req.IfName, a.req.Netns, err)
 	}
@@ -179,13 +195,17 @@ func (a *attachment) attach(ctx context.Context) error {
 }
 
 func (a *attachment) wanted() Port {
-	return Port{
+	p := Port{
 		Plugged: Plugged{
 			Pod: a.req.Pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.req.IfName,
 			Network: a.req.Conf.Name, Link: a.req.hostLink(),
 		},
 		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, MTU: a.mtu,
 	}
+	if a.function != nil {
+		p.Device, p.Link, p.Representor = &a.function.device, "", true
+	}
+	return p
 }
 
 // addVeth makes the pair, or keeps a whole one that an earlier ADD has made.

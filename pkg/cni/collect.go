@@ -32,7 +32,10 @@ func (s *Server) collect(ctx context.Context, dead func(Plugged) bool) (removed 
 		errs = append(errs, err)
 		removed += gone
 	}
-	gone, err := s.collectLinks(links)
+	gone, err := s.collectClaims(ctx, dead)
+	errs = append(errs, err)
+	removed += gone
+	gone, err = s.collectLinks(links)
 	return removed + gone, errors.Join(append(errs, err)...)
 }
 
@@ -107,12 +110,16 @@ func (s *Server) Sweep(ctx context.Context) error {
 		if pod == nil || string(pod.UID) != p.UID {
 			return true
 		}
+		if p.Representor {
+			return false // it comes back with its NIC, and then the pod has it again
+		}
 		_, err := s.deps.Host.Link(p.Link)
 		return errors.Is(err, netdev.ErrNotFound)
 	})
 	if removed > 0 {
 		s.log.Info("swept stale attachments", "ops", removed)
 	}
+	err = errors.Join(err, s.restore(ctx))
 	if err != nil {
 		return fmt.Errorf("sweeping stale attachments: %w", err)
 	}

@@ -90,6 +90,18 @@ func (c *commands) end(sandbox string) {
 	}
 }
 
+// busy reports whether an ADD of the pod is under way.
+func (c *commands) busy(pod kube.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a := range c.adds {
+		if a.pod == pod {
+			return true
+		}
+	}
+	return false
+}
+
 // adding reports whether an ADD of the sandbox is under way.
 func (c *commands) adding(sandbox string) bool {
 	c.mu.Lock()

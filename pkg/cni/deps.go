@@ -18,20 +18,21 @@ type Config struct {
 	// MTU of pods, unless the network configuration names one.
 	MTU int
 	// How long ADD waits in each stage; together less than shim.Deadline.
-	PodTimeout, AnnotationTimeout, FlowsTimeout time.Duration
+	PodTimeout, AnnotationTimeout, DeviceTimeout, FlowsTimeout time.Duration
 }
 
 // Defaults leaves only MTU to be set.
 func Defaults() Config {
 	return Config{
 		Socket:     shim.DefaultSocket,
-		PodTimeout: 20 * time.Second, AnnotationTimeout: 40 * time.Second, FlowsTimeout: 50 * time.Second,
+		PodTimeout: 20 * time.Second, AnnotationTimeout: 30 * time.Second,
+		DeviceTimeout: 10 * time.Second, FlowsTimeout: 50 * time.Second,
 	}
 }
 
 // Validate says what is wrong with a Config.
 func (c Config) Validate() error {
-	switch stages := c.PodTimeout + c.AnnotationTimeout + c.FlowsTimeout; {
+	switch stages := c.PodTimeout + c.AnnotationTimeout + c.DeviceTimeout + c.FlowsTimeout; {
 	case c.Socket == "":
 		return errors.New("cni: socket must be set")
 	case c.MTU < 576 || c.MTU > 65535:
@@ -70,6 +71,8 @@ type Deps struct {
 	Switch Switch
 	Pods   *Pods
 	Host   Links
+	// Functions is nil on a node where pods get veths only.
+	Functions *Functions
 	// OpenNS opens a pod's namespace by path.
 	OpenNS func(path string) (PodLinks, error)
 	// Ready says why no pod can be attached now; nil when one can.

@@ -18,6 +18,12 @@ func Detach(ctx context.Context, d Deps, r *Request) error {
 	if ok && p.Sandbox == r.Sandbox {
 		err = d.Switch.Unplug(ctx, p)
 	}
+	if err != nil || d.Functions == nil {
+		return errors.Join(err, removeLink(d.Host, r.hostLink(), r.Sandbox))
+	}
+	for _, claim := range d.Functions.Mover.Of(r.Sandbox, r.IfName) {
+		err = errors.Join(err, releaseDevice(ctx, d, claim))
+	}
 	return errors.Join(err, removeLink(d.Host, r.hostLink(), r.Sandbox))
 }
 
@@ -33,7 +39,7 @@ func Check(d Deps, r *Request) error {
 	if err := d.Switch.Check(a); err != nil {
 		return fail(CodeCheck, "check: port %s: %v", a.Link, err)
 	}
-	if host, err := d.Host.Link(a.Link); err != nil || !host.Up {
+	if host, err := d.Host.Link(a.Link); a.Link != "" && (err != nil || !host.Up) {
 		return fail(CodeCheck, "check: the host's link %s is absent or down", a.Link)
 	}
 	pod := d.Pods.get(r.Pod)
@@ -44,6 +50,9 @@ func Check(d Deps, r *Request) error {
 	if err != nil || network == nil {
 		return fail(CodeCheck, "check: pod %s has no usable %s", r.Pod, kube.PodNetworksKey)
 	}
+	if a.Representor && !d.hasNetdev(r) {
+		return nil
+	}
 	ns, err := d.OpenNS(r.Netns)
 	if err != nil {
 		return fail(CodeCheck, "check: %v", err)
@@ -53,4 +62,17 @@ func Check(d Deps, r *Request) error {
 		return fail(CodeCheck, "check: in %s: %v", r.Netns, err)
 	}
 	return nil
+}
+
+// hasNetdev is false for a device that VFIO has: there is nothing to look at.
+func (d *Deps) hasNetdev(r *Request) bool {
+	if d.Functions == nil {
+		return true
+	}
+	for _, claim := range d.Functions.Mover.Of(r.Sandbox, r.IfName) {
+		if claim.Original != nil && claim.Original.Name == "" {
+			return false
+		}
+	}
+	return true
 }

@@ -70,9 +70,11 @@ func (r *realNode) controller(pod kube.Owner) {
 			}
 			r.database.Transact(`{"op":"mutate","table":"Interface","where":[["name","==","` + link + `"]],
 				"mutations":[["external_ids","insert",["map",[["ovn-installed","true"]]]]]}`)
-			_ = r.db.WaitRow(ctx, "Interface", pod.String(), link, func(m any) bool {
+			seen, stop := context.WithTimeout(ctx, time.Second) // the row may be replaced meanwhile
+			_ = r.db.WaitRow(seen, "Interface", pod.String(), link, func(m any) bool {
 				return m.(*vswitch.Interface).ExternalIDs[installedKey] == "true"
 			})
+			stop()
 		}
 	}()
 }

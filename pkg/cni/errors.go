@@ -27,6 +27,8 @@ const (
 	CodeCheck uint = 106
 	// CodeTaken: a link of that name exists already and is not ours.
 	CodeTaken uint = 107
+	// CodeDevice: the device that the pod asks for cannot be given to it.
+	CodeDevice uint = 108
 )
 
 // errCancelled is the cause of the context of an ADD that another command ends.

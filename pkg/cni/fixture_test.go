@@ -91,12 +91,12 @@ func (d *fakeDB) tell() {
 func (d *fakeDB) WaitRow(ctx context.Context, table, owner, id string, ok func(any) bool) error {
 	for {
 		d.mu.Lock()
-		changed := d.changed
-		var err error
-		if d.fail != nil {
-			err = d.fail("WaitRow")
-		}
+		changed, fail := d.changed, d.fail
 		d.mu.Unlock()
+		var err error
+		if fail != nil {
+			err = fail("WaitRow")
+		}
 		if err != nil {
 			return err
 		}

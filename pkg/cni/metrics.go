@@ -8,6 +8,7 @@ import (
 
 type metrics struct {
 	commands, stages *prometheus.HistogramVec
+	restored         prometheus.Counter
 }
 
 // newMetrics registers the histograms; reg may be nil.
@@ -20,11 +21,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"command", "result"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ovn_offload_cni_add_stage_duration_seconds",
-			Help: "Time in each stage of CNI ADD: pod, annotation, attach, flows.", Buckets: buckets,
+			Help: "Time in each stage of CNI ADD: pod, annotation, device, attach, flows.", Buckets: buckets,
 		}, []string{"stage"}),
 	}
+	m.restored = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "ovn_offload_cni_devices_restored_total",
+		Help: "Pods whose device went away under them and was given back.",
+	})
 	if reg != nil {
-		reg.MustRegister(m.commands, m.stages)
+		reg.MustRegister(m.commands, m.stages, m.restored)
 	}
 	return m
 }

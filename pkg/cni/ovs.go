@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -24,6 +25,10 @@ type OVS struct {
 	DB DB
 	// Bridge is OVN's integration bridge.
 	Bridge string
+	// Host has the representors, and Representor names that of a device; both are
+	// needed for ports with devices only.
+	Host        linkSetter
+	Representor func(d Device) (string, error)
 }
 
 // Ready says why no port can be plugged now.
@@ -34,12 +39,41 @@ func (o *OVS) Ready() error {
 	return nil
 }
 
-// Plug adds the port's rows.
+// Plug adds the port's rows. A representor gets its MTU after it has become a
+// port, and comes up last: then nothing of the last pod's is left of it.
 func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
+	if p.Device != nil {
+		if p.Link, err = o.Representor(*p.Device); err != nil {
+			return "", err
+		}
+		if err := o.evict(ctx, p); err != nil {
+			return "", err
+		}
+	}
 	if err := commit(ctx, o.DB, wanted(p, o.Bridge)); err != nil {
 		return "", fmt.Errorf("adding port %s to %s: %w", p.Link, o.Bridge, err)
 	}
-	return p.Link, nil
+	if p.Device != nil {
+		err = o.Host.SetLink(p.Link, netdev.Settings{MTU: p.MTU, NoLinkLocal: true, State: netdev.Up})
+	}
+	return p.Link, err
+}
+
+// evict removes a port that another pod has on the representor: whoever has the
+// device has the representor.
+func (o *OVS) evict(ctx context.Context, p Port) error {
+	ports, err := o.Plugged()
+	if err != nil {
+		return err
+	}
+	for _, other := range ports {
+		if other.Link == p.Link && other.Pod != p.Pod {
+			if err := o.Unplug(ctx, other); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Wait waits for ovn-controller.
@@ -87,10 +121,18 @@ func (o *OVS) Check(p Plugged) error {
 	return nil
 }
 
-// Unplug removes the port's rows.
+// Unplug removes the port's rows. A representor goes down first, and is not
+// there where its NIC is not.
 func (o *OVS) Unplug(ctx context.Context, p Plugged) error {
-	if now, ok := find(o.DB, p.Pod); !ok || now.Sandbox != p.Sandbox {
+	now, ok := find(o.DB, p.Pod)
+	if !ok || now.Sandbox != p.Sandbox {
 		return nil
+	}
+	if now.Representor {
+		err := o.Host.SetLink(now.Link, netdev.Settings{State: netdev.Down})
+		if err != nil && !errors.Is(err, netdev.ErrNotFound) {
+			return fmt.Errorf("removing the port of %s: %w", p.Pod, err)
+		}
 	}
 	if err := commit(ctx, o.DB, ovsdb.Want{Owner: p.Pod.String()}); err != nil {
 		return fmt.Errorf("removing the port of %s: %w", p.Pod, err)

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -35,10 +36,19 @@ type Conf struct {
 	Name       string `json:"name"`
 	// MTU overrides the agent's.
 	MTU int `json:"mtu,omitempty"`
+	// DeviceID is the device that Multus has found for the pod; it writes it here,
+	// and into RuntimeConfig for plugins that declare the capability.
+	DeviceID      string `json:"deviceID,omitempty"`
+	RuntimeConfig struct {
+		DeviceID string `json:"deviceID,omitempty"`
+	} `json:"runtimeConfig,omitzero"`
 	// ValidAttachments is all that GC may keep.
 	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments,omitempty"`
 	PrevResult       json.RawMessage      `json:"prevResult,omitempty"`
 }
+
+// device is the PCI address of the pod's device, if the runtime names one.
+func (c *Conf) device() string { return cmp.Or(c.RuntimeConfig.DeviceID, c.DeviceID) }
 
 // parse checks what the runtime sent. Its errors are *types.Error.
 func parse(body []byte) (*Request, error) {

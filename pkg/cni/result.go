@@ -11,20 +11,24 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// result describes both ends; addresses belong to interface 1, the pod's.
+// result describes both ends, the switch's first if it is on this machine;
+// addresses belong to the pod's.
 func (a *attachment) result() (*types100.Result, error) {
-	host, err := a.Host.Link(a.req.hostLink())
-	if err != nil {
-		return nil, fail(CodeAttach, "result: %v", err)
+	r := &types100.Result{CNIVersion: types100.ImplementedSpecVersion}
+	pod := &types100.Interface{Name: a.req.IfName, Mac: a.network.MAC.String(), Mtu: a.mtu, Sandbox: a.req.Netns}
+	if a.function != nil {
+		pod.PciID = a.function.device.ID
 	}
-	inPod := 1
-	r := &types100.Result{
-		CNIVersion: types100.ImplementedSpecVersion,
-		Interfaces: []*types100.Interface{
-			{Name: host.Name, Mac: host.MAC.String(), Mtu: host.MTU},
-			{Name: a.req.IfName, Mac: a.network.MAC.String(), Mtu: host.MTU, Sandbox: a.req.Netns},
-		},
+	if a.port.Link != "" {
+		host, err := a.Host.Link(a.port.Link)
+		if err != nil {
+			return nil, fail(CodeAttach, "result: %v", err)
+		}
+		r.Interfaces = append(r.Interfaces, &types100.Interface{Name: host.Name, Mac: host.MAC.String(), Mtu: host.MTU})
+		pod.Mtu = host.MTU
 	}
+	inPod := len(r.Interfaces)
+	r.Interfaces = append(r.Interfaces, pod)
 	for _, p := range a.network.Addresses {
 		ip := &types100.IPConfig{Interface: &inPod, Address: toIPNet(p)}
 		for _, gw := range a.network.Gateways {

@@ -21,6 +21,8 @@ const (
 	addressesKey = "ip_addresses"
 	ifNameKey    = "pod-if-name"
 	networkKey   = "ovn-offload.io/network"
+	vfNetdevKey  = "vf-netdev-name" // of representors: both or one
+	vfioKey      = "vf-is-vfio"
 	installedKey = "ovn-installed"
 )
 
@@ -38,6 +40,21 @@ type ovsPort struct {
 // wanted gives the rows of a port. Their id is the link's name: names cannot be
 // changed in the database, so another sandbox means other rows.
 func wanted(p Port, bridge string) ovsdb.Want {
+	ids := map[string]string{
+		macKey:       p.MAC.String(),
+		ifaceIDKey:   port(p.Pod),
+		ifaceVerKey:  p.UID,
+		sandboxKey:   p.Sandbox,
+		addressesKey: join(p.Addresses),
+		ifNameKey:    p.IfName,
+		networkKey:   p.Network,
+	}
+	if p.Device != nil {
+		ids[vfNetdevKey] = p.Device.Netdev
+		if p.Device.VFIO {
+			ids[vfioKey] = "true"
+		}
+	}
 	return ovsdb.Want{Owner: p.Pod.String(), Rows: []ovsdb.Row{
 		{
 			ID: p.Link,
@@ -46,16 +63,8 @@ func wanted(p Port, bridge string) ovsdb.Want {
 			Parents: []ovsdb.Parent{{Table: "Bridge", Name: bridge, Column: "ports"}},
 		},
 		{
-			ID: p.Link,
-			Model: &vswitch.Interface{Name: p.Link, ExternalIDs: map[string]string{
-				macKey:       p.MAC.String(),
-				ifaceIDKey:   port(p.Pod),
-				ifaceVerKey:  p.UID,
-				sandboxKey:   p.Sandbox,
-				addressesKey: join(p.Addresses),
-				ifNameKey:    p.IfName,
-				networkKey:   p.Network,
-			}},
+			ID:      p.Link,
+			Model:   &vswitch.Interface{Name: p.Link, ExternalIDs: ids},
 			Parents: []ovsdb.Parent{{Table: "Port", Name: p.Link, Column: "interfaces"}},
 		},
 	}}
@@ -101,6 +110,7 @@ func fromInterface(pod kube.Owner, i *vswitch.Interface) ovsPort {
 		flows: i.ExternalIDs[installedKey] == "true",
 		open:  i.Ofport != nil && *i.Ofport > 0,
 	}
+	_, p.Representor = i.ExternalIDs[vfNetdevKey]
 	if i.Error != nil {
 		p.trouble = *i.Error
 	}

@@ -205,6 +205,8 @@ func (s *Server) del(ctx context.Context, r *Request) error {
 	s.commands.end(r.Sandbox)
 	if p, ok, _ := bySandbox(s.deps.Switch, r.Sandbox); ok {
 		r.Pod = p.Pod
+	} else if claim, ok := s.claimOf(r); ok {
+		r.Pod = owner(claim)
 	}
 	release, err := s.commands.acquire(ctx, r.Pod)
 	if err != nil {

@@ -70,6 +70,8 @@ type Plugged struct {
 	// Link is the switch's end on this machine: the host's end of a veth, a
 	// representor, or "" when the switch is on another machine.
 	Link string
+	// Representor says that Link is one, and not a veth.
+	Representor bool
 }
 
 // plugged gives a pod's port if it has one.

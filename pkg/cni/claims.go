@@ -1,0 +1,136 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+)
+
+// restoring bounds how many pods get their network back at once.
+const restoring = 8
+
+// asPlugged is what a port of the claim's would look like.
+func asPlugged(c ledger.Claim) Plugged {
+	return Plugged{
+		Pod: owner(c), UID: string(c.UID), Sandbox: c.Sandbox, IfName: c.Interface,
+		Network: c.Network, Representor: true,
+	}
+}
+
+// claimOf finds a claim when the runtime does not name the pod.
+func (s *Server) claimOf(r *Request) (ledger.Claim, bool) {
+	if s.deps.Functions == nil {
+		return ledger.Claim{}, false
+	}
+	for _, c := range s.deps.Functions.Mover.Of(r.Sandbox, r.IfName) {
+		return c, true
+	}
+	return ledger.Claim{}, false
+}
+
+// collectClaims takes devices home whose pod or sandbox is gone, or whose way
+// home has not come to its end. An ADD under way is left alone.
+func (s *Server) collectClaims(ctx context.Context, dead func(Plugged) bool) (removed int, err error) {
+	if s.deps.Functions == nil {
+		return 0, nil
+	}
+	over := func(c ledger.Claim) bool {
+		return dead(asPlugged(c)) || c.Phase == ledger.Orphan || s.deps.Functions.Mover.Ended(c)
+	}
+	var errs []error
+	for _, c := range s.deps.Functions.Ledger.Claims() {
+		if s.commands.adding(c.Sandbox) || !over(c) {
+			continue
+		}
+		gone, err := s.collectClaim(ctx, c, over)
+		errs = append(errs, err)
+		removed += gone
+	}
+	return removed, errors.Join(errs...)
+}
+
+// collectClaim looks again under the pod's lock.
+func (s *Server) collectClaim(ctx context.Context, c ledger.Claim, over func(ledger.Claim) bool) (int, error) {
+	release, err := s.commands.acquire(ctx, owner(c))
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	now, ok := s.deps.Functions.Ledger.Holder(c.Device)
+	if !ok || now.Sandbox != c.Sandbox || !over(now) {
+		return 0, nil
+	}
+	if err := releaseDevice(ctx, s.deps, now); err != nil {
+		return 0, err
+	}
+	s.log.Info("took a device home", "owner", owner(c).String(), "device", c.Device, "sandbox", c.Sandbox)
+	return 1, nil
+}
+
+// restore puts back the network of pods whose device went away under them and is
+// there again, as after a reset of the NIC. A device that is not there yet is
+// waited for: its event asks for the next sweep.
+func (s *Server) restore(ctx context.Context) error {
+	if s.deps.Functions == nil {
+		return nil
+	}
+	var group errgroup.Group
+	group.SetLimit(restoring)
+	for _, c := range s.deps.Functions.Ledger.Claims() {
+		if c.Phase != ledger.Attached || !s.torn(c) {
+			continue
+		}
+		group.Go(func() error { return s.restoreOne(ctx, c) })
+	}
+	return group.Wait()
+}
+
+// torn reports whether a claim's device is there and not as ADD has left it.
+func (s *Server) torn(c ledger.Claim) bool {
+	pod := s.deps.Pods.get(owner(c))
+	if pod == nil || pod.UID != c.UID || s.commands.busy(owner(c)) {
+		return false
+	}
+	pf, v, err := s.deps.Functions.VF(c.Device)
+	if err != nil || v.Driver == "" || pf.Switchdev() && v.Representor == nil {
+		return false
+	}
+	if !s.deps.Functions.Mover.Holds(c) {
+		return true
+	}
+	p, ok, err := plugged(s.deps.Switch, owner(c))
+	if err != nil || !ok {
+		return err == nil
+	}
+	link, err := s.deps.Host.Link(p.Link)
+	return p.Link != "" && (errors.Is(err, netdev.ErrNotFound) || err == nil && !link.Up)
+}
+
+// restoreOne is an ADD that nobody asked for.
+func (s *Server) restoreOne(ctx context.Context, c ledger.Claim) error {
+	r := &Request{
+		Command: "ADD", Sandbox: c.Sandbox, Netns: c.NetNS, IfName: c.Interface, Pod: owner(c), UID: string(c.UID),
+		Conf: Conf{Name: c.Network, MTU: c.MTU, DeviceID: c.Device},
+	}
+	ctx, end := s.commands.begin(ctx, r)
+	defer end()
+	release, err := s.commands.acquire(ctx, r.Pod)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if now, ok := s.deps.Functions.Ledger.Holder(c.Device); !ok || now.Sandbox != c.Sandbox || now.Phase != ledger.Attached {
+		return nil // a DEL was quicker
+	}
+	if _, err := Attach(ctx, s.deps, s.cfg, r); err != nil {
+		return fmt.Errorf("giving pod %s its device %s back: %w", r.Pod, c.Device, err)
+	}
+	s.log.Info("gave a pod its device back", "owner", r.Pod.String(), "device", c.Device)
+	s.metrics.restored.Inc()
+	return nil
+}

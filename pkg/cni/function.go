@@ -1,0 +1,220 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	cnitypes "github.com/containernetworking/cni/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+)
+
+// Functions are the VFs of the node that pods can have.
+type Functions struct {
+	// Resources are those whose devices become a pod's network. Of several that
+	// a pod asks for, the first here is it.
+	Resources []string
+	// Given asks the kubelet which devices a pod has, by resource.
+	Given func(ctx context.Context, pod types.NamespacedName, uid types.UID) (map[string][]string, error)
+	// VF looks into the inventory.
+	VF     func(device string) (vf.PF, vf.VF, error)
+	Ledger *ledger.Ledger
+	Mover  *attach.Mover
+}
+
+// function is the device of an attachment.
+type function struct {
+	attach.Function
+	device Device
+	kept   bool // an earlier ADD has attached it
+}
+
+// claimDevice finds out whether the pod is to have a device, and takes it for
+// this sandbox. A pod that asks for one never gets a veth instead.
+func (a *attachment) claimDevice(ctx context.Context) error {
+	ids, resource, err := a.given(ctx)
+	if err != nil || ids == nil {
+		return err
+	}
+	if a.Functions == nil {
+		return fail(CodeDevice, "device: pod %s has %v, and this node hands out no devices", a.req.Pod, ids)
+	}
+	inode, err := a.Functions.Mover.Inode(a.req.Netns)
+	if err != nil {
+		return fail(cnitypes.ErrInvalidNetNS, "device: %v", err)
+	}
+	claim, err := a.take(ctx, ids, ledger.Claim{
+		Resource: resource, Pod: types.NamespacedName{Namespace: a.req.Pod.Namespace, Name: a.req.Pod.Name},
+		UID: types.UID(a.uid), Sandbox: a.req.Sandbox, Interface: a.req.IfName, Network: a.req.Conf.Name,
+		NetNS: a.req.Netns, Inode: inode, MTU: a.mtu,
+	})
+	if err != nil {
+		return a.failed(CodeDevice, "device", err)
+	}
+	a.function = &function{kept: claim.Phase == ledger.Attached}
+	if !a.function.kept {
+		a.undo = append(a.undo, func(ctx context.Context) error { return releaseDevice(ctx, a.Deps, claim) })
+	}
+	if err := a.describe(claim.Device); err != nil {
+		return a.failed(CodeDevice, "device", err)
+	}
+	original, err := a.Functions.Mover.Prepare(a.function.Function, a.req.Sandbox)
+	if err != nil {
+		return a.failed(CodeDevice, "device", err)
+	}
+	a.function.device.Netdev = original.Name
+	return nil
+}
+
+// given gives the devices of which the pod gets one, nil when it asks for none.
+// A device that the configuration names, as Multus does, is the only one.
+func (a *attachment) given(ctx context.Context) (ids []string, resource string, err error) {
+	if id := a.req.Conf.device(); id != "" {
+		if _, err := vf.ParsePCIAddress(id); err != nil {
+			return nil, "", fail(cnitypes.ErrInvalidNetworkConfig, "device: deviceID: %v", err)
+		}
+		return []string{id}, "", nil
+	}
+	if a.Functions == nil {
+		return nil, "", nil
+	}
+	resource = asked(a.Pods.get(a.req.Pod), a.Functions.Resources)
+	if resource == "" {
+		return nil, "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.DeviceTimeout)
+	defer cancel()
+	pod := types.NamespacedName{Namespace: a.req.Pod.Namespace, Name: a.req.Pod.Name}
+	devices, err := a.Functions.Given(ctx, pod, types.UID(a.uid))
+	if err != nil {
+		return nil, resource, a.waited(ctx, CodeDevice, "device", err)
+	}
+	if len(devices[resource]) == 0 {
+		return nil, resource, fail(CodeDevice, "device: pod %s asks for %s, and the kubelet has given it none", a.req.Pod, resource)
+	}
+	return devices[resource], resource, nil
+}
+
+// asked gives the first of the resources that a container is limited to some of.
+func asked(pod *corev1.Pod, resources []string) string {
+	if pod == nil {
+		return ""
+	}
+	for _, resource := range resources {
+		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+			if q := c.Resources.Limits[corev1.ResourceName(resource)]; !q.IsZero() {
+				return resource
+			}
+		}
+	}
+	return ""
+}
+
+// take claims one of the devices. The kubelet gives a device to the next pod
+// before the DEL of the last one has run; so a holder that is not a pod of this
+// node any more, or is this pod's former sandbox, makes way first.
+func (a *attachment) take(ctx context.Context, ids []string, c ledger.Claim) (ledger.Claim, error) {
+	for range len(ids) + 1 {
+		claim, err := a.Functions.Ledger.Take(ids, c)
+		var busy *ledger.BusyError
+		if !errors.As(err, &busy) {
+			return claim, err
+		}
+		i := slices.IndexFunc(busy.Holders, func(h ledger.Claim) bool { return a.gone(h) })
+		if i < 0 {
+			return claim, err
+		}
+		if err := releaseDevice(ctx, a.Deps, busy.Holders[i]); err != nil {
+			return claim, err
+		}
+	}
+	return c, fmt.Errorf("devices %v are claimed as fast as they are released", ids)
+}
+
+// gone reports whether a claim's sandbox has lost its point.
+func (a *attachment) gone(held ledger.Claim) bool {
+	if string(held.UID) == a.uid {
+		return held.Sandbox != a.req.Sandbox
+	}
+	pod := a.Pods.get(owner(held))
+	return pod == nil || pod.UID != held.UID ||
+		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func owner(c ledger.Claim) kube.Owner { return kube.PodOwner(c.Pod.Namespace, c.Pod.Name) }
+
+// describe takes from the inventory what the device is.
+func (a *attachment) describe(id string) error {
+	pf, v, err := a.Functions.VF(id)
+	if err != nil {
+		return err
+	}
+	if v.Driver == "" {
+		return fmt.Errorf("VF %s has no driver", id)
+	}
+	a.function.Function = toFunction(&pf, &v)
+	a.function.device = Device{ID: id, SwitchID: pf.Eswitch.ID, VFIO: v.Vfio()}
+	f := &a.function.device.Function
+	f.Flavour, f.Number = netdev.FlavourVF, uint32(v.Index)
+	if pf.Number != nil {
+		f.PF = *pf.Number
+	}
+	return nil
+}
+
+func toFunction(pf *vf.PF, v *vf.VF) attach.Function {
+	f := attach.Function{Device: v.Name, Number: v.Index, Driver: v.Driver, VFIO: v.Vfio()}
+	if up := pf.Uplink(); up != nil {
+		f.PF = up.Name
+	}
+	if v.Representor != nil {
+		f.MAC = v.Representor.FunctionMAC
+	}
+	f.RDMA = v.RDMA
+	return f
+}
+
+// moveDevice takes the device into the pod, where its representor is a port by
+// now. VFIO's are a guest's to configure.
+func (a *attachment) moveDevice(ctx context.Context, ns PodLinks) error {
+	target := attach.Target{Name: a.req.IfName, MAC: net.HardwareAddr(a.network.MAC), MTU: a.mtu}
+	if err := a.Functions.Mover.In(ctx, a.function.Function, a.req.Sandbox, target); err != nil {
+		return a.failed(CodeAttach, "attach", err)
+	}
+	if !a.function.VFIO {
+		if err := a.configure(ns); err != nil {
+			return err
+		}
+	}
+	if err := a.Functions.Mover.Done(a.function.device.ID, a.req.Sandbox); err != nil {
+		return a.failed(CodeAttach, "attach", err)
+	}
+	return nil
+}
+
+// releaseDevice takes a claim's representor out of the switch and the device
+// home, in that order, and ends the claim. A representor that is a port always
+// has a claim: where the one stays, so does the other.
+func releaseDevice(ctx context.Context, d Deps, c ledger.Claim) error {
+	p, ok, err := plugged(d.Switch, owner(c))
+	if err == nil && ok && p.Sandbox == c.Sandbox {
+		err = d.Switch.Unplug(ctx, p)
+	}
+	if err != nil {
+		return fmt.Errorf("releasing %s: %w", c.Device, err)
+	}
+	f := attach.Function{Device: c.Device}
+	if pf, v, err := d.Functions.VF(c.Device); err == nil {
+		f = toFunction(&pf, &v)
+	}
+	return d.Functions.Mover.Home(ctx, f, c.Sandbox)
+}

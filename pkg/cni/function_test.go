@@ -1,0 +1,601 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"testing"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+)
+
+const (
+	vf0       = "0000:03:00.2"
+	vf1       = "0000:03:00.3"
+	vfPool    = "ovn-offload.io/vf"
+	otherPool = "example.com/vf"
+)
+
+// nic is a node with a NIC in switchdev mode, with two VFs.
+type nic struct {
+	*node
+	dir   string // of the ledger
+	led   *ledger.Ledger
+	given map[string][]string // by the kubelet to default/web
+	inv   vf.Inventory
+	err   error // of the kubelet
+}
+
+func newNIC(t testing.TB) *nic {
+	t.Helper()
+	n := &nic{node: newNode(t), dir: t.TempDir(), given: map[string][]string{vfPool: {vf0}}}
+	n.net.AddLink("", netdev.Link{Name: "p0", Parent: "0000:03:00.0", Up: true})
+	n.net.AddRDMA("", "mlx5_2")
+	n.plugIn()
+	number := uint32(0)
+	n.inv = vf.Inventory{RDMA: "exclusive", PFs: []vf.PF{{
+		Device: vf.Device{Name: "0000:03:00.0"}, Number: &number, Ports: []vf.Netdev{{Name: "p0"}},
+		Eswitch: vf.Eswitch{Mode: vf.Switchdev, ID: "c4a2"},
+		VFs: []vf.VF{
+			{Device: vf.Device{Name: vf0, Driver: "mlx5_core", RDMA: []string{"mlx5_2"}}, Index: 0, Representor: &vf.Representor{
+				Netdev: vf.Netdev{Name: "rep0"}, FunctionMAC: vf.MAC{2, 0, 0, 0, 0, 0x70},
+			}},
+			{Device: vf.Device{Name: vf1, Driver: "mlx5_core"}, Index: 1, Representor: &vf.Representor{Netdev: vf.Netdev{Name: "rep1"}}},
+		},
+	}}}
+	n.start()
+	n.askFor(webUID, vfPool)
+	return n
+}
+
+// plugIn puts the VFs and their representors there, as a driver does.
+func (n *nic) plugIn() {
+	for i, device := range []string{vf0, vf1} {
+		n.net.AddLink("", netdev.Link{Name: fmt.Sprintf("vf%d", i), Parent: device, MTU: 1500, MAC: n.mac(i), AltNames: []string{fmt.Sprintf("enp3s0f0v%d", i)}})
+		n.net.AddLink("", netdev.Link{Name: fmt.Sprintf("rep%d", i), MTU: 1500, MAC: []byte{2, 0, 0, 0, 9, byte(i)}})
+	}
+}
+
+func (n *nic) mac(i int) net.HardwareAddr { return []byte{2, 0, 0, 0, 0, 0x10 + byte(i)} }
+
+// start is the agent's start.
+func (n *nic) start() {
+	n.t.Helper()
+	if n.led != nil {
+		must(n.t, n.led.Close())
+	}
+	var err error
+	n.led, err = ledger.Open(n.dir, "boot")
+	must(n.t, err)
+	n.srv = n.newServer(n.host, func(path string) (PodLinks, error) { return n.net.Open(path) })
+	n.ovs.Host = n.host
+	n.ovs.Representor = func(d Device) (string, error) {
+		_, v, err := n.vf(d.ID)
+		if err != nil || v.Representor == nil {
+			return "", errors.Join(errors.New("no representor"), err)
+		}
+		return v.Representor.Name, nil
+	}
+	n.srv.deps.Functions = &Functions{
+		Resources: []string{vfPool, otherPool},
+		Given: func(_ context.Context, pod types.NamespacedName, uid types.UID) (map[string][]string, error) {
+			if pod.Name != "web" || uid == "" {
+				return nil, fmt.Errorf("no pod %s with UID %s", pod, uid)
+			}
+			return n.given, n.err
+		},
+		VF: n.vf, Ledger: n.led,
+		Mover: attach.New(attach.Deps{
+			Ledger: n.led, Host: n.host, PF: n.host, Inode: n.net.Inode, Log: slog.New(slog.DiscardHandler),
+			Open:      func(path string) (attach.Space, error) { return n.net.Open(path) },
+			Exclusive: func() bool { return n.inv.RDMA == "exclusive" },
+			Present:   n.present,
+		}),
+	}
+}
+
+func (n *nic) vf(device string) (vf.PF, vf.VF, error) {
+	pf, v, ok := n.inv.VF(device)
+	if !ok {
+		return vf.PF{}, vf.VF{}, fmt.Errorf("%s is not a VF of this node", device)
+	}
+	return *pf, *v, nil
+}
+
+func (n *nic) present(device string) (bool, []string, error) {
+	links, err := n.host.Links()
+	var names []string
+	for _, l := range links {
+		if l.Parent == device {
+			names = append(names, l.Name)
+		}
+	}
+	_, _, known := n.inv.VF(device)
+	return known, names, err
+}
+
+// askFor gives default/web a limit on the resources.
+func (n *nic) askFor(uid string, resources ...string) {
+	limits := corev1.ResourceList{}
+	for _, r := range resources {
+		limits[corev1.ResourceName(r)] = resource.MustParse("1")
+	}
+	n.putPod(web, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), Annotations: map[string]string{kube.PodNetworksKey: webNetwork}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{}, {Resources: corev1.ResourceRequirements{Limits: limits}}}},
+	})
+}
+
+// wantHome checks that everything is as it was before any pod came.
+func (n *nic) wantHome() {
+	n.t.Helper()
+	for i, device := range []string{vf0, vf1} {
+		l, err := n.host.Link(fmt.Sprintf("vf%d", i))
+		if err != nil || l.Parent != device || l.MTU != 1500 || l.MAC.String() != n.mac(i).String() || l.Up ||
+			!slices.Equal(l.AltNames, []string{fmt.Sprintf("enp3s0f0v%d", i)}) {
+			n.t.Errorf("VF %s at home: %+v, %v", device, l, err)
+		}
+		if rep, err := n.host.Link(fmt.Sprintf("rep%d", i)); err != nil || rep.Up {
+			n.t.Errorf("representor: %+v, %v", rep, err)
+		}
+	}
+	if claims := n.led.Claims(); len(claims) != 0 {
+		n.t.Errorf("claims are left: %+v", claims)
+	}
+	if owners := n.db.Owners(); len(owners) != 0 {
+		n.t.Errorf("rows are left of %v", owners)
+	}
+	if in := n.net.RDMAIn("mlx5_2"); in != "" {
+		n.t.Errorf("the RDMA device is in %q", in)
+	}
+	if mac := n.net.VFMAC("p0", 0); mac != nil && mac.String() != "02:00:00:00:00:70" {
+		n.t.Errorf("on the PF's side, the MAC is %s", mac)
+	}
+}
+
+// wantIn checks that default/web has VF 0 in the namespace.
+func (n *nic) wantIn(path, sandbox string) {
+	n.t.Helper()
+	pod, err := n.net.Open(path)
+	must(n.t, err)
+	l, err := pod.Link("eth0")
+	if err != nil || l.Parent != vf0 || l.MTU != 1400 || l.MAC.String() != "0a:58:0a:f4:01:05" || !l.Up || len(l.AltNames) != 0 {
+		n.t.Errorf("in %s: %+v, %v", path, l, err)
+	}
+	if addrs, err := pod.Addrs("eth0"); err != nil || !slices.Equal(addrs, prefixes("10.244.1.5/24")) {
+		n.t.Errorf("in %s: addresses %v, %v", path, addrs, err)
+	}
+	if routes, err := pod.Routes("eth0"); err != nil || len(routes) != 3 {
+		n.t.Errorf("in %s: routes %v, %v", path, routes, err)
+	}
+	if rep, err := n.host.Link("rep0"); err != nil || !rep.Up || rep.MTU != 1400 {
+		n.t.Errorf("representor: %+v, %v", rep, err)
+	}
+	claim, ok := n.led.Holder(vf0)
+	if !ok || claim.Sandbox != sandbox || claim.Phase != ledger.Attached || claim.Original.Name != "vf0" {
+		n.t.Errorf("claim is %+v", claim)
+	}
+	if p := n.plugged(); p.Link != "rep0" || p.Sandbox != sandbox || !p.Representor {
+		n.t.Errorf("port is %+v", p)
+	}
+	if in := n.net.RDMAIn("mlx5_2"); in != path {
+		n.t.Errorf("the RDMA device is in %q", in)
+	}
+	if mac := n.net.VFMAC("p0", 0); mac.String() != "0a:58:0a:f4:01:05" {
+		n.t.Errorf("on the PF's side, the MAC is %s", mac)
+	}
+}
+
+func TestDeviceAddDel(t *testing.T) {
+	n := newNIC(t)
+	var got types100.Result
+	must(t, json.Unmarshal(n.mustDo(addWeb(sandboxA, "/ns/a")), &got))
+	if len(got.Interfaces) != 2 || got.Interfaces[0].Name != "rep0" || got.Interfaces[1].PciID != vf0 || got.Interfaces[1].Mtu != 1400 ||
+		len(got.IPs) != 1 || *got.IPs[0].Interface != 1 {
+		t.Errorf("result is %s", text(t, got))
+	}
+	n.wantIn("/ns/a", sandboxA)
+	n.wantLinks() // no veth
+	check := addWeb(sandboxA, "/ns/a")
+	check.Command = "CHECK"
+	n.mustDo(check)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.wantIn("/ns/a", sandboxA)
+	for range 2 {
+		n.mustDo(delWeb(sandboxA, "/ns/a"))
+		n.wantHome()
+	}
+}
+
+func TestDeviceRows(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	for _, row := range n.db.Rows(web.String()) {
+		if i, ok := row.Model.(*vswitch.Interface); ok {
+			want := map[string]string{
+				"attached_mac": "0a:58:0a:f4:01:05", "iface-id": "default_web", "iface-id-ver": webUID, "sandbox": sandboxA,
+				"ip_addresses": "10.244.1.5/24", "pod-if-name": "eth0", "ovn-offload.io/network": "ovn-kubernetes",
+				"vf-netdev-name": "vf0", "ovn-installed": "true",
+			}
+			if !maps.Equal(want, i.ExternalIDs) {
+				t.Errorf("external_ids are %v", i.ExternalIDs)
+			}
+		}
+	}
+}
+
+// TestNoDeviceAsked: without a request there is a veth, on such a node too.
+func TestNoDeviceAsked(t *testing.T) {
+	n := newNIC(t)
+	n.err = errors.New("asked without need")
+	n.setPod(web, webUID, webNetwork)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.wantLinks(linkA)
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	n.wantHome()
+}
+
+func TestDeviceErrors(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(n *nic, r *Request)
+		text   string
+	}{
+		{"kubelet gave none", func(n *nic, _ *Request) { n.given = nil }, "the kubelet has given it none"},
+		{"kubelet fails", func(n *nic, _ *Request) { n.err = errors.New("no socket") }, "no socket"},
+		{"no such device", func(n *nic, _ *Request) { n.given = map[string][]string{vfPool: {"0000:09:00.1"}} }, "0000:09:00.1 is not a VF of this node"},
+		{"no device", func(_ *nic, r *Request) { r.Conf.DeviceID = "../x" }, "deviceID"},
+		{"no driver", func(n *nic, _ *Request) { n.inv.PFs[0].VFs[0].Driver = "" }, "has no driver"},
+		{"no representor", func(n *nic, _ *Request) { n.inv.PFs[0].VFs[0].Representor = nil }, "no representor"},
+		{"no netdev", func(n *nic, _ *Request) { n.net.RemoveDevice(vf0) }, "netdev of 0000:03:00.2"},
+		{"name taken", func(n *nic, _ *Request) { n.net.AddLink("/ns/a", netdev.Link{Name: "eth0"}) }, "link exists"},
+		{"held", func(n *nic, _ *Request) {
+			n.setPod(kube.PodOwner("default", "db"), "uid-db", otherNetwork)
+			_, err := n.led.Take([]string{vf0}, ledger.Claim{Pod: types.NamespacedName{Namespace: "default", Name: "db"}, UID: "uid-db", Sandbox: "x", Interface: "eth0"})
+			must(n.t, err)
+		}, "is held by pod default/db"},
+		{"node without devices", func(n *nic, r *Request) { n.srv.deps.Functions = nil; r.Conf.DeviceID = vf0 }, "hands out no devices"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNIC(t)
+			r := addWeb(sandboxA, "/ns/a")
+			tt.change(n, r)
+			if _, err := n.do(r); err == nil || !contains(err, tt.text) {
+				t.Errorf("ADD: %v, want %q", err, tt.text)
+			}
+			n.wantLinks() // no veth instead
+			if owners := n.db.Owners(); len(owners) != 0 {
+				t.Errorf("rows are left of %v", owners)
+			}
+			for _, c := range n.led.Claims() {
+				if c.Sandbox == sandboxA {
+					t.Errorf("a claim is left: %+v", c)
+				}
+			}
+		})
+	}
+}
+
+// TestDeviceNamed is what Multus passes on: it wins over the kubelet's answer.
+func TestDeviceNamed(t *testing.T) {
+	for _, key := range []string{`"deviceID":"` + vf1 + `"`, `"runtimeConfig":{"deviceID":"` + vf1 + `"}`} {
+		n := newNIC(t)
+		n.err = errors.New("asked without need")
+		r := addWeb(sandboxA, "/ns/a")
+		must(t, json.Unmarshal([]byte(`{`+key+`}`), &r.Conf))
+		n.mustDo(r)
+		if p := n.plugged(); p.Link != "rep1" {
+			t.Errorf("port is %+v", p)
+		}
+		n.mustDo(delWeb(sandboxA, "/ns/a"))
+		n.wantHome()
+	}
+}
+
+// TestForeignPool: another device plugin's resource.
+func TestForeignPool(t *testing.T) {
+	n := newNIC(t)
+	n.askFor(webUID, otherPool, "example.com/gpu")
+	n.given = map[string][]string{otherPool: {vf0}, "example.com/gpu": {"gpu0"}}
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.wantIn("/ns/a", sandboxA)
+}
+
+func TestVFIO(t *testing.T) {
+	n := newNIC(t)
+	n.net.RemoveDevice(vf0)
+	n.inv.PFs[0].VFs[0].Driver = "vfio-pci"
+	var got types100.Result
+	must(t, json.Unmarshal(n.mustDo(addWeb(sandboxA, "/ns/a")), &got))
+	if len(got.IPs) != 1 || got.Interfaces[1].PciID != vf0 || got.Interfaces[1].Mac != "0a:58:0a:f4:01:05" {
+		t.Errorf("result is %s", text(t, got))
+	}
+	if mac := n.net.VFMAC("p0", 0); mac.String() != "0a:58:0a:f4:01:05" {
+		t.Errorf("on the PF's side, the MAC is %s", mac)
+	}
+	for _, row := range n.db.Rows(web.String()) {
+		if i, ok := row.Model.(*vswitch.Interface); ok && i.ExternalIDs["vf-is-vfio"] != "true" {
+			t.Errorf("external_ids are %v", i.ExternalIDs)
+		}
+	}
+	check := addWeb(sandboxA, "/ns/a")
+	check.Command = "CHECK"
+	n.mustDo(check)
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	n.net.AddLink("", netdev.Link{Name: "vf0", Parent: vf0, MTU: 1500, MAC: n.mac(0), AltNames: []string{"enp3s0f0v0"}})
+	n.wantHome()
+}
+
+// TestVFIOWithoutPF: nothing else can give such a device its MAC.
+func TestVFIOWithoutPF(t *testing.T) {
+	n := newNIC(t)
+	n.net.RemoveDevice(vf0)
+	n.inv.PFs[0].VFs[0].Driver = "vfio-pci"
+	n.inv.PFs[0].Ports = nil
+	if _, err := n.do(addWeb(sandboxA, "/ns/a")); err == nil || !contains(err, "its MAC cannot be set") {
+		t.Errorf("ADD: %v", err)
+	}
+}
+
+// TestTwoPodsInTurn: the kubelet gives the device to the next pod before the DEL
+// of the last one has run.
+func TestTwoPodsInTurn(t *testing.T) {
+	n := newNIC(t)
+	db := kube.PodOwner("default", "db")
+	n.setPod(db, "uid-db", otherNetwork)
+	first := addWeb(sandboxB, "/ns/b")
+	first.Pod, first.UID, first.Conf.DeviceID = db, "uid-db", vf0
+	n.mustDo(first)
+	if _, err := n.do(addWeb(sandboxA, "/ns/a")); codeOf(err) != CodeDevice || !contains(err, "is held by pod default/db") {
+		t.Errorf("ADD while the last pod lives: %v", err)
+	}
+	n.putPod(db, nil)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.wantIn("/ns/a", sandboxA)
+	late := *first
+	late.Command = "DEL"
+	n.mustDo(&late)
+	n.wantIn("/ns/a", sandboxA)
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	n.wantHome()
+}
+
+func TestNewSandboxTakesDevice(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.mustDo(addWeb(sandboxB, "/ns/b"))
+	n.wantIn("/ns/b", sandboxB)
+	n.mustDo(delWeb(sandboxA, "/ns/a")) // late
+	n.wantIn("/ns/b", sandboxB)
+	n.mustDo(delWeb(sandboxB, ""))
+	n.wantHome()
+}
+
+// TestNamespaceDiedFirst: the kernel has brought the VF home under some name.
+func TestNamespaceDiedFirst(t *testing.T) {
+	for _, end := range []func(*nic){
+		func(n *nic) { n.mustDo(delWeb(sandboxA, "/ns/a")) },
+		func(n *nic) { must(n.t, n.srv.Sweep(n.t.Context())) },
+	} {
+		n := newNIC(t)
+		n.mustDo(addWeb(sandboxA, "/ns/a"))
+		n.net.RemoveNS("/ns/a")
+		if _, err := n.host.Link("vf0"); err == nil {
+			t.Fatal("the kernel gave it its name back")
+		}
+		end(n)
+		n.wantHome()
+	}
+}
+
+// TestStrayNamespace: a node that is itself a namespace gets nothing back from
+// the kernel.
+func TestStrayNamespace(t *testing.T) {
+	n := newNIC(t)
+	n.srv.deps.Functions.Mover.Strays = []string{"/ns/b"}
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.net.RemoveNS("/ns/a")
+	l, err := n.host.Link("dev" + fmt.Sprint(n.indexOf(vf0)))
+	must(t, err)
+	must(t, n.host.MoveLink(netdev.Move{Index: l.Index, To: "/ns/b", Name: l.Name}))
+	n.mustDo(delWeb(sandboxA, ""))
+	n.wantHome()
+}
+
+func (n *nic) indexOf(device string) int {
+	links, err := n.host.Links()
+	must(n.t, err)
+	i := slices.IndexFunc(links, func(l netdev.Link) bool { return l.Parent == device })
+	if i < 0 {
+		n.t.Fatalf("%s is not at home", device)
+	}
+	return links[i].Index
+}
+
+// TestLeakedNamespace: something holds the pod's namespace open, and the device
+// with it. It stays claimed until it is there.
+func TestLeakedNamespace(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.net.AddNS("/leaked")
+	pod, err := n.net.Open("/ns/a")
+	must(t, err)
+	l, err := pod.Link("eth0")
+	must(t, err)
+	must(t, pod.MoveLink(netdev.Move{Index: l.Index, To: "/leaked", Name: "eth0"}))
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	if c, ok := n.led.Holder(vf0); !ok || c.Phase != ledger.Orphan {
+		t.Errorf("claim is %+v", c)
+	}
+	if err := n.srv.Sweep(t.Context()); !errors.Is(err, attach.ErrAway) {
+		t.Errorf("sweep: %v", err)
+	}
+	if _, err := n.do(addWeb(sandboxB, "/ns/b")); !errors.Is(err, attach.ErrAway) && !contains(err, attach.ErrAway.Error()) {
+		t.Errorf("ADD of the next sandbox: %v", err)
+	}
+	n.net.RemoveNS("/leaked")
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantHome()
+}
+
+// TestDeviceReturns: the NIC goes away under a pod and comes back, as when its
+// driver is loaded again.
+func TestDeviceReturns(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	here := n.inv
+	n.inv.PFs = nil
+	for _, device := range []string{vf0, vf1} {
+		n.net.RemoveDevice(device)
+	}
+	for _, rep := range []string{"rep0", "rep1"} {
+		must(t, n.host.DeleteLink(rep))
+	}
+	must(t, n.srv.Sweep(t.Context()))
+	if c, ok := n.led.Holder(vf0); !ok || c.Phase != ledger.Attached {
+		t.Errorf("while it is away the claim is %+v", c)
+	}
+	n.inv = here
+	n.plugIn()
+	n.net.AddRDMA("", "mlx5_2")
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantIn("/ns/a", sandboxA)
+	must(t, n.srv.Sweep(t.Context())) // nothing to do
+	n.wantIn("/ns/a", sandboxA)
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	n.wantHome()
+}
+
+// TestRepresentorReturns: only the switch's end has lost its state.
+func TestRepresentorReturns(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	must(t, n.host.SetLink("rep0", netdev.Settings{MTU: 1500, State: netdev.Down}))
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantIn("/ns/a", sandboxA)
+}
+
+// TestDeviceGC: what the runtime does not name goes home, what it names stays.
+func TestDeviceGC(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	gc := &Request{Command: "GC", Conf: Conf{CNIVersion: "1.1.0", Name: "another-network"}}
+	n.mustDo(gc)
+	n.wantIn("/ns/a", sandboxA)
+	gc.Conf.Name = "ovn-kubernetes"
+	n.mustDo(gc)
+	n.wantHome()
+}
+
+func TestDeviceSweep(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantIn("/ns/a", sandboxA)
+	n.putPod(web, nil)
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantHome()
+}
+
+// killed is what a step panics with: nothing after it runs, no undoing either.
+type killed struct{}
+
+// kill runs a command and ends the agent before its n-th step. It reports false
+// when the command has fewer.
+func (n *nic) kill(step int, r *Request) (died bool) {
+	steps := 0
+	fail := func(string, string) error {
+		if steps++; steps == step {
+			panic(killed{})
+		}
+		return nil
+	}
+	n.net.FailWith(fail)
+	n.db.fail = func(op string) error { return fail(op, "") }
+	defer func() {
+		n.net.FailWith(nil)
+		n.db.fail = nil
+		switch p := recover().(type) {
+		case nil:
+		case killed:
+			died = true
+		default:
+			panic(p)
+		}
+	}()
+	_, _ = n.do(r)
+	return false
+}
+
+// TestKilledAnywhere ends the agent before each step of ADD and of DEL, starts
+// it again, and lets what may come come.
+func TestKilledAnywhere(t *testing.T) {
+	after := map[string]func(*nic) (home bool){
+		"DEL": func(n *nic) bool { n.mustDo(delWeb(sandboxA, "/ns/a")); return true },
+		"ADD": func(n *nic) bool { n.mustDo(addWeb(sandboxA, "/ns/a")); n.wantIn("/ns/a", sandboxA); return false },
+		"new sandbox": func(n *nic) bool {
+			n.mustDo(addWeb(sandboxB, "/ns/b"))
+			n.wantIn("/ns/b", sandboxB)
+			n.mustDo(delWeb(sandboxA, "/ns/a"))
+			n.wantIn("/ns/b", sandboxB)
+			return false
+		},
+		"pod gone": func(n *nic) bool { n.putPod(web, nil); must(n.t, n.srv.Sweep(n.t.Context())); return true },
+		"namespace gone": func(n *nic) bool {
+			n.net.RemoveNS("/ns/a")
+			must(n.t, n.srv.Sweep(n.t.Context()))
+			return true
+		},
+	}
+	for command, prepare := range map[string]func(*nic) *Request{
+		"ADD": func(*nic) *Request { return addWeb(sandboxA, "/ns/a") },
+		"DEL": func(n *nic) *Request { n.mustDo(addWeb(sandboxA, "/ns/a")); return delWeb(sandboxA, "/ns/a") },
+	} {
+		for name, then := range after {
+			if command == "DEL" && name == "ADD" {
+				continue // a runtime does not add what it has begun to delete
+			}
+			steps := 0
+			for step := 1; ; step++ {
+				n := newNIC(t)
+				n.net.AddNS("/ns/b")
+				n.net.AddLink("/ns/b", netdev.Link{Name: "lo"})
+				if !n.kill(step, prepare(n)) {
+					break
+				}
+				steps++
+				n.start()
+				n.askForAgain()
+				if then(n) {
+					n.wantHome()
+				}
+				if t.Failed() {
+					t.Fatalf("%s killed before step %d, then %s", command, step, name)
+				}
+			}
+			if steps < 8 {
+				t.Errorf("%s has %d steps only", command, steps)
+			}
+		}
+	}
+}
+
+// askForAgain: the new server has its own view of the pods.
+func (n *nic) askForAgain() { n.askFor(webUID, vfPool) }
