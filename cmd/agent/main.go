@@ -24,6 +24,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
 // version is set by the linker.
@@ -38,6 +39,7 @@ type options struct {
 	node           node.Config
 	cni            cni.Config
 	ovsdb, metrics string
+	devices        deviceOptions
 	install        struct{ confDir, binDir, plugin string }
 	log            *slog.Logger
 }
@@ -89,6 +91,10 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.node.Datapath, "datapath", o.node.Datapath, "where OVS forwards: system (kernel) or netdev (userspace)")
 	f.StringVar(&o.encapIP, "encap-ip", "", "address of the tunnels' end; empty: the node's")
 	f.StringVar(&o.node.Checkpoint, "checkpoint", o.node.Checkpoint, "file that holds the uplink's original state")
+	f.StringVar(&o.devices.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "where the kubelet has its sockets")
+	f.StringVar(&o.devices.pools, "vf-pools", "", "VFs to hand out, in the JSON of the sriov-network-device-plugin; empty: "+plugin.DefaultResource)
+	f.StringVar(&o.devices.foreign, "vf-resources", "", "resources of other device plugins whose VFs become a pod's network, with commas between")
+	f.StringVar(&o.devices.stray, "initial-netns", "", "path of the initial network namespace, where the node is another one")
 	f.StringVar(&o.metrics, "metrics-address", ":9410", "where /metrics, /healthz and /readyz are served")
 	f.StringVar(&o.install.confDir, "cni-conf-dir", "/etc/cni/net.d", "where the runtime looks for networks")
 	f.StringVar(&o.install.binDir, "cni-bin-dir", "/opt/cni/bin", "where the runtime looks for plugins")
@@ -110,6 +116,9 @@ func (o *options) complete() error {
 	}
 	if o.node.ServiceSubnets, err = ipam.ParsePrefixes(o.serviceCIDRs); err != nil {
 		return fmt.Errorf("--service-cidrs: %w", err)
+	}
+	if _, _, err := o.devices.resources(); err != nil {
+		return err
 	}
 	if o.encapIP != "" {
 		if o.node.EncapAddress, err = netip.ParseAddr(o.encapIP); err != nil {

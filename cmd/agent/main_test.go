@@ -13,6 +13,7 @@ func TestFlags(t *testing.T) {
 		"--service-cidrs=10.96.0.0/99": "--service-cidrs",
 		"--encap-ip=172.18.0":          "--encap-ip",
 		"--log-level=loud":             "log-level",
+		"--vf-pools={":                 "--vf-pools",
 		"--mtu=large":                  "mtu",
 	} {
 		for _, verb := range []string{"", "cleanup"} {

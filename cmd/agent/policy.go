@@ -56,10 +56,6 @@ func (a *agent) runPolicies(ctx context.Context, group *errgroup.Group, policies
 	group.Go(func() error { return policies.Run(ctx, a.policy.Mark) })
 }
 
-// users says who has a VF. What no claim tells of shows itself: its netdev is
-// in another namespace.
-func (a *agent) users() map[string]string { return map[string]string{} }
-
 // hasAddress leaves out the addresses that the kernel makes by itself.
 func (a *agent) hasAddress(link string) (bool, error) {
 	addrs, err := a.host.Addrs(link)

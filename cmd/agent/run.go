@@ -35,6 +35,9 @@ type agent struct {
 	kernel    *netdev.Devices
 	inventory *vf.Node
 	devices   *vf.Live
+	functions *cni.Functions
+	offer     func() // VFs to the kubelet
+	server    atomic.Pointer[cni.Server]
 	policy    *setup.Runner
 	sampling  *nodeoffload.Sampling
 	serving   atomic.Bool
@@ -91,6 +94,9 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 			a.setup.Changed(owner.String())
 		}
 	})
+	if err := a.startFunctions(ctx, group); err != nil {
+		return err
+	}
 	if err := a.startStatus(ctx, group, client); err != nil {
 		return err
 	}
@@ -124,15 +130,16 @@ func (a *agent) open(ctx context.Context) (err error) {
 func (a *agent) serveCNI(ctx context.Context) error {
 	cfg := a.opts.cni
 	cfg.MTU = a.setup.MTU()
-	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge}
+	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: a.representor}
 	server, err := cni.NewServer(cfg, cni.Deps{
-		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS,
+		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions,
 		Ready: func() error { return cmp.Or(bridge.Ready(), a.setup.Ready()) },
 	}, a.opts.log, a.metrics)
 	if err != nil {
 		return err
 	}
 	a.db.OnReconnect(func() { a.setup.Mark(); server.Repair() })
+	a.server.Store(server)
 	if err := server.Listen(); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 	if err := a.openSampling(ctx, client, publisher.Sampled); err != nil {
 		return err
 	}
-	policies, err := a.openPolicies(kinds, publisher.Changed)
+	policies, err := a.openPolicies(kinds, func() { publisher.Changed(); a.offer() })
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,6 @@ func (a *agent) vswitchd() unixctl.Client {
 func (a *agent) facts() nodeoffload.Facts {
 	return nodeoffload.Facts{
 		Inventory: a.devices.Inventory(), Settings: a.sampling.Settings(), Report: a.sampling.Report(),
-		Policies: a.policy.Results(), Reserved: a.policy.Reserved(),
+		Claims: a.functions.Ledger.Claims(), Policies: a.policy.Results(), Reserved: a.policy.Reserved(),
 	}
 }

@@ -117,7 +117,7 @@ func (s *Server) restoreOne(ctx context.Context, c ledger.Claim) error {
 		Command: "ADD", Sandbox: c.Sandbox, Netns: c.NetNS, IfName: c.Interface, Pod: owner(c), UID: string(c.UID),
 		Conf: Conf{Name: c.Network, MTU: c.MTU, DeviceID: c.Device},
 	}
-	ctx, end := s.commands.begin(ctx, r)
+	ctx, end := s.commands.enter(ctx, r)
 	defer end()
 	release, err := s.commands.acquire(ctx, r.Pod)
 	if err != nil {

@@ -61,15 +61,22 @@ func (c *commands) acquire(ctx context.Context, pod kube.Owner) (release func(),
 // begin registers an ADD and ends those of the pod's other sandboxes: the
 // runtime makes a new sandbox only when it has given the old one up.
 func (c *commands) begin(ctx context.Context, r *Request) (context.Context, func()) {
+	c.mu.Lock()
+	for other := range c.adds {
+		if other.pod == r.Pod && other.sandbox != r.Sandbox {
+			other.cancel(errCancelled)
+		}
+	}
+	c.mu.Unlock()
+	return c.enter(ctx, r)
+}
+
+// enter registers an ADD that nobody has asked for, and which ends no other.
+func (c *commands) enter(ctx context.Context, r *Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &add{pod: r.Pod, sandbox: r.Sandbox, cancel: cancel}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for other := range c.adds {
-		if other.pod == a.pod && other.sandbox != a.sandbox {
-			other.cancel(errCancelled)
-		}
-	}
 	c.adds[a] = struct{}{}
 	return ctx, func() {
 		cancel(nil)

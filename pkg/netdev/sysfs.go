@@ -79,3 +79,14 @@ func absent(err error) bool {
 	}
 	return false
 }
+
+// PCINetdevs says whether a PCI function is there, and which netdevs it has in
+// the namespace of the tree.
+func PCINetdevs(s Sysfs, address string) (present bool, names []string, err error) {
+	device, err := s.Target("bus/pci/devices/" + address)
+	if err != nil || device == "" {
+		return false, nil, err
+	}
+	names, err = s.Names(device + "/net")
+	return true, names, err
+}

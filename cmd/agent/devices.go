@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/podresources"
+)
+
+// deviceOptions are the flags about VFs.
+type deviceOptions struct {
+	kubeletDir, pools, foreign string
+	stray                      string
+}
+
+// startFunctions hands out VFs. It has to come before the inventory runs. A node
+// without VFs has nothing to hand out, and its kubelet does not hear of us.
+func (a *agent) startFunctions(ctx context.Context, group *errgroup.Group) error {
+	claims, err := a.openLedger()
+	if err != nil {
+		return err
+	}
+	pools, resources, err := a.opts.devices.resources()
+	if err != nil {
+		return err
+	}
+	kubelet, err := podresources.New(filepath.Join(a.opts.devices.kubeletDir, "pod-resources", "kubelet.sock"), a.uidOf)
+	if err != nil {
+		return err
+	}
+	a.functions = &cni.Functions{
+		Resources: resources, Given: kubelet.Devices, VF: a.devices.VF, Ledger: claims, Mover: a.mover(claims),
+	}
+	a.devices.OnChange(func(vf.Inventory) {
+		if server := a.server.Load(); server != nil {
+			server.Repair() // a NIC may be back, and its pods without network
+		}
+	})
+	return a.startPlugin(ctx, group, pools)
+}
+
+// resources gives the pools that are ours to serve, and all resources whose
+// devices become a pod's network.
+func (o deviceOptions) resources() (pools []plugin.Pool, resources []string, err error) {
+	pools = plugin.DefaultPools()
+	if o.pools != "" {
+		if pools, err = plugin.ParsePools([]byte(o.pools)); err != nil {
+			return nil, nil, fmt.Errorf("--vf-pools: %w", err)
+		}
+	}
+	for name := range strings.SplitSeq(o.foreign, ",") {
+		if name != "" {
+			resources = append(resources, strings.TrimSpace(name))
+		}
+	}
+	pools = slices.DeleteFunc(pools, func(p plugin.Pool) bool { return slices.Contains(resources, p.Resource) })
+	for _, p := range pools {
+		resources = append(resources, p.Resource)
+	}
+	return pools, resources, nil
+}
+
+func (a *agent) openLedger() (*ledger.Ledger, error) {
+	boot, err := os.ReadFile(bootIDFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the boot id: %w", err)
+	}
+	claims, err := ledger.Open(filepath.Join(filepath.Dir(a.opts.node.Checkpoint), "devices"), strings.TrimSpace(string(boot)))
+	if err != nil {
+		return nil, err
+	}
+	for device, reason := range claims.Damaged() {
+		a.opts.log.Warn("nobody gets this device before its record is removed", "device", device, "err", reason)
+	}
+	return claims, nil
+}
+
+func (a *agent) mover(claims *ledger.Ledger) *attach.Mover {
+	deps := attach.Deps{
+		Ledger: claims, Host: a.host, PF: a.host, Inode: netdev.Inode, Log: a.opts.log,
+		Open: func(path string) (attach.Space, error) {
+			ns, err := netdev.Open(path)
+			if err != nil {
+				return nil, err
+			}
+			return ns, nil
+		},
+		Exclusive: func() bool {
+			known := a.devices.Inventory()
+			return known != nil && known.RDMA == "exclusive"
+		},
+		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(a.inventory.Sysfs, device) },
+	}
+	if a.opts.devices.stray != "" {
+		deps.Strays = []string{a.opts.devices.stray}
+	}
+	return attach.New(deps)
+}
+
+func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []plugin.Pool) error {
+	if len(pools) == 0 {
+		a.offer = func() {}
+		return nil
+	}
+	cfg := plugin.Defaults()
+	cfg.Pools, cfg.Dir = pools, filepath.Join(a.opts.devices.kubeletDir, "device-plugins")
+	cfg.Sysfs, cfg.Logger = a.inventory.Sysfs, a.opts.log
+	devices, err := plugin.New(cfg, a.functions.Ledger)
+	if err != nil {
+		return err
+	}
+	a.metrics.MustRegister(devices)
+	var one sync.Mutex
+	a.offer = func() {
+		one.Lock()
+		defer one.Unlock()
+		known, reserved := a.devices.Inventory(), a.policy.Reserved()
+		if known == nil {
+			return
+		}
+		offered := slices.DeleteFunc(plugin.FromInventory(*known), func(d plugin.Device) bool { return reserved[d.ID] })
+		if err := devices.Update(offered); err != nil {
+			a.opts.log.Warn("offering devices", "err", err)
+		}
+	}
+	a.devices.OnChange(func(vf.Inventory) { a.offer() })
+	group.Go(func() error { return devices.Run(ctx) })
+	return nil
+}
+
+func (a *agent) uidOf(_ context.Context, name types.NamespacedName) (types.UID, error) {
+	pod := a.view.Pod(name.Namespace, name.Name)
+	if pod == nil {
+		return "", podresources.ErrNotFound
+	}
+	return pod.UID, nil
+}
+
+// representor is what a VF has on the switch.
+func (a *agent) representor(d cni.Device) (string, error) {
+	pf, v, err := a.devices.VF(d.ID)
+	switch {
+	case err != nil:
+		return "", err
+	case !pf.Switchdev():
+		return "", fmt.Errorf("VF %s: the eswitch of its PF %s is in mode %s, not switchdev", d.ID, pf.Name, pf.Eswitch.Mode)
+	case v.Representor == nil:
+		return "", fmt.Errorf("VF %s has no representor: %w", d.ID, errors.Join(problems(pf)...))
+	}
+	return v.Representor.Name, nil
+}
+
+func problems(pf vf.PF) (list []error) {
+	for _, p := range pf.Problems {
+		list = append(list, errors.New(p))
+	}
+	return list
+}
+
+// users says who has a VF, by its device.
+func (a *agent) users() map[string]string {
+	out := map[string]string{}
+	for _, c := range a.functions.Ledger.Claims() {
+		out[c.Device] = "pod " + c.Pod.String()
+	}
+	return out
+}
