@@ -35,9 +35,11 @@ func TestInventory(t *testing.T) {
 			t.Errorf("%s: %v, without %q:\n%s", args, err, want, &out)
 		}
 	}
-	cmd := command()
-	cmd.SetArgs([]string{"inventory", "-o", "xml"})
-	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--output=xml") {
-		t.Errorf("an output that there is not: %v", err)
+	for _, verb := range []string{"inventory", "offload"} {
+		cmd := command()
+		cmd.SetArgs([]string{verb, "-o", "xml"})
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--output=xml") {
+			t.Errorf("%s: an output that there is not: %v", verb, err)
+		}
 	}
 }

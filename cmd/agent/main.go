@@ -71,7 +71,7 @@ func command() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o) },
 	})
-	root.AddCommand(inventoryCommand())
+	root.AddCommand(inventoryCommand(), offloadCommand(&o))
 	o.register(root)
 	return root
 }

@@ -48,7 +48,11 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 	if err != nil {
 		return err
 	}
-	if err := a.openSampling(ctx, client, publisher.Sampled); err != nil {
+	reporter, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
+	if err != nil {
+		return err
+	}
+	if err := a.openSampling(a.devices.Inventory, reporter, publisher.Sampled); err != nil {
 		return err
 	}
 	policies, err := a.openPolicies(kinds, func() { publisher.Changed(); a.offer() })
@@ -69,18 +73,14 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 	return nil
 }
 
-func (a *agent) openSampling(ctx context.Context, client kubernetes.Interface, sampled func()) error {
-	reporter, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
-	if err != nil {
-		return err
-	}
+func (a *agent) openSampling(inventory func() *vf.Inventory, events nodeoffload.Events, sampled func()) error {
 	running, err := offload.LoadRunning(filepath.Join(filepath.Dir(a.opts.node.Checkpoint), "ovs-running.json"))
 	if err != nil {
 		return err
 	}
 	a.sampling = nodeoffload.NewSampling(nodeoffload.SamplingDeps{
-		Switch: a.vswitchd(), DB: a.db, Inventory: a.devices.Inventory, Running: running,
-		Events: reporter, Sampled: sampled, Logger: a.opts.log, Registerer: a.metrics,
+		Switch: a.vswitchd(), DB: a.db, Inventory: inventory, Running: running,
+		Events: events, Sampled: sampled, Logger: a.opts.log, Registerer: a.metrics,
 	})
 	return nil
 }

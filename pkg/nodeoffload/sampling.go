@@ -71,6 +71,11 @@ func (s *Sampling) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// Read takes one sample now, of which nobody else is told.
+func (s *Sampling) Read(ctx context.Context) (offload.Report, error) {
+	return offload.Read(ctx, s.deps.Switch, s.state())
+}
+
 // Report is that of the newest sample; nil before the first.
 func (s *Sampling) Report() *offload.Report {
 	s.mu.Lock()

@@ -139,3 +139,25 @@ func TestPolicySchema(t *testing.T) {
 		}
 	}
 }
+
+// TestOffloadCommand: the agent tells of the flows of a real ovs-vswitchd; in
+// the lab none of them is in hardware.
+func TestOffloadCommand(t *testing.T) {
+	pods, err := cluster.client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: "app=ovnkube-node"})
+	if err != nil || len(pods.Items) != len(nodes) {
+		t.Fatalf("%d agents, %v", len(pods.Items), err)
+	}
+	ns := namespace(t)
+	create(t, podObject(ns, "talker", nodes[1]))
+	talker := running(t, ns, "talker", nodes[1])
+	for _, agent := range pods.Items {
+		if agent.Spec.NodeName != nodes[1] {
+			continue
+		}
+		mustInPod(t, talker, "ping", "-c", "2", managementAddress(t, addresses(t, talker)[0]).String())
+		out, err := kubectl(t, "", "exec", "-n", system, agent.Name, "-c", "ovn-offload-agent", "--", "ovn-offload-agent", "offload")
+		if err != nil || !strings.Contains(out, "hw-offload of OVS: off. 0 of ") || !strings.Contains(out, ns+"/talker") || strings.Contains(out, "understood") {
+			t.Errorf("%v:\n%s", err, out)
+		}
+	}
+}
