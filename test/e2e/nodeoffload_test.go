@@ -148,7 +148,6 @@ func TestOffloadCommand(t *testing.T) {
 		t.Fatalf("%d agents, %v", len(pods.Items), err)
 	}
 	ns := namespace(t)
-	create(t, podObject(ns, "talker", nodes[1]))
 	talker := running(t, ns, "talker", nodes[1])
 	for _, agent := range pods.Items {
 		if agent.Spec.NodeName != nodes[1] {
