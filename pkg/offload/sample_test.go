@@ -100,6 +100,25 @@ func TestIdleSampler(t *testing.T) {
 	})
 }
 
+// bare is a switch without a bridge.
+type bare struct {
+	script
+	text string
+}
+
+func (b *bare) Call(context.Context, string, ...string) (string, error) {
+	return "", fmt.Errorf("asking: %w", &unixctl.Refused{Method: "dpctl/dump-dps", Text: b.text})
+}
+
+func TestNoDatapath(t *testing.T) {
+	if r, err := Read(t.Context(), &bare{text: "\n"}, State{Settings: Settings{HWOffload: true}}); err != nil || !r.Settings.HWOffload {
+		t.Errorf("no datapath: %+v, %v", r, err)
+	}
+	if _, err := Read(t.Context(), &bare{text: "permission denied"}, State{}); err == nil {
+		t.Error("a refusal was taken for an answer")
+	}
+}
+
 // TestRealSwitch asks an ovs-vswitchd with a datapath in userspace and dummy
 // links, which needs neither root nor the kernel's part.
 func TestRealSwitch(t *testing.T) {
