@@ -134,7 +134,8 @@ var rights = map[string][]string{
 		"patch nodes/status", "patch pods/status", "create events", "patch events", "create leases", "get leases*", "update leases*",
 	},
 	"ovnkube-node": {
-		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "create events", "patch events",
+		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "get services", "list services", "watch services",
+		"patch nodes/status", "create events", "patch events",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
 		"get offloadpolicies", "list offloadpolicies", "watch offloadpolicies",
 	},

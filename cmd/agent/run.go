@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -40,6 +41,7 @@ type agent struct {
 	server    atomic.Pointer[cni.Server]
 	policy    *setup.Runner
 	sampling  *nodeoffload.Sampling
+	synced    atomic.Bool // the view is complete
 	serving   atomic.Bool
 }
 
@@ -79,8 +81,9 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
 		Annotate: writer.AnnotateNode,
 		Flows:    openflow.Tables{Log: a.opts.log},
-		Probes:   probes(client, a.opts.node.Remote),
-		Logger:   a.opts.log, Registerer: a.metrics,
+		Services: a.services, NFT: a.nft(),
+		Probes: probes(client, a.opts.node.Remote),
+		Logger: a.opts.log, Registerer: a.metrics,
 	})
 	if err != nil {
 		return err
@@ -92,6 +95,9 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 		a.pods.Changed(owners...)
 		for _, owner := range owners {
 			a.setup.Changed(owner.String())
+			if owner.Kind == kube.KindService {
+				a.setup.Mark()
+			}
 		}
 	})
 	if err := a.startFunctions(ctx, group); err != nil {
@@ -104,12 +110,33 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 	if err := a.view.Start(ctx); err != nil {
 		return err
 	}
+	a.synced.Store(true)
+	a.setup.Mark()
 	select {
 	case <-a.setup.Done():
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	return a.serveCNI(ctx)
+}
+
+// services are not known before the view is complete.
+func (a *agent) services() (node.ServicePorts, bool) {
+	if !a.synced.Load() {
+		return node.ServicePorts{}, false
+	}
+	return node.PortsOf(a.view.Services()), true
+}
+
+// nft is nil on a kernel without nftables: all that it costs is the node's own
+// way to node ports at the node.
+func (a *agent) nft() knftables.Interface {
+	table, err := knftables.New(knftables.InetFamily, node.RedirectTable)
+	if err != nil {
+		a.opts.log.Warn("no nftables: processes of the node do not reach node ports at the node", "error", err)
+		return nil
+	}
+	return table
 }
 
 func (a *agent) open(ctx context.Context) (err error) {
@@ -165,7 +192,7 @@ func cleanup(ctx context.Context, opts options) error {
 		return err
 	}
 	setup, err := node.New(opts.node, node.Deps{
-		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil },
+		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(),
 		Logger: opts.log, Registerer: a.metrics,
 	})
 	if err != nil {

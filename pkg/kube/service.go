@@ -199,6 +199,9 @@ func compareNames(a, b types.NamespacedName) int {
 }
 
 func (v *View) slicesBy(index, key string) []*discoveryv1.EndpointSlice {
+	if v.endpoints == nil {
+		return nil
+	}
 	// The only error is an index that does not exist.
 	found, _ := v.endpoints.GetIndexer().ByIndex(index, key)
 	return objects[discoveryv1.EndpointSlice](found)

@@ -18,15 +18,16 @@ const byNode = "node"
 // View is the API's objects as the informers last saw them, trimmed. What it
 // returns is shared: readers never change it.
 type View struct {
-	nodes, pods cache.SharedIndexInformer
+	nodes, pods, services cache.SharedIndexInformer
 	// A View of one node has none of these.
-	namespaces, services, endpoints cache.SharedIndexInformer
+	namespaces, endpoints cache.SharedIndexInformer
 
 	listeners []func(owners ...Owner)
 }
 
-// NewView watches the whole cluster, or with a node name only that Node and the
-// pods scheduled to it, which is all that a node's credentials have to allow.
+// NewView watches the whole cluster, or with a node name only that Node, the pods
+// scheduled to it and the services, which is all that a node's credentials have
+// to allow.
 func NewView(client kubernetes.Interface, node string) (*View, error) {
 	var onlyNode, onlyPods func(*metav1.ListOptions)
 	if node != "" {
@@ -36,10 +37,11 @@ func NewView(client kubernetes.Interface, node string) (*View, error) {
 	v := &View{
 		nodes: informers.NewFilteredNodeInformer(client, 0, nodeIndexers(), onlyNode),
 		pods:  informers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{byNode: nodeOfPod}, onlyPods),
+
+		services: informers.NewServiceInformer(client, metav1.NamespaceAll, 0, nil),
 	}
 	if node == "" {
 		v.namespaces = informers.NewNamespaceInformer(client, 0, nil)
-		v.services = informers.NewServiceInformer(client, metav1.NamespaceAll, 0, nil)
 		v.endpoints = discoveryinformers.NewEndpointSliceInformer(client, metav1.NamespaceAll, 0, sliceIndexers())
 	}
 	for _, informer := range v.informers() {
@@ -63,9 +65,9 @@ func nodeOfPod(obj any) ([]string, error) {
 }
 
 func (v *View) informers() []cache.SharedIndexInformer {
-	all := []cache.SharedIndexInformer{v.nodes, v.pods}
+	all := []cache.SharedIndexInformer{v.nodes, v.pods, v.services}
 	if v.namespaces != nil {
-		all = append(all, v.namespaces, v.services, v.endpoints)
+		all = append(all, v.namespaces, v.endpoints)
 	}
 	return all
 }

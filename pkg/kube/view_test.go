@@ -172,7 +172,7 @@ func TestViewOfNode(t *testing.T) {
 			selectors[action.GetResource().Resource] = watch.GetWatchRestrictions().Fields.String()
 		}
 	}
-	want := map[string]string{"nodes": "metadata.name=n", "pods": "spec.nodeName=n"}
+	want := map[string]string{"nodes": "metadata.name=n", "pods": "spec.nodeName=n", "services": ""}
 	if diff := cmp.Diff(want, selectors); diff != "" {
 		t.Errorf("selectors (-want +got):\n%s", diff)
 	}

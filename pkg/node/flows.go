@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -11,6 +13,7 @@ import (
 // changed when the table changed or the switch restarted, until ctx ends.
 type Flows interface {
 	Replace(ctx context.Context, bridge string, flows []string) error
+	Dump(ctx context.Context, bridge string) ([]string, error)
 	Watch(ctx context.Context, bridge string, changed chan<- struct{})
 }
 
@@ -27,8 +30,13 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if err := s.deps.Flows.Replace(bounded, g.Bridge, gatewayTable(s.wire(st, g, link))); err != nil {
-		return fmt.Errorf("gateway bridge: %w", err)
+	services, known := s.services()
+	w := s.wire(st, g, link)
+	w.Services = services
+	if known || !s.directed(bounded, g.Bridge) {
+		if err := s.deps.Flows.Replace(bounded, g.Bridge, gatewayTable(w)); err != nil {
+			return fmt.Errorf("gateway bridge: %w", err)
+		}
 	}
 	if s.watched != g.Bridge {
 		s.watched = g.Bridge
@@ -39,15 +47,27 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 
 func (s *Setup) wire(st State, g Gateway, link netdev.Link) wire {
 	addrs := primary(s.cfg, st, g.Bridge)
-	w := wire{
+	return wire{
 		MAC:    link.MAC.String(),
 		Uplink: st.OFPorts[g.NIC], Router: st.OFPorts[routerPort(s.cfg, g)],
 		ClusterSubnets: s.cfg.ClusterSubnets, Addresses: addrs, Meetings: meetings(s.cfg, addrs),
 	}
-	if s.deps.Services != nil {
-		w.Services = s.deps.Services().sorted()
+}
+
+func (s *Setup) services() (ServicePorts, bool) {
+	if s.deps.Services == nil {
+		return ServicePorts{}, true
 	}
-	return w
+	return s.deps.Services()
+}
+
+// directed reports whether an agent before us has left a table: it knew services
+// that we do not know yet.
+func (s *Setup) directed(ctx context.Context, bridge string) bool {
+	flows, err := s.deps.Flows.Dump(ctx, bridge)
+	return err == nil && slices.ContainsFunc(flows, func(flow string) bool {
+		return strings.Contains(flow, fmt.Sprintf("table=%d,", tableAnswer))
+	})
 }
 
 // routerPort is what ovn-controller calls the bridge's end of the gateway

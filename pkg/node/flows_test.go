@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,8 @@ func (f flowTables) Replace(_ context.Context, bridge string, flows []string) er
 	f[bridge] = flows
 	return nil
 }
+
+func (f flowTables) Dump(_ context.Context, bridge string) ([]string, error) { return f[bridge], nil }
 
 func (f flowTables) Watch(ctx context.Context, _ string, _ chan<- struct{}) { <-ctx.Done() }
 
@@ -61,4 +64,30 @@ func readWire(t *testing.T, text []byte) wire {
 	w.Meetings = meetings(Config{ServiceSubnets: facts.ServiceSubnets, MasqueradeSubnets: facts.MasqueradeSubnets}, w.Addresses)
 	w.Services = w.Services.sorted()
 	return w
+}
+
+// TestServicesNotKnownYet: a new agent leaves the table of the one before it
+// until it knows the services; where there is none it does not wait.
+func TestServicesNotKnownYet(t *testing.T) {
+	b := newBench(t)
+	b.ovnController()
+	s := b.setup(t)
+	tables, known := flowTables{}, false
+	s.deps.Flows = tables
+	s.deps.Services = func() (ServicePorts, bool) { return ServicePorts{}, known }
+	converge(t, s)
+	if len(tables["breth0"]) == 0 {
+		t.Fatal("no table while the services are not known")
+	}
+	before := []string{"table=1, priority=0 actions=LOCAL"}
+	tables["breth0"] = before
+	converge(t, s)
+	if !slices.Equal(tables["breth0"], before) {
+		t.Errorf("the table was replaced by %v", tables["breth0"])
+	}
+	known = true
+	converge(t, s)
+	if slices.Equal(tables["breth0"], before) {
+		t.Error("the table is the old one though the services are known")
+	}
 }

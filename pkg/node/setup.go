@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -71,8 +72,12 @@ type Deps struct {
 	Node func() *corev1.Node
 	// Annotate writes annotations of the Node, where they differ.
 	Annotate func(ctx context.Context, node *corev1.Node, annotations map[string]string) error
-	// Services gives the services that the wire may ask the node for; nil: none.
-	Services func() ServicePorts
+	// Services gives the services that the wire may ask the node for; false while
+	// they are not known yet.
+	Services func() (ServicePorts, bool)
+	// NFT is table RedirectTable of the kernel; nil: the node's own processes do
+	// not reach node ports at the node.
+	NFT knftables.Interface
 	// Flows is the gateway bridge's table.
 	Flows Flows
 	// Probes reach, by name, what the node must not lose by a takeover.
@@ -195,7 +200,8 @@ func (s *Setup) pass(ctx context.Context) error {
 	return err
 }
 
-// parts gives apart the error of telling the cluster about the node.
+// parts gives apart the errors of telling the cluster about the node and of what
+// no pod depends on.
 func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	g, err := s.gateway(ctx)
 	if err != nil {
@@ -226,6 +232,9 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	told = s.tell(ctx, st, g, encap)
 	if err := s.run(ctx, planMasquerade(s.cfg, st, g, mtu)); err != nil {
 		return 0, told, err
+	}
+	if services, known := s.services(); known {
+		told = errors.Join(told, s.redirect(ctx, planRedirects(primary(s.cfg, st, g.Bridge), services.NodePorts)))
 	}
 	return mtu, told, s.management(ctx, st, mtu)
 }
@@ -290,6 +299,12 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.deps.NFT != nil {
+		tx := s.deps.NFT.NewTransaction()
+		tx.Add(&knftables.Table{})
+		tx.Delete(&knftables.Table{})
+		err = s.deps.NFT.Run(ctx, tx)
+	}
 	alone := s.cfg
 	alone.ServiceSubnets = nil
 	var masquerade error
@@ -297,7 +312,7 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 		masquerade = s.run(ctx, planMasquerade(alone, st, g, 0))
 	}
 	return errors.Join(
-		masquerade,
+		err, masquerade,
 		s.merge(ctx, unset(s.cfg, st)),
 		s.commit(ctx, commit{Owner: managementOwner(s.cfg)}),
 		s.release(ctx, st),

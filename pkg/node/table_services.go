@@ -1,33 +1,9 @@
 package node
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
-	"slices"
 )
-
-// Protocol is "tcp", "udp" or "sctp".
-type Protocol string
-
-// Port is a port of a protocol; every node port answers in both families.
-type Port struct {
-	Protocol Protocol
-	Port     uint16
-}
-
-// Endpoint is where a service answers beside its own address and node port: an
-// external address, or one that a load balancer gave it.
-type Endpoint struct {
-	Addr netip.Addr
-	Port
-}
-
-// ServicePorts are the services that the wire may ask the node for.
-type ServicePorts struct {
-	NodePorts []Port
-	External  []Endpoint
-}
 
 // hostAndServices lead the host's processes to the router, which has the load
 // balancers, and back; and what the router sends to the host itself, which is
@@ -116,7 +92,7 @@ func wireAndServices(w wire) []string {
 	}
 	for _, p := range w.Services.NodePorts {
 		for _, suffix := range []string{"", "6"} {
-			flows = append(flows, flow(tableNodePort, 10, fmt.Sprintf("%s%s,tp_dst=%d", p.Protocol, suffix, p.Port), output(w.Router)))
+			flows = append(flows, flow(tableNodePort, 10, fmt.Sprintf("%s%s,tp_dst=%d", p.Protocol, suffix, p.Port.Port), output(w.Router)))
 		}
 	}
 	return append(flows,
@@ -163,12 +139,3 @@ func rewrite(end string, addr netip.Addr) string {
 func next(table int) string { return fmt.Sprintf("goto_table:%d", table) }
 
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
-
-// sorted is the same for the same services, each port once.
-func (s ServicePorts) sorted() ServicePorts {
-	byPort := func(a, b Port) int { return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port)) }
-	ports, external := slices.Clone(s.NodePorts), slices.Clone(s.External)
-	slices.SortFunc(ports, byPort)
-	slices.SortFunc(external, func(a, b Endpoint) int { return cmp.Or(a.Addr.Compare(b.Addr), byPort(a.Port, b.Port)) })
-	return ServicePorts{NodePorts: slices.Compact(ports), External: slices.Compact(external)}
-}

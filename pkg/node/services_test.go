@@ -1,0 +1,56 @@
+package node
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func addrPorts(texts ...string) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddrPort(text))
+	}
+	return out
+}
+
+// TestPortsOf: what a service's own address answers is nobody's business here;
+// what cannot be read is left out, the rest is not.
+func TestPortsOf(t *testing.T) {
+	proxy := corev1.LoadBalancerIPModeProxy
+	services := []*corev1.Service{
+		{Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, ClusterIPs: []string{"10.96.0.10", "fd00:10:96::10"},
+			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30053}, {Port: 80, NodePort: 30080}},
+		}},
+		{Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.11"}, ExternalIPs: []string{"198.51.100.1", "nonsense", "fe80::1%eth0"},
+			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 443}},
+		}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{
+			{IP: "2001:db8::1"}, {IP: "203.0.113.1", IPMode: &proxy}, {Hostname: "example.org"},
+		}}}},
+		{Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, ClusterIPs: []string{"10.96.0.12"}, ExternalIPs: []string{"198.51.100.1"},
+			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolSCTP, Port: 443}, {Protocol: corev1.ProtocolTCP, Port: 443}},
+		}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}}},
+		{Spec: corev1.ServiceSpec{ClusterIPs: []string{"None"}, Ports: []corev1.ServicePort{{Port: 80}}}},
+	}
+	want := ServicePorts{
+		NodePorts: []NodePort{
+			{Port{"tcp", 30080}, addrPorts("10.96.0.10:80", "[fd00:10:96::10]:80")},
+			{Port{"udp", 30053}, addrPorts("10.96.0.10:53", "[fd00:10:96::10]:53")},
+		},
+		External: []Endpoint{
+			{netip.MustParseAddr("198.51.100.1"), Port{"sctp", 443}},
+			{netip.MustParseAddr("198.51.100.1"), Port{"tcp", 443}},
+			{netip.MustParseAddr("2001:db8::1"), Port{"tcp", 443}},
+		},
+	}
+	comparer := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	ports := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+	if diff := cmp.Diff(want, PortsOf(services), comparer, ports); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
