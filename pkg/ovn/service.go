@@ -189,7 +189,8 @@ func (s *service) row(cfg Config, in balancer, vips map[string]string) ovsdb.Row
 		lb.Options["template"] = "true"
 		lb.Options["address-family"] = in.familyName()
 	}
-	if in.keepSource {
+	if in.keepSource || !backed(vips) {
+		// OVN would hide the source of a rejection, too: nobody would know it.
 		lb.Options["skip_snat"] = "true"
 	}
 	switch seconds := s.affinity(); {
@@ -202,6 +203,16 @@ func (s *service) row(cfg Config, in balancer, vips map[string]string) ovsdb.Row
 		lb.SelectionFields = []string{nb.LoadBalancerSelectionFieldsIPSrc, nb.LoadBalancerSelectionFieldsIpv6Src}
 	}
 	return ovsdb.Row{ID: in.id(), Model: lb, Parents: []ovsdb.Parent{{Table: nb.LoadBalancerGroupTable, Name: in.group(), Column: columnLoadBalancer}}}
+}
+
+// backed reports whether any frontend has backends.
+func backed(vips map[string]string) bool {
+	for _, backends := range vips {
+		if backends != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // balancerOptions are those of every load balancer: without backends it rejects,
