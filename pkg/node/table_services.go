@@ -3,6 +3,8 @@ package node
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // hostAndServices lead the host's processes to the router, which has the load
@@ -14,8 +16,10 @@ func hostAndServices(w wire) []string {
 		return nil
 	}
 	flows := []string{
-		flow(tableToRouter, 0, "", fmt.Sprintf("set_field:%s->eth_dst,%s", w.MAC, output(w.Router))),
-		// The router's next hop has a MAC of its own: it becomes the source.
+		// An error that the router makes goes back to the MAC whence the packet
+		// came: the one that both have would be its own.
+		flow(tableToRouter, 0, "", fmt.Sprintf("set_field:%s->eth_src,set_field:%s->eth_dst,%s",
+			kube.MACFromAddress(w.Meetings[0].hop), w.MAC, output(w.Router))),
 		flow(tableToHost, 0, "", fmt.Sprintf("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[],set_field:%s->eth_dst,output:%s", w.MAC, local)),
 	}
 	for _, m := range w.Meetings {

@@ -1,0 +1,105 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nodePortService is a service of both protocols in every family of the lab, in
+// front of the pods with a label app.
+func nodePortService(t *testing.T, ns, app string, port int32) *corev1.Service {
+	t.Helper()
+	families := corev1.IPFamilyPolicyPreferDualStack
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app}, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeNodePort, IPFamilyPolicy: &families, Selector: map[string]string{"app": app},
+	}}
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: strings.ToLower(string(protocol)), Protocol: protocol, Port: port})
+	}
+	made, err := cluster.client.CoreV1().Services(ns).Create(t.Context(), service, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// TestNodesReachServices: every node reaches a service at its own address and at
+// the node ports of all nodes, itself included, whether a pod of this node, of
+// another, or the node itself is behind it; so does the outside at the node ports.
+// A service that has lost its pod refuses both, at once.
+func TestNodesReachServices(t *testing.T) {
+	ns := namespace(t)
+	services := map[string]*corev1.Service{}
+	running(t, ns, "pod", nodes[1])
+	services["pod"] = nodePortService(t, ns, "pod", echoPort)
+	hostPod(t, ns, "host", nodes[1])
+	services["host"] = nodePortService(t, ns, "host", outsidePort)
+	for _, service := range services {
+		for i, port := range service.Spec.Ports {
+			network := map[corev1.Protocol]string{corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}[port.Protocol]
+			for _, from := range append([]string{outside}, nodes...) {
+				var targets []string
+				for _, ip := range service.Spec.ClusterIPs {
+					if from != outside {
+						targets = append(targets, netip.AddrPortFrom(netip.MustParseAddr(ip), uint16(port.Port)).String())
+					}
+					for _, node := range nodes {
+						addr := ofFamily(machineAddresses(t, node), netip.MustParseAddr(ip))
+						targets = append(targets, netip.AddrPortFrom(addr, uint16(service.Spec.Ports[i].NodePort)).String())
+					}
+				}
+				for _, target := range targets {
+					eventually(t, 10*time.Second, fmt.Sprintf("%s reaches %s at %s %s", from, service.Name, network, target), func() (bool, string) {
+						out, err := onNode(from, "probe", "dial", network, target, "1000")
+						return err == nil, out
+					})
+				}
+			}
+		}
+	}
+	zero := int64(0)
+	if err := cluster.client.CoreV1().Pods(ns).Delete(t.Context(), "pod", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	service := services["pod"]
+	own := netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), uint16(echoPort)).String()
+	at := netip.AddrPortFrom(ofFamily(machineAddresses(t, nodes[0]), netip.MustParseAddr(service.Spec.ClusterIP)), uint16(service.Spec.Ports[0].NodePort)).String()
+	for from, target := range map[string]string{nodes[0]: own, outside: at} {
+		eventually(t, 10*time.Second, fmt.Sprintf("%s is refused %s", from, target), func() (bool, string) {
+			start := time.Now()
+			out, err := onNode(from, "probe", "dial", "tcp", target)
+			return err != nil && time.Since(start) < time.Second, out
+		})
+	}
+}
+
+// TestAPIServerByItsService: the service kubernetes, whose endpoint is a node's
+// own address, answers on each node and in a pod of each; an address beside it,
+// which no service has, does not.
+func TestAPIServerByItsService(t *testing.T) {
+	ns := namespace(t)
+	service, err := cluster.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.MustParseAddr(service.Spec.ClusterIP)
+	host := func(addr netip.Addr) []string {
+		return []string{"curl", "-sk", "-m", "2", "-o", "/dev/null", "https://" + netip.AddrPortFrom(addr, 443).String() + "/version"}
+	}
+	for _, node := range nodes {
+		pod := running(t, ns, node, node)
+		mustOnNode(t, node, host(addr)...)
+		mustInPod(t, pod, host(addr)...)
+		if out, err := onNode(node, host(netip.MustParseAddr("10.96.200.200"))...); err == nil {
+			t.Errorf("an address that no service has answered: %s", out)
+		}
+	}
+}
