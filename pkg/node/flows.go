@@ -34,9 +34,11 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 	w := s.wire(st, g, link)
 	w.Services = services
 	if known || !s.directed(bounded, g.Bridge) {
-		if err := s.deps.Flows.Replace(bounded, g.Bridge, gatewayTable(w)); err != nil {
+		table := gatewayTable(w)
+		if err := s.deps.Flows.Replace(bounded, g.Bridge, table); err != nil {
 			return fmt.Errorf("gateway bridge: %w", err)
 		}
+		s.metrics.observe(w, len(table))
 	}
 	if s.watched != g.Bridge {
 		s.watched = g.Bridge

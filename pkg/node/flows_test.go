@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/tools/txtar"
 )
 
@@ -87,6 +88,9 @@ func TestServicesNotKnownYet(t *testing.T) {
 	}
 	known = true
 	converge(t, s)
+	if got := testutil.ToFloat64(s.metrics.flows); got != float64(len(tables["breth0"])) {
+		t.Errorf("the metric says %v flows, the table has %d", got, len(tables["breth0"]))
+	}
 	if slices.Equal(tables["breth0"], before) {
 		t.Error("the table is the old one though the services are known")
 	}

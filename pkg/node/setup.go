@@ -90,7 +90,8 @@ type Deps struct {
 // Setup keeps one node set up.
 type Setup struct {
 	*machine
-	loop *reconcile.Loop[kube.Owner]
+	loop    *reconcile.Loop[kube.Owner]
+	metrics metrics
 	// retry is when a takeover may be tried again; of the loop's goroutine only.
 	retry time.Time
 	// watched is the bridge whose flows are; of the loop's goroutine only.
@@ -110,7 +111,7 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Setup{machine: &machine{cfg, deps}, ready: notReady("node set-up has just begun"), done: make(chan struct{})}
+	s := &Setup{machine: &machine{cfg, deps}, metrics: newMetrics(deps.Registerer), ready: notReady("node set-up has just begun"), done: make(chan struct{})}
 	lc := reconcile.Defaults("node")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
 	s.loop = reconcile.New(lc, func(ctx context.Context, _ []kube.Owner) (map[kube.Owner]error, error) {

@@ -336,6 +336,8 @@ func TestSetup(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	s := b.setup(t)
+	nic, err := b.host.Link("eth0")
+	must(t, err)
 	converge(t, s)
 	equal(t, "host", b.describe(t), settled)
 	if s.Ready() != nil || s.MTU() != 1442 {
@@ -346,7 +348,7 @@ func TestSetup(t *testing.T) {
 		kube.NodeEncapIPsKey:       `["172.18.0.3"]`,
 		kube.NodePrimaryAddressKey: `{"ipv4":"172.18.0.3/16","ipv6":"fc00:18::3/64"}`,
 		kube.HostCIDRsKey:          `["172.18.0.3/16","fc00:18::3/64"]`,
-		kube.GatewayConfigKey: `{"default":{"mode":"shared","bridge-id":"breth0","interface-id":"breth0_n1","mac-address":"02:00:00:00:00:02",` +
+		kube.GatewayConfigKey: `{"default":{"mode":"shared","bridge-id":"breth0","interface-id":"breth0_n1","mac-address":"` + nic.MAC.String() + `",` +
 			`"ip-addresses":["172.18.0.3/16","fc00:18::3/64"],"next-hops":["172.18.0.1"],"next-hop":"172.18.0.1","node-port-enable":"true","vlan-id":"0"}}`,
 	}
 	if diff := cmp.Diff(want, b.annotated); diff != "" {
