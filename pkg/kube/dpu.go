@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// The handshake between a host and its DPU, in annotations of the host's pods
+// and a Lease. Keys and spelling are OVN-Kubernetes'; the fields that are ours
+// are marked so and ignored by others.
+const (
+	// DPUConnectionKey holds a DPUConnection for each network; host to DPU.
+	DPUConnectionKey = "k8s.ovn.org/dpu.connection-details"
+	// DPUStatusKey holds a DPUStatus for each network; DPU to host.
+	DPUStatusKey = "k8s.ovn.org/dpu.connection-status"
+	// DPUHostLabel is on the Nodes of hosts with a DPU, DPULabel on those of DPUs.
+	DPUHostLabel = "k8s.ovn.org/dpu-host"
+	DPULabel     = "k8s.ovn.org/dpu"
+	// DPULeasePrefix and the host's name are the Lease that its DPU renews.
+	DPULeasePrefix = "ovn-dpu-"
+	// DPULeaseHolder is who holds it.
+	DPULeaseHolder = "ovnkube-dpu-node"
+	// DPUProblemKey is an annotation of the Lease: why the DPU attaches no pods
+	// now. Absent when it does. Ours.
+	DPUProblemKey = "ovn-offload.io/dpu-problem"
+	// DPUPodMTUKey is an annotation of the Lease: the MTU that the DPU's underlay
+	// leaves to pods, a decimal number. Ours.
+	DPUPodMTUKey = "ovn-offload.io/pod-mtu"
+)
+
+// DPUReady and DPUError are the values of DPUStatus.Status.
+const (
+	DPUReady = "Ready"
+	DPUError = "Error"
+)
+
+// FunctionNumber is text in JSON.
+type FunctionNumber uint32
+
+// MarshalText implements encoding.TextMarshaler.
+func (n FunctionNumber) MarshalText() ([]byte, error) {
+	return strconv.AppendUint(nil, uint64(n), 10), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (n *FunctionNumber) UnmarshalText(text []byte) error {
+	parsed, err := strconv.ParseUint(string(text), 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is not a function's number", text)
+	}
+	*n = FunctionNumber(parsed)
+	return nil
+}
+
+// DPUConnection says which function of a host's NIC a pod's sandbox gets, with
+// the numbers that the NIC's switch has for it. One of VF and SF is set.
+type DPUConnection struct {
+	PF      FunctionNumber  `json:"pfId"`
+	VF      *FunctionNumber `json:"vfId,omitempty"`
+	Sandbox string          `json:"sandboxId"`
+	// Netdev is the function's name on the host, "" when it has no netdev.
+	Netdev string `json:"vfNetdevName,omitempty"`
+	// SF is a scalable function's number. Ours.
+	SF *FunctionNumber `json:"sfId,omitempty"`
+	// PFMAC is the permanent address of the PF, which both sides can see and
+	// which so tells cards apart. Ours.
+	PFMAC MAC `json:"pfMac,omitempty"`
+	// Interface is the name inside the pod. Ours.
+	Interface string `json:"podIfName,omitempty"`
+	// Network is the name of the network configuration. Ours.
+	Network string `json:"network,omitempty"`
+}
+
+// DPUStatus says what became of a DPUConnection.
+type DPUStatus struct {
+	Status string `json:"Status"`
+	Reason string `json:"Reason,omitempty"`
+	// Sandbox is the one that Status is about: an annotation may be older than
+	// the details beside it. Ours.
+	Sandbox string `json:"SandboxId,omitempty"`
+}
+
+// ParseDPUConnection reads DPUConnectionKey for network; nil when it is not
+// named. The legacy form, one bare object, is the default network's.
+func ParseDPUConnection(value, network string) (*DPUConnection, error) {
+	raw, err := networkValue(value, network)
+	if err == nil && raw == nil && network == DefaultNetwork {
+		raw, err = bareConnection(value)
+	}
+	if raw == nil || err != nil {
+		return nil, err
+	}
+	var c DPUConnection
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("connection of network %q: %w", network, err)
+	}
+	return &c, c.validate()
+}
+
+func bareConnection(value string) (json.RawMessage, error) {
+	bare, err := networkValue(value, "sandboxId")
+	if bare == nil {
+		return nil, err
+	}
+	return json.RawMessage(value), nil
+}
+
+func (c *DPUConnection) validate() error {
+	switch {
+	case c.Sandbox == "":
+		return errors.New("sandboxId is missing")
+	case (c.VF == nil) == (c.SF == nil):
+		return errors.New("exactly one of vfId and sfId must be set")
+	}
+	return nil
+}
+
+// ParseDPUStatus reads DPUStatusKey for network; nil when it is not named.
+func ParseDPUStatus(value, network string) (*DPUStatus, error) {
+	raw, err := networkValue(value, network)
+	if raw == nil || err != nil {
+		return nil, err
+	}
+	var s DPUStatus
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, fmt.Errorf("status of network %q: %w", network, err)
+	}
+	return &s, nil
+}
+
+// SetNetwork gives the annotation with one network's value replaced, or removed
+// when value is nil; other networks' stay. What cannot be read is dropped. The
+// result is "" when no network is left.
+func SetNetwork(annotation, network string, value any) (string, error) {
+	networks := map[string]json.RawMessage{}
+	if json.Unmarshal([]byte(annotation), &networks) != nil || networks["sandboxId"] != nil {
+		networks = map[string]json.RawMessage{}
+	}
+	delete(networks, network)
+	if value != nil {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return "", err
+		}
+		networks[network] = raw
+	}
+	if len(networks) == 0 {
+		return "", nil
+	}
+	out, err := json.Marshal(networks)
+	return string(out), err
+}

@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func number(n FunctionNumber) *FunctionNumber { return &n }
+
+func TestParseDPUConnection(t *testing.T) {
+	for value, want := range map[string]*DPUConnection{
+		``:                 nil,
+		`{"net1":{}}`:      nil,
+		`{"default":null}`: nil,
+		`{"default":{"pfId":"0","vfId":"3","sandboxId":"35b8","vfNetdevName":"enp1s0f0v3"}}`: {
+			VF: number(3), Sandbox: "35b8", Netdev: "enp1s0f0v3",
+		},
+		`{"pfId":"1","vfId":"0","sandboxId":"35b8"}`: {PF: 1, VF: number(0), Sandbox: "35b8"},
+		`{"default":{"pfId":"1","sfId":"88","sandboxId":"35b8","pfMac":"5c:00:00:00:00:01","podIfName":"eth0"}}`: {
+			PF: 1, SF: number(88), Sandbox: "35b8", PFMAC: MAC{0x5c, 0, 0, 0, 0, 1}, Interface: "eth0",
+		},
+	} {
+		got, err := ParseDPUConnection(value, DefaultNetwork)
+		if err != nil {
+			t.Errorf("%s: %v", value, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", value, diff)
+		}
+	}
+	for value, complaint := range map[string]string{
+		`x`: "invalid character",
+		`{"default":{"pfId":"0","vfId":"x","sandboxId":"s"}}`:             `"x" is not`,
+		`{"default":{"pfId":0,"vfId":"1","sandboxId":"s"}}`:               "pfId",
+		`{"default":{"pfId":"0","vfId":"-1","sandboxId":"s"}}`:            `"-1" is not`,
+		`{"default":{"pfId":"0","vfId":"1"}}`:                             "sandboxId is missing",
+		`{"default":{"pfId":"0","sandboxId":"s"}}`:                        "exactly one",
+		`{"default":{"pfId":"0","vfId":"1","sfId":"1","sandboxId":"s"}}`:  "exactly one",
+		`{"default":{"pfId":"0","vfId":"1","sandboxId":"s","pfMac":"1"}}`: "address",
+	} {
+		if _, err := ParseDPUConnection(value, DefaultNetwork); err == nil || !strings.Contains(err.Error(), complaint) {
+			t.Errorf("%s: %v, want %q", value, err, complaint)
+		}
+	}
+}
+
+// What we write is what OVN-Kubernetes reads: numbers as text, capital letters
+// in the status.
+func TestDPUFormats(t *testing.T) {
+	for want, value := range map[string]any{
+		`{"pfId":"0","vfId":"3","sandboxId":"35b8","vfNetdevName":"enp1s0f0v3"}`: DPUConnection{
+			VF: number(3), Sandbox: "35b8", Netdev: "enp1s0f0v3",
+		},
+		`{"pfId":"0","vfId":"3","sandboxId":"35b8","pfMac":"5c:00:00:00:00:01"}`: DPUConnection{
+			VF: number(3), Sandbox: "35b8", PFMAC: MAC{0x5c, 0, 0, 0, 0, 1},
+		},
+		`{"Status":"Ready","SandboxId":"35b8"}`: DPUStatus{Status: DPUReady, Sandbox: "35b8"},
+	} {
+		got, err := json.Marshal(value)
+		if err != nil || string(got) != want {
+			t.Errorf("%s, want %s (%v)", got, want, err)
+		}
+	}
+}
+
+func TestSetNetwork(t *testing.T) {
+	ready := DPUStatus{Status: DPUReady}
+	for _, tc := range []struct {
+		was   string
+		value any
+		want  string
+	}{
+		{"", nil, ""},
+		{"", ready, `{"default":{"Status":"Ready"}}`},
+		{`{"default":{"Status":"Error"},"net1":{"Status":"Ready"}}`, ready, `{"default":{"Status":"Ready"},"net1":{"Status":"Ready"}}`},
+		{`{"default":{"Status":"Error"},"net1":{"Status":"Ready"}}`, nil, `{"net1":{"Status":"Ready"}}`},
+		{`{"default":{"Status":"Error"}}`, nil, ""},
+		{`{"pfId":"0","vfId":"0","sandboxId":"s"}`, nil, ""},
+		{`rubbish`, ready, `{"default":{"Status":"Ready"}}`},
+	} {
+		if got, err := SetNetwork(tc.was, DefaultNetwork, tc.value); err != nil || got != tc.want {
+			t.Errorf("%s with %v: %s (%v), want %s", tc.was, tc.value, got, err, tc.want)
+		}
+	}
+}
