@@ -27,7 +27,9 @@ type Link struct {
 	// Type is the kernel's kind: veth, bridge, tun, openvswitch; "device" for hardware.
 	Type string
 	MAC  net.HardwareAddr
-	MTU  int
+	// PermanentMAC is the hardware's own, nil where it has none.
+	PermanentMAC net.HardwareAddr
+	MTU          int
 	// Up is the administrative state, Carrier the operational one.
 	Up, Carrier bool
 	// Alias is free text of at most 255 bytes; we mark our links with it.
@@ -199,15 +201,16 @@ func noLinkLocal(n *NS, l netlink.Link) error {
 func fromNetlink(l netlink.Link) Link {
 	a := l.Attrs()
 	return Link{
-		Name:    a.Name,
-		Index:   a.Index,
-		Type:    l.Type(),
-		MAC:     a.HardwareAddr,
-		MTU:     a.MTU,
-		Up:      a.Flags&net.FlagUp != 0,
-		Carrier: a.RawFlags&unix.IFF_RUNNING != 0,
-		Alias:   a.Alias,
-		Master:  a.MasterIndex,
+		Name:         a.Name,
+		Index:        a.Index,
+		Type:         l.Type(),
+		MAC:          a.HardwareAddr,
+		PermanentMAC: a.PermHWAddr,
+		MTU:          a.MTU,
+		Up:           a.Flags&net.FlagUp != 0,
+		Carrier:      a.RawFlags&unix.IFF_RUNNING != 0,
+		Alias:        a.Alias,
+		Master:       a.MasterIndex,
 
 		AltNames: a.AltNames,
 		Parent:   a.ParentDev,

@@ -122,7 +122,7 @@ func joinPorts(netdevs []FoundNetdev, facts Facts) []port {
 
 func fromLink(l netdev.Link, master string) Netdev {
 	return Netdev{
-		Name: l.Name, Index: l.Index, MAC: MAC(l.MAC), MTU: l.MTU,
+		Name: l.Name, Index: l.Index, MAC: MAC(l.MAC), PermanentMAC: MAC(l.PermanentMAC), MTU: l.MTU,
 		Up: l.Up, Carrier: l.Carrier, Master: master,
 	}
 }

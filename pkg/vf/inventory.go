@@ -157,12 +157,14 @@ type Representor struct {
 
 // Netdev is a network device of the node's own namespace.
 type Netdev struct {
-	Name    string `json:"netdev"`
-	Index   int    `json:"ifindex,omitempty"`
-	MAC     MAC    `json:"mac,omitempty"`
-	MTU     int    `json:"mtu,omitempty"`
-	Up      bool   `json:"up"`
-	Carrier bool   `json:"carrier"`
+	Name  string `json:"netdev"`
+	Index int    `json:"ifindex,omitempty"`
+	MAC   MAC    `json:"mac,omitempty"`
+	// PermanentMAC is the NIC's own; in a bond MAC is the bond's.
+	PermanentMAC MAC  `json:"permanentMAC,omitempty"`
+	MTU          int  `json:"mtu,omitempty"`
+	Up           bool `json:"up"`
+	Carrier      bool `json:"carrier"`
 	// Master is the bridge or bond that has it as a port.
 	Master string `json:"master,omitempty"`
 	// HWTC is hw-tc-offload; nil where it was not asked for or not answered.
