@@ -88,7 +88,7 @@ func (a *attachment) stage(name string, f func() error) error {
 func (a *attachment) waitPod(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.PodTimeout)
 	defer cancel()
-	err := a.Pods.wait(ctx, a.req.Pod, func(pod *corev1.Pod) (bool, error) {
+	err := a.Pods.Wait(ctx, a.req.Pod, func(pod *corev1.Pod) (bool, error) {
 		switch {
 		case pod == nil:
 			return false, errors.New("the API does not show it on this node")
@@ -104,7 +104,7 @@ func (a *attachment) waitPod(ctx context.Context) error {
 func (a *attachment) waitAnnotation(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.AnnotationTimeout)
 	defer cancel()
-	err := a.Pods.wait(ctx, a.req.Pod, func(pod *corev1.Pod) (bool, error) {
+	err := a.Pods.Wait(ctx, a.req.Pod, func(pod *corev1.Pod) (bool, error) {
 		if pod == nil || string(pod.UID) != a.uid {
 			return true, fail(CodeChanged, "annotation: pod %s was deleted or replaced", a.req.Pod)
 		}
@@ -250,7 +250,7 @@ func (a *attachment) waitFlows(ctx context.Context) error {
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		if err := a.Pods.wait(ctx, a.req.Pod, a.changed); err != nil && ctx.Err() == nil {
+		if err := a.Pods.Wait(ctx, a.req.Pod, a.changed); err != nil && ctx.Err() == nil {
 			stop(err)
 		}
 	}()

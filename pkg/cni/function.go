@@ -25,6 +25,8 @@ type Functions struct {
 	Resources []string
 	// Given asks the kubelet which devices a pod has, by resource.
 	Given func(ctx context.Context, pod types.NamespacedName, uid types.UID) (map[string][]string, error)
+	// Spare lists the devices for pods that ask for none; nil: those get veths.
+	Spare func() []string
 	// VF looks into the inventory.
 	VF     func(device string) (vf.PF, vf.VF, error)
 	Ledger *ledger.Ledger
@@ -89,7 +91,8 @@ func (a *attachment) given(ctx context.Context) (ids []string, resource string, 
 	}
 	resource = asked(a.Pods.get(a.req.Pod), a.Functions.Resources)
 	if resource == "" {
-		return nil, "", nil
+		ids, err := a.spare()
+		return ids, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.DeviceTimeout)
 	defer cancel()
@@ -102,6 +105,18 @@ func (a *attachment) given(ctx context.Context) (ids []string, resource string, 
 		return nil, resource, fail(CodeDevice, "device: pod %s asks for %s, and the kubelet has given it none", a.req.Pod, resource)
 	}
 	return devices[resource], resource, nil
+}
+
+// spare is for pods that ask for no device.
+func (a *attachment) spare() ([]string, error) {
+	if a.Functions.Spare == nil {
+		return nil, nil
+	}
+	ids := a.Functions.Spare()
+	if len(ids) == 0 {
+		return nil, fail(CodeDevice, "device: pod %s asks for no device, and this node has none that is reserved for such pods", a.req.Pod)
+	}
+	return ids, nil
 }
 
 // asked gives the first of the resources that a container is limited to some of.

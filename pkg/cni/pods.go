@@ -45,10 +45,10 @@ func (p *Pods) Changed(owners ...kube.Owner) {
 
 func (p *Pods) get(o kube.Owner) *corev1.Pod { return p.lookup(o.Namespace, o.Name) }
 
-// wait looks at the pod now and after each of its changes until ok is done or
+// Wait looks at the pod now and after each of its changes until ok is done or
 // ctx ends. Not done, ok's error says what is missing; the error of an ended
 // ctx comes with the last of these.
-func (p *Pods) wait(ctx context.Context, o kube.Owner, ok func(*corev1.Pod) (done bool, err error)) error {
+func (p *Pods) Wait(ctx context.Context, o kube.Owner, ok func(*corev1.Pod) (done bool, err error)) error {
 	changed := make(chan struct{}, 1)
 	p.mu.Lock()
 	p.waiters[o] = append(p.waiters[o], changed)
