@@ -21,6 +21,8 @@ type Facts struct {
 	Settings *offload.Settings
 	Report   *offload.Report
 	Policies []v1alpha1.PolicyResult
+	// Problems are what other parts know, such as a DPU that is away.
+	Problems []string
 }
 
 // Bounds of the object: a node has at most 110 pods by default, but hundreds
@@ -41,7 +43,7 @@ func Status(f Facts) v1alpha1.NodeOffloadStatus {
 	for _, c := range f.Claims {
 		used[c.Device] = true
 	}
-	var problems []string
+	problems := slices.Clone(f.Problems)
 	pfOf := map[string]string{}
 	if f.Inventory != nil {
 		problems = append(problems, f.Inventory.Problems...)

@@ -207,3 +207,13 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d used VFs and %d pods are left out, %d devices are counted", s.UsedVFsOmitted, s.TrafficOmitted, s.DeviceCount)
 	}
 }
+
+// What other parts know comes first, also on a node without devices.
+func TestStatusOfOthersProblems(t *testing.T) {
+	for _, problems := range [][]string{nil, {"the DPU is away"}} {
+		s := Status(Facts{Problems: problems})
+		if fmt.Sprint(s.Problems) != fmt.Sprint(problems) || s.Problem != strings.Join(problems, "") {
+			t.Errorf("%v: problem %q, problems %q", problems, s.Problem, s.Problems)
+		}
+	}
+}
