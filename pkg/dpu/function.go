@@ -1,0 +1,150 @@
+package dpu
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// Serves says which host a DPU works for, in the words of who administers the DPU.
+type Serves struct {
+	// Host is the name of its Node.
+	Host string
+	// Controller is the host's number in the NIC's switches, from 1; nil where
+	// the DPU has one host only. 0 is the machine itself: its functions are the
+	// host's, as where host and DPU are namespaces of one machine.
+	Controller *uint32
+}
+
+// port is a representor with the switch that it belongs to.
+type port struct {
+	vf.Representor
+	switchID string
+}
+
+// find gives the representor of the function that a host names. What the host
+// says selects among its own functions only.
+func find(inv vf.Inventory, s Serves, c *kube.DPUConnection) (vf.Representor, error) {
+	ports, err := hostPorts(inv, s)
+	if err != nil {
+		return vf.Representor{}, err
+	}
+	pf, err := choosePF(ports, c)
+	if err != nil {
+		return vf.Representor{}, err
+	}
+	want := vf.Function{Flavour: netdev.FlavourVF, PF: uint32(c.PF)}
+	if c.SF != nil {
+		want.Flavour, want.Number = netdev.FlavourSF, uint32(*c.SF)
+	} else {
+		want.Number = uint32(*c.VF)
+	}
+	ports = slices.DeleteFunc(ports, func(p port) bool {
+		return p.Function.Flavour != want.Flavour || p.Function.Number != want.Number || !pf(p)
+	})
+	switch len(ports) {
+	case 1:
+		return ports[0].Representor, nil
+	case 0:
+		return vf.Representor{}, fmt.Errorf("host %s has no function %s: no such representor is here", s.Host, want)
+	}
+	return vf.Representor{}, fmt.Errorf("function %s of host %s has several representors (%s): its PF's address would tell them apart",
+		want, s.Host, names(ports))
+}
+
+// hostPorts are the representors of the host's functions and PFs. Functions of
+// other hosts and of the DPU itself are not among them.
+func hostPorts(inv vf.Inventory, s Serves) ([]port, error) {
+	if s.Controller != nil && *s.Controller == 0 {
+		return ownPorts(inv), nil
+	}
+	var external, old []port
+	controllers := map[uint32]bool{}
+	each(inv, func(pf *vf.PF, r vf.Representor) {
+		switch {
+		case r.Function.External:
+			external = append(external, port{r, pf.Eswitch.ID})
+			controllers[r.Function.Controller] = true
+		case r.Function.Flavour != netdev.FlavourSF: // the DPU's own SFs look the same
+			old = append(old, port{r, pf.Eswitch.ID})
+		}
+	})
+	switch {
+	case len(external) == 0 && s.Controller == nil:
+		// Drivers too old to tell hosts apart; what is left has no function here.
+		return old, nil
+	case s.Controller == nil && len(controllers) > 1:
+		return nil, fmt.Errorf("this DPU has functions of %d hosts, and its settings do not say which of them is %s", len(controllers), s.Host)
+	}
+	return slices.DeleteFunc(external, func(p port) bool {
+		return s.Controller != nil && p.Function.Controller != *s.Controller
+	}), nil
+}
+
+// each goes over the representors of functions that are not on this machine.
+func each(inv vf.Inventory, do func(*vf.PF, vf.Representor)) {
+	for i := range inv.PFs {
+		if pf := &inv.PFs[i]; pf.Switchdev() {
+			for _, r := range pf.Representors {
+				do(pf, r)
+			}
+		}
+	}
+}
+
+// ownPorts are the representors of this machine's functions.
+func ownPorts(inv vf.Inventory) []port {
+	var ports []port
+	for _, pf := range inv.PFs {
+		for _, v := range pf.VFs {
+			if v.Representor != nil {
+				ports = append(ports, port{*v.Representor, pf.Eswitch.ID})
+			}
+		}
+		for _, sf := range pf.SFs {
+			if sf.Representor != nil {
+				ports = append(ports, port{*sf.Representor, pf.Eswitch.ID})
+			}
+		}
+	}
+	return ports
+}
+
+// choosePF says which ports are of the PF that the host names: by its address
+// where the switch knows those, else by its number.
+func choosePF(ports []port, c *kube.DPUConnection) (func(port) bool, error) {
+	known := false
+	for _, p := range ports {
+		if p.Function.Flavour != netdev.FlavourPF || !isSet(p.FunctionMAC) {
+			continue
+		}
+		known = true
+		if bytes.Equal(p.FunctionMAC, c.PFMAC) {
+			return func(q port) bool {
+				return q.switchID == p.switchID && q.Function.Controller == p.Function.Controller && q.Function.PF == p.Function.PF
+			}, nil
+		}
+	}
+	if known && isSet(vf.MAC(c.PFMAC)) {
+		return nil, fmt.Errorf("no PF of this DPU's host has the address %s", c.PFMAC)
+	}
+	return func(q port) bool { return q.Function.PF == uint32(c.PF) }, nil
+}
+
+// isSet is false for the zeros of a function that has no address of its own.
+func isSet(mac vf.MAC) bool {
+	return slices.ContainsFunc(mac, func(b byte) bool { return b != 0 })
+}
+
+func names(ports []port) string {
+	var list []string
+	for _, p := range ports {
+		list = append(list, p.Name)
+	}
+	return strings.Join(list, ", ")
+}

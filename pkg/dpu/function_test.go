@@ -1,0 +1,140 @@
+package dpu
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
+)
+
+func read(t *testing.T, archive string) vf.Inventory {
+	t.Helper()
+	text, err := os.ReadFile("../vf/testdata/" + archive)
+	must(t, err)
+	world, err := vftest.Parse(text)
+	must(t, err)
+	node := vf.Node{Sysfs: world.Sysfs(), Kernel: world.Kernel, Links: world}
+	inv, err := node.Read()
+	must(t, err)
+	return inv
+}
+
+func number(n uint32) *kube.FunctionNumber {
+	f := kube.FunctionNumber(n)
+	return &f
+}
+
+func TestFind(t *testing.T) {
+	mac := func(text string) (m kube.MAC) {
+		must(t, m.UnmarshalText([]byte(text)))
+		return m
+	}
+	second, zero := uint32(2), uint32(0)
+	bluefield, controllers := read(t, "bluefield2-dpu.txtar"), read(t, "controllers.txtar")
+	old := clone(bluefield)
+	for i := range old.PFs {
+		for j := range old.PFs[i].Representors {
+			old.PFs[i].Representors[j].Function.External = false
+			old.PFs[i].Representors[j].Function.Controller = 0
+		}
+	}
+	twins := clone(bluefield) // a second card with the same numbers
+	more := clone(bluefield)
+	for i := range more.PFs {
+		more.PFs[i].Eswitch.ID = "other"
+		for j := range more.PFs[i].Representors {
+			r := &more.PFs[i].Representors[j]
+			r.Name += "-b"
+			if isSet(r.FunctionMAC) {
+				r.FunctionMAC = vf.MAC{0x5c, 0, 0, 0, 0, byte(i)}
+			}
+		}
+	}
+	twins.PFs = append(twins.PFs, more.PFs...)
+	legacy := clone(bluefield)
+	for i := range legacy.PFs {
+		legacy.PFs[i].Eswitch.Mode = vf.Legacy
+	}
+	vf1 := kube.DPUConnection{VF: number(1)}
+	for name, tc := range map[string]struct {
+		inv        vf.Inventory
+		controller *uint32
+		c          kube.DPUConnection
+		want       string // a netdev, or of an error "!" and a part
+	}{
+		"by number":           {bluefield, nil, vf1, "pf0vf1"},
+		"by address":          {bluefield, nil, kube.DPUConnection{PF: 5, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
+		"another address":     {bluefield, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:77"},
+		"absent VF":           {bluefield, nil, kube.DPUConnection{VF: number(2)}, "!no function pf0vf2"},
+		"absent PF":           {bluefield, nil, kube.DPUConnection{PF: 1, VF: number(0)}, "!no function pf1vf0"},
+		"the DPU's own SF":    {bluefield, nil, kube.DPUConnection{SF: number(0)}, "!no function pf0sf0"},
+		"legacy mode":         {legacy, nil, vf1, "!no function pf0vf1"},
+		"two hosts":           {controllers, nil, kube.DPUConnection{VF: number(0)}, "!functions of 2 hosts"},
+		"the second host":     {controllers, &second, kube.DPUConnection{VF: number(0)}, "rep_b"},
+		"one machine":         {controllers, &zero, kube.DPUConnection{VF: number(0)}, "rep_own"},
+		"one machine, absent": {controllers, &zero, kube.DPUConnection{VF: number(1)}, "!no function pf0vf1"},
+		"old driver":          {old, nil, vf1, "pf0vf1"},
+		"old driver, no host": {old, &second, vf1, "!no function pf0vf1"},
+		"two cards":           {twins, nil, vf1, "!several representors (pf0vf1, pf0vf1-b)"},
+		"first card":          {twins, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
+		"second card":         {twins, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:00:00:00:00:01")}, "pf0vf1-b"},
+		"nothing":             {vf.Inventory{}, nil, vf1, "!no function pf0vf1"},
+	} {
+		got, err := find(tc.inv, Serves{Host: host, Controller: tc.controller}, &tc.c)
+		if part, bad := strings.CutPrefix(tc.want, "!"); bad {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q, %v; want an error with %q", name, got.Name, err, part)
+			}
+		} else if err != nil || got.Name != tc.want {
+			t.Errorf("%s: %q, %v; want %q", name, got.Name, err, tc.want)
+		}
+	}
+}
+
+// clone copies what the test changes.
+func clone(inv vf.Inventory) vf.Inventory {
+	inv.PFs = append([]vf.PF(nil), inv.PFs...)
+	for i := range inv.PFs {
+		inv.PFs[i].Representors = append([]vf.Representor(nil), inv.PFs[i].Representors...)
+	}
+	return inv
+}
+
+// A host tells the PF's own address, whatever a bond has put over it, and its
+// number as the switch counts, or else as PCI does.
+func TestPFIdentity(t *testing.T) {
+	seven := uint32(7)
+	second, err := vf.ParsePCIAddress("0000:03:00.1")
+	must(t, err)
+	inv := vf.Inventory{PFs: []vf.PF{
+		{
+			Ports: []vf.Netdev{{MAC: vf.MAC{2, 0, 0, 0, 0, 9}, PermanentMAC: vf.MAC{0x5c, 0, 0, 0, 0, 1}}},
+			VFs:   []vf.VF{{Device: vf.Device{Name: "0000:03:00.2"}}},
+		},
+		{
+			Device: vf.Device{PCI: second},
+			Ports:  []vf.Netdev{{MAC: vf.MAC{2, 0, 0, 0, 0, 9}, PermanentMAC: vf.MAC{0x5c, 0, 0, 0, 0, 2}}},
+			SFs:    []vf.SF{{Device: "mlx5_core.sf.2"}},
+		},
+		{
+			Device: vf.Device{PCI: second}, Number: &seven,
+			Ports: []vf.Netdev{{MAC: vf.MAC{2, 0, 0, 0, 0, 9}}},
+			VFs:   []vf.VF{{Device: vf.Device{Name: "0000:05:00.2"}}},
+		},
+	}}
+	for device, want := range map[string]string{
+		"0000:03:00.2": "0 5c:00:00:00:00:01", "mlx5_core.sf.2": "1 5c:00:00:00:00:02", "0000:05:00.2": "7 ", "0000:09:00.2": "none",
+	} {
+		got := "none"
+		if pf := pfOf(inv, device); pf != nil {
+			got = fmt.Sprintf("%d %s", pfNumber(pf), pfMAC(pf))
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", device, got, want)
+		}
+	}
+}

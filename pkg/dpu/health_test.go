@@ -1,0 +1,157 @@
+package dpu
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+func newPulse(api *fake.Clientset, problem func() error) *Pulse {
+	return &Pulse{
+		Client: api, Host: host, Period: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Node:    func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host, UID: "n"}} },
+		Problem: problem, MTU: func() int { return 1400 },
+	}
+}
+
+func leaseOf(t *testing.T, api *fake.Clientset) *coordinationv1.Lease {
+	t.Helper()
+	lease, err := api.CoordinationV1().Leases("ovn-kubernetes").Get(t.Context(), "ovn-dpu-worker", metav1.GetOptions{})
+	must(t, err)
+	return lease
+}
+
+// The Lease has the form that OVN-Kubernetes' hosts read; it is not renewed
+// while the DPU has a problem.
+func TestPulse(t *testing.T) {
+	api := fake.NewClientset()
+	var problem error
+	pulse := newPulse(api, func() error { return problem })
+	must(t, pulse.beat(t.Context()))
+	lease := leaseOf(t, api)
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: host, UID: "n"}
+	if *lease.Spec.HolderIdentity != "ovnkube-dpu-node" || *lease.Spec.LeaseDurationSeconds != 40 ||
+		len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0] != owner || lease.Annotations[kube.DPUPodMTUKey] != "1400" {
+		t.Errorf("lease %+v", lease)
+	}
+	first := lease.Spec.RenewTime.Time
+	must(t, pulse.beat(t.Context()))
+	second := leaseOf(t, api).Spec.RenewTime.Time
+	if !second.After(first) {
+		t.Error("not renewed")
+	}
+	problem = errors.New("OVS is away")
+	must(t, pulse.beat(t.Context()))
+	lease = leaseOf(t, api)
+	if !lease.Spec.RenewTime.Time.Equal(second) || lease.Annotations[kube.DPUProblemKey] != "OVS is away" {
+		t.Errorf("with a problem: %+v", lease)
+	}
+	problem = nil
+	must(t, pulse.beat(t.Context()))
+	if _, ok := leaseOf(t, api).Annotations[kube.DPUProblemKey]; ok {
+		t.Error("the problem is still there")
+	}
+	pulse.Node = func() *corev1.Node { return nil }
+	if err := pulse.beat(t.Context()); err == nil || !strings.Contains(err.Error(), "node worker is not in") {
+		t.Errorf("without the node: %v", err)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	now := time.Now()
+	lease := func(annotations ...string) *coordinationv1.Lease {
+		seconds := int32(40)
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds}}
+		l.Annotations = map[string]string{}
+		for i := 0; i < len(annotations); i += 2 {
+			l.Annotations[annotations[i]] = annotations[i+1]
+		}
+		return l
+	}
+	for name, tc := range map[string]struct {
+		lease   *coordinationv1.Lease
+		renewed time.Time
+		want    Health
+	}{
+		"no Lease":      {nil, time.Time{}, Health{Reason: "it has never reported (no Lease)"}},
+		"fresh":         {lease(kube.DPUPodMTUKey, "1400"), now.Add(-39 * time.Second), Health{Ready: true, PodMTU: 1400}},
+		"run out":       {lease(), now.Add(-41 * time.Second), Health{Reason: "it has not reported for more than 40s"}},
+		"never renewed": {lease(), time.Time{}, Health{Reason: "it has not reported for more than 40s"}},
+		"a problem":     {lease(kube.DPUProblemKey, "OVS is away"), now, Health{Reason: "OVS is away"}},
+		"no duration":   {&coordinationv1.Lease{}, now.Add(-41 * time.Second), Health{Reason: "it has not reported for more than 40s"}},
+	} {
+		if got := judge(tc.lease, tc.renewed, now); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// TestWatch follows a DPU through its life; clocks of the two sides differ.
+func TestWatch(t *testing.T) {
+	api := fake.NewClientset()
+	var mu sync.Mutex
+	var heard []string
+	w := NewWatch(api, host, slog.New(slog.DiscardHandler), func(h Health) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, h.Reason)
+	})
+	go func() { _ = w.Run(t.Context()) }()
+	want := func(reason string) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			h := w.Health()
+			if h.Ready == (reason == "") && strings.Contains(h.Reason, reason) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%+v, want %q", h, reason)
+			}
+		}
+	}
+	want("never reported")
+	if err := w.Ready(); err == nil || !strings.Contains(err.Error(), "not ready: it has never") {
+		t.Error(err)
+	}
+	renew := func(at time.Time, annotations map[string]string) {
+		t.Helper()
+		seconds, when := int32(1), metav1.NewMicroTime(at)
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "ovn-dpu-worker", Annotations: annotations},
+			Spec:       coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds, RenewTime: &when},
+		}
+		leases := api.CoordinationV1().Leases(Namespace)
+		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			_, err = leases.Create(t.Context(), lease, metav1.CreateOptions{})
+			must(t, err)
+		}
+	}
+	hourAgo := time.Now().Add(-time.Hour)
+	renew(hourAgo, nil)
+	want("has not reported for more than 1s") // an old Lease is not a sign of life
+	renew(hourAgo.Add(time.Second), nil)
+	want("") // a renewal is, though that clock is an hour behind
+	must(t, w.Ready())
+	want("has not reported for more than 1s") // by itself
+	renew(hourAgo.Add(2*time.Second), map[string]string{kube.DPUProblemKey: "OVS is away"})
+	want("OVS is away")
+	must(t, api.CoordinationV1().Leases(Namespace).Delete(t.Context(), "ovn-dpu-worker", metav1.DeleteOptions{}))
+	want("never reported")
+	mu.Lock()
+	defer mu.Unlock()
+	told := strings.Join(heard, ";")
+	if told != "it has never reported (no Lease);it has not reported for more than 1s;;it has not reported for more than 1s;"+
+		"OVS is away;it has never reported (no Lease)" {
+		t.Errorf("was told %q", told)
+	}
+}

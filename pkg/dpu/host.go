@@ -1,0 +1,272 @@
+package dpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// CodeRefused is the CNI error code of what the DPU refuses, with its reason.
+const CodeRefused uint = 120
+
+// releaseTimeout is how long an unplug waits for the DPU, which is alive.
+const releaseTimeout = 10 * time.Second
+
+// Host is the Switch of a machine whose pods have their ports on a DPU. What it
+// knows is in the pods' annotations, so it may be killed at any time.
+type Host struct {
+	Node string
+	View Pods
+	// Waiting is the same pods, with waiting on top.
+	Waiting *cni.Pods
+	// Annotate sets annotations of a pod; "" removes one.
+	Annotate func(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error
+	// Inventory is the host's devices.
+	Inventory func() vf.Inventory
+	// Ready says why the DPU attaches no pods.
+	Ready func() error
+}
+
+var _ cni.Switch = (*Host)(nil)
+
+// Plug writes the pod's details, unless they say the same already, and returns
+// when the informer has them: an Unplug that follows at once must see them.
+func (h *Host) Plug(ctx context.Context, p cni.Port) (link string, err error) {
+	if p.Device == nil {
+		return "", errors.New("this host's pods have their ports on a DPU: a pod needs a function of its NIC")
+	}
+	pod := h.View.Pod(p.Pod.Namespace, p.Pod.Name)
+	if pod == nil || string(pod.UID) != p.UID {
+		return "", fmt.Errorf("pod %s was deleted or replaced", p.Pod)
+	}
+	details, err := h.details(p)
+	if err != nil {
+		return "", err
+	}
+	if err := h.write(ctx, pod, details); err != nil {
+		return "", err
+	}
+	return "", h.Waiting.Wait(ctx, p.Pod, func(pod *corev1.Pod) (bool, error) {
+		switch {
+		case pod == nil || string(pod.UID) != p.UID:
+			return true, fmt.Errorf("pod %s was deleted or replaced", p.Pod)
+		case sandboxOf(pod) != p.Sandbox:
+			return false, errors.New("the API server does not show its details yet")
+		}
+		return true, nil
+	})
+}
+
+// details describes the function with the numbers that the NIC's switch has.
+func (h *Host) details(p cni.Port) (*kube.DPUConnection, error) {
+	d := p.Device
+	pf := pfOf(h.Inventory(), d.ID)
+	if pf == nil {
+		return nil, fmt.Errorf("device %s is not in the inventory of this host", d.ID)
+	}
+	number := kube.FunctionNumber(d.Function.Number)
+	c := &kube.DPUConnection{
+		PF: kube.FunctionNumber(pfNumber(pf)), Sandbox: p.Sandbox, Interface: p.IfName, Network: p.Network,
+		PFMAC: pfMAC(pf), Netdev: d.Netdev,
+	}
+	if d.VFIO {
+		c.Netdev = ""
+	}
+	switch d.Function.Flavour {
+	case netdev.FlavourVF:
+		c.VF = &number
+	case netdev.FlavourSF:
+		c.SF = &number
+	default:
+		return nil, fmt.Errorf("device %s is function %s, neither a VF nor a scalable function", d.ID, d.Function)
+	}
+	return c, nil
+}
+
+// pfOf finds the PF above a device; nil when there is none.
+func pfOf(inv vf.Inventory, device string) *vf.PF {
+	for i := range inv.PFs {
+		pf := &inv.PFs[i]
+		for _, v := range pf.VFs {
+			if v.Name == device {
+				return pf
+			}
+		}
+		for _, s := range pf.SFs {
+			if s.Device == device {
+				return pf
+			}
+		}
+	}
+	return nil
+}
+
+// pfNumber is the switch's, where this side sees that, else the PCI function's,
+// which is the same on cards that serve one host.
+func pfNumber(pf *vf.PF) uint32 {
+	if pf.Number != nil {
+		return *pf.Number
+	}
+	return uint32(pf.PCI.Function)
+}
+
+// pfMAC is a PF's permanent address; nil where none is known. The current one
+// would not do: in a bond all PFs have the same.
+func pfMAC(pf *vf.PF) kube.MAC {
+	if up := pf.Uplink(); up != nil && len(up.PermanentMAC) == 6 {
+		return kube.MAC(up.PermanentMAC)
+	}
+	return nil
+}
+
+func (h *Host) write(ctx context.Context, pod *corev1.Pod, details *kube.DPUConnection) error {
+	var value any
+	if details != nil {
+		value = details
+	}
+	text, err := kube.SetNetwork(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork, value)
+	if err != nil {
+		return err
+	}
+	return h.Annotate(ctx, pod, map[string]string{kube.DPUConnectionKey: text})
+}
+
+// Wait waits for the DPU's answer about this sandbox.
+func (h *Host) Wait(ctx context.Context, p cni.Port) error {
+	err := h.Waiting.Wait(ctx, p.Pod, func(pod *corev1.Pod) (bool, error) {
+		if pod == nil || string(pod.UID) != p.UID {
+			return true, fmt.Errorf("pod %s was deleted or replaced", p.Pod)
+		}
+		status, err := answer(pod, p.Sandbox)
+		switch {
+		case err != nil:
+			return false, err
+		case status == nil:
+			return false, errors.New("the DPU has not answered")
+		case status.Status == kube.DPUReady:
+			return true, nil
+		}
+		return true, types.NewError(CodeRefused, "the DPU of this host: "+status.Reason, "")
+	})
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(err, h.Ready()) // why it may not have answered
+	}
+	return err
+}
+
+// answer is the DPU's status of a sandbox; nil while there is none.
+func answer(pod *corev1.Pod, sandbox string) (*kube.DPUStatus, error) {
+	status, err := kube.ParseDPUStatus(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kube.DPUStatusKey, err)
+	}
+	if status == nil || status.Sandbox != "" && status.Sandbox != sandbox {
+		return nil, nil
+	}
+	if status.Sandbox == "" && status.Status == kube.DPUReady {
+		return nil, fmt.Errorf("%s names no sandbox, so it may be that of an earlier one", kube.DPUStatusKey)
+	}
+	return status, nil
+}
+
+// Check asks the DPU's last answer.
+func (h *Host) Check(p cni.Plugged) error {
+	pod := h.View.Pod(p.Pod.Namespace, p.Pod.Name)
+	if pod == nil || string(pod.UID) != p.UID {
+		return fmt.Errorf("pod %s was deleted or replaced", p.Pod)
+	}
+	status, err := answer(pod, p.Sandbox)
+	switch {
+	case err != nil:
+		return err
+	case status == nil:
+		return errors.New("the DPU has not answered")
+	case status.Status != kube.DPUReady:
+		return fmt.Errorf("the DPU of this host: %s", status.Reason)
+	}
+	return nil
+}
+
+// Unplug removes the pod's details and waits until the DPU has let go of the
+// function. A DPU that is away does so when it is back, before it answers for
+// the function's next pod.
+func (h *Host) Unplug(ctx context.Context, p cni.Plugged) error {
+	pod := h.View.Pod(p.Pod.Namespace, p.Pod.Name)
+	if pod == nil || string(pod.UID) != p.UID {
+		return nil // the DPU sees that, too
+	}
+	if sandboxOf(pod) != p.Sandbox {
+		return nil
+	}
+	err := h.write(ctx, pod, nil)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	return h.Waiting.Wait(ctx, p.Pod, func(pod *corev1.Pod) (bool, error) {
+		switch {
+		case pod == nil || string(pod.UID) != p.UID:
+			return true, nil
+		case sandboxOf(pod) == p.Sandbox:
+			return false, errors.New("the API server still shows its details")
+		case h.Ready() != nil:
+			return true, nil
+		}
+		// A status that cannot be read is not of this sandbox either.
+		status, _ := kube.ParseDPUStatus(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork)
+		if status == nil || status.Sandbox != p.Sandbox {
+			return true, nil
+		}
+		return false, errors.New("the DPU has not let go of its function")
+	})
+}
+
+// sandboxOf is "" for a pod without details that can be read.
+func sandboxOf(pod *corev1.Pod) string {
+	details, err := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
+	if err != nil || details == nil {
+		return ""
+	}
+	return details.Sandbox
+}
+
+// Plugged reads the annotations of the host's pods.
+func (h *Host) Plugged(pods ...kube.Owner) ([]cni.Plugged, error) {
+	var list []cni.Plugged
+	add := func(pod *corev1.Pod) {
+		if pod == nil {
+			return
+		}
+		details, err := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
+		if err != nil || details == nil {
+			return
+		}
+		list = append(list, cni.Plugged{
+			Pod: kube.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
+			Sandbox: details.Sandbox, IfName: details.Interface, Network: details.Network, Representor: true,
+		})
+	}
+	if len(pods) == 0 {
+		for _, pod := range h.View.PodsOnNode(h.Node) {
+			add(pod)
+		}
+	}
+	for _, owner := range pods {
+		add(h.View.Pod(owner.Namespace, owner.Name))
+	}
+	return list, nil
+}

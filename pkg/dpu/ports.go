@@ -1,0 +1,171 @@
+package dpu
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// workers is how many pods are worked on at once: a write that hangs in the API
+// server holds up one of them.
+const workers = 4
+
+// Config is what a DPU is told.
+type Config struct {
+	Serves
+	// FlowsTimeout is how long ovn-controller may take before the host is told.
+	FlowsTimeout time.Duration
+	Logger       *slog.Logger
+	Registerer   prometheus.Registerer
+}
+
+// Defaults leaves Host to be set; it logs and registers nowhere.
+func Defaults() Config {
+	return Config{
+		FlowsTimeout: 30 * time.Second,
+		Logger:       slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}
+}
+
+// Validate says what is wrong with a Config.
+func (c Config) Validate() error {
+	switch {
+	case c.Host == "":
+		return errors.New("dpu: no host is configured")
+	case c.FlowsTimeout <= 0:
+		return errors.New("dpu: the time for flows must be positive")
+	}
+	return nil
+}
+
+// Pods are the host's, as an informer sees them; *kube.View has them.
+type Pods interface {
+	Pod(namespace, name string) *corev1.Pod
+	PodsOnNode(node string) []*corev1.Pod
+}
+
+// Representor is for the switch of a DPU (cni.OVS): Ports gives it the
+// representors themselves as devices.
+func Representor(d cni.Device) (string, error) { return d.ID, nil }
+
+// Deps is what Ports acts on.
+type Deps struct {
+	Pods   Pods
+	Switch cni.Switch
+	// MTU is that of pods; asked when a pod gets its port.
+	MTU func() int
+	// Annotate sets annotations of a pod; "" removes one.
+	Annotate func(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error
+	// Warn puts an Event on a pod.
+	Warn func(owner kube.Owner, reason, note string)
+}
+
+// Ports gives the host's pods their ports on the DPU.
+type Ports struct {
+	cfg     Config
+	deps    Deps
+	loop    *reconcile.Loop[kube.Owner]
+	metrics *metrics
+
+	mu        sync.Mutex
+	inventory *vf.Inventory // nil before the first
+	waits     map[kube.Owner]*wait
+	refused   map[kube.Owner]bool // pods that another's port or claim may stand in the way of
+}
+
+// wait is ovn-controller's time for one port.
+type wait struct {
+	sandbox, link string
+	over          bool
+	err           error
+}
+
+// NewPorts makes Ports; nothing is touched before Run.
+func NewPorts(cfg Config, deps Deps) (*Ports, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Ports{
+		cfg: cfg, deps: deps, metrics: newMetrics(cfg.Registerer),
+		waits: map[kube.Owner]*wait{}, refused: map[kube.Owner]bool{},
+	}
+	lc := reconcile.Defaults("dpu")
+	lc.BatchSize, lc.Workers = 1, workers
+	lc.Logger, lc.Registerer = cfg.Logger, cfg.Registerer
+	p.loop = reconcile.New(lc, func(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+		failed := map[kube.Owner]error{}
+		for _, owner := range owners {
+			failed[owner] = p.reconcile(ctx, owner)
+		}
+		return failed, nil
+	})
+	p.loop.MarkAllWith(p.everything)
+	return p, nil
+}
+
+// Run works until ctx ends; it leaves the ports as they are.
+func (p *Ports) Run(ctx context.Context) error { return p.loop.Run(ctx) }
+
+// Mark asks for a pass over all pods; hook it to the database's reconnect.
+func (p *Ports) Mark() { p.loop.MarkAll() }
+
+// Changed takes owners whose rows or objects have changed.
+func (p *Ports) Changed(owners ...kube.Owner) {
+	for _, owner := range owners {
+		if owner.Kind == kube.KindPod {
+			p.loop.Mark(owner)
+		}
+	}
+}
+
+// SetInventory says which devices the DPU has now. Nothing is done before the
+// first call.
+func (p *Ports) SetInventory(inv vf.Inventory) {
+	p.mu.Lock()
+	p.inventory = &inv
+	p.mu.Unlock()
+	p.Mark()
+}
+
+// Problem says why no pod could get a port; nil when one could.
+func (p *Ports) Problem() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.inventory == nil:
+		return errors.New("the DPU's devices are not known yet")
+	case !slices.ContainsFunc(p.inventory.PFs, func(pf vf.PF) bool { return pf.Switchdev() }):
+		return errors.New("no NIC of the DPU is in switchdev mode")
+	}
+	return nil
+}
+
+// everything is the pods that claim something, or were told something, and
+// those that have a port.
+func (p *Ports) everything() []kube.Owner {
+	var owners []kube.Owner
+	for _, pod := range p.deps.Pods.PodsOnNode(p.cfg.Host) {
+		if pod.Annotations[kube.DPUConnectionKey] != "" || pod.Annotations[kube.DPUStatusKey] != "" {
+			owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
+		}
+	}
+	plugged, err := p.deps.Switch.Plugged()
+	if err != nil { // a reconnect marks all again
+		p.cfg.Logger.Debug("ports are not known yet", "error", err)
+	}
+	for _, port := range plugged {
+		owners = append(owners, port.Pod)
+	}
+	return owners
+}

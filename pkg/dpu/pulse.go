@@ -1,0 +1,105 @@
+package dpu
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// Times of the Lease in OVN-Kubernetes: renewed each ten seconds, and good for forty.
+const (
+	LeasePeriod   = 10 * time.Second
+	LeaseDuration = 40 * time.Second
+)
+
+// Namespace is where the Lease is.
+const Namespace = "ovn-kubernetes"
+
+// Pulse renews the Lease by which a host knows that its DPU works. While the
+// DPU cannot attach pods it says why and renews no more.
+type Pulse struct {
+	Client kubernetes.Interface
+	// Host is the Node's name, Node its object, nil while it is not known.
+	Host string
+	Node func() *corev1.Node
+	// Problem says why no pod can be attached now.
+	Problem func() error
+	// MTU is what the underlay leaves to pods, 0 while that is not known.
+	MTU    func() int
+	Period time.Duration
+	Logger *slog.Logger
+}
+
+// Run renews until ctx ends. The Lease then runs out by itself, so that a
+// restart of the agent goes unnoticed.
+func (p *Pulse) Run(ctx context.Context) error {
+	tick := time.NewTicker(p.Period)
+	defer tick.Stop()
+	for {
+		if err := p.beat(ctx); err != nil && ctx.Err() == nil {
+			p.Logger.Warn("renewing the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *Pulse) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Period)
+	defer cancel()
+	leases := p.Client.CoordinationV1().Leases(Namespace)
+	lease, err := leases.Get(ctx, kube.DPULeasePrefix+p.Host, metav1.GetOptions{})
+	absent := apierrors.IsNotFound(err)
+	if err != nil && !absent {
+		return err
+	}
+	if absent {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kube.DPULeasePrefix + p.Host}}
+	}
+	node := p.Node()
+	if node == nil {
+		return fmt.Errorf("node %s is not in the host's cluster", p.Host)
+	}
+	p.fill(lease, node, time.Now())
+	if absent {
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+func (p *Pulse) fill(lease *coordinationv1.Lease, node *corev1.Node, now time.Time) {
+	holder, seconds := kube.DPULeaseHolder, int32(LeaseDuration/time.Second)
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &seconds
+	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+	annotations := maps.Clone(lease.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if mtu := p.MTU(); mtu != 0 {
+		annotations[kube.DPUPodMTUKey] = strconv.Itoa(mtu)
+	}
+	if err := p.Problem(); err != nil {
+		annotations[kube.DPUProblemKey] = short(err)
+	} else {
+		delete(annotations, kube.DPUProblemKey)
+		renewed := metav1.NewMicroTime(now)
+		lease.Spec.RenewTime = &renewed
+	}
+	lease.Annotations = annotations
+}

@@ -1,0 +1,311 @@
+package dpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// maxReason is the length of a status' reason in bytes.
+const maxReason = 512
+
+// reconcile makes one pod's port what its details claim, and says how it went.
+func (p *Ports) reconcile(ctx context.Context, owner kube.Owner) error {
+	pod := p.deps.Pods.Pod(owner.Namespace, owner.Name)
+	details, refusal := claim(pod, p.cfg.Host)
+	if details == nil && refusal == nil {
+		return p.withdraw(ctx, owner, pod)
+	}
+	var want cni.Port
+	if refusal == nil {
+		var err error
+		if want, err = p.wanted(pod, details); errors.Is(err, reconcile.ErrNotReady) {
+			return err
+		} else if err != nil {
+			refusal = err
+		}
+	}
+	if refusal != nil {
+		return p.refuse(ctx, pod, details, refusal)
+	}
+	return p.plug(ctx, pod, want)
+}
+
+// claim reads a live pod's details; nil and no error when it has none. A pod of
+// another node is not listened to, whatever is written on it.
+func claim(pod *corev1.Pod, host string) (*kube.DPUConnection, error) {
+	switch {
+	case pod == nil, pod.Spec.NodeName != host, pod.Spec.HostNetwork:
+		return nil, nil
+	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		return nil, nil
+	}
+	details, err := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kube.DPUConnectionKey, err)
+	}
+	return details, nil
+}
+
+// wanted is the port that a pod should have.
+func (p *Ports) wanted(pod *corev1.Pod, details *kube.DPUConnection) (cni.Port, error) {
+	p.mu.Lock()
+	inventory := p.inventory
+	p.mu.Unlock()
+	if inventory == nil {
+		return cni.Port{}, fmt.Errorf("%w: the DPU's devices are not known yet", reconcile.ErrNotReady)
+	}
+	representor, err := find(*inventory, p.cfg.Serves, details)
+	if err != nil {
+		return cni.Port{}, err
+	}
+	if holder := p.holder(pod, representor.Name); holder != "" {
+		return cni.Port{}, fmt.Errorf("function %s is that of pod %s", representor.Function, holder)
+	}
+	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	if err != nil || network == nil {
+		return cni.Port{}, fmt.Errorf("%w: pod %s/%s has no usable %s", reconcile.ErrNotReady, pod.Namespace, pod.Name, kube.PodNetworksKey)
+	}
+	return cni.Port{
+		Plugged: cni.Plugged{
+			Pod: kube.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID), Sandbox: details.Sandbox,
+			IfName: details.Interface, Network: details.Network, Link: representor.Name, Representor: true,
+		},
+		Device: &cni.Device{ID: representor.Name, Netdev: details.Netdev, VFIO: details.Netdev == ""},
+		MAC:    []byte(network.MAC), Addresses: network.Addresses, MTU: p.deps.MTU(),
+	}, nil
+}
+
+// holder names the live pod that a representor belongs to rather than to this
+// one: whose port it is, or, when no port is, who was told that it has it.
+func (p *Ports) holder(pod *corev1.Pod, link string) string {
+	owner := kube.PodOwner(pod.Namespace, pod.Name)
+	var ported kube.Owner
+	plugged, _ := p.deps.Switch.Plugged() // without it nothing can be plugged either
+	for _, port := range plugged {
+		if port.Link == link {
+			ported = port.Pod
+		}
+	}
+	if ported == owner {
+		return ""
+	}
+	for _, other := range p.deps.Pods.PodsOnNode(p.cfg.Host) {
+		name := kube.PodOwner(other.Namespace, other.Name)
+		if name == owner || !p.claims(other, link) {
+			continue
+		}
+		if name == ported || ported == (kube.Owner{}) && told(other) && !told(pod) {
+			return other.Namespace + "/" + other.Name
+		}
+	}
+	return ""
+}
+
+func (p *Ports) claims(pod *corev1.Pod, link string) bool {
+	details, err := claim(pod, p.cfg.Host)
+	if err != nil || details == nil {
+		return false
+	}
+	p.mu.Lock()
+	inventory := p.inventory
+	p.mu.Unlock()
+	representor, err := find(*inventory, p.cfg.Serves, details)
+	return err == nil && representor.Name == link
+}
+
+// told says that the pod's status is Ready for the sandbox that it has now.
+func told(pod *corev1.Pod) bool {
+	details, _ := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
+	status, _ := kube.ParseDPUStatus(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork)
+	return details != nil && status != nil && status.Status == kube.DPUReady && status.Sandbox == details.Sandbox
+}
+
+// plug gives the pod its port.
+func (p *Ports) plug(ctx context.Context, pod *corev1.Pod, want cni.Port) error {
+	if err := p.place(ctx, want); err != nil {
+		if told(pod) { // it runs, and OVS will be back
+			return err
+		}
+		return errors.Join(err, p.tell(ctx, pod, want.Sandbox, err))
+	}
+	done, err := p.flows(ctx, want)
+	if !done {
+		return nil
+	}
+	return errors.Join(err, p.tell(ctx, pod, want.Sandbox, err))
+}
+
+func (p *Ports) place(ctx context.Context, want cni.Port) error {
+	if err := p.clear(ctx, want); err != nil {
+		return err
+	}
+	_, err := p.deps.Switch.Plug(ctx, want)
+	return err
+}
+
+// clear takes away what stands in the way of a port: the pod's own on another
+// representor, a dead pod's on this one, and that of the pod's last sandbox,
+// whose row says that its flows are there.
+func (p *Ports) clear(ctx context.Context, want cni.Port) error {
+	plugged, err := p.deps.Switch.Plugged()
+	if err != nil {
+		return err
+	}
+	for _, port := range plugged {
+		mine := port.Pod == want.Pod && port.UID == want.UID && port.Sandbox == want.Sandbox
+		if (port.Pod == want.Pod || port.Link == want.Link) && (!mine || port.Link != want.Link) {
+			if err := p.unplug(ctx, port); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flows says whether ovn-controller is done with a port, or has had its time.
+// While it is neither, somebody waits, who will mark the pod.
+func (p *Ports) flows(ctx context.Context, want cni.Port) (done bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deps.Switch.Check(want.Plugged) == nil {
+		delete(p.waits, want.Pod)
+		return true, nil
+	}
+	w := p.waits[want.Pod]
+	if w != nil && w.sandbox == want.Sandbox && w.link == want.Link {
+		if w.over {
+			delete(p.waits, want.Pod) // the next try waits anew
+			return true, w.err
+		}
+		return false, nil
+	}
+	w = &wait{sandbox: want.Sandbox, link: want.Link}
+	p.waits[want.Pod] = w
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, p.cfg.FlowsTimeout)
+		defer cancel()
+		err := p.deps.Switch.Wait(ctx, want)
+		p.mu.Lock()
+		w.over, w.err = true, err
+		p.mu.Unlock()
+		p.loop.Mark(want.Pod)
+	}()
+	return false, nil
+}
+
+// refuse answers a claim that cannot be met. What the pod had is taken away;
+// an event of the inventory or of another pod brings it back.
+func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUConnection, cause error) error {
+	owner := kube.PodOwner(pod.Namespace, pod.Name)
+	p.mu.Lock()
+	again := p.refused[owner]
+	p.refused[owner] = true
+	p.mu.Unlock()
+	if err := p.unplugPod(ctx, owner); err != nil {
+		return err
+	}
+	sandbox := ""
+	if details != nil {
+		sandbox = details.Sandbox
+	}
+	if told(pod) && !again { // it runs, and is without its network
+		p.deps.Warn(owner, "FunctionLost", "DPU of "+p.cfg.Host+": "+cause.Error())
+	}
+	if err := p.tell(ctx, pod, sandbox, cause); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", reconcile.ErrNotReady, cause)
+}
+
+// withdraw removes what a pod has that claims nothing, its status last: its end
+// tells the host that the function can be used again.
+func (p *Ports) withdraw(ctx context.Context, owner kube.Owner, pod *corev1.Pod) error {
+	if err := p.unplugPod(ctx, owner); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	delete(p.waits, owner)
+	delete(p.refused, owner)
+	p.mu.Unlock()
+	p.freed()
+	if pod == nil {
+		return nil
+	}
+	return p.annotate(ctx, pod, nil)
+}
+
+func (p *Ports) unplugPod(ctx context.Context, owner kube.Owner) error {
+	plugged, err := p.deps.Switch.Plugged(owner)
+	for _, port := range plugged {
+		err = errors.Join(err, p.unplug(ctx, port))
+	}
+	return err
+}
+
+func (p *Ports) unplug(ctx context.Context, port cni.Plugged) error {
+	if err := p.deps.Switch.Unplug(ctx, port); err != nil {
+		return err
+	}
+	p.cfg.Logger.Info("port removed", "owner", port.Pod.String(), "device", port.Link, "sandbox", port.Sandbox)
+	p.freed()
+	return nil
+}
+
+// freed lets those try again who may have been refused for what is free now.
+func (p *Ports) freed() {
+	p.mu.Lock()
+	waiting := slices.Collect(maps.Keys(p.refused))
+	p.mu.Unlock()
+	p.loop.Mark(waiting...)
+}
+
+// tell writes the outcome of a claim.
+func (p *Ports) tell(ctx context.Context, pod *corev1.Pod, sandbox string, cause error) error {
+	if cause != nil {
+		return p.annotate(ctx, pod, &kube.DPUStatus{Status: kube.DPUError, Sandbox: sandbox, Reason: short(cause)})
+	}
+	p.mu.Lock()
+	delete(p.refused, kube.PodOwner(pod.Namespace, pod.Name))
+	p.mu.Unlock()
+	return p.annotate(ctx, pod, &kube.DPUStatus{Status: kube.DPUReady, Sandbox: sandbox})
+}
+
+// short keeps a reason to what an annotation should hold.
+func short(err error) string {
+	text := err.Error()
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason-3], "") + "..."
+	}
+	return text
+}
+
+// annotate writes the status, nil removing it. A pod that is gone needs none.
+func (p *Ports) annotate(ctx context.Context, pod *corev1.Pod, status *kube.DPUStatus) error {
+	var value any
+	if status != nil {
+		value = status
+	}
+	text, err := kube.SetNetwork(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork, value)
+	if err != nil {
+		return err
+	}
+	if text != pod.Annotations[kube.DPUStatusKey] {
+		p.metrics.status(status)
+	}
+	err = p.deps.Annotate(ctx, pod, map[string]string{kube.DPUStatusKey: text})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package dpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// What happens while the agent is away is made up for when it is back.
+func TestAgentRestart(t *testing.T) {
+	p := newPair(t)
+	p.start()
+	for i, name := range []string{"stays", "goes", "moves"} {
+		p.addPod(name)
+		p.write(name, vfDetails(i, name))
+		p.wantReady(name, name)
+	}
+	row := p.db.Rows("Pod/default/stays")[0].Model
+	p.kill()
+	p.deletePod("goes")
+	p.write("moves", vfDetails(1, "again"))
+	p.addPod("comes")
+	p.write("comes", vfDetails(2, "c"))
+	p.start()
+	p.wantReady("moves", "again")
+	p.wantReady("comes", "c")
+	p.wantPorts("rep0 default_stays stays", "rep1 default_moves again", "rep2 default_comes c")
+	if now := p.db.Rows("Pod/default/stays")[0].Model; now != row {
+		t.Error("the restart touched the row of a pod that stayed")
+	}
+}
+
+// OVS comes back without the pods' ports, as after a boot, and gets them again.
+func TestOVSRestart(t *testing.T) {
+	p := newPair(t)
+	p.start()
+	p.addPod("web")
+	p.write("web", vfDetails(0, "s"))
+	p.wantReady("web", "s")
+	p.ovs.Kill()
+	p.until("the database is away", func() bool { return !p.db.Connected() })
+	p.write("web", vfDetails(1, "s2"))
+	p.ovs.Restart()
+	p.wantReady("web", "s2")
+	p.wantPorts("rep1 default_web s2")
+	p.ovs.Transact(`{"op":"update","table":"Bridge","where":[],"row":{"ports":["set",[]]}}`)
+	p.wantPorts("rep1 default_web s2")
+	if s := p.status("web"); s.Status != kube.DPUReady {
+		t.Errorf("a running pod was told %+v", s)
+	}
+}
+
+// DPU reboot: agent, ports and functions go, and the functions come back last.
+func TestDPUReboot(t *testing.T) { onBoth(t, testDPUReboot) }
+
+func testDPUReboot(t *testing.T, p *pair) {
+	p.start()
+	p.addPod("web")
+	p.write("web", vfDetails(0, "s"))
+	p.wantReady("web", "s")
+	p.kill()
+	p.ovs.Transact(`{"op":"update","table":"Bridge","where":[],"row":{"ports":["set",[]]}}`)
+	p.devices()
+	p.start()
+	p.wantError("web", "no function pf0vf0")
+	p.wantPorts()
+	p.until("an Event says so", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.events) == 1 && strings.Contains(p.events[0], "Pod/default/web FunctionLost")
+	})
+	back := time.Now()
+	p.devices("renamed c1pf0vf0", "rep1 c1pf0vf1")
+	p.wantReady("web", "s")
+	p.wantPorts("renamed default_web s")
+	if took := time.Since(back); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+// Host reboot: its functions go and come while the DPU lives, its pods are
+// other ones or have other sandboxes, and no DEL was ever run.
+func TestHostReboot(t *testing.T) { onBoth(t, testHostReboot) }
+
+func testHostReboot(t *testing.T, p *pair) {
+	p.start()
+	for i, name := range []string{"static", "a", "b"} {
+		p.addPod(name)
+		p.write(name, vfDetails(i, name+"-1"))
+		p.wantReady(name, name+"-1")
+	}
+	p.devices("repsf c1pf0sf88")
+	p.wantPorts()
+	p.devices("new0 c1pf0vf0", "new1 c1pf0vf1", "new2 c1pf0vf2")
+	// The pods run again in other sandboxes; VFs are given in another order.
+	p.write("static", vfDetails(2, "static-2"))
+	p.deletePod("a")
+	p.write("b", vfDetails(0, "b-2"))
+	p.wantReady("static", "static-2")
+	p.wantReady("b", "b-2")
+	p.wantPorts("new2 default_static static-2", "new0 default_b b-2")
+}
+
+// Of two pods that claim one function after the ports were lost, the one that
+// was told to have it keeps it.
+func TestWhoHadItKeepsIt(t *testing.T) {
+	p := newPair(t)
+	p.start()
+	p.addPod("zeta")
+	p.write("zeta", vfDetails(0, "z"))
+	p.wantReady("zeta", "z")
+	p.kill()
+	p.ovs.Transact(`{"op":"update","table":"Bridge","where":[],"row":{"ports":["set",[]]}}`)
+	p.addPod("alpha")
+	p.write("alpha", vfDetails(0, "a"))
+	p.start()
+	p.wantError("alpha", "default/zeta")
+	p.wantPorts("rep0 default_zeta z")
+}
+
+// Whatever happened, and whichever events were lost, repeated or late, a pass
+// over everything ends where an agent that starts now would.
+func TestAnyHistory(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			p := newPair(t)
+			p.start()
+			random := rand.New(rand.NewPCG(seed, 1))
+			names := []string{"a", "b", "c", "d"}
+			for _, name := range names {
+				p.addPod(name)
+			}
+			for step := range 30 {
+				name := names[random.IntN(len(names))]
+				switch random.IntN(6) {
+				case 0:
+					p.write(name, "")
+				case 1:
+					p.write(name, "rubbish")
+				case 2: // an event that tells nothing
+					p.current().Changed(kube.PodOwner("default", name))
+				case 3: // events are lost
+					p.kill()
+					p.write(name, vfDetails(random.IntN(4), fmt.Sprint(step)))
+					p.start()
+				default:
+					p.write(name, vfDetails(random.IntN(4), fmt.Sprint(step)))
+				}
+			}
+			// In the end each has one of its own; VF 3 does not exist.
+			want := []string{}
+			for i, name := range names {
+				p.write(name, vfDetails(i, "end"))
+				if i < 3 {
+					want = append(want, fmt.Sprintf("rep%d default_%s end", i, name))
+				}
+			}
+			for _, name := range names[:3] {
+				p.wantReady(name, "end")
+			}
+			p.wantError("d", "no function pf0vf3")
+			p.wantPorts(want...)
+			if n := len(p.db.Table(vswitch.PortTable)); n != 3 {
+				t.Errorf("%d ports", n)
+			}
+		})
+	}
+}
