@@ -129,10 +129,11 @@ func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []
 	a.offer = func() {
 		one.Lock()
 		defer one.Unlock()
-		known, reserved := a.devices.Inventory(), a.policy.Reserved()
+		known := a.devices.Inventory()
 		if known == nil {
 			return
 		}
+		reserved := a.reserved()
 		offered := slices.DeleteFunc(plugin.FromInventory(*known), func(d plugin.Device) bool { return reserved[d.ID] })
 		if err := devices.Update(offered); err != nil {
 			a.opts.log.Warn("offering devices", "err", err)
@@ -141,6 +142,19 @@ func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []
 	a.devices.OnChange(func(vf.Inventory) { a.offer() })
 	group.Go(func() error { return devices.Run(ctx) })
 	return nil
+}
+
+// reserved are the VFs that pods do not get by asking for one: those of the
+// policy, and on a host with a DPU those for pods that ask for none.
+func (a *agent) reserved() map[string]bool {
+	if a.policy != nil {
+		return a.policy.Reserved()
+	}
+	out := map[string]bool{}
+	for _, device := range a.spare() {
+		out[device] = true
+	}
+	return out
 }
 
 func (a *agent) uidOf(_ context.Context, name types.NamespacedName) (types.UID, error) {

@@ -20,7 +20,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		err := errors.New("the node is not set up yet")
 		if a.serving.Load() {
-			err = a.setup.Ready()
+			err = a.ready()
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)

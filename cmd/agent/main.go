@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,7 @@ type options struct {
 	ovsdb, metrics string
 	devices        deviceOptions
 	install        struct{ confDir, binDir, plugin string }
+	dpu            dpuOptions
 	log            *slog.Logger
 }
 
@@ -78,7 +80,7 @@ func command() *cobra.Command {
 
 func (o *options) register(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&o.mode, "mode", "full", "what the node is: full; host, dpu and auto are not in this version")
+	f.StringVar(&o.mode, "mode", modeFull, "what the node is: full, host (with a DPU), dpu, or auto: as its labels and devices say")
 	f.StringVar(&o.node.Node, "node-name", "", "name of the Node object")
 	f.StringVar(&o.kube.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
 	f.StringVar(&o.kube.Server, "apiserver", "", "URL of the API server; empty: as the kubeconfig or the cluster says")
@@ -99,13 +101,19 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.install.confDir, "cni-conf-dir", "/etc/cni/net.d", "where the runtime looks for networks")
 	f.StringVar(&o.install.binDir, "cni-bin-dir", "/opt/cni/bin", "where the runtime looks for plugins")
 	f.StringVar(&o.install.plugin, "cni-plugin", "/usr/local/bin/"+node.PluginName, "the plugin to install there")
+	f.StringVar(&o.dpu.host, "dpu-host", "", "name of the Node whose DPU this is; empty: as external_ids:host-k8s-nodename of the local Open_vSwitch says")
+	f.StringVar(&o.dpu.controller, "dpu-host-controller", "", "the host's number in the NIC's switch, for a DPU with several hosts")
+	f.StringVar(&o.dpu.spare, "reserved-vfs", "", "on a host with a DPU: VFs for pods that ask for none, by PF, such as 'ens1f0#0-15 ens1f1#0-15'")
 	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
 // complete turns texts into values.
 func (o *options) complete() error {
-	if o.mode != "full" {
-		return fmt.Errorf("--mode=%s: not in this version, only full is", o.mode)
+	if !slices.Contains([]string{modeFull, modeHost, modeDPU, modeAuto}, o.mode) {
+		return fmt.Errorf("--mode=%s: none of full, host, dpu and auto", o.mode)
+	}
+	if err := o.dpu.complete(); err != nil {
+		return err
 	}
 	subnets, err := ipam.ParseClusterSubnets(o.clusterCIDRs)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 // Bad flags are refused, with the flag's name, before anything is touched.
 func TestFlags(t *testing.T) {
 	for flag, complaint := range map[string]string{
-		"--mode=dpu":                   "not in this version",
+		"--mode=other":                 "none of full, host, dpu and auto",
+		"--reserved-vfs=ens1f0#x":      "--reserved-vfs",
 		"--cluster-cidrs=10.244.0.0":   "--cluster-cidrs",
 		"--service-cidrs=10.96.0.0/99": "--service-cidrs",
 		"--encap-ip=172.18.0":          "--encap-ip",

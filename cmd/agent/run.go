@@ -10,9 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
@@ -33,6 +35,7 @@ type agent struct {
 	view      *kube.View
 	pods      *cni.Pods
 	setup     *node.Setup
+	dpu       *dpu.Watch // on a host with one
 	kernel    *netdev.Devices
 	inventory *vf.Node
 	devices   *vf.Live
@@ -42,7 +45,9 @@ type agent struct {
 	policy    *setup.Runner
 	sampling  *nodeoffload.Sampling
 	synced    atomic.Bool // the view is complete
-	serving   atomic.Bool
+	// ready is set before serving is.
+	ready   func() error
+	serving atomic.Bool
 }
 
 func run(ctx context.Context, opts options) error {
@@ -57,21 +62,47 @@ func run(ctx context.Context, opts options) error {
 	return nil
 }
 
-// work starts the parts in the order in which they need each other. The node's
-// set-up does not wait for the API server: after a crash of OVS it may be what
-// brings the way there back.
 func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 	client, err := kube.NewClient(a.opts.kube)
 	if err != nil {
 		return err
 	}
+	if a.opts.mode == modeAuto {
+		if a.opts.mode, err = a.detect(ctx, client); err != nil {
+			return err
+		}
+		a.opts.log.Info("mode chosen", "mode", a.opts.mode)
+	}
+	if a.opts.mode == modeHost {
+		return a.workHost(ctx, group, client)
+	}
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	if a.opts.mode == modeDPU {
+		return a.workDPU(ctx, group, client)
+	}
+	if err := a.prepare(client); err != nil {
+		return err
+	}
+	if err := a.startFunctions(ctx, group); err != nil {
+		return err
+	}
+	if err := a.startStatus(ctx, group, client); err != nil {
+		return err
+	}
+	if err := a.setUp(ctx, group, func(...kube.Owner) {}); err != nil {
+		return err
+	}
+	return a.serveCNI(ctx)
+}
+
+// prepare makes the parts that watch the API and set the node up.
+func (a *agent) prepare(client kubernetes.Interface) (err error) {
 	if a.view, err = kube.NewView(client, a.opts.node.Node); err != nil {
 		return err
 	}
 	a.pods = cni.NewPods(a.view.Pod)
-	if err := a.open(ctx); err != nil {
-		return err
-	}
 	if err := a.openDevices(); err != nil {
 		return err
 	}
@@ -85,10 +116,18 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 		Probes: probes(client, a.opts.node.Remote),
 		Logger: a.opts.log, Registerer: a.metrics,
 	})
-	if err != nil {
-		return err
-	}
-	a.db.OnChange(func(owners []string) { a.setup.Changed(owners...) })
+	return err
+}
+
+// setUp starts the parts in the order in which they need each other, and
+// returns when the node is set up. That does not wait for the API server: after
+// a crash of OVS it may be what brings the way there back. Owners whose rows or
+// objects change are told to changed as well.
+func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(...kube.Owner)) error {
+	a.db.OnChange(func(names []string) {
+		a.setup.Changed(names...)
+		changed(parseOwners(names)...)
+	})
 	a.db.OnForeign(func(tables []string) { a.setup.Foreign(tables...) })
 	a.db.OnReconnect(a.setup.Mark)
 	a.view.OnChange(func(owners ...kube.Owner) {
@@ -99,13 +138,8 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 				a.setup.Mark()
 			}
 		}
+		changed(owners...)
 	})
-	if err := a.startFunctions(ctx, group); err != nil {
-		return err
-	}
-	if err := a.startStatus(ctx, group, client); err != nil {
-		return err
-	}
 	group.Go(func() error { return a.setup.Run(ctx) })
 	if err := a.view.Start(ctx); err != nil {
 		return err
@@ -114,10 +148,21 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 	a.setup.Mark()
 	select {
 	case <-a.setup.Done():
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return a.serveCNI(ctx)
+}
+
+// parseOwners leaves out what others own.
+func parseOwners(names []string) []kube.Owner {
+	var owners []kube.Owner
+	for _, name := range names {
+		if owner, err := kube.ParseOwner(name); err == nil {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
 }
 
 // services are not known before the view is complete.
@@ -153,19 +198,23 @@ func (a *agent) open(ctx context.Context) (err error) {
 	return err
 }
 
-// serveCNI tells the runtime of the network only when the plugin would find it.
 func (a *agent) serveCNI(ctx context.Context) error {
 	cfg := a.opts.cni
 	cfg.MTU = a.setup.MTU()
 	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: a.representor}
+	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready()) }
 	server, err := cni.NewServer(cfg, cni.Deps{
-		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions,
-		Ready: func() error { return cmp.Or(bridge.Ready(), a.setup.Ready()) },
+		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions, Ready: a.ready,
 	}, a.opts.log, a.metrics)
 	if err != nil {
 		return err
 	}
 	a.db.OnReconnect(func() { a.setup.Mark(); server.Repair() })
+	return a.serve(ctx, server)
+}
+
+// serve tells the runtime of the network only when the plugin would find it.
+func (a *agent) serve(ctx context.Context, server *cni.Server) error {
 	a.server.Store(server)
 	if err := server.Listen(); err != nil {
 		return err

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+)
+
+// What a node can be.
+const (
+	modeFull = "full"
+	modeHost = "host"
+	modeDPU  = "dpu"
+	modeAuto = "auto"
+)
+
+// dpuOptions are the flags about hosts and DPUs.
+type dpuOptions struct {
+	host, controller string
+	spare            string
+	reserved         plugin.Selector // spare, read
+}
+
+func (o *dpuOptions) complete() (err error) {
+	if o.reserved, err = plugin.ParsePFs(strings.Fields(o.spare)); err != nil {
+		return fmt.Errorf("--reserved-vfs: %w", err)
+	}
+	return nil
+}
+
+// hostKey is the contract's setting of whose DPU this is.
+const hostKey = "host-k8s-nodename"
+
+// workDPU sets the DPU up as the network side of its host's Node, whose cluster
+// the client is of, and gives the host's pods their ports.
+func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kubernetes.Interface) error {
+	serves, err := a.serves()
+	if err != nil {
+		return err
+	}
+	a.opts.node.Node = serves.Host
+	a.opts.log = a.opts.log.With("host", serves.Host)
+	if err := a.prepare(client); err != nil {
+		return err
+	}
+	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: dpu.Representor}
+	ports, err := a.hostPorts(ctx, client, serves, bridge)
+	if err != nil {
+		return err
+	}
+	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready(), ports.Problem()) }
+	pulse := dpu.Pulse{
+		Client: client, Host: serves.Host, Period: dpu.LeasePeriod, Logger: a.opts.log,
+		Node:    func() *corev1.Node { return a.view.Node(serves.Host) },
+		Problem: a.ready, MTU: a.setup.MTU,
+	}
+	group.Go(func() error { return pulse.Run(ctx) })
+	a.devices.OnChange(ports.SetInventory)
+	group.Go(func() error { return a.devices.Run(ctx) })
+	if err := a.setUp(ctx, group, ports.Changed); err != nil {
+		return err
+	}
+	a.db.OnReconnect(func() { a.setup.Mark(); ports.Mark() })
+	a.serving.Store(true)
+	a.opts.log.Info("DPU is ready for the pods of its host")
+	return ports.Run(ctx)
+}
+
+// serves asks the flags and then the local database, which is where who installs
+// a DPU writes it.
+func (a *agent) serves() (dpu.Serves, error) {
+	out := dpu.Serves{Host: a.opts.dpu.host}
+	for _, row := range a.db.Table(vswitch.OpenvSwitchTable) {
+		if settings, ok := row.(*vswitch.OpenvSwitch); ok && out.Host == "" {
+			out.Host = settings.ExternalIDs[hostKey]
+		}
+	}
+	if out.Host == "" {
+		return out, fmt.Errorf("whose DPU is this? Neither --dpu-host nor external_ids:%s of the local Open_vSwitch says", hostKey)
+	}
+	if a.opts.dpu.controller == "" {
+		return out, nil
+	}
+	number, err := strconv.ParseUint(a.opts.dpu.controller, 10, 32)
+	if err != nil {
+		return out, fmt.Errorf("--dpu-host-controller: %w", err)
+	}
+	controller := uint32(number)
+	out.Controller = &controller
+	return out, nil
+}
+
+func (a *agent) hostPorts(ctx context.Context, client kubernetes.Interface, serves dpu.Serves, bridge cni.Switch) (*dpu.Ports, error) {
+	report, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
+	if err != nil {
+		return nil, err
+	}
+	cfg := dpu.Defaults()
+	cfg.Serves, cfg.Logger, cfg.Registerer = serves, a.opts.log, a.metrics
+	return dpu.NewPorts(cfg, dpu.Deps{
+		Pods: a.view, Switch: bridge, MTU: a.setup.MTU,
+		Annotate: kube.NewWriter(client).AnnotatePod, Warn: report.Warn,
+	})
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+)
+
+// allVFs is the pool of a host with a DPU: what the switch of its NIC does is
+// not seen from here.
+const allVFs = `{"resourceList":[{"resourceName":"vf"}]}`
+
+// workHost answers the CNI plugin on a machine whose pods have their ports on a
+// DPU. There is no OVS here, and nothing of the machine's own network changes.
+func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client kubernetes.Interface) (err error) {
+	if a.host, err = netdev.Open(""); err != nil {
+		return err
+	}
+	if err := a.openDevices(); err != nil {
+		return err
+	}
+	if a.view, err = kube.NewView(client, a.opts.node.Node); err != nil {
+		return err
+	}
+	a.pods = cni.NewPods(a.view.Pod)
+	a.view.OnChange(a.pods.Changed)
+	if a.opts.devices.pools == "" {
+		a.opts.devices.pools = allVFs
+	}
+	if err := a.startFunctions(ctx, group); err != nil {
+		return err
+	}
+	a.functions.Spare = a.spare
+	changed, err := a.followDPU(ctx, group, client)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return a.devices.Run(ctx) })
+	if err := a.view.Start(ctx); err != nil {
+		return err
+	}
+	if a.opts.cni.MTU, err = a.hostMTU(ctx, changed); err != nil {
+		return err
+	}
+	return a.serveHost(ctx, client)
+}
+
+// followDPU watches the DPU's Lease and publishes what it says, in an Event of
+// the Node and among the problems of its NodeOffload.
+func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kubernetes.Interface) (<-chan struct{}, error) {
+	name := a.opts.node.Node
+	report, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := kube.NewDynamicClient(a.opts.kube)
+	if err != nil {
+		return nil, err
+	}
+	cfg := nodeoffload.Defaults(name)
+	cfg.Logger, cfg.Registerer = a.opts.log, a.metrics
+	publisher, err := nodeoffload.New(cfg, nodeoffload.Deps{
+		Client: kinds, Facts: a.hostFacts, Label: kube.NewWriter(client).LabelNode,
+		NodeObject: func() *corev1.Node { return a.view.Node(name) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	changed := make(chan struct{}, 1)
+	a.dpu = dpu.NewWatch(client, name, a.opts.log, func(h dpu.Health) {
+		if !h.Ready {
+			report.Warn(kube.NodeOwner(name), "DPUNotReady", "the DPU of this host is not ready: "+h.Reason)
+		}
+		publisher.Changed()
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	a.ready = a.dpu.Ready
+	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
+	a.view.OnChange(func(owners ...kube.Owner) {
+		if slices.Contains(owners, kube.NodeOwner(name)) {
+			publisher.Changed()
+		}
+	})
+	group.Go(func() error { return a.dpu.Run(ctx) })
+	group.Go(func() error { return publisher.Run(ctx) })
+	return changed, nil
+}
+
+func (a *agent) hostFacts() nodeoffload.Facts {
+	facts := nodeoffload.Facts{Inventory: a.devices.Inventory(), Claims: a.functions.Ledger.Claims(), Reserved: a.reserved()}
+	if err := a.dpu.Ready(); err != nil {
+		facts.Problems = []string{err.Error()}
+	}
+	return facts
+}
+
+// hostMTU is that of pods: as configured, or as the DPU finds its underlay.
+func (a *agent) hostMTU(ctx context.Context, changed <-chan struct{}) (int, error) {
+	if a.opts.node.MTU != 0 {
+		return a.opts.node.MTU, nil
+	}
+	for {
+		h := a.dpu.Health()
+		if h.PodMTU != 0 {
+			return h.PodMTU, nil
+		}
+		if h.Ready {
+			return 0, errors.New("the DPU does not tell which MTU pods have: --mtu is needed")
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (a *agent) serveHost(ctx context.Context, client kubernetes.Interface) error {
+	server, err := cni.NewServer(a.opts.cni, cni.Deps{
+		Switch: &dpu.Host{
+			Node: a.opts.node.Node, View: a.view, Waiting: a.pods, Annotate: kube.NewWriter(client).AnnotatePod,
+			Inventory: func() vf.Inventory { return *a.devices.Inventory() }, Ready: a.ready,
+		},
+		Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions, Ready: a.ready,
+	}, a.opts.log, a.metrics)
+	if err != nil {
+		return err
+	}
+	return a.serve(ctx, server)
+}
+
+// spare are the VFs for pods that ask for none.
+func (a *agent) spare() []string {
+	known := a.devices.Inventory()
+	if known == nil {
+		return nil
+	}
+	selected, _ := plugin.Split(plugin.FromInventory(*known), a.opts.dpu.reserved)
+	return plugin.Healthy(selected)
+}

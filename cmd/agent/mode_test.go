@@ -1,0 +1,34 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+func TestChooseMode(t *testing.T) {
+	with := func(functions ...vf.Function) vf.Inventory {
+		var pf vf.PF
+		for _, f := range functions {
+			pf.Representors = append(pf.Representors, vf.Representor{Function: f})
+		}
+		return vf.Inventory{PFs: []vf.PF{pf}}
+	}
+	for name, tc := range map[string]struct {
+		label     string
+		inventory vf.Inventory
+		want      string
+	}{
+		"nothing":              {"", vf.Inventory{}, modeFull},
+		"own representors":     {"", with(vf.Function{}), modeFull},
+		"another's":            {"", with(vf.Function{}, vf.Function{External: true}), modeDPU},
+		"a host by label":      {kube.DPUHostLabel, vf.Inventory{}, modeHost},
+		"a DPU by label":       {kube.DPULabel, vf.Inventory{}, modeDPU},
+		"label before what is": {kube.DPUHostLabel, with(vf.Function{External: true}), modeHost},
+	} {
+		if got := chooseMode(map[string]string{tc.label: ""}, tc.inventory); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
