@@ -110,6 +110,9 @@ func checkAccounts(objects []runtime.Object) (found []string) {
 			found = append(found, fmt.Sprintf("binding %s: no %s %s here", name, ref.Kind, ref.Name))
 		}
 		for _, s := range subjects {
+			if s.Kind == "Group" && s.Name == "system:serviceaccounts:ovn-dpu" { // one account a DPU
+				continue
+			}
 			if s.Kind != "ServiceAccount" || !accounts[s.Name] || s.Namespace != "ovn-kubernetes" {
 				found = append(found, fmt.Sprintf("binding %s: subject %s %s", name, s.Kind, s.Name))
 			}
@@ -138,6 +141,15 @@ var rights = map[string][]string{
 		"patch nodes/status", "create events", "patch events",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
 		"get offloadpolicies", "list offloadpolicies", "watch offloadpolicies",
+	},
+	"ovn-dpu": { // of a DPU, in the cluster of its host
+		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
+		"create events", "patch events", "get leases", "create leases", "update leases",
+	},
+	"ovnkube-node-dpu-host": {
+		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
+		"create events", "patch events", "get leases", "list leases", "watch leases",
+		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
 	},
 }
 

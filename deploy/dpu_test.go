@@ -1,0 +1,157 @@
+package deploy
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// dpuManifests reads what the kustomizations of deploy/dpu name, by directory
+// and file; a file that none names, or that is not there, fails the test.
+func dpuManifests(t *testing.T) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{"10-config.yaml": manifests(t)["10-config.yaml"]} // hosts read it, too
+	for _, dir := range []string{"dpu/host-cluster", "dpu/dpu-cluster"} {
+		index, err := os.ReadFile(dir + "/kustomization.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var named []string
+		for _, m := range regexp.MustCompile(`(?m)^  - (\S+)$`).FindAllSubmatch(index, -1) {
+			named = append(named, dir+"/"+string(m[1]))
+		}
+		present, _ := filepath.Glob(dir + "/[0-9]*.yaml")
+		if !slices.Equal(named, present) {
+			t.Errorf("%s names %v and has %v", dir, named, present)
+		}
+		for _, path := range present {
+			if files[path], err = os.ReadFile(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return files
+}
+
+// dpuProblems is everything that is wrong with the manifests of hosts and DPUs.
+func dpuProblems(objects []runtime.Object) (found []string) {
+	for _, check := range []func([]runtime.Object) []string{checkAccounts, checkRights, checkSettings, checkVolumes, checkPods, checkDPUPolicies, checkDPUPlaces} {
+		found = append(found, check(objects)...)
+	}
+	return found
+}
+
+func checkDPUPolicies(objects []runtime.Object) (found []string) {
+	bound := map[string]bool{}
+	each(objects, func(o *admissionv1.ValidatingAdmissionPolicyBinding) {
+		bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionv1.Deny)
+	})
+	each(objects, func(o *admissionv1.ValidatingAdmissionPolicy) {
+		if !bound[o.Name] {
+			found = append(found, "policy "+o.Name+" does not deny")
+		}
+		if o.Spec.FailurePolicy == nil || *o.Spec.FailurePolicy != admissionv1.Fail {
+			found = append(found, "policy "+o.Name+" fails open")
+		}
+		for _, v := range o.Spec.Variables {
+			if want, ok := written[o.Name]; ok && v.Name == "written" && v.Expression != "['"+want+"']" {
+				found = append(found, "policy "+o.Name+" is about "+v.Expression)
+			}
+		}
+		delete(bound, o.Name)
+	})
+	for name := range bound {
+		found = append(found, "binding of "+name+", which there is not")
+	}
+	return found
+}
+
+// The one annotation of a pod that each side may write.
+var written = map[string]string{
+	"ovn-dpu-own-pods": kube.DPUStatusKey, "ovnkube-dpu-host-own-pods": kube.DPUConnectionKey,
+}
+
+// checkDPUPlaces holds each DaemonSet to its label.
+func checkDPUPlaces(objects []runtime.Object) (found []string) {
+	each(objects, func(d *appsv1.DaemonSet) {
+		label := map[string]string{"ovnkube-node-dpu": kube.DPULabel, "ovnkube-node-dpu-host": kube.DPUHostLabel}[d.Name]
+		terms := d.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		if len(terms) != 1 || terms[0].MatchExpressions[0].Key != label || terms[0].MatchExpressions[0].Operator != "Exists" {
+			found = append(found, d.Name+": is not only where "+label+" is")
+		}
+	})
+	return found
+}
+
+func TestDPUManifests(t *testing.T) {
+	objects, err := decode(dpuManifests(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range dpuProblems(objects) {
+		t.Error(p)
+	}
+	if n := len(workloads(objects)); n != 2 {
+		t.Errorf("%d workloads", n)
+	}
+}
+
+func TestDPUChecksFind(t *testing.T) {
+	for _, tc := range []struct{ file, old, new, want string }{
+		{"dpu/host-cluster/10-rbac.yaml", "verbs: [get, create, update]", "verbs: [delete]", "role ovn-dpu: right to delete leases"},
+		{"dpu/host-cluster/10-rbac.yaml", "system:serviceaccounts:ovn-dpu", "system:authenticated", "subject Group system:authenticated"},
+		{"dpu/host-cluster/20-admission.yaml", "[Deny]", "[Audit]", "does not deny"},
+		{"dpu/host-cluster/20-admission.yaml", "failurePolicy: Fail", "failurePolicy: Ignore", "fails open"},
+		{"dpu/host-cluster/20-admission.yaml", "['k8s.ovn.org/dpu.connection-status']", "['k8s.ovn.org/dpu.connection-details']", "is about"},
+		{"dpu/host-cluster/20-admission.yaml", "metadata: {name: ovn-dpu-own-pods}\nspec:\n  policyName: ovn-dpu-own-pods", "metadata: {name: ovn-dpu-own-pods}\nspec:\n  policyName: other", "policy ovn-dpu-own-pods does not deny"},
+		{"dpu/host-cluster/30-ovnkube-node-dpu-host.yaml", "key: k8s.ovn.org/dpu-host,", "key: k8s.ovn.org/dpu,", "is not only where"},
+		{"dpu/dpu-cluster/20-ovnkube-node-dpu.yaml", "key: k8s.ovn.org/dpu,", "key: k8s.ovn.org/dpu-host,", "is not only where"},
+		{"dpu/dpu-cluster/20-ovnkube-node-dpu.yaml", "name: state, mountPath", "name: stat, mountPath", "no volume stat"},
+		{"dpu/dpu-cluster/10-config.yaml", "  mtu:", "  mtu_bytes:", "no setting ovn-dpu-config/mtu"},
+	} {
+		files := dpuManifests(t)
+		spoilt := bytes.ReplaceAll(files[tc.file], []byte(tc.old), []byte(tc.new))
+		if bytes.Equal(spoilt, files[tc.file]) {
+			t.Errorf("%s has no %q", tc.file, tc.old)
+			continue
+		}
+		files[tc.file] = spoilt
+		objects, err := decode(files)
+		if err != nil {
+			t.Errorf("%s with %q: %v", tc.file, tc.new, err)
+			continue
+		}
+		if found := strings.Join(dpuProblems(objects), "\n"); !strings.Contains(found, tc.want) {
+			t.Errorf("%s with %q: found %q, want %q", tc.file, tc.new, found, tc.want)
+		}
+	}
+}
+
+// The ordinary agents keep off the nodes of hosts with a DPU and of DPUs.
+func TestOrdinaryNodesOnly(t *testing.T) {
+	objects, err := decode(manifests(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(objects, func(d *appsv1.DaemonSet) {
+		var keeps []string
+		for _, e := range d.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions {
+			if e.Operator == "DoesNotExist" {
+				keeps = append(keeps, e.Key)
+			}
+		}
+		if !slices.Contains(keeps, kube.DPUHostLabel) || !slices.Contains(keeps, kube.DPULabel) {
+			t.Errorf("%s keeps off %v only", d.Name, keeps)
+		}
+	})
+}

@@ -1,0 +1,186 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// TestDPURights: a DPU changes what is its host's and nothing else, and so does
+// the agent of a host. Each refusal has its control, the same write where it is
+// due.
+func TestDPURights(t *testing.T) {
+	ns := namespace(t)
+	applyDPURights(t)
+	host, other := nodes[1], nodes[2]
+	mine, theirs := podObject(ns, "mine", host), podObject(ns, "theirs", other)
+	create(t, mine)
+	create(t, theirs)
+	dpu := as(t, "system:serviceaccount:ovn-dpu:"+host, nil, "system:serviceaccounts:ovn-dpu")
+	agent := "system:serviceaccount:" + system + ":ovnkube-node-dpu-host"
+	hostAgent := as(t, agent, map[string][]string{"authentication.kubernetes.io/node-name": {host}})
+	stray := as(t, agent, nil) // a token without a node
+	for _, tc := range []struct {
+		name string
+		may  bool
+		do   func(context.Context) error
+	}{
+		{"a DPU, status of its host's pod", true, annotatePod(dpu, ns, "mine", kube.DPUStatusKey)},
+		{"a DPU, status of another pod", false, annotatePod(dpu, ns, "theirs", kube.DPUStatusKey)},
+		{"a DPU, details", false, annotatePod(dpu, ns, "mine", kube.DPUConnectionKey)},
+		{"a DPU, addresses", false, annotatePod(dpu, ns, "mine", kube.PodNetworksKey)},
+		{"a DPU, a pod's label", false, patchPod(dpu, ns, "mine", `{"metadata":{"labels":{"a":"b"}}}`)},
+		{"a DPU, a pod's phase", false, patchPod(dpu, ns, "mine", `{"status":{"message":"x"}}`)},
+		{"a DPU, its host's Node", true, annotateNode(dpu, host, kube.NodeEncapIPsKey)},
+		{"a DPU, another Node", false, annotateNode(dpu, other, kube.NodeEncapIPsKey)},
+		{"a DPU, its host's subnets", false, annotateNode(dpu, host, kube.NodeSubnetsKey)},
+		{"a DPU, its Lease", true, makeLease(dpu, "ovn-dpu-"+host)},
+		{"a DPU, another's Lease", false, makeLease(dpu, "ovn-dpu-"+other)},
+		{"a DPU, any Lease", false, makeLease(dpu, "ovn-dpu-"+host+"-2")},
+		{"a host, details of its pod", true, annotatePod(hostAgent, ns, "mine", kube.DPUConnectionKey)},
+		{"a host, details of another pod", false, annotatePod(hostAgent, ns, "theirs", kube.DPUConnectionKey)},
+		{"a host, status", false, annotatePod(hostAgent, ns, "mine", kube.DPUStatusKey)},
+		{"a host, its Node", false, annotateNode(hostAgent, host, kube.NodeEncapIPsKey)},
+		{"a host, labels of its Node's devices", true, labelNode(hostAgent, host, "ovn-offload.io/sriov")},
+		{"a host, other labels", false, labelNode(hostAgent, host, "k8s.ovn.org/dpu")},
+		{"a host, labels of another Node", false, labelNode(hostAgent, other, "ovn-offload.io/sriov")},
+		{"a host, the Lease", false, makeLease(hostAgent, "ovn-dpu-"+host)},
+		{"a host of no node", false, annotatePod(stray, ns, "mine", kube.DPUConnectionKey)},
+	} {
+		// Policies take a moment to come into force.
+		eventually(t, 20*time.Second, tc.name, func() (bool, string) {
+			err := tc.do(t.Context())
+			return tc.may && err == nil || !tc.may && apierrors.IsForbidden(err), fmt.Sprint(err)
+		})
+	}
+}
+
+// as is a client of somebody else.
+func as(t *testing.T, user string, extra map[string][]string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	cfg := rest.CopyConfig(cluster.config)
+	cfg.Impersonate = rest.ImpersonationConfig{
+		UserName: user, Extra: extra, Groups: append(groups, "system:serviceaccounts", "system:authenticated"),
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// annotatePod writes another value each time, for equal ones are no change.
+func annotatePod(client kubernetes.Interface, ns, name, key string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		pod, err := cluster.client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		value := fmt.Sprintf(`{"test":"%d"}`, time.Now().UnixNano())
+		return kube.NewWriter(client).AnnotatePod(ctx, pod, map[string]string{key: value})
+	}
+}
+
+func annotateNode(client kubernetes.Interface, name, key string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		node, err := cluster.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		// A space more or less changes nothing for who reads it.
+		return kube.NewWriter(client).AnnotateNode(ctx, node, map[string]string{key: node.Annotations[key] + " "})
+	}
+}
+
+// labelNode leaves the label as it was when it may write it.
+func labelNode(client kubernetes.Interface, name, key string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, value := range []string{"test", ""} {
+			node, err := cluster.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if err := kube.NewWriter(client).LabelNode(ctx, node, map[string]string{key: value}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func patchPod(client kubernetes.Interface, ns, name, patch string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := client.CoreV1().Pods(ns).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		return err
+	}
+}
+
+// makeLease makes and, if that was allowed, removes it.
+func makeLease(client kubernetes.Interface, name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}}
+		if _, err := client.CoordinationV1().Leases(system).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		return cluster.client.CoordinationV1().Leases(system).Delete(ctx, name, metav1.DeleteOptions{})
+	}
+}
+
+// applyDPURights makes the objects of deploy/dpu/host-cluster, those without
+// workloads, until the test ends.
+func applyDPURights(t *testing.T) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(cluster.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := map[string]string{
+		"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "Role": "roles",
+		"ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings",
+		"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+	}
+	for _, file := range []string{"10-rbac.yaml", "20-admission.yaml"} {
+		content, err := os.ReadFile(filepath.Join(cluster.root, "deploy/dpu/host-cluster", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for doc, err := reader.Read(); err == nil; doc, err = reader.Read() {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal(doc, &object.Object); err != nil {
+				t.Fatal(err)
+			}
+			group, version, found := strings.Cut(object.GetAPIVersion(), "/")
+			if !found {
+				group, version = "", group
+			}
+			kind := schema.GroupVersionResource{Group: group, Version: version, Resource: resources[object.GetKind()]}
+			in := client.Resource(kind).Namespace(object.GetNamespace())
+			if _, err := in.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+			}
+			t.Cleanup(func() { _ = in.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{}) })
+		}
+	}
+}
