@@ -144,10 +144,12 @@ var rights = map[string][]string{
 	},
 	"ovn-dpu": { // of a DPU, in the cluster of its host
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
+		"get services", "list services", "watch services",
 		"create events", "patch events", "get leases", "create leases", "update leases",
 	},
 	"ovnkube-node-dpu-host": {
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
+		"get services", "list services", "watch services",
 		"create events", "patch events", "get leases", "list leases", "watch leases",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
 	},
