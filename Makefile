@@ -10,8 +10,9 @@ LDFLAGS  := -s -w -X main.version=$(VERSION)
 LINT     := $(BIN)/golangci-lint
 LAB      := $(BIN)/lab
 LABFLAGS ?=
+BENCHVM  := $(BIN)/benchvm
 
-.PHONY: help lab lab-down test unit e2e check lint generate generated bench build image clean root packages FORCE
+.PHONY: help lab lab-down test unit e2e bench-vm check lint generate generated bench build image clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,7 +23,7 @@ lab: root $(LAB) ## a real cluster on this machine with ovn-offload in it (root,
 lab-down: root $(LAB) ## remove the lab and everything that it made
 	$(LAB) down $(LABFLAGS)
 
-test: root check unit e2e ## every test, end to end ones in a lab included (root)
+test: root check unit bench-vm e2e ## every test, end to end ones in a lab included (root)
 
 check: lint generated ## unit tests without root, linters, generated code is current
 	go build ./...
@@ -34,12 +35,15 @@ unit: root packages ## unit tests as root, with the race detector: real namespac
 e2e: root $(LAB) ## the end to end tests, in a lab of their own
 	go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
 
+bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machines (root)
+	go test -tags bench -count=1 -timeout 30m -exec "$(CURDIR)/$(BENCHVM)" -v ./test/bench/switchdev
+
 bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./test/measure/
 	go run ./test/measure -lab=$(LAB)
 
 lint: $(LINT)
-	$(LINT) run --allow-parallel-runners --build-tags e2e ./...
+	$(LINT) run --allow-parallel-runners --build-tags e2e,bench ./...
 
 generate: ## write generated code again
 	go generate ./...
@@ -72,5 +76,9 @@ $(LINT): hack/tools/go.mod
 $(LAB): FORCE
 	@mkdir -p $(BIN)
 	@go build -o $(LAB) ./hack/lab
+
+$(BENCHVM): FORCE
+	@mkdir -p $(BIN)
+	@go build -o $(BENCHVM) ./test/bench/benchvm
 
 FORCE:

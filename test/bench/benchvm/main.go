@@ -1,0 +1,161 @@
+// Benchvm runs a command or a test binary in a virtual machine with SmartNICs.
+// It is made for `go test -exec`, too; docs/bench.md has examples.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ovn-offload/ovn-offload/hack/lab/build"
+	"github.com/ovn-offload/ovn-offload/test/bench/vm"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	exit := 0
+	if err := command(&exit).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "benchvm:", err)
+		exit = 125
+	}
+	os.Exit(exit)
+}
+
+// options are the flags.
+type options struct {
+	machine vm.Config
+	job     vm.Job
+	cache   string
+	root    string
+	plain   bool
+	console string
+}
+
+func command(exit *int) *cobra.Command {
+	o := options{machine: vm.Defaults(), job: vm.Job{Switchdev: true, VFs: 4}}
+	cmd := &cobra.Command{
+		Use: "benchvm [flags] [--] PROGRAM [ARGUMENTS]", Short: "run a program in a VM with SmartNICs", Args: cobra.MinimumNArgs(1),
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false)
+	flags.IntVar(&o.machine.NICs, "nics", o.machine.NICs, "number of NICs")
+	flags.IntVar(&o.job.VFs, "vfs", o.job.VFs, "VFs of each NIC when the program begins, up to 8")
+	flags.BoolVar(&o.job.Switchdev, "switchdev", o.job.Switchdev, "switchdev mode when the program begins")
+	flags.BoolVar(&o.plain, "plain", false, "without the NICs' driver")
+	flags.IntVar(&o.machine.Memory, "memory", o.machine.Memory, "memory in MB")
+	flags.DurationVar(&o.machine.Timeout, "timeout", o.machine.Timeout, "for all of it")
+	flags.StringSliceVar(&o.machine.Files, "file", nil, "a program or file to have in "+vm.FilesDir+", which is in PATH")
+	flags.StringSliceVar(&o.job.Env, "env", nil, "NAME=VALUE for the program")
+	flags.StringVar(&o.root, "root", "", "root file system instead of Debian trixie with OVS 3.5 and OVN 25.03; / is this machine's")
+	flags.StringVar(&o.cache, "cache", "", "where kernel and root file system are kept")
+	flags.StringVar(&o.console, "console", "", "file for the kernel's messages")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		*exit, err = o.run(cmd.Context(), args)
+		return err
+	}
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, args []string) (int, error) {
+	if os.Geteuid() != 0 {
+		return 0, fmt.Errorf("root is needed: the machine's root file system is shown to it as it is")
+	}
+	repo, err := repository()
+	if err != nil {
+		return 0, err
+	}
+	scratch, err := os.MkdirTemp("", "benchvm-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	if err := o.make(ctx, repo, scratch); err != nil {
+		return 0, err
+	}
+	if err := o.place(repo, args); err != nil {
+		return 0, err
+	}
+	if o.console != "" {
+		file, err := os.Create(o.console)
+		if err != nil {
+			return 0, err
+		}
+		defer file.Close()
+		o.machine.Console = file
+	}
+	return vm.Run(ctx, o.machine, o.job, os.Stdout)
+}
+
+// make gets kernel, driver and root file system from the cache.
+func (o *options) make(ctx context.Context, repo, scratch string) (err error) {
+	if o.cache == "" {
+		if o.cache, err = build.DefaultDir(); err != nil {
+			return err
+		}
+	}
+	c := &build.Cache{Dir: o.cache, Repo: repo, Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
+	if err := c.BenchPackages(ctx); err != nil {
+		return err
+	}
+	kernel, err := c.Kernel(ctx)
+	if err != nil {
+		return err
+	}
+	o.machine.Kernel = kernel.Image
+	if o.machine.Root = o.root; o.root == "" {
+		if o.machine.Root, err = c.BenchRoot(ctx); err != nil {
+			return err
+		}
+	}
+	o.machine.Init = filepath.Join(scratch, vm.InitFile)
+	compile := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", o.machine.Init, "./test/bench/vminit")
+	compile.Dir, compile.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := compile.CombinedOutput(); err != nil {
+		return fmt.Errorf("building vminit: %w\n%s", err, out)
+	}
+	if o.plain {
+		return nil
+	}
+	module, err := c.Swsim(ctx, kernel)
+	o.job.Module = filepath.Base(module)
+	o.machine.Files = append(o.machine.Files, module)
+	return err
+}
+
+// place brings a program that is a file of the host along, and shows the
+// repository where it is here: tests find their testdata.
+func (o *options) place(repo string, args []string) error {
+	o.job.Shares = []string{repo}
+	o.job.Args = args
+	if strings.Contains(args[0], "/") {
+		o.machine.Files = append(o.machine.Files, args[0])
+		o.job.Args = append([]string{filepath.Join(vm.FilesDir, filepath.Base(args[0]))}, args[1:]...)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if dir == repo || strings.HasPrefix(dir, repo+"/") {
+		o.job.Dir = dir
+	}
+	return nil
+}
+
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("benchvm must be run inside the repository")
+}

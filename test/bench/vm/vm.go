@@ -1,0 +1,200 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Config is the machine.
+type Config struct {
+	Kernel, Root, Init string // files and a directory of the host
+	// Files are programs and data of the host that the job uses.
+	Files  []string
+	NICs   int
+	Memory int // MB
+	// Timeout is for all of it, from switching on.
+	Timeout time.Duration
+	// Console gets what the kernel says, when not nil.
+	Console io.Writer
+}
+
+// MaxVFs is what each NIC can have.
+const MaxVFs = 8
+
+// Defaults is a machine with two NICs.
+func Defaults() Config { return Config{NICs: 2, Memory: 2048, Timeout: 10 * time.Minute} }
+
+// ErrDied is a machine that stopped before its command ended.
+var ErrDied = errors.New("the machine died")
+
+// ErrKernel is a machine whose kernel reported a bug of its own or of the module.
+var ErrKernel = errors.New("the kernel reported a bug")
+
+// Run gives the exit status of the job's command. An error is about the machine.
+func Run(ctx context.Context, cfg Config, job Job, output io.Writer) (int, error) {
+	if err := sweep(os.TempDir()); err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", dirPrefix, os.Getpid()))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := fill(dir, cfg, job); err != nil {
+		return 0, fmt.Errorf("preparing the machine: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	console := filepath.Join(dir, "console")
+	err = qemu(ctx, arguments(cfg, job, dir, console), output)
+	log, _ := os.ReadFile(console)
+	if cfg.Console != nil {
+		_, _ = cfg.Console.Write(log)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, tail(log, 20))
+	}
+	if bug := kernelBug.FindIndex(log); bug != nil {
+		return 0, fmt.Errorf("%w:\n%s", ErrKernel, head(log[bug[0]:], 40))
+	}
+	exit, err := readStatus(dir)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w\n%s", ErrDied, err, tail(log, 20))
+	}
+	return exit, nil
+}
+
+var kernelBug = regexp.MustCompile(`BUG: |WARNING: |Call Trace:|Kernel panic|unregister_netdevice: waiting|suspicious RCU|blocked for more than`)
+
+// qemu runs in a thread of its own: the signal that the kernel sends it at our
+// death is at the death of the thread that started it.
+func qemu(ctx context.Context, args []string, output io.Writer) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		var complaints bytes.Buffer
+		cmd.Stdout, cmd.Stderr = struct{ io.Writer }{output}, &complaints // a pipe: QEMU would truncate a file
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+		err := cmd.Run()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("stopping the machine: %w", ctx.Err())
+		}
+		if err != nil {
+			err = fmt.Errorf("running QEMU: %w %s", err, bytes.TrimSpace(complaints.Bytes()))
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func fill(dir string, cfg Config, job Job) error {
+	files := filepath.Join(dir, filesDir)
+	for _, sub := range []string{files, filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), filepath.Join(dir, "dev"), filepath.Join(dir, "tmp")} {
+		if err := os.Mkdir(sub, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := copyFile(cfg.Init, filepath.Join(dir, InitFile)); err != nil {
+		return err
+	}
+	for _, file := range cfg.Files {
+		if err := copyFile(file, filepath.Join(files, filepath.Base(file))); err != nil {
+			return err
+		}
+	}
+	return writeJob(dir, job)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// arguments: a single processor, because QEMU 7.2 sometimes dies early with two; no
+// KVM, because it is not to be relied on; NVMe controllers, because they are
+// QEMU 7.2's only functions with SR-IOV, and swsim needs nothing else of them.
+func arguments(cfg Config, job Job, dir, console string) []string {
+	args := []string{
+		"qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1",
+		"-m", strconv.Itoa(cfg.Memory), "-display", "none", "-nodefaults", "-no-user-config", "-no-reboot",
+		"-serial", "file:" + console, "-kernel", cfg.Kernel,
+		"-append", "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off tsc=reliable random.trust_cpu=on" +
+			" root=" + JobTag + " rootfstype=9p rootflags=trans=virtio,version=9p2000.L,msize=512000 rw" +
+			" bonding.max_bonds=0 dummy.numdummies=0 init=/" + InitFile,
+		"-chardev", "file,id=output,path=/dev/stdout", "-device", "virtio-serial", "-device", "virtserialport,chardev=output,name=output",
+		"-device", "virtio-rng-pci",
+	}
+	args = append(args, share(JobTag, dir, "off")...)
+	args = append(args, share(RootTag, cfg.Root, "on")...)
+	for n, path := range job.Shares {
+		args = append(args, share(ShareTag(n), path, "on")...)
+	}
+	for n := range cfg.NICs {
+		args = append(args,
+			"-device", fmt.Sprintf("nvme-subsys,id=subsys%d", n),
+			"-device", fmt.Sprintf("pcie-root-port,id=slot%d,bus=pcie.0,slot=%d", n, n+1),
+			"-device", fmt.Sprintf("nvme,serial=nic%[1]d,subsys=subsys%[1]d,bus=slot%[1]d,max_ioqpairs=%[2]d,msix_qsize=%[2]d,"+
+				"sriov_max_vfs=%[3]d,sriov_vq_flexible=%[4]d,sriov_vi_flexible=%[4]d", n, 2*MaxVFs+2, MaxVFs, 2*MaxVFs))
+	}
+	return args
+}
+
+func share(tag, path, readonly string) []string {
+	return []string{"-virtfs", fmt.Sprintf("local,path=%s,mount_tag=%s,security_model=none,readonly=%s,multidevs=remap", path, tag, readonly)}
+}
+
+const dirPrefix = "ovn-offload-vm-"
+
+// sweep removes the directories of processes that are gone.
+func sweep(parent string) error {
+	dirs, err := filepath.Glob(filepath.Join(parent, dirPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
+		pid, err := strconv.Atoi(owner)
+		if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tail(text []byte, lines int) []byte {
+	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return bytes.Join(all[max(0, len(all)-lines):], []byte("\n"))
+}
+
+func head(text []byte, lines int) []byte {
+	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return bytes.Join(all[:min(len(all), lines)], []byte("\n"))
+}

@@ -1,0 +1,81 @@
+package vm
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSweep(t *testing.T) {
+	parent := t.TempDir()
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	mine := fmt.Sprintf("%s%d-1", dirPrefix, os.Getpid())
+	for _, name := range []string{mine, fmt.Sprintf("%s%d-2", dirPrefix, gone.Process.Pid), dirPrefix + "x", "other"} {
+		if err := os.MkdirAll(filepath.Join(parent, name, "files"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sweep(parent); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if diff := cmp.Diff([]string{"other", mine, dirPrefix + "x"}, left); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestJobAndStatus(t *testing.T) {
+	dir := t.TempDir()
+	job := Job{Args: []string{"sh", "-c", "exit 3"}, Dir: "/src", Module: "swsim.ko", VFs: 2, Switchdev: true, Shares: []string{"/a"}}
+	if err := writeJob(dir, job); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadJob(dir)
+	if diff := cmp.Diff(job, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if _, err := readStatus(dir); err == nil {
+		t.Error("a status before there is one")
+	}
+	if err := WriteStatus(dir, 3); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := readStatus(dir); exit != 3 || err != nil {
+		t.Errorf("status %d, %v", exit, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, statusFile), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readStatus(dir); err == nil {
+		t.Error("an empty status is one")
+	}
+}
+
+func TestKernelBug(t *testing.T) {
+	for text, want := range map[string]bool{
+		"[    1.2] swsim 0000:01:00.0 eth0: renamed":                             false,
+		"[    1.2] BUG: kernel NULL pointer dereference, address: 0000000000000": true,
+		"[    9.9] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1":                   true,
+		"[    1.2] openvswitch: Open vSwitch switching datapath":                 false,
+		"[   99.9] unregister_netdevice: waiting for eth0 to become free":        true,
+		"INFO: task ovs-vswitchd:77 blocked for more than 122 seconds.":          true,
+	} {
+		if got := kernelBug.MatchString(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
