@@ -56,7 +56,7 @@ func TestFromInventory(t *testing.T) {
 func TestDefaultPoolTakesSwitchdevOnly(t *testing.T) {
 	none := &claims{}
 	for name, want := range map[string]int{
-		"connectx6dx-switchdev": 4, "connectx6dx-legacy": 0, "e810-switchdev": 2, "swsim": 2, "plain": 0, "nothing": 0,
+		"connectx6dx-switchdev": 4, "connectx6dx-legacy": 0, "e810-switchdev": 2, "swsim": 4, "plain": 0, "nothing": 0,
 		"bluefield2-dpu": 0, // its VFs are the host's
 	} {
 		got := assign(DefaultPools(), FromInventory(inventory(t, name, nil)), none)

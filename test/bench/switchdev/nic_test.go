@@ -154,10 +154,11 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	await("the beginning", func(p vf.PF) bool { return p.Eswitch.Mode == vf.Legacy && len(p.VFs) == 0 })
-	run(t, "devlink", "dev", "eswitch", "set", "pci/"+pci, "mode", "switchdev")
-	await("the mode", func(p vf.PF) bool { return p.Switchdev() })
 	write(t, driver+pci+"/sriov_numvfs", "2")
-	await("VFs", func(p vf.PF) bool { return len(p.VFs) == 2 && p.VFs[1].Netdev != nil && p.VFs[1].Representor != nil })
+	await("VFs", func(p vf.PF) bool { return len(p.VFs) == 2 && p.VFs[1].Netdev != nil })
+	// The kernel does not tell of a mode as such: representors do.
+	run(t, "devlink", "dev", "eswitch", "set", "pci/"+pci, "mode", "switchdev")
+	await("the mode", func(p vf.PF) bool { return p.Switchdev() && p.VFs[1].Representor != nil })
 	run(t, "ip", "netns", "add", "away")
 	t.Cleanup(func() { run(t, "ip", "netns", "del", "away") })
 	inv := inventory(t, node)

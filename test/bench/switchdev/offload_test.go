@@ -21,6 +21,7 @@ type world struct {
 
 func newWorld(t *testing.T, hwOffload bool) *world {
 	t.Helper()
+	start := time.Now()
 	w := &world{cluster: newCluster(t, hwOffload), pods: map[string]*endpoint{}}
 	w.nb("lr-add", "lr")
 	for _, s := range []string{"1", "2"} {
@@ -45,6 +46,7 @@ func newWorld(t *testing.T, hwOffload bool) *world {
 	for name := range w.pods {
 		run(t, inside(name, "iperf3", "-s", "-D")...)
 	}
+	t.Logf("two nodes with four pods in %s", time.Since(start).Round(time.Second))
 	return w
 }
 
@@ -107,6 +109,11 @@ func kinds() [][3]string {
 // must be there for pkg/offload, and the representor must not have seen it.
 func TestOffload(t *testing.T) {
 	w := newWorld(t, true)
+	t.Run("table", w.table)
+	t.Run("policy", w.policy)
+}
+
+func (w *world) table(t *testing.T) {
 	for _, k := range kinds() {
 		from, to := w.pods[k[0]], w.pods[k[1]]
 		for _, address := range []string{to.v4, to.v6} {
@@ -136,10 +143,9 @@ func TestOffload(t *testing.T) {
 	}
 }
 
-// TestPolicy: what is in hardware obeys a policy that comes later. The module
+// What is in hardware obeys a policy that comes later. The module
 // carries rules out, so one that outlives its policy would be seen here.
-func TestPolicy(t *testing.T) {
-	w := newWorld(t, true)
+func (w *world) policy(t *testing.T) {
 	for _, k := range [][2]string{{"a", "b"}, {"a", "c"}} {
 		from, to := w.pods[k[0]], w.pods[k[1]]
 		w.stream(from, to, to.v4)

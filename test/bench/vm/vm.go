@@ -142,10 +142,11 @@ func arguments(cfg Config, job Job, dir, console string) []string {
 	args := []string{
 		"qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1",
 		"-m", strconv.Itoa(cfg.Memory), "-display", "none", "-nodefaults", "-no-user-config", "-no-reboot",
+		"-device", "intel-iommu",
 		"-serial", "file:" + console, "-kernel", cfg.Kernel,
 		"-append", "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off tsc=reliable random.trust_cpu=on" +
 			" root=" + JobTag + " rootfstype=9p rootflags=trans=virtio,version=9p2000.L,msize=512000 rw" +
-			" bonding.max_bonds=0 dummy.numdummies=0 init=/" + InitFile,
+			" intel_iommu=on bonding.max_bonds=0 dummy.numdummies=0 init=/" + InitFile,
 		"-chardev", "file,id=output,path=/dev/stdout", "-device", "virtio-serial", "-device", "virtserialport,chardev=output,name=output",
 		"-device", "virtio-rng-pci",
 	}
@@ -157,7 +158,7 @@ func arguments(cfg Config, job Job, dir, console string) []string {
 	for n := range cfg.NICs {
 		args = append(args,
 			"-device", fmt.Sprintf("nvme-subsys,id=subsys%d", n),
-			"-device", fmt.Sprintf("pcie-root-port,id=slot%d,bus=pcie.0,slot=%d", n, n+1),
+			"-device", fmt.Sprintf("pcie-root-port,id=slot%[1]d,bus=pcie.0,slot=%[2]d,addr=%#[3]x", n, n+1, 0x10+n),
 			"-device", fmt.Sprintf("nvme,serial=nic%[1]d,subsys=subsys%[1]d,bus=slot%[1]d,max_ioqpairs=%[2]d,msix_qsize=%[2]d,"+
 				"sriov_max_vfs=%[3]d,sriov_vq_flexible=%[4]d,sriov_vi_flexible=%[4]d", n, 2*MaxVFs+2, MaxVFs, 2*MaxVFs))
 	}
