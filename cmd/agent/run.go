@@ -242,7 +242,7 @@ func cleanup(ctx context.Context, opts options) error {
 	}
 	setup, err := node.New(opts.node, node.Deps{
 		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(),
-		Logger: opts.log, Registerer: a.metrics,
+		Flows: openflow.Tables{Log: opts.log}, Logger: opts.log, Registerer: a.metrics,
 	})
 	if err != nil {
 		return err

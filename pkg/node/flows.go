@@ -17,22 +17,22 @@ type Flows interface {
 	Watch(ctx context.Context, bridge string, changed chan<- struct{})
 }
 
-// direct keeps the flows of a bridge that is ours: they are gone when
-// ovs-vswitchd was, and anybody may change them. The flows of a host's own bridge
-// are the host's.
+// direct keeps the flows of the gateway bridge, the host's own included, for the
+// router is on it: they are gone when ovs-vswitchd was, and anybody may change them.
 func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
-	if !g.owned() {
-		return nil
-	}
 	link, ok := st.Links[g.Bridge]
 	if !ok {
 		return notReady("gateway bridge %s has no link", g.Bridge)
 	}
 	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
+	uplink, err := uplinkOf(s.cfg, st, g)
+	if err != nil {
+		return err
+	}
 	services, known := s.services()
 	w := s.wire(st, g, link)
-	w.Services = services
+	w.Uplink, w.Services = st.OFPorts[uplink], services
 	if known || !s.directed(bounded, g.Bridge) {
 		table := gatewayTable(w)
 		if err := s.deps.Flows.Replace(bounded, g.Bridge, table); err != nil {
@@ -50,8 +50,7 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 func (s *Setup) wire(st State, g Gateway, link netdev.Link) wire {
 	addrs := primary(s.cfg, st, g.Bridge)
 	return wire{
-		MAC:    link.MAC.String(),
-		Uplink: st.OFPorts[g.NIC], Router: st.OFPorts[routerPort(s.cfg, g)],
+		MAC: link.MAC.String(), Router: st.OFPorts[routerPort(s.cfg, g)],
 		ClusterSubnets: s.cfg.ClusterSubnets, Addresses: addrs, Meetings: meetings(s.cfg, addrs),
 	}
 }

@@ -96,9 +96,11 @@ func (m *machine) observeSwitch(st *State) {
 			st.Settings = ovs.ExternalIDs
 		}
 	}
+	st.Uplinks = map[string]string{}
 	for _, row := range m.deps.DB.Table(vswitch.BridgeTable) {
 		if bridge, ok := row.(*vswitch.Bridge); ok {
 			st.Bridges = append(st.Bridges, bridge.Name)
+			st.Uplinks[bridge.Name] = bridge.ExternalIDs[uplinkKey]
 		}
 	}
 	for _, row := range m.deps.DB.Table(vswitch.PortTable) {

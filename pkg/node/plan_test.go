@@ -155,7 +155,12 @@ func TestHostBridge(t *testing.T) {
 	must(t, b.host.FakeNS.ReplaceRoute(defaultRoute("br-ex", 0)))
 	b.db.foreign = []any{&vswitch.Bridge{Name: "br-ex"}, &vswitch.Port{Name: "br-ex"}, &vswitch.Port{Name: "eth0"}}
 	s := b.setup(t)
+	tables := flowTables{}
+	s.deps.Flows = tables
 	converge(t, s)
+	if len(tables["br-ex"]) < 3 {
+		t.Errorf("br-ex has the flows %q", tables["br-ex"])
+	}
 	if len(b.db.rows["Node/n1"]) != 0 {
 		t.Errorf("rows %v", b.db.rows)
 	}
@@ -168,6 +173,33 @@ func TestHostBridge(t *testing.T) {
 	must(t, s.Cleanup(t.Context()))
 	if addrs, _ := b.host.Addrs("br-ex"); len(addrs) != 1 {
 		t.Errorf("after the clean-up br-ex has %v", addrs)
+	}
+	if len(tables["br-ex"]) != 1 {
+		t.Errorf("after the clean-up br-ex has the flows %q", tables["br-ex"])
+	}
+}
+
+func TestUplink(t *testing.T) {
+	links := map[string]netdev.Link{"eth0": {Type: "device"}, "eth1": {Type: "device"}, "br-ex": {Type: "openvswitch"}}
+	for name, test := range map[string]struct {
+		cfg   Config
+		state State
+		g     Gateway
+		want  string
+	}{
+		"ours":             {g: Gateway{Bridge: "breth0", NIC: "eth0"}, want: "eth0"},
+		"the only NIC":     {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: []string{"br-ex", "eth0"}}, g: Gateway{Bridge: "br-ex"}, want: "eth0"},
+		"two NICs":         {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: []string{"br-ex", "eth0", "eth1"}}, g: Gateway{Bridge: "br-ex"}},
+		"none":             {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: []string{"br-ex"}}, g: Gateway{Bridge: "br-ex"}},
+		"two, one is ours": {state: State{Links: links, Ports: []string{"eth0", "eth1"}, Ours: map[string]bool{"eth0": true}}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
+		"named": {state: State{Links: links, Ports: []string{"eth0", "eth1"}, Uplinks: map[string]string{"br-ex": "eth1"}},
+			g: Gateway{Bridge: "br-ex"}, want: "eth1"},
+		"configured": {cfg: Config{GatewayInterface: "eth1"}, state: State{Links: links, Ports: []string{"eth0", "eth1"}}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
+	} {
+		got, err := uplinkOf(test.cfg, test.state, test.g)
+		if got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, test.want)
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func (s *Setup) Changed(owners ...string) {
 // Foreign takes tables in which rows of others have changed: ovn-controller's
 // ports are among them. Hook it to the database's foreign changes.
 func (s *Setup) Foreign(tables ...string) {
-	if slices.Contains(tables, vswitch.InterfaceTable) {
+	if slices.Contains(tables, vswitch.InterfaceTable) || slices.Contains(tables, vswitch.BridgeTable) {
 		s.Mark()
 	}
 }
@@ -311,6 +311,9 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 	var masquerade error
 	if g, err := chooseGateway(s.cfg, st); err == nil {
 		masquerade = s.run(ctx, planMasquerade(alone, st, g, 0))
+		if !g.owned() {
+			masquerade = errors.Join(masquerade, s.deps.Flows.Replace(ctx, g.Bridge, []string{"priority=0 actions=NORMAL"}))
+		}
 	}
 	return errors.Join(
 		err, masquerade,

@@ -27,6 +27,8 @@ type State struct {
 	// whoever wrote it.
 	Bridges, Ports []string
 	Settings       map[string]string
+	// Uplinks are the ports to the wire that the host has named, by bridge.
+	Uplinks map[string]string
 	// OFPorts are the OpenFlow ports that ovs-vswitchd has opened, by name.
 	OFPorts map[string]int
 	// Ours names the ports that the database has by our own will.
