@@ -165,8 +165,6 @@ sysctl -qw net.ipv4.ip_forward=1`
 	mustOnNode(t, outside, "sh", "-c", script)
 	t.Cleanup(func() { onNode(outside, "sh", "-c", "ip netns del far; sysctl -qw net.ipv4.ip_forward=0") })
 	router := ofFamily(machineAddresses(t, outside), netip.MustParseAddr("192.0.2.2")).String()
-	mustOnNode(t, nodes[1], "ip", "route", "add", "192.0.2.0/24", "via", router)
-	t.Cleanup(func() { onNode(nodes[1], "ip", "route", "del", "192.0.2.0/24") })
 	const fabric = "fabric" // the default gateway, which the gateway router asks
 	mustOnNode(t, fabric, "sh", "-c", "ip route add 192.0.2.0/24 via "+router+" && sysctl -qw net.ipv4.ip_forward=1")
 	t.Cleanup(func() { onNode(fabric, "sh", "-c", "ip route del 192.0.2.0/24; sysctl -qw net.ipv4.ip_forward=0") })
