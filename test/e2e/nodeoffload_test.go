@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -158,5 +159,71 @@ func TestOffloadCommand(t *testing.T) {
 		if err != nil || !strings.Contains(out, "hw-offload of OVS: off. 0 of ") || !strings.Contains(out, ns+"/talker") || strings.Contains(out, "understood") {
 			t.Errorf("%v:\n%s", err, out)
 		}
+	}
+}
+
+// TestPolicyIsSeen: agents hear of an OffloadPolicy, say what became of it on
+// their node, and forget it when it goes.
+func TestPolicyIsSeen(t *testing.T) {
+	client, err := dynamic.NewForConfig(cluster.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := client.Resource(v1alpha1.OffloadPolicies())
+	wanted, err := v1alpha1.Encode(&v1alpha1.OffloadPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.Version, Kind: "OffloadPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: "for-two-nodes"},
+		Spec: v1alpha1.OffloadPolicySpec{
+			NodeSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpNotIn, Values: []string{nodes[0]}},
+			}},
+			PFSelector: v1alpha1.PFSelector{Vendors: []string{"15b3"}}, NumVFs: 4,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := policies.Create(t.Context(), wanted, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	removed := false
+	remove := func() error {
+		removed = true
+		return policies.Delete(context.Background(), wanted.GetName(), metav1.DeleteOptions{})
+	}
+	t.Cleanup(func() {
+		if !removed {
+			_ = remove()
+		}
+	})
+	results := func(node string) string {
+		u, err := client.Resource(v1alpha1.NodeOffloads()).Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		got, err := v1alpha1.Decode[v1alpha1.NodeOffload](u)
+		if err != nil {
+			return err.Error()
+		}
+		text := ""
+		for _, r := range got.Status.Policies {
+			text += r.Policy + " " + string(r.State) + " " + r.Message
+		}
+		return text
+	}
+	for _, node := range nodes[1:] {
+		eventually(t, 30*time.Second, "result on "+node, func() (bool, string) {
+			got := results(node)
+			return got == "for-two-nodes Pending no NIC of the node matches pfSelector", got
+		})
+	}
+	if got := results(nodes[0]); got != "" {
+		t.Errorf("the policy does not select %s: %s", nodes[0], got)
+	}
+	if err := remove(); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes[1:] {
+		eventually(t, 30*time.Second, "no result on "+node, func() (bool, string) { got := results(node); return got == "", got })
 	}
 }
