@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +46,8 @@ type SamplingDeps struct {
 	Registerer prometheus.Registerer
 }
 
-// Sampling measures where the node's traffic is handled, while the node has
-// something to offload to.
+// Sampling measures where the node's traffic is handled, while the node has a
+// NIC in switchdev mode.
 type Sampling struct {
 	deps    SamplingDeps
 	metrics *offload.Metrics
@@ -116,12 +117,7 @@ func (s *Sampling) idle() bool {
 	if inv == nil {
 		return true
 	}
-	for i := range inv.PFs {
-		if offloads(&inv.PFs[i]) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(inv.PFs, func(pf vf.PF) bool { return pf.Switchdev() })
 }
 
 func (s *Sampling) state() offload.State {

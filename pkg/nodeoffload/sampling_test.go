@@ -65,7 +65,7 @@ func (e *events) Note(owner kube.Owner, reason, _ string) {
 }
 
 func TestSampling(t *testing.T) {
-	inv := inventory(t, "connectx6dx-switchdev")
+	inv, legacy := inventory(t, "connectx6dx-switchdev"), inventory(t, "connectx6dx-legacy")
 	synctest.Test(t, func(t *testing.T) {
 		running, err := offload.LoadRunning(filepath.Join(t.TempDir(), "running"))
 		if err != nil {
@@ -88,8 +88,10 @@ func TestSampling(t *testing.T) {
 		go func() { _ = s.Run(ctx); close(done) }()
 		after := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		after(time.Minute)
+		known = legacy
+		after(time.Minute)
 		if ovs.dumps != 0 || s.Report() != nil {
-			t.Errorf("%d dumps without a device", ovs.dumps)
+			t.Errorf("%d dumps without a device in switchdev mode", ovs.dumps)
 		}
 		known = inv
 		after(5 * time.Minute)
