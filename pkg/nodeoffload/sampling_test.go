@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,18 +28,34 @@ import (
 type fakeOVS struct {
 	began  time.Time
 	config map[string]string
-	place  string
-	away   error
-	dumps  int
+
+	mu    sync.Mutex
+	place string
+	away  error
+	dumps int
+	known *vf.Inventory
 }
 
-func (f *fakeOVS) Instance() (unixctl.Instance, error) { return unixctl.Instance{PID: 9}, f.away }
+// set changes it while it is being asked.
+func (f *fakeOVS) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fakeOVS) gone() (err error) { f.set(func() { err = f.away }); return err }
+
+func (f *fakeOVS) inventory() (inv *vf.Inventory) { f.set(func() { inv = f.known }); return inv }
+
+func (f *fakeOVS) Instance() (unixctl.Instance, error) { return unixctl.Instance{PID: 9}, f.gone() }
 
 func (f *fakeOVS) Call(context.Context, string, ...string) (string, error) {
-	return "system@ovs", f.away
+	return "system@ovs", f.gone()
 }
 
 func (f *fakeOVS) Lines(_ context.Context, line func(string) error, _ string, _ ...string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.dumps++
 	return line(fmt.Sprintf("ufid:1, recirc_id(0),in_port(ens1f0npf0vf0), packets:%d, bytes:0, used:0.1s, %s, actions:ens1f0np0",
 		1000*int(time.Since(f.began).Seconds()), f.place))
@@ -76,11 +93,10 @@ func TestSampling(t *testing.T) {
 		var told events
 		var log bytes.Buffer
 		sampled := 0
-		known := (*vf.Inventory)(nil)
 		registry := prometheus.NewRegistry()
 		s := NewSampling(SamplingDeps{
 			Switch: ovs, DB: ovs, Running: running, Events: &told, Sampled: func() { sampled++ },
-			Inventory: func() *vf.Inventory { return known },
+			Inventory: ovs.inventory,
 			Logger:    slog.New(slog.NewTextHandler(&log, nil)), Registerer: registry,
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -88,12 +104,12 @@ func TestSampling(t *testing.T) {
 		go func() { _ = s.Run(ctx); close(done) }()
 		after := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		after(time.Minute)
-		known = legacy
+		ovs.set(func() { ovs.known = legacy })
 		after(time.Minute)
 		if ovs.dumps != 0 || s.Report() != nil {
 			t.Errorf("%d dumps without a device in switchdev mode", ovs.dumps)
 		}
-		known = inv
+		ovs.set(func() { ovs.known = inv })
 		after(5 * time.Minute)
 		want := "warn Pod/default/web OutsideHardware 1000 packets/s of ens1f0npf0vf0, 100% of its traffic, stay out of hardware: " + offload.ReasonRefused.Explain()
 		if len(told.text) != 1 || told.text[0] != want {
@@ -105,17 +121,17 @@ func TestSampling(t *testing.T) {
 		if n, err := testutil.GatherAndCount(registry, "ovn_offload_port_packets_total"); n == 0 || err != nil || sampled == 0 {
 			t.Errorf("%d series, %v, %d samples told", n, err, sampled)
 		}
-		ovs.place = inside
+		ovs.set(func() { ovs.place = inside })
 		after(5 * time.Minute)
 		if len(told.text) != 2 || told.text[1] != "note Pod/default/web TrafficOffloaded" {
 			t.Errorf("told %q", told.text)
 		}
-		ovs.away = errors.New("away")
+		ovs.set(func() { ovs.away = errors.New("away") })
 		after(5 * time.Minute)
 		if s.Settings() != nil || strings.Count(log.String(), "cannot be read") != 1 {
 			t.Errorf("settings %+v, log %s", s.Settings(), log.String())
 		}
-		ovs.away = nil
+		ovs.set(func() { ovs.away = nil })
 		after(time.Minute)
 		if !strings.Contains(log.String(), "read again") {
 			t.Error(log.String())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,27 +27,29 @@ func TestPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{v1alpha1.OffloadPolicies(): "OffloadPolicyList"})
-		absent := true
+		var absent atomic.Bool
+		absent.Store(true)
 		client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return absent, nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+			return absent.Load(), nil, apierrors.NewNotFound(schema.GroupResource{}, "")
 		})
 		var log bytes.Buffer
-		changes := 0
-		p, err := NewPolicies(client, slog.New(slog.NewTextHandler(&log, nil)), func() { changes++ })
+		var changes atomic.Int32
+		after := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+		p, err := NewPolicies(client, slog.New(slog.NewTextHandler(&log, nil)), func() { changes.Add(1) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { _ = p.Run(ctx, func() { changes++ }); close(done) }()
-		time.Sleep(5 * time.Minute)
-		if _, known := p.List(); known || changes != 0 || strings.Count(log.String(), "no OffloadPolicies") != 1 {
-			t.Errorf("absent: known %t, %d changes, %s", known, changes, log.String())
+		go func() { _ = p.Run(ctx, func() { changes.Add(1) }); close(done) }()
+		after(5 * time.Minute)
+		if _, known := p.List(); known || changes.Load() != 0 || strings.Count(log.String(), "no OffloadPolicies") != 1 {
+			t.Errorf("absent: known %t, %d changes, %s", known, changes.Load(), log.String())
 		}
-		absent = false
-		time.Sleep(5 * time.Minute)
-		if list, known := p.List(); !known || len(list) != 0 || changes != 1 {
-			t.Errorf("none: %v, known %t, %d changes", list, known, changes)
+		absent.Store(false)
+		after(5 * time.Minute)
+		if list, known := p.List(); !known || len(list) != 0 || changes.Load() != 1 {
+			t.Errorf("none: %v, known %t, %d changes", list, known, changes.Load())
 		}
 		wanted := policy("p", 1, spec(4))
 		wanted.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.Version, Kind: "OffloadPolicy"}
@@ -57,9 +60,9 @@ func TestPolicies(t *testing.T) {
 		if _, err := client.Resource(v1alpha1.OffloadPolicies()).Create(ctx, u, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
-		if list, known := p.List(); !known || len(list) != 1 || list[0].Spec.NumVFs != 4 || changes != 2 {
-			t.Errorf("one: %v, known %t, %d changes", list, known, changes)
+		after(time.Second)
+		if list, known := p.List(); !known || len(list) != 1 || list[0].Spec.NumVFs != 4 || changes.Load() != 2 {
+			t.Errorf("one: %v, known %t, %d changes", list, known, changes.Load())
 		}
 		stop()
 		<-done

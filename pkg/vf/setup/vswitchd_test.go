@@ -112,7 +112,9 @@ func TestUnsettledIsTriedAgain(t *testing.T) {
 		if got := r.Results(); len(got) != 2 || got[0].State != "Refused" {
 			t.Errorf("%+v", got)
 		}
+		w.mu.Lock()
 		w.used = map[string]string{}
+		w.mu.Unlock()
 		time.Sleep(unsettled + time.Second)
 		synctest.Wait()
 		if got := r.Results(); got[0].State != "Applied" || w.cards[first].vfs != 2 {

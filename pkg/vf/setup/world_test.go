@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type world struct {
 	file      string
 	boot      string
 	cards     map[string]*card // by PCI address
+	mu        sync.Mutex
 	used      map[string]string
 	addressed map[string]bool
 
@@ -189,13 +191,19 @@ func (w *world) Restart(context.Context) error {
 	})
 }
 
+func (w *world) users() map[string]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.used)
+}
+
 // agent is a new life of the agent, with what is on the disk.
 func (w *world) agent() *Runner {
 	w.t.Helper()
 	r, err := New(w.file, w.boot, Deps{
 		Policies:   func() ([]*v1alpha1.OffloadPolicy, bool) { return w.policies, !w.unknown },
 		NodeObject: func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: w.labels}} },
-		Inventory:  w.inventory, InUse: func() map[string]string { return w.used },
+		Inventory:  w.inventory, InUse: w.users,
 		HasAddress: func(link string) (bool, error) { return w.addressed[link], nil },
 		NIC:        w, OVS: w, Changed: func() {},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: prometheus.NewRegistry(),
