@@ -148,7 +148,7 @@ func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []
 // policy, and on a host with a DPU those for pods that ask for none.
 func (a *agent) reserved() map[string]bool {
 	if a.policy != nil {
-		return a.policy.Reserved()
+		return a.policy.Reserved(a.devices.Inventory())
 	}
 	out := map[string]bool{}
 	for _, device := range a.spare() {

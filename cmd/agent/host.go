@@ -91,6 +91,7 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kub
 	})
 	a.ready = a.dpu.Ready
 	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
+	a.functions.Ledger.OnChange(publisher.Changed)
 	a.view.OnChange(func(owners ...kube.Owner) {
 		if slices.Contains(owners, kube.NodeOwner(name)) {
 			publisher.Changed()

@@ -60,6 +60,7 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 		return err
 	}
 	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
+	a.functions.Ledger.OnChange(publisher.Changed)
 	a.view.OnChange(func(owners ...kube.Owner) {
 		if slices.Contains(owners, kube.NodeOwner(name)) {
 			publisher.Changed()
@@ -94,6 +95,7 @@ func (a *agent) vswitchd() unixctl.Client {
 func (a *agent) facts() nodeoffload.Facts {
 	return nodeoffload.Facts{
 		Inventory: a.devices.Inventory(), Settings: a.sampling.Settings(), Report: a.sampling.Report(),
-		Claims: a.functions.Ledger.Claims(), Policies: a.policy.Results(), Reserved: a.policy.Reserved(),
+		Claims: a.functions.Ledger.Claims(), Damaged: a.functions.Ledger.Damaged(),
+		Policies: a.policy.Results(), Reserved: a.policy.Reserved(a.devices.Inventory()),
 	}
 }

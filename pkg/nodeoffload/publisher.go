@@ -99,11 +99,18 @@ func (p *Publisher) Changed() { p.after(p.cfg.Pause) }
 // Sampled asks for one in good time: there is a new sample of the traffic.
 func (p *Publisher) Sampled() { p.after(p.cfg.Leisure) }
 
+// gather is how long a change waits for those that come with it: a pod's VF is
+// claimed, moved and attached.
+const gather = 500 * time.Millisecond
+
 // after sets the timer unless an earlier one is running.
 func (p *Publisher) after(pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	due := p.last.Add(pause)
+	if soonest := time.Now().Add(gather); due.Before(soonest) {
+		due = soonest
+	}
 	if !p.due.IsZero() && !due.Before(p.due) {
 		return
 	}

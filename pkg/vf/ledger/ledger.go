@@ -105,6 +105,7 @@ type Ledger struct {
 	store     store
 	boot      string
 	discarded []Claim
+	changed   func()
 
 	mu      sync.Mutex
 	claims  map[string]Claim // by device
@@ -122,7 +123,7 @@ func open(s store, boot string) (*Ledger, error) {
 	if err := s.lock(); err != nil {
 		return nil, fmt.Errorf("opening ledger %s: %w", s.dir, err)
 	}
-	l := &Ledger{store: s, boot: boot}
+	l := &Ledger{store: s, boot: boot, changed: func() {}}
 	if err := l.load(); err != nil {
 		_ = s.unlock()
 		return nil, fmt.Errorf("opening ledger %s: %w", s.dir, err)
@@ -151,6 +152,10 @@ func (l *Ledger) load() error {
 
 // Close lets another process open the ledger.
 func (l *Ledger) Close() error { return l.store.unlock() }
+
+// OnChange is told of each claim that is made, changed or ended; call it before
+// the ledger is used. It must not block, nor ask the ledger.
+func (l *Ledger) OnChange(f func()) { l.changed = f }
 
 // Discarded are the claims of another boot that Open dropped.
 func (l *Ledger) Discarded() []Claim { return slices.Clone(l.discarded) }
@@ -273,6 +278,7 @@ func (l *Ledger) Release(device, sandbox string) error {
 		return fmt.Errorf("releasing %s: %w", device, err)
 	}
 	delete(l.claims, device)
+	l.changed()
 	return nil
 }
 
@@ -311,6 +317,7 @@ func (l *Ledger) put(c Claim) error {
 		return err
 	}
 	l.claims[c.Device] = c
+	l.changed()
 	return nil
 }
 

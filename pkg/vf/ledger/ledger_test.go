@@ -108,6 +108,25 @@ func TestLifeOfAClaim(t *testing.T) {
 	}
 }
 
+func TestOnChange(t *testing.T) {
+	l := start(t, t.TempDir())
+	told := 0
+	l.OnChange(func() { told++ })
+	c := take(t, l, two[:1], pod(1))
+	if _, err := l.Take(two[:1], pod(2)); !errors.Is(err, ErrBusy) || told != 1 {
+		t.Errorf("taken once and refused once: told %d times, %v", told, err)
+	}
+	if err := l.SetPhase(c.Device, c.Sandbox, Orphan); err != nil || told != 2 {
+		t.Errorf("another phase: told %d times, %v", told, err)
+	}
+	if err := l.SetPhase(c.Device, c.Sandbox, Orphan); err != nil || told != 2 {
+		t.Errorf("the same phase: told %d times, %v", told, err)
+	}
+	if err := l.Release(c.Device, c.Sandbox); err != nil || told != 3 {
+		t.Errorf("released: told %d times, %v", told, err)
+	}
+}
+
 func TestLateDELLeavesTheNextPodAlone(t *testing.T) {
 	l := start(t, t.TempDir())
 	take(t, l, two[:1], pod(1))

@@ -3,7 +3,6 @@ package setup
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 )
 
@@ -22,7 +21,7 @@ func (m *machine) observe() (State, error) {
 	}
 	s := State{
 		PFs: inv.PFs, InUse: m.deps.InUse(), Addressed: map[string]bool{}, Boot: m.boot, OVS: m.deps.OVS.Observe(),
-		Saved: Checkpoint{PFs: maps.Clone(m.saved.PFs), OVS: maps.Clone(m.saved.OVS)},
+		Saved: m.saved.clone(),
 	}
 	for i := range inv.PFs {
 		for j := range inv.PFs[i].Ports {
@@ -48,7 +47,7 @@ func (m *machine) run(ctx context.Context, steps []Step) error {
 
 // change writes the checkpoint before it is believed.
 func (m *machine) change(f func(*Checkpoint)) error {
-	next := Checkpoint{PFs: maps.Clone(m.saved.PFs), OVS: maps.Clone(m.saved.OVS)}
+	next := m.saved.clone()
 	f(&next)
 	if err := saveCheckpoint(m.file, next); err != nil {
 		return err

@@ -69,7 +69,7 @@ type Runner struct {
 
 	mu       sync.Mutex
 	results  []v1alpha1.PolicyResult
-	reserved map[string]bool
+	reserved map[string]int // by PF
 	timer    *time.Timer
 }
 
@@ -79,7 +79,7 @@ func New(file, boot string, deps Deps) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{machine: &machine{deps: deps, file: file, boot: boot, saved: saved}}
+	r := &Runner{machine: &machine{deps: deps, file: file, boot: boot, saved: saved}, reserved: saved.Reserved}
 	lc := reconcile.Defaults("offloadpolicy")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
 	r.loop = reconcile.New(lc, func(ctx context.Context, _ []string) (map[string]error, error) { return nil, r.pass(ctx) })
@@ -109,11 +109,38 @@ func (r *Runner) Results() []v1alpha1.PolicyResult {
 	return r.results
 }
 
-// Reserved are the VFs, by PCI address, that pods do not get.
-func (r *Runner) Reserved() map[string]bool {
+// Reserved are the VFs of an inventory, by PCI address, that pods do not get. It
+// is known from the start, and of VFs before they are made.
+func (r *Runner) Reserved(inv *vf.Inventory) map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return maps.Clone(r.reserved)
+	out := map[string]bool{}
+	if inv == nil {
+		return out
+	}
+	for i := range inv.PFs {
+		pf := &inv.PFs[i]
+		for j := range pf.VFs {
+			if v := &pf.VFs[j]; v.Index < r.reserved[pf.Name] {
+				out[v.Name] = true
+			}
+		}
+	}
+	return out
+}
+
+// reserve is in force before a VF is made that it concerns.
+func (r *Runner) reserve(reserved map[string]int) error {
+	if maps.Equal(r.saved.Reserved, reserved) {
+		return nil
+	}
+	if err := r.change(func(c *Checkpoint) { c.Reserved = reserved }); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.reserved = reserved
+	r.mu.Unlock()
+	return nil
 }
 
 // pass observes and applies until a plan is empty.
@@ -130,10 +157,13 @@ func (r *Runner) pass(ctx context.Context) error {
 			return err
 		}
 		wants, notes := Select(policies, node.Labels, state)
+		if err := r.reserve(reservedOf(wants)); err != nil {
+			return err
+		}
 		changes := Plan(state, wants)
 		busy := r.work(ctx, changes, failed)
 		if !busy || round == rounds {
-			r.publish(results(changes, failed, notes), Reserved(wants, state.PFs))
+			r.publish(results(changes, failed, notes))
 			var errs []error
 			for _, err := range failed {
 				errs = append(errs, err)
@@ -179,7 +209,7 @@ func results(changes []Change, failed map[string]error, notes []v1alpha1.PolicyR
 	return append(out, notes...)
 }
 
-func (r *Runner) publish(results []v1alpha1.PolicyResult, reserved map[string]bool) {
+func (r *Runner) publish(results []v1alpha1.PolicyResult) {
 	settled := true
 	for _, result := range results {
 		settled = settled && result.State == v1alpha1.PolicyApplied
@@ -191,7 +221,7 @@ func (r *Runner) publish(results []v1alpha1.PolicyResult, reserved map[string]bo
 	if !settled {
 		r.timer = time.AfterFunc(unsettled, r.Mark)
 	}
-	r.results, r.reserved = results, reserved
+	r.results = results
 	r.mu.Unlock()
 	r.deps.Changed()
 }

@@ -101,14 +101,13 @@ func uplinkName(pf *vf.PF) string {
 	return ""
 }
 
-// Reserved are the VFs, by PCI address, that pods do not get.
-func Reserved(wants map[string]Want, pfs []vf.PF) map[string]bool {
-	out := map[string]bool{}
-	for i := range pfs {
-		for j := range pfs[i].VFs {
-			if v := &pfs[i].VFs[j]; v.Index < wants[pfs[i].Name].Reserved {
-				out[v.Name] = true
-			}
+// reservedOf counts the VFs of each PF, from the lowest number on, that pods do
+// not get.
+func reservedOf(wants map[string]Want) map[string]int {
+	out := map[string]int{}
+	for pf, want := range wants {
+		if want.Reserved > 0 {
+			out[pf] = want.Reserved
 		}
 	}
 	return out

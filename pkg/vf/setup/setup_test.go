@@ -44,7 +44,7 @@ func TestBareNICBecomesOffloadingAndGoesBack(t *testing.T) {
 	if diff := cmp.Diff(results, r.Results()); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	if got := r.Reserved(); len(got) != 1 || !got[vfName(first, 0)] {
+	if got := w.reserved(w.agent()); len(got) != 1 || !got[vfName(first, 0)] { // a restart later, and before any pass
 		t.Errorf("reserved %v", got)
 	}
 	w.pass()
@@ -57,8 +57,27 @@ func TestBareNICBecomesOffloadingAndGoesBack(t *testing.T) {
 	if diff := cmp.Diff(want, w.took()); diff != "" {
 		t.Errorf("back (-want +got):\n%s", diff)
 	}
-	if after := w.String(); after != before || len(r.Results()) != 0 || len(r.Reserved()) != 0 {
+	if after := w.String(); after != before || len(r.Results()) != 0 || len(w.reserved(r)) != 0 {
 		t.Errorf("before %s\nafter  %s\nresults %v", before, after, r.Results())
+	}
+}
+
+// VFs are reserved before there are any: nobody gets one meanwhile.
+func TestReservedBeforeTheyAreMade(t *testing.T) {
+	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
+	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4, ReservedVFs: 2})}
+	w.crashAt, w.crashAfter = 2, true // the VFs are just made
+	r := w.agent()
+	if err := r.pass(t.Context()); !errors.Is(err, errCrash) || w.cards[first].vfs != 4 {
+		t.Fatal(err, w)
+	}
+	for _, agent := range []*Runner{r, w.agent()} {
+		if got := w.reserved(agent); len(got) != 2 || !got[vfName(first, 1)] {
+			t.Errorf("reserved %v", got)
+		}
+	}
+	if got := r.Reserved(nil); len(got) != 0 {
+		t.Errorf("reserved of nothing: %v", got)
 	}
 }
 
@@ -296,7 +315,7 @@ func TestProperties(t *testing.T) {
 		for range nic.vfs {
 			nic.reps = append(nic.reps, flip())
 		}
-		spec := v1alpha1.OffloadPolicySpec{NumVFs: 1 + random.IntN(8), EswitchMode: string(modes[random.IntN(2)])}
+		spec := v1alpha1.OffloadPolicySpec{ReservedVFs: random.IntN(2), NumVFs: 1 + random.IntN(8), EswitchMode: string(modes[random.IntN(2)])}
 		for _, field := range []**bool{&spec.HWTCOffload, &spec.OVSHWOffload} {
 			if on := flip(); flip() {
 				*field = &on
@@ -337,7 +356,7 @@ func TestProperties(t *testing.T) {
 		if after := w.String(); after != before {
 			t.Fatalf("%s\nafter %s", what, after)
 		}
-		if r := w.agent(); len(r.saved.PFs)+len(r.saved.OVS) != 0 {
+		if r := w.agent(); len(r.saved.PFs)+len(r.saved.OVS)+len(r.saved.Reserved) != 0 {
 			t.Fatalf("%s: left in the checkpoint: %+v", what, r.saved)
 		}
 	}

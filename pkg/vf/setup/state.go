@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -39,6 +40,13 @@ type Checkpoint struct {
 	PFs map[string]Original `json:"pfs,omitempty"` // by PCI address
 	// OVS has the former values of other_config; "" is an absent key.
 	OVS map[string]string `json:"ovs,omitempty"`
+	// Reserved counts VFs of PFs. It undoes nothing, but has to be known before
+	// the policies are.
+	Reserved map[string]int `json:"reserved,omitempty"`
+}
+
+func (c Checkpoint) clone() Checkpoint {
+	return Checkpoint{PFs: maps.Clone(c.PFs), OVS: maps.Clone(c.OVS), Reserved: maps.Clone(c.Reserved)}
 }
 
 // Original is a PF before the first change of a boot of the machine.

@@ -228,6 +228,14 @@ func (w *world) pass() *Runner {
 	return r
 }
 
+func (w *world) reserved(r *Runner) map[string]bool {
+	inv, err := w.inventory()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r.Reserved(&inv)
+}
+
 // took gives the steps since the last call.
 func (w *world) took() []string {
 	steps := w.steps
