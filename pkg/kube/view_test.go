@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -223,13 +224,15 @@ func TestTrim(t *testing.T) {
 	pod.Spec.Containers = []corev1.Container{
 		{Name: "web", Image: "i", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP", HostPort: 8080}, {ContainerPort: 81}}},
 		{Name: "none", Ports: []corev1.ContainerPort{{ContainerPort: 82}}},
+		{Name: "nic", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "ovn-offload.io/vf": resource.MustParse("2")}}},
 	}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Message: "m"}
 	want := newPod("a", "n")
 	want.Labels = map[string]string{"app": "x"}
 	want.Annotations = map[string]string{PodNetworksKey: "v", "kubernetes.io/ingress-bandwidth": "1M", "kubernetes.io/config.hash": "h"}
 	want.Spec.HostNetwork = true
-	want.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP", HostPort: 8080}}}}
+	want.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP", HostPort: 8080}}},
+		{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"ovn-offload.io/vf": resource.MustParse("2")}}}}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
 	for range 2 { // a trimmed object may come by again
 		got, err := trim(pod)

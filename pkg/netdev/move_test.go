@@ -2,8 +2,10 @@ package netdev
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 	"testing"
+	"testing/fstest"
 )
 
 type mover interface {
@@ -100,5 +102,27 @@ func TestFakeDevice(t *testing.T) {
 	must(t, err)
 	if len(links) != 2 || links[1].Name != "dev2" && links[1].Name != "dev3" || links[1].Parent == "" {
 		t.Errorf("links are %+v", links)
+	}
+}
+
+func TestPCINetdevs(t *testing.T) {
+	tree := NewSysfs(fstest.MapFS{
+		"bus/pci/devices/0000:03:00.2":                         {Data: []byte("../../../devices/pci0000:00/0000:03:00.2"), Mode: fs.ModeSymlink},
+		"bus/pci/devices/0000:03:00.3":                         {Data: []byte("../../../devices/pci0000:00/0000:03:00.3"), Mode: fs.ModeSymlink},
+		"devices/pci0000:00/0000:03:00.2/net/ens1f0v0/address": {Data: []byte("02:00:00:00:00:01")},
+		"devices/pci0000:00/0000:03:00.3/vendor":               {Data: []byte("0x15b3")},
+	})
+	for address, want := range map[string]struct {
+		present bool
+		names   []string
+	}{
+		"0000:03:00.2": {true, []string{"ens1f0v0"}},
+		"0000:03:00.3": {true, nil}, // in a pod, or with vfio
+		"0000:03:00.4": {false, nil},
+	} {
+		present, names, err := PCINetdevs(tree, address)
+		if err != nil || present != want.present || !slices.Equal(names, want.names) {
+			t.Errorf("%s: %t, %v, %v", address, present, names, err)
+		}
 	}
 }

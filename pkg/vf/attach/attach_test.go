@@ -1,0 +1,213 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+)
+
+const device = "0000:03:00.2"
+
+var (
+	homeMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	podMAC  = net.HardwareAddr{0x0a, 0x58, 0x0a, 0xf4, 1, 5}
+)
+
+// world is a VF at home, and a pod's namespace.
+type world struct {
+	*testing.T
+	net     *netdev.Fake
+	host    *netdev.FakeNS
+	m       *Mover
+	present bool
+	pf      error // of the PF's side
+	f       Function
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, net: netdev.NewFake(), present: true, f: Function{Device: device, PF: "p0", Driver: "mlx5_core", MAC: vf.MAC(homeMAC)}}
+	w.net.AddNS("/pod")
+	w.net.AddLink("", netdev.Link{Name: "p0"})
+	w.net.AddLink("", netdev.Link{Name: "vf0", Parent: device, MTU: 1500, MAC: homeMAC, Up: true, AltNames: []string{"eth0"}})
+	var err error
+	w.host, err = w.net.Open("")
+	w.must(err)
+	claims, err := ledger.Open(t.TempDir(), "")
+	w.must(err)
+	t.Cleanup(func() { _ = claims.Close() })
+	w.m = New(Deps{
+		Ledger: claims, Host: w.host, PF: w, Inode: w.net.Inode, Log: slog.New(slog.DiscardHandler),
+		Open:      func(path string) (Space, error) { return w.net.Open(path) },
+		Exclusive: func() bool { return false },
+		Present: func(string) (bool, []string, error) {
+			links, err := w.host.Links()
+			var names []string
+			for _, l := range links {
+				if l.Parent == device {
+					names = append(names, l.Name)
+				}
+			}
+			return w.present, names, err
+		},
+	})
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// SetVFMAC is a PF that may refuse.
+func (w *world) SetVFMAC(string, int, net.HardwareAddr) error { return w.pf }
+
+func (w *world) claim() {
+	w.Helper()
+	inode, err := w.net.Inode("/pod")
+	w.must(err)
+	_, err = w.m.Ledger.Take([]string{device}, ledger.Claim{
+		Pod: types.NamespacedName{Namespace: "default", Name: "web"}, UID: "uid", Sandbox: "a", Interface: "eth0", NetNS: "/pod", Inode: inode,
+	})
+	w.must(err)
+}
+
+func (w *world) in() error {
+	if _, err := w.m.Prepare(w.f, "a"); err != nil {
+		return err
+	}
+	return w.m.In(context.Background(), w.f, "a", Target{Name: "eth0", MAC: podMAC, MTU: 1400})
+}
+
+func (w *world) wantHome() {
+	w.Helper()
+	l, err := w.host.Link("vf0")
+	if err != nil || l.MAC.String() != homeMAC.String() || l.MTU != 1500 || !l.Up || !slices.Equal(l.AltNames, []string{"eth0"}) {
+		w.Errorf("at home: %+v, %v", l, err)
+	}
+	if claims := w.m.Ledger.Claims(); len(claims) > 0 {
+		w.Errorf("claims are left: %+v", claims)
+	}
+}
+
+// TestInAndHome: a further name of the VF is what it is to be called in the pod.
+func TestInAndHome(t *testing.T) {
+	w := newWorld(t)
+	w.claim()
+	w.must(w.in())
+	w.must(w.in())
+	w.must(w.m.Done(device, "a"))
+	claim, _ := w.m.Ledger.Holder(device)
+	if !w.m.Holds(claim) {
+		t.Error("the pod does not hold it")
+	}
+	w.must(w.m.Home(t.Context(), w.f, "another"))
+	if !w.m.Holds(claim) {
+		t.Error("another sandbox has taken it home")
+	}
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.wantHome()
+}
+
+func TestNotHeld(t *testing.T) {
+	w := newWorld(t)
+	if err := w.in(); !errors.Is(err, ledger.ErrNotHeld) {
+		t.Errorf("without a claim: %v", err)
+	}
+	if l, err := w.host.Link("vf0"); err != nil || !l.Up {
+		t.Errorf("it was changed: %+v, %v", l, err)
+	}
+}
+
+// TestPFRefuses: it matters to a device whose MAC nothing else can set.
+func TestPFRefuses(t *testing.T) {
+	w := newWorld(t)
+	w.pf = os.ErrPermission
+	w.claim()
+	w.must(w.in())
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.wantHome()
+
+	w.claim()
+	w.net.RemoveDevice(device)
+	w.f.VFIO, w.f.Driver = true, "vfio-pci"
+	if err := w.in(); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("vfio: %v", err)
+	}
+}
+
+// TestMACLater: a driver that starts anew refuses a MAC for a while.
+func TestMACLater(t *testing.T) {
+	w := newWorld(t)
+	w.claim()
+	refusals := 0
+	w.net.FailWith(func(op, _ string) error {
+		if op == "SetLink" && refusals < 3 {
+			refusals++
+			return os.ErrDeadlineExceeded
+		}
+		return nil
+	})
+	w.must(w.in())
+	pod, err := w.net.Open("/pod")
+	w.must(err)
+	if l, err := pod.Link("eth0"); err != nil || l.MAC.String() != podMAC.String() || refusals != 3 {
+		t.Errorf("in the pod: %+v, %v after %d refusals", l, err, refusals)
+	}
+}
+
+// TestUnplugged: what is not on its bus any more has nothing to be restored.
+func TestUnplugged(t *testing.T) {
+	w := newWorld(t)
+	w.claim()
+	w.must(w.in())
+	w.net.RemoveDevice(device)
+	if err := w.m.Home(t.Context(), w.f, "a"); !errors.Is(err, ErrAway) {
+		t.Errorf("on its bus, and its netdev nowhere: %v", err)
+	}
+	w.present = false
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	if claims := w.m.Ledger.Claims(); len(claims) > 0 {
+		t.Errorf("claims are left: %+v", claims)
+	}
+}
+
+// TestOtherDriver: somebody has bound the VF to vfio meanwhile.
+func TestOtherDriver(t *testing.T) {
+	w := newWorld(t)
+	w.claim()
+	w.must(w.in())
+	w.net.RemoveDevice(device)
+	w.f.Driver, w.f.VFIO = "vfio-pci", true
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+}
+
+// TestNextNamespace: the path is another pod's namespace by now.
+func TestNextNamespace(t *testing.T) {
+	w := newWorld(t)
+	w.claim()
+	w.net.RemoveNS("/pod")
+	w.net.AddNS("/pod")
+	if err := w.in(); err == nil {
+		t.Error("a VF went into a namespace that is not its pod's")
+	}
+	claim, _ := w.m.Ledger.Holder(device)
+	if !w.m.Ended(claim) {
+		t.Error("the namespace has not ended")
+	}
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.wantHome()
+}
