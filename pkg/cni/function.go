@@ -192,7 +192,7 @@ func toFunction(pf *vf.PF, v *vf.VF) attach.Function {
 		f.PF = up.Name
 	}
 	if v.Representor != nil {
-		f.MAC = v.Representor.FunctionMAC
+		f.Representor, f.MAC = v.Representor.Name, v.Representor.FunctionMAC
 	}
 	f.RDMA = v.RDMA
 	return f

@@ -343,14 +343,19 @@ func TestVFIO(t *testing.T) {
 	n.wantHome()
 }
 
-// TestVFIOWithoutPF: nothing else can give such a device its MAC.
+// TestVFIOWithoutPF: the representor's port of the switch is left.
 func TestVFIOWithoutPF(t *testing.T) {
 	n := newNIC(t)
 	n.net.RemoveDevice(vf0)
 	n.inv.PFs[0].VFs[0].Driver = "vfio-pci"
 	n.inv.PFs[0].Ports = nil
-	if _, err := n.do(addWeb(sandboxA, "/ns/a")); err == nil || !contains(err, "its MAC cannot be set") {
-		t.Errorf("ADD: %v", err)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	if mac := n.net.FunctionMAC("rep0"); mac.String() != "0a:58:0a:f4:01:05" {
+		t.Errorf("of the function, the MAC is %s", mac)
+	}
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	if mac := n.net.FunctionMAC("rep0"); mac.String() != "02:00:00:00:00:70" {
+		t.Errorf("of the function at home, the MAC is %s", mac)
 	}
 }
 

@@ -71,12 +71,27 @@ func (f *Fake) RDMAIn(device string) (path string) {
 	return f.rdma[device]
 }
 
-// SetVFMAC is NS.SetVFMAC; the PF must be there.
+// SetVFMAC is Devices.SetVFMAC; the PF must be there.
 func (n *FakeNS) SetVFMAC(pf string, vf int, mac net.HardwareAddr) error {
 	return n.fake.onLink(n.path, "SetVFMAC", pf, func(*fakeLink) error {
 		n.fake.vfMACs[fmt.Sprintf("%s/%d", pf, vf)] = slices.Clone(mac)
 		return nil
 	})
+}
+
+// SetFunctionMAC is Devices.SetFunctionMAC; the representor must be there.
+func (n *FakeNS) SetFunctionMAC(representor string, mac net.HardwareAddr) error {
+	return n.fake.onLink(n.path, "SetFunctionMAC", representor, func(*fakeLink) error {
+		n.fake.vfMACs[representor] = slices.Clone(mac)
+		return nil
+	})
+}
+
+// FunctionMAC gives what SetFunctionMAC has set.
+func (f *Fake) FunctionMAC(representor string) net.HardwareAddr {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.vfMACs[representor]
 }
 
 // VFMAC gives what SetVFMAC has set.

@@ -91,19 +91,6 @@ func (n *NS) SetAltNames(index int, names []string) error {
 	return nil
 }
 
-// SetVFMAC sets what a VF will use when its driver starts, through its PF. A
-// driver that has started need not take notice.
-func (n *NS) SetVFMAC(pf string, vf int, mac net.HardwareAddr) error {
-	l, err := find(n, pf)
-	if err != nil {
-		return err
-	}
-	if err := n.handle.LinkSetVfHardwareAddr(l, vf, mac); err != nil {
-		return fmt.Errorf("setting MAC %s of VF %d of %s: %w", mac, vf, pf, err)
-	}
-	return nil
-}
-
 // Inode tells one namespace from the next one at the same path.
 func Inode(path string) (uint64, error) {
 	var st unix.Stat_t

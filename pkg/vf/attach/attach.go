@@ -36,9 +36,12 @@ type Space interface {
 	io.Closer
 }
 
-// PF sets what a VF's driver will find; *netdev.NS does it.
+// PF sets the MAC that a VF's driver will find; *netdev.Devices does it. Some
+// drivers take it from the PF's link, some from the devlink port of the
+// representor.
 type PF interface {
 	SetVFMAC(pf string, vf int, mac net.HardwareAddr) error
+	SetFunctionMAC(representor string, mac net.HardwareAddr) error
 }
 
 // Deps is what a Mover acts on.
@@ -73,6 +76,8 @@ type Function struct {
 	// PF is the uplink's name, "" when it is not in this namespace.
 	PF     string
 	Number int
+	// Representor is "" where it is on another machine.
+	Representor string
 	Driver string
 	VFIO   bool
 	// MAC is what the function will use, where its driver tells that.
@@ -174,13 +179,13 @@ func (m *Mover) In(ctx context.Context, f Function, sandbox string, t Target) er
 // setFunctionMAC lets a driver that starts later, such as a guest's, find the
 // MAC. A netdev has one of its own, so that a refusal matters with VFIO only.
 func (m *Mover) setFunctionMAC(f Function, mac net.HardwareAddr) error {
-	if f.PF == "" {
-		if f.VFIO {
-			return errors.New("its MAC cannot be set: the netdev of its PF is not in this namespace")
-		}
-		return nil
+	err := errors.New("its MAC cannot be set: neither the netdev of its PF nor its representor is in this namespace")
+	if f.PF != "" {
+		err = m.PF.SetVFMAC(f.PF, f.Number, mac)
 	}
-	err := m.PF.SetVFMAC(f.PF, f.Number, mac)
+	if err != nil && f.Representor != "" {
+		err = m.PF.SetFunctionMAC(f.Representor, mac)
+	}
 	if err != nil && !f.VFIO {
 		m.Log.Debug("MAC on the PF's side", "device", f.Device, "err", err)
 		return nil

@@ -30,7 +30,8 @@ type world struct {
 	host    *netdev.FakeNS
 	m       *Mover
 	present bool
-	pf      error // of the PF's side
+	pf      error            // of the PF's link
+	port    net.HardwareAddr // on the devlink port
 	f       Function
 }
 
@@ -73,6 +74,8 @@ func (w *world) must(err error) {
 
 // SetVFMAC is a PF that may refuse.
 func (w *world) SetVFMAC(string, int, net.HardwareAddr) error { return w.pf }
+
+func (w *world) SetFunctionMAC(_ string, mac net.HardwareAddr) error { w.port = mac; return nil }
 
 func (w *world) claim() {
 	w.Helper()
@@ -146,6 +149,15 @@ func TestPFRefuses(t *testing.T) {
 	w.f.VFIO, w.f.Driver = true, "vfio-pci"
 	if err := w.in(); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("vfio: %v", err)
+	}
+	w.f.Representor = "rep0"
+	w.must(w.in())
+	if w.port.String() != podMAC.String() {
+		t.Errorf("on the representor's port, the MAC is %s", w.port)
+	}
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	if w.port.String() != homeMAC.String() {
+		t.Errorf("at home, the MAC on the representor's port is %s", w.port)
 	}
 }
 

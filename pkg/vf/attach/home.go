@@ -94,19 +94,14 @@ func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Origin
 
 // restoreFunctionMAC comes before the netdev's own: some drivers refuse it else.
 func (m *Mover) restoreFunctionMAC(f Function, o *ledger.Original) error {
-	if f.PF == "" {
+	if f.PF == "" && f.Representor == "" {
 		return nil
 	}
 	mac := []byte(o.FunctionMAC)
 	if len(mac) == 0 {
 		mac = make([]byte, 6) // none
 	}
-	err := m.PF.SetVFMAC(f.PF, f.Number, mac)
-	if err != nil && !f.VFIO {
-		m.Log.Debug("MAC on the PF's side", "device", f.Device, "err", err)
-		return nil
-	}
-	return err
+	return m.setFunctionMAC(f, mac)
 }
 
 // restoreRDMA goes before the netdev, whose events let others look for both. A
