@@ -188,6 +188,8 @@ func (n *ovsNode) flows(kind string) []string {
 
 // stop ends the daemons and gives the NICs back.
 func (c *cluster) stop() {
+	start := time.Now()
+	defer func() { c.t.Logf("taken down in %s", time.Since(start).Round(time.Second)) }()
 	for _, n := range c.nodes {
 		if c.t.Failed() {
 			for _, kind := range []string{"offloaded", "tc", "ovs"} {

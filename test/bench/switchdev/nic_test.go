@@ -52,10 +52,13 @@ func pf(t *testing.T, inv vf.Inventory, pci string) vf.PF {
 
 // TestInventory follows a NIC through what administrators do to it.
 func TestInventory(t *testing.T) {
-	node, _ := openNode(t)
+	node, devices := openNode(t)
 	pci := nics(t)[0]
 	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
-	nicSet(t, pci, "switchdev", "4")
+	nicSet(t, pci, "legacy", "4")
+	if err := devices.SetEswitchMode(pci, "switchdev"); err != nil {
+		t.Fatal(err)
+	}
 	p := pf(t, inventory(t, node), pci)
 	if !p.Switchdev() || p.TotalVFs != 8 || len(p.VFs) != 4 || p.Uplink() == nil || len(p.Problems) > 0 || len(p.Representors) > 0 {
 		t.Fatalf("switchdev with 4 VFs: %+v", p)
@@ -67,7 +70,9 @@ func TestInventory(t *testing.T) {
 		peers(t, v)
 	}
 
-	run(t, "ethtool", "-K", p.VFs[1].Representor.Name, "hw-tc-offload", "on")
+	if err := devices.SetHWTC(p.VFs[1].Representor.Name, true); err != nil {
+		t.Error(err)
+	}
 	run(t, "devlink", "port", "function", "set", p.VFs[1].Representor.Name, "hw_addr", "02:00:00:00:00:07")
 	v := pf(t, inventory(t, node), pci).VFs[1]
 	if v.Representor.HWTC == nil || !*v.Representor.HWTC || v.Representor.FunctionMAC.String() != "02:00:00:00:00:07" {

@@ -52,15 +52,15 @@ func newWorld(t *testing.T, hwOffload bool) *world {
 
 // stream sends TCP from one pod to the other and gives the bytes that came to
 // the sender's representor, for there software is.
-func (w *world) stream(from, to *endpoint, address string) (software uint64) {
-	w.t.Helper()
-	eventually(w.t, from.name+" reaches "+address, 20*time.Second, func() bool {
+func stream(t *testing.T, from *endpoint, address string) (software uint64) {
+	t.Helper()
+	eventually(t, from.name+" reaches "+address, 20*time.Second, func() bool {
 		_, err := try(inside(from.name, "ping", "-c1", "-W1", address)...)
 		return err == nil
 	})
-	before := from.seen(w.t)
-	run(w.t, from.iperf(address, "4")...)
-	return from.seen(w.t) - before
+	before := from.seen(t)
+	run(t, from.iperf(address, "4")...)
+	return from.seen(t) - before
 }
 
 func (e *endpoint) iperf(address, seconds string) []string {
@@ -118,9 +118,9 @@ func (w *world) table(t *testing.T) {
 		from, to := w.pods[k[0]], w.pods[k[1]]
 		for _, address := range []string{to.v4, to.v6} {
 			t.Run(k[2]+" "+address, func(t *testing.T) {
-				w.stream(from, to, address) // OVS makes its flows; how quick it is at that is not the question
+				stream(t, from, address) // OVS makes its flows; how quick it is at that is not the question
 				before := from.node.sample()
-				software := w.stream(from, to, address)
+				software := stream(t, from, address)
 				after := from.node.sample()
 				share := delta(t, before, after, from.rep).From
 				t.Logf("%d of %d bytes in hardware, %d came to the representor", share.Hardware.Bytes, share.Sum().Bytes, software)
@@ -148,7 +148,7 @@ func (w *world) table(t *testing.T) {
 func (w *world) policy(t *testing.T) {
 	for _, k := range [][2]string{{"a", "b"}, {"a", "c"}} {
 		from, to := w.pods[k[0]], w.pods[k[1]]
-		w.stream(from, to, to.v4)
+		stream(t, from, to.v4)
 		got := func() uint64 { return counter(t, to.name, "eth0", "rx_bytes") }
 		long := exec.Command("timeout", append([]string{"60"}, from.iperf(to.v4, "60")...)...)
 		if err := long.Start(); err != nil {
@@ -177,7 +177,7 @@ func (w *world) policy(t *testing.T) {
 func TestOffloadOff(t *testing.T) {
 	w := newWorld(t, false)
 	a, c := w.pods["a"], w.pods["c"]
-	software := w.stream(a, c, c.v4)
+	software := stream(t, a, c.v4)
 	p := port(t, a.node.sample().Report, a.rep)
 	if n := len(a.node.flows("offloaded")); n != 0 || p.From.Hardware.Flows != 0 || software < sent*.8 {
 		t.Errorf("hw-offload is off: %d flows in hardware, %+v, %d bytes at the representor", n, p.From, software)
@@ -195,7 +195,7 @@ func TestRefused(t *testing.T) {
 	w := newWorld(t, true)
 	a, b := w.pods["a"], w.pods["b"]
 	before := a.node.sample()
-	software := w.stream(a, b, b.v4)
+	software := stream(t, a, b.v4)
 	after := a.node.sample()
 	if share := delta(t, before, after, a.rep).From; share.Hardware.Packets != 0 || software < sent*.8 {
 		t.Errorf("%+v, %d bytes at the representor", share, software)
