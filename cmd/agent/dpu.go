@@ -57,8 +57,15 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 		return err
 	}
 	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: dpu.Representor}
-	ports, err := a.hostPorts(ctx, client, serves, bridge)
+	report, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
 	if err != nil {
+		return err
+	}
+	ports, err := a.hostPorts(client, serves, bridge, report)
+	if err != nil {
+		return err
+	}
+	if err := a.openSampling(a.devices.Inventory, report, func() {}); err != nil {
 		return err
 	}
 	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready(), ports.Problem()) }
@@ -70,6 +77,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 	group.Go(func() error { return pulse.Run(ctx) })
 	a.devices.OnChange(ports.SetInventory)
 	group.Go(func() error { return a.devices.Run(ctx) })
+	group.Go(func() error { return a.sampling.Run(ctx) })
 	if err := a.setUp(ctx, group, ports.Changed); err != nil {
 		return err
 	}
@@ -103,11 +111,7 @@ func (a *agent) serves() (dpu.Serves, error) {
 	return out, nil
 }
 
-func (a *agent) hostPorts(ctx context.Context, client kubernetes.Interface, serves dpu.Serves, bridge cni.Switch) (*dpu.Ports, error) {
-	report, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
-	if err != nil {
-		return nil, err
-	}
+func (a *agent) hostPorts(client kubernetes.Interface, serves dpu.Serves, bridge cni.Switch, report *kube.Reporter) (*dpu.Ports, error) {
 	cfg := dpu.Defaults()
 	cfg.Serves, cfg.Logger, cfg.Registerer = serves, a.opts.log, a.metrics
 	return dpu.NewPorts(cfg, dpu.Deps{
