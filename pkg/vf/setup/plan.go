@@ -21,7 +21,8 @@ type Change struct {
 // next plan's matter.
 func Plan(s State, wants map[string]Want) []Change {
 	var changes []Change
-	settled := true
+	settled := true // the switch starts once, when its ports are there
+	leaving := false
 	for i := range s.PFs {
 		pf := &s.PFs[i]
 		want, wanted := wants[pf.Name]
@@ -36,12 +37,11 @@ func Plan(s State, wants map[string]Want) []Change {
 			continue
 		}
 		settled = settled && len(c.Steps) == 0
+		leaving = leaving || c.Policy == "" && c.Refused != ""
 		changes = append(changes, c)
 	}
-	if settled { // the switch starts once, when its ports are there
-		if c, ok := planOVS(s, wants); ok {
-			changes = append(changes, c)
-		}
+	if c, ok := planOVS(s, wants); ok && settled && !(leaving && c.Policy == "") { // pods that still have VFs keep their offload
+		changes = append(changes, c)
 	}
 	return changes
 }

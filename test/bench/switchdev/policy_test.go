@@ -1,0 +1,243 @@
+//go:build bench
+
+package switchdev
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
+)
+
+// policyNode is an agent's part for OffloadPolicies on a real NIC and OVS.
+type policyNode struct {
+	*setup.Runner
+	node     *vf.Node
+	pci      string
+	sampling *nodeoffload.Sampling
+
+	mu       sync.Mutex
+	policies []*v1alpha1.OffloadPolicy
+}
+
+type kernelNIC struct{ *netdev.Devices }
+
+func (kernelNIC) SetVFs(address string, n int) error { return netdev.SetVFs("/sys", address, n) }
+
+// containerOVS is OVS as the ovs-node pod has it, with that pod's start script.
+func containerOVS(t *testing.T) (run string) {
+	t.Helper()
+	dir := t.TempDir()
+	script, err := filepath.Abs("../../../hack/image/rootfs/usr/local/bin/ovn-daemon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "OVS_RUNDIR="+dir+"/run", "OVS_SYSCONFDIR="+dir+"/etc", "OVN_RUNDIR="+dir+"/ovn")
+	cmd := exec.Command(script, "ovs", "system")
+	cmd.Env = env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() })
+	eventually(t, "OVS answers", time.Minute, func() bool {
+		ready := exec.Command(script, "ready", "ovs")
+		ready.Env = env
+		return ready.Run() == nil
+	})
+	return dir + "/run"
+}
+
+func newPolicyNode(t *testing.T, pci string) *policyNode {
+	t.Helper()
+	run := containerOVS(t)
+	node, devices := openNode(t)
+	host := node.Links.(*netdev.NS)
+	schema, err := vswitch.ReplicaSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := ovsdb.Defaults([]string{"unix:" + run + "/db.sock"}, schema)
+	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	db, err := ovsdb.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	running, err := offload.LoadRunning(filepath.Join(t.TempDir(), "running.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := unixctl.Client{Dir: run, Daemon: "ovs-vswitchd"}
+	n := &policyNode{node: node, pci: pci}
+	n.sampling = nodeoffload.NewSampling(nodeoffload.SamplingDeps{
+		Switch: client, DB: db, Running: running, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
+		Inventory: func() *vf.Inventory { return nil },
+	})
+	n.Runner, err = setup.New(filepath.Join(t.TempDir(), "policy.json"), "boot", setup.Deps{
+		Policies: func() ([]*v1alpha1.OffloadPolicy, bool) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return slices.Clone(n.policies), true
+		},
+		NodeObject: func() *corev1.Node { return &corev1.Node{} }, Inventory: node.Read,
+		InUse: func() map[string]string { return nil },
+		HasAddress: func(link string) (bool, error) {
+			addrs, err := host.Addrs(link)
+			return slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return !p.Addr().IsLinkLocalUnicast() }), err
+		},
+		NIC: kernelNIC{devices}, OVS: setup.Vswitchd{Client: client, DB: db, Observed: n.sampling.Observed},
+		Changed: func() {}, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { _ = n.Run(ctx); close(done) }()
+	t.Cleanup(func() { stop(); <-done })
+	return n
+}
+
+func (n *policyNode) set(policies ...*v1alpha1.OffloadPolicy) {
+	n.mu.Lock()
+	n.policies = policies
+	n.mu.Unlock()
+	n.Mark()
+}
+
+// await waits for the results, as "policy state", and for none when there is none.
+func (n *policyNode) await(t *testing.T, want string) {
+	t.Helper()
+	states := func() string {
+		var all []string
+		for _, r := range n.Results() {
+			all = append(all, r.Policy+" "+string(r.State))
+		}
+		return strings.Join(all, ", ")
+	}
+	for end := time.Now().Add(2 * time.Minute); states() != want; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("results %+v, want %q", n.Results(), want)
+		}
+	}
+}
+
+func (n *policyNode) pf(t *testing.T) *vf.PF {
+	t.Helper()
+	p := pf(t, inventory(t, n.node), n.pci)
+	return &p
+}
+
+func (n *policyNode) wantBare(t *testing.T) {
+	t.Helper()
+	p := n.pf(t)
+	if p.Switchdev() || len(p.VFs) != 0 || p.Uplink().HWTC == nil || *p.Uplink().HWTC {
+		t.Errorf("not bare: %+v", p)
+	}
+	if s := n.sampling.Settings(); s == nil || s.HWOffload || s.RestartDue {
+		t.Errorf("settings of OVS: %+v", s)
+	}
+}
+
+// TestPolicy: a bare NIC becomes an offloading one and bare again, with OVS
+// restarted for either; a VF that somebody has is not taken away.
+func TestPolicy(t *testing.T) {
+	pci := nics(t)[0]
+	nicSet(t, pci, "legacy", "0")
+	run(t, "ethtool", "-K", uplinkOf(t, pci), "hw-tc-offload", "off")
+	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
+	n := newPolicyNode(t, pci)
+	n.await(t, "")
+	n.wantBare(t)
+
+	policy := &v1alpha1.OffloadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec:       v1alpha1.OffloadPolicySpec{PFSelector: v1alpha1.PFSelector{PCIAddresses: []string{pci}}, NumVFs: 3, ReservedVFs: 1},
+	}
+	n.set(policy)
+	n.await(t, "p Applied, p Applied")
+	p := n.pf(t)
+	if !p.Switchdev() || len(p.VFs) != 3 || !*p.Uplink().HWTC {
+		t.Fatalf("after the policy: %+v", p)
+	}
+	for _, v := range p.VFs {
+		if v.Netdev == nil || v.Representor == nil || v.Representor.HWTC == nil || !*v.Representor.HWTC {
+			t.Errorf("VF %d: %+v", v.Index, v)
+		}
+	}
+	inv := inventory(t, n.node)
+	settings := n.sampling.Settings()
+	status := nodeoffload.Status(nodeoffload.Facts{Inventory: &inv, Settings: settings, Reserved: n.Reserved(&inv), Policies: n.Results()})
+	if status.Offload != v1alpha1.OffloadOn || status.Devices[0].VFs != (v1alpha1.VFCount{Total: 3, Reserved: 1, Free: 2}) {
+		t.Errorf("offload %s (%s), settings %+v, VFs %+v", status.Offload, status.Reason, settings, status.Devices[0].VFs)
+	}
+
+	run(t, "ip", "netns", "add", "user")
+	run(t, "ip", "link", "set", p.VFs[1].Netdev.Name, "netns", "user")
+	n.set()
+	n.await(t, " Refused")
+	if got := n.Results()[0].Message; !strings.Contains(got, p.VFs[1].Name) || len(n.pf(t).VFs) != 3 || !n.sampling.Settings().HWOffload {
+		t.Errorf("%q, %d VFs, settings %+v", got, len(n.pf(t).VFs), n.sampling.Settings())
+	}
+	run(t, "ip", "netns", "del", "user") // the VF comes home
+	n.await(t, "")
+	n.wantBare(t)
+}
+
+// TestPolicyAnotherNumber: the number of VFs changes by way of none, and a NIC
+// with an address keeps its mode.
+func TestPolicyAnotherNumber(t *testing.T) {
+	pci := nics(t)[1]
+	nicSet(t, pci, "switchdev", "2")
+	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
+	n := newPolicyNode(t, pci)
+	spec := v1alpha1.OffloadPolicySpec{PFSelector: v1alpha1.PFSelector{PCIAddresses: []string{pci}}, NumVFs: 5, OVSHWOffload: new(bool)}
+	n.set(&v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: spec})
+	n.await(t, "more Applied")
+	if p := n.pf(t); len(p.VFs) != 5 || !p.Switchdev() {
+		t.Errorf("%+v", p)
+	}
+	uplink := n.pf(t).Uplink().Name
+	run(t, "ip", "addr", "add", "192.0.2.1/24", "dev", uplink)
+	t.Cleanup(func() { run(t, "ip", "addr", "del", "192.0.2.1/24", "dev", uplink) })
+	spec.EswitchMode = "legacy"
+	n.set(&v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mode"}, Spec: spec})
+	n.await(t, "mode Refused")
+	if got := n.Results()[0].Message; !strings.Contains(got, uplink) || !n.pf(t).Switchdev() {
+		t.Errorf("%q", got)
+	}
+	n.set()
+	n.await(t, "")
+	if p := n.pf(t); len(p.VFs) != 2 || !p.Switchdev() {
+		t.Errorf("not back: %+v", p)
+	}
+}
+
+func uplinkOf(t *testing.T, pci string) string {
+	t.Helper()
+	node, _ := openNode(t)
+	p := pf(t, inventory(t, node), pci)
+	return p.Uplink().Name
+}
