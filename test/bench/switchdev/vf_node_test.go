@@ -1,0 +1,233 @@
+//go:build bench
+
+package switchdev
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cnitypes "github.com/containernetworking/cni/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+)
+
+// podNode is the machine as a node: its first NIC, OVS, OVN and our CNI server,
+// without Kubernetes. The test plays the API server and the kubelet.
+type podNode struct {
+	*testing.T
+	c      *cluster
+	pci    string
+	dir    string
+	live   *vf.Live
+	ledger *ledger.Ledger
+	socket string
+
+	mu    sync.Mutex
+	pods  map[string]*corev1.Pod
+	given map[string]string // device by pod
+	seen  *cni.Pods
+}
+
+func newPodNode(t *testing.T) *podNode {
+	t.Helper()
+	n := &podNode{
+		T: t, c: &cluster{t: t, dir: t.TempDir()}, pci: nics(t)[0],
+		pods: map[string]*corev1.Pod{}, given: map[string]string{},
+	}
+	n.seen = cni.NewPods(func(_, name string) *corev1.Pod {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.pods[name]
+	})
+	nicSet(t, n.pci, "switchdev", "4")
+	n.dir = filepath.Join(n.c.dir, "node")
+	if err := os.Mkdir(n.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.stop)
+	n.c.central()
+	n.c.nb("ls-add", "net")
+	n.openvswitch()
+	n.serve()
+	return n
+}
+
+func (n *podNode) openvswitch() {
+	run(n, "ovsdb-tool", "create", n.dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
+	n.c.daemon("", n.dir, "ovsdb-server", n.dir+"/conf.db", "--remote=punix:"+n.dir+"/db.sock", "--pidfile", "--log-file="+n.dir+"/ovsdb.log")
+	n.vsctl("--no-wait", "init")
+	n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "external_ids:system-id=node", "other_config:hw-offload=true",
+		"external_ids:ovn-remote="+n.c.remote("sb"), "external_ids:ovn-encap-type=geneve",
+		"external_ids:ovn-encap-ip=127.0.0.1", "external_ids:ovn-bridge=br-int")
+	n.c.daemon("", n.dir, "ovs-vswitchd", "unix:"+n.dir+"/db.sock", "--pidfile", "--log-file="+n.dir+"/vswitchd.log")
+	n.c.daemon("", n.dir, "ovn-controller", "unix:"+n.dir+"/db.sock", "--pidfile", "--log-file="+n.dir+"/controller.log")
+	eventually(n, "br-int", time.Minute, func() bool {
+		_, err := try("ovs-vsctl", "--db=unix:"+n.dir+"/db.sock", "--timeout=10", "br-exists", "br-int")
+		return err == nil
+	})
+}
+
+func (n *podNode) vsctl(args ...string) string {
+	n.Helper()
+	return run(n, append([]string{"ovs-vsctl", "--db=unix:" + n.dir + "/db.sock", "--timeout=60"}, args...)...)
+}
+
+// serve is what cmd/agent wires, less what is Kubernetes'.
+func (n *podNode) serve() {
+	n.Helper()
+	check := func(err error) {
+		if err != nil {
+			n.Fatal(err)
+		}
+	}
+	node, devices := openNode(n.T)
+	host, err := netdev.Open("")
+	check(err)
+	schema, err := vswitch.ReplicaSchema()
+	check(err)
+	db, err := ovsdb.Open(n.Context(), ovsdb.Defaults([]string{"unix:" + n.dir + "/db.sock"}, schema))
+	check(err)
+	n.ledger, err = ledger.Open(filepath.Join(n.dir, "devices"), "")
+	check(err)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	n.live = vf.NewLive(node, log)
+	mover := attach.New(attach.Deps{
+		Ledger: n.ledger, Host: host, PF: devices, Inode: netdev.Inode, Log: log,
+		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
+		Exclusive: func() bool { return false },
+		Present:   func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
+	})
+	bridge := &cni.OVS{DB: db, Bridge: "br-int", Host: host, Representor: func(d cni.Device) (string, error) {
+		_, v, err := n.live.VF(d.ID)
+		if err != nil || v.Representor == nil {
+			return "", fmt.Errorf("no representor of %s: %w", d.ID, err)
+		}
+		return v.Representor.Name, nil
+	}}
+	cfg := cni.Defaults()
+	cfg.MTU = 1400
+	cfg.Socket = filepath.Join(n.dir, "cni", "cni.sock")
+	n.socket = cfg.Socket
+	server, err := cni.NewServer(cfg, cni.Deps{
+		Switch: bridge, Pods: n.seen, Host: host, OpenNS: cni.OpenNS, Ready: bridge.Ready,
+		Functions: &cni.Functions{
+			Resources: []string{"ovn-offload.io/vf"}, Given: n.devicesOf, VF: n.live.VF, Ledger: n.ledger, Mover: mover,
+		},
+	}, log, nil)
+	check(err)
+	n.live.OnChange(func(vf.Inventory) { server.Repair() })
+	check(server.Listen())
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = n.live.Run(ctx) })
+	running.Go(func() { _ = server.Run(ctx) })
+	n.Cleanup(func() {
+		cancel()
+		running.Wait()
+		db.Close()
+		_ = n.ledger.Close()
+	})
+}
+
+// devicesOf is the kubelet's answer.
+func (n *podNode) devicesOf(_ context.Context, pod types.NamespacedName, _ types.UID) (map[string][]string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return map[string][]string{"ovn-offload.io/vf": {n.given[pod.Name]}}, nil
+}
+
+// vfPod is one of the test's pods.
+type vfPod struct {
+	n            *podNode
+	name, ns, v4 string
+	sandbox, mac string
+	device       string // "": a veth
+}
+
+// pod makes what the API server, the controller and the runtime make.
+func (n *podNode) pod(i int, device string) *vfPod {
+	n.Helper()
+	p := &vfPod{
+		n: n, name: fmt.Sprintf("pod%d", i), ns: fmt.Sprintf("sandbox%d", i), device: device,
+		v4: fmt.Sprintf("10.244.1.%d", i), mac: fmt.Sprintf("0a:58:0a:f4:01:%02x", i), sandbox: strings.Repeat(fmt.Sprint(i%10), 32),
+	}
+	run(n, "ip", "netns", "add", p.ns)
+	n.Cleanup(func() { _, _ = try("ip", "netns", "del", p.ns) })
+	n.c.nb("lsp-add", "net", "default_"+p.name, "--", "lsp-set-addresses", "default_"+p.name, p.mac+" "+p.v4)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: p.name, UID: types.UID("uid-" + p.name),
+		Annotations: map[string]string{kube.PodNetworksKey: fmt.Sprintf(
+			`{"default":{"ip_addresses":["%s/24"],"mac_address":"%s","gateway_ips":["10.244.1.254"]}}`, p.v4, p.mac)},
+	}}
+	if device != "" {
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: oneVF()}}}
+	}
+	n.mu.Lock()
+	n.pods[p.name], n.given[p.name] = pod, device
+	n.mu.Unlock()
+	n.seen.Changed(kube.PodOwner("default", p.name))
+	return p
+}
+
+func (p *vfPod) call(command string) ([]byte, time.Duration, *cnitypes.Error) {
+	start := time.Now()
+	out, err := shim.Call(context.Background(), p.n.socket, shim.Request{
+		Command: command, ContainerID: p.sandbox, Netns: "/run/netns/" + p.ns, IfName: "eth0",
+		Args:   "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.name + ";K8S_POD_UID=uid-" + p.name,
+		Config: json.RawMessage(`{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`),
+	})
+	return out, time.Since(start), err
+}
+
+func (p *vfPod) must(command string) time.Duration {
+	p.n.Helper()
+	out, took, err := p.call(command)
+	if err != nil {
+		p.n.Fatalf("%s of %s: %v %s", command, p.name, err, out)
+	}
+	return took
+}
+
+// reaches pings; lost packets count.
+func (p *vfPod) reaches(o *vfPod) error {
+	out, err := try(inside(p.ns, "ping", "-n", "-q", "-c", "3", "-i", "0.2", "-W", "5", o.v4)...)
+	if err != nil || !strings.Contains(out, " 0% packet loss") {
+		return fmt.Errorf("%s to %s: %w\n%s", p.name, o.name, err, out)
+	}
+	return nil
+}
+
+func (n *podNode) stop() {
+	if n.Failed() {
+		for _, words := range [][]string{{"ip", "-br", "link"}, {"ovs-vsctl", "--db=unix:" + n.dir + "/db.sock", "show"}, {"grep", "-hE", "WARN|ERR", n.dir + "/vswitchd.log", n.dir + "/controller.log"}} {
+			out, _ := try(words...)
+			n.Logf("%s:\n%s", strings.Join(words, " "), out)
+		}
+	}
+	_, _ = try("ovs-appctl", "-t", n.dir+"/ovs-vswitchd.ctl", "exit", "--cleanup")
+	files, _ := filepath.Glob(n.dir + "/*.pid")
+	for _, file := range files {
+		_, _ = try("pkill", "-F", file)
+	}
+	n.c.stop()
+	nicSet(n, n.pci, "switchdev", "4")
+}
