@@ -221,7 +221,7 @@ func (a *attachment) moveDevice(ctx context.Context, ns PodLinks) error {
 // has a claim: where the one stays, so does the other.
 func releaseDevice(ctx context.Context, d Deps, c ledger.Claim) error {
 	p, ok, err := plugged(d.Switch, owner(c))
-	if err == nil && ok && p.Sandbox == c.Sandbox {
+	if err == nil && ok && p.Sandbox == c.Sandbox && p.IfName == c.Interface {
 		err = d.Switch.Unplug(ctx, p)
 	}
 	if err != nil {

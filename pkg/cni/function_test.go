@@ -393,6 +393,32 @@ func TestNewSandboxTakesDevice(t *testing.T) {
 	n.wantHome()
 }
 
+// TestSecondInterface: only one is ours, and asking for another one does the
+// first no harm.
+func TestSecondInterface(t *testing.T) {
+	for _, asks := range []bool{true, false} {
+		n := newNIC(t)
+		if !asks {
+			n.setPod(web, webUID, webNetwork) // its first is a veth
+		}
+		n.mustDo(addWeb(sandboxA, "/ns/a"))
+		was := n.plugged()
+		second := addWeb(sandboxA, "/ns/a")
+		second.IfName, second.Conf.DeviceID = "net1", vf1
+		if _, err := n.do(second); codeOf(err) != CodeTaken {
+			t.Errorf("ADD of a second interface: %v", err)
+		}
+		second.Command = "DEL"
+		n.mustDo(second)
+		if now := n.plugged(); now != was {
+			t.Errorf("the port is %+v, and was %+v", now, was)
+		}
+		if _, held := n.led.Holder(vf1); held {
+			t.Error("the device of the second interface is still claimed")
+		}
+	}
+}
+
 // TestNamespaceDiedFirst: the kernel has brought the VF home under some name.
 func TestNamespaceDiedFirst(t *testing.T) {
 	for _, end := range []func(*nic){
