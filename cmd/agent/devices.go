@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
@@ -140,8 +141,25 @@ func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []
 		}
 	}
 	a.devices.OnChange(func(vf.Inventory) { a.offer() })
-	group.Go(func() error { return devices.Run(ctx) })
+	group.Go(func() error { return a.servePlugin(ctx, devices) })
 	return nil
+}
+
+// servePlugin begins again after an error: pods without VFs need none of it.
+func (a *agent) servePlugin(ctx context.Context, devices *plugin.Plugin) error {
+	const pause = 10 * time.Second
+	for {
+		err := devices.Run(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.opts.log.Warn("serving devices", "err", err, "again", pause)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // reserved are the VFs that pods do not get by asking for one: those of the

@@ -6,7 +6,8 @@
 //	pkg/cni/shim -> Server -> Attach: pod -> annotation -> attach -> flows -> CNI result
 //	                       -> Detach, check, collect (GC), Sweep
 //	controller -> annotation pod-networks -> Pods (informer) ----^
-//	Attach -> pkg/netdev (veth in the pod's namespace)
+//	Attach -> pkg/netdev (veth in the pod's namespace), or, if the pod asks for a VF:
+//	       -> Functions: kubelet -> pkg/vf/ledger -> pkg/vf/attach (the VF into the pod)
 //	       -> Switch: OVS, Port and Interface in the local database -> ovn-controller -> ovn-installed
 //
 // Nothing is decided here: addresses come from the annotation, and the result
@@ -15,7 +16,8 @@
 //
 // What is attached is written nowhere but where it is: the OVS rows have the
 // pod as owner (so a pod's new sandbox replaces the rows of its old one) and
-// name their sandbox, and the host's veth carries the sandbox in its alias. So
+// name their sandbox, the host's veth carries the sandbox in its alias, and a
+// VF's claim is in the ledger for as long as its representor is a port. So
 // the server may be killed at any time; Sweep at the next start removes what
 // belongs to nobody. Commands of one pod are run one after the other; DEL ends
 // an ADD that waits.

@@ -4,8 +4,8 @@
 // Place in the data flow:
 //
 //	sysfs   -> Discover (what is there)  \
-//	                                      > Enrich (pure) -> Inventory -> the inventory command; later the
-//	devlink, links, features, RDMA: Facts /                   device plugin, nodeoffloads and pkg/cni
+//	                                      > Enrich (pure) -> Inventory -> the inventory command, the
+//	devlink, links, features, RDMA: Facts /                   device plugin, nodeoffloads, pkg/cni
 //
 // Node.Read does both; Node.Watch does it again when devlink, link or uevent
 // messages say so. The mode of a switch is devlink's answer only: mlx5 has a
