@@ -78,8 +78,8 @@ type Function struct {
 	Number int
 	// Representor is "" where it is on another machine.
 	Representor string
-	Driver string
-	VFIO   bool
+	Driver      string
+	VFIO        bool
 	// MAC is what the function will use, where its driver tells that.
 	MAC vf.MAC
 	// RDMA devices in the node's namespace.
