@@ -116,6 +116,13 @@ func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 			}))
 		}
 	}
+	// What a gateway router has hidden comes back to it, whichever node's pod
+	// answers: by its own address, before the route by the pod's.
+	for _, own := range join {
+		rows = append(rows, staticRoute(ClusterRouter, &nb.LogicalRouterStaticRoute{
+			IPPrefix: netip.PrefixFrom(own.Addr(), own.Addr().BitLen()).String(), Nexthop: own.Addr().String(),
+		}))
+	}
 	for _, subnet := range cfg.ClusterSubnets {
 		if joinSubnet, ok := sameFamily(cfg.JoinSubnets, subnet.Addr()); ok {
 			rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{
