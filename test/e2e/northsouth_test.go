@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -149,6 +150,15 @@ func hostPod(t *testing.T, ns, name, node string) *corev1.Pod {
 	object := podObject(ns, name, node, "probe", "serve", fmt.Sprint(outsidePort))
 	object.Spec.HostNetwork = true
 	create(t, object)
+	// The port is the node's: it must be free for the next test.
+	t.Cleanup(func() {
+		zero := int64(0)
+		cluster.client.CoreV1().Pods(ns).Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
+		eventually(t, 30*time.Second, "the port is free again", func() (bool, string) {
+			out, err := onNode(node, "probe", "dial", "tcp", fmt.Sprintf("127.0.0.1:%d", outsidePort))
+			return err != nil, out
+		})
+	})
 	return waitPod(t, ns, name, "Running", isRunning)
 }
 
@@ -166,7 +176,8 @@ sysctl -qw net.ipv4.ip_forward=1`
 	t.Cleanup(func() { onNode(outside, "sh", "-c", "ip netns del far; sysctl -qw net.ipv4.ip_forward=0") })
 	router := ofFamily(machineAddresses(t, outside), netip.MustParseAddr("192.0.2.2")).String()
 	const fabric = "fabric" // the default gateway, which the gateway router asks
-	mustOnNode(t, fabric, "sh", "-c", "ip route add 192.0.2.0/24 via "+router+" && sysctl -qw net.ipv4.ip_forward=1")
+	mustOnNode(t, fabric, "sh", "-c", "ip route add 192.0.2.0/24 via "+router+
+		" && sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.fabric0.send_redirects=0")
 	t.Cleanup(func() { onNode(fabric, "sh", "-c", "ip route del 192.0.2.0/24; sysctl -qw net.ipv4.ip_forward=0") })
 
 	mustInPod(t, pod, "ping", "-c1", "-W2", "192.0.2.2")
@@ -188,7 +199,11 @@ sysctl -qw net.ipv4.ip_forward=1`
 func TestGatewayFlowsComeBack(t *testing.T) {
 	ns := namespace(t)
 	serveOutside(t)
-	pod, host := running(t, ns, "pod", nodes[1]), hostPod(t, ns, "host", nodes[1])
+	pod := running(t, ns, "pod", nodes[1])
+	host := podObject(ns, "host", nodes[1], "sleep", "1000")
+	host.Spec.HostNetwork = true
+	create(t, host)
+	waitPod(t, ns, host.Name, "Running", isRunning)
 	target := netip.AddrPortFrom(machineAddresses(t, outside)[0], outsidePort)
 	table := func() string {
 		return mustOnNode(t, nodes[1], "ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", "breth0")
