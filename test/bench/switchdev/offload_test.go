@@ -50,25 +50,35 @@ func newWorld(t *testing.T, hwOffload bool) *world {
 	return w
 }
 
-// stream sends TCP from one pod to the other and gives the bytes that came to
-// the sender's representor, for there software is.
-func stream(t *testing.T, from *endpoint, address string) (software uint64) {
+// stream sends TCP from one pod to an address and gives the bytes that were sent,
+// and those that came to the sender's representor, for there software is.
+func stream(t *testing.T, from *endpoint, address string) (sent, software uint64) {
 	t.Helper()
 	eventually(t, from.name+" reaches "+address, 20*time.Second, func() bool {
 		_, err := try(inside(from.name, "ping", "-c1", "-W1", address)...)
 		return err == nil
 	})
-	before := from.seen(t)
+	before, seen := from.sent(t), from.seen(t)
 	run(t, from.iperf(address, "4")...)
-	return from.seen(t) - before
+	sent, software = from.sent(t)-before, from.seen(t)-seen
+	if sent < enough {
+		t.Fatalf("%s sent %d bytes to %s", from.name, sent, address)
+	}
+	return sent, software
 }
 
 func (e *endpoint) iperf(address, seconds string) []string {
 	return inside(e.name, "iperf3", "-c", address, "-t", seconds, "-b", "8M", "--connect-timeout", "5000")
 }
 
-// sent is about what stream sends.
-const sent = 4 * 8e6 / 8
+// enough bytes to tell a stream from what else there is. How many a stream has is
+// a matter of the machine's speed.
+const enough = 100_000
+
+func (e *endpoint) sent(t *testing.T) uint64 {
+	t.Helper()
+	return counter(t, e.name, "eth0", "tx_bytes")
+}
 
 // seen counts bytes that came to the representor from its VF.
 func (e *endpoint) seen(t *testing.T) uint64 {
@@ -120,11 +130,11 @@ func (w *world) table(t *testing.T) {
 			t.Run(k[2]+" "+address, func(t *testing.T) {
 				stream(t, from, address) // OVS makes its flows; how quick it is at that is not the question
 				before := from.node.sample()
-				software := stream(t, from, address)
+				sent, software := stream(t, from, address)
 				after := from.node.sample()
 				share := delta(t, before, after, from.rep).From
 				t.Logf("%d of %d bytes in hardware, %d came to the representor", share.Hardware.Bytes, share.Sum().Bytes, software)
-				if share.Hardware.Bytes < sent*.9 || share.Hardware.Bytes*10 < share.Sum().Bytes*9 {
+				if share.Hardware.Bytes < sent/10*9 || share.Hardware.Bytes*10 < share.Sum().Bytes*9 {
 					t.Errorf("from %s: %+v, outside %+v", from.name, share, port(t, after.Report, from.rep).Outside)
 				}
 				if software > sent/10 {
@@ -156,7 +166,7 @@ func (w *world) policy(t *testing.T) {
 		}
 		before, software := got(), from.seen(t)
 		time.Sleep(3 * time.Second)
-		if passed := got() - before; passed < sent/4 || from.seen(t)-software > passed/4 {
+		if passed := got() - before; passed < enough/2 || from.seen(t)-software > passed/4 {
 			t.Errorf("%s to %s: %d bytes before the policy, %d in software", from.name, to.name, passed, from.seen(t)-software)
 		}
 		w.nb("acl-add", "s1", "to-lport", "2000", "ip4.dst == "+to.v4+" && tcp", "drop")
@@ -177,9 +187,9 @@ func (w *world) policy(t *testing.T) {
 func TestOffloadOff(t *testing.T) {
 	w := newWorld(t, false)
 	a, c := w.pods["a"], w.pods["c"]
-	software := stream(t, a, c.v4)
+	sent, software := stream(t, a, c.v4)
 	p := port(t, a.node.sample().Report, a.rep)
-	if n := len(a.node.flows("offloaded")); n != 0 || p.From.Hardware.Flows != 0 || software < sent*.8 {
+	if n := len(a.node.flows("offloaded")); n != 0 || p.From.Hardware.Flows != 0 || software < sent/10*9 {
 		t.Errorf("hw-offload is off: %d flows in hardware, %+v, %d bytes at the representor", n, p.From, software)
 	}
 	if len(p.Outside) == 0 || p.Outside[0].Reason != offload.ReasonOff {
@@ -195,16 +205,16 @@ func TestRefused(t *testing.T) {
 	w := newWorld(t, true)
 	a, b := w.pods["a"], w.pods["b"]
 	before := a.node.sample()
-	software := stream(t, a, b.v4)
+	sent, software := stream(t, a, b.v4)
 	after := a.node.sample()
-	if share := delta(t, before, after, a.rep).From; share.Hardware.Packets != 0 || software < sent*.8 {
+	if share := delta(t, before, after, a.rep).From; share.Hardware.Packets != 0 || software < sent/10*9 {
 		t.Errorf("%+v, %d bytes at the representor", share, software)
 	}
 	reasons := map[offload.Reason]uint64{}
 	for _, cause := range port(t, after.Report, a.rep).Outside {
 		reasons[cause.Reason] += cause.Bytes
 	}
-	if reasons[offload.ReasonRefused] < sent*.8 {
+	if reasons[offload.ReasonRefused] < sent/10*8 {
 		t.Errorf("reasons by bytes: %v, want most of it %s", reasons, offload.ReasonRefused)
 	}
 }

@@ -35,6 +35,16 @@ func inside(ns string, args ...string) []string {
 	return append([]string{"ip", "netns", "exec", ns}, args...)
 }
 
+// batch runs commands of ip(8) in one process: processes are slow in there.
+func batch(t testing.TB, ns string, commands ...string) {
+	t.Helper()
+	cmd := exec.Command("ip", "-n", ns, "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%q in %s: %v\n%s", commands, ns, err, out)
+	}
+}
+
 func write(t testing.TB, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0); err != nil {
