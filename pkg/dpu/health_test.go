@@ -62,7 +62,7 @@ func TestPulse(t *testing.T) {
 		t.Error("the problem is still there")
 	}
 	pulse.Node = func() *corev1.Node { return nil }
-	if err := pulse.beat(t.Context()); err == nil || !strings.Contains(err.Error(), "node worker is not in") {
+	if err := pulse.beat(t.Context()); err == nil || !strings.Contains(err.Error(), "has no such node: worker") {
 		t.Errorf("without the node: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package dpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -22,6 +23,13 @@ const (
 	LeasePeriod   = 10 * time.Second
 	LeaseDuration = 40 * time.Second
 )
+
+// retryPulse is the pause after a renewal that failed.
+const retryPulse = time.Second
+
+// errNodeUnknown is normal until the informer has read the cluster. After that
+// the node's set-up reports it.
+var errNodeUnknown = errors.New("the host's cluster has no such node")
 
 // Namespace is where the Lease is.
 const Namespace = "ovn-kubernetes"
@@ -44,16 +52,20 @@ type Pulse struct {
 // Run renews until ctx ends. The Lease then runs out by itself, so that a
 // restart of the agent goes unnoticed.
 func (p *Pulse) Run(ctx context.Context) error {
-	tick := time.NewTicker(p.Period)
-	defer tick.Stop()
 	for {
-		if err := p.beat(ctx); err != nil && ctx.Err() == nil {
+		pause := p.Period
+		switch err := p.beat(ctx); {
+		case errors.Is(err, errNodeUnknown):
+			p.Logger.Debug("renewing the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
+			pause = min(pause, retryPulse)
+		case err != nil && ctx.Err() == nil:
 			p.Logger.Warn("renewing the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
+			pause = min(pause, retryPulse)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }
@@ -72,7 +84,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 	}
 	node := p.Node()
 	if node == nil {
-		return fmt.Errorf("node %s is not in the host's cluster", p.Host)
+		return fmt.Errorf("%w: %s", errNodeUnknown, p.Host)
 	}
 	p.fill(lease, node, time.Now())
 	if absent {

@@ -116,10 +116,11 @@ func TestInsideDPU(t *testing.T) {
 	}
 	write(t, driver+b.pci+"/sriov_numvfs", "4")
 	back := time.Now()
-	b.give(0)
 	b.status("Ready")
+	ready := time.Since(back)
+	b.give(0)
 	b.reaches(recovery)
-	t.Logf("traffic %s after the return of the functions", time.Since(back).Round(time.Millisecond))
+	t.Logf("after the return of the functions: port %s, traffic %s", ready.Round(time.Millisecond), time.Since(back).Round(time.Millisecond))
 
 	// The host reboots: functions go and come under a living DPU, and the pod
 	// gets another one for another sandbox, without a DEL of the first.
