@@ -137,7 +137,7 @@ func (p *pair) current() *Ports {
 func (p *pair) start() {
 	p.t.Helper()
 	cfg := Defaults()
-	cfg.Host, cfg.FlowsTimeout = host, 500*time.Millisecond
+	cfg.Host, cfg.FlowsTimeout = host, 5*time.Second
 	cfg.Controller = p.controller
 	agent, err := NewPorts(cfg, Deps{
 		Pods: p.view, Switch: &cni.OVS{DB: p.db, Bridge: "br-int", Host: p.links, Representor: Representor}, MTU: func() int { return 1400 },
