@@ -158,17 +158,14 @@ func (a *attachment) attach(ctx context.Context) error {
 	if err != nil {
 		return fail(CodeAttach, "attach: %v", err)
 	}
-	if ok && was.Sandbox == a.req.Sandbox && was.IfName != a.req.IfName {
+	same := ok && was.Sandbox == a.req.Sandbox
+	if same && was.IfName != a.req.IfName {
 		return fail(CodeTaken, "attach: sandbox %s of %s has its network on %s already", a.req.Sandbox, a.req.Pod, was.IfName)
 	}
 	a.port = a.wanted()
 	if a.function == nil {
-		kept, err := a.addVeth(ns, ok && was.Sandbox == a.req.Sandbox)
-		if err != nil {
+		if err := a.addVeth(ns, same); err != nil {
 			return err
-		}
-		if !kept {
-			a.undo = append(a.undo, func(ctx context.Context) error { return a.Switch.Unplug(ctx, a.port.Plugged) })
 		}
 	}
 	// The port comes before the addresses: OVS and OVN work on it meanwhile.
@@ -209,20 +206,20 @@ func (a *attachment) wanted() Port {
 }
 
 // addVeth makes the pair, or keeps a whole one that an earlier ADD has made.
-func (a *attachment) addVeth(ns PodLinks, known bool) (kept bool, err error) {
+func (a *attachment) addVeth(ns PodLinks, known bool) error {
 	name := a.req.hostLink()
 	link, err := a.Host.Link(name)
 	switch {
 	case errors.Is(err, netdev.ErrNotFound):
 	case err != nil:
-		return false, fail(CodeAttach, "attach: %v", err)
+		return fail(CodeAttach, "attach: %v", err)
 	case link.Alias != alias(a.req.Sandbox):
-		return false, fail(CodeTaken, "attach: the host has a link %s that is not of this sandbox", name)
+		return fail(CodeTaken, "attach: the host has a link %s that is not of this sandbox", name)
 	case known && checkLink(ns, a.req.IfName, a.network) == nil:
-		return true, nil
+		return nil
 	default: // left over, or of another address
 		if err := a.Host.DeleteLink(name); err != nil {
-			return false, fail(CodeAttach, "attach: %v", err)
+			return fail(CodeAttach, "attach: %v", err)
 		}
 	}
 	a.undo = append(a.undo, func(context.Context) error { return removeLink(a.Host, name, a.req.Sandbox) })
@@ -231,15 +228,16 @@ func (a *attachment) addVeth(ns PodLinks, known bool) (kept bool, err error) {
 		Peer: netdev.Peer{Path: a.req.Netns, Name: a.req.IfName, MAC: []byte(a.network.MAC)},
 	})
 	if errors.Is(err, netdev.ErrExists) {
-		return false, fail(CodeTaken, "attach: %s exists already in %s", a.req.IfName, a.req.Netns)
+		return fail(CodeTaken, "attach: %s exists already in %s", a.req.IfName, a.req.Netns)
 	}
 	if err == nil {
 		err = a.Host.SetLink(name, netdev.Settings{NoLinkLocal: true, State: netdev.Up})
 	}
 	if err != nil {
-		return false, fail(CodeAttach, "attach: %v", err)
+		return fail(CodeAttach, "attach: %v", err)
 	}
-	return false, nil
+	a.undo = append(a.undo, func(ctx context.Context) error { return a.Switch.Unplug(ctx, a.port.Plugged) })
+	return nil
 }
 
 // waitFlows waits for the switch, unless the pod changes underneath.

@@ -53,6 +53,10 @@ func Check(d Deps, r *Request) error {
 	if a.Representor && !d.hasNetdev(r) {
 		return nil
 	}
+	return d.checkInside(r, network)
+}
+
+func (d *Deps) checkInside(r *Request, network *kube.PodNetwork) error {
 	ns, err := d.OpenNS(r.Netns)
 	if err != nil {
 		return fail(CodeCheck, "check: %v", err)

@@ -23,6 +23,10 @@ type space interface {
 	linkSpace
 	addrSpace
 	mover
+	hostSpace
+}
+
+type hostSpace interface {
 	Watch(ctx context.Context) (<-chan Event, error)
 	Sysctl(path, value string) error
 	Close() error

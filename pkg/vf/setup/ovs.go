@@ -11,12 +11,7 @@ const notSupervised = "other_config:hw-offload is set; ovs-vswitchd has to be re
 // planOVS switches OVS' own offload with the first PF that wants it, and back
 // with the last. Settings that were there before are nobody's but the user's.
 func planOVS(s State, wants map[string]Want) (Change, bool) {
-	policy := ""
-	for i := range s.PFs { // in their order, so that it is always the same one
-		if w := wants[s.PFs[i].Name]; w.OVS && policy == "" {
-			policy = w.Policy
-		}
-	}
+	policy := ovsPolicy(s, wants)
 	if s.OVS == nil || policy == "" && s.Saved.OVS == nil {
 		return Change{}, false
 	}
@@ -46,4 +41,14 @@ func planOVS(s State, wants map[string]Want) (Change, bool) {
 		c.Steps = append(c.Steps, forgetOVS{})
 	}
 	return c, true
+}
+
+// ovsPolicy is the policy of the first PF that wants OVS to offload; "" when none does.
+func ovsPolicy(s State, wants map[string]Want) string {
+	for i := range s.PFs { // in their order, so that it is always the same one
+		if w := wants[s.PFs[i].Name]; w.OVS {
+			return w.Policy
+		}
+	}
+	return ""
 }

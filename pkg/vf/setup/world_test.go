@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -206,7 +205,7 @@ func (w *world) agent() *Runner {
 		Inventory:  w.inventory, InUse: w.users,
 		HasAddress: func(link string) (bool, error) { return w.addressed[link], nil },
 		NIC:        w, OVS: w, Changed: func() {},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: prometheus.NewRegistry(),
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
