@@ -134,7 +134,8 @@ var rights = map[string][]string{
 	"ovnkube-master": {
 		"get namespaces", "list namespaces", "watch namespaces", "get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods",
 		"get services", "list services", "watch services", "get endpointslices", "list endpointslices", "watch endpointslices",
-		"patch nodes/status", "patch pods/status", "create events", "patch events", "create leases", "get leases*", "update leases*",
+		"patch nodes/status", "patch pods/status", "list networkpolicies", "watch networkpolicies",
+		"create events", "patch events", "create leases", "get leases*", "update leases*",
 	},
 	"ovnkube-node": {
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "get services", "list services", "watch services",

@@ -21,6 +21,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,8 @@ type Controller struct {
 	// db is there while this process leads.
 	db    *ovsdb.DB
 	guard ovsdb.Guard
+	// warned is what the authors of policies were last told.
+	warned sync.Map
 
 	// What Ready is asked for from other goroutines; opened is db.
 	synced, leading atomic.Bool

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,6 +194,8 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 func (c *Controller) committed(result ovsdb.Result, byName map[string]kube.Owner, past map[kube.Owner][]types.UID) {
 	for _, change := range result.Changes {
 		switch owner := byName[change.Owner]; {
+		case owner.Kind == kube.KindPodSet && change.Op != "update":
+			c.rows.Mark(c.view.UsersOf(owner)...)
 		case change.Op != "insert":
 		case owner.Kind == kube.KindNetwork:
 			c.rows.Mark(c.nodeOwners()...)
@@ -201,9 +204,12 @@ func (c *Controller) committed(result ovsdb.Result, byName map[string]kube.Owner
 			for _, pod := range c.view.PodsOnNode(owner.Name) {
 				c.rows.Mark(kube.PodOwner(pod.Namespace, pod.Name))
 			}
+		case owner.Kind == kube.KindNetworkPolicy && change.Table == nb.PortGroupTable:
+			c.rows.Mark(c.view.SubjectOwners(owner)...)
 		}
 	}
 	for name, owner := range byName {
+		c.warnUnmatched(owner)
 		if result.Failed[name] == nil {
 			c.mark(c.alloc.Release(owner, past[owner]...)...)
 		}
@@ -231,7 +237,7 @@ func madeFor(row ovsdb.Row, node types.UID) types.UID {
 // Owners that only the database has are left out when they are too many at once.
 func (c *Controller) everything() []kube.Owner {
 	known := map[kube.Owner]bool{kube.NetworkOwner(): true}
-	for _, owner := range slices.Concat(c.nodeOwners(), c.podOwners(), c.serviceOwners()) {
+	for _, owner := range slices.Concat(c.nodeOwners(), c.podOwners(), c.serviceOwners(), c.view.PodSetOwners(), c.view.PolicyOwners()) {
 		known[owner] = true
 	}
 	present := c.db.Owners()
@@ -252,7 +258,17 @@ func (c *Controller) everything() []kube.Owner {
 		known[owner] = known[owner] || !orphans[owner]
 	}
 	maps.DeleteFunc(known, func(_ kube.Owner, wanted bool) bool { return !wanted })
-	return slices.Collect(maps.Keys(known))
+	return slices.SortedFunc(maps.Keys(known), func(a, b kube.Owner) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// rank orders owners so that most find what they need in place: parents, then
+// sets of pods before the rules that refer to them, these before the ports.
+func rank(owner kube.Owner) int {
+	order := []string{kube.KindNetwork, kube.KindNode, kube.KindPodSet, kube.KindNetworkPolicy}
+	if at := slices.Index(order, owner.Kind); at >= 0 {
+		return at
+	}
+	return len(order)
 }
 
 func (c *Controller) nodeOwners() []kube.Owner {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // Annotations of OVN-Kubernetes that users, tools and our own processes share.
@@ -30,6 +31,8 @@ const (
 	GatewayConfigKey = "k8s.ovn.org/l3-gateway-config"
 	// PodNetworksKey holds a PodNetwork for each network; controller to agents.
 	PodNetworksKey = "k8s.ovn.org/pod-networks"
+	// ACLLoggingKey holds {"deny":"alert","allow":"notice"}; user, on a Namespace.
+	ACLLoggingKey = "k8s.ovn.org/acl-logging"
 )
 
 // DefaultNetwork is the key of the cluster's default network in annotations.
@@ -192,4 +195,28 @@ func MACFromAddress(addr netip.Addr) MAC {
 	}
 	hash := sha256.Sum256([]byte(addr.String()))
 	return MAC{0x0a, 0x58, hash[0], hash[1], hash[2], hash[3]}
+}
+
+// ACLLogging is the value of ACLLoggingKey: severities of OVN's logs, "" where
+// nothing is logged.
+type ACLLogging struct {
+	Allow string `json:"allow,omitempty"`
+	Deny  string `json:"deny,omitempty"`
+}
+
+// ParseACLLogging gives no logging for "" and, with an error, for what OVN does not know.
+func ParseACLLogging(value string) (ACLLogging, error) {
+	if value == "" {
+		return ACLLogging{}, nil
+	}
+	var logging ACLLogging
+	if err := json.Unmarshal([]byte(value), &logging); err != nil {
+		return ACLLogging{}, err
+	}
+	for _, severity := range []string{logging.Allow, logging.Deny} {
+		if severity != "" && !slices.Contains([]string{"alert", "warning", "notice", "info", "debug"}, severity) {
+			return ACLLogging{}, fmt.Errorf("severity %q is not alert, warning, notice, info or debug", severity)
+		}
+	}
+	return logging, nil
 }

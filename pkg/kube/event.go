@@ -86,6 +86,10 @@ func (r *Reporter) object(owner Owner) runtime.Object {
 		if pod := r.view.Pod(owner.Namespace, owner.Name); pod != nil {
 			return pod
 		}
+	case KindNetworkPolicy:
+		if policy := r.view.networkPolicy(owner.Namespace, owner.Name); policy != nil {
+			return policy
+		}
 	case KindNode:
 		if node := r.view.Node(owner.Name); node != nil {
 			return node

@@ -7,7 +7,7 @@ import (
 )
 
 // The kinds of owners. A kind is the Kubernetes kind of the object that rows
-// are made for; KindNetwork is the one owner that no object stands for: the
+// are made for; KindNetwork is an owner that no object stands for: the
 // rows that exist once in a zone (cluster router, join switch).
 const (
 	KindNetwork = "Network"
@@ -17,6 +17,11 @@ const (
 	// KindNodeServices is a node's part in the services: what is its own of
 	// their addresses and backends.
 	KindNodeServices = "NodeServices"
+
+	KindNetworkPolicy = "NetworkPolicy"
+	// KindPodSet is the other kind without an object: a selection of pods that
+	// rules of policies share.
+	KindPodSet = "PodSet"
 )
 
 // Owner names one Kubernetes object on whose behalf rows and devices exist.
@@ -44,6 +49,11 @@ func ServiceOwner(namespace, name string) Owner {
 
 // NodeServicesOwner is the owner of a node's part in the services.
 func NodeServicesOwner(node string) Owner { return Owner{Kind: KindNodeServices, Name: node} }
+
+// NetworkPolicyOwner is the owner of a policy's port group and rules.
+func NetworkPolicyOwner(namespace, name string) Owner {
+	return Owner{Kind: KindNetworkPolicy, Namespace: namespace, Name: name}
+}
 
 // String gives "Kind/namespace/name", or "Kind/name" where the object has no namespace.
 func (o Owner) String() string {

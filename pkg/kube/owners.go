@@ -3,6 +3,7 @@ package kube
 import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -20,7 +21,7 @@ func (v *View) changed(old, new any) {
 		before, _ := old.(*corev1.Pod)
 		after, _ := new.(*corev1.Pod)
 		if !sameObject(before, after) {
-			owners = []Owner{PodOwner(o.Namespace, o.Name)}
+			owners = append(v.podPolicyOwners(before, after), PodOwner(o.Namespace, o.Name))
 		}
 	case *corev1.Node:
 		before, _ := old.(*corev1.Node)
@@ -34,6 +35,14 @@ func (v *View) changed(old, new any) {
 		before, _ := old.(*discoveryv1.EndpointSlice)
 		after, _ := new.(*discoveryv1.EndpointSlice)
 		owners = v.endpointOwners(before, after)
+	case *corev1.Namespace:
+		before, _ := old.(*corev1.Namespace)
+		after, _ := new.(*corev1.Namespace)
+		owners = v.namespaceOwners(before, after)
+	case *networkingv1.NetworkPolicy:
+		before, _ := old.(*networkingv1.NetworkPolicy)
+		after, _ := new.(*networkingv1.NetworkPolicy)
+		owners = v.networkPolicyOwners(before, after)
 	}
 	if len(owners) == 0 {
 		return

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -16,6 +17,8 @@ func trim(obj any) (any, error) {
 		return trimPod(o), nil
 	case *corev1.Node:
 		return trimNode(o), nil
+	case *networkingv1.NetworkPolicy:
+		return &networkingv1.NetworkPolicy{ObjectMeta: trimMeta(o.ObjectMeta), Spec: o.Spec}, nil
 	case *corev1.Namespace:
 		return &corev1.Namespace{ObjectMeta: trimMeta(o.ObjectMeta)}, nil
 	case *corev1.Service:

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	informers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	networking "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -20,7 +21,8 @@ const byNode = "node"
 type View struct {
 	nodes, pods, services cache.SharedIndexInformer
 	// A View of one node has none of these.
-	namespaces, endpoints cache.SharedIndexInformer
+	namespaces, endpoints, policies cache.SharedIndexInformer
+	policyIndex                     *policies
 
 	listeners []func(owners ...Owner)
 }
@@ -43,6 +45,10 @@ func NewView(client kubernetes.Interface, node string) (*View, error) {
 	if node == "" {
 		v.namespaces = informers.NewNamespaceInformer(client, 0, nil)
 		v.endpoints = discoveryinformers.NewEndpointSliceInformer(client, metav1.NamespaceAll, 0, sliceIndexers())
+		v.policies, v.policyIndex = networking.NewNetworkPolicyInformer(client, metav1.NamespaceAll, 0, nil), newPolicies()
+		if err := v.pods.AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, byLabel: labelsOfPod}); err != nil {
+			return nil, fmt.Errorf("preparing the informers: %w", err)
+		}
 	}
 	for _, informer := range v.informers() {
 		if err := informer.SetTransform(trim); err != nil {
@@ -67,7 +73,7 @@ func nodeOfPod(obj any) ([]string, error) {
 func (v *View) informers() []cache.SharedIndexInformer {
 	all := []cache.SharedIndexInformer{v.nodes, v.pods, v.services}
 	if v.namespaces != nil {
-		all = append(all, v.namespaces, v.endpoints)
+		all = append(all, v.namespaces, v.endpoints, v.policies)
 	}
 	return all
 }

@@ -15,6 +15,8 @@
 //	service.go   a service's load balancers; frontend.go and endpoint.go: of what
 //	variables.go a node's own values in the load balancers of all nodes
 //	hostport.go  a pod's ports on its node
+//	policy.go    a network policy's port group and rules; acl.go: rules of all
+//	podset.go    the address sets of pods that rules refer to
 //	names.go     every name that OVN sees
 //
 // The layout is the one of the central mode of OVN-Kubernetes: node switch,
@@ -24,6 +26,7 @@ package ovn
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -40,6 +43,7 @@ type View interface {
 	// it: an annotation that says something else is not a fact.
 	Allocated(pod *corev1.Pod) *kube.PodNetwork
 	Services
+	PolicyView
 }
 
 // Config is what the whole zone shares.
@@ -51,6 +55,17 @@ type Config struct {
 	// MasqueradeSubnets hold the addresses that stand for a node or a router
 	// where the true one cannot, at most one for each family.
 	MasqueradeSubnets []netip.Prefix
+}
+
+// families says for each address family of the pods whether it is IPv4.
+func (c Config) families() []bool {
+	var families []bool
+	for _, subnet := range c.ClusterSubnets {
+		if four := subnet.Addr().Is4(); !slices.Contains(families, four) {
+			families = append(families, four)
+		}
+	}
+	return families
 }
 
 // Validate refuses a configuration without pod or join subnets.
@@ -83,6 +98,10 @@ func Build(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 		return buildService(view, cfg, owner.Namespace, owner.Name)
 	case kube.KindNodeServices:
 		return buildNodeServices(view, cfg, owner.Name)
+	case kube.KindNetworkPolicy:
+		return buildPolicy(view, cfg, owner)
+	case kube.KindPodSet:
+		return buildPodSet(view, cfg, owner)
 	}
 	return nil, nil
 }

@@ -17,7 +17,9 @@ import (
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/types"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -29,51 +31,11 @@ var update = flag.Bool("update", false, "write the testdata again")
 
 // facts is a View over the objects of a test case. Every annotation is taken as
 // the allocator's decision, except one that the case calls forged.
-type facts struct {
-	nodes    map[string]*corev1.Node
-	pods     map[string]*corev1.Pod
-	services map[string]*corev1.Service
-	slices   []*discoveryv1.EndpointSlice
-}
+type facts struct{ *kube.View }
 
-func (f facts) Node(name string) *corev1.Node          { return f.nodes[name] }
-func (f facts) Pod(namespace, name string) *corev1.Pod { return f.pods[namespace+"/"+name] }
 func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
 	network, _ := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
 	return network
-}
-
-func (f facts) Service(namespace, name string) *corev1.Service { return f.services[namespace+"/"+name] }
-
-func (f facts) EndpointSlices(namespace, service string) []*discoveryv1.EndpointSlice {
-	var found []*discoveryv1.EndpointSlice
-	for _, slice := range f.slices {
-		if slice.Namespace == namespace && slice.Labels[discoveryv1.LabelServiceName] == service {
-			found = append(found, slice)
-		}
-	}
-	return found
-}
-
-// ServicesOn is every service: which of them concern a node is the builder's to see.
-func (f facts) ServicesOn(string) []types.NamespacedName {
-	var names []types.NamespacedName
-	for _, service := range f.services {
-		names = append(names, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
-	}
-	return names
-}
-
-func (f facts) NodeAddresses() []kube.NodeAddress {
-	var addresses []kube.NodeAddress
-	for _, node := range f.nodes {
-		addresses = append(addresses, kube.GatewayAddresses(node)...)
-	}
-	return addresses
-}
-
-func (f facts) IsNodeAddress(addr netip.Addr) bool {
-	return slices.ContainsFunc(f.NodeAddresses(), func(a kube.NodeAddress) bool { return a.Addr == addr })
 }
 
 // TestBuild reads each testdata/*.txtar: objects.yaml are the facts, "owner"
@@ -114,11 +76,7 @@ func buildCase(t *testing.T, section map[string]string) string {
 	view := readObjects(t, section["objects.yaml"])
 	cfg := readConfig(t, section["config"])
 	var out strings.Builder
-	for _, line := range strings.Fields(section["owner"]) {
-		owner, err := kube.ParseOwner(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, owner := range ownersOf(t, view, section["owner"]) {
 		rows, err := Build(view, cfg, owner)
 		fmt.Fprintf(&out, "# %s\n", owner)
 		dumpRows(&out, rows)
@@ -131,6 +89,27 @@ func buildCase(t *testing.T, section map[string]string) string {
 		}
 	}
 	return out.String()
+}
+
+// ownersOf reads the owners of a case; "PodSets" are all of that kind, since
+// their names are hashes.
+func ownersOf(t *testing.T, view facts, text string) []kube.Owner {
+	t.Helper()
+	var owners []kube.Owner
+	for word := range strings.FieldsSeq(text) {
+		if word == "PodSets" {
+			sets := view.PodSetOwners()
+			slices.SortFunc(sets, func(a, b kube.Owner) int { return strings.Compare(a.Name, b.Name) })
+			owners = append(owners, sets...)
+			continue
+		}
+		owner, err := kube.ParseOwner(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners = append(owners, owner)
+	}
+	return owners
 }
 
 func readConfig(t *testing.T, text string) Config {
@@ -161,7 +140,7 @@ func readConfig(t *testing.T, text string) Config {
 
 func readObjects(t *testing.T, text string) facts {
 	t.Helper()
-	f := facts{nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}, services: map[string]*corev1.Service{}}
+	var all []runtime.Object
 	for _, doc := range strings.Split(text, "---\n") {
 		var kind struct{ Kind string }
 		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
@@ -169,22 +148,36 @@ func readObjects(t *testing.T, text string) facts {
 		}
 		switch kind.Kind {
 		case "Node":
-			node := decode[corev1.Node](t, doc)
-			f.nodes[node.Name] = node
+			all = append(all, decode[corev1.Node](t, doc))
 		case "Pod":
-			pod := decode[corev1.Pod](t, doc)
-			f.pods[pod.Namespace+"/"+pod.Name] = pod
+			all = append(all, decode[corev1.Pod](t, doc))
 		case "Service":
-			service := decode[corev1.Service](t, doc)
-			f.services[service.Namespace+"/"+service.Name] = service
+			all = append(all, decode[corev1.Service](t, doc))
 		case "EndpointSlice":
-			f.slices = append(f.slices, decode[discoveryv1.EndpointSlice](t, doc))
+			all = append(all, decode[discoveryv1.EndpointSlice](t, doc))
+		case "Namespace":
+			all = append(all, decode[corev1.Namespace](t, doc))
+		case "NetworkPolicy":
+			all = append(all, decode[networkingv1.NetworkPolicy](t, doc))
 		case "":
 		default:
 			t.Fatalf("object of kind %q", kind.Kind)
 		}
 	}
-	return f
+	return viewOf(t, all...)
+}
+
+// viewOf is the View of a controller that sees these objects.
+func viewOf(t *testing.T, objects ...runtime.Object) facts {
+	t.Helper()
+	view, err := kube.NewView(fake.NewClientset(objects...), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := view.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return facts{view}
 }
 
 func decode[T any](t *testing.T, doc string) *T {

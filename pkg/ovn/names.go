@@ -1,5 +1,12 @@
 package ovn
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
 // Set columns through which a parent row holds its children.
 const (
 	columnPorts          = "ports"
@@ -8,6 +15,8 @@ const (
 	columnLoadBalancer   = "load_balancer"
 	columnPolicies       = "policies"
 	columnNAT            = "nat"
+	columnACLs           = "acls"
+	columnBands          = "bands"
 )
 
 // columnLoadBalancerGroup is the reference column of switches and routers.
@@ -46,6 +55,16 @@ func ExternalSwitch(node string) string { return "ext_" + node }
 
 // GatewayRouter is the router of a node's north-south traffic.
 func GatewayRouter(node string) string { return "GR_" + node }
+
+// NodesGroup is the port group of all management ports, so that its rules are on
+// every node's switch.
+const NodesGroup = "nodes"
+
+// PolicyGroup is the port group of the pods that a policy selects.
+func PolicyGroup(policy kube.Owner) string {
+	sum := sha256.Sum256([]byte(policy.String()))
+	return "p" + hex.EncodeToString(sum[:16])
+}
 
 // PodPort is the logical switch port of a pod and the iface-id of its device.
 func PodPort(namespace, pod string) string { return namespace + "_" + pod }

@@ -33,7 +33,7 @@ func buildNetwork(cfg Config) []ovsdb.Row {
 	for _, name := range groups() {
 		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})
 	}
-	return rows
+	return append(rows, clusterRules(cfg)...)
 }
 
 // balancedBy are references of a switch or router to load balancer groups.

@@ -82,6 +82,11 @@ func nodeSwitch(n node) []ovsdb.Row {
 		}
 	}
 	sw, port := NodeSwitch(n.name), routerToSwitch(n.name)
+	management := switchPort(sw, &nb.LogicalSwitchPort{
+		Name:      ManagementPort(n.name),
+		Addresses: []string{portAddress(kube.MACFromAddress(hosts[0].Addr()), hosts)},
+	})
+	management.Parents = append(management.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: NodesGroup, Column: columnPorts})
 	rows := []ovsdb.Row{
 		{ID: sw, Model: &nb.LogicalSwitch{Name: sw, OtherConfig: config}, References: balancedBy(ClusterGroup, ClusterSwitchGroup)},
 		routerPort(ClusterRouter, &nb.LogicalRouterPort{
@@ -90,11 +95,9 @@ func nodeSwitch(n node) []ovsdb.Row {
 			Networks: prefixStrings(routers),
 		}),
 		switchPort(sw, routerPeer(switchToRouter(n.name), port)),
-		switchPort(sw, &nb.LogicalSwitchPort{
-			Name:      ManagementPort(n.name),
-			Addresses: []string{portAddress(kube.MACFromAddress(hosts[0].Addr()), hosts)},
-		}),
+		management,
 	}
+	rows = append(rows, nodeRules(n)...)
 	if n.chassis != "" {
 		// A port bound to its chassis keeps ovn-controller on the other nodes
 		// from computing this switch's flows: what a node computes does not

@@ -36,5 +36,8 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 		},
 		ExternalIDs: map[string]string{"namespace": namespace, "pod": "true"},
 	})
+	for _, policy := range view.PoliciesOf(pod) {
+		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: PolicyGroup(policy.Owner), Column: columnPorts})
+	}
 	return append([]ovsdb.Row{port}, hostPorts(cfg, pod, node, network)...), nil
 }

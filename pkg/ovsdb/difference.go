@@ -48,6 +48,12 @@ func (t *table) difference(e *entry) (lib.Row, []lib.Mutation, error) {
 				return nil, nil, err
 			}
 		case same(field, present):
+		case c.element:
+			changes, err := t.elements(c, present, field)
+			if err != nil {
+				return nil, nil, err
+			}
+			mutations = append(mutations, changes...)
 		case isPairs(field):
 			mutations = append(mutations, replaceKeys(c.name, present.Interface().(map[string]string), field.Interface().(map[string]string))...)
 		default:
@@ -57,6 +63,28 @@ func (t *table) difference(e *entry) (lib.Row, []lib.Mutation, error) {
 		}
 	}
 	return content, mutations, nil
+}
+
+// elements changes a set of values by those that it has too many or too few.
+func (t *table) elements(c *column, have, want reflect.Value) ([]lib.Mutation, error) {
+	var mutations []lib.Mutation
+	for _, change := range []struct {
+		mutator lib.Mutator
+		values  reflect.Value
+	}{
+		{lib.MutateOperationDelete, without(have, want)},
+		{lib.MutateOperationInsert, without(want, have)},
+	} {
+		if change.values.Len() == 0 {
+			continue
+		}
+		value, err := lib.NativeToOvs(c.schema, change.values.Interface())
+		if err != nil {
+			return nil, fmt.Errorf("column %s of table %s: %w", c.name, t.name, err)
+		}
+		mutations = append(mutations, lib.Mutation{Column: c.name, Mutator: change.mutator, Value: value})
+	}
+	return mutations, nil
 }
 
 // field is the wanted value of a column.

@@ -31,6 +31,9 @@ type Schema struct {
 	// OwnerOf tells, for a table without external_ids, whose a row is by what
 	// makes it unique; the owner "" is nobody that we know.
 	OwnerOf map[string]func(model any) (owner, id string)
+	// Elements names, for each table, the set columns of values that may be large:
+	// what is sent is the elements that come and go, not the set.
+	Elements map[string][]string
 }
 
 // table is what the engine knows of one table of the connected server.
@@ -54,6 +57,7 @@ type column struct {
 	managed bool
 	shared  bool
 	refers  bool
+	element bool
 }
 
 // tables checks the model against the server's schema. A column or table that
@@ -77,6 +81,7 @@ func (s Schema) tables(server lib.DatabaseSchema) (map[string]*table, map[reflec
 			c.managed = !slices.Contains(s.Unmanaged[name], c.name)
 			c.shared = slices.Contains(s.Shared[name], c.name)
 			c.refers = slices.Contains(s.References[name], c.name)
+			c.element = slices.Contains(s.Elements[name], c.name)
 		}
 		t.named = t.index("name")
 		t.extIDs = t.index("external_ids")

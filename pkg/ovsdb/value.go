@@ -80,6 +80,21 @@ func contains(set, element reflect.Value) bool {
 	return false
 }
 
+// without is the elements of a set that another has not.
+func without(set, other reflect.Value) reflect.Value {
+	present := make(map[any]struct{}, other.Len())
+	for i := range other.Len() {
+		present[other.Index(i).Interface()] = struct{}{}
+	}
+	rest := reflect.MakeSlice(set.Type(), 0, 0)
+	for i := range set.Len() {
+		if _, ok := present[set.Index(i).Interface()]; !ok {
+			rest = reflect.Append(rest, set.Index(i))
+		}
+	}
+	return rest
+}
+
 // same compares the values of one column; nil and empty are the same, and sets
 // have no order.
 func same(a, b reflect.Value) bool {

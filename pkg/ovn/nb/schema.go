@@ -39,7 +39,8 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 			LogicalSwitchPortTable: {"up", "dynamic_addresses", "tag"},
 			BFDTable:               {"status"},
 		},
-		OwnerOf: map[string]func(any) (string, string){StaticMACBindingTable: bindingOwner},
+		OwnerOf:  map[string]func(any) (string, string){StaticMACBindingTable: bindingOwner},
+		Elements: map[string][]string{AddressSetTable: {"addresses"}},
 	}, err
 }
 

@@ -1,0 +1,184 @@
+package kube
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func policyFrom(peer networkingv1.NetworkPolicyPeer, ports ...networkingv1.NetworkPolicyPort) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "policy"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}, Ports: ports}},
+		},
+	}
+}
+
+func labelled(pod *corev1.Pod, key, value string) *corev1.Pod {
+	pod.Labels = map[string]string{key: value}
+	return pod
+}
+
+// TestWhomAPolicyConcerns: which owners are told of policies, pods and
+// namespaces that come, change and go; others are not.
+func TestWhomAPolicyConcerns(t *testing.T) {
+	client := fake.NewClientset()
+	view, err := NewView(client, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &heard{more: make(chan struct{}, 1)}
+	view.OnChange(h.listen)
+	if err := view.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, core := t.Context(), client.CoreV1()
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	trusted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"trusted": "no"}}}
+	do(core.Namespaces().Create(ctx, trusted, metav1.CreateOptions{}))
+	do(core.Pods("ns").Create(ctx, labelled(newPod("web", "n"), "app", "web"), metav1.CreateOptions{}))
+	do(core.Pods("ns").Create(ctx, labelled(newPod("client", "n"), "app", "client"), metav1.CreateOptions{}))
+	h.want(t, "Pod/ns/client", "Pod/ns/web")
+
+	named := intstr.FromString("http")
+	policy := policyFrom(networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"trusted": "yes"}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "client"}},
+	}, networkingv1.NetworkPolicyPort{Port: &named})
+	parsed := ParseNetworkPolicy(policy)
+	peers, ports := parsed.Sets()[0].Owner().String(), parsed.Sets()[1].Owner().String()
+	do(client.NetworkingV1().NetworkPolicies("ns").Create(ctx, policy, metav1.CreateOptions{}))
+	h.want(t, "NetworkPolicy/ns/policy", peers, ports, "Pod/ns/web")
+
+	trusted = trusted.DeepCopy()
+	trusted.Labels["trusted"] = "yes"
+	do(core.Namespaces().Update(ctx, trusted, metav1.UpdateOptions{}))
+	h.want(t, peers)
+	do(core.Pods("ns").Create(ctx, labelled(newPod("client-2", "n"), "app", "client"), metav1.CreateOptions{}))
+	h.want(t, peers, "Pod/ns/client-2")
+	do(core.Pods("ns").Create(ctx, labelled(newPod("stranger", "n"), "app", "stranger"), metav1.CreateOptions{}))
+	h.want(t, "Pod/ns/stranger")
+
+	web := labelled(newPod("web", "n"), "app", "web")
+	web.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}}
+	do(core.Pods("ns").Update(ctx, web, metav1.UpdateOptions{}))
+	h.want(t, "NetworkPolicy/ns/policy", ports, "Pod/ns/web")
+
+	logged := trusted.DeepCopy()
+	logged.Annotations = map[string]string{ACLLoggingKey: `{"deny":"alert"}`}
+	do(core.Namespaces().Update(ctx, logged, metav1.UpdateOptions{}))
+	h.want(t, "NetworkPolicy/ns/policy")
+
+	do(nil, client.NetworkingV1().NetworkPolicies("ns").Delete(ctx, "policy", metav1.DeleteOptions{}))
+	h.want(t, "NetworkPolicy/ns/policy", peers, ports, "Pod/ns/web")
+	if left := len(view.PodSetOwners()) + len(view.PolicyOwners()); left > 0 {
+		t.Errorf("%d policies and sets are left", left)
+	}
+}
+
+// TestASelectorThatSelectsNothingIsNotTheOneThatSelectsAll: both print as "".
+func TestASelectorThatSelectsNothingIsNotTheOneThatSelectsAll(t *testing.T) {
+	all, none := newPodSet(PodSet{Pods: labels.Everything()}), newPodSet(PodSet{Pods: labels.Nothing()})
+	if all.Owner() == none.Owner() {
+		t.Error("they are one set")
+	}
+	if again := newPodSet(PodSet{Pods: labels.Everything()}); all.Owner() != again.Owner() {
+		t.Error("equal sets are two")
+	}
+}
+
+func TestUnmatched(t *testing.T) {
+	policy := ParseNetworkPolicy(policyFrom(networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"trusted": "yes"}},
+	}))
+	for present, want := range map[bool]string{true: "", false: "trusted=yes"} {
+		if got := policy.Unmatched(func(labels.Selector) bool { return present }); got != want {
+			t.Errorf("namespaces there %t: %q, want %q", present, got, want)
+		}
+	}
+}
+
+// FuzzSubtract: an address is in the rest exactly when it is in the one network
+// and not in the other.
+func FuzzSubtract(f *testing.F) {
+	f.Add("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3")
+	f.Add("10.1.0.0/16", "10.0.0.0/8", "10.1.2.3")
+	f.Add("::/0", "fd00::1/128", "fd00::2")
+	f.Add("0.0.0.0/0", "::/0", "1.2.3.4")
+	f.Fuzz(func(t *testing.T, from, what, at string) {
+		a, errA := netip.ParsePrefix(from)
+		b, errB := netip.ParsePrefix(what)
+		addr, errC := netip.ParseAddr(at)
+		if errA != nil || errB != nil || errC != nil {
+			return
+		}
+		a, b = a.Masked(), b.Masked()
+		found := 0
+		for _, rest := range subtract(a, b) {
+			if rest.Contains(addr) {
+				found++
+			}
+		}
+		want := 0
+		if a.Contains(addr) && !b.Contains(addr) {
+			want = 1
+		}
+		if found != want {
+			t.Errorf("%s without %s has %s %d times, want %d", a, b, addr, found, want)
+		}
+	})
+}
+
+// FuzzParseNetworkPolicy: whatever a user writes, parsing ends, and what is not
+// right opens nothing.
+func FuzzParseNetworkPolicy(f *testing.F) {
+	f.Add("10.0.0.0/8", "10.1.0.0/16", "TCP", 80, 90, "http")
+	f.Add("10.0.0.0/8 || 1", "", "tcp", -1, 70000, `"`)
+	f.Fuzz(func(t *testing.T, cidr, except, protocol string, first, last int, name string) {
+		port, end, named, p := intstr.FromInt32(int32(first)), int32(last), intstr.FromString(name), corev1.Protocol(protocol)
+		policy := ParseNetworkPolicy(policyFrom(
+			networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: []string{except}}},
+			networkingv1.NetworkPolicyPort{Protocol: &p, Port: &port, EndPort: &end}, networkingv1.NetworkPolicyPort{Protocol: &p, Port: &named},
+		))
+		rule := policy.Ingress.Rules[0]
+		if rule.AnyPeer || rule.AnyPort {
+			t.Error("a bad rule became one for everybody")
+		}
+		for _, port := range rule.Ports {
+			if port.Named == nil && (port.First == 0 || port.First > port.Last) {
+				t.Errorf("ports %d to %d", port.First, port.Last)
+			}
+		}
+		if len(rule.Networks) > 0 && strings.ContainsAny(cidr, " |&\"") {
+			t.Errorf("network %q is %v", cidr, rule.Networks)
+		}
+	})
+}
+
+func FuzzParseACLLogging(f *testing.F) {
+	f.Add(`{"allow":"notice","deny":"alert"}`)
+	f.Add(`{"deny":"alert\" || 1"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		logging, err := ParseACLLogging(text)
+		if err != nil && logging != (ACLLogging{}) {
+			t.Errorf("%q: %v and %v", text, logging, err)
+		}
+		if strings.ContainsAny(logging.Allow+logging.Deny, " \"|") {
+			t.Errorf("%q: severity %v", text, logging)
+		}
+	})
+}

@@ -1,0 +1,182 @@
+package ovn
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// PolicyView is the facts of policies; a method returns nil for what is not there.
+type PolicyView interface {
+	Policy(owner kube.Owner) *kube.Policy
+	PoliciesOf(pod *corev1.Pod) []*kube.Policy
+	PodSet(owner kube.Owner) *kube.PodSet
+	Members(set *kube.PodSet) []*corev1.Pod
+	Namespace(name string) *corev1.Namespace
+}
+
+// buildPolicy gives a policy's port group with its rules. A policy has a rule
+// for all that it forbids and rules of a higher priority for what it allows, so
+// that it comes and goes as one, and what any policy of a pod allows is allowed.
+// The pods' own rows join the group: a port that a policy selects does not exist
+// without it, not for a moment.
+func buildPolicy(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
+	policy := view.Policy(owner)
+	if policy == nil {
+		return nil, nil
+	}
+	b := policyBuilder{view: view, cfg: cfg, policy: policy, group: PolicyGroup(owner)}
+	var err error
+	if b.logging, err = aclLogging(view.Namespace(owner.Namespace)); err != nil {
+		err = fmt.Errorf("annotation %s of namespace %s: %w", kube.ACLLoggingKey, owner.Namespace, err)
+	}
+	b.rows = []ovsdb.Row{{ID: b.group, Model: &nb.PortGroup{Name: b.group, ExternalIDs: b.externalIDs()}}}
+	b.direction("Ingress", policy.Ingress)
+	b.direction("Egress", policy.Egress)
+	if policy.Err != nil {
+		err = policy.Err
+	}
+	return b.rows, err
+}
+
+func aclLogging(ns *corev1.Namespace) (kube.ACLLogging, error) {
+	if ns == nil {
+		return kube.ACLLogging{}, nil
+	}
+	return kube.ParseACLLogging(ns.Annotations[kube.ACLLoggingKey])
+}
+
+// policyBuilder collects the rows of one policy.
+type policyBuilder struct {
+	view    View
+	cfg     Config
+	policy  *kube.Policy
+	group   string
+	logging kube.ACLLogging
+	rows    []ovsdb.Row
+}
+
+func (b *policyBuilder) direction(name string, d *kube.Direction) {
+	if d == nil {
+		return
+	}
+	b.rule(aclRule{direction: name, action: nb.ACLActionDrop, priority: priorityDeny}, "")
+	for i, rule := range d.Rules {
+		r := aclRule{direction: name, index: strconv.Itoa(i), action: nb.ACLActionAllowRelated, priority: priorityAllow}
+		for _, match := range b.matches(name, rule) {
+			b.rule(r, match)
+			r.part += "+"
+		}
+	}
+}
+
+// matches are those of a rule: one for its peers and numbered ports, one for each
+// set with a named port, whose numbers go with addresses.
+func (b *policyBuilder) matches(direction string, rule kube.Rule) []string {
+	peer, pods := sourceField, destinationField
+	if direction == "Egress" {
+		peer = destinationField
+	}
+	peers := peerMatch(peer, b.addresses(rule), rule.AnyPeer)
+	var all []string
+	if match := and(peers, portMatch(rule.Ports, rule.AnyPort)); match != nothing {
+		all = append(all, match)
+	}
+	for _, port := range rule.Ports {
+		for _, set := range port.Named {
+			named := b.namedMatch(pods, set)
+			switch {
+			case named == nothing:
+			case direction == "Egress": // the set is of the peers already
+				all = append(all, named)
+			case peers != nothing:
+				all = append(all, and(peers, named))
+			}
+		}
+	}
+	return all
+}
+
+// addresses are the peers of a rule by family, as a match's set has them.
+func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
+	all := map[bool][]string{}
+	for _, set := range rule.Peers {
+		parts := layouts(len(b.view.Members(set)))[0]
+		for _, four := range b.cfg.families() {
+			key := addressKey{hash: set.Owner().Name, parts: parts, four: four}
+			all[four] = append(all[four], key.references()...)
+		}
+	}
+	for _, network := range rule.Networks {
+		four := network.Addr().Is4()
+		all[four] = append(all[four], network.String())
+	}
+	return all
+}
+
+// namedMatch is where traffic to a named port may go: to each pod with its number.
+func (b *policyBuilder) namedMatch(f field, set *kube.PodSet) string {
+	groups := membersOf(b.view, set)
+	var alternatives []string
+	for _, number := range slices.Sorted(maps.Keys(groups)) {
+		addresses := map[bool][]string{}
+		for _, four := range b.cfg.families() {
+			key := addressKey{set.Owner().Name, number, layouts(len(groups[number]))[0], four}
+			addresses[four] = key.references()
+		}
+		port := kube.Port{Protocol: set.Port.Protocol, First: uint16(number), Last: uint16(number)}
+		alternatives = append(alternatives, "("+and(peerMatch(f, addresses, false), portMatch([]kube.Port{port}, false))+")")
+	}
+	return alternative(alternatives)
+}
+
+// aclRule is what tells the rules of a policy apart.
+type aclRule struct {
+	direction, index, part string // index "" is the rule for all that is forbidden
+	action                 nb.ACLAction
+	priority               int
+}
+
+func (b *policyBuilder) rule(r aclRule, match string) {
+	acl := &nb.ACL{
+		Action: r.action, Direction: nb.ACLDirectionToLport, Priority: r.priority, Tier: tierPolicy,
+		Match: and("outport == @"+b.group, match),
+	}
+	if r.direction == "Egress" {
+		// After load balancing: policies are about the pods behind a service.
+		acl.Direction, acl.Options = nb.ACLDirectionFromLport, map[string]string{"apply-after-lb": "true"}
+		acl.Match = and("inport == @"+b.group, match)
+	}
+	acl.ExternalIDs = b.externalIDs()
+	acl.ExternalIDs["direction"] = r.direction
+	if r.index != "" {
+		acl.ExternalIDs["gress-index"] = r.index
+	}
+	name := fmt.Sprintf("NP:%s:%s:%s", b.policy.Owner.Namespace, b.policy.Owner.Name, r.direction)
+	if r.index != "" {
+		name += ":" + r.index
+	}
+	logRule(acl, name, b.logging)
+	id := r.direction
+	if r.index != "" {
+		id += ":" + r.index + r.part
+	}
+	b.rows = append(b.rows, aclRow(id, acl, nb.PortGroupTable, b.group))
+}
+
+// externalIDs are those by which OVN-Kubernetes' tools find a policy's rows.
+func (b *policyBuilder) externalIDs() map[string]string {
+	owner := b.policy.Owner
+	return map[string]string{
+		"k8s.ovn.org/owner-controller": "default-network-controller",
+		"k8s.ovn.org/owner-type":       owner.Kind,
+		"k8s.ovn.org/name":             owner.Namespace + ":" + owner.Name,
+	}
+}

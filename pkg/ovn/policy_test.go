@@ -1,0 +1,212 @@
+package ovn
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+)
+
+// TestRulesMeanWhatTheAPISays builds random policies and compares, for every pair
+// of nine pods and an address outside, two ports and two protocols, what the rows
+// decide with what the API's definition does.
+func TestRulesMeanWhatTheAPISays(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	blocks := []networkingv1.IPBlock{
+		{CIDR: "10.244.0.0/16", Except: []string{"10.244.1.0/24", "10.244.2.10/32"}},
+		{CIDR: "0.0.0.0/0", Except: []string{"10.244.2.0/24"}}, {CIDR: "203.0.113.0/24"}, {CIDR: "::/0"},
+	}
+	verdicts := map[bool]int{}
+	for round := range 40 {
+		var world policytest.World
+		world.Namespaces, world.Pods = policytest.PodsOf()
+		for i := range 1 + r.IntN(4) {
+			world.Policies = append(world.Policies, policytest.Policy(r, fmt.Sprint("policy-", i), blocks))
+		}
+		addresses := place(world.Pods)
+		got := rulesOf(t, world)
+		for _, c := range cases(world.Pods, addresses) {
+			want := world.Allows(c.from, c.to)
+			verdicts[want]++
+			if allowed := got.allows(c.packet); allowed != want {
+				t.Fatalf("round %d: %s: rules say %t, the API %t; policies:\n%s\nrules:\n%s", round, c.name, allowed, want, describe(world), got.describe())
+			}
+		}
+	}
+	if verdicts[true] < 500 || verdicts[false] < 500 {
+		t.Errorf("verdicts %v: too one-sided to show anything", verdicts)
+	}
+}
+
+// place puts each namespace's pods on a node of its own.
+func place(pods []*corev1.Pod) map[*corev1.Pod]netip.Addr {
+	addresses := map[*corev1.Pod]netip.Addr{}
+	for i, pod := range pods {
+		addr := netip.AddrFrom4([4]byte{10, 244, byte(i / 3), byte(10 + i%3)})
+		addresses[pod] = addr
+		pod.UID = "uid"
+		pod.Spec.NodeName = fmt.Sprint("n", i/3)
+		pod.Annotations = map[string]string{kube.PodNetworksKey: fmt.Sprintf(
+			`{"default":{"ip_addresses":["%s/24"],"mac_address":"%s"}}`, addr, kube.MACFromAddress(addr))}
+	}
+	return addresses
+}
+
+type probeCase struct {
+	name   string
+	from   policytest.Peer
+	to     policytest.Target
+	packet packet
+}
+
+func cases(pods []*corev1.Pod, addresses map[*corev1.Pod]netip.Addr) (all []probeCase) {
+	outside := netip.MustParseAddr("203.0.113.7")
+	ends := []policytest.Peer{{Addr: outside}}
+	for _, pod := range pods {
+		ends = append(ends, policytest.Peer{Pod: pod, Addr: addresses[pod]})
+	}
+	for _, from := range ends {
+		for _, to := range ends {
+			if from == to {
+				continue
+			}
+			for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+				for _, port := range []int{80, 81} {
+					c := probeCase{from: from, to: policytest.Target{Peer: to, Protocol: protocol, Port: int32(port)}}
+					c.packet = packet{from.Addr, to.Addr, strings.ToLower(string(protocol)), port, portOf(from.Pod), portOf(to.Pod)}
+					c.name = fmt.Sprintf("%s to %s %s %d", from.Addr, to.Addr, protocol, port)
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func portOf(pod *corev1.Pod) string {
+	if pod == nil {
+		return "elsewhere"
+	}
+	return PodPort(pod.Namespace, pod.Name)
+}
+
+// rulesOf builds everything that a controller would, and collects what decides.
+func rulesOf(t *testing.T, world policytest.World) *rules {
+	t.Helper()
+	var objects []runtime.Object
+	owners := []kube.Owner{kube.NetworkOwner()}
+	for i := range 3 {
+		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Annotations: map[string]string{
+			kube.NodeChassisIDKey: "chassis", kube.NodeSubnetsKey: fmt.Sprintf(`{"default":["10.244.%d.0/24"]}`, i),
+		}}})
+		owners = append(owners, kube.NodeOwner(fmt.Sprint("n", i)))
+	}
+	for _, ns := range world.Namespaces {
+		objects = append(objects, ns)
+	}
+	for _, pod := range world.Pods {
+		objects = append(objects, pod)
+		owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
+	}
+	for _, policy := range world.Policies {
+		objects = append(objects, policy)
+	}
+	view := viewOf(t, objects...)
+	owners = append(append(owners, view.PolicyOwners()...), view.PodSetOwners()...)
+	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, JoinSubnets: []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}}
+	r := &rules{groups: map[string][]string{}, sets: map[string][]string{}, on: map[string]string{}}
+	for _, owner := range owners {
+		rows, err := Build(view, cfg, owner)
+		if err != nil {
+			t.Fatalf("%s: %v", owner, err)
+		}
+		for _, row := range rows {
+			switch model := row.Model.(type) {
+			case *nb.PortGroup:
+				r.groups[model.Name] = append(r.groups[model.Name], "")
+			case *nb.AddressSet:
+				r.sets[model.Name] = model.Addresses
+			case *nb.ACL:
+				on := ""
+				if row.Parents[0].Table == nb.LogicalSwitchTable {
+					on = row.Parents[0].Name
+				}
+				r.acls = append(r.acls, rule{model, on})
+			case *nb.LogicalSwitchPort:
+				r.on[model.Name] = row.Parents[0].Name
+				for _, parent := range row.Parents {
+					if parent.Table == nb.PortGroupTable {
+						r.groups[parent.Name] = append(r.groups[parent.Name], model.Name)
+					}
+				}
+			}
+		}
+	}
+	return r
+}
+
+func describe(world policytest.World) string {
+	var b strings.Builder
+	for _, policy := range world.Policies {
+		fmt.Fprintf(&b, "%s/%s %+v\n", policy.Namespace, policy.Name, policy.Spec)
+	}
+	return b.String()
+}
+
+func (r *rules) describe() string {
+	var b strings.Builder
+	for _, acl := range r.acls {
+		fmt.Fprintf(&b, "%s tier %d priority %d %s: %s\n", acl.Direction, acl.Tier, acl.Priority, acl.Action, acl.Match)
+	}
+	fmt.Fprintf(&b, "%v\n%v\n", r.groups, r.sets)
+	return b.String()
+}
+
+// TestNodeReachesItsPodsOnly: a node's own address passes to its pods whatever
+// the policies, another node's does not.
+func TestNodeReachesItsPodsOnly(t *testing.T) {
+	var world policytest.World
+	world.Namespaces, world.Pods = policytest.PodsOf()
+	place(world.Pods)
+	world.Policies = []*networkingv1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "deny"}}}
+	got := rulesOf(t, world)
+	p := packet{dst: netip.MustParseAddr("10.244.0.10"), protocol: "tcp", port: 80, inport: "k8s-n0", outport: "x_a"}
+	for from, want := range map[string]bool{"10.244.0.2": true, "10.244.1.2": false} {
+		if p.src = netip.MustParseAddr(from); got.allows(p) != want {
+			t.Errorf("from %s: %t, want %t", from, !want, want)
+		}
+	}
+}
+
+// TestLargeSetsAreDivided: address sets stay below the limit, every address is
+// in exactly one of the layout that rules refer to, and beside a limit the
+// layout beyond it is there too.
+func TestLargeSetsAreDivided(t *testing.T) {
+	for members, want := range map[int]string{1: "[1]", 4000: "[1]", 4500: "[1 2]", 5000: "[1 2]", 5001: "[2 1]", 6000: "[2 1]", 6500: "[2]", 9000: "[2 4]", 11000: "[4 2]"} {
+		if got := fmt.Sprint(layouts(members)); got != want {
+			t.Errorf("%d members: %s, want %s", members, got, want)
+		}
+	}
+	seen := map[int]int{}
+	for i := range 9000 {
+		seen[partOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("pod-", i)}}, 4)]++
+	}
+	for part := range 4 {
+		if seen[part] < 2000 || seen[part] > 2500 {
+			t.Errorf("part %d has %d of 9000 members", part, seen[part])
+		}
+	}
+}
