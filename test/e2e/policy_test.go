@@ -1,0 +1,325 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+const (
+	// policyWithin is generous: the latency is measured elsewhere.
+	policyWithin = 10 * time.Second
+	silence      = 3 * time.Second
+)
+
+func policy(t *testing.T, ns, name string, spec networkingv1.NetworkPolicySpec) {
+	t.Helper()
+	object := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec}
+	if _, err := cluster.client.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func deletePolicy(t *testing.T, ns, name string) {
+	t.Helper()
+	if err := cluster.client.NetworkingV1().NetworkPolicies(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fromNamespaces(key, value string) networkingv1.NetworkPolicySpec {
+	return networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
+		{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}},
+	}}}}
+}
+
+func labelNamespace(t *testing.T, ns, key, value string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value)
+	if _, err := cluster.client.CoreV1().Namespaces().Patch(t.Context(), ns, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func reaches(from *corev1.Pod, network string, target netip.AddrPort) bool {
+	_, err := inPod(from.Namespace, from.Name, "probe", "dial", network, target.String())
+	return err == nil
+}
+
+// becomes waits until a pod can, or cannot, reach all targets by TCP and UDP, and
+// then looks once more: a state that holds for a moment is none.
+func becomes(t *testing.T, from *corev1.Pod, want bool, targets ...netip.AddrPort) {
+	t.Helper()
+	look := func() (bool, string) {
+		for _, target := range targets {
+			for _, network := range []string{"tcp", "udp"} {
+				if reaches(from, network, target) != want {
+					return false, fmt.Sprintf("%s %s from %s/%s on %s", network, target, from.Namespace, from.Name, from.Spec.NodeName)
+				}
+			}
+		}
+		return true, ""
+	}
+	eventually(t, policyWithin, fmt.Sprintf("reachable: %t", want), look)
+	if ok, seen := look(); !ok {
+		t.Errorf("it changed again: %s", seen)
+	}
+}
+
+func echoTargets(t *testing.T, pods ...*corev1.Pod) (all []netip.AddrPort) {
+	t.Helper()
+	for _, pod := range pods {
+		for _, addr := range addresses(t, pod) {
+			all = append(all, netip.AddrPortFrom(addr, echoPort))
+		}
+	}
+	return all
+}
+
+// TestNamespaceIsolation: a policy that lets in the namespaces with a label, which
+// nobody has at first. From a pod on the same node, and from one on another.
+func TestNamespaceIsolation(t *testing.T) {
+	mine, theirs, third := namespace(t), namespace(t), namespace(t)
+	target, sibling := running(t, mine, "target", nodes[1]), running(t, mine, "sibling", nodes[2])
+	near, far := running(t, theirs, "near", nodes[1]), running(t, theirs, "far", nodes[2])
+	stranger := running(t, third, "stranger", nodes[2])
+	targets := echoTargets(t, target)
+
+	becomes(t, near, true, targets...)
+	becomes(t, far, true, targets...)
+	if out := mustInPod(t, near, "ping", "-c1", "-W2", targets[0].Addr().String()); !strings.Contains(out, "ttl=64") {
+		t.Errorf("without a policy, ping on the same node: %s", out)
+	}
+	policy(t, mine, "deny-ingress-from-alpine-worker", fromNamespaces("namespace", "alpine-worker"))
+	for _, from := range []*corev1.Pod{near, far, stranger, sibling} {
+		becomes(t, from, false, targets...)
+	}
+	if out, err := inPod(theirs, "near", "ping", "-c2", "-W1", targets[0].Addr().String()); err == nil {
+		t.Errorf("ping passes: %s", out)
+	}
+	labelNamespace(t, theirs, "namespace", `"alpine-worker"`)
+	becomes(t, near, true, targets...)
+	becomes(t, far, true, targets...)
+	becomes(t, stranger, false, targets...)
+	becomes(t, sibling, false, targets...)
+	for _, own := range targets {
+		mustOnNode(t, nodes[1], "ping", "-c1", "-W2", own.Addr().String())
+		mustOnNode(t, nodes[1], "probe", "dial", "tcp", own.String())
+	}
+	becomes(t, target, true, echoTargets(t, far, stranger)...)
+	labelNamespace(t, theirs, "namespace", "null")
+	becomes(t, near, false, targets...)
+	deletePolicy(t, mine, "deny-ingress-from-alpine-worker")
+	for _, from := range []*corev1.Pod{near, far, stranger, sibling} {
+		becomes(t, from, true, targets...)
+	}
+}
+
+// TestServiceIsolation: a policy on the pods behind a service holds for the
+// service's address as for their own, and is silent: nothing is refused.
+func TestServiceIsolation(t *testing.T) {
+	mine, theirs, third := namespace(t), namespace(t), namespace(t)
+	var backends []*corev1.Pod
+	for i, node := range nodes {
+		pod := podObject(mine, fmt.Sprint("nginx-", i), node)
+		pod.Labels = map[string]string{"app": "nginx"}
+		create(t, pod)
+		backends = append(backends, waitPod(t, mine, pod.Name, "Running", isRunning))
+	}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: "nginx"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "nginx"},
+		Ports: []corev1.ServicePort{
+			{Name: "tcp", Port: 80, TargetPort: intstr.FromInt32(echoPort)},
+			{Name: "udp", Port: 80, TargetPort: intstr.FromInt32(echoPort), Protocol: corev1.ProtocolUDP},
+		},
+	}}
+	made, err := cluster.client.CoreV1().Services(mine).Create(t.Context(), service, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := append(echoTargets(t, backends...), netip.AddrPortFrom(netip.MustParseAddr(made.Spec.ClusterIP), 80))
+	var clients []*corev1.Pod
+	for i, node := range nodes {
+		clients = append(clients, running(t, theirs, fmt.Sprint("client-", i), node))
+	}
+	stranger := running(t, third, "stranger", nodes[1])
+	for _, client := range clients {
+		becomes(t, client, true, targets...)
+	}
+	spec := fromNamespaces("namespace", "alpine-worker")
+	spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "nginx"}}
+	policy(t, mine, "deny-specific-ip-blocks", spec)
+	for _, client := range clients {
+		becomes(t, client, false, targets...)
+	}
+	if _, err := inPod(theirs, clients[0].Name, "probe", "dial", "tcp", targets[0].String()); err == nil || strings.Contains(err.Error(), "refused") {
+		t.Errorf("want silence, got %v", err)
+	}
+	labelNamespace(t, theirs, "namespace", `"alpine-worker"`)
+	for _, client := range clients {
+		becomes(t, client, true, targets...)
+	}
+	becomes(t, stranger, false, targets...)
+	for i, backend := range backends {
+		mustOnNode(t, nodes[i], "probe", "dial", "tcp", echoTargets(t, backend)[0].String())
+	}
+	deletePolicy(t, mine, "deny-specific-ip-blocks")
+	becomes(t, stranger, true, targets...)
+}
+
+// received is how many packets of a protocol a pod has received since it started.
+func received(t *testing.T, pod *corev1.Pod, protocol string) (in, out int) {
+	t.Helper()
+	var names, values []string
+	for line := range strings.Lines(mustInPod(t, pod, "cat", "/proc/net/snmp")) {
+		fields := strings.Fields(line)
+		if fields[0] == protocol+":" {
+			names, values = values, fields
+		}
+	}
+	for i, name := range names {
+		switch name {
+		case "InDatagrams", "InSegs":
+			fmt.Sscan(values[i], &in)
+		case "OutDatagrams", "OutSegs":
+			fmt.Sscan(values[i], &out)
+		}
+	}
+	return in, out
+}
+
+// TestPolicyStopsWhatRuns: not one packet of a running stream arrives once the
+// policy is in force, by TCP or UDP, from the same node or another, by a policy
+// of either end; the stream that the policy allows goes on beside it.
+func TestPolicyStopsWhatRuns(t *testing.T) {
+	deny := map[string]func(allowed string) networkingv1.NetworkPolicySpec{
+		"ingress": func(allowed string) networkingv1.NetworkPolicySpec {
+			return networkingv1.NetworkPolicySpec{
+				PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "server"}},
+				Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
+					{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": allowed}}},
+				}}},
+			}
+		},
+		"egress": func(string) networkingv1.NetworkPolicySpec {
+			return networkingv1.NetworkPolicySpec{
+				PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "sender"}},
+				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+			}
+		},
+	}
+	for direction, spec := range deny {
+		for _, protocol := range []string{"Tcp", "Udp"} {
+			for _, node := range []string{nodes[1], nodes[2]} {
+				t.Run(direction+"/"+protocol+"/"+node, func(t *testing.T) {
+					ns := namespace(t)
+					server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
+					stream := []string{"probe", "stream", strings.ToLower(protocol)}
+					sender := streaming(t, podObject(ns, "sender", node, append(stream, echoTargets(t, server)[0].String())...))
+					witness := streaming(t, podObject(ns, "witness", node, append(stream, echoTargets(t, other)[0].String())...))
+					flows(t, server, sender, protocol, true)
+					policy(t, ns, "deny", spec("witness"))
+					eventually(t, policyWithin, "the stream stops", func() (bool, string) {
+						before, _ := received(t, server, protocol)
+						time.Sleep(100 * time.Millisecond)
+						after, _ := received(t, server, protocol)
+						return before == after, fmt.Sprint(after - before)
+					})
+					flows(t, server, sender, protocol, false)
+					flows(t, other, witness, protocol, true)
+					deletePolicy(t, ns, "deny")
+					eventually(t, 20*time.Second, "the stream goes on", func() (bool, string) {
+						before, _ := received(t, server, protocol)
+						time.Sleep(200 * time.Millisecond)
+						after, _ := received(t, server, protocol)
+						return after > before, ""
+					})
+				})
+			}
+		}
+	}
+}
+
+func streaming(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	create(t, pod)
+	return waitPod(t, pod.Namespace, pod.Name, "Running", isRunning)
+}
+
+// flows compares what arrives while the sender sends: much, or not one packet.
+func flows(t *testing.T, server, sender *corev1.Pod, protocol string, want bool) {
+	t.Helper()
+	before, _ := received(t, server, protocol)
+	_, sentBefore := received(t, sender, protocol)
+	time.Sleep(silence)
+	_, sentAfter := received(t, sender, protocol)
+	after, _ := received(t, server, protocol)
+	if sentAfter == sentBefore {
+		t.Errorf("%s sends nothing: this shows nothing", sender.Name)
+	}
+	if got := after - before; want && got < 50 || !want && got > 0 {
+		t.Errorf("%d packets of %s arrived at %s in %s (%d were sent), want them %t", got, sender.Name, server.Name, silence, sentAfter-sentBefore, want)
+	}
+}
+
+// TestNewPodIsNeverOpen: the first act of a pod that a policy forbids to speak is
+// to speak: it never succeeds. The control is the same pod without the policy.
+func TestNewPodIsNeverOpen(t *testing.T) {
+	ns := namespace(t)
+	server := running(t, ns, "server", nodes[2])
+	target := echoTargets(t, server)[0].String()
+	policy(t, ns, "silent", networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"silent": "yes"}},
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+	})
+	for i := range 12 {
+		silent := i%4 != 3
+		pod := podObject(ns, fmt.Sprint("first-", i), nodes[i%len(nodes)], "probe", "dial", "tcp", target)
+		pod.Labels["silent"] = map[bool]string{true: "yes", false: "no"}[silent]
+		create(t, pod)
+		ended := waitPod(t, ns, pod.Name, "ended", func(p *corev1.Pod) bool {
+			return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		})
+		if passed := ended.Status.Phase == corev1.PodSucceeded; passed == silent {
+			t.Errorf("pod %d, silent %t: its first connection passed: %t", i, silent, passed)
+		}
+	}
+}
+
+// TestAuthorIsWarned: of a namespace selector that selects nothing, and not of
+// one that selects something.
+func TestAuthorIsWarned(t *testing.T) {
+	ns := namespace(t)
+	policy(t, ns, "forgotten", fromNamespaces("nobody", "has-this-label"))
+	policy(t, ns, "right", fromNamespaces("kubernetes.io/metadata.name", ns))
+	warnings := func(name string) (notes []string) {
+		events, err := cluster.client.CoreV1().Events(ns).List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range events.Items {
+			if event.InvolvedObject.Name == name && event.Reason == "NoNamespaceSelected" {
+				notes = append(notes, event.Message)
+			}
+		}
+		return notes
+	}
+	eventually(t, 20*time.Second, "a warning", func() (bool, string) {
+		notes := warnings("forgotten")
+		return len(notes) == 1 && strings.Contains(notes[0], "nobody=has-this-label"), fmt.Sprint(notes)
+	})
+	if notes := warnings("right"); len(notes) > 0 {
+		t.Errorf("warned of a policy that is right: %v", notes)
+	}
+}

@@ -1,0 +1,175 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+)
+
+// table is three namespaces with three pods each, on all nodes.
+type table struct {
+	t     *testing.T
+	world policytest.World
+	// real are the namespaces' names in the cluster by those of the world.
+	real map[string]string
+}
+
+// TestPolicyTable: for sets of policies made at random, what every pod reaches of
+// every other, on two ports and by two protocols, is what the API's definition says.
+func TestPolicyTable(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	tab := newTable(t)
+	tab.compare("no policy")
+	denied := 0
+	for round := range 8 {
+		var policies []*networkingv1.NetworkPolicy
+		for i := range 1 + r.IntN(3) {
+			made := policytest.Policy(r, fmt.Sprintf("p%d-%d", round, i), tab.blocks())
+			made.Namespace = tab.real[made.Namespace]
+			policies = append(policies, made)
+		}
+		tab.world.Policies = policies
+		for _, p := range policies {
+			policy(t, p.Namespace, p.Name, p.Spec)
+		}
+		denied += tab.compare(fmt.Sprint("round ", round))
+		for _, p := range policies {
+			deletePolicy(t, p.Namespace, p.Name)
+		}
+	}
+	if denied < 100 {
+		t.Errorf("%d connections were to be denied in all: this shows little", denied)
+	}
+	tab.world.Policies = nil
+	tab.compare("no policy again")
+}
+
+func newTable(t *testing.T) *table {
+	tab := &table{t: t, real: map[string]string{}}
+	namespaces, pods := policytest.PodsOf()
+	for _, ns := range namespaces {
+		tab.real[ns.Name] = namespace(t)
+		for key, value := range ns.Labels {
+			labelNamespace(t, tab.real[ns.Name], key, fmt.Sprintf("%q", value))
+		}
+		ns.Labels["kubernetes.io/metadata.name"] = tab.real[ns.Name]
+		ns.Name = tab.real[ns.Name]
+		tab.world.Namespaces = append(tab.world.Namespaces, ns)
+	}
+	for i, pod := range pods {
+		made := podObject(tab.real[pod.Namespace], pod.Name, nodes[i%len(nodes)], "sh", "-c", "probe serve 80 & exec probe serve 81")
+		made.Labels = pod.Labels
+		made.Spec.Containers[0].Ports = pod.Spec.Containers[0].Ports
+		create(t, made)
+	}
+	for _, pod := range pods {
+		tab.world.Pods = append(tab.world.Pods, waitPod(t, tab.real[pod.Namespace], pod.Name, "Running", isRunning))
+	}
+	return tab
+}
+
+// blocks are networks that divide the pods, with exceptions.
+func (tab *table) blocks() (all []networkingv1.IPBlock) {
+	for _, pod := range tab.world.Pods[:3] {
+		addr := addresses(tab.t, pod)[0]
+		all = append(all, networkingv1.IPBlock{CIDR: netip.PrefixFrom(addr, 16).Masked().String(), Except: []string{netip.PrefixFrom(addr, 24).Masked().String()}})
+	}
+	return all
+}
+
+// compare probes everything until it is as the definition says, and returns how
+// many connections that denies.
+func (tab *table) compare(name string) (denied int) {
+	tab.t.Helper()
+	var wrong []string
+	for deadline := time.Now().Add(policyWithin); ; {
+		wrong, denied = tab.probe()
+		if len(wrong) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	for _, text := range wrong {
+		tab.t.Errorf("%s: %s", name, text)
+	}
+	if len(wrong) > 0 {
+		for _, p := range tab.world.Policies {
+			tab.t.Logf("policy %s/%s: %+v", p.Namespace, p.Name, p.Spec)
+		}
+		tab.t.FailNow()
+	}
+	return denied
+}
+
+// probe has every pod try all others at once, and lists what is not as it should be.
+func (tab *table) probe() (wrong []string, denied int) {
+	var mu sync.Mutex
+	var sources sync.WaitGroup
+	for _, from := range tab.world.Pods {
+		sources.Go(func() {
+			targets := tab.targets(from)
+			var script strings.Builder
+			for i, target := range targets {
+				fmt.Fprintf(&script, "(probe dial %s %s >/dev/null 2>&1 && echo %d) & ", strings.ToLower(string(target.Protocol)), netip.AddrPortFrom(target.Addr, uint16(target.Port)), i)
+			}
+			out, err := inPod(from.Namespace, from.Name, "sh", "-c", script.String()+"wait")
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				wrong = append(wrong, err.Error())
+			}
+			passed := strings.Fields(out)
+			for i, target := range targets {
+				want := tab.world.Allows(policytest.Peer{Pod: from, Addr: tab.addressLike(from, target.Addr)}, target)
+				if !want {
+					denied++
+				}
+				if got := slices.Contains(passed, fmt.Sprint(i)); got != want {
+					wrong = append(wrong, fmt.Sprintf("%s/%s to %s/%s %s %s %d: passes %t, want %t", from.Namespace, from.Name,
+						target.Pod.Namespace, target.Pod.Name, target.Addr, target.Protocol, target.Port, got, want))
+				}
+			}
+		})
+	}
+	sources.Wait()
+	return wrong, denied
+}
+
+func (tab *table) targets(from *corev1.Pod) (all []policytest.Target) {
+	for _, to := range tab.world.Pods {
+		if to == from {
+			continue
+		}
+		for _, addr := range addresses(tab.t, to) {
+			for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+				for _, port := range []int32{80, 81} {
+					all = append(all, policytest.Target{Peer: policytest.Peer{Pod: to, Addr: addr}, Protocol: protocol, Port: port})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// addressLike is the pod's address in the family of another.
+func (tab *table) addressLike(pod *corev1.Pod, other netip.Addr) netip.Addr {
+	for _, addr := range addresses(tab.t, pod) {
+		if addr.Is4() == other.Is4() {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
