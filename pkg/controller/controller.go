@@ -104,6 +104,7 @@ func New(ctx context.Context, cfg Config, client kubernetes.Interface) (*Control
 	c.pods.MarkAllWith(c.podOwners)
 	c.rows.MarkAllWith(c.everything)
 	c.view.OnChange(c.mark)
+	countPolicies(cfg.Registerer, c.view)
 	return c, c.build.Validate()
 }
 

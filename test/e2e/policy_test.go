@@ -192,8 +192,10 @@ func received(t *testing.T, pod *corev1.Pod, protocol string) (in, out int) {
 		switch name {
 		case "InDatagrams", "InSegs":
 			fmt.Sscan(values[i], &in)
-		case "OutDatagrams", "OutSegs":
-			fmt.Sscan(values[i], &out)
+		case "OutDatagrams", "OutSegs", "RetransSegs":
+			var n int
+			fmt.Sscan(values[i], &n)
+			out += n
 		}
 	}
 	return in, out
