@@ -50,6 +50,12 @@ func (w *world) NodeAddresses() []kube.NodeAddress                          { re
 
 func (w *world) IsNodeAddress(netip.Addr) bool { return false }
 
+func (w *world) Policy(kube.Owner) *kube.Policy        { return nil }
+func (w *world) PoliciesOf(*corev1.Pod) []*kube.Policy { return nil }
+func (w *world) PodSet(kube.Owner) *kube.PodSet        { return nil }
+func (w *world) Members(*kube.PodSet) []*corev1.Pod    { return nil }
+func (w *world) Namespace(string) *corev1.Namespace    { return nil }
+
 func (w *world) Allocated(pod *corev1.Pod) *kube.PodNetwork { return w.alloc.Allocated(pod) }
 
 // BenchmarkWorld is the controller's full pass over 100,000 pods: every owner
