@@ -135,6 +135,9 @@ var rights = map[string][]string{
 		"get namespaces", "list namespaces", "watch namespaces", "get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods",
 		"get services", "list services", "watch services", "get endpointslices", "list endpointslices", "watch endpointslices",
 		"patch nodes/status", "patch pods/status", "list networkpolicies", "watch networkpolicies",
+		"list adminnetworkpolicies", "watch adminnetworkpolicies", "list baselineadminnetworkpolicies", "watch baselineadminnetworkpolicies",
+		"list clusternetworkpolicies", "watch clusternetworkpolicies", "patch adminnetworkpolicies/status",
+		"patch baselineadminnetworkpolicies/status", "patch clusternetworkpolicies/status",
 		"create events", "patch events", "create leases", "get leases*", "update leases*",
 	},
 	"ovnkube-node": {

@@ -30,6 +30,10 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	objects, err := kube.NewDynamicClient(kube.ClientConfig{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-controller"})
+	if err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	host, _ := os.Hostname()
@@ -38,7 +42,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	group, ctx := errgroup.WithContext(ctx)
 	cfg := controller.Config{
 		Plan: plan, Northbound: strings.Split(o.nb, ","), TLS: clientTLS(o.nbCert, o.nbKey, o.nbCA),
-		Leader: leader, Logger: log, Registerer: registry,
+		Dynamic: objects, Leader: leader, Logger: log, Registerer: registry,
 	}
 	if o.sb != "" {
 		cfg.Southbound, cfg.SouthboundTLS = strings.Split(o.sb, ","), clientTLS(o.sbCert, o.sbKey, o.sbCA)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
@@ -48,9 +49,11 @@ type Config struct {
 	// that is left to others.
 	Southbound    []string
 	SouthboundTLS func() (*tls.Config, error)
-	Leader        kube.LeaderConfig
-	Logger        *slog.Logger
-	Registerer    prometheus.Registerer
+	// Dynamic reads policies for the whole cluster; nil for none.
+	Dynamic    dynamic.Interface
+	Leader     kube.LeaderConfig
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // Controller is one candidate for the zone's controller.
@@ -69,6 +72,8 @@ type Controller struct {
 	guard ovsdb.Guard
 	// warned is what the authors of policies were last told.
 	warned sync.Map
+	// outcomes are conditions, by policy for the whole cluster.
+	outcomes sync.Map
 
 	// What Ready is asked for from other goroutines; opened is db.
 	synced, leading atomic.Bool
@@ -77,7 +82,7 @@ type Controller struct {
 	loops
 }
 
-type loops struct{ nodes, pods, rows *reconcile.Loop[kube.Owner] }
+type loops struct{ nodes, pods, rows, statuses *reconcile.Loop[kube.Owner] }
 
 // New makes a Controller; its Events are recorded until ctx ends.
 func New(ctx context.Context, cfg Config, client kubernetes.Interface) (*Controller, error) {
@@ -100,6 +105,7 @@ func New(ctx context.Context, cfg Config, client kubernetes.Interface) (*Control
 	c.nodes = c.loop("node-allocation", 1, 1, c.allocateNodes)
 	c.pods = c.loop("pod-allocation", podWriters, 1, c.allocatePods)
 	c.rows = c.loop("rows", 1, 10, c.reconcileRows)
+	c.statuses = c.loop("policy-status", 1, 1, c.writeStatuses)
 	c.nodes.MarkAllWith(c.nodeOwners)
 	c.pods.MarkAllWith(c.podOwners)
 	c.rows.MarkAllWith(c.everything)
@@ -119,6 +125,11 @@ func (c *Controller) loop(name string, workers, batch int, f reconcile.Func[kube
 // Run follows Kubernetes, waits for the lease and leads, until ctx ends or the
 // lease is lost.
 func (c *Controller) Run(ctx context.Context) error {
+	if c.cfg.Dynamic != nil {
+		if err := c.view.WatchAdminPolicies(ctx, c.cfg.Dynamic); err != nil {
+			return err
+		}
+	}
 	if err := c.view.Start(ctx); err != nil {
 		return err
 	}
@@ -168,7 +179,7 @@ func (c *Controller) lead(ctx context.Context) error {
 	c.db.OnReconnect(c.rows.MarkAll)
 	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
 	group, ctx := errgroup.WithContext(ctx)
-	for _, loop := range []*reconcile.Loop[kube.Owner]{c.nodes, c.pods, c.rows} {
+	for _, loop := range []*reconcile.Loop[kube.Owner]{c.nodes, c.pods, c.rows, c.statuses} {
 		group.Go(func() error { return loop.Run(ctx) })
 	}
 	return group.Wait()

@@ -186,6 +186,9 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 		failed[byName[name]] = err
 	}
 	c.committed(result, byName, past)
+	for _, owner := range byName {
+		c.decided(owner, failed[owner])
+	}
 	return failed, nil
 }
 
@@ -204,7 +207,7 @@ func (c *Controller) committed(result ovsdb.Result, byName map[string]kube.Owner
 			for _, pod := range c.view.PodsOnNode(owner.Name) {
 				c.rows.Mark(kube.PodOwner(pod.Namespace, pod.Name))
 			}
-		case owner.Kind == kube.KindNetworkPolicy && change.Table == nb.PortGroupTable:
+		case change.Table == nb.PortGroupTable:
 			c.rows.Mark(c.view.SubjectOwners(owner)...)
 		}
 	}
@@ -264,6 +267,9 @@ func (c *Controller) everything() []kube.Owner {
 // rank orders owners so that most find what they need in place: parents, then
 // sets of pods before the rules that refer to them, these before the ports.
 func rank(owner kube.Owner) int {
+	if isClusterPolicy(owner) {
+		return rank(kube.Owner{Kind: kube.KindNetworkPolicy})
+	}
 	order := []string{kube.KindNetwork, kube.KindNode, kube.KindPodSet, kube.KindNetworkPolicy}
 	if at := slices.Index(order, owner.Kind); at >= 0 {
 		return at

@@ -90,6 +90,10 @@ func (r *Reporter) object(owner Owner) runtime.Object {
 		if policy := r.view.networkPolicy(owner.Namespace, owner.Name); policy != nil {
 			return policy
 		}
+	case KindAdminNetworkPolicy, KindBaselineAdminNetworkPolicy, KindClusterNetworkPolicy:
+		if policy := r.view.AdminPolicy(owner); policy != nil {
+			return policy
+		}
 	case KindNode:
 		if node := r.view.Node(owner.Name); node != nil {
 			return node

@@ -19,6 +19,11 @@ const (
 	KindNodeServices = "NodeServices"
 
 	KindNetworkPolicy = "NetworkPolicy"
+
+	KindAdminNetworkPolicy         = "AdminNetworkPolicy"
+	KindBaselineAdminNetworkPolicy = "BaselineAdminNetworkPolicy"
+	KindClusterNetworkPolicy       = "ClusterNetworkPolicy"
+
 	// KindPodSet is the other kind without an object: a selection of pods that
 	// rules of policies share.
 	KindPodSet = "PodSet"

@@ -65,7 +65,7 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	if sameObject(old, new) {
 		return nil
 	}
-	owners := []Owner{NodeOwner(name)}
+	owners := append([]Owner{NodeOwner(name)}, v.nodePolicyOwners(old, new)...)
 	subnets, chassis := otherFact(old, new, NodeSubnetsKey), otherFact(old, new, NodeChassisIDKey)
 	gateway := otherFact(old, new, GatewayConfigKey)
 	if chassis || gateway || zone(old) != zone(new) {

@@ -19,6 +19,12 @@ import (
 type Policy struct {
 	Owner   Owner
 	Subject *PodSet
+	Tier    Tier
+	// Priority is 0 (first) to BaselineDefault; a NetworkPolicy has none.
+	Priority int
+	// Logging is the value of ACLLoggingKey on the object; a NetworkPolicy's is on
+	// its namespace.
+	Logging string
 	// Ingress and Egress are nil where the policy says nothing of a direction.
 	Ingress, Egress *Direction
 	// Err says what is wrong with the object. What is wrong selects nothing.
@@ -28,12 +34,16 @@ type Policy struct {
 // Direction is one direction of a policy: that a NetworkPolicy has it isolates its pods.
 type Direction struct{ Rules []Rule }
 
-// Rule allows traffic of the subject with its peers on its ports.
+// Rule is about traffic of the subject with its peers on its ports.
 type Rule struct {
+	Action Action
+	// Step counts the changes of the action before this rule of its direction.
+	Step int
 	// AnyPeer makes Peers and Networks meaningless.
 	AnyPeer  bool
 	Peers    []*PodSet
 	Networks []netip.Prefix
+	Nodes    []labels.Selector
 	// AnyPort makes Ports meaningless.
 	AnyPort bool
 	Ports   []Port
@@ -67,7 +77,7 @@ func (p *Policy) Sets() []*PodSet {
 // isolates, and allows what its other rules say.
 func ParseNetworkPolicy(np *networkingv1.NetworkPolicy) *Policy {
 	p := &parser{namespace: np.Namespace}
-	policy := &Policy{Owner: NetworkPolicyOwner(np.Namespace, np.Name)}
+	policy := &Policy{Owner: NetworkPolicyOwner(np.Namespace, np.Name), Tier: TierNetworkPolicy}
 	policy.Subject = newPodSet(PodSet{Namespace: np.Namespace, Pods: p.selector("spec.podSelector", &np.Spec.PodSelector)})
 	ingress, egress := directions(np)
 	if ingress {
@@ -193,7 +203,7 @@ func (p *parser) port(port networkingv1.NetworkPolicyPort, rule Rule, destinatio
 	if port.Protocol != nil {
 		protocol = *port.Protocol
 	}
-	if !slices.Contains([]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, protocol) {
+	if !slices.Contains(protocols(), protocol) {
 		p.fail("protocol %q", protocol)
 		return nil
 	}
@@ -206,6 +216,14 @@ func (p *parser) port(port networkingv1.NetworkPolicyPort, rule Rule, destinatio
 	first, last := port.Port.IntVal, port.Port.IntVal
 	if port.EndPort != nil {
 		last = *port.EndPort
+	}
+	return p.numbered(protocol, first, last)
+}
+
+func (p *parser) numbered(protocol corev1.Protocol, first, last int32) []Port {
+	if !slices.Contains(protocols(), protocol) {
+		p.fail("protocol %q", protocol)
+		return nil
 	}
 	if first < 1 || last > 65535 || last < first {
 		p.fail("ports %d to %d", first, last)

@@ -19,8 +19,10 @@ const byLabel = "label"
 // from a pod or a namespace without looking at those that have nothing to do
 // with it.
 type policies struct {
-	mu       sync.RWMutex
-	byOwner  map[Owner]*Policy
+	mu      sync.RWMutex
+	byOwner map[Owner]*Policy
+	// wide are those whose subjects are in several namespaces.
+	wide     map[Owner]*Policy
 	sets     map[Owner]*usedSet
 	subjects map[string]map[*Policy]struct{}  // by bucket
 	members  map[string]map[*usedSet]struct{} // by bucket
@@ -36,7 +38,7 @@ type usedSet struct {
 
 func newPolicies() *policies {
 	return &policies{
-		byOwner: map[Owner]*Policy{}, sets: map[Owner]*usedSet{},
+		byOwner: map[Owner]*Policy{}, wide: map[Owner]*Policy{}, sets: map[Owner]*usedSet{},
 		subjects: map[string]map[*Policy]struct{}{}, members: map[string]map[*usedSet]struct{}{},
 		selectors: map[string]map[*usedSet]struct{}{},
 	}
@@ -49,8 +51,12 @@ func (p *policies) put(owner Owner, policy *Policy) (came, went []Owner) {
 	defer p.mu.Unlock()
 	old := p.byOwner[owner]
 	delete(p.byOwner, owner)
+	delete(p.wide, owner)
 	if policy != nil {
 		p.byOwner[owner] = policy
+		if policy.Subject.Namespace == "" {
+			p.wide[owner] = policy
+		}
 		put(p.subjects, policy.Subject.bucket(), policy)
 		came = p.use(policy)
 	}
@@ -174,6 +180,35 @@ func (p *policies) between(old, new labels.Set) (sets, users []Owner) {
 	return sets, users
 }
 
+// subjectChanges says whether a policy begins or ceases to select a namespace's
+// pods when its labels change.
+func (p *policies) subjectChanges(old, new labels.Set) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, policy := range p.wide {
+		selector := policy.Subject.Namespaces
+		if (old != nil && selector.Matches(old)) != (new != nil && selector.Matches(new)) {
+			return true
+		}
+	}
+	return false
+}
+
+// withNodes are the policies whose rules refer to nodes.
+func (p *policies) withNodes() (owners []Owner) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for owner, policy := range p.wide {
+		for _, direction := range []*Direction{policy.Ingress, policy.Egress} {
+			if direction != nil && slices.ContainsFunc(direction.Rules, func(r Rule) bool { return len(r.Nodes) > 0 }) {
+				owners = append(owners, owner)
+				break
+			}
+		}
+	}
+	return owners
+}
+
 // podPolicyOwners gives the sets and policies that a pod's change concerns: first
 // the sets, so that the address of a pod is in them before its port is there.
 func (v *View) podPolicyOwners(old, new *corev1.Pod) []Owner {
@@ -248,6 +283,13 @@ func (v *View) namespaceOwners(old, new *corev1.Namespace) []Owner {
 	}
 	sets, users := v.policyIndex.between(before, after)
 	owners := append(sets, users...)
+	if v.policyIndex.subjectChanges(before, after) {
+		// The only error is an index that does not exist.
+		list, _ := v.pods.GetIndexer().ByIndex(cache.NamespaceIndex, name)
+		for _, pod := range objects[corev1.Pod](list) {
+			owners = append(owners, PodOwner(pod.Namespace, pod.Name))
+		}
+	}
 	if levels[0] != levels[1] {
 		for _, owner := range v.PolicyOwners() {
 			if owner.Namespace == name {

@@ -23,6 +23,9 @@ type View struct {
 	// A View of one node has none of these.
 	namespaces, endpoints, policies cache.SharedIndexInformer
 	policyIndex                     *policies
+	// admin are by kind; adminPresent the kinds that the cluster had at the start.
+	admin        map[string]cache.SharedIndexInformer
+	adminPresent []string
 
 	listeners []func(owners ...Owner)
 }
@@ -85,7 +88,10 @@ func (v *View) OnChange(f func(owners ...Owner)) { v.listeners = append(v.listen
 // Start runs the informers until ctx ends. It returns when the View is complete
 // and the listeners have been told of every object in it.
 func (v *View) Start(ctx context.Context) error {
-	var synced []cache.InformerSynced
+	synced, err := v.startAdmin(ctx)
+	if err != nil {
+		return err
+	}
 	for _, informer := range v.informers() {
 		told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { v.changed(nil, obj) },

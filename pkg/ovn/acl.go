@@ -25,6 +25,9 @@ const (
 	priorityFirst = 32767
 	priorityAllow = 1001
 	priorityDeny  = 1000
+	// The policies for the whole cluster have the priorities from here downwards.
+	priorityAdmin = 32600
+	stepsOfPolicy = 32
 	priorityLast  = 0
 )
 

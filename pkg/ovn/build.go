@@ -98,7 +98,7 @@ func Build(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 		return buildService(view, cfg, owner.Namespace, owner.Name)
 	case kube.KindNodeServices:
 		return buildNodeServices(view, cfg, owner.Name)
-	case kube.KindNetworkPolicy:
+	case kube.KindNetworkPolicy, kube.KindAdminNetworkPolicy, kube.KindBaselineAdminNetworkPolicy, kube.KindClusterNetworkPolicy:
 		return buildPolicy(view, cfg, owner)
 	case kube.KindPodSet:
 		return buildPodSet(view, cfg, owner)

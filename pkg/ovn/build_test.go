@@ -18,7 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 
@@ -159,6 +162,12 @@ func readObjects(t *testing.T, text string) facts {
 			all = append(all, decode[corev1.Namespace](t, doc))
 		case "NetworkPolicy":
 			all = append(all, decode[networkingv1.NetworkPolicy](t, doc))
+		case kube.KindAdminNetworkPolicy, kube.KindBaselineAdminNetworkPolicy, kube.KindClusterNetworkPolicy:
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, object)
 		case "":
 		default:
 			t.Fatalf("object of kind %q", kind.Kind)
@@ -170,8 +179,22 @@ func readObjects(t *testing.T, text string) facts {
 // viewOf is the View of a controller that sees these objects.
 func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	t.Helper()
-	view, err := kube.NewView(fake.NewClientset(objects...), "")
+	isAdmin := func(o runtime.Object) bool { _, ok := o.(*unstructured.Unstructured); return ok }
+	var admin []runtime.Object
+	for _, o := range objects {
+		if isAdmin(o) {
+			admin = append(admin, o)
+		}
+	}
+	view, err := kube.NewView(fake.NewClientset(slices.DeleteFunc(objects, isAdmin)...), "")
 	if err != nil {
+		t.Fatal(err)
+	}
+	lists := map[schema.GroupVersionResource]string{}
+	for kind, resource := range kube.AdminKinds() {
+		lists[resource] = kind + "List"
+	}
+	if err := view.WatchAdminPolicies(t.Context(), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, admin...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := view.Start(t.Context()); err != nil {

@@ -3,10 +3,13 @@ package ovn
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -17,9 +20,15 @@ import (
 type PolicyView interface {
 	Policy(owner kube.Owner) *kube.Policy
 	PoliciesOf(pod *corev1.Pod) []*kube.Policy
+	Namespace(name string) *corev1.Namespace
+	Peers
+}
+
+// Peers is who is behind the peers of policies.
+type Peers interface {
 	PodSet(owner kube.Owner) *kube.PodSet
 	Members(set *kube.PodSet) []*corev1.Pod
-	Namespace(name string) *corev1.Namespace
+	NodesWith(selector labels.Selector) []*corev1.Node
 }
 
 // buildPolicy gives a policy's port group with its rules. A policy has a rule
@@ -34,8 +43,8 @@ func buildPolicy(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 	}
 	b := policyBuilder{view: view, cfg: cfg, policy: policy, group: PolicyGroup(owner)}
 	var err error
-	if b.logging, err = aclLogging(view.Namespace(owner.Namespace)); err != nil {
-		err = fmt.Errorf("annotation %s of namespace %s: %w", kube.ACLLoggingKey, owner.Namespace, err)
+	if b.logging, err = kube.ParseACLLogging(loggingOf(view, policy)); err != nil {
+		err = fmt.Errorf("annotation %s: %w", kube.ACLLoggingKey, err)
 	}
 	b.rows = []ovsdb.Row{{ID: b.group, Model: &nb.PortGroup{Name: b.group, ExternalIDs: b.externalIDs()}}}
 	b.direction("Ingress", policy.Ingress)
@@ -46,11 +55,15 @@ func buildPolicy(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 	return b.rows, err
 }
 
-func aclLogging(ns *corev1.Namespace) (kube.ACLLogging, error) {
-	if ns == nil {
-		return kube.ACLLogging{}, nil
+// loggingOf is on the object of a policy for the cluster, else on the namespace.
+func loggingOf(view View, policy *kube.Policy) string {
+	if policy.Owner.Namespace == "" {
+		return policy.Logging
 	}
-	return kube.ParseACLLogging(ns.Annotations[kube.ACLLoggingKey])
+	if ns := view.Namespace(policy.Owner.Namespace); ns != nil {
+		return ns.Annotations[kube.ACLLoggingKey]
+	}
+	return ""
 }
 
 // policyBuilder collects the rows of one policy.
@@ -67,9 +80,11 @@ func (b *policyBuilder) direction(name string, d *kube.Direction) {
 	if d == nil {
 		return
 	}
-	b.rule(aclRule{direction: name, action: nb.ACLActionDrop, priority: priorityDeny}, "")
+	if b.policy.Tier == kube.TierNetworkPolicy {
+		b.rule(aclRule{direction: name, action: nb.ACLActionDrop, priority: priorityDeny}, "")
+	}
 	for i, rule := range d.Rules {
-		r := aclRule{direction: name, index: strconv.Itoa(i), action: nb.ACLActionAllowRelated, priority: priorityAllow}
+		r := aclRule{direction: name, index: strconv.Itoa(i), action: b.action(rule.Action), priority: b.priority(rule)}
 		for _, match := range b.matches(name, rule) {
 			b.rule(r, match)
 			r.part += "+"
@@ -114,6 +129,13 @@ func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
 			all[four] = append(all[four], key.references()...)
 		}
 	}
+	for _, selector := range rule.Nodes {
+		for _, node := range b.view.NodesWith(selector) {
+			for _, addr := range nodeAddresses(node) {
+				all[addr.Is4()] = append(all[addr.Is4()], addr.String())
+			}
+		}
+	}
 	for _, network := range rule.Networks {
 		four := network.Addr().Is4()
 		all[four] = append(all[four], network.String())
@@ -146,7 +168,7 @@ type aclRule struct {
 
 func (b *policyBuilder) rule(r aclRule, match string) {
 	acl := &nb.ACL{
-		Action: r.action, Direction: nb.ACLDirectionToLport, Priority: r.priority, Tier: tierPolicy,
+		Action: r.action, Direction: nb.ACLDirectionToLport, Priority: r.priority, Tier: tierOf(b.policy.Tier),
 		Match: and("outport == @"+b.group, match),
 	}
 	if r.direction == "Egress" {
@@ -159,7 +181,7 @@ func (b *policyBuilder) rule(r aclRule, match string) {
 	if r.index != "" {
 		acl.ExternalIDs["gress-index"] = r.index
 	}
-	name := fmt.Sprintf("NP:%s:%s:%s", b.policy.Owner.Namespace, b.policy.Owner.Name, r.direction)
+	name := b.name() + ":" + r.direction
 	if r.index != "" {
 		name += ":" + r.index
 	}
@@ -177,6 +199,61 @@ func (b *policyBuilder) externalIDs() map[string]string {
 	return map[string]string{
 		"k8s.ovn.org/owner-controller": "default-network-controller",
 		"k8s.ovn.org/owner-type":       owner.Kind,
-		"k8s.ovn.org/name":             owner.Namespace + ":" + owner.Name,
+		"k8s.ovn.org/name":             strings.TrimPrefix(owner.Namespace+":"+owner.Name, ":"),
 	}
+}
+
+// name begins the names of the policy's rules.
+func (b *policyBuilder) name() string {
+	owner := b.policy.Owner
+	switch owner.Kind {
+	case kube.KindAdminNetworkPolicy:
+		return "ANP:" + owner.Name
+	case kube.KindBaselineAdminNetworkPolicy:
+		return "BANP:" + owner.Name
+	case kube.KindClusterNetworkPolicy:
+		return "CNP:" + owner.Name
+	}
+	return "NP:" + owner.Namespace + ":" + owner.Name
+}
+
+// action is OVN's. In the last tier there is nowhere to pass to: what it passes
+// is allowed.
+func (b *policyBuilder) action(action kube.Action) nb.ACLAction {
+	switch {
+	case action == kube.Deny:
+		return nb.ACLActionDrop
+	case action == kube.Pass && b.policy.Tier != kube.TierBaseline:
+		return nb.ACLActionPass
+	}
+	return nb.ACLActionAllowRelated
+}
+
+// priority gives each policy of a tier a range of its own, by its priority.
+func (b *policyBuilder) priority(rule kube.Rule) int {
+	if b.policy.Tier == kube.TierNetworkPolicy {
+		return priorityAllow
+	}
+	return priorityAdmin - stepsOfPolicy*b.policy.Priority - rule.Step
+}
+
+func tierOf(tier kube.Tier) int {
+	switch tier {
+	case kube.TierAdmin:
+		return tierAdmin
+	case kube.TierBaseline:
+		return tierBaseline
+	}
+	return tierPolicy
+}
+
+// nodeAddresses are those of a node's status: what others reach it by.
+func nodeAddresses(node *corev1.Node) []netip.Addr {
+	var addrs []netip.Addr
+	for _, address := range node.Status.Addresses {
+		if addr, err := netip.ParseAddr(address.Address); err == nil && addr.Zone() == "" {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
 }

@@ -36,6 +36,11 @@ func TestRulesMeanWhatTheAPISays(t *testing.T) {
 		for i := range 1 + r.IntN(4) {
 			world.Policies = append(world.Policies, policytest.Policy(r, fmt.Sprint("policy-", i), blocks))
 		}
+		if round%2 == 1 {
+			for i := range 1 + r.IntN(4) {
+				world.Cluster = append(world.Cluster, policytest.RandomCluster(r, i))
+			}
+		}
 		addresses := place(world.Pods)
 		got := rulesOf(t, world)
 		for _, c := range cases(world.Pods, addresses) {
@@ -124,6 +129,9 @@ func rulesOf(t *testing.T, world policytest.World) *rules {
 	for _, policy := range world.Policies {
 		objects = append(objects, policy)
 	}
+	for _, policy := range world.Cluster {
+		objects = append(objects, policy.Object())
+	}
 	view := viewOf(t, objects...)
 	owners = append(append(owners, view.PolicyOwners()...), view.PodSetOwners()...)
 	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, JoinSubnets: []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}}
@@ -162,6 +170,9 @@ func describe(world policytest.World) string {
 	var b strings.Builder
 	for _, policy := range world.Policies {
 		fmt.Fprintf(&b, "%s/%s %+v\n", policy.Namespace, policy.Name, policy.Spec)
+	}
+	for _, policy := range world.Cluster {
+		fmt.Fprintf(&b, "%+v\n", policy)
 	}
 	return b.String()
 }

@@ -20,6 +20,7 @@ type World struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
 	Policies   []*networkingv1.NetworkPolicy
+	Cluster    []ClusterPolicy
 }
 
 // Peer is one end of a connection: a pod, or an address that is none's.
@@ -49,6 +50,10 @@ func (w World) allowed(direction networkingv1.PolicyType, pod *corev1.Pod, peer 
 	if pod == nil {
 		return true
 	}
+	ingress := direction == networkingv1.PolicyTypeIngress
+	if verdict := w.judge(false, ingress, pod, peer, to); verdict != "" {
+		return verdict == "Allow"
+	}
 	isolated := false
 	for _, policy := range w.Policies {
 		if policy.Namespace != pod.Namespace || !matches(policy.Spec.PodSelector, pod.Labels) || !has(policy, direction) {
@@ -69,7 +74,7 @@ func (w World) allowed(direction networkingv1.PolicyType, pod *corev1.Pod, peer 
 			}
 		}
 	}
-	return !isolated
+	return !isolated && w.judge(true, ingress, pod, peer, to) != "Deny"
 }
 
 func has(policy *networkingv1.NetworkPolicy, direction networkingv1.PolicyType) bool {

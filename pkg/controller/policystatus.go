@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// isClusterPolicy says that an owner's object has a status to be written.
+func isClusterPolicy(owner kube.Owner) bool {
+	_, ok := kube.AdminKinds()[owner.Kind]
+	return ok
+}
+
+// decided notes what became of a policy for the whole cluster, and has it written.
+func (c *Controller) decided(owner kube.Owner, err error) {
+	if !isClusterPolicy(owner) {
+		return
+	}
+	condition := metav1.Condition{
+		Type: kube.PolicyReadyCondition, Status: metav1.ConditionTrue,
+		Reason: "SetupSucceeded", Message: "the rules of this policy are in the Northbound database",
+	}
+	if err != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "SetupFailed", err.Error()
+	}
+	c.outcomes.Store(owner, condition)
+	c.statuses.Mark(owner)
+}
+
+// writeStatuses writes the conditions of policies. It is a loop of its own, so
+// that a slow API server does not hold up the rows.
+func (c *Controller) writeStatuses(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+	failed := map[kube.Owner]error{}
+	for _, owner := range owners {
+		object := c.view.AdminPolicy(owner)
+		if object == nil {
+			c.outcomes.Delete(owner)
+			continue
+		}
+		if condition, ok := c.outcomes.Load(owner); ok {
+			failed[owner] = kube.SetPolicyCondition(ctx, c.cfg.Dynamic, owner, object, condition.(metav1.Condition))
+		}
+	}
+	return failed, nil
+}
