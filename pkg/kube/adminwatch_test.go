@@ -1,0 +1,169 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func adminClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+	lists := map[schema.GroupVersionResource]string{}
+	for kind, resource := range AdminKinds() {
+		lists[resource] = kind + "List"
+	}
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)
+}
+
+func clusterPolicy(name string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": KindClusterNetworkPolicy, "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+}
+
+// TestAbsentKindsAreNoError: a cluster without the CRDs is complete without them,
+// while one whose answer is another error is not.
+func TestAbsentKindsAreNoError(t *testing.T) {
+	for _, c := range []struct {
+		answer error
+		fails  bool
+	}{{apierrors.NewNotFound(schema.GroupResource{}, ""), false}, {apierrors.NewForbidden(schema.GroupResource{}, "", nil), true}} {
+		client := adminClient()
+		client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.answer })
+		view, err := NewView(fake.NewClientset(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = view.WatchAdminPolicies(t.Context(), client); err == nil {
+			err = view.Start(t.Context())
+		}
+		if (err != nil) != c.fails {
+			t.Errorf("answer %v: %v", c.answer, err)
+		}
+	}
+}
+
+// TestWhomAClusterPolicyConcerns: the pods of the namespaces that it selects, also
+// when a namespace's labels change, and policies about nodes when a node does.
+func TestWhomAClusterPolicyConcerns(t *testing.T) {
+	client, objects := fake.NewClientset(), adminClient()
+	view, err := NewView(client, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &heard{more: make(chan struct{}, 1)}
+	view.OnChange(h.listen)
+	if err := view.WatchAdminPolicies(t.Context(), objects); err != nil {
+		t.Fatal(err)
+	}
+	if err := view.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "a"}}}
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Pods("ns").Create(t.Context(), newPod("pod", "n"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "Pod/ns/pod")
+	policy := clusterPolicy("p", map[string]any{
+		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{"matchLabels": map[string]any{"team": "a"}}},
+		"egress": []any{map[string]any{"action": "Deny", "to": []any{map[string]any{"nodes": map[string]any{}}}}},
+	})
+	if _, err := objects.Resource(AdminKinds()[KindClusterNetworkPolicy]).Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "ClusterNetworkPolicy/p", "Pod/ns/pod")
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), newNode("n", nil), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "ClusterNetworkPolicy/p", "Node/n")
+	ns = ns.DeepCopy()
+	ns.Labels["team"] = "b"
+	if _, err := client.CoreV1().Namespaces().Update(t.Context(), ns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "Pod/ns/pod")
+}
+
+// TestConditionIsAppliedOnce: a condition that the object has is not written again.
+func TestConditionIsAppliedOnce(t *testing.T) {
+	object := clusterPolicy("p", map[string]any{})
+	object.SetGeneration(3)
+	client := adminClient()
+	var sent []string
+	client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchAction)
+		if patch.GetSubresource() != "status" {
+			t.Errorf("subresource %q", patch.GetSubresource())
+		}
+		sent = append(sent, string(patch.GetPatch()))
+		return true, object, nil
+	})
+	owner := Owner{Kind: KindClusterNetworkPolicy, Name: "p"}
+	want := metav1.Condition{Type: PolicyReadyCondition, Status: metav1.ConditionTrue, Reason: "SetupSucceeded", Message: "done"}
+	for _, c := range []struct {
+		have metav1.Condition
+		sent int
+	}{
+		{metav1.Condition{}, 1},
+		{metav1.Condition{Type: PolicyReadyCondition, Status: metav1.ConditionTrue, Reason: "SetupSucceeded", Message: "done", ObservedGeneration: 3}, 1},
+		{metav1.Condition{Type: PolicyReadyCondition, Status: metav1.ConditionTrue, Reason: "SetupSucceeded", Message: "done", ObservedGeneration: 2}, 2},
+		{metav1.Condition{Type: PolicyReadyCondition, Status: metav1.ConditionFalse, Reason: "SetupFailed", Message: "no", LastTransitionTime: metav1.NewTime(time.Unix(1, 0))}, 3},
+	} {
+		text, err := json.Marshal(c.have)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var condition map[string]any
+		if err := json.Unmarshal(text, &condition); err != nil {
+			t.Fatal(err)
+		}
+		object.Object["status"] = map[string]any{"conditions": []any{condition}}
+		if err := SetPolicyCondition(t.Context(), client, owner, object, want); err != nil {
+			t.Fatal(err)
+		}
+		if len(sent) != c.sent {
+			t.Errorf("after %+v: %d patches, want %d", c.have, len(sent), c.sent)
+		}
+	}
+	if last := fmt.Sprint(sent); !strings.Contains(last, `"observedGeneration":3`) || strings.Contains(sent[2], "1970") {
+		t.Errorf("patches: %s", last)
+	}
+}
+
+// FuzzParseAdminPolicy: whatever comes, parsing ends, and a rule that denies is
+// never narrower than what could be understood.
+func FuzzParseAdminPolicy(f *testing.F) {
+	f.Add(`{"spec":{"priority":5,"subject":{"namespaces":{}},"ingress":[{"action":"Deny","from":[{"unknown":{}}]}]}}`)
+	f.Add(`{"spec":{"tier":"Baseline","priority":-1,"subject":{},"egress":[{"action":"Accept","to":[{"networks":["x || 1"]}]}]}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var object map[string]any
+		if json.Unmarshal([]byte(text), &object) != nil || object == nil {
+			return
+		}
+		policy := ParseAdminPolicy(KindClusterNetworkPolicy, &unstructured.Unstructured{Object: object})
+		for _, direction := range []*Direction{policy.Ingress, policy.Egress} {
+			if direction == nil {
+				continue
+			}
+			for _, rule := range direction.Rules {
+				if rule.Action == Allow && rule.AnyPeer {
+					t.Errorf("%s allows everybody", text)
+				}
+			}
+		}
+	})
+}
