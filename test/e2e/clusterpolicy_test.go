@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// clusterPolicyCRD is what the API server needs of each kind: its validation is
+// not what is tested here.
+func clusterPolicyCRD(kind string, resource schema.GroupVersionResource) *unstructured.Unstructured {
+	return object(fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: %[2]s.%[3]s
+  annotations: {api-approved.kubernetes.io: "https://github.com/kubernetes-sigs/network-policy-api"}
+spec:
+  group: %[3]s
+  scope: Cluster
+  names: {kind: %[1]s, plural: %[2]s, singular: %[4]s, listKind: %[1]sList}
+  versions:
+  - name: %[5]s
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
+          status:
+            type: object
+            properties:
+              conditions:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [type]
+                items: {type: object, required: [type], properties: {type: {type: string}}, x-kubernetes-preserve-unknown-fields: true}
+`, kind, resource.Resource, resource.Group, strings.ToLower(kind), resource.Version))
+}
+
+func object(text string) *unstructured.Unstructured {
+	made := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &made.Object); err != nil {
+		panic(err)
+	}
+	return made
+}
+
+// TestClusterPolicies: the tiers before and after NetworkPolicy. The kinds are
+// installed while the controller runs, which found none of them at its start.
+func TestClusterPolicies(t *testing.T) {
+	client, err := dynamic.NewForConfig(cluster.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	for kind, resource := range kube.AdminKinds() {
+		if _, err := client.Resource(crds).Create(t.Context(), clusterPolicyCRD(kind, resource), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	ns := namespace(t)
+	labelNamespace(t, ns, "team", `"tested"`)
+	server, from := running(t, ns, "server", nodes[1]), running(t, ns, "from", nodes[2])
+	targets := echoTargets(t, server)
+	becomes(t, from, true, targets...)
+
+	apply := func(kind, text string) {
+		t.Helper()
+		made := object(text)
+		resource := client.Resource(kube.AdminKinds()[kind])
+		eventually(t, time.Minute, "the API server knows the kind", func() (bool, string) {
+			_, err := resource.Create(t.Context(), made, metav1.CreateOptions{})
+			return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
+		})
+		// The controller looks for kinds that it did not find, half a minute apart at most.
+		eventually(t, time.Minute, "the policy is in force", func() (bool, string) {
+			got, err := resource.Get(t.Context(), made.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return false, err.Error()
+			}
+			conditions, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions")
+			text := fmt.Sprint(conditions)
+			return strings.Contains(text, kube.PolicyReadyCondition) && strings.Contains(text, "status:True"), text
+		})
+		t.Cleanup(func() { resource.Delete(t.Context(), made.GetName(), metav1.DeleteOptions{}) })
+	}
+	remove := func(kind, name string) {
+		t.Helper()
+		if err := client.Resource(kube.AdminKinds()[kind]).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	subject := "subject: {namespaces: {matchLabels: {team: tested}}}"
+	apply(kube.KindBaselineAdminNetworkPolicy, `
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: BaselineAdminNetworkPolicy
+metadata: {name: default}
+spec: {`+subject+`, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
+	becomes(t, from, false, targets...)
+
+	// A NetworkPolicy overrides the baseline,
+	policy(t, ns, "open", fromNamespaces("team", "tested"))
+	becomes(t, from, true, targets...)
+	// the admin's tier overrides that,
+	apply(kube.KindAdminNetworkPolicy, `
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: AdminNetworkPolicy
+metadata: {name: deny}
+spec: {priority: 50, `+subject+`, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
+	becomes(t, from, false, targets...)
+	// and in it a policy of a lower number, which passes to the next tier.
+	apply(kube.KindClusterNetworkPolicy, `
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: pass}
+spec: {tier: Admin, priority: 10, `+subject+`, ingress: [{action: Pass, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: from}}}}]}]}`)
+	becomes(t, from, true, targets...)
+
+	remove(kube.KindClusterNetworkPolicy, "pass")
+	becomes(t, from, false, targets...)
+	remove(kube.KindAdminNetworkPolicy, "deny")
+	becomes(t, from, true, targets...)
+	deletePolicy(t, ns, "open")
+	becomes(t, from, false, targets...)
+	remove(kube.KindBaselineAdminNetworkPolicy, "default")
+	becomes(t, from, true, targets...)
+}
