@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
@@ -50,11 +51,12 @@ func (w *world) NodeAddresses() []kube.NodeAddress                          { re
 
 func (w *world) IsNodeAddress(netip.Addr) bool { return false }
 
-func (w *world) Policy(kube.Owner) *kube.Policy        { return nil }
-func (w *world) PoliciesOf(*corev1.Pod) []*kube.Policy { return nil }
-func (w *world) PodSet(kube.Owner) *kube.PodSet        { return nil }
-func (w *world) Members(*kube.PodSet) []*corev1.Pod    { return nil }
-func (w *world) Namespace(string) *corev1.Namespace    { return nil }
+func (w *world) Policy(kube.Owner) *kube.Policy           { return nil }
+func (w *world) PoliciesOf(*corev1.Pod) []*kube.Policy    { return nil }
+func (w *world) PodSet(kube.Owner) *kube.PodSet           { return nil }
+func (w *world) Members(*kube.PodSet) []*corev1.Pod       { return nil }
+func (w *world) NodesWith(labels.Selector) []*corev1.Node { return nil }
+func (w *world) Namespace(string) *corev1.Namespace       { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod) *kube.PodNetwork { return w.alloc.Allocated(pod) }
 
