@@ -122,10 +122,6 @@ func familyOf(addr netip.Addr) string {
 	return "ip6"
 }
 
-// A match is an expression of OVN, put together here alone: users' text never
-// comes into it, only addresses, numbers, and names that are hashes.
-const nothing = "0"
-
 // field is the source or the destination address of a packet.
 type field string
 
@@ -141,45 +137,46 @@ func (f field) of(four bool) string {
 	return "ip6." + string(f)
 }
 
-// and joins matches; "" is the one of all packets.
+// and joins matches; "" is the one of all packets. A match is put together here
+// alone: users' text never comes into it, only addresses, numbers, and names that
+// are hashes.
 func and(a, b string) string {
-	switch {
-	case a == nothing || b == nothing:
-		return nothing
-	case a == "" || b == "":
+	if a == "" || b == "" {
 		return a + b
 	}
 	return a + " && " + b
 }
 
-// peerMatch is "" for any peer, nothing for none.
-func peerMatch(f field, addresses map[bool][]string, anyPeer bool) string {
+// peerMatches is one match for each family, "" for any peer.
+func peerMatches(f field, addresses map[bool][]string, anyPeer bool) []string {
 	if anyPeer {
-		return ""
+		return []string{""}
 	}
-	var alternatives []string
+	var all []string
 	for _, four := range []bool{true, false} {
 		if set := addresses[four]; len(set) > 0 {
-			alternatives = append(alternatives, f.of(four)+" == {"+strings.Join(set, ", ")+"}")
+			all = append(all, f.of(four)+" == {"+strings.Join(set, ", ")+"}")
 		}
 	}
-	return alternative(alternatives)
+	return all
 }
 
-// portMatch is "" for any port and nothing where no port has a number.
-func portMatch(ports []kube.Port, anyPort bool) string {
+// portMatches is one match for each protocol that has a port with a number, ""
+// for any port.
+func portMatches(ports []kube.Port, anyPort bool) []string {
 	if anyPort {
-		return ""
+		return []string{""}
 	}
-	var alternatives []string
+	var all []string
 	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
 		if text := protocolMatch(strings.ToLower(string(protocol)), protocol, ports); text != "" {
-			alternatives = append(alternatives, text)
+			all = append(all, text)
 		}
 	}
-	return alternative(alternatives)
+	return all
 }
 
+// protocolMatch has parentheses where && and || meet, without which OVN refuses it.
 func protocolMatch(name string, protocol corev1.Protocol, ports []kube.Port) string {
 	var numbers, terms []string
 	for _, p := range ports {
@@ -196,18 +193,8 @@ func protocolMatch(name string, protocol corev1.Protocol, ports []kube.Port) str
 	if len(numbers) > 0 {
 		terms = append(terms, fmt.Sprintf("%s.dst == {%s}", name, strings.Join(numbers, ", ")))
 	}
-	return strings.Join(terms, " || ")
-}
-
-// alternative is the match of any of several; OVN wants parentheses wherever
-// && and || meet.
-func alternative(terms []string) string {
-	if len(terms) == 0 {
-		return nothing
+	if len(terms) > 1 {
+		return "(" + strings.Join(terms, " || ") + ")"
 	}
-	joined := strings.Join(terms, " || ")
-	if strings.Contains(joined, " || ") {
-		return "(" + joined + ")"
-	}
-	return joined
+	return strings.Join(terms, "")
 }

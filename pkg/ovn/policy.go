@@ -85,34 +85,43 @@ func (b *policyBuilder) direction(name string, d *kube.Direction) {
 	}
 	for i, rule := range d.Rules {
 		r := aclRule{direction: name, index: strconv.Itoa(i), action: b.action(rule.Action), priority: b.priority(rule)}
-		for _, match := range b.matches(name, rule) {
+		for part, match := range b.matches(name, rule) {
+			if part > 0 {
+				r.part = "." + strconv.Itoa(part)
+			}
 			b.rule(r, match)
-			r.part += "+"
 		}
 	}
 }
 
-// matches are those of a rule: one for its peers and numbered ports, one for each
-// set with a named port, whose numbers go with addresses.
+// matches are those of a rule, in parts of one family and protocol each, and for
+// named ports of one number: only where every alternative is of one field does
+// OVN add flows for each value of each field, and not for each combination.
 func (b *policyBuilder) matches(direction string, rule kube.Rule) []string {
 	peer, pods := sourceField, destinationField
 	if direction == "Egress" {
 		peer = destinationField
 	}
-	peers := peerMatch(peer, b.addresses(rule), rule.AnyPeer)
 	var all []string
-	if match := and(peers, portMatch(rule.Ports, rule.AnyPort)); match != nothing {
-		all = append(all, match)
+	addresses := b.addresses(rule)
+	for _, from := range peerMatches(peer, addresses, rule.AnyPeer) {
+		for _, port := range portMatches(rule.Ports, rule.AnyPort) {
+			all = append(all, and(from, port))
+		}
 	}
 	for _, port := range rule.Ports {
 		for _, set := range port.Named {
-			named := b.namedMatch(pods, set)
-			switch {
-			case named == nothing:
-			case direction == "Egress": // the set is of the peers already
-				all = append(all, named)
-			case peers != nothing:
-				all = append(all, and(peers, named))
+			for _, four := range b.cfg.families() {
+				named := b.namedMatches(pods, set, four)
+				if direction == "Egress" || rule.AnyPeer { // the set is of the peers already
+					all = append(all, named...)
+					continue
+				}
+				for _, from := range peerMatches(peer, map[bool][]string{four: addresses[four]}, false) {
+					for _, match := range named {
+						all = append(all, and(from, match))
+					}
+				}
 			}
 		}
 	}
@@ -143,20 +152,17 @@ func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
 	return all
 }
 
-// namedMatch is where traffic to a named port may go: to each pod with its number.
-func (b *policyBuilder) namedMatch(f field, set *kube.PodSet) string {
+// namedMatches are where traffic to a named port may go: to the pods with each number.
+func (b *policyBuilder) namedMatches(f field, set *kube.PodSet, four bool) []string {
 	groups := membersOf(b.view, set)
-	var alternatives []string
+	var all []string
 	for _, number := range slices.Sorted(maps.Keys(groups)) {
-		addresses := map[bool][]string{}
-		for _, four := range b.cfg.families() {
-			key := addressKey{set.Owner().Name, number, layouts(len(groups[number]))[0], four}
-			addresses[four] = key.references()
-		}
+		key := addressKey{set.Owner().Name, number, layouts(len(groups[number]))[0], four}
 		port := kube.Port{Protocol: set.Port.Protocol, First: uint16(number), Last: uint16(number)}
-		alternatives = append(alternatives, "("+and(peerMatch(f, addresses, false), portMatch([]kube.Port{port}, false))+")")
+		pods := peerMatches(f, map[bool][]string{four: key.references()}, false)
+		all = append(all, and(pods[0], portMatches([]kube.Port{port}, false)[0]))
 	}
-	return alternative(alternatives)
+	return all
 }
 
 // aclRule is what tells the rules of a policy apart.
