@@ -1,8 +1,8 @@
 // probe is both ends of the connectivity tests: it runs in the lab's test pods.
 //
-//	probe serve PORT                      answers on TCP and UDP with "ADDRESS OF THE PEER\n" and then echoes
+//	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
 //	probe dial tcp|udp ADDRESS:PORT [N]   prints that first line, then sends N bytes and wants them back
-//	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay
+//	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
 //
 // dial and stream give up after a second without an answer, and dial's exit
 // code says so. IPv6 addresses are written in brackets.
@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -31,8 +32,8 @@ func main() {
 
 func run(args []string) error {
 	switch {
-	case len(args) == 2 && args[0] == "serve":
-		return serve(args[1])
+	case len(args) >= 2 && args[0] == "serve":
+		return serve(args[1], args[2:])
 	case len(args) == 3 && args[0] == "dial":
 		return dial(args[1], args[2], 0)
 	case len(args) == 4 && args[0] == "dial":
@@ -44,10 +45,10 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve PORT | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT")
+	return errors.New("usage: probe serve PORT [NAME] | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT")
 }
 
-func serve(port string) error {
+func serve(port string, name []string) error {
 	listener, err := net.Listen("tcp", ":"+port)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func serve(port string) error {
 	if err != nil {
 		return err
 	}
-	go echoPackets(packets)
+	go echoPackets(packets, name)
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -64,28 +65,29 @@ func serve(port string) error {
 		}
 		go func() {
 			defer conn.Close()
-			fmt.Fprintln(conn, host(conn.RemoteAddr()))
+			fmt.Fprintln(conn, greeting(conn.RemoteAddr(), name))
 			io.Copy(conn, conn)
 		}()
 	}
 }
 
 // echoPackets answers a packet with the peer's address on a line, and the packet.
-func echoPackets(packets net.PacketConn) {
+func echoPackets(packets net.PacketConn, name []string) {
 	buffer := make([]byte, 65536)
 	for {
 		n, peer, err := packets.ReadFrom(buffer)
 		if err != nil {
 			return
 		}
-		answer := append([]byte(host(peer)+"\n"), buffer[:n]...)
+		answer := append([]byte(greeting(peer, name)+"\n"), buffer[:n]...)
 		packets.WriteTo(answer, peer)
 	}
 }
 
-func host(addr net.Addr) string {
-	h, _, _ := net.SplitHostPort(addr.String())
-	return h
+// greeting is the peer's address and, if the server has one, its name.
+func greeting(peer net.Addr, name []string) string {
+	address, _, _ := net.SplitHostPort(peer.String())
+	return strings.Join(append([]string{address}, name...), " ")
 }
 
 func dial(network, address string, size int) error {
@@ -141,6 +143,8 @@ func stream(network, address string) error {
 		var number, sent int64
 		if n, _ := fmt.Sscan(lines.Text(), &number, &sent); n == 2 {
 			fmt.Println(number, time.Now().UnixMilli(), time.Now().UnixMilli()-sent)
+		} else if _, name, ok := strings.Cut(lines.Text(), " "); ok {
+			fmt.Println("server", name)
 		}
 	}
 	return lines.Err()

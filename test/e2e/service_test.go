@@ -1,0 +1,344 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+const (
+	servicePort   = 80
+	serviceWithin = 10 * time.Second
+)
+
+// server makes a pod behind the services of its namespace that answers with its name.
+func server(t *testing.T, ns, name, node string) *corev1.Pod {
+	t.Helper()
+	pod := podObject(ns, name, node, "probe", "serve", fmt.Sprint(echoPort), name)
+	pod.Labels = map[string]string{"app": "web"}
+	create(t, pod)
+	return waitPod(t, ns, name, "Running", isRunning)
+}
+
+// service makes a service of the pods that server makes, TCP and UDP, in the
+// lab's families, and waits until it answers or (without pods) refuses.
+func service(t *testing.T, ns string, change func(*corev1.ServiceSpec)) *corev1.Service {
+	t.Helper()
+	families := corev1.IPFamilyPolicyPreferDualStack
+	target := intstr.FromInt32(echoPort)
+	object := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "web-"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "web"}, IPFamilyPolicy: &families,
+			Ports: []corev1.ServicePort{
+				{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: target},
+				{Name: "udp", Protocol: corev1.ProtocolUDP, Port: servicePort, TargetPort: target},
+			},
+		},
+	}
+	if change != nil {
+		change(&object.Spec)
+	}
+	made, err := cluster.client.CoreV1().Services(ns).Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// frontends are a service's cluster addresses with its port.
+func frontends(service *corev1.Service) []string {
+	var out []string
+	for _, ip := range service.Spec.ClusterIPs {
+		out = append(out, netip.AddrPortFrom(netip.MustParseAddr(ip), servicePort).String())
+	}
+	return out
+}
+
+// answer is what a server said: whom it saw, and who it is.
+type answer struct{ seen, server string }
+
+func readAnswer(out string, err error) (answer, error) {
+	words := strings.Fields(out)
+	if err != nil || len(words) != 2 {
+		return answer{}, errors.Join(err, fmt.Errorf("answer %q", out))
+	}
+	return answer{seen: strings.TrimPrefix(words[0], "::ffff:"), server: words[1]}, nil
+}
+
+func askFromPod(pod *corev1.Pod, network, address string) (answer, error) {
+	return readAnswer(inPod(pod.Namespace, pod.Name, "probe", "dial", network, address))
+}
+
+// answers waits until an address answers a pod.
+func answers(t *testing.T, from *corev1.Pod, network, address string) answer {
+	t.Helper()
+	var got answer
+	eventually(t, serviceWithin, network+" "+address+" answers "+from.Name, func() (bool, string) {
+		var err error
+		got, err = askFromPod(from, network, address)
+		return err == nil, fmt.Sprint(err)
+	})
+	return got
+}
+
+// refuses waits until an address refuses a pod at once, and not by silence.
+func refuses(t *testing.T, from *corev1.Pod, network, address string) {
+	t.Helper()
+	eventually(t, serviceWithin, network+" "+address+" refuses "+from.Name, func() (bool, string) {
+		got, err := askFromPod(from, network, address)
+		return err != nil && strings.Contains(err.Error(), "refused"), fmt.Sprint(got, err)
+	})
+}
+
+// TestServiceReachesEveryEndpoint: a pod on each node asks a service with an
+// endpoint on each node, in each family and protocol; every endpoint answers, and
+// sees the pod's own address. Without the service nobody answers.
+func TestServiceReachesEveryEndpoint(t *testing.T) {
+	ns := namespace(t)
+	web := service(t, ns, nil)
+	for i, node := range nodes {
+		server(t, ns, fmt.Sprintf("server-%d", i), node)
+	}
+	for _, node := range nodes {
+		from := running(t, ns, "from-"+node, node)
+		for _, address := range frontends(web) {
+			for _, network := range []string{"tcp", "udp"} {
+				answers(t, from, network, address)
+				everyServer(t, from, network, address)
+			}
+		}
+	}
+	if err := cluster.client.CoreV1().Services(ns).Delete(t.Context(), web.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	from := waitPod(t, ns, "from-"+nodes[0], "Running", isRunning)
+	for _, address := range frontends(web) {
+		eventually(t, serviceWithin, address+" is silent", func() (bool, string) {
+			got, err := askFromPod(from, "tcp", address)
+			return err != nil, got.server
+		})
+	}
+}
+
+func everyServer(t *testing.T, from *corev1.Pod, network, address string) {
+	t.Helper()
+	servers := map[string]int{}
+	const script = `for i in $(seq 40); do probe dial "$1" "$2" || echo lost lost; done`
+	for line := range strings.Lines(mustInPod(t, from, "sh", "-c", script, "sh", network, address)) {
+		got, err := readAnswer(line, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers[got.server]++
+		if seen, err := netip.ParseAddr(got.seen); err != nil || !hasAddress(t, from, seen) {
+			t.Errorf("%s %s: the server saw %q, not %s itself", network, address, got.seen, from.Name)
+		}
+	}
+	if servers["lost"] > 0 || len(servers) != 3 {
+		t.Errorf("%s %s asked 40 times by %s: answers of %v, want 3 servers and no loss", network, address, from.Name, servers)
+	}
+}
+
+// TestServiceOfItsOnlyEndpoint: a pod reaches itself through its own service.
+func TestServiceOfItsOnlyEndpoint(t *testing.T) {
+	ns := namespace(t)
+	web := service(t, ns, nil)
+	alone := server(t, ns, "alone", nodes[1])
+	for _, address := range frontends(web) {
+		for _, network := range []string{"tcp", "udp"} {
+			if got := answers(t, alone, network, address); got.server != "alone" {
+				t.Errorf("%s %s: answered by %q", network, address, got.server)
+			}
+		}
+	}
+}
+
+// TestServiceWithoutEndpointsRefuses: at once, and until it has an endpoint.
+func TestServiceWithoutEndpointsRefuses(t *testing.T) {
+	ns := namespace(t)
+	web := service(t, ns, nil)
+	from := running(t, ns, "from", nodes[1])
+	for _, address := range frontends(web) {
+		for _, network := range []string{"tcp", "udp"} {
+			refuses(t, from, network, address)
+		}
+	}
+	server(t, ns, "late", nodes[2])
+	for _, address := range frontends(web) {
+		answers(t, from, "tcp", address)
+	}
+}
+
+// TestServiceInternalLocal: a pod reaches the endpoint of its own node alone, and
+// nothing where there is none.
+func TestServiceInternalLocal(t *testing.T) {
+	ns := namespace(t)
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.InternalTrafficPolicy = &local })
+	for i, node := range nodes[:2] {
+		server(t, ns, fmt.Sprintf("server-%d", i), node)
+	}
+	for i, node := range nodes[:2] {
+		from := running(t, ns, "from-"+node, node)
+		for _, address := range frontends(web) {
+			answers(t, from, "tcp", address)
+			for range 5 {
+				if got, err := askFromPod(from, "tcp", address); err != nil || got.server != fmt.Sprintf("server-%d", i) {
+					t.Errorf("%s on %s: %v, %v", address, node, got, err)
+				}
+			}
+		}
+	}
+	nowhere := running(t, ns, "from-"+nodes[2], nodes[2])
+	for _, address := range frontends(web) {
+		if got, err := askFromPod(nowhere, "tcp", address); err == nil {
+			t.Errorf("%s on %s without an endpoint: %v", address, nodes[2], got)
+		}
+	}
+}
+
+// TestServiceChangesType: ClusterIP to NodePort and back in place; the node port
+// answers at the pod's own node while it is there, and is gone with it.
+func TestServiceChangesType(t *testing.T) {
+	ns := namespace(t)
+	web := service(t, ns, nil)
+	server(t, ns, "server", nodes[2])
+	from := running(t, ns, "from", nodes[1])
+	answers(t, from, "tcp", frontends(web)[0])
+	web = updateService(t, web, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	node := netip.AddrPortFrom(nodeAddress(t, nodes[1]), uint16(web.Spec.Ports[0].NodePort)).String()
+	if got := answers(t, from, "tcp", node); got.server != "server" {
+		t.Errorf("node port: %v", got)
+	}
+	updateService(t, web, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeClusterIP })
+	eventually(t, serviceWithin, "the node port is gone", func() (bool, string) {
+		got, err := askFromPod(from, "tcp", node)
+		return err != nil, got.server
+	})
+	answers(t, from, "tcp", frontends(web)[0])
+	if left := mustOnNode(t, nodes[0], "ovn-nbctl", "--bare", "--columns=name,vips", "find", "load_balancer", "external_ids:k8s.ovn.org/owner="+ns+"/"+web.Name); strings.Contains(left, "NODEIP") {
+		t.Errorf("left of the node port: %s", left)
+	}
+}
+
+func updateService(t *testing.T, service *corev1.Service, change func(*corev1.ServiceSpec)) *corev1.Service {
+	t.Helper()
+	services := cluster.client.CoreV1().Services(service.Namespace)
+	for {
+		now, err := services.Get(t.Context(), service.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&now.Spec)
+		now, err = services.Update(t.Context(), now, metav1.UpdateOptions{})
+		if err == nil {
+			return now
+		}
+		if !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func nodeAddress(t *testing.T, name string) netip.Addr {
+	t.Helper()
+	node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			return netip.MustParseAddr(address.Address)
+		}
+	}
+	t.Fatalf("node %s has no address", name)
+	return netip.Addr{}
+}
+
+// TestEndpointThatLeavesIsForgotten: flows that never pause leave an endpoint that
+// is no longer one, although its pod still runs: a UDP flow goes on with another
+// endpoint, and ends where there is none; a TCP connection ends.
+func TestEndpointThatLeavesIsForgotten(t *testing.T) {
+	for _, tc := range []struct{ network, other, last string }{
+		{"udp", "second", "second"}, {"udp", "", "first"}, {"tcp", "second", "first"},
+	} {
+		t.Run(tc.network+" "+tc.other, func(t *testing.T) {
+			ns := namespace(t)
+			web := service(t, ns, nil)
+			first := server(t, ns, "first", nodes[2])
+			from := running(t, ns, "from", nodes[1])
+			answers(t, from, tc.network, frontends(web)[0])
+			out := make(chan string, 1)
+			go func() {
+				lines, _ := inPod(ns, from.Name, "timeout", "12", "probe", "stream", tc.network, frontends(web)[0])
+				out <- lines
+			}()
+			time.Sleep(time.Second) // the stream is under way
+			if tc.other != "" {
+				server(t, ns, tc.other, nodes[0])
+			}
+			leave := []byte(`{"metadata":{"labels":{"app":"retired"}}}`)
+			if _, err := cluster.client.CoreV1().Pods(ns).Patch(t.Context(), first.Name, types.MergePatchType, leave, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			checkStream(t, <-out, tc.last, tc.other == tc.last)
+		})
+	}
+}
+
+// checkStream looks at who answered last in a stream of 12 s, and whether it went on.
+func checkStream(t *testing.T, out, last string, continues bool) {
+	t.Helper()
+	server, seen := "", 0
+	for line := range strings.Lines(out) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "server "); ok {
+			server = name
+		} else {
+			seen++
+		}
+	}
+	// 10 ms a packet; the endpoint leaves after one to six seconds.
+	if server != last || seen < 50 || (seen > 900) != continues {
+		t.Errorf("%d answers in 12 s, the last of %q; want %q, going on: %v", seen, server, last, continues)
+	}
+}
+
+// TestHostPort: a pod's port on its node answers pods of that node, TCP and UDP,
+// and is gone with the pod.
+func TestHostPort(t *testing.T) {
+	ns := namespace(t)
+	pod := podObject(ns, "server", nodes[1], "probe", "serve", fmt.Sprint(echoPort), "server")
+	const hostPort = 31999
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{
+		{ContainerPort: echoPort, HostPort: hostPort, Protocol: corev1.ProtocolTCP},
+		{ContainerPort: echoPort, HostPort: hostPort, Protocol: corev1.ProtocolUDP},
+	}
+	create(t, pod)
+	waitPod(t, ns, "server", "Running", isRunning)
+	from := running(t, ns, "from", nodes[1])
+	address := netip.AddrPortFrom(nodeAddress(t, nodes[1]), hostPort).String()
+	for _, network := range []string{"tcp", "udp"} {
+		if got := answers(t, from, network, address); got.server != "server" {
+			t.Errorf("%s %s: %v", network, address, got)
+		}
+	}
+	if err := cluster.client.CoreV1().Pods(ns).Delete(t.Context(), "server", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, serviceWithin, "the host port is closed", func() (bool, string) {
+		got, err := askFromPod(from, "tcp", address)
+		return err != nil, got.server
+	})
+}
