@@ -31,6 +31,7 @@ type options struct {
 	nodes                       int
 	pods, burst, rounds, beside int // pods one by one, at once, how often, and those whose memory is measured
 	bound                       int // API objects on a node without a kubelet
+	services                    int // API objects, each with ten endpoints
 	keep                        bool
 }
 
@@ -38,13 +39,14 @@ func main() {
 	var o options
 	flag.StringVar(&o.lab, "lab", "_output/bin/lab", "the lab's command")
 	flag.StringVar(&o.networks, "networks", "bridge,ovn-offload", "labs to measure in, one after the other")
-	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,bound", "what to measure")
+	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,services,bound,manyservices", "what to measure")
 	flag.IntVar(&o.nodes, "nodes", 2, "nodes of the lab")
 	flag.IntVar(&o.pods, "pods", 30, "pods one by one")
 	flag.IntVar(&o.burst, "burst", 60, "pods at once")
 	flag.IntVar(&o.rounds, "rounds", 3, "bursts")
 	flag.IntVar(&o.beside, "beside", 100, "pods of one node whose memory and flows are measured")
 	flag.IntVar(&o.bound, "bound", 5000, "pods as API objects")
+	flag.IntVar(&o.services, "services", 5000, "services as API objects")
 	flag.BoolVar(&o.keep, "keep", false, "leave the last lab running")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -123,6 +125,8 @@ func (b *bench) all(ctx context.Context) error {
 		{"plugin", true, "CNI binary", b.plugin},
 		{"footprint", true, "Memory and flows", b.footprint},
 		{"lookups", true, "Datapath passes a packet", b.lookups},
+		{"services", true, "Services", b.serviceTimes},
+		{"manyservices", true, "Services as API objects", b.manyServices},
 		{"bound", true, "Pods as API objects", b.boundPods},
 	} {
 		if !slices.Contains(wanted, part.name) || part.only && b.network != cluster.CNIOffload {

@@ -93,11 +93,14 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
+// selectPods is what every measured pod bears and every measured service selects.
+func selectPods() map[string]string { return map[string]string{"app": "bench"} }
+
 // create makes a pod, on a node of the scheduler's choice when node is "".
 func (w *watched) create(ctx context.Context, name, node string) error {
 	grace := int64(1)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: selectPods()},
 		Spec: corev1.PodSpec{
 			NodeName: node, TerminationGracePeriodSeconds: &grace, RestartPolicy: corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(bool),

@@ -30,6 +30,7 @@ const worldNodes, worldPods = 400, 100_000
 // world is what the controller works on, without an API server: objects, the
 // allocator, and the replica of a real database.
 type world struct {
+	view   ovn.View // the world itself, if nothing else is said
 	nodes  map[string]*corev1.Node
 	pods   map[kube.Owner]*corev1.Pod
 	owners []kube.Owner
@@ -102,7 +103,7 @@ func (w *world) pass(b *testing.B, batch int) int {
 	for i := 0; i < len(w.owners); i += batch {
 		var wants []ovsdb.Want
 		for _, owner := range w.owners[i:min(i+batch, len(w.owners))] {
-			rows, err := ovn.Build(w, w.cfg, owner)
+			rows, err := ovn.Build(w.view, w.cfg, owner)
 			if err != nil && len(rows) == 0 { // nodes lack a gateway and say so
 				b.Fatalf("%s: %v", owner, err)
 			}
@@ -141,7 +142,7 @@ func newWorld(b *testing.B) *world {
 	for i := range worldPods {
 		w.addPod(b, i)
 	}
-	w.db = openNorthbound(b)
+	w.view, w.db = w, openNorthbound(b)
 	return w
 }
 

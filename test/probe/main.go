@@ -3,6 +3,7 @@
 //	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
 //	probe dial tcp|udp ADDRESS:PORT [N]   prints that first line, then sends N bytes and wants them back
 //	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
+//	probe await ADDRESS:PORT              tries TCP for 30 s until it connects, prints when, in ns since 1970
 //
 // dial and stream give up after a second without an answer, and dial's exit
 // code says so. IPv6 addresses are written in brackets.
@@ -42,10 +43,12 @@ func run(args []string) error {
 			return err
 		}
 		return dial(args[1], args[2], size)
+	case len(args) == 2 && args[0] == "await":
+		return await(args[1])
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve PORT [NAME] | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT")
+	return errors.New("usage: probe serve PORT [NAME] | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -148,4 +151,20 @@ func stream(network, address string) error {
 		}
 	}
 	return lines.Err()
+}
+
+// await asks again after a few milliseconds of silence, each time anew: the first
+// packet of a connection that nobody took is repeated by TCP after a second only.
+func await(address string) error {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		conn, err := net.DialTimeout("tcp", address, 5*time.Millisecond)
+		if err == nil {
+			fmt.Println(time.Now().UnixNano())
+			return conn.Close()
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return fmt.Errorf("%s: nobody connected", address)
 }

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	serviceSamples   = 30
+	flowServices     = 10 // over which the flows that one adds are averaged
+	serviceEndpoints = 3
+	manyEndpoints    = 10
+)
+
+// serviceTimes is how long it takes from the creation of a service until a pod on
+// another node connects to it, and the flows that a service adds. The endpoints
+// are there before; the pod asks for the address before it exists.
+func (b *bench) serviceTimes(ctx context.Context) error {
+	w, err := watchPods(ctx, b.client)
+	if err != nil {
+		return err
+	}
+	defer w.close(ctx)
+	for i := range serviceEndpoints {
+		if err := w.create(ctx, fmt.Sprintf("server-%d", i), b.worker()); err != nil {
+			return err
+		}
+	}
+	if err := w.waitReady(ctx); err != nil {
+		return err
+	}
+	var took []time.Duration
+	for i := range serviceSamples + 2 {
+		sample, err := b.firstConnection(ctx, w.namespace, fmt.Sprintf("10.96.77.%d", i+1))
+		if err != nil {
+			return err
+		}
+		if i >= 2 { // the first two are not counted
+			took = append(took, sample)
+		}
+	}
+	t := newQuantiles("service")
+	t.addQuantiles("creation to first connection", took)
+	t.print()
+	return b.serviceFlows(ctx, w.namespace)
+}
+
+// firstConnection is from the request to create a service until a pod connects.
+func (b *bench) firstConnection(ctx context.Context, namespace, address string) (time.Duration, error) {
+	type result struct {
+		out string
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		out, err := b.inPod(ctx, namespace, "server-0", "probe", "await", address+":80")
+		done <- result{out, err}
+	}()
+	pause(ctx, 300*time.Millisecond) // it is asking by now
+	start := time.Now()
+	if err := b.createService(ctx, namespace, "web-"+strings.ReplaceAll(address, ".", "-"), address, selectPods()); err != nil {
+		return 0, err
+	}
+	r := <-done
+	if r.err != nil {
+		return 0, r.err
+	}
+	connected, err := strconv.ParseInt(strings.TrimSpace(r.out), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the prober printed %q", r.out)
+	}
+	return time.Unix(0, connected).Sub(start), nil
+}
+
+// inPod runs a command in a pod.
+func (b *bench) inPod(ctx context.Context, namespace, pod string, command ...string) (string, error) {
+	args := append([]string{"--kubeconfig", b.lab.Kubeconfig(), "-n", namespace, "exec", pod, "--"}, command...)
+	out, err := exec.CommandContext(ctx, filepath.Join(filepath.Dir(b.options.lab), "kubectl"), args...).Output()
+	return string(out), err
+}
+
+func (b *bench) createService(ctx context.Context, namespace, name, address string, selector map[string]string) error {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: address, Selector: selector, Ports: []corev1.ServicePort{{Port: 80, TargetPort: targetPort()}}},
+	}
+	_, err := b.client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
+	return err
+}
+
+// serviceFlows counts what services with three endpoints add.
+func (b *bench) serviceFlows(ctx context.Context, namespace string) error {
+	if err := b.settled(ctx); err != nil {
+		return err
+	}
+	before, err := b.countFlows(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range flowServices {
+		if err := b.createService(ctx, namespace, fmt.Sprintf("flows-%d", i), fmt.Sprintf("10.96.78.%d", i+1), selectPods()); err != nil {
+			return err
+		}
+	}
+	pause(ctx, 2*time.Second)
+	if err := b.settled(ctx); err != nil {
+		return err
+	}
+	after, err := b.countFlows(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	t := newTable("flows", fmt.Sprintf("a ClusterIP service with %d endpoints adds", serviceEndpoints))
+	each := func(from, to int) float64 { return float64(to-from) / flowServices }
+	t.add("logical flow rows, whole cluster", each(before.logical, after.logical))
+	t.add("OpenFlows of br-int on "+b.worker(), each(before.openflow, after.openflow))
+	t.print()
+	return nil
+}
+
+// manyServices creates thousands of services with ten endpoints each and waits
+// until all are in the databases.
+func (b *bench) manyServices(ctx context.Context) error {
+	w, err := watchPods(ctx, b.client)
+	if err != nil {
+		return err
+	}
+	defer w.close(ctx)
+	before, err := b.costs()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	group, creating := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for i := range b.services {
+		group.Go(func() error {
+			name := fmt.Sprintf("many-%d", i)
+			if err := b.createService(creating, w.namespace, name, fmt.Sprintf("10.96.%d.%d", 100+i/250, 1+i%250), nil); err != nil {
+				return err
+			}
+			_, err := b.client.DiscoveryV1().EndpointSlices(w.namespace).Create(creating, sliceOf(w.namespace, name, i), metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	t := newTable(fmt.Sprintf("%d services with %d endpoints: seconds until", b.services, manyEndpoints), "s")
+	t.add("all created", time.Since(start).Seconds())
+	if err := b.waitBalancers(ctx, w.namespace); err != nil {
+		return err
+	}
+	t.add("**all in NB with their endpoints**", time.Since(start).Seconds())
+	if _, err := b.lab.Exec(ctx, b.nodes[0], "ovn-nbctl", "--wait=sb", "sync"); err != nil {
+		return err
+	}
+	t.add("all in SB, by northd", time.Since(start).Seconds())
+	if _, err := b.lab.Exec(ctx, b.nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=300", "sync"); err != nil {
+		return err
+	}
+	t.add("all in the nodes' flows", time.Since(start).Seconds())
+	t.print()
+	after, err := b.costs()
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	t = newTable("process", "node", "CPU seconds", "RSS MB afterwards")
+	for _, c := range components {
+		for _, node := range b.nodes {
+			key := [2]string{c.title, node}
+			if used, ok := after[key]; ok {
+				t.add(c.title, node, (used.cpu - before[key].cpu).Seconds(), megabytes(used.resident))
+			}
+		}
+	}
+	t.print()
+	return nil
+}
+
+// waitBalancers waits until each service has its last endpoint in the database.
+func (b *bench) waitBalancers(ctx context.Context, namespace string) error {
+	return b.eventually(ctx, func() (bool, error) {
+		pause(ctx, time.Second)
+		out, err := b.lab.Exec(ctx, b.nodes[0], "ovn-nbctl", "--bare", "--columns=name,vips", "list", "Load_Balancer")
+		ready := 0
+		for _, row := range strings.Split(out, "\n\n") {
+			if strings.HasPrefix(row, "Service_"+namespace+"/many-") && strings.Count(row, ":8080") == manyEndpoints {
+				ready++
+			}
+		}
+		return ready == b.services, err
+	})
+}
