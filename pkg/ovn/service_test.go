@@ -1,0 +1,73 @@
+package ovn
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+)
+
+// FuzzServiceAddresses: whatever stands where users write addresses, a service
+// either fails or has frontends and backends that are addresses and ports.
+func FuzzServiceAddresses(f *testing.F) {
+	for _, text := range []string{"192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "010.0.0.1", "", "^X", "1.2.3.4:80,5.6.7.8", "1.2.3.4\n"} {
+		f.Add(text, "10.244.1.5", uint16(80))
+		f.Add("192.0.2.1", text, uint16(0))
+	}
+	f.Fuzz(func(t *testing.T, external, behind string, number uint16) {
+		port, name := int32(number), ""
+		view := facts{services: map[string]*corev1.Service{"d/web": {
+			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10", "fd00:10:96::10"}, ExternalIPs: []string{external},
+				Ports: []corev1.ServicePort{{Port: 80}},
+			},
+		}}}
+		for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+			view.slices = append(view.slices, &discoveryv1.EndpointSlice{
+				ObjectMeta:  metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+				AddressType: family, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{behind}}},
+			})
+		}
+		rows, err := Build(view, Config{}, kube.ServiceOwner("d", "web"))
+		if err != nil {
+			return
+		}
+		for _, row := range rows {
+			for vip, some := range row.Model.(*nb.LoadBalancer).Vips {
+				front := netip.MustParseAddrPort(vip)
+				for text := range strings.SplitSeq(some, ",") {
+					if text == "" {
+						continue
+					}
+					if back := netip.MustParseAddrPort(text); back.Addr().Is4() != front.Addr().Is4() || back.Port() == 0 {
+						t.Errorf("frontend %s with backend %s", vip, text)
+					}
+				}
+			}
+		}
+	})
+}
+
+// FuzzHostPorts: a hostIP of a pod is an address of the node or none.
+func FuzzHostPorts(f *testing.F) {
+	for _, text := range []string{"", "0.0.0.0", "::", "172.18.0.2", "::ffff:172.18.0.2", "fc00::2", "127.0.0.1", "x"} {
+		f.Add(text)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		kube.GatewayConfigKey: `{"default":{"mode":"shared","ip-addresses":["172.18.0.2/16","fc00::2/64"]}}`,
+	}}}
+	f.Fuzz(func(t *testing.T, hostIP string) {
+		got := hostAddresses(corev1.ContainerPort{HostPort: 80, HostIP: hostIP}, node)
+		if only, err := netip.ParseAddr(hostIP); err == nil && !only.IsUnspecified() && len(got) > 1 {
+			t.Errorf("hostIP %q is %v", hostIP, got)
+		}
+	})
+}
