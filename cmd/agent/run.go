@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +46,8 @@ type agent struct {
 	policy    *setup.Runner
 	sampling  *nodeoffload.Sampling
 	synced    atomic.Bool // the view is complete
+	// anyHostPorts says that the bridge has had host ports of pods to serve.
+	anyHostPorts atomic.Bool
 	// ready is set before serving is.
 	ready   func() error
 	serving atomic.Bool
@@ -134,7 +137,7 @@ func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(.
 		a.pods.Changed(owners...)
 		for _, owner := range owners {
 			a.setup.Changed(owner.String())
-			if owner.Kind == kube.KindService {
+			if owner.Kind == kube.KindService || owner.Kind == kube.KindPod && a.hostPorts(owner) {
 				a.setup.Mark()
 			}
 		}
@@ -170,7 +173,19 @@ func (a *agent) services() (node.ServicePorts, bool) {
 	if !a.synced.Load() {
 		return node.ServicePorts{}, false
 	}
-	return node.PortsOf(a.view.Services()), true
+	pods := a.view.Pods()
+	a.anyHostPorts.Store(slices.ContainsFunc(pods, node.HasHostPorts))
+	return node.PortsOf(a.view.Services(), pods), true
+}
+
+// hostPorts says that the bridge has to do with a pod: it has host ports, or is
+// gone and may have had some.
+func (a *agent) hostPorts(owner kube.Owner) bool {
+	pod := a.view.Pod(owner.Namespace, owner.Name)
+	if pod == nil || !kube.WantsNetwork(pod) {
+		return a.anyHostPorts.Load()
+	}
+	return node.HasHostPorts(pod)
 }
 
 // nft is nil on a kernel without nftables: all that it costs is the node's own

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // Protocol is "tcp", "udp" or "sctp", as OpenFlow and nftables call it.
@@ -38,14 +40,18 @@ type ServicePorts struct {
 	External  []Endpoint
 }
 
-// PortsOf reads services. What cannot be read is left out: the API server lets
+// PortsOf reads services and the pods of the node, whose host ports are to the
+// bridge what node ports are. What cannot be read is left out: the API server lets
 // it pass at most in a status that somebody else writes.
-func PortsOf(services []*corev1.Service) ServicePorts {
+func PortsOf(services []*corev1.Service, pods []*corev1.Pod) ServicePorts {
 	var all ServicePorts
+	for _, pod := range pods {
+		all.addHostPorts(pod)
+	}
 	for _, service := range services {
 		addrs := externalAddrs(service)
 		for _, p := range service.Spec.Ports {
-			protocol := Protocol(strings.ToLower(string(cmp.Or(p.Protocol, corev1.ProtocolTCP))))
+			protocol := protocolOf(p.Protocol)
 			if p.NodePort != 0 {
 				port := Port{protocol, uint16(p.NodePort)}
 				all.NodePorts = append(all.NodePorts, NodePort{Port: port, Targets: targets(service, uint16(p.Port))})
@@ -56,6 +62,44 @@ func PortsOf(services []*corev1.Service) ServicePorts {
 		}
 	}
 	return all.sorted()
+}
+
+func protocolOf(p corev1.Protocol) Protocol {
+	return Protocol(strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP))))
+}
+
+// HasHostPorts says that a pod on the pod network answers at its node's addresses.
+func HasHostPorts(pod *corev1.Pod) bool {
+	var all ServicePorts
+	all.addHostPorts(pod)
+	return len(all.NodePorts)+len(all.External) > 0
+}
+
+func (s *ServicePorts) addHostPorts(pod *corev1.Pod) {
+	if !kube.WantsNetwork(pod) {
+		return
+	}
+	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	if err != nil || network == nil {
+		return
+	}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, p := range container.Ports {
+			port := Port{protocolOf(p.Protocol), uint16(p.HostPort)}
+			only, err := netip.ParseAddr(p.HostIP)
+			switch {
+			case p.HostPort == 0:
+			case err == nil && !only.IsUnspecified():
+				s.External = append(s.External, Endpoint{Addr: only.Unmap(), Port: port})
+			default:
+				nodePort := NodePort{Port: port}
+				for _, own := range network.Addresses {
+					nodePort.Targets = append(nodePort.Targets, netip.AddrPortFrom(own.Addr(), uint16(p.ContainerPort)))
+				}
+				s.NodePorts = append(s.NodePorts, nodePort)
+			}
+		}
+	}
 }
 
 func targets(service *corev1.Service, port uint16) []netip.AddrPort {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 func addrPorts(texts ...string) []netip.AddrPort {
@@ -37,12 +39,24 @@ func TestPortsOf(t *testing.T) {
 		}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}}},
 		{Spec: corev1.ServiceSpec{ClusterIPs: []string{"None"}, Ports: []corev1.ServicePort{{Port: 80}}}},
 	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
+		{ContainerPort: 80, HostPort: 8080}, {ContainerPort: 81}, {ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "172.18.0.2"},
+	}}}}}
+	pod.Annotations = map[string]string{kube.PodNetworksKey: `{"default":{"ip_addresses":["10.244.1.5/24","fd00:10:244:1::5/64"],"mac_address":"0a:58:0a:f4:01:05"}}`}
+	hostNetwork, without := pod.DeepCopy(), pod.DeepCopy()
+	hostNetwork.Spec.HostNetwork, without.Annotations = true, nil
+	pods := []*corev1.Pod{hostNetwork, pod, without}
+	if !HasHostPorts(pod) || HasHostPorts(hostNetwork) || HasHostPorts(without) {
+		t.Error("who has host ports is not told")
+	}
 	want := ServicePorts{
 		NodePorts: []NodePort{
+			{Port{"tcp", 8080}, addrPorts("10.244.1.5:80", "[fd00:10:244:1::5]:80")},
 			{Port{"tcp", 30080}, addrPorts("10.96.0.10:80", "[fd00:10:96::10]:80")},
 			{Port{"udp", 30053}, addrPorts("10.96.0.10:53", "[fd00:10:96::10]:53")},
 		},
 		External: []Endpoint{
+			{netip.MustParseAddr("172.18.0.2"), Port{"udp", 5353}},
 			{netip.MustParseAddr("198.51.100.1"), Port{"sctp", 443}},
 			{netip.MustParseAddr("198.51.100.1"), Port{"tcp", 443}},
 			{netip.MustParseAddr("2001:db8::1"), Port{"tcp", 443}},
@@ -50,7 +64,7 @@ func TestPortsOf(t *testing.T) {
 	}
 	comparer := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 	ports := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
-	if diff := cmp.Diff(want, PortsOf(services), comparer, ports); diff != "" {
+	if diff := cmp.Diff(want, PortsOf(services, pods), comparer, ports); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
