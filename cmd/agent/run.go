@@ -137,7 +137,7 @@ func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(.
 		a.pods.Changed(owners...)
 		for _, owner := range owners {
 			a.setup.Changed(owner.String())
-			if owner.Kind == kube.KindService || owner.Kind == kube.KindPod && a.hostPorts(owner) {
+			if owner.Kind == kube.KindService || owner.Kind == kube.KindPod && a.onBridge(owner) {
 				a.setup.Mark()
 			}
 		}
@@ -178,9 +178,9 @@ func (a *agent) services() (node.ServicePorts, bool) {
 	return node.PortsOf(a.view.Services(), pods), true
 }
 
-// hostPorts says that the bridge has to do with a pod: it has host ports, or is
+// onBridge says that the bridge has to do with a pod: it has host ports, or is
 // gone and may have had some.
-func (a *agent) hostPorts(owner kube.Owner) bool {
+func (a *agent) onBridge(owner kube.Owner) bool {
 	pod := a.view.Pod(owner.Namespace, owner.Name)
 	if pod == nil || !kube.WantsNetwork(pod) {
 		return a.anyHostPorts.Load()
