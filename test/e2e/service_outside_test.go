@@ -1,0 +1,144 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func askFrom(machine, network, address string) (answer, error) {
+	return readAnswer(onNode(machine, "probe", "dial", network, address))
+}
+
+// TestExternalTrafficPolicy: from outside, every node answers at the node port with
+// policy Cluster; with Local those alone that have an endpoint, by their own one,
+// which sees the outside's address.
+func TestExternalTrafficPolicy(t *testing.T) {
+	ns := namespace(t)
+	for i, node := range nodes[:2] {
+		server(t, ns, fmt.Sprintf("server-%d", i), node)
+	}
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	each := func(check func(i int, network, address string, like netip.Addr)) {
+		for i, node := range nodes {
+			for _, addr := range machineAddresses(t, node) {
+				for j, network := range []string{"tcp", "udp"} {
+					check(i, network, netip.AddrPortFrom(addr, uint16(web.Spec.Ports[j].NodePort)).String(), addr)
+				}
+			}
+		}
+	}
+	each(func(_ int, network, address string, _ netip.Addr) {
+		eventually(t, serviceWithin, network+" "+address+" answers the outside", func() (bool, string) {
+			got, err := askFrom(outside, network, address)
+			return err == nil, fmt.Sprint(got, err)
+		})
+	})
+	web = updateService(t, web, func(spec *corev1.ServiceSpec) {
+		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	})
+	own := machineAddresses(t, outside)
+	each(func(i int, network, address string, like netip.Addr) {
+		want := answer{seen: ofFamily(own, like).String(), server: fmt.Sprintf("server-%d", i)}
+		eventually(t, serviceWithin, fmt.Sprintf("%s %s: the node's own endpoint, if any", network, address), func() (bool, string) {
+			got, err := askFrom(outside, network, address)
+			if i == 2 {
+				return err != nil, fmt.Sprint(got)
+			}
+			return err == nil && got == want, fmt.Sprint(got, err)
+		})
+	})
+}
+
+// TestPodsReachNodePorts: a pod of each node reaches the node port of each node;
+// a port beside it answers on none.
+func TestPodsReachNodePorts(t *testing.T) {
+	ns := namespace(t)
+	server(t, ns, "server", nodes[2])
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	for _, node := range nodes {
+		from := running(t, ns, "from-"+node, node)
+		for _, target := range nodes {
+			for _, addr := range machineAddresses(t, target) {
+				port := uint16(web.Spec.Ports[0].NodePort)
+				answers(t, from, "tcp", netip.AddrPortFrom(addr, port).String())
+				if got, err := askFromPod(from, "tcp", netip.AddrPortFrom(addr, 29999).String()); err == nil {
+					t.Errorf("%s answered at a port that nobody has: %v", addr, got)
+				}
+			}
+		}
+	}
+}
+
+// TestExternalAddresses: an external address and one that a load balancer gave
+// answer the outside through any node, and pods; an address beside them does not.
+func TestExternalAddresses(t *testing.T) {
+	ns := namespace(t)
+	server(t, ns, "server", nodes[2])
+	from := running(t, ns, "from", nodes[1])
+	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Type, spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, []string{"203.0.113.7"}
+	})
+	web.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.8"}}
+	if _, err := cluster.client.CoreV1().Services(ns).UpdateStatus(t.Context(), web, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	via := nodeAddress(t, nodes[0]).String()
+	mustOnNode(t, outside, "ip", "route", "replace", "203.0.113.0/24", "via", via)
+	t.Cleanup(func() { onNode(outside, "ip", "route", "del", "203.0.113.0/24") })
+	for _, address := range []string{"203.0.113.7:80", "203.0.113.8:80"} {
+		answers(t, from, "tcp", address)
+		eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
+			got, err := askFrom(outside, "tcp", address)
+			return err == nil, fmt.Sprint(got, err)
+		})
+	}
+	if got, err := askFrom(outside, "tcp", "203.0.113.9:80"); err == nil {
+		t.Errorf("an address that no service has: %v", got)
+	}
+}
+
+// TestHostPortFromOutside: a pod's port on its node answers the outside, the node
+// itself and pods of another node, and the pod sees who asks from outside; it is
+// gone with the pod.
+func TestHostPortFromOutside(t *testing.T) {
+	const hostPort = 31998
+	ns := namespace(t)
+	pod := podObject(ns, "server", nodes[1], "probe", "serve", fmt.Sprint(echoPort), "server")
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{
+		{ContainerPort: echoPort, HostPort: hostPort, Protocol: corev1.ProtocolTCP},
+		{ContainerPort: echoPort, HostPort: hostPort, Protocol: corev1.ProtocolUDP},
+	}
+	create(t, pod)
+	waitPod(t, ns, "server", "Running", isRunning)
+	from := running(t, ns, "from", nodes[2])
+	own := machineAddresses(t, outside)
+	for _, addr := range machineAddresses(t, nodes[1]) {
+		address := netip.AddrPortFrom(addr, hostPort).String()
+		for _, network := range []string{"tcp", "udp"} {
+			eventually(t, serviceWithin, network+" "+address+" answers the outside", func() (bool, string) {
+				got, err := askFrom(outside, network, address)
+				return err == nil && got.seen == ofFamily(own, addr).String(), fmt.Sprint(got, err)
+			})
+			answers(t, from, network, address)
+		}
+		if got, err := askFrom(nodes[1], "tcp", address); err != nil {
+			t.Errorf("%s from its own node: %v, %v", address, got, err)
+		}
+	}
+	if err := cluster.client.CoreV1().Pods(ns).Delete(context.Background(), "server", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	address := netip.AddrPortFrom(nodeAddress(t, nodes[1]), hostPort).String()
+	eventually(t, 2*time.Second+serviceWithin, "the host port is closed", func() (bool, string) {
+		got, err := askFrom(outside, "tcp", address)
+		return err != nil, got.server
+	})
+}
