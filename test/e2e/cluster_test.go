@@ -1,8 +1,5 @@
 //go:build e2e
 
-// Package e2e tests ovn-offload in a lab: a real cluster whose nodes are
-// namespaces of this machine. The lab is up (or is brought up) before the first
-// test; each test makes a Kubernetes namespace of its own.
 package e2e
 
 import (
