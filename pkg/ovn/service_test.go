@@ -13,6 +13,17 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 )
 
+// oneService is a View of nothing but a service and its endpoints.
+type oneService struct {
+	View
+	service *corev1.Service
+	slices  []*discoveryv1.EndpointSlice
+}
+
+func (v *oneService) Service(string, string) *corev1.Service                     { return v.service }
+func (v *oneService) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return v.slices }
+func (v *oneService) IsNodeAddress(netip.Addr) bool                              { return false }
+
 // FuzzServiceAddresses: whatever stands where users write addresses, a service
 // either fails or has frontends and backends that are addresses and ports.
 func FuzzServiceAddresses(f *testing.F) {
@@ -22,13 +33,13 @@ func FuzzServiceAddresses(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, external, behind string, number uint16) {
 		port, name := int32(number), ""
-		view := facts{services: map[string]*corev1.Service{"d/web": {
+		view := &oneService{service: &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"},
 			Spec: corev1.ServiceSpec{
 				ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10", "fd00:10:96::10"}, ExternalIPs: []string{external},
 				Ports: []corev1.ServicePort{{Port: 80}},
 			},
-		}}}
+		}}
 		for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 			view.slices = append(view.slices, &discoveryv1.EndpointSlice{
 				ObjectMeta:  metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
