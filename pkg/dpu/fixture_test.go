@@ -305,6 +305,16 @@ func (p *pair) wantError(name, reason string) {
 	})
 }
 
+// wantEvent waits for the only Event that there may be.
+func (p *pair) wantEvent(text string) {
+	p.t.Helper()
+	p.until("one Event, of "+text, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.events) == 1 && strings.Contains(p.events[0], text)
+	})
+}
+
 // wantPorts waits until br-int has these, as "representor port sandbox".
 func (p *pair) wantPorts(want ...string) {
 	p.t.Helper()

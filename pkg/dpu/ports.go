@@ -81,7 +81,9 @@ type Ports struct {
 	mu        sync.Mutex
 	inventory *vf.Inventory // nil before the first
 	waits     map[kube.Owner]*wait
-	refused   map[kube.Owner]bool // pods that another's port or claim may stand in the way of
+	// refused are pods that another's port or claim may stand in the way of, and
+	// whether an Event has said so.
+	refused map[kube.Owner]bool
 }
 
 // wait is ovn-controller's time for one port.

@@ -209,8 +209,8 @@ func (p *Ports) flows(ctx context.Context, want cni.Port) (done bool, err error)
 func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUConnection, cause error) error {
 	owner := kube.PodOwner(pod.Namespace, pod.Name)
 	p.mu.Lock()
-	again := p.refused[owner]
-	p.refused[owner] = true
+	warned := p.refused[owner]
+	p.refused[owner] = warned
 	p.mu.Unlock()
 	if err := p.unplugPod(ctx, owner); err != nil {
 		return err
@@ -219,8 +219,11 @@ func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUCo
 	if details != nil {
 		sandbox = details.Sandbox
 	}
-	if told(pod) && !again { // it runs, and is without its network
+	if told(pod) && !warned { // it runs, and is without its network
 		p.deps.Warn(owner, "FunctionLost", "DPU of "+p.cfg.Host+": "+cause.Error())
+		p.mu.Lock()
+		p.refused[owner] = true
+		p.mu.Unlock()
 	}
 	if err := p.tell(ctx, pod, sandbox, cause); err != nil {
 		return err
@@ -270,8 +273,11 @@ func (p *Ports) freed() {
 	p.loop.Mark(waiting...)
 }
 
-// tell writes the outcome of a claim.
+// tell writes the outcome of a claim. What fails because the agent stops is none.
 func (p *Ports) tell(ctx context.Context, pod *corev1.Pod, sandbox string, cause error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if cause != nil {
 		return p.annotate(ctx, pod, &kube.DPUStatus{Status: kube.DPUError, Sandbox: sandbox, Reason: short(cause)})
 	}

@@ -1,9 +1,10 @@
 package dpu
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,33 @@ func TestAgentRestart(t *testing.T) {
 	if now := p.db.Rows("Pod/default/stays")[0].Model; now != row {
 		t.Error("the restart touched the row of a pod that stayed")
 	}
+}
+
+// What an agent meets because it stops is told to nobody.
+func TestStopIsNoOutcome(t *testing.T) {
+	p := newPair(t)
+	p.bind(false)
+	p.start()
+	p.addPod("web")
+	p.write("web", vfDetails(0, "s"))
+	p.wantPorts("rep0 default_web s")
+	agent := p.current()
+	p.kill()
+	p.write("web", vfDetails(1, "s2"))
+	p.until("the informer has it", func() bool {
+		return p.view.Pod("default", "web").Annotations[kube.DPUConnectionKey] == vfDetails(1, "s2")
+	})
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := agent.reconcile(stopped, kube.PodOwner("default", "web")); !errors.Is(err, context.Canceled) {
+		t.Errorf("reconcile: %v, want that it was stopped", err)
+	}
+	if s := p.status("web"); s != nil {
+		t.Errorf("the pod was told %+v", s)
+	}
+	p.bind(true) // negative control: who does not stop tells
+	p.start()
+	p.wantReady("web", "s2")
 }
 
 // OVS comes back without the pods' ports, as after a boot, and gets them again.
@@ -69,11 +97,7 @@ func testDPUReboot(t *testing.T, p *pair) {
 	p.start()
 	p.wantError("web", "no function pf0vf0")
 	p.wantPorts()
-	p.until("an Event says so", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.events) == 1 && strings.Contains(p.events[0], "Pod/default/web FunctionLost")
-	})
+	p.wantEvent("Pod/default/web FunctionLost")
 	back := time.Now()
 	p.devices("renamed c1pf0vf0", "rep1 c1pf0vf1")
 	p.wantReady("web", "s")
@@ -81,6 +105,31 @@ func testDPUReboot(t *testing.T, p *pair) {
 	if took := time.Since(back); took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}
+}
+
+// OVS comes back after the agent has: what it could not clean up at first is no
+// reason to keep the pod's loss to itself.
+func TestEventAfterOVSIsBack(t *testing.T) {
+	p := newPair(t)
+	p.start()
+	p.addPod("web")
+	p.write("web", vfDetails(0, "s"))
+	p.wantReady("web", "s")
+	p.kill()
+	p.ovs.Kill()
+	p.until("the database is away", func() bool { return !p.db.Connected() })
+	p.devices("rep1 c1pf0vf1")
+	p.start()
+	p.until("the agent has tried", func() bool {
+		agent := p.current()
+		agent.mu.Lock()
+		defer agent.mu.Unlock()
+		_, refused := agent.refused[kube.PodOwner("default", "web")]
+		return refused
+	})
+	p.ovs.Restart()
+	p.wantError("web", "no function pf0vf0")
+	p.wantEvent("Pod/default/web FunctionLost")
 }
 
 // Host reboot: its functions go and come while the DPU lives, its pods are
