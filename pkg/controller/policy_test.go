@@ -36,6 +36,7 @@ type groupWatch struct {
 	within map[string]bool   // by UUID
 	states int
 	open   []string
+	ended  chan struct{} // after it, the fields may be read
 }
 
 func watchGroup(t *testing.T, socket, group string) *groupWatch {
@@ -46,11 +47,13 @@ func watchGroup(t *testing.T, socket, group string) *groupWatch {
 	}
 	t.Cleanup(func() { conn.Close() })
 	fmt.Fprint(conn, `{"id":1,"method":"monitor","params":["OVN_Northbound",null,{"Logical_Switch_Port":{"columns":["name"]},"Port_Group":{"columns":["name","ports"]}}]}`)
-	w := &groupWatch{t: t, group: group, ports: map[string]string{}, within: map[string]bool{}}
+	w := &groupWatch{t: t, group: group, ports: map[string]string{}, within: map[string]bool{}, ended: make(chan struct{})}
 	decoder := json.NewDecoder(conn)
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	w.read(decoder)
+	conn.SetReadDeadline(time.Time{}) // from here on the database's end is the end
 	go func() {
+		defer close(w.ended)
 		for w.read(decoder) {
 		}
 	}()
@@ -118,7 +121,8 @@ func TestAPortIsNeverThereWithoutItsPolicies(t *testing.T) {
 		}
 		w.eventually("sixty ports", func() bool { return len(w.ports()) == 60 })
 		w.stop()
-		w.server.Kill() // ends the watch
+		w.server.Kill()
+		<-watch.ended
 		w.stop = func() {}
 		if watch.states < 3 {
 			t.Errorf("%d states seen: this showed nothing", watch.states)
