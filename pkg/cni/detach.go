@@ -3,6 +3,7 @@ package cni
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
@@ -42,18 +43,27 @@ func Check(d Deps, r *Request) error {
 	if host, err := d.Host.Link(a.Link); a.Link != "" && (err != nil || !host.Up) {
 		return fail(CodeCheck, "check: the host's link %s is absent or down", a.Link)
 	}
-	pod := d.Pods.get(r.Pod)
-	if pod == nil || !isPod(pod, r.UID) || string(pod.UID) != a.UID {
-		return fail(CodeCheck, "check: port %s is of UID %s, which is not the pod's", a.Link, a.UID)
-	}
-	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
-	if err != nil || network == nil {
-		return fail(CodeCheck, "check: pod %s has no usable %s", r.Pod, kube.PodNetworksKey)
+	network, err := d.recorded(r, a)
+	if err != nil {
+		return fail(CodeCheck, "check: %v", err)
 	}
 	if a.Representor && !d.hasNetdev(r) {
 		return nil
 	}
 	return d.checkInside(r, network)
+}
+
+// recorded is the network that the pod of an attachment is to have.
+func (d *Deps) recorded(r *Request, a Plugged) (*kube.PodNetwork, error) {
+	pod := d.Pods.get(r.Pod)
+	if pod == nil || !isPod(pod, r.UID) || string(pod.UID) != a.UID {
+		return nil, fmt.Errorf("port %s is of UID %s, which is not the pod's", a.Link, a.UID)
+	}
+	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	if err != nil || network == nil {
+		return nil, fmt.Errorf("pod %s has no usable %s", r.Pod, kube.PodNetworksKey)
+	}
+	return network, nil
 }
 
 func (d *Deps) checkInside(r *Request, network *kube.PodNetwork) error {

@@ -145,12 +145,12 @@ func TestRandomPoliciesEndAsIfBuiltAfresh(t *testing.T) {
 	blocks := []networkingv1.IPBlock{{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}}
 	for step := range 300 {
 		w.change(r, blocks)
-		switch {
-		case step%90 == 60:
+		switch step % 90 {
+		case 60:
 			w.stop()
 			w.change(r, blocks)
 			w.startAndLead()
-		case step%90 == 30:
+		case 30:
 			w.server.Restart()
 		}
 	}
@@ -187,9 +187,9 @@ func (w *world) settled() bool {
 // change does one random thing to the API's objects.
 func (w *world) change(r *rand.Rand, blocks []networkingv1.IPBlock) {
 	ctx, core := w.t.Context(), w.client.CoreV1()
-	namespace := policytest.Namespaces[r.IntN(3)]
+	namespace := policytest.Namespaces()[r.IntN(3)]
 	name := fmt.Sprint("o", r.IntN(6))
-	labels := map[string]string{"ns": policytest.Namespaces[r.IntN(3)], "pod": policytest.PodNames[r.IntN(3)]}
+	labels := map[string]string{"ns": policytest.Namespaces()[r.IntN(3)], "pod": policytest.PodNames()[r.IntN(3)]}
 	switch r.IntN(7) {
 	case 0, 1:
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels}}

@@ -223,7 +223,7 @@ func (h *Host) Unplug(ctx context.Context, p cni.Plugged) error {
 			return true, nil
 		case sandboxOf(pod) == p.Sandbox:
 			return false, errors.New("the API server still shows its details")
-		case h.Ready() != nil:
+		case h.away():
 			return true, nil
 		}
 		// A status that cannot be read is not of this sandbox either.
@@ -234,6 +234,9 @@ func (h *Host) Unplug(ctx context.Context, p cni.Plugged) error {
 		return false, errors.New("the DPU has not let go of its function")
 	})
 }
+
+// away is without waiting for it: a DPU that comes back sees what has changed.
+func (h *Host) away() bool { return h.Ready() != nil }
 
 // sandboxOf is "" for a pod without details that can be read.
 func sandboxOf(pod *corev1.Pod) string {

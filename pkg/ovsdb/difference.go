@@ -36,33 +36,35 @@ func (t *table) difference(e *entry) (lib.Row, []lib.Mutation, error) {
 	for i := range t.columns {
 		c := &t.columns[i]
 		field, present := e.field(want, c), have.FieldByIndex(c.field)
-		switch {
-		case !c.managed:
-		case i == t.extIDs && e.hasIDs(field, present, c.shared):
-		case i == t.extIDs && c.shared:
-			mutations = append(mutations, mergeKeys(c.name, present.Interface().(map[string]string), e.externalIDs())...)
-		case c.shared:
-			mutations = append(mutations, mergeKeys(c.name, present.Interface().(map[string]string), field.Interface().(map[string]string))...)
-		case i == t.extIDs:
-			if err := t.put(content, c, reflect.ValueOf(e.externalIDs())); err != nil {
-				return nil, nil, err
-			}
-		case same(field, present):
-		case c.element:
-			changes, err := t.elements(c, present, field)
-			if err != nil {
-				return nil, nil, err
-			}
-			mutations = append(mutations, changes...)
-		case isPairs(field):
-			mutations = append(mutations, replaceKeys(c.name, present.Interface().(map[string]string), field.Interface().(map[string]string))...)
-		default:
-			if err := t.put(content, c, field); err != nil {
-				return nil, nil, err
-			}
+		if !c.managed || i == t.extIDs && e.hasIDs(field, present, c.shared) {
+			continue
 		}
+		if i == t.extIDs {
+			field = reflect.ValueOf(e.externalIDs())
+		}
+		changes, err := t.change(content, c, field, present)
+		if err != nil {
+			return nil, nil, err
+		}
+		mutations = append(mutations, changes...)
 	}
 	return content, mutations, nil
+}
+
+// change puts a column that is not as wanted into content, or gives the mutations
+// that make it so.
+func (t *table) change(content lib.Row, c *column, want, have reflect.Value) ([]lib.Mutation, error) {
+	switch {
+	case c.shared:
+		return mergeKeys(c.name, have.Interface().(map[string]string), want.Interface().(map[string]string)), nil
+	case same(want, have):
+		return nil, nil
+	case c.element:
+		return t.elements(c, have, want)
+	case isPairs(want):
+		return replaceKeys(c.name, have.Interface().(map[string]string), want.Interface().(map[string]string)), nil
+	}
+	return nil, t.put(content, c, want)
 }
 
 // elements changes a set of values by those that it has too many or too few.

@@ -83,7 +83,7 @@ func RandomCluster(r *rand.Rand, number int) ClusterPolicy {
 	if number == 0 {
 		p = ClusterPolicy{Kind: "BaselineAdminNetworkPolicy", Name: "default", Baseline: true, Priority: 1001}
 	}
-	p.Subject = selector(r, "ns", Namespaces)
+	p.Subject = selector(r, "ns", Namespaces())
 	for range r.IntN(4) {
 		p.Ingress = append(p.Ingress, clusterRule(r, p.Kind, false))
 	}
@@ -94,7 +94,7 @@ func RandomCluster(r *rand.Rand, number int) ClusterPolicy {
 }
 
 func clusterRule(r *rand.Rand, kind string, egress bool) ClusterRule {
-	rule := ClusterRule{Action: pick(r, []string{"Allow", "Deny", "Pass"}), Namespaces: selector(r, "ns", Namespaces)}
+	rule := ClusterRule{Action: pick(r, []string{"Allow", "Deny", "Pass"}), Namespaces: selector(r, "ns", Namespaces())}
 	if rule.Action == "Pass" && kind == "BaselineAdminNetworkPolicy" {
 		rule.Action = "Deny"
 	}

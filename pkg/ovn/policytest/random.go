@@ -10,21 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Namespaces and PodNames are those of random worlds: three pods in each of three
-// namespaces, as cyclonus has them.
-var (
-	Namespaces = []string{"x", "y", "z"}
-	PodNames   = []string{"a", "b", "c"}
-)
+// Namespaces of random worlds: three, with three pods in each, as cyclonus has them.
+func Namespaces() []string { return []string{"x", "y", "z"} }
+
+// PodNames of each namespace.
+func PodNames() []string { return []string{"a", "b", "c"} }
 
 // PodsOf makes the nine pods, with labels that several of them share, and port
 // names that stand for different numbers.
 func PodsOf() (namespaces []*corev1.Namespace, pods []*corev1.Pod) {
-	for i, ns := range Namespaces {
+	for i, ns := range Namespaces() {
 		namespaces = append(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: ns, Labels: map[string]string{"ns": ns, "tier": fmt.Sprint(i % 2)},
 		}})
-		for j, name := range PodNames {
+		for j, name := range PodNames() {
 			pods = append(pods, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{"pod": name, "odd": fmt.Sprint((i + j) % 2)}},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -42,8 +41,8 @@ func PodsOf() (namespaces []*corev1.Namespace, pods []*corev1.Pod) {
 // Policy makes one at random; blocks are the CIDRs and exceptions to choose from.
 func Policy(r *rand.Rand, name string, blocks []networkingv1.IPBlock) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pick(r, Namespaces), Name: name},
-		Spec:       networkingv1.NetworkPolicySpec{PodSelector: selector(r, "pod", PodNames)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pick(r, Namespaces()), Name: name},
+		Spec:       networkingv1.NetworkPolicySpec{PodSelector: selector(r, "pod", PodNames())},
 	}
 	types := [][]networkingv1.PolicyType{{"Ingress"}, {"Egress"}, {"Ingress", "Egress"}, nil}
 	policy.Spec.PolicyTypes = pick(r, types)
@@ -86,11 +85,11 @@ func peers(r *rand.Rand, blocks []networkingv1.IPBlock) (all []networkingv1.Netw
 			peer.IPBlock = &block
 		} else {
 			if kind != 0 {
-				s := selector(r, "ns", Namespaces)
+				s := selector(r, "ns", Namespaces())
 				peer.NamespaceSelector = &s
 			}
 			if kind != 1 {
-				s := selector(r, "pod", PodNames)
+				s := selector(r, "pod", PodNames())
 				peer.PodSelector = &s
 			}
 		}

@@ -40,7 +40,7 @@ func Plan(s State, wants map[string]Want) []Change {
 		leaving = leaving || c.Policy == "" && c.Refused != ""
 		changes = append(changes, c)
 	}
-	if c, ok := planOVS(s, wants); ok && settled && !(leaving && c.Policy == "") { // pods that still have VFs keep their offload
+	if c, ok := planOVS(s, wants); ok && settled && (!leaving || c.Policy != "") { // pods that still have VFs keep their offload
 		changes = append(changes, c)
 	}
 	return changes
