@@ -65,6 +65,22 @@ func (c *Cache) Kubernetes(ctx context.Context) (string, error) {
 	})
 }
 
+// CoreDNS gives the program that serves the cluster's names.
+func (c *Cache) CoreDNS(ctx context.Context) (string, error) {
+	dir := filepath.Join(c.Repo, "hack/lab/coredns")
+	key, err := hashFiles(filepath.Join(dir, "main.go"), filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	path, err := c.once(ctx, "coredns-"+runtime.GOARCH, key, func(ctx context.Context, path string) error {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+		return c.goBuild(ctx, dir, path, target{packages: []string{"."}, ldflags: "-s -w"})
+	})
+	return filepath.Join(path, "coredns"), err
+}
+
 func targets(version string) []target {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	const stamp = " -X k8s.io/component-base/version."

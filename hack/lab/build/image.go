@@ -20,16 +20,22 @@ import (
 const (
 	PauseImage = "lab-pause:dev"
 	ToolsImage = "lab-tools:dev"
+	DNSImage   = "lab-coredns:dev"
 )
 
 // Pause makes the image of pod sandboxes from the program pause in bin.
 func (c *Cache) Pause(bin, out string) error {
+	return ProgramImage(PauseImage, "pause", filepath.Join(bin, "pause"), out)
+}
+
+// ProgramImage makes an image of one program, which is all that is in it.
+func ProgramImage(tag, name, program, out string) error {
 	layer := out + ".layer"
 	defer func() { _ = os.Remove(layer) }()
-	if err := fileLayer(layer, "pause", filepath.Join(bin, "pause")); err != nil {
+	if err := fileLayer(layer, name, program); err != nil {
 		return err
 	}
-	return archive(out, PauseImage, []string{"/pause"}, layer)
+	return archive(out, tag, []string{"/" + name}, layer)
 }
 
 // TestImage makes the image of test workloads: Debian's network tools, and probe from bin.

@@ -29,7 +29,7 @@ func (l *Lab) productImage() string {
 func (l *Lab) images() []string {
 	images := []string{l.path("images/pause.tar"), l.path("images/tools.tar")}
 	if l.cfg.CNI == CNIOffload {
-		images = append(images, l.productImage())
+		images = append(images, l.dnsImage(), l.productImage())
 	}
 	return images
 }
@@ -54,6 +54,9 @@ func (l *Lab) buildImages(ctx context.Context) error {
 		return err
 	}
 	if l.cfg.CNI == CNIOffload {
+		if err := l.buildDNS(ctx); err != nil {
+			return err
+		}
 		if err := l.cache.ProductImage(ctx, l.productImage()); err != nil {
 			return err
 		}

@@ -138,6 +138,7 @@ func (l *Lab) Up(ctx context.Context) error {
 		{"images that are new to the nodes", l.loadAll},
 		{"network: " + l.cfg.CNI, l.network},
 		{"nodes ready", l.nodesReady},
+		{"cluster DNS", l.dns},
 		{"pods on every node reach each other", l.Check},
 	} {
 		if err := l.step(part.name, func() error { return part.do(ctx) }); err != nil {
