@@ -1,0 +1,29 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestNames: a pod of each node resolves a service by its name, and by the short
+// one of its own namespace; a name that nobody has is not found.
+func TestNames(t *testing.T) {
+	ns := namespace(t)
+	web := service(t, ns, nil)
+	server(t, ns, "server", nodes[2])
+	for _, node := range nodes {
+		from := running(t, ns, "from-"+node, node)
+		for _, name := range []string{web.Name, web.Name + "." + ns + ".svc.cluster.local"} {
+			if out := mustInPod(t, from, "getent", "ahostsv4", name); !strings.HasPrefix(out, web.Spec.ClusterIP) {
+				t.Errorf("%s in %s: %q, want %s", name, from.Name, out, web.Spec.ClusterIP)
+			}
+			answers(t, from, "tcp", name+":80")
+		}
+		mustInPod(t, from, "curl", "-sk", "-m", "3", "-o", "/dev/null", "https://kubernetes.default/version")
+		if out, err := inPod(ns, from.Name, "getent", "hosts", "nobody."+ns); err == nil {
+			t.Errorf("a name that nobody has: %s", out)
+		}
+	}
+}
