@@ -120,7 +120,11 @@ func TestInsideDPU(t *testing.T) {
 	ready := time.Since(back)
 	b.give(0)
 	b.reaches(recovery)
-	t.Logf("after the return of the functions: port %s, traffic %s", ready.Round(time.Millisecond), time.Since(back).Round(time.Millisecond))
+	traffic := time.Since(back)
+	t.Logf("after the return of the functions: port %s, traffic %s", ready.Round(time.Millisecond), traffic.Round(time.Millisecond))
+	if traffic > 10*time.Second {
+		t.Errorf("traffic %s after the return of the functions, want it within 10s", traffic)
+	}
 
 	// The host reboots: functions go and come under a living DPU, and the pod
 	// gets another one for another sandbox, without a DEL of the first.
