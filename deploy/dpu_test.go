@@ -1,12 +1,10 @@
 package deploy
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -107,7 +105,7 @@ func TestDPUManifests(t *testing.T) {
 }
 
 func TestDPUChecksFind(t *testing.T) {
-	for _, tc := range []struct{ file, old, new, want string }{
+	for _, tc := range []spoiled{
 		{"dpu/host-cluster/10-rbac.yaml", "verbs: [get, create, update]", "verbs: [delete]", "role ovn-dpu: right to delete leases"},
 		{"dpu/host-cluster/10-rbac.yaml", "system:serviceaccounts:ovn-dpu", "system:authenticated", "subject Group system:authenticated"},
 		{"dpu/host-cluster/20-admission.yaml", "[Deny]", "[Audit]", "does not deny"},
@@ -119,21 +117,7 @@ func TestDPUChecksFind(t *testing.T) {
 		{"dpu/dpu-cluster/20-ovnkube-node-dpu.yaml", "name: state, mountPath", "name: stat, mountPath", "no volume stat"},
 		{"dpu/dpu-cluster/10-config.yaml", "  mtu:", "  mtu_bytes:", "no setting ovn-dpu-config/mtu"},
 	} {
-		files := dpuManifests(t)
-		spoilt := bytes.ReplaceAll(files[tc.file], []byte(tc.old), []byte(tc.new))
-		if bytes.Equal(spoilt, files[tc.file]) {
-			t.Errorf("%s has no %q", tc.file, tc.old)
-			continue
-		}
-		files[tc.file] = spoilt
-		objects, err := decode(files)
-		if err != nil {
-			t.Errorf("%s with %q: %v", tc.file, tc.new, err)
-			continue
-		}
-		if found := strings.Join(dpuProblems(objects), "\n"); !strings.Contains(found, tc.want) {
-			t.Errorf("%s with %q: found %q, want %q", tc.file, tc.new, found, tc.want)
-		}
+		tc.check(t, dpuManifests(t), dpuProblems)
 	}
 }
 

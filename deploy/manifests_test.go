@@ -299,6 +299,27 @@ func checkPolicies(objects []runtime.Object) (found []string) {
 	return found
 }
 
+// spoiled is a change of one file that has to be found.
+type spoiled struct{ file, old, new, want string }
+
+func (s spoiled) check(t *testing.T, files map[string][]byte, problems func([]runtime.Object) []string) {
+	t.Helper()
+	spoilt := bytes.ReplaceAll(files[s.file], []byte(s.old), []byte(s.new))
+	if bytes.Equal(spoilt, files[s.file]) {
+		t.Errorf("%s has no %q", s.file, s.old)
+		return
+	}
+	files[s.file] = spoilt
+	objects, err := decode(files)
+	if err != nil {
+		t.Errorf("%s with %q: %v", s.file, s.new, err)
+		return
+	}
+	if found := strings.Join(problems(objects), "\n"); !strings.Contains(found, s.want) {
+		t.Errorf("%s with %q: found %q, want %q", s.file, s.new, found, s.want)
+	}
+}
+
 func TestManifests(t *testing.T) {
 	objects, err := decode(manifests(t))
 	if err != nil {
@@ -314,7 +335,7 @@ func TestManifests(t *testing.T) {
 
 // Every check finds what it is there for.
 func TestChecksFind(t *testing.T) {
-	for _, tc := range []struct{ file, old, new, want string }{
+	for _, tc := range []spoiled{
 		{"20-rbac.yaml", "verbs: [get, update]", `verbs: ["*"]`, "role ovnkube-identity: right to * secrets*"},
 		{"20-rbac.yaml", "resources: [nodes/status]", "resources: [nodes]", "role ovnkube-node: right to patch nodes"},
 		{"20-rbac.yaml", "kind: ClusterRole, name: ovnkube-node}", "kind: ClusterRole, name: cluster-admin}", "no ClusterRole cluster-admin"},
@@ -333,21 +354,7 @@ func TestChecksFind(t *testing.T) {
 		{"21-admission.yaml", "'k8s.ovn.org/host-cidrs'", "'k8s.ovn.org/node-subnets'", "lets agents write k8s.ovn.org/node-subnets"},
 		{"21-admission.yaml", "'ovn-offload.io/vfs', ", "", "keeps agents from writing label ovn-offload.io/vfs"},
 	} {
-		files := manifests(t)
-		spoilt := bytes.ReplaceAll(files[tc.file], []byte(tc.old), []byte(tc.new))
-		if bytes.Equal(spoilt, files[tc.file]) {
-			t.Errorf("%s has no %q", tc.file, tc.old)
-			continue
-		}
-		files[tc.file] = spoilt
-		objects, err := decode(files)
-		if err != nil {
-			t.Errorf("%s with %q: %v", tc.file, tc.new, err)
-			continue
-		}
-		if found := strings.Join(problems(objects), "\n"); !strings.Contains(found, tc.want) {
-			t.Errorf("%s with %q: found %q, want %q", tc.file, tc.new, found, tc.want)
-		}
+		tc.check(t, manifests(t), problems)
 	}
 	files := manifests(t)
 	files["60-ovs-node.yaml"] = bytes.ReplaceAll(files["60-ovs-node.yaml"], []byte("hostPID:"), []byte("hostPid:"))

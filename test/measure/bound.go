@@ -80,21 +80,7 @@ func (b *bench) boundTo(ctx context.Context, node, subnet string, nodeFirst bool
 	}
 	t.add("all in SB, by northd", time.Since(start).Seconds())
 	t.print()
-	after, err := b.costs()
-	if err != nil {
-		return err
-	}
-	fmt.Println()
-	t = newTable("process", "node", "CPU seconds", "RSS MB afterwards")
-	for _, c := range components {
-		for _, node := range b.nodes {
-			if used, ok := after[[2]string{c.title, node}]; ok {
-				t.add(c.title, node, (used.cpu - before[[2]string{c.title, node}].cpu).Seconds(), megabytes(used.resident))
-			}
-		}
-	}
-	t.print()
-	return nil
+	return b.printCosts(before)
 }
 
 // addNetwork gives the controller a pod network with large subnets.

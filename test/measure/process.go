@@ -61,6 +61,26 @@ func (b *bench) costs() (map[[2]string]cost, error) {
 	return all, nil
 }
 
+// printCosts prints what each process has used since.
+func (b *bench) printCosts(before map[[2]string]cost) error {
+	after, err := b.costs()
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	t := newTable("process", "node", "CPU seconds", "RSS MB afterwards")
+	for _, c := range components {
+		for _, node := range b.nodes {
+			key := [2]string{c.title, node}
+			if used, ok := after[key]; ok {
+				t.add(c.title, node, (used.cpu - before[key].cpu).Seconds(), megabytes(used.resident))
+			}
+		}
+	}
+	t.print()
+	return nil
+}
+
 // printCPU tells what a number of pods has cost each component, all nodes together.
 func printCPU(before, after map[[2]string]cost, pods int) {
 	used := map[string]time.Duration{}

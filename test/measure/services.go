@@ -171,22 +171,7 @@ func (b *bench) manyServices(ctx context.Context) error {
 	}
 	t.add("all in the nodes' flows", time.Since(start).Seconds())
 	t.print()
-	after, err := b.costs()
-	if err != nil {
-		return err
-	}
-	fmt.Println()
-	t = newTable("process", "node", "CPU seconds", "RSS MB afterwards")
-	for _, c := range components {
-		for _, node := range b.nodes {
-			key := [2]string{c.title, node}
-			if used, ok := after[key]; ok {
-				t.add(c.title, node, (used.cpu - before[key].cpu).Seconds(), megabytes(used.resident))
-			}
-		}
-	}
-	t.print()
-	return nil
+	return b.printCosts(before)
 }
 
 // waitBalancers waits until each service has its last endpoint in the database.
