@@ -39,7 +39,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.lab, "lab", "_output/bin/lab", "the lab's command")
 	flag.StringVar(&o.networks, "networks", "bridge,ovn-offload", "labs to measure in, one after the other")
-	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,services,bound,manyservices", "what to measure")
+	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,services,policies,bound,manyservices", "what to measure")
 	flag.IntVar(&o.nodes, "nodes", 2, "nodes of the lab")
 	flag.IntVar(&o.pods, "pods", 30, "pods one by one")
 	flag.IntVar(&o.burst, "burst", 60, "pods at once")
@@ -126,6 +126,7 @@ func (b *bench) all(ctx context.Context) error {
 		{"footprint", true, "Memory and flows", b.footprint},
 		{"lookups", true, "Datapath passes a packet", b.lookups},
 		{"services", true, "Services", b.serviceTimes},
+		{"policies", true, "Network policies", b.policyTimes},
 		{"manyservices", true, "Services as API objects", b.manyServices},
 		{"bound", true, "Pods as API objects", b.boundPods},
 	} {

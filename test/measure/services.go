@@ -56,29 +56,37 @@ func (b *bench) serviceTimes(ctx context.Context) error {
 
 // firstConnection is from the request to create a service until a pod connects.
 func (b *bench) firstConnection(ctx context.Context, namespace, address string) (time.Duration, error) {
+	return b.untilSeen(ctx, namespace, []string{"await", address + ":80"}, func() error {
+		return b.createService(ctx, namespace, "web-"+strings.ReplaceAll(address, ".", "-"), address, selectPods())
+	})
+}
+
+// untilSeen is from the beginning of a change until a pod's prober, which was
+// looking before, has seen its effect.
+func (b *bench) untilSeen(ctx context.Context, namespace string, prober []string, change func() error) (time.Duration, error) {
 	type result struct {
 		out string
 		err error
 	}
 	done := make(chan result, 1)
 	go func() {
-		out, err := b.inPod(ctx, namespace, "server-0", "probe", "await", address+":80")
+		out, err := b.inPod(ctx, namespace, "server-0", append([]string{"probe"}, prober...)...)
 		done <- result{out, err}
 	}()
 	pause(ctx, 300*time.Millisecond) // it is asking by now
 	start := time.Now()
-	if err := b.createService(ctx, namespace, "web-"+strings.ReplaceAll(address, ".", "-"), address, selectPods()); err != nil {
+	if err := change(); err != nil {
 		return 0, err
 	}
 	r := <-done
 	if r.err != nil {
 		return 0, r.err
 	}
-	connected, err := strconv.ParseInt(strings.TrimSpace(r.out), 10, 64)
+	seen, err := strconv.ParseInt(strings.TrimSpace(r.out), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("the prober printed %q", r.out)
 	}
-	return time.Unix(0, connected).Sub(start), nil
+	return time.Unix(0, seen).Sub(start), nil
 }
 
 // inPod runs a command in a pod.
@@ -99,33 +107,10 @@ func (b *bench) createService(ctx context.Context, namespace, name, address stri
 
 // serviceFlows counts what services with three endpoints add.
 func (b *bench) serviceFlows(ctx context.Context, namespace string) error {
-	if err := b.settled(ctx); err != nil {
-		return err
-	}
-	before, err := b.countFlows(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range flowServices {
-		if err := b.createService(ctx, namespace, fmt.Sprintf("flows-%d", i), fmt.Sprintf("10.96.78.%d", i+1), selectPods()); err != nil {
-			return err
-		}
-	}
-	pause(ctx, 2*time.Second)
-	if err := b.settled(ctx); err != nil {
-		return err
-	}
-	after, err := b.countFlows(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Println()
-	t := newTable("flows", fmt.Sprintf("a ClusterIP service with %d endpoints adds", serviceEndpoints))
-	each := func(from, to int) float64 { return float64(to-from) / flowServices }
-	t.add("logical flow rows, whole cluster", each(before.logical, after.logical))
-	t.add("OpenFlows of br-int on "+b.worker(), each(before.openflow, after.openflow))
-	t.print()
-	return nil
+	title := fmt.Sprintf("a ClusterIP service with %d endpoints adds", serviceEndpoints)
+	return b.flowsOfOne(ctx, title, flowServices, func(i int) error {
+		return b.createService(ctx, namespace, fmt.Sprintf("flows-%d", i), fmt.Sprintf("10.96.78.%d", i+1), selectPods())
+	})
 }
 
 // manyServices creates thousands of services with ten endpoints each and waits

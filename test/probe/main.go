@@ -4,6 +4,7 @@
 //	probe dial tcp|udp ADDRESS:PORT [N]   prints that first line, then sends N bytes and wants them back
 //	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
 //	probe await ADDRESS:PORT              tries TCP for 30 s until it connects, prints when, in ns since 1970
+//	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
 // dial and stream give up after a second without an answer, and dial's exit
 // code says so. IPv6 addresses are written in brackets.
@@ -45,10 +46,12 @@ func run(args []string) error {
 		return dial(args[1], args[2], size)
 	case len(args) == 2 && args[0] == "await":
 		return await(args[1])
+	case len(args) == 2 && args[0] == "last":
+		return last(args[1])
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve PORT [NAME] | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT")
+	return errors.New("usage: probe serve PORT [NAME] | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -167,4 +170,31 @@ func await(address string) error {
 		}
 	}
 	return fmt.Errorf("%s: nobody connected", address)
+}
+
+// last is one UDP flow whose end is looked for.
+func last(address string) error {
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() {
+		for {
+			fmt.Fprintln(conn, "still there?")
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	var answered time.Time
+	for buffer := make([]byte, 1500); ; answered = time.Now() {
+		conn.SetReadDeadline(time.Now().Add(timeout))
+		if _, err := conn.Read(buffer); err != nil {
+			break
+		}
+	}
+	if answered.IsZero() {
+		return fmt.Errorf("%s: no answer at all", address)
+	}
+	fmt.Println(answered.UnixNano())
+	return nil
 }
