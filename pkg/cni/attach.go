@@ -231,7 +231,8 @@ func (a *attachment) addVeth(ns PodLinks, known bool) error {
 		return fail(CodeTaken, "attach: %s exists already in %s", a.req.IfName, a.req.Netns)
 	}
 	if err == nil {
-		err = a.Host.SetLink(name, netdev.Settings{NoLinkLocal: true, State: netdev.Up})
+		// With the userspace datapath the host's stack sees what the pod sends, too.
+		err = a.Host.SetLink(name, netdev.Settings{NoLinkLocal: true, NoARP: true, State: netdev.Up})
 	}
 	if err != nil {
 		return fail(CodeAttach, "attach: %v", err)

@@ -54,7 +54,7 @@ func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
 		return "", fmt.Errorf("adding port %s to %s: %w", p.Link, o.Bridge, err)
 	}
 	if p.Device != nil {
-		err = o.Host.SetLink(p.Link, netdev.Settings{MTU: p.MTU, NoLinkLocal: true, State: netdev.Up})
+		err = o.Host.SetLink(p.Link, netdev.Settings{MTU: p.MTU, NoLinkLocal: true, NoARP: true, State: netdev.Up})
 	}
 	return p.Link, err
 }

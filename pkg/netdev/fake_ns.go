@@ -55,6 +55,7 @@ func (n *FakeNS) SetLink(name string, s Settings) error {
 	return n.fake.onLink(n.path, "SetLink", name, func(l *fakeLink) error {
 		l.MTU = cmp.Or(s.MTU, l.MTU)
 		l.Alias = cmp.Or(s.Alias, l.Alias)
+		l.NoARP = l.NoARP || s.NoARP
 		if s.MAC != nil {
 			l.MAC = slices.Clone(s.MAC)
 		}

@@ -32,6 +32,8 @@ type Link struct {
 	MTU          int
 	// Up is the administrative state, Carrier the operational one.
 	Up, Carrier bool
+	// NoARP says that the kernel answers no ARP request that comes in here.
+	NoARP bool
 	// Alias is free text of at most 255 bytes; we mark our links with it.
 	Alias string
 	// Master is the index of the bridge or bond that the link is a port of, or 0.
@@ -77,7 +79,10 @@ type Settings struct {
 	// NoLinkLocal keeps the kernel from making an IPv6 link-local address, and
 	// so from sending anything by itself; effective before the link goes up.
 	NoLinkLocal bool
-	State       State
+	// NoARP keeps the kernel from answering here for addresses that it has on
+	// other links, as it does otherwise.
+	NoARP bool
+	State State
 }
 
 // Link finds a link by name; ErrNotFound when it is absent.
@@ -131,7 +136,7 @@ func (n *NS) AddVeth(v Veth) error {
 	return nil
 }
 
-// SetLink applies the settings in the order MTU, MAC, alias, link-local, state.
+// SetLink applies the settings in the order MTU, MAC, alias, link-local, ARP, state.
 func (n *NS) SetLink(name string, s Settings) error {
 	l, err := find(n, name)
 	if err != nil {
@@ -146,6 +151,7 @@ func (n *NS) SetLink(name string, s Settings) error {
 		{"MAC", s.MAC != nil, func() error { return n.handle.LinkSetHardwareAddr(l, s.MAC) }},
 		{"alias", s.Alias != "", func() error { return n.handle.LinkSetAlias(l, s.Alias) }},
 		{"IPv6 address mode", s.NoLinkLocal, func() error { return noLinkLocal(n, l) }},
+		{"ARP", s.NoARP, func() error { return n.handle.LinkSetARPOff(l) }},
 		{"state up", s.State == Up, func() error { return n.handle.LinkSetUp(l) }},
 		{"state down", s.State == Down, func() error { return n.handle.LinkSetDown(l) }},
 	}
@@ -209,6 +215,7 @@ func fromNetlink(l netlink.Link) Link {
 		MTU:          a.MTU,
 		Up:           a.Flags&net.FlagUp != 0,
 		Carrier:      a.RawFlags&unix.IFF_RUNNING != 0,
+		NoARP:        a.RawFlags&unix.IFF_NOARP != 0,
 		Alias:        a.Alias,
 		Master:       a.MasterIndex,
 

@@ -114,6 +114,18 @@ func up(t *testing.T, w world) {
 	must(t, w.pod.SetLink("eth0", Settings{State: Up, NoLinkLocal: true}))
 }
 
+func TestNoARP(t *testing.T) {
+	onBoth(t, func(t *testing.T, w world) {
+		addPair(t, w)
+		for _, want := range []bool{false, true} {
+			must(t, w.host.SetLink("veth0", Settings{NoARP: want, State: Up}))
+			if l, err := w.host.Link("veth0"); err != nil || l.NoARP != want || !l.Up {
+				t.Errorf("asked for %t: %+v, %v", want, l, err)
+			}
+		}
+	})
+}
+
 func TestVeth(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)

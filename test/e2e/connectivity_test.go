@@ -97,6 +97,7 @@ func TestNodeReachesItsPods(t *testing.T) {
 			if got := netip.MustParseAddr(strings.TrimSpace(seen)).Unmap(); got != managementAddress(t, addr) {
 				t.Errorf("%s reached %s from %s, want %s", node, addr, got, managementAddress(t, addr))
 			}
+			mustInPod(t, pod, "ping", "-c2", "-W1", managementAddress(t, addr).String())
 		}
 	}
 }
