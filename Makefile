@@ -36,7 +36,7 @@ e2e: root $(LAB) ## the end to end tests, in a lab of their own
 	go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
 
 bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machines (root)
-	go test -tags bench -count=1 -timeout 30m -exec "$(CURDIR)/$(BENCHVM)" -v ./test/bench/switchdev
+	go test -tags bench -count=1 -timeout 40m -exec "$(CURDIR)/$(BENCHVM) --timeout=40m" -v ./test/bench/switchdev
 
 bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./test/measure/
