@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/build"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -48,7 +50,11 @@ func watchPods(ctx context.Context, client kubernetes.Interface) (*watched, erro
 		return nil, err
 	}
 	w := &watched{client: client, namespace: made.Name, pods: map[string]*podTimes{}, changed: make(chan struct{})}
-	watcher, err := client.CoreV1().Pods(made.Name).Watch(ctx, metav1.ListOptions{})
+	// The API server ends a watch when it likes; this one goes on where it ended.
+	pods := cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		return client.CoreV1().Pods(made.Name).Watch(ctx, options)
+	}}
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, made.ResourceVersion, &pods)
 	if err != nil {
 		return nil, err
 	}
