@@ -117,14 +117,27 @@ func (r *replica) applyRow(t *table, uuid string, update *lib.RowUpdate2, note f
 		}
 		r.remove(old)
 		r.insert(&row{table: t, uuid: uuid, model: model.Interface()})
-		note(old, managed)
-		note(r.rows[t.name][uuid], managed)
+		// Who is in a row of others is news of the members, who are told below.
+		if old.owner != "" || !t.onlyMembers(*update.Modify) {
+			note(old, managed)
+			note(r.rows[t.name][uuid], managed)
+		}
 		return r.applyMembers(t, uuid, *update.Modify, note)
 	default: // delete
 		note(old, true)
 		r.remove(old)
 	}
 	return nil
+}
+
+// onlyMembers reports whether a change is one of parent columns alone.
+func (t *table) onlyMembers(content lib.Row) bool {
+	for name := range content {
+		if !slices.Contains(t.parents, name) {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *replica) insert(w *row) {

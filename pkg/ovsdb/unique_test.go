@@ -73,19 +73,27 @@ func TestTableWithoutExternalIDs(t *testing.T) {
 	}
 }
 
-// TestForeignRows: who asked hears of rows that are nobody's, and of no others.
+// TestForeignRows: who asked hears of rows that are nobody's, and of no others:
+// not of ours that come into one of theirs either.
 func TestForeignRows(t *testing.T) {
 	server, db := open(t)
 	told := make(chan []string, 10)
+	hear := func(want string) {
+		t.Helper()
+		select {
+		case tables := <-told:
+			if !slices.Equal(tables, []string{want}) {
+				t.Errorf("told of %v, want %s", tables, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("not told of another's %s", want)
+		}
+	}
 	db.OnForeign(func(tables []string) { told <- tables })
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}})
+	server.Transact(`{"op":"insert","table":"Logical_Switch","row":{"name":"theirs"}}`)
+	hear(nb.LogicalSwitchTable)
+	commit(t, db, ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("theirs", "d_a")}})
 	server.Transact(`{"op":"insert","table":"Logical_Router","row":{"name":"theirs"}}`)
-	select {
-	case tables := <-told:
-		if !slices.Equal(tables, []string{nb.LogicalRouterTable}) {
-			t.Errorf("told of %v", tables)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("not told of another's row")
-	}
+	hear(nb.LogicalRouterTable)
 }

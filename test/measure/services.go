@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -93,6 +94,9 @@ func (b *bench) untilSeen(ctx context.Context, namespace string, prober []string
 func (b *bench) inPod(ctx context.Context, namespace, pod string, command ...string) (string, error) {
 	args := append([]string{"--kubeconfig", b.lab.Kubeconfig(), "-n", namespace, "exec", pod, "--"}, command...)
 	out, err := exec.CommandContext(ctx, filepath.Join(filepath.Dir(b.options.lab), "kubectl"), args...).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%v in pod %s: %w: %s", command, pod, err, exit.Stderr)
+	}
 	return string(out), err
 }
 
