@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
@@ -110,7 +111,8 @@ func (m *machine) observeSwitch(st *State) {
 	}
 	st.OFPorts = map[string]int{}
 	for _, row := range m.deps.DB.Table(vswitch.InterfaceTable) {
-		if iface, ok := row.(*vswitch.Interface); ok && iface.Ofport != nil && *iface.Ofport > 0 {
+		iface, ok := row.(*vswitch.Interface)
+		if ok && iface.Ofport != nil && *iface.Ofport > 0 && !ofPod(iface) {
 			st.OFPorts[iface.Name] = *iface.Ofport
 		}
 	}
@@ -120,6 +122,11 @@ func (m *machine) observeSwitch(st *State) {
 			st.Ours[row.ID] = true
 		}
 	}
+}
+
+func ofPod(iface *vswitch.Interface) bool {
+	owner, err := kube.ParseOwner(iface.ExternalIDs[ovsdb.OwnerKey])
+	return err == nil && owner.Kind == kube.KindPod
 }
 
 func addressesOf(node *corev1.Node) []netip.Addr {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -104,6 +105,9 @@ type Setup struct {
 	done  chan struct{}           // closed by the first complete pass
 	known map[int]bool            // indexes and names of the links that matter
 	names map[string]bool
+	// What switchChanged has seen last.
+	uplinks map[string]string
+	ofPorts map[string]int
 }
 
 // New makes a Setup; nothing is touched before Run.
@@ -135,12 +139,25 @@ func (s *Setup) Changed(owners ...string) {
 	}
 }
 
-// Foreign takes tables in which rows of others have changed: ovn-controller's
-// ports are among them. Hook it to the database's foreign changes.
+// Foreign takes tables in which rows of others have changed and asks for a pass if
+// the node's network stands on them: ovn-controller's ports do, the keys that it
+// writes for each pod do not. Hook it to the database's foreign changes.
 func (s *Setup) Foreign(tables ...string) {
-	if slices.Contains(tables, vswitch.InterfaceTable) || slices.Contains(tables, vswitch.BridgeTable) {
+	ports := slices.Contains(tables, vswitch.InterfaceTable) || slices.Contains(tables, vswitch.BridgeTable)
+	if ports && s.switchChanged() {
 		s.Mark()
 	}
+}
+
+// switchChanged compares what others say of the switch with what it was asked for last.
+func (s *Setup) switchChanged() bool {
+	var st State
+	s.observeSwitch(&st)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same := maps.Equal(st.Uplinks, s.uplinks) && maps.Equal(st.OFPorts, s.ofPorts)
+	s.uplinks, s.ofPorts = st.Uplinks, st.OFPorts
+	return !same
 }
 
 // Done is closed when the node was set up completely for the first time.

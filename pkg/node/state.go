@@ -29,7 +29,7 @@ type State struct {
 	Settings       map[string]string
 	// Uplinks are the ports to the wire that the host has named, by bridge.
 	Uplinks map[string]string
-	// OFPorts are the OpenFlow ports that ovs-vswitchd has opened, by name.
+	// OFPorts are the OpenFlow ports that ovs-vswitchd has opened, by name; not pods'.
 	OFPorts map[string]int
 	// Ours names the ports that the database has by our own will.
 	Ours map[string]bool

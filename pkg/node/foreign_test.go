@@ -1,0 +1,49 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// tables is a DB of which only what is in its tables is asked for.
+type tables struct {
+	DB
+	rows map[string][]any
+}
+
+func (d tables) Table(name string) []any { return d.rows[name] }
+func (d tables) Rows(string) []ovsdb.Row { return nil }
+
+// TestForeign: what comes and goes with each pod asks for no pass, what the
+// gateway bridge stands on does.
+func TestForeign(t *testing.T) {
+	opened := 7
+	bridge := func(ids map[string]string) any { return &vswitch.Bridge{Name: IntegrationBridge, ExternalIDs: ids} }
+	port := func(name string, ids map[string]string) any {
+		return &vswitch.Interface{Name: name, Ofport: &opened, ExternalIDs: ids}
+	}
+	pod := port("pod", map[string]string{ovsdb.OwnerKey: kube.PodOwner("d", "a").String()})
+	db := tables{rows: map[string][]any{}}
+	s := &Setup{machine: &machine{deps: Deps{DB: db}}}
+	for _, step := range []struct {
+		what            string
+		bridges, ifaces []any
+		want            bool
+	}{
+		{"the first time", []any{bridge(nil)}, nil, true},
+		{"a pod's port", []any{bridge(nil)}, []any{pod}, false},
+		{"a pod's zone", []any{bridge(map[string]string{"ct-zone-d_a": "9"})}, []any{pod}, false},
+		{"a patch port", []any{bridge(nil)}, []any{pod, port("patch", nil)}, true},
+		{"nothing", []any{bridge(nil)}, []any{pod, port("patch", nil)}, false},
+		{"an uplink is named", []any{bridge(map[string]string{uplinkKey: "eth1"})}, []any{pod, port("patch", nil)}, true},
+		{"the patch port is gone", []any{bridge(map[string]string{uplinkKey: "eth1"})}, []any{pod}, true},
+	} {
+		db.rows[vswitch.BridgeTable], db.rows[vswitch.InterfaceTable] = step.bridges, step.ifaces
+		if got := s.switchChanged(); got != step.want {
+			t.Errorf("%s: changed %t, want %t", step.what, got, step.want)
+		}
+	}
+}
