@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,11 +76,11 @@ func (o deviceOptions) resources() (pools []plugin.Pool, resources []string, err
 }
 
 func (a *agent) openLedger() (*ledger.Ledger, error) {
-	boot, err := os.ReadFile(bootIDFile)
+	boot, err := bootID()
 	if err != nil {
-		return nil, fmt.Errorf("reading the boot id: %w", err)
+		return nil, err
 	}
-	claims, err := ledger.Open(filepath.Join(filepath.Dir(a.opts.node.Checkpoint), "devices"), strings.TrimSpace(string(boot)))
+	claims, err := ledger.Open(filepath.Join(filepath.Dir(a.opts.node.Checkpoint), "devices"), boot)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
@@ -69,12 +68,7 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kub
 	if err != nil {
 		return nil, err
 	}
-	cfg := nodeoffload.Defaults(name)
-	cfg.Logger, cfg.Registerer = a.opts.log, a.metrics
-	publisher, err := nodeoffload.New(cfg, nodeoffload.Deps{
-		Client: kinds, Facts: a.hostFacts, Label: kube.NewWriter(client).LabelNode,
-		NodeObject: func() *corev1.Node { return a.view.Node(name) },
-	})
+	publisher, err := a.publisher(client, kinds, a.hostFacts)
 	if err != nil {
 		return nil, err
 	}

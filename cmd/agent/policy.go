@@ -22,6 +22,14 @@ const (
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 )
 
+func bootID() (string, error) {
+	id, err := os.ReadFile(bootIDFile)
+	if err != nil {
+		return "", fmt.Errorf("reading the boot id: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
+}
+
 // nics changes devices through the kernel.
 type nics struct{ *netdev.Devices }
 
@@ -30,16 +38,16 @@ func (nics) SetVFs(address string, n int) error { return netdev.SetVFs(sysfs, ad
 // openPolicies makes what sets NICs up. changed is called when its results are
 // other ones.
 func (a *agent) openPolicies(client dynamic.Interface, changed func()) (*setup.Policies, error) {
-	boot, err := os.ReadFile(bootIDFile)
+	boot, err := bootID()
 	if err != nil {
-		return nil, fmt.Errorf("reading the boot id: %w", err)
+		return nil, err
 	}
 	policies, err := setup.NewPolicies(client, a.opts.log, func() { a.policy.Mark() })
 	if err != nil {
 		return nil, err
 	}
 	file := filepath.Join(filepath.Dir(a.opts.node.Checkpoint), "offload-policy.json")
-	a.policy, err = setup.New(file, strings.TrimSpace(string(boot)), setup.Deps{
+	a.policy, err = setup.New(file, boot, setup.Deps{
 		Policies:   policies.List,
 		NodeObject: func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
 		Inventory:  a.inventory.Read, InUse: a.users, HasAddress: a.hasAddress,

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -39,12 +40,7 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 		return err
 	}
 	name := a.opts.node.Node
-	cfg := nodeoffload.Defaults(name)
-	cfg.Logger, cfg.Registerer = a.opts.log, a.metrics
-	publisher, err := nodeoffload.New(cfg, nodeoffload.Deps{
-		Client: kinds, Facts: a.facts, Label: kube.NewWriter(client).LabelNode,
-		NodeObject: func() *corev1.Node { return a.view.Node(name) },
-	})
+	publisher, err := a.publisher(client, kinds, a.facts)
 	if err != nil {
 		return err
 	}
@@ -72,6 +68,16 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 	group.Go(func() error { return a.sampling.Run(ctx) })
 	group.Go(func() error { return a.devices.Run(ctx) })
 	return nil
+}
+
+func (a *agent) publisher(client kubernetes.Interface, kinds dynamic.Interface, facts func() nodeoffload.Facts) (*nodeoffload.Publisher, error) {
+	name := a.opts.node.Node
+	cfg := nodeoffload.Defaults(name)
+	cfg.Logger, cfg.Registerer = a.opts.log, a.metrics
+	return nodeoffload.New(cfg, nodeoffload.Deps{
+		Client: kinds, Facts: facts, Label: kube.NewWriter(client).LabelNode,
+		NodeObject: func() *corev1.Node { return a.view.Node(name) },
+	})
 }
 
 func (a *agent) openSampling(inventory func() *vf.Inventory, events nodeoffload.Events, sampled func()) error {
