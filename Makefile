@@ -6,7 +6,8 @@ OUT      := _output
 BIN      := $(OUT)/bin
 VERSION  ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 IMAGE    := $(OUT)/image/ovn-offload.tar
-LDFLAGS  := -s -w -X main.version=$(VERSION)
+# grpcnotrace: without gRPC's trace pages the linker can leave out unused methods, a third of the agent
+RELEASE  := -trimpath -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
 LINT     := $(BIN)/golangci-lint
 LAB      := $(BIN)/lab
 LABFLAGS ?=
@@ -52,9 +53,9 @@ generated:
 	go run ./hack/modelgen -check
 
 build: ## the binaries of the product, into _output/bin
-	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ovn-offload-controller ./cmd/controller
-	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ovn-offload-agent ./cmd/agent
-	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ovn-k8s-cni-overlay ./cmd/cni
+	go build $(RELEASE) -o $(BIN)/ovn-offload-controller ./cmd/controller
+	go build $(RELEASE) -o $(BIN)/ovn-offload-agent ./cmd/agent
+	go build $(RELEASE) -o $(BIN)/ovn-k8s-cni-overlay ./cmd/cni
 
 image: root ## the container image, as a tar file
 	go run ./hack/image -out $(IMAGE)

@@ -114,7 +114,7 @@ var binaries = [][2]string{
 func buildBinaries(ctx context.Context, root, work string, o options) ([]string, error) {
 	var names []string
 	for _, b := range binaries {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+o.version,
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w -X main.version="+o.version,
 			"-o", filepath.Join(work, b[0]), b[1])
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.arch)
