@@ -138,7 +138,7 @@ func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(.
 		for _, owner := range owners {
 			a.setup.Changed(owner.String())
 			if owner.Kind == kube.KindService || owner.Kind == kube.KindPod && a.onBridge(owner) {
-				a.setup.Mark()
+				a.setup.ServicesChanged()
 			}
 		}
 		changed(owners...)

@@ -207,9 +207,10 @@ func (v *View) slicesBy(index, key string) []*discoveryv1.EndpointSlice {
 	return objects[discoveryv1.EndpointSlice](found)
 }
 
-// serviceOwners adds the nodes on which the service has backends of their own.
+// serviceOwners adds the nodes on which the service has backends of their own. In
+// a View of one node it leaves out services that are no business of nodes.
 func (v *View) serviceOwners(old, new *corev1.Service) []Owner {
-	if sameObject(old, new) {
+	if sameObject(old, new) || v.endpoints == nil && !forNodes(old) && !forNodes(new) {
 		return nil
 	}
 	service := new

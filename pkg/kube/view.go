@@ -32,10 +32,13 @@ type View struct {
 
 // NewView watches the whole cluster, or with a node name only that Node, the pods
 // scheduled to it and the services, which is all that a node's credentials have
-// to allow.
+// to allow. A View of one node has the names of those services only that answer at
+// no port or address of nodes.
 func NewView(client kubernetes.Interface, node string) (*View, error) {
 	var onlyNode, onlyPods func(*metav1.ListOptions)
+	kept := trim
 	if node != "" {
+		kept = trimForNode
 		onlyNode = selectField("metadata.name", node)
 		onlyPods = selectField("spec.nodeName", node)
 	}
@@ -54,7 +57,7 @@ func NewView(client kubernetes.Interface, node string) (*View, error) {
 		}
 	}
 	for _, informer := range v.informers() {
-		if err := informer.SetTransform(trim); err != nil {
+		if err := informer.SetTransform(kept); err != nil {
 			return nil, fmt.Errorf("preparing the informers: %w", err)
 		}
 	}

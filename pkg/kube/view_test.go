@@ -281,3 +281,28 @@ func TestPredicates(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeViewOfServices: a node hears of services that answer at its ports or at
+// addresses from outside, and when they stop; of the others it keeps the names.
+func TestNodeViewOfServices(t *testing.T) {
+	ctx := t.Context()
+	service := func(name string, nodePort int32) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": name}, ClusterIPs: []string{"10.96.0.1"}, Ports: []corev1.ServicePort{{Port: 80, NodePort: nodePort}},
+		}}
+	}
+	client, view, h := startView(t, "n", newNode("n", nil), service("inside", 0), service("outside", 30000))
+	h.want(t, "Node/n", "Service/ns/outside")
+	for _, next := range []*corev1.Service{service("outside", 0), service("inside", 30001)} {
+		if _, err := client.CoreV1().Services("ns").Update(ctx, next, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		h.want(t, "Service/ns/"+next.Name)
+	}
+	if got := view.Service("ns", "outside").Spec; len(got.Ports)+len(got.ClusterIPs) != 0 {
+		t.Errorf("kept of a service inside: %+v", got)
+	}
+	if got := view.Service("ns", "inside").Spec; len(got.Ports) != 1 || got.Selector != nil {
+		t.Errorf("kept of a service at nodes: %+v", got)
+	}
+}

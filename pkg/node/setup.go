@@ -92,6 +92,7 @@ type Deps struct {
 type Setup struct {
 	*machine
 	loop    *reconcile.Loop[kube.Owner]
+	pace    pace
 	metrics metrics
 	// retry is when a takeover may be tried again; of the loop's goroutine only.
 	retry time.Time
@@ -127,6 +128,9 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 
 // Mark asks for a pass; hook it to the database's reconnect.
 func (s *Setup) Mark() { s.loop.MarkAll() }
+
+// ServicesChanged asks for a pass because of services: one for a burst of them.
+func (s *Setup) ServicesChanged() { s.pace.ask(s.Mark) }
 
 // Changed takes owners whose rows or objects have changed and asks for a pass
 // if the node is among them; hook it to the database's and the API's changes.
@@ -197,7 +201,9 @@ func (s *Setup) Run(ctx context.Context) error {
 // pass is one round of observe, plan and apply for each part in turn. An API
 // server that cannot be told does not make a node unready that was ready.
 func (s *Setup) pass(ctx context.Context) error {
+	s.pace.begin()
 	mtu, told, err := s.parts(ctx)
+	s.pace.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready = err
