@@ -35,6 +35,7 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client kube
 	}
 	a.pods = cni.NewPods(a.view.Pod)
 	a.view.OnChange(a.pods.Changed)
+	a.openHealthChecks(client)
 	if a.opts.devices.pools == "" {
 		a.opts.devices.pools = allVFs
 	}
@@ -50,6 +51,7 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client kube
 	if err := a.view.Start(ctx); err != nil {
 		return err
 	}
+	group.Go(func() error { return a.health.Run(ctx) })
 	if a.opts.cni.MTU, err = a.hostMTU(ctx, changed); err != nil {
 		return err
 	}

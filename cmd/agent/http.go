@@ -18,11 +18,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		err := errors.New("the node is not set up yet")
-		if a.serving.Load() {
-			err = a.ready()
-		}
-		if err != nil {
+		if err := a.problem(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

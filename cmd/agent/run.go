@@ -36,6 +36,7 @@ type agent struct {
 	view      *kube.View
 	pods      *cni.Pods
 	setup     *node.Setup
+	health    *node.HealthChecks
 	dpu       *dpu.Watch // on a host with one
 	kernel    *netdev.Devices
 	inventory *vf.Node
@@ -106,6 +107,7 @@ func (a *agent) prepare(client kubernetes.Interface) (err error) {
 		return err
 	}
 	a.pods = cni.NewPods(a.view.Pod)
+	a.openHealthChecks(client)
 	if err := a.openDevices(); err != nil {
 		return err
 	}
@@ -149,6 +151,7 @@ func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(.
 	}
 	a.synced.Store(true)
 	a.setup.Mark()
+	group.Go(func() error { return a.health.Run(ctx) })
 	select {
 	case <-a.setup.Done():
 		return nil

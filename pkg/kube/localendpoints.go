@@ -1,0 +1,151 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// selectableServices is how many services a selector names; a URL has its limits.
+	selectableServices = 100
+	slicesWithin       = 10 * time.Second
+)
+
+// LocalEndpoints counts the ready endpoints that services have on one node. It
+// watches the EndpointSlices of the services that it is asked for and no others,
+// and keeps of them the node's own endpoints. It is one goroutine's.
+type LocalEndpoints struct {
+	client  kubernetes.Interface
+	node    string
+	changed func()
+
+	selector string
+	informer cache.SharedIndexInformer
+	told     cache.InformerSynced
+	stop     context.CancelFunc
+}
+
+// NewLocalEndpoints calls changed, from another goroutine, when a count may have
+// changed.
+func NewLocalEndpoints(client kubernetes.Interface, node string, changed func()) *LocalEndpoints {
+	return &LocalEndpoints{client: client, node: node, changed: changed, stop: func() {}}
+}
+
+// Count gives the number of each of the services, 0 left out. It waits until all
+// their slices are read; they are followed until ctx ends or other services are
+// asked for.
+func (l *LocalEndpoints) Count(ctx context.Context, services []types.NamespacedName) (map[types.NamespacedName]int, error) {
+	if err := l.watch(ctx, selectSlices(services)); err != nil {
+		return nil, err
+	}
+	if l.informer == nil {
+		return nil, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, slicesWithin)
+	defer cancel()
+	if !cache.WaitForCacheSync(waiting.Done(), l.told) {
+		return nil, fmt.Errorf("reading the endpoint slices of %d services: %w", len(services), context.Cause(waiting))
+	}
+	// A service of two families has each pod twice.
+	addresses := map[types.NamespacedName]map[discoveryv1.AddressType]map[string]bool{}
+	for _, slice := range objects[discoveryv1.EndpointSlice](l.informer.GetIndexer().List()) {
+		name := serviceOf(slice)
+		if addresses[name] == nil {
+			addresses[name] = map[discoveryv1.AddressType]map[string]bool{}
+		}
+		if addresses[name][slice.AddressType] == nil {
+			addresses[name][slice.AddressType] = map[string]bool{}
+		}
+		for _, address := range addressesOf(slice) {
+			addresses[name][slice.AddressType][address] = true
+		}
+	}
+	counts := map[types.NamespacedName]int{}
+	for _, name := range services {
+		for _, some := range addresses[name] {
+			counts[name] = max(counts[name], len(some))
+		}
+	}
+	return counts, nil
+}
+
+// selectSlices is "" for no service.
+func selectSlices(services []types.NamespacedName) string {
+	switch {
+	case len(services) == 0:
+		return ""
+	case len(services) > selectableServices:
+		return discoveryv1.LabelServiceName
+	}
+	var names []string
+	for _, service := range services {
+		names = append(names, service.Name)
+	}
+	slices.Sort(names)
+	return discoveryv1.LabelServiceName + " in (" + strings.Join(slices.Compact(names), ",") + ")"
+}
+
+func (l *LocalEndpoints) watch(ctx context.Context, selector string) error {
+	if selector == l.selector {
+		return nil
+	}
+	l.stop()
+	l.selector, l.informer, l.stop = selector, nil, func() {}
+	if selector == "" {
+		return nil
+	}
+	informer := discoveryinformers.NewFilteredEndpointSliceInformer(l.client, metav1.NamespaceAll, 0, nil,
+		func(o *metav1.ListOptions) { o.LabelSelector = selector })
+	err := informer.SetTransform(l.trim)
+	if err != nil {
+		return fmt.Errorf("preparing the informer of endpoint slices: %w", err)
+	}
+	told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { l.changed() },
+		UpdateFunc: func(old, new any) {
+			before, _ := old.(*discoveryv1.EndpointSlice)
+			after, _ := new.(*discoveryv1.EndpointSlice)
+			if !sameObject(before, after) {
+				l.changed()
+			}
+		},
+		DeleteFunc: func(any) { l.changed() },
+	})
+	if err != nil {
+		return fmt.Errorf("listening to the informer of endpoint slices: %w", err)
+	}
+	following, stop := context.WithCancel(ctx)
+	l.informer, l.told, l.stop = informer, told.HasSynced, stop
+	go informer.RunWithContext(following)
+	return nil
+}
+
+// trim keeps the addresses of the node's own ready endpoints. An informer may
+// give it what it has trimmed before.
+func (l *LocalEndpoints) trim(obj any) (any, error) {
+	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return obj, nil
+	}
+	kept := &discoveryv1.EndpointSlice{AddressType: slice.AddressType, ObjectMeta: metav1.ObjectMeta{
+		Namespace: slice.Namespace, Name: slice.Name, UID: slice.UID, ResourceVersion: slice.ResourceVersion,
+		Labels: map[string]string{discoveryv1.LabelServiceName: slice.Labels[discoveryv1.LabelServiceName]},
+	}}
+	for _, e := range slice.Endpoints {
+		ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+		if ready && len(e.Addresses) > 0 && e.NodeName != nil && *e.NodeName == l.node {
+			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses[:1], NodeName: e.NodeName})
+		}
+	}
+	return kept, nil
+}

@@ -1,0 +1,106 @@
+package kube
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// newSlice has endpoints written as "address@node", with "!" behind one that is
+// not ready.
+func newSlice(service, name string, family discoveryv1.AddressType, endpoints ...string) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: family,
+	}
+	for _, text := range endpoints {
+		text, unready := strings.CutSuffix(text, "!")
+		address, node, _ := strings.Cut(text, "@")
+		ready := !unready
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{address}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		})
+	}
+	return slice
+}
+
+// TestLocalEndpoints: each ready pod of the node counts once, whatever the slices
+// and families it is in; nothing is watched that nobody asks for.
+func TestLocalEndpoints(t *testing.T) {
+	v4, v6 := discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
+	client := fake.NewClientset(
+		newSlice("web", "web-1", v4, "10.0.0.1@n", "10.0.0.2@n!", "10.0.1.1@m"),
+		newSlice("web", "web-2", v4, "10.0.0.1@n", "10.0.0.3@n"),
+		newSlice("web", "web-3", v6, "fd00::1@n", "fd00::3@n"),
+		newSlice("far", "far-1", v4, "10.0.1.1@m"),
+	)
+	var selectors []string
+	client.PrependReactor("list", "endpointslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		selectors = append(selectors, action.(clienttesting.ListAction).GetListRestrictions().Labels.String())
+		return false, nil, nil
+	})
+	changes := make(chan struct{}, 100)
+	local := NewLocalEndpoints(client, "n", func() { changes <- struct{}{} })
+	count := func(want string, names ...string) {
+		t.Helper()
+		var services []types.NamespacedName
+		for _, name := range names {
+			services = append(services, types.NamespacedName{Namespace: "ns", Name: name})
+		}
+		for {
+			counts, err := local.Count(t.Context(), services)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for name, n := range counts {
+				got = append(got, fmt.Sprint(name.Name, " ", n))
+			}
+			slices.Sort(got)
+			if strings.Join(got, ",") == want {
+				return
+			}
+			select {
+			case <-changes:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("counted %v, want %v", got, want)
+			}
+		}
+	}
+	count("")
+	if len(selectors) != 0 {
+		t.Errorf("read %v though no service was asked for", selectors)
+	}
+	count("web 2", "web")
+	count("far 0,web 2", "web", "far")
+	if want := []string{"kubernetes.io/service-name in (web)", "kubernetes.io/service-name in (far,web)"}; !slices.Equal(selectors, want) {
+		t.Errorf("read %v, want %v", selectors, want)
+	}
+	for _, slice := range local.informer.GetStore().List() {
+		if s := slice.(*discoveryv1.EndpointSlice); s.Name == "far-1" && len(s.Endpoints) != 0 {
+			t.Errorf("kept of another node: %v", s.Endpoints)
+		}
+		if again, err := local.trim(slice); err != nil || !reflect.DeepEqual(again, slice) {
+			t.Errorf("trimmed twice: %v, %v", again, err)
+		}
+	}
+	if _, err := client.DiscoveryV1().EndpointSlices("ns").Update(t.Context(), newSlice("far", "far-1", v4, "10.0.0.9@n"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	count("far 1,web 2", "web", "far")
+	count("")
+	many := make([]types.NamespacedName, selectableServices+1)
+	if got := selectSlices(many); got != discoveryv1.LabelServiceName {
+		t.Errorf("a selector for %d services: %.60q", len(many), got)
+	}
+}

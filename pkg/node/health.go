@@ -1,0 +1,135 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// HealthDeps is what HealthChecks asks.
+type HealthDeps struct {
+	Services func() []*corev1.Service
+	// Endpoints counts the ready endpoints on this node; 0 may be left out.
+	Endpoints func(ctx context.Context, services []types.NamespacedName) (map[types.NamespacedName]int, error)
+	// Ready says why the node does not serve its services now; nil when it does.
+	Ready      func() error
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// HealthChecks tells load balancers outside the cluster, at the health check
+// ports of services, whether this node has endpoints: kube-proxy's answers.
+type HealthChecks struct {
+	deps    HealthDeps
+	loop    *reconcile.Loop[string]
+	serving prometheus.Gauge
+	servers map[types.NamespacedName]*healthServer // of the loop's goroutine only
+}
+
+type healthServer struct {
+	http.Server
+	port      uint16
+	service   types.NamespacedName
+	ready     func() error
+	endpoints atomic.Int64
+}
+
+// NewHealthChecks opens no port before Run.
+func NewHealthChecks(deps HealthDeps) *HealthChecks {
+	h := &HealthChecks{deps: deps, servers: map[types.NamespacedName]*healthServer{}, serving: prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "ovn_offload", Subsystem: "services", Name: "health_check_ports", Help: "Health check ports of services that the node answers.",
+	})}
+	deps.Registerer.MustRegister(h.serving)
+	const all = "health-checks"
+	lc := reconcile.Defaults(all)
+	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
+	h.loop = reconcile.New(lc, func(ctx context.Context, _ []string) (map[string]error, error) { return nil, h.pass(ctx) })
+	h.loop.MarkAllWith(func() []string { return []string{all} })
+	return h
+}
+
+// Mark asks for a look at services and endpoints.
+func (h *HealthChecks) Mark() { h.loop.MarkAll() }
+
+// Run answers until ctx ends.
+func (h *HealthChecks) Run(ctx context.Context) error {
+	err := h.loop.Run(ctx)
+	for _, server := range h.servers {
+		_ = server.Close()
+	}
+	return err
+}
+
+// pass closes first: two services may exchange their ports. While the endpoints
+// cannot be read, what they were last is told.
+func (h *HealthChecks) pass(ctx context.Context) error {
+	want := map[types.NamespacedName]uint16{}
+	for _, service := range h.deps.Services() {
+		if port := kube.HealthCheckPort(service); port != 0 {
+			want[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = port
+		}
+	}
+	for name, server := range h.servers {
+		if want[name] != server.port {
+			_ = server.Close()
+			delete(h.servers, name)
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(want), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
+	counts, err := h.deps.Endpoints(ctx, names)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, name := range names {
+		if server := h.servers[name]; server != nil {
+			server.endpoints.Store(int64(counts[name]))
+		} else {
+			failed = append(failed, h.open(ctx, name, want[name], counts[name]))
+		}
+	}
+	h.serving.Set(float64(len(h.servers)))
+	return errors.Join(failed...)
+}
+
+func (h *HealthChecks) open(ctx context.Context, service types.NamespacedName, port uint16, endpoints int) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+	if err != nil {
+		return fmt.Errorf("health check port of service %s: %w", service, err)
+	}
+	server := &healthServer{port: port, service: service, ready: h.deps.Ready}
+	server.endpoints.Store(int64(endpoints))
+	server.Handler, server.ReadHeaderTimeout, server.IdleTimeout = http.HandlerFunc(server.answer), 5*time.Second, time.Minute
+	go func() { _ = server.Serve(listener) }()
+	h.servers[service] = server
+	return nil
+}
+
+// answer has kube-proxy's body and headers, which load balancers read.
+func (s *healthServer) answer(w http.ResponseWriter, _ *http.Request) {
+	endpoints, healthy := s.endpoints.Load(), s.ready() == nil
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.FormatInt(endpoints, 10))
+	if endpoints == 0 || !healthy {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = fmt.Fprintf(w, `{"service": {"namespace": %q, "name": %q}, "localEndpoints": %d, "serviceProxyHealthy": %t}`+"\n",
+		s.service.Namespace, s.service.Name, endpoints, healthy)
+}

@@ -1,0 +1,55 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestHealthCheckNodePort: a load balancer outside is told by each node whether it
+// has endpoints, in each family; a node that loses its last one says so, and with
+// policy Cluster nobody answers.
+func TestHealthCheckNodePort(t *testing.T) {
+	ns := namespace(t)
+	for i, node := range nodes[:2] {
+		server(t, ns, fmt.Sprintf("server-%d", i), node)
+	}
+	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
+	})
+	port := uint16(web.Spec.HealthCheckNodePort)
+	everywhere := func(want map[string]string) {
+		t.Helper()
+		for _, node := range nodes {
+			for _, addr := range machineAddresses(t, node) {
+				url := "http://" + netip.AddrPortFrom(addr, port).String()
+				eventually(t, serviceWithin, fmt.Sprintf("%s on %s says %q", url, node, want[node]), func() (bool, string) {
+					out, _ := onNode(outside, "curl", "-si", "-m", "2", url)
+					if want[node] == "" {
+						return !strings.Contains(out, "HTTP"), out
+					}
+					status, endpoints, _ := strings.Cut(want[node], " ")
+					return strings.Contains(out, status) && strings.Contains(out, "X-Load-Balancing-Endpoint-Weight: "+endpoints) &&
+						strings.Contains(out, fmt.Sprintf(`{"namespace": %q, "name": %q}, "localEndpoints": %s,`, ns, web.Name, endpoints)), out
+				})
+			}
+		}
+	}
+	everywhere(map[string]string{nodes[0]: "200 1", nodes[1]: "200 1", nodes[2]: "503 0"})
+	if err := cluster.client.CoreV1().Pods(ns).Delete(context.Background(), "server-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	server(t, ns, "server-3", nodes[1])
+	everywhere(map[string]string{nodes[0]: "503 0", nodes[1]: "200 2", nodes[2]: "503 0"})
+	updateService(t, web, func(spec *corev1.ServiceSpec) {
+		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+	})
+	everywhere(nil)
+}
