@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -146,6 +147,7 @@ func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(.
 		changed(owners...)
 	})
 	group.Go(func() error { return a.setup.Run(ctx) })
+	group.Go(func() error { return a.connections().Run(ctx) })
 	if err := a.view.Start(ctx); err != nil {
 		return err
 	}
@@ -158,6 +160,13 @@ func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(.
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// connections ends those that the flow tables allow no longer.
+func (a *agent) connections() *conntrack.Keeper {
+	cfg := conntrack.Defaults()
+	cfg.Bridge, cfg.Logger, cfg.Registerer = node.IntegrationBridge, a.opts.log, a.metrics
+	return conntrack.New(cfg, conntrack.Deps{Switch: a.vswitchd(), Flows: openflow.Tables{Log: a.opts.log}, DB: a.db})
 }
 
 // parseOwners leaves out what others own.

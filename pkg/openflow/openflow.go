@@ -1,6 +1,6 @@
 // Package openflow keeps the OpenFlow table of a bridge as wanted: the gateway
-// bridge of a node, whose flows the agent owns (those of br-int are
-// ovn-controller's).
+// bridge of a node, whose flows the agent owns. Those of br-int are
+// ovn-controller's; pkg/conntrack reads them here.
 //
 // It is the door to ovs-ofctl, which knows every match and action of the OVS
 // beside it and replaces a table by its difference in one bundle; no Go library
@@ -38,17 +38,19 @@ func (Tables) Replace(ctx context.Context, bridge string, flows []string) error 
 
 // Dump lists the bridge's flows without counters, as ovs-ofctl prints them.
 func (Tables) Dump(ctx context.Context, bridge string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--no-stats", "dump-flows", bridge)
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	if err := run(cmd, "reading the flows of "+bridge); err != nil {
-		return nil, err
-	}
-	var flows []string
-	for line := range strings.Lines(out.String()) {
-		flows = append(flows, strings.TrimSpace(line))
-	}
-	return flows, nil
+	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--no-stats", "dump-flows", bridge), "reading the flows of "+bridge)
+}
+
+// Groups lists the bridge's groups, as ovs-ofctl prints them.
+func (Tables) Groups(ctx context.Context, bridge string) ([]string, error) {
+	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "dump-groups", bridge), "reading the groups of "+bridge)
+}
+
+// Bundle has the bridge carry out messages, in ovs-ofctl's notation, in their order.
+func (Tables) Bundle(ctx context.Context, bridge string, messages []string) error {
+	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "bundle", bridge, "-")
+	cmd.Stdin = strings.NewReader(strings.Join(messages, "\n") + "\n")
+	return run(cmd, "sending a bundle to "+bridge)
 }
 
 // Watch sends on changed when a flow of the bridge changed, by anybody, and
@@ -79,14 +81,27 @@ func watchOnce(ctx context.Context, bridge string, changed chan<- struct{}) erro
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
+	reports := bufio.NewScanner(out)
+	for reports.Scan() {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
 	}
 	return cmd.Wait()
+}
+
+func lines(cmd *exec.Cmd, what string) ([]string, error) {
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := run(cmd, what); err != nil {
+		return nil, err
+	}
+	var all []string
+	for line := range strings.Lines(out.String()) {
+		all = append(all, strings.TrimSpace(line))
+	}
+	return all, nil
 }
 
 func run(cmd *exec.Cmd, what string) error {

@@ -182,10 +182,13 @@ func TestServiceIsolation(t *testing.T) {
 func received(t *testing.T, pod *corev1.Pod, protocol string) (in, out int) {
 	t.Helper()
 	var names, values []string
-	for line := range strings.Lines(mustInPod(t, pod, "cat", "/proc/net/snmp")) {
+	for line := range strings.Lines(mustInPod(t, pod, "cat", "/proc/net/snmp", "/proc/net/snmp6")) {
 		fields := strings.Fields(line)
 		if fields[0] == protocol+":" {
 			names, values = values, fields
+		}
+		if name, is := strings.CutPrefix(fields[0], protocol); is && protocol == "Udp6" {
+			names, values = append(names, name), append(values, fields[1])
 		}
 	}
 	for i, name := range names {
@@ -249,6 +252,47 @@ func TestPolicyStopsWhatRuns(t *testing.T) {
 					})
 				})
 			}
+		}
+	}
+}
+
+// TestPolicyStopsServer: what a policy forbids stops although its client is
+// silent, and only the server still sends. The stream beside it is one of the same
+// server that the policy allows, as silent.
+func TestPolicyStopsServer(t *testing.T) {
+	const port = 9000
+	deny := map[string]networkingv1.NetworkPolicySpec{
+		"ingress": {
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "server"}},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
+				{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "witness"}}},
+			}}},
+		},
+		"egress": {
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "client"}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+		},
+	}
+	for direction, spec := range deny {
+		for i, node := range []string{nodes[1], nodes[2]} {
+			t.Run(direction+"/"+node, func(t *testing.T) {
+				ns := namespace(t)
+				server := streaming(t, podObject(ns, "server", nodes[1], "probe", "push", fmt.Sprint(port)))
+				addrs := addresses(t, server)
+				pull := []string{"probe", "pull", netip.AddrPortFrom(addrs[i%len(addrs)], port).String()}
+				client, witness := streaming(t, podObject(ns, "client", node, pull...)), streaming(t, podObject(ns, "witness", node, pull...))
+				protocol := map[bool]string{true: "Udp", false: "Udp6"}[addrs[i%len(addrs)].Is4()]
+				flows(t, client, server, protocol, true)
+				policy(t, ns, "deny", spec)
+				eventually(t, policyWithin, "the stream stops", func() (bool, string) {
+					before, _ := received(t, client, protocol)
+					time.Sleep(100 * time.Millisecond)
+					after, _ := received(t, client, protocol)
+					return before == after, fmt.Sprint(after - before)
+				})
+				flows(t, client, server, protocol, false)
+				flows(t, witness, server, protocol, true)
+			})
 		}
 	}
 }

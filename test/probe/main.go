@@ -4,6 +4,8 @@
 //	probe dial tcp|udp ADDRESS:PORT [N]   prints that first line, then sends N bytes and wants them back
 //	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
 //	probe await ADDRESS:PORT              tries TCP for 30 s until it connects, prints when, in ns since 1970
+//	probe push PORT                       answers one UDP packet with a packet each 10 ms for ever
+//	probe pull ADDRESS:PORT               sends one UDP packet, and then only receives
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
 // dial and stream give up after a second without an answer, and dial's exit
@@ -46,12 +48,16 @@ func run(args []string) error {
 		return dial(args[1], args[2], size)
 	case len(args) == 2 && args[0] == "await":
 		return await(args[1])
+	case len(args) == 2 && args[0] == "push":
+		return push(args[1])
+	case len(args) == 2 && args[0] == "pull":
+		return pull(args[1])
 	case len(args) == 2 && args[0] == "last":
 		return last(args[1])
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve PORT [NAME] | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve PORT [NAME] | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -170,6 +176,43 @@ func await(address string) error {
 		}
 	}
 	return fmt.Errorf("%s: nobody connected", address)
+}
+
+// push sends to each peer for ever, whatever becomes of it.
+func push(port string) error {
+	packets, err := net.ListenPacket("udp", ":"+port)
+	if err != nil {
+		return err
+	}
+	for buffer := make([]byte, 1500); ; {
+		_, peer, err := packets.ReadFrom(buffer)
+		if err != nil {
+			return err
+		}
+		go func() {
+			for {
+				packets.WriteTo([]byte("more\n"), peer)
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+	}
+}
+
+// pull is the other end of push: its kernel counts what comes.
+func pull(address string) error {
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("begin\n")); err != nil {
+		return err
+	}
+	for buffer := make([]byte, 1500); ; {
+		if _, err := conn.Read(buffer); err != nil {
+			return err
+		}
+	}
 }
 
 // last is one UDP flow whose end is looked for.

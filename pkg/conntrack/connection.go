@@ -1,0 +1,110 @@
+package conntrack
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// connection is an entry of connection tracking, as dpctl/dump-conntrack prints it.
+type connection struct {
+	protocol    string
+	zone        int
+	mark        uint32
+	orig, reply tuple
+}
+
+// tuple is one direction: who sends to whom.
+type tuple struct{ src, dst netip.AddrPort }
+
+// blocked is what OVN sets in the mark of a connection that a policy forbids.
+const blocked = 1
+
+// numbers are IP's of the protocols with ports.
+func numbers() map[string]int { return map[string]int{"tcp": 6, "udp": 17, "sctp": 132} }
+
+// balanced says that a load balancer gave the connection its server.
+func (c connection) balanced() bool { return c.reply.src != c.orig.dst }
+
+// server is who answers.
+func (c connection) server() netip.AddrPort { return c.reply.src }
+
+// parseConnection reports false for lines without ports.
+func parseConnection(line string) (c connection, ok bool) {
+	protocol, rest, _ := strings.Cut(strings.TrimSpace(line), ",")
+	if numbers()[protocol] == 0 {
+		return c, false
+	}
+	c.protocol = protocol
+	for rest != "" {
+		var field string
+		field, rest = cutField(rest)
+		key, value, _ := strings.Cut(field, "=")
+		var err error
+		switch key {
+		case "orig":
+			c.orig, err = parseTuple(value)
+		case "reply":
+			c.reply, err = parseTuple(value)
+		case "zone":
+			c.zone, err = strconv.Atoi(value)
+		case "mark":
+			var mark uint64
+			mark, err = strconv.ParseUint(value, 0, 32)
+			c.mark = uint32(mark)
+		}
+		if err != nil {
+			return c, false
+		}
+	}
+	return c, c.orig.src.IsValid() && c.reply.src.IsValid()
+}
+
+// cutField cuts at the first comma outside parentheses.
+func cutField(text string) (field, rest string) {
+	depth := 0
+	for i, r := range text {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+		case r == ',' && depth == 0:
+			return text[:i], text[i+1:]
+		}
+	}
+	return text, ""
+}
+
+func parseTuple(text string) (t tuple, err error) {
+	values := map[string]string{}
+	for field := range strings.SplitSeq(strings.Trim(text, "()"), ",") {
+		key, value, _ := strings.Cut(field, "=")
+		values[key] = value
+	}
+	if t.src, err = addrPort(values["src"], values["sport"]); err != nil {
+		return t, err
+	}
+	t.dst, err = addrPort(values["dst"], values["dport"])
+	return t, err
+}
+
+func addrPort(address, port string) (netip.AddrPort, error) {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	return netip.AddrPortFrom(addr, uint16(number)), err
+}
+
+// pattern is the entry as dpctl/flush-conntrack takes it.
+func (c connection) pattern() string {
+	family := "ct_nw"
+	if c.orig.src.Addr().Is6() {
+		family = "ct_ipv6"
+	}
+	return fmt.Sprintf("%s_src=%s,%s_dst=%s,ct_nw_proto=%d,ct_tp_src=%d,ct_tp_dst=%d", family, c.orig.src.Addr(),
+		family, c.orig.dst.Addr(), numbers()[c.protocol], c.orig.src.Port(), c.orig.dst.Port())
+}

@@ -1,0 +1,247 @@
+package conntrack
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// What a node of the lab said: a service on 10.96.72.227 with one server, one on
+// fd00:10:96::a with two, one without any, and a policy on the port 0x5 of switch 0x4.
+const (
+	someFlows = `
+ cookie=0x6ec, priority=100,in_port=7 actions=load:0x7->NXM_NX_REG13[0..15],set_field:0x1->reg11,set_field:0x6->reg12,set_field:0x4->metadata,set_field:0x5->reg14,load:0->NXM_NX_REG13[16..31],resubmit(,8)
+ cookie=0x4b5, priority=100,in_port=8 actions=load:0x13->NXM_NX_REG13[0..15],set_field:0x1->reg11,set_field:0x6->reg12,set_field:0x4->metadata,set_field:0x6->reg14,load:0->NXM_NX_REG13[16..31],resubmit(,8)
+ priority=100,in_port=2 actions=move:NXM_NX_TUN_ID[0..23]->OXM_OF_METADATA[0..23],move:NXM_NX_TUN_METADATA0[16..30]->NXM_NX_REG14[0..14],move:NXM_NX_TUN_METADATA0[0..15]->NXM_NX_REG15[0..15],resubmit(,43)
+ cookie=0x88f, table=14, priority=120,udp,reg0=0x4/0x4,metadata=0x4,nw_dst=10.96.72.227,tp_dst=80 actions=load:0xa6048e3->NXM_NX_XXREG1[96..127],load:0x50->NXM_NX_XXREG0[32..47],ct(table=15,zone=NXM_NX_REG13[0..15],nat)
+ cookie=0x908, table=17, priority=120,ct_state=+new-rel+trk,udp,metadata=0x6,nw_dst=10.96.72.227,tp_dst=80 actions=load:0x1->NXM_NX_REG10[3],group:3
+ cookie=0x3d3, table=21, priority=120,ct_state=+new+trk,udp,metadata=0x4,nw_dst=10.96.72.227,tp_dst=80 actions=load:0xa6048e3->NXM_NX_XXREG1[96..127],group:4
+ cookie=0x3d4, table=21, priority=120,ct_state=+new+trk,tcp6,metadata=0x4,ipv6_dst=fd00:10:96::a,tp_dst=53 actions=group:5
+ cookie=0x3d5, table=21, priority=110,ct_state=+new+trk,tcp,metadata=0x4,nw_dst=10.96.0.9,tp_dst=80 actions=load:0x1->NXM_NX_REG10[2]
+ cookie=0x146, table=68, priority=100,ct_mark=0x2/0x2,udp,reg2=0x50/0xffff,reg4=0xa6048e3,nw_src=10.244.1.6,nw_dst=10.244.1.6,tp_dst=8080 actions=load:0x1->NXM_NX_REG10[7]
+ cookie=0xe77, table=51, priority=2000,ip,reg0=0x400/0x400,reg8=0x80000000/0xc0000000,reg15=0x5,metadata=0x4 actions=load:0x1->OXM_OF_PKT_REG4[49],ct(commit,zone=NXM_NX_REG13[0..15],nat(src),exec(load:0x1->NXM_NX_CT_MARK[0],load:0->NXM_NX_CT_LABEL[96..127])),resubmit(,52)`
+	someGroups = `OFPST_GROUP_DESC reply (OF1.4) (xid=0x2):
+ group_id=3,type=select,bucket=weight:100,actions=ct(commit,table=18,zone=NXM_NX_REG11[0..15],nat(dst=10.244.1.6:8080),exec(load:0x1->NXM_NX_CT_MARK[1]))
+ group_id=4,type=select,bucket=weight:100,actions=ct(commit,table=22,zone=NXM_NX_REG13[0..15],nat(dst=10.244.1.6:8080),exec(load:0x1->NXM_NX_CT_MARK[1]))
+ group_id=5,type=select,bucket=weight:100,actions=ct(commit,nat(dst=[fd00:10:244:1::6]:53)),bucket=weight:100,actions=ct(commit,nat(dst=[fd00:10:244:2::6]:53))`
+)
+
+// Connections: of each only what the test is about differs.
+const (
+	stays       = "udp,orig=(src=10.244.1.7,dst=10.96.72.227,sport=5,dport=80),reply=(src=10.244.1.6,dst=10.244.1.7,sport=8080,dport=5),zone=19,mark=2"
+	leaves      = "udp,orig=(src=10.244.1.7,dst=10.96.72.227,sport=6,dport=80),reply=(src=10.244.1.5,dst=10.244.1.7,sport=8080,dport=6),zone=19,mark=2"
+	stays6      = "tcp,orig=(src=fd00::7,dst=fd00:10:96::a,sport=7,dport=53),reply=(src=fd00:10:244:2::6,dst=fd00::7,sport=53,dport=7),zone=19,mark=2,protoinfo=(state=ESTABLISHED)"
+	leaves6     = "tcp,orig=(src=fd00::7,dst=fd00:10:96::a,sport=8,dport=53),reply=(src=fd00:10:244:2::9,dst=fd00::7,sport=53,dport=8),zone=19,mark=2,protoinfo=(state=ESTABLISHED)"
+	lastLeft    = "tcp,orig=(src=10.244.1.7,dst=10.96.0.9,sport=9,dport=80),reply=(src=10.244.1.5,dst=10.244.1.7,sport=8080,dport=9),zone=19"
+	unknown     = "udp,orig=(src=10.244.1.7,dst=10.96.0.1,sport=9,dport=80),reply=(src=10.244.1.5,dst=10.244.1.7,sport=8080,dport=9),zone=19"
+	ofHost      = "udp,orig=(src=10.244.1.7,dst=10.96.72.227,sport=6,dport=80),reply=(src=10.244.1.5,dst=10.244.1.7,sport=8080,dport=6)"
+	direct      = "udp,orig=(src=10.244.1.7,dst=10.244.1.6,sport=50000,dport=9000),reply=(src=10.244.1.6,dst=10.244.1.7,sport=9000,dport=50000),zone=7"
+	fromFar     = "udp,orig=(src=10.244.2.7,dst=10.244.1.6,sport=50000,dport=9000),reply=(src=10.244.1.6,dst=10.244.2.7,sport=9000,dport=50000),zone=7,mark=0x10"
+	blockedOne  = "udp,orig=(src=10.244.2.7,dst=10.244.1.6,sport=50001,dport=9000),reply=(src=10.244.1.6,dst=10.244.2.7,sport=9000,dport=50001),zone=7,mark=1"
+	ofClient    = "udp,orig=(src=10.244.1.7,dst=10.244.1.6,sport=50000,dport=9000),reply=(src=10.244.1.6,dst=10.244.1.7,sport=9000,dport=50000),zone=19"
+	overTCP     = "tcp,orig=(src=10.244.1.7,dst=10.244.1.6,sport=50000,dport=9000),reply=(src=10.244.1.6,dst=10.244.1.7,sport=9000,dport=50000),zone=7"
+	ping        = "icmp,orig=(src=10.244.1.7,dst=10.244.1.6,id=1,type=8,code=0),reply=(src=10.244.1.6,dst=10.244.1.7,id=1,type=0,code=0),zone=7"
+	unreadable  = "udp,orig=(src=10.244.1.7,dst=nowhere),zone=7"
+	forbiddenBy = "Datapath actions: ct(commit,zone=7,mark=0x1/0x1,label=0/0xffffffff000000000000000000000000,nat(src))"
+)
+
+// fake is a node: its connections, and what was done to it.
+type fake struct {
+	connections []string
+	flows       string
+	verdict     string
+	asked, sent []string
+	flushed     []string
+	err         error
+}
+
+func (f *fake) Call(_ context.Context, method string, args ...string) (string, error) {
+	switch method {
+	case "ofproto/trace":
+		f.asked = append(f.asked, args[1])
+		return f.verdict, f.err
+	case "dpctl/flush-conntrack":
+		f.flushed = append(f.flushed, strings.Join(args, " "))
+	}
+	return "", nil
+}
+
+func (f *fake) Lines(_ context.Context, line func(string) error, _ string, _ ...string) error {
+	for _, c := range f.connections {
+		if err := line(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fake) Dump(context.Context, string) ([]string, error) {
+	return strings.Split(f.flows, "\n"), nil
+}
+
+func (f *fake) Groups(context.Context, string) ([]string, error) {
+	return strings.Split(someGroups, "\n"), nil
+}
+
+func (f *fake) Bundle(_ context.Context, _ string, messages []string) error {
+	f.sent = append(f.sent, messages...)
+	return nil
+}
+
+func (f *fake) Watch(context.Context, string, chan<- struct{}) {}
+
+func (f *fake) Table(name string) (rows []any) {
+	if name == vswitch.BridgeTable {
+		return []any{&vswitch.Bridge{Name: "br-int", ExternalIDs: map[string]string{
+			"ct-zone-x_server": "7", "ct-zone-x_client": "19", "ct-zone-GR_n_snat": "0",
+		}}}
+	}
+	number := func(n int) *int { return &n }
+	return []any{
+		&vswitch.Interface{Name: "ovn-1", Type: "geneve", Ofport: number(2)},
+		&vswitch.Interface{Name: "v1", Ofport: number(7), ExternalIDs: map[string]string{
+			"iface-id": "x_server", "attached_mac": "0a:58:0a:f4:01:06", "ip_addresses": "10.244.1.6/24,fd00::6/64"}},
+		&vswitch.Interface{Name: "v2", Ofport: number(8), ExternalIDs: map[string]string{
+			"iface-id": "x_client", "attached_mac": "0a:58:0a:f4:01:07", "ip_addresses": "10.244.1.7/24,fd00::7/64"}},
+		&vswitch.Interface{Name: "new", ExternalIDs: map[string]string{"iface-id": "x_new", "ip_addresses": "10.244.1.8/24"}},
+	}
+}
+
+func (f *fake) pass(t *testing.T) {
+	t.Helper()
+	cfg := Defaults()
+	cfg.Logger, cfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	if _, err := New(cfg, Deps{Switch: f, Flows: f, DB: f}).pass(t.Context()); !errors.Is(err, f.err) {
+		t.Fatal(err)
+	}
+}
+
+func TestForget(t *testing.T) {
+	tests := []struct {
+		name, connection string
+		flushed          []string
+	}{
+		{"a server that is one", stays, nil},
+		{"a server that is none", leaves, []string{"zone=19 ct_nw_src=10.244.1.7,ct_nw_dst=10.96.72.227,ct_nw_proto=17,ct_tp_src=6,ct_tp_dst=80"}},
+		{"one of two servers", stays6, nil},
+		{"none of two servers", leaves6, []string{"zone=19 ct_ipv6_src=fd00::7,ct_ipv6_dst=fd00:10:96::a,ct_nw_proto=6,ct_tp_src=8,ct_tp_dst=53"}},
+		{"a service without servers", lastLeft, []string{"zone=19 ct_nw_src=10.244.1.7,ct_nw_dst=10.96.0.9,ct_nw_proto=6,ct_tp_src=9,ct_tp_dst=80"}},
+		{"an address that nobody balances", unknown, nil},
+		{"a zone of the host", ofHost, nil},
+		{"not through a service", direct, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{connections: []string{tt.connection}, flows: someFlows}
+			f.pass(t)
+			if diff := cmp.Diff(tt.flushed, f.flushed); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestForbid(t *testing.T) {
+	const near = "udp,in_port=8,dl_src=0a:58:0a:f4:01:07,dl_dst=0a:58:0a:f4:01:06,nw_src=10.244.1.7,nw_dst=10.244.1.6,nw_ttl=64,udp_src=50000,udp_dst=9000"
+	const far = "udp,in_port=2,tun_id=0x4,tun_metadata0=0x5,dl_src=02:00:00:00:00:01,dl_dst=0a:58:0a:f4:01:06,nw_src=10.244.2.7,nw_dst=10.244.1.6,nw_ttl=64,udp_src=50000,udp_dst=9000"
+	noPolicy := strings.Join(slices.DeleteFunc(strings.Split(someFlows, "\n"), func(flow string) bool { return strings.Contains(flow, forbids) }), "\n")
+	everywhere := noPolicy + "\n table=51, priority=2000,conj_id=3,ip,metadata=0x4 actions=" + forbids
+	tests := []struct {
+		name, connection, flows, verdict string
+		asked                            []string
+		sent                             int
+	}{
+		{"of a pod on the node", direct, someFlows, forbiddenBy, []string{near}, 2},
+		{"of a pod on another node", fromFar, someFlows, forbiddenBy, []string{far}, 2},
+		{"allowed", direct, someFlows, "Datapath actions: 7", []string{near}, 0},
+		{"forbidden in another zone", direct, someFlows, strings.Replace(forbiddenBy, "zone=7", "zone=77", 1), []string{near}, 0},
+		{"forbidden already", blockedOne, someFlows, forbiddenBy, nil, 0},
+		{"no policy about the pod", ofClient, someFlows, forbiddenBy, nil, 0},
+		{"no policy", direct, noPolicy, forbiddenBy, nil, 0},
+		{"a rule about several pods", direct, everywhere, forbiddenBy, []string{near}, 2},
+		{"TCP", overTCP, someFlows, forbiddenBy, nil, 0},
+		{"ICMP", ping, someFlows, forbiddenBy, nil, 0},
+		{"not to be read", unreadable, someFlows, forbiddenBy, nil, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{connections: []string{tt.connection}, flows: tt.flows, verdict: tt.verdict}
+			f.pass(t)
+			if diff := cmp.Diff(tt.asked, f.asked); diff != "" {
+				t.Error(diff)
+			}
+			if len(f.sent) != tt.sent || len(f.flushed) > 0 {
+				t.Errorf("sent %q, want %d; flushed %q", f.sent, tt.sent, f.flushed)
+			}
+		})
+	}
+}
+
+// TestForbidAsksOnce: connections of a client to a server have one answer.
+func TestForbidAsksOnce(t *testing.T) {
+	other := strings.ReplaceAll(direct, "50000", "50009")
+	f := &fake{connections: []string{direct, other}, flows: someFlows, verdict: forbiddenBy}
+	f.pass(t)
+	if len(f.asked) != 1 || len(f.sent) != 4 {
+		t.Errorf("asked %q, sent %q", f.asked, f.sent)
+	}
+}
+
+func TestForbidError(t *testing.T) {
+	f := &fake{connections: []string{direct}, flows: someFlows, verdict: forbiddenBy, err: errors.New("bad flow")}
+	f.pass(t)
+	if len(f.sent) > 0 {
+		t.Errorf("sent %q", f.sent)
+	}
+}
+
+func TestForbidding(t *testing.T) {
+	c, ok := parseConnection(strings.Replace(leaves, "mark=2", "mark=0x2", 1))
+	if !ok {
+		t.Fatal("not read")
+	}
+	got := forbidding(c)
+	want := []string{
+		",actions=ct(zone=19),ct(commit,force,zone=19,exec(set_field:0x3->ct_mark))",
+		",actions=ct(zone=19),ct(commit,force,zone=19,nat(dst=10.244.1.5:8080),exec(set_field:0x3->ct_mark))",
+	}
+	for i := range want {
+		if !strings.HasSuffix(got[i], want[i]) {
+			t.Errorf("%s\nwants %s", got[i], want[i])
+		}
+	}
+}
+
+// TestFrame: the checksums were computed by another program.
+func TestFrame(t *testing.T) {
+	for _, tt := range []struct{ src, dst, want string }{
+		{"10.244.1.7:50000", "10.244.1.6:8080", "0000000000000000000000000800" + "4500001c00000000401162dd0af401070af40106" + "c3501f9000080509"},
+		{"[fd00::7]:50000", "[fd00::6]:8080", "00000000000000000000000086dd" + "6000000000081140" + "fd000000000000000000000000000007" + "fd000000000000000000000000000006" + "c3501f90000822ef"},
+	} {
+		got := hex.EncodeToString(frame(tuple{netip.MustParseAddrPort(tt.src), netip.MustParseAddrPort(tt.dst)}))
+		if got != tt.want {
+			t.Errorf("%s to %s:\n%s, want\n%s", tt.src, tt.dst, got, tt.want)
+		}
+	}
+}
+
+func FuzzParseConnection(f *testing.F) {
+	for _, line := range []string{stays, leaves6, ofHost, ping, unreadable} {
+		f.Add(line)
+	}
+	f.Fuzz(func(_ *testing.T, line string) {
+		if c, ok := parseConnection(line); ok {
+			_, _ = forbidding(c), c.pattern()
+		}
+	})
+}

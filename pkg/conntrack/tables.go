@@ -1,0 +1,149 @@
+package conntrack
+
+import (
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// tables is what the flows and groups of br-int say of connections.
+type tables struct {
+	// frontends are the addresses that are balanced, each with its groups.
+	frontends map[frontend][]string
+	// servers are those of each group.
+	servers map[string]map[netip.AddrPort]bool
+	// keys are the logical ports behind OpenFlow ports.
+	keys map[int]key
+	// ruled are the logical ports with a rule that forbids; the zero key is there
+	// when some rule is not of one port.
+	ruled map[key]bool
+}
+
+// frontend is a balanced address.
+type frontend struct {
+	protocol string
+	address  netip.AddrPort
+}
+
+// key is a logical port: its datapath's number and its own there.
+type key struct{ datapath, port uint64 }
+
+// forbids is the action by which OVN marks what a policy forbids.
+const forbids = "load:0x1->NXM_NX_CT_MARK[0]"
+
+// The regular expressions are of ovs-ofctl's notation, which the OVS beside us prints.
+type grammar struct{ field, inPort, datapath, logical, group, nat *regexp.Regexp }
+
+func newGrammar() grammar {
+	return grammar{
+		field:    regexp.MustCompile(`(?:^|[ ,])(udp6?|tcp6?|sctp6?|(?:nw_dst|ipv6_dst|tp_dst|reg14|reg15|metadata)=[^, ]+)`),
+		inPort:   regexp.MustCompile(`\bin_port=(\d+) actions=`),
+		datapath: regexp.MustCompile(`set_field:(0x[0-9a-f]+)->metadata`),
+		logical:  regexp.MustCompile(`set_field:(0x[0-9a-f]+)->reg14`),
+		group:    regexp.MustCompile(`\bgroup(?:_id=|:)(\d+)`),
+		nat:      regexp.MustCompile(`nat\(dst=([^)]+)\)`),
+	}
+}
+
+// readTables takes flows and groups as ovs-ofctl dumps them.
+func readTables(flows, groups []string) tables {
+	g := newGrammar()
+	t := tables{
+		frontends: map[frontend][]string{}, servers: map[string]map[netip.AddrPort]bool{},
+		keys: map[int]key{}, ruled: map[key]bool{},
+	}
+	for _, flow := range flows {
+		match, actions, _ := strings.Cut(flow, " actions=")
+		switch {
+		case strings.Contains(actions, forbids):
+			t.ruled[g.rule(match)] = true
+		case strings.Contains(match, "tp_dst="):
+			t.balance(g, match, actions)
+		case strings.Contains(actions, "->reg14"):
+			t.port(g, flow)
+		}
+	}
+	for _, line := range groups {
+		if id := g.group.FindStringSubmatch(line); id != nil {
+			t.servers[id[1]] = map[netip.AddrPort]bool{}
+			for _, to := range g.nat.FindAllStringSubmatch(line, -1) {
+				if server, err := netip.ParseAddrPort(to[1]); err == nil {
+					t.servers[id[1]][server] = true
+				}
+			}
+		}
+	}
+	return t
+}
+
+// fields are those of a match; a protocol is its own value.
+func (g grammar) fields(match string) map[string]string {
+	all := map[string]string{}
+	for _, found := range g.field.FindAllStringSubmatch(match, -1) {
+		name, value, is := strings.Cut(found[1], "=")
+		if !is {
+			name, value = "protocol", strings.TrimSuffix(found[1], "6")
+		}
+		all[name] = value
+	}
+	return all
+}
+
+// rule gives the port that a rule is of; the zero key if it is of several.
+func (g grammar) rule(match string) key {
+	fields := g.fields(match)
+	datapath, port := fields["metadata"], fields["reg14"]+fields["reg15"] // one of them
+	if datapath == "" || port == "" {
+		return key{}
+	}
+	return key{number(datapath), number(port)}
+}
+
+func number(text string) uint64 {
+	n, _ := strconv.ParseUint(text, 0, 64) // 0 is nobody's
+	return n
+}
+
+// balance takes a flow that is about one address and port. Some of a balanced
+// address have a group; an address without servers has none.
+func (t tables) balance(g grammar, match, actions string) {
+	fields := g.fields(match)
+	address, err := addrPort(fields["nw_dst"]+fields["ipv6_dst"], fields["tp_dst"])
+	if err != nil {
+		return
+	}
+	f := frontend{fields["protocol"], address}
+	t.frontends[f] = append(t.frontends[f], nil...)
+	if id := g.group.FindStringSubmatch(actions); id != nil {
+		t.frontends[f] = append(t.frontends[f], id[1])
+	}
+}
+
+func (t tables) port(g grammar, flow string) {
+	in, datapath, port := g.inPort.FindStringSubmatch(flow), g.datapath.FindStringSubmatch(flow), g.logical.FindStringSubmatch(flow)
+	if in != nil && datapath != nil && port != nil {
+		t.keys[int(number(in[1]))] = key{number(datapath[1]), number(port[1])}
+	}
+}
+
+// left says that the server of a connection is none any more. Of addresses that
+// nobody balances nothing is known: the tables may not be complete yet.
+func (t tables) left(c connection) bool {
+	groups, known := t.frontends[frontend{c.protocol, c.orig.dst}]
+	if !known || !c.balanced() {
+		return false
+	}
+	for _, group := range groups {
+		if t.servers[group][c.server()] {
+			return false
+		}
+	}
+	return true
+}
+
+// underRules says that a policy may forbid connections of a port.
+func (t tables) underRules(ofPort int) bool {
+	k, known := t.keys[ofPort]
+	return known && (t.ruled[k] || t.ruled[key{}])
+}
