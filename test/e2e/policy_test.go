@@ -138,7 +138,7 @@ func TestServiceIsolation(t *testing.T) {
 		backends = append(backends, waitPod(t, mine, pod.Name, "Running", isRunning))
 	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: "nginx"}, Spec: corev1.ServiceSpec{
-		Selector: map[string]string{"app": "nginx"},
+		Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"app": "nginx"},
 		Ports: []corev1.ServicePort{
 			{Name: "tcp", Port: 80, TargetPort: intstr.FromInt32(echoPort)},
 			{Name: "udp", Port: 80, TargetPort: intstr.FromInt32(echoPort), Protocol: corev1.ProtocolUDP},
@@ -157,6 +157,7 @@ func TestServiceIsolation(t *testing.T) {
 	for _, client := range clients {
 		becomes(t, client, true, targets...)
 	}
+	nodePortsBecome(t, true, made)
 	spec := fromNamespaces("namespace", "alpine-worker")
 	spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "nginx"}}
 	policy(t, mine, "deny-specific-ip-blocks", spec)
@@ -171,11 +172,82 @@ func TestServiceIsolation(t *testing.T) {
 		becomes(t, client, true, targets...)
 	}
 	becomes(t, stranger, false, targets...)
+	nodePortsBecome(t, false, made)
 	for i, backend := range backends {
 		mustOnNode(t, nodes[i], "probe", "dial", "tcp", echoTargets(t, backend)[0].String())
 	}
 	deletePolicy(t, mine, "deny-specific-ip-blocks")
 	becomes(t, stranger, true, targets...)
+	nodePortsBecome(t, true, made)
+}
+
+// nodePortsBecome waits until the outside can, or cannot, reach a service's TCP port
+// at each node, whichever endpoint the node picks.
+func nodePortsBecome(t *testing.T, want bool, service *corev1.Service) {
+	t.Helper()
+	for _, node := range nodes {
+		address := netip.AddrPortFrom(nodeAddress(t, node), uint16(service.Spec.Ports[0].NodePort)).String()
+		eventually(t, policyWithin, fmt.Sprintf("%s from outside: %t", address, want), func() (bool, string) {
+			for range 5 {
+				if got, err := onNode(outside, "probe", "dial", "tcp", address); (err == nil) != want {
+					return false, fmt.Sprint(got, err)
+				}
+			}
+			return true, ""
+		})
+	}
+}
+
+// TestPolicyIsLogged: with the namespace's annotation, what a policy drops and what
+// it lets in is in the log of the pod's node; without it nothing is.
+func TestPolicyIsLogged(t *testing.T) {
+	ns := namespace(t)
+	target, from := running(t, ns, "target", nodes[1]), running(t, ns, "from", nodes[2])
+	address := echoTargets(t, target)[0]
+	port := intstr.FromInt32(echoPort)
+	policy(t, ns, "tcp-alone", networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: target.Labels},
+		Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}},
+	})
+	knock := func() (tcp, udp bool, lines []string) {
+		tcp, udp = reaches(from, "tcp", address), reaches(from, "udp", address)
+		for line := range strings.Lines(flowLog(t, nodes[1])) {
+			if strings.Contains(line, `"NP:`+ns+`:tcp-alone:Ingress`) {
+				lines = append(lines, line)
+			}
+		}
+		return tcp, udp, lines
+	}
+	eventually(t, policyWithin, "the policy holds", func() (bool, string) {
+		tcp, udp, _ := knock()
+		return tcp && !udp, fmt.Sprint(tcp, udp)
+	})
+	if _, _, lines := knock(); len(lines) > 0 {
+		t.Errorf("logged without the annotation: %s", lines)
+	}
+	annotate := []byte(`{"metadata":{"annotations":{"k8s.ovn.org/acl-logging":"{\"deny\":\"alert\",\"allow\":\"notice\"}"}}}`)
+	if _, err := cluster.client.CoreV1().Namespaces().Patch(t.Context(), ns, types.MergePatchType, annotate, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, policyWithin, "both verdicts are logged", func() (bool, string) {
+		_, _, lines := knock()
+		all := strings.Join(lines, "")
+		return strings.Contains(all, "verdict=drop, severity=alert") && strings.Contains(all, "verdict=allow, severity=notice"), all
+	})
+}
+
+// flowLog is the log of a node's ovn-controller.
+func flowLog(t *testing.T, node string) string {
+	t.Helper()
+	pods, err := cluster.client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: "app=ovnkube-node", FieldSelector: "spec.nodeName=" + node})
+	if err != nil || len(pods.Items) != 1 {
+		t.Fatalf("ovnkube-node on %s: %d pods, %v", node, len(pods.Items), err)
+	}
+	text, err := cluster.client.CoreV1().Pods(system).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{Container: "ovn-controller"}).DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // received is how many packets of a protocol a pod has received since it started.
