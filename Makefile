@@ -24,14 +24,14 @@ lab: root $(LAB) ## a real cluster on this machine with ovn-offload in it (root,
 lab-down: root $(LAB) ## remove the lab and everything that it made
 	$(LAB) down $(LABFLAGS)
 
-test: root check unit bench-vm e2e ## every test, end to end ones in a lab included (root)
+test: root lint generated unit bench-vm e2e ## every test, end to end ones in a lab included (root)
 
 check: lint generated ## unit tests without root, linters, generated code is current
 	go build ./...
 	go test ./...
 
 unit: root packages ## unit tests as root, with the race detector: real namespaces and a real ovsdb-server
-	CGO_ENABLED=1 go test -race ./pkg/... ./hack/... ./deploy/... ./cmd/...
+	CGO_ENABLED=1 go test -race ./...
 
 e2e: root $(LAB) ## the end to end tests, in a lab of their own
 	go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
