@@ -47,7 +47,7 @@ func TestParseErrors(t *testing.T) {
 		{"container with a path", func(r *shim.Request) { r.ContainerID = "../x" }, 4, "CNI_CONTAINERID"},
 		{"long interface", func(r *shim.Request) { r.IfName = "sixteen-letters-" }, 4, "CNI_IFNAME"},
 		{"interface with a slash", func(r *shim.Request) { r.IfName = "a/b" }, 4, "CNI_IFNAME"},
-		{"host's namespace", func(r *shim.Request) { r.Netns = "/proc/self/ns/net" }, 8, "host's namespace"},
+		{"host's namespace", func(r *shim.Request) { r.Netns = "/proc/thread-self/ns/net" }, 8, "host's namespace"},
 		{"no namespace of the pod", func(r *shim.Request) { r.Args = "K8S_POD_NAME=web" }, 4, "K8S_POD_NAMESPACE"},
 		{"slash in the pod's name", func(r *shim.Request) { r.Args = "K8S_POD_NAMESPACE=a;K8S_POD_NAME=b/c" }, 4, "K8S_POD_NAME"},
 		{"underscore in the pod's name", func(r *shim.Request) { r.Args = "K8S_POD_NAMESPACE=a;K8S_POD_NAME=b_c" }, 4, "K8S_POD_NAME"},

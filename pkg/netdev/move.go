@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -57,10 +58,7 @@ func (n *NS) MoveLink(m Move) error {
 
 // target opens the namespace at a path; "" is the process's own.
 func target(path string) (netns.NsHandle, error) {
-	if path == "" {
-		path = "/proc/self/ns/net"
-	}
-	ns, err := netns.GetFromPath(path)
+	ns, err := netns.GetFromPath(cmp.Or(path, ownPath))
 	if err != nil {
 		return ns, fmt.Errorf("opening namespace %s: %w", path, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -322,8 +323,31 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 	}
 }
 
+// TestOwn: threads that work in another namespace may stay there, the main one
+// as well; the process's own is still the one that it was.
+func TestOwn(t *testing.T) {
+	inode := func(path string) uint64 {
+		n, err := Inode(path)
+		must(t, err)
+		return n
+	}
+	for deadline := time.Now().Add(10 * time.Second); inode("/proc/self/ns/net") == inode("/proc/thread-self/ns/net"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the main thread is not given to a goroutine")
+		}
+		netdevtest.NewNS(t)
+	}
+	if !Same("/proc/thread-self/ns/net") || Same("/proc/self/ns/net") {
+		t.Error("the process's namespace is where its main thread works")
+	}
+	own := open(t, "")
+	if got, want := inode(fmt.Sprintf("/proc/self/fd/%d", own.ns)), inode("/proc/thread-self/ns/net"); got != want {
+		t.Errorf("opened namespace %d, and the process's own is %d", got, want)
+	}
+}
+
 func TestSame(t *testing.T) {
-	if !Same("/proc/self/ns/net") || Same("/nonexistent") {
+	if !Same("/proc/thread-self/ns/net") || Same("/nonexistent") {
 		t.Error("the process's own namespace is not told from none")
 	}
 	if Same(netdevtest.NewNS(t)) {

@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -20,16 +21,15 @@ type NS struct {
 	own    bool // the process's own namespace: no thread has to enter it
 }
 
+// ownPath is the process's namespace as the thread that looks has it. The main
+// thread's, /proc/self, may be another one: it works for others, too, and is in
+// a pod's namespace when it does so for that.
+const ownPath = "/proc/thread-self/ns/net"
+
 // Open takes the namespace at a path such as /run/netns/x; "" is the process's
 // own. The namespace stays alive until Close, whatever happens to the path.
 func Open(path string) (*NS, error) {
-	var ns netns.NsHandle
-	var err error
-	if path == "" {
-		ns, err = netns.GetFromPath("/proc/self/ns/net")
-	} else {
-		ns, err = netns.GetFromPath(path)
-	}
+	ns, err := netns.GetFromPath(cmp.Or(path, ownPath))
 	if err != nil {
 		return nil, fmt.Errorf("opening namespace %q: %w", path, err)
 	}
@@ -49,7 +49,7 @@ func Open(path string) (*NS, error) {
 // Same reports whether the path is the process's own namespace.
 func Same(path string) bool {
 	var a, b unix.Stat_t
-	if unix.Stat(path, &a) != nil || unix.Stat("/proc/self/ns/net", &b) != nil {
+	if unix.Stat(path, &a) != nil || unix.Stat(ownPath, &b) != nil {
 		return false
 	}
 	return a.Dev == b.Dev && a.Ino == b.Ino
