@@ -30,7 +30,8 @@ type Selector struct {
 	Devices      []string `json:"devices,omitempty"`
 	Drivers      []string `json:"drivers,omitempty"`
 	PCIAddresses []string `json:"pciAddresses,omitempty"`
-	// PFNames may name VFs: ens1f0#0-3,7.
+	// PFNames may name VFs: ens1f0#0-3,7. A PF whose netdev is not here, as that of
+	// a DPU, goes by its PCI address: 0000:03:00.0#0-3,7.
 	PFNames      []string `json:"pfNames,omitempty"`
 	RootDevices  []string `json:"rootDevices,omitempty"` // PFs by PCI address, VFs as in PFNames
 	LinkTypes    []string `json:"linkTypes,omitempty"`
@@ -185,7 +186,8 @@ func (p Pool) matches(d Device) bool {
 func (s Selector) matches(d Device) bool {
 	return anyID(s.Vendors, d.Vendor) && anyID(s.Devices, d.Product) &&
 		anyOf(s.Drivers, d.Driver) && anyOf(s.PCIAddresses, d.ID) &&
-		anyPF(s.PFNames, d.PF.Name, d.Index) && anyPF(s.RootDevices, d.PF.Address, d.Index) &&
+		(anyPF(s.PFNames, d.PF.Name, d.Index) || anyPF(s.PFNames, d.PF.Address, d.Index)) &&
+		anyPF(s.RootDevices, d.PF.Address, d.Index) &&
 		anyOf(s.LinkTypes, d.PF.LinkType) && anyOf(s.EswitchModes, string(d.PF.Eswitch)) &&
 		(!s.RDMA || len(d.RDMA) > 0)
 }

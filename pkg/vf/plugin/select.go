@@ -1,7 +1,7 @@
 package plugin
 
-// ParsePFs makes a selector of PFs' names, each with the numbers of some of its
-// VFs or without: ens1f0#0,2-7.
+// ParsePFs makes a selector of PFs' names or PCI addresses, each with the numbers
+// of some of its VFs or without: ens1f0#0,2-7.
 func ParsePFs(names []string) (Selector, error) {
 	s := Selector{PFNames: names}
 	return s, s.validate()
