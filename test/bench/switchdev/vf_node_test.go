@@ -4,7 +4,6 @@ package switchdev
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,13 +13,11 @@ import (
 	"testing"
 	"time"
 
-	cnitypes "github.com/containernetworking/cni/pkg/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -157,18 +154,19 @@ func (n *podNode) devicesOf(_ context.Context, pod types.NamespacedName, _ types
 
 // vfPod is one of the test's pods.
 type vfPod struct {
-	n            *podNode
-	name, ns, v4 string
-	sandbox, mac string
-	device       string // "": a veth
+	sandbox
+	n       *podNode
+	v4, mac string
+	device  string // "": a veth
 }
 
 // pod makes what the API server, the controller and the runtime make.
 func (n *podNode) pod(i int, device string) *vfPod {
 	n.Helper()
 	p := &vfPod{
-		n: n, name: fmt.Sprintf("pod%d", i), ns: fmt.Sprintf("sandbox%d", i), device: device,
-		v4: fmt.Sprintf("10.244.1.%d", i), mac: fmt.Sprintf("0a:58:0a:f4:01:%02x", i), sandbox: strings.Repeat(fmt.Sprint(i%10), 32),
+		sandbox: sandbox{T: n.T, socket: n.socket, name: fmt.Sprintf("pod%d", i), ns: fmt.Sprintf("sandbox%d", i), id: strings.Repeat(fmt.Sprint(i%10), 32)},
+		n:       n, device: device,
+		v4: fmt.Sprintf("10.244.1.%d", i), mac: fmt.Sprintf("0a:58:0a:f4:01:%02x", i),
 	}
 	run(n, "ip", "netns", "add", p.ns)
 	n.Cleanup(func() { _, _ = try("ip", "netns", "del", p.ns) })
@@ -186,25 +184,6 @@ func (n *podNode) pod(i int, device string) *vfPod {
 	n.mu.Unlock()
 	n.seen.Changed(kube.PodOwner("default", p.name))
 	return p
-}
-
-func (p *vfPod) call(command string) ([]byte, time.Duration, *cnitypes.Error) {
-	start := time.Now()
-	out, err := shim.Call(context.Background(), p.n.socket, shim.Request{
-		Command: command, ContainerID: p.sandbox, Netns: "/run/netns/" + p.ns, IfName: "eth0",
-		Args:   "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.name + ";K8S_POD_UID=uid-" + p.name,
-		Config: json.RawMessage(`{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`),
-	})
-	return out, time.Since(start), err
-}
-
-func (p *vfPod) must(command string) time.Duration {
-	p.n.Helper()
-	out, took, err := p.call(command)
-	if err != nil {
-		p.n.Fatalf("%s of %s: %v %s", command, p.name, err, out)
-	}
-	return took
 }
 
 // reaches pings; lost packets count.

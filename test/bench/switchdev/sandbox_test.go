@@ -1,0 +1,43 @@
+//go:build bench
+
+package switchdev
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	cnitypes "github.com/containernetworking/cni/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
+)
+
+// sandbox is a pod of namespace default as the runtime has it; its UID is
+// uid-NAME.
+type sandbox struct {
+	*testing.T
+	socket   string // of the CNI server
+	name, ns string
+	id       string
+}
+
+// call is what the runtime does: it runs the plugin, which asks the server.
+func (s *sandbox) call(command string) ([]byte, time.Duration, *cnitypes.Error) {
+	start := time.Now()
+	out, err := shim.Call(context.Background(), s.socket, shim.Request{
+		Command: command, ContainerID: s.id, Netns: "/run/netns/" + s.ns, IfName: "eth0",
+		Args:   "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + s.name + ";K8S_POD_UID=uid-" + s.name,
+		Config: json.RawMessage(`{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`),
+	})
+	return out, time.Since(start), err
+}
+
+func (s *sandbox) must(command string) time.Duration {
+	s.Helper()
+	out, took, err := s.call(command)
+	if err != nil {
+		s.Fatalf("%s of %s: %v %s", command, s.name, err, out)
+	}
+	return took
+}
