@@ -39,7 +39,7 @@ func command() *cobra.Command {
 	flags.StringVar(&cfg.Name, "name", cfg.Name, "name of the lab; several may run at once")
 	flags.StringVar(&cfg.Workdir, "workdir", "", "state, logs and kubeconfig (default _output/NAME)")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Name() == "machine" {
+		if cmd.Name() == "machine" || cmd.Parent().Name() == "machine" {
 			return nil
 		}
 		if os.Geteuid() != 0 {
@@ -47,7 +47,7 @@ func command() *cobra.Command {
 		}
 		return err
 	}
-	root.AddCommand(upCommand(&cfg), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), machineCommand())
+	root.AddCommand(upCommand(&cfg), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), removeCommand(&cfg), machineCommand())
 	return root
 }
 
@@ -55,6 +55,7 @@ func upCommand(cfg *cluster.Config) *cobra.Command {
 	up := &cobra.Command{Use: "up", Short: "bring the lab up, or repair it", Args: cobra.NoArgs}
 	flags := up.Flags()
 	flags.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "number of nodes")
+	flags.IntVar(&cfg.VMNodes, "vm-nodes", cfg.VMNodes, "number of nodes beside those that are virtual machines with a simulated SmartNIC")
 	flags.StringVar(&cfg.Families, "families", cfg.Families, "address families: ipv4, dual or ipv6")
 	flags.StringVar(&cfg.CNI, "cni", cfg.CNI, "network: ovn-offload, or bridge to compare with")
 	prefixes := map[string]*[]netip.Prefix{"subnet": &cfg.Subnets, "pod-cidr": &cfg.PodCIDRs, "service-cidr": &cfg.ServiceCIDRs}
@@ -206,9 +207,29 @@ func restartCommand(cfg *cluster.Config) *cobra.Command {
 	}}
 }
 
+func removeCommand(cfg *cluster.Config) *cobra.Command {
+	return &cobra.Command{Use: "remove NODE", Short: "take away a node that is a VM, the last of them", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		lab, err := cluster.Open(*cfg)
+		if err != nil {
+			return err
+		}
+		return lab.Remove(cmd.Context(), args[0])
+	}}
+}
+
 // machineCommand is the init of machines, executed by the lab itself.
 func machineCommand() *cobra.Command {
-	return &cobra.Command{Use: "machine", Hidden: true, Args: cobra.ExactArgs(2), RunE: func(_ *cobra.Command, args []string) error {
+	parent := &cobra.Command{Use: "machine STAGE DESCRIPTION", Hidden: true, Args: cobra.ExactArgs(2), RunE: func(_ *cobra.Command, args []string) error {
 		return machine.Run(args[0], args[1])
 	}}
+	parent.AddCommand(&cobra.Command{Use: "commands", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return machine.ServeCommands()
+	}}, &cobra.Command{Use: "command -- COMMAND...", Args: cobra.MinimumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		exit, err := machine.CommandInVM(args)
+		if err == nil {
+			os.Exit(exit)
+		}
+		return err
+	}})
+	return parent
 }

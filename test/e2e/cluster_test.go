@@ -191,7 +191,14 @@ func isRunning(pod *corev1.Pod) bool {
 // waitPod watches a pod until ok.
 func waitPod(t *testing.T, ns, name, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), podWithin)
+	return waitPodWithin(t, podWithin, ns+"/"+name, what, ok)
+}
+
+// waitPodWithin is for pods on slow nodes; pod is namespace/name.
+func waitPodWithin(t *testing.T, within time.Duration, pod, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
+	t.Helper()
+	ns, name, _ := strings.Cut(pod, "/")
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	selector := fields.OneTermEqualSelector("metadata.name", name).String()
 	watcher, err := cluster.client.CoreV1().Pods(ns).Watch(ctx, metav1.ListOptions{FieldSelector: selector})
@@ -209,7 +216,7 @@ func waitPod(t *testing.T, ns, name, what string, ok func(*corev1.Pod) bool) *co
 			return pod
 		}
 	}
-	t.Fatalf("pod %s/%s is not %s after %s: %+v", ns, name, what, podWithin, last)
+	t.Fatalf("pod %s/%s is not %s after %s: %+v", ns, name, what, within, last)
 	return nil
 }
 
@@ -222,7 +229,7 @@ func inPod(ns, name string, command ...string) (string, error) {
 		return "", err
 	}
 	var out, messages bytes.Buffer // two goroutines write
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &messages})
 	if err != nil {

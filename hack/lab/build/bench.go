@@ -68,6 +68,11 @@ func (c *Cache) Swsim(ctx context.Context, k Kernel) (string, error) {
 	return filepath.Join(dir, "swsim.ko"), err
 }
 
+// VMInit compiles the first process of the bench's VMs; Go's cache makes it quick.
+func (c *Cache) VMInit(ctx context.Context, out string) error {
+	return c.run(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "./test/bench/vminit")
+}
+
 // BenchRoot gives the root file system of the bench's VMs: the packages of the
 // lab's nodes and OVN, which has no container here.
 func (c *Cache) BenchRoot(ctx context.Context) (string, error) {

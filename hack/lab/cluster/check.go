@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,13 +26,13 @@ const (
 // Check runs a pod on every node and shows that each reaches each other one. It
 // is what a person wants to see of a new lab; test/e2e goes further.
 func (l *Lab) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	ctx, cancel := context.WithTimeout(ctx, l.patience(checkWithin))
 	defer cancel()
 	names := l.cfg.NodeNames()
 	if err := l.checkPods(ctx, names); err != nil {
 		return err
 	}
-	if err := l.kubectl(ctx, "wait", "-n", checkSpace, "--for=condition=Ready", "pods", "-l", checkLabel, "--timeout=50s"); err != nil {
+	if err := l.kubectl(ctx, "wait", "-n", checkSpace, "--for=condition=Ready", "pods", "-l", checkLabel, "--timeout="+l.patience(checkWithin*5/6).String()); err != nil {
 		return err
 	}
 	client, err := l.Client()
@@ -90,7 +91,7 @@ func (l *Lab) checkFrom(ctx context.Context, from string, pods []corev1.Pod) err
 // checkPing sends two packets, of which one has to come back: the userspace
 // datapath loses the first to a new tunnel peer while it resolves its address.
 func (l *Lab) checkPing(ctx context.Context, from, to, address string) error {
-	out, err := l.kubectlOutput(ctx, "exec", "-n", checkSpace, checkPrefix+from, "--", "ping", "-c2", "-i0.2", "-W1", address)
+	out, err := l.kubectlOutput(ctx, "exec", "-n", checkSpace, checkPrefix+from, "--", "ping", "-c2", "-i0.2", "-W", strconv.Itoa(int(l.patience(time.Second).Seconds())), address)
 	if err != nil {
 		return fmt.Errorf("the pod on %s does not reach the one on %s: %w", from, to, err)
 	}

@@ -39,7 +39,7 @@ func lab(t *testing.T, change func(*Config)) *Lab {
 }
 
 func TestAddresses(t *testing.T) {
-	cfg := lab(t, func(c *Config) { c.Nodes, c.Families = 4, "dual" }).Config()
+	cfg := lab(t, func(c *Config) { c.Nodes, c.VMNodes, c.Families = 4, 2, "dual" }).Config()
 	got := map[string]string{}
 	for _, name := range append(cfg.NodeNames(), Outside, fabric) {
 		got[name] = join(cfg.Addresses(name))
@@ -49,6 +49,8 @@ func TestAddresses(t *testing.T) {
 		"ovn-worker":        "172.18.0.2,fc00:f853:ccd:e793::2",
 		"ovn-worker2":       "172.18.0.4,fc00:f853:ccd:e793::4",
 		"ovn-worker3":       "172.18.0.5,fc00:f853:ccd:e793::5",
+		"ovn-smartnic":      "172.18.0.6,fc00:f853:ccd:e793::6",
+		"ovn-smartnic2":     "172.18.0.7,fc00:f853:ccd:e793::7",
 		Outside:             "172.18.0.100,fc00:f853:ccd:e793::64",
 		fabric:              "172.18.0.1,fc00:f853:ccd:e793::1",
 	}
@@ -61,6 +63,7 @@ func TestValidate(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"name with a slash":     func(c *Config) { c.Name = "../x" },
 		"no node":               func(c *Config) { c.Nodes = 0 },
+		"VMs with the bridge":   func(c *Config) { c.VMNodes, c.CNI = 1, CNIBridge },
 		"unknown network":       func(c *Config) { c.CNI = "x" },
 		"unknown families":      func(c *Config) { c.Families = "ipv5" },
 		"a subnet too small":    func(c *Config) { c.Subnets = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")} },
@@ -105,6 +108,17 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	}
 	if err := other.keepState(); err == nil {
 		t.Error("another number of nodes was accepted")
+	}
+	cfg = first.Config()
+	cfg.VMNodes = 1
+	more, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Lab{more, again} { // the second asks for none, and keeps it
+		if err := l.keepState(); err != nil || l.Config().VMNodes != 1 {
+			t.Errorf("%d nodes that are VMs after one was added: %v", l.Config().VMNodes, err)
+		}
 	}
 	opened, err := Open(Config{Name: cfg.Name, Nodes: 1, CNI: cfg.CNI, Families: "ipv4", Subnets: cfg.Subnets, PodCIDRs: cfg.PodCIDRs,
 		ServiceCIDRs: cfg.ServiceCIDRs, Repo: cfg.Repo, Workdir: cfg.Workdir, CacheDir: cfg.CacheDir})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,7 @@ type Config struct {
 	Name         string         // several labs may run at once, by name
 	Workdir      string         // state on disk: some GB; kubeconfig and logs are here
 	Nodes        int            // at least one; the first is the control plane
+	VMNodes      int            // further nodes, which are VMs with a simulated SmartNIC
 	Families     string         // ipv4, dual or ipv6
 	Subnets      []netip.Prefix // of the fabric
 	PodCIDRs     []netip.Prefix
@@ -84,6 +86,9 @@ func (c *Config) Validate() error {
 	if c.CNI != CNIOffload && c.CNI != CNIBridge {
 		return fmt.Errorf("network %q: want %s or %s", c.CNI, CNIOffload, CNIBridge)
 	}
+	if c.VMNodes < 0 || c.VMNodes > 4 || c.VMNodes > 0 && c.CNI != CNIOffload {
+		return fmt.Errorf("%d nodes that are VMs: want 0 to 4, and the network %s", c.VMNodes, CNIOffload)
+	}
 	if c.Families != "ipv4" && c.Families != "dual" && c.Families != "ipv6" {
 		return fmt.Errorf("families %q: want ipv4, dual or ipv6", c.Families)
 	}
@@ -133,8 +138,24 @@ func (c *Config) NodeNames() []string {
 		}
 		names = append(names, name)
 	}
+	return append(names, c.VMNames()...)
+}
+
+// VMNames are the last of NodeNames, those that are VMs.
+func (c *Config) VMNames() []string {
+	var names []string
+	for i := range c.VMNodes {
+		name := "ovn-smartnic"
+		if i > 0 {
+			name += fmt.Sprint(i + 1)
+		}
+		names = append(names, name)
+	}
 	return names
 }
+
+// isVM: it is one of VMNames.
+func (c *Config) isVM(machine string) bool { return slices.Contains(c.VMNames(), machine) }
 
 // Addresses are those of a node or of Outside on the fabric, one a family; of the gateway for any other name.
 func (c *Config) Addresses(machine string) []netip.Addr {

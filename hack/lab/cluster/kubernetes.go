@@ -34,7 +34,7 @@ const (
 
 // control waits for the API server and for the nodes to appear, and marks the control plane's.
 func (l *Lab) control(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, apiWithin)
+	ctx, cancel := context.WithTimeout(ctx, l.patience(apiWithin))
 	defer cancel()
 	client, err := l.Client()
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *Lab) untilNodes(ctx context.Context, client kubernetes.Interface, ok fu
 }
 
 func (l *Lab) nodesReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, nodesWithin)
+	ctx, cancel := context.WithTimeout(ctx, l.patience(nodesWithin))
 	defer cancel()
 	client, err := l.Client()
 	if err != nil {
@@ -200,7 +200,7 @@ func (l *Lab) apply(ctx context.Context, files []string) error {
 			continue
 		}
 		start := time.Now()
-		if err := l.kubectl(ctx, "rollout", "status", "-n", systemSpace, name, "--timeout=5m"); err != nil {
+		if err := l.kubectl(ctx, "rollout", "status", "-n", systemSpace, name, "--timeout="+l.patience(5*time.Minute).String()); err != nil {
 			return err
 		}
 		l.say("    %5.1fs %s", time.Since(start).Seconds(), name)
@@ -244,9 +244,9 @@ func (l *Lab) writeManifests(dir string) ([]string, error) {
 	return files, nil
 }
 
-// adapt changes two things in a manifest: the values of the ConfigMap that a lab
+// adapt changes three things in a manifest: the values of the ConfigMap that a lab
 // decides, and a note of the image in pod templates, so that a new image under
-// the old name is rolled out.
+// the old name is rolled out; and VMs get DaemonSets of their own.
 func (l *Lab) adapt(manifest []byte, datapath string) ([]byte, error) {
 	var documents []string
 	for document := range strings.SplitSeq("\n"+string(manifest), "\n---") {
@@ -267,11 +267,19 @@ func (l *Lab) adapt(manifest []byte, datapath string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err := yaml.Marshal(object.Object)
-		if err != nil {
-			return nil, err
+		objects := []any{object.Object}
+		if object.GetKind() == "DaemonSet" {
+			if objects, err = l.splitForVMs(object.Object); err != nil {
+				return nil, err
+			}
 		}
-		documents = append(documents, string(data))
+		for _, object := range objects {
+			data, err := yaml.Marshal(object)
+			if err != nil {
+				return nil, err
+			}
+			documents = append(documents, string(data))
+		}
 	}
 	return []byte(strings.Join(documents, "---\n")), nil
 }

@@ -34,7 +34,10 @@ type Lab struct {
 	port  int
 	cache *build.Cache
 	mu    sync.Mutex // of steps' output
-	bin   struct{ kubernetes, tools, root string }
+	bin   struct {
+		kubernetes, tools, root string
+		bench                   benchFiles
+	}
 	// fingerprints are by image archive.
 	fingerprints map[string]string
 }
@@ -131,9 +134,11 @@ func (l *Lab) Up(ctx context.Context) error {
 		{"Debian packages of this machine", l.cache.Packages},
 		{"Kubernetes, etcd and containerd, compiled once", l.buildKubernetes},
 		{"root file system of the nodes, made once", l.buildRoot},
+		{"kernel and NICs of the nodes that are VMs", l.buildBench},
 		{"images", l.buildImages},
 		{"images for the nodes, unpacked", l.unpackImages},
 		{"machines and their network", l.machines},
+		{"virtual machines booted", l.booted},
 		{"control plane", l.control},
 		{"images that are new to the nodes", l.loadAll},
 		{"network: " + l.cfg.CNI, l.network},
@@ -179,6 +184,9 @@ func (l *Lab) keepState() error {
 	if err != nil {
 		return err
 	}
+	// Nodes that are VMs may come later.
+	l.cfg.VMNodes = max(l.cfg.VMNodes, saved.Config.VMNodes)
+	saved.Config.VMNodes = l.cfg.VMNodes
 	want, err := json.Marshal(l.cfg)
 	if err != nil {
 		return err
@@ -191,7 +199,7 @@ func (l *Lab) keepState() error {
 		return fmt.Errorf("lab %q is there with other settings (%s): take it down first", l.cfg.Name, have)
 	}
 	l.port = saved.Port
-	return nil
+	return l.writeState()
 }
 
 func (l *Lab) readState() (state, error) {
@@ -220,6 +228,9 @@ func (l *Lab) spec(name string) machine.Spec {
 		{From: l.bin.kubernetes, To: "/opt/lab/kubernetes", ReadOnly: true},
 		{From: l.bin.tools, To: "/opt/lab/bin", ReadOnly: true},
 	}}
+	if l.cfg.isVM(name) {
+		return l.virtual(spec)
+	}
 	if modules := "/lib/modules"; isDir(modules) {
 		spec.Binds = append(spec.Binds, machine.Bind{From: modules, To: "/usr/lib/modules", ReadOnly: true})
 	}
@@ -248,6 +259,9 @@ func (l *Lab) machines(context.Context) error {
 	}
 	var all []*machine.Machine
 	for _, name := range append(l.cfg.NodeNames(), Outside) {
+		if l.cfg.isVM(name) {
+			continue
+		}
 		m, err := l.start(name, ca)
 		if err != nil {
 			return err
@@ -257,16 +271,17 @@ func (l *Lab) machines(context.Context) error {
 	if err := l.plug(hub, all); err != nil {
 		return err
 	}
+	for _, name := range l.cfg.VMNames() {
+		if err := l.startVM(name, hub, ca); err != nil {
+			return err
+		}
+	}
 	server := fmt.Sprintf("https://127.0.0.1:%d", l.port)
 	if err := ca.kubeconfig(l.Kubeconfig(), server, identity{user: "admin", groups: []string{"system:masters"}}); err != nil {
 		return err
 	}
-	for i, m := range all[:l.cfg.Nodes] {
-		services := nodeServices(m.Name, l.cfg.Addresses(m.Name))
-		if i == 0 {
-			services = append(l.controlServices(m.Name), services...)
-		}
-		if err := l.spec(m.Name).SetServices(services); err != nil {
+	for _, m := range all[:l.cfg.Nodes] {
+		if err := l.spec(m.Name).SetServices(l.services(m.Name)); err != nil {
 			return err
 		}
 		if err := m.Reload(); err != nil {
@@ -274,6 +289,19 @@ func (l *Lab) machines(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// services are what the init of a node keeps running.
+func (l *Lab) services(node string) []machine.Service {
+	services := nodeServices(node, l.cfg.Addresses(node))
+	if node == l.cfg.NodeNames()[0] {
+		services = append(l.controlServices(node), services...)
+	}
+	if l.cfg.isVM(node) { // what may run elsewhere does
+		kubelet := &services[len(services)-1]
+		kubelet.Args = append(kubelet.Args, "--node-labels="+vmLabel+"=", "--register-with-taints="+vmLabel+"=:PreferNoSchedule", "--housekeeping-interval=5m")
+	}
+	return services
 }
 
 // start finds the machine or makes it. The control plane's is given the host's

@@ -169,7 +169,10 @@ func bridgeSubnets(cidrs []netip.Prefix, i int) []netip.Prefix {
 	return subnets
 }
 
-// datapath is "system" where the kernel has openvswitch and geneve, else "netdev".
+// kernelDatapath is the datapath of a kernel that has openvswitch.
+const kernelDatapath = "system"
+
+// datapath is kernelDatapath where the kernel has openvswitch and geneve, else "netdev".
 // It asks inside the fabric's namespace, so that the host's links stay untouched.
 func datapath(hub *machine.Machine) string {
 	const probe = "probe0"
@@ -188,5 +191,5 @@ func datapath(hub *machine.Machine) string {
 	if err != nil {
 		return "netdev"
 	}
-	return "system"
+	return kernelDatapath
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
@@ -94,15 +93,15 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 	if onNode {
 		names = []string{node}
 	}
-	old, err := l.pids(names, c)
+	old, err := l.processes(names, c)
 	if err != nil {
 		return err
 	}
 	if len(old) == 0 {
 		return fmt.Errorf("%s does not run", name)
 	}
-	for _, pid := range old {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	for _, p := range old {
+		if err := p.Kill(ctx); err != nil {
 			return fmt.Errorf("killing %s: %w", name, err)
 		}
 	}
@@ -122,14 +121,16 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 }
 
 // replaced waits for a process that is not one of the old.
-func (l *Lab) replaced(ctx context.Context, names []string, c component, old []int) error {
+func (l *Lab) replaced(ctx context.Context, names []string, c component, old []machine.Process) error {
 	for {
-		pids, err := l.pids(names, c)
+		processes, err := l.processes(names, c)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(pids, func(pid int) bool { return !slices.Contains(old, pid) }) {
-			return nil
+		for _, p := range processes {
+			if !slices.ContainsFunc(old, p.Is) {
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -139,8 +140,8 @@ func (l *Lab) replaced(ctx context.Context, names []string, c component, old []i
 	}
 }
 
-func (l *Lab) pids(names []string, c component) ([]int, error) {
-	var pids []int
+func (l *Lab) processes(names []string, c component) ([]machine.Process, error) {
+	var found []machine.Process
 	for _, name := range names {
 		m, err := l.find(name)
 		if err != nil {
@@ -152,11 +153,11 @@ func (l *Lab) pids(names []string, c component) ([]int, error) {
 		}
 		for _, p := range processes {
 			if c.is(p) {
-				pids = append(pids, p.PID)
+				found = append(found, p)
 			}
 		}
 	}
-	return pids, nil
+	return found, nil
 }
 
 // Status describes the machines and the cluster, for people.

@@ -13,13 +13,17 @@ import (
 
 // Run is a machine's init, in two stages that are executed one after the other:
 // "join" enters the cgroups, "run" does the rest and never returns while the machine lives.
+// With a VM "run" is QEMU's parent, and "guest" does the rest in the VM.
 func Run(stage, encoded string) error {
-	if os.Getpid() != 1 {
-		return errors.New("machine: this verb is for the lab's own use")
-	}
 	var spec Spec
 	if err := json.Unmarshal([]byte(encoded), &spec); err != nil {
 		return fmt.Errorf("reading the machine's description: %w", err)
+	}
+	if stage == "guest" {
+		return guest(spec)
+	}
+	if os.Getpid() != 1 {
+		return errors.New("machine: this verb is for the lab's own use")
 	}
 	if stage == "join" {
 		runtime.LockOSThread()
@@ -31,6 +35,10 @@ func Run(stage, encoded string) error {
 			return err
 		}
 		return unix.Exec(program, []string{program, "machine", "run", encoded}, os.Environ())
+	}
+	ready := os.NewFile(3, "ready")
+	if spec.VM != nil {
+		return virtual(spec, ready)
 	}
 	if err := mounts(spec); err != nil {
 		return err
@@ -50,7 +58,6 @@ func Run(stage, encoded string) error {
 			return err
 		}
 	}
-	ready := os.NewFile(3, "ready")
 	if _, err := ready.Write([]byte{1}); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 const (
 	envLab  = "OVN_OFFLOAD_LAB"
 	envName = "OVN_OFFLOAD_LAB_MACHINE"
+	envVM   = "OVN_OFFLOAD_LAB_VM"
 	// Path is the search path inside machines.
 	Path = "/opt/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/lab/kubernetes"
 )
@@ -32,6 +33,7 @@ type Spec struct {
 	Dir      string // directory of its own on disk: overlay, logs, Config
 	Binds    []Bind
 	Forwards []string // TCP addresses that the inherited listeners are forwarded to
+	VM       *VM      // nil: the machine is nothing but namespaces
 }
 
 // Bind shows a directory of the host inside the machine.
@@ -53,11 +55,13 @@ func (s Spec) Logs() string { return filepath.Join(s.Dir, "log") }
 type Machine struct {
 	Lab, Name string
 	PID       int
+	// VM: what the machine runs is behind QEMU, and not in the init's namespaces.
+	VM bool
 }
 
 // Start makes the machine and returns when its mounts are in place. command is
 // the lab's binary, which must call Run with the arguments of the verb "machine".
-// files (listening sockets) are inherited, one for each of Spec.Forwards.
+// files are inherited: listening sockets, one for each of Spec.Forwards; of a VM its cables.
 func Start(command string, spec Spec, files ...*os.File) (*Machine, error) {
 	// An overlay that is volatile refuses the work directory of an earlier one.
 	if err := os.RemoveAll(filepath.Join(spec.Dir, "work")); err != nil {
@@ -84,6 +88,9 @@ func Start(command string, spec Spec, files ...*os.File) (*Machine, error) {
 	defer ready.Close()
 	cmd := exec.Command(command, "machine", "join", string(encoded))
 	cmd.Env = []string{envLab + "=" + spec.Lab, envName + "=" + spec.Name, "PATH=" + Path, "HOME=/root"}
+	if spec.VM != nil {
+		cmd.Env = append(cmd.Env, envVM+"=1", "TMPDIR="+spec.scratch())
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = append([]*os.File{readyWrite}, files...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -96,7 +103,7 @@ func Start(command string, spec Spec, files ...*os.File) (*Machine, error) {
 		return nil, fmt.Errorf("starting machine %s: %w", spec.Name, err)
 	}
 	go func() { _ = cmd.Wait() }() // reaps it, should it end while this process still lives
-	m := &Machine{Lab: spec.Lab, Name: spec.Name, PID: cmd.Process.Pid}
+	m := &Machine{Lab: spec.Lab, Name: spec.Name, PID: cmd.Process.Pid, VM: spec.VM != nil}
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
 		err := fmt.Errorf("starting machine %s: its init ended, see %s", spec.Name, log.Name())
 		return nil, errors.Join(err, m.Kill())
@@ -140,6 +147,8 @@ func fromEnviron(environ string) *Machine {
 			m.Lab = value
 		case envName:
 			m.Name = value
+		case envVM:
+			m.VM = true
 		}
 	}
 	if m.Lab == "" || m.Name == "" {
@@ -203,6 +212,9 @@ func (m *Machine) NetNS() (netns.NsHandle, error) { return netns.GetFromPid(m.PI
 // Args is the command line that runs args in all namespaces of the machine.
 func (m *Machine) Args(args ...string) []string {
 	pid := strconv.Itoa(m.PID)
+	if m.VM {
+		return append([]string{"nsenter", "-t", pid, "-n", "--", fmt.Sprintf("/proc/%d/exe", m.PID), "machine", "command", "--"}, args...)
+	}
 	enter := []string{"nsenter", "-t", pid, "-m", "-n", "-u", "-i", "-p", "-C", "--root", "--wd", "--", "/usr/bin/env", "-i", "PATH=" + Path, "HOME=/root"}
 	if term := os.Getenv("TERM"); term != "" {
 		enter = append(enter, "TERM="+term)
@@ -217,14 +229,35 @@ func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // Process is a process of a machine's network namespace: its own services and
-// the containers of pods with the host's network.
+// the containers of pods with the host's network. PID is the host's, or a VM's own.
 type Process struct {
-	PID  int
-	Args []string
+	PID     int
+	Args    []string
+	machine *Machine
+}
+
+// Is tells whether it is the same process.
+func (p Process) Is(other Process) bool {
+	return p.PID == other.PID && p.machine.Name == other.machine.Name
+}
+
+// Kill sends SIGKILL; that the process has ended since is no error.
+func (p Process) Kill(ctx context.Context) error {
+	if p.machine.VM { // where root's kill fails for this reason only
+		_, err := p.machine.Command(ctx, "sh", "-c", "kill -KILL "+strconv.Itoa(p.PID)+" || true").Output()
+		return err
+	}
+	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
 }
 
 // Processes lists what runs in the machine's network namespace.
 func (m *Machine) Processes() ([]Process, error) {
+	if m.VM {
+		return m.processesInside()
+	}
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", m.PID))
 	if err != nil {
 		return nil, err
@@ -247,7 +280,7 @@ func (m *Machine) Processes() ([]Process, error) {
 		if err != nil || len(cmdline) == 0 {
 			continue
 		}
-		processes = append(processes, Process{PID: pid, Args: strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")})
+		processes = append(processes, Process{machine: m, PID: pid, Args: strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")})
 	}
 	return processes, nil
 }

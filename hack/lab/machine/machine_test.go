@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 
 func TestFromEnviron(t *testing.T) {
 	for environ, want := range map[string]*Machine{
-		"A=b\x00OVN_OFFLOAD_LAB=x\x00OVN_OFFLOAD_LAB_MACHINE=n\x00": {Lab: "x", Name: "n"},
+		"A=b\x00OVN_OFFLOAD_LAB=x\x00OVN_OFFLOAD_LAB_MACHINE=n\x00":                  {Lab: "x", Name: "n"},
+		"OVN_OFFLOAD_LAB=x\x00OVN_OFFLOAD_LAB_MACHINE=n\x00OVN_OFFLOAD_LAB_VM=1\x00": {Lab: "x", Name: "n", VM: true},
 		"OVN_OFFLOAD_LAB=x\x00": nil, // an environment in which somebody runs the lab
 		"PATH=/bin\x00":         nil,
 		"":                      nil,

@@ -89,17 +89,22 @@ func (s *supervisor) read(file string) {
 		return
 	}
 	for _, service := range services {
-		s.mu.Lock()
-		known := s.services[service.Name]
-		if known == nil {
-			s.services[service.Name] = &running{service: service}
-		} else {
-			known.service = service
-		}
-		s.mu.Unlock()
-		if known == nil {
-			s.start(service.Name)
-		}
+		s.want(service)
+	}
+}
+
+// want starts the service if it is new.
+func (s *supervisor) want(service Service) {
+	s.mu.Lock()
+	known := s.services[service.Name]
+	if known == nil {
+		s.services[service.Name] = &running{service: service}
+	} else {
+		known.service = service
+	}
+	s.mu.Unlock()
+	if known == nil {
+		s.start(service.Name)
 	}
 }
 

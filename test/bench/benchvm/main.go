@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -36,7 +35,6 @@ type options struct {
 	cache   string
 	root    string
 	plain   bool
-	console string
 }
 
 func command(exit *int) *cobra.Command {
@@ -57,7 +55,7 @@ func command(exit *int) *cobra.Command {
 	flags.StringSliceVar(&o.job.Env, "env", nil, "NAME=VALUE for the program")
 	flags.StringVar(&o.root, "root", "", "root file system instead of Debian trixie with OVS 3.5 and OVN 25.03; / is this machine's")
 	flags.StringVar(&o.cache, "cache", "", "where kernel and root file system are kept")
-	flags.StringVar(&o.console, "console", "", "file for the kernel's messages")
+	flags.StringVar(&o.machine.Console, "console", "", "file for the kernel's messages")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		*exit, err = o.run(cmd.Context(), args)
 		return err
@@ -84,14 +82,6 @@ func (o *options) run(ctx context.Context, args []string) (int, error) {
 	if err := o.place(repo, args); err != nil {
 		return 0, err
 	}
-	if o.console != "" {
-		file, err := os.Create(o.console)
-		if err != nil {
-			return 0, err
-		}
-		defer file.Close()
-		o.machine.Console = file
-	}
 	return vm.Run(ctx, o.machine, o.job, os.Stdout)
 }
 
@@ -117,10 +107,8 @@ func (o *options) make(ctx context.Context, repo, scratch string) (err error) {
 		}
 	}
 	o.machine.Init = filepath.Join(scratch, vm.InitFile)
-	compile := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", o.machine.Init, "./test/bench/vminit")
-	compile.Dir, compile.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := compile.CombinedOutput(); err != nil {
-		return fmt.Errorf("building vminit: %w\n%s", err, out)
+	if err := c.VMInit(ctx, o.machine.Init); err != nil {
+		return err
 	}
 	if o.plain {
 		return nil
@@ -134,7 +122,7 @@ func (o *options) make(ctx context.Context, repo, scratch string) (err error) {
 // place brings a program that is a file of the host along, and shows the
 // repository where it is here: tests find their testdata.
 func (o *options) place(repo string, args []string) error {
-	o.job.Shares = []string{repo}
+	o.job.Shares = []vm.Share{{From: repo, To: repo}}
 	o.job.Args = args
 	if strings.Contains(args[0], "/") {
 		o.machine.Files = append(o.machine.Files, args[0])

@@ -32,12 +32,19 @@ type Job struct {
 	Env []string
 	// Module is the NICs' driver, a name in FilesDir; VFs is how many each NIC
 	// gets before the command begins, Switchdev whether it is switched over first.
+	// The last NICs, Bare of them, get the driver only.
 	Module    string
 	VFs       int
 	Switchdev bool
-	// Shares are directories of the host, read-only at the same path in the
-	// machine. The tag of the n-th is ShareTag(n).
-	Shares []string
+	Bare      int
+	// Shares are directories of the host. The tag of the n-th is ShareTag(n).
+	Shares []Share
+}
+
+// Share is a directory of the host, From, that the machine has as To.
+type Share struct {
+	From, To string
+	Writable bool
 }
 
 // ShareTag is the name of the n-th share.

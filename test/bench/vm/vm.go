@@ -23,18 +23,33 @@ type Config struct {
 	// Files are programs and data of the host that the job uses.
 	Files  []string
 	NICs   int
+	CPUs   int
 	Memory int // MB
-	// Timeout is for all of it, from switching on.
+	// Timeout is for all of it, from switching on; 0 is no limit.
 	Timeout time.Duration
-	// Console gets what the kernel says, when not nil.
-	Console io.Writer
+	// Console is a file for what the kernel says, when not "".
+	Console string
+	// Cables are open taps, each a network card in the machine: CableMAC(n).
+	Cables []*os.File `json:"-"`
+	// Control is a TCP port of 127.0.0.1 where QEMU runs that leads to the same
+	// port of ControlAddress in the machine, on a card of its own. 0: there is none.
+	Control int
 }
 
 // MaxVFs is what each NIC can have.
 const MaxVFs = 8
 
+// ControlMAC is the card for Config.Control, ControlAddress what the machine gives it.
+const (
+	ControlMAC     = "52:54:00:00:00:01"
+	ControlAddress = "10.0.2.15"
+)
+
+// CableMAC is the address of the machine's card for the n-th cable.
+func CableMAC(n int) string { return fmt.Sprintf("52:54:00:00:01:%02x", n) }
+
 // Defaults is a machine with two NICs.
-func Defaults() Config { return Config{NICs: 2, Memory: 2048, Timeout: 10 * time.Minute} }
+func Defaults() Config { return Config{NICs: 2, CPUs: 1, Memory: 2048, Timeout: 10 * time.Minute} }
 
 // ErrDied is a machine that stopped before its command ended.
 var ErrDied = errors.New("the machine died")
@@ -55,14 +70,16 @@ func Run(ctx context.Context, cfg Config, job Job, output io.Writer) (int, error
 	if err := fill(dir, cfg, job); err != nil {
 		return 0, fmt.Errorf("preparing the machine: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
-	defer cancel()
-	console := filepath.Join(dir, "console")
-	err = qemu(ctx, arguments(cfg, job, dir, console), output)
-	log, _ := os.ReadFile(console)
-	if cfg.Console != nil {
-		_, _ = cfg.Console.Write(log)
+	if cfg.Timeout != 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cfg.Timeout)
+		defer cancel()
 	}
+	if cfg.Console == "" {
+		cfg.Console = filepath.Join(dir, "console")
+	}
+	err = qemu(ctx, arguments(cfg, job, dir), cfg.Cables, output)
+	log, _ := os.ReadFile(cfg.Console)
 	if err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, tail(log, 20))
 	}
@@ -80,13 +97,14 @@ var kernelBug = regexp.MustCompile(`BUG: |WARNING: |Call Trace:|Kernel panic|unr
 
 // qemu runs in a thread of its own: the signal that the kernel sends it at our
 // death is at the death of the thread that started it.
-func qemu(ctx context.Context, args []string, output io.Writer) error {
+func qemu(ctx context.Context, args []string, cables []*os.File, output io.Writer) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		var complaints bytes.Buffer
 		cmd.Stdout, cmd.Stderr = struct{ io.Writer }{output}, &complaints // a pipe: QEMU would truncate a file
+		cmd.ExtraFiles = cables
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 		err := cmd.Run()
 		if ctx.Err() != nil {
@@ -139,12 +157,12 @@ func copyFile(from, to string) error {
 // KVM, because it is not to be relied on, and no test of the timer's interrupts,
 // which come late on a busy host; NVMe controllers, because they are
 // QEMU 7.2's only functions with SR-IOV, and swsim needs nothing else of them.
-func arguments(cfg Config, job Job, dir, console string) []string {
+func arguments(cfg Config, job Job, dir string) []string {
 	args := []string{
-		"qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1",
+		"qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(cfg.CPUs),
 		"-m", strconv.Itoa(cfg.Memory), "-display", "none", "-nodefaults", "-no-user-config", "-no-reboot",
 		"-device", "intel-iommu",
-		"-serial", "file:" + console, "-kernel", cfg.Kernel,
+		"-serial", "file:" + cfg.Console, "-kernel", cfg.Kernel,
 		"-append", "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off tsc=reliable no_timer_check random.trust_cpu=on" +
 			" root=" + JobTag + " rootfstype=9p rootflags=trans=virtio,version=9p2000.L,msize=512000 rw" +
 			" intel_iommu=on bonding.max_bonds=0 dummy.numdummies=0 init=/" + InitFile,
@@ -153,15 +171,34 @@ func arguments(cfg Config, job Job, dir, console string) []string {
 	}
 	args = append(args, share(JobTag, dir, "off")...)
 	args = append(args, share(RootTag, cfg.Root, "on")...)
-	for n, path := range job.Shares {
-		args = append(args, share(ShareTag(n), path, "on")...)
+	for n, s := range job.Shares {
+		readonly := "on"
+		if s.Writable {
+			readonly = "off"
+		}
+		args = append(args, share(ShareTag(n), s.From, readonly)...)
 	}
+	args = append(args, cards(cfg)...)
 	for n := range cfg.NICs {
 		args = append(args,
 			"-device", fmt.Sprintf("nvme-subsys,id=subsys%d", n),
 			"-device", fmt.Sprintf("pcie-root-port,id=slot%[1]d,bus=pcie.0,slot=%[2]d,addr=%#[3]x", n, n+1, 0x10+n),
 			"-device", fmt.Sprintf("nvme,serial=nic%[1]d,subsys=subsys%[1]d,bus=slot%[1]d,max_ioqpairs=%[2]d,msix_qsize=%[2]d,"+
 				"sriov_max_vfs=%[3]d,sriov_vq_flexible=%[4]d,sriov_vi_flexible=%[4]d", n, 2*MaxVFs+2, MaxVFs, 2*MaxVFs))
+	}
+	return args
+}
+
+// cards are those of cables, whose files begin at 3 in QEMU, and the one for control.
+func cards(cfg Config) []string {
+	var args []string
+	for n := range cfg.Cables {
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=cable%d,fd=%d", n, 3+n),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=cable%d,mac=%s", n, CableMAC(n)))
+	}
+	if cfg.Control != 0 {
+		args = append(args, "-netdev", fmt.Sprintf("user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:%[1]d-%[2]s:%[1]d", cfg.Control, ControlAddress),
+			"-device", "virtio-net-pci,netdev=control,mac="+ControlMAC)
 	}
 	return args
 }

@@ -40,7 +40,7 @@ func TestSweep(t *testing.T) {
 
 func TestJobAndStatus(t *testing.T) {
 	dir := t.TempDir()
-	job := Job{Args: []string{"sh", "-c", "exit 3"}, Dir: "/src", Module: "swsim.ko", VFs: 2, Switchdev: true, Shares: []string{"/a"}}
+	job := Job{Args: []string{"sh", "-c", "exit 3"}, Dir: "/src", Module: "swsim.ko", VFs: 2, Switchdev: true, Shares: []Share{{From: "/a", To: "/b", Writable: true}}}
 	if err := writeJob(dir, job); err != nil {
 		t.Fatal(err)
 	}

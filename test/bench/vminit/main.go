@@ -69,8 +69,12 @@ func setUp() (vm.Job, error) {
 			return job, err
 		}
 	}
-	for n, path := range job.Shares {
-		if err := ninep(vm.ShareTag(n), path).mount(); err != nil {
+	for n, share := range job.Shares {
+		m := ninep(vm.ShareTag(n), share.To)
+		if share.Writable { // what is written is the host's at once
+			m.flags, m.data = 0, "trans=virtio,version=9p2000.L,msize=512000,cache=mmap"
+		}
+		if err := m.mount(); err != nil {
 			return job, err
 		}
 	}
@@ -176,7 +180,7 @@ func nics(job vm.Job) error {
 	if err != nil {
 		return err
 	}
-	for _, function := range functions {
+	for _, function := range functions[:max(0, len(functions)-job.Bare)] {
 		if err := configure(function, job); err != nil {
 			return err
 		}

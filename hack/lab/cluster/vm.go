@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ovn-offload/ovn-offload/hack/lab/build"
+	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
+	"github.com/ovn-offload/ovn-offload/test/bench/vm"
+)
+
+const (
+	bootWithin = 5 * time.Minute
+	vmMemory   = 3072
+	vmNICs     = 2 // the node's own, with VFs, and a bare one
+	vmVFs      = 4
+	// vmLabel is on the nodes that are VMs.
+	vmLabel = "ovn-offload.io/lab-vm"
+)
+
+// benchFiles are what VMs start from.
+type benchFiles struct {
+	kernel build.Kernel
+	module string
+	init   string
+}
+
+func (l *Lab) buildBench(ctx context.Context) error {
+	if l.cfg.VMNodes == 0 {
+		return nil
+	}
+	if err := l.cache.BenchPackages(ctx); err != nil {
+		return err
+	}
+	b := &l.bin.bench
+	var err error
+	if b.kernel, err = l.cache.Kernel(ctx); err != nil {
+		return err
+	}
+	if b.module, err = l.cache.Swsim(ctx, b.kernel); err != nil {
+		return err
+	}
+	b.init = l.path("vm", vm.InitFile)
+	return l.cache.VMInit(ctx, b.init)
+}
+
+// virtual completes the description of a machine that is a VM.
+func (l *Lab) virtual(spec machine.Spec) machine.Spec {
+	b := l.bin.bench
+	v := &machine.VM{
+		Config: vm.Config{
+			Kernel: b.kernel.Image, Root: spec.Root, Init: b.init, Files: []string{b.module, l.cfg.Command}, NICs: vmNICs, CPUs: 1, Memory: vmMemory,
+		},
+		Module: b.module, Command: l.cfg.Command, VFs: vmVFs, Gateways: l.cfg.Addresses(fabric),
+	}
+	for i, addr := range l.cfg.Addresses(spec.Name) {
+		v.Addresses = append(v.Addresses, netip.PrefixFrom(addr, l.cfg.Subnets[i].Bits()))
+	}
+	spec.VM = v
+	spec.Binds = append(spec.Binds, machine.Bind{From: filepath.Join(spec.Dir, "snapshots"), To: machine.SnapshotsShare, ReadOnly: true})
+	return spec
+}
+
+// startVM boots the node, unless it runs.
+func (l *Lab) startVM(name string, hub *machine.Machine, ca *authority) error {
+	m, err := machine.Find(l.cfg.Name, name)
+	if m != nil || err != nil {
+		return err
+	}
+	spec := l.spec(name)
+	if err := os.MkdirAll(spec.Config(), 0o755); err != nil {
+		return err
+	}
+	if err := l.nodeFiles(name, spec.Config(), ca); err != nil {
+		return fmt.Errorf("writing the files of %s: %w", name, err)
+	}
+	if err := spec.SetServices(l.services(name)); err != nil {
+		return err
+	}
+	cable, err := tap(hub, name)
+	if err != nil {
+		return fmt.Errorf("connecting %s to the fabric: %w", name, err)
+	}
+	defer func() { _ = cable.Close() }()
+	_, err = machine.Start(l.cfg.Command, spec, cable)
+	return err
+}
+
+// tap makes a port of the fabric whose other end is a file, and which lives as long as that.
+func tap(hub *machine.Machine, name string) (*os.File, error) {
+	var file *os.File
+	return file, inside(hub, func(handle *netlink.Handle, ns netns.NsHandle) error {
+		bridge, err := handle.LinkByName(bridgeName)
+		if err != nil {
+			return err
+		}
+		if file, err = openTap(ns, name); err != nil {
+			return err
+		}
+		link, err := handle.LinkByName(name)
+		if err == nil {
+			err = handle.LinkSetMaster(link, bridge)
+		}
+		if err == nil {
+			err = handle.LinkSetUp(link)
+		}
+		return err
+	})
+}
+
+// openTap leaves its thread in the namespace, so that it ends. Frames have no
+// header of virtio's: what leaves the machine has its checksums, as on a cable.
+func openTap(ns netns.NsHandle, name string) (*os.File, error) {
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return nil, err
+	}
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	type result struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := netns.Set(ns); err != nil {
+			done <- result{err: err}
+			return
+		}
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+		}
+		done <- result{os.NewFile(uintptr(fd), name), err}
+	}()
+	r := <-done
+	return r.file, r.err
+}
+
+// booted waits until the nodes that are VMs take commands.
+func (l *Lab) booted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, bootWithin)
+	defer cancel()
+	for _, name := range l.cfg.VMNames() {
+		for {
+			m, err := l.find(name)
+			if err != nil {
+				return fmt.Errorf("%w; see %s", err, l.spec(name).Logs())
+			}
+			if err = m.Command(ctx, "true").Run(); err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s takes no commands: %w; see %s", name, err, l.spec(name).Logs())
+			case <-time.After(time.Second):
+			}
+		}
+	}
+	return nil
+}
+
+// patience is a deadline for what VMs are waited for in: they are ten times slower,
+// of which much is not waiting.
+func (l *Lab) patience(within time.Duration) time.Duration {
+	if l.cfg.VMNodes > 0 {
+		return 4 * within
+	}
+	return within
+}
+
+// Remove takes the last of the nodes that are VMs away.
+func (l *Lab) Remove(ctx context.Context, name string) error {
+	if names := l.cfg.VMNames(); len(names) == 0 || names[len(names)-1] != name {
+		return fmt.Errorf("removing %s: the last node that is a VM can be removed, of %v", name, names)
+	}
+	m, err := machine.Find(l.cfg.Name, name)
+	if err != nil {
+		return err
+	}
+	if m != nil {
+		if err := m.Kill(); err != nil {
+			return err
+		}
+	}
+	if err := l.kubectl(ctx, "delete", "node", name, "--ignore-not-found"); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(l.path("machines", name)); err != nil {
+		return err
+	}
+	l.cfg.VMNodes--
+	return l.writeState()
+}
+
+// splitForVMs gives a DaemonSet for the nodes that are namespaces, and, if there
+// are VMs, its like for them: with their datapath, and with time for their probes.
+func (l *Lab) splitForVMs(object map[string]any) ([]any, error) {
+	var host, vms appsv1.DaemonSet
+	for set, operator := range map[*appsv1.DaemonSet]corev1.NodeSelectorOperator{&host: corev1.NodeSelectorOpDoesNotExist, &vms: corev1.NodeSelectorOpExists} {
+		if err := apiruntime.DefaultUnstructuredConverter.FromUnstructured(object, set); err != nil {
+			return nil, err
+		}
+		if affinity := set.Spec.Template.Spec.Affinity; affinity == nil || affinity.NodeAffinity == nil {
+			return []any{object}, nil // it is not about the nodes' network
+		}
+		terms := set.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		for i := range terms {
+			terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: vmLabel, Operator: operator})
+		}
+	}
+	vms.Name += "-vm"
+	vms.Spec.Selector.MatchLabels[vmLabel] = ""
+	vms.Spec.Template.Labels[vmLabel] = ""
+	for _, container := range vms.Spec.Template.Spec.Containers {
+		for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe, container.LivenessProbe} {
+			if probe != nil {
+				probe.TimeoutSeconds = 10 * max(1, probe.TimeoutSeconds)
+				probe.PeriodSeconds = 6 * max(1, probe.PeriodSeconds)
+			}
+		}
+		for i, variable := range container.Env {
+			if variable.Name == "DATAPATH" {
+				container.Env[i] = corev1.EnvVar{Name: variable.Name, Value: kernelDatapath}
+			}
+		}
+	}
+	if l.cfg.VMNodes == 0 {
+		return []any{host}, nil
+	}
+	return []any{host, vms}, nil
+}
