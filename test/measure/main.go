@@ -32,6 +32,7 @@ type options struct {
 	pods, burst, rounds, beside int // pods one by one, at once, how often, and those whose memory is measured
 	bound                       int // API objects on a node without a kubelet
 	services                    int // API objects, each with ten endpoints
+	policies                    int // API objects, each with twenty peers
 	keep                        bool
 }
 
@@ -39,7 +40,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.lab, "lab", "_output/bin/lab", "the lab's command")
 	flag.StringVar(&o.networks, "networks", "bridge,ovn-offload", "labs to measure in, one after the other")
-	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,services,policies,bound,manyservices", "what to measure")
+	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,services,policies,bound,manyservices,manypolicies", "what to measure")
 	flag.IntVar(&o.nodes, "nodes", 2, "nodes of the lab")
 	flag.IntVar(&o.pods, "pods", 30, "pods one by one")
 	flag.IntVar(&o.burst, "burst", 60, "pods at once")
@@ -47,6 +48,7 @@ func main() {
 	flag.IntVar(&o.beside, "beside", 100, "pods of one node whose memory and flows are measured")
 	flag.IntVar(&o.bound, "bound", 5000, "pods as API objects")
 	flag.IntVar(&o.services, "services", 5000, "services as API objects")
+	flag.IntVar(&o.policies, "policies", 5000, "network policies as API objects")
 	flag.BoolVar(&o.keep, "keep", false, "leave the last lab running")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -128,6 +130,7 @@ func (b *bench) all(ctx context.Context) error {
 		{"services", true, "Services", b.serviceTimes},
 		{"policies", true, "Network policies", b.policyTimes},
 		{"manyservices", true, "Services as API objects", b.manyServices},
+		{"manypolicies", true, "Network policies as API objects", b.manyPolicies},
 		{"bound", true, "Pods as API objects", b.boundPods},
 	} {
 		if !slices.Contains(wanted, part.name) || part.only && b.network != cluster.CNIOffload {

@@ -23,6 +23,13 @@ func (b *bench) policyTimes(ctx context.Context) error {
 		return err
 	}
 	defer w.close(ctx)
+	if err := b.policyLatency(ctx, w); err != nil {
+		return err
+	}
+	return b.policyFlows(ctx, w.namespace)
+}
+
+func (b *bench) policyLatency(ctx context.Context, w *watched) error {
 	for i, node := range []string{b.nodes[0], b.worker()} { // who asks, and who answers
 		if err := w.create(ctx, fmt.Sprintf("server-%d", i), node); err != nil {
 			return err
@@ -38,7 +45,7 @@ func (b *bench) policyTimes(ctx context.Context) error {
 	address := pod.Status.PodIP + ":8080"
 	var blocked, open []time.Duration
 	for i := range policySamples + 2 {
-		closing, err := b.untilSeen(ctx, w.namespace, []string{"last", address}, func() error { return b.createPolicy(ctx, w.namespace, "deny", nil) })
+		closing, err := b.untilSeen(ctx, w.namespace, []string{"last", address}, func() error { return b.createPolicy(ctx, w.namespace, "deny", "", nil) })
 		if err != nil {
 			return err
 		}
@@ -56,14 +63,18 @@ func (b *bench) policyTimes(ctx context.Context) error {
 	t.addQuantiles("creation to the last packet", blocked)
 	t.addQuantiles("deletion to first connection", open)
 	t.print()
-	return b.policyFlows(ctx, w.namespace)
+	return nil
 }
 
-// createPolicy makes one for ingress to all pods; without rules it denies.
-func (b *bench) createPolicy(ctx context.Context, namespace, name string, rules []networkingv1.NetworkPolicyIngressRule) error {
+// createPolicy makes one for ingress to the pods of an app, all pods if app is "";
+// without rules it denies.
+func (b *bench) createPolicy(ctx context.Context, namespace, name, app string, rules []networkingv1.NetworkPolicyIngressRule) error {
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       networkingv1.NetworkPolicySpec{Ingress: rules, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
+	}
+	if app != "" {
+		policy.Spec.PodSelector.MatchLabels = map[string]string{"app": app}
 	}
 	_, err := b.client.NetworkingV1().NetworkPolicies(namespace).Create(ctx, policy, metav1.CreateOptions{})
 	return err
@@ -73,7 +84,7 @@ func (b *bench) createPolicy(ctx context.Context, namespace, name string, rules 
 func (b *bench) policyFlows(ctx context.Context, namespace string) error {
 	return b.flowsOfOne(ctx, "a policy that allows one port from the namespace adds", flowPolicies, func(i int) error {
 		port := targetPort()
-		return b.createPolicy(ctx, namespace, fmt.Sprintf("flows-%d", i), []networkingv1.NetworkPolicyIngressRule{{
+		return b.createPolicy(ctx, namespace, fmt.Sprintf("flows-%d", i), "", []networkingv1.NetworkPolicyIngressRule{{
 			From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}},
 			Ports: []networkingv1.NetworkPolicyPort{{Port: &port}},
 		}})

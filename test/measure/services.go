@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -19,7 +18,6 @@ const (
 	serviceSamples   = 30
 	flowServices     = 10 // over which the flows that one adds are averaged
 	serviceEndpoints = 3
-	manyEndpoints    = 10
 )
 
 // serviceTimes is how long it takes from the creation of a service until a pod on
@@ -114,66 +112,5 @@ func (b *bench) serviceFlows(ctx context.Context, namespace string) error {
 	title := fmt.Sprintf("a ClusterIP service with %d endpoints adds", serviceEndpoints)
 	return b.flowsOfOne(ctx, title, flowServices, func(i int) error {
 		return b.createService(ctx, namespace, fmt.Sprintf("flows-%d", i), fmt.Sprintf("10.96.78.%d", i+1), selectPods())
-	})
-}
-
-// manyServices creates thousands of services with ten endpoints each and waits
-// until all are in the databases.
-func (b *bench) manyServices(ctx context.Context) error {
-	w, err := watchPods(ctx, b.client)
-	if err != nil {
-		return err
-	}
-	defer w.close(ctx)
-	before, err := b.costs()
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	group, creating := errgroup.WithContext(ctx)
-	group.SetLimit(creators)
-	for i := range b.services {
-		group.Go(func() error {
-			name := fmt.Sprintf("many-%d", i)
-			if err := b.createService(creating, w.namespace, name, fmt.Sprintf("10.96.%d.%d", 100+i/250, 1+i%250), nil); err != nil {
-				return err
-			}
-			_, err := b.client.DiscoveryV1().EndpointSlices(w.namespace).Create(creating, sliceOf(w.namespace, name, i), metav1.CreateOptions{})
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	t := newTable(fmt.Sprintf("%d services with %d endpoints: seconds until", b.services, manyEndpoints), "s")
-	t.add("all created", time.Since(start).Seconds())
-	if err := b.waitBalancers(ctx, w.namespace); err != nil {
-		return err
-	}
-	t.add("**all in NB with their endpoints**", time.Since(start).Seconds())
-	if _, err := b.lab.Exec(ctx, b.nodes[0], "ovn-nbctl", "--wait=sb", "sync"); err != nil {
-		return err
-	}
-	t.add("all in SB, by northd", time.Since(start).Seconds())
-	if _, err := b.lab.Exec(ctx, b.nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=300", "sync"); err != nil {
-		return err
-	}
-	t.add("all in the nodes' flows", time.Since(start).Seconds())
-	t.print()
-	return b.printCosts(before)
-}
-
-// waitBalancers waits until each service has its last endpoint in the database.
-func (b *bench) waitBalancers(ctx context.Context, namespace string) error {
-	return b.eventually(ctx, func() (bool, error) {
-		pause(ctx, time.Second)
-		out, err := b.lab.Exec(ctx, b.nodes[0], "ovn-nbctl", "--bare", "--columns=name,vips", "list", "Load_Balancer")
-		ready := 0
-		for _, row := range strings.Split(out, "\n\n") {
-			if strings.HasPrefix(row, "Service_"+namespace+"/many-") && strings.Count(row, ":8080") == manyEndpoints {
-				ready++
-			}
-		}
-		return ready == b.services, err
 	})
 }
