@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,41 +63,37 @@ func (b *bench) firstConnection(ctx context.Context, namespace, address string) 
 }
 
 // untilSeen is from the beginning of a change until a pod's prober, which was
-// looking before, has seen its effect.
+// asking before, has seen its effect.
 func (b *bench) untilSeen(ctx context.Context, namespace string, prober []string, change func() error) (time.Duration, error) {
-	type result struct {
-		out string
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		out, err := b.inPod(ctx, namespace, "server-0", append([]string{"probe"}, prober...)...)
-		done <- result{out, err}
-	}()
-	pause(ctx, 300*time.Millisecond) // it is asking by now
-	start := time.Now()
-	if err := change(); err != nil {
+	args := append([]string{"--kubeconfig", b.lab.Kubeconfig(), "-n", namespace, "exec", "server-0", "--", "probe"}, prober...)
+	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(b.options.lab), "kubectl"), args...)
+	var complaint bytes.Buffer
+	command.Stderr = &complaint
+	out, err := command.StdoutPipe()
+	if err != nil {
 		return 0, err
 	}
-	r := <-done
-	if r.err != nil {
-		return 0, r.err
+	if err := command.Start(); err != nil {
+		return 0, err
 	}
-	seen, err := strconv.ParseInt(strings.TrimSpace(r.out), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("the prober printed %q", r.out)
+	lines := bufio.NewScanner(out)
+	var start time.Time
+	if lines.Scan() && lines.Text() == "asking" {
+		pause(ctx, 100*time.Millisecond)
+		start = time.Now()
+		err = change()
+	}
+	seen := int64(0)
+	if lines.Scan() {
+		seen, _ = strconv.ParseInt(lines.Text(), 10, 64)
+	}
+	if err := errors.Join(err, command.Wait()); err != nil {
+		return 0, fmt.Errorf("%v in pod server-0: %w: %s", prober, err, &complaint)
+	}
+	if start.IsZero() || seen == 0 {
+		return 0, fmt.Errorf("%v in pod server-0 has not seen a change", prober)
 	}
 	return time.Unix(0, seen).Sub(start), nil
-}
-
-// inPod runs a command in a pod.
-func (b *bench) inPod(ctx context.Context, namespace, pod string, command ...string) (string, error) {
-	args := append([]string{"--kubeconfig", b.lab.Kubeconfig(), "-n", namespace, "exec", pod, "--"}, command...)
-	out, err := exec.CommandContext(ctx, filepath.Join(filepath.Dir(b.options.lab), "kubectl"), args...).Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%v in pod %s: %w: %s", command, pod, err, exit.Stderr)
-	}
-	return string(out), err
 }
 
 func (b *bench) createService(ctx context.Context, namespace, name, address string, selector map[string]string) error {

@@ -165,11 +165,16 @@ func stream(network, address string) error {
 // await asks again after a few milliseconds of silence, each time anew: the first
 // packet of a connection that nobody took is repeated by TCP after a second only.
 func await(address string) error {
+	asking := false
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		conn, err := net.DialTimeout("tcp", address, 5*time.Millisecond)
 		if err == nil {
 			fmt.Println(time.Now().UnixNano())
 			return conn.Close()
+		}
+		if !asking {
+			fmt.Println("asking")
+			asking = true
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			time.Sleep(time.Millisecond)
@@ -233,6 +238,9 @@ func last(address string) error {
 		conn.SetReadDeadline(time.Now().Add(timeout))
 		if _, err := conn.Read(buffer); err != nil {
 			break
+		}
+		if answered.IsZero() {
+			fmt.Println("asking")
 		}
 	}
 	if answered.IsZero() {
