@@ -142,18 +142,18 @@ var rights = map[string][]string{
 	},
 	"ovnkube-node": {
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "get services", "list services", "watch services",
-		"list endpointslices", "watch endpointslices", "patch nodes/status", "create events", "patch events",
+		"list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs", "patch nodes/status", "create events", "patch events",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
 		"get offloadpolicies", "list offloadpolicies", "watch offloadpolicies",
 	},
 	"ovn-dpu": { // of a DPU, in the cluster of its host
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
-		"get services", "list services", "watch services", "list endpointslices", "watch endpointslices",
+		"get services", "list services", "watch services", "list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs",
 		"create events", "patch events", "get leases", "create leases", "update leases",
 	},
 	"ovnkube-node-dpu-host": {
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
-		"get services", "list services", "watch services", "list endpointslices", "watch endpointslices",
+		"get services", "list services", "watch services", "list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs",
 		"create events", "patch events", "get leases", "list leases", "watch leases",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
 	},

@@ -140,7 +140,7 @@ func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(.
 		a.pods.Changed(owners...)
 		for _, owner := range owners {
 			a.setup.Changed(owner.String())
-			if owner.Kind == kube.KindService || owner.Kind == kube.KindPod && a.onBridge(owner) {
+			if owner.Kind == kube.KindService || owner.Kind == kube.KindServiceCIDR || owner.Kind == kube.KindPod && a.onBridge(owner) {
 				a.setup.ServicesChanged()
 			}
 		}
@@ -187,7 +187,9 @@ func (a *agent) services() (node.ServicePorts, bool) {
 	}
 	pods := a.view.Pods()
 	a.anyHostPorts.Store(slices.ContainsFunc(pods, node.HasHostPorts))
-	return node.PortsOf(a.view.Services(), pods), true
+	ports := node.PortsOf(a.view.Services(), pods)
+	ports.Subnets = a.view.ServiceSubnets()
+	return ports, true
 }
 
 // onBridge says that the bridge has to do with a pod: it has host ports, or is

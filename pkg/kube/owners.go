@@ -35,6 +35,12 @@ func (v *View) changed(old, new any) {
 		before, _ := old.(*discoveryv1.EndpointSlice)
 		after, _ := new.(*discoveryv1.EndpointSlice)
 		owners = v.endpointOwners(before, after)
+	case *networkingv1.ServiceCIDR:
+		before, _ := old.(*networkingv1.ServiceCIDR)
+		after, _ := new.(*networkingv1.ServiceCIDR)
+		if !sameObject(before, after) {
+			owners = []Owner{{Kind: KindServiceCIDR, Name: o.Name}}
+		}
 	case *corev1.Namespace:
 		before, _ := old.(*corev1.Namespace)
 		after, _ := new.(*corev1.Namespace)

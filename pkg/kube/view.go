@@ -23,6 +23,8 @@ type View struct {
 	// A View of one node has none of these.
 	namespaces, endpoints, policies cache.SharedIndexInformer
 	policyIndex                     *policies
+	// ranges are of a View of one node only.
+	ranges *serviceCIDRs
 	// admin are by kind; adminPresent the kinds that the cluster had at the start.
 	admin        map[string]cache.SharedIndexInformer
 	adminPresent []string
@@ -31,8 +33,8 @@ type View struct {
 }
 
 // NewView watches the whole cluster, or with a node name only that Node, the pods
-// scheduled to it and the services, which is all that a node's credentials have
-// to allow. A View of one node has the names of those services only that answer at
+// scheduled to it, the services and their ranges, which is all that a node's
+// credentials have to allow. A View of one node has the names of those services only that answer at
 // no port or address of nodes.
 func NewView(client kubernetes.Interface, node string) (*View, error) {
 	var onlyNode, onlyPods func(*metav1.ListOptions)
@@ -54,6 +56,12 @@ func NewView(client kubernetes.Interface, node string) (*View, error) {
 		v.policies, v.policyIndex = networking.NewNetworkPolicyInformer(client, metav1.NamespaceAll, 0, nil), newPolicies()
 		if err := v.pods.AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, byLabel: labelsOfPod}); err != nil {
 			return nil, fmt.Errorf("preparing the informers: %w", err)
+		}
+	}
+	if node != "" {
+		var err error
+		if v.ranges, err = newServiceCIDRs(client); err != nil {
+			return nil, err
 		}
 	}
 	for _, informer := range v.informers() {
@@ -106,6 +114,13 @@ func (v *View) Start(ctx context.Context) error {
 		}
 		synced = append(synced, told.HasSynced)
 		go informer.RunWithContext(ctx)
+	}
+	if v.ranges != nil {
+		told, err := v.ranges.start(ctx, v.changed)
+		if err != nil {
+			return err
+		}
+		synced = append(synced, told)
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return fmt.Errorf("reading the API's objects: %w", context.Cause(ctx))

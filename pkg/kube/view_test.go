@@ -173,7 +173,7 @@ func TestViewOfNode(t *testing.T) {
 			selectors[action.GetResource().Resource] = watch.GetWatchRestrictions().Fields.String()
 		}
 	}
-	want := map[string]string{"nodes": "metadata.name=n", "pods": "spec.nodeName=n", "services": ""}
+	want := map[string]string{"nodes": "metadata.name=n", "pods": "spec.nodeName=n", "services": "", "servicecidrs": ""}
 	if diff := cmp.Diff(want, selectors); diff != "" {
 		t.Errorf("selectors (-want +got):\n%s", diff)
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ type Flows interface {
 
 // direct keeps the flows of the gateway bridge, the host's own included, for the
 // router is on it: they are gone when ovs-vswitchd was, and anybody may change them.
-func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
+func (s *Setup) direct(ctx context.Context, st State, g Gateway, services ServicePorts, known bool) error {
 	link, ok := st.Links[g.Bridge]
 	if !ok {
 		return notReady("gateway bridge %s has no link", g.Bridge)
@@ -30,7 +31,6 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway) error {
 	if err != nil {
 		return err
 	}
-	services, known := s.services()
 	w := s.wire(st, g, link)
 	w.Uplink, w.Services = st.OFPorts[uplink], services
 	if known || !s.directed(bounded, g.Bridge) {
@@ -51,10 +51,20 @@ func (s *Setup) wire(st State, g Gateway, link netdev.Link) wire {
 	addrs := primary(s.cfg, st, g.Bridge)
 	return wire{
 		MAC: link.MAC.String(), Router: st.OFPorts[routerPort(s.cfg, g)],
-		ClusterSubnets: s.cfg.ClusterSubnets, Addresses: addrs, Meetings: meetings(s.cfg, addrs),
+		ClusterSubnets: s.cfg.ClusterSubnets, Addresses: addrs, Meetings: meetings(s.cfg, st.Services, addrs),
 	}
 }
 
+// rangesOf are the ranges of services to lead the node to.
+func (s *Setup) rangesOf(st State, g Gateway, services ServicePorts, known bool) []netip.Prefix {
+	subnets, refused := serviceSubnets(s.cfg, st, g, services.Subnets, known)
+	if len(refused) > 0 {
+		s.deps.Logger.Warn("ranges of services that overlap networks of the node or its pods are left out", "ranges", refused)
+	}
+	return subnets
+}
+
+// services are also the ranges of their addresses; false while they are not known.
 func (s *Setup) services() (ServicePorts, bool) {
 	if s.deps.Services == nil {
 		return ServicePorts{}, true

@@ -62,7 +62,7 @@ func readWire(t *testing.T, text []byte) wire {
 	decoder.DisallowUnknownFields()
 	must(t, decoder.Decode(&facts))
 	w := facts.wire
-	w.Meetings = meetings(Config{ServiceSubnets: facts.ServiceSubnets, MasqueradeSubnets: facts.MasqueradeSubnets}, w.Addresses)
+	w.Meetings = meetings(Config{MasqueradeSubnets: facts.MasqueradeSubnets}, facts.ServiceSubnets, w.Addresses)
 	w.Services = w.Services.sorted()
 	return w
 }

@@ -23,11 +23,11 @@ type meeting struct {
 
 // meetings gives one for each family in which the node has an address and the
 // cluster services.
-func meetings(cfg Config, addresses []netip.Prefix) []meeting {
+func meetings(cfg Config, subnets, addresses []netip.Prefix) []meeting {
 	var out []meeting
 	for _, own := range addresses {
 		m := meeting{address: own.Addr()}
-		for _, services := range cfg.ServiceSubnets {
+		for _, services := range subnets {
 			if services.Addr().Is4() == own.Addr().Is4() {
 				m.services = append(m.services, services.Masked())
 			}
@@ -50,10 +50,35 @@ func meetings(cfg Config, addresses []netip.Prefix) []meeting {
 	return out
 }
 
+// serviceSubnets are the configured ranges of services, those that the API says
+// and, until it was heard, those to which an agent before us has led the node. A
+// range that would take the node's or the pods' own addresses is left out.
+func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, known bool) (subnets, refused []netip.Prefix) {
+	if !known {
+		for _, r := range s.Routes {
+			if r.Link == g.Bridge && r.Protocol == protocolOurs && cfg.masquerade(r.NextHop) {
+				said = append(said, r.Dest)
+			}
+		}
+	}
+	taken := slices.Concat(cfg.ClusterSubnets, cfg.MasqueradeSubnets, s.Addrs[g.Bridge])
+	subnets = slices.Clone(cfg.ServiceSubnets)
+	for _, prefix := range said {
+		switch {
+		case slices.Contains(subnets, prefix):
+		case slices.ContainsFunc(taken, prefix.Overlaps):
+			refused = append(refused, prefix)
+		default:
+			subnets = append(subnets, prefix)
+		}
+	}
+	return subnets, refused
+}
+
 // planMasquerade gives the steps that lead the node's own processes to services
 // by the gateway bridge, with packets that fit into those of pods.
 func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
-	all := meetings(cfg, primary(cfg, s, g.Bridge))
+	all := meetings(cfg, s.Services, primary(cfg, s, g.Bridge))
 	steps := masqueradeAddrs(s, g, all)
 	var want []netdev.Route
 	for _, m := range all {

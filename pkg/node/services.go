@@ -38,6 +38,8 @@ type Endpoint struct {
 type ServicePorts struct {
 	NodePorts []NodePort
 	External  []Endpoint
+	// Subnets are the ranges of services that the API says.
+	Subnets []netip.Prefix
 }
 
 // PortsOf reads services and the pods of the node, whose host ports are to the
@@ -141,5 +143,6 @@ func (s ServicePorts) sorted() ServicePorts {
 	return ServicePorts{
 		NodePorts: slices.CompactFunc(ports, func(a, b NodePort) bool { return a.Port == b.Port }),
 		External:  slices.Compact(external),
+		Subnets:   s.Subnets,
 	}
 }

@@ -235,7 +235,9 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.direct(ctx, st, g); err != nil {
+	services, known := s.services()
+	st.Services = s.rangesOf(st, g, services, known)
+	if err := s.direct(ctx, st, g, services, known); err != nil {
 		return 0, nil, err
 	}
 	encap, err := encapAddress(s.cfg, st, g)
@@ -257,7 +259,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	if err := s.run(ctx, planMasquerade(s.cfg, st, g, mtu)); err != nil {
 		return 0, told, err
 	}
-	if services, known := s.services(); known {
+	if known {
 		told = errors.Join(told, s.redirect(ctx, planRedirects(primary(s.cfg, st, g.Bridge), services.NodePorts)))
 	}
 	return mtu, told, s.management(ctx, st, mtu)
@@ -329,11 +331,9 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 		tx.Delete(&knftables.Table{})
 		err = s.deps.NFT.Run(ctx, tx)
 	}
-	alone := s.cfg
-	alone.ServiceSubnets = nil
 	var masquerade error
 	if g, err := chooseGateway(s.cfg, st); err == nil {
-		masquerade = s.run(ctx, planMasquerade(alone, st, g, 0))
+		masquerade = s.run(ctx, planMasquerade(s.cfg, st, g, 0))
 		if !g.owned() {
 			masquerade = errors.Join(masquerade, s.deps.Flows.Replace(ctx, g.Bridge, []string{"priority=0 actions=NORMAL"}))
 		}

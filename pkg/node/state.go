@@ -39,6 +39,8 @@ type State struct {
 	// Node object gives. Both are empty while it is not known.
 	Subnets []netip.Prefix
 	Known   []netip.Addr
+	// Services are the ranges of services to which the node's processes are led.
+	Services []netip.Prefix
 	// Reachable names the probes that succeed; they are asked before a takeover only.
 	Reachable []string
 }

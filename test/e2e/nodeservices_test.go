@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // nodePortService is a service of both protocols in every family of the lab, in
@@ -101,5 +104,68 @@ func TestAPIServerByItsService(t *testing.T) {
 		if out, err := onNode(node, host(netip.MustParseAddr("10.96.200.200"))...); err == nil {
 			t.Errorf("an address that no service has answered: %s", out)
 		}
+	}
+}
+
+// TestFurtherServiceRange: a service whose address is of a range that was added
+// while the cluster runs answers pods and every node; when the range goes, nodes
+// are not led there any more.
+func TestFurtherServiceRange(t *testing.T) {
+	ns := namespace(t)
+	ranges := cluster.client.NetworkingV1().ServiceCIDRs()
+	further := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.111.0.0/24"}}}
+	if len(machineAddresses(t, nodes[0])) > 1 {
+		further.Spec.CIDRs = append(further.Spec.CIDRs, "fd00:10:111::/112")
+	}
+	routes := func(node string) string {
+		four, _ := onNode(node, "ip", "route", "show", "10.111.0.0/24")
+		six, _ := onNode(node, "ip", "-6", "route", "show", "fd00:10:111::/112")
+		return four + six
+	}
+	if got := routes(nodes[0]); got != "" {
+		t.Fatalf("there before the range: %s", got)
+	}
+	if _, err := ranges.Create(t.Context(), further, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ranges.Delete(context.Background(), ns, metav1.DeleteOptions{}) })
+	server(t, ns, "server", nodes[2])
+	from := running(t, ns, "from", nodes[1])
+	var made []string
+	for _, ip := range []string{"10.111.0.77", "fd00:10:111::77"}[:len(further.Spec.CIDRs)] {
+		var web *corev1.Service
+		eventually(t, serviceWithin, "the API takes "+ip, func() (bool, string) {
+			var err error
+			web, err = cluster.client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "web-"},
+				Spec: corev1.ServiceSpec{
+					Selector: map[string]string{"app": "web"}, ClusterIP: ip, Ports: []corev1.ServicePort{{Port: servicePort, TargetPort: intstr.FromInt32(echoPort)}},
+				},
+			}, metav1.CreateOptions{})
+			return err == nil, fmt.Sprint(err)
+		})
+		made = append(made, web.Name)
+		address := frontends(web)[0]
+		answers(t, from, "tcp", address)
+		for _, node := range nodes {
+			eventually(t, serviceWithin, address+" answers "+node, func() (bool, string) {
+				got, err := askFrom(node, "tcp", address)
+				return err == nil, fmt.Sprint(got, err)
+			})
+		}
+	}
+	for _, name := range made {
+		if err := cluster.client.CoreV1().Services(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ranges.Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		eventually(t, 60*time.Second, "the routes of "+node+" are gone", func() (bool, string) {
+			got := routes(node)
+			return got == "", got
+		})
 	}
 }

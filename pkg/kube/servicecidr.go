@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	networking "k8s.io/client-go/informers/networking/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// KindServiceCIDR is a range of cluster addresses of services. No rows are made
+// for it: a View of one node tells it to those who lead the node to services.
+const KindServiceCIDR = "ServiceCIDR"
+
+// serviceCIDRs are the ranges that the API says, none where it is too old to.
+type serviceCIDRs struct {
+	cache.SharedIndexInformer
+	absent atomic.Bool
+}
+
+func newServiceCIDRs(client kubernetes.Interface) (*serviceCIDRs, error) {
+	s := &serviceCIDRs{SharedIndexInformer: networking.NewServiceCIDRInformer(client, 0, nil)}
+	err := s.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		if s.absent.Store(apierrors.IsNotFound(err)); !s.absent.Load() {
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		}
+	})
+	if err == nil {
+		err = s.SetTransform(trimServiceCIDR)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preparing the informer of service ranges: %w", err)
+	}
+	return s, nil
+}
+
+// trimServiceCIDR leaves out the status.
+func trimServiceCIDR(obj any) (any, error) {
+	if o, ok := obj.(*networkingv1.ServiceCIDR); ok {
+		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}, Spec: o.Spec}, nil
+	}
+	return obj, nil
+}
+
+// start runs the informer; the result says that all ranges were told, or that
+// the API has none.
+func (s *serviceCIDRs) start(ctx context.Context, changed func(old, new any)) (cache.InformerSynced, error) {
+	told, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { changed(nil, obj) },
+		UpdateFunc: changed,
+		DeleteFunc: func(obj any) { changed(obj, nil) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listening to an informer: %w", err)
+	}
+	go s.RunWithContext(ctx)
+	return func() bool { return told.HasSynced() || s.absent.Load() }, nil
+}
+
+// ServiceSubnets are the ranges of services that the API says, sorted; none in a
+// View of the whole cluster. A range stays until its last service is gone.
+func (v *View) ServiceSubnets() []netip.Prefix {
+	if v.ranges == nil {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, object := range objects[networkingv1.ServiceCIDR](v.ranges.GetIndexer().List()) {
+		for _, text := range object.Spec.CIDRs {
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				out = append(out, prefix.Masked())
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}
