@@ -28,10 +28,13 @@ type NodePort struct {
 }
 
 // Endpoint is where a service answers beside its own address and node port: an
-// external address, or one that a load balancer gave it.
+// external address, or one that a load balancer gave it. Limited is one that only
+// Sources may ask for; those of the other family count for nothing.
 type Endpoint struct {
 	Addr netip.Addr
 	Port
+	Limited bool
+	Sources []netip.Prefix
 }
 
 // ServicePorts are the services that the wire may ask the node for, sorted.
@@ -58,8 +61,9 @@ func PortsOf(services []*corev1.Service, pods []*corev1.Pod) ServicePorts {
 				port := Port{protocol, uint16(p.NodePort)}
 				all.NodePorts = append(all.NodePorts, NodePort{Port: port, Targets: targets(service, uint16(p.Port))})
 			}
-			for _, addr := range addrs {
-				all.External = append(all.External, Endpoint{Addr: addr, Port: Port{protocol, uint16(p.Port)}})
+			for _, at := range addrs {
+				at.Port = Port{protocol, uint16(p.Port)}
+				all.External = append(all.External, at)
 			}
 		}
 	}
@@ -115,34 +119,64 @@ func targets(service *corev1.Service, port uint16) []netip.AddrPort {
 }
 
 // externalAddrs leaves out addresses of load balancers that send packets to node
-// ports instead.
-func externalAddrs(service *corev1.Service) []netip.Addr {
-	texts := slices.Clone(service.Spec.ExternalIPs)
+// ports instead. The ports are to be filled in.
+func externalAddrs(service *corev1.Service) []Endpoint {
+	var out []Endpoint
+	add := func(text string, e Endpoint) {
+		if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+			e.Addr = addr.Unmap()
+			out = append(out, e)
+		}
+	}
 	if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		limits := Endpoint{Limited: len(service.Spec.LoadBalancerSourceRanges) > 0, Sources: sources(service)}
 		for _, ingress := range service.Status.LoadBalancer.Ingress {
 			if ingress.IPMode == nil || *ingress.IPMode == corev1.LoadBalancerIPModeVIP {
-				texts = append(texts, ingress.IP)
+				add(ingress.IP, limits)
 			}
 		}
 	}
-	var addrs []netip.Addr
-	for _, text := range texts {
-		if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-			addrs = append(addrs, addr.Unmap())
-		}
+	for _, text := range service.Spec.ExternalIPs {
+		add(text, Endpoint{})
 	}
-	return addrs
+	return out
 }
 
-// sorted is the same for the same services, each port once.
+// sources are sorted; one that cannot be read lets nobody in.
+func sources(service *corev1.Service) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range service.Spec.LoadBalancerSourceRanges {
+		if prefix, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
+			out = append(out, prefix.Masked())
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}
+
+// sorted is the same for the same services, each port once: an address that is
+// also limited is limited.
 func (s ServicePorts) sorted() ServicePorts {
 	byPort := func(a, b Port) int { return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port)) }
 	ports, external := slices.Clone(s.NodePorts), slices.Clone(s.External)
 	slices.SortStableFunc(ports, func(a, b NodePort) int { return byPort(a.Port, b.Port) })
-	slices.SortFunc(external, func(a, b Endpoint) int { return cmp.Or(a.Addr.Compare(b.Addr), byPort(a.Port, b.Port)) })
+	slices.SortStableFunc(external, func(a, b Endpoint) int {
+		return cmp.Or(a.Addr.Compare(b.Addr), byPort(a.Port, b.Port), compareLimits(a, b))
+	})
 	return ServicePorts{
 		NodePorts: slices.CompactFunc(ports, func(a, b NodePort) bool { return a.Port == b.Port }),
-		External:  slices.Compact(external),
+		External:  slices.CompactFunc(external, func(a, b Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port }),
 		Subnets:   s.Subnets,
 	}
+}
+
+// compareLimits puts those first that are limited.
+func compareLimits(a, b Endpoint) int {
+	switch {
+	case a.Limited == b.Limited:
+		return slices.CompareFunc(a.Sources, b.Sources, netip.Prefix.Compare)
+	case a.Limited:
+		return -1
+	}
+	return 1
 }

@@ -28,8 +28,9 @@ func TestPortsOf(t *testing.T) {
 			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30053}, {Port: 80, NodePort: 30080}},
 		}},
 		{Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.11"}, ExternalIPs: []string{"198.51.100.1", "nonsense", "fe80::1%eth0"},
-			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 443}},
+			Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.11"}, ExternalIPs: []string{"198.51.100.1", "nonsense", "fe80::1%eth0", "2001:db8::1"},
+			LoadBalancerSourceRanges: []string{"2001:db8:1::9/64", " 192.0.2.0/24", "nonsense"},
+			Ports:                    []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 443}},
 		}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{
 			{IP: "2001:db8::1"}, {IP: "203.0.113.1", IPMode: &proxy}, {Hostname: "example.org"},
 		}}}},
@@ -56,15 +57,19 @@ func TestPortsOf(t *testing.T) {
 			{Port{"udp", 30053}, addrPorts("10.96.0.10:53", "[fd00:10:96::10]:53")},
 		},
 		External: []Endpoint{
-			{netip.MustParseAddr("172.18.0.2"), Port{"udp", 5353}},
-			{netip.MustParseAddr("198.51.100.1"), Port{"sctp", 443}},
-			{netip.MustParseAddr("198.51.100.1"), Port{"tcp", 443}},
-			{netip.MustParseAddr("2001:db8::1"), Port{"tcp", 443}},
+			{Addr: netip.MustParseAddr("172.18.0.2"), Port: Port{"udp", 5353}},
+			{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"sctp", 443}},
+			{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"tcp", 443}},
+			{
+				Addr: netip.MustParseAddr("2001:db8::1"), Port: Port{"tcp", 443}, Limited: true,
+				Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8:1::/64")},
+			},
 		},
 	}
 	comparer := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	prefixes := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 	ports := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
-	if diff := cmp.Diff(want, PortsOf(services, pods), comparer, ports); diff != "" {
+	if diff := cmp.Diff(want, PortsOf(services, pods), comparer, prefixes, ports); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }

@@ -79,10 +79,15 @@ func wireAndServices(w wire) []string {
 	var flows []string
 	in := fmt.Sprintf("in_port=%d,dl_dst=%s,", w.Uplink, w.MAC)
 	for _, e := range w.Services.External {
-		flows = append(flows,
-			flow(0, 85, in+e.match()+",nw_frag=no", output(w.Router)),
-			flow(tableAnswer, 60, e.match(), output(w.Router)),
-		)
+		for _, match := range e.allowed() {
+			flows = append(flows,
+				flow(0, 87, in+match+",nw_frag=no", output(w.Router)),
+				flow(tableAnswer, 60, match, output(w.Router)),
+			)
+		}
+		if e.Limited {
+			flows = append(flows, flow(0, 86, in+e.match()+",nw_frag=no", "drop"), flow(tableAnswer, 55, e.match(), "drop"))
+		}
 	}
 	if len(w.Services.NodePorts) == 0 {
 		return flows
@@ -111,6 +116,20 @@ func (e Endpoint) match() string {
 		return fmt.Sprintf("%s,nw_dst=%s,tp_dst=%d", e.Protocol, e.Addr, e.Port.Port)
 	}
 	return fmt.Sprintf("%s6,ipv6_dst=%s,tp_dst=%d", e.Protocol, e.Addr, e.Port.Port)
+}
+
+// allowed matches those whom the service answers.
+func (e Endpoint) allowed() []string {
+	if !e.Limited {
+		return []string{e.match()}
+	}
+	var out []string
+	for _, source := range e.Sources {
+		if source.Addr().Is4() == e.Addr.Is4() {
+			out = append(out, e.match()+","+fromAny(source))
+		}
+	}
+	return out
 }
 
 func family(addr netip.Addr) string {

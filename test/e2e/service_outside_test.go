@@ -142,3 +142,63 @@ func TestHostPortFromOutside(t *testing.T) {
 		return err != nil, got.server
 	})
 }
+
+// TestLoadBalancerSourceRanges: at the address that a load balancer gave, the
+// sources that the service names are answered and no others, who are as soon as
+// they are named; node ports, other addresses and pods know no such limit.
+func TestLoadBalancerSourceRanges(t *testing.T) {
+	ns := namespace(t)
+	server(t, ns, "server", nodes[2])
+	from := running(t, ns, "from", nodes[1])
+	own := machineAddresses(t, outside)
+	var asker []string
+	for _, addr := range own {
+		asker = append(asker, netip.PrefixFrom(addr, addr.BitLen()).String())
+	}
+	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Type, spec.ExternalIPs, spec.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, []string{"203.0.113.17"}, asker
+	})
+	given := []corev1.LoadBalancerIngress{{IP: "203.0.113.18"}}
+	if len(own) > 1 {
+		given = append(given, corev1.LoadBalancerIngress{IP: "2001:db8:113::18"})
+	}
+	web.Status.LoadBalancer.Ingress = given
+	if _, err := cluster.client.CoreV1().Services(ns).UpdateStatus(t.Context(), web, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range machineAddresses(t, nodes[0]) {
+		network := map[bool]string{true: "203.0.113.0/24", false: "2001:db8:113::/64"}[addr.Is4()]
+		mustOnNode(t, outside, "ip", "route", "replace", network, "via", addr.String())
+		t.Cleanup(func() { onNode(outside, "ip", "route", "del", network) })
+	}
+	asked := func(address string, answered bool) {
+		t.Helper()
+		for _, network := range []string{"tcp", "udp"} {
+			eventually(t, serviceWithin, fmt.Sprintf("%s %s answers the outside: %t", network, address, answered), func() (bool, string) {
+				got, err := askFrom(outside, network, address)
+				return (err == nil) == answered, fmt.Sprint(got, err)
+			})
+		}
+	}
+	everywhere := func(answered bool) {
+		t.Helper()
+		for _, ingress := range given {
+			address := netip.AddrPortFrom(netip.MustParseAddr(ingress.IP), servicePort).String()
+			asked(address, answered)
+			answers(t, from, "tcp", address)
+		}
+		asked("203.0.113.17:80", true)
+	}
+	everywhere(true)
+	limit := func(ranges ...string) {
+		updateService(t, web, func(spec *corev1.ServiceSpec) { spec.LoadBalancerSourceRanges = ranges })
+	}
+	limit("198.51.100.0/24", "2001:db8:9::/64")
+	everywhere(false)
+	nodePort := netip.AddrPortFrom(nodeAddress(t, nodes[0]), uint16(web.Spec.Ports[0].NodePort)).String()
+	if got, err := askFrom(outside, "tcp", nodePort); err != nil {
+		t.Errorf("node port %s: %v, %v", nodePort, got, err)
+	}
+	limit()
+	everywhere(true)
+}
