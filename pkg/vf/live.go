@@ -20,6 +20,10 @@ type Live struct {
 
 	mu    sync.Mutex
 	known *Inventory
+
+	looking sync.Mutex
+	looked  Inventory
+	at      time.Time // when looked was complete
 }
 
 // NewLive knows nothing before Run.
@@ -44,7 +48,7 @@ func (l *Live) VF(device string) (PF, VF, error) {
 			return *pf, *v, nil
 		}
 	}
-	now, err := l.node.Read()
+	now, err := l.look()
 	if err != nil {
 		return PF{}, VF{}, fmt.Errorf("looking for VF %s: %w", device, err)
 	}
@@ -53,6 +57,21 @@ func (l *Live) VF(device string) (PF, VF, error) {
 		return PF{}, VF{}, fmt.Errorf("%s is not a VF of this node", device)
 	}
 	return *pf, *v, nil
+}
+
+// look reads the inventory, once for all who ask one after the other: a NIC that
+// is away is asked for by each of its pods.
+func (l *Live) look() (Inventory, error) {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	if time.Since(l.at) < quiet {
+		return l.looked, nil
+	}
+	now, err := l.node.Read()
+	if err == nil {
+		l.looked, l.at = now, time.Now()
+	}
+	return now, err
 }
 
 // Run watches until ctx ends, and begins again when the kernel ends it.

@@ -299,3 +299,30 @@ func TestLive(t *testing.T) {
 		}
 	})
 }
+
+// A sweep asks for the VF of each pod of a NIC that is away: that is one look.
+func TestLiveLooksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := load(t, "testdata/connectx6dx-switchdev.txtar")
+		looks := 0
+		w.Kernel.Fail = func(op string) error {
+			if op == "Devlink" {
+				looks++
+			}
+			return nil
+		}
+		live := NewLive(node(t, w), slog.New(slog.DiscardHandler))
+		for range 50 {
+			if _, _, err := live.VF("0000:99:00.1"); err == nil {
+				t.Fatal("a VF that is not there was found")
+			}
+		}
+		if looks != 1 {
+			t.Errorf("%d looks", looks)
+		}
+		time.Sleep(quiet)
+		if _, v, err := live.VF("0000:03:00.2"); err != nil || v.Index != 0 || looks != 2 {
+			t.Errorf("later: %+v, %v, %d looks", v, err, looks)
+		}
+	})
+}
