@@ -15,6 +15,9 @@ const (
 	DPUConnectionKey = "k8s.ovn.org/dpu.connection-details"
 	// DPUStatusKey holds a DPUStatus for each network; DPU to host.
 	DPUStatusKey = "k8s.ovn.org/dpu.connection-status"
+	// ManagementPortKey, on a Node, holds a ManagementFunction for each network;
+	// host to DPU.
+	ManagementPortKey = "k8s.ovn.org/node-mgmt-port"
 	// DPUHostLabel is on the Nodes of hosts with a DPU, DPULabel on those of DPUs.
 	DPUHostLabel = "k8s.ovn.org/dpu-host"
 	DPULabel     = "k8s.ovn.org/dpu"
@@ -80,6 +83,35 @@ type DPUStatus struct {
 	// Sandbox is the one that Status is about: an annotation may be older than
 	// the details beside it. Ours.
 	Sandbox string `json:"SandboxId,omitempty"`
+}
+
+// ManagementFunction is the VF that a host has as its own interface in its pod
+// subnet, with the numbers that the NIC's switch has for it.
+type ManagementFunction struct {
+	Device string `json:"DeviceId,omitempty"`
+	PF     uint32 `json:"PfId"`
+	Number uint32 `json:"FuncId"`
+	// PFMAC is as in DPUConnection. Ours.
+	PFMAC MAC `json:"PfMac,omitempty"`
+}
+
+// ParseManagementFunction reads ManagementPortKey for network; nil when it is not
+// named. The legacy form, one bare object, is the default network's.
+func ParseManagementFunction(value, network string) (*ManagementFunction, error) {
+	raw, err := networkValue(value, network)
+	if err == nil && raw == nil && network == DefaultNetwork {
+		if bare, _ := networkValue(value, "FuncId"); bare != nil {
+			raw = json.RawMessage(value)
+		}
+	}
+	if raw == nil || err != nil {
+		return nil, err
+	}
+	var f ManagementFunction
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, fmt.Errorf("management port of network %q: %w", network, err)
+	}
+	return &f, nil
 }
 
 // ParseDPUConnection reads DPUConnectionKey for network; nil when it is not

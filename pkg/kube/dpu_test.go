@@ -86,3 +86,23 @@ func TestSetNetwork(t *testing.T) {
 		}
 	}
 }
+
+func TestParseManagementFunction(t *testing.T) {
+	for value, want := range map[string]*ManagementFunction{
+		``:                               nil,
+		`{"net1":{"PfId":0,"FuncId":1}}`: nil,
+		`{"PfId":1,"FuncId":2}`:          {PF: 1, Number: 2},
+		`{"default":{"DeviceId":"0000:03:00.2","PfId":0,"FuncId":3}}`:                  {Device: "0000:03:00.2", Number: 3},
+		`{"default":{"DeviceId":"d","PfId":0,"FuncId":0,"PfMac":"5c:00:00:00:00:01"}}`: {Device: "d", PFMAC: MAC{0x5c, 0, 0, 0, 0, 1}},
+	} {
+		got, err := ParseManagementFunction(value, DefaultNetwork)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", value, err, diff)
+		}
+	}
+	for _, value := range []string{`x`, `{"default":{"PfId":"0"}}`, `{"default":{"PfId":0,"FuncId":-1}}`} {
+		if got, err := ParseManagementFunction(value, DefaultNetwork); err == nil {
+			t.Errorf("%s is read as %+v", value, got)
+		}
+	}
+}
