@@ -43,6 +43,8 @@ type Config struct {
 	Datapath     string
 	// MTU of pods; 0 derives it from the interface of EncapAddress.
 	MTU int
+	// WithoutManagement leaves the management port to a Management, as on a DPU.
+	WithoutManagement bool
 	// Checkpoint is the file that holds the NIC's original state.
 	Checkpoint string
 }

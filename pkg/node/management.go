@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,16 +17,50 @@ func planManagement(cfg Config, s State, mtu int) ([]Step, error) {
 	if len(s.Subnets) == 0 {
 		return nil, notReady("node %s has no annotation %s", cfg.Node, kube.NodeSubnetsKey)
 	}
+	if steps := giveBack(s); len(steps) > 0 {
+		return steps, notReady("%s was a VF's name", ManagementInterface)
+	}
+	var steps []Step
+	if portName(s.Function) != "" { // else br-int is the DPU's
+		port, err := planPort(cfg, s, mtu)
+		if steps = append(steps, port...); err != nil {
+			return steps, err
+		}
+	}
+	switch {
+	case s.Function == nil:
+	case s.Function.Device == "":
+		return steps, nil // the interface is the host's
+	default:
+		device, err := takeDevice(s)
+		if steps = append(steps, device...); err != nil || len(device) > 0 {
+			return steps, cmp.Or(err, notReady("%s has just got its name", ManagementInterface))
+		}
+	}
+	return append(steps, planInterface(cfg, s, mtu)...), nil
+}
+
+// planPort gives the steps towards the port of br-int.
+func planPort(cfg Config, s State, mtu int) ([]Step, error) {
 	if _, ok := s.Links[IntegrationBridge]; !ok {
 		return nil, notReady("ovn-controller has not made bridge %s", IntegrationBridge)
 	}
 	var steps []Step
-	if !s.Ours[ManagementInterface] {
-		steps = append(steps, managementRows(cfg, s.Subnets, mtu))
+	if !s.Ours[portName(s.Function)] {
+		steps = append(steps, managementRows(cfg, s, mtu))
+	}
+	if s.Function != nil {
+		representor, err := planRepresentor(s, mtu)
+		return append(steps, representor...), err
 	}
 	if _, ok := s.Links[ManagementInterface]; !ok {
 		return steps, notReady("ovs-vswitchd has not made %s", ManagementInterface)
 	}
+	return steps, nil
+}
+
+// planInterface gives the steps towards the interface's addresses and routes.
+func planInterface(cfg Config, s State, mtu int) []Step {
 	changes := prepareLink(s, ManagementInterface, netdev.Settings{MAC: managementMAC(s.Subnets), MTU: mtu})
 	changes = append(changes, sysctls(s, ManagementInterface, []sysctl{{rpFilter, "2"}, {forwarding, "1"}})...)
 	changes = append(changes, managementAddrs(s)...)
@@ -33,7 +68,7 @@ func planManagement(cfg Config, s State, mtu int) ([]Step, error) {
 	if len(changes) > 0 {
 		changes = append(changes, managementNeighbors(s)...)
 	}
-	return append(steps, changes...), nil
+	return changes
 }
 
 // managementMAC is the one that the controller derives too, from the first
@@ -60,15 +95,20 @@ func managementAddrs(s State) []Step {
 	return steps
 }
 
-// managementRoutes lead to the pods of the whole cluster.
+// managementRoutes lead to the pods of the whole cluster, and on a host with a DPU,
+// which has the gateway bridge, to services, too.
 func managementRoutes(cfg Config, s State) []Step {
 	var want []netdev.Route
-	for _, cluster := range cfg.ClusterSubnets {
+	through := cfg.ClusterSubnets
+	if portName(s.Function) == "" {
+		through = slices.Concat(through, cfg.ServiceSubnets)
+	}
+	for _, dest := range through {
 		for _, subnet := range s.Subnets {
-			if subnet.Addr().Is4() == cluster.Addr().Is4() {
+			if subnet.Addr().Is4() == dest.Addr().Is4() {
 				want = append(want, netdev.Route{
-					Dest: cluster.Masked(), NextHop: ipam.AddressAt(subnet, 1), Link: ManagementInterface,
-					Table: tableMain, Protocol: protocolOurs, Metric: metric(cluster.Addr()),
+					Dest: dest.Masked(), NextHop: ipam.AddressAt(subnet, 1), Link: ManagementInterface,
+					Table: tableMain, Protocol: protocolOurs, Metric: metric(dest.Addr()),
 				})
 				break
 			}

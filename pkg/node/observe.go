@@ -30,17 +30,27 @@ func (m *machine) observe(ctx context.Context) (State, error) {
 		return st, err
 	}
 	m.observeSwitch(&st)
-	if node := m.deps.Node(); node != nil {
-		st.Known = addressesOf(node)
-		st.Subnets, err = kube.ParseNodeSubnets(node.Annotations[kube.NodeSubnetsKey], kube.DefaultNetwork)
-		if err != nil {
-			return st, fmt.Errorf("annotation %s: %w", kube.NodeSubnetsKey, err)
-		}
+	m.observePorts(&st)
+	if err := m.observeNode(&st); err != nil {
+		return st, err
 	}
 	if st.Saved == nil {
 		st.Reachable = m.reachable(ctx)
 	}
 	return st, nil
+}
+
+func (m *machine) observeNode(st *State) (err error) {
+	node := m.deps.Node()
+	if node == nil {
+		return nil
+	}
+	st.Known = addressesOf(node)
+	st.Subnets, err = kube.ParseNodeSubnets(node.Annotations[kube.NodeSubnetsKey], kube.DefaultNetwork)
+	if err != nil {
+		return fmt.Errorf("annotation %s: %w", kube.NodeSubnetsKey, err)
+	}
+	return nil
 }
 
 func (m *machine) observeHost(st *State) error {
@@ -99,15 +109,12 @@ func (m *machine) observeSwitch(st *State) {
 	}
 	st.Uplinks = map[string]string{}
 	for _, row := range m.deps.DB.Table(vswitch.BridgeTable) {
-		if bridge, ok := row.(*vswitch.Bridge); ok {
-			st.Bridges = append(st.Bridges, bridge.Name)
-			st.Uplinks[bridge.Name] = bridge.ExternalIDs[uplinkKey]
+		bridge, ok := row.(*vswitch.Bridge)
+		if !ok {
+			continue
 		}
-	}
-	for _, row := range m.deps.DB.Table(vswitch.PortTable) {
-		if port, ok := row.(*vswitch.Port); ok {
-			st.Ports = append(st.Ports, port.Name)
-		}
+		st.Bridges = append(st.Bridges, bridge.Name)
+		st.Uplinks[bridge.Name] = bridge.ExternalIDs[uplinkKey]
 	}
 	st.OFPorts = map[string]int{}
 	for _, row := range m.deps.DB.Table(vswitch.InterfaceTable) {
@@ -120,6 +127,17 @@ func (m *machine) observeSwitch(st *State) {
 	for _, owner := range []kube.Owner{gatewayOwner(m.cfg), managementOwner(m.cfg)} {
 		for _, row := range m.deps.DB.Rows(owner.String()) {
 			st.Ours[row.ID] = true
+		}
+	}
+}
+
+func (m *machine) observePorts(st *State) {
+	st.Ports = map[string]string{}
+	for _, bridge := range st.Bridges {
+		for _, member := range m.deps.DB.Members(ovsdb.Parent{Table: vswitch.BridgeTable, Name: bridge, Column: "ports"}) {
+			if port, ok := member.(*vswitch.Port); ok {
+				st.Ports[port.Name] = bridge
+			}
 		}
 	}
 }

@@ -63,8 +63,9 @@ func TestChooseGateway(t *testing.T) {
 		"no default route, the node's address": {
 			state: State{Known: []netip.Addr{nodeV4.Addr()}, Addrs: map[string][]netip.Prefix{"eth1": {nodeV4}}}, want: Gateway{"breth1", "eth1"}},
 		"the host's bridge has the route":      {state: State{Routes: []netdev.Route{defaultRoute("br-ex", 0)}, Bridges: []string{"br-int", "br-ex"}}, want: Gateway{Bridge: "br-ex"}},
-		"configured port of the host's bridge": {configured: "eth0", state: State{Bridges: []string{"br-int", "br-ex"}, Ports: []string{"br-ex", "eth0"}}, want: Gateway{Bridge: "br-ex"}},
-		"port of one of two bridges":           {configured: "eth0", state: State{Bridges: []string{"br-a", "br-b"}, Ports: []string{"eth0"}}, err: `one of the bridges ["br-a" "br-b"]`},
+		"configured port of the host's bridge": {configured: "eth0", state: State{Bridges: []string{"br-int", "br-ex"}, Ports: map[string]string{"br-ex": "br-ex", "eth0": "br-ex"}}, want: Gateway{Bridge: "br-ex"}},
+		"port of one of two bridges":           {configured: "eth0", state: State{Bridges: []string{"br-a", "br-b"}, Ports: map[string]string{"eth0": "br-b"}}, want: Gateway{Bridge: "br-b"}},
+		"port of the integration bridge":       {configured: "eth0", state: State{Bridges: []string{"br-int", "br-b"}, Ports: map[string]string{"eth0": "br-int"}}, err: "it is a port of br-int"},
 		"taken over":                           {state: State{Saved: &Checkpoint{Interface: "eth0", Bridge: "breth0"}}, want: Gateway{"breth0", "eth0"}},
 		"another one is taken over":            {configured: "eth1", state: State{Saved: &Checkpoint{Interface: "eth0", Bridge: "breth0"}}, err: "eth0 is taken over already"},
 		"our bridge, its file lost": {state: State{Routes: []netdev.Route{defaultRoute("breth0", 0)}, Bridges: []string{"breth0"}, Ours: map[string]bool{"breth0": true}},
@@ -153,7 +154,9 @@ func TestHostBridge(t *testing.T) {
 	b.host.fake.AddLink("", netdev.Link{Name: "br-ex", Up: true, Carrier: true, MTU: 1500})
 	must(t, b.host.FakeNS.ReplaceAddr("br-ex", nodeV4, netdev.AddrOptions{}))
 	must(t, b.host.FakeNS.ReplaceRoute(defaultRoute("br-ex", 0)))
-	b.db.foreign = []any{&vswitch.Bridge{Name: "br-ex"}, &vswitch.Port{Name: "br-ex"}, &vswitch.Port{Name: "eth0"}}
+	b.db.foreign = []any{
+		&vswitch.Bridge{Name: "br-ex", Ports: []string{"p1", "p2"}}, &vswitch.Port{UUID: "p1", Name: "br-ex"}, &vswitch.Port{UUID: "p2", Name: "eth0"},
+	}
 	s := b.setup(t)
 	tables := flowTables{}
 	s.deps.Flows = tables
@@ -188,19 +191,29 @@ func TestUplink(t *testing.T) {
 		want  string
 	}{
 		"ours":             {g: Gateway{Bridge: "breth0", NIC: "eth0"}, want: "eth0"},
-		"the only NIC":     {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: []string{"br-ex", "eth0"}}, g: Gateway{Bridge: "br-ex"}, want: "eth0"},
-		"two NICs":         {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: []string{"br-ex", "eth0", "eth1"}}, g: Gateway{Bridge: "br-ex"}},
-		"none":             {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: []string{"br-ex"}}, g: Gateway{Bridge: "br-ex"}},
-		"two, one is ours": {state: State{Links: links, Ports: []string{"eth0", "eth1"}, Ours: map[string]bool{"eth0": true}}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
-		"named": {state: State{Links: links, Ports: []string{"eth0", "eth1"}, Uplinks: map[string]string{"br-ex": "eth1"}},
+		"the only NIC":     {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: on("br-ex", "br-ex", "eth0")}, g: Gateway{Bridge: "br-ex"}, want: "eth0"},
+		"two NICs":         {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: on("br-ex", "br-ex", "eth0", "eth1")}, g: Gateway{Bridge: "br-ex"}},
+		"none":             {state: State{Links: links, Bridges: []string{"br-ex"}, Ports: on("br-ex", "br-ex")}, g: Gateway{Bridge: "br-ex"}},
+		"two, one is ours": {state: State{Links: links, Ports: on("br-ex", "eth0", "eth1"), Ours: map[string]bool{"eth0": true}}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
+		"named": {state: State{Links: links, Ports: on("br-ex", "eth0", "eth1"), Uplinks: map[string]string{"br-ex": "eth1"}},
 			g: Gateway{Bridge: "br-ex"}, want: "eth1"},
-		"configured": {cfg: Config{GatewayInterface: "eth1"}, state: State{Links: links, Ports: []string{"eth0", "eth1"}}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
+		"a representor of a pod": {state: State{Links: links, Ports: map[string]string{"eth0": "br-ex", "eth1": IntegrationBridge}}, g: Gateway{Bridge: "br-ex"}, want: "eth0"},
+		"configured":             {cfg: Config{GatewayInterface: "eth1"}, state: State{Links: links, Ports: on("br-ex", "eth0", "eth1")}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
 	} {
 		got, err := uplinkOf(test.cfg, test.state, test.g)
 		if got != test.want || (err == nil) != (test.want != "") {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, test.want)
 		}
 	}
+}
+
+// on gives the ports of a bridge.
+func on(bridge string, ports ...string) map[string]string {
+	out := map[string]string{}
+	for _, port := range ports {
+		out[port] = bridge
+	}
+	return out
 }
 
 // Before Kubernetes has named the node nothing is touched.

@@ -1,8 +1,6 @@
 package node
 
 import (
-	"net/netip"
-
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -36,12 +34,15 @@ func gatewayRows(cfg Config, c Checkpoint, uplink bool) commit {
 	return commit{gatewayOwner(cfg), rows}
 }
 
-func managementRows(cfg Config, subnets []netip.Prefix, mtu int) commit {
-	mac := managementMAC(subnets).String()
-	return commit{managementOwner(cfg), port(IntegrationBridge, &vswitch.Interface{
-		Name: ManagementInterface, Type: "internal", MAC: &mac, MTURequest: &mtu,
-		ExternalIDs: map[string]string{"iface-id": "k8s-" + cfg.Node},
-	})}
+func managementRows(cfg Config, s State, mtu int) commit {
+	iface := &vswitch.Interface{
+		Name: portName(s.Function), ExternalIDs: map[string]string{"iface-id": "k8s-" + cfg.Node},
+	}
+	if s.Function == nil {
+		mac := managementMAC(s.Subnets).String()
+		iface.Type, iface.MAC, iface.MTURequest = "internal", &mac, &mtu
+	}
+	return commit{managementOwner(cfg), port(IntegrationBridge, iface)}
 }
 
 // port gives a Port with its one Interface.

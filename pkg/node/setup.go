@@ -44,6 +44,7 @@ type Observer interface {
 // LinkChanger sets up links.
 type LinkChanger interface {
 	SetLink(name string, s netdev.Settings) error
+	MoveLink(m netdev.Move) error
 	Sysctl(key, value string) error
 }
 
@@ -58,11 +59,17 @@ type AddressChanger interface {
 
 // DB is the node's Open_vSwitch database; *ovsdb.DB is one.
 type DB interface {
+	Replica
 	Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result, error)
+	MergeKeys(ctx context.Context, table, column string, keys map[string]string) error
+}
+
+// Replica is what a DB knows.
+type Replica interface {
 	WaitRow(ctx context.Context, table, owner, id string, ok func(row any) bool) error
 	Rows(owner string) []ovsdb.Row
 	Table(name string) []any
-	MergeKeys(ctx context.Context, table, column string, keys map[string]string) error
+	Members(parent ovsdb.Parent) []any
 }
 
 // Deps is what a Setup acts on.
@@ -76,6 +83,9 @@ type Deps struct {
 	// Services gives the services that the wire may ask the node for; false while
 	// they are not known yet.
 	Services func() (ServicePorts, bool)
+	// Function says which VF carries the management port; nil, or a nil Function:
+	// none does.
+	Function func() (*Function, error)
 	// NFT is table RedirectTable of the kernel; nil: the node's own processes do
 	// not reach node ports at the node.
 	NFT knftables.Interface
@@ -98,14 +108,13 @@ type Setup struct {
 	retry time.Time
 	// watched is the bridge whose flows are; of the loop's goroutine only.
 	watched string
+	links   watchedLinks
 
 	mu    sync.Mutex
 	ready error
 	mtu   int
 	end   context.CancelCauseFunc // ends Run
 	done  chan struct{}           // closed by the first complete pass
-	known map[int]bool            // indexes and names of the links that matter
-	names map[string]bool
 	// What switchChanged has seen last.
 	uplinks map[string]string
 	ofPorts map[string]int
@@ -193,7 +202,7 @@ func (s *Setup) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching the host: %w", err)
 	}
-	go s.follow(events)
+	go s.links.follow(events, s.Mark)
 	_ = s.loop.Run(ctx)
 	return context.Cause(ctx)
 }
@@ -262,6 +271,9 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	if known {
 		told = errors.Join(told, s.redirect(ctx, planRedirects(primary(s.cfg, st, g.Bridge), services.NodePorts)))
 	}
+	if s.cfg.WithoutManagement {
+		return mtu, told, nil
+	}
 	return mtu, told, s.management(ctx, st, mtu)
 }
 
@@ -274,7 +286,7 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 	if err != nil {
 		return g, err
 	}
-	s.remember(st, g)
+	s.links.remember(st, g.Bridge, g.NIC, IntegrationBridge, ManagementInterface)
 	if wait := time.Until(s.retry); st.Saved == nil && wait > 0 {
 		return g, fmt.Errorf("the last takeover of %s was undone, the next is due in %s", g.NIC, wait.Round(time.Second))
 	}
@@ -288,19 +300,6 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 		return g, s.rollback(ctx, err)
 	}
 	return g, waiting
-}
-
-func (s *Setup) management(ctx context.Context, st State, mtu int) error {
-	if st.Ours[ManagementInterface] && len(st.Subnets) > 0 {
-		if err := s.commit(ctx, managementRows(s.cfg, st.Subnets, mtu)); err != nil {
-			return err
-		}
-	}
-	steps, waiting := planManagement(s.cfg, st, mtu)
-	if err := s.run(ctx, steps); err != nil {
-		return err
-	}
-	return waiting
 }
 
 // rollback undoes a takeover that went wrong after the NIC was touched and
@@ -340,6 +339,7 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 	}
 	return errors.Join(
 		err, masquerade,
+		s.run(ctx, giveBack(st)),
 		s.merge(ctx, unset(s.cfg, st)),
 		s.commit(ctx, commit{Owner: managementOwner(s.cfg)}),
 		s.release(ctx, st),

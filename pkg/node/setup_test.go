@@ -173,6 +173,26 @@ func (d *fakeDB) Table(name string) []any {
 	})
 }
 
+// Members goes by what bridges of others say, and our rows want.
+func (d *fakeDB) Members(parent ovsdb.Parent) (out []any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, row := range slices.Concat(d.rows["Node/n1"], d.rows["ManagementPort/n1"]) {
+		if slices.Contains(row.Parents, parent) {
+			out = append(out, row.Model)
+		}
+	}
+	for _, bridge := range d.foreign {
+		b, ok := bridge.(*vswitch.Bridge)
+		for _, member := range d.foreign {
+			if port, isPort := member.(*vswitch.Port); ok && isPort && b.Name == parent.Name && slices.Contains(b.Ports, port.UUID) {
+				out = append(out, port)
+			}
+		}
+	}
+	return out
+}
+
 func (d *fakeDB) MergeKeys(_ context.Context, _, _ string, keys map[string]string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

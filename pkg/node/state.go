@@ -23,16 +23,19 @@ type State struct {
 	Routes []netdev.Route
 	// Sysctls holds those of sysctlKeys that exist.
 	Sysctls map[string]string
-	// Bridges, Ports and Settings are what the Open_vSwitch database says,
-	// whoever wrote it.
-	Bridges, Ports []string
-	Settings       map[string]string
+	// Bridges, Ports, by name with the port's bridge, and Settings are what the
+	// Open_vSwitch database says, whoever wrote it.
+	Bridges  []string
+	Ports    map[string]string
+	Settings map[string]string
 	// Uplinks are the ports to the wire that the host has named, by bridge.
 	Uplinks map[string]string
 	// OFPorts are the OpenFlow ports that ovs-vswitchd has opened, by name; not pods'.
 	OFPorts map[string]int
 	// Ours names the ports that the database has by our own will.
 	Ours map[string]bool
+	// Function carries the management port; nil: an internal port does.
+	Function *Function
 	// Saved is nil before a takeover.
 	Saved *Checkpoint
 	// Subnets are the node's, of its annotation; Known the addresses that the
@@ -83,8 +86,10 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 		return Gateway{Bridge: name, NIC: strings.TrimPrefix(name, "br")}, nil
 	case slices.Contains(s.Bridges, name):
 		return Gateway{Bridge: name}, nil
-	case slices.Contains(s.Ports, name) && !s.Ours[name]:
-		return hostBridge(s, name)
+	case s.Ports[name] == IntegrationBridge:
+		return Gateway{}, fmt.Errorf("gateway interface %s: it is a port of %s", name, IntegrationBridge)
+	case s.Ports[name] != "" && !s.Ours[name]:
+		return Gateway{Bridge: s.Ports[name]}, nil
 	case !ok:
 		return Gateway{}, notReady("gateway interface %s is absent", name)
 	case link.Master != 0:
@@ -93,20 +98,6 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 		return Gateway{}, fmt.Errorf("gateway interface %s: br%s is too long for a link's name", name, name)
 	}
 	return Gateway{Bridge: "br" + name, NIC: name}, nil
-}
-
-// hostBridge is the one bridge that the host itself has made.
-func hostBridge(s State, port string) (Gateway, error) {
-	var found []string
-	for _, b := range s.Bridges {
-		if b != IntegrationBridge && !s.Ours[b] {
-			found = append(found, b)
-		}
-	}
-	if len(found) != 1 {
-		return Gateway{}, fmt.Errorf("gateway interface %s: it is the port of one of the bridges %q; name the bridge instead", port, found)
-	}
-	return Gateway{Bridge: found[0]}, nil
 }
 
 // defaultLink prefers IPv4, then the lower metric.

@@ -22,6 +22,12 @@ type setLink struct {
 	netdev.Settings
 }
 
+// rename needs the link to be down.
+type rename struct {
+	Index  int
+	Of, To string
+}
+
 type addAddr struct {
 	Link string
 	Addr netip.Prefix
@@ -64,11 +70,18 @@ func (a setLink) String() string {
 	if a.MAC != nil {
 		text += " mac " + a.MAC.String()
 	}
-	if a.State == netdev.Up {
+	if a.Alias != "" {
+		text += fmt.Sprintf(" alias %q", a.Alias)
+	}
+	switch a.State {
+	case netdev.Up:
 		text += " up"
+	case netdev.Down:
+		text += " down"
 	}
 	return text
 }
+func (a rename) String() string      { return fmt.Sprintf("rename link %s to %s", a.Of, a.To) }
 func (a addAddr) String() string     { return fmt.Sprintf("add address %s to %s", a.Addr, a.Link) }
 func (a deleteAddr) String() string  { return fmt.Sprintf("delete address %s of %s", a.Addr, a.Link) }
 func (a addStandIn) String() string  { return fmt.Sprintf("add stand-in %s to %s", a.Addr, a.Link) }
@@ -95,6 +108,9 @@ func (a commit) String() string {
 
 func (a setLink) apply(_ context.Context, m *machine) error {
 	return m.deps.Host.SetLink(a.Name, a.Settings)
+}
+func (a rename) apply(_ context.Context, m *machine) error {
+	return m.deps.Host.MoveLink(netdev.Move{Index: a.Index, Name: a.To})
 }
 func (a addAddr) apply(_ context.Context, m *machine) error {
 	return m.deps.Host.ReplaceAddr(a.Link, a.Addr, netdev.AddrOptions{NoDAD: true})

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netns"
 	corev1 "k8s.io/api/core/v1"
@@ -288,6 +289,13 @@ func TestRealSwitch(t *testing.T) {
 	r.carries("breth0")
 	if !r.has(ManagementInterface, "10.244.1.2/24") || !r.has(ManagementInterface, "fd00:10:244:1::2/64") {
 		t.Errorf("%s lacks an address", ManagementInterface)
+	}
+	var st State
+	s.observeSwitch(&st)
+	s.observePorts(&st)
+	want := map[string]string{"breth0": "breth0", "eth0": "breth0", ManagementInterface: IntegrationBridge, IntegrationBridge: IntegrationBridge}
+	if diff := cmp.Diff(want, st.Ports); diff != "" {
+		t.Errorf("ports and their bridges (-want +got):\n%s", diff)
 	}
 
 	// The dead switch leaves the host on its NIC.

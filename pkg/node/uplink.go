@@ -18,17 +18,18 @@ func uplinkOf(cfg Config, s State, g Gateway) (string, error) {
 	if name := s.Uplinks[g.Bridge]; name != "" {
 		return name, nil
 	}
-	if name := cfg.GatewayInterface; name != g.Bridge && slices.Contains(s.Ports, name) {
+	if name := cfg.GatewayInterface; name != g.Bridge && s.Ports[name] == g.Bridge {
 		return name, nil
 	}
 	var found []string
-	for _, port := range s.Ports {
+	for port, bridge := range s.Ports {
 		link, ok := s.Links[port]
 		internal := link.Type == "openvswitch" || link.Type == "tun" || slices.Contains(s.Bridges, port)
-		if ok && !internal && !s.Ours[port] {
+		if ok && bridge == g.Bridge && !internal && !s.Ours[port] {
 			found = append(found, port)
 		}
 	}
+	slices.Sort(found)
 	if len(found) != 1 {
 		return "", fmt.Errorf("gateway bridge %s: its port to the wire is one of %q; name it in external_ids:%s of the bridge", g.Bridge, found, uplinkKey)
 	}

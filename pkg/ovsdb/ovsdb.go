@@ -297,6 +297,21 @@ func (db *DB) Table(name string) []any {
 	return models
 }
 
+// Members is every row in a set column of the named rows, whoever owns it, as
+// models to be read only.
+func (db *DB) Members(parent Parent) []any {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.replica == nil {
+		return nil
+	}
+	var models []any
+	for _, named := range db.replica.named[parent.Table][parent.Name] {
+		models = append(models, db.replica.members(membership{parent.Table, named.uuid, parent.Column})...)
+	}
+	return models
+}
+
 // WaitRow returns when ok holds for an owner's row, seen as a model of the
 // table's type. It looks at once and then after each change of the owner's rows.
 func (db *DB) WaitRow(ctx context.Context, table, owner, id string, ok func(model any) bool) error {

@@ -209,6 +209,19 @@ func (r *replica) applyMembers(t *table, parent string, content lib.Row, note fu
 	return nil
 }
 
+// members gives the models of the rows in one set column of one row.
+func (r *replica) members(of membership) (models []any) {
+	for child, in := range r.in {
+		if !slices.Contains(in, of) {
+			continue
+		}
+		if w := r.find(child); w != nil {
+			models = append(models, w.model)
+		}
+	}
+	return models
+}
+
 // find gives the row of a UUID, whatever its table.
 func (r *replica) find(uuid string) *row {
 	for _, rows := range r.rows {

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+)
+
+// TestPlanFunction: a VF is the management port, on a node that has both of its
+// ends, on a DPU and on its host.
+func TestPlanFunction(t *testing.T) {
+	const device = "0000:03:00.2"
+	mac, _ := net.ParseMAC("02:00:00:00:00:05")
+	cfg := Config{
+		Node: "n1", ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		ServiceSubnets: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
+	}
+	unused := netdev.Link{Name: "eth5", Index: 5, MTU: 1500, MAC: mac, Parent: device, Up: true}
+	lent := unused
+	lent.Name, lent.Alias = ManagementInterface, lentAlias+"eth5 02:00:00:00:00:05 1500"
+	internal := netdev.Link{Name: ManagementInterface, Type: "openvswitch"}
+	bridge, rep := netdev.Link{Name: IntegrationBridge}, netdev.Link{Name: "rep2", MTU: 1500}
+	both := &Function{Device: device, Representor: "rep2"}
+	addresses := []string{
+		"set link ovn-k8s-mp0 mtu 1400 mac 0a:58:0a:f4:01:02", "add address 10.244.1.2/24 to ovn-k8s-mp0",
+		"add route 10.244.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0", "pin neighbour 10.244.1.1 of ovn-k8s-mp0",
+	}
+	taken := []string{`set link eth5 alias "ovn-offload management port, was eth5 02:00:00:00:00:05 1500" down`, "rename link eth5 to ovn-k8s-mp0"}
+	for name, c := range map[string]struct {
+		function *Function
+		links    []netdev.Link
+		ours     string
+		want     []string
+		waiting  string
+	}{
+		"both ends, first pass": {both, []netdev.Link{bridge, rep, unused}, "",
+			append([]string{"commit rows of ManagementPort/n1: rep2", "set link rep2 mtu 1400 up"}, taken...), "has just got its name"},
+		"both ends, second pass": {both, []netdev.Link{bridge, {Name: "rep2", MTU: 1400, Up: true, NoARP: true}, lent}, "rep2", addresses, ""},
+		"in place of an internal port": {both, []netdev.Link{bridge, rep, unused, internal}, ManagementInterface,
+			[]string{"commit rows of ManagementPort/n1: rep2", "set link rep2 mtu 1400 up"}, "is a link of type openvswitch still"},
+		"no representor": {both, []netdev.Link{bridge, unused}, "", []string{"commit rows of ManagementPort/n1: rep2"}, "representor rep2 is absent"},
+		"DPU":            {&Function{Representor: "rep2"}, []netdev.Link{bridge, rep}, "rep2", []string{"set link rep2 mtu 1400 up"}, ""},
+		"host":           {&Function{Device: device}, []netdev.Link{unused}, "", taken, "has just got its name"},
+		"host, second pass": {&Function{Device: device}, []netdev.Link{lent}, "",
+			append(append(addresses[:3:3], "add route 10.96.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0"), addresses[3]), ""},
+		"host, VF is away": {&Function{Device: device}, nil, "", nil, "VF 0000:03:00.2, which is to be ovn-k8s-mp0, has no netdev here"},
+		"another VF":       {&Function{Device: "0000:03:00.3"}, []netdev.Link{lent}, "", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
+		"none any more":    {nil, []netdev.Link{bridge, lent}, "rep2", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := State{
+				Function: c.function, Links: map[string]netdev.Link{}, Ours: map[string]bool{c.ours: true},
+				Subnets: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")},
+			}
+			for _, l := range c.links {
+				s.Links[l.Name] = l
+			}
+			steps, err := planManagement(cfg, s, 1400)
+			var got []string
+			for _, step := range steps {
+				got = append(got, step.String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if (err == nil) != (c.waiting == "") || err != nil && !strings.Contains(err.Error(), c.waiting) {
+				t.Errorf("waits: %v, want %q", err, c.waiting)
+			}
+		})
+	}
+}
+
+func TestLent(t *testing.T) {
+	mac, _ := net.ParseMAC("02:00:00:00:00:05")
+	want := lent{"enp3s0f0v2", mac, 1500}
+	if got, ok := parseLent(want.String()); !ok || got.String() != want.String() {
+		t.Errorf("%+v, %t", got, ok)
+	}
+	for _, alias := range []string{"", "sandbox 1", lentAlias, lentAlias + "eth0 x 1500", lentAlias + "eth0 02:00:00:00:00:05"} {
+		if got, ok := parseLent(alias); ok {
+			t.Errorf("%q is read as %+v", alias, got)
+		}
+	}
+}
