@@ -74,9 +74,10 @@ func checkDPUPolicies(objects []runtime.Object) (found []string) {
 	return found
 }
 
-// The one annotation of a pod that each side may write.
+// The one annotation of an object that each side may write.
 var written = map[string]string{
 	"ovn-dpu-own-pods": kube.DPUStatusKey, "ovnkube-dpu-host-own-pods": kube.DPUConnectionKey,
+	"ovnkube-dpu-host-own-node": kube.ManagementPortKey,
 }
 
 // checkDPUPlaces holds each DaemonSet to its label.

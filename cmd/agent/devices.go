@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ import (
 type deviceOptions struct {
 	kubeletDir, pools, foreign string
 	stray                      string
+	management                 string
+	carrier                    plugin.Selector // management, read
 }
 
 // startFunctions hands out VFs. It has to come before the inventory runs. A node
@@ -52,6 +55,16 @@ func (a *agent) startFunctions(ctx context.Context, group *errgroup.Group) error
 		}
 	})
 	return a.startPlugin(ctx, group, pools)
+}
+
+func (o *deviceOptions) complete() (err error) {
+	if _, _, err := o.resources(); err != nil {
+		return err
+	}
+	if o.carrier, err = plugin.ParsePFs(strings.Fields(o.management)); err != nil {
+		return fmt.Errorf("--management-vf: %w", err)
+	}
+	return nil
 }
 
 // resources gives the pools that are ours to serve, and all resources whose
@@ -162,13 +175,17 @@ func (a *agent) servePlugin(ctx context.Context, devices *plugin.Plugin) error {
 }
 
 // reserved are the VFs that pods do not get by asking for one: those of the
-// policy, and on a host with a DPU those for pods that ask for none.
+// policy, that of the management port, and on a host with a DPU those for pods that
+// ask for none.
 func (a *agent) reserved() map[string]bool {
-	if a.policy != nil {
-		return a.policy.Reserved(a.devices.Inventory())
-	}
 	out := map[string]bool{}
+	if a.policy != nil {
+		maps.Copy(out, a.policy.Reserved(a.devices.Inventory()))
+	}
 	for _, device := range a.spare() {
+		out[device] = true
+	}
+	if device, _ := a.managementVF(); device != "" {
 		out[device] = true
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
@@ -52,6 +53,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 		return err
 	}
 	a.opts.node.Node = serves.Host
+	a.opts.node.WithoutManagement = true
 	a.opts.log = a.opts.log.With("host", serves.Host)
 	if err := a.prepare(client); err != nil {
 		return err
@@ -75,13 +77,25 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 		Problem: a.ready, MTU: a.setup.MTU,
 	}
 	group.Go(func() error { return pulse.Run(ctx) })
-	a.devices.OnChange(ports.SetInventory)
-	group.Go(func() error { return a.devices.Run(ctx) })
-	group.Go(func() error { return a.sampling.Run(ctx) })
-	if err := a.setUp(ctx, group, ports.Changed); err != nil {
+	management, err := a.management(client, func() (*node.Function, error) { return dpuCarrier(ports) }, a.setup.MTU)
+	if err != nil {
 		return err
 	}
-	a.db.OnReconnect(func() { a.setup.Mark(); ports.Mark() })
+	a.devices.OnChange(ports.SetInventory)
+	a.onCarrier(func(vf.Inventory) string {
+		if representor, err := ports.Management(); err == nil && representor != nil {
+			return fmt.Sprint(representor.Name, representor.Index)
+		}
+		return ""
+	}, management.Mark)
+	group.Go(func() error { return a.devices.Run(ctx) })
+	group.Go(func() error { return a.sampling.Run(ctx) })
+	changed := func(owners ...kube.Owner) { ports.Changed(owners...); management.Changed(owners...) }
+	if err := a.setUp(ctx, group, changed); err != nil {
+		return err
+	}
+	a.db.OnReconnect(func() { a.setup.Mark(); ports.Mark(); management.Mark() })
+	group.Go(func() error { return management.Run(ctx) })
 	a.serving.Store(true)
 	a.opts.log.Info("DPU is ready for the pods of its host")
 	return ports.Run(ctx)
@@ -115,7 +129,7 @@ func (a *agent) hostPorts(client kubernetes.Interface, serves dpu.Serves, bridge
 	cfg := dpu.Defaults()
 	cfg.Serves, cfg.Logger, cfg.Registerer = serves, a.opts.log, a.metrics
 	return dpu.NewPorts(cfg, dpu.Deps{
-		Pods: a.view, Switch: bridge, MTU: a.setup.MTU,
+		Pods: a.view, Node: func() *corev1.Node { return a.view.Node(serves.Host) }, Switch: bridge, MTU: a.setup.MTU,
 		Annotate: kube.NewWriter(client).AnnotatePod, Warn: report.Warn,
 	})
 }

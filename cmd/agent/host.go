@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
@@ -43,7 +44,13 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client kube
 		return err
 	}
 	a.functions.Spare = a.spare
-	changed, err := a.followDPU(ctx, group, client)
+	management, err := a.management(client, a.hostCarrier, func() int { return a.opts.cni.MTU })
+	if err != nil {
+		return err
+	}
+	a.onCarrier(a.carrierLinks, management.Mark)
+	a.view.OnChange(management.Changed)
+	changed, err := a.followDPU(ctx, group, client, management)
 	if err != nil {
 		return err
 	}
@@ -55,12 +62,13 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client kube
 	if a.opts.cni.MTU, err = a.hostMTU(ctx, changed); err != nil {
 		return err
 	}
+	group.Go(func() error { return management.Run(ctx) })
 	return a.serveHost(ctx, client)
 }
 
 // followDPU watches the DPU's Lease and publishes what it says, in an Event of
 // the Node and among the problems of its NodeOffload.
-func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kubernetes.Interface) (<-chan struct{}, error) {
+func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kubernetes.Interface, management *node.Management) (<-chan struct{}, error) {
 	name := a.opts.node.Node
 	report, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
 	if err != nil {
@@ -70,7 +78,7 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kub
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := a.publisher(client, kinds, a.hostFacts)
+	publisher, err := a.publisher(client, kinds, func() nodeoffload.Facts { return a.hostFacts(management) })
 	if err != nil {
 		return nil, err
 	}
@@ -98,10 +106,13 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kub
 	return changed, nil
 }
 
-func (a *agent) hostFacts() nodeoffload.Facts {
+func (a *agent) hostFacts(management *node.Management) nodeoffload.Facts {
 	facts := nodeoffload.Facts{Inventory: a.devices.Inventory(), Claims: a.functions.Ledger.Claims(), Reserved: a.reserved()}
 	if err := a.dpu.Ready(); err != nil {
 		facts.Problems = []string{err.Error()}
+	}
+	if err := management.Problem(); err != nil {
+		facts.Problems = append(facts.Problems, err.Error())
 	}
 	return facts
 }
@@ -141,12 +152,14 @@ func (a *agent) serveHost(ctx context.Context, client kubernetes.Interface) erro
 	return a.serve(ctx, server)
 }
 
-// spare are the VFs for pods that ask for none.
+// spare are the VFs for pods that ask for none; that of the management port is not
+// among them.
 func (a *agent) spare() []string {
 	known := a.devices.Inventory()
 	if known == nil {
 		return nil
 	}
 	selected, _ := plugin.Split(plugin.FromInventory(*known), a.opts.dpu.reserved)
-	return plugin.Healthy(selected)
+	own, _ := a.managementVF()
+	return slices.DeleteFunc(plugin.Healthy(selected), func(device string) bool { return device == own })
 }

@@ -96,6 +96,7 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.devices.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "where the kubelet has its sockets")
 	f.StringVar(&o.devices.pools, "vf-pools", "", "VFs to hand out, in the JSON of the sriov-network-device-plugin; empty: "+plugin.DefaultResource)
 	f.StringVar(&o.devices.foreign, "vf-resources", "", "resources of other device plugins whose VFs become a pod's network, with commas between")
+	f.StringVar(&o.devices.management, "management-vf", "", "VF that is the node's own interface in its pod subnet, by PF, such as ens1f0#0; empty: none, and an internal port of OVS where that runs")
 	f.StringVar(&o.devices.stray, "initial-netns", "", "path of the initial network namespace, where the node is another one")
 	f.StringVar(&o.metrics, "metrics-address", ":9410", "where /metrics, /healthz and /readyz are served")
 	f.StringVar(&o.install.confDir, "cni-conf-dir", "/etc/cni/net.d", "where the runtime looks for networks")
@@ -125,7 +126,7 @@ func (o *options) complete() error {
 	if o.node.ServiceSubnets, err = ipam.ParsePrefixes(o.serviceCIDRs); err != nil {
 		return fmt.Errorf("--service-cidrs: %w", err)
 	}
-	if _, _, err := o.devices.resources(); err != nil {
+	if err := o.devices.complete(); err != nil {
 		return err
 	}
 	if o.encapIP != "" {

@@ -93,6 +93,7 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 	if err := a.startFunctions(ctx, group); err != nil {
 		return err
 	}
+	a.onCarrier(a.carrierLinks, a.setup.Mark)
 	if err := a.startStatus(ctx, group, client); err != nil {
 		return err
 	}
@@ -117,6 +118,7 @@ func (a *agent) prepare(client kubernetes.Interface) (err error) {
 		Host: node.Local{NS: a.host}, DB: a.db,
 		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
 		Annotate: writer.AnnotateNode,
+		Function: a.carrier,
 		Flows:    openflow.Tables{Log: a.opts.log},
 		Services: a.services, NFT: a.nft(),
 		Probes: probes(client, a.opts.node.Remote),

@@ -102,6 +102,6 @@ func (a *agent) facts() nodeoffload.Facts {
 	return nodeoffload.Facts{
 		Inventory: a.devices.Inventory(), Settings: a.sampling.Settings(), Report: a.sampling.Report(),
 		Claims: a.functions.Ledger.Claims(), Damaged: a.functions.Ledger.Damaged(),
-		Policies: a.policy.Results(), Reserved: a.policy.Reserved(a.devices.Inventory()),
+		Policies: a.policy.Results(), Reserved: a.reserved(),
 	}
 }

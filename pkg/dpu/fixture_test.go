@@ -140,7 +140,7 @@ func (p *pair) start() {
 	cfg.Host, cfg.FlowsTimeout = host, 5*time.Second
 	cfg.Controller = p.controller
 	agent, err := NewPorts(cfg, Deps{
-		Pods: p.view, Switch: &cni.OVS{DB: p.db, Bridge: "br-int", Host: p.links, Representor: Representor}, MTU: func() int { return 1400 },
+		Pods: p.view, Node: func() *corev1.Node { return p.view.Node(host) }, Switch: &cni.OVS{DB: p.db, Bridge: "br-int", Host: p.links, Representor: Representor}, MTU: func() int { return 1400 },
 		Annotate: kube.NewWriter(p.api).AnnotatePod,
 		Warn: func(owner kube.Owner, reason, note string) {
 			p.mu.Lock()
@@ -295,6 +295,14 @@ func (p *pair) wantReady(name, sandbox string) {
 		s := p.status(name)
 		return s != nil && *s == kube.DPUStatus{Status: kube.DPUReady, Sandbox: sandbox} && told(p.view.Pod("default", name))
 	})
+}
+
+// running makes a pod that has its port on a VF.
+func (p *pair) running(name string, number int, sandbox string) {
+	p.t.Helper()
+	p.addPod(name)
+	p.write(name, vfDetails(number, sandbox))
+	p.wantReady(name, sandbox)
 }
 
 func (p *pair) wantError(name, reason string) {

@@ -65,6 +65,8 @@ type Deps struct {
 	Switch cni.Switch
 	// MTU is that of pods; asked when a pod gets its port.
 	MTU func() int
+	// Node is the host's, nil while it is not known.
+	Node func() *corev1.Node
 	// Annotate sets annotations of a pod; "" removes one.
 	Annotate func(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error
 	// Warn puts an Event on a pod.
@@ -78,19 +80,14 @@ type Ports struct {
 	loop    *reconcile.Loop[kube.Owner]
 	metrics *metrics
 
-	mu        sync.Mutex
-	inventory *vf.Inventory // nil before the first
-	waits     map[kube.Owner]*wait
+	known  *known
+	bridge *bridge
+	guard  guard
+
+	mu sync.Mutex
 	// refused are pods that another's port or claim may stand in the way of, and
 	// whether an Event has said so.
 	refused map[kube.Owner]bool
-}
-
-// wait is ovn-controller's time for one port.
-type wait struct {
-	sandbox, link string
-	over          bool
-	err           error
 }
 
 // NewPorts makes Ports; nothing is touched before Run.
@@ -100,7 +97,7 @@ func NewPorts(cfg Config, deps Deps) (*Ports, error) {
 	}
 	p := &Ports{
 		cfg: cfg, deps: deps, metrics: newMetrics(cfg.Registerer),
-		waits: map[kube.Owner]*wait{}, refused: map[kube.Owner]bool{},
+		known: &known{Serves: cfg.Serves, pods: deps.Pods, node: deps.Node}, refused: map[kube.Owner]bool{},
 	}
 	lc := reconcile.Defaults("dpu")
 	lc.BatchSize, lc.Workers = 1, workers
@@ -113,6 +110,10 @@ func NewPorts(cfg Config, deps Deps) (*Ports, error) {
 		return failed, nil
 	})
 	p.loop.MarkAllWith(p.everything)
+	p.bridge = &bridge{
+		ports: deps.Switch, timeout: cfg.FlowsTimeout, log: cfg.Logger,
+		mark: p.loop.Mark, freed: p.freed, waits: map[kube.Owner]*wait{},
+	}
 	return p, nil
 }
 
@@ -125,8 +126,13 @@ func (p *Ports) Mark() { p.loop.MarkAll() }
 // Changed takes owners whose rows or objects have changed.
 func (p *Ports) Changed(owners ...kube.Owner) {
 	for _, owner := range owners {
-		if owner.Kind == kube.KindPod {
-			p.loop.Mark(owner)
+		switch owner {
+		case kube.NodeOwner(p.cfg.Host): // its management port may be another one
+			p.freed()
+		default:
+			if owner.Kind == kube.KindPod {
+				p.loop.Mark(owner)
+			}
 		}
 	}
 }
@@ -134,24 +140,12 @@ func (p *Ports) Changed(owners ...kube.Owner) {
 // SetInventory says which devices the DPU has now. Nothing is done before the
 // first call.
 func (p *Ports) SetInventory(inv vf.Inventory) {
-	p.mu.Lock()
-	p.inventory = &inv
-	p.mu.Unlock()
+	p.known.set(inv)
 	p.Mark()
 }
 
 // Problem says why no pod could get a port; nil when one could.
-func (p *Ports) Problem() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.inventory == nil:
-		return errors.New("the DPU's devices are not known yet")
-	case !slices.ContainsFunc(p.inventory.PFs, func(pf vf.PF) bool { return pf.Switchdev() }):
-		return errors.New("no NIC of the DPU is in switchdev mode")
-	}
-	return nil
-}
+func (p *Ports) Problem() error { return p.known.problem() }
 
 // everything is the pods that claim something, or were told something, and
 // those that have a port.
@@ -166,8 +160,17 @@ func (p *Ports) everything() []kube.Owner {
 	if err != nil { // a reconnect marks all again
 		p.cfg.Logger.Debug("ports are not known yet", "error", err)
 	}
+	doomed := map[kube.Owner]bool{}
 	for _, port := range plugged {
 		owners = append(owners, port.Pod)
+		if !p.known.stands(port) {
+			doomed[port.Pod] = true
+		}
+	}
+	if !p.guard.allow(len(doomed), len(plugged), time.Now()) {
+		p.cfg.Logger.Error("pass stopped: it would take away too many ports; it looks again and then does", "ops", len(doomed), "of", len(plugged), "after", secondLook)
+		time.AfterFunc(secondLook, p.loop.MarkAll)
+		owners = slices.DeleteFunc(owners, func(owner kube.Owner) bool { return doomed[owner] })
 	}
 	return owners
 }

@@ -96,9 +96,7 @@ func TestRefusals(t *testing.T) {
 	one := uint32(1)
 	p.controller = &one
 	p.start()
-	p.addPod("holder")
-	p.write("holder", vfDetails(0, "h"))
-	p.wantReady("holder", "h")
+	p.running("holder", 0, "h")
 	for name, tc := range map[string]struct{ details, reason string }{
 		"absent":    {vfDetails(7, "s"), "no function pf0vf7"},
 		"strangers": {vfDetails(1, "s"), "no function pf0vf1"}, // another host's
@@ -165,9 +163,7 @@ func TestNextOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t)
 			p.start()
-			p.addPod("a")
-			p.write("a", vfDetails(0, "sa"))
-			p.wantReady("a", "sa")
+			p.running("a", 0, "sa")
 			p.addPod("b")
 			p.write("b", vfDetails(0, "sb"))
 			p.wantError("b", "default/a")
@@ -182,9 +178,7 @@ func TestNextOwner(t *testing.T) {
 func TestNextSandbox(t *testing.T) {
 	p := newPair(t)
 	p.start()
-	p.addPod("web")
-	p.write("web", vfDetails(0, "s1"))
-	p.wantReady("web", "s1")
+	p.running("web", 0, "s1")
 	p.bind(false)
 	p.write("web", vfDetails(0, "s2"))
 	p.wantPorts("rep0 default_web s2")
@@ -235,9 +229,7 @@ func TestAddressesComeLater(t *testing.T) {
 		Spec: corev1.PodSpec{NodeName: host},
 	}
 	p.create(pod)
-	p.addPod("other")
-	p.write("other", vfDetails(1, "o"))
-	p.wantReady("other", "o")
+	p.running("other", 1, "o")
 	p.wantPorts("rep1 default_other o")
 	must(t, kube.NewWriter(p.api).AnnotatePod(t.Context(), p.view.Pod("default", "web"), map[string]string{kube.PodNetworksKey: network}))
 	p.wantReady("web", "s")

@@ -59,18 +59,13 @@ func claim(pod *corev1.Pod, host string) (*kube.DPUConnection, error) {
 
 // wanted is the port that a pod should have.
 func (p *Ports) wanted(pod *corev1.Pod, details *kube.DPUConnection) (cni.Port, error) {
-	p.mu.Lock()
-	inventory := p.inventory
-	p.mu.Unlock()
-	if inventory == nil {
-		return cni.Port{}, fmt.Errorf("%w: the DPU's devices are not known yet", reconcile.ErrNotReady)
-	}
-	representor, err := find(*inventory, p.cfg.Serves, details)
+	representor, err := p.known.representor(details)
 	if err != nil {
 		return cni.Port{}, err
 	}
-	if holder := p.holder(pod, representor.Name); holder != "" {
-		return cni.Port{}, fmt.Errorf("function %s is that of pod %s", representor.Function, holder)
+	plugged, _ := p.deps.Switch.Plugged() // without it nothing can be plugged either
+	if holder := p.known.holder(pod, representor.Name, plugged); holder != "" {
+		return cni.Port{}, fmt.Errorf("function %s is that of %s", representor.Function, holder)
 	}
 	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
 	if err != nil || network == nil {
@@ -86,44 +81,6 @@ func (p *Ports) wanted(pod *corev1.Pod, details *kube.DPUConnection) (cni.Port, 
 	}, nil
 }
 
-// holder names the live pod that a representor belongs to rather than to this
-// one: whose port it is, or, when no port is, who was told that it has it.
-func (p *Ports) holder(pod *corev1.Pod, link string) string {
-	owner := kube.PodOwner(pod.Namespace, pod.Name)
-	var ported kube.Owner
-	plugged, _ := p.deps.Switch.Plugged() // without it nothing can be plugged either
-	for _, port := range plugged {
-		if port.Link == link {
-			ported = port.Pod
-		}
-	}
-	if ported == owner {
-		return ""
-	}
-	for _, other := range p.deps.Pods.PodsOnNode(p.cfg.Host) {
-		name := kube.PodOwner(other.Namespace, other.Name)
-		if name == owner || !p.claims(other, link) {
-			continue
-		}
-		if name == ported || ported == (kube.Owner{}) && told(other) && !told(pod) {
-			return other.Namespace + "/" + other.Name
-		}
-	}
-	return ""
-}
-
-func (p *Ports) claims(pod *corev1.Pod, link string) bool {
-	details, err := claim(pod, p.cfg.Host)
-	if err != nil || details == nil {
-		return false
-	}
-	p.mu.Lock()
-	inventory := p.inventory
-	p.mu.Unlock()
-	representor, err := find(*inventory, p.cfg.Serves, details)
-	return err == nil && representor.Name == link
-}
-
 // told says that the pod's status is Ready for the sandbox that it has now.
 func told(pod *corev1.Pod) bool {
 	details, _ := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
@@ -133,75 +90,17 @@ func told(pod *corev1.Pod) bool {
 
 // plug gives the pod its port.
 func (p *Ports) plug(ctx context.Context, pod *corev1.Pod, want cni.Port) error {
-	if err := p.place(ctx, want); err != nil {
+	if err := p.bridge.place(ctx, want); err != nil {
 		if told(pod) { // it runs, and OVS will be back
 			return err
 		}
 		return errors.Join(err, p.tell(ctx, pod, want.Sandbox, err))
 	}
-	done, err := p.flows(ctx, want)
+	done, err := p.bridge.flows(ctx, want)
 	if !done {
 		return nil
 	}
 	return errors.Join(err, p.tell(ctx, pod, want.Sandbox, err))
-}
-
-func (p *Ports) place(ctx context.Context, want cni.Port) error {
-	if err := p.clear(ctx, want); err != nil {
-		return err
-	}
-	_, err := p.deps.Switch.Plug(ctx, want)
-	return err
-}
-
-// clear takes away what stands in the way of a port: the pod's own on another
-// representor, a dead pod's on this one, and that of the pod's last sandbox,
-// whose row says that its flows are there.
-func (p *Ports) clear(ctx context.Context, want cni.Port) error {
-	plugged, err := p.deps.Switch.Plugged()
-	if err != nil {
-		return err
-	}
-	for _, port := range plugged {
-		mine := port.Pod == want.Pod && port.UID == want.UID && port.Sandbox == want.Sandbox
-		if (port.Pod == want.Pod || port.Link == want.Link) && (!mine || port.Link != want.Link) {
-			if err := p.unplug(ctx, port); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// flows says whether ovn-controller is done with a port, or has had its time.
-// While it is neither, somebody waits, who will mark the pod.
-func (p *Ports) flows(ctx context.Context, want cni.Port) (done bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.deps.Switch.Check(want.Plugged) == nil {
-		delete(p.waits, want.Pod)
-		return true, nil
-	}
-	w := p.waits[want.Pod]
-	if w != nil && w.sandbox == want.Sandbox && w.link == want.Link {
-		if w.over {
-			delete(p.waits, want.Pod) // the next try waits anew
-			return true, w.err
-		}
-		return false, nil
-	}
-	w = &wait{sandbox: want.Sandbox, link: want.Link}
-	p.waits[want.Pod] = w
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, p.cfg.FlowsTimeout)
-		defer cancel()
-		err := p.deps.Switch.Wait(ctx, want)
-		p.mu.Lock()
-		w.over, w.err = true, err
-		p.mu.Unlock()
-		p.loop.Mark(want.Pod)
-	}()
-	return false, nil
 }
 
 // refuse answers a claim that cannot be met. What the pod had is taken away;
@@ -212,7 +111,7 @@ func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUCo
 	warned := p.refused[owner]
 	p.refused[owner] = warned
 	p.mu.Unlock()
-	if err := p.unplugPod(ctx, owner); err != nil {
+	if err := p.bridge.unplugPod(ctx, owner); err != nil {
 		return err
 	}
 	sandbox := ""
@@ -234,11 +133,11 @@ func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUCo
 // withdraw removes what a pod has that claims nothing, its status last: its end
 // tells the host that the function can be used again.
 func (p *Ports) withdraw(ctx context.Context, owner kube.Owner, pod *corev1.Pod) error {
-	if err := p.unplugPod(ctx, owner); err != nil {
+	if err := p.bridge.unplugPod(ctx, owner); err != nil {
 		return err
 	}
+	p.bridge.forget(owner)
 	p.mu.Lock()
-	delete(p.waits, owner)
 	delete(p.refused, owner)
 	p.mu.Unlock()
 	p.freed()
@@ -246,23 +145,6 @@ func (p *Ports) withdraw(ctx context.Context, owner kube.Owner, pod *corev1.Pod)
 		return nil
 	}
 	return p.annotate(ctx, pod, nil)
-}
-
-func (p *Ports) unplugPod(ctx context.Context, owner kube.Owner) error {
-	plugged, err := p.deps.Switch.Plugged(owner)
-	for _, port := range plugged {
-		err = errors.Join(err, p.unplug(ctx, port))
-	}
-	return err
-}
-
-func (p *Ports) unplug(ctx context.Context, port cni.Plugged) error {
-	if err := p.deps.Switch.Unplug(ctx, port); err != nil {
-		return err
-	}
-	p.cfg.Logger.Info("port removed", "owner", port.Pod.String(), "device", port.Link, "sandbox", port.Sandbox)
-	p.freed()
-	return nil
 }
 
 // freed lets those try again who may have been refused for what is free now.

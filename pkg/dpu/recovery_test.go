@@ -17,9 +17,7 @@ func TestAgentRestart(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	for i, name := range []string{"stays", "goes", "moves"} {
-		p.addPod(name)
-		p.write(name, vfDetails(i, name))
-		p.wantReady(name, name)
+		p.running(name, i, name)
 	}
 	row := p.db.Rows("Pod/default/stays")[0].Model
 	p.kill()
@@ -67,9 +65,7 @@ func TestStopIsNoOutcome(t *testing.T) {
 func TestOVSRestart(t *testing.T) {
 	p := newPair(t)
 	p.start()
-	p.addPod("web")
-	p.write("web", vfDetails(0, "s"))
-	p.wantReady("web", "s")
+	p.running("web", 0, "s")
 	p.ovs.Kill()
 	p.until("the database is away", func() bool { return !p.db.Connected() })
 	p.write("web", vfDetails(1, "s2"))
@@ -88,9 +84,7 @@ func TestDPUReboot(t *testing.T) { onBoth(t, testDPUReboot) }
 
 func testDPUReboot(t *testing.T, p *pair) {
 	p.start()
-	p.addPod("web")
-	p.write("web", vfDetails(0, "s"))
-	p.wantReady("web", "s")
+	p.running("web", 0, "s")
 	p.kill()
 	p.ovs.Transact(`{"op":"update","table":"Bridge","where":[],"row":{"ports":["set",[]]}}`)
 	p.devices()
@@ -112,9 +106,7 @@ func testDPUReboot(t *testing.T, p *pair) {
 func TestEventAfterOVSIsBack(t *testing.T) {
 	p := newPair(t)
 	p.start()
-	p.addPod("web")
-	p.write("web", vfDetails(0, "s"))
-	p.wantReady("web", "s")
+	p.running("web", 0, "s")
 	p.kill()
 	p.ovs.Kill()
 	p.until("the database is away", func() bool { return !p.db.Connected() })
@@ -139,9 +131,7 @@ func TestHostReboot(t *testing.T) { onBoth(t, testHostReboot) }
 func testHostReboot(t *testing.T, p *pair) {
 	p.start()
 	for i, name := range []string{"static", "a", "b"} {
-		p.addPod(name)
-		p.write(name, vfDetails(i, name+"-1"))
-		p.wantReady(name, name+"-1")
+		p.running(name, i, name+"-1")
 	}
 	p.devices("repsf c1pf0sf88")
 	p.wantPorts()
@@ -155,14 +145,66 @@ func testHostReboot(t *testing.T, p *pair) {
 	p.wantPorts("new2 default_static static-2", "new0 default_b b-2")
 }
 
+// A NIC that does not answer for a moment takes no ports away: where so many would
+// go at once, the facts are looked at again first.
+func TestMassDeletion(t *testing.T) {
+	p := newPair(t)
+	var devices, ports []string
+	for i := range fewPorts + 5 {
+		devices = append(devices, fmt.Sprintf("rep%d c1pf0vf%d", i, i))
+	}
+	p.devices(devices...)
+	p.start()
+	for i := range devices {
+		name := fmt.Sprintf("web%d", i)
+		p.running(name, i, "s")
+		ports = append(ports, fmt.Sprintf("rep%d default_%s s", i, name))
+	}
+	p.devices() // not a function is left
+	p.until("the pass was stopped", func() bool {
+		guard := &p.current().guard
+		guard.mu.Lock()
+		defer guard.mu.Unlock()
+		return !guard.since.IsZero()
+	})
+	p.current().Mark() // a second pass comes soon, and is no second look
+	p.wantPorts(ports...)
+	p.devices(devices...)
+	for i := range devices {
+		if s := p.status(fmt.Sprintf("web%d", i)); s == nil || s.Status != kube.DPUReady {
+			t.Errorf("web%d was told %+v", i, s)
+		}
+	}
+}
+
+func TestGuard(t *testing.T) {
+	start := time.Now()
+	var g guard
+	for _, step := range []struct {
+		doomed, total int
+		after         time.Duration
+		want          bool
+	}{
+		{fewPorts, fewPorts, 0, true}, // few
+		{30, 300, 0, true},            // a tenth
+		{31, 300, 0, false},
+		{31, 300, secondLook / 2, false}, // too soon
+		{2, 300, secondLook / 2, true},   // it was nothing
+		{31, 300, secondLook, false},     // begins anew
+		{31, 300, 2 * secondLook, true},
+	} {
+		if got := g.allow(step.doomed, step.total, start.Add(step.after)); got != step.want {
+			t.Errorf("%+v: %t", step, got)
+		}
+	}
+}
+
 // Of two pods that claim one function after the ports were lost, the one that
 // was told to have it keeps it.
 func TestWhoHadItKeepsIt(t *testing.T) {
 	p := newPair(t)
 	p.start()
-	p.addPod("zeta")
-	p.write("zeta", vfDetails(0, "z"))
-	p.wantReady("zeta", "z")
+	p.running("zeta", 0, "z")
 	p.kill()
 	p.ovs.Transact(`{"op":"update","table":"Bridge","where":[],"row":{"ports":["set",[]]}}`)
 	p.addPod("alpha")

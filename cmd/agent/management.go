@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+)
+
+// managementVF finds the VF that carries the management port; "" when none is to.
+func (a *agent) managementVF() (string, error) {
+	if a.opts.devices.management == "" {
+		return "", nil
+	}
+	known := a.devices.Inventory()
+	if known == nil {
+		return "", fmt.Errorf("%w: the node's devices are not known yet", reconcile.ErrNotReady)
+	}
+	selected, _ := plugin.Split(plugin.FromInventory(*known), a.opts.devices.carrier)
+	switch len(selected) {
+	case 0: // its NIC may come back
+		return "", fmt.Errorf("%w: management port: there is no VF %s", reconcile.ErrNotReady, a.opts.devices.management)
+	case 1:
+	default:
+		return "", fmt.Errorf("management port: %s is %d VFs, and has to be one", a.opts.devices.management, len(selected))
+	}
+	device := selected[0].ID
+	if claim, held := a.functions.Ledger.Holder(device); held {
+		return "", fmt.Errorf("management port: VF %s is held by pod %s", device, claim.Pod)
+	}
+	return device, nil
+}
+
+// carrier is the VF with both of its ends.
+func (a *agent) carrier() (*node.Function, error) {
+	device, err := a.managementVF()
+	if err != nil || device == "" {
+		return nil, err
+	}
+	representor, err := a.representor(cni.Device{ID: device})
+	if err != nil {
+		return nil, fmt.Errorf("management port: %w", err)
+	}
+	return &node.Function{Device: device, Representor: representor}, nil
+}
+
+// hostCarrier is the VF on a host, and what its DPU is told of it.
+func (a *agent) hostCarrier() (*node.Function, error) {
+	device, err := a.managementVF()
+	if err != nil || device == "" {
+		return nil, err
+	}
+	claim, err := dpu.ClaimManagement(*a.devices.Inventory(), device)
+	if err != nil {
+		return nil, fmt.Errorf("management port: %w", err)
+	}
+	return &node.Function{Device: device, Claim: claim}, nil
+}
+
+// dpuCarrier is the representor of the host's VF; nil: the host has none, and the
+// DPU itself has the management port.
+func dpuCarrier(ports *dpu.Ports) (*node.Function, error) {
+	representor, err := ports.Management()
+	if err != nil || representor == nil {
+		return nil, err
+	}
+	return &node.Function{Representor: representor.Name}, nil
+}
+
+// management keeps the port apart from the rest of the node's set-up.
+func (a *agent) management(client kubernetes.Interface, function func() (*node.Function, error), mtu func() int) (*node.Management, error) {
+	deps := node.Deps{
+		Host: node.Local{NS: a.host}, Function: function,
+		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
+		Annotate: kube.NewWriter(client).AnnotateNode,
+		Logger:   a.opts.log, Registerer: a.metrics,
+	}
+	if a.db != nil { // else an interface that is not nil
+		deps.DB = a.db
+	}
+	return node.NewManagement(a.opts.node, deps, mtu)
+}
+
+// onCarrier calls mark when the links of the management port are other ones.
+func (a *agent) onCarrier(links func(vf.Inventory) string, mark func()) {
+	last := ""
+	a.devices.OnChange(func(inv vf.Inventory) {
+		if now := links(inv); now != last {
+			last = now
+			mark()
+		}
+	})
+}
+
+// carrierLinks tells the links of the VF of this node.
+func (a *agent) carrierLinks(inv vf.Inventory) string {
+	device, err := a.managementVF()
+	if err != nil || device == "" {
+		return ""
+	}
+	_, v, _ := inv.VF(device)
+	text := ""
+	if v != nil && v.Netdev != nil {
+		text += fmt.Sprint(v.Netdev.Name, v.Netdev.Index)
+	}
+	if v != nil && v.Representor != nil {
+		text += fmt.Sprint(" ", v.Representor.Name, v.Representor.Index)
+	}
+	return text
+}

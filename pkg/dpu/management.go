@@ -1,0 +1,59 @@
+package dpu
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// ClaimManagement is what a host's Node says of the VF that is to be its management
+// port (kube.ManagementPortKey).
+func ClaimManagement(inv vf.Inventory, device string) (string, error) {
+	pf, v, ok := inv.VF(device)
+	if !ok {
+		return "", fmt.Errorf("device %s is not in the inventory of this host", device)
+	}
+	text, err := json.Marshal(map[string]kube.ManagementFunction{kube.DefaultNetwork: {
+		Device: device, PF: pfNumber(pf), Number: uint32(v.Index), PFMAC: pfMAC(pf),
+	}})
+	return string(text), err
+}
+
+// Management gives the representor of the host's management port, nil when the
+// host has none. Like a pod's, a claim that cannot be met is an error.
+func (p *Ports) Management() (*vf.Representor, error) {
+	representor, err := p.known.management()
+	if err != nil || representor == nil {
+		return nil, err
+	}
+	plugged, err := p.deps.Switch.Plugged()
+	if err != nil {
+		return nil, err
+	}
+	for _, port := range plugged {
+		if port.Link == representor.Name {
+			return nil, fmt.Errorf("management port: function %s is that of pod %s/%s", representor.Function, port.Pod.Namespace, port.Pod.Name)
+		}
+	}
+	return representor, nil
+}
+
+// management finds what the host claims, whoever may have it.
+func (k *known) management() (*vf.Representor, error) {
+	node := k.node()
+	if node == nil || node.Annotations[kube.ManagementPortKey] == "" {
+		return nil, nil
+	}
+	f, err := kube.ParseManagementFunction(node.Annotations[kube.ManagementPortKey], kube.DefaultNetwork)
+	if err != nil || f == nil {
+		return nil, err
+	}
+	number := kube.FunctionNumber(f.Number)
+	found, err := k.representor(&kube.DPUConnection{PF: kube.FunctionNumber(f.PF), VF: &number, PFMAC: f.PFMAC})
+	if err != nil {
+		return nil, fmt.Errorf("management port: %w", err)
+	}
+	return &found, nil
+}
