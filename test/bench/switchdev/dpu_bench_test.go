@@ -26,6 +26,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -57,16 +58,28 @@ type dpuBench struct {
 func newDPUBench(t *testing.T) *dpuBench {
 	dir := os.Getenv(dpuDir)
 	if dir == "" {
-		t.Skip("is run by TestDPU")
+		t.Skip("is run by onHost")
 	}
 	b := &dpuBench{T: t, c: &cluster{t: t, dir: filepath.Dir(dir)}, pci: os.Getenv(dpuPCI), api: fake.NewClientset()}
-	_, err := b.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: dpuHost, UID: "uid-" + dpuHost}}, metav1.CreateOptions{})
+	_, err := b.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: dpuHost, UID: "uid-" + dpuHost, Annotations: map[string]string{kube.NodeSubnetsKey: `{"default":["10.1.0.0/24","fd00:1::/64"]}`},
+	}}, metav1.CreateOptions{})
 	ok(t, err)
 	b.dpu = newDPUSide(b, dir, os.Getenv(dpuNS))
 	b.host = &hostSide{dpuBench: b, dir: t.TempDir(), given: map[string]string{}}
+	b.managementNetwork()
 	b.functions()
 	b.isNetwork()
 	return b
+}
+
+// start runs both agents.
+func (b *dpuBench) start() {
+	b.Helper()
+	b.dpu.start()
+	b.dpu.offloadOn()
+	b.host.start("boot 1")
+	eventually(b, "the DPU is ready", patience, func() bool { return b.statusError() == nil })
 }
 
 // isNetwork gives the NIC the PCI class of one in the eyes of this process: the
@@ -119,6 +132,7 @@ type dpuSide struct {
 	db               *ovsdb.DB
 	live             *vf.Live
 	ports            atomic.Pointer[dpu.Ports]
+	own              *node.Management
 	stop             func()
 }
 
@@ -131,7 +145,7 @@ func newDPUSide(b *dpuBench, dir, name string) *dpuSide {
 	devices, err := netdev.OpenDevices(d.ns)
 	ok(b, err)
 	d.live = vf.NewLive(&vf.Node{Sysfs: netdev.OpenSysfs(d.sysfs), Kernel: devices, Links: d.ns, Events: devices}, slog.Default())
-	d.live.OnChange(func(inv vf.Inventory) { d.ports.Load().SetInventory(inv) })
+	d.live.OnChange(func(inv vf.Inventory) { d.ports.Load().SetInventory(inv); d.own.Mark() })
 	schema, err := vswitch.ReplicaSchema()
 	ok(b, err)
 	d.db, err = ovsdb.Open(b.Context(), ovsdb.Defaults([]string{"unix:" + dir + "/db.sock"}, schema))
@@ -144,7 +158,8 @@ func newDPUSide(b *dpuBench, dir, name string) *dpuSide {
 			ports.Changed(owners...)
 		}
 	})
-	d.db.OnReconnect(func() { d.ports.Load().Mark() })
+	d.own = b.management(d.view, d.ns, d.db, d.function)
+	d.db.OnReconnect(func() { d.ports.Load().Mark(); d.own.Mark() })
 	ok(b, d.view.Start(b.Context()))
 	return d
 }
@@ -177,7 +192,7 @@ func (d *dpuSide) start() {
 	self := uint32(0)
 	cfg.Host, cfg.Controller, cfg.FlowsTimeout = dpuHost, &self, 15*time.Second
 	ports, err := dpu.NewPorts(cfg, dpu.Deps{
-		Pods: d.view, Switch: &cni.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Representor: dpu.Representor}, MTU: func() int { return 1400 },
+		Pods: d.view, Node: func() *corev1.Node { return d.view.Node(dpuHost) }, Switch: &cni.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Representor: dpu.Representor}, MTU: func() int { return 1400 },
 		Annotate: kube.NewWriter(d.api).AnnotatePod, Warn: func(o kube.Owner, reason, note string) { d.Log(o, reason, note) },
 	})
 	ok(d, err)
@@ -191,6 +206,7 @@ func (d *dpuSide) start() {
 	running.Go(func() { _ = ports.Run(ctx) })
 	running.Go(func() { _ = d.live.Run(ctx) })
 	running.Go(func() { _ = pulse.Run(ctx) })
+	running.Go(func() { _ = d.own.Run(ctx) })
 	d.stop = func() { cancel(); running.Wait() }
 }
 
@@ -201,6 +217,8 @@ type hostSide struct {
 	reserved plugin.Selector // VFs for pods that ask for none
 	live     *vf.Live
 	ledger   *ledger.Ledger
+	own      *node.Management
+	carrier  atomic.Pointer[string] // the VF that is the management port
 	stop     func()
 
 	mu    sync.Mutex
@@ -229,7 +247,9 @@ func (h *hostSide) start(boot string) {
 		Pods: pods, Host: space, OpenNS: cni.OpenNS, Ready: health.Ready, Functions: functions,
 	}, log, nil)
 	ok(h, err)
-	h.live.OnChange(func(vf.Inventory) { server.Repair() })
+	h.carrier.Store(new(string))
+	h.own = h.management(view, space, nil, h.function)
+	h.live.OnChange(func(vf.Inventory) { server.Repair(); h.own.Mark() })
 	ctx, cancel := context.WithCancel(h.Context())
 	ok(h, view.Start(ctx))
 	var running sync.WaitGroup
@@ -238,6 +258,7 @@ func (h *hostSide) start(boot string) {
 	eventually(h, "the host knows its devices", patience, func() bool { return h.live.Inventory() != nil })
 	ok(h, server.Listen())
 	running.Go(func() { _ = server.Run(ctx) })
+	running.Go(func() { _ = h.own.Run(ctx) })
 	h.stop = func() { cancel(); running.Wait(); _ = h.ledger.Close(); _ = space.Close() }
 }
 
@@ -264,6 +285,12 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 			return plugin.Healthy(selected)
 		},
 	}
+}
+
+// idle waits until no VF is claimed: a DPU that is slow lets go after DEL.
+func (h *hostSide) idle() {
+	h.Helper()
+	eventually(h, "all VFs are home", patience, func() bool { return len(h.ledger.Claims()) == 0 })
 }
 
 // devicesOf is the kubelet's answer.
