@@ -92,6 +92,19 @@ func (c *Config) Validate() error {
 	if c.Families != "ipv4" && c.Families != "dual" && c.Families != "ipv6" {
 		return fmt.Errorf("families %q: want ipv4, dual or ipv6", c.Families)
 	}
+	if err := c.validatePrefixes(); err != nil {
+		return err
+	}
+	if c.Workdir == "" {
+		c.Workdir = filepath.Join(c.Repo, "_output", c.Name)
+	}
+	var err error
+	c.Workdir, err = filepath.Abs(c.Workdir)
+	return err
+}
+
+// validatePrefixes leaves one prefix a family in each list.
+func (c *Config) validatePrefixes() error {
 	for _, list := range []struct {
 		name     string
 		prefixes *[]netip.Prefix
@@ -106,12 +119,7 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("subnet %s: want at least 256 addresses", subnet)
 		}
 	}
-	if c.Workdir == "" {
-		c.Workdir = filepath.Join(c.Repo, "_output", c.Name)
-	}
-	var err error
-	c.Workdir, err = filepath.Abs(c.Workdir)
-	return err
+	return nil
 }
 
 func (c *Config) ofFamilies(prefixes []netip.Prefix) []netip.Prefix {
