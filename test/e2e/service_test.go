@@ -370,3 +370,44 @@ func TestHostPort(t *testing.T) {
 		return err != nil, got.server
 	})
 }
+
+// TestServiceSCTP: an association with a service begins, from pods of every node
+// by its own address and from the outside by the node ports, with port and
+// checksum translated; without the service nobody answers. Kernels of labs lack
+// SCTP: both ends are raw sockets.
+func TestServiceSCTP(t *testing.T) {
+	ns := namespace(t)
+	pod := podObject(ns, "server", nodes[2], "probe", "serve-sctp", fmt.Sprint(echoPort), "server")
+	pod.Labels = map[string]string{"app": "web"}
+	create(t, pod)
+	waitPod(t, ns, "server", "Running", isRunning)
+	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Type = corev1.ServiceTypeNodePort
+		spec.Ports = []corev1.ServicePort{{Protocol: corev1.ProtocolSCTP, Port: servicePort, TargetPort: intstr.FromInt32(echoPort)}}
+	})
+	for _, node := range nodes {
+		from := running(t, ns, "from-"+node, node)
+		for _, address := range frontends(web) {
+			if got := answers(t, from, "sctp", address); got.server != "server" {
+				t.Errorf("%s from %s: %v", address, node, got)
+			}
+		}
+		for _, addr := range machineAddresses(t, node) {
+			address := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[0].NodePort)).String()
+			eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
+				got, err := askFrom(outside, "sctp", address)
+				return err == nil && got.server == "server", fmt.Sprint(got, err)
+			})
+		}
+	}
+	if err := cluster.client.CoreV1().Services(ns).Delete(t.Context(), web.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	from := waitPod(t, ns, "from-"+nodes[0], "Running", isRunning)
+	for _, address := range frontends(web) {
+		eventually(t, serviceWithin, address+" is silent", func() (bool, string) {
+			got, err := askFromPod(from, "sctp", address)
+			return err != nil, got.server
+		})
+	}
+}

@@ -1,7 +1,9 @@
 // probe is both ends of the connectivity tests: it runs in the lab's test pods.
 //
 //	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
+//	probe serve-sctp PORT [NAME]          answers the first packet of an SCTP association with that line
 //	probe dial tcp|udp ADDRESS:PORT [N]   prints that first line, then sends N bytes and wants them back
+//	probe dial sctp ADDRESS:PORT          prints the answer of serve-sctp
 //	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
 //	probe await ADDRESS:PORT              tries TCP for 30 s until it connects, prints when, in ns since 1970
 //	probe push PORT                       answers one UDP packet with a packet each 10 ms for ever
@@ -38,6 +40,10 @@ func run(args []string) error {
 	switch {
 	case len(args) >= 2 && args[0] == "serve":
 		return serve(args[1], args[2:])
+	case len(args) >= 2 && args[0] == "serve-sctp":
+		return serveSCTP(args[1], args[2:])
+	case len(args) == 3 && args[0] == "dial" && args[1] == "sctp":
+		return dialSCTP(args[2])
 	case len(args) == 3 && args[0] == "dial":
 		return dial(args[1], args[2], 0)
 	case len(args) == 4 && args[0] == "dial":
@@ -57,7 +63,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve PORT [NAME] | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
