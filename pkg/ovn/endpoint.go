@@ -24,10 +24,7 @@ type endpoint struct {
 // endpointsOf reads the endpoints of a service's port in one family. A slice
 // gives the number of its port itself: a named target port may have several.
 func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, v6 bool) ([]endpoint, error) {
-	family := discoveryv1.AddressTypeIPv4
-	if v6 {
-		family = discoveryv1.AddressTypeIPv6
-	}
+	family := addressType(v6)
 	var found []endpoint
 	for _, slice := range some {
 		number := portIn(slice, port)
@@ -50,6 +47,13 @@ func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, v6 
 	})
 	// An endpoint that moves from one slice to another may be in both for a while.
 	return slices.CompactFunc(found, func(a, b endpoint) bool { return a.address == b.address }), nil
+}
+
+func addressType(v6 bool) discoveryv1.AddressType {
+	if v6 {
+		return discoveryv1.AddressTypeIPv6
+	}
+	return discoveryv1.AddressTypeIPv4
 }
 
 func readEndpoint(e discoveryv1.Endpoint, address netip.AddrPort) endpoint {

@@ -150,6 +150,9 @@ func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, e
 	if s == nil || err != nil {
 		return nil, err
 	}
+	if err := s.awaited(); err != nil {
+		return nil, err
+	}
 	ports, err := s.ports(view)
 	if err != nil {
 		return nil, err
@@ -173,6 +176,23 @@ func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, e
 	}
 	slices.SortFunc(rows, func(a, b ovsdb.Row) int { return strings.Compare(a.ID, b.ID) })
 	return rows, nil
+}
+
+// awaited says which slices are still to come. Kubernetes makes one for each family
+// of a service with a selector, if need be an empty one, some milliseconds after
+// the service: rows before that would take a turn of northd and of every
+// ovn-controller, which those that matter would wait for.
+func (s *service) awaited() error {
+	if len(s.Spec.Selector) == 0 {
+		return nil
+	}
+	for _, address := range s.addresses {
+		family := addressType(address.Is6())
+		if !slices.ContainsFunc(s.slices, func(slice *discoveryv1.EndpointSlice) bool { return slice.AddressType == family }) {
+			return notReady("service %s/%s has no EndpointSlice of %s yet", s.Namespace, s.Name, family)
+		}
+	}
+	return nil
 }
 
 // row is one Load_Balancer.
