@@ -13,7 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 const (
@@ -39,27 +41,55 @@ func (b *bench) serviceTimes(ctx context.Context) error {
 	if err := w.waitReady(ctx); err != nil {
 		return err
 	}
-	var took []time.Duration
+	slices, err := b.client.DiscoveryV1().EndpointSlices(w.namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	defer slices.Stop()
+	var took, known []time.Duration
 	for i := range serviceSamples + 2 {
-		sample, err := b.firstConnection(ctx, w.namespace, fmt.Sprintf("10.96.77.%d", i+1))
+		slice, sample, err := b.firstConnection(ctx, w.namespace, fmt.Sprintf("10.96.77.%d", i+1), slices.ResultChan())
 		if err != nil {
 			return err
 		}
 		if i >= 2 { // the first two are not counted
-			took = append(took, sample)
+			took, known = append(took, sample), append(known, slice)
 		}
 	}
 	t := newQuantiles("service")
 	t.addQuantiles("creation to first connection", took)
+	t.addQuantiles("... to its EndpointSlice, seen by a watch", known)
 	t.print()
 	return b.serviceFlows(ctx, w.namespace)
 }
 
-// firstConnection is from the request to create a service until a pod connects.
-func (b *bench) firstConnection(ctx context.Context, namespace, address string) (time.Duration, error) {
-	return b.untilSeen(ctx, namespace, []string{"await", address + ":80"}, func() error {
-		return b.createService(ctx, namespace, "web-"+strings.ReplaceAll(address, ".", "-"), address, selectPods())
+// firstConnection is from the request to create a service until a watch shows its
+// endpoints, which is Kubernetes' part, and until a pod connects.
+func (b *bench) firstConnection(ctx context.Context, namespace, address string, slices <-chan watch.Event) (known, connected time.Duration, err error) {
+	name := "web-" + strings.ReplaceAll(address, ".", "-")
+	seen := make(chan time.Duration, 1)
+	connected, err = b.untilSeen(ctx, namespace, []string{"await", address + ":80"}, func() error {
+		start := time.Now()
+		go func() {
+			for event := range slices {
+				slice, ok := event.Object.(*discoveryv1.EndpointSlice)
+				if ok && slice.Labels[discoveryv1.LabelServiceName] == name && len(slice.Endpoints) > 0 {
+					seen <- time.Since(start)
+					return
+				}
+			}
+		}()
+		return b.createService(ctx, namespace, name, address, selectPods())
 	})
+	if err != nil {
+		return 0, 0, err
+	}
+	select {
+	case known = <-seen:
+		return known, connected, nil
+	case <-time.After(10 * time.Second):
+		return 0, 0, fmt.Errorf("a watch has not shown the endpoints of %s", name)
+	}
 }
 
 // untilSeen is from the beginning of a change until a pod's prober, which was

@@ -168,25 +168,34 @@ func stream(network, address string) error {
 	return lines.Err()
 }
 
-// await asks again after a few milliseconds of silence, each time anew: the first
-// packet of a connection that nobody took is repeated by TCP after a second only.
+// await asks each few milliseconds and gives no attempt up for the next: the first
+// packet of a connection that nobody took is repeated by TCP after a second only,
+// and one that was taken may need longer than that on a busy machine.
 func await(address string) error {
-	asking := false
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		conn, err := net.DialTimeout("tcp", address, 5*time.Millisecond)
-		if err == nil {
-			fmt.Println(time.Now().UnixNano())
-			return conn.Close()
+	fmt.Println("asking")
+	connected := make(chan int64, 1)
+	ask := func() {
+		conn, err := net.DialTimeout("tcp", address, timeout)
+		if err != nil {
+			return
 		}
-		if !asking {
-			fmt.Println("asking")
-			asking = true
+		select {
+		case connected <- time.Now().UnixNano():
+		default:
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			time.Sleep(time.Millisecond)
+		conn.Close()
+	}
+	for end := time.After(30 * time.Second); ; {
+		go ask()
+		select {
+		case when := <-connected:
+			fmt.Println(when)
+			return nil
+		case <-end:
+			return fmt.Errorf("%s: nobody connected", address)
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("%s: nobody connected", address)
 }
 
 // push sends to each peer for ever, whatever becomes of it.
