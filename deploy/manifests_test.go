@@ -149,7 +149,7 @@ var rights = map[string][]string{
 	"ovn-dpu": { // of a DPU, in the cluster of its host
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
 		"get services", "list services", "watch services", "list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs",
-		"create events", "patch events", "get leases", "create leases", "update leases",
+		"create events", "patch events", "get leases", "create leases", "update leases", "get nodeoffloads", "update nodeoffloads",
 	},
 	"ovnkube-node-dpu-host": {
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",

@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
@@ -67,7 +68,11 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 	if err != nil {
 		return err
 	}
-	if err := a.openSampling(a.devices.Inventory, report, func() {}); err != nil {
+	publisher, err := a.hostTraffic(client)
+	if err != nil {
+		return err
+	}
+	if err := a.openSampling(a.devices.Inventory, report, publisher.Sampled); err != nil {
 		return err
 	}
 	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready(), ports.Problem()) }
@@ -90,6 +95,8 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 	}, management.Mark)
 	group.Go(func() error { return a.devices.Run(ctx) })
 	group.Go(func() error { return a.sampling.Run(ctx) })
+	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
+	group.Go(func() error { return publisher.Run(ctx) })
 	changed := func(owners ...kube.Owner) { ports.Changed(owners...); management.Changed(owners...) }
 	if err := a.setUp(ctx, group, changed); err != nil {
 		return err
@@ -123,6 +130,17 @@ func (a *agent) serves() (dpu.Serves, error) {
 	controller := uint32(number)
 	out.Controller = &controller
 	return out, nil
+}
+
+// hostTraffic writes into the host's NodeOffload where its traffic is.
+func (a *agent) hostTraffic(client kubernetes.Interface) (*nodeoffload.Publisher, error) {
+	kinds, err := kube.NewDynamicClient(a.opts.kube)
+	if err != nil {
+		return nil, err
+	}
+	return a.publisher(client, kinds, nodeoffload.Traffic, func() nodeoffload.Facts {
+		return nodeoffload.Facts{Inventory: a.devices.Inventory(), Settings: a.sampling.Settings(), Report: a.sampling.Report()}
+	})
 }
 
 func (a *agent) hostPorts(client kubernetes.Interface, serves dpu.Serves, bridge cni.Switch, report *kube.Reporter) (*dpu.Ports, error) {

@@ -78,7 +78,7 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kub
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := a.publisher(client, kinds, func() nodeoffload.Facts { return a.hostFacts(management) })
+	publisher, err := a.publisher(client, kinds, nodeoffload.Devices, func() nodeoffload.Facts { return a.hostFacts(management) })
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kub
 func (a *agent) hostFacts(management *node.Management) nodeoffload.Facts {
 	facts := nodeoffload.Facts{Inventory: a.devices.Inventory(), Claims: a.functions.Ledger.Claims(), Reserved: a.reserved()}
 	if err := a.dpu.Ready(); err != nil {
-		facts.Problems = []string{err.Error()}
+		facts.Away = err.Error()
 	}
 	if err := management.Problem(); err != nil {
 		facts.Problems = append(facts.Problems, err.Error())

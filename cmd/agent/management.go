@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
+var errNoCarrier = errors.New("management port: there is no VF")
+
 // managementVF finds the VF that carries the management port; "" when none is to.
 func (a *agent) managementVF() (string, error) {
 	if a.opts.devices.management == "" {
@@ -27,7 +30,7 @@ func (a *agent) managementVF() (string, error) {
 	selected, _ := plugin.Split(plugin.FromInventory(*known), a.opts.devices.carrier)
 	switch len(selected) {
 	case 0: // its NIC may come back
-		return "", fmt.Errorf("%w: management port: there is no VF %s", reconcile.ErrNotReady, a.opts.devices.management)
+		return "", fmt.Errorf("%w: %w %s", reconcile.ErrNotReady, errNoCarrier, a.opts.devices.management)
 	case 1:
 	default:
 		return "", fmt.Errorf("management port: %s is %d VFs, and has to be one", a.opts.devices.management, len(selected))
@@ -39,9 +42,13 @@ func (a *agent) managementVF() (string, error) {
 	return device, nil
 }
 
-// carrier is the VF with both of its ends.
+// carrier is the VF with both of its ends. A node that has no such VF, as others
+// of the cluster may, has an internal port.
 func (a *agent) carrier() (*node.Function, error) {
 	device, err := a.managementVF()
+	if errors.Is(err, errNoCarrier) {
+		return nil, nil
+	}
 	if err != nil || device == "" {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 		return err
 	}
 	name := a.opts.node.Node
-	publisher, err := a.publisher(client, kinds, a.facts)
+	publisher, err := a.publisher(client, kinds, nodeoffload.Whole, a.facts)
 	if err != nil {
 		return err
 	}
@@ -70,10 +70,10 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 	return nil
 }
 
-func (a *agent) publisher(client kubernetes.Interface, kinds dynamic.Interface, facts func() nodeoffload.Facts) (*nodeoffload.Publisher, error) {
+func (a *agent) publisher(client kubernetes.Interface, kinds dynamic.Interface, part nodeoffload.Part, facts func() nodeoffload.Facts) (*nodeoffload.Publisher, error) {
 	name := a.opts.node.Node
 	cfg := nodeoffload.Defaults(name)
-	cfg.Logger, cfg.Registerer = a.opts.log, a.metrics
+	cfg.Part, cfg.Logger, cfg.Registerer = part, a.opts.log, a.metrics
 	return nodeoffload.New(cfg, nodeoffload.Deps{
 		Client: kinds, Facts: facts, Label: kube.NewWriter(client).LabelNode,
 		NodeObject: func() *corev1.Node { return a.view.Node(name) },

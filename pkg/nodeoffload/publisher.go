@@ -24,6 +24,8 @@ import (
 type Config struct {
 	// Node is the name of the Node, and of what is published.
 	Node string
+	// Part is what of it is this publisher's to write.
+	Part Part
 	// Pause is the least time between two writes for devices, Leisure that for
 	// traffic.
 	Pause, Leisure time.Duration
@@ -132,9 +134,9 @@ func (p *Publisher) pass(ctx context.Context) error {
 		return fmt.Errorf("node %s is not known: %w", p.cfg.Node, reconcile.ErrNotReady)
 	}
 	facts := p.deps.Facts()
-	status := Status(facts)
-	err := p.known(p.publish(ctx, node, status))
-	if facts.Inventory != nil { // else the labels would be those of no devices
+	status, err := p.publish(ctx, node, facts)
+	err = p.known(err)
+	if facts.Inventory != nil && p.cfg.Part != Traffic { // else the labels would be those of no devices
 		err = errors.Join(err, p.deps.Label(ctx, node, Labels(status)))
 	}
 	return err
@@ -164,8 +166,9 @@ var errAbsent = errors.New("the API server does not know NodeOffloads")
 
 const writeTimeout = 10 * time.Second
 
-// publish compares with what the API has, whoever wrote it.
-func (p *Publisher) publish(ctx context.Context, node *corev1.Node, status v1alpha1.NodeOffloadStatus) error {
+// publish compares with what the API has, whoever wrote it, and gives what it has
+// then.
+func (p *Publisher) publish(ctx context.Context, node *corev1.Node, facts Facts) (v1alpha1.NodeOffloadStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	api := p.deps.Client.Resource(v1alpha1.NodeOffloads())
@@ -174,25 +177,30 @@ func (p *Publisher) publish(ctx context.Context, node *corev1.Node, status v1alp
 		ObjectMeta: metav1.ObjectMeta{Name: p.cfg.Node, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}, // so that it goes with the Node
 		}},
-		Status: status,
+		Status: join(p.cfg.Part, facts, nil),
 	}
 	found, err := api.Get(ctx, p.cfg.Node, metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err) && p.cfg.Part == Traffic:
+		return wanted.Status, fmt.Errorf("%w: the host has not made its NodeOffload", reconcile.ErrNotReady)
 	case apierrors.IsNotFound(err):
 		object, err := v1alpha1.Encode(&wanted)
 		if err == nil {
 			_, err = api.Create(ctx, object, metav1.CreateOptions{})
 		}
 		if apierrors.IsNotFound(err) { // nothing of that name is one thing, no such kind another
-			return errAbsent
+			return wanted.Status, errAbsent
 		}
-		return wrap("making", p.cfg.Node, err)
+		return wanted.Status, wrap("making", p.cfg.Node, err)
 	case err != nil:
-		return wrap("reading", p.cfg.Node, err)
+		return wanted.Status, wrap("reading", p.cfg.Node, err)
 	}
 	had, err := v1alpha1.Decode[v1alpha1.NodeOffload](found)
-	if err == nil && same(had.Status, status) && same(had.OwnerReferences, wanted.OwnerReferences) {
-		return nil
+	if err == nil {
+		wanted.Status = join(p.cfg.Part, facts, &had.Status)
+		if same(had.Status, wanted.Status) && same(had.OwnerReferences, wanted.OwnerReferences) {
+			return wanted.Status, nil
+		}
 	}
 	wanted.ResourceVersion = found.GetResourceVersion()
 	wanted.Labels, wanted.Annotations = found.GetLabels(), found.GetAnnotations()
@@ -200,7 +208,7 @@ func (p *Publisher) publish(ctx context.Context, node *corev1.Node, status v1alp
 	if err == nil {
 		_, err = api.Update(ctx, object, metav1.UpdateOptions{})
 	}
-	return wrap("writing", p.cfg.Node, err)
+	return wanted.Status, wrap("writing", p.cfg.Node, err)
 }
 
 func wrap(verb, node string, err error) error {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
@@ -103,6 +104,48 @@ func (b *bed) mustPass(t *testing.T) {
 	t.Helper()
 	if err := b.pass(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestParts: a host with a DPU and the DPU write one object, each its part.
+func TestParts(t *testing.T) {
+	host := newBed(t, Facts{Inventory: inventory(t, "connectx6dx-legacy"), Claims: []ledger.Claim{claim("0000:03:00.2", "web")}})
+	host.cfg.Part = Devices
+	dpu := newBed(t, Facts{Inventory: inventory(t, "bluefield2-dpu"), Settings: &offload.Settings{HWOffload: true}, Report: &offload.Report{Ports: []offload.PortReport{
+		port("pf0vf0", "web", true, offload.Share{Hardware: count(1, 70), OVS: count(1, 30)}, offload.Share{}),
+	}}})
+	dpu.cfg.Part, dpu.deps.Client = Traffic, host.client
+	if err := dpu.pass(t.Context()); !errors.Is(err, reconcile.ErrNotReady) {
+		t.Errorf("before there is an object: %v", err)
+	}
+	host.mustPass(t)
+	got := host.published(t).Status
+	if got.Offload != v1alpha1.OffloadOff || got.Reason != "the DPU has not said yet" || len(got.UsedVFs) != 1 || len(got.Traffic) != 0 {
+		t.Errorf("of the host alone: %+v", got)
+	}
+	for range 2 { // neither takes the other's part away
+		dpu.mustPass(t)
+		host.mustPass(t)
+	}
+	got = host.published(t).Status
+	if got.Offload != v1alpha1.OffloadOn || got.Reason != "" || len(got.UsedVFs) != 1 || len(got.Traffic) != 1 || got.HardwarePercent == nil || *got.HardwarePercent != 70 {
+		t.Errorf("of both: %+v", got)
+	}
+	if got.DeviceCount != Status(host.facts).DeviceCount || host.labels[LabelOffload] != "true" || dpu.labels != nil {
+		t.Errorf("%d devices, labels %v of the host and %v of the DPU", got.DeviceCount, host.labels, dpu.labels)
+	}
+	host.client.ClearActions()
+	dpu.mustPass(t)
+	host.mustPass(t)
+	if w := host.writes(); w != "" {
+		t.Errorf("nothing has changed: %q", w)
+	}
+
+	host.set(func(f *Facts) { f.Away = "the DPU of this host is not ready: it is off" })
+	host.mustPass(t)
+	got = host.published(t).Status
+	if got.Offload != v1alpha1.OffloadOff || got.Reason != host.facts.Away || got.Problem != host.facts.Away || len(got.Traffic) != 0 || got.HardwarePercent != nil {
+		t.Errorf("with a DPU that is away: %+v", got)
 	}
 }
 

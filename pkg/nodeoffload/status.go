@@ -21,8 +21,10 @@ type Facts struct {
 	Settings *offload.Settings
 	Report   *offload.Report
 	Policies []v1alpha1.PolicyResult
-	// Problems are what other parts know, such as a DPU that is away.
+	// Problems are what other parts know.
 	Problems []string
+	// Away is why the DPU of this host says nothing of its traffic now.
+	Away string
 }
 
 // Bounds of the object: a node has at most 110 pods by default, but hundreds
@@ -44,6 +46,9 @@ func Status(f Facts) v1alpha1.NodeOffloadStatus {
 		used[c.Device] = true
 	}
 	problems := slices.Clone(f.Problems)
+	if f.Away != "" {
+		problems = append(problems, f.Away)
+	}
 	pfOf := map[string]string{}
 	if f.Inventory != nil {
 		problems = append(problems, f.Inventory.Problems...)

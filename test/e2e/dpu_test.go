@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
 // TestDPURights: a DPU changes what is its host's and nothing else, and so does
@@ -59,6 +61,10 @@ func TestDPURights(t *testing.T) {
 		{"a DPU, its Lease", true, makeLease(dpu, "ovn-dpu-"+host)},
 		{"a DPU, another's Lease", false, makeLease(dpu, "ovn-dpu-"+other)},
 		{"a DPU, any Lease", false, makeLease(dpu, "ovn-dpu-"+host+"-2")},
+		{"a DPU, traffic of its host", true, changeOffload(dpu, host, func(s *v1alpha1.NodeOffloadStatus) { s.TrafficOmitted++ })},
+		{"a DPU, devices of its host", false, changeOffload(dpu, host, func(s *v1alpha1.NodeOffloadStatus) { s.DeviceCount++ })},
+		{"a DPU, problems of its host", false, changeOffload(dpu, host, func(s *v1alpha1.NodeOffloadStatus) { s.Problems = append(s.Problems, "none") })},
+		{"a DPU, traffic of another host", false, changeOffload(dpu, other, func(s *v1alpha1.NodeOffloadStatus) { s.TrafficOmitted++ })},
 		{"a host, details of its pod", true, annotatePod(hostAgent, ns, "mine", kube.DPUConnectionKey)},
 		{"a host, details of another pod", false, annotatePod(hostAgent, ns, "theirs", kube.DPUConnectionKey)},
 		{"a host, status", false, annotatePod(hostAgent, ns, "mine", kube.DPUStatusKey)},
@@ -129,6 +135,26 @@ func labelNode(client kubernetes.Interface, name, key string) func(context.Conte
 			}
 		}
 		return nil
+	}
+}
+
+// changeOffload changes what the node's agent writes over in good time.
+func changeOffload(client kubernetes.Interface, name string, change func(*v1alpha1.NodeOffloadStatus)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		path := "/apis/" + v1alpha1.Version + "/nodeoffloads/" + name
+		raw, err := cluster.client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		var object v1alpha1.NodeOffload
+		if err := json.Unmarshal(raw, &object); err != nil {
+			return err
+		}
+		change(&object.Status)
+		if raw, err = json.Marshal(object); err != nil {
+			return err
+		}
+		return client.CoreV1().RESTClient().Put().AbsPath(path).SetHeader("Content-Type", "application/json").Body(raw).Do(ctx).Error()
 	}
 }
 

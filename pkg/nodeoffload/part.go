@@ -1,0 +1,37 @@
+package nodeoffload
+
+import "github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+
+// Part is what a publisher writes of a NodeOffload: a host with a DPU knows its
+// devices, and the DPU where their traffic is.
+type Part int
+
+// The parts. Traffic is whether offload is on, why not, and the shares.
+const (
+	Whole Part = iota
+	Devices
+	Traffic
+)
+
+// join puts one side's facts beside what the other has written; had is nil before
+// there is an object. Of a DPU that is away nothing is kept.
+func join(part Part, facts Facts, had *v1alpha1.NodeOffloadStatus) v1alpha1.NodeOffloadStatus {
+	own := Status(facts)
+	switch {
+	case part == Devices && facts.Away != "":
+		return withTraffic(own, v1alpha1.NodeOffloadStatus{Offload: v1alpha1.OffloadOff, Reason: facts.Away})
+	case part == Devices && had == nil:
+		return withTraffic(own, v1alpha1.NodeOffloadStatus{Offload: v1alpha1.OffloadOff, Reason: "the DPU has not said yet"})
+	case part == Devices:
+		return withTraffic(own, *had)
+	case part == Traffic && had != nil:
+		return withTraffic(*had, own)
+	}
+	return own
+}
+
+func withTraffic(s, from v1alpha1.NodeOffloadStatus) v1alpha1.NodeOffloadStatus {
+	s.Offload, s.Reason = from.Offload, from.Reason
+	s.HardwarePercent, s.Traffic, s.TrafficOmitted = from.HardwarePercent, from.Traffic, from.TrafficOmitted
+	return s
+}
