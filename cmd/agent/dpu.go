@@ -77,9 +77,12 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 	}
 	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready(), ports.Problem()) }
 	pulse := dpu.Pulse{
-		Client: client, Host: serves.Host, Period: dpu.LeasePeriod, Logger: a.opts.log,
+		Client: client, Host: serves.Host, Chassis: a.setting("system-id"), Period: dpu.LeasePeriod, Logger: a.opts.log,
 		Node:    func() *corev1.Node { return a.view.Node(serves.Host) },
 		Problem: a.ready, MTU: a.setup.MTU,
+	}
+	if err := pulse.Alone(ctx); err != nil {
+		return err
 	}
 	group.Go(func() error { return pulse.Run(ctx) })
 	management, err := a.management(client, func() (*node.Function, error) { return dpuCarrier(ports) }, a.setup.MTU)
@@ -108,15 +111,20 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 	return ports.Run(ctx)
 }
 
+// setting is one of the local Open_vSwitch, "" when it is not set.
+func (a *agent) setting(key string) string {
+	for _, row := range a.db.Table(vswitch.OpenvSwitchTable) {
+		if settings, ok := row.(*vswitch.OpenvSwitch); ok {
+			return settings.ExternalIDs[key]
+		}
+	}
+	return ""
+}
+
 // serves asks the flags and then the local database, which is where who installs
 // a DPU writes it.
 func (a *agent) serves() (dpu.Serves, error) {
-	out := dpu.Serves{Host: a.opts.dpu.host}
-	for _, row := range a.db.Table(vswitch.OpenvSwitchTable) {
-		if settings, ok := row.(*vswitch.OpenvSwitch); ok && out.Host == "" {
-			out.Host = settings.ExternalIDs[hostKey]
-		}
-	}
+	out := dpu.Serves{Host: cmp.Or(a.opts.dpu.host, a.setting(hostKey))}
 	if out.Host == "" {
 		return out, fmt.Errorf("whose DPU is this? Neither --dpu-host nor external_ids:%s of the local Open_vSwitch says", hostKey)
 	}

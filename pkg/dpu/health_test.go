@@ -67,6 +67,36 @@ func TestPulse(t *testing.T) {
 	}
 }
 
+// A host has one DPU: a second one ends with the reason, and takes over only what
+// the first has let go.
+func TestOneDPU(t *testing.T) {
+	api := fake.NewClientset()
+	first, second := newPulse(api, func() error { return nil }), newPulse(api, func() error { return nil })
+	first.Chassis, second.Chassis = "one", "two"
+	must(t, second.Alone(t.Context())) // there is no Lease
+	must(t, first.beat(t.Context()))
+	must(t, first.Alone(t.Context())) // as after a restart
+	const reason = "chassis one renews Lease ovn-dpu-worker, and this is chassis two"
+	for what, err := range map[string]error{"start": second.Alone(t.Context()), "run": second.Run(t.Context())} {
+		if !errors.Is(err, ErrServed) || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if chassis := leaseOf(t, api).Annotations[kube.DPUChassisKey]; chassis != "one" {
+		t.Errorf("the Lease is of chassis %s", chassis)
+	}
+	lease := leaseOf(t, api)
+	old := metav1.NewMicroTime(time.Now().Add(-LeaseDuration - time.Second))
+	lease.Spec.RenewTime = &old
+	_, err := api.CoordinationV1().Leases(Namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
+	must(t, err)
+	must(t, second.Alone(t.Context()))
+	must(t, second.beat(t.Context()))
+	if err := first.beat(t.Context()); !errors.Is(err, ErrServed) {
+		t.Errorf("the first, back: %v", err)
+	}
+}
+
 func TestJudge(t *testing.T) {
 	now := time.Now()
 	lease := func(annotations ...string) *coordinationv1.Lease {

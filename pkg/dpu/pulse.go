@@ -31,6 +31,10 @@ const retryPulse = time.Second
 // the node's set-up reports it.
 var errNodeUnknown = errors.New("the host's cluster has no such node")
 
+// ErrServed is a host that has another DPU: its Node has one chassis, and so it
+// has one DPU, whatever cards there are.
+var ErrServed = errors.New("the host has another DPU")
+
 // Namespace is where the Lease is.
 const Namespace = "ovn-kubernetes"
 
@@ -41,6 +45,8 @@ type Pulse struct {
 	// Host is the Node's name, Node its object, nil while it is not known.
 	Host string
 	Node func() *corev1.Node
+	// Chassis is the DPU's OVS system-id.
+	Chassis string
 	// Problem says why no pod can be attached now.
 	Problem func() error
 	// MTU is what the underlay leaves to pods, 0 while that is not known.
@@ -49,12 +55,34 @@ type Pulse struct {
 	Logger *slog.Logger
 }
 
-// Run renews until ctx ends. The Lease then runs out by itself, so that a
-// restart of the agent goes unnoticed.
+// Alone is ErrServed while another DPU renews the Lease. Of an API server that does
+// not answer it says nothing: it may be this DPU that brings the way there back.
+func (p *Pulse) Alone(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Period)
+	defer cancel()
+	lease, err := p.Client.CoordinationV1().Leases(Namespace).Get(ctx, kube.DPULeasePrefix+p.Host, metav1.GetOptions{})
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return p.rival(lease, time.Now())
+}
+
+func (p *Pulse) rival(lease *coordinationv1.Lease, now time.Time) error {
+	other, renewed := lease.Annotations[kube.DPUChassisKey], lease.Spec.RenewTime
+	if other == "" || other == p.Chassis || renewed == nil || now.Sub(renewed.Time) > duration(lease) {
+		return nil
+	}
+	return fmt.Errorf("%w: chassis %s renews Lease %s, and this is chassis %s", ErrServed, other, lease.Name, p.Chassis)
+}
+
+// Run renews until ctx ends, or another DPU has the Lease. The Lease then runs out
+// by itself, so that a restart of the agent goes unnoticed.
 func (p *Pulse) Run(ctx context.Context) error {
 	for {
 		pause := p.Period
 		switch err := p.beat(ctx); {
+		case errors.Is(err, ErrServed):
+			return err
 		case errors.Is(err, errNodeUnknown):
 			p.Logger.Debug("renewing the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
 			pause = min(pause, retryPulse)
@@ -82,6 +110,9 @@ func (p *Pulse) beat(ctx context.Context) error {
 	if absent {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kube.DPULeasePrefix + p.Host}}
 	}
+	if err := p.rival(lease, time.Now()); err != nil {
+		return err
+	}
 	node := p.Node()
 	if node == nil {
 		return fmt.Errorf("%w: %s", errNodeUnknown, p.Host)
@@ -103,6 +134,7 @@ func (p *Pulse) fill(lease *coordinationv1.Lease, node *corev1.Node, now time.Ti
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+	annotations[kube.DPUChassisKey] = p.Chassis
 	if mtu := p.MTU(); mtu != 0 {
 		annotations[kube.DPUPodMTUKey] = strconv.Itoa(mtu)
 	}

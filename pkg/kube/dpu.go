@@ -28,6 +28,9 @@ const (
 	// DPUProblemKey is an annotation of the Lease: why the DPU attaches no pods
 	// now. Absent when it does. Ours.
 	DPUProblemKey = "ovn-offload.io/dpu-problem"
+	// DPUChassisKey is an annotation of the Lease: the OVS system-id of the DPU that
+	// renews it. Ours.
+	DPUChassisKey = "ovn-offload.io/dpu-chassis"
 	// DPUPodMTUKey is an annotation of the Lease: the MTU that the DPU's underlay
 	// leaves to pods, a decimal number. Ours.
 	DPUPodMTUKey = "ovn-offload.io/pod-mtu"

@@ -198,7 +198,7 @@ func (d *dpuSide) start() {
 	ok(d, err)
 	d.ports.Store(ports)
 	pulse := dpu.Pulse{
-		Client: d.api, Host: dpuHost, Period: time.Second, Logger: slog.Default(),
+		Client: d.api, Host: dpuHost, Chassis: d.name, Period: time.Second, Logger: slog.Default(),
 		Node: func() *corev1.Node { return d.view.Node(dpuHost) }, Problem: ports.Problem, MTU: func() int { return 1400 },
 	}
 	ctx, cancel := context.WithCancel(d.Context())
