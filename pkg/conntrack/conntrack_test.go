@@ -98,7 +98,7 @@ func (f *fake) Bundle(_ context.Context, _ string, messages []string) error {
 	return nil
 }
 
-func (f *fake) Watch(context.Context, string, chan<- struct{}) {}
+func (f *fake) Watch(context.Context, string, func(string) bool, chan<- struct{}) {}
 
 func (f *fake) Table(name string) (rows []any) {
 	if name == vswitch.BridgeTable {
@@ -184,6 +184,25 @@ func TestForbid(t *testing.T) {
 				t.Errorf("sent %q, want %d; flushed %q", f.sent, tt.sent, f.flushed)
 			}
 		})
+	}
+}
+
+// TestDecides: the lines are a monitor's, from a node of the lab.
+func TestDecides(t *testing.T) {
+	for flow, want := range map[string]bool{
+		// a pod comes
+		" event=ADDED table=80 cookie=0x1df82cfa reg14=0x5,metadata=0x6 actions=load:0x1->NXM_NX_REG11[],load:0x5->NXM_NX_REG12[],resubmit(,8)":                                                  false,
+		" event=ADDED table=73 cookie=0x1df82cfa udp,reg14=0x5,metadata=0x6,dl_src=0a:58:0a:f4:01:06,nw_src=0.0.0.0,nw_dst=255.255.255.255,tp_src=68,tp_dst=67 actions=load:0->NXM_NX_REG10[12]": false,
+		// a service
+		" event=DELETED reason=delete table=17 cookie=0x5ad6e1b1 ct_state=+new-rel+trk,tcp,metadata=0x8,nw_dst=10.96.48.139,tp_dst=8080 actions=load:0x1->NXM_NX_REG10[3],group:3": true,
+		// a policy
+		" event=ADDED table=51 cookie=0x5dde4992 reg0=0x200/0x200,reg8=0x80000000/0xc0000000,reg15=0x6,metadata=0x6 actions=load:0x1->OXM_OF_PKT_REG4[49],resubmit(,52)":                       true,
+		" event=DELETED reason=delete table=51 cookie=0 udp,reg0=0x100/0x100,reg8=0x80000000/0xc0000000,reg15=0x6,metadata=0x6,nw_src=10.2.0.0/16 actions=conjunction(863439918,1/2)":          true,
+		" event=DELETED reason=delete table=51 cookie=0xf1ece947 udp,reg0=0x100/0x100,reg15=0x6,metadata=0x6,nw_src=10.1.0.0/16,tp_dst=80 actions=load:0x1->OXM_OF_PKT_REG4[48],resubmit(,52)": true,
+	} {
+		if got := decides(flow); got != want {
+			t.Errorf("%t: %s", got, flow)
+		}
 	}
 }
 

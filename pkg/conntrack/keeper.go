@@ -40,7 +40,7 @@ type Flows interface {
 	Dump(ctx context.Context, bridge string) ([]string, error)
 	Groups(ctx context.Context, bridge string) ([]string, error)
 	Bundle(ctx context.Context, bridge string, messages []string) error
-	Watch(ctx context.Context, bridge string, changed chan<- struct{})
+	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
 }
 
 // DB is the node's Open_vSwitch database; *ovsdb.DB is one.
@@ -86,7 +86,7 @@ func New(cfg Config, deps Deps) *Keeper {
 // Run works until ctx ends. What goes wrong is tried again.
 func (k *Keeper) Run(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
-	go k.deps.Flows.Watch(ctx, k.cfg.Bridge, changed)
+	go k.deps.Flows.Watch(ctx, k.cfg.Bridge, decides, changed)
 	const retry = 5 * time.Second
 	for wait(ctx, changed) {
 		pause(ctx, k.cfg.Settle)
@@ -107,6 +107,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 		pause(ctx, next)
 	}
 	return ctx.Err()
+}
+
+// decides holds for flows of load balancers and policies: a pod comes and goes
+// without one, and then nothing is looked at.
+func decides(flow string) bool {
+	return strings.Contains(flow, "group:") || strings.Contains(flow, "conjunction(") || strings.Contains(flow, verdict)
 }
 
 func wait(ctx context.Context, changed <-chan struct{}) bool {

@@ -32,6 +32,9 @@ type key struct{ datapath, port uint64 }
 // forbids is the action by which OVN marks what a policy forbids.
 const forbids = "load:0x1->NXM_NX_CT_MARK[0]"
 
+// verdict begins the bits in which OVN keeps what a rule has decided.
+const verdict = "->OXM_OF_PKT_REG4[4"
+
 // The regular expressions are of ovs-ofctl's notation, which the OVS beside us prints.
 type grammar struct{ field, inPort, datapath, logical, group, nat *regexp.Regexp }
 

@@ -15,7 +15,7 @@ import (
 type Flows interface {
 	Replace(ctx context.Context, bridge string, flows []string) error
 	Dump(ctx context.Context, bridge string) ([]string, error)
-	Watch(ctx context.Context, bridge string, changed chan<- struct{})
+	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
 }
 
 // direct keeps the flows of the gateway bridge, the host's own included, for the
@@ -91,7 +91,7 @@ func localnetPort(cfg Config, g Gateway) string { return g.Bridge + "_" + cfg.No
 
 func (s *Setup) watchFlows(ctx context.Context, bridge string) {
 	changed := make(chan struct{}, 1)
-	go s.deps.Flows.Watch(ctx, bridge, changed)
+	go s.deps.Flows.Watch(ctx, bridge, nil, changed)
 	for {
 		select {
 		case <-ctx.Done():

@@ -54,11 +54,13 @@ func (Tables) Bundle(ctx context.Context, bridge string, messages []string) erro
 }
 
 // Watch sends on changed when a flow of the bridge changed, by anybody, and
-// each time that the switch is there again after it was away. A send that nobody
-// is ready for is dropped: give a channel with room for one. It ends with ctx.
-func (t Tables) Watch(ctx context.Context, bridge string, changed chan<- struct{}) {
+// each time that the switch is there again after it was away. With concerns, only
+// flows count for which it holds; it gets ovs-ofctl's line of a flow, with actions.
+// A send that nobody is ready for is dropped: give a channel with room for one.
+// Watch ends with ctx.
+func (t Tables) Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{}) {
 	for ctx.Err() == nil {
-		if err := watchOnce(ctx, bridge, changed); err != nil && ctx.Err() == nil {
+		if err := watchOnce(ctx, bridge, concerns, changed); err != nil && ctx.Err() == nil {
 			t.Log.Debug("the switch is away", "device", bridge, "error", err)
 		}
 		// The switch went or was not there: its return is a new connection.
@@ -69,7 +71,7 @@ func (t Tables) Watch(ctx context.Context, bridge string, changed chan<- struct{
 	}
 }
 
-func watchOnce(ctx context.Context, bridge string, changed chan<- struct{}) error {
+func watchOnce(ctx context.Context, bridge string, concerns func(string) bool, changed chan<- struct{}) error {
 	// The monitor's first reply holds every flow: it marks the connection too.
 	// What follows, it prints to standard error.
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", "monitor", bridge, "watch:")
@@ -83,6 +85,9 @@ func watchOnce(ctx context.Context, bridge string, changed chan<- struct{}) erro
 	}
 	reports := bufio.NewScanner(out)
 	for reports.Scan() {
+		if concerns != nil && !concerns(reports.Text()) {
+			continue
+		}
 		select {
 		case changed <- struct{}{}:
 		default:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,9 +130,11 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		tables.Watch(ctx, o.bridge(), changed)
+		tables.Watch(ctx, o.bridge(), nil, changed)
 		close(ended)
 	}()
+	ignored := make(chan struct{}, 1)
+	go tables.Watch(ctx, o.bridge(), func(flow string) bool { return strings.Contains(flow, "nobody") }, ignored)
 	next := func(what string) {
 		t.Helper()
 		select {
@@ -153,6 +156,9 @@ func TestWatch(t *testing.T) {
 	o.vswitchd.Wait()
 	o.startSwitch()
 	next("the switch restarted")
+	if len(ignored) > 0 {
+		t.Error("an event for flows of no concern")
+	}
 	cancel()
 	<-ended
 }
