@@ -2,7 +2,7 @@
 //
 //	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
 //	probe serve-sctp PORT [NAME]          answers the first packet of an SCTP association with that line
-//	probe dial tcp|udp ADDRESS:PORT [N]   prints that first line, then sends N bytes and wants them back
+//	probe dial tcp|udp ADDRESS:PORT [N [S]]   prints that first line, then sends N bytes and wants them back; S: seconds in place of one
 //	probe dial sctp ADDRESS:PORT          prints the answer of serve-sctp
 //	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
 //	probe await ADDRESS:PORT              tries TCP for 30 s until it connects, prints when, in ns since 1970
@@ -44,14 +44,15 @@ func run(args []string) error {
 		return serveSCTP(args[1], args[2:])
 	case len(args) == 3 && args[0] == "dial" && args[1] == "sctp":
 		return dialSCTP(args[2])
-	case len(args) == 3 && args[0] == "dial":
-		return dial(args[1], args[2], 0)
-	case len(args) == 4 && args[0] == "dial":
-		size, err := strconv.Atoi(args[3])
-		if err != nil {
-			return err
+	case len(args) >= 3 && len(args) <= 5 && args[0] == "dial":
+		numbers := []int{0, int(timeout / time.Second)}
+		for i, text := range args[3:] {
+			var err error
+			if numbers[i], err = strconv.Atoi(text); err != nil {
+				return err
+			}
 		}
-		return dial(args[1], args[2], size)
+		return dial(args[1], args[2], numbers[0], time.Duration(numbers[1])*time.Second)
 	case len(args) == 2 && args[0] == "await":
 		return await(args[1])
 	case len(args) == 2 && args[0] == "push":
@@ -63,7 +64,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -108,13 +109,13 @@ func greeting(peer net.Addr, name []string) string {
 	return strings.Join(append([]string{address}, name...), " ")
 }
 
-func dial(network, address string, size int) error {
-	conn, err := net.DialTimeout(network, address, timeout)
+func dial(network, address string, size int, within time.Duration) error {
+	conn, err := net.DialTimeout(network, address, within)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(timeout + time.Duration(size)*time.Microsecond))
+	conn.SetDeadline(time.Now().Add(within + time.Duration(size)*time.Microsecond))
 	payload := bytes.Repeat([]byte("x"), size)
 	if network == "udp" {
 		payload = append([]byte("hello "), payload...)

@@ -21,6 +21,7 @@ const (
 	checkPrefix = "lab-check-"
 	checkLabel  = "lab-check"
 	checkWithin = time.Minute
+	pingWithin  = 5 * time.Second
 )
 
 // Check runs a pod on every node and shows that each reaches each other one. It
@@ -75,27 +76,28 @@ func (l *Lab) checkPods(ctx context.Context, names []string) error {
 	return l.kubectlInput(ctx, strings.NewReader(input.String()), "apply", "--server-side", "-f", "-")
 }
 
+// checkFrom is one command for all addresses. It sends packets to each until one
+// comes back: the userspace datapath loses the first to a new tunnel peer while it
+// resolves its address.
 func (l *Lab) checkFrom(ctx context.Context, from string, pods []corev1.Pod) error {
+	const pings = `within=$1; shift; for address; do ping -c1 -i0.2 -w $within $address || exit 1; done`
+	var targets, addresses []string
 	for _, pod := range pods {
 		for _, ip := range pod.Status.PodIPs {
 			if to := pod.Spec.NodeName; to != from {
-				if err := l.checkPing(ctx, from, to, ip.IP); err != nil {
-					return err
-				}
+				targets, addresses = append(targets, to), append(addresses, ip.IP)
 			}
 		}
 	}
-	return nil
-}
-
-// checkPing sends two packets, of which one has to come back: the userspace
-// datapath loses the first to a new tunnel peer while it resolves its address.
-func (l *Lab) checkPing(ctx context.Context, from, to, address string) error {
-	out, err := l.kubectlOutput(ctx, "exec", "-n", checkSpace, checkPrefix+from, "--", "ping", "-c2", "-i0.2", "-W", strconv.Itoa(int(l.patience(time.Second).Seconds())), address)
+	within := strconv.Itoa(int(l.patience(pingWithin).Seconds()))
+	out, err := l.kubectlOutput(ctx, append([]string{"exec", "-n", checkSpace, checkPrefix + from, "--", "sh", "-c", pings, "pings", within}, addresses...)...)
+	answers := strings.Split(out, "PING ")[1:]
 	if err != nil {
-		return fmt.Errorf("the pod on %s does not reach the one on %s: %w", from, to, err)
+		return fmt.Errorf("the pod on %s does not reach one of those on %s: %w", from, strings.Join(targets, ", "), err)
 	}
-	l.say("    %-18s -> %-18s %-24s %s", from, to, address, pingResult(out))
+	for i, answer := range answers[:min(len(answers), len(targets))] {
+		l.say("    %-18s -> %-18s %-24s %s", from, targets[i], addresses[i], pingResult(answer))
+	}
 	return nil
 }
 

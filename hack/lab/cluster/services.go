@@ -89,7 +89,6 @@ func (l *Lab) kubeletConfig() map[string]any {
 // expensive there, and nobody looks at the results.
 func idleKubelet() map[string]any {
 	return map[string]any{
-		"nodeStatusUpdateFrequency":     "1m",
 		"volumeStatsAggPeriod":          "-1s",
 		"containerLogMonitorInterval":   "5m",
 		"localStorageCapacityIsolation": false,

@@ -28,6 +28,8 @@ const (
 	vmVFs      = 4
 	// vmLabel is on the nodes that are VMs.
 	vmLabel = "ovn-offload.io/lab-vm"
+	// vmSuffix is of the DaemonSets for them.
+	vmSuffix = "-vm"
 )
 
 // benchFiles are what VMs start from.
@@ -61,7 +63,7 @@ func (l *Lab) virtual(spec machine.Spec) machine.Spec {
 	b := l.bin.bench
 	v := &machine.VM{
 		Config: vm.Config{
-			Kernel: b.kernel.Image, Root: spec.Root, Init: b.init, Files: []string{b.module, l.cfg.Command}, NICs: vmNICs, CPUs: 1, Memory: vmMemory,
+			Kernel: b.kernel.Image, Root: spec.Root, Init: b.init, Files: []string{b.module, l.cfg.Command}, NICs: vmNICs, Memory: vmMemory,
 		},
 		Module: b.module, Command: l.cfg.Command, VFs: vmVFs, Gateways: l.cfg.Addresses(fabric),
 	}
@@ -206,7 +208,8 @@ func (l *Lab) Remove(ctx context.Context, name string) error {
 }
 
 // splitForVMs gives a DaemonSet for the nodes that are namespaces, and, if there
-// are VMs, its like for them: with their datapath, and with time for their probes.
+// are VMs, its like for them: with their datapath, without probes that are commands,
+// and with time for the others.
 func (l *Lab) splitForVMs(object map[string]any) ([]any, error) {
 	var host, vms appsv1.DaemonSet
 	for set, operator := range map[*appsv1.DaemonSet]corev1.NodeSelectorOperator{&host: corev1.NodeSelectorOpDoesNotExist, &vms: corev1.NodeSelectorOpExists} {
@@ -221,14 +224,20 @@ func (l *Lab) splitForVMs(object map[string]any) ([]any, error) {
 			terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: vmLabel, Operator: operator})
 		}
 	}
-	vms.Name += "-vm"
+	vms.Name += vmSuffix
 	vms.Spec.Selector.MatchLabels[vmLabel] = ""
 	vms.Spec.Template.Labels[vmLabel] = ""
-	for _, container := range vms.Spec.Template.Spec.Containers {
-		for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe, container.LivenessProbe} {
-			if probe != nil {
-				probe.TimeoutSeconds = 10 * max(1, probe.TimeoutSeconds)
-				probe.PeriodSeconds = 6 * max(1, probe.PeriodSeconds)
+	containers := vms.Spec.Template.Spec.Containers
+	for c := range containers {
+		container := &containers[c]
+		for _, probe := range []**corev1.Probe{&container.StartupProbe, &container.ReadinessProbe, &container.LivenessProbe} {
+			switch {
+			case *probe == nil:
+			case (*probe).Exec != nil: // a command in a container is seconds of the VM's processor
+				*probe = nil
+			default:
+				(*probe).TimeoutSeconds = 10 * max(1, (*probe).TimeoutSeconds)
+				(*probe).PeriodSeconds = 6 * max(1, (*probe).PeriodSeconds)
 			}
 		}
 		for i, variable := range container.Env {

@@ -23,7 +23,6 @@ type Config struct {
 	// Files are programs and data of the host that the job uses.
 	Files  []string
 	NICs   int
-	CPUs   int
 	Memory int // MB
 	// Timeout is for all of it, from switching on; 0 is no limit.
 	Timeout time.Duration
@@ -49,7 +48,7 @@ const (
 func CableMAC(n int) string { return fmt.Sprintf("52:54:00:00:01:%02x", n) }
 
 // Defaults is a machine with two NICs.
-func Defaults() Config { return Config{NICs: 2, CPUs: 1, Memory: 2048, Timeout: 10 * time.Minute} }
+func Defaults() Config { return Config{NICs: 2, Memory: 2048, Timeout: 10 * time.Minute} }
 
 // ErrDied is a machine that stopped before its command ended.
 var ErrDied = errors.New("the machine died")
@@ -83,14 +82,22 @@ func Run(ctx context.Context, cfg Config, job Job, output io.Writer) (int, error
 	if err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, tail(log, 20))
 	}
-	if bug := kernelBug.FindIndex(log); bug != nil {
-		return 0, fmt.Errorf("%w:\n%s", ErrKernel, head(log[bug[0]:], 40))
+	if err := Healthy(log); err != nil {
+		return 0, err
 	}
 	exit, err := readStatus(dir)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w\n%s", ErrDied, err, tail(log, 20))
 	}
 	return exit, nil
+}
+
+// Healthy gives ErrKernel, with what the kernel said, when the console has a bug's report.
+func Healthy(console []byte) error {
+	if bug := kernelBug.FindIndex(console); bug != nil {
+		return fmt.Errorf("%w:\n%s", ErrKernel, head(console[bug[0]:], 40))
+	}
+	return nil
 }
 
 var kernelBug = regexp.MustCompile(`BUG: |WARNING: |Call Trace:|Kernel panic|unregister_netdevice: waiting|suspicious RCU|blocked for more than`)
@@ -159,7 +166,7 @@ func copyFile(from, to string) error {
 // QEMU 7.2's only functions with SR-IOV, and swsim needs nothing else of them.
 func arguments(cfg Config, job Job, dir string) []string {
 	args := []string{
-		"qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(cfg.CPUs),
+		"qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1",
 		"-m", strconv.Itoa(cfg.Memory), "-display", "none", "-nodefaults", "-no-user-config", "-no-reboot",
 		"-device", "intel-iommu",
 		"-serial", "file:" + cfg.Console, "-kernel", cfg.Kernel,
