@@ -29,6 +29,12 @@ const (
 	HostCIDRsKey = "k8s.ovn.org/host-cidrs"
 	// GatewayConfigKey holds a GatewayConfig for each network; agent to controller.
 	GatewayConfigKey = "k8s.ovn.org/l3-gateway-config"
+	// NodeMTUKey holds "1442": how long packets from outside to pods may be; "":
+	// that is not looked at. Agent to controller.
+	NodeMTUKey = "ovn-offload.io/gateway-mtu"
+	// GatewayMTUSupportKey holds "false" where that must not be looked at; user, on
+	// a Node.
+	GatewayMTUSupportKey = "k8s.ovn.org/gateway-mtu-support"
 	// PodNetworksKey holds a PodNetwork for each network; controller to agents.
 	PodNetworksKey = "k8s.ovn.org/pod-networks"
 	// ACLLoggingKey holds {"deny":"alert","allow":"notice"}; user, on a Namespace.

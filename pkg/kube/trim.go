@@ -104,7 +104,7 @@ func trimAnnotations(annotations map[string]string) map[string]string {
 	for key, value := range annotations {
 		prefix, name, _ := strings.Cut(key, "/")
 		switch {
-		case prefix == "k8s.ovn.org", prefix == "v1.multus-cni.io", prefix == "k8s.v1.cni.cncf.io":
+		case prefix == "k8s.ovn.org", prefix == "ovn-offload.io", prefix == "v1.multus-cni.io", prefix == "k8s.v1.cni.cncf.io":
 		case prefix == "kubernetes.io" && (strings.HasSuffix(name, "-bandwidth") || name == "config.hash"):
 		default:
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -22,7 +23,9 @@ type AddrOptions struct {
 type Route struct {
 	Dest    netip.Prefix
 	NextHop netip.Addr // invalid: directly on the link
-	Link    string
+	// Others are further next hops on the same link, which share the traffic.
+	Others []netip.Addr `json:",omitempty"`
+	Link   string
 	// Source is the preferred source address, if valid.
 	Source netip.Addr
 	// Table 0 means main. In results it is always a number.
@@ -122,8 +125,7 @@ func (n *NS) Routes(link string) ([]Route, error) {
 		if r.Table == unix.RT_TABLE_LOCAL || r.Type != unix.RTN_UNICAST {
 			continue
 		}
-		for _, one := range hops(r) {
-			route := fromRoute(one, names[one.LinkIndex])
+		for _, route := range fromRoute(r, names) {
 			if link == "" || link == route.Link {
 				routes = append(routes, route)
 			}
@@ -177,10 +179,19 @@ func (n *NS) ReplaceNeighbor(e Neighbor) error {
 	return nil
 }
 
+// Equal compares all of two routes.
+func (r Route) Equal(o Route) bool {
+	return r.Dest == o.Dest && r.NextHop == o.NextHop && slices.Equal(r.Others, o.Others) && r.Link == o.Link && r.Source == o.Source &&
+		r.Table == o.Table && r.Protocol == o.Protocol && r.Metric == o.Metric && r.MTU == o.MTU && r.OnLink == o.OnLink
+}
+
 func (r Route) String() string {
 	s := r.Dest.String()
 	if r.NextHop.IsValid() {
 		s += " via " + r.NextHop.String()
+	}
+	for _, hop := range r.Others {
+		s += " and " + hop.String()
 	}
 	if r.Link != "" {
 		s += " dev " + r.Link
@@ -214,10 +225,36 @@ func toRoute(n *NS, r Route) (*netlink.Route, error) {
 	if r.OnLink {
 		route.SetFlag(netlink.FLAG_ONLINK)
 	}
+	if len(r.Others) > 0 {
+		for _, hop := range append([]netip.Addr{r.NextHop}, r.Others...) {
+			route.MultiPath = append(route.MultiPath, &netlink.NexthopInfo{LinkIndex: route.LinkIndex, Gw: hop.AsSlice(), Flags: route.Flags})
+		}
+		route.LinkIndex, route.Gw, route.Flags = 0, nil, 0
+	}
 	return route, nil
 }
 
-func fromRoute(r netlink.Route, link string) Route {
+// fromRoute gives a route for each link that the kernel's one has hops on.
+func fromRoute(r netlink.Route, names map[int]string) []Route {
+	if len(r.MultiPath) == 0 {
+		return []Route{ofHop(r, names[r.LinkIndex])}
+	}
+	var out []Route
+	for _, hop := range r.MultiPath {
+		one := r
+		one.LinkIndex, one.Gw, one.Flags = hop.LinkIndex, hop.Gw, hop.Flags
+		route := ofHop(one, names[hop.LinkIndex])
+		i := slices.IndexFunc(out, func(o Route) bool { return o.Link == route.Link })
+		if i < 0 {
+			out = append(out, route)
+		} else if route.NextHop.IsValid() {
+			out[i].Others = append(out[i].Others, route.NextHop)
+		}
+	}
+	return out
+}
+
+func ofHop(r netlink.Route, link string) Route {
 	out := Route{
 		Link: link, Table: r.Table, Protocol: int(r.Protocol), Metric: r.Priority, MTU: r.MTU,
 		OnLink: r.Flags&int(netlink.FLAG_ONLINK) != 0,
@@ -232,20 +269,6 @@ func fromRoute(r netlink.Route, link string) Route {
 	}
 	out.NextHop = toAddr(r.Gw)
 	out.Source = toAddr(r.Src)
-	return out
-}
-
-// hops splits a multipath route.
-func hops(r netlink.Route) []netlink.Route {
-	if len(r.MultiPath) == 0 {
-		return []netlink.Route{r}
-	}
-	var out []netlink.Route
-	for _, hop := range r.MultiPath {
-		one := r
-		one.MultiPath, one.LinkIndex, one.Gw = nil, hop.LinkIndex, hop.Gw
-		out = append(out, one)
-	}
 	return out
 }
 

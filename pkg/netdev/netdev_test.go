@@ -233,6 +233,8 @@ func TestRoutes(t *testing.T) {
 			{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: gw4, Link: "eth0", Table: 254, Protocol: 4},
 			{Dest: netip.MustParsePrefix("10.96.0.0/16"), NextHop: gw4, Link: "eth0", Table: 254, Protocol: 4, MTU: 1300},
 			{Dest: netip.MustParsePrefix("::/0"), NextHop: gw6, Link: "eth0", Table: 254, Protocol: 4, Metric: 7},
+			{Dest: netip.MustParsePrefix("198.18.0.0/15"), NextHop: gw4, Others: []netip.Addr{netip.MustParseAddr("10.244.1.9")}, Link: "eth0", Table: 254, Protocol: 4},
+			{Dest: netip.MustParsePrefix("2001:db8::/32"), NextHop: gw6, Others: []netip.Addr{netip.MustParseAddr("fd00:10:244:2::9")}, Link: "eth0", Table: 254, Protocol: 4, Metric: 7},
 			{Dest: netip.MustParsePrefix("192.0.2.0/24"), NextHop: netip.MustParseAddr("198.51.100.1"), Link: "eth0", Table: 7, Protocol: 85, OnLink: true},
 		}
 		for range 2 {

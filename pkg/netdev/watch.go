@@ -140,6 +140,9 @@ func (s *subscription) forward(ctx context.Context, out chan<- Event) {
 				return
 			}
 			e = Event{Kind: RouteEvent, Index: u.LinkIndex, Gone: u.Type == unix.RTM_DELROUTE}
+			if len(u.MultiPath) > 0 {
+				e.Index = u.MultiPath[0].LinkIndex
+			}
 		}
 		if !send(ctx, out, e) {
 			return

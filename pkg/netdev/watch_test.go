@@ -3,6 +3,7 @@ package netdev
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -19,6 +20,12 @@ func TestWatch(t *testing.T) {
 		waitEvent(t, events, func(e Event) bool { return e.Kind == AddrEvent && !e.Gone })
 		must(t, w.pod.ReplaceRoute(Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("10.244.1.1"), Link: "eth0"}))
 		waitEvent(t, events, func(e Event) bool { return e.Kind == RouteEvent })
+		links, err := w.pod.Links()
+		must(t, err)
+		index := links[slices.IndexFunc(links, func(l Link) bool { return l.Name == "eth0" })].Index
+		must(t, w.pod.ReplaceRoute(Route{Dest: netip.MustParsePrefix("192.0.2.0/24"), NextHop: netip.MustParseAddr("10.244.1.1"),
+			Others: []netip.Addr{netip.MustParseAddr("10.244.1.9")}, Link: "eth0"}))
+		waitEvent(t, events, func(e Event) bool { return e.Kind == RouteEvent && e.Index == index })
 		must(t, w.host.DeleteLink("veth0"))
 		waitEvent(t, events, func(e Event) bool { return e.Kind == LinkEvent && e.Link == "eth0" && e.Gone })
 		cancel()

@@ -44,7 +44,7 @@ func (c Checkpoint) clone() Checkpoint {
 
 func (c Checkpoint) equal(o Checkpoint) bool {
 	return c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified &&
-		slices.Equal(c.Addresses, o.Addresses) && slices.Equal(c.Routes, o.Routes)
+		slices.Equal(c.Addresses, o.Addresses) && slices.EqualFunc(c.Routes, o.Routes, netdev.Route.Equal)
 }
 
 // loadCheckpoint gives nil when there is none.

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 const physicalNetwork = "physnet"
@@ -81,7 +83,7 @@ func unset(cfg Config, s State) map[string]string {
 
 // annotations tell the controller what the node is; it makes the gateway
 // router from them.
-func annotations(cfg Config, s State, g Gateway, encap netip.Addr) (map[string]string, error) {
+func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map[string]string, error) {
 	chassis := s.Settings["system-id"]
 	if chassis == "" {
 		return nil, errors.New("the Open_vSwitch database has no system-id")
@@ -102,7 +104,7 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr) (map[string]s
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{kube.NodeChassisIDKey: chassis, kube.GatewayConfigKey: network}
+	out := map[string]string{kube.NodeChassisIDKey: chassis, kube.GatewayConfigKey: network, kube.NodeMTUKey: checkedMTU(s, mtu)}
 	for key, value := range map[string]any{
 		kube.NodeEncapIPsKey:       []netip.Addr{encap},
 		kube.NodePrimaryAddressKey: primaryAddress(addrs),
@@ -117,6 +119,14 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr) (map[string]s
 	return out, nil
 }
 
+// checkedMTU is the length to which the gateway router holds packets, "" for any.
+func checkedMTU(s State, mtu int) string {
+	if s.Blind {
+		return ""
+	}
+	return strconv.Itoa(mtu)
+}
+
 func primaryAddress(addrs []netip.Prefix) kube.PrimaryAddress {
 	var p kube.PrimaryAddress
 	for _, addr := range addrs {
@@ -129,24 +139,22 @@ func primaryAddress(addrs []netip.Prefix) kube.PrimaryAddress {
 	return p
 }
 
-// nextHops gives the default gateway of each family that the node has, by
-// lowest metric.
+// nextHops gives the default gateways of each family that the node has, those of
+// the route of lowest metric.
 func nextHops(s State, bridge string, addrs []netip.Prefix) []netip.Addr {
 	var out []netip.Addr
 	for _, addr := range addrs {
-		var best netip.Addr
-		metric := 0
+		var best netdev.Route
 		for _, r := range s.Routes {
 			if r.Link != bridge || r.Dest.Bits() != 0 || r.Table != tableMain || r.NextHop.Is4() != addr.Addr().Is4() {
 				continue
 			}
-			if !r.NextHop.IsValid() || best.IsValid() && r.Metric >= metric {
-				continue
+			if r.NextHop.IsValid() && (!best.NextHop.IsValid() || r.Metric < best.Metric) {
+				best = r
 			}
-			best, metric = r.NextHop, r.Metric
 		}
-		if best.IsValid() {
-			out = append(out, best)
+		if best.NextHop.IsValid() {
+			out = append(append(out, best.NextHop), best.Others...)
 		}
 	}
 	return out

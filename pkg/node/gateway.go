@@ -182,7 +182,7 @@ func leftover(s State, route, old netdev.Route) []Step {
 }
 
 func sameRoute(a, b netdev.Route) bool {
-	return a.Link == b.Link && a.NextHop == b.NextHop && sameKey(a, b)
+	return a.Link == b.Link && a.NextHop == b.NextHop && slices.Equal(a.Others, b.Others) && sameKey(a, b)
 }
 
 func sameKey(a, b netdev.Route) bool {
@@ -231,8 +231,7 @@ func original(s State, nic string, lost bool) map[string]string {
 	return values
 }
 
-// adopt adds a link's addresses and routes; of several hops of one route only
-// the first is kept.
+// adopt adds a link's addresses and routes.
 func adopt(c *Checkpoint, s State, link string) {
 	for _, addr := range movable(s, link) {
 		if !slices.Contains(c.Addresses, addr) {

@@ -31,12 +31,12 @@ type machine struct {
 }
 
 // tell writes the annotations.
-func (m *machine) tell(ctx context.Context, st State, g Gateway, encap netip.Addr) error {
+func (m *machine) tell(ctx context.Context, st State, g Gateway, encap netip.Addr, mtu int) error {
 	node := m.deps.Node()
 	if node == nil {
 		return notReady("node %s is not known", m.cfg.Node)
 	}
-	facts, err := annotations(m.cfg, st, g, encap)
+	facts, err := annotations(m.cfg, st, g, encap, mtu)
 	if err != nil {
 		return err
 	}

@@ -105,6 +105,7 @@ func (m *machine) observeSwitch(st *State) {
 	for _, row := range m.deps.DB.Table(vswitch.OpenvSwitchTable) {
 		if ovs, ok := row.(*vswitch.OpenvSwitch); ok {
 			st.Settings = ovs.ExternalIDs
+			st.Blind = ovs.OtherConfig["hw-offload"] == "true" || ovs.OtherConfig["userspace-tso-enable"] == "true"
 		}
 	}
 	st.Uplinks = map[string]string{}

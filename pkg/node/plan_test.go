@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,19 @@ func TestPodMTU(t *testing.T) {
 
 func defaultRoute(link string, metric int) netdev.Route {
 	return netdev.Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: link, Table: tableMain, Metric: metric}
+}
+
+func TestNextHops(t *testing.T) {
+	hop := func(text string) netip.Addr { return netip.MustParseAddr(text) }
+	several, worse := defaultRoute("breth0", 5), defaultRoute("breth0", 7)
+	several.Others, worse.NextHop = []netip.Addr{hop("172.18.0.254")}, hop("172.18.0.9")
+	six := netdev.Route{Dest: netip.MustParsePrefix("::/0"), NextHop: hop("fe80::1"), Link: "breth0", Table: tableMain, Metric: 1024}
+	elsewhere, other := defaultRoute("eth1", 1), defaultRoute("breth0", 0)
+	other.Table = 7
+	got := nextHops(State{Routes: []netdev.Route{worse, several, six, elsewhere, other}}, "breth0", []netip.Prefix{nodeV4, nodeV6})
+	if want := []netip.Addr{hop("172.18.0.1"), hop("172.18.0.254"), hop("fe80::1")}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
 
 func TestChooseGateway(t *testing.T) {

@@ -264,7 +264,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 		return 0, nil, err
 	}
 	// The controller makes the gateway router of the annotations while we go on.
-	told = s.tell(ctx, st, g, encap)
+	told = s.tell(ctx, st, g, encap, mtu)
 	if err := s.run(ctx, planMasquerade(s.cfg, st, g, mtu)); err != nil {
 		return 0, told, err
 	}

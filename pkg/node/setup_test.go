@@ -236,7 +236,7 @@ func newBench(t *testing.T) *bench {
 		must(t, ns.ReplaceAddr("eth0", addr, netdev.AddrOptions{}))
 	}
 	must(t, ns.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: "eth0"}))
-	must(t, ns.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.9.0.0/16"), NextHop: netip.MustParseAddr("172.18.0.9"), Link: "eth0", Metric: 7}))
+	must(t, ns.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.9.0.0/16"), NextHop: netip.MustParseAddr("172.18.0.9"), Others: []netip.Addr{netip.MustParseAddr("172.18.0.8")}, Link: "eth0", Metric: 7}))
 	b.cfg = Defaults()
 	b.cfg.Node, b.cfg.Remote, b.cfg.Datapath = "n1", "ssl:172.18.0.3:6642", DatapathUserspace
 	b.cfg.ClusterSubnets = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
@@ -331,7 +331,7 @@ net/ipv6/conf/%/disable_ipv6=1
 ovn-k8s-mp0 up=true mtu=1442 [10.244.1.2/24 fd00:10:244:1::2/64]
 route 0.0.0.0/0 via 172.18.0.1 dev breth0 metric 0 proto 4
 route 10.244.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0 metric 0 proto 85
-route 10.9.0.0/16 via 172.18.0.9 dev breth0 metric 7 proto 4
+route 10.9.0.0/16 via 172.18.0.9 and 172.18.0.8 dev breth0 metric 7 proto 4
 route 10.96.0.0/16 via 169.254.0.4 dev breth0 metric 0 proto 85
 route 169.254.0.1/32 dev breth0 metric 0 proto 85
 route fd00:10:244::/48 via fd00:10:244:1::1 dev ovn-k8s-mp0 metric 1024 proto 85
@@ -367,6 +367,7 @@ func TestSetup(t *testing.T) {
 		kube.NodeChassisIDKey:      "chassis-1",
 		kube.NodeEncapIPsKey:       `["172.18.0.3"]`,
 		kube.NodePrimaryAddressKey: `{"ipv4":"172.18.0.3/16","ipv6":"fc00:18::3/64"}`,
+		kube.NodeMTUKey:            "1442",
 		kube.HostCIDRsKey:          `["172.18.0.3/16","fc00:18::3/64"]`,
 		kube.GatewayConfigKey: `{"default":{"mode":"shared","bridge-id":"breth0","interface-id":"breth0_n1","mac-address":"` + nic.MAC.String() + `",` +
 			`"ip-addresses":["172.18.0.3/16","fc00:18::3/64"],"next-hops":["172.18.0.1"],"next-hop":"172.18.0.1","node-port-enable":"true","vlan-id":"0"}}`,

@@ -28,6 +28,9 @@ type State struct {
 	Bridges  []string
 	Ports    map[string]string
 	Settings map[string]string
+	// Blind says that OVS cannot hold packets to a length: it has flows in
+	// hardware, or gets what TCP senders have not cut up yet (userspace-tso).
+	Blind bool
 	// Uplinks are the ports to the wire that the host has named, by bridge.
 	Uplinks map[string]string
 	// OFPorts are the OpenFlow ports that ovs-vswitchd has opened, by name; not pods'.

@@ -3,6 +3,7 @@ package ovn
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
@@ -55,6 +56,14 @@ func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 	if len(physical) > 0 {
 		externalIDs["physical_ip"] = physical[0]
 	}
+	inside := &nb.LogicalRouterPort{
+		Name:     routerToJoin(gr),
+		MAC:      kube.MACFromAddress(join[0].Addr()).String(),
+		Networks: prefixStrings(join),
+	}
+	if n.mtu > 0 { // the outside is told when a packet is too large for pods
+		inside.Options = map[string]string{"gateway_mtu": strconv.Itoa(n.mtu)}
+	}
 	return []ovsdb.Row{
 		{ID: gr, Model: &nb.LogicalRouter{
 			Name: gr,
@@ -70,11 +79,7 @@ func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 			},
 			ExternalIDs: externalIDs,
 		}, References: balancedBy(ClusterGroup, ClusterRouterGroup)},
-		routerPort(gr, &nb.LogicalRouterPort{
-			Name:     routerToJoin(gr),
-			MAC:      kube.MACFromAddress(join[0].Addr()).String(),
-			Networks: prefixStrings(join),
-		}),
+		routerPort(gr, inside),
 		switchPort(JoinSwitch, routerPeer(joinToRouter(gr), routerToJoin(gr))),
 		routerPort(gr, &nb.LogicalRouterPort{
 			Name:        routerToExternal(gr),

@@ -20,6 +20,8 @@ type node struct {
 	id      uint32
 	chassis string
 	gateway *kube.GatewayConfig
+	// mtu is that of pods, 0 where the gateway router does not look at it.
+	mtu int
 	// hosts are all addresses of the node itself.
 	hosts []netip.Prefix
 }
@@ -58,6 +60,13 @@ func parseNode(name string, annotations map[string]string) (node, error) {
 			return n, fmt.Errorf("annotation %s of node %s: %w", kube.NodeIDKey, name, err)
 		}
 		n.id = uint32(id)
+	}
+	if value := annotations[kube.NodeMTUKey]; value != "" && annotations[kube.GatewayMTUSupportKey] != "false" {
+		mtu, err := strconv.ParseUint(value, 10, 16)
+		if err != nil {
+			return n, fmt.Errorf("annotation %s of node %s: %w", kube.NodeMTUKey, name, err)
+		}
+		n.mtu = int(mtu)
 	}
 	if n.gateway, err = kube.ParseGatewayConfig(annotations[kube.GatewayConfigKey], kube.DefaultNetwork); err != nil {
 		return n, fmt.Errorf("annotation %s of node %s: %w", kube.GatewayConfigKey, name, err)

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -268,4 +269,105 @@ func TestNodeAddressFollowed(t *testing.T) {
 		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), nodes[1], metav1.GetOptions{})
 		return err == nil && !strings.Contains(node.Annotations["k8s.ovn.org/host-cidrs"], extra) && !reached(), ""
 	})
+}
+
+// TestTooLargeFromOutside: who sends a packet to a node port that is too large for
+// the pod is told so. Nothing comes back where OVS takes what TCP has not cut up
+// yet, for there it cannot be looked at; the setting is enough, the switch reads it
+// at its start only.
+func TestTooLargeFromOutside(t *testing.T) {
+	const size = "1420" // and headers: the fabric takes 1500 bytes, pods 1442
+	ns, node := namespace(t), nodes[1]
+	server(t, ns, "server", node)
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	from := running(t, ns, "from", node)
+	answers(t, from, "udp", frontends(web)[0])
+	before := strings.TrimSpace(mustOnNode(t, node, "ovs-vsctl", "--if-exists", "get", "Open_vSwitch", ".", "other_config:userspace-tso-enable"))
+	if before == "" {
+		t.Skip("the kernel's datapath")
+	}
+	look := func(want bool) {
+		onNode(node, "ovs-vsctl", "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:userspace-tso-enable=%t", !want))
+		patchNode(t, node, fmt.Sprintf(`{"k8s.ovn.org/test-looks":"%t"}`, want)) // the agent looks again
+		eventually(t, 10*time.Second, fmt.Sprintf("the gateway looks at sizes: %t", want), func() (bool, string) {
+			out := mustOnNode(t, nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=10", "get", "Logical_Router_Port", "rtoj-GR_"+node, "options")
+			return strings.Contains(out, "gateway_mtu=") == want, out
+		})
+	}
+	// A host that has been told remembers for ten minutes.
+	forget := func() {
+		onNode(outside, "ip", "-4", "route", "flush", "cache")
+		onNode(outside, "ip", "-6", "route", "flush", "cache")
+	}
+	t.Cleanup(func() { look(false); forget(); patchNode(t, node, `{"k8s.ovn.org/test-looks":null}`) })
+	for _, address := range machineAddresses(t, node) {
+		look(false)
+		forget()
+		target := netip.AddrPortFrom(address, uint16(web.Spec.Ports[1].NodePort)).String()
+		if out, err := onNode(outside, "probe", "dial", "udp", target); err != nil {
+			t.Fatalf("a small packet to %s: %v: %s", target, err, out)
+		}
+		if out, err := onNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out, "timeout") {
+			t.Errorf("%s, not looked at: %v: %s", target, err, out)
+		}
+		look(true)
+		if out, err := onNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out, "message too long") {
+			t.Errorf("%s: want to be told that it is too long, got %v: %s", target, err, out)
+		}
+		if out, err := onNode(outside, "probe", "dial", "udp", target); err != nil {
+			t.Errorf("a small packet to %s afterwards: %v: %s", target, err, out)
+		}
+	}
+}
+
+func patchNode(t *testing.T, node, annotations string) {
+	t.Helper()
+	patch := []byte(`{"metadata":{"annotations":` + annotations + `}}`)
+	if _, err := cluster.client.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSeveralGateways: the host's default route has two next hops, and its pods'
+// connections go by both; before, by the one that there is.
+func TestSeveralGateways(t *testing.T) {
+	const far = "198.51.100.7"
+	ns, node := namespace(t), nodes[1]
+	pod := running(t, ns, "pod", node)
+	for _, machine := range []string{outside, "fabric"} {
+		mustOnNode(t, machine, "ip", "addr", "replace", far+"/32", "dev", "lo")
+		pid := strings.TrimSpace(mustOnNode(t, machine, "sh", "-c", fmt.Sprintf("probe serve %d %s </dev/null >/dev/null 2>&1 & echo $!", outsidePort, machine)))
+		t.Cleanup(func() {
+			onNode(machine, "kill", pid)
+			onNode(machine, "ip", "addr", "del", far+"/32", "dev", "lo")
+		})
+	}
+	ways := func() map[string]int {
+		seen := map[string]int{}
+		const script = `for i in $(seq 20); do probe dial tcp "$1" || echo lost lost; done`
+		for line := range strings.Lines(mustInPod(t, pod, "sh", "-c", script, "sh", fmt.Sprintf("%s:%d", far, outsidePort))) {
+			if got, err := readAnswer(line, nil); err == nil {
+				seen[got.server]++
+			}
+		}
+		return seen
+	}
+	if seen := ways(); seen["fabric"] != 20 {
+		t.Fatalf("by one gateway: %v", seen)
+	}
+	one := strings.TrimSpace(mustOnNode(t, node, "ip", "-4", "route", "show", "default"))
+	gateway := strings.Fields(one)[2]
+	second := ofFamily(machineAddresses(t, outside), netip.MustParseAddr(gateway)).String()
+	t.Cleanup(func() {
+		onNode(node, "ip", "route", "replace", "default", "via", gateway, "dev", "breth0")
+		eventually(t, 20*time.Second, "one gateway again", func() (bool, string) { seen := ways(); return seen["fabric"] == 20, fmt.Sprint(seen) })
+	})
+	mustOnNode(t, node, "ip", "route", "replace", "default", "nexthop", "via", gateway, "dev", "breth0", "nexthop", "via", second, "dev", "breth0")
+	eventually(t, 20*time.Second, "both gateways are used", func() (bool, string) {
+		seen := ways()
+		return seen["fabric"] >= 3 && seen[outside] >= 3 && seen["fabric"]+seen[outside] == 20, fmt.Sprint(seen)
+	})
+	if now := mustOnNode(t, node, "ip", "-4", "route", "show", "default"); strings.Count(now, "nexthop") != 2 {
+		t.Errorf("the host's own route: %s", now)
+	}
 }
