@@ -216,6 +216,7 @@ func (s *service) row(cfg Config, in balancer, vips map[string]string) ovsdb.Row
 	switch seconds := s.affinity(); {
 	case seconds == 0:
 	case seconds < maxAffinity && !in.template:
+		// OVN drops the packet with which an affinity begins; its sender repeats it.
 		lb.Options["affinity_timeout"] = strconv.Itoa(seconds)
 	default:
 		// OVN has no affinity for templates; by the source's hash a client stays
