@@ -13,7 +13,7 @@ LAB      := $(BIN)/lab
 LABFLAGS ?=
 BENCHVM  := $(BIN)/benchvm
 
-.PHONY: help lab lab-down test unit e2e bench-vm check lint generate generated bench build image clean root packages FORCE
+.PHONY: help lab lab-down test unit e2e e2e-smartnic bench-vm check lint generate generated bench build image clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ unit: root packages ## unit tests as root, with the race detector: real namespac
 
 e2e: root $(LAB) ## the end to end tests, in a lab of their own
 	go test -tags e2e -count=1 -timeout 60m -v ./test/e2e/...
+
+e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
+	go test -tags e2e -count=1 -timeout 60m -v -run TestSmartNIC ./test/e2e -args -smartnic
 
 bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machines (root)
 	go test -tags bench -count=1 -timeout 40m -exec "$(CURDIR)/$(BENCHVM) --timeout=40m" -v ./test/bench/switchdev

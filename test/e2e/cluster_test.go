@@ -28,6 +28,7 @@ import (
 
 var (
 	labName  = flag.String("lab", "e2e", "name of the lab; brought up when it is not there")
+	smartNIC = flag.Bool("smartnic", false, "add a node that is a virtual machine with a SmartNIC, for TestSmartNIC")
 	keep     = flag.Bool("keep", false, "leave the lab running")
 	families = flag.String("families", "dual", "address families of the lab: ipv4, dual")
 )
