@@ -76,29 +76,19 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 		return err
 	}
 	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready(), ports.Problem()) }
-	pulse := dpu.Pulse{
-		Client: client, Host: serves.Host, Chassis: a.setting("system-id"), Period: dpu.LeasePeriod, Logger: a.opts.log,
-		Node:    func() *corev1.Node { return a.view.Node(serves.Host) },
-		Problem: a.ready, MTU: a.setup.MTU,
-	}
+	pulse := a.pulse(client, serves)
 	if err := pulse.Alone(ctx); err != nil {
 		return err
 	}
 	group.Go(func() error { return pulse.Run(ctx) })
-	management, err := a.management(client, func() (*node.Function, error) { return dpuCarrier(ports) }, a.setup.MTU)
+	a.devices.OnChange(ports.SetInventory)
+	management, err := a.dpuManagement(client, ports, report)
 	if err != nil {
 		return err
 	}
-	a.devices.OnChange(ports.SetInventory)
-	a.onCarrier(func(vf.Inventory) string {
-		if representor, err := ports.Management(); err == nil && representor != nil {
-			return fmt.Sprint(representor.Name, representor.Index)
-		}
-		return ""
-	}, management.Mark)
+	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
 	group.Go(func() error { return a.devices.Run(ctx) })
 	group.Go(func() error { return a.sampling.Run(ctx) })
-	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
 	group.Go(func() error { return publisher.Run(ctx) })
 	changed := func(owners ...kube.Owner) { ports.Changed(owners...); management.Changed(owners...) }
 	if err := a.setUp(ctx, group, changed); err != nil {
@@ -109,6 +99,14 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 	a.serving.Store(true)
 	a.opts.log.Info("DPU is ready for the pods of its host")
 	return ports.Run(ctx)
+}
+
+func (a *agent) pulse(client kubernetes.Interface, serves dpu.Serves) *dpu.Pulse {
+	return &dpu.Pulse{
+		Client: client, Host: serves.Host, Chassis: a.setting("system-id"), Period: dpu.LeasePeriod, Logger: a.opts.log,
+		Node:    func() *corev1.Node { return a.view.Node(serves.Host) },
+		Problem: a.ready, MTU: a.setup.MTU,
+	}
 }
 
 // setting is one of the local Open_vSwitch, "" when it is not set.

@@ -73,13 +73,23 @@ func (a *agent) hostCarrier() (*node.Function, error) {
 }
 
 // dpuCarrier is the representor of the host's VF; nil: the host has none, and the
-// DPU itself has the management port.
-func dpuCarrier(ports *dpu.Ports) (*node.Function, error) {
-	representor, err := ports.Management()
-	if err != nil || representor == nil {
-		return nil, err
+// DPU itself has the management port. A refusal is an Event of the host's Node.
+func dpuCarrier(ports *dpu.Ports, refused func(reason string)) func() (*node.Function, error) {
+	last := ""
+	return func() (*node.Function, error) {
+		representor, err := ports.Management()
+		reason := ""
+		if err != nil && !errors.Is(err, reconcile.ErrNotReady) {
+			reason = err.Error()
+		}
+		if reason != "" && reason != last {
+			refused(reason)
+		}
+		if last = reason; err != nil || representor == nil {
+			return nil, err
+		}
+		return &node.Function{Representor: representor.Name}, nil
 	}
-	return &node.Function{Representor: representor.Name}, nil
 }
 
 // management keeps the port apart from the rest of the node's set-up.
@@ -94,6 +104,23 @@ func (a *agent) management(client kubernetes.Interface, function func() (*node.F
 		deps.DB = a.db
 	}
 	return node.NewManagement(a.opts.node, deps, mtu)
+}
+
+// dpuManagement comes after the ports' own listener for devices.
+func (a *agent) dpuManagement(client kubernetes.Interface, ports *dpu.Ports, report *kube.Reporter) (*node.Management, error) {
+	host := kube.NodeOwner(a.opts.node.Node)
+	carrier := dpuCarrier(ports, func(reason string) { report.Warn(host, "ManagementPortRefused", "the DPU: "+reason) })
+	management, err := a.management(client, carrier, a.setup.MTU)
+	if err != nil {
+		return nil, err
+	}
+	a.onCarrier(func(vf.Inventory) string {
+		if representor, err := ports.Management(); err == nil && representor != nil {
+			return fmt.Sprint(representor.Name, representor.Index)
+		}
+		return ""
+	}, management.Mark)
+	return management, nil
 }
 
 // onCarrier calls mark when the links of the management port are other ones.

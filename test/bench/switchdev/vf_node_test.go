@@ -36,6 +36,7 @@ type podNode struct {
 	dir    string
 	live   *vf.Live
 	ledger *ledger.Ledger
+	db     *ovsdb.DB
 	socket string
 
 	mu    sync.Mutex
@@ -103,6 +104,7 @@ func (n *podNode) serve() {
 	check(err)
 	db, err := ovsdb.Open(n.Context(), ovsdb.Defaults([]string{"unix:" + n.dir + "/db.sock"}, schema))
 	check(err)
+	n.db = db
 	n.ledger, err = ledger.Open(filepath.Join(n.dir, "devices"), "")
 	check(err)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
