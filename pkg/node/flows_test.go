@@ -28,7 +28,9 @@ func (f flowTables) Replace(_ context.Context, bridge string, flows []string) er
 
 func (f flowTables) Dump(_ context.Context, bridge string) ([]string, error) { return f[bridge], nil }
 
-func (f flowTables) Watch(ctx context.Context, _ string, _ func(string) bool, _ chan<- struct{}) { <-ctx.Done() }
+func (f flowTables) Watch(ctx context.Context, _ string, _ func(string) bool, _ chan<- struct{}) {
+	<-ctx.Done()
+}
 
 // TestGatewayTable reads testdata/*.txtar: the facts, and the table they give.
 func TestGatewayTable(t *testing.T) {
