@@ -30,14 +30,15 @@ func read(t *testing.T, pattern string) (all map[string]string) {
 func TestFailuresHavePages(t *testing.T) {
 	index := read(t, "../docs/failures/README.md")["../docs/failures/README.md"]
 	pages := []string{"cni-11", "cni-50"}
-	for _, m := range regexp.MustCompile(`(?m)^\tCode\w+ uint = (\d+)$`).FindAllStringSubmatch(read(t, "../pkg/cni/errors.go")["../pkg/cni/errors.go"], -1) {
-		pages = append(pages, "cni-"+m[1])
-	}
+	code := regexp.MustCompile(`\bCode\w+ uint = (\d+)`)
 	event := regexp.MustCompile(`\.Warn\([^"\n]+, "(\w+)", |reasonOutside += "(\w+)"|r\.Warn\(owner, "(\w+)"`)
 	for _, pattern := range []string{"../pkg/*/*.go", "../cmd/*/*.go"} {
 		for path, source := range read(t, pattern) {
 			if strings.HasSuffix(path, "_test.go") {
 				continue
+			}
+			for _, m := range code.FindAllStringSubmatch(source, -1) {
+				pages = append(pages, "cni-"+m[1])
 			}
 			for _, m := range event.FindAllStringSubmatch(source, -1) {
 				pages = append(pages, m[1]+m[2]+m[3])
