@@ -1,6 +1,7 @@
 package node
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,42 +13,42 @@ func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pass = 50 * time.Millisecond
 		var p pace
-		marks, changed, seen := make(chan struct{}, 1), 0, 0
+		marks := make(chan struct{}, 1)
+		var changed, seen, passes atomic.Int32
 		mark := func() {
 			select {
 			case marks <- struct{}{}:
 			default:
 			}
 		}
-		passes := 0
 		go func() {
 			for range marks {
 				p.begin()
-				seen = changed
+				seen.Store(changed.Load())
 				time.Sleep(pass)
 				p.end()
-				passes++
+				passes.Add(1)
 			}
 		}()
 		defer close(marks)
-		changed = 1
+		changed.Store(1)
 		p.ask(mark)
 		synctest.Wait()
-		if seen != 1 {
+		if seen.Load() != 1 {
 			t.Error("the first change waits")
 		}
 		for range 2000 {
 			time.Sleep(time.Millisecond)
-			changed++
+			changed.Add(1)
 			p.ask(mark)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if seen != changed {
-			t.Errorf("change %d of %d is the last that was looked at", seen, changed)
+		if seen.Load() != changed.Load() {
+			t.Errorf("change %d of %d is the last that was looked at", seen.Load(), changed.Load())
 		}
-		if passes < 5 || passes > 12 {
-			t.Errorf("%d passes of %s for 2 s of changes", passes, pass)
+		if n := passes.Load(); n < 5 || n > 15 { // without a pace, 40
+			t.Errorf("%d passes of %s for 2 s of changes", n, pass)
 		}
 	})
 }
