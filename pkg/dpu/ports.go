@@ -110,6 +110,7 @@ func NewPorts(cfg Config, deps Deps) (*Ports, error) {
 		return failed, nil
 	})
 	p.loop.MarkAllWith(p.everything)
+	p.guard.stopped = p.stopped
 	p.bridge = &bridge{
 		ports: deps.Switch, timeout: cfg.FlowsTimeout, log: cfg.Logger,
 		mark: p.loop.Mark, freed: p.freed, waits: map[kube.Owner]*wait{},
@@ -160,17 +161,29 @@ func (p *Ports) everything() []kube.Owner {
 	if err != nil { // a reconnect marks all again
 		p.cfg.Logger.Debug("ports are not known yet", "error", err)
 	}
-	doomed := map[kube.Owner]bool{}
 	for _, port := range plugged {
 		owners = append(owners, port.Pod)
+	}
+	held := p.held(plugged)
+	return slices.DeleteFunc(owners, func(owner kube.Owner) bool { return held[owner] })
+}
+
+// held are the pods whose ports would go, where too many would go at once to
+// believe it yet.
+func (p *Ports) held(plugged []cni.Plugged) map[kube.Owner]bool {
+	doomed := map[kube.Owner]bool{}
+	for _, port := range plugged {
 		if !p.known.stands(port) {
 			doomed[port.Pod] = true
 		}
 	}
-	if !p.guard.allow(len(doomed), len(plugged), time.Now()) {
-		p.cfg.Logger.Error("pass stopped: it would take away too many ports; it looks again and then does", "ops", len(doomed), "of", len(plugged), "after", secondLook)
-		time.AfterFunc(secondLook, p.loop.MarkAll)
-		owners = slices.DeleteFunc(owners, func(owner kube.Owner) bool { return doomed[owner] })
+	if p.guard.allow(len(doomed), len(plugged), time.Now()) {
+		return nil
 	}
-	return owners
+	return doomed
+}
+
+func (p *Ports) stopped(doomed, total int) {
+	p.cfg.Logger.Error("too many ports would be taken away; it looks again and then does", "ports", doomed, "of", total, "after", secondLook)
+	time.AfterFunc(secondLook, p.loop.MarkAll)
 }

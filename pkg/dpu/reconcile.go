@@ -14,6 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // maxReason is the length of a status' reason in bytes.
@@ -21,6 +22,7 @@ const maxReason = 512
 
 // reconcile makes one pod's port what its details claim, and says how it went.
 func (p *Ports) reconcile(ctx context.Context, owner kube.Owner) error {
+	seen := p.known.devices()
 	pod := p.deps.Pods.Pod(owner.Namespace, owner.Name)
 	details, refusal := claim(pod, p.cfg.Host)
 	if details == nil && refusal == nil {
@@ -36,7 +38,7 @@ func (p *Ports) reconcile(ctx context.Context, owner kube.Owner) error {
 		}
 	}
 	if refusal != nil {
-		return p.refuse(ctx, pod, details, refusal)
+		return p.refuse(ctx, pod, details, seen, refusal)
 	}
 	return p.plug(ctx, pod, want)
 }
@@ -91,7 +93,7 @@ func told(pod *corev1.Pod) bool {
 // plug gives the pod its port.
 func (p *Ports) plug(ctx context.Context, pod *corev1.Pod, want cni.Port) error {
 	if err := p.bridge.place(ctx, want); err != nil {
-		if told(pod) { // it runs, and OVS will be back
+		if now := p.deps.Pods.Pod(pod.Namespace, pod.Name); now != nil && told(now) { // it runs, and OVS will be back
 			return err
 		}
 		return errors.Join(err, p.tell(ctx, pod, want.Sandbox, err))
@@ -103,10 +105,15 @@ func (p *Ports) plug(ctx context.Context, pod *corev1.Pod, want cni.Port) error 
 	return errors.Join(err, p.tell(ctx, pod, want.Sandbox, err))
 }
 
-// refuse answers a claim that cannot be met. What the pod had is taken away;
-// an event of the inventory or of another pod brings it back.
-func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUConnection, cause error) error {
+// refuse answers a claim that cannot be met with the devices that were seen. What
+// the pod had is taken away; an event of the inventory or of another pod brings it
+// back.
+func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUConnection, seen *vf.Inventory, cause error) error {
 	owner := kube.PodOwner(pod.Namespace, pod.Name)
+	plugged, _ := p.deps.Switch.Plugged() // without it nothing can be unplugged either
+	if p.held(plugged)[owner] || p.known.devices() != seen {
+		return fmt.Errorf("%w: %w", reconcile.ErrNotReady, cause)
+	}
 	p.mu.Lock()
 	warned := p.refused[owner]
 	p.refused[owner] = warned

@@ -150,7 +150,7 @@ func testHostReboot(t *testing.T, p *pair) {
 func TestMassDeletion(t *testing.T) {
 	p := newPair(t)
 	var devices, ports []string
-	for i := range fewPorts + 5 {
+	for i := range 25 {
 		devices = append(devices, fmt.Sprintf("rep%d c1pf0vf%d", i, i))
 	}
 	p.devices(devices...)
@@ -168,6 +168,9 @@ func TestMassDeletion(t *testing.T) {
 		return !guard.since.IsZero()
 	})
 	p.current().Mark() // a second pass comes soon, and is no second look
+	for i := range devices {
+		p.current().Changed(kube.PodOwner("default", fmt.Sprintf("web%d", i)))
+	}
 	p.wantPorts(ports...)
 	p.devices(devices...)
 	for i := range devices {
@@ -179,14 +182,14 @@ func TestMassDeletion(t *testing.T) {
 
 func TestGuard(t *testing.T) {
 	start := time.Now()
-	var g guard
+	g := guard{stopped: func(int, int) {}}
 	for _, step := range []struct {
 		doomed, total int
 		after         time.Duration
 		want          bool
 	}{
-		{fewPorts, fewPorts, 0, true}, // few
-		{30, 300, 0, true},            // a tenth
+		{20, 20, 0, true},  // few
+		{30, 300, 0, true}, // a tenth
 		{31, 300, 0, false},
 		{31, 300, secondLook / 2, false}, // too soon
 		{2, 300, secondLook / 2, true},   // it was nothing
