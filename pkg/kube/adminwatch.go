@@ -43,16 +43,11 @@ func (v *View) WatchAdminPolicies(ctx context.Context, client dynamic.Interface)
 func (v *View) startAdmin(ctx context.Context) ([]cache.InformerSynced, error) {
 	told := map[string]cache.InformerSynced{}
 	for kind, informer := range v.admin {
-		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { v.adminChanged(kind, nil, obj) },
-			UpdateFunc: func(old, new any) { v.adminChanged(kind, old, new) },
-			DeleteFunc: func(obj any) { v.adminChanged(kind, obj, nil) },
-		})
+		synced, err := listen(ctx, informer, func(old, new any) { v.adminChanged(kind, old, new) })
 		if err != nil {
-			return nil, fmt.Errorf("listening to an informer: %w", err)
+			return nil, err
 		}
-		told[kind] = handler.HasSynced
-		go informer.RunWithContext(ctx)
+		told[kind] = synced
 	}
 	var synced []cache.InformerSynced
 	for _, kind := range v.adminPresent {

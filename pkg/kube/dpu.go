@@ -103,9 +103,7 @@ type ManagementFunction struct {
 func ParseManagementFunction(value, network string) (*ManagementFunction, error) {
 	raw, err := networkValue(value, network)
 	if err == nil && raw == nil && network == DefaultNetwork {
-		if bare, _ := networkValue(value, "FuncId"); bare != nil {
-			raw = json.RawMessage(value)
-		}
+		raw, err = bareObject(value, "FuncId")
 	}
 	if raw == nil || err != nil {
 		return nil, err
@@ -122,7 +120,7 @@ func ParseManagementFunction(value, network string) (*ManagementFunction, error)
 func ParseDPUConnection(value, network string) (*DPUConnection, error) {
 	raw, err := networkValue(value, network)
 	if err == nil && raw == nil && network == DefaultNetwork {
-		raw, err = bareConnection(value)
+		raw, err = bareObject(value, "sandboxId")
 	}
 	if raw == nil || err != nil {
 		return nil, err
@@ -134,8 +132,9 @@ func ParseDPUConnection(value, network string) (*DPUConnection, error) {
 	return &c, c.validate()
 }
 
-func bareConnection(value string) (json.RawMessage, error) {
-	bare, err := networkValue(value, "sandboxId")
+// bareObject is the value itself when it is an object with that field.
+func bareObject(value, field string) (json.RawMessage, error) {
+	bare, err := networkValue(value, field)
 	if bare == nil {
 		return nil, err
 	}

@@ -49,21 +49,6 @@ func trimServiceCIDR(obj any) (any, error) {
 	return obj, nil
 }
 
-// start runs the informer; the result says that all ranges were told, or that
-// the API has none.
-func (s *serviceCIDRs) start(ctx context.Context, changed func(old, new any)) (cache.InformerSynced, error) {
-	told, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { changed(nil, obj) },
-		UpdateFunc: changed,
-		DeleteFunc: func(obj any) { changed(obj, nil) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listening to an informer: %w", err)
-	}
-	go s.RunWithContext(ctx)
-	return func() bool { return told.HasSynced() || s.absent.Load() }, nil
-}
-
 // ServiceSubnets are the ranges of services that the API says, sorted; none in a
 // View of the whole cluster. A range stays until its last service is gone.
 func (v *View) ServiceSubnets() []netip.Prefix {

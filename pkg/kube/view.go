@@ -104,28 +104,37 @@ func (v *View) Start(ctx context.Context) error {
 		return err
 	}
 	for _, informer := range v.informers() {
-		told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { v.changed(nil, obj) },
-			UpdateFunc: v.changed,
-			DeleteFunc: func(obj any) { v.changed(obj, nil) },
-		})
-		if err != nil {
-			return fmt.Errorf("listening to an informer: %w", err)
-		}
-		synced = append(synced, told.HasSynced)
-		go informer.RunWithContext(ctx)
-	}
-	if v.ranges != nil {
-		told, err := v.ranges.start(ctx, v.changed)
+		told, err := listen(ctx, informer, v.changed)
 		if err != nil {
 			return err
 		}
 		synced = append(synced, told)
 	}
+	if v.ranges != nil {
+		told, err := listen(ctx, v.ranges, v.changed)
+		if err != nil {
+			return err
+		}
+		synced = append(synced, func() bool { return told() || v.ranges.absent.Load() })
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return fmt.Errorf("reading the API's objects: %w", context.Cause(ctx))
 	}
 	return nil
+}
+
+// listen runs an informer; the result says that changed was told of every object.
+func listen(ctx context.Context, informer cache.SharedIndexInformer, changed func(old, new any)) (cache.InformerSynced, error) {
+	told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { changed(nil, obj) },
+		UpdateFunc: changed,
+		DeleteFunc: func(obj any) { changed(obj, nil) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listening to an informer: %w", err)
+	}
+	go informer.RunWithContext(ctx)
+	return told.HasSynced, nil
 }
 
 // Node is nil when there is none of that name.
