@@ -117,10 +117,11 @@ func (t tables) balance(g grammar, match, actions string) {
 		return
 	}
 	f := frontend{fields["protocol"], address}
-	t.frontends[f] = append(t.frontends[f], nil...)
+	groups := t.frontends[f]
 	if id := g.group.FindStringSubmatch(actions); id != nil {
-		t.frontends[f] = append(t.frontends[f], id[1])
+		groups = append(groups, id[1])
 	}
+	t.frontends[f] = groups
 }
 
 func (t tables) port(g grammar, flow string) {
