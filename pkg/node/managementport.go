@@ -107,16 +107,22 @@ func (m *Management) onHost(ctx context.Context, st State) error {
 	if f == nil {
 		return errors.Join(told, m.run(ctx, giveBack(st)))
 	}
-	return errors.Join(told, m.management(ctx, st, m.mtu()))
+	st.Function = f
+	return errors.Join(told, m.keepPort(ctx, st, m.mtu()))
 }
 
-// management makes the port what the function says.
+// management asks which function carries the port, and keeps it.
 func (m *machine) management(ctx context.Context, st State, mtu int) (err error) {
 	if m.deps.Function != nil {
 		if st.Function, err = m.deps.Function(); err != nil {
 			return err
 		}
 	}
+	return m.keepPort(ctx, st, mtu)
+}
+
+// keepPort makes the port what its function says.
+func (m *machine) keepPort(ctx context.Context, st State, mtu int) error {
 	if st.Ours[portName(st.Function)] && len(st.Subnets) > 0 {
 		if err := m.commit(ctx, managementRows(m.cfg, st, mtu)); err != nil {
 			return err
