@@ -1,0 +1,45 @@
+package cni
+
+import "testing"
+
+// TestLostDEL: the plugin answers a DEL while there is no agent, and nobody
+// repeats it. The device goes home at the agent's start, or with the sweep that
+// the end of the pod's namespace asks for; whoever publishes claims is told.
+func TestLostDEL(t *testing.T) {
+	podGoes := func(n *nic) { n.putPod(web, nil) }
+	namespaceEnds := func(n *nic) { n.net.RemoveNS("/ns/a") }
+	for name, tt := range map[string]struct{ away, later []func(*nic) }{
+		"the pod is gone, its sandbox lives": {away: []func(*nic){podGoes}, later: []func(*nic){namespaceEnds}},
+		"its sandbox is gone, the pod known": {away: []func(*nic){namespaceEnds}, later: []func(*nic){podGoes}},
+		"both are gone":                      {away: []func(*nic){podGoes, namespaceEnds}},
+		"its sandbox ends after the start":   {later: []func(*nic){namespaceEnds}},
+		"the pod goes after the start":       {later: []func(*nic){podGoes}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNIC(t)
+			n.mustDo(addWeb(sandboxA, "/ns/a"))
+			for _, happens := range tt.away {
+				happens(n)
+			}
+			n.start()
+			told := 0
+			n.led.OnChange(func() { told++ })
+			must(t, n.srv.Sweep(t.Context()))
+			if tt.away == nil {
+				n.wantIn("/ns/a", sandboxA)
+			} else {
+				n.wantHome()
+			}
+			for _, happens := range tt.later {
+				happens(n)
+				must(t, n.srv.Sweep(t.Context()))
+			}
+			n.wantHome()
+			if told != 2 { // an orphan, then free
+				t.Errorf("told %d times", told)
+			}
+			n.mustDo(delWeb(sandboxA, "")) // late
+			n.wantHome()
+		})
+	}
+}
