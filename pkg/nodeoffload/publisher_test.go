@@ -281,6 +281,54 @@ func TestPace(t *testing.T) {
 	})
 }
 
+// TestClaimsAreFollowed: each end of a claim is published, whenever it comes.
+func TestClaimsAreFollowed(t *testing.T) {
+	for name, release := range map[string]func(b *bed, release func()){
+		"before the publisher runs": func(_ *bed, release func()) { release() },
+		"later":                     func(_ *bed, release func()) { time.AfterFunc(10*time.Minute, release) },
+		"while the first report is written": func(b *bed, release func()) {
+			b.client.PrependReactor("create", "nodeoffloads", func(clienttesting.Action) (bool, runtime.Object, error) {
+				release()
+				return false, nil, nil
+			})
+		},
+		"while the API server is away": func(b *bed, release func()) {
+			away := true
+			b.client.PrependReactor("get", "nodeoffloads", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return away, nil, errors.New("no route to host")
+			})
+			time.AfterFunc(10*time.Minute, release)
+			time.AfterFunc(20*time.Minute, func() { away = false })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				claims, err := ledger.Open(t.TempDir(), "boot")
+				if err != nil {
+					t.Fatal(err)
+				}
+				wanted := ledger.Claim{Pod: types.NamespacedName{Namespace: "default", Name: "web"}, UID: "u", Sandbox: "s", Interface: "eth0"}
+				if _, err := claims.Take([]string{"0000:03:00.2", "0000:03:00.3"}, wanted); err != nil {
+					t.Fatal(err)
+				}
+				b := newBed(t, Facts{})
+				b.deps.Facts = func() Facts { return Facts{Claims: claims.Claims()} }
+				claims.OnChange(b.Changed)
+				release(b, func() { _ = claims.Release("0000:03:00.2", "s") })
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { _ = b.Run(ctx); close(done) }()
+				time.Sleep(22 * time.Minute) // less than from one full pass to the next
+				if used := b.published(t).Status.UsedVFs; len(used) != 0 {
+					t.Errorf("published is %+v", used)
+				}
+				stop()
+				<-done
+			})
+		})
+	}
+}
+
 func TestConfig(t *testing.T) {
 	if _, err := New(Defaults(""), Deps{}); err == nil {
 		t.Error("a node without a name")
