@@ -105,7 +105,7 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 			return fmt.Errorf("killing %s: %w", name, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, restartWithin)
+	ctx, cancel := context.WithTimeout(ctx, l.patience(restartWithin))
 	defer cancel()
 	if err := l.replaced(ctx, names, c, old); err != nil {
 		return fmt.Errorf("waiting for %s to run again: %w", name, err)
