@@ -5,7 +5,8 @@
 //	      -> node.Setup (gateway bridge, management port, annotations)
 //	      -> cni.Server, once the node is set up; the CNI configuration last
 //
-// With the argument "cleanup" it takes back what it has done to the host.
+// With the argument "cleanup" it takes back what it has done to the host, and with
+// "retreat" only what stops working without ovs-vswitchd.
 package main
 
 import (
@@ -72,6 +73,12 @@ func command() *cobra.Command {
 		Short: "gives the uplink its addresses back and removes what the agent has made",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o) },
+	})
+	root.AddCommand(&cobra.Command{
+		Use:   "retreat",
+		Short: "gives the uplink its addresses back while ovs-vswitchd is away; a running agent moves them to the bridge again",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return retreat(cmd.Context(), o) },
 	})
 	root.AddCommand(inventoryCommand(), offloadCommand(&o))
 	o.register(root)

@@ -17,7 +17,7 @@ func TestFlags(t *testing.T) {
 		"--vf-pools={":                 "--vf-pools",
 		"--mtu=large":                  "mtu",
 	} {
-		for _, verb := range []string{"", "cleanup"} {
+		for _, verb := range []string{"", "cleanup", "retreat"} {
 			cmd := command()
 			cmd.SetArgs(strings.Fields(verb + " " + flag))
 			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), complaint) {

@@ -261,22 +261,34 @@ func (a *agent) serve(ctx context.Context, server *cni.Server) error {
 	return server.Run(ctx)
 }
 
-// cleanup needs neither the API server nor the Node object.
 func cleanup(ctx context.Context, opts options) error {
-	opts.node.Remote = cmp.Or(opts.node.Remote, "none") // needed by a set-up only
-	a := &agent{opts: opts, metrics: prometheus.NewRegistry()}
 	if err := node.RemoveConf(opts.install.confDir); err != nil {
 		return err
 	}
-	if err := a.open(ctx); err != nil {
-		return err
-	}
-	setup, err := node.New(opts.node, node.Deps{
-		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(),
-		Flows: openflow.Tables{Log: opts.log}, Logger: opts.log, Registerer: a.metrics,
-	})
+	setup, err := alone(ctx, opts)
 	if err != nil {
 		return err
 	}
 	return setup.Cleanup(ctx)
+}
+
+func retreat(ctx context.Context, opts options) error {
+	setup, err := alone(ctx, opts)
+	if err != nil {
+		return err
+	}
+	return setup.Retreat(ctx)
+}
+
+// alone is a set-up that needs neither the API server nor the Node object.
+func alone(ctx context.Context, opts options) (*node.Setup, error) {
+	opts.node.Remote = cmp.Or(opts.node.Remote, "none") // needed by a set-up only
+	a := &agent{opts: opts, metrics: prometheus.NewRegistry()}
+	if err := a.open(ctx); err != nil {
+		return nil, err
+	}
+	return node.New(opts.node, node.Deps{
+		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(),
+		Flows: openflow.Tables{Log: opts.log}, Logger: opts.log, Registerer: a.metrics,
+	})
 }

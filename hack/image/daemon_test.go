@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,8 @@ import (
 // daemon runs the image's start script with the directories of this test.
 func daemon(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "rootfs/usr/local/bin/ovn-daemon", args...)
-	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+dir+"/run", "OVS_SYSCONFDIR="+dir+"/etc", "OVN_RUNDIR="+dir+"/ovn")
+	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+dir+"/run", "OVS_SYSCONFDIR="+dir+"/etc", "OVN_RUNDIR="+dir+"/ovn",
+		"PATH="+dir+":"+os.Getenv("PATH"), "NODE_NAME=worker", "GATEWAY_INTERFACE=eth0")
 	return cmd
 }
 
@@ -65,6 +67,19 @@ func startOVS(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
+// agent stands for the agent's binary: it writes what it was told, and what of OVS
+// runs at that moment.
+func agent(t *testing.T, dir string) {
+	t.Helper()
+	script := fmt.Sprintf(`#!/bin/sh
+echo "$@" >%[1]s/told
+for daemon in ovsdb-server ovs-vswitchd; do kill -0 "$(cat %[1]s/run/$daemon.pid)" && echo "with $daemon" >>%[1]s/told; done
+`, dir)
+	if err := os.WriteFile(filepath.Join(dir, "ovn-offload-agent"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func get(t *testing.T, dir, column string) string {
 	t.Helper()
 	out, err := exec.Command("ovs-vsctl", "--timeout=10", "--db=unix:"+dir+"/run/db.sock", "--if-exists", "get", "Open_vSwitch", ".", column).CombinedOutput()
@@ -84,6 +99,7 @@ func TestOVSContainer(t *testing.T) {
 		t.Skip("ovs-vswitchd locks its memory: needs root")
 	}
 	dir := t.TempDir()
+	agent(t, dir)
 	cmd := startOVS(t, dir)
 	id := get(t, dir, "external_ids:system-id")
 	if tso := get(t, dir, "other_config:userspace-tso-enable"); len(id) < 30 || tso != `"true"` {
@@ -106,8 +122,8 @@ func TestOVSContainer(t *testing.T) {
 
 	// The agent may tell it to end, for it would be started again.
 	switchd := setup.Vswitchd{Client: unixctl.Client{Dir: filepath.Join(dir, "run"), Daemon: "ovs-vswitchd"}}
-	told := pid(t, dir, "ovs-vswitchd")
-	if err := switchd.Restart(t.Context()); err != nil || pid(t, dir, "ovs-vswitchd") == told {
+	before := pid(t, dir, "ovs-vswitchd")
+	if err := switchd.Restart(t.Context()); err != nil || pid(t, dir, "ovs-vswitchd") == before {
 		t.Errorf("told to restart: %v", err)
 	}
 
@@ -124,6 +140,11 @@ func TestOVSContainer(t *testing.T) {
 	}
 	if syscall.Kill(server, 0) == nil || syscall.Kill(vswitchd, 0) == nil {
 		t.Error("SIGTERM left a daemon running")
+	}
+
+	told, err := os.ReadFile(filepath.Join(dir, "told"))
+	if want := "retreat --node-name=worker --gateway-interface=eth0 --datapath=netdev\nwith ovsdb-server\n"; err != nil || string(told) != want {
+		t.Errorf("the agent was told %q, want %q: %v", told, want, err)
 	}
 
 	if _, err := os.Stat(filepath.Join(dir, "run/ovs-vswitchd.kept")); err == nil {

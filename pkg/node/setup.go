@@ -317,6 +317,17 @@ func (s *Setup) rollback(ctx context.Context, cause error) error {
 	return errors.Join(cause, s.release(ctx, st))
 }
 
+// Retreat puts the uplink's addresses back on it from a bridge that nobody serves
+// any more: ovs-vswitchd of the userspace datapath has ended just now, and the
+// bridge's link may not say so for a second. No Setup need run, here or elsewhere.
+func (s *Setup) Retreat(ctx context.Context) error {
+	st, err := s.observe(ctx)
+	if err != nil || st.Saved == nil {
+		return err
+	}
+	return s.run(ctx, retreat(st, *st.Saved))
+}
+
 // Cleanup takes everything back that a Setup has done to the host. Run must not
 // be running, neither here nor in another process.
 func (s *Setup) Cleanup(ctx context.Context) error {

@@ -450,6 +450,21 @@ func TestRestartOfSwitch(t *testing.T) {
 	}
 }
 
+func TestRetreat(t *testing.T) {
+	b := newBench(t)
+	b.ovnController()
+	s := b.setup(t)
+	converge(t, s)
+	must(t, b.setup(t).Retreat(t.Context()))
+	b.expect(t, "eth0")
+	b.host.dead = true
+	must(t, b.setup(t).Retreat(t.Context())) // again is fine
+	b.expect(t, "eth0")
+	b.host.dead = false
+	converge(t, s)
+	equal(t, "host", b.describe(t), settled)
+}
+
 // expect checks that a link has the node's addresses and default route.
 func (b *bench) expect(t *testing.T, link string) {
 	t.Helper()
