@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,7 +35,53 @@ func (b *bench) boundPods(ctx context.Context) error {
 		return err
 	}
 	fmt.Println()
-	return b.boundTo(ctx, "node-last", "10.128.32.0/19", false)
+	if err := b.boundTo(ctx, "node-last", "10.128.32.0/19", false); err != nil {
+		return err
+	}
+	fmt.Println()
+	return b.bareWrites(ctx, "node-first")
+}
+
+// bareWrites annotates as many pods with nothing behind it: what the API server
+// needs for that alone. The pods are on their node's network, so that the
+// controller leaves them alone.
+func (b *bench) bareWrites(ctx context.Context, node string) error {
+	w, err := watchPods(ctx, b.client)
+	if err != nil {
+		return err
+	}
+	defer w.stop()
+	w.hostNetwork = true
+	if err := w.createMany(ctx, "bare", node, b.bound); err != nil {
+		return err
+	}
+	pods, err := b.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if err := b.settled(ctx); err != nil {
+		return err
+	}
+	before, err := b.costs()
+	if err != nil {
+		return err
+	}
+	annotation := map[string]string{kube.PodNetworksKey: `{"default":{"ip_addresses":["10.128.32.4/19"],"mac_address":"0a:58:0a:80:20:04",` +
+		`"gateway_ips":["10.128.32.1"],"ip_address":"10.128.32.4/19","gateway_ip":"10.128.32.1","role":"primary"}}`}
+	writer := kube.NewWriter(b.client)
+	start := time.Now()
+	group, writing := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for i := range pods.Items {
+		group.Go(func() error { return writer.AnnotatePod(writing, &pods.Items[i], annotation) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	t := newTable(fmt.Sprintf("%d annotations written, and nothing done with them: seconds", b.bound), "s")
+	t.add("all written", time.Since(start).Seconds())
+	t.print()
+	return b.printCosts(before)
 }
 
 func (b *bench) boundTo(ctx context.Context, node, subnet string, nodeFirst bool) error {

@@ -35,6 +35,8 @@ type podTimes struct {
 type watched struct {
 	client    kubernetes.Interface
 	namespace string
+	// hostNetwork makes pods that are none of the network's business.
+	hostNetwork bool
 
 	mu      sync.Mutex
 	pods    map[string]*podTimes
@@ -108,7 +110,7 @@ func (w *watched) create(ctx context.Context, name, node string) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: selectPods()},
 		Spec: corev1.PodSpec{
-			NodeName: node, TerminationGracePeriodSeconds: &grace, RestartPolicy: corev1.RestartPolicyNever,
+			NodeName: node, HostNetwork: w.hostNetwork, TerminationGracePeriodSeconds: &grace, RestartPolicy: corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(bool),
 			Containers: []corev1.Container{{
 				Name: "main", Image: build.ToolsImage, ImagePullPolicy: corev1.PullNever, Command: []string{"probe", "serve", "8080"},
