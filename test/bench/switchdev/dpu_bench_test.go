@@ -66,7 +66,7 @@ func newDPUBench(t *testing.T) *dpuBench {
 	}}, metav1.CreateOptions{})
 	ok(t, err)
 	b.dpu = newDPUSide(b, dir, os.Getenv(dpuNS))
-	b.host = &hostSide{dpuBench: b, dir: t.TempDir(), given: map[string]string{}}
+	b.host = &hostSide{dpuBench: b, dir: t.TempDir()}
 	b.managementNetwork()
 	b.functions()
 	b.isNetwork()
@@ -219,10 +219,8 @@ type hostSide struct {
 	ledger   *ledger.Ledger
 	own      *node.Management
 	carrier  atomic.Pointer[string] // the VF that is the management port
+	kubelet  kubelet
 	stop     func()
-
-	mu    sync.Mutex
-	given map[string]string // device by pod
 }
 
 // start runs the host's agent, in the given life of the machine.
@@ -279,7 +277,7 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 		Strays:    []string{"/proc/1/ns/net"}, // where the kernel takes what is left in a namespace
 	})
 	return &cni.Functions{
-		Resources: []string{"ovn-offload.io/vf"}, Given: h.devicesOf, VF: h.live.VF, Ledger: h.ledger, Mover: mover,
+		Resources: []string{"ovn-offload.io/vf"}, Given: h.kubelet.devicesOf, VF: h.live.VF, Ledger: h.ledger, Mover: mover,
 		Spare: func() []string {
 			selected, _ := plugin.Split(plugin.FromInventory(*h.live.Inventory()), h.reserved)
 			return plugin.Healthy(selected)
@@ -291,13 +289,6 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 func (h *hostSide) idle() {
 	h.Helper()
 	eventually(h, "all VFs are home", patience, func() bool { return len(h.ledger.Claims()) == 0 })
-}
-
-// devicesOf is the kubelet's answer.
-func (h *hostSide) devicesOf(_ context.Context, pod types.NamespacedName, _ types.UID) (map[string][]string, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return map[string][]string{"ovn-offload.io/vf": {h.given[pod.Name]}}, nil
 }
 
 // dpuPod is a pod of the host.
@@ -328,9 +319,7 @@ func (b *dpuBench) pod(i int, device string) *dpuPod {
 	if device != "" {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: oneVF()}}}
 	}
-	b.host.mu.Lock()
-	b.host.given[p.name] = device
-	b.host.mu.Unlock()
+	b.host.kubelet.give(p.name, device)
 	_, err = b.api.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{})
 	ok(b, err)
 	return p

@@ -214,7 +214,7 @@ func (b *dpuBench) hostReboots(web *dpuPod) {
 	eventually(b, "no port is left", patience, func() bool { return web.port() == "" })
 	b.functions()
 	run(b, "ip", "netns", "add", web.ns)
-	b.host.given[web.name] = b.device(2)
+	b.host.kubelet.give(web.name, b.device(2))
 	web.id = "another"
 	b.host.start("boot 2")
 	eventually(b, "the DPU is ready", patience, func() bool { return b.statusError() == nil })

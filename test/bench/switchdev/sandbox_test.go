@@ -5,10 +5,12 @@ package switchdev
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
 	cnitypes "github.com/containernetworking/cni/pkg/types"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
 )
@@ -40,4 +42,25 @@ func (s *sandbox) must(command string) time.Duration {
 		s.Fatalf("%s of %s: %v %s", command, s.name, err, out)
 	}
 	return took
+}
+
+// kubelet says which VF a pod was given.
+type kubelet struct {
+	mu    sync.Mutex
+	given map[string]string // device by pod
+}
+
+func (k *kubelet) give(pod, device string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.given == nil {
+		k.given = map[string]string{}
+	}
+	k.given[pod] = device
+}
+
+func (k *kubelet) devicesOf(_ context.Context, pod types.NamespacedName, _ types.UID) (map[string][]string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return map[string][]string{"ovn-offload.io/vf": {k.given[pod.Name]}}, nil
 }

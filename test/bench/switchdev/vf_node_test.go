@@ -31,25 +31,25 @@ import (
 // without Kubernetes. The test plays the API server and the kubelet.
 type podNode struct {
 	*testing.T
-	c      *cluster
-	pci    string
-	dir    string
-	live   *vf.Live
-	ledger *ledger.Ledger
-	db     *ovsdb.DB
-	socket string
+	c       *cluster
+	pci     string
+	dir     string
+	live    *vf.Live
+	ledger  *ledger.Ledger
+	db      *ovsdb.DB
+	socket  string
+	kubelet kubelet
 
-	mu    sync.Mutex
-	pods  map[string]*corev1.Pod
-	given map[string]string // device by pod
-	seen  *cni.Pods
+	mu   sync.Mutex
+	pods map[string]*corev1.Pod
+	seen *cni.Pods
 }
 
 func newPodNode(t *testing.T) *podNode {
 	t.Helper()
 	n := &podNode{
 		T: t, c: &cluster{t: t, dir: t.TempDir()}, pci: nics(t)[0],
-		pods: map[string]*corev1.Pod{}, given: map[string]string{},
+		pods: map[string]*corev1.Pod{},
 	}
 	n.seen = cni.NewPods(func(_, name string) *corev1.Pod {
 		n.mu.Lock()
@@ -129,7 +129,7 @@ func (n *podNode) serve() {
 	server, err := cni.NewServer(cfg, cni.Deps{
 		Switch: bridge, Pods: n.seen, Host: host, OpenNS: cni.OpenNS, Ready: bridge.Ready,
 		Functions: &cni.Functions{
-			Resources: []string{"ovn-offload.io/vf"}, Given: n.devicesOf, VF: n.live.VF, Ledger: n.ledger, Mover: mover,
+			Resources: []string{"ovn-offload.io/vf"}, Given: n.kubelet.devicesOf, VF: n.live.VF, Ledger: n.ledger, Mover: mover,
 		},
 	}, log, nil)
 	check(err)
@@ -145,13 +145,6 @@ func (n *podNode) serve() {
 		db.Close()
 		_ = n.ledger.Close()
 	})
-}
-
-// devicesOf is the kubelet's answer.
-func (n *podNode) devicesOf(_ context.Context, pod types.NamespacedName, _ types.UID) (map[string][]string, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return map[string][]string{"ovn-offload.io/vf": {n.given[pod.Name]}}, nil
 }
 
 // vfPod is one of the test's pods.
@@ -182,8 +175,9 @@ func (n *podNode) pod(i int, device string) *vfPod {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: oneVF()}}}
 	}
 	n.mu.Lock()
-	n.pods[p.name], n.given[p.name] = pod, device
+	n.pods[p.name] = pod
 	n.mu.Unlock()
+	n.kubelet.give(p.name, device)
 	n.seen.Changed(kube.PodOwner("default", p.name))
 	return p
 }
