@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -48,7 +48,7 @@ const hostKey = "host-k8s-nodename"
 
 // workDPU sets the DPU up as the network side of its host's Node, whose cluster
 // the client is of, and gives the host's pods their ports.
-func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kubernetes.Interface) error {
+func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client *api.Client) error {
 	serves, err := a.serves()
 	if err != nil {
 		return err
@@ -60,10 +60,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 		return err
 	}
 	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: dpu.Representor}
-	report, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
-	if err != nil {
-		return err
-	}
+	report := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
 	ports, err := a.hostPorts(client, serves, bridge, report)
 	if err != nil {
 		return err
@@ -101,7 +98,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client kuber
 	return ports.Run(ctx)
 }
 
-func (a *agent) pulse(client kubernetes.Interface, serves dpu.Serves) *dpu.Pulse {
+func (a *agent) pulse(client *api.Client, serves dpu.Serves) *dpu.Pulse {
 	return &dpu.Pulse{
 		Client: client, Host: serves.Host, Chassis: a.setting("system-id"), Period: dpu.LeasePeriod, Logger: a.opts.log,
 		Node:    func() *corev1.Node { return a.view.Node(serves.Host) },
@@ -139,8 +136,8 @@ func (a *agent) serves() (dpu.Serves, error) {
 }
 
 // hostTraffic writes into the host's NodeOffload where its traffic is.
-func (a *agent) hostTraffic(client kubernetes.Interface) (*nodeoffload.Publisher, error) {
-	kinds, err := kube.NewDynamicClient(a.opts.kube)
+func (a *agent) hostTraffic(client *api.Client) (*nodeoffload.Publisher, error) {
+	kinds, err := api.NewDynamic(a.opts.kube)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +146,7 @@ func (a *agent) hostTraffic(client kubernetes.Interface) (*nodeoffload.Publisher
 	})
 }
 
-func (a *agent) hostPorts(client kubernetes.Interface, serves dpu.Serves, bridge cni.Switch, report *kube.Reporter) (*dpu.Ports, error) {
+func (a *agent) hostPorts(client *api.Client, serves dpu.Serves, bridge cni.Switch, report *kube.Reporter) (*dpu.Ports, error) {
 	cfg := dpu.Defaults()
 	cfg.Serves, cfg.Logger, cfg.Registerer = serves, a.opts.log, a.metrics
 	return dpu.NewPorts(cfg, dpu.Deps{

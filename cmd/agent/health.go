@@ -4,9 +4,8 @@ import (
 	"errors"
 	"slices"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
@@ -21,7 +20,7 @@ func (a *agent) problem() error {
 
 // openHealthChecks makes what answers at the health check ports of services, to
 // be run when the view is complete.
-func (a *agent) openHealthChecks(client kubernetes.Interface) {
+func (a *agent) openHealthChecks(client *api.Client) {
 	endpoints := kube.NewLocalEndpoints(client, a.opts.node.Node, func() { a.health.Mark() })
 	a.health = node.NewHealthChecks(node.HealthDeps{
 		Services: a.view.Services, Endpoints: endpoints.Count, Ready: a.problem,

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
@@ -24,7 +24,7 @@ const allVFs = `{"resourceList":[{"resourceName":"vf"}]}`
 
 // workHost answers the CNI plugin on a machine whose pods have their ports on a
 // DPU. There is no OVS here, and nothing of the machine's own network changes.
-func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client kubernetes.Interface) (err error) {
+func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api.Client) (err error) {
 	if a.host, err = netdev.Open(""); err != nil {
 		return err
 	}
@@ -68,13 +68,10 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client kube
 
 // followDPU watches the DPU's Lease and publishes what it says, in an Event of
 // the Node and among the problems of its NodeOffload.
-func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client kubernetes.Interface, management *node.Management) (<-chan struct{}, error) {
+func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client *api.Client, management *node.Management) (<-chan struct{}, error) {
 	name := a.opts.node.Node
-	report, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
-	if err != nil {
-		return nil, err
-	}
-	kinds, err := kube.NewDynamicClient(a.opts.kube)
+	report := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
+	kinds, err := api.NewDynamic(a.opts.kube)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +135,7 @@ func (a *agent) hostMTU(ctx context.Context, changed <-chan struct{}) (int, erro
 	}
 }
 
-func (a *agent) serveHost(ctx context.Context, client kubernetes.Interface) error {
+func (a *agent) serveHost(ctx context.Context, client *api.Client) error {
 	server, err := cni.NewServer(a.opts.cni, cni.Deps{
 		Switch: &dpu.Host{
 			Node: a.opts.node.Node, View: a.view, Waiting: a.pods, Annotate: kube.NewWriter(client).AnnotatePod,

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 func (a *agent) serveHTTP(ctx context.Context) error {
@@ -34,8 +35,8 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 }
 
 // probes reach the API server and the Southbound databases.
-func probes(client kubernetes.Interface, remotes string) map[string]func(context.Context) error {
-	server := client.CoreV1().RESTClient().Get().URL()
+func probes(client *api.Client, remotes string) map[string]func(context.Context) error {
+	server := client.Server
 	port := server.Port()
 	if port == "" {
 		port = "443"

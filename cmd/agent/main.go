@@ -24,7 +24,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
@@ -37,7 +37,7 @@ type options struct {
 	mode, clusterCIDRs, serviceCIDRs, encapIP string
 	level                                     slog.Level
 
-	kube           kube.ClientConfig
+	kube           api.Config
 	node           node.Config
 	cni            cni.Config
 	ovsdb, metrics string
@@ -57,7 +57,7 @@ func main() {
 }
 
 func command() *cobra.Command {
-	o := options{node: node.Defaults(), cni: cni.Defaults(), kube: kube.ClientConfig{UserAgent: "ovn-offload-agent/" + version}}
+	o := options{node: node.Defaults(), cni: cni.Defaults(), kube: api.Config{UserAgent: "ovn-offload-agent/" + version}}
 	root := &cobra.Command{
 		Use:               "ovn-offload-agent",
 		Short:             "sets a node up for the network and attaches its pods",

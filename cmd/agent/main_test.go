@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,22 @@ func TestFlags(t *testing.T) {
 			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), complaint) {
 				t.Errorf("%s %s: %v", verb, flag, err)
 			}
+		}
+	}
+}
+
+// TestBinaryKnowsFewKinds keeps all the kinds of the Kubernetes API out of the
+// agent's memory: docs/decisions/own-api-client.md.
+func TestBinaryKnowsFewKinds(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v: %s", err, out)
+	}
+	known := " core/v1 coordination/v1 discovery/v1 events/v1 networking/v1 "
+	for dep := range strings.FieldsSeq(string(out)) {
+		kinds, ok := strings.CutPrefix(dep, "k8s.io/api/")
+		if ok && !strings.Contains(known, " "+kinds+" ") || strings.HasPrefix(dep, "k8s.io/client-go/kubernetes") || strings.HasPrefix(dep, "github.com/google/gnostic-models") {
+			t.Errorf("the agent imports %s", dep)
 		}
 	}
 }

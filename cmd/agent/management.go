@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -93,7 +93,7 @@ func dpuCarrier(ports *dpu.Ports, refused func(reason string)) func() (*node.Fun
 }
 
 // management keeps the port apart from the rest of the node's set-up.
-func (a *agent) management(client kubernetes.Interface, function func() (*node.Function, error), mtu func() int) (*node.Management, error) {
+func (a *agent) management(client *api.Client, function func() (*node.Function, error), mtu func() int) (*node.Management, error) {
 	deps := node.Deps{
 		Host: node.Local{NS: a.host}, Function: function,
 		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
@@ -107,7 +107,7 @@ func (a *agent) management(client kubernetes.Interface, function func() (*node.F
 }
 
 // dpuManagement comes after the ports' own listener for devices.
-func (a *agent) dpuManagement(client kubernetes.Interface, ports *dpu.Ports, report *kube.Reporter) (*node.Management, error) {
+func (a *agent) dpuManagement(client *api.Client, ports *dpu.Ports, report *kube.Reporter) (*node.Management, error) {
 	host := kube.NodeOwner(a.opts.node.Node)
 	carrier := dpuCarrier(ports, func(reason string) { report.Warn(host, "ManagementPortRefused", "the DPU: "+reason) })
 	management, err := a.management(client, carrier, a.setup.MTU)

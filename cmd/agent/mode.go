@@ -7,19 +7,19 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // detect finds out what this machine is. A DPU need not be a Node of the cluster
 // that it is given the address of.
-func (a *agent) detect(ctx context.Context, client kubernetes.Interface) (string, error) {
+func (a *agent) detect(ctx context.Context, client *api.Client) (string, error) {
 	labels := map[string]string{}
 	if name := a.opts.node.Node; name != "" {
-		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		node, err := client.Nodes.Get(ctx, name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return "", fmt.Errorf("finding out the mode: %w", err)
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
@@ -68,7 +68,7 @@ func run(ctx context.Context, opts options) error {
 }
 
 func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
-	client, err := kube.NewClient(a.opts.kube)
+	client, err := api.New(a.opts.kube)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 }
 
 // prepare makes the parts that watch the API and set the node up.
-func (a *agent) prepare(client kubernetes.Interface) (err error) {
+func (a *agent) prepare(client *api.Client) (err error) {
 	if a.view, err = kube.NewView(client, a.opts.node.Node); err != nil {
 		return err
 	}

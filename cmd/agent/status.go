@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
@@ -34,8 +34,8 @@ func (a *agent) openDevices() (err error) {
 // startStatus publishes what the node has to offload to, and measures whether
 // traffic is there. Nothing waits for it, and nothing that pods need comes out
 // of it.
-func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client kubernetes.Interface) error {
-	kinds, err := kube.NewDynamicClient(a.opts.kube)
+func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client *api.Client) error {
+	kinds, err := api.NewDynamic(a.opts.kube)
 	if err != nil {
 		return err
 	}
@@ -44,10 +44,7 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 	if err != nil {
 		return err
 	}
-	reporter, err := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
-	if err != nil {
-		return err
-	}
+	reporter := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
 	if err := a.openSampling(a.devices.Inventory, reporter, publisher.Sampled); err != nil {
 		return err
 	}
@@ -70,7 +67,7 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client k
 	return nil
 }
 
-func (a *agent) publisher(client kubernetes.Interface, kinds dynamic.Interface, part nodeoffload.Part, facts func() nodeoffload.Facts) (*nodeoffload.Publisher, error) {
+func (a *agent) publisher(client *api.Client, kinds dynamic.Interface, part nodeoffload.Part, facts func() nodeoffload.Facts) (*nodeoffload.Publisher, error) {
 	name := a.opts.node.Node
 	cfg := nodeoffload.Defaults(name)
 	cfg.Part, cfg.Logger, cfg.Registerer = part, a.opts.log, a.metrics

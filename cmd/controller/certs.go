@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/pki"
 )
 
@@ -29,7 +29,7 @@ func certsCommand(o *options, level *slog.Level) *cobra.Command {
 			if cfg.SBHosts, err = pki.Hosts(sb); err != nil {
 				return fmt.Errorf("--sb: %w", err)
 			}
-			client, err := kube.NewClient(kube.ClientConfig{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-certs"})
+			client, err := api.New(api.Config{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-certs"})
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ovn-offload/ovn-offload/pkg/controller"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
 )
 
 // run watches Kubernetes and, once this process leads, drives the database.
@@ -26,23 +27,28 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	client, err := kube.NewClient(kube.ClientConfig{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-controller"})
+	server := api.Config{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-controller"}
+	client, err := api.New(server)
 	if err != nil {
 		return err
 	}
-	objects, err := kube.NewDynamicClient(kube.ClientConfig{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-controller"})
+	objects, err := api.NewDynamic(server)
+	if err != nil {
+		return err
+	}
+	leases, err := leader.NewLeases(server)
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	host, _ := os.Hostname()
-	leader := kube.DefaultLeader()
-	leader.Namespace, leader.Identity = o.leaseNamespace, fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano())
+	lead := leader.Defaults()
+	lead.Namespace, lead.Identity = o.leaseNamespace, fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano())
 	group, ctx := errgroup.WithContext(ctx)
 	cfg := controller.Config{
 		Plan: plan, Northbound: strings.Split(o.nb, ","), TLS: clientTLS(o.nbCert, o.nbKey, o.nbCA),
-		Dynamic: objects, Leader: leader, Logger: log, Registerer: registry,
+		Dynamic: objects, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
 	}
 	if o.sb != "" {
 		cfg.Southbound, cfg.SouthboundTLS = strings.Split(o.sb, ","), clientTLS(o.sbCert, o.sbKey, o.sbCA)

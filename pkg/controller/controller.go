@@ -27,10 +27,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -51,7 +53,8 @@ type Config struct {
 	SouthboundTLS func() (*tls.Config, error)
 	// Dynamic reads policies for the whole cluster; nil for none.
 	Dynamic    dynamic.Interface
-	Leader     kube.LeaderConfig
+	Leader     leader.Config
+	Leases     coordination.LeasesGetter
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -60,7 +63,6 @@ type Config struct {
 type Controller struct {
 	cfg    Config
 	build  ovn.Config
-	client kubernetes.Interface
 	view   *kube.View
 	write  *kube.Writer
 	report *kube.Reporter
@@ -85,12 +87,8 @@ type Controller struct {
 type loops struct{ nodes, pods, rows, statuses *reconcile.Loop[kube.Owner] }
 
 // New makes a Controller; its Events are recorded until ctx ends.
-func New(ctx context.Context, cfg Config, client kubernetes.Interface) (*Controller, error) {
+func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, error) {
 	view, err := kube.NewView(client, "")
-	if err != nil {
-		return nil, err
-	}
-	report, err := kube.NewReporter(ctx, client, view, "ovn-offload-controller")
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +97,9 @@ func New(ctx context.Context, cfg Config, client kubernetes.Interface) (*Control
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, client: client, view: view, write: kube.NewWriter(client), report: report, alloc: alloc, log: cfg.Logger,
-		build: ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), JoinSubnets: cfg.Plan.JoinSubnets(), MasqueradeSubnets: cfg.Plan.Masquerade},
+		cfg: cfg, view: view, write: kube.NewWriter(client), alloc: alloc, log: cfg.Logger,
+		report: kube.NewReporter(ctx, client, view, "ovn-offload-controller"),
+		build:  ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), JoinSubnets: cfg.Plan.JoinSubnets(), MasqueradeSubnets: cfg.Plan.Masquerade},
 	}
 	c.nodes = c.loop("node-allocation", 1, 1, c.allocateNodes)
 	c.pods = c.loop("pod-allocation", podWriters, 1, c.allocatePods)
@@ -135,7 +134,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	c.synced.Store(true)
 	c.log.Info("waiting for the lease", "lease", c.cfg.Leader.Namespace+"/"+c.cfg.Leader.Name)
-	return kube.RunLeader(ctx, c.client, c.cfg.Leader, c.lead)
+	return leader.Run(ctx, c.cfg.Leases, c.cfg.Leader, c.lead)
 }
 
 // Ready says why this process could not do its work now: the leader's, or that

@@ -20,6 +20,8 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
@@ -67,8 +69,8 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	leader := kube.DefaultLeader()
-	leader.Identity = fmt.Sprint(time.Now().UnixNano())
+	lead := leader.Defaults()
+	lead.Identity = fmt.Sprint(time.Now().UnixNano())
 	plan := ipam.Defaults()
 	if w.onlySubnet {
 		var err error
@@ -77,9 +79,9 @@ func (w *world) start() {
 		}
 	}
 	c, err := New(ctx, Config{
-		Plan: plan, Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Leader: leader,
+		Plan: plan, Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Leader: lead, Leases: w.client.CoordinationV1(),
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: prometheus.NewRegistry(),
-	}, w.client)
+	}, apitest.Client(w.client))
 	if err != nil {
 		w.t.Fatal(err)
 	}

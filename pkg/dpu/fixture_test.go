@@ -15,6 +15,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -88,10 +89,10 @@ func newPairOn(t testing.TB, ns links, add func(name string) error) *pair {
 	p.ovs.Transact(`{"op":"insert","table":"Bridge","row":{"name":"br-int"},"uuid-name":"b"},` +
 		`{"op":"insert","table":"Open_vSwitch","row":{"bridges":["set",[["named-uuid","b"]]]}}`)
 	var err error
-	p.view, err = kube.NewView(p.api, host)
+	p.view, err = kube.NewView(apitest.Client(p.api), host)
 	must(t, err)
 	waiting := cni.NewPods(p.view.Pod)
-	writer := kube.NewWriter(p.api)
+	writer := kube.NewWriter(apitest.Client(p.api))
 	p.host = &Host{
 		Node: host, View: p.view, Waiting: waiting, Annotate: writer.AnnotatePod,
 		Inventory: hostInventory, Ready: func() error { return nil },
@@ -141,7 +142,7 @@ func (p *pair) start() {
 	cfg.Controller = p.controller
 	agent, err := NewPorts(cfg, Deps{
 		Pods: p.view, Node: func() *corev1.Node { return p.view.Node(host) }, Switch: &cni.OVS{DB: p.db, Bridge: "br-int", Host: p.links, Representor: Representor}, MTU: func() int { return 1400 },
-		Annotate: kube.NewWriter(p.api).AnnotatePod,
+		Annotate: kube.NewWriter(apitest.Client(p.api)).AnnotatePod,
 		Warn: func(owner kube.Owner, reason, note string) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -271,7 +272,7 @@ func (p *pair) write(name, details string) {
 	p.t.Helper()
 	pod, err := p.api.CoreV1().Pods("default").Get(p.t.Context(), name, metav1.GetOptions{})
 	must(p.t, err)
-	must(p.t, kube.NewWriter(p.api).AnnotatePod(p.t.Context(), pod, map[string]string{kube.DPUConnectionKey: details}))
+	must(p.t, kube.NewWriter(apitest.Client(p.api)).AnnotatePod(p.t.Context(), pod, map[string]string{kube.DPUConnectionKey: details}))
 }
 
 func vfDetails(n int, sandbox string) string {

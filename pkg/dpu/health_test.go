@@ -14,11 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 func newPulse(api *fake.Clientset, problem func() error) *Pulse {
 	return &Pulse{
-		Client: api, Host: host, Period: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Client: apitest.Client(api), Host: host, Period: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Node:    func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host, UID: "n"}} },
 		Problem: problem, MTU: func() int { return 1400 },
 	}
@@ -131,7 +132,7 @@ func TestWatch(t *testing.T) {
 	api := fake.NewClientset()
 	var mu sync.Mutex
 	var heard []string
-	w := NewWatch(api, host, slog.New(slog.DiscardHandler), func(h Health) {
+	w := NewWatch(apitest.Client(api), host, slog.New(slog.DiscardHandler), func(h Health) {
 		mu.Lock()
 		defer mu.Unlock()
 		heard = append(heard, h.Reason)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -231,6 +232,6 @@ func TestAddressesComeLater(t *testing.T) {
 	p.create(pod)
 	p.running("other", 1, "o")
 	p.wantPorts("rep1 default_other o")
-	must(t, kube.NewWriter(p.api).AnnotatePod(t.Context(), p.view.Pod("default", "web"), map[string]string{kube.PodNetworksKey: network}))
+	must(t, kube.NewWriter(apitest.Client(p.api)).AnnotatePod(t.Context(), p.view.Pod("default", "web"), map[string]string{kube.PodNetworksKey: network}))
 	p.wantReady("web", "s")
 }

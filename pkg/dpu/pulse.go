@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 // Times of the Lease in OVN-Kubernetes: renewed each ten seconds, and good for forty.
@@ -41,7 +41,7 @@ const Namespace = "ovn-kubernetes"
 // Pulse renews the Lease by which a host knows that its DPU works. While the
 // DPU cannot attach pods it says why and renews no more.
 type Pulse struct {
-	Client kubernetes.Interface
+	Client *api.Client
 	// Host is the Node's name, Node its object, nil while it is not known.
 	Host string
 	Node func() *corev1.Node
@@ -60,7 +60,7 @@ type Pulse struct {
 func (p *Pulse) Alone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
-	lease, err := p.Client.CoordinationV1().Leases(Namespace).Get(ctx, kube.DPULeasePrefix+p.Host, metav1.GetOptions{})
+	lease, err := p.Client.Leases(Namespace).Get(ctx, kube.DPULeasePrefix+p.Host, metav1.GetOptions{})
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
@@ -101,7 +101,7 @@ func (p *Pulse) Run(ctx context.Context) error {
 func (p *Pulse) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
-	leases := p.Client.CoordinationV1().Leases(Namespace)
+	leases := p.Client.Leases(Namespace)
 	lease, err := leases.Get(ctx, kube.DPULeasePrefix+p.Host, metav1.GetOptions{})
 	absent := apierrors.IsNotFound(err)
 	if err != nil && !absent {

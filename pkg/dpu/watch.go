@@ -12,11 +12,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	informers "k8s.io/client-go/informers/coordination/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 // Health is what a host knows of its DPU.
@@ -32,7 +31,7 @@ type Health struct {
 
 // Watch follows the DPU's Lease on its host.
 type Watch struct {
-	client  kubernetes.Interface
+	client  *api.Client
 	host    string
 	log     *slog.Logger
 	changed func(Health)
@@ -47,7 +46,7 @@ type Watch struct {
 
 // NewWatch makes a Watch; changed is told of each change of Ready or Reason,
 // the first state included, and must neither block nor call back.
-func NewWatch(client kubernetes.Interface, host string, log *slog.Logger, changed func(Health)) *Watch {
+func NewWatch(client *api.Client, host string, log *slog.Logger, changed func(Health)) *Watch {
 	return &Watch{
 		client: client, host: host, log: log, changed: changed,
 		health: Health{Reason: "its Lease was not read yet", Since: time.Now()},
@@ -57,7 +56,7 @@ func NewWatch(client kubernetes.Interface, host string, log *slog.Logger, change
 // Run follows the Lease until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
 	name := kube.DPULeasePrefix + w.host
-	informer := informers.NewFilteredLeaseInformer(w.client, Namespace, 0, nil, func(o *metav1.ListOptions) {
+	informer := api.NewInformer(w.client.Leases(Namespace), &coordinationv1.Lease{}, nil, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
 	})
 	see := func(obj any) {

@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 // WatchAdminPolicies adds the policies for the whole cluster to the View; call it
@@ -22,7 +23,7 @@ import (
 func (v *View) WatchAdminPolicies(ctx context.Context, client dynamic.Interface) error {
 	v.admin = map[string]cache.SharedIndexInformer{}
 	for kind, resource := range AdminKinds() {
-		informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+		informer := api.NewDynamicInformer(client, resource)
 		// Where there is no such resource, every attempt would be logged.
 		if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 			return fmt.Errorf("watching %s: %w", resource.Resource, err)

@@ -16,6 +16,8 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 func adminClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
@@ -41,7 +43,7 @@ func TestAbsentKindsAreNoError(t *testing.T) {
 	}{{apierrors.NewNotFound(schema.GroupResource{}, ""), false}, {apierrors.NewForbidden(schema.GroupResource{}, "", nil), true}} {
 		client := adminClient()
 		client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.answer })
-		view, err := NewView(fake.NewClientset(), "")
+		view, err := NewView(apitest.Client(fake.NewClientset()), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +60,7 @@ func TestAbsentKindsAreNoError(t *testing.T) {
 // when a namespace's labels change, and policies about nodes when a node does.
 func TestWhomAClusterPolicyConcerns(t *testing.T) {
 	client, objects := fake.NewClientset(), adminClient()
-	view, err := NewView(client, "")
+	view, err := NewView(apitest.Client(client), "")
 	if err != nil {
 		t.Fatal(err)
 	}

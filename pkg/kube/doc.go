@@ -8,11 +8,11 @@
 // old and the new object, and these go to the queues of pkg/reconcile.
 //
 // Out: Writer records decisions as annotations and conditions, Reporter tells
-// failures as Events, RunLeader keeps all that to one process at a time.
+// failures as Events.
 //
 //	owner.go     the work item and the value of external_ids
 //	contract.go  annotations of OVN-Kubernetes, read and written
 //	view.go      informers; owners.go: event to owner keys; trim.go: what is kept
-//	write.go     annotations and conditions; event.go: Events
-//	client.go    connection; leader.go: election
+//	write.go     annotations and conditions; event.go, recorder.go: Events
+//	api          connection; leader: one process at a time
 package kube

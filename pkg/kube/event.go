@@ -2,15 +2,13 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 // failuresBeforeEvent spares users what heals by itself.
@@ -21,8 +19,8 @@ const maxNote = 1024
 
 // Reporter tells users of failures through Events on the object concerned.
 type Reporter struct {
-	recorder events.EventRecorder
-	view     *View
+	record func(object runtime.Object, kind, reason, note string)
+	view   *View
 
 	mu       sync.Mutex
 	reported map[Owner]bool
@@ -30,17 +28,14 @@ type Reporter struct {
 
 // NewReporter makes a Reporter whose Events come from component. It records
 // until ctx ends.
-func NewReporter(ctx context.Context, client kubernetes.Interface, view *View, component string) (*Reporter, error) {
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return nil, fmt.Errorf("recording events: %w", err)
-	}
-	context.AfterFunc(ctx, broadcaster.Shutdown)
-	return newReporter(broadcaster.NewRecorder(scheme.Scheme, component), view), nil
+func NewReporter(ctx context.Context, client *api.Client, view *View, component string) *Reporter {
+	recorder := newRecorder(ctx, client, component)
+	go recorder.run()
+	return newReporter(recorder.record, view)
 }
 
-func newReporter(recorder events.EventRecorder, view *View) *Reporter {
-	return &Reporter{recorder: recorder, view: view, reported: map[Owner]bool{}}
+func newReporter(record func(object runtime.Object, kind, reason, note string), view *View) *Reporter {
+	return &Reporter{record: record, view: view, reported: map[Owner]bool{}}
 }
 
 // Failure has the shape of the loops' OnFailure: from the third failure in a row
@@ -76,7 +71,7 @@ func (r *Reporter) emit(owner Owner, kind, reason, note string) {
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
-	r.recorder.Eventf(object, nil, kind, reason, "Reconcile", "%s", note)
+	r.record(object, kind, reason, note)
 }
 
 // object keeps a nil pointer from becoming an object that is not nil.

@@ -10,9 +10,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // watches the EndpointSlices of the services that it is asked for and no others,
 // and keeps of them the node's own endpoints. It is one goroutine's.
 type LocalEndpoints struct {
-	client  kubernetes.Interface
+	client  *api.Client
 	node    string
 	changed func()
 
@@ -37,7 +37,7 @@ type LocalEndpoints struct {
 
 // NewLocalEndpoints calls changed, from another goroutine, when a count may have
 // changed.
-func NewLocalEndpoints(client kubernetes.Interface, node string, changed func()) *LocalEndpoints {
+func NewLocalEndpoints(client *api.Client, node string, changed func()) *LocalEndpoints {
 	return &LocalEndpoints{client: client, node: node, changed: changed, stop: func() {}}
 }
 
@@ -104,7 +104,7 @@ func (l *LocalEndpoints) watch(ctx context.Context, selector string) error {
 	if selector == "" {
 		return nil
 	}
-	informer := discoveryinformers.NewFilteredEndpointSliceInformer(l.client, metav1.NamespaceAll, 0, nil,
+	informer := api.NewInformer(l.client.EndpointSlices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, nil,
 		func(o *metav1.ListOptions) { o.LabelSelector = selector })
 	err := informer.SetTransform(l.trim)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 // newSlice has endpoints written as "address@node", with "!" behind one that is
@@ -50,7 +52,7 @@ func TestLocalEndpoints(t *testing.T) {
 		return false, nil, nil
 	})
 	changes := make(chan struct{}, 100)
-	local := NewLocalEndpoints(client, "n", func() { changes <- struct{}{} })
+	local := NewLocalEndpoints(apitest.Client(client), "n", func() { changes <- struct{}{} })
 	count := func(want string, names ...string) {
 		t.Helper()
 		var services []types.NamespacedName

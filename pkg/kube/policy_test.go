@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 func policyFrom(peer networkingv1.NetworkPolicyPeer, ports ...networkingv1.NetworkPolicyPort) *networkingv1.NetworkPolicy {
@@ -32,7 +34,7 @@ func labelled(pod *corev1.Pod, key, value string) *corev1.Pod {
 // namespaces that come, change and go; others are not.
 func TestWhomAPolicyConcerns(t *testing.T) {
 	client := fake.NewClientset()
-	view, err := NewView(client, "")
+	view, err := NewView(apitest.Client(client), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	networking "k8s.io/client-go/informers/networking/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 // KindServiceCIDR is a range of cluster addresses of services. No rows are made
@@ -25,8 +25,8 @@ type serviceCIDRs struct {
 	absent atomic.Bool
 }
 
-func newServiceCIDRs(client kubernetes.Interface) (*serviceCIDRs, error) {
-	s := &serviceCIDRs{SharedIndexInformer: networking.NewServiceCIDRInformer(client, 0, nil)}
+func newServiceCIDRs(client *api.Client) (*serviceCIDRs, error) {
+	s := &serviceCIDRs{SharedIndexInformer: api.NewInformer(client.ServiceCIDRs, &networkingv1.ServiceCIDR{}, nil, nil)}
 	err := s.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		if s.absent.Store(apierrors.IsNotFound(err)); !s.absent.Load() {
 			cache.DefaultWatchErrorHandler(ctx, r, err)

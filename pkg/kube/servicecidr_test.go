@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 func newServiceCIDR(name string, cidrs ...string) *networkingv1.ServiceCIDR {
@@ -52,7 +54,7 @@ func TestNoServiceCIDRs(t *testing.T) {
 	for _, verb := range []string{"list", "watch"} {
 		client.PrependReactor(verb, "servicecidrs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, absent })
 	}
-	view, err := NewView(client, "n")
+	view, err := NewView(apitest.Client(client), "n")
 	if err == nil {
 		err = view.Start(t.Context())
 	}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	informers "k8s.io/client-go/informers/core/v1"
-	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
-	networking "k8s.io/client-go/informers/networking/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 const byNode = "node"
@@ -36,7 +36,7 @@ type View struct {
 // scheduled to it, the services and their ranges, which is all that a node's
 // credentials have to allow. A View of one node has the names of those services only that answer at
 // no port or address of nodes.
-func NewView(client kubernetes.Interface, node string) (*View, error) {
+func NewView(client *api.Client, node string) (*View, error) {
 	var onlyNode, onlyPods func(*metav1.ListOptions)
 	kept := trim
 	if node != "" {
@@ -45,15 +45,16 @@ func NewView(client kubernetes.Interface, node string) (*View, error) {
 		onlyPods = selectField("spec.nodeName", node)
 	}
 	v := &View{
-		nodes: informers.NewFilteredNodeInformer(client, 0, nodeIndexers(), onlyNode),
-		pods:  informers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{byNode: nodeOfPod}, onlyPods),
+		nodes: api.NewInformer(client.Nodes, &corev1.Node{}, nodeIndexers(), onlyNode),
+		pods:  api.NewInformer(client.Pods(metav1.NamespaceAll), &corev1.Pod{}, cache.Indexers{byNode: nodeOfPod}, onlyPods),
 
-		services: informers.NewServiceInformer(client, metav1.NamespaceAll, 0, nil),
+		services: api.NewInformer(client.Services(metav1.NamespaceAll), &corev1.Service{}, nil, nil),
 	}
 	if node == "" {
-		v.namespaces = informers.NewNamespaceInformer(client, 0, nil)
-		v.endpoints = discoveryinformers.NewEndpointSliceInformer(client, metav1.NamespaceAll, 0, sliceIndexers())
-		v.policies, v.policyIndex = networking.NewNetworkPolicyInformer(client, metav1.NamespaceAll, 0, nil), newPolicies()
+		v.namespaces = api.NewInformer(client.Namespaces, &corev1.Namespace{}, nil, nil)
+		v.endpoints = api.NewInformer(client.EndpointSlices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, sliceIndexers(), nil)
+		v.policies = api.NewInformer(client.Policies(metav1.NamespaceAll), &networkingv1.NetworkPolicy{}, nil, nil)
+		v.policyIndex = newPolicies()
 		if err := v.pods.AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, byLabel: labelsOfPod}); err != nil {
 			return nil, fmt.Errorf("preparing the informers: %w", err)
 		}

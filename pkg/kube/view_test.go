@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 func newNode(name string, annotations map[string]string) *corev1.Node {
@@ -77,7 +79,7 @@ func (h *heard) want(t *testing.T, owners ...string) {
 func startView(t *testing.T, node string, objects ...runtime.Object) (*fake.Clientset, *View, *heard) {
 	t.Helper()
 	client := fake.NewClientset(objects...)
-	view, err := NewView(client, node)
+	view, err := NewView(apitest.Client(client), node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +189,7 @@ func TestViewStartEnds(t *testing.T) {
 	client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, fmt.Errorf("forbidden")
 	})
-	view, err := NewView(client, "")
+	view, err := NewView(apitest.Client(client), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +202,7 @@ func TestViewStartEnds(t *testing.T) {
 
 // TestMissedDelete: an informer that missed a deletion hands over what it knew last.
 func TestMissedDelete(t *testing.T) {
-	view, err := NewView(fake.NewClientset(), "")
+	view, err := NewView(apitest.Client(fake.NewClientset()), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,20 +10,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
-// writeTimeout bounds one write. It is shorter than what a leader's lease has
-// left when it stops leading (LeaderConfig), so that no write outlives it.
-const writeTimeout = 4 * time.Second
+// WriteTimeout bounds one write. It is shorter than what a leader's lease has
+// left when it stops leading (leader.Config), so that no write outlives it.
+const WriteTimeout = 4 * time.Second
 
 // Writer records decisions in the API. It writes through the status subresources
 // of nodes and pods, so its credentials need "patch" on nodes/status and
 // pods/status only.
-type Writer struct{ client kubernetes.Interface }
+type Writer struct{ client *api.Client }
 
 // NewWriter makes a Writer.
-func NewWriter(client kubernetes.Interface) *Writer { return &Writer{client: client} }
+func NewWriter(client *api.Client) *Writer { return &Writer{client: client} }
 
 // AnnotatePod sets the given annotations where they differ, and removes those
 // whose value is "". It fails with a Conflict when the pod of that name has been
@@ -33,9 +34,9 @@ func (w *Writer) AnnotatePod(ctx context.Context, pod *corev1.Pod, annotations m
 	if patch == nil || err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
-	_, err = w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = w.client.Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("annotating pod %s/%s: %w", pod.Namespace, pod.Name, conflictIfReplaced(err, "pods", pod.Name))
 	}
@@ -85,9 +86,9 @@ func (w *Writer) SetNodeCondition(ctx context.Context, node *corev1.Node, c core
 }
 
 func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, patch []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
-	if _, err := w.client.CoreV1().Nodes().Patch(ctx, name, kind, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := w.client.Nodes.Patch(ctx, name, kind, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("writing node %s: %w", name, conflictIfReplaced(err, "nodes", name))
 	}
 	return nil

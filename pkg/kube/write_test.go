@@ -3,8 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +15,8 @@ import (
 	fielderrors "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 // patches lists what was patched as "resource/subresource name body".
@@ -38,7 +37,7 @@ func TestAnnotate(t *testing.T) {
 	pod.Annotations = map[string]string{"same": "1", "other": "1", "old": "1"}
 	node := newNode("n", map[string]string{"same": "1"})
 	client := fake.NewClientset(pod, node)
-	w := NewWriter(client)
+	w := NewWriter(apitest.Client(client))
 	if err := w.AnnotatePod(ctx, pod, map[string]string{"same": "1", "other": "2", "old": "", "absent": ""}); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +84,7 @@ func TestReplacedObject(t *testing.T) {
 		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("X").GroupKind(), "a",
 			fielderrors.ErrorList{fielderrors.Invalid(fielderrors.NewPath(field), "uid", "field is immutable")})
 	})
-	w := NewWriter(client)
+	w := NewWriter(apitest.Client(client))
 	write := func() []error {
 		return []error{
 			w.AnnotatePod(ctx, pod, map[string]string{"k": "v"}),
@@ -112,7 +111,7 @@ func TestSetNodeCondition(t *testing.T) {
 	node := newNode("n", nil)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoSubnet", LastTransitionTime: since}}
 	client := fake.NewClientset(node)
-	w := NewWriter(client)
+	w := NewWriter(apitest.Client(client))
 	for _, tc := range []struct {
 		status   corev1.ConditionStatus
 		reason   string
@@ -138,8 +137,8 @@ func TestSetNodeCondition(t *testing.T) {
 
 func TestReporter(t *testing.T) {
 	_, view, _ := startView(t, "", newNode("n", nil), newPod("a", "n"))
-	recorder := events.NewFakeRecorder(10)
-	r := newReporter(recorder, view)
+	var got []string
+	r := newReporter(func(_ runtime.Object, kind, reason, note string) { got = append(got, kind+" "+reason+" "+note) }, view)
 	pod, failure := PodOwner("ns", "a"), errors.New("no address: 100% used")
 	for n := 1; n <= 5; n++ {
 		r.Failure(pod, n, failure)
@@ -155,11 +154,6 @@ func TestReporter(t *testing.T) {
 		"Warning NetworkFailed no address: 100% used",
 		"Normal NetworkRecovered the network of this object is set up",
 		"Warning Forged " + strings.Repeat("ä", 510) + "...",
-	}
-	close(recorder.Events)
-	var got []string
-	for event := range recorder.Events {
-		got = append(got, event)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -180,10 +174,7 @@ func TestReporterRecords(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	r, err := NewReporter(ctx, client, view, "ovn-offload-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := NewReporter(ctx, apitest.Client(client), view, "ovn-offload-controller")
 	r.Warn(PodOwner("ns", "a"), "Forged", "note")
 	select {
 	case namespace := <-created:
@@ -192,29 +183,5 @@ func TestReporterRecords(t *testing.T) {
 		}
 	case <-ctx.Done():
 		t.Error("no event")
-	}
-}
-
-func TestNewClient(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	const kubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-"clusters": [{"name": "c", "cluster": {"server": "https://10.96.0.1:443"}}],
-"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {"token": "t"}}]}`
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	rc, err := restConfig(ClientConfig{Kubeconfig: file, UserAgent: "x"})
-	if err != nil || rc.Host != "https://10.96.0.1:443" || rc.QPS >= 0 || rc.UserAgent != "x" {
-		t.Errorf("%+v, %v", rc, err)
-	}
-	rc, err = restConfig(ClientConfig{Kubeconfig: file, Server: "https://172.18.0.3:6443"})
-	if err != nil || rc.Host != "https://172.18.0.3:6443" || rc.BearerToken != "t" {
-		t.Errorf("%+v, %v", rc, err)
-	}
-	if _, err := NewClient(ClientConfig{Kubeconfig: file}); err != nil {
-		t.Error(err)
-	}
-	if _, err := NewClient(ClientConfig{Kubeconfig: file + ".missing"}); err == nil {
-		t.Error("a client without a kubeconfig")
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -186,7 +187,7 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 			admin = append(admin, o)
 		}
 	}
-	view, err := kube.NewView(fake.NewClientset(slices.DeleteFunc(objects, isAdmin)...), "")
+	view, err := kube.NewView(apitest.Client(fake.NewClientset(slices.DeleteFunc(objects, isAdmin)...)), "")
 	if err != nil {
 		t.Fatal(err)
 	}

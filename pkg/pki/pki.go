@@ -28,8 +28,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 // The keys of every Secret with a certificate, and the authorities' own.
@@ -107,11 +107,11 @@ func (c Config) databases() map[string][]leafWant {
 // API server decides who wins, and the others take over the winner's result.
 // An authority that cannot be read is an error and never replaced: that would
 // cut off everybody. It gives the names of the Secrets that it wrote.
-func Ensure(ctx context.Context, client kubernetes.Interface, cfg Config) ([]string, error) {
+func Ensure(ctx context.Context, client *api.Client, cfg Config) ([]string, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
-	p := pass{cfg: cfg, secrets: client.CoreV1().Secrets(cfg.Namespace)}
+	p := pass{cfg: cfg, secrets: client.Secrets(cfg.Namespace)}
 	var errs []error
 	for authority, leaves := range cfg.databases() {
 		errs = append(errs, p.ensureDatabase(ctx, authority, leaves))
@@ -121,7 +121,7 @@ func Ensure(ctx context.Context, client kubernetes.Interface, cfg Config) ([]str
 
 // Run calls Ensure at once and then every cfg.Every, sooner after an error,
 // until ctx ends.
-func Run(ctx context.Context, client kubernetes.Interface, cfg Config, log *slog.Logger) error {
+func Run(ctx context.Context, client *api.Client, cfg Config, log *slog.Logger) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("certificates: %w", err)
 	}
@@ -149,7 +149,7 @@ func Run(ctx context.Context, client kubernetes.Interface, cfg Config, log *slog
 // pass is one run of Ensure.
 type pass struct {
 	cfg     Config
-	secrets typed.SecretInterface
+	secrets api.Resource[corev1.Secret, corev1.SecretList]
 	written []string
 }
 

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 var allSecrets = []string{"ovn-nb-ca", "ovn-nb-client", "ovn-nb-server", "ovn-sb-ca", "ovn-sb-client", "ovn-sb-server"}
@@ -32,7 +34,7 @@ func testConfig(now *time.Time) Config {
 
 func ensure(t *testing.T, client *fake.Clientset, cfg Config) map[string]map[string][]byte {
 	t.Helper()
-	if _, err := Ensure(t.Context(), client, cfg); err != nil {
+	if _, err := Ensure(t.Context(), apitest.Client(client), cfg); err != nil {
 		t.Fatal(err)
 	}
 	return read(t, client)
@@ -231,7 +233,7 @@ func TestAuthorityThatCannotBeReadIsKept(t *testing.T) {
 	overwrite(client, "ovn-nb-ca", keyKey, "nonsense")
 	before := read(t, client)
 	now = now.Add(300 * 24 * time.Hour)
-	if _, err := Ensure(t.Context(), client, cfg); err == nil {
+	if _, err := Ensure(t.Context(), apitest.Client(client), cfg); err == nil {
 		t.Error("no error")
 	}
 	after := read(t, client)
@@ -274,7 +276,7 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, err := Ensure(t.Context(), client, cfg); err != nil {
+			if _, err := Ensure(t.Context(), apitest.Client(client), cfg); err != nil {
 				t.Error(err)
 			}
 		})

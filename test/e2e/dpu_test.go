@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
@@ -107,7 +108,7 @@ func annotatePod(client kubernetes.Interface, ns, name, key string) func(context
 			return err
 		}
 		value := fmt.Sprintf(`{"test":"%d"}`, time.Now().UnixNano())
-		return kube.NewWriter(client).AnnotatePod(ctx, pod, map[string]string{key: value})
+		return kube.NewWriter(apitest.Client(client)).AnnotatePod(ctx, pod, map[string]string{key: value})
 	}
 }
 
@@ -118,7 +119,7 @@ func annotateNode(client kubernetes.Interface, name, key string) func(context.Co
 			return err
 		}
 		// A space more or less changes nothing for who reads it.
-		return kube.NewWriter(client).AnnotateNode(ctx, node, map[string]string{key: node.Annotations[key] + " "})
+		return kube.NewWriter(apitest.Client(client)).AnnotateNode(ctx, node, map[string]string{key: node.Annotations[key] + " "})
 	}
 }
 
@@ -130,7 +131,7 @@ func labelNode(client kubernetes.Interface, name, key string) func(context.Conte
 			if err != nil {
 				return err
 			}
-			if err := kube.NewWriter(client).LabelNode(ctx, node, map[string]string{key: value}); err != nil {
+			if err := kube.NewWriter(apitest.Client(client)).LabelNode(ctx, node, map[string]string{key: value}); err != nil {
 				return err
 			}
 		}

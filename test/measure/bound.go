@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
 const (
@@ -68,7 +69,7 @@ func (b *bench) bareWrites(ctx context.Context, node string) error {
 	}
 	annotation := map[string]string{kube.PodNetworksKey: `{"default":{"ip_addresses":["10.128.32.4/19"],"mac_address":"0a:58:0a:80:20:04",` +
 		`"gateway_ips":["10.128.32.1"],"ip_address":"10.128.32.4/19","gateway_ip":"10.128.32.1","role":"primary"}}`}
-	writer := kube.NewWriter(b.client)
+	writer := kube.NewWriter(apitest.Client(b.client))
 	start := time.Now()
 	group, writing := errgroup.WithContext(ctx)
 	group.SetLimit(creators)

@@ -7,12 +7,11 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
@@ -28,7 +27,7 @@ type Policies struct {
 // NewPolicies calls changed for each change, also before the first is known.
 func NewPolicies(client dynamic.Interface, log *slog.Logger, changed func()) (*Policies, error) {
 	p := &Policies{log: log}
-	p.informer = dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.OffloadPolicies(), metav1.NamespaceAll, 0, nil, nil).Informer()
+	p.informer = api.NewDynamicInformer(client, v1alpha1.OffloadPolicies())
 	if err := p.informer.SetWatchErrorHandlerWithContext(p.failed); err != nil {
 		return nil, fmt.Errorf("following OffloadPolicies: %w", err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -151,7 +152,7 @@ func newDPUSide(b *dpuBench, dir, name string) *dpuSide {
 	d.db, err = ovsdb.Open(b.Context(), ovsdb.Defaults([]string{"unix:" + dir + "/db.sock"}, schema))
 	ok(b, err)
 	b.Cleanup(d.db.Close)
-	d.view, err = kube.NewView(b.api, dpuHost)
+	d.view, err = kube.NewView(apitest.Client(b.api), dpuHost)
 	ok(b, err)
 	d.view.OnChange(func(owners ...kube.Owner) {
 		if ports := d.ports.Load(); ports != nil {
@@ -193,12 +194,12 @@ func (d *dpuSide) start() {
 	cfg.Host, cfg.Controller, cfg.FlowsTimeout = dpuHost, &self, 15*time.Second
 	ports, err := dpu.NewPorts(cfg, dpu.Deps{
 		Pods: d.view, Node: func() *corev1.Node { return d.view.Node(dpuHost) }, Switch: &cni.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Representor: dpu.Representor}, MTU: func() int { return 1400 },
-		Annotate: kube.NewWriter(d.api).AnnotatePod, Warn: func(o kube.Owner, reason, note string) { d.Log(o, reason, note) },
+		Annotate: kube.NewWriter(apitest.Client(d.api)).AnnotatePod, Warn: func(o kube.Owner, reason, note string) { d.Log(o, reason, note) },
 	})
 	ok(d, err)
 	d.ports.Store(ports)
 	pulse := dpu.Pulse{
-		Client: d.api, Host: dpuHost, Chassis: d.name, Period: time.Second, Logger: slog.Default(),
+		Client: apitest.Client(d.api), Host: dpuHost, Chassis: d.name, Period: time.Second, Logger: slog.Default(),
 		Node: func() *corev1.Node { return d.view.Node(dpuHost) }, Problem: ports.Problem, MTU: func() int { return 1400 },
 	}
 	ctx, cancel := context.WithCancel(d.Context())
@@ -226,12 +227,12 @@ type hostSide struct {
 // start runs the host's agent, in the given life of the machine.
 func (h *hostSide) start(boot string) {
 	h.Helper()
-	view, err := kube.NewView(h.api, dpuHost)
+	view, err := kube.NewView(apitest.Client(h.api), dpuHost)
 	ok(h, err)
 	pods := cni.NewPods(view.Pod)
 	view.OnChange(pods.Changed)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	health := dpu.NewWatch(h.api, dpuHost, log, func(dpu.Health) {})
+	health := dpu.NewWatch(apitest.Client(h.api), dpuHost, log, func(dpu.Health) {})
 	functions := h.functionsOf(boot, log)
 	cfg := cni.Defaults()
 	cfg.MTU, cfg.Socket = 1400, h.socket()
@@ -239,7 +240,7 @@ func (h *hostSide) start(boot string) {
 	ok(h, err)
 	server, err := cni.NewServer(cfg, cni.Deps{
 		Switch: &dpu.Host{
-			Node: dpuHost, View: view, Waiting: pods, Annotate: kube.NewWriter(h.api).AnnotatePod,
+			Node: dpuHost, View: view, Waiting: pods, Annotate: kube.NewWriter(apitest.Client(h.api)).AnnotatePod,
 			Inventory: func() vf.Inventory { return *h.live.Inventory() }, Ready: health.Ready,
 		},
 		Pods: pods, Host: space, OpenNS: cni.OpenNS, Ready: health.Ready, Functions: functions,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
@@ -41,7 +42,7 @@ func (b *dpuBench) management(view *kube.View, ns *netdev.NS, db node.DB, functi
 		Node: dpuHost, ClusterSubnets: subnetsOf("10.1.0.0/16", "fd00:1::/48"), ServiceSubnets: subnetsOf("10.96.0.0/16"),
 	}, node.Deps{
 		Host: node.Local{NS: ns}, DB: db, Function: function, Node: func() *corev1.Node { return view.Node(dpuHost) },
-		Annotate: kube.NewWriter(b.api).AnnotateNode,
+		Annotate: kube.NewWriter(apitest.Client(b.api)).AnnotateNode,
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)), Registerer: prometheus.NewRegistry(),
 	}, func() int { return 1400 })
 	ok(b, err)

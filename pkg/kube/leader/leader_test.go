@@ -1,4 +1,4 @@
-package kube
+package leader
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func leader(identity string) LeaderConfig {
-	cfg := DefaultLeader()
+func candidate(identity string) Config {
+	cfg := Defaults()
 	cfg.Identity = identity
 	cfg.Retry = 50 * time.Millisecond
 	return cfg
@@ -55,11 +55,11 @@ func TestLeadersFollowEachOther(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	go func() { results <- RunLeader(ctx1, client, leader("one"), work("one", finish)) }()
+	go func() { results <- Run(ctx1, client.CoordinationV1(), candidate("one"), work("one", finish)) }()
 	wait(t, started, "one")
 	closed := make(chan struct{})
 	close(closed)
-	go func() { results <- RunLeader(ctx2, client, leader("two"), work("two", closed)) }()
+	go func() { results <- Run(ctx2, client.CoordinationV1(), candidate("two"), work("two", closed)) }()
 	stop1()
 	if got := holder(t, client); got != "one" {
 		t.Errorf("%q holds the lease while the first still works", got)
@@ -93,7 +93,7 @@ func TestCandidateGivesUp(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	err := RunLeader(ctx, client, leader("one"), func(context.Context) error {
+	err := Run(ctx, client.CoordinationV1(), candidate("one"), func(context.Context) error {
 		t.Error("leads without a lease")
 		return nil
 	})
@@ -108,14 +108,14 @@ func TestLeaderLosesLease(t *testing.T) {
 	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return unreachable.Load(), nil, errors.New("unreachable")
 	})
-	cfg := leader("one")
+	cfg := candidate("one")
 	cfg.Renew = 300 * time.Millisecond
-	err := RunLeader(t.Context(), client, cfg, func(ctx context.Context) error {
+	err := Run(t.Context(), client.CoordinationV1(), cfg, func(ctx context.Context) error {
 		unreachable.Store(true)
 		<-ctx.Done()
 		return nil
 	})
-	if !errors.Is(err, ErrLostLease) {
+	if !errors.Is(err, ErrLost) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func TestLeaderLosesLease(t *testing.T) {
 func TestLeaderFails(t *testing.T) {
 	client := fake.NewClientset()
 	failure := errors.New("broken")
-	if err := RunLeader(t.Context(), client, leader("one"), func(context.Context) error { return failure }); !errors.Is(err, failure) || errors.Is(err, ErrLostLease) {
+	if err := Run(t.Context(), client.CoordinationV1(), candidate("one"), func(context.Context) error { return failure }); !errors.Is(err, failure) || errors.Is(err, ErrLost) {
 		t.Errorf("error %v", err)
 	}
 	if got := holder(t, client); got != "" {
@@ -131,8 +131,8 @@ func TestLeaderFails(t *testing.T) {
 	}
 }
 
-func TestLeaderConfig(t *testing.T) {
-	cfg := DefaultLeader()
+func TestConfig(t *testing.T) {
+	cfg := Defaults()
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "identity") {
 		t.Errorf("without identity: %v", err)
 	}

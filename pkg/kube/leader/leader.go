@@ -1,4 +1,5 @@
-package kube
+// Package leader keeps the writing of one zone's network to one process at a time.
+package leader
 
 import (
 	"context"
@@ -8,47 +9,63 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
-// ErrLostLease says that another process may lead now: this one has to exit.
-var ErrLostLease = errors.New("lost the leader lease")
+// ErrLost says that another process may lead now: this one has to exit.
+var ErrLost = errors.New("lost the leader lease")
 
-// LeaderConfig names the lease and its times. What Lease leaves over Renew is the
-// time in which the last writes of a leader that lost it must end: more than writeTimeout.
-type LeaderConfig struct {
+// Config names the lease and its times. What Lease leaves over Renew is the
+// time in which the last writes of a leader that lost it must end: more than kube.WriteTimeout.
+type Config struct {
 	Namespace, Name string
 	// Identity tells processes apart, also a restarted one from its former self.
 	Identity            string
 	Lease, Renew, Retry time.Duration
 }
 
-// DefaultLeader leaves only Identity to be set.
-func DefaultLeader() LeaderConfig {
-	return LeaderConfig{
+// Defaults leaves only Identity to be set.
+func Defaults() Config {
+	return Config{
 		Namespace: "ovn-kubernetes", Name: "ovn-kubernetes-master",
 		Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second,
 	}
 }
 
-// Validate says what is wrong with a LeaderConfig.
-func (c LeaderConfig) Validate() error {
+// Validate says what is wrong with a Config.
+func (c Config) Validate() error {
 	switch {
 	case c.Namespace == "" || c.Name == "" || c.Identity == "":
 		return errors.New("leader election: namespace, name and identity must be set")
-	case c.Lease-c.Renew <= writeTimeout:
-		return fmt.Errorf("leader election: lease %s must exceed renew %s by more than %s", c.Lease, c.Renew, writeTimeout)
+	case c.Lease-c.Renew <= kube.WriteTimeout:
+		return fmt.Errorf("leader election: lease %s must exceed renew %s by more than %s", c.Lease, c.Renew, kube.WriteTimeout)
 	}
 	return nil
 }
 
-// RunLeader waits for the lease and then calls run, once. It returns after run
-// has: with run's error, with ErrLostLease when that is why run's ctx ended, or
+// NewLeases makes the client that Run takes.
+func NewLeases(cfg api.Config) (coordination.LeasesGetter, error) {
+	rc, err := cfg.REST()
+	if err != nil {
+		return nil, err
+	}
+	client, err := coordination.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", rc.Host, err)
+	}
+	return client, nil
+}
+
+// Run waits for the lease and then calls run, once. It returns after run
+// has: with run's error, with ErrLost when that is why run's ctx ended, or
 // with nil when ctx ended. Only then the lease is released, so a successor never
 // meets a predecessor that still writes.
-func RunLeader(ctx context.Context, client kubernetes.Interface, cfg LeaderConfig, run func(ctx context.Context) error) error {
+func Run(ctx context.Context, leases coordination.LeasesGetter, cfg Config, run func(ctx context.Context) error) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -60,7 +77,7 @@ func RunLeader(ctx context.Context, client kubernetes.Interface, cfg LeaderConfi
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name},
-			Client:     client.CoordinationV1(),
+			Client:     leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
 		},
 		LeaseDuration: cfg.Lease, RenewDeadline: cfg.Renew, RetryPeriod: cfg.Retry,
@@ -113,7 +130,7 @@ func (t *term) lead(ctx, leading context.Context) {
 	case ctx.Err() != nil && errors.Is(t.err, context.Canceled):
 		t.err = nil
 	case ctx.Err() == nil && leading.Err() != nil:
-		t.err = errors.Join(ErrLostLease, t.err)
+		t.err = errors.Join(ErrLost, t.err)
 	}
 }
 

@@ -1,0 +1,45 @@
+package api
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+)
+
+// NewInformer follows the objects of source, of which example is one. Options, if
+// not nil, select some of them.
+func NewInformer[L any, PL list[L]](source Watched[L], example runtime.Object, indexers cache.Indexers, options func(*metav1.ListOptions)) cache.SharedIndexInformer {
+	if options == nil {
+		options = func(*metav1.ListOptions) {}
+	}
+	return newInformer[L, PL](source, source, example, indexers, options)
+}
+
+// NewDynamicInformer follows all objects of a kind that is not Kubernetes' own.
+func NewDynamicInformer(client dynamic.Interface, kind schema.GroupVersionResource) cache.SharedIndexInformer {
+	return newInformer(client.Resource(kind), client, &unstructured.Unstructured{}, nil, func(*metav1.ListOptions) {})
+}
+
+// newInformer asks client whether it can watch from the first object on: fakes
+// cannot.
+func newInformer[L any, PL list[L]](source Watched[L], client any, example runtime.Object, indexers cache.Indexers, options func(*metav1.ListOptions)) cache.SharedIndexInformer {
+	lists := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			options(&o)
+			out, err := source.List(ctx, o)
+			return PL(out), err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			options(&o)
+			return source.Watch(ctx, o)
+		},
+	}
+	return cache.NewSharedIndexInformerWithOptions(
+		cache.ToListWatcherWithWatchListSemantics(lists, client), example, cache.SharedIndexInformerOptions{Indexers: indexers})
+}

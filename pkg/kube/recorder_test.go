@@ -1,0 +1,152 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+)
+
+// recording is a recorder in a test's own time, and what it has asked the API for.
+func recording(t *testing.T) (*recorder, *fake.Clientset, func() []string) {
+	client := fake.NewClientset()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := newRecorder(ctx, apitest.Client(client), "tester")
+	r.instance = "tester-here"
+	go r.run()
+	t.Cleanup(cancel)
+	return r, client, func() []string {
+		synctest.Wait()
+		var out []string
+		for _, action := range client.Actions() {
+			switch a := action.(type) {
+			case clienttesting.CreateAction:
+				event := a.GetObject().(*eventsv1.Event)
+				out = append(out, "create "+a.GetNamespace()+" "+event.Type+" "+event.Reason+" "+event.Note)
+			case clienttesting.PatchAction:
+				out = append(out, "patch "+string(a.GetPatch()))
+			}
+		}
+		client.ClearActions()
+		return out
+	}
+}
+
+func wantAsked(t *testing.T, asked func() []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, asked()); diff != "" {
+		t.Errorf("asked of the API (-want +got):\n%s", diff)
+	}
+}
+
+// TestEvent is one with all its fields. The kind is not in what informers deliver.
+func TestEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, client, asked := recording(t)
+		r.record(newPod("a", "n"), "Warning", "Forged", "100% a note")
+		synctest.Wait()
+		got, _ := json.Marshal(client.Actions()[0].(clienttesting.CreateAction).GetObject())
+		const want = `{"metadata":{"name":"a.d234ccf52430000","namespace":"ns"},"eventTime":"2000-01-01T00:00:00.000000Z",` +
+			`"reportingController":"tester","reportingInstance":"tester-here","action":"Reconcile","reason":"Forged",` +
+			`"regarding":{"kind":"Pod","namespace":"ns","name":"a","uid":"uid-pod","apiVersion":"v1"},"note":"100% a note","type":"Warning",` +
+			`"deprecatedSource":{},"deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null}`
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("event (-want +got):\n%s", diff)
+		}
+		wantAsked(t, asked, "create ns Warning Forged 100% a note")
+		r.record(newNode("n", nil), "Normal", "Found", "has no namespace")
+		wantAsked(t, asked, "create default Normal Found has no namespace")
+	})
+}
+
+// TestSeries: the same again is counted and written when the series begins, each
+// half hour, and when it ends. After that it is new.
+func TestSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _, asked := recording(t)
+		say := func(reason string) { r.record(newPod("a", "n"), "Warning", reason, "note") }
+		say("Same")
+		synctest.Wait()
+		say("Other")
+		time.Sleep(time.Minute)
+		say("Same")
+		time.Sleep(time.Minute)
+		say("Same")
+		wantAsked(t, asked, "create ns Warning Same note", "create ns Warning Other note",
+			`patch {"series":{"count":2,"lastObservedTime":"2000-01-01T00:01:00.000000Z"}}`)
+		time.Sleep(7 * time.Minute)
+		wantAsked(t, asked)
+		time.Sleep(4 * time.Minute)
+		wantAsked(t, asked, `patch {"series":{"count":3,"lastObservedTime":"2000-01-01T00:02:00.000000Z"}}`)
+		say("Same")
+		synctest.Wait()
+		say("Other")
+		wantAsked(t, asked, "create ns Warning Same note", "create ns Warning Other note")
+	})
+}
+
+func TestLongSeriesIsRefreshed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _, asked := recording(t)
+		for range 29 {
+			r.record(newPod("a", "n"), "Warning", "Same", "note")
+			time.Sleep(time.Minute)
+		}
+		asked()
+		time.Sleep(90 * time.Second)
+		wantAsked(t, asked, `patch {"series":{"count":29,"lastObservedTime":"2000-01-01T00:28:00.000000Z"}}`)
+		r.record(newPod("a", "n"), "Warning", "Same", "note")
+		wantAsked(t, asked)
+	})
+}
+
+// TestEventsAreTriedAgain unless the API server has refused them.
+func TestEventsAreTriedAgain(t *testing.T) {
+	denied := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("no"))
+	for name, c := range map[string]struct {
+		failure error
+		tries   int
+	}{
+		"away": {errors.New("connection refused"), eventTries}, "refused": {denied, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r, client, asked := recording(t)
+			client.PrependReactor("create", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.failure })
+			r.record(newPod("a", "n"), "Warning", "Same", "note")
+			time.Sleep(5 * time.Minute)
+			if tries := len(asked()); tries != c.tries {
+				t.Errorf("%s: %d tries, want %d", name, tries, c.tries)
+			}
+		})
+	}
+}
+
+// TestSeriesWithoutItsEvent, which was lost or deleted, or is being written just now.
+func TestSeriesWithoutItsEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, client, asked := recording(t)
+		client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(eventsv1.Resource("events"), "")
+		})
+		for range 2 {
+			r.record(newPod("a", "n"), "Warning", "Same", "note")
+			synctest.Wait()
+		}
+		create, patch := "create ns Warning Same note", `patch {"series":{"count":2,"lastObservedTime":"2000-01-01T00:00:00.000000Z"}}`
+		// The fake has the Event by now: to create it again fails.
+		wantAsked(t, asked, create, patch, create)
+		time.Sleep(15 * time.Second)
+		wantAsked(t, asked, patch, create)
+	})
+}
