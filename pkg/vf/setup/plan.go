@@ -21,8 +21,7 @@ type Change struct {
 // next plan's matter.
 func Plan(s State, wants map[string]Want) []Change {
 	var changes []Change
-	settled := true // the switch starts once, when its ports are there
-	leaving := false
+	settled, leaving := true, false
 	for i := range s.PFs {
 		pf := &s.PFs[i]
 		want, wanted := wants[pf.Name]
@@ -40,8 +39,14 @@ func Plan(s State, wants map[string]Want) []Change {
 		leaving = leaving || c.Policy == "" && c.Refused != ""
 		changes = append(changes, c)
 	}
-	if c, ok := planOVS(s, wants); ok && settled && (!leaving || c.Policy != "") { // pods that still have VFs keep their offload
+	c, ok := planOVS(s, wants)
+	switch {
+	case ok && c.Policy != "" && settled: // the switch starts once, when its ports are there
 		changes = append(changes, c)
+	case ok && c.Policy == "" && !leaving:
+		// First, because hw-tc-offload stays on as long as a link has rules of OVS.
+		// Pods that still have VFs keep their offload.
+		changes = append([]Change{c}, changes...)
 	}
 	return changes
 }

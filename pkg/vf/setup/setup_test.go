@@ -53,11 +53,27 @@ func TestBareNICBecomesOffloadingAndGoesBack(t *testing.T) {
 	}
 	w.policies = nil
 	r = w.pass()
-	want = []string{"03 vfs 0", "03 mode legacy", "up03 tc false", "ovs map[hw-offload:]", "ovs restart"}
+	want = []string{"ovs map[hw-offload:]", "ovs restart", "03 vfs 0", "03 mode legacy", "up03 tc false"}
 	if diff := cmp.Diff(want, w.took()); diff != "" {
 		t.Errorf("back (-want +got):\n%s", diff)
 	}
 	if after := w.String(); after != before || len(r.Results()) != 0 || len(w.reserved(r)) != 0 {
+		t.Errorf("before %s\nafter  %s\nresults %v", before, after, r.Results())
+	}
+}
+
+// TestBackUnderTraffic: a link with rules of OVS keeps hw-tc-offload.
+func TestBackUnderTraffic(t *testing.T) {
+	w := newWorld(t, map[string]*card{first: {driver: "mlx5_core", total: 8, vfs: 2, mode: vf.Switchdev, reps: make([]bool, 2), busy: true}})
+	before := w.String()
+	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 2})}
+	w.pass()
+	if !w.cards[first].uplink {
+		t.Error(w)
+	}
+	w.policies = nil
+	r := w.pass()
+	if after := w.String(); after != before || len(r.Results()) != 0 {
 		t.Errorf("before %s\nafter  %s\nresults %v", before, after, r.Results())
 	}
 }
