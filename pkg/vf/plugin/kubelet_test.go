@@ -17,7 +17,8 @@ import (
 
 // kubelet is the device manager's side of the API over real sockets, in the
 // order of the real one: a start empties the directory, a registration dials
-// the plugin, and one for a resource ends the stream of the one before.
+// the plugin, and one for a socket that is connected is refused; after that it
+// does not notice any more when that socket's stream ends.
 type kubelet struct {
 	t   *testing.T
 	dir string
@@ -25,8 +26,11 @@ type kubelet struct {
 	mu        sync.Mutex
 	grpc      *grpc.Server
 	plugins   map[string]*remote
+	connected map[string]bool // sockets
+	stuck     map[string]bool
 	registers int
 	refuse    error
+	late      bool // the next registration's answer does not come
 	changed   chan struct{}
 }
 
@@ -47,6 +51,7 @@ type registry struct {
 
 func newKubelet(t *testing.T) *kubelet {
 	k := &kubelet{t: t, dir: t.TempDir(), plugins: map[string]*remote{}, changed: make(chan struct{})}
+	k.connected, k.stuck = map[string]bool{}, map[string]bool{}
 	t.Cleanup(k.stop)
 	return k
 }
@@ -78,6 +83,7 @@ func (k *kubelet) stop() {
 	k.mu.Lock()
 	g, plugins := k.grpc, k.plugins
 	k.grpc, k.plugins = nil, map[string]*remote{}
+	k.connected, k.stuck = map[string]bool{}, map[string]bool{}
 	k.mu.Unlock()
 	if g != nil {
 		g.Stop()
@@ -104,6 +110,9 @@ func (r registry) Register(_ context.Context, q *api.RegisterRequest) (*api.Empt
 		return nil, k.refuse
 	case q.Version != "v1beta1":
 		return nil, fmt.Errorf("version %q", q.Version)
+	case k.connected[q.Endpoint]:
+		k.stuck[q.Endpoint] = true
+		return nil, fmt.Errorf("device plugin already connected: %s", q.Endpoint)
 	}
 	conn, err := grpc.NewClient("unix:"+filepath.Join(k.dir, q.Endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -114,20 +123,23 @@ func (r registry) Register(_ context.Context, q *api.RegisterRequest) (*api.Empt
 	if err != nil {
 		return nil, err
 	}
-	if old := k.plugins[q.ResourceName]; old != nil {
-		_ = old.conn.Close()
-	}
 	k.plugins[q.ResourceName] = one
-	go k.follow(one, stream)
+	k.connected[q.Endpoint] = true
+	go k.follow(one, q.Endpoint, stream)
+	if k.late {
+		k.late = false
+		return nil, context.DeadlineExceeded
+	}
 	return &api.Empty{}, nil
 }
 
-func (k *kubelet) follow(one *remote, stream grpc.ServerStreamingClient[api.ListAndWatchResponse]) {
+func (k *kubelet) follow(one *remote, endpoint string, stream grpc.ServerStreamingClient[api.ListAndWatchResponse]) {
 	for {
 		list, err := stream.Recv()
 		k.mu.Lock()
 		if err != nil {
 			one.ended = true
+			k.connected[endpoint] = k.stuck[endpoint]
 			k.note()
 			k.mu.Unlock()
 			return

@@ -173,8 +173,8 @@ func TestNothingToOffer(t *testing.T) {
 	})
 	s.update(t, []Device{legacy})
 	k.devices("example.com/legacy", 1, 0)
-	if s := filepath.Join(k.dir, "ovn-offload.io_vf.sock"); k.count() != 1 || identify(s).exists() {
-		t.Errorf("%d registrations; is there %s: %v", k.count(), s, identify(s).exists())
+	if ours := sockets(k.dir); k.count() != 1 || len(ours) != 0 {
+		t.Errorf("%d registrations; there are %v", k.count(), ours)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestOurSocketIsRemoved(t *testing.T) {
 	s.update(t, several(1))
 	k.devices(DefaultResource, 1, 0)
 	before := k.count()
-	if err := os.Remove(filepath.Join(k.dir, "ovn-offload.io_vf.sock")); err != nil {
+	if err := os.Remove(sockets(k.dir)[0]); err != nil {
 		t.Fatal(err)
 	}
 	k.wait("another registration", func() bool { return k.registers > before })
@@ -247,17 +247,60 @@ func TestKubeletKilled(t *testing.T) {
 	_ = lis.Close()
 	s := run(t, k, nil)
 	s.update(t, several(1))
-	appears(t, filepath.Join(k.dir, "ovn-offload.io_vf.sock"))
+	appears(t, k.dir)
 	k.start()
 	k.devices(DefaultResource, 1, 0)
 }
 
-func appears(t *testing.T, path string) {
+// sockets are those of the default resource.
+func sockets(dir string) []string {
+	found, _ := filepath.Glob(filepath.Join(dir, "ovn-offload.io_vf@*.sock"))
+	return found
+}
+
+func appears(t *testing.T, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !identify(path).exists(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); len(sockets(dir)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s does not appear", path)
+			t.Fatalf("no socket appears in %s", dir)
 		}
+	}
+}
+
+// TestKubeletAnswersTooLate: it knows us, and is not told again.
+func TestKubeletAnswersTooLate(t *testing.T) {
+	k := newKubelet(t)
+	k.start()
+	k.late = true
+	s := run(t, k, func(c *Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second })
+	s.update(t, several(1))
+	k.devices(DefaultResource, 1, 0)
+	s.update(t, several(2)) // and with it another look
+	k.devices(DefaultResource, 2, 0)
+	if n := k.count(); n != 1 {
+		t.Errorf("registered %d times", n)
+	}
+}
+
+// TestAgentRestarts: a kubelet that was told twice takes our last socket for a
+// connected one.
+func TestAgentRestarts(t *testing.T) {
+	k := newKubelet(t)
+	k.start()
+	s := run(t, k, nil)
+	s.update(t, several(1))
+	k.devices(DefaultResource, 1, 0)
+	k.mu.Lock()
+	k.stuck[filepath.Base(sockets(k.dir)[0])] = true
+	k.mu.Unlock()
+	if err := s.stop(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	next := run(t, k, nil)
+	next.update(t, several(2))
+	k.devices(DefaultResource, 2, 0)
+	if ours := sockets(k.dir); len(ours) != 1 {
+		t.Errorf("sockets %v", ours)
 	}
 }
 
@@ -276,7 +319,7 @@ func TestDirectoryIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { done <- p.Run(t.Context()) }()
-	appears(t, filepath.Join(dir, "ovn-offload.io_vf.sock"))
+	appears(t, dir)
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}

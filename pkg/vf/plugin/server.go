@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,9 +33,10 @@ type server struct {
 	pool   Pool
 	plugin *Plugin
 
-	grpc       *grpc.Server
-	socket     identity
-	registered identity // the kubelet that we are registered with
+	grpc   *grpc.Server
+	path   string
+	socket identity
+	told   identity // the kubelet that was told of us, whatever it said
 
 	mu      sync.Mutex
 	devices []Device
@@ -48,9 +50,10 @@ func newServer(pool Pool, p *Plugin) *server {
 	return &server{pool: pool, plugin: p, changed: make(chan struct{})}
 }
 
-func (s *server) endpoint() string { return strings.ReplaceAll(s.pool.Resource, "/", "_") + socketEnd }
-
-func (s *server) path() string { return filepath.Join(s.plugin.cfg.Dir, s.endpoint()) }
+// base is what the pool's sockets have in front of an @, which no resource's name has.
+func (s *server) base() string {
+	return filepath.Join(s.plugin.cfg.Dir, strings.ReplaceAll(s.pool.Resource, "/", "_"))
+}
 
 // update reports whether there was a difference.
 func (s *server) update(devices []Device) bool {
@@ -81,21 +84,30 @@ func (s *server) wanted() bool {
 	return s.offered
 }
 
-// serve listens, again if the socket is not ours any more.
+// serve listens, again if the socket is not ours any more. Each socket has a name
+// of its own: kubelets refuse one that they believe to be connected still, and
+// some never learn that it is not.
 func (s *server) serve() error {
-	if s.grpc != nil && s.socket.same(identify(s.path())) {
+	if s.grpc != nil && s.socket.same(identify(s.path)) {
 		return nil
 	}
 	s.stop()
-	if err := os.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("making way for a socket: %w", err)
+	old, err := filepath.Glob(s.base() + "@*" + socketEnd)
+	if err != nil {
+		return fmt.Errorf("looking for former sockets: %w", err)
 	}
-	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.path(), Net: "unix"})
+	for _, path := range append(old, s.base()+socketEnd) { // the last is of former versions
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing a former socket: %w", err)
+		}
+	}
+	s.path = s.base() + "@" + strconv.FormatInt(time.Now().UnixMicro(), 36) + socketEnd
+	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.path, Net: "unix"})
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	lis.SetUnlinkOnClose(false) // it might be another's by then
-	s.socket = identify(s.path())
+	s.socket = identify(s.path)
 	s.grpc = grpc.NewServer()
 	api.RegisterDevicePluginServer(s.grpc, s)
 	go func(g *grpc.Server) {
@@ -111,19 +123,18 @@ func (s *server) stop() {
 		return
 	}
 	s.grpc.Stop()
-	if s.socket.same(identify(s.path())) {
-		_ = os.Remove(s.path()) // whoever serves next does it as well
+	if s.socket.same(identify(s.path)) {
+		_ = os.Remove(s.path) // whoever serves next does it as well
 	}
-	s.grpc, s.socket, s.registered = nil, identity{}, identity{}
+	s.grpc, s.socket, s.told = nil, identity{}, identity{}
 }
 
-// register tells the kubelet where we listen, unless this kubelet knows and
-// asks for devices. A registered one that does not ask gets some time for it,
-// which is returned: one registration ends the stream of the one before, and
-// to register at once for that would go on for ever. A kubelet that ends also
-// ends the stream first, and then takes its socket away.
+// register tells the kubelet where we listen, unless this kubelet was told and
+// asks for devices: its answer may have come too late, and to be told twice is an
+// error to it. One that does not ask gets some time for it, which is returned. A
+// kubelet that ends also ends the stream first, and then takes its socket away.
 func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Duration, err error) {
-	if s.registered.same(kubelet) {
+	if s.told.same(kubelet) {
 		s.mu.Lock()
 		streams, since := s.streams, s.since
 		s.mu.Unlock()
@@ -134,7 +145,7 @@ func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Du
 			return left, nil
 		}
 	}
-	s.registered = identity{}
+	s.told = kubelet
 	conn, err := grpc.NewClient("unix:"+filepath.Join(s.plugin.cfg.Dir, kubeletSocket),
 		grpc.WithTransportCredentials(insecure.NewCredentials())) // a local socket that only root can open
 	if err != nil {
@@ -144,12 +155,11 @@ func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Du
 	ctx, cancel := context.WithTimeout(ctx, registration)
 	defer cancel()
 	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
-		Version: api.Version, Endpoint: s.endpoint(), ResourceName: s.pool.Resource, Options: options(),
+		Version: api.Version, Endpoint: filepath.Base(s.path), ResourceName: s.pool.Resource, Options: options(),
 	})
 	if err != nil {
 		return 0, fmt.Errorf("registering: %w", err)
 	}
-	s.registered = kubelet
 	s.count(0)
 	s.plugin.cfg.Logger.Info("registered with the kubelet", "resource", s.pool.Resource)
 	return s.plugin.cfg.MinBackoff, nil // until its stream is there
