@@ -4,10 +4,8 @@ package e2e
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +19,12 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/bench/vm"
 )
 
-// The node that is a VM.
+// The node that is a VM, with its NIC of four VFs, and a NIC that nobody has set up.
 const (
 	smartNode   = "ovn-smartnic"
 	smartLabel  = "ovn-offload.io/lab-vm"
+	ownNIC      = "0000:01:00.0"
+	bareNIC     = "0000:02:00.0"
 	vfResource  = "ovn-offload.io/vf"
 	smartWithin = 5 * time.Minute
 )
@@ -72,9 +72,16 @@ func TestSmartNIC(t *testing.T) {
 		name string
 		do   func(*testing.T)
 	}{
-		{"the kubelet has the VFs", func(t *testing.T) { s.wantAllocatable(t, 4) }},
+		{"the kubelet has the VFs", func(t *testing.T) { s.wantDevices(t, 4, 4) }},
 		{"pods on VFs and on veths", s.start},
 		{"they reach each other", s.reach},
+		{"nothing is in hardware before there is a policy", s.software},
+		{"with a policy it is", s.hardware},
+		{"a pod for which too few VFs are left", s.tooMany},
+		{"a policy does not take VFs from pods", s.refused},
+		{"kubelet and agent are killed", s.killed},
+		{"VFs come home", s.home},
+		{"a bare NIC, there and back", s.bare},
 	} {
 		begin := time.Now()
 		if !t.Run(step.name, step.do) {
@@ -84,15 +91,17 @@ func TestSmartNIC(t *testing.T) {
 	}
 }
 
-func (s *smart) wantAllocatable(t *testing.T, want int64) {
+// wantDevices waits until the kubelet has been told of so many VFs, and of how many
+// are for pods.
+func (s *smart) wantDevices(t *testing.T, all, healthy int64) {
 	t.Helper()
-	eventually(t, smartWithin, fmt.Sprintf("%d %s allocatable", want, vfResource), func() (bool, string) {
+	eventually(t, smartWithin, fmt.Sprintf("%d %s, %d of them allocatable", all, vfResource, healthy), func() (bool, string) {
 		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), smartNode, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
-		got := node.Status.Allocatable[vfResource]
-		return got.Value() == want, got.String()
+		capacity, allocatable := node.Status.Capacity[vfResource], node.Status.Allocatable[vfResource]
+		return capacity.Value() == all && allocatable.Value() == healthy, capacity.String() + " " + allocatable.String()
 	})
 }
 
@@ -144,14 +153,6 @@ func (s *smart) started(t *testing.T, pods ...*corev1.Pod) {
 	}
 }
 
-// representor is the port of br-int that a pod has.
-func (s *smart) representor(t *testing.T, name string) string {
-	t.Helper()
-	id := "external_ids:iface-id=" + s.ns + "_" + name
-	out := mustOnNode(t, smartNode, "ovs-vsctl", "--bare", "--columns=name", "find", "Interface", id)
-	return strings.TrimSpace(out)
-}
-
 func (s *smart) start(t *testing.T) {
 	s.started(t, s.vfPod("a", "1"), s.vfPod("b", "1"), podObject(s.ns, "plain", smartNode), podObject(s.ns, "far", nodes[1]))
 	status := s.status(t, "two VFs used", func(n v1alpha1.NodeOffloadStatus) bool { return n.VFs.Used == 2 })
@@ -168,71 +169,5 @@ func (s *smart) start(t *testing.T) {
 		if isVF := strings.HasPrefix(link, "pf0vf"); isVF != (devices[name] != "") || port == "" {
 			t.Errorf("the port %q of %s has phys_port_name %q, %v", port, name, link, err)
 		}
-	}
-}
-
-// talk is one command in a pod, because commands in pods are what takes the
-// longest there. The first packets to an address wait for OVS.
-const talk = `set -e
-ip -d link show eth0
-mtu=$(cat /sys/class/net/eth0/mtu)
-for addr in "$@"; do
-	case $addr in *:*) headers=48 target=[$addr]:8080 ;; *) headers=28 target=$addr:8080 ;; esac
-	ping -c1 -w30 $addr >/dev/null
-	ping -c1 -W5 -M do -s $((mtu - headers)) $addr | grep -o ttl=.. || exit 1
-	if ping -c1 -W1 -M do -s $((mtu - headers + 1)) $addr; then exit 1; fi >/dev/null 2>&1
-	tcp=$(probe dial tcp $target 300000 30) || exit 1
-	udp=$(probe dial udp $target 1000 10) || exit 1
-	echo from $tcp $udp
-done`
-
-// talks lets a pod reach others in each family: ping at the MTU, TCP, UDP. It is
-// seen from its own address, and its eth0 is the device that is reported.
-func (s *smart) talks(t *testing.T, name string, others ...string) {
-	t.Helper()
-	from := s.pods[name]
-	command := []string{"sh", "-c", talk, "talk"}
-	var ttls []string
-	for _, other := range others {
-		to := s.pods[other]
-		for _, addr := range addresses(t, to) {
-			command = append(command, addr.String())
-			ttls = append(ttls, map[bool]string{true: "ttl=64", false: "ttl=63"}[to.Spec.NodeName == from.Spec.NodeName])
-		}
-	}
-	out, err := inPod(from.Namespace, name, command...)
-	if err != nil {
-		t.Errorf("%s to %v: %v: %s", name, others, err, out)
-		return
-	}
-	status := s.status(t, "a report", func(v1alpha1.NodeOffloadStatus) bool { return true })
-	_, link, _ := strings.Cut(out, "parentdev ")
-	if device, _, _ := strings.Cut(link, " "); device != used(status)[name] || (device == "") != strings.Contains(out, "veth") {
-		t.Errorf("%s is on %q, reported is %q: %s", name, device, used(status)[name], out)
-	}
-	var seen []string
-	for line := range strings.Lines(out) {
-		fields := strings.Fields(line)
-		switch {
-		case strings.HasPrefix(line, "ttl="):
-			seen = append(seen, fields[0])
-		case len(fields) == 3 && fields[0] == "from":
-			for _, source := range fields[1:] {
-				if addr, err := netip.ParseAddr(source); err != nil || !hasAddress(t, from, addr.Unmap()) {
-					t.Errorf("%s was seen as %q", name, source)
-				}
-			}
-		}
-	}
-	if !slices.Equal(seen, ttls) || strings.Count(out, "\nfrom ") != len(ttls) {
-		t.Errorf("%s to %v: want %v: %s", name, others, ttls, out)
-	}
-}
-
-// reach is the table of pods on a VF with the others, each way.
-func (s *smart) reach(t *testing.T) {
-	s.talks(t, "a", "b", "plain", "far")
-	for _, other := range []string{"b", "plain", "far"} {
-		s.talks(t, other, "a")
 	}
 }
