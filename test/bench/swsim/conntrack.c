@@ -43,6 +43,20 @@ static void conn_state(struct swsim_conn *c, const struct flow_action_entry *act
 	memcpy(c->state.ct_labels, act->ct_metadata.labels, sizeof(c->state.ct_labels));
 }
 
+/* Addresses and ports come in the host's order here; those of pedit as they are in packets. */
+static struct swsim_mangle translation(const struct flow_action_entry *act)
+{
+	struct swsim_mangle m = {
+		act->mangle.htype, act->mangle.offset, act->mangle.mask, act->mangle.val
+	};
+
+	if (m.base == FLOW_ACT_MANGLE_HDR_TYPE_TCP || m.base == FLOW_ACT_MANGLE_HDR_TYPE_UDP)
+		m.val = (__force u16)cpu_to_be16(m.val);
+	else
+		m.val = (__force u32)cpu_to_be32(m.val);
+	return m;
+}
+
 static struct swsim_conn *conn_parse(struct flow_cls_offload *f)
 {
 	struct flow_rule *rule = flow_cls_offload_flow_rule(f);
@@ -63,9 +77,7 @@ static struct swsim_conn *conn_parse(struct flow_cls_offload *f)
 		case FLOW_ACTION_MANGLE:
 			if (c->nmangle == SWSIM_NAT_MAX)
 				goto refuse;
-			c->mangle[c->nmangle++] = (struct swsim_mangle){
-				act->mangle.htype, act->mangle.offset,
-				act->mangle.mask, act->mangle.val };
+			c->mangle[c->nmangle++] = translation(act);
 			break;
 		case FLOW_ACTION_CT_METADATA:
 			conn_state(c, act);
