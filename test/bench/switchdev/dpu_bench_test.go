@@ -8,14 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,19 +168,7 @@ func newDPUSide(b *dpuBench, dir, name string) *dpuSide {
 func mountSysfs(t *testing.T, name, dir string) {
 	t.Helper()
 	ok(t, os.Mkdir(dir, 0o755))
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and is not given back
-		space, err := netns.GetFromName(name)
-		if err == nil {
-			err = netns.Set(space)
-		}
-		if err == nil {
-			err = unix.Mount("sysfs", dir, "sysfs", 0, "")
-		}
-		done <- err
-	}()
-	ok(t, <-done)
+	within(t, name, func() error { return unix.Mount("sysfs", dir, "sysfs", 0, "") })
 	t.Cleanup(func() { ok(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
