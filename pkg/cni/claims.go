@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
@@ -31,6 +32,24 @@ func (s *Server) claimOf(r *Request) (ledger.Claim, bool) {
 		return c, true
 	}
 	return ledger.Claim{}, false
+}
+
+// Changed asks for a sweep when a pod that is gone has a device still: its DEL came
+// while there was no agent, or waits for a kubelet that is away. Hook it to the
+// events of pods.
+func (s *Server) Changed(owners ...kube.Owner) {
+	if s.deps.Functions == nil {
+		return
+	}
+	for _, o := range owners {
+		pod := s.deps.Pods.get(o)
+		left := s.deps.Functions.Ledger.Where(func(c ledger.Claim) bool {
+			return owner(c) == o && (pod == nil || pod.UID != c.UID)
+		})
+		if len(left) > 0 {
+			s.Repair()
+		}
+	}
 }
 
 // collectClaims takes devices home whose pod or sandbox is gone, or whose way

@@ -1,6 +1,10 @@
 package cni
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
 
 // TestLostDEL: the plugin answers a DEL while there is no agent, and nobody
 // repeats it. The device goes home at the agent's start, or with the sweep that
@@ -39,6 +43,33 @@ func TestLostDEL(t *testing.T) {
 				t.Errorf("told %d times", told)
 			}
 			n.mustDo(delWeb(sandboxA, "")) // late
+			n.wantHome()
+		})
+	}
+}
+
+// TestPodGoesWithoutDEL: the API has the pod no more, or another one of its name,
+// and its device is still with it.
+func TestPodGoesWithoutDEL(t *testing.T) {
+	for name, goes := range map[string]func(*nic){
+		"gone":     func(n *nic) { n.putPod(web, nil) },
+		"replaced": func(n *nic) { n.setPod(web, "new", webNetwork) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNIC(t)
+			n.mustDo(addWeb(sandboxA, "/ns/a"))
+			n.srv.Changed(web, kube.PodOwner("default", "other"))
+			if len(n.srv.dirty) != 0 {
+				t.Error("a sweep is due without need")
+			}
+			goes(n)
+			n.srv.Changed(web)
+			if len(n.srv.dirty) != 1 {
+				t.Error("no sweep is due")
+			}
+			must(t, n.srv.Sweep(t.Context()))
+			n.wantHome()
+			n.mustDo(delWeb(sandboxA, "/ns/a")) // late
 			n.wantHome()
 		})
 	}
