@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,12 +294,12 @@ func TestClaimsAreFollowed(t *testing.T) {
 			})
 		},
 		"while the API server is away": func(b *bed, release func()) {
-			away := true
+			var back atomic.Bool
 			b.client.PrependReactor("get", "nodeoffloads", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return away, nil, errors.New("no route to host")
+				return !back.Load(), nil, errors.New("no route to host")
 			})
 			time.AfterFunc(10*time.Minute, release)
-			time.AfterFunc(20*time.Minute, func() { away = false })
+			time.AfterFunc(20*time.Minute, func() { back.Store(true) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
