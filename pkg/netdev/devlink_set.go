@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,9 +21,26 @@ func (d *Devices) SetEswitchMode(address, mode string) error {
 	return nil
 }
 
-// SetHWTC switches a link's hw-tc-offload.
+// ErrKept says that a driver keeps hw-tc-offload on, as each does while the link
+// has rules of TC.
+var ErrKept = errors.New("the driver keeps it on, as it does while there are rules")
+
+// SetHWTC switches a link's hw-tc-offload. The kernel itself takes note of a wish
+// that the driver does not fulfil, and returns no error.
 func (d *Devices) SetHWTC(link string, on bool) error {
-	if err := d.ethtool.Change(link, map[string]bool{"hw-tc-offload": on}); err != nil {
+	err := d.ethtool.Change(link, map[string]bool{"hw-tc-offload": on})
+	var now Features
+	if err == nil {
+		now, err = d.Features(link)
+	}
+	switch {
+	case err != nil:
+	case now.HWTC && !on:
+		err = ErrKept
+	case !now.HWTC && on:
+		err = errors.New("the driver leaves it off")
+	}
+	if err != nil {
 		return fmt.Errorf("setting hw-tc-offload of %s to %t: %w", link, on, err)
 	}
 	return nil

@@ -52,3 +52,19 @@ func ovsPolicy(s State, wants map[string]Want) string {
 	}
 	return ""
 }
+
+// whyRules says why OVS offloads to a NIC for which nobody asks that any more.
+func whyRules(s State, wants map[string]Want) string {
+	policy := ovsPolicy(s, wants)
+	switch {
+	case policy != "":
+		return "OVS offloads for policy " + policy
+	case s.Saved.OVS != nil:
+		return "OVS offloads as long as a NIC cannot go back"
+	case s.OVS != nil && s.OVS.Settings().HWOffload && s.OVS.OtherConfig[offload.HWOffloadKey] != "true":
+		return "OVS offloads until ovs-vswitchd is restarted, and here only its administrator can do that"
+	case s.OVS != nil && s.OVS.Settings().HWOffload:
+		return "other_config:hw-offload of OVS is on, and is no policy's"
+	}
+	return "they are not OVS', which does not offload"
+}

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -35,7 +36,7 @@ func Plan(s State, wants map[string]Want) []Change {
 		default:
 			continue
 		}
-		settled = settled && len(c.Steps) == 0
+		settled = settled && (c.Policy == "" || len(c.Steps) == 0)
 		leaving = leaving || c.Policy == "" && c.Refused != ""
 		changes = append(changes, c)
 	}
@@ -133,15 +134,21 @@ func (t target) steps(pf *vf.PF) []Step {
 	return steps
 }
 
+// features switches the uplink on first and off last: mlx5 keeps it on for the
+// rules of any representor, which get no new ones once they are off.
 func (t target) features(pf *vf.PF) []Step {
-	var steps []Step
+	var on, off []Step
 	for _, link := range links(pf) {
 		want := t.hwTC(link.Name)
-		if want != nil && link.HWTC != nil && *link.HWTC != *want {
-			steps = append(steps, setHWTC{link.Name, *want})
+		switch {
+		case want == nil || link.HWTC == nil || *link.HWTC == *want:
+		case *want:
+			on = append(on, setHWTC{link.Name, true})
+		default:
+			off = append([]Step{setHWTC{link.Name, false}}, off...)
 		}
 	}
-	return steps
+	return append(on, off...)
 }
 
 // impossible says what the NIC cannot.
@@ -194,11 +201,16 @@ func users(s State, pf *vf.PF) string {
 			found = append(found, fmt.Sprintf("VF %d (%s) is bound to %s and may be in use", v.Index, v.Name, v.Driver))
 		}
 	}
+	return strings.Join(atMost(found, "more"), "; ")
+}
+
+// atMost shortens what a person is to read.
+func atMost(list []string, rest string) []string {
 	const most = 3
-	if n := len(found); n > most {
-		found = append(found[:most], fmt.Sprintf("and %d more", n-most))
+	if n := len(list); n > most {
+		return append(slices.Clone(list[:most]), fmt.Sprintf("and %d %s", n-most, rest))
 	}
-	return strings.Join(found, "; ")
+	return list
 }
 
 // wire keeps a mode change from cutting the node off: drivers make the

@@ -163,12 +163,8 @@ func (r *Runner) pass(ctx context.Context) error {
 		changes := Plan(state, wants)
 		busy := r.work(ctx, changes, failed)
 		if !busy || round == rounds {
-			r.publish(results(changes, failed, notes))
-			var errs []error
-			for _, err := range failed {
-				errs = append(errs, err)
-			}
-			return errors.Join(errs...)
+			r.publish(results(changes, failed, whyRules(state, wants), notes))
+			return join(failed)
 		}
 	}
 }
@@ -189,11 +185,26 @@ func (r *Runner) work(ctx context.Context, changes []Change, failed map[string]e
 	return busy
 }
 
-func results(changes []Change, failed map[string]error, notes []v1alpha1.PolicyResult) []v1alpha1.PolicyResult {
+// join leaves out what is nobody's failure: the rules go by themselves.
+func join(failed map[string]error) error {
+	var errs []error
+	for _, err := range failed {
+		if kept := (keptError)(nil); !errors.As(err, &kept) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// results tell of each change; rules is why there are rules of OVS.
+func results(changes []Change, failed map[string]error, rules string, notes []v1alpha1.PolicyResult) []v1alpha1.PolicyResult {
 	var out []v1alpha1.PolicyResult
 	for _, c := range changes {
 		result := v1alpha1.PolicyResult{Policy: c.Policy, Device: c.PF, State: v1alpha1.PolicyApplied}
+		var kept keptError
 		switch {
+		case errors.As(failed[c.PF], &kept):
+			result.State, result.Message = v1alpha1.PolicyPending, kept.Error()+"; "+rules
 		case failed[c.PF] != nil:
 			result.State, result.Message = v1alpha1.PolicyFailed, failed[c.PF].Error()
 		case c.Refused != "":

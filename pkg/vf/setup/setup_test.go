@@ -62,22 +62,6 @@ func TestBareNICBecomesOffloadingAndGoesBack(t *testing.T) {
 	}
 }
 
-// TestBackUnderTraffic: a link with rules of OVS keeps hw-tc-offload.
-func TestBackUnderTraffic(t *testing.T) {
-	w := newWorld(t, map[string]*card{first: {driver: "mlx5_core", total: 8, vfs: 2, mode: vf.Switchdev, reps: make([]bool, 2), busy: true}})
-	before := w.String()
-	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 2})}
-	w.pass()
-	if !w.cards[first].uplink {
-		t.Error(w)
-	}
-	w.policies = nil
-	r := w.pass()
-	if after := w.String(); after != before || len(r.Results()) != 0 {
-		t.Errorf("before %s\nafter  %s\nresults %v", before, after, r.Results())
-	}
-}
-
 // VFs are reserved before there are any: nobody gets one meanwhile.
 func TestReservedBeforeTheyAreMade(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
@@ -160,28 +144,6 @@ func TestRefusals(t *testing.T) {
 		if _, err := os.Stat(w.file); err == nil {
 			t.Errorf("%s: something was recorded", name)
 		}
-	}
-}
-
-// A pod keeps its VF when the policy goes; when the pod has gone, so does the VF.
-func TestGoingBackWaitsForPods(t *testing.T) {
-	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
-	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4})}
-	w.pass()
-	w.took()
-	w.policies = nil
-	w.used[vfName(first, 2)] = "pod default/web"
-	r := w.pass()
-	if got := r.Results()[0]; got.Policy != "" || got.State != v1alpha1.PolicyRefused || !strings.Contains(got.Message, "default/web") {
-		t.Errorf("%+v", got)
-	}
-	if steps := w.took(); steps != nil || len(r.Results()) != 1 { // nor is its offload
-		t.Errorf("steps %q, results %+v", steps, r.Results())
-	}
-	w.used = map[string]string{}
-	w.pass()
-	if w.cards[first].vfs != 0 || w.cards[first].mode != vf.Legacy {
-		t.Error(w)
 	}
 }
 

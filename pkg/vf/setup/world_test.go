@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -33,6 +35,7 @@ type card struct {
 	reps   []bool
 	master string
 	busy   bool // has rules of OVS, as long as that offloads
+	filter bool // has rules of somebody else
 }
 
 // world is a node. Every change counts; the crashAt-th fails, before it has
@@ -153,8 +156,9 @@ func (w *world) SetEswitchMode(address, mode string) error {
 func (w *world) SetHWTC(link string, on bool) error {
 	return w.op(fmt.Sprintf("%s tc %t", link, on), func() error {
 		for address, c := range w.cards {
-			if c.busy && !on && w.running["hw-offload"] == "true" {
-				return nil // the kernel says no in its log only
+			rules := c.filter || c.busy && w.running["hw-offload"] == "true"
+			if rules && !on && strings.Contains(link, address[5:7]) {
+				return fmt.Errorf("%s: %w", link, netdev.ErrKept)
 			}
 			if link == "up"+address[5:7] {
 				c.uplink = on

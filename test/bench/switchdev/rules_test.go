@@ -3,11 +3,13 @@
 package switchdev
 
 import (
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -31,6 +33,10 @@ func TestRules(t *testing.T) {
 	if now := seen(t, left); now != before {
 		t.Errorf("%s packets came to the representor, %s before", now, before)
 	}
+	_, devices := openNode(t)
+	if err := devices.SetHWTC(left, false); !errors.Is(err, netdev.ErrKept) {
+		t.Errorf("hw-tc-offload off under a rule: %v", err)
+	}
 	stats := run(t, "tc", "-s", "filter", "show", "dev", left, "ingress")
 	if !strings.Contains(stats, "in_hw") || !strings.Contains(stats, "Sent hardware") {
 		t.Errorf("no hardware counters:\n%s", stats)
@@ -38,6 +44,9 @@ func TestRules(t *testing.T) {
 	run(t, "tc", "filter", "del", "dev", left, "ingress")
 	if reaches() {
 		t.Error("traffic after the rule has gone")
+	}
+	if err := devices.SetHWTC(left, false); err != nil {
+		t.Error(err)
 	}
 	if seen(t, left) == before {
 		t.Error("without the rule packets should come to the representor")
