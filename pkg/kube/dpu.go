@@ -169,7 +169,7 @@ func ParseDPUStatus(value, network string) (*DPUStatus, error) {
 // result is "" when no network is left.
 func SetNetwork(annotation, network string, value any) (string, error) {
 	networks := map[string]json.RawMessage{}
-	if json.Unmarshal([]byte(annotation), &networks) != nil || networks["sandboxId"] != nil {
+	if json.Unmarshal([]byte(annotation), &networks) != nil || networks == nil || networks["sandboxId"] != nil { // "null" gives nil
 		networks = map[string]json.RawMessage{}
 	}
 	delete(networks, network)

@@ -80,6 +80,7 @@ func TestSetNetwork(t *testing.T) {
 		{`{"default":{"Status":"Error"}}`, nil, ""},
 		{`{"pfId":"0","vfId":"0","sandboxId":"s"}`, nil, ""},
 		{`rubbish`, ready, `{"default":{"Status":"Ready"}}`},
+		{`null`, ready, `{"default":{"Status":"Ready"}}`},
 	} {
 		if got, err := SetNetwork(tc.was, DefaultNetwork, tc.value); err != nil || got != tc.want {
 			t.Errorf("%s with %v: %s (%v), want %s", tc.was, tc.value, got, err, tc.want)
