@@ -9,7 +9,8 @@ import (
 // The gateway router has the host's MAC and address. Who gets an answer from
 // the wire is told by conntrack: what the router sends is committed in a zone of
 // its own with a mark; everything else is the host's, whose connections are not
-// committed: they fill no table, and the loss of the table does not hurt them.
+// committed (but for those of fromHost): they fill no table, and the loss of the
+// table does not hurt them.
 const (
 	zoneWire   = 64000
 	zoneOther  = 64001 // sources of the host that have no stand-in of their own
@@ -19,18 +20,22 @@ const (
 	tableToRouter = 2
 	tableToHost   = 3
 	tableNodePort = 4 // from the wire to an address of the node, before and after conntrack
+	tableFromHost = 5 // from the host's VF to the wire, after conntrack
 
 	geneve = 6081
-	local  = "LOCAL"
 
 	neighborSolicit, neighborAdvert = 135, 136
 )
 
 // wire is what the flows of a gateway bridge depend on. Router is 0 until
-// ovn-controller has made the gateway router's port.
+// ovn-controller has made the gateway router's port. Host is the representor of
+// the VF that has the node's address, 0 while the bridge's own interface has it.
 type wire struct {
-	MAC            string
-	Uplink, Router int
+	MAC                  string
+	Uplink, Router, Host int
+	// Shared says that the bridge has ports of others, so that the MAC table has to
+	// choose the port to which the node's VF sends.
+	Shared         bool
 	ClusterSubnets []netip.Prefix
 	// Addresses are those that host and router share: node ports answer there.
 	Addresses []netip.Prefix
@@ -46,6 +51,9 @@ func gatewayTable(w wire) []string {
 		"table=0,priority=200,in_port=LOCAL actions=NORMAL",
 		"table=0,priority=0 actions=NORMAL",
 	}
+	if w.Host != 0 {
+		flows = append(flows, fromHost(w)...)
+	}
 	if w.Router == 0 || w.Uplink == 0 {
 		return append(flows, "table=0,priority=10,dl_src="+w.MAC+" actions=drop")
 	}
@@ -53,11 +61,41 @@ func gatewayTable(w wire) []string {
 	flows = append(flows, fromWire(w)...)
 	flows = append(flows,
 		flow(tableAnswer, 100, fmt.Sprintf("ct_mark=%d", markRouter), output(w.Router)),
-		flow(tableAnswer, 0, "", "output:"+local),
+		flow(tableAnswer, 0, "", w.toHost()),
 	)
 	flows = append(flows, hostAndServices(w)...)
 	return append(flows, wireAndServices(w)...)
 }
+
+// fromHost is what the node's VF sends to the wire, as NICs can carry it: to the one
+// port that it is for, and as connections, for a NIC takes no answer through
+// conntrack that belongs to none. What is not committed is the host's all the same.
+func fromHost(w wire) []string {
+	in, out := "in_port="+w.hostPort(), output(w.Uplink)
+	if w.Shared || w.Uplink == 0 {
+		out = "NORMAL"
+	}
+	flows := []string{flow(0, 200, in, out)}
+	for _, v := range [][2]string{{"", "ip"}, {"6", "ipv6"}} {
+		flows = append(flows,
+			flow(0, 220, fmt.Sprintf("%s,udp%s,tp_dst=%d", in, v[0], geneve), out),
+			flow(0, 210, in+",tcp"+v[0]+",nw_frag=no", track(tableFromHost)),
+			flow(0, 210, in+",udp"+v[0]+",nw_frag=no", track(tableFromHost)),
+			flow(tableFromHost, 10, "ct_state=+trk+new,"+v[1], fmt.Sprintf("ct(commit,zone=%d),%s", zoneWire, out)),
+		)
+	}
+	return append(flows, flow(tableFromHost, 0, "", out))
+}
+
+// hostPort is the port behind which the node itself is.
+func (w wire) hostPort() string {
+	if w.Host == 0 {
+		return "LOCAL"
+	}
+	return strconv.Itoa(w.Host)
+}
+
+func (w wire) toHost() string { return "output:" + w.hostPort() }
 
 // fromRouter lets the router speak under the host's MAC without the bridge's
 // MAC table hearing of it: by output, never by NORMAL. The host alone answers
@@ -79,16 +117,16 @@ func fromRouter(w wire) []string {
 // pass by conntrack: they are the bulk, and the host's only.
 func fromWire(w wire) []string {
 	in := fmt.Sprintf("in_port=%d,dl_dst=%s", w.Uplink, w.MAC)
-	both := output(w.Router) + ",output:" + local
+	both := output(w.Router) + "," + w.toHost()
 	flows := []string{
-		flow(0, 110, in+fmt.Sprintf(",udp,tp_dst=%d", geneve), "output:"+local),
-		flow(0, 110, in+fmt.Sprintf(",udp6,tp_dst=%d", geneve), "output:"+local),
+		flow(0, 110, in+fmt.Sprintf(",udp,tp_dst=%d", geneve), w.toHost()),
+		flow(0, 110, in+fmt.Sprintf(",udp6,tp_dst=%d", geneve), w.toHost()),
 		flow(0, 100, in+",arp", both),
-		flow(0, 100, in+fmt.Sprintf(",icmp6,icmp_type=%d", neighborSolicit), "output:"+local),
+		flow(0, 100, in+fmt.Sprintf(",icmp6,icmp_type=%d", neighborSolicit), w.toHost()),
 		flow(0, 100, in+fmt.Sprintf(",icmp6,icmp_type=%d", neighborAdvert), both),
-		flow(0, 80, in+",ip", track()),
-		flow(0, 80, in+",ipv6", track()),
-		flow(0, 70, in, "output:"+local),
+		flow(0, 80, in+",ip", track(tableAnswer)),
+		flow(0, 80, in+",ipv6", track(tableAnswer)),
+		flow(0, 70, in, w.toHost()),
 	}
 	// The host forwards between its links: pods are not for the wire to reach.
 	for _, subnet := range w.ClusterSubnets {
@@ -97,7 +135,7 @@ func fromWire(w wire) []string {
 	return flows
 }
 
-func track() string { return fmt.Sprintf("ct(zone=%d,table=%d)", zoneWire, tableAnswer) }
+func track(table int) string { return fmt.Sprintf("ct(zone=%d,table=%d)", zoneWire, table) }
 
 func flow(table, priority int, match, actions string) string {
 	text := fmt.Sprintf("table=%d,priority=%d", table, priority)

@@ -20,7 +20,7 @@ func hostAndServices(w wire) []string {
 		// came: the one that both have would be its own.
 		flow(tableToRouter, 0, "", fmt.Sprintf("set_field:%s->eth_src,set_field:%s->eth_dst,%s",
 			kube.MACFromAddress(w.Meetings[0].hop), w.MAC, output(w.Router))),
-		flow(tableToHost, 0, "", fmt.Sprintf("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[],set_field:%s->eth_dst,output:%s", w.MAC, local)),
+		flow(tableToHost, 0, "", fmt.Sprintf("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[],set_field:%s->eth_dst,%s", w.MAC, w.toHost())),
 	}
 	for _, m := range w.Meetings {
 		flows = append(flows, hostToRouter(w, m)...)
@@ -30,7 +30,7 @@ func hostAndServices(w wire) []string {
 }
 
 func hostToRouter(w wire, m meeting) []string {
-	const in = "in_port=LOCAL,"
+	in := "in_port=" + w.hostPort() + ","
 	flows := []string{
 		flow(0, 270, in+to(single(m.router)), rewrite("src", m.host)+rewrite("dst", m.address)+next(tableToRouter)),
 		// Also answers to those whom the router has not hidden.
@@ -105,9 +105,9 @@ func wireAndServices(w wire) []string {
 		}
 	}
 	return append(flows,
-		flow(tableNodePort, 5, "ct_state=-trk,ip", track()),
-		flow(tableNodePort, 5, "ct_state=-trk,ipv6", track()),
-		flow(tableNodePort, 0, "", "output:"+local),
+		flow(tableNodePort, 5, "ct_state=-trk,ip", track(tableAnswer)),
+		flow(tableNodePort, 5, "ct_state=-trk,ipv6", track(tableAnswer)),
+		flow(tableNodePort, 0, "", w.toHost()),
 	)
 }
 
