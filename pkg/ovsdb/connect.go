@@ -126,7 +126,7 @@ func (db *DB) install(c *conn, replica *replica) {
 	db.mu.Lock()
 	db.conn, db.replica = c, replica
 	db.generation++
-	again := db.generation > 1
+	again := db.generation > 1 && db.ready() == nil
 	db.signal()
 	for owner := range db.waiters {
 		db.wake(owner)

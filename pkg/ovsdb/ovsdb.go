@@ -132,7 +132,9 @@ func (db *DB) OnForeign(f func(tables []string)) {
 	db.onForeign = f
 }
 
-// OnReconnect sets who is told that a later generation of the replica is there.
+// OnReconnect sets who is told that a later generation of the replica is there
+// and ready, also where its probe row came, or came back, after the connection.
+// It must not block.
 func (db *DB) OnReconnect(f func()) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -373,11 +375,13 @@ func (db *DB) update(replica *replica, params json.RawMessage) error {
 	db.mu.Lock()
 	unready := db.ready() != nil
 	changed, err := replica.apply(updates, db.wake)
+	onChange, onForeign, onReconnect := db.onChange, db.onForeign, func() {}
 	if unready && db.ready() == nil {
 		db.signal()
+		onReconnect = db.onReconnect
 	}
-	onChange, onForeign := db.onChange, db.onForeign
 	db.mu.Unlock()
+	onReconnect()
 	if err == nil && len(changed.owners) > 0 {
 		onChange(slices.Collect(maps.Keys(changed.owners)))
 	}

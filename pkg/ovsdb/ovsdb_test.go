@@ -339,6 +339,38 @@ func TestNothingIsPlannedBeforeTheProbeRow(t *testing.T) {
 	}
 }
 
+// TestReconnectIsToldWhenThereIsAProbeRow: who could not commit until then waits for that.
+func TestReconnectIsToldWhenThereIsAProbeRow(t *testing.T) {
+	server, db := open(t)
+	commit(t, db, ovsdb.Want{Owner: "a", Rows: []ovsdb.Row{switchRow("a")}})
+	told := make(chan bool, 10)
+	db.OnReconnect(func() { told <- db.Connected() })
+	server.Transact(`{"op":"delete","table":"NB_Global","where":[]}`)
+	server.Kill()
+	owners(t, db, 0)
+	server.Restart()
+	owners(t, db, 1)
+	server.Transact(newGlobal)
+	select {
+	case ready := <-told:
+		if !ready {
+			t.Error("told while nothing can be committed")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nobody was told")
+	}
+}
+
+// owners waits until the replica has rows of so many owners.
+func owners(t *testing.T, db *ovsdb.DB, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); len(db.Owners()) != want; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the replica has rows of %v", db.Owners())
+		}
+	}
+}
+
 func TestUnreachable(t *testing.T) {
 	schema, err := nb.ReplicaSchema()
 	if err != nil {
