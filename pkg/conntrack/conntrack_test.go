@@ -59,6 +59,7 @@ const (
 type fake struct {
 	connections []string
 	flows       string
+	groups      []string // one after the other; none: someGroups
 	verdict     string
 	asked, sent []string
 	flushed     []string
@@ -90,7 +91,11 @@ func (f *fake) Dump(context.Context, string) ([]string, error) {
 }
 
 func (f *fake) Groups(context.Context, string) ([]string, error) {
-	return strings.Split(someGroups, "\n"), nil
+	now := someGroups
+	if len(f.groups) > 0 {
+		now, f.groups = f.groups[0], f.groups[1:]
+	}
+	return strings.Split(now, "\n"), nil
 }
 
 func (f *fake) Bundle(_ context.Context, _ string, messages []string) error {
@@ -146,6 +151,27 @@ func TestForget(t *testing.T) {
 			f.pass(t)
 			if diff := cmp.Diff(tt.flushed, f.flushed); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestForgetMeanwhile: the groups that flows speak of are taken away, or become
+// those of other services, while the tables are read. Nothing is known of their
+// servers then.
+func TestForgetMeanwhile(t *testing.T) {
+	others := strings.ReplaceAll(someGroups, "10.244.1.6", "10.244.1.5")
+	for name, groups := range map[string][]string{
+		"gone before the flows": {"", someGroups},
+		"gone after the flows":  {someGroups, ""},
+		"others before":         {others, someGroups},
+		"others after":          {someGroups, others},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{connections: []string{stays, leaves}, flows: someFlows, groups: groups}
+			f.pass(t)
+			if len(f.flushed) > 0 {
+				t.Errorf("flushed %q", f.flushed)
 			}
 		})
 	}

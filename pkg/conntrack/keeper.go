@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,16 +151,34 @@ func (k *Keeper) look(ctx context.Context) error {
 	if err != nil || len(connections) == 0 {
 		return err
 	}
+	t, err := k.tables(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(k.forget(ctx, t, connections), k.forbid(ctx, l, t, connections))
+}
+
+// tables reads the groups before and after the flows, for a group's number may
+// be taken away meanwhile and given to another service: only those that have not
+// changed are the ones that the flows speak of. Another pass follows the change.
+func (k *Keeper) tables(ctx context.Context) (tables, error) {
+	before, err := k.deps.Flows.Groups(ctx, k.cfg.Bridge)
+	if err != nil {
+		return tables{}, err
+	}
 	flows, err := k.deps.Flows.Dump(ctx, k.cfg.Bridge)
 	if err != nil {
-		return err
+		return tables{}, err
 	}
-	groups, err := k.deps.Flows.Groups(ctx, k.cfg.Bridge)
+	after, err := k.deps.Flows.Groups(ctx, k.cfg.Bridge)
 	if err != nil {
-		return err
+		return tables{}, err
 	}
-	t := readTables(flows, groups)
-	return errors.Join(k.forget(ctx, t, connections), k.forbid(ctx, l, t, connections))
+	was := map[string]bool{}
+	for _, group := range before {
+		was[group] = true
+	}
+	return readTables(flows, slices.DeleteFunc(after, func(group string) bool { return !was[group] })), nil
 }
 
 // connections are those that can be of interest: balanced ones, and of UDP.

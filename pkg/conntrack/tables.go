@@ -11,7 +11,7 @@ import (
 type tables struct {
 	// frontends are the addresses that are balanced, each with its groups.
 	frontends map[frontend][]string
-	// servers are those of each group.
+	// servers are those of each group that has not changed meanwhile.
 	servers map[string]map[netip.AddrPort]bool
 	// keys are the logical ports behind OpenFlow ports.
 	keys map[int]key
@@ -132,14 +132,15 @@ func (t tables) port(g grammar, flow string) {
 }
 
 // left says that the server of a connection is none any more. Of addresses that
-// nobody balances nothing is known: the tables may not be complete yet.
+// nobody balances nothing is known, and nothing of groups that are not there: the
+// tables may not be complete yet.
 func (t tables) left(c connection) bool {
 	groups, known := t.frontends[frontend{c.protocol, c.orig.dst}]
 	if !known || !c.balanced() {
 		return false
 	}
 	for _, group := range groups {
-		if t.servers[group][c.server()] {
+		if servers, known := t.servers[group]; !known || servers[c.server()] {
 			return false
 		}
 	}
