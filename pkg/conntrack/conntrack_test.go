@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -124,8 +125,13 @@ func (f *fake) Table(name string) (rows []any) {
 
 func (f *fake) pass(t *testing.T) {
 	t.Helper()
+	f.passTo(t, io.Discard)
+}
+
+func (f *fake) passTo(t *testing.T, log io.Writer) {
+	t.Helper()
 	cfg := Defaults()
-	cfg.Logger, cfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	cfg.Logger, cfg.Registerer = slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry()
 	if _, err := New(cfg, Deps{Switch: f, Flows: f, DB: f}).pass(t.Context()); !errors.Is(err, f.err) {
 		t.Fatal(err)
 	}
@@ -172,6 +178,22 @@ func TestForgetMeanwhile(t *testing.T) {
 			f.pass(t)
 			if len(f.flushed) > 0 {
 				t.Errorf("flushed %q", f.flushed)
+			}
+		})
+	}
+}
+
+// TestLog: a server of DNS that leaves takes thousands of connections along.
+func TestLog(t *testing.T) {
+	for name, f := range map[string]*fake{
+		"forgotten": {flows: someFlows, connections: []string{leaves, strings.ReplaceAll(leaves, "port=6", "port=7")}},
+		"forbidden": {flows: someFlows, connections: []string{direct, strings.ReplaceAll(direct, "50000", "50009")}, verdict: forbiddenBy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			f.passTo(t, &log)
+			if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "ops=2") {
+				t.Errorf("two connections to one server are %d lines:\n%s", n, log.String())
 			}
 		})
 	}

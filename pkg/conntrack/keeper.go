@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -62,7 +63,7 @@ type Keeper struct {
 	took  prometheus.Gauge
 }
 
-// Why connections are ended: the label of the counter.
+// Why connections are ended: the label of the counter, and of the log.
 const (
 	becauseEndpoint = "endpoint"
 	becausePolicy   = "policy"
@@ -198,6 +199,7 @@ func (k *Keeper) connections(ctx context.Context, l local) (all []connection, er
 // forget flushes the connections to servers that are none any more.
 func (k *Keeper) forget(ctx context.Context, t tables, connections []connection) error {
 	var errs []error
+	var gone []connection
 	for _, c := range connections {
 		if !t.left(c) {
 			continue
@@ -207,10 +209,23 @@ func (k *Keeper) forget(ctx context.Context, t tables, connections []connection)
 			errs = append(errs, fmt.Errorf("forgetting a connection to %s: %w", c.server(), err))
 			continue
 		}
-		k.ended.WithLabelValues(becauseEndpoint).Inc()
-		k.cfg.Logger.Info("connection ended", "reason", "its endpoint has left", "service", c.orig.dst, "server", c.server(), "zone", c.zone)
+		gone = append(gone, c)
 	}
+	k.report(becauseEndpoint, gone)
 	return errors.Join(errs...)
+}
+
+// report logs a line for each server, not for each of its thousands of clients.
+func (k *Keeper) report(reason string, ended []connection) {
+	type ends struct{ service, server netip.AddrPort }
+	count := map[ends]int{}
+	for _, c := range ended {
+		count[ends{c.orig.dst, c.server()}]++
+	}
+	for to, n := range count {
+		k.ended.WithLabelValues(reason).Add(float64(n))
+		k.cfg.Logger.Info("connections ended", "reason", reason, "service", to.service, "server", to.server, "ops", n)
+	}
 }
 
 // forbid marks the connections of UDP that a policy forbids. TCP and SCTP clients
@@ -242,10 +257,7 @@ func (k *Keeper) forbid(ctx context.Context, l local, t tables, connections []co
 	if err := k.deps.Flows.Bundle(ctx, k.cfg.Bridge, messages); err != nil {
 		return err
 	}
-	for _, c := range found {
-		k.ended.WithLabelValues(becausePolicy).Inc()
-		k.cfg.Logger.Info("connection ended", "reason", "a policy forbids it", "client", c.orig.src, "server", c.server(), "zone", c.zone)
-	}
+	k.report(becausePolicy, found)
 	return nil
 }
 
