@@ -88,7 +88,10 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client *api.
 	group.Go(func() error { return a.sampling.Run(ctx) })
 	group.Go(func() error { return publisher.Run(ctx) })
 	changed := func(owners ...kube.Owner) { ports.Changed(owners...); management.Changed(owners...) }
-	if err := a.setUp(ctx, group, changed); err != nil {
+	if err := a.follow(ctx, group, changed); err != nil {
+		return err
+	}
+	if err := a.settled(ctx); err != nil {
 		return err
 	}
 	a.db.OnReconnect(func() { a.setup.Mark(); ports.Mark(); management.Mark() })

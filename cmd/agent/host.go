@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -44,7 +45,9 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api
 		return err
 	}
 	a.functions.Spare = a.spare
-	management, err := a.management(client, a.hostCarrier, func() int { return a.opts.cni.MTU })
+	var mtu atomic.Int64
+	a.opts.cni.MTU = func() int { return int(mtu.Load()) }
+	management, err := a.management(client, a.hostCarrier, a.opts.cni.MTU)
 	if err != nil {
 		return err
 	}
@@ -59,11 +62,18 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api
 		return err
 	}
 	group.Go(func() error { return a.health.Run(ctx) })
-	if a.opts.cni.MTU, err = a.hostMTU(ctx, changed); err != nil {
+	server, err := a.openHostServer(client)
+	if err != nil {
 		return err
 	}
+	group.Go(func() error { return server.RunSweeps(ctx) })
+	found, err := a.hostMTU(ctx, changed)
+	if err != nil {
+		return err
+	}
+	mtu.Store(int64(found))
 	group.Go(func() error { return management.Run(ctx) })
-	return a.serveHost(ctx, client)
+	return a.serve(ctx, server)
 }
 
 // followDPU watches the DPU's Lease and publishes what it says, in an Event of
@@ -135,18 +145,27 @@ func (a *agent) hostMTU(ctx context.Context, changed <-chan struct{}) (int, erro
 	}
 }
 
-func (a *agent) serveHost(ctx context.Context, client *api.Client) error {
+func (a *agent) openHostServer(client *api.Client) (*cni.Server, error) {
 	server, err := cni.NewServer(a.opts.cni, cni.Deps{
 		Switch: &dpu.Host{
 			Node: a.opts.node.Node, View: a.view, Waiting: a.pods, Annotate: kube.NewWriter(client).AnnotatePod,
-			Inventory: func() vf.Inventory { return *a.devices.Inventory() }, Ready: a.ready,
+			Inventory: a.known, Ready: a.ready,
 		},
 		Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions, Ready: a.ready,
 	}, a.opts.log, a.metrics)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.serve(ctx, server)
+	a.server.Store(server)
+	return server, nil
+}
+
+// known is empty before the first inventory.
+func (a *agent) known() vf.Inventory {
+	if inv := a.devices.Inventory(); inv != nil {
+		return *inv
+	}
+	return vf.Inventory{}
 }
 
 // spare are the VFs for pods that ask for none; that of the management port is not

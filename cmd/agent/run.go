@@ -97,10 +97,18 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 	if err := a.startStatus(ctx, group, client); err != nil {
 		return err
 	}
-	if err := a.setUp(ctx, group, func(...kube.Owner) {}); err != nil {
+	if err := a.follow(ctx, group, func(...kube.Owner) {}); err != nil {
 		return err
 	}
-	return a.serveCNI(ctx)
+	server, err := a.openServer()
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return server.RunSweeps(ctx) })
+	if err := a.settled(ctx); err != nil {
+		return err
+	}
+	return a.serve(ctx, server)
 }
 
 // prepare makes the parts that watch the API and set the node up.
@@ -127,11 +135,11 @@ func (a *agent) prepare(client *api.Client) (err error) {
 	return err
 }
 
-// setUp starts the parts in the order in which they need each other, and
-// returns when the node is set up. That does not wait for the API server: after
-// a crash of OVS it may be what brings the way there back. Owners whose rows or
-// objects change are told to changed as well.
-func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(...kube.Owner)) error {
+// follow starts the parts in the order in which they need each other, and
+// returns when the view is complete. The node's set-up does not wait for that:
+// after a crash of OVS it may be what brings the way to the API server back.
+// Owners whose rows or objects change are told to changed as well.
+func (a *agent) follow(ctx context.Context, group *errgroup.Group, changed func(...kube.Owner)) error {
 	a.db.OnChange(func(names []string) {
 		a.setup.Changed(names...)
 		changed(parseOwners(names)...)
@@ -156,6 +164,11 @@ func (a *agent) setUp(ctx context.Context, group *errgroup.Group, changed func(.
 	a.synced.Store(true)
 	a.setup.Mark()
 	group.Go(func() error { return a.health.Run(ctx) })
+	return nil
+}
+
+// settled returns when the node is set up.
+func (a *agent) settled(ctx context.Context) error {
 	select {
 	case <-a.setup.Done():
 		return nil
@@ -229,24 +242,24 @@ func (a *agent) open(ctx context.Context) (err error) {
 	return err
 }
 
-func (a *agent) serveCNI(ctx context.Context) error {
+func (a *agent) openServer() (*cni.Server, error) {
 	cfg := a.opts.cni
-	cfg.MTU = a.setup.MTU()
+	cfg.MTU = a.setup.MTU
 	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: a.representor}
 	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready()) }
 	server, err := cni.NewServer(cfg, cni.Deps{
 		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions, Ready: a.ready,
 	}, a.opts.log, a.metrics)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.db.OnReconnect(func() { a.setup.Mark(); server.Repair() })
-	return a.serve(ctx, server)
+	a.server.Store(server)
+	return server, nil
 }
 
 // serve tells the runtime of the network only when the plugin would find it.
 func (a *agent) serve(ctx context.Context, server *cni.Server) error {
-	a.server.Store(server)
 	if err := server.Listen(); err != nil {
 		return err
 	}

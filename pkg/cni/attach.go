@@ -39,9 +39,12 @@ type attachment struct {
 // is completed and its result given again. The caller runs one command of a pod
 // at a time.
 func Attach(ctx context.Context, d Deps, cfg Config, r *Request) (*types100.Result, error) {
-	a := &attachment{Deps: d, cfg: cfg, req: r, mtu: cfg.MTU}
-	if r.Conf.MTU != 0 {
-		a.mtu = r.Conf.MTU
+	a := &attachment{Deps: d, cfg: cfg, req: r, mtu: r.Conf.MTU}
+	if a.mtu == 0 {
+		a.mtu = cfg.MTU()
+	}
+	if a.mtu == 0 {
+		return nil, types.NewError(types.ErrTryAgainLater, "the MTU of pods is not known yet", "")
 	}
 	result, err := a.run(ctx)
 	if err == nil {

@@ -1,9 +1,13 @@
 package cni
 
 import (
+	"errors"
 	"testing"
 
+	cnitypes "github.com/containernetworking/cni/pkg/types"
+
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // TestLostDEL: the plugin answers a DEL while there is no agent, and nobody
@@ -71,6 +75,48 @@ func TestPodGoesWithoutDEL(t *testing.T) {
 			n.wantHome()
 			n.mustDo(delWeb(sandboxA, "/ns/a")) // late
 			n.wantHome()
+		})
+	}
+}
+
+// TestSweepBeforeTheNodeIsSetUp: the VF of a pod that is gone goes home while the
+// node's set-up goes on, which may take for ever; a pod that lives keeps its own.
+func TestSweepBeforeTheNodeIsSetUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before func(*nic)
+		swept  func(*nic) bool
+		after  func(*nic)
+	}{
+		"the pod is gone": {
+			func(n *nic) { n.putPod(web, nil) },
+			func(n *nic) bool { return len(n.led.Claims()) == 0 },
+			(*nic).wantHome,
+		},
+		"the pod lives, and misses its representor": {
+			func(n *nic) { must(n.t, n.host.SetLink("rep0", netdev.Settings{MTU: 1500, State: netdev.Down})) },
+			func(n *nic) bool {
+				rep, err := n.host.Link("rep0")
+				return err == nil && rep.Up && !n.srv.commands.busy(web)
+			},
+			func(n *nic) { n.wantIn("/ns/a", sandboxA) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNIC(t)
+			n.mustDo(addWeb(sandboxA, "/ns/a"))
+			tt.before(n)
+			n.start()
+			n.mtu, n.srv.deps.Ready = 0, func() error { return errors.New("node set-up has just begun") }
+			n.sweeps()
+			until(t, "the sweep", func() bool { return tt.swept(n) })
+			tt.after(n)
+			if _, err := n.do(addWeb(sandboxB, "/ns/b")); codeOf(err) != cnitypes.ErrTryAgainLater {
+				t.Errorf("an ADD meanwhile: %v", err)
+			}
+			n.srv.deps.Ready = nil // the MTU alone is missing
+			if _, err := n.do(addWeb(sandboxB, "/ns/b")); codeOf(err) != cnitypes.ErrTryAgainLater || !contains(err, "MTU") {
+				t.Errorf("an ADD without an MTU: %v", err)
+			}
 		})
 	}
 }

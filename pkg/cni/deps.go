@@ -15,8 +15,9 @@ import (
 type Config struct {
 	// Socket is where the server listens; its directory is made root-only.
 	Socket string
-	// MTU of pods, unless the network configuration names one.
-	MTU int
+	// MTU gives that of pods, unless the network configuration names one; 0 while
+	// it is not known.
+	MTU func() int
 	// How long ADD waits in each stage; together less than shim.Deadline.
 	PodTimeout, AnnotationTimeout, DeviceTimeout, FlowsTimeout time.Duration
 }
@@ -35,8 +36,8 @@ func (c Config) Validate() error {
 	switch stages := c.PodTimeout + c.AnnotationTimeout + c.DeviceTimeout + c.FlowsTimeout; {
 	case c.Socket == "":
 		return errors.New("cni: socket must be set")
-	case c.MTU < 576 || c.MTU > 65535:
-		return fmt.Errorf("cni: MTU %d is not between 576 and 65535", c.MTU)
+	case c.MTU == nil:
+		return errors.New("cni: MTU must be set")
 	case stages >= shim.Deadline:
 		return fmt.Errorf("cni: stages of together %s do not fit into %s", stages, shim.Deadline)
 	}

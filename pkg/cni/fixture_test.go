@@ -146,6 +146,7 @@ type node struct {
 	net  *netdev.Fake
 	host *netdev.FakeNS
 	srv  *Server
+	mtu  int
 
 	mu   sync.Mutex
 	pods map[kube.Owner]*corev1.Pod
@@ -171,7 +172,7 @@ var web = kube.PodOwner("default", "web")
 // newNode has the pod default/web, with its annotation, and two empty sandboxes.
 func newNode(t testing.TB) *node {
 	t.Helper()
-	n := &node{t: t, db: newFakeDB(), net: netdev.NewFake(), pods: map[kube.Owner]*corev1.Pod{}}
+	n := &node{t: t, db: newFakeDB(), net: netdev.NewFake(), mtu: 1400, pods: map[kube.Owner]*corev1.Pod{}}
 	n.net.AddLink("", netdev.Link{Name: "eth0", Type: "veth", Up: true})
 	for _, path := range []string{"/ns/a", "/ns/b"} {
 		n.net.AddNS(path)
@@ -187,7 +188,7 @@ func newNode(t testing.TB) *node {
 
 func (n *node) newServer(host Links, open func(string) (PodLinks, error)) *Server {
 	cfg := Defaults()
-	cfg.MTU = 1400
+	cfg.MTU = func() int { return n.mtu }
 	cfg.Socket = filepath.Join(n.t.TempDir(), "cni", "cni.sock")
 	n.ovs = &OVS{DB: n.db, Bridge: "br-int"}
 	deps := Deps{Switch: n.ovs, Host: host, OpenNS: open, Ready: n.ovs.Ready}

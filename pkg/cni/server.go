@@ -71,7 +71,7 @@ func (s *Server) Repair() {
 }
 
 // Run answers commands until ctx ends, which also ends waiting ADDs and rolls
-// them back. It sweeps at its start, when asked to, and every hour.
+// them back. RunSweeps belongs with it.
 func (s *Server) Run(ctx context.Context) error {
 	srv := &http.Server{
 		Handler:           s,
@@ -81,7 +81,7 @@ func (s *Server) Run(ctx context.Context) error {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		s.sweepLoop(ctx)
+		<-ctx.Done()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		_ = srv.Shutdown(bounded)
@@ -94,14 +94,17 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) sweepLoop(ctx context.Context) {
+// RunSweeps sweeps at its start, when asked to, and every hour, until ctx ends.
+// The pods' informer must have its full list; a node that is set up is not needed,
+// for what pods have left that are gone.
+func (s *Server) RunSweeps(ctx context.Context) error {
 	s.Repair()
 	pause := time.NewTimer(fullSweep)
 	defer pause.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		case <-s.dirty:
 		case <-pause.C:
 		}

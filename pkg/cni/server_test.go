@@ -30,12 +30,21 @@ func (n *node) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.srv.Run(ctx) }()
+	n.sweeps()
 	n.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			n.t.Errorf("server: %v", err)
 		}
 	})
+}
+
+// sweeps runs the server's sweeps until the test ends.
+func (n *node) sweeps() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.srv.RunSweeps(ctx) }()
+	n.t.Cleanup(func() { cancel(); <-done })
 }
 
 // pluginDir holds the binary, which the first test that needs it builds.

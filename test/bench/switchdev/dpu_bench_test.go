@@ -221,7 +221,7 @@ func (h *hostSide) start(boot string) {
 	health := dpu.NewWatch(apitest.Client(h.api), dpuHost, log, func(dpu.Health) {})
 	functions := h.functionsOf(boot, log)
 	cfg := cni.Defaults()
-	cfg.MTU, cfg.Socket = 1400, h.socket()
+	cfg.MTU, cfg.Socket = func() int { return 1400 }, h.socket()
 	space, err := netdev.Open("")
 	ok(h, err)
 	server, err := cni.NewServer(cfg, cni.Deps{
@@ -242,6 +242,7 @@ func (h *hostSide) start(boot string) {
 	running.Go(func() { _ = health.Run(ctx) })
 	eventually(h, "the host knows its devices", patience, func() bool { return h.live.Inventory() != nil })
 	ok(h, server.Listen())
+	running.Go(func() { _ = server.RunSweeps(ctx) })
 	running.Go(func() { _ = server.Run(ctx) })
 	running.Go(func() { _ = h.own.Run(ctx) })
 	h.stop = func() { cancel(); running.Wait(); _ = h.ledger.Close(); _ = space.Close() }

@@ -123,7 +123,7 @@ func (n *podNode) serve() {
 		return v.Representor.Name, nil
 	}}
 	cfg := cni.Defaults()
-	cfg.MTU = 1400
+	cfg.MTU = func() int { return 1400 }
 	cfg.Socket = filepath.Join(n.dir, "cni", "cni.sock")
 	n.socket = cfg.Socket
 	server, err := cni.NewServer(cfg, cni.Deps{
@@ -138,6 +138,7 @@ func (n *podNode) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = n.live.Run(ctx) })
+	running.Go(func() { _ = server.RunSweeps(ctx) })
 	running.Go(func() { _ = server.Run(ctx) })
 	n.Cleanup(func() {
 		cancel()
