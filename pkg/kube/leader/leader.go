@@ -74,14 +74,16 @@ func Run(ctx context.Context, leases coordination.LeasesGetter, cfg Config, run 
 	t := &term{run: run, end: endElection, done: make(chan struct{})}
 	stopWaiting := context.AfterFunc(ctx, t.giveUp)
 	defer stopWaiting()
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name},
+		Client:     leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
+	}
+	// The elector itself would release a lease that it could not renew before it
+	// tells us of that, and would wait for the API server first.
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name},
-			Client:     leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
-		},
+		Lock:          lock,
 		LeaseDuration: cfg.Lease, RenewDeadline: cfg.Renew, RetryPeriod: cfg.Retry,
-		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) { t.lead(ctx, leading) },
 			OnStoppedLeading: func() {},
@@ -91,7 +93,25 @@ func Run(ctx context.Context, leases coordination.LeasesGetter, cfg Config, run 
 		return fmt.Errorf("leader election: %w", err)
 	}
 	elector.Run(election)
-	return t.outcome(ctx)
+	err = t.outcome(ctx)
+	if elector.IsLeader() {
+		release(context.WithoutCancel(ctx), lock, cfg)
+	}
+	return err
+}
+
+// release gives up a lease that is still ours. Where it cannot, the lease ends by itself.
+func release(ctx context.Context, lock *resourcelock.LeaseLock, cfg Config) {
+	ctx, cancel := context.WithTimeout(ctx, cfg.Renew)
+	defer cancel()
+	record, _, err := lock.Get(ctx)
+	if err != nil || record.HolderIdentity != cfg.Identity {
+		return
+	}
+	now := metav1.Now()
+	_ = lock.Update(ctx, resourcelock.LeaderElectionRecord{
+		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
+	})
 }
 
 // term is one process's time as a candidate and leader.
@@ -126,10 +146,10 @@ func (t *term) lead(ctx, leading context.Context) {
 	if running.Err() == nil && ctx.Err() == nil {
 		t.err = t.run(running)
 	}
-	switch {
-	case ctx.Err() != nil && errors.Is(t.err, context.Canceled):
-		t.err = nil
-	case ctx.Err() == nil && leading.Err() != nil:
+	if running.Err() != nil && errors.Is(t.err, context.Canceled) {
+		t.err = nil // that is how run does as it is told
+	}
+	if ctx.Err() == nil && leading.Err() != nil {
 		t.err = errors.Join(ErrLost, t.err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -113,10 +114,42 @@ func TestLeaderLosesLease(t *testing.T) {
 	err := Run(t.Context(), client.CoordinationV1(), cfg, func(ctx context.Context) error {
 		unreachable.Store(true)
 		<-ctx.Done()
-		return nil
+		return ctx.Err()
+	})
+	if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, which main must not take for an orderly end", err)
+	}
+}
+
+// TestLostLeaseIsNotReleasedBeforeTheWorkEnds: an API server that refuses renewals
+// for a while and then takes a release would let a second leader in.
+func TestLostLeaseIsNotReleasedBeforeTheWorkEnds(t *testing.T) {
+	client := fake.NewClientset()
+	var working, refusing atomic.Bool
+	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		lease, _ := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+		if released := lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == ""; released {
+			if working.Load() {
+				t.Error("released while the leader works")
+			}
+			return false, nil, nil
+		}
+		return refusing.Load(), nil, errors.New("overloaded")
+	})
+	cfg := candidate("one")
+	cfg.Renew = 300 * time.Millisecond
+	err := Run(t.Context(), client.CoordinationV1(), cfg, func(ctx context.Context) error {
+		working.Store(true)
+		refusing.Store(true)
+		<-ctx.Done()
+		working.Store(false)
+		return ctx.Err()
 	})
 	if !errors.Is(err, ErrLost) {
 		t.Errorf("error %v", err)
+	}
+	if got := holder(t, client); got != "" {
+		t.Errorf("%q holds the lease at the end", got)
 	}
 }
 
