@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // machine is what a State is observed of and what steps are applied to. It is
@@ -28,14 +30,27 @@ func (m *machine) observe() (State, error) {
 		Saved: m.saved.clone(),
 	}
 	for i := range inv.PFs {
-		for j := range inv.PFs[i].Ports {
-			name := inv.PFs[i].Ports[j].Name
+		for _, name := range ends(&inv.PFs[i]) {
 			if s.Addressed[name], err = m.deps.HasAddress(name); err != nil {
 				return State{}, err
 			}
 		}
 	}
 	return s, nil
+}
+
+// ends are the links by which the node itself may use a NIC.
+func ends(pf *vf.PF) []string {
+	var out []string
+	for i := range pf.Ports {
+		out = append(out, pf.Ports[i].Name)
+	}
+	for i := range pf.VFs {
+		if n := pf.VFs[i].Netdev; n != nil {
+			out = append(out, n.Name)
+		}
+	}
+	return out
 }
 
 // run goes on after a link that keeps its hw-tc-offload: others may give theirs up.

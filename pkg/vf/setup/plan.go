@@ -197,6 +197,8 @@ func users(s State, pf *vf.PF) string {
 			found = append(found, fmt.Sprintf("VF %d (%s) is used by %s", v.Index, v.Name, who))
 		case v.Elsewhere() != "":
 			found = append(found, fmt.Sprintf("VF %d (%s) is in use: %s", v.Index, v.Name, v.Elsewhere()))
+		case v.Netdev != nil && s.Addressed[v.Netdev.Name]:
+			found = append(found, fmt.Sprintf("VF %d (%s) is in use: %s has addresses of the node", v.Index, v.Name, v.Netdev.Name))
 		case v.Vfio():
 			found = append(found, fmt.Sprintf("VF %d (%s) is bound to %s and may be in use", v.Index, v.Name, v.Driver))
 		}

@@ -125,6 +125,7 @@ func TestRefusals(t *testing.T) {
 		want  string
 	}{
 		"a pod has a VF":     {func(w *world) { w.cards[first].vfs = 2; w.used[vfName(first, 1)] = "pod default/web" }, "is used by pod default/web"},
+		"the node has a VF":  {func(w *world) { w.cards[first].vfs = 2; w.addressed["v1"] = true }, "v1 has addresses of the node"},
 		"the node's bridge":  {func(w *world) { w.cards[first].master = "ovs-system" }, "port of ovs-system"},
 		"the node's address": {func(w *world) { w.addressed["up03"] = true }, "has addresses of the node"},
 		"too many":           {func(w *world) { w.cards[first].total = 3 }, "the NIC can have 3"},
