@@ -83,9 +83,13 @@ func watchOnce(ctx context.Context, bridge string, concerns func(string) bool, c
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	reports := bufio.NewScanner(out)
-	for reports.Scan() {
-		if concerns != nil && !concerns(reports.Text()) {
+	reports := bufio.NewReader(out) // no Scanner: a flow may be of any length
+	for {
+		report, err := reports.ReadString('\n')
+		if err != nil {
+			return cmd.Wait()
+		}
+		if concerns != nil && !concerns(strings.TrimSuffix(report, "\n")) {
 			continue
 		}
 		select {
@@ -93,7 +97,6 @@ func watchOnce(ctx context.Context, bridge string, concerns func(string) bool, c
 		default:
 		}
 	}
-	return cmd.Wait()
 }
 
 func lines(cmd *exec.Cmd, what string) ([]string, error) {

@@ -163,6 +163,24 @@ func TestWatch(t *testing.T) {
 	<-ended
 }
 
+// TestWatchLongFlow: a flow with more actions than a scanner's default would end
+// the watch without a word, for ovs-ofctl waits until somebody reads the rest.
+func TestWatchLongFlow(t *testing.T) {
+	bin := t.TempDir()
+	monitor := "#!/bin/sh\nhead -c 200000 /dev/zero | tr '\\0' x\necho; echo group:1; exec sleep 60\n"
+	if err := os.WriteFile(filepath.Join(bin, "ovs-ofctl"), []byte(monitor), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	changed := make(chan struct{}, 1)
+	go tables.Watch(t.Context(), "br0", func(flow string) bool { return flow == "group:1" }, changed)
+	select {
+	case <-changed:
+	case <-time.After(20 * time.Second):
+		t.Error("no event for a change after a flow of 200 kB")
+	}
+}
+
 // drain waits until no event has come for a moment: one change may be several.
 func drain(changed <-chan struct{}) {
 	for {
