@@ -20,8 +20,9 @@ import (
 // ErrLost says that another process may lead now: this one has to exit.
 var ErrLost = errors.New("lost the leader lease")
 
-// Config names the lease and its times. What Lease leaves over Renew is the
-// time in which the last writes of a leader that lost it must end: more than kube.WriteTimeout.
+// Config names the lease and its times. A leader stops when it has failed to renew
+// for Renew, which it begins Retry after its last success. What is left of Lease is the
+// time in which its last writes must end: more than kube.WriteTimeout.
 type Config struct {
 	Namespace, Name string
 	// Identity tells processes apart, also a restarted one from its former self.
@@ -33,7 +34,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Namespace: "ovn-kubernetes", Name: "ovn-kubernetes-master",
-		Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second,
+		Lease: 15 * time.Second, Renew: 8 * time.Second, Retry: 2 * time.Second,
 	}
 }
 
@@ -42,8 +43,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Namespace == "" || c.Name == "" || c.Identity == "":
 		return errors.New("leader election: namespace, name and identity must be set")
-	case c.Lease-c.Renew <= kube.WriteTimeout:
-		return fmt.Errorf("leader election: lease %s must exceed renew %s by more than %s", c.Lease, c.Renew, kube.WriteTimeout)
+	case c.Lease-c.Renew-c.Retry <= kube.WriteTimeout:
+		return fmt.Errorf("leader election: lease %s must exceed renew %s and retry %s by more than %s", c.Lease, c.Renew, c.Retry, kube.WriteTimeout)
 	}
 	return nil
 }
