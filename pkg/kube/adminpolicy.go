@@ -207,6 +207,7 @@ func (p *parser) adminRule(r adminRule, destination *PodSet) Rule {
 		rule.Action = Deny
 	default:
 		p.fail("action %q", r.Action)
+		rule.Action = Deny // it may be one that forbids
 	}
 	for _, peer := range slices.Concat(r.From, r.To) {
 		p.adminPeer(peer, &rule)

@@ -146,6 +146,21 @@ func TestConditionIsAppliedOnce(t *testing.T) {
 	}
 }
 
+// TestUnknownActionDenies: a rule of a later API whose action we do not know may
+// be one that forbids.
+func TestUnknownActionDenies(t *testing.T) {
+	policy := ParseAdminPolicy(KindClusterNetworkPolicy, clusterPolicy("p", map[string]any{
+		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
+		"ingress": []any{map[string]any{"action": "Quarantine", "from": []any{map[string]any{"namespaces": map[string]any{}}}}},
+	}))
+	if rule := policy.Ingress.Rules[0]; rule.Action != Deny || !rule.AnyPeer || !rule.AnyPort {
+		t.Errorf("rule %+v", rule)
+	}
+	if policy.Err == nil {
+		t.Error("the author is not told")
+	}
+}
+
 // FuzzParseAdminPolicy: whatever comes, parsing ends, and a rule that denies is
 // never narrower than what could be understood.
 func FuzzParseAdminPolicy(f *testing.F) {
