@@ -112,9 +112,11 @@ type Setup struct {
 
 	mu    sync.Mutex
 	ready error
-	mtu   int
-	end   context.CancelCauseFunc // ends Run
-	done  chan struct{}           // closed by the first complete pass
+	// failed is whether the last pass did.
+	failed bool
+	mtu    int
+	end    context.CancelCauseFunc // ends Run
+	done   chan struct{}           // closed by the first complete pass
 	// What switchChanged has seen last.
 	uplinks map[string]string
 	ofPorts map[string]int
@@ -215,7 +217,7 @@ func (s *Setup) pass(ctx context.Context) error {
 	s.pace.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ready = err
+	s.ready = s.news(err)
 	switch {
 	case err != nil:
 	case s.mtu == 0 && told != nil:
@@ -229,6 +231,18 @@ func (s *Setup) pass(ctx context.Context) error {
 	// What nothing but time brings back goes first.
 	if told != nil && (err == nil || errors.Is(err, reconcile.ErrNotReady)) {
 		return told
+	}
+	return err
+}
+
+// news is what a pass' error means for pods. The first one of a node that was ready
+// means nothing: on a machine that is short of time any command may be too slow, and
+// the next pass comes at once. That something is not there is news at once.
+func (s *Setup) news(err error) error {
+	first := err != nil && !s.failed
+	s.failed = err != nil
+	if first && s.ready == nil && !errors.Is(err, reconcile.ErrNotReady) {
+		return nil
 	}
 	return err
 }

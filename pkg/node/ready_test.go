@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// slowSwitch is a switch that does not answer in time when it is told to.
+type slowSwitch struct {
+	flowTables
+	slow bool
+}
+
+func (f *slowSwitch) Replace(ctx context.Context, bridge string, flows []string) error {
+	if f.slow {
+		return fmt.Errorf("ovs-ofctl: %w", context.DeadlineExceeded)
+	}
+	return f.flowTables.Replace(ctx, bridge, flows)
+}
+
+// TestReady: one failed pass of a node that was ready is no news, two are, and so is
+// one that finds something gone, or one of a node that has never been ready.
+func TestReady(t *testing.T) {
+	const fine, slow, gone, begun = "fine", "slow", "gone", "begun"
+	for _, c := range []struct {
+		before []string
+		ready  bool
+	}{
+		{[]string{fine, slow}, true},
+		{[]string{fine, slow, slow}, false},
+		{[]string{fine, slow, slow, slow}, false},
+		{[]string{fine, slow, slow, fine}, true},
+		{[]string{fine, slow, fine, slow}, true},
+		{[]string{fine, slow, slow, fine, slow}, true},
+		{[]string{fine, gone}, false},
+		{[]string{fine, slow, gone}, false},
+		{[]string{fine, gone, slow}, false},
+		{[]string{fine, gone, fine, slow}, true},
+		{[]string{fine, begun, slow}, false},
+		{[]string{fine, begun, slow, fine, slow}, true},
+	} {
+		b := newBench(t)
+		b.ovnController()
+		flows := &slowSwitch{flowTables: flowTables{}}
+		agent := func() *Setup {
+			s := b.setup(t)
+			s.deps.Flows = flows
+			return s
+		}
+		s := agent()
+		for _, now := range c.before {
+			flows.slow = now == slow
+			b.makeSwitchLinks()
+			switch now {
+			case fine:
+				converge(t, s)
+				continue
+			case begun:
+				s = agent()
+				continue
+			case gone:
+				b.removeSwitchLinks()
+			}
+			if err := s.pass(t.Context()); err == nil || now == slow != errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%v: the pass gives %v", c.before, err)
+			}
+		}
+		if got := s.Ready(); (got == nil) != c.ready {
+			t.Errorf("after %v: %v", c.before, got)
+		}
+	}
+}
