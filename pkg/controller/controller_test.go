@@ -205,6 +205,39 @@ func TestForgedNodeSubnetIsNoFact(t *testing.T) {
 	}
 }
 
+// TestStandbyRemembersNothing: who waits for the lease, for months perhaps, does
+// not collect the names of all pods that came and went meanwhile.
+func TestStandbyRemembersNothing(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: registry}, apitest.Client(fake.NewClientset()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirty := func() (keys float64) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() == "ovn_offload_reconcile_dirty_keys" {
+				for _, metric := range family.GetMetric() {
+					keys += metric.GetGauge().GetValue()
+				}
+			}
+		}
+		return keys
+	}
+	c.mark(kube.PodOwner("d", "a"))
+	if got := dirty(); got != 0 {
+		t.Errorf("%v keys wait in a process that does not lead", got)
+	}
+	c.leading.Store(true)
+	c.mark(kube.PodOwner("d", "a"))
+	if got := dirty(); got != 2 {
+		t.Errorf("%v keys wait in the leader, want one in each of two loops", got)
+	}
+}
+
 func TestReadyFollowsTheDatabase(t *testing.T) {
 	w := newWorld(t, testNode("n1"))
 	w.eventually("a switch", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "n1") })

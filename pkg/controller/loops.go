@@ -46,8 +46,12 @@ func (f facts) Node(name string) *corev1.Node {
 
 func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork { return f.alloc.Allocated(pod) }
 
-// mark sends owners to the loops that are concerned with them.
+// mark sends owners to the loops that are concerned with them. Who does not lead
+// would only collect them: the first pass of a leader is over everything.
 func (c *Controller) mark(owners ...kube.Owner) {
+	if !c.leading.Load() {
+		return
+	}
 	for _, owner := range owners {
 		switch owner.Kind {
 		case kube.KindNode:
