@@ -44,21 +44,26 @@ func (n *NS) Watch(ctx context.Context) (<-chan Event, error) {
 		return nil, err
 	}
 	out := make(chan Event, 64)
-	go func() {
-		defer close(out)
-		sub := first
-		for {
-			sub.forward(ctx, out)
-			sub.close()
-			if ctx.Err() != nil || !send(ctx, out, Event{Kind: Lost}) {
-				return
-			}
-			if sub, err = resubscribe(ctx, n); err != nil {
-				return
-			}
-		}
-	}()
+	go watch(ctx, first, func() (*subscription, error) { return resubscribe(ctx, n) }, out)
 	return out, nil
+}
+
+// watch says that events were lost once it has subscribed again: what changes
+// while somebody looks is told of.
+func watch(ctx context.Context, sub *subscription, again func() (*subscription, error), out chan<- Event) {
+	defer close(out)
+	for {
+		sub.forward(ctx, out)
+		sub.close()
+		if ctx.Err() != nil {
+			return
+		}
+		var err error
+		if sub, err = again(); err != nil {
+			return
+		}
+		send(ctx, out, Event{Kind: Lost})
+	}
 }
 
 // subscription is one set of netlink group memberships; an error in any of
@@ -78,17 +83,29 @@ func subscribe(n *NS) (*subscription, error) {
 		routes: make(chan netlink.RouteUpdate),
 	}
 	ignore := func(error) {} // the closed channel tells
-	err := netlink.LinkSubscribeWithOptions(s.links, s.done, netlink.LinkSubscribeOptions{
-		Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
-	if err == nil {
-		err = netlink.AddrSubscribeWithOptions(s.addrs, s.done, netlink.AddrSubscribeOptions{
-			Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
+	starts := []func() error{
+		func() error {
+			return netlink.LinkSubscribeWithOptions(s.links, s.done, netlink.LinkSubscribeOptions{
+				Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
+		},
+		func() error {
+			return netlink.AddrSubscribeWithOptions(s.addrs, s.done, netlink.AddrSubscribeOptions{
+				Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
+		},
+		func() error {
+			return netlink.RouteSubscribeWithOptions(s.routes, s.done, netlink.RouteSubscribeOptions{
+				Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
+		},
 	}
-	if err == nil {
-		err = netlink.RouteSubscribeWithOptions(s.routes, s.done, netlink.RouteSubscribeOptions{
-			Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
-	}
-	if err != nil {
+	ends := []func(){func() { close(s.links) }, func() { close(s.addrs) }, func() { close(s.routes) }}
+	for i, start := range starts {
+		err := start()
+		if err == nil {
+			continue
+		}
+		for _, end := range ends[i:] {
+			end() // nobody else does
+		}
 		s.close()
 		return nil, fmt.Errorf("subscribing to link, address and route changes: %w", err)
 	}

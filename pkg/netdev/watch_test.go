@@ -3,9 +3,12 @@ package netdev
 import (
 	"context"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 func TestWatch(t *testing.T) {
@@ -31,6 +34,47 @@ func TestWatch(t *testing.T) {
 		cancel()
 		waitClosed(t, events)
 	})
+}
+
+// TestWatchLost: who looks again because events were lost must hear of what
+// changes from then on.
+func TestWatchLost(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	empty := func() *subscription {
+		return &subscription{make(chan struct{}), make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)}
+	}
+	overrun := empty()
+	close(overrun.links)
+	subscribed := make(chan struct{})
+	events := make(chan Event)
+	go watch(ctx, overrun, func() (*subscription, error) {
+		subscribed <- struct{}{}
+		return empty(), nil
+	}, events)
+	select {
+	case <-subscribed:
+	case e := <-events:
+		t.Fatalf("%+v is told before there is another subscription", e)
+	}
+	waitEvent(t, events, func(e Event) bool { return e.Kind == Lost })
+	cancel()
+	waitClosed(t, events)
+}
+
+// TestSubscribeFails leaves nothing waiting: it is tried each second.
+func TestSubscribeFails(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 10 {
+		if _, err := subscribe(&NS{ns: 1 << 20}); err == nil {
+			t.Fatal("subscribed to no namespace")
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines, and %d before", runtime.NumGoroutine(), before)
+		}
+	}
 }
 
 func waitEvent(t *testing.T, events <-chan Event, ok func(Event) bool) {
