@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // MoveLink is NS.MoveLink.
@@ -24,6 +26,8 @@ func (n *FakeNS) MoveLink(m Move) error {
 		case to.taken(m.Name, l) || slices.Contains(l.AltNames, m.Name):
 			n.fake.move(l, to, l.Name)
 			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, ErrExists)
+		case l.space == to && l.Up && l.Name != m.Name: // as kernels before 6.2
+			return fmt.Errorf("renaming link %d to %s: %w", m.Index, m.Name, unix.EBUSY)
 		}
 		n.fake.move(l, to, m.Name)
 		l.MTU = cmp.Or(m.MTU, l.MTU)

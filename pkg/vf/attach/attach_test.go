@@ -223,3 +223,17 @@ func TestNextNamespace(t *testing.T) {
 	w.must(w.m.Home(t.Context(), w.f, "a"))
 	w.wantHome()
 }
+
+// TestUpAtHome: the kernel has brought the VF home, and the node's network
+// manager has set it up there.
+func TestUpAtHome(t *testing.T) {
+	w := newWorld(t)
+	w.claim()
+	w.must(w.in())
+	w.net.RemoveNS("/pod")
+	_, names, err := w.m.Present(device)
+	w.must(err)
+	w.must(w.host.SetLink(names[0], netdev.Settings{State: netdev.Up}))
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.wantHome()
+}

@@ -63,15 +63,26 @@ func (m *Mover) restore(ctx context.Context, f Function, claim ledger.Claim) err
 		return err
 	}
 	defer func() { _ = where.Close() }()
+	if err := moveHome(link, where, o); err != nil {
+		return err
+	}
+	return m.restoreLink(ctx, claim.Device, o)
+}
+
+// moveHome takes a link out of wherever it is, and gives it its name.
+func moveHome(link netdev.Link, where place, o *ledger.Original) error {
 	if err := where.SetAltNames(link.Index, nil); err != nil { // udev keeps the pod's name as one
 		return err
 	}
-	if where.closer != nil || link.Name != o.Name || link.MTU != o.MTU {
-		if err := where.MoveLink(netdev.Move{Index: link.Index, Name: o.Name, MTU: o.MTU}); err != nil {
+	if where.closer == nil && link.Up && link.Name != o.Name { // kernels before 6.2 do not rename it so
+		if err := where.SetLink(link.Name, netdev.Settings{State: netdev.Down}); err != nil {
 			return err
 		}
 	}
-	return m.restoreLink(ctx, claim.Device, o)
+	if where.closer == nil && link.Name == o.Name && link.MTU == o.MTU {
+		return nil
+	}
+	return where.MoveLink(netdev.Move{Index: link.Index, Name: o.Name, MTU: o.MTU})
 }
 
 func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Original) error {
