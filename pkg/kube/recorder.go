@@ -60,7 +60,7 @@ func keyOf(event *eventsv1.Event) eventKey {
 func newRecorder(ctx context.Context, client *api.Client, component string) *recorder {
 	host, _ := os.Hostname()
 	return &recorder{
-		ctx: ctx, events: client.Events, scheme: api.Scheme(), component: component, instance: component + "-" + host,
+		ctx: ctx, events: client.Events, scheme: client.Scheme, component: component, instance: component + "-" + host,
 		seen: map[eventKey]*eventsv1.Event{},
 	}
 }

@@ -47,6 +47,8 @@ type Client struct {
 	Events         Namespaced[eventsv1.Event, eventsv1.EventList]
 	// Server is where the API is.
 	Server *url.URL
+	// Scheme knows the kinds.
+	Scheme *runtime.Scheme
 }
 
 // New makes a client without an artificial rate limit: the API server has its
@@ -83,6 +85,7 @@ func New(cfg Config) (*Client, error) {
 		Leases:         namespaced[coordinationv1.Lease, coordinationv1.LeaseList](groups[coordinationv1.SchemeGroupVersion], "leases"),
 		Events:         namespaced[eventsv1.Event, eventsv1.EventList](groups[eventsv1.SchemeGroupVersion], "events"),
 		Server:         core.Get().URL(),
+		Scheme:         scheme,
 	}, nil
 }
 

@@ -48,7 +48,7 @@ func TestConfig(t *testing.T) {
 	if err != nil || rc.Host != "https://172.18.0.3:6443" || rc.BearerToken != "t" {
 		t.Errorf("%+v, %v", rc, err)
 	}
-	if client, err := New(Config{Kubeconfig: file}); err != nil || client.Server.Host != "10.96.0.1:443" {
+	if client, err := New(Config{Kubeconfig: file}); err != nil || client.Server.Host != "10.96.0.1:443" || !client.Scheme.Recognizes(corev1.SchemeGroupVersion.WithKind("Pod")) {
 		t.Errorf("%+v, %v", client, err)
 	}
 	if _, err := New(Config{Kubeconfig: file + ".missing"}); err == nil {

@@ -25,6 +25,7 @@ func Client(client kubernetes.Interface) *api.Client {
 		Leases:         namespaced(client.CoordinationV1().Leases),
 		Events:         namespaced(client.EventsV1().Events),
 		Server:         &url.URL{},
+		Scheme:         api.Scheme(),
 	}
 }
 
