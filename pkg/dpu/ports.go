@@ -168,6 +168,17 @@ func (p *Ports) everything() []kube.Owner {
 	return slices.DeleteFunc(owners, func(owner kube.Owner) bool { return held[owner] })
 }
 
+// keeps reports whether a pod has a port that is held. All others' are looked at
+// for that, and most of the refused pods have none.
+func (p *Ports) keeps(owner kube.Owner) bool {
+	own, err := p.deps.Switch.Plugged(owner)
+	if err != nil || len(own) == 0 { // without an answer nothing can be unplugged either
+		return false
+	}
+	plugged, err := p.deps.Switch.Plugged()
+	return err == nil && p.held(plugged)[owner]
+}
+
 // held are the pods whose ports would go, where too many would go at once to
 // believe it yet.
 func (p *Ports) held(plugged []cni.Plugged) map[kube.Owner]bool {

@@ -110,8 +110,7 @@ func (p *Ports) plug(ctx context.Context, pod *corev1.Pod, want cni.Port) error 
 // back.
 func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUConnection, seen *vf.Inventory, cause error) error {
 	owner := kube.PodOwner(pod.Namespace, pod.Name)
-	plugged, _ := p.deps.Switch.Plugged() // without it nothing can be unplugged either
-	if p.held(plugged)[owner] || p.known.devices() != seen {
+	if p.keeps(owner) || p.known.devices() != seen {
 		return fmt.Errorf("%w: %w", reconcile.ErrNotReady, cause)
 	}
 	p.mu.Lock()

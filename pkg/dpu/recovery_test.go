@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 // What happens while the agent is away is made up for when it is back.
@@ -176,6 +178,41 @@ func TestMassDeletion(t *testing.T) {
 	for i := range devices {
 		if s := p.status(fmt.Sprintf("web%d", i)); s == nil || s.Status != kube.DPUReady {
 			t.Errorf("web%d was told %+v", i, s)
+		}
+	}
+}
+
+// countingSwitch counts how often all ports are asked for.
+type countingSwitch struct {
+	cni.Switch
+	all int
+}
+
+func (c *countingSwitch) Plugged(pods ...kube.Owner) ([]cni.Plugged, error) {
+	if len(pods) == 0 {
+		c.all++
+	}
+	return c.Switch.Plugged(pods...)
+}
+
+// TestRefusalWithoutAPort: for a pod that has no port nobody's ports are looked at,
+// for one that has they are.
+func TestRefusalWithoutAPort(t *testing.T) {
+	for _, ported := range []bool{false, true} {
+		p := newPair(t)
+		p.start()
+		p.running("web", 0, "s")
+		p.addPod("none")
+		p.write("none", vfDetails(7, "s"))
+		p.wantError("none", "no function pf0vf7")
+		agent := p.current()
+		p.kill() // its loop is not to count
+		counting := &countingSwitch{Switch: agent.deps.Switch}
+		agent.deps.Switch = counting
+		name := map[bool]string{false: "none", true: "web"}[ported]
+		err := agent.refuse(t.Context(), p.view.Pod("default", name), nil, agent.known.devices(), errors.New("a reason"))
+		if !errors.Is(err, reconcile.ErrNotReady) || (counting.all > 0) != ported {
+			t.Errorf("%s: %v, all ports were looked at %d times", name, err, counting.all)
 		}
 	}
 }
