@@ -238,6 +238,38 @@ func TestStandbyRemembersNothing(t *testing.T) {
 	}
 }
 
+// TestPodBringsItsAddressAlong: a pod that is created with a valid annotation, from a
+// backup for example, is a fact for the builders whoever looks at it first.
+// Nothing is written when the allocator takes it, so no event would tell them.
+func TestPodBringsItsAddressAlong(t *testing.T) {
+	node, pod := testNode("n1"), testPod("a", "n1")
+	node.Annotations[kube.NodeSubnetsKey], node.Annotations[kube.NodeIDKey] = `{"default":["10.244.0.0/24"]}`, "2"
+	before, err := ipam.New(ipam.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	decision, err := before.Pod(pod, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Annotations = decision.Annotations
+	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()},
+		apitest.Client(fake.NewClientset(node, pod)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.view.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	network := facts{c.view, c.alloc}.Allocated(c.view.Pod("d", "a"))
+	if network == nil || network.Addresses[0].String() != "10.244.0.4/24" {
+		t.Errorf("the builders see %+v", network)
+	}
+	if decision, err := c.alloc.Pod(c.view.Pod("d", "a"), c.view.Node("n1")); err != nil || len(decision.Annotations) > 0 {
+		t.Errorf("%+v, %v is written afterwards", decision, err)
+	}
+}
+
 func TestReadyFollowsTheDatabase(t *testing.T) {
 	w := newWorld(t, testNode("n1"))
 	w.eventually("a switch", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "n1") })

@@ -44,7 +44,12 @@ func (f facts) Node(name string) *corev1.Node {
 	return without
 }
 
-func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork { return f.alloc.Allocated(pod) }
+func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
+	if network := f.alloc.Allocated(pod); network != nil {
+		return network
+	}
+	return f.alloc.Adopt(pod, f.View.Node(pod.Spec.NodeName))
+}
 
 // mark sends owners to the loops that are concerned with them. Who does not lead
 // would only collect them: the first pass of a leader is over everything.

@@ -143,10 +143,7 @@ func (a *Allocator) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 	if state == nil {
 		return Decision{}, fmt.Errorf("%w: node %s has no subnet", reconcile.ErrNotReady, pod.Spec.NodeName)
 	}
-	h, warning := a.pods.current(pod, state), ""
-	if h == nil {
-		h, warning = a.pods.adopt(pod, state)
-	}
+	h, warning := a.pods.recorded(pod, state)
 	if h == nil {
 		addrs, err := a.pods.allocate(state)
 		if err != nil {
@@ -157,6 +154,21 @@ func (a *Allocator) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 	}
 	delete(a.waiting, owner(pod))
 	return a.pods.decide(pod, h, warning), nil
+}
+
+// Adopt is Allocated for a pod that had no turn yet and brings a valid annotation
+// along. When it has its turn nothing is written, so that no event would tell
+// who asked before.
+func (a *Allocator) Adopt(pod *corev1.Pod, node *corev1.Node) *kube.PodNetwork {
+	if !kube.WantsNetwork(pod) {
+		return nil
+	}
+	a.mu.Lock()
+	if state := a.nodes.recorded(node); state != nil {
+		a.pods.recorded(pod, state)
+	}
+	a.mu.Unlock()
+	return a.Allocated(pod)
 }
 
 // Allocated is the pod's network if it is decided and the pod's annotation says

@@ -74,6 +74,14 @@ func (p *pods) current(pod *corev1.Pod, state *nodeState) *holding {
 	return h
 }
 
+// recorded is what the pod holds, or what its annotation says if that may be held.
+func (p *pods) recorded(pod *corev1.Pod, state *nodeState) (h *holding, warning string) {
+	if h = p.current(pod, state); h != nil {
+		return h, ""
+	}
+	return p.adopt(pod, state)
+}
+
 // adopt takes what a pod's annotation says if that is valid and free.
 func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning string) {
 	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)

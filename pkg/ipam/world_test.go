@@ -133,6 +133,9 @@ func (w *world) rowLoop(o kube.Owner) {
 	}
 	network := w.a.Allocated(pod)
 	if network == nil {
+		network = w.a.Adopt(pod, w.nodes[pod.Spec.NodeName])
+	}
+	if network == nil {
 		return
 	}
 	w.rows[o] = row{pod.UID, network.Addresses}
