@@ -230,6 +230,8 @@ func releaseDevice(ctx context.Context, d Deps, c ledger.Claim) error {
 	f := attach.Function{Device: c.Device}
 	if pf, v, err := d.Functions.VF(c.Device); err == nil {
 		f = toFunction(&pf, &v)
+	} else if present, _, presentErr := d.Functions.Mover.Present(c.Device); present || presentErr != nil {
+		return fmt.Errorf("releasing %s: %w", c.Device, errors.Join(err, presentErr)) // what it is like cannot be told now
 	}
 	return d.Functions.Mover.Home(ctx, f, c.Sandbox)
 }

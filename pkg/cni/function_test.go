@@ -393,6 +393,30 @@ func TestNewSandboxTakesDevice(t *testing.T) {
 	n.wantHome()
 }
 
+// TestUnknownDevice: what the NIC is cannot be asked for while its VF is on its
+// way home.
+func TestUnknownDevice(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.net.AddNS("/leaked")
+	pod, err := n.net.Open("/ns/a")
+	must(t, err)
+	l, err := pod.Link("eth0")
+	must(t, err)
+	must(t, pod.MoveLink(netdev.Move{Index: l.Index, To: "/leaked", Name: "eth0"}))
+	n.net.RemoveNS("/ns/a")
+	look := n.srv.deps.Functions.VF
+	n.srv.deps.Functions.VF = func(string) (vf.PF, vf.VF, error) { return vf.PF{}, vf.VF{}, errors.New("interrupted") }
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	if _, held := n.led.Holder(vf0); !held {
+		t.Error("the claim has ended, and the device is not home")
+	}
+	n.srv.deps.Functions.VF = look
+	n.net.RemoveNS("/leaked")
+	must(t, n.srv.Sweep(t.Context()))
+	n.wantHome()
+}
+
 // TestSecondInterface: only one is ours, and asking for another one does the
 // first no harm.
 func TestSecondInterface(t *testing.T) {
