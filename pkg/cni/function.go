@@ -136,8 +136,12 @@ func asked(pod *corev1.Pod, resources []string) string {
 
 // take claims one of the devices. The kubelet gives a device to the next pod
 // before the DEL of the last one has run; so a holder that is not a pod of this
-// node any more, or is this pod's former sandbox, makes way first.
+// node any more, or is this pod's former sandbox, makes way first. The latter does
+// so even when another device is free: the network is the first of several.
 func (a *attachment) take(ctx context.Context, ids []string, c ledger.Claim) (ledger.Claim, error) {
+	for _, former := range a.Functions.Ledger.Where(func(h ledger.Claim) bool { return h.UID == c.UID && h.Sandbox != c.Sandbox }) {
+		_ = releaseDevice(ctx, a.Deps, former) // another will do, or Take says who is in the way
+	}
 	for range len(ids) + 1 {
 		claim, err := a.Functions.Ledger.Take(ids, c)
 		var busy *ledger.BusyError

@@ -417,6 +417,16 @@ func TestUnknownDevice(t *testing.T) {
 	n.wantHome()
 }
 
+// TestNewSandboxOfTwo: the first of several devices is the network, though the
+// DEL of the last sandbox is not done: the pod takes the others for itself.
+func TestNewSandboxOfTwo(t *testing.T) {
+	n := newNIC(t)
+	n.given = map[string][]string{vfPool: {vf0, vf1}}
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.mustDo(addWeb(sandboxB, "/ns/b"))
+	n.wantIn("/ns/b", sandboxB)
+}
+
 // TestSecondInterface: only one is ours, and asking for another one does the
 // first no harm.
 func TestSecondInterface(t *testing.T) {
