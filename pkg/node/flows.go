@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
@@ -21,38 +19,42 @@ type Flows interface {
 // direct keeps the flows of the gateway bridge, the host's own included, for the
 // router is on it: they are gone when ovs-vswitchd was, and anybody may change them.
 func (s *Setup) direct(ctx context.Context, st State, g Gateway, services ServicePorts, known bool) error {
-	link, ok := st.Links[g.Bridge]
-	if !ok {
-		return notReady("gateway bridge %s has no link", g.Bridge)
-	}
-	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	uplink, err := uplinkOf(s.cfg, st, g)
+	w, err := wireOf(s.cfg, st, g)
 	if err != nil {
 		return err
 	}
-	w := s.wire(st, g, link)
-	w.Uplink, w.Services = st.OFPorts[uplink], services
-	if known || !s.directed(bounded, g.Bridge) {
+	w.Meetings, w.Services = meetings(s.cfg, st.Services, w.Addresses), services
+	if known || !s.directed(ctx, g.Bridge) {
 		table := gatewayTable(w)
-		if err := s.deps.Flows.Replace(bounded, g.Bridge, table); err != nil {
-			return fmt.Errorf("gateway bridge: %w", err)
+		if err := s.write(ctx, g.Bridge, table); err != nil {
+			return err
 		}
 		s.metrics.observe(w, len(table))
 	}
-	if s.watched != g.Bridge {
-		s.watched = g.Bridge
-		go s.watchFlows(ctx, g.Bridge)
-	}
+	s.watch(ctx, g.Bridge, s.Mark)
 	return nil
 }
 
-func (s *Setup) wire(st State, g Gateway, link netdev.Link) wire {
-	addrs := primary(s.cfg, st, g.Bridge)
-	return wire{
-		MAC: link.MAC.String(), Router: st.OFPorts[routerPort(s.cfg, g)],
-		ClusterSubnets: s.cfg.ClusterSubnets, Addresses: addrs, Meetings: meetings(s.cfg, st.Services, addrs),
+// wireOf leaves services out, and where host and router meet for them.
+func wireOf(cfg Config, s State, g Gateway) (wire, error) {
+	link, ok := s.Links[g.Bridge]
+	if !ok {
+		return wire{}, notReady("gateway bridge %s has no link", g.Bridge)
 	}
+	uplink, err := uplinkOf(cfg, s, g)
+	return wire{
+		MAC: link.MAC.String(), Uplink: s.OFPorts[uplink], Router: s.OFPorts[routerPort(cfg, g)],
+		ClusterSubnets: cfg.ClusterSubnets, Addresses: primary(cfg, s, g.Bridge),
+	}, err
+}
+
+func (b *bridge) write(ctx context.Context, name string, table []string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := b.deps.Flows.Replace(ctx, name, table); err != nil {
+		return fmt.Errorf("gateway bridge: %w", err)
+	}
+	return nil
 }
 
 // rangesOf are the ranges of services to lead the node to.
@@ -75,6 +77,8 @@ func (s *Setup) services() (ServicePorts, bool) {
 // directed reports whether an agent before us has left a table: it knew services
 // that we do not know yet.
 func (s *Setup) directed(ctx context.Context, bridge string) bool {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
 	flows, err := s.deps.Flows.Dump(ctx, bridge)
 	return err == nil && slices.ContainsFunc(flows, func(flow string) bool {
 		return strings.Contains(flow, fmt.Sprintf("table=%d,", tableAnswer))
@@ -89,15 +93,22 @@ func routerPort(cfg Config, g Gateway) string {
 
 func localnetPort(cfg Config, g Gateway) string { return g.Bridge + "_" + cfg.Node }
 
-func (s *Setup) watchFlows(ctx context.Context, bridge string) {
-	changed := make(chan struct{}, 1)
-	go s.deps.Flows.Watch(ctx, bridge, nil, changed)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-			s.Mark()
-		}
+// watch asks for a pass when somebody changes the bridge's table.
+func (b *bridge) watch(ctx context.Context, name string, mark func()) {
+	if b.watched == name {
+		return
 	}
+	b.watched = name
+	changed := make(chan struct{}, 1)
+	go b.deps.Flows.Watch(ctx, name, nil, changed)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+				mark()
+			}
+		}
+	}()
 }

@@ -21,25 +21,25 @@ func (d tables) Rows(string) []ovsdb.Row { return nil }
 // gateway bridge stands on does.
 func TestForeign(t *testing.T) {
 	opened := 7
-	bridge := func(ids map[string]string) any { return &vswitch.Bridge{Name: IntegrationBridge, ExternalIDs: ids} }
+	br := func(ids map[string]string) any { return &vswitch.Bridge{Name: IntegrationBridge, ExternalIDs: ids} }
 	port := func(name string, ids map[string]string) any {
 		return &vswitch.Interface{Name: name, Ofport: &opened, ExternalIDs: ids}
 	}
 	pod := port("pod", map[string]string{ovsdb.OwnerKey: kube.PodOwner("d", "a").String()})
 	db := tables{rows: map[string][]any{}}
-	s := &Setup{machine: &machine{deps: Deps{DB: db}}}
+	s := &Setup{bridge: &bridge{machine: &machine{deps: Deps{DB: db}}}}
 	for _, step := range []struct {
 		what            string
 		bridges, ifaces []any
 		want            bool
 	}{
-		{"the first time", []any{bridge(nil)}, nil, true},
-		{"a pod's port", []any{bridge(nil)}, []any{pod}, false},
-		{"a pod's zone", []any{bridge(map[string]string{"ct-zone-d_a": "9"})}, []any{pod}, false},
-		{"a patch port", []any{bridge(nil)}, []any{pod, port("patch", nil)}, true},
-		{"nothing", []any{bridge(nil)}, []any{pod, port("patch", nil)}, false},
-		{"an uplink is named", []any{bridge(map[string]string{uplinkKey: "eth1"})}, []any{pod, port("patch", nil)}, true},
-		{"the patch port is gone", []any{bridge(map[string]string{uplinkKey: "eth1"})}, []any{pod}, true},
+		{"the first time", []any{br(nil)}, nil, true},
+		{"a pod's port", []any{br(nil)}, []any{pod}, false},
+		{"a pod's zone", []any{br(map[string]string{"ct-zone-d_a": "9"})}, []any{pod}, false},
+		{"a patch port", []any{br(nil)}, []any{pod, port("patch", nil)}, true},
+		{"nothing", []any{br(nil)}, []any{pod, port("patch", nil)}, false},
+		{"an uplink is named", []any{br(map[string]string{uplinkKey: "eth1"})}, []any{pod, port("patch", nil)}, true},
+		{"the patch port is gone", []any{br(map[string]string{uplinkKey: "eth1"})}, []any{pod}, true},
 	} {
 		db.rows[vswitch.BridgeTable], db.rows[vswitch.InterfaceTable] = step.bridges, step.ifaces
 		if got := s.switchChanged(); got != step.want {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -21,9 +20,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
-
-// retryPause is the least time between a takeover that was undone and the next.
-const retryPause = time.Minute
 
 // Host is what is needed of the node's network namespace; Local is one.
 type Host interface {
@@ -100,14 +96,10 @@ type Deps struct {
 
 // Setup keeps one node set up.
 type Setup struct {
-	*machine
+	*bridge
 	loop    *reconcile.Loop[kube.Owner]
 	pace    pace
 	metrics metrics
-	// retry is when a takeover may be tried again; of the loop's goroutine only.
-	retry time.Time
-	// watched is the bridge whose flows are; of the loop's goroutine only.
-	watched string
 	links   watchedLinks
 
 	mu    sync.Mutex
@@ -127,7 +119,10 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Setup{machine: &machine{cfg, deps}, metrics: newMetrics(deps.Registerer), ready: notReady("node set-up has just begun"), done: make(chan struct{})}
+	s := &Setup{
+		bridge:  &bridge{machine: &machine{cfg, deps}},
+		metrics: newMetrics(deps.Registerer), ready: notReady("node set-up has just begun"), done: make(chan struct{}),
+	}
 	lc := reconcile.Defaults("node")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
 	s.loop = reconcile.New(lc, func(ctx context.Context, _ []kube.Owner) (map[kube.Owner]error, error) {
@@ -146,11 +141,9 @@ func (s *Setup) ServicesChanged() { s.pace.ask(s.Mark) }
 // Changed takes owners whose rows or objects have changed and asks for a pass
 // if the node is among them; hook it to the database's and the API's changes.
 func (s *Setup) Changed(owners ...string) {
-	for _, owner := range owners {
-		if owner == gatewayOwner(s.cfg).String() || owner == managementOwner(s.cfg).String() {
-			s.Mark()
-			return
-		}
+	ours := []string{gatewayOwner(s.cfg).String(), managementOwner(s.cfg).String()}
+	if slices.ContainsFunc(owners, func(owner string) bool { return slices.Contains(ours, owner) }) {
+		s.Mark()
 	}
 }
 
@@ -228,11 +221,21 @@ func (s *Setup) pass(ctx context.Context) error {
 	case s.mtu != mtu && s.end != nil:
 		s.end(fmt.Errorf("the MTU of pods has changed from %d to %d", s.mtu, mtu))
 	}
-	// What nothing but time brings back goes first.
-	if told != nil && (err == nil || errors.Is(err, reconcile.ErrNotReady)) {
-		return told
+	return urgent(err, told)
+}
+
+// urgent is the first error that nothing but time ends, or else the first one.
+func urgent(errs ...error) error {
+	var first error
+	for _, err := range errs {
+		switch {
+		case err != nil && !errors.Is(err, reconcile.ErrNotReady):
+			return err
+		case first == nil:
+			first = err
+		}
 	}
-	return err
+	return first
 }
 
 // news is what a pass' error means for pods. The first one of a node that was ready
@@ -301,45 +304,14 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 		return g, err
 	}
 	s.links.remember(st, g.Bridge, g.NIC, IntegrationBridge, ManagementInterface)
-	if wait := time.Until(s.retry); st.Saved == nil && wait > 0 {
-		return g, fmt.Errorf("the last takeover of %s was undone, the next is due in %s", g.NIC, wait.Round(time.Second))
-	}
-	if st.Saved != nil && st.Ours[g.Bridge] {
-		if err := s.commit(ctx, gatewayRows(s.cfg, *st.Saved, st.Ours[g.NIC])); err != nil {
-			s.deps.Logger.Warn("repairing the rows of the gateway bridge", "device", g.Bridge, "error", err)
-		}
-	}
-	steps, waiting := planGateway(s.cfg, st, g)
-	if err := s.run(ctx, steps); err != nil {
-		return g, s.rollback(ctx, err)
-	}
-	return g, waiting
-}
-
-// rollback undoes a takeover that went wrong after the NIC was touched and
-// before it was verified. Other errors are left to the next pass: the host has
-// its address on one side.
-func (s *Setup) rollback(ctx context.Context, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stepTimeout)
-	defer cancel()
-	st, err := s.observe(ctx)
-	if err != nil || st.Saved == nil || st.Saved.Verified || !st.Ours[st.Saved.Interface] {
-		return errors.Join(cause, err)
-	}
-	s.retry = time.Now().Add(retryPause)
-	s.deps.Logger.Warn("undoing the takeover", "device", st.Saved.Interface, "error", cause)
-	return errors.Join(cause, s.release(ctx, st))
+	return g, s.keep(ctx, st, g)
 }
 
 // Retreat puts the uplink's addresses back on it from a bridge that nobody serves
 // any more: ovs-vswitchd of the userspace datapath has ended just now, and the
 // bridge's link may not say so for a second. No Setup need run, here or elsewhere.
 func (s *Setup) Retreat(ctx context.Context) error {
-	st, err := s.observe(ctx)
-	if err != nil || st.Saved == nil {
-		return err
-	}
-	return s.run(ctx, retreat(st, *st.Saved))
+	return s.retreat(ctx)
 }
 
 // Cleanup takes everything back that a Setup has done to the host. Run must not
@@ -359,7 +331,7 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 	if g, err := chooseGateway(s.cfg, st); err == nil {
 		masquerade = s.run(ctx, planMasquerade(s.cfg, st, g, 0))
 		if !g.owned() {
-			masquerade = errors.Join(masquerade, s.deps.Flows.Replace(ctx, g.Bridge, []string{"priority=0 actions=NORMAL"}))
+			masquerade = errors.Join(masquerade, s.write(ctx, g.Bridge, plainTable()))
 		}
 	}
 	return errors.Join(

@@ -97,6 +97,9 @@ func (w wire) hostPort() string {
 
 func (w wire) toHost() string { return "output:" + w.hostPort() }
 
+// plainTable is that of a switch.
+func plainTable() []string { return []string{"priority=0 actions=NORMAL"} }
+
 // fromRouter lets the router speak under the host's MAC without the bridge's
 // MAC table hearing of it: by output, never by NORMAL. The host alone answers
 // for the address that both have.
