@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -11,6 +12,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
+
+// chassisWithin bounds what an endpoint that does not answer costs: the rows of
+// others wait meanwhile.
+const chassisWithin = 5 * time.Second
 
 // dropChassis removes what a node that is gone, or that has another system-id
 // now, has left in the Southbound database: its ovn-controller does so only when
@@ -28,7 +33,7 @@ func (c *Controller) dropChassis(ctx context.Context, owner kube.Owner, rows []o
 			continue
 		}
 		cfg := ovsdb.Defaults(c.cfg.Southbound, ovsdb.Schema{})
-		cfg.TLS = c.cfg.SouthboundTLS
+		cfg.TLS, cfg.ConnectTimeout = c.cfg.SouthboundTLS, chassisWithin
 		if err := ovsdb.Remove(ctx, cfg, "OVN_Southbound", chassis, "Chassis", "Chassis_Private"); err != nil {
 			return fmt.Errorf("chassis of %s: %w", owner, err)
 		}

@@ -45,7 +45,10 @@ func (db *DB) serve(ctx context.Context, endpoint string) (connected bool, err e
 	start := time.Now()
 	setup, cancel := context.WithTimeout(ctx, db.cfg.ConnectTimeout)
 	defer cancel()
-	stream, err := dial(setup, endpoint, db.cfg.TLS)
+	// A host that is down takes the time of the others where it is asked first.
+	dialing, dialed := context.WithTimeout(setup, db.cfg.ProbeInterval)
+	stream, err := dial(dialing, endpoint, db.cfg.TLS)
+	dialed()
 	if err != nil {
 		return false, fmt.Errorf("connecting to %s: %w", endpoint, err)
 	}

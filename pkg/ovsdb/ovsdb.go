@@ -48,7 +48,8 @@ type Config struct {
 	Schema Schema
 	// ConnectTimeout bounds connecting and reading the whole database;
 	// ProbeInterval is the silence after which a server is asked for a sign of
-	// life, and three times that the silence after which it is given up.
+	// life, and in which it must take a connection; after three times that silence
+	// it is given up.
 	ConnectTimeout, ProbeInterval time.Duration
 	Logger                        *slog.Logger
 	Registerer                    prometheus.Registerer

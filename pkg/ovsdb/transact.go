@@ -11,15 +11,13 @@ import (
 
 // Remove deletes the rows of tables whose name column is name, in one
 // transaction over a connection of its own: for rows of others, in a database
-// of which no replica is kept (cfg.Schema is not used). Rows that are not there
-// are no error.
+// of which no replica is kept (cfg.Schema is not used). Each endpoint has
+// cfg.ConnectTimeout. Rows that are not there are no error.
 func Remove(ctx context.Context, cfg Config, database, name string, tables ...string) error {
 	var ops []lib.Operation
 	for _, table := range tables {
 		ops = append(ops, lib.Operation{Op: lib.OperationDelete, Table: table, Where: []lib.Condition{lib.NewCondition("name", lib.ConditionEqual, name)}})
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
-	defer cancel()
 	var failed []error
 	for _, endpoint := range cfg.Endpoints {
 		err := once(ctx, cfg, endpoint, database, ops)
@@ -32,6 +30,8 @@ func Remove(ctx context.Context, cfg Config, database, name string, tables ...st
 }
 
 func once(ctx context.Context, cfg Config, endpoint, database string, ops []lib.Operation) error {
+	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+	defer cancel()
 	stream, err := dial(ctx, endpoint, cfg.TLS)
 	if err != nil {
 		return err
