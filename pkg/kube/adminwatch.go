@@ -24,8 +24,7 @@ func (v *View) WatchAdminPolicies(ctx context.Context, client dynamic.Interface)
 	v.admin = map[string]cache.SharedIndexInformer{}
 	for kind, resource := range AdminKinds() {
 		informer := api.NewDynamicInformer(client, resource)
-		// Where there is no such resource, every attempt would be logged.
-		if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
+		if err := informer.SetWatchErrorHandlerWithContext(logUnlessAbsent); err != nil {
 			return fmt.Errorf("watching %s: %w", resource.Resource, err)
 		}
 		_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
@@ -38,6 +37,13 @@ func (v *View) WatchAdminPolicies(ctx context.Context, client dynamic.Interface)
 		}
 	}
 	return nil
+}
+
+// logUnlessAbsent spares a cluster without the CRDs a line for each attempt.
+func logUnlessAbsent(ctx context.Context, r *cache.Reflector, err error) {
+	if !apierrors.IsNotFound(err) {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	}
 }
 
 // startAdmin runs the informers and gives the conditions of a complete View.

@@ -1,8 +1,11 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
@@ -43,17 +47,62 @@ func TestAbsentKindsAreNoError(t *testing.T) {
 	}{{apierrors.NewNotFound(schema.GroupResource{}, ""), false}, {apierrors.NewForbidden(schema.GroupResource{}, "", nil), true}} {
 		client := adminClient()
 		client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.answer })
-		view, err := NewView(apitest.Client(fake.NewClientset()), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err = view.WatchAdminPolicies(t.Context(), client); err == nil {
+		view := newTestView(t)
+		err := view.WatchAdminPolicies(t.Context(), client)
+		if err == nil {
 			err = view.Start(t.Context())
 		}
 		if (err != nil) != c.fails {
 			t.Errorf("answer %v: %v", c.answer, err)
 		}
 	}
+}
+
+// lines gives a log line by line, to who asks in time.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// TestPoliciesThatCannotBeReadAreLogged: until they are the View is not complete,
+// and somebody wants to know why.
+func TestPoliciesThatCannotBeReadAreLogged(t *testing.T) {
+	log := make(lines, 10)
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(log, nil)))
+	t.Cleanup(klog.ClearLogger)
+	client, view := adminClient(), newTestView(t)
+	if err := view.WatchAdminPolicies(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("a role is missing"))
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- view.Start(ctx) }()
+	select {
+	case line := <-log:
+		if !strings.Contains(line, "a role is missing") {
+			t.Errorf("logged %s", line)
+		}
+	case err := <-ended:
+		t.Errorf("nothing was logged; %v", err)
+	}
+}
+
+func newTestView(t *testing.T) *View {
+	t.Helper()
+	view, err := NewView(apitest.Client(fake.NewClientset()), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
 }
 
 // TestWhomAClusterPolicyConcerns: the pods of the namespaces that it selects, also
