@@ -59,7 +59,7 @@ func TestDefaultPoolTakesSwitchdevOnly(t *testing.T) {
 		"connectx6dx-switchdev": 4, "connectx6dx-legacy": 0, "e810-switchdev": 2, "swsim": 4, "plain": 0, "nothing": 0,
 		"bluefield2-dpu": 0, // its VFs are the host's
 	} {
-		got := assign(DefaultPools(), FromInventory(inventory(t, name, nil)), none)
+		got := assign(DefaultPools(), FromInventory(inventory(t, name, nil)), none, nil)
 		if len(got[DefaultResource]) != want {
 			t.Errorf("%s: %d devices, want %d", name, len(got[DefaultResource]), want)
 		}

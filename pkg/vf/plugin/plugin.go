@@ -86,7 +86,13 @@ func New(cfg Config, claims Claims) (*Plugin, error) {
 // those that no pool matches. To be called whenever they change, by one
 // goroutine, before and while Run runs.
 func (p *Plugin) Update(devices []Device) error {
-	of := assign(p.cfg.Pools, devices, p.claims)
+	former := map[string]string{}
+	for resource, devices := range p.Offered() {
+		for _, d := range devices {
+			former[d.ID] = resource
+		}
+	}
+	of := assign(p.cfg.Pools, devices, p.claims, former)
 	var errs []error
 	for _, s := range p.servers {
 		if s.update(of[s.pool.Resource]) {

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -209,12 +210,16 @@ func anyPF(wanted []string, pf string, index int) bool {
 	})
 }
 
-// assign gives each device to one pool at most.
-func assign(pools []Pool, devices []Device, claims Claims) map[string][]Device {
+// assign gives each device to one pool at most. Former is the resource that it was
+// of, for claims that do not tell.
+func assign(pools []Pool, devices []Device, claims Claims, former map[string]string) map[string][]Device {
 	out := map[string][]Device{}
 	for _, d := range devices {
-		claim, _ := claims.Holder(d.ID)
-		at := slices.IndexFunc(pools, func(p Pool) bool { return p.Resource == claim.Resource })
+		at := -1
+		if claim, held := claims.Holder(d.ID); held {
+			resource := cmp.Or(claim.Resource, former[d.ID])
+			at = slices.IndexFunc(pools, func(p Pool) bool { return p.Resource == resource })
+		}
 		if at < 0 {
 			at = slices.IndexFunc(pools, func(p Pool) bool { return p.matches(d) })
 		}

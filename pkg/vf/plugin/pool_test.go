@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -65,7 +66,7 @@ func TestAssign(t *testing.T) {
 	c := &claims{of: map[string]ledger.Claim{}}
 	ids := func(devices []Device) map[string][]string {
 		out := map[string][]string{}
-		for resource, of := range assign(pools, devices, c) {
+		for resource, of := range assign(pools, devices, c, nil) {
 			for _, d := range of {
 				out[resource] = append(out[resource], d.ID)
 			}
@@ -92,6 +93,42 @@ func TestAssign(t *testing.T) {
 	if diff := cmp.Diff(want, ids([]Device{a, b})); diff != "" {
 		t.Errorf("from a pool that is gone (-want +got):\n%s", diff)
 	}
+}
+
+// TestClaimWithoutResource: where Multus has named the device, its claim does not
+// tell the pool. The device stays in the one that it is in: in another it would
+// be free for the next pod.
+func TestClaimWithoutResource(t *testing.T) {
+	cfg := Defaults()
+	cfg.Logger, cfg.InfoDir = slog.New(slog.DiscardHandler), t.TempDir()
+	cfg.Pools = []Pool{
+		{Resource: "example.com/rdma", Selectors: []Selector{{RDMA: true}}},
+		{Resource: "example.com/rest", Selectors: []Selector{{}}},
+	}
+	c := &claims{of: map[string]ledger.Claim{}}
+	p, err := New(cfg, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIn := func(d Device, resource string) {
+		t.Helper()
+		if err := p.Update([]Device{d}); err != nil {
+			t.Fatal(err)
+		}
+		for of, devices := range p.Offered() {
+			if (len(devices) == 1) != (of == resource) {
+				t.Errorf("%d devices in %s", len(devices), of)
+			}
+		}
+	}
+	free, away := virtual(3, 0), virtual(3, 0)
+	away.RDMA = nil
+	wantIn(free, "example.com/rdma")
+	c.set(free.ID, "")
+	wantIn(away, "example.com/rdma")
+	wantIn(away, "example.com/rdma")
+	c.clear(free.ID)
+	wantIn(away, "example.com/rest")
 }
 
 func TestParsePools(t *testing.T) {
