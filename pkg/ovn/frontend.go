@@ -44,7 +44,10 @@ func (b balancer) id() string {
 	scope := "cluster"
 	if b.template || b.audience != everybody {
 		scope = "node"
-		if b.own {
+		switch {
+		case b.own && b.audience == onRouters && !b.keepSource:
+			scope += "_local_snat" // of the cluster address: beside it may be that of the others
+		case b.own:
 			scope += "_local"
 		}
 		scope += [...]string{everybody: "_router+switch", onSwitches: "_switch", onRouters: "_router"}[b.audience]

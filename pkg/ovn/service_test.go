@@ -23,6 +23,7 @@ type oneService struct {
 func (v *oneService) Service(string, string) *corev1.Service                     { return v.service }
 func (v *oneService) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return v.slices }
 func (v *oneService) IsNodeAddress(netip.Addr) bool                              { return false }
+func (v *oneService) NodeAddresses() []kube.NodeAddress                          { return nil }
 
 // FuzzServiceAddresses: whatever stands where users write addresses, a service
 // either fails or has frontends and backends that are addresses and ports.
@@ -65,6 +66,51 @@ func FuzzServiceAddresses(f *testing.F) {
 			}
 		}
 	})
+}
+
+// onNodes is oneService with endpoints on the network of nodes.
+type onNodes struct{ oneService }
+
+func (v *onNodes) IsNodeAddress(netip.Addr) bool { return true }
+
+// TestLoadBalancersHaveDifferentIDs, whatever the policies of a service: two rows
+// of one id would take turns in the database for ever.
+func TestLoadBalancersHaveDifferentIDs(t *testing.T) {
+	yes, port, name := true, int32(80), ""
+	for _, local := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.96.0.10", ExternalIPs: []string{"192.0.2.1"},
+				Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}},
+			},
+		}
+		if inside := corev1.ServiceInternalTrafficPolicyLocal; local[0] {
+			service.Spec.InternalTrafficPolicy = &inside
+		}
+		if local[1] {
+			service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		}
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"172.18.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}}},
+		}
+		one := oneService{service: service, slices: []*discoveryv1.EndpointSlice{slice}}
+		for _, view := range []View{&one, &onNodes{one}} {
+			rows, err := Build(view, Config{}, kube.ServiceOwner("d", "web"))
+			if err != nil || len(rows) == 0 {
+				t.Fatalf("%d rows, %v", len(rows), err)
+			}
+			ids := map[string]bool{}
+			for _, row := range rows {
+				if ids[row.ID] {
+					t.Errorf("%T, internal and external policy local %t: two rows %s", view, local, row.ID)
+				}
+				ids[row.ID] = true
+			}
+		}
+	}
 }
 
 // FuzzHostPorts: a hostIP of a pod is an address of the node or none.
