@@ -51,7 +51,10 @@ type servicePort struct {
 // (headless, ExternalName), or left to another proxy.
 func readService(view View, name types.NamespacedName) (*service, error) {
 	object := view.Service(name.Namespace, name.Name)
-	if object == nil || object.Spec.Type == corev1.ServiceTypeExternalName || object.Labels["service.kubernetes.io/service-proxy-name"] != "" {
+	if object == nil || object.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil, nil
+	}
+	if _, left := object.Labels["service.kubernetes.io/service-proxy-name"]; left {
 		return nil, nil
 	}
 	s := &service{Service: object, slices: view.EndpointSlices(name.Namespace, name.Name)}
