@@ -157,7 +157,7 @@ func (r *Runner) pass(ctx context.Context) error {
 			return err
 		}
 		wants, notes := Select(policies, node.Labels, state)
-		if err := r.reserve(reservedOf(wants)); err != nil {
+		if err := r.reserve(reservedOf(wants, state.Saved)); err != nil {
 			return err
 		}
 		changes := Plan(state, wants)

@@ -103,9 +103,15 @@ func uplinkName(pf *vf.PF) string {
 
 // reservedOf counts the VFs of each PF, from the lowest number on, that pods do
 // not get.
-func reservedOf(wants map[string]Want) map[string]int {
+func reservedOf(wants map[string]Want, saved Checkpoint) map[string]int {
 	out := map[string]int{}
+	for pf := range saved.PFs { // a NIC that is not back yet keeps what it had
+		if n := saved.Reserved[pf]; n > 0 {
+			out[pf] = n
+		}
+	}
 	for pf, want := range wants {
+		delete(out, pf)
 		if want.Reserved > 0 {
 			out[pf] = want.Reserved
 		}

@@ -81,6 +81,26 @@ func TestReservedBeforeTheyAreMade(t *testing.T) {
 	}
 }
 
+// A NIC that cannot go back yet keeps its reserved VFs: the node still uses them.
+func TestReservedUntilItIsBack(t *testing.T) {
+	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
+	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4, ReservedVFs: 1})}
+	w.pass()
+	w.policies = nil
+	w.addressed["v0"] = true
+	for range 2 {
+		r := w.pass()
+		if got := w.reserved(r); len(got) != 1 || !got[vfName(first, 0)] || w.cards[first].vfs != 4 {
+			t.Errorf("reserved %v, %s", got, w)
+		}
+	}
+	w.addressed["v0"] = false
+	r := w.pass()
+	if len(r.saved.Reserved) != 0 || w.cards[first].vfs != 0 {
+		t.Errorf("at home: reserved %v, %s", r.saved.Reserved, w)
+	}
+}
+
 // Each driver has its order; what exists is removed before there is another
 // number; and what OVS had is not taken from it.
 func TestOrders(t *testing.T) {
