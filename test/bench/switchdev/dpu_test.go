@@ -49,7 +49,7 @@ func onHost(t *testing.T, inner string) {
 func TestInsideDPU(t *testing.T) {
 	b := newDPUBench(t)
 	b.start()
-	for _, step := range []func(*dpuBench){testDPUAttach, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery} {
+	for _, step := range []func(*dpuBench){testDPUAttach, testDPUServices, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery, testDPUOffloadOff} {
 		step(b)
 	}
 }
@@ -275,14 +275,19 @@ func (d *dpuSide) carries(rep string, traffic func()) {
 			d.Log(rep, seen)
 		}
 	})
-	ctl := unixctl.Client{Dir: d.dir, Daemon: "ovs-vswitchd"}
 	eventually(d, "flows are in hardware", patience, func() bool {
 		traffic()
-		text, err := ctl.Call(d.Context(), "dpctl/dump-flows", "--names", "type=offloaded")
-		ok(d, err)
-		seen = text
-		return strings.Contains(text, fmt.Sprintf("in_port(%s)", rep))
+		seen = d.offloaded()
+		return strings.Contains(seen, fmt.Sprintf("in_port(%s)", rep))
 	})
+}
+
+// offloaded dumps the flows in hardware.
+func (d *dpuSide) offloaded() string {
+	d.Helper()
+	text, err := unixctl.Client{Dir: d.dir, Daemon: "ovs-vswitchd"}.Call(d.Context(), "dpctl/dump-flows", "--names", "type=offloaded")
+	ok(d, err)
+	return text
 }
 
 func (d *dpuSide) restartOVS() {

@@ -36,12 +36,17 @@ func (w *world) endpointLeaves(t *testing.T) {
 // comes to software.
 func (w *world) inHardware(t *testing.T, taps ...map[string]*tap) {
 	t.Helper()
-	seen := func() (n uint64) {
+	inHardware(t, func() (n uint64) {
 		for _, e := range w.pods {
 			n += counter(t, e.node.name, e.rep, "rx_packets")
 		}
 		return n
-	}
+	}, taps...)
+}
+
+// inHardware has the packets that representors have seen counted by seen.
+func inHardware(t *testing.T, seen func() uint64, taps ...map[string]*tap) {
+	t.Helper()
 	eventually(t, "all in hardware", patience, func() bool {
 		start, before, heard := time.Now(), seen(), 0
 		time.Sleep(time.Second)
