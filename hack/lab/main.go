@@ -47,7 +47,7 @@ func command() *cobra.Command {
 		}
 		return err
 	}
-	root.AddCommand(upCommand(&cfg), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), removeCommand(&cfg), machineCommand())
+	root.AddCommand(upCommand(&cfg), fillCommand(), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), removeCommand(&cfg), machineCommand())
 	return root
 }
 
@@ -107,6 +107,20 @@ func (p *prefixList) Set(value string) error {
 	}
 	*p.list = list
 	return nil
+}
+
+func fillCommand() *cobra.Command {
+	return &cobra.Command{Use: "fill-cache", Short: "make beforehand what takes minutes: Kubernetes, the bench's kernel, root file systems", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		cfg, err := cluster.Defaults(".")
+		if err != nil {
+			return err
+		}
+		cache := build.Cache{Repo: cfg.Repo, Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
+		if cache.Dir, err = build.DefaultDir(); err != nil {
+			return err
+		}
+		return cache.Fill(cmd.Context())
+	}}
 }
 
 func usage(cfg cluster.Config, kubeconfig string) {

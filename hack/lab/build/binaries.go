@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -110,10 +111,8 @@ func kubernetesVersion(gomod string) (string, error) {
 
 // goBuild compiles into out and says how far it is: the first build takes minutes.
 func (c *Cache) goBuild(ctx context.Context, dir, out string, t target) error {
-	args := []string{"build", "-v", "-trimpath", "-tags", t.tags, "-ldflags", t.ldflags, "-o", out + "/"}
-	cmd := exec.CommandContext(ctx, "go", append(args, t.packages...)...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTOOLCHAIN=local")
+	args := []string{"go", "build", "-v", "-trimpath", "-tags", t.tags, "-ldflags", t.ldflags, "-o", out + "/"}
+	cmd := command(ctx, dir, append(args, t.packages...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -154,12 +153,20 @@ func (c *Cache) ProductImage(ctx context.Context, out string) error {
 
 // run executes a command in the repository; its output is shown when it ends badly.
 func (c *Cache) run(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = c.Repo
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTOOLCHAIN=local")
+	cmd := command(ctx, c.Repo, args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
 		return fmt.Errorf("running %s: %w\n%s", strings.Join(args[:min(3, len(args))], " "), err, bytes.Join(slices.Clip(lines[max(0, len(lines)-15):]), []byte("\n")))
 	}
 	return nil
+}
+
+// command ends with ctx, and so does all that it has started.
+func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTOOLCHAIN=local")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	return cmd
 }

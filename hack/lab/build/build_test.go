@@ -157,3 +157,17 @@ func TestFingerprintFollowsContent(t *testing.T) {
 		t.Error("a text file has a fingerprint")
 	}
 }
+
+// Whoever gives up a build has its compilers gone, too.
+func TestCommandEndsWithItsChildren(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	c := &Cache{Repo: t.TempDir()}
+	if err := c.run(ctx, "sh", "-c", "sleep 20 & wait"); err == nil {
+		t.Error("want an error")
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("a grandchild lived on: %s", took)
+	}
+}

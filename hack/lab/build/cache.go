@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,6 +62,22 @@ func (c *Cache) once(ctx context.Context, kind, key string, fill func(ctx contex
 	}
 	// Hundreds of MB that are written out later would hold up the first pods.
 	return path, flush(c.Dir)
+}
+
+// Fill makes everything that takes minutes, for the bench first and then for the lab.
+func (c *Cache) Fill(ctx context.Context) error {
+	if err := errors.Join(c.BenchPackages(ctx), c.Packages(ctx)); err != nil {
+		return err
+	}
+	if _, err := c.Kernel(ctx); err != nil {
+		return err
+	}
+	for _, make := range []func(context.Context) (string, error){c.BenchRoot, c.Kubernetes, c.NodeRoot, c.CoreDNS, c.toolsLayer} {
+		if _, err := make(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func flush(dir string) error {
