@@ -16,7 +16,7 @@
 // What a caller was told is what memory has; the disk has that, or what a call
 // was about to write when it failed. Either is safe: a claim is written before
 // the device changes and removed after it is back. Damaged files block their
-// device until Clear, because nobody knows who has it.
+// device until Clear or the next boot, because nobody knows who has it.
 package ledger
 
 import (
@@ -137,6 +137,14 @@ func (l *Ledger) load() error {
 		return err
 	}
 	l.claims, l.damaged = map[string]Claim{}, damaged
+	if l.store.nextBoot(l.boot) {
+		for device := range damaged {
+			if err := l.store.shelve(device); err != nil {
+				return fmt.Errorf("putting the damaged record of %s aside: %w", device, err)
+			}
+			delete(damaged, device)
+		}
+	}
 	for _, c := range found {
 		if l.boot == "" || c.Boot == "" || c.Boot == l.boot {
 			l.claims[c.Device] = c

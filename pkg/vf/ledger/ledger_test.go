@@ -308,6 +308,41 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestDamagedBeforeTheBoot: nobody has a device since, as with good records of
+// another boot. What was damaged in this boot, stays so.
+func TestDamagedBeforeTheBoot(t *testing.T) {
+	l := start(t, t.TempDir())
+	take(t, l, two[:1], pod(1))
+	spoil := func(device string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(l.store.dir, device+".json"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spoil(two[0])
+	l = reopen(t, l)
+	if _, err := l.Take(two[:1], pod(2)); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("in the same boot: %v", err)
+	}
+	for _, next := range []string{"5bb2", "6cc3"} { // the second time it is damaged by the end of the machine
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if l, err = Open(l.store.dir, next); err != nil {
+			t.Fatal(err)
+		}
+		if c := take(t, l, two[:1], pod(2)); c.Boot != next {
+			t.Errorf("%+v", c)
+		}
+		spoil(two[0])
+	}
+	_ = l.Close()
+	if old, err := filepath.Glob(filepath.Join(l.store.dir, "*.old")); err != nil || len(old) != 2 {
+		t.Errorf("kept for people: %q, %v", old, err)
+	}
+}
+
 func TestARecordUnderAnotherName(t *testing.T) {
 	l := start(t, t.TempDir())
 	c := take(t, l, two[:1], pod(1))

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
 )
 
 // The names in the directory; devices have none of these endings.
@@ -20,6 +22,7 @@ const (
 	shelfEnd   = ".old"     // a damaged record of the past, for people
 	newEnd     = ".new"     // not yet in place: of no meaning
 	lockName   = ".lock"
+	bootName   = ".boot" // the boot id of who opened it last
 )
 
 // record is a file's content. Sum is over Claim's bytes as they are.
@@ -57,6 +60,18 @@ func (s *store) lock() error {
 }
 
 func (s *store) unlock() error { return s.held.Close() }
+
+// nextBoot reports whether the machine was started since the directory was last
+// opened. Where that cannot be recorded it is as if it was not.
+func (s *store) nextBoot(boot string) bool {
+	file := filepath.Join(s.dir, bootName)
+	last, err := os.ReadFile(file)
+	if boot == "" || string(last) == boot {
+		return false
+	}
+	known := err == nil
+	return durable.WriteFile(file, []byte(boot), 0o600) == nil && known
+}
 
 func (s *store) path(device, end string) string { return filepath.Join(s.dir, device+end) }
 
