@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -93,6 +94,34 @@ func TestWhomAPolicyConcerns(t *testing.T) {
 }
 
 // TestASelectorThatSelectsNothingIsNotTheOneThatSelectsAll: both print as "".
+// TestSizeIsThatOfTheLastLook at the set of the index, not at another that selects the same.
+func TestSizeIsThatOfTheLastLook(t *testing.T) {
+	policy := policyFrom(networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}})
+	client, view, h := startView(t, "", policy, newPod("one", "n"))
+	set := view.PodSet(view.PodSetOwners()[0])
+	if got := view.Size(set); got != 1 {
+		t.Errorf("size %d before any look, want the 1 that there is", got)
+	}
+	if _, err := client.CoreV1().Pods("ns").Create(t.Context(), newPod("two", "n"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.After(10 * time.Second); len(view.Pods()) < 2; {
+		select {
+		case <-h.more:
+		case <-deadline:
+			t.Fatal("the second pod is not seen")
+		}
+	}
+	same := *set
+	if found, got := len(view.Members(&same)), view.Size(&same); found != 2 || got != 1 {
+		t.Errorf("%d members and size %d, want 2 and the 1 of before", found, got)
+	}
+	view.Members(set)
+	if got := view.Size(&same); got != 2 {
+		t.Errorf("size %d, want 2", got)
+	}
+}
+
 func TestASelectorThatSelectsNothingIsNotTheOneThatSelectsAll(t *testing.T) {
 	all, none := newPodSet(PodSet{Pods: labels.Everything()}), newPodSet(PodSet{Pods: labels.Nothing()})
 	if all.Owner() == none.Owner() {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -34,6 +35,8 @@ type policies struct {
 type usedSet struct {
 	*PodSet
 	users map[Owner]struct{}
+	// size is how many members were found last, 0 before that.
+	size atomic.Int64
 }
 
 func newPolicies() *policies {
@@ -381,6 +384,31 @@ func (v *View) PodSet(owner Owner) *PodSet {
 	return nil
 }
 
+// Size is how many members a set had when its own rows were built last: policies,
+// which need no more, do not count all pods of the cluster each.
+func (v *View) Size(set *PodSet) int {
+	v.policyIndex.mu.RLock()
+	used := v.policyIndex.sets[set.Owner()]
+	v.policyIndex.mu.RUnlock()
+	switch {
+	case used == nil:
+		return len(v.Members(set))
+	case used.size.Load() == 0:
+		return len(v.Members(used.PodSet))
+	}
+	return int(used.size.Load())
+}
+
+// sized notes the members that were found for a set of the index, as PodSet gives
+// it: another set may be the same selection for another purpose.
+func (p *policies) sized(set *PodSet, members int) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if used := p.sets[set.Owner()]; used != nil && used.PodSet == set {
+		used.size.Store(int64(members))
+	}
+}
+
 // Members are the pods of a set that are, or will be, on the pod network, in no order.
 func (v *View) Members(set *PodSet) []*corev1.Pod {
 	var found []*corev1.Pod
@@ -409,6 +437,7 @@ func (v *View) Members(set *PodSet) []*corev1.Pod {
 			add(cache.NamespaceIndex, name, namespaces)
 		}
 	}
+	v.policyIndex.sized(set, len(found))
 	return found
 }
 

@@ -28,6 +28,8 @@ type PolicyView interface {
 type Peers interface {
 	PodSet(owner kube.Owner) *kube.PodSet
 	Members(set *kube.PodSet) []*corev1.Pod
+	// Size is the number of the members as of the last look at them.
+	Size(set *kube.PodSet) int
 	NodesWith(selector labels.Selector) []*corev1.Node
 }
 
@@ -132,7 +134,7 @@ func (b *policyBuilder) matches(direction string, rule kube.Rule) []string {
 func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
 	all := map[bool][]string{}
 	for _, set := range rule.Peers {
-		parts := layouts(len(b.view.Members(set)))[0]
+		parts := layouts(b.view.Size(set))[0]
 		for _, four := range b.cfg.families() {
 			key := addressKey{hash: set.Owner().Name, parts: parts, four: four}
 			all[four] = append(all[four], key.references()...)

@@ -202,6 +202,47 @@ func TestNodeReachesItsPodsOnly(t *testing.T) {
 	}
 }
 
+// counting tells how often somebody looked at all members of a set.
+type counting struct {
+	facts
+	looks int
+}
+
+func (c *counting) Members(set *kube.PodSet) []*corev1.Pod {
+	c.looks++
+	return c.facts.Members(set)
+}
+
+// TestPoliciesDoNotLookAtAllPods: many policies allow from everywhere, and each
+// would look at each pod of the cluster. What they have to know, the set's
+// own builder finds out, also when it changes.
+func TestPoliciesDoNotLookAtAllPods(t *testing.T) {
+	everywhere := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}
+	policy := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
+		Spec:       networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: everywhere}}},
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	view := &counting{facts: viewOf(t, policy, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})}
+	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+	build := func(owner kube.Owner) {
+		t.Helper()
+		if _, err := Build(view, cfg, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := view.PodSetOwners()[0]
+	build(set)
+	looks := view.looks
+	build(kube.NetworkPolicyOwner("ns", "p"))
+	if view.looks != looks {
+		t.Errorf("%d looks at all pods for one policy", view.looks-looks)
+	}
+	if got := view.Size(view.PodSet(set)); got != 1 {
+		t.Errorf("size %d", got)
+	}
+}
+
 // TestLargeSetsAreDivided: address sets stay below the limit, every address is
 // in exactly one of the layout that rules refer to, and beside a limit the
 // layout beyond it is there too.
