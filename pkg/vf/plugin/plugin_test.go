@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -159,6 +160,21 @@ func TestRegisterAndFollowDevices(t *testing.T) {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(k.dir, "ovn*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestLongResource: the path of a socket has 107 bytes, and the name of a
+// resource may be longer than that.
+func TestLongResource(t *testing.T) {
+	long := "example.com/" + strings.Repeat("x", 63)
+	k := newKubelet(t)
+	s := run(t, k, func(c *Config) { c.Pools = []Pool{{Resource: long, Selectors: []Selector{{}}}} })
+	k.start()
+	s.update(t, several(1))
+	k.devices(long, 1, 0)
+	_ = s.stop()
+	if left, _ := filepath.Glob(filepath.Join(k.dir, "*@*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

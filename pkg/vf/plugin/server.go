@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,9 +51,15 @@ func newServer(pool Pool, p *Plugin) *server {
 	return &server{pool: pool, plugin: p, changed: make(chan struct{})}
 }
 
-// base is what the pool's sockets have in front of an @, which no resource's name has.
+// base is what the pool's sockets have in front of an @, which no resource's name
+// has: the resource, or its hash where the path would become too long for a socket.
 func (s *server) base() string {
-	return filepath.Join(s.plugin.cfg.Dir, strings.ReplaceAll(s.pool.Resource, "/", "_"))
+	const longest, rest = 107, len("@0123456789ab") + len(socketEnd)
+	base := filepath.Join(s.plugin.cfg.Dir, strings.ReplaceAll(s.pool.Resource, "/", "_"))
+	if len(base)+rest > longest {
+		return filepath.Join(s.plugin.cfg.Dir, fmt.Sprintf("%x", sha256.Sum256([]byte(s.pool.Resource)))[:16])
+	}
+	return base
 }
 
 // update reports whether there was a difference.
