@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -15,6 +16,10 @@ import (
 
 // writeTimeout bounds the sending of one message.
 const writeTimeout = 20 * time.Second
+
+// largeMessage is the size of a message, such as a whole database, from which on its
+// memory is not kept for the next one.
+const largeMessage = 1 << 20
 
 // conn is one JSON-RPC connection to a database server (RFC 7047, section 4).
 // Messages are handled in the order in which they come: when a reply is
@@ -85,7 +90,8 @@ func newConn(stream net.Conn, updates func(json.RawMessage) error) *conn {
 // read handles messages until the connection ends, which it also does when an
 // update cannot be applied or nothing comes for idle.
 func (c *conn) read(idle time.Duration) {
-	decoder := json.NewDecoder(bufio.NewReaderSize(c.stream, 1<<16))
+	reader := bufio.NewReaderSize(c.stream, 1<<16)
+	decoder := json.NewDecoder(reader)
 	var err error
 	for err == nil {
 		if err = c.stream.SetReadDeadline(time.Now().Add(idle)); err != nil {
@@ -94,6 +100,9 @@ func (c *conn) read(idle time.Duration) {
 		var m message
 		if err = decoder.Decode(&m); err == nil {
 			err = c.handle(m)
+		}
+		if len(m.Result)+len(m.Params) > largeMessage { // whose text the decoder keeps
+			decoder = json.NewDecoder(io.MultiReader(decoder.Buffered(), reader))
 		}
 	}
 	c.stream.Close()
