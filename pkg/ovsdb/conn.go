@@ -87,16 +87,26 @@ func newConn(stream net.Conn, updates func(json.RawMessage) error) *conn {
 	}
 }
 
+// impatient is a stream that fails when nothing comes for idle.
+type impatient struct {
+	net.Conn
+	idle time.Duration
+}
+
+func (s impatient) Read(p []byte) (int, error) {
+	if err := s.SetReadDeadline(time.Now().Add(s.idle)); err != nil {
+		return 0, err
+	}
+	return s.Conn.Read(p)
+}
+
 // read handles messages until the connection ends, which it also does when an
 // update cannot be applied or nothing comes for idle.
 func (c *conn) read(idle time.Duration) {
-	reader := bufio.NewReaderSize(c.stream, 1<<16)
+	reader := bufio.NewReaderSize(impatient{c.stream, idle}, 1<<16)
 	decoder := json.NewDecoder(reader)
 	var err error
 	for err == nil {
-		if err = c.stream.SetReadDeadline(time.Now().Add(idle)); err != nil {
-			break
-		}
 		var m message
 		if err = decoder.Decode(&m); err == nil {
 			err = c.handle(m)

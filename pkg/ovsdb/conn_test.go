@@ -39,3 +39,30 @@ func TestALargeMessageIsNotKept(t *testing.T) {
 		t.Errorf("the heap grew from %d to %d MB", before>>20, after>>20)
 	}
 }
+
+// TestASlowMessageIsNoSilence: a large database over a slow wire takes longer than
+// a server may be silent.
+func TestASlowMessageIsNoSilence(t *testing.T) {
+	const idle = 1500 * time.Millisecond
+	server, client := net.Pipe()
+	defer server.Close()
+	handled := make(chan struct{})
+	c := newConn(client, func(json.RawMessage) error {
+		close(handled)
+		return nil
+	})
+	start := time.Now()
+	go c.read(idle)
+	for _, part := range []string{`{"method":`, `"update3"`, `,"params":`, `["x"]`, `,"id":null}`} {
+		if _, err := server.Write([]byte(part)); err != nil {
+			t.Fatalf("after %s: %v", time.Since(start), err)
+		}
+		time.Sleep(idle / 3)
+	}
+	<-handled
+	select {
+	case <-c.ended:
+	case <-time.After(10 * time.Second):
+		t.Error("silence is not noticed")
+	}
+}
