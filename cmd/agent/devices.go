@@ -119,11 +119,8 @@ func (a *agent) mover(claims *ledger.Ledger) *attach.Mover {
 			}
 			return ns, nil
 		},
-		Exclusive: func() bool {
-			known := a.devices.Inventory()
-			return known != nil && known.RDMA == "exclusive"
-		},
-		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(a.inventory.Sysfs, device) },
+		Exclusive: a.devices.Exclusive,
+		Present:   func(device string) (bool, []string, error) { return netdev.PCINetdevs(a.inventory.Sysfs, device) },
 	}
 	if a.opts.devices.stray != "" {
 		deps.Strays = []string{a.opts.devices.stray}

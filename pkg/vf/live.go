@@ -59,6 +59,16 @@ func (l *Live) VF(device string) (PF, VF, error) {
 	return *pf, *v, nil
 }
 
+// Exclusive says whether each namespace has RDMA devices of its own. Like VF it
+// does not wait for the first inventory.
+func (l *Live) Exclusive() bool {
+	if known := l.Inventory(); known != nil {
+		return known.RDMA == "exclusive"
+	}
+	now, err := l.look()
+	return err == nil && now.RDMA == "exclusive"
+}
+
 // look reads the inventory, once for all who ask one after the other: a NIC that
 // is away is asked for by each of its pods.
 func (l *Live) look() (Inventory, error) {

@@ -326,3 +326,15 @@ func TestLiveLooksOnce(t *testing.T) {
 		}
 	})
 }
+
+// A pod's VF comes back before there is an inventory: its RDMA device has to go
+// along all the same.
+func TestLiveExclusive(t *testing.T) {
+	for mode, want := range map[string]bool{"exclusive": true, "shared": false} {
+		w := load(t, "testdata/connectx6dx-switchdev.txtar")
+		w.Kernel.RDMAMode = mode
+		if got := NewLive(node(t, w), slog.New(slog.DiscardHandler)).Exclusive(); got != want {
+			t.Errorf("%s: %t", mode, got)
+		}
+	}
+}
