@@ -167,7 +167,11 @@ func (c *Controller) lead(ctx context.Context) error {
 	defer c.db.Close()
 	c.opened.Store(c.db)
 	defer c.opened.Store(nil)
-	c.alloc.Rebuild(c.view.Nodes(), c.view.Pods(), held(c.db))
+	rows, err := held(c.db)
+	if err != nil {
+		return err // the next leader, perhaps this process again, finds them
+	}
+	c.alloc.Rebuild(c.view.Nodes(), c.view.Pods(), rows)
 	c.db.OnChange(func(names []string) {
 		for _, name := range names {
 			if owner, err := kube.ParseOwner(name); err == nil {

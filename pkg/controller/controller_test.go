@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -22,7 +23,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
@@ -202,6 +205,28 @@ func TestForgedNodeSubnetIsNoFact(t *testing.T) {
 	})
 	if rows := w.server.Dump("Logical_Router_Port", "name", "networks"); strings.Count(rows, "10.244.0.1/24") != 1 {
 		t.Errorf("router ports:\n%s", rows)
+	}
+}
+
+// TestNoRowsOfADatabaseThatIsAwayAreNoEmptyDatabase: with it the addresses that its
+// rows use would be given away.
+func TestNoRowsOfADatabaseThatIsAwayAreNoEmptyDatabase(t *testing.T) {
+	server := ovsdbtest.Start(t, nb.Definition)
+	server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
+	schema, err := ovn.ReplicaSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := ovsdb.Open(t.Context(), ovsdb.Defaults([]string{server.Endpoint()}, schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := held(db); err != nil || len(rows) > 0 {
+		t.Errorf("%d rows in an empty database, %v", len(rows), err)
+	}
+	db.Close()
+	if _, err := held(db); !errors.Is(err, ovsdb.ErrDisconnected) {
+		t.Errorf("a database that is away: %v", err)
 	}
 }
 

@@ -314,9 +314,10 @@ func (c *Controller) serviceOwners() []kube.Owner {
 	return owners
 }
 
-// held reads which addresses the rows of pods use.
-func held(db *ovsdb.DB) []ipam.Held {
+// held reads which addresses the rows of pods use: all of them, or it fails.
+func held(db *ovsdb.DB) ([]ipam.Held, error) {
 	var out []ipam.Held
+	generation := db.Generation()
 	for _, model := range db.Table(nb.LogicalSwitchPortTable) {
 		port := model.(*nb.LogicalSwitchPort)
 		owner, err := kube.ParseOwner(port.ExternalIDs[ovsdb.OwnerKey])
@@ -333,5 +334,8 @@ func held(db *ovsdb.DB) []ipam.Held {
 		}
 		out = append(out, ipam.Held{Owner: owner, UID: types.UID(port.Options["iface-id-ver"]), Addrs: addrs})
 	}
-	return out
+	if generation == 0 || generation != db.Generation() {
+		return nil, fmt.Errorf("reading the addresses in use: %w", ovsdb.ErrDisconnected)
+	}
+	return out, nil
 }
