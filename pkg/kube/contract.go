@@ -98,6 +98,15 @@ type GatewayConfig struct {
 	NextHop        *netip.Addr    `json:"next-hop,omitempty"`
 	NodePortEnable string         `json:"node-port-enable,omitempty"`
 	VLANID         string         `json:"vlan-id,omitempty"`
+	SecondGateway
+}
+
+// SecondGateway is the way out by a second external bridge, beside the first in
+// GatewayConfigKey; without an Interface there is none.
+type SecondGateway struct {
+	Interface string         `json:"exgw-interface-id,omitempty"`
+	MAC       MAC            `json:"exgw-mac-address,omitempty"`
+	Addresses []netip.Prefix `json:"exgw-ip-addresses,omitempty"`
 }
 
 // PrimaryAddress is the value of NodePrimaryAddressKey; "" where the node has

@@ -34,6 +34,13 @@ func TestContractRoundTrip(t *testing.T) {
 	if got, err := FormatNetwork(DefaultNetwork, gc); err != nil || got != gatewayConfig {
 		t.Errorf("gateway, %v:\n got %s\nwant %s", err, got, gatewayConfig)
 	}
+	two := strings.TrimSuffix(gatewayConfig, "}}") + `,"exgw-interface-id":"breth1_N","exgw-mac-address":"02:42:0a:3c:00:03","exgw-ip-addresses":["10.60.0.3/24"]}}`
+	if gc, err = ParseGatewayConfig(two, DefaultNetwork); err != nil || gc.Interface != "breth0_N" || gc.SecondGateway.Interface != "breth1_N" {
+		t.Fatalf("two gateways: %+v, %v", gc, err)
+	}
+	if got, err := FormatNetwork(DefaultNetwork, gc); err != nil || got != two {
+		t.Errorf("two gateways, %v:\n got %s\nwant %s", err, got, two)
+	}
 	disabled, err := ParseGatewayConfig(`{"default":{"mode":"disabled"}}`, DefaultNetwork)
 	if err != nil {
 		t.Fatal(err)

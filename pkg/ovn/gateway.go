@@ -27,21 +27,46 @@ func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
 		join = append(join, hostPrefix(subnet, uint64(n.id)))
 	}
 	rows := gatewayRouter(n, join)
-	rows = append(rows, externalSwitch(n)...)
-	rows = append(rows, gatewayNAT(cfg, n, join)...)
+	for _, e := range exits(n) {
+		rows = append(rows, externalSwitch(n, e)...)
+		rows = append(rows, gatewayNAT(cfg, n, e)...)
+	}
 	rows = append(rows, masqueradeRoutes(cfg, n)...)
 	return append(rows, gatewayRoutes(cfg, n, join)...), nil
 }
 
-// validGateway refuses what an agent must not say. The name ends with the node's,
+// exit is one of the gateway router's ways out: an external bridge of the node.
+type exit struct {
+	kube.SecondGateway
+	// prefix begins its names; network is the name that the agent maps to the bridge.
+	prefix, network string
+}
+
+func exits(n node) []exit {
+	first := kube.SecondGateway{Interface: n.gateway.Interface, MAC: n.gateway.MAC, Addresses: n.gateway.Addresses}
+	out := []exit{{first, "", PhysicalNetwork}}
+	if n.gateway.SecondGateway.Interface != "" {
+		out = append(out, exit{n.gateway.SecondGateway, secondPrefix, SecondPhysicalNetwork})
+	}
+	return out
+}
+
+// routerPort is the gateway router's port on it.
+func (e exit) routerPort(n node) string { return e.prefix + routerToExternal(GatewayRouter(n.name)) }
+
+// validGateway refuses what an agent must not say. The names end with the node's,
 // so that no node takes the name of another's port or of a pod's.
 func validGateway(n node) error {
-	name := n.gateway.Interface
-	switch {
-	case !strings.HasSuffix(name, "_"+n.name) || strings.ContainsAny(name, " \"\\,$\n"):
-		return fmt.Errorf("gateway interface %q is not a bridge's name and _%s", name, n.name)
-	case len(n.gateway.MAC) == 0 || len(n.gateway.Addresses) == 0:
-		return fmt.Errorf("gateway interface %q has no MAC or no address", name)
+	for _, e := range exits(n) {
+		switch {
+		case !strings.HasSuffix(e.Interface, "_"+n.name) || strings.ContainsAny(e.Interface, " \"\\,$\n"):
+			return fmt.Errorf("gateway interface %q is not a bridge's name and _%s", e.Interface, n.name)
+		case len(e.MAC) == 0 || len(e.Addresses) == 0:
+			return fmt.Errorf("gateway interface %q has no MAC or no address", e.Interface)
+		}
+	}
+	if n.gateway.Interface == n.gateway.SecondGateway.Interface {
+		return fmt.Errorf("gateway interface %q is said to be the second one too", n.gateway.Interface)
 	}
 	return nil
 }
@@ -81,29 +106,32 @@ func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 		}, References: balancedBy(ClusterGroup, ClusterRouterGroup)},
 		routerPort(gr, inside),
 		switchPort(JoinSwitch, routerPeer(joinToRouter(gr), routerToJoin(gr))),
-		routerPort(gr, &nb.LogicalRouterPort{
-			Name:        routerToExternal(gr),
-			MAC:         n.gateway.MAC.String(),
-			Networks:    prefixStrings(n.gateway.Addresses),
-			ExternalIDs: map[string]string{"gateway-physical-ip": "yes"},
-		}),
 	}
 }
 
-func externalSwitch(n node) []ovsdb.Row {
-	gr, ext := GatewayRouter(n.name), ExternalSwitch(n.name)
-	peer := routerPeer(externalToRouter(gr), routerToExternal(gr))
-	peer.Addresses = []string{n.gateway.MAC.String()}
-	peer.Options["nat-addresses"] = "router"
-	peer.Options["exclude-lb-vips-from-garp"] = "true"
+// externalSwitch is the switch to an external bridge, with the router's port on it.
+func externalSwitch(n node, e exit) []ovsdb.Row {
+	gr, ext := GatewayRouter(n.name), e.prefix+ExternalSwitch(n.name)
+	peer := routerPeer(e.prefix+externalToRouter(gr), e.routerPort(n))
+	peer.Addresses = []string{e.MAC.String()}
+	if e.prefix == "" { // they tell of all addresses of the router, wherever those are
+		peer.Options["nat-addresses"] = "router"
+		peer.Options["exclude-lb-vips-from-garp"] = "true"
+	}
 	return []ovsdb.Row{
+		routerPort(gr, &nb.LogicalRouterPort{
+			Name:        e.routerPort(n),
+			MAC:         e.MAC.String(),
+			Networks:    prefixStrings(e.Addresses),
+			ExternalIDs: map[string]string{"gateway-physical-ip": "yes"},
+		}),
 		{ID: ext, Model: &nb.LogicalSwitch{Name: ext}},
 		switchPort(ext, peer),
 		switchPort(ext, &nb.LogicalSwitchPort{
-			Name:      n.gateway.Interface,
+			Name:      e.Interface,
 			Type:      "localnet",
 			Addresses: []string{"unknown"},
-			Options:   map[string]string{"network_name": PhysicalNetwork},
+			Options:   map[string]string{"network_name": e.network},
 		}),
 	}
 }
@@ -149,27 +177,34 @@ func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 
 // gatewayNAT gives what leaves the cluster the node's address: one row for each
 // cluster subnet, never for a pod. The router's own address in the join subnet
-// needs it for the ICMP errors that the router sends.
-func gatewayNAT(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
+// needs it for the ICMP errors that the router sends. What goes by the second
+// bridge has the node's address there.
+func gatewayNAT(cfg Config, n node, e exit) []ovsdb.Row {
 	var rows []ovsdb.Row
 	for _, inside := range cfg.ClusterSubnets {
-		rows = append(rows, sourceNAT(n, inside.Masked().String(), inside.Addr())...)
+		rows = append(rows, sourceNAT(n, e, inside.Masked().String(), inside.Addr())...)
 	}
-	for _, own := range join {
-		rows = append(rows, sourceNAT(n, own.Addr().String(), own.Addr())...)
+	for _, subnet := range cfg.JoinSubnets {
+		own := hostPrefix(subnet, uint64(n.id)).Addr()
+		rows = append(rows, sourceNAT(n, e, own.String(), own)...)
 	}
 	return rows
 }
 
-// sourceNAT is nothing when the node has no address of the family.
-func sourceNAT(n node, inside string, family netip.Addr) []ovsdb.Row {
-	address, ok := sameFamily(n.gateway.Addresses, family)
+// sourceNAT is nothing when the node has no address of the family. Those of the
+// second bridge alone have a match, and with it precedence over the first's.
+func sourceNAT(n node, e exit, inside string, family netip.Addr) []ovsdb.Row {
+	address, ok := sameFamily(e.Addresses, family)
 	if !ok {
 		return nil
 	}
+	nat := &nb.NAT{Type: nb.NATTypeSNAT, ExternalIP: address.Addr().String(), LogicalIP: inside}
+	if e.prefix != "" {
+		nat.Match = fmt.Sprintf("outport == %q", e.routerPort(n))
+	}
 	return []ovsdb.Row{{
-		ID:      "snat " + inside,
-		Model:   &nb.NAT{Type: nb.NATTypeSNAT, ExternalIP: address.Addr().String(), LogicalIP: inside},
+		ID:      e.prefix + "snat " + inside,
+		Model:   nat,
 		Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: GatewayRouter(n.name), Column: columnNAT}},
 	}}
 }

@@ -47,6 +47,12 @@ const ClusterRouter = "ovn_cluster_router"
 // to the node's gateway bridge.
 const PhysicalNetwork = "physnet"
 
+// SecondPhysicalNetwork is that of a node's second external bridge.
+const SecondPhysicalNetwork = "exgwphysnet"
+
+// secondPrefix begins the names of what belongs to the second external bridge.
+const secondPrefix = "exgw-"
+
 // NodeSwitch is the switch of a node's pods; it bears the node's name.
 func NodeSwitch(node string) string { return node }
 
