@@ -128,7 +128,7 @@ func (n *ovsNode) link(port string) string {
 
 func (n *ovsNode) vsctl(args ...string) string {
 	n.Helper()
-	return run(n.T, append([]string{"ovs-vsctl", "--timeout=60", "--db=unix:" + n.dir + "/db.sock"}, args...)...)
+	return run(n.T, append([]string{"ovs-vsctl", "-vconsole:off", "--timeout=60", "--db=unix:" + n.dir + "/db.sock"}, args...)...)
 }
 
 // pod puts VF number vf into a namespace and its representor into br-int.

@@ -351,7 +351,7 @@ func (p *dpuPod) port() string {
 
 func (d *dpuSide) vsctl(args ...string) string {
 	d.Helper()
-	return run(d, append([]string{"ovs-vsctl", "--timeout=60", "--db=unix:" + d.dir + "/db.sock"}, args...)...)
+	return run(d, append([]string{"ovs-vsctl", "-vconsole:off", "--timeout=60", "--db=unix:" + d.dir + "/db.sock"}, args...)...)
 }
 
 // state is what an administrator of the host sees of a VF.

@@ -26,7 +26,8 @@ func testDPUServices(b *dpuBench) {
 			speak(t, web.ns, network, dpuService)
 			speak(t, "a", network, web.v4)
 		}
-		inHardware(t, web.seen, served, own)
+		rep := web.port()
+		inHardware(t, func() uint64 { return b.dpu.seen(rep) }, served, own)
 		cut := time.Now()
 		b.c.nb("acl-add", "s1", "from-lport", "2000", `inport=="default_`+web.name+`" && udp.dst==9000`, "drop")
 		b.balance("")
@@ -47,10 +48,10 @@ func (b *dpuBench) balance(endpoint string) {
 	}
 }
 
-// seen counts packets that came to the pod's representor from its VF.
-func (p *dpuPod) seen() uint64 {
-	p.Helper()
-	return counter(p.T, p.b.dpu.name, p.port(), "rx_packets")
+// seen counts packets that came to a representor from its VF.
+func (d *dpuSide) seen(rep string) uint64 {
+	d.Helper()
+	return counter(d.T, d.name, rep, "rx_packets")
 }
 
 // testDPUOffloadOff is the control: the same counts without hardware offload.
@@ -65,11 +66,12 @@ func testDPUOffloadOff(b *dpuBench) {
 		speak(b.T, web.ns, network, "10.1.0.11")
 	}
 	time.Sleep(2 * time.Second)
-	start, before := time.Now(), web.seen()
+	rep := web.port()
+	start, before := time.Now(), b.dpu.seen(rep)
 	eventually(b, "all of it comes to software", patience, func() bool {
 		udp, _ := heard["udp"].since(start)
 		tcp, _ := heard["tcp"].since(start)
-		return udp > 20 && tcp > 20 && web.seen()-before >= uint64(udp+tcp)/10*9
+		return udp > 20 && tcp > 20 && b.dpu.seen(rep)-before >= uint64(udp+tcp)/10*9
 	})
 	if flows := b.dpu.offloaded(); flows != "" {
 		b.Errorf("in hardware: %s", flows)
