@@ -49,7 +49,7 @@ func wireOf(cfg Config, s State, g Gateway) (wire, error) {
 }
 
 func (b *bridge) write(ctx context.Context, name string, table []string) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	if err := b.deps.Flows.Replace(ctx, name, table); err != nil {
 		return fmt.Errorf("gateway bridge: %w", err)
@@ -77,7 +77,7 @@ func (s *Setup) services() (ServicePorts, bool) {
 // directed reports whether an agent before us has left a table: it knew services
 // that we do not know yet.
 func (s *Setup) directed(ctx context.Context, bridge string) bool {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	flows, err := s.deps.Flows.Dump(ctx, bridge)
 	return err == nil && slices.ContainsFunc(flows, func(flow string) bool {

@@ -17,6 +17,9 @@ import (
 const (
 	// stepTimeout bounds a step that waits for the database or ovs-vswitchd.
 	stepTimeout = 10 * time.Second
+	// programTimeout bounds a step that starts programs, which on a starved machine
+	// take many times as long: one that is ended half-way has done nothing.
+	programTimeout = 30 * time.Second
 	// verifyTimeout is how long a takeover may cut the node off.
 	verifyTimeout = 10 * time.Second
 	// probePause is the time between two attempts of a probe that fails.

@@ -58,7 +58,7 @@ func (m *machine) redirect(ctx context.Context, want []redirects) error {
 	if m.deps.NFT == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	same, err := m.redirected(ctx, want)
 	if same || err != nil {
