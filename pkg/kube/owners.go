@@ -66,7 +66,7 @@ func either(old, new any) any {
 }
 
 // nodeOwners adds the node's pods when it is about facts of the node that their
-// rows or addresses are made from.
+// rows or addresses are made from, or why they get none.
 func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	if sameObject(old, new) {
 		return nil
@@ -80,7 +80,8 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	if gateway {
 		owners = append(owners, v.gatewayOwners(old, new)...)
 	}
-	if !subnets && !chassis && !gateway {
+	condition := old != nil && new != nil && !equality.Semantic.DeepEqual(old.Status.Conditions, new.Status.Conditions)
+	if !subnets && !chassis && !gateway && !condition {
 		return owners
 	}
 	for _, pod := range v.PodsOnNode(name) {

@@ -129,6 +129,13 @@ func TestViewTellsOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.want(t, "Node/n", "Pod/ns/a")
+	// Who looks at a pod is told what the condition of its node says.
+	node.ResourceVersion = "106"
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue}}
+	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "Node/n", "Pod/ns/a")
 	if err := client.CoreV1().Pods("ns").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
