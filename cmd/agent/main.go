@@ -97,6 +97,7 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.serviceCIDRs, "service-cidrs", "", "service networks, which the node's own processes reach too")
 	f.IntVar(&o.node.MTU, "mtu", 0, "MTU of pods; 0: the underlay's less the encapsulation")
 	f.StringVar(&o.node.GatewayInterface, "gateway-interface", "", "uplink, or a bridge that has it; empty: the interface of the default route")
+	f.StringVar(&o.node.SecondInterface, "exgw-interface", "", "NIC or bridge of a second external bridge, by which pods reach the networks there; empty: none")
 	f.StringVar(&o.node.Datapath, "datapath", o.node.Datapath, "where OVS forwards: system (kernel) or netdev (userspace)")
 	f.StringVar(&o.encapIP, "encap-ip", "", "address of the tunnels' end; empty: the node's")
 	f.StringVar(&o.node.Checkpoint, "checkpoint", o.node.Checkpoint, "file that holds the uplink's original state")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 )
@@ -38,6 +39,8 @@ type Config struct {
 	// GatewayInterface is a NIC, a bridge's port or a bridge; "" is the
 	// interface of the default route.
 	GatewayInterface string
+	// SecondInterface is that of a second external bridge; "": there is none.
+	SecondInterface string
 	// EncapAddress is the tunnels' end here; invalid: the node's address.
 	EncapAddress netip.Addr
 	Datapath     string
@@ -47,6 +50,17 @@ type Config struct {
 	WithoutManagement bool
 	// Checkpoint is the file that holds the NIC's original state.
 	Checkpoint string
+
+	second bool
+}
+
+// ofSecond is the Config of the second external bridge, which is taken over, kept
+// and given back as the gateway bridge is, with rows and a checkpoint of its own.
+func (c Config) ofSecond() Config {
+	c.second = true
+	c.GatewayInterface, c.SecondInterface = c.SecondInterface, ""
+	c.Checkpoint = strings.TrimSuffix(c.Checkpoint, ".json") + "-exgw.json"
+	return c
 }
 
 // Defaults leaves Node, ClusterSubnets and Remote to be set.

@@ -13,7 +13,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-const physicalNetwork = "physnet"
+// What the localnet ports of the external bridges are mapped by.
+const (
+	physicalNetwork = "physnet"
+	secondNetwork   = "exgwphysnet"
+)
 
 // encapAddress is the tunnels' end: the configured address or the node's first.
 func encapAddress(cfg Config, s State, g Gateway) (netip.Addr, error) {
@@ -55,19 +59,37 @@ func settings(cfg Config, s State, g Gateway, encap netip.Addr) map[string]strin
 		// After a restart the old flows stay until the new ones are complete.
 		"ovn-ofctrl-wait-before-clear": "0",
 		"ovn-bridge-datapath-type":     cfg.Datapath,
-		"ovn-bridge-mappings":          mappings(s.Settings["ovn-bridge-mappings"], g.Bridge),
+		bridgeMappings:                 mappings(s.Settings[bridgeMappings], g.Bridge, s.Second.Bridge),
 	}
 }
 
-// mappings keeps those of other physical networks.
-func mappings(current, bridge string) string {
-	kept := []string{physicalNetwork + ":" + bridge}
-	for m := range strings.SplitSeq(current, ",") {
-		if m != "" && !strings.HasPrefix(m, physicalNetwork+":") {
-			kept = append(kept, m)
+const bridgeMappings = "ovn-bridge-mappings"
+
+// mappings keeps those of other physical networks; "" is no bridge.
+func mappings(current, first, second string) string {
+	var out []string
+	for _, m := range [][2]string{{physicalNetwork, first}, {secondNetwork, second}} {
+		if m[1] != "" {
+			out = append(out, m[0]+":"+m[1])
 		}
 	}
-	return strings.Join(kept, ",")
+	for m := range strings.SplitSeq(current, ",") {
+		network, _, _ := strings.Cut(m, ":")
+		if m != "" && network != physicalNetwork && network != secondNetwork {
+			out = append(out, m)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// mapped is the bridge of a physical network, "" when it has none.
+func mapped(s State, network string) string {
+	for m := range strings.SplitSeq(s.Settings[bridgeMappings], ",") {
+		if bridge, ok := strings.CutPrefix(m, network+":"); ok {
+			return bridge
+		}
+	}
+	return ""
 }
 
 // unset removes what settings has set; "" deletes a key.
@@ -76,8 +98,7 @@ func unset(cfg Config, s State) map[string]string {
 	for key := range keys {
 		keys[key] = ""
 	}
-	others := strings.TrimPrefix(mappings(s.Settings["ovn-bridge-mappings"], ""), physicalNetwork+":")
-	keys["ovn-bridge-mappings"] = strings.TrimPrefix(others, ",")
+	keys[bridgeMappings] = mappings(s.Settings[bridgeMappings], "", "")
 	return keys
 }
 
@@ -93,6 +114,12 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map
 		Mode: "shared", Bridge: g.Bridge, Interface: localnetPort(cfg, g),
 		MAC: kube.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, g.Bridge, addrs),
 		NodePortEnable: "true", VLANID: "0",
+	}
+	if s.Second.Bridge != "" {
+		gateway.SecondGateway = kube.SecondGateway{
+			Interface: localnetPort(cfg, s.Second),
+			MAC:       kube.MAC(s.Links[s.Second.Bridge].MAC), Addresses: primary(cfg, s, s.Second.Bridge),
+		}
 	}
 	if len(addrs) == 1 {
 		gateway.Address = &addrs[0]

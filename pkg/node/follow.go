@@ -47,12 +47,18 @@ func (w *watchedLinks) matters(e netdev.Event) bool {
 	return w.known[e.Index] || e.Kind == netdev.LinkEvent && w.names[e.Link]
 }
 
+// remember adds names to those that matter, and learns the indexes of all.
 func (w *watchedLinks) remember(st State, names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.known, w.names = map[int]bool{}, map[string]bool{}
+	if w.names == nil {
+		w.names = map[string]bool{}
+	}
 	for _, name := range names {
 		w.names[name] = true
+	}
+	w.known = map[int]bool{}
+	for name := range w.names {
 		if link, ok := st.Links[name]; ok {
 			w.known[link.Index] = true
 		}

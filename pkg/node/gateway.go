@@ -78,7 +78,10 @@ func works(cfg Config, bridge netdev.Link) bool {
 func takeOver(cfg Config, s State, c Checkpoint) []Step {
 	steps := prepareLink(s, c.Bridge, netdev.Settings{MAC: net.HardwareAddr(c.MAC), MTU: c.MTU})
 	steps = append(steps, prepareLink(s, c.Interface, netdev.Settings{})...)
-	steps = append(steps, sysctls(s, c.Bridge, []sysctl{{rpFilter, "2"}, {forwarding, "1"}})...)
+	steps = append(steps, sysctls(s, c.Bridge, []sysctl{{rpFilter, "2"}})...)
+	if !cfg.second { // between its networks the host forwards as it did
+		steps = append(steps, sysctls(s, c.Bridge, []sysctl{{forwarding, "1"}})...)
+	}
 	if !s.Ours[c.Interface] {
 		steps = append(steps, gatewayRows(cfg, c, true))
 	}

@@ -6,10 +6,16 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-// The rows of the node have two owners, because those of the management port
-// have to wait for ovn-controller's bridge and may vanish with it.
+// The rows of the node have several owners: those of the management port have to
+// wait for ovn-controller's bridge and may vanish with it, those of the second
+// external bridge come and go with its setting.
 
-func gatewayOwner(cfg Config) kube.Owner { return kube.NodeOwner(cfg.Node) }
+func gatewayOwner(cfg Config) kube.Owner {
+	if cfg.second {
+		return kube.Owner{Kind: "SecondGateway", Name: cfg.Node}
+	}
+	return kube.NodeOwner(cfg.Node)
+}
 
 func managementOwner(cfg Config) kube.Owner {
 	return kube.Owner{Kind: "ManagementPort", Name: cfg.Node}

@@ -100,6 +100,9 @@ type Setup struct {
 	loop    *reconcile.Loop[kube.Owner]
 	pace    pace
 	metrics metrics
+	second  *bridge
+	// trouble is what the second bridge lacks; of the loop's goroutine only.
+	trouble error
 	links   watchedLinks
 
 	mu    sync.Mutex
@@ -120,7 +123,7 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 		return nil, err
 	}
 	s := &Setup{
-		bridge:  &bridge{machine: &machine{cfg, deps}},
+		bridge: &bridge{machine: &machine{cfg, deps}}, second: &bridge{machine: &machine{cfg.ofSecond(), deps}},
 		metrics: newMetrics(deps.Registerer), ready: notReady("node set-up has just begun"), done: make(chan struct{}),
 	}
 	lc := reconcile.Defaults("node")
@@ -141,7 +144,7 @@ func (s *Setup) ServicesChanged() { s.pace.ask(s.Mark) }
 // Changed takes owners whose rows or objects have changed and asks for a pass
 // if the node is among them; hook it to the database's and the API's changes.
 func (s *Setup) Changed(owners ...string) {
-	ours := []string{gatewayOwner(s.cfg).String(), managementOwner(s.cfg).String()}
+	ours := []string{gatewayOwner(s.cfg).String(), managementOwner(s.cfg).String(), gatewayOwner(s.second.cfg).String()}
 	if slices.ContainsFunc(owners, func(owner string) bool { return slices.Contains(ours, owner) }) {
 		s.Mark()
 	}
@@ -221,7 +224,7 @@ func (s *Setup) pass(ctx context.Context) error {
 	case s.mtu != mtu && s.end != nil:
 		s.end(fmt.Errorf("the MTU of pods has changed from %d to %d", s.mtu, mtu))
 	}
-	return urgent(err, told)
+	return urgent(err, told, s.trouble)
 }
 
 // urgent is the first error that nothing but time ends, or else the first one.
@@ -257,10 +260,12 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	second := s.keepSecond(ctx, g)
 	st, err := s.observe(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
+	st.Second = second
 	services, known := s.services()
 	st.Services = s.rangesOf(st, g, services, known)
 	if err := s.direct(ctx, st, g, services, known); err != nil {
@@ -307,11 +312,11 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 	return g, s.keep(ctx, st, g)
 }
 
-// Retreat puts the uplink's addresses back on it from a bridge that nobody serves
+// Retreat puts the uplinks' addresses back on them from bridges that nobody serves
 // any more: ovs-vswitchd of the userspace datapath has ended just now, and the
 // bridge's link may not say so for a second. No Setup need run, here or elsewhere.
 func (s *Setup) Retreat(ctx context.Context) error {
-	return s.retreat(ctx)
+	return errors.Join(s.retreat(ctx), s.second.retreat(ctx))
 }
 
 // Cleanup takes everything back that a Setup has done to the host. Run must not
@@ -335,7 +340,7 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 		}
 	}
 	return errors.Join(
-		err, masquerade,
+		err, masquerade, s.second.letGo(ctx),
 		s.run(ctx, giveBack(st)),
 		s.merge(ctx, unset(s.cfg, st)),
 		s.commit(ctx, commit{Owner: managementOwner(s.cfg)}),

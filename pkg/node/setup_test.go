@@ -35,14 +35,15 @@ type fakeHost struct {
 	changes int
 	crashAt int // 0: never
 	naked   func() error
-	// dead: ovs-vswitchd does not hold its links.
-	dead bool
+	// dead: ovs-vswitchd does not hold its links, or this one alone.
+	dead     bool
+	deadLink string
 }
 
 func (h *fakeHost) Links() ([]netdev.Link, error) {
 	links, err := h.FakeNS.Links()
 	for i := range links {
-		if h.dead && links[i].Name != "eth0" {
+		if h.dead && !strings.HasPrefix(links[i].Name, "eth") || links[i].Name == h.deadLink {
 			links[i].Carrier = false
 		}
 	}
@@ -115,7 +116,7 @@ func (d *fakeDB) Commit(_ context.Context, wants ...ovsdb.Want) (ovsdb.Result, e
 
 func (d *fakeDB) links() {
 	wanted := map[string]bool{}
-	for _, row := range slices.Concat(d.rows["Node/n1"], d.rows["ManagementPort/n1"]) {
+	for _, row := range slices.Concat(d.rows["Node/n1"], d.rows["ManagementPort/n1"], d.rows["SecondGateway/n1"]) {
 		if i, ok := row.Model.(*vswitch.Interface); ok && i.Type == "internal" {
 			wanted[i.Name] = true
 			if _, err := d.host.Link(i.Name); err != nil {
@@ -123,7 +124,7 @@ func (d *fakeDB) links() {
 			}
 		}
 	}
-	for _, name := range []string{"breth0", ManagementInterface} {
+	for _, name := range []string{"breth0", "breth1", ManagementInterface} {
 		if !wanted[name] {
 			_ = d.host.DeleteLink(name)
 		}
@@ -177,7 +178,7 @@ func (d *fakeDB) Table(name string) []any {
 func (d *fakeDB) Members(parent ovsdb.Parent) (out []any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, row := range slices.Concat(d.rows["Node/n1"], d.rows["ManagementPort/n1"]) {
+	for _, row := range slices.Concat(d.rows["Node/n1"], d.rows["ManagementPort/n1"], d.rows["SecondGateway/n1"]) {
 		if slices.Contains(row.Parents, parent) {
 			out = append(out, row.Model)
 		}
@@ -256,7 +257,7 @@ func (b *bench) ovnController() {
 }
 
 func (b *bench) removeSwitchLinks() {
-	for _, name := range []string{"breth0", ManagementInterface} {
+	for _, name := range []string{"breth0", "breth1", ManagementInterface} {
 		_ = b.host.DeleteLink(name)
 	}
 }

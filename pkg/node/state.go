@@ -45,6 +45,8 @@ type State struct {
 	// Node object gives. Both are empty while it is not known.
 	Subnets []netip.Prefix
 	Known   []netip.Addr
+	// Second is the second external bridge; it is empty where there is none.
+	Second Gateway
 	// Services are the ranges of services to which the node's processes are led.
 	Services []netip.Prefix
 	// Reachable names the probes that succeed; they are asked before a takeover only.

@@ -338,6 +338,42 @@ func TestRealSwitch(t *testing.T) {
 	})
 }
 
+// The second NIC goes the same ways as the first.
+func TestRealSecondBridge(t *testing.T) {
+	r := newRig(t)
+	must(t, r.host.AddVeth(netdev.Veth{Name: "eth1", MTU: 1500, Peer: netdev.Peer{Path: r.outside, Name: "eth1"}}))
+	must(t, r.far.SetLink("eth1", netdev.Settings{State: netdev.Up}))
+	must(t, r.host.SetLink("eth1", netdev.Settings{State: netdev.Up}))
+	for _, addr := range []netip.Prefix{secondV4, secondV6} {
+		must(t, r.host.ReplaceAddr("eth1", addr, netdev.AddrOptions{NoDAD: true}))
+	}
+	must(t, r.host.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.61.0.0/16"), NextHop: netip.MustParseAddr("10.60.0.9"), Link: "eth1"}))
+	r.cfg.SecondInterface = "eth1"
+	s, stop := r.run(realNode())
+	r.integrationBridge()
+	moved := func(on, off string) func() bool {
+		return func() bool {
+			routes, err := r.host.Routes(on)
+			ours := func(route netdev.Route) bool { return route.Dest.String() == "10.61.0.0/16" }
+			return r.has(on, secondV4.String()) && r.has(on, secondV6.String()) && !r.has(off, secondV4.String()) && err == nil && slices.ContainsFunc(routes, ours)
+		}
+	}
+	eventually(t, "the second NIC's addresses and route on its bridge", moved("breth1", "eth1"))
+	eventually(t, "the node set up", func() bool { return s.Ready() == nil })
+	r.killSwitch()
+	eventually(t, "all back on the NIC", moved("eth1", "breth1"))
+	r.startSwitch()
+	eventually(t, "all on the bridge again", moved("breth1", "eth1"))
+	stop()
+	r.cfg.SecondInterface = ""
+	_, stop = r.run(realNode())
+	eventually(t, "the NIC given back", func() bool {
+		_, err := r.host.Link("breth1")
+		return err != nil && moved("eth1", "breth1")() && r.has("breth0", "172.18.0.3/16")
+	})
+	stop()
+}
+
 // carries checks that a link alone has the node's addresses and default routes.
 func (r *rig) carries(link string) {
 	r.t.Helper()
