@@ -1,0 +1,135 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// sticky gives a service an affinity of so many seconds.
+func sticky(spec *corev1.ServiceSpec, seconds int32) {
+	spec.SessionAffinity = corev1.ServiceAffinityClientIP
+	spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
+}
+
+// patience is how many seconds a client waits: longer than a busy machine needs.
+const patience = "5"
+
+func patiently(from *corev1.Pod, network, address string) func() (answer, error) {
+	return func() (answer, error) {
+		return readAnswer(inPod(from.Namespace, from.Name, "probe", "dial", network, address, "0", patience))
+	}
+}
+
+// wantSame: every further answer is the first one's server.
+func wantSame(t *testing.T, address string, first answer, ask func() (answer, error)) {
+	t.Helper()
+	for range 15 {
+		if next, err := ask(); err != nil || next.server != first.server {
+			t.Errorf("%s: %s after %s, %v", address, next.server, first.server, err)
+		}
+	}
+}
+
+// TestSessionAffinity: a client stays with its endpoint, also when others come;
+// when nobody has asked for the time of the affinity another one may answer. The
+// packet with which an affinity begins is lost.
+func TestSessionAffinity(t *testing.T) {
+	const seconds = 3
+	ns := namespace(t)
+	server(t, ns, "server-0", nodes[1])
+	server(t, ns, "server-1", nodes[2])
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, seconds) })
+	from := running(t, ns, "from", nodes[1])
+	for _, address := range frontends(web) {
+		for _, network := range []string{"tcp", "udp"} {
+			ask := patiently(from, network, address)
+			first := answers(t, from, network, address)
+			wantSame(t, address, first, ask)
+			another := false
+			for range 12 { // of two endpoints always the same by chance: one in 4096
+				time.Sleep((seconds + 2) * time.Second)
+				if another = answers(t, from, network, address).server != first.server; another {
+					break
+				}
+			}
+			if !another {
+				t.Errorf("%s %s: always %s, though nobody asked for longer than the affinity lasts", network, address, first.server)
+			}
+		}
+	}
+	long := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, 600) })
+	address := frontends(long)[0]
+	first := answers(t, from, "tcp", address)
+	late := addresses(t, server(t, ns, "server-2", nodes[0]))[0].String()
+	eventually(t, serviceWithin, "the third endpoint is there", func() (bool, string) {
+		out := mustOnNode(t, nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=10", "--bare", "--columns=vips", "find", "Load_Balancer",
+			"external_ids:k8s.ovn.org/owner="+ns+"/"+long.Name)
+		return strings.Contains(out, late), out
+	})
+	wantSame(t, address, first, patiently(from, "tcp", address))
+}
+
+// TestAffinitiesOfOneAddress: two services with affinity share an address, and a
+// third an endpoint with them; a client of all three gets each one's endpoint.
+func TestAffinitiesOfOneAddress(t *testing.T) {
+	const shared = "203.0.113.77"
+	ns := namespace(t)
+	for i := range 2 {
+		name := fmt.Sprintf("server-%d", i)
+		label(t, server(t, ns, name, nodes[1+i]), fmt.Sprintf(`{"of":%q}`, name))
+	}
+	of := func(name string, port int32, addrs ...string) {
+		service(t, ns, func(spec *corev1.ServiceSpec) {
+			sticky(spec, 600)
+			spec.Selector, spec.ExternalIPs = map[string]string{"of": name}, addrs
+			spec.Ports[0].Port, spec.Ports[1].Port = port, port
+		})
+	}
+	of("server-0", 80, shared)
+	of("server-1", 81, shared)
+	of("server-1", 80, "203.0.113.78")
+	from := running(t, ns, "from", nodes[1])
+	want := map[string]string{shared + ":80": "server-0", shared + ":81": "server-1", "203.0.113.78:80": "server-1"}
+	for range 3 {
+		for address, server := range want {
+			for _, network := range []string{"tcp", "udp"} {
+				if got := answers(t, from, network, address); got.server != server {
+					t.Errorf("%s %s: %s answers, want %s", network, address, got.server, server)
+				}
+			}
+		}
+	}
+}
+
+// TestAffinityOfLocalPolicies: where the policy is Local a client outside stays with
+// one of the node's endpoints.
+func TestAffinityOfLocalPolicies(t *testing.T) {
+	ns := namespace(t)
+	for i := range 3 {
+		server(t, ns, fmt.Sprintf("server-%d", i), nodes[1])
+	}
+	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+		sticky(spec, 60)
+	})
+	for _, addr := range machineAddresses(t, nodes[1]) {
+		address := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[0].NodePort)).String()
+		ask := func() (answer, error) {
+			return readAnswer(onNode(outside, "probe", "dial", "tcp", address, "0", patience))
+		}
+		var first answer
+		eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
+			var err error
+			first, err = ask()
+			return err == nil, fmt.Sprint(err)
+		})
+		wantSame(t, address, first, ask)
+	}
+}
