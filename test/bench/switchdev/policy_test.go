@@ -235,6 +235,43 @@ func TestPolicyAnotherNumber(t *testing.T) {
 	}
 }
 
+// TestPolicyOneOfTwo: one of two policies goes while OVS offloads for the other. Its
+// NIC goes back but for the link that has a rule, which goes back with the rule.
+func TestPolicyOneOfTwo(t *testing.T) {
+	leaves, stays := nics(t)[0], nics(t)[1]
+	for _, pci := range []string{leaves, stays} {
+		nicSet(t, pci, "switchdev", "2")
+		t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
+	}
+	n := newPolicyNode(t, leaves)
+	policy := func(name, pci string) *v1alpha1.OffloadPolicy {
+		selector := v1alpha1.PFSelector{PCIAddresses: []string{pci}}
+		return &v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.OffloadPolicySpec{PFSelector: selector, NumVFs: 2}}
+	}
+	n.set(policy("a", leaves), policy("b", stays))
+	n.await(t, "a Applied, b Applied, a Applied")
+	busy, quiet := n.pf(t).VFs[0].Representor.Name, n.pf(t).VFs[1].Representor.Name
+	run(t, "tc", "qdisc", "add", "dev", busy, "clsact")
+	redirect(t, busy, quiet)
+	n.set(policy("b", stays))
+	n.await(t, " Pending, b Applied, b Applied")
+	want := "hw-tc-offload stays on while there are rules of TC: " + busy + "; OVS offloads for policy b"
+	if got := n.Results()[0].Message; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	offloads := func(link *vf.Netdev) bool { return link.HWTC != nil && *link.HWTC }
+	p := n.pf(t)
+	if offloads(p.Uplink()) || !offloads(&p.VFs[0].Representor.Netdev) || offloads(&p.VFs[1].Representor.Netdev) || len(p.VFs) != 2 {
+		t.Errorf("while a rule is there: %+v", p)
+	}
+	run(t, "tc", "filter", "del", "dev", busy, "ingress")
+	n.Mark() // it looks every 30 s
+	n.await(t, "b Applied, b Applied")
+	if offloads(&n.pf(t).VFs[0].Representor.Netdev) || !n.sampling.Settings().HWOffload {
+		t.Errorf("in the end: %+v, settings %+v", n.pf(t), n.sampling.Settings())
+	}
+}
+
 func uplinkOf(t *testing.T, pci string) string {
 	t.Helper()
 	node, _ := openNode(t)
