@@ -5,19 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
-// slowSwitch is a switch that does not answer in time when it is told to.
+// slowSwitch is a switch that does not answer in time when it is told to, or takes
+// its time.
 type slowSwitch struct {
 	flowTables
-	slow bool
+	slow  bool
+	takes time.Duration
 }
 
 func (f *slowSwitch) Replace(ctx context.Context, bridge string, flows []string) error {
 	if f.slow {
 		return fmt.Errorf("ovs-ofctl: %w", context.DeadlineExceeded)
 	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(f.takes):
+	}
 	return f.flowTables.Replace(ctx, bridge, flows)
+}
+
+// TestSlowCommands: on a machine short of time a node is set up all the same.
+func TestSlowCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.ovnController()
+		s := b.setup(t)
+		s.deps.Flows = &slowSwitch{flowTables: flowTables{}, takes: programTimeout / 2}
+		converge(t, s)
+	})
 }
 
 // TestReady: one failed pass of a node that was ready is no news, two are, and so is

@@ -26,7 +26,7 @@ const (
 	ownNIC      = "0000:01:00.0"
 	bareNIC     = "0000:02:00.0"
 	vfResource  = "ovn-offload.io/vf"
-	smartWithin = 5 * time.Minute
+	smartWithin = 10 * time.Minute
 )
 
 // smart is the node with the SmartNIC, added to the lab that all tests share.
