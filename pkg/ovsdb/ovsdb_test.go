@@ -82,6 +82,30 @@ func portsOf(t *testing.T, server *ovsdbtest.Server, sw string) []string {
 	return ports
 }
 
+// TestTwoRowsOfOneIDAreRefused: the owner keeps what it had, and others are served.
+// The same id in two tables, or with two owners, is no fault.
+func TestTwoRowsOfOneIDAreRefused(t *testing.T) {
+	server, db := open(t)
+	one, other := portRow("n1", "d_a", "0a:58:0a:f4:01:05 10.244.1.5"), portRow("n1", "d_b")
+	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}, ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{one}})
+	other.ID = one.ID
+	third := portRow("n1", "d_c")
+	third.ID = one.ID
+	fourth := switchRow("n2")
+	fourth.ID = one.ID
+	result, err := db.Commit(t.Context(),
+		ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{one, other}}, ovsdb.Want{Owner: "Pod/d/c", Rows: []ovsdb.Row{third, fourth}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := result.Failed["Pod/d/a"]; len(result.Failed) != 1 || err == nil || !strings.Contains(err.Error(), `two rows of table Logical_Switch_Port have the id "d_a"`) {
+		t.Errorf("failed: %v", result.Failed)
+	}
+	if got := portsOf(t, server, "n1"); !slices.Equal(got, []string{"d_a", "d_c"}) {
+		t.Errorf("ports of n1: %v", got)
+	}
+}
+
 func TestCommitMakesWhatIsWantedAndNothingTwice(t *testing.T) {
 	server, db := open(t)
 	node := ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}

@@ -92,12 +92,20 @@ func (p *planner) collect(wants []Want) {
 		// The smallest UUID of several rows with one id is the one that stays.
 		have := slices.Clone(p.owned[want.Owner])
 		slices.SortFunc(have, func(a, b *row) int { return cmp.Compare(a.uuid, b.uuid) })
+		seen := map[[2]string]bool{} // tables and ids of this owner
 		for i := range want.Rows {
 			e := &entry{owner: want.Owner, row: &want.Rows[i]}
 			if e.table = p.tableOf(e.row.Model); e.table == nil {
 				p.failed[want.Owner] = fmt.Errorf("row %q is a %T, which is no row of this database", e.row.ID, e.row.Model)
 				continue
 			}
+			// Two such rows would take turns in one row of the database for ever.
+			key := [2]string{e.table.name, e.row.ID}
+			if seen[key] {
+				p.failed[want.Owner] = fmt.Errorf("two rows of table %s have the id %q", e.table.name, e.row.ID)
+				continue
+			}
+			seen[key] = true
 			if at := slices.IndexFunc(have, func(w *row) bool { return w.table == e.table && w.id == e.row.ID }); at >= 0 {
 				e.have, e.ref = have[at], have[at].uuid
 				have = slices.Delete(have, at, at+1)
