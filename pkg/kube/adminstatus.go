@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,10 +20,18 @@ const PolicyReadyCondition = "Ready-In-Zone-global"
 // statusWriter is the name under which conditions are applied.
 const statusWriter = "ovn-offload-controller"
 
+// maxCondition is the API's limit for a condition's message, which it counts in
+// runes and we in bytes: never less.
+const maxCondition = 32768
+
 // SetPolicyCondition applies one condition, unless object has it. The conditions
-// of others stay.
+// of others stay. A message that is too long ends before its end and says so.
 func SetPolicyCondition(ctx context.Context, client dynamic.Interface, owner Owner, object *unstructured.Unstructured, want metav1.Condition) error {
 	want.ObservedGeneration = object.GetGeneration()
+	const shortened = "... (shortened)"
+	if len(want.Message) > maxCondition {
+		want.Message = strings.ToValidUTF8(want.Message[:maxCondition-len(shortened)], "") + shortened
+	}
 	have := conditionOf(object, want.Type)
 	if have.Status == want.Status && have.Reason == want.Reason && have.Message == want.Message && have.ObservedGeneration == want.ObservedGeneration {
 		return nil

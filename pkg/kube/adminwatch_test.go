@@ -195,6 +195,33 @@ func TestConditionIsAppliedOnce(t *testing.T) {
 	}
 }
 
+// TestALongConditionIsShortened at a rune's border: the API would refuse it for
+// ever. One that just fits is not touched.
+func TestALongConditionIsShortened(t *testing.T) {
+	object := clusterPolicy("p", map[string]any{})
+	for message, want := range map[string]string{
+		strings.Repeat("a", maxCondition):          strings.Repeat("a", maxCondition),
+		"aa" + strings.Repeat("ä", maxCondition/2): "aa" + strings.Repeat("ä", (maxCondition-18)/2) + "... (shortened)",
+	} {
+		client, got := adminClient(), ""
+		client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			var sent unstructured.Unstructured
+			if err := json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &sent.Object); err != nil {
+				t.Error(err)
+			}
+			got = conditionOf(&sent, PolicyReadyCondition).Message
+			return true, object, nil
+		})
+		condition := metav1.Condition{Type: PolicyReadyCondition, Status: metav1.ConditionFalse, Reason: "SetupFailed", Message: message}
+		if err := SetPolicyCondition(t.Context(), client, Owner{Kind: KindClusterNetworkPolicy, Name: "p"}, object, condition); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("a message of %d bytes became one of %d, want %d; it ends with %q", len(message), len(got), len(want), got[len(got)-20:])
+		}
+	}
+}
+
 // TestUnknownActionDenies: a rule of a later API whose action we do not know may
 // be one that forbids.
 func TestUnknownActionDenies(t *testing.T) {
