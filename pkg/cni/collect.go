@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -61,8 +63,8 @@ func (s *Server) collectLinks(links []netdev.Link) (removed int, err error) {
 		return 0, fmt.Errorf("%d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(orphans), len(ports))
 	}
 	var errs []error
-	for sandbox, name := range orphans {
-		if err := removeLink(s.deps.Host, name, sandbox); err != nil {
+	for _, sandbox := range slices.Sorted(maps.Keys(orphans)) { // sorted: errors that are the same read the same
+		if err := removeLink(s.deps.Host, orphans[sandbox], sandbox); err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -3,7 +3,10 @@ package cni
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -295,4 +298,44 @@ func TestSweepLoopRetries(t *testing.T) {
 	}
 	n.srv.Repair()
 	until(t, "the port is swept", func() bool { return len(n.db.Owners()) == 0 })
+}
+
+// logged are the lines of a log.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// TestSweepsThatFailAlikeAreLoggedOnce, and are made all the same. Another error,
+// and the same after a success, are told.
+func TestSweepsThatFailAlikeAreLoggedOnce(t *testing.T) {
+	n := newNode(t)
+	lines := make(logged, 1000)
+	n.srv.log = slog.New(slog.NewTextHandler(lines, nil))
+	var sweeps atomic.Int32
+	sweep := func(failure error) {
+		t.Helper()
+		n.net.FailWith(func(op, _ string) error {
+			if op != "Links" {
+				return nil
+			}
+			sweeps.Add(1)
+			return failure
+		})
+		enough := sweeps.Load() + 4 // the first may be under way, the last be unlogged
+		until(t, "four more sweeps", func() bool { n.srv.Repair(); return sweeps.Load() >= enough })
+	}
+	n.sweeps()
+	for _, failure := range []error{errors.New("held open"), errors.New("held by another"), nil, errors.New("held by another")} {
+		sweep(failure)
+		want := "succeeded again"
+		if failure != nil {
+			want = failure.Error()
+		}
+		if line := <-lines; !strings.Contains(line, want) || len(lines) > 0 {
+			t.Errorf("%d lines after %q, want one of %q", len(lines)+1, line, want)
+		}
+	}
 }

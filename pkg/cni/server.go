@@ -101,6 +101,7 @@ func (s *Server) RunSweeps(ctx context.Context) error {
 	s.Repair()
 	pause := time.NewTimer(fullSweep)
 	defer pause.Stop()
+	failure := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -108,13 +109,32 @@ func (s *Server) RunSweeps(ctx context.Context) error {
 		case <-s.dirty:
 		case <-pause.C:
 		}
+		err := s.Sweep(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		failure = s.swept(failure, err)
 		next := fullSweep
-		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("sweep of stale attachments", "err", err)
+		if err != nil {
 			next = sweepRetry
 		}
 		pause.Reset(next)
 	}
+}
+
+// swept logs how a sweep ended, unless the one before ended the same way: what
+// holds a pod's namespace open may do so for days.
+func (s *Server) swept(before string, err error) (failure string) {
+	switch {
+	case err == nil && before != "":
+		s.log.Info("the sweep of stale attachments succeeded again")
+	case err != nil && err.Error() != before:
+		s.log.Warn("sweep of stale attachments, tried again until it succeeds", "err", err)
+	}
+	if err != nil {
+		failure = err.Error()
+	}
+	return failure
 }
 
 // ServeHTTP is one command.
