@@ -306,3 +306,37 @@ func TestReadyFollowsTheDatabase(t *testing.T) {
 	w.server.Restart()
 	w.eventually("ready again", func() bool { return w.ready() == nil })
 }
+
+// TestANodesBridgeTakesItsNameFromAPod: who may create namespaces must not keep a
+// node from its gateway, by being there first either. The pod has its port again
+// when the node is gone, and one of another name keeps its own.
+func TestANodesBridgeTakesItsNameFromAPod(t *testing.T) {
+	first, other := testPod("n9", "n1"), testPod("n8", "n1")
+	first.Namespace, other.Namespace, other.UID = "breth0", "breth0", "other"
+	w := newWorld(t, testNode("n1"), testNode("n9"), first, other)
+	kinds := func(name string) (kinds string) {
+		for line := range strings.Lines(w.server.Dump("Logical_Switch_Port", "name", "type")) {
+			if port, kind, _ := strings.Cut(strings.TrimSpace(line), ","); port == name {
+				kinds += "(" + strings.Trim(kind, `"`) + ")"
+			}
+		}
+		return kinds
+	}
+	w.eventually("the pods' ports", func() bool { return kinds("breth0_n9") == `()` && kinds("breth0_n8") == `()` })
+	node, err := w.client.CoreV1().Nodes().Get(t.Context(), "n9", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Annotations[kube.GatewayConfigKey] = `{"default":{"mode":"shared","interface-id":"breth0_n9","mac-address":"02:42:ac:12:00:02","ip-addresses":["172.18.0.2/16"],"next-hops":["172.18.0.1"]}}`
+	if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the node's port", func() bool { return kinds("breth0_n9") == "(localnet)" && kinds("breth0_n8") == `()` })
+	w.eventually("an error of the pod", func() bool {
+		return strings.Contains(w.logs.String(), "its port would be called breth0_n9, which is the gateway interface of node n9")
+	})
+	if err := w.client.CoreV1().Nodes().Delete(t.Context(), "n9", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the pod's port", func() bool { return kinds("breth0_n9") == `()` })
+}

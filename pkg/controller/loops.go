@@ -170,7 +170,7 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 		if err == nil {
 			err = c.dropChassis(ctx, owner, rows)
 		}
-		if failed[owner] = err; err != nil && len(rows) == 0 {
+		if failed[owner] = err; err != nil && len(rows) == 0 && !errors.Is(err, ovn.ErrRefused) {
 			continue
 		}
 		byName[owner.String()] = owner

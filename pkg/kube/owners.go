@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -79,6 +81,7 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	}
 	if gateway {
 		owners = append(owners, v.gatewayOwners(old, new)...)
+		owners = append(v.namesakes(old, new), owners...)
 	}
 	condition := old != nil && new != nil && !equality.Semantic.DeepEqual(old.Status.Conditions, new.Status.Conditions)
 	if !subnets && !chassis && !gateway && !condition {
@@ -86,6 +89,27 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	}
 	for _, pod := range v.PodsOnNode(name) {
 		owners = append(owners, PodOwner(pod.Namespace, pod.Name))
+	}
+	return owners
+}
+
+// namesakes are pods whose ports have, by their names, that of one of the node's
+// external bridges. They come first: theirs make way.
+func (v *View) namesakes(states ...*corev1.Node) []Owner {
+	var owners []Owner
+	for _, node := range states {
+		if node == nil {
+			continue
+		}
+		gateway, err := ParseGatewayConfig(node.Annotations[GatewayConfigKey], DefaultNetwork)
+		if err != nil || gateway == nil {
+			continue
+		}
+		for _, bridge := range []string{gateway.Interface, gateway.SecondGateway.Interface} {
+			if namespace, ok := strings.CutSuffix(bridge, "_"+node.Name); ok && v.Pod(namespace, node.Name) != nil {
+				owners = append(owners, PodOwner(namespace, node.Name))
+			}
+		}
 	}
 	return owners
 }

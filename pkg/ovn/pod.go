@@ -1,10 +1,19 @@
 package ovn
 
 import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
+
+// ErrRefused is wrapped by the error of an owner that may not have any rows, not
+// those either that it has.
+var ErrRefused = errors.New("refused")
 
 // buildPod gives the logical switch port of a pod that runs on the pod network,
 // and its ports on its node.
@@ -12,6 +21,9 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 	pod := view.Pod(namespace, name)
 	if pod == nil || !kube.WantsNetwork(pod) {
 		return nil, nil
+	}
+	if taken(view.Node(name), PodPort(namespace, name)) {
+		return nil, fmt.Errorf("%w: its port would be called %s, which is the gateway interface of node %s: give the pod another name", ErrRefused, PodPort(namespace, name), name)
 	}
 	network := view.Allocated(pod)
 	if network == nil {
@@ -40,4 +52,15 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: PolicyGroup(policy.Owner), Column: columnPorts})
 	}
 	return append([]ovsdb.Row{port}, hostPorts(cfg, pod, node, network)...), nil
+}
+
+// taken says that a node, nil when there is none, has given the name of a pod's
+// port to an external bridge. Such a pod bears the node's name, for which alone
+// the names of a node's bridges are valid.
+func taken(node *corev1.Node, port string) bool {
+	if node == nil {
+		return false
+	}
+	gateway, err := kube.ParseGatewayConfig(node.Annotations[kube.GatewayConfigKey], kube.DefaultNetwork)
+	return err == nil && gateway != nil && (gateway.Interface == port || gateway.SecondGateway.Interface == port)
 }
