@@ -155,29 +155,62 @@ func (c *Controller) forgetGone(owner kube.Owner, err error) error {
 	return err
 }
 
-// reconcileRows builds and commits the rows of a batch of owners.
-func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
-	failed := map[kube.Owner]error{}
-	past := map[kube.Owner][]types.UID{}
-	byName := map[string]kube.Owner{}
-	var wants []ovsdb.Want
-	for _, owner := range owners {
-		// Who holds addresses is asked before the rows are built: one who comes
-		// later is not released with the rows of one who went.
-		holders := c.alloc.Holders(owner)
-		uid := c.nodeUID(owner)
-		rows, err := ovn.Build(facts{c.view, c.alloc}, c.build, owner)
-		if err == nil {
-			err = c.dropChassis(ctx, owner, rows)
+// pass is what goes into one commit.
+type pass struct {
+	failed map[kube.Owner]error // of every owner, nil where rows were built
+	past   map[kube.Owner][]types.UID
+	byName map[string]kube.Owner
+	wants  []ovsdb.Want
+}
+
+// prepare builds the rows of owners: those of sets of pods before the rules that
+// refer to them. Where address sets go, as when a set of pods is divided otherwise,
+// all rules that may refer to them move on in the same commit.
+func (c *Controller) prepare(ctx context.Context, owners []kube.Owner) *pass {
+	p := &pass{failed: map[kube.Owner]error{}, past: map[kube.Owner][]types.UID{}, byName: map[string]kube.Owner{}}
+	for _, owner := range slices.SortedStableFunc(slices.Values(owners), func(a, b kube.Owner) int { return cmp.Compare(rank(a), rank(b)) }) {
+		c.add(ctx, p, owner)
+	}
+	for _, want := range p.wants {
+		owner := p.byName[want.Owner]
+		kept := func(have ovsdb.Row) bool {
+			return slices.ContainsFunc(want.Rows, func(row ovsdb.Row) bool { return row.ID == have.ID })
 		}
-		if failed[owner] = err; err != nil && len(rows) == 0 && !errors.Is(err, ovn.ErrRefused) {
+		if owner.Kind != kube.KindPodSet || !slices.ContainsFunc(c.db.Rows(want.Owner), func(have ovsdb.Row) bool { return !kept(have) }) {
 			continue
 		}
-		byName[owner.String()] = owner
-		past[owner] = slices.DeleteFunc(holders, func(holder types.UID) bool { return len(rows) > 0 && holder == madeFor(rows[0], uid) })
-		wants = append(wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
+		for _, user := range c.view.UsersOf(owner) {
+			if _, there := p.failed[user]; !there {
+				c.add(ctx, p, user)
+			}
+		}
 	}
-	result, err := c.db.Commit(ctx, wants...)
+	return p
+}
+
+// add builds the rows of one owner.
+func (c *Controller) add(ctx context.Context, p *pass, owner kube.Owner) {
+	// Who holds addresses is asked before the rows are built: one who comes
+	// later is not released with the rows of one who went.
+	holders := c.alloc.Holders(owner)
+	uid := c.nodeUID(owner)
+	rows, err := ovn.Build(facts{c.view, c.alloc}, c.build, owner)
+	if err == nil {
+		err = c.dropChassis(ctx, owner, rows)
+	}
+	if p.failed[owner] = err; err != nil && len(rows) == 0 && !errors.Is(err, ovn.ErrRefused) {
+		return
+	}
+	p.byName[owner.String()] = owner
+	p.past[owner] = slices.DeleteFunc(holders, func(holder types.UID) bool { return len(rows) > 0 && holder == madeFor(rows[0], uid) })
+	p.wants = append(p.wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
+}
+
+// reconcileRows builds and commits the rows of a batch of owners.
+func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+	p := c.prepare(ctx, owners)
+	failed, byName := p.failed, p.byName
+	result, err := c.db.Commit(ctx, p.wants...)
 	if errors.Is(err, ovsdb.ErrDisconnected) {
 		// Everybody is marked when the database is back.
 		for _, owner := range byName {
@@ -194,7 +227,7 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 		}
 		failed[byName[name]] = err
 	}
-	c.committed(result, byName, past)
+	c.committed(result, byName, p.past)
 	for _, owner := range byName {
 		c.decided(owner, failed[owner])
 	}

@@ -3,6 +3,7 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"regexp"
@@ -130,6 +131,106 @@ func TestAPortIsNeverThereWithoutItsPolicies(t *testing.T) {
 		if (len(watch.open) > 0) != c.open {
 			t.Errorf("policy in %s: open ports %v in %d states", c.policy.Namespace, watch.open, watch.states)
 		}
+	}
+}
+
+// setWatch follows the database one transaction at a time and notes every address
+// set that a rule refers to and that is not there.
+type setWatch struct {
+	names, matches map[string]string // by UUID
+	dangling       []string
+	divided        bool // a rule has referred to a part of a set
+	ended          chan struct{}
+}
+
+func watchSets(t *testing.T, socket string) *setWatch {
+	t.Helper()
+	conn, err := net.Dial("unix", strings.TrimPrefix(socket, "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	fmt.Fprint(conn, `{"id":1,"method":"monitor","params":["OVN_Northbound",null,{"Address_Set":{"columns":["name"]},"ACL":{"columns":["match"]}}]}`)
+	w := &setWatch{names: map[string]string{}, matches: map[string]string{}, ended: make(chan struct{})}
+	decoder := json.NewDecoder(conn)
+	w.read(decoder)
+	go func() {
+		defer close(w.ended)
+		for w.read(decoder) {
+		}
+	}()
+	return w
+}
+
+func (w *setWatch) read(decoder *json.Decoder) bool {
+	type rows map[string]map[string]struct{ New *struct{ Name, Match string } }
+	var m struct {
+		Result rows
+		Params []json.RawMessage
+	}
+	if decoder.Decode(&m) != nil {
+		return false
+	}
+	content := m.Result
+	if len(m.Params) == 2 {
+		json.Unmarshal(m.Params[1], &content)
+	}
+	for uuid, row := range content["Address_Set"] {
+		if delete(w.names, uuid); row.New != nil {
+			w.names[uuid] = row.New.Name
+		}
+	}
+	for uuid, row := range content["ACL"] {
+		if delete(w.matches, uuid); row.New != nil {
+			w.matches[uuid] = row.New.Match
+		}
+	}
+	present := slices.Collect(maps.Values(w.names))
+	for _, match := range w.matches {
+		for _, set := range regexp.MustCompile(`\$(a[0-9a-z_]+)`).FindAllStringSubmatch(match, -1) {
+			w.divided = w.divided || strings.Contains(set[1], "_2_")
+			if !slices.Contains(present, set[1]) {
+				w.dangling = append(w.dangling, set[1])
+			}
+		}
+	}
+	return true
+}
+
+// TestRulesFollowASetThatIsDivided: one label brings more pods into a set than one
+// address set has. In no state of the database does a rule refer to a missing one.
+func TestRulesFollowASetThatIsDivided(t *testing.T) {
+	policy := denyAll("d", "allow")
+	selected := map[string]string{"many": "yes"}
+	peer := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: selected}}
+	policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "many"}}
+	objects := []runtime.Object{policy, namespace}
+	for i := range 6100 { // beyond what has the old layout beside the new one
+		pod := testPod(fmt.Sprint("p", i), "nowhere")
+		pod.Namespace = namespace.Name
+		objects = append(objects, pod)
+	}
+	w := newWorld(t, objects...)
+	w.eventually("the rule", func() bool { return strings.Contains(w.server.Dump("ACL", "match"), "$a") })
+	// What is marked later is built later: then nothing else is left to build.
+	if _, err := w.client.NetworkingV1().NetworkPolicies("d").Create(t.Context(), denyAll("d", "later"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the end of the first pass", func() bool { return strings.Contains(w.server.Dump("Port_Group", "external_ids"), "d:later") })
+	watch := watchSets(t, w.server.Endpoint())
+	labelled := namespace.DeepCopy()
+	labelled.Labels = selected
+	if _, err := w.client.CoreV1().Namespaces().Update(t.Context(), labelled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the rule's parts", func() bool { return strings.Contains(w.server.Dump("ACL", "match"), "_2_1_v4") })
+	w.stop()
+	w.server.Kill()
+	<-watch.ended
+	w.stop = func() {}
+	if !watch.divided || len(watch.dangling) > 0 {
+		t.Errorf("rules referred to sets that are not there: %v; to parts: %t", watch.dangling, watch.divided)
 	}
 }
 
