@@ -40,6 +40,7 @@ struct run {
 	struct sk_buff *skb;		/* the copy, data at the network header */
 	struct swsim_key key;
 	struct flow_dissector_key_ct ct;
+	bool nat;			/* ct was looked up to translate */
 	struct sk_buff_head out;	/* dev says where to */
 	struct swsim_flow *flows[MAX_STAGES];
 	struct swsim_conn *conns[MAX_CONNS];
@@ -180,6 +181,10 @@ static enum verdict conntrack(struct run *r, const struct swsim_act *a)
 	struct swsim_conn *c;
 	unsigned int i;
 
+	/* As mlx5 and act_ct: a packet that a zone knows is not looked up there again,
+	 * and would not be found once its addresses were translated. */
+	if (!a->ct.clear && r->ct.ct_state && r->ct.ct_zone == a->ct.zone && (r->nat || !a->ct.nat))
+		return NEXT;
 	memset(&r->ct, 0, sizeof(r->ct));
 	if (a->ct.clear)
 		return NEXT;
@@ -192,6 +197,7 @@ static enum verdict conntrack(struct run *r, const struct swsim_act *a)
 	r->conns[r->nconns++] = c;
 	r->ct = c->state;
 	r->ct.ct_zone = a->ct.zone;
+	r->nat = a->ct.nat;
 	if (!a->ct.nat || !c->nmangle)
 		return NEXT;
 	for (i = 0; i < c->nmangle; i++)

@@ -117,8 +117,8 @@ static int take_ct(const struct flow_action_entry *act, struct swsim_act *to,
 	to->ct.nat = act->ct.action & TCA_CT_ACT_NAT;
 	if (to->ct.clear)
 		return 0;
-	if (act->ct.action & (TCA_CT_ACT_COMMIT | TCA_CT_ACT_FORCE) || !act->ct.flow_table) {
-		NL_SET_ERR_MSG_MOD(extack, "a connection is only committed in software");
+	if (act->ct.action & TCA_CT_ACT_FORCE || !act->ct.flow_table) {
+		NL_SET_ERR_MSG_MOD(extack, "a connection is only forced in software");
 		return -EOPNOTSUPP;
 	}
 	to->ct.ft = swsim_ft_get(act->ct.flow_table);
@@ -226,6 +226,13 @@ static int flow_parse(struct swsim_flow *fl, struct flow_cls_offload *f)
 		return -EOPNOTSUPP;
 	}
 	flow_action_for_each(i, act, &rule->action) {
+		/* As mlx5: of a connection that it has, nothing is left to commit; of
+		 * another the packet goes to software. That is no end for a rule. */
+		if (act->id == FLOW_ACTION_CT && act->ct.action & TCA_CT_ACT_COMMIT &&
+		    flow_action_is_last_entry(&rule->action, act)) {
+			NL_SET_ERR_MSG_MOD(extack, "a connection is only committed in software");
+			return -EOPNOTSUPP;
+		}
 		err = take_action(fl->dev, act, &fl->acts[fl->nacts++], &encap, extack);
 		if (err)
 			return err;
