@@ -14,6 +14,7 @@ import (
 const (
 	zoneWire   = 64000
 	zoneOther  = 64001 // sources of the host that have no stand-in of their own
+	zoneRouter = 0     // the router's own, where it hides pods
 	markRouter = 1
 
 	tableAnswer   = 1 // from the wire, after conntrack
@@ -105,13 +106,12 @@ func plainTable() []string { return []string{"priority=0 actions=NORMAL"} }
 // for the address that both have.
 func fromRouter(w wire) []string {
 	in := fmt.Sprintf("in_port=%d,dl_src=%s", w.Router, w.MAC)
-	commit := fmt.Sprintf("ct(commit,zone=%d,exec(set_field:%d->ct_mark)),%s", zoneWire, markRouter, output(w.Uplink))
 	return []string{
 		flow(0, 100, in+",arp,arp_op=1", output(w.Uplink)),
 		flow(0, 100, in+fmt.Sprintf(",icmp6,icmp_type=%d", neighborSolicit), output(w.Uplink)),
 		flow(0, 90, in+",icmp6,icmp_type="+strconv.Itoa(neighborAdvert), "drop"),
-		flow(0, 80, in+",ip", commit),
-		flow(0, 80, in+",ipv6", commit),
+		flow(0, 80, in+",ip", remember()+output(w.Uplink)),
+		flow(0, 80, in+",ipv6", remember()+output(w.Uplink)),
 		flow(0, 10, fmt.Sprintf("in_port=%d", w.Router), "drop"),
 	}
 }
@@ -136,6 +136,11 @@ func fromWire(w wire) []string {
 		flows = append(flows, flow(0, 90, fmt.Sprintf("in_port=%d,%s", w.Uplink, to(subnet)), "drop"))
 	}
 	return flows
+}
+
+// remember is the action, with a comma behind it, that makes a connection the router's.
+func remember() string {
+	return fmt.Sprintf("ct(commit,zone=%d,exec(set_field:%d->ct_mark)),", zoneWire, markRouter)
 }
 
 func track(table int) string { return fmt.Sprintf("ct(zone=%d,table=%d)", zoneWire, table) }

@@ -72,17 +72,18 @@ func routerToHost(w wire, m meeting) []string {
 	return flows
 }
 
-// wireAndServices lead what asks for a service at the node to the router, past
-// conntrack: one flow for each node port, whatever the number of the node's
-// addresses. Fragments show their port after conntrack only.
+// wireAndServices lead what asks for a service at the node to the router: two flows
+// for each node port, whatever the number of the node's addresses. Fragments show
+// their port after conntrack only. The connection is committed here, because its
+// answers are as they leave: a NIC takes none of which conntrack saw one direction.
 func wireAndServices(w wire) []string {
 	var flows []string
 	in := fmt.Sprintf("in_port=%d,dl_dst=%s,", w.Uplink, w.MAC)
 	for _, e := range w.Services.External {
 		for _, match := range e.allowed() {
 			flows = append(flows,
-				flow(0, 87, in+match+",nw_frag=no", output(w.Router)),
-				flow(tableAnswer, 60, match, output(w.Router)),
+				flow(0, 87, in+match+",nw_frag=no", remember()+output(w.Router)),
+				flow(tableAnswer, 60, match, remember()+output(w.Router)),
 			)
 		}
 		if e.Limited {
@@ -100,15 +101,25 @@ func wireAndServices(w wire) []string {
 		)
 	}
 	for _, p := range w.Services.NodePorts {
-		for _, suffix := range []string{"", "6"} {
-			flows = append(flows, flow(tableNodePort, 10, fmt.Sprintf("%s%s,tp_dst=%d", p.Protocol, suffix, p.Port.Port), output(w.Router)))
-		}
+		flows = append(flows, nodePort(w, p.Port, "")...)
+		flows = append(flows, nodePort(w, p.Port, "6")...)
 	}
 	return append(flows,
 		flow(tableNodePort, 5, "ct_state=-trk,ip", track(tableAnswer)),
 		flow(tableNodePort, 5, "ct_state=-trk,ipv6", track(tableAnswer)),
 		flow(tableNodePort, 0, "", w.toHost()),
 	)
+}
+
+// nodePort gives the way there and back. The router looks for what comes for the
+// node's address in its own zone, where pods are that it hides: a connection that is
+// not there stays a new one, and no NIC takes it. So the bridge puts it there.
+func nodePort(w wire, p Port, suffix string) []string {
+	protocol := string(p.Protocol) + suffix
+	return []string{
+		flow(tableNodePort, 10, fmt.Sprintf("%s,tp_dst=%d", protocol, p.Port), remember()+fmt.Sprintf("ct(commit,zone=%d),", zoneRouter)+output(w.Router)),
+		flow(0, 82, fmt.Sprintf("in_port=%d,dl_src=%s,%s,tp_src=%d", w.Router, w.MAC, protocol, p.Port), fmt.Sprintf("ct(zone=%d),", zoneRouter)+remember()+output(w.Uplink)),
+	}
 }
 
 func (e Endpoint) match() string {
