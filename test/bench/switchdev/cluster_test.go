@@ -27,9 +27,10 @@ type cluster struct {
 // ovsNode is a namespace with a NIC, OVS and ovn-controller.
 type ovsNode struct {
 	*testing.T
-	name, pci, dir, uplink string
-	ports                  []offload.Port
-	settings               offload.Settings
+	name, pci, dir, uplink, address string
+	mac                             string // of the gateway bridge
+	ports                           []offload.Port
+	settings                        offload.Settings
 }
 
 // endpoint is a pod on a VF.
@@ -89,7 +90,7 @@ func (c *cluster) sync() { c.t.Helper(); c.nb("--wait=hv", "sync") }
 func (c *cluster) node(i int, pci string, hwOffload bool) *ovsNode {
 	t := c.t
 	t.Helper()
-	n := &ovsNode{T: t, name: fmt.Sprintf("node%d", i+1), pci: pci}
+	n := &ovsNode{T: t, name: fmt.Sprintf("node%d", i+1), pci: pci, address: fmt.Sprintf("192.168.50.%d", i+1)}
 	n.dir = filepath.Join(c.dir, n.name)
 	n.settings = offload.Observed{OtherConfig: map[string]string{offload.HWOffloadKey: fmt.Sprint(hwOffload)}}.Settings()
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
@@ -101,7 +102,7 @@ func (c *cluster) node(i int, pci string, hwOffload bool) *ovsNode {
 	run(t, inside(n.name, "devlink", "dev", "eswitch", "set", "pci/"+pci, "mode", "switchdev")...)
 	write(t, driver+pci+"/sriov_numvfs", "4")
 	n.uplink = n.link("p0")
-	batch(t, n.name, "link set lo up", "link set "+n.uplink+" up", fmt.Sprintf("addr add 192.168.50.%d/24 dev %s", i+1, n.uplink))
+	batch(t, n.name, "link set lo up", "link set "+n.uplink+" up", fmt.Sprintf("addr add %s/24 dev %s", n.address, n.uplink))
 	run(t, inside(n.name, "ethtool", "-K", n.uplink, "hw-tc-offload", "on")...)
 
 	run(t, "ovsdb-tool", "create", n.dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
@@ -109,7 +110,7 @@ func (c *cluster) node(i int, pci string, hwOffload bool) *ovsNode {
 	n.vsctl("--no-wait", "init")
 	n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "external_ids:system-id="+n.name, fmt.Sprintf("other_config:hw-offload=%t", hwOffload),
 		"other_config:max-idle=60000", "external_ids:ovn-remote="+c.remote("sb"), "external_ids:ovn-encap-type=geneve",
-		fmt.Sprintf("external_ids:ovn-encap-ip=192.168.50.%d", i+1), "external_ids:ovn-bridge=br-int")
+		"external_ids:ovn-encap-ip="+n.address, "external_ids:ovn-bridge=br-int")
 	c.daemon(n.name, n.dir, "ovs-vswitchd", "unix:"+n.dir+"/db.sock", "--pidfile", "--log-file="+n.dir+"/vswitchd.log")
 	c.daemon(n.name, n.dir, "ovn-controller", "unix:"+n.dir+"/db.sock", "--pidfile", "--log-file="+n.dir+"/controller.log")
 	return n
@@ -131,26 +132,34 @@ func (n *ovsNode) vsctl(args ...string) string {
 	return run(n.T, append([]string{"ovs-vsctl", "-vconsole:off", "--timeout=60", "--db=unix:" + n.dir + "/db.sock"}, args...)...)
 }
 
-// pod puts VF number vf into a namespace and its representor into br-int.
-func (c *cluster) pod(e *endpoint, i int) {
-	t, n := c.t, e.node
-	t.Helper()
+// plug puts the VF into a namespace and its representor, with further columns, into
+// br-int. It gives the name of the VF's netdev there.
+func (n *ovsNode) plug(e *endpoint, columns ...string) (link string) {
+	n.Helper()
 	e.rep = n.link(fmt.Sprintf("pf0vf%d", e.vf))
-	link := run(t, inside(n.name, "ls", fmt.Sprintf("/sys/bus/pci/devices/%s/virtfn%d/net", n.pci, e.vf))...)
+	link = run(n.T, inside(n.name, "ls", fmt.Sprintf("/sys/bus/pci/devices/%s/virtfn%d/net", n.pci, e.vf))...)
+	run(n.T, "ip", "netns", "add", e.name)
+	n.Cleanup(func() { _, _ = try("ip", "netns", "del", e.name) })
+	run(n.T, "ip", "-n", n.name, "link", "set", link, "netns", e.name)
+	run(n.T, inside(n.name, "ethtool", "-K", e.rep, "hw-tc-offload", "on")...)
+	run(n.T, "ip", "-n", n.name, "link", "set", e.rep, "up")
+	n.vsctl(append([]string{"add-port", "br-int", e.rep, "--", "set", "Interface", e.rep, "external_ids:iface-id=default_" + e.name}, columns...)...)
+	n.ports = append(n.ports, offload.Port{Name: e.rep, Device: offload.Device{Representor: true, HWTC: true, Function: true}})
+	return link
+}
+
+// pod plugs one in that has its addresses from the test.
+func (c *cluster) pod(e *endpoint, i int) {
+	c.t.Helper()
 	mac := fmt.Sprintf("0a:00:00:00:00:%02x", i+1)
-	run(t, "ip", "netns", "add", e.name)
-	run(t, "ip", "-n", n.name, "link", "set", link, "netns", e.name)
-	batch(t, e.name,
+	link := e.node.plug(e)
+	batch(c.t, e.name,
 		"link set lo up",
 		"link set "+link+" name eth0 address "+mac+" mtu "+podMTU+" up",
 		"addr add "+e.v4+"/24 dev eth0",
 		"addr add "+e.v6+"/64 dev eth0 nodad",
 		"route add default via "+e.v4[:strings.LastIndex(e.v4, ".")]+".1",
 		"route add default via "+e.v6[:strings.LastIndex(e.v6, ":")]+":1")
-	run(t, inside(n.name, "ethtool", "-K", e.rep, "hw-tc-offload", "on")...)
-	run(t, "ip", "-n", n.name, "link", "set", e.rep, "up")
-	n.vsctl("add-port", "br-int", e.rep, "--", "set", "Interface", e.rep, "external_ids:iface-id=default_"+e.name)
-	n.ports = append(n.ports, offload.Port{Name: e.rep, Device: offload.Device{Representor: true, HWTC: true, Function: true}})
 	sw := "s" + strings.Split(e.v4, ".")[1]
 	c.nb("lsp-add", sw, "default_"+e.name, "--", "lsp-set-addresses", "default_"+e.name, mac+" "+e.v4+" "+e.v6,
 		"--", "lsp-set-port-security", "default_"+e.name, mac+" "+e.v4+" "+e.v6)

@@ -40,7 +40,6 @@ func newWorld(t *testing.T, hwOffload bool) *world {
 	} {
 		w.pod(e, i)
 		w.pods[e.name] = e
-		t.Cleanup(func() { _, _ = try("ip", "netns", "del", e.name) })
 	}
 	w.sync()
 	for name := range w.pods {
