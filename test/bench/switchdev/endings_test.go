@@ -78,6 +78,31 @@ func ended(t *testing.T, cut time.Time, taps map[string]*tap) {
 	}
 }
 
+// silent waits until nothing comes any more while all others are heard often.
+func silent(t *testing.T, cut time.Time, taps, others map[string]*tap) {
+	t.Helper()
+	const often = 40
+	mark := cut
+	eventually(t, "silence beside the others", 2*patience, func() bool {
+		for _, tap := range taps {
+			if n, last := tap.since(mark); n > 0 {
+				mark = last
+				return false
+			}
+		}
+		for _, tap := range others {
+			if n, _ := tap.since(mark); n < often {
+				return false
+			}
+		}
+		return true
+	})
+	for _, what := range slices.Sorted(maps.Keys(taps)) {
+		n, last := taps[what].since(cut)
+		t.Logf("%s: %d packets after the cut, the last after %s", what, n, last.Sub(cut).Round(time.Millisecond))
+	}
+}
+
 func lives(t *testing.T, cut time.Time, taps map[string]*tap) {
 	t.Helper()
 	for what, tap := range taps {

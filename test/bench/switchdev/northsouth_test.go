@@ -96,6 +96,9 @@ func TestNorthSouth(t *testing.T) {
 	for _, w := range p.between() {
 		t.Run("under a policy, "+w.what, w.row)
 	}
+	p.withdraw("allow-b", "allow-c")
+	p.keep()
+	t.Run("policy lands", p.policyLands)
 }
 
 // policy lets some pods, and nobody else, speak to one.
@@ -112,6 +115,37 @@ func (p *product) policy(name, server string, clients ...string) {
 	_, err := p.server.NetworkingV1().NetworkPolicies("default").Create(p.t.Context(),
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec}, metav1.CreateOptions{})
 	ok(p.t, err)
+}
+
+func (p *product) withdraw(policies ...string) {
+	p.t.Helper()
+	for _, name := range policies {
+		ok(p.t, p.server.NetworkingV1().NetworkPolicies("default").Delete(p.t.Context(), name, metav1.DeleteOptions{}))
+	}
+}
+
+// policyLands: what is in hardware ends with a policy that forbids one pod
+// everything, also what only that pod sends. That of others goes on.
+func (p *product) policyLands(t *testing.T) {
+	b, c := p.pods["b"], p.pods["c"]
+	near, far := listen(t, "b"), listen(t, "c")
+	for network := range near {
+		speak(t, "a", network, b.v4)
+		speak(t, "a", network, c.v4)
+	}
+	near["udp of the server"], far["udp of the server"] = pour(t, b, "a"), pour(t, c, "a")
+	inHardware(t, func() (n uint64) {
+		for _, e := range p.pods {
+			n += counter(t, e.node.name, e.rep, "rx_packets")
+		}
+		return n
+	}, near, far)
+	cut := time.Now()
+	p.policy("deny", "b")
+	silent(t, cut, near, far)
+	p.withdraw("deny")
+	back := time.Now()
+	eventually(t, "without the policy UDP is back", patience, func() bool { n, _ := near["udp"].since(back); return n > 0 })
 }
 
 // TestNorthSouthOff is the control: the same traffic without hw-offload.

@@ -18,12 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
 	"github.com/ovn-offload/ovn-offload/pkg/controller"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/openflow"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
 // outside is a machine on the cable, and the nodes' way to all others.
@@ -144,6 +148,46 @@ func (p *product) direct(n *ovsNode) {
 	text := strings.NewReplacer("02:42:ac:12:00:02", n.mac, "172.18.0.2", n.address).Replace(string(archive.Files[1].Data))
 	ok(t, os.WriteFile(flows, []byte(text), 0o600))
 	run(t, "ovs-ofctl", "-O", "OpenFlow14", "--bundle", "replace-flows", n.dir+"/"+gatewayBridge+".mgmt", flows)
+}
+
+// keep ends connections, as the agents of the nodes do.
+func (p *product) keep() {
+	p.t.Helper()
+	schema, err := vswitch.ReplicaSchema()
+	ok(p.t, err)
+	for _, n := range p.nodes {
+		db, err := ovsdb.Open(p.t.Context(), ovsdb.Defaults([]string{"unix:" + n.dir + "/db.sock"}, schema))
+		ok(p.t, err)
+		p.t.Cleanup(db.Close)
+		cfg := conntrack.Defaults()
+		cfg.Share = 0 // a look takes seconds here
+		cfg.Logger, cfg.Registerer = p.log(), prometheus.NewRegistry()
+		p.background(conntrack.New(cfg, conntrack.Deps{Switch: n.vswitchd(), Flows: bridges{openflow.Tables{Log: p.log()}, n.dir}, DB: db}).Run)
+	}
+}
+
+// bridges are those of a node; their sockets are not at the usual place.
+type bridges struct {
+	openflow.Tables
+	dir string
+}
+
+func (b bridges) socket(bridge string) string { return filepath.Join(b.dir, bridge+".mgmt") }
+
+func (b bridges) Dump(ctx context.Context, bridge string) ([]string, error) {
+	return b.Tables.Dump(ctx, b.socket(bridge))
+}
+
+func (b bridges) Groups(ctx context.Context, bridge string) ([]string, error) {
+	return b.Tables.Groups(ctx, b.socket(bridge))
+}
+
+func (b bridges) Bundle(ctx context.Context, bridge string, messages []string) error {
+	return b.Tables.Bundle(ctx, b.socket(bridge), messages)
+}
+
+func (b bridges) Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{}) {
+	b.Tables.Watch(ctx, b.socket(bridge), concerns, changed)
 }
 
 // add makes a pod, and plugs it in when the controller has given it an address.
