@@ -28,8 +28,8 @@ import (
 type deviceOptions struct {
 	kubeletDir, pools, foreign string
 	stray                      string
-	management                 string
-	carrier                    plugin.Selector // management, read
+	management, gateway        string
+	carrier, gatewayVF         plugin.Selector // these two, read
 }
 
 // startFunctions hands out VFs. It has to come before the inventory runs. A node
@@ -69,6 +69,9 @@ func (o *deviceOptions) complete() (err error) {
 	}
 	if o.carrier, err = plugin.ParsePFs(strings.Fields(o.management)); err != nil {
 		return fmt.Errorf("--management-vf: %w", err)
+	}
+	if o.gatewayVF, err = plugin.ParsePFs(strings.Fields(o.gateway)); err != nil {
+		return fmt.Errorf("--gateway-vf: %w", err)
 	}
 	return nil
 }
@@ -178,8 +181,8 @@ func (a *agent) servePlugin(ctx context.Context, devices *plugin.Plugin) error {
 }
 
 // reserved are the VFs that pods do not get by asking for one: those of the
-// policy, that of the management port, and on a host with a DPU those for pods that
-// ask for none.
+// policy, those of the management port and of the gateway bridge, and on a host with
+// a DPU those for pods that ask for none.
 func (a *agent) reserved() map[string]bool {
 	out := map[string]bool{}
 	if a.policy != nil {
@@ -188,8 +191,10 @@ func (a *agent) reserved() map[string]bool {
 	for _, device := range a.spare() {
 		out[device] = true
 	}
-	if device, _ := a.managementVF(); device != "" {
-		out[device] = true
+	for _, find := range []func() (string, error){a.managementVF, a.gatewayVF} {
+		if device, _ := find(); device != "" {
+			out[device] = true
+		}
 	}
 	return out
 }

@@ -105,6 +105,7 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.devices.pools, "vf-pools", "", "VFs to hand out, in the JSON of the sriov-network-device-plugin; empty: "+plugin.DefaultResource)
 	f.StringVar(&o.devices.foreign, "vf-resources", "", "resources of other device plugins whose VFs become a pod's network, with commas between")
 	f.StringVar(&o.devices.management, "management-vf", "", "VF that is the node's own interface in its pod subnet, by PF, such as ens1f0#0; empty: none, and an internal port of OVS where that runs")
+	f.StringVar(&o.devices.gateway, "gateway-vf", "", "VF that has the node's address in place of the gateway bridge's own interface, by PF, such as ens1f0#1; empty: none")
 	f.StringVar(&o.devices.stray, "initial-netns", "", "path of the initial network namespace, where the node is another one")
 	f.StringVar(&o.metrics, "metrics-address", ":9410", "where /metrics, /healthz and /readyz are served")
 	f.StringVar(&o.install.confDir, "cni-conf-dir", "/etc/cni/net.d", "where the runtime looks for networks")

@@ -16,28 +16,42 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
-var errNoCarrier = errors.New("management port: there is no VF")
+var errNoCarrier = errors.New("there is no VF")
 
 // managementVF finds the VF that carries the management port; "" when none is to.
 func (a *agent) managementVF() (string, error) {
-	if a.opts.devices.management == "" {
+	return a.ownVF(a.opts.devices.management, a.opts.devices.carrier)
+}
+
+// gatewayVF finds the VF that has the node's address; "" when none is to.
+func (a *agent) gatewayVF() (string, error) {
+	device, err := a.ownVF(a.opts.devices.gateway, a.opts.devices.gatewayVF)
+	if management, _ := a.managementVF(); err == nil && device != "" && device == management {
+		return "", fmt.Errorf("VF %s is the management port", device)
+	}
+	return device, err
+}
+
+// ownVF finds a VF that is the node's own, which has to be one that no pod has.
+func (a *agent) ownVF(name string, selector plugin.Selector) (string, error) {
+	if name == "" {
 		return "", nil
 	}
 	known := a.devices.Inventory()
 	if known == nil {
 		return "", fmt.Errorf("%w: the node's devices are not known yet", reconcile.ErrNotReady)
 	}
-	selected, _ := plugin.Split(plugin.FromInventory(*known), a.opts.devices.carrier)
+	selected, _ := plugin.Split(plugin.FromInventory(*known), selector)
 	switch len(selected) {
 	case 0: // its NIC may come back
-		return "", fmt.Errorf("%w: %w %s", reconcile.ErrNotReady, errNoCarrier, a.opts.devices.management)
+		return "", fmt.Errorf("%w: %w %s", reconcile.ErrNotReady, errNoCarrier, name)
 	case 1:
 	default:
-		return "", fmt.Errorf("management port: %s is %d VFs, and has to be one", a.opts.devices.management, len(selected))
+		return "", fmt.Errorf("%s is %d VFs, and has to be one", name, len(selected))
 	}
 	device := selected[0].ID
 	if claim, held := a.functions.Ledger.Holder(device); held {
-		return "", fmt.Errorf("management port: VF %s is held by pod %s", device, claim.Pod)
+		return "", fmt.Errorf("VF %s is held by pod %s", device, claim.Pod)
 	}
 	return device, nil
 }
@@ -45,7 +59,18 @@ func (a *agent) managementVF() (string, error) {
 // carrier is the VF with both of its ends. A node that has no such VF, as others
 // of the cluster may, has an internal port.
 func (a *agent) carrier() (*node.Function, error) {
-	device, err := a.managementVF()
+	f, err := a.bothEnds(a.managementVF())
+	if err != nil {
+		return nil, fmt.Errorf("management port: %w", err)
+	}
+	return f, nil
+}
+
+// gatewayFunction is the same of the gateway bridge, whose own interface has the
+// node's address elsewhere.
+func (a *agent) gatewayFunction() (*node.Function, error) { return a.bothEnds(a.gatewayVF()) }
+
+func (a *agent) bothEnds(device string, err error) (*node.Function, error) {
 	if errors.Is(err, errNoCarrier) {
 		return nil, nil
 	}
@@ -54,7 +79,7 @@ func (a *agent) carrier() (*node.Function, error) {
 	}
 	representor, err := a.representor(cni.Device{ID: device})
 	if err != nil {
-		return nil, fmt.Errorf("management port: %w", err)
+		return nil, err
 	}
 	return &node.Function{Device: device, Representor: representor}, nil
 }
@@ -62,8 +87,11 @@ func (a *agent) carrier() (*node.Function, error) {
 // hostCarrier is the VF on a host, and what its DPU is told of it.
 func (a *agent) hostCarrier() (*node.Function, error) {
 	device, err := a.managementVF()
-	if err != nil || device == "" {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("management port: %w", err)
+	}
+	if device == "" {
+		return nil, nil
 	}
 	claim, err := dpu.ClaimManagement(*a.devices.Inventory(), device)
 	if err != nil {
@@ -134,19 +162,22 @@ func (a *agent) onCarrier(links func(vf.Inventory) string, mark func()) {
 	})
 }
 
-// carrierLinks tells the links of the VF of this node.
+// carrierLinks tells the links of the VFs of this node.
 func (a *agent) carrierLinks(inv vf.Inventory) string {
-	device, err := a.managementVF()
-	if err != nil || device == "" {
-		return ""
-	}
-	_, v, _ := inv.VF(device)
 	text := ""
-	if v != nil && v.Netdev != nil {
-		text += fmt.Sprint(v.Netdev.Name, v.Netdev.Index)
-	}
-	if v != nil && v.Representor != nil {
-		text += fmt.Sprint(" ", v.Representor.Name, v.Representor.Index)
+	for _, find := range []func() (string, error){a.managementVF, a.gatewayVF} {
+		device, err := find()
+		if err != nil || device == "" {
+			continue
+		}
+		_, v, _ := inv.VF(device)
+		text += " " + device
+		if v != nil && v.Netdev != nil {
+			text += fmt.Sprint(" ", v.Netdev.Name, v.Netdev.Index)
+		}
+		if v != nil && v.Representor != nil {
+			text += fmt.Sprint(" ", v.Representor.Name, v.Representor.Index)
+		}
 	}
 	return text
 }

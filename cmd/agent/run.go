@@ -126,7 +126,7 @@ func (a *agent) prepare(client *api.Client) (err error) {
 		Host: node.Local{NS: a.host}, DB: a.db,
 		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
 		Annotate: writer.AnnotateNode,
-		Function: a.carrier,
+		Function: a.carrier, GatewayFunction: a.gatewayFunction,
 		Flows:    openflow.Tables{Log: a.opts.log},
 		Services: a.services, NFT: a.nft(),
 		Probes: probes(client, a.opts.node.Remote),

@@ -96,9 +96,13 @@ func (a *agent) vswitchd() unixctl.Client {
 
 // facts is what is known at this moment.
 func (a *agent) facts() nodeoffload.Facts {
-	return nodeoffload.Facts{
+	facts := nodeoffload.Facts{
 		Inventory: a.devices.Inventory(), Settings: a.sampling.Settings(), Report: a.sampling.Report(),
 		Claims: a.functions.Ledger.Claims(), Damaged: a.functions.Ledger.Damaged(),
 		Policies: a.policy.Results(), Reserved: a.reserved(),
 	}
+	if err := a.setup.GatewayVFProblem(); err != nil {
+		facts.Problems = append(facts.Problems, err.Error())
+	}
+	return facts
 }

@@ -16,6 +16,8 @@ type bridge struct {
 	*machine
 	// retry is when a takeover may be tried again.
 	retry time.Time
+	// distrust is until when no VF gets the addresses.
+	distrust time.Time
 	// watched is the bridge whose flows are.
 	watched string
 }
@@ -30,8 +32,15 @@ func (b *bridge) keep(ctx context.Context, st State, g Gateway) error {
 			b.deps.Logger.Warn("repairing the rows of the gateway bridge", "device", g.Bridge, "error", err)
 		}
 	}
+	move := moving(st, g)
+	if move {
+		st.Reachable = b.reachable(ctx)
+	}
 	steps, waiting := planGateway(b.cfg, st, g)
 	if err := b.run(ctx, steps); err != nil {
+		if move {
+			b.doubt(g, err)
+		}
 		return b.rollback(ctx, err)
 	}
 	return waiting

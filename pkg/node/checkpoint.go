@@ -31,19 +31,28 @@ type Checkpoint struct {
 	Baseline []string `json:"baseline,omitempty"`
 	// Verified says that they did so afterwards, too: no rollback any more.
 	Verified bool `json:"verified"`
-	// Index is that of the bridge's link on which all this was last in place: a
-	// link with another index is a new one, and empty through nobody's will.
+	// VF is nil as long as the bridge's own link is all that has the addresses.
+	VF *GatewayVF `json:"vf,omitempty"`
+	// Trial names the probes that succeeded before the addresses moved to the VF,
+	// until they have afterwards, too.
+	Trial []string `json:"trial,omitempty"`
+	// Index is that of the link, the bridge's or the VF's, on which all this was last
+	// in place: a link with another index is a new one, and empty through nobody's will.
 	Index int `json:"index"`
 }
 
 func (c Checkpoint) clone() Checkpoint {
 	c.Addresses = slices.Clone(c.Addresses)
 	c.Routes = slices.Clone(c.Routes)
+	if c.VF != nil {
+		vf := *c.VF
+		c.VF = &vf
+	}
 	return c
 }
 
 func (c Checkpoint) equal(o Checkpoint) bool {
-	return c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified &&
+	return c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified && c.VF.equal(o.VF) && slices.Equal(c.Trial, o.Trial) &&
 		slices.Equal(c.Addresses, o.Addresses) && slices.EqualFunc(c.Routes, o.Routes, netdev.Route.Equal)
 }
 

@@ -24,7 +24,7 @@ func encapAddress(cfg Config, s State, g Gateway) (netip.Addr, error) {
 	if cfg.EncapAddress.IsValid() {
 		return cfg.EncapAddress, nil
 	}
-	addrs := primary(cfg, s, g.Bridge)
+	addrs := primary(cfg, s, hostLink(s, g))
 	if len(addrs) == 0 {
 		return netip.Addr{}, notReady("gateway bridge %s has no address of the cluster's families", g.Bridge)
 	}
@@ -109,10 +109,11 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map
 	if chassis == "" {
 		return nil, errors.New("the Open_vSwitch database has no system-id")
 	}
-	addrs := primary(cfg, s, g.Bridge)
+	link := hostLink(s, g)
+	addrs := primary(cfg, s, link)
 	gateway := kube.GatewayConfig{
 		Mode: "shared", Bridge: g.Bridge, Interface: localnetPort(cfg, g),
-		MAC: kube.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, g.Bridge, addrs),
+		MAC: kube.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, link, addrs),
 		NodePortEnable: "true", VLANID: "0",
 	}
 	if s.Second.Bridge != "" {
@@ -168,12 +169,12 @@ func primaryAddress(addrs []netip.Prefix) kube.PrimaryAddress {
 
 // nextHops gives the default gateways of each family that the node has, those of
 // the route of lowest metric.
-func nextHops(s State, bridge string, addrs []netip.Prefix) []netip.Addr {
+func nextHops(s State, link string, addrs []netip.Prefix) []netip.Addr {
 	var out []netip.Addr
 	for _, addr := range addrs {
 		var best netdev.Route
 		for _, r := range s.Routes {
-			if r.Link != bridge || r.Dest.Bits() != 0 || r.Table != tableMain || r.NextHop.Is4() != addr.Addr().Is4() {
+			if r.Link != link || r.Dest.Bits() != 0 || r.Table != tableMain || r.NextHop.Is4() != addr.Addr().Is4() {
 				continue
 			}
 			if r.NextHop.IsValid() && (!best.NextHop.IsValid() || r.Metric < best.Metric) {

@@ -44,8 +44,20 @@ func wireOf(cfg Config, s State, g Gateway) (wire, error) {
 	uplink, err := uplinkOf(cfg, s, g)
 	return wire{
 		MAC: link.MAC.String(), Uplink: s.OFPorts[uplink], Router: s.OFPorts[routerPort(cfg, g)],
-		ClusterSubnets: cfg.ClusterSubnets, Addresses: primary(cfg, s, g.Bridge),
+		Host: hostPort(s, g), Shared: shared(cfg, s, g),
+		ClusterSubnets: cfg.ClusterSubnets, Addresses: primary(cfg, s, hostLink(s, g)),
 	}, err
+}
+
+// shared reports whether the bridge has ports that are neither the wire's nor ours:
+// ovn-controller's for other networks, an administrator's.
+func shared(cfg Config, s State, g Gateway) bool {
+	for port, bridge := range s.Ports {
+		if bridge == g.Bridge && port != g.Bridge && port != g.NIC && port != routerPort(cfg, g) && !s.Ours[port] {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *bridge) write(ctx context.Context, name string, table []string) error {

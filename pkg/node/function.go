@@ -106,12 +106,16 @@ func kindOf(l netdev.Link) string {
 // planRepresentor sets br-int's end up after it has become a port.
 func planRepresentor(s State, mtu int) ([]Step, error) {
 	name := s.Function.Representor
-	link, ok := s.Links[name]
-	if !ok {
+	if _, ok := s.Links[name]; !ok {
 		return nil, notReady("representor %s is absent", name)
 	}
+	return planRepresentorLink(s, name, mtu), nil
+}
+
+func planRepresentorLink(s State, name string, mtu int) []Step {
+	link := s.Links[name]
 	if link.MTU == mtu && link.Up && link.NoARP {
-		return nil, nil
+		return nil
 	}
-	return []Step{setLink{name, netdev.Settings{MTU: mtu, NoLinkLocal: true, NoARP: true, State: netdev.Up}}}, nil
+	return []Step{setLink{name, netdev.Settings{MTU: mtu, NoLinkLocal: true, NoARP: true, State: netdev.Up}}}
 }

@@ -18,6 +18,8 @@ const (
 	arpIgnore   = "net/ipv4/conf/%/arp_ignore"
 	forwarding  = "net/ipv4/conf/%/forwarding"
 	disableIPv6 = "net/ipv6/conf/%/disable_ipv6"
+	// dadTransmits are the questions whether an address is somebody else's.
+	dadTransmits = "net/ipv6/conf/%/dad_transmits"
 )
 
 type sysctl struct{ key, value string }
@@ -49,20 +51,20 @@ func planGateway(cfg Config, s State, g Gateway) ([]Step, error) {
 	if s.Saved == nil || !c.equal(*s.Saved) {
 		steps = append(steps, save{c})
 	}
-	bridge := s.Links[g.Bridge]
-	if !works(cfg, bridge) {
+	if !works(cfg, s.Links[g.Bridge]) {
 		steps = append(steps, retreat(s, c)...)
 		if !s.Ours[g.Bridge] {
 			steps = append(steps, gatewayRows(cfg, c, false))
 		}
 		return steps, notReady("ovs-vswitchd does not serve bridge %s", g.Bridge)
 	}
-	steps = append(steps, takeOver(cfg, s, c)...)
-	if c.Index != bridge.Index || !c.Verified {
+	on := stay(s, g, c)
+	steps = append(steps, takeOver(cfg, s, c, on)...)
+	if index := s.Links[on].Index; c.Index != index || !c.Verified {
 		if !c.Verified {
 			steps = append(steps, verify{c.Baseline})
 		}
-		c.Index, c.Verified = bridge.Index, true
+		c.Index, c.Verified = index, true
 		steps = append(steps, save{c})
 	}
 	return steps, nil
@@ -74,23 +76,36 @@ func works(cfg Config, bridge netdev.Link) bool {
 	return bridge.Name != "" && (cfg.Datapath != DatapathUserspace || !bridge.Up || bridge.Carrier)
 }
 
-// takeOver gives the steps that leave the NIC a mere port of the bridge.
-func takeOver(cfg Config, s State, c Checkpoint) []Step {
-	steps := prepareLink(s, c.Bridge, netdev.Settings{MAC: net.HardwareAddr(c.MAC), MTU: c.MTU})
-	steps = append(steps, prepareLink(s, c.Interface, netdev.Settings{})...)
-	steps = append(steps, sysctls(s, c.Bridge, []sysctl{{rpFilter, "2"}})...)
-	if !cfg.second { // between its networks the host forwards as it did
-		steps = append(steps, sysctls(s, c.Bridge, []sysctl{{forwarding, "1"}})...)
+// takeOver gives the steps that leave the NIC a mere port of the bridge, the
+// addresses on the link named, and the one where they are to be ready for them.
+func takeOver(cfg Config, s State, c Checkpoint, on string) []Step {
+	steps := prepare(cfg, s, c, on)
+	if to := bearer(s, c); to != on {
+		steps = append(steps, prepare(cfg, s, c, to)...)
 	}
-	if !s.Ours[c.Interface] {
+	steps = append(steps, prepareLink(s, c.Interface, netdev.Settings{})...)
+	if !s.Ours[c.Interface] || c.VF != nil && !s.Ours[c.VF.Representor] {
 		steps = append(steps, gatewayRows(cfg, c, true))
 	}
 	if !c.Verified {
 		steps = append(steps, awaitPort{c.Interface})
 	}
-	steps = append(steps, place(s, c, c.Bridge, c.Interface)...)
+	steps = append(steps, place(s, c, on)...)
 	if cfg.Datapath == DatapathUserspace {
 		steps = append(steps, sysctls(s, c.Interface, quiet())...)
+	}
+	return steps
+}
+
+// prepare gives the steps that make a link fit to have the addresses.
+func prepare(cfg Config, s State, c Checkpoint, name string) []Step {
+	if name != c.Bridge {
+		return prepareVF(s, c, name)
+	}
+	steps := prepareLink(s, name, netdev.Settings{MAC: net.HardwareAddr(c.MAC), MTU: c.MTU})
+	steps = append(steps, sysctls(s, name, []sysctl{{rpFilter, "2"}})...)
+	if !cfg.second { // between its networks the host forwards as it did
+		steps = append(steps, sysctls(s, name, []sysctl{{forwarding, "1"}})...)
 	}
 	return steps
 }
@@ -104,7 +119,7 @@ func retreat(s State, c Checkpoint) []Step {
 		}
 	}
 	steps = append(steps, prepareLink(s, c.Interface, netdev.Settings{})...)
-	return append(steps, place(s, c, c.Interface, c.Bridge)...)
+	return append(steps, place(s, c, c.Interface)...)
 }
 
 // planRelease undoes a takeover from any of its stages, for a rollback and for
@@ -113,7 +128,7 @@ func planRelease(cfg Config, s State) []Step {
 	if s.Saved == nil {
 		return []Step{commit{Owner: gatewayOwner(cfg)}}
 	}
-	steps := retreat(s, *s.Saved)
+	steps := append(retreat(s, *s.Saved), giveBackVF(s, *s.Saved)...)
 	return append(steps, commit{Owner: gatewayOwner(cfg)}, forget{})
 }
 
@@ -147,10 +162,11 @@ func sysctls(s State, link string, want []sysctl) []Step {
 }
 
 // place gives a link the addresses and routes of the checkpoint and then takes
-// them from the other link. Routes are replaced in one go, for they differ in
-// nothing but the link.
-func place(s State, c Checkpoint, on, off string) []Step {
+// them from the others. Routes are replaced in one go, for they differ in nothing
+// but the link.
+func place(s State, c Checkpoint, on string) []Step {
 	var steps []Step
+	others := slices.DeleteFunc(bearers(s, c), func(name string) bool { return name == on })
 	for _, addr := range c.Addresses {
 		if !slices.Contains(s.Addrs[on], addr) {
 			steps = append(steps, addAddr{on, addr})
@@ -162,15 +178,19 @@ func place(s State, c Checkpoint, on, off string) []Step {
 			steps = append(steps, addRoute{route})
 		}
 		// Not every replacement takes the old one away: IPv6 may keep both.
-		old := route
-		old.Link = off
-		if slices.ContainsFunc(s.Routes, func(r netdev.Route) bool { return sameRoute(r, old) }) {
-			steps = append(steps, leftover(s, route, old)...)
+		for _, off := range others {
+			old := route
+			old.Link = off
+			if slices.ContainsFunc(s.Routes, func(r netdev.Route) bool { return sameRoute(r, old) }) {
+				steps = append(steps, leftover(s, route, old)...)
+			}
 		}
 	}
-	for _, addr := range c.Addresses {
-		if slices.Contains(s.Addrs[off], addr) {
-			steps = append(steps, deleteAddr{off, addr})
+	for _, off := range others {
+		for _, addr := range c.Addresses {
+			if slices.Contains(s.Addrs[off], addr) {
+				steps = append(steps, deleteAddr{off, addr})
+			}
 		}
 	}
 	return steps
@@ -193,26 +213,33 @@ func sameKey(a, b netdev.Route) bool {
 }
 
 // capture gives what the checkpoint should be: at first what the NIC has; later
-// also what appears on the NIC, and what an administrator changes on the bridge
-// while its link lives.
+// also what appears on the NIC, and what an administrator changes on the link that
+// has the addresses while it lives.
 func capture(s State, g Gateway) Checkpoint {
 	nic := s.Links[g.NIC]
-	bridge, exists := s.Links[g.Bridge]
+	_, exists := s.Links[g.Bridge]
 	c := Checkpoint{Interface: g.NIC, Bridge: g.Bridge, MAC: kube.MAC(nic.MAC), Baseline: s.Reachable}
-	alive := false
+	// A bridge of ours without a checkpoint: the file was lost.
+	lost := s.Saved == nil && exists && s.Ours[g.Bridge]
 	if s.Saved != nil {
 		c = s.Saved.clone()
-		alive = exists && c.Index == bridge.Index
 	} else {
-		// A bridge of ours without a checkpoint: the file was lost.
-		alive = exists && s.Ours[g.Bridge]
-		c.Sysctls = original(s, g.NIC, alive)
+		c.Sysctls = original(s, g.NIC, lost)
 	}
 	c.MTU = nic.MTU
+	c.choose(s)
 	adopt(&c, s, g.NIC)
-	if alive {
-		adopt(&c, s, g.Bridge)
-		giveUp(&c, s)
+	for _, name := range bearers(s, c)[1:] {
+		if link, ok := s.Links[name]; ok && (lost || c.Index == link.Index) {
+			adopt(&c, s, name)
+			giveUp(&c, s, name)
+		}
+	}
+	switch on := bearer(s, c); {
+	case on == c.Bridge:
+		c.Trial = nil
+	case c.Index != s.Links[on].Index && len(c.Trial) == 0:
+		c.Trial = s.Reachable
 	}
 	return c
 }
@@ -270,15 +297,16 @@ func adopt(c *Checkpoint, s State, link string) {
 	})
 }
 
-// giveUp follows an administrator who took an address from the living bridge,
-// as long as the family keeps another one: the host is never left without.
-func giveUp(c *Checkpoint, s State) {
+// giveUp follows an administrator who took an address from the living link, as
+// long as the family keeps another one: the host is never left without.
+func giveUp(c *Checkpoint, s State, link string) {
 	other := func(addr netip.Prefix) bool {
-		return slices.ContainsFunc(movable(s, c.Bridge), func(p netip.Prefix) bool {
+		return slices.ContainsFunc(movable(s, link), func(p netip.Prefix) bool {
 			return p.Addr().Is4() == addr.Addr().Is4()
 		})
 	}
 	c.Addresses = slices.DeleteFunc(c.Addresses, func(addr netip.Prefix) bool {
-		return !slices.Contains(s.Addrs[c.Bridge], addr) && !slices.Contains(s.Addrs[c.Interface], addr) && other(addr)
+		has := func(name string) bool { return slices.Contains(s.Addrs[name], addr) }
+		return !slices.ContainsFunc(bearers(s, *c), has) && other(addr)
 	})
 }

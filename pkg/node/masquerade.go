@@ -54,14 +54,15 @@ func meetings(cfg Config, subnets, addresses []netip.Prefix) []meeting {
 // and, until it was heard, those to which an agent before us has led the node. A
 // range that would take the node's or the pods' own addresses is left out.
 func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, known bool) (subnets, refused []netip.Prefix) {
+	link := hostLink(s, g)
 	if !known {
 		for _, r := range s.Routes {
-			if r.Link == g.Bridge && r.Protocol == protocolOurs && cfg.masquerade(r.NextHop) {
+			if r.Link == link && r.Protocol == protocolOurs && cfg.masquerade(r.NextHop) {
 				said = append(said, r.Dest)
 			}
 		}
 	}
-	taken := slices.Concat(cfg.ClusterSubnets, cfg.MasqueradeSubnets, s.Addrs[g.Bridge])
+	taken := slices.Concat(cfg.ClusterSubnets, cfg.MasqueradeSubnets, s.Addrs[link])
 	subnets = slices.Clone(cfg.ServiceSubnets)
 	for _, prefix := range said {
 		switch {
@@ -78,13 +79,17 @@ func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, known b
 // planMasquerade gives the steps that lead the node's own processes to services
 // by the gateway bridge, with packets that fit into those of pods.
 func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
-	all := meetings(cfg, s.Services, primary(cfg, s, g.Bridge))
-	steps := masqueradeAddrs(s, g, all)
+	link := hostLink(s, g)
+	all := meetings(cfg, s.Services, primary(cfg, s, link))
+	steps := masqueradeAddrs(s, link, all)
+	if link != g.Bridge {
+		steps = append(steps, masqueradeAddrs(s, g.Bridge, nil)...)
+	}
 	var want []netdev.Route
 	for _, m := range all {
 		for _, services := range m.services {
 			want = append(want, netdev.Route{
-				Dest: services, NextHop: m.hop, Link: g.Bridge, Source: m.host,
+				Dest: services, NextHop: m.hop, Link: link, Source: m.host,
 				Table: tableMain, Protocol: protocolOurs, Metric: metric(services.Addr()), MTU: mtu,
 			})
 		}
@@ -92,16 +97,16 @@ func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
 	for _, m := range all {
 		// Else an answer to the router would come from the host's stand-in.
 		want = append(want, netdev.Route{
-			Dest: single(m.router), Link: g.Bridge, Source: m.address,
+			Dest: single(m.router), Link: link, Source: m.address,
 			Table: tableMain, Protocol: protocolOurs, Metric: metric(m.address),
 		})
 	}
-	steps = append(steps, routes(s, g.Bridge, want)...)
+	steps = append(steps, routes(s, link, want)...)
 	if len(steps) > 0 {
 		for _, m := range all {
 			for _, addr := range []netip.Addr{m.router, m.hop} {
 				mac := net.HardwareAddr(kube.MACFromAddress(addr))
-				steps = append(steps, pinNeighbor{netdev.Neighbor{Link: g.Bridge, Addr: addr, MAC: mac}})
+				steps = append(steps, pinNeighbor{netdev.Neighbor{Link: link, Addr: addr, MAC: mac}})
 			}
 		}
 	}
@@ -110,19 +115,19 @@ func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
 
 // masqueradeAddrs gives the host its stand-in, as one that the kernel does not
 // choose for anything else.
-func masqueradeAddrs(s State, g Gateway, all []meeting) []Step {
+func masqueradeAddrs(s State, link string, all []meeting) []Step {
 	var steps []Step
 	var want []netip.Prefix
 	for _, m := range all {
 		addr := netip.PrefixFrom(m.host, m.subnet.Bits())
 		want = append(want, addr)
-		if !slices.Contains(s.Masquerade[g.Bridge], addr) {
-			steps = append(steps, addStandIn{g.Bridge, addr})
+		if !slices.Contains(s.Masquerade[link], addr) {
+			steps = append(steps, addStandIn{link, addr})
 		}
 	}
-	for _, addr := range s.Masquerade[g.Bridge] {
+	for _, addr := range s.Masquerade[link] {
 		if !slices.Contains(want, addr) {
-			steps = append(steps, deleteAddr{g.Bridge, addr})
+			steps = append(steps, deleteAddr{link, addr})
 		}
 	}
 	return steps

@@ -3,7 +3,7 @@ package node
 import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are of the gateway bridge, as the last pass wanted it.
-type metrics struct{ flows, nodePorts, external, router prometheus.Gauge }
+type metrics struct{ flows, nodePorts, external, router, vf prometheus.Gauge }
 
 func newMetrics(r prometheus.Registerer) metrics {
 	gauge := func(name, help string) prometheus.Gauge {
@@ -16,6 +16,7 @@ func newMetrics(r prometheus.Registerer) metrics {
 		nodePorts: gauge("node_ports", "Node ports that the gateway bridge leads to the router."),
 		external:  gauge("external_endpoints", "External addresses and ports that it leads there."),
 		router:    gauge("router_connected", "1 while the gateway router's port is on the bridge."),
+		vf:        gauge("vf", "1 while a VF has the node's addresses, 0 while the bridge's own interface has."),
 	}
 }
 
@@ -26,5 +27,9 @@ func (m metrics) observe(w wire, flows int) {
 	m.router.Set(0)
 	if w.Router != 0 {
 		m.router.Set(1)
+	}
+	m.vf.Set(0)
+	if w.Host != 0 {
+		m.vf.Set(1)
 	}
 }

@@ -21,7 +21,8 @@ func managementOwner(cfg Config) kube.Owner {
 	return kube.Owner{Kind: "ManagementPort", Name: cfg.Node}
 }
 
-// gatewayRows gives the bridge, with the NIC as its port when that is due. OVS
+// gatewayRows gives the bridge, with the NIC as its port when that is due, and the
+// representor of the VF that has the addresses or is to have them. OVS
 // keeps MAC and MTU of its own interfaces: it makes them with these at each start.
 func gatewayRows(cfg Config, c Checkpoint, uplink bool) commit {
 	standalone, mtu := vswitch.BridgeFailModeStandalone, c.MTU
@@ -36,6 +37,9 @@ func gatewayRows(cfg Config, c Checkpoint, uplink bool) commit {
 	rows = append(rows, port(c.Bridge, &vswitch.Interface{Name: c.Bridge, Type: "internal", MTURequest: &mtu})...)
 	if uplink {
 		rows = append(rows, port(c.Bridge, &vswitch.Interface{Name: c.Interface})...)
+	}
+	if c.VF != nil {
+		rows = append(rows, port(c.Bridge, &vswitch.Interface{Name: c.VF.Representor})...)
 	}
 	return commit{gatewayOwner(cfg), rows}
 }

@@ -82,6 +82,9 @@ type Deps struct {
 	// Function says which VF carries the management port; nil, or a nil Function:
 	// none does.
 	Function func() (*Function, error)
+	// GatewayFunction says which VF is to have the node's addresses, both ends; nil, or
+	// a nil Function: none is. The userspace datapath asks for none.
+	GatewayFunction func() (*Function, error)
 	// NFT is table RedirectTable of the kernel; nil: the node's own processes do
 	// not reach node ports at the node.
 	NFT knftables.Interface
@@ -107,6 +110,8 @@ type Setup struct {
 
 	mu    sync.Mutex
 	ready error
+	// vfProblem is why a gateway VF does not have the addresses.
+	vfProblem error
 	// failed is whether the last pass did.
 	failed bool
 	mtu    int
@@ -224,7 +229,7 @@ func (s *Setup) pass(ctx context.Context) error {
 	case s.mtu != mtu && s.end != nil:
 		s.end(fmt.Errorf("the MTU of pods has changed from %d to %d", s.mtu, mtu))
 	}
-	return urgent(err, told, s.trouble)
+	return urgent(err, told, s.trouble, s.vfProblem)
 }
 
 // urgent is the first error that nothing but time ends, or else the first one.
@@ -257,11 +262,14 @@ func (s *Setup) news(err error) error {
 // no pod depends on.
 func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	g, err := s.gateway(ctx)
+	var second Gateway
+	if err == nil || s.MTU() != 0 { // both may have lost ovs-vswitchd at once
+		second = s.keepSecond(ctx, g)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
-	second := s.keepSecond(ctx, g)
-	st, err := s.observe(ctx)
+	st, err := s.look(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -269,6 +277,9 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	services, known := s.services()
 	st.Services = s.rangesOf(st, g, services, known)
 	if err := s.direct(ctx, st, g, services, known); err != nil {
+		return 0, nil, err
+	}
+	if err := s.settle(ctx, &st, g); err != nil {
 		return 0, nil, err
 	}
 	encap, err := encapAddress(s.cfg, st, g)
@@ -291,7 +302,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 		return 0, told, err
 	}
 	if known {
-		told = errors.Join(told, s.redirect(ctx, planRedirects(primary(s.cfg, st, g.Bridge), services.NodePorts)))
+		told = errors.Join(told, s.redirect(ctx, planRedirects(primary(s.cfg, st, hostLink(st, g)), services.NodePorts)))
 	}
 	if s.cfg.WithoutManagement {
 		return mtu, told, nil
@@ -300,7 +311,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 }
 
 func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
-	st, err := s.observe(ctx)
+	st, err := s.look(ctx)
 	if err != nil {
 		return Gateway{}, err
 	}
@@ -308,7 +319,7 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 	if err != nil {
 		return g, err
 	}
-	s.links.remember(st, g.Bridge, g.NIC, IntegrationBridge, ManagementInterface)
+	s.links.remember(st, append(gatewayVFLinks(st), g.Bridge, g.NIC, IntegrationBridge, ManagementInterface)...)
 	return g, s.keep(ctx, st, g)
 }
 

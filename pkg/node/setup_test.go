@@ -163,12 +163,24 @@ func (d *fakeDB) Table(name string) []any {
 			out = append(out, row.Model)
 		}
 	}
+	for n, row := range out {
+		if i, ok := row.(*vswitch.Interface); ok {
+			port := n + 1
+			opened := *i
+			if _, err := d.host.Link(i.Name); err == nil && d.refuse != i.Name {
+				opened.Ofport = &port
+			}
+			out[n] = &opened
+		}
+	}
 	return slices.DeleteFunc(out, func(row any) bool {
 		switch row.(type) {
 		case *vswitch.Bridge:
 			return name != vswitch.BridgeTable
 		case *vswitch.Port:
 			return name != vswitch.PortTable
+		case *vswitch.Interface:
+			return name != vswitch.InterfaceTable
 		}
 		return true
 	})
@@ -215,6 +227,9 @@ type bench struct {
 	object    *corev1.Node
 	annotated map[string]string
 	probe     func() error
+	// function is the gateway VF, of which nothing can be known while unknown says so.
+	function *Function
+	unknown  error
 }
 
 var (
@@ -277,9 +292,10 @@ func (b *bench) setup(t *testing.T) *Setup {
 			b.annotated = a
 			return nil
 		},
-		Probes:     map[string]func(context.Context) error{"api": func(context.Context) error { return b.probe() }},
-		Logger:     slog.New(slog.DiscardHandler),
-		Registerer: prometheus.NewRegistry(),
+		GatewayFunction: func() (*Function, error) { return b.function, b.unknown },
+		Probes:          map[string]func(context.Context) error{"api": func(context.Context) error { return b.probe() }},
+		Logger:          slog.New(slog.DiscardHandler),
+		Registerer:      prometheus.NewRegistry(),
 	})
 	must(t, err)
 	return s
@@ -415,7 +431,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 }
 
 func hasAddress(h *fakeHost) error {
-	for _, name := range []string{"eth0", "breth0"} {
+	for _, name := range []string{"eth0", "breth0", "vf1"} {
 		if addrs, err := h.Addrs(name); err == nil && slices.Contains(addrs, nodeV4) {
 			return nil
 		}

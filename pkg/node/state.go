@@ -39,6 +39,9 @@ type State struct {
 	Ours map[string]bool
 	// Function carries the management port; nil: an internal port does.
 	Function *Function
+	// GatewayFunction is to have the node's addresses, with both ends here; nil: the
+	// gateway bridge's own interface is.
+	GatewayFunction *Function
 	// Saved is nil before a takeover.
 	Saved *Checkpoint
 	// Subnets are the node's, of its annotation; Known the addresses that the
@@ -55,8 +58,8 @@ type State struct {
 
 // Gateway says which interface is the node's wire.
 type Gateway struct {
-	// Bridge has the node's address. NIC is the bridge's uplink; it is empty
-	// when the bridge is the host's and not ours.
+	// Bridge has the node's address, unless hostLink does. NIC is the bridge's
+	// uplink; it is empty when the bridge is the host's and not ours.
 	Bridge, NIC string
 }
 
@@ -80,7 +83,7 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 		}
 		return Gateway{Bridge: s.Saved.Bridge, NIC: s.Saved.Interface}, nil
 	}
-	name := cmp.Or(cfg.GatewayInterface, defaultLink(s), linkOf(s, s.Known))
+	name := gatewayName(cfg, s)
 	if name == "" {
 		return Gateway{}, notReady("no default route and no interface with the node's address")
 	}
@@ -103,6 +106,18 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 		return Gateway{}, fmt.Errorf("gateway interface %s: br%s is too long for a link's name", name, name)
 	}
 	return Gateway{Bridge: "br" + name, NIC: name}, nil
+}
+
+// gatewayName is the configured interface, or that of the default route, or the one
+// with the node's address. If that is the gateway VF, its bridge's checkpoint is lost.
+func gatewayName(cfg Config, s State) string {
+	name := cmp.Or(cfg.GatewayInterface, defaultLink(s), linkOf(s, s.Known))
+	if f := s.GatewayFunction; f != nil && s.Links[name].Parent == f.Device {
+		if i := slices.IndexFunc(s.Bridges, func(bridge string) bool { return s.Ours[bridge] }); i >= 0 {
+			return s.Bridges[i]
+		}
+	}
+	return name
 }
 
 // defaultLink prefers IPv4, then the lower metric.
