@@ -3,6 +3,7 @@ package ovn
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -163,7 +164,10 @@ func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 			}))
 		}
 	}
-	for _, hop := range n.gateway.NextHops {
+	for i, hop := range n.gateway.NextHops {
+		if slices.Contains(n.gateway.NextHops[:i], hop) { // the host's route may have one twice
+			continue
+		}
 		anywhere := "0.0.0.0/0"
 		if hop.Is6() {
 			anywhere = "::/0"
