@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
@@ -73,8 +73,6 @@ func (l lines) Write(line []byte) (int, error) {
 // and somebody wants to know why.
 func TestPoliciesThatCannotBeReadAreLogged(t *testing.T) {
 	log := make(lines, 10)
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(log, nil)))
-	t.Cleanup(klog.ClearLogger)
 	client, view := adminClient(), newTestView(t)
 	if err := view.WatchAdminPolicies(t.Context(), client); err != nil {
 		t.Fatal(err)
@@ -84,6 +82,7 @@ func TestPoliciesThatCannotBeReadAreLogged(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
+	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log))))
 	ended := make(chan error, 1)
 	go func() { ended <- view.Start(ctx) }()
 	select {
