@@ -91,15 +91,15 @@ func (p *product) watched() {
 }
 
 // background runs f until the test ends.
-func (p *product) background(f func(ctx context.Context) error) {
+func (c *cluster) background(f func(ctx context.Context) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { _ = f(ctx); close(done) }()
-	p.t.Cleanup(func() { stop(); <-done })
+	c.t.Cleanup(func() { stop(); <-done })
 }
 
-func (p *product) log() *slog.Logger {
-	return slog.New(slog.NewTextHandler(p.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+func (c *cluster) log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 func (p *product) control() {
@@ -151,18 +151,18 @@ func (p *product) direct(n *ovsNode) {
 }
 
 // keep ends connections, as the agents of the nodes do.
-func (p *product) keep() {
-	p.t.Helper()
+func (c *cluster) keep() {
+	c.t.Helper()
 	schema, err := vswitch.ReplicaSchema()
-	ok(p.t, err)
-	for _, n := range p.nodes {
-		db, err := ovsdb.Open(p.t.Context(), ovsdb.Defaults([]string{"unix:" + n.dir + "/db.sock"}, schema))
-		ok(p.t, err)
-		p.t.Cleanup(db.Close)
+	ok(c.t, err)
+	for _, n := range c.nodes {
+		db, err := ovsdb.Open(c.t.Context(), ovsdb.Defaults([]string{"unix:" + n.dir + "/db.sock"}, schema))
+		ok(c.t, err)
+		c.t.Cleanup(db.Close)
 		cfg := conntrack.Defaults()
 		cfg.Share = 0 // a look takes seconds here
-		cfg.Logger, cfg.Registerer = p.log(), prometheus.NewRegistry()
-		p.background(conntrack.New(cfg, conntrack.Deps{Switch: n.vswitchd(), Flows: bridges{openflow.Tables{Log: p.log()}, n.dir}, DB: db}).Run)
+		cfg.Logger, cfg.Registerer = c.log(), prometheus.NewRegistry()
+		c.background(conntrack.New(cfg, conntrack.Deps{Switch: n.vswitchd(), Flows: bridges{openflow.Tables{Log: c.log()}, n.dir}, DB: db}).Run)
 	}
 }
 

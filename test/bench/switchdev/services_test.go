@@ -15,6 +15,7 @@ func TestServices(t *testing.T) {
 	for _, way := range w.ways() {
 		t.Run(way.what, way.row)
 	}
+	w.keep()
 	t.Run("endpoint leaves", w.endpointLeaves)
 }
 
