@@ -16,7 +16,8 @@
 // What a caller was told is what memory has; the disk has that, or what a call
 // was about to write when it failed. Either is safe: a claim is written before
 // the device changes and removed after it is back. Damaged files block their
-// device until Clear or the next boot, because nobody knows who has it.
+// device until somebody removes them, or the next boot, because nobody knows who
+// has it.
 package ledger
 
 import (
@@ -102,10 +103,9 @@ func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 // Ledger is safe for concurrent use. Only one process at a time has it open.
 type Ledger struct {
-	store     store
-	boot      string
-	discarded []Claim
-	changed   func()
+	store   store
+	boot    string
+	changed func()
 
 	mu      sync.Mutex
 	claims  map[string]Claim // by device
@@ -153,7 +153,6 @@ func (l *Ledger) load() error {
 		if err := l.store.remove(c.Device); err != nil {
 			return fmt.Errorf("dropping claim of %s: %w", c.Device, err)
 		}
-		l.discarded = append(l.discarded, c)
 	}
 	return nil
 }
@@ -164,9 +163,6 @@ func (l *Ledger) Close() error { return l.store.unlock() }
 // OnChange is told of each claim that is made, changed or ended; call it before
 // the ledger is used. It must not block, nor ask the ledger.
 func (l *Ledger) OnChange(f func()) { l.changed = f }
-
-// Discarded are the claims of another boot that Open dropped.
-func (l *Ledger) Discarded() []Claim { return slices.Clone(l.discarded) }
 
 // Take claims one of the devices, which are those that the kubelet gave the
 // pod for a resource, in their order; c.Device is set by it. Attachments of one
@@ -287,21 +283,6 @@ func (l *Ledger) Release(device, sandbox string) error {
 	}
 	delete(l.claims, device)
 	l.changed()
-	return nil
-}
-
-// Clear unblocks a device whose record is damaged, once it is known to be home
-// and no pod's. The record stays beside the others for people to read.
-func (l *Ledger) Clear(device string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.damaged[device] == nil {
-		return nil
-	}
-	if err := l.store.shelve(device); err != nil {
-		return fmt.Errorf("clearing %s: %w", device, err)
-	}
-	delete(l.damaged, device)
 	return nil
 }
 
