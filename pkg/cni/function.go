@@ -89,10 +89,15 @@ func (a *attachment) given(ctx context.Context) (ids []string, resource string, 
 	if a.Functions == nil {
 		return nil, "", nil
 	}
-	resource = asked(a.Pods.get(a.req.Pod), a.Functions.Resources)
-	if resource == "" {
+	resource, initial := asked(a.Pods.get(a.req.Pod), a.Functions.Resources)
+	switch {
+	case resource == "":
 		ids, err := a.spare()
 		return ids, "", err
+	case initial != "":
+		return nil, resource, fail(CodeDevice, "device: pod %s asks for %s in its init container %s only, and the kubelet does not tell "+
+			"which device that gets: make the pod again with this limit in one of its containers, too, which gets the same device",
+			a.req.Pod, resource, initial)
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.DeviceTimeout)
 	defer cancel()
@@ -120,18 +125,31 @@ func (a *attachment) spare() ([]string, error) {
 }
 
 // asked gives the first of the resources that a container is limited to some of.
-func asked(pod *corev1.Pod, resources []string) string {
+// What the kubelet gives to init containers it does not tell, unless they run on
+// as sidecars; so where no other asks for any, initial is the one that does.
+func asked(pod *corev1.Pod, resources []string) (resource, initial string) {
 	if pod == nil {
-		return ""
+		return "", ""
 	}
+	ends := func(c corev1.Container) bool {
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	}
+	sidecars := slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), ends)
+	if resource, _ := limited(slices.Concat(pod.Spec.Containers, sidecars), resources); resource != "" {
+		return resource, ""
+	}
+	return limited(pod.Spec.InitContainers, resources)
+}
+
+func limited(containers []corev1.Container, resources []string) (resource, container string) {
 	for _, resource := range resources {
-		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		for _, c := range containers {
 			if q := c.Resources.Limits[corev1.ResourceName(resource)]; !q.IsZero() {
-				return resource
+				return resource, c.Name
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // take claims one of the devices. The kubelet gives a device to the next pod

@@ -43,7 +43,8 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 }
 
 // trimContainers keeps the named ports, to which policies refer, those of the
-// host, and the limits on devices, which may be NICs.
+// host, and the limits on devices, which may be NICs, with whose they are: an init
+// container's, a sidecar's, or another's.
 func trimContainers(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for _, c := range containers {
@@ -55,7 +56,9 @@ func trimContainers(containers []corev1.Container) []corev1.Container {
 		}
 		devices := trimLimits(c.Resources.Limits)
 		if ports != nil || devices != nil {
-			kept = append(kept, corev1.Container{Ports: ports, Resources: corev1.ResourceRequirements{Limits: devices}})
+			kept = append(kept, corev1.Container{
+				Name: c.Name, RestartPolicy: c.RestartPolicy, Ports: ports, Resources: corev1.ResourceRequirements{Limits: devices},
+			})
 		}
 	}
 	return kept

@@ -235,13 +235,22 @@ func TestTrim(t *testing.T) {
 		{Name: "none", Ports: []corev1.ContainerPort{{ContainerPort: 82}}},
 		{Name: "nic", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "ovn-offload.io/vf": resource.MustParse("2")}}},
 	}
+	always := corev1.ContainerRestartPolicyAlways
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "none"},
+		{Name: "sidecar", Image: "i", RestartPolicy: &always, Resources: *pod.Spec.Containers[2].Resources.DeepCopy()},
+	}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Message: "m"}
 	want := newPod("a", "n")
 	want.Labels = map[string]string{"app": "x"}
 	want.Annotations = map[string]string{PodNetworksKey: "v", "kubernetes.io/ingress-bandwidth": "1M", "kubernetes.io/config.hash": "h"}
 	want.Spec.HostNetwork = true
-	want.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP", HostPort: 8080}}},
-		{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"ovn-offload.io/vf": resource.MustParse("2")}}}}
+	limits := corev1.ResourceRequirements{Limits: corev1.ResourceList{"ovn-offload.io/vf": resource.MustParse("2")}}
+	want.Spec.Containers = []corev1.Container{
+		{Name: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP", HostPort: 8080}}},
+		{Name: "nic", Resources: limits},
+	}
+	want.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: &always, Resources: limits}}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
 	for range 2 { // a trimmed object may come by again
 		got, err := trim(pod)
