@@ -1,11 +1,13 @@
 package dpu
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -69,33 +71,86 @@ func TestPulse(t *testing.T) {
 }
 
 // A host has one DPU: a second one ends with the reason, and takes over only what
-// the first has let go.
+// the first has let go. What the first's clock says is neither believed nor waited
+// for.
 func TestOneDPU(t *testing.T) {
+	for name, skew := range map[string]time.Duration{"right": 0, "ahead": 24 * time.Hour, "behind": -24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testOneDPU(t, skew) })
+		})
+	}
+}
+
+func testOneDPU(t *testing.T, skew time.Duration) {
 	api := fake.NewClientset()
-	first, second := newPulse(api, func() error { return nil }), newPulse(api, func() error { return nil })
-	first.Chassis, second.Chassis = "one", "two"
-	must(t, second.Alone(t.Context())) // there is no Lease
+	start := func(chassis string) *Pulse {
+		p := newPulse(api, func() error { return nil })
+		p.Chassis, p.Period = chassis, LeasePeriod
+		return p
+	}
+	first, began := start("one"), time.Now()
+	must(t, start("two").Alone(t.Context())) // there is no Lease
 	must(t, first.beat(t.Context()))
-	must(t, first.Alone(t.Context())) // as after a restart
-	const reason = "chassis one renews Lease ovn-dpu-worker, and this is chassis two"
-	for what, err := range map[string]error{"start": second.Alone(t.Context()), "run": second.Run(t.Context())} {
-		if !errors.Is(err, ErrServed) || !strings.Contains(err.Error(), reason) {
+	must(t, start("one").Alone(t.Context())) // as after a restart
+	if waited := time.Since(began); waited != 0 {
+		t.Errorf("it waits %s for itself", waited)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for what, run := range map[string]func(context.Context) error{"start": start("two").Alone, "run": start("two").Run} {
+		ended := make(chan error, 1)
+		go func() { ended <- run(ctx) }()
+		time.Sleep(LeasePeriod / 2)
+		setRenewed(t, api, time.Now().Add(skew))
+		const reason = "chassis one renews Lease ovn-dpu-worker, and this is chassis two"
+		if err := <-ended; !errors.Is(err, ErrServed) || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	if chassis := leaseOf(t, api).Annotations[kube.DPUChassisKey]; chassis != "one" {
 		t.Errorf("the Lease is of chassis %s", chassis)
 	}
-	lease := leaseOf(t, api)
-	old := metav1.NewMicroTime(time.Now().Add(-LeaseDuration - time.Second))
-	lease.Spec.RenewTime = &old
-	_, err := api.CoordinationV1().Leases(Namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
-	must(t, err)
-	must(t, second.Alone(t.Context()))
+	second, began := start("two"), time.Now()
+	must(t, second.Alone(ctx))
+	if waited := time.Since(began); waited <= LeaseDuration || waited > LeaseDuration+LeasePeriod {
+		t.Errorf("it has waited for %s", waited)
+	}
 	must(t, second.beat(t.Context()))
 	if err := first.beat(t.Context()); !errors.Is(err, ErrServed) {
 		t.Errorf("the first, back: %v", err)
 	}
+}
+
+func setRenewed(t *testing.T, api *fake.Clientset, at time.Time) {
+	t.Helper()
+	lease, when := leaseOf(t, api), metav1.NewMicroTime(at)
+	lease.Spec.RenewTime = &when
+	_, err := api.CoordinationV1().Leases(Namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
+	must(t, err)
+}
+
+// TestUnknownRival: a DPU that could not ask at its start writes nothing before it
+// knows.
+func TestUnknownRival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fake.NewClientset()
+		first, second := newPulse(api, func() error { return nil }), newPulse(api, func() error { return nil })
+		first.Chassis, second.Chassis, second.Period = "one", "two", LeasePeriod
+		must(t, first.beat(t.Context())) // its last
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- second.Run(ctx) }()
+		for _, want := range []string{"one", "two"} {
+			time.Sleep(LeaseDuration - LeasePeriod/2)
+			if chassis := leaseOf(t, api).Annotations[kube.DPUChassisKey]; chassis != want {
+				t.Errorf("the Lease is of chassis %s, not %s", chassis, want)
+			}
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestJudge(t *testing.T) {

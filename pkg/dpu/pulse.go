@@ -35,6 +35,9 @@ var errNodeUnknown = errors.New("the host's cluster has no such node")
 // has one DPU, whatever cards there are.
 var ErrServed = errors.New("the host has another DPU")
 
+// errUnsure is a Lease of another DPU that was not seen to be renewed, yet.
+var errUnsure = errors.New("another DPU of the host may be there still")
+
 // Namespace is where the Lease is.
 const Namespace = "ovn-kubernetes"
 
@@ -53,26 +56,70 @@ type Pulse struct {
 	MTU    func() int
 	Period time.Duration
 	Logger *slog.Logger
+
+	// last is the renewal that was seen last, since is when it was seen first.
+	last  renewal
+	since time.Time
 }
 
-// Alone is ErrServed while another DPU renews the Lease. Of an API server that does
-// not answer it says nothing: it may be this DPU that brings the way there back.
+// renewal is who has renewed the Lease, and when by the clock that it had.
+type renewal struct {
+	chassis string
+	at      int64
+}
+
+// Alone returns when no other DPU renews the Lease, and with ErrServed when one
+// does. Of an API server that does not answer it says nothing: it may be this DPU
+// that brings the way there back.
 func (p *Pulse) Alone(ctx context.Context) error {
+	for {
+		err := p.alone(ctx)
+		if !errors.Is(err, errUnsure) {
+			return err
+		}
+		p.Logger.Info("waiting whether another DPU renews the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(p.Period):
+		}
+	}
+}
+
+func (p *Pulse) alone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
 	lease, err := p.Client.Leases(Namespace).Get(ctx, kube.DPULeasePrefix+p.Host, metav1.GetOptions{})
-	if err != nil {
-		return nil //nolint:nilerr // see above
+	switch {
+	case apierrors.IsNotFound(err):
+		lease = &coordinationv1.Lease{}
+	case err != nil:
+		return nil //nolint:nilerr // see Alone
 	}
 	return p.rival(lease, time.Now())
 }
 
+// rival is ErrServed when another DPU was seen to renew the Lease, and errUnsure as
+// long as it has the time for that. As in leader elections, a renewal counts from
+// when it is seen: what it says is of another clock.
 func (p *Pulse) rival(lease *coordinationv1.Lease, now time.Time) error {
-	other, renewed := lease.Annotations[kube.DPUChassisKey], lease.Spec.RenewTime
-	if other == "" || other == p.Chassis || renewed == nil || now.Sub(renewed.Time) > duration(lease) {
-		return nil
+	first, last := p.since.IsZero(), p.last
+	this := renewal{chassis: lease.Annotations[kube.DPUChassisKey]}
+	if lease.Spec.RenewTime != nil {
+		this.at = lease.Spec.RenewTime.UnixMicro()
 	}
-	return fmt.Errorf("%w: chassis %s renews Lease %s, and this is chassis %s", ErrServed, other, lease.Name, p.Chassis)
+	if first || this != last {
+		p.last, p.since = this, now
+	}
+	switch {
+	case this.chassis == "" || this.chassis == p.Chassis || this.at == 0:
+		return nil
+	case !first && this != last:
+		return fmt.Errorf("%w: chassis %s renews Lease %s, and this is chassis %s", ErrServed, this.chassis, lease.Name, p.Chassis)
+	case now.Sub(p.since) <= duration(lease):
+		return fmt.Errorf("%w: chassis %s has renewed Lease %s, and this is chassis %s", errUnsure, this.chassis, lease.Name, p.Chassis)
+	}
+	return nil
 }
 
 // Run renews until ctx ends, or another DPU has the Lease. The Lease then runs out
@@ -83,6 +130,8 @@ func (p *Pulse) Run(ctx context.Context) error {
 		switch err := p.beat(ctx); {
 		case errors.Is(err, ErrServed):
 			return err
+		case errors.Is(err, errUnsure):
+			p.Logger.Info("waiting whether another DPU renews the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
 		case errors.Is(err, errNodeUnknown):
 			p.Logger.Debug("renewing the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
 			pause = min(pause, retryPulse)
