@@ -214,9 +214,8 @@ func toFunction(pf *vf.PF, v *vf.VF) attach.Function {
 		f.PF = up.Name
 	}
 	if v.Representor != nil {
-		f.Representor, f.MAC = v.Representor.Name, v.Representor.FunctionMAC
+		f.Representor = v.Representor.Name
 	}
-	f.RDMA = v.RDMA
 	return f
 }
 

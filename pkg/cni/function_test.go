@@ -48,13 +48,15 @@ func newNIC(t testing.TB) *nic {
 	n.net.AddLink("", netdev.Link{Name: "p0", Parent: "0000:03:00.0", Up: true})
 	n.net.AddRDMA("", "mlx5_2")
 	n.plugIn()
+	must(t, n.host.SetFunctionMAC("rep0", net.HardwareAddr{2, 0, 0, 0, 0, 0x70}))
 	number := uint32(0)
 	n.inv = vf.Inventory{RDMA: "exclusive", PFs: []vf.PF{{
 		Device: vf.Device{Name: "0000:03:00.0"}, Number: &number, Ports: []vf.Netdev{{Name: "p0"}},
 		Eswitch: vf.Eswitch{Mode: vf.Switchdev, ID: "c4a2"},
 		VFs: []vf.VF{
-			{Device: vf.Device{Name: vf0, Driver: "mlx5_core", RDMA: []string{"mlx5_2"}}, Index: 0, Representor: &vf.Representor{
-				Netdev: vf.Netdev{Name: "rep0"}, FunctionMAC: vf.MAC{2, 0, 0, 0, 0, 0x70},
+			// As it was with another pod, by which nothing is to be judged.
+			{Device: vf.Device{Name: vf0, Driver: "mlx5_core"}, Index: 0, Representor: &vf.Representor{
+				Netdev: vf.Netdev{Name: "rep0"}, FunctionMAC: vf.MAC{10, 88, 10, 244, 1, 9},
 			}},
 			{Device: vf.Device{Name: vf1, Driver: "mlx5_core"}, Index: 1, Representor: &vf.Representor{Netdev: vf.Netdev{Name: "rep1"}}},
 		},
@@ -106,8 +108,16 @@ func (n *nic) start() {
 			Open:      func(path string) (attach.Space, error) { return n.net.Open(path) },
 			Exclusive: func() bool { return n.inv.RDMA == "exclusive" },
 			Present:   n.present,
+			RDMA:      n.rdma,
 		}),
 	}
+}
+
+func (n *nic) rdma(device string) ([]string, error) {
+	if device == vf0 && n.net.RDMAIn("mlx5_2") == "" {
+		return []string{"mlx5_2"}, nil
+	}
+	return nil, nil
 }
 
 func (n *nic) vf(device string) (vf.PF, vf.VF, error) {

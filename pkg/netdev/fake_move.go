@@ -91,6 +91,16 @@ func (n *FakeNS) SetFunctionMAC(representor string, mac net.HardwareAddr) error 
 	})
 }
 
+// FunctionMAC is Devices.FunctionMAC.
+func (n *FakeNS) FunctionMAC(representor string) (net.HardwareAddr, error) {
+	var mac net.HardwareAddr
+	err := n.fake.onLink(n.path, "FunctionMAC", representor, func(*fakeLink) error {
+		mac = slices.Clone(n.fake.vfMACs[representor])
+		return nil
+	})
+	return mac, err
+}
+
 // FunctionMAC gives what SetFunctionMAC has set.
 func (f *Fake) FunctionMAC(representor string) net.HardwareAddr {
 	f.mu.Lock()

@@ -105,24 +105,28 @@ func TestFakeDevice(t *testing.T) {
 	}
 }
 
-func TestPCINetdevs(t *testing.T) {
+func TestPCIDevices(t *testing.T) {
 	tree := NewSysfs(fstest.MapFS{
 		"bus/pci/devices/0000:03:00.2":                         {Data: []byte("../../../devices/pci0000:00/0000:03:00.2"), Mode: fs.ModeSymlink},
 		"bus/pci/devices/0000:03:00.3":                         {Data: []byte("../../../devices/pci0000:00/0000:03:00.3"), Mode: fs.ModeSymlink},
 		"devices/pci0000:00/0000:03:00.2/net/ens1f0v0/address": {Data: []byte("02:00:00:00:00:01")},
+		"devices/pci0000:00/0000:03:00.2/infiniband/mlx5_2/fw": {Data: []byte("28.39")},
 		"devices/pci0000:00/0000:03:00.3/vendor":               {Data: []byte("0x15b3")},
 	})
 	for address, want := range map[string]struct {
-		present bool
-		names   []string
+		present     bool
+		names, rdma []string
 	}{
-		"0000:03:00.2": {true, []string{"ens1f0v0"}},
-		"0000:03:00.3": {true, nil}, // in a pod, or with vfio
-		"0000:03:00.4": {false, nil},
+		"0000:03:00.2": {true, []string{"ens1f0v0"}, []string{"mlx5_2"}},
+		"0000:03:00.3": {true, nil, nil}, // in a pod, or with vfio
+		"0000:03:00.4": {false, nil, nil},
 	} {
 		present, names, err := PCINetdevs(tree, address)
 		if err != nil || present != want.present || !slices.Equal(names, want.names) {
 			t.Errorf("%s: %t, %v, %v", address, present, names, err)
+		}
+		if rdma, err := PCIRDMA(tree, address); err != nil || !slices.Equal(rdma, want.rdma) {
+			t.Errorf("%s: RDMA devices %v, %v", address, rdma, err)
 		}
 	}
 }

@@ -90,3 +90,13 @@ func PCINetdevs(s Sysfs, address string) (present bool, names []string, err erro
 	names, err = s.Names(device + "/net")
 	return true, names, err
 }
+
+// PCIRDMA gives the RDMA devices that a PCI function has in the namespace of the
+// tree.
+func PCIRDMA(s Sysfs, address string) ([]string, error) {
+	device, err := s.Target("bus/pci/devices/" + address)
+	if err != nil || device == "" {
+		return nil, err
+	}
+	return s.Names(device + "/infiniband")
+}

@@ -38,8 +38,9 @@ type Space interface {
 
 // PF sets the MAC that a VF's driver will find; *netdev.Devices does it. Some
 // drivers take it from the PF's link, some from the devlink port of the
-// representor.
+// representor, which tells it as well.
 type PF interface {
+	FunctionMAC(representor string) (net.HardwareAddr, error)
 	SetVFMAC(pf string, vf int, mac net.HardwareAddr) error
 	SetFunctionMAC(representor string, mac net.HardwareAddr) error
 }
@@ -55,6 +56,8 @@ type Deps struct {
 	// Present says whether the device is on its bus, and which netdevs it has in
 	// the node's namespace.
 	Present func(device string) (present bool, netdevs []string, err error)
+	// RDMA gives the device's RDMA devices in the node's namespace.
+	RDMA func(device string) ([]string, error)
 	// Exclusive says whether each namespace has RDMA devices of its own.
 	Exclusive func() bool
 	// Strays are namespaces to which the kernel takes the netdevs of one that
@@ -80,10 +83,6 @@ type Function struct {
 	Representor string
 	Driver      string
 	VFIO        bool
-	// MAC is what the function will use, where its driver tells that.
-	MAC vf.MAC
-	// RDMA devices in the node's namespace.
-	RDMA []string
 }
 
 // Target is what the netdev is to be in the pod.
@@ -116,25 +115,46 @@ func (m *Mover) lock(device string) (unlock func()) {
 // claim must be there.
 func (m *Mover) Prepare(f Function, sandbox string) (ledger.Original, error) {
 	defer m.lock(f.Device)()
-	o := ledger.Original{FunctionMAC: f.MAC, Driver: f.Driver, RDMA: f.RDMA}
 	claim, ok := m.Ledger.Holder(f.Device)
 	switch {
 	case !ok || claim.Sandbox != sandbox:
-		return o, fmt.Errorf("preparing %s: %w", f.Device, ledger.ErrNotHeld)
+		return ledger.Original{}, fmt.Errorf("preparing %s: %w", f.Device, ledger.ErrNotHeld)
 	case claim.Original != nil:
 		return *claim.Original, m.begin(f.Device, sandbox, claim.Phase)
-	case !f.VFIO:
-		link, err := m.atHome(f.Device)
-		if err != nil {
-			return o, fmt.Errorf("preparing %s: %w", f.Device, err)
-		}
-		o.Name, o.MAC, o.MTU, o.Up, o.AltNames = link.Name, vf.MAC(link.MAC), link.MTU, link.Up, link.AltNames
 	}
-	o, err := m.Ledger.SetOriginal(f.Device, sandbox, o)
+	o, err := m.look(f)
 	if err != nil {
+		return o, fmt.Errorf("preparing %s: %w", f.Device, err)
+	}
+	if o, err = m.Ledger.SetOriginal(f.Device, sandbox, o); err != nil {
 		return o, err
 	}
 	return o, m.begin(f.Device, sandbox, claim.Phase)
+}
+
+// look asks the kernel: an inventory may be of the time when the last pod had the
+// device, and what it says of that would be taken for the device's own.
+func (m *Mover) look(f Function) (o ledger.Original, err error) {
+	o.Driver = f.Driver
+	if o.RDMA, err = m.RDMA(f.Device); err != nil {
+		return o, err
+	}
+	if f.Representor != "" {
+		mac, err := m.PF.FunctionMAC(f.Representor)
+		if err != nil {
+			return o, err
+		}
+		o.FunctionMAC = vf.MAC(mac)
+	}
+	if f.VFIO {
+		return o, nil
+	}
+	link, err := m.atHome(f.Device)
+	if err != nil {
+		return o, err
+	}
+	o.Name, o.MAC, o.MTU, o.Up, o.AltNames = link.Name, vf.MAC(link.MAC), link.MTU, link.Up, link.AltNames
+	return o, nil
 }
 
 func (m *Mover) begin(device, sandbox string, phase ledger.Phase) error {
@@ -167,13 +187,19 @@ func (m *Mover) In(ctx context.Context, f Function, sandbox string, t Target) er
 	if !m.Exclusive() {
 		return nil
 	}
-	for _, device := range f.RDMA { // after the netdev, and so without its events
-		err := m.Host.MoveRDMA(device, claim.NetNS)
-		if err != nil && !errors.Is(err, netdev.ErrNotFound) { // moved at an earlier try
-			return fmt.Errorf("taking %s into the pod: %w", f.Device, err)
-		}
+	if err := m.moveRDMA(claim); err != nil { // after the netdev, and so without its events
+		return fmt.Errorf("taking %s into the pod: %w", f.Device, err)
 	}
 	return nil
+}
+
+// moveRDMA takes what is at home: the rest was moved at an earlier try.
+func (m *Mover) moveRDMA(claim ledger.Claim) error {
+	devices, err := m.RDMA(claim.Device)
+	for _, device := range devices {
+		err = errors.Join(err, m.Host.MoveRDMA(device, claim.NetNS))
+	}
+	return err
 }
 
 // setFunctionMAC lets a driver that starts later, such as a guest's, find the

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
@@ -37,7 +36,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, net: netdev.NewFake(), present: true, f: Function{Device: device, PF: "p0", Driver: "mlx5_core", MAC: vf.MAC(homeMAC)}}
+	w := &world{T: t, net: netdev.NewFake(), present: true, f: Function{Device: device, PF: "p0", Driver: "mlx5_core"}, port: homeMAC}
 	w.net.AddNS("/pod")
 	w.net.AddLink("", netdev.Link{Name: "p0"})
 	w.net.AddLink("", netdev.Link{Name: "vf0", Parent: device, MTU: 1500, MAC: homeMAC, Up: true, AltNames: []string{"eth0"}})
@@ -61,6 +60,7 @@ func newWorld(t *testing.T) *world {
 			}
 			return w.present, names, err
 		},
+		RDMA: func(string) ([]string, error) { return nil, nil },
 	})
 	return w
 }
@@ -74,6 +74,8 @@ func (w *world) must(err error) {
 
 // SetVFMAC is a PF that may refuse.
 func (w *world) SetVFMAC(string, int, net.HardwareAddr) error { return w.pf }
+
+func (w *world) FunctionMAC(string) (net.HardwareAddr, error) { return w.port, nil }
 
 func (w *world) SetFunctionMAC(_ string, mac net.HardwareAddr) error { w.port = mac; return nil }
 
@@ -150,7 +152,12 @@ func TestPFRefuses(t *testing.T) {
 	if err := w.in(); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("vfio: %v", err)
 	}
-	w.f.Representor = "rep0"
+
+	w = newWorld(t)
+	w.pf = os.ErrPermission
+	w.claim()
+	w.net.RemoveDevice(device)
+	w.f.VFIO, w.f.Driver, w.f.Representor = true, "vfio-pci", "rep0"
 	w.must(w.in())
 	if w.port.String() != podMAC.String() {
 		t.Errorf("on the representor's port, the MAC is %s", w.port)

@@ -2,7 +2,7 @@
 //
 // Place in the data flow:
 //
-//	kubelet's answer -> Mover.Claim -> ledger (who has it, what it was like)
+//	pkg/cni: ledger.Take (who has it) -> Mover.Prepare -> ledger (what it was like)
 //	pkg/cni ADD      -> Mover.In    -> pkg/netdev: the PF's side, the netdev, the RDMA device
 //	pkg/cni DEL, sweep -> Mover.Home -> the same backwards -> ledger.Release
 //

@@ -78,6 +78,9 @@ func TestInventory(t *testing.T) {
 	if v.Representor.HWTC == nil || !*v.Representor.HWTC || v.Representor.FunctionMAC.String() != "02:00:00:00:00:07" {
 		t.Errorf("after hw-tc-offload and hw_addr: %+v", v.Representor)
 	}
+	if mac, err := devices.FunctionMAC(v.Representor.Name); err != nil || mac.String() != "02:00:00:00:00:07" {
+		t.Errorf("of the function, the MAC is %s: %v", mac, err)
+	}
 	if other := p.VFs[0].Representor; other.HWTC == nil || *other.HWTC || other.FunctionMAC != nil {
 		t.Errorf("untouched: %+v", other)
 	}
