@@ -15,8 +15,8 @@ import (
 
 // Allocate is for the kubelet, which has decided. Devices that have become
 // unhealthy since, or are not yet cleared away, are not refused: the ADD says
-// so, and is repeated, while the kubelet does not try an allocation again.
-func (s *server) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
+// so, and is repeated, while a pod whose allocation fails has failed for good.
+func (s *server) Allocate(ctx context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	byID := map[string]Device{}
 	for _, d := range s.list() {
 		byID[d.ID] = d
@@ -36,7 +36,7 @@ func (s *server) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Alloc
 			given[id] = true
 			devices = append(devices, d)
 		}
-		answer, err := s.answer(devices)
+		answer, err := s.answer(ctx, devices)
 		if err != nil {
 			return nil, status.Errorf(codes.FailedPrecondition, "allocating %s: %v", s.pool.Resource, err)
 		}
@@ -68,7 +68,7 @@ type rdmaDetail struct {
 }
 
 // answer is for one container.
-func (s *server) answer(devices []Device) (*api.ContainerAllocateResponse, error) {
+func (s *server) answer(ctx context.Context, devices []Device) (*api.ContainerAllocateResponse, error) {
 	ids, details, nodes := []string{}, map[string]detail{}, nodeSet{}
 	for _, d := range devices {
 		ids = append(ids, d.ID)
@@ -81,7 +81,7 @@ func (s *server) answer(devices []Device) (*api.ContainerAllocateResponse, error
 			}
 		}
 		if s.pool.rdma() {
-			if one.RDMA, err = s.rdmaNodes(d, nodes); err != nil {
+			if one.RDMA, err = s.giveRDMA(ctx, &d, nodes); err != nil {
 				return nil, err
 			}
 		}

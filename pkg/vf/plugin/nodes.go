@@ -1,13 +1,18 @@
 package plugin
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // nodeSet is device nodes by path, with permissions; several devices share some.
@@ -46,6 +51,53 @@ func (s *server) vfioNodes(d Device, into nodeSet) (*vfioDetail, error) {
 	return &vfioDetail{Mount: own, DevMount: group}, nil
 }
 
+// errNoRDMA may pass: between two namespaces an RDMA device has no nodes.
+var errNoRDMA = errors.New("nothing for RDMA")
+
+// giveRDMA looks again for a while, for a pod that is refused is not tried again. The
+// last pod's DEL may be on its way just now, and no event tells of nodes.
+func (s *server) giveRDMA(ctx context.Context, d *Device, into nodeSet) (*rdmaDetail, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.plugin.cfg.Settle)
+	defer cancel()
+	for {
+		nodes := nodeSet{}
+		rdma, err := s.rdmaOf(*d)
+		if err == nil {
+			d.RDMA = rdma
+			out, nodesErr := s.rdmaNodes(*d, nodes)
+			if err = nodesErr; err == nil {
+				maps.Copy(into, nodes)
+				return out, nil
+			}
+		}
+		if !errors.Is(err, errNoRDMA) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(s.plugin.cfg.Settle / 40):
+		}
+	}
+}
+
+// rdmaOf gives the RDMA devices also while they are in the namespace of the last
+// pod, which may have its DEL still before it, or have come home since the device
+// was offered.
+func (s *server) rdmaOf(d Device) ([]string, error) {
+	if len(d.RDMA) > 0 {
+		return d.RDMA, nil
+	}
+	if claim, held := s.plugin.claims.Holder(d.ID); held && claim.Original != nil && len(claim.Original.RDMA) > 0 {
+		return claim.Original.RDMA, nil
+	}
+	found, err := netdev.PCIRDMA(s.plugin.cfg.Sysfs, d.ID)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: %s has no RDMA device, neither on the node nor in a pod that has it", errNoRDMA, d.ID)
+	}
+	return found, err
+}
+
 // rdmaNodes are looked up at each allocation: a device moves its nodes along
 // when it goes to a namespace and back.
 func (s *server) rdmaNodes(d Device, into nodeSet) (*rdmaDetail, error) {
@@ -66,7 +118,7 @@ func (s *server) rdmaNodes(d Device, into nodeSet) (*rdmaDetail, error) {
 		*kind.to = strings.Join(found, ",")
 	}
 	if out.Uverbs == "" {
-		return nil, fmt.Errorf("%s has no RDMA verbs device now", d.ID)
+		return nil, fmt.Errorf("%w: device %s of %s has no verbs device: is the module ib_uverbs loaded?", errNoRDMA, out.Device, d.ID)
 	}
 	// One for all, and none without the module rdma_ucm.
 	misc, err := s.plugin.cfg.Sysfs.Names("class/misc")

@@ -33,13 +33,15 @@ type Config struct {
 	// MinBackoff to MaxBackoff are between tries to register. MinBackoff is
 	// also how long the kubelet may take to ask for devices after it.
 	MinBackoff, MaxBackoff time.Duration
+	// Settle is how long an RDMA device may be between two namespaces.
+	Settle time.Duration
 }
 
 // Defaults leaves Sysfs and Logger to be set.
 func Defaults() Config {
 	return Config{
 		Pools: DefaultPools(), Dir: api.DevicePluginPath, InfoDir: "/var/run/k8s.cni.cncf.io/devinfo/dp",
-		MinBackoff: time.Second, MaxBackoff: time.Minute,
+		MinBackoff: time.Second, MaxBackoff: time.Minute, Settle: 2 * time.Second,
 	}
 }
 
@@ -50,6 +52,8 @@ func (c Config) Validate() error {
 		return errors.New("device plugin: directories must be set")
 	case c.Logger == nil:
 		return errors.New("device plugin: logger must be set")
+	case c.Settle <= 0:
+		return errors.New("device plugin: settle must be set")
 	case c.MinBackoff <= 0 || c.MaxBackoff < c.MinBackoff:
 		return fmt.Errorf("device plugin: back-off from %s to %s", c.MinBackoff, c.MaxBackoff)
 	}

@@ -42,9 +42,13 @@ func (c *claims) Holder(device string) (ledger.Claim, bool) {
 }
 
 func (c *claims) set(device, resource string) {
+	c.put(ledger.Claim{Device: device, Resource: resource})
+}
+
+func (c *claims) put(claim ledger.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of[device] = ledger.Claim{Device: device, Resource: resource}
+	c.of[claim.Device] = claim
 }
 
 func (c *claims) clear(device string) {
@@ -92,6 +96,7 @@ func runWith(t *testing.T, k *kubelet, c Claims, change func(*Config)) *setup {
 	cfg := Defaults()
 	cfg.Dir, cfg.InfoDir = k.dir, filepath.Join(t.TempDir(), "devinfo", "dp")
 	cfg.MinBackoff, cfg.MaxBackoff = 100*time.Millisecond, 200*time.Millisecond
+	cfg.Settle = 200 * time.Millisecond
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Sysfs = netdev.NewSysfs(fstest.MapFS{})
 	if change != nil {
