@@ -87,7 +87,7 @@ func command() *cobra.Command {
 
 func (o *options) register(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&o.mode, "mode", modeFull, "what the node is: full, host (with a DPU), dpu, or auto: as its labels and devices say")
+	f.StringVar(&o.mode, "mode", modeFull, "what the node is: full, host (with a DPU), dpu, or auto: as its labels and devices say, for which each start asks the API server")
 	f.StringVar(&o.node.Node, "node-name", "", "name of the Node object")
 	f.StringVar(&o.kube.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
 	f.StringVar(&o.kube.Server, "apiserver", "", "URL of the API server; empty: as the kubeconfig or the cluster says")
