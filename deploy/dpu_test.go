@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -119,6 +120,32 @@ func TestDPUChecksFind(t *testing.T) {
 		{"dpu/dpu-cluster/10-config.yaml", "  mtu:", "  mtu_bytes:", "no setting ovn-dpu-config/mtu"},
 	} {
 		tc.check(t, dpuManifests(t), dpuProblems)
+	}
+}
+
+// The DPU's agent makes the bridges of a node as the ordinary one does: what it is
+// not told is about pods' devices on the node itself, or not a DPU's to choose.
+func TestDPUAgentFlags(t *testing.T) {
+	flags := func(files map[string][]byte, daemonSet string) (names []string) {
+		objects, err := decode(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each(objects, func(d *appsv1.DaemonSet) {
+			for _, c := range d.Spec.Template.Spec.Containers {
+				for _, arg := range c.Args {
+					if name, _, _ := strings.Cut(arg, "="); d.Name == daemonSet && c.Name == "ovn-offload-agent" {
+						names = append(names, name)
+					}
+				}
+			}
+		})
+		return names
+	}
+	known := flags(dpuManifests(t), "ovnkube-node-dpu")
+	missing := slices.DeleteFunc(flags(manifests(t), "ovnkube-node"), func(name string) bool { return slices.Contains(known, name) })
+	if want := []string{"--node-name", "--datapath", "--vf-pools", "--vf-resources", "--management-vf", "--gateway-vf"}; !slices.Equal(missing, want) {
+		t.Errorf("the DPU's agent lacks %v, and not just %v", missing, want)
 	}
 }
 
