@@ -21,8 +21,18 @@ type tuple struct{ src, dst netip.AddrPort }
 // blocked is what OVN sets in the mark of a connection that a policy forbids.
 const blocked = 1
 
-// numbers are IP's of the protocols with ports.
-func numbers() map[string]int { return map[string]int{"tcp": 6, "udp": 17, "sctp": 132} }
+// numberOf is IP's of a protocol that has ports, and 0 of others.
+func numberOf(protocol string) int {
+	switch protocol {
+	case "tcp":
+		return 6
+	case "udp":
+		return 17
+	case "sctp":
+		return 132
+	}
+	return 0
+}
 
 // balanced says that a load balancer gave the connection its server.
 func (c connection) balanced() bool { return c.reply.src != c.orig.dst }
@@ -33,10 +43,10 @@ func (c connection) server() netip.AddrPort { return c.reply.src }
 // parseConnection reports false for lines without ports.
 func parseConnection(line string) (c connection, ok bool) {
 	protocol, rest, _ := strings.Cut(strings.TrimSpace(line), ",")
-	if numbers()[protocol] == 0 {
+	if numberOf(protocol) == 0 {
 		return c, false
 	}
-	c.protocol = protocol
+	c.protocol = strings.Clone(protocol) // without the line, of which there may be many
 	for rest != "" {
 		var field string
 		field, rest = cutField(rest)
@@ -106,5 +116,5 @@ func (c connection) pattern() string {
 		family = "ct_ipv6"
 	}
 	return fmt.Sprintf("%s_src=%s,%s_dst=%s,ct_nw_proto=%d,ct_tp_src=%d,ct_tp_dst=%d", family, c.orig.src.Addr(),
-		family, c.orig.dst.Addr(), numbers()[c.protocol], c.orig.src.Port(), c.orig.dst.Port())
+		family, c.orig.dst.Addr(), numberOf(c.protocol), c.orig.src.Port(), c.orig.dst.Port())
 }

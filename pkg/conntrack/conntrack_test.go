@@ -87,16 +87,22 @@ func (f *fake) Lines(_ context.Context, line func(string) error, _ string, _ ...
 	return nil
 }
 
-func (f *fake) Dump(context.Context, string) ([]string, error) {
-	return strings.Split(f.flows, "\n"), nil
+func (f *fake) Dump(_ context.Context, _ string, flow func(string)) error {
+	for line := range strings.SplitSeq(f.flows, "\n") {
+		flow(line)
+	}
+	return nil
 }
 
-func (f *fake) Groups(context.Context, string) ([]string, error) {
+func (f *fake) Groups(_ context.Context, _ string, group func(string)) error {
 	now := someGroups
 	if len(f.groups) > 0 {
 		now, f.groups = f.groups[0], f.groups[1:]
 	}
-	return strings.Split(now, "\n"), nil
+	for line := range strings.SplitSeq(now, "\n") {
+		group(line)
+	}
+	return nil
 }
 
 func (f *fake) Bundle(_ context.Context, _ string, messages []string) error {
@@ -180,6 +186,32 @@ func TestForgetMeanwhile(t *testing.T) {
 				t.Errorf("flushed %q", f.flushed)
 			}
 		})
+	}
+}
+
+// TestTables: a node has the flows and groups of all services, and what is kept of
+// them are those of the connections.
+func TestTables(t *testing.T) {
+	cfg := Defaults()
+	cfg.Registerer = prometheus.NewRegistry()
+	c, ok := parseConnection(stays)
+	if !ok {
+		t.Fatal("not read")
+	}
+	got, err := New(cfg, Deps{Flows: &fake{flows: someFlows}}).tables(t.Context(), []connection{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := map[netip.AddrPort]bool{netip.MustParseAddrPort("10.244.1.6:8080"): true}
+	want := tables{
+		frontends: map[frontend][]uint64{{"udp", netip.MustParseAddrPort("10.96.72.227:80")}: {3, 4}},
+		servers:   map[uint64]map[netip.AddrPort]bool{3: server, 4: server},
+		keys:      map[int]key{7: {4, 5}, 8: {4, 6}},
+		ruled:     map[key]bool{{4, 5}: true},
+	}
+	compare := []cmp.Option{cmp.AllowUnexported(tables{}, frontend{}, key{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })}
+	if diff := cmp.Diff(want, got, compare...); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,8 +39,8 @@ type Switch interface {
 
 // Flows are a bridge's tables; pkg/openflow is one.
 type Flows interface {
-	Dump(ctx context.Context, bridge string) ([]string, error)
-	Groups(ctx context.Context, bridge string) ([]string, error)
+	Dump(ctx context.Context, bridge string, flow func(string)) error
+	Groups(ctx context.Context, bridge string, group func(string)) error
 	Bundle(ctx context.Context, bridge string, messages []string) error
 	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
 }
@@ -152,7 +152,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	if err != nil || len(connections) == 0 {
 		return err
 	}
-	t, err := k.tables(ctx)
+	t, err := k.tables(ctx, connections)
 	if err != nil {
 		return err
 	}
@@ -162,24 +162,24 @@ func (k *Keeper) look(ctx context.Context) error {
 // tables reads the groups before and after the flows, for a group's number may
 // be taken away meanwhile and given to another service: only those that have not
 // changed are the ones that the flows speak of. Another pass follows the change.
-func (k *Keeper) tables(ctx context.Context) (tables, error) {
-	before, err := k.deps.Flows.Groups(ctx, k.cfg.Bridge)
+// Every node has the flows and groups of all services: none is kept but those of
+// the connections.
+func (k *Keeper) tables(ctx context.Context, connections []connection) (tables, error) {
+	seed, was := maphash.MakeSeed(), map[uint64]bool{}
+	err := k.deps.Flows.Groups(ctx, k.cfg.Bridge, func(group string) { was[maphash.String(seed, group)] = true })
 	if err != nil {
 		return tables{}, err
 	}
-	flows, err := k.deps.Flows.Dump(ctx, k.cfg.Bridge)
-	if err != nil {
+	r := newReader(connections)
+	if err := k.deps.Flows.Dump(ctx, k.cfg.Bridge, r.flow); err != nil {
 		return tables{}, err
 	}
-	after, err := k.deps.Flows.Groups(ctx, k.cfg.Bridge)
-	if err != nil {
-		return tables{}, err
-	}
-	was := map[string]bool{}
-	for _, group := range before {
-		was[group] = true
-	}
-	return readTables(flows, slices.DeleteFunc(after, func(group string) bool { return !was[group] })), nil
+	err = k.deps.Flows.Groups(ctx, k.cfg.Bridge, func(group string) {
+		if was[maphash.String(seed, group)] {
+			r.group(group)
+		}
+	})
+	return r.tables, err
 }
 
 // connections are those that can be of interest: balanced ones, and of UDP.

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// tables is what the flows and groups of br-int say of connections.
+// tables is what the flows and groups of br-int say of some connections.
 type tables struct {
 	// frontends are the addresses that are balanced, each with its groups.
-	frontends map[frontend][]string
+	frontends map[frontend][]uint64
 	// servers are those of each group that has not changed meanwhile.
-	servers map[string]map[netip.AddrPort]bool
+	servers map[uint64]map[netip.AddrPort]bool
 	// keys are the logical ports behind OpenFlow ports.
 	keys map[int]key
 	// ruled are the logical ports with a rule that forbids; the zero key is there
@@ -49,35 +49,55 @@ func newGrammar() grammar {
 	}
 }
 
-// readTables takes flows and groups as ovs-ofctl dumps them.
-func readTables(flows, groups []string) tables {
-	g := newGrammar()
-	t := tables{
-		frontends: map[frontend][]string{}, servers: map[string]map[netip.AddrPort]bool{},
+// reader takes from flows and groups, as ovs-ofctl prints them, what concerns some
+// connections.
+type reader struct {
+	tables
+	grammar grammar
+	// asked are the addresses by which the connections came to their servers,
+	// groups are those of them.
+	asked  map[frontend]bool
+	groups map[uint64]bool
+}
+
+func newReader(connections []connection) *reader {
+	r := &reader{grammar: newGrammar(), asked: map[frontend]bool{}, groups: map[uint64]bool{}, tables: tables{
+		frontends: map[frontend][]uint64{}, servers: map[uint64]map[netip.AddrPort]bool{},
 		keys: map[int]key{}, ruled: map[key]bool{},
-	}
-	for _, flow := range flows {
-		match, actions, _ := strings.Cut(flow, " actions=")
-		switch {
-		case strings.Contains(actions, forbids):
-			t.ruled[g.rule(match)] = true
-		case strings.Contains(match, "tp_dst="):
-			t.balance(g, match, actions)
-		case strings.Contains(actions, "->reg14"):
-			t.port(g, flow)
+	}}
+	for _, c := range connections {
+		if c.balanced() {
+			r.asked[frontend{c.protocol, c.orig.dst}] = true
 		}
 	}
-	for _, line := range groups {
-		if id := g.group.FindStringSubmatch(line); id != nil {
-			t.servers[id[1]] = map[netip.AddrPort]bool{}
-			for _, to := range g.nat.FindAllStringSubmatch(line, -1) {
-				if server, err := netip.ParseAddrPort(to[1]); err == nil {
-					t.servers[id[1]][server] = true
-				}
-			}
+	return r
+}
+
+func (r *reader) flow(flow string) {
+	match, actions, _ := strings.Cut(flow, " actions=")
+	switch {
+	case strings.Contains(actions, forbids):
+		r.ruled[r.grammar.rule(match)] = true
+	case strings.Contains(match, "tp_dst="):
+		r.balance(match, actions)
+	case strings.Contains(actions, "->reg14"):
+		r.port(flow)
+	}
+}
+
+// group is to be called after all flows.
+func (r *reader) group(line string) {
+	id := r.grammar.group.FindStringSubmatch(line)
+	if id == nil || !r.groups[number(id[1])] {
+		return
+	}
+	servers := map[netip.AddrPort]bool{}
+	for _, to := range r.grammar.nat.FindAllStringSubmatch(line, -1) {
+		if server, err := netip.ParseAddrPort(to[1]); err == nil {
+			servers[server] = true
 		}
 	}
-	return t
+	r.servers[number(id[1])] = servers
 }
 
 // fields are those of a match; a protocol is its own value.
@@ -110,24 +130,26 @@ func number(text string) uint64 {
 
 // balance takes a flow that is about one address and port. Some of a balanced
 // address have a group; an address without servers has none.
-func (t tables) balance(g grammar, match, actions string) {
-	fields := g.fields(match)
+func (r *reader) balance(match, actions string) {
+	fields := r.grammar.fields(match)
 	address, err := addrPort(fields["nw_dst"]+fields["ipv6_dst"], fields["tp_dst"])
-	if err != nil {
+	f := frontend{fields["protocol"], address}
+	if err != nil || !r.asked[f] {
 		return
 	}
-	f := frontend{fields["protocol"], address}
-	groups := t.frontends[f]
-	if id := g.group.FindStringSubmatch(actions); id != nil {
-		groups = append(groups, id[1])
+	groups := r.frontends[f]
+	if id := r.grammar.group.FindStringSubmatch(actions); id != nil {
+		groups = append(groups, number(id[1]))
+		r.groups[number(id[1])] = true
 	}
-	t.frontends[f] = groups
+	r.frontends[f] = groups
 }
 
-func (t tables) port(g grammar, flow string) {
+func (r *reader) port(flow string) {
+	g := r.grammar
 	in, datapath, port := g.inPort.FindStringSubmatch(flow), g.datapath.FindStringSubmatch(flow), g.logical.FindStringSubmatch(flow)
 	if in != nil && datapath != nil && port != nil {
-		t.keys[int(number(in[1]))] = key{number(datapath[1]), number(port[1])}
+		r.keys[int(number(in[1]))] = key{number(datapath[1]), number(port[1])}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -12,7 +11,7 @@ import (
 // changed when the table changed or the switch restarted, until ctx ends.
 type Flows interface {
 	Replace(ctx context.Context, bridge string, flows []string) error
-	Dump(ctx context.Context, bridge string) ([]string, error)
+	Dump(ctx context.Context, bridge string, flow func(string)) error
 	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
 }
 
@@ -91,10 +90,11 @@ func (s *Setup) services() (ServicePorts, bool) {
 func (s *Setup) directed(ctx context.Context, bridge string) bool {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
-	flows, err := s.deps.Flows.Dump(ctx, bridge)
-	return err == nil && slices.ContainsFunc(flows, func(flow string) bool {
-		return strings.Contains(flow, fmt.Sprintf("table=%d,", tableAnswer))
+	found := false
+	err := s.deps.Flows.Dump(ctx, bridge, func(flow string) {
+		found = found || strings.Contains(flow, fmt.Sprintf("table=%d,", tableAnswer))
 	})
+	return err == nil && found
 }
 
 // routerPort is what ovn-controller calls the bridge's end of the gateway

@@ -26,7 +26,12 @@ func (f flowTables) Replace(_ context.Context, bridge string, flows []string) er
 	return nil
 }
 
-func (f flowTables) Dump(_ context.Context, bridge string) ([]string, error) { return f[bridge], nil }
+func (f flowTables) Dump(_ context.Context, bridge string, flow func(string)) error {
+	for _, one := range f[bridge] {
+		flow(one)
+	}
+	return nil
+}
 
 func (f flowTables) Watch(ctx context.Context, _ string, _ func(string) bool, _ chan<- struct{}) {
 	<-ctx.Done()

@@ -36,14 +36,15 @@ func (Tables) Replace(ctx context.Context, bridge string, flows []string) error 
 	return run(cmd, "replacing the flows of "+bridge)
 }
 
-// Dump lists the bridge's flows without counters, as ovs-ofctl prints them.
-func (Tables) Dump(ctx context.Context, bridge string) ([]string, error) {
-	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--no-stats", "dump-flows", bridge), "reading the flows of "+bridge)
+// Dump gives the bridge's flows without counters, one by one, as ovs-ofctl prints
+// them: on br-int they are tens of megabytes. With an error, some are missing.
+func (Tables) Dump(ctx context.Context, bridge string, flow func(string)) error {
+	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--no-stats", "dump-flows", bridge), "reading the flows of "+bridge, flow)
 }
 
-// Groups lists the bridge's groups, as ovs-ofctl prints them.
-func (Tables) Groups(ctx context.Context, bridge string) ([]string, error) {
-	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "dump-groups", bridge), "reading the groups of "+bridge)
+// Groups gives the bridge's groups as Dump does its flows.
+func (Tables) Groups(ctx context.Context, bridge string, group func(string)) error {
+	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "dump-groups", bridge), "reading the groups of "+bridge, group)
 }
 
 // Bundle has the bridge carry out messages, in ovs-ofctl's notation, in their order.
@@ -99,17 +100,26 @@ func watchOnce(ctx context.Context, bridge string, concerns func(string) bool, c
 	}
 }
 
-func lines(cmd *exec.Cmd, what string) ([]string, error) {
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	if err := run(cmd, what); err != nil {
-		return nil, err
+func lines(cmd *exec.Cmd, what string, line func(string)) error {
+	cmd.Stdout = &splitter{line: line}
+	return run(cmd, what)
+}
+
+// splitter hands on whole lines, of any length.
+type splitter struct {
+	begun []byte
+	line  func(string)
+}
+
+func (s *splitter) Write(text []byte) (int, error) {
+	for part := range bytes.Lines(text) {
+		s.begun = append(s.begun, part...)
+		if part[len(part)-1] == '\n' {
+			s.line(string(bytes.TrimSpace(s.begun)))
+			s.begun = s.begun[:0]
+		}
 	}
-	var all []string
-	for line := range strings.Lines(out.String()) {
-		all = append(all, strings.TrimSpace(line))
-	}
-	return all, nil
+	return len(text), nil
 }
 
 func run(cmd *exec.Cmd, what string) error {

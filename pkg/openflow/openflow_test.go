@@ -81,28 +81,28 @@ func (o *ovs) waitFor(name string) {
 
 func (o *ovs) bridge() string { return filepath.Join(o.dir, "br0.mgmt") }
 
+func (o *ovs) dump() (flows []string) {
+	o.t.Helper()
+	if err := tables.Dump(o.t.Context(), o.bridge(), func(flow string) { flows = append(flows, flow) }); err != nil {
+		o.t.Fatal(err)
+	}
+	return flows
+}
+
 var tables = Tables{Log: slog.New(slog.DiscardHandler)}
 
 var wanted = []string{"priority=100,in_port=LOCAL actions=NORMAL", "priority=50 actions=drop"}
 
 func TestReplace(t *testing.T) {
 	o := startOVS(t)
-	before, err := tables.Dump(t.Context(), o.bridge())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cmp.Equal(wanted, before) {
+	if cmp.Equal(wanted, o.dump()) {
 		t.Fatal("the bridge has the wanted flows before they were written")
 	}
 	for range 2 { // the second time changes nothing
 		if err := tables.Replace(t.Context(), o.bridge(), wanted); err != nil {
 			t.Fatal(err)
 		}
-		got, err := tables.Dump(t.Context(), o.bridge())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(wanted, got); diff != "" {
+		if diff := cmp.Diff(wanted, o.dump()); diff != "" {
 			t.Errorf("flows (-want +got):\n%s", diff)
 		}
 	}
@@ -116,11 +116,7 @@ func TestReplaceRefusesAllOfABadTable(t *testing.T) {
 	if err := tables.Replace(t.Context(), o.bridge(), []string{"priority=1,actions=drop", "priority=2,actions=nonsense"}); err == nil {
 		t.Error("a flow that does not parse was accepted")
 	}
-	got, err := tables.Dump(t.Context(), o.bridge())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(wanted, got); diff != "" {
+	if diff := cmp.Diff(wanted, o.dump()); diff != "" {
 		t.Errorf("a refused table changed the bridge (-want +got):\n%s", diff)
 	}
 }
@@ -161,6 +157,27 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// TestDumpPieces: what a program writes comes in pieces that end anywhere.
+func TestDumpPieces(t *testing.T) {
+	long := strings.Repeat("x", 200000)
+	bin := t.TempDir()
+	dump := "#!/bin/sh\nprintf ' a'; sleep 0.1; printf 'b\\n\\nc\\n'; head -c 200000 /dev/zero | tr '\\0' x\necho; exit $FAILS\n"
+	if err := os.WriteFile(filepath.Join(bin, "ovs-ofctl"), []byte(dump), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	for _, fails := range []string{"0", "1"} {
+		t.Setenv("FAILS", fails)
+		var got []string
+		if err := tables.Groups(t.Context(), "br0", func(group string) { got = append(got, group) }); (err != nil) != (fails == "1") {
+			t.Errorf("a program that ends with %s: %v", fails, err)
+		}
+		if diff := cmp.Diff([]string{"ab", "", "c", long}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
 }
 
 // TestWatchLongFlow: a flow with more actions than a scanner's default would end

@@ -174,12 +174,12 @@ type bridges struct {
 
 func (b bridges) socket(bridge string) string { return filepath.Join(b.dir, bridge+".mgmt") }
 
-func (b bridges) Dump(ctx context.Context, bridge string) ([]string, error) {
-	return b.Tables.Dump(ctx, b.socket(bridge))
+func (b bridges) Dump(ctx context.Context, bridge string, flow func(string)) error {
+	return b.Tables.Dump(ctx, b.socket(bridge), flow)
 }
 
-func (b bridges) Groups(ctx context.Context, bridge string) ([]string, error) {
-	return b.Tables.Groups(ctx, b.socket(bridge))
+func (b bridges) Groups(ctx context.Context, bridge string, group func(string)) error {
+	return b.Tables.Groups(ctx, b.socket(bridge), group)
 }
 
 func (b bridges) Bundle(ctx context.Context, bridge string, messages []string) error {
