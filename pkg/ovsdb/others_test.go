@@ -1,0 +1,134 @@
+package ovsdb_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+func TestOthersRowsAndColumnsStay(t *testing.T) {
+	server, db := open(t)
+	server.Transact(`{"op":"insert","table":"Logical_Switch","row":{"name":"theirs","external_ids":["map",[["cms","other"]]]}}`)
+	node := ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}
+	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a")}}
+	commit(t, db, node, pod)
+	// northd's column, and a port that another system put into our switch.
+	server.Transact(`{"op":"update","table":"Logical_Switch_Port","where":[["name","==","d_a"]],"row":{"up":true}}`)
+	server.Transact(`{"op":"insert","table":"Logical_Switch_Port","row":{"name":"alien"},"uuid-name":"p"},
+		{"op":"mutate","table":"Logical_Switch","where":[["name","==","n1"]],"mutations":[["ports","insert",["named-uuid","p"]]]}`)
+	if changes := commit(t, db, node, pod); len(changes) > 0 {
+		t.Errorf("what others wrote was changed: %v", changes)
+	}
+	if got := portsOf(t, server, "n1"); !slices.Equal(got, []string{"alien", "d_a"}) {
+		t.Errorf("ports of n1: %v", got)
+	}
+	commit(t, db, ovsdb.Want{Owner: "Pod/d/a"})
+	if got := server.Dump("Logical_Switch", "name"); got != "n1\ntheirs\n" {
+		t.Errorf("switches: %q", got)
+	}
+	if got := portsOf(t, server, "n1"); !slices.Equal(got, []string{"alien"}) {
+		t.Errorf("ports of n1 after the delete: %v", got)
+	}
+}
+
+func TestHandEditsAreReportedAndRepaired(t *testing.T) {
+	server, db := open(t)
+	told := make(chan []string, 100)
+	node := ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}
+	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a", "unknown")}}
+	commit(t, db, node, pod)
+	db.OnChange(func(owners []string) { told <- owners })
+	edits := map[string]string{
+		"a changed column": `{"op":"update","table":"Logical_Switch_Port","where":[],"row":{"addresses":"dynamic"}}`,
+		"a removed member": `{"op":"mutate","table":"Logical_Switch","where":[],"mutations":[["ports","delete",["set",[["uuid","%s"]]]]]}`,
+		"a deleted row":    `{"op":"delete","table":"Logical_Switch","where":[["name","==","n1"]]}`,
+	}
+	for name, edit := range edits {
+		t.Run(name, func(t *testing.T) {
+			if strings.Contains(edit, "%s") {
+				uuid, _, _ := strings.Cut(server.Dump("Logical_Switch_Port", "_uuid"), "\n")
+				edit = fmt.Sprintf(edit, uuid)
+			}
+			server.Transact(edit)
+			select {
+			case owners := <-told:
+				if len(owners) == 0 {
+					t.Error("told of nobody")
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the edit was not reported")
+			}
+			if changes := commit(t, db, node, pod); len(changes) == 0 {
+				t.Error("nothing was repaired")
+			}
+			if got := portsOf(t, server, "n1"); !slices.Equal(got, []string{"d_a"}) {
+				t.Errorf("ports of n1: %v", got)
+			}
+			if got := server.Dump("Logical_Switch_Port", "addresses"); got != "[unknown]\n" {
+				t.Errorf("addresses: %q", got)
+			}
+		})
+		for len(told) > 0 {
+			<-told
+		}
+	}
+}
+
+// A weak reference that somebody removes is a change of the child, too.
+func TestRemovedMembershipIsReportedAndRepaired(t *testing.T) {
+	server, db := open(t)
+	port := portRow("n1", "d_a")
+	port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: "pg", Column: "ports"})
+	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{port}}
+	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}},
+		ovsdb.Want{Owner: "Policy/d/p", Rows: []ovsdb.Row{{ID: "pg", Model: &nb.PortGroup{Name: "pg"}}}}, pod)
+	told := make(chan []string, 10)
+	db.OnChange(func(owners []string) { told <- owners })
+	server.Transact(`{"op":"update","table":"Port_Group","where":[],"row":{"ports":["set",[]]}}`)
+	select {
+	case owners := <-told:
+		if !slices.Contains(owners, "Pod/d/a") {
+			t.Errorf("told of %v", owners)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the edit was not reported")
+	}
+	commit(t, db, pod)
+	if got := server.Dump("Port_Group", "ports"); got == "[]\n" {
+		t.Error("the port is not back in its group")
+	}
+}
+
+func TestDuplicatesAreHealed(t *testing.T) {
+	server, db := open(t)
+	row := `{"op":"insert","table":"Logical_Switch","row":{"name":"n1","external_ids":["map",[["ovn-offload.io/owner","Node/n1"],["ovn-offload.io/id","n1"]]]}}`
+	server.Transact(row + "," + row)
+	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a")}}
+	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}, pod)
+	if got := server.Dump("Logical_Switch", "name"); got != "n1\n" {
+		t.Errorf("switches: %q", got)
+	}
+	commit(t, db, pod)
+	if got := portsOf(t, server, "n1"); !slices.Equal(got, []string{"d_a"}) {
+		t.Errorf("ports of n1: %v", got)
+	}
+}
+
+func TestConflictWithAnothersRowIsAnErrorAndLosesNothing(t *testing.T) {
+	server, db := open(t)
+	server.Transact(`{"op":"insert","table":"Logical_Switch_Port","row":{"name":"d_a"},"uuid-name":"p"},
+		{"op":"insert","table":"Logical_Switch","row":{"name":"theirs","ports":["named-uuid","p"]}}`)
+	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}})
+	_, err := db.Commit(t.Context(), ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a")}})
+	if err == nil || !strings.Contains(err.Error(), "d_a") {
+		t.Errorf("want an error that names the row, got %v", err)
+	}
+	if got := portsOf(t, server, "theirs"); !slices.Equal(got, []string{"d_a"}) {
+		t.Errorf("ports of theirs: %v", got)
+	}
+}
