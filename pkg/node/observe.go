@@ -134,8 +134,8 @@ func (m *machine) observeSwitch(st *State) {
 
 func (m *machine) observePorts(st *State) {
 	st.Ports = map[string]string{}
-	for _, bridge := range st.Bridges {
-		for _, member := range m.deps.DB.Members(ovsdb.Parent{Table: vswitch.BridgeTable, Name: bridge, Column: "ports"}) {
+	for bridge, members := range m.deps.DB.Members(vswitch.BridgeTable, "ports") {
+		for _, member := range members {
 			if port, ok := member.(*vswitch.Port); ok {
 				st.Ports[port.Name] = bridge
 			}

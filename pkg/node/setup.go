@@ -65,7 +65,7 @@ type Replica interface {
 	WaitRow(ctx context.Context, table, owner, id string, ok func(row any) bool) error
 	Rows(owner string) []ovsdb.Row
 	Table(name string) []any
-	Members(parent ovsdb.Parent) []any
+	Members(table, column string) map[string][]any
 }
 
 // Deps is what a Setup acts on.

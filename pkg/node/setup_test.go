@@ -187,19 +187,22 @@ func (d *fakeDB) Table(name string) []any {
 }
 
 // Members goes by what bridges of others say, and our rows want.
-func (d *fakeDB) Members(parent ovsdb.Parent) (out []any) {
+func (d *fakeDB) Members(table, column string) map[string][]any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	out := map[string][]any{}
 	for _, row := range slices.Concat(d.rows["Node/n1"], d.rows["ManagementPort/n1"], d.rows["SecondGateway/n1"]) {
-		if slices.Contains(row.Parents, parent) {
-			out = append(out, row.Model)
+		for _, parent := range row.Parents {
+			if parent.Table == table && parent.Column == column {
+				out[parent.Name] = append(out[parent.Name], row.Model)
+			}
 		}
 	}
 	for _, bridge := range d.foreign {
 		b, ok := bridge.(*vswitch.Bridge)
 		for _, member := range d.foreign {
-			if port, isPort := member.(*vswitch.Port); ok && isPort && b.Name == parent.Name && slices.Contains(b.Ports, port.UUID) {
-				out = append(out, port)
+			if port, isPort := member.(*vswitch.Port); ok && isPort && slices.Contains(b.Ports, port.UUID) {
+				out[b.Name] = append(out[b.Name], port)
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -33,6 +35,25 @@ func TestOthersRowsAndColumnsStay(t *testing.T) {
 	}
 	if got := portsOf(t, server, "n1"); !slices.Equal(got, []string{"alien"}) {
 		t.Errorf("ports of n1 after the delete: %v", got)
+	}
+}
+
+// TestMembers: of rows of ours and of others, those that are there.
+func TestMembers(t *testing.T) {
+	server, db := open(t)
+	server.Transact(`{"op":"insert","table":"Logical_Switch_Port","row":{"name":"alien"},"uuid-name":"p"},
+		{"op":"insert","table":"Logical_Switch","row":{"name":"theirs","ports":["named-uuid","p"]}}`)
+	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}, ovsdb.Want{Owner: "Node/n2", Rows: []ovsdb.Row{switchRow("n2")}},
+		ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a")}}, ovsdb.Want{Owner: "Pod/d/b", Rows: []ovsdb.Row{portRow("n2", "d_b")}})
+	commit(t, db, ovsdb.Want{Owner: "Node/n2"}, ovsdb.Want{Owner: "Pod/d/b"})
+	got := map[string][]string{}
+	for name, members := range db.Members(nb.LogicalSwitchTable, "ports") {
+		for _, member := range members {
+			got[name] = append(got[name], member.(*nb.LogicalSwitchPort).Name)
+		}
+	}
+	if diff := cmp.Diff(map[string][]string{"theirs": {"alien"}, "n1": {"d_a"}}, got); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
 

@@ -300,19 +300,15 @@ func (db *DB) Table(name string) []any {
 	return models
 }
 
-// Members is every row in a set column of the named rows, whoever owns it, as
-// models to be read only.
-func (db *DB) Members(parent Parent) []any {
+// Members is every row in a set column of a table's rows, whoever owns it, by the
+// names of these; models to be read only.
+func (db *DB) Members(table, column string) map[string][]any {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	if db.replica == nil {
 		return nil
 	}
-	var models []any
-	for _, named := range db.replica.named[parent.Table][parent.Name] {
-		models = append(models, db.replica.members(membership{parent.Table, named.uuid, parent.Column})...)
-	}
-	return models
+	return db.replica.members(table, column)
 }
 
 // WaitRow returns when ok holds for an owner's row, seen as a model of the

@@ -209,14 +209,20 @@ func (r *replica) applyMembers(t *table, parent string, content lib.Row, note fu
 	return nil
 }
 
-// members gives the models of the rows in one set column of one row.
-func (r *replica) members(of membership) (models []any) {
+// members gives the models of the rows in one set column of all rows of a table,
+// by the names of these.
+func (r *replica) members(table, column string) map[string][]any {
+	models := map[string][]any{}
 	for child, in := range r.in {
-		if !slices.Contains(in, of) {
-			continue
-		}
-		if w := r.find(child); w != nil {
-			models = append(models, w.model)
+		for _, m := range in {
+			parent := r.rows[table][m.parent]
+			if m.table != table || m.column != column || parent == nil {
+				continue
+			}
+			if w := r.find(child); w != nil {
+				name := parent.table.nameOf(parent.model)
+				models[name] = append(models[name], w.model)
+			}
 		}
 	}
 	return models
