@@ -344,6 +344,14 @@ func (w *world) objects() []runtime.Object {
 	for i := range policies.Items {
 		all = append(all, &policies.Items[i])
 	}
+	services, _ := w.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	for i := range services.Items {
+		all = append(all, &services.Items[i])
+	}
+	endpoints, _ := w.client.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
+	for i := range endpoints.Items {
+		all = append(all, &endpoints.Items[i])
+	}
 	return all
 }
 

@@ -14,7 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
@@ -115,12 +115,12 @@ func TestServiceChangesInPlace(t *testing.T) {
 	w.eventually("nothing of the service", func() bool { return slices.Equal(w.balancers(), empty) })
 }
 
-// TestRandomServicesEndAsAFreshController: services and endpoints come, change
-// and go while controller and database restart; in the end the database holds
-// what a fresh controller makes of what is there.
+// TestRandomServicesEndAsAFreshController: services, endpoints and the addresses of
+// nodes come, change and go while controller and database restart; in the end the
+// database holds what a fresh controller makes of what is there.
 func TestRandomServicesEndAsAFreshController(t *testing.T) {
-	nodes := []runtime.Object{gatewayNode("n1", 2), gatewayNode("n2", 3), gatewayNode("n3", 4)}
-	w := newWorld(t, nodes...)
+	w := newWorld(t, gatewayNode("n1", 2), gatewayNode("n2", 3), gatewayNode("n3", 4))
+	w.eventually("a leader", func() bool { return strings.Contains(w.logs.String(), "msg=leading") })
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -130,35 +130,24 @@ func TestRandomServicesEndAsAFreshController(t *testing.T) {
 		case 100, 200:
 			w.stop()
 			churn(t, w, random) // seen by nobody
-			w.start()
+			w.startAndLead()
 		case 150:
 			w.server.Restart()
 		}
 		time.Sleep(time.Duration(random.IntN(4)) * time.Millisecond)
 	}
-	left := nodes
 	services, err := w.client.CoreV1().Services("d").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(services.Items) == 0 {
 		t.Fatalf("services at the end: %v, %v", services, err)
 	}
-	for i := range services.Items {
-		left = append(left, &services.Items[i])
-	}
-	endpoints, err := w.client.DiscoveryV1().EndpointSlices("d").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range endpoints.Items {
-		left = append(left, &endpoints.Items[i])
-	}
-	fresh := newWorld(t, left...)
+	fresh := newWorld(t, w.objects()...)
 	fresh.eventually("every service", func() bool {
-		return strings.Count(fresh.server.Dump("Load_Balancer", "name"), "\n") >= len(services.Items) && fresh.has("172.18.0.4")
+		return strings.Count(fresh.server.Dump("Load_Balancer", "name"), "\n") >= len(services.Items) &&
+			strings.Count(fresh.server.Dump("Chassis_Template_Var", "chassis"), "\n") == 3
 	})
 	time.Sleep(500 * time.Millisecond) // the fresh one has no event to wait for
-	want := fresh.balancers()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		diff := cmp.Diff(want, w.balancers())
+		diff := cmp.Diff(fresh.balancers(), w.balancers())
 		if diff == "" {
 			return
 		}
@@ -168,18 +157,21 @@ func TestRandomServicesEndAsAFreshController(t *testing.T) {
 	}
 }
 
-// churn changes one service or its endpoints.
+// churn changes one service, some of its endpoints, or a node's addresses.
 func churn(t *testing.T, w *world, random *rand.Rand) {
 	t.Helper()
 	ctx, i := context.Background(), random.IntN(8)
 	name := fmt.Sprintf("s%d", i)
 	services, endpoints := w.client.CoreV1().Services("d"), w.client.DiscoveryV1().EndpointSlices("d")
 	var err error
-	switch random.IntN(6) {
+	switch random.IntN(8) {
 	case 0:
 		err = services.Delete(ctx, name, metav1.DeleteOptions{})
 	case 1:
-		err = endpoints.Delete(ctx, name, metav1.DeleteOptions{})
+		err = endpoints.Delete(ctx, randomSlice(random, name).Name, metav1.DeleteOptions{})
+	case 4:
+		node := 1 + random.IntN(3)
+		_, err = w.client.CoreV1().Nodes().Patch(ctx, fmt.Sprint("n", node), types.MergePatchType, randomGateway(random, node), metav1.PatchOptions{})
 	case 2, 3:
 		service := randomService(random, name, fmt.Sprintf("10.96.0.%d", 10+i))
 		if _, err = services.Update(ctx, service, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
@@ -214,6 +206,20 @@ func randomService(random *rand.Rand, name, clusterIP string) *corev1.Service {
 	return service
 }
 
+// randomGateway gives a node none, one or two addresses, which others may have as well.
+func randomGateway(random *rand.Rand, node int) []byte {
+	var addresses []string
+	for range random.IntN(3) {
+		if address := fmt.Sprintf(`"172.18.0.%d/16"`, 2+random.IntN(4)); !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	config := fmt.Sprintf(`{"default":{"mode":"shared","interface-id":"breth0_n%d","mac-address":"02:42:ac:12:00:%02x","ip-addresses":[%s],"next-hops":["172.18.0.1"]}}`,
+		node, node+1, strings.Join(addresses, ","))
+	return fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, kube.GatewayConfigKey, config)
+}
+
+// randomSlice is one of two of a service, with endpoints in pods or on the network of nodes.
 func randomSlice(random *rand.Rand, name string) *discoveryv1.EndpointSlice {
 	var nodes []string
 	for _, node := range []string{"n1", "n2", "n3"} {
@@ -222,7 +228,14 @@ func randomSlice(random *rand.Rand, name string) *discoveryv1.EndpointSlice {
 		}
 	}
 	slice := testSlice(name, nodes...)
+	if random.IntN(3) == 0 {
+		other := int32(8081)
+		slice.Name, slice.Ports[0].Port = name+"-more", &other
+	}
 	for i := range slice.Endpoints {
+		if random.IntN(3) == 0 {
+			slice.Endpoints[i].Addresses = []string{fmt.Sprintf("172.18.0.%d", 2+random.IntN(4))}
+		}
 		ready := random.IntN(4) > 0
 		slice.Endpoints[i].Conditions.Ready = &ready
 		if random.IntN(3) == 0 {

@@ -13,6 +13,7 @@
 //	owner.go     the work item and the value of external_ids
 //	contract.go  annotations of OVN-Kubernetes, read and written
 //	view.go      informers; owners.go: event to owner keys; trim.go: what is kept
+//	service.go   services and endpoints; gateways.go: what of all nodes makes a difference to them
 //	write.go     annotations and conditions; event.go, recorder.go: Events
 //	api          connection; leader: one process at a time
 package kube

@@ -2,12 +2,9 @@ package kube
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -40,7 +37,14 @@ func sliceIndexers() cache.Indexers {
 		},
 		byEndpoint: func(obj any) ([]string, error) {
 			slice, _ := obj.(*discoveryv1.EndpointSlice)
-			return addressesOf(slice), nil
+			var out []string
+			for _, text := range addressesOf(slice) {
+				// As text, an IPv6 address has several forms.
+				if addr, err := netip.ParseAddr(text); err == nil {
+					out = append(out, addr.String())
+				}
+			}
+			return out, nil
 		},
 		byHint: func(obj any) ([]string, error) {
 			if slice, _ := obj.(*discoveryv1.EndpointSlice); hasHints(slice) {
@@ -49,75 +53,6 @@ func sliceIndexers() cache.Indexers {
 			return nil, nil
 		},
 	}
-}
-
-// The indexes of nodes: by each address of their gateways, and by such an address
-// with its place among those of its family. They are parsed once, not for each service.
-const (
-	byAddress    = "address"
-	byNthAddress = "nthAddress"
-)
-
-func nodeIndexers() cache.Indexers {
-	keys := func(key func(NodeAddress) string) cache.IndexFunc {
-		return func(obj any) ([]string, error) {
-			var out []string
-			if node, ok := obj.(*corev1.Node); ok {
-				for _, a := range GatewayAddresses(node) {
-					out = append(out, key(a))
-				}
-			}
-			return out, nil
-		}
-	}
-	return cache.Indexers{
-		byAddress:    keys(func(a NodeAddress) string { return a.Addr.String() }),
-		byNthAddress: keys(func(a NodeAddress) string { return fmt.Sprintf("%d %s", a.Nth, a.Addr) }),
-	}
-}
-
-// NodeAddress is an address at which services answer on a node: the Nth, from
-// 0, of its family there.
-type NodeAddress struct {
-	Addr netip.Addr
-	Nth  int
-}
-
-// GatewayAddresses are those of a node's GatewayConfigKey: none while it is not
-// there or cannot be read, which is its reader's to report.
-func GatewayAddresses(node *corev1.Node) []NodeAddress {
-	gateway, err := ParseGatewayConfig(node.Annotations[GatewayConfigKey], DefaultNetwork)
-	if err != nil || gateway == nil {
-		return nil
-	}
-	var out []NodeAddress
-	nth := map[bool]int{}
-	for _, prefix := range gateway.Addresses {
-		v6 := prefix.Addr().Is6()
-		out = append(out, NodeAddress{Addr: prefix.Addr(), Nth: nth[v6]})
-		nth[v6]++
-	}
-	return out
-}
-
-// NodeAddresses are those of every node, in no order.
-func (v *View) NodeAddresses() []NodeAddress {
-	var out []NodeAddress
-	for _, key := range v.nodes.GetIndexer().ListIndexFuncValues(byNthAddress) {
-		nth, text, _ := strings.Cut(key, " ")
-		addr, err := netip.ParseAddr(text)
-		if n, atoi := strconv.Atoi(nth); err == nil && atoi == nil {
-			out = append(out, NodeAddress{Addr: addr, Nth: n})
-		}
-	}
-	return out
-}
-
-// IsNodeAddress says that an endpoint there is on a node's own network.
-func (v *View) IsNodeAddress(addr netip.Addr) bool {
-	// The only error is an index that does not exist.
-	found, _ := v.nodes.GetIndexer().IndexKeys(byAddress, addr.String())
-	return len(found) > 0
 }
 
 // serviceOf is the service whose endpoints a slice holds, without a name if none.
@@ -143,14 +78,17 @@ func nodesOf(slice *discoveryv1.EndpointSlice) []string {
 	return slices.Collect(maps.Keys(nodes))
 }
 
-// addressesOf lists the addresses of a slice's endpoints.
+// addressesOf lists the address of each of a slice's endpoints: all but the first
+// of one mean the same.
 func addressesOf(slice *discoveryv1.EndpointSlice) []string {
 	var out []string
 	if slice == nil {
 		return nil
 	}
 	for _, endpoint := range slice.Endpoints {
-		out = append(out, endpoint.Addresses...)
+		if len(endpoint.Addresses) > 0 {
+			out = append(out, endpoint.Addresses[0])
+		}
 	}
 	return out
 }
@@ -180,12 +118,8 @@ func (v *View) EndpointSlices(namespace, service string) []*discoveryv1.Endpoint
 // the next: those with an endpoint on it, those whose endpoints name nodes or
 // zones, and those with endpoints on the network of nodes. Sorted.
 func (v *View) ServicesOn(node string) []types.NamespacedName {
-	var names []types.NamespacedName
-	some := append(v.slicesBy(byEndpointNode, node), v.slicesBy(byHint, hinted)...)
-	for _, key := range v.nodes.GetIndexer().ListIndexFuncValues(byAddress) {
-		some = append(some, v.slicesBy(byEndpoint, key)...)
-	}
-	for _, slice := range some {
+	names := v.gateways.services()
+	for _, slice := range append(v.slicesBy(byEndpointNode, node), v.slicesBy(byHint, hinted)...) {
 		if name := serviceOf(slice); name.Name != "" {
 			names = append(names, name)
 		}
@@ -217,11 +151,9 @@ func (v *View) serviceOwners(old, new *corev1.Service) []Owner {
 	if service == nil {
 		service = old
 	}
-	owners := []Owner{ServiceOwner(service.Namespace, service.Name)}
-	for _, slice := range v.EndpointSlices(service.Namespace, service.Name) {
-		owners = append(owners, v.backendOwners(local(old) || local(new), nil, slice)...)
-	}
-	return owners
+	name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+	owners := []Owner{ServiceOwner(name.Namespace, name.Name)}
+	return append(owners, v.backendOwners(name, local(old) || local(new), v.EndpointSlices(name.Namespace, name.Name)...)...)
 }
 
 // endpointOwners are those of a change of endpoints. When the service is gone
@@ -233,26 +165,30 @@ func (v *View) endpointOwners(old, new *discoveryv1.EndpointSlice) []Owner {
 	var owners []Owner
 	for _, slice := range []*discoveryv1.EndpointSlice{old, new} {
 		name := serviceOf(slice)
-		if slice == nil || name.Name == "" {
+		if name.Name == "" {
 			continue
 		}
-		service := v.Service(name.Namespace, name.Name)
 		owners = append(owners, ServiceOwner(name.Namespace, name.Name))
-		owners = append(owners, v.backendOwners(service == nil || local(service), old, new)...)
+		if v.locate(slice) {
+			owners = append(owners, v.nodeServices()...)
+		}
+		service := v.Service(name.Namespace, name.Name)
+		owners = append(owners, v.backendOwners(name, service == nil || local(service), old, new)...)
 	}
-	return owners
+	return unique(owners)
 }
 
-// backendOwners are the nodes whose own backends are among those of slices.
-func (v *View) backendOwners(local bool, some ...*discoveryv1.EndpointSlice) []Owner {
+// backendOwners are the nodes that have backends of their own of a service whose
+// endpoints were or are in slices that changed. Hints, and endpoints on the network
+// of nodes, give other backends to all nodes, also of its other slices.
+func (v *View) backendOwners(service types.NamespacedName, local bool, changed ...*discoveryv1.EndpointSlice) []Owner {
+	if v.gateways.has(service) || slices.ContainsFunc(append(v.EndpointSlices(service.Namespace, service.Name), changed...), hasHints) {
+		return v.nodeServices()
+	}
 	var owners []Owner
-	for _, slice := range some {
-		if hasHints(slice) || v.onNodes(slice) {
-			for _, node := range v.Nodes() {
-				owners = append(owners, NodeServicesOwner(node.Name))
-			}
-		} else if local {
-			for _, node := range nodesOf(slice) {
+	for _, slice := range changed {
+		for _, node := range nodesOf(slice) {
+			if local {
 				owners = append(owners, NodeServicesOwner(node))
 			}
 		}
@@ -260,12 +196,13 @@ func (v *View) backendOwners(local bool, some ...*discoveryv1.EndpointSlice) []O
 	return owners
 }
 
-// onNodes says that an endpoint is on the network of a node.
-func (v *View) onNodes(slice *discoveryv1.EndpointSlice) bool {
-	return slices.ContainsFunc(addressesOf(slice), func(text string) bool {
-		addr, err := netip.ParseAddr(text)
-		return err == nil && v.IsNodeAddress(addr)
-	})
+// nodeServices are the parts of all nodes in services.
+func (v *View) nodeServices() []Owner {
+	var owners []Owner
+	for _, node := range v.Nodes() {
+		owners = append(owners, NodeServicesOwner(node.Name))
+	}
+	return owners
 }
 
 // local says that some traffic of a service stays on the node where it comes in.
@@ -276,34 +213,6 @@ func local(service *corev1.Service) bool {
 	internal := service.Spec.InternalTrafficPolicy
 	return service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal ||
 		internal != nil && *internal == corev1.ServiceInternalTrafficPolicyLocal
-}
-
-// gatewayOwners are the services that answer at the addresses of nodes, or have
-// endpoints at those that a node had or has.
-func (v *View) gatewayOwners(old, new *corev1.Node) []Owner {
-	if v.services == nil {
-		return nil
-	}
-	var owners []Owner
-	for _, service := range v.Services() {
-		if slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
-			owners = append(owners, ServiceOwner(service.Namespace, service.Name))
-		}
-	}
-	for _, node := range []*corev1.Node{old, new} {
-		if node == nil {
-			continue
-		}
-		for _, address := range GatewayAddresses(node) {
-			for _, slice := range v.slicesBy(byEndpoint, address.Addr.String()) {
-				owners = append(owners, v.endpointOwners(nil, slice)...)
-				for _, every := range v.Nodes() {
-					owners = append(owners, NodeServicesOwner(every.Name))
-				}
-			}
-		}
-	}
-	return owners
 }
 
 func trimService(service *corev1.Service) *corev1.Service {

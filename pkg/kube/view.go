@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -23,6 +24,7 @@ type View struct {
 	// A View of one node has none of these.
 	namespaces, endpoints, policies cache.SharedIndexInformer
 	policyIndex                     *policies
+	gateways                        gateways
 	// ranges are of a View of one node only.
 	ranges *serviceCIDRs
 	// admin are by kind; adminPresent the kinds that the cluster had at the start.
@@ -48,7 +50,8 @@ func NewView(client *api.Client, node string) (*View, error) {
 		nodes: api.NewInformer(client.Nodes, &corev1.Node{}, nodeIndexers(), onlyNode),
 		pods:  api.NewInformer(client.Pods(metav1.NamespaceAll), &corev1.Pod{}, cache.Indexers{byNode: nodeOfPod}, onlyPods),
 
-		services: api.NewInformer(client.Services(metav1.NamespaceAll), &corev1.Service{}, nil, nil),
+		services: api.NewInformer(client.Services(metav1.NamespaceAll), &corev1.Service{}, serviceIndexers(), nil),
+		gateways: gateways{most: map[bool]int{}, slices: map[types.NamespacedName]map[string]string{}},
 	}
 	if node == "" {
 		v.namespaces = api.NewInformer(client.Namespaces, &corev1.Namespace{}, nil, nil)

@@ -27,8 +27,8 @@ func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, v6 
 	family := addressType(v6)
 	var found []endpoint
 	for _, slice := range some {
-		number := portIn(slice, port)
-		if slice.AddressType != family || number == 0 {
+		number := portIn(slice, port, v6)
+		if number == 0 {
 			continue
 		}
 		for _, e := range slice.Endpoints {
@@ -71,8 +71,11 @@ func readEndpoint(e discoveryv1.Endpoint, address netip.AddrPort) endpoint {
 	return out
 }
 
-// portIn is the number that a slice has for a service's port, 0 if none.
-func portIn(slice *discoveryv1.EndpointSlice, port corev1.ServicePort) uint16 {
+// portIn is the number that a slice has for a service's port in a family, 0 if none.
+func portIn(slice *discoveryv1.EndpointSlice, port corev1.ServicePort, v6 bool) uint16 {
+	if slice.AddressType != addressType(v6) {
+		return 0
+	}
 	for _, p := range slice.Ports {
 		protocol, name := corev1.ProtocolTCP, ""
 		if p.Protocol != nil {

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // balancer says which of its service's load balancers a frontend is in.
@@ -71,9 +69,8 @@ func familyName(v6 bool) string {
 	return "IPv4"
 }
 
-// frontends are where a port of a service answers. nodes are the addresses of
-// every node.
-func (p servicePort) frontends(nodes []kube.NodeAddress) []frontend {
+// frontends are where a port of a service answers.
+func (p servicePort) frontends(view Gateways) []frontend {
 	var out []frontend
 	for _, t := range p.internal() {
 		out = append(out, t.at(p.address, uint16(p.Port)))
@@ -85,7 +82,7 @@ func (p servicePort) frontends(nodes []kube.NodeAddress) []frontend {
 			}
 		}
 		if p.NodePort != 0 {
-			out = append(out, t.atNodes(nodes, uint16(p.NodePort))...)
+			out = append(out, t.atNodes(view, uint16(p.NodePort))...)
 		}
 	}
 	return out
@@ -179,33 +176,22 @@ func (t target) at(address netip.Addr, port uint16) frontend {
 
 // atNodes are the frontends at the addresses of nodes: one that each node fills
 // in, unless the affinity needs what templates do not have.
-func (t target) atNodes(nodes []kube.NodeAddress, port uint16) []frontend {
+func (t target) atNodes(view Gateways, port uint16) []frontend {
 	var out []frontend
 	v6 := t.address.Is6()
 	if affinity := t.service.affinity(); !t.variable && affinity > 0 && affinity < maxAffinity {
-		for _, address := range nodes {
+		for _, address := range view.NodeAddresses() {
 			if address.Addr.Is6() == v6 {
 				out = append(out, t.at(address.Addr, port))
 			}
 		}
 		return out
 	}
-	for i := range most(nodes, v6) {
+	for i := range view.MostNodeAddresses(v6) {
 		vip := "^" + nodeVariable(v6, i) + ":" + strconv.Itoa(int(port))
 		out = append(out, frontend{in: t.in(true), vip: vip, backends: t.backends()})
 	}
 	return out
-}
-
-// most is how many addresses of a family the node with most of them has.
-func most(nodes []kube.NodeAddress, v6 bool) int {
-	n := 1
-	for _, address := range nodes {
-		if address.Addr.Is6() == v6 {
-			n = max(n, address.Nth+1)
-		}
-	}
-	return n
 }
 
 // variableOf names a node's own backends of a port, those of its pods or those of

@@ -22,9 +22,16 @@ type Services interface {
 	EndpointSlices(namespace, service string) []*discoveryv1.EndpointSlice
 	// ServicesOn lists the services whose backends a node has of its own, or may have.
 	ServicesOn(node string) []types.NamespacedName
-	// NodeAddresses are the gateway's addresses of every node.
+	Gateways
+}
+
+// Gateways is what services have to know of the gateways of all nodes.
+type Gateways interface {
 	NodeAddresses() []kube.NodeAddress
-	IsNodeAddress(netip.Addr) bool
+	// MostNodeAddresses is how many of a family the node with most of them has, at least 1.
+	MostNodeAddresses(v6 bool) int
+	// OnNodes says that a slice has an endpoint at an address of a node.
+	OnNodes(*discoveryv1.EndpointSlice) bool
 }
 
 // service is a Service that we serve, with its endpoints.
@@ -117,7 +124,9 @@ func (s *service) ports(view View) ([]servicePort, error) {
 			}
 			out = append(out, servicePort{
 				ServicePort: port, service: s, address: address, endpoints: endpoints,
-				onNodes: slices.ContainsFunc(endpoints, func(e endpoint) bool { return view.IsNodeAddress(e.address.Addr()) }),
+				onNodes: slices.ContainsFunc(s.slices, func(slice *discoveryv1.EndpointSlice) bool {
+					return portIn(slice, port, address.Is6()) != 0 && view.OnNodes(slice)
+				}),
 			})
 		}
 	}
@@ -160,13 +169,9 @@ func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, e
 	if err != nil {
 		return nil, err
 	}
-	var nodes []kube.NodeAddress
-	if slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
-		nodes = view.NodeAddresses()
-	}
 	vips := map[balancer]map[string]string{}
 	for _, port := range ports {
-		for _, f := range port.frontends(nodes) {
+		for _, f := range port.frontends(view) {
 			if vips[f.in] == nil {
 				vips[f.in] = map[string]string{}
 			}

@@ -24,7 +24,7 @@ type serviceWorld struct {
 }
 
 func (w serviceWorld) Service(_, name string) *corev1.Service { return w.services[name] }
-func (serviceWorld) IsNodeAddress(netip.Addr) bool            { return false }
+func (serviceWorld) OnNodes(*discoveryv1.EndpointSlice) bool  { return false }
 
 func (w serviceWorld) EndpointSlices(_, name string) []*discoveryv1.EndpointSlice {
 	return w.slices[name]

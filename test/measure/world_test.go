@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -49,8 +48,8 @@ func (w *world) Service(string, string) *corev1.Service                     { re
 func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return nil }
 func (w *world) ServicesOn(string) []types.NamespacedName                   { return nil }
 func (w *world) NodeAddresses() []kube.NodeAddress                          { return nil }
-
-func (w *world) IsNodeAddress(netip.Addr) bool { return false }
+func (w *world) MostNodeAddresses(bool) int                                 { return 1 }
+func (w *world) OnNodes(*discoveryv1.EndpointSlice) bool                    { return false }
 
 func (w *world) Policy(kube.Owner) *kube.Policy           { return nil }
 func (w *world) PoliciesOf(*corev1.Pod) []*kube.Policy    { return nil }

@@ -1,0 +1,259 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+)
+
+// byHand is a View without an API: put is an event, and told whom it was told.
+type byHand struct {
+	*View
+	told []string
+}
+
+func newByHand(t testing.TB) *byHand {
+	t.Helper()
+	view, err := NewView(apitest.Client(fake.NewClientset()), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &byHand{View: view}
+	view.OnChange(func(owners ...Owner) {
+		for _, owner := range owners {
+			v.told = append(v.told, owner.String())
+		}
+	})
+	return v
+}
+
+// put makes objects what they are now, and forgets whom it told before.
+func (v *byHand) put(t testing.TB, objects ...any) {
+	t.Helper()
+	v.told = nil
+	for _, object := range objects {
+		var informer cache.SharedIndexInformer
+		switch object.(type) {
+		case *corev1.Node:
+			informer = v.nodes
+		case *corev1.Service:
+			informer = v.services
+		case *discoveryv1.EndpointSlice:
+			informer = v.endpoints
+		}
+		old, _, err := informer.GetIndexer().Get(object)
+		if err == nil {
+			err = informer.GetIndexer().Update(object)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.changed(old, object)
+	}
+}
+
+// want compares whom the last put told.
+func (v *byHand) want(t testing.TB, what string, owners ...string) {
+	t.Helper()
+	slices.Sort(owners)
+	if diff := cmp.Diff(owners, slices.Compact(slices.Sorted(slices.Values(v.told)))); diff != "" {
+		t.Errorf("%s told (-want +got):\n%s", what, diff)
+	}
+}
+
+// gatewayNode has these addresses at its gateway.
+func gatewayNode(name string, addresses ...string) *corev1.Node {
+	if len(addresses) == 0 {
+		return newNode(name, nil)
+	}
+	return newNode(name, map[string]string{
+		GatewayConfigKey: `{"default":{"mode":"shared","ip-addresses":["` + strings.Join(addresses, `/16","`) + `/16"]}}`,
+	})
+}
+
+func portService(name string, nodePort int32, affinity corev1.ServiceAffinity) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:       corev1.ServiceSpec{SessionAffinity: affinity, Ports: []corev1.ServicePort{{Port: 80, NodePort: nodePort}}},
+	}
+}
+
+// portSlice has endpoints at one port.
+func portSlice(service, name string, port int32, addresses ...string) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: &port}},
+	}
+	for _, address := range addresses {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+	}
+	return slice
+}
+
+func nodeAddress(i int) string { return fmt.Sprintf("172.18.%d.%d", i/250, 1+i%250) }
+
+// crowd is a View with many services: such as answer at ports of nodes, and one of
+// them for each of ten with affinity, and an agent with an endpoint on every node to come.
+func crowd(t testing.TB, services, nodes int) *byHand {
+	t.Helper()
+	v := newByHand(t)
+	for i := range services {
+		affinity := corev1.ServiceAffinityNone
+		if i%10 == 0 {
+			affinity = corev1.ServiceAffinityClientIP
+		}
+		v.put(t, portService(fmt.Sprint("web-", i), int32(30000+i), affinity), portSlice(fmt.Sprint("web-", i), fmt.Sprint("web-", i), 80, "10.244.0.5"))
+	}
+	v.put(t, portService("agent", 0, corev1.ServiceAffinityNone))
+	for from := 0; from < nodes; from += 100 {
+		var addresses []string
+		for i := from; i < min(from+100, nodes); i++ {
+			addresses = append(addresses, nodeAddress(i))
+		}
+		v.put(t, portSlice("agent", fmt.Sprint("agent-", from), 9100, addresses...))
+	}
+	return v
+}
+
+// TestANodeConcernsNotAllServicesAndNodes: whom nodes concern that come is in
+// proportion to their number.
+func TestANodeConcernsNotAllServicesAndNodes(t *testing.T) {
+	for _, nodes := range []int{150, 300} {
+		v := crowd(t, 50, nodes)
+		told := 0
+		for i := range nodes {
+			v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
+			told += len(v.told)
+		}
+		// Each itself, its part in services and the five services with affinity;
+		// with the first one the agent comes onto the network of nodes.
+		if want := 7*nodes + 2; told != want {
+			t.Errorf("%d owners were told of %d nodes, want %d", told, nodes, want)
+		}
+		if got := len(v.ServicesOn("n0")); got != 1 {
+			t.Errorf("%d services are on every node, want the agent alone", got)
+		}
+	}
+}
+
+// TestWhomANodesAddressesConcern: the difference that they make to services is told
+// when it is made, and when it goes.
+func TestWhomANodesAddressesConcern(t *testing.T) {
+	v := newByHand(t)
+	v.put(t, portService("inside", 0, ""), portService("port", 30001, ""), portService("clings", 30002, corev1.ServiceAffinityClientIP),
+		portService("agent", 0, ""), portSlice("agent", "agent-1", 9100, "172.18.0.2", "172.18.0.3"), portSlice("agent", "agent-2", 9100, "172.18.0.4"),
+		portSlice("agent", "agent-3", 9101, "172.18.0.4"), newNode("n1", nil), newNode("n2", nil))
+	for _, step := range []struct {
+		node      string
+		addresses []string
+		services  []string
+		all       bool // nodes
+	}{
+		{"n1", []string{"172.18.0.9"}, []string{"clings"}, false},
+		{"n1", []string{"172.18.0.2"}, []string{"clings", "agent"}, true},
+		{"n2", []string{"172.18.0.3"}, []string{"clings"}, false},
+		{"n2", []string{"172.18.0.3", "172.18.0.8"}, []string{"clings", "port"}, false},
+		{"n1", []string{"172.18.0.2", "172.18.0.4"}, []string{"clings", "agent"}, true}, // at another port
+		{"n1", []string{"172.18.0.2"}, []string{"clings", "agent"}, true},
+		{"n2", []string{"172.18.0.3"}, []string{"clings", "port"}, false},
+		{"n1", nil, []string{"clings"}, false},
+		{"n2", nil, []string{"clings", "agent"}, true},
+	} {
+		v.put(t, gatewayNode(step.node, step.addresses...))
+		want := []string{"Node/" + step.node, "NodeServices/" + step.node}
+		if step.all {
+			want = []string{"Node/" + step.node, "NodeServices/n1", "NodeServices/n2"}
+		}
+		for _, service := range step.services {
+			want = append(want, "Service/ns/"+service)
+		}
+		v.want(t, fmt.Sprint(step.node, step.addresses), want...)
+	}
+	if got := v.ServicesOn("n1"); len(got) > 0 {
+		t.Errorf("on the network of nodes without an address: %v", got)
+	}
+}
+
+// TestWhomEndpointsConcern: where one slice of a service gives other backends to all
+// nodes, so do changes of its others.
+func TestWhomEndpointsConcern(t *testing.T) {
+	hinted := func(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+		slice.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}}}
+		return slice
+	}
+	for name, c := range map[string]struct {
+		first *discoveryv1.EndpointSlice
+		all   bool
+	}{
+		"pods":             {portSlice("web", "web-1", 80, "10.244.0.5"), false},
+		"hints":            {hinted(portSlice("web", "web-1", 80, "10.244.0.5")), true},
+		"a node":           {portSlice("web", "web-1", 81, "172.18.0.2"), true},
+		"a node's service": {portSlice("agent", "agent-1", 80, "172.18.0.2"), false},
+	} {
+		v := newByHand(t)
+		v.put(t, gatewayNode("n1", "172.18.0.2"), gatewayNode("n2", "172.18.0.3"), portService("web", 0, ""), c.first)
+		v.put(t, portSlice("web", "web-2", 80, "10.244.0.6"))
+		if c.all {
+			v.want(t, "beside "+name, "NodeServices/n1", "NodeServices/n2", "Service/ns/web")
+		} else {
+			v.want(t, "beside "+name, "Service/ns/web")
+		}
+		v.put(t, portSlice("web", "web-2", 80, "172.18.0.3"))
+		v.want(t, name+", then a node", "NodeServices/n1", "NodeServices/n2", "Service/ns/web")
+	}
+}
+
+// TestOnNodes: an IPv6 address has several forms, and a slice may change its service.
+func TestOnNodes(t *testing.T) {
+	v := newByHand(t)
+	slice := portSlice("web", "web-1", 80, "FD00:0::2")
+	v.put(t, slice)
+	if v.OnNodes(slice) {
+		t.Error("on nodes before there is one")
+	}
+	v.put(t, gatewayNode("n1", "fd00::2"))
+	if !v.OnNodes(slice) {
+		t.Error("not on the network of the node")
+	}
+	other := portSlice("other", "web-1", 80, "fd00::2")
+	v.put(t, other)
+	if v.OnNodes(slice) || !v.OnNodes(other) || len(v.ServicesOn("n1")) != 1 {
+		t.Errorf("after it became another service's: %v", v.ServicesOn("n1"))
+	}
+	v.put(t, gatewayNode("n1"))
+	if v.OnNodes(other) || len(v.ServicesOn("n1")) != 0 {
+		t.Error("still on nodes")
+	}
+}
+
+// BenchmarkNodesCome: 5,000 services, and nodes that come one by one. What is
+// reported for each node does not depend on their number.
+func BenchmarkNodesCome(b *testing.B) {
+	for _, nodes := range []int{500, 1000, 2000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			told := 0
+			for b.Loop() {
+				b.StopTimer()
+				v := crowd(b, 5000, nodes)
+				b.StartTimer()
+				for i := range nodes {
+					v.put(b, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
+					told += len(v.told)
+					v.ServicesOn(fmt.Sprint("n", i))
+				}
+			}
+			b.ReportMetric(float64(told)/float64(b.N*nodes), "owners/node")
+			b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*nodes), "us/node")
+		})
+	}
+}
