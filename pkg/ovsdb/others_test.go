@@ -1,6 +1,7 @@
 package ovsdb_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,5 +152,43 @@ func TestConflictWithAnothersRowIsAnErrorAndLosesNothing(t *testing.T) {
 	}
 	if got := portsOf(t, server, "theirs"); !slices.Equal(got, []string{"d_a"}) {
 		t.Errorf("ports of theirs: %v", got)
+	}
+}
+
+// TestARowGoesUnderACommit: the switch is another one when the transaction comes,
+// of which the replica does not know yet. The port would have vanished, unnoticed.
+func TestARowGoesUnderACommit(t *testing.T) {
+	server, db := open(t)
+	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}})
+	told, goOn := make(chan struct{}), make(chan struct{})
+	db.OnChange(func(owners []string) {
+		if slices.Contains(owners, "Node/stop") {
+			close(told)
+			<-goOn // no update is read meanwhile
+		}
+	})
+	ours := `{"op":"insert","table":"Logical_Switch","row":{"name":"%s","external_ids":["map",[["ovn-offload.io/owner","Node/%[1]s"],["ovn-offload.io/id","%[1]s"]]]}}`
+	server.Transact(fmt.Sprintf(ours, "stop"))
+	<-told
+	server.Transact(`{"op":"delete","table":"Logical_Switch","where":[["name","==","n1"]]},` + fmt.Sprintf(ours, "n1"))
+	done := make(chan error, 1)
+	go func() {
+		result, err := db.Commit(t.Context(), ovsdb.Want{Owner: "Node/n2", Rows: []ovsdb.Row{switchRow("n2")}}, ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a")}})
+		done <- errors.Join(err, result.Failed["Pod/d/a"])
+	}()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(server.Dump("Logical_Switch", "name"), "n2"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the transaction has not come")
+		}
+	}
+	if got := portsOf(t, server, "n1"); len(got) > 0 {
+		t.Errorf("ports of n1: %v; this shows nothing", got)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := portsOf(t, server, "n1"); !slices.Equal(got, []string{"d_a"}) {
+		t.Errorf("ports of n1: %v", got)
 	}
 }
