@@ -72,6 +72,7 @@ type Controller struct {
 	// db is there while this process leads.
 	db    *ovsdb.DB
 	guard ovsdb.Guard
+	echo  echo
 	// warned is what the authors of policies were last told.
 	warned sync.Map
 	// outcomes are conditions, by policy for the whole cluster.
@@ -172,13 +173,7 @@ func (c *Controller) lead(ctx context.Context) error {
 		return err // the next leader, perhaps this process again, finds them
 	}
 	c.alloc.Rebuild(c.view.Nodes(), c.view.Pods(), rows)
-	c.db.OnChange(func(names []string) {
-		for _, name := range names {
-			if owner, err := kube.ParseOwner(name); err == nil {
-				c.rows.Mark(owner)
-			}
-		}
-	})
+	c.db.OnChange(c.rowsChanged)
 	c.db.OnReconnect(c.rows.MarkAll)
 	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
 	group, ctx := errgroup.WithContext(ctx)

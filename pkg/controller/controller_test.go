@@ -40,6 +40,7 @@ type world struct {
 	// What the next start is configured with.
 	southbound []string
 	onlySubnet bool // of the cluster is one node's
+	registry   *prometheus.Registry
 }
 
 type lockedBuffer struct {
@@ -81,9 +82,10 @@ func (w *world) start() {
 			w.t.Fatal(err)
 		}
 	}
+	w.registry = prometheus.NewRegistry()
 	c, err := New(ctx, Config{
 		Plan: plan, Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Leader: lead, Leases: w.client.CoordinationV1(),
-		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: prometheus.NewRegistry(),
+		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: w.registry,
 	}, apitest.Client(w.client))
 	if err != nil {
 		w.t.Fatal(err)
@@ -238,29 +240,32 @@ func TestStandbyRemembersNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dirty := func() (keys float64) {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, family := range families {
-			if family.GetName() == "ovn_offload_reconcile_dirty_keys" {
-				for _, metric := range family.GetMetric() {
-					keys += metric.GetGauge().GetValue()
-				}
-			}
-		}
-		return keys
-	}
 	c.mark(kube.PodOwner("d", "a"))
-	if got := dirty(); got != 0 {
+	if got := dirtyKeys(t, registry); got != 0 {
 		t.Errorf("%v keys wait in a process that does not lead", got)
 	}
 	c.leading.Store(true)
 	c.mark(kube.PodOwner("d", "a"))
-	if got := dirty(); got != 2 {
+	if got := dirtyKeys(t, registry); got != 2 {
 		t.Errorf("%v keys wait in the leader, want one in each of two loops", got)
 	}
+}
+
+// dirtyKeys counts the keys that wait in all loops.
+func dirtyKeys(t *testing.T, registry *prometheus.Registry) (keys float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "ovn_offload_reconcile_dirty_keys" {
+			for _, metric := range family.GetMetric() {
+				keys += metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return keys
 }
 
 // TestPodBringsItsAddressAlong: a pod that is created with a valid annotation, from a

@@ -210,7 +210,7 @@ func (c *Controller) add(ctx context.Context, p *pass, owner kube.Owner) {
 func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
 	p := c.prepare(ctx, owners)
 	failed, byName := p.failed, p.byName
-	result, err := c.db.Commit(ctx, p.wants...)
+	result, err := c.commit(ctx, p)
 	if errors.Is(err, ovsdb.ErrDisconnected) {
 		// Everybody is marked when the database is back.
 		for _, owner := range byName {
