@@ -292,6 +292,9 @@ func (c *Controller) everything() []kube.Owner {
 			orphans[owner] = true
 		}
 	}
+	if ovsdb.Mass(len(orphans), len(present)) {
+		c.inTheWay(known, orphans)
+	}
 	if c.guard.Allow(c.db.Generation(), len(orphans), len(present)) {
 		maps.Copy(known, orphans)
 		clear(orphans)
@@ -304,6 +307,21 @@ func (c *Controller) everything() []kube.Owner {
 	}
 	maps.DeleteFunc(known, func(_ kube.Owner, wanted bool) bool { return !wanted })
 	return slices.SortedFunc(maps.Keys(known), func(a, b kube.Owner) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// inTheWay moves the pods whose address another one has from orphans to known: these
+// are gone for certain, in a database that comes from a backup, and are in its way.
+func (c *Controller) inTheWay(known, orphans map[kube.Owner]bool) {
+	rows, err := held(c.db)
+	if err != nil {
+		return // everybody is marked when the database is back
+	}
+	for _, row := range rows {
+		if orphans[row.Owner] && c.alloc.Given(row) {
+			delete(orphans, row.Owner)
+			known[row.Owner] = true
+		}
+	}
 }
 
 // rank orders owners so that most find what they need in place: parents, then

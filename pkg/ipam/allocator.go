@@ -68,6 +68,8 @@ func (a *Allocator) clear() {
 // of nodes, the rows, which are in use, and the annotations of pods, each oldest
 // first. Where two claim the same, the later one gets a new decision when its
 // turn comes. An annotation that does not hold water is left to Node and Pod.
+// The rows may be an older copy: that of a pod which is gone is not in use where
+// the status of another pod says that this one runs with the address.
 func (a *Allocator) Rebuild(nodes []*corev1.Node, pods []*corev1.Pod, rows []Held) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,10 +79,11 @@ func (a *Allocator) Rebuild(nodes []*corev1.Node, pods []*corev1.Pod, rows []Hel
 	}) {
 		a.nodes.adopt(node)
 	}
+	alive := newLiving(pods)
 	for _, row := range slices.SortedFunc(slices.Values(rows), func(x, y Held) int {
 		return cmp.Or(cmp.Compare(x.Owner.Namespace, y.Owner.Namespace), cmp.Compare(x.Owner.Name, y.Owner.Name))
 	}) {
-		a.pods.adoptRow(row, pods)
+		a.pods.adoptRow(row, alive)
 	}
 	for _, pod := range slices.SortedFunc(slices.Values(pods), func(x, y *corev1.Pod) int {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
@@ -216,6 +219,16 @@ func (a *Allocator) Holders(owner kube.Owner) []types.UID {
 		uids = append(uids, h.uid)
 	}
 	return uids
+}
+
+// Given says that a pod has an address of another pod's row.
+func (a *Allocator) Given(row Held) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(row.Addrs, func(addr netip.Addr) bool {
+		h := a.pods.byAddr[addr]
+		return h != nil && h.owner != row.Owner
+	})
 }
 
 // Release gives back what the holders uids of owner have. Call it when their rows

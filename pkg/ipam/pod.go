@@ -101,20 +101,42 @@ func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning str
 	return h, ""
 }
 
+// living are the pods that are there, and the addresses with which those on the
+// network say they run.
+type living struct {
+	pods map[kube.Owner]*corev1.Pod
+	runs map[netip.Addr]bool
+}
+
+func newLiving(pods []*corev1.Pod) living {
+	l := living{pods: map[kube.Owner]*corev1.Pod{}, runs: map[netip.Addr]bool{}}
+	for _, pod := range pods {
+		l.pods[owner(pod)] = pod
+		for _, ip := range pod.Status.PodIPs {
+			if addr, err := netip.ParseAddr(ip.IP); err == nil && kube.WantsNetwork(pod) {
+				l.runs[addr] = true
+			}
+		}
+	}
+	return l
+}
+
 // adoptRow takes what a row uses and the plan allows. It does so also in a subnet
-// that no node has claimed: objects says whose it was, so that a node which lost
+// that no node has claimed: its pod says whose it was, so that a node which lost
 // its annotation gets it back.
-func (p *pods) adoptRow(row Held, objects []*corev1.Pod) {
+func (p *pods) adoptRow(row Held, alive living) {
+	pod := alive.pods[row.Owner]
+	gone := pod == nil || !kube.WantsNetwork(pod) || row.UID != "" && row.UID != pod.UID
 	var addrs []netip.Addr
 	for _, addr := range row.Addrs {
 		prefix, ok := p.nodes.cfg.part(addr)
-		if !ok || !forPods(prefix, addr) || p.byAddr[addr] != nil {
+		if !ok || !forPods(prefix, addr) || p.byAddr[addr] != nil || gone && alive.runs[addr] {
 			continue
 		}
 		if p.nodes.blocks[prefix] == nil {
 			b := p.nodes.add(prefix)
-			if i := slices.IndexFunc(objects, func(pod *corev1.Pod) bool { return owner(pod) == row.Owner }); i >= 0 {
-				b.node = objects[i].Spec.NodeName
+			if pod != nil {
+				b.node = pod.Spec.NodeName
 			}
 		}
 		addrs = append(addrs, addr)

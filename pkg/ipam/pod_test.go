@@ -248,6 +248,10 @@ func TestRebuild(t *testing.T) {
 		pod.Annotations[kube.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":[%q],"mac_address":%q}}`, ip, kube.MACFromAddress(ip.Addr()))
 		return pod
 	}
+	running := func(pod *corev1.Pod, addr string) *corev1.Pod {
+		pod.Status.PodIPs = []corev1.PodIP{{IP: netip.MustParsePrefix(addr).Addr().String()}}
+		return annotated(pod, addr)
+	}
 	p, q := newPod("p", "n", 1), newPod("q", "n", 2)
 	for _, tc := range []struct {
 		name string
@@ -263,6 +267,12 @@ func TestRebuild(t *testing.T) {
 		{"a row that does not tell its UID", []*corev1.Pod{annotated(newPod("p", "n", 1), "10.244.0.9/24")},
 			[]Held{held(p, "", "10.244.0.9")}, []string{"10.244.0.9/24"}},
 		{"the row of a former pod", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, "former", "10.244.0.9")}, []string{"10.244.0.10/24"}},
+		{"the row of a pod that is gone wins over an annotation", []*corev1.Pod{annotated(newPod("p", "n", 1), "10.244.0.9/24")},
+			[]Held{held(q, q.UID, "10.244.0.9")}, []string{"10.244.0.10/24"}},
+		{"but not over a running pod: the rows are an older copy", []*corev1.Pod{running(newPod("p", "n", 1), "10.244.0.9/24"), newPod("q", "n", 3)},
+			[]Held{held(q, q.UID, "10.244.0.9")}, []string{"10.244.0.9/24", "10.244.0.10/24"}},
+		{"the row of a pod that is there wins over a running pod", []*corev1.Pod{running(newPod("p", "n", 1), "10.244.0.9/24"), newPod("q", "n", 2)},
+			[]Held{held(q, q.UID, "10.244.0.9")}, []string{"10.244.0.10/24", "10.244.0.9/24"}},
 		{"a row in another node's subnet", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, p.UID, "10.244.1.9")}, []string{"10.244.0.4/24"}},
 		{"two rows with one address", []*corev1.Pod{newPod("p", "n", 1), newPod("q", "n", 2)},
 			[]Held{held(q, q.UID, "10.244.0.9"), held(p, p.UID, "10.244.0.9")}, []string{"10.244.0.9/24", "10.244.0.10/24"}},

@@ -85,6 +85,46 @@ func (s *Server) Restart() {
 	}
 }
 
+// Backup is the content of the database's file.
+func (s *Server) Backup() []byte {
+	s.t.Helper()
+	content, err := os.ReadFile(s.file())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return content
+}
+
+// Replace stops the server, writes a backup into its file and starts it.
+func (s *Server) Replace(backup []byte) {
+	s.t.Helper()
+	s.Kill()
+	if err := os.WriteFile(s.file(), backup, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.Restart()
+}
+
+// Restore has the running server replace its content by a backup's, in one
+// transaction, which gives every row another UUID.
+func (s *Server) Restore(backup []byte) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "backup")
+	if err := os.WriteFile(file, backup, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	stdin, err := os.Open(file) // it seeks there
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer stdin.Close()
+	restore := exec.Command("ovsdb-client", "restore", s.Endpoint(), s.database)
+	restore.Stdin = stdin
+	if out, err := restore.CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %v: %s", restore, err, out)
+	}
+}
+
 // Transact runs a transaction given in the notation of ovsdb-client(1), without
 // the database's name, and returns the reply.
 func (s *Server) Transact(operations string) string {
