@@ -232,8 +232,13 @@ func randomSlice(random *rand.Rand, name string) *discoveryv1.EndpointSlice {
 		other := int32(8081)
 		slice.Name, slice.Ports[0].Port = name+"-more", &other
 	}
+	if random.IntN(3) == 0 { // so many that a router which has some wants no others
+		for i := range 40 {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("172.19.0.%d", 10+i)}})
+		}
+	}
 	for i := range slice.Endpoints {
-		if random.IntN(3) == 0 {
+		if random.IntN(3) == 0 && i < len(nodes) {
 			slice.Endpoints[i].Addresses = []string{fmt.Sprintf("172.18.0.%d", 2+random.IntN(4))}
 		}
 		ready := random.IntN(4) > 0

@@ -114,15 +114,28 @@ type gateways struct {
 	// with most of them has; at least 1.
 	most map[bool]int
 	// slices has, for each service and by their keys, the EndpointSlices with an
-	// endpoint at an address of a gateway, and of which kind they are.
-	slices map[types.NamespacedName]map[string]string
+	// endpoint at an address of a gateway.
+	slices map[types.NamespacedName]map[string]located
 }
 
-// has says that a service has endpoints on the network of nodes.
-func (g *gateways) has(service types.NamespacedName) bool {
+// located is a slice on the network of nodes. Slices of one kind have the same ports.
+type located struct {
+	kind  string
+	ready int // endpoints
+}
+
+// manyOnNodes is the number of ready endpoints from which on a gateway router uses
+// its own node's alone, when that has any: an agent with an endpoint on every node
+// would else be a list of all nodes for every node, and a change of one for all.
+const manyOnNodes = 32
+
+// has says whether a service has endpoints on the network of nodes, and whether
+// they are many at each of its ports.
+func (g *gateways) has(service types.NamespacedName) (on, many bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return len(g.slices[service]) > 0
+	kinds := g.kinds(service)
+	return len(kinds) > 0, !slices.Contains(slices.Collect(maps.Values(kinds)), false)
 }
 
 // services are those with endpoints on the network of nodes, in no order.
@@ -132,9 +145,15 @@ func (g *gateways) services() []types.NamespacedName {
 	return slices.Collect(maps.Keys(g.slices))
 }
 
-// kinds of a service's slices; the caller holds the lock.
-func (g *gateways) kinds(service types.NamespacedName) []string {
-	return slices.Compact(slices.Sorted(maps.Values(g.slices[service])))
+// kinds of a service's slices, and whether the endpoints in them are many; the
+// caller holds the lock.
+func (g *gateways) kinds(service types.NamespacedName) map[string]bool {
+	ready, kinds := map[string]int{}, map[string]bool{}
+	for _, slice := range g.slices[service] {
+		ready[slice.kind] += slice.ready
+		kinds[slice.kind] = ready[slice.kind] > manyOnNodes
+	}
+	return kinds
 }
 
 // MostNodeAddresses is how many addresses of a family the node with most of them
@@ -145,11 +164,13 @@ func (v *View) MostNodeAddresses(v6 bool) int {
 	return max(1, v.gateways.most[v6])
 }
 
-// OnNodes says that a slice has an endpoint on the network of nodes.
-func (v *View) OnNodes(slice *discoveryv1.EndpointSlice) bool {
+// OnNodes says that a slice has an endpoint on the network of nodes, and whether
+// those of its kind have many.
+func (v *View) OnNodes(slice *discoveryv1.EndpointSlice) (on, many bool) {
 	v.gateways.mu.RLock()
 	defer v.gateways.mu.RUnlock()
-	return v.gateways.slices[serviceOf(slice)][sliceKey(slice)] != ""
+	found, on := v.gateways.slices[serviceOf(slice)][sliceKey(slice)]
+	return on, on && v.gateways.kinds(serviceOf(slice))[found.kind]
 }
 
 func sliceKey(slice *discoveryv1.EndpointSlice) string { return slice.Namespace + "/" + slice.Name }
@@ -173,7 +194,7 @@ func (v *View) recount() bool {
 
 // locate looks again where the endpoints of a slice are that its service has or had.
 // It reports whether a port of the service came onto the network of nodes or left
-// it: slices of one kind have the same ports, so another one of it changes nothing.
+// it, or has become one with many endpoints there or with few.
 func (v *View) locate(slice *discoveryv1.EndpointSlice) bool {
 	service, key := serviceOf(slice), sliceKey(slice)
 	g := &v.gateways
@@ -187,11 +208,15 @@ func (v *View) locate(slice *discoveryv1.EndpointSlice) bool {
 			delete(g.slices, service)
 		}
 	case g.slices[service] == nil:
-		g.slices[service] = map[string]string{key: kindOf(now)}
+		g.slices[service] = map[string]located{key: newLocated(now)}
 	default:
-		g.slices[service][key] = kindOf(now)
+		g.slices[service][key] = newLocated(now)
 	}
-	return !slices.Equal(before, g.kinds(service))
+	return !maps.Equal(before, g.kinds(service))
+}
+
+func newLocated(slice *discoveryv1.EndpointSlice) located {
+	return located{kind: kindOf(slice), ready: len(readyOf(slice))}
 }
 
 func kindOf(slice *discoveryv1.EndpointSlice) string {
@@ -199,14 +224,51 @@ func kindOf(slice *discoveryv1.EndpointSlice) string {
 	return string(slice.AddressType) + string(ports)
 }
 
-func (v *View) isNodeAddress(text string) bool {
+func (v *View) isNodeAddress(text string) bool { return len(v.nodesAt(text)) > 0 }
+
+// nodesAt are the nodes whose gateways have an address, by its text.
+func (v *View) nodesAt(text string) []string {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
-		return false
+		return nil
 	}
 	// The only error is an index that does not exist.
 	found, _ := v.nodes.GetIndexer().IndexKeys(byAddress, addr.String())
-	return len(found) > 0
+	return found
+}
+
+// crowdOwners are the nodes that changes of slices concern where a service has many
+// endpoints on nodes: those that have one of their own in them, and those that have
+// none at these ports, which use all.
+func (v *View) crowdOwners(service types.NamespacedName, changed ...*discoveryv1.EndpointSlice) []Owner {
+	var owners []Owner
+	for _, slice := range changed {
+		if slice == nil {
+			continue
+		}
+		own := map[string]bool{}
+		for _, other := range v.EndpointSlices(service.Namespace, service.Name) {
+			if kindOf(other) != kindOf(slice) {
+				continue
+			}
+			for _, address := range readyOf(other) {
+				for _, node := range v.nodesAt(address) {
+					own[node] = true
+				}
+			}
+		}
+		for _, address := range addressesOf(slice) {
+			for _, node := range v.nodesAt(address) {
+				own[node] = false
+			}
+		}
+		for _, node := range v.Nodes() {
+			if !own[node.Name] {
+				owners = append(owners, NodeServicesOwner(node.Name))
+			}
+		}
+	}
+	return owners
 }
 
 // gatewayOwners are those that a change of a node's gateway concerns beside the

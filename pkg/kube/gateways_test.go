@@ -213,25 +213,67 @@ func TestWhomEndpointsConcern(t *testing.T) {
 	}
 }
 
+// TestWhomOneOfManyEndpointsConcerns: the nodes of its slice and those that have none,
+// which list all; and all nodes while they are few.
+func TestWhomOneOfManyEndpointsConcerns(t *testing.T) {
+	const nodes = 150
+	v := crowd(t, 0, nodes)
+	for i := range nodes {
+		v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
+	}
+	v.put(t, gatewayNode("without", "172.19.0.1"))
+	last := portSlice("agent", "agent-100", 9100)
+	want := []string{"NodeServices/without", "Service/ns/agent"}
+	for i := 100; i < nodes; i++ {
+		want = append(want, fmt.Sprint("NodeServices/n", i))
+		if i > 100 {
+			last.Endpoints = append(last.Endpoints, discoveryv1.Endpoint{Addresses: []string{nodeAddress(i)}})
+		}
+	}
+	v.put(t, last)
+	v.want(t, "one that goes", want...)
+	v.put(t, portSlice("agent", "agent-pods", 9100, "10.244.0.5"))
+	v.want(t, "one in a pod", "NodeServices/n100", "NodeServices/without", "Service/ns/agent")
+	v.put(t, portSlice("agent", "agent-0", 9100)) // 49 are left
+	no := false
+	for _, ready := range []int{33, 32, 33} {
+		some := last.DeepCopy()
+		for i := ready; i < len(some.Endpoints); i++ {
+			some.Endpoints[i].Conditions.Ready = &no
+		}
+		v.put(t, some)
+		if on, many := v.OnNodes(some); !on || many != (ready > manyOnNodes) {
+			t.Errorf("with %d ready: on nodes %t, many %t", ready, on, many)
+		}
+		if len(v.told) < nodes {
+			t.Errorf("with %d ready, after what was many or few: %d told", ready, len(v.told))
+		}
+	}
+}
+
 // TestOnNodes: an IPv6 address has several forms, and a slice may change its service.
 func TestOnNodes(t *testing.T) {
 	v := newByHand(t)
+	on := func(slice *discoveryv1.EndpointSlice) bool {
+		on, _ := v.OnNodes(slice)
+		return on
+	}
 	slice := portSlice("web", "web-1", 80, "FD00:0::2")
 	v.put(t, slice)
-	if v.OnNodes(slice) {
+	if on(slice) {
 		t.Error("on nodes before there is one")
 	}
 	v.put(t, gatewayNode("n1", "fd00::2"))
-	if !v.OnNodes(slice) {
+	if !on(slice) {
 		t.Error("not on the network of the node")
 	}
 	other := portSlice("other", "web-1", 80, "fd00::2")
 	v.put(t, other)
-	if v.OnNodes(slice) || !v.OnNodes(other) || len(v.ServicesOn("n1")) != 1 {
+	if on(slice) || !on(other) || len(v.ServicesOn("n1")) != 1 {
 		t.Errorf("after it became another service's: %v", v.ServicesOn("n1"))
 	}
 	v.put(t, gatewayNode("n1"))
-	if v.OnNodes(other) || len(v.ServicesOn("n1")) != 0 {
+	if on(other) || len(v.ServicesOn("n1")) != 0 {
 		t.Error("still on nodes")
 	}
 }

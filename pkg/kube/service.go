@@ -93,6 +93,17 @@ func addressesOf(slice *discoveryv1.EndpointSlice) []string {
 	return out
 }
 
+// readyOf lists the addresses of a slice's endpoints that take new connections.
+func readyOf(slice *discoveryv1.EndpointSlice) []string {
+	if slice == nil {
+		return nil
+	}
+	ready := slices.DeleteFunc(slices.Clone(slice.Endpoints), func(e discoveryv1.Endpoint) bool {
+		return e.Conditions.Ready != nil && !*e.Conditions.Ready
+	})
+	return addressesOf(&discoveryv1.EndpointSlice{Endpoints: ready})
+}
+
 func hasHints(slice *discoveryv1.EndpointSlice) bool {
 	return slice != nil && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
 		return e.Hints != nil && len(e.Hints.ForZones)+len(e.Hints.ForNodes) > 0
@@ -153,6 +164,9 @@ func (v *View) serviceOwners(old, new *corev1.Service) []Owner {
 	}
 	name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
 	owners := []Owner{ServiceOwner(name.Namespace, name.Name)}
+	if on, _ := v.gateways.has(name); on {
+		return append(owners, v.nodeServices()...)
+	}
 	return append(owners, v.backendOwners(name, local(old) || local(new), v.EndpointSlices(name.Namespace, name.Name)...)...)
 }
 
@@ -182,10 +196,15 @@ func (v *View) endpointOwners(old, new *discoveryv1.EndpointSlice) []Owner {
 // endpoints were or are in slices that changed. Hints, and endpoints on the network
 // of nodes, give other backends to all nodes, also of its other slices.
 func (v *View) backendOwners(service types.NamespacedName, local bool, changed ...*discoveryv1.EndpointSlice) []Owner {
-	if v.gateways.has(service) || slices.ContainsFunc(append(v.EndpointSlices(service.Namespace, service.Name), changed...), hasHints) {
-		return v.nodeServices()
-	}
+	on, many := v.gateways.has(service)
+	hints := slices.ContainsFunc(append(v.EndpointSlices(service.Namespace, service.Name), changed...), hasHints)
 	var owners []Owner
+	switch {
+	case hints || on && !many:
+		return v.nodeServices()
+	case on:
+		owners = v.crowdOwners(service, changed...)
+	}
 	for _, slice := range changed {
 		for _, node := range nodesOf(slice) {
 			if local {

@@ -30,8 +30,9 @@ type Gateways interface {
 	NodeAddresses() []kube.NodeAddress
 	// MostNodeAddresses is how many of a family the node with most of them has, at least 1.
 	MostNodeAddresses(v6 bool) int
-	// OnNodes says that a slice has an endpoint at an address of a node.
-	OnNodes(*discoveryv1.EndpointSlice) bool
+	// OnNodes says that a slice has an endpoint at an address of a node, and whether
+	// there are many such endpoints behind its ports.
+	OnNodes(*discoveryv1.EndpointSlice) (on, many bool)
 }
 
 // service is a Service that we serve, with its endpoints.
@@ -50,8 +51,9 @@ type servicePort struct {
 	service   *service
 	address   netip.Addr // the cluster address of the family
 	endpoints []endpoint
-	// onNodes says that some of them are on the network of nodes.
-	onNodes bool
+	// onNodes says that some of them are on the network of nodes; many, that a router
+	// with some of its own needs no others.
+	onNodes, many bool
 }
 
 // readService is nil for services that are not ours to serve: without an address
@@ -122,12 +124,14 @@ func (s *service) ports(view View) ([]servicePort, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, servicePort{
-				ServicePort: port, service: s, address: address, endpoints: endpoints,
-				onNodes: slices.ContainsFunc(s.slices, func(slice *discoveryv1.EndpointSlice) bool {
-					return portIn(slice, port, address.Is6()) != 0 && view.OnNodes(slice)
-				}),
-			})
+			p := servicePort{ServicePort: port, service: s, address: address, endpoints: endpoints}
+			for _, slice := range s.slices {
+				if portIn(slice, port, address.Is6()) != 0 {
+					on, many := view.OnNodes(slice)
+					p.onNodes, p.many = p.onNodes || on, p.many || many
+				}
+			}
+			out = append(out, p)
 		}
 	}
 	return out, nil

@@ -22,7 +22,7 @@ type oneService struct {
 
 func (v *oneService) Service(string, string) *corev1.Service                     { return v.service }
 func (v *oneService) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return v.slices }
-func (v *oneService) OnNodes(*discoveryv1.EndpointSlice) bool                    { return false }
+func (v *oneService) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 func (v *oneService) MostNodeAddresses(bool) int                                 { return 1 }
 func (v *oneService) NodeAddresses() []kube.NodeAddress                          { return nil }
 
@@ -72,7 +72,7 @@ func FuzzServiceAddresses(f *testing.F) {
 // onNodes is oneService with endpoints on the network of nodes.
 type onNodes struct{ oneService }
 
-func (v *onNodes) OnNodes(*discoveryv1.EndpointSlice) bool { return true }
+func (v *onNodes) OnNodes(*discoveryv1.EndpointSlice) (bool, bool) { return true, false }
 
 // TestLoadBalancersHaveDifferentIDs, whatever the policies of a service: two rows
 // of one id would take turns in the database for ever.

@@ -83,21 +83,17 @@ func (v *variables) addTarget(t target) {
 	}
 	router := t.onNodes && t.audience == onRouters
 	if router {
-		chosen = v.seenByRouter(chosen)
+		chosen = v.seenByRouter(chosen, t.many && t.choice != chooseLocal)
 	}
 	if len(chosen) > 0 {
 		v.values[t.variableOf(t.choice, router)] = backends(chosen)
 	}
 }
 
-// manyOnNodes is the number of endpoints from which on a gateway router uses its
-// own node's alone, when that has any: an agent with an endpoint on every node
-// would else be a list of all nodes for every node.
-const manyOnNodes = 32
-
 // seenByRouter replaces the node's own addresses, which are the router's too, by
-// the one that stands for the node.
-func (v *variables) seenByRouter(chosen []endpoint) []endpoint {
+// the one that stands for the node. With many, they are all that a router needs
+// whose node has some.
+func (v *variables) seenByRouter(chosen []endpoint, many bool) []endpoint {
 	var out, mine []endpoint
 	for _, e := range chosen {
 		if !v.own[e.address.Addr()] {
@@ -112,7 +108,7 @@ func (v *variables) seenByRouter(chosen []endpoint) []endpoint {
 			}
 		}
 	}
-	if len(mine) > 0 && len(chosen) > manyOnNodes {
+	if len(mine) > 0 && many {
 		return mine
 	}
 	return append(mine, out...)

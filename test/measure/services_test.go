@@ -23,8 +23,8 @@ type serviceWorld struct {
 	slices   map[string][]*discoveryv1.EndpointSlice
 }
 
-func (w serviceWorld) Service(_, name string) *corev1.Service { return w.services[name] }
-func (serviceWorld) OnNodes(*discoveryv1.EndpointSlice) bool  { return false }
+func (w serviceWorld) Service(_, name string) *corev1.Service        { return w.services[name] }
+func (serviceWorld) OnNodes(*discoveryv1.EndpointSlice) (bool, bool) { return false, false }
 
 func (w serviceWorld) EndpointSlices(_, name string) []*discoveryv1.EndpointSlice {
 	return w.slices[name]

@@ -49,7 +49,7 @@ func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { re
 func (w *world) ServicesOn(string) []types.NamespacedName                   { return nil }
 func (w *world) NodeAddresses() []kube.NodeAddress                          { return nil }
 func (w *world) MostNodeAddresses(bool) int                                 { return 1 }
-func (w *world) OnNodes(*discoveryv1.EndpointSlice) bool                    { return false }
+func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
 func (w *world) Policy(kube.Owner) *kube.Policy           { return nil }
 func (w *world) PoliciesOf(*corev1.Pod) []*kube.Policy    { return nil }
