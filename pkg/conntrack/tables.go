@@ -36,11 +36,10 @@ const forbids = "load:0x1->NXM_NX_CT_MARK[0]"
 const verdict = "->OXM_OF_PKT_REG4[4"
 
 // The regular expressions are of ovs-ofctl's notation, which the OVS beside us prints.
-type grammar struct{ field, inPort, datapath, logical, group, nat *regexp.Regexp }
+type grammar struct{ inPort, datapath, logical, group, nat *regexp.Regexp }
 
 func newGrammar() grammar {
 	return grammar{
-		field:    regexp.MustCompile(`(?:^|[ ,])(udp6?|tcp6?|sctp6?|(?:nw_dst|ipv6_dst|tp_dst|reg14|reg15|metadata)=[^, ]+)`),
 		inPort:   regexp.MustCompile(`\bin_port=(\d+) actions=`),
 		datapath: regexp.MustCompile(`set_field:(0x[0-9a-f]+)->metadata`),
 		logical:  regexp.MustCompile(`set_field:(0x[0-9a-f]+)->reg14`),
@@ -77,7 +76,7 @@ func (r *reader) flow(flow string) {
 	match, actions, _ := strings.Cut(flow, " actions=")
 	switch {
 	case strings.Contains(actions, forbids):
-		r.ruled[r.grammar.rule(match)] = true
+		r.ruled[ruleOf(match)] = true
 	case strings.Contains(match, "tp_dst="):
 		r.balance(match, actions)
 	case strings.Contains(actions, "->reg14"):
@@ -100,22 +99,22 @@ func (r *reader) group(line string) {
 	r.servers[number(id[1])] = servers
 }
 
-// fields are those of a match; a protocol is its own value.
-func (g grammar) fields(match string) map[string]string {
+// fieldsOf are those of a match; a protocol is its own value.
+func fieldsOf(match string) map[string]string {
 	all := map[string]string{}
-	for _, found := range g.field.FindAllStringSubmatch(match, -1) {
-		name, value, is := strings.Cut(found[1], "=")
+	for field := range strings.FieldsFuncSeq(match, func(r rune) bool { return r == ',' || r == ' ' }) {
+		name, value, is := strings.Cut(field, "=")
 		if !is {
-			name, value = "protocol", strings.TrimSuffix(found[1], "6")
+			name, value = "protocol", strings.TrimSuffix(field, "6")
 		}
 		all[name] = value
 	}
 	return all
 }
 
-// rule gives the port that a rule is of; the zero key if it is of several.
-func (g grammar) rule(match string) key {
-	fields := g.fields(match)
+// ruleOf gives the port that a rule is of; the zero key if it is of several.
+func ruleOf(match string) key {
+	fields := fieldsOf(match)
 	datapath, port := fields["metadata"], fields["reg14"]+fields["reg15"] // one of them
 	if datapath == "" || port == "" {
 		return key{}
@@ -131,7 +130,7 @@ func number(text string) uint64 {
 // balance takes a flow that is about one address and port. Some of a balanced
 // address have a group; an address without servers has none.
 func (r *reader) balance(match, actions string) {
-	fields := r.grammar.fields(match)
+	fields := fieldsOf(match)
 	address, err := addrPort(fields["nw_dst"]+fields["ipv6_dst"], fields["tp_dst"])
 	f := frontend{fields["protocol"], address}
 	if err != nil || !r.asked[f] {
