@@ -27,10 +27,10 @@ type cluster struct {
 // ovsNode is a namespace with a NIC, OVS and ovn-controller.
 type ovsNode struct {
 	*testing.T
-	name, pci, dir, uplink, address string
-	mac                             string // of the gateway bridge
-	ports                           []offload.Port
-	settings                        offload.Settings
+	name, pci, dir, uplink string
+	addresses              []string // on the cable, IPv4 first
+	ports                  []offload.Port
+	settings               offload.Settings
 }
 
 // endpoint is a pod on a VF.
@@ -87,11 +87,15 @@ func (c *cluster) nb(args ...string) string {
 
 func (c *cluster) sync() { c.t.Helper(); c.nb("--wait=hv", "sync") }
 
+func newNode(t *testing.T, name, dir, pci string, i int) *ovsNode {
+	return &ovsNode{T: t, name: name, dir: dir, pci: pci, addresses: []string{fmt.Sprintf("192.168.50.%d", i+1), fmt.Sprintf("fd00:50::%d", i+1)}}
+}
+
 func (c *cluster) node(i int, pci string, hwOffload bool) *ovsNode {
 	t := c.t
 	t.Helper()
-	n := &ovsNode{T: t, name: fmt.Sprintf("node%d", i+1), pci: pci, address: fmt.Sprintf("192.168.50.%d", i+1)}
-	n.dir = filepath.Join(c.dir, n.name)
+	name := fmt.Sprintf("node%d", i+1)
+	n := newNode(t, name, filepath.Join(c.dir, name), pci, i)
 	n.settings = offload.Observed{OtherConfig: map[string]string{offload.HWOffloadKey: fmt.Sprint(hwOffload)}}.Settings()
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -102,7 +106,8 @@ func (c *cluster) node(i int, pci string, hwOffload bool) *ovsNode {
 	run(t, inside(n.name, "devlink", "dev", "eswitch", "set", "pci/"+pci, "mode", "switchdev")...)
 	write(t, driver+pci+"/sriov_numvfs", "4")
 	n.uplink = n.link("p0")
-	batch(t, n.name, "link set lo up", "link set "+n.uplink+" up", fmt.Sprintf("addr add %s/24 dev %s", n.address, n.uplink))
+	batch(t, n.name, "link set lo up", "link set "+n.uplink+" up", "addr add "+n.addresses[0]+"/24 dev "+n.uplink,
+		"addr add "+n.addresses[1]+"/64 dev "+n.uplink+" nodad")
 	run(t, inside(n.name, "ethtool", "-K", n.uplink, "hw-tc-offload", "on")...)
 
 	run(t, "ovsdb-tool", "create", n.dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
@@ -110,7 +115,7 @@ func (c *cluster) node(i int, pci string, hwOffload bool) *ovsNode {
 	n.vsctl("--no-wait", "init")
 	n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "external_ids:system-id="+n.name, fmt.Sprintf("other_config:hw-offload=%t", hwOffload),
 		"other_config:max-idle=60000", "external_ids:ovn-remote="+c.remote("sb"), "external_ids:ovn-encap-type=geneve",
-		"external_ids:ovn-encap-ip="+n.address, "external_ids:ovn-bridge=br-int")
+		"external_ids:ovn-encap-ip="+n.addresses[0], "external_ids:ovn-bridge=br-int")
 	c.daemon(n.name, n.dir, "ovs-vswitchd", "unix:"+n.dir+"/db.sock", "--pidfile", "--log-file="+n.dir+"/vswitchd.log")
 	c.daemon(n.name, n.dir, "ovn-controller", "unix:"+n.dir+"/db.sock", "--pidfile", "--log-file="+n.dir+"/controller.log")
 	return n

@@ -59,22 +59,27 @@ func newDPUBench(t *testing.T) *dpuBench {
 	if dir == "" {
 		t.Skip("is run by onHost")
 	}
-	b := &dpuBench{T: t, c: &cluster{t: t, dir: filepath.Dir(dir)}, pci: os.Getenv(dpuPCI), api: fake.NewClientset()}
+	return &dpuBench{T: t, c: &cluster{t: t, dir: filepath.Dir(dir)}, pci: os.Getenv(dpuPCI), api: fake.NewClientset()}
+}
+
+// newHandDPUBench has its Node, and its networks in OVN, from the test.
+func newHandDPUBench(t *testing.T) *dpuBench {
+	b := newDPUBench(t)
 	_, err := b.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: dpuHost, UID: "uid-" + dpuHost, Annotations: map[string]string{kube.NodeSubnetsKey: `{"default":["10.1.0.0/24","fd00:1::/64"]}`},
 	}}, metav1.CreateOptions{})
 	ok(t, err)
-	b.dpu = newDPUSide(b, dir, os.Getenv(dpuNS))
-	b.host = &hostSide{dpuBench: b, dir: t.TempDir()}
 	b.managementNetwork()
-	b.functions()
-	b.isNetwork()
 	return b
 }
 
-// start runs both agents.
+// start makes the functions and runs both agents.
 func (b *dpuBench) start() {
 	b.Helper()
+	b.dpu = newDPUSide(b, os.Getenv(dpuDir), os.Getenv(dpuNS))
+	b.host = &hostSide{dpuBench: b, dir: b.TempDir()}
+	b.functions()
+	b.isNetwork()
 	b.dpu.start()
 	b.dpu.offloadOn()
 	b.host.start("boot 1")
@@ -291,27 +296,37 @@ type dpuPod struct {
 // make; the pod asks for a VF if the kubelet has given it one.
 func (b *dpuBench) pod(i int, device string) *dpuPod {
 	b.Helper()
-	p := &dpuPod{
-		sandbox: sandbox{T: b.T, socket: b.host.socket(), name: fmt.Sprintf("web%d", i), ns: fmt.Sprintf("web%d", i), id: fmt.Sprintf("sandbox%d", i)},
-		b:       b, v4: fmt.Sprintf("10.1.0.%d", 20+i), v6: fmt.Sprintf("fd00:1::%d", 20+i),
-	}
+	p := b.sandbox(fmt.Sprintf("web%d", i))
+	p.v4, p.v6 = fmt.Sprintf("10.1.0.%d", 20+i), fmt.Sprintf("fd00:1::%d", 20+i)
 	mac := fmt.Sprintf("0a:00:00:00:01:%02x", i)
-	run(b, "ip", "netns", "add", p.ns)
-	b.Cleanup(func() { _, _ = try("ip", "netns", "del", p.ns) })
 	b.c.nb("lsp-add", "s1", "default_"+p.name, "--", "lsp-set-addresses", "default_"+p.name, mac+" "+p.v4+" "+p.v6)
 	value, err := kube.FormatNetwork(kube.DefaultNetwork, map[string]any{"ip_addresses": []string{p.v4 + "/24", p.v6 + "/64"}, "mac_address": mac})
 	ok(b, err)
+	p.create(device, map[string]string{kube.PodNetworksKey: value})
+	return p
+}
+
+// sandbox is what the runtime makes.
+func (b *dpuBench) sandbox(name string) *dpuPod {
+	b.Helper()
+	run(b, "ip", "netns", "add", name)
+	b.Cleanup(func() { _, _ = try("ip", "netns", "del", name) })
+	return &dpuPod{sandbox: sandbox{T: b.T, socket: b.host.socket(), name: name, ns: name, id: "sandbox-" + name}, b: b}
+}
+
+// create makes the pod in the API server.
+func (p *dpuPod) create(device string, annotations map[string]string) {
+	p.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.name, UID: types.UID("uid-" + p.name), Annotations: map[string]string{kube.PodNetworksKey: value}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.name, UID: types.UID("uid-" + p.name), Annotations: annotations},
 		Spec:       corev1.PodSpec{NodeName: dpuHost},
 	}
 	if device != "" {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: oneVF()}}}
 	}
-	b.host.kubelet.give(p.name, device)
-	_, err = b.api.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{})
-	ok(b, err)
-	return p
+	p.b.host.kubelet.give(p.name, device)
+	_, err := p.b.api.CoreV1().Pods("default").Create(p.Context(), pod, metav1.CreateOptions{})
+	ok(p, err)
 }
 
 // answers asks the pod of the other node to reach this one in both families.

@@ -79,7 +79,7 @@ func (h *hostSide) carry(device string) {
 func TestDPUManagement(t *testing.T) { onHost(t, "TestInsideDPUManagement") }
 
 func TestInsideDPUManagement(t *testing.T) {
-	b := newDPUBench(t)
+	b := newHandDPUBench(t)
 	b.start()
 	web, was := b.pod(8, b.device(0)), b.host.state(b.device(3))
 	web.must("ADD")

@@ -34,7 +34,12 @@ func onHost(t *testing.T, inner string) {
 	c.pod(a, 0)
 	t.Cleanup(func() { _, _ = try("ip", "netns", "del", "a") })
 	c.sync()
-	n := c.nodes[1]
+	c.onHost(inner)
+}
+
+func (c *cluster) onHost(inner string) {
+	t, n := c.t, c.nodes[1]
+	t.Helper()
 	run(t, "ip", "netns", "add", dpuHost)
 	t.Cleanup(func() { _, _ = try("ip", "netns", "del", dpuHost) })
 	words := inside(dpuHost, os.Args[0], "-test.run=^"+inner+"$", "-test.v", "-test.timeout=10m")
@@ -47,7 +52,7 @@ func onHost(t *testing.T, inner string) {
 }
 
 func TestInsideDPU(t *testing.T) {
-	b := newDPUBench(t)
+	b := newHandDPUBench(t)
 	b.start()
 	for _, step := range []func(*dpuBench){testDPUAttach, testDPUServices, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery, testDPUOffloadOff} {
 		step(b)

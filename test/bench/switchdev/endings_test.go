@@ -14,33 +14,49 @@ import (
 // it the tests look on.
 const atOnce, after = 15 * time.Second, 5 * time.Second
 
-// endpointLeaves: connections in hardware end with their endpoint, while its pod
-// lives on. Those to another service go on.
-func (w *world) endpointLeaves(t *testing.T) {
+// policyLands: what is in hardware ends with a policy that forbids one pod
+// everything, also what only that pod sends. That of others goes on.
+func (p *product) policyLands(t *testing.T) {
+	b, c := p.pods["b"], p.pods["c"]
 	near, far := listen(t, "b"), listen(t, "c")
 	for network := range near {
-		speak(t, "a", network, nearService)
-		speak(t, "a", network, farService)
+		speak(t, "a", network, b.v4)
+		speak(t, "a", network, c.v4)
 	}
-	w.inHardware(t, near, far)
+	near["udp of the server"], far["udp of the server"] = pour(t, b, "a"), pour(t, c, "a")
+	inHardware(t, p.seen, near, far)
 	cut := time.Now()
-	w.endpoint("near", nearService, "")
+	p.policy("deny", "b")
 	silent(t, cut, near, far)
-	w.endpoint("near", nearService, w.pods["b"].v4)
+	p.withdraw("deny")
+	back := time.Now()
+	eventually(t, "without the policy UDP is back", patience, func() bool { n, _ := near["udp"].since(back); return n > 0 })
+}
+
+// endpointLeaves: connections in hardware end with their endpoint, while its pod
+// lives on. Those to another service go on.
+func (p *product) endpointLeaves(t *testing.T) {
+	near, far := listen(t, "b"), listen(t, "c")
+	for network := range near {
+		speak(t, "a", network, nearService()[0])
+		speak(t, "a", network, farService()[0])
+	}
+	inHardware(t, p.seen, near, far)
+	cut := time.Now()
+	p.endpoint("near", nil)
+	silent(t, cut, near, far)
+	p.endpoint("near", p.pods["b"])
 	back := time.Now()
 	eventually(t, "with its endpoint UDP is back", patience, func() bool { n, _ := near["udp"].since(back); return n > 0 })
 }
 
-// inHardware waits until all connections are heard and next to nothing of them
-// comes to software.
-func (w *world) inHardware(t *testing.T, taps ...map[string]*tap) {
-	t.Helper()
-	inHardware(t, func() (n uint64) {
-		for _, e := range w.pods {
-			n += counter(t, e.node.name, e.rep, "rx_packets")
-		}
-		return n
-	}, taps...)
+// seen counts packets that pods' representors have seen.
+func (p *product) seen() (n uint64) {
+	p.t.Helper()
+	for _, e := range p.pods {
+		n += counter(p.t, e.node.name, e.rep, "rx_packets")
+	}
+	return n
 }
 
 // inHardware has the packets that representors have seen counted by seen.

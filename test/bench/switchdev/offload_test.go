@@ -187,12 +187,6 @@ func TestOffloadOff(t *testing.T) {
 	w := newWorld(t, false)
 	a, c := w.pods["a"], w.pods["c"]
 	sent, software := stream(t, a, c.v4)
-	w.services()
-	for _, way := range w.ways() {
-		if sent, software := way.iperf(t, "4"); sent < enough || software < sent/10*9 {
-			t.Errorf("hw-offload is off, %s: %d of %d bytes came to the representor", way.what, software, sent)
-		}
-	}
 	p := port(t, a.node.sample().Report, a.rep)
 	if n := len(a.node.flows("offloaded")); n != 0 || p.From.Hardware.Flows != 0 || software < sent/10*9 {
 		t.Errorf("hw-offload is off: %d flows in hardware, %+v, %d bytes at the representor", n, p.From, software)

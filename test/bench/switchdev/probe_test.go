@@ -74,7 +74,7 @@ func listen(t *testing.T, ns string) map[string]*tap {
 		tcp, err = net.Listen("tcp4", fmt.Sprintf(":%d", probePort))
 		return err
 	})
-	closeAfter(t, tcp)
+	t.Cleanup(func() { _ = tcp.Close() })
 	go func() {
 		for {
 			c, err := tcp.Accept()
@@ -106,7 +106,7 @@ func bind(t *testing.T, ns string, port int) (udp net.PacketConn) {
 		udp, err = net.ListenPacket("udp4", fmt.Sprintf(":%d", port))
 		return err
 	})
-	closeAfter(t, udp)
+	t.Cleanup(func() { _ = udp.Close() })
 	return udp
 }
 

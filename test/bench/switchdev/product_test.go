@@ -6,36 +6,34 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
 	"github.com/ovn-offload/ovn-offload/pkg/controller"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
-	"github.com/ovn-offload/ovn-offload/pkg/offload"
-	"github.com/ovn-offload/ovn-offload/pkg/openflow"
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
 // outside is a machine on the cable, and the nodes' way to all others.
-const outside, outsideV4 = "outside", "192.168.50.100"
+const outside = "outside"
 
-// product is a cluster whose rows are those of the product's controller, over an
-// API server in memory. The first node has the gateway bridge that the agent makes,
-// with its flows; pods are plugged in by hand.
+// families are the order of all pairs of addresses.
+func families() []corev1.IPFamily { return []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} }
+
+func outsides() []string { return []string{"192.168.50.100", "fd00:50::100"} }
+
+// product is a dual-stack cluster whose rows are those of the product's controller, over an
+// API server in memory, and whose gateway bridges are set up by the agent's part for that.
 type product struct {
 	*cluster
 	server *fake.Clientset
@@ -45,6 +43,18 @@ type product struct {
 func newProduct(t *testing.T, hwOffload bool) *product {
 	t.Helper()
 	p := &product{cluster: newCluster(t, hwOffload), server: fake.NewClientset(), pods: map[string]*endpoint{}}
+	p.outside()
+	p.control()
+	for _, n := range p.nodes {
+		p.join(n.name, n.addresses...)
+		p.gateway(n, n.name)
+	}
+	return p
+}
+
+func (c *cluster) outside() {
+	t := c.t
+	t.Helper()
 	run(t, "ip", "netns", "add", outside)
 	run(t, "ip", "link", "add", "out0", "type", "veth", "peer", "name", "eth0", "netns", outside)
 	t.Cleanup(func() {
@@ -52,24 +62,40 @@ func newProduct(t *testing.T, hwOffload bool) *product {
 		_, _ = try("ip", "netns", "del", outside)
 	})
 	run(t, "ip", "link", "set", "out0", "master", "cable", "up")
-	batch(t, outside, "link set lo up", "link set eth0 mtu "+podMTU+" up", "addr add "+outsideV4+"/24 dev eth0")
-	p.control()
-	p.watched()
-	_, err := p.server.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	batch(t, outside, "link set lo up", "link set eth0 mtu "+podMTU+" up",
+		"addr add "+outsides()[0]+"/24 dev eth0", "addr add "+outsides()[1]+"/64 dev eth0 nodad")
+	c.answer(outside)
+}
+
+// answer has iperf3 serve in a namespace until the test ends.
+func (c *cluster) answer(ns string) {
+	c.t.Helper()
+	run(c.t, inside(ns, "iperf3", "-s", "-D", "-I", c.dir+"/iperf-"+ns+".pid")...)
+}
+
+// plan is that of addresses.
+func plan() ipam.Config {
+	c := ipam.Defaults()
+	c.Cluster = append(c.Cluster, ipam.ClusterSubnet{Prefix: subnetsOf("fd00:10:244::/48")[0], NodeBits: 64})
+	c.Services = append(c.Services, subnetsOf("fd00:10:96::/112")...)
+	return c
+}
+
+// control runs the controller.
+func (p *product) control() {
+	t := p.t
+	t.Helper()
+	lead := leader.Defaults()
+	lead.Identity = "bench"
+	c, err := controller.New(t.Context(), controller.Config{
+		Plan: plan(), Northbound: []string{p.remote("nb")}, Leader: lead, Leases: p.server.CoordinationV1(),
+		Logger: p.log(), Registerer: prometheus.NewRegistry(),
+	}, apitest.Client(p.server))
 	ok(t, err)
-	gateway := p.bridge(p.nodes[0])
-	for _, n := range p.nodes {
-		object := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: n.name, UID: types.UID(n.name), Annotations: map[string]string{kube.NodeChassisIDKey: n.name}},
-			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.address}}},
-		}
-		if n == p.nodes[0] {
-			object.Annotations[kube.GatewayConfigKey] = gateway
-		}
-		_, err := p.server.CoreV1().Nodes().Create(t.Context(), object, metav1.CreateOptions{})
-		ok(t, err)
-	}
-	return p
+	p.background(c.Run)
+	p.watched()
+	_, err = p.server.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	ok(t, err)
 }
 
 // watched waits until nothing that is made in the API server in memory is missed:
@@ -90,6 +116,17 @@ func (p *product) watched() {
 	})
 }
 
+// join makes a Node.
+func (p *product) join(name string, addresses ...string) {
+	p.t.Helper()
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+	for _, address := range addresses {
+		object.Status.Addresses = append(object.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	_, err := p.server.CoreV1().Nodes().Create(p.t.Context(), object, metav1.CreateOptions{})
+	ok(p.t, err)
+}
+
 // background runs f until the test ends.
 func (c *cluster) background(f func(ctx context.Context) error) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -102,115 +139,122 @@ func (c *cluster) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-func (p *product) control() {
-	p.t.Helper()
-	lead := leader.Defaults()
-	lead.Identity = "bench"
-	c, err := controller.New(p.t.Context(), controller.Config{
-		Plan: ipam.Defaults(), Northbound: []string{p.remote("nb")}, Leader: lead, Leases: p.server.CoordinationV1(),
-		Logger: p.log(), Registerer: prometheus.NewRegistry(),
-	}, apitest.Client(p.server))
-	ok(p.t, err)
-	p.background(c.Run)
-}
-
-// bridge makes a node's gateway bridge as the agent leaves it, and gives what the
-// agent says of it.
-func (p *product) bridge(n *ovsNode) (annotation string) {
-	t := p.t
-	t.Helper()
-	n.mac = run(t, inside(n.name, "cat", "/sys/class/net/"+n.uplink+"/address")...)
-	n.vsctl("add-br", gatewayBridge, "--", "set", "Bridge", gatewayBridge, "other_config:hwaddr="+n.mac, "--",
-		"add-port", gatewayBridge, n.uplink, "--", "set", "Interface", n.uplink, "ofport_request=1", "--",
-		"set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=physnet:"+gatewayBridge)
-	batch(t, n.name, "addr del "+n.address+"/24 dev "+n.uplink, "link set "+gatewayBridge+" up",
-		"addr add "+n.address+"/24 dev "+gatewayBridge, "route add default via "+outsideV4)
-	n.ports = append(n.ports, offload.Port{Name: n.uplink, Device: offload.Device{Representor: true, HWTC: true}})
-	return fmt.Sprintf(`{"default":{"mode":"shared","interface-id":"%s_%s","mac-address":"%s","ip-addresses":["%s/24"],"next-hops":["%s"]}}`,
-		gatewayBridge, n.name, n.mac, n.address, outsideV4)
-}
-
-const gatewayBridge = "breth0"
-
-// direct gives the bridge the flows of pkg/node: those that its tests say it makes,
-// for this node.
-func (p *product) direct(n *ovsNode) {
-	t := p.t
-	t.Helper()
-	patch := "patch-" + gatewayBridge + "_" + n.name + "-to-br-int"
-	eventually(t, "the router's port", 2*patience, func() bool {
-		out, _ := try("ovs-vsctl", "-vconsole:off", "--timeout=60", "--db=unix:"+n.dir+"/db.sock", "get", "Interface", patch, "ofport")
-		return out == "2" // as the flows have it
-	})
-	archive, err := txtar.ParseFile("../../../pkg/node/testdata/table-services.txtar")
-	ok(t, err)
-	flows := filepath.Join(n.dir, "flows")
-	text := strings.NewReplacer("02:42:ac:12:00:02", n.mac, "172.18.0.2", n.address).Replace(string(archive.Files[1].Data))
-	ok(t, os.WriteFile(flows, []byte(text), 0o600))
-	run(t, "ovs-ofctl", "-O", "OpenFlow14", "--bundle", "replace-flows", n.dir+"/"+gatewayBridge+".mgmt", flows)
-}
-
-// keep ends connections, as the agents of the nodes do.
-func (c *cluster) keep() {
-	c.t.Helper()
-	schema, err := vswitch.ReplicaSchema()
-	ok(c.t, err)
-	for _, n := range c.nodes {
-		db, err := ovsdb.Open(c.t.Context(), ovsdb.Defaults([]string{"unix:" + n.dir + "/db.sock"}, schema))
-		ok(c.t, err)
-		c.t.Cleanup(db.Close)
-		cfg := conntrack.Defaults()
-		cfg.Share = 0 // a look takes seconds here
-		cfg.Logger, cfg.Registerer = c.log(), prometheus.NewRegistry()
-		c.background(conntrack.New(cfg, conntrack.Deps{Switch: n.vswitchd(), Flows: bridges{openflow.Tables{Log: c.log()}, n.dir}, DB: db}).Run)
-	}
-}
-
-// bridges are those of a node; their sockets are not at the usual place.
-type bridges struct {
-	openflow.Tables
-	dir string
-}
-
-func (b bridges) socket(bridge string) string { return filepath.Join(b.dir, bridge+".mgmt") }
-
-func (b bridges) Dump(ctx context.Context, bridge string, flow func(string)) error {
-	return b.Tables.Dump(ctx, b.socket(bridge), flow)
-}
-
-func (b bridges) Groups(ctx context.Context, bridge string, group func(string)) error {
-	return b.Tables.Groups(ctx, b.socket(bridge), group)
-}
-
-func (b bridges) Bundle(ctx context.Context, bridge string, messages []string) error {
-	return b.Tables.Bundle(ctx, b.socket(bridge), messages)
-}
-
-func (b bridges) Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{}) {
-	b.Tables.Watch(ctx, b.socket(bridge), concerns, changed)
-}
-
-// add makes a pod, and plugs it in when the controller has given it an address.
+// add makes a pod, and plugs it in when the controller has given it addresses.
 func (p *product) add(name string, n *ovsNode, vf int) {
 	t := p.t
 	t.Helper()
-	pods := p.server.CoreV1().Pods("default")
-	_, err := pods.Create(t.Context(), &corev1.Pod{
+	_, err := p.server.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name}},
 		Spec:       corev1.PodSpec{NodeName: n.name},
 	}, metav1.CreateOptions{})
 	ok(t, err)
-	var network *kube.PodNetwork
-	eventually(t, name+" has an address", patience, func() bool {
-		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
-		ok(t, err)
-		network, err = kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
-		return err == nil && network != nil
-	})
-	address := network.Addresses[0]
-	e := &endpoint{name: name, v4: address.Addr().String(), node: n, vf: vf}
+	network := p.network(name)
+	e := &endpoint{name: name, node: n, vf: vf}
+	commands := []string{"link set lo up", ""}
+	var listed []string
+	for _, address := range network.Addresses {
+		listed = append(listed, address.String())
+		commands = append(commands, "addr add "+address.String()+" dev eth0 nodad")
+	}
+	for _, gateway := range network.Gateways {
+		commands = append(commands, "route add default via "+gateway.String())
+	}
+	e.v4, e.v6 = network.Addresses[0].Addr().String(), network.Addresses[1].Addr().String()
 	p.pods[name] = e
-	link := n.plug(e, `external_ids:attached_mac="`+network.MAC.String()+`"`, "external_ids:ip_addresses="+address.String(), "external_ids:iface-id-ver="+name)
-	batch(t, name, "link set lo up", fmt.Sprintf("link set %s name eth0 address %s mtu %s up", link, network.MAC, podMTU),
-		"addr add "+address.String()+" dev eth0", "route add default via "+network.Gateways[0].String())
+	link := n.plug(e, `external_ids:attached_mac="`+network.MAC.String()+`"`, `external_ids:ip_addresses="`+strings.Join(listed, ",")+`"`, "external_ids:iface-id-ver="+name)
+	commands[1] = fmt.Sprintf("link set %s name eth0 address %s mtu %s up", link, network.MAC, podMTU)
+	batch(t, name, commands...)
+	p.answer(name)
+}
+
+// network waits for what the controller says of a pod.
+func (p *product) network(pod string) (network *kube.PodNetwork) {
+	p.t.Helper()
+	eventually(p.t, pod+" has addresses", patience, func() bool {
+		object, err := p.server.CoreV1().Pods("default").Get(p.t.Context(), pod, metav1.GetOptions{})
+		ok(p.t, err)
+		network, err = kube.ParsePodNetwork(object.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+		return err == nil && network != nil && len(network.Addresses) == 2
+	})
+	return network
+}
+
+// serve makes a service, with its addresses, of a pod: of its iperf3, at a node port
+// as well if that is not 0, and of who answers probes there.
+func (p *product) serve(name string, addresses []string, nodePort int32, external []string, to *endpoint) {
+	t := p.t
+	t.Helper()
+	spec := corev1.ServiceSpec{
+		ClusterIP: addresses[0], ClusterIPs: addresses, IPFamilies: families(), ExternalIPs: external,
+		Ports: []corev1.ServicePort{
+			{Name: "iperf", Protocol: corev1.ProtocolTCP, Port: iperfPort, NodePort: nodePort},
+			{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: probePort},
+			{Name: "udp", Protocol: corev1.ProtocolUDP, Port: probePort},
+		},
+	}
+	if nodePort != 0 {
+		spec.Type = corev1.ServiceTypeNodePort
+	}
+	_, err := p.server.CoreV1().Services("default").Create(t.Context(),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: spec}, metav1.CreateOptions{})
+	ok(t, err)
+	for i := range families() {
+		_, err := p.server.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice(name, i, to), metav1.CreateOptions{})
+		ok(t, err)
+	}
+}
+
+const iperfPort = 5201
+
+// slice is that of a service's endpoint in a family, empty without one.
+func slice(service string, family int, to *endpoint) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: fmt.Sprint(service, family), Labels: map[string]string{discoveryv1.LabelServiceName: service},
+		},
+		AddressType: discoveryv1.AddressType(families()[family]),
+	}
+	if to != nil {
+		s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{[]string{to.v4, to.v6}[family]}}}
+	}
+	for name, port := range map[string]int32{"iperf": iperfPort, "tcp": probePort, "udp": probePort} {
+		protocol := corev1.ProtocolTCP
+		if name == "udp" {
+			protocol = corev1.ProtocolUDP
+		}
+		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &name, Port: &port, Protocol: &protocol})
+	}
+	return s
+}
+
+// endpoint sets the one of a service, nil none.
+func (p *product) endpoint(service string, to *endpoint) {
+	p.t.Helper()
+	for i := range families() {
+		_, err := p.server.DiscoveryV1().EndpointSlices("default").Update(p.t.Context(), slice(service, i, to), metav1.UpdateOptions{})
+		ok(p.t, err)
+	}
+}
+
+// policy lets some pods, and nobody else, speak to one.
+func (p *product) policy(name, server string, clients ...string) {
+	p.t.Helper()
+	app := func(name string) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	}
+	spec := networkingv1.NetworkPolicySpec{PodSelector: app(server), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}
+	for _, client := range clients {
+		selector := app(client)
+		spec.Ingress = append(spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &selector}}})
+	}
+	_, err := p.server.NetworkingV1().NetworkPolicies("default").Create(p.t.Context(),
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec}, metav1.CreateOptions{})
+	ok(p.t, err)
+}
+
+func (p *product) withdraw(policies ...string) {
+	p.t.Helper()
+	for _, name := range policies {
+		ok(p.t, p.server.NetworkingV1().NetworkPolicies("default").Delete(p.t.Context(), name, metav1.DeleteOptions{}))
+	}
 }

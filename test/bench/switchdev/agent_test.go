@@ -1,0 +1,118 @@
+//go:build bench
+
+package switchdev
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/openflow"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// Parts of the agent, joined as cmd/agent joins them, for nodes that are namespaces.
+
+// gateway keeps the gateway bridge of a machine that is the network side of a Node.
+func (p *product) gateway(n *ovsNode, of string) {
+	t := p.t
+	t.Helper()
+	batch(t, n.name, "route add default via "+outsides()[0], "route add default via "+outsides()[1])
+	host, err := netdev.Open("/run/netns/" + n.name)
+	ok(t, err)
+	t.Cleanup(func() { _ = host.Close() })
+	view, err := kube.NewView(apitest.Client(p.server), of)
+	ok(t, err)
+	db := n.database()
+	cfg := node.Defaults()
+	cfg.Node, cfg.ClusterSubnets, cfg.ServiceSubnets = of, plan().Prefixes(), plan().Services
+	cfg.Remote, cfg.GatewayInterface, cfg.WithoutManagement = p.remote("sb"), n.uplink, true
+	cfg.MTU, cfg.Checkpoint = 1400, filepath.Join(n.dir, "node.json")
+	setup, err := node.New(cfg, node.Deps{
+		Host: node.Local{NS: host}, DB: db, Flows: n.bridges(p.cluster),
+		Node:     func() *corev1.Node { return view.Node(of) },
+		Annotate: kube.NewWriter(apitest.Client(p.server)).AnnotateNode,
+		Services: func() (node.ServicePorts, bool) { return node.PortsOf(view.Services(), nil), true },
+		Logger:   p.log(), Registerer: prometheus.NewRegistry(),
+	})
+	ok(t, err)
+	db.OnChange(func(owners []string) { setup.Changed(owners...) })
+	db.OnForeign(func(tables []string) { setup.Foreign(tables...) })
+	view.OnChange(func(owners ...kube.Owner) {
+		for _, owner := range owners {
+			setup.Changed(owner.String())
+			if owner.Kind == kube.KindService {
+				setup.ServicesChanged()
+			}
+		}
+	})
+	ok(t, view.Start(t.Context()))
+	p.background(setup.Run)
+	select {
+	case <-setup.Done():
+	case <-time.After(2 * patience):
+		t.Fatalf("%s is not set up: %v", n.name, setup.Ready())
+	}
+	n.ports = append(n.ports, offload.Port{Name: n.uplink, Device: offload.Device{Representor: true, HWTC: true}})
+}
+
+// keep ends connections.
+func (c *cluster) keep() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		cfg := conntrack.Defaults()
+		cfg.Share = 0 // a look takes seconds here
+		cfg.Logger, cfg.Registerer = c.log(), prometheus.NewRegistry()
+		c.background(conntrack.New(cfg, conntrack.Deps{Switch: n.vswitchd(), Flows: n.bridges(c), DB: n.database()}).Run)
+	}
+}
+
+func (n *ovsNode) database() *ovsdb.DB {
+	n.Helper()
+	schema, err := vswitch.ReplicaSchema()
+	ok(n, err)
+	db, err := ovsdb.Open(n.Context(), ovsdb.Defaults([]string{"unix:" + n.dir + "/db.sock"}, schema))
+	ok(n, err)
+	n.Cleanup(db.Close)
+	return db
+}
+
+func (n *ovsNode) bridges(c *cluster) bridges { return bridges{openflow.Tables{Log: c.log()}, n.dir} }
+
+// bridges are those of a node; their sockets are not at the usual place.
+type bridges struct {
+	openflow.Tables
+	dir string
+}
+
+func (b bridges) socket(bridge string) string { return filepath.Join(b.dir, bridge+".mgmt") }
+
+func (b bridges) Replace(ctx context.Context, bridge string, flows []string) error {
+	return b.Tables.Replace(ctx, b.socket(bridge), flows)
+}
+
+func (b bridges) Dump(ctx context.Context, bridge string, flow func(string)) error {
+	return b.Tables.Dump(ctx, b.socket(bridge), flow)
+}
+
+func (b bridges) Groups(ctx context.Context, bridge string, group func(string)) error {
+	return b.Tables.Groups(ctx, b.socket(bridge), group)
+}
+
+func (b bridges) Bundle(ctx context.Context, bridge string, messages []string) error {
+	return b.Tables.Bundle(ctx, b.socket(bridge), messages)
+}
+
+func (b bridges) Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{}) {
+	b.Tables.Watch(ctx, b.socket(bridge), concerns, changed)
+}
