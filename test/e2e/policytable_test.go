@@ -121,23 +121,23 @@ func (tab *table) probe() (wrong []string, denied int) {
 	for _, from := range tab.world.Pods {
 		sources.Go(func() {
 			targets := tab.targets(from)
-			var script strings.Builder
-			for i, target := range targets {
-				fmt.Fprintf(&script, "(probe dial %s %s >/dev/null 2>&1 && echo %d) & ", strings.ToLower(string(target.Protocol)), netip.AddrPortFrom(target.Addr, uint16(target.Port)), i)
+			words := []string{"probe", "reach"}
+			for _, target := range targets {
+				words = append(words, word(target))
 			}
-			out, err := inPod(from.Namespace, from.Name, "sh", "-c", script.String()+"wait")
+			out, err := inPod(from.Namespace, from.Name, words...)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				wrong = append(wrong, err.Error())
 			}
 			passed := strings.Fields(out)
-			for i, target := range targets {
+			for _, target := range targets {
 				want := tab.world.Allows(policytest.Peer{Pod: from, Addr: tab.addressLike(from, target.Addr)}, target)
 				if !want {
 					denied++
 				}
-				if got := slices.Contains(passed, fmt.Sprint(i)); got != want {
+				if got := slices.Contains(passed, word(target)); got != want {
 					wrong = append(wrong, fmt.Sprintf("%s/%s to %s/%s %s %s %d: passes %t, want %t", from.Namespace, from.Name,
 						target.Pod.Namespace, target.Pod.Name, target.Addr, target.Protocol, target.Port, got, want))
 				}
@@ -146,6 +146,11 @@ func (tab *table) probe() (wrong []string, denied int) {
 	}
 	sources.Wait()
 	return wrong, denied
+}
+
+// word is a target as the prober takes it.
+func word(t policytest.Target) string {
+	return fmt.Sprintf("%s:%s", strings.ToLower(string(t.Protocol)), netip.AddrPortFrom(t.Addr, uint16(t.Port)))
 }
 
 func (tab *table) targets(from *corev1.Pod) (all []policytest.Target) {

@@ -3,6 +3,7 @@
 //	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
 //	probe serve-sctp PORT [NAME]          answers the first packet of an SCTP association with that line
 //	probe dial tcp|udp ADDRESS:PORT [N [S]]   prints that first line, then sends N bytes and wants them back; S: seconds in place of one
+//	probe reach tcp|udp:ADDRESS:PORT...   prints those of the targets, tried at once, that answer
 //	probe dial sctp ADDRESS:PORT          prints the answer of serve-sctp
 //	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
 //	probe await ADDRESS:PORT              tries TCP for 30 s until it connects, prints when, in ns since 1970
@@ -10,7 +11,7 @@
 //	probe pull ADDRESS:PORT               sends one UDP packet, and then only receives
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
-// dial and stream give up after a second without an answer, and dial's exit
+// dial, reach and stream give up after a second without an answer, and dial's exit
 // code says so. IPv6 addresses are written in brackets.
 package main
 
@@ -24,6 +25,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -53,6 +55,9 @@ func run(args []string) error {
 			}
 		}
 		return dial(args[1], args[2], numbers[0], time.Duration(numbers[1])*time.Second)
+	case len(args) >= 2 && args[0] == "reach":
+		reach(args[1:])
+		return nil
 	case len(args) == 2 && args[0] == "await":
 		return await(args[1])
 	case len(args) == 2 && args[0] == "push":
@@ -64,7 +69,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | stream tcp|udp ADDRESS:PORT | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | stream tcp|udp ADDRESS:PORT | reach tcp|udp:ADDRESS:PORT... | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -141,6 +146,43 @@ func dial(network, address string, size int, within time.Duration) error {
 		return errors.New("the bytes that came back are others")
 	}
 	return nil
+}
+
+func reach(targets []string) {
+	var all sync.WaitGroup
+	for _, target := range targets {
+		all.Go(func() {
+			network, address, _ := strings.Cut(target, ":")
+			if answers(network, address) {
+				fmt.Println(target)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// answers asks four times a second in UDP, which may lose packets.
+func answers(network, address string) bool {
+	conn, err := net.DialTimeout(network, address, timeout)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	end := time.Now().Add(timeout)
+	reader := bufio.NewReader(conn)
+	for time.Now().Before(end) {
+		wait := end
+		if network == "udp" {
+			conn.Write([]byte("hello\n"))
+			wait = time.Now().Add(timeout / 4)
+		}
+		conn.SetReadDeadline(wait)
+		_, err := reader.ReadString('\n')
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err == nil
+		}
+	}
+	return false
 }
 
 // stream keeps one connection (or one UDP flow) alive: a gap of answers is seen
