@@ -25,9 +25,11 @@ lab: root $(LAB) ## a real cluster on this machine with ovn-offload in it (root,
 lab-down: root $(LAB) ## remove the lab and everything that it made
 	$(LAB) down $(LABFLAGS)
 
-# What takes minutes to compile, once, is begun beside the tests, on processor time that they leave.
+# What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
+# the linters there: the end to end tests wait most of their time.
 test: root $(LAB) ## every test, end to end ones in a lab included (root)
-	@nice -n 19 $(LAB) fill-cache & trap "kill $$! 2>/dev/null" EXIT; $(MAKE) lint generated unit bench-vm e2e
+	@hack/idle sh -c '$(LAB) fill-cache && $(MAKE) lint' & beside=$$!; trap "kill -- -$$beside 2>/dev/null" EXIT; \
+	$(MAKE) generated unit bench-vm e2e && wait $$beside
 
 check: lint generated ## unit tests without root, linters, generated code is current
 	go build ./...
@@ -38,7 +40,7 @@ unit: root packages ## unit tests as root, with the race detector: real namespac
 	CGO_ENABLED=1 go test -race -vet=off ./...
 
 e2e: root $(LAB) ## the end to end tests, in a lab of their own
-	go test -tags e2e -vet=off -count=1 -timeout 60m -v ./test/e2e/...
+	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 60m -v ./test/e2e/...
 
 e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
 	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC ./test/e2e -args -smartnic

@@ -29,6 +29,7 @@ func TestPodsReachPods(t *testing.T) {
 				continue
 			}
 			t.Run(from.Name+"/"+to.Name, func(t *testing.T) {
+				t.Parallel()
 				for _, addr := range addresses(t, to) {
 					reach(t, from, to, addr, mtu)
 				}
@@ -102,21 +103,23 @@ func TestNodeReachesItsPods(t *testing.T) {
 	}
 }
 
-// TestFirstPacket: a pod's very first connection succeeds, 50 times in a row.
-// The pod tries once, as its first act, and never again.
+// TestFirstPacket: a pod's very first connection succeeds, 51 times. The pod tries
+// once, as its first act, and never again. One pod starts on each node at a time.
 func TestFirstPacket(t *testing.T) {
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, server)[0], echoPort).String()
-	for i := range 50 {
-		node := nodes[i%len(nodes)]
-		name := fmt.Sprintf("first-%d", i)
-		create(t, podObject(ns, name, node, "probe", "dial", "tcp", target))
-		pod := waitPod(t, ns, name, "ended", func(pod *corev1.Pod) bool {
-			return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		})
-		if pod.Status.Phase != corev1.PodSucceeded {
-			t.Errorf("pod %d on %s: its first connection was lost", i, node)
+	for round := range 17 {
+		for i, node := range nodes {
+			create(t, podObject(ns, fmt.Sprintf("first-%d-%d", round, i), node, "probe", "dial", "tcp", target))
+		}
+		for i, node := range nodes {
+			pod := waitPod(t, ns, fmt.Sprintf("first-%d-%d", round, i), "ended", func(pod *corev1.Pod) bool {
+				return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+			})
+			if pod.Status.Phase != corev1.PodSucceeded {
+				t.Errorf("%s on %s: its first connection was lost", pod.Name, node)
+			}
 		}
 	}
 }

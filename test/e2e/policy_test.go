@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,24 +53,24 @@ func labelNamespace(t *testing.T, ns, key, value string) {
 	}
 }
 
-func reaches(from *corev1.Pod, network string, target netip.AddrPort) bool {
-	_, err := inPod(from.Namespace, from.Name, "probe", "dial", network, target.String())
-	return err == nil
+// reached are those of the targets, as the prober takes them, that answer a pod.
+func reached(from *corev1.Pod, targets ...string) ([]string, error) {
+	out, err := inPod(from.Namespace, from.Name, append([]string{"probe", "reach"}, targets...)...)
+	return strings.Fields(out), err
 }
 
 // becomes waits until a pod can, or cannot, reach all targets by TCP and UDP, and
 // then looks once more: a state that holds for a moment is none.
 func becomes(t *testing.T, from *corev1.Pod, want bool, targets ...netip.AddrPort) {
 	t.Helper()
+	var words []string
+	for _, target := range targets {
+		words = append(words, "tcp:"+target.String(), "udp:"+target.String())
+	}
 	look := func() (bool, string) {
-		for _, target := range targets {
-			for _, network := range []string{"tcp", "udp"} {
-				if reaches(from, network, target) != want {
-					return false, fmt.Sprintf("%s %s from %s/%s on %s", network, target, from.Namespace, from.Name, from.Spec.NodeName)
-				}
-			}
-		}
-		return true, ""
+		got, err := reached(from, words...)
+		seen := fmt.Sprintf("%s/%s on %s reaches %q: %v", from.Namespace, from.Name, from.Spec.NodeName, got, err)
+		return err == nil && len(got) == map[bool]int{true: len(words)}[want], seen
 	}
 	eventually(t, policyWithin, fmt.Sprintf("reachable: %t", want), look)
 	if ok, seen := look(); !ok {
@@ -187,13 +188,10 @@ func nodePortsBecome(t *testing.T, want bool, service *corev1.Service) {
 	t.Helper()
 	for _, node := range nodes {
 		address := netip.AddrPortFrom(nodeAddress(t, node), uint16(service.Spec.Ports[0].NodePort)).String()
+		words := append([]string{"probe", "reach"}, slices.Repeat([]string{"tcp:" + address}, 5)...)
 		eventually(t, policyWithin, fmt.Sprintf("%s from outside: %t", address, want), func() (bool, string) {
-			for range 5 {
-				if got, err := onNode(outside, "probe", "dial", "tcp", address); (err == nil) != want {
-					return false, fmt.Sprint(got, err)
-				}
-			}
-			return true, ""
+			out, err := onNode(outside, words...)
+			return err == nil && len(strings.Fields(out)) == map[bool]int{true: 5}[want], fmt.Sprint(out, err)
 		})
 	}
 }
@@ -210,7 +208,11 @@ func TestPolicyIsLogged(t *testing.T) {
 		Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}},
 	})
 	knock := func() (tcp, udp bool, lines []string) {
-		tcp, udp = reaches(from, "tcp", address), reaches(from, "udp", address)
+		got, err := reached(from, "tcp:"+address.String(), "udp:"+address.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tcp, udp = slices.Contains(got, "tcp:"+address.String()), slices.Contains(got, "udp:"+address.String())
 		for line := range strings.Lines(flowLog(t, nodes[1])) {
 			if strings.Contains(line, `"NP:`+ns+`:tcp-alone:Ingress`) {
 				lines = append(lines, line)
@@ -300,6 +302,7 @@ func TestPolicyStopsWhatRuns(t *testing.T) {
 		for _, protocol := range []string{"Tcp", "Udp"} {
 			for _, node := range []string{nodes[1], nodes[2]} {
 				t.Run(direction+"/"+protocol+"/"+node, func(t *testing.T) {
+					t.Parallel()
 					ns := namespace(t)
 					server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
 					stream := []string{"probe", "stream", strings.ToLower(protocol)}
@@ -348,6 +351,7 @@ func TestPolicyStopsServer(t *testing.T) {
 	for direction, spec := range deny {
 		for i, node := range []string{nodes[1], nodes[2]} {
 			t.Run(direction+"/"+node, func(t *testing.T) {
+				t.Parallel()
 				ns := namespace(t)
 				server := streaming(t, podObject(ns, "server", nodes[1], "probe", "push", fmt.Sprint(port)))
 				addrs := addresses(t, server)

@@ -121,17 +121,16 @@ func (tab *table) probe() (wrong []string, denied int) {
 	for _, from := range tab.world.Pods {
 		sources.Go(func() {
 			targets := tab.targets(from)
-			words := []string{"probe", "reach"}
+			var words []string
 			for _, target := range targets {
 				words = append(words, word(target))
 			}
-			out, err := inPod(from.Namespace, from.Name, words...)
+			passed, err := reached(from, words...)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				wrong = append(wrong, err.Error())
 			}
-			passed := strings.Fields(out)
 			for _, target := range targets {
 				want := tab.world.Allows(policytest.Peer{Pod: from, Addr: tab.addressLike(from, target.Addr)}, target)
 				if !want {

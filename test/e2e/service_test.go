@@ -281,6 +281,7 @@ func TestEndpointThatLeavesIsForgotten(t *testing.T) {
 		{"udp", "second", "second", 0}, {"udp", "second", "second", 12 * time.Second}, {"udp", "", "first", 0}, {"tcp", "second", "first", 0},
 	} {
 		t.Run(tc.network+" "+tc.other+" "+tc.later.String(), func(t *testing.T) {
+			t.Parallel()
 			ns := namespace(t)
 			web := service(t, ns, nil)
 			first := server(t, ns, "first", nodes[2])
