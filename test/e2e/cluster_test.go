@@ -178,11 +178,18 @@ func create(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// running makes a pod and waits until it runs.
+// running makes a pod and waits until it answers.
 func running(t *testing.T, ns, name, node string) *corev1.Pod {
 	t.Helper()
 	create(t, podObject(ns, name, node))
-	return waitPod(t, ns, name, "Running", isRunning)
+	return listening(t, waitPod(t, ns, name, "Running", isRunning))
+}
+
+// listening waits until a pod's process, which runs, listens.
+func listening(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	mustInPod(t, pod, "probe", "await", fmt.Sprint("127.0.0.1:", echoPort))
+	return pod
 }
 
 func isRunning(pod *corev1.Pod) bool {

@@ -28,7 +28,7 @@ func server(t *testing.T, ns, name, node string) *corev1.Pod {
 	pod := podObject(ns, name, node, "probe", "serve", fmt.Sprint(echoPort), name)
 	pod.Labels = map[string]string{"app": "web"}
 	create(t, pod)
-	return waitPod(t, ns, name, "Running", isRunning)
+	return listening(t, waitPod(t, ns, name, "Running", isRunning))
 }
 
 // service makes a service of the pods that server makes, TCP and UDP, in the
