@@ -230,20 +230,26 @@ func waitPodWithin(t *testing.T, within time.Duration, pod, what string, ok func
 
 // inPod runs a command in a pod's container and returns what it printed.
 func inPod(ns, name string, command ...string) (string, error) {
+	var out bytes.Buffer
+	err := printing(&out, ns, name, command...)
+	return out.String(), err
+}
+
+// printing runs a command in a pod's container, which prints to out.
+func printing(out io.Writer, ns, name string, command ...string) error {
 	request := cluster.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(ns).Name(name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(cluster.config, "GET", request.URL().String())
 	if err != nil {
-		return "", err
+		return err
 	}
-	var out, messages bytes.Buffer // two goroutines write
+	var messages bytes.Buffer
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &messages})
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, messages.String())
+	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &messages}); err != nil {
+		return fmt.Errorf("%w: %s", err, messages.String())
 	}
-	return out.String(), err
+	return nil
 }
 
 func mustInPod(t *testing.T, pod *corev1.Pod, command ...string) string {

@@ -3,8 +3,10 @@
 package e2e
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -314,15 +316,25 @@ func label(t *testing.T, pod *corev1.Pod, labels string) {
 // streamFor is how long stream sends.
 const streamFor = 26 * time.Second
 
-// stream sends from a pod, and gives what the pod printed.
+// stream sends from a pod and, once it is answered, gives what the pod will have printed.
 func stream(t *testing.T, ns string, from *corev1.Pod, network, address string) <-chan string {
 	t.Helper()
-	out := make(chan string, 1)
+	printed, end := io.Pipe()
 	go func() {
-		lines, _ := inPod(ns, from.Name, "timeout", fmt.Sprint(int(streamFor.Seconds())), "probe", "stream", network, address)
-		out <- lines
+		err := printing(end, ns, from.Name, "timeout", fmt.Sprint(int(streamFor.Seconds())), "probe", "stream", network, address)
+		_ = end.CloseWithError(err)
 	}()
-	return out
+	lines := bufio.NewReader(printed)
+	first, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatalf("%s to %s: %v", network, address, err)
+	}
+	all := make(chan string, 1)
+	go func() {
+		rest, _ := io.ReadAll(lines) // the command ends by its time
+		all <- first + string(rest)
+	}()
+	return all
 }
 
 // checkStream looks at who answered last in a stream, and for how long.
