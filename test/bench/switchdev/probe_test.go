@@ -138,6 +138,19 @@ func dial(t *testing.T, ns, network, address string, port int) (c net.Conn) {
 	return c
 }
 
+// connects says whether who listens at an address accepts.
+func connects(t *testing.T, ns, address string) (accepted bool) {
+	t.Helper()
+	within(t, ns, func() error {
+		c, err := net.DialTimeout("tcp", fmt.Sprintf("%s:%d", address, probePort), 3*time.Second)
+		if accepted = err == nil; accepted {
+			_ = c.Close()
+		}
+		return nil
+	})
+	return accepted
+}
+
 // speak sends probes to who listens until the test ends, whatever becomes of them.
 func speak(t *testing.T, ns, network, address string) {
 	t.Helper()

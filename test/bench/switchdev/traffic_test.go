@@ -75,24 +75,28 @@ func TestProduct(t *testing.T) {
 	for _, w := range p.ways() {
 		t.Run(w.what, w.row)
 	}
-	p.policy("allow-b", "b", "a")
-	p.policy("allow-c", "c", "a")
-	for _, w := range p.ways() {
-		if w.client.ns != outside {
-			continue
-		}
-		eventually(t, "the policy is in force "+w.what, patience, func() bool {
-			_, err := try(w.words("1")...)
-			return err != nil
-		})
-	}
-	for _, w := range p.between() {
-		t.Run("under a policy, "+w.what, w.row)
-	}
-	p.withdraw("allow-b", "allow-c")
+	t.Run("under a policy", p.underPolicy)
 	p.keep()
 	t.Run("policy lands", p.policyLands)
 	t.Run("endpoint leaves", p.endpointLeaves)
+}
+
+// underPolicy: who may, speaks in hardware.
+func (p *product) underPolicy(t *testing.T) {
+	b, c := p.pods["b"], p.pods["c"]
+	listen(t, "b")
+	listen(t, "c")
+	meet := func() bool { return connects(t, "c", b.v4) || connects(t, "b", c.v4) }
+	if !meet() {
+		t.Fatal("b and c do not meet without a policy")
+	}
+	p.policy("allow-b", "b", "a")
+	p.policy("allow-c", "c", "a")
+	eventually(t, "the policies are in force", patience, func() bool { return !meet() })
+	for _, w := range p.between() {
+		t.Run(w.what, w.row)
+	}
+	p.withdraw("allow-b", "allow-c")
 }
 
 // TestProductOff is the control: the same traffic without hw-offload.
