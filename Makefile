@@ -52,7 +52,7 @@ bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machin
 
 # two groups of tests of about the same length
 bench-vm-run bench-vm-skip: bench-vm-%:
-	cd test/bench/switchdev && $(CURDIR)/$(BENCHVM) --timeout=40m $(CURDIR)/$(BENCHTESTS) -test.v -test.timeout=40m '-test.$*=DPU|Product'
+	cd test/bench/switchdev && $(CURDIR)/$(BENCHVM) --timeout=40m $(CURDIR)/$(BENCHTESTS) -test.v -test.timeout=40m '-test.$*=DPU|Product$$'
 
 bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./test/measure/
