@@ -160,9 +160,9 @@ func TestStartRepairs(t *testing.T) {
 	w.eventually("the right port alone", func() bool { return slices.Equal(w.ports(), []string{"d_b"}) })
 }
 
-// TestMassDeletionIsStopped: an API that has lost its pods does not empty the
-// database at once.
-func TestMassDeletionIsStopped(t *testing.T) {
+// fortyPods, p0 to p39, have ports, and the controller has ended.
+func fortyPods(t *testing.T) *world {
+	t.Helper()
 	objects := []runtime.Object{testNode("n1")}
 	for i := range 40 {
 		objects = append(objects, testPod(fmt.Sprint("p", i), "n1"))
@@ -170,11 +170,24 @@ func TestMassDeletionIsStopped(t *testing.T) {
 	w := newWorld(t, objects...)
 	w.eventually("forty ports", func() bool { return len(w.ports()) == 40 })
 	w.stop()
+	return w
+}
+
+// loseForty has the API lose the forty.
+func (w *world) loseForty() {
+	w.t.Helper()
 	for i := range 40 {
-		if err := w.client.CoreV1().Pods("d").Delete(t.Context(), fmt.Sprint("p", i), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
+		if err := w.client.CoreV1().Pods("d").Delete(w.t.Context(), fmt.Sprint("p", i), metav1.DeleteOptions{}); err != nil {
+			w.t.Fatal(err)
 		}
 	}
+}
+
+// TestMassDeletionIsStopped: an API that has lost its pods does not empty the
+// database at once.
+func TestMassDeletionIsStopped(t *testing.T) {
+	w := fortyPods(t)
+	w.loseForty()
 	w.start()
 	w.eventually("the guard speaks", func() bool { return strings.Contains(w.logs.String(), "pass stopped") })
 	if err := createPod(t, w, "new"); err != nil {

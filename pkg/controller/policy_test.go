@@ -323,34 +323,28 @@ func (w *world) change(r *rand.Rand, blocks []networkingv1.IPBlock) {
 // objects is what the API holds, for another world.
 func (w *world) objects() []runtime.Object {
 	ctx := w.t.Context()
-	var all []runtime.Object
 	nodes, _ := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	for i := range nodes.Items {
-		all = append(all, &nodes.Items[i])
-	}
 	namespaces, _ := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	for i := range namespaces.Items {
-		all = append(all, &namespaces.Items[i])
-	}
 	w.eventually("addresses for all pods", func() bool {
 		pods, _ := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		return !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Annotations[kube.PodNetworksKey] == "" })
 	})
 	pods, _ := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	for i := range pods.Items {
-		all = append(all, &pods.Items[i])
-	}
 	policies, _ := w.client.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{})
-	for i := range policies.Items {
-		all = append(all, &policies.Items[i])
-	}
 	services, _ := w.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
-	for i := range services.Items {
-		all = append(all, &services.Items[i])
-	}
 	endpoints, _ := w.client.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
-	for i := range endpoints.Items {
-		all = append(all, &endpoints.Items[i])
+	return slices.Concat(pointers(nodes.Items), pointers(namespaces.Items), pointers(pods.Items),
+		pointers(policies.Items), pointers(services.Items), pointers(endpoints.Items))
+}
+
+// pointers are those to a list's items.
+func pointers[T any, P interface {
+	*T
+	runtime.Object
+}](items []T) []runtime.Object {
+	var all []runtime.Object
+	for i := range items {
+		all = append(all, P(&items[i]))
 	}
 	return all
 }

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -150,13 +148,7 @@ func TestARunningPodKeepsItsAddress(t *testing.T) {
 // TestWhatStandsInTheWayIsNoMassDeletion: where so much of a backup is gone that the
 // pass is stopped, the row with the address of a pod that runs goes all the same.
 func TestWhatStandsInTheWayIsNoMassDeletion(t *testing.T) {
-	objects := []runtime.Object{testNode("n1")}
-	for i := range 40 {
-		objects = append(objects, testPod(fmt.Sprint("p", i), "n1"))
-	}
-	w := newWorld(t, objects...)
-	w.eventually("forty ports", func() bool { return len(w.ports()) == 40 })
-	w.stop()
+	w := fortyPods(t)
 	runs := testPod("runs", "n1")
 	runs.Annotations = map[string]string{kube.PodNetworksKey: w.annotation("p7")}
 	network, err := kube.ParsePodNetwork(runs.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
@@ -164,11 +156,7 @@ func TestWhatStandsInTheWayIsNoMassDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs.Status.PodIPs = []corev1.PodIP{{IP: network.Addresses[0].Addr().String()}}
-	for i := range 40 {
-		if err := w.client.CoreV1().Pods("d").Delete(t.Context(), fmt.Sprint("p", i), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.loseForty()
 	if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), runs, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func (g *gateways) kinds(service types.NamespacedName) map[string]bool {
 func (v *View) MostNodeAddresses(v6 bool) int {
 	v.gateways.mu.RLock()
 	defer v.gateways.mu.RUnlock()
-	return max(1, v.gateways.most[v6])
+	return v.gateways.most[v6]
 }
 
 // OnNodes says that a slice has an endpoint on the network of nodes, and whether
@@ -186,7 +186,7 @@ func (v *View) recount() bool {
 		for slices.Contains(places, place(v6, n)) {
 			n++
 		}
-		changed = changed || n != max(1, v.gateways.most[v6])
+		changed = changed || n != v.gateways.most[v6]
 		v.gateways.most[v6] = n
 	}
 	return changed

@@ -87,6 +87,11 @@ func (c *cluster) nb(args ...string) string {
 
 func (c *cluster) sync() { c.t.Helper(); c.nb("--wait=hv", "sync") }
 
+// offloading are OVS' settings with hw-offload on or off.
+func offloading(on bool) offload.Settings {
+	return offload.Observed{OtherConfig: map[string]string{offload.HWOffloadKey: fmt.Sprint(on)}}.Settings()
+}
+
 func newNode(t *testing.T, name, dir, pci string, i int) *ovsNode {
 	return &ovsNode{T: t, name: name, dir: dir, pci: pci, addresses: []string{fmt.Sprintf("192.168.50.%d", i+1), fmt.Sprintf("fd00:50::%d", i+1)}}
 }
@@ -96,7 +101,7 @@ func (c *cluster) node(i int, pci string, hwOffload bool) *ovsNode {
 	t.Helper()
 	name := fmt.Sprintf("node%d", i+1)
 	n := newNode(t, name, filepath.Join(c.dir, name), pci, i)
-	n.settings = offload.Observed{OtherConfig: map[string]string{offload.HWOffloadKey: fmt.Sprint(hwOffload)}}.Settings()
+	n.settings = offloading(hwOffload)
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

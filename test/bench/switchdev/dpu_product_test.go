@@ -26,7 +26,7 @@ func TestInsideDPUProduct(t *testing.T) {
 	b.start()
 	n := newNode(t, b.dpu.name, b.dpu.dir, b.pci, 1)
 	n.uplink = n.link("p0")
-	n.settings = offload.Observed{OtherConfig: map[string]string{offload.HWOffloadKey: "true"}}.Settings()
+	n.settings = offloading(true)
 	p.gateway(n, dpuHost)
 
 	web := b.sandbox("web")
@@ -51,7 +51,7 @@ func TestInsideDPUProduct(t *testing.T) {
 
 	b.dpu.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
 	b.dpu.restartOVS()
-	n.settings = offload.Observed{OtherConfig: map[string]string{offload.HWOffloadKey: "false"}}.Settings()
+	n.settings = offloading(false)
 	for _, w := range ways {
 		t.Run("without hw-offload, "+w.what, w.inSoftware)
 	}

@@ -241,7 +241,7 @@ func (h *gatewayHost) port(way string) string {
 func (h *gatewayHost) sample(port string) offload.Sample {
 	h.Helper()
 	n := ovsNode{T: h.T, name: "node", dir: h.dir, ports: []offload.Port{{Name: port, Device: offload.Device{Representor: true, HWTC: true}}}}
-	n.settings = offload.Observed{OtherConfig: map[string]string{offload.HWOffloadKey: "true"}}.Settings()
+	n.settings = offloading(true)
 	return n.sample()
 }
 

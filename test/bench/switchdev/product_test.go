@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -149,20 +148,17 @@ func (p *product) add(name string, n *ovsNode, vf int) {
 	}, metav1.CreateOptions{})
 	ok(t, err)
 	network := p.network(name)
-	e := &endpoint{name: name, node: n, vf: vf}
-	commands := []string{"link set lo up", ""}
-	var listed []string
+	e := &endpoint{name: name, v4: network.Addresses[0].Addr().String(), v6: network.Addresses[1].Addr().String(), node: n, vf: vf}
+	p.pods[name] = e
+	link := n.plug(e, `external_ids:attached_mac="`+network.MAC.String()+`"`,
+		fmt.Sprintf(`external_ids:ip_addresses="%s,%s"`, network.Addresses[0], network.Addresses[1]), "external_ids:iface-id-ver="+name)
+	commands := []string{"link set lo up", fmt.Sprintf("link set %s name eth0 address %s mtu %s up", link, network.MAC, podMTU)}
 	for _, address := range network.Addresses {
-		listed = append(listed, address.String())
 		commands = append(commands, "addr add "+address.String()+" dev eth0 nodad")
 	}
 	for _, gateway := range network.Gateways {
 		commands = append(commands, "route add default via "+gateway.String())
 	}
-	e.v4, e.v6 = network.Addresses[0].Addr().String(), network.Addresses[1].Addr().String()
-	p.pods[name] = e
-	link := n.plug(e, `external_ids:attached_mac="`+network.MAC.String()+`"`, `external_ids:ip_addresses="`+strings.Join(listed, ",")+`"`, "external_ids:iface-id-ver="+name)
-	commands[1] = fmt.Sprintf("link set %s name eth0 address %s mtu %s up", link, network.MAC, podMTU)
 	batch(t, name, commands...)
 	p.answer(name)
 }
