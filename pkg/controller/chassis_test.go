@@ -61,9 +61,8 @@ func TestChassisOfAGoneNodeIsRemoved(t *testing.T) {
 // the node, and who looks at another pod is not.
 func TestPodOnANodeWithoutSubnet(t *testing.T) {
 	full, fine := testNode("n1"), testNode("n2")
-	w := newWorld(t)
-	w.stop()
-	w.onlySubnet = true
+	w := emptyWorld(t)
+	w.cluster = "10.244.0.0/24/24"
 	w.start()
 	for _, node := range []string{"n2", "n1"} {
 		object := fine

@@ -73,6 +73,8 @@ type Controller struct {
 	db    *ovsdb.DB
 	guard ovsdb.Guard
 	echo  echo
+	// kept are sets of pods that only a rule of before refers to; of the loop of rows.
+	kept []kube.Owner
 	// warned is what the authors of policies were last told.
 	warned sync.Map
 	// outcomes are conditions, by policy for the whole cluster.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
@@ -39,7 +40,8 @@ type world struct {
 	logs   *lockedBuffer
 	// What the next start is configured with.
 	southbound []string
-	onlySubnet bool // of the cluster is one node's
+	cluster    string            // subnets of the pods; "": the default
+	policies   dynamic.Interface // for the whole cluster; nil: none
 	registry   *prometheus.Registry
 }
 
@@ -62,9 +64,16 @@ func (b *lockedBuffer) String() string {
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{t: t, server: ovsdbtest.Start(t, nb.Definition), client: fake.NewClientset(objects...), logs: &lockedBuffer{}}
-	w.server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
+	w := emptyWorld(t, objects...)
 	w.start()
+	return w
+}
+
+// emptyWorld has no controller yet.
+func emptyWorld(t *testing.T, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{t: t, server: ovsdbtest.Start(t, nb.Definition), client: fake.NewClientset(objects...), logs: &lockedBuffer{}, stop: func() {}}
+	w.server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
 	t.Cleanup(func() { w.stop() })
 	return w
 }
@@ -76,15 +85,16 @@ func (w *world) start() {
 	lead := leader.Defaults()
 	lead.Identity = fmt.Sprint(time.Now().UnixNano())
 	plan := ipam.Defaults()
-	if w.onlySubnet {
+	if w.cluster != "" {
 		var err error
-		if plan.Cluster, err = ipam.ParseClusterSubnets("10.244.0.0/24/24"); err != nil {
+		if plan.Cluster, err = ipam.ParseClusterSubnets(w.cluster); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	w.registry = prometheus.NewRegistry()
 	c, err := New(ctx, Config{
-		Plan: plan, Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Leader: lead, Leases: w.client.CoordinationV1(),
+		Plan: plan, Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Dynamic: w.policies,
+		Leader: lead, Leases: w.client.CoordinationV1(),
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: w.registry,
 	}, apitest.Client(w.client))
 	if err != nil {
@@ -93,6 +103,15 @@ func (w *world) start() {
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
 	w.stop, w.ready = func() { cancel(); running.Wait() }, c.Ready
+}
+
+// startAndLead also waits until the controller has its view: the fake API loses
+// what happens between a list and its watch.
+func (w *world) startAndLead() {
+	w.t.Helper()
+	terms := strings.Count(w.logs.String(), "msg=leading")
+	w.start()
+	w.eventually("a leader", func() bool { return strings.Count(w.logs.String(), "msg=leading") > terms })
 }
 
 func testNode(name string) *corev1.Node {

@@ -161,6 +161,7 @@ type pass struct {
 	past   map[kube.Owner][]types.UID
 	byName map[string]kube.Owner
 	wants  []ovsdb.Want
+	kept   []kube.Owner // sets of pods that nobody uses any more, but a rule of before
 }
 
 // prepare builds the rows of owners: those of sets of pods before the rules that
@@ -173,10 +174,8 @@ func (c *Controller) prepare(ctx context.Context, owners []kube.Owner) *pass {
 	}
 	for _, want := range p.wants {
 		owner := p.byName[want.Owner]
-		kept := func(have ovsdb.Row) bool {
-			return slices.ContainsFunc(want.Rows, func(row ovsdb.Row) bool { return row.ID == have.ID })
-		}
-		if owner.Kind != kube.KindPodSet || !slices.ContainsFunc(c.db.Rows(want.Owner), func(have ovsdb.Row) bool { return !kept(have) }) {
+		goes := func(have ovsdb.Row) bool { return !hasRow(want.Rows, have.ID) }
+		if owner.Kind != kube.KindPodSet || !slices.ContainsFunc(c.db.Rows(want.Owner), goes) {
 			continue
 		}
 		for _, user := range c.view.UsersOf(owner) {
@@ -185,6 +184,7 @@ func (c *Controller) prepare(ctx context.Context, owners []kube.Owner) *pass {
 			}
 		}
 	}
+	c.completeRules(ctx, p)
 	return p
 }
 
@@ -228,6 +228,7 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 		failed[byName[name]] = err
 	}
 	c.committed(result, byName, p.past)
+	c.keep(p)
 	for _, owner := range byName {
 		c.decided(owner, failed[owner])
 	}

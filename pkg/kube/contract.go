@@ -176,6 +176,9 @@ func ParseHostCIDRs(value string) ([]netip.Prefix, error) {
 		if !prefix.IsValid() { // an empty text
 			return nil, errors.New("host addresses: one of them is empty")
 		}
+		if prefix.Addr().Is4In6() {
+			return nil, fmt.Errorf("host addresses: %s is neither IPv4 nor IPv6", prefix)
+		}
 	}
 	return list, nil
 }

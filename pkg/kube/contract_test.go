@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -191,4 +192,31 @@ func roundTrip[T any](t *testing.T, value string, parse func(value, network stri
 	if err != nil || again != text {
 		t.Errorf("%q: %s and %s, %v", value, text, again, err)
 	}
+}
+
+func FuzzParseHostCIDRs(f *testing.F) {
+	for _, seed := range []string{"", `["172.18.0.3/16"]`, `["172.18.0.3/16","fc00:18::3/64"]`, `[""]`, `null`, `[]`, `["::ffff:172.18.0.3/112"]`, `["fe80::1%eth0/64"]`, `172.18.0.3/16`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		prefixes, err := ParseHostCIDRs(value)
+		if err != nil {
+			if len(prefixes) > 0 {
+				t.Errorf("%q fails, %v, and is %v", value, err, prefixes)
+			}
+			return
+		}
+		for _, prefix := range prefixes {
+			if !prefix.IsValid() || prefix.Addr().Zone() != "" || prefix.Addr().Is4In6() {
+				t.Errorf("%q has %v, which is no network", value, prefix)
+			}
+		}
+		text, err := json.Marshal(prefixes)
+		if err != nil {
+			t.Fatalf("%q cannot be written: %v", value, err)
+		}
+		if again, err := ParseHostCIDRs(string(text)); err != nil || !slices.Equal(again, prefixes) {
+			t.Errorf("%q is %v, written as %s it is %v, %v", value, prefixes, text, again, err)
+		}
+	})
 }

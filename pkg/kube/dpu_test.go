@@ -107,3 +107,79 @@ func TestParseManagementFunction(t *testing.T) {
 		}
 	}
 }
+
+// networkOfOwn are annotations that say something of a network, in both forms.
+func networkOfOwn(f *testing.F, seeds ...string) {
+	for _, seed := range append(seeds, "", "x", "null", "{}", `{"default":null}`, `{"default":{}}`, `{"default":[]}`, `{"default":"x"}`) {
+		f.Add(seed)
+	}
+}
+
+func FuzzParseDPUConnection(f *testing.F) {
+	networkOfOwn(f, `{"default":{"pfId":"0","vfId":"3","sandboxId":"35b8","vfNetdevName":"enp1s0f0v3"}}`, `{"pfId":"1","vfId":"0","sandboxId":"35b8"}`,
+		`{"default":{"pfId":"1","sfId":"88","sandboxId":"35b8","pfMac":"5c:00:00:00:00:01","podIfName":"eth0"}}`,
+		`{"default":{"pfId":"0","vfId":"1","sfId":"1","sandboxId":"s"}}`, `{"default":{"pfId":"4294967296","vfId":"-1","sandboxId":"s"}}`)
+	f.Fuzz(func(t *testing.T, value string) {
+		c, err := ParseDPUConnection(value, DefaultNetwork)
+		if err == nil && c != nil && (c.Sandbox == "" || (c.VF == nil) == (c.SF == nil) || len(c.PFMAC) != 0 && len(c.PFMAC) != 6) {
+			t.Errorf("%q is taken as %+v", value, c)
+		}
+		roundTrip(t, value, ParseDPUConnection)
+		replacedAlone(t, value, c, err)
+	})
+}
+
+func FuzzParseDPUStatus(f *testing.F) {
+	networkOfOwn(f, `{"default":{"Status":"Ready","SandboxId":"35b8"}}`, `{"default":{"Status":"Error","Reason":"no representor"},"net1":{"Status":"Ready"}}`, `{"default":{"Status":7}}`)
+	f.Fuzz(func(t *testing.T, value string) {
+		s, err := ParseDPUStatus(value, DefaultNetwork)
+		if err != nil && s != nil {
+			t.Errorf("%q fails, %v, and is %+v", value, err, s)
+		}
+		roundTrip(t, value, ParseDPUStatus)
+		replacedAlone(t, value, s, err)
+	})
+}
+
+func FuzzParseManagementFunction(f *testing.F) {
+	networkOfOwn(f, `{"PfId":1,"FuncId":2}`, `{"default":{"DeviceId":"0000:03:00.2","PfId":0,"FuncId":3}}`, `{"default":{"PfId":0,"FuncId":0,"PfMac":"5c:00:00:00:00:01"}}`,
+		`{"default":{"PfId":"0"}}`, `{"default":{"PfId":0,"FuncId":-1}}`, `{"PfId":0,"FuncId":4294967296}`)
+	f.Fuzz(func(t *testing.T, value string) {
+		m, err := ParseManagementFunction(value, DefaultNetwork)
+		if err == nil && m != nil && len(m.PFMAC) != 0 && len(m.PFMAC) != 6 {
+			t.Errorf("%q is taken as %+v", value, m)
+		}
+		roundTrip(t, value, ParseManagementFunction)
+	})
+}
+
+// replacedAlone holds that what was read of one network is there again when it is
+// put into an annotation, beside what the annotation says of another.
+func replacedAlone[T any](t *testing.T, value string, read *T, err error) {
+	t.Helper()
+	if err != nil || read == nil {
+		return
+	}
+	other, err := SetNetwork(value, "other", "kept")
+	if err != nil {
+		t.Fatalf("%q with another network: %v", value, err)
+	}
+	both, err := SetNetwork(other, DefaultNetwork, read)
+	if err != nil {
+		t.Fatalf("%q with its own network: %v", value, err)
+	}
+	var networks map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(both), &networks); err != nil || string(networks["other"]) != `"kept"` {
+		t.Fatalf("%q becomes %s, %v", value, both, err)
+	}
+	var again T
+	if err := json.Unmarshal(networks[DefaultNetwork], &again); err != nil {
+		t.Fatalf("%q becomes %s: %v", value, both, err)
+	}
+	if diff := cmp.Diff(*read, again, cmp.Comparer(func(a, b MAC) bool { return a.String() == b.String() })); diff != "" {
+		t.Errorf("%q (-read +written):\n%s", value, diff)
+	}
+	if without, err := SetNetwork(both, DefaultNetwork, nil); err != nil || strings.Contains(without, `"`+DefaultNetwork+`":`) {
+		t.Errorf("%q without its network: %s, %v", value, without, err)
+	}
+}

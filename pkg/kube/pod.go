@@ -1,6 +1,10 @@
 package kube
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Completed says that no container of the pod will ever run again: its sandbox
 // is gone or going, and its addresses are free, although the object remains.
@@ -13,3 +17,21 @@ func Completed(pod *corev1.Pod) bool {
 func WantsNetwork(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && pod.Spec.NodeName != "" && !Completed(pod)
 }
+
+// HostPort says where a container's port answers on its node: at one address, or, the
+// zero Addr, at all. False is nowhere. The API server takes any text as the address.
+func HostPort(port corev1.ContainerPort) (at netip.Addr, ok bool) {
+	if !isPort(port.HostPort) || !isPort(port.ContainerPort) {
+		return netip.Addr{}, false
+	}
+	if port.HostIP == "" {
+		return netip.Addr{}, true
+	}
+	at, err := netip.ParseAddr(port.HostIP)
+	if at.IsUnspecified() {
+		return netip.Addr{}, true
+	}
+	return at.Unmap(), err == nil
+}
+
+func isPort(number int32) bool { return number > 0 && number <= 65535 }

@@ -120,9 +120,12 @@ func (v *View) Services() []*corev1.Service {
 	return objects[corev1.Service](v.services.GetIndexer().List())
 }
 
-// EndpointSlices are those of a service, in no order.
+// EndpointSlices are those of a service, by their names: of an endpoint that two of
+// them have, everybody takes the same.
 func (v *View) EndpointSlices(namespace, service string) []*discoveryv1.EndpointSlice {
-	return v.slicesBy(byService, namespace+"/"+service)
+	found := v.slicesBy(byService, namespace+"/"+service)
+	slices.SortFunc(found, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	return found
 }
 
 // ServicesOn lists the services whose backends may be others on one node than on

@@ -2,6 +2,8 @@ package kube
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -61,4 +63,37 @@ func TestNoServiceCIDRs(t *testing.T) {
 	if err != nil || len(view.ServiceSubnets()) != 0 {
 		t.Errorf("%v, ranges %v", err, view.ServiceSubnets())
 	}
+}
+
+// FuzzServiceSubnets: of the texts that are networks each is among the ranges, once,
+// and nothing else is.
+func FuzzServiceSubnets(f *testing.F) {
+	for _, seed := range [][2]string{{"10.96.0.0/16", "fd00:10:96::/112"}, {"10.96.0.7/16", "10.96.0.0/16"}, {"", "x"}, {"10.96.0.0", "::/0"}, {"::ffff:10.96.0.0/112", "fe80::1%eth0/64"}} {
+		f.Add(seed[0], seed[1])
+	}
+	ranges, err := newServiceCIDRs(apitest.Client(fake.NewClientset()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	view := &View{ranges: ranges}
+	f.Fuzz(func(t *testing.T, one, other string) {
+		want := map[netip.Prefix]bool{}
+		for name, text := range map[string]string{"one": one, "other": other} {
+			if err := ranges.GetIndexer().Add(newServiceCIDR(name, text)); err != nil {
+				t.Fatal(err)
+			}
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				want[prefix.Masked()] = true
+			}
+		}
+		got := view.ServiceSubnets()
+		if len(got) != len(want) || !slices.IsSortedFunc(got, netip.Prefix.Compare) {
+			t.Errorf("%q and %q are %v", one, other, got)
+		}
+		for _, prefix := range got {
+			if !want[prefix] {
+				t.Errorf("%q and %q have %s", one, other, prefix)
+			}
+		}
+	})
 }

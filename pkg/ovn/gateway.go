@@ -65,12 +65,26 @@ func validGateway(n node) error {
 		case len(e.MAC) == 0 || len(e.Addresses) == 0:
 			return fmt.Errorf("gateway interface %q has no MAC or no address", e.Interface)
 		}
+		for _, address := range e.Addresses {
+			if !routable(address.Addr()) {
+				return fmt.Errorf("gateway interface %q has the address %s, which is neither IPv4 nor IPv6", e.Interface, address)
+			}
+		}
+	}
+	for _, hop := range n.gateway.NextHops {
+		if !routable(hop) {
+			return fmt.Errorf("gateway interface %q has the next hop %s, which is neither IPv4 nor IPv6", n.gateway.Interface, hop)
+		}
 	}
 	if n.gateway.Interface == n.gateway.SecondGateway.Interface {
 		return fmt.Errorf("gateway interface %q is said to be the second one too", n.gateway.Interface)
 	}
 	return nil
 }
+
+// routable says that OVN reads an address as one of its family: not one with a zone
+// or an IPv4 address in the form of an IPv6 address.
+func routable(addr netip.Addr) bool { return addr.IsValid() && addr.Zone() == "" && !addr.Is4In6() }
 
 func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 	gr := GatewayRouter(n.name)

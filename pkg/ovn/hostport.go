@@ -13,7 +13,7 @@ import (
 )
 
 // hostPorts gives the load balancers of the ports that a pod has on its node, one
-// for each protocol: at all addresses of the node, or at those that the pod names.
+// for each protocol: at the node's addresses on the gateway bridge, or at those that the pod names.
 // None before the node has a gateway.
 func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, network *kube.PodNetwork) []ovsdb.Row {
 	vips := map[corev1.Protocol]map[string]string{}
@@ -43,12 +43,12 @@ func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, network *kube.Pod
 // hostAddresses are those of a node at which a pod's port answers.
 func hostAddresses(port corev1.ContainerPort, node *corev1.Node) []netip.Addr {
 	var out []netip.Addr
-	if port.HostPort == 0 {
+	at, ok := kube.HostPort(port)
+	if !ok {
 		return nil
 	}
-	only, err := netip.ParseAddr(port.HostIP)
 	for _, address := range kube.GatewayAddresses(node) {
-		if err != nil || only.IsUnspecified() || only.Unmap() == address.Addr {
+		if !at.IsValid() || at == address.Addr {
 			out = append(out, address.Addr)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -136,6 +138,26 @@ func (k addressKey) references() []string {
 	var all []string
 	for part := range k.parts {
 		all = append(all, "$"+k.name(part))
+	}
+	return all
+}
+
+// SetsIn gives the owners of the address sets to which rules refer, by their names.
+func SetsIn(rows []ovsdb.Row) map[string]kube.Owner {
+	all := map[string]kube.Owner{}
+	for _, row := range rows {
+		rule, ok := row.Model.(*nb.ACL)
+		if !ok {
+			continue
+		}
+		for _, text := range strings.Split(rule.Match, "$a")[1:] {
+			end := strings.IndexFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+			if end < 0 {
+				end = len(text)
+			}
+			hash, _, _ := strings.Cut(text, "_")
+			all["a"+text[:end]] = kube.Owner{Kind: kube.KindPodSet, Name: hash}
+		}
 	}
 	return all
 }

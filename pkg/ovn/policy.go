@@ -141,10 +141,13 @@ func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
 		}
 	}
 	for _, selector := range rule.Nodes {
+		var addrs []netip.Addr
 		for _, node := range b.view.NodesWith(selector) {
-			for _, addr := range nodeAddresses(node) {
-				all[addr.Is4()] = append(all[addr.Is4()], addr.String())
-			}
+			addrs = append(addrs, nodeAddresses(node)...)
+		}
+		slices.SortFunc(addrs, netip.Addr.Compare) // the nodes come in no order
+		for _, addr := range slices.Compact(addrs) {
+			all[addr.Is4()] = append(all[addr.Is4()], addr.String())
 		}
 	}
 	for _, network := range rule.Networks {

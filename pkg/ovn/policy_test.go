@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -9,17 +10,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
 // TestRulesMeanWhatTheAPISays builds random policies and compares, for every pair
-// of nine pods and an address outside, two ports and two protocols, what the rows
+// of nine pods and an address outside, two ports and three protocols, what the rows
 // decide with what the API's definition does.
 func TestRulesMeanWhatTheAPISays(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
@@ -88,7 +92,7 @@ func cases(pods []*corev1.Pod, addresses map[*corev1.Pod]netip.Addr) (all []prob
 			if from == to {
 				continue
 			}
-			for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+			for _, protocol := range policytest.Protocols() {
 				for _, port := range []int{80, 81} {
 					c := probeCase{from: from, to: policytest.Target{Peer: to, Protocol: protocol, Port: int32(port)}}
 					c.packet = packet{from.Addr, to.Addr, strings.ToLower(string(protocol)), port, portOf(from.Pod), portOf(to.Pod)}
@@ -260,5 +264,60 @@ func TestLargeSetsAreDivided(t *testing.T) {
 		if seen[part] < 2000 || seen[part] > 2500 {
 			t.Errorf("part %d has %d of 9000 members", part, seen[part])
 		}
+	}
+}
+
+// TestRowsDoNotDependOnTheOrderOfFacts: informers give objects in no order, and rows
+// that follow it are written again at every look.
+func TestRowsDoNotDependOnTheOrderOfFacts(t *testing.T) {
+	policy := policytest.ClusterPolicy{Kind: kube.KindAdminNetworkPolicy, Name: "p"}.Object()
+	everyNode := map[string]any{"action": "Deny", "to": []any{map[string]any{"nodes": map[string]any{}}}}
+	if err := unstructured.SetNestedSlice(policy.Object, []any{everyNode}, "spec", "egress"); err != nil {
+		t.Fatal(err)
+	}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.10", Ports: []corev1.ServicePort{{Port: 80}}}}
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	service.Spec.InternalTrafficPolicy = &local
+	objects := []runtime.Object{policy, service}
+	for i := range 10 {
+		node, port, portName := fmt.Sprint("n", i), int32(8080), ""
+		objects = append(objects, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: node, Annotations: map[string]string{kube.NodeChassisIDKey: node}},
+			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprint("172.18.0.", 10+i)}}},
+		}, &discoveryv1.EndpointSlice{ // one endpoint, of which each says another node
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("web-", i), Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &portName, Port: &port}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.5"}, NodeName: &node}},
+		})
+	}
+	view := viewOf(t, objects...)
+	for _, owner := range []kube.Owner{{Kind: kube.KindAdminNetworkPolicy, Name: "p"}, kube.NodeServicesOwner("n0")} {
+		texts := map[string]bool{}
+		for range 20 {
+			rows, err := Build(view, Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, owner)
+			if err != nil || len(rows) == 0 {
+				t.Fatalf("%d rows of %s, %v", len(rows), owner, err)
+			}
+			var text strings.Builder
+			dumpRows(&text, rows)
+			texts[text.String()] = true
+		}
+		if len(texts) > 1 {
+			t.Errorf("%d different rows of %s from the same facts", len(texts), owner)
+		}
+	}
+}
+
+// TestSetsIn: the names are those that podset.go makes, wherever in a rule they are.
+func TestSetsIn(t *testing.T) {
+	rows := []ovsdb.Row{
+		{Model: &nb.ACL{Match: "outport == @a1 && (ip4.src == {$a12_v4, $a12_2_1_v4} || ip6.src == $ab_p80_v6)"}},
+		{Model: &nb.ACL{Match: "outport == @a1"}},
+		{Model: &nb.PortGroup{Name: "$a3_v4"}},
+	}
+	set := func(hash string) kube.Owner { return kube.Owner{Kind: kube.KindPodSet, Name: hash} }
+	want := map[string]kube.Owner{"a12_v4": set("12"), "a12_2_1_v4": set("12"), "ab_p80_v6": set("b")}
+	if got := SetsIn(rows); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

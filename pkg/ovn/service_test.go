@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -114,18 +115,45 @@ func TestLoadBalancersHaveDifferentIDs(t *testing.T) {
 	}
 }
 
-// FuzzHostPorts: a hostIP of a pod is an address of the node or none.
+// FuzzHostPorts: a pod's port on its node is at addresses of the node alone, at the
+// one that the pod names if it is one, and leads to the pod.
 func FuzzHostPorts(f *testing.F) {
-	for _, text := range []string{"", "0.0.0.0", "::", "172.18.0.2", "::ffff:172.18.0.2", "fc00::2", "127.0.0.1", "x"} {
-		f.Add(text)
+	for _, text := range []string{"", "0.0.0.0", "::", "172.18.0.2", "::ffff:172.18.0.2", "fc00::2", "fc00::2%eth0", "127.0.0.1", "x"} {
+		f.Add(text, int32(8080), int32(80))
+		f.Add(text, int32(65536+22), int32(0))
 	}
+	f.Add("", int32(-1), int32(65536+22))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		kube.GatewayConfigKey: `{"default":{"mode":"shared","ip-addresses":["172.18.0.2/16","fc00::2/64"]}}`,
+		kube.GatewayConfigKey: `{"default":{"mode":"shared","ip-addresses":["172.18.0.2/16","172.18.0.3/16","fc00::2/64"]}}`,
 	}}}
-	f.Fuzz(func(t *testing.T, hostIP string) {
-		got := hostAddresses(corev1.ContainerPort{HostPort: 80, HostIP: hostIP}, node)
-		if only, err := netip.ParseAddr(hostIP); err == nil && !only.IsUnspecified() && len(got) > 1 {
-			t.Errorf("hostIP %q is %v", hostIP, got)
+	network := &kube.PodNetwork{Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24"), netip.MustParsePrefix("fd00:10:244:1::5/64")}}
+	f.Fuzz(func(t *testing.T, hostIP string, hostPort, containerPort int32) {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
+			{HostIP: hostIP, HostPort: hostPort, ContainerPort: containerPort},
+		}}}}}
+		at := map[netip.Addr]bool{}
+		for _, row := range hostPorts(Config{}, pod, node, network) {
+			for vip, behind := range row.Model.(*nb.LoadBalancer).Vips {
+				front, back := netip.MustParseAddrPort(vip), netip.MustParseAddrPort(behind)
+				if int32(front.Port()) != hostPort || hostPort == 0 || int32(back.Port()) != containerPort || containerPort == 0 {
+					t.Errorf("port %d at %d is %s to %s", containerPort, hostPort, vip, behind)
+				}
+				if own, _ := sameFamily(network.Addresses, front.Addr()); own.Addr() != back.Addr() {
+					t.Errorf("%s leads to %s, which is not the pod", vip, behind)
+				}
+				at[front.Addr()] = true
+			}
+		}
+		want := map[netip.Addr]bool{}
+		only, _ := netip.ParseAddr(hostIP)
+		for _, address := range kube.GatewayAddresses(node) {
+			valid := min(hostPort, containerPort) > 0 && max(hostPort, containerPort) < 65536
+			if valid && (hostIP == "" || only.IsUnspecified() || only.Unmap() == address.Addr) {
+				want[address.Addr] = true
+			}
+		}
+		if !maps.Equal(at, want) {
+			t.Errorf("port %d at %q port %d is at %v, want %v", containerPort, hostIP, hostPort, at, want)
 		}
 	})
 }

@@ -13,6 +13,11 @@ import (
 // Namespaces of random worlds: three, with three pods in each, as cyclonus has them.
 func Namespaces() []string { return []string{"x", "y", "z"} }
 
+// Protocols that policies have ports of.
+func Protocols() []corev1.Protocol {
+	return []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+}
+
 // PodNames of each namespace.
 func PodNames() []string { return []string{"a", "b", "c"} }
 
@@ -30,6 +35,7 @@ func PodsOf() (namespaces []*corev1.Namespace, pods []*corev1.Pod) {
 					Name: "main", Image: "image", Ports: []corev1.ContainerPort{
 						{Name: "serve", ContainerPort: int32(80 + j%2)},
 						{Name: "serve-udp", ContainerPort: int32(80 + i%2), Protocol: corev1.ProtocolUDP},
+						{Name: "serve-sctp", ContainerPort: int32(80 + (i+j)%2), Protocol: corev1.ProtocolSCTP},
 					},
 				}}},
 			})
@@ -102,7 +108,7 @@ func ports(r *rand.Rand) (all []networkingv1.NetworkPolicyPort) {
 	for range r.IntN(3) {
 		port := networkingv1.NetworkPolicyPort{}
 		if r.IntN(3) > 0 {
-			protocol := pick(r, []corev1.Protocol{"TCP", "UDP"})
+			protocol := pick(r, Protocols())
 			port.Protocol = &protocol
 		}
 		switch r.IntN(4) {
@@ -113,7 +119,7 @@ func ports(r *rand.Rand) (all []networkingv1.NetworkPolicyPort) {
 			number, end := intstr.FromInt32(int32(79+r.IntN(2))), int32(80+r.IntN(2))
 			port.Port, port.EndPort = &number, &end
 		case 2:
-			name := intstr.FromString(pick(r, []string{"serve", "serve-udp", "nowhere"}))
+			name := intstr.FromString(pick(r, []string{"serve", "serve-udp", "serve-sctp", "nowhere"}))
 			port.Port = &name
 		}
 		all = append(all, port)

@@ -141,6 +141,12 @@ func (s *Server) Dump(table string, columns ...string) string {
 	return rows
 }
 
+// Content is all tables as ovsdb-client prints them in JSON, an object for each.
+func (s *Server) Content() string {
+	s.t.Helper()
+	return s.run("ovsdb-client", "dump", "--format=json", s.Endpoint(), s.database)
+}
+
 func (s *Server) run(name string, args ...string) string {
 	s.t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
