@@ -128,7 +128,7 @@ func (a *agent) prepare(client *api.Client) (err error) {
 		Annotate: writer.AnnotateNode,
 		Function: a.carrier, GatewayFunction: a.gatewayFunction,
 		Flows:    openflow.Tables{Log: a.opts.log},
-		Services: a.services, NFT: a.nft(),
+		Services: a.services, NFT: a.nft(), ForgetUDP: a.host.ForgetUDP,
 		Probes: probes(client, a.opts.node.Remote),
 		Logger: a.opts.log, Registerer: a.metrics,
 	})
@@ -301,7 +301,7 @@ func alone(ctx context.Context, opts options) (*node.Setup, error) {
 		return nil, err
 	}
 	return node.New(opts.node, node.Deps{
-		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(),
+		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(), ForgetUDP: a.host.ForgetUDP,
 		Flows: openflow.Tables{Log: opts.log}, Logger: opts.log, Registerer: a.metrics,
 	})
 }

@@ -27,7 +27,7 @@ func (l *large) tell(line func(string), text string) {
 	line(text)
 }
 
-func (l *large) Dump(_ context.Context, _ string, flow func(string)) error {
+func (l *large) Dump(_ context.Context, _, _ string, flow func(string)) error {
 	const before = "cookie=0x%x, table=14, priority=120,tcp,reg0=0x4/0x4,metadata=0x4,nw_dst=10.97.%d.%d,tp_dst=80 actions=load:0xa6048e3->NXM_NX_XXREG1[96..127],ct(table=15,zone=NXM_NX_REG13[0..15],nat)"
 	const balanced = "cookie=0x%x, table=%d, priority=120,ct_state=+new+trk,tcp,metadata=0x4,nw_dst=10.97.%d.%d,tp_dst=80 actions=load:0xa6048e3->NXM_NX_XXREG1[96..127],load:0x50->NXM_NX_XXREG0[32..47],group:%d"
 	const hairpin = "cookie=0x%x, table=68, priority=100,ct_mark=0x2/0x2,tcp,reg1=0xa610000,reg2=0x50/0xffff,nw_src=10.245.%d.%d,nw_dst=10.245.%d.%d,tp_dst=8080 actions=load:0x1->NXM_NX_REG10[7]"
@@ -42,7 +42,7 @@ func (l *large) Dump(_ context.Context, _ string, flow func(string)) error {
 	return nil
 }
 
-func (l *large) Groups(_ context.Context, _ string, group func(string)) error {
+func (l *large) Groups(_ context.Context, _, _ string, group func(string)) error {
 	for i := range 2 * l.services {
 		buckets := strings.Builder{}
 		for n := range 10 {
@@ -64,7 +64,7 @@ func BenchmarkTables(b *testing.B) {
 	l := &large{services: 5000}
 	k := New(cfg, Deps{Flows: l})
 	for b.Loop() {
-		if t, err := k.tables(b.Context(), []connection{c}); err != nil || t.left(c) {
+		if t, err := k.readAll(b.Context(), map[frontend]bool{c.frontend(): true}); err != nil || t.left(c) {
 			b.Fatal(t, err)
 		}
 	}

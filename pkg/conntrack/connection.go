@@ -37,6 +37,9 @@ func numberOf(protocol string) int {
 // balanced says that a load balancer gave the connection its server.
 func (c connection) balanced() bool { return c.reply.src != c.orig.dst }
 
+// frontend is whom the client asked.
+func (c connection) frontend() frontend { return frontend{c.protocol, c.orig.dst} }
+
 // server is who answers.
 func (c connection) server() netip.AddrPort { return c.reply.src }
 

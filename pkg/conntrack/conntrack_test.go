@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -60,15 +62,23 @@ const (
 type fake struct {
 	connections []string
 	flows       string
+	after       string   // flows from the second time on
 	groups      []string // one after the other; none: someGroups
 	verdict     string
 	asked, sent []string
 	flushed     []string
+	dumped      []string // what flows were asked for
+	waits       func()   // called while the datapath follows
+	away        bool     // of the database
 	err         error
 }
 
 func (f *fake) Call(_ context.Context, method string, args ...string) (string, error) {
 	switch method {
+	case "revalidator/wait":
+		if f.waits != nil {
+			f.waits()
+		}
 	case "ofproto/trace":
 		f.asked = append(f.asked, args[1])
 		return f.verdict, f.err
@@ -87,20 +97,30 @@ func (f *fake) Lines(_ context.Context, line func(string) error, _ string, _ ...
 	return nil
 }
 
-func (f *fake) Dump(_ context.Context, _ string, flow func(string)) error {
+func (f *fake) Dump(_ context.Context, _, match string, flow func(string)) error {
+	f.dumped = append(f.dumped, match)
+	protocol, address, _ := strings.Cut(match, ",")
 	for line := range strings.SplitSeq(f.flows, "\n") {
+		if match == portsTable && strings.Contains(line, "table=") || address != "" && !strings.Contains(line, protocol+",") || !strings.Contains(line, address) {
+			continue
+		}
 		flow(line)
+	}
+	if f.after != "" {
+		f.flows = f.after
 	}
 	return nil
 }
 
-func (f *fake) Groups(_ context.Context, _ string, group func(string)) error {
+func (f *fake) Groups(_ context.Context, _, id string, group func(string)) error {
 	now := someGroups
 	if len(f.groups) > 0 {
 		now, f.groups = f.groups[0], f.groups[1:]
 	}
 	for line := range strings.SplitSeq(now, "\n") {
-		group(line)
+		if id == "" || strings.Contains(line, "group_id="+id+",") {
+			group(line)
+		}
 	}
 	return nil
 }
@@ -113,6 +133,9 @@ func (f *fake) Bundle(_ context.Context, _ string, messages []string) error {
 func (f *fake) Watch(context.Context, string, func(string) bool, chan<- struct{}) {}
 
 func (f *fake) Table(name string) (rows []any) {
+	if f.away {
+		return nil
+	}
 	if name == vswitch.BridgeTable {
 		return []any{&vswitch.Bridge{Name: "br-int", ExternalIDs: map[string]string{
 			"ct-zone-x_server": "7", "ct-zone-x_client": "19", "ct-zone-GR_n_snat": "0",
@@ -136,11 +159,19 @@ func (f *fake) pass(t *testing.T) {
 
 func (f *fake) passTo(t *testing.T, log io.Writer) {
 	t.Helper()
-	cfg := Defaults()
-	cfg.Logger, cfg.Registerer = slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry()
-	if _, err := New(cfg, Deps{Switch: f, Flows: f, DB: f}).pass(t.Context()); !errors.Is(err, f.err) {
+	k := f.keeper(log)
+	for line := range strings.SplitSeq(f.flows, "\n") { // all are new
+		k.note(line)
+	}
+	if _, err := k.pass(t.Context()); !errors.Is(err, f.err) {
 		t.Fatal(err)
 	}
+}
+
+func (f *fake) keeper(log io.Writer) *Keeper {
+	cfg := Defaults()
+	cfg.Logger, cfg.Registerer = slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry()
+	return New(cfg, Deps{Switch: f, Flows: f, DB: f})
 }
 
 func TestForget(t *testing.T) {
@@ -168,8 +199,22 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// aboutAll is a rule that is not of one port.
+const aboutAll = "\n table=51, priority=2000,conj_id=3,ip,metadata=0x4 actions=load:0x1->OXM_OF_PKT_REG4[49]," + forbids
+
+// many are connections by as many addresses that all tables are read.
+func many() (connections []string, flows string) {
+	connections, flows = []string{stays, leaves}, someFlows
+	for i := range few {
+		address := fmt.Sprint("10.97.0.", i)
+		connections = append(connections, strings.ReplaceAll(stays, "10.96.72.227", address))
+		flows += "\n" + strings.ReplaceAll(balancedFlow, "10.96.72.227", address)
+	}
+	return connections, flows
+}
+
 // TestForgetMeanwhile: the groups that flows speak of are taken away, or become
-// those of other services, while the tables are read. Nothing is known of their
+// those of other services, while all tables are read. Nothing is known of their
 // servers then.
 func TestForgetMeanwhile(t *testing.T) {
 	others := strings.ReplaceAll(someGroups, "10.244.1.6", "10.244.1.5")
@@ -180,7 +225,8 @@ func TestForgetMeanwhile(t *testing.T) {
 		"others after":          {someGroups, others},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &fake{connections: []string{stays, leaves}, flows: someFlows, groups: groups}
+			f := &fake{groups: groups}
+			f.connections, f.flows = many()
 			f.pass(t)
 			if len(f.flushed) > 0 {
 				t.Errorf("flushed %q", f.flushed)
@@ -189,29 +235,124 @@ func TestForgetMeanwhile(t *testing.T) {
 	}
 }
 
+// TestForgetAddressMeanwhile: the same while one address is asked for.
+func TestForgetAddressMeanwhile(t *testing.T) {
+	others := strings.ReplaceAll(someGroups, "10.244.1.6", "10.244.1.5")
+	for name, f := range map[string]*fake{
+		"the groups of others": {groups: []string{others, others}, after: strings.NewReplacer("group:3", "group:8", "group:4", "group:9").Replace(someFlows)},
+		"gone":                 {groups: []string{someGroups, ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.connections, f.flows = []string{stays, leaves}, someFlows
+			f.pass(t)
+			if len(f.flushed) > 0 {
+				t.Errorf("flushed %q", f.flushed)
+			}
+		})
+	}
+}
+
+// TestForgetMany: with nothing in between, all tables say the same as one address'.
+func TestForgetMany(t *testing.T) {
+	f := &fake{}
+	f.connections, f.flows = many()
+	f.pass(t)
+	if len(f.flushed) != 1 || !strings.Contains(f.flushed[0], "ct_tp_src=6,") || !slices.Contains(f.dumped, "") {
+		t.Errorf("flushed %q, asked for %q", f.flushed, f.dumped)
+	}
+}
+
 // TestTables: a node has the flows and groups of all services, and what is kept of
 // them are those of the connections.
 func TestTables(t *testing.T) {
-	cfg := Defaults()
-	cfg.Registerer = prometheus.NewRegistry()
 	c, ok := parseConnection(stays)
 	if !ok {
 		t.Fatal("not read")
 	}
-	got, err := New(cfg, Deps{Flows: &fake{flows: someFlows}}).tables(t.Context(), []connection{c})
-	if err != nil {
-		t.Fatal(err)
+	servers := map[frontend]map[netip.AddrPort]bool{c.frontend(): {netip.MustParseAddrPort("10.244.1.6:8080"): true}}
+	none := map[frontend]map[netip.AddrPort]bool{}
+	keys := map[int]key{7: {4, 5}, 8: {4, 6}}
+	one := map[frontend]bool{c.frontend(): true}
+	const match = "udp,nw_dst=10.96.72.227,tp_dst=80"
+	for name, tt := range map[string]struct {
+		what   changes
+		want   tables
+		dumped []string
+	}{
+		"an address":                     {changes{frontends: one}, tables{servers, map[int]key{}, map[key]bool{}}, []string{match, match}},
+		"a port":                         {changes{ruled: map[key]bool{{4, 6}: true}}, tables{none, keys, map[key]bool{{4, 6}: true}}, []string{portsTable}},
+		"a rule that is not of one port": {changes{ruled: map[key]bool{{}: true}}, tables{none, keys, map[key]bool{{4, 5}: true}}, []string{""}},
+		"both":                           {changes{one, map[key]bool{{4, 6}: true}}, tables{servers, keys, map[key]bool{{4, 6}: true}}, []string{match, match, portsTable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{flows: someFlows}
+			got, err := f.keeper(io.Discard).tables(t.Context(), tt.what, []connection{c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare := []cmp.Option{cmp.AllowUnexported(tables{}, frontend{}, key{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })}
+			if diff := cmp.Diff(tt.want, got, compare...); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.dumped, f.dumped); diff != "" {
+				t.Errorf("asked for (-want +got):\n%s", diff)
+			}
+		})
 	}
-	server := map[netip.AddrPort]bool{netip.MustParseAddrPort("10.244.1.6:8080"): true}
-	want := tables{
-		frontends: map[frontend][]uint64{{"udp", netip.MustParseAddrPort("10.96.72.227:80")}: {3, 4}},
-		servers:   map[uint64]map[netip.AddrPort]bool{3: server, 4: server},
-		keys:      map[int]key{7: {4, 5}, 8: {4, 6}},
-		ruled:     map[key]bool{{4, 5}: true},
+}
+
+// TestChangeWhileWaiting: the datapath has not followed a change that comes while it
+// follows others, and may begin what is ended now again.
+func TestChangeWhileWaiting(t *testing.T) {
+	f := &fake{connections: []string{leaves}, flows: someFlows}
+	k := f.keeper(io.Discard)
+	f.waits = func() { k.note(balancedFlow); f.waits = nil }
+	k.note(balancedFlow)
+	for want := range 3 {
+		want = min(want+1, 2)
+		if _, err := k.pass(t.Context()); err != nil || len(f.flushed) != want {
+			t.Errorf("%v, flushed %q, want %d", err, f.flushed, want)
+		}
 	}
-	compare := []cmp.Option{cmp.AllowUnexported(tables{}, frontend{}, key{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })}
-	if diff := cmp.Diff(want, got, compare...); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+}
+
+// TestDatabaseAway: it says whose the connections are.
+func TestDatabaseAway(t *testing.T) {
+	f := &fake{connections: []string{leaves}, flows: someFlows, away: true}
+	k := f.keeper(io.Discard)
+	k.note(balancedFlow)
+	if _, err := k.pass(t.Context()); err == nil || len(f.flushed) > 0 {
+		t.Errorf("%v, flushed %q", err, f.flushed)
+	}
+	f.away = false
+	if _, err := k.pass(t.Context()); err != nil || len(f.flushed) != 1 {
+		t.Errorf("the database is back: %v, flushed %q", err, f.flushed)
+	}
+}
+
+// TestOnlyChanged: what no change concerns is left alone, and what could not be
+// looked at is looked at again.
+func TestOnlyChanged(t *testing.T) {
+	f := &fake{connections: []string{leaves, direct}, flows: someFlows, verdict: forbiddenBy, err: errors.New("the switch is away")}
+	k := f.keeper(io.Discard)
+	k.note(strings.ReplaceAll(balancedFlow, "10.96.72.227", "10.96.72.228"))
+	if _, err := k.pass(t.Context()); err != nil || len(f.flushed)+len(f.asked) > 0 {
+		t.Errorf("another service changed: %v, flushed %q, asked %q", err, f.flushed, f.asked)
+	}
+	k.note(balancedFlow)
+	k.note(ruledFlow)
+	for range 2 {
+		if _, err := k.pass(t.Context()); err == nil {
+			t.Error("no error")
+		}
+	}
+	f.err, f.asked = nil, nil
+	if _, err := k.pass(t.Context()); err != nil || len(f.sent) != 2 || len(f.flushed) != 3 {
+		t.Errorf("after errors: %v, sent %q, flushed %q", err, f.sent, f.flushed)
+	}
+	f.asked, f.flushed = nil, nil
+	if _, err := k.pass(t.Context()); err != nil || len(f.flushed)+len(f.asked) > 0 {
+		t.Errorf("nothing changed: %v, flushed %q, asked %q", err, f.flushed, f.asked)
 	}
 }
 
@@ -235,7 +376,6 @@ func TestForbid(t *testing.T) {
 	const near = "udp,in_port=8,dl_src=0a:58:0a:f4:01:07,dl_dst=0a:58:0a:f4:01:06,nw_src=10.244.1.7,nw_dst=10.244.1.6,nw_ttl=64,udp_src=50000,udp_dst=9000"
 	const far = "udp,in_port=2,tun_id=0x4,tun_metadata0=0x5,dl_src=02:00:00:00:00:01,dl_dst=0a:58:0a:f4:01:06,nw_src=10.244.2.7,nw_dst=10.244.1.6,nw_ttl=64,udp_src=50000,udp_dst=9000"
 	noPolicy := strings.Join(slices.DeleteFunc(strings.Split(someFlows, "\n"), func(flow string) bool { return strings.Contains(flow, forbids) }), "\n")
-	everywhere := noPolicy + "\n table=51, priority=2000,conj_id=3,ip,metadata=0x4 actions=" + forbids
 	tests := []struct {
 		name, connection, flows, verdict string
 		asked                            []string
@@ -248,7 +388,7 @@ func TestForbid(t *testing.T) {
 		{"forbidden already", blockedOne, someFlows, forbiddenBy, nil, 0},
 		{"no policy about the pod", ofClient, someFlows, forbiddenBy, nil, 0},
 		{"no policy", direct, noPolicy, forbiddenBy, nil, 0},
-		{"a rule about several pods", direct, everywhere, forbiddenBy, []string{near}, 2},
+		{"a rule about several pods", direct, noPolicy + aboutAll, forbiddenBy, []string{near}, 2},
 		{"TCP", overTCP, someFlows, forbiddenBy, nil, 0},
 		{"ICMP", ping, someFlows, forbiddenBy, nil, 0},
 		{"not to be read", unreadable, someFlows, forbiddenBy, nil, 0},
@@ -267,22 +407,46 @@ func TestForbid(t *testing.T) {
 	}
 }
 
-// TestDecides: the lines are a monitor's, from a node of the lab.
-func TestDecides(t *testing.T) {
-	for flow, want := range map[string]bool{
-		// a pod comes
-		" event=ADDED table=80 cookie=0x1df82cfa reg14=0x5,metadata=0x6 actions=load:0x1->NXM_NX_REG11[],load:0x5->NXM_NX_REG12[],resubmit(,8)":                                                  false,
-		" event=ADDED table=73 cookie=0x1df82cfa udp,reg14=0x5,metadata=0x6,dl_src=0a:58:0a:f4:01:06,nw_src=0.0.0.0,nw_dst=255.255.255.255,tp_src=68,tp_dst=67 actions=load:0->NXM_NX_REG10[12]": false,
-		// a service
-		" event=DELETED reason=delete table=17 cookie=0x5ad6e1b1 ct_state=+new-rel+trk,tcp,metadata=0x8,nw_dst=10.96.48.139,tp_dst=8080 actions=load:0x1->NXM_NX_REG10[3],group:3": true,
-		// a policy
-		" event=ADDED table=51 cookie=0x5dde4992 reg0=0x200/0x200,reg8=0x80000000/0xc0000000,reg15=0x6,metadata=0x6 actions=load:0x1->OXM_OF_PKT_REG4[49],resubmit(,52)":                       true,
-		" event=DELETED reason=delete table=51 cookie=0 udp,reg0=0x100/0x100,reg8=0x80000000/0xc0000000,reg15=0x6,metadata=0x6,nw_src=10.2.0.0/16 actions=conjunction(863439918,1/2)":          true,
-		" event=DELETED reason=delete table=51 cookie=0xf1ece947 udp,reg0=0x100/0x100,reg15=0x6,metadata=0x6,nw_src=10.1.0.0/16,tp_dst=80 actions=load:0x1->OXM_OF_PKT_REG4[48],resubmit(,52)": true,
+// Lines of a monitor, from a node of the lab.
+const (
+	podFlow      = " event=ADDED table=80 cookie=0x1df82cfa reg14=0x5,metadata=0x6 actions=load:0x1->NXM_NX_REG11[],load:0x5->NXM_NX_REG12[],resubmit(,8)"
+	dhcpFlow     = " event=ADDED table=73 cookie=0x1df82cfa udp,reg14=0x5,metadata=0x6,dl_src=0a:58:0a:f4:01:06,nw_src=0.0.0.0,nw_dst=255.255.255.255,tp_src=68,tp_dst=67 actions=load:0->NXM_NX_REG10[12]"
+	balancedFlow = " event=DELETED reason=delete table=17 cookie=0x5ad6e1b1 ct_state=+new-rel+trk,udp,metadata=0x8,nw_dst=10.96.72.227,tp_dst=80 actions=load:0x1->NXM_NX_REG10[3],group:3"
+	refusedFlow  = " event=ADDED table=21 cookie=0x3d5 ct_state=+new+trk,tcp,metadata=0x4,nw_dst=10.96.0.9,tp_dst=80 actions=load:0x1->NXM_NX_REG10[2]"
+	hairpinFlow  = " event=ADDED table=68 cookie=0x146 ct_mark=0x2/0x2,udp,reg2=0x50/0xffff,reg4=0xa6048e3,nw_src=10.244.1.6,nw_dst=10.244.1.6,tp_dst=8080 actions=load:0x1->NXM_NX_REG10[7]"
+	ruledFlow    = " event=ADDED table=51 cookie=0x5dde4992 reg0=0x200/0x200,reg8=0x80000000/0xc0000000,reg15=0x5,metadata=0x4 actions=load:0x1->OXM_OF_PKT_REG4[49],resubmit(,52)"
+	allowingFlow = " event=DELETED reason=delete table=51 cookie=0xf1ece947 udp,reg0=0x100/0x100,reg15=0x6,metadata=0x6,nw_src=10.1.0.0/16,tp_dst=80 actions=load:0x1->OXM_OF_PKT_REG4[48],resubmit(,52)"
+	partFlow     = " event=DELETED reason=delete table=51 cookie=0 udp,reg0=0x100/0x100,reg8=0x80000000/0xc0000000,metadata=0x6,nw_src=10.2.0.0/16 actions=conjunction(863439918,1/2)"
+)
+
+func TestNote(t *testing.T) {
+	of := func(protocol, address string) map[frontend]bool {
+		return map[frontend]bool{{protocol, netip.MustParseAddrPort(address)}: true}
+	}
+	for name, tt := range map[string]struct {
+		flow  string
+		wakes bool
+		want  changes
+	}{
+		"a pod":                         {podFlow, false, changes{}},
+		"DHCP of a pod":                 {dhcpFlow, false, changes{}},
+		"a service":                     {balancedFlow, true, changes{frontends: of("udp", "10.96.72.227:80")}},
+		"a service without endpoints":   {refusedFlow, true, changes{frontends: of("tcp", "10.96.0.9:80")}},
+		"endpoints that ask themselves": {hairpinFlow, false, changes{}},
+		"a policy":                      {ruledFlow, true, changes{ruled: map[key]bool{{4, 5}: true}}},
+		"a policy's allowed traffic":    {allowingFlow, true, changes{ruled: map[key]bool{{6, 6}: true}}},
+		"part of a rule of many ports":  {partFlow, true, changes{ruled: map[key]bool{{}: true}}},
 	} {
-		if got := decides(flow); got != want {
-			t.Errorf("%t: %s", got, flow)
-		}
+		t.Run(name, func(t *testing.T) {
+			k := (&fake{}).keeper(io.Discard)
+			if wakes := k.note(tt.flow); wakes != tt.wakes {
+				t.Errorf("wakes: %t", wakes)
+			}
+			compare := []cmp.Option{cmp.AllowUnexported(changes{}, frontend{}, key{}), cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })}
+			if diff := cmp.Diff(tt.want, k.take(), compare...); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

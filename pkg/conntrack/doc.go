@@ -6,9 +6,9 @@
 // It is a package of its own because its subject is the datapath behind br-int,
 // whose tables are ovn-controller's: it reads them, and writes none.
 //
-// Place in the data flow: a flow of br-int changed (pkg/openflow) -> the datapath
-// has followed -> connections and tables of that moment (ovs-vswitchd's control
-// socket, ovs-ofctl) -> which must end (pure) -> flushed, or marked as OVN marks
-// what a policy forbids. Nothing is remembered between two passes, and nobody has
+// Place in the data flow: a flow of br-int changed (pkg/openflow) -> which address
+// or port it is about is noted -> the datapath has followed -> connections and
+// tables of that moment (ovs-vswitchd's control socket, ovs-ofctl) -> which must
+// end (pure) -> flushed, or marked as OVN marks what a policy forbids. Nobody has
 // to tell the agent of policies or services: docs/decisions/connections-that-end.md.
 package conntrack

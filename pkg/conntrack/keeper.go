@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,8 +39,8 @@ type Switch interface {
 
 // Flows are a bridge's tables; pkg/openflow is one.
 type Flows interface {
-	Dump(ctx context.Context, bridge string, flow func(string)) error
-	Groups(ctx context.Context, bridge string, group func(string)) error
+	Dump(ctx context.Context, bridge, match string, flow func(string)) error
+	Groups(ctx context.Context, bridge, id string, group func(string)) error
 	Bundle(ctx context.Context, bridge string, messages []string) error
 	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
 }
@@ -61,6 +61,11 @@ type Keeper struct {
 	deps  Deps
 	ended *prometheus.CounterVec
 	took  prometheus.Gauge
+	// grammar is made once: a look has readers for each address.
+	grammar grammar
+
+	mu    sync.Mutex
+	noted changes
 }
 
 // Why connections are ended: the label of the counter, and of the log.
@@ -71,13 +76,13 @@ const (
 
 // New makes a Keeper; nothing happens before Run.
 func New(cfg Config, deps Deps) *Keeper {
-	k := &Keeper{cfg: cfg, deps: deps}
+	k := &Keeper{cfg: cfg, deps: deps, grammar: newGrammar(), noted: noChanges()}
 	k.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "ovn_offload", Name: "connections_ended_total",
 		Help: "Connections that the agent has ended: their endpoint has left, or a policy forbids them.",
 	}, []string{"reason"})
 	k.took = prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "ovn_offload", Name: "connections_check_seconds", Help: "Time that the last look at all connections took.",
+		Namespace: "ovn_offload", Name: "connections_check_seconds", Help: "Time that the last look at the connections of what had changed took.",
 	})
 	k.ended.WithLabelValues(becauseEndpoint)
 	k.ended.WithLabelValues(becausePolicy)
@@ -88,7 +93,7 @@ func New(cfg Config, deps Deps) *Keeper {
 // Run works until ctx ends. What goes wrong is tried again.
 func (k *Keeper) Run(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
-	go k.deps.Flows.Watch(ctx, k.cfg.Bridge, decides, changed)
+	go k.deps.Flows.Watch(ctx, k.cfg.Bridge, k.note, changed)
 	const retry = 5 * time.Second
 	for wait(ctx, changed) {
 		pause(ctx, k.cfg.Settle)
@@ -111,12 +116,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// decides holds for flows of load balancers and policies: a pod comes and goes
-// without one, and then nothing is looked at.
-func decides(flow string) bool {
-	return strings.Contains(flow, "group:") || strings.Contains(flow, "conjunction(") || strings.Contains(flow, verdict)
-}
-
 func wait(ctx context.Context, changed <-chan struct{}) bool {
 	select {
 	case <-ctx.Done():
@@ -133,59 +132,51 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pass looks once, when the datapath has followed the tables: what an old datapath
-// flow has begun until then is seen. It gives the time without that wait.
+// pass looks once, when the datapath has followed the changes: what an old datapath
+// flow has begun until then is seen. What comes while it waits is for the next pass.
+// It gives the time without that wait.
 func (k *Keeper) pass(ctx context.Context) (time.Duration, error) {
-	if _, err := k.deps.Switch.Call(ctx, "revalidator/wait"); err != nil {
-		return 0, err
-	}
+	what := k.take()
+	_, err := k.deps.Switch.Call(ctx, "revalidator/wait")
 	start := time.Now()
-	err := k.look(ctx)
+	if err == nil {
+		err = k.look(ctx, what)
+	}
+	if err != nil {
+		k.again(what)
+	}
 	took := time.Since(start)
 	k.took.Set(took.Seconds())
 	return took, err
 }
 
-func (k *Keeper) look(ctx context.Context) error {
-	l := readLocal(k.deps.DB, k.cfg.Bridge)
-	connections, err := k.connections(ctx, l)
+func (k *Keeper) look(ctx context.Context, what changes) error {
+	if len(what.frontends)+len(what.ruled) == 0 { // the pass before has looked
+		return nil
+	}
+	l, known := readLocal(k.deps.DB, k.cfg.Bridge)
+	if !known {
+		return fmt.Errorf("the database knows no bridge %s", k.cfg.Bridge)
+	}
+	connections, err := k.connections(ctx, l, what)
 	if err != nil || len(connections) == 0 {
 		return err
 	}
-	t, err := k.tables(ctx, connections)
+	t, err := k.tables(ctx, what, connections)
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.forget(ctx, t, connections), k.forbid(ctx, l, t, connections))
+	err = k.forget(ctx, t, connections)
+	if len(what.ruled) > 0 {
+		err = errors.Join(err, k.forbid(ctx, l, t, connections))
+	}
+	return err
 }
 
-// tables reads the groups before and after the flows, for a group's number may
-// be taken away meanwhile and given to another service: only those that have not
-// changed are the ones that the flows speak of. Another pass follows the change.
-// Every node has the flows and groups of all services: none is kept but those of
-// the connections.
-func (k *Keeper) tables(ctx context.Context, connections []connection) (tables, error) {
-	seed, was := maphash.MakeSeed(), map[uint64]bool{}
-	err := k.deps.Flows.Groups(ctx, k.cfg.Bridge, func(group string) { was[maphash.String(seed, group)] = true })
-	if err != nil {
-		return tables{}, err
-	}
-	r := newReader(connections)
-	if err := k.deps.Flows.Dump(ctx, k.cfg.Bridge, r.flow); err != nil {
-		return tables{}, err
-	}
-	err = k.deps.Flows.Groups(ctx, k.cfg.Bridge, func(group string) {
-		if was[maphash.String(seed, group)] {
-			r.group(group)
-		}
-	})
-	return r.tables, err
-}
-
-// connections are those that can be of interest: balanced ones, and of UDP.
-func (k *Keeper) connections(ctx context.Context, l local) (all []connection, err error) {
+// connections are those that a change can concern: balanced ones, and of UDP.
+func (k *Keeper) connections(ctx context.Context, l local, what changes) (all []connection, err error) {
 	err = k.deps.Switch.Lines(ctx, func(line string) error {
-		if c, ok := parseConnection(line); ok && l.zones[c.zone] && (c.balanced() || c.protocol == "udp") {
+		if c, ok := parseConnection(line); ok && l.zones[c.zone] && what.concern(c) {
 			all = append(all, c)
 		}
 		return nil

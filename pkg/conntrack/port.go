@@ -26,12 +26,13 @@ type local struct {
 // zonePrefix begins the keys in which ovn-controller records what has which zone.
 const zonePrefix = "ct-zone-"
 
-func readLocal(db DB, name string) local {
-	l := local{pods: map[netip.Addr]port{}, zones: map[int]bool{}}
+// readLocal reports false when the database does not have the bridge: it is away.
+func readLocal(db DB, name string) (l local, known bool) {
+	l = local{pods: map[netip.Addr]port{}, zones: map[int]bool{}}
 	recorded := map[string]string{}
 	for _, row := range db.Table(vswitch.BridgeTable) {
 		if bridge, ok := row.(*vswitch.Bridge); ok && bridge.Name == name {
-			recorded = bridge.ExternalIDs
+			recorded, known = bridge.ExternalIDs, true
 		}
 	}
 	for key, value := range recorded {
@@ -45,7 +46,7 @@ func readLocal(db DB, name string) local {
 			l.add(iface, recorded)
 		}
 	}
-	return l
+	return l, known
 }
 
 func (l *local) add(iface *vswitch.Interface, recorded map[string]string) {

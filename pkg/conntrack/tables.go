@@ -1,6 +1,8 @@
 package conntrack
 
 import (
+	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -9,14 +11,14 @@ import (
 
 // tables is what the flows and groups of br-int say of some connections.
 type tables struct {
-	// frontends are the addresses that are balanced, each with its groups.
-	frontends map[frontend][]uint64
-	// servers are those of each group that has not changed meanwhile.
-	servers map[uint64]map[netip.AddrPort]bool
+	// servers are those of addresses that are balanced. Those of which a group was
+	// not there, or has changed meanwhile, are left out.
+	servers map[frontend]map[netip.AddrPort]bool
 	// keys are the logical ports behind OpenFlow ports.
 	keys map[int]key
-	// ruled are the logical ports with a rule that forbids; the zero key is there
-	// when some rule is not of one port.
+	// ruled are the logical ports that connections are asked about: those with a rule
+	// that forbids, or those whose rules have changed. The zero key is there when some
+	// rule is not of one port.
 	ruled map[key]bool
 }
 
@@ -35,6 +37,9 @@ const forbids = "load:0x1->NXM_NX_CT_MARK[0]"
 // verdict begins the bits in which OVN keeps what a rule has decided.
 const verdict = "->OXM_OF_PKT_REG4[4"
 
+// portsTable is where a packet from a port becomes one of a logical port.
+const portsTable = "table=0"
+
 // The regular expressions are of ovs-ofctl's notation, which the OVS beside us prints.
 type grammar struct{ inPort, datapath, logical, group, nat *regexp.Regexp }
 
@@ -48,28 +53,25 @@ func newGrammar() grammar {
 	}
 }
 
-// reader takes from flows and groups, as ovs-ofctl prints them, what concerns some
-// connections.
+// reader takes from flows and groups, as ovs-ofctl prints them, what concerns the
+// addresses that were asked for, and all ports.
 type reader struct {
-	tables
 	grammar grammar
-	// asked are the addresses by which the connections came to their servers,
-	// groups are those of them.
-	asked  map[frontend]bool
-	groups map[uint64]bool
+	asked   map[frontend]bool
+	// frontends are those of asked that are balanced, each with its groups; one
+	// without servers has none.
+	frontends map[frontend]map[uint64]bool
+	// groups are theirs, each with its servers, nil before it was read.
+	groups map[uint64]map[netip.AddrPort]bool
+	keys   map[int]key
+	ruled  map[key]bool
 }
 
-func newReader(connections []connection) *reader {
-	r := &reader{grammar: newGrammar(), asked: map[frontend]bool{}, groups: map[uint64]bool{}, tables: tables{
-		frontends: map[frontend][]uint64{}, servers: map[uint64]map[netip.AddrPort]bool{},
-		keys: map[int]key{}, ruled: map[key]bool{},
-	}}
-	for _, c := range connections {
-		if c.balanced() {
-			r.asked[frontend{c.protocol, c.orig.dst}] = true
-		}
+func (g grammar) reader(asked map[frontend]bool) *reader {
+	return &reader{
+		grammar: g, asked: asked, frontends: map[frontend]map[uint64]bool{},
+		groups: map[uint64]map[netip.AddrPort]bool{}, keys: map[int]key{}, ruled: map[key]bool{},
 	}
-	return r
 }
 
 func (r *reader) flow(flow string) {
@@ -87,7 +89,11 @@ func (r *reader) flow(flow string) {
 // group is to be called after all flows.
 func (r *reader) group(line string) {
 	id := r.grammar.group.FindStringSubmatch(line)
-	if id == nil || !r.groups[number(id[1])] {
+	if id == nil {
+		return
+	}
+	group := number(id[1])
+	if _, ours := r.groups[group]; !ours {
 		return
 	}
 	servers := map[netip.AddrPort]bool{}
@@ -96,7 +102,22 @@ func (r *reader) group(line string) {
 			servers[server] = true
 		}
 	}
-	r.servers[number(id[1])] = servers
+	r.groups[group] = servers
+}
+
+func (r *reader) tables() tables {
+	t := tables{servers: map[frontend]map[netip.AddrPort]bool{}, keys: r.keys, ruled: r.ruled}
+	for f, groups := range r.frontends {
+		all, known := map[netip.AddrPort]bool{}, true
+		for group := range groups {
+			maps.Copy(all, r.groups[group])
+			known = known && r.groups[group] != nil
+		}
+		if known {
+			t.servers[f] = all
+		}
+	}
+	return t
 }
 
 // fieldsOf are those of a match; a protocol is its own value.
@@ -127,21 +148,38 @@ func number(text string) uint64 {
 	return n
 }
 
+// frontendOf reports false for a match that is not about one address and port.
+func frontendOf(match string) (frontend, bool) {
+	if !strings.Contains(match, "tp_dst=") {
+		return frontend{}, false
+	}
+	fields := fieldsOf(match)
+	address, err := addrPort(fields["nw_dst"]+fields["ipv6_dst"], fields["tp_dst"])
+	return frontend{strings.Clone(fields["protocol"]), address}, err == nil // without the line
+}
+
+// match is the address and port in ovs-ofctl's notation.
+func (f frontend) match() string {
+	if f.address.Addr().Is6() {
+		return fmt.Sprintf("%s6,ipv6_dst=%s,tp_dst=%d", f.protocol, f.address.Addr(), f.address.Port())
+	}
+	return fmt.Sprintf("%s,nw_dst=%s,tp_dst=%d", f.protocol, f.address.Addr(), f.address.Port())
+}
+
 // balance takes a flow that is about one address and port. Some of a balanced
 // address have a group; an address without servers has none.
 func (r *reader) balance(match, actions string) {
-	fields := fieldsOf(match)
-	address, err := addrPort(fields["nw_dst"]+fields["ipv6_dst"], fields["tp_dst"])
-	f := frontend{fields["protocol"], address}
-	if err != nil || !r.asked[f] {
+	f, ok := frontendOf(match)
+	if !ok || !r.asked[f] {
 		return
 	}
-	groups := r.frontends[f]
-	if id := r.grammar.group.FindStringSubmatch(actions); id != nil {
-		groups = append(groups, number(id[1]))
-		r.groups[number(id[1])] = true
+	if r.frontends[f] == nil {
+		r.frontends[f] = map[uint64]bool{}
 	}
-	r.frontends[f] = groups
+	if id := r.grammar.group.FindStringSubmatch(actions); id != nil {
+		r.frontends[f][number(id[1])] = true
+		r.groups[number(id[1])] = nil
+	}
 }
 
 func (r *reader) port(flow string) {
@@ -153,19 +191,10 @@ func (r *reader) port(flow string) {
 }
 
 // left says that the server of a connection is none any more. Of addresses that
-// nobody balances nothing is known, and nothing of groups that are not there: the
-// tables may not be complete yet.
+// nobody balances nothing is known, nor while the tables are not complete.
 func (t tables) left(c connection) bool {
-	groups, known := t.frontends[frontend{c.protocol, c.orig.dst}]
-	if !known || !c.balanced() {
-		return false
-	}
-	for _, group := range groups {
-		if servers, known := t.servers[group]; !known || servers[c.server()] {
-			return false
-		}
-	}
-	return true
+	servers, known := t.servers[c.frontend()]
+	return known && c.balanced() && !servers[c.server()]
 }
 
 // underRules says that a policy may forbid connections of a port.

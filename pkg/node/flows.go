@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strings"
 )
 
 // Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
 // changed when the table changed or the switch restarted, until ctx ends.
 type Flows interface {
 	Replace(ctx context.Context, bridge string, flows []string) error
-	Dump(ctx context.Context, bridge string, flow func(string)) error
+	Dump(ctx context.Context, bridge, match string, flow func(string)) error
 	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
 }
 
@@ -22,7 +21,7 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway, services Servic
 	if err != nil {
 		return err
 	}
-	w.Meetings, w.Services = meetings(s.cfg, st.Services, w.Addresses), services
+	w.Meetings, w.Services = meetings(s.cfg, st.Services, w.Addresses), services.at(w.Addresses)
 	if known || !s.directed(ctx, g.Bridge) {
 		table := gatewayTable(w)
 		if err := s.write(ctx, g.Bridge, table); err != nil {
@@ -91,9 +90,7 @@ func (s *Setup) directed(ctx context.Context, bridge string) bool {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	found := false
-	err := s.deps.Flows.Dump(ctx, bridge, func(flow string) {
-		found = found || strings.Contains(flow, fmt.Sprintf("table=%d,", tableAnswer))
-	})
+	err := s.deps.Flows.Dump(ctx, bridge, fmt.Sprintf("table=%d", tableAnswer), func(string) { found = true })
 	return err == nil && found
 }
 

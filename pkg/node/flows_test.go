@@ -26,9 +26,11 @@ func (f flowTables) Replace(_ context.Context, bridge string, flows []string) er
 	return nil
 }
 
-func (f flowTables) Dump(_ context.Context, bridge string, flow func(string)) error {
+func (f flowTables) Dump(_ context.Context, bridge, match string, flow func(string)) error {
 	for _, one := range f[bridge] {
-		flow(one)
+		if strings.Contains(one, match+",") {
+			flow(one)
+		}
 	}
 	return nil
 }

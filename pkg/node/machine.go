@@ -31,6 +31,8 @@ const (
 type machine struct {
 	cfg  Config
 	deps Deps
+	// misled says that connections to node ports may have to be forgotten.
+	misled bool
 }
 
 // tell writes the annotations.

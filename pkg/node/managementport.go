@@ -29,7 +29,7 @@ func NewManagement(cfg Config, deps Deps, mtu func() int) (*Management, error) {
 	if cfg.Node == "" || len(cfg.ClusterSubnets) == 0 {
 		return nil, fmt.Errorf("management port: node %q, cluster subnets %v: each must be set", cfg.Node, cfg.ClusterSubnets)
 	}
-	m := &Management{machine: &machine{cfg, deps}, mtu: mtu}
+	m := &Management{machine: &machine{cfg: cfg, deps: deps}, mtu: mtu}
 	lc := reconcile.Defaults("management")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
 	m.loop = reconcile.New(lc, func(ctx context.Context, _ []kube.Owner) (map[kube.Owner]error, error) {

@@ -10,16 +10,20 @@ import (
 	"sigs.k8s.io/knftables"
 )
 
-// A process of the node that asks for a node port at the node's own address
-// never leaves the host's kernel. There it is turned to the service's own
-// address, and so to the gateway bridge: by two rules, and an element of a map for
-// each node port.
+// A process of the node that asks for a node port, or another port of a service or a
+// pod, at the node's own address never leaves the host's kernel. There it is turned
+// to the service's own address, and so to the gateway bridge. At an external address
+// of a service with policy Local it would find the node's own endpoints only, as
+// whoever comes from outside; so it is turned there as well. By two rules for each
+// family, and an element of a map for each port.
 const (
 	// RedirectTable is the nftables table (family inet).
 	RedirectTable = "ovn-offload"
 	redirectChain = "output"
 	ownSet        = "own-"
 	nodePortMap   = "nodeports-"
+	externalMap   = "external-"
+	redirectRules = 2 // of each family
 )
 
 // redirects are the elements of one family.
@@ -27,9 +31,10 @@ type redirects struct {
 	ip, addr string // "ip" and "ipv4_addr", or those of IPv6
 	own      []*knftables.Element
 	ports    []*knftables.Element
+	external []*knftables.Element
 }
 
-func planRedirects(addrs []netip.Prefix, ports []NodePort) []redirects {
+func planRedirects(addrs []netip.Prefix, services ServicePorts) []redirects {
 	all := []redirects{{ip: "ip", addr: "ipv4_addr"}, {ip: "ip6", addr: "ipv6_addr"}}
 	for i := range all {
 		r := &all[i]
@@ -39,62 +44,105 @@ func planRedirects(addrs []netip.Prefix, ports []NodePort) []redirects {
 				r.own = append(r.own, &knftables.Element{Set: ownSet + r.ip, Key: []string{own.Addr().String()}})
 			}
 		}
-		for _, p := range ports {
+		for _, p := range services.NodePorts {
 			for _, target := range p.Targets {
 				if target.Addr().Is4() == v4 {
-					r.ports = append(r.ports, &knftables.Element{
-						Map: nodePortMap + r.ip, Key: []string{string(p.Protocol), fmt.Sprint(p.Port.Port)},
-						Value: []string{target.Addr().String(), fmt.Sprint(target.Port())},
-					})
+					r.ports = append(r.ports, element(nodePortMap+r.ip, p.Port, target))
 				}
+			}
+		}
+		for _, e := range services.External {
+			if e.turned(addrs) && e.Addr.Is4() == v4 {
+				r.external = append(r.external, element(externalMap+r.ip, e.Port, e.Target, e.Addr.String()))
 			}
 		}
 	}
 	return all
 }
 
+// turned says whether a process of a node of these addresses is led to the target.
+func (e Endpoint) turned(own []netip.Prefix) bool {
+	return e.Target.IsValid() && (e.Local || slices.ContainsFunc(own, e.isOf))
+}
+
+// misled gives which connections of UDP of the node's own processes the table would
+// lead elsewhere, had it been there when they began: the kernel asks it only then, and
+// one that goes on lasts for ever.
+func misled(addrs []netip.Prefix, services ServicePorts) func(client, asked, server netip.AddrPort) bool {
+	targets := map[netip.AddrPort]netip.AddrPort{}
+	for _, own := range addrs {
+		for _, p := range services.NodePorts {
+			if target := like(own.Addr(), p.Targets); p.Protocol == "udp" && target.IsValid() {
+				targets[netip.AddrPortFrom(own.Addr(), p.Port.Port)] = target
+			}
+		}
+	}
+	for _, e := range services.External {
+		if e.Protocol == "udp" && e.turned(addrs) {
+			targets[netip.AddrPortFrom(e.Addr, e.Port.Port)] = e.Target
+		}
+	}
+	return func(client, asked, server netip.AddrPort) bool {
+		target, ok := targets[asked]
+		return ok && server != target && slices.ContainsFunc(addrs, func(own netip.Prefix) bool { return own.Addr() == client.Addr() })
+	}
+}
+
+// element is that of a port, at an address if the map has them.
+func element(in string, p Port, target netip.AddrPort, at ...string) *knftables.Element {
+	return &knftables.Element{
+		Map: in, Key: append(at, string(p.Protocol), fmt.Sprint(p.Port)),
+		Value: []string{target.Addr().String(), fmt.Sprint(target.Port())},
+	}
+}
+
 // redirect makes the kernel's table so; it is looked at each time.
-func (m *machine) redirect(ctx context.Context, want []redirects) error {
+func (m *machine) redirect(ctx context.Context, addrs []netip.Prefix, services ServicePorts) error {
 	if m.deps.NFT == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
+	services = services.at(addrs)
+	want := planRedirects(addrs, services)
 	same, err := m.redirected(ctx, want)
-	if same || err != nil {
+	if same && !m.misled || err != nil {
 		return err
 	}
-	if err := m.deps.NFT.Run(ctx, redirectTable(m.deps.NFT, want)); err != nil {
-		return fmt.Errorf("writing nftables table %s: %w", RedirectTable, err)
+	if !same {
+		if err := m.deps.NFT.Run(ctx, redirectTable(m.deps.NFT, want)); err != nil {
+			return fmt.Errorf("writing nftables table %s: %w", RedirectTable, err)
+		}
 	}
-	m.deps.Logger.Info("node ports of the node's own processes", "table", RedirectTable, "ops", len(want[0].ports)+len(want[1].ports))
+	m.misled = true
+	ended, err := m.deps.ForgetUDP(misled(addrs, services))
+	if err != nil {
+		return fmt.Errorf("connections to node ports and external addresses: %w", err)
+	}
+	m.misled = false
+	m.deps.Logger.Info("node ports and external addresses of the node's own processes", "table", RedirectTable, "ended", ended)
 	return nil
 }
 
 func (m *machine) redirected(ctx context.Context, want []redirects) (bool, error) {
 	rules, err := m.deps.NFT.ListRules(ctx, redirectChain)
-	if knftables.IsNotFound(err) || err == nil && len(rules) != len(want) {
-		return false, nil
-	}
+	same := err == nil && len(rules) == redirectRules*len(want)
 	for _, r := range want {
-		if err != nil {
-			break
-		}
-		var own, ports []*knftables.Element
-		if own, err = m.deps.NFT.ListElements(ctx, "set", ownSet+r.ip); err == nil {
-			ports, err = m.deps.NFT.ListElements(ctx, "map", nodePortMap+r.ip)
-		}
-		switch {
-		case knftables.IsNotFound(err):
-			return false, nil
-		case err == nil && (elementTexts(own) != elementTexts(r.own) || elementTexts(ports) != elementTexts(r.ports)):
-			return false, nil
+		for _, in := range []struct {
+			kind, name string
+			want       []*knftables.Element
+		}{{"set", ownSet, r.own}, {"map", nodePortMap, r.ports}, {"map", externalMap, r.external}} {
+			var got []*knftables.Element
+			if same {
+				got, err = m.deps.NFT.ListElements(ctx, in.kind, in.name+r.ip)
+				same = err == nil && elementTexts(got) == elementTexts(in.want)
+			}
 		}
 	}
-	if err != nil {
+	if err != nil && !knftables.IsNotFound(err) {
 		return false, fmt.Errorf("reading nftables table %s: %w", RedirectTable, err)
 	}
-	return true, nil
+	return same, nil
 }
 
 func elementTexts(elements []*knftables.Element) string {
@@ -119,11 +167,15 @@ func redirectTable(nft knftables.Interface, want []redirects) *knftables.Transac
 	for _, r := range want {
 		tx.Add(&knftables.Set{Name: ownSet + r.ip, Type: r.addr})
 		tx.Add(&knftables.Map{Name: nodePortMap + r.ip, Type: "inet_proto . inet_service : " + r.addr + " . inet_service"})
-		for _, e := range slices.Concat(r.own, r.ports) {
+		tx.Add(&knftables.Map{Name: externalMap + r.ip, Type: r.addr + " . inet_proto . inet_service : " + r.addr + " . inet_service"})
+		for _, e := range slices.Concat(r.own, r.ports, r.external) {
 			tx.Add(e)
 		}
 		tx.Add(&knftables.Rule{Chain: redirectChain, Rule: knftables.Concat(
 			r.ip, "daddr", "@"+ownSet+r.ip, "dnat", r.ip, "to", "meta l4proto . th dport", "map", "@"+nodePortMap+r.ip,
+		)})
+		tx.Add(&knftables.Rule{Chain: redirectChain, Rule: knftables.Concat(
+			"dnat", r.ip, "to", r.ip, "daddr . meta l4proto . th dport", "map", "@"+externalMap+r.ip,
 		)})
 	}
 	return tx

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -13,22 +14,52 @@ const redirectedTable = `add table inet ovn-offload
 add chain inet ovn-offload output { type nat hook output priority -100 ; }
 add set inet ovn-offload own-ip { type ipv4_addr ; }
 add set inet ovn-offload own-ip6 { type ipv6_addr ; }
+add map inet ovn-offload external-ip { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service ; }
+add map inet ovn-offload external-ip6 { type ipv6_addr . inet_proto . inet_service : ipv6_addr . inet_service ; }
 add map inet ovn-offload nodeports-ip { type inet_proto . inet_service : ipv4_addr . inet_service ; }
 add map inet ovn-offload nodeports-ip6 { type inet_proto . inet_service : ipv6_addr . inet_service ; }
 add rule inet ovn-offload output ip daddr @own-ip dnat ip to meta l4proto . th dport map @nodeports-ip
+add rule inet ovn-offload output dnat ip to ip daddr . meta l4proto . th dport map @external-ip
 add rule inet ovn-offload output ip6 daddr @own-ip6 dnat ip6 to meta l4proto . th dport map @nodeports-ip6
+add rule inet ovn-offload output dnat ip6 to ip6 daddr . meta l4proto . th dport map @external-ip6
 add element inet ovn-offload own-ip { 172.18.0.3 }
 add element inet ovn-offload own-ip6 { fc00:18::3 }
+add element inet ovn-offload external-ip { 172.18.0.3 . udp . 53 : 10.244.1.5 . 5353 }
+add element inet ovn-offload external-ip { 198.51.100.1 . tcp . 443 : 10.96.0.10 . 443 }
+add element inet ovn-offload external-ip6 { 2001:db8::1 . tcp . 443 : fd00:10:96::10 . 443 }
+add element inet ovn-offload external-ip6 { fc00:18::3 . tcp . 444 : fd00:10:96::11 . 444 }
 add element inet ovn-offload nodeports-ip { tcp . 30080 : 10.96.0.10 . 80 }
 `
+
+// redirectedPorts are a node port, external addresses of a service with policy Local, and
+// ports at the node's own addresses; the others are the gateway bridge's.
+var redirectedPorts = ServicePorts{
+	NodePorts: []NodePort{{Port{"tcp", 30080}, addrPorts("10.96.0.10:80")}},
+	External: []Endpoint{
+		{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("10.96.0.10:443"), Local: true},
+		{Addr: netip.MustParseAddr("2001:db8::1"), Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("[fd00:10:96::10]:443"), Local: true},
+		{Addr: netip.MustParseAddr("198.51.100.2"), Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("10.96.0.11:443")},
+		{Addr: nodeV6.Addr(), Port: Port{"tcp", 443}, Local: true},
+		{Addr: nodeV6.Addr(), Port: Port{"tcp", 444}, Target: netip.MustParseAddrPort("[fd00:10:96::11]:444")},
+	},
+	HostPorts: []Endpoint{
+		{Addr: nodeV4.Addr(), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.244.1.5:5353")},
+		{Addr: netip.MustParseAddr("172.18.0.99"), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.244.1.5:5353"), Local: true},
+	},
+}
 
 // TestRedirect: the table is written, left alone while it is right, and made
 // again whoever spoils it.
 func TestRedirect(t *testing.T) {
 	fake := knftables.NewFake(knftables.InetFamily, RedirectTable)
-	m := &machine{deps: Deps{NFT: fake, Logger: slog.New(slog.DiscardHandler)}}
-	ports := []NodePort{{Port{"tcp", 30080}, addrPorts("10.96.0.10:80")}}
-	want := planRedirects([]netip.Prefix{nodeV4, nodeV6}, ports)
+	looks, fails := 0, false
+	m := &machine{deps: Deps{NFT: fake, Logger: slog.New(slog.DiscardHandler), ForgetUDP: func(func(_, _, _ netip.AddrPort) bool) (int, error) {
+		if looks++; fails {
+			return 0, errors.New("conntrack is away")
+		}
+		return 0, nil
+	}}}
+	addrs := []netip.Prefix{nodeV4, nodeV6}
 	spoil := func(change func(tx *knftables.Transaction)) func() {
 		return func() {
 			tx := fake.NewTransaction()
@@ -43,19 +74,52 @@ func TestRedirect(t *testing.T) {
 		"another element": spoil(func(tx *knftables.Transaction) {
 			tx.Add(&knftables.Element{Map: "nodeports-ip", Key: []string{"tcp", "22"}, Value: []string{"10.96.0.66", "22"}})
 		}),
+		"no external address": spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Map{Name: "external-ip6"}) }),
 	} {
-		must(t, m.redirect(t.Context(), want))
+		must(t, m.redirect(t.Context(), addrs, redirectedPorts))
 		before()
-		must(t, m.redirect(t.Context(), want))
+		must(t, m.redirect(t.Context(), addrs, redirectedPorts))
 		equal(t, "after "+name, strings.TrimSpace(fake.Dump()), strings.TrimSpace(redirectedTable))
 	}
-	fake.LastTransaction = nil
-	must(t, m.redirect(t.Context(), want))
-	if fake.LastTransaction != nil {
-		t.Errorf("a right table was written again: %s", fake.LastTransaction)
+	fake.LastTransaction, looks = nil, 0
+	must(t, m.redirect(t.Context(), addrs, redirectedPorts))
+	if fake.LastTransaction != nil || looks > 0 {
+		t.Errorf("a right table was written again (%d looks at connections): %s", looks, fake.LastTransaction)
 	}
-	must(t, m.redirect(t.Context(), planRedirects(nil, nil)))
+	fails = true
+	if err := m.redirect(t.Context(), nil, ServicePorts{}); err == nil || looks != 1 {
+		t.Errorf("connections were looked at %d times, and the error is %v", looks, err)
+	}
+	fails = false
+	must(t, m.redirect(t.Context(), nil, ServicePorts{}))
 	if dump := fake.Dump(); strings.Contains(dump, "element") {
 		t.Errorf("without services: %s", dump)
+	}
+}
+
+// TestMisled: connections of the node's own processes that the table would lead
+// elsewhere are, and no others.
+func TestMisled(t *testing.T) {
+	services := redirectedPorts.at([]netip.Prefix{nodeV4, nodeV6})
+	services.NodePorts = append(services.NodePorts, NodePort{Port{"udp", 30053}, addrPorts("10.96.0.10:53")})
+	services.External = append(services.External,
+		Endpoint{Addr: netip.MustParseAddr("198.51.100.9"), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.96.0.10:53"), Local: true},
+		Endpoint{Addr: netip.MustParseAddr("198.51.100.8"), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.96.0.10:53")})
+	wrong := misled([]netip.Prefix{nodeV4, nodeV6}, services)
+	for connection, want := range map[string]bool{
+		"172.18.0.3:4000 172.18.0.3:30053 172.18.0.3:30053": true,
+		"172.18.0.3:4000 172.18.0.3:30053 10.96.0.99:53":    true, // another service had the port
+		"172.18.0.3:4000 172.18.0.3:30053 10.96.0.10:53":    false,
+		"172.18.0.9:4000 172.18.0.3:30053 172.18.0.3:30053": false, // from outside
+		"172.18.0.3:4000 172.18.0.3:30054 172.18.0.3:30054": false,
+		"172.18.0.3:4000 198.51.100.9:53 198.51.100.9:53":   true,
+		"172.18.0.3:4000 198.51.100.8:53 198.51.100.8:53":   false, // the bridge's
+		"172.18.0.3:4000 172.18.0.3:53 172.18.0.3:53":       true,
+		"172.18.0.3:4000 172.18.0.3:30080 172.18.0.3:30080": false, // of TCP
+	} {
+		ends := addrPorts(strings.Fields(connection)...)
+		if got := wrong(ends[0], ends[1], ends[2]); got != want {
+			t.Errorf("%s: misled %t, want %t", connection, got, want)
+		}
 	}
 }

@@ -29,18 +29,24 @@ type NodePort struct {
 
 // Endpoint is where a service answers beside its own address and node port: an
 // external address, or one that a load balancer gave it. Limited is one that only
-// Sources may ask for; those of the other family count for nothing.
+// Sources may ask for; those of the other family count for nothing. Target is where
+// the same answers by another address: the service's own, or the pod's. Local is one
+// whose router leads to the node's own endpoints only.
 type Endpoint struct {
 	Addr netip.Addr
 	Port
 	Limited bool
 	Sources []netip.Prefix
+	Target  netip.AddrPort
+	Local   bool
 }
 
 // ServicePorts are the services that the wire may ask the node for, sorted.
 type ServicePorts struct {
 	NodePorts []NodePort
 	External  []Endpoint
+	// HostPorts are those of pods that name an address, of whatever machine.
+	HostPorts []Endpoint
 	// Subnets are the ranges of services that the API says.
 	Subnets []netip.Prefix
 }
@@ -57,12 +63,12 @@ func PortsOf(services []*corev1.Service, pods []*corev1.Pod) ServicePorts {
 		addrs := externalAddrs(service)
 		for _, p := range service.Spec.Ports {
 			protocol := protocolOf(p.Protocol)
+			own := targets(service, uint16(p.Port))
 			if p.NodePort != 0 {
-				port := Port{protocol, uint16(p.NodePort)}
-				all.NodePorts = append(all.NodePorts, NodePort{Port: port, Targets: targets(service, uint16(p.Port))})
+				all.NodePorts = append(all.NodePorts, NodePort{Port: Port{protocol, uint16(p.NodePort)}, Targets: own})
 			}
 			for _, at := range addrs {
-				at.Port = Port{protocol, uint16(p.Port)}
+				at.Port, at.Target = Port{protocol, uint16(p.Port)}, like(at.Addr, own)
 				all.External = append(all.External, at)
 			}
 		}
@@ -78,7 +84,7 @@ func protocolOf(p corev1.Protocol) Protocol {
 func HasHostPorts(pod *corev1.Pod) bool {
 	var all ServicePorts
 	all.addHostPorts(pod)
-	return len(all.NodePorts)+len(all.External) > 0
+	return len(all.NodePorts)+len(all.HostPorts) > 0
 }
 
 func (s *ServicePorts) addHostPorts(pod *corev1.Pod) {
@@ -92,17 +98,17 @@ func (s *ServicePorts) addHostPorts(pod *corev1.Pod) {
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, p := range container.Ports {
 			port := Port{protocolOf(p.Protocol), uint16(p.HostPort)}
-			only, err := netip.ParseAddr(p.HostIP)
+			var own []netip.AddrPort
+			for _, prefix := range network.Addresses {
+				own = append(own, netip.AddrPortFrom(prefix.Addr(), uint16(p.ContainerPort)))
+			}
+			at, ok := kube.HostPort(p)
 			switch {
-			case p.HostPort == 0:
-			case err == nil && !only.IsUnspecified():
-				s.External = append(s.External, Endpoint{Addr: only.Unmap(), Port: port})
+			case !ok:
+			case at.IsValid():
+				s.HostPorts = append(s.HostPorts, Endpoint{Addr: at, Port: port, Target: like(at, own)})
 			default:
-				nodePort := NodePort{Port: port}
-				for _, own := range network.Addresses {
-					nodePort.Targets = append(nodePort.Targets, netip.AddrPortFrom(own.Addr(), uint16(p.ContainerPort)))
-				}
-				s.NodePorts = append(s.NodePorts, nodePort)
+				s.NodePorts = append(s.NodePorts, NodePort{Port: port, Targets: own})
 			}
 		}
 	}
@@ -118,13 +124,23 @@ func targets(service *corev1.Service, port uint16) []netip.AddrPort {
 	return out
 }
 
+// like is the one of an address' family, invalid if there is none.
+func like(addr netip.Addr, targets []netip.AddrPort) netip.AddrPort {
+	for _, target := range targets {
+		if target.Addr().Is4() == addr.Is4() {
+			return target
+		}
+	}
+	return netip.AddrPort{}
+}
+
 // externalAddrs leaves out addresses of load balancers that send packets to node
 // ports instead. The ports are to be filled in.
 func externalAddrs(service *corev1.Service) []Endpoint {
 	var out []Endpoint
 	add := func(text string, e Endpoint) {
 		if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-			e.Addr = addr.Unmap()
+			e.Addr, e.Local = addr.Unmap(), service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 			out = append(out, e)
 		}
 	}
@@ -154,19 +170,36 @@ func sources(service *corev1.Service) []netip.Prefix {
 	return slices.Compact(out)
 }
 
+// at is the same at a node of these addresses: a host port of another is nothing
+// there, as it is no load balancer.
+func (s ServicePorts) at(own []netip.Prefix) ServicePorts {
+	here := slices.DeleteFunc(slices.Clone(s.HostPorts), func(e Endpoint) bool { return !slices.ContainsFunc(own, e.isOf) })
+	if s.HostPorts = nil; len(here) == 0 {
+		return s
+	}
+	s.External = slices.Concat(s.External, here)
+	return s.sorted()
+}
+
+// isOf says that the endpoint is at a node's own address.
+func (e Endpoint) isOf(own netip.Prefix) bool { return own.Addr() == e.Addr }
+
 // sorted is the same for the same services, each port once: an address that is
 // also limited is limited.
 func (s ServicePorts) sorted() ServicePorts {
 	byPort := func(a, b Port) int { return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port)) }
-	ports, external := slices.Clone(s.NodePorts), slices.Clone(s.External)
+	ports := slices.Clone(s.NodePorts)
 	slices.SortStableFunc(ports, func(a, b NodePort) int { return byPort(a.Port, b.Port) })
-	slices.SortStableFunc(external, func(a, b Endpoint) int {
-		return cmp.Or(a.Addr.Compare(b.Addr), byPort(a.Port, b.Port), compareLimits(a, b))
-	})
+	endpoints := func(all []Endpoint) []Endpoint {
+		all = slices.Clone(all)
+		slices.SortStableFunc(all, func(a, b Endpoint) int {
+			return cmp.Or(a.Addr.Compare(b.Addr), byPort(a.Port, b.Port), compareLimits(a, b), a.Target.Compare(b.Target))
+		})
+		return slices.CompactFunc(all, func(a, b Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port })
+	}
 	return ServicePorts{
 		NodePorts: slices.CompactFunc(ports, func(a, b NodePort) bool { return a.Port == b.Port }),
-		External:  slices.CompactFunc(external, func(a, b Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port }),
-		Subnets:   s.Subnets,
+		External:  endpoints(s.External), HostPorts: endpoints(s.HostPorts), Subnets: s.Subnets,
 	}
 }
 

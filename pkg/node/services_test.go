@@ -2,6 +2,8 @@ package node
 
 import (
 	"net/netip"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,7 +30,8 @@ func TestPortsOf(t *testing.T) {
 			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30053}, {Port: 80, NodePort: 30080}},
 		}},
 		{Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.11"}, ExternalIPs: []string{"198.51.100.1", "nonsense", "fe80::1%eth0", "2001:db8::1"},
+			Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.11"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			ExternalIPs:              []string{"198.51.100.1", "nonsense", "fe80::1%eth0", "2001:db8::1"},
 			LoadBalancerSourceRanges: []string{"2001:db8:1::9/64", " 192.0.2.0/24", "nonsense"},
 			Ports:                    []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 443}},
 		}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{
@@ -56,12 +59,12 @@ func TestPortsOf(t *testing.T) {
 			{Port{"tcp", 30080}, addrPorts("10.96.0.10:80", "[fd00:10:96::10]:80")},
 			{Port{"udp", 30053}, addrPorts("10.96.0.10:53", "[fd00:10:96::10]:53")},
 		},
+		HostPorts: []Endpoint{{Addr: netip.MustParseAddr("172.18.0.2"), Port: Port{"udp", 5353}, Target: netip.MustParseAddrPort("10.244.1.5:53")}},
 		External: []Endpoint{
-			{Addr: netip.MustParseAddr("172.18.0.2"), Port: Port{"udp", 5353}},
-			{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"sctp", 443}},
-			{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"tcp", 443}},
+			{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"sctp", 443}, Target: netip.MustParseAddrPort("10.96.0.12:443")},
+			{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("10.96.0.11:443"), Local: true},
 			{
-				Addr: netip.MustParseAddr("2001:db8::1"), Port: Port{"tcp", 443}, Limited: true,
+				Addr: netip.MustParseAddr("2001:db8::1"), Port: Port{"tcp", 443}, Limited: true, Local: true,
 				Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8:1::/64")},
 			},
 		},
@@ -72,4 +75,57 @@ func TestPortsOf(t *testing.T) {
 	if diff := cmp.Diff(want, PortsOf(services, pods), comparer, prefixes, ports); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
+}
+
+// own are the addresses of a node.
+var own = []netip.Prefix{netip.MustParsePrefix("172.18.0.2/16"), netip.MustParsePrefix("fc00:18::2/64")}
+
+// TestHostPortsOfOthers: the API server takes any text for a host port's address. One
+// that is not the node's would lead the node's own packets to the router, say those
+// to the API server.
+func TestHostPortsOfOthers(t *testing.T) {
+	for address, want := range map[string]int{
+		"172.18.0.2": 1, "::ffff:172.18.0.2": 1, "fc00:18::2": 1,
+		"172.18.0.3": 0, "fe80::1%x": 0, "fc00:18::2%x": 0, "nonsense": 0,
+	} {
+		ports := PortsOf(nil, []*corev1.Pod{podAt(address)}).at(own)
+		if len(ports.External) != want || len(ports.HostPorts)+len(ports.NodePorts) != 0 {
+			t.Errorf("%s: %+v", address, ports)
+		}
+	}
+}
+
+// podAt has a host port of an address.
+func podAt(hostIP string) *corev1.Pod {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 6443, HostIP: hostIP}}}}}}
+	pod.Annotations = map[string]string{kube.PodNetworksKey: `{"default":{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05"}}`}
+	return pod
+}
+
+// FuzzPortsOf: whatever users write, every flow has addresses that ovs-ofctl reads,
+// for it refuses a table as a whole.
+func FuzzPortsOf(f *testing.F) {
+	f.Add("172.18.0.2", "198.51.100.1", "203.0.113.1", "192.0.2.0/24")
+	f.Add("fe80::1%x", "fe80::1%x", "::ffff:10.0.0.1%x", "2001:db8::%x/64")
+	f.Add("fc00:18::2", "2001:db8::1", "0.0.0.0", "::ffff:192.0.2.0/120")
+	address := regexp.MustCompile(`(?:nw|ipv6)_(?:src|dst)=([^, ]*)|set_field:([^-]*)->(?:nw|ipv6)_`)
+	f.Fuzz(func(t *testing.T, hostIP, external, balanced, source string) {
+		service := &corev1.Service{Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalIPs: []string{external}, LoadBalancerSourceRanges: []string{source},
+			Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}},
+		}}
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balanced}}
+		w := wire{MAC: "02:42:ac:12:00:02", Uplink: 1, Router: 2, Addresses: own}
+		w.Meetings = meetings(Defaults(), nil, own)
+		w.Services = PortsOf([]*corev1.Service{service}, []*corev1.Pod{podAt(hostIP)}).at(own)
+		table := gatewayTable(w)
+		for _, flow := range table {
+			for _, found := range address.FindAllStringSubmatch(flow, -1) {
+				text, _, _ := strings.Cut(found[1]+found[2], "/")
+				if addr, err := netip.ParseAddr(text); err != nil || addr.Zone() != "" {
+					t.Errorf("%q is no address: %s", text, flow)
+				}
+			}
+		}
+	})
 }

@@ -88,6 +88,8 @@ type Deps struct {
 	// NFT is table RedirectTable of the kernel; nil: the node's own processes do
 	// not reach node ports at the node.
 	NFT knftables.Interface
+	// ForgetUDP is netdev's; it goes with NFT.
+	ForgetUDP func(stale func(client, asked, server netip.AddrPort) bool) (int, error)
 	// Flows is the gateway bridge's table.
 	Flows Flows
 	// Probes reach, by name, what the node must not lose by a takeover.
@@ -128,7 +130,7 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 		return nil, err
 	}
 	s := &Setup{
-		bridge: &bridge{machine: &machine{cfg, deps}}, second: &bridge{machine: &machine{cfg.ofSecond(), deps}},
+		bridge: &bridge{machine: &machine{cfg: cfg, deps: deps}}, second: &bridge{machine: &machine{cfg: cfg.ofSecond(), deps: deps}},
 		metrics: newMetrics(deps.Registerer), ready: notReady("node set-up has just begun"), done: make(chan struct{}),
 	}
 	lc := reconcile.Defaults("node")
@@ -302,7 +304,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 		return 0, told, err
 	}
 	if known {
-		told = errors.Join(told, s.redirect(ctx, planRedirects(primary(s.cfg, st, hostLink(st, g)), services.NodePorts)))
+		told = errors.Join(told, s.redirect(ctx, primary(s.cfg, st, hostLink(st, g)), services))
 	}
 	if s.cfg.WithoutManagement {
 		return mtu, told, nil

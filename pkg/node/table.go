@@ -9,23 +9,26 @@ import (
 // The gateway router has the host's MAC and address. Who gets an answer from
 // the wire is told by conntrack: what the router sends is committed in a zone of
 // its own with a mark; everything else is the host's, whose connections are not
-// committed (but for those of fromHost): they fill no table, and the loss of the
-// table does not hurt them.
+// committed (but for those by a VF): they fill no table, and the loss of the table
+// does not hurt them. The first packet of each is looked up, for it may find the mark
+// of a pod's that had the same port.
 const (
 	zoneWire   = 64000
 	zoneOther  = 64001 // sources of the host that have no stand-in of their own
 	zoneRouter = 0     // the router's own, where it hides pods
+	markHost   = 0
 	markRouter = 1
 
 	tableAnswer   = 1 // from the wire, after conntrack
 	tableToRouter = 2
 	tableToHost   = 3
 	tableNodePort = 4 // from the wire to an address of the node, before and after conntrack
-	tableFromHost = 5 // from the host's VF to the wire, after conntrack
+	tableFromHost = 5 // from the host to the wire, after conntrack
 
 	geneve = 6081
 
 	neighborSolicit, neighborAdvert = 135, 136
+	echoRequest, echoRequest6       = 8, 128
 )
 
 // wire is what the flows of a gateway bridge depend on. Router is 0 until
@@ -48,13 +51,7 @@ type wire struct {
 // docs/north-south.md lists it. Without the router's port the bridge is a plain
 // switch that the router's MAC cannot confuse.
 func gatewayTable(w wire) []string {
-	flows := []string{
-		"table=0,priority=200,in_port=LOCAL actions=NORMAL",
-		"table=0,priority=0 actions=NORMAL",
-	}
-	if w.Host != 0 {
-		flows = append(flows, fromHost(w)...)
-	}
+	flows := append(fromHost(w), "table=0,priority=0 actions=NORMAL")
 	if w.Router == 0 || w.Uplink == 0 {
 		return append(flows, "table=0,priority=10,dl_src="+w.MAC+" actions=drop")
 	}
@@ -68,22 +65,38 @@ func gatewayTable(w wire) []string {
 	return append(flows, wireAndServices(w)...)
 }
 
-// fromHost is what the node's VF sends to the wire, as NICs can carry it: to the one
-// port that it is for, and as connections, for a NIC takes no answer through
-// conntrack that belongs to none. What is not committed is the host's all the same.
+// fromHost leads what the node sends to the wire: from the bridge's own interface as a
+// switch does, from a VF to the one port that it is for, as NICs can carry it. What
+// begins a connection takes it from the router, if that had one of the same ports.
 func fromHost(w wire) []string {
-	in, out := "in_port="+w.hostPort(), output(w.Uplink)
-	if w.Shared || w.Uplink == 0 {
-		out = "NORMAL"
+	in, out := "in_port="+w.hostPort(), "NORMAL"
+	begins := []string{
+		"tcp,tcp_flags=+syn-ack", "tcp6,tcp_flags=+syn-ack", "udp", "udp6", "sctp", "sctp6",
+		fmt.Sprintf("icmp,icmp_type=%d", echoRequest), fmt.Sprintf("icmp6,icmp_type=%d", echoRequest6),
 	}
-	flows := []string{flow(0, 200, in, out)}
-	for _, v := range [][2]string{{"", "ip"}, {"6", "ipv6"}} {
-		flows = append(flows,
-			flow(0, 220, fmt.Sprintf("%s,udp%s,tp_dst=%d", in, v[0], geneve), out),
-			flow(0, 210, in+",tcp"+v[0]+",nw_frag=no", track(tableFromHost)),
-			flow(0, 210, in+",udp"+v[0]+",nw_frag=no", track(tableFromHost)),
-			flow(tableFromHost, 10, "ct_state=+trk+new,"+v[1], fmt.Sprintf("ct(commit,zone=%d),%s", zoneWire, out)),
-		)
+	flows := []string{"table=0,priority=200,in_port=LOCAL actions=NORMAL"}
+	switch {
+	case w.Host != 0:
+		if !w.Shared && w.Uplink != 0 {
+			out = output(w.Uplink)
+		}
+		flows = append(flows, flow(0, 200, in, out))
+		// A NIC takes no answer through conntrack that belongs to no connection.
+		begins = []string{"tcp", "tcp6", "udp", "udp6"}
+		for _, ip := range []string{"ip", "ipv6"} {
+			flows = append(flows, flow(tableFromHost, 10, "ct_state=+trk+new,"+ip, fmt.Sprintf("ct(commit,zone=%d),%s", zoneWire, out)))
+		}
+	case w.Router == 0:
+		return flows
+	}
+	for _, udp := range []string{"udp", "udp6"} {
+		flows = append(flows, flow(0, 220, fmt.Sprintf("%s,%s,tp_dst=%d", in, udp, geneve), out))
+	}
+	for _, packets := range begins {
+		flows = append(flows, flow(0, 210, in+","+packets+",nw_frag=no", track(tableFromHost)))
+	}
+	for _, ip := range []string{"ip", "ipv6"} {
+		flows = append(flows, flow(tableFromHost, 20, fmt.Sprintf("ct_mark=%d,%s", markRouter, ip), remember(markHost)+out))
 	}
 	return append(flows, flow(tableFromHost, 0, "", out))
 }
@@ -110,8 +123,8 @@ func fromRouter(w wire) []string {
 		flow(0, 100, in+",arp,arp_op=1", output(w.Uplink)),
 		flow(0, 100, in+fmt.Sprintf(",icmp6,icmp_type=%d", neighborSolicit), output(w.Uplink)),
 		flow(0, 90, in+",icmp6,icmp_type="+strconv.Itoa(neighborAdvert), "drop"),
-		flow(0, 80, in+",ip", remember()+output(w.Uplink)),
-		flow(0, 80, in+",ipv6", remember()+output(w.Uplink)),
+		flow(0, 80, in+",ip", remember(markRouter)+output(w.Uplink)),
+		flow(0, 80, in+",ipv6", remember(markRouter)+output(w.Uplink)),
 		flow(0, 10, fmt.Sprintf("in_port=%d", w.Router), "drop"),
 	}
 }
@@ -138,9 +151,10 @@ func fromWire(w wire) []string {
 	return flows
 }
 
-// remember is the action, with a comma behind it, that makes a connection the router's.
-func remember() string {
-	return fmt.Sprintf("ct(commit,zone=%d,exec(set_field:%d->ct_mark)),", zoneWire, markRouter)
+// remember is the action, with a comma behind it, that makes a connection the router's
+// or, again, the host's.
+func remember(mark int) string {
+	return fmt.Sprintf("ct(commit,zone=%d,exec(set_field:%d->ct_mark)),", zoneWire, mark)
 }
 
 func track(table int) string { return fmt.Sprintf("ct(zone=%d,table=%d)", zoneWire, table) }

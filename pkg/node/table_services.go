@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
@@ -80,10 +81,15 @@ func wireAndServices(w wire) []string {
 	var flows []string
 	in := fmt.Sprintf("in_port=%d,dl_dst=%s,", w.Uplink, w.MAC)
 	for _, e := range w.Services.External {
+		known := remember(markRouter)
+		if slices.ContainsFunc(w.Addresses, e.isOf) {
+			known += rememberOwn()
+			flows = append(flows, ownAnswers(w, e.matchAs("src")))
+		}
 		for _, match := range e.allowed() {
 			flows = append(flows,
-				flow(0, 87, in+match+",nw_frag=no", remember()+output(w.Router)),
-				flow(tableAnswer, 60, match, remember()+output(w.Router)),
+				flow(0, 87, in+match+",nw_frag=no", known+output(w.Router)),
+				flow(tableAnswer, 60, match, known+output(w.Router)),
 			)
 		}
 		if e.Limited {
@@ -111,22 +117,33 @@ func wireAndServices(w wire) []string {
 	)
 }
 
-// nodePort gives the way there and back. The router looks for what comes for the
-// node's address in its own zone, where pods are that it hides: a connection that is
-// not there stays a new one, and no NIC takes it. So the bridge puts it there.
+// nodePort gives the way there and back.
 func nodePort(w wire, p Port, suffix string) []string {
 	protocol := string(p.Protocol) + suffix
 	return []string{
-		flow(tableNodePort, 10, fmt.Sprintf("%s,tp_dst=%d", protocol, p.Port), remember()+fmt.Sprintf("ct(commit,zone=%d),", zoneRouter)+output(w.Router)),
-		flow(0, 82, fmt.Sprintf("in_port=%d,dl_src=%s,%s,tp_src=%d", w.Router, w.MAC, protocol, p.Port), fmt.Sprintf("ct(zone=%d),", zoneRouter)+remember()+output(w.Uplink)),
+		flow(tableNodePort, 10, fmt.Sprintf("%s,tp_dst=%d", protocol, p.Port), remember(markRouter)+rememberOwn()+output(w.Router)),
+		ownAnswers(w, fmt.Sprintf("%s,tp_src=%d", protocol, p.Port)),
 	}
 }
 
-func (e Endpoint) match() string {
+// rememberOwn is the action, with a comma behind it, for connections to the node's
+// address. The router looks for them in its own zone, where pods are that it hides:
+// one that is not there stays new, and no NIC takes it. So the bridge puts it there.
+func rememberOwn() string { return fmt.Sprintf("ct(commit,zone=%d),", zoneRouter) }
+
+// ownAnswers has both zones see the answers of such connections.
+func ownAnswers(w wire, match string) string {
+	return flow(0, 82, fmt.Sprintf("in_port=%d,dl_src=%s,%s", w.Router, w.MAC, match), fmt.Sprintf("ct(zone=%d),", zoneRouter)+remember(markRouter)+output(w.Uplink))
+}
+
+func (e Endpoint) match() string { return e.matchAs("dst") }
+
+// matchAs is of packets to the endpoint, "dst", or of its answers, "src".
+func (e Endpoint) matchAs(end string) string {
 	if e.Addr.Is4() {
-		return fmt.Sprintf("%s,nw_dst=%s,tp_dst=%d", e.Protocol, e.Addr, e.Port.Port)
+		return fmt.Sprintf("%s,nw_%s=%s,tp_%s=%d", e.Protocol, end, e.Addr, end, e.Port.Port)
 	}
-	return fmt.Sprintf("%s6,ipv6_dst=%s,tp_dst=%d", e.Protocol, e.Addr, e.Port.Port)
+	return fmt.Sprintf("%s6,ipv6_%s=%s,tp_%s=%d", e.Protocol, end, e.Addr, end, e.Port.Port)
 }
 
 // allowed matches those whom the service answers.

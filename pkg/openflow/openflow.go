@@ -21,8 +21,9 @@ import (
 	"time"
 )
 
-// version is what both commands speak: bundles need 1.4.
-const version = "OpenFlow14"
+// version is what the commands speak: bundles need 1.4. To ask for one group needs
+// 1.5, in whose notation actions of flows read otherwise.
+const version, versionOfGroups = "OpenFlow14", "OpenFlow15"
 
 // Tables are the flow tables of the switch on this machine.
 type Tables struct{ Log *slog.Logger }
@@ -37,14 +38,19 @@ func (Tables) Replace(ctx context.Context, bridge string, flows []string) error 
 }
 
 // Dump gives the bridge's flows without counters, one by one, as ovs-ofctl prints
-// them: on br-int they are tens of megabytes. With an error, some are missing.
-func (Tables) Dump(ctx context.Context, bridge string, flow func(string)) error {
-	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--no-stats", "dump-flows", bridge), "reading the flows of "+bridge, flow)
+// them: on br-int they are tens of megabytes. With a match, in ovs-ofctl's notation,
+// they are those whose own match includes it. With an error, some are missing.
+func (Tables) Dump(ctx context.Context, bridge, match string, flow func(string)) error {
+	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--no-stats", "dump-flows", bridge, match), "reading the flows of "+bridge, flow)
 }
 
-// Groups gives the bridge's groups as Dump does its flows.
-func (Tables) Groups(ctx context.Context, bridge string, group func(string)) error {
-	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "dump-groups", bridge), "reading the groups of "+bridge, group)
+// Groups gives the bridge's groups as Dump does its flows; with an id, that group if it is there.
+func (Tables) Groups(ctx context.Context, bridge, id string, group func(string)) error {
+	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", versionOfGroups, "dump-groups", bridge)
+	if id != "" {
+		cmd.Args = append(cmd.Args, id)
+	}
+	return lines(cmd, "reading the groups of "+bridge, group)
 }
 
 // Bundle has the bridge carry out messages, in ovs-ofctl's notation, in their order.
@@ -58,11 +64,16 @@ func (Tables) Bundle(ctx context.Context, bridge string, messages []string) erro
 // each time that the switch is there again after it was away. With concerns, only
 // flows count for which it holds; it gets ovs-ofctl's line of a flow, with actions.
 // A send that nobody is ready for is dropped: give a channel with room for one.
-// Watch ends with ctx.
+// Watch ends with ctx. While the switch is away, the log says so less and less often.
 func (t Tables) Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{}) {
-	for ctx.Err() == nil {
-		if err := watchOnce(ctx, bridge, concerns, changed); err != nil && ctx.Err() == nil {
-			t.Log.Debug("the switch is away", "device", bridge, "error", err)
+	for failures := 1; ctx.Err() == nil; failures++ {
+		began := time.Now()
+		err := watchOnce(ctx, bridge, concerns, changed)
+		if time.Since(began) > time.Minute {
+			failures = 1
+		}
+		if ctx.Err() == nil && failures&(failures-1) == 0 {
+			t.Log.Info("the switch is away", "device", bridge, "failures", failures, "error", err)
 		}
 		// The switch went or was not there: its return is a new connection.
 		select {
@@ -72,6 +83,8 @@ func (t Tables) Watch(ctx context.Context, bridge string, concerns func(flow str
 	}
 }
 
+// watchOnce returns when the switch is away, or when the monitor ends for a reason
+// of its own, which is what it said last.
 func watchOnce(ctx context.Context, bridge string, concerns func(string) bool, changed chan<- struct{}) error {
 	// The monitor's first reply holds every flow: it marks the connection too.
 	// What follows, it prints to standard error.
@@ -84,13 +97,17 @@ func watchOnce(ctx context.Context, bridge string, concerns func(string) bool, c
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	reports := bufio.NewReader(out) // no Scanner: a flow may be of any length
+	reports, last := bufio.NewReader(out), "" // no Scanner: a flow may be of any length
 	for {
 		report, err := reports.ReadString('\n')
 		if err != nil {
-			return cmd.Wait()
+			if err = cmd.Wait(); err != nil {
+				err = fmt.Errorf("%w: %s", err, last)
+			}
+			return err
 		}
-		if concerns != nil && !concerns(strings.TrimSuffix(report, "\n")) {
+		last = strings.TrimSuffix(report, "\n")
+		if concerns != nil && !concerns(last) {
 			continue
 		}
 		select {

@@ -83,7 +83,7 @@ func (o *ovs) bridge() string { return filepath.Join(o.dir, "br0.mgmt") }
 
 func (o *ovs) dump() (flows []string) {
 	o.t.Helper()
-	if err := tables.Dump(o.t.Context(), o.bridge(), func(flow string) { flows = append(flows, flow) }); err != nil {
+	if err := tables.Dump(o.t.Context(), o.bridge(), "", func(flow string) { flows = append(flows, flow) }); err != nil {
 		o.t.Fatal(err)
 	}
 	return flows
@@ -159,6 +159,34 @@ func TestWatch(t *testing.T) {
 	<-ended
 }
 
+// TestSome: flows of one address, of one table, and one group of three.
+func TestSome(t *testing.T) {
+	o := startOVS(t)
+	for _, id := range []string{"3", "4", "33"} {
+		o.run("ovs-ofctl", "-O", version, "add-group", o.bridge(), "group_id="+id+",type=select,bucket=actions=ct(commit,nat(dst=10.0.0."+id+":80))")
+	}
+	one := "udp,nw_dst=10.96.0.1,tp_dst=80 actions=load:0x1->NXM_NX_REG10[3],group:3"
+	other := "table=2, udp,nw_dst=10.96.0.2,tp_dst=80 actions=group:4"
+	if err := tables.Replace(t.Context(), o.bridge(), []string{one, other, "ip actions=drop"}); err != nil {
+		t.Fatal(err)
+	}
+	for match, want := range map[string][]string{"ip,nw_dst=10.96.0.1": {one}, "table=2": {other}, "ip,nw_dst=10.96.0.3": nil} {
+		var got []string
+		if err := tables.Dump(t.Context(), o.bridge(), match, func(flow string) { got = append(got, flow) }); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", match, diff)
+		}
+	}
+	for id, want := range map[string]int{"": 3, "3": 1, "5": 0} {
+		n := 0
+		if err := tables.Groups(t.Context(), o.bridge(), id, func(group string) { n += strings.Count(group, "nat(dst=10.0.0.") }); err != nil || n != want {
+			t.Errorf("group %q: %d, %v", id, n, err)
+		}
+	}
+}
+
 // TestDumpPieces: what a program writes comes in pieces that end anywhere.
 func TestDumpPieces(t *testing.T) {
 	long := strings.Repeat("x", 200000)
@@ -171,7 +199,7 @@ func TestDumpPieces(t *testing.T) {
 	for _, fails := range []string{"0", "1"} {
 		t.Setenv("FAILS", fails)
 		var got []string
-		if err := tables.Groups(t.Context(), "br0", func(group string) { got = append(got, group) }); (err != nil) != (fails == "1") {
+		if err := tables.Groups(t.Context(), "br0", "", func(group string) { got = append(got, group) }); (err != nil) != (fails == "1") {
 			t.Errorf("a program that ends with %s: %v", fails, err)
 		}
 		if diff := cmp.Diff([]string{"ab", "", "c", long}, got); diff != "" {

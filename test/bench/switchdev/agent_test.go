@@ -42,7 +42,7 @@ func (p *product) gateway(n *ovsNode, of string) {
 		Host: node.Local{NS: host}, DB: db, Flows: n.bridges(p.cluster),
 		Node:     func() *corev1.Node { return view.Node(of) },
 		Annotate: kube.NewWriter(apitest.Client(p.server)).AnnotateNode,
-		Services: func() (node.ServicePorts, bool) { return node.PortsOf(view.Services(), nil), true },
+		Services: func() (node.ServicePorts, bool) { return node.PortsOf(view.Services(), view.PodsOnNode(of)), true },
 		Logger:   p.log(), Registerer: prometheus.NewRegistry(),
 	})
 	ok(t, err)
@@ -51,7 +51,7 @@ func (p *product) gateway(n *ovsNode, of string) {
 	view.OnChange(func(owners ...kube.Owner) {
 		for _, owner := range owners {
 			setup.Changed(owner.String())
-			if owner.Kind == kube.KindService {
+			if owner.Kind == kube.KindService || owner.Kind == kube.KindPod {
 				setup.ServicesChanged()
 			}
 		}
@@ -101,12 +101,12 @@ func (b bridges) Replace(ctx context.Context, bridge string, flows []string) err
 	return b.Tables.Replace(ctx, b.socket(bridge), flows)
 }
 
-func (b bridges) Dump(ctx context.Context, bridge string, flow func(string)) error {
-	return b.Tables.Dump(ctx, b.socket(bridge), flow)
+func (b bridges) Dump(ctx context.Context, bridge, match string, flow func(string)) error {
+	return b.Tables.Dump(ctx, b.socket(bridge), match, flow)
 }
 
-func (b bridges) Groups(ctx context.Context, bridge string, group func(string)) error {
-	return b.Tables.Groups(ctx, b.socket(bridge), group)
+func (b bridges) Groups(ctx context.Context, bridge, id string, group func(string)) error {
+	return b.Tables.Groups(ctx, b.socket(bridge), id, group)
 }
 
 func (b bridges) Bundle(ctx context.Context, bridge string, messages []string) error {

@@ -318,7 +318,7 @@ func (b *dpuBench) sandbox(name string) *dpuPod {
 func (p *dpuPod) create(device string, annotations map[string]string) {
 	p.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.name, UID: types.UID("uid-" + p.name), Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.name, UID: types.UID("uid-" + p.name), Annotations: annotations, Labels: map[string]string{"app": p.name}},
 		Spec:       corev1.PodSpec{NodeName: dpuHost},
 	}
 	if device != "" {

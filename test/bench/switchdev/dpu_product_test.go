@@ -9,9 +9,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 )
 
-// TestDPUProduct: what a host's pod sends outside, and what comes from there to a
-// node port of it, runs in the DPU's NIC. Rows are those of the product's controller;
-// the agent's part on the DPU makes the gateway bridge there.
+// TestDPUProduct: services of a host's pods, what they send outside, what comes from
+// there to a node port, and what a policy allows, runs in the DPU's NIC, until a policy
+// lands or an endpoint leaves. Rows are those of the product's controller; the agent's
+// parts on the DPU make the gateway bridge there and end connections.
 func TestDPUProduct(t *testing.T) {
 	c := newCluster(t, true)
 	c.outside()
@@ -20,7 +21,7 @@ func TestDPUProduct(t *testing.T) {
 
 func TestInsideDPUProduct(t *testing.T) {
 	b := newDPUBench(t)
-	p := &product{cluster: b.c, server: b.api}
+	p := &product{cluster: b.c, server: b.api, pods: map[string]*endpoint{}}
 	p.control()
 	p.join(dpuHost, "192.168.70.1") // the host's own, on another wire
 	b.start()
@@ -29,25 +30,33 @@ func TestInsideDPUProduct(t *testing.T) {
 	n.settings = offloading(true)
 	p.gateway(n, dpuHost)
 
-	web := b.sandbox("web")
-	web.create(b.device(0), nil)
-	addresses := p.network(web.name).Addresses
-	web.v4, web.v6 = addresses[0].Addr().String(), addresses[1].Addr().String()
-	web.must("ADD")
-	p.answer(web.ns)
-	p.serve("web", nearService(), nearPort, nil, &endpoint{v4: web.v4, v6: web.v6})
-	pod := gate{web.ns, web.port(), n}
-	n.ports = append(n.ports, offload.Port{Name: pod.port, Device: offload.Device{Representor: true, HWTC: true, Function: true}})
-	var ways []way
+	p.nodes = []*ovsNode{n}
+	for i, name := range []string{"a", "b", "c"} {
+		p.pods[name] = p.onDPU(b, n, name, i)
+	}
+	p.serve("near", nearService(), nearPort, nil, p.pods["b"])
+	p.serve("far", farService(), farPort, nil, p.pods["c"])
+	a, web := p.pods["a"], p.pods["b"]
+	var ways, direct []way
 	for i, family := range families() {
 		wire := gate{outside, n.uplink, n}
-		ways = append(ways,
-			way{what: "to outside, " + string(family), client: pod, server: wire, to: []string{outsides()[i]}},
-			way{what: "from outside to a node port, " + string(family), client: wire, server: pod, to: []string{n.addresses[i], "-p", fmt.Sprint(nearPort)}})
+		for _, w := range []way{
+			{what: "service", client: a.gate(), server: web.gate(), to: []string{nearService()[i]}},
+			{what: "to outside", client: a.gate(), server: wire, to: []string{outsides()[i]}},
+			{what: "from outside to a node port", client: wire, server: web.gate(), to: []string{n.addresses[i], "-p", fmt.Sprint(nearPort)}},
+		} {
+			w.what += ", " + string(family)
+			ways = append(ways, w)
+		}
+		direct = append(direct, way{what: string(family), client: a.gate(), server: web.gate(), to: []string{[]string{web.v4, web.v6}[i]}})
 	}
 	for _, w := range ways {
 		t.Run(w.what, w.row)
 	}
+	t.Run("under a policy", func(t *testing.T) { p.underPolicy(t, direct) })
+	p.keep()
+	t.Run("policy lands", p.policyLands)
+	t.Run("endpoint leaves", p.endpointLeaves)
 
 	b.dpu.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
 	b.dpu.restartOVS()
@@ -55,5 +64,16 @@ func TestInsideDPUProduct(t *testing.T) {
 	for _, w := range ways {
 		t.Run("without hw-offload, "+w.what, w.inSoftware)
 	}
-	web.must("DEL")
+}
+
+// onDPU is a host's pod on a VF, which the agents of both sides attach.
+func (p *product) onDPU(b *dpuBench, n *ovsNode, name string, device int) *endpoint {
+	p.t.Helper()
+	s := b.sandbox(name)
+	s.create(b.device(device), nil)
+	addresses := p.network(name).Addresses
+	s.must("ADD")
+	p.answer(s.ns)
+	n.ports = append(n.ports, offload.Port{Name: s.port(), Device: offload.Device{Representor: true, HWTC: true, Function: true}})
+	return &endpoint{name: name, v4: addresses[0].Addr().String(), v6: addresses[1].Addr().String(), node: n, rep: s.port()}
 }

@@ -54,7 +54,7 @@ func (c *cluster) onHost(inner string) {
 func TestInsideDPU(t *testing.T) {
 	b := newHandDPUBench(t)
 	b.start()
-	for _, step := range []func(*dpuBench){testDPUAttach, testDPUServices, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery, testDPUOffloadOff} {
+	for _, step := range []func(*dpuBench){testDPUAttach, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery, testDPUOffloadOff} {
 		step(b)
 	}
 }
@@ -299,4 +299,35 @@ func (d *dpuSide) restartOVS() {
 	d.Helper()
 	run(d, "pkill", "-9", "-F", d.dir+"/ovs-vswitchd.pid")
 	run(d, inside(d.name, "env", "OVS_RUNDIR="+d.dir, "ovs-vswitchd", "unix:"+d.dir+"/db.sock", "--pidfile", "--log-file="+d.dir+"/vswitchd.log", "--detach", "-vconsole:off")...)
+}
+
+// seen counts packets that came to a representor from its VF.
+func (d *dpuSide) seen(rep string) uint64 {
+	d.Helper()
+	return counter(d.T, d.name, rep, "rx_packets")
+}
+
+// testDPUOffloadOff is the control: the same counts without hardware offload.
+func testDPUOffloadOff(b *dpuBench) {
+	web := b.pod(9, b.device(0))
+	web.must("ADD")
+	b.dpu.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
+	b.dpu.restartOVS()
+	web.answers()
+	heard := listen(b.T, "a")
+	for network := range heard {
+		speak(b.T, web.ns, network, "10.1.0.11")
+	}
+	time.Sleep(2 * time.Second)
+	rep := web.port()
+	start, before := time.Now(), b.dpu.seen(rep)
+	eventually(b, "all of it comes to software", patience, func() bool {
+		udp, _ := heard["udp"].since(start)
+		tcp, _ := heard["tcp"].since(start)
+		return udp > 20 && tcp > 20 && b.dpu.seen(rep)-before >= uint64(udp+tcp)/10*9
+	})
+	if flows := b.dpu.offloaded(); flows != "" {
+		b.Errorf("in hardware: %s", flows)
+	}
+	web.must("DEL")
 }

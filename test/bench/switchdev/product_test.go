@@ -138,13 +138,18 @@ func (c *cluster) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// add makes a pod, and plugs it in when the controller has given it addresses.
-func (p *product) add(name string, n *ovsNode, vf int) {
+// add makes a pod, and plugs it in when the controller has given it addresses. Its
+// iperf3 is at addresses of the node, too.
+func (p *product) add(name string, n *ovsNode, vf int, at ...string) {
 	t := p.t
 	t.Helper()
+	container := corev1.Container{Name: "iperf"}
+	for _, address := range at {
+		container.Ports = append(container.Ports, corev1.ContainerPort{ContainerPort: iperfPort, HostPort: hostPort, HostIP: address})
+	}
 	_, err := p.server.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name}},
-		Spec:       corev1.PodSpec{NodeName: n.name},
+		Spec:       corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{container}},
 	}, metav1.CreateOptions{})
 	ok(t, err)
 	network := p.network(name)

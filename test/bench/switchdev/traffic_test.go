@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What is at each node's address for outside.
-const nearPort, farPort = 30080, 30081
+// What is at each node's address for outside, and what is at the first one's.
+const nearPort, farPort, hostPort = 30080, 30081, 30082
 
 // The services' one endpoint is the pod b, on a's node, or c, on the other. The far
 // one has external addresses, too.
@@ -23,7 +23,7 @@ func newServed(t *testing.T, hwOffload bool) *product {
 	start := time.Now()
 	p := newProduct(t, hwOffload)
 	p.add("a", p.nodes[0], 0)
-	p.add("b", p.nodes[0], 1)
+	p.add("b", p.nodes[0], 1, p.nodes[0].addresses...)
 	p.add("c", p.nodes[1], 0)
 	p.serve("near", nearService(), nearPort, nil, p.pods["b"])
 	p.serve("far", farService(), farPort, external(), p.pods["c"])
@@ -48,6 +48,7 @@ func (p *product) ways() []way {
 			{what: "to outside", client: a, server: wire, to: []string{outsides()[i]}},
 			{what: "from outside to a node port, same node", client: wire, server: b, to: []string{first.addresses[i], "-p", fmt.Sprint(nearPort)}},
 			{what: "from outside to a node port, other node", client: wire, server: c, to: []string{first.addresses[i], "-p", fmt.Sprint(farPort)}},
+			{what: "from outside to a host port of the node's address", client: wire, server: b, to: []string{first.addresses[i], "-p", fmt.Sprint(hostPort)}},
 			{what: "from outside to an external address, other node", client: wire, server: c, to: []string{external()[i]}},
 		} {
 			w.what += ", " + string(family)
@@ -75,14 +76,14 @@ func TestProduct(t *testing.T) {
 	for _, w := range p.ways() {
 		t.Run(w.what, w.row)
 	}
-	t.Run("under a policy", p.underPolicy)
+	t.Run("under a policy", func(t *testing.T) { p.underPolicy(t, p.between()) })
 	p.keep()
 	t.Run("policy lands", p.policyLands)
 	t.Run("endpoint leaves", p.endpointLeaves)
 }
 
 // underPolicy: who may, speaks in hardware.
-func (p *product) underPolicy(t *testing.T) {
+func (p *product) underPolicy(t *testing.T, ways []way) {
 	b, c := p.pods["b"], p.pods["c"]
 	listen(t, "b")
 	listen(t, "c")
@@ -93,7 +94,7 @@ func (p *product) underPolicy(t *testing.T) {
 	p.policy("allow-b", "b", "a")
 	p.policy("allow-c", "c", "a")
 	eventually(t, "the policies are in force", patience, func() bool { return !meet() })
-	for _, w := range p.between() {
+	for _, w := range ways {
 		t.Run(w.what, w.row)
 	}
 	p.withdraw("allow-b", "allow-c")

@@ -81,6 +81,9 @@ func setUp() (vm.Job, error) {
 	if err := unix.Sethostname([]byte("bench")); err != nil {
 		return job, err
 	}
+	if err := os.MkdirAll("/run/openvswitch", 0o755); err != nil { // ovs-ofctl monitor does not live without
+		return job, err
+	}
 	env := map[string]string{
 		"PATH": vm.FilesDir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME": "/root", "TERM": "dumb",
