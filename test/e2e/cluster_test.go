@@ -30,7 +30,7 @@ var (
 	labName  = flag.String("lab", "e2e", "name of the lab; brought up when it is not there")
 	smartNIC = flag.Bool("smartnic", false, "add a node that is a virtual machine with a SmartNIC, for TestSmartNIC")
 	keep     = flag.Bool("keep", false, "leave the lab running")
-	families = flag.String("families", "dual", "address families of the lab: ipv4, dual")
+	families = flag.String("families", "dual", "address families of the lab: ipv4, dual, ipv6")
 )
 
 const (
@@ -65,11 +65,11 @@ func runAll(m *testing.M) (int, error) {
 		return 1, err
 	}
 	cluster.root = root
-	if err := labCommand(os.Stdout, "up", "--families="+*families); err != nil {
-		return 1, fmt.Errorf("bringing up the lab: %w", err)
-	}
 	if !*keep {
 		defer labCommand(os.Stdout, "down")
+	}
+	if err := labCommand(os.Stdout, "up", "--families="+*families); err != nil {
+		return 1, fmt.Errorf("bringing up the lab: %w", err)
 	}
 	cluster.config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(workdir(), "kubeconfig"))
 	if err != nil {
@@ -81,6 +81,12 @@ func runAll(m *testing.M) (int, error) {
 		return 1, err
 	}
 	return m.Run(), nil
+}
+
+// sixes says of each of the lab's families whether it is IPv6, in the order in which
+// pods have addresses.
+func sixes() []bool {
+	return map[string][]bool{"ipv4": {false}, "dual": {false, true}, "ipv6": {true}}[*families]
 }
 
 func workdir() string { return filepath.Join(cluster.root, "_output", *labName) }
@@ -183,6 +189,13 @@ func running(t *testing.T, ns, name, node string) *corev1.Pod {
 	t.Helper()
 	create(t, podObject(ns, name, node))
 	return listening(t, waitPod(t, ns, name, "Running", isRunning))
+}
+
+func deletePod(t *testing.T, ns, name string) {
+	t.Helper()
+	if err := cluster.client.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // listening waits until a pod's process, which runs, listens.

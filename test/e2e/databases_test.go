@@ -158,6 +158,7 @@ func TestRepair(t *testing.T) {
 				now := topology(t, port)
 				return now == before, now
 			})
+			nbctl(t, "--wait=hv", "sync")
 			mustInPod(t, pod, "ping", "-c1", "-W2", addresses(t, other)[0].String())
 		})
 	}

@@ -13,10 +13,11 @@ func TestNames(t *testing.T) {
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	server(t, ns, "server", nodes[2])
+	hosts := map[bool]string{true: "ahostsv6", false: "ahostsv4"}[sixes()[0]]
 	for _, node := range nodes {
 		from := running(t, ns, "from-"+node, node)
 		for _, name := range []string{web.Name, web.Name + "." + ns + ".svc.cluster.local"} {
-			if out := mustInPod(t, from, "getent", "ahostsv4", name); !strings.HasPrefix(out, web.Spec.ClusterIP) {
+			if out := mustInPod(t, from, "getent", hosts, name); !strings.HasPrefix(out, web.Spec.ClusterIP) {
 				t.Errorf("%s in %s: %q, want %s", name, from.Name, out, web.Spec.ClusterIP)
 			}
 			answers(t, from, "tcp", name+":80")

@@ -154,7 +154,9 @@ func TestOffloadCommand(t *testing.T) {
 		if agent.Spec.NodeName != nodes[1] {
 			continue
 		}
-		mustInPod(t, talker, "ping", "-c", "2", managementAddress(t, addresses(t, talker)[0]).String())
+		to := managementAddress(t, addresses(t, talker)[0]).String()
+		mustInPod(t, talker, "ping", "-c", "2", to)
+		mustInPod(t, talker, "sh", "-c", "ping -i 0.5 "+to+" >/dev/null 2>&1 &") // OVS forgets in ten seconds
 		out, err := kubectl(t, "", "exec", "-n", system, agent.Name, "-c", "ovn-offload-agent", "--", "ovn-offload-agent", "offload")
 		if err != nil || !strings.Contains(out, "hw-offload of OVS: off. 0 of ") || !strings.Contains(out, ns+"/talker") || strings.Contains(out, "understood") {
 			t.Errorf("%v:\n%s", err, out)

@@ -155,9 +155,7 @@ func TestFurtherServiceRange(t *testing.T) {
 		}
 	}
 	for _, name := range made {
-		if err := cluster.client.CoreV1().Services(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		deleteService(t, ns, name)
 	}
 	if err := ranges.Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,36 @@ func TestPodsReachOutside(t *testing.T) {
 	}
 }
 
+// TestHostAfterAPod: a process of the node is answered that begins with the port that a
+// pod of the node had towards the same destination, whose connection is remembered
+// as the router's; and so is the pod when it begins again.
+func TestHostAfterAPod(t *testing.T) {
+	ns := namespace(t)
+	serveOutside(t)
+	pod, own := running(t, ns, "pod", nodes[1]), machineAddresses(t, nodes[1])
+	for i, target := range machineAddresses(t, outside) {
+		to := netip.AddrPortFrom(target, outsidePort).String()
+		for _, network := range []string{"tcp", "udp"} {
+			port := fmt.Sprint(41000 + i)
+			ask := []string{"probe", "from", port, network, to}
+			mustInPod(t, pod, ask...)
+			remembered := func(entry string) bool {
+				return strings.Contains(entry, "src="+ofFamily(own, target).String()+",") && strings.Contains(entry, "sport="+port) && strings.Contains(entry, "mark=1")
+			}
+			entries := mustOnNode(t, nodes[1], "ovs-appctl", "dpctl/dump-conntrack", "zone=64000")
+			if !slices.ContainsFunc(strings.Split(entries, "\n"), remembered) {
+				t.Fatalf("the router's connection from port %s is not remembered, this shows nothing:\n%s", port, entries)
+			}
+			if out, err := onNode(nodes[1], ask...); err != nil {
+				t.Errorf("%s from a port that a pod had is not answered: %v %s", network, err, out)
+			}
+			if network == "udp" {
+				mustInPod(t, pod, ask...)
+			}
+		}
+	}
+}
+
 // TestOutsideDoesNotReachPods: a route to the pods through a node leads nowhere;
 // the node itself, on the same way, answers.
 func TestOutsideDoesNotReachPods(t *testing.T) {
@@ -166,30 +197,39 @@ func hostPod(t *testing.T, ns, name, node string) *corev1.Pod {
 // TestErrorsFromTheWay: what routers outside have to say of a pod's packet
 // reaches the pod: it is too large for a link there, or has come too far.
 func TestErrorsFromTheWay(t *testing.T) {
+	const (
+		fabric = "fabric" // the default gateway, which the gateway router asks
+		mtu    = 1300
+	)
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
-	const script = `set -e
-ip netns add far; ip link add far0 mtu 1300 type veth peer name eth0 mtu 1300 netns far
-ip addr add 192.0.2.1/24 dev far0; ip link set far0 up
-ip -n far addr add 192.0.2.2/24 dev eth0; ip -n far link set eth0 up; ip -n far route add default via 192.0.2.1
-sysctl -qw net.ipv4.ip_forward=1`
-	mustOnNode(t, outside, "sh", "-c", script)
-	t.Cleanup(func() { onNode(outside, "sh", "-c", "ip netns del far; sysctl -qw net.ipv4.ip_forward=0") })
-	router := ofFamily(machineAddresses(t, outside), netip.MustParseAddr("192.0.2.2")).String()
-	const fabric = "fabric" // the default gateway, which the gateway router asks
-	mustOnNode(t, fabric, "sh", "-c", "ip route add 192.0.2.0/24 via "+router+
-		" && sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.fabric0.send_redirects=0")
-	t.Cleanup(func() { onNode(fabric, "sh", "-c", "ip route del 192.0.2.0/24; sysctl -qw net.ipv4.ip_forward=0") })
+	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("ip netns add far && ip link add far0 mtu %d type veth peer name eth0 mtu %d netns far", mtu, mtu))
+	t.Cleanup(func() { onNode(outside, "ip", "netns", "del", "far") })
+	mustOnNode(t, outside, "sh", "-c", "ip link set far0 up && ip -n far link set eth0 up")
+	for _, own := range machineAddresses(t, outside) {
+		near, far, subnet, forward, headers := "192.0.2.1", "192.0.2.2", "192.0.2.0/24", "net.ipv4.ip_forward", 28
+		tooLarge, tooFar := fmt.Sprintf("mtu = %d", mtu), "Time to live exceeded"
+		if own.Is6() {
+			near, far, subnet, forward, headers = "2001:db8:2::1", "2001:db8:2::2", "2001:db8:2::/64", "net.ipv6.conf.all.forwarding", 48
+			tooLarge, tooFar = fmt.Sprintf("Packet too big: mtu=%d", mtu), "Time exceeded: Hop limit"
+		}
+		length := subnet[strings.Index(subnet, "/"):]
+		mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("ip addr add %s dev far0 nodad && ip -n far addr add %s dev eth0 nodad && ip -n far route add default via %s && sysctl -qw %s=1",
+			near+length, far+length, near, forward))
+		t.Cleanup(func() { onNode(outside, "sysctl", "-qw", forward+"=0") })
+		mustOnNode(t, fabric, "sh", "-c", fmt.Sprintf("ip route add %s via %s && sysctl -qw %s=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.fabric0.send_redirects=0", subnet, own, forward))
+		t.Cleanup(func() { onNode(fabric, "sh", "-c", "ip route del "+subnet+"; sysctl -qw "+forward+"=0") })
 
-	mustInPod(t, pod, "ping", "-c1", "-W2", "192.0.2.2")
-	mustInPod(t, pod, "ping", "-c1", "-W2", "-M", "do", "-s", "1272", "192.0.2.2") // 1300
-	for what, command := range map[string][]string{
-		"mtu = 1300":            {"ping", "-c2", "-W2", "-M", "do", "-s", "1372", "192.0.2.2"},
-		"Time to live exceeded": {"ping", "-c1", "-W2", "-t", "3", "192.0.2.2"},
-	} {
-		out, err := inPod(ns, pod.Name, command...)
-		if err == nil || !strings.Contains(out, what) {
-			t.Errorf("%v: want %q in %s", command, what, out)
+		ping := func(options ...string) (string, error) {
+			return inPod(ns, pod.Name, slices.Concat([]string{"ping", "-W2", "-M", "do"}, options, []string{far})...)
+		}
+		if out, err := ping("-c1", "-s", fmt.Sprint(mtu-headers)); err != nil {
+			t.Errorf("a packet that fits is not answered: %s", out)
+		}
+		for what, options := range map[string][]string{tooLarge: {"-c2", "-s", fmt.Sprint(mtu - headers + 100)}, tooFar: {"-c1", "-t", "3"}} {
+			if out, err := ping(options...); err == nil || !strings.Contains(out, what) {
+				t.Errorf("ping %v %s: want %q in %s", options, far, what, out)
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ type table struct {
 }
 
 // TestPolicyTable: for sets of policies made at random, what every pod reaches of
-// every other, on two ports and by two protocols, is what the API's definition says.
+// every other, on two ports and by three protocols, is what the API's definition says.
 func TestPolicyTable(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -58,6 +58,9 @@ func TestPolicyTable(t *testing.T) {
 	tab.compare("no policy again")
 }
 
+// serveBoth answers on both ports by all protocols.
+const serveBoth = "probe serve 80 & probe serve-sctp 80 2>/dev/null & probe serve-sctp 81 2>/dev/null & exec probe serve 81"
+
 func newTable(t *testing.T) *table {
 	tab := &table{t: t, real: map[string]string{}}
 	namespaces, pods := policytest.PodsOf()
@@ -71,7 +74,7 @@ func newTable(t *testing.T) *table {
 		tab.world.Namespaces = append(tab.world.Namespaces, ns)
 	}
 	for i, pod := range pods {
-		made := podObject(tab.real[pod.Namespace], pod.Name, nodes[i%len(nodes)], "sh", "-c", "probe serve 80 & exec probe serve 81")
+		made := podObject(tab.real[pod.Namespace], pod.Name, nodes[i%len(nodes)], "sh", "-c", serveBoth)
 		made.Labels = pod.Labels
 		made.Spec.Containers[0].Ports = pod.Spec.Containers[0].Ports
 		create(t, made)
@@ -82,13 +85,26 @@ func newTable(t *testing.T) *table {
 	return tab
 }
 
-// blocks are networks that divide the pods, with exceptions.
+// blocks are networks of each family that divide the pods: those of one node are
+// the exception, or of all addresses a single pod is.
 func (tab *table) blocks() (all []networkingv1.IPBlock) {
 	for _, pod := range tab.world.Pods[:3] {
-		addr := addresses(tab.t, pod)[0]
-		all = append(all, networkingv1.IPBlock{CIDR: netip.PrefixFrom(addr, 16).Masked().String(), Except: []string{netip.PrefixFrom(addr, 24).Masked().String()}})
+		for _, addr := range addresses(tab.t, pod) {
+			pods, node := 16, 24
+			if addr.Is6() {
+				pods, node = 48, 64
+			}
+			all = append(all,
+				networkingv1.IPBlock{CIDR: block(addr, pods), Except: []string{block(addr, node)}},
+				networkingv1.IPBlock{CIDR: block(addr, 0), Except: []string{block(addr, addr.BitLen())}})
+		}
 	}
 	return all
+}
+
+// block is the network of a length that an address is in.
+func block(addr netip.Addr, bits int) string {
+	return netip.PrefixFrom(addr, bits).Masked().String()
 }
 
 // compare probes everything until it is as the definition says, and returns how
@@ -158,7 +174,7 @@ func (tab *table) targets(from *corev1.Pod) (all []policytest.Target) {
 			continue
 		}
 		for _, addr := range addresses(tab.t, to) {
-			for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+			for _, protocol := range policytest.Protocols() {
 				for _, port := range []int32{80, 81} {
 					all = append(all, policytest.Target{Peer: policytest.Peer{Pod: to, Addr: addr}, Protocol: protocol, Port: port})
 				}

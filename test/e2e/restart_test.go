@@ -49,23 +49,38 @@ func TestKillEachComponent(t *testing.T) {
 	}
 }
 
-// flow is a stream between two pods; it remembers its longest silence.
+// flow is a stream between two pods; it remembers its longest silence, and how
+// many answers it lacks before the last one that came.
 type flow struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	seen   chan time.Time
 	gap    time.Duration
+	lost   int
 }
 
-// startFlow runs through kubectl's exec on the machine: it does not depend on
-// the network that is tested, but on kubelet only.
+// startFlow waits until the flow is answered.
 func startFlow(t *testing.T, ns, pod, network string, target netip.AddrPort) *flow {
+	t.Helper()
+	f := beginFlow(t, ns, pod, network, target)
+	f.wantAnswer(t, 10*time.Second)
+	return f
+}
+
+// beginFlow runs through kubectl's exec on the machine: it does not depend on
+// the network that is tested, but on kubelet only. What runs in the pod ends when
+// kubectl does, or it would go on sending.
+func beginFlow(t *testing.T, ns, pod, network string, target netip.AddrPort) *flow {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flow{cancel: cancel, done: make(chan struct{}), seen: make(chan time.Time, 1)}
 	kubectl := filepath.Join(cluster.root, "_output/bin/kubectl")
+	const untilEOF = `probe stream "$@" & cat; kill $!`
 	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(workdir(), "kubeconfig"),
-		"exec", "-n", ns, pod, "--", "probe", "stream", network, target.String())
+		"exec", "-i", "-n", ns, pod, "--", "sh", "-c", untilEOF, "sh", network, target.String())
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +90,18 @@ func startFlow(t *testing.T, ns, pod, network string, target netip.AddrPort) *fl
 	}
 	go func() {
 		defer close(f.done)
-		last := time.Time{}
+		last, next := time.Time{}, 0
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			now := time.Now()
 			if !last.IsZero() {
 				f.gap = max(f.gap, now.Sub(last))
+			}
+			var number int
+			if _, err := fmt.Sscan(lines.Text(), &number); err == nil {
+				if !last.IsZero() {
+					f.lost += number - next
+				}
+				next = number + 1
 			}
 			last = now
 			select {
@@ -90,7 +112,6 @@ func startFlow(t *testing.T, ns, pod, network string, target netip.AddrPort) *fl
 		cmd.Wait()
 	}()
 	t.Cleanup(func() { f.stop() })
-	f.wantAnswer(t, 10*time.Second)
 	return f
 }
 

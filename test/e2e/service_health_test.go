@@ -3,14 +3,12 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestHealthCheckNodePort: a load balancer outside is told by each node whether it
@@ -43,9 +41,7 @@ func TestHealthCheckNodePort(t *testing.T) {
 		}
 	}
 	everywhere(map[string]string{nodes[0]: "200 1", nodes[1]: "200 1", nodes[2]: "503 0"})
-	if err := cluster.client.CoreV1().Pods(ns).Delete(context.Background(), "server-0", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	deletePod(t, ns, "server-0")
 	server(t, ns, "server-3", nodes[1])
 	everywhere(map[string]string{nodes[0]: "503 0", nodes[1]: "200 2", nodes[2]: "503 0"})
 	updateService(t, web, func(spec *corev1.ServiceSpec) {

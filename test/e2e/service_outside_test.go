@@ -3,14 +3,12 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func askFrom(machine, network, address string) (answer, error) {
@@ -57,8 +55,8 @@ func TestExternalTrafficPolicy(t *testing.T) {
 	})
 }
 
-// TestPodsReachNodePorts: a pod of each node reaches the node port of each node;
-// a port beside it answers on none.
+// TestPodsReachNodePorts: a pod of each node reaches the node port of each node, and
+// is seen as itself by way of its own node only; a port beside it answers on none.
 func TestPodsReachNodePorts(t *testing.T) {
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
@@ -68,13 +66,23 @@ func TestPodsReachNodePorts(t *testing.T) {
 		for _, target := range nodes {
 			for _, addr := range machineAddresses(t, target) {
 				port := uint16(web.Spec.Ports[0].NodePort)
-				answers(t, from, "tcp", netip.AddrPortFrom(addr, port).String())
+				got := answers(t, from, "tcp", netip.AddrPortFrom(addr, port).String())
+				if seen := netip.MustParseAddr(got.seen); hasAddress(t, from, seen) != (target == node) {
+					t.Errorf("a pod of %s that asked %s was seen as %s", node, target, seen)
+				}
 				if got, err := askFromPod(from, "tcp", netip.AddrPortFrom(addr, 29999).String()); err == nil {
 					t.Errorf("%s answered at a port that nobody has: %v", addr, got)
 				}
 			}
 		}
 	}
+}
+
+// routeOutside leads the outside to a network by an address until the test ends.
+func routeOutside(t *testing.T, to string, via netip.Addr) {
+	t.Helper()
+	mustOnNode(t, outside, "ip", "route", "replace", to, "via", via.String())
+	t.Cleanup(func() { onNode(outside, "ip", "route", "del", to) })
 }
 
 // TestExternalAddresses: an external address and one that a load balancer gave
@@ -86,13 +94,8 @@ func TestExternalAddresses(t *testing.T) {
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, []string{"203.0.113.7"}
 	})
-	web.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.8"}}
-	if _, err := cluster.client.CoreV1().Services(ns).UpdateStatus(t.Context(), web, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	via := nodeAddress(t, nodes[0]).String()
-	mustOnNode(t, outside, "ip", "route", "replace", "203.0.113.0/24", "via", via)
-	t.Cleanup(func() { onNode(outside, "ip", "route", "del", "203.0.113.0/24") })
+	giveAddresses(t, web, "203.0.113.8")
+	routeOutside(t, "203.0.113.0/24", nodeAddress(t, nodes[0]))
 	for _, address := range []string{"203.0.113.7:80", "203.0.113.8:80"} {
 		answers(t, from, "tcp", address)
 		eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
@@ -111,13 +114,8 @@ func TestExternalAddresses(t *testing.T) {
 func TestHostPortFromOutside(t *testing.T) {
 	const hostPort = 31998
 	ns := namespace(t)
-	pod := podObject(ns, "server", nodes[1], "probe", "serve", fmt.Sprint(echoPort), "server")
-	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{
-		{ContainerPort: echoPort, HostPort: hostPort, Protocol: corev1.ProtocolTCP},
-		{ContainerPort: echoPort, HostPort: hostPort, Protocol: corev1.ProtocolUDP},
-	}
-	create(t, pod)
-	waitPod(t, ns, "server", "Running", isRunning)
+	hostPortPod(t, ns, "server", "serve",
+		corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolTCP}, corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolUDP})
 	from := running(t, ns, "from", nodes[2])
 	own := machineAddresses(t, outside)
 	for _, addr := range machineAddresses(t, nodes[1]) {
@@ -133,9 +131,7 @@ func TestHostPortFromOutside(t *testing.T) {
 			t.Errorf("%s from its own node: %v, %v", address, got, err)
 		}
 	}
-	if err := cluster.client.CoreV1().Pods(ns).Delete(context.Background(), "server", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	deletePod(t, ns, "server")
 	address := netip.AddrPortFrom(nodeAddress(t, nodes[1]), hostPort).String()
 	eventually(t, 2*time.Second+serviceWithin, "the host port is closed", func() (bool, string) {
 		got, err := askFrom(outside, "tcp", address)
@@ -158,18 +154,13 @@ func TestLoadBalancerSourceRanges(t *testing.T) {
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalIPs, spec.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, []string{"203.0.113.17"}, asker
 	})
-	given := []corev1.LoadBalancerIngress{{IP: "203.0.113.18"}}
+	given := []string{"203.0.113.18"}
 	if len(own) > 1 {
-		given = append(given, corev1.LoadBalancerIngress{IP: "2001:db8:113::18"})
+		given = append(given, "2001:db8:113::18")
 	}
-	web.Status.LoadBalancer.Ingress = given
-	if _, err := cluster.client.CoreV1().Services(ns).UpdateStatus(t.Context(), web, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	giveAddresses(t, web, given...)
 	for _, addr := range machineAddresses(t, nodes[0]) {
-		network := map[bool]string{true: "203.0.113.0/24", false: "2001:db8:113::/64"}[addr.Is4()]
-		mustOnNode(t, outside, "ip", "route", "replace", network, "via", addr.String())
-		t.Cleanup(func() { onNode(outside, "ip", "route", "del", network) })
+		routeOutside(t, map[bool]string{true: "203.0.113.0/24", false: "2001:db8:113::/64"}[addr.Is4()], addr)
 	}
 	asked := func(address string, answered bool) {
 		t.Helper()
@@ -182,8 +173,8 @@ func TestLoadBalancerSourceRanges(t *testing.T) {
 	}
 	everywhere := func(answered bool) {
 		t.Helper()
-		for _, ingress := range given {
-			address := netip.AddrPortFrom(netip.MustParseAddr(ingress.IP), servicePort).String()
+		for _, ip := range given {
+			address := netip.AddrPortFrom(netip.MustParseAddr(ip), servicePort).String()
 			asked(address, answered)
 			answers(t, from, "tcp", address)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,10 +63,31 @@ func service(t *testing.T, ns string, change func(*corev1.ServiceSpec)) *corev1.
 // frontends are a service's cluster addresses with its port.
 func frontends(service *corev1.Service) []string {
 	var out []string
-	for _, ip := range service.Spec.ClusterIPs {
-		out = append(out, netip.AddrPortFrom(netip.MustParseAddr(ip), servicePort).String())
+	for _, addr := range clusterAddresses(service) {
+		out = append(out, netip.AddrPortFrom(addr, servicePort).String())
 	}
 	return out
+}
+
+func clusterAddresses(service *corev1.Service) []netip.Addr {
+	var out []netip.Addr
+	for _, ip := range service.Spec.ClusterIPs {
+		out = append(out, netip.MustParseAddr(ip))
+	}
+	return out
+}
+
+func deleteService(t *testing.T, ns, name string) {
+	t.Helper()
+	if err := cluster.client.CoreV1().Services(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// vipsOf is what the database says of a service's load balancers.
+func vipsOf(t *testing.T, service *corev1.Service) string {
+	t.Helper()
+	return nbctl(t, "--bare", "--columns=vips", "find", "Load_Balancer", "external_ids:k8s.ovn.org/owner="+service.Namespace+"/"+service.Name)
 }
 
 // answer is what a server said: whom it saw, and who it is.
@@ -122,9 +144,7 @@ func TestServiceReachesEveryEndpoint(t *testing.T) {
 			}
 		}
 	}
-	if err := cluster.client.CoreV1().Services(ns).Delete(t.Context(), web.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	deleteService(t, ns, web.Name)
 	from := waitPod(t, ns, "from-"+nodes[0], "Running", isRunning)
 	for _, address := range frontends(web) {
 		eventually(t, serviceWithin, address+" is silent", func() (bool, string) {
@@ -153,15 +173,32 @@ func everyServer(t *testing.T, from *corev1.Pod, network, address string) {
 	}
 }
 
-// TestServiceOfItsOnlyEndpoint: a pod reaches itself through its own service.
+// TestServiceOfItsOnlyEndpoint: a pod reaches itself through its own service, also
+// when policies forbid it and others to ask and to be asked.
 func TestServiceOfItsOnlyEndpoint(t *testing.T) {
 	ns := namespace(t)
 	web := service(t, ns, nil)
-	alone := server(t, ns, "alone", nodes[1])
+	alone, other := server(t, ns, "alone", nodes[1]), running(t, ns, "other", nodes[1])
+	var all []netip.AddrPort
 	for _, address := range frontends(web) {
+		all = append(all, netip.MustParseAddrPort(address))
 		for _, network := range []string{"tcp", "udp"} {
 			if got := answers(t, alone, network, address); got.server != "alone" {
 				t.Errorf("%s %s: answered by %q", network, address, got.server)
+			}
+		}
+	}
+	becomes(t, other, true, all...)
+	becomes(t, alone, true, echoTargets(t, other)...)
+	policy(t, ns, "nothing", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{
+		networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress,
+	}})
+	becomes(t, other, false, all...)
+	becomes(t, alone, false, echoTargets(t, other)...)
+	for _, address := range frontends(web) {
+		for _, network := range []string{"tcp", "udp"} {
+			if got, err := askFromPod(alone, network, address); err != nil || got.server != "alone" {
+				t.Errorf("%s %s under the policy: %v, %v", network, address, got, err)
 			}
 		}
 	}
@@ -375,9 +412,7 @@ func TestHostPort(t *testing.T) {
 			t.Errorf("%s %s: %v", network, address, got)
 		}
 	}
-	if err := cluster.client.CoreV1().Pods(ns).Delete(t.Context(), "server", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	deletePod(t, ns, "server")
 	eventually(t, serviceWithin, "the host port is closed", func() (bool, string) {
 		got, err := askFromPod(from, "tcp", address)
 		return err != nil, got.server
@@ -413,9 +448,7 @@ func TestServiceSCTP(t *testing.T) {
 			})
 		}
 	}
-	if err := cluster.client.CoreV1().Services(ns).Delete(t.Context(), web.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	deleteService(t, ns, web.Name)
 	from := waitPod(t, ns, "from-"+nodes[0], "Running", isRunning)
 	for _, address := range frontends(web) {
 		eventually(t, serviceWithin, address+" is silent", func() (bool, string) {

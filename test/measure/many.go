@@ -12,7 +12,7 @@ import (
 )
 
 // manyServices creates thousands of services with ten endpoints each and waits
-// until all are in the databases.
+// until all are in the databases; then it measures the latency of one more.
 func (b *bench) manyServices(ctx context.Context) error {
 	w, err := watchPods(ctx, b.client)
 	if err != nil {
@@ -38,7 +38,11 @@ func (b *bench) manyServices(ctx context.Context) error {
 		}
 		return ready, err
 	}
-	return b.many(ctx, title, b.services, create, built)
+	if err := b.many(ctx, title, b.services, create, built); err != nil {
+		return err
+	}
+	fmt.Println()
+	return b.serviceLatency(ctx, w)
 }
 
 // manyPolicies creates thousands of policies with twenty peers each and waits until

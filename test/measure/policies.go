@@ -7,6 +7,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 const (
@@ -80,10 +81,11 @@ func (b *bench) createPolicy(ctx context.Context, namespace, name, app string, r
 	return err
 }
 
-// policyFlows counts what policies add that let the pods of a namespace in at a port.
+// policyFlows counts what policies add that let the pods of a namespace in at a port,
+// another one each: equal flows would be one.
 func (b *bench) policyFlows(ctx context.Context, namespace string) error {
 	return b.flowsOfOne(ctx, "a policy that allows one port from the namespace adds", flowPolicies, func(i int) error {
-		port := targetPort()
+		port := intstr.FromInt(9000 + i)
 		return b.createPolicy(ctx, namespace, fmt.Sprintf("flows-%d", i), "", []networkingv1.NetworkPolicyIngressRule{{
 			From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}},
 			Ports: []networkingv1.NetworkPolicyPort{{Port: &port}},

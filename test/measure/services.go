@@ -24,15 +24,23 @@ const (
 	serviceEndpoints = 3
 )
 
-// serviceTimes is how long it takes from the creation of a service until a pod on
-// another node connects to it, and the flows that a service adds. The endpoints
-// are there before; the pod asks for the address before it exists.
+// serviceTimes is how long a service takes to work, and the flows that one adds.
 func (b *bench) serviceTimes(ctx context.Context) error {
 	w, err := watchPods(ctx, b.client)
 	if err != nil {
 		return err
 	}
 	defer w.close(ctx)
+	if err := b.serviceLatency(ctx, w); err != nil {
+		return err
+	}
+	return b.serviceFlows(ctx, w.namespace)
+}
+
+// serviceLatency is from the creation of a service until a pod on the endpoints' node
+// connects to it. The endpoints are there before; the pod asks for the address before
+// it exists.
+func (b *bench) serviceLatency(ctx context.Context, w *watched) error {
 	for i := range serviceEndpoints {
 		if err := w.create(ctx, fmt.Sprintf("server-%d", i), b.worker()); err != nil {
 			return err
@@ -60,7 +68,7 @@ func (b *bench) serviceTimes(ctx context.Context) error {
 	t.addQuantiles("creation to first connection", took)
 	t.addQuantiles("... to its EndpointSlice, seen by a watch", known)
 	t.print()
-	return b.serviceFlows(ctx, w.namespace)
+	return nil
 }
 
 // firstConnection is from the request to create a service until a watch shows its
@@ -109,7 +117,7 @@ func (b *bench) untilSeen(ctx context.Context, namespace string, prober []string
 	lines := bufio.NewScanner(out)
 	var start time.Time
 	if lines.Scan() && lines.Text() == "asking" {
-		pause(ctx, 100*time.Millisecond)
+		pause(ctx, 500*time.Millisecond) // kubectl and the API server have begun the session
 		start = time.Now()
 		err = change()
 	}

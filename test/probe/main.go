@@ -3,30 +3,37 @@
 //	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
 //	probe serve-sctp PORT [NAME]          answers the first packet of an SCTP association with that line
 //	probe dial tcp|udp ADDRESS:PORT [N [S]]   prints that first line, then sends N bytes and wants them back; S: seconds in place of one
-//	probe reach tcp|udp:ADDRESS:PORT...   prints those of the targets, tried at once, that answer
+//	probe from PORT tcp|udp ADDRESS:PORT  as dial, from a port of its own
+//	probe reach tcp|udp|sctp:ADDRESS:PORT...   prints those of the targets, tried at once, that answer
+//	probe count N S tcp|udp|sctp:ADDRESS:PORT... asks each N times for S seconds at most, all targets at once, prints each answer behind its target and how often it came
 //	probe dial sctp ADDRESS:PORT          prints the answer of serve-sctp
-//	probe stream tcp|udp ADDRESS:PORT     sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
+//	probe stream tcp|udp ADDRESS:PORT     waits 30 s at most until it connects, and then sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
 //	probe await ADDRESS:PORT              tries TCP for 30 s until it connects, prints when, in ns since 1970
 //	probe push PORT                       answers one UDP packet with a packet each 10 ms for ever
 //	probe pull ADDRESS:PORT               sends one UDP packet, and then only receives
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
-// dial, reach and stream give up after a second without an answer, and dial's exit
-// code says so. IPv6 addresses are written in brackets.
+// dial and reach give up after a second without an answer, and dial's exit code says
+// so. IPv6 addresses are written in brackets.
 package main
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const timeout = time.Second
@@ -54,9 +61,23 @@ func run(args []string) error {
 				return err
 			}
 		}
-		return dial(args[1], args[2], numbers[0], time.Duration(numbers[1])*time.Second)
+		return dial(net.Dialer{Timeout: time.Duration(numbers[1]) * time.Second}, args[1], args[2], numbers[0])
+	case len(args) == 4 && args[0] == "from":
+		port, err := strconv.ParseUint(args[1], 10, 16)
+		if err != nil {
+			return err
+		}
+		return dial(net.Dialer{Timeout: timeout, LocalAddr: local(args[2], int(port))}, args[2], args[3], 0)
 	case len(args) >= 2 && args[0] == "reach":
 		reach(args[1:])
+		return nil
+	case len(args) >= 4 && args[0] == "count":
+		times, err := strconv.Atoi(args[1])
+		seconds, wrong := strconv.Atoi(args[2])
+		if err := cmp.Or(err, wrong); err != nil {
+			return err
+		}
+		count(times, time.Duration(seconds)*time.Second, args[3:])
 		return nil
 	case len(args) == 2 && args[0] == "await":
 		return await(args[1])
@@ -69,7 +90,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | stream tcp|udp ADDRESS:PORT | reach tcp|udp:ADDRESS:PORT... | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -114,13 +135,20 @@ func greeting(peer net.Addr, name []string) string {
 	return strings.Join(append([]string{address}, name...), " ")
 }
 
-func dial(network, address string, size int, within time.Duration) error {
-	conn, err := net.DialTimeout(network, address, within)
+func local(network string, port int) net.Addr {
+	if network == "udp" {
+		return &net.UDPAddr{Port: port}
+	}
+	return &net.TCPAddr{Port: port}
+}
+
+func dial(dialer net.Dialer, network, address string, size int) error {
+	conn, err := dialer.Dial(network, address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(within + time.Duration(size)*time.Microsecond))
+	conn.SetDeadline(time.Now().Add(dialer.Timeout + time.Duration(size)*time.Microsecond))
 	payload := bytes.Repeat([]byte("x"), size)
 	if network == "udp" {
 		payload = append([]byte("hello "), payload...)
@@ -149,26 +177,49 @@ func dial(network, address string, size int, within time.Duration) error {
 }
 
 func reach(targets []string) {
+	each(targets, func(target string) {
+		if _, ok := answers(target, timeout); ok {
+			fmt.Println(target)
+		}
+	})
+}
+
+func count(times int, within time.Duration, targets []string) {
+	each(targets, func(target string) {
+		said := map[string]int{}
+		for range times {
+			if line, ok := answers(target, within); ok {
+				said[line]++
+			}
+		}
+		for line, n := range said {
+			fmt.Println(target, n, line)
+		}
+	})
+}
+
+func each(targets []string, do func(target string)) {
 	var all sync.WaitGroup
 	for _, target := range targets {
-		all.Go(func() {
-			network, address, _ := strings.Cut(target, ":")
-			if answers(network, address) {
-				fmt.Println(target)
-			}
-		})
+		all.Go(func() { do(target) })
 	}
 	all.Wait()
 }
 
-// answers asks four times a second in UDP, which may lose packets.
-func answers(network, address string) bool {
-	conn, err := net.DialTimeout(network, address, timeout)
+// answers gives the first line; it asks four times a second in UDP, which may lose
+// packets.
+func answers(target string, within time.Duration) (string, bool) {
+	network, address, _ := strings.Cut(target, ":")
+	if network == "sctp" {
+		line, err := associate(address, within)
+		return line, err == nil
+	}
+	conn, err := net.DialTimeout(network, address, within)
 	if err != nil {
-		return false
+		return "", false
 	}
 	defer conn.Close()
-	end := time.Now().Add(timeout)
+	end := time.Now().Add(within)
 	reader := bufio.NewReader(conn)
 	for time.Now().Before(end) {
 		wait := end
@@ -177,18 +228,22 @@ func answers(network, address string) bool {
 			wait = time.Now().Add(timeout / 4)
 		}
 		conn.SetReadDeadline(wait)
-		_, err := reader.ReadString('\n')
+		line, err := reader.ReadString('\n')
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err == nil
+			return strings.TrimSpace(line), err == nil
 		}
 	}
-	return false
+	return "", false
 }
 
 // stream keeps one connection (or one UDP flow) alive: a gap of answers is seen
 // as a large delay, a connection that broke ends it.
 func stream(network, address string) error {
 	conn, err := net.DialTimeout(network, address, timeout)
+	for end := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(end); {
+		time.Sleep(timeout / 10)
+		conn, err = net.DialTimeout(network, address, timeout)
+	}
 	if err != nil {
 		return err
 	}
@@ -199,44 +254,99 @@ func stream(network, address string) error {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		var number, sent int64
-		if n, _ := fmt.Sscan(lines.Text(), &number, &sent); n == 2 {
-			fmt.Println(number, time.Now().UnixMilli(), time.Now().UnixMilli()-sent)
-		} else if _, name, ok := strings.Cut(lines.Text(), " "); ok {
-			fmt.Println("server", name)
+	for {
+		lines := bufio.NewScanner(conn)
+		for lines.Scan() {
+			var number, sent int64
+			if n, _ := fmt.Sscan(lines.Text(), &number, &sent); n == 2 {
+				fmt.Println(number, time.Now().UnixMilli(), time.Now().UnixMilli()-sent)
+			} else if _, name, ok := strings.Cut(lines.Text(), " "); ok {
+				fmt.Println("server", name)
+			}
+		}
+		if network != "udp" { // which goes on where nobody listens
+			return lines.Err()
 		}
 	}
-	return lines.Err()
 }
 
-// await asks each few milliseconds and gives no attempt up for the next: the first
-// packet of a connection that nobody took is repeated by TCP after a second only,
-// and one that was taken may need longer than that on a busy machine.
+// await asks each two milliseconds and gives an attempt up after a second only: the
+// first packet of a connection that nobody took is repeated by TCP after that, and
+// one that was taken may need long on a busy machine. It uses sockets themselves,
+// for Go's dialler takes half a millisecond of the processor that others wait for.
 func await(address string) error {
-	fmt.Println("asking")
-	connected := make(chan int64, 1)
-	ask := func() {
-		conn, err := net.DialTimeout("tcp", address, timeout)
-		if err != nil {
-			return
-		}
-		select {
-		case connected <- time.Now().UnixNano():
-		default:
-		}
-		conn.Close()
+	const beat = 2 * time.Millisecond
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
 	}
-	for end := time.After(30 * time.Second); ; {
-		go ask()
-		select {
-		case when := <-connected:
-			fmt.Println(when)
+	fmt.Println("asking")
+	var asked []unix.PollFd
+	for next, end := time.Now(), time.Now().Add(30*time.Second); next.Before(end); {
+		if len(asked) == int(timeout/beat) {
+			unix.Close(int(asked[0].Fd))
+			asked = asked[1:]
+		}
+		fd, err := ask(to)
+		if err != nil {
+			return err
+		}
+		next = time.Now().Add(beat)
+		var connected bool
+		asked, connected, err = answered(append(asked, unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}), next)
+		if err != nil {
+			return err
+		}
+		if connected {
+			fmt.Println(time.Now().UnixNano())
 			return nil
-		case <-end:
-			return fmt.Errorf("%s: nobody connected", address)
-		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("%s: nobody connected", address)
+}
+
+// ask begins to connect.
+func ask(to netip.AddrPort) (int, error) {
+	family, port := unix.AF_INET, int(to.Port())
+	var peer unix.Sockaddr
+	if to.Addr().Is4() {
+		peer = &unix.SockaddrInet4{Port: port, Addr: to.Addr().As4()}
+	} else {
+		family, peer = unix.AF_INET6, &unix.SockaddrInet6{Port: port, Addr: to.Addr().As16()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.Connect(fd, peer); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		return 0, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// answered waits until one of the sockets is connected, or until a moment, and
+// closes those that are refused.
+func answered(asked []unix.PollFd, until time.Time) (left []unix.PollFd, connected bool, err error) {
+	for {
+		wait := unix.NsecToTimespec(max(0, time.Until(until)).Nanoseconds())
+		n, err := unix.Ppoll(asked, &wait, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n == 0 || err != nil {
+			return asked, false, err
+		}
+		asked = slices.DeleteFunc(asked, func(s unix.PollFd) bool {
+			if s.Revents == 0 {
+				return false
+			}
+			code, err := unix.GetsockoptInt(int(s.Fd), unix.SOL_SOCKET, unix.SO_ERROR)
+			connected = connected || err == nil && code == 0
+			unix.Close(int(s.Fd))
+			return true
+		})
+		if connected {
+			return asked, true, nil
 		}
 	}
 }

@@ -121,9 +121,19 @@ func answerSCTP(conn net.PacketConn, port uint16, name []string) error {
 
 // dialSCTP begins an association and prints what the acknowledgement says.
 func dialSCTP(address string) error {
+	said, err := associate(address, timeout)
+	if err == nil {
+		fmt.Println(said)
+	}
+	return err
+}
+
+// associate sends an INIT four times a second, as UDP is asked: a lost one is
+// repeated by every client of SCTP.
+func associate(address string, within time.Duration) (string, error) {
 	at, err := net.ResolveUDPAddr("udp", address)
 	if err != nil {
-		return err
+		return "", err
 	}
 	network := "ip6:132"
 	if at.IP.To4() != nil {
@@ -131,29 +141,39 @@ func dialSCTP(address string) error {
 	}
 	conn, err := net.DialIP(network, nil, &net.IPAddr{IP: at.IP, Zone: at.Zone})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(timeout))
 	sent := sctpPacket{from: uint16(20000 + rand.IntN(10000)), to: uint16(at.Port), init: 1 + rand.Uint32N(1<<31), chunk: sctpINIT}
-	if _, err := conn.Write(sent.bytes()); err != nil {
-		return err
+	for end := time.Now().Add(within); time.Now().Before(end); {
+		if _, err := conn.Write(sent.bytes()); err != nil {
+			return "", err
+		}
+		conn.SetReadDeadline(time.Now().Add(timeout / 4))
+		said, err := acknowledged(conn, sent)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return said, err
+		}
 	}
+	return "", fmt.Errorf("%s: %w", address, os.ErrDeadlineExceeded)
+}
+
+// acknowledged reads what the acknowledgement of an INIT says.
+func acknowledged(conn net.PacketConn, sent sctpPacket) (string, error) {
 	for buffer := make([]byte, 2048); ; {
 		n, _, err := conn.ReadFrom(buffer) // Read leaves the IPv4 header there
 		if err != nil {
-			return err
+			return "", err
 		}
 		got, err := readSCTP(buffer[:n])
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case got.from != sent.to || got.to != sent.from || got.tag != sent.init:
 			continue
 		case got.chunk == sctpABORT:
-			return errors.New("refused")
+			return "", errors.New("refused")
 		}
-		fmt.Println(got.text)
-		return nil
+		return got.text, nil
 	}
 }

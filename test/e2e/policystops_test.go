@@ -1,0 +1,213 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// received is how many packets of a protocol a pod has received since it started,
+// and how many it has sent; of Icmp and Icmp6, echo requests.
+func received(t *testing.T, pod *corev1.Pod, protocol string) (in, out int) {
+	t.Helper()
+	counts := map[string]int{}
+	var names []string
+	for line := range strings.Lines(mustInPod(t, pod, "cat", "/proc/net/snmp", "/proc/net/snmp6")) {
+		fields := strings.Fields(line)
+		switch name, ofTable := strings.CutSuffix(fields[0], ":"); {
+		case !ofTable: // snmp6 has a line for each
+			counts[name], _ = strconv.Atoi(fields[1])
+		case len(names) == 0 || names[0] != fields[0]:
+			names = fields
+		default:
+			for i, value := range fields[1:] {
+				counts[name+names[i+1]], _ = strconv.Atoi(value)
+			}
+		}
+	}
+	for _, name := range []string{"InDatagrams", "InSegs", "InEchos"} {
+		in += counts[protocol+name]
+	}
+	for _, name := range []string{"OutDatagrams", "OutSegs", "RetransSegs", "OutEchos"} {
+		out += counts[protocol+name]
+	}
+	return in, out
+}
+
+// receivedOf is the same of several protocols.
+func receivedOf(t *testing.T, pod *corev1.Pod, protocols []string) (in, out []int) {
+	t.Helper()
+	for _, protocol := range protocols {
+		arrived, sent := received(t, pod, protocol)
+		in, out = append(in, arrived), append(out, sent)
+	}
+	return in, out
+}
+
+// TestPolicyStopsWhatRuns: not one packet of a running stream arrives once the
+// policy is in force, by TCP, UDP or ping in each family, from the same node or
+// another, by a policy of either end; the streams that it allows go on beside it.
+func TestPolicyStopsWhatRuns(t *testing.T) {
+	deny := map[string]networkingv1.NetworkPolicySpec{
+		"ingress": allowIngress("server", "witness"),
+		"egress": {
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "sender"}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+		},
+	}
+	protocolsOf := map[bool][]string{false: {"Tcp", "Udp", "Icmp"}, true: {"Tcp", "Udp6", "Icmp6"}}
+	for direction, spec := range deny {
+		for _, node := range []string{nodes[1], nodes[2]} {
+			for family, six := range sixes() {
+				protocols := protocolsOf[six]
+				t.Run(fmt.Sprintf("%s/%s/%s", direction, node, protocols[1]), func(t *testing.T) {
+					t.Parallel()
+					ns := namespace(t)
+					server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
+					sender := streaming(t, podObject(ns, "sender", node, everyWay(addresses(t, server)[family])...))
+					witness := streaming(t, podObject(ns, "witness", node, everyWay(addresses(t, other)[family])...))
+					stops(t, spec, [2]*corev1.Pod{server, sender}, [2]*corev1.Pod{other, witness}, protocols)
+				})
+			}
+		}
+	}
+}
+
+// allowIngress lets in nobody but the pods with another label app.
+func allowIngress(app string, from ...string) networkingv1.NetworkPolicySpec {
+	spec := networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+	}
+	for _, name := range from {
+		spec.Ingress = append(spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{
+			{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
+		}})
+	}
+	return spec
+}
+
+// everyWay streams to an address by TCP, UDP and ping.
+func everyWay(to netip.Addr) []string {
+	const script = `probe stream tcp "$1" & probe stream udp "$1" & exec ping -i 0.02 "$2"`
+	return []string{"sh", "-c", script, "sh", netip.AddrPortFrom(to, echoPort).String(), to.String()}
+}
+
+// stops has a policy stop the streams between one pair of pods and not those of
+// the other, and lets them go on.
+func stops(t *testing.T, spec networkingv1.NetworkPolicySpec, forbidden, allowed [2]*corev1.Pod, protocols []string) {
+	t.Helper()
+	flows(t, forbidden, true, protocols...)
+	policy(t, forbidden[0].Namespace, "deny", spec)
+	stopped(t, forbidden[0], protocols...)
+	flows(t, forbidden, false, protocols...)
+	flows(t, allowed, true, protocols...)
+	deletePolicy(t, forbidden[0].Namespace, "deny")
+	for _, protocol := range protocols {
+		eventually(t, time.Minute, "the stream goes on: "+protocol, func() (bool, string) {
+			before, _ := received(t, forbidden[0], protocol)
+			time.Sleep(200 * time.Millisecond)
+			after, _ := received(t, forbidden[0], protocol)
+			return after > before, ""
+		})
+	}
+}
+
+// stopped waits until nothing more arrives at a pod for a second: on a busy machine
+// a stream pauses for some tenths.
+func stopped(t *testing.T, server *corev1.Pod, protocols ...string) {
+	t.Helper()
+	eventually(t, policyWithin, fmt.Sprintf("the streams stop: %s", protocols), func() (bool, string) {
+		before, _ := receivedOf(t, server, protocols)
+		time.Sleep(time.Second)
+		after, _ := receivedOf(t, server, protocols)
+		return slices.Equal(before, after), fmt.Sprint(before, after)
+	})
+}
+
+// TestPolicyStopsServer: what a policy forbids stops although its client is
+// silent, and only the server still sends. The stream beside it is one of the same
+// server that the policy allows, as silent.
+func TestPolicyStopsServer(t *testing.T) {
+	const port = 9000
+	deny := map[string]networkingv1.NetworkPolicySpec{
+		"ingress": allowIngress("server", "witness"),
+		"egress": {
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "client"}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+		},
+	}
+	for direction, spec := range deny {
+		for i, node := range []string{nodes[1], nodes[2]} {
+			t.Run(direction+"/"+node, func(t *testing.T) {
+				t.Parallel()
+				ns := namespace(t)
+				server := streaming(t, podObject(ns, "server", nodes[1], "probe", "push", fmt.Sprint(port)))
+				addrs := addresses(t, server)
+				pull := []string{"probe", "pull", netip.AddrPortFrom(addrs[i%len(addrs)], port).String()}
+				client, witness := streaming(t, podObject(ns, "client", node, pull...)), streaming(t, podObject(ns, "witness", node, pull...))
+				protocol := map[bool]string{true: "Udp", false: "Udp6"}[addrs[i%len(addrs)].Is4()]
+				flows(t, [2]*corev1.Pod{client, server}, true, protocol)
+				policy(t, ns, "deny", spec)
+				stopped(t, client, protocol)
+				flows(t, [2]*corev1.Pod{client, server}, false, protocol)
+				flows(t, [2]*corev1.Pod{witness, server}, true, protocol)
+			})
+		}
+	}
+}
+
+func streaming(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	create(t, pod)
+	return waitPod(t, pod.Namespace, pod.Name, "Running", isRunning)
+}
+
+// flows compares what arrives at the first of two pods while the second sends:
+// much, or not one packet. TCP that gets no answer waits twice as long each time.
+func flows(t *testing.T, ends [2]*corev1.Pod, want bool, protocols ...string) {
+	t.Helper()
+	look := func() (arrived, sent []int) {
+		arrived, _ = receivedOf(t, ends[0], protocols)
+		_, sent = receivedOf(t, ends[1], protocols)
+		return arrived, sent
+	}
+	arrivedBefore, sentBefore := look()
+	start := time.Now()
+	time.Sleep(silence)
+	arrived, sent := look()
+	for anyEqual(sent, sentBefore) && time.Since(start) < time.Minute {
+		time.Sleep(time.Second)
+		arrived, sent = look()
+	}
+	for i, protocol := range protocols {
+		if sent[i] == sentBefore[i] {
+			t.Errorf("%s sends nothing of %s: this shows nothing", ends[1].Name, protocol)
+		}
+		if got := arrived[i] - arrivedBefore[i]; want && got < 50 || !want && got > 0 {
+			t.Errorf("%d packets of %s arrived from %s at %s in %s (%d were sent), want them %t",
+				got, protocol, ends[1].Name, ends[0].Name, time.Since(start), sent[i]-sentBefore[i], want)
+		}
+	}
+}
+
+// anyEqual says that one of two lists of the same length has an element that the
+// other has there.
+func anyEqual(a, b []int) bool {
+	for i := range a {
+		if a[i] == b[i] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,190 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// pause is what no stream may be silent for that nothing interrupts; of UDP not one
+// packet may be lost.
+const pause = time.Second
+
+// streams are one of TCP and one of UDP to each address of a pod, by their names.
+func streams(t *testing.T, from, to *corev1.Pod) map[string]*flow {
+	t.Helper()
+	all := map[string]*flow{}
+	for _, target := range echoTargets(t, to) {
+		for _, network := range []string{"tcp", "udp"} {
+			all[network+" "+from.Name+" "+target.String()] = startFlow(t, from.Namespace, from.Name, network, target)
+		}
+	}
+	return all
+}
+
+// interrupted ends streams, all of which something has interrupted, or none.
+func interrupted(t *testing.T, want bool, all map[string]*flow) {
+	t.Helper()
+	for name, stream := range all {
+		stream.wantAnswer(t, time.Minute) // TCP repeats a packet after twice the time each
+		gap := stream.stop()
+		t.Logf("%s: silent for %s at most, %d lost", name, gap, stream.lost)
+		if got := gap > pause; got != want {
+			t.Errorf("%s was silent for %s, want an interruption %t", name, gap, want)
+		}
+		if got := stream.lost > 0; strings.HasPrefix(name, "udp") && got != want {
+			t.Errorf("%s lost %d packets, want a loss %t", name, stream.lost, want)
+		}
+	}
+}
+
+// forbid has a policy of a client stop its streams to a server for a moment, which
+// shows that an interruption is seen.
+func forbid(t *testing.T, client, server *corev1.Pod) {
+	t.Helper()
+	all := streams(t, client, server)
+	policy(t, client.Namespace, "forbid", networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: client.Labels}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+	})
+	becomes(t, client, false, echoTargets(t, server)...)
+	deletePolicy(t, client.Namespace, "forbid")
+	interrupted(t, true, all)
+}
+
+// TestOtherPoliciesInterruptNothing: streams that a policy allows run while others
+// come and go: one of another pod on the server's node, one that selects the same
+// pods, one that lets in the same peers, one in another namespace.
+func TestOtherPoliciesInterruptNothing(t *testing.T) {
+	ns, theirs := namespace(t), namespace(t)
+	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
+	client, third := running(t, ns, "client", nodes[2]), running(t, ns, "third", nodes[2])
+	away := running(t, theirs, "server", nodes[1])
+	policy(t, ns, "allow", allowIngress("server", "client"))
+	becomes(t, third, false, echoTargets(t, server)...)
+	others := []struct {
+		ns, name string
+		spec     networkingv1.NetworkPolicySpec
+	}{
+		{ns, "elsewhere", allowIngress("other", "nobody")},
+		{ns, "same-pods", allowIngress("server", "other")},
+		{ns, "same-peers", allowIngress("other", "client")},
+		{theirs, "same-labels", allowIngress("server", "client")},
+	}
+	come := func() {
+		for _, p := range others {
+			policy(t, p.ns, p.name, p.spec)
+		}
+	}
+	leave := func() {
+		for _, p := range others {
+			deletePolicy(t, p.ns, p.name)
+		}
+	}
+	all := streams(t, client, server)
+	for range 4 {
+		for range 5 { // quicker than anybody follows
+			come()
+			leave()
+		}
+		come()
+		becomes(t, third, false, echoTargets(t, other, away)...)
+		leave()
+		becomes(t, third, true, echoTargets(t, other, away)...)
+	}
+	interrupted(t, false, all)
+	becomes(t, third, false, echoTargets(t, server)...)
+	forbid(t, client, server)
+}
+
+// TestPolicyInterruptsNothingItAllows: streams from the server's node and another
+// run while a policy comes that allows them and forbids others, and when it goes.
+func TestPolicyInterruptsNothingItAllows(t *testing.T) {
+	ns := namespace(t)
+	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
+	near, far, third := running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2]), running(t, ns, "third", nodes[2])
+	port, udp, tcp := intstr.FromInt32(echoPort), corev1.ProtocolUDP, corev1.ProtocolTCP
+	var blocks []networkingv1.NetworkPolicyPeer
+	for _, pod := range []*corev1.Pod{near, far} {
+		for _, addr := range addresses(t, pod) {
+			blocks = append(blocks, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: block(addr, addr.BitLen())}})
+		}
+	}
+	for _, landing := range []struct {
+		name        string
+		spec        networkingv1.NetworkPolicySpec
+		stopped, to *corev1.Pod
+	}{
+		{"labels", allowIngress("server", "near", "far"), third, server},
+		{"networks-and-ports", networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: server.Labels},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{
+				From: blocks, Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}, {Protocol: &udp, Port: &port}},
+			}},
+		}, third, server},
+		{"egress", networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+			Egress: []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{
+				{PodSelector: &metav1.LabelSelector{MatchLabels: server.Labels}},
+			}}},
+		}, near, other},
+	} {
+		t.Run(landing.name, func(t *testing.T) {
+			both := []map[string]*flow{streams(t, near, server), streams(t, far, server)}
+			for range 3 {
+				becomes(t, landing.stopped, true, echoTargets(t, landing.to)...)
+				policy(t, ns, landing.name, landing.spec)
+				becomes(t, landing.stopped, false, echoTargets(t, landing.to)...)
+				deletePolicy(t, ns, landing.name)
+			}
+			for _, all := range both {
+				interrupted(t, false, all)
+			}
+		})
+	}
+	for _, client := range []*corev1.Pod{near, far} {
+		forbid(t, client, server)
+	}
+}
+
+// TestOlderConnectionsAreAnswered: a policy that lets nobody in comes to pods that
+// have asked before it. Their servers' answers pass, also of one that is never asked
+// again; new connections to them do not, and what they may not ask they do not get.
+func TestOlderConnectionsAreAnswered(t *testing.T) {
+	const port = 9000
+	for _, node := range []string{nodes[1], nodes[2]} {
+		t.Run(node, func(t *testing.T) {
+			ns := namespace(t)
+			server := running(t, ns, "server", nodes[1])
+			pusher := streaming(t, podObject(ns, "pusher", nodes[1], "probe", "push", fmt.Sprint(port)))
+			asker := running(t, ns, "asker", node)
+			pull := `probe pull "$1" & exec probe serve "$2"`
+			from := netip.AddrPortFrom(addresses(t, pusher)[0], port).String()
+			silent := listening(t, streaming(t, podObject(ns, "silent", node, "sh", "-c", pull, "sh", from, fmt.Sprint(echoPort))))
+			flows(t, [2]*corev1.Pod{silent, pusher}, true, "Udp")
+			all := streams(t, asker, server)
+			becomes(t, server, true, echoTargets(t, asker, silent)...)
+			clients := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"asker", "silent"}},
+			}}
+			policy(t, ns, "nobody", networkingv1.NetworkPolicySpec{PodSelector: clients})
+			becomes(t, server, false, echoTargets(t, asker, silent)...)
+			flows(t, [2]*corev1.Pod{silent, pusher}, true, "Udp")
+			interrupted(t, false, all)
+			policy(t, ns, "nothing", networkingv1.NetworkPolicySpec{PodSelector: clients, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}})
+			stopped(t, silent, "Udp")
+			flows(t, [2]*corev1.Pod{silent, pusher}, false, "Udp")
+			deletePolicy(t, ns, "nothing")
+			becomes(t, asker, true, echoTargets(t, server)...)
+			forbid(t, asker, server)
+		})
+	}
+}

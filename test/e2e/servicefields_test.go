@@ -1,0 +1,345 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// spotsAt are those at the addresses with a port, one for each protocol.
+func spotsAt(addrs []netip.Addr, port uint16, servers []string, seen []netip.Addr) []spot {
+	var out []spot
+	for _, addr := range addrs {
+		for _, network := range []string{"tcp", "udp"} {
+			out = append(out, spot{network + ":" + netip.AddrPortFrom(addr, port).String(), servers, ofFamily(seen, addr)})
+		}
+	}
+	return out
+}
+
+// nodePortSpots are those at a node's addresses, each protocol's with its own port.
+func nodePortSpots(t *testing.T, node string, ports []corev1.ServicePort, servers []string) []spot {
+	t.Helper()
+	var out []spot
+	for _, addr := range machineAddresses(t, node) {
+		for _, port := range ports {
+			target := strings.ToLower(string(port.Protocol)) + ":" + netip.AddrPortFrom(addr, uint16(port.NodePort)).String()
+			out = append(out, spot{target: target, servers: servers})
+		}
+	}
+	return out
+}
+
+// hostPortPod serves on nodes[1] under its name, at ports of the node.
+func hostPortPod(t *testing.T, ns, name, serve string, ports ...corev1.ContainerPort) *corev1.Pod {
+	t.Helper()
+	pod := podObject(ns, name, nodes[1], "probe", serve, fmt.Sprint(echoPort), name)
+	for i := range ports {
+		ports[i].ContainerPort = echoPort
+	}
+	pod.Spec.Containers[0].Ports = ports
+	return streaming(t, pod)
+}
+
+// TestExternalAddressOfANode: a service whose external addresses are a node's own
+// answers there whoever asks, with either policy: the node itself, a pod on its
+// network and an ordinary one, another node, and the outside. Beside its port, and
+// without the service, nobody does.
+func TestExternalAddressOfANode(t *testing.T) {
+	ns := namespace(t)
+	server(t, ns, "server", nodes[1])
+	own := machineAddresses(t, nodes[1])
+	clients := []client{machineClient(t, outside), podClient(t, running(t, ns, "pod", nodes[1])), podClient(t, hostPod(t, ns, "host", nodes[1]))}
+	for _, node := range nodes {
+		clients = append(clients, machineClient(t, node))
+	}
+	for _, policy := range []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal} {
+		web := service(t, ns, func(spec *corev1.ServiceSpec) {
+			spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, policy
+			for _, addr := range own {
+				spec.ExternalIPs = append(spec.ExternalIPs, addr.String())
+			}
+		})
+		for _, servers := range [][]string{{"server"}, nil} {
+			for _, c := range clients {
+				c.finds(t, append(spotsAt(own, servicePort, servers, nil), spotsAt(own, servicePort+1, nil, nil)...))
+			}
+			if servers != nil {
+				deleteService(t, ns, web.Name)
+			}
+		}
+	}
+}
+
+// TestStreamFromBeforeTheService: what a process of a node sends by UDP to a node port
+// and an external address of a service, since before there is any, is answered once
+// there is one, although no datagram of it begins a connection.
+func TestStreamFromBeforeTheService(t *testing.T) {
+	ns := namespace(t)
+	server(t, ns, "server", nodes[2])
+	host := hostPod(t, ns, "host", nodes[1])
+	const nodePort = 31994
+	for _, own := range machineAddresses(t, nodes[1]) {
+		external := netip.MustParseAddr(map[bool]string{true: "198.51.100.201", false: "2001:db8:51::201"}[own.Is4()])
+		var streams []*flow
+		for _, to := range []netip.AddrPort{netip.AddrPortFrom(own, nodePort), netip.AddrPortFrom(external, servicePort)} {
+			streams = append(streams, beginFlow(t, ns, host.Name, "udp", to))
+		}
+		time.Sleep(time.Second) // they are in the kernel's table
+		web := service(t, ns, func(spec *corev1.ServiceSpec) {
+			spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+			spec.ExternalIPs = []string{external.String()}
+			for i := range spec.Ports {
+				if spec.Ports[i].Protocol == corev1.ProtocolUDP {
+					spec.Ports[i].NodePort = nodePort
+				}
+			}
+		})
+		for _, stream := range streams {
+			stream.wantAnswer(t, serviceWithin)
+			stream.stop()
+		}
+		deleteService(t, ns, web.Name)
+	}
+}
+
+// TestHostPortAddresses: host ports that name the node's address answer there, the
+// outside, the node itself and a pod of another node; those that name an address of nobody do not,
+// though their pod answers. Two pods of a node have the same port in two protocols;
+// the one that ends closes its own.
+func TestHostPortAddresses(t *testing.T) {
+	const named, nobodys, shared = 31990, 31991, 31992
+	ns := namespace(t)
+	own := machineAddresses(t, nodes[1])
+	var here, nowhere []corev1.ContainerPort
+	for _, addr := range own {
+		for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+			here = append(here, corev1.ContainerPort{HostPort: named, HostIP: addr.String(), Protocol: protocol})
+			other := map[bool]string{true: "203.0.113.200", false: "2001:db8:113::200"}[addr.Is4()]
+			nowhere = append(nowhere, corev1.ContainerPort{HostPort: nobodys, HostIP: other, Protocol: protocol})
+		}
+	}
+	hostPortPod(t, ns, "here", "serve", here...)
+	elsewhere := hostPortPod(t, ns, "nowhere", "serve", nowhere...)
+	hostPortPod(t, ns, "tcp", "serve", corev1.ContainerPort{HostPort: shared, Protocol: corev1.ProtocolTCP})
+	hostPortPod(t, ns, "udp", "serve", corev1.ContainerPort{HostPort: shared, Protocol: corev1.ProtocolUDP})
+	from := podClient(t, running(t, ns, "from", nodes[2]))
+	spots := func(seen []netip.Addr, udp ...string) []spot {
+		out := append(spotsAt(own, named, []string{"here"}, seen), spotsAt(own, nobodys, nil, nil)...)
+		for _, s := range spotsAt(own, shared, []string{"tcp"}, seen) {
+			if strings.HasPrefix(s.target, "udp") {
+				s.servers = udp
+			}
+			out = append(out, s)
+		}
+		return out
+	}
+	to, itself := machineClient(t, outside), machineClient(t, nodes[1])
+	to.finds(t, spots(to.own, "udp"))
+	itself.finds(t, spots(nil, "udp"))
+	from.finds(t, append(spots(machineAddresses(t, nodes[2]), "udp"), spotsAt(addresses(t, elsewhere), echoPort, []string{"nowhere"}, from.own)...))
+	deletePod(t, ns, "udp")
+	to.finds(t, spots(to.own))
+	itself.finds(t, spots(nil))
+	from.finds(t, spots(machineAddresses(t, nodes[2])))
+}
+
+// TestHostPortSCTP: an association with a host port begins, from outside, whose
+// address the pod sees, and from a pod of another node; it does not when the pod is
+// gone.
+func TestHostPortSCTP(t *testing.T) {
+	const hostPort = 31993
+	ns := namespace(t)
+	hostPortPod(t, ns, "server", "serve-sctp", corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolSCTP})
+	clients := []client{machineClient(t, outside), podClient(t, running(t, ns, "from", nodes[2]))}
+	check := func(answered bool) {
+		t.Helper()
+		for _, c := range clients {
+			for _, addr := range machineAddresses(t, nodes[1]) {
+				address := netip.AddrPortFrom(addr, hostPort).String()
+				eventually(t, serviceWithin, fmt.Sprintf("%s answers %s: %t", address, c.name, answered), func() (bool, string) {
+					got, err := readAnswer(c.run("probe", "dial", "sctp", address))
+					kept := c.pod || got.seen == ofFamily(c.own, addr).String()
+					return (err == nil) == answered && (kept || !answered), fmt.Sprint(got, err)
+				})
+			}
+		}
+	}
+	check(true)
+	deletePod(t, ns, "server")
+	check(false)
+}
+
+// TestServiceWithoutNodePorts: the address that a load balancer gave answers, with
+// node ports beside it and when they have been given up, which then do not.
+func TestServiceWithoutNodePorts(t *testing.T) {
+	ns := namespace(t)
+	server(t, ns, "server", nodes[2])
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeLoadBalancer })
+	var given []netip.Addr
+	for _, via := range machineAddresses(t, nodes[0]) {
+		addr := netip.MustParseAddr(map[bool]string{true: "198.51.100.200", false: "2001:db8:51::200"}[via.Is4()])
+		given = append(given, addr)
+		routeOutside(t, addr.String(), via)
+	}
+	var texts []string
+	for _, addr := range given {
+		texts = append(texts, addr.String())
+	}
+	web = giveAddresses(t, web, texts...)
+	ports := web.Spec.Ports
+	clients := []client{machineClient(t, outside), machineClient(t, nodes[1]), podClient(t, running(t, ns, "from", nodes[1]))}
+	check := func(servers ...string) {
+		t.Helper()
+		spots := spotsAt(given, servicePort, []string{"server"}, nil)
+		for _, node := range nodes {
+			spots = append(spots, nodePortSpots(t, node, ports, servers)...)
+		}
+		for _, c := range clients {
+			c.finds(t, spots)
+		}
+	}
+	check("server")
+	none := false
+	web = updateService(t, web, func(spec *corev1.ServiceSpec) {
+		spec.AllocateLoadBalancerNodePorts = &none
+		for i := range spec.Ports {
+			spec.Ports[i].NodePort = 0
+		}
+	})
+	if web.Spec.Ports[0].NodePort != 0 {
+		t.Fatalf("the API has kept the node ports: %v", web.Spec.Ports)
+	}
+	check()
+}
+
+// TestNotReadyEndpoint: a pod that is never ready answers behind a service that
+// publishes such, and not behind another until that does so, too.
+func TestNotReadyEndpoint(t *testing.T) {
+	ns := namespace(t)
+	pod := podObject(ns, "unready", nodes[2], "probe", "serve", fmt.Sprint(echoPort), "unready")
+	pod.Labels = map[string]string{"app": "web"}
+	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}}
+	streaming(t, pod)
+	publish := func(spec *corev1.ServiceSpec) { spec.PublishNotReadyAddresses = true }
+	published, plain := clusterAddresses(service(t, ns, publish)), service(t, ns, nil)
+	clients := []client{podClient(t, running(t, ns, "from", nodes[1])), machineClient(t, nodes[1])}
+	check := func(servers ...string) {
+		t.Helper()
+		for _, c := range clients {
+			c.finds(t, append(spotsAt(published, servicePort, []string{"unready"}, nil), spotsAt(clusterAddresses(plain), servicePort, servers, nil)...))
+		}
+	}
+	check()
+	updateService(t, plain, publish)
+	check("unready")
+}
+
+// TestServiceInternalLocalFromNodes: a node's own processes reach its own endpoint
+// alone, and nothing where there is none; without the policy they reach all.
+func TestServiceInternalLocalFromNodes(t *testing.T) {
+	ns := namespace(t)
+	for i, node := range nodes[:2] {
+		server(t, ns, fmt.Sprintf("server-%d", i), node)
+	}
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	near, wide := service(t, ns, func(spec *corev1.ServiceSpec) { spec.InternalTrafficPolicy = &local }), service(t, ns, nil)
+	own := [][]string{{"server-0"}, {"server-1"}, nil}
+	for i, node := range nodes {
+		spots := append(spotsAt(clusterAddresses(near), servicePort, own[i], nil), spotsAt(clusterAddresses(wide), servicePort, []string{"server-0", "server-1"}, nil)...)
+		for _, c := range []client{machineClient(t, node), podClient(t, hostPod(t, ns, "host-"+node, node))} {
+			c.finds(t, spots)
+		}
+	}
+}
+
+// TestNewConnectionsWithoutAnEndpoint: while pods, a node and the outside begin
+// connections without pause one of three endpoints goes, with its pod or without
+// it. When the nodes have that in their flows no further connection is lost or led
+// there; when the last endpoints have gone none succeeds.
+func TestNewConnectionsWithoutAnEndpoint(t *testing.T) {
+	for what, end := range map[string]func(*testing.T, *corev1.Pod){
+		"deleted": func(t *testing.T, pod *corev1.Pod) { deletePod(t, pod.Namespace, pod.Name) },
+		"retired": func(t *testing.T, pod *corev1.Pod) { label(t, pod, `{"app":"retired"}`) },
+	} {
+		t.Run(what, func(t *testing.T) { endpointEnds(t, end) })
+	}
+}
+
+func endpointEnds(t *testing.T, end func(*testing.T, *corev1.Pod)) {
+	ns := namespace(t)
+	var pods []*corev1.Pod
+	var names []string
+	for i, node := range nodes {
+		names = append(names, fmt.Sprintf("server-%d", i))
+		pods = append(pods, server(t, ns, names[i], node))
+	}
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	spots := func(c client, servers []string) []spot {
+		if c.node != "" {
+			return spotsAt(clusterAddresses(web), servicePort, servers, nil)
+		}
+		return nodePortSpots(t, nodes[1], web.Spec.Ports, servers)
+	}
+	clients := []client{machineClient(t, outside), machineClient(t, nodes[1]), podClient(t, running(t, ns, "from", nodes[1]))}
+	for _, c := range clients {
+		c.finds(t, spots(c, names))
+		stop := c.asking(spots(c, names))
+		defer stop()
+	}
+	end(t, pods[2])
+	awaitWithout(t, web, addresses(t, pods[2]))
+	for _, c := range clients {
+		if wrong := c.look(100, false, spots(c, names[:2])); wrong != "" {
+			t.Errorf("%s finds\n%s", c.name, wrong)
+		}
+	}
+	for _, pod := range pods[:2] {
+		end(t, pod)
+		awaitWithout(t, web, addresses(t, pod))
+	}
+	for _, c := range clients {
+		if wrong := c.look(5, true, spots(c, nil)); wrong != "" {
+			t.Errorf("without endpoints %s finds\n%s", c.name, wrong)
+		}
+	}
+}
+
+// asking goes on with it until it is told to stop.
+func (c client) asking(spots []spot) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			c.look(5, true, spots)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// awaitWithout waits until every node has flows without an endpoint, those of its
+// datapath included.
+func awaitWithout(t *testing.T, service *corev1.Service, gone []netip.Addr) {
+	t.Helper()
+	eventually(t, serviceWithin, fmt.Sprintf("%s has no endpoint %s", service.Name, gone), func() (bool, string) {
+		out := vipsOf(t, service)
+		for _, addr := range gone {
+			if strings.Contains(out, netip.AddrPortFrom(addr, echoPort).String()) {
+				return false, out
+			}
+		}
+		return true, ""
+	})
+	nbctl(t, "--wait=hv", "sync")
+	for _, node := range nodes {
+		mustOnNode(t, node, "ovs-appctl", "revalidator/wait")
+	}
+}
