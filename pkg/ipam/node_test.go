@@ -46,8 +46,8 @@ func TestNodeAnnotations(t *testing.T) {
 			map[string]string{kube.NodeIDKey: "3"}, "node id 2 belongs to node first"},
 		{"id of the cluster router", []string{kube.NodeIDKey, "1"},
 			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, `"1" is not a number from 2`},
-		{"id beyond the join subnet", []string{kube.NodeIDKey, "65535"},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, "from 2 to 65534"},
+		{"id beyond the join subnet", []string{kube.NodeIDKey, "65534"},
+			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, "from 2 to 65533"},
 		{"id in another spelling", []string{kube.NodeIDKey, "+4"},
 			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, "is not a number"},
 		{"not in the plan", []string{kube.NodeSubnetsKey, subnets("10.1.0.0/24")},
@@ -120,7 +120,7 @@ func TestNodeExhaustion(t *testing.T) {
 	check(t, a)
 }
 
-// TestNodeIDExhaustion: a join subnet of eight addresses numbers five nodes.
+// TestNodeIDExhaustion: a join subnet of eight addresses numbers four nodes.
 func TestNodeIDExhaustion(t *testing.T) {
 	cfg := plan(t, "10.244.0.0/16/24")
 	cfg.Join = prefixes(t, "100.64.0.0/29")
@@ -128,7 +128,7 @@ func TestNodeIDExhaustion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 5 {
+	for i := range 4 {
 		decideNode(t, a, newNode(fmt.Sprint("n", i), i))
 	}
 	_, err = a.Node(newNode("late", 9))

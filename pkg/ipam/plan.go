@@ -180,11 +180,20 @@ func (c Config) networks() []network {
 
 // maxID is the largest node id: it numbers the node in every join subnet.
 func (c Config) maxID() int {
-	bits := 31
+	last := 1 << 31
 	for _, join := range c.JoinSubnets() {
-		bits = min(bits, join.Addr().BitLen()-join.Bits())
+		last = min(last, int(repeatOffset(join)))
 	}
-	return 1<<bits - 2
+	return last - 1
+}
+
+// RepeatAddress is an address of a join subnet that no node has: the cluster router's
+// second one.
+func RepeatAddress(join netip.Prefix) netip.Addr { return AddressAt(join, repeatOffset(join)) }
+
+// repeatOffset is before the last address, which is IPv4's for all.
+func repeatOffset(join netip.Prefix) uint64 {
+	return 1<<min(31, join.Addr().BitLen()-join.Bits()) - 2
 }
 
 // part is the node subnet that addr is in, whether a node has it or not.

@@ -116,17 +116,23 @@ func plainTable() []string { return []string{"priority=0 actions=NORMAL"} }
 
 // fromRouter lets the router speak under the host's MAC without the bridge's
 // MAC table hearing of it: by output, never by NORMAL. The host alone answers
-// for the address that both have.
+// for the address that both have, and the router asks by no other: OVN announces all
+// addresses of its NAT, which are the cluster's.
 func fromRouter(w wire) []string {
 	in := fmt.Sprintf("in_port=%d,dl_src=%s", w.Router, w.MAC)
-	return []string{
-		flow(0, 100, in+",arp,arp_op=1", output(w.Uplink)),
+	flows := []string{
 		flow(0, 100, in+fmt.Sprintf(",icmp6,icmp_type=%d", neighborSolicit), output(w.Uplink)),
 		flow(0, 90, in+",icmp6,icmp_type="+strconv.Itoa(neighborAdvert), "drop"),
 		flow(0, 80, in+",ip", remember(markRouter)+output(w.Uplink)),
 		flow(0, 80, in+",ipv6", remember(markRouter)+output(w.Uplink)),
 		flow(0, 10, fmt.Sprintf("in_port=%d", w.Router), "drop"),
 	}
+	for _, address := range w.Addresses {
+		if addr := address.Addr(); addr.Is4() {
+			flows = append(flows, flow(0, 100, in+",arp,arp_op=1,arp_spa="+addr.String(), output(w.Uplink)))
+		}
+	}
+	return flows
 }
 
 // fromWire hands on what comes for the MAC that host and router share. Tunnels

@@ -27,7 +27,7 @@ func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
 	for _, subnet := range cfg.JoinSubnets {
 		join = append(join, hostPrefix(subnet, uint64(n.id)))
 	}
-	rows := gatewayRouter(n, join)
+	rows := append(gatewayRouter(n, join), repeats(cfg, n, join)...)
 	for _, e := range exits(n) {
 		rows = append(rows, externalSwitch(n, e)...)
 		rows = append(rows, gatewayNAT(cfg, n, e)...)
@@ -182,12 +182,8 @@ func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 		if slices.Contains(n.gateway.NextHops[:i], hop) { // the host's route may have one twice
 			continue
 		}
-		anywhere := "0.0.0.0/0"
-		if hop.Is6() {
-			anywhere = "::/0"
-		}
 		rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{
-			IPPrefix: anywhere, Nexthop: hop.String(), OutputPort: &external,
+			IPPrefix: anywhere(hop), Nexthop: hop.String(), OutputPort: &external,
 		}))
 	}
 	return rows
@@ -207,6 +203,60 @@ func gatewayNAT(cfg Config, n node, e exit) []ovsdb.Row {
 		rows = append(rows, sourceNAT(n, e, own.String(), own)...)
 	}
 	return rows
+}
+
+// repeats hide the clients of load balancers as lb_force_snat_ip does, when they send
+// again before they have an answer: a SYN, or UDP of several packets. OVN sees who is
+// to be hidden by the address that was asked, and conntrack has put the server's in
+// its place then (lr_in_dnat, OVN 25.03): server and answer would meet a stranger, and
+// whose first packet was lost could send as often as it liked. What conntrack says of
+// the connection is known where policies are applied and not any more where the source
+// is changed: so such packets go to the cluster router's second address, by whose MAC
+// they are told apart.
+func repeats(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
+	gr := GatewayRouter(n.name)
+	port := routerToJoin(gr)
+	var rows []ovsdb.Row
+	for i, subnet := range cfg.JoinSubnets {
+		hop, family := ipam.RepeatAddress(subnet).String(), "ip4"
+		if subnet.Addr().Is6() {
+			family = "ip6"
+		}
+		nat := &nb.NAT{
+			Type: nb.NATTypeSNAT, ExternalIP: join[i].Addr().String(), LogicalIP: anywhere(subnet.Addr()),
+			Match: "eth.dst == " + repeatMAC(cfg),
+		}
+		rows = append(rows,
+			ovsdb.Row{
+				ID: "repeat " + family,
+				Model: &nb.LogicalRouterPolicy{
+					Priority: priorityRepeat, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{hop},
+					Match: fmt.Sprintf("%s && ct.new && ct_mark.natted == 1 && ct_mark.force_snat == 1 && outport == %q", family, port),
+				},
+				Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: gr, Column: columnPolicies}},
+			},
+			ovsdb.Row{ID: "repeat snat " + family, Model: nat, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: gr, Column: columnNAT}}},
+			neighbor(port, hop, repeatMAC(cfg)),
+		)
+	}
+	return rows
+}
+
+func repeatMAC(cfg Config) string {
+	return kube.MACFromAddress(ipam.RepeatAddress(cfg.JoinSubnets[0])).String()
+}
+
+// neighbor spares a router the question who has an address.
+func neighbor(port, address, mac string) ovsdb.Row {
+	return ovsdb.Row{ID: port + " " + address, Model: &nb.StaticMACBinding{LogicalPort: port, IP: address, MAC: mac, OverrideDynamicMAC: true}}
+}
+
+// anywhere is every address of a family.
+func anywhere(family netip.Addr) string {
+	if family.Is6() {
+		return "::/0"
+	}
+	return "0.0.0.0/0"
 }
 
 // sourceNAT is nothing when the node has no address of the family. Those of the
@@ -244,9 +294,7 @@ func masqueradeRoutes(cfg Config, n node) []ovsdb.Row {
 			staticRoute(gr, &nb.LogicalRouterStaticRoute{
 				IPPrefix: subnet.Masked().String(), Nexthop: hop.String(), OutputPort: &external,
 			}),
-			ovsdb.Row{ID: external + " " + hop.String(), Model: &nb.StaticMACBinding{
-				LogicalPort: external, IP: hop.String(), MAC: kube.MACFromAddress(hop).String(), OverrideDynamicMAC: true,
-			}},
+			neighbor(external, hop.String(), kube.MACFromAddress(hop).String()),
 		)
 	}
 	return rows

@@ -37,6 +37,9 @@ func groups() []string { return []string{ClusterGroup, ClusterSwitchGroup, Clust
 // to the node itself: before every other way out of the cluster.
 const priorityHost = 1004
 
+// priorityRepeat is that of a gateway router's policies; it has no others.
+const priorityRepeat = 1000
+
 // JoinSwitch connects the cluster router with every gateway router.
 const JoinSwitch = "join"
 
@@ -52,6 +55,9 @@ const SecondPhysicalNetwork = "exgwphysnet"
 
 // secondPrefix begins the names of what belongs to the second external bridge.
 const secondPrefix = "exgw-"
+
+// repeatPrefix begins the names of the cluster router's second port on the join switch.
+const repeatPrefix = "repeat-"
 
 // NodeSwitch is the switch of a node's pods; it bears the node's name.
 func NodeSwitch(node string) string { return node }

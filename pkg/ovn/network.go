@@ -3,6 +3,7 @@ package ovn
 import (
 	"net/netip"
 
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -13,8 +14,11 @@ import (
 func buildNetwork(cfg Config) []ovsdb.Row {
 	port := routerToJoin(ClusterRouter)
 	var networks []netip.Prefix
+	var repeated []string // without their subnets, to which one port leads
 	for _, subnet := range cfg.JoinSubnets {
 		networks = append(networks, hostPrefix(subnet, routerOffset))
+		addr := ipam.RepeatAddress(subnet)
+		repeated = append(repeated, netip.PrefixFrom(addr, addr.BitLen()).String())
 	}
 	rows := []ovsdb.Row{
 		{ID: JoinSwitch, Model: &nb.LogicalSwitch{Name: JoinSwitch}},
@@ -29,6 +33,12 @@ func buildNetwork(cfg Config) []ovsdb.Row {
 			Networks: prefixStrings(networks),
 		}),
 		switchPort(JoinSwitch, routerPeer(joinToRouter(ClusterRouter), port)),
+		routerPort(ClusterRouter, &nb.LogicalRouterPort{
+			Name:     repeatPrefix + port,
+			MAC:      repeatMAC(cfg),
+			Networks: repeated,
+		}),
+		switchPort(JoinSwitch, routerPeer(repeatPrefix+joinToRouter(ClusterRouter), repeatPrefix+port)),
 	}
 	for _, name := range groups() {
 		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})

@@ -119,8 +119,9 @@ func notAddresses(row ovsdb.Row) (wrong []string) {
 		network(m.IPPrefix)
 	case *nb.LogicalRouterPolicy:
 		address(m.Nexthops...)
-		_, set, _ := strings.Cut(m.Match, "{")
-		address(strings.Split(strings.TrimSuffix(set, "}"), ", ")...)
+		if _, set, ok := strings.Cut(m.Match, "{"); ok {
+			address(strings.Split(strings.TrimSuffix(set, "}"), ", ")...)
+		}
 	}
 	return wrong
 }

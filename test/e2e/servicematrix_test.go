@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,7 +40,8 @@ func machineClient(t *testing.T, machine string) client {
 	return c
 }
 
-// counted is who answered a target, and how often.
+// counted is who answered a target, and how often; without a server, what became of
+// those who got no answer.
 type counted map[answer]int
 
 // count asks targets, each as often, all at once, and waits seconds for an answer.
@@ -47,15 +49,22 @@ func (c client) count(times, seconds int, targets []string) (map[string]counted,
 	out, err := c.run(append([]string{"probe", "count", fmt.Sprint(times), fmt.Sprint(seconds)}, targets...)...)
 	all := map[string]counted{}
 	for line := range strings.Lines(out) {
-		var target, seen, server string
-		var n int
-		if _, err := fmt.Sscan(line, &target, &n, &seen, &server); err != nil {
+		target, rest, _ := strings.Cut(line, " ")
+		times, said, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		n, err := strconv.Atoi(times)
+		if err != nil {
 			return nil, fmt.Errorf("%q: %w", line, err)
+		}
+		got := answer{seen: said}
+		if !strings.HasPrefix(said, "lost ") {
+			if got, err = readAnswer(said, nil); err != nil {
+				return nil, err
+			}
 		}
 		if all[target] == nil {
 			all[target] = counted{}
 		}
-		all[target][answer{seen: strings.TrimPrefix(seen, "::ffff:"), server: server}] += n
+		all[target][got] += n
 	}
 	return all, err
 }
@@ -74,6 +83,9 @@ func (s spot) wrong(got counted, times int, some bool) string {
 	servers := map[string]bool{}
 	n := 0
 	for answer, times := range got {
+		if answer.server == "" {
+			continue
+		}
 		servers[answer.server] = true
 		n += times
 		if s.seen.IsValid() && answer.seen != s.seen.String() || !slices.Contains(s.servers, answer.server) {

@@ -5,12 +5,14 @@
 //	probe dial tcp|udp ADDRESS:PORT [N [S]]   prints that first line, then sends N bytes and wants them back; S: seconds in place of one
 //	probe from PORT tcp|udp ADDRESS:PORT  as dial, from a port of its own
 //	probe reach tcp|udp|sctp:ADDRESS:PORT...   prints those of the targets, tried at once, that answer
-//	probe count N S tcp|udp|sctp:ADDRESS:PORT... asks each N times for S seconds at most, all targets at once, prints each answer behind its target and how often it came
+//	probe count N S tcp|udp|sctp:ADDRESS:PORT... asks each N times for S seconds at most, all targets at once, prints each answer behind its target and how often it came, and "lost" with each error
 //	probe dial sctp ADDRESS:PORT          prints the answer of serve-sctp
 //	probe stream tcp|udp ADDRESS:PORT     waits 30 s at most until it connects, and then sends a line each 10 ms for ever, prints each answer's number and delay, and a server's name
 //	probe await ADDRESS:PORT              tries TCP for 30 s until it connects, prints when, in ns since 1970
 //	probe push PORT                       answers one UDP packet with a packet each 10 ms for ever
 //	probe pull ADDRESS:PORT               sends one UDP packet, and then only receives
+//	probe late PORT                       answers each UDP packet a tenth of a second later
+//	probe burst N ADDRESS:PORT            sends N UDP packets at once from one port, prints how many answers come, the last within a second
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
 // dial and reach give up after a second without an answer, and dial's exit code says
@@ -79,8 +81,16 @@ func run(args []string) error {
 		}
 		count(times, time.Duration(seconds)*time.Second, args[3:])
 		return nil
+	case len(args) == 3 && args[0] == "burst":
+		packets, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		return burst(packets, args[2])
 	case len(args) == 2 && args[0] == "await":
 		return await(args[1])
+	case len(args) == 2 && args[0] == "late":
+		return late(args[1])
 	case len(args) == 2 && args[0] == "push":
 		return push(args[1])
 	case len(args) == 2 && args[0] == "pull":
@@ -90,7 +100,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | await ADDRESS:PORT | push PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -178,7 +188,7 @@ func dial(dialer net.Dialer, network, address string, size int) error {
 
 func reach(targets []string) {
 	each(targets, func(target string) {
-		if _, ok := answers(target, timeout); ok {
+		if _, err := answers(target, timeout); err == nil {
 			fmt.Println(target)
 		}
 	})
@@ -188,9 +198,11 @@ func count(times int, within time.Duration, targets []string) {
 	each(targets, func(target string) {
 		said := map[string]int{}
 		for range times {
-			if line, ok := answers(target, within); ok {
-				said[line]++
+			line, err := answers(target, within)
+			if err != nil {
+				line = "lost " + err.Error()
 			}
+			said[line]++
 		}
 		for line, n := range said {
 			fmt.Println(target, n, line)
@@ -208,20 +220,19 @@ func each(targets []string, do func(target string)) {
 
 // answers gives the first line; it asks four times a second in UDP, which may lose
 // packets.
-func answers(target string, within time.Duration) (string, bool) {
+func answers(target string, within time.Duration) (string, error) {
 	network, address, _ := strings.Cut(target, ":")
 	if network == "sctp" {
-		line, err := associate(address, within)
-		return line, err == nil
+		return associate(address, within)
 	}
 	conn, err := net.DialTimeout(network, address, within)
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	defer conn.Close()
 	end := time.Now().Add(within)
 	reader := bufio.NewReader(conn)
-	for time.Now().Before(end) {
+	for {
 		wait := end
 		if network == "udp" {
 			conn.Write([]byte("hello\n"))
@@ -229,11 +240,10 @@ func answers(target string, within time.Duration) (string, bool) {
 		}
 		conn.SetReadDeadline(wait)
 		line, err := reader.ReadString('\n')
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return strings.TrimSpace(line), err == nil
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(end) {
+			return strings.TrimSpace(line), err
 		}
 	}
-	return "", false
 }
 
 // stream keeps one connection (or one UDP flow) alive: a gap of answers is seen
@@ -371,6 +381,21 @@ func push(port string) error {
 	}
 }
 
+// late is a server whose clients can send again before they have an answer.
+func late(port string) error {
+	packets, err := net.ListenPacket("udp", ":"+port)
+	if err != nil {
+		return err
+	}
+	for buffer := make([]byte, 1500); ; {
+		_, peer, err := packets.ReadFrom(buffer)
+		if err != nil {
+			return err
+		}
+		time.AfterFunc(timeout/10, func() { packets.WriteTo([]byte("late\n"), peer) })
+	}
+}
+
 // pull is the other end of push: its kernel counts what comes.
 func pull(address string) error {
 	conn, err := net.Dial("udp", address)
@@ -386,6 +411,29 @@ func pull(address string) error {
 			return err
 		}
 	}
+}
+
+// burst does not wait for the answer to the first packet before it sends the others.
+func burst(packets int, address string) error {
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for range packets {
+		if _, err := conn.Write([]byte("hello\n")); err != nil {
+			return err
+		}
+	}
+	conn.SetReadDeadline(time.Now().Add(timeout))
+	answers := 0
+	for buffer := make([]byte, 1500); answers < packets; answers++ {
+		if _, err := conn.Read(buffer); err != nil {
+			break
+		}
+	}
+	fmt.Println(answers)
+	return nil
 }
 
 // last is one UDP flow whose end is looked for.

@@ -44,19 +44,16 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 	}, err
 }
 
-// gatewayPortPrefix begins the names of the gateway routers' ports to the wire,
-// which the name of the node ends.
-const gatewayPortPrefix = "rtoe-GR_"
-
-// bindingOwner: the table has no external_ids, and all bindings of ours are those
-// of a node's gateway router.
+// bindingOwner: the table has no external_ids, and all bindings of ours are those of a
+// node's gateway router, whose ports to the wire and to the cluster the name of the
+// node ends.
 func bindingOwner(model any) (owner, id string) {
 	binding, ok := model.(*StaticMACBinding)
 	if !ok {
 		return "", ""
 	}
-	node, ours := strings.CutPrefix(binding.LogicalPort, gatewayPortPrefix)
-	if !ours {
+	side, node, _ := strings.Cut(binding.LogicalPort, "-GR_")
+	if side != "rtoe" && side != "rtoj" {
 		return "", ""
 	}
 	return "Node/" + node, binding.LogicalPort + " " + binding.IP

@@ -1,0 +1,49 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestServiceBeforeItsAnswer: who sends several packets before a server has answered
+// the first gets an answer to each, where a gateway router hides who asks. Without the
+// router's policies for it only the first is answered.
+func TestServiceBeforeItsAnswer(t *testing.T) {
+	const packets = 10
+	ns := namespace(t)
+	for _, node := range nodes[1:] {
+		pod := podObject(ns, "on-"+node, node, "probe", "late", fmt.Sprint(echoPort))
+		pod.Labels = map[string]string{"app": "web"}
+		streaming(t, pod)
+	}
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	everywhere := func(want int) {
+		t.Helper()
+		answered := func(c client, addrs []netip.Addr, port int32) {
+			t.Helper()
+			for _, addr := range addrs {
+				target := netip.AddrPortFrom(addr, uint16(port)).String()
+				eventually(t, serviceWithin, fmt.Sprintf("%d packets of %d of %s are answered at %s", want, packets, c.name, target), func() (bool, string) {
+					out, err := c.run("probe", "burst", fmt.Sprint(packets), target)
+					return err == nil && strings.TrimSpace(out) == fmt.Sprint(want), out
+				})
+			}
+		}
+		answered(machineClient(t, outside), machineAddresses(t, nodes[1]), web.Spec.Ports[1].NodePort)
+		answered(machineClient(t, nodes[1]), clusterAddresses(web), servicePort)
+	}
+	everywhere(packets)
+	signal := func(name string) { mustOnNode(t, nodes[0], "pkill", "-"+name, "-f", "[l]ease-namespace") }
+	signal("STOP")
+	t.Cleanup(func() { signal("CONT") })
+	nbctl(t, "--wait=hv", "lr-policy-del", "GR_"+nodes[1])
+	everywhere(1)
+	signal("CONT")
+	everywhere(packets)
+}
