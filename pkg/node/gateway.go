@@ -196,6 +196,21 @@ func place(s State, c Checkpoint, on string) []Step {
 	return steps
 }
 
+// missing is an address of the checkpoint that no link has: taken since it was placed,
+// and placed again by the next pass. What would be made of the others is not meant.
+func missing(s State) (netip.Prefix, bool) {
+	if s.Saved == nil {
+		return netip.Prefix{}, false
+	}
+	names := bearers(s, *s.Saved)
+	for _, addr := range s.Saved.Addresses {
+		if !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(s.Addrs[name], addr) }) {
+			return addr, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
 // leftover removes an old route only once the new one is seen beside it.
 func leftover(s State, route, old netdev.Route) []Step {
 	if slices.ContainsFunc(s.Routes, func(r netdev.Route) bool { return sameRoute(r, route) }) {

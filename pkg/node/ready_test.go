@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // slowSwitch is a switch that does not answer in time when it is told to, or takes
@@ -89,6 +93,51 @@ func TestReady(t *testing.T) {
 		}
 		if got := s.Ready(); (got == nil) != c.ready {
 			t.Errorf("after %v: %v", c.before, got)
+		}
+	}
+}
+
+// countingHost has something done to it before a look at its links.
+type countingHost struct {
+	Host
+	before map[int]func()
+	looks  int
+}
+
+func (h *countingHost) Links() ([]netdev.Link, error) {
+	h.looks++
+	if do := h.before[h.looks]; do != nil {
+		do()
+	}
+	return h.Host.Links()
+}
+
+// TestAddressGoesWithinAPass: an address of the node that somebody deletes between two
+// looks of a pass is placed again, and neither the tunnels nor the MTU of pods are made
+// of the address that is left: the agent would begin anew for that.
+func TestAddressGoesWithinAPass(t *testing.T) {
+	for look := 1; ; look++ {
+		b := newBench(t)
+		b.ovnController()
+		s := b.setup(t)
+		converge(t, s)
+		settings := maps.Clone(b.db.settings)
+		host := &countingHost{Host: b.host, before: map[int]func(){look: func() { must(t, b.host.DeleteAddr("breth0", nodeV4)) }}}
+		s.deps.Host = host
+		s.end = func(err error) { t.Errorf("deleted before look %d: the agent ends: %v", look, err) }
+		err := s.pass(t.Context())
+		if host.looks < look {
+			if look < 3 {
+				t.Errorf("a pass has %d looks", host.looks)
+			}
+			return
+		}
+		if changed := !maps.Equal(b.db.settings, settings); changed {
+			t.Errorf("deleted before look %d: the settings are %v, were %v; %v", look, b.db.settings, settings, err)
+		}
+		converge(t, s)
+		if addrs, err := b.host.Addrs("breth0"); !slices.Contains(addrs, nodeV4) {
+			t.Errorf("deleted before look %d: the bridge has %v, %v", look, addrs, err)
 		}
 	}
 }

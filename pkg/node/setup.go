@@ -275,6 +275,9 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	if addr, missing := missing(st); missing {
+		return 0, nil, fmt.Errorf("somebody has just deleted %s of the gateway interface", addr)
+	}
 	st.Second = second
 	services, known := s.services()
 	st.Services = s.rangesOf(st, g, services, known)
