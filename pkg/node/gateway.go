@@ -202,13 +202,17 @@ func missing(s State) (netip.Prefix, bool) {
 	if s.Saved == nil {
 		return netip.Prefix{}, false
 	}
-	names := bearers(s, *s.Saved)
 	for _, addr := range s.Saved.Addresses {
-		if !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(s.Addrs[name], addr) }) {
+		if !borne(s, *s.Saved, addr) {
 			return addr, true
 		}
 	}
 	return netip.Prefix{}, false
+}
+
+// borne says whether any link that may have the addresses has this one.
+func borne(s State, c Checkpoint, addr netip.Prefix) bool {
+	return slices.ContainsFunc(bearers(s, c), func(name string) bool { return slices.Contains(s.Addrs[name], addr) })
 }
 
 // leftover removes an old route only once the new one is seen beside it.
@@ -321,7 +325,6 @@ func giveUp(c *Checkpoint, s State, link string) {
 		})
 	}
 	c.Addresses = slices.DeleteFunc(c.Addresses, func(addr netip.Prefix) bool {
-		has := func(name string) bool { return slices.Contains(s.Addrs[name], addr) }
-		return !slices.ContainsFunc(bearers(s, *c), has) && other(addr)
+		return !borne(s, *c, addr) && other(addr)
 	})
 }

@@ -218,24 +218,16 @@ func repeats(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 	port := routerToJoin(gr)
 	var rows []ovsdb.Row
 	for i, subnet := range cfg.JoinSubnets {
-		hop, family := ipam.RepeatAddress(subnet).String(), "ip4"
-		if subnet.Addr().Is6() {
-			family = "ip6"
-		}
-		nat := &nb.NAT{
-			Type: nb.NATTypeSNAT, ExternalIP: join[i].Addr().String(), LogicalIP: anywhere(subnet.Addr()),
-			Match: "eth.dst == " + repeatMAC(cfg),
-		}
+		hop, family := ipam.RepeatAddress(subnet).String(), familyOf(subnet.Addr())
 		rows = append(rows,
-			ovsdb.Row{
-				ID: "repeat " + family,
-				Model: &nb.LogicalRouterPolicy{
-					Priority: priorityRepeat, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{hop},
-					Match: fmt.Sprintf("%s && ct.new && ct_mark.natted == 1 && ct_mark.force_snat == 1 && outport == %q", family, port),
-				},
-				Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: gr, Column: columnPolicies}},
-			},
-			ovsdb.Row{ID: "repeat snat " + family, Model: nat, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: gr, Column: columnNAT}}},
+			routerPolicy(gr, "repeat "+family, &nb.LogicalRouterPolicy{
+				Priority: priorityRepeat, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{hop},
+				Match: fmt.Sprintf("%s && ct.new && ct_mark.natted == 1 && ct_mark.force_snat == 1 && outport == %q", family, port),
+			}),
+			routerNAT(gr, "repeat snat "+family, &nb.NAT{
+				Type: nb.NATTypeSNAT, ExternalIP: join[i].Addr().String(), LogicalIP: anywhere(subnet.Addr()),
+				Match: "eth.dst == " + repeatMAC(cfg),
+			}),
 			neighbor(port, hop, repeatMAC(cfg)),
 		)
 	}
@@ -270,11 +262,7 @@ func sourceNAT(n node, e exit, inside string, family netip.Addr) []ovsdb.Row {
 	if e.prefix != "" {
 		nat.Match = fmt.Sprintf("outport == %q", e.routerPort(n))
 	}
-	return []ovsdb.Row{{
-		ID:      e.prefix + "snat " + inside,
-		Model:   nat,
-		Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: GatewayRouter(n.name), Column: columnNAT}},
-	}}
+	return []ovsdb.Row{routerNAT(GatewayRouter(n.name), e.prefix+"snat "+inside, nat)}
 }
 
 // masqueradeRoutes lead back to the node's own processes, which come to the

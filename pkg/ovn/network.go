@@ -83,3 +83,13 @@ func staticRoute(router string, route *nb.LogicalRouterStaticRoute) ovsdb.Row {
 	}
 	return ovsdb.Row{ID: id, Model: route, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: router, Column: columnStaticRoutes}}}
 }
+
+// routerPolicy places a routing policy in a router.
+func routerPolicy(router, id string, policy *nb.LogicalRouterPolicy) ovsdb.Row {
+	return ovsdb.Row{ID: id, Model: policy, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: router, Column: columnPolicies}}}
+}
+
+// routerNAT places a row of NAT in a router.
+func routerNAT(router, id string, nat *nb.NAT) ovsdb.Row {
+	return ovsdb.Row{ID: id, Model: nat, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: router, Column: columnNAT}}}
+}

@@ -142,17 +142,10 @@ func hostPolicies(n node) []ovsdb.Row {
 }
 
 func hostPolicy(name string, subnet netip.Prefix, own []string) ovsdb.Row {
-	family := "ip4"
-	if subnet.Addr().Is6() {
-		family = "ip6"
-	}
+	family := familyOf(subnet.Addr())
 	match := fmt.Sprintf("inport == %q && %s.dst == {%s}", routerToSwitch(name), family, strings.Join(own, ", "))
-	return ovsdb.Row{
-		ID: "host " + family,
-		Model: &nb.LogicalRouterPolicy{
-			Priority: priorityHost, Match: match, Action: nb.LogicalRouterPolicyActionReroute,
-			Nexthops: []string{hostPrefix(subnet, managementOffset).Addr().String()},
-		},
-		Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: ClusterRouter, Column: columnPolicies}},
-	}
+	return routerPolicy(ClusterRouter, "host "+family, &nb.LogicalRouterPolicy{
+		Priority: priorityHost, Match: match, Action: nb.LogicalRouterPolicyActionReroute,
+		Nexthops: []string{hostPrefix(subnet, managementOffset).Addr().String()},
+	})
 }

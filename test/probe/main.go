@@ -363,26 +363,24 @@ func answered(asked []unix.PollFd, until time.Time) (left []unix.PollFd, connect
 
 // push sends to each peer for ever, whatever becomes of it.
 func push(port string) error {
-	packets, err := net.ListenPacket("udp", ":"+port)
-	if err != nil {
-		return err
-	}
-	for buffer := make([]byte, 1500); ; {
-		_, peer, err := packets.ReadFrom(buffer)
-		if err != nil {
-			return err
+	return onPackets(port, func(packets net.PacketConn, peer net.Addr) {
+		for {
+			packets.WriteTo([]byte("more\n"), peer)
+			time.Sleep(10 * time.Millisecond)
 		}
-		go func() {
-			for {
-				packets.WriteTo([]byte("more\n"), peer)
-				time.Sleep(10 * time.Millisecond)
-			}
-		}()
-	}
+	})
 }
 
 // late is a server whose clients can send again before they have an answer.
 func late(port string) error {
+	return onPackets(port, func(packets net.PacketConn, peer net.Addr) {
+		time.Sleep(timeout / 10)
+		packets.WriteTo([]byte("late\n"), peer)
+	})
+}
+
+// onPackets answers each packet that comes to a port, however long that takes.
+func onPackets(port string, answer func(packets net.PacketConn, peer net.Addr)) error {
 	packets, err := net.ListenPacket("udp", ":"+port)
 	if err != nil {
 		return err
@@ -392,7 +390,7 @@ func late(port string) error {
 		if err != nil {
 			return err
 		}
-		time.AfterFunc(timeout/10, func() { packets.WriteTo([]byte("late\n"), peer) })
+		go answer(packets, peer)
 	}
 }
 
