@@ -160,7 +160,7 @@ func (a *Allocator) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 }
 
 // Adopt is Allocated for a pod that had no turn yet and brings a valid annotation
-// along. When it has its turn nothing is written, so that no event would tell
+// along: a former leader's, or OVN-Kubernetes'. When it has its turn nothing is written, so that no event would tell
 // who asked before.
 func (a *Allocator) Adopt(pod *corev1.Pod, node *corev1.Node) *kube.PodNetwork {
 	if !kube.WantsNetwork(pod) {
@@ -174,13 +174,19 @@ func (a *Allocator) Adopt(pod *corev1.Pod, node *corev1.Node) *kube.PodNetwork {
 	return a.Allocated(pod)
 }
 
-// Allocated is the pod's network if it is decided and the pod's annotation says
-// exactly that; nil otherwise.
+// Allocated is the pod's network once it is decided and recorded; nil before. From
+// then on the holding of the pod's UID decides, whatever its annotation says.
 func (a *Allocator) Allocated(pod *corev1.Pod) *kube.PodNetwork {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h := a.pods.find(owner(pod), pod.UID)
-	if h == nil || h.recorded == "" || h.recorded != pod.Annotations[kube.PodNetworksKey] {
+	if h == nil {
+		return nil
+	}
+	if h.recorded != "" && h.recorded == pod.Annotations[kube.PodNetworksKey] {
+		h.durable = true
+	}
+	if !h.durable {
 		return nil
 	}
 	return a.pods.network(h)

@@ -24,6 +24,8 @@ type block struct {
 	held uint64
 	// cursor is the offset of the address handed out last.
 	cursor uint64
+	// macs counts the pods whose MAC follows from an address of the block.
+	macs map[[6]byte]int
 	// routes are the same for all pods of the block: shared, never changed.
 	routes []kube.Route
 }
@@ -53,6 +55,20 @@ func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
+}
+
+func macOf(addr netip.Addr) [6]byte { return [6]byte(kube.MACFromAddress(addr)) }
+
+// hasMAC says that a pod, the gateway or the node's interface has the MAC.
+func (b *block) hasMAC(mac [6]byte) bool {
+	return b.macs[mac] > 0 || mac == macOf(AddressAt(b.prefix, gatewayOffset)) || mac == macOf(AddressAt(b.prefix, managementOffset))
+}
+
+func (b *block) forgetMAC(addr netip.Addr) {
+	mac := macOf(addr)
+	if b.macs[mac]--; b.macs[mac] == 0 {
+		delete(b.macs, mac)
+	}
 }
 
 // forPods says that addr is one that a pod of the subnet may have.

@@ -186,7 +186,7 @@ func (n *nodes) give(state *nodeState, prefix netip.Prefix, name string) {
 }
 
 func (n *nodes) add(prefix netip.Prefix) *block {
-	b := &block{prefix: prefix, routes: n.cfg.podRoutes(prefix)}
+	b := &block{prefix: prefix, routes: n.cfg.podRoutes(prefix), macs: map[[6]byte]int{}}
 	n.blocks[prefix] = b
 	return b
 }
@@ -228,6 +228,12 @@ func (s *nodeState) block(is4 bool) *block {
 		}
 	}
 	return nil
+}
+
+// hasMAC says that the MAC of a pod whose first address is addr is another one's on
+// the node's switch. Two IPv6 addresses can have one MAC.
+func (s *nodeState) hasMAC(addr netip.Addr) bool {
+	return slices.ContainsFunc(s.blocks, func(b *block) bool { return b.hasMAC(macOf(addr)) })
 }
 
 func (s *nodeState) subnets() []netip.Prefix {

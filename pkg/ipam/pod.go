@@ -27,6 +27,8 @@ type holding struct {
 	addrs []netip.Addr
 	// recorded is the annotation value that says addrs; "" until it was asked for.
 	recorded string
+	// durable says that a row or the pod's annotation had addrs: a restart finds them.
+	durable bool
 	// older is the holding of a pod of the same name whose rows may still be there.
 	older *holding
 }
@@ -37,7 +39,8 @@ func newPods(n *nodes) *pods {
 
 // Validate says why a pod of a node with these subnets cannot have this network;
 // nil when it can, as far as one pod is concerned. A pod older than the cluster's
-// second address family has one address only.
+// second address family has one address only. The order of families is the plan's,
+// because the MAC follows from the first address.
 func Validate(network *kube.PodNetwork, subnets []netip.Prefix) error {
 	if len(network.Addresses) == 0 {
 		return errors.New("no address")
@@ -48,8 +51,10 @@ func Validate(network *kube.PodNetwork, subnets []netip.Prefix) error {
 			return fmt.Errorf("address %s is not in the node's subnets %v", addr, subnets)
 		case !forPods(subnet, addr.Addr()):
 			return fmt.Errorf("address %s is reserved", addr)
-		case i > 0 && addr.Addr().Is4() == network.Addresses[0].Addr().Is4():
+		case i > 0 && addr.Addr().Is4() == network.Addresses[0].Addr().Is4() || i >= len(subnets):
 			return fmt.Errorf("address %s is the second of its family", addr)
+		case addr.Addr().Is4() != subnets[i].Addr().Is4():
+			return fmt.Errorf("the address families are not in the order of the node's subnets %v", subnets)
 		}
 	}
 	if want := kube.MACFromAddress(network.Addresses[0].Addr()); !slices.Equal(network.MAC, want) {
@@ -92,11 +97,12 @@ func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning str
 		err = Validate(network, state.subnets())
 	}
 	if err == nil {
-		h, err = p.claim(owner(pod), pod.UID, network.Addresses)
+		h, err = p.claim(pod, state, network.Addresses)
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("annotation %s is replaced: %v", kube.PodNetworksKey, err)
 	}
+	h.durable = true
 	p.shareRecord(h, pod)
 	return h, ""
 }
@@ -142,7 +148,9 @@ func (p *pods) adoptRow(row Held, alive living) {
 		addrs = append(addrs, addr)
 	}
 	if len(addrs) > 0 {
-		p.hold(row.Owner, row.UID, addrs)
+		h := p.hold(row.Owner, row.UID, addrs)
+		h.durable = true
+		p.touch(h)
 	}
 }
 
@@ -150,22 +158,23 @@ func (p *pods) adoptRow(row Held, alive living) {
 func (p *pods) restore(pod *corev1.Pod, state *nodeState) {
 	h := p.find(owner(pod), pod.UID)
 	if h == nil {
-		p.adopt(pod, state)
-		return
+		h, _ = p.adopt(pod, state)
 	}
-	p.shareRecord(h, pod)
-	p.touch(h)
+	if h != nil {
+		p.shareRecord(h, pod)
+		p.touch(h)
+	}
 }
 
 // claim holds addresses that are free, or that a row of the same pod has which
 // did not tell its UID.
-func (p *pods) claim(owner kube.Owner, uid types.UID, prefixes []netip.Prefix) (*holding, error) {
+func (p *pods) claim(pod *corev1.Pod, state *nodeState, prefixes []netip.Prefix) (*holding, error) {
 	addrs := make([]netip.Addr, len(prefixes))
 	for i, prefix := range prefixes {
 		addrs[i] = prefix.Addr()
 	}
-	if h := p.byAddr[addrs[0]]; h != nil && h.owner == owner && h.uid == "" && slices.Equal(h.addrs, addrs) {
-		h.uid = uid
+	if h := p.byAddr[addrs[0]]; h != nil && h.owner == owner(pod) && h.uid == "" && slices.Equal(h.addrs, addrs) {
+		h.uid = pod.UID
 		return h, nil
 	}
 	for _, addr := range addrs {
@@ -173,7 +182,10 @@ func (p *pods) claim(owner kube.Owner, uid types.UID, prefixes []netip.Prefix) (
 			return nil, fmt.Errorf("address %s is held by %s", addr, h.owner)
 		}
 	}
-	return p.hold(owner, uid, addrs), nil
+	if state.hasMAC(addrs[0]) {
+		return nil, fmt.Errorf("MAC %s is in use on the node", kube.MACFromAddress(addrs[0]))
+	}
+	return p.hold(owner(pod), pod.UID, addrs), nil
 }
 
 // shareRecord keeps the annotation's own string as the record where they are
@@ -205,7 +217,7 @@ func (p *pods) decide(pod *corev1.Pod, h *holding, warning string) Decision {
 func (p *pods) allocate(state *nodeState) ([]netip.Addr, error) {
 	addrs := make([]netip.Addr, len(state.blocks))
 	for i, b := range state.blocks {
-		addr, ok := b.next(func(addr netip.Addr) bool { return p.byAddr[addr] != nil })
+		addr, ok := b.next(func(addr netip.Addr) bool { return p.byAddr[addr] != nil || i == 0 && state.hasMAC(addr) })
 		if !ok {
 			return nil, fmt.Errorf("no address left in the node's subnet %s: %w", b.prefix, ErrExhausted)
 		}
@@ -222,7 +234,7 @@ func (p *pods) hold(owner kube.Owner, uid types.UID, addrs []netip.Addr) *holdin
 		p.byAddr[addr] = h
 		p.nodes.block(addr).held++
 	}
-	p.touch(h)
+	p.nodes.block(addrs[0]).macs[macOf(addrs[0])]++
 	return h
 }
 
@@ -245,6 +257,7 @@ func (p *pods) release(owner kube.Owner, uids []types.UID) (freed []string) {
 			kept = append(kept, h)
 			continue
 		}
+		p.nodes.block(h.addrs[0]).forgetMAC(h.addrs[0])
 		for _, addr := range h.addrs {
 			b := p.nodes.block(addr)
 			delete(p.byAddr, addr)

@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -210,12 +211,115 @@ func TestForgedAnnotation(t *testing.T) {
 			wantAddress(t, a, honest, "10.244.0.4/24")
 
 			forger.Annotations[kube.PodNetworksKey] = tc.value
-			wantAddress(t, a, forger, "")
+			wantAddress(t, a, forger, "10.244.0.5/24")
 			wantWarning(t, decidePod(t, a, forger, node), "not what was allocated")
 			wantAddress(t, a, forger, "10.244.0.5/24")
 			check(t, a)
 		})
 	}
+}
+
+// TestForgedAnnotation_FamiliesInThePlansOrder: the MAC follows from the first address,
+// which would be for the pod's author to choose.
+func TestForgedAnnotation_FamiliesInThePlansOrder(t *testing.T) {
+	six, four := "fd00:10:244::9/64", "10.244.0.9/24"
+	for _, tc := range []struct {
+		addrs   []string
+		warning string
+	}{
+		{[]string{four, six}, ""},
+		{[]string{four}, ""},
+		{[]string{six, four}, "not in the order"},
+		{[]string{six}, "not in the order"},
+		{[]string{four, six, "fd00:10:244::a/64"}, "second of its family"},
+	} {
+		a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
+		node, pod := newNode("n", 1), newPod("p", "n", 1)
+		decideNode(t, a, node)
+		pod.Annotations[kube.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":["%s"],"mac_address":%q}}`,
+			strings.Join(tc.addrs, `","`), kube.MACFromAddress(netip.MustParsePrefix(tc.addrs[0]).Addr()))
+		wantWarning(t, decidePod(t, a, pod, node), tc.warning)
+		want := "10.244.0.4/24"
+		if tc.warning == "" {
+			want = four
+		}
+		wantAddress(t, a, pod, want)
+		check(t, a)
+	}
+}
+
+// sameMAC finds two addresses of a subnet from which one MAC follows: the hash of an
+// IPv6 address in it has 32 bits.
+func sameMAC(subnet netip.Prefix) (first, second netip.Addr) {
+	seen := map[[6]byte]netip.Addr{}
+	for offset := uint64(firstPodOffset); ; offset++ {
+		addr := AddressAt(subnet, offset)
+		mac := macOf(addr)
+		if other, ok := seen[mac]; ok {
+			return other, addr
+		}
+		seen[mac] = addr
+	}
+}
+
+// TestMAC_IsAnotherPodsOnce: no two ports of a switch have one MAC, neither by an
+// annotation nor by what comes next.
+func TestMAC_IsAnotherPodsOnce(t *testing.T) {
+	subnet := netip.MustParsePrefix("fd00:10:244::/64")
+	first, second := sameMAC(subnet)
+	other := AddressAt(subnet, 77)
+	annotation := func(addr netip.Addr) string {
+		return fmt.Sprintf(`{"default":{"ip_addresses":["%s/64"],"mac_address":%q}}`, addr, kube.MACFromAddress(addr))
+	}
+	a := newAllocator(t, "fd00:10:244::/48/64")
+	node, victim, forger, honest := newNode("n", 1), newPod("victim", "n", 1), newPod("forger", "n", 2), newPod("honest", "n", 3)
+	decideNode(t, a, node)
+	victim.Annotations[kube.PodNetworksKey] = annotation(first)
+	wantWarning(t, decidePod(t, a, victim, node), "")
+	forger.Annotations[kube.PodNetworksKey] = annotation(second)
+	wantWarning(t, decidePod(t, a, forger, node), "is in use on the node")
+	honest.Annotations[kube.PodNetworksKey] = annotation(other)
+	wantWarning(t, decidePod(t, a, honest, node), "")
+	wantAddress(t, a, victim, first.String()+"/64")
+	wantAddress(t, a, honest, other.String()+"/64")
+	check(t, a)
+
+	before := newPod("before", "n", 4)
+	offset, _ := offsetOf(subnet, second)
+	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{victim, before}, []Held{
+		held(victim, victim.UID, first.String()), held(before, before.UID, AddressAt(subnet, offset-1).String())})
+	next := newPod("next", "n", 5)
+	decidePod(t, a, next, node)
+	wantAddress(t, a, next, AddressAt(subnet, offset+1).String()+"/64")
+	a.Release(owner(victim), victim.UID)
+	check(t, a)
+}
+
+// TestAllocated_TheHoldingDecides: what was recorded once is the pod's network,
+// whatever its annotation says later; what was not recorded is none.
+func TestAllocated_TheHoldingDecides(t *testing.T) {
+	a := newAllocator(t, "10.244.0.0/16/24")
+	node, pod := newNode("n", 1), newPod("p", "n", 1)
+	decideNode(t, a, node)
+	d, err := a.Pod(pod, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAddress(t, a, pod, "")
+	maps.Copy(pod.Annotations, d.Annotations)
+	wantAddress(t, a, pod, "10.244.0.4/24")
+	for _, value := range []string{d.Annotations[kube.PodNetworksKey] + " ", "x", ""} {
+		pod.Annotations[kube.PodNetworksKey] = value
+		wantAddress(t, a, pod, "10.244.0.4/24")
+		a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.0.4")})
+		wantAddress(t, a, pod, "10.244.0.4/24")
+	}
+	if d, _ := a.Pod(pod, node); len(d.Annotations) != 1 {
+		t.Errorf("the annotation is not written again: %v", d)
+	}
+	other := newPod("p", "n", 2)
+	other.Annotations = pod.Annotations
+	wantAddress(t, a, other, "")
 }
 
 // TestAnnotationInOtherForm: same addresses, other text (an older release, other
@@ -226,8 +330,11 @@ func TestAnnotationInOtherForm(t *testing.T) {
 	decideNode(t, a, node)
 	pod.Annotations[kube.PodNetworksKey] = `{"default":{"ip_addresses":["10.244.0.77/24"],"mac_address":"0a:58:0a:f4:00:4d"}}`
 	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
-	wantAddress(t, a, pod, "")
+	wantAddress(t, a, pod, "10.244.0.77/24")
 	d := decidePod(t, a, pod, node)
+	if len(d.Annotations) != 1 {
+		t.Errorf("nothing is written: %v", d)
+	}
 	wantWarning(t, d, "")
 	wantAddress(t, a, pod, "10.244.0.77/24")
 }
