@@ -111,6 +111,7 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	c.nodes.MarkAllWith(c.nodeOwners)
 	c.pods.MarkAllWith(c.podOwners)
 	c.rows.MarkAllWith(c.everything)
+	c.rows.UrgentWith(c.isUrgent)
 	c.view.OnChange(c.mark)
 	countPolicies(cfg.Registerer, c.view)
 	return c, c.build.Validate()

@@ -166,10 +166,16 @@ type pass struct {
 
 // prepare builds the rows of owners: those of sets of pods before the rules that
 // refer to them. Where address sets go, as when a set of pods is divided otherwise,
-// all rules that may refer to them move on in the same commit.
+// all rules that may refer to them move on in the same commit. When the pass has
+// taken longBuild and ports of pods wait, the rest is put off.
 func (c *Controller) prepare(ctx context.Context, owners []kube.Owner) *pass {
 	p := &pass{failed: map[kube.Owner]error{}, past: map[kube.Owner][]types.UID{}, byName: map[string]kube.Owner{}}
-	for _, owner := range slices.SortedStableFunc(slices.Values(owners), func(a, b kube.Owner) int { return cmp.Compare(rank(a), rank(b)) }) {
+	began := time.Now()
+	for i, owner := range c.inOrder(owners) {
+		if i > 0 && time.Since(began) > longBuild && !c.isUrgent(owner) && c.rows.UrgentWaiting() {
+			p.failed[owner] = fmt.Errorf("%w: ports of pods wait", reconcile.ErrPutOff)
+			continue
+		}
 		c.add(ctx, p, owner)
 	}
 	for _, want := range p.wants {
@@ -323,19 +329,6 @@ func (c *Controller) inTheWay(known, orphans map[kube.Owner]bool) {
 			known[row.Owner] = true
 		}
 	}
-}
-
-// rank orders owners so that most find what they need in place: parents, then
-// sets of pods before the rules that refer to them, these before the ports.
-func rank(owner kube.Owner) int {
-	if isClusterPolicy(owner) {
-		return rank(kube.Owner{Kind: kube.KindNetworkPolicy})
-	}
-	order := []string{kube.KindNetwork, kube.KindNode, kube.KindPodSet, kube.KindNetworkPolicy}
-	if at := slices.Index(order, owner.Kind); at >= 0 {
-		return at
-	}
-	return len(order)
 }
 
 func (c *Controller) nodeOwners() []kube.Owner {

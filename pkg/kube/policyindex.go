@@ -164,6 +164,21 @@ func (p *policies) with(pod *corev1.Pod, namespace labels.Set) (sets, users []Ow
 	return sets, users
 }
 
+// AdminSetsOf are the sets that a pod is in of policies for the whole cluster, whose
+// rules may deny, in no order.
+func (v *View) AdminSetsOf(pod *corev1.Pod) (owners []Owner) {
+	if len(v.admin) == 0 {
+		return nil
+	}
+	sets, _ := v.policyIndex.with(pod, v.namespaceLabels(pod.Namespace))
+	for _, set := range sets {
+		if slices.ContainsFunc(v.UsersOf(set), func(user Owner) bool { return user.Namespace == "" }) {
+			owners = append(owners, set)
+		}
+	}
+	return owners
+}
+
 // between gives the sets, and policies as with does, that a namespace's pods
 // leave or enter when its labels change.
 func (p *policies) between(old, new labels.Set) (sets, users []Owner) {

@@ -11,6 +11,10 @@
 // or waiting. Waiting keys (ErrNotReady) have no timer: the missing fact's event
 // marks them. Every key is marked at the start and once an hour, which makes
 // start-up, repair and garbage collection the same code as an ordinary event.
+//
+// Keys wait in three queues: urgent keys, other keys that an event marked, and keys
+// of a pass over all. A batch has keys of one queue only. The first queue that is
+// not empty is served, and each tenth batch at the latest comes from a later one.
 package reconcile
 
 import (
@@ -27,6 +31,10 @@ import (
 // ErrNotReady is wrapped by errors that say which fact is missing. The event
 // that brings the fact marks the key, so it is not tried again before.
 var ErrNotReady = errors.New("not ready")
+
+// ErrPutOff is wrapped by the error of a key that its batch did not work on, because
+// urgent keys wait. The key is dirty as before; nothing failed.
+var ErrPutOff = errors.New("put off")
 
 // Config holds the limits of a loop.
 type Config struct {
@@ -61,14 +69,14 @@ type Loop[K comparable] struct {
 	cfg       Config
 	reconcile Func[K]
 	all       func() []K
+	urgent    func(K) bool
 	onFailure func(K, int, error)
 	metrics   *metrics
 
 	mu       sync.Mutex
 	wake     chan struct{}
-	dirty    map[K]struct{}
-	order    []K // dirty keys, oldest first
-	running  map[K]bool
+	dirty    queues[K]
+	running  map[K]rank // where the key goes when its batch ends
 	failures map[K]int
 	waiting  map[K]struct{}
 	retries  map[K]*time.Timer // at most one for each key
@@ -79,10 +87,11 @@ func New[K comparable](cfg Config, f Func[K]) *Loop[K] {
 	return &Loop[K]{
 		cfg: cfg, reconcile: f, metrics: newMetrics(cfg),
 		all:       func() []K { return nil },
+		urgent:    func(K) bool { return false },
 		onFailure: func(K, int, error) {},
 		wake:      make(chan struct{}, 1),
-		dirty:     map[K]struct{}{},
-		running:   map[K]bool{},
+		dirty:     queues[K]{rank: map[K]rank{}},
+		running:   map[K]rank{},
 		failures:  map[K]int{},
 		waiting:   map[K]struct{}{},
 		retries:   map[K]*time.Timer{},
@@ -92,36 +101,57 @@ func New[K comparable](cfg Config, f Func[K]) *Loop[K] {
 // MarkAllWith says where all keys come from, for the first and the hourly pass.
 func (l *Loop[K]) MarkAllWith(all func() []K) { l.all = all }
 
+// UrgentWith says which keys go before all others. It is asked when a key is marked,
+// also by several goroutines at once.
+func (l *Loop[K]) UrgentWith(urgent func(K) bool) { l.urgent = urgent }
+
+// UrgentWaiting says that urgent keys wait for a worker.
+func (l *Loop[K]) UrgentWaiting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dirty.has(rankUrgent)
+}
+
 // OnFailure is told of each failure of a key with their number in a row, and of
 // the success that ends them with a nil error.
 func (l *Loop[K]) OnFailure(f func(key K, failures int, err error)) { l.onFailure = f }
 
 // Mark makes keys dirty. It may be called at any time from any goroutine.
 func (l *Loop[K]) Mark(keys ...K) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, key := range keys {
-		l.markLocked(key)
+		l.mark(key, l.rankOf(key))
 	}
 }
 
-// MarkAll makes every key dirty.
-func (l *Loop[K]) MarkAll() { l.Mark(l.all()...) }
+// MarkAll makes every key dirty, behind the keys that events have marked.
+func (l *Loop[K]) MarkAll() {
+	for _, key := range l.all() {
+		l.mark(key, rankPass)
+	}
+}
 
-func (l *Loop[K]) markLocked(key K) {
-	if again, busy := l.running[key]; busy {
-		if !again {
-			l.running[key] = true
-		}
+func (l *Loop[K]) rankOf(key K) rank {
+	if l.urgent(key) {
+		return rankUrgent
+	}
+	return rankEvent
+}
+
+func (l *Loop[K]) mark(key K, r rank) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if then, busy := l.running[key]; busy {
+		l.running[key] = min(then, r)
 		return
 	}
-	if _, ok := l.dirty[key]; ok {
-		return
+	l.markLocked(key, r)
+}
+
+func (l *Loop[K]) markLocked(key K, r rank) {
+	if l.dirty.add(key, r) {
+		l.metrics.depth.Set(float64(l.dirty.len()))
+		l.signal()
 	}
-	l.dirty[key] = struct{}{}
-	l.order = append(l.order, key)
-	l.metrics.depth.Set(float64(len(l.order)))
-	l.signal()
 }
 
 func (l *Loop[K]) signal() {
@@ -174,19 +204,16 @@ func (l *Loop[K]) work(ctx context.Context) {
 	}
 }
 
-// take moves the oldest dirty keys to running.
+// take moves the oldest keys of one queue to running.
 func (l *Loop[K]) take() []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := min(max(1, l.cfg.BatchSize), len(l.order))
-	keys := append([]K(nil), l.order[:n]...)
-	l.order = l.order[n:]
+	keys := l.dirty.take(max(1, l.cfg.BatchSize))
 	for _, key := range keys {
-		delete(l.dirty, key)
-		l.running[key] = false
+		l.running[key] = nowhere
 	}
-	l.metrics.depth.Set(float64(len(l.order)))
-	if len(l.order) > 0 {
+	l.metrics.depth.Set(float64(l.dirty.len()))
+	if l.dirty.len() > 0 {
 		l.signal() // another worker may go on with the rest
 	}
 	return keys
@@ -215,6 +242,7 @@ func (l *Loop[K]) done(ctx context.Context, key K, err error) {
 	}
 	failures := l.settle(key, err)
 	switch {
+	case errors.Is(err, ErrPutOff):
 	case err == nil && failures > 0:
 		l.cfg.Logger.Info("succeeded again", "loop", l.cfg.Name, "owner", key, "failures", failures)
 		l.onFailure(key, failures, nil)
@@ -229,12 +257,16 @@ func (l *Loop[K]) done(ctx context.Context, key K, err error) {
 }
 
 // settle updates the key's books and returns its failures in a row: after a
-// success, those that it ended.
+// success, those that it ended. A key that was put off goes back to its queue.
 func (l *Loop[K]) settle(key K, err error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	again := l.running[key]
 	delete(l.running, key)
+	if errors.Is(err, ErrPutOff) {
+		l.markLocked(key, min(again, rankEvent))
+		return l.failures[key]
+	}
 	delete(l.waiting, key)
 	if retry := l.retries[key]; retry != nil {
 		retry.Stop()
@@ -253,8 +285,8 @@ func (l *Loop[K]) settle(key K, err error) int {
 	}
 	l.metrics.waiting.Set(float64(len(l.waiting)))
 	l.metrics.failing.Set(float64(len(l.failures)))
-	if again {
-		l.markLocked(key)
+	if again != nowhere {
+		l.markLocked(key, again)
 	}
 	return failures
 }
