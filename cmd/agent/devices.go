@@ -122,9 +122,9 @@ func (a *agent) mover(claims *ledger.Ledger) *attach.Mover {
 			}
 			return ns, nil
 		},
-		Exclusive: a.devices.Exclusive,
-		Present:   func(device string) (bool, []string, error) { return netdev.PCINetdevs(a.inventory.Sysfs, device) },
-		RDMA:      func(device string) ([]string, error) { return netdev.PCIRDMA(a.inventory.Sysfs, device) },
+		Exclusive: a.devices.Exclusive, Use: a.inventory.Use,
+		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(a.inventory.Sysfs, device) },
+		RDMA:    func(device string) ([]string, error) { return netdev.PCIRDMA(a.inventory.Sysfs, device) },
 	}
 	if a.opts.devices.stray != "" {
 		deps.Strays = []string{a.opts.devices.stray}

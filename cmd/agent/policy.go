@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,7 +49,7 @@ func (a *agent) openPolicies(client dynamic.Interface, changed func()) (*setup.P
 	a.policy, err = setup.New(file, boot, setup.Deps{
 		Policies:   policies.List,
 		NodeObject: func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
-		Inventory:  a.inventory.Read, InUse: a.users, HasAddress: a.hasAddress,
+		Inventory:  a.inventory.Read, InUse: a.users,
 		NIC:     nics{a.kernel},
 		OVS:     setup.Vswitchd{Client: a.vswitchd(), DB: a.db, Observed: a.sampling.Observed},
 		Changed: changed, Logger: a.opts.log, Registerer: a.metrics,
@@ -62,18 +61,4 @@ func (a *agent) runPolicies(ctx context.Context, group *errgroup.Group, policies
 	a.devices.OnChange(func(vf.Inventory) { a.policy.Mark() })
 	group.Go(func() error { return a.policy.Run(ctx) })
 	group.Go(func() error { return policies.Run(ctx, a.policy.Mark) })
-}
-
-// hasAddress leaves out the addresses that the kernel makes by itself.
-func (a *agent) hasAddress(link string) (bool, error) {
-	addrs, err := a.host.Addrs(link)
-	if errors.Is(err, netdev.ErrNotFound) {
-		return false, nil
-	}
-	for _, prefix := range addrs {
-		if !prefix.Addr().IsLinkLocalUnicast() {
-			return true, nil
-		}
-	}
-	return false, err
 }

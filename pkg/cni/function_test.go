@@ -39,7 +39,8 @@ type nic struct {
 	led   *ledger.Ledger
 	given map[string][]string // by the kubelet to default/web
 	inv   vf.Inventory
-	err   error // of the kubelet
+	err   error  // of the kubelet
+	use   string // that the node makes of its VFs
 }
 
 func newNIC(t testing.TB) *nic {
@@ -108,6 +109,7 @@ func (n *nic) start() {
 			Open:      func(path string) (attach.Space, error) { return n.net.Open(path) },
 			Exclusive: func() bool { return n.inv.RDMA == "exclusive" },
 			Present:   n.present,
+			Use:       func(string) (string, error) { return n.use, nil },
 			RDMA:      n.rdma,
 		}),
 	}
@@ -273,6 +275,7 @@ func TestDeviceErrors(t *testing.T) {
 		{"no device", func(_ *nic, r *Request) { r.Conf.DeviceID = "../x" }, "deviceID"},
 		{"no driver", func(n *nic, _ *Request) { n.inv.PFs[0].VFs[0].Driver = "" }, "has no driver"},
 		{"no representor", func(n *nic, _ *Request) { n.inv.PFs[0].VFs[0].Representor = nil }, "no representor"},
+		{"the node's", func(n *nic, _ *Request) { n.use = "vf0 has address 10.1.2.3/24" }, "the node uses it: vf0 has address 10.1.2.3/24"},
 		{"no netdev", func(n *nic, _ *Request) { n.net.RemoveDevice(vf0) }, "netdev of 0000:03:00.2"},
 		{"name taken", func(n *nic, _ *Request) { n.net.AddLink("/ns/a", netdev.Link{Name: "eth0"}) }, "link exists"},
 		{"held", func(n *nic, _ *Request) {

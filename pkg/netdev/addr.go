@@ -64,6 +64,19 @@ func (n *NS) Addrs(name string) ([]netip.Prefix, error) {
 	return addrs, nil
 }
 
+// AllAddrs gives the addresses of all links, by the index of the link.
+func (n *NS) AllAddrs() (map[int][]netip.Prefix, error) {
+	list, err := retryDump(func() ([]netlink.Addr, error) { return n.handle.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("listing addresses: %w", err)
+	}
+	addrs := map[int][]netip.Prefix{}
+	for _, a := range list {
+		addrs[a.LinkIndex] = append(addrs[a.LinkIndex], toPrefix(a.IPNet))
+	}
+	return addrs, nil
+}
+
 // ReplaceAddr gives a link an address. An interface on which IPv6 is switched
 // off is switched on when the address is IPv6.
 func (n *NS) ReplaceAddr(name string, prefix netip.Prefix, o AddrOptions) error {

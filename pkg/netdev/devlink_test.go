@@ -3,6 +3,7 @@ package netdev
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -83,6 +84,12 @@ func TestWatchDevices(t *testing.T) {
 		}
 	case <-deadline:
 		t.Fatal("no event within 10s")
+	}
+	must(t, ns.ReplaceAddr("lo", netip.MustParsePrefix("10.1.2.3/32"), AddrOptions{}))
+	for e := range events {
+		if e == (DeviceEvent{Source: "address"}) {
+			break
+		}
 	}
 	cancel()
 	for {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DeviceEvent is a reason to look at the devices again. Source is link,
+// DeviceEvent is a reason to look at the devices again. Source is link, address,
 // devlink, uevent, or lost when messages were dropped: anything may have
 // changed. What names it for a log: a link, or a path in sysfs.
 type DeviceEvent struct {
@@ -35,6 +35,8 @@ func (d *Devices) Watch(ctx context.Context) (<-chan DeviceEvent, error) {
 	}
 	sources := []source{
 		{unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, linkEvents},
+		{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_IFADDR, addressEvent},
+		{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV6_IFADDR, addressEvent},
 		{unix.NETLINK_KOBJECT_UEVENT, ueventKernelGroup, uevent},
 	}
 	group, err := devlinkGroup(d.generic)
@@ -144,6 +146,21 @@ func linkEvents(raw []byte) (DeviceEvent, bool) {
 		}
 		if kind := link.Type(); kind == "device" || kind == "bond" {
 			return DeviceEvent{Source: "link", What: link.Attrs().Name}, true
+		}
+	}
+	return DeviceEvent{}, false
+}
+
+// addressEvent leaves out the addresses that the kernel gives to every link.
+func addressEvent(raw []byte) (DeviceEvent, bool) {
+	messages, err := syscall.ParseNetlinkMessage(raw)
+	if err != nil {
+		return DeviceEvent{Source: "lost"}, true
+	}
+	const scope = 3 // in struct ifaddrmsg
+	for _, m := range messages {
+		if len(m.Data) >= unix.SizeofIfAddrmsg && m.Data[scope] < unix.RT_SCOPE_LINK {
+			return DeviceEvent{Source: "address"}, true
 		}
 	}
 	return DeviceEvent{}, false

@@ -87,6 +87,20 @@ func (n *FakeNS) Addrs(name string) (addrs []netip.Prefix, err error) {
 	return addrs, err
 }
 
+// AllAddrs is NS.AllAddrs.
+func (n *FakeNS) AllAddrs() (map[int][]netip.Prefix, error) {
+	all := map[int][]netip.Prefix{}
+	err := n.fake.do(n.path, "AllAddrs", "", func(s *fakeSpace) error {
+		for _, l := range s.links {
+			if len(l.addrs) > 0 {
+				all[l.Index] = slices.Clone(l.addrs)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
 // ReplaceAddr is NS.ReplaceAddr; the options have no effect.
 func (n *FakeNS) ReplaceAddr(name string, prefix netip.Prefix, _ AddrOptions) error {
 	return n.fake.onLink(n.path, "ReplaceAddr", name, func(l *fakeLink) error {

@@ -51,6 +51,7 @@ type addrSpace interface {
 
 type addrsOnly interface {
 	Addrs(name string) ([]netip.Prefix, error)
+	AllAddrs() (map[int][]netip.Prefix, error)
 	ReplaceAddr(name string, p netip.Prefix, o AddrOptions) error
 	DeleteAddr(name string, p netip.Prefix) error
 }
@@ -212,6 +213,14 @@ func TestAddrs(t *testing.T) {
 		slices.SortFunc(got, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 		if diff := cmp.Diff([]netip.Prefix{v4, v6}, got, cmpPrefix()); diff != "" {
 			t.Errorf("addresses, no link-local among them (-want +got):\n%s", diff)
+		}
+		link, err := w.pod.Link("eth0")
+		must(t, err)
+		all, err := w.pod.AllAddrs()
+		must(t, err)
+		slices.SortFunc(all[link.Index], func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+		if !slices.Equal(all[link.Index], got) {
+			t.Errorf("of all links, those of eth0 are %v, want %v", all[link.Index], got)
 		}
 		must(t, w.pod.DeleteAddr("eth0", v4))
 		must(t, w.pod.DeleteAddr("eth0", v4))

@@ -105,10 +105,12 @@ func device(pf *vf.PF, used, reserved map[string]bool) v1alpha1.Device {
 		v := &pf.VFs[i]
 		d.VFs.Total++
 		switch {
-		case used[v.Name] || v.Elsewhere() != "":
+		case used[v.Name]:
 			d.VFs.Used++
-		case reserved[v.Name]:
+		case reserved[v.Name]: // the management port's has addresses
 			d.VFs.Reserved++
+		case v.Elsewhere() != "":
+			d.VFs.Used++
 		default:
 			d.VFs.Free++
 		}

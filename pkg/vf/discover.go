@@ -28,6 +28,7 @@ type FoundNetdev struct {
 	Device   string
 	PortName string
 	SwitchID string
+	Above    Above
 }
 
 // place is where a device sits, from its path in sysfs.
@@ -91,6 +92,10 @@ func (d *discovery) netdevs() error {
 		d.problem(err)
 		nd.SwitchID, err = d.sys.Attr(where.target + "/phys_switch_id")
 		d.problem(err)
+		if f, ok := ParsePortName(nd.PortName); !ok || f.Flavour == netdev.FlavourPhysical {
+			nd.Above, err = above(d.sys, where.target)
+			d.problem(err)
+		}
 		d.found.Netdevs = append(d.found.Netdevs, nd)
 	}
 	return nil

@@ -3,6 +3,7 @@ package vf
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -14,6 +15,8 @@ type Facts struct {
 	Devlink []netdev.DevlinkDevice
 	Ports   []netdev.DevlinkPort
 	Links   []netdev.Link
+	// Addresses are by the index of their link.
+	Addresses map[int][]netip.Prefix
 	// HWTC is hw-tc-offload by link, of the links that are ports of a switch.
 	HWTC map[string]bool
 	// Multiport is esw_multiport by devlink device.
@@ -114,6 +117,9 @@ func joinPorts(netdevs []FoundNetdev, facts Facts) []port {
 			p.function, p.known = portFunction(d, n.PortName)
 		} else {
 			p.function, p.known = ParsePortName(n.PortName)
+		}
+		if !p.known || p.function.Flavour == netdev.FlavourPhysical {
+			p.Use = use(n.Above, facts.Addresses[l.Index])
 		}
 		out = append(out, p)
 	}

@@ -120,18 +120,6 @@ type VF struct {
 // have variants of it, such as mlx5_vfio_pci.
 func (v *VF) Vfio() bool { return strings.Contains(v.Driver, "vfio") }
 
-// Elsewhere says who but a free VF's pool has it, "" if nobody is known to: a
-// VF with a netdev driver and no netdev here has one in another namespace.
-func (v *VF) Elsewhere() string {
-	switch {
-	case v.Netdev != nil && v.Netdev.Master != "":
-		return fmt.Sprintf("%s is a port of %s", v.Netdev.Name, v.Netdev.Master)
-	case v.Netdev == nil && v.Driver != "" && !v.Vfio():
-		return "its netdev is in another namespace"
-	}
-	return ""
-}
-
 // SF is a scalable function on this machine. Its device's name changes when it
 // is made anew, its number does not.
 type SF struct {
@@ -167,6 +155,9 @@ type Netdev struct {
 	Carrier      bool `json:"carrier"`
 	// Master is the bridge or bond that has it as a port.
 	Master string `json:"master,omitempty"`
+	// Use is what the node does with it, such as "has address 10.1.2.3/24". It is
+	// not of representors.
+	Use string `json:"use,omitempty"`
 	// HWTC is hw-tc-offload; nil where it was not asked for or not answered.
 	HWTC *bool `json:"hwTCOffload,omitempty"`
 }

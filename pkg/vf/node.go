@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"time"
 
@@ -22,6 +23,9 @@ type Kernel interface {
 // Links is what is asked about links; netdev.NS has it.
 type Links interface {
 	Links() ([]netdev.Link, error)
+	// Addrs gives those of one link, AllAddrs those of all, by the link's index.
+	Addrs(link string) ([]netip.Prefix, error)
+	AllAddrs() (map[int][]netip.Prefix, error)
 }
 
 // Events tell when to look again; netdev.Devices has them.
@@ -53,8 +57,8 @@ func (n *Node) Read() (Inventory, error) {
 	return Enrich(found, facts), nil
 }
 
-// gather asks the kernel. Without links there is no inventory; without the
-// rest there is one with problems.
+// gather asks the kernel. Without links and addresses there is no inventory;
+// without the rest there is one with problems.
 func (n *Node) gather(found Found) (Facts, error) {
 	var f Facts
 	var err error
@@ -65,6 +69,9 @@ func (n *Node) gather(found Found) (Facts, error) {
 		return err != nil
 	}
 	if f.Links, err = n.Links.Links(); err != nil {
+		return f, err
+	}
+	if f.Addresses, err = n.Links.AllAddrs(); err != nil {
 		return f, err
 	}
 	f.Devlink, err = n.Kernel.Devlink()

@@ -56,6 +56,8 @@ type Deps struct {
 	// Present says whether the device is on its bus, and which netdevs it has in
 	// the node's namespace.
 	Present func(device string) (present bool, netdevs []string, err error)
+	// Use says what the node itself does with the device, "" for nothing.
+	Use func(device string) (string, error)
 	// RDMA gives the device's RDMA devices in the node's namespace.
 	RDMA func(device string) ([]string, error)
 	// Exclusive says whether each namespace has RDMA devices of its own.
@@ -150,6 +152,13 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 		return o, nil
 	}
 	link, err := m.atHome(f.Device)
+	if err != nil {
+		return o, err
+	}
+	use, err := m.Use(f.Device)
+	if err == nil && use != "" {
+		err = fmt.Errorf("the node uses it: %s", use)
+	}
 	if err != nil {
 		return o, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,7 @@ type world struct {
 	host    *netdev.FakeNS
 	m       *Mover
 	present bool
+	use     string           // that the node makes of the VF
 	pf      error            // of the PF's link
 	port    net.HardwareAddr // on the devlink port
 	f       Function
@@ -60,6 +62,7 @@ func newWorld(t *testing.T) *world {
 			}
 			return w.present, names, err
 		},
+		Use:  func(string) (string, error) { return w.use, nil },
 		RDMA: func(string) ([]string, error) { return nil, nil },
 	})
 	return w
@@ -134,6 +137,36 @@ func TestNotHeld(t *testing.T) {
 	}
 	if l, err := w.host.Link("vf0"); err != nil || !l.Up {
 		t.Errorf("it was changed: %+v, %v", l, err)
+	}
+}
+
+// TestPrepare_RefusesVFOfTheNode: the kubelet chose the VF before the node began to
+// use it. A VF that a pod has already may get an address of the node's.
+func TestPrepare_RefusesVFOfTheNode(t *testing.T) {
+	w := newWorld(t)
+	w.use = "vf0 has address 10.1.2.3/24"
+	w.claim()
+	if err := w.in(); err == nil || !strings.Contains(err.Error(), "the node uses it: vf0 has address 10.1.2.3/24") {
+		t.Errorf("a VF of the node went into a pod: %v", err)
+	}
+	must := func(claims int, when string) {
+		t.Helper()
+		l, err := w.host.Link("vf0")
+		if got := len(w.m.Ledger.Claims()); got != claims || err != nil || l.MTU != 1500 || !l.Up {
+			t.Errorf("%s: %d claims, %+v, %v", when, got, l, err)
+		}
+	}
+	must(1, "refused")
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	must(0, "released")
+
+	w.use = ""
+	w.claim()
+	w.must(w.in())
+	w.use = "vf0 has address 10.1.2.3/24" // brought home by the kernel, and configured there
+	w.net.RemoveNS("/pod")
+	if _, err := w.m.Prepare(w.f, "a"); err != nil {
+		t.Errorf("a VF that is recorded already: %v", err)
 	}
 }
 

@@ -100,8 +100,8 @@ func ownProblem(pf *vf.PF, v *vf.VF) string {
 		return "no driver is bound"
 	case pf.Switchdev() && v.Representor == nil:
 		return "no representor was found"
-	case v.Netdev != nil && v.Netdev.Master != "":
-		return fmt.Sprintf("the node uses it: %s is a port of %s", v.Netdev.Name, v.Netdev.Master)
+	case v.Use() != "":
+		return "the node uses it: " + v.Use()
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -53,6 +54,28 @@ func TestFromInventory(t *testing.T) {
 	}
 }
 
+func TestFromInventory_VFsOfTheNodeAreUnhealthy(t *testing.T) {
+	inv := inventory(t, "vfs-of-the-node", nil)
+	var got []string
+	for _, d := range FromInventory(inv) {
+		got = append(got, d.Problem)
+	}
+	want := []string{
+		"the node uses it: ens1f0v0 has address 10.1.2.3/24",
+		"the node uses it: ens1f0v1 carries macvtap0, storage.5",
+		"the node uses it: ens1f0v2 is a port of br0",
+		"the node uses it: ens1f0v3 has address 2001:db8::3/64",
+		"", // link-local addresses are the kernel's
+		"",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := Healthy(FromInventory(inv)); !slices.Equal(got, []string{"0000:03:00.6", "0000:03:00.7"}) {
+		t.Errorf("pods are offered %v", got)
+	}
+}
+
 func TestDefaultPoolTakesSwitchdevOnly(t *testing.T) {
 	none := &claims{}
 	for name, want := range map[string]int{
@@ -98,7 +121,7 @@ func TestProblems(t *testing.T) {
 			vf: change(func(v *vf.VF) { v.Representor = nil }), want: "no representor was found"},
 		"legacy has none": {ports: []vf.Netdev{up("p0")}, mode: vf.Legacy, vf: change(func(v *vf.VF) { v.Representor = nil })},
 		"the node's": {ports: []vf.Netdev{up("p0")}, mode: vf.Switchdev,
-			vf: change(func(v *vf.VF) { v.Netdev = &vf.Netdev{Name: "v0", Master: "br0"} }), want: "the node uses it: v0 is a port of br0"},
+			vf: change(func(v *vf.VF) { v.Netdev = &vf.Netdev{Name: "v0", Use: "is a port of br0"} }), want: "the node uses it: v0 is a port of br0"},
 		"idle netdev": {ports: []vf.Netdev{up("p0")}, mode: vf.Switchdev,
 			vf: change(func(v *vf.VF) { v.Netdev = &vf.Netdev{Name: "v0"} })},
 	} {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-
-	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // machine is what a State is observed of and what steps are applied to. It is
@@ -25,32 +23,9 @@ func (m *machine) observe() (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("looking at the NICs: %w", err)
 	}
-	s := State{
-		PFs: inv.PFs, InUse: m.deps.InUse(), Addressed: map[string]bool{}, Boot: m.boot, OVS: m.deps.OVS.Observe(),
-		Saved: m.saved.clone(),
-	}
-	for i := range inv.PFs {
-		for _, name := range ends(&inv.PFs[i]) {
-			if s.Addressed[name], err = m.deps.HasAddress(name); err != nil {
-				return State{}, err
-			}
-		}
-	}
-	return s, nil
-}
-
-// ends are the links by which the node itself may use a NIC.
-func ends(pf *vf.PF) []string {
-	var out []string
-	for i := range pf.Ports {
-		out = append(out, pf.Ports[i].Name)
-	}
-	for i := range pf.VFs {
-		if n := pf.VFs[i].Netdev; n != nil {
-			out = append(out, n.Name)
-		}
-	}
-	return out
+	return State{
+		PFs: inv.PFs, InUse: m.deps.InUse(), Boot: m.boot, OVS: m.deps.OVS.Observe(), Saved: m.saved.clone(),
+	}, nil
 }
 
 // run goes on after a link that keeps its hw-tc-offload: others may give theirs up.

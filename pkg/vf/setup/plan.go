@@ -174,7 +174,7 @@ func harm(s State, pf *vf.PF, steps []Step) string {
 				reason = users(s, pf)
 			}
 		case setMode:
-			reason = wire(s, pf)
+			reason = wire(pf)
 			if reason == "" {
 				reason = users(s, pf)
 			}
@@ -197,8 +197,6 @@ func users(s State, pf *vf.PF) string {
 			found = append(found, fmt.Sprintf("VF %d (%s) is used by %s", v.Index, v.Name, who))
 		case v.Elsewhere() != "":
 			found = append(found, fmt.Sprintf("VF %d (%s) is in use: %s", v.Index, v.Name, v.Elsewhere()))
-		case v.Netdev != nil && s.Addressed[v.Netdev.Name]:
-			found = append(found, fmt.Sprintf("VF %d (%s) is in use: %s has addresses of the node", v.Index, v.Name, v.Netdev.Name))
 		case v.Vfio():
 			found = append(found, fmt.Sprintf("VF %d (%s) is bound to %s and may be in use", v.Index, v.Name, v.Driver))
 		}
@@ -217,14 +215,10 @@ func atMost(list []string, rest string) []string {
 
 // wire keeps a mode change from cutting the node off: drivers make the
 // uplink's netdev anew, without its addresses and its bridge.
-func wire(s State, pf *vf.PF) string {
+func wire(pf *vf.PF) string {
 	for i := range pf.Ports {
-		port := &pf.Ports[i]
-		switch {
-		case port.Master != "":
-			return fmt.Sprintf("a change of the eswitch's mode would interrupt %s, which is a port of %s: set the mode when the machine starts", port.Name, port.Master)
-		case s.Addressed[port.Name]:
-			return fmt.Sprintf("a change of the eswitch's mode would interrupt %s, which has addresses of the node: set the mode when the machine starts", port.Name)
+		if port := &pf.Ports[i]; port.Use != "" {
+			return fmt.Sprintf("a change of the eswitch's mode would interrupt %s, which %s: set the mode when the machine starts", port.Name, port.Use)
 		}
 	}
 	return ""

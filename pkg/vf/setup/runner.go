@@ -52,10 +52,8 @@ type Deps struct {
 	Inventory  func() (vf.Inventory, error)
 	// InUse says who has a VF, by its PCI address.
 	InUse func() map[string]string
-	// HasAddress says whether a link has addresses of the node.
-	HasAddress func(link string) (bool, error)
-	NIC        NIC
-	OVS        Switch
+	NIC   NIC
+	OVS   Switch
 	// Changed is called when Results or Reserved have changed.
 	Changed    func()
 	Logger     *slog.Logger

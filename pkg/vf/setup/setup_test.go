@@ -145,9 +145,9 @@ func TestRefusals(t *testing.T) {
 		want  string
 	}{
 		"a pod has a VF":     {func(w *world) { w.cards[first].vfs = 2; w.used[vfName(first, 1)] = "pod default/web" }, "is used by pod default/web"},
-		"the node has a VF":  {func(w *world) { w.cards[first].vfs = 2; w.addressed["v1"] = true }, "v1 has addresses of the node"},
+		"the node has a VF":  {func(w *world) { w.cards[first].vfs = 2; w.addressed["v1"] = true }, "v1 has address 192.0.2.1/24"},
 		"the node's bridge":  {func(w *world) { w.cards[first].master = "ovs-system" }, "port of ovs-system"},
-		"the node's address": {func(w *world) { w.addressed["up03"] = true }, "has addresses of the node"},
+		"the node's address": {func(w *world) { w.addressed["up03"] = true }, "up03, which has address 192.0.2.1/24"},
 		"too many":           {func(w *world) { w.cards[first].total = 3 }, "the NIC can have 3"},
 		"no SR-IOV":          {func(w *world) { w.cards[first].total = 0 }, "cannot have VFs"},
 		"an unknown mode":    {func(w *world) { w.cards[first].mode = vf.Unknown }, "not known here"},
@@ -173,7 +173,7 @@ func TestUsers(t *testing.T) {
 	for want, v := range map[string]vf.VF{
 		"":                  {Device: vf.Device{Driver: "mlx5_core"}, Netdev: &vf.Netdev{Name: "v0"}},
 		"another namespace": {Device: vf.Device{Driver: "mlx5_core"}},
-		"port of br0":       {Device: vf.Device{Driver: "mlx5_core"}, Netdev: &vf.Netdev{Name: "v0", Master: "br0"}},
+		"port of br0":       {Device: vf.Device{Driver: "mlx5_core"}, Netdev: &vf.Netdev{Name: "v0", Use: "is a port of br0"}},
 		"bound to vfio-pci": {Device: vf.Device{Driver: "vfio-pci"}},
 		"used by pod d/p":   {Device: vf.Device{Name: "0000:03:00.5"}},
 		"and 2 more":        {Index: -1},

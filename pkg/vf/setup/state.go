@@ -19,8 +19,6 @@ type State struct {
 	PFs []vf.PF
 	// InUse says who has a VF, by its PCI address.
 	InUse map[string]string
-	// Addressed are the links that have addresses of the node.
-	Addressed map[string]bool
 	// OVS is nil while it is away.
 	OVS *OVS
 	// Boot is the machine's boot id.

@@ -88,11 +88,11 @@ func (w *world) inventory() (vf.Inventory, error) {
 		hwTC := c.uplink
 		pf := vf.PF{
 			Device:   vf.Device{Name: address, PCI: pci(w.t, address), Vendor: 0x15b3, Product: 0x101d, Driver: c.driver},
-			Ports:    []vf.Netdev{{Name: "up" + address[5:7], HWTC: &hwTC, Master: c.master}},
+			Ports:    []vf.Netdev{{Name: "up" + address[5:7], HWTC: &hwTC, Use: w.use("up"+address[5:7], c.master)}},
 			TotalVFs: c.total, NumVFs: c.vfs, Eswitch: vf.Eswitch{Mode: c.mode},
 		}
 		for i := range c.vfs {
-			v := vf.VF{Index: i, Device: vf.Device{Name: vfName(address, i), Driver: c.driver}, Netdev: &vf.Netdev{Name: fmt.Sprint("v", i)}}
+			v := vf.VF{Index: i, Device: vf.Device{Name: vfName(address, i), Driver: c.driver}, Netdev: &vf.Netdev{Name: fmt.Sprint("v", i), Use: w.use(fmt.Sprint("v", i), "")}}
 			if c.mode == vf.Switchdev {
 				on := c.reps[i]
 				v.Representor = &vf.Representor{Netdev: vf.Netdev{Name: fmt.Sprintf("rep%s%d", address[5:7], i), HWTC: &on}}
@@ -102,6 +102,16 @@ func (w *world) inventory() (vf.Inventory, error) {
 		inv.PFs = append(inv.PFs, pf)
 	}
 	return inv, nil
+}
+
+func (w *world) use(link, master string) string {
+	switch {
+	case master != "":
+		return "is a port of " + master
+	case w.addressed[link]:
+		return "has address 192.0.2.1/24"
+	}
+	return ""
 }
 
 // op is one change of the world, which a crash may come before or after.
@@ -211,8 +221,7 @@ func (w *world) agent() *Runner {
 		Policies:   func() ([]*v1alpha1.OffloadPolicy, bool) { return w.policies, !w.unknown },
 		NodeObject: func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: w.labels}} },
 		Inventory:  w.inventory, InUse: w.users,
-		HasAddress: func(link string) (bool, error) { return w.addressed[link], nil },
-		NIC:        w, OVS: w, Changed: func() {},
+		NIC: w, OVS: w, Changed: func() {},
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

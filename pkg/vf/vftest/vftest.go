@@ -12,8 +12,8 @@
 //
 // The links in class/net, class/infiniband, bus/pci/devices and
 // bus/auxiliary/devices make themselves, nested as the kernel does. Of a
-// netdev, address, mtu, flags (up), carrier, master and hw-tc-offload are also
-// what netlink and ethtool say. The section devlink has lines such as
+// netdev, address, mtu, flags (up), carrier, master, addresses (IP, with commas)
+// and hw-tc-offload are also what netlink and ethtool say. The section devlink has lines such as
 //
 //	dev pci/0000:03:00.0  mode=switchdev  esw_multiport=true
 //	port pci/0000:03:00.0/1  flavour=pcivf  controller=0  pf=0  number=3  external=false  netdev=eth4
@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -44,6 +45,7 @@ type World struct {
 	Tree   fstest.MapFS
 	Faults map[string]error // by path
 	Kernel *netdev.FakeDevices
+	IPs    map[string][]netip.Prefix // by link
 	links  []netdev.Link
 }
 
@@ -52,6 +54,7 @@ func Parse(text []byte) (*World, error) {
 	w := &World{
 		Tree: fstest.MapFS{}, Faults: map[string]error{},
 		Kernel: &netdev.FakeDevices{Params: map[string]string{}, HWTC: map[string]bool{}},
+		IPs:    map[string][]netip.Prefix{},
 	}
 	masters := map[string]string{}
 	for _, section := range txtar.Parse(text).Files {
@@ -74,6 +77,20 @@ func (w *World) Sysfs() netdev.Sysfs { return netdev.NewSysfs(faulty{w.Tree, w.F
 
 // Links lists the netdevs, as netlink would.
 func (w *World) Links() ([]netdev.Link, error) { return w.links, nil }
+
+// Addrs lists the addresses of a netdev, as netlink would.
+func (w *World) Addrs(name string) ([]netip.Prefix, error) { return w.IPs[name], nil }
+
+// AllAddrs lists the addresses of all netdevs.
+func (w *World) AllAddrs() (map[int][]netip.Prefix, error) {
+	all := map[int][]netip.Prefix{}
+	for _, l := range w.links {
+		if ips := w.IPs[l.Name]; len(ips) > 0 {
+			all[l.Index] = ips
+		}
+	}
+	return all, nil
+}
 
 // RemoveNetdev takes a netdev away, as when it moves to a pod.
 func (w *World) RemoveNetdev(name string) {
@@ -192,7 +209,20 @@ func (w *World) netdev(dir, name string, masters map[string]string) error {
 	if tc := attr("hw-tc-offload"); tc != "" {
 		w.Kernel.HWTC[name] = tc == "on"
 	}
-	masters[name] = attr("master")
+	if masters[name] = attr("master"); masters[name] != "" { // in sysfs two links
+		w.link(dir+"/master", "../"+masters[name])
+		w.link(dir+"/upper_"+masters[name], "../"+masters[name])
+	}
+	for text := range strings.SplitSeq(attr("addresses"), ",") {
+		if text == "" {
+			continue
+		}
+		ip, err := netip.ParsePrefix(text)
+		if err != nil {
+			return err
+		}
+		w.IPs[name] = append(w.IPs[name], ip)
+	}
 	w.links = append(w.links, l)
 	return nil
 }

@@ -265,7 +265,7 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 	mover := attach.New(attach.Deps{
 		Ledger: h.ledger, Host: node.Links.(*netdev.NS), PF: devices, Inode: netdev.Inode, Log: log,
 		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
-		Exclusive: func() bool { return false },
+		Exclusive: func() bool { return false }, Use: node.Use,
 		Present:   func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
 		RDMA:      func(device string) ([]string, error) { return netdev.PCIRDMA(node.Sysfs, device) },
 		Strays:    []string{"/proc/1/ns/net"}, // where the kernel takes what is left in a namespace

@@ -5,7 +5,6 @@ package switchdev
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +72,6 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 	t.Helper()
 	run := containerOVS(t)
 	node, devices := openNode(t)
-	host := node.Links.(*netdev.NS)
 	schema, err := vswitch.ReplicaSchema()
 	if err != nil {
 		t.Fatal(err)
@@ -103,10 +101,6 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 		},
 		NodeObject: func() *corev1.Node { return &corev1.Node{} }, Inventory: node.Read,
 		InUse: func() map[string]string { return nil },
-		HasAddress: func(link string) (bool, error) {
-			addrs, err := host.Addrs(link)
-			return slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return !p.Addr().IsLinkLocalUnicast() }), err
-		},
 		NIC: kernelNIC{devices}, OVS: setup.Vswitchd{Client: client, DB: db, Observed: n.sampling.Observed},
 		Changed: func() {}, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
 	})

@@ -112,7 +112,7 @@ func (n *podNode) serve() {
 	mover := attach.New(attach.Deps{
 		Ledger: n.ledger, Host: host, PF: devices, Inode: netdev.Inode, Log: log,
 		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
-		Exclusive: func() bool { return false },
+		Exclusive: func() bool { return false }, Use: node.Use,
 		Present:   func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
 		RDMA:      func(device string) ([]string, error) { return netdev.PCIRDMA(node.Sysfs, device) },
 	})
