@@ -2,6 +2,7 @@ package ovsdb
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -55,6 +56,9 @@ func patch(old, diff reflect.Value) reflect.Value {
 		}
 		return out
 	case reflect.Map:
+		if pairs, ok := diff.Interface().(map[string]string); ok {
+			return reflect.ValueOf(patchPairs(old.Interface().(map[string]string), pairs))
+		}
 		out := reflect.MakeMapWithSize(diff.Type(), old.Len()+diff.Len())
 		for iter := old.MapRange(); iter.Next(); {
 			out.SetMapIndex(iter.Key(), iter.Value())
@@ -69,6 +73,22 @@ func patch(old, diff reflect.Value) reflect.Value {
 		return out
 	}
 	return diff
+}
+
+// patchPairs is patch for the maps that may be large: a node's variables are.
+func patchPairs(old, diff map[string]string) map[string]string {
+	out := maps.Clone(old)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for key, value := range diff {
+		if have, ok := out[key]; ok && have == value {
+			delete(out, key)
+		} else {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 func contains(set, element reflect.Value) bool {
