@@ -67,6 +67,7 @@ type Controller struct {
 	write  *kube.Writer
 	report *kube.Reporter
 	alloc  *ipam.Allocator
+	values *ovn.ServiceValues
 	log    *slog.Logger
 
 	// db is there while this process leads.
@@ -100,7 +101,7 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, view: view, write: kube.NewWriter(client), alloc: alloc, log: cfg.Logger,
+		cfg: cfg, view: view, write: kube.NewWriter(client), alloc: alloc, values: ovn.NewServiceValues(), log: cfg.Logger,
 		report: kube.NewReporter(ctx, client, view, "ovn-offload-controller"),
 		build:  ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), JoinSubnets: cfg.Plan.JoinSubnets(), MasqueradeSubnets: cfg.Plan.Masquerade},
 	}

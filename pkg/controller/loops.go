@@ -30,8 +30,13 @@ const secondLook = time.Minute
 // the annotation that says it.
 type facts struct {
 	*kube.View
-	alloc *ipam.Allocator
+	alloc  *ipam.Allocator
+	values *ovn.ServiceValues
 }
+
+func (f facts) ServiceValues() *ovn.ServiceValues { return f.values }
+
+func (c *Controller) facts() facts { return facts{c.view, c.alloc, c.values} }
 
 func (f facts) Node(name string) *corev1.Node {
 	node := f.View.Node(name)
@@ -54,6 +59,7 @@ func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
 // mark sends owners to the loops that are concerned with them. Who does not lead
 // would only collect them: the first pass of a leader is over everything.
 func (c *Controller) mark(owners ...kube.Owner) {
+	c.values.Changed(owners...)
 	if !c.leading.Load() {
 		return
 	}
@@ -200,7 +206,7 @@ func (c *Controller) add(ctx context.Context, p *pass, owner kube.Owner) {
 	// later is not released with the rows of one who went.
 	holders := c.alloc.Holders(owner)
 	uid := c.nodeUID(owner)
-	rows, err := ovn.Build(facts{c.view, c.alloc}, c.build, owner)
+	rows, err := ovn.Build(c.facts(), c.build, owner)
 	if err == nil {
 		err = c.dropChassis(ctx, owner, rows)
 	}
@@ -288,6 +294,7 @@ func madeFor(row ovsdb.Row, node types.UID) types.UID {
 // everything is all owners of the API, of the allocator and of the database.
 // Owners that only the database has are left out when they are too many at once.
 func (c *Controller) everything() []kube.Owner {
+	c.values.Reset()
 	known := map[kube.Owner]bool{kube.NetworkOwner(): true}
 	for _, owner := range slices.Concat(c.nodeOwners(), c.podOwners(), c.serviceOwners(), c.view.PodSetOwners(), c.view.PolicyOwners()) {
 		known[owner] = true

@@ -138,13 +138,6 @@ func (g *gateways) has(service types.NamespacedName) (on, many bool) {
 	return len(kinds) > 0, !slices.Contains(slices.Collect(maps.Values(kinds)), false)
 }
 
-// services are those with endpoints on the network of nodes, in no order.
-func (g *gateways) services() []types.NamespacedName {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return slices.Collect(maps.Keys(g.slices))
-}
-
 // kinds of a service's slices, and whether the endpoints in them are many; the
 // caller holds the lock.
 func (g *gateways) kinds(service types.NamespacedName) map[string]bool {

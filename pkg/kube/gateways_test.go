@@ -140,8 +140,8 @@ func TestANodeConcernsNotAllServicesAndNodes(t *testing.T) {
 		if want := 7*nodes + 2; told != want {
 			t.Errorf("%d owners were told of %d nodes, want %d", told, nodes, want)
 		}
-		if got := len(v.ServicesOn("n0")); got != 1 {
-			t.Errorf("%d services are on every node, want the agent alone", got)
+		if got := len(v.gateways.slices); got != 1 {
+			t.Errorf("%d services are on the network of nodes, want the agent alone", got)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestWhomANodesAddressesConcern(t *testing.T) {
 		}
 		v.want(t, fmt.Sprint(step.node, step.addresses), want...)
 	}
-	if got := v.ServicesOn("n1"); len(got) > 0 {
+	if got := v.gateways.slices; len(got) > 0 {
 		t.Errorf("on the network of nodes without an address: %v", got)
 	}
 }
@@ -269,11 +269,11 @@ func TestOnNodes(t *testing.T) {
 	}
 	other := portSlice("other", "web-1", 80, "fd00::2")
 	v.put(t, other)
-	if on(slice) || !on(other) || len(v.ServicesOn("n1")) != 1 {
-		t.Errorf("after it became another service's: %v", v.ServicesOn("n1"))
+	if on(slice) || !on(other) || len(v.gateways.slices) != 1 {
+		t.Errorf("after it became another service's: %v", v.gateways.slices)
 	}
 	v.put(t, gatewayNode("n1"))
-	if on(other) || len(v.ServicesOn("n1")) != 0 {
+	if on(other) || len(v.gateways.slices) != 0 {
 		t.Error("still on nodes")
 	}
 }
@@ -291,7 +291,6 @@ func BenchmarkNodesCome(b *testing.B) {
 				for i := range nodes {
 					v.put(b, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
 					told += len(v.told)
-					v.ServicesOn(fmt.Sprint("n", i))
 				}
 			}
 			b.ReportMetric(float64(told)/float64(b.N*nodes), "owners/node")

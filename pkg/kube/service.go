@@ -12,15 +12,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The indexes of EndpointSlices: by service (namespace/name), by the nodes and
-// the addresses of their endpoints, and those whose endpoints name nodes or zones
-// (one key).
+// The indexes of EndpointSlices: by service (namespace/name), and by the addresses
+// of their endpoints.
 const (
-	byService      = "service"
-	byEndpointNode = "endpointNode"
-	byEndpoint     = "endpoint"
-	byHint         = "hint"
-	hinted         = "hinted"
+	byService  = "service"
+	byEndpoint = "endpoint"
 )
 
 func sliceIndexers() cache.Indexers {
@@ -30,10 +26,6 @@ func sliceIndexers() cache.Indexers {
 				return []string{name.String()}, nil
 			}
 			return nil, nil
-		},
-		byEndpointNode: func(obj any) ([]string, error) {
-			slice, _ := obj.(*discoveryv1.EndpointSlice)
-			return nodesOf(slice), nil
 		},
 		byEndpoint: func(obj any) ([]string, error) {
 			slice, _ := obj.(*discoveryv1.EndpointSlice)
@@ -45,12 +37,6 @@ func sliceIndexers() cache.Indexers {
 				}
 			}
 			return out, nil
-		},
-		byHint: func(obj any) ([]string, error) {
-			if slice, _ := obj.(*discoveryv1.EndpointSlice); hasHints(slice) {
-				return []string{hinted}, nil
-			}
-			return nil, nil
 		},
 	}
 }
@@ -126,24 +112,6 @@ func (v *View) EndpointSlices(namespace, service string) []*discoveryv1.Endpoint
 	found := v.slicesBy(byService, namespace+"/"+service)
 	slices.SortFunc(found, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	return found
-}
-
-// ServicesOn lists the services whose backends may be others on one node than on
-// the next: those with an endpoint on it, those whose endpoints name nodes or
-// zones, and those with endpoints on the network of nodes. Sorted.
-func (v *View) ServicesOn(node string) []types.NamespacedName {
-	names := v.gateways.services()
-	for _, slice := range append(v.slicesBy(byEndpointNode, node), v.slicesBy(byHint, hinted)...) {
-		if name := serviceOf(slice); name.Name != "" {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, compareNames)
-	return slices.Compact(names)
-}
-
-func compareNames(a, b types.NamespacedName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func (v *View) slicesBy(index, key string) []*discoveryv1.EndpointSlice {

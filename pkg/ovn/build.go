@@ -14,6 +14,7 @@
 //	pod.go       a pod's logical switch port
 //	service.go   a service's load balancers; frontend.go and endpoint.go: of what
 //	variables.go a node's own values in the load balancers of all nodes
+//	values.go    what services give to these, by zone and node
 //	hostport.go  a pod's ports on its node
 //	policy.go    a network policy's port group and rules; acl.go: rules of all
 //	podset.go    the address sets of pods that rules refer to

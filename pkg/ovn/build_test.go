@@ -37,6 +37,8 @@ var update = flag.Bool("update", false, "write the testdata again")
 // the allocator's decision, except one that the case calls forged.
 type facts struct{ *kube.View }
 
+func (f facts) ServiceValues() *ServiceValues { return NewServiceValues() }
+
 func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
 	network, _ := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
 	return network
@@ -253,19 +255,19 @@ func setFile(archive *txtar.Archive, name, data string) {
 // TestManyEndpointsOnNodes: a router lists every endpoint while they are few; a
 // service with one on every node is not a list of all nodes for each.
 func TestManyEndpointsOnNodes(t *testing.T) {
-	v := variables{node: &corev1.Node{}, own: map[netip.Addr]bool{}, cfg: Config{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}}
+	cfg := Config{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}
 	var all []endpoint
 	for i := range 5 {
 		all = append(all, endpoint{address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 18, 0, byte(i + 2)}), 9100), ready: true})
 	}
-	if got := v.seenByRouter(all, true); len(got) != len(all) {
+	if got := seenByRouter(cfg, nil, all, true); len(got) != len(all) {
 		t.Errorf("a node without one sees %d of %d", len(got), len(all))
 	}
-	v.own[all[3].address.Addr()] = true
-	if got := backends(v.seenByRouter(all, true)); got != "169.254.0.2:9100" {
+	own := []netip.Addr{all[3].address.Addr()}
+	if got := backends(seenByRouter(cfg, own, all, true)); got != "169.254.0.2:9100" {
 		t.Errorf("a node with one of many sees %s", got)
 	}
-	if got := v.seenByRouter(all, false); len(got) != len(all) || backends(got[:1]) != "169.254.0.2:9100" {
+	if got := seenByRouter(cfg, own, all, false); len(got) != len(all) || backends(got[:1]) != "169.254.0.2:9100" {
 		t.Errorf("a node with one of few sees %s", backends(got))
 	}
 }

@@ -117,55 +117,74 @@ func usable(all []endpoint) []endpoint {
 	return filter(all, func(e endpoint) bool { return e.draining })
 }
 
-// onNode are the usable ones of a node's own endpoints.
-func onNode(all []endpoint, node string) []endpoint {
-	return usable(filter(all, func(e endpoint) bool { return e.node == node }))
-}
-
-// hint is one of the two ways in which an endpoint says for whom it is meant:
-// whether it says so, and whether it means one node or zone.
-type hint struct {
-	given, fits func(*discoveryv1.EndpointHints) bool
-}
-
-func nodeHint(node string) hint {
-	return hint{
-		func(h *discoveryv1.EndpointHints) bool { return h != nil && len(h.ForNodes) > 0 },
-		func(h *discoveryv1.EndpointHints) bool {
-			return h != nil && slices.Contains(h.ForNodes, discoveryv1.ForNode{Name: node})
-		},
+// perNode are the usable ones of each node's own endpoints.
+func perNode(all []endpoint) map[string]chosen {
+	byNode := map[string][]endpoint{}
+	for _, e := range all {
+		byNode[e.node] = append(byNode[e.node], e)
 	}
+	out := map[string]chosen{}
+	for node, own := range byNode {
+		if some := usable(own); node != "" && len(some) > 0 {
+			out[node] = choose(some)
+		}
+	}
+	return out
 }
 
-func zoneHint(zone string) hint {
-	return hint{
-		func(h *discoveryv1.EndpointHints) bool { return h != nil && len(h.ForZones) > 0 },
-		func(h *discoveryv1.EndpointHints) bool {
-			return h != nil && slices.Contains(h.ForZones, discoveryv1.ForZone{Name: zone})
-		},
+// hint is one of the two ways in which an endpoint says for what it is meant: the
+// names of nodes, or those of zones.
+type hint func(*discoveryv1.EndpointHints) []string
+
+func forNodes(h *discoveryv1.EndpointHints) []string {
+	var names []string
+	for _, node := range h.ForNodes {
+		names = append(names, node.Name)
 	}
+	return names
+}
+
+func forZones(h *discoveryv1.EndpointHints) []string {
+	var names []string
+	for _, zone := range h.ForZones {
+		names = append(names, zone.Name)
+	}
+	return names
 }
 
 // everyone says that all ready endpoints give the hint: without that a node
 // cannot know whether it has been thought of.
 func (h hint) everyone(all []endpoint) bool {
 	ready := filter(all, func(e endpoint) bool { return e.ready })
-	return len(ready) > 0 && len(filter(ready, func(e endpoint) bool { return h.given(e.hints) })) == len(ready)
+	return len(ready) > 0 && !slices.ContainsFunc(ready, func(e endpoint) bool { return e.hints == nil || len(h(e.hints)) == 0 })
 }
 
 // hinted says that nodes may have backends of their own.
-func hinted(all []endpoint) bool { return nodeHint("").everyone(all) || zoneHint("").everyone(all) }
+func hinted(all []endpoint) bool { return hint(forNodes).everyone(all) || hint(forZones).everyone(all) }
 
-// near are the ready endpoints that are meant for a node, else those meant for
-// its zone, else all that are usable: kube-proxy's rules.
-func near(all []endpoint, node, zone string) []endpoint {
-	for _, h := range []hint{nodeHint(node), zoneHint(zone)} {
-		fit := filter(all, func(e endpoint) bool { return e.ready && h.fits(e.hints) })
-		if len(fit) > 0 && h.everyone(all) {
-			return fit
+// meantFor are the ready endpoints for each node, or zone, that they name, unless
+// one of them names none. By kube-proxy's rules a node uses those for it, else those
+// for its zone, else all that are usable.
+func (h hint) meantFor(all []endpoint) map[string]chosen {
+	if !h.everyone(all) {
+		return nil
+	}
+	byName := map[string][]endpoint{}
+	for _, e := range all {
+		if !e.ready {
+			continue
+		}
+		names := h(e.hints)
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			byName[name] = append(byName[name], e)
 		}
 	}
-	return usable(all)
+	out := map[string]chosen{}
+	for name, some := range byName {
+		out[name] = choose(some)
+	}
+	return out
 }
 
 func filter(all []endpoint, keep func(endpoint) bool) []endpoint {

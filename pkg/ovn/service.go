@@ -20,8 +20,10 @@ import (
 type Services interface {
 	Service(namespace, name string) *corev1.Service
 	EndpointSlices(namespace, service string) []*discoveryv1.EndpointSlice
-	// ServicesOn lists the services whose backends a node has of its own, or may have.
-	ServicesOn(node string) []types.NamespacedName
+	// Services is every service, in no order.
+	Services() []*corev1.Service
+	// ServiceValues are those of the services of this View.
+	ServiceValues() *ServiceValues
 	Gateways
 }
 

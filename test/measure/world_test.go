@@ -46,7 +46,8 @@ func (w *world) Pod(namespace, name string) *corev1.Pod {
 
 func (w *world) Service(string, string) *corev1.Service                     { return nil }
 func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return nil }
-func (w *world) ServicesOn(string) []types.NamespacedName                   { return nil }
+func (w *world) Services() []*corev1.Service                                { return nil }
+func (w *world) ServiceValues() *ovn.ServiceValues                          { return nil }
 func (w *world) NodeAddresses() []kube.NodeAddress                          { return nil }
 func (w *world) MostNodeAddresses(bool) int                                 { return 1 }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
