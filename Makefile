@@ -1,6 +1,8 @@
 # The two commands that matter are `make lab` and `make test`; `make help` lists the rest.
 export GOTOOLCHAIN = local
 export CGO_ENABLED ?= 0
+# One kind of build for tests, image and lab: each further kind compiles Kubernetes' client once more.
+export GOFLAGS ?= -trimpath
 
 OUT      := _output
 BIN      := $(OUT)/bin
@@ -11,10 +13,15 @@ RELEASE  := -trimpath -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSIO
 LINT     := $(BIN)/golangci-lint
 LAB      := $(BIN)/lab
 LABFLAGS ?=
+# Packages whose concurrency the gate looks at with the race detector: they import no Kubernetes client,
+# which would be compiled once more for it. The full tier has all.
+RACE     := ./pkg/reconcile/... ./pkg/ovsdb/... ./pkg/netdev/...
+# -full has a test binary run what only `make test-full` runs
+TIER     :=
 BENCHVM  := $(BIN)/benchvm
 BENCHTESTS := $(BIN)/bench.test
 
-.PHONY: help lab lab-down test unit e2e e2e-smartnic bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image clean root packages FORCE
+.PHONY: help lab lab-down test test-full unit race e2e e2e-smartnic bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,22 +32,31 @@ lab: root $(LAB) ## a real cluster on this machine with ovn-offload in it (root,
 lab-down: root $(LAB) ## remove the lab and everything that it made
 	$(LAB) down $(LABFLAGS)
 
+test: ## the gate: unit tests, the core of the end to end tests and of the bench, linters (root)
+test-full: ## everything that there is to test; hours (root)
+test: STEPS = generated unit bench-vm e2e
+test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic TIER=-full
+
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
-test: root $(LAB) ## every test, end to end ones in a lab included (root)
+test test-full: root $(LAB)
 	@hack/idle sh -c '$(LAB) fill-cache && $(MAKE) lint' & beside=$$!; trap "kill -- -$$beside 2>/dev/null" EXIT; \
-	$(MAKE) generated unit bench-vm e2e && wait $$beside
+	$(MAKE) $(STEPS) && wait $$beside
 
 check: lint generated ## unit tests without root, linters, generated code is current
 	go build ./...
 	go test ./...
 
 # no go vet in these: the linters do it, and from an empty cache each kind of build would begin it anew
-unit: root packages ## unit tests as root, with the race detector: real namespaces and a real ovsdb-server
+unit: root packages ## unit tests as root: real namespaces and a real ovsdb-server
+	go test -vet=off ./...
+	CGO_ENABLED=1 go test -race -vet=off $(RACE)
+
+race: root packages ## all unit tests with the race detector
 	CGO_ENABLED=1 go test -race -vet=off ./...
 
 e2e: root $(LAB) ## the end to end tests, in a lab of their own
-	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 60m -v ./test/e2e/...
+	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 90m -v ./test/e2e/... -args $(TIER)
 
 e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
 	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC ./test/e2e -args -smartnic
@@ -52,7 +68,7 @@ bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machin
 
 # two groups of tests of about the same length
 bench-vm-run bench-vm-skip: bench-vm-%:
-	cd test/bench/switchdev && $(CURDIR)/$(BENCHVM) --timeout=40m $(CURDIR)/$(BENCHTESTS) -test.v -test.timeout=40m '-test.$*=DPU|Product$$'
+	cd test/bench/switchdev && $(CURDIR)/$(BENCHVM) --timeout=60m $(CURDIR)/$(BENCHTESTS) -test.v -test.timeout=60m '-test.$*=DPU|Product$$' $(TIER)
 
 bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./test/measure/

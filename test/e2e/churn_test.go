@@ -14,29 +14,32 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// TestChurn: a hundred pods at once over the nodes, created and deleted three
-// times, with the controller killed in the middle of each. No two live pods ever
+// TestChurn: many pods at once over the nodes, created and deleted (three times in the
+// full tier), with the controller killed in the middle of each. No two live pods ever
 // share an address, and afterwards nothing is left.
 func TestChurn(t *testing.T) {
 	ns := namespace(t)
 	stop := watchAddresses(t)
-	for round := range 3 {
-		for i := range 100 {
+	rounds, pods := tier.Pick(1, 3), tier.Pick(30, 100)
+	for round := range rounds {
+		for i := range pods {
 			create(t, podObject(ns, fmt.Sprintf("churn-%d-%d", round, i), nodes[i%len(nodes)], "sleep", "infinity"))
-			if i == 50 {
+			if i == pods/2 {
 				restart(t, "controller")
 			}
 		}
-		waitPods(t, ns, 100)
+		waitPods(t, ns, pods)
 		if traces(t, ns) == "" {
-			t.Fatal("a hundred pods leave no trace: the search for leftovers finds nothing")
+			t.Fatalf("%d pods leave no trace: the search for leftovers finds nothing", pods)
 		}
 		deletePods(t, ns)
 	}
-	if seen := stop(); seen < 300 {
-		t.Errorf("the watch saw %d pods with addresses of 300: it shows less than it should", seen)
+	if seen := stop(); seen < rounds*pods {
+		t.Errorf("the watch saw %d pods with addresses of %d: it shows less than it should", seen, rounds*pods)
 	}
 	eventually(t, time.Minute, "no port or row is left over", func() (bool, string) {
 		left := traces(t, ns)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestPodsReachPods: every pod reaches every other in each family, switched on
@@ -17,8 +19,8 @@ import (
 func TestPodsReachPods(t *testing.T) {
 	ns := namespace(t)
 	var pods []*corev1.Pod
-	for _, node := range nodes {
-		for i := range 2 {
+	for n, node := range nodes {
+		for i := range tier.Pick([]int{1, 2, 0}[n], 2) {
 			pods = append(pods, running(t, ns, fmt.Sprintf("%s-%d", node, i), node))
 		}
 	}
@@ -103,13 +105,13 @@ func TestNodeReachesItsPods(t *testing.T) {
 	}
 }
 
-// TestFirstPacket: a pod's very first connection succeeds, 51 times. The pod tries
+// TestFirstPacket: a pod's very first connection succeeds, 51 times in the full tier. The pod tries
 // once, as its first act, and never again. One pod starts on each node at a time.
 func TestFirstPacket(t *testing.T) {
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, server)[0], echoPort).String()
-	for round := range 17 {
+	for round := range tier.Pick(4, 17) {
 		for i, node := range nodes {
 			create(t, podObject(ns, fmt.Sprintf("first-%d-%d", round, i), node, "probe", "dial", "tcp", target))
 		}

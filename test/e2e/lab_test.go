@@ -12,11 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestLabLeavesNothing: a second lab beside the first, killed half-way up, is
 // removed by `down` without a trace, and the first goes on.
 func TestLabLeavesNothing(t *testing.T) {
+	tier.Full(t, "it is about the lab")
 	const name = "passing"
 	dir := filepath.Join(cluster.root, "_output", name)
 	t.Cleanup(func() { os.RemoveAll(dir) })

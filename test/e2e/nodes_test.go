@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // subnets is how many nodes the lab's pod network (a /16 in parts of /24) has room for.
@@ -22,6 +24,7 @@ const subnets = 256
 // and an Event that say so; a pod of such a node waits and disturbs nobody; when
 // a node goes, one of them gets its subnet by itself.
 func TestSubnetsExhausted(t *testing.T) {
+	tier.Full(t, "it makes 256 nodes; pkg/ipam has the same without a cluster")
 	ns := namespace(t)
 	surplus := 3
 	for i := range subnets - len(nodes) + surplus {

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 const (
@@ -262,7 +264,7 @@ func TestNewPodIsNeverOpen(t *testing.T) {
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"silent": "yes"}},
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 	})
-	for i := range 12 {
+	for i := range tier.Pick(4, 12) {
 		silent := i%4 != 3
 		pod := podObject(ns, fmt.Sprint("first-", i), nodes[i%len(nodes)], "probe", "dial", "tcp", target)
 		pod.Labels["silent"] = map[bool]string{true: "yes", false: "no"}[silent]

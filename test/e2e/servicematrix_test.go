@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // client asks, from a pod (pod), from a node's own network (node alone) or outside.
@@ -303,6 +305,7 @@ func (m matrix) fronts(web *corev1.Service) []front {
 // see; nobody does at a port beside them, for Local at a node without endpoints,
 // and when the services are gone.
 func TestServiceMatrix(t *testing.T) {
+	tier.Full(t, "it is the matrix of what the other tests of services show")
 	m := matrix{node: map[string][]netip.Addr{}, router: map[string][]netip.Addr{}}
 	for _, node := range nodes {
 		m.node[node], m.router[node] = machineAddresses(t, node), gatewayAddresses(t, node)

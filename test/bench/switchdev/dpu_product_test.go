@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestDPUProduct: services of a host's pods, what they send outside, what comes from
@@ -50,10 +52,11 @@ func TestInsideDPUProduct(t *testing.T) {
 		}
 		direct = append(direct, way{what: string(family), client: a.gate(), server: web.gate(), to: []string{[]string{web.v4, web.v6}[i]}})
 	}
+	ways = ofTier(ways)
 	for _, w := range ways {
 		t.Run(w.what, w.row)
 	}
-	t.Run("under a policy", func(t *testing.T) { p.underPolicy(t, direct) })
+	t.Run("under a policy", func(t *testing.T) { p.underPolicy(t, direct[:tier.Pick(1, len(direct))]) })
 	p.keep()
 	t.Run("policy lands", p.policyLands)
 	t.Run("endpoint leaves", p.endpointLeaves)
@@ -61,7 +64,7 @@ func TestInsideDPUProduct(t *testing.T) {
 	b.dpu.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
 	b.dpu.restartOVS()
 	n.settings = offloading(false)
-	for _, w := range ways {
+	for _, w := range ways[:tier.Pick(1, len(ways))] {
 		t.Run("without hw-offload, "+w.what, w.inSoftware)
 	}
 }

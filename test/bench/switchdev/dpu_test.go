@@ -18,6 +18,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestDPU follows pods of a host with a DPU through their lives.
@@ -43,6 +44,7 @@ func (c *cluster) onHost(inner string) {
 	run(t, "ip", "netns", "add", dpuHost)
 	t.Cleanup(func() { _, _ = try("ip", "netns", "del", dpuHost) })
 	words := inside(dpuHost, os.Args[0], "-test.run=^"+inner+"$", "-test.v", "-test.timeout=10m")
+	words = append(words, tier.Args()...)
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), dpuDir+"="+n.dir, dpuPCI+"="+n.pci, dpuNS+"="+n.name)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // world is the cluster with four pods: a and b on the first node, c and d on the
@@ -117,6 +119,7 @@ func kinds() [][3]string {
 // TestOffload is the table of what runs in hardware. Of each stream nearly all
 // must be there for pkg/offload, and the representor must not have seen it.
 func TestOffload(t *testing.T) {
+	tier.Full(t, "TestProduct shows the same with the product's rows")
 	w := newWorld(t, true)
 	t.Run("table", w.table)
 	t.Run("policy", w.policy)
@@ -184,6 +187,7 @@ func (w *world) policy(t *testing.T) {
 
 // TestOffloadOff is the control: the same traffic without hw-offload.
 func TestOffloadOff(t *testing.T) {
+	tier.Full(t, "TestProductOff shows the same with the product's rows")
 	w := newWorld(t, false)
 	a, c := w.pods["a"], w.pods["c"]
 	sent, software := stream(t, a, c.v4)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 func oneVF() corev1.ResourceList {
@@ -130,6 +131,7 @@ func TestDriverReturns(t *testing.T) {
 // TestTime measures ADD and DEL in turn, and compares nothing: it is for the
 // record.
 func TestTime(t *testing.T) {
+	tier.Full(t, "it compares nothing")
 	n := newPodNode(t)
 	pods := []*vfPod{n.pod(1, ""), n.pod(2, n.devices()[0])}
 	adds, dels := map[*vfPod][]time.Duration{}, map[*vfPod][]time.Duration{}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // gate is the port of a NIC by which what a namespace sends comes into the switch.
@@ -40,6 +41,20 @@ type way struct {
 func (w way) words(seconds string) []string {
 	words := append([]string{"iperf3", "--bidir", "-t", seconds, "-b", "8M", "--connect-timeout", "5000", "-c"}, w.to...)
 	return inside(w.client.ns, words...)
+}
+
+// ofTier are all ways in the full tier. The gate has each of them once: the ways, first
+// all of IPv4 and then all of IPv6, in turns in one family and the other.
+func ofTier(all []way) []way {
+	if tier.IsFull() {
+		return all
+	}
+	kinds := len(all) / len(families())
+	var out []way
+	for i := range kinds {
+		out = append(out, all[i+i%len(families())*kinds])
+	}
+	return out
 }
 
 // end is what became of the bytes that one end of a way sent: of those that came to
