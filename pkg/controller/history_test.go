@@ -157,6 +157,7 @@ func (h *history) step() {
 // oneOfEach is made, so that every kind has rows at some of the stops.
 func (h *history) oneOfEach() {
 	put(h, h.client.CoreV1().Services("d"), testService("end", "10.96.0.9"))
+	h.needNamespace("d")
 	put(h, h.client.CoreV1().Pods("d"), testPod("end", "n1"))
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
 	policy := denyAll("x", "end")
@@ -251,6 +252,13 @@ func (h *history) putNamespace(name string) {
 	put(h, h.client.CoreV1().Namespaces(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: randomLabels(h.r), Annotations: logging(h.r)}})
 }
 
+// needNamespace does as Kubernetes, in which a pod has a namespace.
+func (h *history) needNamespace(name string) {
+	if _, err := h.client.CoreV1().Namespaces().Get(h.ctx(), name, metav1.GetOptions{}); err != nil {
+		h.putNamespace(name)
+	}
+}
+
 func (h *history) putPolicy(name string) {
 	policy := policytest.Policy(h.r, name, []networkingv1.IPBlock{
 		{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}, {CIDR: "fd00::/16", Except: []string{"fd00:1::/32"}},
@@ -284,6 +292,7 @@ func randomClusterPolicy(r *rand.Rand, number int) *unstructured.Unstructured {
 // Some have run to their end.
 func (h *history) putPod(name string) {
 	pod := randomPod(h.r, name)
+	h.needNamespace(pod.Namespace)
 	pods := h.client.CoreV1().Pods(pod.Namespace)
 	again := often(h.r, 3)
 	old, err := pods.Get(h.ctx(), name, metav1.GetOptions{})

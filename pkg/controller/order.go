@@ -55,7 +55,8 @@ func (c *Controller) inOrder(owners []kube.Owner) []kube.Owner {
 			continue
 		}
 		all = append(all, c.view.AdminSetsOf(pod)...)
-		for _, policy := range c.view.PoliciesOf(pod) {
+		policies, _ := c.view.PoliciesOf(pod)
+		for _, policy := range policies {
 			if len(c.db.Rows(policy.Owner.String())) == 0 {
 				all = append(all, policy.Owner)
 			}

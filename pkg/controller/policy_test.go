@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -269,4 +270,53 @@ func TestRulesNeverLackTheirSets(t *testing.T) {
 	if len(watch.dangling) > 0 {
 		t.Errorf("rules referred to sets that are not there: %v", watch.dangling)
 	}
+}
+
+// TestPortWaitsForItsNamespace_WhenAPolicySelectsByNamespaces: a pod whose namespace the
+// informer has not seen would be outside the policies for the cluster. Without such a
+// policy the port does not wait, and the namespace's event brings back one that does,
+// selected or not.
+func TestPortWaitsForItsNamespace_WhenAPolicySelectsByNamespaces(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		policies []runtime.Object
+		waits    bool
+		group    bool
+	}{
+		{"none", nil, false, false},
+		{"selected", []runtime.Object{adminPolicy("p", map[string]any{})}, true, true},
+		{"not selected", []runtime.Object{adminPolicy("p", map[string]any{"matchLabels": map[string]any{"team": "a"}})}, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			other := testPod("other", "n1")
+			other.Namespace, other.UID = "known", "other"
+			w := wholeWorld(t, tc.policies, testNode("n1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "known"}}, testPod("a", "n1"))
+			w.startAndLead()
+			w.eventually("the pod's address", func() bool { return w.annotation("a") != "" })
+			if _, err := w.client.CoreV1().Pods("known").Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually("the other's port", func() bool { return w.hasRow("Logical_Switch_Port", "name=known_other") })
+			if got := len(w.ports()) == 0; got != tc.waits {
+				t.Errorf("ports %v", w.ports())
+			}
+			if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d"}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually("the port", func() bool { return slices.Equal(w.ports(), []string{"d_a"}) })
+			if got := w.hasRow("Port_Group", "Pod/d/a"); got != tc.group {
+				t.Errorf("in the policy's group: %t, want %t", got, tc.group)
+			}
+		})
+	}
+}
+
+func adminPolicy(name string, namespaces map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": kube.KindClusterNetworkPolicy, "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": namespaces},
+			"ingress": []any{map[string]any{"action": "Deny", "from": []any{map[string]any{"namespaces": map[string]any{}}}}},
+		},
+	}}
 }

@@ -107,7 +107,8 @@ func newTestView(t *testing.T) *View {
 // TestWhomAClusterPolicyConcerns: the pods of the namespaces that it selects, also
 // when a namespace's labels change, and policies about nodes when a node does.
 func TestWhomAClusterPolicyConcerns(t *testing.T) {
-	client, objects := fake.NewClientset(), adminClient()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "a"}}}
+	client, objects := fake.NewClientset(ns), adminClient()
 	view, err := NewView(apitest.Client(client), "")
 	if err != nil {
 		t.Fatal(err)
@@ -118,10 +119,6 @@ func TestWhomAClusterPolicyConcerns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := view.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "a"}}}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().Pods("ns").Create(t.Context(), newPod("pod", "n"), metav1.CreateOptions{}); err != nil {

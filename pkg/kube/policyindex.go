@@ -301,7 +301,7 @@ func (v *View) namespaceOwners(old, new *corev1.Namespace) []Owner {
 	}
 	sets, users := v.policyIndex.between(before, after)
 	owners := append(sets, users...)
-	if v.policyIndex.subjectChanges(before, after) {
+	if old == nil || v.policyIndex.subjectChanges(before, after) { // its pods wait for a new one
 		// The only error is an index that does not exist.
 		list, _ := v.pods.GetIndexer().ByIndex(cache.NamespaceIndex, name)
 		for _, pod := range objects[corev1.Pod](list) {
@@ -384,9 +384,14 @@ func (v *View) PodSetOwners() []Owner {
 	return slices.Collect(maps.Keys(v.policyIndex.sets))
 }
 
-// PoliciesOf are the policies whose subject a pod is, sorted.
-func (v *View) PoliciesOf(pod *corev1.Pod) []*Policy {
-	return v.policyIndex.selecting(pod, v.namespaceLabels(pod.Namespace))
+// PoliciesOf are the policies whose subject a pod is, sorted. They are not complete
+// while the pod's namespace is not there and a policy selects by namespaces.
+func (v *View) PoliciesOf(pod *corev1.Pod) (policies []*Policy, complete bool) {
+	namespace := v.namespaceLabels(pod.Namespace)
+	v.policyIndex.mu.RLock()
+	complete = namespace != nil || len(v.policyIndex.wide) == 0
+	v.policyIndex.mu.RUnlock()
+	return v.policyIndex.selecting(pod, namespace), complete
 }
 
 // PodSet is nil when no policy uses such a set.

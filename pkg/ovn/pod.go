@@ -37,6 +37,10 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 	if chassis == "" {
 		return nil, notReady("node %s of the pod has no chassis id", node.Name)
 	}
+	policies, complete := view.PoliciesOf(pod)
+	if !complete {
+		return nil, notReady("namespace %s of the pod is not known", namespace)
+	}
 	address := portAddress(network.MAC, network.Addresses)
 	port := switchPort(NodeSwitch(node.Name), &nb.LogicalSwitchPort{
 		Name:         PodPort(namespace, name),
@@ -48,7 +52,7 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 		},
 		ExternalIDs: map[string]string{"namespace": namespace, "pod": "true"},
 	})
-	for _, policy := range view.PoliciesOf(pod) {
+	for _, policy := range policies {
 		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: PolicyGroup(policy.Owner), Column: columnPorts})
 	}
 	return append([]ovsdb.Row{port}, hostPorts(cfg, pod, node, network)...), nil

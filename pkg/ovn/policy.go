@@ -19,7 +19,7 @@ import (
 // PolicyView is the facts of policies; a method returns nil for what is not there.
 type PolicyView interface {
 	Policy(owner kube.Owner) *kube.Policy
-	PoliciesOf(pod *corev1.Pod) []*kube.Policy
+	PoliciesOf(pod *corev1.Pod) (policies []*kube.Policy, complete bool)
 	Namespace(name string) *corev1.Namespace
 	Peers
 }

@@ -52,13 +52,13 @@ func (w *world) NodeAddresses() []kube.NodeAddress                          { re
 func (w *world) MostNodeAddresses(bool) int                                 { return 1 }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
-func (w *world) Policy(kube.Owner) *kube.Policy           { return nil }
-func (w *world) PoliciesOf(*corev1.Pod) []*kube.Policy    { return nil }
-func (w *world) PodSet(kube.Owner) *kube.PodSet           { return nil }
-func (w *world) Members(*kube.PodSet) []*corev1.Pod       { return nil }
-func (w *world) Size(*kube.PodSet) int                    { return 0 }
-func (w *world) NodesWith(labels.Selector) []*corev1.Node { return nil }
-func (w *world) Namespace(string) *corev1.Namespace       { return nil }
+func (w *world) Policy(kube.Owner) *kube.Policy                { return nil }
+func (w *world) PoliciesOf(*corev1.Pod) ([]*kube.Policy, bool) { return nil, true }
+func (w *world) PodSet(kube.Owner) *kube.PodSet                { return nil }
+func (w *world) Members(*kube.PodSet) []*corev1.Pod            { return nil }
+func (w *world) Size(*kube.PodSet) int                         { return 0 }
+func (w *world) NodesWith(labels.Selector) []*corev1.Node      { return nil }
+func (w *world) Namespace(string) *corev1.Namespace            { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod) *kube.PodNetwork { return w.alloc.Allocated(pod) }
 
