@@ -338,7 +338,7 @@ func TestStaticPod(t *testing.T) {
 	n := newNode(t)
 	n.putPod(web, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "web", UID: "mirror",
-		Annotations: map[string]string{configHashKey: webUID, kube.PodNetworksKey: webNetwork},
+		Annotations: map[string]string{kube.ConfigHashKey: webUID, kube.PodNetworksKey: webNetwork},
 	}})
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	if a, _ := find(n.db, web); a.UID != "mirror" {

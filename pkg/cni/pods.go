@@ -10,10 +10,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-// configHashKey marks the API's mirror of a static pod; its value is the UID
-// that kubelet, and so the runtime, knows the pod by.
-const configHashKey = "kubernetes.io/config.hash"
-
 // Pods is the node's pods as an informer sees them, with waiting on top.
 type Pods struct {
 	lookup func(namespace, name string) *corev1.Pod
@@ -84,5 +80,5 @@ func (p *Pods) forget(o kube.Owner, w chan struct{}) {
 // isPod reports whether the runtime's UID means this pod. A static pod has one
 // UID in the API and another at kubelet; old runtimes tell none.
 func isPod(pod *corev1.Pod, uid string) bool {
-	return uid == "" || string(pod.UID) == uid || pod.Annotations[configHashKey] == uid
+	return uid == "" || string(pod.UID) == uid || pod.Annotations[kube.ConfigHashKey] == uid
 }

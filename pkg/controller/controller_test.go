@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -280,6 +281,42 @@ func TestStandbyRemembersNothing(t *testing.T) {
 	c.mark(kube.PodOwner("d", "a"))
 	if got := dirtyKeys(t, registry); got != 2 {
 		t.Errorf("%v keys wait in the leader, want one in each of two loops", got)
+	}
+}
+
+// TestAllocatePods_OfAPodThatHasGone: what was allocated for it while its annotation
+// could not be written comes free with the rows that it does not have.
+func TestAllocatePods_OfAPodThatHasGone(t *testing.T) {
+	node, pod, registry := testNode("n1"), testPod("a", "n1"), prometheus.NewRegistry()
+	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: registry},
+		apitest.Client(fake.NewClientset(node)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.view.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	decision, err := c.alloc.Node(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(node.Annotations, decision.Annotations)
+	if _, err := c.alloc.Pod(pod, node); err != nil {
+		t.Fatal(err)
+	}
+	owner := kube.PodOwner("d", "a")
+	if failed, err := c.allocatePods(t.Context(), []kube.Owner{owner}); err != nil || failed[owner] != nil {
+		t.Fatal(failed, err)
+	}
+	if got := dirtyKeys(t, registry); got != 1 {
+		t.Errorf("%v keys wait, want the pod in the loop of rows", got)
+	}
+	c.alloc.Release(owner, pod.UID)
+	if _, err := c.allocatePods(t.Context(), []kube.Owner{kube.PodOwner("d", "other")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := dirtyKeys(t, registry); got != 1 {
+		t.Errorf("%v keys wait: a pod that holds nothing is marked", got)
 	}
 }
 

@@ -119,6 +119,9 @@ func (c *Controller) allocatePods(ctx context.Context, owners []kube.Owner) (map
 	for _, owner := range owners {
 		pod := c.view.Pod(owner.Namespace, owner.Name)
 		if pod == nil {
+			if len(c.alloc.Holders(owner)) > 0 { // its annotation could not be written before it went
+				c.rows.Mark(owner)
+			}
 			continue
 		}
 		decision, err := c.alloc.Pod(pod, c.view.Node(pod.Spec.NodeName))

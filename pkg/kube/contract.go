@@ -37,6 +37,9 @@ const (
 	GatewayMTUSupportKey = "k8s.ovn.org/gateway-mtu-support"
 	// PodNetworksKey holds a PodNetwork for each network; controller to agents.
 	PodNetworksKey = "k8s.ovn.org/pod-networks"
+	// ConfigHashKey holds the UID that the kubelet gave to a static pod; kubelet, on
+	// its mirror pod.
+	ConfigHashKey = "kubernetes.io/config.hash"
 	// ACLLoggingKey holds {"deny":"alert","allow":"notice"}; user, on a Namespace.
 	ACLLoggingKey = "k8s.ovn.org/acl-logging"
 )

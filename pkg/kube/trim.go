@@ -100,15 +100,15 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// trimAnnotations keeps those that a network reads: ours, Multus', bandwidth,
-// and the mark of a static pod's mirror.
+// trimAnnotations keeps those that are read. Authors of pods may write 256 KiB of
+// others, which no reader may have to hold.
 func trimAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range annotations {
-		prefix, name, _ := strings.Cut(key, "/")
-		switch {
-		case prefix == "k8s.ovn.org", prefix == "ovn-offload.io", prefix == "v1.multus-cni.io", prefix == "k8s.v1.cni.cncf.io":
-		case prefix == "kubernetes.io" && (strings.HasSuffix(name, "-bandwidth") || name == "config.hash"):
+		switch key {
+		case NodeSubnetsKey, NodeIDKey, NodeChassisIDKey, NodeEncapIPsKey, NodePrimaryAddressKey, HostCIDRsKey, GatewayConfigKey:
+		case NodeMTUKey, GatewayMTUSupportKey, ManagementPortKey, ACLLoggingKey:
+		case PodNetworksKey, DPUConnectionKey, DPUStatusKey, ConfigHashKey:
 		default:
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -225,7 +226,8 @@ func TestTrim(t *testing.T) {
 	pod.OwnerReferences = []metav1.OwnerReference{{Name: "rs"}}
 	pod.Labels = map[string]string{"app": "x"}
 	pod.Annotations = map[string]string{
-		PodNetworksKey: "v", "kubernetes.io/ingress-bandwidth": "1M", "kubernetes.io/config.hash": "h",
+		PodNetworksKey: "v", DPUConnectionKey: "d", DPUStatusKey: "s", "kubernetes.io/config.hash": "h",
+		"k8s.ovn.org/mine": strings.Repeat("x", 1<<18), "k8s.v1.cni.cncf.io/network-status": strings.Repeat("x", 1<<18), "ovn-offload.io/mine": "x",
 		"kubectl.kubernetes.io/last-applied-configuration": "long", "kubernetes.io/config.seen": "t",
 	}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
@@ -243,7 +245,7 @@ func TestTrim(t *testing.T) {
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Message: "m"}
 	want := newPod("a", "n")
 	want.Labels = map[string]string{"app": "x"}
-	want.Annotations = map[string]string{PodNetworksKey: "v", "kubernetes.io/ingress-bandwidth": "1M", "kubernetes.io/config.hash": "h"}
+	want.Annotations = map[string]string{PodNetworksKey: "v", DPUConnectionKey: "d", DPUStatusKey: "s", "kubernetes.io/config.hash": "h"}
 	want.Spec.HostNetwork = true
 	limits := corev1.ResourceRequirements{Limits: corev1.ResourceList{"ovn-offload.io/vf": resource.MustParse("2")}}
 	want.Spec.Containers = []corev1.Container{
