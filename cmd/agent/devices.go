@@ -154,7 +154,7 @@ func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []
 			return
 		}
 		reserved := a.reserved()
-		offered := slices.DeleteFunc(plugin.FromInventory(*known), func(d plugin.Device) bool { return reserved[d.ID] })
+		offered := slices.DeleteFunc(plugin.FromInventory(*known, a.uplink), func(d plugin.Device) bool { return reserved[d.ID] })
 		if err := devices.Update(offered); err != nil {
 			a.opts.log.Warn("offering devices", "err", err)
 		}
