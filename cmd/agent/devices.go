@@ -48,7 +48,8 @@ func (a *agent) startFunctions(ctx context.Context, group *errgroup.Group) error
 		return err
 	}
 	a.functions = &cni.Functions{
-		Resources: resources, Given: kubelet.Devices, VF: a.devices.VF, Ledger: claims, Mover: a.mover(claims),
+		Resources: resources, Given: kubelet.Devices, Reserved: a.reserved,
+		VF: a.devices.VF, Ledger: claims, Mover: a.mover(claims),
 	}
 	a.devices.OnChange(func(vf.Inventory) {
 		if server := a.server.Load(); server != nil {
