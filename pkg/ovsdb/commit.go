@@ -44,7 +44,7 @@ func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
 		if len(plan.ops) == 0 {
 			return result, nil
 		}
-		if err := db.transact(ctx, c, plan.ops); !errors.Is(err, errMissed) {
+		if err := db.transact(ctx, c, db.cfg.Fence, plan.ops); !errors.Is(err, errMissed) {
 			return result, err
 		}
 	}
@@ -65,6 +65,10 @@ func (db *DB) Holds(wants ...Want) bool {
 // MergeKeys sets keys of a map column in the one row of a table such as
 // NB_Global or Open_vSwitch; the value "" removes a key. Other keys stay.
 func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[string]string) error {
+	return db.mergeKeys(ctx, table, column, keys, db.cfg.Fence)
+}
+
+func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[string]string, fence *Fence) error {
 	if err := db.begin(ctx); err != nil {
 		return err
 	}
@@ -86,7 +90,7 @@ func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[stri
 	if len(ops) == 0 {
 		return nil
 	}
-	return db.transact(ctx, c, ops)
+	return db.transact(ctx, c, fence, ops)
 }
 
 // begin waits for the turn to commit; end gives it back.
@@ -105,7 +109,7 @@ func (db *DB) end() { <-db.commit }
 // with: on a later one they could repeat what a commit of unknown outcome did.
 // For the same reason a sent transaction is waited for whatever the caller's
 // deadline, and a server that does not answer is left.
-func (db *DB) transact(ctx context.Context, c *conn, ops []lib.Operation) error {
+func (db *DB) transact(ctx context.Context, c *conn, fence *Fence, ops []lib.Operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -113,9 +117,20 @@ func (db *DB) transact(ctx context.Context, c *conn, ops []lib.Operation) error 
 	defer cancel()
 	start := time.Now()
 	var results []lib.OperationResult
-	if err := c.call(ctx, "transact", lib.NewTransactArgs(db.cfg.Schema.Model.Name(), ops...), &results); err != nil {
+	args := append([]any{db.cfg.Schema.Model.Name()}, fence.check()...)
+	for _, op := range ops {
+		args = append(args, op)
+	}
+	if err := c.call(ctx, "transact", args, &results); err != nil {
 		c.stream.Close()
 		return err
+	}
+	if fence != nil && len(results) > 0 {
+		if results[0].Error != "" {
+			db.metrics.fenced.Inc()
+			return fmt.Errorf("%w: %s: %s", ErrFenced, results[0].Error, results[0].Details)
+		}
+		results = results[1:]
 	}
 	db.metrics.transacted(ops, time.Since(start))
 	if err := refused(results, ops); err != nil {

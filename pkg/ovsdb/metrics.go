@@ -10,6 +10,7 @@ import (
 type metrics struct {
 	connected   prometheus.Gauge
 	connections prometheus.Counter
+	fenced      prometheus.Counter
 	operations  *prometheus.CounterVec
 	duration    prometheus.Histogram
 }
@@ -22,13 +23,14 @@ func newMetrics(cfg Config) *metrics {
 	m := &metrics{
 		connected:   prometheus.NewGauge(prometheus.GaugeOpts(opts("connected", "1 while the replica follows the database."))),
 		connections: prometheus.NewCounter(prometheus.CounterOpts(opts("connections_total", "Connections made."))),
+		fenced:      prometheus.NewCounter(prometheus.CounterOpts(opts("fenced_total", "Transactions refused because another writer has taken over."))),
 		operations:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("operations_total", "Operations sent.")), []string{"op"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "ovn_offload", Subsystem: "ovsdb", Name: "transaction_duration_seconds", ConstLabels: labels,
 			Help: "Time from sending a transaction to its reply.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
 		}),
 	}
-	cfg.Registerer.MustRegister(m.connected, m.connections, m.operations, m.duration)
+	cfg.Registerer.MustRegister(m.connected, m.connections, m.fenced, m.operations, m.duration)
 	return m
 }
 

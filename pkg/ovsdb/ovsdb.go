@@ -46,6 +46,9 @@ type Config struct {
 	// certificates are used without a restart.
 	TLS    func() (*tls.Config, error)
 	Schema Schema
+	// Fence keeps former writers from writing late; nil: there is none, and no
+	// Claim either.
+	Fence *Fence
 	// ConnectTimeout bounds connecting and reading the whole database;
 	// ProbeInterval is the silence after which a server is asked for a sign of
 	// life, and in which it must take a connection; after three times that silence

@@ -45,14 +45,12 @@ type Node struct {
 
 // Read takes the inventory. Part of it being unreadable is a problem in it; an
 // error means that nothing is known.
-func (n *Node) Read() (Inventory, error) { return n.read(features{}) }
-
-func (n *Node) read(known features) (Inventory, error) {
+func (n *Node) Read() (Inventory, error) {
 	found, err := Discover(n.Sysfs)
 	if err != nil {
 		return Inventory{}, fmt.Errorf("discovering devices: %w", err)
 	}
-	facts, err := n.gather(found, known)
+	facts, err := n.gather(found)
 	if err != nil {
 		return Inventory{}, fmt.Errorf("asking for links: %w", err)
 	}
@@ -61,7 +59,7 @@ func (n *Node) read(known features) (Inventory, error) {
 
 // gather asks the kernel. Without links and addresses there is no inventory;
 // without the rest there is one with problems.
-func (n *Node) gather(found Found, known features) (Facts, error) {
+func (n *Node) gather(found Found) (Facts, error) {
 	var f Facts
 	var err error
 	problem := func(err error) bool {
@@ -93,18 +91,15 @@ func (n *Node) gather(found Found, known features) (Facts, error) {
 		}
 	}
 	f.HWTC = map[string]bool{}
-	indexes := map[string]int{}
-	for _, l := range f.Links {
-		indexes[l.Name] = l.Index
-	}
 	for _, nd := range found.Netdevs {
 		if nd.SwitchID == "" {
 			continue
 		}
-		on, err := known.hwTC(n.Kernel, nd.Name, indexes[nd.Name])
-		if !errors.Is(err, netdev.ErrNotFound) && !problem(err) {
-			f.HWTC[nd.Name] = on
+		features, err := n.Kernel.Features(nd.Name)
+		if errors.Is(err, netdev.ErrNotFound) || problem(err) {
+			continue
 		}
+		f.HWTC[nd.Name] = features.HWTC
 	}
 	if n.Names != nil {
 		f.Names = n.Names.Lookup(identities(found))
@@ -139,14 +134,13 @@ func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 	if err != nil {
 		return fmt.Errorf("watching devices: %w", err)
 	}
-	known := features{}
-	last, err := n.read(known)
+	last, err := n.Read()
 	if err != nil {
 		return err
 	}
 	changed(last)
-	for settled(events, known.forget) {
-		next, err := n.read(known)
+	for settled(events) {
+		next, err := n.Read()
 		if err != nil {
 			return err
 		}
@@ -162,24 +156,21 @@ func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 }
 
 // settled waits for an event and the end of the burst that it is part of; not
-// so when the channel closes. It gives see each event.
-func settled(events <-chan netdev.DeviceEvent, see func(netdev.DeviceEvent)) bool {
-	first, ok := <-events
-	if !ok {
+// so when the channel closes.
+func settled(events <-chan netdev.DeviceEvent) bool {
+	if _, ok := <-events; !ok {
 		return false
 	}
-	see(first)
 	calm := time.NewTimer(quiet)
 	defer calm.Stop()
 	end := time.NewTimer(burst)
 	defer end.Stop()
 	for {
 		select {
-		case e, ok := <-events:
+		case _, ok := <-events:
 			if !ok {
 				return false
 			}
-			see(e)
 			calm.Reset(quiet)
 		case <-calm.C:
 			return true

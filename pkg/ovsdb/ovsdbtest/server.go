@@ -26,29 +26,27 @@ type Server struct {
 // skipped on a machine without ovsdb-server.
 func Start(t testing.TB, schema []byte) *Server {
 	t.Helper()
-	for _, program := range []string{"ovsdb-server", "ovsdb-tool", "ovsdb-client"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("no %s on this machine (Debian package openvswitch-common and openvswitch-switch)", program)
-		}
-	}
-	dir, err := os.MkdirTemp("", "ovsdb") // short: the path of a socket has 108 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &Server{t: t, dir: dir}
-	file := filepath.Join(dir, "schema")
-	if err := os.WriteFile(file, schema, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.run("ovsdb-tool", "create", s.file(), file)
+	s := newServer(t, schema)
+	s.run("ovsdb-tool", "create", s.file(), s.schema())
 	s.database = strings.TrimSpace(s.run("ovsdb-tool", "db-name", s.file()))
 	t.Cleanup(s.Kill)
 	s.Restart()
 	return s
 }
 
+// need skips the test on a machine without these programs.
+func (s *Server) need(programs ...string) {
+	s.t.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			s.t.Skipf("no %s on this machine (Debian package openvswitch-common and openvswitch-switch)", program)
+		}
+	}
+}
+
 func (s *Server) file() string { return filepath.Join(s.dir, "db") }
+
+func (s *Server) schema() string { return filepath.Join(s.dir, "schema") }
 
 // Endpoint is where the server listens.
 func (s *Server) Endpoint() string { return "unix:" + filepath.Join(s.dir, "sock") }
