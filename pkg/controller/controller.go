@@ -70,10 +70,13 @@ type Controller struct {
 	values *ovn.ServiceValues
 	log    *slog.Logger
 
-	// db is there while this process leads.
-	db    *ovsdb.DB
-	guard ovsdb.Guard
-	echo  echo
+	// db is there while this process leads, and end says why it has to stop. claimed
+	// is of the loop of rows.
+	db      *ovsdb.DB
+	end     context.CancelCauseFunc
+	claimed bool
+	guard   ovsdb.Guard
+	echo    echo
 	// kept are sets of pods that only a rule of before refers to; of the loop of rows.
 	kept []kube.Owner
 	// warned is what the authors of policies were last told.
@@ -165,13 +168,18 @@ func (c *Controller) lead(ctx context.Context) error {
 		return err
 	}
 	cfg := ovsdb.Defaults(c.cfg.Northbound, schema)
-	cfg.Logger, cfg.Registerer, cfg.TLS = c.log, c.cfg.Registerer, c.cfg.TLS
+	cfg.Logger, cfg.Registerer, cfg.TLS, cfg.Fence = c.log, c.cfg.Registerer, c.cfg.TLS, c.fence()
+	ctx, c.end = context.WithCancelCause(ctx)
+	defer c.end(nil)
 	if c.db, err = ovsdb.Open(ctx, cfg); err != nil {
 		return err
 	}
 	defer c.db.Close()
 	c.opened.Store(c.db)
 	defer c.opened.Store(nil)
+	if err := c.claim(ctx); err != nil {
+		return err
+	}
 	rows, err := held(c.db)
 	if err != nil {
 		return err // the next leader, perhaps this process again, finds them
@@ -180,9 +188,13 @@ func (c *Controller) lead(ctx context.Context) error {
 	c.db.OnChange(c.rowsChanged)
 	c.db.OnReconnect(c.rows.MarkAll)
 	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
-	group, ctx := errgroup.WithContext(ctx)
+	group, running := errgroup.WithContext(ctx)
 	for _, loop := range []*reconcile.Loop[kube.Owner]{c.nodes, c.pods, c.rows, c.statuses} {
-		group.Go(func() error { return loop.Run(ctx) })
+		group.Go(func() error { return loop.Run(running) })
 	}
-	return group.Wait()
+	err = group.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, leader.ErrLost) {
+		return cause
+	}
+	return err
 }

@@ -37,6 +37,7 @@ type world struct {
 	server *ovsdbtest.Server
 	client *fake.Clientset
 	stop   func()
+	ended  chan error // what the last controller's run ends with
 	ready  func() error
 	logs   *lockedBuffer
 	// What the next start is configured with.
@@ -102,7 +103,8 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { c.Run(ctx) })
+	w.ended = make(chan error, 1)
+	running.Go(func() { w.ended <- c.Run(ctx) })
 	w.stop, w.ready = func() { cancel(); running.Wait() }, c.Ready
 }
 

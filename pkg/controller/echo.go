@@ -64,7 +64,7 @@ func (c *Controller) rowsChanged(names []string) {
 // in the facts there are events, and whose rows are changed from here on is marked.
 func (c *Controller) commit(ctx context.Context, p *pass) (ovsdb.Result, error) {
 	c.echo.begin(p.byName)
-	result, err := c.db.Commit(ctx, p.wants...)
+	result, err := c.commitClaimed(ctx, p.wants)
 	owners := c.echo.end()
 	if len(owners) > 0 && (err != nil || !c.db.Holds(p.wants...)) {
 		c.rows.Mark(owners...)

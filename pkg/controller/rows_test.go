@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
@@ -25,6 +26,9 @@ func (w *world) rows() []string {
 	rows, names := w.read()
 	for _, row := range rows {
 		line := row["table"].(string)
+		if line == nb.NBGlobalTable { // it says who leads
+			continue
+		}
 		for _, column := range slices.Sorted(maps.Keys(row)) {
 			if text := plain(row[column], names); column != "_uuid" && column != "table" && text != "" {
 				line += " " + column + "=" + text

@@ -101,6 +101,21 @@ func Run(ctx context.Context, leases coordination.LeasesGetter, cfg Config, run 
 	return err
 }
 
+// Confirm asks the API server whether the lease is ours still: an error that wraps
+// ErrLost says that another has it.
+func Confirm(ctx context.Context, leases coordination.LeasesGetter, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, kube.WriteTimeout)
+	defer cancel()
+	lease, err := leases.Leases(cfg.Namespace).Get(ctx, cfg.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("asking for the lease %s/%s: %w", cfg.Namespace, cfg.Name, err)
+	}
+	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != cfg.Identity {
+		return fmt.Errorf("the lease %s/%s has another holder: %w", cfg.Namespace, cfg.Name, ErrLost)
+	}
+	return nil
+}
+
 // release gives up a lease that is still ours. Where it cannot, the lease ends by itself.
 func release(ctx context.Context, lock *resourcelock.LeaseLock, cfg Config) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Renew)

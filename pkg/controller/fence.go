@@ -1,0 +1,56 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// leaderKey is where, in the external_ids of NB_Global, the leader says who it is.
+const leaderKey = "ovn-offload.io/leader"
+
+// fence is of the term of one leader: an identity leads once.
+func (c *Controller) fence() *ovsdb.Fence {
+	return &ovsdb.Fence{Table: nb.NBGlobalTable, Column: "external_ids", Key: leaderKey, Value: c.cfg.Leader.Identity}
+}
+
+// claim shuts former leaders out of the database, unless that is done. The lease is
+// asked for before, so that a former leader disturbs no successor, and after: who
+// takes the lease later claims the database later, and so what is committed from
+// here on is either before that claim or refused.
+func (c *Controller) claim(ctx context.Context) error {
+	if c.claimed {
+		return nil
+	}
+	confirm := func() error { return leader.Confirm(ctx, c.cfg.Leases, c.cfg.Leader) }
+	for _, step := range []func() error{confirm, func() error { return c.db.Claim(ctx) }, confirm} {
+		if err := step(); err != nil {
+			if errors.Is(err, leader.ErrLost) {
+				c.end(err)
+			}
+			return err
+		}
+	}
+	c.claimed = true
+	c.log.Info("database claimed", "leader", c.cfg.Leader.Identity)
+	return nil
+}
+
+// commitClaimed commits as the leader. The claim is lost with the database's
+// content, or to another leader, in which case this one ends.
+func (c *Controller) commitClaimed(ctx context.Context, wants []ovsdb.Want) (result ovsdb.Result, err error) {
+	for range 2 {
+		if err := c.claim(ctx); err != nil {
+			return ovsdb.Result{}, err
+		}
+		if result, err = c.db.Commit(ctx, wants...); !errors.Is(err, ovsdb.ErrFenced) {
+			break
+		}
+		c.claimed = false
+		c.log.Warn("write refused", "leader", c.cfg.Leader.Identity, "error", err)
+	}
+	return result, err
+}
