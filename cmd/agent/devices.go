@@ -48,7 +48,8 @@ func (a *agent) startFunctions(ctx context.Context, group *errgroup.Group) error
 		return err
 	}
 	a.functions = &cni.Functions{
-		Resources: resources, Given: kubelet.Devices, VF: a.devices.VF, Ledger: claims, Mover: a.mover(claims),
+		Resources: resources, Given: kubelet.Devices, Reserved: a.reserved,
+		VF: a.devices.VF, Ledger: claims, Mover: a.mover(claims),
 	}
 	a.devices.OnChange(func(vf.Inventory) {
 		if server := a.server.Load(); server != nil {
@@ -154,7 +155,7 @@ func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []
 			return
 		}
 		reserved := a.reserved()
-		offered := slices.DeleteFunc(plugin.FromInventory(*known), func(d plugin.Device) bool { return reserved[d.ID] })
+		offered := slices.DeleteFunc(plugin.FromInventory(*known, a.uplink), func(d plugin.Device) bool { return reserved[d.ID] })
 		if err := devices.Update(offered); err != nil {
 			a.opts.log.Warn("offering devices", "err", err)
 		}

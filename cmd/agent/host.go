@@ -38,6 +38,7 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api
 	a.pods = cni.NewPods(a.view.Pod)
 	a.view.OnChange(a.pods.Changed)
 	a.openHealthChecks(client)
+	a.uplink = plugin.DPUUplink
 	if a.opts.devices.pools == "" {
 		a.opts.devices.pools = allVFs
 	}
@@ -175,7 +176,7 @@ func (a *agent) spare() []string {
 	if known == nil {
 		return nil
 	}
-	selected, _ := plugin.Split(plugin.FromInventory(*known), a.opts.dpu.reserved)
+	selected, _ := plugin.Split(plugin.FromInventory(*known, a.uplink), a.opts.dpu.reserved)
 	own, _ := a.managementVF()
 	return slices.DeleteFunc(plugin.Healthy(selected), func(device string) bool { return device == own })
 }

@@ -41,7 +41,7 @@ func (a *agent) ownVF(name string, selector plugin.Selector) (string, error) {
 	if known == nil {
 		return "", fmt.Errorf("%w: the node's devices are not known yet", reconcile.ErrNotReady)
 	}
-	selected, _ := plugin.Split(plugin.FromInventory(*known), selector)
+	selected, _ := plugin.Split(plugin.FromInventory(*known, a.uplink), selector)
 	switch len(selected) {
 	case 0: // its NIC may come back
 		return "", fmt.Errorf("%w: %w %s", reconcile.ErrNotReady, errNoCarrier, name)

@@ -25,6 +25,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
 
@@ -44,6 +45,7 @@ type agent struct {
 	devices   *vf.Live
 	functions *cni.Functions
 	offer     func() // VFs to the kubelet
+	uplink    plugin.Uplink
 	server    atomic.Pointer[cni.Server]
 	policy    *setup.Runner
 	sampling  *nodeoffload.Sampling

@@ -27,6 +27,8 @@ type Functions struct {
 	Given func(ctx context.Context, pod types.NamespacedName, uid types.UID) (map[string][]string, error)
 	// Spare lists the devices for pods that ask for none; nil: those get veths.
 	Spare func() []string
+	// Reserved are the devices that no configuration may name; nil: none.
+	Reserved func() map[string]bool
 	// VF looks into the inventory.
 	VF     func(device string) (vf.PF, vf.VF, error)
 	Ledger *ledger.Ledger
@@ -80,13 +82,16 @@ func (a *attachment) claimDevice(ctx context.Context) error {
 // given gives the devices of which the pod gets one, nil when it asks for none.
 // A device that the configuration names, as Multus does, is the only one.
 func (a *attachment) given(ctx context.Context) (ids []string, resource string, err error) {
-	if id := a.req.Conf.device(); id != "" {
-		if _, err := vf.ParsePCIAddress(id); err != nil {
-			return nil, "", fail(cnitypes.ErrInvalidNetworkConfig, "device: deviceID: %v", err)
-		}
-		return []string{id}, "", nil
+	id := a.req.Conf.device()
+	if _, err := vf.ParsePCIAddress(id); id != "" && err != nil {
+		return nil, "", fail(cnitypes.ErrInvalidNetworkConfig, "device: deviceID: %v", err)
 	}
-	if a.Functions == nil {
+	switch {
+	case id != "" && a.Functions == nil:
+		return []string{id}, "", nil // which is refused
+	case id != "":
+		return []string{id}, "", a.checkNamed(ctx, id)
+	case a.Functions == nil:
 		return nil, "", nil
 	}
 	resource, initial := asked(a.Pods.get(a.req.Pod), a.Functions.Resources)
@@ -99,17 +104,46 @@ func (a *attachment) given(ctx context.Context) (ids []string, resource string, 
 			"which device that gets: make the pod again with this limit in one of its containers, too, which gets the same device",
 			a.req.Pod, resource, initial)
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.DeviceTimeout)
-	defer cancel()
-	pod := types.NamespacedName{Namespace: a.req.Pod.Namespace, Name: a.req.Pod.Name}
-	devices, err := a.Functions.Given(ctx, pod, types.UID(a.uid))
+	devices, err := a.fromKubelet(ctx)
 	if err != nil {
-		return nil, resource, a.waited(ctx, CodeDevice, "device", err)
+		return nil, resource, err
 	}
 	if len(devices[resource]) == 0 {
 		return nil, resource, fail(CodeDevice, "device: pod %s asks for %s, and the kubelet has given it none", a.req.Pod, resource)
 	}
 	return devices[resource], resource, nil
+}
+
+func (a *attachment) fromKubelet(ctx context.Context) (map[string][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.DeviceTimeout)
+	defer cancel()
+	pod := types.NamespacedName{Namespace: a.req.Pod.Namespace, Name: a.req.Pod.Name}
+	devices, err := a.Functions.Given(ctx, pod, types.UID(a.uid))
+	if err != nil {
+		return nil, a.waited(ctx, CodeDevice, "device", err)
+	}
+	return devices, nil
+}
+
+// checkNamed believes a configuration only what the kubelet confirms: a tenant may
+// write network configurations. A device that this sandbox has already was checked.
+func (a *attachment) checkNamed(ctx context.Context, id string) error {
+	if held, ok := a.Functions.Ledger.Holder(id); ok && string(held.UID) == a.uid && held.Sandbox == a.req.Sandbox {
+		return nil
+	}
+	if a.Functions.Reserved != nil && a.Functions.Reserved()[id] {
+		return fail(CodeDevice, "device: VF %s of the network configuration is reserved", id)
+	}
+	devices, err := a.fromKubelet(ctx)
+	if err != nil {
+		return err
+	}
+	for _, ids := range devices {
+		if slices.Contains(ids, id) {
+			return nil
+		}
+	}
+	return fail(CodeDevice, "device: the network configuration names VF %s, and the kubelet has not given it to pod %s", id, a.req.Pod)
 }
 
 // spare is for pods that ask for no device.

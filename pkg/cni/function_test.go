@@ -98,7 +98,7 @@ func (n *nic) start() {
 	n.srv.deps.Functions = &Functions{
 		Resources: []string{vfPool, otherPool},
 		Given: func(_ context.Context, pod types.NamespacedName, uid types.UID) (map[string][]string, error) {
-			if pod.Name != "web" || uid == "" {
+			if pod.Name != "web" && pod.Name != "db" || uid == "" {
 				return nil, fmt.Errorf("no pod %s with UID %s", pod, uid)
 			}
 			return n.given, n.err
@@ -306,11 +306,11 @@ func TestDeviceErrors(t *testing.T) {
 	}
 }
 
-// TestDeviceNamed is what Multus passes on: it wins over the kubelet's answer.
+// TestDeviceNamed is what Multus passes on: it says which of the pod's devices.
 func TestDeviceNamed(t *testing.T) {
 	for _, key := range []string{`"deviceID":"` + vf1 + `"`, `"runtimeConfig":{"deviceID":"` + vf1 + `"}`} {
 		n := newNIC(t)
-		n.err = errors.New("asked without need")
+		n.given = map[string][]string{vfPool: {vf0}, "example.com/not-ours": {vf1}}
 		r := addWeb(sandboxA, "/ns/a")
 		must(t, json.Unmarshal([]byte(`{`+key+`}`), &r.Conf))
 		n.mustDo(r)
@@ -320,6 +320,43 @@ func TestDeviceNamed(t *testing.T) {
 		n.mustDo(delWeb(sandboxA, "/ns/a"))
 		n.wantHome()
 	}
+}
+
+// TestDeviceNamed_OnlyIfKubeletGaveIt: whoever may write a network configuration
+// could name any VF, with a pod that asks for none or for another one.
+func TestDeviceNamed_OnlyIfKubeletGaveIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(n *nic)
+		text   string
+	}{
+		"another one": {func(*nic) {}, "the kubelet has not given it to pod Pod/default/web"},
+		"none":        {func(n *nic) { n.setPod(web, webUID, webNetwork); n.given = nil }, "the kubelet has not given it to pod Pod/default/web"},
+		"reserved": {func(n *nic) {
+			n.given = map[string][]string{vfPool: {vf1}}
+			n.srv.deps.Functions.Reserved = func() map[string]bool { return map[string]bool{vf1: true} }
+		}, "is reserved"},
+		"kubelet fails": {func(n *nic) { n.err = errors.New("no socket") }, "no socket"},
+	} {
+		n := newNIC(t)
+		c.change(n)
+		r := addWeb(sandboxA, "/ns/a")
+		r.Conf.DeviceID = vf1
+		if _, err := n.do(r); err == nil || codeOf(err) != CodeDevice || !contains(err, c.text) {
+			t.Errorf("%s: %v, want %q", name, err, c.text)
+		}
+		n.wantHome()
+	}
+}
+
+// TestDeviceNamed_AgainWithoutKubelet: what is claimed needs no second word.
+func TestDeviceNamed_AgainWithoutKubelet(t *testing.T) {
+	n := newNIC(t)
+	r := addWeb(sandboxA, "/ns/a")
+	r.Conf.DeviceID = vf0
+	n.mustDo(r)
+	n.given, n.err = nil, errors.New("no socket")
+	n.mustDo(r)
+	n.wantIn("/ns/a", sandboxA)
 }
 
 // TestForeignPool: another device plugin's resource.
@@ -450,6 +487,7 @@ func TestSecondInterface(t *testing.T) {
 		}
 		n.mustDo(addWeb(sandboxA, "/ns/a"))
 		was := n.plugged()
+		n.given = map[string][]string{vfPool: {vf0, vf1}}
 		second := addWeb(sandboxA, "/ns/a")
 		second.IfName, second.Conf.DeviceID = "net1", vf1
 		if _, err := n.do(second); codeOf(err) != CodeTaken {

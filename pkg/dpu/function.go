@@ -115,25 +115,34 @@ func ownPorts(inv vf.Inventory) []port {
 	return ports
 }
 
-// choosePF says which ports are of the PF that the host names: by its address
-// where the switch knows those, else by its number.
+// pfKey is a PF of the host on one of the DPU's switches.
+type pfKey struct {
+	switchID       string
+	controller, pf uint32
+}
+
+func (p port) pf() pfKey { return pfKey{p.switchID, p.Function.Controller, p.Function.PF} }
+
+// choosePF says which ports are of the PF that the host names: by its address where
+// the switch knows that, else by its number. The switch may know the addresses of
+// some PFs only, and a PF with another address is never the one.
 func choosePF(ports []port, c *kube.DPUConnection) (func(port) bool, error) {
-	known := false
+	named, others := isSet(vf.MAC(c.PFMAC)), map[pfKey]bool{}
 	for _, p := range ports {
-		if p.Function.Flavour != netdev.FlavourPF || !isSet(p.FunctionMAC) {
+		if !named || p.Function.Flavour != netdev.FlavourPF || !isSet(p.FunctionMAC) {
 			continue
 		}
-		known = true
 		if bytes.Equal(p.FunctionMAC, c.PFMAC) {
-			return func(q port) bool {
-				return q.switchID == p.switchID && q.Function.Controller == p.Function.Controller && q.Function.PF == p.Function.PF
-			}, nil
+			return func(q port) bool { return q.pf() == p.pf() }, nil
 		}
+		others[p.pf()] = true
 	}
-	if known && isSet(vf.MAC(c.PFMAC)) {
+	numbered := func(p port) bool { return p.Function.PF == uint32(c.PF) }
+	chosen := func(p port) bool { return numbered(p) && !others[p.pf()] }
+	if slices.ContainsFunc(ports, numbered) && !slices.ContainsFunc(ports, chosen) {
 		return nil, fmt.Errorf("no PF of this DPU's host has the address %s", c.PFMAC)
 	}
-	return func(q port) bool { return q.Function.PF == uint32(c.PF) }, nil
+	return chosen, nil
 }
 
 // isSet is false for the zeros of a function that has no address of its own.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
 )
@@ -55,6 +56,10 @@ func TestFind(t *testing.T) {
 		}
 	}
 	twins.PFs = append(twins.PFs, more.PFs...)
+	half := clone(bluefield) // the address of its PF 0 only is known
+	half.PFs[1].Representors = append(half.PFs[1].Representors, vf.Representor{
+		Netdev: vf.Netdev{Name: "pf1vf1"}, Function: vf.Function{Flavour: netdev.FlavourVF, External: true, Controller: 1, PF: 1, Number: 1},
+	})
 	legacy := clone(bluefield)
 	for i := range legacy.PFs {
 		legacy.PFs[i].Eswitch.Mode = vf.Legacy
@@ -69,6 +74,9 @@ func TestFind(t *testing.T) {
 		"by number":           {bluefield, nil, vf1, "pf0vf1"},
 		"by address":          {bluefield, nil, kube.DPUConnection{PF: 5, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
 		"another address":     {bluefield, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:77"},
+		"PF without address":  {half, nil, kube.DPUConnection{PF: 1, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "pf1vf1"},
+		"PF with address":     {half, nil, kube.DPUConnection{PF: 1, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
+		"PF that lies":        {half, nil, kube.DPUConnection{PF: 0, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:77"},
 		"absent VF":           {bluefield, nil, kube.DPUConnection{VF: number(2)}, "!no function pf0vf2"},
 		"absent PF":           {bluefield, nil, kube.DPUConnection{PF: 1, VF: number(0)}, "!no function pf1vf0"},
 		"the DPU's own SF":    {bluefield, nil, kube.DPUConnection{SF: number(0)}, "!no function pf0sf0"},

@@ -85,14 +85,14 @@ func selectSlices(services []types.NamespacedName) string {
 	case len(services) == 0:
 		return ""
 	case len(services) > selectableServices:
-		return discoveryv1.LabelServiceName
+		return discoveryv1.LabelServiceName + "," + proxied
 	}
 	var names []string
 	for _, service := range services {
 		names = append(names, service.Name)
 	}
 	slices.Sort(names)
-	return discoveryv1.LabelServiceName + " in (" + strings.Join(slices.Compact(names), ",") + ")"
+	return discoveryv1.LabelServiceName + " in (" + strings.Join(slices.Compact(names), ",") + ")," + proxied
 }
 
 func (l *LocalEndpoints) watch(ctx context.Context, selector string) error {
@@ -105,7 +105,7 @@ func (l *LocalEndpoints) watch(ctx context.Context, selector string) error {
 		return nil
 	}
 	informer := api.NewInformer(l.client.EndpointSlices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, nil,
-		func(o *metav1.ListOptions) { o.LabelSelector = selector })
+		selectLabels(selector))
 	err := informer.SetTransform(l.trim)
 	if err != nil {
 		return fmt.Errorf("preparing the informer of endpoint slices: %w", err)

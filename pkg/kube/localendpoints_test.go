@@ -85,7 +85,10 @@ func TestLocalEndpoints(t *testing.T) {
 	}
 	count("web 2", "web")
 	count("far 0,web 2", "web", "far")
-	if want := []string{"kubernetes.io/service-name in (web)", "kubernetes.io/service-name in (far,web)"}; !slices.Equal(selectors, want) {
+	if want := []string{
+		"kubernetes.io/service-name in (web),!service.kubernetes.io/headless",
+		"kubernetes.io/service-name in (far,web),!service.kubernetes.io/headless",
+	}; !slices.Equal(selectors, want) {
 		t.Errorf("read %v, want %v", selectors, want)
 	}
 	for _, slice := range local.informer.GetStore().List() {
@@ -102,7 +105,7 @@ func TestLocalEndpoints(t *testing.T) {
 	count("far 1,web 2", "web", "far")
 	count("")
 	many := make([]types.NamespacedName, selectableServices+1)
-	if got := selectSlices(many); got != discoveryv1.LabelServiceName {
+	if got := selectSlices(many); got != "kubernetes.io/service-name,!service.kubernetes.io/headless" {
 		t.Errorf("a selector for %d services: %.60q", len(many), got)
 	}
 }

@@ -84,7 +84,7 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 		owners = append(v.namesakes(old, new), owners...)
 	}
 	condition := old != nil && new != nil && !equality.Semantic.DeepEqual(old.Status.Conditions, new.Status.Conditions)
-	if !subnets && !chassis && !gateway && !condition {
+	if !subnets && !chassis && !gateway && !condition && !otherFact(old, new, NodeIDKey) {
 		return owners
 	}
 	for _, pod := range v.PodsOnNode(name) {

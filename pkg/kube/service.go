@@ -19,6 +19,10 @@ const (
 	byEndpoint = "endpoint"
 )
 
+// proxied selects the EndpointSlices that load balancers use: those with the label
+// are for DNS only.
+const proxied = "!" + corev1.IsHeadlessService
+
 func sliceIndexers() cache.Indexers {
 	return cache.Indexers{
 		byService: func(obj any) ([]string, error) {

@@ -55,7 +55,7 @@ func NewView(client *api.Client, node string) (*View, error) {
 	}
 	if node == "" {
 		v.namespaces = api.NewInformer(client.Namespaces, &corev1.Namespace{}, nil, nil)
-		v.endpoints = api.NewInformer(client.EndpointSlices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, sliceIndexers(), nil)
+		v.endpoints = api.NewInformer(client.EndpointSlices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, sliceIndexers(), selectLabels(proxied))
 		v.policies = api.NewInformer(client.Policies(metav1.NamespaceAll), &networkingv1.NetworkPolicy{}, nil, nil)
 		v.policyIndex = newPolicies()
 		if err := v.pods.AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, byLabel: labelsOfPod}); err != nil {
@@ -79,6 +79,10 @@ func NewView(client *api.Client, node string) (*View, error) {
 func selectField(field, value string) func(*metav1.ListOptions) {
 	selector := fields.OneTermEqualSelector(field, value).String()
 	return func(o *metav1.ListOptions) { o.FieldSelector = selector }
+}
+
+func selectLabels(selector string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) { o.LabelSelector = selector }
 }
 
 func nodeOfPod(obj any) ([]string, error) {

@@ -17,9 +17,11 @@ import (
 
 // DeviceEvent is a reason to look at the devices again. Source is link, address,
 // devlink, uevent, or lost when messages were dropped: anything may have
-// changed. What names it for a log: a link, or a path in sysfs.
+// changed. What names it for a log: a link, or a path in sysfs. Index is the
+// link's.
 type DeviceEvent struct {
 	Source, What string
+	Index        int
 }
 
 const ueventKernelGroup = 1 // group 2 carries what udev says afterwards
@@ -31,20 +33,20 @@ func (d *Devices) Watch(ctx context.Context) (<-chan DeviceEvent, error) {
 	type source struct {
 		protocol int
 		group    uint32
-		event    func([]byte) (DeviceEvent, bool)
+		events   func([]byte) []DeviceEvent
 	}
 	sources := []source{
 		{unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, linkEvents},
-		{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_IFADDR, addressEvent},
-		{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV6_IFADDR, addressEvent},
-		{unix.NETLINK_KOBJECT_UEVENT, ueventKernelGroup, uevent},
+		{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_IFADDR, addressEvents},
+		{unix.NETLINK_ROUTE, unix.RTNLGRP_IPV6_IFADDR, addressEvents},
+		{unix.NETLINK_KOBJECT_UEVENT, ueventKernelGroup, uevents},
 	}
 	group, err := devlinkGroup(d.generic)
 	if err != nil {
 		return nil, err
 	}
 	if group != 0 {
-		sources = append(sources, source{unix.NETLINK_GENERIC, group, devlinkEvent})
+		sources = append(sources, source{unix.NETLINK_GENERIC, group, devlinkEvents})
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	out := make(chan DeviceEvent, 64)
@@ -58,7 +60,7 @@ func (d *Devices) Watch(ctx context.Context) (<-chan DeviceEvent, error) {
 		context.AfterFunc(ctx, func() { _ = socket.Close() })
 		readers.Go(func() {
 			defer cancel() // one source that ends, ends all
-			readEvents(ctx, socket, s.event, out)
+			readEvents(ctx, socket, s.events, out)
 		})
 	}
 	go func() {
@@ -110,34 +112,36 @@ func groupSocket(n *NS, protocol int, group uint32) (*os.File, error) {
 	return nil, errors.Join(err, socket.Close())
 }
 
-func readEvents(ctx context.Context, socket *os.File, event func([]byte) (DeviceEvent, bool), out chan<- DeviceEvent) {
+func readEvents(ctx context.Context, socket *os.File, events func([]byte) []DeviceEvent, out chan<- DeviceEvent) {
 	buffer := make([]byte, 1<<16)
 	for {
 		n, err := socket.Read(buffer)
-		e, ok := DeviceEvent{Source: "lost"}, errors.Is(err, unix.ENOBUFS)
-		if err != nil && !ok {
+		var found []DeviceEvent
+		switch {
+		case err == nil:
+			found = events(buffer[:n])
+		case errors.Is(err, unix.ENOBUFS):
+			found = lost()
+		default:
 			return
 		}
-		if err == nil {
-			e, ok = event(buffer[:n])
-		}
-		if !ok {
-			continue
-		}
-		select {
-		case out <- e:
-		case <-ctx.Done():
-			return
+		for _, e := range found {
+			select {
+			case out <- e:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
 
-// linkEvents takes the first link that matters; a second one in the same
-// message would only repeat the reason to look.
-func linkEvents(raw []byte) (DeviceEvent, bool) {
+// lost is what is known of messages that cannot be read.
+func lost() []DeviceEvent { return []DeviceEvent{{Source: "lost"}} }
+
+func linkEvents(raw []byte) (found []DeviceEvent) {
 	messages, err := syscall.ParseNetlinkMessage(raw)
 	if err != nil {
-		return DeviceEvent{Source: "lost"}, true
+		return lost()
 	}
 	for _, m := range messages {
 		link, err := netlink.LinkDeserialize((*unix.NlMsghdr)(&m.Header), m.Data)
@@ -145,36 +149,36 @@ func linkEvents(raw []byte) (DeviceEvent, bool) {
 			continue
 		}
 		if kind := link.Type(); kind == "device" || kind == "bond" {
-			return DeviceEvent{Source: "link", What: link.Attrs().Name}, true
+			found = append(found, DeviceEvent{Source: "link", What: link.Attrs().Name, Index: link.Attrs().Index})
 		}
 	}
-	return DeviceEvent{}, false
+	return found
 }
 
-// addressEvent leaves out the addresses that the kernel gives to every link.
-func addressEvent(raw []byte) (DeviceEvent, bool) {
+// addressEvents leaves out the addresses that the kernel gives to every link.
+func addressEvents(raw []byte) []DeviceEvent {
 	messages, err := syscall.ParseNetlinkMessage(raw)
 	if err != nil {
-		return DeviceEvent{Source: "lost"}, true
+		return lost()
 	}
 	const scope = 3 // in struct ifaddrmsg
 	for _, m := range messages {
 		if len(m.Data) >= unix.SizeofIfAddrmsg && m.Data[scope] < unix.RT_SCOPE_LINK {
-			return DeviceEvent{Source: "address"}, true
+			return []DeviceEvent{{Source: "address"}}
 		}
 	}
-	return DeviceEvent{}, false
+	return nil
 }
 
-func devlinkEvent([]byte) (DeviceEvent, bool) { return DeviceEvent{Source: "devlink"}, true }
+func devlinkEvents([]byte) []DeviceEvent { return []DeviceEvent{{Source: "devlink"}} }
 
-// uevent reads the kernel's message: ACTION@PATH, then KEY=VALUE, each ended
+// uevents reads the kernel's message: ACTION@PATH, then KEY=VALUE, each ended
 // by a zero byte.
-func uevent(raw []byte) (DeviceEvent, bool) {
+func uevents(raw []byte) []DeviceEvent {
 	head, rest, _ := bytes.Cut(raw, []byte{0})
 	_, path, ok := strings.Cut(string(head), "@")
 	if !ok || strings.HasPrefix(path, "/devices/virtual/") {
-		return DeviceEvent{}, false
+		return nil
 	}
 	for field := range bytes.SplitSeq(rest, []byte{0}) {
 		subsystem, ok := bytes.CutPrefix(field, []byte("SUBSYSTEM="))
@@ -183,8 +187,8 @@ func uevent(raw []byte) (DeviceEvent, bool) {
 		}
 		switch string(subsystem) {
 		case "pci", "net", "infiniband", "auxiliary":
-			return DeviceEvent{Source: "uevent", What: strings.TrimPrefix(path, "/")}, true
+			return []DeviceEvent{{Source: "uevent", What: strings.TrimPrefix(path, "/")}}
 		}
 	}
-	return DeviceEvent{}, false
+	return nil
 }

@@ -16,6 +16,11 @@ import (
 // of a service with policy Local it would find the node's own endpoints only, as
 // whoever comes from outside; so it is turned there as well. By two rules for each
 // family, and an element of a map for each port.
+//
+// A host port at a loopback address is one of these elements. A process that asks
+// there has that address itself, with which no packet may leave the node: such packets
+// get the management port's address, and the kernel has to allow them there. What
+// comes by that port for a loopback address is dropped, for nobody else may ask.
 const (
 	// RedirectTable is the nftables table (family inet).
 	RedirectTable = "ovn-offload"
@@ -24,6 +29,10 @@ const (
 	nodePortMap   = "nodeports-"
 	externalMap   = "external-"
 	redirectRules = 2 // of each family
+
+	loopbackInChain, loopbackOutChain = "loopback-in", "loopback-out"
+	// routeLocalnet lets packets of loopback addresses pass a link.
+	routeLocalnet = "net/ipv4/conf/" + ManagementInterface + "/route_localnet"
 )
 
 // redirects are the elements of one family.
@@ -51,8 +60,8 @@ func planRedirects(addrs []netip.Prefix, services ServicePorts) []redirects {
 				}
 			}
 		}
-		for _, e := range services.External {
-			if e.turned(addrs) && e.Addr.Is4() == v4 {
+		for _, e := range services.turned(addrs) {
+			if e.Addr.Is4() == v4 {
 				r.external = append(r.external, element(externalMap+r.ip, e.Port, e.Target, e.Addr.String()))
 			}
 		}
@@ -60,9 +69,16 @@ func planRedirects(addrs []netip.Prefix, services ServicePorts) []redirects {
 	return all
 }
 
-// turned says whether a process of a node of these addresses is led to the target.
-func (e Endpoint) turned(own []netip.Prefix) bool {
-	return e.Target.IsValid() && (e.Local || slices.ContainsFunc(own, e.isOf))
+// turned are the endpoints at which a process of a node of these addresses is led to
+// their targets.
+func (s ServicePorts) turned(own []netip.Prefix) []Endpoint {
+	var out []Endpoint
+	for _, e := range s.External {
+		if e.Local || slices.ContainsFunc(own, e.isOf) {
+			out = append(out, e)
+		}
+	}
+	return slices.DeleteFunc(append(out, s.HostPorts...), func(e Endpoint) bool { return !e.Target.IsValid() })
 }
 
 // misled gives which connections of UDP of the node's own processes the table would
@@ -77,14 +93,15 @@ func misled(addrs []netip.Prefix, services ServicePorts) func(client, asked, ser
 			}
 		}
 	}
-	for _, e := range services.External {
-		if e.Protocol == "udp" && e.turned(addrs) {
+	for _, e := range services.turned(addrs) {
+		if e.Protocol == "udp" {
 			targets[netip.AddrPortFrom(e.Addr, e.Port.Port)] = e.Target
 		}
 	}
 	return func(client, asked, server netip.AddrPort) bool {
 		target, ok := targets[asked]
-		return ok && server != target && slices.ContainsFunc(addrs, func(own netip.Prefix) bool { return own.Addr() == client.Addr() })
+		ours := client.Addr().IsLoopback() || slices.ContainsFunc(addrs, func(own netip.Prefix) bool { return own.Addr() == client.Addr() })
+		return ok && server != target && ours
 	}
 }
 
@@ -106,15 +123,21 @@ func (m *machine) redirect(ctx context.Context, addrs []netip.Prefix, services S
 	services = services.at(addrs)
 	want := planRedirects(addrs, services)
 	same, err := m.redirected(ctx, want)
-	if same && !m.misled || err != nil {
+	if err != nil {
 		return err
 	}
 	if !same {
 		if err := m.deps.NFT.Run(ctx, redirectTable(m.deps.NFT, want)); err != nil {
 			return fmt.Errorf("writing nftables table %s: %w", RedirectTable, err)
 		}
+		m.misled = true
 	}
-	m.misled = true
+	if err := m.localnet(len(services.HostPorts) > 0); err != nil {
+		return err
+	}
+	if !m.misled {
+		return nil
+	}
 	ended, err := m.deps.ForgetUDP(misled(addrs, services))
 	if err != nil {
 		return fmt.Errorf("connections to node ports and external addresses: %w", err)
@@ -124,9 +147,31 @@ func (m *machine) redirect(ctx context.Context, addrs []netip.Prefix, services S
 	return nil
 }
 
+// localnet must not be on without the table, which keeps pods from loopback addresses.
+func (m *machine) localnet(on bool) error {
+	want := "0"
+	if on {
+		want = "1"
+	}
+	have, err := m.deps.Host.SysctlValue(routeLocalnet)
+	if err != nil || have == want { // without the port there is nothing to set
+		return nil
+	}
+	if err := m.deps.Host.Sysctl(routeLocalnet, want); err != nil {
+		return fmt.Errorf("host ports at loopback addresses: %w", err)
+	}
+	return nil
+}
+
 func (m *machine) redirected(ctx context.Context, want []redirects) (bool, error) {
-	rules, err := m.deps.NFT.ListRules(ctx, redirectChain)
-	same := err == nil && len(rules) == redirectRules*len(want)
+	same, err := true, error(nil)
+	for chain, n := range map[string]int{redirectChain: redirectRules * len(want), loopbackInChain: 1, loopbackOutChain: 1} {
+		var rules []*knftables.Rule
+		if same {
+			rules, err = m.deps.NFT.ListRules(ctx, chain)
+			same = err == nil && len(rules) == n
+		}
+	}
 	for _, r := range want {
 		for _, in := range []struct {
 			kind, name string
@@ -164,6 +209,17 @@ func redirectTable(nft knftables.Interface, want []redirects) *knftables.Transac
 		Name: redirectChain, Type: knftables.PtrTo(knftables.NATType),
 		Hook: knftables.PtrTo(knftables.OutputHook), Priority: knftables.PtrTo(knftables.DNATPriority),
 	})
+	tx.Add(&knftables.Chain{
+		Name: loopbackInChain, Type: knftables.PtrTo(knftables.FilterType),
+		Hook: knftables.PtrTo(knftables.PreroutingHook), Priority: knftables.PtrTo(knftables.RawPriority),
+	})
+	tx.Add(&knftables.Chain{
+		Name: loopbackOutChain, Type: knftables.PtrTo(knftables.NATType),
+		Hook: knftables.PtrTo(knftables.PostroutingHook), Priority: knftables.PtrTo(knftables.SNATPriority),
+	})
+	const loopback = "127.0.0.0/8"
+	tx.Add(&knftables.Rule{Chain: loopbackInChain, Rule: knftables.Concat("iifname", ManagementInterface, "ip daddr", loopback, "drop")})
+	tx.Add(&knftables.Rule{Chain: loopbackOutChain, Rule: knftables.Concat("oifname", ManagementInterface, "ip saddr", loopback, "masquerade")})
 	for _, r := range want {
 		tx.Add(&knftables.Set{Name: ownSet + r.ip, Type: r.addr})
 		tx.Add(&knftables.Map{Name: nodePortMap + r.ip, Type: "inet_proto . inet_service : " + r.addr + " . inet_service"})

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -11,6 +12,8 @@ import (
 )
 
 const redirectedTable = `add table inet ovn-offload
+add chain inet ovn-offload loopback-in { type filter hook prerouting priority -300 ; }
+add chain inet ovn-offload loopback-out { type nat hook postrouting priority 100 ; }
 add chain inet ovn-offload output { type nat hook output priority -100 ; }
 add set inet ovn-offload own-ip { type ipv4_addr ; }
 add set inet ovn-offload own-ip6 { type ipv6_addr ; }
@@ -18,6 +21,8 @@ add map inet ovn-offload external-ip { type ipv4_addr . inet_proto . inet_servic
 add map inet ovn-offload external-ip6 { type ipv6_addr . inet_proto . inet_service : ipv6_addr . inet_service ; }
 add map inet ovn-offload nodeports-ip { type inet_proto . inet_service : ipv4_addr . inet_service ; }
 add map inet ovn-offload nodeports-ip6 { type inet_proto . inet_service : ipv6_addr . inet_service ; }
+add rule inet ovn-offload loopback-in iifname ovn-k8s-mp0 ip daddr 127.0.0.0/8 drop
+add rule inet ovn-offload loopback-out oifname ovn-k8s-mp0 ip saddr 127.0.0.0/8 masquerade
 add rule inet ovn-offload output ip daddr @own-ip dnat ip to meta l4proto . th dport map @nodeports-ip
 add rule inet ovn-offload output dnat ip to ip daddr . meta l4proto . th dport map @external-ip
 add rule inet ovn-offload output ip6 daddr @own-ip6 dnat ip6 to meta l4proto . th dport map @nodeports-ip6
@@ -26,8 +31,10 @@ add element inet ovn-offload own-ip { 172.18.0.3 }
 add element inet ovn-offload own-ip6 { fc00:18::3 }
 add element inet ovn-offload external-ip { 172.18.0.3 . udp . 53 : 10.244.1.5 . 5353 }
 add element inet ovn-offload external-ip { 198.51.100.1 . tcp . 443 : 10.96.0.10 . 443 }
+add element inet ovn-offload external-ip { 127.0.0.1 . udp . 54 : 10.244.1.5 . 5354 }
 add element inet ovn-offload external-ip6 { 2001:db8::1 . tcp . 443 : fd00:10:96::10 . 443 }
 add element inet ovn-offload external-ip6 { fc00:18::3 . tcp . 444 : fd00:10:96::11 . 444 }
+add element inet ovn-offload external-ip6 { ::1 . tcp . 54 : fd00:10:244:1::5 . 5354 }
 add element inet ovn-offload nodeports-ip { tcp . 30080 : 10.96.0.10 . 80 }
 `
 
@@ -45,7 +52,30 @@ var redirectedPorts = ServicePorts{
 	HostPorts: []Endpoint{
 		{Addr: nodeV4.Addr(), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.244.1.5:5353")},
 		{Addr: netip.MustParseAddr("172.18.0.99"), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.244.1.5:5353"), Local: true},
+		{Addr: netip.MustParseAddr("127.0.0.1"), Port: Port{"udp", 54}, Target: netip.MustParseAddrPort("10.244.1.5:5354")},
+		{Addr: netip.MustParseAddr("::1"), Port: Port{"tcp", 54}, Target: netip.MustParseAddrPort("[fd00:10:244:1::5]:5354")},
+		{Addr: netip.MustParseAddr("127.0.0.1"), Port: Port{"tcp", 54}}, // the pod has no such family
 	},
+}
+
+// localnetHost is a kernel with the one setting that redirect changes.
+type localnetHost struct {
+	Host
+	value   string
+	changes int
+}
+
+func (h *localnetHost) SysctlValue(key string) (string, error) {
+	if key != routeLocalnet {
+		return "", errors.New("another key: " + key)
+	}
+	return h.value, nil
+}
+
+func (h *localnetHost) Sysctl(_, value string) error {
+	h.value = value
+	h.changes++
+	return nil
 }
 
 // TestRedirect: the table is written, left alone while it is right, and made
@@ -53,7 +83,8 @@ var redirectedPorts = ServicePorts{
 func TestRedirect(t *testing.T) {
 	fake := knftables.NewFake(knftables.InetFamily, RedirectTable)
 	looks, fails := 0, false
-	m := &machine{deps: Deps{NFT: fake, Logger: slog.New(slog.DiscardHandler), ForgetUDP: func(func(_, _, _ netip.AddrPort) bool) (int, error) {
+	host := &localnetHost{value: "0"}
+	m := &machine{deps: Deps{NFT: fake, Host: host, Logger: slog.New(slog.DiscardHandler), ForgetUDP: func(func(_, _, _ netip.AddrPort) bool) (int, error) {
 		if looks++; fails {
 			return 0, errors.New("conntrack is away")
 		}
@@ -74,7 +105,9 @@ func TestRedirect(t *testing.T) {
 		"another element": spoil(func(tx *knftables.Transaction) {
 			tx.Add(&knftables.Element{Map: "nodeports-ip", Key: []string{"tcp", "22"}, Value: []string{"10.96.0.66", "22"}})
 		}),
-		"no external address": spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Map{Name: "external-ip6"}) }),
+		"no drop for loopback addresses": spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Chain{Name: loopbackInChain}) }),
+		"no source for loopback":         spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Chain{Name: loopbackOutChain}) }),
+		"no external address":            spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Map{Name: "external-ip6"}) }),
 	} {
 		must(t, m.redirect(t.Context(), addrs, redirectedPorts))
 		before()
@@ -83,6 +116,9 @@ func TestRedirect(t *testing.T) {
 	}
 	fake.LastTransaction, looks = nil, 0
 	must(t, m.redirect(t.Context(), addrs, redirectedPorts))
+	if host.value != "1" || host.changes != 1 {
+		t.Errorf("with a host port at a loopback address the kernel lets such packets pass: %q, set %d times", host.value, host.changes)
+	}
 	if fake.LastTransaction != nil || looks > 0 {
 		t.Errorf("a right table was written again (%d looks at connections): %s", looks, fake.LastTransaction)
 	}
@@ -92,6 +128,9 @@ func TestRedirect(t *testing.T) {
 	}
 	fails = false
 	must(t, m.redirect(t.Context(), nil, ServicePorts{}))
+	if host.value != "0" {
+		t.Errorf("without services the kernel lets packets of loopback addresses pass: %q", host.value)
+	}
 	if dump := fake.Dump(); strings.Contains(dump, "element") {
 		t.Errorf("without services: %s", dump)
 	}
@@ -116,6 +155,9 @@ func TestMisled(t *testing.T) {
 		"172.18.0.3:4000 198.51.100.8:53 198.51.100.8:53":   false, // the bridge's
 		"172.18.0.3:4000 172.18.0.3:53 172.18.0.3:53":       true,
 		"172.18.0.3:4000 172.18.0.3:30080 172.18.0.3:30080": false, // of TCP
+		"127.0.0.1:4000 127.0.0.1:54 127.0.0.1:54":          true,
+		"127.0.0.1:4000 127.0.0.1:54 10.244.1.5:5354":       false,
+		"127.0.0.1:4000 127.0.0.1:55 127.0.0.1:55":          false,
 	} {
 		ends := addrPorts(strings.Fields(connection)...)
 		if got := wrong(ends[0], ends[1], ends[2]); got != want {
@@ -123,3 +165,17 @@ func TestMisled(t *testing.T) {
 		}
 	}
 }
+
+// TestRedirect_LoopbackNeedsTheTable: while the table cannot be written, which keeps pods
+// from loopback addresses, the kernel does not let their packets pass.
+func TestRedirect_LoopbackNeedsTheTable(t *testing.T) {
+	host := &localnetHost{value: "0"}
+	m := &machine{deps: Deps{Host: host, Logger: slog.New(slog.DiscardHandler), NFT: refusingNFT{knftables.NewFake(knftables.InetFamily, RedirectTable)}}}
+	if err := m.redirect(t.Context(), []netip.Prefix{nodeV4}, redirectedPorts); err == nil || host.changes > 0 {
+		t.Errorf("error %v, the setting was changed %d times", err, host.changes)
+	}
+}
+
+type refusingNFT struct{ *knftables.Fake }
+
+func (refusingNFT) Run(context.Context, *knftables.Transaction) error { return errors.New("refused") }

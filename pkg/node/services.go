@@ -170,11 +170,20 @@ func sources(service *corev1.Service) []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// at is the same at a node of these addresses: a host port of another is nothing
-// there, as it is no load balancer.
+// at is the same at a node of these addresses. A host port of another address is
+// nothing there, as it is no load balancer. Of HostPorts those at loopback addresses
+// remain, which are for the node's own processes only.
 func (s ServicePorts) at(own []netip.Prefix) ServicePorts {
-	here := slices.DeleteFunc(slices.Clone(s.HostPorts), func(e Endpoint) bool { return !slices.ContainsFunc(own, e.isOf) })
-	if s.HostPorts = nil; len(here) == 0 {
+	var here, loopback []Endpoint
+	for _, e := range s.HostPorts {
+		switch {
+		case e.Addr.IsLoopback():
+			loopback = append(loopback, e)
+		case slices.ContainsFunc(own, e.isOf):
+			here = append(here, e)
+		}
+	}
+	if s.HostPorts = loopback; len(here) == 0 {
 		return s
 	}
 	s.External = slices.Concat(s.External, here)

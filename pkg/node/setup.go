@@ -346,7 +346,7 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 		tx := s.deps.NFT.NewTransaction()
 		tx.Add(&knftables.Table{})
 		tx.Delete(&knftables.Table{})
-		err = s.deps.NFT.Run(ctx, tx)
+		err = errors.Join(s.localnet(false), s.deps.NFT.Run(ctx, tx))
 	}
 	var masquerade error
 	if g, err := chooseGateway(s.cfg, st); err == nil {

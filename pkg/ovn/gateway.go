@@ -17,10 +17,7 @@ import (
 // switch to the node's wire: nothing until the agent has said which chassis and
 // which interface they stand on, and nothing where the gateway is disabled.
 func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
-	if n.gateway == nil || n.gateway.Mode == "disabled" || n.chassis == "" || n.id == 0 {
-		return nil, nil
-	}
-	if err := validGateway(n); err != nil {
+	if has, err := n.hasGateway(); !has || err != nil {
 		return nil, err
 	}
 	var join []netip.Prefix
@@ -34,6 +31,14 @@ func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
 	}
 	rows = append(rows, masqueradeRoutes(cfg, n)...)
 	return append(rows, gatewayRoutes(cfg, n, join)...), nil
+}
+
+// hasGateway says whether a node has a gateway router; the error, why it is refused.
+func (n node) hasGateway() (bool, error) {
+	if n.gateway == nil || n.gateway.Mode == "disabled" || n.chassis == "" || n.id == 0 || len(n.subnets) == 0 {
+		return false, nil
+	}
+	return true, validGateway(n)
 }
 
 // exit is one of the gateway router's ways out: an external bridge of the node.

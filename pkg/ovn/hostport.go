@@ -14,8 +14,16 @@ import (
 
 // hostPorts gives the load balancers of the ports that a pod has on its node, one
 // for each protocol: at the node's addresses on the gateway bridge, or at those that the pod names.
-// None before the node has a gateway.
+// None where the node has no gateway router: the pod's own port does not wait for it,
+// and why there is none is told of the node.
 func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, network *kube.PodNetwork) []ovsdb.Row {
+	n, err := parseNode(node.Name, node.Annotations)
+	if err != nil {
+		return nil
+	}
+	if has, err := n.hasGateway(); !has || err != nil {
+		return nil
+	}
 	vips := map[corev1.Protocol]map[string]string{}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, port := range container.Ports {

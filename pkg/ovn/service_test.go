@@ -123,8 +123,9 @@ func FuzzHostPorts(f *testing.F) {
 		f.Add(text, int32(65536+22), int32(0))
 	}
 	f.Add("", int32(-1), int32(65536+22))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		kube.GatewayConfigKey: `{"default":{"mode":"shared","ip-addresses":["172.18.0.2/16","172.18.0.3/16","fc00::2/64"]}}`,
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
+		kube.NodeChassisIDKey: "c1", kube.NodeIDKey: "1", kube.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`,
+		kube.GatewayConfigKey: `{"default":{"mode":"shared","interface-id":"breth0_n1","mac-address":"02:42:ac:12:00:01","ip-addresses":["172.18.0.2/16","172.18.0.3/16","fc00::2/64"]}}`,
 	}}}
 	network := &kube.PodNetwork{Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24"), netip.MustParsePrefix("fd00:10:244:1::5/64")}}
 	f.Fuzz(func(t *testing.T, hostIP string, hostPort, containerPort int32) {

@@ -45,12 +45,14 @@ type Node struct {
 
 // Read takes the inventory. Part of it being unreadable is a problem in it; an
 // error means that nothing is known.
-func (n *Node) Read() (Inventory, error) {
+func (n *Node) Read() (Inventory, error) { return n.read(features{}) }
+
+func (n *Node) read(known features) (Inventory, error) {
 	found, err := Discover(n.Sysfs)
 	if err != nil {
 		return Inventory{}, fmt.Errorf("discovering devices: %w", err)
 	}
-	facts, err := n.gather(found)
+	facts, err := n.gather(found, known)
 	if err != nil {
 		return Inventory{}, fmt.Errorf("asking for links: %w", err)
 	}
@@ -59,7 +61,7 @@ func (n *Node) Read() (Inventory, error) {
 
 // gather asks the kernel. Without links and addresses there is no inventory;
 // without the rest there is one with problems.
-func (n *Node) gather(found Found) (Facts, error) {
+func (n *Node) gather(found Found, known features) (Facts, error) {
 	var f Facts
 	var err error
 	problem := func(err error) bool {
@@ -91,15 +93,18 @@ func (n *Node) gather(found Found) (Facts, error) {
 		}
 	}
 	f.HWTC = map[string]bool{}
+	indexes := map[string]int{}
+	for _, l := range f.Links {
+		indexes[l.Name] = l.Index
+	}
 	for _, nd := range found.Netdevs {
 		if nd.SwitchID == "" {
 			continue
 		}
-		features, err := n.Kernel.Features(nd.Name)
-		if errors.Is(err, netdev.ErrNotFound) || problem(err) {
-			continue
+		on, err := known.hwTC(n.Kernel, nd.Name, indexes[nd.Name])
+		if !errors.Is(err, netdev.ErrNotFound) && !problem(err) {
+			f.HWTC[nd.Name] = on
 		}
-		f.HWTC[nd.Name] = features.HWTC
 	}
 	if n.Names != nil {
 		f.Names = n.Names.Lookup(identities(found))
@@ -134,13 +139,14 @@ func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 	if err != nil {
 		return fmt.Errorf("watching devices: %w", err)
 	}
-	last, err := n.Read()
+	known := features{}
+	last, err := n.read(known)
 	if err != nil {
 		return err
 	}
 	changed(last)
-	for settled(events) {
-		next, err := n.Read()
+	for settled(events, known.forget) {
+		next, err := n.read(known)
 		if err != nil {
 			return err
 		}
@@ -156,21 +162,24 @@ func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 }
 
 // settled waits for an event and the end of the burst that it is part of; not
-// so when the channel closes.
-func settled(events <-chan netdev.DeviceEvent) bool {
-	if _, ok := <-events; !ok {
+// so when the channel closes. It gives see each event.
+func settled(events <-chan netdev.DeviceEvent, see func(netdev.DeviceEvent)) bool {
+	first, ok := <-events
+	if !ok {
 		return false
 	}
+	see(first)
 	calm := time.NewTimer(quiet)
 	defer calm.Stop()
 	end := time.NewTimer(burst)
 	defer end.Stop()
 	for {
 		select {
-		case _, ok := <-events:
+		case e, ok := <-events:
 			if !ok {
 				return false
 			}
+			see(e)
 			calm.Reset(quiet)
 		case <-calm.C:
 			return true

@@ -249,6 +249,89 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// representorsNode is one NIC with n VFs, of which pods have the netdevs.
+func representorsNode(n int) string {
+	var b, devlink strings.Builder
+	fmt.Fprintf(&b, "-- devices/pci0000:00/0000:03:00.0 --\nclass=0x020000  sriov_totalvfs=%d  sriov_numvfs=0\n", n)
+	fmt.Fprintf(&b, "-- devices/pci0000:00/0000:03:00.0/net/up0 --\nphys_port_name=p0  phys_switch_id=aa  hw-tc-offload=on\n")
+	for i := range n {
+		fmt.Fprintf(&b, "-- devices/pci0000:00/0000:03:00.0/net/rep%d --\nphys_port_name=pf0vf%d  phys_switch_id=aa  hw-tc-offload=on\n", i, i)
+	}
+	fmt.Fprintf(&devlink, "-- devlink --\ndev pci/0000:03:00.0  mode=switchdev\n")
+	return b.String() + devlink.String()
+}
+
+// TestWatch_AsksFeaturesOfChangedLinksOnly: each question takes the kernel's lock of
+// links three times, which drivers hold for long while they bring VFs up.
+func TestWatch_AsksFeaturesOfChangedLinksOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := vftest.Parse([]byte(representorsNode(256)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		w.Kernel.Fail = func(op string) error {
+			if op == "Features" {
+				asked++
+			}
+			return nil
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var last Inventory
+		done := make(chan error)
+		n := node(t, w)
+		go func() { done <- n.Watch(ctx, func(inv Inventory) { last = inv }) }()
+		links, err := w.Links()
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := func(what string, want int, events ...netdev.DeviceEvent) {
+			t.Helper()
+			synctest.Wait()
+			asked = 0
+			for _, e := range events {
+				w.Kernel.Tell(e)
+			}
+			time.Sleep(2 * burst)
+			synctest.Wait()
+			if asked != want {
+				t.Errorf("%s: %d questions about features, want %d", what, asked, want)
+			}
+		}
+		synctest.Wait()
+		if asked != 257 {
+			t.Errorf("at first %d questions", asked)
+		}
+		of := func(i int) netdev.DeviceEvent {
+			return netdev.DeviceEvent{Source: "link", What: links[i].Name, Index: links[i].Index}
+		}
+		step("a link", 1, of(5))
+		step("two links, one twice", 2, of(5), of(6), of(5))
+		step("devlink", 0, netdev.DeviceEvent{Source: "devlink"})
+		step("an address", 0, netdev.DeviceEvent{Source: "address"})
+		w.Kernel.HWTC[links[7].Name] = false
+		step("a feature", 1, of(7))
+		var off []string
+		for _, r := range last.PFs[0].Representors {
+			if r.HWTC == nil || !*r.HWTC {
+				off = append(off, r.Name)
+			}
+		}
+		if len(off) != 1 || off[0] != links[7].Name {
+			t.Errorf("hw-tc-offload is off on %q", off)
+		}
+		step("lost events", 257, netdev.DeviceEvent{Source: "lost"})
+		asked = 0
+		if read(t, n); asked != 257 { // others may have changed what no event has told of yet
+			t.Errorf("a look of its own: %d questions", asked)
+		}
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
 func receive[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {

@@ -36,9 +36,19 @@ type PF struct {
 	LinkType string
 }
 
+// Uplink says whose the wire behind the VFs is.
+type Uplink bool
+
+// With a DPU the netdev of a PF is a function of the host and says nothing of the
+// wire; the DPU's Lease does.
+const (
+	OwnUplink Uplink = false
+	DPUUplink Uplink = true
+)
+
 // FromInventory gives a node's VFs, in the order of the inventory. SFs are
 // not handed out: their devices' names do not outlive them.
-func FromInventory(inv vf.Inventory) []Device {
+func FromInventory(inv vf.Inventory, uplink Uplink) []Device {
 	var out []Device
 	for i := range inv.PFs {
 		pf := &inv.PFs[i]
@@ -46,7 +56,10 @@ func FromInventory(inv vf.Inventory) []Device {
 		if up := pf.Uplink(); up != nil {
 			of.Name, of.LinkType = up.Name, linkType(up)
 		}
-		trouble := uplinkProblem(pf, inv.Bonds)
+		trouble := ""
+		if uplink == OwnUplink {
+			trouble = uplinkProblem(pf, inv.Bonds)
+		}
 		for j := range pf.VFs {
 			v := &pf.VFs[j]
 			d := Device{

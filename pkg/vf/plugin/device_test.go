@@ -35,7 +35,7 @@ func inventory(t *testing.T, name string, change func(*vftest.World)) vf.Invento
 }
 
 func TestFromInventory(t *testing.T) {
-	got := FromInventory(inventory(t, "connectx6dx-switchdev", nil))
+	got := FromInventory(inventory(t, "connectx6dx-switchdev", nil), OwnUplink)
 	pf := PF{Name: "ens1f0np0", Address: "0000:03:00.0", Eswitch: vf.Switchdev, LinkType: "ether"}
 	one := func(id string, index int, driver, representor string, rdma ...string) Device {
 		return Device{
@@ -57,7 +57,7 @@ func TestFromInventory(t *testing.T) {
 func TestFromInventory_VFsOfTheNodeAreUnhealthy(t *testing.T) {
 	inv := inventory(t, "vfs-of-the-node", nil)
 	var got []string
-	for _, d := range FromInventory(inv) {
+	for _, d := range FromInventory(inv, OwnUplink) {
 		got = append(got, d.Problem)
 	}
 	want := []string{
@@ -71,7 +71,7 @@ func TestFromInventory_VFsOfTheNodeAreUnhealthy(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := Healthy(FromInventory(inv)); !slices.Equal(got, []string{"0000:03:00.6", "0000:03:00.7"}) {
+	if got := Healthy(FromInventory(inv, OwnUplink)); !slices.Equal(got, []string{"0000:03:00.6", "0000:03:00.7"}) {
 		t.Errorf("pods are offered %v", got)
 	}
 }
@@ -82,9 +82,33 @@ func TestDefaultPoolTakesSwitchdevOnly(t *testing.T) {
 		"connectx6dx-switchdev": 4, "connectx6dx-legacy": 0, "e810-switchdev": 2, "swsim": 4, "plain": 0, "nothing": 0,
 		"bluefield2-dpu": 0, // its VFs are the host's
 	} {
-		got := assign(DefaultPools(), FromInventory(inventory(t, name, nil)), none, nil)
+		got := assign(DefaultPools(), FromInventory(inventory(t, name, nil), OwnUplink), none, nil)
 		if len(got[DefaultResource]) != want {
 			t.Errorf("%s: %d devices, want %d", name, len(got[DefaultResource]), want)
+		}
+	}
+}
+
+// TestFromInventory_PFIsDownOnHostWithDPU: there the netdev of the PF is not the wire
+// but the host's own function, which may be left without configuration.
+func TestFromInventory_PFIsDownOnHostWithDPU(t *testing.T) {
+	inv := vf.Inventory{PFs: []vf.PF{{
+		Ports: []vf.Netdev{{Name: "ens1f0np0"}}, Eswitch: vf.Eswitch{Mode: vf.Legacy},
+		VFs: []vf.VF{
+			{Device: vf.Device{Name: "0000:03:00.2", Driver: "mlx5_core"}},
+			{Device: vf.Device{Name: "0000:03:00.3"}},
+		},
+	}}}
+	for uplink, want := range map[Uplink][]string{
+		OwnUplink: {"uplink ens1f0np0 is down", "uplink ens1f0np0 is down"},
+		DPUUplink: {"", "no driver is bound"},
+	} {
+		var got []string
+		for _, d := range FromInventory(inv, uplink) {
+			got = append(got, d.Problem)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("uplink of the DPU: %t (-want +got):\n%s", uplink, diff)
 		}
 	}
 }
@@ -128,7 +152,7 @@ func TestProblems(t *testing.T) {
 		inv := vf.Inventory{Bonds: c.bonds, PFs: []vf.PF{{
 			Device: vf.Device{Name: "0000:03:00.0"}, Ports: c.ports, Eswitch: vf.Eswitch{Mode: c.mode}, VFs: []vf.VF{c.vf},
 		}}}
-		if got := FromInventory(inv)[0].Problem; got != c.want {
+		if got := FromInventory(inv, OwnUplink)[0].Problem; got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

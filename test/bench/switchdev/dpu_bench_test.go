@@ -273,7 +273,7 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 	return &cni.Functions{
 		Resources: []string{"ovn-offload.io/vf"}, Given: h.kubelet.devicesOf, VF: h.live.VF, Ledger: h.ledger, Mover: mover,
 		Spare: func() []string {
-			selected, _ := plugin.Split(plugin.FromInventory(*h.live.Inventory()), h.reserved)
+			selected, _ := plugin.Split(plugin.FromInventory(*h.live.Inventory(), plugin.DPUUplink), h.reserved)
 			return plugin.Healthy(selected)
 		},
 	}
