@@ -43,6 +43,7 @@ func wantSame(t *testing.T, address string, first answer, ask func() (answer, er
 // when nobody has asked for the time of the affinity another one may answer. The
 // packet with which an affinity begins is lost.
 func TestSessionAffinity(t *testing.T) {
+	t.Parallel()
 	const seconds = 3
 	ns := namespace(t)
 	server(t, ns, "server-0", nodes[1])
@@ -81,6 +82,7 @@ func TestSessionAffinity(t *testing.T) {
 // TestAffinitiesOfOneAddress: two services with affinity share an address, and a
 // third an endpoint with them; a client of all three gets each one's endpoint.
 func TestAffinitiesOfOneAddress(t *testing.T) {
+	t.Parallel()
 	const shared = "203.0.113.77"
 	ns := namespace(t)
 	for i := range 2 {
@@ -113,6 +115,7 @@ func TestAffinitiesOfOneAddress(t *testing.T) {
 // TestAffinityOfLocalPolicies: where the policy is Local a client outside stays with
 // one of the node's endpoints.
 func TestAffinityOfLocalPolicies(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	for i := range 3 {
 		server(t, ns, fmt.Sprintf("server-%d", i), nodes[1])

@@ -17,6 +17,7 @@ import (
 // TestForgedAnnotation: an address that a user writes into a pod is replaced by
 // an allocated one, the author is told, and the pod whose address it was goes on.
 func TestForgedAnnotation(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	victim := running(t, ns, "victim", nodes[1])
 	forged := podObject(ns, "forger", nodes[1])
@@ -44,6 +45,7 @@ func TestForgedAnnotation(t *testing.T) {
 // TestSpoofedSource: port security drops packets whose source the pod does not
 // own; the same packet with the pod's own source passes.
 func TestSpoofedSource(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	spoofer, victim := running(t, ns, "spoofer", nodes[1]), running(t, ns, "victim", nodes[1])
 	target := addresses(t, victim)[0].String()
@@ -59,6 +61,7 @@ func TestSpoofedSource(t *testing.T) {
 // TestMalformedRequests: the plugin answers each with an error of the CNI
 // specification on its standard output, and the agent goes on.
 func TestMalformedRequests(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	plugin := "/opt/cni/bin/ovn-k8s-cni-overlay"
 	const conf = `{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -73,51 +74,86 @@ func traces(t *testing.T, ns string) string {
 	return strings.Join(left, "\n")
 }
 
+// holders are the pods that live, by their addresses, as a watch tells them.
+type holders struct {
+	t    *testing.T
+	of   map[string]string // address to pod
+	seen map[string]bool   // pods that have had an address
+}
+
+// look takes one pod. Two that live at the same time must not have the same address.
+func (h *holders) look(pod *corev1.Pod, deleted bool) {
+	if pod.Spec.HostNetwork {
+		return
+	}
+	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	if err != nil || network == nil {
+		return
+	}
+	name := pod.Namespace + "/" + pod.Name + " " + string(pod.UID)
+	h.seen[name] = true
+	for _, addr := range network.Addresses {
+		address := addr.Addr().String()
+		switch other := h.of[address]; {
+		case deleted || kube.Completed(pod):
+			if other == name {
+				delete(h.of, address)
+			}
+		case other != "" && other != name:
+			h.t.Errorf("%s belongs to %s and to %s", address, other, name)
+		default:
+			h.of[address] = name
+		}
+	}
+}
+
+// follow lists all pods and watches them until the watch ends, as each one does after a time.
+func (h *holders) follow(ctx context.Context) error {
+	pods := cluster.client.CoreV1().Pods("")
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	clear(h.of) // what went while nothing watched is not in the list
+	for i := range list.Items {
+		h.look(&list.Items[i], false)
+	}
+	watcher, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		pod, ok := event.Object.(*corev1.Pod)
+		if !ok {
+			return apierrors.FromObject(event.Object)
+		}
+		h.look(pod, event.Type == watch.Deleted)
+	}
+	return nil
+}
+
 // watchAddresses follows all pods until the returned function is called, and
 // fails the test when two that live at the same time have the same address. The
 // function returns how many pods with an address were seen.
 func watchAddresses(t *testing.T) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	watcher, err := cluster.client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	done := make(chan struct{})
-	seen := map[string]bool{}
+	h := &holders{t: t, of: map[string]string{}, seen: map[string]bool{}}
 	go func() {
 		defer close(done)
-		holder := map[string]string{} // address to pod
-		for event := range watcher.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
-			if !ok || pod.Spec.HostNetwork {
-				continue
-			}
-			name := pod.Namespace + "/" + pod.Name + " " + string(pod.UID)
-			network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
-			if err != nil || network == nil {
-				continue
-			}
-			seen[name] = true
-			for _, addr := range network.Addresses {
-				address := addr.Addr().String()
-				switch other := holder[address]; {
-				case event.Type == watch.Deleted || kube.Completed(pod):
-					if other == name {
-						delete(holder, address)
-					}
-				case other != "" && other != name:
-					t.Errorf("%s belongs to %s and to %s", address, other, name)
-				default:
-					holder[address] = name
-				}
+		for ctx.Err() == nil {
+			if err := h.follow(ctx); err != nil && ctx.Err() == nil {
+				t.Logf("watching pods again: %v", err)
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
 	}()
 	return func() int {
 		cancel()
 		<-done
-		return len(seen)
+		return len(h.seen)
 	}
 }
 

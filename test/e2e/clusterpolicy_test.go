@@ -63,6 +63,7 @@ func object(text string) *unstructured.Unstructured {
 // TestClusterPolicies: the tiers before and after NetworkPolicy. The kinds are
 // installed while the controller runs, which found none of them at its start.
 func TestClusterPolicies(t *testing.T) {
+	t.Parallel()
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)

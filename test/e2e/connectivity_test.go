@@ -17,6 +17,7 @@ import (
 // one node (ttl 64) and routed once between nodes (ttl 63), with TCP, UDP, and
 // packets of exactly the MTU; the peer sees the pod's own address.
 func TestPodsReachPods(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	var pods []*corev1.Pod
 	for n, node := range nodes {
@@ -75,6 +76,7 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 // TestNothingListens is the control of TestPodsReachPods: the same probe fails
 // where nothing answers, an address that no pod has included.
 func TestNothingListens(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
 	addr := addresses(t, to)[0]
@@ -91,6 +93,7 @@ func TestNothingListens(t *testing.T) {
 // TestNodeReachesItsPods: through the management port, whose address is the
 // second of the node's subnet; and pods of other nodes do not appear there.
 func TestNodeReachesItsPods(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	for _, node := range nodes {
 		pod := running(t, ns, node, node)

@@ -80,6 +80,7 @@ func overTLS(tool string, c credentials, endpoint string, args ...string) (strin
 // the database's authority did not sign is refused by the server, and so is a
 // node's at the Northbound database.
 func TestDatabasesOverTLS(t *testing.T) {
+	t.Parallel()
 	nb, sb := "ssl:172.18.0.3:6641", "ssl:172.18.0.3:6642"
 	controller, node := secretCredentials(t, "ovn-nb-client"), secretCredentials(t, "ovn-sb-client")
 	show, err := overTLS("ovn-nbctl", controller, nb, "show")

@@ -10,6 +10,7 @@ import (
 // TestNames: a pod of each node resolves a service by its name, and by the short
 // one of its own namespace; a name that nobody has is not found.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	server(t, ns, "server", nodes[2])

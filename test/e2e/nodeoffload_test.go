@@ -34,6 +34,7 @@ func kubectl(t *testing.T, input string, args ...string) (string, error) {
 // TestNodeOffloads: the lab's nodes have nothing to offload to, which is an
 // answer like any other.
 func TestNodeOffloads(t *testing.T) {
+	t.Parallel()
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +74,7 @@ func TestNodeOffloads(t *testing.T) {
 // TestAgentsKeepToTheirNode: the agent of a node may write the report and the
 // labels of its own node, and of no other.
 func TestAgentsKeepToTheirNode(t *testing.T) {
+	t.Parallel()
 	config := rest.CopyConfig(cluster.config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + system + ":ovnkube-node",
@@ -114,6 +116,7 @@ func TestAgentsKeepToTheirNode(t *testing.T) {
 // TestPolicySchema: the API server takes the schemas as they are, and refuses
 // policies that make no sense.
 func TestPolicySchema(t *testing.T) {
+	t.Parallel()
 	for _, crd := range []string{"nodeoffloads", "offloadpolicies"} {
 		out, err := kubectl(t, "", "get", "crd", crd+".ovn-offload.io", "-o",
 			`jsonpath={range .status.conditions[*]}{.type}={.status} {end}`)
@@ -144,6 +147,7 @@ func TestPolicySchema(t *testing.T) {
 // TestOffloadCommand: the agent tells of the flows of a real ovs-vswitchd; in
 // the lab none of them is in hardware.
 func TestOffloadCommand(t *testing.T) {
+	t.Parallel()
 	pods, err := cluster.client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: "app=ovnkube-node"})
 	if err != nil || len(pods.Items) != len(nodes) {
 		t.Fatalf("%d agents, %v", len(pods.Items), err)
@@ -167,6 +171,7 @@ func TestOffloadCommand(t *testing.T) {
 // TestPolicyIsSeen: agents hear of an OffloadPolicy, say what became of it on
 // their node, and forget it when it goes.
 func TestPolicyIsSeen(t *testing.T) {
+	t.Parallel()
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)

@@ -39,12 +39,12 @@ func nodePortService(t *testing.T, ns, app string, port int32) *corev1.Service {
 // another, or the node itself is behind it; so does the outside at the node ports.
 // A service that has lost its pod refuses both, at once.
 func TestNodesReachServices(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	services := map[string]*corev1.Service{}
 	running(t, ns, "pod", nodes[1])
 	services["pod"] = nodePortService(t, ns, "pod", echoPort)
-	hostPod(t, ns, "host", nodes[1])
-	services["host"] = nodePortService(t, ns, "host", outsidePort)
+	services["host"] = nodePortService(t, ns, "host", int32(hostPort(hostPod(t, ns, "host", nodes[1]))))
 	for _, service := range services {
 		for i, port := range service.Spec.Ports {
 			network := map[corev1.Protocol]string{corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}[port.Protocol]
@@ -88,6 +88,7 @@ func TestNodesReachServices(t *testing.T) {
 // own address, answers on each node and in a pod of each; an address beside it,
 // which no service has, does not.
 func TestAPIServerByItsService(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	service, err := cluster.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	if err != nil {
@@ -111,6 +112,7 @@ func TestAPIServerByItsService(t *testing.T) {
 // while the cluster runs answers pods and every node; when the range goes, nodes
 // are not led there any more.
 func TestFurtherServiceRange(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	ranges := cluster.client.NetworkingV1().ServiceCIDRs()
 	further := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.111.0.0/24"}}}

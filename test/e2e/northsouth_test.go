@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,13 +23,21 @@ const (
 	outsidePort = 9090
 )
 
-// serveOutside answers on the host that is no node until the test ends.
+// serving starts the server of the external host, once for all tests.
+var serving sync.Mutex
+
+// serveOutside has the external host answer. Its server ends with the lab: tests that
+// run at the same time share it.
 func serveOutside(t *testing.T) {
 	t.Helper()
-	pid := strings.TrimSpace(mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("probe serve %d </dev/null >/dev/null 2>&1 & echo $!", outsidePort)))
-	t.Cleanup(func() { onNode(outside, "kill", pid) })
+	serving.Lock()
+	defer serving.Unlock()
 	listening := fmt.Sprintf("127.0.0.1:%d", outsidePort)
-	eventually(t, 10*time.Second, "the server outside listens", func() (bool, string) {
+	if _, err := onNode(outside, "probe", "dial", "tcp", listening); err == nil {
+		return
+	}
+	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("probe serve %d </dev/null >/dev/null 2>&1 &", outsidePort))
+	eventually(t, 30*time.Second, "the server of the external host listens", func() (bool, string) {
 		out, err := onNode(outside, "probe", "dial", "tcp", listening)
 		return err == nil, out
 	})
@@ -68,6 +78,7 @@ func ofFamily(addrs []netip.Addr, like netip.Addr) netip.Addr {
 // TestPodsReachOutside: from each node, with TCP, UDP and ping, in each family;
 // the outside sees the node's address. Where nothing listens nothing answers.
 func TestPodsReachOutside(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	serveOutside(t)
 	for _, node := range nodes {
@@ -101,6 +112,7 @@ func TestPodsReachOutside(t *testing.T) {
 // pod of the node had towards the same destination, whose connection is remembered
 // as the router's; and so is the pod when it begins again.
 func TestHostAfterAPod(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	serveOutside(t)
 	pod, own := running(t, ns, "pod", nodes[1]), machineAddresses(t, nodes[1])
@@ -130,6 +142,7 @@ func TestHostAfterAPod(t *testing.T) {
 // TestOutsideDoesNotReachPods: a route to the pods through a node leads nowhere;
 // the node itself, on the same way, answers.
 func TestOutsideDoesNotReachPods(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
 	own := machineAddresses(t, nodes[1])
@@ -150,6 +163,7 @@ func TestOutsideDoesNotReachPods(t *testing.T) {
 // and other nodes, which see its node's. UDP to the own node is left out: a
 // process that listens on all addresses answers from the management port's.
 func TestPodsReachNodes(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
 	for _, node := range nodes[:2] {
@@ -167,7 +181,7 @@ func TestPodsReachNodes(t *testing.T) {
 				networks = networks[:1]
 			}
 			for _, network := range networks {
-				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(addr, outsidePort).String(), "1000"))
+				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(addr, hostPort(host)).String(), "1000"))
 				if got := netip.MustParseAddr(seen).Unmap(); got != want {
 					t.Errorf("%s to %s came from %s, want %s", network, host.Name, got, want)
 				}
@@ -176,22 +190,28 @@ func TestPodsReachNodes(t *testing.T) {
 	}
 }
 
-// hostPod serves in a node's own network.
+// hostPorts are those that hostPod has given: ports of a node, each for one pod only.
+var hostPorts atomic.Int32
+
+// hostPod serves in a node's own network, at hostPort.
 func hostPod(t *testing.T, ns, name, node string) *corev1.Pod {
 	t.Helper()
-	object := podObject(ns, name, node, "probe", "serve", fmt.Sprint(outsidePort))
+	return hostPodAt(t, podObject(ns, name, node), outsidePort+hostPorts.Add(1))
+}
+
+// hostPodAt makes a pod serve at a port of its node.
+func hostPodAt(t *testing.T, object *corev1.Pod, port int32) *corev1.Pod {
+	t.Helper()
+	container := &object.Spec.Containers[0]
+	container.Command = []string{"probe", "serve", fmt.Sprint(port)}
+	container.Ports = []corev1.ContainerPort{{ContainerPort: port}}
 	object.Spec.HostNetwork = true
-	create(t, object)
-	// The port is the node's: it must be free for the next test.
-	t.Cleanup(func() {
-		zero := int64(0)
-		cluster.client.CoreV1().Pods(ns).Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
-		eventually(t, 30*time.Second, "the port is free again", func() (bool, string) {
-			out, err := onNode(node, "probe", "dial", "tcp", fmt.Sprintf("127.0.0.1:%d", outsidePort))
-			return err != nil, out
-		})
-	})
-	return waitPod(t, ns, name, "Running", isRunning)
+	return streaming(t, object)
+}
+
+// hostPort is where a pod of hostPod serves.
+func hostPort(pod *corev1.Pod) uint16 {
+	return uint16(pod.Spec.Containers[0].Ports[0].ContainerPort)
 }
 
 // TestErrorsFromTheWay: what routers outside have to say of a pod's packet
@@ -371,12 +391,12 @@ func patchNode(t *testing.T, node, annotations string) {
 // TestSeveralGateways: the host's default route has two next hops, and its pods'
 // connections go by both; before, by the one that there is.
 func TestSeveralGateways(t *testing.T) {
-	const far = "198.51.100.7"
+	const far, port = "198.51.100.7", outsidePort + 2 // the external host serves at the others
 	ns, node := namespace(t), nodes[1]
 	pod := running(t, ns, "pod", node)
 	for _, machine := range []string{outside, "fabric"} {
 		mustOnNode(t, machine, "ip", "addr", "replace", far+"/32", "dev", "lo")
-		pid := strings.TrimSpace(mustOnNode(t, machine, "sh", "-c", fmt.Sprintf("probe serve %d %s </dev/null >/dev/null 2>&1 & echo $!", outsidePort, machine)))
+		pid := strings.TrimSpace(mustOnNode(t, machine, "sh", "-c", fmt.Sprintf("probe serve %d %s </dev/null >/dev/null 2>&1 & echo $!", port, machine)))
 		t.Cleanup(func() {
 			onNode(machine, "kill", pid)
 			onNode(machine, "ip", "addr", "del", far+"/32", "dev", "lo")
@@ -385,7 +405,7 @@ func TestSeveralGateways(t *testing.T) {
 	ways := func() map[string]int {
 		seen := map[string]int{}
 		const script = `for i in $(seq 20); do probe dial tcp "$1" || echo lost lost; done`
-		for line := range strings.Lines(mustInPod(t, pod, "sh", "-c", script, "sh", fmt.Sprintf("%s:%d", far, outsidePort))) {
+		for line := range strings.Lines(mustInPod(t, pod, "sh", "-c", script, "sh", fmt.Sprintf("%s:%d", far, port))) {
 			if got, err := readAnswer(line, nil); err == nil {
 				seen[got.server]++
 			}

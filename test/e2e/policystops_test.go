@@ -60,6 +60,7 @@ func receivedOf(t *testing.T, pod *corev1.Pod, protocols []string) (in, out []in
 // policy is in force, by TCP, UDP or ping in each family, from the same node or
 // another, by a policy of either end; the streams that it allows go on beside it.
 func TestPolicyStopsWhatRuns(t *testing.T) {
+	t.Parallel()
 	deny := map[string]networkingv1.NetworkPolicySpec{
 		"ingress": allowIngress("server", "witness"),
 		"egress": {
@@ -144,6 +145,7 @@ func stopped(t *testing.T, server *corev1.Pod, protocols ...string) {
 // silent, and only the server still sends. The stream beside it is one of the same
 // server that the policy allows, as silent.
 func TestPolicyStopsServer(t *testing.T) {
+	t.Parallel()
 	const port = 9000
 	deny := map[string]networkingv1.NetworkPolicySpec{
 		"ingress": allowIngress("server", "witness"),

@@ -141,7 +141,7 @@ func wantHostInSecondNetwork(t *testing.T, node string) {
 // the node's address there.
 func wantGuarded(t *testing.T, node string, pod *corev1.Pod) {
 	t.Helper()
-	hostPod(t, pod.Namespace, "host", node)
+	hostPodAt(t, podObject(pod.Namespace, "host", node), outsidePort)
 	for _, addr := range addresses(t, pod) {
 		hop := ofFamily(secondOwn, addr)
 		eventually(t, 10*time.Second, "the second network reaches the node at "+hop.String(), func() (bool, string) {

@@ -15,6 +15,7 @@ import (
 // has endpoints, in each family; a node that loses its last one says so, and with
 // policy Cluster nobody answers.
 func TestHealthCheckNodePort(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	for i, node := range nodes[:2] {
 		server(t, ns, fmt.Sprintf("server-%d", i), node)

@@ -19,6 +19,7 @@ func askFrom(machine, network, address string) (answer, error) {
 // policy Cluster; with Local those alone that have an endpoint, by their own one,
 // which sees the outside's address.
 func TestExternalTrafficPolicy(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	for i, node := range nodes[:2] {
 		server(t, ns, fmt.Sprintf("server-%d", i), node)
@@ -58,6 +59,7 @@ func TestExternalTrafficPolicy(t *testing.T) {
 // TestPodsReachNodePorts: a pod of each node reaches the node port of each node, and
 // is seen as itself by way of its own node only; a port beside it answers on none.
 func TestPodsReachNodePorts(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
@@ -88,6 +90,7 @@ func routeOutside(t *testing.T, to string, via netip.Addr) {
 // TestExternalAddresses: an external address and one that a load balancer gave
 // answer the outside through any node, and pods; an address beside them does not.
 func TestExternalAddresses(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	from := running(t, ns, "from", nodes[1])
@@ -95,7 +98,7 @@ func TestExternalAddresses(t *testing.T) {
 		spec.Type, spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, []string{"203.0.113.7"}
 	})
 	giveAddresses(t, web, "203.0.113.8")
-	routeOutside(t, "203.0.113.0/24", nodeAddress(t, nodes[0]))
+	routeOutside(t, "203.0.113.0/28", nodeAddress(t, nodes[0]))
 	for _, address := range []string{"203.0.113.7:80", "203.0.113.8:80"} {
 		answers(t, from, "tcp", address)
 		eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
@@ -112,6 +115,7 @@ func TestExternalAddresses(t *testing.T) {
 // itself and pods of another node, and the pod sees who asks from outside; it is
 // gone with the pod.
 func TestHostPortFromOutside(t *testing.T) {
+	t.Parallel()
 	const hostPort = 31998
 	ns := namespace(t)
 	hostPortPod(t, ns, "server", "serve",
@@ -143,6 +147,7 @@ func TestHostPortFromOutside(t *testing.T) {
 // sources that the service names are answered and no others, who are as soon as
 // they are named; node ports, other addresses and pods know no such limit.
 func TestLoadBalancerSourceRanges(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	from := running(t, ns, "from", nodes[1])
@@ -160,7 +165,7 @@ func TestLoadBalancerSourceRanges(t *testing.T) {
 	}
 	giveAddresses(t, web, given...)
 	for _, addr := range machineAddresses(t, nodes[0]) {
-		routeOutside(t, map[bool]string{true: "203.0.113.0/24", false: "2001:db8:113::/64"}[addr.Is4()], addr)
+		routeOutside(t, map[bool]string{true: "203.0.113.16/28", false: "2001:db8:113::/64"}[addr.Is4()], addr)
 	}
 	asked := func(address string, answered bool) {
 		t.Helper()

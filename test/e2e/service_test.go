@@ -24,7 +24,7 @@ import (
 
 const (
 	servicePort   = 80
-	serviceWithin = 10 * time.Second
+	serviceWithin = 40 * time.Second
 )
 
 // server makes a pod behind the services of its namespace that answers with its name.
@@ -132,6 +132,7 @@ func refuses(t *testing.T, from *corev1.Pod, network, address string) {
 // endpoint on each node, in each family and protocol; every endpoint answers, and
 // sees the pod's own address. Without the service nobody answers.
 func TestServiceReachesEveryEndpoint(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	for i, node := range nodes {
@@ -178,6 +179,7 @@ func everyServer(t *testing.T, from *corev1.Pod, network, address string) {
 // TestServiceOfItsOnlyEndpoint: a pod reaches itself through its own service, also
 // when policies forbid it and others to ask and to be asked.
 func TestServiceOfItsOnlyEndpoint(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	alone, other := server(t, ns, "alone", nodes[1]), running(t, ns, "other", nodes[1])
@@ -208,6 +210,7 @@ func TestServiceOfItsOnlyEndpoint(t *testing.T) {
 
 // TestServiceWithoutEndpointsRefuses: at once, and until it has an endpoint.
 func TestServiceWithoutEndpointsRefuses(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	from := running(t, ns, "from", nodes[1])
@@ -225,6 +228,7 @@ func TestServiceWithoutEndpointsRefuses(t *testing.T) {
 // TestServiceInternalLocal: a pod reaches the endpoint of its own node alone, and
 // nothing where there is none.
 func TestServiceInternalLocal(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.InternalTrafficPolicy = &local })
@@ -253,6 +257,7 @@ func TestServiceInternalLocal(t *testing.T) {
 // TestServiceChangesType: ClusterIP to NodePort and back in place; the node port
 // answers at the pod's own node while it is there, and is gone with it.
 func TestServiceChangesType(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	server(t, ns, "server", nodes[2])
@@ -315,6 +320,7 @@ func nodeAddress(t *testing.T, name string) netip.Addr {
 // there again: so the endpoint leaves at once, and later. The flow of another service
 // with the same pod, whose endpoint it stays, is not touched.
 func TestEndpointThatLeavesIsForgotten(t *testing.T) {
+	t.Parallel()
 	type leaving struct {
 		network, other, last string
 		later                time.Duration
@@ -399,6 +405,7 @@ func checkStream(t *testing.T, out, last string, continues bool) {
 // TestHostPort: a pod's port on its node answers pods of that node, TCP and UDP,
 // and is gone with the pod.
 func TestHostPort(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	pod := podObject(ns, "server", nodes[1], "probe", "serve", fmt.Sprint(echoPort), "server")
 	const hostPort = 31999
@@ -427,6 +434,7 @@ func TestHostPort(t *testing.T) {
 // checksum translated; without the service nobody answers. Kernels of labs lack
 // SCTP: both ends are raw sockets.
 func TestServiceSCTP(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	pod := podObject(ns, "server", nodes[2], "probe", "serve-sctp", fmt.Sprint(echoPort), "server")
 	pod.Labels = map[string]string{"app": "web"}

@@ -69,6 +69,7 @@ func outputTo(pod *corev1.Pod) string {
 // TestTraceOfPolicies: whom policies of a pod let in, on its node and from another,
 // and which policy drops the others.
 func TestTraceOfPolicies(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	to := running(t, ns, "to", nodes[1])
 	sources := []*corev1.Pod{running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2])}
@@ -126,6 +127,7 @@ func tracedService(t *testing.T, ns, app string, change func(*corev1.ServiceSpec
 // The option --lb-dst is of no use: it translates the packet before a load balancer
 // has seen it.
 func TestTraceOfServices(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	from, near, far := running(t, ns, "from", nodes[1]), running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2])
 	servers := []*corev1.Pod{server(t, ns, "server-0", nodes[1]), server(t, ns, "server-1", nodes[2])}
@@ -179,6 +181,7 @@ func wantedBackends(t *testing.T, endpoints []*corev1.Pod, like netip.Addr) (all
 // gateway router of its pod's node; on its way to a pod of another node it meets
 // no gateway router and keeps its own.
 func TestTraceOfSourceNAT(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	pods := []*corev1.Pod{running(t, ns, "one", nodes[1]), running(t, ns, "other", nodes[2])}
 	for i, from := range pods {
@@ -206,6 +209,7 @@ func TestTraceOfSourceNAT(t *testing.T) {
 // TestFlowRowsOfAService: a cluster address with one port is four rows of logical
 // flows, two for the switches of all nodes and two for all gateway routers.
 func TestFlowRowsOfAService(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	web := tracedService(t, ns, "web", nil)
@@ -233,6 +237,7 @@ func TestFlowRowsOfAService(t *testing.T) {
 // TestNodePortIsOneFrontend: with a variable, of which each node has a value of its
 // own. With affinity, the control, it is one for each node.
 func TestNodePortIsOneFrontend(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	for _, affinity := range []bool{false, true} {
