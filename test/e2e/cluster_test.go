@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,9 +21,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
 
 var (
+	kind     = flag.String("cluster", "lab", "cluster to test: lab, or kind for that of deploy/kind/up and deploy/kind/tools")
 	labName  = flag.String("lab", "e2e", "name of the lab; brought up when it is not there")
 	smartNIC = flag.Bool("smartnic", false, "add a node that is a virtual machine with a SmartNIC, for TestSmartNIC")
 	keep     = flag.Bool("keep", false, "leave the lab running")
@@ -40,11 +42,22 @@ const (
 
 var nodes = []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"}
 
-// cluster is the lab that all tests share.
+// cluster is what all tests share.
 var cluster struct {
+	testbed.Cluster
 	client kubernetes.Interface
 	config *rest.Config
 	root   string // of the repository
+}
+
+func theLab() testbed.Lab { return testbed.Lab{Root: cluster.root, Name: *labName} }
+
+// onlyInLab skips a test that asks more of the machine than the verbs of testbed.Cluster.
+func onlyInLab(t *testing.T, why string) {
+	t.Helper()
+	if *kind != "lab" {
+		t.Skip("only in the lab: " + why)
+	}
 }
 
 func TestMain(m *testing.M) {
@@ -63,13 +76,29 @@ func runAll(m *testing.M) (int, error) {
 		return 1, err
 	}
 	cluster.root = root
-	if !*keep {
-		defer labCommand(os.Stdout, "down")
+	switch *kind {
+	case "kind":
+		dir, err := os.MkdirTemp("", "e2e")
+		if err != nil {
+			return 1, err
+		}
+		defer os.RemoveAll(dir)
+		if cluster.Cluster, err = testbed.NewKind("ovn", dir); err != nil {
+			return 1, err
+		}
+	case "lab":
+		cluster.Cluster = theLab()
+		if !*keep {
+			defer labCommand(os.Stdout, "down")
+		}
+		if err := labCommand(os.Stdout, "up", "--families="+*families); err != nil {
+			return 1, fmt.Errorf("bringing up the lab: %w", err)
+		}
+	default:
+		return 1, fmt.Errorf("-cluster=%s: want lab or kind", *kind)
 	}
-	if err := labCommand(os.Stdout, "up", "--families="+*families); err != nil {
-		return 1, fmt.Errorf("bringing up the lab: %w", err)
-	}
-	cluster.config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(workdir(), "kubeconfig"))
+	_, kubeconfig := cluster.Kubectl()
+	cluster.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return 1, err
 	}
@@ -87,20 +116,19 @@ func sixes() []bool {
 	return map[string][]bool{"ipv4": {false}, "dual": {false, true}, "ipv6": {true}}[*families]
 }
 
-func workdir() string { return filepath.Join(cluster.root, "_output", *labName) }
-
 // labCommand runs a verb of the lab's own command.
 func labCommand(out io.Writer, verb string, args ...string) error {
-	all := append([]string{verb, "--name=" + *labName, "--workdir=" + workdir()}, args...)
-	cmd := exec.Command(labBinary(), all...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = cluster.root, out, out
-	return cmd.Run()
+	return theLab().Command(out, verb, args...)
 }
 
 // onNode runs a command in a node's namespaces, `outside` included.
 func onNode(node string, command ...string) (string, error) {
 	var out bytes.Buffer
-	err := labCommand(&out, "exec", append([]string{node, "--"}, command...)...)
+	if node == outside {
+		err := cluster.RunExternal(&out, command...)
+		return out.String(), err
+	}
+	err := cluster.Run(&out, node, command...)
 	return out.String(), err
 }
 
@@ -116,9 +144,8 @@ func mustOnNode(t *testing.T, node string, command ...string) string {
 // restart kills a component with SIGKILL; what supervises it starts it again.
 func restart(t *testing.T, component string) {
 	t.Helper()
-	var out bytes.Buffer
-	if err := labCommand(&out, "restart", component); err != nil {
-		t.Fatalf("restarting %s: %v: %s", component, err, out.String())
+	if err := cluster.Restart(component); err != nil {
+		t.Fatalf("restarting %s: %v", component, err)
 	}
 }
 

@@ -20,13 +20,14 @@ import (
 // removed by `down` without a trace, and the first goes on.
 func TestLabLeavesNothing(t *testing.T) {
 	tier.Full(t, "it is about the lab")
+	onlyInLab(t, "it makes another one")
 	const name = "passing"
 	dir := filepath.Join(cluster.root, "_output", name)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	before := machineState(t)
 	for _, later := range []time.Duration{0, 3 * time.Second} {
 		t.Run(fmt.Sprintf("killed %s after its first trace", later), func(t *testing.T) {
-			up := exec.Command(labBinary(), "up", "--name="+name, "--nodes=1", "--cni=bridge")
+			up := exec.Command(theLab().Binary(), "up", "--name="+name, "--nodes=1", "--cni=bridge")
 			up.Dir, up.Stdout = cluster.root, io.Discard
 			if err := up.Start(); err != nil {
 				t.Fatal(err)
@@ -37,7 +38,7 @@ func TestLabLeavesNothing(t *testing.T) {
 			time.Sleep(later) // another moment
 			up.Process.Kill()
 			up.Wait()
-			down := exec.Command(labBinary(), "down", "--name="+name)
+			down := exec.Command(theLab().Binary(), "down", "--name="+name)
 			down.Dir = cluster.root
 			if out, err := down.CombinedOutput(); err != nil {
 				t.Fatalf("down: %v: %s", err, out)
@@ -51,8 +52,6 @@ func TestLabLeavesNothing(t *testing.T) {
 		t.Errorf("the first lab suffered: %v: %s", err, out)
 	}
 }
-
-func labBinary() string { return filepath.Join(cluster.root, "_output/bin/lab") }
 
 // machineState is what labs could leave on the machine: processes of a lab (by
 // the lab's name in their arguments), mounts, links and routes.

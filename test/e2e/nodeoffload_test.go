@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +23,8 @@ import (
 // kubectl runs the lab's kubectl with what it is to read.
 func kubectl(t *testing.T, input string, args ...string) (string, error) {
 	t.Helper()
-	kubeconfig := "--kubeconfig=" + filepath.Join(workdir(), "kubeconfig")
-	cmd := exec.Command(filepath.Join(cluster.root, "_output/bin/kubectl"), append([]string{kubeconfig}, args...)...)
+	program, config := cluster.Kubectl()
+	cmd := exec.Command(program, append([]string{"--kubeconfig=" + config}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

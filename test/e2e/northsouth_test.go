@@ -16,10 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
 
 const (
-	outside     = "outside"
+	outside     = testbed.External
 	outsidePort = 9090
 )
 
@@ -221,6 +223,7 @@ func TestErrorsFromTheWay(t *testing.T) {
 		fabric = "fabric" // the default gateway, which the gateway router asks
 		mtu    = 1300
 	)
+	onlyInLab(t, "it changes the machine that is the nodes' gateway")
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
 	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("ip netns add far && ip link add far0 mtu %d type veth peer name eth0 mtu %d netns far", mtu, mtu))
@@ -392,6 +395,7 @@ func patchNode(t *testing.T, node, annotations string) {
 // connections go by both; before, by the one that there is.
 func TestSeveralGateways(t *testing.T) {
 	const far, port = "198.51.100.7", outsidePort + 2 // the external host serves at the others
+	onlyInLab(t, "it changes the machine that is the nodes' gateway")
 	ns, node := namespace(t), nodes[1]
 	pod := running(t, ns, "pod", node)
 	for _, machine := range []string{outside, "fabric"} {

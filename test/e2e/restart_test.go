@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/netip"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -80,9 +79,9 @@ func beginFlow(t *testing.T, ns, pod, network string, target netip.AddrPort) *fl
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flow{cancel: cancel, done: make(chan struct{}), seen: make(chan time.Time, 1)}
-	kubectl := filepath.Join(cluster.root, "_output/bin/kubectl")
+	kubectl, config := cluster.Kubectl()
 	const untilEOF = `probe stream "$@" & cat; kill $!`
-	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(workdir(), "kubeconfig"),
+	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig", config,
 		"exec", "-i", "-n", ns, pod, "--", "sh", "-c", untilEOF, "sh", network, target.String())
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func TestSmartNIC(t *testing.T) {
 	}
 	start := time.Now()
 	t.Cleanup(func() {
-		console, err := os.ReadFile(filepath.Join(workdir(), "machines", smartNode, "log/console.log"))
+		console, err := os.ReadFile(filepath.Join(theLab().Workdir(), "machines", smartNode, "log/console.log"))
 		if err == nil {
 			err = vm.Healthy(console)
 		}

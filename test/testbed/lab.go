@@ -1,0 +1,56 @@
+package testbed
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+)
+
+// Lab is a lab of hack/lab, by its command.
+type Lab struct {
+	Root string // of the repository
+	Name string
+}
+
+var _ Cluster = Lab{}
+
+// Workdir has the lab's state and logs.
+func (l Lab) Workdir() string { return filepath.Join(l.Root, "_output", l.Name) }
+
+// Binary is the lab's command.
+func (l Lab) Binary() string { return filepath.Join(l.Root, "_output/bin/lab") }
+
+// Command runs a verb of the lab's own.
+func (l Lab) Command(out io.Writer, verb string, args ...string) error {
+	all := append([]string{verb, "--name=" + l.Name, "--workdir=" + l.Workdir()}, args...)
+	cmd := exec.Command(l.Binary(), all...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = l.Root, out, out
+	return cmd.Run()
+}
+
+// Run takes the lab's other machines, too.
+func (l Lab) Run(out io.Writer, node string, command ...string) error {
+	return l.Command(out, "exec", append([]string{node, "--"}, command...)...)
+}
+
+func (l Lab) RunExternal(out io.Writer, command ...string) error {
+	return l.Run(out, External, command...)
+}
+
+func (l Lab) Restart(component string) error { return l.quiet("restart", component) }
+
+func (l Lab) Load(image string) error { return l.quiet("load", image) }
+
+func (l Lab) quiet(verb, argument string) error {
+	var out bytes.Buffer
+	if err := l.Command(&out, verb, argument); err != nil {
+		return fmt.Errorf("%w: %s", err, out.String())
+	}
+	return nil
+}
+
+func (l Lab) Kubectl() (program, config string) {
+	return filepath.Join(l.Root, "_output/bin/kubectl"), filepath.Join(l.Workdir(), "kubeconfig")
+}
