@@ -21,7 +21,7 @@ TIER     :=
 BENCHVM  := $(BIN)/benchvm
 BENCHTESTS := $(BIN)/bench.test
 
-.PHONY: help lab lab-down test test-full unit race e2e e2e-smartnic bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image clean root packages FORCE
+.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-smartnic bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,7 +56,10 @@ race: root packages ## all unit tests with the race detector
 	CGO_ENABLED=1 go test -race -vet=off ./...
 
 e2e: root $(LAB) ## the end to end tests, in a lab of their own
-	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 90m -v ./test/e2e/... -args $(TIER)
+	go test -tags e2e -vet=off -count=1 -parallel 4 -timeout 90m -v ./test/e2e/... -args $(TIER)
+
+e2e-kind: ## end to end tests in the cluster of deploy/kind/up and deploy/kind/tools
+	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 50m -v ./test/e2e -args -cluster=kind -families=ipv4
 
 e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
 	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC ./test/e2e -args -smartnic

@@ -78,6 +78,9 @@ func runAll(m *testing.M) (int, error) {
 	cluster.root = root
 	switch *kind {
 	case "kind":
+		if err := choosePortable(); err != nil {
+			return 1, err
+		}
 		dir, err := os.MkdirTemp("", "e2e")
 		if err != nil {
 			return 1, err

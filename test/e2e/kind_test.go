@@ -1,0 +1,36 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"flag"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// portable are the tests that run on kind, too: they ask for nothing but the API,
+// commands on nodes and the external host, and take the cluster's addresses from it.
+func portable() []func(*testing.T) {
+	return []func(*testing.T){
+		TestPodsReachPods, TestNothingListens, TestNodeReachesItsPods, TestPodsReachOutside, TestPodsReachNodes, TestNames,
+		TestNamespaceIsolation, TestServiceIsolation, TestNewPodIsNeverOpen, TestPolicyStopsWhatRuns, TestPolicyStopsServer,
+		TestServiceReachesEveryEndpoint, TestServiceOfItsOnlyEndpoint, TestServiceWithoutEndpointsRefuses, TestServiceInternalLocal,
+		TestServiceChangesType, TestExternalTrafficPolicy, TestPodsReachNodePorts, TestHostPortFromOutside,
+	}
+}
+
+// choosePortable has a run without -run run those only.
+func choosePortable() error {
+	run := flag.Lookup("test.run")
+	if run.Value.String() != "" {
+		return nil
+	}
+	var names []string
+	for _, test := range portable() {
+		name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
+		names = append(names, name[strings.LastIndex(name, ".")+1:])
+	}
+	return run.Value.Set("^(" + strings.Join(names, "|") + ")$")
+}
