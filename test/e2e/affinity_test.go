@@ -23,7 +23,7 @@ func sticky(spec *corev1.ServiceSpec, seconds int32) {
 // patience is how many seconds a client waits: longer than a busy machine needs.
 const patience = "5"
 
-func patiently(from *corev1.Pod, network, address string) func() (answer, error) {
+func asks(from *corev1.Pod, network, address string) func() (answer, error) {
 	return func() (answer, error) {
 		return readAnswer(inPod(from.Namespace, from.Name, "probe", "dial", network, address, "0", patience))
 	}
@@ -52,7 +52,7 @@ func TestSessionAffinity(t *testing.T) {
 	from := running(t, ns, "from", nodes[1])
 	for i, address := range frontends(web) {
 		for _, network := range tier.Pick([]string{"tcp", "udp"}[i:i+1], []string{"tcp", "udp"}) {
-			ask := patiently(from, network, address)
+			ask := asks(from, network, address)
 			first := answers(t, from, network, address)
 			wantSame(t, address, first, ask)
 			another := false
@@ -76,7 +76,7 @@ func TestSessionAffinity(t *testing.T) {
 			"external_ids:k8s.ovn.org/owner="+ns+"/"+long.Name)
 		return strings.Contains(out, late), out
 	})
-	wantSame(t, address, first, patiently(from, "tcp", address))
+	wantSame(t, address, first, asks(from, "tcp", address))
 }
 
 // TestAffinitiesOfOneAddress: two services with affinity share an address, and a

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,7 +138,7 @@ func onNode(node string, command ...string) (string, error) {
 
 func mustOnNode(t *testing.T, node string, command ...string) string {
 	t.Helper()
-	out, err := onNode(node, command...)
+	out, err := onNode(node, patiently(command)...)
 	if err != nil {
 		t.Fatalf("%v on %s: %v: %s", command, node, err, out)
 	}
@@ -290,11 +291,24 @@ func printing(out io.Writer, ns, name string, command ...string) error {
 
 func mustInPod(t *testing.T, pod *corev1.Pod, command ...string) string {
 	t.Helper()
-	out, err := inPod(pod.Namespace, pod.Name, command...)
+	out, err := inPod(pod.Namespace, pod.Name, patiently(command)...)
 	if err != nil {
 		t.Fatalf("%v in %s on %s: %v: %s", command, pod.Name, pod.Spec.NodeName, err, out)
 	}
 	return out
+}
+
+// patiently gives a dial that is to succeed the time in which a first packet that a busy
+// machine has lost is repeated.
+func patiently(command []string) []string {
+	if len(command) < 4 || command[0] != "probe" || command[1] != "dial" || command[2] == "sctp" {
+		return command
+	}
+	arguments := []string{"0", patience}
+	if given := len(command) - 4; given < len(arguments) {
+		return slices.Concat(command, arguments[given:])
+	}
+	return command
 }
 
 // eventually is the one poller of these tests: it ends with the condition, so that a long time

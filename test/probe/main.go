@@ -2,7 +2,7 @@
 //
 //	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
 //	probe serve-sctp PORT [NAME]          answers the first packet of an SCTP association with that line
-//	probe dial tcp|udp ADDRESS:PORT [N [S]]   prints that first line, then sends N bytes and wants them back; S: seconds in place of one
+//	probe dial tcp|udp ADDRESS:PORT [N [S]]   prints that first line, then sends N bytes and wants them back; S: seconds in place of one, in each of which UDP asks once
 //	probe from PORT tcp|udp ADDRESS:PORT  as dial, from a port of its own
 //	probe reach tcp|udp|sctp:ADDRESS:PORT...   prints those of the targets, tried at once, that answer
 //	probe count N S tcp|udp|sctp:ADDRESS:PORT... asks each N times for S seconds at most, all targets at once, prints each answer behind its target and how often it came, and "lost" with each error
@@ -158,17 +158,18 @@ func dial(dialer net.Dialer, network, address string, size int) error {
 		return err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(dialer.Timeout + time.Duration(size)*time.Microsecond))
+	end := time.Now().Add(dialer.Timeout + time.Duration(size)*time.Microsecond)
+	conn.SetDeadline(end)
 	payload := bytes.Repeat([]byte("x"), size)
-	if network == "udp" {
-		payload = append([]byte("hello "), payload...)
-		if _, err := conn.Write(payload); err != nil {
-			return err
-		}
-	}
 	// One packet is one read: the buffer must hold the largest answer.
 	reader := bufio.NewReaderSize(conn, 65536)
-	line, err := reader.ReadString('\n')
+	var line string
+	if network == "udp" {
+		payload = append([]byte("hello "), payload...)
+		line, err = repeat(conn, reader, payload, end)
+	} else {
+		line, err = reader.ReadString('\n')
+	}
 	if err != nil {
 		return err
 	}
@@ -184,6 +185,25 @@ func dial(dialer net.Dialer, network, address string, size int) error {
 		return errors.New("the bytes that came back are others")
 	}
 	return nil
+}
+
+// repeat sends a packet each second until its answer comes, whose first line it gives.
+func repeat(conn net.Conn, reader *bufio.Reader, packet []byte, end time.Time) (string, error) {
+	for {
+		if _, err := conn.Write(packet); err != nil {
+			return "", err
+		}
+		next := time.Now().Add(timeout)
+		if next.After(end) {
+			next = end
+		}
+		conn.SetReadDeadline(next)
+		line, err := reader.ReadString('\n')
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(end) {
+			conn.SetReadDeadline(end)
+			return line, err
+		}
+	}
 }
 
 func reach(targets []string) {
