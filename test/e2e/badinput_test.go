@@ -27,7 +27,7 @@ func TestForgedAnnotation(t *testing.T) {
 	if addresses(t, forger)[0] == addresses(t, victim)[0] {
 		t.Fatalf("two pods have %s", addresses(t, victim)[0])
 	}
-	eventually(t, 10*time.Second, "an Event tells the author", func() (bool, string) {
+	eventually(t, soon, "an Event tells the author", func() (bool, string) {
 		events, err := cluster.client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -49,13 +49,13 @@ func TestSpoofedSource(t *testing.T) {
 	ns := namespace(t)
 	spoofer, victim := running(t, ns, "spoofer", nodes[1]), running(t, ns, "victim", nodes[1])
 	target := addresses(t, victim)[0].String()
-	mustInPod(t, spoofer, "ping", "-c1", "-W2", target)
+	mustInPod(t, spoofer, "ping", "-c1", "-w5", target)
 	mustInPod(t, spoofer, "ip", "address", "add", "10.244.250.250/32", "dev", "eth0")
 	if out, err := inPod(ns, spoofer.Name, "ping", "-c1", "-W1", "-I", "10.244.250.250", target); err == nil {
 		t.Errorf("a packet with a source that the pod does not own was answered: %s", out)
 	}
 	mustInPod(t, spoofer, "ip", "address", "delete", "10.244.250.250/32", "dev", "eth0")
-	mustInPod(t, spoofer, "ping", "-c1", "-W2", target)
+	mustInPod(t, spoofer, "ping", "-c1", "-w5", target)
 }
 
 // TestMalformedRequests: the plugin answers each with an error of the CNI

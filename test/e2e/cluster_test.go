@@ -39,6 +39,8 @@ const (
 	system    = "ovn-kubernetes"
 	echoPort  = 8080
 	podWithin = 2 * time.Minute
+	// soon is what a busy machine may need for a thing that takes a second.
+	soon = 40 * time.Second
 )
 
 var nodes = []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"}

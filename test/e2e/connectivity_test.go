@@ -56,7 +56,7 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 	}
 	// -M do forbids fragments: the packet has the MTU's size or is not sent.
 	size := fmt.Sprint(mtu - headers)
-	if out := mustInPod(t, from, "ping", "-c1", "-W2", "-M", "do", "-s", size, addr.String()); !strings.Contains(out, ttl) {
+	if out := mustInPod(t, from, "ping", "-c1", "-w5", "-M", "do", "-s", size, addr.String()); !strings.Contains(out, ttl) {
 		t.Errorf("ping from %s to %s: want %s in %s", from.Name, addr, ttl, out)
 	}
 	if out, err := inPod(from.Namespace, from.Name, "ping", "-c1", "-W1", "-M", "do", "-s", fmt.Sprint(mtu-headers+1), addr.String()); err == nil {
@@ -98,7 +98,7 @@ func TestNodeReachesItsPods(t *testing.T) {
 	for _, node := range nodes {
 		pod := running(t, ns, node, node)
 		for _, addr := range addresses(t, pod) {
-			mustOnNode(t, node, "ping", "-c1", "-W2", addr.String())
+			mustOnNode(t, node, "ping", "-c1", "-w5", addr.String())
 			seen := mustOnNode(t, node, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort).String())
 			if got := netip.MustParseAddr(strings.TrimSpace(seen)).Unmap(); got != managementAddress(t, addr) {
 				t.Errorf("%s reached %s from %s, want %s", node, addr, got, managementAddress(t, addr))

@@ -155,12 +155,12 @@ func TestRepair(t *testing.T) {
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
 			nbctl(t, edit...)
-			eventually(t, 20*time.Second, "everything is as before", func() (bool, string) {
+			eventually(t, soon, "everything is as before", func() (bool, string) {
 				now := topology(t, port)
 				return now == before, now
 			})
 			nbctl(t, "--wait=hv", "sync")
-			mustInPod(t, pod, "ping", "-c1", "-W2", addresses(t, other)[0].String())
+			mustInPod(t, pod, "ping", "-c1", "-w5", addresses(t, other)[0].String())
 		})
 	}
 	if out := nbctl(t, "ls-list"); !strings.Contains(out, "somebody-elses") {

@@ -79,7 +79,7 @@ func TestDPURights(t *testing.T) {
 		{"a host of no node", false, annotatePod(stray, ns, "mine", kube.DPUConnectionKey)},
 	} {
 		// Policies take a moment to come into force.
-		eventually(t, 20*time.Second, tc.name, func() (bool, string) {
+		eventually(t, soon, tc.name, func() (bool, string) {
 			err := tc.do(t.Context())
 			return tc.may && err == nil || !tc.may && apierrors.IsForbidden(err), fmt.Sprint(err)
 		})

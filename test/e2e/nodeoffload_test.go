@@ -170,7 +170,6 @@ func TestOffloadCommand(t *testing.T) {
 // TestPolicyIsSeen: agents hear of an OffloadPolicy, say what became of it on
 // their node, and forget it when it goes.
 func TestPolicyIsSeen(t *testing.T) {
-	t.Parallel()
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +217,7 @@ func TestPolicyIsSeen(t *testing.T) {
 		return text
 	}
 	for _, node := range nodes[1:] {
-		eventually(t, 30*time.Second, "result on "+node, func() (bool, string) {
+		eventually(t, soon, "result on "+node, func() (bool, string) {
 			got := results(node)
 			return got == "for-two-nodes Pending no NIC of the node matches pfSelector", got
 		})
@@ -230,6 +229,6 @@ func TestPolicyIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, node := range nodes[1:] {
-		eventually(t, 30*time.Second, "no result on "+node, func() (bool, string) { got := results(node); return got == "", got })
+		eventually(t, soon, "no result on "+node, func() (bool, string) { got := results(node); return got == "", got })
 	}
 }

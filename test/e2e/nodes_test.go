@@ -47,7 +47,7 @@ func TestSubnetsExhausted(t *testing.T) {
 		return len(names) == surplus, strings.Join(names, " ")
 	})
 	poor := without()[0]
-	eventually(t, 20*time.Second, "a condition and an Event say so", func() (bool, string) {
+	eventually(t, soon, "a condition and an Event say so", func() (bool, string) {
 		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), poor, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -70,7 +70,7 @@ func TestSubnetsExhausted(t *testing.T) {
 	if err := cluster.client.CoreV1().Nodes().Delete(t.Context(), rich, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the free subnet is given to one that waits", func() (bool, string) {
+	eventually(t, soon, "the free subnet is given to one that waits", func() (bool, string) {
 		names := without()
 		return len(names) == surplus-1, strings.Join(names, " ")
 	})

@@ -60,7 +60,7 @@ func TestNodesReachServices(t *testing.T) {
 					}
 				}
 				for _, target := range targets {
-					eventually(t, 10*time.Second, fmt.Sprintf("%s reaches %s at %s %s", from, service.Name, network, target), func() (bool, string) {
+					eventually(t, soon, fmt.Sprintf("%s reaches %s at %s %s", from, service.Name, network, target), func() (bool, string) {
 						out, err := onNode(from, "probe", "dial", network, target, "1000")
 						return err == nil, out
 					})
@@ -76,7 +76,7 @@ func TestNodesReachServices(t *testing.T) {
 	own := netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), uint16(echoPort)).String()
 	at := netip.AddrPortFrom(ofFamily(machineAddresses(t, nodes[0]), netip.MustParseAddr(service.Spec.ClusterIP)), uint16(service.Spec.Ports[0].NodePort)).String()
 	for from, target := range map[string]string{nodes[0]: own, outside: at} {
-		eventually(t, 10*time.Second, fmt.Sprintf("%s is refused %s", from, target), func() (bool, string) {
+		eventually(t, soon, fmt.Sprintf("%s is refused %s", from, target), func() (bool, string) {
 			start := time.Now()
 			out, err := onNode(from, "probe", "dial", "tcp", target)
 			return err != nil && time.Since(start) < time.Second, out

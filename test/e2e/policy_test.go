@@ -22,7 +22,7 @@ import (
 
 const (
 	// policyWithin is generous: the latency is measured elsewhere.
-	policyWithin = 40 * time.Second
+	policyWithin = soon
 	silence      = 3 * time.Second
 )
 
@@ -102,7 +102,7 @@ func TestNamespaceIsolation(t *testing.T) {
 
 	becomes(t, near, true, targets...)
 	becomes(t, far, true, targets...)
-	if out := mustInPod(t, near, "ping", "-c1", "-W2", targets[0].Addr().String()); !strings.Contains(out, "ttl=64") {
+	if out := mustInPod(t, near, "ping", "-c1", "-w5", targets[0].Addr().String()); !strings.Contains(out, "ttl=64") {
 		t.Errorf("without a policy, ping on the same node: %s", out)
 	}
 	policy(t, mine, "deny-ingress-from-alpine-worker", fromNamespaces("namespace", "alpine-worker"))
@@ -118,7 +118,7 @@ func TestNamespaceIsolation(t *testing.T) {
 	becomes(t, stranger, false, targets...)
 	becomes(t, sibling, false, targets...)
 	for _, own := range targets {
-		mustOnNode(t, nodes[1], "ping", "-c1", "-W2", own.Addr().String())
+		mustOnNode(t, nodes[1], "ping", "-c1", "-w5", own.Addr().String())
 		mustOnNode(t, nodes[1], "probe", "dial", "tcp", own.String())
 	}
 	becomes(t, target, true, echoTargets(t, far, stranger)...)
@@ -301,7 +301,7 @@ func TestAuthorIsWarned(t *testing.T) {
 		}
 		return notes
 	}
-	eventually(t, 20*time.Second, "a warning", func() (bool, string) {
+	eventually(t, soon, "a warning", func() (bool, string) {
 		notes := warnings("forgotten")
 		return len(notes) == 1 && strings.Contains(notes[0], "nobody=has-this-label"), fmt.Sprint(notes)
 	})

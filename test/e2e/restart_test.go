@@ -24,13 +24,13 @@ func TestKillEachComponent(t *testing.T) {
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, to)[0], echoPort)
 	gaps := map[string]time.Duration{
-		"controller":                 2 * time.Second,
-		"northd":                     2 * time.Second,
-		"nb":                         2 * time.Second,
-		"sb":                         2 * time.Second,
-		"agent@" + nodes[1]:          2 * time.Second,
-		"ovn-controller@" + nodes[1]: 2 * time.Second,
-		"ovs-vswitchd@" + nodes[1]:   30 * time.Second,
+		"controller":                 5 * time.Second,
+		"northd":                     5 * time.Second,
+		"nb":                         5 * time.Second,
+		"sb":                         5 * time.Second,
+		"agent@" + nodes[1]:          5 * time.Second,
+		"ovn-controller@" + nodes[1]: 5 * time.Second,
+		"ovs-vswitchd@" + nodes[1]:   time.Minute,
 	}
 	if !tier.IsFull() { // the others are killed beside other tests
 		maps.DeleteFunc(gaps, func(component string, _ time.Duration) bool { return component != "controller" && component != "nb" })

@@ -58,7 +58,7 @@ func TestOVSAndAgentGoTogether(t *testing.T) {
 	ready(0)
 	label(t.Context(), "null")
 	ready(2)
-	eventually(t, 30*time.Second, "the node's pods talk again", func() (bool, string) {
+	eventually(t, soon, "the node's pods talk again", func() (bool, string) {
 		out, err := inPod(ns, from.Name, "probe", "dial", "tcp", target)
 		return err == nil, out
 	})

@@ -34,7 +34,7 @@ ip netns exec second probe serve %[5]d </dev/null >/dev/null 2>&1 & echo $!`, se
 	pid := strings.TrimSpace(mustOnNode(t, node, "sh", "-c", script))
 	t.Cleanup(func() { onNode(node, "sh", "-c", "kill "+pid+"; ip netns del second; ip link del eth1") })
 	for _, target := range secondHost {
-		eventually(t, 10*time.Second, "the server in the second network answers", func() (bool, string) {
+		eventually(t, soon, "the server in the second network answers", func() (bool, string) {
 			out, err := onNode(node, "probe", "dial", "tcp", netip.AddrPortFrom(target, outsidePort).String())
 			return err == nil, out
 		})
@@ -100,17 +100,17 @@ func TestSecondExternalBridge(t *testing.T) {
 
 	t.Cleanup(func() {
 		setSecondInterface(t, node, "")
-		eventually(t, 30*time.Second, "the NIC has its addresses back", func() (bool, string) {
+		eventually(t, soon, "the NIC has its addresses back", func() (bool, string) {
 			out := mustOnNode(t, node, "ip", "-o", "addr", "show", "scope", "global")
 			return strings.Contains(out, "eth1") && !strings.Contains(out, "breth1") && strings.Contains(out, secondOwn[1].String()), out
 		})
-		eventually(t, 30*time.Second, "pods do not reach the second network any more", unreached)
+		eventually(t, soon, "pods do not reach the second network any more", unreached)
 		wantHostInSecondNetwork(t, node)
 	})
 	setSecondInterface(t, node, "eth1")
 	eventually(t, 60*time.Second, "pods reach the second network", reached)
 	for _, target := range targets {
-		if out := mustInPod(t, pod, "ping", "-c1", "-W2", target.String()); !strings.Contains(out, "ttl=62") { // two routers
+		if out := mustInPod(t, pod, "ping", "-c1", "-w5", target.String()); !strings.Contains(out, "ttl=62") { // two routers
 			t.Errorf("ping to %s: want ttl=62 in %s", target, out)
 		}
 		mustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(target, outsidePort).String(), "300000")
@@ -123,7 +123,7 @@ func TestSecondExternalBridge(t *testing.T) {
 	wantGuarded(t, node, pod)
 
 	mustOnNode(t, node, "ovs-ofctl", "-O", "OpenFlow14", "del-flows", "breth1")
-	eventually(t, 10*time.Second, "deleted flows are back", reached)
+	eventually(t, soon, "deleted flows are back", reached)
 	restart(t, "ovs-vswitchd@"+node)
 	eventually(t, 60*time.Second, "pods reach the second network after the switch died", reached)
 	wantHostInSecondNetwork(t, node)
@@ -144,7 +144,7 @@ func wantGuarded(t *testing.T, node string, pod *corev1.Pod) {
 	hostPodAt(t, podObject(pod.Namespace, "host", node), outsidePort)
 	for _, addr := range addresses(t, pod) {
 		hop := ofFamily(secondOwn, addr)
-		eventually(t, 10*time.Second, "the second network reaches the node at "+hop.String(), func() (bool, string) {
+		eventually(t, soon, "the second network reaches the node at "+hop.String(), func() (bool, string) {
 			out, err := onNode(node, "ip", "netns", "exec", "second", "probe", "dial", "tcp", netip.AddrPortFrom(hop, outsidePort).String())
 			return err == nil && strings.Contains(out, ofFamily(secondHost, hop).String()), out
 		})

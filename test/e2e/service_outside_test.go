@@ -116,7 +116,7 @@ func TestExternalAddresses(t *testing.T) {
 // gone with the pod.
 func TestHostPortFromOutside(t *testing.T) {
 	t.Parallel()
-	const hostPort = 31998
+	const hostPort = 29998
 	ns := namespace(t)
 	hostPortPod(t, ns, "server", "serve",
 		corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolTCP}, corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolUDP})

@@ -24,7 +24,7 @@ import (
 
 const (
 	servicePort   = 80
-	serviceWithin = 40 * time.Second
+	serviceWithin = soon
 )
 
 // server makes a pod behind the services of its namespace that answers with its name.
@@ -408,7 +408,7 @@ func TestHostPort(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := podObject(ns, "server", nodes[1], "probe", "serve", fmt.Sprint(echoPort), "server")
-	const hostPort = 31999
+	const hostPort = 29997
 	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{
 		{ContainerPort: echoPort, HostPort: hostPort, Protocol: corev1.ProtocolTCP},
 		{ContainerPort: echoPort, HostPort: hostPort, Protocol: corev1.ProtocolUDP},

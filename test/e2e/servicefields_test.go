@@ -88,7 +88,7 @@ func TestStreamFromBeforeTheService(t *testing.T) {
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	host := hostPod(t, ns, "host", nodes[1])
-	const nodePort = 31994
+	const nodePort = 30011 // of those that the API server gives last
 	for _, own := range machineAddresses(t, nodes[1]) {
 		external := netip.MustParseAddr(map[bool]string{true: "198.51.100.201", false: "2001:db8:51::201"}[own.Is4()])
 		var streams []*flow
@@ -132,7 +132,7 @@ func remembers(t *testing.T, node string, to netip.AddrPort) {
 // the one that ends closes its own.
 func TestHostPortAddresses(t *testing.T) {
 	t.Parallel()
-	const named, nobodys, shared = 31990, 31991, 31992
+	const named, nobodys, shared = 29990, 29991, 29992
 	ns := namespace(t)
 	own := machineAddresses(t, nodes[1])
 	var here, nowhere []corev1.ContainerPort
@@ -173,7 +173,7 @@ func TestHostPortAddresses(t *testing.T) {
 // gone.
 func TestHostPortSCTP(t *testing.T) {
 	t.Parallel()
-	const hostPort = 31993
+	const hostPort = 29993
 	ns := namespace(t)
 	hostPortPod(t, ns, "server", "serve-sctp", corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolSCTP})
 	clients := []client{machineClient(t, outside), podClient(t, running(t, ns, "from", nodes[2]))}
