@@ -56,7 +56,7 @@ race: root packages ## all unit tests with the race detector
 	CGO_ENABLED=1 go test -race -vet=off ./...
 
 e2e: root $(LAB) ## the end to end tests, in a lab of their own
-	go test -tags e2e -vet=off -count=1 -parallel 4 -timeout 90m -v ./test/e2e/... -args $(TIER)
+	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 90m -v ./test/e2e/... -args $(TIER)
 
 e2e-kind: ## end to end tests in the cluster of deploy/kind/up and deploy/kind/tools
 	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 50m -v ./test/e2e -args -cluster=kind -families=ipv4
