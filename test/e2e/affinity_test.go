@@ -48,35 +48,42 @@ func TestSessionAffinity(t *testing.T) {
 	ns := namespace(t)
 	server(t, ns, "server-0", nodes[1])
 	server(t, ns, "server-1", nodes[2])
-	web := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, seconds) })
+	short := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, seconds) })
+	long := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, 600) })
 	from := running(t, ns, "from", nodes[1])
-	for i, address := range frontends(web) {
+	type target struct{ network, address string }
+	first := map[target]answer{}
+	for i := range frontends(short) {
 		for _, network := range tier.Pick([]string{"tcp", "udp"}[i:i+1], []string{"tcp", "udp"}) {
-			ask := asks(from, network, address)
-			first := answers(t, from, network, address)
-			wantSame(t, address, first, ask)
-			another := false
-			for range 12 { // of two endpoints always the same by chance: one in 4096
-				time.Sleep((seconds + 2) * time.Second)
-				if another = answers(t, from, network, address).server != first.server; another {
-					break
-				}
-			}
-			if !another {
-				t.Errorf("%s %s: always %s, though nobody asked for longer than the affinity lasts", network, address, first.server)
-			}
+			stays := target{network, frontends(long)[i]}
+			first[stays] = answers(t, from, network, stays.address)
+			wantSame(t, stays.address, first[stays], asks(from, network, stays.address))
+			wantAnother(t, from, network, frontends(short)[i], seconds*time.Second)
 		}
 	}
-	long := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, 600) })
-	address := frontends(long)[0]
-	first := answers(t, from, "tcp", address)
 	late := addresses(t, server(t, ns, "server-2", nodes[0]))[0].String()
 	eventually(t, serviceWithin, "the third endpoint is there", func() (bool, string) {
 		out := mustOnNode(t, nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=10", "--bare", "--columns=vips", "find", "Load_Balancer",
 			"external_ids:k8s.ovn.org/owner="+ns+"/"+long.Name)
 		return strings.Contains(out, late), out
 	})
-	wantSame(t, address, first, asks(from, "tcp", address))
+	for stays, answer := range first {
+		wantSame(t, stays.address, answer, asks(from, stays.network, stays.address))
+	}
+}
+
+// wantAnother: when nobody has asked for longer than an affinity lasts another of two
+// endpoints answers in the end.
+func wantAnother(t *testing.T, from *corev1.Pod, network, address string, lasts time.Duration) {
+	t.Helper()
+	first := answers(t, from, network, address)
+	for range 12 { // always the same by chance: one in 4096
+		time.Sleep(lasts + 2*time.Second)
+		if answers(t, from, network, address).server != first.server {
+			return
+		}
+	}
+	t.Errorf("%s %s: always %s, though nobody asked for longer than the affinity lasts", network, address, first.server)
 }
 
 // TestAffinitiesOfOneAddress: two services with affinity share an address, and a

@@ -68,7 +68,7 @@ type flow struct {
 func startFlow(t *testing.T, ns, pod, network string, target netip.AddrPort) *flow {
 	t.Helper()
 	f := beginFlow(t, ns, pod, network, target)
-	f.wantAnswer(t, 40*time.Second)
+	f.wantAnswer(t, 2*time.Minute)
 	return f
 }
 
