@@ -31,7 +31,6 @@ type table struct {
 // TestPolicyTable: for sets of policies made at random, what every pod reaches of
 // every other, on two ports and by three protocols, is what the API's definition says.
 func TestPolicyTable(t *testing.T) {
-	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
