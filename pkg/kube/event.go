@@ -23,7 +23,7 @@ type Reporter struct {
 	view   *View
 
 	mu       sync.Mutex
-	reported map[Owner]bool
+	reported map[Owner]string
 }
 
 // NewReporter makes a Reporter whose Events come from component. It records
@@ -35,21 +35,25 @@ func NewReporter(ctx context.Context, client *api.Client, view *View, component 
 }
 
 func newReporter(record func(object runtime.Object, kind, reason, note string), view *View) *Reporter {
-	return &Reporter{record: record, view: view, reported: map[Owner]bool{}}
+	return &Reporter{record: record, view: view, reported: map[Owner]string{}}
 }
 
 // Failure has the shape of the loops' OnFailure: from the third failure in a row
-// on there is a Warning Event, and a Normal one when err is nil afterwards.
+// on there is a Warning Event, and a Normal one when err is nil afterwards. Of what
+// is refused (failures is 0) there is one at once, and again when it changes.
 func (r *Reporter) Failure(owner Owner, failures int, err error) {
-	if err != nil {
-		if failures == failuresBeforeEvent {
-			r.setReported(owner, true)
-			r.Warn(owner, "NetworkFailed", err.Error())
+	switch {
+	case err == nil:
+		if r.setReported(owner, "") != "" {
+			r.emit(owner, corev1.EventTypeNormal, "NetworkRecovered", "the network of this object is set up")
 		}
-		return
-	}
-	if r.setReported(owner, false) {
-		r.emit(owner, corev1.EventTypeNormal, "NetworkRecovered", "the network of this object is set up")
+	case failures == 0:
+		if r.setReported(owner, err.Error()) != err.Error() {
+			r.Warn(owner, "PartRefused", err.Error())
+		}
+	case failures == failuresBeforeEvent:
+		r.setReported(owner, err.Error())
+		r.Warn(owner, "NetworkFailed", err.Error())
 	}
 }
 
@@ -101,12 +105,12 @@ func (r *Reporter) object(owner Owner) runtime.Object {
 	return nil
 }
 
-func (r *Reporter) setReported(owner Owner, reported bool) (before bool) {
+func (r *Reporter) setReported(owner Owner, reported string) (before string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before = r.reported[owner]
-	if reported {
-		r.reported[owner] = true
+	if reported != "" {
+		r.reported[owner] = reported
 	} else {
 		delete(r.reported, owner)
 	}

@@ -147,11 +147,19 @@ func TestReporter(t *testing.T) {
 	r.Failure(pod, 0, nil)
 	r.Failure(NodeOwner("n"), 1, failure)
 	r.Failure(NodeOwner("n"), 0, nil)
+	refused := errors.New("part of the object is refused: spec.a")
+	r.Failure(NodeOwner("n"), 0, refused)
+	r.Failure(NodeOwner("n"), 0, refused)
+	r.Failure(NodeOwner("n"), 0, errors.New("part of the object is refused: spec.b"))
+	r.Failure(NodeOwner("n"), 0, nil)
 	r.Failure(PodOwner("ns", "gone"), 3, failure)
 	r.Failure(NetworkOwner(), 3, failure)
 	r.Warn(NodeOwner("n"), "Forged", strings.Repeat("ä", 1000))
 	want := []string{
 		"Warning NetworkFailed no address: 100% used",
+		"Normal NetworkRecovered the network of this object is set up",
+		"Warning PartRefused part of the object is refused: spec.a",
+		"Warning PartRefused part of the object is refused: spec.b",
 		"Normal NetworkRecovered the network of this object is set up",
 		"Warning Forged " + strings.Repeat("ä", 510) + "...",
 	}

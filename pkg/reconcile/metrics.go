@@ -3,9 +3,9 @@ package reconcile
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	depth, waiting, failing prometheus.Gauge
-	failures                prometheus.Counter
-	duration                prometheus.Histogram
+	depth, waiting, failing, invalid prometheus.Gauge
+	failures                         prometheus.Counter
+	duration                         prometheus.Histogram
 }
 
 func newMetrics(cfg Config) *metrics {
@@ -19,6 +19,7 @@ func newMetrics(cfg Config) *metrics {
 		depth:   gauge("dirty_keys", "Keys that wait for a worker."),
 		waiting: gauge("waiting_keys", "Keys that wait for a missing fact."),
 		failing: gauge("failing_keys", "Keys whose last attempt failed."),
+		invalid: gauge("invalid_keys", "Keys whose object is wrong; a change of the object ends it."),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "ovn_offload", Subsystem: "reconcile", Name: "failures_total",
 			Help: "Failed attempts.", ConstLabels: labels,
@@ -29,6 +30,6 @@ func newMetrics(cfg Config) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
 		}),
 	}
-	cfg.Registerer.MustRegister(m.depth, m.waiting, m.failing, m.failures, m.duration)
+	cfg.Registerer.MustRegister(m.depth, m.waiting, m.failing, m.invalid, m.failures, m.duration)
 	return m
 }

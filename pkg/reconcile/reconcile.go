@@ -32,6 +32,10 @@ import (
 // that brings the fact marks the key, so it is not tried again before.
 var ErrNotReady = errors.New("not ready")
 
+// ErrInvalid is wrapped by errors that only a change of the key's object can mend. The
+// object's event marks the key, so it is not tried again before.
+var ErrInvalid = errors.New("part of the object is refused")
+
 // ErrPutOff is wrapped by the error of a key that its batch did not work on, because
 // urgent keys wait. The key is dirty as before; nothing failed.
 var ErrPutOff = errors.New("put off")
@@ -79,6 +83,7 @@ type Loop[K comparable] struct {
 	running  map[K]rank // where the key goes when its batch ends
 	failures map[K]int
 	waiting  map[K]struct{}
+	invalid  map[K]struct{}
 	retries  map[K]*time.Timer // at most one for each key
 }
 
@@ -94,6 +99,7 @@ func New[K comparable](cfg Config, f Func[K]) *Loop[K] {
 		running:   map[K]rank{},
 		failures:  map[K]int{},
 		waiting:   map[K]struct{}{},
+		invalid:   map[K]struct{}{},
 		retries:   map[K]*time.Timer{},
 	}
 }
@@ -112,8 +118,8 @@ func (l *Loop[K]) UrgentWaiting() bool {
 	return l.dirty.has(rankUrgent)
 }
 
-// OnFailure is told of each failure of a key with their number in a row, and of
-// the success that ends them with a nil error.
+// OnFailure is told of each failure of a key with their number in a row, of an
+// ErrInvalid with the number 0, and of the success that ends them with a nil error.
 func (l *Loop[K]) OnFailure(f func(key K, failures int, err error)) { l.onFailure = f }
 
 // Mark makes keys dirty. It may be called at any time from any goroutine.
@@ -240,15 +246,20 @@ func (l *Loop[K]) done(ctx context.Context, key K, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	failures := l.settle(key, err)
+	failures, invalid := l.settle(key, err)
 	switch {
 	case errors.Is(err, ErrPutOff):
-	case err == nil && failures > 0:
+	case err == nil && (failures > 0 || invalid):
 		l.cfg.Logger.Info("succeeded again", "loop", l.cfg.Name, "owner", key, "failures", failures)
 		l.onFailure(key, failures, nil)
 	case err == nil:
 	case errors.Is(err, ErrNotReady):
 		l.cfg.Logger.Debug("waiting", "loop", l.cfg.Name, "owner", key, "reason", err)
+	case errors.Is(err, ErrInvalid):
+		if !invalid {
+			l.cfg.Logger.Info("part of an object is refused", "loop", l.cfg.Name, "owner", key, "error", err)
+		}
+		l.onFailure(key, 0, err)
 	default:
 		l.metrics.failures.Inc()
 		l.cfg.Logger.Warn("reconcile failed", "loop", l.cfg.Name, "owner", key, "failures", failures, "error", err)
@@ -257,27 +268,33 @@ func (l *Loop[K]) done(ctx context.Context, key K, err error) {
 }
 
 // settle updates the key's books and returns its failures in a row: after a
-// success, those that it ended. A key that was put off goes back to its queue.
-func (l *Loop[K]) settle(key K, err error) int {
+// success, those that it ended; invalid says that the key was before. A key that was
+// put off goes back to its queue.
+func (l *Loop[K]) settle(key K, err error) (failures int, invalid bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	again := l.running[key]
 	delete(l.running, key)
 	if errors.Is(err, ErrPutOff) {
 		l.markLocked(key, min(again, rankEvent))
-		return l.failures[key]
+		return l.failures[key], false
 	}
+	_, invalid = l.invalid[key]
+	delete(l.invalid, key)
 	delete(l.waiting, key)
 	if retry := l.retries[key]; retry != nil {
 		retry.Stop()
 		delete(l.retries, key)
 	}
-	failures := l.failures[key]
+	failures = l.failures[key]
 	switch {
 	case err == nil:
 		delete(l.failures, key)
 	case errors.Is(err, ErrNotReady):
 		l.waiting[key] = struct{}{}
+	case errors.Is(err, ErrInvalid):
+		l.invalid[key] = struct{}{}
+		delete(l.failures, key)
 	default:
 		failures++
 		l.failures[key] = failures
@@ -285,10 +302,11 @@ func (l *Loop[K]) settle(key K, err error) int {
 	}
 	l.metrics.waiting.Set(float64(len(l.waiting)))
 	l.metrics.failing.Set(float64(len(l.failures)))
+	l.metrics.invalid.Set(float64(len(l.invalid)))
 	if again != nowhere {
 		l.markLocked(key, again)
 	}
-	return failures
+	return failures, invalid
 }
 
 func (l *Loop[K]) backoff(failures int) time.Duration {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // recorder is a Func that notes its batches; fail decides their result.
@@ -209,6 +210,45 @@ func TestFullPass(t *testing.T) {
 		loop.Run(ctx)
 		if diff := cmp.Diff([][]string{{"x", "y"}, {"x", "y"}}, r.seen()); diff != "" {
 			t.Errorf("passes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestLoop_InvalidWaitsForItsEvent: it is told of at once, without a retry and not
+// as a failure, and again when it is over.
+func TestLoop_InvalidWaitsForItsEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wrong := true
+		r := &recorder{}
+		r.fail = func([]string) (map[string]error, error) {
+			if wrong {
+				return map[string]error{"k": fmt.Errorf("%w: a field", ErrInvalid)}, nil
+			}
+			return nil, nil
+		}
+		loop := start(t, Defaults("test"), r)
+		var told []string
+		loop.OnFailure(func(key string, failures int, err error) { told = append(told, fmt.Sprint(key, failures, err)) })
+		loop.Mark("k")
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if got := len(r.seen()); got != 1 {
+			t.Errorf("%d attempts without an event, want 1", got)
+		}
+		if got := testutil.ToFloat64(loop.metrics.failing); got != 0 {
+			t.Errorf("%v failing keys", got)
+		}
+		if got := testutil.ToFloat64(loop.metrics.invalid); got != 1 {
+			t.Errorf("%v invalid keys, want 1", got)
+		}
+		wrong = false
+		loop.Mark("k")
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"k0 part of the object is refused: a field", "k0 <nil>"}, told); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+		if got := testutil.ToFloat64(loop.metrics.invalid); got != 0 {
+			t.Errorf("%v invalid keys, want 0", got)
 		}
 	})
 }
