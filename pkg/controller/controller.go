@@ -78,7 +78,8 @@ type Controller struct {
 	guard   ovsdb.Guard
 	echo    echo
 	// kept are sets of pods that only a rule of before refers to; of the loop of rows.
-	kept []kube.Owner
+	kept   []kube.Owner
+	limits limits
 	// warned is what the authors of policies were last told.
 	warned sync.Map
 	// outcomes are conditions, by policy for the whole cluster.
@@ -105,8 +106,9 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	}
 	c := &Controller{
 		cfg: cfg, view: view, write: kube.NewWriter(client), alloc: alloc, values: ovn.NewServiceValues(), log: cfg.Logger,
+		limits: limits{counted: map[kube.Owner]int{}, beyond: map[kube.Owner][]kube.Owner{}},
 		report: kube.NewReporter(ctx, client, view, "ovn-offload-controller"),
-		build:  ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), JoinSubnets: cfg.Plan.JoinSubnets(), MasqueradeSubnets: cfg.Plan.Masquerade},
+		build:  ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), NodeBits: cfg.Plan.NodeBits(), JoinSubnets: cfg.Plan.JoinSubnets(), MasqueradeSubnets: cfg.Plan.Masquerade},
 	}
 	c.nodes = c.loop("node-allocation", 1, 1, c.allocateNodes)
 	c.pods = c.loop("pod-allocation", podWriters, 1, c.allocatePods)
@@ -117,6 +119,7 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	c.rows.MarkAllWith(c.everything)
 	c.rows.UrgentWith(c.isUrgent)
 	c.view.OnChange(c.mark)
+	c.view.HeedWhen(c.leading.Load)
 	countPolicies(cfg.Registerer, c.view)
 	return c, c.build.Validate()
 }

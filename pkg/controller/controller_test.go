@@ -323,20 +323,26 @@ func TestAllocatePods_OfAPodThatHasGone(t *testing.T) {
 }
 
 // dirtyKeys counts the keys that wait in all loops.
-func dirtyKeys(t *testing.T, registry *prometheus.Registry) (keys float64) {
+func dirtyKeys(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	return gauge(t, registry, "ovn_offload_reconcile_dirty_keys")
+}
+
+// gauge is the sum of a metric over all its labels.
+func gauge(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() == "ovn_offload_reconcile_dirty_keys" {
+		if family.GetName() == name {
 			for _, metric := range family.GetMetric() {
-				keys += metric.GetGauge().GetValue()
+				sum += metric.GetGauge().GetValue()
 			}
 		}
 	}
-	return keys
+	return sum
 }
 
 // TestPodBringsItsAddressAlong: a pod that is created with a valid annotation, from a

@@ -200,6 +200,7 @@ func (c *Controller) prepare(ctx context.Context, owners []kube.Owner) *pass {
 		}
 	}
 	c.completeRules(ctx, p)
+	c.followLimit(p)
 	return p
 }
 

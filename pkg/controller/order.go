@@ -83,4 +83,3 @@ func rank(owner kube.Owner) int {
 	}
 	return len(order)
 }
-

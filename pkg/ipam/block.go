@@ -14,6 +14,10 @@ const (
 	firstPodOffset   = 4 // 3 is kept for a hybrid overlay's gateway
 )
 
+// FirstPodOffset is the offset of the first address in a node's subnet that a pod may
+// have: a power of two.
+const FirstPodOffset = firstPodOffset
+
 // block is a node's subnet of one family. It outlives its node while addresses
 // of it are held, and remembers it in case it returns; node is "" where nobody
 // knows whose it was.

@@ -45,6 +45,15 @@ func (c Config) Prefixes() []netip.Prefix {
 	return out
 }
 
+// NodeBits are the lengths of nodes' subnets, in the order of Prefixes.
+func (c Config) NodeBits() []int {
+	out := make([]int, len(c.Cluster))
+	for i, subnet := range c.Cluster {
+		out[i] = subnet.NodeBits
+	}
+	return out
+}
+
 // JoinSubnets are the join subnets of the families that the cluster subnets have.
 func (c Config) JoinSubnets() []netip.Prefix {
 	var out []netip.Prefix

@@ -137,37 +137,38 @@ func ParseAdminPolicy(kind string, object *unstructured.Unstructured) *Policy {
 	}
 	policy.Priority = int(spec.Priority)
 	policy.Subject = p.adminSubject(spec.Subject)
-	policy.Ingress = p.adminDirection("ingress", spec.Ingress, policy.Subject)
+	policy.Ingress = p.adminDirection("ingress", spec.Ingress, newPodSet([]Selection{policy.Subject}, PortName{}, nil))
 	policy.Egress = p.adminDirection("egress", spec.Egress, nil)
 	policy.Err = errors.Join(p.errs...)
+	policy.collect()
 	return policy
 }
 
-func (p *parser) adminSubject(subject adminPeer) *PodSet {
-	if set := p.adminPods(subject); set != nil {
-		return set
+func (p *parser) adminSubject(subject adminPeer) Selection {
+	if selection := p.adminPods(subject); selection != nil {
+		return *selection
 	}
 	p.fail("subject has neither namespaces nor pods")
-	return newPodSet(PodSet{Namespaces: labels.Nothing(), Pods: labels.Nothing()})
+	return Selection{Namespaces: labels.Nothing(), Pods: labels.Nothing()}
 }
 
 // adminPods is nil for another kind of peer, and for a selector that is wrong.
-func (p *parser) adminPods(peer adminPeer) *PodSet {
+func (p *parser) adminPods(peer adminPeer) *Selection {
 	before := len(p.errs)
-	set := PodSet{Pods: labels.Everything()}
+	s := Selection{Pods: labels.Everything()}
 	switch {
 	case peer.Namespaces != nil:
-		set.Namespaces = p.selector("namespaces", peer.Namespaces)
+		s.Namespaces = p.selector("namespaces", peer.Namespaces)
 	case peer.Pods != nil:
-		set.Namespaces = p.selector("pods.namespaceSelector", &peer.Pods.NamespaceSelector)
-		set.Pods = p.selector("pods.podSelector", &peer.Pods.PodSelector)
+		s.Namespaces = p.selector("pods.namespaceSelector", &peer.Pods.NamespaceSelector)
+		s.Pods = p.selector("pods.podSelector", &peer.Pods.PodSelector)
 	default:
 		return nil
 	}
 	if len(p.errs) > before {
 		return nil
 	}
-	return newPodSet(set)
+	return &s
 }
 
 func (p *parser) adminDirection(name string, rules []adminRule, destination *PodSet) *Direction {
@@ -209,8 +210,14 @@ func (p *parser) adminRule(r adminRule, destination *PodSet) Rule {
 		p.fail("action %q", r.Action)
 		rule.Action = Deny // it may be one that forbids
 	}
+	var peers adminPeers
 	for _, peer := range slices.Concat(r.From, r.To) {
-		p.adminPeer(peer, &rule)
+		p.adminPeer(peer, &peers)
+	}
+	rule.Nodes = peers.nodes
+	rule.selectPods(peers.pods)
+	if len(peers.networks) > 0 {
+		rule.Networks = listedNetworks(peers.networks)
 	}
 	for _, port := range r.Ports {
 		rule.Ports = append(rule.Ports, p.adminPort(port, rule, destination)...)
@@ -224,24 +231,31 @@ func (p *parser) adminRule(r adminRule, destination *PodSet) Rule {
 	return rule
 }
 
-func (p *parser) adminPeer(peer adminPeer, rule *Rule) {
+// adminPeers are the peers of a rule by their kind.
+type adminPeers struct {
+	pods     []Selection
+	nodes    []labels.Selector
+	networks []netip.Prefix
+}
+
+func (p *parser) adminPeer(peer adminPeer, to *adminPeers) {
 	before := len(p.errs)
-	if set := p.adminPods(peer); set != nil {
-		rule.Peers = append(rule.Peers, set)
+	if selection := p.adminPods(peer); selection != nil {
+		to.pods = append(to.pods, *selection)
 		return
 	}
 	switch {
 	case len(p.errs) > before:
 	case peer.Nodes != nil:
-		rule.Nodes = append(rule.Nodes, p.selector("nodes", peer.Nodes))
+		to.nodes = append(to.nodes, p.selector("nodes", peer.Nodes))
 	case len(peer.Networks) > 0:
 		for _, text := range peer.Networks {
-			network, err := netip.ParsePrefix(text)
+			network, err := parseNetwork(text)
 			if err != nil {
 				p.fail("networks: %w", err)
 				continue
 			}
-			rule.Networks = append(rule.Networks, network.Masked())
+			to.networks = append(to.networks, network)
 		}
 	case len(peer.DomainNames) > 0:
 		p.fail("domainNames are not supported")

@@ -22,7 +22,7 @@ func (v *View) changed(old, new any) {
 	case *corev1.Pod:
 		before, _ := old.(*corev1.Pod)
 		after, _ := new.(*corev1.Pod)
-		if !sameObject(before, after) {
+		if v.heeded() && !sameObject(before, after) {
 			owners = append(v.podPolicyOwners(before, after), PodOwner(o.Namespace, o.Name))
 		}
 	case *corev1.Node:

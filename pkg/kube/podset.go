@@ -3,6 +3,8 @@ package kube
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,35 +20,68 @@ type PortName struct {
 	Name     string
 }
 
-// PodSet is a selection of pods of the pod network, as a rule of a policy makes
-// it. Equal selections are one PodSet, whoever makes them: that is what its
-// owner key, a hash of the selection, is for.
-type PodSet struct {
+// Selection is pods by labels, as a peer or the subject of a policy selects them.
+type Selection struct {
 	// Namespace has the pods; where it is "", Namespaces selects theirs.
 	Namespace  string
 	Namespaces labels.Selector
 	Pods       labels.Selector
+}
+
+// PodSet is the pods of the pod network that are in any of some selections: the
+// peers of a rule. Equal sets are one PodSet, whichever rules have them: that is
+// what its owner key, a hash of the selections, is for.
+type PodSet struct {
+	Of []Selection
 	// Port, if it has a name, keeps only the pods with such a port, told apart
 	// by its number; Within, if any, those with an address in a network.
 	Port   PortName
-	Within []netip.Prefix
+	Within *Networks
 
 	hash string
 }
 
-func newPodSet(s PodSet) *PodSet {
-	if s.Namespaces == nil {
-		s.Namespaces = labels.Everything()
+// newPodSet sorts the selections and leaves out those that are there twice.
+func newPodSet(of []Selection, port PortName, within *Networks) *PodSet {
+	byKey := map[string]Selection{}
+	for _, s := range of {
+		byKey[s.key()] = s
 	}
-	if s.Namespace != "" {
-		s.Namespaces = labels.Nothing()
+	set := &PodSet{Port: port, Within: within}
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		set.Of = append(set.Of, byKey[key])
+		parts = append(parts, key)
 	}
-	parts := []string{s.Namespace, selectorKey(s.Namespaces), selectorKey(s.Pods), string(s.Port.Protocol), s.Port.Name}
-	for _, network := range s.Within {
-		parts = append(parts, network.String())
+	parts = append(parts, string(port.Protocol), port.Name)
+	if within != nil {
+		parts = append(parts, within.key)
 	}
-	s.hash = hash(parts...)
-	return &s
+	set.hash = hash(parts...)
+	return set
+}
+
+// key tells selections apart.
+func (s Selection) key() string {
+	namespaces := "!"
+	if s.Namespace == "" {
+		namespaces = selectorKey(s.Namespaces)
+	}
+	return s.Namespace + "\x00" + namespaces + "\x00" + selectorKey(s.Pods)
+}
+
+// isEveryPod says that the selection has all pods of all namespaces.
+func (s Selection) isEveryPod() bool {
+	return s.Namespace == "" && isEverything(s.Namespaces) && isEverything(s.Pods)
+}
+
+func isEverything(selector labels.Selector) bool {
+	requirements, selectable := selector.Requirements()
+	return selectable && len(requirements) == 0
+}
+
+func everyPod() Selection {
+	return Selection{Namespaces: labels.Everything(), Pods: labels.Everything()}
 }
 
 // selectorKey tells selectors apart; the one that selects nothing, unlike the one
@@ -68,25 +103,38 @@ func hash(parts ...string) string {
 // Owner is the owner of the set's rows.
 func (s *PodSet) Owner() Owner { return Owner{Kind: KindPodSet, Name: s.hash} }
 
-// String is the selection in words.
+// String is the selections in words, of many the first and their number, cut where
+// they are long.
 func (s *PodSet) String() string {
-	where := s.Namespace
-	if where == "" {
-		where = "namespaces(" + selectorKey(s.Namespaces) + ")"
+	const shown, longest = 3, 500
+	var texts []string
+	for _, selection := range s.Of[:min(len(s.Of), shown)] {
+		texts = append(texts, selection.String())
 	}
-	text := where + "/pods(" + selectorKey(s.Pods) + ")"
+	text := strings.Join(texts, " or ")
+	if len(text) > longest {
+		text = text[:longest] + "..."
+	}
+	if len(s.Of) > shown {
+		text += fmt.Sprintf(" or %d others", len(s.Of)-shown)
+	}
 	if s.Port.Name != "" {
 		text += ":" + s.Port.Name + "/" + string(s.Port.Protocol)
 	}
 	return text
 }
 
-// withPort is the part of the set that has a named port.
-func (s *PodSet) withPort(port PortName, within []netip.Prefix) *PodSet {
-	narrowed := *s
-	narrowed.Port, narrowed.Within = port, within
-	return newPodSet(narrowed)
+// String is the selection in words.
+func (s Selection) String() string {
+	where := s.Namespace
+	if where == "" {
+		where = "namespaces(" + selectorKey(s.Namespaces) + ")"
+	}
+	return where + "/pods(" + selectorKey(s.Pods) + ")"
 }
+
+// Has says that an address of a pod of the set counts.
+func (s *PodSet) Has(addr netip.Addr) bool { return s.Within.contains(addr) }
 
 // Number is the number of the set's named port in a pod, 0 when it has none. A
 // sidecar is an init container whose ports count as well.
@@ -101,6 +149,18 @@ func (s *PodSet) Number(pod *corev1.Pod) int32 {
 	return 0
 }
 
+// sizes counts members by the number of the named port, or by 0.
+func (s *PodSet) sizes(members []*corev1.Pod) map[int32]int {
+	if s.Port.Name == "" {
+		return map[int32]int{0: len(members)}
+	}
+	sizes := map[int32]int{}
+	for _, pod := range members {
+		sizes[s.Number(pod)]++
+	}
+	return sizes
+}
+
 func protocolOf(p corev1.Protocol) corev1.Protocol {
 	if p == "" {
 		return corev1.ProtocolTCP
@@ -108,40 +168,70 @@ func protocolOf(p corev1.Protocol) corev1.Protocol {
 	return p
 }
 
-// selects says that a pod, whose namespace has these labels, is in the set. Nil
+// selects says that a pod, whose namespace has these labels, is selected. Nil
 // labels stand for a namespace that is not known.
-func (s *PodSet) selects(pod *corev1.Pod, namespace labels.Set) bool {
+func (s Selection) selects(pod *corev1.Pod, namespace labels.Set) bool {
 	if s.Namespace != "" && s.Namespace != pod.Namespace || s.Namespace == "" && (namespace == nil || !s.Namespaces.Matches(namespace)) {
 		return false
 	}
-	return s.Pods.Matches(labels.Set(pod.Labels)) && (s.Port.Name == "" || s.Number(pod) != 0)
+	return s.Pods.Matches(labels.Set(pod.Labels))
 }
 
-// bucket is where a set is found from a pod: by its namespace, if it is of one,
-// and one label that its pods have for certain.
-func (s *PodSet) bucket() string { return s.Namespace + "\x00" + surePair(s.Pods) }
+// hasPort says that a pod has the named port of the set, if it has one.
+func (s *PodSet) hasPort(pod *corev1.Pod) bool { return s.Port.Name == "" || s.Number(pod) != 0 }
 
-// buckets are those in which the sets that may select a pod are.
-func buckets(pod *corev1.Pod) []string {
-	pairs := []string{""}
-	for key, value := range pod.Labels {
-		pairs = append(pairs, key+"="+value)
+// buckets are where a selection is found from a pod: by labels of which its pods
+// have one for certain, else by its namespace or labels of that.
+func (s Selection) buckets() []string {
+	if pairs := surePairs(s.Pods); pairs != nil {
+		return prefixed(s.Namespace+"\x00pod ", pairs)
 	}
-	var all []string
-	for _, pair := range pairs {
-		all = append(all, pod.Namespace+"\x00"+pair, "\x00"+pair)
+	if pairs := surePairs(s.Namespaces); s.Namespace == "" && pairs != nil {
+		return prefixed("\x00namespace ", pairs)
+	}
+	return []string{s.Namespace + "\x00"}
+}
+
+func prefixed(prefix string, texts []string) []string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = prefix + text
 	}
 	return all
 }
 
-// surePair is a label, as key=value, without which a selector matches nothing.
-func surePair(selector labels.Selector) string {
+// bucketsOf are those in which the selections that may have a pod are.
+func bucketsOf(pod *corev1.Pod, namespace labels.Set) []string {
+	all := []string{pod.Namespace + "\x00", "\x00"}
+	for key, value := range pod.Labels {
+		pair := "\x00pod " + key + "=" + value
+		all = append(all, pod.Namespace+pair, pair)
+	}
+	for key, value := range namespace {
+		all = append(all, "\x00namespace "+key+"="+value)
+	}
+	return all
+}
+
+// surePairs are labels, as key=value, without one of which a selector matches
+// nothing; none for a selector that may match without.
+func surePairs(selector labels.Selector) (fewest []string) {
+	if selector == nil {
+		return nil
+	}
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {
 		values := r.ValuesUnsorted()
-		if op := r.Operator(); len(values) == 1 && (op == selection.Equals || op == selection.In || op == selection.DoubleEquals) {
-			return r.Key() + "=" + values[0]
+		if op := r.Operator(); op != selection.Equals && op != selection.In && op != selection.DoubleEquals || len(values) == 0 {
+			continue
+		}
+		if fewest != nil && len(fewest) <= len(values) {
+			continue
+		}
+		fewest = nil
+		for _, value := range values {
+			fewest = append(fewest, r.Key()+"="+value)
 		}
 	}
-	return ""
+	return fewest
 }

@@ -3,7 +3,6 @@ package kube
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ import (
 // which they count.
 type Policy struct {
 	Owner   Owner
-	Subject *PodSet
+	Subject Selection
 	Tier    Tier
 	// Priority is 0 (first) to BaselineDefault; a NetworkPolicy has none.
 	Priority int
@@ -27,8 +26,11 @@ type Policy struct {
 	Logging string
 	// Ingress and Egress are nil where the policy says nothing of a direction.
 	Ingress, Egress *Direction
-	// Err says what is wrong with the object. What is wrong selects nothing.
+	// Err says what is wrong with the object. What is wrong selects nothing. What is
+	// wrong with networks, Networks.Prefixes says.
 	Err error
+
+	sets []*PodSet
 }
 
 // Direction is one direction of a policy: that a NetworkPolicy has it isolates its pods.
@@ -39,10 +41,13 @@ type Rule struct {
 	Action Action
 	// Step counts the changes of the action before this rule of its direction.
 	Step int
-	// AnyPeer makes Peers and Networks meaningless.
-	AnyPeer  bool
-	Peers    []*PodSet
-	Networks []netip.Prefix
+	// AnyPeer makes the other peers meaningless.
+	AnyPeer bool
+	// EveryPod says that all pods of the cluster are peers; then Peers is nil.
+	EveryPod bool
+	// Peers are the pods of all peers with labels, nil where there are none.
+	Peers    *PodSet
+	Networks *Networks
 	Nodes    []labels.Selector
 	// AnyPort makes Ports meaningless.
 	AnyPort bool
@@ -56,45 +61,67 @@ type Port struct {
 	Named       []*PodSet
 }
 
-// Sets are the sets of pods that the policy's rules need.
-func (p *Policy) Sets() []*PodSet {
-	var sets []*PodSet
+// Sets are the sets of pods that the policy's rules need, in the order of the rules.
+func (p *Policy) Sets() []*PodSet { return p.sets }
+
+// collect notes the sets, each once.
+func (p *Policy) collect() {
+	seen := map[Owner]bool{}
+	add := func(set *PodSet) {
+		if set != nil && !seen[set.Owner()] {
+			seen[set.Owner()] = true
+			p.sets = append(p.sets, set)
+		}
+	}
 	for _, direction := range []*Direction{p.Ingress, p.Egress} {
 		if direction == nil {
 			continue
 		}
 		for _, rule := range direction.Rules {
-			sets = append(sets, rule.Peers...)
+			add(rule.Peers)
 			for _, port := range rule.Ports {
-				sets = append(sets, port.Named...)
+				for _, set := range port.Named {
+					add(set)
+				}
 			}
 		}
 	}
-	return sets
 }
 
 // ParseNetworkPolicy never fails as a whole: a policy with a bad rule still
 // isolates, and allows what its other rules say.
 func ParseNetworkPolicy(np *networkingv1.NetworkPolicy) *Policy {
-	p := &parser{namespace: np.Namespace}
+	p := &parser{namespace: np.Namespace, path: "spec"}
 	policy := &Policy{Owner: NetworkPolicyOwner(np.Namespace, np.Name), Tier: TierNetworkPolicy}
-	policy.Subject = newPodSet(PodSet{Namespace: np.Namespace, Pods: p.selector("spec.podSelector", &np.Spec.PodSelector)})
+	policy.Subject = Selection{Namespace: np.Namespace, Pods: labels.Everything()}
 	ingress, egress := directions(np)
 	if ingress {
 		policy.Ingress = &Direction{}
-		for i, r := range np.Spec.Ingress {
-			p.path = fmt.Sprintf("spec.ingress[%d]", i)
-			policy.Ingress.Rules = append(policy.Ingress.Rules, p.rule(r.From, r.Ports, policy.Subject))
-		}
 	}
 	if egress {
 		policy.Egress = &Direction{}
-		for i, r := range np.Spec.Egress {
-			p.path = fmt.Sprintf("spec.egress[%d]", i)
+	}
+	if n := terms(&np.Spec.PodSelector); n > MaxTerms {
+		p.fail("podSelector: %w: %d values of %d: the policy selects every pod of the namespace and allows nothing", ErrOverLimit, n, MaxTerms)
+		policy.Err = errors.Join(p.errs...)
+		return policy
+	}
+	policy.Subject.Pods = p.selector("spec.podSelector", &np.Spec.PodSelector)
+	subject := newPodSet([]Selection{policy.Subject}, PortName{}, nil)
+	for i := range np.Spec.Ingress {
+		r := &np.Spec.Ingress[i]
+		if ingress && p.begin("spec.ingress", i) {
+			policy.Ingress.Rules = append(policy.Ingress.Rules, p.rule(r.From, r.Ports, subject))
+		}
+	}
+	for i := range np.Spec.Egress {
+		r := &np.Spec.Egress[i]
+		if egress && p.begin("spec.egress", i) {
 			policy.Egress.Rules = append(policy.Egress.Rules, p.rule(r.To, r.Ports, nil))
 		}
 	}
 	policy.Err = errors.Join(p.errs...)
+	policy.collect()
 	return policy
 }
 
@@ -111,6 +138,18 @@ func directions(np *networkingv1.NetworkPolicy) (ingress, egress bool) {
 type parser struct {
 	namespace, path string
 	errs            []error
+	// Of the rules of a NetworkPolicy so far.
+	rules int
+	used  usage
+}
+
+// begin goes on to a rule, unless that is one too many.
+func (p *parser) begin(direction string, i int) bool {
+	p.path = fmt.Sprintf("%s[%d]", direction, i)
+	if p.rules++; p.rules == MaxRules+1 {
+		p.fail("%w: a policy may have %d rules: this and those that follow allow nothing", ErrOverLimit, MaxRules)
+	}
+	return p.rules <= MaxRules
 }
 
 func (p *parser) fail(format string, args ...any) {
@@ -129,13 +168,23 @@ func (p *parser) selector(field string, s *metav1.LabelSelector) labels.Selector
 // rule reads one rule; destination is the subject of an ingress rule: the pods
 // for which a named port is looked up. In an egress rule these are the peers.
 func (p *parser) rule(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, destination *PodSet) Rule {
+	if err := p.used.add(peers, ports); err != nil {
+		p.fail("%w", err)
+		return Rule{}
+	}
 	rule := Rule{AnyPeer: len(peers) == 0, AnyPort: len(ports) == 0}
+	var blocks []networkingv1.IPBlock
+	var selections []Selection
 	for _, peer := range peers {
 		if peer.IPBlock != nil {
-			rule.Networks = append(rule.Networks, p.block(peer.IPBlock)...)
+			blocks = append(blocks, *peer.IPBlock)
 		} else {
-			rule.Peers = append(rule.Peers, p.peer(peer))
+			selections = append(selections, p.peer(peer))
 		}
+	}
+	rule.selectPods(selections)
+	if len(blocks) > 0 {
+		rule.Networks = newNetworks(p.path, blocks)
 	}
 	for _, port := range ports {
 		rule.Ports = append(rule.Ports, p.port(port, rule, destination)...)
@@ -143,59 +192,23 @@ func (p *parser) rule(peers []networkingv1.NetworkPolicyPeer, ports []networking
 	return rule
 }
 
-func (p *parser) peer(peer networkingv1.NetworkPolicyPeer) *PodSet {
-	set := PodSet{Namespace: p.namespace, Pods: labels.Everything()}
+// selectPods makes one set of all selections, or none if they are everybody.
+func (r *Rule) selectPods(selections []Selection) {
+	r.EveryPod = slices.ContainsFunc(selections, Selection.isEveryPod)
+	if !r.EveryPod && len(selections) > 0 {
+		r.Peers = newPodSet(selections, PortName{}, nil)
+	}
+}
+
+func (p *parser) peer(peer networkingv1.NetworkPolicyPeer) Selection {
+	s := Selection{Namespace: p.namespace, Pods: labels.Everything()}
 	if peer.NamespaceSelector != nil {
-		set.Namespace, set.Namespaces = "", p.selector("namespaceSelector", peer.NamespaceSelector)
+		s.Namespace, s.Namespaces = "", p.selector("namespaceSelector", peer.NamespaceSelector)
 	}
 	if peer.PodSelector != nil {
-		set.Pods = p.selector("podSelector", peer.PodSelector)
+		s.Pods = p.selector("podSelector", peer.PodSelector)
 	}
-	return newPodSet(set)
-}
-
-func (p *parser) block(block *networkingv1.IPBlock) []netip.Prefix {
-	cidr, err := netip.ParsePrefix(block.CIDR)
-	if err != nil {
-		p.fail("ipBlock: %w", err)
-		return nil
-	}
-	rest := []netip.Prefix{cidr.Masked()}
-	for _, text := range block.Except {
-		except, err := netip.ParsePrefix(text)
-		if err != nil { // an exception that is lost would open what it closes
-			p.fail("ipBlock.except: %w", err)
-			return nil
-		}
-		var left []netip.Prefix
-		for _, prefix := range rest {
-			left = append(left, subtract(prefix, except.Masked())...)
-		}
-		rest = left
-	}
-	return rest
-}
-
-// subtract gives the prefixes that make up from without what.
-func subtract(from, what netip.Prefix) []netip.Prefix {
-	if !from.Overlaps(what) {
-		return []netip.Prefix{from}
-	}
-	var rest []netip.Prefix
-	for bits := from.Bits() + 1; bits <= what.Bits(); bits++ {
-		inside := netip.PrefixFrom(what.Addr(), bits).Masked()
-		rest = append(rest, sibling(inside))
-	}
-	return rest
-}
-
-// sibling is the other half of the prefix that is one bit shorter.
-func sibling(p netip.Prefix) netip.Prefix {
-	bytes := p.Addr().AsSlice()
-	last := p.Bits() - 1
-	bytes[last/8] ^= 0x80 >> (last % 8)
-	addr, _ := netip.AddrFromSlice(bytes)
-	return netip.PrefixFrom(addr, p.Bits())
+	return s
 }
 
 func (p *parser) port(port networkingv1.NetworkPolicyPort, rule Rule, destination *PodSet) []Port {
@@ -235,18 +248,18 @@ func (p *parser) numbered(protocol corev1.Protocol, first, last int32) []Port {
 // named are the pods for which a named port is looked up.
 func named(port PortName, rule Rule, destination *PodSet) []*PodSet {
 	if destination != nil {
-		return []*PodSet{destination.withPort(port, nil)}
+		return []*PodSet{newPodSet(destination.Of, port, nil)}
 	}
-	everyone := newPodSet(PodSet{Pods: labels.Everything()})
-	if rule.AnyPeer {
-		return []*PodSet{everyone.withPort(port, nil)}
+	everyPod := []Selection{everyPod()}
+	if rule.AnyPeer || rule.EveryPod {
+		return []*PodSet{newPodSet(everyPod, port, nil)}
 	}
 	var sets []*PodSet
-	for _, peer := range rule.Peers {
-		sets = append(sets, peer.withPort(port, nil))
+	if rule.Peers != nil {
+		sets = append(sets, newPodSet(rule.Peers.Of, port, nil))
 	}
-	if len(rule.Networks) > 0 {
-		sets = append(sets, everyone.withPort(port, rule.Networks))
+	if rule.Networks != nil {
+		sets = append(sets, newPodSet(everyPod, port, rule.Networks))
 	}
 	return sets
 }
@@ -256,9 +269,17 @@ func named(port PortName, rule Rule, destination *PodSet) []*PodSet {
 func (p *Policy) Unmatched(selectsAny func(labels.Selector) bool) string {
 	var texts []string
 	for _, set := range p.Sets() {
-		text := selectorKey(set.Namespaces)
-		if set.Namespace == "" && set.Port.Name == "" && !slices.Contains(texts, text) && !selectsAny(set.Namespaces) {
-			texts = append(texts, text)
+		if set.Port.Name != "" {
+			continue
+		}
+		for _, s := range set.Of {
+			if s.Namespace != "" {
+				continue
+			}
+			text := selectorKey(s.Namespaces)
+			if !slices.Contains(texts, text) && !selectsAny(s.Namespaces) {
+				texts = append(texts, text)
+			}
 		}
 	}
 	return strings.Join(texts, "; ")

@@ -32,6 +32,7 @@ type View struct {
 	adminPresent []string
 
 	listeners []func(owners ...Owner)
+	heeded    func() bool
 }
 
 // NewView watches the whole cluster, or with a node name only that Node, the pods
@@ -47,6 +48,8 @@ func NewView(client *api.Client, node string) (*View, error) {
 		onlyPods = selectField("spec.nodeName", node)
 	}
 	v := &View{
+		heeded: func() bool { return true },
+
 		nodes: api.NewInformer(client.Nodes, &corev1.Node{}, nodeIndexers(), onlyNode),
 		pods:  api.NewInformer(client.Pods(metav1.NamespaceAll), &corev1.Pod{}, cache.Indexers{byNode: nodeOfPod}, onlyPods),
 
@@ -54,11 +57,11 @@ func NewView(client *api.Client, node string) (*View, error) {
 		gateways: gateways{most: map[bool]int{false: 1, true: 1}, slices: map[types.NamespacedName]map[string]located{}},
 	}
 	if node == "" {
-		v.namespaces = api.NewInformer(client.Namespaces, &corev1.Namespace{}, nil, nil)
+		v.namespaces = api.NewInformer(client.Namespaces, &corev1.Namespace{}, cache.Indexers{byLabel: labelsOf}, nil)
 		v.endpoints = api.NewInformer(client.EndpointSlices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, sliceIndexers(), selectLabels(proxied))
 		v.policies = api.NewInformer(client.Policies(metav1.NamespaceAll), &networkingv1.NetworkPolicy{}, nil, nil)
 		v.policyIndex = newPolicies()
-		if err := v.pods.AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, byLabel: labelsOfPod}); err != nil {
+		if err := v.pods.AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, byLabel: labelsOf}); err != nil {
 			return nil, fmt.Errorf("preparing the informers: %w", err)
 		}
 	}
@@ -103,6 +106,10 @@ func (v *View) informers() []cache.SharedIndexInformer {
 // OnChange adds a listener; call it before Start. A listener hears of a change
 // when the View has it already, several goroutines call it, it must not block.
 func (v *View) OnChange(f func(owners ...Owner)) { v.listeners = append(v.listeners, f) }
+
+// HeedWhen says when the listeners want to hear of pods, namespaces and policies;
+// call it before Start. The View does not look for owners that they would ignore.
+func (v *View) HeedWhen(f func() bool) { v.heeded = f }
 
 // Start runs the informers until ctx ends. It returns when the View is complete
 // and the listeners have been told of every object in it.

@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"math/bits"
 	"net/netip"
 	"strings"
 
@@ -21,6 +22,32 @@ const (
 	ownNodeOffset = 2
 	hairpinOffset = 5
 )
+
+// everyPod has the addresses that pods may have, by family, in terms of a match: of
+// each node's subnet all but the first addresses, which are a router's and the
+// node's own. A term has a mask for the same part of all nodes' subnets.
+func everyPod(cfg Config) map[bool][]string {
+	terms := map[bool][]string{}
+	for i, subnet := range cfg.ClusterSubnets {
+		four := subnet.Addr().Is4()
+		length := subnet.Addr().BitLen()
+		for bit := bits.TrailingZeros(ipam.FirstPodOffset); bit < length-cfg.nodeBits(i); bit++ {
+			mask := make([]byte, length/8)
+			addr := subnet.Masked().Addr().AsSlice()
+			for at := range length { // from the left
+				if right := length - 1 - at; at < subnet.Bits() || right >= bit && right < length-cfg.nodeBits(i) {
+					mask[at/8] |= 0x80 >> (at % 8)
+				}
+			}
+			at := length - 1 - bit
+			addr[at/8] |= 0x80 >> (at % 8)
+			first, _ := netip.AddrFromSlice(addr)
+			masked, _ := netip.AddrFromSlice(mask)
+			terms[four] = append(terms[four], first.String()+"/"+masked.String())
+		}
+	}
+	return terms
+}
 
 // hostPrefix is the address at an offset in a subnet, with the subnet's length.
 func hostPrefix(subnet netip.Prefix, offset uint64) netip.Prefix {

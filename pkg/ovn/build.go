@@ -51,6 +51,9 @@ type View interface {
 type Config struct {
 	// ClusterSubnets hold all pods, one or more for each family.
 	ClusterSubnets []netip.Prefix
+	// NodeBits are the lengths of nodes' subnets, for each of ClusterSubnets; where
+	// there is none, Kubernetes' default.
+	NodeBits []int
 	// JoinSubnets number the join switch, at most one for each family.
 	JoinSubnets []netip.Prefix
 	// MasqueradeSubnets hold the addresses that stand for a node or a router
@@ -67,6 +70,17 @@ func (c Config) families() []bool {
 		}
 	}
 	return families
+}
+
+// nodeBits is the length of nodes' subnets in the ith of ClusterSubnets.
+func (c Config) nodeBits(i int) int {
+	switch {
+	case i < len(c.NodeBits):
+		return c.NodeBits[i]
+	case c.ClusterSubnets[i].Addr().Is4():
+		return 24
+	}
+	return 64
 }
 
 // Validate refuses a configuration without pod or join subnets.

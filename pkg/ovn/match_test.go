@@ -187,5 +187,18 @@ func (m *matcher) contains(value, field string, addr netip.Addr) bool {
 	if prefix, err := netip.ParsePrefix(value); err == nil {
 		return prefix.Contains(addr)
 	}
+	if first, mask, masked := strings.Cut(value, "/"); masked {
+		a, b, m := addr.AsSlice(), netip.MustParseAddr(first).AsSlice(), netip.MustParseAddr(mask).AsSlice()
+		return equalUnder(a, b, m)
+	}
 	return netip.MustParseAddr(value) == addr
+}
+
+func equalUnder(a, b, mask []byte) bool {
+	for i := range mask {
+		if a[i]&mask[i] != b[i]&mask[i] {
+			return false
+		}
+	}
+	return true
 }

@@ -3,7 +3,6 @@ package ovn
 import (
 	"fmt"
 	"hash/fnv"
-	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -67,6 +66,9 @@ func buildPodSet(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 		return nil, nil
 	}
 	groups := membersOf(view, set)
+	if !wanted(view, set) {
+		return nil, nil
+	}
 	if set.Port.Name == "" && len(groups) == 0 {
 		groups[0] = nil // rules refer to it, empty as it is
 	}
@@ -89,7 +91,7 @@ func addressSets(view View, set *kube.PodSet, key addressKey, pods []*corev1.Pod
 			continue // its address is a change that brings us back
 		}
 		for _, addr := range network.Addresses {
-			if addr.Addr().Is4() == key.four && within(addr.Addr(), set.Within) {
+			if addr.Addr().Is4() == key.four && set.Has(addr.Addr()) {
 				part := partOf(pod, key.parts)
 				members[part] = append(members[part], addr.Addr().String())
 			}
@@ -104,10 +106,6 @@ func addressSets(view View, set *kube.PodSet, key addressKey, pods []*corev1.Pod
 		}})
 	}
 	return rows
-}
-
-func within(addr netip.Addr, networks []netip.Prefix) bool {
-	return len(networks) == 0 || slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
 
 // addressKey tells the address sets of one set of pods apart.

@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 // PolicyView is the facts of policies; a method returns nil for what is not there.
@@ -28,8 +30,10 @@ type PolicyView interface {
 type Peers interface {
 	PodSet(owner kube.Owner) *kube.PodSet
 	Members(set *kube.PodSet) []*corev1.Pod
-	// Size is the number of the members as of the last look at them.
-	Size(set *kube.PodSet) int
+	// Sizes are the numbers of members for each number of a named port, or for 0, as
+	// of the last look at them.
+	Sizes(set *kube.PodSet) map[int32]int
+	UsersOf(set kube.Owner) []kube.Owner
 	NodesWith(selector labels.Selector) []*corev1.Node
 }
 
@@ -43,18 +47,21 @@ func buildPolicy(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 	if policy == nil {
 		return nil, nil
 	}
-	b := policyBuilder{view: view, cfg: cfg, policy: policy, group: PolicyGroup(owner)}
+	b := policyBuilder{view: view, cfg: cfg, policy: policy, group: PolicyGroup(owner), beyond: BeyondLimit(view, policy)}
+	if policy.Err != nil {
+		b.errs = append(b.errs, policy.Err)
+	}
 	var err error
 	if b.logging, err = kube.ParseACLLogging(loggingOf(view, policy)); err != nil {
-		err = fmt.Errorf("annotation %s: %w", kube.ACLLoggingKey, err)
+		b.errs = append(b.errs, fmt.Errorf("annotation %s: %w", kube.ACLLoggingKey, err))
 	}
 	b.rows = []ovsdb.Row{{ID: b.group, Model: &nb.PortGroup{Name: b.group, ExternalIDs: b.externalIDs()}}}
 	b.direction("Ingress", policy.Ingress)
 	b.direction("Egress", policy.Egress)
-	if policy.Err != nil {
-		err = policy.Err
+	if len(b.errs) > 0 {
+		return b.rows, fmt.Errorf("%w: %w", reconcile.ErrInvalid, errors.Join(b.errs...))
 	}
-	return b.rows, err
+	return b.rows, nil
 }
 
 // loggingOf is on the object of a policy for the cluster, else on the namespace.
@@ -75,7 +82,12 @@ type policyBuilder struct {
 	policy  *kube.Policy
 	group   string
 	logging kube.ACLLogging
-	rows    []ovsdb.Row
+	// beyond are the sets that rules may not refer to; networks counts those of the
+	// rules so far.
+	beyond   []kube.Owner
+	networks int
+	rows     []ovsdb.Row
+	errs     []error
 }
 
 func (b *policyBuilder) direction(name string, d *kube.Direction) {
@@ -87,6 +99,10 @@ func (b *policyBuilder) direction(name string, d *kube.Direction) {
 	}
 	for i, rule := range d.Rules {
 		r := aclRule{direction: name, index: strconv.Itoa(i), action: b.action(rule.Action), priority: b.priority(rule)}
+		if err := b.refuses(rule); err != nil {
+			b.errs = append(b.errs, fmt.Errorf("spec.%s[%d]: %w", strings.ToLower(name), i, err))
+			continue
+		}
 		for part, match := range b.matches(name, rule) {
 			if part > 0 {
 				r.part = "." + strconv.Itoa(part)
@@ -94,6 +110,28 @@ func (b *policyBuilder) direction(name string, d *kube.Direction) {
 			b.rule(r, match)
 		}
 	}
+}
+
+// refuses says why a rule is beyond a limit of a NetworkPolicy.
+func (b *policyBuilder) refuses(rule kube.Rule) error {
+	sets := []*kube.PodSet{rule.Peers}
+	for _, port := range rule.Ports {
+		sets = append(sets, port.Named...)
+	}
+	for _, set := range sets {
+		if set != nil && slices.Contains(b.beyond, set.Owner()) {
+			return fmt.Errorf("%w: a policy may have %d pods in its rules: the rule allows nothing", kube.ErrOverLimit, kube.MaxMembers)
+		}
+	}
+	networks, err := rule.Networks.Prefixes()
+	if err != nil {
+		b.errs = append(b.errs, err)
+	}
+	if b.networks += len(networks); b.networks > kube.MaxNetworks && b.policy.Tier == kube.TierNetworkPolicy {
+		b.networks -= len(networks)
+		return fmt.Errorf("%w: over %d networks are left up to this rule: the rule allows nothing", kube.ErrOverLimit, kube.MaxNetworks)
+	}
+	return nil
 }
 
 // matches are those of a rule, in parts of one family and protocol each, and for
@@ -133,10 +171,13 @@ func (b *policyBuilder) matches(direction string, rule kube.Rule) []string {
 // addresses are the peers of a rule by family, as a match's set has them.
 func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
 	all := map[bool][]string{}
-	for _, set := range rule.Peers {
-		parts := layouts(b.view.Size(set))[0]
+	if rule.EveryPod {
+		all = everyPod(b.cfg)
+	}
+	if rule.Peers != nil {
+		parts := layouts(b.view.Sizes(rule.Peers)[0])[0]
 		for _, four := range b.cfg.families() {
-			key := addressKey{hash: set.Owner().Name, parts: parts, four: four}
+			key := addressKey{hash: rule.Peers.Owner().Name, parts: parts, four: four}
 			all[four] = append(all[four], key.references()...)
 		}
 	}
@@ -150,7 +191,8 @@ func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
 			all[addr.Is4()] = append(all[addr.Is4()], addr.String())
 		}
 	}
-	for _, network := range rule.Networks {
+	networks, _ := rule.Networks.Prefixes()
+	for _, network := range networks {
 		four := network.Addr().Is4()
 		all[four] = append(all[four], network.String())
 	}
@@ -159,10 +201,10 @@ func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
 
 // namedMatches are where traffic to a named port may go: to the pods with each number.
 func (b *policyBuilder) namedMatches(f field, set *kube.PodSet, four bool) []string {
-	groups := membersOf(b.view, set)
+	sizes := b.view.Sizes(set)
 	var all []string
-	for _, number := range slices.Sorted(maps.Keys(groups)) {
-		key := addressKey{set.Owner().Name, number, layouts(len(groups[number]))[0], four}
+	for _, number := range slices.Sorted(maps.Keys(sizes)) {
+		key := addressKey{set.Owner().Name, number, layouts(sizes[number])[0], four}
 		port := kube.Port{Protocol: set.Port.Protocol, First: uint16(number), Last: uint16(number)}
 		pods := peerMatches(f, map[bool][]string{four: key.references()}, false)
 		all = append(all, and(pods[0], portMatches([]kube.Port{port}, false)[0]))

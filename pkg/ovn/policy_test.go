@@ -23,7 +23,7 @@ import (
 )
 
 // TestRulesMeanWhatTheAPISays builds random policies and compares, for every pair
-// of nine pods and an address outside, two ports and three protocols, what the rows
+// of nine pods, an external address and a node's own, two ports and three protocols, what the rows
 // decide with what the API's definition does.
 func TestRulesMeanWhatTheAPISays(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
@@ -83,7 +83,8 @@ type probeCase struct {
 
 func cases(pods []*corev1.Pod, addresses map[*corev1.Pod]netip.Addr) (all []probeCase) {
 	outside := netip.MustParseAddr("203.0.113.7")
-	ends := []policytest.Peer{{Addr: outside}}
+	// The last is another node's own address in its part of the pod network.
+	ends := []policytest.Peer{{Addr: outside}, {Addr: netip.MustParseAddr("10.244.9.2")}}
 	for _, pod := range pods {
 		ends = append(ends, policytest.Peer{Pod: pod, Addr: addresses[pod]})
 	}
@@ -221,7 +222,8 @@ func (c *counting) Members(set *kube.PodSet) []*corev1.Pod {
 // would look at each pod of the cluster. What they have to know, the set's
 // own builder finds out, also when it changes.
 func TestPoliciesDoNotLookAtAllPods(t *testing.T) {
-	everywhere := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}
+	several := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	everywhere := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &several}}
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
 		Spec:       networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: everywhere}}},
@@ -242,8 +244,8 @@ func TestPoliciesDoNotLookAtAllPods(t *testing.T) {
 	if view.looks != looks {
 		t.Errorf("%d looks at all pods for one policy", view.looks-looks)
 	}
-	if got := view.Size(view.PodSet(set)); got != 1 {
-		t.Errorf("size %d", got)
+	if got := view.Sizes(view.PodSet(set)); got[0] != 1 {
+		t.Errorf("sizes %d", got)
 	}
 }
 

@@ -56,7 +56,8 @@ func (w *world) Policy(kube.Owner) *kube.Policy                { return nil }
 func (w *world) PoliciesOf(*corev1.Pod) ([]*kube.Policy, bool) { return nil, true }
 func (w *world) PodSet(kube.Owner) *kube.PodSet                { return nil }
 func (w *world) Members(*kube.PodSet) []*corev1.Pod            { return nil }
-func (w *world) Size(*kube.PodSet) int                         { return 0 }
+func (w *world) Sizes(*kube.PodSet) map[int32]int              { return nil }
+func (w *world) UsersOf(kube.Owner) []kube.Owner               { return nil }
 func (w *world) NodesWith(labels.Selector) []*corev1.Node      { return nil }
 func (w *world) Namespace(string) *corev1.Namespace            { return nil }
 

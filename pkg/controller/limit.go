@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+)
+
+// limits is what the loop of rows knows of the limit of members.
+type limits struct {
+	counted map[kube.Owner]int          // members by set, as they count
+	beyond  map[kube.Owner][]kube.Owner // sets by policy
+}
+
+// followLimit marks the policies in whose limit other sets are than before, and
+// these sets: when a set in the pass has grown or shrunk, or a policy has changed.
+func (c *Controller) followLimit(p *pass) {
+	policies := map[kube.Owner]bool{}
+	for _, owner := range p.byName {
+		switch owner.Kind {
+		case kube.KindNetworkPolicy:
+			policies[owner] = true
+		case kube.KindPodSet:
+			set, counted := c.view.PodSet(owner), 0
+			if set != nil {
+				counted = ovn.Counted(c.view.Sizes(set))
+			}
+			if counted == c.limits.counted[owner] {
+				continue
+			}
+			if c.limits.counted[owner] = counted; counted == 0 {
+				delete(c.limits.counted, owner)
+			}
+			for _, user := range c.view.UsersOf(owner) {
+				policies[user] = true
+			}
+		}
+	}
+	for owner := range policies {
+		var beyond []kube.Owner
+		if policy := c.view.Policy(owner); policy != nil {
+			beyond = ovn.BeyondLimit(c.view, policy)
+		}
+		before := c.limits.beyond[owner]
+		if slices.Equal(before, beyond) {
+			continue
+		}
+		if c.limits.beyond[owner] = beyond; len(beyond) == 0 {
+			delete(c.limits.beyond, owner)
+		}
+		c.rows.Mark(append(slices.Concat(before, beyond), owner)...)
+	}
+}

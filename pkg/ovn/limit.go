@@ -1,0 +1,46 @@
+package ovn
+
+import (
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// countedIn is the granularity in which members count towards the limit: a pod
+// more or less seldom changes what is beyond it.
+const countedIn = 100
+
+// BeyondLimit are the sets of pods of a NetworkPolicy that have more members than
+// the sets before them have left of kube.MaxMembers. They have no rows on
+// account of this policy, and the rules that need them allow nothing.
+func BeyondLimit(view Peers, policy *kube.Policy) (beyond []kube.Owner) {
+	if policy.Tier != kube.TierNetworkPolicy || policy.Owner.Namespace == "" {
+		return nil
+	}
+	left := kube.MaxMembers
+	for _, set := range policy.Sets() {
+		if size := Counted(view.Sizes(set)); size <= left {
+			left -= size
+		} else {
+			beyond = append(beyond, set.Owner())
+		}
+	}
+	return beyond
+}
+
+// Counted is what a set's members count towards the limit.
+func Counted(sizes map[int32]int) int {
+	members := 0
+	for _, n := range sizes {
+		members += n
+	}
+	return members / countedIn * countedIn
+}
+
+// wanted says that a set is within the limit of some policy that uses it.
+func wanted(view View, set *kube.PodSet) bool {
+	return slices.ContainsFunc(view.UsersOf(set.Owner()), func(user kube.Owner) bool {
+		policy := view.Policy(user)
+		return policy != nil && !slices.Contains(BeyondLimit(view, policy), set.Owner())
+	})
+}

@@ -1,0 +1,133 @@
+package ovn
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// TestEveryPod_HasAddressesOfPodsOnly goes through all addresses of three nodes'
+// subnets and those around the cluster's: a router's and a node's own are left out.
+func TestEveryPod_HasAddressesOfPodsOnly(t *testing.T) {
+	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")}, NodeBits: []int{23, 64}}
+	r := &rules{}
+	has := func(addr netip.Addr) bool {
+		p := packet{src: addr}
+		return r.match(sourceField.of(addr.Is4())+" == {"+strings.Join(everyPod(cfg)[addr.Is4()], ", ")+"}", p)
+	}
+	for _, subnet := range []string{"10.244.0.0/23", "10.244.128.0/23", "10.244.254.0/23"} {
+		addr := netip.MustParsePrefix(subnet).Addr()
+		for offset := range 512 {
+			if got := has(addr); got != (offset >= 4) {
+				t.Fatalf("%s, at %d of %s: %t", addr, offset, subnet, got)
+			}
+			addr = addr.Next()
+		}
+	}
+	for text, want := range map[string]bool{
+		"10.243.255.9": false, "10.245.0.9": false, "fd00:10:244:7::2": false, "fd00:10:244:7::3": false, "fd00:10:244:7::4": true,
+		"fd00:10:244::f462": true, "fd00:10:244:ff:8000::": true, "fd00:10:244:100::9": false,
+	} {
+		if got := has(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
+}
+
+// grown says other sizes of sets than there are.
+type grown struct {
+	facts
+	sizes map[kube.Owner]int
+}
+
+func (g grown) Sizes(set *kube.PodSet) map[int32]int { return map[int32]int{0: g.sizes[set.Owner()]} }
+
+// TestBeyondLimit_RuleAllowsNothing: three rules, the second with more pods than the
+// first has left. The first and the third hold, and so does the isolation. With few
+// enough, all hold.
+func TestBeyondLimit_RuleAllowsNothing(t *testing.T) {
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	for i := range 3 {
+		selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(i)}}
+		policy.Spec.Ingress = append(policy.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{PodSelector: selector}}})
+	}
+	view := grown{viewOf(t, policy), map[kube.Owner]int{}}
+	owner := kube.NetworkPolicyOwner("ns", "p")
+	sets := view.Policy(owner).Sets()
+	view.sizes[sets[0].Owner()], view.sizes[sets[2].Owner()] = kube.MaxMembers-1000, 900
+	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+	for size, fits := range map[int]bool{100: true, 199: true, 1100: false} {
+		view.sizes[sets[1].Owner()] = size
+		rows, err := Build(view, cfg, owner)
+		if (err == nil) != fits || !fits && (!errors.Is(err, kube.ErrOverLimit) || !errors.Is(err, reconcile.ErrInvalid) || !strings.Contains(err.Error(), "spec.ingress[1]")) {
+			t.Errorf("%d: %v", size, err)
+		}
+		var ids []string
+		for _, row := range rows {
+			if _, ok := row.Model.(*nb.ACL); ok {
+				ids = append(ids, row.ID)
+			}
+		}
+		want := "[Ingress Ingress:0 Ingress:2]"
+		if fits {
+			want = "[Ingress Ingress:0 Ingress:1 Ingress:2]"
+		}
+		if got := fmt.Sprint(ids); got != want {
+			t.Errorf("%d: rules %s, want %s", size, got, want)
+		}
+		for i, set := range sets {
+			if rows, _ := Build(view, cfg, set.Owner()); (len(rows) > 0) != (fits || i != 1) {
+				t.Errorf("%d: set %d has %d rows", size, i, len(rows))
+			}
+		}
+	}
+}
+
+// TestBeyondLimit_AdministratorsHaveNone: their rules may deny.
+func TestBeyondLimit_AdministratorsHaveNone(t *testing.T) {
+	deny := policytest.ClusterPolicy{Kind: kube.KindAdminNetworkPolicy, Name: "deny", Ingress: []policytest.ClusterRule{
+		{Action: "Deny", Namespaces: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
+	}}
+	view := grown{viewOf(t, deny.Object()), map[kube.Owner]int{}}
+	owner := kube.Owner{Kind: kube.KindAdminNetworkPolicy, Name: "deny"}
+	set := view.Policy(owner).Sets()[0].Owner()
+	view.sizes[set] = 10 * kube.MaxMembers
+	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+	rows, err := Build(view, cfg, owner)
+	if err != nil || len(rows) != 2 {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	if rows, _ := Build(view, cfg, set); len(rows) == 0 {
+		t.Error("the set has no rows")
+	}
+}
+
+// TestLimit_NetworksOfAllRules: each rule is within the limit, and together they are not.
+func TestLimit_NetworksOfAllRules(t *testing.T) {
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	for i := range 3 {
+		block := &networkingv1.IPBlock{CIDR: fmt.Sprintf("%d.0.0.0/8", 20+i)}
+		for j := range 120 {
+			block.Except = append(block.Except, fmt.Sprintf("%d.%d.%d.1/32", 20+i, 2*j, j))
+		}
+		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{{IPBlock: block}}})
+	}
+	view := viewOf(t, policy)
+	rows, err := Build(view, Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, kube.NetworkPolicyOwner("ns", "p"))
+	if !errors.Is(err, kube.ErrOverLimit) || !strings.Contains(err.Error(), "spec.egress[2]") || strings.Contains(err.Error(), "spec.egress[1]") {
+		t.Errorf("error %v", err)
+	}
+	if len(rows) != 5 { // group, ingress and egress denied, two rules
+		t.Errorf("%d rows, want 5", len(rows))
+	}
+}
