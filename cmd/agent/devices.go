@@ -115,7 +115,7 @@ func (a *agent) openLedger() (*ledger.Ledger, error) {
 
 func (a *agent) mover(claims *ledger.Ledger) *attach.Mover {
 	deps := attach.Deps{
-		Ledger: claims, Host: a.host, PF: a.kernel, Inode: netdev.Inode, Log: a.opts.log,
+		Ledger: claims, Host: a.host, Inode: netdev.Inode, Log: a.opts.log,
 		Open: func(path string) (attach.Space, error) {
 			ns, err := netdev.Open(path)
 			if err != nil {
@@ -126,6 +126,9 @@ func (a *agent) mover(claims *ledger.Ledger) *attach.Mover {
 		Exclusive: a.devices.Exclusive, Use: a.inventory.Use,
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(a.inventory.Sysfs, device) },
 		RDMA:    func(device string) ([]string, error) { return netdev.PCIRDMA(a.inventory.Sysfs, device) },
+	}
+	if a.uplink == plugin.OwnUplink {
+		deps.PF = a.kernel
 	}
 	if a.opts.devices.stray != "" {
 		deps.Strays = []string{a.opts.devices.stray}

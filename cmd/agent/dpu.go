@@ -59,7 +59,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client *api.
 	if err := a.prepare(client); err != nil {
 		return err
 	}
-	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: dpu.Representor}
+	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: dpu.Representor, Functions: a.kernel}
 	report := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
 	ports, err := a.hostPorts(client, serves, bridge, report)
 	if err != nil {

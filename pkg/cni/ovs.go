@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -29,6 +30,16 @@ type OVS struct {
 	// needed for ports with devices only.
 	Host        linkSetter
 	Representor func(d Device) (string, error)
+	// Functions sets, on a DPU, the MAC that the driver of a function will find; nil
+	// where the machine that has the function does it.
+	Functions FunctionMACs
+}
+
+// FunctionMACs is the switch's side of functions, by their representors;
+// *netdev.Devices is one.
+type FunctionMACs interface {
+	FunctionMAC(representor string) (net.HardwareAddr, error)
+	SetFunctionMAC(representor string, mac net.HardwareAddr) error
 }
 
 // Ready says why no port can be plugged now.
@@ -50,10 +61,18 @@ func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
 			return "", err
 		}
 	}
-	if err := commit(ctx, o.DB, wanted(p, o.Bridge)); err != nil {
+	want := wanted(p, o.Bridge)
+	setMAC, err := o.planMAC(p, want)
+	if err != nil {
+		return "", err
+	}
+	if err := commit(ctx, o.DB, want); err != nil {
 		return "", fmt.Errorf("adding port %s to %s: %w", p.Link, o.Bridge, err)
 	}
 	if p.Device != nil {
+		if err := setMAC(); err != nil {
+			return "", err
+		}
 		err = o.Host.SetLink(p.Link, netdev.Settings{MTU: p.MTU, NoLinkLocal: true, NoARP: true, State: netdev.Up})
 	}
 	return p.Link, err
@@ -131,6 +150,9 @@ func (o *OVS) Unplug(ctx context.Context, p Plugged) error {
 	if now.Representor {
 		err := o.Host.SetLink(now.Link, netdev.Settings{State: netdev.Down})
 		if err != nil && !errors.Is(err, netdev.ErrNotFound) {
+			return fmt.Errorf("removing the port of %s: %w", p.Pod, err)
+		}
+		if err := o.restoreMAC(now); err != nil {
 			return fmt.Errorf("removing the port of %s: %w", p.Pod, err)
 		}
 	}

@@ -24,6 +24,8 @@ const (
 	vfNetdevKey  = "vf-netdev-name" // of representors: both or one
 	vfioKey      = "vf-is-vfio"
 	installedKey = "ovn-installed"
+	// formerMACKey is, on a DPU, what the function had before its pod.
+	formerMACKey = "ovn-offload.io/former-mac"
 )
 
 // ovsPort is a port as the database has it.
@@ -33,6 +35,8 @@ type ovsPort struct {
 	flows bool
 	// open says that ovs-vswitchd has the link in its datapath.
 	open bool
+	// formerMAC is what the function had before its pod, "" where it was not changed.
+	formerMAC string
 	// trouble is ovs-vswitchd's complaint, if any.
 	trouble string
 }
@@ -107,8 +111,9 @@ func fromInterface(pod kube.Owner, i *vswitch.Interface) ovsPort {
 			Network: i.ExternalIDs[networkKey],
 			Link:    i.Name,
 		},
-		flows: i.ExternalIDs[installedKey] == "true",
-		open:  i.Ofport != nil && *i.Ofport > 0,
+		flows:     i.ExternalIDs[installedKey] == "true",
+		formerMAC: i.ExternalIDs[formerMACKey],
+		open:      i.Ofport != nil && *i.Ofport > 0,
 	}
 	_, p.Representor = i.ExternalIDs[vfNetdevKey]
 	if i.Error != nil {

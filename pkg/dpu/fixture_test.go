@@ -36,7 +36,10 @@ type pair struct {
 	db    *ovsdb.DB
 	links links
 	add   func(name string) error // a representor
-	host  *Host
+	// functions are those behind the representors, which the fake kernel has only.
+	functions *netdev.FakeNS
+	kernel    *netdev.Fake
+	host      *Host
 	// controller is the host's number, for those that start sets up.
 	controller *uint32
 
@@ -76,10 +79,12 @@ func newPair(t testing.TB) *pair {
 	kernel := netdev.NewFake()
 	ns, err := kernel.Open("")
 	must(t, err)
-	return newPairOn(t, ns, func(name string) error {
+	p := newPairOn(t, ns, func(name string) error {
 		kernel.AddLink("", netdev.Link{Name: name, MTU: 1500})
 		return nil
 	})
+	p.functions, p.kernel = ns, kernel
+	return p
 }
 
 func newPairOn(t testing.TB, ns links, add func(name string) error) *pair {
@@ -140,8 +145,12 @@ func (p *pair) start() {
 	cfg := Defaults()
 	cfg.Host, cfg.FlowsTimeout = host, 5*time.Second
 	cfg.Controller = p.controller
+	bridge := &cni.OVS{DB: p.db, Bridge: "br-int", Host: p.links, Representor: Representor}
+	if p.functions != nil {
+		bridge.Functions = p.functions
+	}
 	agent, err := NewPorts(cfg, Deps{
-		Pods: p.view, Node: func() *corev1.Node { return p.view.Node(host) }, Switch: &cni.OVS{DB: p.db, Bridge: "br-int", Host: p.links, Representor: Representor}, MTU: func() int { return 1400 },
+		Pods: p.view, Node: func() *corev1.Node { return p.view.Node(host) }, Switch: bridge, MTU: func() int { return 1400 },
 		Annotate: kube.NewWriter(apitest.Client(p.api)).AnnotatePod,
 		Warn: func(owner kube.Owner, reason, note string) {
 			p.mu.Lock()

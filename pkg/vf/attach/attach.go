@@ -49,8 +49,9 @@ type PF interface {
 type Deps struct {
 	Ledger *ledger.Ledger
 	Host   Links
-	PF     PF
-	Open   func(path string) (Space, error)
+	// PF is nil on a host whose DPU sets the MAC.
+	PF   PF
+	Open func(path string) (Space, error)
 	// Inode is netdev.Inode.
 	Inode func(path string) (uint64, error)
 	// Present says whether the device is on its bus, and which netdevs it has in
@@ -141,7 +142,7 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 	if o.RDMA, err = m.RDMA(f.Device); err != nil {
 		return o, err
 	}
-	if f.Representor != "" {
+	if f.Representor != "" && m.PF != nil {
 		mac, err := m.PF.FunctionMAC(f.Representor)
 		if err != nil {
 			return o, err
@@ -214,6 +215,9 @@ func (m *Mover) moveRDMA(claim ledger.Claim) error {
 // setFunctionMAC lets a driver that starts later, such as a guest's, find the
 // MAC. A netdev has one of its own, so that a refusal matters with VFIO only.
 func (m *Mover) setFunctionMAC(f Function, mac net.HardwareAddr) error {
+	if m.PF == nil {
+		return nil
+	}
 	err := errors.New("its MAC cannot be set: neither the netdev of its PF nor its representor is in this namespace")
 	if f.PF != "" {
 		err = m.PF.SetVFMAC(f.PF, f.Number, mac)

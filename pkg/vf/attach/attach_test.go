@@ -201,6 +201,26 @@ func TestPFRefuses(t *testing.T) {
 	}
 }
 
+// TestInAndHome_DPUSetsMAC: on the host of a DPU neither the PF nor a representor
+// takes the MAC of a VF.
+func TestInAndHome_DPUSetsMAC(t *testing.T) {
+	w := newWorld(t)
+	w.pf, w.m.PF = os.ErrPermission, nil
+	w.claim()
+	w.must(w.in())
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.wantHome()
+
+	w.claim()
+	w.net.RemoveDevice(device)
+	w.f.VFIO, w.f.Driver = true, "vfio-pci"
+	w.must(w.in())
+	w.must(w.m.Home(t.Context(), w.f, "a"))
+	if claims := w.m.Ledger.Claims(); len(claims) > 0 {
+		t.Errorf("claims are left: %+v", claims)
+	}
+}
+
 // TestMACLater: a driver that starts anew refuses a MAC for a while.
 func TestMACLater(t *testing.T) {
 	w := newWorld(t)

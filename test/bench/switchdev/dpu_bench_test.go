@@ -132,6 +132,7 @@ type dpuSide struct {
 	*dpuBench
 	name, dir, sysfs string // namespace, that of OVS' sockets, its own view of devices
 	ns               *netdev.NS
+	kernel           *netdev.Devices
 	view             *kube.View
 	db               *ovsdb.DB
 	live             *vf.Live
@@ -146,9 +147,9 @@ func newDPUSide(b *dpuBench, dir, name string) *dpuSide {
 	d.ns, err = netdev.Open("/run/netns/" + name)
 	ok(b, err)
 	mountSysfs(b.T, name, d.sysfs)
-	devices, err := netdev.OpenDevices(d.ns)
+	d.kernel, err = netdev.OpenDevices(d.ns)
 	ok(b, err)
-	d.live = vf.NewLive(&vf.Node{Sysfs: netdev.OpenSysfs(d.sysfs), Kernel: devices, Links: d.ns, Events: devices}, slog.Default())
+	d.live = vf.NewLive(&vf.Node{Sysfs: netdev.OpenSysfs(d.sysfs), Kernel: d.kernel, Links: d.ns, Events: d.kernel}, slog.Default())
 	d.live.OnChange(func(inv vf.Inventory) { d.ports.Load().SetInventory(inv); d.own.Mark() })
 	schema, err := vswitch.ReplicaSchema()
 	ok(b, err)
@@ -184,7 +185,8 @@ func (d *dpuSide) start() {
 	self := uint32(0)
 	cfg.Host, cfg.Controller, cfg.FlowsTimeout = dpuHost, &self, 15*time.Second
 	ports, err := dpu.NewPorts(cfg, dpu.Deps{
-		Pods: d.view, Node: func() *corev1.Node { return d.view.Node(dpuHost) }, Switch: &cni.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Representor: dpu.Representor}, MTU: func() int { return 1400 },
+		Pods: d.view, Node: func() *corev1.Node { return d.view.Node(dpuHost) }, MTU: func() int { return 1400 },
+		Switch:   &cni.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Representor: dpu.Representor, Functions: d.kernel},
 		Annotate: kube.NewWriter(apitest.Client(d.api)).AnnotatePod, Warn: func(o kube.Owner, reason, note string) { d.Log(o, reason, note) },
 	})
 	ok(d, err)
@@ -257,18 +259,18 @@ func (h *hostSide) socket() string { return filepath.Join(h.dir, "cni", "cni.soc
 
 func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 	h.Helper()
-	node, devices := openNode(h.T)
+	node, _ := openNode(h.T)
 	var err error
 	h.ledger, err = ledger.Open(filepath.Join(h.dir, "devices"), boot)
 	ok(h, err)
 	h.live = vf.NewLive(node, log)
 	mover := attach.New(attach.Deps{
-		Ledger: h.ledger, Host: node.Links.(*netdev.NS), PF: devices, Inode: netdev.Inode, Log: log,
+		Ledger: h.ledger, Host: node.Links.(*netdev.NS), Inode: netdev.Inode, Log: log,
 		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
 		Exclusive: func() bool { return false }, Use: node.Use,
-		Present:   func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
-		RDMA:      func(device string) ([]string, error) { return netdev.PCIRDMA(node.Sysfs, device) },
-		Strays:    []string{"/proc/1/ns/net"}, // where the kernel takes what is left in a namespace
+		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
+		RDMA:    func(device string) ([]string, error) { return netdev.PCIRDMA(node.Sysfs, device) },
+		Strays:  []string{"/proc/1/ns/net"}, // where the kernel takes what is left in a namespace
 	})
 	return &cni.Functions{
 		Resources: []string{"ovn-offload.io/vf"}, Given: h.kubelet.devicesOf, VF: h.live.VF, Ledger: h.ledger, Mover: mover,

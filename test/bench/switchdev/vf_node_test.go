@@ -113,8 +113,8 @@ func (n *podNode) serve() {
 		Ledger: n.ledger, Host: host, PF: devices, Inode: netdev.Inode, Log: log,
 		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
 		Exclusive: func() bool { return false }, Use: node.Use,
-		Present:   func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
-		RDMA:      func(device string) ([]string, error) { return netdev.PCIRDMA(node.Sysfs, device) },
+		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
+		RDMA:    func(device string) ([]string, error) { return netdev.PCIRDMA(node.Sysfs, device) },
 	})
 	bridge := &cni.OVS{DB: db, Bridge: "br-int", Host: host, Representor: func(d cni.Device) (string, error) {
 		_, v, err := n.live.VF(d.ID)
