@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -46,8 +45,8 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api
 		return err
 	}
 	a.functions.Spare = a.spare
-	var mtu atomic.Int64
-	a.opts.cni.MTU = func() int { return int(mtu.Load()) }
+	a.podMTU.Store(int64(a.opts.node.MTU))
+	a.opts.cni.MTU = func() int { return int(a.podMTU.Load()) }
 	management, err := a.management(client, a.hostCarrier, a.opts.cni.MTU)
 	if err != nil {
 		return err
@@ -68,11 +67,9 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api
 		return err
 	}
 	group.Go(func() error { return server.RunSweeps(ctx) })
-	found, err := a.hostMTU(ctx, changed)
-	if err != nil {
+	if err := a.waitMTU(ctx, changed); err != nil {
 		return err
 	}
-	mtu.Store(int64(found))
 	group.Go(func() error { return management.Run(ctx) })
 	return a.serve(ctx, server)
 }
@@ -96,6 +93,9 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client *ap
 			report.Warn(kube.NodeOwner(name), "DPUNotReady", "the DPU of this host is not ready: "+h.Reason)
 		}
 		publisher.Changed()
+		if a.takeMTU(h) {
+			management.Mark()
+		}
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -125,25 +125,33 @@ func (a *agent) hostFacts(management *node.Management) nodeoffload.Facts {
 	return facts
 }
 
-// hostMTU is that of pods: as configured, or as the DPU finds its underlay.
-func (a *agent) hostMTU(ctx context.Context, changed <-chan struct{}) (int, error) {
-	if a.opts.node.MTU != 0 {
-		return a.opts.node.MTU, nil
+// takeMTU follows what the DPU says of its underlay, unless the MTU is configured. It
+// reports whether pods had another MTU before.
+func (a *agent) takeMTU(h dpu.Health) bool {
+	if a.opts.node.MTU != 0 || h.PodMTU == 0 {
+		return false
 	}
-	for {
-		h := a.dpu.Health()
-		if h.PodMTU != 0 {
-			return h.PodMTU, nil
-		}
-		if h.Ready {
-			return 0, errors.New("the DPU does not tell which MTU pods have: --mtu is needed")
+	was := a.podMTU.Swap(int64(h.PodMTU))
+	if was == 0 || was == int64(h.PodMTU) {
+		return false
+	}
+	a.opts.log.Info("new pods get another MTU, as the DPU says", "mtu", h.PodMTU, "former", was)
+	return true
+}
+
+// waitMTU returns when the MTU of pods is known.
+func (a *agent) waitMTU(ctx context.Context, changed <-chan struct{}) error {
+	for a.podMTU.Load() == 0 {
+		if a.dpu.Ready() == nil {
+			return errors.New("the DPU does not tell which MTU pods have: --mtu is needed")
 		}
 		select {
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return ctx.Err()
 		case <-changed:
 		}
 	}
+	return nil
 }
 
 func (a *agent) openHostServer(client *api.Client) (*cni.Server, error) {

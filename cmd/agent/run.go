@@ -46,6 +46,7 @@ type agent struct {
 	functions *cni.Functions
 	offer     func() // VFs to the kubelet
 	uplink    plugin.Uplink
+	podMTU    atomic.Int64 // on a host with a DPU; 0 while it is not known
 	server    atomic.Pointer[cni.Server]
 	policy    *setup.Runner
 	sampling  *nodeoffload.Sampling

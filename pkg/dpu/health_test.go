@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,6 +68,24 @@ func TestPulse(t *testing.T) {
 	pulse.Node = func() *corev1.Node { return nil }
 	if err := pulse.beat(t.Context()); err == nil || !strings.Contains(err.Error(), "has no such node: worker") {
 		t.Errorf("without the node: %v", err)
+	}
+}
+
+// TestWatch_TellsAnotherPodMTU: the DPU's underlay may change while it is ready.
+func TestWatch_TellsAnotherPodMTU(t *testing.T) {
+	var told []int
+	w := NewWatch(nil, host, slog.New(slog.DiscardHandler), func(h Health) { told = append(told, h.PodMTU) })
+	now := time.Now()
+	for i, mtu := range []string{"1400", "1400", "8900"} {
+		renewed := metav1.NewMicroTime(now.Add(time.Duration(i) * time.Second))
+		w.see(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.DPUPodMTUKey: mtu}},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+		}, renewed.Time)
+	}
+	w.expiry.Stop()
+	if !slices.Equal(told, []int{1400, 8900}) {
+		t.Errorf("told of the MTUs %v", told)
 	}
 }
 

@@ -44,7 +44,7 @@ type Watch struct {
 	told    bool
 }
 
-// NewWatch makes a Watch; changed is told of each change of Ready or Reason,
+// NewWatch makes a Watch; changed is told of each change of Ready, Reason or PodMTU,
 // the first state included, and must neither block nor call back.
 func NewWatch(client *api.Client, host string, log *slog.Logger, changed func(Health)) *Watch {
 	return &Watch{
@@ -138,13 +138,14 @@ func (w *Watch) look(now time.Time) {
 	if next.Since = now; same {
 		next.Since = w.health.Since
 	}
+	sameMTU := next.PodMTU == w.health.PodMTU
 	w.health = next
-	if same && w.told {
+	if same && sameMTU && w.told {
 		return
 	}
 	w.told = true
 	if next.Ready {
-		w.log.Info("the DPU is ready")
+		w.log.Info("the DPU is ready", "mtu", next.PodMTU)
 	} else {
 		w.log.Warn("the DPU is not ready", "reason", next.Reason)
 	}
