@@ -21,7 +21,7 @@ import (
 func daemon(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "rootfs/usr/local/bin/ovn-daemon", args...)
 	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+dir+"/run", "OVS_SYSCONFDIR="+dir+"/etc", "OVN_RUNDIR="+dir+"/ovn",
-		"PATH="+dir+":"+os.Getenv("PATH"), "NODE_NAME=worker", "GATEWAY_INTERFACE=eth0")
+		"PATH="+dir+":"+os.Getenv("PATH"), "NODE_NAME=worker", "GATEWAY_INTERFACE=eth0", "BOOT_ID="+dir+"/boot_id")
 	return cmd
 }
 
@@ -49,6 +49,9 @@ func pid(t *testing.T, dir, name string) int {
 
 func startOVS(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, "boot_id")); err != nil {
+		boot(t, dir, "first")
+	}
 	cmd := daemon(context.Background(), dir, "ovs", "netdev")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var log bytes.Buffer
@@ -80,6 +83,56 @@ for daemon in ovsdb-server ovs-vswitchd; do kill -0 "$(cat %[1]s/run/$daemon.pid
 	}
 }
 
+// boot is a start of the machine.
+func boot(t *testing.T, dir, id string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "boot_id"), []byte(id+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func vsctl(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	args = append([]string{"--timeout=10", "--no-wait", "--db=unix:" + dir + "/run/db.sock"}, args...)
+	out, err := exec.Command("ovs-vsctl", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ovs-vsctl %v: %v: %s", args, err, out)
+	}
+	return strings.Join(strings.Fields(string(out)), " ")
+}
+
+// TestOVSContainer_RemovesPortsOfPodsAtBoot: a container that starts again in the same
+// boot keeps them, and so does the first one that records the boot.
+func TestOVSContainer_RemovesPortsOfPodsAtBoot(t *testing.T) {
+	needOVS(t)
+	dir := t.TempDir()
+	agent(t, dir)
+	cmd := startOVS(t, dir)
+	vsctl(t, dir, "add-br", "br0", "--", "add-port", "br0", "uplink", "--",
+		"add-port", "br0", "pod1", "--", "set", "Port", "pod1", "other_config:transient=true", "--",
+		"add-port", "br0", "pod2", "--", "set", "Port", "pod2", "other_config:transient=true")
+	again := func(when, want string) {
+		t.Helper()
+		if err := syscall.Kill(cmd.Process.Pid, syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		cmd = startOVS(t, dir)
+		if got := vsctl(t, dir, "list-ports", "br0"); got != want {
+			t.Errorf("%s: ports %q, want %q", when, got, want)
+		}
+	}
+	again("the same boot", "pod1 pod2 uplink")
+	boot(t, dir, "second")
+	again("another boot", "uplink")
+	vsctl(t, dir, "add-port", "br0", "pod3", "--", "set", "Port", "pod3", "other_config:transient=true")
+	again("the second boot", "pod3 uplink")
+	if err := os.Remove(filepath.Join(dir, "etc", "boot-id")); err != nil {
+		t.Fatal(err)
+	}
+	again("an image from before the record", "pod3 uplink")
+}
+
 func get(t *testing.T, dir, column string) string {
 	t.Helper()
 	out, err := exec.Command("ovs-vsctl", "--timeout=10", "--db=unix:"+dir+"/run/db.sock", "--if-exists", "get", "Open_vSwitch", ".", column).CombinedOutput()
@@ -89,7 +142,8 @@ func get(t *testing.T, dir, column string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestOVSContainer(t *testing.T) {
+func needOVS(t *testing.T) {
+	t.Helper()
 	for _, need := range []string{"/usr/share/openvswitch/vswitch.ovsschema", "/usr/sbin/ovs-vswitchd"} {
 		if _, err := os.Stat(need); err != nil {
 			t.Skip("openvswitch-switch is not installed")
@@ -98,6 +152,10 @@ func TestOVSContainer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("ovs-vswitchd locks its memory: needs root")
 	}
+}
+
+func TestOVSContainer(t *testing.T) {
+	needOVS(t)
 	dir := t.TempDir()
 	agent(t, dir)
 	cmd := startOVS(t, dir)

@@ -62,7 +62,8 @@ func wanted(p Port, bridge string) ovsdb.Want {
 	return ovsdb.Want{Owner: p.Pod.String(), Rows: []ovsdb.Row{
 		{
 			ID: p.Link,
-			// OVS removes transient ports at boot: their links are gone with the pods.
+			// OVS removes transient ports at boot (ovs-ctl, or our image's ovn-daemon): their
+			// links are gone with the pods.
 			Model:   &vswitch.Port{Name: p.Link, OtherConfig: map[string]string{"transient": "true"}},
 			Parents: []ovsdb.Parent{{Table: "Bridge", Name: bridge, Column: "ports"}},
 		},
