@@ -109,6 +109,7 @@ func joinPorts(netdevs []FoundNetdev, facts Facts) []port {
 			continue
 		}
 		p := port{device: n.Device, switchID: n.SwitchID, Netdev: fromLink(l, names[l.Master])}
+		p.NoParent = l.Parent == ""
 		if on, ok := facts.HWTC[n.Name]; ok {
 			p.HWTC = &on
 		}

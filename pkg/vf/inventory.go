@@ -158,6 +158,9 @@ type Netdev struct {
 	// Use is what the node does with it, such as "has address 10.1.2.3/24". It is
 	// not of representors.
 	Use string `json:"use,omitempty"`
+	// NoParent says that the kernel does not tell the device of the netdev, as kernels
+	// before 5.14 do not.
+	NoParent bool `json:"noParent,omitempty"`
 	// HWTC is hw-tc-offload; nil where it was not asked for or not answered.
 	HWTC *bool `json:"hwTCOffload,omitempty"`
 }

@@ -113,6 +113,8 @@ func ownProblem(pf *vf.PF, v *vf.VF) string {
 		return "no driver is bound"
 	case pf.Switchdev() && v.Representor == nil:
 		return "no representor was found"
+	case v.Netdev != nil && v.Netdev.NoParent:
+		return "the kernel is older than 5.14 and does not say which device a netdev belongs to"
 	case v.Use() != "":
 		return "the node uses it: " + v.Use()
 	}

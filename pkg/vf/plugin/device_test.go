@@ -76,6 +76,20 @@ func TestFromInventory_VFsOfTheNodeAreUnhealthy(t *testing.T) {
 	}
 }
 
+// TestFromInventory_OldKernel: a VF that has moved to a pod could not be told from
+// others there. One without a netdev has nothing to be found.
+func TestFromInventory_OldKernel(t *testing.T) {
+	inv := inventory(t, "connectx6dx-switchdev", (*vftest.World).ForgetParents)
+	const old = "the kernel is older than 5.14 and does not say which device a netdev belongs to"
+	var got []string
+	for _, d := range FromInventory(inv, OwnUplink) {
+		got = append(got, d.Problem)
+	}
+	if diff := cmp.Diff([]string{old, "", old, ""}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestDefaultPoolTakesSwitchdevOnly(t *testing.T) {
 	none := &claims{}
 	for name, want := range map[string]int{

@@ -92,6 +92,13 @@ func (w *World) AllAddrs() (map[int][]netip.Prefix, error) {
 	return all, nil
 }
 
+// ForgetParents makes the kernel one from before 5.14.
+func (w *World) ForgetParents() {
+	for i := range w.links {
+		w.links[i].Parent = ""
+	}
+}
+
 // RemoveNetdev takes a netdev away, as when it moves to a pod.
 func (w *World) RemoveNetdev(name string) {
 	for file := range w.Tree {
@@ -194,7 +201,7 @@ func (w *World) netdev(dir, name string, masters map[string]string) error {
 		}
 		return ""
 	}
-	l := netdev.Link{Name: name, Index: len(w.links) + 1, MTU: 1500, Up: attr("flags") == "up", Carrier: attr("carrier") == "1"}
+	l := netdev.Link{Name: name, Index: len(w.links) + 1, Parent: path.Base(path.Dir(path.Dir(dir))), MTU: 1500, Up: attr("flags") == "up", Carrier: attr("carrier") == "1"}
 	var err error
 	if mac := attr("address"); mac != "" {
 		if l.MAC, err = net.ParseMAC(mac); err != nil {
