@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -66,9 +67,11 @@ func (s *Server) collectClaims(ctx context.Context, dead func(Plugged) bool) (re
 		if s.commands.adding(c.Sandbox) || !over(c) {
 			continue
 		}
-		gone, err := s.collectClaim(ctx, c, over)
-		errs = append(errs, err)
-		removed += gone
+		errs = append(errs, s.again(c, func() error {
+			gone, err := s.collectClaim(ctx, c, over)
+			removed += gone
+			return err
+		}))
 	}
 	return removed, errors.Join(errs...)
 }
@@ -98,15 +101,31 @@ func (s *Server) restore(ctx context.Context) error {
 	if s.deps.Functions == nil {
 		return nil
 	}
+	claims := s.deps.Functions.Ledger.Claims()
+	s.backoff.keep(claims)
 	var group errgroup.Group
 	group.SetLimit(restoring)
-	for _, c := range s.deps.Functions.Ledger.Claims() {
+	errs := make([]error, len(claims))
+	for i, c := range claims {
 		if c.Phase != ledger.Attached || !s.torn(c) {
 			continue
 		}
-		group.Go(func() error { return s.restoreOne(ctx, c) })
+		group.Go(func() error {
+			errs[i] = s.again(c, func() error { return s.restoreOne(ctx, c) })
+			return nil
+		})
 	}
-	return group.Wait()
+	_ = group.Wait() // which gives the first of several
+	return errors.Join(errs...)
+}
+
+// again tries what may fail for long. A device whose netdev is on the node is not
+// waited for.
+func (s *Server) again(c ledger.Claim, do func() error) error {
+	if _, names, err := s.deps.Functions.Mover.Present(c.Device); err == nil && len(names) > 0 {
+		s.backoff.forget(c)
+	}
+	return s.backoff.try(c, time.Now(), do)
 }
 
 // torn reports whether a claim's device is there and not as ADD has left it.

@@ -22,8 +22,10 @@ const (
 	answerMargin = 3 * time.Second
 	// fullSweep is the pause between sweeps that nobody asked for.
 	fullSweep = time.Hour
-	// sweepRetry is the pause after a sweep that failed.
+	// sweepRetry is the pause after a sweep that failed; it doubles up to mostRetry
+	// while sweeps fail.
 	sweepRetry = 5 * time.Second
+	mostRetry  = time.Minute
 )
 
 // Server answers the CNI plugin.
@@ -35,6 +37,7 @@ type Server struct {
 	commands *commands
 	listener net.Listener
 	dirty    chan struct{} // a sweep is due
+	backoff  backoff
 }
 
 // NewServer neither listens nor touches anything yet.
@@ -44,7 +47,7 @@ func NewServer(cfg Config, deps Deps, log *slog.Logger, reg prometheus.Registere
 	}
 	s := &Server{
 		cfg: cfg, deps: deps, log: log, metrics: newMetrics(reg),
-		commands: newCommands(), dirty: make(chan struct{}, 1),
+		commands: newCommands(), dirty: make(chan struct{}, 1), backoff: backoff{of: map[claimKey]retry{}},
 	}
 	if s.deps.Stage == nil {
 		s.deps.Stage = s.metrics.stage
@@ -101,7 +104,7 @@ func (s *Server) RunSweeps(ctx context.Context) error {
 	s.Repair()
 	pause := time.NewTimer(fullSweep)
 	defer pause.Stop()
-	failure := ""
+	failure, retry := "", time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -115,8 +118,10 @@ func (s *Server) RunSweeps(ctx context.Context) error {
 		}
 		failure = s.swept(failure, err)
 		next := fullSweep
-		if err != nil {
-			next = sweepRetry
+		if retry = min(max(sweepRetry, 2*retry), mostRetry); err != nil {
+			next = retry
+		} else {
+			retry = 0
 		}
 		pause.Reset(next)
 	}
