@@ -93,7 +93,7 @@ build: ## the binaries of the product, into _output/bin
 	go build $(RELEASE) -o $(BIN)/ovn-k8s-cni-overlay ./cmd/cni
 
 image: root ## the container image, as a tar file
-	go run ./hack/image -out $(IMAGE)
+	go run ./hack/image -out $(IMAGE) $(if $(ARCH),-arch $(ARCH))
 
 clean: ## remove what was built here (not the caches)
 	rm -rf $(OUT)
