@@ -34,6 +34,7 @@ func (k Kind) Run(out io.Writer, node string, command ...string) error {
 	return run(out, "docker", append([]string{"exec", node + "-tools"}, command...)...)
 }
 
+// RunExternal uses the container that is on the network of the nodes.
 func (k Kind) RunExternal(out io.Writer, command ...string) error {
 	return run(out, "docker", append([]string{"exec", k.name + "-" + External}, command...)...)
 }
@@ -58,6 +59,7 @@ for i in $(seq 600); do
 done
 exit 4`
 
+// Restart knows the components that tests kill; those of the cluster are on the control plane.
 func (k Kind) Restart(component string) error {
 	kind, node, found := strings.Cut(component, "@")
 	if !found {
@@ -74,6 +76,7 @@ func (k Kind) Restart(component string) error {
 	return nil
 }
 
+// Load takes a tar file as docker saves it.
 func (k Kind) Load(image string) error {
 	var out bytes.Buffer
 	if err := run(&out, "kind", "load", "image-archive", image, "--name", k.name); err != nil {
@@ -82,6 +85,7 @@ func (k Kind) Load(image string) error {
 	return nil
 }
 
+// Kubectl is kubectl of PATH.
 func (k Kind) Kubectl() (program, config string) { return "kubectl", k.config }
 
 func run(out io.Writer, program string, args ...string) error {

@@ -35,12 +35,15 @@ func (l Lab) Run(out io.Writer, node string, command ...string) error {
 	return l.Command(out, "exec", append([]string{node, "--"}, command...)...)
 }
 
+// RunExternal uses the lab's machine for that.
 func (l Lab) RunExternal(out io.Writer, command ...string) error {
 	return l.Run(out, External, command...)
 }
 
+// Restart knows the components that `lab restart --help` lists.
 func (l Lab) Restart(component string) error { return l.quiet("restart", component) }
 
+// Load takes a tar file as `lab load` does.
 func (l Lab) Load(image string) error { return l.quiet("load", image) }
 
 func (l Lab) quiet(verb, argument string) error {
@@ -51,6 +54,7 @@ func (l Lab) quiet(verb, argument string) error {
 	return nil
 }
 
+// Kubectl is that of the lab's Kubernetes version.
 func (l Lab) Kubectl() (program, config string) {
 	return filepath.Join(l.Root, "_output/bin/kubectl"), filepath.Join(l.Workdir(), "kubeconfig")
 }
