@@ -4,10 +4,16 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -45,8 +51,15 @@ type Client struct {
 	Policies       Namespaced[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList]
 	Leases         Namespaced[coordinationv1.Lease, coordinationv1.LeaseList]
 	Events         Namespaced[eventsv1.Event, eventsv1.EventList]
+	ConfigMaps     Namespaced[corev1.ConfigMap, corev1.ConfigMapList]
+	Accounts       Namespaced[corev1.ServiceAccount, corev1.ServiceAccountList]
+	Requests       Resource[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList]
 	// Server is where the API is.
 	Server *url.URL
+	// Time asks the API server for its time, to a second.
+	Time func(context.Context) (time.Time, error)
+	// Allowed asks whether the holder of a token may get a path that is no resource.
+	Allowed func(ctx context.Context, token, path string) (bool, error)
 	// Scheme knows the kinds.
 	Scheme *runtime.Scheme
 }
@@ -84,15 +97,35 @@ func New(cfg Config) (*Client, error) {
 		Policies:       namespaced[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList](networking, "networkpolicies"),
 		Leases:         namespaced[coordinationv1.Lease, coordinationv1.LeaseList](groups[coordinationv1.SchemeGroupVersion], "leases"),
 		Events:         namespaced[eventsv1.Event, eventsv1.EventList](groups[eventsv1.SchemeGroupVersion], "events"),
+		ConfigMaps:     namespaced[corev1.ConfigMap, corev1.ConfigMapList](core, "configmaps"),
+		Accounts:       namespaced[corev1.ServiceAccount, corev1.ServiceAccountList](core, "serviceaccounts"),
+		Requests:       whole[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](groups[certificatesv1.SchemeGroupVersion], "certificatesigningrequests"),
 		Server:         core.Get().URL(),
+		Time:           func(ctx context.Context) (time.Time, error) { return clock(ctx, web, core.Get().URL()) },
+		Allowed:        reviews(groups[authenticationv1.SchemeGroupVersion], groups[authorizationv1.SchemeGroupVersion]),
 		Scheme:         scheme,
 	}, nil
+}
+
+// clock reads the Date of an answer, whatever the answer is.
+func clock(ctx context.Context, web *http.Client, server *url.URL) (time.Time, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, server.JoinPath("/version").String(), nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	response, err := web.Do(request)
+	if err != nil {
+		return time.Time{}, err
+	}
+	date, err := http.ParseTime(response.Header.Get("Date"))
+	return date, errors.Join(err, response.Body.Close())
 }
 
 func versions() []schema.GroupVersion {
 	return []schema.GroupVersion{
 		corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion, networkingv1.SchemeGroupVersion,
-		coordinationv1.SchemeGroupVersion, eventsv1.SchemeGroupVersion,
+		coordinationv1.SchemeGroupVersion, eventsv1.SchemeGroupVersion, certificatesv1.SchemeGroupVersion,
+		authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion,
 	}
 }
 
@@ -101,6 +134,7 @@ func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme,
+		certificatesv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme)) // fails for two kinds of one name
 	}

@@ -8,9 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -120,6 +124,7 @@ func use[T, L any](ctx context.Context, r Resource[T, L], object *T) (out []any)
 	collect(r.Update(ctx, object, metav1.UpdateOptions{DryRun: []string{"All"}}))
 	collect(r.Patch(ctx, "x", types.MergePatchType, []byte(`{"a":"b"}`), metav1.PatchOptions{}, "status"))
 	collect(r.Patch(ctx, "x", types.StrategicMergePatchType, []byte(`{"a":"b"}`), metav1.PatchOptions{}))
+	collect(nil, r.Delete(ctx, "x", metav1.DeleteOptions{DryRun: []string{"All"}}))
 	if w, err := r.Watch(ctx, metav1.ListOptions{ResourceVersion: "7", AllowWatchBookmarks: true}); err == nil {
 		w.Stop()
 	}
@@ -131,7 +136,7 @@ func alike[T, L any](t *testing.T, s *server, ours, theirs Resource[T, L], objec
 	t.Helper()
 	understood := use(t.Context(), theirs, object)
 	want := drain(s)
-	if len(want) != 7 {
+	if len(want) != 8 {
 		t.Errorf("%d requests", len(want))
 	}
 	if diff := cmp.Diff(understood, use(t.Context(), ours, object), cmp.Comparer(sameError)); diff != "" {
@@ -170,10 +175,53 @@ func TestLikeClientGo(t *testing.T) {
 			alike(t, s, ours.Secrets("ns"), core.Secrets("ns"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 			alike(t, s, ours.Leases("ns"), theirs.CoordinationV1().Leases("ns"), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 			alike(t, s, ours.Events("ns"), theirs.EventsV1().Events("ns"), &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+			alike(t, s, ours.ConfigMaps("ns"), core.ConfigMaps("ns"), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+			alike(t, s, ours.Accounts("ns"), core.ServiceAccounts("ns"), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+			alike(t, s, ours.Requests, theirs.CertificatesV1().CertificateSigningRequests(),
+				&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 			alike(t, s, ours.ServiceCIDRs, networking.ServiceCIDRs(), &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 			alike(t, s, ours.Policies("ns"), networking.NetworkPolicies("ns"), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 			alike(t, s, ours.EndpointSlices("ns"), theirs.DiscoveryV1().EndpointSlices("ns"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 		})
+	}
+}
+
+func TestAllowed_AsksForTheTokensUser(t *testing.T) {
+	who := &authenticationv1.TokenReview{Status: authenticationv1.TokenReviewStatus{
+		Authenticated: true, User: authenticationv1.UserInfo{Username: "prometheus", Groups: []string{"g"}},
+	}}
+	for name, tc := range map[string]struct {
+		answer runtime.Object
+		asked  int
+	}{
+		"unknown token": {&authenticationv1.TokenReview{}, 1},
+		"known token":   {who, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, http.StatusCreated, tc.answer)
+			ours, _ := both(t, s)
+			allowed, _ := ours.Allowed(t.Context(), "secret", "/metrics")
+			asked := drain(s)
+			if allowed || len(asked) != tc.asked || !strings.Contains(asked[0], "POST /apis/authentication.k8s.io/v1/tokenreviews\n") || !strings.Contains(asked[0], "secret") {
+				t.Errorf("%t, asked %q", allowed, asked)
+			}
+			if tc.asked == 2 && (!strings.Contains(asked[1], "POST /apis/authorization.k8s.io/v1/subjectaccessreviews\n") || !strings.Contains(asked[1], "prometheus") || !strings.Contains(asked[1], "/metrics")) {
+				t.Errorf("asked %q", asked[1])
+			}
+		})
+	}
+}
+
+func TestTime_IsTheServers(t *testing.T) {
+	s := newServer(t, http.StatusForbidden, &apierrors.NewForbidden(corev1.Resource("x"), "x", nil).ErrStatus)
+	ours, _ := both(t, s)
+	got, err := ours.Time(t.Context())
+	if err != nil || time.Since(got).Abs() > 5*time.Second {
+		t.Errorf("%s, %v", got, err)
+	}
+	s.Close()
+	if _, err := ours.Time(t.Context()); err == nil {
+		t.Error("no error without a server")
 	}
 }
 

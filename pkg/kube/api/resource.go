@@ -15,10 +15,16 @@ import (
 // are Resources, its fakes included.
 type Resource[T, L any] interface {
 	Watched[L]
+	Written[T]
 	Get(ctx context.Context, name string, options metav1.GetOptions) (*T, error)
+}
+
+// Written is how objects are changed.
+type Written[T any] interface {
 	Create(ctx context.Context, object *T, options metav1.CreateOptions) (*T, error)
 	Update(ctx context.Context, object *T, options metav1.UpdateOptions) (*T, error)
 	Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*T, error)
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
 // Watched is what an informer needs.
@@ -79,6 +85,10 @@ func (r resource[T, L, PT, PL]) Update(ctx context.Context, object *T, options m
 //nolint:revive // six parameters: client-go's signature
 func (r resource[T, L, PT, PL]) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*T, error) {
 	return r.do(ctx, r.group.Patch(kind).Name(name).SubResource(subresources...).Body(patch), &options)
+}
+
+func (r resource[T, L, PT, PL]) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
+	return r.group.Delete().NamespaceIfScoped(r.namespace, r.namespace != "").Resource(r.name).Name(name).Body(&options).Do(ctx).Error()
 }
 
 func (r resource[T, L, PT, PL]) List(ctx context.Context, options metav1.ListOptions) (*L, error) {

@@ -24,6 +24,9 @@ func Client(client kubernetes.Interface) *api.Client {
 		Policies:       namespaced(networking.NetworkPolicies),
 		Leases:         namespaced(client.CoordinationV1().Leases),
 		Events:         namespaced(client.EventsV1().Events),
+		ConfigMaps:     namespaced(core.ConfigMaps),
+		Accounts:       namespaced(core.ServiceAccounts),
+		Requests:       whole(client.CertificatesV1().CertificateSigningRequests()),
 		Server:         &url.URL{},
 		Scheme:         api.Scheme(),
 	}
