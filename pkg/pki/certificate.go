@@ -2,6 +2,7 @@ package pki
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -58,7 +60,7 @@ func parseAuthorities(data map[string][]byte) ([]authority, error) {
 	return list, nil
 }
 
-func formatAuthorities(list []authority) (map[string][]byte, error) {
+func formatAuthorities(list []authority, revoked []string) (map[string][]byte, error) {
 	var keys []byte
 	for _, a := range list {
 		der, err := x509.MarshalPKCS8PrivateKey(a.key)
@@ -67,19 +69,25 @@ func formatAuthorities(list []authority) (map[string][]byte, error) {
 		}
 		keys = append(keys, encode(pemKey, der)...)
 	}
-	return map[string][]byte{certKey: bundle(list), keyKey: keys}, nil
+	data := map[string][]byte{certKey: bundle(list), keyKey: keys}
+	if len(revoked) > 0 {
+		data[revokedKey] = []byte(strings.Join(revoked, " "))
+	}
+	return data, nil
 }
 
-// renewAuthorities drops what has ended and adds a successor where the newest
-// is in the last third of its life.
+// renewAuthorities drops those that are not valid and have a successor that signs,
+// and adds one where the newest is in the last third of its life. A clock that was
+// wrong for a pass drops nothing: no successor has signed by then.
 func renewAuthorities(list []authority, name string, cfg Config) ([]authority, error) {
 	now := cfg.Now()
-	list = slices.DeleteFunc(list, func(a authority) bool { return !now.Before(a.cert.NotAfter) })
+	successor := slices.ContainsFunc(list, func(a authority) bool { return a.valid(now) && a.settled(cfg) })
+	list = slices.DeleteFunc(list, func(a authority) bool { return successor && !a.valid(now) })
 	if len(list) > 0 && !due(list[len(list)-1].cert, now) {
 		return list, nil
 	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: fmt.Sprintf("%s %s", name, now.UTC().Format(time.DateOnly))},
+		Subject:               pkix.Name{CommonName: fmt.Sprintf("%s %s", name, now.UTC().Format(time.RFC3339))},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(cfg.AuthorityLife),
 		IsCA:                  true,
@@ -87,28 +95,50 @@ func renewAuthorities(list []authority, name string, cfg Config) ([]authority, e
 		MaxPathLenZero:        true,
 		KeyUsage:              x509.KeyUsageCertSign,
 	}
-	cert, key, err := sign(template, nil)
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := sign(template, key.Public(), authority{template, key})
 	if err != nil {
 		return nil, err
 	}
 	return append(list, authority{cert, key}), nil
 }
 
-// signer is the newest authority that everybody trusts by now.
-func signer(list []authority, cfg Config) *authority {
-	for i := len(list) - 1; i > 0; i-- {
-		if cfg.Now().Sub(list[i].cert.NotBefore) >= cfg.Settle+backdate {
-			return &list[i]
+func (a authority) valid(now time.Time) bool {
+	return !now.Before(a.cert.NotBefore) && now.Before(a.cert.NotAfter)
+}
+
+// settled: every peer has had the time to read the bundle that has it.
+func (a authority) settled(cfg Config) bool {
+	return cfg.Now().Sub(a.cert.NotBefore) >= cfg.Settle+backdate
+}
+
+// signer is the newest authority that everybody trusts by now, else the oldest one
+// that is valid.
+func signer(list []authority, cfg Config) authority {
+	valid := slices.DeleteFunc(slices.Clone(list), func(a authority) bool { return !a.valid(cfg.Now()) })
+	for _, a := range slices.Backward(valid) {
+		if a.settled(cfg) {
+			return a
 		}
 	}
-	return &list[0]
+	return append(valid, list...)[0]
 }
 
 // renewLeaf gives the data of want's Secret: have as it is while it is good.
 func renewLeaf(have map[string][]byte, want leafWant, list []authority, cfg Config) (map[string][]byte, error) {
-	by, trusted := signer(list, cfg), bundle(list)
+	by := signer(list, cfg)
+	next := map[string][]byte{certKey: have[certKey], keyKey: have[keyKey], caKey: want.trusted}
+	if want.trusted == nil {
+		next[caKey] = bundle(list)
+	}
+	if want.role != "" {
+		next[roleKey] = []byte(want.role)
+	}
 	if leafGood(have, want, by, cfg.Now()) {
-		return map[string][]byte{certKey: have[certKey], keyKey: have[keyKey], caKey: trusted}, nil
+		return next, nil
 	}
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: want.secret},
@@ -124,7 +154,11 @@ func renewLeaf(have map[string][]byte, want leafWant, list []authority, cfg Conf
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	cert, key, err := sign(template, by)
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	cert, err := sign(template, key.Public(), by)
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +166,13 @@ func renewLeaf(have map[string][]byte, want leafWant, list []authority, cfg Conf
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{certKey: encode(pemCertificate, cert.Raw), keyKey: encode(pemKey, der), caKey: trusted}, nil
+	next[certKey], next[keyKey] = encode(pemCertificate, cert.Raw), encode(pemKey, der)
+	return next, nil
 }
 
 // leafGood: a certificate with its key, by this signer, for this use and these
 // hosts, and not due.
-func leafGood(data map[string][]byte, want leafWant, by *authority, now time.Time) bool {
+func leafGood(data map[string][]byte, want leafWant, by authority, now time.Time) bool {
 	pair, err := tls.X509KeyPair(data[certKey], data[keyKey])
 	if err != nil || due(pair.Leaf, now) || pair.Leaf.CheckSignatureFrom(by.cert) != nil {
 		return false
@@ -153,25 +188,18 @@ func due(cert *x509.Certificate, now time.Time) bool {
 	return !now.Before(cert.NotAfter.Add(-life/3)) || now.Before(cert.NotBefore)
 }
 
-// sign completes template with a new key; by nil: signed by itself.
-func sign(template *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
+func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+// sign completes template for the holder of a key.
+func sign(template *x509.Certificate, holder crypto.PublicKey, by authority) (cert *x509.Certificate, err error) {
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	parent, parentKey := template, key
-	if by != nil {
-		parent, parentKey = by.cert, by.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, holder, by.key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	cert, err := x509.ParseCertificate(der)
-	return cert, key, err
+	return x509.ParseCertificate(der)
 }
 
 func bundle(list []authority) []byte {

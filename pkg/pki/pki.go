@@ -1,28 +1,34 @@
 // Package pki makes and renews the certificates that the OVN databases are
 // served with. It is a package of its own because nothing else in the tree
-// creates credentials, and because the account that it runs under (the only
-// one that may write Secrets) has no other rights.
+// creates credentials, and because the account that it runs under is the only
+// one that may write Secrets.
 //
 // In the data flow it stands before everything else: Ensure writes Secrets,
-// the kubelet mounts them as files, ovsdb-server and ovn-controller read the
-// files and read them again when they change. Nothing is restarted.
+// the kubelet mounts them as files, ovsdb-server reads the files and reads them
+// again when they change. Nothing is restarted.
 //
 // The Northbound and the Southbound database have a certificate authority
-// each. So what a node holds (the Southbound's client certificate) opens
-// nothing in the Northbound, and the keys of the authorities are in Secrets
-// that no pod mounts.
+// each, and the chassis have a third one: what a node holds opens nothing in the
+// Northbound. The keys of the authorities are in Secrets that no pod mounts.
+// pkg/chassis asks SignChassis for the certificate of a chassis.
 //
 // An authority is renewed by adding a new one beside it, and signing with the
-// new one only when every peer has had the time to read the longer bundle.
+// new one only when every peer has had the time to read the longer bundle. The
+// authority of the chassis is replaced at once when a chassis is revoked:
+// ovsdb-server knows no list of revoked certificates.
 package pki
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +43,10 @@ const (
 	certKey = corev1.TLSCertKey
 	keyKey  = corev1.TLSPrivateKeyKey
 	caKey   = corev1.ServiceAccountRootCAKey
+	// revokedKey names the Nodes for whose sake the authority of the chassis was made
+	// anew, roleKey the role of the peers in a database.
+	revokedKey = "revoked"
+	roleKey    = "role"
 )
 
 // Config says what to certify. The zero values of durations and Now stand for
@@ -47,18 +57,37 @@ type Config struct {
 	SBHosts   []string // the same for the Southbound
 	// Life and AuthorityLife: a third of it before the end, a successor is made.
 	Life, AuthorityLife time.Duration
+	// ChassisLife is that of the certificate of a chassis.
+	ChassisLife time.Duration
 	// Settle is how long a new authority is only trusted before it signs: the
 	// kubelet's time to bring the bundle to all nodes, and a node's time off.
 	Settle time.Duration
 	Every  time.Duration // between passes of Run, at most
 	Now    func() time.Time
+	// Clock asks the API server for its time; nil: Now is trusted.
+	Clock func(ctx context.Context) (time.Time, error)
+	// Chassis says what is known of the chassis; nil: nothing.
+	Chassis func() Chassis
+	// Wake asks Run for a pass, after a change of Chassis.
+	Wake <-chan struct{}
 }
 
-// Defaults are a year for certificates and ten for authorities.
+// Chassis is what Secrets depend on beside time.
+type Chassis struct {
+	// Revoked names the Nodes whose certificates the Southbound has to refuse, sorted.
+	Revoked []string
+	// Waiting names the Nodes that use the shared client certificate of earlier
+	// releases still.
+	Waiting []string
+}
+
+// Defaults are a year for certificates, a month for those of chassis, and ten years
+// for authorities.
 func Defaults() Config {
 	return Config{
 		Namespace: "ovn-kubernetes", Life: 365 * 24 * time.Hour, AuthorityLife: 3650 * 24 * time.Hour,
-		Settle: 30 * 24 * time.Hour, Every: time.Hour, Now: time.Now,
+		ChassisLife: 30 * 24 * time.Hour,
+		Settle:      30 * 24 * time.Hour, Every: time.Hour, Now: time.Now,
 	}
 }
 
@@ -86,20 +115,11 @@ type leafWant struct {
 	secret string
 	usage  x509.ExtKeyUsage
 	hosts  []string // nil for clients
-}
-
-// databases is what there is: an authority by its Secret, and what it signs.
-func (c Config) databases() map[string][]leafWant {
-	return map[string][]leafWant{
-		"ovn-nb-ca": {
-			{secret: "ovn-nb-server", usage: x509.ExtKeyUsageServerAuth, hosts: c.NBHosts},
-			{secret: "ovn-nb-client", usage: x509.ExtKeyUsageClientAuth},
-		},
-		"ovn-sb-ca": {
-			{secret: "ovn-sb-server", usage: x509.ExtKeyUsageServerAuth, hosts: c.SBHosts},
-			{secret: "ovn-sb-client", usage: x509.ExtKeyUsageClientAuth},
-		},
-	}
+	// trusted, if not nil, is the bundle for the peers' certificates in place of that
+	// of the own authority.
+	trusted []byte
+	// role is what the database lets its peers do; "": everything.
+	role string
 }
 
 // Ensure makes the Secrets right once: those missing, damaged, due for renewal
@@ -111,12 +131,28 @@ func Ensure(ctx context.Context, client *api.Client, cfg Config) ([]string, erro
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
-	p := pass{cfg: cfg, secrets: client.Secrets(cfg.Namespace)}
-	var errs []error
-	for authority, leaves := range cfg.databases() {
-		errs = append(errs, p.ensureDatabase(ctx, authority, leaves))
+	if err := cfg.checkClock(ctx); err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
 	}
-	return p.written, errors.Join(errs...)
+	p := pass{cfg: cfg, secrets: client.Secrets(cfg.Namespace), maps: client.ConfigMaps(cfg.Namespace)}
+	err := errors.Join(p.northbound(ctx), p.southbound(ctx))
+	return p.written, err
+}
+
+// checkClock refuses a clock that is wrong: certificates of another time shut
+// every peer out, and authorities would be taken for ended.
+func (c Config) checkClock(ctx context.Context) error {
+	if c.Clock == nil {
+		return nil
+	}
+	server, err := c.Clock(ctx)
+	if err != nil {
+		return fmt.Errorf("asking the API server for the time: %w", err)
+	}
+	if off := c.Now().Sub(server); off.Abs() > backdate {
+		return fmt.Errorf("the clock here is off by %s from the API server's", off.Round(time.Second))
+	}
+	return nil
 }
 
 // Run calls Ensure at once and then every cfg.Every, sooner after an error,
@@ -141,6 +177,7 @@ func Run(ctx context.Context, client *api.Client, cfg Config, log *slog.Logger) 
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-cfg.Wake:
 		case <-time.After(wait):
 		}
 	}
@@ -150,34 +187,51 @@ func Run(ctx context.Context, client *api.Client, cfg Config, log *slog.Logger) 
 type pass struct {
 	cfg     Config
 	secrets api.Resource[corev1.Secret, corev1.SecretList]
+	maps    api.Resource[corev1.ConfigMap, corev1.ConfigMapList]
 	written []string
 }
 
-func (p *pass) ensureDatabase(ctx context.Context, name string, leaves []leafWant) error {
-	var authorities []authority
-	err := p.ensureSecret(ctx, name, func(have map[string][]byte) (map[string][]byte, error) {
+func (p *pass) northbound(ctx context.Context) error {
+	authorities, err := p.ensureAuthority(ctx, "ovn-nb-ca", nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		p.ensureLeaf(ctx, authorities, leafWant{secret: "ovn-nb-server", usage: x509.ExtKeyUsageServerAuth, hosts: p.cfg.NBHosts}),
+		p.ensureLeaf(ctx, authorities, leafWant{secret: "ovn-nb-client", usage: x509.ExtKeyUsageClientAuth}))
+}
+
+// ensureAuthority gives the authorities of a Secret, oldest first. Those signed for
+// a Node that is among revoked since are replaced.
+func (p *pass) ensureAuthority(ctx context.Context, name string, revoked []string) (authorities []authority, err error) {
+	err = p.ensureSecret(ctx, name, func(have map[string][]byte) (map[string][]byte, error) {
 		list, err := parseAuthorities(have)
 		if err != nil {
 			return nil, err
 		}
+		known := strings.Fields(string(have[revokedKey]))
+		if slices.ContainsFunc(revoked, func(node string) bool { return !slices.Contains(known, node) }) {
+			list = nil
+		}
 		if authorities, err = renewAuthorities(list, name, p.cfg); err != nil {
 			return nil, err
 		}
-		return formatAuthorities(authorities)
+		return formatAuthorities(authorities, revoked)
 	})
 	if err != nil {
-		return fmt.Errorf("authority %s: %w", name, err)
+		return nil, fmt.Errorf("authority %s: %w", name, err)
 	}
-	var errs []error
-	for _, want := range leaves {
-		err := p.ensureSecret(ctx, want.secret, func(have map[string][]byte) (map[string][]byte, error) {
-			return renewLeaf(have, want, authorities, p.cfg)
-		})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("certificate %s: %w", want.secret, err))
-		}
+	return authorities, nil
+}
+
+func (p *pass) ensureLeaf(ctx context.Context, by []authority, want leafWant) error {
+	err := p.ensureSecret(ctx, want.secret, func(have map[string][]byte) (map[string][]byte, error) {
+		return renewLeaf(have, want, by, p.cfg)
+	})
+	if err != nil {
+		return fmt.Errorf("certificate %s: %w", want.secret, err)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // ensureSecret brings a Secret to what next makes of its present data, nil when
@@ -201,7 +255,7 @@ func (p *pass) ensureSecret(ctx context.Context, name string, next func(have map
 		case missing:
 			secret.Data = data
 			_, err = p.secrets.Create(ctx, secret, metav1.CreateOptions{})
-		case sameData(secret.Data, data):
+		case maps.EqualFunc(secret.Data, data, bytes.Equal):
 			return nil
 		default:
 			secret.Data = data
@@ -217,13 +271,4 @@ func (p *pass) ensureSecret(ctx context.Context, name string, next func(have map
 		lost = err
 	}
 	return cmp.Or(ctx.Err(), lost)
-}
-
-func sameData(a, b map[string][]byte) bool {
-	for _, key := range []string{certKey, keyKey, caKey} {
-		if string(a[key]) != string(b[key]) {
-			return false
-		}
-	}
-	return len(a) == len(b)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
-var allSecrets = []string{"ovn-nb-ca", "ovn-nb-client", "ovn-nb-server", "ovn-sb-ca", "ovn-sb-client", "ovn-sb-server"}
+var allSecrets = []string{"ovn-chassis-ca", "ovn-nb-ca", "ovn-nb-client", "ovn-nb-server", "ovn-sb-ca", "ovn-sb-server"}
 
 func testConfig(now *time.Time) Config {
 	cfg := Defaults()
@@ -57,7 +57,9 @@ func writes(client *fake.Clientset) (names []string) {
 	for _, a := range client.Actions() {
 		switch a := a.(type) {
 		case clienttesting.UpdateAction: // has GetObject, like CreateAction
-			names = append(names, a.GetVerb()+" "+a.GetObject().(*corev1.Secret).Name)
+			names = append(names, a.GetVerb()+" "+a.GetObject().(metav1.Object).GetName())
+		case clienttesting.DeleteAction:
+			names = append(names, "delete "+a.GetName())
 		}
 	}
 	client.ClearActions()
@@ -92,7 +94,7 @@ func TestEnsureMakesWhatIsMissingOnce(t *testing.T) {
 	if len(secrets) != len(allSecrets) {
 		t.Errorf("%d Secrets, want %d", len(secrets), len(allSecrets))
 	}
-	for _, name := range []string{"ovn-nb-server", "ovn-nb-client", "ovn-sb-server", "ovn-sb-client"} {
+	for _, name := range []string{"ovn-nb-server", "ovn-nb-client", "ovn-sb-server"} {
 		if secrets[name][keyKey] == nil || string(secrets[name][keyKey]) == string(secrets[name[:6]+"-ca"][keyKey]) {
 			t.Errorf("%s has no key of its own", name)
 		}
@@ -136,7 +138,9 @@ func handshake(t *testing.T, server, client *tls.Config) error {
 
 func TestWhoIsLetIn(t *testing.T) {
 	now := time.Now()
-	s := ensure(t, fake.NewClientset(), testConfig(&now))
+	cluster, cfg := fake.NewClientset(), testConfig(&now)
+	s := ensure(t, cluster, cfg)
+	chassis := chassisFiles(t, cluster, cfg, "chassis-1")
 	other := ensure(t, fake.NewClientset(), testConfig(&now)) // another cluster's
 	server := func(data map[string][]byte) *tls.Config {
 		return &tls.Config{Certificates: []tls.Certificate{pair(t, data)}, ClientCAs: pool(data), ClientAuth: tls.RequireAndVerifyClientCert}
@@ -148,7 +152,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	nameless.Certificates = nil
 	wrongHost := client(s["ovn-nb-client"])
 	wrongHost.ServerName = "db.example"
-	trusting := client(s["ovn-sb-client"]) // so that only the server can refuse
+	trusting := client(chassis) // so that only the server can refuse
 	trusting.RootCAs = pool(s["ovn-nb-client"])
 	for _, tc := range []struct {
 		name           string
@@ -156,13 +160,14 @@ func TestWhoIsLetIn(t *testing.T) {
 		ok             bool
 	}{
 		{"NB client to NB", server(s["ovn-nb-server"]), client(s["ovn-nb-client"]), true},
-		{"SB client to SB", server(s["ovn-sb-server"]), client(s["ovn-sb-client"]), true},
+		{"a chassis to SB", server(s["ovn-sb-server"]), client(chassis), true},
 		{"no certificate", server(s["ovn-nb-server"]), nameless, false},
 		{"a node's certificate to NB", server(s["ovn-nb-server"]), trusting, false},
 		{"NB client to SB", server(s["ovn-sb-server"]), client(s["ovn-nb-client"]), false},
 		{"another cluster's client", server(s["ovn-nb-server"]), client(other["ovn-nb-client"]), false},
 		{"wrong host", server(s["ovn-nb-server"]), wrongHost, false},
-		{"a node posing as the server", server(s["ovn-sb-client"]), client(s["ovn-sb-client"]), false},
+		{"a chassis posing as the server", server(chassis), client(chassis), false},
+		{"the server's own certificate to SB", server(s["ovn-sb-server"]), server(s["ovn-sb-server"]), false},
 		{"a server's certificate as a client's", server(s["ovn-nb-server"]), client(s["ovn-nb-server"]), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -181,12 +186,12 @@ func TestWhatIsRenewed(t *testing.T) {
 	}{
 		{"fresh", func(_ *Config, now *time.Time, _ *fake.Clientset) { *now = now.Add(200 * 24 * time.Hour) }, nil},
 		{"last third", func(_ *Config, now *time.Time, _ *fake.Clientset) { *now = now.Add(250 * 24 * time.Hour) },
-			[]string{"update ovn-nb-client", "update ovn-nb-server", "update ovn-sb-client", "update ovn-sb-server"}},
+			[]string{"update ovn-nb-client", "update ovn-nb-server", "update ovn-sb-server"}},
 		{"another address", func(cfg *Config, _ *time.Time, _ *fake.Clientset) { cfg.NBHosts = []string{"10.0.0.1"} },
 			[]string{"update ovn-nb-server"}},
 		{"deleted", func(_ *Config, _ *time.Time, client *fake.Clientset) {
-			client.CoreV1().Secrets("ovn-kubernetes").Delete(context.Background(), "ovn-sb-client", metav1.DeleteOptions{})
-		}, []string{"create ovn-sb-client"}},
+			client.CoreV1().Secrets("ovn-kubernetes").Delete(context.Background(), "ovn-sb-server", metav1.DeleteOptions{})
+		}, []string{"create ovn-sb-server"}},
 		{"damaged", func(_ *Config, _ *time.Time, client *fake.Clientset) {
 			overwrite(client, "ovn-nb-client", keyKey, "nonsense")
 		}, []string{"update ovn-nb-client"}},
@@ -256,11 +261,11 @@ func TestAuthoritiesChangeWithoutABreak(t *testing.T) {
 	authorities := map[string]bool{}
 	for range int(40 * 365 * 24 * time.Hour / pass) {
 		s := ensure(t, client, cfg)
-		bundles = append(bundles, s["ovn-sb-client"][caKey])
+		bundles = append(bundles, []byte(southboundMap(t, client)[ServerKey]))
 		verify(t, s["ovn-sb-server"], bundles[len(bundles)-1], "fd00::3", now)
 		verify(t, s["ovn-sb-server"], bundles[max(0, len(bundles)-1-lag)], "fd00::3", now)
 		authorities[string(pair(t, s["ovn-sb-server"]).Leaf.AuthorityKeyId)] = true
-		if n := len(pemBlocks(s["ovn-sb-client"][caKey])); n > 2 {
+		if n := len(pemBlocks(bundles[len(bundles)-1])); n > 2 {
 			t.Fatalf("a bundle of %d", n)
 		}
 		now = now.Add(pass)
@@ -284,7 +289,7 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 	s := read(t, client)
 	verify(t, s["ovn-nb-server"], s["ovn-nb-ca"][certKey], "nb.example", now)
-	verify(t, s["ovn-sb-server"], s["ovn-sb-client"][caKey], "127.0.0.1", now)
+	verify(t, s["ovn-sb-server"], []byte(southboundMap(t, client)[ServerKey]), "127.0.0.1", now)
 	client.ClearActions()
 	ensure(t, client, cfg)
 	if w := writes(client); w != nil {
@@ -313,7 +318,7 @@ func TestConflictTakesTheWinner(t *testing.T) {
 		}
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, name, fmt.Errorf("changed"))
 	})
-	if diff := cmp.Diff(won, ensure(t, client, cfg)); diff != "" || conflicts != 4 {
+	if diff := cmp.Diff(won, ensure(t, client, cfg)); diff != "" || conflicts != 3 {
 		t.Errorf("%d conflicts, difference from the winner's:\n%s", conflicts, diff)
 	}
 }

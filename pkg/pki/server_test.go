@@ -118,7 +118,7 @@ func TestServerReadsRenewedCertificates(t *testing.T) {
 		return err
 	})
 	defer conn.Close()
-	if _, c, err := ask(address, config("ovn-sb-client")); err == nil {
+	if _, c, err := ask(address, config("ovn-sb-server")); err == nil {
 		c.Close()
 		t.Error("a client of the other authority was let in")
 	}
