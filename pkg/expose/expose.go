@@ -1,0 +1,127 @@
+// Package expose serves a process' metrics and health. On the node itself, at the
+// loopback address, it answers everybody over plain HTTP: the kubelet's probes and an
+// administrator's curl. From anywhere else it wants TLS, and for /metrics, which name
+// namespaces and pods, a token of an account that may get that path.
+//
+// It is a package of its own because the agent and the controller both need it and
+// share nothing else.
+package expose
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+)
+
+// Config of what is served.
+type Config struct {
+	// Local is the address for plain HTTP, of the loopback interface.
+	Local string
+	// Secure is the address for TLS; "": none.
+	Secure string
+	// Gatherer has the metrics.
+	Gatherer prometheus.Gatherer
+	// Ready is the answer of /readyz.
+	Ready func() error
+	// Allowed asks whether the holder of a token may get a path.
+	Allowed func(ctx context.Context, token, path string) (bool, error)
+	// Logger gets what the TLS server has to complain about.
+	Logger *slog.Logger
+}
+
+// Run serves until ctx ends.
+func Run(ctx context.Context, cfg Config) error {
+	address, _, err := net.SplitHostPort(cfg.Local)
+	if ip := net.ParseIP(address); err != nil || ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("serving metrics: %q is not ADDRESS:PORT of the loopback interface", cfg.Local)
+	}
+	mux := cfg.handler()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serve(ctx, cfg.Local, nil, mux, cfg.Logger) })
+	if cfg.Secure != "" {
+		config, err := selfSigned()
+		if err != nil {
+			return fmt.Errorf("serving metrics: %w", err)
+		}
+		guarded := newGuard(mux, cfg.Allowed)
+		group.Go(func() error { return serve(ctx, cfg.Secure, config, guarded, cfg.Logger) })
+	}
+	return group.Wait()
+}
+
+func (c Config) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := c.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+func serve(ctx context.Context, address string, config *tls.Config, handler http.Handler, log *slog.Logger) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	if config != nil {
+		listener = tls.NewListener(listener, config)
+	}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 14,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	return nil
+}
+
+// selfSigned protects tokens from being read on the way. Who scrapes does not check the
+// name, as with the kubelet's own certificate.
+func selfSigned() (*tls.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "ovn-offload"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}, nil
+}
+
+func bearer(r *http.Request) string {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
