@@ -130,8 +130,14 @@ func checkAccounts(objects []runtime.Object) (found []string) {
 
 // The rights that there are, written once more: a wider role has to be a decision.
 var rights = map[string][]string{
-	"ovnkube-identity": {"create secrets", "get secrets*", "update secrets*"},
+	"ovnkube-identity": {
+		"create secrets", "get secrets*", "update secrets*", "delete secrets*",
+		"create configmaps", "get configmaps*", "list configmaps*", "watch configmaps*", "update configmaps*",
+		"list nodes", "watch nodes", "get serviceaccounts", "list certificatesigningrequests", "watch certificatesigningrequests",
+		"patch certificatesigningrequests/approval", "patch certificatesigningrequests/status", "approve signers*", "sign signers*",
+	},
 	"ovnkube-master": {
+		"create tokenreviews", "create subjectaccessreviews",
 		"get namespaces", "list namespaces", "watch namespaces", "get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods",
 		"get services", "list services", "watch services", "get endpointslices", "list endpointslices", "watch endpointslices",
 		"patch nodes/status", "patch pods/status", "list networkpolicies", "watch networkpolicies",
@@ -141,17 +147,24 @@ var rights = map[string][]string{
 		"create events", "patch events", "create leases", "get leases*", "update leases*",
 	},
 	"ovnkube-node": {
+		"create tokenreviews", "create subjectaccessreviews",
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "get services", "list services", "watch services",
 		"list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs", "patch nodes/status", "create events", "patch events",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
 		"get offloadpolicies", "list offloadpolicies", "watch offloadpolicies",
+		"create certificatesigningrequests", "get certificatesigningrequests", "watch certificatesigningrequests",
+		"list configmaps*", "watch configmaps*",
 	},
 	"ovn-dpu": { // of a DPU, in the cluster of its host
+		"create tokenreviews", "create subjectaccessreviews",
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
 		"get services", "list services", "watch services", "list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs",
 		"create events", "patch events", "get leases", "create leases", "update leases", "get nodeoffloads", "update nodeoffloads",
+		"create certificatesigningrequests", "get certificatesigningrequests", "watch certificatesigningrequests",
+		"list configmaps*", "watch configmaps*",
 	},
 	"ovnkube-node-dpu-host": {
+		"create tokenreviews", "create subjectaccessreviews",
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
 		"get services", "list services", "watch services", "list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs",
 		"create events", "patch events", "get leases", "list leases", "watch leases",
@@ -219,7 +232,7 @@ func checkVolumes(objects []runtime.Object) (found []string) {
 			if v.Secret != nil && strings.HasSuffix(v.Secret.SecretName, "-ca") {
 				found = append(found, w.name+": mounts the key of an authority")
 			}
-			if v.Secret != nil && w.onNode && v.Secret.SecretName != "ovn-sb-client" {
+			if v.Secret != nil && w.onNode {
 				found = append(found, w.name+": nodes hold "+v.Secret.SecretName)
 			}
 		}
@@ -342,7 +355,7 @@ func TestChecksFind(t *testing.T) {
 		{"60-ovs-node.yaml", "serviceAccountName: ovs-node", "serviceAccountName: other", `no ServiceAccount "other"`},
 		{"10-config.yaml", "  mtu:", "  mtu_bytes:", "no setting ovn-config/mtu"},
 		{"70-ovnkube-node.yaml", "$(MTU)", "$(MTTU)", "$(MTTU) is not set"},
-		{"70-ovnkube-node.yaml", "secretName: ovn-sb-client", "secretName: ovn-nb-client", "nodes hold ovn-nb-client"},
+		{"70-ovnkube-node.yaml", "hostPath: {path: /var/lib/ovn-offload/chassis, type: DirectoryOrCreate}", "secret: {secretName: ovn-sb-client}", "nodes hold ovn-sb-client"},
 		{"40-ovnkube-db.yaml", "secretName: ovn-nb-server", "secretName: ovn-nb-ca", "mounts the key of an authority"},
 		{"40-ovnkube-db.yaml", "name: db, mountPath", "name: dbs, mountPath", "no volume dbs"},
 		{"50-ovnkube-master.yaml", "hostNetwork: true", "hostNetwork: false", "cannot start before"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -13,6 +14,9 @@ import (
 // services; nil when it can and does.
 func (a *agent) problem() error {
 	if !a.serving.Load() {
+		if a.chassis != nil && a.chassis.Problem() != nil {
+			return fmt.Errorf("the node is not set up yet: %w", a.chassis.Problem())
+		}
 		return errors.New("the node is not set up yet")
 	}
 	return a.ready()

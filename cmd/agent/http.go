@@ -2,36 +2,20 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
+	"github.com/ovn-offload/ovn-offload/pkg/expose"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
-func (a *agent) serveHTTP(ctx context.Context) error {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := a.problem(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = fmt.Fprintln(w, "ok")
+// serveHTTP answers before the API server does: only tokens wait for that.
+func (a *agent) serveHTTP(ctx context.Context, client *api.Client) error {
+	return expose.Run(ctx, expose.Config{
+		Local: a.opts.metrics.local, Secure: a.opts.metrics.secure, Gatherer: a.metrics, Ready: a.problem,
+		Allowed: client.Allowed, Logger: a.opts.log,
 	})
-	server := &http.Server{Addr: a.opts.metrics, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving metrics: %w", err)
-	}
-	return nil
 }
 
 // probes reach the API server and the Southbound databases.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -37,14 +38,16 @@ type options struct {
 	mode, clusterCIDRs, serviceCIDRs, encapIP string
 	level                                     slog.Level
 
-	kube           api.Config
-	node           node.Config
-	cni            cni.Config
-	ovsdb, metrics string
-	devices        deviceOptions
-	install        struct{ confDir, binDir, plugin string }
-	dpu            dpuOptions
-	log            *slog.Logger
+	kube    api.Config
+	node    node.Config
+	cni     cni.Config
+	ovsdb   string
+	metrics struct{ local, secure string }
+	devices deviceOptions
+	install struct{ confDir, binDir, plugin string }
+	dpu     dpuOptions
+	chassis chassis.Config
+	log     *slog.Logger
 }
 
 func main() {
@@ -57,7 +60,7 @@ func main() {
 }
 
 func command() *cobra.Command {
-	o := options{node: node.Defaults(), cni: cni.Defaults(), kube: api.Config{UserAgent: "ovn-offload-agent/" + version}}
+	o := options{node: node.Defaults(), cni: cni.Defaults(), chassis: chassis.Defaults(), kube: api.Config{UserAgent: "ovn-offload-agent/" + version}}
 	root := &cobra.Command{
 		Use:               "ovn-offload-agent",
 		Short:             "sets a node up for the network and attaches its pods",
@@ -93,6 +96,7 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.kube.Server, "apiserver", "", "URL of the API server; empty: as the kubeconfig or the cluster says")
 	f.StringVar(&o.ovsdb, "ovsdb", "unix:/run/openvswitch/db.sock", "the local Open_vSwitch database")
 	f.StringVar(&o.node.Remote, "sb", "", "the Southbound database as ovn-controller takes it, such as ssl:172.18.0.3:6642")
+	f.StringVar(&o.chassis.Dir, "chassis-dir", o.chassis.Dir, "where key and certificate of the chassis are kept for ovn-controller, if --sb is an ssl endpoint")
 	f.StringVar(&o.clusterCIDRs, "cluster-cidrs", "10.244.0.0/16/24", "pod networks, each with the prefix length of a node")
 	f.StringVar(&o.serviceCIDRs, "service-cidrs", "", "service networks, which the node's own processes reach too")
 	f.IntVar(&o.node.MTU, "mtu", 0, "MTU of pods; 0: the underlay's less the encapsulation")
@@ -107,7 +111,8 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.devices.management, "management-vf", "", "VF that is the node's own interface in its pod subnet, by PF, such as ens1f0#0; empty: none, and an internal port of OVS where that runs")
 	f.StringVar(&o.devices.gateway, "gateway-vf", "", "VF that has the node's address in place of the gateway bridge's own interface, by PF, such as ens1f0#1; empty: none")
 	f.StringVar(&o.devices.stray, "initial-netns", "", "path of the initial network namespace, where the node is another one")
-	f.StringVar(&o.metrics, "metrics-address", ":9410", "where /metrics, /healthz and /readyz are served")
+	f.StringVar(&o.metrics.local, "metrics-address", "127.0.0.1:9410", "where /metrics, /healthz and /readyz are served to the node itself")
+	f.StringVar(&o.metrics.secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9412; empty: nowhere")
 	f.StringVar(&o.install.confDir, "cni-conf-dir", "/etc/cni/net.d", "where the runtime looks for networks")
 	f.StringVar(&o.install.binDir, "cni-bin-dir", "/opt/cni/bin", "where the runtime looks for plugins")
 	f.StringVar(&o.install.plugin, "cni-plugin", "/usr/local/bin/"+node.PluginName, "the plugin to install there")

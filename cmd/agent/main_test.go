@@ -35,7 +35,7 @@ func TestBinaryKnowsFewKinds(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v: %s", err, out)
 	}
-	known := " core/v1 coordination/v1 discovery/v1 events/v1 networking/v1 "
+	known := " authentication/v1 authorization/v1 certificates/v1 core/v1 coordination/v1 discovery/v1 events/v1 networking/v1 "
 	for dep := range strings.FieldsSeq(string(out)) {
 		kinds, ok := strings.CutPrefix(dep, "k8s.io/api/")
 		if ok && !strings.Contains(known, " "+kinds+" ") || strings.HasPrefix(dep, "k8s.io/client-go/kubernetes") || strings.HasPrefix(dep, "github.com/google/gnostic-models") {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/knftables"
 
+	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
@@ -49,6 +51,7 @@ type agent struct {
 	podMTU    atomic.Int64 // on a host with a DPU; 0 while it is not known
 	server    atomic.Pointer[cni.Server]
 	policy    *setup.Runner
+	chassis   *chassis.Client // nil: the Southbound asks for no certificate
 	sampling  *nodeoffload.Sampling
 	synced    atomic.Bool // the view is complete
 	// anyHostPorts says that the bridge has had host ports of pods to serve.
@@ -61,20 +64,20 @@ type agent struct {
 func run(ctx context.Context, opts options) error {
 	a := &agent{opts: opts, metrics: prometheus.NewRegistry()}
 	a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	client, err := api.New(opts.kube)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.serveHTTP(ctx) })
-	group.Go(func() error { return a.work(ctx, group) })
+	group.Go(func() error { return a.serveHTTP(ctx, client) })
+	group.Go(func() error { return a.work(ctx, group, client) })
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
 }
 
-func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
-	client, err := api.New(a.opts.kube)
-	if err != nil {
-		return err
-	}
+func (a *agent) work(ctx context.Context, group *errgroup.Group, client *api.Client) (err error) {
 	if a.opts.mode == modeAuto {
 		if a.opts.mode, err = a.detect(ctx, client); err != nil {
 			return err
@@ -87,6 +90,7 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group) error {
 	if err := a.open(ctx); err != nil {
 		return err
 	}
+	a.startChassis(ctx, group, client)
 	if a.opts.mode == modeDPU {
 		return a.workDPU(ctx, group, client)
 	}
@@ -147,7 +151,12 @@ func (a *agent) follow(ctx context.Context, group *errgroup.Group, changed func(
 		a.setup.Changed(names...)
 		changed(parseOwners(names)...)
 	})
-	a.db.OnForeign(func(tables []string) { a.setup.Foreign(tables...) })
+	a.db.OnForeign(func(tables []string) {
+		a.setup.Foreign(tables...)
+		if a.chassis != nil && slices.Contains(tables, vswitch.OpenvSwitchTable) {
+			a.chassis.Changed()
+		}
+	})
 	a.db.OnReconnect(a.setup.Mark)
 	a.view.OnChange(func(owners ...kube.Owner) {
 		a.pods.Changed(owners...)
@@ -168,6 +177,18 @@ func (a *agent) follow(ctx context.Context, group *errgroup.Group, changed func(
 	a.setup.Mark()
 	group.Go(func() error { return a.health.Run(ctx) })
 	return nil
+}
+
+// startChassis keeps the certificate with which ovn-controller comes to the Southbound.
+func (a *agent) startChassis(ctx context.Context, group *errgroup.Group, client *api.Client) {
+	if !strings.Contains(a.opts.node.Remote, "ssl:") {
+		return
+	}
+	cfg := a.opts.chassis
+	cfg.SystemID = func() string { return a.setting("system-id") }
+	cfg.Logger, cfg.Registerer = a.opts.log, a.metrics
+	a.chassis = chassis.NewClient(client, cfg)
+	group.Go(func() error { return a.chassis.Run(ctx) })
 }
 
 // settled returns when the node is set up.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/pki"
 )
@@ -19,7 +22,7 @@ func certsCommand(o *options, level *slog.Level) *cobra.Command {
 	var nb, sb string
 	command := &cobra.Command{
 		Use:   "certs",
-		Short: "makes and renews the certificates of the OVN databases, in Secrets",
+		Short: "makes and renews the certificates of the OVN databases, in Secrets, and signs those of chassis",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -33,7 +36,7 @@ func certsCommand(o *options, level *slog.Level) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return pki.Run(cmd.Context(), client, cfg, newLogger(*level))
+			return certify(cmd.Context(), client, cfg, newLogger(*level))
 		},
 	}
 	flags := command.Flags()
@@ -41,6 +44,20 @@ func certsCommand(o *options, level *slog.Level) *cobra.Command {
 	flags.StringVar(&nb, "nb", "", "endpoints of the Northbound database, whose hosts are certified")
 	flags.StringVar(&sb, "sb", "", "endpoints of the Southbound database, whose hosts are certified")
 	return command
+}
+
+// certify keeps the Secrets right, and answers the requests of chassis.
+func certify(ctx context.Context, client *api.Client, cfg pki.Config, log *slog.Logger) error {
+	cfg.Clock = client.Time
+	signer := chassis.NewSigner(client, cfg, log)
+	if err := signer.Start(ctx); err != nil {
+		return err
+	}
+	cfg.Chassis, cfg.Wake = signer.Chassis, signer.Wake()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return signer.Run(ctx) })
+	group.Go(func() error { return pki.Run(ctx, client, cfg, log) })
+	return group.Wait()
 }
 
 // clientTLS reads the files of a client certificate, its key and the authorities

@@ -26,7 +26,8 @@ type options struct {
 	nb, nbCert, nbKey, nbCA              string
 	sb, sbCert, sbKey, sbCA              string
 	clusterCIDRs, serviceCIDRs, joinCIDR string
-	metricsAddress, leaseNamespace       string
+	metricsAddress, secureAddress        string
+	leaseNamespace                       string
 }
 
 func main() {
@@ -66,7 +67,8 @@ func command() *cobra.Command {
 	flags.StringVar(&o.clusterCIDRs, "cluster-cidrs", "10.244.0.0/16/24", "pod networks, each with the prefix length of a node")
 	flags.StringVar(&o.serviceCIDRs, "service-cidrs", "10.96.0.0/16", "service networks")
 	flags.StringVar(&o.joinCIDR, "join-cidrs", "100.64.0.0/16,fd98::/64", "networks between the cluster router and the gateway routers")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":9411", "where /metrics, /healthz and /readyz are served")
+	flags.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:9411", "where /metrics, /healthz and /readyz are served to the node itself")
+	flags.StringVar(&o.secureAddress, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9413; empty: nowhere")
 	flags.StringVar(&o.leaseNamespace, "lease-namespace", "ovn-kubernetes", "namespace of the leader's Lease")
 	root.AddCommand(certsCommand(&o, &level))
 	return root

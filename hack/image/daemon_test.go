@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -212,6 +213,64 @@ func TestOVSContainer(t *testing.T) {
 	startOVS(t, dir)
 	if again := get(t, dir, "external_ids:system-id"); again != id {
 		t.Errorf("system-id was %s and is %s", id, again)
+	}
+}
+
+// The Southbound's port for nodes has the role that the mounted Secret says. When
+// the role or the authorities change, the clients have to come anew: a connection
+// goes on with what it began with.
+func TestSouthboundContainer_FollowsItsSecret(t *testing.T) {
+	dir := t.TempDir()
+	scripts := map[string]string{
+		"ovsdb-tool":   `touch "$2"`,
+		"ovsdb-server": `exec sleep 60`,
+		"ovs-appctl":   `echo "$@" >>` + dir + `/commands`,
+	}
+	for name, script := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name string) string {
+		content, _ := os.ReadFile(filepath.Join(dir, name))
+		return string(content)
+	}
+	write("ca.crt", "chassis and shared")
+	cmd := daemon(context.Background(), dir, "sb", "ssl:172.18.0.3:6642")
+	cmd.Env = append(cmd.Env, "OVN_DBDIR="+dir+"/db", "OVN_CERTS="+dir, "FOLLOW_SECONDS=0.1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	eventually(t, "the configuration", func() bool { return strings.Contains(read("ovn/ovnsb_db.json"), "}}}") })
+	if config := read("ovn/ovnsb_db.json"); strings.Contains(config, "role") || !json.Valid([]byte(config)) {
+		t.Errorf("without a role: %s", config)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if commands := read("commands"); commands != "" {
+		t.Errorf("without a change: %s", commands)
+	}
+	write("role", "ovn-controller")
+	write("ca.crt", "chassis")
+	eventually(t, "clients come anew", func() bool { return strings.Contains(read("commands"), "reconnect") })
+	config := read("ovn/ovnsb_db.json")
+	remotes := strings.Split(config, "pssl:6642:")
+	if !json.Valid([]byte(config)) || len(remotes) != 2 || strings.Contains(remotes[0], "role") || !strings.Contains(remotes[1], `"role": "ovn-controller"`) {
+		t.Errorf("with a role: %s", config)
+	}
+	lines := strings.Split(strings.TrimSpace(read("commands")), "\n")
+	if !strings.HasSuffix(lines[0], "ovsdb-server/reload") || !strings.HasSuffix(lines[1], "ovsdb-server/reconnect") {
+		t.Errorf("commands: %q", lines)
 	}
 }
 
