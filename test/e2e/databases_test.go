@@ -71,7 +71,7 @@ func overTLS(tool string, c credentials, endpoint string, args ...string) (strin
 	for file, text := range map[string]string{"tls.crt": c.cert, "tls.key": c.key, "ca.crt": c.ca} {
 		script += "cat >$d/" + file + " <<'PEM'\n" + text + "\nPEM\n"
 	}
-	script += tool + " -vconsole:dbg --timeout=5 --db=" + endpoint + " -p $d/tls.key -c $d/tls.crt -C $d/ca.crt " + strings.Join(args, " ") + " 2>$d/err; code=$?; grep -i 'alert\\|SSL_' $d/err; exit $code"
+	script += tool + " -vconsole:dbg --timeout=5 --db=" + endpoint + " -p $d/tls.key -c $d/tls.crt -C $d/ca.crt " + strings.Join(args, " ") + " 2>$d/err; code=$?; grep -i 'alert\\|SSL_\\|permission error' $d/err; exit $code"
 	return onNode("outside", "sh", "-c", script)
 }
 
@@ -81,8 +81,8 @@ func overTLS(tool string, c credentials, endpoint string, args ...string) (strin
 // node's at the Northbound database.
 func TestDatabasesOverTLS(t *testing.T) {
 	t.Parallel()
-	nb, sb := "ssl:172.18.0.3:6641", "ssl:172.18.0.3:6642"
-	controller, node := secretCredentials(t, "ovn-nb-client"), secretCredentials(t, "ovn-sb-client")
+	nb, sb := "ssl:172.18.0.3:6641", southbound
+	controller, node := secretCredentials(t, "ovn-nb-client"), chassisCredentials(t, nodes[1])
 	show, err := overTLS("ovn-nbctl", controller, nb, "show")
 	if err != nil {
 		t.Fatalf("%v: %s", err, show)
