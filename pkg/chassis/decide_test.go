@@ -169,7 +169,7 @@ func TestDecide(t *testing.T) {
 		"a Node of the same name":       {id: "id-9", change: annotate("id-9"), records: map[string]string{"n1": "id-1 uid-0 " + agentUser}, want: "id-9 uid-1 " + agentUser},
 		"revoked":                       {records: map[string]string{"n1": "revoked"}, refused: "n1 is revoked"},
 		"revoked, with a reason":        {records: map[string]string{"n1": "revoked stolen in May"}, refused: "n1 is revoked"},
-		"a record nobody can read":      {records: map[string]string{"n1": "what"}, waits: true},
+		"a record that is damaged":      {records: map[string]string{"n1": "what"}, waits: true},
 		"DPU":                           {user: dpuUser, want: "id-1 uid-1 " + dpuUser},
 		"DPU of a labelled host":        {user: dpuUser, change: label, want: "id-1 uid-1 " + dpuUser},
 		"host with the DPU's label":     {change: label, refused: "host with a DPU"},
