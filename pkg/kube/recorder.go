@@ -53,8 +53,12 @@ type eventKey struct {
 	regarding    corev1.ObjectReference
 }
 
+// keyOf leaves the version of the object out: each change of it would else end the
+// series and be an Event.
 func keyOf(event *eventsv1.Event) eventKey {
-	return eventKey{kind: event.Type, reason: event.Reason, regarding: event.Regarding}
+	key := eventKey{kind: event.Type, reason: event.Reason, regarding: event.Regarding}
+	key.regarding.ResourceVersion = ""
+	return key
 }
 
 func newRecorder(ctx context.Context, client *api.Client, component string) *recorder {

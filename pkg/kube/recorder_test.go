@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,4 +150,23 @@ func TestSeriesWithoutItsEvent(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		wantAsked(t, asked, patch, create)
 	})
+}
+
+// TestRecorder_OtherVersionOfAnObjectIsTheSameSeries: an Event for each change of an
+// object would be one for each forged annotation. Another object is another series.
+func TestRecorder_OtherVersionOfAnObjectIsTheSameSeries(t *testing.T) {
+	r := newRecorder(t.Context(), apitest.Client(fake.NewClientset()), "tester")
+	for i := range 50 {
+		pod := newPod("a", "n")
+		pod.ResourceVersion = fmt.Sprint(i)
+		r.record(pod, "Warning", "Forged", "a note")
+	}
+	other := newPod("b", "n")
+	other.UID = "uid-other"
+	r.record(other, "Warning", "Forged", "a note")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.seen) != 2 {
+		t.Errorf("%d series of two objects", len(r.seen))
+	}
 }
