@@ -48,6 +48,8 @@ func SetPolicyCondition(ctx context.Context, client dynamic.Interface, owner Own
 		"apiVersion": object.GetAPIVersion(), "kind": owner.Kind, "metadata": map[string]any{"name": owner.Name},
 		"status": map[string]any{"conditions": []any{condition}},
 	}}
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
 	options := metav1.ApplyOptions{FieldManager: statusWriter, Force: true}
 	_, err = client.Resource(AdminKinds()[owner.Kind]).ApplyStatus(ctx, owner.Name, apply, options)
 	if err != nil && !apierrors.IsNotFound(err) {
