@@ -11,35 +11,57 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// chassisWithin bounds what an endpoint that does not answer costs: the rows of
-// others wait meanwhile.
+// chassisWithin bounds how long one endpoint of the Southbound database is waited for.
 const chassisWithin = 5 * time.Second
 
-// dropChassis removes what a node that is gone, or that has another system-id
-// now, has left in the Southbound database: its ovn-controller does so only when
-// it ends in an orderly way, and until then every other node keeps a tunnel to
-// it. It comes before the commit of rows, because the rows that are replaced
-// are the only memory of which chassis the node was.
-func (c *Controller) dropChassis(ctx context.Context, owner kube.Owner, rows []ovsdb.Row) error {
+// awaitChassis holds a node's rows back until what it has left in the Southbound
+// database is removed, by a loop of its own: a database that does not answer holds
+// up no other owner. The rows that are replaced are the only memory of which
+// chassis the node was.
+func (c *Controller) awaitChassis(owner kube.Owner) error {
+	for _, chassis := range c.staleChassis(owner) {
+		if _, removed := c.removed.LoadAndDelete(chassis); !removed {
+			c.chassis.Mark(owner)
+			return fmt.Errorf("%w: chassis %s is still in the Southbound database", reconcile.ErrNotReady, chassis)
+		}
+	}
+	return nil
+}
+
+// staleChassis are those that a node had, by its rows, and that no node has now.
+func (c *Controller) staleChassis(owner kube.Owner) []string {
 	if owner.Kind != kube.KindNode || len(c.cfg.Southbound) == 0 {
 		return nil
 	}
-	wanted := chassisOf(rows)
-	for _, chassis := range chassisOf(c.db.Rows(owner.String())) {
-		lives := func(n *corev1.Node) bool { return n.Annotations[kube.NodeChassisIDKey] == chassis }
-		if slices.Contains(wanted, chassis) || slices.ContainsFunc(c.view.Nodes(), lives) {
-			continue
+	return slices.DeleteFunc(chassisOf(c.db.Rows(owner.String())), func(chassis string) bool {
+		return slices.ContainsFunc(c.view.Nodes(), func(n *corev1.Node) bool { return n.Annotations[kube.NodeChassisIDKey] == chassis })
+	})
+}
+
+// dropChassis removes what nodes that are gone, or that have another system-id now,
+// have left in the Southbound database: their ovn-controllers do so only when they
+// end in an orderly way, and until then every other node keeps a tunnel to them.
+func (c *Controller) dropChassis(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+	failed := map[kube.Owner]error{}
+	for _, owner := range owners {
+		for _, chassis := range c.staleChassis(owner) {
+			cfg := ovsdb.Defaults(c.cfg.Southbound, ovsdb.Schema{})
+			cfg.TLS, cfg.ConnectTimeout = c.cfg.SouthboundTLS, chassisWithin
+			if err := ovsdb.Remove(ctx, cfg, "OVN_Southbound", chassis, "Chassis", "Chassis_Private"); err != nil {
+				failed[owner] = fmt.Errorf("chassis of %s: %w", owner, err)
+				break
+			}
+			c.log.Info("chassis removed", "owner", owner, "chassis", chassis)
+			c.removed.Store(chassis, nil)
 		}
-		cfg := ovsdb.Defaults(c.cfg.Southbound, ovsdb.Schema{})
-		cfg.TLS, cfg.ConnectTimeout = c.cfg.SouthboundTLS, chassisWithin
-		if err := ovsdb.Remove(ctx, cfg, "OVN_Southbound", chassis, "Chassis", "Chassis_Private"); err != nil {
-			return fmt.Errorf("chassis of %s: %w", owner, err)
+		if failed[owner] == nil {
+			c.rows.Mark(owner)
 		}
-		c.log.Info("chassis removed", "owner", owner, "chassis", chassis)
 	}
-	return nil
+	return failed, nil
 }
 
 // chassisOf gives the chassis that rows of a node name.

@@ -1,6 +1,9 @@
 package controller
 
 import (
+	"net"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +58,39 @@ func TestChassisOfAGoneNodeIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the old chassis is gone", func() bool { return chassis() == "foreign foreign" })
+}
+
+// TestChassis_SilentSouthboundHoldsUpNoPod: it takes connections and does not answer,
+// at endpoints whose time-outs are longer together than the test waits.
+func TestChassis_SilentSouthboundHoldsUpNoPod(t *testing.T) {
+	silent, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	w := newWorld(t, testNode("n1"), testNode("n2"))
+	w.stop()
+	for range 10 {
+		w.southbound = append(w.southbound, "unix:"+silent.Addr().String())
+	}
+	w.startAndLead()
+	gateways := func() string { return w.server.Dump("Gateway_Chassis", "chassis_name") }
+	w.eventually("both nodes' rows", func() bool { return strings.Count(gateways(), "chassis-n") == 2 })
+	if err := w.client.CoreV1().Nodes().Delete(t.Context(), "n2", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asked.Close()
+	if err := createPod(t, w, "a"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("a port", func() bool { return slices.Equal(w.ports(), []string{"d_a"}) })
+	if !strings.Contains(gateways(), "chassis-n2") {
+		t.Error("the rows of the node went before its chassis")
+	}
 }
 
 // TestPodOnANodeWithoutSubnet: who looks at the pod is told what is wrong with

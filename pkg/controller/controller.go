@@ -11,6 +11,7 @@
 //	nodes   allocate a subnet and an id, record them in the Node's annotations
 //	pods    allocate addresses, record them in the Pod's annotation
 //	rows    ovn.Build, ovsdb.Commit; then free what has no row any more
+//	chassis remove what nodes that are gone have left in the Southbound database
 //
 // Only the leader runs the loops. It starts by rebuilding the allocator from the
 // database's rows and the annotations.
@@ -82,6 +83,8 @@ type Controller struct {
 	limits limits
 	// warned is what the authors of policies were last told.
 	warned sync.Map
+	// removed are chassis that are not in the Southbound database any more.
+	removed sync.Map
 	// outcomes are conditions, by policy for the whole cluster.
 	outcomes sync.Map
 
@@ -92,7 +95,7 @@ type Controller struct {
 	loops
 }
 
-type loops struct{ nodes, pods, rows, statuses *reconcile.Loop[kube.Owner] }
+type loops struct{ nodes, pods, rows, statuses, chassis *reconcile.Loop[kube.Owner] }
 
 // New makes a Controller; its Events are recorded until ctx ends.
 func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, error) {
@@ -114,6 +117,7 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	c.pods = c.loop("pod-allocation", podWriters, 1, c.allocatePods)
 	c.rows = c.loop("rows", 1, 10, c.reconcileRows)
 	c.statuses = c.loop("policy-status", 1, 1, c.writeStatuses)
+	c.chassis = c.loop("chassis", 1, 1, c.dropChassis)
 	c.nodes.MarkAllWith(c.nodeOwners)
 	c.pods.MarkAllWith(c.podOwners)
 	c.rows.MarkAllWith(c.everything)
@@ -192,7 +196,7 @@ func (c *Controller) lead(ctx context.Context) error {
 	c.db.OnReconnect(c.rows.MarkAll)
 	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
 	group, running := errgroup.WithContext(ctx)
-	for _, loop := range []*reconcile.Loop[kube.Owner]{c.nodes, c.pods, c.rows, c.statuses} {
+	for _, loop := range []*reconcile.Loop[kube.Owner]{c.nodes, c.pods, c.rows, c.statuses, c.chassis} {
 		group.Go(func() error { return loop.Run(running) })
 	}
 	err = group.Wait()

@@ -211,8 +211,9 @@ func (c *Controller) add(ctx context.Context, p *pass, owner kube.Owner) {
 	holders := c.alloc.Holders(owner)
 	uid := c.nodeUID(owner)
 	rows, err := ovn.Build(c.facts(), c.build, owner)
-	if err == nil {
-		err = c.dropChassis(ctx, owner, rows)
+	if waits := c.awaitChassis(owner); err == nil && waits != nil {
+		p.failed[owner] = waits
+		return
 	}
 	if p.failed[owner] = err; err != nil && len(rows) == 0 && !errors.Is(err, ovn.ErrRefused) {
 		return
