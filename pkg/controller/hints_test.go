@@ -22,6 +22,7 @@ import (
 func zoneNode(i int) *corev1.Node {
 	node := gatewayNode(fmt.Sprint("n", i), 0)
 	node.Annotations[kube.GatewayConfigKey] = fmt.Sprintf(`{"default":{"mode":"shared","ip-addresses":["172.18.%d.%d/16"]}}`, i/250, 1+i%250)
+	node.Status.Addresses[0].Address = fmt.Sprintf("172.18.%d.%d", i/250, 1+i%250)
 	node.Labels = map[string]string{corev1.LabelTopologyZone: fmt.Sprint("zone-", i%3)}
 	return node
 }

@@ -2,12 +2,9 @@ package kube
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,43 +13,31 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The indexes of nodes: by each address of their gateways, by such an address with
-// its place among those of its family, and by the place. They are parsed once, not
-// for each service.
-const (
-	byAddress    = "address"
-	byNthAddress = "nthAddress"
-	byNth        = "nth"
-)
+// byAddress is the index of nodes by the addresses of their gateways, which are
+// parsed once, not for each service.
+const byAddress = "address"
 
 // The index of services and its keys: those that answer at ports of nodes, and of
-// these the ones that may have a frontend for each address of a node.
+// these the ones that may have a frontend for each address of a node. No service has
+// the last one.
 const (
 	byNodePort = "nodePort"
 	atNodes    = "nodes"
 	atEachNode = "eachNode"
+	atNoNode   = ""
 )
 
 func nodeIndexers() cache.Indexers {
-	keys := func(key func(NodeAddress) string) cache.IndexFunc {
-		return func(obj any) ([]string, error) {
-			var out []string
-			if node, ok := obj.(*corev1.Node); ok {
-				for _, a := range GatewayAddresses(node) {
-					out = append(out, key(a))
-				}
+	return cache.Indexers{byAddress: func(obj any) ([]string, error) {
+		var out []string
+		if node, ok := obj.(*corev1.Node); ok {
+			for _, address := range GatewayAddresses(node) {
+				out = append(out, address.String())
 			}
-			return out, nil
 		}
-	}
-	return cache.Indexers{
-		byAddress:    keys(func(a NodeAddress) string { return a.Addr.String() }),
-		byNthAddress: keys(func(a NodeAddress) string { return fmt.Sprintf("%d %s", a.Nth, a.Addr) }),
-		byNth:        keys(func(a NodeAddress) string { return place(a.Addr.Is6(), a.Nth) }),
-	}
+		return out, nil
+	}}
 }
-
-func place(v6 bool, nth int) string { return fmt.Sprint(v6, nth) }
 
 func serviceIndexers() cache.Indexers {
 	return cache.Indexers{byNodePort: func(obj any) ([]string, error) {
@@ -67,38 +52,61 @@ func serviceIndexers() cache.Indexers {
 	}}
 }
 
-// NodeAddress is an address at which services answer on a node: the Nth, from
-// 0, of its family there.
-type NodeAddress struct {
-	Addr netip.Addr
-	Nth  int
-}
-
-// GatewayAddresses are those of a node's GatewayConfigKey: none while it is not
-// there or cannot be read, which is its reader's to report.
-func GatewayAddresses(node *corev1.Node) []NodeAddress {
+// GatewayAddresses are those at which services answer on a node: of its
+// GatewayConfigKey the first of each family, if the Node's status has it too. The
+// annotation is the agent's word alone, and these addresses are served on all nodes.
+// On a host with a DPU they are the DPU's, which the status of the host does not have.
+// None while the annotation cannot be read, which is its reader's to report.
+func GatewayAddresses(node *corev1.Node) []netip.Addr {
 	gateway, err := ParseGatewayConfig(nodeFact(node, GatewayConfigKey), DefaultNetwork)
 	if err != nil || gateway == nil {
 		return nil
 	}
-	var out []NodeAddress
-	nth := map[bool]int{}
+	var out []netip.Addr
 	for _, prefix := range gateway.Addresses {
-		v6 := prefix.Addr().Is6()
-		out = append(out, NodeAddress{Addr: prefix.Addr(), Nth: nth[v6]})
-		nth[v6]++
+		addr := prefix.Addr()
+		if slices.ContainsFunc(out, func(other netip.Addr) bool { return other.Is6() == addr.Is6() }) {
+			continue
+		}
+		if _, dpu := node.Labels[DPUHostLabel]; dpu || slices.Contains(StatusAddresses(node), addr) {
+			out = append(out, addr)
+		}
 	}
 	return out
 }
 
-// NodeAddresses are those of every node, in no order.
-func (v *View) NodeAddresses() []NodeAddress {
-	var out []NodeAddress
-	for _, key := range v.nodes.GetIndexer().ListIndexFuncValues(byNthAddress) {
-		nth, text, _ := strings.Cut(key, " ")
-		addr, err := netip.ParseAddr(text)
-		if n, atoi := strconv.Atoi(nth); err == nil && atoi == nil {
-			out = append(out, NodeAddress{Addr: addr, Nth: n})
+// StatusAddresses are those by which Kubernetes knows a node.
+func StatusAddresses(node *corev1.Node) []netip.Addr {
+	var out []netip.Addr
+	for _, address := range node.Status.Addresses {
+		if addr, err := netip.ParseAddr(address.Address); err == nil {
+			out = append(out, addr.Unmap())
+		}
+	}
+	return out
+}
+
+// fewNodes is the number of nodes up to which a node port with affinity has a
+// frontend for each of them: these are on every node.
+const fewNodes = 32
+
+// NodeAddresses are those of all nodes in a family, in no order; none, and false,
+// where they are too many to be frontends of one service.
+func (v *View) NodeAddresses(v6 bool) ([]netip.Addr, bool) {
+	v.gateways.mu.RLock()
+	few := !v.gateways.crowded[v6]
+	v.gateways.mu.RUnlock()
+	if !few {
+		return nil, false
+	}
+	return v.nodeAddresses(v6), true
+}
+
+func (v *View) nodeAddresses(v6 bool) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range v.nodes.GetIndexer().ListIndexFuncValues(byAddress) {
+		if addr, err := netip.ParseAddr(text); err == nil && addr.Is6() == v6 {
+			out = append(out, addr)
 		}
 	}
 	return out
@@ -110,9 +118,9 @@ func (v *View) NodeAddresses() []NodeAddress {
 // change of a node has to be told to all services or all nodes.
 type gateways struct {
 	mu sync.RWMutex
-	// most is how many addresses of a family, by whether that is IPv6, the gateway
-	// with most of them has; at least 1.
-	most map[bool]int
+	// crowded says of a family, by whether that is IPv6, that more than fewNodes have
+	// an address of it.
+	crowded map[bool]bool
 	// slices has, for each service and by their keys, the EndpointSlices with an
 	// endpoint at an address of a gateway.
 	slices map[types.NamespacedName]map[string]located
@@ -149,14 +157,6 @@ func (g *gateways) kinds(service types.NamespacedName) map[string]bool {
 	return kinds
 }
 
-// MostNodeAddresses is how many addresses of a family the node with most of them
-// has, at least 1.
-func (v *View) MostNodeAddresses(v6 bool) int {
-	v.gateways.mu.RLock()
-	defer v.gateways.mu.RUnlock()
-	return v.gateways.most[v6]
-}
-
 // OnNodes says that a slice has an endpoint on the network of nodes, and whether
 // those of its kind have many.
 func (v *View) OnNodes(slice *discoveryv1.EndpointSlice) (on, many bool) {
@@ -168,21 +168,19 @@ func (v *View) OnNodes(slice *discoveryv1.EndpointSlice) (on, many bool) {
 
 func sliceKey(slice *discoveryv1.EndpointSlice) string { return slice.Namespace + "/" + slice.Name }
 
-// recount looks at the numbers of addresses again and reports whether most is another.
-func (v *View) recount() bool {
+// recount looks at the number of addresses again when some come or go. It reports
+// whether services with a frontend for each address of their families have, or had, these.
+func (v *View) recount(changed []netip.Addr) bool {
 	v.gateways.mu.Lock()
 	defer v.gateways.mu.Unlock()
-	changed := false
-	places := v.nodes.GetIndexer().ListIndexFuncValues(byNth)
-	for _, v6 := range []bool{false, true} {
-		n := 1
-		for slices.Contains(places, place(v6, n)) {
-			n++
-		}
-		changed = changed || n != v.gateways.most[v6]
-		v.gateways.most[v6] = n
+	concerned := false
+	for _, addr := range changed {
+		v6 := addr.Is6()
+		before := v.gateways.crowded[v6]
+		v.gateways.crowded[v6] = len(v.nodeAddresses(v6)) > fewNodes
+		concerned = concerned || !before || !v.gateways.crowded[v6]
 	}
-	return changed
+	return concerned
 }
 
 // locate looks again where the endpoints of a slice are that its service has or had.
@@ -275,8 +273,8 @@ func (v *View) gatewayOwners(old, new *corev1.Node) []Owner {
 		which = atNodes
 	case slices.Equal(had, has):
 		return nil
-	case v.recount():
-		which = atNodes
+	case !v.recount(slices.Concat(had, has)):
+		which = atNoNode
 	}
 	var owners []Owner
 	// The only error is an index that does not exist.
@@ -285,7 +283,7 @@ func (v *View) gatewayOwners(old, new *corev1.Node) []Owner {
 		owners = append(owners, ServiceOwner(service.Namespace, service.Name))
 	}
 	for _, address := range append(had, has...) {
-		for _, slice := range v.slicesBy(byEndpoint, address.Addr.String()) {
+		for _, slice := range v.slicesBy(byEndpoint, address.String()) {
 			if name := serviceOf(slice); name.Name != "" && v.locate(slice) {
 				owners = append(append(owners, ServiceOwner(name.Namespace, name.Name)), v.nodeServices()...)
 			}

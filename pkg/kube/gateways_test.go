@@ -76,9 +76,65 @@ func gatewayNode(name string, addresses ...string) *corev1.Node {
 	if len(addresses) == 0 {
 		return newNode(name, nil)
 	}
-	return newNode(name, map[string]string{
+	node := newNode(name, map[string]string{
 		GatewayConfigKey: `{"default":{"mode":"shared","ip-addresses":["` + strings.Join(addresses, `/16","`) + `/16"]}}`,
 	})
+	for _, address := range addresses {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	return node
+}
+
+// TestGatewayAddresses_AreOneOfEachFamilyThatTheStatusHas, however many a node claims.
+func TestGatewayAddresses_AreOneOfEachFamilyThatTheStatusHas(t *testing.T) {
+	var many []string
+	for i := range 8000 {
+		many = append(many, fmt.Sprintf("10.%d.%d.1", i/250, i%250))
+	}
+	for name, c := range map[string]struct {
+		claims, status []string
+		dpu            bool
+		want           string
+	}{
+		"as in the status":            {[]string{"172.18.0.2", "fd00::2"}, []string{"172.18.0.2", "fd00::2"}, false, "[172.18.0.2 fd00::2]"},
+		"another form":                {[]string{"fd00::2"}, []string{"FD00:0::2"}, false, "[fd00::2]"},
+		"not in the status":           {[]string{"10.244.1.5"}, []string{"172.18.0.2"}, false, "[]"},
+		"a family without status":     {[]string{"172.18.0.2", "fd00::2"}, []string{"172.18.0.2"}, false, "[172.18.0.2]"},
+		"the second is in the status": {[]string{"172.18.0.9", "172.18.0.2"}, []string{"172.18.0.2"}, false, "[172.18.0.2]"},
+		"many":                        {many, many, false, "[10.0.0.1]"},
+		"a DPU's":                     {[]string{"172.18.0.9", "172.18.0.10"}, []string{"172.18.0.2"}, true, "[172.18.0.9]"},
+	} {
+		node := gatewayNode("n1", c.claims...)
+		node.Status = corev1.NodeStatus{}
+		for _, address := range c.status {
+			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+		}
+		if c.dpu {
+			node.Labels = map[string]string{DPUHostLabel: ""}
+		}
+		if got := fmt.Sprint(GatewayAddresses(node)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestNodeAddresses_OfFewNodesOnly: beyond, nodes that come concern no service.
+func TestNodeAddresses_OfFewNodesOnly(t *testing.T) {
+	v := newByHand(t)
+	v.put(t, portService("clings", 30002, corev1.ServiceAffinityClientIP))
+	for i := range fewNodes + 2 {
+		v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
+		told := slices.Contains(v.told, "Service/ns/clings")
+		addresses, few := v.NodeAddresses(false)
+		if n := i + 1; few != (n <= fewNodes) || few && len(addresses) != n || told != (n <= fewNodes+1) {
+			t.Errorf("%d nodes: %d addresses, few %t, service told %t", n, len(addresses), few, told)
+		}
+	}
+	v.put(t, gatewayNode("n0"))
+	v.put(t, gatewayNode("n1"))
+	if _, few := v.NodeAddresses(false); !few || !slices.Contains(v.told, "Service/ns/clings") {
+		t.Errorf("few again: %t, told %v", few, v.told)
+	}
 }
 
 func portService(name string, nodePort int32, affinity corev1.ServiceAffinity) *corev1.Service {
@@ -135,9 +191,9 @@ func TestANodeConcernsNotAllServicesAndNodes(t *testing.T) {
 			v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
 			told += len(v.told)
 		}
-		// Each itself, its part in services and the five services with affinity;
-		// with the first one the agent comes onto the network of nodes.
-		if want := 7*nodes + 2; told != want {
+		// Each itself and its part in services, and while they are few the five services
+		// with affinity; with the first one the agent comes onto the network of nodes.
+		if want := 2*nodes + 5*(fewNodes+1) + 2; told != want {
 			t.Errorf("%d owners were told of %d nodes, want %d", told, nodes, want)
 		}
 		if got := len(v.gateways.slices); got != 1 {
@@ -162,10 +218,9 @@ func TestWhomANodesAddressesConcern(t *testing.T) {
 		{"n1", []string{"172.18.0.9"}, []string{"clings"}, false},
 		{"n1", []string{"172.18.0.2"}, []string{"clings", "agent"}, true},
 		{"n2", []string{"172.18.0.3"}, []string{"clings"}, false},
-		{"n2", []string{"172.18.0.3", "172.18.0.8"}, []string{"clings", "port"}, false},
-		{"n1", []string{"172.18.0.2", "172.18.0.4"}, []string{"clings", "agent"}, true}, // at another port
-		{"n1", []string{"172.18.0.2"}, []string{"clings", "agent"}, true},
-		{"n2", []string{"172.18.0.3"}, []string{"clings", "port"}, false},
+		{"n2", []string{"172.18.0.3", "172.18.0.8"}, nil, false},
+		{"n2", []string{"172.18.0.4"}, []string{"clings", "agent"}, true}, // at another port
+		{"n2", []string{"172.18.0.3"}, []string{"clings", "agent"}, true},
 		{"n1", nil, []string{"clings"}, false},
 		{"n2", nil, []string{"clings", "agent"}, true},
 	} {

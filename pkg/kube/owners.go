@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +76,7 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	}
 	owners := append([]Owner{NodeOwner(name)}, v.nodePolicyOwners(old, new)...)
 	subnets, chassis := otherFact(old, new, NodeSubnetsKey), otherFact(old, new, NodeChassisIDKey)
-	gateway := otherFact(old, new, GatewayConfigKey)
+	gateway := otherFact(old, new, GatewayConfigKey) || !slices.Equal(GatewayAddresses(old), GatewayAddresses(new))
 	if chassis || gateway || zone(old) != zone(new) {
 		owners = append(owners, NodeServicesOwner(name))
 	}

@@ -54,7 +54,7 @@ func NewView(client *api.Client, node string) (*View, error) {
 		pods:  api.NewInformer(client.Pods(metav1.NamespaceAll), &corev1.Pod{}, cache.Indexers{byNode: nodeOfPod}, onlyPods),
 
 		services: api.NewInformer(client.Services(metav1.NamespaceAll), &corev1.Service{}, serviceIndexers(), nil),
-		gateways: gateways{most: map[bool]int{false: 1, true: 1}, slices: map[types.NamespacedName]map[string]located{}},
+		gateways: gateways{crowded: map[bool]bool{}, slices: map[types.NamespacedName]map[string]located{}},
 	}
 	if node == "" {
 		v.namespaces = api.NewInformer(client.Namespaces, &corev1.Namespace{}, cache.Indexers{byLabel: labelsOf}, nil)

@@ -175,23 +175,20 @@ func (t target) at(address netip.Addr, port uint16) frontend {
 }
 
 // atNodes are the frontends at the addresses of nodes: one that each node fills
-// in, unless the affinity needs what templates do not have.
+// in, unless the affinity needs what templates do not have and the nodes are few.
 func (t target) atNodes(view Gateways, port uint16) []frontend {
-	var out []frontend
 	v6 := t.address.Is6()
 	if affinity := t.service.affinity(); !t.variable && affinity > 0 && affinity < maxAffinity {
-		for _, address := range view.NodeAddresses() {
-			if address.Addr.Is6() == v6 {
-				out = append(out, t.at(address.Addr, port))
+		if addresses, few := view.NodeAddresses(v6); few {
+			var out []frontend
+			for _, address := range addresses {
+				out = append(out, t.at(address, port))
 			}
+			return out
 		}
-		return out
 	}
-	for i := range view.MostNodeAddresses(v6) {
-		vip := "^" + nodeVariable(v6, i) + ":" + strconv.Itoa(int(port))
-		out = append(out, frontend{in: t.in(true), vip: vip, backends: t.backends()})
-	}
-	return out
+	vip := "^" + nodeVariable(v6) + ":" + strconv.Itoa(int(port))
+	return []frontend{{in: t.in(true), vip: vip, backends: t.backends()}}
 }
 
 // variableOf names a node's own backends of a port, those of its pods or those of
@@ -206,8 +203,8 @@ func (p servicePort) variableOf(which choice, router bool) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// nodeVariable is the i-th address of a node in a family.
-func nodeVariable(v6 bool, i int) string { return fmt.Sprintf("NODEIP_%s_%d", familyName(v6), i) }
+// nodeVariable is a node's address in a family.
+func nodeVariable(v6 bool) string { return "NODEIP_" + familyName(v6) + "_0" }
 
 // addressVariable stands for an IPv6 address, the same on every node.
 func addressVariable(address netip.Addr) string {

@@ -56,8 +56,8 @@ func hostAddresses(port corev1.ContainerPort, node *corev1.Node) []netip.Addr {
 		return nil
 	}
 	for _, address := range kube.GatewayAddresses(node) {
-		if !at.IsValid() || at == address.Addr {
-			out = append(out, address.Addr)
+		if !at.IsValid() || at == address {
+			out = append(out, address)
 		}
 	}
 	return out

@@ -29,9 +29,9 @@ type Services interface {
 
 // Gateways is what services have to know of the gateways of all nodes.
 type Gateways interface {
-	NodeAddresses() []kube.NodeAddress
-	// MostNodeAddresses is how many of a family the node with most of them has, at least 1.
-	MostNodeAddresses(v6 bool) int
+	// NodeAddresses are those of all nodes in a family; none, and false, when they are
+	// too many for a frontend at each.
+	NodeAddresses(v6 bool) ([]netip.Addr, bool)
 	// OnNodes says that a slice has an endpoint at an address of a node, and whether
 	// there are many such endpoints behind its ports.
 	OnNodes(*discoveryv1.EndpointSlice) (on, many bool)

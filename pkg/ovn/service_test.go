@@ -24,8 +24,7 @@ type oneService struct {
 func (v *oneService) Service(string, string) *corev1.Service                     { return v.service }
 func (v *oneService) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return v.slices }
 func (v *oneService) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
-func (v *oneService) MostNodeAddresses(bool) int                                 { return 1 }
-func (v *oneService) NodeAddresses() []kube.NodeAddress                          { return nil }
+func (v *oneService) NodeAddresses(bool) ([]netip.Addr, bool)                    { return nil, true }
 
 // FuzzServiceAddresses: whatever stands where users write addresses, a service
 // either fails or has frontends and backends that are addresses and ports.
@@ -149,12 +148,46 @@ func FuzzHostPorts(f *testing.F) {
 		only, _ := netip.ParseAddr(hostIP)
 		for _, address := range kube.GatewayAddresses(node) {
 			valid := min(hostPort, containerPort) > 0 && max(hostPort, containerPort) < 65536
-			if valid && (hostIP == "" || only.IsUnspecified() || only.Unmap() == address.Addr) {
-				want[address.Addr] = true
+			if valid && (hostIP == "" || only.IsUnspecified() || only.Unmap() == address) {
+				want[address] = true
 			}
 		}
 		if !maps.Equal(at, want) {
 			t.Errorf("port %d at %q port %d is at %v, want %v", containerPort, hostIP, hostPort, at, want)
 		}
 	})
+}
+
+// manyNodes is oneService in a cluster with more nodes than have frontends of their own.
+type manyNodes struct{ oneService }
+
+func (v *manyNodes) NodeAddresses(bool) ([]netip.Addr, bool) { return nil, false }
+
+// TestNodePort_AffinityOnManyNodesIsByHash: one frontend in place of one for each node.
+func TestNodePort_AffinityOnManyNodesIsByHash(t *testing.T) {
+	port, name := int32(80), ""
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, ClusterIP: "10.96.0.10", SessionAffinity: corev1.ServiceAffinityClientIP,
+			Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}},
+		},
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.5"}}},
+	}
+	rows, err := Build(&manyNodes{oneService{service: service, slices: []*discoveryv1.EndpointSlice{slice}}}, Config{}, kube.ServiceOwner("d", "web"))
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for _, row := range rows {
+		lb := row.Model.(*nb.LoadBalancer)
+		byHash, timed := len(lb.SelectionFields) > 0, lb.Options["affinity_timeout"] != ""
+		_, atNodes := lb.Vips["^NODEIP_IPv4_0:30080"]
+		if len(lb.Vips) != 1 || byHash != atNodes || timed == atNodes {
+			t.Errorf("%s: %v, by hash %t, timed %t", lb.Name, lb.Vips, byHash, timed)
+		}
+	}
 }

@@ -32,8 +32,7 @@ func newValueWorld() *valueWorld {
 
 func (w *valueWorld) ServiceValues() *ServiceValues           { return w.values }
 func (w *valueWorld) Service(_, name string) *corev1.Service  { return w.services[name] }
-func (w *valueWorld) MostNodeAddresses(bool) int              { return 1 }
-func (w *valueWorld) NodeAddresses() (all []kube.NodeAddress) { return nil }
+func (w *valueWorld) NodeAddresses(bool) ([]netip.Addr, bool) { return nil, true }
 
 func (w *valueWorld) Services() (all []*corev1.Service) {
 	for _, service := range w.services {
@@ -62,7 +61,7 @@ func (w *valueWorld) Node(name string) *corev1.Node {
 	if n, err := fmt.Sscanf(name, "n%d", &i); n != 1 || err != nil {
 		return nil
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+	return &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: fmt.Sprint("172.18.0.", i+1)}}}, ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{corev1.LabelTopologyZone: fmt.Sprint("zone-", i%3)},
 		Annotations: map[string]string{
 			kube.NodeChassisIDKey: "c-" + name,

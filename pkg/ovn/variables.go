@@ -19,14 +19,10 @@ func buildNodeServices(view View, cfg Config, name string) ([]ovsdb.Row, error) 
 	if node == nil || node.Annotations[kube.NodeChassisIDKey] == "" {
 		return nil, nil
 	}
-	addresses := kube.GatewayAddresses(node)
-	var own []netip.Addr
-	for _, address := range addresses {
-		own = append(own, address.Addr)
-	}
+	own := kube.GatewayAddresses(node)
 	values := view.ServiceValues().on(view, cfg, node, own)
-	for _, address := range addresses {
-		values[nodeVariable(address.Addr.Is6(), address.Nth)] = address.Addr.String()
+	for _, address := range own {
+		values[nodeVariable(address.Is6())] = address.String()
 	}
 	return []ovsdb.Row{{
 		ID:    "variables",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -48,8 +49,7 @@ func (w *world) Service(string, string) *corev1.Service                     { re
 func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return nil }
 func (w *world) Services() []*corev1.Service                                { return nil }
 func (w *world) ServiceValues() *ovn.ServiceValues                          { return nil }
-func (w *world) NodeAddresses() []kube.NodeAddress                          { return nil }
-func (w *world) MostNodeAddresses(bool) int                                 { return 1 }
+func (w *world) NodeAddresses(bool) ([]netip.Addr, bool)                    { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
 func (w *world) Policy(kube.Owner) *kube.Policy                { return nil }
