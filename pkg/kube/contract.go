@@ -186,6 +186,18 @@ func ParseHostCIDRs(value string) ([]netip.Prefix, error) {
 	return list, nil
 }
 
+// ParseEncapIPs reads NodeEncapIPsKey; a node that has said nothing has none.
+func ParseEncapIPs(value string) ([]netip.Addr, error) {
+	if value == "" {
+		return nil, nil
+	}
+	var list []netip.Addr
+	if err := json.Unmarshal([]byte(value), &list); err != nil {
+		return nil, fmt.Errorf("tunnel addresses: %w", err)
+	}
+	return list, nil
+}
+
 // FormatNetwork writes the annotation value that names only network.
 func FormatNetwork(network string, value any) (string, error) {
 	b, err := json.Marshal(map[string]any{network: value})

@@ -11,6 +11,7 @@
 //	network.go   the rows that exist once: join switch and cluster router
 //	node.go      a node's switch, its router port and management port
 //	gateway.go   a node's gateway router and external switch
+//	guard.go     what pods must not send to nodes
 //	pod.go       a pod's logical switch port
 //	service.go   a service's load balancers; frontend.go and endpoint.go: of what
 //	variables.go a node's own values in the load balancers of all nodes

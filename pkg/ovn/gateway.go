@@ -138,6 +138,8 @@ func externalSwitch(n node, e exit) []ovsdb.Row {
 		peer.Options["nat-addresses"] = "router"
 		peer.Options["exclude-lb-vips-from-garp"] = "true"
 	}
+	leave := switchPort(ext, peer)
+	leave.Parents = append(leave.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: GatewaysGroup, Column: columnPorts})
 	return []ovsdb.Row{
 		routerPort(gr, &nb.LogicalRouterPort{
 			Name:        e.routerPort(n),
@@ -146,7 +148,7 @@ func externalSwitch(n node, e exit) []ovsdb.Row {
 			ExternalIDs: map[string]string{"gateway-physical-ip": "yes"},
 		}),
 		{ID: ext, Model: &nb.LogicalSwitch{Name: ext}},
-		switchPort(ext, peer),
+		leave,
 		switchPort(ext, &nb.LogicalSwitchPort{
 			Name:      e.Interface,
 			Type:      "localnet",

@@ -37,6 +37,10 @@ func groups() []string { return []string{ClusterGroup, ClusterSwitchGroup, Clust
 // to the node itself: before every other way out of the cluster.
 const priorityHost = 1004
 
+// priorityMasquerade is that of the policies that drop what pods send to the
+// masquerade subnets: before priorityHost.
+const priorityMasquerade = 1005
+
 // priorityRepeat is that of a gateway router's policies; it has no others.
 const priorityRepeat = 1000
 
@@ -71,6 +75,10 @@ func GatewayRouter(node string) string { return "GR_" + node }
 // NodesGroup is the port group of all management ports, so that its rules are on
 // every node's switch.
 const NodesGroup = "nodes"
+
+// GatewaysGroup is the port group of all gateway routers' ports on the switches to
+// external bridges.
+const GatewaysGroup = "gateways"
 
 // PolicyGroup is the port group of the pods that a policy selects.
 func PolicyGroup(policy kube.Owner) string {

@@ -43,7 +43,8 @@ func buildNetwork(cfg Config) []ovsdb.Row {
 	for _, name := range groups() {
 		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})
 	}
-	return append(rows, clusterRules(cfg)...)
+	rows = append(rows, ovsdb.Row{ID: GatewaysGroup, Model: &nb.PortGroup{Name: GatewaysGroup}})
+	return append(append(rows, masqueradeRules(cfg)...), clusterRules(cfg)...)
 }
 
 // balancedBy are references of a switch or router to load balancer groups.

@@ -24,6 +24,8 @@ type node struct {
 	mtu int
 	// hosts are all addresses of the node itself.
 	hosts []netip.Prefix
+	// encaps are the ends of its tunnels.
+	encaps []netip.Addr
 }
 
 // buildNode gives a node's switch with its router port and management port, and
@@ -43,7 +45,7 @@ func buildNode(view View, cfg Config, name string) ([]ovsdb.Row, error) {
 	if len(n.subnets) == 0 {
 		return nil, notReady("node %s has no subnet", name)
 	}
-	rows := append(nodeSwitch(n), hostPolicies(n)...)
+	rows := append(append(nodeSwitch(n), hostPolicies(n)...), tunnelRules(n)...)
 	gateway, err := nodeGateway(cfg, n)
 	return append(rows, gateway...), err
 }
@@ -73,6 +75,9 @@ func parseNode(name string, annotations map[string]string) (node, error) {
 	}
 	if n.hosts, err = kube.ParseHostCIDRs(annotations[kube.HostCIDRsKey]); err != nil {
 		return n, fmt.Errorf("annotation %s of node %s: %w", kube.HostCIDRsKey, name, err)
+	}
+	if n.encaps, err = kube.ParseEncapIPs(annotations[kube.NodeEncapIPsKey]); err != nil {
+		return n, fmt.Errorf("annotation %s of node %s: %w", kube.NodeEncapIPsKey, name, err)
 	}
 	return n, nil
 }

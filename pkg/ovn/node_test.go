@@ -30,13 +30,13 @@ func (v *oneNode) Node(string) *corev1.Node { return v.node }
 func FuzzNode(f *testing.F) {
 	const gateway = `{"default":{"mode":"shared","interface-id":"breth0_n1","mac-address":"02:42:ac:12:00:03","ip-addresses":["172.18.0.3/16","fc00:18::3/64"],` +
 		`"next-hops":["172.18.0.1","fc00:18::1"],"exgw-interface-id":"breth1_n1","exgw-mac-address":"02:42:0a:3c:00:03","exgw-ip-addresses":["10.60.0.3/24"]}}`
-	f.Add("2", "1400", gateway, `["172.18.0.3/16","fc00:18::3/64"]`)
-	f.Add("", "", "", "")
-	f.Add("007", "0", strings.ReplaceAll(gateway, "fc00:18::1", "fe80::1%eth0"), `["::ffff:172.18.0.3/112"]`)
-	f.Add("4294967296", "70000", strings.ReplaceAll(gateway, `"172.18.0.1"`, `""`), `[""]`)
-	f.Add("-1", "x", strings.ReplaceAll(gateway, `"172.18.0.3/16"`, `""`), `null`)
-	f.Add("2", "", `{"default":{"mode":"disabled"}}`, `[]`)
-	f.Add("2", "", strings.ReplaceAll(gateway, "172.18.0.3", "::ffff:172.18.0.3"), `[]`)
+	f.Add("2", "1400", gateway, `["172.18.0.3/16","fc00:18::3/64"]`, `["172.18.0.3"]`)
+	f.Add("", "", "", "", "")
+	f.Add("007", "0", strings.ReplaceAll(gateway, "fc00:18::1", "fe80::1%eth0"), `["::ffff:172.18.0.3/112"]`, `["::ffff:172.18.0.3","fe80::1%eth0"]`)
+	f.Add("4294967296", "70000", strings.ReplaceAll(gateway, `"172.18.0.1"`, `""`), `[""]`, `[""]`)
+	f.Add("-1", "x", strings.ReplaceAll(gateway, `"172.18.0.3/16"`, `""`), `null`, `null`)
+	f.Add("2", "", `{"default":{"mode":"disabled"}}`, `[]`, `[]`)
+	f.Add("2", "", strings.ReplaceAll(gateway, "172.18.0.3", "::ffff:172.18.0.3"), `[]`, `{}`)
 	prefixes := func(texts ...string) (all []netip.Prefix) {
 		for _, text := range texts {
 			all = append(all, netip.MustParsePrefix(text))
@@ -48,10 +48,11 @@ func FuzzNode(f *testing.F) {
 		JoinSubnets:       prefixes("100.64.0.0/16", "fd98::/64"),
 		MasqueradeSubnets: prefixes("169.254.0.0/17", "fd69::/112"),
 	}
-	f.Fuzz(func(t *testing.T, id, mtu, gateway, hosts string) {
+	f.Fuzz(func(t *testing.T, id, mtu, gateway, hosts, encaps string) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
 			kube.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`, kube.NodeChassisIDKey: "chassis",
 			kube.NodeIDKey: id, kube.NodeMTUKey: mtu, kube.GatewayConfigKey: gateway, kube.HostCIDRsKey: hosts,
+			kube.NodeEncapIPsKey: encaps,
 		}}}
 		rows, err := Build(&oneNode{node: node}, cfg, kube.NodeOwner("n1"))
 		if number, parse := strconv.ParseUint(id, 10, 32); (parse != nil || number > 65000) && err == nil {
@@ -69,6 +70,16 @@ func FuzzNode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// setOf are the members of the set in a match, if it has one.
+func setOf(match string) []string {
+	_, set, ok := strings.Cut(match, "{")
+	if !ok {
+		return nil
+	}
+	set, _, _ = strings.Cut(set, "}")
+	return strings.Split(set, ", ")
 }
 
 // notAddresses are a row's values that should be addresses, networks, MACs or numbers,
@@ -119,9 +130,9 @@ func notAddresses(row ovsdb.Row) (wrong []string) {
 		network(m.IPPrefix)
 	case *nb.LogicalRouterPolicy:
 		address(m.Nexthops...)
-		if _, set, ok := strings.Cut(m.Match, "{"); ok {
-			address(strings.Split(strings.TrimSuffix(set, "}"), ", ")...)
-		}
+		address(setOf(m.Match)...)
+	case *nb.ACL:
+		address(setOf(m.Match)...)
 	}
 	return wrong
 }

@@ -1,0 +1,73 @@
+package ovn
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// geneve is the UDP port of the tunnels between nodes.
+const geneve = 6081
+
+// masqueradeRules keep pods away from their node's processes at the masquerade
+// address. Load balancers of gateway routers put the address in behind the cluster
+// router, so nothing legitimate for the masquerade subnets crosses the cluster router.
+// A service can still lead Geneve there, with the source of another node.
+func masqueradeRules(cfg Config) []ovsdb.Row {
+	var rows []ovsdb.Row
+	for _, subnet := range cfg.MasqueradeSubnets {
+		family, masked := familyOf(subnet.Addr()), subnet.Masked().String()
+		rows = append(rows,
+			routerPolicy(ClusterRouter, "masquerade "+family, &nb.LogicalRouterPolicy{
+				Priority: priorityMasquerade, Action: nb.LogicalRouterPolicyActionDrop,
+				Match: fmt.Sprintf("%s.dst == %s", family, masked),
+			}),
+			dropGeneve("masquerade/"+family, subnet.Addr(), masked),
+		)
+	}
+	return rows
+}
+
+// tunnelRules drop Geneve that leaves a gateway router for a node: the node would take
+// the packet for one from the tunnel of the sender's node, because SNAT has given the
+// packet the address of that node. The kernel accepts tunnels at every address of a
+// node, so the rules name all of them. The rules are behind the load balancers, on the
+// switches to the external bridges, and need no conntrack.
+func tunnelRules(n node) []ovsdb.Row {
+	addrs := slices.Clone(n.encaps)
+	prefixes := slices.Clone(n.hosts)
+	if n.gateway != nil {
+		prefixes = slices.Concat(prefixes, n.gateway.Addresses, n.gateway.SecondGateway.Addresses)
+	}
+	for _, prefix := range prefixes {
+		addrs = append(addrs, prefix.Addr())
+	}
+	addrs = slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return !routable(addr) })
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	addrs = slices.Compact(addrs)
+	var rows []ovsdb.Row
+	for _, four := range []bool{true, false} {
+		var own []string
+		for _, addr := range addrs {
+			if addr.Is4() == four {
+				own = append(own, addr.String())
+			}
+		}
+		if len(own) > 0 {
+			family := netip.MustParseAddr(own[0])
+			rows = append(rows, dropGeneve("geneve/"+familyOf(family), family, "{"+strings.Join(own, ", ")+"}"))
+		}
+	}
+	return rows
+}
+
+func dropGeneve(id string, family netip.Addr, destination string) ovsdb.Row {
+	return aclRow(id, &nb.ACL{
+		Action: nb.ACLActionDrop, Direction: nb.ACLDirectionFromLport, Tier: tierPrimary, Priority: priorityDeny,
+		Match: fmt.Sprintf("%s == %s && udp.dst == %d", destinationField.of(family.Is4()), destination, geneve),
+	}, nb.PortGroupTable, GatewaysGroup)
+}
