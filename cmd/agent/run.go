@@ -133,12 +133,15 @@ func (a *agent) prepare(client *api.Client) (err error) {
 		Host: node.Local{NS: a.host}, DB: a.db,
 		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
 		Annotate: writer.AnnotateNode,
-		Function: a.carrier, GatewayFunction: a.gatewayFunction,
+		Function: a.carrier, GatewayFunction: a.gatewayFunction, Eswitch: a.eswitch,
 		Flows:    openflow.Tables{Log: a.opts.log},
 		Services: a.services, NFT: a.nft(), ForgetUDP: a.host.ForgetUDP,
 		Probes: probes(client, a.opts.node.Remote),
 		Logger: a.opts.log, Registerer: a.metrics,
 	})
+	if err == nil {
+		a.onCarrier(a.eswitchLinks, a.setup.Mark)
+	}
 	return err
 }
 

@@ -146,3 +146,35 @@ func TestPFIdentity(t *testing.T) {
 		}
 	}
 }
+
+// TestLinks_OfEachKindOfDPU: guests are representors of hosts' functions, their PFs
+// included, and never the DPU's own SF; uplinks are those of the same switches.
+func TestLinks_OfEachKindOfDPU(t *testing.T) {
+	bluefield, zero := read(t, "bluefield2-dpu.txtar"), uint32(0)
+	old := clone(bluefield)
+	for i := range old.PFs {
+		for j := range old.PFs[i].Representors {
+			old.PFs[i].Representors[j].Function.External = false
+		}
+	}
+	legacy := clone(bluefield)
+	for i := range legacy.PFs {
+		legacy.PFs[i].Eswitch.Mode = vf.Legacy
+	}
+	for name, tc := range map[string]struct {
+		inv        vf.Inventory
+		controller *uint32
+		want       string
+	}{
+		"BlueField":   {bluefield, nil, "[p0 p1] [pf0hpf pf0vf0 pf0vf1 pf1hpf]"},
+		"old driver":  {old, nil, "[p0 p1] [pf0hpf pf0vf0 pf0vf1 pf1hpf]"},
+		"legacy mode": {legacy, nil, "[] []"},
+		"one machine": {read(t, "controllers.txtar"), &zero, "[p0] [rep_a rep_b rep_own]"},
+		"nothing":     {vf.Inventory{}, nil, "[] []"},
+	} {
+		uplinks, guests := Links(tc.inv, Serves{Host: host, Controller: tc.controller})
+		if got := fmt.Sprint(uplinks, guests); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}

@@ -38,6 +38,8 @@ type Link struct {
 	Alias string
 	// Master is the index of the bridge or bond that the link is a port of, or 0.
 	Master int
+	// Lower is the index of the link under a VLAN, or 0.
+	Lower int
 	// AltNames are further names that the link can be found by.
 	AltNames []string
 	// Parent is the device on its bus, such as a PCI address; "" of a link that
@@ -218,10 +220,19 @@ func fromNetlink(l netlink.Link) Link {
 		NoARP:        a.RawFlags&unix.IFF_NOARP != 0,
 		Alias:        a.Alias,
 		Master:       a.MasterIndex,
+		Lower:        lower(l),
 
 		AltNames: a.AltNames,
 		Parent:   a.ParentDev,
 	}
+}
+
+// lower leaves out the links whose other end the kernel gives in the same place.
+func lower(l netlink.Link) int {
+	if l.Type() != "vlan" {
+		return 0
+	}
+	return l.Attrs().ParentIndex
 }
 
 // retryDump repeats a listing that the kernel says was changed underneath.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
@@ -40,11 +41,30 @@ func wireOf(cfg Config, s State, g Gateway) (wire, error) {
 		return wire{}, notReady("gateway bridge %s has no link", g.Bridge)
 	}
 	uplink, err := uplinkOf(cfg, s, g)
-	return wire{
+	w := wire{
 		MAC: link.MAC.String(), Uplink: s.OFPorts[uplink], Router: s.OFPorts[routerPort(cfg, g)],
-		Host: hostPort(s, g), Shared: shared(cfg, s, g),
+		Host: hostPort(s, g), Shared: shared(cfg, s, g), Guests: guests(s, g),
 		ClusterSubnets: cfg.ClusterSubnets, Addresses: primary(cfg, s, hostLink(s, g)),
-	}, err
+	}
+	for _, subnet := range cfg.MasqueradeSubnets {
+		w.Masquerade = append(w.Masquerade, subnet.Masked())
+	}
+	for _, own := range s.Addrs[hostLink(s, g)] {
+		w.Own = append(w.Own, own.Addr())
+	}
+	return w, err
+}
+
+// guests are the bridge's ports to functions of a DPU's host that OVS has opened.
+func guests(s State, g Gateway) []int {
+	var ports []int
+	for _, name := range s.Eswitch.Guests {
+		if port := s.OFPorts[name]; port != 0 && s.Ports[name] == g.Bridge {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
 }
 
 // shared reports whether the bridge has ports that are neither the wire's nor ours:

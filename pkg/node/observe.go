@@ -34,6 +34,11 @@ func (m *machine) observe(ctx context.Context) (State, error) {
 	if err := m.observeNode(&st); err != nil {
 		return st, err
 	}
+	if m.deps.Eswitch != nil {
+		if st.Eswitch, err = m.deps.Eswitch(); err != nil {
+			return st, err
+		}
+	}
 	if st.Saved == nil {
 		st.Reachable = m.reachable(ctx)
 	}

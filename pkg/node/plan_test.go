@@ -64,10 +64,21 @@ func TestNextHops(t *testing.T) {
 
 func TestChooseGateway(t *testing.T) {
 	links := map[string]netdev.Link{"eth0": {Name: "eth0"}, "eth1": {Name: "eth1"}, "bond0p1": {Name: "bond0p1", Master: 7}, "br-ex": {Name: "br-ex"},
-		"enp129s0f1np1v2": {Name: "enp129s0f1np1v2"}}
+		"enP22p3s0f0np0": {Name: "enP22p3s0f0np0"}, "enP22p3s0f0np1": {Name: "enP22p3s0f0np1"}, "enP22p3s0f0n": {Name: "enP22p3s0f0n"},
+		"p0": {Name: "p0", Index: 3, Master: 9}, "pf0hpf": {Name: "pf0hpf", Index: 4}, "bond0": {Name: "bond0", Index: 9},
+		"bond0.7": {Name: "bond0.7", Index: 10, Type: "vlan", Lower: 9}, "oob_net0": {Name: "oob_net0", Index: 11}, "oob_net0.7": {Name: "oob_net0.7", Index: 12, Type: "vlan", Lower: 11}}
+	dpu := func(link string) State {
+		return State{
+			Routes: []netdev.Route{defaultRoute(link, 0)}, Bridges: []string{"br-ex"}, Ports: map[string]string{"br-ex": "br-ex", "p0": "br-ex", "pf0hpf": "br-ex"},
+			Eswitch: Eswitch{DPU: true, Uplinks: []string{"p0"}, Guests: []string{"pf0hpf"}},
+		}
+	}
+	early := dpu("oob_net0")
+	early.Eswitch = Eswitch{DPU: true}
 	two := []netdev.Route{defaultRoute("eth1", 200), defaultRoute("eth0", 100)}
 	for name, c := range map[string]struct {
 		configured string
+		encap      netip.Addr
 		state      State
 		want       Gateway
 		err        string
@@ -84,14 +95,25 @@ func TestChooseGateway(t *testing.T) {
 		"another one is taken over":            {configured: "eth1", state: State{Saved: &Checkpoint{Interface: "eth0", Bridge: "breth0"}}, err: "eth0 is taken over already"},
 		"our bridge, its file lost": {state: State{Routes: []netdev.Route{defaultRoute("breth0", 0)}, Bridges: []string{"breth0"}, Ours: map[string]bool{"breth0": true}},
 			want: Gateway{"breth0", "eth0"}},
-		"port of a bond":  {configured: "bond0p1", err: "port of another device"},
-		"long name":       {configured: "enp129s0f1np1v2", err: "too long"},
-		"absent":          {configured: "eth9", err: "absent"},
-		"nothing to find": {err: "no default route"},
+		"port of a bond":                               {configured: "bond0p1", err: "port of another device"},
+		"a name of 14 characters":                      {configured: "enP22p3s0f0np0", want: Gateway{"brenP22p3b56b89", "enP22p3s0f0np0"}},
+		"one that differs at the end":                  {configured: "enP22p3s0f0np1", want: Gateway{"brenP22p34299e9", "enP22p3s0f0np1"}},
+		"a name of 12 characters":                      {configured: "enP22p3s0f0n", want: Gateway{"brenP22p3s0f0n", "enP22p3s0f0n"}},
+		"our bridge of a long name, its file lost":     {state: State{Routes: []netdev.Route{defaultRoute("brenP22p3b56b89", 0)}, Bridges: []string{"brenP22p3b56b89"}, Ours: map[string]bool{"brenP22p3b56b89": true}}, want: Gateway{"brenP22p3b56b89", "enP22p3s0f0np0"}},
+		"DPU, the uplink's bridge has the route":       {state: dpu("br-ex"), want: Gateway{Bridge: "br-ex"}},
+		"DPU, a bond of the uplink":                    {state: dpu("bond0"), want: Gateway{"brbond0", "bond0"}},
+		"DPU, a VLAN on that bond":                     {state: dpu("bond0.7"), want: Gateway{"brbond0.7", "bond0.7"}},
+		"DPU, the administration's port":               {state: dpu("oob_net0"), err: "oob_net0, which has the default route, is not on an uplink of the NIC with the host's functions (p0)"},
+		"DPU, a VLAN on the administration's port":     {state: dpu("oob_net0.7"), err: "not on an uplink"},
+		"DPU, the administration's port is configured": {configured: "oob_net0", state: dpu("oob_net0"), want: Gateway{"broob_net0", "oob_net0"}},
+		"DPU, tunnels end elsewhere":                   {encap: nodeV4.Addr(), state: dpu("oob_net0"), want: Gateway{"broob_net0", "oob_net0"}},
+		"DPU, its NIC is not known yet":                {state: early, err: "no NIC in switchdev mode has functions of the host yet"},
+		"absent":                                       {configured: "eth9", err: "absent"},
+		"nothing to find":                              {err: "no default route"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.state.Links = links
-			got, err := chooseGateway(Config{GatewayInterface: c.configured}, c.state)
+			got, err := chooseGateway(Config{GatewayInterface: c.configured, EncapAddress: c.encap}, c.state)
 			if err != nil && c.err != "" && strings.Contains(err.Error(), c.err) {
 				return
 			}
@@ -197,7 +219,8 @@ func TestHostBridge(t *testing.T) {
 }
 
 func TestUplink(t *testing.T) {
-	links := map[string]netdev.Link{"eth0": {Type: "device"}, "eth1": {Type: "device"}, "br-ex": {Type: "openvswitch"}}
+	links := map[string]netdev.Link{"eth0": {Type: "device"}, "eth1": {Type: "device"}, "br-ex": {Type: "openvswitch"},
+		"p0": {Type: "device"}, "pf0hpf": {Type: "device"}, "en3f0pf0sf0": {Type: "device"}}
 	for name, test := range map[string]struct {
 		cfg   Config
 		state State
@@ -212,7 +235,11 @@ func TestUplink(t *testing.T) {
 		"named": {state: State{Links: links, Ports: on("br-ex", "eth0", "eth1"), Uplinks: map[string]string{"br-ex": "eth1"}},
 			g: Gateway{Bridge: "br-ex"}, want: "eth1"},
 		"a representor of a pod": {state: State{Links: links, Ports: map[string]string{"eth0": "br-ex", "eth1": IntegrationBridge}}, g: Gateway{Bridge: "br-ex"}, want: "eth0"},
-		"configured":             {cfg: Config{GatewayInterface: "eth1"}, state: State{Links: links, Ports: on("br-ex", "eth0", "eth1")}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
+		"a bridge of a DPU as delivered": {
+			state: State{Links: links, Ports: on("ovsbr1", "p0", "pf0hpf", "en3f0pf0sf0"), Eswitch: Eswitch{Functions: []string{"en3f0pf0sf0", "pf0hpf"}}},
+			g:     Gateway{Bridge: "ovsbr1"}, want: "p0"},
+		"the same, of unknown switches": {state: State{Links: links, Ports: on("ovsbr1", "p0", "pf0hpf", "en3f0pf0sf0")}, g: Gateway{Bridge: "ovsbr1"}},
+		"configured":                    {cfg: Config{GatewayInterface: "eth1"}, state: State{Links: links, Ports: on("br-ex", "eth0", "eth1")}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
 	} {
 		got, err := uplinkOf(test.cfg, test.state, test.g)
 		if got != test.want || (err == nil) != (test.want != "") {

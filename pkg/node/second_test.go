@@ -115,13 +115,14 @@ func TestSecondBridgeFlows(t *testing.T) {
 		"table=0,priority=80,in_port=2,dl_src=02:00:00:00:00:01,ip actions=ct(commit,zone=64000,exec(set_field:1->ct_mark)),output:1",
 		"table=1,priority=100,ct_mark=1 actions=output:2",
 		"table=1,priority=0 actions=output:LOCAL",
+		"table=0,priority=115,in_port=1,ip,nw_src=169.254.0.0/17 actions=drop",
 	} {
 		if !slices.Contains(table, want) {
 			t.Errorf("no %s in\n%s", want, strings.Join(table, "\n"))
 		}
 	}
 	if slices.ContainsFunc(table, func(flow string) bool {
-		return strings.HasPrefix(flow, "table=4") || strings.Contains(flow, "169.254.")
+		return strings.HasPrefix(flow, "table=4") || strings.Contains(flow, "169.254.") && !strings.HasSuffix(flow, "drop")
 	}) {
 		t.Errorf("flows for services in\n%s", strings.Join(table, "\n"))
 	}

@@ -2,6 +2,8 @@ package node
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -48,12 +50,26 @@ type State struct {
 	// Node object gives. Both are empty while it is not known.
 	Subnets []netip.Prefix
 	Known   []netip.Addr
+	// Eswitch is what the ports of NICs' switches lead to.
+	Eswitch Eswitch
 	// Second is the second external bridge; it is empty where there is none.
 	Second Gateway
 	// Services are the ranges of services to which the node's processes are led.
 	Services []netip.Prefix
 	// Reachable names the probes that succeed; they are asked before a takeover only.
 	Reachable []string
+}
+
+// Eswitch names the links of NICs in switchdev mode.
+type Eswitch struct {
+	// DPU says that the node is the network side of a host with functions of the NIC.
+	DPU bool
+	// Uplinks are those to the physical network, of the switches that have functions
+	// of the host of a DPU.
+	Uplinks []string
+	// Functions are the representors of all functions, Guests among them those of the
+	// host of a DPU.
+	Functions, Guests []string
 }
 
 // Gateway says which interface is the node's wire.
@@ -87,11 +103,14 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 	if name == "" {
 		return Gateway{}, notReady("no default route and no interface with the node's address")
 	}
+	if err := choosable(cfg, s, name); err != nil {
+		return Gateway{}, err
+	}
 	link, ok := s.Links[name]
 	switch {
 	case slices.Contains(s.Bridges, name) && s.Ours[name]:
 		// Ours, but its checkpoint is lost.
-		return Gateway{Bridge: name, NIC: strings.TrimPrefix(name, "br")}, nil
+		return Gateway{Bridge: name, NIC: bridgedNIC(s, name)}, nil
 	case slices.Contains(s.Bridges, name):
 		return Gateway{Bridge: name}, nil
 	case s.Ports[name] == IntegrationBridge:
@@ -102,10 +121,29 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 		return Gateway{}, notReady("gateway interface %s is absent", name)
 	case link.Master != 0:
 		return Gateway{}, fmt.Errorf("gateway interface %s: it is the port of another device", name)
-	case len("br"+name) > maxLinkName:
-		return Gateway{}, fmt.Errorf("gateway interface %s: br%s is too long for a link's name", name, name)
 	}
-	return Gateway{Bridge: "br" + name, NIC: name}, nil
+	return Gateway{Bridge: bridgeName(name), NIC: name}, nil
+}
+
+// bridgeName is that of the bridge of a NIC; a long one ends with a hash.
+func bridgeName(nic string) string {
+	name := "br" + nic
+	if len(name) <= maxLinkName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(nic))
+	hash := hex.EncodeToString(sum[:3])
+	return name[:maxLinkName-len(hash)] + hash
+}
+
+// bridgedNIC is the NIC of a bridge that we have made.
+func bridgedNIC(s State, bridge string) string {
+	for name := range s.Links {
+		if name != bridge && bridgeName(name) == bridge {
+			return name
+		}
+	}
+	return strings.TrimPrefix(bridge, "br")
 }
 
 // gatewayName is the configured interface, or that of the default route, or the one

@@ -15,6 +15,7 @@ import (
 const (
 	zoneWire   = 64000
 	zoneOther  = 64001 // sources of the host that have no stand-in of their own
+	zoneGuests = 64002 // fragments from the host of a DPU
 	zoneRouter = 0     // the router's own, where it hides pods
 	markHost   = 0
 	markRouter = 1
@@ -24,6 +25,8 @@ const (
 	tableToHost   = 3
 	tableNodePort = 4 // from the wire to an address of the node, before and after conntrack
 	tableFromHost = 5 // from the host to the wire, after conntrack
+	// tableFragments is of fragments of UDP from the host of a DPU, after conntrack.
+	tableFragments = 6
 
 	geneve = 6081
 
@@ -41,6 +44,12 @@ type wire struct {
 	// choose the port to which the node's VF sends.
 	Shared         bool
 	ClusterSubnets []netip.Prefix
+	// Masquerade are the subnets whose addresses are on no physical network.
+	Masquerade []netip.Prefix
+	// Guests are the ports of functions that belong to the host of a DPU.
+	Guests []int
+	// Own are all addresses of the node on the bridge.
+	Own []netip.Addr
 	// Addresses are those that host and router share: node ports answer there.
 	Addresses []netip.Prefix
 	Meetings  []meeting
@@ -51,7 +60,7 @@ type wire struct {
 // docs/north-south.md lists it. Without the router's port the bridge is a plain
 // switch that the router's MAC cannot confuse.
 func gatewayTable(w wire) []string {
-	flows := append(fromHost(w), "table=0,priority=0 actions=NORMAL")
+	flows := append(append(fromHost(w), guarded(w)...), "table=0,priority=0 actions=NORMAL")
 	if w.Router == 0 || w.Uplink == 0 {
 		return append(flows, "table=0,priority=10,dl_src="+w.MAC+" actions=drop")
 	}

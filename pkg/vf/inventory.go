@@ -3,6 +3,7 @@ package vf
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -27,6 +28,29 @@ func (i *Inventory) VF(device string) (*PF, *VF, bool) {
 		}
 	}
 	return nil, nil, false
+}
+
+// RepresentorNames are the links of all functions on the switches, sorted.
+func (i *Inventory) RepresentorNames() []string {
+	var all []string
+	add := func(r *Representor) {
+		if r != nil {
+			all = append(all, r.Name)
+		}
+	}
+	for _, pf := range i.PFs {
+		for _, v := range pf.VFs {
+			add(v.Representor)
+		}
+		for _, sf := range pf.SFs {
+			add(sf.Representor)
+		}
+		for _, r := range pf.Representors {
+			add(&r)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Device is what functions have in common with NICs that are not on PCI.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
 
@@ -192,6 +193,45 @@ func TestPodsReachNodes(t *testing.T) {
 	}
 }
 
+// TestMasquerade_PodDoesNotReachNode: a pod reaches no process of its node at the
+// masquerade address, but for the time in which another policy of the cluster router
+// takes the place of ours; at the node's own address it does always.
+func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
+	ns := namespace(t)
+	pod := running(t, ns, "pod", nodes[1])
+	hostPod(t, ns, "host", nodes[1])
+	for _, addr := range machineAddresses(t, nodes[1]) {
+		masquerade, policy := "169.254.0.2", "ip4.dst == 169.254.0.0/17"
+		if addr.Is6() {
+			masquerade, policy = "fd69::2", "ip6.dst == fd69::/112"
+		}
+		if !ofFamily(addresses(t, pod), addr).IsValid() {
+			continue
+		}
+		ask := func(target netip.Addr) (string, error) {
+			return inPod(ns, pod.Name, "probe", "dial", "tcp", netip.AddrPortFrom(target, outsidePort).String())
+		}
+		eventually(t, 10*time.Second, "the node is reached at its own address", func() (bool, string) {
+			out, err := ask(addr)
+			return err == nil, out
+		})
+		remove := func() { onNode(nodes[0], "ovn-nbctl", "--wait=hv", "lr-policy-del", ovn.ClusterRouter, "2000", policy) }
+		t.Cleanup(remove)
+		nbctl(t, "--wait=hv", "lr-policy-add", ovn.ClusterRouter, "2000", policy, "allow")
+		if out, err := ask(netip.MustParseAddr(masquerade)); err != nil {
+			t.Errorf("without the policy %s is not reached, this shows nothing: %v: %s", masquerade, err, out)
+		}
+		remove()
+		if out, err := ask(netip.MustParseAddr(masquerade)); err == nil {
+			t.Errorf("a pod reaches its node at %s: %s", masquerade, out)
+		}
+		if out, err := ask(addr); err != nil {
+			t.Errorf("the node is not reached at its own address any more: %v: %s", err, out)
+		}
+	}
+}
+
+// hostPod serves in a node's own network.
 // hostPorts are those that hostPod has given: ports of a node, each for one pod only.
 var hostPorts atomic.Int32
 

@@ -13,6 +13,7 @@
 //	probe pull ADDRESS:PORT               sends one UDP packet, and then only receives
 //	probe late PORT                       answers each UDP packet a tenth of a second later
 //	probe burst N ADDRESS:PORT            sends N UDP packets at once from one port, prints how many answers come, the last within a second
+//	probe send HEX ADDRESS:PORT           sends one UDP packet with these bytes
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
 // dial and reach give up after a second without an answer, and dial's exit code says
@@ -23,6 +24,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -95,12 +97,14 @@ func run(args []string) error {
 		return push(args[1])
 	case len(args) == 2 && args[0] == "pull":
 		return pull(args[1])
+	case len(args) == 3 && args[0] == "send":
+		return send(args[1], args[2])
 	case len(args) == 2 && args[0] == "last":
 		return last(args[1])
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT | send HEX ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -452,6 +456,21 @@ func burst(packets int, address string) error {
 	}
 	fmt.Println(answers)
 	return nil
+}
+
+// send waits for no answer.
+func send(text, address string) error {
+	payload, err := hex.DecodeString(text)
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.Write(payload)
+	return err
 }
 
 // last is one UDP flow whose end is looked for.

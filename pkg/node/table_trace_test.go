@@ -1,0 +1,162 @@
+package node
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dummySwitch is an ovs-vswitchd with dummy devices: no root, no kernel. Its bridge has
+// the uplink 1, the router 2 and a further port 3.
+type dummySwitch struct {
+	t   *testing.T
+	dir string
+}
+
+func newDummySwitch(t *testing.T) *dummySwitch {
+	t.Helper()
+	for _, program := range []string{"ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl", "ovs-appctl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s on this machine", program)
+		}
+	}
+	dir, err := os.MkdirTemp("", "tr") // short: a socket's path has 108 bytes
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Setenv("OVS_RUNDIR", dir)
+	s := &dummySwitch{t, dir}
+	db := "unix:" + dir + "/db.sock"
+	s.run("ovsdb-tool", "create", dir+"/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
+	s.start("ovsdb-server", "--remote=punix:"+dir+"/db.sock", dir+"/conf.db")
+	s.await("db.sock")
+	s.run("ovs-vsctl", "--no-wait", "--db="+db, "init")
+	s.start("ovs-vswitchd", "--enable-dummy=override", "--disable-system", "--unixctl="+dir+"/ctl", db)
+	add := []string{"--timeout=20", "--db=" + db, "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy"}
+	for i := 1; i <= 3; i++ {
+		name := fmt.Sprint("p", i)
+		add = append(add, "--", "add-port", "br0", name, "--", "set", "interface", name, "type=dummy", fmt.Sprint("ofport_request=", i))
+	}
+	s.run("ovs-vsctl", add...)
+	s.await("br0.mgmt")
+	return s
+}
+
+func (s *dummySwitch) start(name string, args ...string) {
+	s.t.Helper()
+	cmd := exec.Command(name, args...)
+	must(s.t, cmd.Start())
+	s.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+}
+
+func (s *dummySwitch) run(name string, args ...string) string {
+	s.t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	}
+	return string(out)
+}
+
+func (s *dummySwitch) await(name string) {
+	s.t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(s.dir, name)); err == nil {
+			return
+		}
+	}
+	s.t.Fatalf("no %s after 20s", name)
+}
+
+func (s *dummySwitch) replace(table []string) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "flows")
+	must(s.t, os.WriteFile(file, []byte(strings.Join(table, "\n")+"\n"), 0o600))
+	s.run("ovs-ofctl", "-O", "OpenFlow14", "replace-flows", filepath.Join(s.dir, "br0.mgmt"), file)
+}
+
+// passes says whether the switch does anything with a packet.
+func (s *dummySwitch) passes(packet string) bool {
+	s.t.Helper()
+	out := s.run("ovs-appctl", "--timeout=20", "--target="+s.dir+"/ctl", "ofproto/trace", "br0", packet)
+	const before = "Datapath actions: " // the last are behind conntrack
+	i := strings.LastIndex(out, before)
+	if i < 0 {
+		s.t.Fatalf("trace of %s: %s", packet, out)
+	}
+	return !strings.HasPrefix(out[i+len(before):], "drop")
+}
+
+// TestGatewayTable_DropsForgedPackets: what the host of a DPU must not send, and what
+// must not come from the physical network, is dropped; without the rules for it, and
+// where it says nothing forged, it passes.
+func TestGatewayTable_DropsForgedPackets(t *testing.T) {
+	s := newDummySwitch(t)
+	w := wire{
+		MAC: "02:42:ac:12:00:02", Uplink: 1, Router: 2,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("172.18.0.2/16"), netip.MustParsePrefix("fc00:18::2/64")},
+	}
+	guarded := w
+	guarded.Guests, guarded.Own = []int{3}, []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("fc00:18::2"), netip.MustParseAddr("172.18.0.200")}
+	guarded.Masquerade = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17"), netip.MustParsePrefix("fd69::/112")}
+	guarded.ClusterSubnets = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
+	const (
+		host   = "in_port=3,dl_src=02:00:00:00:00:09,dl_dst=02:42:ac:12:00:02,"
+		remote = "in_port=1,dl_src=02:00:00:00:00:07,dl_dst=02:42:ac:12:00:02,"
+	)
+	forged := map[string]string{
+		"Geneve from the host":             host + "udp,nw_src=172.18.0.9,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=6081",
+		"Geneve from the host, IPv6":       host + "udp6,ipv6_src=fc00:18::9,ipv6_dst=fc00:18::2,nw_ttl=64,udp_dst=6081",
+		"Geneve from the host to another":  "in_port=3,dl_src=02:00:00:00:00:09,dl_dst=02:00:00:00:00:07,udp,nw_src=172.18.0.9,nw_dst=172.18.0.4,nw_ttl=64,udp_dst=6081",
+		"Geneve in fragments":              host + "udp,nw_frag=first,nw_src=172.18.0.9,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=6081",
+		"Geneve with a VLAN tag":           host + "dl_vlan=7,udp,nw_src=172.18.0.9,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=6081",
+		"the DPU's MAC":                    "in_port=3,dl_src=02:42:ac:12:00:02,dl_dst=02:00:00:00:00:07,dl_type=0x88b5",
+		"the DPU's address":                host + "tcp,nw_src=172.18.0.2,nw_dst=172.18.0.4,nw_ttl=64,tcp_dst=80",
+		"the DPU's further address":        host + "tcp,nw_src=172.18.0.200,nw_dst=172.18.0.4,nw_ttl=64,tcp_dst=80",
+		"the DPU's IPv6 address":           host + "tcp6,ipv6_src=fc00:18::2,ipv6_dst=fc00:18::4,nw_ttl=64,tcp_dst=80",
+		"the DPU's address, by ARP":        "in_port=3,dl_src=02:00:00:00:00:09,dl_dst=ff:ff:ff:ff:ff:ff,arp,arp_op=2,arp_spa=172.18.0.2,arp_tpa=172.18.0.4",
+		"the DPU's address, advertised":    "in_port=3,dl_src=02:00:00:00:00:09,dl_dst=33:33:00:00:00:01,icmp6,ipv6_src=fe80::9,ipv6_dst=ff02::1,nw_ttl=255,icmpv6_type=136,icmpv6_code=0,nd_target=fc00:18::2",
+		"a pod from the host":              host + "tcp,nw_src=172.18.0.9,nw_dst=10.244.1.5,nw_ttl=64,tcp_dst=80",
+		"a pod from the host, IPv6":        host + "tcp6,ipv6_src=fc00:18::9,ipv6_dst=fd00:10:244:1::5,nw_ttl=64,tcp_dst=80",
+		"a masquerade source of the host":  host + "udp,nw_src=169.254.0.5,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=53",
+		"a masquerade source":              remote + "udp,nw_src=169.254.0.5,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=53",
+		"a masquerade source, IPv6":        remote + "udp6,ipv6_src=fd69::5,ipv6_dst=fc00:18::2,nw_ttl=64,udp_dst=53",
+		"a masquerade source in a tunnel":  remote + "udp,nw_src=169.254.0.5,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=6081",
+		"a masquerade destination":         remote + "tcp,nw_src=172.18.0.9,nw_dst=169.254.0.2,nw_ttl=64,tcp_dst=22",
+		"a masquerade destination, IPv6":   remote + "tcp6,ipv6_src=fc00:18::9,ipv6_dst=fd69::2,nw_ttl=64,tcp_dst=22",
+		"a masquerade source, advertising": remote + "icmp6,ipv6_src=fd69::5,ipv6_dst=fc00:18::2,nw_ttl=255,icmpv6_type=136,icmpv6_code=0,nd_target=fd69::5",
+	}
+	honest := map[string]string{
+		"the host to the DPU":            host + "tcp,nw_src=172.18.0.9,nw_dst=172.18.0.2,nw_ttl=64,tcp_dst=22",
+		"the host to others, by UDP":     host + "udp,nw_src=172.18.0.9,nw_dst=172.18.0.4,nw_ttl=64,udp_dst=53",
+		"the host's ARP":                 "in_port=3,dl_src=02:00:00:00:00:09,dl_dst=ff:ff:ff:ff:ff:ff,arp,arp_op=1,arp_spa=172.18.0.9,arp_tpa=172.18.0.2",
+		"the host asks for the DPU":      "in_port=3,dl_src=02:00:00:00:00:09,dl_dst=33:33:ff:00:00:02,icmp6,ipv6_src=fe80::9,ipv6_dst=ff02::1:ff00:2,nw_ttl=255,icmpv6_type=135,icmpv6_code=0,nd_target=fc00:18::2",
+		"tunnels of other nodes":         remote + "udp,nw_src=172.18.0.4,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=6081",
+		"a link-local address of others": remote + "udp,nw_src=169.254.169.254,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=53",
+	}
+	s.replace(gatewayTable(w))
+	for name, packet := range forged {
+		if !s.passes(packet) {
+			t.Errorf("without the rules, %s is dropped: this shows nothing", name)
+		}
+	}
+	early := guarded
+	early.Router = 0
+	for what, table := range map[string][]string{"the table": gatewayTable(guarded), "the table without the router": gatewayTable(early)} {
+		s.replace(table)
+		for name, packet := range forged {
+			if s.passes(packet) {
+				t.Errorf("by %s, %s passes", what, name)
+			}
+		}
+		for name, packet := range honest {
+			if !s.passes(packet) {
+				t.Errorf("by %s, %s is dropped", what, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,288 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+)
+
+const (
+	genevePort = 6081
+	closedPort = 9 // where nothing listens in pods
+)
+
+// TestGeneve_ForgedByPodReachesNoPod: a pod without capabilities sends what looks like
+// a tunnel's packet to another node, directly and by services that lead
+// to that node's tunnels. Inside is a packet from the node to one of its pods. It
+// arrives while another rule takes the place of ours, and not with ours.
+func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
+	ns := namespace(t)
+	attacker := unprivileged(t, ns, "attacker", nodes[1])
+	victim := running(t, ns, "victim", nodes[2])
+	end := machineAddresses(t, victim.Spec.NodeName)[0] // of the tunnels
+	ways := map[string]netip.AddrPort{
+		"direct":                       netip.AddrPortFrom(end, genevePort),
+		"by a ClusterIP":               leadingTo(t, ns, "cluster", end, nil),
+		"by another node's NodePort":   leadingTo(t, ns, "third", end, at(t, nodes[0], corev1.ServiceExternalTrafficPolicyCluster)),
+		"by the node's Local NodePort": leadingTo(t, ns, "local", end, at(t, nodes[2], corev1.ServiceExternalTrafficPolicyLocal)),
+	}
+	for _, to := range addresses(t, victim) {
+		for name, target := range ways {
+			wantForged(t, attacker, victim, target, fmt.Sprintf("%s, to %s", name, to), forged(t, victim, to, 10))
+		}
+	}
+}
+
+// wantForged: packets arrive without our rules only.
+func wantForged(t *testing.T, attacker, victim *corev1.Pod, target netip.AddrPort, how string, payload []byte) {
+	t.Helper()
+	send := []string{"probe", "send", hex.EncodeToString(payload), target.String()}
+	allowed := allowGeneve(t)
+	before := refusedPackets(t, victim)
+	eventually(t, 20*time.Second, "without the rules a forged packet arrives "+how, func() (bool, string) {
+		mustInPod(t, attacker, send...)
+		return refusedPackets(t, victim) > before, ""
+	})
+	allowed()
+	before = refusedPackets(t, victim)
+	for range 5 {
+		mustInPod(t, attacker, send...)
+	}
+	// A packet by the attacker's own tunnel is behind them.
+	eventually(t, 10*time.Second, "a packet of the attacker's own arrives", func() (bool, string) {
+		mustInPod(t, attacker, "probe", "send", "00", netip.AddrPortFrom(addresses(t, victim)[0], closedPort).String())
+		return refusedPackets(t, victim) > before, ""
+	})
+	if after := refusedPackets(t, victim); after != before+1 {
+		t.Errorf("with the rules %d forged packets arrived %s", after-before-1, how)
+	}
+}
+
+// TestGeneve_FromPodToNodeInEachFamily: in each family a node gets no Geneve from a
+// pod, also in the one without tunnels, but for the time in which another rule takes
+// the place of ours. A host that is no node gets it always.
+func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
+	ns := namespace(t)
+	pod := unprivileged(t, ns, "pod", nodes[1])
+	pid := strings.TrimSpace(mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("probe serve %d </dev/null >/dev/null 2>&1 & echo $!", genevePort)))
+	t.Cleanup(func() { onNode(outside, "kill", pid) })
+	for _, host := range machineAddresses(t, outside) {
+		node := ofFamily(machineAddresses(t, nodes[2]), host)
+		if !ofFamily(addresses(t, pod), host).IsValid() || !node.IsValid() {
+			continue
+		}
+		ask := func() (bool, string) {
+			out, err := inPod(ns, pod.Name, "probe", "dial", "udp", netip.AddrPortFrom(host, genevePort).String())
+			return err == nil, out
+		}
+		eventually(t, 10*time.Second, "a host that is no node gets Geneve", ask)
+		// Tunnels have neither packets of this size between these nodes nor fragments.
+		filters := map[int]string{800: "udp port 6081 and greater 800", 3000: "ip[6:2] & 0x1fff != 0"}
+		if node.Is6() {
+			filters[3000] = "ip6[6] == 44"
+		}
+		for size, filter := range filters {
+			came := func() bool {
+				return captured(t, nodes[2], fmt.Sprintf("%s and dst host %s", filter, node), func() {
+					mustInPod(t, pod, "probe", "send", hex.EncodeToString(make([]byte, size)), netip.AddrPortFrom(node, genevePort).String())
+				})
+			}
+			allowed := allowGeneve(t)
+			if !came() {
+				t.Errorf("without the rules no Geneve of %d bytes came to %s, this shows nothing", size, node)
+			}
+			allowed()
+			if came() {
+				t.Errorf("with the rules Geneve of %d bytes came to %s", size, node)
+			}
+		}
+		eventually(t, 10*time.Second, "a host that is no node gets Geneve still", ask)
+	}
+}
+
+// captured tells whether a packet comes to a node from the physical network while
+// send sends some.
+func captured(t *testing.T, node, filter string, send func()) bool {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := onNode(node, "timeout", "8", "tcpdump", "-ni", "eth0", "-c1", "-Q", "in", filter)
+		done <- err
+	}()
+	for {
+		send()
+		select {
+		case err := <-done:
+			return err == nil
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// unprivileged is a pod that serves, without any capability.
+func unprivileged(t *testing.T, ns, name, node string) *corev1.Pod {
+	t.Helper()
+	pod := podObject(ns, name, node)
+	pod.Spec.Containers[0].SecurityContext.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+	create(t, pod)
+	return listening(t, waitPod(t, ns, name, "Running", isRunning))
+}
+
+// allowGeneve adds a rule to the external switches that comes before ours; the result
+// takes it away.
+func allowGeneve(t *testing.T) func() {
+	t.Helper()
+	const match = "udp.dst == 6081"
+	for _, node := range nodes {
+		nbctl(t, "acl-add", ovn.ExternalSwitch(node), "from-lport", "2000", match, "allow")
+	}
+	remove := func() {
+		for _, node := range nodes {
+			onNode(nodes[0], "ovn-nbctl", "acl-del", ovn.ExternalSwitch(node), "from-lport", "2000", match)
+		}
+		onNode(nodes[0], "ovn-nbctl", "--timeout=20", "--wait=hv", "sync")
+	}
+	t.Cleanup(remove)
+	nbctl(t, "--wait=hv", "sync")
+	return remove
+}
+
+// refusedPackets is how many UDP packets have come to a pod's ports on which nothing listens.
+func refusedPackets(t *testing.T, pod *corev1.Pod) int {
+	t.Helper()
+	out := mustInPod(t, pod, "cat", "/proc/net/snmp", "/proc/net/snmp6")
+	four := regexp.MustCompile(`(?m)^Udp: \d+ (\d+)`).FindStringSubmatch(out)
+	six := regexp.MustCompile(`(?m)^Udp6NoPorts\s+(\d+)`).FindStringSubmatch(out)
+	if four == nil || six == nil {
+		t.Fatalf("counters of %s: %s", pod.Name, out)
+	}
+	all := 0
+	for _, text := range []string{four[1], six[1]} {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += n
+	}
+	return all
+}
+
+// at makes a service one of type NodePort, and says at which node it is asked.
+func at(t *testing.T, node string, policy corev1.ServiceExternalTrafficPolicy) func(*corev1.ServiceSpec) string {
+	t.Helper()
+	return func(spec *corev1.ServiceSpec) string {
+		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, policy
+		return node
+	}
+}
+
+// leadingTo makes a service without pods that leads to the port of tunnels at an
+// address of the node nodes[2], and gives where to ask it.
+func leadingTo(t *testing.T, ns, name string, end netip.Addr, change func(*corev1.ServiceSpec) string) netip.AddrPort {
+	t.Helper()
+	node, single := "", corev1.IPFamilyPolicySingleStack
+	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+		family := corev1.IPv4Protocol
+		if end.Is6() {
+			family = corev1.IPv6Protocol
+		}
+		spec.Selector, spec.IPFamilyPolicy, spec.IPFamilies = nil, &single, []corev1.IPFamily{family}
+		spec.Ports = []corev1.ServicePort{{Name: "udp", Protocol: corev1.ProtocolUDP, Port: servicePort, TargetPort: intstr.FromInt32(genevePort)}}
+		if change != nil {
+			node = change(spec)
+		}
+	})
+	kind, port, protocol, portName, local := discoveryv1.AddressTypeIPv4, int32(genevePort), corev1.ProtocolUDP, "udp", nodes[2]
+	if end.Is6() {
+		kind = discoveryv1.AddressTypeIPv6
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: web.Name}},
+		AddressType: kind,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{end.String()}, NodeName: &local}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Protocol: &protocol, Port: &port}},
+	}
+	if _, err := cluster.client.DiscoveryV1().EndpointSlices(ns).Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if node == "" {
+		return netip.AddrPortFrom(clusterAddresses(web)[0], servicePort)
+	}
+	return netip.AddrPortFrom(ofFamily(machineAddresses(t, node), end), uint16(web.Spec.Ports[0].NodePort))
+}
+
+// forged is the payload of a tunnel's packet: UDP with so many bytes from the node of a
+// pod to a port of the pod at which nothing listens. The keys are those that northd
+// has given; they are small numbers that a pod may guess.
+func forged(t *testing.T, victim *corev1.Pod, to netip.Addr, size int) []byte {
+	t.Helper()
+	key := func(table, condition string) uint64 {
+		out := mustOnNode(t, nodes[0], "ovn-sbctl", "--timeout=20", "--bare", "--columns=tunnel_key", "find", table, condition)
+		number, err := strconv.ParseUint(strings.TrimSpace(out), 10, 24)
+		if err != nil {
+			t.Fatalf("key of %s in %s: %v", condition, table, err)
+		}
+		return number
+	}
+	sw := ovn.NodeSwitch(victim.Spec.NodeName)
+	network := key("Datapath_Binding", "external_ids:name="+sw)
+	from := key("Port_Binding", "logical_port="+ovn.ManagementPort(victim.Spec.NodeName))
+	port := key("Port_Binding", "logical_port="+ovn.PodPort(victim.Namespace, victim.Name))
+	header := []byte{2, 0x40, 0x65, 0x58} // two words of options, a critical one; Ethernet
+	header = binary.BigEndian.AppendUint32(header, uint32(network)<<8)
+	header = append(header, 0x01, 0x02, 0x80, 1)
+	header = binary.BigEndian.AppendUint32(header, uint32(from)<<16|uint32(port))
+	mac := podNetwork(t, victim).MAC
+	source := managementAddress(t, to)
+	frame := append(append(header, mac...), kube.MACFromAddress(source)...)
+	return append(frame, udpPacket(source, to, size)...)
+}
+
+// udpPacket is an EtherType and the packet.
+func udpPacket(from, to netip.Addr, size int) []byte {
+	udp := binary.BigEndian.AppendUint16(nil, 40000)
+	udp = binary.BigEndian.AppendUint16(udp, closedPort)
+	udp = binary.BigEndian.AppendUint16(udp, uint16(8+size))
+	udp = append(udp, make([]byte, 2+size)...)
+	ends := append(from.AsSlice(), to.AsSlice()...)
+	pseudo := binary.BigEndian.AppendUint32(ends, uint32(len(udp)))
+	pseudo = append(binary.BigEndian.AppendUint32(pseudo, 17), udp...)
+	binary.BigEndian.PutUint16(udp[6:], checksum(pseudo))
+	if to.Is6() {
+		packet := binary.BigEndian.AppendUint16([]byte{0x86, 0xdd, 0x60, 0, 0, 0}, uint16(len(udp)))
+		packet = append(packet, 17, 64)
+		return append(append(packet, ends...), udp...)
+	}
+	ip := binary.BigEndian.AppendUint16([]byte{0x45, 0}, uint16(20+len(udp)))
+	ip = append(append(ip, 0, 1, 0, 0, 64, 17, 0, 0), ends...)
+	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+	return append(append([]byte{0x08, 0x00}, ip...), udp...)
+}
+
+// checksum is that of the internet.
+func checksum(data []byte) uint16 {
+	var sum uint32
+	for i, b := range data {
+		sum += uint32(b) << (8 * uint(1-i%2))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
