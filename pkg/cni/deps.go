@@ -60,6 +60,7 @@ type PodLinks interface {
 	Addrs(name string) ([]netip.Prefix, error)
 	ReplaceAddr(name string, prefix netip.Prefix, o netdev.AddrOptions) error
 	ReplaceRoute(r netdev.Route) error
+	Sysctl(key, value string) error
 }
 
 type linkSetter interface {

@@ -27,6 +27,10 @@ func configure(ns PodLinks, name string, n *kube.PodNetwork) error {
 	addrs := n.Addresses
 	if slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
 		addrs = append(slices.Clone(addrs), netdev.LinkLocal([6]byte(n.MAC)))
+		// Any pod of the node can advertise itself as a router: OVN lets that through.
+		if err := ns.Sysctl("net/ipv6/conf/"+name+"/accept_ra", "0"); err != nil {
+			return err
+		}
 	}
 	for _, addr := range addrs {
 		if err := ns.ReplaceAddr(name, addr, netdev.AddrOptions{NoDAD: true}); err != nil {

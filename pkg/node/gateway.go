@@ -18,6 +18,7 @@ const (
 	arpIgnore   = "net/ipv4/conf/%/arp_ignore"
 	forwarding  = "net/ipv4/conf/%/forwarding"
 	disableIPv6 = "net/ipv6/conf/%/disable_ipv6"
+	acceptRA    = "net/ipv6/conf/%/accept_ra"
 	// dadTransmits are the questions whether an address is somebody else's.
 	dadTransmits = "net/ipv6/conf/%/dad_transmits"
 )

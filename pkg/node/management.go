@@ -62,7 +62,7 @@ func planPort(cfg Config, s State, mtu int) ([]Step, error) {
 // planInterface gives the steps towards the interface's addresses and routes.
 func planInterface(cfg Config, s State, mtu int) []Step {
 	changes := prepareLink(s, ManagementInterface, netdev.Settings{MAC: managementMAC(s.Subnets), MTU: mtu})
-	changes = append(changes, sysctls(s, ManagementInterface, []sysctl{{rpFilter, "2"}, {forwarding, "1"}})...)
+	changes = append(changes, sysctls(s, ManagementInterface, []sysctl{{rpFilter, "2"}, {forwarding, "1"}, {acceptRA, "0"}})...)
 	changes = append(changes, managementAddrs(s)...)
 	changes = append(changes, managementRoutes(cfg, s)...)
 	if len(changes) > 0 {

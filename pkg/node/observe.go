@@ -93,7 +93,7 @@ func (m *machine) observeHost(st *State) error {
 	st.Routes = slices.DeleteFunc(routes, func(r netdev.Route) bool { return r.Protocol == protocolKernel })
 	st.Sysctls = map[string]string{}
 	for name := range st.Links {
-		for _, pattern := range []string{rpFilter, arpIgnore, forwarding, disableIPv6, dadTransmits} {
+		for _, pattern := range []string{rpFilter, arpIgnore, forwarding, disableIPv6, dadTransmits, acceptRA} {
 			key := sysctlKey(pattern, name)
 			if value, err := m.deps.Host.SysctlValue(key); err == nil {
 				st.Sysctls[key] = value
