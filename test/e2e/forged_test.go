@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -142,6 +143,38 @@ func unprivileged(t *testing.T, ns, name, node string) *corev1.Pod {
 	pod.Spec.Containers[0].SecurityContext.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	create(t, pod)
 	return listening(t, waitPod(t, ns, name, "Running", isRunning))
+}
+
+// TestRouterAdvertisement_PodAndNodeTakeNone: a pod says to be a router; another pod of
+// the node and the node itself take no route from it, as the pod does whose sysctl is
+// set back to the kernel's default.
+func TestRouterAdvertisement_PodAndNodeTakeNone(t *testing.T) {
+	if !slices.Contains(sixes(), true) {
+		t.Skip("a lab without IPv6")
+	}
+	ns, node := namespace(t), nodes[1]
+	rogue, pod, open := running(t, ns, "rogue", node), running(t, ns, "pod", node), running(t, ns, "open", node)
+	own := addresses(t, open)[0].String()
+	const script = `for ns in $(ip netns list | cut -d' ' -f1); do ip -n $ns addr show dev eth0 2>/dev/null | grep -q "inet6* $1/" && ip netns exec $ns sysctl -qw net.ipv6.conf.eth0.accept_ra=1 && echo opened; done`
+	if out, err := onNode(node, "sh", "-c", script, "sh", own); !strings.Contains(out, "opened") {
+		t.Fatalf("opening pod %s: %v: %s", own, err, out)
+	}
+	learned := func(pod *corev1.Pod) string {
+		return mustInPod(t, pod, "sh", "-c", "ip -6 route show default | grep 'proto ra' || true")
+	}
+	eventually(t, 20*time.Second, "the pod that listens to routers has a route", func() (bool, string) {
+		mustInPod(t, rogue, "probe", "advertise", "eth0")
+		return learned(open) != "", ""
+	})
+	if got := learned(pod); got != "" {
+		t.Errorf("a pod has taken the route %s", got)
+	}
+	if got, _ := onNode(node, "sh", "-c", "ip -6 route show | grep 'proto ra' | grep ovn-k8s-mp0"); got != "" {
+		t.Errorf("the node has taken the route %s", got)
+	}
+	if got := strings.TrimSpace(mustOnNode(t, node, "sysctl", "-n", "net.ipv6.conf.ovn-k8s-mp0.accept_ra")); got != "0" {
+		t.Errorf("accept_ra of the management port is %s", got)
+	}
 }
 
 // allowGeneve adds a rule to the external switches that comes before ours; the result

@@ -13,6 +13,7 @@
 //	probe pull ADDRESS:PORT               sends one UDP packet, and then only receives
 //	probe late PORT                       answers each UDP packet a tenth of a second later
 //	probe burst N ADDRESS:PORT            sends N UDP packets at once from one port, prints how many answers come, the last within a second
+//	probe advertise LINK                  sends router advertisements of IPv6
 //	probe send HEX ADDRESS:PORT           sends one UDP packet with these bytes
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
@@ -97,6 +98,8 @@ func run(args []string) error {
 		return push(args[1])
 	case len(args) == 2 && args[0] == "pull":
 		return pull(args[1])
+	case len(args) == 2 && args[0] == "advertise":
+		return advertise(args[1])
 	case len(args) == 3 && args[0] == "send":
 		return send(args[1], args[2])
 	case len(args) == 2 && args[0] == "last":
@@ -104,7 +107,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT | send HEX ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT | advertise LINK | send HEX ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {

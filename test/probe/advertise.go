@@ -1,0 +1,34 @@
+package main
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// advertise sends router advertisements that a host takes a default route from: the
+// lifetime is half an hour, the preference high.
+func advertise(link string) error {
+	iface, err := net.InterfaceByName(link)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255); err != nil {
+		return err
+	}
+	packet := make([]byte, 16) // the kernel adds the checksum
+	packet[0], packet[4], packet[5], packet[6], packet[7] = 134, 64, 0x08, 0x07, 0x08
+	packet = append(append(packet, 1, 1), iface.HardwareAddr...) // the sender's MAC
+	to := &unix.SockaddrInet6{Addr: [16]byte{0xff, 2, 15: 1}, ZoneId: uint32(iface.Index)}
+	for range 3 {
+		if err := unix.Sendto(fd, packet, 0, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
