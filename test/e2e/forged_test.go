@@ -38,10 +38,9 @@ func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
 	victim := running(t, ns, "victim", nodes[2])
 	end := machineAddresses(t, victim.Spec.NodeName)[0] // of the tunnels
 	ways := map[string]netip.AddrPort{
-		"direct":                       netip.AddrPortFrom(end, genevePort),
-		"by a ClusterIP":               leadingTo(t, ns, "cluster", end, nil),
-		"by another node's NodePort":   leadingTo(t, ns, "third", end, at(t, nodes[0], corev1.ServiceExternalTrafficPolicyCluster)),
-		"by the node's Local NodePort": leadingTo(t, ns, "local", end, at(t, nodes[2], corev1.ServiceExternalTrafficPolicyLocal)),
+		"direct":                     netip.AddrPortFrom(end, genevePort),
+		"by a ClusterIP":             leadingTo(t, ns, "cluster", end, nil),
+		"by another node's NodePort": leadingTo(t, ns, "third", end, at(t, nodes[0], corev1.ServiceExternalTrafficPolicyCluster)),
 	}
 	for _, to := range addresses(t, victim) {
 		for name, target := range ways {
@@ -93,37 +92,68 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 			return err == nil, out
 		}
 		eventually(t, 10*time.Second, "a host that is no node gets Geneve", ask)
-		// Tunnels have neither packets of this size between these nodes nor fragments.
-		filters := map[int]string{800: "udp port 6081 and greater 800", 3000: "ip[6:2] & 0x1fff != 0"}
+		fragments, masquerade, name := "ip[6:2] & 0x1fff != 0", "169.254.0.2", "local-4"
 		if node.Is6() {
-			filters[3000] = "ip6[6] == 44"
+			fragments, masquerade, name = "ip6[6] == 44", "fd69::2", "local-6"
 		}
-		for size, filter := range filters {
-			came := func() bool {
-				return captured(t, nodes[2], fmt.Sprintf("%s and dst host %s", filter, node), func() {
-					mustInPod(t, pod, "probe", "send", hex.EncodeToString(make([]byte, size)), netip.AddrPortFrom(node, genevePort).String())
-				})
+		direct := netip.AddrPortFrom(node, genevePort)
+		local := leadingTo(t, ns, name, node, at(t, nodes[2], corev1.ServiceExternalTrafficPolicyLocal))
+		send := func(size int, to netip.AddrPort) func() {
+			return func() {
+				mustInPod(t, pod, "probe", "send", hex.EncodeToString(make([]byte, size)), to.String())
 			}
+		}
+		// Between these nodes tunnels have neither packets of this size nor fragments.
+		for _, way := range []struct {
+			name string
+			came func() bool
+		}{
+			{"directly", func() bool {
+				return captured(t, fmt.Sprintf("udp port %d and greater 800 and dst host %s", genevePort, node), send(800, direct))
+			}},
+			{"in fragments", func() bool {
+				return captured(t, fmt.Sprintf("%s and dst host %s", fragments, node), send(3000, direct))
+			}},
+			{"by a Local NodePort", func() bool { return forwarded(t, masquerade, send(800, local)) }},
+		} {
+			came := way.came
 			allowed := allowGeneve(t)
 			if !came() {
-				t.Errorf("without the rules no Geneve of %d bytes came to %s, this shows nothing", size, node)
+				t.Errorf("without the rules no Geneve came to %s %s, this shows nothing", node, way.name)
 			}
 			allowed()
 			if came() {
-				t.Errorf("with the rules Geneve of %d bytes came to %s", size, node)
+				t.Errorf("with the rules Geneve came to %s %s", node, way.name)
 			}
 		}
 		eventually(t, 10*time.Second, "a host that is no node gets Geneve still", ask)
 	}
 }
 
-// captured tells whether a packet comes to a node from the physical network while
+// forwarded tells whether the switch of nodes[2] does anything with Geneve to an address
+// but to drop it. Nobody else sees a packet that the switch takes for a tunnel's.
+func forwarded(t *testing.T, address string, send func()) bool {
+	t.Helper()
+	to := regexp.MustCompile(`dst=` + regexp.QuoteMeta(address) + `,.*udp\(dst=6081\).*actions:(.*)`)
+	mustOnNode(t, nodes[2], "ovs-appctl", "dpctl/del-flows")
+	for range 10 {
+		send()
+		for _, flow := range to.FindAllStringSubmatch(mustOnNode(t, nodes[2], "ovs-appctl", "dpctl/dump-flows"), -1) {
+			if flow[1] != "drop" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// captured tells whether a packet comes to nodes[2] from the physical network while
 // send sends some.
-func captured(t *testing.T, node, filter string, send func()) bool {
+func captured(t *testing.T, filter string, send func()) bool {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		_, err := onNode(node, "timeout", "8", "tcpdump", "-ni", "eth0", "-c1", "-Q", "in", filter)
+		_, err := onNode(nodes[2], "timeout", "4", "tcpdump", "-ni", "eth0", "-c1", "-Q", "in", filter)
 		done <- err
 	}()
 	for {
@@ -181,7 +211,7 @@ func TestRouterAdvertisement_PodAndNodeTakeNone(t *testing.T) {
 // takes it away.
 func allowGeneve(t *testing.T) func() {
 	t.Helper()
-	const match = "udp.dst == 6081"
+	const match = "udp"
 	for _, node := range nodes {
 		nbctl(t, "acl-add", ovn.ExternalSwitch(node), "from-lport", "2000", match, "allow")
 	}
