@@ -277,7 +277,7 @@ func checkPolicies(objects []runtime.Object) (found []string) {
 	each(objects, func(o *admissionv1.ValidatingAdmissionPolicyBinding) {
 		bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionv1.Deny)
 	})
-	for _, name := range []string{"ovnkube-node-own-node", "ovnkube-node-own-pods", "ovnkube-node-own-lease", "ovnkube-node-own-offload"} {
+	for _, name := range []string{"ovnkube-node-own-node", "ovnkube-node-own-pods", "ovnkube-node-own-lease", "ovnkube-node-own-offload", "ovn-pod-annotations", "ovn-node-metadata"} {
 		if !bound[name] {
 			found = append(found, "policy "+name+" does not deny")
 		}
@@ -363,6 +363,8 @@ func TestChecksFind(t *testing.T) {
 		{"30-ovnkube-identity.yaml", "requests:", "limits:", "requests and no limits"},
 		{"30-ovnkube-identity.yaml", "image: ovn-offload:dev", "image: other", "image other"},
 		{"21-admission.yaml", "[Deny]", "[Warn]", "does not deny"},
+		{"22-admission-everyone.yaml", "[Deny]", "[Warn]", "ovn-pod-annotations does not deny"},
+		{"22-admission-everyone.yaml", "failurePolicy: Fail", "failurePolicy: Ignore", "policy ovn-node-metadata fails open"},
 		{"21-admission.yaml", "failurePolicy: Fail", "failurePolicy: Ignore", "fails open"},
 		{"21-admission.yaml", "'k8s.ovn.org/host-cidrs'", "'k8s.ovn.org/node-subnets'", "lets agents write k8s.ovn.org/node-subnets"},
 		{"21-admission.yaml", "'ovn-offload.io/vfs', ", "", "keeps agents from writing label ovn-offload.io/vfs"},
