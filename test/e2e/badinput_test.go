@@ -14,34 +14,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-// TestForgedAnnotation: an address that a user writes into a pod is replaced by
-// an allocated one, the author is told, and the pod whose address it was goes on.
-func TestForgedAnnotation(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	victim := running(t, ns, "victim", nodes[1])
-	forged := podObject(ns, "forger", nodes[1])
-	forged.Annotations = map[string]string{kube.PodNetworksKey: victim.Annotations[kube.PodNetworksKey]}
-	create(t, forged)
-	forger := waitPod(t, ns, "forger", "Running", isRunning)
-	if addresses(t, forger)[0] == addresses(t, victim)[0] {
-		t.Fatalf("two pods have %s", addresses(t, victim)[0])
-	}
-	eventually(t, soon, "an Event tells the author", func() (bool, string) {
-		events, err := cluster.client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		for _, event := range events.Items {
-			if event.Reason == "AnnotationReplaced" && event.InvolvedObject.Name == "forger" {
-				return true, ""
-			}
-		}
-		return false, "no such event"
-	})
-	mustInPod(t, forger, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, victim)[0], echoPort).String())
-}
-
 // TestSpoofedSource: port security drops packets whose source the pod does not
 // own; the same packet with the pod's own source passes.
 func TestSpoofedSource(t *testing.T) {

@@ -391,7 +391,7 @@ func TestTooLargeFromOutside(t *testing.T) {
 	}
 	look := func(want bool) {
 		onNode(node, "ovs-vsctl", "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:userspace-tso-enable=%t", !want))
-		patchNode(t, node, fmt.Sprintf(`{"k8s.ovn.org/test-looks":"%t"}`, want)) // the agent looks again
+		patchNode(t, node, fmt.Sprintf(`{"test-looks":"%t"}`, want)) // the agent looks again
 		eventually(t, soon, fmt.Sprintf("the gateway looks at sizes: %t", want), func() (bool, string) {
 			out := mustOnNode(t, nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=10", "get", "Logical_Router_Port", "rtoj-GR_"+node, "options")
 			return strings.Contains(out, "gateway_mtu=") == want, out
@@ -402,7 +402,7 @@ func TestTooLargeFromOutside(t *testing.T) {
 		onNode(outside, "ip", "-4", "route", "flush", "cache")
 		onNode(outside, "ip", "-6", "route", "flush", "cache")
 	}
-	t.Cleanup(func() { look(false); forget(); patchNode(t, node, `{"k8s.ovn.org/test-looks":null}`) })
+	t.Cleanup(func() { look(false); forget(); patchNode(t, node, `{"test-looks":null}`) })
 	for _, address := range machineAddresses(t, node) {
 		look(false)
 		forget()
@@ -423,9 +423,9 @@ func TestTooLargeFromOutside(t *testing.T) {
 	}
 }
 
-func patchNode(t *testing.T, node, annotations string) {
+func patchNode(t *testing.T, node, labels string) {
 	t.Helper()
-	patch := []byte(`{"metadata":{"annotations":` + annotations + `}}`)
+	patch := []byte(`{"metadata":{"labels":` + labels + `}}`)
 	if _, err := cluster.client.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
@@ -69,7 +71,11 @@ func (b *bench) bareWrites(ctx context.Context, node string) error {
 	}
 	annotation := map[string]string{kube.PodNetworksKey: `{"default":{"ip_addresses":["10.128.32.4/19"],"mac_address":"0a:58:0a:80:20:04",` +
 		`"gateway_ips":["10.128.32.1"],"ip_address":"10.128.32.4/19","gateway_ip":"10.128.32.1","role":"primary"}}`}
-	writer := kube.NewWriter(apitest.Client(b.client))
+	network, err := b.asController()
+	if err != nil {
+		return err
+	}
+	writer := kube.NewWriter(apitest.Client(network))
 	start := time.Now()
 	group, writing := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
@@ -162,8 +168,22 @@ func (b *bench) addNode(ctx context.Context, name, subnet string) error {
 		}},
 		Spec: corev1.NodeSpec{Unschedulable: true},
 	}
-	_, err = b.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	network, err := b.asController()
+	if err != nil {
+		return err
+	}
+	_, err = network.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	return err
+}
+
+// asController is a client that may write the annotations of the network, too.
+func (b *bench) asController() (kubernetes.Interface, error) {
+	cfg, err := b.lab.REST()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + system + ":ovnkube-master", Groups: []string{"system:masters"}}
+	return kubernetes.NewForConfig(cfg)
 }
 
 // settled waits until what was done before is in the flows.
