@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -73,4 +74,39 @@ func chassisOf(rows []ovsdb.Row) []string {
 		}
 	}
 	return names
+}
+
+// chassisTaken is the node that has the chassis which another node claims, or "". It is
+// the one whose rows name the chassis, else the older one: a node that claims the id of
+// another changes nothing of that one's.
+func (c *Controller) chassisTaken(node *corev1.Node) string {
+	id := node.Annotations[kube.NodeChassisIDKey]
+	claims := c.view.NodesOfChassis(id)
+	if id == "" || len(claims) < 2 {
+		return ""
+	}
+	has := func(n *corev1.Node) int {
+		if c.db != nil && slices.Contains(chassisOf(c.db.Rows(kube.NodeOwner(n.Name).String())), id) {
+			return 0
+		}
+		return 1
+	}
+	first := slices.MinFunc(claims, func(a, b *corev1.Node) int {
+		return cmp.Or(cmp.Compare(has(a), has(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	if first.Name == node.Name {
+		return ""
+	}
+	return first.Name
+}
+
+func (c *Controller) warnChassisTaken(owner kube.Owner) {
+	node := c.view.Node(owner.Name)
+	if owner.Kind != kube.KindNode || node == nil {
+		return
+	}
+	if other := c.chassisTaken(node); other != "" {
+		c.report.Warn(owner, "ChassisTaken", fmt.Sprintf("chassis id %s is that of node %s: this host needs a system-id of its own",
+			node.Annotations[kube.NodeChassisIDKey], other))
+	}
 }

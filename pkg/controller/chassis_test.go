@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -91,6 +92,65 @@ func TestChassis_SilentSouthboundHoldsUpNoPod(t *testing.T) {
 	if !strings.Contains(gateways(), "chassis-n2") {
 		t.Error("the rows of the node went before its chassis")
 	}
+}
+
+// TestChassis_OfAnotherNodeIsRefused: who claims the chassis of another node, older or
+// not, after a restart too, changes nothing of that one's, and is told whose it is.
+// When the other one goes, the chassis is free.
+func TestChassis_OfAnotherNodeIsRefused(t *testing.T) {
+	first, forger := gatewayNode("n2", 2), gatewayNode("n1", 1) // by name and age, the forger is first
+	w := newWorld(t, first, testPod("a", "n2"))
+	mine := func() []string {
+		return slices.DeleteFunc(w.rows(), func(row string) bool {
+			return !strings.Contains(row, "chassis-n2") && !strings.Contains(row, "rtoe-GR_n2")
+		})
+	}
+	w.eventually("the first one's rows", func() bool { return len(w.ports()) == 1 && w.hasRow("Logical_Router ", "chassis=chassis-n2") })
+	w.eventually("rest", w.settled)
+	before := mine()
+	claim := func(id string) {
+		forger.Annotations[kube.NodeChassisIDKey] = id
+		if _, err := w.client.CoreV1().Nodes().Update(t.Context(), forger, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.client.CoreV1().Nodes().Create(t.Context(), forger, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the other one's rows", func() bool { return w.hasRow("Logical_Router ", "chassis=chassis-n1") })
+	got, err := w.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forger = got
+	claim("chassis-n2")
+	refused := func() bool { return !w.hasRow("Logical_Router ", "GR_n1") && w.hasRow("Logical_Switch ", "name=n1") }
+	w.eventually("no gateway of the forger", refused)
+	w.eventually("an Event", func() bool { return w.told("ChassisTaken", "n1", "chassis id chassis-n2 is that of node n2") })
+	w.stop()
+	w.startAndLead()
+	w.eventually("rest", w.settled)
+	if after := mine(); !refused() || !slices.Equal(before, after) {
+		t.Errorf("rows of the node before:\n%s\nafter:\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+	if err := w.client.CoreV1().Pods("d").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.CoreV1().Nodes().Delete(t.Context(), "n2", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the chassis is free", func() bool { return w.hasRow("Logical_Router ", "GR_n1", "chassis=chassis-n2") })
+}
+
+// told says that an object has an Event with a text.
+func (w *world) told(reason, name, text string) bool {
+	list, err := w.client.EventsV1().Events("").List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+		return e.Reason == reason && e.Regarding.Name == name && strings.Contains(e.Note, text)
+	})
 }
 
 // TestPodOnANodeWithoutSubnet: who looks at the pod is told what is wrong with

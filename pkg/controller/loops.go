@@ -32,20 +32,31 @@ type facts struct {
 	*kube.View
 	alloc  *ipam.Allocator
 	values *ovn.ServiceValues
+	// chassisTaken is the node that has the chassis which another node claims, or "".
+	chassisTaken func(node *corev1.Node) string
 }
 
 func (f facts) ServiceValues() *ovn.ServiceValues { return f.values }
 
-func (c *Controller) facts() facts { return facts{c.view, c.alloc, c.values} }
+func (c *Controller) facts() facts { return facts{c.view, c.alloc, c.values, c.chassisTaken} }
 
 func (f facts) Node(name string) *corev1.Node {
 	node := f.View.Node(name)
-	if node == nil || f.alloc.Recorded(node) {
+	if node == nil {
+		return nil
+	}
+	recorded, taken := f.alloc.Recorded(node), f.chassisTaken(node) != ""
+	if recorded && !taken {
 		return node
 	}
 	without := node.DeepCopy()
-	delete(without.Annotations, kube.NodeSubnetsKey)
-	delete(without.Annotations, kube.NodeIDKey)
+	if !recorded {
+		delete(without.Annotations, kube.NodeSubnetsKey)
+		delete(without.Annotations, kube.NodeIDKey)
+	}
+	if taken {
+		delete(without.Annotations, kube.NodeChassisIDKey)
+	}
 	return without
 }
 
@@ -215,6 +226,7 @@ func (c *Controller) add(ctx context.Context, p *pass, owner kube.Owner) {
 		p.failed[owner] = waits
 		return
 	}
+	c.warnChassisTaken(owner)
 	if p.failed[owner] = err; err != nil && len(rows) == 0 && !errors.Is(err, ovn.ErrRefused) {
 		return
 	}

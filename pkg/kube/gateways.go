@@ -13,9 +13,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// byAddress is the index of nodes by the addresses of their gateways, which are
-// parsed once, not for each service.
-const byAddress = "address"
+// The indexes of nodes: by the addresses of their gateways, which are parsed once, not
+// for each service, and by their chassis.
+const (
+	byAddress = "address"
+	byChassis = "chassis"
+)
 
 // The index of services and its keys: those that answer at ports of nodes, and of
 // these the ones that may have a frontend for each address of a node. No service has
@@ -36,6 +39,11 @@ func nodeIndexers() cache.Indexers {
 			}
 		}
 		return out, nil
+	}, byChassis: func(obj any) ([]string, error) {
+		if node, ok := obj.(*corev1.Node); ok && node.Annotations[NodeChassisIDKey] != "" {
+			return []string{node.Annotations[NodeChassisIDKey]}, nil
+		}
+		return nil, nil
 	}}
 }
 

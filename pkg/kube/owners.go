@@ -80,6 +80,9 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	if chassis || gateway || zone(old) != zone(new) {
 		owners = append(owners, NodeServicesOwner(name))
 	}
+	if chassis {
+		owners = append(owners, v.rivals(name, nodeFact(old, NodeChassisIDKey), nodeFact(new, NodeChassisIDKey))...)
+	}
 	if gateway {
 		owners = append(owners, v.gatewayOwners(old, new)...)
 		owners = append(v.namesakes(old, new), owners...)
@@ -90,6 +93,23 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	}
 	for _, pod := range v.PodsOnNode(name) {
 		owners = append(owners, PodOwner(pod.Namespace, pod.Name))
+	}
+	return owners
+}
+
+// rivals are the other nodes that claim one of these chassis ids, with what is made
+// from it: only one of them has the chassis.
+func (v *View) rivals(name string, ids ...string) (owners []Owner) {
+	for _, id := range ids {
+		for _, node := range v.NodesOfChassis(id) {
+			if node.Name == name {
+				continue
+			}
+			owners = append(owners, NodeOwner(node.Name), NodeServicesOwner(node.Name))
+			for _, pod := range v.PodsOnNode(node.Name) {
+				owners = append(owners, PodOwner(pod.Namespace, pod.Name))
+			}
+		}
 	}
 	return owners
 }

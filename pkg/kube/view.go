@@ -174,6 +174,12 @@ func (v *View) Nodes() []*corev1.Node { return objects[corev1.Node](v.nodes.GetI
 // Pods is every pod, also those without a network, in no order.
 func (v *View) Pods() []*corev1.Pod { return objects[corev1.Pod](v.pods.GetIndexer().List()) }
 
+// NodesOfChassis are the nodes that claim a chassis id, in no order.
+func (v *View) NodesOfChassis(id string) []*corev1.Node {
+	list, _ := v.nodes.GetIndexer().ByIndex(byChassis, id) // the index exists
+	return objects[corev1.Node](list)
+}
+
 // PodsOnNode is every pod scheduled to a node, in no order.
 func (v *View) PodsOnNode(node string) []*corev1.Pod {
 	// The only error is an index that does not exist.
