@@ -53,8 +53,8 @@ func TestDPURights(t *testing.T) {
 		{"a DPU, status of another pod", false, annotatePod(dpu, ns, "theirs", kube.DPUStatusKey)},
 		{"a DPU, details", false, annotatePod(dpu, ns, "mine", kube.DPUConnectionKey)},
 		{"a DPU, addresses", false, annotatePod(dpu, ns, "mine", kube.PodNetworksKey)},
-		{"a DPU, a pod's label", false, patchPod(dpu, ns, "mine", `{"metadata":{"labels":{"a":"b"}}}`)},
-		{"a DPU, a pod's phase", false, patchPod(dpu, ns, "mine", `{"status":{"message":"x"}}`)},
+		{"a DPU, a pod's label", false, patchPod(dpu, ns, "mine", `{"metadata":{"labels":{"a":"%d"}}}`)},
+		{"a DPU, a pod's phase", false, patchPod(dpu, ns, "mine", `{"status":{"message":"%d"}}`)},
 		{"a DPU, its host's Node", true, annotateNode(dpu, host, kube.NodeEncapIPsKey)},
 		{"a DPU, another Node", false, annotateNode(dpu, other, kube.NodeEncapIPsKey)},
 		{"a DPU, its host's subnets", false, annotateNode(dpu, host, kube.NodeSubnetsKey)},
@@ -159,9 +159,11 @@ func changeOffload(client kubernetes.Interface, name string, change func(*v1alph
 	}
 }
 
+// patchPod writes another number each time, for what is there already is no change.
 func patchPod(client kubernetes.Interface, ns, name, patch string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := client.CoreV1().Pods(ns).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		text := fmt.Sprintf(patch, time.Now().UnixNano())
+		_, err := client.CoreV1().Pods(ns).Patch(ctx, name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, "status")
 		return err
 	}
 }

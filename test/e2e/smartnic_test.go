@@ -22,7 +22,7 @@ import (
 // The node that is a VM, with its NIC of four VFs, and a NIC that nobody has set up.
 const (
 	smartNode   = "ovn-smartnic"
-	smartLabel  = "ovn-offload.io/lab-vm"
+	smartLabel  = "lab.test/vm"
 	ownNIC      = "0000:01:00.0"
 	bareNIC     = "0000:02:00.0"
 	vfResource  = "ovn-offload.io/vf"

@@ -27,7 +27,7 @@ const (
 	vmNICs     = 2 // the node's own, with VFs, and a bare one
 	vmVFs      = 4
 	// vmLabel is on the nodes that are VMs.
-	vmLabel = "ovn-offload.io/lab-vm"
+	vmLabel = "lab.test/vm"
 	// vmSuffix is of the DaemonSets for them.
 	vmSuffix = "-vm"
 )
