@@ -61,4 +61,6 @@ func (w changes) concern(c connection) bool {
 }
 
 // balance says that the address by which a connection came is balanced otherwise.
-func (w changes) balance(c connection) bool { return c.balanced() && w.frontends[c.frontend()] }
+func (w changes) balance(c connection) bool {
+	return (c.balanced() || c.missed()) && w.frontends[c.frontend()]
+}

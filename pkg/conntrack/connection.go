@@ -9,9 +9,11 @@ import (
 
 // connection is an entry of connection tracking, as dpctl/dump-conntrack prints it.
 type connection struct {
-	protocol    string
-	zone        int
-	mark        uint32
+	protocol string
+	zone     int
+	mark     uint32
+	// unanswered is said of TCP only.
+	unanswered  bool
 	orig, reply tuple
 }
 
@@ -36,6 +38,13 @@ func numberOf(protocol string) int {
 
 // balanced says that a load balancer gave the connection its server.
 func (c connection) balanced() bool { return c.reply.src != c.orig.dst }
+
+// missed says that no load balancer gave the connection a server, and that nobody may
+// have answered yet: of UDP conntrack does not say. As long as it has such an entry, no
+// load balancer can give it one.
+func (c connection) missed() bool {
+	return !c.balanced() && (c.protocol == "udp" || c.unanswered)
+}
 
 // frontend is whom the client asked.
 func (c connection) frontend() frontend { return frontend{c.protocol, c.orig.dst} }
@@ -66,6 +75,8 @@ func parseConnection(line string) (c connection, ok bool) {
 			var mark uint64
 			mark, err = strconv.ParseUint(value, 0, 32)
 			c.mark = uint32(mark)
+		case "protoinfo":
+			c.unanswered = value == "(state=SYN_SENT)"
 		}
 		if err != nil {
 			return c, false

@@ -46,6 +46,10 @@ const (
 	stays6      = "tcp,orig=(src=fd00::7,dst=fd00:10:96::a,sport=7,dport=53),reply=(src=fd00:10:244:2::6,dst=fd00::7,sport=53,dport=7),zone=19,mark=2,protoinfo=(state=ESTABLISHED)"
 	leaves6     = "tcp,orig=(src=fd00::7,dst=fd00:10:96::a,sport=8,dport=53),reply=(src=fd00:10:244:2::9,dst=fd00::7,sport=53,dport=8),zone=19,mark=2,protoinfo=(state=ESTABLISHED)"
 	lastLeft    = "tcp,orig=(src=10.244.1.7,dst=10.96.0.9,sport=9,dport=80),reply=(src=10.244.1.5,dst=10.244.1.7,sport=8080,dport=9),zone=19"
+	missed      = "udp,orig=(src=10.244.1.7,dst=10.96.72.227,sport=4,dport=80),reply=(src=10.96.72.227,dst=10.244.1.7,sport=80,dport=4),zone=19"
+	missed6     = "tcp,orig=(src=fd00::7,dst=fd00:10:96::a,sport=4,dport=53),reply=(src=fd00:10:96::a,dst=fd00::7,sport=53,dport=4),zone=19,protoinfo=(state=SYN_SENT)"
+	answered6   = "tcp,orig=(src=fd00::7,dst=fd00:10:96::a,sport=5,dport=53),reply=(src=fd00:10:96::a,dst=fd00::7,sport=53,dport=5),zone=19,protoinfo=(state=ESTABLISHED)"
+	missedNone  = "udp,orig=(src=10.244.1.7,dst=10.96.0.1,sport=4,dport=80),reply=(src=10.96.0.1,dst=10.244.1.7,sport=80,dport=4),zone=19"
 	unknown     = "udp,orig=(src=10.244.1.7,dst=10.96.0.1,sport=9,dport=80),reply=(src=10.244.1.5,dst=10.244.1.7,sport=8080,dport=9),zone=19"
 	ofHost      = "udp,orig=(src=10.244.1.7,dst=10.96.72.227,sport=6,dport=80),reply=(src=10.244.1.5,dst=10.244.1.7,sport=8080,dport=6)"
 	direct      = "udp,orig=(src=10.244.1.7,dst=10.244.1.6,sport=50000,dport=9000),reply=(src=10.244.1.6,dst=10.244.1.7,sport=9000,dport=50000),zone=7"
@@ -184,6 +188,10 @@ func TestForget(t *testing.T) {
 		{"one of two servers", stays6, nil},
 		{"none of two servers", leaves6, []string{"zone=19 ct_ipv6_src=fd00::7,ct_ipv6_dst=fd00:10:96::a,ct_nw_proto=6,ct_tp_src=8,ct_tp_dst=53"}},
 		{"a service without servers", lastLeft, []string{"zone=19 ct_nw_src=10.244.1.7,ct_nw_dst=10.96.0.9,ct_nw_proto=6,ct_tp_src=9,ct_tp_dst=80"}},
+		{"no server, from before the address was balanced", missed, []string{"zone=19 ct_nw_src=10.244.1.7,ct_nw_dst=10.96.72.227,ct_nw_proto=17,ct_tp_src=4,ct_tp_dst=80"}},
+		{"no server, and its SYN is repeated", missed6, []string{"zone=19 ct_ipv6_src=fd00::7,ct_ipv6_dst=fd00:10:96::a,ct_nw_proto=6,ct_tp_src=4,ct_tp_dst=53"}},
+		{"no server of a load balancer's, but it was answered", answered6, nil},
+		{"no server, at an address that nobody balances", missedNone, nil},
 		{"an address that nobody balances", unknown, nil},
 		{"a zone of the host", ofHost, nil},
 		{"not through a service", direct, nil},

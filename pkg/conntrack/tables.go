@@ -190,11 +190,12 @@ func (r *reader) port(flow string) {
 	}
 }
 
-// left says that the server of a connection is none any more. Of addresses that
-// nobody balances nothing is known, nor while the tables are not complete.
+// left says that the server of a connection is none any more, or that it has none
+// because its address was not balanced when it began. Of addresses that nobody balances
+// nothing is known, nor while the tables are not complete.
 func (t tables) left(c connection) bool {
 	servers, known := t.servers[c.frontend()]
-	return known && c.balanced() && !servers[c.server()]
+	return known && (c.balanced() || c.missed()) && !servers[c.server()]
 }
 
 // underRules says that a policy may forbid connections of a port.
