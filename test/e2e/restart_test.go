@@ -138,6 +138,20 @@ func (f *flow) wantAnswer(t *testing.T, within time.Duration) {
 	}
 }
 
+// answered says whether an answer comes within some time from now.
+func (f *flow) answered(within time.Duration) bool {
+	for start, deadline := time.Now(), time.After(within); ; {
+		select {
+		case at := <-f.seen:
+			if at.After(start) {
+				return true
+			}
+		case <-deadline:
+			return false
+		}
+	}
+}
+
 func (f *flow) stop() time.Duration {
 	f.cancel()
 	<-f.done

@@ -3,7 +3,7 @@
 //	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
 //	probe serve-sctp PORT [NAME]          answers the first packet of an SCTP association with that line
 //	probe dial tcp|udp ADDRESS:PORT [N [S]]   prints that first line, then sends N bytes and wants them back; S: seconds in place of one, in each of which UDP asks once
-//	probe from PORT tcp|udp ADDRESS:PORT  as dial, from a port of its own
+//	probe from [ADDRESS:]PORT tcp|udp ADDRESS:PORT   as dial, from a port, or an address and port, of its own
 //	probe reach tcp|udp|sctp:ADDRESS:PORT...   prints those of the targets, tried at once, that answer
 //	probe count N S tcp|udp|sctp:ADDRESS:PORT... asks each N times for S seconds at most, all targets at once, prints each answer behind its target and how often it came, and "lost" with each error
 //	probe dial sctp ADDRESS:PORT          prints the answer of serve-sctp
@@ -68,11 +68,11 @@ func run(args []string) error {
 		}
 		return dial(net.Dialer{Timeout: time.Duration(numbers[1]) * time.Second}, args[1], args[2], numbers[0])
 	case len(args) == 4 && args[0] == "from":
-		port, err := strconv.ParseUint(args[1], 10, 16)
+		from, err := local(args[2], args[1])
 		if err != nil {
 			return err
 		}
-		return dial(net.Dialer{Timeout: timeout, LocalAddr: local(args[2], int(port))}, args[2], args[3], 0)
+		return dial(net.Dialer{Timeout: timeout, LocalAddr: from}, args[2], args[3], 0)
 	case len(args) >= 2 && args[0] == "reach":
 		reach(args[1:])
 		return nil
@@ -152,11 +152,15 @@ func greeting(peer net.Addr, name []string) string {
 	return strings.Join(append([]string{address}, name...), " ")
 }
 
-func local(network string, port int) net.Addr {
-	if network == "udp" {
-		return &net.UDPAddr{Port: port}
+// local reads a port, or an address and a port; port 0 is any.
+func local(network, text string) (net.Addr, error) {
+	if !strings.Contains(text, ":") {
+		text = ":" + text
 	}
-	return &net.TCPAddr{Port: port}
+	if network == "udp" {
+		return net.ResolveUDPAddr(network, text)
+	}
+	return net.ResolveTCPAddr(network, text)
 }
 
 func dial(dialer net.Dialer, network, address string, size int) error {
