@@ -274,6 +274,31 @@ func TestSouthboundContainer_FollowsItsSecret(t *testing.T) {
 	}
 }
 
+// TestControllerContainer_BridgeExistsBeforeItsStart: ovn-controller 25.03 often ends with a
+// segmentation fault when it makes its bridge itself, and the pod restarts.
+func TestControllerContainer_BridgeExistsBeforeItsStart(t *testing.T) {
+	needOVS(t)
+	dir := t.TempDir()
+	startOVS(t, dir)
+	vsctl(t, dir, "set", "Open_vSwitch", ".", "external_ids:ovn-remote=unix:x", "external_ids:ovn-bridge-datapath-type=netdev")
+	script := fmt.Sprintf("#!/bin/sh\ntest -S %s/run/br-int.mgmt && echo the bridge is there\n", dir)
+	for name, text := range map[string]string{"ovn-controller": script, "tls.crt": "certificate"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time the bridge exists
+		cmd := daemon(t.Context(), dir, "controller")
+		cmd.Env = append(cmd.Env, "OVN_CERTS="+dir)
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "the bridge is there\n" {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	if got := vsctl(t, dir, "get", "Bridge", "br-int", "datapath_type", "fail_mode"); got != "netdev secure" {
+		t.Errorf("the bridge is %s", got)
+	}
+}
+
 func TestDaemonUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"nothing"}, {"nb"}, {"ready"}, {"ready", "nothing"}, {"alive", "nothing"}} {
 		if out, err := daemon(t.Context(), t.TempDir(), args...).CombinedOutput(); err == nil || len(out) == 0 {

@@ -19,7 +19,7 @@ const (
 const (
 	// ManagementInterface is the node's own interface in its pod subnet.
 	ManagementInterface = "ovn-k8s-mp0"
-	// IntegrationBridge is made by ovn-controller.
+	// IntegrationBridge is made by ovn-controller, or by its container before it starts.
 	IntegrationBridge = "br-int"
 )
 
