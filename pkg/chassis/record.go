@@ -56,7 +56,7 @@ func (w world) recordOf(node *corev1.Node) (*record, error) {
 	}
 	r, err := parseRecord(text)
 	if err != nil {
-		return nil, fmt.Errorf("Node %s in ConfigMap %s: %w", node.Name, RecordMap, err)
+		return nil, fmt.Errorf("record of node %s in ConfigMap %s: %w", node.Name, RecordMap, err)
 	}
 	if !r.revoked && r.uid != string(node.UID) {
 		return nil, nil

@@ -57,10 +57,14 @@ type Links interface {
 type PodLinks interface {
 	io.Closer
 	linkSetter
+	addrSetter
+	Sysctl(key, value string) error
+}
+
+type addrSetter interface {
 	Addrs(name string) ([]netip.Prefix, error)
 	ReplaceAddr(name string, prefix netip.Prefix, o netdev.AddrOptions) error
 	ReplaceRoute(r netdev.Route) error
-	Sysctl(key, value string) error
 }
 
 type linkSetter interface {

@@ -21,18 +21,9 @@ func (o *OVS) planMAC(p Port, want ovsdb.Want) (set func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	former := ""
-	if now, ok := find(o.DB, p.Pod); ok && now.Link == p.Link {
-		former = now.formerMAC
-	}
-	if former == "" && !link.Up {
-		mac, err := o.Functions.FunctionMAC(p.Link)
-		if err != nil {
-			return nil, err
-		}
-		if former = orZeros(mac).String(); bytes.Equal(mac, p.MAC) { // of an earlier port whose rows are lost
-			former = orZeros(nil).String()
-		}
+	former, err := o.formerMAC(p, link)
+	if err != nil {
+		return nil, err
 	}
 	for _, row := range want.Rows {
 		if i, ok := row.Model.(*vswitch.Interface); ok && former != "" {
@@ -44,18 +35,34 @@ func (o *OVS) planMAC(p Port, want ovsdb.Want) (set func() error, err error) {
 	}
 	return func() error {
 		err := o.Functions.SetFunctionMAC(p.Link, p.MAC)
-		if err != nil && p.Device.VFIO { // a netdev takes the MAC by itself
-			return err
+		if !p.Device.VFIO { // a netdev takes the MAC by itself
+			err = nil
 		}
-		return nil
+		return err
 	}, nil
+}
+
+// formerMAC is what the function is to have after its pod: recorded, or its MAC of now.
+// It is "" for a representor that is up and has no record.
+func (o *OVS) formerMAC(p Port, link netdev.Link) (string, error) {
+	if now, ok := find(o.DB, p.Pod); ok && now.Link == p.Link && now.formerMAC != "" {
+		return now.formerMAC, nil
+	}
+	if link.Up {
+		return "", nil
+	}
+	mac, err := o.Functions.FunctionMAC(p.Link)
+	if bytes.Equal(mac, p.MAC) { // of an earlier port whose rows are lost
+		mac = nil
+	}
+	return orZeros(mac).String(), err
 }
 
 // restoreMAC gives a function the MAC that it had before its pod. A driver that has
 // refused the pod's may refuse this one, too.
 func (o *OVS) restoreMAC(was ovsPort) error {
-	former, err := net.ParseMAC(was.formerMAC)
-	if err != nil || o.Functions == nil { // it was not changed
+	former, _ := net.ParseMAC(was.formerMAC)
+	if former == nil || o.Functions == nil { // it was not changed
 		return nil
 	}
 	now, err := o.Functions.FunctionMAC(was.Link)

@@ -188,7 +188,7 @@ type pass struct {
 // refer to them. Where address sets go, as when a set of pods is divided otherwise,
 // all rules that may refer to them move on in the same commit. When the pass has
 // taken longBuild and ports of pods wait, the rest is put off.
-func (c *Controller) prepare(ctx context.Context, owners []kube.Owner) *pass {
+func (c *Controller) prepare(owners []kube.Owner) *pass {
 	p := &pass{failed: map[kube.Owner]error{}, past: map[kube.Owner][]types.UID{}, byName: map[string]kube.Owner{}}
 	began := time.Now()
 	for i, owner := range c.inOrder(owners) {
@@ -196,7 +196,7 @@ func (c *Controller) prepare(ctx context.Context, owners []kube.Owner) *pass {
 			p.failed[owner] = fmt.Errorf("%w: ports of pods wait", reconcile.ErrPutOff)
 			continue
 		}
-		c.add(ctx, p, owner)
+		c.add(p, owner)
 	}
 	for _, want := range p.wants {
 		owner := p.byName[want.Owner]
@@ -206,17 +206,17 @@ func (c *Controller) prepare(ctx context.Context, owners []kube.Owner) *pass {
 		}
 		for _, user := range c.view.UsersOf(owner) {
 			if _, there := p.failed[user]; !there {
-				c.add(ctx, p, user)
+				c.add(p, user)
 			}
 		}
 	}
-	c.completeRules(ctx, p)
+	c.completeRules(p)
 	c.followLimit(p)
 	return p
 }
 
 // add builds the rows of one owner.
-func (c *Controller) add(ctx context.Context, p *pass, owner kube.Owner) {
+func (c *Controller) add(p *pass, owner kube.Owner) {
 	// Who holds addresses is asked before the rows are built: one who comes
 	// later is not released with the rows of one who went.
 	holders := c.alloc.Holders(owner)
@@ -237,7 +237,7 @@ func (c *Controller) add(ctx context.Context, p *pass, owner kube.Owner) {
 
 // reconcileRows builds and commits the rows of a batch of owners.
 func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
-	p := c.prepare(ctx, owners)
+	p := c.prepare(owners)
 	failed, byName := p.failed, p.byName
 	result, err := c.commit(ctx, p)
 	if errors.Is(err, ovsdb.ErrDisconnected) {

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,14 +16,14 @@ import (
 // what it allows. Objects change while the rows of a pass are built, one after
 // another, so a rule may be from before a change, and its sets from after it or for
 // a later pass.
-func (c *Controller) completeRules(ctx context.Context, p *pass) {
+func (c *Controller) completeRules(p *pass) {
 	needed, refers := map[string]bool{}, map[string]map[string]kube.Owner{}
 	for _, want := range slices.Clone(p.wants) {
 		refers[want.Owner] = ovn.SetsIn(want.Rows)
 		for name, set := range refers[want.Owner] {
 			needed[name] = true
 			if _, there := p.failed[set]; !there && !hasRow(c.db.Rows(set.String()), name) {
-				c.add(ctx, p, set)
+				c.add(p, set)
 			}
 		}
 	}

@@ -87,11 +87,18 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 		owners = append(owners, v.gatewayOwners(old, new)...)
 		owners = append(v.namesakes(old, new), owners...)
 	}
-	condition := old != nil && new != nil && !equality.Semantic.DeepEqual(old.Status.Conditions, new.Status.Conditions)
-	if !subnets && !chassis && !gateway && !condition && !otherFact(old, new, NodeIDKey) {
-		return owners
+	if subnets || chassis || gateway || otherConditions(old, new) || otherFact(old, new, NodeIDKey) {
+		owners = append(owners, v.podOwnersOn(name)...)
 	}
-	for _, pod := range v.PodsOnNode(name) {
+	return owners
+}
+
+func otherConditions(old, new *corev1.Node) bool {
+	return old != nil && new != nil && !equality.Semantic.DeepEqual(old.Status.Conditions, new.Status.Conditions)
+}
+
+func (v *View) podOwnersOn(node string) (owners []Owner) {
+	for _, pod := range v.PodsOnNode(node) {
 		owners = append(owners, PodOwner(pod.Namespace, pod.Name))
 	}
 	return owners
@@ -106,9 +113,7 @@ func (v *View) rivals(name string, ids ...string) (owners []Owner) {
 				continue
 			}
 			owners = append(owners, NodeOwner(node.Name), NodeServicesOwner(node.Name))
-			for _, pod := range v.PodsOnNode(node.Name) {
-				owners = append(owners, PodOwner(pod.Namespace, pod.Name))
-			}
+			owners = append(owners, v.podOwnersOn(node.Name)...)
 		}
 	}
 	return owners

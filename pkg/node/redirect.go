@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
@@ -154,8 +156,11 @@ func (m *machine) localnet(on bool) error {
 		want = "1"
 	}
 	have, err := m.deps.Host.SysctlValue(routeLocalnet)
-	if err != nil || have == want { // without the port there is nothing to set
+	if errors.Is(err, fs.ErrNotExist) || have == want { // without the port there is nothing to set
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("host ports at loopback addresses: %w", err)
 	}
 	if err := m.deps.Host.Sysctl(routeLocalnet, want); err != nil {
 		return fmt.Errorf("host ports at loopback addresses: %w", err)

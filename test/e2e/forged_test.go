@@ -45,15 +45,14 @@ func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
 	}
 	for _, to := range addresses(t, victim) {
 		for name, target := range ways {
-			wantForged(t, attacker, victim, target, fmt.Sprintf("%s, to %s", name, to), forged(t, victim, to, 10))
+			wantForged(t, attacker, victim, name+", to "+to.String(), []string{"probe", "send", hex.EncodeToString(forged(t, victim, to, 10)), target.String()})
 		}
 	}
 }
 
 // wantForged: packets arrive without our rules only.
-func wantForged(t *testing.T, attacker, victim *corev1.Pod, target netip.AddrPort, how string, payload []byte) {
+func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []string) {
 	t.Helper()
-	send := []string{"probe", "send", hex.EncodeToString(payload), target.String()}
 	allowed := allowGeneve(t)
 	before := refusedPackets(t, victim)
 	eventually(t, 20*time.Second, "without the rules a forged packet arrives "+how, func() (bool, string) {
