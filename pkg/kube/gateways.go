@@ -13,10 +13,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The indexes of nodes: by the addresses of their gateways, which are parsed once, not
-// for each service, and by their chassis.
+// The indexes of nodes: by the addresses that their gateways claim, which are parsed
+// once, not for each service, by those of their status, and by their chassis.
 const (
-	byAddress = "address"
+	byClaim   = "claim"
+	byStatus  = "status"
 	byChassis = "chassis"
 )
 
@@ -31,14 +32,12 @@ const (
 )
 
 func nodeIndexers() cache.Indexers {
-	return cache.Indexers{byAddress: func(obj any) ([]string, error) {
-		var out []string
-		if node, ok := obj.(*corev1.Node); ok {
-			for _, address := range GatewayAddresses(node) {
-				out = append(out, address.String())
-			}
-		}
-		return out, nil
+	return cache.Indexers{byClaim: func(obj any) ([]string, error) {
+		node, _ := obj.(*corev1.Node)
+		return keysOf(claimedAddresses(node)), nil
+	}, byStatus: func(obj any) ([]string, error) {
+		node, _ := obj.(*corev1.Node)
+		return keysOf(StatusAddresses(node)), nil
 	}, byChassis: func(obj any) ([]string, error) {
 		if node, ok := obj.(*corev1.Node); ok && node.Annotations[NodeChassisIDKey] != "" {
 			return []string{node.Annotations[NodeChassisIDKey]}, nil
@@ -58,66 +57,6 @@ func serviceIndexers() cache.Indexers {
 		}
 		return []string{atNodes}, nil
 	}}
-}
-
-// GatewayAddresses are those at which services answer on a node: of its
-// GatewayConfigKey the first of each family, if the Node's status has it too. The
-// annotation is the agent's word alone, and these addresses are served on all nodes.
-// On a host with a DPU they are the DPU's, which the status of the host does not have.
-// None while the annotation cannot be read, which is its reader's to report.
-func GatewayAddresses(node *corev1.Node) []netip.Addr {
-	gateway, err := ParseGatewayConfig(nodeFact(node, GatewayConfigKey), DefaultNetwork)
-	if err != nil || gateway == nil {
-		return nil
-	}
-	var out []netip.Addr
-	for _, prefix := range gateway.Addresses {
-		addr := prefix.Addr()
-		if slices.ContainsFunc(out, func(other netip.Addr) bool { return other.Is6() == addr.Is6() }) {
-			continue
-		}
-		if _, dpu := node.Labels[DPUHostLabel]; dpu || slices.Contains(StatusAddresses(node), addr) {
-			out = append(out, addr)
-		}
-	}
-	return out
-}
-
-// StatusAddresses are those by which Kubernetes knows a node.
-func StatusAddresses(node *corev1.Node) []netip.Addr {
-	var out []netip.Addr
-	for _, address := range node.Status.Addresses {
-		if addr, err := netip.ParseAddr(address.Address); err == nil {
-			out = append(out, addr.Unmap())
-		}
-	}
-	return out
-}
-
-// fewNodes is the number of nodes up to which a node port with affinity has a
-// frontend for each of them: these are on every node.
-const fewNodes = 32
-
-// NodeAddresses are those of all nodes in a family, in no order; none, and false,
-// where they are too many to be frontends of one service.
-func (v *View) NodeAddresses(v6 bool) ([]netip.Addr, bool) {
-	v.gateways.mu.RLock()
-	few := !v.gateways.crowded[v6]
-	v.gateways.mu.RUnlock()
-	if !few {
-		return nil, false
-	}
-	return v.nodeAddresses(v6), true
-}
-
-func (v *View) nodeAddresses(v6 bool) []netip.Addr {
-	var out []netip.Addr
-	for _, text := range v.nodes.GetIndexer().ListIndexFuncValues(byAddress) {
-		if addr, err := netip.ParseAddr(text); err == nil && addr.Is6() == v6 {
-			out = append(out, addr)
-		}
-	}
-	return out
 }
 
 // gateways is what services depend on of the gateways of all nodes together. It
@@ -185,7 +124,8 @@ func (v *View) recount(changed []netip.Addr) bool {
 	for _, addr := range changed {
 		v6 := addr.Is6()
 		before := v.gateways.crowded[v6]
-		v.gateways.crowded[v6] = len(v.nodeAddresses(v6)) > fewNodes
+		_, few := v.addressesOfFew(v6)
+		v.gateways.crowded[v6] = !few
 		concerned = concerned || !before || !v.gateways.crowded[v6]
 	}
 	return concerned
@@ -223,19 +163,6 @@ func kindOf(slice *discoveryv1.EndpointSlice) string {
 	return string(slice.AddressType) + string(ports)
 }
 
-func (v *View) isNodeAddress(text string) bool { return len(v.nodesAt(text)) > 0 }
-
-// nodesAt are the nodes whose gateways have an address, by its text.
-func (v *View) nodesAt(text string) []string {
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return nil
-	}
-	// The only error is an index that does not exist.
-	found, _ := v.nodes.GetIndexer().IndexKeys(byAddress, addr.String())
-	return found
-}
-
 // crowdOwners are the nodes that changes of slices concern where a service has many
 // endpoints on nodes: those that have one of their own in them, and those that have
 // none at these ports, which use all.
@@ -271,17 +198,17 @@ func (v *View) crowdOwners(service types.NamespacedName, changed ...*discoveryv1
 }
 
 // gatewayOwners are those that a change of a node's gateway concerns beside the
-// node: services with a frontend for each address, and, where the node's addresses
-// make the difference, those that answer at the ports of nodes or have endpoints there.
-func (v *View) gatewayOwners(old, new *corev1.Node) []Owner {
-	had, has := GatewayAddresses(old), GatewayAddresses(new)
+// node: services with a frontend for each address, and, where the addresses that
+// changed make the difference, those that answer at the ports of nodes or have
+// endpoints there; and other nodes that claim such an address.
+func (v *View) gatewayOwners(name string, changed []netip.Addr) []Owner {
 	which := atEachNode
 	switch {
 	case v.endpoints == nil: // a node's own View
 		which = atNodes
-	case slices.Equal(had, has):
+	case len(changed) == 0:
 		return nil
-	case !v.recount(slices.Concat(had, has)):
+	case !v.recount(changed):
 		which = atNoNode
 	}
 	var owners []Owner
@@ -290,10 +217,19 @@ func (v *View) gatewayOwners(old, new *corev1.Node) []Owner {
 	for _, service := range objects[corev1.Service](found) {
 		owners = append(owners, ServiceOwner(service.Namespace, service.Name))
 	}
-	for _, address := range append(had, has...) {
+	for _, address := range changed {
 		for _, slice := range v.slicesBy(byEndpoint, address.String()) {
-			if name := serviceOf(slice); name.Name != "" && v.locate(slice) {
-				owners = append(append(owners, ServiceOwner(name.Namespace, name.Name)), v.nodeServices()...)
+			if service := serviceOf(slice); service.Name != "" && v.locate(slice) {
+				owners = append(append(owners, ServiceOwner(service.Namespace, service.Name)), v.nodeServices()...)
+			}
+		}
+		for _, other := range v.claimants(address) {
+			if other == name {
+				continue
+			}
+			owners = append(owners, NodeServicesOwner(other))
+			for _, pod := range v.PodsOnNode(other) {
+				owners = append(owners, PodOwner(pod.Namespace, pod.Name))
 			}
 		}
 	}

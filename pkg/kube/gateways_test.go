@@ -85,37 +85,78 @@ func gatewayNode(name string, addresses ...string) *corev1.Node {
 	return node
 }
 
-// TestGatewayAddresses_AreOneOfEachFamilyThatTheStatusHas, however many a node claims.
-func TestGatewayAddresses_AreOneOfEachFamilyThatTheStatusHas(t *testing.T) {
+// addressNode is a gatewayNode with other addresses in its status.
+func addressNode(name string, claims, status []string) *corev1.Node {
+	node := gatewayNode(name, claims...)
+	node.Status.Addresses = nil
+	for _, address := range status {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	return node
+}
+
+// TestGatewayAddresses_AreOneOfEachFamilyThatNoOtherNodeHas, however many a node claims.
+func TestGatewayAddresses_AreOneOfEachFamilyThatNoOtherNodeHas(t *testing.T) {
 	var many []string
 	for i := range 8000 {
 		many = append(many, fmt.Sprintf("10.%d.%d.1", i/250, i%250))
 	}
 	for name, c := range map[string]struct {
-		claims, status []string
-		dpu            bool
-		want           string
+		claims, status, others []string
+		dpu                    bool
+		want                   string
 	}{
-		"as in the status":            {[]string{"172.18.0.2", "fd00::2"}, []string{"172.18.0.2", "fd00::2"}, false, "[172.18.0.2 fd00::2]"},
-		"another form":                {[]string{"fd00::2"}, []string{"FD00:0::2"}, false, "[fd00::2]"},
-		"not in the status":           {[]string{"10.244.1.5"}, []string{"172.18.0.2"}, false, "[]"},
-		"a family without status":     {[]string{"172.18.0.2", "fd00::2"}, []string{"172.18.0.2"}, false, "[172.18.0.2]"},
-		"the second is in the status": {[]string{"172.18.0.9", "172.18.0.2"}, []string{"172.18.0.2"}, false, "[172.18.0.2]"},
-		"many":                        {many, many, false, "[10.0.0.1]"},
-		"a DPU's":                     {[]string{"172.18.0.9", "172.18.0.10"}, []string{"172.18.0.2"}, true, "[172.18.0.9]"},
+		"as in the status":              {[]string{"172.18.0.2", "fd00::2"}, []string{"172.18.0.2", "fd00::2"}, nil, false, "[172.18.0.2 fd00::2]"},
+		"another form":                  {[]string{"fd00::1", "fd00::2"}, []string{"FD00:0::2"}, nil, false, "[fd00::2]"},
+		"the second is in the status":   {[]string{"172.18.0.9", "172.18.0.2"}, []string{"172.18.0.2"}, nil, false, "[172.18.0.2]"},
+		"on another NIC":                {[]string{"10.9.0.1", "10.9.0.2"}, []string{"172.18.0.2"}, []string{"172.18.0.3"}, false, "[10.9.0.1]"},
+		"a family without status":       {[]string{"172.18.0.2", "fd00::2"}, []string{"172.18.0.2"}, nil, false, "[172.18.0.2 fd00::2]"},
+		"another node's":                {[]string{"172.18.0.3"}, []string{"172.18.0.2"}, []string{"172.18.0.3"}, false, "[]"},
+		"another node's, one family":    {[]string{"172.18.0.2", "fd00::3"}, []string{"172.18.0.2"}, []string{"fd00::3"}, false, "[172.18.0.2]"},
+		"another node's, then one free": {[]string{"172.18.0.3", "10.9.0.1"}, []string{"172.18.0.2"}, []string{"172.18.0.3"}, false, "[]"},
+		"another claims its status":     {[]string{"172.18.0.2"}, []string{"172.18.0.2"}, []string{"172.18.0.2"}, false, "[172.18.0.2]"},
+		"many":                          {many, many, nil, false, "[10.0.0.1]"},
+		"many without status":           {many, nil, nil, false, "[10.0.0.1]"},
+		"a DPU's":                       {[]string{"172.18.0.9", "172.18.0.10"}, []string{"172.18.0.2"}, []string{"172.18.0.9"}, true, "[172.18.0.9]"},
 	} {
-		node := gatewayNode("n1", c.claims...)
-		node.Status = corev1.NodeStatus{}
-		for _, address := range c.status {
-			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
-		}
+		node := addressNode("n1", c.claims, c.status)
 		if c.dpu {
 			node.Labels = map[string]string{DPUHostLabel: ""}
 		}
-		if got := fmt.Sprint(GatewayAddresses(node)); got != c.want {
+		v := newByHand(t)
+		v.put(t, node, addressNode("n2", nil, c.others))
+		if got := fmt.Sprint(v.GatewayAddresses(node)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
+}
+
+// TestGatewayAddresses_AnotherNodesStatusIsTold to the node that claims the address, and
+// to whom it concerns, when it comes and when it goes.
+func TestGatewayAddresses_AnotherNodesStatusIsTold(t *testing.T) {
+	v := newByHand(t)
+	claims := addressNode("n1", []string{"10.9.0.1"}, []string{"172.18.0.2"})
+	v.put(t, portService("clings", 30002, corev1.ServiceAffinityClientIP), portService("agent", 0, ""), portSlice("agent", "agent-1", 9100, "10.9.0.1"),
+		newNode("n2", nil), claims)
+	v.put(t, newNode("n3", nil))
+	look := func(when, own, all string, on bool, told ...string) {
+		t.Helper()
+		v.want(t, when, told...)
+		addresses, _ := v.NodeAddresses(false)
+		if got := fmt.Sprint(v.GatewayAddresses(claims), addresses); got != own+" "+all {
+			t.Errorf("%s: %s, want %s %s", when, got, own, all)
+		}
+		if got, _ := v.OnNodes(portSlice("agent", "agent-1", 9100, "10.9.0.1")); got != on {
+			t.Errorf("%s: on nodes %t", when, got)
+		}
+	}
+	look("nothing", "[10.9.0.1]", "[10.9.0.1]", true, "Node/n3")
+	v.put(t, addressNode("n2", nil, []string{"10.9.0.1"}))
+	look("the other's status", "[]", "[]", false,
+		"Node/n2", "NodeServices/n1", "NodeServices/n2", "NodeServices/n3", "Service/ns/agent", "Service/ns/clings")
+	v.put(t, addressNode("n2", nil, []string{"172.18.0.3"}))
+	look("without it", "[10.9.0.1]", "[10.9.0.1]", true,
+		"Node/n2", "NodeServices/n1", "NodeServices/n2", "NodeServices/n3", "Service/ns/agent", "Service/ns/clings")
 }
 
 // TestNodeAddresses_OfFewNodesOnly: beyond, nodes that come concern no service.

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +75,8 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 	}
 	owners := append([]Owner{NodeOwner(name)}, v.nodePolicyOwners(old, new)...)
 	subnets, chassis := otherFact(old, new, NodeSubnetsKey), otherFact(old, new, NodeChassisIDKey)
-	gateway := otherFact(old, new, GatewayConfigKey) || !slices.Equal(GatewayAddresses(old), GatewayAddresses(new))
+	changed := v.changedAddresses(old, new)
+	gateway := otherFact(old, new, GatewayConfigKey) || len(changed) > 0
 	if chassis || gateway || zone(old) != zone(new) {
 		owners = append(owners, NodeServicesOwner(name))
 	}
@@ -84,7 +84,7 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 		owners = append(owners, v.rivals(name, nodeFact(old, NodeChassisIDKey), nodeFact(new, NodeChassisIDKey))...)
 	}
 	if gateway {
-		owners = append(owners, v.gatewayOwners(old, new)...)
+		owners = append(owners, v.gatewayOwners(name, changed)...)
 		owners = append(v.namesakes(old, new), owners...)
 	}
 	if subnets || chassis || gateway || otherConditions(old, new) || otherFact(old, new, NodeIDKey) {

@@ -13,10 +13,10 @@ import (
 )
 
 // hostPorts gives the load balancers of the ports that a pod has on its node, one
-// for each protocol: at the node's addresses on the gateway bridge, or at those that the pod names.
+// for each protocol: at own, the node's addresses on the gateway bridge, or at those that the pod names.
 // None where the node has no gateway router: the pod's own port does not wait for it,
 // and why there is none is told of the node.
-func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, network *kube.PodNetwork) []ovsdb.Row {
+func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, own []netip.Addr, network *kube.PodNetwork) []ovsdb.Row {
 	n, err := parseNode(node.Name, node.Annotations)
 	if err != nil {
 		return nil
@@ -27,7 +27,7 @@ func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, network *kube.Pod
 	vips := map[corev1.Protocol]map[string]string{}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, port := range container.Ports {
-			for _, at := range hostAddresses(port, node) {
+			for _, at := range hostAddresses(port, own) {
 				behind, ok := sameFamily(network.Addresses, at)
 				if !ok {
 					continue
@@ -48,14 +48,14 @@ func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, network *kube.Pod
 	return rows
 }
 
-// hostAddresses are those of a node at which a pod's port answers.
-func hostAddresses(port corev1.ContainerPort, node *corev1.Node) []netip.Addr {
+// hostAddresses are those of a node's own at which a pod's port answers.
+func hostAddresses(port corev1.ContainerPort, own []netip.Addr) []netip.Addr {
 	var out []netip.Addr
 	at, ok := kube.HostPort(port)
 	if !ok {
 		return nil
 	}
-	for _, address := range kube.GatewayAddresses(node) {
+	for _, address := range own {
 		if !at.IsValid() || at == address {
 			out = append(out, address)
 		}

@@ -55,7 +55,7 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 	for _, policy := range policies {
 		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: PolicyGroup(policy.Owner), Column: columnPorts})
 	}
-	return append([]ovsdb.Row{port}, hostPorts(cfg, pod, node, network)...), nil
+	return append([]ovsdb.Row{port}, hostPorts(cfg, pod, node, view.GatewayAddresses(node), network)...), nil
 }
 
 // taken says that a node, nil when there is none, has given the name of a pod's

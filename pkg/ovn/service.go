@@ -29,6 +29,9 @@ type Services interface {
 
 // Gateways is what services have to know of the gateways of all nodes.
 type Gateways interface {
+	// GatewayAddresses are those at which services answer on a node, at most one of
+	// each family.
+	GatewayAddresses(*corev1.Node) []netip.Addr
 	// NodeAddresses are those of all nodes in a family; none, and false, when they are
 	// too many for a frontend at each.
 	NodeAddresses(v6 bool) ([]netip.Addr, bool)

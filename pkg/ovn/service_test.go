@@ -126,13 +126,14 @@ func FuzzHostPorts(f *testing.F) {
 		kube.NodeChassisIDKey: "c1", kube.NodeIDKey: "1", kube.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`,
 		kube.GatewayConfigKey: `{"default":{"mode":"shared","interface-id":"breth0_n1","mac-address":"02:42:ac:12:00:01","ip-addresses":["172.18.0.2/16","172.18.0.3/16","fc00::2/64"]}}`,
 	}}}
+	own := []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("fc00::2")}
 	network := &kube.PodNetwork{Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24"), netip.MustParsePrefix("fd00:10:244:1::5/64")}}
 	f.Fuzz(func(t *testing.T, hostIP string, hostPort, containerPort int32) {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
 			{HostIP: hostIP, HostPort: hostPort, ContainerPort: containerPort},
 		}}}}}
 		at := map[netip.Addr]bool{}
-		for _, row := range hostPorts(Config{}, pod, node, network) {
+		for _, row := range hostPorts(Config{}, pod, node, own, network) {
 			for vip, behind := range row.Model.(*nb.LoadBalancer).Vips {
 				front, back := netip.MustParseAddrPort(vip), netip.MustParseAddrPort(behind)
 				if int32(front.Port()) != hostPort || hostPort == 0 || int32(back.Port()) != containerPort || containerPort == 0 {
@@ -146,7 +147,7 @@ func FuzzHostPorts(f *testing.F) {
 		}
 		want := map[netip.Addr]bool{}
 		only, _ := netip.ParseAddr(hostIP)
-		for _, address := range kube.GatewayAddresses(node) {
+		for _, address := range own {
 			valid := min(hostPort, containerPort) > 0 && max(hostPort, containerPort) < 65536
 			if valid && (hostIP == "" || only.IsUnspecified() || only.Unmap() == address) {
 				want[address] = true

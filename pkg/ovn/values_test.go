@@ -34,6 +34,10 @@ func (w *valueWorld) ServiceValues() *ServiceValues           { return w.values 
 func (w *valueWorld) Service(_, name string) *corev1.Service  { return w.services[name] }
 func (w *valueWorld) NodeAddresses(bool) ([]netip.Addr, bool) { return nil, true }
 
+func (w *valueWorld) GatewayAddresses(node *corev1.Node) []netip.Addr {
+	return kube.StatusAddresses(node)
+}
+
 func (w *valueWorld) Services() (all []*corev1.Service) {
 	for _, service := range w.services {
 		all = append(all, service)

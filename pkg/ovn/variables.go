@@ -19,7 +19,7 @@ func buildNodeServices(view View, cfg Config, name string) ([]ovsdb.Row, error) 
 	if node == nil || node.Annotations[kube.NodeChassisIDKey] == "" {
 		return nil, nil
 	}
-	own := kube.GatewayAddresses(node)
+	own := view.GatewayAddresses(node)
 	values := view.ServiceValues().on(view, cfg, node, own)
 	for _, address := range own {
 		values[nodeVariable(address.Is6())] = address.String()

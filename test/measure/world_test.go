@@ -49,6 +49,7 @@ func (w *world) Service(string, string) *corev1.Service                     { re
 func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return nil }
 func (w *world) Services() []*corev1.Service                                { return nil }
 func (w *world) ServiceValues() *ovn.ServiceValues                          { return nil }
+func (w *world) GatewayAddresses(*corev1.Node) []netip.Addr                 { return nil }
 func (w *world) NodeAddresses(bool) ([]netip.Addr, bool)                    { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
