@@ -34,7 +34,9 @@ func labelled(pod *corev1.Pod, key, value string) *corev1.Pod {
 // TestWhomAPolicyConcerns: which owners are told of policies, pods and
 // namespaces that come, change and go; others are not.
 func TestWhomAPolicyConcerns(t *testing.T) {
-	client := fake.NewClientset()
+	// It is told before there are pods: its event tells of those that there are.
+	trusted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"trusted": "no"}}}
+	client := fake.NewClientset(trusted)
 	view, err := NewView(apitest.Client(client), "")
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +53,6 @@ func TestWhomAPolicyConcerns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	trusted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"trusted": "no"}}}
-	do(core.Namespaces().Create(ctx, trusted, metav1.CreateOptions{}))
 	do(core.Pods("ns").Create(ctx, labelled(newPod("web", "n"), "app", "web"), metav1.CreateOptions{}))
 	do(core.Pods("ns").Create(ctx, labelled(newPod("client", "n"), "app", "client"), metav1.CreateOptions{}))
 	h.want(t, "Pod/ns/client", "Pod/ns/web")
