@@ -81,7 +81,7 @@ type Controller struct {
 	// kept are sets of pods that only a rule of before refers to; of the loop of rows.
 	kept   []kube.Owner
 	limits limits
-	// warned is what the authors of policies were last told.
+	// warned is what the authors of policies and services were last told.
 	warned sync.Map
 	// removed are chassis that are not in the Southbound database any more.
 	removed sync.Map
@@ -111,7 +111,7 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 		cfg: cfg, view: view, write: kube.NewWriter(client), alloc: alloc, values: ovn.NewServiceValues(), log: cfg.Logger,
 		limits: limits{counted: map[kube.Owner]int{}, beyond: map[kube.Owner][]kube.Owner{}},
 		report: kube.NewReporter(ctx, client, view, "ovn-offload-controller"),
-		build:  ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), NodeBits: cfg.Plan.NodeBits(), JoinSubnets: cfg.Plan.JoinSubnets(), MasqueradeSubnets: cfg.Plan.Masquerade},
+		build:  ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), NodeBits: cfg.Plan.NodeBits(), JoinSubnets: cfg.Plan.JoinSubnets(), ServiceSubnets: cfg.Plan.Services, MasqueradeSubnets: cfg.Plan.Masquerade},
 	}
 	c.nodes = c.loop("node-allocation", 1, 1, c.allocateNodes)
 	c.pods = c.loop("pod-allocation", podWriters, 1, c.allocatePods)

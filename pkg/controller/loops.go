@@ -284,7 +284,7 @@ func (c *Controller) committed(result ovsdb.Result, byName map[string]kube.Owner
 		}
 	}
 	for name, owner := range byName {
-		c.warnUnmatched(owner)
+		c.warnAuthor(owner)
 		if result.Failed[name] == nil {
 			c.mark(c.alloc.Release(owner, past[owner]...)...)
 		}

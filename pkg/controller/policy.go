@@ -5,8 +5,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
 
 // countPolicies registers how many policies there are, and selections of pods in them.
@@ -20,17 +22,36 @@ func countPolicies(registerer prometheus.Registerer, view *kube.View) {
 	)
 }
 
-// warnUnmatched tells the author of a policy, once, that a namespace selector
-// selects nothing now: the policy means then that nobody is allowed, which is
-// seldom what its author means.
-func (c *Controller) warnUnmatched(owner kube.Owner) {
-	policy := c.view.Policy(owner)
-	if policy == nil {
+// warnAuthor tells the author of an object, once, what of it has no effect.
+func (c *Controller) warnAuthor(owner kube.Owner) {
+	reason, text := c.warning(owner)
+	if text == "" {
 		c.warned.Delete(owner)
 		return
 	}
-	unmatched := policy.Unmatched(func(s labels.Selector) bool { return len(c.view.Namespaces(s)) > 0 })
-	if before, _ := c.warned.Swap(owner, unmatched); unmatched != "" && before != unmatched {
-		c.report.Warn(owner, "NoNamespaceSelected", fmt.Sprintf("no namespace has the labels that namespaceSelector wants: %s", unmatched))
+	if before, _ := c.warned.Swap(owner, text); before != text {
+		c.report.Warn(owner, reason, text)
 	}
+}
+
+// warning has no text where there is nothing to tell: of a namespace selector that
+// selects nothing now, which means that nobody is allowed and is seldom meant so; of
+// addresses that a service must not have.
+func (c *Controller) warning(owner kube.Owner) (reason, text string) {
+	if owner.Kind == kube.KindService {
+		name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
+		if refused := ovn.RefusedExternalIPs(c.facts(), c.build, name); refused != "" {
+			return "ExternalIPRefused", fmt.Sprintf("the service does not answer at %s of its externalIPs: "+
+				"they belong to nodes or to the networks of pods, services or routers", refused)
+		}
+		return "", ""
+	}
+	policy := c.view.Policy(owner)
+	if policy == nil {
+		return "", ""
+	}
+	if unmatched := policy.Unmatched(func(s labels.Selector) bool { return len(c.view.Namespaces(s)) > 0 }); unmatched != "" {
+		return "NoNamespaceSelected", "no namespace has the labels that namespaceSelector wants: " + unmatched
+	}
+	return "", ""
 }

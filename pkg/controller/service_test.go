@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -92,4 +93,30 @@ func TestServiceChangesInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("nothing of the service", func() bool { return slices.Equal(w.balancers(), empty) })
+}
+
+// TestService_AddressOfANodeIsRefused: a service does not answer at the address of a node
+// that its author has chosen, and its author is told; it does from when no node has the
+// address any more.
+func TestService_AddressOfANodeIsRefused(t *testing.T) {
+	service := testService("web", "10.96.0.10")
+	service.Spec.ExternalIPs = []string{"172.18.0.3", "192.0.2.1"}
+	w := newWorld(t, gatewayNode("n1", 2), gatewayNode("n2", 3), service)
+	w.eventually("the address that nobody has", func() bool { return w.has("192.0.2.1:80") })
+	if w.has("172.18.0.3:80") {
+		t.Errorf("the node's address is taken: %s", w.balancers())
+	}
+	w.eventually("an Event", func() bool {
+		events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "ExternalIPRefused" && e.Regarding.Name == "web" && strings.Contains(e.Note, "[172.18.0.3]")
+		})
+	})
+	if err := w.client.CoreV1().Nodes().Delete(t.Context(), "n2", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the address that nobody has any more", func() bool { return w.has("172.18.0.3:80") })
 }

@@ -26,6 +26,7 @@ const (
 // the last one.
 const (
 	byNodePort = "nodePort"
+	byExternal = "external" // by the addresses that their authors have chosen
 	atNodes    = "nodes"
 	atEachNode = "eachNode"
 	atNoNode   = ""
@@ -47,7 +48,13 @@ func nodeIndexers() cache.Indexers {
 }
 
 func serviceIndexers() cache.Indexers {
-	return cache.Indexers{byNodePort: func(obj any) ([]string, error) {
+	return cache.Indexers{byExternal: func(obj any) ([]string, error) {
+		service, ok := obj.(*corev1.Service)
+		if !ok {
+			return nil, nil
+		}
+		return keysOf(parseAll(service.Spec.ExternalIPs)), nil
+	}, byNodePort: func(obj any) ([]string, error) {
 		service, ok := obj.(*corev1.Service)
 		switch {
 		case !ok || !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }):

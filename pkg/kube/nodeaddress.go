@@ -168,3 +168,33 @@ func difference(some, others []netip.Addr) []netip.Addr {
 	}
 	return out
 }
+
+// HostAddresses are those by which a node is known: of its status, and those of its
+// gateway at which services answer. They are sorted.
+func HostAddresses(node *corev1.Node) []netip.Addr {
+	out := append(StatusAddresses(node), claimedAddresses(node)...)
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// IsHostAddress says that a node is known by an address.
+func (v *View) IsHostAddress(addr netip.Addr) bool {
+	// The only error is an index that does not exist.
+	known, _ := v.nodes.GetIndexer().IndexKeys(byStatus, addr.String())
+	return len(known)+len(v.claimants(addr)) > 0
+}
+
+// choosers are the services whose authors have chosen an address that a node has got
+// or lost, with the nodes' parts in them.
+func (v *View) choosers(old, new *corev1.Node) []Owner {
+	had, has := HostAddresses(old), HostAddresses(new)
+	var owners []Owner
+	for _, address := range append(difference(had, has), difference(has, had)...) {
+		// The only error is an index that does not exist.
+		found, _ := v.services.GetIndexer().ByIndex(byExternal, address.String())
+		for _, service := range objects[corev1.Service](found) {
+			owners = append(owners, v.serviceOwners(nil, service)...)
+		}
+	}
+	return owners
+}

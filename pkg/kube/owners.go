@@ -41,7 +41,7 @@ func (v *View) changed(old, new any) {
 		before, _ := old.(*networkingv1.ServiceCIDR)
 		after, _ := new.(*networkingv1.ServiceCIDR)
 		if !sameObject(before, after) {
-			owners = []Owner{{Kind: KindServiceCIDR, Name: o.Name}}
+			owners = append(v.externalOwners(), Owner{Kind: KindServiceCIDR, Name: o.Name})
 		}
 	case *corev1.Namespace:
 		before, _ := old.(*corev1.Namespace)
@@ -74,6 +74,7 @@ func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
 		return nil
 	}
 	owners := append([]Owner{NodeOwner(name)}, v.nodePolicyOwners(old, new)...)
+	owners = append(owners, v.choosers(old, new)...)
 	subnets, chassis := otherFact(old, new, NodeSubnetsKey), otherFact(old, new, NodeChassisIDKey)
 	changed := v.changedAddresses(old, new)
 	gateway := otherFact(old, new, GatewayConfigKey) || len(changed) > 0

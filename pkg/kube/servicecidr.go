@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +17,8 @@ import (
 )
 
 // KindServiceCIDR is a range of cluster addresses of services. No rows are made
-// for it: a View of one node tells it to those who lead the node to services.
+// for it: it is told to those who lead a node to services, and to the services that
+// name external addresses, which may not be in it.
 const KindServiceCIDR = "ServiceCIDR"
 
 // serviceCIDRs are the ranges that the API says, none where it is too old to.
@@ -49,12 +51,21 @@ func trimServiceCIDR(obj any) (any, error) {
 	return obj, nil
 }
 
-// ServiceSubnets are the ranges of services that the API says, sorted; none in a
-// View of the whole cluster. A range stays until its last service is gone.
-func (v *View) ServiceSubnets() []netip.Prefix {
-	if v.ranges == nil {
-		return nil
+// externalOwners are the services with addresses that their authors have chosen.
+func (v *View) externalOwners() []Owner {
+	var owners []Owner
+	for _, address := range v.services.GetIndexer().ListIndexFuncValues(byExternal) {
+		found, _ := v.services.GetIndexer().ByIndex(byExternal, address)
+		for _, service := range objects[corev1.Service](found) {
+			owners = append(owners, v.serviceOwners(nil, service)...)
+		}
 	}
+	return unique(owners)
+}
+
+// ServiceSubnets are the ranges of services that the API says, sorted. A range stays
+// until its last service is gone.
+func (v *View) ServiceSubnets() []netip.Prefix {
 	var out []netip.Prefix
 	for _, object := range objects[networkingv1.ServiceCIDR](v.ranges.GetIndexer().List()) {
 		for _, text := range object.Spec.CIDRs {

@@ -25,8 +25,7 @@ type View struct {
 	namespaces, endpoints, policies cache.SharedIndexInformer
 	policyIndex                     *policies
 	gateways                        gateways
-	// ranges are of a View of one node only.
-	ranges *serviceCIDRs
+	ranges                          *serviceCIDRs
 	// admin are by kind; adminPresent the kinds that the cluster had at the start.
 	admin        map[string]cache.SharedIndexInformer
 	adminPresent []string
@@ -65,11 +64,9 @@ func NewView(client *api.Client, node string) (*View, error) {
 			return nil, fmt.Errorf("preparing the informers: %w", err)
 		}
 	}
-	if node != "" {
-		var err error
-		if v.ranges, err = newServiceCIDRs(client); err != nil {
-			return nil, err
-		}
+	var err error
+	if v.ranges, err = newServiceCIDRs(client); err != nil {
+		return nil, err
 	}
 	for _, informer := range v.informers() {
 		if err := informer.SetTransform(kept); err != nil {
@@ -125,13 +122,11 @@ func (v *View) Start(ctx context.Context) error {
 		}
 		synced = append(synced, told)
 	}
-	if v.ranges != nil {
-		told, err := listen(ctx, v.ranges, v.changed)
-		if err != nil {
-			return err
-		}
-		synced = append(synced, func() bool { return told() || v.ranges.absent.Load() })
+	told, err := listen(ctx, v.ranges, v.changed)
+	if err != nil {
+		return err
 	}
+	synced = append(synced, func() bool { return told() || v.ranges.absent.Load() })
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return fmt.Errorf("reading the API's objects: %w", context.Cause(ctx))
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
@@ -94,6 +96,16 @@ func (s *Setup) rangesOf(st State, g Gateway, services ServicePorts, known bool)
 		s.deps.Logger.Warn("ranges of services that overlap networks of the node or its pods are left out", "ranges", refused)
 	}
 	return subnets
+}
+
+// takenBy are the networks of which no author of a service may choose an address, as
+// far as a node knows them: its own addresses, those of pods and of services.
+func (s *Setup) takenBy(st State) []netip.Prefix {
+	taken := slices.Concat(s.cfg.ClusterSubnets, s.cfg.MasqueradeSubnets, st.Services)
+	for _, addr := range kube.HostAddresses(s.deps.Node()) {
+		taken = append(taken, single(addr))
+	}
+	return taken
 }
 
 // services are also the ranges of their addresses; false while they are not known.

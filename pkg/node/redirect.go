@@ -76,7 +76,7 @@ func planRedirects(addrs []netip.Prefix, services ServicePorts) []redirects {
 func (s ServicePorts) turned(own []netip.Prefix) []Endpoint {
 	var out []Endpoint
 	for _, e := range s.External {
-		if e.Local || slices.ContainsFunc(own, e.isOf) {
+		if (e.Local || slices.ContainsFunc(own, e.isOf)) && !e.passesBy(own) {
 			out = append(out, e)
 		}
 	}

@@ -31,10 +31,12 @@ type NodePort struct {
 // external address, or one that a load balancer gave it. Limited is one that only
 // Sources may ask for; those of the other family count for nothing. Target is where
 // the same answers by another address: the service's own, or the pod's. Local is one
-// whose router leads to the node's own endpoints only.
+// whose router leads to the node's own endpoints only. Chosen is one that the author of
+// the service has chosen, and that may be another's.
 type Endpoint struct {
 	Addr netip.Addr
 	Port
+	Chosen  bool
 	Limited bool
 	Sources []netip.Prefix
 	Target  netip.AddrPort
@@ -153,7 +155,7 @@ func externalAddrs(service *corev1.Service) []Endpoint {
 		}
 	}
 	for _, text := range service.Spec.ExternalIPs {
-		add(text, Endpoint{})
+		add(text, Endpoint{Chosen: true})
 	}
 	return out
 }
@@ -190,6 +192,22 @@ func (s ServicePorts) at(own []netip.Prefix) ServicePorts {
 	return s.sorted()
 }
 
+// without leaves out chosen addresses that are in networks of others: the router has no
+// load balancer for them, and would keep the packets from whom they are for.
+func (s ServicePorts) without(taken []netip.Prefix) ServicePorts {
+	s.External = slices.DeleteFunc(slices.Clone(s.External), func(e Endpoint) bool {
+		return e.Chosen && slices.ContainsFunc(taken, func(p netip.Prefix) bool { return p.Contains(e.Addr) })
+	})
+	return s
+}
+
+// passesBy says that the node's own processes do not ask the router for an address: one
+// that was chosen and is in a network that the node is in may be another node's, of
+// which this one does not know. On the wire whoever has it answers.
+func (e Endpoint) passesBy(own []netip.Prefix) bool {
+	return e.Chosen && slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(e.Addr) })
+}
+
 // isOf says that the endpoint is at a node's own address.
 func (e Endpoint) isOf(own netip.Prefix) bool { return own.Addr() == e.Addr }
 
@@ -202,7 +220,7 @@ func (s ServicePorts) sorted() ServicePorts {
 	endpoints := func(all []Endpoint) []Endpoint {
 		all = slices.Clone(all)
 		slices.SortStableFunc(all, func(a, b Endpoint) int {
-			return cmp.Or(a.Addr.Compare(b.Addr), byPort(a.Port, b.Port), compareLimits(a, b), a.Target.Compare(b.Target))
+			return cmp.Or(a.Addr.Compare(b.Addr), byPort(a.Port, b.Port), compareLimits(a, b), a.Target.Compare(b.Target), compareChosen(a, b))
 		})
 		return slices.CompactFunc(all, func(a, b Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port })
 	}
@@ -210,6 +228,17 @@ func (s ServicePorts) sorted() ServicePorts {
 		NodePorts: slices.CompactFunc(ports, func(a, b NodePort) bool { return a.Port == b.Port }),
 		External:  endpoints(s.External), HostPorts: endpoints(s.HostPorts), Subnets: s.Subnets,
 	}
+}
+
+// compareChosen puts those last that are chosen.
+func compareChosen(a, b Endpoint) int {
+	switch {
+	case a.Chosen == b.Chosen:
+		return 0
+	case a.Chosen:
+		return 1
+	}
+	return -1
 }
 
 // compareLimits puts those first that are limited.

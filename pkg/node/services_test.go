@@ -61,8 +61,8 @@ func TestPortsOf(t *testing.T) {
 		},
 		HostPorts: []Endpoint{{Addr: netip.MustParseAddr("172.18.0.2"), Port: Port{"udp", 5353}, Target: netip.MustParseAddrPort("10.244.1.5:53")}},
 		External: []Endpoint{
-			{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"sctp", 443}, Target: netip.MustParseAddrPort("10.96.0.12:443")},
-			{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("10.96.0.11:443"), Local: true},
+			{Addr: netip.MustParseAddr("198.51.100.1"), Chosen: true, Port: Port{"sctp", 443}, Target: netip.MustParseAddrPort("10.96.0.12:443")},
+			{Addr: netip.MustParseAddr("198.51.100.1"), Chosen: true, Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("10.96.0.11:443"), Local: true},
 			{
 				Addr: netip.MustParseAddr("2001:db8::1"), Port: Port{"tcp", 443}, Limited: true, Local: true,
 				Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8:1::/64")},
@@ -128,4 +128,55 @@ func FuzzPortsOf(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestServicePorts_ChosenAddressOfOthersIsLeftOut: of addresses that the author of a
+// service has chosen those are left out that are taken; those that a load balancer has
+// given stay, also where both name the same.
+func TestServicePorts_ChosenAddressOfOthersIsLeftOut(t *testing.T) {
+	service := &corev1.Service{Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.10"}, Ports: []corev1.ServicePort{{Port: 80}},
+		ExternalIPs: []string{"172.18.0.2", "10.96.0.1", "192.0.2.1", "10.244.1.5", "10.96.0.7"},
+	}}
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "172.18.0.9"}, {IP: "10.96.0.7"}}
+	taken := []netip.Prefix{netip.MustParsePrefix("172.18.0.2/32"), netip.MustParsePrefix("172.18.0.9/32"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.244.0.0/16")}
+	var got []string
+	for _, e := range PortsOf([]*corev1.Service{service}, nil).without(taken).External {
+		got = append(got, e.Addr.String())
+	}
+	equal(t, "addresses", strings.Join(got, " "), "10.96.0.7 172.18.0.9 192.0.2.1")
+}
+
+// TestServicePorts_ChosenAddressOnLinkIsAskedOnTheWire: the node's own processes ask the
+// router for a chosen address of another network only; the wire gets all from it.
+func TestServicePorts_ChosenAddressOnLinkIsAskedOnTheWire(t *testing.T) {
+	target := netip.MustParseAddrPort("10.96.0.10:80")
+	at := func(addr string, chosen bool) Endpoint {
+		return Endpoint{Addr: netip.MustParseAddr(addr), Port: Port{"tcp", 80}, Chosen: chosen, Local: true, Target: target}
+	}
+	services := ServicePorts{External: []Endpoint{at("172.18.0.3", true), at("172.18.0.4", false), at("192.0.2.1", true)}}
+	w := wire{
+		MAC: "02:00:00:00:00:01", Uplink: 1, Router: 2, Addresses: own[:1], Services: services,
+		Meetings: []meeting{{
+			address: own[0].Addr(), router: netip.MustParseAddr("169.254.0.1"), host: netip.MustParseAddr("169.254.0.2"), hop: netip.MustParseAddr("169.254.0.4"),
+			bound: netip.MustParseAddr("169.254.0.6"), other: netip.MustParseAddr("169.254.0.7"), subnet: netip.MustParsePrefix("169.254.0.0/17"),
+		}},
+	}
+	var turned []string
+	for _, e := range services.turned(own) {
+		turned = append(turned, e.Addr.String())
+	}
+	equal(t, "turned by the kernel", strings.Join(turned, " "), "172.18.0.4 192.0.2.1")
+	table := gatewayTable(w)
+	for addr, want := range map[string]int{"172.18.0.3": 2, "172.18.0.4": 4, "192.0.2.1": 4} {
+		n := 0
+		for _, flow := range table {
+			if strings.Contains(flow, "nw_dst="+addr+",") {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%d flows to %s, want %d", n, addr, want)
+		}
+	}
 }

@@ -284,6 +284,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	st.Second = second
 	services, known := s.services()
 	st.Services = s.rangesOf(st, g, services, known)
+	services = services.without(s.takenBy(st))
 	if err := s.direct(ctx, st, g, services, known); err != nil {
 		return 0, nil, err
 	}

@@ -43,7 +43,7 @@ func hostToRouter(w wire, m meeting) []string {
 		targets = append(targets, to(services))
 	}
 	for _, e := range w.Services.External {
-		if e.Addr.Is4() == m.address.Is4() {
+		if e.Addr.Is4() == m.address.Is4() && !e.passesBy(w.Addresses) {
 			targets = append(targets, e.match())
 		}
 	}

@@ -14,6 +14,7 @@
 //	guard.go     what pods must not send to nodes
 //	pod.go       a pod's logical switch port
 //	service.go   a service's load balancers; frontend.go and endpoint.go: of what
+//	external.go  the addresses of a service that are not the cluster's
 //	variables.go a node's own values in the load balancers of all nodes
 //	values.go    what services give to these, by zone and node
 //	hostport.go  a pod's ports on its node
@@ -57,6 +58,8 @@ type Config struct {
 	NodeBits []int
 	// JoinSubnets number the join switch, at most one for each family.
 	JoinSubnets []netip.Prefix
+	// ServiceSubnets hold services' own addresses, beside the ranges that the API says.
+	ServiceSubnets []netip.Prefix
 	// MasqueradeSubnets hold the addresses that stand for a node or a router
 	// where the true one cannot, at most one for each family.
 	MasqueradeSubnets []netip.Prefix

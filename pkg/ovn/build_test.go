@@ -132,6 +132,8 @@ func readConfig(t *testing.T, text string) Config {
 			cfg.ClusterSubnets = prefixes
 		case "join":
 			cfg.JoinSubnets = prefixes
+		case "services":
+			cfg.ServiceSubnets = prefixes
 		case "masquerade":
 			cfg.MasqueradeSubnets = prefixes
 		default:
@@ -159,6 +161,8 @@ func readObjects(t *testing.T, text string) facts {
 			all = append(all, decode[corev1.Pod](t, doc))
 		case "Service":
 			all = append(all, decode[corev1.Service](t, doc))
+		case "ServiceCIDR":
+			all = append(all, decode[networkingv1.ServiceCIDR](t, doc))
 		case "EndpointSlice":
 			all = append(all, decode[discoveryv1.EndpointSlice](t, doc))
 		case "Namespace":

@@ -22,7 +22,7 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 	if pod == nil || !kube.WantsNetwork(pod) {
 		return nil, nil
 	}
-	if taken(view.Node(name), PodPort(namespace, name)) {
+	if portTaken(view.Node(name), PodPort(namespace, name)) {
 		return nil, fmt.Errorf("%w: its port would be called %s, which is the gateway interface of node %s: give the pod another name", ErrRefused, PodPort(namespace, name), name)
 	}
 	network := view.Allocated(pod)
@@ -58,10 +58,10 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 	return append([]ovsdb.Row{port}, hostPorts(cfg, pod, node, view.GatewayAddresses(node), network)...), nil
 }
 
-// taken says that a node, nil when there is none, has given the name of a pod's
+// portTaken says that a node, nil when there is none, has given the name of a pod's
 // port to an external bridge. Such a pod bears the node's name, for which alone
 // the names of a node's bridges are valid.
-func taken(node *corev1.Node, port string) bool {
+func portTaken(node *corev1.Node, port string) bool {
 	if node == nil {
 		return false
 	}

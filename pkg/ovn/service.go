@@ -35,6 +35,10 @@ type Gateways interface {
 	// NodeAddresses are those of all nodes in a family; none, and false, when they are
 	// too many for a frontend at each.
 	NodeAddresses(v6 bool) ([]netip.Addr, bool)
+	// IsHostAddress says that a node is known by an address, also by its status.
+	IsHostAddress(netip.Addr) bool
+	// ServiceSubnets are the ranges of services that the API says.
+	ServiceSubnets() []netip.Prefix
 	// OnNodes says that a slice has an endpoint at an address of a node, and whether
 	// there are many such endpoints behind its ports.
 	OnNodes(*discoveryv1.EndpointSlice) (on, many bool)
@@ -63,7 +67,7 @@ type servicePort struct {
 
 // readService is nil for services that are not ours to serve: without an address
 // (headless, ExternalName), or left to another proxy.
-func readService(view View, name types.NamespacedName) (*service, error) {
+func readService(view View, cfg Config, name types.NamespacedName) (*service, error) {
 	object := view.Service(name.Namespace, name.Name)
 	if object == nil || object.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil, nil
@@ -79,12 +83,9 @@ func readService(view View, name types.NamespacedName) (*service, error) {
 	if s.addresses, err = parseAddresses(clusterIPs(object)); err != nil {
 		return nil, fmt.Errorf("cluster address of the service: %w", err)
 	}
-	external, err := parseAddresses(externalIPs(object))
-	if err != nil {
+	if s.external, _, err = externalAddresses(view, cfg, object); err != nil {
 		return nil, fmt.Errorf("external address of the service: %w", err)
 	}
-	slices.SortFunc(external, netip.Addr.Compare)
-	s.external = slices.Compact(external)
 	return s, nil
 }
 
@@ -93,19 +94,6 @@ func clusterIPs(object *corev1.Service) []string {
 		return object.Spec.ClusterIPs
 	}
 	return []string{object.Spec.ClusterIP}
-}
-
-// externalIPs are those of the specification and those that others have put into
-// the status; with ipMode Proxy an address is served by its load balancer alone.
-func externalIPs(object *corev1.Service) []string {
-	all := slices.Clone(object.Spec.ExternalIPs)
-	for _, ingress := range object.Status.LoadBalancer.Ingress {
-		proxied := ingress.IPMode != nil && *ingress.IPMode == corev1.LoadBalancerIPModeProxy
-		if object.Spec.Type == corev1.ServiceTypeLoadBalancer && ingress.IP != "" && !proxied {
-			all = append(all, ingress.IP)
-		}
-	}
-	return all
 }
 
 func parseAddresses(texts []string) ([]netip.Addr, error) {
@@ -167,7 +155,7 @@ func (s *service) affinity() int {
 // buildService gives a service's load balancers: one for each protocol, audience
 // and kind of backends that its frontends have, whatever the number of nodes.
 func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error) {
-	s, err := readService(view, types.NamespacedName{Namespace: namespace, Name: name})
+	s, err := readService(view, cfg, types.NamespacedName{Namespace: namespace, Name: name})
 	if s == nil || err != nil {
 		return nil, err
 	}

@@ -25,6 +25,8 @@ func (v *oneService) Service(string, string) *corev1.Service                    
 func (v *oneService) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return v.slices }
 func (v *oneService) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 func (v *oneService) NodeAddresses(bool) ([]netip.Addr, bool)                    { return nil, true }
+func (v *oneService) IsHostAddress(netip.Addr) bool                              { return false }
+func (v *oneService) ServiceSubnets() []netip.Prefix                             { return nil }
 
 // FuzzServiceAddresses: whatever stands where users write addresses, a service
 // either fails or has frontends and backends that are addresses and ports.

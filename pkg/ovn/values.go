@@ -61,7 +61,7 @@ func (v *ServiceValues) Changed(owners ...kube.Owner) {
 func (v *ServiceValues) on(view View, cfg Config, node *corev1.Node, own []netip.Addr) map[string]string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.refresh(view)
+	v.refresh(view, cfg)
 	zone := node.Labels[corev1.LabelTopologyZone]
 	values := maps.Clone(v.zone(zone).values)
 	if set := v.nodes[node.Name]; set != nil {
@@ -88,7 +88,7 @@ func set(values map[string]string, name, text string) {
 }
 
 // refresh reads what is stale; the caller holds the lock.
-func (v *ServiceValues) refresh(view View) {
+func (v *ServiceValues) refresh(view View, cfg Config) {
 	if v.all {
 		v.all = false
 		v.services = map[types.NamespacedName][]variable{}
@@ -100,7 +100,7 @@ func (v *ServiceValues) refresh(view View) {
 		}
 	}
 	for name := range v.stale {
-		v.replace(name, variablesOf(view, name))
+		v.replace(name, variablesOf(view, cfg, name))
 		delete(v.stale, name)
 	}
 }
@@ -218,8 +218,8 @@ func choose(endpoints []endpoint) chosen {
 }
 
 // variablesOf are a service's: what is wrong with it is its own owner's to report.
-func variablesOf(view View, name types.NamespacedName) []variable {
-	s, err := readService(view, name)
+func variablesOf(view View, cfg Config, name types.NamespacedName) []variable {
+	s, err := readService(view, cfg, name)
 	if s == nil || err != nil {
 		return nil
 	}

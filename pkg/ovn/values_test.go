@@ -33,6 +33,8 @@ func newValueWorld() *valueWorld {
 func (w *valueWorld) ServiceValues() *ServiceValues           { return w.values }
 func (w *valueWorld) Service(_, name string) *corev1.Service  { return w.services[name] }
 func (w *valueWorld) NodeAddresses(bool) ([]netip.Addr, bool) { return nil, true }
+func (w *valueWorld) IsHostAddress(netip.Addr) bool           { return false }
+func (w *valueWorld) ServiceSubnets() []netip.Prefix          { return nil }
 
 func (w *valueWorld) GatewayAddresses(node *corev1.Node) []netip.Addr {
 	return kube.StatusAddresses(node)

@@ -50,6 +50,8 @@ func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { re
 func (w *world) Services() []*corev1.Service                                { return nil }
 func (w *world) ServiceValues() *ovn.ServiceValues                          { return nil }
 func (w *world) GatewayAddresses(*corev1.Node) []netip.Addr                 { return nil }
+func (w *world) IsHostAddress(netip.Addr) bool                              { return false }
+func (w *world) ServiceSubnets() []netip.Prefix                             { return nil }
 func (w *world) NodeAddresses(bool) ([]netip.Addr, bool)                    { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
