@@ -23,7 +23,7 @@ func TestView_AddressesThatServicesChoose(t *testing.T) {
 	if _, err := nodes.Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.want(t, "Node/n", "NodeServices/n", "Service/ns/one")
+	h.want(t, "Node/n", "Service/ns/one")
 	addr := netip.MustParseAddr("2001:db8::2")
 	if !view.IsHostAddress(addr) || view.IsHostAddress(netip.MustParseAddr("192.0.2.1")) {
 		t.Error("the addresses of nodes are not told")
@@ -31,7 +31,7 @@ func TestView_AddressesThatServicesChoose(t *testing.T) {
 	if err := nodes.Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.want(t, "Node/n", "NodeServices/n", "Service/ns/one")
+	h.want(t, "Node/n", "Service/ns/one")
 	if view.IsHostAddress(addr) {
 		t.Error("the address of a node that is gone is one")
 	}
