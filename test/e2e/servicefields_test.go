@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -49,7 +51,7 @@ func hostPortPod(t *testing.T, ns, name, serve string, ports ...corev1.Container
 	return streaming(t, pod)
 }
 
-// TestExternalAddressOfANode: a service whose external addresses are a node's own
+// TestExternalAddressOfANode: a service whose load balancer gave it a node's own addresses
 // answers there whoever asks, with either policy: the node itself, a pod on its
 // network and an ordinary one, another node, and the outside. Beside its port, and
 // without the service, nobody does.
@@ -64,11 +66,9 @@ func TestExternalAddressOfANode(t *testing.T) {
 	}
 	for _, policy := range []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal} {
 		web := service(t, ns, func(spec *corev1.ServiceSpec) {
-			spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, policy
-			for _, addr := range own {
-				spec.ExternalIPs = append(spec.ExternalIPs, addr.String())
-			}
+			spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, policy
 		})
+		web = giveAddresses(t, web, textsOf(own)...)
 		for _, servers := range [][]string{{"server"}, nil} {
 			for _, c := range clients {
 				c.finds(t, append(spotsAt(own, servicePort, servers, nil), spotsAt(own, servicePort+1, nil, nil)...))
@@ -78,6 +78,45 @@ func TestExternalAddressOfANode(t *testing.T) {
 			}
 		}
 	}
+}
+
+func textsOf(addrs []netip.Addr) []string {
+	var out []string
+	for _, addr := range addrs {
+		out = append(out, addr.String())
+	}
+	return out
+}
+
+// TestExternalIPs_AddressesOfOthersAreRefused: a service does not answer at addresses of a
+// node or of another service that its author has chosen, and an Event says so; it does at
+// an address that nobody has. Whoever has the addresses goes on answering.
+func TestExternalIPs_AddressesOfOthersAreRefused(t *testing.T) {
+	ns := namespace(t)
+	server(t, ns, "server", nodes[2])
+	victim := service(t, ns, nil)
+	own, free := machineAddresses(t, nodes[1]), []netip.Addr{netip.MustParseAddr("198.51.100.202"), netip.MustParseAddr("2001:db8:51::202")}[:len(clusterAddresses(victim))]
+	thief := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Selector = map[string]string{"app": "thief"}
+		spec.ExternalIPs = textsOf(slices.Concat(own, free, clusterAddresses(victim)))
+	})
+	label(t, server(t, ns, "thief", nodes[0]), `{"app":"thief"}`)
+	for _, c := range []client{podClient(t, running(t, ns, "from", nodes[1])), machineClient(t, nodes[0])} {
+		c.finds(t, slices.Concat(spotsAt(free, servicePort, []string{"thief"}, nil), spotsAt(own, servicePort, nil, nil),
+			spotsAt(clusterAddresses(victim), servicePort, []string{"server"}, nil)))
+	}
+	eventually(t, serviceWithin, "an Event says so", func() (bool, string) {
+		events, err := cluster.client.EventsV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, e := range events.Items {
+			if e.Reason == "ExternalIPRefused" && e.Regarding.Name == thief.Name && strings.Contains(e.Note, own[0].String()) {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(len(events.Items), " Events")
+	})
 }
 
 // TestStreamFromBeforeTheService: what a process of a node sends by UDP to a node port
