@@ -28,6 +28,7 @@ type options struct {
 	clusterCIDRs, serviceCIDRs, joinCIDR string
 	metricsAddress, secureAddress        string
 	leaseNamespace                       string
+	renumberNodes                        bool
 }
 
 func main() {
@@ -67,6 +68,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.clusterCIDRs, "cluster-cidrs", "10.244.0.0/16/24", "pod networks, each with the prefix length of a node")
 	flags.StringVar(&o.serviceCIDRs, "service-cidrs", "10.96.0.0/16", "service networks")
 	flags.StringVar(&o.joinCIDR, "join-cidrs", "100.64.0.0/16,fd98::/64", "networks between the cluster router and the gateway routers")
+	flags.BoolVar(&o.renumberNodes, "renumber-nodes", false, "give nodes other subnets where --cluster-cidrs asks for it; their running pods lose the network")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:9411", "where /metrics, /healthz and /readyz are served to the node itself")
 	flags.StringVar(&o.secureAddress, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9413; empty: nowhere")
 	flags.StringVar(&o.leaseNamespace, "lease-namespace", "ovn-kubernetes", "namespace of the leader's Lease")

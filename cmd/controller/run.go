@@ -44,7 +44,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	lead.Namespace, lead.Identity = o.leaseNamespace, fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano())
 	group, ctx := errgroup.WithContext(ctx)
 	cfg := controller.Config{
-		Plan: plan, Northbound: strings.Split(o.nb, ","), TLS: clientTLS(o.nbCert, o.nbKey, o.nbCA),
+		Plan: plan, RenumberNodes: o.renumberNodes, Northbound: strings.Split(o.nb, ","), TLS: clientTLS(o.nbCert, o.nbKey, o.nbCA),
 		Dynamic: objects, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
 	}
 	if o.sb != "" {

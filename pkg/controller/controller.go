@@ -45,6 +45,8 @@ const podWriters = 16
 // Config is what the binary's flags say.
 type Config struct {
 	Plan ipam.Config
+	// RenumberNodes allows a Plan by which pods that run get other addresses.
+	RenumberNodes bool
 	// Northbound are the database's endpoints; TLS is asked at each connection.
 	Northbound []string
 	TLS        func() (*tls.Config, error)
@@ -168,6 +170,11 @@ func (c *Controller) Ready() error {
 // lead runs while this process holds the lease. What was allocated is rebuilt
 // from the database's rows and the annotations before anything is decided.
 func (c *Controller) lead(ctx context.Context) error {
+	if !c.cfg.RenumberNodes {
+		if err := c.cfg.Plan.CheckSubnets(c.view.Nodes(), c.view.Pods()); err != nil {
+			return err
+		}
+	}
 	c.leading.Store(true)
 	defer c.leading.Store(false)
 	schema, err := ovn.ReplicaSchema()

@@ -43,6 +43,7 @@ type world struct {
 	// What the next start is configured with.
 	southbound []string
 	cluster    string            // subnets of the pods; "": the default
+	renumber   bool              // nodes may get other subnets
 	policies   dynamic.Interface // for the whole cluster; nil: none
 	registry   *prometheus.Registry
 }
@@ -95,7 +96,8 @@ func (w *world) start() {
 	}
 	w.registry = prometheus.NewRegistry()
 	c, err := New(ctx, Config{
-		Plan: plan, Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Dynamic: w.policies,
+		Plan: plan, RenumberNodes: w.renumber,
+		Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Dynamic: w.policies,
 		Leader: lead, Leases: w.client.CoordinationV1(),
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: w.registry,
 	}, apitest.Client(w.client))

@@ -17,6 +17,9 @@ type ClusterSubnet struct {
 	NodeBits int
 }
 
+// String is the form that ParseClusterSubnets reads.
+func (s ClusterSubnet) String() string { return fmt.Sprintf("%s/%d", s.Prefix, s.NodeBits) }
+
 // Config is the address plan of a zone: disjoint networks, and at most one for
 // each family except in Cluster, whose subnets of one family are used in order.
 type Config struct {
