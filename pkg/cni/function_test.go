@@ -322,7 +322,7 @@ func TestDeviceNamed(t *testing.T) {
 	}
 }
 
-// TestDeviceNamed_OnlyIfKubeletGaveIt: whoever may write a network configuration
+// TestDeviceNamed_OnlyIfKubeletGaveIt: any author of a network configuration
 // could name any VF, with a pod that asks for none or for another one.
 func TestDeviceNamed_OnlyIfKubeletGaveIt(t *testing.T) {
 	for name, c := range map[string]struct {

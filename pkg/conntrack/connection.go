@@ -39,7 +39,7 @@ func numberOf(protocol string) int {
 // balanced says that a load balancer gave the connection its server.
 func (c connection) balanced() bool { return c.reply.src != c.orig.dst }
 
-// missed says that no load balancer gave the connection a server, and that nobody may
+// missed says that no load balancer gave the connection a server, and that no server may
 // have answered yet: of UDP conntrack does not say. As long as it has such an entry, no
 // load balancer can give it one.
 func (c connection) missed() bool {

@@ -191,7 +191,7 @@ func TestForget(t *testing.T) {
 		{"no server, from before the address was balanced", missed, []string{"zone=19 ct_nw_src=10.244.1.7,ct_nw_dst=10.96.72.227,ct_nw_proto=17,ct_tp_src=4,ct_tp_dst=80"}},
 		{"no server, and its SYN is repeated", missed6, []string{"zone=19 ct_ipv6_src=fd00::7,ct_ipv6_dst=fd00:10:96::a,ct_nw_proto=6,ct_tp_src=4,ct_tp_dst=53"}},
 		{"no server of a load balancer's, but it was answered", answered6, nil},
-		{"no server, at an address that nobody balances", missedNone, nil},
+		{"no server, at an address that no load balancer has", missedNone, nil},
 		{"an address that nobody balances", unknown, nil},
 		{"a zone of the host", ofHost, nil},
 		{"not through a service", direct, nil},

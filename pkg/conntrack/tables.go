@@ -191,7 +191,7 @@ func (r *reader) port(flow string) {
 }
 
 // left says that the server of a connection is none any more, or that it has none
-// because its address was not balanced when it began. Of addresses that nobody balances
+// because its address was not balanced when it began. Of addresses that no load balancer has
 // nothing is known, nor while the tables are not complete.
 func (t tables) left(c connection) bool {
 	servers, known := t.servers[c.frontend()]

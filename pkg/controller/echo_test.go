@@ -37,7 +37,7 @@ func committing(t *testing.T) (*ovsdbtest.Server, *Controller, func() float64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.db.Close)
-	c.claimed = true // nobody else writes here
+	c.claimed = true // no other process writes here
 	c.db.OnChange(c.rowsChanged)
 	return server, c, func() float64 { return dirtyKeys(t, registry) }
 }

@@ -14,7 +14,7 @@ import (
 
 // TestFence_WhoWritesIsDecidedByTheLease when the database says that another writes: a
 // leader whose lease another has stops, and one that has it claims the database
-// again. As long as nobody has claimed it, the late write of a leader is no danger.
+// again. As long as no other leader has claimed it, the late write of a leader is no danger.
 func TestFence_WhoWritesIsDecidedByTheLease(t *testing.T) {
 	const claim = `{"op":"mutate","table":"NB_Global","where":[],"mutations":[["external_ids","delete",["set",["` + leaderKey + `"]]],` +
 		`["external_ids","insert",["map",[["` + leaderKey + `","other"]]]]]}`

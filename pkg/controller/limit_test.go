@@ -24,11 +24,11 @@ func (w *world) hasEvent(namespace, reason, text string) bool {
 	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == reason && strings.Contains(e.Note, text) })
 }
 
-// TestLimit_PolicyWithManyExceptionsHoldsUpNobody: with one of 80,000 exceptions in the
+// TestLimit_PolicyWithManyExceptionsDelaysNoOther: with one of 80,000 exceptions in the
 // cluster a controller leads, and policies of others come into force. Of the
 // policy itself only what it isolates is there, and its author is told. When the author mends
 // it, the rule comes.
-func TestLimit_PolicyWithManyExceptionsHoldsUpNobody(t *testing.T) {
+func TestLimit_PolicyWithManyExceptionsDelaysNoOther(t *testing.T) {
 	many := denyAll("d", "many")
 	block := &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}
 	for i := range 80000 {

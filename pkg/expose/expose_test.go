@@ -96,7 +96,7 @@ func TestRun_PlainOnlyAtTheLoopback(t *testing.T) {
 	}
 }
 
-func TestGuard_AsksOnceAMinuteAndBoundsStrangers(t *testing.T) {
+func TestGuard_AsksOnceAMinuteAndBoundsUnknownTokens(t *testing.T) {
 	now, asked := time.Now(), map[string]int{}
 	g := newGuard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(_ context.Context, token, _ string) (bool, error) {
 		asked[token]++
@@ -120,18 +120,18 @@ func TestGuard_AsksOnceAMinuteAndBoundsStrangers(t *testing.T) {
 	}
 	codes := map[int]int{}
 	for i := range 1000 {
-		codes[ask(fmt.Sprint("stranger", i))]++
+		codes[ask(fmt.Sprint("unknown", i))]++
 	}
 	if codes[http.StatusForbidden] > reviewsPerMinute || codes[http.StatusForbidden]+codes[http.StatusTooManyRequests] != 1000 || len(asked) > reviewsPerMinute+1 {
 		t.Errorf("answers %v, the API server was asked for %d tokens", codes, len(asked))
 	}
 	now = now.Add(remembered - time.Second)
-	for i := range 1000 { // a new minute of strangers is about to begin
+	for i := range 1000 { // a new minute of unknown tokens is about to begin
 		ask(fmt.Sprint("later", i))
 	}
 	now = now.Add(2 * time.Second)
 	if code := ask("prometheus"); code != 200 || asked["prometheus"] != 2 {
-		t.Errorf("behind strangers: %d, asked %d times", code, asked["prometheus"])
+		t.Errorf("behind unknown tokens: %d, asked %d times", code, asked["prometheus"])
 	}
 	if len(g.answers) > maxTokens {
 		t.Errorf("%d answers kept", len(g.answers))

@@ -14,7 +14,7 @@ const (
 	remembered = time.Minute
 	// maxTokens bounds the answers that are kept.
 	maxTokens = 128
-	// reviewsPerMinute bounds what strangers' tokens may cost the API server.
+	// reviewsPerMinute bounds what unknown tokens may cost the API server.
 	reviewsPerMinute = 60
 )
 
@@ -73,7 +73,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // known is what was answered, and whether that still counts. A token that was allowed
-// is asked for again whatever strangers do.
+// is asked for again whatever unknown clients do.
 func (g *guard) known(key [sha256.Size]byte) (answer, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

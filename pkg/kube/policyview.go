@@ -54,7 +54,7 @@ func unique(owners []Owner) []Owner {
 
 // policyOwners takes in a policy and gives whom that concerns, in the order in
 // which it should happen: sets before the rules that use them, the policy before
-// the ports that join it, and sets that nobody uses last.
+// the ports that join it, and sets without users last.
 func (v *View) policyOwners(owner Owner, policy *Policy) []Owner {
 	old := v.Policy(owner)
 	came, went := v.policyIndex.put(owner, policy)

@@ -22,7 +22,7 @@ import (
 // A host port at a loopback address is one of these elements. A process that asks
 // there has that address itself, with which no packet may leave the node: such packets
 // get the management port's address, and the kernel has to allow them there. What
-// comes by that port for a loopback address is dropped, for nobody else may ask.
+// comes by that port for a loopback address is dropped, because only the node itself may use that address.
 const (
 	// RedirectTable is the nftables table (family inet).
 	RedirectTable = "ovn-offload"

@@ -14,7 +14,7 @@ func guarded(w wire) []string {
 		return flows
 	}
 	for _, subnet := range w.Masquerade {
-		flows = append(flows, betweenNobody(w.Uplink, 115, subnet)...)
+		flows = append(flows, dropSubnet(w.Uplink, 115, subnet)...)
 	}
 	return flows
 }
@@ -42,7 +42,7 @@ func fromGuests(w wire) []string {
 			}
 		}
 		for _, subnet := range w.Masquerade {
-			flows = append(flows, betweenNobody(port, priority, subnet)...)
+			flows = append(flows, dropSubnet(port, priority, subnet)...)
 		}
 		for _, subnet := range w.ClusterSubnets {
 			drop(to(subnet))
@@ -60,8 +60,8 @@ func fromGuests(w wire) []string {
 	return append(flows, flow(tableFragments, 0, "", "NORMAL"))
 }
 
-// betweenNobody drops what comes from or goes to a subnet.
-func betweenNobody(port, priority int, subnet netip.Prefix) []string {
+// dropSubnet drops what comes from or goes to a subnet.
+func dropSubnet(port, priority int, subnet netip.Prefix) []string {
 	in := fmt.Sprintf("in_port=%d,", port)
 	return []string{
 		flow(0, priority, in+family(subnet.Addr())+","+fromAny(subnet), "drop"),

@@ -38,7 +38,7 @@ func uplinkOf(cfg Config, s State, g Gateway) (string, error) {
 	return found[0], nil
 }
 
-// choosable refuses the interface that nobody has configured, such as the port for
+// choosable refuses the interface that is not configured, such as the port for
 // the administration of a DPU, on which no tunnel is offloaded.
 func choosable(cfg Config, s State, name string) error {
 	switch {

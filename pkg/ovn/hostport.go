@@ -15,7 +15,7 @@ import (
 // hostPorts gives the load balancers of the ports that a pod has on its node, one
 // for each protocol: at own, the node's addresses on the gateway bridge, or at those that the pod names.
 // None where the node has no gateway router: the pod's own port does not wait for it,
-// and why there is none is told of the node.
+// and the node has an Event that says why.
 func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, own []netip.Addr, network *kube.PodNetwork) []ovsdb.Row {
 	n, err := parseNode(node.Name, node.Annotations)
 	if err != nil {

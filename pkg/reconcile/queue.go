@@ -8,7 +8,7 @@ const (
 	rankEvent
 	rankPass
 	ranks
-	nowhere = ranks // of a running key that nobody has marked again
+	nowhere = ranks // of a running key that was not marked again
 )
 
 // maxPassedOver is how many batches in a row go past a queue that is not empty.

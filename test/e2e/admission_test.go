@@ -39,7 +39,7 @@ func (r refusal) check(t *testing.T) {
 	}
 }
 
-// TestPodNetworks_OnlyTheControllerWrites: nobody else sets, changes or removes the
+// TestPodNetworks_OnlyTheControllerWrites: no other account sets, changes or removes the
 // annotation, with the pod, by an update, by a subresource or by a Binding, however
 // wide his rights are. The pod whose address it was goes on.
 func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
@@ -119,7 +119,7 @@ func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
 	}
 }
 
-// TestPodNetworks_InATemplate: whose template has the annotation is told by an Event.
+// TestPodNetworks_InATemplate: the owner of a template with the annotation gets an Event.
 func TestPodNetworks_InATemplate(t *testing.T) {
 	ns := namespace(t)
 	one := int32(1)

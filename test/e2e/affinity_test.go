@@ -72,7 +72,7 @@ func TestSessionAffinity(t *testing.T) {
 	}
 }
 
-// wantAnother: when nobody has asked for longer than an affinity lasts another of two
+// wantAnother: when no client has asked for longer than an affinity lasts another of two
 // endpoints answers in the end.
 func wantAnother(t *testing.T, from *corev1.Pod, network, address string, lasts time.Duration) {
 	t.Helper()
@@ -83,7 +83,7 @@ func wantAnother(t *testing.T, from *corev1.Pod, network, address string, lasts 
 			return
 		}
 	}
-	t.Errorf("%s %s: always %s, though nobody asked for longer than the affinity lasts", network, address, first.server)
+	t.Errorf("%s %s: always %s, though no client asked for longer than the affinity lasts", network, address, first.server)
 }
 
 // TestAffinitiesOfOneAddress: two services with affinity share an address, and a

@@ -132,7 +132,7 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 }
 
 // forwarded tells whether the switch of nodes[2] does anything with Geneve to an address
-// but to drop it. Nobody else sees a packet that the switch takes for a tunnel's.
+// but to drop it. No other process sees a packet that the switch takes for a tunnel's.
 func forwarded(t *testing.T, address string, send func()) bool {
 	t.Helper()
 	to := regexp.MustCompile(`dst=` + regexp.QuoteMeta(address) + `,.*udp\(dst=6081\).*actions:(.*)`)

@@ -111,7 +111,7 @@ func createSlice(t *testing.T, ns string, web *corev1.Service, at netip.Addr) *d
 }
 
 // TestHostPort_LoopbackAddress: a host port at 127.0.0.1 answers processes of the pod's
-// node there, whatever address they have, and nobody else; that of another pod, the same
+// node there, whatever address they have, and no other client; that of another pod, the same
 // at the node's address, answers as ever.
 func TestHostPort_LoopbackAddress(t *testing.T) {
 	const port = 31987
