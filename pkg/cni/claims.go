@@ -35,9 +35,22 @@ func (s *Server) claimOf(r *Request) (ledger.Claim, bool) {
 	return ledger.Claim{}, false
 }
 
+// unclaimed reports whether a pod has details for a DPU that no ADD of this node has
+// written: they may name a function that another pod has. A claim comes before the
+// details and ends after them. A damaged record might be the claim.
+func (s *Server) unclaimed(p Plugged) bool {
+	if s.deps.Functions == nil || !p.Representor || p.Link != "" || s.commands.busy(p.Pod) {
+		return false
+	}
+	claims := s.deps.Functions.Ledger
+	return len(claims.Damaged()) == 0 && len(claims.Where(func(c ledger.Claim) bool {
+		return owner(c) == p.Pod && string(c.UID) == p.UID && c.Sandbox == p.Sandbox
+	})) == 0
+}
+
 // Changed asks for a sweep when a pod that is gone has a device still: its DEL came
-// while there was no agent, or waits for a kubelet that is away. Hook it to the
-// events of pods.
+// while there was no agent, or waits for a kubelet that is away. It does so too when
+// a pod has details without a claim. Hook it to the events of pods.
 func (s *Server) Changed(owners ...kube.Owner) {
 	if s.deps.Functions == nil {
 		return
@@ -47,7 +60,8 @@ func (s *Server) Changed(owners ...kube.Owner) {
 		left := s.deps.Functions.Ledger.Where(func(c ledger.Claim) bool {
 			return owner(c) == o && (pod == nil || pod.UID != c.UID)
 		})
-		if len(left) > 0 {
+		p, ok, err := plugged(s.deps.Switch, o)
+		if len(left) > 0 || err == nil && ok && s.unclaimed(p) {
 			s.Repair()
 		}
 	}

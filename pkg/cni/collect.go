@@ -104,12 +104,16 @@ func (s *Server) gc(ctx context.Context, conf Conf) error {
 }
 
 // Sweep removes what a crash, a missed DEL or a reboot has left: ports of pods
-// that are not on this node any more and ports without a link. The pods'
+// that are not on this node any more, ports without a link, and details for a DPU
+// without a claim. The pods'
 // informer must have its full list.
 func (s *Server) Sweep(ctx context.Context) error {
 	removed, err := s.collect(ctx, func(p Plugged) bool {
 		pod := s.deps.Pods.get(p.Pod)
 		if pod == nil || string(pod.UID) != p.UID {
+			return true
+		}
+		if s.unclaimed(p) {
 			return true
 		}
 		if p.Representor {
