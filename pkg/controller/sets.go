@@ -27,27 +27,25 @@ func (c *Controller) completeRules(p *pass) {
 			}
 		}
 	}
-	elsewhere := sync.OnceValue(func() map[string]kube.Owner { return c.referredElsewhere(p) })
-	for i := range p.wants {
-		c.keepSets(p, &p.wants[i], func(name string) bool { return needed[name] || elsewhere()[name] != kube.Owner{} })
-	}
-	after := map[string][]ovsdb.Row{}
+	made := map[string][]ovsdb.Row{}
 	for _, want := range p.wants {
-		after[want.Owner] = want.Rows
+		made[want.Owner] = want.Rows
 	}
+	// The rules of a policy that waits stay as they are, and so do their sets: the
+	// policy is taken out before the sets that go are compared with rules elsewhere.
 	p.wants = slices.DeleteFunc(p.wants, func(want ovsdb.Want) bool {
 		for name, set := range refers[want.Owner] {
-			rows, there := after[set.String()]
-			if !there {
-				rows = c.db.Rows(set.String())
-			}
-			if !hasRow(rows, name) { // the policy has changed again, which marks it
+			if !hasRow(made[set.String()], name) && !hasRow(c.db.Rows(set.String()), name) { // the policy has changed again, which marks it
 				p.failed[p.byName[want.Owner]] = fmt.Errorf("%w: address set %s has gone", reconcile.ErrNotReady, name)
 				return true
 			}
 		}
 		return false
 	})
+	elsewhere := sync.OnceValue(func() map[string]kube.Owner { return c.referredElsewhere(p) })
+	for i := range p.wants {
+		c.keepSets(p, &p.wants[i], func(name string) bool { return needed[name] || elsewhere()[name] != kube.Owner{} })
+	}
 }
 
 // keepSets puts back the sets that go while a rule refers to them.
