@@ -199,7 +199,7 @@ func TestPodsReachNodes(t *testing.T) {
 func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
-	hostPod(t, ns, "host", nodes[1])
+	host := hostPod(t, ns, "host", nodes[1])
 	for _, addr := range machineAddresses(t, nodes[1]) {
 		masquerade, policy := "169.254.0.2", "ip4.dst == 169.254.0.0/17"
 		if addr.Is6() {
@@ -209,7 +209,7 @@ func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 			continue
 		}
 		ask := func(target netip.Addr) (string, error) {
-			return inPod(ns, pod.Name, "probe", "dial", "tcp", netip.AddrPortFrom(target, outsidePort).String())
+			return inPod(ns, pod.Name, "probe", "dial", "tcp", netip.AddrPortFrom(target, hostPort(host)).String())
 		}
 		eventually(t, 10*time.Second, "the node is reached at its own address", func() (bool, string) {
 			out, err := ask(addr)
@@ -231,7 +231,6 @@ func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 	}
 }
 
-// hostPod serves in a node's own network.
 // hostPorts are those that hostPod has given: ports of a node, each for one pod only.
 var hostPorts atomic.Int32
 
