@@ -213,7 +213,7 @@ func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 		{"chassis by the status", patch(kubelet, "annotations", key, "other", "status"), patch(kubelet, "annotations", "test", "2", "status"), annotation},
 		{"chassis removed", patch(kubelet, "annotations", key, nil), patch(kubelet, "annotations", "test", nil), annotation},
 		{"chassis by an administrator", patch(cluster.client, "annotations", key, "other"), patch(cluster.client, "annotations", "k8s.ovn.org/gateway-mtu-support", "true"), annotation},
-		{"chassis by another node's agent", patch(stray, "annotations", key, "other", "status"), ours, annotation},
+		{"chassis by another node's agent", patch(stray, "annotations", key, "other", "status"), ours, "denied request"}, // by two policies
 		{"an agent, a condition", rest(`{"status":{"conditions":[]}}`), ours, "not the spec, the status"},
 		{"an agent, a finalizer", rest(`{"metadata":{"finalizers":["a/b"]}}`), ours, "finalizers"},
 		{"an agent, an owner", rest(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`), ours, "owners"},
