@@ -447,7 +447,7 @@ func TestSeveralGateways(t *testing.T) {
 	}
 	ways := func() map[string]int {
 		seen := map[string]int{}
-		const script = `for i in $(seq 20); do probe dial tcp "$1" || echo lost lost; done`
+		const script = `for i in $(seq 20); do probe dial tcp "$1" 0 ` + patience + ` || echo lost lost; done`
 		for line := range strings.Lines(mustInPod(t, pod, "sh", "-c", script, "sh", fmt.Sprintf("%s:%d", far, port))) {
 			if got, err := readAnswer(line, nil); err == nil {
 				seen[got.server]++

@@ -160,7 +160,7 @@ func TestServiceReachesEveryEndpoint(t *testing.T) {
 func everyServer(t *testing.T, from *corev1.Pod, network, address string) {
 	t.Helper()
 	servers := map[string]int{}
-	const script = `for i in $(seq 40); do probe dial "$1" "$2" || echo lost lost; done`
+	const script = `for i in $(seq 40); do probe dial "$1" "$2" 0 ` + patience + ` || echo lost lost; done`
 	for line := range strings.Lines(mustInPod(t, from, "sh", "-c", script, "sh", network, address)) {
 		got, err := readAnswer(line, nil)
 		if err != nil {
