@@ -54,7 +54,8 @@ func startOVS(t *testing.T, dir string) *exec.Cmd {
 		boot(t, dir, "first")
 	}
 	cmd := daemon(context.Background(), dir, "ovs", "netdev")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The bridges' taps outlive a switch that is killed, and so stay out of the machine's own network.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNET}
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
