@@ -14,7 +14,7 @@ import (
 )
 
 // remote is the Switch of a host whose ports are on a DPU: it knows what pods'
-// annotations say, whoever has written them.
+// annotations say, also those of other authors.
 type remote struct {
 	Switch
 	ports []Plugged

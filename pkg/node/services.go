@@ -193,7 +193,7 @@ func (s ServicePorts) at(own []netip.Prefix) ServicePorts {
 }
 
 // without leaves out chosen addresses that are in networks of others: the router has no
-// load balancer for them, and would keep the packets from whom they are for.
+// load balancer for them, and would keep the packets from the owner of the address.
 func (s ServicePorts) without(taken []netip.Prefix) ServicePorts {
 	s.External = slices.DeleteFunc(slices.Clone(s.External), func(e Endpoint) bool {
 		return e.Chosen && slices.ContainsFunc(taken, func(p netip.Prefix) bool { return p.Contains(e.Addr) })
@@ -203,7 +203,7 @@ func (s ServicePorts) without(taken []netip.Prefix) ServicePorts {
 
 // passesBy says that the node's own processes do not ask the router for an address: one
 // that was chosen and is in a network that the node is in may be another node's, of
-// which this one does not know. On the wire whoever has it answers.
+// which this one does not know. On the physical network the owner of the address answers.
 func (e Endpoint) passesBy(own []netip.Prefix) bool {
 	return e.Chosen && slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(e.Addr) })
 }

@@ -86,7 +86,7 @@ type Deps struct {
 	// a nil Function: none is. The userspace datapath asks for none.
 	GatewayFunction func() (*Function, error)
 	// Eswitch says what the ports of NICs' switches lead to; nil: the node has none.
-	// Who waits for the answer is told an error.
+	// While the inventory is not complete the answer is an error.
 	Eswitch func() (Eswitch, error)
 	// NFT is table RedirectTable of the kernel; nil: the node's own processes do
 	// not reach node ports at the node.
