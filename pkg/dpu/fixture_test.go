@@ -49,6 +49,9 @@ type pair struct {
 	inv    vf.Inventory
 	binds  bool // ovn-controller works
 	events []string
+	// transacting is held while ovnController asks the server of the database, and
+	// while the server is killed: the replica has a row's change later than the server.
+	transacting sync.Mutex
 }
 
 // links is what the fixture needs of a namespace.
@@ -224,18 +227,35 @@ func (p *pair) ovnController(ctx context.Context) {
 		p.mu.Lock()
 		binds := p.binds
 		p.mu.Unlock()
-		if !binds || !p.db.Connected() {
-			continue
-		}
-		for _, model := range p.db.Table(vswitch.InterfaceTable) {
-			iface := model.(*vswitch.Interface)
-			if iface.ExternalIDs["iface-id"] == "" || iface.ExternalIDs["ovn-installed"] != "" {
-				continue
-			}
-			p.ovs.Transact(`{"op":"mutate","table":"Interface","where":[["name","==","` + iface.Name + `"]],` +
-				`"mutations":[["external_ids","insert",["map",[["ovn-installed","true"]]]]]}`)
+		if binds {
+			p.install()
 		}
 	}
+}
+
+func (p *pair) install() {
+	p.transacting.Lock()
+	defer p.transacting.Unlock()
+	if !p.db.Connected() {
+		return
+	}
+	for _, model := range p.db.Table(vswitch.InterfaceTable) {
+		iface := model.(*vswitch.Interface)
+		if iface.ExternalIDs["iface-id"] == "" || iface.ExternalIDs["ovn-installed"] != "" {
+			continue
+		}
+		p.ovs.Transact(`{"op":"mutate","table":"Interface","where":[["name","==","` + iface.Name + `"]],` +
+			`"mutations":[["external_ids","insert",["map",[["ovn-installed","true"]]]]]}`)
+	}
+}
+
+// killOVS ends the database's server and waits until the agent's side knows.
+func (p *pair) killOVS() {
+	p.t.Helper()
+	p.transacting.Lock()
+	defer p.transacting.Unlock()
+	p.ovs.Kill()
+	p.until("the database is away", func() bool { return !p.db.Connected() })
 }
 
 func (p *pair) bind(works bool) {
