@@ -276,6 +276,7 @@ func (a *agent) openServer() (*cni.Server, error) {
 	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready()) }
 	server, err := cni.NewServer(cfg, cni.Deps{
 		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions, Ready: a.ready,
+		OnNode: func() []*corev1.Pod { return a.view.PodsOnNode(a.opts.node.Node) },
 	}, a.opts.log, a.metrics)
 	if err != nil {
 		return nil, err

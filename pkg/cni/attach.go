@@ -212,11 +212,12 @@ func (a *attachment) wanted() Port {
 func (a *attachment) addVeth(ns PodLinks, known bool) error {
 	name := a.req.hostLink()
 	link, err := a.Host.Link(name)
+	made, own := ours(link)
 	switch {
 	case errors.Is(err, netdev.ErrNotFound):
 	case err != nil:
 		return fail(CodeAttach, "attach: %v", err)
-	case link.Alias != alias(a.req.Sandbox):
+	case !own || made.Sandbox != a.req.Sandbox:
 		return fail(CodeTaken, "attach: the host has a link %s that is not of this sandbox", name)
 	case known && checkLink(ns, a.req.IfName, a.network) == nil:
 		return nil
@@ -227,7 +228,7 @@ func (a *attachment) addVeth(ns PodLinks, known bool) error {
 	}
 	a.undo = append(a.undo, func(context.Context) error { return removeLink(a.Host, name, a.req.Sandbox) })
 	err = a.Host.AddVeth(netdev.Veth{
-		Name: name, Alias: alias(a.req.Sandbox), MTU: a.mtu,
+		Name: name, Alias: alias(a.port.Plugged), MTU: a.mtu,
 		Peer: netdev.Peer{Path: a.req.Netns, Name: a.req.IfName, MAC: []byte(a.network.MAC)},
 	})
 	if errors.Is(err, netdev.ErrExists) {

@@ -118,7 +118,7 @@ func TestAddKernel(t *testing.T) {
 			t.Errorf("link %s: %+v, %v", name, link, err)
 		}
 	}
-	if link, err := host.Link(linkA); err != nil || !link.Carrier || link.MTU != 1400 || link.Alias != alias(sandboxA) {
+	if link, err := host.Link(linkA); err != nil || !link.Carrier || link.MTU != 1400 || link.Alias != alias(webOn(sandboxA)) {
 		t.Errorf("host's end: %+v, %v", link, err)
 	}
 	check := addWeb(sandboxA, podPath)
@@ -267,7 +267,7 @@ func TestAddAgainFailing(t *testing.T) {
 // TestAddRepairsHalf completes what a killed agent has left of an ADD.
 func TestAddRepairsHalf(t *testing.T) {
 	n := newNode(t)
-	must(t, n.host.AddVeth(netdev.Veth{Name: linkA, Alias: alias(sandboxA), Peer: netdev.Peer{Path: "/ns/a", Name: "eth0"}}))
+	must(t, n.host.AddVeth(netdev.Veth{Name: linkA, Alias: alias(webOn(sandboxA)), Peer: netdev.Peer{Path: "/ns/a", Name: "eth0"}}))
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	pod, err := n.net.Open("/ns/a")
 	must(t, err)

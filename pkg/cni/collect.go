@@ -1,14 +1,16 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"net"
 	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -37,34 +39,115 @@ func (s *Server) collect(ctx context.Context, dead func(Plugged) bool) (removed 
 	gone, err := s.collectClaims(ctx, dead)
 	errs = append(errs, err)
 	removed += gone
-	gone, err = s.collectLinks(links)
+	gone, err = s.collectLinks(ctx, links, dead)
 	return removed + gone, errors.Join(append(errs, err)...)
 }
 
-// collectLinks removes links of ours whose sandbox has no port. A database that
-// has fewer ports than there are such links has rather lost its rows: then the
-// links may be those of live pods, and stay. DEL and GC name the sandbox and
-// remove its link all the same.
-func (s *Server) collectLinks(links []netdev.Link) (removed int, err error) {
-	orphans := map[string]string{} // sandbox to link
-	for _, l := range links {
-		if sandbox, ok := ours(l); ok && !s.commands.adding(sandbox) {
-			orphans[sandbox] = l.Name
-		}
-	}
-	ports, err := s.deps.Switch.Plugged() // an ADD that has ended has its port by now
+// collectLinks is about links of ours whose sandbox has no port: those of live pods
+// get their ports back, and the others are removed.
+func (s *Server) collectLinks(ctx context.Context, links []netdev.Link, dead func(Plugged) bool) (removed int, err error) {
+	orphans, ports, err := s.orphans(links)
 	if err != nil {
 		return 0, err
 	}
-	for _, p := range ports {
-		delete(orphans, p.Sandbox)
-	}
-	if len(orphans) > max(len(ports), 1) {
-		return 0, fmt.Errorf("%d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(orphans), len(ports))
-	}
 	var errs []error
-	for _, sandbox := range slices.Sorted(maps.Keys(orphans)) { // sorted: errors that are the same read the same
-		if err := removeLink(s.deps.Host, orphans[sandbox], sandbox); err != nil {
+	var nameless []Plugged
+	for _, p := range orphans {
+		switch {
+		case p.UID == "" || s.deps.OnNode == nil:
+			nameless = append(nameless, p)
+		case dead(p):
+			gone, err := s.removeLinks(p)
+			removed += gone
+			errs = append(errs, err)
+		case p.Pod.Name != "": // else GC knows the sandbox, and a sweep will know about the pod
+			errs = append(errs, s.replug(ctx, p))
+		}
+	}
+	gone, err := s.collectNameless(nameless, ports)
+	return removed + gone, errors.Join(append(errs, err)...)
+}
+
+// orphans gives the newest first: of two sandboxes of a pod that one is its last.
+func (s *Server) orphans(links []netdev.Link) (orphans []Plugged, ports int, err error) {
+	links = slices.SortedFunc(slices.Values(links), func(a, b netdev.Link) int { return cmp.Compare(b.Index, a.Index) })
+	for _, l := range links {
+		if p, ok := ours(l); ok && !s.commands.adding(p.Sandbox) {
+			orphans = append(orphans, p)
+		}
+	}
+	plugged, err := s.deps.Switch.Plugged() // an ADD that has ended has its port by now
+	if err != nil {
+		return nil, 0, err
+	}
+	has := map[string]bool{}
+	for _, p := range plugged {
+		has[p.Sandbox] = true
+	}
+	orphans = slices.DeleteFunc(orphans, func(p Plugged) bool { return has[p.Sandbox] })
+	if len(orphans) == 0 || s.deps.OnNode == nil {
+		return orphans, len(plugged), nil
+	}
+	pods := map[string]kube.Owner{}
+	for _, pod := range s.deps.OnNode() {
+		pods[string(pod.UID)] = kube.PodOwner(pod.Namespace, pod.Name)
+	}
+	for i := range orphans {
+		orphans[i].Pod = pods[orphans[i].UID]
+	}
+	return orphans, len(plugged), nil
+}
+
+// replug gives a live pod the port back that the database has lost, as when OVS was
+// installed again. The pod's end is as it was: the pair goes together.
+func (s *Server) replug(ctx context.Context, p Plugged) error {
+	release, err := s.commands.acquire(ctx, p.Pod)
+	if err != nil {
+		return err
+	}
+	defer release()
+	now, ok, err := plugged(s.deps.Switch, p.Pod)
+	switch {
+	case err != nil:
+		return err
+	case ok && now.Sandbox != p.Sandbox:
+		return removeLink(s.deps.Host, p.Link, p.Sandbox)
+	case ok:
+		return nil
+	}
+	link, err := s.deps.Host.Link(p.Link)
+	if made, own := ours(link); errors.Is(err, netdev.ErrNotFound) || err == nil && (!own || made.Sandbox != p.Sandbox) {
+		return nil // a DEL was quicker
+	}
+	if err != nil {
+		return err
+	}
+	network, err := s.deps.recorded(&Request{Pod: p.Pod, UID: p.UID}, p)
+	if err == nil {
+		_, err = s.deps.Switch.Plug(ctx, Port{Plugged: p, MAC: net.HardwareAddr(network.MAC), Addresses: network.Addresses, MTU: link.MTU})
+	}
+	if err != nil {
+		return fmt.Errorf("giving pod %s its port %s back: %w", p.Pod, p.Link, err)
+	}
+	s.log.Info("gave a pod its port back", "owner", p.Pod.String(), "device", p.Link, "sandbox", p.Sandbox)
+	return nil
+}
+
+// collectNameless removes links of which the pod is not known. A database that has
+// fewer ports than there are such links has rather lost its rows: then the links may
+// be those of live pods, and stay. DEL and GC name the sandbox and remove its link
+// all the same.
+func (s *Server) collectNameless(orphans []Plugged, ports int) (removed int, err error) {
+	if len(orphans) > max(ports, 1) {
+		return 0, fmt.Errorf("%d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(orphans), ports)
+	}
+	return s.removeLinks(orphans...)
+}
+
+func (s *Server) removeLinks(orphans ...Plugged) (removed int, err error) {
+	var errs []error
+	for _, p := range orphans {
+		if err := removeLink(s.deps.Host, p.Link, p.Sandbox); err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -83,7 +83,8 @@ func TestStorm(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 4 {
 		pod := kube.PodOwner("default", fmt.Sprintf("p%d", i))
-		n.setPod(pod, "uid", webNetwork)
+		uid := fmt.Sprint("uid", i)
+		n.setPod(pod, uid, webNetwork)
 		for s := range 3 {
 			sandbox := fmt.Sprintf("%c%c%s", 'c'+i, 'a'+s, sandboxA)
 			path := "/ns/" + sandbox
@@ -91,7 +92,7 @@ func TestStorm(t *testing.T) {
 			n.net.AddLink(path, netdev.Link{Name: "lo"})
 			for _, command := range []string{"ADD", "ADD", "DEL", "ADD", "CHECK"} {
 				wg.Go(func() {
-					_, _ = n.do(&Request{Command: command, Sandbox: sandbox, Netns: path, IfName: "eth0", Pod: pod, UID: "uid",
+					_, _ = n.do(&Request{Command: command, Sandbox: sandbox, Netns: path, IfName: "eth0", Pod: pod, UID: uid,
 						Conf: Conf{CNIVersion: "1.1.0", Name: "ovn-kubernetes"}})
 				})
 			}
@@ -102,8 +103,8 @@ func TestStorm(t *testing.T) {
 	links, err := n.host.Links()
 	must(t, err)
 	for _, l := range links {
-		if sandbox, ok := ours(l); ok {
-			if _, ok, err := bySandbox(n.ovs, sandbox); !ok {
+		if p, ok := ours(l); ok {
+			if _, ok, err := bySandbox(n.ovs, p.Sandbox); !ok {
 				t.Errorf("link %s has no port: %v", l.Name, err)
 			}
 		}
@@ -191,7 +192,7 @@ func TestSweep(t *testing.T) {
 			n.net.AddNS("/ns/a")
 			n.net.AddLink("/ns/a", netdev.Link{Name: "lo"})
 		}, false},
-		{"rows gone", func(n *node) { must(n.t, n.ovs.Unplug(n.t.Context(), n.plugged())) }, false},
+		{"rows gone", func(n *node) { must(n.t, n.ovs.Unplug(n.t.Context(), n.plugged())) }, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -215,7 +216,7 @@ func TestSweepSparesAddUnderWay(t *testing.T) {
 	n := newNode(t)
 	r := addWeb(sandboxA, "/ns/a")
 	_, end := n.srv.commands.begin(t.Context(), r)
-	must(t, n.host.AddVeth(netdev.Veth{Name: linkA, Alias: alias(sandboxA), Peer: netdev.Peer{Path: "/ns/a", Name: "eth0"}}))
+	must(t, n.host.AddVeth(netdev.Veth{Name: linkA, Alias: aliasPrefix + sandboxA, Peer: netdev.Peer{Path: "/ns/a", Name: "eth0"}}))
 	must(t, n.srv.Sweep(t.Context()))
 	n.wantLinks(linkA)
 	end()

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -76,6 +78,9 @@ type linkSetter interface {
 type Deps struct {
 	Switch Switch
 	Pods   *Pods
+	// OnNode lists the node's pods. nil: ports of veths that the switch has lost do
+	// not come back.
+	OnNode func() []*corev1.Pod
 	Host   Links
 	// Functions is nil on a node where pods get veths only.
 	Functions *Functions

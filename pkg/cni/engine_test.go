@@ -187,3 +187,34 @@ func TestEngineSweepSparesOthers(t *testing.T) {
 		t.Errorf("ports after the sweep: %v", names)
 	}
 }
+
+// TestEngine_EmptyDatabase: OVS was installed again, and its database has lost the ports.
+func TestEngine_EmptyDatabase(t *testing.T) {
+	r := newRealNode(t)
+	empty := r.database.Backup()
+	r.controller(web)
+	r.mustDo(addWeb(sandboxA, r.pods[0]))
+	before := r.database.Dump("Interface", "name", "external_ids")
+	lose := func() {
+		t.Helper()
+		r.database.Kill()
+		until(t, "the loss is noticed", func() bool { return !r.db.Connected() })
+		r.database.Replace(empty)
+		until(t, "the replica is back", r.db.Connected)
+		if names := r.names("Port"); len(names) > 0 {
+			t.Fatalf("ports %v", names)
+		}
+	}
+	lose()
+	must(t, r.srv.Sweep(t.Context()))
+	check := addWeb(sandboxA, r.pods[0])
+	check.Command = "CHECK"
+	until(t, "the pod's network is whole", func() bool { _, err := r.do(check); return err == nil })
+	if after := r.database.Dump("Interface", "name", "external_ids"); after != before {
+		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+	lose()
+	r.putPod(web, nil) // negative control
+	must(t, r.srv.Sweep(t.Context()))
+	r.wantEmpty()
+}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -197,6 +198,11 @@ func (n *node) newServer(host Links, open func(string) (PodLinks, error)) *Serve
 		defer n.mu.Unlock()
 		return n.pods[kube.PodOwner(namespace, name)]
 	})
+	deps.OnNode = func() []*corev1.Pod {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return slices.Collect(maps.Values(n.pods))
+	}
 	srv, err := NewServer(cfg, deps, slog.New(slog.DiscardHandler), nil)
 	must(n.t, err)
 	return srv
@@ -244,6 +250,11 @@ func addWeb(sandbox, netns string) *Request {
 		Command: "ADD", Sandbox: sandbox, Netns: netns, IfName: "eth0", Pod: web, UID: webUID,
 		Conf: Conf{CNIVersion: "1.1.0", Name: "ovn-kubernetes"},
 	}
+}
+
+// webOn is the port of the pod default/web in a sandbox, as its link tells it.
+func webOn(sandbox string) Plugged {
+	return Plugged{UID: webUID, Sandbox: sandbox, IfName: "eth0", Network: "ovn-kubernetes"}
 }
 
 func delWeb(sandbox, netns string) *Request {

@@ -11,11 +11,22 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// aliasPrefix marks the host's ends of our veths; the sandbox follows. Links
-// without it are never deleted.
+// aliasPrefix marks the host's ends of our veths. The sandbox follows, then UID,
+// interface and network, which restore a port that the database has lost. Links
+// without the prefix are never deleted.
 const aliasPrefix = "ovn-offload sandbox "
 
-func alias(sandbox string) string { return aliasPrefix + sandbox }
+// maxAlias is the kernel's limit.
+const maxAlias = 255
+
+func alias(p Plugged) string {
+	short := aliasPrefix + p.Sandbox
+	long := strings.Join([]string{short, p.UID, p.IfName, p.Network}, " ")
+	if len(long) > maxAlias {
+		return short
+	}
+	return long
+}
 
 // configure gives the pod's end everything but name, MAC and MTU, which it was
 // made with. Doing it again changes nothing.
@@ -105,11 +116,16 @@ func removeLink(host Links, name, sandbox string) error {
 	if errors.Is(err, netdev.ErrNotFound) {
 		return nil
 	}
-	if err != nil || link.Alias != alias(sandbox) {
+	if p, ok := ours(link); err != nil || !ok || p.Sandbox != sandbox {
 		return err
 	}
 	return host.DeleteLink(name)
 }
 
-// ours gives the sandbox of a link that we made.
-func ours(l netdev.Link) (sandbox string, ok bool) { return strings.CutPrefix(l.Alias, aliasPrefix) }
+// ours gives the port of a link that we made, without the pod's name. A link of a
+// former version tells the sandbox only.
+func ours(l netdev.Link) (p Plugged, ok bool) {
+	text, ok := strings.CutPrefix(l.Alias, aliasPrefix)
+	fields := append(strings.Fields(text), "", "", "", "")
+	return Plugged{Sandbox: fields[0], UID: fields[1], IfName: fields[2], Network: fields[3], Link: l.Name}, ok
+}

@@ -66,7 +66,8 @@ func traces(t *testing.T, ns string) string {
 			}
 		}
 		for line := range strings.Lines(mustOnNode(t, node, "ip", "-o", "link", "show", "type", "veth")) {
-			if _, sandbox, ours := strings.Cut(line, "alias ovn-offload sandbox "); ours && !strings.Contains(ports, strings.TrimSpace(sandbox)) {
+			_, alias, ours := strings.Cut(line, "alias ovn-offload sandbox ")
+			if sandbox, _, _ := strings.Cut(alias, " "); ours && !strings.Contains(ports, strings.TrimSpace(sandbox)) {
 				left = append(left, node+" link "+line)
 			}
 		}
