@@ -241,3 +241,8 @@ func (a *agent) users() map[string]string {
 	}
 	return out
 }
+
+// hold keeps VFs from pods.
+func (a *agent) hold(devices []string, reason string) (release func(), err error) {
+	return a.functions.Ledger.Hold(devices, reason)
+}

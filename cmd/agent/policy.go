@@ -49,7 +49,7 @@ func (a *agent) openPolicies(client dynamic.Interface, changed func()) (*setup.P
 	a.policy, err = setup.New(file, boot, setup.Deps{
 		Policies:   policies.List,
 		NodeObject: func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
-		Inventory:  a.inventory.Read, InUse: a.users,
+		Inventory:  a.inventory.Read, InUse: a.users, Hold: a.hold,
 		NIC:     nics{a.kernel},
 		OVS:     setup.Vswitchd{Client: a.vswitchd(), DB: a.db, Observed: a.sampling.Observed},
 		Changed: changed, Logger: a.opts.log, Registerer: a.metrics,

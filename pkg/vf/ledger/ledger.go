@@ -88,6 +88,7 @@ var (
 	ErrBusy    = errors.New("device is in use")
 	ErrNotHeld = errors.New("device is not held by this sandbox")
 	ErrDamaged = errors.New("record of the device is damaged")
+	ErrHeld    = errors.New("device cannot be claimed now")
 )
 
 // BusyError names who has the devices that were wanted.
@@ -110,6 +111,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	claims  map[string]Claim // by device
 	damaged map[string]error // by device
+	held    map[string]error // by device
 }
 
 // Open reads what is in the directory, making it if needed. Claims of another
@@ -123,7 +125,7 @@ func open(s store, boot string) (*Ledger, error) {
 	if err := s.lock(); err != nil {
 		return nil, fmt.Errorf("opening ledger %s: %w", s.dir, err)
 	}
-	l := &Ledger{store: s, boot: boot, changed: func() {}}
+	l := &Ledger{store: s, boot: boot, changed: func() {}, held: map[string]error{}}
 	if err := l.load(); err != nil {
 		_ = s.unlock()
 		return nil, fmt.Errorf("opening ledger %s: %w", s.dir, err)
@@ -178,10 +180,10 @@ func (l *Ledger) Take(devices []string, c Claim) (Claim, error) {
 		return had, nil
 	}
 	busy := &BusyError{}
-	var damaged error
+	var blocked error
 	for _, device := range devices {
-		if err := l.damaged[device]; err != nil {
-			damaged = err
+		if err := cmp.Or(l.damaged[device], l.held[device]); err != nil {
+			blocked = err
 			continue
 		}
 		if holder, held := l.claims[device]; held {
@@ -198,8 +200,8 @@ func (l *Ledger) Take(devices []string, c Claim) (Claim, error) {
 	switch {
 	case len(busy.Holders) > 0:
 		return Claim{}, fmt.Errorf("claiming a device for %s: %w", c.Pod, busy)
-	case damaged != nil:
-		return Claim{}, fmt.Errorf("claiming a device for %s: %w", c.Pod, damaged)
+	case blocked != nil:
+		return Claim{}, fmt.Errorf("claiming a device for %s: %w", c.Pod, blocked)
 	}
 	return Claim{}, fmt.Errorf("claiming a device for %s: none was given", c.Pod)
 }
@@ -253,7 +255,7 @@ func (l *Ledger) SetPhase(device, sandbox string, p Phase) error {
 func (l *Ledger) change(device, sandbox string, f func(*Claim) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c, err := l.held(device, sandbox)
+	c, err := l.claim(device, sandbox)
 	if err != nil {
 		return fmt.Errorf("recording %s: %w", device, err)
 	}
@@ -275,7 +277,7 @@ func (l *Ledger) change(device, sandbox string, f func(*Claim) error) error {
 func (l *Ledger) Release(device, sandbox string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.held(device, sandbox); err != nil {
+	if _, err := l.claim(device, sandbox); err != nil {
 		return fmt.Errorf("releasing %s: %w", device, err)
 	}
 	if err := l.store.remove(device); err != nil {
@@ -286,7 +288,7 @@ func (l *Ledger) Release(device, sandbox string) error {
 	return nil
 }
 
-func (l *Ledger) held(device, sandbox string) (Claim, error) {
+func (l *Ledger) claim(device, sandbox string) (Claim, error) {
 	if err := l.damaged[device]; err != nil {
 		return Claim{}, err
 	}
@@ -308,6 +310,36 @@ func (l *Ledger) put(c Claim) error {
 	l.claims[c.Device] = c
 	l.changed()
 	return nil
+}
+
+// Hold keeps devices from being claimed until release, and so from pods while they
+// are removed or changed. It is a BusyError when one of them has a claim. The reason
+// is for those whose claim is refused meanwhile.
+func (l *Ledger) Hold(devices []string, reason string) (release func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, device := range devices {
+		if c, ok := l.claims[device]; ok {
+			return nil, fmt.Errorf("holding %s: %w", device, &BusyError{Holders: []Claim{c.clone()}})
+		}
+	}
+	for _, device := range devices {
+		l.held[device] = fmt.Errorf("%w: %s: %s", ErrHeld, device, reason)
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, device := range devices {
+			delete(l.held, device)
+		}
+	}, nil
+}
+
+// Held says why a device cannot be claimed now, nil when it is not held.
+func (l *Ledger) Held(device string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[device]
 }
 
 // Holder tells who has a device.

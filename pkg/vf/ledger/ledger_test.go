@@ -158,6 +158,32 @@ func TestLateDELLeavesTheNextPodAlone(t *testing.T) {
 	}
 }
 
+func TestHold(t *testing.T) {
+	l := start(t, t.TempDir())
+	take(t, l, two[:1], pod(1))
+	if _, err := l.Hold(two, "a reason"); !errors.Is(err, ErrBusy) {
+		t.Fatalf("holding what a pod has: %v", err)
+	}
+	if err := l.Held(two[1]); err != nil {
+		t.Errorf("after a refusal: %v", err)
+	}
+	if err := l.Release(two[0], "sandbox-1"); err != nil {
+		t.Fatal(err)
+	}
+	release, err := l.Hold(two[:1], "a reason")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Take(two[:1], pod(1)); !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "a reason") || l.Held(two[0]) == nil {
+		t.Errorf("taking what is held: %v", err)
+	}
+	if c := take(t, l, two, pod(2)); c.Device != two[1] {
+		t.Errorf("of two devices, one held: %s", c.Device)
+	}
+	release()
+	take(t, l, two[:1], pod(1))
+}
+
 func TestAttachmentsOfOnePodDoNotShare(t *testing.T) {
 	l := start(t, t.TempDir())
 	second := pod(1)

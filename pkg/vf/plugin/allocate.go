@@ -15,7 +15,9 @@ import (
 
 // Allocate is for the kubelet, which has decided. Devices that have become
 // unhealthy since, or are not yet cleared away, are not refused: the ADD says
-// so, and is repeated, while a pod whose allocation fails has failed for good.
+// so, and is repeated, while a pod whose allocation fails has failed for good. A
+// device that is being removed is refused: the pod would wait for it in vain, and to
+// wait here would keep the kubelet from all other pods.
 func (s *server) Allocate(ctx context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	byID := map[string]Device{}
 	for _, d := range s.list() {
@@ -32,6 +34,9 @@ func (s *server) Allocate(ctx context.Context, r *api.AllocateRequest) (*api.All
 				return nil, status.Errorf(codes.NotFound, "%s has no device %q", s.pool.Resource, id)
 			case given[id]:
 				return nil, status.Errorf(codes.InvalidArgument, "device %s is asked for twice", id)
+			}
+			if err := s.plugin.claims.Held(id); err != nil {
+				return nil, status.Errorf(codes.FailedPrecondition, "allocating %s: %v", s.pool.Resource, err)
 			}
 			given[id] = true
 			devices = append(devices, d)

@@ -19,6 +19,8 @@ func (h holders) Holder(device string) (ledger.Claim, bool) {
 	return c, ok
 }
 
+func (holders) Held(string) error { return nil }
+
 func TestMetrics(t *testing.T) {
 	cfg := Defaults()
 	cfg.Logger, cfg.InfoDir = slog.New(slog.DiscardHandler), t.TempDir()

@@ -60,9 +60,11 @@ func (c Config) Validate() error {
 	return validate(c.Pools)
 }
 
-// Claims tells who has a device; *ledger.Ledger has them.
+// Claims tells who has or holds a device; *ledger.Ledger has them.
 type Claims interface {
 	Holder(device string) (ledger.Claim, bool)
+	// Held is why a device cannot be claimed now, nil when it can.
+	Held(device string) error
 }
 
 // Plugin serves the pools.

@@ -30,8 +30,9 @@ import (
 
 // claims is a ledger without a disk.
 type claims struct {
-	mu sync.Mutex
-	of map[string]ledger.Claim
+	mu   sync.Mutex
+	of   map[string]ledger.Claim
+	held string // a device
 }
 
 func (c *claims) Holder(device string) (ledger.Claim, bool) {
@@ -39,6 +40,21 @@ func (c *claims) Holder(device string) (ledger.Claim, bool) {
 	defer c.mu.Unlock()
 	got, ok := c.of[device]
 	return got, ok
+}
+
+func (c *claims) Held(device string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if device != c.held {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: it is being removed", ledger.ErrHeld, device)
+}
+
+func (c *claims) hold(device string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = device
 }
 
 func (c *claims) set(device, resource string) {
@@ -498,6 +514,26 @@ func TestDeviceInfo(t *testing.T) {
 	s.update(t, nil)
 	if diff := cmp.Diff([]string{foreign}, there()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAllocate_HeldDevice: a device that is being removed is refused, others are not.
+func TestAllocate_HeldDevice(t *testing.T) {
+	k := newKubelet(t)
+	k.start()
+	s := run(t, k, nil)
+	s.update(t, several(2))
+	r := k.devices(DefaultResource, 2, 0)
+	s.claims.hold("0000:03:00.2")
+	if _, err := allocate(r, "0000:03:00.2"); err == nil || !strings.Contains(err.Error(), "cannot be claimed now: 0000:03:00.2: it is being removed") {
+		t.Errorf("while it is held: %v", err)
+	}
+	if _, err := allocate(r, "0000:03:00.3"); err != nil {
+		t.Errorf("another device: %v", err)
+	}
+	s.claims.hold("")
+	if _, err := allocate(r, "0000:03:00.2"); err != nil {
+		t.Errorf("after that: %v", err)
 	}
 }
 

@@ -16,6 +16,8 @@ type Change struct {
 	PF      string
 	Steps   []Step
 	Refused string
+	// Hold are the VFs that no pod may get during the steps.
+	Hold []string
 }
 
 // Plan is pure. Links that do not exist yet, such as representors, are the
@@ -72,7 +74,7 @@ func toward(s State, pf *vf.PF, want Want) Change {
 	if saved, has := s.Saved.PFs[pf.Name]; !has || saved.Boot != s.Boot {
 		steps = append([]Step{savePF{pf.Name, originalOf(pf, s.Boot)}}, steps...)
 	}
-	c.Steps = steps
+	c.Steps, c.Hold = steps, disturbed(pf, steps)
 	return c
 }
 
@@ -96,7 +98,7 @@ func back(s State, pf *vf.PF, saved Original) Change {
 	if len(steps) == 0 {
 		steps = []Step{forgetPF{pf.Name}}
 	}
-	c.Steps = steps
+	c.Steps, c.Hold = steps, disturbed(pf, steps)
 	return c
 }
 
@@ -184,6 +186,21 @@ func harm(s State, pf *vf.PF, steps []Step) string {
 		}
 	}
 	return ""
+}
+
+// disturbed are the VFs that the steps remove, or whose switch they change.
+func disturbed(pf *vf.PF, steps []Step) (devices []string) {
+	if !slices.ContainsFunc(steps, func(s Step) bool {
+		n, number := s.(setVFs)
+		_, mode := s.(setMode)
+		return mode || number && n.N == 0
+	}) {
+		return nil
+	}
+	for i := range pf.VFs {
+		devices = append(devices, pf.VFs[i].Name)
+	}
+	return devices
 }
 
 // users names VFs whose removal somebody would notice. The kernel would wait

@@ -52,8 +52,10 @@ type Deps struct {
 	Inventory  func() (vf.Inventory, error)
 	// InUse says who has a VF, by its PCI address.
 	InUse func() map[string]string
-	NIC   NIC
-	OVS   Switch
+	// Hold keeps VFs from pods until release. It fails when a pod has one.
+	Hold func(devices []string, reason string) (release func(), err error)
+	NIC  NIC
+	OVS  Switch
 	// Changed is called when Results or Reserved have changed.
 	Changed    func()
 	Logger     *slog.Logger
@@ -174,7 +176,15 @@ func (r *Runner) work(ctx context.Context, changes []Change, failed map[string]e
 		if len(c.Steps) == 0 || failed[c.PF] != nil {
 			continue
 		}
-		if err := r.run(ctx, c.Steps); err != nil {
+		release, err := r.deps.Hold(c.Hold, "an OffloadPolicy changes the VFs of "+c.PF)
+		if err != nil { // a pod was quicker, which the next plan knows
+			busy = true
+			r.deps.Logger.Debug("devices are not held", "device", c.PF, "err", err)
+			continue
+		}
+		err = r.run(ctx, c.Steps)
+		release()
+		if err != nil {
 			failed[c.PF] = err
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
 var errCrash = errors.New("the agent is killed")
@@ -48,6 +49,9 @@ type world struct {
 	mu        sync.Mutex
 	used      map[string]string
 	addressed map[string]bool
+	// looked is called after InUse, removing while VFs are removed.
+	looked, removing func()
+	held             map[string]bool
 
 	config, running map[string]string
 	supervised      bool
@@ -66,7 +70,7 @@ func newWorld(t *testing.T, cards map[string]*card) *world {
 	return &world{
 		t: t, file: filepath.Join(t.TempDir(), "policy.json"), boot: "boot-1", cards: cards,
 		config: map[string]string{"mine": "1"}, running: map[string]string{"mine": "1"}, supervised: true,
-		labels: map[string]string{"kind": "fast"}, used: map[string]string{}, addressed: map[string]bool{},
+		labels: map[string]string{"kind": "fast"}, used: map[string]string{}, addressed: map[string]bool{}, looked: func() {}, removing: func() {}, held: map[string]bool{},
 	}
 }
 
@@ -142,6 +146,9 @@ func (w *world) SetVFs(address string, n int) error {
 				w.t.Errorf("VF %d was taken from %s", i, who)
 			}
 		}
+		if n == 0 {
+			w.removing()
+		}
 		c.vfs, c.reps = n, make([]bool, n)
 		return nil
 	})
@@ -209,9 +216,31 @@ func (w *world) Restart(context.Context) error {
 }
 
 func (w *world) users() map[string]string {
+	defer w.looked()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.used)
+}
+
+// hold behaves as the ledger's.
+func (w *world) hold(devices []string, _ string) (release func(), err error) {
+	for _, device := range devices {
+		if w.used[device] != "" {
+			return nil, fmt.Errorf("%s: %w", device, ledger.ErrBusy)
+		}
+	}
+	for _, device := range devices {
+		w.held[device] = true
+	}
+	return func() { clear(w.held) }, nil
+}
+
+// claim gives a VF to a pod unless it is held.
+func (w *world) claim(device string) bool {
+	if !w.held[device] {
+		w.used[device] = "pod default/web"
+	}
+	return !w.held[device]
 }
 
 // agent is a new life of the agent, with what is on the disk.
@@ -220,7 +249,7 @@ func (w *world) agent() *Runner {
 	r, err := New(w.file, w.boot, Deps{
 		Policies:   func() ([]*v1alpha1.OffloadPolicy, bool) { return w.policies, !w.unknown },
 		NodeObject: func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: w.labels}} },
-		Inventory:  w.inventory, InUse: w.users,
+		Inventory:  w.inventory, InUse: w.users, Hold: w.hold,
 		NIC: w, OVS: w, Changed: func() {},
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
