@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -33,12 +32,16 @@ const (
 type dpuOptions struct {
 	host, controller string
 	spare            string
+	controllers      []uint32        // controller, read
 	reserved         plugin.Selector // spare, read
 }
 
 func (o *dpuOptions) complete() (err error) {
 	if o.reserved, err = plugin.ParsePFs(strings.Fields(o.spare)); err != nil {
 		return fmt.Errorf("--reserved-vfs: %w", err)
+	}
+	if o.controllers, err = dpu.ParseControllers(o.controller); err != nil {
+		return fmt.Errorf("--dpu-host-controller: %w", err)
 	}
 	return nil
 }
@@ -122,19 +125,10 @@ func (a *agent) setting(key string) string {
 // serves asks the flags and then the local database, which is where who installs
 // a DPU writes it.
 func (a *agent) serves() (dpu.Serves, error) {
-	out := dpu.Serves{Host: cmp.Or(a.opts.dpu.host, a.setting(hostKey))}
+	out := dpu.Serves{Host: cmp.Or(a.opts.dpu.host, a.setting(hostKey)), Controllers: a.opts.dpu.controllers}
 	if out.Host == "" {
 		return out, fmt.Errorf("whose DPU is this? Neither --dpu-host nor external_ids:%s of the local Open_vSwitch says", hostKey)
 	}
-	if a.opts.dpu.controller == "" {
-		return out, nil
-	}
-	number, err := strconv.ParseUint(a.opts.dpu.controller, 10, 32)
-	if err != nil {
-		return out, fmt.Errorf("--dpu-host-controller: %w", err)
-	}
-	controller := uint32(number)
-	out.Controller = &controller
 	return out, nil
 }
 

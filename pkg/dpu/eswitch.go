@@ -11,7 +11,7 @@ import (
 // the representors of these functions, whichever host of the DPU they belong to.
 func Links(inv vf.Inventory, s Serves) (uplinks, guests []string) {
 	for i := range inv.PFs {
-		pf, own := &inv.PFs[i], s.Controller != nil && *s.Controller == 0
+		pf, own := &inv.PFs[i], s.own()
 		before := len(guests)
 		for _, v := range pf.VFs {
 			if own && v.Representor != nil {

@@ -40,8 +40,8 @@ type pair struct {
 	functions *netdev.FakeNS
 	kernel    *netdev.Fake
 	host      *Host
-	// controller is the host's number, for those that start sets up.
-	controller *uint32
+	// controllers are the host's numbers, for those that start sets up.
+	controllers []uint32
 
 	mu     sync.Mutex
 	agent  *Ports
@@ -147,7 +147,7 @@ func (p *pair) start() {
 	p.t.Helper()
 	cfg := Defaults()
 	cfg.Host, cfg.FlowsTimeout = host, 5*time.Second
-	cfg.Controller = p.controller
+	cfg.Controllers = p.controllers
 	bridge := &cni.OVS{DB: p.db, Bridge: "br-int", Host: p.links, Representor: Representor}
 	if p.functions != nil {
 		bridge.Functions = p.functions

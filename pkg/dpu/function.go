@@ -2,8 +2,12 @@ package dpu
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -15,11 +19,36 @@ import (
 type Serves struct {
 	// Host is the name of its Node.
 	Host string
-	// Controller is the host's number in the NIC's switches, from 1; nil where
-	// the DPU has one host only. 0 is the machine itself: its functions are the
-	// host's, as where host and DPU are namespaces of one machine.
-	Controller *uint32
+	// Controllers are the host's numbers in the NIC's switches, from 1; nil where the
+	// DPU has one host with one number. A host with a connection for each socket has
+	// several. 0 alone is the machine itself: its functions are the host's, as where
+	// host and DPU are namespaces of one machine.
+	Controllers []uint32
 }
+
+// ParseControllers reads Controllers, such as "1,2"; "" is nil.
+func ParseControllers(text string) (controllers []uint32, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		number, err := strconv.ParseUint(strings.TrimSpace(item), 10, 32)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("controller %q is no number from 0 to %d", item, uint32(math.MaxUint32))
+		case slices.Contains(controllers, uint32(number)):
+			return nil, fmt.Errorf("controller %d is there twice", number)
+		}
+		controllers = append(controllers, uint32(number))
+	}
+	if len(controllers) > 1 && slices.Contains(controllers, 0) {
+		return nil, errors.New("controller 0 is this machine itself, and has no others beside it")
+	}
+	return controllers, nil
+}
+
+// own says that the functions are those of the DPU's machine.
+func (s Serves) own() bool { return slices.Equal(s.Controllers, []uint32{0}) }
 
 // port is a representor with the switch that it belongs to.
 type port struct {
@@ -51,7 +80,7 @@ func find(inv vf.Inventory, s Serves, c *kube.DPUConnection) (vf.Representor, er
 	case 1:
 		return ports[0].Representor, nil
 	case 0:
-		return vf.Representor{}, fmt.Errorf("host %s has no function %s: no such representor is here", s.Host, want)
+		return vf.Representor{}, fmt.Errorf("host %s has no function %s: no such representor is here%s", s.Host, want, s.absent(inv))
 	}
 	return vf.Representor{}, fmt.Errorf("function %s of host %s has several representors (%s): its PF's address would tell them apart",
 		want, s.Host, names(ports))
@@ -60,30 +89,53 @@ func find(inv vf.Inventory, s Serves, c *kube.DPUConnection) (vf.Representor, er
 // hostPorts are the representors of the host's functions and PFs. Functions of
 // other hosts and of the DPU itself are not among them.
 func hostPorts(inv vf.Inventory, s Serves) ([]port, error) {
-	if s.Controller != nil && *s.Controller == 0 {
+	if s.own() {
 		return ownPorts(inv), nil
 	}
 	var external, old []port
-	controllers := map[uint32]bool{}
 	each(inv, func(pf *vf.PF, r vf.Representor) {
 		switch {
 		case r.Function.External:
 			external = append(external, port{r, pf.Eswitch.ID})
-			controllers[r.Function.Controller] = true
 		case r.Function.Flavour != netdev.FlavourSF: // the DPU's own SFs look the same
 			old = append(old, port{r, pf.Eswitch.ID})
 		}
 	})
-	switch {
-	case len(external) == 0 && s.Controller == nil:
+	switch shown := controllers(inv); {
+	case len(external) == 0 && len(s.Controllers) == 0:
 		// Drivers too old to tell hosts apart; what is left has no function here.
 		return old, nil
-	case s.Controller == nil && len(controllers) > 1:
-		return nil, fmt.Errorf("this DPU has functions of %d hosts, and its settings do not say which of them is %s", len(controllers), s.Host)
+	case len(s.Controllers) == 0 && len(shown) > 1:
+		return nil, fmt.Errorf("this DPU has functions of the controllers %s, and its settings do not say which of them are host %s", listed(shown), s.Host)
 	}
 	return slices.DeleteFunc(external, func(p port) bool {
-		return s.Controller != nil && p.Function.Controller != *s.Controller
+		return len(s.Controllers) > 0 && !slices.Contains(s.Controllers, p.Function.Controller)
 	}), nil
+}
+
+// controllers are those that the switches have functions of, sorted.
+func controllers(inv vf.Inventory) []uint32 {
+	shown := map[uint32]bool{}
+	each(inv, func(_ *vf.PF, r vf.Representor) {
+		if r.Function.External {
+			shown[r.Function.Controller] = true
+		}
+	})
+	return slices.Sorted(maps.Keys(shown))
+}
+
+// absent names the host's controllers of which the switches have nothing.
+func (s Serves) absent(inv vf.Inventory) string {
+	shown := controllers(inv)
+	absent := slices.DeleteFunc(slices.Clone(s.Controllers), func(n uint32) bool { return n == 0 || slices.Contains(shown, n) })
+	if len(absent) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and nothing of the host's controllers %s", listed(absent))
+}
+
+func listed(numbers []uint32) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ")
 }
 
 // each goes over the representors of functions that are not on this machine.

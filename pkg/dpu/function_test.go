@@ -34,8 +34,8 @@ func TestFind(t *testing.T) {
 		must(t, m.UnmarshalText([]byte(text)))
 		return m
 	}
-	second, zero := uint32(2), uint32(0)
-	bluefield, controllers := read(t, "bluefield2-dpu.txtar"), read(t, "controllers.txtar")
+	second, both, zero := []uint32{2}, []uint32{1, 2}, []uint32{0}
+	bluefield, controllers, direct := read(t, "bluefield2-dpu.txtar"), read(t, "controllers.txtar"), read(t, "socket-direct.txtar")
 	old := clone(bluefield)
 	for i := range old.PFs {
 		for j := range old.PFs[i].Representors {
@@ -66,10 +66,10 @@ func TestFind(t *testing.T) {
 	}
 	vf1 := kube.DPUConnection{VF: number(1)}
 	for name, tc := range map[string]struct {
-		inv        vf.Inventory
-		controller *uint32
-		c          kube.DPUConnection
-		want       string // a netdev, or of an error "!" and a part
+		inv         vf.Inventory
+		controllers []uint32
+		c           kube.DPUConnection
+		want        string // a netdev, or of an error "!" and a part
 	}{
 		"by number":           {bluefield, nil, vf1, "pf0vf1"},
 		"by address":          {bluefield, nil, kube.DPUConnection{PF: 5, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
@@ -81,24 +81,48 @@ func TestFind(t *testing.T) {
 		"absent PF":           {bluefield, nil, kube.DPUConnection{PF: 1, VF: number(0)}, "!no function pf1vf0"},
 		"the DPU's own SF":    {bluefield, nil, kube.DPUConnection{SF: number(0)}, "!no function pf0sf0"},
 		"legacy mode":         {legacy, nil, vf1, "!no function pf0vf1"},
-		"two hosts":           {controllers, nil, kube.DPUConnection{VF: number(0)}, "!functions of 2 hosts"},
-		"the second host":     {controllers, &second, kube.DPUConnection{VF: number(0)}, "rep_b"},
-		"one machine":         {controllers, &zero, kube.DPUConnection{VF: number(0)}, "rep_own"},
-		"one machine, absent": {controllers, &zero, kube.DPUConnection{VF: number(1)}, "!no function pf0vf1"},
+		"two hosts":           {controllers, nil, kube.DPUConnection{VF: number(0)}, "!functions of the controllers 1, 2, and its settings do not say which of them are host worker"},
+		"the second host":     {controllers, second, kube.DPUConnection{VF: number(0)}, "rep_b"},
+		"one machine":         {controllers, zero, kube.DPUConnection{VF: number(0)}, "rep_own"},
+		"one machine, absent": {controllers, zero, kube.DPUConnection{VF: number(1)}, "!no function pf0vf1"},
 		"old driver":          {old, nil, vf1, "pf0vf1"},
-		"old driver, no host": {old, &second, vf1, "!no function pf0vf1"},
+		"old driver, no host": {old, second, vf1, "!no function pf0vf1"},
 		"two cards":           {twins, nil, vf1, "!several representors (pf0vf1, pf0vf1-b)"},
 		"first card":          {twins, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
 		"second card":         {twins, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:00:00:00:00:01")}, "pf0vf1-b"},
+		"socket 0":            {direct, both, kube.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:76")}, "c1pf0vf0"},
+		"socket 1":            {direct, both, kube.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:77")}, "c2pf0vf0"},
+		"socket 1 only":       {direct, both, kube.DPUConnection{VF: number(1)}, "c2pf0vf1"},
+		"either socket":       {direct, both, kube.DPUConnection{VF: number(0)}, "!several representors (c1pf0vf0, c2pf0vf0): its PF's address would tell them apart"},
+		"one socket named":    {direct, second, kube.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:76")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:76"},
+		"both sockets absent": {direct, []uint32{2, 3, 4}, kube.DPUConnection{VF: number(5)}, "!no function pf0vf5: no such representor is here, and nothing of the host's controllers 3, 4"},
+		"no socket named":     {direct, nil, kube.DPUConnection{VF: number(0)}, "!functions of the controllers 1, 2"},
 		"nothing":             {vf.Inventory{}, nil, vf1, "!no function pf0vf1"},
 	} {
-		got, err := find(tc.inv, Serves{Host: host, Controller: tc.controller}, &tc.c)
+		got, err := find(tc.inv, Serves{Host: host, Controllers: tc.controllers}, &tc.c)
 		if part, bad := strings.CutPrefix(tc.want, "!"); bad {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %q, %v; want an error with %q", name, got.Name, err, part)
 			}
 		} else if err != nil || got.Name != tc.want {
 			t.Errorf("%s: %q, %v; want %q", name, got.Name, err, tc.want)
+		}
+	}
+}
+
+func TestParseControllers(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "[]", "0": "[0]", "2": "[2]", "1,2": "[1 2]", "2, 1": "[2 1]", "4294967295": "[4294967295]",
+		"1,1": "!controller 1 is there twice", "0,1": "!controller 0 is this machine itself", "1,": `!controller "" is no number`,
+		"c1": `!controller "c1" is no number from 0 to 4294967295`, "-1": "!is no number", "4294967296": "!is no number",
+	} {
+		got, err := ParseControllers(text)
+		if part, bad := strings.CutPrefix(want, "!"); bad {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%q: %v, %v; want an error with %q", text, got, err, part)
+			}
+		} else if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%q: %v, %v; want %s", text, got, err, want)
 		}
 	}
 }
@@ -150,7 +174,7 @@ func TestPFIdentity(t *testing.T) {
 // TestLinks_OfEachKindOfDPU: guests are representors of hosts' functions, their PFs
 // included, and never the DPU's own SF; uplinks are those of the same switches.
 func TestLinks_OfEachKindOfDPU(t *testing.T) {
-	bluefield, zero := read(t, "bluefield2-dpu.txtar"), uint32(0)
+	bluefield := read(t, "bluefield2-dpu.txtar")
 	old := clone(bluefield)
 	for i := range old.PFs {
 		for j := range old.PFs[i].Representors {
@@ -162,17 +186,18 @@ func TestLinks_OfEachKindOfDPU(t *testing.T) {
 		legacy.PFs[i].Eswitch.Mode = vf.Legacy
 	}
 	for name, tc := range map[string]struct {
-		inv        vf.Inventory
-		controller *uint32
-		want       string
+		inv         vf.Inventory
+		controllers []uint32
+		want        string
 	}{
 		"BlueField":   {bluefield, nil, "[p0 p1] [pf0hpf pf0vf0 pf0vf1 pf1hpf]"},
 		"old driver":  {old, nil, "[p0 p1] [pf0hpf pf0vf0 pf0vf1 pf1hpf]"},
 		"legacy mode": {legacy, nil, "[] []"},
-		"one machine": {read(t, "controllers.txtar"), &zero, "[p0] [rep_a rep_b rep_own]"},
+		"one machine": {read(t, "controllers.txtar"), []uint32{0}, "[p0] [rep_a rep_b rep_own]"},
+		"two sockets": {read(t, "socket-direct.txtar"), []uint32{1, 2}, "[p0] [c1pf0hpf c1pf0vf0 c2pf0hpf c2pf0vf0 c2pf0vf1]"},
 		"nothing":     {vf.Inventory{}, nil, "[] []"},
 	} {
-		uplinks, guests := Links(tc.inv, Serves{Host: host, Controller: tc.controller})
+		uplinks, guests := Links(tc.inv, Serves{Host: host, Controllers: tc.controllers})
 		if got := fmt.Sprint(uplinks, guests); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}

@@ -94,8 +94,7 @@ func testHandshake(t *testing.T, p *pair) {
 func TestRefusals(t *testing.T) {
 	p := newPair(t)
 	p.devices("rep0 c1pf0vf0", "other c2pf0vf1", "own pf0vf2", "sf pf0sf5")
-	one := uint32(1)
-	p.controller = &one
+	p.controllers = []uint32{1}
 	p.start()
 	p.running("holder", 0, "h")
 	for name, tc := range map[string]struct{ details, reason string }{

@@ -182,8 +182,7 @@ func mountSysfs(t *testing.T, name, dir string) {
 func (d *dpuSide) start() {
 	d.Helper()
 	cfg := dpu.Defaults()
-	self := uint32(0)
-	cfg.Host, cfg.Controller, cfg.FlowsTimeout = dpuHost, &self, 15*time.Second
+	cfg.Host, cfg.Controllers, cfg.FlowsTimeout = dpuHost, []uint32{0}, 15*time.Second
 	ports, err := dpu.NewPorts(cfg, dpu.Deps{
 		Pods: d.view, Node: func() *corev1.Node { return d.view.Node(dpuHost) }, MTU: func() int { return 1400 },
 		Switch:   &cni.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Representor: dpu.Representor, Functions: d.kernel},
