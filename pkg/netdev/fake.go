@@ -33,6 +33,7 @@ type fakeLink struct {
 	Link
 	addrs     []netip.Prefix
 	neighbors []Neighbor
+	ethtool   Ethtool
 	peer      *fakeLink
 	space     *fakeSpace
 }

@@ -115,6 +115,25 @@ func (f *Fake) VFMAC(pf string, vf int) net.HardwareAddr {
 	return f.vfMACs[fmt.Sprintf("%s/%d", pf, vf)]
 }
 
+// Ethtool is Devices.Ethtool: what SetEthtool has set.
+func (n *FakeNS) Ethtool(link string) (e Ethtool, err error) {
+	err = n.fake.onLink(n.path, "Ethtool", link, func(l *fakeLink) error { e = l.ethtool.Clone(); return nil })
+	return e, err
+}
+
+// SetEthtool is Devices.SetEthtool.
+func (n *FakeNS) SetEthtool(link string, want Ethtool) error {
+	return n.fake.onLink(n.path, "SetEthtool", link, func(l *fakeLink) error {
+		want = want.Clone()
+		l.ethtool.Rings = cmp.Or(want.Rings, l.ethtool.Rings)
+		l.ethtool.Channels = cmp.Or(want.Channels, l.ethtool.Channels)
+		if want.Features != nil {
+			l.ethtool.Features = want.Features
+		}
+		return nil
+	})
+}
+
 // Inode is netdev.Inode.
 func (f *Fake) Inode(path string) (uint64, error) {
 	f.mu.Lock()

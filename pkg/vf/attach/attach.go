@@ -45,13 +45,21 @@ type PF interface {
 	SetFunctionMAC(representor string, mac net.HardwareAddr) error
 }
 
+// Ethtool reads and sets what ethtool(8) changes of a link in the node's namespace;
+// *netdev.Devices does it.
+type Ethtool interface {
+	Ethtool(link string) (netdev.Ethtool, error)
+	SetEthtool(link string, want netdev.Ethtool) error
+}
+
 // Deps is what a Mover acts on.
 type Deps struct {
 	Ledger *ledger.Ledger
 	Host   Links
 	// PF is nil on a host whose DPU sets the MAC.
-	PF   PF
-	Open func(path string) (Space, error)
+	PF      PF
+	Ethtool Ethtool
+	Open    func(path string) (Space, error)
 	// Inode is netdev.Inode.
 	Inode func(path string) (uint64, error)
 	// Present says whether the device is on its bus, and which netdevs it has in
@@ -164,6 +172,11 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 		return o, err
 	}
 	o.Name, o.MAC, o.MTU, o.Up, o.AltNames = link.Name, vf.MAC(link.MAC), link.MTU, link.Up, link.AltNames
+	settings, err := m.Ethtool.Ethtool(link.Name)
+	if err != nil { // most drivers have a part of the settings only
+		m.Log.Debug("ethtool settings that are not known", "device", f.Device, "err", err)
+	}
+	o.Ethtool = &settings
 	return o, nil
 }
 

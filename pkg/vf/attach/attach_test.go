@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -29,6 +30,7 @@ type world struct {
 	net     *netdev.Fake
 	host    *netdev.FakeNS
 	m       *Mover
+	dir     string // of the ledger
 	present bool
 	use     string           // that the node makes of the VF
 	pf      error            // of the PF's link
@@ -45,11 +47,12 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.host, err = w.net.Open("")
 	w.must(err)
-	claims, err := ledger.Open(t.TempDir(), "")
+	w.dir = t.TempDir()
+	claims, err := ledger.Open(w.dir, "")
 	w.must(err)
 	t.Cleanup(func() { _ = claims.Close() })
 	w.m = New(Deps{
-		Ledger: claims, Host: w.host, PF: w, Inode: w.net.Inode, Log: slog.New(slog.DiscardHandler),
+		Ledger: claims, Host: w.host, PF: w, Ethtool: w.host, Inode: w.net.Inode, Log: slog.New(slog.DiscardHandler),
 		Open:      func(path string) (Space, error) { return w.net.Open(path) },
 		Exclusive: func() bool { return false },
 		Present: func(string) (bool, []string, error) {
@@ -73,6 +76,26 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.Fatal(err)
 	}
+}
+
+// refuse makes an operation fail.
+func (w *world) refuse(operation string) {
+	w.net.FailWith(func(op, _ string) error {
+		if op == operation {
+			return errors.ErrUnsupported
+		}
+		return nil
+	})
+}
+
+// restart opens the ledger again.
+func (w *world) restart() {
+	w.Helper()
+	w.must(w.m.Ledger.Close())
+	claims, err := ledger.Open(w.dir, "")
+	w.must(err)
+	w.Cleanup(func() { _ = claims.Close() })
+	w.m.Ledger = claims
 }
 
 // SetVFMAC is a PF that may refuse.
@@ -128,6 +151,63 @@ func TestInAndHome(t *testing.T) {
 	w.must(w.m.Home(t.Context(), w.f, "a"))
 	w.must(w.m.Home(t.Context(), w.f, "a"))
 	w.wantHome()
+}
+
+// TestHome_EthtoolSettings: a pod with NET_ADMIN has changed them. A driver that
+// refuses them keeps nobody from the VF.
+func TestHome_EthtoolSettings(t *testing.T) {
+	own := netdev.Ethtool{
+		Rings: &netdev.Rings{RX: 1024, TX: 1024}, Channels: &netdev.Channels{Combined: 8},
+		Features: map[string]bool{"tx-checksum-ip-generic": true, "rx-lro": false},
+	}
+	pods := netdev.Ethtool{
+		Rings: &netdev.Rings{RX: 64, TX: 64}, Channels: &netdev.Channels{Combined: 1},
+		Features: map[string]bool{"tx-checksum-ip-generic": false, "rx-lro": true},
+	}
+	for name, tt := range map[string]struct {
+		before  func(w *world)
+		restart bool // of the agent
+		dies    bool // the pod's namespace, before the DEL
+		want    netdev.Ethtool
+	}{
+		"DEL":                      {want: own},
+		"after a restart":          {restart: true, want: own},
+		"the namespace is gone":    {dies: true, want: own},
+		"the driver refuses":       {before: func(w *world) { w.refuse("SetEthtool") }, want: pods},
+		"the driver tells nothing": {before: func(w *world) { w.refuse("Ethtool") }, want: pods},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(w.host.SetEthtool("vf0", own))
+			if tt.before != nil {
+				tt.before(w)
+			}
+			w.claim()
+			w.must(w.in())
+			w.must(w.m.Done(device, "a"))
+			pod, err := w.net.Open("/pod")
+			w.must(err)
+			w.net.FailWith(nil)
+			w.must(pod.SetEthtool("eth0", pods))
+			if tt.before != nil {
+				tt.before(w)
+			}
+			if tt.restart {
+				w.restart()
+			}
+			if tt.dies {
+				w.net.RemoveNS("/pod")
+			}
+			w.must(w.m.Home(t.Context(), w.f, "a"))
+			w.wantHome()
+			w.net.FailWith(nil)
+			got, err := w.host.Ethtool("vf0")
+			w.must(err)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("at home (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestNotHeld(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -81,6 +82,8 @@ type Original struct {
 	FunctionMAC vf.MAC   `json:"functionMAC,omitempty"`
 	Driver      string   `json:"driver,omitempty"`
 	RDMA        []string `json:"rdma,omitempty"`
+	// Ethtool is nil in records of former versions.
+	Ethtool *netdev.Ethtool `json:"ethtool,omitempty"`
 }
 
 // Reasons for a refusal; a BusyError is an ErrBusy, too.
@@ -386,6 +389,9 @@ func (c Claim) clone() Claim {
 		o := *c.Original
 		o.MAC, o.FunctionMAC = slices.Clone(o.MAC), slices.Clone(o.FunctionMAC)
 		o.AltNames, o.RDMA = slices.Clone(o.AltNames), slices.Clone(o.RDMA)
+		if o.Ethtool != nil {
+			o.Ethtool = new(o.Ethtool.Clone())
+		}
 		c.Original = &o
 	}
 	return c

@@ -258,13 +258,13 @@ func (h *hostSide) socket() string { return filepath.Join(h.dir, "cni", "cni.soc
 
 func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 	h.Helper()
-	node, _ := openNode(h.T)
+	node, devices := openNode(h.T)
 	var err error
 	h.ledger, err = ledger.Open(filepath.Join(h.dir, "devices"), boot)
 	ok(h, err)
 	h.live = vf.NewLive(node, log)
 	mover := attach.New(attach.Deps{
-		Ledger: h.ledger, Host: node.Links.(*netdev.NS), Inode: netdev.Inode, Log: log,
+		Ledger: h.ledger, Host: node.Links.(*netdev.NS), Ethtool: devices, Inode: netdev.Inode, Log: log,
 		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
 		Exclusive: func() bool { return false }, Use: node.Use,
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },

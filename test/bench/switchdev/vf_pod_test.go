@@ -72,9 +72,18 @@ func TestPods(t *testing.T) {
 			t.Errorf("eth0 of %s lacks %q:\n%s", pods[0].name, want, link)
 		}
 	}
+	const offload = "tcp-segmentation-offload"
+	run(t, inside(pods[0].ns, "ethtool", "-K", "eth0", offload, "off")...)
+	if !strings.Contains(run(t, inside(pods[0].ns, "ethtool", "-k", "eth0")...), offload+": off") {
+		t.Fatal("the pod has not changed its VF")
+	}
 	for _, p := range pods {
 		p.must("DEL")
 		p.must("DEL")
+	}
+	home, _, _ := strings.Cut(was[devices[0]], " ")
+	if features := run(t, "ethtool", "-k", home); !strings.Contains(features, offload+": on") {
+		t.Errorf("the VF keeps what its pod has set:\n%s", features)
 	}
 	for device, want := range was {
 		if got := n.state(device); got != want {
