@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -27,7 +31,10 @@ func (a *agent) problem() error {
 func (a *agent) openHealthChecks(client *api.Client) {
 	endpoints := kube.NewLocalEndpoints(client, a.opts.node.Node, func() { a.health.Mark() })
 	a.health = node.NewHealthChecks(node.HealthDeps{
-		Services: a.view.Services, Endpoints: endpoints.Count, Ready: a.problem,
+		Services: a.view.Services, Ready: a.problem,
+		Endpoints: func(ctx context.Context, checked []types.NamespacedName) (map[types.NamespacedName]int, error) {
+			return a.countEndpoints(ctx, endpoints, checked)
+		},
 		Logger: a.opts.log, Registerer: a.metrics,
 	})
 	a.view.OnChange(func(owners ...kube.Owner) {
@@ -35,4 +42,34 @@ func (a *agent) openHealthChecks(client *api.Client) {
 			a.health.Mark()
 		}
 	})
+}
+
+// countEndpoints gives the ready endpoints on this node of the services that are
+// checked, and learns which services with policy Local have none here. While the
+// endpoints cannot be read, it goes by what they were last.
+func (a *agent) countEndpoints(ctx context.Context, endpoints *kube.LocalEndpoints, checked []types.NamespacedName) (map[types.NamespacedName]int, error) {
+	var local []types.NamespacedName
+	for _, service := range a.view.Services() {
+		if kube.IsLocalAtNodes(service) {
+			local = append(local, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+		}
+	}
+	counts, err := endpoints.Count(ctx, slices.Concat(checked, local))
+	elsewhere := map[types.NamespacedName]bool{}
+	for _, name := range local {
+		if err == nil && counts[name] == (kube.OnNode{}) {
+			elsewhere[name] = true
+		}
+	}
+	if last := a.elsewhere.Load(); last == nil || err == nil && !maps.Equal(*last, elsewhere) {
+		a.elsewhere.Store(&elsewhere)
+		if a.setup != nil { // nil on a host with a DPU, which has the bridge
+			a.setup.ServicesChanged()
+		}
+	}
+	ready := map[types.NamespacedName]int{}
+	for _, name := range checked {
+		ready[name] = counts[name].Ready
+	}
+	return ready, err
 }

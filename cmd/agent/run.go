@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/chassis"
@@ -54,6 +55,9 @@ type agent struct {
 	chassis   *chassis.Client // nil: the Southbound asks for no certificate
 	sampling  *nodeoffload.Sampling
 	synced    atomic.Bool // the view is complete
+	// elsewhere are the services with policy Local without an endpoint here; nil before
+	// the first look at their endpoints.
+	elsewhere atomic.Pointer[map[types.NamespacedName]bool]
 	// anyHostPorts says that the bridge has had host ports of pods to serve.
 	anyHostPorts atomic.Bool
 	// ready is set before serving is.
@@ -222,14 +226,15 @@ func parseOwners(names []string) []kube.Owner {
 	return owners
 }
 
-// services are not known before the view is complete.
+// services are not known before the view is complete, and which of them have endpoints here.
 func (a *agent) services() (node.ServicePorts, bool) {
-	if !a.synced.Load() {
+	elsewhere := a.elsewhere.Load()
+	if !a.synced.Load() || elsewhere == nil {
 		return node.ServicePorts{}, false
 	}
 	pods := a.view.Pods()
 	a.anyHostPorts.Store(slices.ContainsFunc(pods, node.HasHostPorts))
-	ports := node.PortsOf(a.view.Services(), pods)
+	ports := node.PortsOf(a.view.Services(), pods, node.Elsewhere{Services: *elsewhere, Masquerade: a.opts.node.MasqueradeSubnets})
 	ports.Subnets = a.view.ServiceSubnets()
 	return ports, true
 }

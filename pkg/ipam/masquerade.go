@@ -15,4 +15,10 @@ const (
 	MasqueradeBound = 6
 	// MasqueradeOther is the node under any further source address.
 	MasqueradeOther = 7
+	// MasqueradeElsewhere has the node ports of services with policy Local whose
+	// endpoints are on other nodes, for processes of a node without one.
+	MasqueradeElsewhere = 8
+	// MasqueradeClient is the source of what the node's own processes send to
+	// MasqueradeElsewhere.
+	MasqueradeClient = 9
 )

@@ -57,7 +57,7 @@ func serviceIndexers() cache.Indexers {
 	}, byNodePort: func(obj any) ([]string, error) {
 		service, ok := obj.(*corev1.Service)
 		switch {
-		case !ok || !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }):
+		case !ok || !hasNodePort(service):
 			return nil, nil
 		case service.Spec.SessionAffinity == corev1.ServiceAffinityClientIP:
 			return []string{atNodes, atEachNode}, nil
@@ -205,9 +205,9 @@ func (v *View) crowdOwners(service types.NamespacedName, changed ...*discoveryv1
 }
 
 // gatewayOwners are those that a change of a node's gateway concerns beside the
-// node: services with a frontend for each address, and, where the addresses that
-// changed make the difference, those that answer at the ports of nodes or have
-// endpoints there; and other nodes that claim such an address.
+// node: services with a frontend for each address, those that lead to the node's
+// ports, and, where the addresses that changed make the difference, those that answer
+// at the ports of nodes or have endpoints there; and other nodes that claim such an address.
 func (v *View) gatewayOwners(name string, changed []netip.Addr) []Owner {
 	which := atEachNode
 	switch {
@@ -224,6 +224,9 @@ func (v *View) gatewayOwners(name string, changed []netip.Addr) []Owner {
 	for _, service := range objects[corev1.Service](found) {
 		owners = append(owners, ServiceOwner(service.Namespace, service.Name))
 	}
+	if len(changed) > 0 {
+		owners = append(owners, v.ledTo(name)...)
+	}
 	for _, address := range changed {
 		for _, slice := range v.slicesBy(byEndpoint, address.String()) {
 			if service := serviceOf(slice); service.Name != "" && v.locate(slice) {
@@ -234,10 +237,22 @@ func (v *View) gatewayOwners(name string, changed []netip.Addr) []Owner {
 			if other == name {
 				continue
 			}
-			owners = append(owners, NodeServicesOwner(other))
+			owners = append(append(owners, NodeServicesOwner(other)), v.ledTo(other)...)
 			for _, pod := range v.PodsOnNode(other) {
 				owners = append(owners, PodOwner(pod.Namespace, pod.Name))
 			}
+		}
+	}
+	return owners
+}
+
+// ledTo are the services that other nodes find at a node's ports: with policy Local and
+// an endpoint there.
+func (v *View) ledTo(node string) []Owner {
+	var owners []Owner
+	for _, slice := range v.slicesBy(byNode, node) {
+		if name := serviceOf(slice); IsLocalAtNodes(v.Service(name.Namespace, name.Name)) {
+			owners = append(owners, ServiceOwner(name.Namespace, name.Name))
 		}
 	}
 	return owners

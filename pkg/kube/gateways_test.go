@@ -347,6 +347,31 @@ func TestWhomOneOfManyEndpointsConcerns(t *testing.T) {
 	}
 }
 
+// TestGatewayAddresses_AreToldToLocalServicesWithEndpointsThere: other nodes find these
+// at the node's address; services without a node port or with policy Cluster are not led there.
+func TestGatewayAddresses_AreToldToLocalServicesWithEndpointsThere(t *testing.T) {
+	v := newByHand(t)
+	for name, port := range map[string]int32{"local": 30001, "internal": 0, "cluster": 30002} {
+		web := portService(name, port, "")
+		if name != "cluster" {
+			web.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		}
+		v.put(t, web, newSlice(name, name, discoveryv1.AddressTypeIPv4, "10.244.1.5@n1"))
+	}
+	v.put(t, gatewayNode("n2", "172.18.0.3"))
+	v.want(t, "a node without endpoints", "Node/n2", "NodeServices/n2")
+	v.put(t, gatewayNode("n1", "172.18.0.2"))
+	v.want(t, "a node with endpoints", "Node/n1", "NodeServices/n1", "Service/ns/local")
+	v.put(t, addressNode("n2", []string{"172.18.0.3"}, []string{"172.18.0.3", "172.18.0.2"}))
+	if !slices.Contains(v.told, "Service/ns/local") {
+		t.Errorf("another node has the address in its status too: %v told", v.told)
+	}
+	v.put(t, gatewayNode("n1"))
+	if !slices.Contains(v.told, "Service/ns/local") {
+		t.Errorf("the node has no address any more: %v told", v.told)
+	}
+}
+
 // TestOnNodes: an IPv6 address has several forms, and a slice may change its service.
 func TestOnNodes(t *testing.T) {
 	v := newByHand(t)

@@ -21,7 +21,11 @@ const (
 	slicesWithin       = 10 * time.Second
 )
 
-// LocalEndpoints counts the ready endpoints that services have on one node. It
+// OnNode is what a service has on one node: ready endpoints, and others, which drain or
+// name no node.
+type OnNode struct{ Ready, Other int }
+
+// LocalEndpoints counts the endpoints that services have on one node. It
 // watches the EndpointSlices of the services that it is asked for and no others,
 // and keeps of them the node's own endpoints. It is one goroutine's.
 type LocalEndpoints struct {
@@ -41,10 +45,10 @@ func NewLocalEndpoints(client *api.Client, node string, changed func()) *LocalEn
 	return &LocalEndpoints{client: client, node: node, changed: changed, stop: func() {}}
 }
 
-// Count gives the number of each of the services, 0 left out. It waits until all
+// Count gives the numbers of each of the services; one without any may be left out. It waits until all
 // their slices are read; they are followed until ctx ends or other services are
 // asked for.
-func (l *LocalEndpoints) Count(ctx context.Context, services []types.NamespacedName) (map[types.NamespacedName]int, error) {
+func (l *LocalEndpoints) Count(ctx context.Context, services []types.NamespacedName) (map[types.NamespacedName]OnNode, error) {
 	if err := l.watch(ctx, selectSlices(services)); err != nil {
 		return nil, err
 	}
@@ -56,27 +60,50 @@ func (l *LocalEndpoints) Count(ctx context.Context, services []types.NamespacedN
 	if !cache.WaitForCacheSync(waiting.Done(), l.told) {
 		return nil, fmt.Errorf("reading the endpoint slices of %d services: %w", len(services), context.Cause(waiting))
 	}
-	// A service of two families has each pod twice.
-	addresses := map[types.NamespacedName]map[discoveryv1.AddressType]map[string]bool{}
+	byService := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
 	for _, slice := range objects[discoveryv1.EndpointSlice](l.informer.GetIndexer().List()) {
-		name := serviceOf(slice)
-		if addresses[name] == nil {
-			addresses[name] = map[discoveryv1.AddressType]map[string]bool{}
-		}
-		if addresses[name][slice.AddressType] == nil {
-			addresses[name][slice.AddressType] = map[string]bool{}
-		}
-		for _, address := range addressesOf(slice) {
-			addresses[name][slice.AddressType][address] = true
-		}
+		byService[serviceOf(slice)] = append(byService[serviceOf(slice)], slice)
 	}
-	counts := map[types.NamespacedName]int{}
+	counts := map[types.NamespacedName]OnNode{}
 	for _, name := range services {
-		for _, some := range addresses[name] {
-			counts[name] = max(counts[name], len(some))
-		}
+		counts[name] = countOf(byService[name])
 	}
 	return counts, nil
+}
+
+// countOf counts an address once: slices may share it for a while. A service of two
+// families has each pod twice.
+func countOf(some []*discoveryv1.EndpointSlice) OnNode {
+	type kind struct {
+		family discoveryv1.AddressType
+		ready  bool
+	}
+	addresses := map[kind]map[string]bool{}
+	for _, slice := range some {
+		for _, e := range slice.Endpoints {
+			in := kind{slice.AddressType, isReady(e) && e.NodeName != nil}
+			if addresses[in] == nil {
+				addresses[in] = map[string]bool{}
+			}
+			addresses[in][e.Addresses[0]] = true
+		}
+	}
+	var out OnNode
+	for in, of := range addresses {
+		if in.ready {
+			out.Ready = max(out.Ready, len(of))
+		} else {
+			out.Other = max(out.Other, len(of))
+		}
+	}
+	return out
+}
+
+func isReady(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+
+func isDraining(e discoveryv1.Endpoint) bool {
+	is := func(condition *bool) bool { return condition != nil && *condition }
+	return !isReady(e) && is(e.Conditions.Serving) && is(e.Conditions.Terminating)
 }
 
 // selectSlices is "" for no service.
@@ -130,7 +157,8 @@ func (l *LocalEndpoints) watch(ctx context.Context, selector string) error {
 	return nil
 }
 
-// trim keeps the addresses of the node's own ready endpoints. An informer may
+// trim keeps the addresses of endpoints, ready or draining, that are the node's own or
+// name no node. An informer may
 // give it what it has trimmed before.
 func (l *LocalEndpoints) trim(obj any) (any, error) {
 	slice, ok := obj.(*discoveryv1.EndpointSlice)
@@ -142,9 +170,8 @@ func (l *LocalEndpoints) trim(obj any) (any, error) {
 		Labels: map[string]string{discoveryv1.LabelServiceName: slice.Labels[discoveryv1.LabelServiceName]},
 	}}
 	for _, e := range slice.Endpoints {
-		ready := e.Conditions.Ready == nil || *e.Conditions.Ready
-		if ready && len(e.Addresses) > 0 && e.NodeName != nil && *e.NodeName == l.node {
-			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses[:1], NodeName: e.NodeName})
+		if (isReady(e) || isDraining(e)) && len(e.Addresses) > 0 && (e.NodeName == nil || *e.NodeName == l.node) {
+			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses[:1], NodeName: e.NodeName, Conditions: e.Conditions})
 		}
 	}
 	return kept, nil

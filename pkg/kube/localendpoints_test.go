@@ -18,8 +18,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
-// newSlice has endpoints written as "address@node", with "!" behind one that is
-// not ready.
+// newSlice has endpoints written as "address@node", or "address" alone, with "!" behind one that is
+// not ready, and "-" behind one that drains.
 func newSlice(service, name string, family discoveryv1.AddressType, endpoints ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
@@ -27,24 +27,29 @@ func newSlice(service, name string, family discoveryv1.AddressType, endpoints ..
 	}
 	for _, text := range endpoints {
 		text, unready := strings.CutSuffix(text, "!")
-		address, node, _ := strings.Cut(text, "@")
-		ready := !unready
+		text, draining := strings.CutSuffix(text, "-")
+		address, node, named := strings.Cut(text, "@")
+		ready := !unready && !draining
+		nodeName := &node
+		if !named {
+			nodeName = nil
+		}
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{address}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+			Addresses: []string{address}, NodeName: nodeName, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &draining, Terminating: &draining},
 		})
 	}
 	return slice
 }
 
-// TestLocalEndpoints: each ready pod of the node counts once, whatever the slices
-// and families it is in; nothing is watched that nobody asks for.
+// TestLocalEndpoints: each ready pod of the node counts once, and so does one that
+// drains or names no node, whatever the slices and families it is in; nothing is watched that nobody asks for.
 func TestLocalEndpoints(t *testing.T) {
 	v4, v6 := discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 	client := fake.NewClientset(
-		newSlice("web", "web-1", v4, "10.0.0.1@n", "10.0.0.2@n!", "10.0.1.1@m"),
+		newSlice("web", "web-1", v4, "10.0.0.1@n", "10.0.0.2@n!", "10.0.0.4@n-", "192.0.2.1", "10.0.1.1@m"),
 		newSlice("web", "web-2", v4, "10.0.0.1@n", "10.0.0.3@n"),
 		newSlice("web", "web-3", v6, "fd00::1@n", "fd00::3@n"),
-		newSlice("far", "far-1", v4, "10.0.1.1@m"),
+		newSlice("far", "far-1", v4, "10.0.1.1@m", "10.0.1.2@m-"),
 	)
 	var selectors []string
 	client.PrependReactor("list", "endpointslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -66,7 +71,7 @@ func TestLocalEndpoints(t *testing.T) {
 			}
 			var got []string
 			for name, n := range counts {
-				got = append(got, fmt.Sprint(name.Name, " ", n))
+				got = append(got, fmt.Sprint(name.Name, " ", n.Ready, "-", n.Other))
 			}
 			slices.Sort(got)
 			if strings.Join(got, ",") == want {
@@ -83,8 +88,8 @@ func TestLocalEndpoints(t *testing.T) {
 	if len(selectors) != 0 {
 		t.Errorf("read %v though no service was asked for", selectors)
 	}
-	count("web 2", "web")
-	count("far 0,web 2", "web", "far")
+	count("web 2-2", "web")
+	count("far 0-0,web 2-2", "web", "far")
 	if want := []string{
 		"kubernetes.io/service-name in (web),!service.kubernetes.io/headless",
 		"kubernetes.io/service-name in (far,web),!service.kubernetes.io/headless",
@@ -102,7 +107,7 @@ func TestLocalEndpoints(t *testing.T) {
 	if _, err := client.DiscoveryV1().EndpointSlices("ns").Update(t.Context(), newSlice("far", "far-1", v4, "10.0.0.9@n"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	count("far 1,web 2", "web", "far")
+	count("far 1-0,web 2-2", "web", "far")
 	count("")
 	many := make([]types.NamespacedName, selectableServices+1)
 	if got := selectSlices(many); got != "kubernetes.io/service-name,!service.kubernetes.io/headless" {

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -15,18 +17,22 @@ func HealthCheckPort(service *corev1.Service) uint16 {
 	return uint16(service.Spec.HealthCheckNodePort)
 }
 
+// IsLocalAtNodes says that a node port of a service leads to a node's own endpoints only.
+func IsLocalAtNodes(service *corev1.Service) bool {
+	return service != nil && service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && hasNodePort(service)
+}
+
+func hasNodePort(service *corev1.Service) bool {
+	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 })
+}
+
 // forNodes says that a node itself has to do with a service: it answers at a port
 // of the node or at an address from outside.
 func forNodes(service *corev1.Service) bool {
 	if service == nil {
 		return false
 	}
-	for _, port := range service.Spec.Ports {
-		if port.NodePort != 0 {
-			return true
-		}
-	}
-	return len(service.Spec.ExternalIPs)+len(service.Status.LoadBalancer.Ingress) > 0 || HealthCheckPort(service) != 0
+	return hasNodePort(service) || len(service.Spec.ExternalIPs)+len(service.Status.LoadBalancer.Ingress) > 0 || HealthCheckPort(service) != 0
 }
 
 // trimForNode is the transform of a View of one node: of services that are OVN's

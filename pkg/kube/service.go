@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The indexes of EndpointSlices: by service (namespace/name), and by the addresses
-// of their endpoints.
+// The indexes of EndpointSlices, beside byNode: by service (namespace/name), and by the
+// addresses of their endpoints.
 const (
 	byService  = "service"
 	byEndpoint = "endpoint"
@@ -41,6 +41,10 @@ func sliceIndexers() cache.Indexers {
 				}
 			}
 			return out, nil
+		},
+		byNode: func(obj any) ([]string, error) {
+			slice, _ := obj.(*discoveryv1.EndpointSlice)
+			return nodesOf(slice), nil
 		},
 	}
 }
@@ -89,7 +93,7 @@ func readyOf(slice *discoveryv1.EndpointSlice) []string {
 		return nil
 	}
 	ready := slices.DeleteFunc(slices.Clone(slice.Endpoints), func(e discoveryv1.Endpoint) bool {
-		return e.Conditions.Ready != nil && !*e.Conditions.Ready
+		return !isReady(e)
 	})
 	return addressesOf(&discoveryv1.EndpointSlice{Endpoints: ready})
 }

@@ -33,9 +33,11 @@ route 10.244.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0 metric 0 proto 85
 route 10.9.0.0/16 via 172.18.0.9 and 172.18.0.8 dev breth0 metric 7 proto 4
 route 10.96.0.0/16 via 169.254.0.4 dev breth0 metric 0 proto 85
 route 169.254.0.1/32 dev breth0 metric 0 proto 85
+route 169.254.0.8/32 via 169.254.0.4 dev breth0 metric 0 proto 85
 route fd00:10:244::/48 via fd00:10:244:1::1 dev ovn-k8s-mp0 metric 1024 proto 85
 route fd00:10:96::/112 via fd69::4 dev breth0 metric 1024 proto 85
 route fd69::1/128 dev breth0 metric 1024 proto 85
+route fd69::8/128 via fd69::4 dev breth0 metric 1024 proto 85
 vf1 up=false mtu=9000 []`
 
 var settledOnVF = strings.NewReplacer(

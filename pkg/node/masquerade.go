@@ -13,10 +13,12 @@ import (
 // meeting is where the node's own processes and the gateway router meet in one
 // family: both have address, so each is known to the other by a stand-in. Host
 // is the one that a process has by its route; bound and other stand for sources
-// that a process chooses: address, or any further one.
+// that a process chooses: address, or any further one. The router has the node ports
+// that lead to other nodes at elsewhere, and sees client there in place of address.
 type meeting struct {
 	address, router, host, hop netip.Addr
 	bound, other               netip.Addr
+	elsewhere, client          netip.Addr
 	subnet                     netip.Prefix
 	services                   []netip.Prefix
 }
@@ -45,6 +47,8 @@ func meetings(cfg Config, subnets, addresses []netip.Prefix) []meeting {
 		m.hop = ipam.AddressAt(m.subnet, ipam.MasqueradeNextHop)
 		m.bound = ipam.AddressAt(m.subnet, ipam.MasqueradeBound)
 		m.other = ipam.AddressAt(m.subnet, ipam.MasqueradeOther)
+		m.elsewhere = ipam.AddressAt(m.subnet, ipam.MasqueradeElsewhere)
+		m.client = ipam.AddressAt(m.subnet, ipam.MasqueradeClient)
 		out = append(out, m)
 	}
 	return out
@@ -57,7 +61,7 @@ func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, known b
 	link := hostLink(s, g)
 	if !known {
 		for _, r := range s.Routes {
-			if r.Link == link && r.Protocol == protocolOurs && cfg.masquerade(r.NextHop) {
+			if r.Link == link && r.Protocol == protocolOurs && cfg.masquerade(r.NextHop) && !cfg.masquerade(r.Dest.Addr()) {
 				said = append(said, r.Dest)
 			}
 		}
@@ -87,7 +91,7 @@ func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
 	}
 	var want []netdev.Route
 	for _, m := range all {
-		for _, services := range m.services {
+		for _, services := range append(slices.Clone(m.services), single(m.elsewhere)) {
 			want = append(want, netdev.Route{
 				Dest: services, NextHop: m.hop, Link: link, Source: m.host,
 				Table: tableMain, Protocol: protocolOurs, Metric: metric(services.Addr()), MTU: mtu,

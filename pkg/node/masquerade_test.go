@@ -29,6 +29,7 @@ func TestServiceSubnets(t *testing.T) {
 		Routes: []netdev.Route{
 			{Link: "breth0", Protocol: protocolOurs, Dest: netip.MustParsePrefix("10.97.0.0/24"), NextHop: hop},
 			{Link: "breth0", Protocol: protocolOurs, Dest: netip.MustParsePrefix("169.254.0.1/32")},
+			{Link: "breth0", Protocol: protocolOurs, Dest: netip.MustParsePrefix("169.254.0.8/32"), NextHop: hop},
 			{Link: "breth0", Protocol: 3, Dest: netip.MustParsePrefix("10.98.0.0/24"), NextHop: hop},
 		},
 	}

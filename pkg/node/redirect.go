@@ -14,7 +14,8 @@ import (
 
 // A process of the node that asks for a node port, or another port of a service or a
 // pod, at the node's own address never leaves the host's kernel. There it is turned
-// to the service's own address, and so to the gateway bridge. At an external address
+// to the service's own address, and so to the gateway bridge; of a service with policy
+// Local without an endpoint here, to the router's node ports of other nodes. At an external address
 // of a service with policy Local it would find the node's own endpoints only, as
 // whoever comes from outside; so it is turned there as well. By two rules for each
 // family, and an element of a map for each port.

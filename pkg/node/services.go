@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -20,8 +22,9 @@ type Port struct {
 	Port     uint16
 }
 
-// NodePort answers at the node's address; Targets are the service's own address
-// and port, one for each of its families.
+// NodePort answers at the node's address; Targets are where the same answers a process
+// of the node, one for each family of the service: its own address and port or, when
+// its endpoints are elsewhere, the router's for that.
 type NodePort struct {
 	Port
 	Targets []netip.AddrPort
@@ -56,7 +59,7 @@ type ServicePorts struct {
 // PortsOf reads services and the pods of the node, whose host ports are to the
 // bridge what node ports are. What cannot be read is left out: the API server lets
 // it pass at most in a status that somebody else writes.
-func PortsOf(services []*corev1.Service, pods []*corev1.Pod) ServicePorts {
+func PortsOf(services []*corev1.Service, pods []*corev1.Pod, elsewhere Elsewhere) ServicePorts {
 	var all ServicePorts
 	for _, pod := range pods {
 		all.addHostPorts(pod)
@@ -67,7 +70,7 @@ func PortsOf(services []*corev1.Service, pods []*corev1.Pod) ServicePorts {
 			protocol := protocolOf(p.Protocol)
 			own := targets(service, uint16(p.Port))
 			if p.NodePort != 0 {
-				all.NodePorts = append(all.NodePorts, NodePort{Port: Port{protocol, uint16(p.NodePort)}, Targets: own})
+				all.NodePorts = append(all.NodePorts, NodePort{Port{protocol, uint16(p.NodePort)}, elsewhere.targets(service, uint16(p.NodePort), own)})
 			}
 			for _, at := range addrs {
 				at.Port, at.Target = Port{protocol, uint16(p.Port)}, like(at.Addr, own)
@@ -76,6 +79,30 @@ func PortsOf(services []*corev1.Service, pods []*corev1.Pod) ServicePorts {
 		}
 	}
 	return all.sorted()
+}
+
+// Elsewhere are the services with policy Local that have no endpoint on the node, and
+// the masquerade subnets, in which the router has their node ports.
+type Elsewhere struct {
+	Services   map[types.NamespacedName]bool
+	Masquerade []netip.Prefix
+}
+
+// targets are those of a service's node port. By way of another node's node port the
+// endpoint sees the node's own address; by way of the service's address the router's.
+func (e Elsewhere) targets(service *corev1.Service, port uint16, own []netip.AddrPort) []netip.AddrPort {
+	if !e.Services[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] {
+		return own
+	}
+	var out []netip.AddrPort
+	for _, target := range own {
+		for _, subnet := range e.Masquerade {
+			if subnet.Addr().Is4() == target.Addr().Is4() {
+				out = append(out, netip.AddrPortFrom(ipam.AddressAt(subnet.Masked(), ipam.MasqueradeElsewhere), port))
+			}
+		}
+	}
+	return out
 }
 
 func protocolOf(p corev1.Protocol) Protocol {

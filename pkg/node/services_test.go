@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
@@ -72,13 +74,35 @@ func TestPortsOf(t *testing.T) {
 	comparer := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 	prefixes := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 	ports := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
-	if diff := cmp.Diff(want, PortsOf(services, pods), comparer, prefixes, ports); diff != "" {
+	if diff := cmp.Diff(want, PortsOf(services, pods, Elsewhere{}), comparer, prefixes, ports); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
 
 // own are the addresses of a node.
 var own = []netip.Prefix{netip.MustParsePrefix("172.18.0.2/16"), netip.MustParsePrefix("fc00:18::2/64")}
+
+// TestPortsOf_Elsewhere: a node port whose service has no endpoint on the node answers
+// the node's own processes where the router has those of other nodes, by its own number.
+// Other services' answer by their own addresses.
+func TestPortsOf_Elsewhere(t *testing.T) {
+	object := func(name string, nodePort int32) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}, Spec: corev1.ServiceSpec{
+			ClusterIPs: []string{"10.96.0.10", "fd00:10:96::10"}, Ports: []corev1.ServicePort{{Port: 80, NodePort: nodePort}},
+		}}
+	}
+	got := PortsOf([]*corev1.Service{object("here", 30080), object("away", 30081)}, nil, Elsewhere{
+		Services:   map[types.NamespacedName]bool{{Namespace: "d", Name: "away"}: true},
+		Masquerade: prefixes("169.254.0.0/17", "fd69::/112"),
+	})
+	want := ServicePorts{NodePorts: []NodePort{
+		{Port{"tcp", 30080}, addrPorts("10.96.0.10:80", "[fd00:10:96::10]:80")},
+		{Port{"tcp", 30081}, addrPorts("169.254.0.8:30081", "[fd69::8]:30081")},
+	}}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
 
 // TestHostPortsOfOthers: the API server takes any text for a host port's address. One
 // that is not the node's would lead the node's own packets to the router, say those
@@ -88,7 +112,7 @@ func TestHostPortsOfOthers(t *testing.T) {
 		"172.18.0.2": 1, "::ffff:172.18.0.2": 1, "fc00:18::2": 1,
 		"172.18.0.3": 0, "fe80::1%x": 0, "fc00:18::2%x": 0, "nonsense": 0,
 	} {
-		ports := PortsOf(nil, []*corev1.Pod{podAt(address)}).at(own)
+		ports := PortsOf(nil, []*corev1.Pod{podAt(address)}, Elsewhere{}).at(own)
 		if len(ports.External) != want || len(ports.HostPorts)+len(ports.NodePorts) != 0 {
 			t.Errorf("%s: %+v", address, ports)
 		}
@@ -117,7 +141,7 @@ func FuzzPortsOf(f *testing.F) {
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balanced}}
 		w := wire{MAC: "02:42:ac:12:00:02", Uplink: 1, Router: 2, Addresses: own}
 		w.Meetings = meetings(Defaults(), nil, own)
-		w.Services = PortsOf([]*corev1.Service{service}, []*corev1.Pod{podAt(hostIP)}).at(own)
+		w.Services = PortsOf([]*corev1.Service{service}, []*corev1.Pod{podAt(hostIP)}, Elsewhere{}).at(own)
 		table := gatewayTable(w)
 		for _, flow := range table {
 			for _, found := range address.FindAllStringSubmatch(flow, -1) {
@@ -141,7 +165,7 @@ func TestServicePorts_ChosenAddressOfOthersIsLeftOut(t *testing.T) {
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "172.18.0.9"}, {IP: "10.96.0.7"}}
 	taken := []netip.Prefix{netip.MustParsePrefix("172.18.0.2/32"), netip.MustParsePrefix("172.18.0.9/32"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.244.0.0/16")}
 	var got []string
-	for _, e := range PortsOf([]*corev1.Service{service}, nil).without(taken).External {
+	for _, e := range PortsOf([]*corev1.Service{service}, nil, Elsewhere{}).without(taken).External {
 		got = append(got, e.Addr.String())
 	}
 	equal(t, "addresses", strings.Join(got, " "), "10.96.0.7 172.18.0.9 192.0.2.1")

@@ -38,19 +38,23 @@ func hostToRouter(w wire, m meeting) []string {
 		flow(0, 260, in+family(m.address)+","+from(m.host), next(tableToRouter)),
 		flow(0, 230, in+to(m.subnet), "drop"),
 	}
-	var targets []string
+	type target struct {
+		match string
+		as    netip.Addr // the node's address
+	}
+	targets := []target{{to(single(m.elsewhere)), m.client}}
 	for _, services := range m.services {
-		targets = append(targets, to(services))
+		targets = append(targets, target{to(services), m.bound})
 	}
 	for _, e := range w.Services.External {
 		if e.Addr.Is4() == m.address.Is4() && !e.passesBy(w.Addresses) {
-			targets = append(targets, e.match())
+			targets = append(targets, target{e.match(), m.bound})
 		}
 	}
-	for _, target := range targets {
+	for _, t := range targets {
 		flows = append(flows,
-			flow(0, 250, in+target+","+from(m.address), rewrite("src", m.bound)+next(tableToRouter)),
-			flow(0, 240, in+target, fmt.Sprintf("ct(commit,zone=%d,table=%d,nat(src=%s))", zoneOther, tableToRouter, m.other)),
+			flow(0, 250, in+t.match+","+from(m.address), rewrite("src", t.as)+next(tableToRouter)),
+			flow(0, 240, in+t.match, fmt.Sprintf("ct(commit,zone=%d,table=%d,nat(src=%s))", zoneOther, tableToRouter, m.other)),
 		)
 	}
 	return flows
@@ -62,6 +66,7 @@ func routerToHost(w wire, m meeting) []string {
 		flow(0, 130, in+to(single(m.host))+","+from(m.address), rewrite("src", m.router)+rewrite("dst", m.address)+next(tableToHost)),
 		flow(0, 120, in+to(single(m.host)), next(tableToHost)),
 		flow(0, 120, in+to(single(m.bound)), rewrite("dst", m.address)+next(tableToHost)),
+		flow(0, 120, in+to(single(m.client)), rewrite("dst", m.address)+next(tableToHost)),
 		flow(0, 120, in+to(single(m.other)), fmt.Sprintf("ct(zone=%d,table=%d,nat)", zoneOther, tableToHost)),
 		flow(0, 110, in+to(m.subnet), "drop"),
 		flow(0, 110, in+family(m.address)+","+fromAny(m.subnet), "drop"),

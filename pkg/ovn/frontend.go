@@ -3,10 +3,13 @@ package ovn
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 )
 
 // balancer says which of its service's load balancers a frontend is in.
@@ -17,8 +20,8 @@ type balancer struct {
 	// a load balancer is of one family.
 	template, v6 bool
 	// own has the backends of the node alone; keepSource leaves the client's
-	// address as it is.
-	own, keepSource bool
+	// address as it is; elsewhere is for nodes without backends of their own.
+	own, keepSource, elsewhere bool
 }
 
 // audience is who sees a frontend: pods are behind switches; nodes, and those
@@ -47,6 +50,8 @@ func (b balancer) id() string {
 			scope += "_local_snat" // of the cluster address: beside it may be that of the others
 		case b.own:
 			scope += "_local"
+		case b.elsewhere:
+			scope += "_elsewhere"
 		}
 		scope += [...]string{everybody: "_router+switch", onSwitches: "_switch", onRouters: "_router"}[b.audience]
 	}
@@ -86,6 +91,34 @@ func (p servicePort) frontends(view Gateways) []frontend {
 		}
 	}
 	return out
+}
+
+// elsewhere is where a process of a node without an endpoint finds a node port with
+// policy Local: the node ports of the nodes that have one. Their routers keep the address
+// of the client, which is the node's own. An endpoint itself is the backend where its
+// node has no node ports: it sees the router's address in the join subnet, by which
+// alone an answer of a pod comes back.
+func (p servicePort) elsewhere(view View, cfg Config) []frontend {
+	subnet, ok := sameFamily(cfg.MasqueradeSubnets, p.address)
+	if !ok || p.NodePort == 0 || !p.service.externalLocal() {
+		return nil
+	}
+	var behind []endpoint
+	for _, e := range usable(p.endpoints) {
+		for _, address := range view.GatewayAddresses(view.Node(e.node)) {
+			if address.Is6() == p.address.Is6() {
+				e.address = netip.AddrPortFrom(address, uint16(p.NodePort))
+			}
+		}
+		behind = append(behind, e)
+	}
+	slices.SortFunc(behind, func(a, b endpoint) int { return a.address.Compare(b.address) })
+	behind = slices.CompactFunc(behind, func(a, b endpoint) bool { return a.address == b.address })
+	at := hostPrefix(subnet, ipam.MasqueradeElsewhere).Addr()
+	return []frontend{{
+		in:  balancer{protocol: protocolOf(p.Protocol), audience: onRouters, elsewhere: true},
+		vip: netip.AddrPortFrom(at, uint16(p.NodePort)).String(), backends: backends(behind),
+	}}
 }
 
 // internal are the targets at the service's cluster address.

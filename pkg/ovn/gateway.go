@@ -281,7 +281,8 @@ func masqueradeRoutes(cfg Config, n node) []ovsdb.Row {
 	external := routerToExternal(gr)
 	var rows []ovsdb.Row
 	for _, subnet := range cfg.MasqueradeSubnets {
-		if _, ok := sameFamily(n.gateway.Addresses, subnet.Addr()); !ok {
+		own, ok := sameFamily(n.gateway.Addresses, subnet.Addr())
+		if !ok {
 			continue
 		}
 		hop := ipam.AddressAt(subnet.Masked(), ipam.MasqueradeNextHop)
@@ -291,6 +292,12 @@ func masqueradeRoutes(cfg Config, n node) []ovsdb.Row {
 			}),
 			neighbor(external, hop.String(), kube.MACFromAddress(hop).String()),
 		)
+		// What they send to node ports of other nodes has the node's address, also what
+		// they send again before they have an answer, for which lb_force_snat_ip does not hold.
+		client := ipam.AddressAt(subnet.Masked(), ipam.MasqueradeClient).String()
+		rows = append(rows, routerNAT(gr, "snat "+client, &nb.NAT{
+			Type: nb.NATTypeSNAT, ExternalIP: own.Addr().String(), LogicalIP: client, Match: fmt.Sprintf("outport == %q", external),
+		}))
 	}
 	return rows
 }

@@ -168,7 +168,7 @@ func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, e
 	}
 	vips := map[balancer]map[string]string{}
 	for _, port := range ports {
-		for _, f := range port.frontends(view) {
+		for _, f := range append(port.frontends(view), port.elsewhere(view, cfg)...) {
 			if vips[f.in] == nil {
 				vips[f.in] = map[string]string{}
 			}

@@ -214,6 +214,8 @@ func (m matrix) spot(c client, s matrixService, network string, f front) spot {
 		return fromWire(m.node[c.node])
 	case c.pod:
 		out.servers, out.seen = all, ofFamily(c.own, f.at.Addr())
+	case f.kind == atNodePort && local && s.servers[c.node] == "":
+		out.servers, out.seen = all, ofFamily(m.node[c.node], f.at.Addr())
 	default:
 		out.servers, out.seen = all, hidden(c.node)
 	}

@@ -12,8 +12,9 @@ import (
 )
 
 // TestServiceBeforeItsAnswer: who sends several packets before a server has answered
-// the first gets an answer to each, where a gateway router hides who asks. Without the
-// router's policies for it only the first is answered.
+// the first gets an answer to each, where a gateway router hides who asks, also at a node
+// port of the own node that leads to another one's. Without the router's policies and
+// NAT for it only the first is answered.
 func TestServiceBeforeItsAnswer(t *testing.T) {
 	const packets = 10
 	ns := namespace(t)
@@ -21,6 +22,9 @@ func TestServiceBeforeItsAnswer(t *testing.T) {
 	pod.Labels = map[string]string{"app": "web"}
 	streaming(t, pod)
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	local := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+	})
 	everywhere := func(want int) {
 		t.Helper()
 		answered := func(c client, addrs []netip.Addr, port int32) {
@@ -35,12 +39,17 @@ func TestServiceBeforeItsAnswer(t *testing.T) {
 		}
 		answered(machineClient(t, outside), machineAddresses(t, nodes[1]), web.Spec.Ports[1].NodePort)
 		answered(machineClient(t, nodes[1]), clusterAddresses(web), servicePort)
+		answered(machineClient(t, nodes[1]), machineAddresses(t, nodes[1]), local.Spec.Ports[1].NodePort)
 	}
 	everywhere(packets)
 	signal := func(name string) { mustOnNode(t, nodes[0], "pkill", "-"+name, "-f", "[l]ease-namespace") }
 	signal("STOP")
 	t.Cleanup(func() { signal("CONT") })
-	nbctl(t, "--wait=hv", "lr-policy-del", "GR_"+nodes[1])
+	nbctl(t, "lr-policy-del", "GR_"+nodes[1])
+	for _, addr := range clusterAddresses(web) {
+		client := map[bool]string{true: "169.254.0.9", false: "fd69::9"}[addr.Is4()]
+		nbctl(t, "--wait=hv", "lr-nat-del", "GR_"+nodes[1], "snat", client)
+	}
 	everywhere(1)
 	signal("CONT")
 	everywhere(packets)

@@ -42,8 +42,10 @@ func (p *product) gateway(n *ovsNode, of string) {
 		Host: node.Local{NS: host}, DB: db, Flows: n.bridges(p.cluster),
 		Node:     func() *corev1.Node { return view.Node(of) },
 		Annotate: kube.NewWriter(apitest.Client(p.server)).AnnotateNode,
-		Services: func() (node.ServicePorts, bool) { return node.PortsOf(view.Services(), view.PodsOnNode(of)), true },
-		Logger:   p.log(), Registerer: prometheus.NewRegistry(),
+		Services: func() (node.ServicePorts, bool) {
+			return node.PortsOf(view.Services(), view.PodsOnNode(of), node.Elsewhere{}), true
+		},
+		Logger: p.log(), Registerer: prometheus.NewRegistry(),
 	})
 	ok(t, err)
 	db.OnChange(func(owners []string) { setup.Changed(owners...) })

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+)
+
+// TestCountEndpoints_LearnsWhichServicesHaveNoneHere: those with policy Local and a node
+// port, once their endpoints are read; what was known stays while they cannot be read.
+func TestCountEndpoints_LearnsWhichServicesHaveNoneHere(t *testing.T) {
+	yes := true
+	set := fake.NewClientset()
+	for i, name := range []string{"here", "draining", "away", "cluster", "closed"} {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}, Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			HealthCheckNodePort: int32(31000 + i), Ports: []corev1.ServicePort{{Port: 80, NodePort: int32(30000 + i)}},
+		}}
+		on, ready := map[bool]string{true: "m", false: "n"}[name == "away"], name != "draining"
+		switch name {
+		case "cluster":
+			service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+		case "closed":
+			service.Spec.Ports[0].NodePort = 0
+		}
+		must(t, set.Tracker().Add(service))
+		must(t, set.Tracker().Add(&discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "d", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{
+				Addresses: []string{"10.244.1.5"}, NodeName: &on,
+				Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &yes, Terminating: &yes},
+			}},
+		}))
+	}
+	client := apitest.Client(set)
+	view, err := kube.NewView(client, "n")
+	must(t, err)
+	must(t, view.Start(t.Context()))
+	a := &agent{view: view}
+	endpoints := kube.NewLocalEndpoints(client, "n", func() {})
+	checked := []types.NamespacedName{{Namespace: "d", Name: "here"}, {Namespace: "d", Name: "draining"}}
+	counts, err := a.countEndpoints(t.Context(), endpoints, checked)
+	must(t, err)
+	if got := fmt.Sprint(counts); got != "map[d/draining:0 d/here:1]" {
+		t.Errorf("ready endpoints: %s", got)
+	}
+	away := map[types.NamespacedName]bool{{Namespace: "d", Name: "away"}: true}
+	if got := *a.elsewhere.Load(); !maps.Equal(got, away) {
+		t.Errorf("elsewhere: %v", got)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.countEndpoints(ended, endpoints, []types.NamespacedName{{Namespace: "d", Name: "other"}}); err == nil || !maps.Equal(*a.elsewhere.Load(), away) {
+		t.Errorf("endpoints that cannot be read: error %v, elsewhere %v", err, *a.elsewhere.Load())
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

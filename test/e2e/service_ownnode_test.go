@@ -1,0 +1,125 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// askBound asks a node port from a process of a node that has bound the node's own address of the family.
+func askBound(t *testing.T, node, network string, at netip.AddrPort) (answer, error) {
+	t.Helper()
+	own := ofFamily(machineAddresses(t, node), at.Addr())
+	return readAnswer(onNode(node, "probe", "from", netip.AddrPortFrom(own, 0).String(), network, at.String()))
+}
+
+// TestNodePortOfOwnNode_LocalWithoutEndpoint: a process that asks at a node port of its
+// own node is answered by the endpoint of another one, which sees the node's own
+// address with policy Local, and the gateway router's with policy Cluster. With
+// policy Local a third node stays silent, and the outside gets no answer by a node
+// without an endpoint.
+func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	server(t, ns, "server", nodes[1])
+	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+	})
+	each := func(check func(network string, like netip.Addr, at func(node string) netip.AddrPort)) {
+		t.Helper()
+		for _, like := range machineAddresses(t, nodes[2]) {
+			for i, network := range []string{"tcp", "udp"} {
+				check(network, like, func(node string) netip.AddrPort {
+					return netip.AddrPortFrom(ofFamily(machineAddresses(t, node), like), uint16(web.Spec.Ports[i].NodePort))
+				})
+			}
+		}
+	}
+	sees := func(node, network string, at netip.AddrPort, seen netip.Addr) {
+		t.Helper()
+		want := answer{seen: seen.String(), server: "server"}
+		eventually(t, serviceWithin, fmt.Sprintf("%s of %s at %s is seen as %s", network, node, at, seen), func() (bool, string) {
+			got, err := askFrom(node, network, at.String())
+			bound, errBound := askBound(t, node, network, at)
+			return got == want && bound == want, fmt.Sprint(got, err, bound, errBound)
+		})
+	}
+	silent := func(from, network string, at netip.AddrPort) {
+		t.Helper()
+		if got, err := askFrom(from, network, at.String()); err == nil {
+			t.Errorf("%s of %s at %s: %v", network, from, at, got)
+		}
+	}
+	each(func(network string, own netip.Addr, at func(string) netip.AddrPort) {
+		sees(nodes[2], network, at(nodes[2]), own)
+		sees(nodes[2], network, at(nodes[1]), own)
+		sees(nodes[1], network, at(nodes[1]), ofFamily(gatewayAddresses(t, nodes[1]), own))
+		silent(nodes[2], network, at(nodes[0]))
+		silent(outside, network, at(nodes[2]))
+	})
+	web = updateService(t, web, func(spec *corev1.ServiceSpec) {
+		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+	})
+	each(func(network string, own netip.Addr, at func(string) netip.AddrPort) {
+		sees(nodes[2], network, at(nodes[2]), ofFamily(gatewayAddresses(t, nodes[2]), own))
+	})
+	web = updateService(t, web, func(spec *corev1.ServiceSpec) {
+		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	})
+	each(func(network string, own netip.Addr, at func(string) netip.AddrPort) {
+		sees(nodes[2], network, at(nodes[2]), own)
+	})
+	deletePod(t, ns, "server")
+	each(func(network string, _ netip.Addr, at func(string) netip.AddrPort) {
+		if network == "udp" { // the bridge does not change the packet within an ICMP error
+			return
+		}
+		eventually(t, serviceWithin, network+" without any endpoint is refused", func() (bool, string) {
+			got, err := askFrom(nodes[2], network, at(nodes[2]).String())
+			return err != nil && strings.Contains(err.Error(), "refused"), fmt.Sprint(got, err)
+		})
+	})
+}
+
+// TestNodePortOfOwnNode_EndpointComesAndGoes: the node port of the own node answers
+// at once whether its node has an endpoint or another one, and when that changes.
+func TestNodePortOfOwnNode_EndpointComesAndGoes(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	server(t, ns, "far", nodes[1])
+	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+	})
+	finds := func(servers ...string) {
+		t.Helper()
+		for _, addr := range machineAddresses(t, nodes[2]) {
+			for i, network := range []string{"tcp", "udp"} {
+				at := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[i].NodePort)).String()
+				found := map[string]bool{}
+				eventually(t, serviceWithin, fmt.Sprintf("%s %s finds %v", network, at, servers), func() (bool, string) {
+					got, err := askFrom(nodes[2], network, at)
+					if err != nil || !slices.Contains(servers, got.server) {
+						clear(found)
+						return false, fmt.Sprint(got, err)
+					}
+					found[got.server] = true
+					return len(found) == len(servers), fmt.Sprint(found)
+				})
+			}
+		}
+	}
+	finds("far")
+	server(t, ns, "near", nodes[2])
+	finds("far", "near")
+	deletePod(t, ns, "far")
+	finds("near")
+	server(t, ns, "other", nodes[0])
+	deletePod(t, ns, "near")
+	finds("other")
+}
