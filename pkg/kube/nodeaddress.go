@@ -73,7 +73,7 @@ func (v *View) GatewayAddresses(node *corev1.Node) []netip.Addr {
 // holds says that an address that a node claims is not another node's. On a host with a
 // DPU the addresses are the DPU's, which may be a Node of its own.
 func (v *View) holds(node *corev1.Node, addr netip.Addr) bool {
-	if isDPUHost(node) || slices.Contains(StatusAddresses(node), addr) {
+	if IsDPUHost(node) || slices.Contains(StatusAddresses(node), addr) {
 		return true
 	}
 	// The only error is an index that does not exist.
@@ -143,14 +143,15 @@ func (v *View) changedAddresses(old, new *corev1.Node) []netip.Addr {
 			out = append(out, addr)
 		}
 	}
-	if isDPUHost(old) != isDPUHost(new) {
+	if IsDPUHost(old) != IsDPUHost(new) {
 		out = append(out, claims...)
 	}
 	slices.SortFunc(out, netip.Addr.Compare)
 	return slices.Compact(out)
 }
 
-func isDPUHost(node *corev1.Node) bool {
+// IsDPUHost says that a DPU is the network side of the Node.
+func IsDPUHost(node *corev1.Node) bool {
 	if node == nil {
 		return false
 	}

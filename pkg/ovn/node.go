@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -45,7 +47,11 @@ func buildNode(view View, cfg Config, name string) ([]ovsdb.Row, error) {
 	if len(n.subnets) == 0 {
 		return nil, notReady("node %s has no subnet", name)
 	}
-	rows := append(append(nodeSwitch(n), hostPolicies(n)...), tunnelRules(n)...)
+	own, err := ownAddresses(object, n)
+	if err != nil {
+		return nil, err
+	}
+	rows := append(append(nodeSwitch(n), hostPolicies(n, own)...), tunnelRules(n)...)
 	gateway, err := nodeGateway(cfg, n)
 	return append(rows, gateway...), err
 }
@@ -125,16 +131,48 @@ func nodeSwitch(n node) []ovsdb.Row {
 	return rows
 }
 
+// ownAddresses are those of the machine behind the management port. On a host with a
+// DPU that is the host, if the host has the port, and else the DPU.
+func ownAddresses(object *corev1.Node, n node) ([]netip.Addr, error) {
+	if kube.IsDPUHost(object) {
+		function, err := kube.ParseManagementFunction(object.Annotations[kube.ManagementPortKey], kube.DefaultNetwork)
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s of node %s: %w", kube.ManagementPortKey, n.name, err)
+		}
+		if function != nil {
+			return internalAddresses(object), nil
+		}
+	}
+	var own []netip.Addr
+	for _, host := range n.hosts {
+		own = append(own, host.Addr())
+	}
+	return own, nil
+}
+
+// internalAddresses leaves out what the machine may not have itself, as an address of
+// a cloud's edge.
+func internalAddresses(object *corev1.Node) []netip.Addr {
+	var own []netip.Addr
+	for _, address := range object.Status.Addresses {
+		addr, err := netip.ParseAddr(address.Address)
+		if err == nil && address.Type == corev1.NodeInternalIP {
+			own = append(own, addr.Unmap())
+		}
+	}
+	return own
+}
+
 // hostPolicies send what a node's pods have for the node itself to its
 // management port: the gateway router has the node's address too and would keep
 // it. One row for each family of the node's subnets.
-func hostPolicies(n node) []ovsdb.Row {
+func hostPolicies(n node, addrs []netip.Addr) []ovsdb.Row {
 	var rows []ovsdb.Row
 	for _, subnet := range n.subnets {
 		var own []string
-		for _, host := range n.hosts {
-			if host.Addr().Is4() == subnet.Addr().Is4() {
-				own = append(own, host.Addr().String())
+		for _, addr := range addrs {
+			if addr.Is4() == subnet.Addr().Is4() {
+				own = append(own, addr.String())
 			}
 		}
 		if len(own) == 0 {
