@@ -153,8 +153,8 @@ func TestInAndHome(t *testing.T) {
 	w.wantHome()
 }
 
-// TestHome_EthtoolSettings: a pod with NET_ADMIN has changed them. A driver that
-// refuses them keeps nobody from the VF.
+// TestHome_EthtoolSettings: a pod with NET_ADMIN has changed them. The VF is free again
+// also when the driver refuses them.
 func TestHome_EthtoolSettings(t *testing.T) {
 	own := netdev.Ethtool{
 		Rings: &netdev.Rings{RX: 1024, TX: 1024}, Channels: &netdev.Channels{Combined: 8},

@@ -72,7 +72,7 @@ func TestPods(t *testing.T) {
 			t.Errorf("eth0 of %s lacks %q:\n%s", pods[0].name, want, link)
 		}
 	}
-	const offload = "tcp-segmentation-offload"
+	const offload = "tx-tcp-segmentation"
 	run(t, inside(pods[0].ns, "ethtool", "-K", "eth0", offload, "off")...)
 	if !strings.Contains(run(t, inside(pods[0].ns, "ethtool", "-k", "eth0")...), offload+": off") {
 		t.Fatal("the pod has not changed its VF")
