@@ -139,7 +139,7 @@ func (a *agent) prepare(client *api.Client) (err error) {
 		Annotate: writer.AnnotateNode,
 		Function: a.carrier, GatewayFunction: a.gatewayFunction, Eswitch: a.eswitch,
 		Flows:    openflow.Tables{Log: a.opts.log},
-		Services: a.services, NFT: a.nft(), ForgetUDP: a.host.ForgetUDP,
+		Services: a.services, NFT: a.nft(), Forget: a.host.Forget,
 		Probes: probes(client, a.opts.node.Remote),
 		Logger: a.opts.log, Registerer: a.metrics,
 	})
@@ -334,7 +334,7 @@ func alone(ctx context.Context, opts options) (*node.Setup, error) {
 		return nil, err
 	}
 	return node.New(opts.node, node.Deps{
-		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(), ForgetUDP: a.host.ForgetUDP,
+		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(), Forget: a.host.Forget,
 		Flows: openflow.Tables{Log: opts.log}, Logger: opts.log, Registerer: a.metrics,
 	})
 }

@@ -6,12 +6,14 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// ForgetUDP deletes the conntrack entries of UDP in zone 0 that are stale, by who
-// asked, where, and who answers, and says how many. It reads the whole table.
-func (n *NS) ForgetUDP(stale func(client, asked, server netip.AddrPort) bool) (int, error) {
+// Forget deletes the conntrack entries in zone 0 that are stale, by protocol ("udp" or
+// "tcp"), who asked, where, and who answers, and says how many. Of TCP it deletes only
+// entries without an answer, since TCP asks again. It reads the whole table.
+func (n *NS) Forget(stale func(protocol string, client, asked, server netip.AddrPort) bool) (int, error) {
 	handle, err := netlink.NewHandleAt(n.ns, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return 0, fmt.Errorf("opening conntrack: %w", err)
@@ -20,7 +22,7 @@ func (n *NS) ForgetUDP(stale func(client, asked, server netip.AddrPort) bool) (i
 	var errs []error
 	ended := 0
 	for _, family := range []netlink.InetFamily{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		of, err := handle.ConntrackDeleteFilters(netlink.ConntrackTable, family, staleUDP(stale))
+		of, err := handle.ConntrackDeleteFilters(netlink.ConntrackTable, family, staleEntry(stale))
 		ended += int(of)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("deleting conntrack entries: %w", err))
@@ -29,14 +31,21 @@ func (n *NS) ForgetUDP(stale func(client, asked, server netip.AddrPort) bool) (i
 	return ended, errors.Join(errs...)
 }
 
-type staleUDP func(client, asked, server netip.AddrPort) bool
+type staleEntry func(protocol string, client, asked, server netip.AddrPort) bool
 
 // MatchConntrackFlow is what netlink asks of each entry.
-func (f staleUDP) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	if flow.Forward.Protocol != unix.IPPROTO_UDP || flow.Zone != 0 {
+func (f staleEntry) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	protocol := "udp"
+	tcp, _ := flow.ProtoInfo.(*netlink.ProtoInfoTCP)
+	switch {
+	case flow.Zone != 0:
+		return false
+	case flow.Forward.Protocol == unix.IPPROTO_TCP && tcp != nil && tcp.State == nl.TCP_CONNTRACK_SYN_SENT:
+		protocol = "tcp"
+	case flow.Forward.Protocol != unix.IPPROTO_UDP:
 		return false
 	}
-	return f(
+	return f(protocol,
 		netip.AddrPortFrom(toAddr(flow.Forward.SrcIP), flow.Forward.SrcPort), netip.AddrPortFrom(toAddr(flow.Forward.DstIP), flow.Forward.DstPort),
 		netip.AddrPortFrom(toAddr(flow.Reverse.SrcIP), flow.Reverse.SrcPort),
 	)

@@ -84,25 +84,27 @@ func (s ServicePorts) turned(own []netip.Prefix) []Endpoint {
 	return slices.DeleteFunc(append(out, s.HostPorts...), func(e Endpoint) bool { return !e.Target.IsValid() })
 }
 
-// misled gives which connections of UDP of the node's own processes the table would
-// lead elsewhere, had it been there when they began: the kernel asks it only then, and
-// one that goes on lasts for ever.
-func misled(addrs []netip.Prefix, services ServicePorts) func(client, asked, server netip.AddrPort) bool {
-	targets := map[netip.AddrPort]netip.AddrPort{}
+// misled gives which connections of the node's own processes the table would lead
+// elsewhere, had it been there when they began: the kernel asks it only then. One of UDP
+// that goes on lasts for ever, and so does one of TCP that nobody answers.
+func misled(addrs []netip.Prefix, services ServicePorts) func(protocol string, client, asked, server netip.AddrPort) bool {
+	type place struct {
+		Protocol
+		at netip.AddrPort
+	}
+	targets := map[place]netip.AddrPort{}
 	for _, own := range addrs {
 		for _, p := range services.NodePorts {
-			if target := like(own.Addr(), p.Targets); p.Protocol == "udp" && target.IsValid() {
-				targets[netip.AddrPortFrom(own.Addr(), p.Port.Port)] = target
+			if target := like(own.Addr(), p.Targets); target.IsValid() {
+				targets[place{p.Protocol, netip.AddrPortFrom(own.Addr(), p.Port.Port)}] = target
 			}
 		}
 	}
 	for _, e := range services.turned(addrs) {
-		if e.Protocol == "udp" {
-			targets[netip.AddrPortFrom(e.Addr, e.Port.Port)] = e.Target
-		}
+		targets[place{e.Protocol, netip.AddrPortFrom(e.Addr, e.Port.Port)}] = e.Target
 	}
-	return func(client, asked, server netip.AddrPort) bool {
-		target, ok := targets[asked]
+	return func(protocol string, client, asked, server netip.AddrPort) bool {
+		target, ok := targets[place{Protocol(protocol), asked}]
 		ours := client.Addr().IsLoopback() || slices.ContainsFunc(addrs, func(own netip.Prefix) bool { return own.Addr() == client.Addr() })
 		return ok && server != target && ours
 	}
@@ -141,7 +143,7 @@ func (m *machine) redirect(ctx context.Context, addrs []netip.Prefix, services S
 	if !m.misled {
 		return nil
 	}
-	ended, err := m.deps.ForgetUDP(misled(addrs, services))
+	ended, err := m.deps.Forget(misled(addrs, services))
 	if err != nil {
 		return fmt.Errorf("connections to node ports and external addresses: %w", err)
 	}

@@ -84,7 +84,7 @@ func TestRedirect(t *testing.T) {
 	fake := knftables.NewFake(knftables.InetFamily, RedirectTable)
 	looks, fails := 0, false
 	host := &localnetHost{value: "0"}
-	m := &machine{deps: Deps{NFT: fake, Host: host, Logger: slog.New(slog.DiscardHandler), ForgetUDP: func(func(_, _, _ netip.AddrPort) bool) (int, error) {
+	m := &machine{deps: Deps{NFT: fake, Host: host, Logger: slog.New(slog.DiscardHandler), Forget: func(func(_ string, _, _, _ netip.AddrPort) bool) (int, error) {
 		if looks++; fails {
 			return 0, errors.New("conntrack is away")
 		}
@@ -146,21 +146,25 @@ func TestMisled(t *testing.T) {
 		Endpoint{Addr: netip.MustParseAddr("198.51.100.8"), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.96.0.10:53")})
 	wrong := misled([]netip.Prefix{nodeV4, nodeV6}, services)
 	for connection, want := range map[string]bool{
-		"172.18.0.3:4000 172.18.0.3:30053 172.18.0.3:30053": true,
-		"172.18.0.3:4000 172.18.0.3:30053 10.96.0.99:53":    true, // another service had the port
-		"172.18.0.3:4000 172.18.0.3:30053 10.96.0.10:53":    false,
-		"172.18.0.9:4000 172.18.0.3:30053 172.18.0.3:30053": false, // from outside
-		"172.18.0.3:4000 172.18.0.3:30054 172.18.0.3:30054": false,
-		"172.18.0.3:4000 198.51.100.9:53 198.51.100.9:53":   true,
-		"172.18.0.3:4000 198.51.100.8:53 198.51.100.8:53":   false, // the bridge's
-		"172.18.0.3:4000 172.18.0.3:53 172.18.0.3:53":       true,
-		"172.18.0.3:4000 172.18.0.3:30080 172.18.0.3:30080": false, // of TCP
-		"127.0.0.1:4000 127.0.0.1:54 127.0.0.1:54":          true,
-		"127.0.0.1:4000 127.0.0.1:54 10.244.1.5:5354":       false,
-		"127.0.0.1:4000 127.0.0.1:55 127.0.0.1:55":          false,
+		"udp 172.18.0.3:4000 172.18.0.3:30053 172.18.0.3:30053":  true,
+		"udp 172.18.0.3:4000 172.18.0.3:30053 10.96.0.99:53":     true, // another service had the port
+		"udp 172.18.0.3:4000 172.18.0.3:30053 10.96.0.10:53":     false,
+		"udp 172.18.0.9:4000 172.18.0.3:30053 172.18.0.3:30053":  false, // from outside
+		"udp 172.18.0.3:4000 172.18.0.3:30054 172.18.0.3:30054":  false,
+		"udp 172.18.0.3:4000 198.51.100.9:53 198.51.100.9:53":    true,
+		"udp 172.18.0.3:4000 198.51.100.8:53 198.51.100.8:53":    false, // the bridge's
+		"udp 172.18.0.3:4000 172.18.0.3:53 172.18.0.3:53":        true,
+		"udp 172.18.0.3:4000 172.18.0.3:30080 172.18.0.3:30080":  false, // of TCP
+		"tcp 172.18.0.3:4000 172.18.0.3:30080 172.18.0.3:30080":  true,
+		"tcp 172.18.0.3:4000 172.18.0.3:30080 169.254.0.8:30080": true, // the node had no endpoint
+		"tcp 172.18.0.3:4000 172.18.0.3:30080 10.96.0.10:80":     false,
+		"udp 127.0.0.1:4000 127.0.0.1:54 127.0.0.1:54":           true,
+		"udp 127.0.0.1:4000 127.0.0.1:54 10.244.1.5:5354":        false,
+		"udp 127.0.0.1:4000 127.0.0.1:55 127.0.0.1:55":           false,
 	} {
-		ends := addrPorts(strings.Fields(connection)...)
-		if got := wrong(ends[0], ends[1], ends[2]); got != want {
+		protocol, rest, _ := strings.Cut(connection, " ")
+		ends := addrPorts(strings.Fields(rest)...)
+		if got := wrong(protocol, ends[0], ends[1], ends[2]); got != want {
 			t.Errorf("%s: misled %t, want %t", connection, got, want)
 		}
 	}

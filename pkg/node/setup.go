@@ -91,8 +91,8 @@ type Deps struct {
 	// NFT is table RedirectTable of the kernel; nil: the node's own processes do
 	// not reach node ports at the node.
 	NFT knftables.Interface
-	// ForgetUDP is netdev's; it goes with NFT.
-	ForgetUDP func(stale func(client, asked, server netip.AddrPort) bool) (int, error)
+	// Forget is netdev's; it goes with NFT.
+	Forget func(stale func(protocol string, client, asked, server netip.AddrPort) bool) (int, error)
 	// Flows is the gateway bridge's table.
 	Flows Flows
 	// Probes reach, by name, what the node must not lose by a takeover.
