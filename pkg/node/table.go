@@ -15,17 +15,18 @@ import (
 const (
 	zoneWire   = 64000
 	zoneOther  = 64001 // sources of the host that have no stand-in of their own
-	zoneGuests = 64002 // fragments from the host of a DPU
 	zoneRouter = 0     // the router's own, where it hides pods
-	markHost   = 0
-	markRouter = 1
+	// zoneFragments has no entries: conntrack only tells the ports of fragments.
+	zoneFragments = 64002
+	markHost      = 0
+	markRouter    = 1
 
 	tableAnswer   = 1 // from the wire, after conntrack
 	tableToRouter = 2
 	tableToHost   = 3
 	tableNodePort = 4 // from the wire to an address of the node, before and after conntrack
 	tableFromHost = 5 // from the host to the wire, after conntrack
-	// tableFragments is of fragments of UDP from the host of a DPU, after conntrack.
+	// tableFragments is of fragments of UDP from the router or the host of a DPU, after conntrack.
 	tableFragments = 6
 
 	geneve = 6081

@@ -3,13 +3,14 @@ package node
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // guarded drops what must not come from the physical network. A masquerade address is
 // the node's own business: as a source it passes all policies, as a destination it is
 // the node under another name.
 func guarded(w wire) []string {
-	flows := fromGuests(w)
+	flows := append(fromGuests(w), fragments(w)...)
 	if w.Uplink == 0 {
 		return flows
 	}
@@ -29,8 +30,6 @@ func fromGuests(w wire) []string {
 		drop := func(match string) { flows = append(flows, flow(0, priority, in+match, "drop")) }
 		for _, udp := range []string{"udp", "udp6"} {
 			drop(fmt.Sprintf("%s,tp_dst=%d", udp, geneve))
-			// Fragments show their port once conntrack has joined them.
-			flows = append(flows, flow(0, priority-10, in+udp+",nw_frag=yes", fmt.Sprintf("ct(zone=%d,table=%d)", zoneGuests, tableFragments)))
 		}
 		drop("dl_src=" + w.MAC)
 		for _, own := range w.Own {
@@ -48,16 +47,34 @@ func fromGuests(w wire) []string {
 			drop(to(subnet))
 		}
 	}
-	if len(w.Guests) == 0 {
+	return flows
+}
+
+// fragments drop Geneve in fragments of UDP that the router or the host of a DPU sends.
+// OVS does not show the port of a fragment. Conntrack needs all fragments of a packet to
+// tell its port: the kernel's joins them, that of the userspace datapath gives each one
+// the packet's tuple. Fragments of which it can make no packet are dropped, too. In IPv6
+// only the first fragment names its protocol.
+func fragments(w wire) []string {
+	ports := w.Guests
+	if w.Router != 0 {
+		ports = append(slices.Clone(ports), w.Router)
+	}
+	if len(ports) == 0 {
 		return nil
 	}
-	for _, udp := range []string{"udp", "udp6"} {
-		flows = append(flows,
-			flow(tableFragments, 10, fmt.Sprintf("%s,tp_dst=%d", udp, geneve), "drop"),
-			flow(tableFragments, 10, udp+",nw_frag=yes", "drop"), // the userspace datapath does not join them
-		)
+	flows := []string{flow(tableFragments, 0, "", "drop")}
+	const known, udp = ",ct_state=-inv+trk", ",ct_nw_proto=17"
+	for _, packets := range []string{"udp", "ipv6"} {
+		for _, port := range ports {
+			flows = append(flows, flow(0, 290, fmt.Sprintf("in_port=%d,%s,nw_frag=yes,ct_state=-trk", port, packets), fmt.Sprintf("ct(zone=%d,table=%d)", zoneFragments, tableFragments)))
+		}
+		flows = append(flows, flow(tableFragments, 20, fmt.Sprintf("%s,ct_tp_dst=%d", packets+known+udp, geneve), "drop"))
 	}
-	return append(flows, flow(tableFragments, 0, "", "NORMAL"))
+	return append(flows,
+		flow(tableFragments, 10, "udp"+known+udp, "resubmit(,0)"),
+		flow(tableFragments, 10, "ipv6"+known, "resubmit(,0)"),
+	)
 }
 
 // dropSubnet drops what comes from or goes to a subnet.

@@ -65,11 +65,10 @@ func tunnelRules(n node) []ovsdb.Row {
 	return rows
 }
 
-// dropGeneve also drops fragments of UDP, whose port OVS does not show. The kernel's
-// datapath has no fragments there: conntrack, which SNAT needs, has joined them.
+// dropGeneve does not see the port of a fragment; the flows of the gateway bridge do.
 func dropGeneve(id string, family netip.Addr, destination string) ovsdb.Row {
 	return aclRow(id, &nb.ACL{
 		Action: nb.ACLActionDrop, Direction: nb.ACLDirectionFromLport, Tier: tierPrimary, Priority: priorityDeny,
-		Match: fmt.Sprintf("%s == %s && udp && (udp.dst == %d || ip.is_frag)", destinationField.of(family.Is4()), destination, geneve),
+		Match: fmt.Sprintf("%s == %s && udp.dst == %d", destinationField.of(family.Is4()), destination, geneve),
 	}, nb.PortGroupTable, GatewaysGroup)
 }
