@@ -2,7 +2,7 @@
 export GOTOOLCHAIN = local
 export CGO_ENABLED ?= 0
 # One kind of build for tests, image and lab: each further kind compiles Kubernetes' client once more.
-export GOFLAGS := $(GOFLAGS) -trimpath -buildvcs=false
+export GOFLAGS := $(GOFLAGS) -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 
 OUT      := _output
 BIN      := $(OUT)/bin

@@ -35,7 +35,7 @@ func main() {
 
 type options struct {
 	out, tag, cache, version, arch string
-	partial                        bool
+	partial, baseOnly              bool
 }
 
 func run(ctx context.Context, args []string) error {
@@ -47,6 +47,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.version, "version", "", "version stamped into the binaries (default: from git)")
 	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "GOARCH of the image; another than this machine's needs its binfmt")
 	flags.BoolVar(&o.partial, "partial", false, "leave out binaries that do not build, instead of stopping")
+	flags.BoolVar(&o.baseOnly, "base-only", false, "make the base layer for later runs, and no image")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
@@ -79,7 +80,7 @@ func build(ctx context.Context, o options) error {
 		baseLayer, err = b.ensure(ctx, o.cache)
 		return err
 	})
-	if err != nil {
+	if err != nil || o.baseOnly {
 		return err
 	}
 	work, err := os.MkdirTemp("", "ovn-offload-image-")

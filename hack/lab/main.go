@@ -14,11 +14,13 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/build"
 	"github.com/ovn-offload/ovn-offload/hack/lab/cluster"
+	"github.com/ovn-offload/ovn-offload/hack/lab/conformance"
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
 )
 
@@ -47,7 +49,7 @@ func command() *cobra.Command {
 		}
 		return err
 	}
-	root.AddCommand(upCommand(&cfg), fillCommand(), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), removeCommand(&cfg), machineCommand())
+	root.AddCommand(upCommand(&cfg), fillCommand(), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), removeCommand(&cfg), conformanceCommand(&cfg), machineCommand())
 	return root
 }
 
@@ -107,6 +109,22 @@ func (p *prefixList) Set(value string) error {
 	}
 	*p.list = list
 	return nil
+}
+
+func conformanceCommand(cfg *cluster.Config) *cobra.Command {
+	run := conformance.Config{Out: os.Stdout}
+	c := &cobra.Command{Use: "conformance", Short: "run Kubernetes' own tests of the network in a lab that is up", Args: cobra.NoArgs}
+	c.Flags().StringVar(&run.Focus, "focus", "", "only tests whose name matches this regular expression")
+	c.Flags().IntVar(&run.Procs, "procs", 4, "tests that run at once")
+	c.Flags().DurationVar(&run.Within, "within", 3*time.Hour, "end after this time")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		var err error
+		if run.Lab, err = cluster.Open(*cfg); err != nil {
+			return err
+		}
+		return conformance.Run(cmd.Context(), run)
+	}
+	return c
 }
 
 func fillCommand() *cobra.Command {

@@ -70,7 +70,7 @@ func (c *Cache) Swsim(ctx context.Context, k Kernel) (string, error) {
 
 // VMInit compiles the first process of the bench's VMs; Go's cache makes it quick.
 func (c *Cache) VMInit(ctx context.Context, out string) error {
-	return c.run(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "./test/bench/vminit")
+	return c.run(ctx, "go", "build", "-ldflags", "-s -w", "-o", out, "./test/bench/vminit")
 }
 
 // BenchRoot gives the root file system of the bench's VMs: the packages of the

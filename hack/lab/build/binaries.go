@@ -18,6 +18,10 @@ import (
 // module is the Go module of the cluster's binaries, apart from the product's.
 const module = "hack/lab/kubernetes"
 
+// goFlags are those of the Makefile: with others Kubernetes' client would be compiled once more.
+// Debug information, which no program of ours keeps, takes the compiler a sixth of its time.
+const goFlags = "-trimpath -buildvcs=false -gcflags=all=-dwarf=false"
+
 const containerdTags = "no_btrfs no_devmapper no_zfs no_aufs"
 
 // components are the names under which the one Kubernetes binary is called.
@@ -36,11 +40,7 @@ type target struct {
 // bridge network, and Kubernetes with its components as symbolic links.
 func (c *Cache) Kubernetes(ctx context.Context) (string, error) {
 	dir := filepath.Join(c.Repo, module)
-	sources, err := filepath.Glob(filepath.Join(dir, "*/*.go"))
-	if err != nil {
-		return "", err
-	}
-	key, err := hashFiles(append(sources, filepath.Join(dir, "go.mod"))...)
+	key, err := hashFiles(filepath.Join(dir, "etcd/main.go"), filepath.Join(dir, "hyperkube/main.go"), filepath.Join(dir, "go.mod"))
 	if err != nil {
 		return "", err
 	}
@@ -83,9 +83,7 @@ func (c *Cache) CoreDNS(ctx context.Context) (string, error) {
 }
 
 func targets(version string) []target {
-	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	const stamp = " -X k8s.io/component-base/version."
-	ldflags := "-s -w" + stamp + "gitVersion=" + version + stamp + "gitMajor=" + parts[0] + stamp + "gitMinor=" + parts[1]
+	ldflags := "-s -w" + versionStamp(version)
 	const containerd = "github.com/containerd/containerd/v2/cmd/"
 	const plugins = "github.com/containernetworking/plugins/plugins/"
 	return []target{
@@ -94,6 +92,13 @@ func targets(version string) []target {
 		{packages: []string{plugins + "main/bridge", plugins + "ipam/host-local"}, ldflags: "-s -w"},
 		{packages: []string{"./hyperkube"}, ldflags: ldflags},
 	}
+}
+
+// versionStamp is what the linker needs for programs that say their version.
+func versionStamp(version string) string {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	const stamp = " -X k8s.io/component-base/version."
+	return stamp + "gitVersion=" + version + stamp + "gitMajor=" + parts[0] + stamp + "gitMinor=" + parts[1]
 }
 
 func kubernetesVersion(gomod string) (string, error) {
@@ -111,7 +116,7 @@ func kubernetesVersion(gomod string) (string, error) {
 
 // goBuild compiles into out and says how far it is: the first build takes minutes.
 func (c *Cache) goBuild(ctx context.Context, dir, out string, t target) error {
-	args := []string{"go", "build", "-v", "-trimpath", "-tags", t.tags, "-ldflags", t.ldflags, "-o", out + "/"}
+	args := []string{"go", "build", "-v", "-tags", t.tags, "-ldflags", t.ldflags, "-o", out + "/"}
 	cmd := command(ctx, dir, append(args, t.packages...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -143,12 +148,17 @@ func (c *Cache) Tools(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return c.run(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "./hack/lab/pause", "./test/probe")
+	return c.run(ctx, "go", "build", "-ldflags", "-s -w", "-o", dir+"/", "./hack/lab/pause", "./test/probe")
 }
 
 // ProductImage makes the image of ovn-offload itself.
 func (c *Cache) ProductImage(ctx context.Context, out string) error {
 	return c.run(ctx, "go", "run", "./hack/image", "-out", out)
+}
+
+// productBase makes the base layer of that image, which its maker keeps.
+func (c *Cache) productBase(ctx context.Context) (string, error) {
+	return "", c.run(ctx, "go", "run", "./hack/image", "-base-only")
 }
 
 // run executes a command in the repository; its output is shown when it ends badly.
@@ -165,7 +175,7 @@ func (c *Cache) run(ctx context.Context, args ...string) error {
 func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTOOLCHAIN=local")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTOOLCHAIN=local", "GOFLAGS="+goFlags)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	return cmd

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,5 +171,44 @@ func TestCommandEndsWithItsChildren(t *testing.T) {
 	}
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("a grandchild lived on: %s", took)
+	}
+}
+
+// Packages that the product, Kubernetes and CoreDNS share are compiled once, if their versions are the same.
+func TestModules_HaveTheSameVersions(t *testing.T) {
+	versions := map[string]map[string]string{} // by module, then by go.mod
+	for _, gomod := range []string{"../../../go.mod", "../kubernetes/go.mod", "../coredns/go.mod"} {
+		data, err := os.ReadFile(gomod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			fields := strings.Fields(strings.TrimPrefix(line, "require "))
+			if len(fields) < 2 || !strings.HasPrefix(fields[1], "v") || !strings.Contains(fields[0], ".") {
+				continue
+			}
+			if versions[fields[0]] == nil {
+				versions[fields[0]] = map[string]string{}
+			}
+			versions[fields[0]][gomod] = fields[1]
+		}
+	}
+	if len(versions["k8s.io/client-go"]) != 3 {
+		t.Errorf("k8s.io/client-go is required with %v, want it in three modules", versions["k8s.io/client-go"])
+	}
+	for module, by := range versions {
+		if len(slices.Compact(slices.Sorted(maps.Values(by)))) > 1 {
+			t.Errorf("%s has several versions: %v", module, by)
+		}
+	}
+}
+
+func TestGoFlags_AreTheMakefiles(t *testing.T) {
+	data, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := "export GOFLAGS := $(GOFLAGS) " + goFlags + "\n"; !strings.Contains(string(data), line) {
+		t.Errorf("the Makefile has no line %q", line)
 	}
 }

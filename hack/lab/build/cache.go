@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,12 +73,26 @@ func (c *Cache) Fill(ctx context.Context) error {
 	if _, err := c.Kernel(ctx); err != nil {
 		return err
 	}
-	for _, make := range []func(context.Context) (string, error){c.BenchRoot, c.Kubernetes, c.NodeRoot, c.CoreDNS, c.toolsLayer} {
-		if _, err := make(ctx); err != nil {
-			return err
-		}
+	if _, err := c.BenchRoot(ctx); err != nil {
+		return err
 	}
-	return nil
+	return c.FillLab(ctx)
+}
+
+// FillLab makes what takes minutes for a lab: programs, and beside the compilers the root file systems.
+func (c *Cache) FillLab(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, chain := range [][]func(context.Context) (string, error){{c.Kubernetes, c.CoreDNS}, {c.NodeRoot, c.toolsLayer, c.productBase}} {
+		group.Go(func() error {
+			for _, make := range chain {
+				if _, err := make(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 func flush(dir string) error {

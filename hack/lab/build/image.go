@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,6 +24,13 @@ const (
 	DNSImage   = "lab-coredns:dev"
 )
 
+// image is one image of an archive.
+type image struct {
+	tag                 string
+	entrypoint, command []string
+	layers              []string // tar files, the lowest first
+}
+
 // Pause makes the image of pod sandboxes from the program pause in bin.
 func (c *Cache) Pause(bin, out string) error {
 	return ProgramImage(PauseImage, "pause", filepath.Join(bin, "pause"), out)
@@ -32,10 +40,10 @@ func (c *Cache) Pause(bin, out string) error {
 func ProgramImage(tag, name, program, out string) error {
 	layer := out + ".layer"
 	defer func() { _ = os.Remove(layer) }()
-	if err := fileLayer(layer, name, program); err != nil {
+	if err := fileLayer(layer, map[string]string{name: program}); err != nil {
 		return err
 	}
-	return archive(out, tag, []string{"/" + name}, layer)
+	return archive(out, image{tag: tag, command: []string{"/" + name}, layers: []string{layer}})
 }
 
 // TestImage makes the image of test workloads: Debian's network tools, and probe from bin.
@@ -46,77 +54,79 @@ func (c *Cache) TestImage(ctx context.Context, bin, out string) error {
 	}
 	layer := out + ".layer"
 	defer func() { _ = os.Remove(layer) }()
-	if err := fileLayer(layer, "usr/local/bin/probe", filepath.Join(bin, "probe")); err != nil {
+	if err := fileLayer(layer, map[string]string{"usr/local/bin/probe": filepath.Join(bin, "probe")}); err != nil {
 		return err
 	}
-	return archive(out, ToolsImage, []string{"sleep", "infinity"}, base, layer)
+	return archive(out, image{tag: ToolsImage, command: []string{"sleep", "infinity"}, layers: []string{base, layer}})
 }
 
-// fileLayer is an image layer with one program.
-func fileLayer(out, name, from string) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
+// fileLayer writes an image layer of files: their names in the image, and where they are now.
+func fileLayer(out string, files map[string]string) error {
 	file, err := os.Create(out)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	w := tar.NewWriter(file)
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(data))}); err != nil {
-		return err
-	}
-	if _, err := w.Write(data); err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := addFile(w, &tar.Header{Name: name, Mode: 0o755}, files[name]); err != nil {
+			return fmt.Errorf("adding %s: %w", files[name], err)
+		}
 	}
 	return w.Close()
 }
 
-// archive writes an image as `docker save` does, which containerd imports.
-func archive(out, tag string, command []string, layers ...string) error {
+// archive writes images as `docker save` does, which containerd imports. A layer of several images is written once.
+func archive(out string, images ...image) error {
 	file, err := os.Create(out + ".partial")
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	w := tar.NewWriter(file)
-	var diffs, names []string
-	for i, layer := range layers {
-		digest, err := digestOf(layer)
-		if err != nil {
+	digests := map[string]string{} // by layer
+	var manifest []map[string]any
+	for i, m := range images {
+		var diffs, names []string
+		for _, layer := range m.layers {
+			digest, written := digests[layer]
+			if !written {
+				if digest, err = digestOf(layer); err != nil {
+					return err
+				}
+				digests[layer] = digest
+				if err := addFile(w, &tar.Header{Name: digest + ".tar", Mode: 0o644}, layer); err != nil {
+					return fmt.Errorf("adding %s: %w", layer, err)
+				}
+			}
+			diffs, names = append(diffs, "sha256:"+digest), append(names, digest+".tar")
+		}
+		config := fmt.Sprintf("config%d.json", i)
+		if err := addJSON(w, config, map[string]any{
+			"architecture": runtime.GOARCH, "os": "linux",
+			"config": map[string]any{"Entrypoint": m.entrypoint, "Cmd": m.command, "Env": []string{"PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin"}},
+			"rootfs": map[string]any{"type": "layers", "diff_ids": diffs},
+		}); err != nil {
 			return err
 		}
-		name := fmt.Sprintf("layer%d.tar", i)
-		diffs, names = append(diffs, "sha256:"+digest), append(names, name)
-		if err := addFile(w, name, layer); err != nil {
-			return fmt.Errorf("adding %s: %w", layer, err)
-		}
+		manifest = append(manifest, map[string]any{"Config": config, "RepoTags": []string{m.tag}, "Layers": names})
 	}
-	config, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Cmd": command, "Env": []string{"PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": diffs},
-	})
-	if err != nil {
-		return err
-	}
-	manifest, err := json.Marshal([]map[string]any{{"Config": "config.json", "RepoTags": []string{tag}, "Layers": names}})
-	if err != nil {
-		return err
-	}
-	for name, data := range map[string][]byte{"config.json": config, "manifest.json": manifest} {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
-			return err
-		}
-		if _, err := w.Write(data); err != nil {
-			return err
-		}
-	}
-	if err := w.Close(); err != nil {
+	if err := errors.Join(addJSON(w, "manifest.json", manifest), w.Close()); err != nil {
 		return err
 	}
 	return os.Rename(file.Name(), out)
+}
+
+func addJSON(w *tar.Writer, name string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
 }
 
 func digestOf(path string) (string, error) {
@@ -132,7 +142,8 @@ func digestOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func addFile(w *tar.Writer, name, from string) error {
+// addFile writes a file under the header, to which it gives the size.
+func addFile(w *tar.Writer, header *tar.Header, from string) error {
 	file, err := os.Open(from)
 	if err != nil {
 		return err
@@ -142,7 +153,8 @@ func addFile(w *tar.Writer, name, from string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: stat.Size()}); err != nil {
+	header.Size = stat.Size()
+	if err := w.WriteHeader(header); err != nil {
 		return err
 	}
 	_, err = io.Copy(w, file)

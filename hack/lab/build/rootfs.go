@@ -33,9 +33,13 @@ func (c *Cache) NodeRoot(ctx context.Context) (string, error) {
 
 // toolsLayer gives the root file system of the test image as a tar file.
 func (c *Cache) toolsLayer(ctx context.Context) (string, error) {
-	packages := toolPackages()
-	return c.once(ctx, "tools-layer", hash(append(packages, suite)...), func(ctx context.Context, path string) error {
-		c.Say("    installing Debian %s with %d packages for the test image", suite, len(packages))
+	return c.layer(ctx, "tools-layer", toolPackages())
+}
+
+// layer gives a root file system with the packages as a tar file.
+func (c *Cache) layer(ctx context.Context, kind string, packages []string) (string, error) {
+	return c.once(ctx, kind, hash(append(packages, suite)...), func(ctx context.Context, path string) error {
+		c.Say("    installing Debian %s with %d packages for the %s", suite, len(packages), kind)
 		if err := c.debian(ctx, path+".tar", packages); err != nil {
 			return err
 		}

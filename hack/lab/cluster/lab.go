@@ -80,6 +80,9 @@ func Open(cfg Config) (*Lab, error) {
 // Config gives the lab's settings, completed.
 func (l *Lab) Config() Config { return l.cfg }
 
+// Cache is where the lab's programs and file systems are kept.
+func (l *Lab) Cache() *build.Cache { return l.cache }
+
 // Kubeconfig is the file with which the host's shell reaches the cluster, as its administrator.
 func (l *Lab) Kubeconfig() string { return filepath.Join(l.cfg.Workdir, "kubeconfig") }
 
@@ -132,8 +135,7 @@ func (l *Lab) Up(ctx context.Context) error {
 		do   func(context.Context) error
 	}{
 		{"Debian packages of this machine", l.cache.Packages},
-		{"Kubernetes, etcd and containerd, compiled once", l.buildKubernetes},
-		{"root file system of the nodes, made once", l.buildRoot},
+		{"programs compiled, root file systems installed, once", l.build},
 		{"kernel and NICs of the nodes that are VMs", l.buildBench},
 		{"images", l.buildImages},
 		{"images for the nodes, unpacked", l.unpackImages},
@@ -154,9 +156,16 @@ func (l *Lab) Up(ctx context.Context) error {
 	return nil
 }
 
-func (l *Lab) buildKubernetes(ctx context.Context) error {
+// build makes what the cache keeps, and gives this machine its kubectl.
+func (l *Lab) build(ctx context.Context) error {
+	if err := l.cache.FillLab(ctx); err != nil {
+		return err
+	}
 	var err error
 	if l.bin.kubernetes, err = l.cache.Kubernetes(ctx); err != nil {
+		return err
+	}
+	if l.bin.root, err = l.cache.NodeRoot(ctx); err != nil {
 		return err
 	}
 	link := filepath.Join(l.cfg.Repo, "_output/bin/kubectl")
@@ -167,12 +176,6 @@ func (l *Lab) buildKubernetes(ctx context.Context) error {
 		return err
 	}
 	return os.Symlink(filepath.Join(l.bin.kubernetes, "kubectl"), link)
-}
-
-func (l *Lab) buildRoot(ctx context.Context) error {
-	var err error
-	l.bin.root, err = l.cache.NodeRoot(ctx)
-	return err
 }
 
 // keepState refuses to change the settings of a lab that is there.
