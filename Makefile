@@ -62,7 +62,7 @@ e2e-kind: ## end to end tests in the cluster of deploy/kind/up and deploy/kind/t
 	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 50m -v ./test/e2e -args -cluster=kind -families=ipv4
 
 e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
-	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC ./test/e2e -args -smartnic
+	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC_KubeletGivesVFsToPods ./test/e2e -args -smartnic
 
 # A machine has one processor. Two at once, with half of the tests each; what each says comes at its end.
 bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machines (root)

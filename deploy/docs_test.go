@@ -27,7 +27,7 @@ func read(t *testing.T, pattern string) (all map[string]string) {
 }
 
 // What a user can be told by a code or an Event has a page, and the index names it.
-func TestFailuresHavePages(t *testing.T) {
+func TestFailurePages_CoverAllCodesAndEvents(t *testing.T) {
 	index := read(t, "../docs/failures/README.md")["../docs/failures/README.md"]
 	pages := []string{"cni-11", "cni-50"}
 	code := regexp.MustCompile(`\bCode\w+ uint = (\d+)`)
@@ -59,7 +59,7 @@ func TestFailuresHavePages(t *testing.T) {
 }
 
 // Links of the documentation lead to files and headings that exist.
-func TestLinks(t *testing.T) {
+func TestDocs_LinksLeadToFilesAndHeadings(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^):#]*)(?:#([^)]*))?\)`)
 	pages := read(t, "../docs/*.md")
 	for _, pattern := range []string{"../docs/*/*.md", "../*.md"} {

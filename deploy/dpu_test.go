@@ -93,7 +93,7 @@ func checkDPUPlaces(objects []runtime.Object) (found []string) {
 	return found
 }
 
-func TestDPUManifests(t *testing.T) {
+func TestDPUManifests_PassAllChecks(t *testing.T) {
 	objects, err := decode(dpuManifests(t))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestDPUManifests(t *testing.T) {
 	}
 }
 
-func TestDPUChecksFind(t *testing.T) {
+func TestDPUChecks_FindEachSpoiledManifest(t *testing.T) {
 	for _, tc := range []spoiled{
 		{"dpu/host-cluster/10-rbac.yaml", "verbs: [get, create, update]", "verbs: [delete]", "role ovn-dpu: right to delete leases"},
 		{"dpu/host-cluster/10-rbac.yaml", "system:serviceaccounts:ovn-dpu", "system:authenticated", "subject Group system:authenticated"},
@@ -125,7 +125,7 @@ func TestDPUChecksFind(t *testing.T) {
 
 // The DPU's agent makes the bridges of a node as the ordinary one does: what it is
 // not told is about pods' devices on the node itself, or not a DPU's to choose.
-func TestDPUAgentFlags(t *testing.T) {
+func TestDPUAgentFlags_LackNodeOnlyFlags(t *testing.T) {
 	flags := func(files map[string][]byte, daemonSet string) (names []string) {
 		objects, err := decode(files)
 		if err != nil {
@@ -150,7 +150,7 @@ func TestDPUAgentFlags(t *testing.T) {
 }
 
 // The ordinary agents keep off the nodes of hosts with a DPU and of DPUs.
-func TestOrdinaryNodesOnly(t *testing.T) {
+func TestNodeDaemonSets_ExcludeDPUsAndTheirHosts(t *testing.T) {
 	objects, err := decode(manifests(t))
 	if err != nil {
 		t.Fatal(err)

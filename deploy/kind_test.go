@@ -11,7 +11,7 @@ import (
 )
 
 // The settings for kind are those of the manifests but for what docker decides.
-func TestKindSettings(t *testing.T) {
+func TestKindSettings_AreThoseOfManifests(t *testing.T) {
 	setting := func(manifest []byte) map[string]string {
 		t.Helper()
 		var object corev1.ConfigMap
@@ -42,7 +42,7 @@ func TestKindSettings(t *testing.T) {
 }
 
 // The kind cluster has the networks that the manifests name.
-func TestKindNetworks(t *testing.T) {
+func TestKindNetworks_AreThoseOfManifests(t *testing.T) {
 	data, err := os.ReadFile("kind/cluster.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -333,7 +333,7 @@ func (s spoiled) check(t *testing.T, files map[string][]byte, problems func([]ru
 	}
 }
 
-func TestManifests(t *testing.T) {
+func TestManifests_PassAllChecks(t *testing.T) {
 	objects, err := decode(manifests(t))
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestManifests(t *testing.T) {
 }
 
 // Every check finds what it is there for.
-func TestChecksFind(t *testing.T) {
+func TestManifestChecks_FindEachSpoiledManifest(t *testing.T) {
 	for _, tc := range []spoiled{
 		{"20-rbac.yaml", "verbs: [get, update]", `verbs: ["*"]`, "role ovnkube-identity: right to * secrets*"},
 		{"20-rbac.yaml", "resources: [nodes/status]", "resources: [nodes]", "role ovnkube-node: right to patch nodes"},

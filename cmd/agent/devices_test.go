@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestResources(t *testing.T) {
+func TestDeviceOptions_PoolsDecideServedResources(t *testing.T) {
 	const two = `{"resourceList":[{"resourceName":"fast","selectors":{"vendors":["15b3"]}},{"resourcePrefix":"example.com","resourceName":"nic"}]}`
 	tests := []struct {
 		options         deviceOptions

@@ -8,7 +8,7 @@ import (
 )
 
 // The command reads the tree that it is told to, and needs no cluster.
-func TestInventory(t *testing.T) {
+func TestInventoryCommand_ReadsGivenTreeWithoutCluster(t *testing.T) {
 	nic := t.TempDir()
 	for _, dir := range []string{"/devices/pci0000:00/0000:00:1f.6", "/bus/pci/devices"} {
 		if err := os.MkdirAll(nic+dir, 0o755); err != nil {

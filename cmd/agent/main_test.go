@@ -7,7 +7,7 @@ import (
 )
 
 // Bad flags are refused, with the flag's name, before anything is touched.
-func TestFlags(t *testing.T) {
+func TestFlags_InvalidValuesAreRefusedByName(t *testing.T) {
 	for flag, complaint := range map[string]string{
 		"--mode=other":                 "none of full, host, dpu and auto",
 		"--reserved-vfs=ens1f0#x":      "--reserved-vfs",
@@ -28,9 +28,9 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestBinaryKnowsFewKinds keeps all the kinds of the Kubernetes API out of the
+// TestAgentBinary_ImportsFewKubernetesAPIs keeps all the kinds of the Kubernetes API out of the
 // agent's memory: docs/decisions/own-api-client.md.
-func TestBinaryKnowsFewKinds(t *testing.T) {
+func TestAgentBinary_ImportsFewKubernetesAPIs(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v: %s", err, out)

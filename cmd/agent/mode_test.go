@@ -7,7 +7,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-func TestChooseMode(t *testing.T) {
+func TestChooseMode_LabelAndDevicesDecide(t *testing.T) {
 	with := func(functions ...vf.Function) vf.Inventory {
 		var pf vf.PF
 		for _, f := range functions {

@@ -156,7 +156,7 @@ func needOVS(t *testing.T) {
 	}
 }
 
-func TestOVSContainer(t *testing.T) {
+func TestOVSContainer_RestartsKilledDaemonAndStops(t *testing.T) {
 	needOVS(t)
 	dir := t.TempDir()
 	agent(t, dir)
@@ -300,7 +300,7 @@ func TestControllerContainer_BridgeExistsBeforeItsStart(t *testing.T) {
 	}
 }
 
-func TestDaemonUsage(t *testing.T) {
+func TestDaemonCommand_RefusesWrongArguments(t *testing.T) {
 	for _, args := range [][]string{nil, {"nothing"}, {"nb"}, {"ready"}, {"ready", "nothing"}, {"alive", "nothing"}} {
 		if out, err := daemon(t.Context(), t.TempDir(), args...).CombinedOutput(); err == nil || len(out) == 0 {
 			t.Errorf("%q: %v, %q", args, err, out)

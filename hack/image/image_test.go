@@ -50,7 +50,7 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-func TestProductLayer(t *testing.T) {
+func TestProductLayer_HoldsFilesAndBinariesReproducibly(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/rootfs/usr/local/bin/start", "#!", 0o755)
 	write(t, dir+"/rootfs/etc/a.conf", "a", 0o600)
@@ -74,7 +74,7 @@ func TestProductLayer(t *testing.T) {
 }
 
 // The archive holds what its manifest names, under the digests that it claims.
-func TestArchive(t *testing.T) {
+func TestImageArchive_ManifestNamesDigestsOfContent(t *testing.T) {
 	dir := t.TempDir()
 	var layers []layer
 	for _, content := range []string{"base", "ours"} {
@@ -118,7 +118,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-func TestBaseKey(t *testing.T) {
+func TestBaseKey_ChangesWeeklyAndWithContent(t *testing.T) {
 	monday := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	key := defaultBase("amd64", monday).key()
 	if other := defaultBase("amd64", monday.Add(7*24*time.Hour-time.Second)).key(); other != key {
@@ -136,7 +136,7 @@ func TestBaseKey(t *testing.T) {
 }
 
 // deploy/Containerfile says what hack/image does.
-func TestContainerfileHasTheSamePackages(t *testing.T) {
+func TestContainerfile_InstallsSamePackagesAsImage(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/Containerfile")
 	if err != nil {
 		t.Fatal(err)

@@ -145,7 +145,7 @@ func TestRequester_IsTheNodeOfTheToken(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
+func TestDecide_RequestIsSignedRefusedOrDelayed(t *testing.T) {
 	key := p256(t)
 	own := "id-1 uid-1 " + agentUser
 	for name, tc := range map[string]struct {

@@ -26,7 +26,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-func TestAddResult(t *testing.T) {
+func TestAdd_ResultHasInterfacesAddressesAndRoutes(t *testing.T) {
 	n := newNode(t)
 	var got types100.Result
 	must(t, json.Unmarshal(n.mustDo(addWeb(sandboxA, "/ns/a")), &got))
@@ -59,7 +59,7 @@ func text(t *testing.T, r types100.Result) string {
 	return string(b)
 }
 
-func TestAddRows(t *testing.T) {
+func TestAdd_WritesPortAndInterfaceRows(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	want := []ovsdb.Row{
@@ -82,8 +82,8 @@ func TestAddRows(t *testing.T) {
 	}
 }
 
-// TestAddKernel looks at what a pod finds in a real namespace.
-func TestAddKernel(t *testing.T) {
+// TestAdd_ConfiguresRealNamespace looks at what a pod finds in a real namespace.
+func TestAdd_ConfiguresRealNamespace(t *testing.T) {
 	n := newNode(t)
 	podPath := netdevtest.NewNS(t)
 	host, pod := openNS(t, netdevtest.NewNS(t)), openNS(t, podPath)
@@ -140,8 +140,8 @@ func openNS(t testing.TB, path string) *netdev.NS {
 	return ns
 }
 
-// TestStageErrors shows that each error names its stage, the pod and the reason.
-func TestStageErrors(t *testing.T) {
+// TestAdd_ErrorNamesStagePodAndReason shows that each error names its stage, the pod and the reason.
+func TestAdd_ErrorNamesStagePodAndReason(t *testing.T) {
 	complaint, ofport := "could not open network device", 7
 	tests := []struct {
 		name   string
@@ -202,8 +202,8 @@ func (e editing) Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result,
 	return result, err
 }
 
-// TestFaults fails each single call of an ADD in turn: nothing may stay.
-func TestFaults(t *testing.T) {
+// TestAdd_FailureOfAnyCallLeavesNothing fails each single call of an ADD in turn: nothing may stay.
+func TestAdd_FailureOfAnyCallLeavesNothing(t *testing.T) {
 	for broken := int64(1); ; broken++ {
 		n := newNode(t)
 		n.setPod(web, webUID, dualNetwork)
@@ -234,7 +234,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestAddTwice(t *testing.T) {
+func TestAdd_RepeatedGivesSameResult(t *testing.T) {
 	n := newNode(t)
 	first := n.mustDo(addWeb(sandboxA, "/ns/a"))
 	second := n.mustDo(addWeb(sandboxA, "/ns/a"))
@@ -249,8 +249,8 @@ func TestAddTwice(t *testing.T) {
 	n.wantLinks(linkA)
 }
 
-// TestAddAgainFailing keeps what an earlier ADD has made.
-func TestAddAgainFailing(t *testing.T) {
+// TestAdd_FailedRepeatKeepsEarlierPort keeps what an earlier ADD has made.
+func TestAdd_FailedRepeatKeepsEarlierPort(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.db.edit(web, func(i *vswitch.Interface) { delete(i.ExternalIDs, installedKey) })
@@ -264,8 +264,8 @@ func TestAddAgainFailing(t *testing.T) {
 	}
 }
 
-// TestAddRepairsHalf completes what a killed agent has left of an ADD.
-func TestAddRepairsHalf(t *testing.T) {
+// TestAdd_CompletesHalfDoneADD completes what a killed agent has left of an ADD.
+func TestAdd_CompletesHalfDoneADD(t *testing.T) {
 	n := newNode(t)
 	must(t, n.host.AddVeth(netdev.Veth{Name: linkA, Alias: alias(webOn(sandboxA)), Peer: netdev.Peer{Path: "/ns/a", Name: "eth0"}}))
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
@@ -276,7 +276,7 @@ func TestAddRepairsHalf(t *testing.T) {
 	}
 }
 
-func TestNewSandboxReplacesOld(t *testing.T) {
+func TestAdd_NewSandboxReplacesOld(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.mustDo(addWeb(sandboxB, "/ns/b"))
@@ -290,8 +290,8 @@ func TestNewSandboxReplacesOld(t *testing.T) {
 	n.wantNothing()
 }
 
-// TestWaits lets facts arrive one after the other while ADD waits.
-func TestWaits(t *testing.T) {
+// TestAdd_WaitsForPodNetworkAndFlows lets facts arrive one after the other while ADD waits.
+func TestAdd_WaitsForPodNetworkAndFlows(t *testing.T) {
 	n := newNode(t)
 	n.putPod(web, nil)
 	n.db.flows = false
@@ -312,7 +312,7 @@ func TestWaits(t *testing.T) {
 	must(t, <-done)
 }
 
-func TestChangedDuringAdd(t *testing.T) {
+func TestAdd_FailsWhenPodChangesMeanwhile(t *testing.T) {
 	tests := map[string]func(*node){
 		"annotation": func(n *node) { n.setPod(web, webUID, otherNetwork) },
 		"replaced":   func(n *node) { n.setPod(web, "new", webNetwork) },
@@ -334,7 +334,7 @@ func TestChangedDuringAdd(t *testing.T) {
 	}
 }
 
-func TestStaticPod(t *testing.T) {
+func TestAdd_StaticPodHasUIDOfMirrorPod(t *testing.T) {
 	n := newNode(t)
 	n.putPod(web, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "web", UID: "mirror",
@@ -346,7 +346,7 @@ func TestStaticPod(t *testing.T) {
 	}
 }
 
-func TestRequestEnds(t *testing.T) {
+func TestAdd_DeadlineRollsBack(t *testing.T) {
 	n := newNode(t)
 	n.db.flows = false
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)

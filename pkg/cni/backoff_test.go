@@ -9,9 +9,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
-// TestSweep_HiddenDeviceIsNotTriedAtEachSweep: a pod with NET_ADMIN has moved its VF to
+// TestSweep_DeviceOutOfReachIsNotTriedAtEachSweep: a pod with NET_ADMIN has moved its VF to
 // a namespace of its own. Other pods' events ask for sweeps.
-func TestSweep_HiddenDeviceIsNotTriedAtEachSweep(t *testing.T) {
+func TestSweep_DeviceOutOfReachIsNotTriedAtEachSweep(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.net.AddNS("/nested")

@@ -10,10 +10,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// TestLostDEL: the plugin answers a DEL while there is no agent, and nobody
+// TestSweep_DetachesDeviceOfLostDEL: the plugin answers a DEL while there is no agent, and nobody
 // repeats it. The device goes home at the agent's start, or with the sweep that
 // the end of the pod's namespace asks for; whoever publishes claims is told.
-func TestLostDEL(t *testing.T) {
+func TestSweep_DetachesDeviceOfLostDEL(t *testing.T) {
 	podGoes := func(n *nic) { n.putPod(web, nil) }
 	namespaceEnds := func(n *nic) { n.net.RemoveNS("/ns/a") }
 	for name, tt := range map[string]struct{ away, later []func(*nic) }{
@@ -52,9 +52,9 @@ func TestLostDEL(t *testing.T) {
 	}
 }
 
-// TestPodGoesWithoutDEL: the API has the pod no more, or another one of its name,
+// TestSweep_IsDueWhenPodGoesWithoutDEL: the API has the pod no more, or another one of its name,
 // and its device is still with it.
-func TestPodGoesWithoutDEL(t *testing.T) {
+func TestSweep_IsDueWhenPodGoesWithoutDEL(t *testing.T) {
 	for name, goes := range map[string]func(*nic){
 		"gone":     func(n *nic) { n.putPod(web, nil) },
 		"replaced": func(n *nic) { n.setPod(web, "new", webNetwork) },
@@ -79,9 +79,9 @@ func TestPodGoesWithoutDEL(t *testing.T) {
 	}
 }
 
-// TestSweepBeforeTheNodeIsSetUp: the VF of a pod that is gone goes home while the
+// TestSweep_DetachesVFBeforeNodeIsSetUp: the VF of a pod that is gone goes home while the
 // node's set-up goes on, which may take for ever; a pod that lives keeps its own.
-func TestSweepBeforeTheNodeIsSetUp(t *testing.T) {
+func TestSweep_DetachesVFBeforeNodeIsSetUp(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(*nic)
 		swept  func(*nic) bool

@@ -35,7 +35,7 @@ func (n *node) stuck(r *Request) <-chan error {
 	return done
 }
 
-func TestTwoAddsAtOnce(t *testing.T) {
+func TestAdd_ConcurrentRepeatSucceeds(t *testing.T) {
 	n := newNode(t)
 	first := n.stuck(addWeb(sandboxA, "/ns/a"))
 	second := n.start(addWeb(sandboxA, "/ns/a"))
@@ -55,7 +55,7 @@ func TestTwoAddsAtOnce(t *testing.T) {
 	n.wantLinks(linkA)
 }
 
-func TestDelEndsAdd(t *testing.T) {
+func TestDel_CancelsWaitingADD(t *testing.T) {
 	n := newNode(t)
 	done := n.stuck(addWeb(sandboxA, "/ns/a"))
 	must(t, <-n.start(delWeb(sandboxA, "/ns/a")))
@@ -65,7 +65,7 @@ func TestDelEndsAdd(t *testing.T) {
 	n.wantNothing()
 }
 
-func TestNewSandboxEndsAddOfOld(t *testing.T) {
+func TestAdd_CancelsWaitingADDOfOldSandbox(t *testing.T) {
 	n := newNode(t)
 	old := n.stuck(addWeb(sandboxA, "/ns/a"))
 	next := n.stuck(addWeb(sandboxB, "/ns/b"))
@@ -77,8 +77,8 @@ func TestNewSandboxEndsAddOfOld(t *testing.T) {
 	n.wantLinks(linkB)
 }
 
-// TestStorm runs commands of a few pods in every order at once.
-func TestStorm(t *testing.T) {
+// TestCommands_InAnyOrderStayConsistent runs commands of a few pods in every order at once.
+func TestCommands_InAnyOrderStayConsistent(t *testing.T) {
 	n := newNode(t)
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -121,7 +121,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-func TestDelWithoutAnything(t *testing.T) {
+func TestDel_SucceedsWithoutPodAndNamespace(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.putPod(web, nil)
@@ -136,7 +136,7 @@ func TestDelWithoutAnything(t *testing.T) {
 	}
 }
 
-func TestDelOfAnotherInterface(t *testing.T) {
+func TestDel_OfAnotherInterfaceKeepsPort(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	r := delWeb(sandboxA, "/ns/a")
@@ -147,8 +147,8 @@ func TestDelOfAnotherInterface(t *testing.T) {
 	n.wantNothing()
 }
 
-// TestDelSparesOthersLinks: the host's link has the name that the sandbox's would have.
-func TestDelSparesOthersLinks(t *testing.T) {
+// TestDel_KeepsLinksOfHost: the host's link has the name that the sandbox's would have.
+func TestDel_KeepsLinksOfHost(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(delWeb("eth0", "/ns/a"))
 	if _, err := n.host.Link("eth0"); err != nil {
@@ -156,8 +156,8 @@ func TestDelSparesOthersLinks(t *testing.T) {
 	}
 }
 
-// TestDelWithoutDatabase succeeds, and the sweep finishes what it could not do.
-func TestDelWithoutDatabase(t *testing.T) {
+// TestDel_SucceedsWithoutDatabase, and the sweep finishes what it could not do.
+func TestDel_SucceedsWithoutDatabase(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.db.mu.Lock()
@@ -178,7 +178,7 @@ func TestDelWithoutDatabase(t *testing.T) {
 	n.wantNothing()
 }
 
-func TestSweep(t *testing.T) {
+func TestSweep_RemovesStaleAttachmentsOnly(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*node)
@@ -212,7 +212,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-func TestSweepSparesAddUnderWay(t *testing.T) {
+func TestSweep_KeepsLinksOfRunningADD(t *testing.T) {
 	n := newNode(t)
 	r := addWeb(sandboxA, "/ns/a")
 	_, end := n.srv.commands.begin(t.Context(), r)
@@ -224,7 +224,7 @@ func TestSweepSparesAddUnderWay(t *testing.T) {
 	n.wantLinks()
 }
 
-func TestGC(t *testing.T) {
+func TestGC_RemovesUnlistedAttachmentsOfOwnNetwork(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	gc := &Request{Command: "GC", Conf: Conf{CNIVersion: "1.1.0", Name: "ovn-kubernetes"}}
@@ -240,7 +240,7 @@ func TestGC(t *testing.T) {
 	n.wantNothing()
 }
 
-func TestCheckFindsDamage(t *testing.T) {
+func TestCheck_FindsEachDamage(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(n *node, pod *netdev.FakeNS)
@@ -277,8 +277,8 @@ func TestCheckFindsDamage(t *testing.T) {
 	}
 }
 
-// TestSweepLoopRetries lets the first sweep fail.
-func TestSweepLoopRetries(t *testing.T) {
+// TestSweepLoop_RetriesAfterFailure lets the first sweep fail.
+func TestSweepLoop_RetriesAfterFailure(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.putPod(web, nil)
@@ -309,9 +309,9 @@ func (l logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestSweepsThatFailAlikeAreLoggedOnce, and are made all the same. Another error,
+// TestSweepLoop_FailingSweepsAreLoggedOnce, and are made all the same. Another error,
 // and the same after a success, are told.
-func TestSweepsThatFailAlikeAreLoggedOnce(t *testing.T) {
+func TestSweepLoop_FailingSweepsAreLoggedOnce(t *testing.T) {
 	n := newNode(t)
 	lines := make(logged, 1000)
 	n.srv.log = slog.New(slog.NewTextHandler(lines, nil))

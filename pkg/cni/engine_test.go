@@ -79,7 +79,7 @@ func (r *realNode) controller(pod kube.Owner) {
 	}()
 }
 
-func TestEngineAttachDetach(t *testing.T) {
+func TestEngine_AttachesAndDetachesInRealDatabase(t *testing.T) {
 	r := newRealNode(t)
 	r.controller(web)
 	first := r.mustDo(addWeb(sandboxA, r.pods[0]))
@@ -135,8 +135,8 @@ func (r *realNode) names(table string) []string {
 	return strings.Fields(r.database.Dump(table, "name"))
 }
 
-// TestEngineKilled loses the database while an ADD waits and while a DEL runs.
-func TestEngineKilled(t *testing.T) {
+// TestEngine_DatabaseRestartsDuringADDAndDEL loses the database while an ADD waits and while a DEL runs.
+func TestEngine_DatabaseRestartsDuringADDAndDEL(t *testing.T) {
 	r := newRealNode(t)
 	committed := make(chan struct{})
 	r.srv.deps.Stage = func(stage string, _ time.Duration) {
@@ -162,8 +162,8 @@ func TestEngineKilled(t *testing.T) {
 	r.wantEmpty()
 }
 
-// TestEngineWithoutBridge: br-int is ovn-controller's to make.
-func TestEngineWithoutBridge(t *testing.T) {
+// TestEngine_MissingBridgeIsAnError: br-int is ovn-controller's to make.
+func TestEngine_MissingBridgeIsAnError(t *testing.T) {
 	r := newRealNode(t)
 	r.ovs.Bridge = "br-other"
 	_, err := r.do(addWeb(sandboxA, r.pods[0]))
@@ -173,8 +173,8 @@ func TestEngineWithoutBridge(t *testing.T) {
 	r.wantEmpty()
 }
 
-// TestEngineSweepSparesOthers: rows without our owner are not ours to remove.
-func TestEngineSweepSparesOthers(t *testing.T) {
+// TestEngine_SweepKeepsRowsOfOthers: rows without our owner are not ours to remove.
+func TestEngine_SweepKeepsRowsOfOthers(t *testing.T) {
 	r := newRealNode(t)
 	r.database.Transact(`{"op":"insert","table":"Interface","row":{"name":"eth1"},"uuid-name":"i"},
 		{"op":"insert","table":"Port","row":{"name":"eth1","interfaces":["named-uuid","i"]},"uuid-name":"p"},

@@ -214,7 +214,7 @@ func (n *nic) wantIn(path, sandbox string) {
 	}
 }
 
-func TestDeviceAddDel(t *testing.T) {
+func TestDevice_MovesIntoPodAndBack(t *testing.T) {
 	n := newNIC(t)
 	var got types100.Result
 	must(t, json.Unmarshal(n.mustDo(addWeb(sandboxA, "/ns/a")), &got))
@@ -235,7 +235,7 @@ func TestDeviceAddDel(t *testing.T) {
 	}
 }
 
-func TestDeviceRows(t *testing.T) {
+func TestDevice_InterfaceRowHasExternalIDs(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	for _, row := range n.db.Rows(web.String()) {
@@ -252,8 +252,8 @@ func TestDeviceRows(t *testing.T) {
 	}
 }
 
-// TestNoDeviceAsked: without a request there is a veth, on such a node too.
-func TestNoDeviceAsked(t *testing.T) {
+// TestDevice_PodWithoutRequestGetsVeth: without a request there is a veth, on such a node too.
+func TestDevice_PodWithoutRequestGetsVeth(t *testing.T) {
 	n := newNIC(t)
 	n.err = errors.New("asked without need")
 	n.setPod(web, webUID, webNetwork)
@@ -263,7 +263,7 @@ func TestNoDeviceAsked(t *testing.T) {
 	n.wantHome()
 }
 
-func TestDeviceErrors(t *testing.T) {
+func TestDevice_FailedADDLeavesNoClaim(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(n *nic, r *Request)
@@ -306,8 +306,8 @@ func TestDeviceErrors(t *testing.T) {
 	}
 }
 
-// TestDeviceNamed is what Multus passes on: it says which of the pod's devices.
-func TestDeviceNamed(t *testing.T) {
+// TestDeviceNamed_ChoosesBetweenDevices: Multus says which of the pod's devices is for the network.
+func TestDeviceNamed_ChoosesBetweenDevices(t *testing.T) {
 	for _, key := range []string{`"deviceID":"` + vf1 + `"`, `"runtimeConfig":{"deviceID":"` + vf1 + `"}`} {
 		n := newNIC(t)
 		n.given = map[string][]string{vfPool: {vf0}, "example.com/not-ours": {vf1}}
@@ -359,8 +359,8 @@ func TestDeviceNamed_AgainWithoutKubelet(t *testing.T) {
 	n.wantIn("/ns/a", sandboxA)
 }
 
-// TestForeignPool: another device plugin's resource.
-func TestForeignPool(t *testing.T) {
+// TestDevice_OfOtherDevicePluginIsAttached: another device plugin's resource.
+func TestDevice_OfOtherDevicePluginIsAttached(t *testing.T) {
 	n := newNIC(t)
 	n.askFor(webUID, otherPool, "example.com/gpu")
 	n.given = map[string][]string{otherPool: {vf0}, "example.com/gpu": {"gpu0"}}
@@ -368,7 +368,7 @@ func TestForeignPool(t *testing.T) {
 	n.wantIn("/ns/a", sandboxA)
 }
 
-func TestVFIO(t *testing.T) {
+func TestDevice_VFIOGetsMACFromPF(t *testing.T) {
 	n := newNIC(t)
 	n.net.RemoveDevice(vf0)
 	n.inv.PFs[0].VFs[0].Driver = "vfio-pci"
@@ -393,8 +393,8 @@ func TestVFIO(t *testing.T) {
 	n.wantHome()
 }
 
-// TestVFIOWithoutPF: the representor's port of the switch is left.
-func TestVFIOWithoutPF(t *testing.T) {
+// TestDevice_VFIOGetsMACFromRepresentor: the representor's port of the switch is left.
+func TestDevice_VFIOGetsMACFromRepresentor(t *testing.T) {
 	n := newNIC(t)
 	n.net.RemoveDevice(vf0)
 	n.inv.PFs[0].VFs[0].Driver = "vfio-pci"
@@ -409,9 +409,9 @@ func TestVFIOWithoutPF(t *testing.T) {
 	}
 }
 
-// TestTwoPodsInTurn: the kubelet gives the device to the next pod before the DEL
+// TestDevice_NextPodTakesItBeforeLateDEL: the kubelet gives the device to the next pod before the DEL
 // of the last one has run.
-func TestTwoPodsInTurn(t *testing.T) {
+func TestDevice_NextPodTakesItBeforeLateDEL(t *testing.T) {
 	n := newNIC(t)
 	db := kube.PodOwner("default", "db")
 	n.setPod(db, "uid-db", otherNetwork)
@@ -432,7 +432,7 @@ func TestTwoPodsInTurn(t *testing.T) {
 	n.wantHome()
 }
 
-func TestNewSandboxTakesDevice(t *testing.T) {
+func TestDevice_NewSandboxTakesItOver(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.mustDo(addWeb(sandboxB, "/ns/b"))
@@ -443,9 +443,9 @@ func TestNewSandboxTakesDevice(t *testing.T) {
 	n.wantHome()
 }
 
-// TestUnknownDevice: what the NIC is cannot be asked for while its VF is on its
+// TestDevice_StaysClaimedWhileNICIsUnknown: what the NIC is cannot be asked for while its VF is on its
 // way home.
-func TestUnknownDevice(t *testing.T) {
+func TestDevice_StaysClaimedWhileNICIsUnknown(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.net.AddNS("/leaked")
@@ -467,9 +467,9 @@ func TestUnknownDevice(t *testing.T) {
 	n.wantHome()
 }
 
-// TestNewSandboxOfTwo: the first of several devices is the network, though the
+// TestDevice_NewSandboxKeepsFirstOfSeveral: the first of several devices is the network, though the
 // DEL of the last sandbox is not done: the pod takes the others for itself.
-func TestNewSandboxOfTwo(t *testing.T) {
+func TestDevice_NewSandboxKeepsFirstOfSeveral(t *testing.T) {
 	n := newNIC(t)
 	n.given = map[string][]string{vfPool: {vf0, vf1}}
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
@@ -477,9 +477,9 @@ func TestNewSandboxOfTwo(t *testing.T) {
 	n.wantIn("/ns/b", sandboxB)
 }
 
-// TestSecondInterface: only one is ours, and asking for another one does the
+// TestDevice_SecondInterfaceIsRefused: only one is ours, and asking for another one does the
 // first no harm.
-func TestSecondInterface(t *testing.T) {
+func TestDevice_SecondInterfaceIsRefused(t *testing.T) {
 	for _, asks := range []bool{true, false} {
 		n := newNIC(t)
 		if !asks {
@@ -504,8 +504,8 @@ func TestSecondInterface(t *testing.T) {
 	}
 }
 
-// TestNamespaceDiedFirst: the kernel has brought the VF home under some name.
-func TestNamespaceDiedFirst(t *testing.T) {
+// TestDevice_DetachesAfterNamespaceIsDeleted: the kernel has brought the VF home under some name.
+func TestDevice_DetachesAfterNamespaceIsDeleted(t *testing.T) {
 	for _, end := range []func(*nic){
 		func(n *nic) { n.mustDo(delWeb(sandboxA, "/ns/a")) },
 		func(n *nic) { must(n.t, n.srv.Sweep(n.t.Context())) },
@@ -521,9 +521,9 @@ func TestNamespaceDiedFirst(t *testing.T) {
 	}
 }
 
-// TestStrayNamespace: a node that is itself a namespace gets nothing back from
+// TestDevice_DetachesFromStrayNamespace: a node that is itself a namespace gets nothing back from
 // the kernel.
-func TestStrayNamespace(t *testing.T) {
+func TestDevice_DetachesFromStrayNamespace(t *testing.T) {
 	n := newNIC(t)
 	n.srv.deps.Functions.Mover.Strays = []string{"/ns/b"}
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
@@ -545,9 +545,9 @@ func (n *nic) indexOf(device string) int {
 	return links[i].Index
 }
 
-// TestLeakedNamespace: something holds the pod's namespace open, and the device
+// TestDevice_StaysClaimedInLeakedNamespace: something holds the pod's namespace open, and the device
 // with it. It stays claimed until it is there.
-func TestLeakedNamespace(t *testing.T) {
+func TestDevice_StaysClaimedInLeakedNamespace(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.net.AddNS("/leaked")
@@ -571,9 +571,9 @@ func TestLeakedNamespace(t *testing.T) {
 	n.wantHome()
 }
 
-// TestDeviceReturns: the NIC goes away under a pod and comes back, as when its
+// TestDevice_IsAttachedAgainAfterDriverReload: the NIC goes away under a pod and comes back, as when its
 // driver is loaded again.
-func TestDeviceReturns(t *testing.T) {
+func TestDevice_IsAttachedAgainAfterDriverReload(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	here := n.inv
@@ -599,8 +599,8 @@ func TestDeviceReturns(t *testing.T) {
 	n.wantHome()
 }
 
-// TestRepresentorReturns: only the switch's end has lost its state.
-func TestRepresentorReturns(t *testing.T) {
+// TestDevice_SweepRestoresRepresentor: only the switch's end has lost its state.
+func TestDevice_SweepRestoresRepresentor(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	must(t, n.host.SetLink("rep0", netdev.Settings{MTU: 1500, State: netdev.Down}))
@@ -608,8 +608,8 @@ func TestRepresentorReturns(t *testing.T) {
 	n.wantIn("/ns/a", sandboxA)
 }
 
-// TestDeviceGC: what the runtime does not name goes home, what it names stays.
-func TestDeviceGC(t *testing.T) {
+// TestDevice_GCDetachesUnlistedOnly: what the runtime does not name goes home, what it names stays.
+func TestDevice_GCDetachesUnlistedOnly(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	gc := &Request{Command: "GC", Conf: Conf{CNIVersion: "1.1.0", Name: "another-network"}}
@@ -620,7 +620,7 @@ func TestDeviceGC(t *testing.T) {
 	n.wantHome()
 }
 
-func TestDeviceSweep(t *testing.T) {
+func TestDevice_SweepDetachesAfterPodIsDeleted(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	must(t, n.srv.Sweep(t.Context()))

@@ -10,9 +10,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-// TestInitContainers: the kubelet tells of the devices of containers and of
+// TestDevice_OfInitContainerOnlyIsRefused: the kubelet tells of the devices of containers and of
 // sidecars, not of those of init containers that end.
-func TestInitContainers(t *testing.T) {
+func TestDevice_OfInitContainerOnlyIsRefused(t *testing.T) {
 	always, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever
 	asks := func(pool string, restart *corev1.ContainerRestartPolicy) []corev1.Container {
 		limits := corev1.ResourceList{corev1.ResourceName(pool): resource.MustParse("1")}

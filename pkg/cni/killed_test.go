@@ -36,9 +36,9 @@ func (n *nic) kill(step int, r *Request) (died bool) {
 	return false
 }
 
-// TestKilledAnywhere ends the agent before each step of ADD and of DEL, starts
+// TestDevice_AgentKilledAtAnyStepRecovers ends the agent before each step of ADD and of DEL, starts
 // it again, and lets what may come come.
-func TestKilledAnywhere(t *testing.T) {
+func TestDevice_AgentKilledAtAnyStepRecovers(t *testing.T) {
 	after := map[string]func(*nic) (home bool){
 		"DEL": func(n *nic) bool { n.mustDo(delWeb(sandboxA, "/ns/a")); return true },
 		"ADD": func(n *nic) bool { n.mustDo(addWeb(sandboxA, "/ns/a")); n.wantIn("/ns/a", sandboxA); return false },

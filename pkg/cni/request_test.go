@@ -25,7 +25,7 @@ func wire(change func(*shim.Request)) []byte {
 	return b
 }
 
-func TestParse(t *testing.T) {
+func TestParse_ReadsWholeRequest(t *testing.T) {
 	got, err := parse(wire(func(*shim.Request) {}))
 	must(t, err)
 	want := &Request{
@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseErrors(t *testing.T) {
+func TestParse_RefusesInvalidRequests(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*shim.Request)
@@ -68,8 +68,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestParseDelIsLenient: nothing that is missing may keep a sandbox from being removed.
-func TestParseDelIsLenient(t *testing.T) {
+// TestParse_DELNeedsSandboxOnly: nothing that is missing may keep a sandbox from being removed.
+func TestParse_DELNeedsSandboxOnly(t *testing.T) {
 	got, err := parse(wire(func(r *shim.Request) { r.Command, r.Netns, r.Args = "DEL", "", "" }))
 	must(t, err)
 	if got.Sandbox != sandboxA || got.Pod != (kube.Owner{}) {
@@ -122,7 +122,7 @@ func FuzzCheckNetwork(f *testing.F) {
 	})
 }
 
-func TestCheckNetwork(t *testing.T) {
+func TestCheckNetwork_RefusesInvalidAnnotations(t *testing.T) {
 	for field, annotation := range map[string]string{
 		"ip_addresses": `{"ip_addresses":["224.0.0.1/24"],"mac_address":"0a:58:0a:f4:01:05"}`,
 		"mac_address":  `{"ip_addresses":["10.244.1.5/24"],"mac_address":"01:00:00:00:00:01"}`,

@@ -88,7 +88,7 @@ func (n *node) config(version, more string) string {
 		version, n.srv.cfg.Socket, more)
 }
 
-func TestBinaryVersions(t *testing.T) {
+func TestBinary_AnswersInEachCNIVersion(t *testing.T) {
 	for _, version := range []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
 		t.Run(version, func(t *testing.T) {
 			n := newNode(t)
@@ -117,7 +117,7 @@ func TestBinaryVersions(t *testing.T) {
 	}
 }
 
-func TestBinaryCommands(t *testing.T) {
+func TestBinary_EachCommandSucceeds(t *testing.T) {
 	n := newNode(t)
 	n.serve()
 	succeed := func(command, more string) {
@@ -135,7 +135,7 @@ func TestBinaryCommands(t *testing.T) {
 	n.wantNothing()
 }
 
-func TestBinaryVersionWithoutAgent(t *testing.T) {
+func TestBinary_VERSIONWorksWithoutAgent(t *testing.T) {
 	n := newNode(t)
 	out, err := n.execute("VERSION", "", "", "")
 	must(t, err)
@@ -147,7 +147,7 @@ func TestBinaryVersionWithoutAgent(t *testing.T) {
 	}
 }
 
-func TestBinaryErrors(t *testing.T) {
+func TestBinary_ErrorsHaveCodeAndText(t *testing.T) {
 	n := newNode(t).impatient()
 	n.srv.deps.Ready = func() error { return errors.New("br-int does not exist") }
 	n.serve()
@@ -187,8 +187,8 @@ func TestBinaryErrors(t *testing.T) {
 	}
 }
 
-// TestDeleteWithoutAnAgent: the pod goes; what it leaves is swept at the agent's start.
-func TestDeleteWithoutAnAgent(t *testing.T) {
+// TestBinary_DELSucceedsWithoutAgent: the pod goes; what it leaves is swept at the agent's start.
+func TestBinary_DELSucceedsWithoutAgent(t *testing.T) {
 	n := newNode(t) // its server does not run
 	if out, err := n.execute("DEL", sandboxA, "/ns/a", n.config("1.1.0", ""), ""); err != nil {
 		t.Errorf("DEL: %v: %s", err, out)
@@ -209,7 +209,7 @@ func (n *node) post(path string, body []byte) (int, cnitypes.Error) {
 	return resp.StatusCode, cniErr
 }
 
-func TestMalformedRequests(t *testing.T) {
+func TestServer_RefusesMalformedRequests(t *testing.T) {
 	n := newNode(t)
 	n.serve()
 	tests := []struct {
@@ -236,8 +236,8 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// TestSkew sends a request with fields of a later plugin.
-func TestSkew(t *testing.T) {
+// TestServer_IgnoresFieldsOfLaterPlugin sends a request with fields of a later plugin.
+func TestServer_IgnoresFieldsOfLaterPlugin(t *testing.T) {
 	n := newNode(t)
 	n.serve()
 	body := fmt.Sprintf(`{"command":"ADD","containerID":%q,"netns":"/ns/a","ifName":"eth0","future":[1],
@@ -247,7 +247,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-func TestSocketIsPrivate(t *testing.T) {
+func TestServer_SocketIsForRootOnly(t *testing.T) {
 	n := newNode(t)
 	socket := n.srv.cfg.Socket
 	must(t, os.MkdirAll(filepath.Dir(socket), 0o755))
@@ -287,8 +287,8 @@ func TestSocketIsPrivate(t *testing.T) {
 	}
 }
 
-// TestStopRollsBack ends the agent while an ADD waits.
-func TestStopRollsBack(t *testing.T) {
+// TestServer_StopRollsBackWaitingADD ends the agent while an ADD waits.
+func TestServer_StopRollsBackWaitingADD(t *testing.T) {
 	n := newNode(t)
 	n.db.flows = false
 	must(t, n.srv.Listen())
@@ -309,8 +309,8 @@ func TestStopRollsBack(t *testing.T) {
 	n.wantNothing()
 }
 
-// TestBinaryIsThin keeps what makes a plugin large and slow to start out of it.
-func TestBinaryIsThin(t *testing.T) {
+// TestBinary_ImportsNoLargePackages keeps what makes a plugin large and slow to start out of it.
+func TestBinary_ImportsNoLargePackages(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "../../cmd/cni").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v: %s", err, out)

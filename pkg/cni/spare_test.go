@@ -7,7 +7,7 @@ import (
 
 // Where pods that ask for none are to have a device, they get a reserved one;
 // one that asks gets what the kubelet gave it, and an exhausted reserve is an error.
-func TestSpareDevice(t *testing.T) {
+func TestSpareDevice_IsForPodsWithoutRequest(t *testing.T) {
 	n := newNIC(t)
 	spare := []string{vf1}
 	n.srv.deps.Functions.Spare = func() []string { return spare }

@@ -178,7 +178,7 @@ func (f *fake) keeper(log io.Writer) *Keeper {
 	return New(cfg, Deps{Switch: f, Flows: f, DB: f})
 }
 
-func TestForget(t *testing.T) {
+func TestForget_ConnectionsOfRemovedEndpoints(t *testing.T) {
 	tests := []struct {
 		name, connection string
 		flushed          []string
@@ -221,10 +221,10 @@ func many() (connections []string, flows string) {
 	return connections, flows
 }
 
-// TestForgetMeanwhile: the groups that flows speak of are taken away, or become
+// TestForget_ChangedGroupsForgetNothing: the groups that flows speak of are taken away, or become
 // those of other services, while all tables are read. Nothing is known of their
 // servers then.
-func TestForgetMeanwhile(t *testing.T) {
+func TestForget_ChangedGroupsForgetNothing(t *testing.T) {
 	others := strings.ReplaceAll(someGroups, "10.244.1.6", "10.244.1.5")
 	for name, groups := range map[string][]string{
 		"gone before the flows": {"", someGroups},
@@ -243,8 +243,8 @@ func TestForgetMeanwhile(t *testing.T) {
 	}
 }
 
-// TestForgetAddressMeanwhile: the same while one address is asked for.
-func TestForgetAddressMeanwhile(t *testing.T) {
+// TestForget_ChangedGroupsOfOneAddressForgetNothing: the same while one address is asked for.
+func TestForget_ChangedGroupsOfOneAddressForgetNothing(t *testing.T) {
 	others := strings.ReplaceAll(someGroups, "10.244.1.6", "10.244.1.5")
 	for name, f := range map[string]*fake{
 		"the groups of others": {groups: []string{others, others}, after: strings.NewReplacer("group:3", "group:8", "group:4", "group:9").Replace(someFlows)},
@@ -260,8 +260,8 @@ func TestForgetAddressMeanwhile(t *testing.T) {
 	}
 }
 
-// TestForgetMany: with nothing in between, all tables say the same as one address'.
-func TestForgetMany(t *testing.T) {
+// TestForget_ManyConnectionsNeedOneDump: with nothing in between, all tables say the same as one address'.
+func TestForget_ManyConnectionsNeedOneDump(t *testing.T) {
 	f := &fake{}
 	f.connections, f.flows = many()
 	f.pass(t)
@@ -270,9 +270,9 @@ func TestForgetMany(t *testing.T) {
 	}
 }
 
-// TestTables: a node has the flows and groups of all services, and what is kept of
+// TestTables_KeepFlowsOfConnectionsOnly: a node has the flows and groups of all services, and what is kept of
 // them are those of the connections.
-func TestTables(t *testing.T) {
+func TestTables_KeepFlowsOfConnectionsOnly(t *testing.T) {
 	c, ok := parseConnection(stays)
 	if !ok {
 		t.Fatal("not read")
@@ -309,9 +309,9 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestChangeWhileWaiting: the datapath has not followed a change that comes while it
+// TestKeeper_ChangeWhileWaitingNeedsAnotherPass: the datapath has not followed a change that comes while it
 // follows others, and may begin what is ended now again.
-func TestChangeWhileWaiting(t *testing.T) {
+func TestKeeper_ChangeWhileWaitingNeedsAnotherPass(t *testing.T) {
 	f := &fake{connections: []string{leaves}, flows: someFlows}
 	k := f.keeper(io.Discard)
 	f.waits = func() { k.note(balancedFlow); f.waits = nil }
@@ -324,8 +324,8 @@ func TestChangeWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestDatabaseAway: it says whose the connections are.
-func TestDatabaseAway(t *testing.T) {
+// TestKeeper_ForgetsNothingWithoutDatabase: it says whose the connections are.
+func TestKeeper_ForgetsNothingWithoutDatabase(t *testing.T) {
 	f := &fake{connections: []string{leaves}, flows: someFlows, away: true}
 	k := f.keeper(io.Discard)
 	k.note(balancedFlow)
@@ -338,9 +338,9 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// TestOnlyChanged: what no change concerns is left alone, and what could not be
+// TestKeeper_LooksAtChangesOnlyAndRetries: what no change concerns is left alone, and what could not be
 // looked at is looked at again.
-func TestOnlyChanged(t *testing.T) {
+func TestKeeper_LooksAtChangesOnlyAndRetries(t *testing.T) {
 	f := &fake{connections: []string{leaves, direct}, flows: someFlows, verdict: forbiddenBy, err: errors.New("the switch is away")}
 	k := f.keeper(io.Discard)
 	k.note(strings.ReplaceAll(balancedFlow, "10.96.72.227", "10.96.72.228"))
@@ -364,8 +364,8 @@ func TestOnlyChanged(t *testing.T) {
 	}
 }
 
-// TestLog: a server of DNS that leaves takes thousands of connections along.
-func TestLog(t *testing.T) {
+// TestKeeper_LogsOneLinePerServer: a server of DNS that leaves takes thousands of connections along.
+func TestKeeper_LogsOneLinePerServer(t *testing.T) {
 	for name, f := range map[string]*fake{
 		"forgotten": {flows: someFlows, connections: []string{leaves, strings.ReplaceAll(leaves, "port=6", "port=7")}},
 		"forbidden": {flows: someFlows, connections: []string{direct, strings.ReplaceAll(direct, "50000", "50009")}, verdict: forbiddenBy},
@@ -380,7 +380,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-func TestForbid(t *testing.T) {
+func TestForbid_EndsConnectionsThatPolicyDenies(t *testing.T) {
 	const near = "udp,in_port=8,dl_src=0a:58:0a:f4:01:07,dl_dst=0a:58:0a:f4:01:06,nw_src=10.244.1.7,nw_dst=10.244.1.6,nw_ttl=64,udp_src=50000,udp_dst=9000"
 	const far = "udp,in_port=2,tun_id=0x4,tun_metadata0=0x5,dl_src=02:00:00:00:00:01,dl_dst=0a:58:0a:f4:01:06,nw_src=10.244.2.7,nw_dst=10.244.1.6,nw_ttl=64,udp_src=50000,udp_dst=9000"
 	noPolicy := strings.Join(slices.DeleteFunc(strings.Split(someFlows, "\n"), func(flow string) bool { return strings.Contains(flow, forbids) }), "\n")
@@ -427,7 +427,7 @@ const (
 	partFlow     = " event=DELETED reason=delete table=51 cookie=0 udp,reg0=0x100/0x100,reg8=0x80000000/0xc0000000,metadata=0x6,nw_src=10.2.0.0/16 actions=conjunction(863439918,1/2)"
 )
 
-func TestNote(t *testing.T) {
+func TestNote_RecordsChangedServicesAndPolicies(t *testing.T) {
 	of := func(protocol, address string) map[frontend]bool {
 		return map[frontend]bool{{protocol, netip.MustParseAddrPort(address)}: true}
 	}
@@ -458,8 +458,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestForbidAsksOnce: connections of a client to a server have one answer.
-func TestForbidAsksOnce(t *testing.T) {
+// TestForbid_AsksOncePerClientAndServer: connections of a client to a server have one answer.
+func TestForbid_AsksOncePerClientAndServer(t *testing.T) {
 	other := strings.ReplaceAll(direct, "50000", "50009")
 	f := &fake{connections: []string{direct, other}, flows: someFlows, verdict: forbiddenBy}
 	f.pass(t)
@@ -468,7 +468,7 @@ func TestForbidAsksOnce(t *testing.T) {
 	}
 }
 
-func TestForbidError(t *testing.T) {
+func TestForbid_SendsNothingAfterError(t *testing.T) {
 	f := &fake{connections: []string{direct}, flows: someFlows, verdict: forbiddenBy, err: errors.New("bad flow")}
 	f.pass(t)
 	if len(f.sent) > 0 {
@@ -476,7 +476,7 @@ func TestForbidError(t *testing.T) {
 	}
 }
 
-func TestForbidding(t *testing.T) {
+func TestForbidding_CommitsBlockedMarkInBothDirections(t *testing.T) {
 	c, ok := parseConnection(strings.Replace(leaves, "mark=2", "mark=0x2", 1))
 	if !ok {
 		t.Fatal("not read")
@@ -493,8 +493,8 @@ func TestForbidding(t *testing.T) {
 	}
 }
 
-// TestFrame: the checksums were computed by another program.
-func TestFrame(t *testing.T) {
+// TestFrame_HasValidChecksums: the checksums were computed by another program.
+func TestFrame_HasValidChecksums(t *testing.T) {
 	for _, tt := range []struct{ src, dst, want string }{
 		{"10.244.1.7:50000", "10.244.1.6:8080", "0000000000000000000000000800" + "4500001c00000000401162dd0af401070af40106" + "c3501f9000080509"},
 		{"[fd00::7]:50000", "[fd00::6]:8080", "00000000000000000000000086dd" + "6000000000081140" + "fd000000000000000000000000000007" + "fd000000000000000000000000000006" + "c3501f90000822ef"},

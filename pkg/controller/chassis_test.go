@@ -19,7 +19,7 @@ const southbound = `{"name": "OVN_Southbound", "version": "1.0.0", "tables": {
 	"Chassis": {"isRoot": true, "columns": {"name": {"type": "string"}}},
 	"Chassis_Private": {"isRoot": true, "columns": {"name": {"type": "string"}}}}}`
 
-func TestChassisOfAGoneNodeIsRemoved(t *testing.T) {
+func TestChassis_OfDeletedNodeIsRemoved(t *testing.T) {
 	sb := ovsdbtest.Start(t, []byte(southbound))
 	for _, name := range []string{"chassis-n1", "chassis-n2", "foreign"} {
 		sb.Transact(`{"op":"insert","table":"Chassis","row":{"name":"` + name + `"}},{"op":"insert","table":"Chassis_Private","row":{"name":"` + name + `"}}`)
@@ -153,9 +153,9 @@ func (w *world) told(reason, name, text string) bool {
 	})
 }
 
-// TestPodOnANodeWithoutSubnet: who looks at the pod is told what is wrong with
+// TestPod_OnNodeWithoutSubnetGetsEvent: who looks at the pod is told what is wrong with
 // the node, and who looks at another pod is not.
-func TestPodOnANodeWithoutSubnet(t *testing.T) {
+func TestPod_OnNodeWithoutSubnetGetsEvent(t *testing.T) {
 	full, fine := testNode("n1"), testNode("n2")
 	w := emptyWorld(t)
 	w.cluster = "10.244.0.0/24/24"

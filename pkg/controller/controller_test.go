@@ -152,7 +152,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-func TestPodGetsAnAddressAndAPortAndGivesThemBack(t *testing.T) {
+func TestPod_GetsAndReleasesAddressAndPort(t *testing.T) {
 	w := newWorld(t, testNode("n1"), testPod("a", "n1"))
 	w.eventually("a port for the pod", func() bool { return slices.Equal(w.ports(), []string{"d_a"}) })
 	pod, err := w.client.CoreV1().Pods("d").Get(t.Context(), "a", metav1.GetOptions{})
@@ -165,7 +165,7 @@ func TestPodGetsAnAddressAndAPortAndGivesThemBack(t *testing.T) {
 	w.eventually("the port is gone", func() bool { return len(w.ports()) == 0 })
 }
 
-func TestStartRepairs(t *testing.T) {
+func TestStart_RepairsRowsChangedMeanwhile(t *testing.T) {
 	w := newWorld(t, testNode("n1"), testPod("a", "n1"), testPod("b", "n1"))
 	w.eventually("ports for both pods", func() bool { return len(w.ports()) == 2 })
 	w.stop()
@@ -207,9 +207,9 @@ func (w *world) loseForty() {
 	}
 }
 
-// TestMassDeletionIsStopped: an API that has lost its pods does not empty the
+// TestGuard_StopsMassDeletionOfPorts: an API that has lost its pods does not empty the
 // database at once.
-func TestMassDeletionIsStopped(t *testing.T) {
+func TestGuard_StopsMassDeletionOfPorts(t *testing.T) {
 	w := fortyPods(t)
 	w.loseForty()
 	w.start()
@@ -229,9 +229,9 @@ func createPod(t *testing.T, w *world, name string) error {
 	return err
 }
 
-// TestForgedNodeSubnetIsNoFact: a subnet that a node claims of another does not
+// TestForgedAnnotation_SubnetOfAnotherNodeIsIgnored: a subnet that a node claims of another does not
 // reach the database.
-func TestForgedNodeSubnetIsNoFact(t *testing.T) {
+func TestForgedAnnotation_SubnetOfAnotherNodeIsIgnored(t *testing.T) {
 	w := newWorld(t, testNode("n1"))
 	w.eventually("a switch", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "n1") })
 	forger := testNode("n2")
@@ -247,9 +247,9 @@ func TestForgedNodeSubnetIsNoFact(t *testing.T) {
 	}
 }
 
-// TestNoRowsOfADatabaseThatIsAwayAreNoEmptyDatabase: with it the addresses that its
+// TestHeld_DisconnectedDatabaseIsAnError: if it passed for empty, the addresses that its
 // rows use would be given away.
-func TestNoRowsOfADatabaseThatIsAwayAreNoEmptyDatabase(t *testing.T) {
+func TestHeld_DisconnectedDatabaseIsAnError(t *testing.T) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
 	schema, err := ovn.ReplicaSchema()
@@ -269,9 +269,9 @@ func TestNoRowsOfADatabaseThatIsAwayAreNoEmptyDatabase(t *testing.T) {
 	}
 }
 
-// TestStandbyRemembersNothing: who waits for the lease, for months perhaps, does
+// TestStandby_QueuesNoKeys: who waits for the lease, for months perhaps, does
 // not collect the names of all pods that came and went meanwhile.
-func TestStandbyRemembersNothing(t *testing.T) {
+func TestStandby_QueuesNoKeys(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: registry}, apitest.Client(fake.NewClientset()))
 	if err != nil {
@@ -347,10 +347,10 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) (sum float6
 	return sum
 }
 
-// TestPodBringsItsAddressAlong: a pod that is created with a valid annotation, from a
+// TestPod_CreatedWithAnnotationKeepsAddress: a pod that is created with a valid annotation, from a
 // backup for example, is a fact for the builders whoever looks at it first.
 // Nothing is written when the allocator takes it, so no event would tell them.
-func TestPodBringsItsAddressAlong(t *testing.T) {
+func TestPod_CreatedWithAnnotationKeepsAddress(t *testing.T) {
 	node, pod := testNode("n1"), testPod("a", "n1")
 	node.Annotations[kube.NodeSubnetsKey], node.Annotations[kube.NodeIDKey] = `{"default":["10.244.0.0/24"]}`, "2"
 	before, err := ipam.New(ipam.Defaults())
@@ -379,7 +379,7 @@ func TestPodBringsItsAddressAlong(t *testing.T) {
 	}
 }
 
-func TestReadyFollowsTheDatabase(t *testing.T) {
+func TestReady_FollowsDatabaseConnection(t *testing.T) {
 	w := newWorld(t, testNode("n1"))
 	w.eventually("a switch", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "n1") })
 	if err := w.ready(); err != nil {
@@ -391,10 +391,10 @@ func TestReadyFollowsTheDatabase(t *testing.T) {
 	w.eventually("ready again", func() bool { return w.ready() == nil })
 }
 
-// TestANodesBridgeTakesItsNameFromAPod: who may create namespaces must not keep a
+// TestGateway_BridgePortWinsNameOverPod: who may create namespaces must not keep a
 // node from its gateway, by being there first either. The pod has its port again
 // when the node is gone, and one of another name keeps its own.
-func TestANodesBridgeTakesItsNameFromAPod(t *testing.T) {
+func TestGateway_BridgePortWinsNameOverPod(t *testing.T) {
 	first, other := testPod("n9", "n1"), testPod("n8", "n1")
 	first.Namespace, other.Namespace, other.UID = "breth0", "breth0", "other"
 	w := newWorld(t, testNode("n1"), testNode("n9"), first, other)

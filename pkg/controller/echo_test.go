@@ -59,8 +59,8 @@ func within(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestOwnCommitIsNoNews, and what others do before and after it is.
-func TestOwnCommitIsNoNews(t *testing.T) {
+// TestCommit_OwnChangeMarksNoKey, and a change by others before or after it does.
+func TestCommit_OwnChangeMarksNoKey(t *testing.T) {
 	server, c, dirty := committing(t)
 	commit := func(p *pass) error {
 		result, err := c.commit(t.Context(), p)
@@ -81,9 +81,9 @@ func TestOwnCommitIsNoNews(t *testing.T) {
 	within(t, "a later change is heard", func() bool { return dirty() == 1 })
 }
 
-// TestAChangeUnderACommitIsNews: somebody else writes between the comparison and
+// TestCommit_ConcurrentChangeMarksItsOwner: somebody else writes between the comparison and
 // the transaction, which leaves alone what he wrote.
-func TestAChangeUnderACommitIsNews(t *testing.T) {
+func TestCommit_ConcurrentChangeMarksItsOwner(t *testing.T) {
 	server, c, dirty := committing(t)
 	if _, err := c.commit(t.Context(), switchPass("n1", "1")); err != nil {
 		t.Fatal(err)
@@ -115,8 +115,8 @@ func TestAChangeUnderACommitIsNews(t *testing.T) {
 	}
 }
 
-// TestAPodIsBuiltOnce for each event, not once more for the commit of its row.
-func TestAPodIsBuiltOnce(t *testing.T) {
+// TestPod_IsBuiltOnce for each event, not once more for the commit of its row.
+func TestPod_IsBuiltOnce(t *testing.T) {
 	w := newWorld(t, testNode("n1"))
 	w.eventually("a switch", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "n1") })
 	batches := func() (n uint64) {

@@ -53,11 +53,11 @@ func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Obje
 	return w
 }
 
-// TestARandomHistoryEndsAsAFreshController: services, endpoints, policies, pods, a node
+// TestController_RandomHistoryEndsAsFreshController: services, endpoints, policies, pods, a node
 // and facts of nodes come, change and go while controller and database restart. Whenever
 // that stops, every row of the database is one that a fresh controller writes into an
 // empty one. What is random here, beside the moments, is a seed's (-seed).
-func TestARandomHistoryEndsAsAFreshController(t *testing.T) {
+func TestController_RandomHistoryEndsAsFreshController(t *testing.T) {
 	seed := *replay
 	if seed == 0 {
 		seed = rand.Uint64()

@@ -65,8 +65,8 @@ func TestLimit_PolicyWithManyExceptionsDelaysNoOther(t *testing.T) {
 	w.eventually("an Event that it is over", func() bool { return w.hasEvent("d", "NetworkRecovered", "") })
 }
 
-// TestInvalid_PolicyIsToldOnceAndNotTriedAgain: a CIDR from before Kubernetes 1.36.
-func TestInvalid_PolicyIsToldOnceAndNotTriedAgain(t *testing.T) {
+// TestInvalid_PolicyIsReportedOnceAndNotTriedAgain: a CIDR from before Kubernetes 1.36.
+func TestInvalid_PolicyIsReportedOnceAndNotTriedAgain(t *testing.T) {
 	bad := denyAll("d", "bad")
 	bad.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "010.0.0.0/8"}}}}}
 	w := newWorld(t, bad)

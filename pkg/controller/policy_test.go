@@ -101,10 +101,10 @@ func (w *groupWatch) read(decoder *json.Decoder) bool {
 	return true
 }
 
-// TestAPortIsNeverThereWithoutItsPolicies: in no state of the database does a
+// TestNetworkPolicy_PortNeverLacksItsPortGroup: in no state of the database does a
 // pod have a port outside the port group of a policy that selects it. The
 // control watches a group in which the pods do not belong.
-func TestAPortIsNeverThereWithoutItsPolicies(t *testing.T) {
+func TestNetworkPolicy_PortNeverLacksItsPortGroup(t *testing.T) {
 	for _, c := range []struct {
 		policy *networkingv1.NetworkPolicy
 		open   bool
@@ -196,9 +196,9 @@ func (w *setWatch) read(decoder *json.Decoder) bool {
 	return true
 }
 
-// TestRulesFollowASetThatIsDivided: one label brings more pods into a set than one
+// TestNetworkPolicy_RulesFollowDividedAddressSet: one label brings more pods into a set than one
 // address set has. In no state of the database does a rule refer to a missing one.
-func TestRulesFollowASetThatIsDivided(t *testing.T) {
+func TestNetworkPolicy_RulesFollowDividedAddressSet(t *testing.T) {
 	policy := denyAll("d", "allow")
 	selected := map[string]string{"many": "yes"}
 	peer := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: selected}}
@@ -233,10 +233,10 @@ func TestRulesFollowASetThatIsDivided(t *testing.T) {
 	}
 }
 
-// TestRulesNeverLackTheirSets: policies change quicker than anybody follows, in what
+// TestNetworkPolicy_RulesNeverLackAddressSets: policies change quicker than anybody follows, in what
 // they refer to and whether they are there. In no state of the database does a rule
 // refer to a missing set.
-func TestRulesNeverLackTheirSets(t *testing.T) {
+func TestNetworkPolicy_RulesNeverLackAddressSets(t *testing.T) {
 	w := newWorld(t)
 	watch := watchSets(t, w.server.Endpoint())
 	policies := w.client.NetworkingV1().NetworkPolicies("d")

@@ -12,9 +12,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-// TestABackupIsBroughtUpToDate: from an older copy of the database the controller
+// TestRestore_BackupIsBroughtUpToDate: from an older copy of the database the controller
 // makes what a fresh one would make, however and whenever it is put back.
-func TestABackupIsBroughtUpToDate(t *testing.T) {
+func TestRestore_BackupIsBroughtUpToDate(t *testing.T) {
 	for name, restore := range map[string]func(*testing.T, *world, []byte){
 		"file":        func(_ *testing.T, w *world, backup []byte) { w.server.Replace(backup) },
 		"transaction": func(_ *testing.T, w *world, backup []byte) { w.server.Restore(backup) },
@@ -95,9 +95,9 @@ func (w *world) replaced() (pods []string) {
 	return slices.Compact(slices.Sorted(slices.Values(pods)))
 }
 
-// TestARunningPodKeepsItsAddress: a leader that starts with an older copy of the
+// TestRestore_RunningPodKeepsItsAddress: a leader that starts with an older copy of the
 // database does not take it for that of a pod which is long gone.
-func TestARunningPodKeepsItsAddress(t *testing.T) {
+func TestRestore_RunningPodKeepsItsAddress(t *testing.T) {
 	w := newWorld(t, testNode("n1"), testPod("gone", "n1"))
 	w.eventually("a port", func() bool { return len(w.ports()) == 1 })
 	backup, network := w.server.Backup(), w.annotation("gone")
@@ -125,9 +125,9 @@ func TestARunningPodKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInTheWayIsNoMassDeletion: where so much of a backup is gone that the
+// TestRestore_ConflictingRowIsDeletedDespiteGuard: where so much of a backup is gone that the
 // pass is stopped, the row with the address of a pod that runs goes all the same.
-func TestWhatStandsInTheWayIsNoMassDeletion(t *testing.T) {
+func TestRestore_ConflictingRowIsDeletedDespiteGuard(t *testing.T) {
 	w := fortyPods(t)
 	runs := testPod("runs", "n1")
 	runs.Annotations = map[string]string{kube.PodNetworksKey: w.annotation("p7")}
@@ -148,11 +148,11 @@ func TestWhatStandsInTheWayIsNoMassDeletion(t *testing.T) {
 	}
 }
 
-// TestALateAnnotationOfAFormerLeader: a leader does not know of what the one before
+// TestLeader_LateAnnotationOfFormerLeaderIsNoticed: a leader does not know of what the one before
 // it was just writing, and gives the address to another pod. That is noticed when
 // it comes, whether the pod has had its turn or not: one of them has another address,
 // in no row are both, and an Event tells.
-func TestALateAnnotationOfAFormerLeader(t *testing.T) {
+func TestLeader_LateAnnotationOfFormerLeaderIsNoticed(t *testing.T) {
 	w := newWorld(t, testNode("n1"), testPod("first", "n1"), testPod("second", "n1"))
 	w.eventually("two ports", func() bool { return len(w.ports()) == 2 })
 	first, second := w.annotation("first"), w.annotation("second")

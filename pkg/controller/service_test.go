@@ -55,8 +55,8 @@ func (w *world) has(text string) bool {
 	return strings.Contains(strings.Join(w.balancers(), "\n"), text)
 }
 
-// TestServiceChangesInPlace: whatever a service was, nothing of it stays.
-func TestServiceChangesInPlace(t *testing.T) {
+// TestService_ChangesLeaveNoFormerRows: whatever a service was, nothing of it stays.
+func TestService_ChangesLeaveNoFormerRows(t *testing.T) {
 	w := newWorld(t, gatewayNode("n1", 2), gatewayNode("n2", 3))
 	services, endpoints := w.client.CoreV1().Services("d"), w.client.DiscoveryV1().EndpointSlices("d")
 	w.eventually("the nodes' addresses", func() bool { return w.has("172.18.0.2") && w.has("172.18.0.3") })

@@ -29,7 +29,7 @@ func number(n uint32) *kube.FunctionNumber {
 	return &f
 }
 
-func TestFind(t *testing.T) {
+func TestFind_FunctionByNumberOrAddressOfPF(t *testing.T) {
 	mac := func(text string) (m kube.MAC) {
 		must(t, m.UnmarshalText([]byte(text)))
 		return m
@@ -110,7 +110,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestParseControllers(t *testing.T) {
+func TestParseControllers_ValidAndInvalid(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "[]", "0": "[0]", "2": "[2]", "1,2": "[1 2]", "2, 1": "[2 1]", "4294967295": "[4294967295]",
 		"1,1": "!controller 1 is there twice", "0,1": "!controller 0 is this machine itself", "1,": `!controller "" is no number`,
@@ -138,7 +138,7 @@ func clone(inv vf.Inventory) vf.Inventory {
 
 // A host tells the PF's own address, whatever a bond has put over it, and its
 // number as the switch counts, or else as PCI does.
-func TestPFIdentity(t *testing.T) {
+func TestPFIdentity_PermanentMACAndNumber(t *testing.T) {
 	seven := uint32(7)
 	second, err := vf.ParsePCIAddress("0000:03:00.1")
 	must(t, err)

@@ -37,7 +37,7 @@ func leaseOf(t *testing.T, api *fake.Clientset) *coordinationv1.Lease {
 
 // The Lease has the form that OVN-Kubernetes' hosts read; it is not renewed
 // while the DPU has a problem.
-func TestPulse(t *testing.T) {
+func TestPulse_RenewsLeaseUnlessDPUHasProblem(t *testing.T) {
 	api := fake.NewClientset()
 	var problem error
 	pulse := newPulse(api, func() error { return problem })
@@ -92,7 +92,7 @@ func TestWatch_TellsAnotherPodMTU(t *testing.T) {
 // A host has one DPU: a second one ends with the reason, and takes over only what
 // the first has let go. What the first's clock says is neither believed nor waited
 // for.
-func TestOneDPU(t *testing.T) {
+func TestPulse_SecondDPUOfHostIsRefused(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"right": 0, "ahead": 24 * time.Hour, "behind": -24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testOneDPU(t, skew) })
@@ -148,9 +148,9 @@ func setRenewed(t *testing.T, api *fake.Clientset, at time.Time) {
 	must(t, err)
 }
 
-// TestUnknownRival: a DPU that could not ask at its start writes nothing before it
+// TestPulse_WritesNothingBeforeLeaseIsRead: a DPU that could not ask at its start writes nothing before it
 // knows.
-func TestUnknownRival(t *testing.T) {
+func TestPulse_WritesNothingBeforeLeaseIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
 		first, second := newPulse(api, func() error { return nil }), newPulse(api, func() error { return nil })
@@ -172,7 +172,7 @@ func TestUnknownRival(t *testing.T) {
 	})
 }
 
-func TestJudge(t *testing.T) {
+func TestJudge_LeaseDecidesHealth(t *testing.T) {
 	now := time.Now()
 	lease := func(annotations ...string) *coordinationv1.Lease {
 		seconds := int32(40)
@@ -201,8 +201,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestWatch follows a DPU through its life; clocks of the two sides differ.
-func TestWatch(t *testing.T) {
+// TestWatch_FollowsHealthOfDPU follows a DPU through its life; clocks of the two sides differ.
+func TestWatch_FollowsHealthOfDPU(t *testing.T) {
 	api := fake.NewClientset()
 	var mu sync.Mutex
 	var heard []string

@@ -15,7 +15,7 @@ import (
 )
 
 // A DPU that is away holds up no DEL, one that is alive is waited for.
-func TestUnplugWhileDPUIsAway(t *testing.T) {
+func TestUnplug_WaitsForLiveDPUOnly(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	port := hostPort(p.addPod("web"), "s", 0)
@@ -41,7 +41,7 @@ func refuse(clienttesting.Action) (bool, runtime.Object, error) {
 	return true, nil, errors.New("no API server")
 }
 
-func TestHostErrors(t *testing.T) {
+func TestHost_ErrorsNameTheirReason(t *testing.T) {
 	p := newPair(t)
 	pod := p.addPod("web")
 	port := hostPort(pod, "s", 0)
@@ -71,7 +71,7 @@ func TestHostErrors(t *testing.T) {
 
 // Another DPU's software may name no sandbox: its error counts, its Ready could
 // be anybody's.
-func TestStatusWithoutSandbox(t *testing.T) {
+func TestHost_ReadyWithoutSandboxDoesNotCount(t *testing.T) {
 	p := newPair(t)
 	pod := p.addPod("web")
 	for value, want := range map[string]string{

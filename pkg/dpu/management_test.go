@@ -27,7 +27,7 @@ func (p *pair) own(claim string) {
 }
 
 // The host's management port is its VF's representor, and nobody else's.
-func TestManagementPort(t *testing.T) {
+func TestManagementPort_IsRepresentorOfClaimedVF(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	claim, err := ClaimManagement(hostInventory(), "0000:03:00.3")

@@ -34,7 +34,7 @@ func hostPort(pod *corev1.Pod, sandbox string, vfNumber int) cni.Port {
 }
 
 // Both sides together, from the host's Plug to the DPU's port and back.
-func TestHandshake(t *testing.T) { onBoth(t, testHandshake) }
+func TestHandshake_FromPlugToPortAndBack(t *testing.T) { onBoth(t, testHandshake) }
 
 func testHandshake(t *testing.T, p *pair) {
 	p.start()
@@ -91,7 +91,7 @@ func testHandshake(t *testing.T, p *pair) {
 }
 
 // The DPU says why not, and the host's wait ends with it at once.
-func TestRefusals(t *testing.T) {
+func TestPorts_RefusalEndsWaitOfHost(t *testing.T) {
 	p := newPair(t)
 	p.devices("rep0 c1pf0vf0", "other c2pf0vf1", "own pf0vf2", "sf pf0sf5")
 	p.controllers = []uint32{1}
@@ -127,7 +127,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // A pod of another node is not listened to, whatever is written on it.
-func TestPodOfAnotherNode(t *testing.T) {
+func TestPorts_PodOfAnotherNodeIsIgnored(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	p.create(&corev1.Pod{
@@ -147,7 +147,7 @@ func TestPodOfAnotherNode(t *testing.T) {
 }
 
 // A function goes to the next pod when the last one lets go, whichever way.
-func TestNextOwner(t *testing.T) {
+func TestPorts_FreedFunctionGoesToNextPod(t *testing.T) {
 	for name, leave := range map[string]func(p *pair){
 		"details removed": func(p *pair) { p.write("a", "") },
 		"deleted":         func(p *pair) { p.deletePod("a") },
@@ -175,7 +175,7 @@ func TestNextOwner(t *testing.T) {
 
 // The next sandbox of a pod gets a new row even on the same function: the old
 // one says that its flows are there.
-func TestNextSandbox(t *testing.T) {
+func TestPorts_NextSandboxGetsNewRow(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	p.running("web", 0, "s1")
@@ -188,7 +188,7 @@ func TestNextSandbox(t *testing.T) {
 }
 
 // The status of an earlier sandbox is no answer to a later one.
-func TestOldAnswer(t *testing.T) {
+func TestHost_StatusOfEarlierSandboxIsNoAnswer(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	pod := p.addPod("web")
@@ -208,7 +208,7 @@ func TestOldAnswer(t *testing.T) {
 }
 
 // A scalable function is attached as a VF is.
-func TestScalableFunction(t *testing.T) {
+func TestPorts_ScalableFunctionIsAttached(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	p.addPod("web")
@@ -218,7 +218,7 @@ func TestScalableFunction(t *testing.T) {
 }
 
 // Without addresses there is nothing to plug yet; when they come it is.
-func TestAddressesComeLater(t *testing.T) {
+func TestPorts_WaitForAddressesOfPod(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	pod := &corev1.Pod{

@@ -15,7 +15,7 @@ import (
 )
 
 // What happens while the agent is away is made up for when it is back.
-func TestAgentRestart(t *testing.T) {
+func TestRecovery_AgentRestartFollowsMissedChanges(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	for i, name := range []string{"stays", "goes", "moves"} {
@@ -37,7 +37,7 @@ func TestAgentRestart(t *testing.T) {
 }
 
 // What an agent meets because it stops is told to nobody.
-func TestStopIsNoOutcome(t *testing.T) {
+func TestRecovery_StoppingAgentWritesNoStatus(t *testing.T) {
 	p := newPair(t)
 	p.bind(false)
 	p.start()
@@ -64,7 +64,7 @@ func TestStopIsNoOutcome(t *testing.T) {
 }
 
 // OVS comes back without the pods' ports, as after a boot, and gets them again.
-func TestOVSRestart(t *testing.T) {
+func TestRecovery_OVSRestartRestoresPorts(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	p.running("web", 0, "s")
@@ -81,7 +81,7 @@ func TestOVSRestart(t *testing.T) {
 }
 
 // DPU reboot: agent, ports and functions go, and the functions come back last.
-func TestDPUReboot(t *testing.T) { onBoth(t, testDPUReboot) }
+func TestRecovery_DPURebootRestoresPorts(t *testing.T) { onBoth(t, testDPUReboot) }
 
 func testDPUReboot(t *testing.T, p *pair) {
 	p.start()
@@ -104,7 +104,7 @@ func testDPUReboot(t *testing.T, p *pair) {
 
 // OVS comes back after the agent has: what it could not clean up at first is no
 // reason to keep the pod's loss to itself.
-func TestEventAfterOVSIsBack(t *testing.T) {
+func TestRecovery_PodGetsErrorAfterOVSIsBack(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	p.running("web", 0, "s")
@@ -126,7 +126,7 @@ func TestEventAfterOVSIsBack(t *testing.T) {
 
 // Host reboot: its functions go and come while the DPU lives, its pods are
 // other ones or have other sandboxes, and no DEL was ever run.
-func TestHostReboot(t *testing.T) { onBoth(t, testHostReboot) }
+func TestRecovery_HostRebootReplacesPorts(t *testing.T) { onBoth(t, testHostReboot) }
 
 func testHostReboot(t *testing.T, p *pair) {
 	p.start()
@@ -147,7 +147,7 @@ func testHostReboot(t *testing.T, p *pair) {
 
 // A NIC that does not answer for a moment takes no ports away: where so many would
 // go at once, the facts are looked at again first.
-func TestMassDeletion(t *testing.T) {
+func TestRecovery_SilentNICKeepsPorts(t *testing.T) {
 	p := newPair(t)
 	var devices, ports []string
 	for i := range 25 {
@@ -193,9 +193,9 @@ func (c *countingSwitch) Plugged(pods ...kube.Owner) ([]cni.Plugged, error) {
 	return c.Switch.Plugged(pods...)
 }
 
-// TestRefusalWithoutAPort: for a pod that has no port nobody's ports are looked at,
+// TestPorts_RefusalWithoutPortReadsNoOthers: for a pod that has no port nobody's ports are looked at,
 // for one that has they are.
-func TestRefusalWithoutAPort(t *testing.T) {
+func TestPorts_RefusalWithoutPortReadsNoOthers(t *testing.T) {
 	for _, ported := range []bool{false, true} {
 		p := newPair(t)
 		p.start()
@@ -215,7 +215,7 @@ func TestRefusalWithoutAPort(t *testing.T) {
 	}
 }
 
-func TestGuard(t *testing.T) {
+func TestGuard_AllowsMassDeletionAtSecondLook(t *testing.T) {
 	start := time.Now()
 	g := guard{stopped: func(int, int) {}}
 	for _, step := range []struct {
@@ -239,7 +239,7 @@ func TestGuard(t *testing.T) {
 
 // Of two pods that claim one function after the ports were lost, the one that
 // was told to have it keeps it.
-func TestWhoHadItKeepsIt(t *testing.T) {
+func TestRecovery_FormerHolderKeepsFunction(t *testing.T) {
 	p := newPair(t)
 	p.start()
 	p.running("zeta", 0, "z")
@@ -254,7 +254,7 @@ func TestWhoHadItKeepsIt(t *testing.T) {
 
 // Whatever happened, and whichever events were lost, repeated or late, a pass
 // over everything ends where an agent that starts now would.
-func TestAnyHistory(t *testing.T) {
+func TestRecovery_AnyHistoryEndsAsFreshAgent(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			p := newPair(t)

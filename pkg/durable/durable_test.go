@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWriteFile(t *testing.T) {
+func TestWriteFile_ReplacesWholeFileOrNothing(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "state")
 	for _, content := range []string{"long content", "new"} {

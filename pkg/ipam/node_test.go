@@ -13,7 +13,7 @@ import (
 
 func subnets(value string) string { return `{"default":["` + value + `"]}` }
 
-func TestNodeGetsSubnetAndID(t *testing.T) {
+func TestNode_GetsSubnetAndID(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
 	for i, want := range []map[string]string{
 		{kube.NodeSubnetsKey: `{"default":["10.244.0.0/24","fd00:10:244::/64"]}`, kube.NodeIDKey: "2"},
@@ -30,7 +30,7 @@ func TestNodeGetsSubnetAndID(t *testing.T) {
 	check(t, a)
 }
 
-func TestNodeAnnotations(t *testing.T) {
+func TestNode_ValidAnnotationsAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		annotations []string
@@ -76,7 +76,7 @@ func TestNodeAnnotations(t *testing.T) {
 	}
 }
 
-func TestNodeAnnotationIsRestored(t *testing.T) {
+func TestNode_ChangedAnnotationIsRestored(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node := newNode("n", 1)
 	decideNode(t, a, node)
@@ -90,9 +90,9 @@ func TestNodeAnnotationIsRestored(t *testing.T) {
 	}
 }
 
-// TestNodeExhaustion: two subnets of different size for one family are used in
+// TestNode_WaitsForReleasedSubnet: two subnets of different size for one family are used in
 // order; a node that waits gets what another gives back.
-func TestNodeExhaustion(t *testing.T) {
+func TestNode_WaitsForReleasedSubnet(t *testing.T) {
 	a := newAllocator(t, "10.0.0.0/28/29,10.1.0.0/24/24")
 	var nodes []*corev1.Node
 	for i, want := range []string{"10.0.0.0/29", "10.0.0.8/29", "10.1.0.0/24"} {
@@ -120,8 +120,8 @@ func TestNodeExhaustion(t *testing.T) {
 	check(t, a)
 }
 
-// TestNodeIDExhaustion: a join subnet of eight addresses numbers four nodes.
-func TestNodeIDExhaustion(t *testing.T) {
+// TestNode_IDsEndWithJoinSubnet: a join subnet of eight addresses numbers four nodes.
+func TestNode_IDsEndWithJoinSubnet(t *testing.T) {
 	cfg := plan(t, "10.244.0.0/16/24")
 	cfg.Join = prefixes(t, "100.64.0.0/29")
 	a, err := New(cfg)
@@ -135,9 +135,9 @@ func TestNodeIDExhaustion(t *testing.T) {
 	wantError(t, err, ErrExhausted)
 }
 
-// TestNodeSubnetOutlivesNode: a subnet with live addresses is the last to go to
+// TestNode_SubnetWithLiveAddressesIsReusedLast: a subnet with live addresses is the last to go to
 // another node, and its own node gets it back.
-func TestNodeSubnetOutlivesNode(t *testing.T) {
+func TestNode_SubnetWithLiveAddressesIsReusedLast(t *testing.T) {
 	for _, returns := range []bool{true, false} {
 		a := newAllocator(t, "10.0.0.0/27/29")
 		n, pod := newNode("n", 1), newPod("p", "n", 1)
@@ -168,8 +168,8 @@ func TestNodeSubnetOutlivesNode(t *testing.T) {
 	}
 }
 
-// TestRebuildNodes: the older of two nodes that claim the same keeps it.
-func TestRebuildNodes(t *testing.T) {
+// TestRebuild_OlderNodeKeepsDisputedSubnet: the older of two nodes that claim the same keeps it.
+func TestRebuild_OlderNodeKeepsDisputedSubnet(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	young := newNode("a-young", 2, kube.NodeSubnetsKey, subnets("10.244.4.0/24"), kube.NodeIDKey, "4")
 	old := newNode("b-old", 1, kube.NodeSubnetsKey, subnets("10.244.4.0/24"), kube.NodeIDKey, "4")
@@ -184,8 +184,8 @@ func TestRebuildNodes(t *testing.T) {
 	check(t, a)
 }
 
-// TestSecondFamily: a cluster that becomes dual-stack keeps its IPv4 subnets.
-func TestSecondFamily(t *testing.T) {
+// TestNode_SecondFamilyKeepsIPv4Subnet: a cluster that becomes dual-stack keeps its IPv4 subnets.
+func TestNode_SecondFamilyKeepsIPv4Subnet(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
 	node := newNode("n", 1, kube.NodeSubnetsKey, subnets("10.244.4.0/24"), kube.NodeIDKey, "4")
 	decideNode(t, a, node)
@@ -194,7 +194,7 @@ func TestSecondFamily(t *testing.T) {
 	}
 }
 
-func TestNodeInsidePlan(t *testing.T) {
+func TestNode_AddressInServiceSubnetIsRefused(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node := newNode("n", 1)
 	node.Status.Addresses = []corev1.NodeAddress{

@@ -10,7 +10,7 @@ import (
 
 var comparePrefixes = cmp.Comparer(func(x, y netip.Prefix) bool { return x == y })
 
-func TestParseClusterSubnets(t *testing.T) {
+func TestParseClusterSubnets_ValidAndInvalid(t *testing.T) {
 	for _, tc := range []struct {
 		list string
 		want []ClusterSubnet
@@ -42,7 +42,7 @@ func TestParseClusterSubnets(t *testing.T) {
 	}
 }
 
-func TestValidatePlan(t *testing.T) {
+func TestConfig_OverlappingSubnetsAreRefused(t *testing.T) {
 	if err := Defaults().Validate(); err != nil {
 		t.Error(err)
 	}
@@ -112,7 +112,7 @@ func FuzzParsePrefixes(f *testing.F) {
 	})
 }
 
-func TestAfter(t *testing.T) {
+func TestAfter_GivesNextSubnet(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"10.244.0.0/24":        "10.244.1.0/24",
 		"10.244.255.0/24":      "10.245.0.0/24",

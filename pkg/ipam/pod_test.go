@@ -15,8 +15,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// TestAnnotationFormat holds the contract's exact text.
-func TestAnnotationFormat(t *testing.T) {
+// TestPod_AnnotationHasExactFormat holds the contract's exact text.
+func TestPod_AnnotationHasExactFormat(t *testing.T) {
 	for cluster, want := range map[string]string{
 		"10.244.1.0/24": `{"default":{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","gateway_ips":["10.244.1.1"],` +
 			`"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"},{"dest":"10.96.0.0/16","nextHop":"10.244.1.1"},` +
@@ -56,7 +56,7 @@ func TestAnnotationFormat(t *testing.T) {
 	}
 }
 
-func TestPodWithoutNetwork(t *testing.T) {
+func TestPod_HostNetworkOrCompletedGetsNothing(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node := newNode("n", 1)
 	decideNode(t, a, node)
@@ -74,9 +74,9 @@ func TestPodWithoutNetwork(t *testing.T) {
 	}
 }
 
-// TestPodWaitsForItsNode: until the node's own annotation says it, a subnet may
+// TestPod_WaitsForAnnotationOfNode: until the node's own annotation says it, a subnet may
 // still become another node's.
-func TestPodWaitsForItsNode(t *testing.T) {
+func TestPod_WaitsForAnnotationOfNode(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node, pod := newNode("n", 1), newPod("p", "n", 1)
 	_, err := a.Pod(pod, nil)
@@ -91,16 +91,16 @@ func TestPodWaitsForItsNode(t *testing.T) {
 	wantAddress(t, a, pod, "10.244.0.4/24")
 }
 
-// TestAnnotatedNodeNeedsNoTurn: a pod of a node that brings a right annotation
+// TestPod_OfAnnotatedNodeDoesNotWait: a pod of a node that brings a right annotation
 // does not wait for an event that would never come.
-func TestAnnotatedNodeNeedsNoTurn(t *testing.T) {
+func TestPod_OfAnnotatedNodeDoesNotWait(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	pod := newPod("p", "n", 1)
 	decidePod(t, a, pod, newNode("n", 1, kube.NodeSubnetsKey, subnets("10.244.3.0/24"), kube.NodeIDKey, "2"))
 	wantAddress(t, a, pod, "10.244.3.4/24")
 }
 
-func TestPodExhaustion(t *testing.T) {
+func TestPod_WaitsForReleasedAddress(t *testing.T) {
 	for cluster, want := range map[string][]string{
 		"10.0.0.0/28/29":   {"10.0.0.4/29", "10.0.0.5/29", "10.0.0.6/29"},
 		"fd00:1::/124/125": {"fd00:1::4/125", "fd00:1::5/125", "fd00:1::6/125", "fd00:1::7/125"},
@@ -126,9 +126,9 @@ func TestPodExhaustion(t *testing.T) {
 	}
 }
 
-// TestFreedAddressRests: next-fit goes once around before an address returns,
+// TestPod_FreedAddressIsReusedLast: next-fit goes once around before an address returns,
 // also over a restart.
-func TestFreedAddressRests(t *testing.T) {
+func TestPod_FreedAddressIsReusedLast(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node := newNode("n", 1)
 	decideNode(t, a, node)
@@ -154,9 +154,9 @@ func TestFreedAddressRests(t *testing.T) {
 	wantAddress(t, a, pod, "10.244.0.5/24")
 }
 
-// TestRecreatedPod: the second web-0 never gets the address of the first while
+// TestPod_RecreatedGetsAnotherAddress: the second web-0 never gets the address of the first while
 // rows may use it, and releasing the first leaves the second alone.
-func TestRecreatedPod(t *testing.T) {
+func TestPod_RecreatedGetsAnotherAddress(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node := newNode("n", 1)
 	decideNode(t, a, node)
@@ -175,7 +175,7 @@ func TestRecreatedPod(t *testing.T) {
 	check(t, a)
 }
 
-func TestForgedAnnotation(t *testing.T) {
+func TestForgedAnnotation_IsReplacedWithWarning(t *testing.T) {
 	network := func(addr, mac string) string {
 		return fmt.Sprintf(`{"default":{"ip_addresses":[%q],"mac_address":%q,"role":"primary"}}`, addr, mac)
 	}
@@ -322,9 +322,9 @@ func TestAllocated_TheHoldingDecides(t *testing.T) {
 	wantAddress(t, a, other, "")
 }
 
-// TestAnnotationInOtherForm: same addresses, other text (an older release, other
+// TestPod_AnnotationInOtherFormKeepsAddress: same addresses, other text (an older release, other
 // routes) is no forgery, but becomes ours.
-func TestAnnotationInOtherForm(t *testing.T) {
+func TestPod_AnnotationInOtherFormKeepsAddress(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node, pod := newNode("n", 1), newPod("p", "n", 1)
 	decideNode(t, a, node)
@@ -347,7 +347,7 @@ func held(pod *corev1.Pod, uid types.UID, addrs ...string) Held {
 	return h
 }
 
-func TestRebuild(t *testing.T) {
+func TestRebuild_AnnotationsAndRowsDecideAddresses(t *testing.T) {
 	node := newNode("n", 1, kube.NodeSubnetsKey, subnets("10.244.0.0/24"), kube.NodeIDKey, "2")
 	other := newNode("other", 2, kube.NodeSubnetsKey, subnets("10.244.1.0/24"), kube.NodeIDKey, "3")
 	annotated := func(pod *corev1.Pod, addr string) *corev1.Pod {
@@ -400,9 +400,9 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// TestRebuildKeepsOrphans: the subnet of a node that went while nobody looked is
+// TestRebuild_KeepsSubnetOfDeletedNode: the subnet of a node that went while nobody looked is
 // the last to be given to another, and its addresses in rows stay taken.
-func TestRebuildKeepsOrphans(t *testing.T) {
+func TestRebuild_KeepsSubnetOfDeletedNode(t *testing.T) {
 	a := newAllocator(t, "10.0.0.0/28/29")
 	gone, first, second := newPod("gone", "old", 1), newNode("first", 1), newNode("second", 2)
 	a.Rebuild([]*corev1.Node{first, second}, nil, []Held{held(gone, gone.UID, "10.0.0.4")})
@@ -421,9 +421,9 @@ func TestRebuildKeepsOrphans(t *testing.T) {
 	check(t, a)
 }
 
-// TestNodeLosesAnnotation: running pods keep their addresses because the node
+// TestRebuild_NodeGetsSubnetOfItsPodsBack: running pods keep their addresses because the node
 // gets back the subnet that its pods' rows are in.
-func TestNodeLosesAnnotation(t *testing.T) {
+func TestRebuild_NodeGetsSubnetOfItsPodsBack(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node, pod := newNode("n", 1), newPod("p", "n", 1)
 	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.6.9")})

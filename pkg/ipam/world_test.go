@@ -207,9 +207,9 @@ func (w *world) settle() {
 	}
 }
 
-// TestNoAddressTwice lives through random histories with crashes at every point:
+// TestAllocator_NoAddressTwiceInRandomHistory lives through random histories with crashes at every point:
 // an address is never used twice, everybody gets one in the end, and nothing leaks.
-func TestNoAddressTwice(t *testing.T) {
+func TestAllocator_NoAddressTwiceInRandomHistory(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, seed)
@@ -254,8 +254,8 @@ func (w *world) wantAllServed() {
 	}
 }
 
-// TestParallel is for the race detector, and for addresses given to two.
-func TestParallel(t *testing.T) {
+// TestAllocator_ConcurrentPodsShareNoAddress is for the race detector, and for addresses given to two.
+func TestAllocator_ConcurrentPodsShareNoAddress(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node := newNode("n", 1)
 	decideNode(t, a, node)

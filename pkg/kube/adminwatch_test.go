@@ -38,9 +38,9 @@ func clusterPolicy(name string, spec map[string]any) *unstructured.Unstructured 
 	}}
 }
 
-// TestAbsentKindsAreNoError: a cluster without the CRDs is complete without them,
+// TestAdminPolicies_AbsentKindsAreNoError: a cluster without the CRDs is complete without them,
 // while one whose answer is another error is not.
-func TestAbsentKindsAreNoError(t *testing.T) {
+func TestAdminPolicies_AbsentKindsAreNoError(t *testing.T) {
 	for _, c := range []struct {
 		answer error
 		fails  bool
@@ -69,9 +69,9 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestPoliciesThatCannotBeReadAreLogged: until they are the View is not complete,
+// TestAdminPolicies_FailureToReadIsLogged: until they are read the View is not complete,
 // and somebody wants to know why.
-func TestPoliciesThatCannotBeReadAreLogged(t *testing.T) {
+func TestAdminPolicies_FailureToReadIsLogged(t *testing.T) {
 	log := make(lines, 10)
 	client, view := adminClient(), newTestView(t)
 	if err := view.WatchAdminPolicies(t.Context(), client); err != nil {
@@ -104,9 +104,9 @@ func newTestView(t *testing.T) *View {
 	return view
 }
 
-// TestWhomAClusterPolicyConcerns: the pods of the namespaces that it selects, also
+// TestAdminPolicies_MarkSelectedPods: the pods of the namespaces that it selects, also
 // when a namespace's labels change, and policies about nodes when a node does.
-func TestWhomAClusterPolicyConcerns(t *testing.T) {
+func TestAdminPolicies_MarkSelectedPods(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "a"}}}
 	client, objects := fake.NewClientset(ns), adminClient()
 	view, err := NewView(apitest.Client(client), "")
@@ -145,8 +145,8 @@ func TestWhomAClusterPolicyConcerns(t *testing.T) {
 	h.want(t, "Pod/ns/pod")
 }
 
-// TestConditionIsAppliedOnce: a condition that the object has is not written again.
-func TestConditionIsAppliedOnce(t *testing.T) {
+// TestCondition_IsAppliedOnce: a condition that the object has is not written again.
+func TestCondition_IsAppliedOnce(t *testing.T) {
 	object := clusterPolicy("p", map[string]any{})
 	object.SetGeneration(3)
 	client := adminClient()
@@ -191,9 +191,9 @@ func TestConditionIsAppliedOnce(t *testing.T) {
 	}
 }
 
-// TestALongConditionIsShortened at a rune's border: the API would refuse it for
+// TestCondition_LongMessageIsShortened at a rune's border: the API would refuse it for
 // ever. One that just fits is not touched.
-func TestALongConditionIsShortened(t *testing.T) {
+func TestCondition_LongMessageIsShortened(t *testing.T) {
 	object := clusterPolicy("p", map[string]any{})
 	for message, want := range map[string]string{
 		strings.Repeat("a", maxCondition):          strings.Repeat("a", maxCondition),
@@ -218,9 +218,9 @@ func TestALongConditionIsShortened(t *testing.T) {
 	}
 }
 
-// TestUnknownActionDenies: a rule of a later API whose action we do not know may
+// TestParseAdminPolicy_UnknownActionDenies: a rule of a later API whose action we do not know may
 // be one that forbids.
-func TestUnknownActionDenies(t *testing.T) {
+func TestParseAdminPolicy_UnknownActionDenies(t *testing.T) {
 	policy := ParseAdminPolicy(KindClusterNetworkPolicy, clusterPolicy("p", map[string]any{
 		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
 		"ingress": []any{map[string]any{"action": "Quarantine", "from": []any{map[string]any{"namespaces": map[string]any{}}}}},

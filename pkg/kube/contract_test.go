@@ -20,7 +20,7 @@ const gatewayConfig = `{"default":{"mode":"shared","bridge-id":"breth0","interfa
 	`"ip-addresses":["172.18.0.3/16"],"ip-address":"172.18.0.3/16","next-hops":["172.18.0.1"],"next-hop":"172.18.0.1",` +
 	`"node-port-enable":"true","vlan-id":"0"}}`
 
-func TestContractRoundTrip(t *testing.T) {
+func TestAnnotations_AreWrittenAsRead(t *testing.T) {
 	pn, err := ParsePodNetwork(podNetworks, DefaultNetwork)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestContractRoundTrip(t *testing.T) {
 	}
 }
 
-func TestParseNodeSubnets(t *testing.T) {
+func TestParseNodeSubnets_ValidAndInvalid(t *testing.T) {
 	for _, tc := range []struct {
 		value string
 		want  []string
@@ -82,7 +82,7 @@ func TestParseNodeSubnets(t *testing.T) {
 	}
 }
 
-func TestMAC(t *testing.T) {
+func TestMAC_FromAddressAndFromText(t *testing.T) {
 	for addr, want := range map[string]string{
 		"10.244.1.5":       "0a:58:0a:f4:01:05",
 		"fd00:10:244:1::5": "0a:58:fc:09:1d:4e",
@@ -99,7 +99,7 @@ func TestMAC(t *testing.T) {
 	}
 }
 
-func TestOwner(t *testing.T) {
+func TestParseOwner_ValidAndInvalid(t *testing.T) {
 	for _, o := range []Owner{NetworkOwner(), NodeOwner("ovn-worker"), PodOwner("ns", "web-0")} {
 		if got, err := ParseOwner(o.String()); err != nil || got != o {
 			t.Errorf("%s reads as %+v, %v", o, got, err)

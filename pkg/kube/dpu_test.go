@@ -10,7 +10,7 @@ import (
 
 func number(n FunctionNumber) *FunctionNumber { return &n }
 
-func TestParseDPUConnection(t *testing.T) {
+func TestParseDPUConnection_ValidAndInvalid(t *testing.T) {
 	for value, want := range map[string]*DPUConnection{
 		``:                 nil,
 		`{"net1":{}}`:      nil,
@@ -49,7 +49,7 @@ func TestParseDPUConnection(t *testing.T) {
 
 // What we write is what OVN-Kubernetes reads: numbers as text, capital letters
 // in the status.
-func TestDPUFormats(t *testing.T) {
+func TestDPUAnnotations_HaveFormatOfOVNKubernetes(t *testing.T) {
 	for want, value := range map[string]any{
 		`{"pfId":"0","vfId":"3","sandboxId":"35b8","vfNetdevName":"enp1s0f0v3"}`: DPUConnection{
 			VF: number(3), Sandbox: "35b8", Netdev: "enp1s0f0v3",
@@ -66,7 +66,7 @@ func TestDPUFormats(t *testing.T) {
 	}
 }
 
-func TestSetNetwork(t *testing.T) {
+func TestSetNetwork_KeepsOtherNetworks(t *testing.T) {
 	ready := DPUStatus{Status: DPUReady}
 	for _, tc := range []struct {
 		was   string
@@ -88,7 +88,7 @@ func TestSetNetwork(t *testing.T) {
 	}
 }
 
-func TestParseManagementFunction(t *testing.T) {
+func TestParseManagementFunction_ValidAndInvalid(t *testing.T) {
 	for value, want := range map[string]*ManagementFunction{
 		``:                               nil,
 		`{"net1":{"PfId":0,"FuncId":1}}`: nil,

@@ -131,9 +131,9 @@ func TestGatewayAddresses_AreOneOfEachFamilyThatNoOtherNodeHas(t *testing.T) {
 	}
 }
 
-// TestGatewayAddresses_AnotherNodesStatusIsTold to the node that claims the address, and
+// TestGatewayAddresses_AnotherNodesStatusIsShown to the node that claims the address, and
 // to whom it concerns, when it comes and when it goes.
-func TestGatewayAddresses_AnotherNodesStatusIsTold(t *testing.T) {
+func TestGatewayAddresses_AnotherNodesStatusIsShown(t *testing.T) {
 	v := newByHand(t)
 	claims := addressNode("n1", []string{"10.9.0.1"}, []string{"172.18.0.2"})
 	v.put(t, portService("clings", 30002, corev1.ServiceAffinityClientIP), portService("agent", 0, ""), portSlice("agent", "agent-1", 9100, "10.9.0.1"),
@@ -222,9 +222,9 @@ func crowd(t testing.TB, services, nodes int) *byHand {
 	return v
 }
 
-// TestANodeConcernsNotAllServicesAndNodes: whom nodes concern that come is in
+// TestView_NewNodeMarksFewOwners: whom nodes concern that come is in
 // proportion to their number.
-func TestANodeConcernsNotAllServicesAndNodes(t *testing.T) {
+func TestView_NewNodeMarksFewOwners(t *testing.T) {
 	for _, nodes := range []int{150, 300} {
 		v := crowd(t, 50, nodes)
 		told := 0
@@ -243,9 +243,9 @@ func TestANodeConcernsNotAllServicesAndNodes(t *testing.T) {
 	}
 }
 
-// TestWhomANodesAddressesConcern: the difference that they make to services is told
+// TestView_NodeAddressMarksAffectedServices: the difference that they make to services is told
 // when it is made, and when it goes.
-func TestWhomANodesAddressesConcern(t *testing.T) {
+func TestView_NodeAddressMarksAffectedServices(t *testing.T) {
 	v := newByHand(t)
 	v.put(t, portService("inside", 0, ""), portService("port", 30001, ""), portService("clings", 30002, corev1.ServiceAffinityClientIP),
 		portService("agent", 0, ""), portSlice("agent", "agent-1", 9100, "172.18.0.2", "172.18.0.3"), portSlice("agent", "agent-2", 9100, "172.18.0.4"),
@@ -280,9 +280,9 @@ func TestWhomANodesAddressesConcern(t *testing.T) {
 	}
 }
 
-// TestWhomEndpointsConcern: where one slice of a service gives other backends to all
+// TestView_EndpointsMarkAffectedNodes: where one slice of a service gives other backends to all
 // nodes, so do changes of its others.
-func TestWhomEndpointsConcern(t *testing.T) {
+func TestView_EndpointsMarkAffectedNodes(t *testing.T) {
 	hinted := func(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 		slice.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}}}
 		return slice
@@ -309,9 +309,9 @@ func TestWhomEndpointsConcern(t *testing.T) {
 	}
 }
 
-// TestWhomOneOfManyEndpointsConcerns: the nodes of its slice and those that have none,
+// TestView_OneOfManyEndpointsMarksItsNodes: the nodes of its slice and those that have none,
 // which list all; and all nodes while they are few.
-func TestWhomOneOfManyEndpointsConcerns(t *testing.T) {
+func TestView_OneOfManyEndpointsMarksItsNodes(t *testing.T) {
 	const nodes = 150
 	v := crowd(t, 0, nodes)
 	for i := range nodes {
@@ -372,8 +372,8 @@ func TestGatewayAddresses_AreToldToLocalServicesWithEndpointsThere(t *testing.T)
 	}
 }
 
-// TestOnNodes: an IPv6 address has several forms, and a slice may change its service.
-func TestOnNodes(t *testing.T) {
+// TestOnNodes_FindsEndpointsWithNodeAddress: an IPv6 address has several forms, and a slice may change its service.
+func TestOnNodes_FindsEndpointsWithNodeAddress(t *testing.T) {
 	v := newByHand(t)
 	on := func(slice *discoveryv1.EndpointSlice) bool {
 		on, _ := v.OnNodes(slice)

@@ -41,9 +41,9 @@ func newSlice(service, name string, family discoveryv1.AddressType, endpoints ..
 	return slice
 }
 
-// TestLocalEndpoints: each ready pod of the node counts once, and so does one that
+// TestLocalEndpoints_CountsEachReadyPodOnce: each ready pod of the node counts once, and so does one that
 // drains or names no node, whatever the slices and families it is in; nothing is watched that nobody asks for.
-func TestLocalEndpoints(t *testing.T) {
+func TestLocalEndpoints_CountsEachReadyPodOnce(t *testing.T) {
 	v4, v6 := discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 	client := fake.NewClientset(
 		newSlice("web", "web-1", v4, "10.0.0.1@n", "10.0.0.2@n!", "10.0.0.4@n-", "192.0.2.1", "10.0.1.1@m"),

@@ -31,9 +31,9 @@ func labelled(pod *corev1.Pod, key, value string) *corev1.Pod {
 	return pod
 }
 
-// TestWhomAPolicyConcerns: which owners are told of policies, pods and
+// TestView_PolicyMarksAffectedOwners: which owners are told of policies, pods and
 // namespaces that come, change and go; others are not.
-func TestWhomAPolicyConcerns(t *testing.T) {
+func TestView_PolicyMarksAffectedOwners(t *testing.T) {
 	// It is told before there are pods: its event tells of those that there are.
 	trusted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"trusted": "no"}}}
 	client := fake.NewClientset(trusted)
@@ -118,9 +118,9 @@ func TestView_LooksForOwnersOnlyWhenHeeded(t *testing.T) {
 	h.want(t, view.PodSetOwners()[0].String(), "Pod/ns/b")
 }
 
-// TestASelectorThatSelectsNothingIsNotTheOneThatSelectsAll: both print as "".
-// TestSizeIsThatOfTheLastLook at the set of the index, not at another that selects the same.
-func TestSizeIsThatOfTheLastLook(t *testing.T) {
+// TestPodSet_SelectorOfNothingIsNotThatOfAll: both print as "".
+// TestPodSet_SizeIsThatOfLastLook at the set of the index, not at another that selects the same.
+func TestPodSet_SizeIsThatOfLastLook(t *testing.T) {
 	policy := policyFrom(networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}})
 	client, view, h := startView(t, "", policy, newPod("one", "n"))
 	set := view.PodSet(view.PodSetOwners()[0])
@@ -147,7 +147,7 @@ func TestSizeIsThatOfTheLastLook(t *testing.T) {
 	}
 }
 
-func TestASelectorThatSelectsNothingIsNotTheOneThatSelectsAll(t *testing.T) {
+func TestPodSet_SelectorOfNothingIsNotThatOfAll(t *testing.T) {
 	set := func(pods labels.Selector) *PodSet {
 		return newPodSet([]Selection{{Namespaces: labels.Everything(), Pods: pods}}, PortName{}, nil)
 	}
@@ -160,7 +160,7 @@ func TestASelectorThatSelectsNothingIsNotTheOneThatSelectsAll(t *testing.T) {
 	}
 }
 
-func TestUnmatched(t *testing.T) {
+func TestUnmatched_NamesSelectorWithoutNamespace(t *testing.T) {
 	policy := ParseNetworkPolicy(policyFrom(networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"trusted": "yes"}},
 	}))

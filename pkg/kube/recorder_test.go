@@ -51,8 +51,8 @@ func wantAsked(t *testing.T, asked func() []string, want ...string) {
 	}
 }
 
-// TestEvent is one with all its fields. The kind is not in what informers deliver.
-func TestEvent(t *testing.T) {
+// TestRecorder_EventHasAllFields: informers deliver objects without their kind.
+func TestRecorder_EventHasAllFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, client, asked := recording(t)
 		r.record(newPod("a", "n"), "Warning", "Forged", "100% a note")
@@ -71,9 +71,9 @@ func TestEvent(t *testing.T) {
 	})
 }
 
-// TestSeries: the same again is counted and written when the series begins, each
+// TestRecorder_RepeatedEventBecomesSeries: the same again is counted and written when the series begins, each
 // half hour, and when it ends. After that it is new.
-func TestSeries(t *testing.T) {
+func TestRecorder_RepeatedEventBecomesSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _, asked := recording(t)
 		say := func(reason string) { r.record(newPod("a", "n"), "Warning", reason, "note") }
@@ -97,7 +97,7 @@ func TestSeries(t *testing.T) {
 	})
 }
 
-func TestLongSeriesIsRefreshed(t *testing.T) {
+func TestRecorder_LongSeriesIsRefreshed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _, asked := recording(t)
 		for range 29 {
@@ -112,8 +112,8 @@ func TestLongSeriesIsRefreshed(t *testing.T) {
 	})
 }
 
-// TestEventsAreTriedAgain unless the API server has refused them.
-func TestEventsAreTriedAgain(t *testing.T) {
+// TestRecorder_EventsAreTriedAgain unless the API server has refused them.
+func TestRecorder_EventsAreTriedAgain(t *testing.T) {
 	denied := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("no"))
 	for name, c := range map[string]struct {
 		failure error
@@ -133,8 +133,8 @@ func TestEventsAreTriedAgain(t *testing.T) {
 	}
 }
 
-// TestSeriesWithoutItsEvent, which was lost or deleted, or is being written just now.
-func TestSeriesWithoutItsEvent(t *testing.T) {
+// TestRecorder_CreatesSeriesWithoutItsEvent, which was lost or deleted, or is being written just now.
+func TestRecorder_CreatesSeriesWithoutItsEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, client, asked := recording(t)
 		client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {

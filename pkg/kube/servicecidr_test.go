@@ -20,9 +20,9 @@ func newServiceCIDR(name string, cidrs ...string) *networkingv1.ServiceCIDR {
 	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
 }
 
-// TestServiceSubnets: a node is told of ranges that come and go; what differs in
+// TestServiceCIDR_NodeFollowsRanges: a node is told of ranges that come and go; what differs in
 // the status is nothing.
-func TestServiceSubnets(t *testing.T) {
+func TestServiceCIDR_NodeFollowsRanges(t *testing.T) {
 	ctx := t.Context()
 	client, view, h := startView(t, "n", newServiceCIDR("kubernetes", "10.96.0.0/16", "fd00:10:96::/112"))
 	h.want(t, "ServiceCIDR/kubernetes")
@@ -49,8 +49,8 @@ func TestServiceSubnets(t *testing.T) {
 	check("ServiceCIDR/more", "[10.96.0.0/16 fd00:10:96::/112]")
 }
 
-// TestNoServiceCIDRs: an API that has no such objects is a complete one.
-func TestNoServiceCIDRs(t *testing.T) {
+// TestServiceCIDR_AbsentKindIsNoError: an API that has no such objects is a complete one.
+func TestServiceCIDR_AbsentKindIsNoError(t *testing.T) {
 	client := fake.NewClientset()
 	absent := apierrors.NewGenericServerResponse(404, "list", networkingv1.Resource("servicecidrs"), "", "", 0, true)
 	for _, verb := range []string{"list", "watch"} {

@@ -94,7 +94,7 @@ func startView(t *testing.T, node string, objects ...runtime.Object) (*fake.Clie
 	return client, view, h
 }
 
-func TestViewTellsOwners(t *testing.T) {
+func TestView_ChangesMarkOwners(t *testing.T) {
 	ctx := t.Context()
 	a, b := newPod("a", "n"), newPod("b", "")
 	node := newNode("n", nil)
@@ -146,7 +146,7 @@ func TestViewTellsOwners(t *testing.T) {
 	}
 }
 
-func TestViewReads(t *testing.T) {
+func TestView_ListsPodsNodesAndNamespaces(t *testing.T) {
 	_, view, _ := startView(t, "", newNode("n", nil), newNode("m", nil), newPod("a", "n"), newPod("b", "n"), newPod("c", "m"), newPod("d", ""),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "x"}}})
 	names := func(pods []*corev1.Pod) []string {
@@ -171,8 +171,8 @@ func TestViewReads(t *testing.T) {
 	}
 }
 
-// TestViewOfNode: a node's credentials allow it to list no more than this.
-func TestViewOfNode(t *testing.T) {
+// TestView_OfNodeListsOwnObjectsOnly: a node's credentials allow it to list no more than this.
+func TestView_OfNodeListsOwnObjectsOnly(t *testing.T) {
 	client, view, _ := startView(t, "n", newNode("n", nil))
 	selectors := map[string]string{}
 	for _, action := range client.Actions() {
@@ -192,7 +192,7 @@ func TestViewOfNode(t *testing.T) {
 	}
 }
 
-func TestViewStartEnds(t *testing.T) {
+func TestView_StartEndsWithItsContext(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, fmt.Errorf("forbidden")
@@ -208,8 +208,8 @@ func TestViewStartEnds(t *testing.T) {
 	}
 }
 
-// TestMissedDelete: an informer that missed a deletion hands over what it knew last.
-func TestMissedDelete(t *testing.T) {
+// TestView_MissedDeletionMarksOwner: an informer that missed a deletion hands over what it knew last.
+func TestView_MissedDeletionMarksOwner(t *testing.T) {
 	view, err := NewView(apitest.Client(fake.NewClientset()), "")
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestMissedDelete(t *testing.T) {
 	h.want(t, "Pod/ns/a")
 }
 
-func TestTrim(t *testing.T) {
+func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 	pod := newPod("a", "n")
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	pod.OwnerReferences = []metav1.OwnerReference{{Name: "rs"}}
@@ -281,7 +281,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-func TestPredicates(t *testing.T) {
+func TestPod_CompletedAndWantsNetwork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change           func(*corev1.Pod)
 		completed, wants bool
@@ -302,9 +302,9 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
-// TestNodeViewOfServices: a node hears of services that answer at its ports or at
+// TestView_OfNodeKeepsServicesReachedAtNodes: a node hears of services that answer at its ports or at
 // addresses from outside, and when they stop; of the others it keeps the names.
-func TestNodeViewOfServices(t *testing.T) {
+func TestView_OfNodeKeepsServicesReachedAtNodes(t *testing.T) {
 	ctx := t.Context()
 	service := func(name string, nodePort int32) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.ServiceSpec{

@@ -31,7 +31,7 @@ func patches(client *fake.Clientset) []string {
 	return out
 }
 
-func TestAnnotate(t *testing.T) {
+func TestWriter_PatchesDifferencesOnly(t *testing.T) {
 	ctx := t.Context()
 	pod := newPod("a", "n")
 	pod.Annotations = map[string]string{"same": "1", "other": "1", "old": "1"}
@@ -73,9 +73,9 @@ func TestAnnotate(t *testing.T) {
 	}
 }
 
-// TestReplacedObject answers as a real API server does for another object of the
+// TestWriter_ReplacedObjectIsAConflict answers as a real API server does for another object of the
 // same name.
-func TestReplacedObject(t *testing.T) {
+func TestWriter_ReplacedObjectIsAConflict(t *testing.T) {
 	ctx := t.Context()
 	pod, node := newPod("a", "n"), newNode("n", nil)
 	client := fake.NewClientset()
@@ -105,7 +105,7 @@ func TestReplacedObject(t *testing.T) {
 	}
 }
 
-func TestSetNodeCondition(t *testing.T) {
+func TestSetNodeCondition_PatchesDifferencesOnly(t *testing.T) {
 	ctx := t.Context()
 	since := metav1.NewTime(time.Unix(1000, 0).UTC())
 	node := newNode("n", nil)
@@ -135,7 +135,7 @@ func TestSetNodeCondition(t *testing.T) {
 	}
 }
 
-func TestReporter(t *testing.T) {
+func TestReporter_FailureAndRecoveryAreEvents(t *testing.T) {
 	_, view, _ := startView(t, "", newNode("n", nil), newPod("a", "n"))
 	var got []string
 	r := newReporter(func(_ runtime.Object, kind, reason, note string) { got = append(got, kind+" "+reason+" "+note) }, view)
@@ -168,9 +168,9 @@ func TestReporter(t *testing.T) {
 	}
 }
 
-// TestReporterRecords goes through the real recorder, which needs the kind of
+// TestReporter_WritesEventOfInformerObject goes through the real recorder, which needs the kind of
 // objects that the informers deliver without one.
-func TestReporterRecords(t *testing.T) {
+func TestReporter_WritesEventOfInformerObject(t *testing.T) {
 	client, view, _ := startView(t, "", newPod("a", "n"))
 	created := make(chan string, 1)
 	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {

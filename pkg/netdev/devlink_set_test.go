@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestSetVFs(t *testing.T) {
+func TestSetVFs_WritesNumberToSysfs(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "bus/pci/devices/0000:03:00.0")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

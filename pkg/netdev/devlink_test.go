@@ -42,7 +42,7 @@ func openDevices(t *testing.T, ns *NS) *Devices {
 
 // A new namespace has a loopback and no NIC, with devlink and RDMA in the
 // kernel or without.
-func TestNamespaceWithoutNICs(t *testing.T) {
+func TestDevices_NewNamespaceHasNoNIC(t *testing.T) {
 	test := func(t *testing.T, d asks) {
 		devices, err := d.Devlink()
 		must(t, err)
@@ -68,7 +68,7 @@ func TestNamespaceWithoutNICs(t *testing.T) {
 }
 
 // A link that hardware could have is reported; a veth pair is not.
-func TestWatchDevices(t *testing.T) {
+func TestDevices_WatchReportsNoVeth(t *testing.T) {
 	ns := open(t, netdevtest.NewNS(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	events, err := openDevices(t, ns).Watch(ctx)
@@ -104,7 +104,7 @@ func TestWatchDevices(t *testing.T) {
 	}
 }
 
-func TestUevent(t *testing.T) {
+func TestUevent_GivesPathOfDevice(t *testing.T) {
 	pf := "/devices/pci0000:00/0000:03:00.0"
 	for raw, want := range map[string]string{
 		"change@" + pf + "\x00ACTION=change\x00SUBSYSTEM=pci\x00SEQNUM=7\x00": pf[1:],
@@ -122,7 +122,7 @@ func TestUevent(t *testing.T) {
 	}
 }
 
-func TestFromDevlinkPort(t *testing.T) {
+func TestFromDevlinkPort_ReadsEachFlavour(t *testing.T) {
 	pf, vf, sf, controller, external := uint16(1), uint16(3), uint32(88), uint32(2), true
 	got := fromDevlinkPort(&netlink.DevlinkPort{
 		BusName: "pci", DeviceName: "0000:03:00.0", PortIndex: 4, NetdeviceName: "eth4",
@@ -150,7 +150,7 @@ func TestFromDevlinkPort(t *testing.T) {
 
 // On a disk and in memory; what is not there is empty, what leads away is not
 // followed.
-func TestSysfs(t *testing.T) {
+func TestSysfs_DiskAndMemoryAgree(t *testing.T) {
 	root := t.TempDir()
 	must(t, os.MkdirAll(root+"/devices/nic", 0o755))
 	must(t, os.MkdirAll(root+"/class/net", 0o755))
@@ -188,7 +188,7 @@ func TestSysfs(t *testing.T) {
 	}
 }
 
-func TestAbsent(t *testing.T) {
+func TestAbsent_UnsupportedAttributeOnly(t *testing.T) {
 	for _, err := range []error{unix.EIO, unix.EACCES, nil} {
 		if absent(err) {
 			t.Errorf("%v passes for absent", err)

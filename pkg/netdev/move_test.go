@@ -13,7 +13,7 @@ type mover interface {
 	SetAltNames(index int, names []string) error
 }
 
-func TestMoveLink(t *testing.T) {
+func TestMoveLink_IntoPodAndBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		must(t, w.host.AddVeth(Veth{Name: "vf0", MTU: 1500, Peer: Peer{Name: "rep0"}}))
 		must(t, w.host.SetLink("vf0", Settings{State: Up}))
@@ -71,7 +71,7 @@ func TestMoveLink(t *testing.T) {
 	})
 }
 
-func TestInode(t *testing.T) {
+func TestInode_ChangesWithNamespace(t *testing.T) {
 	f := NewFake()
 	f.AddNS("/pod")
 	was, err := f.Inode("/pod")
@@ -89,8 +89,8 @@ func TestInode(t *testing.T) {
 	}
 }
 
-// TestFakeDevice: what is on a bus outlives the namespace that it was in.
-func TestFakeDevice(t *testing.T) {
+// TestFake_DeviceOutlivesItsNamespace: what is on a bus outlives the namespace that it was in.
+func TestFake_DeviceOutlivesItsNamespace(t *testing.T) {
 	f := NewFake()
 	f.AddNS("/pod")
 	f.AddLink("/pod", Link{Name: "eth0", Parent: "0000:03:00.2"})
@@ -105,7 +105,7 @@ func TestFakeDevice(t *testing.T) {
 	}
 }
 
-func TestPCIDevices(t *testing.T) {
+func TestPCIDevices_HaveNetdevsAndRDMADevices(t *testing.T) {
 	tree := NewSysfs(fstest.MapFS{
 		"bus/pci/devices/0000:03:00.2":                         {Data: []byte("../../../devices/pci0000:00/0000:03:00.2"), Mode: fs.ModeSymlink},
 		"bus/pci/devices/0000:03:00.3":                         {Data: []byte("../../../devices/pci0000:00/0000:03:00.3"), Mode: fs.ModeSymlink},

@@ -116,7 +116,7 @@ func up(t *testing.T, w world) {
 	must(t, w.pod.SetLink("eth0", Settings{State: Up, NoLinkLocal: true}))
 }
 
-func TestNoARP(t *testing.T) {
+func TestSetLink_SwitchesARPOffAndOn(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		for _, want := range []bool{false, true} {
@@ -128,7 +128,7 @@ func TestNoARP(t *testing.T) {
 	})
 }
 
-func TestVeth(t *testing.T) {
+func TestAddVeth_ConfiguresBothEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		eth0, err := w.pod.Link("eth0")
@@ -152,7 +152,7 @@ func TestVeth(t *testing.T) {
 	})
 }
 
-func TestVethNameTaken(t *testing.T) {
+func TestAddVeth_TakenNameIsAnError(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		for _, names := range [][2]string{{"veth0", "eth1"}, {"veth1", "eth0"}} {
@@ -167,7 +167,7 @@ func TestVethNameTaken(t *testing.T) {
 	})
 }
 
-func TestDeleteLink(t *testing.T) {
+func TestDeleteLink_RemovesPeerAndRepeats(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		must(t, w.host.DeleteLink("veth0"))
@@ -178,7 +178,7 @@ func TestDeleteLink(t *testing.T) {
 	})
 }
 
-func TestSetLink(t *testing.T) {
+func TestSetLink_ChangesGivenSettingsOnly(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		mac := net.HardwareAddr{0x0a, 0x58, 1, 2, 3, 4}
@@ -199,7 +199,7 @@ func TestSetLink(t *testing.T) {
 	})
 }
 
-func TestAddrs(t *testing.T) {
+func TestAddrs_AreReplacedListedAndDeleted(t *testing.T) {
 	v4, v6 := netip.MustParsePrefix("10.244.1.5/24"), netip.MustParsePrefix("fd00:10:244:2::5/64")
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
@@ -231,7 +231,7 @@ func TestAddrs(t *testing.T) {
 	})
 }
 
-func TestRoutes(t *testing.T) {
+func TestRoutes_AreReplacedListedAndDeleted(t *testing.T) {
 	gw4, gw6 := netip.MustParseAddr("10.244.1.1"), netip.MustParseAddr("fd00:10:244:2::1")
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
@@ -274,7 +274,7 @@ func routesVia(t *testing.T, s space) []Route {
 	return slices.DeleteFunc(list, func(r Route) bool { return !r.NextHop.IsValid() })
 }
 
-func TestNeighborAndSysctl(t *testing.T) {
+func TestNS_SetsNeighborAndSysctl(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		must(t, w.pod.ReplaceNeighbor(Neighbor{Link: "eth0", Addr: netip.MustParseAddr("10.244.1.1"), MAC: podMAC}))
@@ -283,7 +283,7 @@ func TestNeighborAndSysctl(t *testing.T) {
 	})
 }
 
-func TestSysctlStaysInNamespace(t *testing.T) {
+func TestSysctl_StaysInItsNamespace(t *testing.T) {
 	a, b := open(t, netdevtest.NewNS(t)), open(t, netdevtest.NewNS(t))
 	must(t, a.Sysctl("net/ipv4/conf/lo/rp_filter", "2"))
 	for ns, want := range map[*NS]string{a: "2", b: "0"} {
@@ -303,7 +303,7 @@ func TestSysctlStaysInNamespace(t *testing.T) {
 	}
 }
 
-func TestDeprecatedAddrIsNoSource(t *testing.T) {
+func TestReplaceAddr_DeprecatedIsNoSource(t *testing.T) {
 	ns := open(t, netdevtest.NewNS(t))
 	must(t, ns.SetLink("lo", Settings{State: Up}))
 	want := netip.MustParsePrefix("fd00::1/64")
@@ -323,7 +323,7 @@ func TestDeprecatedAddrIsNoSource(t *testing.T) {
 	must(t, err)
 }
 
-func TestOpenRefusesOtherFiles(t *testing.T) {
+func TestOpen_RefusesOtherFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	for _, path := range []string{file, t.TempDir(), "/nonexistent"} {
@@ -334,9 +334,9 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 	}
 }
 
-// TestOwn: threads that work in another namespace may stay there, the main one
+// TestOwn_IsNamespaceOfProcess: threads that work in another namespace may stay there, the main one
 // as well; the process's own is still the one that it was.
-func TestOwn(t *testing.T) {
+func TestOwn_IsNamespaceOfProcess(t *testing.T) {
 	inode := func(path string) uint64 {
 		n, err := Inode(path)
 		must(t, err)
@@ -357,7 +357,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-func TestSame(t *testing.T) {
+func TestSame_OwnNamespaceOnly(t *testing.T) {
 	if !Same("/proc/thread-self/ns/net") || Same("/nonexistent") {
 		t.Error("the process's own namespace is not told from none")
 	}
@@ -366,14 +366,14 @@ func TestSame(t *testing.T) {
 	}
 }
 
-func TestLinkLocal(t *testing.T) {
+func TestLinkLocal_IsMadeFromMAC(t *testing.T) {
 	got := LinkLocal([6]byte{0x0a, 0x58, 0x0a, 0xf4, 1, 5})
 	if want := netip.MustParsePrefix("fe80::858:aff:fef4:105/64"); got != want {
 		t.Errorf("link-local address %s, want %s", got, want)
 	}
 }
 
-func TestFakeRemovedNamespaceTakesPeers(t *testing.T) {
+func TestFake_RemovedNamespaceTakesPeers(t *testing.T) {
 	f := NewFake()
 	f.AddNS("/pod")
 	host, err := f.Open("")

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-func TestWatch(t *testing.T) {
+func TestWatch_ReportsLinksAddressesAndRoutes(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		ctx, cancel := context.WithCancel(t.Context())
 		events, err := w.pod.Watch(ctx)
@@ -36,9 +36,9 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestWatchLost: who looks again because events were lost must hear of what
+// TestWatch_LostEventsFollowNewSubscription: who looks again because events were lost must hear of what
 // changes from then on.
-func TestWatchLost(t *testing.T) {
+func TestWatch_LostEventsFollowNewSubscription(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	empty := func() *subscription {
@@ -62,8 +62,8 @@ func TestWatchLost(t *testing.T) {
 	waitClosed(t, events)
 }
 
-// TestSubscribeFails leaves nothing waiting: it is tried each second.
-func TestSubscribeFails(t *testing.T) {
+// TestSubscribe_FailureLeavesNoGoroutine: a subscription is tried each second.
+func TestSubscribe_FailureLeavesNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 10 {
 		if _, err := subscribe(&NS{ns: 1 << 20}); err == nil {

@@ -39,8 +39,8 @@ func (f flowTables) Watch(ctx context.Context, _ string, _ func(string) bool, _ 
 	<-ctx.Done()
 }
 
-// TestGatewayTable reads testdata/*.txtar: the facts, and the table they give.
-func TestGatewayTable(t *testing.T) {
+// TestGatewayTable_FlowsOfEachCase reads testdata/*.txtar: the facts, and the table they give.
+func TestGatewayTable_FlowsOfEachCase(t *testing.T) {
 	files, err := filepath.Glob("testdata/table-*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no test cases: %v", err)
@@ -76,9 +76,9 @@ func readWire(t *testing.T, text []byte) wire {
 	return w
 }
 
-// TestServicesNotKnownYet: a new agent leaves the table of the one before it
+// TestFlows_OldTableStaysUntilServicesAreKnown: a new agent leaves the table of the one before it
 // until it knows the services; where there is none it does not wait.
-func TestServicesNotKnownYet(t *testing.T) {
+func TestFlows_OldTableStaysUntilServicesAreKnown(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	s := b.setup(t)

@@ -17,9 +17,9 @@ type tables struct {
 func (d tables) Table(name string) []any { return d.rows[name] }
 func (d tables) Rows(string) []ovsdb.Row { return nil }
 
-// TestForeign: what comes and goes with each pod asks for no pass, what the
+// TestForeign_ChangesOfPodsNeedNoPass: what comes and goes with each pod asks for no pass, what the
 // gateway bridge stands on does.
-func TestForeign(t *testing.T) {
+func TestForeign_ChangesOfPodsNeedNoPass(t *testing.T) {
 	opened := 7
 	br := func(ids map[string]string) any { return &vswitch.Bridge{Name: IntegrationBridge, ExternalIDs: ids} }
 	port := func(name string, ids map[string]string) any {

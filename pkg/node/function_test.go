@@ -11,9 +11,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// TestPlanFunction: a VF is the management port, on a node that has both of its
+// TestPlanFunction_ManagementPortIsVF: a VF is the management port, on a node that has both of its
 // ends, on a DPU and on its host.
-func TestPlanFunction(t *testing.T) {
+func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 	const device = "0000:03:00.2"
 	mac, _ := net.ParseMAC("02:00:00:00:00:05")
 	cfg := Config{
@@ -75,7 +75,7 @@ func TestPlanFunction(t *testing.T) {
 	}
 }
 
-func TestLent(t *testing.T) {
+func TestParseLent_ValidAndInvalid(t *testing.T) {
 	mac, _ := net.ParseMAC("02:00:00:00:00:05")
 	want := lent{"enp3s0f0v2", mac, 1500}
 	if got, ok := parseLent(want.String()); !ok || got.String() != want.String() {

@@ -65,9 +65,9 @@ func (b *bench) addVF() {
 
 func (b *bench) give() { b.function = &Function{Device: "0000:03:00.3", Representor: "rep1"} }
 
-// TestGatewayVF: the node's addresses go to the VF and back, and nobody outside
+// TestGatewayVF_AddressesMoveThereAndBack: the node's addresses go to the VF and back, and nobody outside
 // sees a difference.
-func TestGatewayVF(t *testing.T) {
+func TestGatewayVF_AddressesMoveThereAndBack(t *testing.T) {
 	b := newVFBench(t)
 	was, nic := b.mac(t, "vf1"), b.mac(t, "eth0")
 	s := b.setup(t)
@@ -113,9 +113,9 @@ func isRow(id string) func(ovsdb.Row) bool {
 	return func(row ovsdb.Row) bool { return row.ID == id }
 }
 
-// TestGatewayVFCrash: wherever the process is killed, on the way there and on the
+// TestGatewayVF_CrashAtEachStepRecovers: wherever the process is killed, on the way there and on the
 // way back, the host has its address, and the next process ends at the same state.
-func TestGatewayVFCrash(t *testing.T) {
+func TestGatewayVF_CrashAtEachStepRecovers(t *testing.T) {
 	ways := map[string]struct {
 		turn func(*bench)
 		want string
@@ -159,9 +159,9 @@ func crashGatewayVF(t *testing.T, crash int, onVF bool, turn func(*bench), want 
 	return crashed
 }
 
-// TestGatewayVFVanishes: with the VF or its representor gone the bridge has the
+// TestGatewayVF_LostVFReturnsAddressesToBridge: with the VF or its representor gone the bridge has the
 // addresses, and the VF again when it is back.
-func TestGatewayVFVanishes(t *testing.T) {
+func TestGatewayVF_LostVFReturnsAddressesToBridge(t *testing.T) {
 	for _, lost := range [][]string{{"vf1"}, {"rep1"}, {"vf1", "rep1"}} {
 		t.Run(strings.Join(lost, " "), func(t *testing.T) {
 			b := newVFBench(t)
@@ -188,9 +188,9 @@ func TestGatewayVFVanishes(t *testing.T) {
 	}
 }
 
-// TestGatewayVFOfDeadBridge: where the bridge has gone the VF leads nowhere, and
+// TestGatewayVF_LostBridgeReturnsAddressesToNIC: where the bridge has gone the VF leads nowhere, and
 // the NIC has the addresses.
-func TestGatewayVFOfDeadBridge(t *testing.T) {
+func TestGatewayVF_LostBridgeReturnsAddressesToNIC(t *testing.T) {
 	b := newVFBench(t)
 	b.give()
 	s := b.setup(t)
@@ -206,9 +206,9 @@ func TestGatewayVFOfDeadBridge(t *testing.T) {
 	equal(t, "host", b.describe(t), settledOnVF)
 }
 
-// TestGatewayVFCutsOff: a VF by which nothing is reached loses the addresses, and
+// TestGatewayVF_LosesAddressesWithoutConnectivity: a VF by which nothing is reached loses the addresses, and
 // gets them when it is tried again and works.
-func TestGatewayVFCutsOff(t *testing.T) {
+func TestGatewayVF_LosesAddressesWithoutConnectivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newVFBench(t)
 		s := b.setup(t)
@@ -236,9 +236,9 @@ func TestGatewayVFCutsOff(t *testing.T) {
 	})
 }
 
-// TestGatewayVFKilledInTrial: a process that is killed before it knows leaves the
+// TestGatewayVF_NextProcessEndsTrial: a process that is killed before it knows leaves the
 // question to the next one.
-func TestGatewayVFKilledInTrial(t *testing.T) {
+func TestGatewayVF_NextProcessEndsTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newVFBench(t)
 		first := b.setup(t)
@@ -271,8 +271,8 @@ func TestGatewayVFKilledInTrial(t *testing.T) {
 	})
 }
 
-// TestGatewayVFRefused: a VF that does not take the MAC stays without the addresses.
-func TestGatewayVFRefused(t *testing.T) {
+// TestGatewayVF_RefusedMACMovesNothing: a VF that does not take the MAC stays without the addresses.
+func TestGatewayVF_RefusedMACMovesNothing(t *testing.T) {
 	b := newVFBench(t)
 	s := b.setup(t)
 	converge(t, s)
@@ -295,9 +295,9 @@ func TestGatewayVFRefused(t *testing.T) {
 	}
 }
 
-// TestGatewayVFUnknown: an agent that does not know its devices yet leaves the
+// TestGatewayVF_UnknownDevicesMoveNothing: an agent that does not know its devices yet leaves the
 // addresses where they are, and one without its checkpoint finds them.
-func TestGatewayVFUnknown(t *testing.T) {
+func TestGatewayVF_UnknownDevicesMoveNothing(t *testing.T) {
 	b := newVFBench(t)
 	b.give()
 	converge(t, b.setup(t))
@@ -316,7 +316,7 @@ func TestGatewayVFUnknown(t *testing.T) {
 	equal(t, "host without its checkpoint", b.describe(t), settledOnVF)
 }
 
-func TestGatewayVFCleanup(t *testing.T) {
+func TestGatewayVF_CleanupRestoresHost(t *testing.T) {
 	b := newVFBench(t)
 	before, was := b.describe(t), b.mac(t, "vf1")
 	b.give()
@@ -330,8 +330,8 @@ func TestGatewayVFCleanup(t *testing.T) {
 	}
 }
 
-// TestGatewayVFLeftOut: a host's own bridge, and the userspace datapath.
-func TestGatewayVFLeftOut(t *testing.T) {
+// TestGatewayVF_LeftOutForHostBridgeAndUserspace: a host's own bridge, and the userspace datapath.
+func TestGatewayVF_LeftOutForHostBridgeAndUserspace(t *testing.T) {
 	b := newVFBench(t)
 	b.cfg.Datapath = DatapathUserspace
 	b.give()
@@ -344,8 +344,8 @@ func TestGatewayVFLeftOut(t *testing.T) {
 	}
 }
 
-// TestBearer: packets have to pass all of the VF's way.
-func TestBearer(t *testing.T) {
+// TestBearer_NeedsWholePathOfVF: packets have to pass all of the VF's way.
+func TestBearer_NeedsWholePathOfVF(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*State, *Checkpoint)
 		want   string
@@ -373,9 +373,9 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// TestCaptureHalfway: a move that was cut short takes nothing away, and what has to
+// TestCapture_InterruptedMoveKeepsAddresses: a move that was cut short takes nothing away, and what has to
 // be reachable after it stays known.
-func TestCaptureHalfway(t *testing.T) {
+func TestCapture_InterruptedMoveKeepsAddresses(t *testing.T) {
 	second := netip.MustParsePrefix("172.18.0.33/16")
 	saved := Checkpoint{
 		Interface: "eth0", Bridge: "breth0", Verified: true, Index: 5, Addresses: []netip.Prefix{nodeV4, second}, Trial: []string{"api"},

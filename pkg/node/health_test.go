@@ -33,10 +33,10 @@ func healthService(name string, port int32) *corev1.Service {
 	}}
 }
 
-// TestHealthChecks: a load balancer reads kube-proxy's answer, whether the node
+// TestHealthChecks_AnswerLikeKubeProxy: a load balancer reads kube-proxy's answer, whether the node
 // has endpoints, and none where the service is gone or shares its traffic; a port
 // that somebody has holds up no other.
-func TestHealthChecks(t *testing.T) {
+func TestHealthChecks_AnswerLikeKubeProxy(t *testing.T) {
 	web, counts := healthService("web", freePort(t)), map[types.NamespacedName]int{}
 	services := []*corev1.Service{web, {Spec: corev1.ServiceSpec{HealthCheckNodePort: 1}}}
 	var unready, unread error

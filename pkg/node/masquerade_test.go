@@ -15,10 +15,10 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 	return out
 }
 
-// TestServiceSubnets: ranges of the API join the configured ones, unless they
+// TestServiceSubnets_OfAPIJoinConfigured: ranges of the API join the configured ones, unless they
 // would take what the node or its pods need; until they are known, those that an
 // agent before us has made routes for are kept.
-func TestServiceSubnets(t *testing.T) {
+func TestServiceSubnets_OfAPIJoinConfigured(t *testing.T) {
 	cfg := Config{
 		ClusterSubnets: prefixes("10.244.0.0/16"), ServiceSubnets: prefixes("10.96.0.0/16"), MasqueradeSubnets: prefixes("169.254.0.0/17"),
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestPace: a change after a rest is looked at at once, a burst a few times, the
+// TestPace_BurstNeedsFewPasses: a change after a rest is looked at at once, a burst a few times, the
 // last change of it too; the time in passes is a part of the whole.
-func TestPace(t *testing.T) {
+func TestPace_BurstNeedsFewPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pass = 50 * time.Millisecond
 		var p pace

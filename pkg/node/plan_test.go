@@ -16,7 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-func TestPodMTU(t *testing.T) {
+func TestPodMTU_DerivedOrConfigured(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("fc00::3")
 	pods4 := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
 	dual := append(pods4, netip.MustParsePrefix("fd00::/48"))
@@ -49,7 +49,7 @@ func defaultRoute(link string, metric int) netdev.Route {
 	return netdev.Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: link, Table: tableMain, Metric: metric}
 }
 
-func TestNextHops(t *testing.T) {
+func TestNextHops_OfBestDefaultRoutes(t *testing.T) {
 	hop := func(text string) netip.Addr { return netip.MustParseAddr(text) }
 	several, worse := defaultRoute("breth0", 5), defaultRoute("breth0", 7)
 	several.Others, worse.NextHop = []netip.Addr{hop("172.18.0.254")}, hop("172.18.0.9")
@@ -62,7 +62,7 @@ func TestNextHops(t *testing.T) {
 	}
 }
 
-func TestChooseGateway(t *testing.T) {
+func TestChooseGateway_RoutesAndSettingsDecide(t *testing.T) {
 	links := map[string]netdev.Link{"eth0": {Name: "eth0"}, "eth1": {Name: "eth1"}, "bond0p1": {Name: "bond0p1", Master: 7}, "br-ex": {Name: "br-ex"},
 		"enP22p3s0f0np0": {Name: "enP22p3s0f0np0"}, "enP22p3s0f0np1": {Name: "enP22p3s0f0np1"}, "enP22p3s0f0n": {Name: "enP22p3s0f0n"},
 		"p0": {Name: "p0", Index: 3, Master: 9}, "pf0hpf": {Name: "pf0hpf", Index: 4}, "bond0": {Name: "bond0", Index: 9},
@@ -126,7 +126,7 @@ func TestChooseGateway(t *testing.T) {
 
 // What an administrator changes on the bridge is followed; what a new link of
 // the bridge lacks is restored; virtual addresses are nobody's but their owner's.
-func TestFollowAdministrator(t *testing.T) {
+func TestGateway_FollowsChangesByAdministrator(t *testing.T) {
 	second, vip := netip.MustParsePrefix("172.18.0.33/16"), netip.MustParsePrefix("172.18.0.200/32")
 	b := newBench(t)
 	b.cfg.ServiceSubnets = nil // no stand-ins among the addresses
@@ -166,7 +166,7 @@ func texts(prefixes []netip.Prefix) []string {
 	return out
 }
 
-func TestLostCheckpoint(t *testing.T) {
+func TestCheckpoint_IsRestoredWhenLost(t *testing.T) {
 	b := newBench(t)
 	before := b.describe(t)
 	b.ovnController()
@@ -181,7 +181,7 @@ func TestLostCheckpoint(t *testing.T) {
 }
 
 // A bridge that the host brings is used as it is.
-func TestHostBridge(t *testing.T) {
+func TestGateway_UsesHostBridgeAsItIs(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	for _, addr := range []netip.Prefix{nodeV4, nodeV6} {
@@ -218,7 +218,7 @@ func TestHostBridge(t *testing.T) {
 	}
 }
 
-func TestUplink(t *testing.T) {
+func TestUplink_OfOwnAndHostBridge(t *testing.T) {
 	links := map[string]netdev.Link{"eth0": {Type: "device"}, "eth1": {Type: "device"}, "br-ex": {Type: "openvswitch"},
 		"p0": {Type: "device"}, "pf0hpf": {Type: "device"}, "en3f0pf0sf0": {Type: "device"}}
 	for name, test := range map[string]struct {
@@ -258,7 +258,7 @@ func on(bridge string, ports ...string) map[string]string {
 }
 
 // Before Kubernetes has named the node nothing is touched.
-func TestUnknownNode(t *testing.T) {
+func TestSetup_UnknownNodeChangesNothing(t *testing.T) {
 	b := newBench(t)
 	b.object = nil
 	before := b.describe(t)
@@ -268,7 +268,7 @@ func TestUnknownNode(t *testing.T) {
 	equal(t, "host", b.describe(t), before)
 }
 
-func TestInstall(t *testing.T) {
+func TestInstall_ReplacesOnlyChangedPlugin(t *testing.T) {
 	dir := t.TempDir()
 	plugin := filepath.Join(dir, "plugin")
 	must(t, os.WriteFile(plugin, []byte("one"), 0o600))
@@ -300,7 +300,7 @@ func TestInstall(t *testing.T) {
 	must(t, RemoveConf(conf))
 }
 
-func TestCheckpoint(t *testing.T) {
+func TestCheckpoint_RoundTripAndTornFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "node.json")
 	if c, err := loadCheckpoint(path); c != nil || err != nil {
 		t.Fatalf("no file: %v, %v", c, err)

@@ -33,8 +33,8 @@ func (f *slowSwitch) Replace(ctx context.Context, bridge string, flows []string)
 	return f.flowTables.Replace(ctx, bridge, flows)
 }
 
-// TestSlowCommands: on a machine short of time a node is set up all the same.
-func TestSlowCommands(t *testing.T) {
+// TestSetup_SucceedsWithSlowCommands: on a machine short of time a node is set up all the same.
+func TestSetup_SucceedsWithSlowCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.ovnController()
@@ -44,9 +44,9 @@ func TestSlowCommands(t *testing.T) {
 	})
 }
 
-// TestReady: one failed pass of a node that was ready is no news, two are, and so is
+// TestReady_SurvivesOneFailedPass: one failed pass of a node that was ready is no news, two are, and so is
 // one that finds something gone, or one of a node that has never been ready.
-func TestReady(t *testing.T) {
+func TestReady_SurvivesOneFailedPass(t *testing.T) {
 	const fine, slow, gone, begun = "fine", "slow", "gone", "begun"
 	for _, c := range []struct {
 		before []string
@@ -112,10 +112,10 @@ func (h *countingHost) Links() ([]netdev.Link, error) {
 	return h.Host.Links()
 }
 
-// TestAddressGoesWithinAPass: an address of the node that somebody deletes between two
+// TestSetup_RestoresAddressDeletedDuringPass: an address of the node that somebody deletes between two
 // looks of a pass is placed again, and neither the tunnels nor the MTU of pods are made
 // of the address that is left: the agent would begin anew for that.
-func TestAddressGoesWithinAPass(t *testing.T) {
+func TestSetup_RestoresAddressDeletedDuringPass(t *testing.T) {
 	for look := 1; ; look++ {
 		b := newBench(t)
 		b.ovnController()

@@ -78,9 +78,9 @@ func (h *localnetHost) Sysctl(_, value string) error {
 	return nil
 }
 
-// TestRedirect: the table is written, left alone while it is right, and made
+// TestRedirect_WritesAndRepairsTable: the table is written, left alone while it is right, and made
 // again whoever spoils it.
-func TestRedirect(t *testing.T) {
+func TestRedirect_WritesAndRepairsTable(t *testing.T) {
 	fake := knftables.NewFake(knftables.InetFamily, RedirectTable)
 	looks, fails := 0, false
 	host := &localnetHost{value: "0"}
@@ -136,9 +136,9 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestMisled: connections of the node's own processes that the table would lead
+// TestMisled_RedirectedConnectionsOnly: connections of the node's own processes that the table would lead
 // elsewhere are, and no others.
-func TestMisled(t *testing.T) {
+func TestMisled_RedirectedConnectionsOnly(t *testing.T) {
 	services := redirectedPorts.at([]netip.Prefix{nodeV4, nodeV6})
 	services.NodePorts = append(services.NodePorts, NodePort{Port{"udp", 30053}, addrPorts("10.96.0.10:53")})
 	services.External = append(services.External,

@@ -68,7 +68,7 @@ func (b *bench) wantTold(t *testing.T, mappings, second string) {
 
 // The second NIC is taken over, the cluster is told of it, and without the
 // setting it is given back.
-func TestSecondBridge(t *testing.T) {
+func TestSecondBridge_TakesNICOverAndGivesItBack(t *testing.T) {
 	b := newSecondBench(t)
 	nic, err := b.host.Link("eth1")
 	must(t, err)
@@ -101,7 +101,7 @@ func TestSecondBridge(t *testing.T) {
 }
 
 // When the router's port is there, the second bridge tells host and router apart.
-func TestSecondBridgeFlows(t *testing.T) {
+func TestSecondBridge_FlowsSeparateHostAndRouter(t *testing.T) {
 	st := State{
 		Links:   map[string]netdev.Link{"breth1": {MAC: []byte{2, 0, 0, 0, 0, 1}}},
 		Addrs:   map[string][]netip.Prefix{"breth1": {secondV4}},
@@ -130,7 +130,7 @@ func TestSecondBridgeFlows(t *testing.T) {
 
 // Wherever the process is killed, the host has each of its addresses, and the
 // next one ends at the same state.
-func TestSecondBridgeCrashAtEveryStep(t *testing.T) {
+func TestSecondBridge_CrashAtEachStepRecovers(t *testing.T) {
 	for crash := 1; ; crash++ {
 		b := newSecondBench(t)
 		b.host.naked = func() error {
@@ -161,7 +161,7 @@ func TestSecondBridgeCrashAtEveryStep(t *testing.T) {
 }
 
 // What is wrong with the second bridge is said, and holds up nothing else.
-func TestSecondBridgeInTrouble(t *testing.T) {
+func TestSecondBridge_ProblemDelaysNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		trouble func(*testing.T, *bench)
 		want    string
@@ -204,7 +204,7 @@ func TestSecondBridgeInTrouble(t *testing.T) {
 }
 
 // A second NIC that comes later is taken over then.
-func TestSecondBridgeLater(t *testing.T) {
+func TestSecondBridge_LateNICIsTakenOver(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	b.cfg.SecondInterface = "eth1"
@@ -222,7 +222,7 @@ func TestSecondBridgeLater(t *testing.T) {
 
 // While ovs-vswitchd is away the address is on the NIC, and the cluster is not
 // told of a bridge.
-func TestSecondBridgeRetreats(t *testing.T) {
+func TestSecondBridge_RetreatsWithoutVswitchd(t *testing.T) {
 	b := newSecondBench(t)
 	s := b.setup(t)
 	converge(t, s)
@@ -245,7 +245,7 @@ func TestSecondBridgeRetreats(t *testing.T) {
 	equal(t, "host", b.describe(t), settledWith("breth1"))
 }
 
-func TestSecondBridgeCleanup(t *testing.T) {
+func TestSecondBridge_CleanupRestoresHost(t *testing.T) {
 	b := newSecondBench(t)
 	before := b.describe(t)
 	s := b.setup(t)
@@ -263,7 +263,7 @@ func TestSecondBridgeCleanup(t *testing.T) {
 }
 
 // A second bridge that the host brings is used as it is, and left as a switch.
-func TestSecondBridgeOfHost(t *testing.T) {
+func TestSecondBridge_UsesHostBridgeAsItIs(t *testing.T) {
 	b := newSecondBench(t)
 	b.cfg.SecondInterface = "br-ex"
 	b.host.fake.AddLink("", netdev.Link{Name: "br-ex", Up: true, Carrier: true, MTU: 1500})

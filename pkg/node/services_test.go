@@ -22,9 +22,9 @@ func addrPorts(texts ...string) []netip.AddrPort {
 	return out
 }
 
-// TestPortsOf: what a service's own address answers is nobody's business here;
+// TestPortsOf_NodePortsHostPortsAndExternalAddresses: what a service's own address answers is nobody's business here;
 // what cannot be read is left out, the rest is not.
-func TestPortsOf(t *testing.T) {
+func TestPortsOf_NodePortsHostPortsAndExternalAddresses(t *testing.T) {
 	proxy := corev1.LoadBalancerIPModeProxy
 	services := []*corev1.Service{
 		{Spec: corev1.ServiceSpec{
@@ -104,10 +104,10 @@ func TestPortsOf_Elsewhere(t *testing.T) {
 	}
 }
 
-// TestHostPortsOfOthers: the API server takes any text for a host port's address. One
+// TestPortsOf_HostIPIsAddressOfNode: the API server takes any text for a host port's address. One
 // that is not the node's would lead the node's own packets to the router, say those
 // to the API server.
-func TestHostPortsOfOthers(t *testing.T) {
+func TestPortsOf_HostIPIsAddressOfNode(t *testing.T) {
 	for address, want := range map[string]int{
 		"172.18.0.2": 1, "::ffff:172.18.0.2": 1, "fc00:18::2": 1,
 		"172.18.0.3": 0, "fe80::1%x": 0, "fc00:18::2%x": 0, "nonsense": 0,
@@ -171,9 +171,9 @@ func TestServicePorts_ChosenAddressOfOthersIsLeftOut(t *testing.T) {
 	equal(t, "addresses", strings.Join(got, " "), "10.96.0.7 172.18.0.9 192.0.2.1")
 }
 
-// TestServicePorts_ChosenAddressOnLinkIsAskedOnTheWire: the node's own processes ask the
+// TestServicePorts_ChosenAddressOnLinkIsAskedOnTheUplink: the node's own processes ask the
 // router for a chosen address of another network only; the wire gets all from it.
-func TestServicePorts_ChosenAddressOnLinkIsAskedOnTheWire(t *testing.T) {
+func TestServicePorts_ChosenAddressOnLinkIsAskedOnTheUplink(t *testing.T) {
 	target := netip.MustParseAddrPort("10.96.0.10:80")
 	at := func(addr string, chosen bool) Endpoint {
 		return Endpoint{Addr: netip.MustParseAddr(addr), Port: Port{"tcp", 80}, Chosen: chosen, Local: true, Target: target}

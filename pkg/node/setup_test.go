@@ -374,7 +374,7 @@ func equal(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestSetup(t *testing.T) {
+func TestSetup_ConfiguresBridgeAndAnnotations(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	s := b.setup(t)
@@ -410,7 +410,7 @@ func TestSetup(t *testing.T) {
 
 // Wherever the process is killed, the next one ends at the same state, and the
 // host has its address at each moment.
-func TestCrashAtEveryStep(t *testing.T) {
+func TestSetup_CrashAtEachStepRecovers(t *testing.T) {
 	for crash := 1; ; crash++ {
 		b := newBench(t)
 		b.ovnController()
@@ -444,7 +444,7 @@ func hasAddress(h *fakeHost) error {
 	return errors.New("the host has lost its address")
 }
 
-func TestRestartOfSwitch(t *testing.T) {
+func TestSetup_RecoversFromRestartOfSwitch(t *testing.T) {
 	for name, die := range map[string]struct{ dies, returns func(*bench) }{
 		"its links vanish":         {(*bench).removeSwitchLinks, (*bench).makeSwitchLinks},
 		"its links lose the other": {func(b *bench) { b.host.dead = true }, func(b *bench) { b.host.dead = false }},
@@ -472,7 +472,7 @@ func TestRestartOfSwitch(t *testing.T) {
 	}
 }
 
-func TestRetreat(t *testing.T) {
+func TestRetreat_MovesAddressesToNIC(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	s := b.setup(t)
@@ -503,7 +503,7 @@ func (b *bench) expect(t *testing.T, link string) {
 	}
 }
 
-func TestRollback(t *testing.T) {
+func TestSetup_FailedTakeoverIsRolledBack(t *testing.T) {
 	for name, trouble := range map[string]func(*bench){
 		"the NIC cannot be opened": func(b *bench) { b.db.refuse = "eth0" },
 		"the API server is lost": func(b *bench) {
@@ -539,7 +539,7 @@ func rollBack(t *testing.T, trouble func(*bench)) {
 	}
 }
 
-func TestCleanup(t *testing.T) {
+func TestCleanup_RestoresHostAndSettings(t *testing.T) {
 	b := newBench(t)
 	before := b.describe(t)
 	b.db.settings["ovn-bridge-mappings"] = "other:br-other"

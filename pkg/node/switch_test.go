@@ -271,7 +271,7 @@ func realNode() *corev1.Node {
 
 // A real OVS takes a NIC over under a busy connection, dies, comes back, and
 // gives the NIC back at the clean-up.
-func TestRealSwitch(t *testing.T) {
+func TestRealSwitch_TakesNICOverAndGivesItBack(t *testing.T) {
 	r := newRig(t)
 	quiet := r.talk()
 	s, stop := r.run(realNode())
@@ -339,7 +339,7 @@ func TestRealSwitch(t *testing.T) {
 }
 
 // The second NIC goes the same ways as the first.
-func TestRealSecondBridge(t *testing.T) {
+func TestRealSwitch_TakesSecondNICOverAndGivesItBack(t *testing.T) {
 	r := newRig(t)
 	must(t, r.host.AddVeth(netdev.Veth{Name: "eth1", MTU: 1500, Peer: netdev.Peer{Path: r.outside, Name: "eth1"}}))
 	must(t, r.far.SetLink("eth1", netdev.Settings{State: netdev.Up}))

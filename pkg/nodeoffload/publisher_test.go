@@ -108,8 +108,8 @@ func (b *bed) mustPass(t *testing.T) {
 	}
 }
 
-// TestParts: a host with a DPU and the DPU write one object, each its part.
-func TestParts(t *testing.T) {
+// TestPublisher_HostAndDPUWriteOneObject: a host with a DPU and the DPU write one object, each its part.
+func TestPublisher_HostAndDPUWriteOneObject(t *testing.T) {
 	host := newBed(t, Facts{Inventory: inventory(t, "connectx6dx-legacy"), Claims: []ledger.Claim{claim("0000:03:00.2", "web")}})
 	host.cfg.Part = Devices
 	dpu := newBed(t, Facts{Inventory: inventory(t, "bluefield2-dpu"), Settings: &offload.Settings{HWOffload: true}, Report: &offload.Report{Ports: []offload.PortReport{
@@ -150,7 +150,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-func TestPublish(t *testing.T) {
+func TestPublisher_WritesDifferencesOnly(t *testing.T) {
 	b := newBed(t, Facts{Inventory: inventory(t, "connectx6dx-switchdev"), Settings: &offload.Settings{HWOffload: true}})
 	b.mustPass(t)
 	if w := b.writes(); w != "create" {
@@ -194,7 +194,7 @@ func TestPublish(t *testing.T) {
 }
 
 // Before the first inventory the labels of a former life of the agent stay.
-func TestUnknownDevicesKeepLabels(t *testing.T) {
+func TestPublisher_UnknownDevicesKeepLabels(t *testing.T) {
 	b := newBed(t, Facts{})
 	b.mustPass(t)
 	if b.labels != nil {
@@ -209,7 +209,7 @@ func TestUnknownDevicesKeepLabels(t *testing.T) {
 
 // An API server without the kind: labels are written all the same, it is said
 // once, and the kind is taken when it comes.
-func TestAbsentKind(t *testing.T) {
+func TestPublisher_AbsentKindStillWritesLabels(t *testing.T) {
 	b := newBed(t, Facts{Inventory: &vf.Inventory{}})
 	absent := true
 	b.client.PrependReactor("*", "nodeoffloads", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -228,7 +228,7 @@ func TestAbsentKind(t *testing.T) {
 	}
 }
 
-func TestFailuresAreErrors(t *testing.T) {
+func TestPublisher_FailuresAreErrors(t *testing.T) {
 	for _, verb := range []string{"get", "create"} {
 		b := newBed(t, Facts{})
 		b.client.PrependReactor(verb, "nodeoffloads", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -247,7 +247,7 @@ func TestFailuresAreErrors(t *testing.T) {
 
 // Devices are published after a pause, traffic after a longer one, and many
 // changes at once are one write.
-func TestPace(t *testing.T) {
+func TestPublisher_CombinesManyChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, Facts{})
 		ctx, stop := context.WithCancel(t.Context())
@@ -282,8 +282,8 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestClaimsAreFollowed: each end of a claim is published, whenever it comes.
-func TestClaimsAreFollowed(t *testing.T) {
+// TestPublisher_FollowsEndOfClaim: each end of a claim is published, whenever it comes.
+func TestPublisher_FollowsEndOfClaim(t *testing.T) {
 	for name, release := range map[string]func(b *bed, release func()){
 		"before the publisher runs": func(_ *bed, release func()) { release() },
 		"later":                     func(_ *bed, release func()) { time.AfterFunc(10*time.Minute, release) },
@@ -330,7 +330,7 @@ func TestClaimsAreFollowed(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
+func TestNew_NodeWithoutNameIsRefused(t *testing.T) {
 	if _, err := New(Defaults(""), Deps{}); err == nil {
 		t.Error("a node without a name")
 	}

@@ -81,7 +81,7 @@ func (e *events) Note(owner kube.Owner, reason, _ string) {
 	e.text = append(e.text, fmt.Sprintf("note %s %s", owner, reason))
 }
 
-func TestSampling(t *testing.T) {
+func TestSampling_ReportsTrafficAndEvents(t *testing.T) {
 	inv, legacy := inventory(t, "connectx6dx-switchdev"), inventory(t, "connectx6dx-legacy")
 	synctest.Test(t, func(t *testing.T) {
 		running, err := offload.LoadRunning(filepath.Join(t.TempDir(), "running"))
@@ -141,7 +141,7 @@ func TestSampling(t *testing.T) {
 	})
 }
 
-func TestSwitchPorts(t *testing.T) {
+func TestSwitchPorts_RepresentorsInSwitchdevMode(t *testing.T) {
 	ports := switchPorts(inventory(t, "connectx6dx-switchdev"))
 	for name, want := range map[string]offload.Device{
 		"ens1f0np0":     {Representor: true, HWTC: true},

@@ -45,7 +45,7 @@ func claim(device, pod string) ledger.Claim {
 	}
 }
 
-func TestStatusOfDevices(t *testing.T) {
+func TestStatus_DevicesVFsAndProblems(t *testing.T) {
 	inv := inventory(t, "connectx6dx-switchdev")
 	got := Status(Facts{
 		Inventory: inv,
@@ -78,7 +78,7 @@ func TestStatusOfDevices(t *testing.T) {
 	}
 }
 
-func TestState(t *testing.T) {
+func TestStatus_OffloadStateHasItsReason(t *testing.T) {
 	on := &offload.Settings{HWOffload: true, Policy: offload.PolicyNone}
 	for _, c := range []struct {
 		machine  string
@@ -112,7 +112,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-func TestLabels(t *testing.T) {
+func TestLabels_FollowDevicesAndOffload(t *testing.T) {
 	on := &offload.Settings{HWOffload: true}
 	for machine, want := range map[string][4]string{ // sriov, switchdev, vfs, hw-offload
 		"plain":                 {},
@@ -143,7 +143,7 @@ func count(flows int, packets uint64) offload.Count {
 	return offload.Count{Flows: flows, Packets: packets}
 }
 
-func TestTraffic(t *testing.T) {
+func TestStatus_TrafficOfPods(t *testing.T) {
 	report := &offload.Report{Ports: []offload.PortReport{
 		port("eth4", "good", true, offload.Share{Hardware: count(3, 1000)}, offload.Share{Hardware: count(1, 10), OVS: count(4, 1)}),
 		port("eth5", "bad", true, offload.Share{TC: count(1, 90), OVS: count(1, 5), Partial: count(1, 5)}, offload.Share{}),
@@ -174,7 +174,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-func TestPercent(t *testing.T) {
+func TestPercent_RoundsToFive(t *testing.T) {
 	for _, c := range []struct {
 		part, sum uint64
 		want      int
@@ -186,7 +186,7 @@ func TestPercent(t *testing.T) {
 }
 
 // The object stays small whatever a node has.
-func TestBounded(t *testing.T) {
+func TestStatus_SizeIsBounded(t *testing.T) {
 	f := Facts{Report: &offload.Report{}, Inventory: &vf.Inventory{}}
 	for i := range 2000 {
 		pf := vf.PF{Device: vf.Device{Name: fmt.Sprintf("pf%d", i)}, Eswitch: vf.Eswitch{Mode: vf.Switchdev}}
@@ -209,7 +209,7 @@ func TestBounded(t *testing.T) {
 }
 
 // What other parts know comes first, also on a node without devices.
-func TestStatusOfOthersProblems(t *testing.T) {
+func TestStatus_ProblemsOfOthersComeFirst(t *testing.T) {
 	for _, problems := range [][]string{nil, {"the DPU is away"}} {
 		s := Status(Facts{Problems: problems})
 		if fmt.Sprint(s.Problems) != fmt.Sprint(problems) || s.Problem != strings.Join(problems, "") {

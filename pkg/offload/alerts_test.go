@@ -9,7 +9,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-func TestAlerts(t *testing.T) {
+func TestAlerts_AreRepeatedAfterInterval(t *testing.T) {
 	a := Alerts{Again: 10 * time.Minute}
 	bad := Finding{Pod: kube.PodOwner("d", "bad"), Port: "eth4"}
 	second := Finding{Pod: bad.Pod, Port: "eth5"}

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the testdata again")
 
-func TestClassify(t *testing.T) {
+func TestClassify_FlowsOfEachDump(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 8 {
 		t.Fatalf("testdata: %v, %v", files, err)
@@ -48,7 +48,7 @@ func TestClassify(t *testing.T) {
 }
 
 // The order of a dump says nothing, so it must not change anything.
-func TestClassifyInAnyOrder(t *testing.T) {
+func TestClassify_OrderOfDumpChangesNothing(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/unknown.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestClassifyInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestPorts(t *testing.T) {
+func TestPorts_OfInterfaceRows(t *testing.T) {
 	ports := Ports([]*vswitch.Interface{
 		{Name: "rep0", ExternalIDs: map[string]string{"iface-id": "shop_web"}},
 		{Name: "ovn-k8s-mp0", Type: "internal", ExternalIDs: map[string]string{"iface-id": "k8s-worker"}},
@@ -84,7 +84,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-func TestReportAsJSON(t *testing.T) {
+func TestReport_JSONHasSettingsAndReasons(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/skip-sw.txtar")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func end(ufid string, place Place, reason Reason, packets uint64) End {
 	return End{UFID: ufid, From: "rep0", To: []string{"veth0", "uplink"}, Place: place, Reason: reason, Packets: packets, Bytes: packets * 100}
 }
 
-func TestCompare(t *testing.T) {
+func TestCompare_TrafficBetweenTwoSamples(t *testing.T) {
 	before := sample(0,
 		end("grows", Hardware, "", 1000), end("slow", OVS, ReasonAction, 50), end("gone", OVS, ReasonUnknown, 9),
 		end("moved", OVS, ReasonUnknown, 700), end("still", TC, ReasonRefused, 5))
@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestFindings(t *testing.T) {
+func TestFindings_LastingTrafficInSoftware(t *testing.T) {
 	const minute = time.Minute
 	cases := map[string]struct {
 		took          time.Duration
@@ -100,7 +100,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func TestExplain(t *testing.T) {
+func TestExplain_EachReasonHasItsText(t *testing.T) {
 	seen := map[string]Reason{}
 	for _, r := range Reasons() {
 		if other, ok := seen[r.Explain()]; ok {
@@ -115,7 +115,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestMetrics(t *testing.T) {
+func TestMetrics_CountFlowsAndTraffic(t *testing.T) {
 	m := NewMetrics()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
@@ -177,7 +177,7 @@ ovn_offload_datapath_flows_outside_hardware{reason="action"} 3
 	}
 }
 
-func TestMetricsAreBounded(t *testing.T) {
+func TestMetrics_SeriesAreBounded(t *testing.T) {
 	m := NewMetrics()
 	s := sample(0)
 	for range 3 * maxPorts {

@@ -9,7 +9,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 )
 
-func TestRunning(t *testing.T) {
+func TestRunning_KeepsSettingsUntilSwitchRestarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "running.json")
 	load := func() *Running {
 		r, err := LoadRunning(path)

@@ -47,7 +47,7 @@ func flow(packets int) string {
 	return fmt.Sprintf("ufid:1, recirc_id(0),in_port(rep0), packets:%d, bytes:%d, used:0.1s, offloaded:yes, dp:tc, actions:rep1", packets, packets)
 }
 
-func TestSampler(t *testing.T) {
+func TestSampler_ReportsAtEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sw := &script{dumps: [][]string{{flow(10), "nonsense"}, {flow(30)}, nil, {flow(50)}}}
 		s := Sampler{
@@ -76,7 +76,7 @@ func TestSampler(t *testing.T) {
 }
 
 // An idle sampler asks nothing, and takes no delta over the time.
-func TestIdleSampler(t *testing.T) {
+func TestSampler_IdleAsksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sw := &script{dumps: [][]string{{flow(10)}}}
 		began := time.Now()
@@ -110,7 +110,7 @@ func (b *bare) Call(context.Context, string, ...string) (string, error) {
 	return "", fmt.Errorf("asking: %w", &unixctl.Refused{Method: "dpctl/dump-dps", Text: b.text})
 }
 
-func TestNoDatapath(t *testing.T) {
+func TestRead_NoDatapathIsNoError(t *testing.T) {
 	if r, err := Read(t.Context(), &bare{text: "\n"}, State{Settings: Settings{HWOffload: true}}); err != nil || !r.Settings.HWOffload {
 		t.Errorf("no datapath: %+v, %v", r, err)
 	}
@@ -119,9 +119,9 @@ func TestNoDatapath(t *testing.T) {
 	}
 }
 
-// TestRealSwitch asks an ovs-vswitchd with a datapath in userspace and dummy
+// TestRead_RealSwitchIsUnderstood asks an ovs-vswitchd with a datapath in userspace and dummy
 // links, which needs neither root nor the kernel's part.
-func TestRealSwitch(t *testing.T) {
+func TestRead_RealSwitchIsUnderstood(t *testing.T) {
 	dir := startSwitch(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

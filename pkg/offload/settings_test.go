@@ -9,7 +9,7 @@ import (
 
 type config = map[string]string
 
-func TestPlanSettings(t *testing.T) {
+func TestPlanSettings_SetsUndoesAndRestarts(t *testing.T) {
 	on := config{"hw-offload": "true"}
 	cases := map[string]struct {
 		have    Observed
@@ -61,7 +61,7 @@ func merge(have, set config) config {
 	return out
 }
 
-func TestPlanSettingsRefuses(t *testing.T) {
+func TestPlanSettings_RefusesInvalidValues(t *testing.T) {
 	for name, want := range map[string]config{
 		"word":      {"hw-offload": "yes"},
 		"policy":    {"tc-policy": "skip-sw"},
@@ -75,7 +75,7 @@ func TestPlanSettingsRefuses(t *testing.T) {
 	}
 }
 
-func TestSettingsInForce(t *testing.T) {
+func TestSettings_RunningValuesAreInForce(t *testing.T) {
 	on := config{"hw-offload": "true", "tc-policy": "skip_sw"}
 	for name, c := range map[string]struct {
 		have Observed

@@ -7,7 +7,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-func TestWriteTable(t *testing.T) {
+func TestWriteTable_ShowsPortsAndTotals(t *testing.T) {
 	pod := Port{Name: "eth4", Pod: kube.PodOwner("default", "web"), Device: Device{Representor: true, Function: true}}
 	r := Report{
 		Settings: Settings{HWOffload: true, Policy: PolicyNone}, Malformed: 2,

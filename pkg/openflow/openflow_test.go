@@ -93,7 +93,7 @@ var tables = Tables{Log: slog.New(slog.DiscardHandler)}
 
 var wanted = []string{"priority=100,in_port=LOCAL actions=NORMAL", "priority=50 actions=drop"}
 
-func TestReplace(t *testing.T) {
+func TestReplace_WritesWantedFlows(t *testing.T) {
 	o := startOVS(t)
 	if cmp.Equal(wanted, o.dump()) {
 		t.Fatal("the bridge has the wanted flows before they were written")
@@ -108,7 +108,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-func TestReplaceRefusesAllOfABadTable(t *testing.T) {
+func TestReplace_BadTableChangesNothing(t *testing.T) {
 	o := startOVS(t)
 	if err := tables.Replace(t.Context(), o.bridge(), wanted); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestReplaceRefusesAllOfABadTable(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestWatch_ReportsFlowsOfConcern(t *testing.T) {
 	o := startOVS(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, ended := make(chan struct{}, 1), make(chan struct{})
@@ -159,8 +159,8 @@ func TestWatch(t *testing.T) {
 	<-ended
 }
 
-// TestSome: flows of one address, of one table, and one group of three.
-func TestSome(t *testing.T) {
+// TestDump_GivesMatchingFlowsAndGroups: flows of one address, of one table, and one group of three.
+func TestDump_GivesMatchingFlowsAndGroups(t *testing.T) {
 	o := startOVS(t)
 	for _, id := range []string{"3", "4", "33"} {
 		o.run("ovs-ofctl", "-O", version, "add-group", o.bridge(), "group_id="+id+",type=select,bucket=actions=ct(commit,nat(dst=10.0.0."+id+":80))")
@@ -187,8 +187,8 @@ func TestSome(t *testing.T) {
 	}
 }
 
-// TestDumpPieces: what a program writes comes in pieces that end anywhere.
-func TestDumpPieces(t *testing.T) {
+// TestDump_JoinsPiecesOfOutput: what a program writes comes in pieces that end anywhere.
+func TestDump_JoinsPiecesOfOutput(t *testing.T) {
 	long := strings.Repeat("x", 200000)
 	bin := t.TempDir()
 	dump := "#!/bin/sh\nprintf ' a'; sleep 0.1; printf 'b\\n\\nc\\n'; head -c 200000 /dev/zero | tr '\\0' x\necho; exit $FAILS\n"
@@ -208,9 +208,9 @@ func TestDumpPieces(t *testing.T) {
 	}
 }
 
-// TestWatchLongFlow: a flow with more actions than a scanner's default would end
+// TestWatch_ContinuesAfterLongFlow: a flow with more actions than a scanner's default would end
 // the watch without a word, for ovs-ofctl waits until somebody reads the rest.
-func TestWatchLongFlow(t *testing.T) {
+func TestWatch_ContinuesAfterLongFlow(t *testing.T) {
 	bin := t.TempDir()
 	monitor := "#!/bin/sh\nhead -c 200000 /dev/zero | tr '\\0' x\necho; echo group:1; exec sleep 60\n"
 	if err := os.WriteFile(filepath.Join(bin, "ovs-ofctl"), []byte(monitor), 0o700); err != nil {

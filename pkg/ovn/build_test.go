@@ -44,10 +44,10 @@ func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
 	return network
 }
 
-// TestBuild reads each testdata/*.txtar: objects.yaml are the facts, "owner"
+// TestBuild_RowsOfEachCase reads each testdata/*.txtar: objects.yaml are the facts, "owner"
 // lists the owners to build, config the cluster and join subnets; rows is what
 // comes out, or the error.
-func TestBuild(t *testing.T) {
+func TestBuild_RowsOfEachCase(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no test cases: %v", err)
@@ -256,9 +256,9 @@ func setFile(archive *txtar.Archive, name, data string) {
 	archive.Files = append(archive.Files, txtar.File{Name: name, Data: bytes.Clone([]byte(data))})
 }
 
-// TestManyEndpointsOnNodes: a router lists every endpoint while they are few; a
+// TestService_ManyNodeEndpointsAreNotListed: a router lists every endpoint while they are few; a
 // service with one on every node is not a list of all nodes for each.
-func TestManyEndpointsOnNodes(t *testing.T) {
+func TestService_ManyNodeEndpointsAreNotListed(t *testing.T) {
 	cfg := Config{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}
 	var all []endpoint
 	for i := range 5 {

@@ -22,10 +22,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// TestRulesMeanWhatTheAPISays builds random policies and compares, for every pair
+// TestNetworkPolicy_RulesMatchDefinitionOfAPI builds random policies and compares, for every pair
 // of nine pods, an external address and a node's own, two ports and three protocols, what the rows
 // decide with what the API's definition does.
-func TestRulesMeanWhatTheAPISays(t *testing.T) {
+func TestNetworkPolicy_RulesMatchDefinitionOfAPI(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -191,9 +191,9 @@ func (r *rules) describe() string {
 	return b.String()
 }
 
-// TestNodeReachesItsPodsOnly: a node's own address passes to its pods whatever
+// TestNetworkPolicy_NodeReachesItsPodsOnly: a node's own address passes to its pods whatever
 // the policies, another node's does not.
-func TestNodeReachesItsPodsOnly(t *testing.T) {
+func TestNetworkPolicy_NodeReachesItsPodsOnly(t *testing.T) {
 	var world policytest.World
 	world.Namespaces, world.Pods = policytest.PodsOf()
 	place(world.Pods)
@@ -218,10 +218,10 @@ func (c *counting) Members(set *kube.PodSet) []*corev1.Pod {
 	return c.facts.Members(set)
 }
 
-// TestPoliciesDoNotLookAtAllPods: many policies allow from everywhere, and each
+// TestNetworkPolicy_BuildReadsNotAllPods: many policies allow from everywhere, and each
 // would look at each pod of the cluster. What they have to know, the set's
 // own builder finds out, also when it changes.
-func TestPoliciesDoNotLookAtAllPods(t *testing.T) {
+func TestNetworkPolicy_BuildReadsNotAllPods(t *testing.T) {
 	several := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	everywhere := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &several}}
 	policy := &networkingv1.NetworkPolicy{
@@ -249,10 +249,10 @@ func TestPoliciesDoNotLookAtAllPods(t *testing.T) {
 	}
 }
 
-// TestLargeSetsAreDivided: address sets stay below the limit, every address is
+// TestAddressSet_LargeOneIsDivided: address sets stay below the limit, every address is
 // in exactly one of the layout that rules refer to, and beside a limit the
 // layout beyond it is there too.
-func TestLargeSetsAreDivided(t *testing.T) {
+func TestAddressSet_LargeOneIsDivided(t *testing.T) {
 	for members, want := range map[int]string{1: "[1]", 4000: "[1]", 4500: "[1 2]", 5000: "[1 2]", 5001: "[2 1]", 6000: "[2 1]", 6500: "[2]", 9000: "[2 4]", 11000: "[4 2]"} {
 		if got := fmt.Sprint(layouts(members)); got != want {
 			t.Errorf("%d members: %s, want %s", members, got, want)
@@ -269,9 +269,9 @@ func TestLargeSetsAreDivided(t *testing.T) {
 	}
 }
 
-// TestRowsDoNotDependOnTheOrderOfFacts: informers give objects in no order, and rows
+// TestBuild_OrderOfFactsChangesNothing: informers give objects in no order, and rows
 // that follow it are written again at every look.
-func TestRowsDoNotDependOnTheOrderOfFacts(t *testing.T) {
+func TestBuild_OrderOfFactsChangesNothing(t *testing.T) {
 	policy := policytest.ClusterPolicy{Kind: kube.KindAdminNetworkPolicy, Name: "p"}.Object()
 	everyNode := map[string]any{"action": "Deny", "to": []any{map[string]any{"nodes": map[string]any{}}}}
 	if err := unstructured.SetNestedSlice(policy.Object, []any{everyNode}, "spec", "egress"); err != nil {
@@ -310,8 +310,8 @@ func TestRowsDoNotDependOnTheOrderOfFacts(t *testing.T) {
 	}
 }
 
-// TestSetsIn: the names are those that podset.go makes, wherever in a rule they are.
-func TestSetsIn(t *testing.T) {
+// TestSetsIn_FindsAddressSetsOfRules: the names are those that podset.go makes, wherever in a rule they are.
+func TestSetsIn_FindsAddressSetsOfRules(t *testing.T) {
 	rows := []ovsdb.Row{
 		{Model: &nb.ACL{Match: "outport == @a1 && (ip4.src == {$a12_v4, $a12_2_1_v4} || ip6.src == $ab_p80_v6)"}},
 		{Model: &nb.ACL{Match: "outport == @a1"}},

@@ -76,9 +76,9 @@ type onNodes struct{ oneService }
 
 func (v *onNodes) OnNodes(*discoveryv1.EndpointSlice) (bool, bool) { return true, false }
 
-// TestLoadBalancersHaveDifferentIDs, whatever the policies of a service: two rows
+// TestService_LoadBalancersHaveDifferentIDs, whatever the policies of a service: two rows
 // of one id would take turns in the database for ever.
-func TestLoadBalancersHaveDifferentIDs(t *testing.T) {
+func TestService_LoadBalancersHaveDifferentIDs(t *testing.T) {
 	yes, port, name := true, int32(80), ""
 	for _, local := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
 		service := &corev1.Service{

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestALargeMessageIsNotKept: the content of the database comes as one message,
+// TestConn_LargeMessageIsNotKept: the content of the database comes as one message,
 // whose text nobody needs when it has been read.
-func TestALargeMessageIsNotKept(t *testing.T) {
+func TestConn_LargeMessageIsNotKept(t *testing.T) {
 	const size = 16 << 20
 	server, client := net.Pipe()
 	defer server.Close()
@@ -40,9 +40,9 @@ func TestALargeMessageIsNotKept(t *testing.T) {
 	}
 }
 
-// TestASlowMessageIsNoSilence: a large database over a slow wire takes longer than
+// TestConn_SlowMessageIsNotIdle: a large database over a slow wire takes longer than
 // a server may be silent.
-func TestASlowMessageIsNoSilence(t *testing.T) {
+func TestConn_SlowMessageIsNotIdle(t *testing.T) {
 	const idle = 1500 * time.Millisecond
 	server, client := net.Pipe()
 	defer server.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
-func TestNothingIsPlannedBeforeTheProbeRow(t *testing.T) {
+func TestOpen_WaitsForProbeRow(t *testing.T) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -33,8 +33,8 @@ func TestNothingIsPlannedBeforeTheProbeRow(t *testing.T) {
 	}
 }
 
-// TestReconnectIsToldWhenThereIsAProbeRow: who could not commit until then waits for that.
-func TestReconnectIsToldWhenThereIsAProbeRow(t *testing.T) {
+// TestOnReconnect_WaitsForProbeRow: who could not commit until then waits for that.
+func TestOnReconnect_WaitsForProbeRow(t *testing.T) {
 	server, db := open(t)
 	commit(t, db, ovsdb.Want{Owner: "a", Rows: []ovsdb.Row{switchRow("a")}})
 	told := make(chan bool, 10)
@@ -65,7 +65,7 @@ func owners(t *testing.T, db *ovsdb.DB, want int) {
 	}
 }
 
-func TestUnreachable(t *testing.T) {
+func TestOpen_ErrorNamesUnreachableEndpoint(t *testing.T) {
 	schema, err := nb.ReplicaSchema()
 	if err != nil {
 		t.Fatal(err)

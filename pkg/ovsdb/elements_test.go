@@ -18,9 +18,9 @@ func addressSet(addresses ...string) ovsdb.Want {
 	return ovsdb.Want{Owner: "PodSet/s", Rows: []ovsdb.Row{{ID: "s", Model: &nb.AddressSet{Name: "s", Addresses: addresses}}}}
 }
 
-// TestSetsChangeByElement: from any set to any other, also one that somebody else
+// TestCommit_SetsChangeByElement: from any set to any other, also one that somebody else
 // edits in between, by mutations only; a second commit changes nothing.
-func TestSetsChangeByElement(t *testing.T) {
+func TestCommit_SetsChangeByElement(t *testing.T) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
 	cfg := config(t, server)

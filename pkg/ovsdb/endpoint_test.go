@@ -25,7 +25,7 @@ func silent(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func TestRemoveGoesOnAfterASilentEndpoint(t *testing.T) {
+func TestRemove_ContinuesAfterSilentEndpoint(t *testing.T) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	server.Transact(`{"op":"insert","table":"Logical_Switch","row":{"name":"gone"}},{"op":"insert","table":"Logical_Switch","row":{"name":"other"}}`)
 	cfg := ovsdb.Defaults([]string{"tcp:" + silent(t), server.Endpoint()}, ovsdb.Schema{})
@@ -38,9 +38,9 @@ func TestRemoveGoesOnAfterASilentEndpoint(t *testing.T) {
 	}
 }
 
-// TestOpenGoesOnAfterASilentEndpoint: of ConnectTimeout, which must do for reading
+// TestOpen_ContinuesAfterSilentEndpoint: of ConnectTimeout, which must do for reading
 // the whole database, nothing is lost to a host that is down.
-func TestOpenGoesOnAfterASilentEndpoint(t *testing.T) {
+func TestOpen_ContinuesAfterSilentEndpoint(t *testing.T) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	server.Transact(newGlobal)
 	cfg := config(t, server)

@@ -2,7 +2,7 @@ package ovsdb
 
 import "testing"
 
-func TestGuardStopsAMassDeletionOnce(t *testing.T) {
+func TestGuard_StopsMassDeletionOnce(t *testing.T) {
 	cases := []struct {
 		name          string
 		doomed, total int
@@ -27,7 +27,7 @@ func TestGuardStopsAMassDeletionOnce(t *testing.T) {
 	}
 }
 
-func TestGuardForgetsWithTheGeneration(t *testing.T) {
+func TestGuard_ForgetsWithItsGeneration(t *testing.T) {
 	var g Guard
 	g.Allow(1, 1000, 1000)
 	if g.Allow(2, 1000, 1000) {

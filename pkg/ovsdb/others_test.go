@@ -14,7 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-func TestOthersRowsAndColumnsStay(t *testing.T) {
+func TestCommit_KeepsRowsAndColumnsOfOthers(t *testing.T) {
 	server, db := open(t)
 	server.Transact(`{"op":"insert","table":"Logical_Switch","row":{"name":"theirs","external_ids":["map",[["cms","other"]]]}}`)
 	node := ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}
@@ -39,8 +39,8 @@ func TestOthersRowsAndColumnsStay(t *testing.T) {
 	}
 }
 
-// TestMembers: of rows of ours and of others, those that are there.
-func TestMembers(t *testing.T) {
+// TestMembers_GivesExistingRowsOnly: of rows of ours and of others, those that are there.
+func TestMembers_GivesExistingRowsOnly(t *testing.T) {
 	server, db := open(t)
 	server.Transact(`{"op":"insert","table":"Logical_Switch_Port","row":{"name":"alien"},"uuid-name":"p"},
 		{"op":"insert","table":"Logical_Switch","row":{"name":"theirs","ports":["named-uuid","p"]}}`)
@@ -58,7 +58,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-func TestHandEditsAreReportedAndRepaired(t *testing.T) {
+func TestOnChange_ManualEditIsReportedAndRepaired(t *testing.T) {
 	server, db := open(t)
 	told := make(chan []string, 100)
 	node := ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}
@@ -102,7 +102,7 @@ func TestHandEditsAreReportedAndRepaired(t *testing.T) {
 }
 
 // A weak reference that somebody removes is a change of the child, too.
-func TestRemovedMembershipIsReportedAndRepaired(t *testing.T) {
+func TestOnChange_RemovedMembershipIsReportedAndRepaired(t *testing.T) {
 	server, db := open(t)
 	port := portRow("n1", "d_a")
 	port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: "pg", Column: "ports"})
@@ -126,7 +126,7 @@ func TestRemovedMembershipIsReportedAndRepaired(t *testing.T) {
 	}
 }
 
-func TestDuplicatesAreHealed(t *testing.T) {
+func TestCommit_RemovesDuplicateRows(t *testing.T) {
 	server, db := open(t)
 	row := `{"op":"insert","table":"Logical_Switch","row":{"name":"n1","external_ids":["map",[["ovn-offload.io/owner","Node/n1"],["ovn-offload.io/id","n1"]]]}}`
 	server.Transact(row + "," + row)
@@ -141,7 +141,7 @@ func TestDuplicatesAreHealed(t *testing.T) {
 	}
 }
 
-func TestConflictWithAnothersRowIsAnErrorAndLosesNothing(t *testing.T) {
+func TestCommit_ConflictWithForeignRowIsAnError(t *testing.T) {
 	server, db := open(t)
 	server.Transact(`{"op":"insert","table":"Logical_Switch_Port","row":{"name":"d_a"},"uuid-name":"p"},
 		{"op":"insert","table":"Logical_Switch","row":{"name":"theirs","ports":["named-uuid","p"]}}`)
@@ -155,9 +155,9 @@ func TestConflictWithAnothersRowIsAnErrorAndLosesNothing(t *testing.T) {
 	}
 }
 
-// TestARowGoesUnderACommit: the switch is another one when the transaction comes,
+// TestCommit_ReplacedParentGetsItsRow: the switch is another one when the transaction comes,
 // of which the replica does not know yet. The port would have vanished, unnoticed.
-func TestARowGoesUnderACommit(t *testing.T) {
+func TestCommit_ReplacedParentGetsItsRow(t *testing.T) {
 	server, db := open(t)
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}})
 	told, goOn := make(chan struct{}), make(chan struct{})

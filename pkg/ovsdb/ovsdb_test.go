@@ -81,9 +81,9 @@ func portsOf(t *testing.T, server *ovsdbtest.Server, sw string) []string {
 	return ports
 }
 
-// TestTwoRowsOfOneIDAreRefused: the owner keeps what it had, and others are served.
+// TestCommit_RefusesTwoRowsOfOneID: the owner keeps what it had, and others are served.
 // The same id in two tables, or with two owners, is no fault.
-func TestTwoRowsOfOneIDAreRefused(t *testing.T) {
+func TestCommit_RefusesTwoRowsOfOneID(t *testing.T) {
 	server, db := open(t)
 	one, other := portRow("n1", "d_a", "0a:58:0a:f4:01:05 10.244.1.5"), portRow("n1", "d_b")
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}, ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{one}})
@@ -105,7 +105,7 @@ func TestTwoRowsOfOneIDAreRefused(t *testing.T) {
 	}
 }
 
-func TestCommitMakesWhatIsWantedAndNothingTwice(t *testing.T) {
+func TestCommit_WritesWantedRowsOnce(t *testing.T) {
 	server, db := open(t)
 	node := ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}
 	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a", "0a:58:0a:f4:01:05 10.244.1.5")}}
@@ -138,7 +138,7 @@ func TestCommitMakesWhatIsWantedAndNothingTwice(t *testing.T) {
 	}
 }
 
-func TestMoveToAnotherParent(t *testing.T) {
+func TestCommit_MovesRowToAnotherParent(t *testing.T) {
 	server, db := open(t)
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}},
 		ovsdb.Want{Owner: "Node/n2", Rows: []ovsdb.Row{switchRow("n2")}},
@@ -149,7 +149,7 @@ func TestMoveToAnotherParent(t *testing.T) {
 	}
 }
 
-func TestMissingParentIsItsOwnersErrorOnly(t *testing.T) {
+func TestCommit_MissingParentFailsItsOwnerOnly(t *testing.T) {
 	server, db := open(t)
 	result, err := db.Commit(t.Context(),
 		ovsdb.Want{Owner: "Pod/d/lost", Rows: []ovsdb.Row{portRow("nowhere", "d_lost")}},
@@ -166,7 +166,7 @@ func TestMissingParentIsItsOwnersErrorOnly(t *testing.T) {
 	}
 }
 
-func TestModelOfAnotherDatabaseIsItsOwnersError(t *testing.T) {
+func TestCommit_UnknownModelFailsItsOwnerOnly(t *testing.T) {
 	_, db := open(t)
 	result, err := db.Commit(t.Context(),
 		ovsdb.Want{Owner: "Pod/d/odd", Rows: []ovsdb.Row{{ID: "x", Model: &struct{}{}}}},
@@ -176,7 +176,7 @@ func TestModelOfAnotherDatabaseIsItsOwnersError(t *testing.T) {
 	}
 }
 
-func TestMergeKeys(t *testing.T) {
+func TestMergeKeys_KeepsKeysOfOthers(t *testing.T) {
 	server, db := open(t)
 	server.Transact(`{"op":"update","table":"NB_Global","where":[],"row":{"options":["map",[["theirs","1"],["old","2"],["mine","3"]]]}}`)
 	for deadline := time.Now().Add(10 * time.Second); db.Table(nb.NBGlobalTable)[0].(*nb.NBGlobal).Options["old"] == ""; {
@@ -193,7 +193,7 @@ func TestMergeKeys(t *testing.T) {
 	}
 }
 
-func TestWaitRow(t *testing.T) {
+func TestWaitRow_ReturnsWhenRowChanges(t *testing.T) {
 	server, db := open(t)
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}, ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a")}})
 	up := func(model any) bool {

@@ -115,9 +115,9 @@ func haveText(t *testing.T, server *ovsdbtest.Server) []string {
 	return lines
 }
 
-// TestApplyingAPlanGivesWhatIsWanted: for random worlds a and b, applying
+// TestPlan_AppliedGivesWantedRows: for random worlds a and b, applying
 // Plan(a, b) to a gives b, and Plan(b, b) is empty.
-func TestApplyingAPlanGivesWhatIsWanted(t *testing.T) {
+func TestPlan_AppliedGivesWantedRows(t *testing.T) {
 	server, db := open(t)
 	w := randomWorld(t)
 	for range 60 {
@@ -140,10 +140,10 @@ func TestApplyingAPlanGivesWhatIsWanted(t *testing.T) {
 	}
 }
 
-// TestServerRestartsInAStreamOfChanges: goroutines change the world while the
+// TestCommit_ServerRestartsLoseNoChange: goroutines change the world while the
 // server is killed and started again; in the end nothing is lost and nothing
 // is doubled.
-func TestServerRestartsInAStreamOfChanges(t *testing.T) {
+func TestCommit_ServerRestartsLoseNoChange(t *testing.T) {
 	server, db := open(t)
 	w := randomWorld(t)
 	loop := drive(t, db, w)

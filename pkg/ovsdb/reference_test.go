@@ -80,7 +80,7 @@ func namesOf(server *ovsdbtest.Server, table, column, target string) []string {
 	return lines
 }
 
-func TestReferenceWaitsForItsTarget(t *testing.T) {
+func TestReference_WaitsForItsTarget(t *testing.T) {
 	_, db := openNamed(t)
 	node := ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{referring("n1", "g0")}}
 	result, err := db.Commit(t.Context(), node)
@@ -98,8 +98,8 @@ func TestReferenceWaitsForItsTarget(t *testing.T) {
 	}
 }
 
-// TestNamedRowsOfOthersStay: a group of another name is not ours, whoever wants nothing.
-func TestNamedRowsOfOthersStay(t *testing.T) {
+// TestCommit_KeepsNamedRowsOfOthers: a group of another name is not ours, whoever wants nothing.
+func TestCommit_KeepsNamedRowsOfOthers(t *testing.T) {
 	server, db := openNamed(t)
 	server.Transact(`{"op":"insert","table":"Load_Balancer_Group","row":{"name":"theirs"}}`)
 	commit(t, db, ovsdb.Want{Owner: "Network/default", Rows: groupsRow("g0", "g1")})
@@ -109,9 +109,9 @@ func TestNamedRowsOfOthersStay(t *testing.T) {
 	}
 }
 
-// TestReferencesAndMapsOfRandomWorlds: whatever a world was, a commit makes its
+// TestCommit_ReferencesAndMapsOfRandomWorlds: whatever a world was, a commit makes its
 // references, memberships and maps what the next one wants.
-func TestReferencesAndMapsOfRandomWorlds(t *testing.T) {
+func TestCommit_ReferencesAndMapsOfRandomWorlds(t *testing.T) {
 	server, db := openNamed(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

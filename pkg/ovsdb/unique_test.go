@@ -27,9 +27,9 @@ func bindings(db *ovsdb.DB) []string {
 	return lines
 }
 
-// TestTableWithoutExternalIDs: its rows are known by what makes them unique; they
+// TestUniqueRows_AreRepairedWithoutExternalIDs: its rows are known by what makes them unique; they
 // are repaired and deleted like others, and those of other systems are not seen.
-func TestTableWithoutExternalIDs(t *testing.T) {
+func TestUniqueRows_AreRepairedWithoutExternalIDs(t *testing.T) {
 	server, db := open(t)
 	const foreign = `{"op":"insert","table":"Static_MAC_Binding","row":{"logical_port":"theirs","ip":"192.0.2.1","mac":"02:00:00:00:00:01"}}`
 	server.Transact(foreign)
@@ -73,9 +73,9 @@ func TestTableWithoutExternalIDs(t *testing.T) {
 	}
 }
 
-// TestForeignRows: who asked hears of rows that are nobody's, and of no others:
+// TestForeignRows_AreReportedToSubscriber: who asked hears of rows that are nobody's, and of no others:
 // not of ours that come into one of theirs either.
-func TestForeignRows(t *testing.T) {
+func TestForeignRows_AreReportedToSubscriber(t *testing.T) {
 	server, db := open(t)
 	told := make(chan []string, 10)
 	hear := func(want string) {

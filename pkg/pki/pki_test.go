@@ -82,7 +82,7 @@ func pool(data map[string][]byte) *x509.CertPool {
 	return p
 }
 
-func TestEnsureMakesWhatIsMissingOnce(t *testing.T) {
+func TestEnsure_CreatesMissingSecretsOnce(t *testing.T) {
 	now := time.Now()
 	client := fake.NewClientset()
 	secrets := ensure(t, client, testConfig(&now))
@@ -136,7 +136,7 @@ func handshake(t *testing.T, server, client *tls.Config) error {
 	return err
 }
 
-func TestWhoIsLetIn(t *testing.T) {
+func TestEnsure_PeersOfOneAuthorityConnect(t *testing.T) {
 	now := time.Now()
 	cluster, cfg := fake.NewClientset(), testConfig(&now)
 	s := ensure(t, cluster, cfg)
@@ -178,7 +178,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-func TestWhatIsRenewed(t *testing.T) {
+func TestEnsure_RenewsSecretsWhenDue(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(cfg *Config, now *time.Time, client *fake.Clientset)
@@ -231,7 +231,7 @@ func verify(t *testing.T, data map[string][]byte, bundle []byte, host string, no
 	}
 }
 
-func TestAuthorityThatCannotBeReadIsKept(t *testing.T) {
+func TestEnsure_UnreadableAuthorityIsKept(t *testing.T) {
 	now := time.Now()
 	client, cfg := fake.NewClientset(), testConfig(&now)
 	ensure(t, client, cfg)
@@ -252,7 +252,7 @@ func TestAuthorityThatCannotBeReadIsKept(t *testing.T) {
 
 // Over forty years of passes, a peer whose bundle is as old as Settle allows
 // and one that is current always accept the server.
-func TestAuthoritiesChangeWithoutABreak(t *testing.T) {
+func TestEnsure_AuthorityChangesWithoutInterruption(t *testing.T) {
 	now := time.Now()
 	client, cfg := fake.NewClientset(), testConfig(&now)
 	const pass = 30 * 24 * time.Hour
@@ -275,7 +275,7 @@ func TestAuthoritiesChangeWithoutABreak(t *testing.T) {
 	}
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestEnsure_ConcurrentRunsAgree(t *testing.T) {
 	now := time.Now()
 	client, cfg := fake.NewClientset(), testConfig(&now)
 	var wg sync.WaitGroup
@@ -298,7 +298,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // A conflict means that somebody else decided: their result is read again and kept.
-func TestConflictTakesTheWinner(t *testing.T) {
+func TestEnsure_ConflictKeepsOtherResult(t *testing.T) {
 	now := time.Now()
 	client, cfg := fake.NewClientset(), testConfig(&now)
 	ensure(t, client, cfg)
@@ -323,7 +323,7 @@ func TestConflictTakesTheWinner(t *testing.T) {
 	}
 }
 
-func TestHosts(t *testing.T) {
+func TestHosts_ValidAndInvalidEndpoints(t *testing.T) {
 	for endpoints, want := range map[string][]string{
 		"ssl:172.18.0.3:6641":                      {"172.18.0.3"},
 		"ssl:[fd00::3]:6641, ssl:nb.example:16641": {"fd00::3", "nb.example"},
@@ -339,7 +339,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestConfig_InvalidSettingsAreRefused(t *testing.T) {
 	now := time.Now()
 	if err := testConfig(&now).Validate(); err != nil {
 		t.Error(err)

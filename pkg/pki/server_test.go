@@ -101,7 +101,7 @@ func echo(conn *tls.Conn) error {
 // What the database containers rely on: ovsdb-server refuses who has no
 // certificate of its authority, and serves a renewed one without a restart and
 // without cutting connections.
-func TestServerReadsRenewedCertificates(t *testing.T) {
+func TestOVSDBServer_ReadsRenewedCertificates(t *testing.T) {
 	now := time.Now()
 	client, cfg := fake.NewClientset(), testConfig(&now)
 	secrets := ensure(t, client, cfg)

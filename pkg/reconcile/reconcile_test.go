@@ -49,7 +49,7 @@ func start(t *testing.T, cfg Config, r *recorder) *Loop[string] {
 	return loop
 }
 
-func TestBatches(t *testing.T) {
+func TestLoop_BatchesMarkedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		cfg := Defaults("test")
@@ -63,7 +63,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-func TestFailedBatchIsTriedKeyByKey(t *testing.T) {
+func TestLoop_FailedBatchIsTriedKeyByKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{fail: func(keys []string) (map[string]error, error) {
 			if slices.Contains(keys, "bad") {
@@ -87,7 +87,7 @@ func TestFailedBatchIsTriedKeyByKey(t *testing.T) {
 	})
 }
 
-func TestBackoffDoublesAndNeverDrops(t *testing.T) {
+func TestLoop_BackoffDoublesAndKeepsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var at []time.Duration
@@ -116,7 +116,7 @@ func TestBackoffDoublesAndNeverDrops(t *testing.T) {
 }
 
 // Events during a back-off run the key at once, but leave one timer only.
-func TestEventsDoNotMultiplyRetries(t *testing.T) {
+func TestLoop_EventsDoNotMultiplyRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{fail: func([]string) (map[string]error, error) {
 			return map[string]error{"k": errors.New("no")}, nil
@@ -135,7 +135,7 @@ func TestEventsDoNotMultiplyRetries(t *testing.T) {
 	})
 }
 
-func TestNotReadyWaitsForItsEvent(t *testing.T) {
+func TestLoop_NotReadyWaitsForItsEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := false
 		r := &recorder{fail: func([]string) (map[string]error, error) {
@@ -160,7 +160,7 @@ func TestNotReadyWaitsForItsEvent(t *testing.T) {
 	})
 }
 
-func TestKeyNeverRunsTwiceAtOnce(t *testing.T) {
+func TestLoop_KeyNeverRunsTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		active, most, runs := map[string]int{}, 0, 0
@@ -200,7 +200,7 @@ func TestKeyNeverRunsTwiceAtOnce(t *testing.T) {
 	})
 }
 
-func TestFullPass(t *testing.T) {
+func TestLoop_FullPassMarksAllKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		loop := New(Defaults("test"), r.reconcile)

@@ -37,7 +37,7 @@ func bigNode() string {
 	return b.String() + "-- devlink --\n" + devlink.String()
 }
 
-func TestBigNode(t *testing.T) {
+func TestInventory_NodeWithThousandVFs(t *testing.T) {
 	w, err := vftest.Parse([]byte(bigNode()))
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func onDisk(t testing.TB, w *vftest.World) *Node {
 	return n
 }
 
-func TestOnDisk(t *testing.T) {
+func TestInventory_MemoryAndDiskAgree(t *testing.T) {
 	for _, file := range []string{"testdata/connectx6dx-switchdev.txtar", "testdata/bluefield2-dpu.txtar"} {
 		w := load(t, file)
 		if diff := cmp.Diff(read(t, node(t, w)), read(t, onDisk(t, w)), cmp.AllowUnexported(PCIAddress{})); diff != "" {

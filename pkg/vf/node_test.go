@@ -15,7 +15,7 @@ import (
 )
 
 // The mode is devlink's answer, whatever the names in sysfs look like.
-func TestModeIsDevlinks(t *testing.T) {
+func TestMode_IsAnswerOfDevlink(t *testing.T) {
 	for answer, want := range map[string]Mode{"": Legacy, "legacy": Legacy, "switchdev": Switchdev, "switchdev_inactive": Unknown} {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
 		w.Kernel.Instances[0].Mode = answer
@@ -30,7 +30,7 @@ func TestModeIsDevlinks(t *testing.T) {
 }
 
 // A kernel that does not answer costs what it would have said, no more.
-func TestUnansweredIsProblem(t *testing.T) {
+func TestRead_UnansweredQueryIsAProblem(t *testing.T) {
 	for _, op := range []string{"Devlink", "DevlinkPorts", "DevlinkParam", "Features", "RDMA"} {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
 		w.Kernel.Fail = func(asked string) error {
@@ -50,7 +50,7 @@ func TestUnansweredIsProblem(t *testing.T) {
 }
 
 // Without devlink ports the names in sysfs do.
-func TestNamesWithoutPorts(t *testing.T) {
+func TestRepresentor_NamesDecideWithoutDevlinkPorts(t *testing.T) {
 	w := load(t, "testdata/connectx6dx-switchdev.txtar")
 	w.Kernel.Ports = nil
 	pf := read(t, node(t, w)).PFs[0]
@@ -64,7 +64,7 @@ func TestNamesWithoutPorts(t *testing.T) {
 
 // Names of DPUs before controllers had numbers: the functions are nobody's
 // here, so the representors are listed and matched to none.
-func TestOldDPUNames(t *testing.T) {
+func TestRepresentor_OldDPUNamesMatchNothing(t *testing.T) {
 	w := load(t, "testdata/bluefield2-dpu.txtar")
 	for i := range w.Kernel.Ports {
 		w.Kernel.Ports[i].Controller, w.Kernel.Ports[i].External = nil, nil
@@ -88,7 +88,7 @@ func TestOldDPUNames(t *testing.T) {
 }
 
 // A switch whose PF numbers are not the digits of the PCI addresses.
-func TestPFNumberIsTheSwitchs(t *testing.T) {
+func TestPFNumber_IsThatOfSwitch(t *testing.T) {
 	w := load(t, "testdata/e810-switchdev.txtar")
 	for i := range w.Kernel.Ports {
 		if p := &w.Kernel.Ports[i]; p.PF != nil {
@@ -107,7 +107,7 @@ func TestPFNumberIsTheSwitchs(t *testing.T) {
 
 // Of representors with several PF numbers under one function, the wire's number
 // decides; without it, nothing does.
-func TestPFNumberUncertain(t *testing.T) {
+func TestPFNumber_UplinkDecidesAmbiguity(t *testing.T) {
 	for wire, want := range map[string]string{"p1": "rep1", "p5": ""} {
 		w, err := vftest.Parse([]byte(`
 -- devices/pci0000:00/0000:03:00.0 --
@@ -139,7 +139,7 @@ dev pci/0000:03:00.0  mode=switchdev
 }
 
 // A NIC with two ports on one function is normal.
-func TestTwoPortsOneFunction(t *testing.T) {
+func TestPF_MayHaveTwoPorts(t *testing.T) {
 	w, err := vftest.Parse([]byte(`
 -- devices/pci0000:00/0000:03:00.0 --
 class=0x020000
@@ -159,7 +159,7 @@ phys_switch_id=aa  phys_port_name=p1
 
 // A representor that has gone, or is of another switch, is not replaced by one
 // with a similar name.
-func TestMissingRepresentor(t *testing.T) {
+func TestRepresentor_MissingIsNotReplaced(t *testing.T) {
 	for name, spoil := range map[string]func(w *vftest.World){
 		"gone": func(w *vftest.World) { w.RemoveNetdev("ensaff0_0") },
 		"of another switch": func(w *vftest.World) {
@@ -182,7 +182,7 @@ func TestMissingRepresentor(t *testing.T) {
 	}
 }
 
-func TestLAG(t *testing.T) {
+func TestLAG_ConditionsOfBond(t *testing.T) {
 	for reason, spoil := range map[string]func(w *vftest.World){
 		"":                                    func(*vftest.World) {},
 		"ens3bf1np1 is not in switchdev mode": func(w *vftest.World) { w.Kernel.Instances[1].Mode = "legacy" },
@@ -205,7 +205,7 @@ func set(w *vftest.World, attr, value string) {
 	w.Tree["devices/virtual/net/bond0/bonding/"+attr].Data = []byte(value)
 }
 
-func TestListingFails(t *testing.T) {
+func TestRead_FailedListingIsAnError(t *testing.T) {
 	for _, dir := range []string{"class/net", "class/infiniband", "bus/auxiliary/devices", "bus/pci/devices"} {
 		w := load(t, "testdata/plain.txtar")
 		w.Faults[dir] = errors.New("out of order")
@@ -215,7 +215,7 @@ func TestListingFails(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestWatch_ReportsChangedInventoriesOnly(t *testing.T) {
 	w := load(t, "testdata/connectx6dx-switchdev.txtar")
 	n := node(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -344,7 +344,7 @@ func receive[T any](t *testing.T, c <-chan T) T {
 }
 
 // Live has the newest inventory, and goes on when the kernel ends a watch.
-func TestLive(t *testing.T) {
+func TestLive_ContinuesAfterWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
 		ctx, stop := context.WithCancel(t.Context())
@@ -384,7 +384,7 @@ func TestLive(t *testing.T) {
 }
 
 // A sweep asks for the VF of each pod of a NIC that is away: that is one look.
-func TestLiveLooksOnce(t *testing.T) {
+func TestLive_MissingVFCostsOneLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
 		looks := 0
@@ -412,7 +412,7 @@ func TestLiveLooksOnce(t *testing.T) {
 
 // A pod's VF comes back before there is an inventory: its RDMA device has to go
 // along all the same.
-func TestLiveExclusive(t *testing.T) {
+func TestLive_KnowsRDMAModeBeforeInventory(t *testing.T) {
 	for mode, want := range map[string]bool{"exclusive": true, "shared": false} {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
 		w.Kernel.RDMAMode = mode

@@ -6,7 +6,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-func TestParsePortName(t *testing.T) {
+func TestParsePortName_ValidAndInvalid(t *testing.T) {
 	good := map[string]Function{
 		"p0":                {Flavour: netdev.FlavourPhysical},
 		"p12":               {Flavour: netdev.FlavourPhysical, Number: 12},
@@ -56,7 +56,7 @@ func FuzzParsePortName(f *testing.F) {
 	})
 }
 
-func TestParsePCIAddress(t *testing.T) {
+func TestParsePCIAddress_ValidAndInvalid(t *testing.T) {
 	for text, want := range map[string]PCIAddress{
 		"0000:03:00.1":  {Bus: 3, Function: 1, valid: true},
 		"0001:ff:1f.7":  {Domain: 1, Bus: 255, Device: 31, Function: 7, valid: true},
@@ -95,7 +95,7 @@ func FuzzParsePCIAddress(f *testing.F) {
 	})
 }
 
-func TestNames(t *testing.T) {
+func TestNames_LookupInPCIDatabase(t *testing.T) {
 	known, unknown := [2]ID{0x15b3, 0x101d}, [2]ID{0x15b3, 0xffff}
 	names := NewNames("testdata/absent", "testdata/pci.ids")
 	for range 2 { // read, then remembered

@@ -44,7 +44,7 @@ func read(t testing.TB, n *Node) Inventory {
 }
 
 // Each archive is a node; beside it are the inventory as JSON and as a table.
-func TestInventory(t *testing.T) {
+func TestInventory_OfEachArchive(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no archives", err)

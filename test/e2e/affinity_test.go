@@ -39,10 +39,10 @@ func wantSame(t *testing.T, address string, first answer, ask func() (answer, er
 	}
 }
 
-// TestSessionAffinity: a client stays with its endpoint, also when others come;
+// TestService_AffinityKeepsClientAtEndpoint: a client stays with its endpoint, also when others come;
 // when nobody has asked for the time of the affinity another one may answer. The
 // packet with which an affinity begins is lost.
-func TestSessionAffinity(t *testing.T) {
+func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 	t.Parallel()
 	const seconds = 3
 	ns := namespace(t)
@@ -86,9 +86,9 @@ func wantAnother(t *testing.T, from *corev1.Pod, network, address string, lasts 
 	t.Errorf("%s %s: always %s, though no client asked for longer than the affinity lasts", network, address, first.server)
 }
 
-// TestAffinitiesOfOneAddress: two services with affinity share an address, and a
+// TestService_AffinitiesOfSharedAddress: two services with affinity share an address, and a
 // third an endpoint with them; a client of all three gets each one's endpoint.
-func TestAffinitiesOfOneAddress(t *testing.T) {
+func TestService_AffinitiesOfSharedAddress(t *testing.T) {
 	t.Parallel()
 	const shared = "203.0.113.77"
 	ns := namespace(t)
@@ -119,9 +119,9 @@ func TestAffinitiesOfOneAddress(t *testing.T) {
 	}
 }
 
-// TestAffinityOfLocalPolicies: where the policy is Local a client outside stays with
+// TestService_AffinityWithLocalTrafficPolicy: where the policy is Local a client outside stays with
 // one of the node's endpoints.
-func TestAffinityOfLocalPolicies(t *testing.T) {
+func TestService_AffinityWithLocalTrafficPolicy(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for i := range 3 {

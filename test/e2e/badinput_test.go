@@ -14,9 +14,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-// TestSpoofedSource: port security drops packets whose source the pod does not
+// TestPod_SpoofedSourceIsDropped: port security drops packets whose source the pod does not
 // own; the same packet with the pod's own source passes.
-func TestSpoofedSource(t *testing.T) {
+func TestPod_SpoofedSourceIsDropped(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	spoofer, victim := running(t, ns, "spoofer", nodes[1]), running(t, ns, "victim", nodes[1])
@@ -30,9 +30,9 @@ func TestSpoofedSource(t *testing.T) {
 	mustInPod(t, spoofer, "ping", "-c1", "-w5", target)
 }
 
-// TestMalformedRequests: the plugin answers each with an error of the CNI
+// TestCNI_MalformedRequestsAreRefused: the plugin answers each with an error of the CNI
 // specification on its standard output, and the agent goes on.
-func TestMalformedRequests(t *testing.T) {
+func TestCNI_MalformedRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	plugin := "/opt/cni/bin/ovn-k8s-cni-overlay"
@@ -61,9 +61,9 @@ func TestMalformedRequests(t *testing.T) {
 	running(t, ns, "after", nodes[1])
 }
 
-// TestNoFlowsNoPod is the control of TestFirstPacket: without flows a pod does
+// TestPod_WaitsForFlows is the control of TestPod_FirstConnectionSucceeds: without flows a pod does
 // not start, the error names the stage that is late, and with them it does.
-func TestNoFlowsNoPod(t *testing.T) {
+func TestPod_WaitsForFlows(t *testing.T) {
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
 	signal := func(name string) { mustOnNode(t, nodes[1], "pkill", "-"+name, "-x", "ovn-controller") }
@@ -94,9 +94,9 @@ func TestNoFlowsNoPod(t *testing.T) {
 	waitPod(t, ns, "late", "Succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 }
 
-// TestUnreachableNorthbound: while the Northbound database hangs, running pods
+// TestNorthbound_HungDelaysNewPodsOnly: while the Northbound database hangs, running pods
 // go on and a new pod waits; it runs when the database answers again.
-func TestUnreachableNorthbound(t *testing.T) {
+func TestNorthbound_HungDelaysNewPodsOnly(t *testing.T) {
 	ns := namespace(t)
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, to)[0], echoPort).String()

@@ -19,10 +19,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// TestChurn: many pods at once over the nodes, created and deleted (three times in the
+// TestPod_ChurnSharesNoAddress: many pods at once over the nodes, created and deleted (three times in the
 // full tier), with the controller killed in the middle of each. No two live pods ever
 // share an address, and afterwards nothing is left.
-func TestChurn(t *testing.T) {
+func TestPod_ChurnSharesNoAddress(t *testing.T) {
 	ns := namespace(t)
 	stop := watchAddresses(t)
 	rounds, pods := tier.Pick(1, 3), tier.Pick(30, 100)

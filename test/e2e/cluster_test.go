@@ -29,7 +29,7 @@ import (
 var (
 	kind     = flag.String("cluster", "lab", "cluster to test: lab, or kind for that of deploy/kind/up and deploy/kind/tools")
 	labName  = flag.String("lab", "e2e", "name of the lab; brought up when it is not there")
-	smartNIC = flag.Bool("smartnic", false, "add a node that is a virtual machine with a SmartNIC, for TestSmartNIC")
+	smartNIC = flag.Bool("smartnic", false, "add a node that is a virtual machine with a SmartNIC, for TestSmartNIC_KubeletGivesVFsToPods")
 	keep     = flag.Bool("keep", false, "leave the lab running")
 	families = flag.String("families", "dual", "address families of the lab: ipv4, dual, ipv6")
 )

@@ -60,9 +60,9 @@ func object(text string) *unstructured.Unstructured {
 	return made
 }
 
-// TestClusterPolicies: the tiers before and after NetworkPolicy. The kinds are
+// TestClusterNetworkPolicy_TiersSurroundNetworkPolicy: the tiers before and after NetworkPolicy. The kinds are
 // installed while the controller runs, which found none of them at its start.
-func TestClusterPolicies(t *testing.T) {
+func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {

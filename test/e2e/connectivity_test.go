@@ -13,10 +13,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// TestPodsReachPods: every pod reaches every other in each family, switched on
+// TestPod_ReachesEveryPod: every pod reaches every other in each family, switched on
 // one node (ttl 64) and routed once between nodes (ttl 63), with TCP, UDP, and
 // packets of exactly the MTU; the peer sees the pod's own address.
-func TestPodsReachPods(t *testing.T) {
+func TestPod_ReachesEveryPod(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	var pods []*corev1.Pod
@@ -73,9 +73,9 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 	mustInPod(t, from, "probe", "dial", "tcp", target, "300000")
 }
 
-// TestNothingListens is the control of TestPodsReachPods: the same probe fails
+// TestPod_UnusedPortDoesNotAnswer is the control of TestPod_ReachesEveryPod: the same probe fails
 // where nothing answers, an address that no pod has included.
-func TestNothingListens(t *testing.T) {
+func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
@@ -90,9 +90,9 @@ func TestNothingListens(t *testing.T) {
 	}
 }
 
-// TestNodeReachesItsPods: through the management port, whose address is the
+// TestNode_ReachesItsPods: through the management port, whose address is the
 // second of the node's subnet; and pods of other nodes do not appear there.
-func TestNodeReachesItsPods(t *testing.T) {
+func TestNode_ReachesItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for _, node := range nodes {
@@ -108,9 +108,9 @@ func TestNodeReachesItsPods(t *testing.T) {
 	}
 }
 
-// TestFirstPacket: a pod's very first connection succeeds, 51 times in the full tier. The pod tries
+// TestPod_FirstConnectionSucceeds: a pod's very first connection succeeds, 51 times in the full tier. The pod tries
 // once, as its first act, and never again. One pod starts on each node at a time.
-func TestFirstPacket(t *testing.T) {
+func TestPod_FirstConnectionSucceeds(t *testing.T) {
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, server)[0], echoPort).String()

@@ -75,11 +75,11 @@ func overTLS(tool string, c credentials, endpoint string, args ...string) (strin
 	return onNode("outside", "sh", "-c", script)
 }
 
-// TestDatabasesOverTLS: from a host that is no node, with a certificate, the
+// TestDatabase_TLSNeedsSignedCertificate: from a host that is no node, with a certificate, the
 // databases show the topology of three nodes. A client with a certificate that
 // the database's authority did not sign is refused by the server, and so is a
 // node's at the Northbound database.
-func TestDatabasesOverTLS(t *testing.T) {
+func TestDatabase_TLSNeedsSignedCertificate(t *testing.T) {
 	t.Parallel()
 	nb, sb := "ssl:172.18.0.3:6641", southbound
 	controller, node := secretCredentials(t, "ovn-nb-client"), chassisCredentials(t, nodes[1])
@@ -139,8 +139,8 @@ func named(show, kind string) []string {
 	return names
 }
 
-// TestRepair: what is edited by hand comes back, and rows that are not ours stay.
-func TestRepair(t *testing.T) {
+// TestController_RepairsEditedRows: what is edited by hand comes back, and rows that are not ours stay.
+func TestController_RepairsEditedRows(t *testing.T) {
 	ns := namespace(t)
 	pod, other := running(t, ns, "web", nodes[1]), running(t, ns, "other", nodes[2])
 	port := ns + "_" + pod.Name

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestNames: a pod of each node resolves a service by its name, and by the short
+// TestDNS_PodResolvesServiceNames: a pod of each node resolves a service by its name, and by the short
 // one of its own namespace; a name that nobody has is not found.
-func TestNames(t *testing.T) {
+func TestDNS_PodResolvesServiceNames(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)

@@ -30,10 +30,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
-// TestDPURights: a DPU changes what is its host's and nothing else, and so does
+// TestDPU_WritesForItsHostOnly: a DPU changes what is its host's and nothing else, and so does
 // the agent of a host. Each refusal has its control, the same write where it is
 // due.
-func TestDPURights(t *testing.T) {
+func TestDPU_WritesForItsHostOnly(t *testing.T) {
 	ns := namespace(t)
 	applyDPURights(t)
 	host, other := nodes[1], nodes[2]

@@ -14,10 +14,12 @@ import (
 // commands on nodes and the external host, and take the cluster's addresses from it.
 func portable() []func(*testing.T) {
 	return []func(*testing.T){
-		TestPodsReachPods, TestNothingListens, TestNodeReachesItsPods, TestPodsReachOutside, TestPodsReachNodes, TestNames,
-		TestNamespaceIsolation, TestServiceIsolation, TestNewPodIsNeverOpen, TestPolicyStopsWhatRuns, TestPolicyStopsServer,
-		TestServiceReachesEveryEndpoint, TestServiceOfItsOnlyEndpoint, TestServiceWithoutEndpointsRefuses, TestServiceInternalLocal,
-		TestServiceChangesType, TestExternalTrafficPolicy, TestPodsReachNodePorts, TestHostPortFromOutside,
+		TestPod_ReachesEveryPod, TestPod_UnusedPortDoesNotAnswer, TestNode_ReachesItsPods, TestPod_ReachesOutsideAsItsNode,
+		TestPod_ReachesOwnAndOtherNodes, TestDNS_PodResolvesServiceNames, TestNetworkPolicy_IsolatesOtherNamespaces,
+		TestNetworkPolicy_HoldsForServices, TestNetworkPolicy_NewPodIsNeverOpen, TestNetworkPolicy_StopsRunningStreams,
+		TestNetworkPolicy_StopsStreamsOfServer, TestService_ReachesEveryEndpoint, TestService_OnlyEndpointReachesItself,
+		TestService_WithoutEndpointsRefuses, TestService_InternalTrafficPolicyLocalForPods, TestService_ChangesTypeInPlace,
+		TestService_ExternalTrafficPolicyChoosesEndpoints, TestNodePort_AnswersPodsOfEachNode, TestHostPort_AnswersOutsideAndNodes,
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// TestLabLeavesNothing: a second lab beside the first, killed half-way up, is
+// TestLab_DownLeavesNothing: a second lab beside the first, killed half-way up, is
 // removed by `down` without a trace, and the first goes on.
-func TestLabLeavesNothing(t *testing.T) {
+func TestLab_DownLeavesNothing(t *testing.T) {
 	tier.Full(t, "it is about the lab")
 	onlyInLab(t, "it makes another one")
 	const name = "passing"

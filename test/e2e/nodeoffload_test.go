@@ -30,9 +30,9 @@ func kubectl(t *testing.T, input string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestNodeOffloads: the lab's nodes have nothing to offload to, which is an
+// TestNodeOffload_OfNodesWithoutDevices: the lab's nodes have nothing to offload to, which is an
 // answer like any other.
-func TestNodeOffloads(t *testing.T) {
+func TestNodeOffload_OfNodesWithoutDevices(t *testing.T) {
 	t.Parallel()
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
@@ -70,9 +70,9 @@ func TestNodeOffloads(t *testing.T) {
 	}
 }
 
-// TestAgentsKeepToTheirNode: the agent of a node may write the report and the
+// TestNodeOffload_AgentWritesOwnNodeOnly: the agent of a node may write the report and the
 // labels of its own node, and of no other.
-func TestAgentsKeepToTheirNode(t *testing.T) {
+func TestNodeOffload_AgentWritesOwnNodeOnly(t *testing.T) {
 	t.Parallel()
 	config := rest.CopyConfig(cluster.config)
 	config.Impersonate = rest.ImpersonationConfig{
@@ -112,9 +112,9 @@ func TestAgentsKeepToTheirNode(t *testing.T) {
 	}
 }
 
-// TestPolicySchema: the API server takes the schemas as they are, and refuses
+// TestOffloadPolicy_InvalidIsRefused: the API server takes the schemas as they are, and refuses
 // policies that make no sense.
-func TestPolicySchema(t *testing.T) {
+func TestOffloadPolicy_InvalidIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, crd := range []string{"nodeoffloads", "offloadpolicies"} {
 		out, err := kubectl(t, "", "get", "crd", crd+".ovn-offload.io", "-o",
@@ -143,9 +143,9 @@ func TestPolicySchema(t *testing.T) {
 	}
 }
 
-// TestOffloadCommand: the agent tells of the flows of a real ovs-vswitchd; in
+// TestOffload_CommandShowsFlowsOfSwitch: the agent tells of the flows of a real ovs-vswitchd; in
 // the lab none of them is in hardware.
-func TestOffloadCommand(t *testing.T) {
+func TestOffload_CommandShowsFlowsOfSwitch(t *testing.T) {
 	t.Parallel()
 	pods, err := cluster.client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: "app=ovnkube-node"})
 	if err != nil || len(pods.Items) != len(nodes) {
@@ -167,9 +167,9 @@ func TestOffloadCommand(t *testing.T) {
 	}
 }
 
-// TestPolicyIsSeen: agents hear of an OffloadPolicy, say what became of it on
+// TestOffloadPolicy_AgentsReportResult: agents hear of an OffloadPolicy, say what became of it on
 // their node, and forget it when it goes.
-func TestPolicyIsSeen(t *testing.T) {
+func TestOffloadPolicy_AgentsReportResult(t *testing.T) {
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)

@@ -20,10 +20,10 @@ import (
 // subnets is how many nodes the lab's pod network (a /16 in parts of /24) has room for.
 const subnets = 256
 
-// TestSubnetsExhausted: nodes beyond the address plan get no subnet, a condition
+// TestNode_WithoutSubnetGetsConditionAndEvent: nodes beyond the address plan get no subnet, a condition
 // and an Event that say so; a pod of such a node waits and disturbs nobody; when
 // a node goes, one of them gets its subnet by itself.
-func TestSubnetsExhausted(t *testing.T) {
+func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 	tier.Full(t, "it makes 256 nodes; pkg/ipam has the same without a cluster")
 	ns := namespace(t)
 	surplus := 3

@@ -34,11 +34,11 @@ func nodePortService(t *testing.T, ns, app string, port int32) *corev1.Service {
 	return made
 }
 
-// TestNodesReachServices: every node reaches a service at its own address and at
+// TestNode_ReachesServicesAndNodePorts: every node reaches a service at its own address and at
 // the node ports of all nodes, itself included, whether a pod of this node, of
 // another, or the node itself is behind it; so does the outside at the node ports.
 // A service that has lost its pod refuses both, at once.
-func TestNodesReachServices(t *testing.T) {
+func TestNode_ReachesServicesAndNodePorts(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	services := map[string]*corev1.Service{}
@@ -84,10 +84,10 @@ func TestNodesReachServices(t *testing.T) {
 	}
 }
 
-// TestAPIServerByItsService: the service kubernetes, whose endpoint is a node's
+// TestService_KubernetesLeadsToAPIServer: the service kubernetes, whose endpoint is a node's
 // own address, answers on each node and in a pod of each; an address beside it,
 // which no service has, does not.
-func TestAPIServerByItsService(t *testing.T) {
+func TestService_KubernetesLeadsToAPIServer(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	service, err := cluster.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
@@ -108,10 +108,10 @@ func TestAPIServerByItsService(t *testing.T) {
 	}
 }
 
-// TestFurtherServiceRange: a service whose address is of a range that was added
+// TestServiceCIDR_AddedRangeAnswers: a service whose address is of a range that was added
 // while the cluster runs answers pods and every node; when the range goes, nodes
 // are not led there any more.
-func TestFurtherServiceRange(t *testing.T) {
+func TestServiceCIDR_AddedRangeAnswers(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	ranges := cluster.client.NetworkingV1().ServiceCIDRs()

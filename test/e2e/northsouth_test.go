@@ -78,9 +78,9 @@ func ofFamily(addrs []netip.Addr, like netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestPodsReachOutside: from each node, with TCP, UDP and ping, in each family;
+// TestPod_ReachesOutsideAsItsNode: from each node, with TCP, UDP and ping, in each family;
 // the outside sees the node's address. Where nothing listens nothing answers.
-func TestPodsReachOutside(t *testing.T) {
+func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	serveOutside(t)
@@ -111,10 +111,10 @@ func TestPodsReachOutside(t *testing.T) {
 	}
 }
 
-// TestHostAfterAPod: a process of the node is answered that begins with the port that a
+// TestNode_ReusesSourcePortOfPod: a process of the node is answered that begins with the port that a
 // pod of the node had towards the same destination, whose connection is remembered
 // as the router's; and so is the pod when it begins again.
-func TestHostAfterAPod(t *testing.T) {
+func TestNode_ReusesSourcePortOfPod(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	serveOutside(t)
@@ -142,9 +142,9 @@ func TestHostAfterAPod(t *testing.T) {
 	}
 }
 
-// TestOutsideDoesNotReachPods: a route to the pods through a node leads nowhere;
+// TestPod_IsNotReachedFromOutside: a route to the pods through a node leads nowhere;
 // the node itself, on the same way, answers.
-func TestOutsideDoesNotReachPods(t *testing.T) {
+func TestPod_IsNotReachedFromOutside(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
@@ -162,10 +162,10 @@ func TestOutsideDoesNotReachPods(t *testing.T) {
 	}
 }
 
-// TestPodsReachNodes: a pod reaches its own node, which sees the pod's address,
+// TestPod_ReachesOwnAndOtherNodes: a pod reaches its own node, which sees the pod's address,
 // and other nodes, which see its node's. UDP to the own node is left out: a
 // process that listens on all addresses answers from the management port's.
-func TestPodsReachNodes(t *testing.T) {
+func TestPod_ReachesOwnAndOtherNodes(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
@@ -255,9 +255,9 @@ func hostPort(pod *corev1.Pod) uint16 {
 	return uint16(pod.Spec.Containers[0].Ports[0].ContainerPort)
 }
 
-// TestErrorsFromTheWay: what routers outside have to say of a pod's packet
+// TestPod_GetsICMPErrorsOfRouters: what routers outside have to say of a pod's packet
 // reaches the pod: it is too large for a link there, or has come too far.
-func TestErrorsFromTheWay(t *testing.T) {
+func TestPod_GetsICMPErrorsOfRouters(t *testing.T) {
 	const (
 		fabric = "fabric" // the default gateway, which the gateway router asks
 		mtu    = 1300
@@ -296,10 +296,10 @@ func TestErrorsFromTheWay(t *testing.T) {
 	}
 }
 
-// TestGatewayFlowsComeBack: a flow that somebody deletes is there again, and pods
+// TestGateway_DeletedFlowsComeBack: a flow that somebody deletes is there again, and pods
 // and host talk to the outside meanwhile and after. The pod's stream is of UDP:
 // for TCP the host, to whom answers go without the flows, resets it.
-func TestGatewayFlowsComeBack(t *testing.T) {
+func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 	ns := namespace(t)
 	serveOutside(t)
 	pod := running(t, ns, "pod", nodes[1])
@@ -334,9 +334,9 @@ func TestGatewayFlowsComeBack(t *testing.T) {
 	}
 }
 
-// TestOutsideAfterTheSwitchDied: a UDP stream to the outside goes on when
+// TestGateway_StreamSurvivesRestartOfSwitch: a UDP stream to the outside goes on when
 // ovs-vswitchd is back, and new connections succeed, the host's and the pod's.
-func TestOutsideAfterTheSwitchDied(t *testing.T) {
+func TestGateway_StreamSurvivesRestartOfSwitch(t *testing.T) {
 	ns := namespace(t)
 	serveOutside(t)
 	pod := running(t, ns, "pod", nodes[1])
@@ -348,9 +348,9 @@ func TestOutsideAfterTheSwitchDied(t *testing.T) {
 	mustOnNode(t, nodes[1], "probe", "dial", "tcp", target.String(), "1000")
 }
 
-// TestNodeAddressFollowed: a further address of a node is reached by its pods
+// TestNode_AddedAddressIsReached: a further address of a node is reached by its pods
 // when it is there, and no longer when it is gone.
-func TestNodeAddressFollowed(t *testing.T) {
+func TestNode_AddedAddressIsReached(t *testing.T) {
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
 	own := machineAddresses(t, nodes[1])[0].As4()
@@ -373,11 +373,11 @@ func TestNodeAddressFollowed(t *testing.T) {
 	})
 }
 
-// TestTooLargeFromOutside: who sends a packet to a node port that is too large for
+// TestNodePort_TooLargePacketGetsICMPError: who sends a packet to a node port that is too large for
 // the pod is told so. Nothing comes back where OVS takes what TCP has not cut up
 // yet, for there it cannot be looked at; the setting is enough, the switch reads it
 // at its start only.
-func TestTooLargeFromOutside(t *testing.T) {
+func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 	const size = "1420" // and headers: the fabric takes 1500 bytes, pods 1442
 	ns, node := namespace(t), nodes[1]
 	server(t, ns, "server", node)
@@ -430,9 +430,9 @@ func patchNode(t *testing.T, node, labels string) {
 	}
 }
 
-// TestSeveralGateways: the host's default route has two next hops, and its pods'
+// TestPod_UsesAllDefaultGateways: the host's default route has two next hops, and its pods'
 // connections go by both; before, by the one that there is.
-func TestSeveralGateways(t *testing.T) {
+func TestPod_UsesAllDefaultGateways(t *testing.T) {
 	const far, port = "198.51.100.7", outsidePort + 2 // the external host serves at the others
 	onlyInLab(t, "it changes the machine that is the nodes' gateway")
 	ns, node := namespace(t), nodes[1]

@@ -99,9 +99,9 @@ func echoTargets(t *testing.T, pods ...*corev1.Pod) (all []netip.AddrPort) {
 	return all
 }
 
-// TestNamespaceIsolation: a policy that lets in the namespaces with a label, which
+// TestNetworkPolicy_IsolatesOtherNamespaces: a policy that lets in the namespaces with a label, which
 // nobody has at first. From a pod on the same node, and from one on another.
-func TestNamespaceIsolation(t *testing.T) {
+func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	mine, theirs, third := namespace(t), namespace(t), namespace(t)
 	target, sibling := running(t, mine, "target", nodes[1]), running(t, mine, "sibling", nodes[2])
@@ -139,9 +139,9 @@ func TestNamespaceIsolation(t *testing.T) {
 	}
 }
 
-// TestServiceIsolation: a policy on the pods behind a service holds for the
+// TestNetworkPolicy_HoldsForServices: a policy on the pods behind a service holds for the
 // service's address as for their own, and is silent: nothing is refused.
-func TestServiceIsolation(t *testing.T) {
+func TestNetworkPolicy_HoldsForServices(t *testing.T) {
 	t.Parallel()
 	mine, theirs, third := namespace(t), namespace(t), namespace(t)
 	var backends []*corev1.Pod
@@ -209,9 +209,9 @@ func nodePortsBecome(t *testing.T, want bool, service *corev1.Service) {
 	}
 }
 
-// TestPolicyIsLogged: with the namespace's annotation, what a policy drops and what
+// TestNetworkPolicy_IsLoggedWithAnnotation: with the namespace's annotation, what a policy drops and what
 // it lets in is in the log of the pod's node; without it nothing is.
-func TestPolicyIsLogged(t *testing.T) {
+func TestNetworkPolicy_IsLoggedWithAnnotation(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	target, from := running(t, ns, "target", nodes[1]), running(t, ns, "from", nodes[2])
@@ -266,9 +266,9 @@ func flowLog(t *testing.T, node string) string {
 	return string(text)
 }
 
-// TestNewPodIsNeverOpen: the first act of a pod that a policy forbids to speak is
+// TestNetworkPolicy_NewPodIsNeverOpen: the first act of a pod that a policy forbids to speak is
 // to speak: it never succeeds. The control is the same pod without the policy.
-func TestNewPodIsNeverOpen(t *testing.T) {
+func TestNetworkPolicy_NewPodIsNeverOpen(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
@@ -291,9 +291,9 @@ func TestNewPodIsNeverOpen(t *testing.T) {
 	}
 }
 
-// TestAuthorIsWarned: of a namespace selector that selects nothing, and not of
+// TestNetworkPolicy_WarnsOfUnmatchedSelector: of a namespace selector that selects nothing, and not of
 // one that selects something.
-func TestAuthorIsWarned(t *testing.T) {
+func TestNetworkPolicy_WarnsOfUnmatchedSelector(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	policy(t, ns, "forgotten", fromNamespaces("nobody", "has-this-label"))
@@ -319,11 +319,11 @@ func TestAuthorIsWarned(t *testing.T) {
 	}
 }
 
-// TestNodesUnderPolicy: under a policy that lets nobody in, the pod's own node alone
+// TestNetworkPolicy_OwnNodeReachesPod: under a policy that lets nobody in, the pod's own node alone
 // reaches it, and by the pod's own address alone: by a service a node and what is
 // outside come with the join address of a node's router. What names the addresses
 // that a pod sees of them lets them in.
-func TestNodesUnderPolicy(t *testing.T) {
+func TestNetworkPolicy_OwnNodeReachesPod(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := server(t, ns, "web", nodes[1])

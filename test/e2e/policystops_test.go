@@ -56,10 +56,10 @@ func receivedOf(t *testing.T, pod *corev1.Pod, protocols []string) (in, out []in
 	return in, out
 }
 
-// TestPolicyStopsWhatRuns: not one packet of a running stream arrives once the
+// TestNetworkPolicy_StopsRunningStreams: not one packet of a running stream arrives once the
 // policy is in force, by TCP, UDP or ping in each family, from the same node or
 // another, by a policy of either end; the streams that it allows go on beside it.
-func TestPolicyStopsWhatRuns(t *testing.T) {
+func TestNetworkPolicy_StopsRunningStreams(t *testing.T) {
 	t.Parallel()
 	deny := map[string]networkingv1.NetworkPolicySpec{
 		"ingress": allowIngress("server", "witness"),
@@ -141,10 +141,10 @@ func stopped(t *testing.T, server *corev1.Pod, protocols ...string) {
 	})
 }
 
-// TestPolicyStopsServer: what a policy forbids stops although its client is
+// TestNetworkPolicy_StopsStreamsOfServer: what a policy forbids stops although its client is
 // silent, and only the server still sends. The stream beside it is one of the same
 // server that the policy allows, as silent.
-func TestPolicyStopsServer(t *testing.T) {
+func TestNetworkPolicy_StopsStreamsOfServer(t *testing.T) {
 	t.Parallel()
 	const port = 9000
 	deny := map[string]networkingv1.NetworkPolicySpec{

@@ -148,11 +148,11 @@ func forbid(t *testing.T, client, server *corev1.Pod) {
 	}
 }
 
-// TestOtherPoliciesInterruptNothing: streams that a policy allows run while others
+// TestNetworkPolicy_OtherPoliciesInterruptNothing: streams that a policy allows run while others
 // come and go: one of another pod on the server's node, one that selects the same
 // pods, one that lets in the same peers, one in another namespace.
-func TestOtherPoliciesInterruptNothing(t *testing.T) {
-	tier.Full(t, "it looks at streams for minutes; TestPolicyInterruptsNothingItAllows is in the gate")
+func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
+	tier.Full(t, "it looks at streams for minutes; TestNetworkPolicy_AllowedStreamsContinue is in the gate")
 	ns, theirs := namespace(t), namespace(t)
 	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
 	client, third := running(t, ns, "client", nodes[2]), running(t, ns, "third", nodes[2])
@@ -194,9 +194,9 @@ func TestOtherPoliciesInterruptNothing(t *testing.T) {
 	forbid(t, client, server)
 }
 
-// TestPolicyInterruptsNothingItAllows: streams from the server's node and another
+// TestNetworkPolicy_AllowedStreamsContinue: streams from the server's node and another
 // run while a policy comes that allows them and forbids others, and when it goes.
-func TestPolicyInterruptsNothingItAllows(t *testing.T) {
+func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 	ns := namespace(t)
 	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
 	near, far, third := running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2]), running(t, ns, "third", nodes[2])
@@ -248,10 +248,10 @@ func TestPolicyInterruptsNothingItAllows(t *testing.T) {
 	}
 }
 
-// TestOlderConnectionsAreAnswered: a policy that lets nobody in comes to pods that
+// TestNetworkPolicy_EarlierConnectionsAreAnswered: a policy that lets nobody in comes to pods that
 // have asked before it. Their servers' answers pass, also of one that is never asked
 // again; new connections to them do not, and what they may not ask they do not get.
-func TestOlderConnectionsAreAnswered(t *testing.T) {
+func TestNetworkPolicy_EarlierConnectionsAreAnswered(t *testing.T) {
 	const port = 9000
 	for _, node := range tier.Pick([]string{nodes[2]}, []string{nodes[1], nodes[2]}) {
 		t.Run(node, func(t *testing.T) {

@@ -28,9 +28,9 @@ type table struct {
 	real map[string]string
 }
 
-// TestPolicyTable: for sets of policies made at random, what every pod reaches of
+// TestNetworkPolicy_RandomPoliciesMatchAPI: for sets of policies made at random, what every pod reaches of
 // every other, on two ports and by three protocols, is what the API's definition says.
-func TestPolicyTable(t *testing.T) {
+func TestNetworkPolicy_RandomPoliciesMatchAPI(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -15,11 +15,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// TestKillEachComponent: while each component is killed in turn, two pods on
+// TestRestart_KilledComponentKeepsTraffic: while each component is killed in turn, two pods on
 // different nodes keep talking over one TCP connection and one UDP flow, and a
 // pod made afterwards runs and is reached. With the userspace datapath the flows
 // stop with ovs-vswitchd and have to come back.
-func TestKillEachComponent(t *testing.T) {
+func TestRestart_KilledComponentKeepsTraffic(t *testing.T) {
 	ns := namespace(t)
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, to)[0], echoPort)

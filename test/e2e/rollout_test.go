@@ -18,10 +18,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-// TestOVSAndAgentGoTogether: a node loses both, as in an update of both
+// TestRestart_OVSAndAgentTogether: a node loses both, as in an update of both
 // DaemonSets, and its kubelet still reaches the API server, without which neither
 // would come back.
-func TestOVSAndAgentGoTogether(t *testing.T) {
+func TestRestart_OVSAndAgentTogether(t *testing.T) {
 	ns := namespace(t)
 	node := nodes[1]
 	from, to := running(t, ns, "from", node), running(t, ns, "to", nodes[2])

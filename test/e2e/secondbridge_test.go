@@ -61,11 +61,11 @@ func seenAs(pod *corev1.Pod, network string, target netip.Addr) (netip.Addr, err
 	return addr.Unmap(), err
 }
 
-// TestSecondExternalBridge: with the setting a node's pods reach the network of
+// TestSecondBridge_PodsReachItsNetwork: with the setting a node's pods reach the network of
 // its second NIC, and are seen there with the node's address of that network;
 // before and afterwards they do not reach it. The host and what goes by the
 // gateway bridge are not disturbed.
-func TestSecondExternalBridge(t *testing.T) {
+func TestSecondBridge_PodsReachItsNetwork(t *testing.T) {
 	ns, node := namespace(t), nodes[1]
 	pod := running(t, ns, "pod", node)
 	serveOutside(t)

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestHealthCheckNodePort: a load balancer outside is told by each node whether it
+// TestService_HealthCheckNodePortCountsEndpoints: a load balancer outside is told by each node whether it
 // has endpoints, in each family; a node that loses its last one says so, and with
 // policy Cluster nobody answers.
-func TestHealthCheckNodePort(t *testing.T) {
+func TestService_HealthCheckNodePortCountsEndpoints(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for i, node := range nodes[:2] {

@@ -15,10 +15,10 @@ func askFrom(machine, network, address string) (answer, error) {
 	return readAnswer(onNode(machine, "probe", "dial", network, address))
 }
 
-// TestExternalTrafficPolicy: from outside, every node answers at the node port with
+// TestService_ExternalTrafficPolicyChoosesEndpoints: from outside, every node answers at the node port with
 // policy Cluster; with Local those alone that have an endpoint, by their own one,
 // which sees the outside's address.
-func TestExternalTrafficPolicy(t *testing.T) {
+func TestService_ExternalTrafficPolicyChoosesEndpoints(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for i, node := range nodes[:2] {
@@ -56,9 +56,9 @@ func TestExternalTrafficPolicy(t *testing.T) {
 	})
 }
 
-// TestPodsReachNodePorts: a pod of each node reaches the node port of each node, and
+// TestNodePort_AnswersPodsOfEachNode: a pod of each node reaches the node port of each node, and
 // is seen as itself by way of its own node only; a port beside it answers on none.
-func TestPodsReachNodePorts(t *testing.T) {
+func TestNodePort_AnswersPodsOfEachNode(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
@@ -87,9 +87,9 @@ func routeOutside(t *testing.T, to string, via netip.Addr) {
 	t.Cleanup(func() { onNode(outside, "ip", "route", "del", to) })
 }
 
-// TestExternalAddresses: an external address and one that a load balancer gave
+// TestService_ExternalAddressesAnswer: an external address and one that a load balancer gave
 // answer the outside through any node, and pods; an address beside them does not.
-func TestExternalAddresses(t *testing.T) {
+func TestService_ExternalAddressesAnswer(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
@@ -111,10 +111,10 @@ func TestExternalAddresses(t *testing.T) {
 	}
 }
 
-// TestHostPortFromOutside: a pod's port on its node answers the outside, the node
+// TestHostPort_AnswersOutsideAndNodes: a pod's port on its node answers the outside, the node
 // itself and pods of another node, and the pod sees who asks from outside; it is
 // gone with the pod.
-func TestHostPortFromOutside(t *testing.T) {
+func TestHostPort_AnswersOutsideAndNodes(t *testing.T) {
 	t.Parallel()
 	const hostPort = 29998
 	ns := namespace(t)
@@ -143,10 +143,10 @@ func TestHostPortFromOutside(t *testing.T) {
 	})
 }
 
-// TestLoadBalancerSourceRanges: at the address that a load balancer gave, the
+// TestService_LoadBalancerSourceRangesLimitClients: at the address that a load balancer gave, the
 // sources that the service names are answered and no others, who are as soon as
 // they are named; node ports, other addresses and pods know no such limit.
-func TestLoadBalancerSourceRanges(t *testing.T) {
+func TestService_LoadBalancerSourceRangesLimitClients(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])

@@ -128,10 +128,10 @@ func refuses(t *testing.T, from *corev1.Pod, network, address string) {
 	})
 }
 
-// TestServiceReachesEveryEndpoint: a pod on each node asks a service with an
+// TestService_ReachesEveryEndpoint: a pod on each node asks a service with an
 // endpoint on each node, in each family and protocol; every endpoint answers, and
 // sees the pod's own address. Without the service nobody answers.
-func TestServiceReachesEveryEndpoint(t *testing.T) {
+func TestService_ReachesEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
@@ -176,9 +176,9 @@ func everyServer(t *testing.T, from *corev1.Pod, network, address string) {
 	}
 }
 
-// TestServiceOfItsOnlyEndpoint: a pod reaches itself through its own service, also
+// TestService_OnlyEndpointReachesItself: a pod reaches itself through its own service, also
 // when policies forbid it and others to ask and to be asked.
-func TestServiceOfItsOnlyEndpoint(t *testing.T) {
+func TestService_OnlyEndpointReachesItself(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
@@ -208,8 +208,8 @@ func TestServiceOfItsOnlyEndpoint(t *testing.T) {
 	}
 }
 
-// TestServiceWithoutEndpointsRefuses: at once, and until it has an endpoint.
-func TestServiceWithoutEndpointsRefuses(t *testing.T) {
+// TestService_WithoutEndpointsRefuses: at once, and until it has an endpoint.
+func TestService_WithoutEndpointsRefuses(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
@@ -225,9 +225,9 @@ func TestServiceWithoutEndpointsRefuses(t *testing.T) {
 	}
 }
 
-// TestServiceInternalLocal: a pod reaches the endpoint of its own node alone, and
+// TestService_InternalTrafficPolicyLocalForPods: a pod reaches the endpoint of its own node alone, and
 // nothing where there is none.
-func TestServiceInternalLocal(t *testing.T) {
+func TestService_InternalTrafficPolicyLocalForPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	local := corev1.ServiceInternalTrafficPolicyLocal
@@ -254,9 +254,9 @@ func TestServiceInternalLocal(t *testing.T) {
 	}
 }
 
-// TestServiceChangesType: ClusterIP to NodePort and back in place; the node port
+// TestService_ChangesTypeInPlace: ClusterIP to NodePort and back in place; the node port
 // answers at the pod's own node while it is there, and is gone with it.
-func TestServiceChangesType(t *testing.T) {
+func TestService_ChangesTypeInPlace(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, nil)
@@ -313,13 +313,13 @@ func nodeAddress(t *testing.T, name string) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestEndpointThatLeavesIsForgotten: flows that never pause leave an endpoint that
+// TestService_FlowsLeaveRemovedEndpoint: flows that never pause leave an endpoint that
 // is no longer one, although its pod still runs: a UDP flow goes on with another
 // endpoint, and ends where there is none; a TCP connection ends. The datapath keeps
 // the flow by which a stream began for ten idle seconds, by which it would begin
 // there again: so the endpoint leaves at once, and later. The flow of another service
 // with the same pod, whose endpoint it stays, is not touched.
-func TestEndpointThatLeavesIsForgotten(t *testing.T) {
+func TestService_FlowsLeaveRemovedEndpoint(t *testing.T) {
 	t.Parallel()
 	type leaving struct {
 		network, other, last string
@@ -402,9 +402,9 @@ func checkStream(t *testing.T, out, last string, continues bool) {
 	}
 }
 
-// TestHostPort: a pod's port on its node answers pods of that node, TCP and UDP,
+// TestHostPort_AnswersPodsOfItsNode: a pod's port on its node answers pods of that node, TCP and UDP,
 // and is gone with the pod.
-func TestHostPort(t *testing.T) {
+func TestHostPort_AnswersPodsOfItsNode(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := podObject(ns, "server", nodes[1], "probe", "serve", fmt.Sprint(echoPort), "server")
@@ -429,11 +429,11 @@ func TestHostPort(t *testing.T) {
 	})
 }
 
-// TestServiceSCTP: an association with a service begins, from pods of every node
+// TestService_SCTPAssociationBegins: an association with a service begins, from pods of every node
 // by its own address and from the outside by the node ports, with port and
 // checksum translated; without the service nobody answers. Kernels of labs lack
 // SCTP: both ends are raw sockets.
-func TestServiceSCTP(t *testing.T) {
+func TestService_SCTPAssociationBegins(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := podObject(ns, "server", nodes[2], "probe", "serve-sctp", fmt.Sprint(echoPort), "server")

@@ -51,11 +51,11 @@ func hostPortPod(t *testing.T, ns, name, serve string, ports ...corev1.Container
 	return streaming(t, pod)
 }
 
-// TestExternalAddressOfANode: a service whose load balancer gave it a node's own addresses
+// TestService_LoadBalancerWithAddressOfNode: a service whose load balancer gave it a node's own addresses
 // answers there whoever asks, with either policy: the node itself, a pod on its
 // network and an ordinary one, another node, and the outside. Beside its port, and
 // without the service, nobody does.
-func TestExternalAddressOfANode(t *testing.T) {
+func TestService_LoadBalancerWithAddressOfNode(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[1])
@@ -119,10 +119,10 @@ func TestExternalIPs_AddressesOfOthersAreRefused(t *testing.T) {
 	})
 }
 
-// TestStreamFromBeforeTheService: what a process of a node sends by UDP to a node port
+// TestService_EarlierUDPStreamIsAnswered: what a process of a node sends by UDP to a node port
 // and an external address of a service, since before there is any, is answered once
 // there is one, although no datagram of it begins a connection.
-func TestStreamFromBeforeTheService(t *testing.T) {
+func TestService_EarlierUDPStreamIsAnswered(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
@@ -165,11 +165,11 @@ func remembers(t *testing.T, node string, to netip.AddrPort) {
 	})
 }
 
-// TestHostPortAddresses: host ports that name the node's address answer there, the
+// TestHostPort_AnswersAtItsHostIP: host ports that name the node's address answer there, the
 // outside, the node itself and a pod of another node; those that name an address of nobody do not,
 // though their pod answers. Two pods of a node have the same port in two protocols;
 // the one that ends closes its own.
-func TestHostPortAddresses(t *testing.T) {
+func TestHostPort_AnswersAtItsHostIP(t *testing.T) {
 	t.Parallel()
 	const named, nobodys, shared = 29990, 29991, 29992
 	ns := namespace(t)
@@ -207,10 +207,10 @@ func TestHostPortAddresses(t *testing.T) {
 	from.finds(t, spots(machineAddresses(t, nodes[2])))
 }
 
-// TestHostPortSCTP: an association with a host port begins, from outside, whose
+// TestHostPort_SCTPAssociationBegins: an association with a host port begins, from outside, whose
 // address the pod sees, and from a pod of another node; it does not when the pod is
 // gone.
-func TestHostPortSCTP(t *testing.T) {
+func TestHostPort_SCTPAssociationBegins(t *testing.T) {
 	t.Parallel()
 	const hostPort = 29993
 	ns := namespace(t)
@@ -234,9 +234,9 @@ func TestHostPortSCTP(t *testing.T) {
 	check(false)
 }
 
-// TestServiceWithoutNodePorts: the address that a load balancer gave answers, with
+// TestService_LoadBalancerWithoutNodePorts: the address that a load balancer gave answers, with
 // node ports beside it and when they have been given up, which then do not.
-func TestServiceWithoutNodePorts(t *testing.T) {
+func TestService_LoadBalancerWithoutNodePorts(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
@@ -278,9 +278,9 @@ func TestServiceWithoutNodePorts(t *testing.T) {
 	check()
 }
 
-// TestNotReadyEndpoint: a pod that is never ready answers behind a service that
+// TestService_PublishesNotReadyAddresses: a pod that is never ready answers behind a service that
 // publishes such, and not behind another until that does so, too.
-func TestNotReadyEndpoint(t *testing.T) {
+func TestService_PublishesNotReadyAddresses(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := podObject(ns, "unready", nodes[2], "probe", "serve", fmt.Sprint(echoPort), "unready")
@@ -301,9 +301,9 @@ func TestNotReadyEndpoint(t *testing.T) {
 	check("unready")
 }
 
-// TestServiceInternalLocalFromNodes: a node's own processes reach its own endpoint
+// TestService_InternalTrafficPolicyLocalForNodes: a node's own processes reach its own endpoint
 // alone, and nothing where there is none; without the policy they reach all.
-func TestServiceInternalLocalFromNodes(t *testing.T) {
+func TestService_InternalTrafficPolicyLocalForNodes(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for i, node := range nodes[:2] {
@@ -320,11 +320,11 @@ func TestServiceInternalLocalFromNodes(t *testing.T) {
 	}
 }
 
-// TestNewConnectionsWithoutAnEndpoint: while pods, a node and the outside begin
+// TestService_NewConnectionsAvoidRemovedEndpoint: while pods, a node and the outside begin
 // connections without pause one of three endpoints goes, with its pod or without
 // it. When the nodes have that in their flows no further connection is lost or led
 // there; when the last endpoints have gone none succeeds.
-func TestNewConnectionsWithoutAnEndpoint(t *testing.T) {
+func TestService_NewConnectionsAvoidRemovedEndpoint(t *testing.T) {
 	for what, end := range map[string]func(*testing.T, *corev1.Pod){
 		"deleted": func(t *testing.T, pod *corev1.Pod) { deletePod(t, pod.Namespace, pod.Name) },
 		"retired": func(t *testing.T, pod *corev1.Pod) { label(t, pod, `{"app":"retired"}`) },

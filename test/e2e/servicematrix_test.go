@@ -161,7 +161,7 @@ func gatewayAddresses(t *testing.T, node string) []netip.Addr {
 	return out
 }
 
-// matrix is what TestServiceMatrix asks of: the addresses of the lab's machines.
+// matrix is what TestService_EachClientReachesEachAddress asks of: the addresses of the lab's machines.
 type matrix struct {
 	node, router map[string][]netip.Addr
 }
@@ -300,13 +300,13 @@ func (m matrix) fronts(web *corev1.Service) []front {
 	return out
 }
 
-// TestServiceMatrix: pods and processes on the network of nodes, of the node with the
+// TestService_EachClientReachesEachAddress: pods and processes on the network of nodes, of the node with the
 // only endpoint and of another, and the outside by each node, ask services of each
 // policy with one endpoint and with three at all their addresses, in each family
 // and protocol. Those who are to answer do, all of them, and see whom they are to
 // see; nobody does at a port beside them, for Local at a node without endpoints,
 // and when the services are gone.
-func TestServiceMatrix(t *testing.T) {
+func TestService_EachClientReachesEachAddress(t *testing.T) {
 	tier.Full(t, "it is the matrix of what the other tests of services show")
 	m := matrix{node: map[string][]netip.Addr{}, router: map[string][]netip.Addr{}}
 	for _, node := range nodes {

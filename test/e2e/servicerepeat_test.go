@@ -11,11 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestServiceBeforeItsAnswer: who sends several packets before a server has answered
+// TestService_PacketsBeforeAnswerAreAnswered: who sends several packets before a server has answered
 // the first gets an answer to each, where a gateway router hides who asks, also at a node
 // port of the own node that leads to another one's. Without the router's policies and
 // NAT for it only the first is answered.
-func TestServiceBeforeItsAnswer(t *testing.T) {
+func TestService_PacketsBeforeAnswerAreAnswered(t *testing.T) {
 	const packets = 10
 	ns := namespace(t)
 	pod := podObject(ns, "late", nodes[2], "probe", "late", fmt.Sprint(echoPort))

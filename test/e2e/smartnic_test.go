@@ -36,10 +36,10 @@ type smart struct {
 	pods    map[string]*corev1.Pod // running, by name
 }
 
-// TestSmartNIC: a real kubelet, containerd and our agent on a node with a
+// TestSmartNIC_KubeletGivesVFsToPods: a real kubelet, containerd and our agent on a node with a
 // simulated SmartNIC, in one cluster with nodes that have none. The steps go on
 // from each other.
-func TestSmartNIC(t *testing.T) {
+func TestSmartNIC_KubeletGivesVFsToPods(t *testing.T) {
 	if !*smartNIC {
 		t.Skip("the node is slow: make e2e-smartnic")
 	}

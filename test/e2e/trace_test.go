@@ -66,9 +66,9 @@ func outputTo(pod *corev1.Pod) string {
 	return fmt.Sprintf("output to %q,", ovn.PodPort(pod.Namespace, pod.Name))
 }
 
-// TestTraceOfPolicies: whom policies of a pod let in, on its node and from another,
+// TestTrace_PoliciesAllowAndDrop: whom policies of a pod let in, on its node and from another,
 // and which policy drops the others.
-func TestTraceOfPolicies(t *testing.T) {
+func TestTrace_PoliciesAllowAndDrop(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	to := running(t, ns, "to", nodes[1])
@@ -121,12 +121,12 @@ func tracedService(t *testing.T, ns, app string, change func(*corev1.ServiceSpec
 	})
 }
 
-// TestTraceOfServices: a service's address leads by its load balancer, which is that
+// TestTrace_ServicesLeadToEndpoints: a service's address leads by its load balancer, which is that
 // of the pod's switch, to its endpoints, and where there is none to a reset; when
 // the service is gone its address leads by no load balancer and to none of them.
 // The option --lb-dst is of no use: it translates the packet before a load balancer
 // has seen it.
-func TestTraceOfServices(t *testing.T) {
+func TestTrace_ServicesLeadToEndpoints(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	from, near, far := running(t, ns, "from", nodes[1]), running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2])
@@ -177,10 +177,10 @@ func wantedBackends(t *testing.T, endpoints []*corev1.Pod, like netip.Addr) (all
 	return all
 }
 
-// TestTraceOfSourceNAT: on its way outside a packet takes the node's address in the
+// TestTrace_SNATToOutsideOnly: on its way outside a packet takes the node's address in the
 // gateway router of its pod's node; on its way to a pod of another node it meets
 // no gateway router and keeps its own.
-func TestTraceOfSourceNAT(t *testing.T) {
+func TestTrace_SNATToOutsideOnly(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pods := []*corev1.Pod{running(t, ns, "one", nodes[1]), running(t, ns, "other", nodes[2])}
@@ -206,9 +206,9 @@ func TestTraceOfSourceNAT(t *testing.T) {
 	}
 }
 
-// TestFlowRowsOfAService: a cluster address with one port is four rows of logical
+// TestService_ClusterIPIsFourLogicalFlows: a cluster address with one port is four rows of logical
 // flows, two for the switches of all nodes and two for all gateway routers.
-func TestFlowRowsOfAService(t *testing.T) {
+func TestService_ClusterIPIsFourLogicalFlows(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
@@ -234,9 +234,9 @@ func TestFlowRowsOfAService(t *testing.T) {
 	}
 }
 
-// TestNodePortIsOneFrontend: with a variable, of which each node has a value of its
+// TestNodePort_IsOneFrontend: with a variable, of which each node has a value of its
 // own. With affinity, the control, it is one for each node.
-func TestNodePortIsOneFrontend(t *testing.T) {
+func TestNodePort_IsOneFrontend(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestSCTP: what is written is read again, and no bit of it may change.
-func TestSCTP(t *testing.T) {
+// TestSCTP_RoundTripAndChecksum: what is written is read again, and no bit of it may change.
+func TestSCTP_RoundTripAndChecksum(t *testing.T) {
 	for _, text := range []string{"", "10.0.0.1 server", "1234"} {
 		p := sctpPacket{from: 20000, to: 80, tag: 7, init: 1 << 30, chunk: sctpACK, text: text}
 		if got, err := readSCTP(p.bytes()); err != nil || got != p {

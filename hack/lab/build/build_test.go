@@ -25,7 +25,7 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-func TestOnce(t *testing.T) {
+func TestCache_FillsEachKeyOnce(t *testing.T) {
 	c := &Cache{Dir: t.TempDir()}
 	fails := func(_ context.Context, path string) error {
 		write(t, path, "half")
@@ -54,7 +54,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-func TestRecentKeepsTwo(t *testing.T) {
+func TestCache_RecentKeepsTwoNewest(t *testing.T) {
 	c := &Cache{Dir: t.TempDir()}
 	var paths []string
 	for i, key := range []string{"a", "b", "c"} {
@@ -79,7 +79,7 @@ func TestRecentKeepsTwo(t *testing.T) {
 	}
 }
 
-func TestKubernetesVersion(t *testing.T) {
+func TestKubernetesVersion_IsThatOfGoMod(t *testing.T) {
 	got, err := kubernetesVersion("../kubernetes/go.mod")
 	if err != nil || got == "" || got[0] != 'v' {
 		t.Errorf("version %q, %v", got, err)
@@ -89,7 +89,7 @@ func TestKubernetesVersion(t *testing.T) {
 	}
 }
 
-func TestArchive(t *testing.T) {
+func TestPauseArchive_HoldsOneImageWithItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "pause"), "program")
 	out := filepath.Join(dir, "pause.tar")
@@ -136,7 +136,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-func TestFingerprintFollowsContent(t *testing.T) {
+func TestFingerprint_FollowsContentOfImage(t *testing.T) {
 	dir := t.TempDir()
 	c := &Cache{}
 	var prints []string
@@ -161,7 +161,7 @@ func TestFingerprintFollowsContent(t *testing.T) {
 }
 
 // Whoever gives up a build has its compilers gone, too.
-func TestCommandEndsWithItsChildren(t *testing.T) {
+func TestCache_CancelEndsCommandAndChildren(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()

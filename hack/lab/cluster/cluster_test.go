@@ -38,7 +38,7 @@ func lab(t *testing.T, change func(*Config)) *Lab {
 	return l
 }
 
-func TestAddresses(t *testing.T) {
+func TestConfig_AddressesOfEachMachine(t *testing.T) {
 	cfg := lab(t, func(c *Config) { c.Nodes, c.VMNodes, c.Families = 4, 2, "dual" }).Config()
 	got := map[string]string{}
 	for _, name := range append(cfg.NodeNames(), Outside, fabric) {
@@ -59,7 +59,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestConfig_InvalidSettingsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"name with a slash":     func(c *Config) { c.Name = "../x" },
 		"no node":               func(c *Config) { c.Nodes = 0 },
@@ -81,14 +81,14 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestBridgeSubnets(t *testing.T) {
+func TestBridgeSubnets_OneOfEachFamilyPerNode(t *testing.T) {
 	cfg := lab(t, func(c *Config) { c.Families = "dual" }).Config()
 	if got, want := join(bridgeSubnets(cfg.PodCIDRs, 2)), "10.244.2.0/24,fd00:10:244:2::/64"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-func TestOtherSettingsAreRefused(t *testing.T) {
+func TestLab_OtherSettingsAreRefused(t *testing.T) {
 	first := lab(t, func(*Config) {})
 	if err := first.keepState(); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	}
 }
 
-func TestDownLeavesForeignDirectories(t *testing.T) {
+func TestLab_DownKeepsDirectoriesOfOthers(t *testing.T) {
 	l := lab(t, func(c *Config) { c.Name = "no-such-lab" })
 	keep := filepath.Join(l.Config().Workdir, "precious")
 	if err := os.WriteFile(keep, nil, 0o644); err != nil {
@@ -144,7 +144,7 @@ func TestDownLeavesForeignDirectories(t *testing.T) {
 	}
 }
 
-func TestComponents(t *testing.T) {
+func TestComponent_IsKnownByCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
 		"ovsdb-server --config-file=/run/ovn/ovnnb_db.json --unixctl=x":  "nb",
 		"ovsdb-server --config-file=/run/ovn/ovnsb_db.json":              "sb",
@@ -167,7 +167,7 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-func TestRestartRefuses(t *testing.T) {
+func TestLab_RestartRefusesUnknownComponents(t *testing.T) {
 	l := lab(t, func(c *Config) { c.Name = "no-such-lab" })
 	for _, name := range []string{"nonsense", "kubelet", "etcd@ovn-worker", "etcd", "kubelet@ovn-worker"} {
 		if err := l.Restart(t.Context(), name); err == nil {
@@ -176,7 +176,7 @@ func TestRestartRefuses(t *testing.T) {
 	}
 }
 
-func TestAdapt(t *testing.T) {
+func TestAdapt_SetsLabValuesInManifests(t *testing.T) {
 	l := lab(t, func(c *Config) { c.Families = "dual" })
 	l.fingerprints = map[string]string{l.productImage(): "abc"}
 	got, err := l.adapt([]byte(`# comment
@@ -223,7 +223,7 @@ kind: Secret
 	}
 }
 
-func TestAuthority(t *testing.T) {
+func TestAuthority_CertifiesNamedAddressesOnly(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := openAuthority(filepath.Join(dir, "pki"))
 	if err != nil {
@@ -267,7 +267,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-func TestPingResult(t *testing.T) {
+func TestPingResult_LastAnswerOrNone(t *testing.T) {
 	const out = "64 bytes from 10.244.2.4: icmp_seq=1 ttl=63 time=1.52 ms\n64 bytes from 10.244.2.4: icmp_seq=2 ttl=63 time=0.6 ms\n\n--- statistics ---\n"
 	if got, want := pingResult(out), "ttl=63 time=0.6 ms"; got != want {
 		t.Errorf("got %q, want %q", got, want)

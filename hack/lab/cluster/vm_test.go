@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestSplitForVMs: of the agents' DaemonSet a node has one, and a VM the one
+// TestSplitForVMs_GivesEachNodeOneDaemonSet: of the agents' DaemonSet a node has one, and a VM the one
 // with the kernel's datapath.
-func TestSplitForVMs(t *testing.T) {
+func TestSplitForVMs_GivesEachNodeOneDaemonSet(t *testing.T) {
 	data, err := os.ReadFile("../../../deploy/manifests/70-ovnkube-node.yaml")
 	if err != nil {
 		t.Fatal(err)

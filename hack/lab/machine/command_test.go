@@ -22,7 +22,7 @@ func served(t *testing.T) net.Conn {
 	return client
 }
 
-func TestCommand(t *testing.T) {
+func TestCommand_PassesStreamsAndExitCode(t *testing.T) {
 	long := strings.Repeat("x", 3*maxMessage/2)
 	for _, c := range []struct {
 		script, in string
@@ -46,8 +46,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestClientGone: a command does not outlive who asked for it.
-func TestClientGone(t *testing.T) {
+// TestCommand_EndsWithItsClient: a command does not outlive who asked for it.
+func TestCommand_EndsWithItsClient(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	client := served(t)
 	gone := make(chan error, 1)

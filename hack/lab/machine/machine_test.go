@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestFromEnviron(t *testing.T) {
+func TestFromEnviron_ReadsMachineOfLab(t *testing.T) {
 	for environ, want := range map[string]*Machine{
 		"A=b\x00OVN_OFFLOAD_LAB=x\x00OVN_OFFLOAD_LAB_MACHINE=n\x00":                  {Lab: "x", Name: "n"},
 		"OVN_OFFLOAD_LAB=x\x00OVN_OFFLOAD_LAB_MACHINE=n\x00OVN_OFFLOAD_LAB_VM=1\x00": {Lab: "x", Name: "n", VM: true},
@@ -82,7 +82,7 @@ func testMachine(t *testing.T, services []Service, forwards map[string]*os.File)
 	return m
 }
 
-func TestMachineIsIsolated(t *testing.T) {
+func TestMachine_HasOwnNamespacesAndMounts(t *testing.T) {
 	before, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestMachineIsIsolated(t *testing.T) {
 	}
 }
 
-func TestKillLeavesNothing(t *testing.T) {
+func TestMachine_KillRemovesProcessesAndCgroups(t *testing.T) {
 	m := testMachine(t, []Service{{Name: "sleep", Args: []string{"sleep", "1000"}}}, nil)
 	pid := servicePID(t, m, 0)
 	found, err := Find(m.Lab, m.Name)
@@ -141,7 +141,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-func TestServiceIsStartedAgain(t *testing.T) {
+func TestMachine_KilledServiceIsRestarted(t *testing.T) {
 	m := testMachine(t, []Service{{Name: "sleep", Args: []string{"sleep", "1000"}}, {Name: "absent", Args: []string{"no-such-program"}}}, nil)
 	first := servicePID(t, m, 0)
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
@@ -170,8 +170,8 @@ func servicePID(t *testing.T, m *Machine, old int) int {
 	return 0
 }
 
-// TestForward: the host reaches a port inside the machine, over a socket of the host's.
-func TestForward(t *testing.T) {
+// TestMachine_HostReachesForwardedPort: the host reaches a port inside the machine, over a socket of the host's.
+func TestMachine_HostReachesForwardedPort(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func kubeconfig(t *testing.T, server string) string {
 	return file
 }
 
-func TestConfig(t *testing.T) {
+func TestConfig_ServerReplacesThatOfKubeconfig(t *testing.T) {
 	file := kubeconfig(t, "https://10.96.0.1:443")
 	rc, err := Config{Kubeconfig: file, UserAgent: "x"}.REST()
 	if err != nil || rc.Host != "https://10.96.0.1:443" || rc.QPS >= 0 || rc.UserAgent != "x" || rc.ContentType != runtime.ContentTypeProtobuf {
@@ -158,7 +158,7 @@ func drain(s *server) (out []string) {
 	return out
 }
 
-func TestLikeClientGo(t *testing.T) {
+func TestClient_SendsRequestsOfClientGo(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", UID: "u"}, Spec: corev1.PodSpec{NodeName: "n"}}
 	for name, s := range map[string]*server{
 		"found": newServer(t, http.StatusOK, pod),
@@ -225,8 +225,8 @@ func TestTime_IsTheServers(t *testing.T) {
 	}
 }
 
-// TestInformersLikeClientGo: the first request of each, which is for all that there is.
-func TestInformersLikeClientGo(t *testing.T) {
+// TestInformers_SendRequestsOfClientGo: the first request of each, which is for all that there is.
+func TestInformers_SendRequestsOfClientGo(t *testing.T) {
 	s := newServer(t, http.StatusInternalServerError, &apierrors.NewInternalError(io.EOF).ErrStatus)
 	ours, theirs := both(t, s)
 	only := func(o *metav1.ListOptions) { o.FieldSelector = "spec.nodeName=n" }

@@ -34,9 +34,9 @@ func holder(t *testing.T, client *fake.Clientset) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// TestLeadersFollowEachOther: the second starts when the first has stopped, and
+// TestLeader_StartsAfterFormerHasStopped: the second starts when the first has stopped, and
 // the first keeps the lease for as long as its work takes to end.
-func TestLeadersFollowEachOther(t *testing.T) {
+func TestLeader_StartsAfterFormerHasStopped(t *testing.T) {
 	client := fake.NewClientset()
 	var working atomic.Int32
 	results := make(chan error, 2)
@@ -87,7 +87,7 @@ func wait[T comparable](t *testing.T, ch <-chan T, want T) {
 	}
 }
 
-func TestCandidateGivesUp(t *testing.T) {
+func TestCandidate_EndsWithItsContext(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("unreachable")
@@ -103,7 +103,7 @@ func TestCandidateGivesUp(t *testing.T) {
 	}
 }
 
-func TestLeaderLosesLease(t *testing.T) {
+func TestLeader_LostLeaseIsAnError(t *testing.T) {
 	client := fake.NewClientset()
 	var unreachable atomic.Bool
 	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -121,9 +121,9 @@ func TestLeaderLosesLease(t *testing.T) {
 	}
 }
 
-// TestLostLeaseIsNotReleasedBeforeTheWorkEnds: an API server that refuses renewals
+// TestLeader_ReleasesLeaseAfterItsWorkEnds: an API server that refuses renewals
 // for a while and then takes a release would let a second leader in.
-func TestLostLeaseIsNotReleasedBeforeTheWorkEnds(t *testing.T) {
+func TestLeader_ReleasesLeaseAfterItsWorkEnds(t *testing.T) {
 	client := fake.NewClientset()
 	var working, refusing atomic.Bool
 	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -153,7 +153,7 @@ func TestLostLeaseIsNotReleasedBeforeTheWorkEnds(t *testing.T) {
 	}
 }
 
-func TestLeaderFails(t *testing.T) {
+func TestLeader_FailureReleasesLease(t *testing.T) {
 	client := fake.NewClientset()
 	failure := errors.New("broken")
 	if err := Run(t.Context(), client.CoordinationV1(), candidate("one"), func(context.Context) error { return failure }); !errors.Is(err, failure) || errors.Is(err, ErrLost) {
@@ -164,7 +164,7 @@ func TestLeaderFails(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
+func TestConfig_InvalidSettingsAreRefused(t *testing.T) {
 	cfg := Defaults()
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "identity") {
 		t.Errorf("without identity: %v", err)

@@ -100,7 +100,7 @@ func schemas(t *testing.T) map[string]*schemaOf {
 
 // What the schema lacks the API server drops in silence; what the types lack
 // would never be read. Both are held to each other.
-func TestSchemasAreTheTypes(t *testing.T) {
+func TestSchemas_HaveFieldsOfTypes(t *testing.T) {
 	all := schemas(t)
 	for kind, object := range map[string]any{"NodeOffload": NodeOffload{}, "OffloadPolicy": OffloadPolicy{}} {
 		schema := all[kind]
@@ -183,7 +183,7 @@ func fieldsOf(t reflect.Type) func(func(reflect.StructField) bool) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestEncode_DecodesToSameObject(t *testing.T) {
 	percent, on := 95, true
 	for _, object := range []any{
 		&NodeOffload{

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestParse(t *testing.T) {
+func TestParse_ReadsFlowsOfEachForm(t *testing.T) {
 	cases := []struct {
 		name, line string
 		want       Flow
@@ -76,7 +76,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParse_RefusesMalformedLines(t *testing.T) {
 	for name, line := range map[string]string{
 		"nothing":            "",
 		"no actions":         "in_port(1), packets:1, bytes:1, used:never",
@@ -97,7 +97,7 @@ func TestParseRefuses(t *testing.T) {
 
 // The dumps are ovs-vswitchd's own, of Debian 12 and 13, with the same flows and
 // packets in both: only the order of terms differs.
-func TestParseRealDumps(t *testing.T) {
+func TestParse_RealDumpsOfTwoReleasesAgree(t *testing.T) {
 	want := map[string]int{
 		"ct(zone=7),recirc": 1, "ct(zone=7,nat),recirc": 1, "hash(l4(0)),recirc": 1, "trunc(100),p2": 1,
 		"ct(commit,zone=7,mark=0x2/0xffffffff,nat(src=10.9.9.9)),p2": 1, "p2": 1, "p1": 1, "p3": 1, "p1,p2": 1, "drop": 2,
@@ -127,7 +127,7 @@ func TestParseRealDumps(t *testing.T) {
 	}
 }
 
-func TestVerboseAndTerseAgree(t *testing.T) {
+func TestParse_VerboseAndTerseAgree(t *testing.T) {
 	verbose, terse := parseFile(t, "testdata/dummy-ovs3.5.txt"), parseFile(t, "testdata/terse-ovs3.5.txt")
 	if len(verbose) != len(terse) {
 		t.Fatalf("%d and %d flows", len(verbose), len(terse))

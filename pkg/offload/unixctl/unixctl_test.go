@@ -60,7 +60,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-func TestCall(t *testing.T) {
+func TestCall_GivesResultsAndErrors(t *testing.T) {
 	c := daemon(t, func(method string, params []string, out net.Conn) {
 		switch method {
 		case "echo":
@@ -97,7 +97,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-func TestDeadline(t *testing.T) {
+func TestCall_EndsAtItsDeadline(t *testing.T) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	c := daemon(t, func(string, []string, net.Conn) { <-done })
@@ -108,7 +108,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-func TestInstance(t *testing.T) {
+func TestInstance_ChangesWithEachStart(t *testing.T) {
 	c := daemon(t, nil)
 	first, err := c.Instance()
 	if err != nil || first.PID != 42 {

@@ -133,8 +133,8 @@ func (w *world) wantHome() {
 	}
 }
 
-// TestInAndHome: a further name of the VF is what it is to be called in the pod.
-func TestInAndHome(t *testing.T) {
+// TestInAndHome_VFReturnsAsItWas: a further name of the VF is what it is to be called in the pod.
+func TestInAndHome_VFReturnsAsItWas(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.must(w.in())
@@ -210,7 +210,7 @@ func TestHome_EthtoolSettings(t *testing.T) {
 	}
 }
 
-func TestNotHeld(t *testing.T) {
+func TestIn_WithoutClaimChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	if err := w.in(); !errors.Is(err, ledger.ErrNotHeld) {
 		t.Errorf("without a claim: %v", err)
@@ -250,8 +250,8 @@ func TestPrepare_RefusesVFOfTheNode(t *testing.T) {
 	}
 }
 
-// TestPFRefuses: it matters to a device whose MAC nothing else can set.
-func TestPFRefuses(t *testing.T) {
+// TestIn_MACRefusedByPFFailsVFIOOnly: it matters to a device whose MAC nothing else can set.
+func TestIn_MACRefusedByPFFailsVFIOOnly(t *testing.T) {
 	w := newWorld(t)
 	w.pf = os.ErrPermission
 	w.claim()
@@ -301,8 +301,8 @@ func TestInAndHome_DPUSetsMAC(t *testing.T) {
 	}
 }
 
-// TestMACLater: a driver that starts anew refuses a MAC for a while.
-func TestMACLater(t *testing.T) {
+// TestIn_RetriesRefusedMAC: a driver that starts anew refuses a MAC for a while.
+func TestIn_RetriesRefusedMAC(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	refusals := 0
@@ -321,8 +321,8 @@ func TestMACLater(t *testing.T) {
 	}
 }
 
-// TestUnplugged: what is not on its bus any more has nothing to be restored.
-func TestUnplugged(t *testing.T) {
+// TestHome_UnpluggedDeviceEndsClaim: what is not on its bus any more has nothing to be restored.
+func TestHome_UnpluggedDeviceEndsClaim(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.must(w.in())
@@ -337,8 +337,8 @@ func TestUnplugged(t *testing.T) {
 	}
 }
 
-// TestOtherDriver: somebody has bound the VF to vfio meanwhile.
-func TestOtherDriver(t *testing.T) {
+// TestHome_SucceedsWithVFBoundToVFIO: somebody has bound the VF to vfio meanwhile.
+func TestHome_SucceedsWithVFBoundToVFIO(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.must(w.in())
@@ -347,8 +347,8 @@ func TestOtherDriver(t *testing.T) {
 	w.must(w.m.Home(t.Context(), w.f, "a"))
 }
 
-// TestNextNamespace: the path is another pod's namespace by now.
-func TestNextNamespace(t *testing.T) {
+// TestIn_RefusesNamespaceOfNextPod: the path is another pod's namespace by now.
+func TestIn_RefusesNamespaceOfNextPod(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.net.RemoveNS("/pod")
@@ -364,9 +364,9 @@ func TestNextNamespace(t *testing.T) {
 	w.wantHome()
 }
 
-// TestUpAtHome: the kernel has brought the VF home, and the node's network
+// TestHome_RestoresVFThatIsUp: the kernel has brought the VF home, and the node's network
 // manager has set it up there.
-func TestUpAtHome(t *testing.T) {
+func TestHome_RestoresVFThatIsUp(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.must(w.in())

@@ -65,7 +65,7 @@ func original() Original {
 	}
 }
 
-func TestLifeOfAClaim(t *testing.T) {
+func TestClaim_LivesFromTakeToRelease(t *testing.T) {
 	l := start(t, t.TempDir())
 	c := take(t, l, two[:1], pod(1))
 	if c.Device != two[0] || c.Phase != Claimed || c.Boot != boot {
@@ -108,7 +108,7 @@ func TestLifeOfAClaim(t *testing.T) {
 	}
 }
 
-func TestOnChange(t *testing.T) {
+func TestOnChange_IsCalledOncePerChange(t *testing.T) {
 	l := start(t, t.TempDir())
 	told := 0
 	l.OnChange(func() { told++ })
@@ -127,7 +127,7 @@ func TestOnChange(t *testing.T) {
 	}
 }
 
-func TestLateDELLeavesTheNextPodAlone(t *testing.T) {
+func TestRelease_LateDELKeepsClaimOfNextPod(t *testing.T) {
 	l := start(t, t.TempDir())
 	take(t, l, two[:1], pod(1))
 	if err := l.SetPhase(two[0], "sandbox-1", Orphan); err != nil {
@@ -158,7 +158,7 @@ func TestLateDELLeavesTheNextPodAlone(t *testing.T) {
 	}
 }
 
-func TestHold(t *testing.T) {
+func TestHold_HeldDeviceIsNotTaken(t *testing.T) {
 	l := start(t, t.TempDir())
 	take(t, l, two[:1], pod(1))
 	if _, err := l.Hold(two, "a reason"); !errors.Is(err, ErrBusy) {
@@ -184,7 +184,7 @@ func TestHold(t *testing.T) {
 	take(t, l, two[:1], pod(1))
 }
 
-func TestAttachmentsOfOnePodDoNotShare(t *testing.T) {
+func TestTake_AttachmentsOfOnePodDoNotShare(t *testing.T) {
 	l := start(t, t.TempDir())
 	second := pod(1)
 	second.Interface = "net1"
@@ -206,7 +206,7 @@ func TestAttachmentsOfOnePodDoNotShare(t *testing.T) {
 	}
 }
 
-func TestAnOrphanIsNotResumed(t *testing.T) {
+func TestTake_OrphanIsNotResumed(t *testing.T) {
 	l := start(t, t.TempDir())
 	take(t, l, two[:1], pod(1))
 	if err := l.SetPhase(two[0], "sandbox-1", Orphan); err != nil {
@@ -217,7 +217,7 @@ func TestAnOrphanIsNotResumed(t *testing.T) {
 	}
 }
 
-func TestTakersAtOnce(t *testing.T) {
+func TestTake_ConcurrentCallsShareNoDevice(t *testing.T) {
 	l := start(t, t.TempDir())
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -242,7 +242,7 @@ func TestTakersAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatMayNotBeClaimed(t *testing.T) {
+func TestTake_RefusesInvalidDeviceOrPod(t *testing.T) {
 	l := start(t, t.TempDir())
 	for _, device := range []string{"", "../x", ".lock", "a/b"} {
 		if _, err := l.Take([]string{device}, pod(1)); err == nil {
@@ -256,7 +256,7 @@ func TestWhatMayNotBeClaimed(t *testing.T) {
 	}
 }
 
-func TestOneProcess(t *testing.T) {
+func TestOpen_SecondProcessIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	l := start(t, dir)
 	if _, err := Open(dir, boot); err == nil {
@@ -265,7 +265,7 @@ func TestOneProcess(t *testing.T) {
 	reopen(t, l)
 }
 
-func TestAnotherBoot(t *testing.T) {
+func TestOpen_DropsClaimsOfAnotherBoot(t *testing.T) {
 	dir := t.TempDir()
 	l := start(t, dir)
 	take(t, l, two[:1], pod(1))
@@ -284,7 +284,7 @@ func TestAnotherBoot(t *testing.T) {
 	}
 }
 
-func TestDamage(t *testing.T) {
+func TestOpen_DamagedRecordBlocksItsDevice(t *testing.T) {
 	for name, spoil := range map[string]func([]byte) []byte{
 		"empty":     func([]byte) []byte { return nil },
 		"half":      func(b []byte) []byte { return b[:len(b)/2] },
@@ -329,9 +329,9 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestDamagedBeforeTheBoot: nobody has a device since, as with good records of
+// TestOpen_DamageBeforeBootBlocksNothing: nobody has a device since, as with good records of
 // another boot. What was damaged in this boot, stays so.
-func TestDamagedBeforeTheBoot(t *testing.T) {
+func TestOpen_DamageBeforeBootBlocksNothing(t *testing.T) {
 	l := start(t, t.TempDir())
 	take(t, l, two[:1], pod(1))
 	spoil := func(device string) {
@@ -364,7 +364,7 @@ func TestDamagedBeforeTheBoot(t *testing.T) {
 	}
 }
 
-func TestARecordUnderAnotherName(t *testing.T) {
+func TestOpen_RecordUnderAnotherNameIsDamaged(t *testing.T) {
 	l := start(t, t.TempDir())
 	c := take(t, l, two[:1], pod(1))
 	raw, err := os.ReadFile(filepath.Join(l.store.dir, two[0]+".json"))
@@ -383,7 +383,7 @@ func TestARecordUnderAnotherName(t *testing.T) {
 	}
 }
 
-func TestNewerVersionIsNotTouched(t *testing.T) {
+func TestOpen_NewerVersionIsRefused(t *testing.T) {
 	l := start(t, t.TempDir())
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -413,9 +413,9 @@ func crashy(dir string, at int) (store, *int) {
 	}}, &steps
 }
 
-// TestCrashAtEachStep stops each operation at each of its steps. Whatever was
+// TestLedger_CrashAtEachStepRecovers stops each operation at each of its steps. Whatever was
 // acknowledged before is there afterwards, and the operation can be repeated.
-func TestCrashAtEachStep(t *testing.T) {
+func TestLedger_CrashAtEachStepRecovers(t *testing.T) {
 	device, sandbox := two[0], "sandbox-1"
 	ops := []struct {
 		name string
@@ -473,9 +473,9 @@ func TestCrashAtEachStep(t *testing.T) {
 	}
 }
 
-// TestCrashesByChance compares with what was acknowledged: a device is in one
+// TestLedger_RandomCrashesKeepClaims compares with what was acknowledged: a device is in one
 // sandbox from a Take that succeeded to a Release that was tried.
-func TestCrashesByChance(t *testing.T) {
+func TestLedger_RandomCrashesKeepClaims(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
@@ -524,7 +524,7 @@ func TestCrashesByChance(t *testing.T) {
 	}
 }
 
-func TestCallersCannotChangeTheLedger(t *testing.T) {
+func TestLedger_CallersCannotChangeIt(t *testing.T) {
 	l := start(t, t.TempDir())
 	take(t, l, two[:1], pod(1))
 	o := original()

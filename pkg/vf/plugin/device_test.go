@@ -34,7 +34,7 @@ func inventory(t *testing.T, name string, change func(*vftest.World)) vf.Invento
 	return inv
 }
 
-func TestFromInventory(t *testing.T) {
+func TestFromInventory_DevicesOfSwitchdevNIC(t *testing.T) {
 	got := FromInventory(inventory(t, "connectx6dx-switchdev", nil), OwnUplink)
 	pf := PF{Name: "ens1f0np0", Address: "0000:03:00.0", Eswitch: vf.Switchdev, LinkType: "ether"}
 	one := func(id string, index int, driver, representor string, rdma ...string) Device {
@@ -90,7 +90,7 @@ func TestFromInventory_OldKernel(t *testing.T) {
 	}
 }
 
-func TestDefaultPoolTakesSwitchdevOnly(t *testing.T) {
+func TestDefaultPools_TakeSwitchdevOnly(t *testing.T) {
 	none := &claims{}
 	for name, want := range map[string]int{
 		"connectx6dx-switchdev": 4, "connectx6dx-legacy": 0, "e810-switchdev": 2, "swsim": 4, "plain": 0, "nothing": 0,
@@ -127,7 +127,7 @@ func TestFromInventory_PFIsDownOnHostWithDPU(t *testing.T) {
 	}
 }
 
-func TestProblems(t *testing.T) {
+func TestFromInventory_ProblemOfEachVF(t *testing.T) {
 	up := func(name string) vf.Netdev { return vf.Netdev{Name: name, Up: true, Carrier: true} }
 	dark := up("p0")
 	dark.Carrier = false

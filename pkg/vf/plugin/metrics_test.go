@@ -21,7 +21,7 @@ func (h holders) Holder(device string) (ledger.Claim, bool) {
 
 func (holders) Held(string) error { return nil }
 
-func TestMetrics(t *testing.T) {
+func TestMetrics_CountDevicesByState(t *testing.T) {
 	cfg := Defaults()
 	cfg.Logger, cfg.InfoDir = slog.New(slog.DiscardHandler), t.TempDir()
 	p, err := New(cfg, holders{"0000:03:00.2": {Resource: DefaultResource}})

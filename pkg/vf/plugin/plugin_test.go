@@ -153,7 +153,7 @@ func allocate(r *remote, ids ...string) (*api.ContainerAllocateResponse, error) 
 	return got.ContainerResponses[0], nil
 }
 
-func TestRegisterAndFollowDevices(t *testing.T) {
+func TestPlugin_RegistersAndFollowsDevices(t *testing.T) {
 	k := newKubelet(t)
 	s := run(t, k, nil)
 	k.start() // after the plugin
@@ -185,9 +185,9 @@ func TestRegisterAndFollowDevices(t *testing.T) {
 	}
 }
 
-// TestLongResource: the path of a socket has 107 bytes, and the name of a
+// TestPlugin_LongResourceNameIsServed: the path of a socket has 107 bytes, and the name of a
 // resource may be longer than that.
-func TestLongResource(t *testing.T) {
+func TestPlugin_LongResourceNameIsServed(t *testing.T) {
 	long := "example.com/" + strings.Repeat("x", 63)
 	k := newKubelet(t)
 	s := run(t, k, func(c *Config) { c.Pools = []Pool{{Resource: long, Selectors: []Selector{{}}}} })
@@ -200,7 +200,7 @@ func TestLongResource(t *testing.T) {
 	}
 }
 
-func TestNothingToOffer(t *testing.T) {
+func TestPlugin_PoolWithoutDevicesIsNotRegistered(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	legacy := virtual(3, 0)
@@ -215,7 +215,7 @@ func TestNothingToOffer(t *testing.T) {
 	}
 }
 
-func TestKubeletRestarts(t *testing.T) {
+func TestPlugin_RegistersAfterRestartOfKubelet(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	s := run(t, k, nil)
@@ -232,7 +232,7 @@ func TestKubeletRestarts(t *testing.T) {
 	}
 }
 
-func TestOurSocketIsRemoved(t *testing.T) {
+func TestPlugin_RegistersAgainWhenSocketIsRemoved(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	s := run(t, k, nil)
@@ -248,7 +248,7 @@ func TestOurSocketIsRemoved(t *testing.T) {
 	}
 }
 
-func TestKubeletStopsListening(t *testing.T) {
+func TestPlugin_RegistersAgainWhenConnectionIsLost(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	s := run(t, k, nil)
@@ -260,7 +260,7 @@ func TestKubeletStopsListening(t *testing.T) {
 	k.devices(DefaultResource, 1, 0)
 }
 
-func TestKubeletRefuses(t *testing.T) {
+func TestPlugin_RetriesRefusedRegistration(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	k.refuse = errors.New("not now")
@@ -273,7 +273,7 @@ func TestKubeletRefuses(t *testing.T) {
 	k.devices(DefaultResource, 1, 0)
 }
 
-func TestKubeletKilled(t *testing.T) {
+func TestPlugin_WaitsForKilledKubelet(t *testing.T) {
 	k := newKubelet(t)
 	// The socket of a kubelet that was killed: nobody listens behind it.
 	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(k.dir, "kubelet.sock"), Net: "unix"})
@@ -304,8 +304,8 @@ func appears(t *testing.T, dir string) {
 	}
 }
 
-// TestKubeletAnswersTooLate: it knows us, and is not told again.
-func TestKubeletAnswersTooLate(t *testing.T) {
+// TestPlugin_LateAnswerOfKubeletIsEnough: it knows us, and is not told again.
+func TestPlugin_LateAnswerOfKubeletIsEnough(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	k.late = true
@@ -319,9 +319,9 @@ func TestKubeletAnswersTooLate(t *testing.T) {
 	}
 }
 
-// TestAgentRestarts: a kubelet that was told twice takes our last socket for a
+// TestPlugin_RegistersAfterRestartOfAgent: a kubelet that was told twice takes our last socket for a
 // connected one.
-func TestAgentRestarts(t *testing.T) {
+func TestPlugin_RegistersAfterRestartOfAgent(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	s := run(t, k, nil)
@@ -341,7 +341,7 @@ func TestAgentRestarts(t *testing.T) {
 	}
 }
 
-func TestDirectoryIsGone(t *testing.T) {
+func TestPlugin_EndsWhenDirectoryIsGone(t *testing.T) {
 	k := newKubelet(t)
 	s := run(t, k, nil)
 	done := make(chan error, 1)
@@ -386,7 +386,7 @@ func sysfs() netdev.Sysfs {
 	})
 }
 
-func TestAllocate(t *testing.T) {
+func TestAllocate_GivesEnvironmentAndDeviceNodes(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	vfio, bare, noGroup, noVerbs := virtual(3, 2), virtual(3, 3), virtual(3, 4), virtual(3, 5)
@@ -459,7 +459,7 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-func TestDeviceInfo(t *testing.T) {
+func TestDeviceInfo_FilesFollowDevicesOfPools(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	s := run(t, k, func(c *Config) {
@@ -537,10 +537,10 @@ func TestAllocate_HeldDevice(t *testing.T) {
 	}
 }
 
-// TestAllocationsNeverShare plays the kubelet's part with pods that come and
+// TestAllocate_PodsNeverShareDevices plays the kubelet's part with pods that come and
 // go, DELs that come late, two pools and a plugin that ends and starts, against
 // a real ledger: a device is never two pods'.
-func TestAllocationsNeverShare(t *testing.T) {
+func TestAllocate_PodsNeverShareDevices(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	book, err := ledger.Open(t.TempDir(), "boot")
@@ -617,7 +617,7 @@ func TestAllocationsNeverShare(t *testing.T) {
 	}
 }
 
-func TestPrefer(t *testing.T) {
+func TestPrefer_KeepsToOneNUMANode(t *testing.T) {
 	// NUMA 1 has 3 free, NUMA 0 has 2, and the first of NUMA 0 is busy.
 	devices := []Device{virtual(4, 0), virtual(3, 0), virtual(5, 0), virtual(3, 1), virtual(4, 1), virtual(4, 2)}
 	c := &claims{of: map[string]ledger.Claim{}}
@@ -645,7 +645,7 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-func TestInfoIsTheDocumentedJSON(t *testing.T) {
+func TestDeviceInfo_IsTheDocumentedJSON(t *testing.T) {
 	raw, err := json.Marshal(deviceInfo{Type: "pci", Version: infoVersion, PCI: pciInfo{Address: "0000:03:00.2"}})
 	if err != nil || string(raw) != `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.2"}}` {
 		t.Errorf("%s: %v", raw, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
-func TestSelectors(t *testing.T) {
+func TestSelector_MatchesByEachField(t *testing.T) {
 	d := virtual(3, 2) // ens3f0, VF 2
 	ib := d
 	ib.PF.LinkType = "infiniband"
@@ -59,7 +59,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-func TestAssign(t *testing.T) {
+func TestAssign_FirstMatchingPoolTakesDevice(t *testing.T) {
 	rdma := Pool{Resource: "example.com/rdma", Selectors: []Selector{{RDMA: true, PFNames: []string{"ens3f0"}}}}
 	rest := Pool{Resource: "example.com/rest", Selectors: []Selector{{Drivers: []string{"none"}}, {}}}
 	pools := []Pool{rdma, rest}
@@ -95,10 +95,10 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestClaimWithoutResource: where Multus has named the device, its claim does not
+// TestAssign_ClaimWithoutResourceKeepsPool: where Multus has named the device, its claim does not
 // tell the pool. The device stays in the one that it is in: in another it would
 // be free for the next pod.
-func TestClaimWithoutResource(t *testing.T) {
+func TestAssign_ClaimWithoutResourceKeepsPool(t *testing.T) {
 	cfg := Defaults()
 	cfg.Logger, cfg.InfoDir = slog.New(slog.DiscardHandler), t.TempDir()
 	cfg.Pools = []Pool{
@@ -131,7 +131,7 @@ func TestClaimWithoutResource(t *testing.T) {
 	wantIn(away, "example.com/rest")
 }
 
-func TestParsePools(t *testing.T) {
+func TestParsePools_ReadsResourceList(t *testing.T) {
 	got, err := ParsePools([]byte(`{"resourceList": [
 		{"resourceName": "vf", "selectors": {"vendors": ["15b3"], "pfNames": ["ens1f0#0-3"]}},
 		{"resourceName": "rdma", "resourcePrefix": "example.com", "deviceType": "netDevice",
@@ -151,7 +151,7 @@ func TestParsePools(t *testing.T) {
 	}
 }
 
-func TestPoolsThatAreRefused(t *testing.T) {
+func TestParsePools_RefusesInvalidPools(t *testing.T) {
 	for name, c := range map[string]struct{ list, want string }{
 		"unknown selector":   {`{"resourceName": "x", "selectors": {"vendor": ["15b3"]}}`, "vendor"},
 		"in a list":          {`{"resourceName": "x", "selectors": [{}, {"ddpProfiles": ["GTP"]}]}`, "ddpProfiles"},
@@ -179,7 +179,7 @@ func TestPoolsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreValid(t *testing.T) {
+func TestDefaultPools_AreValidPools(t *testing.T) {
 	if err := validate(DefaultPools()); err != nil {
 		t.Error(err)
 	}

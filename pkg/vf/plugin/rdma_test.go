@@ -28,10 +28,10 @@ func (m *moving) ReadDir(name string) ([]fs.DirEntry, error) {
 	return m.MapFS.ReadDir(name)
 }
 
-// TestAllocateWhereRDMAIsAway: with namespaces that have RDMA devices of their own,
+// TestAllocate_WaitsForRDMADevice: with namespaces that have RDMA devices of their own,
 // the device of the next pod is with the last one, or on its way home, or has just
 // come there. A pod that is refused then would not be tried again.
-func TestAllocateWhereRDMAIsAway(t *testing.T) {
+func TestAllocate_WaitsForRDMADevice(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
 	tree := &moving{MapFS: fstest.MapFS{

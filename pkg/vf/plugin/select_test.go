@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSplit(t *testing.T) {
+func TestSplit_ByPFAndIndexOfVF(t *testing.T) {
 	devices := []Device{
 		{ID: "a0", PF: PF{Name: "ens1f0"}, Index: 0}, {ID: "a1", PF: PF{Name: "ens1f0"}, Index: 1, Problem: "no driver"},
 		{ID: "a2", PF: PF{Name: "ens1f0"}, Index: 2}, {ID: "b0", PF: PF{Name: "ens1f1"}, Index: 0},

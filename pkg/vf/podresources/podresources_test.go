@@ -119,7 +119,7 @@ func pods() []*api.PodResources {
 	}
 }
 
-func TestDevices(t *testing.T) {
+func TestDevices_OfPodFromEachKubelet(t *testing.T) {
 	want := map[string][]string{
 		"ovn-offload.io/vf": {"0000:05:00.2", "0000:05:00.3", "0000:03:00.2"}, "example.com/gpu": {"gpu1"},
 	}
@@ -157,7 +157,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-func TestAnotherPodOfThatName(t *testing.T) {
+func TestDevices_RefusesOtherPodOfSameName(t *testing.T) {
 	k := &kubelet{pods: pods()}
 	socket := filepath.Join(t.TempDir(), "k.sock")
 	var current atomic.Value
@@ -179,7 +179,7 @@ func TestAnotherPodOfThatName(t *testing.T) {
 	}
 }
 
-func TestKubeletComesLater(t *testing.T) {
+func TestDevices_WaitsForKubelet(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "k.sock")
 	c := client(t, socket, known)
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -11,8 +11,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-// TestBackUnderTraffic: a link with rules of OVS keeps hw-tc-offload.
-func TestBackUnderTraffic(t *testing.T) {
+// TestBack_LinkWithRulesKeepsTCOffload: a link with rules of OVS keeps hw-tc-offload.
+func TestBack_LinkWithRulesKeepsTCOffload(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: {driver: "mlx5_core", total: 8, vfs: 2, mode: vf.Switchdev, reps: make([]bool, 2), busy: true}})
 	before := w.String()
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 2})}
@@ -27,9 +27,9 @@ func TestBackUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoGoes: a NIC that leaves does not wait for OVS, which offloads for the
+// TestBack_OneOfTwoNICsDoesNotWait: a NIC that leaves does not wait for OVS, which offloads for the
 // other; only what its rules keep is left, and told.
-func TestOneOfTwoGoes(t *testing.T) {
+func TestBack_OneOfTwoNICsDoesNotWait(t *testing.T) {
 	own := func() *card {
 		return &card{driver: "mlx5_core", total: 8, vfs: 2, mode: vf.Switchdev, reps: make([]bool, 2)}
 	}
@@ -69,9 +69,9 @@ func TestOneOfTwoGoes(t *testing.T) {
 	}
 }
 
-// TestKeptHoldsUpNobody: rules that stay on the NIC of one policy do not keep
+// TestBack_KeptRulesDelayNoOtherPolicy: rules that stay on the NIC of one policy do not keep
 // another from OVS' offload.
-func TestKeptHoldsUpNobody(t *testing.T) {
+func TestBack_KeptRulesDelayNoOtherPolicy(t *testing.T) {
 	w := newWorld(t, map[string]*card{
 		first:  {driver: "mlx5_core", total: 8, mode: vf.Switchdev},
 		second: bare("mlx5_core"),
@@ -90,7 +90,7 @@ func TestKeptHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func TestWhyRules(t *testing.T) {
+func TestWhyRules_ReasonOfEachState(t *testing.T) {
 	pfs := []vf.PF{{Device: vf.Device{Name: first}}}
 	ovs := func(config, running string) *OVS {
 		return &OVS{Observed: offload.Observed{
@@ -115,7 +115,7 @@ func TestWhyRules(t *testing.T) {
 }
 
 // A pod keeps its VF when the policy goes; when the pod has gone, so does the VF.
-func TestGoingBackWaitsForPods(t *testing.T) {
+func TestBack_WaitsForPods(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4})}
 	w.pass()

@@ -23,7 +23,7 @@ import (
 func spec(vfs int) v1alpha1.OffloadPolicySpec { return v1alpha1.OffloadPolicySpec{NumVFs: vfs} }
 
 // The kind is absent, comes, and then has a policy.
-func TestPolicies(t *testing.T) {
+func TestPolicies_AreReadWhenKindAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{v1alpha1.OffloadPolicies(): "OffloadPolicyList"})

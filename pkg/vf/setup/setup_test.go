@@ -20,7 +20,7 @@ const first, second = "0000:03:00.0", "0000:04:00.0"
 
 func bare(driver string) *card { return &card{driver: driver, total: 8, mode: vf.Legacy} }
 
-func TestBareNICBecomesOffloadingAndGoesBack(t *testing.T) {
+func TestSetup_BareNICOffloadsAndGoesBack(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core"), second: bare("ice")})
 	w.pass()
 	if steps := w.took(); steps != nil {
@@ -63,7 +63,7 @@ func TestBareNICBecomesOffloadingAndGoesBack(t *testing.T) {
 }
 
 // VFs are reserved before there are any: nobody gets one meanwhile.
-func TestReservedBeforeTheyAreMade(t *testing.T) {
+func TestReserved_FromCreationOfVFs(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4, ReservedVFs: 2})}
 	w.crashAt, w.crashAfter = 2, true // the VFs are just made
@@ -82,7 +82,7 @@ func TestReservedBeforeTheyAreMade(t *testing.T) {
 }
 
 // A NIC that cannot go back yet keeps its reserved VFs: the node still uses them.
-func TestReservedUntilItIsBack(t *testing.T) {
+func TestReserved_UntilNICIsBack(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4, ReservedVFs: 1})}
 	w.pass()
@@ -103,7 +103,7 @@ func TestReservedUntilItIsBack(t *testing.T) {
 
 // Each driver has its order; what exists is removed before there is another
 // number; and what OVS had is not taken from it.
-func TestOrders(t *testing.T) {
+func TestSetup_StepsFollowDriver(t *testing.T) {
 	for _, c := range []struct {
 		card card
 		spec v1alpha1.OffloadPolicySpec
@@ -139,7 +139,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestSetup_RefusesNICInUseOrUnfit(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*world)
 		want  string
@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // VFs that no claim tells of: in another namespace, a bridge's, a VFIO user's.
-func TestUsers(t *testing.T) {
+func TestUsers_OfVFsWithoutClaim(t *testing.T) {
 	for want, v := range map[string]vf.VF{
 		"":                  {Device: vf.Device{Driver: "mlx5_core"}, Netdev: &vf.Netdev{Name: "v0"}},
 		"another namespace": {Device: vf.Device{Driver: "mlx5_core"}},
@@ -192,7 +192,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-func TestSelect(t *testing.T) {
+func TestSelect_PolicyOfEachNIC(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core"), second: bare("mlx5_core")})
 	inv, err := w.inventory()
 	if err != nil {
@@ -231,7 +231,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-func TestNothingIsDoneWhilePoliciesAreUnknown(t *testing.T) {
+func TestSetup_WaitsUntilPoliciesAreKnown(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4})}
 	w.pass()
@@ -244,7 +244,7 @@ func TestNothingIsDoneWhilePoliciesAreUnknown(t *testing.T) {
 
 // A reboot undoes everything by itself: what the machine starts with is the
 // original from then on, and nothing older is ever restored.
-func TestReboot(t *testing.T) {
+func TestReboot_OriginalIsStateAtBoot(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4, OVSHWOffload: new(bool)})}
 	w.pass()
@@ -268,7 +268,7 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-func TestRestartIsLeftToTheAdministrator(t *testing.T) {
+func TestRestart_UnsupervisedIsLeftToAdministrator(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.supervised = false
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 1})}
@@ -283,7 +283,7 @@ func TestRestartIsLeftToTheAdministrator(t *testing.T) {
 }
 
 // One NIC that fails does not hold back the other, and is tried again.
-func TestOneFails(t *testing.T) {
+func TestSetup_FailedNICDelaysNoOther(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core"), second: bare("mlx5_core")})
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 1})}
 	w.crashAt = 1
@@ -301,7 +301,7 @@ func TestOneFails(t *testing.T) {
 
 // From any state, with a crash at any step: the policy is reached, is stable,
 // and its end brings the original state back.
-func TestProperties(t *testing.T) {
+func TestSetup_ReachesPolicyFromAnyState(t *testing.T) {
 	drivers := []string{"mlx5_core", "ice", "bnxt_en"}
 	modes := []vf.Mode{vf.Legacy, vf.Switchdev}
 	random := rand.New(rand.NewPCG(1, 2))

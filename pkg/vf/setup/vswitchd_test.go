@@ -55,7 +55,7 @@ func write(t *testing.T, file string, pid int) {
 	}
 }
 
-func TestRestart(t *testing.T) {
+func TestRestart_SupervisedVswitchdOnly(t *testing.T) {
 	dir := t.TempDir()
 	v := Vswitchd{
 		Client:   unixctl.Client{Dir: dir, Daemon: "ovs-vswitchd"},
@@ -97,7 +97,7 @@ func TestRestart(t *testing.T) {
 }
 
 // What cannot be done now is looked at again.
-func TestUnsettledIsTriedAgain(t *testing.T) {
+func TestSetup_RetriesRefusedPolicy(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.cards[first].vfs = 1
 	w.used[vfName(first, 0)] = "pod default/web"

@@ -24,9 +24,9 @@ import (
 
 const archive = "../../../pkg/vf/testdata/swsim.txtar"
 
-// TestArchive: the archive with which pkg/vf is tested elsewhere is what the
+// TestArchive_IsThatOfKernel: the archive with which pkg/vf is tested elsewhere is what the
 // kernel says, and an inventory of it is that of the real thing.
-func TestArchive(t *testing.T) {
+func TestArchive_IsThatOfKernel(t *testing.T) {
 	node, _ := openNode(t)
 	for _, pci := range nics(t) {
 		nicSet(t, pci, "switchdev", "2")

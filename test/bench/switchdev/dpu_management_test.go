@@ -74,9 +74,9 @@ func (h *hostSide) carry(device string) {
 	h.own.Mark()
 }
 
-// TestDPUManagement: the host has an interface in its pod subnet on a VF, so that
+// TestDPU_HostReachesPodsByManagementPort: the host has an interface in its pod subnet on a VF, so that
 // the kubelet reaches the pods, and they the host.
-func TestDPUManagement(t *testing.T) { onHost(t, "TestInsideDPUManagement") }
+func TestDPU_HostReachesPodsByManagementPort(t *testing.T) { onHost(t, "TestInsideDPUManagement") }
 
 func TestInsideDPUManagement(t *testing.T) {
 	b := newHandDPUBench(t)

@@ -11,11 +11,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// TestDPUProduct: services of a host's pods, what they send outside, what comes from
+// TestDPU_ServicesAndPoliciesAreInHardware: services of a host's pods, what they send outside, what comes from
 // there to a node port, and what a policy allows, runs in the DPU's NIC, until a policy
 // lands or an endpoint leaves. Rows are those of the product's controller; the agent's
 // parts on the DPU make the gateway bridge there and end connections.
-func TestDPUProduct(t *testing.T) {
+func TestDPU_ServicesAndPoliciesAreInHardware(t *testing.T) {
 	c := newCluster(t, true)
 	c.outside()
 	c.onHost("TestInsideDPUProduct")

@@ -21,8 +21,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// TestDPU follows pods of a host with a DPU through their lives.
-func TestDPU(t *testing.T) { onHost(t, "TestInsideDPU") }
+// TestDPU_PodsFromADDToDEL follows pods of a host with a DPU through their lives.
+func TestDPU_PodsFromADDToDEL(t *testing.T) { onHost(t, "TestInsideDPU") }
 
 // onHost runs a test in a process of a host. The second node is its DPU; a
 // further namespace is the host, which has the VFs of the NIC. OVS, OVN, the CNI

@@ -42,10 +42,10 @@ type gatewayHost struct {
 	nic      string
 }
 
-// TestGatewayVF: a node has its address on a VF, and its connections with the
+// TestGatewayVF_NodeTrafficIsInHardware: a node has its address on a VF, and its connections with the
 // outside in hardware. The control is the gateway bridge's own interface, before
 // and after, which has none there. A connection lives on through all of it.
-func TestGatewayVF(t *testing.T) {
+func TestGatewayVF_NodeTrafficIsInHardware(t *testing.T) {
 	h := newGatewayHost(t)
 	bridge, own := "br"+h.nic, pf(t, h.inventory(), h.pci).VFs[3]
 	was := h.state(own.Name)

@@ -50,8 +50,8 @@ func pf(t *testing.T, inv vf.Inventory, pci string) vf.PF {
 	return vf.PF{}
 }
 
-// TestInventory follows a NIC through what administrators do to it.
-func TestInventory(t *testing.T) {
+// TestInventory_FollowsChangesOfNIC follows a NIC through what administrators do to it.
+func TestInventory_FollowsChangesOfNIC(t *testing.T) {
 	node, devices := openNode(t)
 	pci := nics(t)[0]
 	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
@@ -139,8 +139,8 @@ func vfio(t *testing.T, node *vf.Node, pci, function string) {
 	}
 }
 
-// TestWatch: each change of a NIC is an event for pkg/netdev, and so a new inventory.
-func TestWatch(t *testing.T) {
+// TestWatch_ReportsEachChangeOfNIC: each change of a NIC is an event for pkg/netdev, and so a new inventory.
+func TestWatch_ReportsEachChangeOfNIC(t *testing.T) {
 	node, _ := openNode(t)
 	pci := nics(t)[0]
 	nicSet(t, pci, "legacy", "0")
@@ -174,8 +174,8 @@ func TestWatch(t *testing.T) {
 	await("a VF in a pod", func(p vf.PF) bool { return p.VFs[0].Netdev == nil && p.VFs[0].Representor != nil })
 }
 
-// TestModes: a busy switch can go back to legacy and on again under traffic.
-func TestModes(t *testing.T) {
+// TestEswitchMode_ChangesUnderTraffic: a busy switch can go back to legacy and on again under traffic.
+func TestEswitchMode_ChangesUnderTraffic(t *testing.T) {
 	pci := nics(t)[0]
 	node, _ := openNode(t)
 	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
@@ -222,8 +222,8 @@ func pod(t *testing.T, link, address string) string {
 	return ns
 }
 
-// TestKnobs: a fault that is asked for is there, and goes away again.
-func TestKnobs(t *testing.T) {
+// TestSimulatedNIC_FaultsComeAndGo: a fault that is asked for is there, and goes away again.
+func TestSimulatedNIC_FaultsComeAndGo(t *testing.T) {
 	const knobs = "/sys/kernel/debug/swsim/"
 	pci := nics(t)[0]
 	node, _ := openNode(t)

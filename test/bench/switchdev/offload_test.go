@@ -116,10 +116,10 @@ func kinds() [][3]string {
 	}
 }
 
-// TestOffload is the table of what runs in hardware. Of each stream nearly all
+// TestOffload_PodTrafficIsInHardware is the table of what runs in hardware. Of each stream nearly all
 // must be there for pkg/offload, and the representor must not have seen it.
-func TestOffload(t *testing.T) {
-	tier.Full(t, "TestProduct shows the same with the product's rows")
+func TestOffload_PodTrafficIsInHardware(t *testing.T) {
+	tier.Full(t, "TestOffload_TrafficOfProduct shows the same with the product's rows")
 	w := newWorld(t, true)
 	t.Run("table", w.table)
 	t.Run("policy", w.policy)
@@ -185,9 +185,9 @@ func (w *world) policy(t *testing.T) {
 	}
 }
 
-// TestOffloadOff is the control: the same traffic without hw-offload.
-func TestOffloadOff(t *testing.T) {
-	tier.Full(t, "TestProductOff shows the same with the product's rows")
+// TestOffload_DisabledIsInSoftware is the control: the same traffic without hw-offload.
+func TestOffload_DisabledIsInSoftware(t *testing.T) {
+	tier.Full(t, "TestOffload_DisabledProductIsInSoftware shows the same with the product's rows")
 	w := newWorld(t, false)
 	a, c := w.pods["a"], w.pods["c"]
 	sent, software := stream(t, a, c.v4)
@@ -200,8 +200,8 @@ func TestOffloadOff(t *testing.T) {
 	}
 }
 
-// TestRefused: a NIC that takes no more flows costs speed, not traffic, and is reported.
-func TestRefused(t *testing.T) {
+// TestOffload_RefusedRulesKeepTraffic: a NIC that takes no more flows costs speed, not traffic, and is reported.
+func TestOffload_RefusedRulesKeepTraffic(t *testing.T) {
 	const knob = "/sys/kernel/debug/swsim/fail_flower"
 	write(t, knob, "1")
 	defer write(t, knob, "0")

@@ -155,9 +155,9 @@ func (n *policyNode) wantBare(t *testing.T) {
 	}
 }
 
-// TestPolicy: a bare NIC becomes an offloading one and bare again, with OVS
+// TestOffloadPolicy_BareNICOffloadsAndGoesBack: a bare NIC becomes an offloading one and bare again, with OVS
 // restarted for either; a VF that somebody has is not taken away.
-func TestPolicy(t *testing.T) {
+func TestOffloadPolicy_BareNICOffloadsAndGoesBack(t *testing.T) {
 	pci := nics(t)[0]
 	nicSet(t, pci, "legacy", "0")
 	run(t, "ethtool", "-K", uplinkOf(t, pci), "hw-tc-offload", "off")
@@ -200,9 +200,9 @@ func TestPolicy(t *testing.T) {
 	n.wantBare(t)
 }
 
-// TestPolicyAnotherNumber: the number of VFs changes by way of none, and a NIC
+// TestOffloadPolicy_ChangesNumberOfVFs: the number of VFs changes by way of none, and a NIC
 // with an address keeps its mode.
-func TestPolicyAnotherNumber(t *testing.T) {
+func TestOffloadPolicy_ChangesNumberOfVFs(t *testing.T) {
 	pci := nics(t)[1]
 	nicSet(t, pci, "switchdev", "2")
 	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
@@ -229,9 +229,9 @@ func TestPolicyAnotherNumber(t *testing.T) {
 	}
 }
 
-// TestPolicyOneOfTwo: one of two policies goes while OVS offloads for the other. Its
+// TestOffloadPolicy_OneOfTwoIsRemoved: one of two policies goes while OVS offloads for the other. Its
 // NIC goes back but for the link that has a rule, which goes back with the rule.
-func TestPolicyOneOfTwo(t *testing.T) {
+func TestOffloadPolicy_OneOfTwoIsRemoved(t *testing.T) {
 	leaves, stays := nics(t)[0], nics(t)[1]
 	for _, pci := range []string{leaves, stays} {
 		nicSet(t, pci, "switchdev", "2")

@@ -13,9 +13,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-// TestRules: the NIC carries out what TC gives it, without software behind it,
+// TestSimulatedNIC_CarriesOutRules: the NIC carries out what TC gives it, without software behind it,
 // counts it, and stops when it is taken away.
-func TestRules(t *testing.T) {
+func TestSimulatedNIC_CarriesOutRules(t *testing.T) {
 	p, a, _ := rulePods(t)
 	reaches := func() bool {
 		_, err := try(inside(a, "ping", "-c1", "-W1", "192.0.2.2")...)
@@ -53,9 +53,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRemoval: functions, VFs and the NIC can go at any time under traffic. The
+// TestSimulatedNIC_IsRemovedUnderTraffic: functions, VFs and the NIC can go at any time under traffic. The
 // kernel's own checks are what would find a mistake; benchvm fails by them.
-func TestRemoval(t *testing.T) {
+func TestSimulatedNIC_IsRemovedUnderTraffic(t *testing.T) {
 	p, a, b := rulePods(t)
 	pci := p.Name
 	left, right := p.VFs[0].Representor.Name, p.VFs[1].Representor.Name

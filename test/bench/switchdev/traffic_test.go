@@ -71,9 +71,9 @@ func (p *product) between() []way {
 	}
 }
 
-// TestProduct is the table of what runs in hardware with the rows and flows of the
+// TestOffload_TrafficOfProduct is the table of what runs in hardware with the rows and flows of the
 // product itself: services, to and from outside, and pods under policies.
-func TestProduct(t *testing.T) {
+func TestOffload_TrafficOfProduct(t *testing.T) {
 	p := newServed(t, true)
 	for _, w := range ofTier(p.ways()) {
 		t.Run(w.what, w.row)
@@ -102,8 +102,8 @@ func (p *product) underPolicy(t *testing.T, ways []way) {
 	p.withdraw("allow-b", "allow-c")
 }
 
-// TestProductOff is the control: the same traffic without hw-offload.
-func TestProductOff(t *testing.T) {
+// TestOffload_DisabledProductIsInSoftware is the control: the same traffic without hw-offload.
+func TestOffload_DisabledProductIsInSoftware(t *testing.T) {
 	p := newServed(t, false)
 	for _, w := range ofTier(p.ways())[:tier.Pick(3, len(p.ways()))] {
 		t.Run(w.what, w.inSoftware)

@@ -45,9 +45,9 @@ func (n *podNode) state(device string) string {
 	return fmt.Sprintf("%s %s %d up=%t", v.Netdev.Name, v.Netdev.MAC, v.Netdev.MTU, v.Netdev.Up)
 }
 
-// TestPods: two pods on VFs and one on a veth reach each other; a VF comes home
+// TestVF_PodsReachEachOther: two pods on VFs and one on a veth reach each other; a VF comes home
 // as it was.
-func TestPods(t *testing.T) {
+func TestVF_PodsReachEachOther(t *testing.T) {
 	n := newPodNode(t)
 	devices := n.devices()
 	was := map[string]string{devices[0]: n.state(devices[0]), devices[1]: n.state(devices[1])}
@@ -98,8 +98,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestNamespaceEnds: the kernel brings the VF home before DEL does.
-func TestNamespaceEnds(t *testing.T) {
+// TestVF_ReturnsWhenNamespaceIsDeleted: the kernel brings the VF home before DEL does.
+func TestVF_ReturnsWhenNamespaceIsDeleted(t *testing.T) {
 	n := newPodNode(t)
 	device := n.devices()[0]
 	was := n.state(device)
@@ -111,9 +111,9 @@ func TestNamespaceEnds(t *testing.T) {
 	p.must("DEL")
 }
 
-// TestDriverReturns: the VF goes away under a pod, and the pod has its network
+// TestVF_IsAttachedAgainAfterDriverReload: the VF goes away under a pod, and the pod has its network
 // again when it is back.
-func TestDriverReturns(t *testing.T) {
+func TestVF_IsAttachedAgainAfterDriverReload(t *testing.T) {
 	n := newPodNode(t)
 	devices := n.devices()
 	a, b := n.pod(1, devices[0]), n.pod(2, devices[1])
@@ -137,9 +137,9 @@ func TestDriverReturns(t *testing.T) {
 	b.must("DEL")
 }
 
-// TestTime measures ADD and DEL in turn, and compares nothing: it is for the
+// TestVF_TimeOfADDAndDEL measures ADD and DEL in turn, and compares nothing: it is for the
 // record.
-func TestTime(t *testing.T) {
+func TestVF_TimeOfADDAndDEL(t *testing.T) {
 	tier.Full(t, "it compares nothing")
 	n := newPodNode(t)
 	pods := []*vfPod{n.pod(1, ""), n.pod(2, n.devices()[0])}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSweep(t *testing.T) {
+func TestSweep_RemovesDirectoriesOfEndedProcesses(t *testing.T) {
 	parent := t.TempDir()
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
@@ -38,7 +38,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-func TestJobAndStatus(t *testing.T) {
+func TestJob_RoundTripWithItsStatus(t *testing.T) {
 	dir := t.TempDir()
 	job := Job{Args: []string{"sh", "-c", "exit 3"}, Dir: "/src", Module: "swsim.ko", VFs: 2, Switchdev: true, Shares: []Share{{From: "/a", To: "/b", Writable: true}}}
 	if err := writeJob(dir, job); err != nil {
@@ -65,7 +65,7 @@ func TestJobAndStatus(t *testing.T) {
 	}
 }
 
-func TestKernelBug(t *testing.T) {
+func TestKernelBug_IsFoundInConsole(t *testing.T) {
 	for text, want := range map[string]bool{
 		"[    1.2] swsim 0000:01:00.0 eth0: renamed":                             false,
 		"[    1.2] BUG: kernel NULL pointer dereference, address: 0000000000000": true,
