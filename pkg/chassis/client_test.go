@@ -49,8 +49,18 @@ func newRig(t *testing.T, objects ...runtime.Object) *rig {
 	}
 	r.cfg.Chassis = r.signer.Chassis
 	r.secrets()
-	go r.signer.Run(t.Context())
+	background(t, r.signer.Run)
 	return r
+}
+
+// background runs until the test ends, which waits: a last pass writes files.
+func background(t *testing.T, run func(context.Context) error) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = run(t.Context())
+	}()
+	t.Cleanup(func() { <-ended })
 }
 
 func (r *rig) clock() time.Time {
@@ -89,7 +99,7 @@ func (r *rig) agent(user, node, id string) (*Client, string) {
 	cfg.Dir, cfg.SystemID, cfg.Now = filepath.Join(r.t.TempDir(), "chassis"), func() string { return id }, r.clock
 	cfg.Logger, cfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	c := NewClient(apitest.Client(as), cfg)
-	go c.Run(r.t.Context())
+	background(r.t, c.Run)
 	return c, cfg.Dir
 }
 
@@ -166,7 +176,7 @@ func TestClient_GetsACertificateAndKeepsItOverRestarts(t *testing.T) {
 	again.Logger, again.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	r.kube.ClearActions()
 	restarted := NewClient(apitest.Client(r.kube), again)
-	go restarted.Run(t.Context())
+	background(t, restarted.Run)
 	eventually(t, "the restarted agent is content", func() bool { return restarted.Problem() == nil })
 	if !leaf(dir).Equal(first) || slices.ContainsFunc(r.kube.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "create" }) {
 		t.Error("a restart has asked for another certificate")
