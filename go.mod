@@ -1,6 +1,6 @@
 module github.com/ovn-offload/ovn-offload
 
-go 1.26.6
+go 1.26.0
 
 require (
 	github.com/containernetworking/cni v1.3.1
