@@ -101,6 +101,7 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 		},
 		NodeObject: func() *corev1.Node { return &corev1.Node{} }, Inventory: node.Read,
 		InUse: func() map[string]string { return nil },
+		Hold:  func([]string, string) (func(), error) { return func() {}, nil },
 		NIC:   kernelNIC{devices}, OVS: setup.Vswitchd{Client: client, DB: db, Observed: n.sampling.Observed},
 		Changed: func() {}, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
 	})
