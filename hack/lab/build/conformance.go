@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -73,15 +74,16 @@ func (c *Cache) ConformanceImages(ctx context.Context, programs, pause, out stri
 	for _, name := range []string{"agnhost", "regression-issue-74839", "localhost.crt", "localhost.key"} {
 		files[name] = filepath.Join(programs, name)
 	}
-	own := out + ".layer"
-	defer func() { _ = os.Remove(own) }()
-	if err := fileLayer(own, files); err != nil {
+	own, nc := out+".layer", out+".nc"
+	defer func() { _ = errors.Join(os.Remove(own), os.Remove(nc)) }()
+	// busybox's nc ends its side of a connection at the end of its input, and OpenBSD's does not.
+	if err := errors.Join(fileLayer(own, files), linkLayer(nc, map[string]string{"usr/local/bin/nc": "/usr/bin/busybox"})); err != nil {
 		return err
 	}
 	layers := []string{base, own}
 	return archive(out,
 		image{tag: names["agnhost"], entrypoint: []string{"/agnhost"}, command: []string{"pause"}, layers: layers},
-		image{tag: names["busybox"], command: []string{"sh"}, layers: layers},
+		image{tag: names["busybox"], command: []string{"sh"}, layers: append(slices.Clone(layers), nc)},
 		image{tag: names["dns"], command: []string{"bash"}, layers: layers},
 		image{tag: names["nginx"], command: []string{"nginx", "-g", "daemon off;"}, layers: layers},
 		image{tag: names["pause"], entrypoint: []string{"/pause"}, layers: layers},
@@ -89,7 +91,7 @@ func (c *Cache) ConformanceImages(ctx context.Context, programs, pause, out stri
 }
 
 func conformancePackages() []string {
-	return []string{"bind9-dnsutils", "iperf", "nginx-light", "socat", "wget"}
+	return []string{"bind9-dnsutils", "busybox", "iperf", "nginx-light", "socat", "wget"}
 }
 
 func copyFiles(from, to string, names ...string) error {

@@ -76,6 +76,22 @@ func fileLayer(out string, files map[string]string) error {
 	return w.Close()
 }
 
+// linkLayer writes an image layer of symbolic links: their names in the image, and where they lead.
+func linkLayer(out string, links map[string]string) error {
+	file, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	w := tar.NewWriter(file)
+	for _, name := range slices.Sorted(maps.Keys(links)) {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: links[name], Mode: 0o777}); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
 // archive writes images as `docker save` does, which containerd imports. A layer of several images is written once.
 func archive(out string, images ...image) error {
 	file, err := os.Create(out + ".partial")
