@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/ext"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // write is a request that changes an object.
@@ -174,7 +174,7 @@ const (
 // TestPolicies_PodAnnotations: only who is believed may set, change or remove what is
 // believed of a pod, by any way; everything else of a pod is free.
 func TestPolicies_PodAnnotations(t *testing.T) {
-	networks, details, status := kube.PodNetworksKey, kube.DPUConnectionKey, kube.DPUStatusKey
+	networks, details, status := contract.PodNetworksKey, contract.DPUConnectionKey, contract.DPUStatusKey
 	all := policies(t)
 	for _, way := range []string{"CREATE pods", "CREATE pods/binding", "CREATE bindings", "CREATE pods/eviction", "UPDATE pods", "UPDATE pods/status",
 		"UPDATE pods/ephemeralcontainers", "UPDATE pods/resize"} {
@@ -238,8 +238,8 @@ func TestPolicies_PodAnnotations(t *testing.T) {
 // controller's, and a kubelet changes nothing of it.
 func TestPolicies_NodeMetadata(t *testing.T) {
 	all := policies(t)
-	agents := []string{kube.NodeChassisIDKey, kube.NodeEncapIPsKey, kube.NodePrimaryAddressKey, kube.HostCIDRsKey, kube.GatewayConfigKey, kube.NodeMTUKey}
-	central := []string{kube.NodeSubnetsKey, kube.NodeIDKey}
+	agents := []string{contract.NodeChassisIDKey, contract.NodeEncapIPsKey, contract.NodePrimaryAddressKey, contract.HostCIDRsKey, contract.GatewayConfigKey, contract.NodeMTUKey}
+	central := []string{contract.NodeSubnetsKey, contract.NodeIDKey}
 	for _, way := range []string{"CREATE nodes", "UPDATE nodes", "UPDATE nodes/status"} {
 		operation, resource, _ := strings.Cut(way, " ")
 		do := func(user, node string, before map[string]any, change ...string) string {
@@ -252,7 +252,7 @@ func TestPolicies_NodeMetadata(t *testing.T) {
 			}
 			return judge(t, all, w)
 		}
-		for _, key := range slices.Concat(agents, central, []string{kube.ManagementPortKey}) {
+		for _, key := range slices.Concat(agents, central, []string{contract.ManagementPortKey}) {
 			for _, user := range []string{kubelet, "system:node:n2", "kubernetes-admin", "tenant"} {
 				if got := do(user, "n1", object(), key); !strings.Contains(got, key) {
 					t.Errorf("%s by %s sets %s: %q", way, user, key, got)
@@ -267,17 +267,17 @@ func TestPolicies_NodeMetadata(t *testing.T) {
 				}
 			}
 		}
-		if got := do("kubernetes-admin", "", object(), kube.GatewayMTUSupportKey, "label "+kube.DPULabel, "label "+kube.DPUHostLabel); got != "" {
+		if got := do("kubernetes-admin", "", object(), contract.GatewayMTUSupportKey, "label "+contract.DPULabel, "label "+contract.DPUHostLabel); got != "" {
 			t.Errorf("%s by an administrator: %q", way, got)
 		}
-		if got := do(kubelet, "", object(), kube.GatewayMTUSupportKey); !strings.Contains(got, kube.GatewayMTUSupportKey) {
+		if got := do(kubelet, "", object(), contract.GatewayMTUSupportKey); !strings.Contains(got, contract.GatewayMTUSupportKey) {
 			t.Errorf("%s by a kubelet of a user's annotation: %q", way, got)
 		}
 		if got := do(kubelet, "", object(), "label topology.kubernetes.io/zone", "volumes.kubernetes.io/controller-managed-attach-detach"); got != "" {
 			t.Errorf("%s by a kubelet of what is its own: %q", way, got)
 		}
-		for _, label := range []string{kube.DPULabel, kube.DPUHostLabel, "ovn-offload.io/switchdev"} {
-			joins := operation == "CREATE" && label == kube.DPUHostLabel
+		for _, label := range []string{contract.DPULabel, contract.DPUHostLabel, "ovn-offload.io/switchdev"} {
+			joins := operation == "CREATE" && label == contract.DPUHostLabel
 			if got := do(kubelet, "", object(), "label "+label); strings.Contains(got, label) == joins {
 				t.Errorf("%s by a kubelet sets %s: %q", way, label, got)
 			}
@@ -312,7 +312,7 @@ func TestPolicies_NodeMetadata(t *testing.T) {
 			t.Errorf("the controller writes %s: %q", key, got)
 		}
 	}
-	if got := update(hostAgent, "n1", kube.ManagementPortKey); got != "" {
+	if got := update(hostAgent, "n1", contract.ManagementPortKey); got != "" {
 		t.Errorf("the agent of a host: %q", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // dpuManifests reads what the kustomizations of deploy/dpu name, by directory
@@ -77,14 +77,14 @@ func checkDPUPolicies(objects []runtime.Object) (found []string) {
 
 // The one annotation of an object that each side may write.
 var written = map[string]string{
-	"ovn-dpu-own-pods": kube.DPUStatusKey, "ovnkube-dpu-host-own-pods": kube.DPUConnectionKey,
-	"ovnkube-dpu-host-own-node": kube.ManagementPortKey,
+	"ovn-dpu-own-pods": contract.DPUStatusKey, "ovnkube-dpu-host-own-pods": contract.DPUConnectionKey,
+	"ovnkube-dpu-host-own-node": contract.ManagementPortKey,
 }
 
 // checkDPUPlaces holds each DaemonSet to its label.
 func checkDPUPlaces(objects []runtime.Object) (found []string) {
 	each(objects, func(d *appsv1.DaemonSet) {
-		label := map[string]string{"ovnkube-node-dpu": kube.DPULabel, "ovnkube-node-dpu-host": kube.DPUHostLabel}[d.Name]
+		label := map[string]string{"ovnkube-node-dpu": contract.DPULabel, "ovnkube-node-dpu-host": contract.DPUHostLabel}[d.Name]
 		terms := d.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 		if len(terms) != 1 || terms[0].MatchExpressions[0].Key != label || terms[0].MatchExpressions[0].Operator != "Exists" {
 			found = append(found, d.Name+": is not only where "+label+" is")
@@ -162,7 +162,7 @@ func TestNodeDaemonSets_ExcludeDPUsAndTheirHosts(t *testing.T) {
 				keeps = append(keeps, e.Key)
 			}
 		}
-		if !slices.Contains(keeps, kube.DPUHostLabel) || !slices.Contains(keeps, kube.DPULabel) {
+		if !slices.Contains(keeps, contract.DPUHostLabel) || !slices.Contains(keeps, contract.DPULabel) {
 			t.Errorf("%s keeps off %v only", d.Name, keeps)
 		}
 	})

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 )
@@ -297,12 +297,12 @@ func checkPolicies(objects []runtime.Object) (found []string) {
 			if v.Name != "agents" {
 				continue
 			}
-			for _, key := range []string{kube.NodeChassisIDKey, kube.NodeEncapIPsKey, kube.NodePrimaryAddressKey, kube.HostCIDRsKey, kube.GatewayConfigKey} {
+			for _, key := range []string{contract.NodeChassisIDKey, contract.NodeEncapIPsKey, contract.NodePrimaryAddressKey, contract.HostCIDRsKey, contract.GatewayConfigKey} {
 				if !strings.Contains(v.Expression, "'"+key+"'") {
 					found = append(found, "policy "+o.Name+" keeps agents from writing "+key)
 				}
 			}
-			for _, key := range []string{kube.NodeSubnetsKey, kube.NodeIDKey} {
+			for _, key := range []string{contract.NodeSubnetsKey, contract.NodeIDKey} {
 				if strings.Contains(v.Expression, key) {
 					found = append(found, "policy "+o.Name+" lets agents write "+key)
 				}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
@@ -56,7 +56,7 @@ func (a *agent) startFunctions(ctx context.Context, group *errgroup.Group) error
 			server.Repair() // a NIC may be back, and its pods without network
 		}
 	})
-	a.view.OnChange(func(owners ...kube.Owner) {
+	a.view.OnChange(func(owners ...contract.Owner) {
 		if server := a.server.Load(); server != nil {
 			server.Changed(owners...)
 		}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -90,7 +91,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client *api.
 	group.Go(func() error { return a.devices.Run(ctx) })
 	group.Go(func() error { return a.sampling.Run(ctx) })
 	group.Go(func() error { return publisher.Run(ctx) })
-	changed := func(owners ...kube.Owner) { ports.Changed(owners...); management.Changed(owners...) }
+	changed := func(owners ...contract.Owner) { ports.Changed(owners...); management.Changed(owners...) }
 	if err := a.follow(ctx, group, changed); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
@@ -37,8 +38,8 @@ func (a *agent) openHealthChecks(client *api.Client) {
 		},
 		Logger: a.opts.log, Registerer: a.metrics,
 	})
-	a.view.OnChange(func(owners ...kube.Owner) {
-		if slices.ContainsFunc(owners, func(o kube.Owner) bool { return o.Kind == kube.KindService }) {
+	a.view.OnChange(func(owners ...contract.Owner) {
+		if slices.ContainsFunc(owners, func(o contract.Owner) bool { return o.Kind == contract.KindService }) {
 			a.health.Mark()
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -90,7 +91,7 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client *ap
 	changed := make(chan struct{}, 1)
 	a.dpu = dpu.NewWatch(client, name, a.opts.log, func(h dpu.Health) {
 		if !h.Ready {
-			report.Warn(kube.NodeOwner(name), "DPUNotReady", "the DPU of this host is not ready: "+h.Reason)
+			report.Warn(contract.NodeOwner(name), "DPUNotReady", "the DPU of this host is not ready: "+h.Reason)
 		}
 		publisher.Changed()
 		if a.takeMTU(h) {
@@ -104,8 +105,8 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client *ap
 	a.ready = a.dpu.Ready
 	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
 	a.functions.Ledger.OnChange(publisher.Changed)
-	a.view.OnChange(func(owners ...kube.Owner) {
-		if slices.Contains(owners, kube.NodeOwner(name)) {
+	a.view.OnChange(func(owners ...contract.Owner) {
+		if slices.Contains(owners, contract.NodeOwner(name)) {
 			publisher.Changed()
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -136,7 +137,7 @@ func (a *agent) management(client *api.Client, function func() (*node.Function, 
 
 // dpuManagement comes after the ports' own listener for devices.
 func (a *agent) dpuManagement(client *api.Client, ports *dpu.Ports, report *kube.Reporter) (*node.Management, error) {
-	host := kube.NodeOwner(a.opts.node.Node)
+	host := contract.NodeOwner(a.opts.node.Node)
 	carrier := dpuCarrier(ports, func(reason string) { report.Warn(host, "ManagementPortRefused", "the DPU: "+reason) })
 	management, err := a.management(client, carrier, a.setup.MTU)
 	if err != nil {

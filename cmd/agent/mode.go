@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -45,10 +45,10 @@ func (a *agent) detect(ctx context.Context, client *api.Client) (string, error) 
 // then by what is there: who has the representors of another machine is a DPU.
 // A host does not show that its NIC is one.
 func chooseMode(labels map[string]string, inventory vf.Inventory) string {
-	if _, ok := labels[kube.DPUHostLabel]; ok {
+	if _, ok := labels[contract.DPUHostLabel]; ok {
 		return modeHost
 	}
-	if _, ok := labels[kube.DPULabel]; ok {
+	if _, ok := labels[contract.DPULabel]; ok {
 		return modeDPU
 	}
 	for _, pf := range inventory.PFs {

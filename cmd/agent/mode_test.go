@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -23,9 +23,9 @@ func TestChooseMode_LabelAndDevicesDecide(t *testing.T) {
 		"nothing":              {"", vf.Inventory{}, modeFull},
 		"own representors":     {"", with(vf.Function{}), modeFull},
 		"another's":            {"", with(vf.Function{}, vf.Function{External: true}), modeDPU},
-		"a host by label":      {kube.DPUHostLabel, vf.Inventory{}, modeHost},
-		"a DPU by label":       {kube.DPULabel, vf.Inventory{}, modeDPU},
-		"label before what is": {kube.DPUHostLabel, with(vf.Function{External: true}), modeHost},
+		"a host by label":      {contract.DPUHostLabel, vf.Inventory{}, modeHost},
+		"a DPU by label":       {contract.DPULabel, vf.Inventory{}, modeDPU},
+		"label before what is": {contract.DPUHostLabel, with(vf.Function{External: true}), modeHost},
 	} {
 		if got := chooseMode(map[string]string{tc.label: ""}, tc.inventory); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)

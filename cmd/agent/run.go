@@ -18,6 +18,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -108,7 +109,7 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group, client *api.Cli
 	if err := a.startStatus(ctx, group, client); err != nil {
 		return err
 	}
-	if err := a.follow(ctx, group, func(...kube.Owner) {}); err != nil {
+	if err := a.follow(ctx, group, func(...contract.Owner) {}); err != nil {
 		return err
 	}
 	server, err := a.openServer()
@@ -153,7 +154,7 @@ func (a *agent) prepare(client *api.Client) (err error) {
 // returns when the view is complete. The node's set-up does not wait for that:
 // after a crash of OVS it may be what brings the way to the API server back.
 // Owners whose rows or objects change are told to changed as well.
-func (a *agent) follow(ctx context.Context, group *errgroup.Group, changed func(...kube.Owner)) error {
+func (a *agent) follow(ctx context.Context, group *errgroup.Group, changed func(...contract.Owner)) error {
 	a.db.OnChange(func(names []string) {
 		a.setup.Changed(names...)
 		changed(parseOwners(names)...)
@@ -165,11 +166,11 @@ func (a *agent) follow(ctx context.Context, group *errgroup.Group, changed func(
 		}
 	})
 	a.db.OnReconnect(a.setup.Mark)
-	a.view.OnChange(func(owners ...kube.Owner) {
+	a.view.OnChange(func(owners ...contract.Owner) {
 		a.pods.Changed(owners...)
 		for _, owner := range owners {
 			a.setup.Changed(owner.String())
-			if owner.Kind == kube.KindService || owner.Kind == kube.KindServiceCIDR || owner.Kind == kube.KindPod && a.onBridge(owner) {
+			if owner.Kind == contract.KindService || owner.Kind == kube.KindServiceCIDR || owner.Kind == contract.KindPod && a.onBridge(owner) {
 				a.setup.ServicesChanged()
 			}
 		}
@@ -216,10 +217,10 @@ func (a *agent) connections() *conntrack.Keeper {
 }
 
 // parseOwners leaves out what others own.
-func parseOwners(names []string) []kube.Owner {
-	var owners []kube.Owner
+func parseOwners(names []string) []contract.Owner {
+	var owners []contract.Owner
 	for _, name := range names {
-		if owner, err := kube.ParseOwner(name); err == nil {
+		if owner, err := contract.ParseOwner(name); err == nil {
 			owners = append(owners, owner)
 		}
 	}
@@ -241,7 +242,7 @@ func (a *agent) services() (node.ServicePorts, bool) {
 
 // onBridge says that the bridge has to do with a pod: it has host ports, or is
 // gone and may have had some.
-func (a *agent) onBridge(owner kube.Owner) bool {
+func (a *agent) onBridge(owner contract.Owner) bool {
 	pod := a.view.Pod(owner.Namespace, owner.Name)
 	if pod == nil || !kube.WantsNetwork(pod) {
 		return a.anyHostPorts.Load()

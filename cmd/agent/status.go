@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -54,8 +55,8 @@ func (a *agent) startStatus(ctx context.Context, group *errgroup.Group, client *
 	}
 	a.devices.OnChange(func(vf.Inventory) { publisher.Changed() })
 	a.functions.Ledger.OnChange(publisher.Changed)
-	a.view.OnChange(func(owners ...kube.Owner) {
-		if slices.Contains(owners, kube.NodeOwner(name)) {
+	a.view.OnChange(func(owners ...contract.Owner) {
+		if slices.Contains(owners, contract.NodeOwner(name)) {
 			publisher.Changed()
 			a.policy.Mark()
 		}

@@ -14,7 +14,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -85,7 +85,7 @@ func requester(request *certificatesv1.CertificateSigningRequest, namespace stri
 func decide(asked *x509.CertificateRequest, request *certificatesv1.CertificateSigningRequest, node *corev1.Node, w world) (record, error) {
 	id, account := asked.Subject.CommonName, request.Spec.Username
 	isDPU := strings.HasPrefix(account, "system:serviceaccount:"+DPUNamespace+":")
-	_, labelled := node.Labels[kube.DPUHostLabel]
+	_, labelled := node.Labels[contract.DPUHostLabel]
 	if !isDPU && (w.isDPUHost || labelled) {
 		return record{}, refuse("Node %s is a host with a DPU, which asks for itself", node.Name)
 	}
@@ -106,8 +106,8 @@ func decide(asked *x509.CertificateRequest, request *certificatesv1.CertificateS
 	if other := w.holder(id, node.Name); other != "" {
 		return record{}, refuse("Node %s is chassis %s", other, id)
 	}
-	if annotated := node.Annotations[kube.NodeChassisIDKey]; annotated != id {
-		return record{}, fmt.Errorf("%w: annotation %s of Node %s is %q, not %q", reconcile.ErrNotReady, kube.NodeChassisIDKey, node.Name, annotated, id)
+	if annotated := node.Annotations[contract.NodeChassisIDKey]; annotated != id {
+		return record{}, fmt.Errorf("%w: annotation %s of Node %s is %q, not %q", reconcile.ErrNotReady, contract.NodeChassisIDKey, node.Name, annotated, id)
 	}
 	return want, nil
 }

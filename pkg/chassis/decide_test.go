@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/pki"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -32,7 +32,7 @@ const (
 func testNode(name, uid, systemID string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
 	if systemID != "" {
-		node.Annotations = map[string]string{kube.NodeChassisIDKey: systemID}
+		node.Annotations = map[string]string{contract.NodeChassisIDKey: systemID}
 	}
 	return node
 }
@@ -164,7 +164,7 @@ func TestDecide_RequestIsSignedRefusedOrDelayed(t *testing.T) {
 		"recorded, no annotation":       {records: map[string]string{"n1": own}, change: func(n *corev1.Node, _ *world) { n.Annotations = nil }, want: own},
 		"another Node's recorded id":    {id: "id-2", change: annotate("id-2"), records: map[string]string{"n2": "id-2 uid-2 " + agentUser}, refused: "Node n2 is chassis id-2"},
 		"another Node's announced id":   {id: "id-2", change: annotate("id-2"), refused: "Node n2 is chassis id-2"},
-		"an id that n2 only announces":  {records: map[string]string{"n2": "id-2 uid-2 " + agentUser}, change: func(_ *corev1.Node, w *world) { w.nodes["n2"].Annotations[kube.NodeChassisIDKey] = "id-1" }, want: own},
+		"an id that n2 only announces":  {records: map[string]string{"n2": "id-2 uid-2 " + agentUser}, change: func(_ *corev1.Node, w *world) { w.nodes["n2"].Annotations[contract.NodeChassisIDKey] = "id-1" }, want: own},
 		"an id of a Node that is gone":  {id: "id-3", change: annotate("id-3"), records: map[string]string{"n3": "id-3 uid-3 " + agentUser}, want: "id-3 uid-1 " + agentUser},
 		"a Node of the same name":       {id: "id-9", change: annotate("id-9"), records: map[string]string{"n1": "id-1 uid-0 " + agentUser}, want: "id-9 uid-1 " + agentUser},
 		"revoked":                       {records: map[string]string{"n1": "revoked"}, refused: "n1 is revoked"},
@@ -211,10 +211,10 @@ func TestDecide_RequestIsSignedRefusedOrDelayed(t *testing.T) {
 }
 
 func annotate(id string) func(*corev1.Node, *world) {
-	return func(n *corev1.Node, _ *world) { n.Annotations[kube.NodeChassisIDKey] = id }
+	return func(n *corev1.Node, _ *world) { n.Annotations[contract.NodeChassisIDKey] = id }
 }
 
-func label(n *corev1.Node, _ *world) { n.Labels = map[string]string{kube.DPUHostLabel: ""} }
+func label(n *corev1.Node, _ *world) { n.Labels = map[string]string{contract.DPUHostLabel: ""} }
 
 func TestWorld_WhatSecretsDependOn(t *testing.T) {
 	w := world{

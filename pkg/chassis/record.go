@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/pki"
 )
 
@@ -73,7 +73,7 @@ func (w world) holder(systemID, except string) string {
 		r, err := w.recordOf(node)
 		switch {
 		case err != nil || r != nil && r.revoked:
-		case r != nil && r.systemID == systemID, r == nil && node.Annotations[kube.NodeChassisIDKey] == systemID:
+		case r != nil && r.systemID == systemID, r == nil && node.Annotations[contract.NodeChassisIDKey] == systemID:
 			return name
 		}
 	}
@@ -88,7 +88,7 @@ func (w world) chassis() (known pki.Chassis) {
 		}
 	}
 	for name, node := range w.nodes {
-		if r, err := w.recordOf(node); node.Annotations[kube.NodeChassisIDKey] != "" && (r == nil || err != nil) {
+		if r, err := w.recordOf(node); node.Annotations[contract.NodeChassisIDKey] != "" && (r == nil || err != nil) {
 			known.Waiting = append(known.Waiting, name)
 		}
 	}

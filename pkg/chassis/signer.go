@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/pki"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -117,7 +117,7 @@ func (s *Signer) changed() {
 
 func annotated(object any) string {
 	if node, ok := object.(*corev1.Node); ok {
-		return node.Annotations[kube.NodeChassisIDKey]
+		return node.Annotations[contract.NodeChassisIDKey]
 	}
 	return ""
 }
@@ -129,11 +129,11 @@ func trimNode(object any) (any, error) {
 		return object, nil
 	}
 	kept := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
-	if id, ok := node.Annotations[kube.NodeChassisIDKey]; ok {
-		kept.Annotations = map[string]string{kube.NodeChassisIDKey: id}
+	if id, ok := node.Annotations[contract.NodeChassisIDKey]; ok {
+		kept.Annotations = map[string]string{contract.NodeChassisIDKey: id}
 	}
-	if host, ok := node.Labels[kube.DPUHostLabel]; ok {
-		kept.Labels = map[string]string{kube.DPUHostLabel: host}
+	if host, ok := node.Labels[contract.DPUHostLabel]; ok {
+		kept.Labels = map[string]string{contract.DPUHostLabel: host}
 	}
 	return kept, nil
 }

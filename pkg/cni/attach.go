@@ -12,7 +12,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -26,7 +26,7 @@ type attachment struct {
 	req     *Request
 	uid     string // of the pod in the API
 	value   string // of the annotation
-	network *kube.PodNetwork
+	network *contract.PodNetwork
 	mtu     int
 	port    Port
 	// function is nil for a veth
@@ -111,16 +111,16 @@ func (a *attachment) waitAnnotation(ctx context.Context) error {
 		if pod == nil || string(pod.UID) != a.uid {
 			return true, fail(CodeChanged, "annotation: pod %s was deleted or replaced", a.req.Pod)
 		}
-		value := pod.Annotations[kube.PodNetworksKey]
-		network, err := kube.ParsePodNetwork(value, kube.DefaultNetwork)
+		value := pod.Annotations[contract.PodNetworksKey]
+		network, err := contract.ParsePodNetwork(value, contract.DefaultNetwork)
 		if err == nil && network == nil {
-			return false, fmt.Errorf("ovn-offload-controller has not written %s", kube.PodNetworksKey)
+			return false, fmt.Errorf("ovn-offload-controller has not written %s", contract.PodNetworksKey)
 		}
 		if err == nil {
 			err = checkNetwork(network)
 		}
 		if err != nil { // not final: the controller replaces what a user has forged
-			return false, fmt.Errorf("%s: %w", kube.PodNetworksKey, err)
+			return false, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
 		}
 		a.value, a.network = value, network
 		return true, nil
@@ -277,8 +277,8 @@ func (a *attachment) changed(pod *corev1.Pod) (bool, error) {
 	switch {
 	case pod == nil || string(pod.UID) != a.uid:
 		return true, fail(CodeChanged, "flows: pod %s was deleted or replaced", a.req.Pod)
-	case pod.Annotations[kube.PodNetworksKey] != a.value:
-		return true, fail(CodeChanged, "flows: %s of pod %s was changed", kube.PodNetworksKey, a.req.Pod)
+	case pod.Annotations[contract.PodNetworksKey] != a.value:
+		return true, fail(CodeChanged, "flows: %s of pod %s was changed", contract.PodNetworksKey, a.req.Pod)
 	}
 	return false, nil
 }

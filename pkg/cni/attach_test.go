@@ -19,7 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -152,7 +152,7 @@ func TestAdd_ErrorNamesStagePodAndReason(t *testing.T) {
 		{"no pod", func(n *node) { n.putPod(web, nil) }, CodePod, []string{"pod: ", "Pod/default/web", "does not show it"}},
 		{"other UID", func(n *node) { n.setPod(web, "other", webNetwork) }, CodePod, []string{"UID other", webUID}},
 		{"no annotation", func(n *node) { n.setPod(web, webUID, "") }, CodeAnnotation, []string{"annotation: ", "controller has not written"}},
-		{"no JSON", func(n *node) { n.setPod(web, webUID, "{") }, CodeAnnotation, []string{"annotation: ", kube.PodNetworksKey}},
+		{"no JSON", func(n *node) { n.setPod(web, webUID, "{") }, CodeAnnotation, []string{"annotation: ", contract.PodNetworksKey}},
 		{"no address", func(n *node) { n.setPod(web, webUID, `{"default":{"mac_address":"0a:58:0a:f4:01:05"}}`) }, CodeAnnotation, []string{"ip_addresses is empty"}},
 		{"no vswitchd", func(n *node) { n.db.flows = false }, CodeFlows, []string{"flows of default_web", "ovs-vswitchd has not opened " + linkA}},
 		{"no flows", func(n *node) {
@@ -338,7 +338,7 @@ func TestAdd_StaticPodHasUIDOfMirrorPod(t *testing.T) {
 	n := newNode(t)
 	n.putPod(web, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "web", UID: "mirror",
-		Annotations: map[string]string{kube.ConfigHashKey: webUID, kube.PodNetworksKey: webNetwork},
+		Annotations: map[string]string{contract.ConfigHashKey: webUID, contract.PodNetworksKey: webNetwork},
 	}})
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	if a, _ := find(n.db, web); a.UID != "mirror" {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
@@ -51,7 +51,7 @@ func (s *Server) unclaimed(p Plugged) bool {
 // Changed asks for a sweep when a pod that is gone has a device still: its DEL came
 // while there was no agent, or waits for a kubelet that is away. It does so too when
 // a pod has details without a claim. Hook it to the events of pods.
-func (s *Server) Changed(owners ...kube.Owner) {
+func (s *Server) Changed(owners ...contract.Owner) {
 	if s.deps.Functions == nil {
 		return
 	}

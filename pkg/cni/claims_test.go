@@ -6,7 +6,7 @@ import (
 
 	cnitypes "github.com/containernetworking/cni/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -62,7 +62,7 @@ func TestSweep_IsDueWhenPodGoesWithoutDEL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNIC(t)
 			n.mustDo(addWeb(sandboxA, "/ns/a"))
-			n.srv.Changed(web, kube.PodOwner("default", "other"))
+			n.srv.Changed(web, contract.PodOwner("default", "other"))
 			if len(n.srv.dirty) != 0 {
 				t.Error("a sweep is due without need")
 			}

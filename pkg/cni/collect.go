@@ -10,7 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -88,9 +88,9 @@ func (s *Server) orphans(links []netdev.Link) (orphans []Plugged, ports int, err
 	if len(orphans) == 0 || s.deps.OnNode == nil {
 		return orphans, len(plugged), nil
 	}
-	pods := map[string]kube.Owner{}
+	pods := map[string]contract.Owner{}
 	for _, pod := range s.deps.OnNode() {
-		pods[string(pod.UID)] = kube.PodOwner(pod.Namespace, pod.Name)
+		pods[string(pod.UID)] = contract.PodOwner(pod.Namespace, pod.Name)
 	}
 	for i := range orphans {
 		orphans[i].Pod = pods[orphans[i].UID]

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -55,27 +55,27 @@ func TestSweep_KeepsLinksWhileDatabaseIsAway(t *testing.T) {
 
 // TestSweep_AfterTheDatabaseWasLost: a link tells whose it is, and its pod lives or not.
 func TestSweep_AfterTheDatabaseWasLost(t *testing.T) {
-	other := kube.PodOwner("default", "other")
+	other := contract.PodOwner("default", "other")
 	for name, tt := range map[string]struct {
 		change func(*node)
-		ports  map[string]kube.Owner // by link
+		ports  map[string]contract.Owner // by link
 		failed bool
 	}{
-		"both pods live": {ports: map[string]kube.Owner{linkA: web, linkB: other}},
-		"one is gone":    {change: func(n *node) { n.putPod(other, nil) }, ports: map[string]kube.Owner{linkA: web}},
+		"both pods live": {ports: map[string]contract.Owner{linkA: web, linkB: other}},
+		"one is gone":    {change: func(n *node) { n.putPod(other, nil) }, ports: map[string]contract.Owner{linkA: web}},
 		"both are gone": {change: func(n *node) {
 			n.putPod(web, nil)
 			n.putPod(other, nil)
 		}},
-		"one is replaced": {change: func(n *node) { n.setPod(web, "new", webNetwork) }, ports: map[string]kube.Owner{linkB: other}},
+		"one is replaced": {change: func(n *node) { n.setPod(web, "new", webNetwork) }, ports: map[string]contract.Owner{linkB: other}},
 		"the links are of a former version": {change: func(n *node) {
 			must(n.t, n.host.SetLink(linkA, netdev.Settings{Alias: aliasPrefix + sandboxA}))
 			must(n.t, n.host.SetLink(linkB, netdev.Settings{Alias: aliasPrefix + sandboxB}))
-		}, ports: map[string]kube.Owner{linkA: {}, linkB: {}}, failed: true},
+		}, ports: map[string]contract.Owner{linkA: {}, linkB: {}}, failed: true},
 		"a second sandbox of a pod": {change: func(n *node) { // its DEL was never run
 			n.putPod(other, nil)
 			must(n.t, n.host.SetLink(linkB, netdev.Settings{Alias: alias(webOn(sandboxB))}))
-		}, ports: map[string]kube.Owner{linkB: web}},
+		}, ports: map[string]contract.Owner{linkB: web}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)

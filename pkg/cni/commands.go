@@ -4,14 +4,14 @@ import (
 	"context"
 	"sync"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // commands orders what runs at once: one command for a pod at a time, and a
 // later command ends an ADD that has lost its point.
 type commands struct {
 	mu    sync.Mutex
-	locks map[kube.Owner]*lock
+	locks map[contract.Owner]*lock
 	adds  map[*add]struct{}
 }
 
@@ -22,17 +22,17 @@ type lock struct {
 
 // add is one ADD from before it takes its pod's lock until after its answer.
 type add struct {
-	pod     kube.Owner
+	pod     contract.Owner
 	sandbox string
 	cancel  context.CancelCauseFunc
 }
 
 func newCommands() *commands {
-	return &commands{locks: map[kube.Owner]*lock{}, adds: map[*add]struct{}{}}
+	return &commands{locks: map[contract.Owner]*lock{}, adds: map[*add]struct{}{}}
 }
 
 // acquire waits for the pod's turn; release gives it back.
-func (c *commands) acquire(ctx context.Context, pod kube.Owner) (release func(), err error) {
+func (c *commands) acquire(ctx context.Context, pod contract.Owner) (release func(), err error) {
 	c.mu.Lock()
 	l := c.locks[pod]
 	if l == nil {
@@ -98,7 +98,7 @@ func (c *commands) end(sandbox string) {
 }
 
 // busy reports whether an ADD of the pod is under way.
-func (c *commands) busy(pod kube.Owner) bool {
+func (c *commands) busy(pod contract.Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for a := range c.adds {

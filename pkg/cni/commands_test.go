@@ -12,7 +12,7 @@ import (
 
 	cnitypes "github.com/containernetworking/cni/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -82,7 +82,7 @@ func TestCommands_InAnyOrderStayConsistent(t *testing.T) {
 	n := newNode(t)
 	var wg sync.WaitGroup
 	for i := range 4 {
-		pod := kube.PodOwner("default", fmt.Sprintf("p%d", i))
+		pod := contract.PodOwner("default", fmt.Sprintf("p%d", i))
 		uid := fmt.Sprint("uid", i)
 		n.setPod(pod, uid, webNetwork)
 		for s := range 3 {
@@ -127,7 +127,7 @@ func TestDel_SucceedsWithoutPodAndNamespace(t *testing.T) {
 	n.putPod(web, nil)
 	n.net.RemoveNS("/ns/a")
 	r := delWeb(sandboxA, "")
-	r.Pod, r.UID = kube.Owner{}, "" // no CNI_ARGS either
+	r.Pod, r.UID = contract.Owner{}, "" // no CNI_ARGS either
 	for range 2 {
 		n.mustDo(r)
 	}

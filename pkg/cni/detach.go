@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // Detach removes what a sandbox has, and nothing of another sandbox of the same
@@ -54,19 +54,19 @@ func Check(d Deps, r *Request) error {
 }
 
 // recorded is the network that the pod of an attachment is to have.
-func (d *Deps) recorded(r *Request, a Plugged) (*kube.PodNetwork, error) {
+func (d *Deps) recorded(r *Request, a Plugged) (*contract.PodNetwork, error) {
 	pod := d.Pods.get(r.Pod)
 	if pod == nil || !isPod(pod, r.UID) || string(pod.UID) != a.UID {
 		return nil, fmt.Errorf("port %s is of UID %s, which is not the pod's", a.Link, a.UID)
 	}
-	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 	if err != nil || network == nil {
-		return nil, fmt.Errorf("pod %s has no usable %s", r.Pod, kube.PodNetworksKey)
+		return nil, fmt.Errorf("pod %s has no usable %s", r.Pod, contract.PodNetworksKey)
 	}
 	return network, nil
 }
 
-func (d *Deps) checkInside(r *Request, network *kube.PodNetwork) error {
+func (d *Deps) checkInside(r *Request, network *contract.PodNetwork) error {
 	ns, err := d.OpenNS(r.Netns)
 	if err != nil {
 		return fail(CodeCheck, "check: %v", err)

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
@@ -20,7 +20,7 @@ type remote struct {
 	ports []Plugged
 }
 
-func (r *remote) Plugged(pods ...kube.Owner) (list []Plugged, err error) {
+func (r *remote) Plugged(pods ...contract.Owner) (list []Plugged, err error) {
 	for _, p := range r.ports {
 		if len(pods) == 0 || slices.Contains(pods, p.Pod) {
 			list = append(list, p)

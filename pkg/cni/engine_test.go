@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -48,7 +48,7 @@ func newRealNode(t testing.TB) *realNode {
 
 // controller plays ovn-controller for a pod until the test ends: it answers each new
 // Interface row with ovn-installed, through a connection of its own.
-func (r *realNode) controller(pod kube.Owner) {
+func (r *realNode) controller(pod contract.Owner) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	r.t.Cleanup(func() { cancel(); <-done })

@@ -19,7 +19,7 @@ import (
 
 	cnitypes "github.com/containernetworking/cni/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -73,7 +73,7 @@ func (d *fakeDB) Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result,
 }
 
 // edit changes an Interface row as another program would.
-func (d *fakeDB) edit(owner kube.Owner, f func(*vswitch.Interface)) {
+func (d *fakeDB) edit(owner contract.Owner, f func(*vswitch.Interface)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, row := range d.rows[owner.String()] {
@@ -150,7 +150,7 @@ type node struct {
 	mtu  int
 
 	mu   sync.Mutex
-	pods map[kube.Owner]*corev1.Pod
+	pods map[contract.Owner]*corev1.Pod
 }
 
 const (
@@ -168,12 +168,12 @@ const (
 		`"gateway_ips":["10.244.1.1","fd00:10:244:2::1"],"routes":[{"dest":"fd00:10:244::/48","nextHop":"fd00:10:244:2::1"}]}}`
 )
 
-var web = kube.PodOwner("default", "web")
+var web = contract.PodOwner("default", "web")
 
 // newNode has the pod default/web, with its annotation, and two empty sandboxes.
 func newNode(t testing.TB) *node {
 	t.Helper()
-	n := &node{t: t, db: newFakeDB(), net: netdev.NewFake(), mtu: 1400, pods: map[kube.Owner]*corev1.Pod{}}
+	n := &node{t: t, db: newFakeDB(), net: netdev.NewFake(), mtu: 1400, pods: map[contract.Owner]*corev1.Pod{}}
 	n.net.AddLink("", netdev.Link{Name: "eth0", Type: "veth", Up: true})
 	for _, path := range []string{"/ns/a", "/ns/b"} {
 		n.net.AddNS(path)
@@ -196,7 +196,7 @@ func (n *node) newServer(host Links, open func(string) (PodLinks, error)) *Serve
 	deps.Pods = NewPods(func(namespace, name string) *corev1.Pod {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return n.pods[kube.PodOwner(namespace, name)]
+		return n.pods[contract.PodOwner(namespace, name)]
 	})
 	deps.OnNode = func() []*corev1.Pod {
 		n.mu.Lock()
@@ -216,15 +216,15 @@ func (n *node) impatient() *node {
 }
 
 // setPod creates or replaces a pod; no annotation when it is "".
-func (n *node) setPod(o kube.Owner, uid, annotation string) {
+func (n *node) setPod(o contract.Owner, uid, annotation string) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: types.UID(uid)}}
 	if annotation != "" {
-		pod.Annotations = map[string]string{kube.PodNetworksKey: annotation}
+		pod.Annotations = map[string]string{contract.PodNetworksKey: annotation}
 	}
 	n.putPod(o, pod)
 }
 
-func (n *node) putPod(o kube.Owner, pod *corev1.Pod) {
+func (n *node) putPod(o contract.Owner, pod *corev1.Pod) {
 	n.mu.Lock()
 	if pod == nil {
 		delete(n.pods, o)

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
@@ -221,7 +221,7 @@ func (a *attachment) gone(held ledger.Claim) bool {
 		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func owner(c ledger.Claim) kube.Owner { return kube.PodOwner(c.Pod.Namespace, c.Pod.Name) }
+func owner(c ledger.Claim) contract.Owner { return contract.PodOwner(c.Pod.Namespace, c.Pod.Name) }
 
 // describe takes from the inventory what the device is.
 func (a *attachment) describe(id string) error {

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -149,7 +149,7 @@ func (n *nic) askFor(uid string, resources ...string) {
 		limits[corev1.ResourceName(r)] = resource.MustParse("1")
 	}
 	n.putPod(web, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), Annotations: map[string]string{kube.PodNetworksKey: webNetwork}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), Annotations: map[string]string{contract.PodNetworksKey: webNetwork}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{}, {Resources: corev1.ResourceRequirements{Limits: limits}}}},
 	})
 }
@@ -279,7 +279,7 @@ func TestDevice_FailedADDLeavesNoClaim(t *testing.T) {
 		{"no netdev", func(n *nic, _ *Request) { n.net.RemoveDevice(vf0) }, "netdev of 0000:03:00.2"},
 		{"name taken", func(n *nic, _ *Request) { n.net.AddLink("/ns/a", netdev.Link{Name: "eth0"}) }, "link exists"},
 		{"held", func(n *nic, _ *Request) {
-			n.setPod(kube.PodOwner("default", "db"), "uid-db", otherNetwork)
+			n.setPod(contract.PodOwner("default", "db"), "uid-db", otherNetwork)
 			_, err := n.led.Take([]string{vf0}, ledger.Claim{Pod: types.NamespacedName{Namespace: "default", Name: "db"}, UID: "uid-db", Sandbox: "x", Interface: "eth0"})
 			must(n.t, err)
 		}, "is held by pod default/db"},
@@ -413,7 +413,7 @@ func TestDevice_VFIOGetsMACFromRepresentor(t *testing.T) {
 // of the last one has run.
 func TestDevice_NextPodTakesItBeforeLateDEL(t *testing.T) {
 	n := newNIC(t)
-	db := kube.PodOwner("default", "db")
+	db := contract.PodOwner("default", "db")
 	n.setPod(db, "uid-db", otherNetwork)
 	first := addWeb(sandboxB, "/ns/b")
 	first.Pod, first.UID, first.Conf.DeviceID = db, "uid-db", vf0

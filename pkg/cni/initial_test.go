@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // TestDevice_OfInitContainerOnlyIsRefused: the kubelet tells of the devices of containers and of
@@ -36,7 +36,7 @@ func TestDevice_OfInitContainerOnlyIsRefused(t *testing.T) {
 				n.given[tt.told] = []string{vf0}
 			}
 			n.putPod(web, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: webUID, Annotations: map[string]string{kube.PodNetworksKey: webNetwork}},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: webUID, Annotations: map[string]string{contract.PodNetworksKey: webNetwork}},
 				Spec:       corev1.PodSpec{InitContainers: tt.initial, Containers: tt.containers},
 			})
 			_, err := n.do(addWeb(sandboxA, "/ns/a"))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -30,7 +30,7 @@ func alias(p Plugged) string {
 
 // configure gives the pod's end everything but name, MAC and MTU, which it was
 // made with. Doing it again changes nothing.
-func configure(ns PodLinks, name string, n *kube.PodNetwork) error {
+func configure(ns PodLinks, name string, n *contract.PodNetwork) error {
 	// The kernel would make the same link-local address, but check it for duplicates first.
 	if err := ns.SetLink(name, netdev.Settings{NoLinkLocal: true}); err != nil {
 		return err
@@ -62,7 +62,7 @@ func configure(ns PodLinks, name string, n *kube.PodNetwork) error {
 }
 
 // routes gives the default routes through the gateways, then the annotation's.
-func routes(link string, n *kube.PodNetwork) []netdev.Route {
+func routes(link string, n *contract.PodNetwork) []netdev.Route {
 	var list []netdev.Route
 	add := func(dest netip.Prefix, hop netip.Addr) {
 		covers := func(p netip.Prefix) bool { return p.Contains(hop) }
@@ -87,7 +87,7 @@ func defaultFor(gw netip.Addr) netip.Prefix {
 }
 
 // checkLink compares the pod's end with the annotation.
-func checkLink(ns PodLinks, name string, n *kube.PodNetwork) error {
+func checkLink(ns PodLinks, name string, n *contract.PodNetwork) error {
 	link, err := ns.Link(name)
 	if err != nil {
 		return err

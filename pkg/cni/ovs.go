@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -117,7 +117,7 @@ func (o *OVS) Wait(ctx context.Context, p Port) error {
 }
 
 // lacking says what Wait waits for.
-func (o *OVS) lacking(pod kube.Owner) string {
+func (o *OVS) lacking(pod contract.Owner) string {
 	switch now, ok := find(o.DB, pod); {
 	case !ok:
 		return "its Interface row is gone"
@@ -164,7 +164,7 @@ func (o *OVS) Unplug(ctx context.Context, p Plugged) error {
 
 // Plugged reads the replica of the database. A replica that goes away while it
 // is read would show a part of the ports.
-func (o *OVS) Plugged(pods ...kube.Owner) ([]Plugged, error) {
+func (o *OVS) Plugged(pods ...contract.Owner) ([]Plugged, error) {
 	generation := o.DB.Generation()
 	if err := o.Ready(); err != nil {
 		return nil, err

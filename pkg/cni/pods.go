@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // Pods is the node's pods as an informer sees them, with waiting on top.
@@ -15,18 +15,18 @@ type Pods struct {
 	lookup func(namespace, name string) *corev1.Pod
 
 	mu      sync.Mutex
-	waiters map[kube.Owner][]chan struct{}
+	waiters map[contract.Owner][]chan struct{}
 }
 
 // NewPods takes a look-up in the informer's store, nil when a pod is absent.
 // Changed has to be hooked to the informer's events.
 func NewPods(lookup func(namespace, name string) *corev1.Pod) *Pods {
-	return &Pods{lookup: lookup, waiters: map[kube.Owner][]chan struct{}{}}
+	return &Pods{lookup: lookup, waiters: map[contract.Owner][]chan struct{}{}}
 }
 
 // Changed wakes whoever waits for one of the pods. Call it after the store has
 // the change; it does not block.
-func (p *Pods) Changed(owners ...kube.Owner) {
+func (p *Pods) Changed(owners ...contract.Owner) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range owners {
@@ -39,12 +39,12 @@ func (p *Pods) Changed(owners ...kube.Owner) {
 	}
 }
 
-func (p *Pods) get(o kube.Owner) *corev1.Pod { return p.lookup(o.Namespace, o.Name) }
+func (p *Pods) get(o contract.Owner) *corev1.Pod { return p.lookup(o.Namespace, o.Name) }
 
 // Wait looks at the pod now and after each of its changes until ok is done or
 // ctx ends. Not done, ok's error says what is missing; the error of an ended
 // ctx comes with the last of these.
-func (p *Pods) Wait(ctx context.Context, o kube.Owner, ok func(*corev1.Pod) (done bool, err error)) error {
+func (p *Pods) Wait(ctx context.Context, o contract.Owner, ok func(*corev1.Pod) (done bool, err error)) error {
 	changed := make(chan struct{}, 1)
 	p.mu.Lock()
 	p.waiters[o] = append(p.waiters[o], changed)
@@ -63,7 +63,7 @@ func (p *Pods) Wait(ctx context.Context, o kube.Owner, ok func(*corev1.Pod) (don
 	}
 }
 
-func (p *Pods) forget(o kube.Owner, w chan struct{}) {
+func (p *Pods) forget(o contract.Owner, w chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := p.waiters[o]
@@ -80,5 +80,5 @@ func (p *Pods) forget(o kube.Owner, w chan struct{}) {
 // isPod reports whether the runtime's UID means this pod. A static pod has one
 // UID in the API and another at kubelet; old runtimes tell none.
 func isPod(pod *corev1.Pod, uid string) bool {
-	return uid == "" || string(pod.UID) == uid || pod.Annotations[kube.ConfigHashKey] == uid
+	return uid == "" || string(pod.UID) == uid || pod.Annotations[contract.ConfigHashKey] == uid
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -24,7 +24,7 @@ type Request struct {
 	Netns   string // path of the pod's namespace; "" when it is gone (DEL)
 	IfName  string
 	// Pod is the zero Owner when the runtime did not name one.
-	Pod kube.Owner
+	Pod contract.Owner
 	// UID is "" when the runtime did not tell it.
 	UID  string
 	Conf Conf
@@ -139,7 +139,7 @@ func (r *Request) readArgs(text string) error {
 			return fail(types.ErrInvalidEnvironmentVariables, "CNI_ARGS: %s=%q is not a Kubernetes name", key, value)
 		}
 	}
-	r.Pod, r.UID = kube.PodOwner(namespace, name), args["K8S_POD_UID"]
+	r.Pod, r.UID = contract.PodOwner(namespace, name), args["K8S_POD_UID"]
 	return nil
 }
 
@@ -153,10 +153,10 @@ func isObjectName(s string) bool {
 func (r *Request) hostLink() string { return r.Sandbox[:min(len(r.Sandbox), netdev.MaxName)] }
 
 // port is the name of the pod's logical switch port, which is its iface-id.
-func port(pod kube.Owner) string { return pod.Namespace + "_" + pod.Name }
+func port(pod contract.Owner) string { return pod.Namespace + "_" + pod.Name }
 
 // checkNetwork refuses an annotation that cannot be put on an interface.
-func checkNetwork(n *kube.PodNetwork) error {
+func checkNetwork(n *contract.PodNetwork) error {
 	if len(n.Addresses) == 0 {
 		return fmt.Errorf("ip_addresses is empty")
 	}
@@ -181,7 +181,7 @@ func checkNetwork(n *kube.PodNetwork) error {
 	return nil
 }
 
-func sameFamily(n *kube.PodNetwork, addr netip.Addr) bool {
+func sameFamily(n *contract.PodNetwork, addr netip.Addr) bool {
 	for _, p := range n.Addresses {
 		if addr.IsValid() && p.Addr().Is4() == addr.Is4() {
 			return true

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 func contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
@@ -72,7 +72,7 @@ func TestParse_RefusesInvalidRequests(t *testing.T) {
 func TestParse_DELNeedsSandboxOnly(t *testing.T) {
 	got, err := parse(wire(func(r *shim.Request) { r.Command, r.Netns, r.Args = "DEL", "", "" }))
 	must(t, err)
-	if got.Sandbox != sandboxA || got.Pod != (kube.Owner{}) {
+	if got.Sandbox != sandboxA || got.Pod != (contract.Owner{}) {
 		t.Errorf("request %+v", got)
 	}
 }
@@ -96,10 +96,10 @@ func FuzzParse(f *testing.F) {
 		if link := r.hostLink(); link == "" || len(link) > 15 || strings.ContainsAny(link, "/ ") {
 			t.Errorf("sandbox %q gives link %q", r.Sandbox, link)
 		}
-		if r.Pod == (kube.Owner{}) && r.Command == "DEL" {
+		if r.Pod == (contract.Owner{}) && r.Command == "DEL" {
 			return
 		}
-		if back, err := kube.ParseOwner(r.Pod.String()); err != nil || back != r.Pod {
+		if back, err := contract.ParseOwner(r.Pod.String()); err != nil || back != r.Pod {
 			t.Errorf("pod %v does not survive as owner %s", r.Pod, r.Pod)
 		}
 	})
@@ -110,7 +110,7 @@ func FuzzCheckNetwork(f *testing.F) {
 	f.Add(dualNetwork)
 	f.Add(`{"default":{"ip_addresses":["::ffff:1.2.3.4/1"],"mac_address":"02:00:00:00:00:01","gateway_ips":[""]}}`)
 	f.Fuzz(func(t *testing.T, annotation string) {
-		network, err := kube.ParsePodNetwork(annotation, kube.DefaultNetwork)
+		network, err := contract.ParsePodNetwork(annotation, contract.DefaultNetwork)
 		if err != nil || network == nil || checkNetwork(network) != nil {
 			return
 		}
@@ -129,7 +129,7 @@ func TestCheckNetwork_RefusesInvalidAnnotations(t *testing.T) {
 		"gateway_ips":  `{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","gateway_ips":["fd00::1"]}`,
 		"routes":       `{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","routes":[{"dest":"fd00::/8","nextHop":"10.244.1.1"}]}`,
 	} {
-		network, err := kube.ParsePodNetwork(fmt.Sprintf(`{"default":%s}`, annotation), kube.DefaultNetwork)
+		network, err := contract.ParsePodNetwork(fmt.Sprintf(`{"default":%s}`, annotation), contract.DefaultNetwork)
 		must(t, err)
 		if err := checkNetwork(network); !contains(err, field) {
 			t.Errorf("%s: %v", field, err)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -93,7 +93,7 @@ func commit(ctx context.Context, db DB, want ovsdb.Want) error {
 }
 
 // find gives the port of a pod; a pod has at most one.
-func find(db DB, pod kube.Owner) (ovsPort, bool) {
+func find(db DB, pod contract.Owner) (ovsPort, bool) {
 	for _, row := range db.Rows(pod.String()) {
 		if iface, ok := row.Model.(*vswitch.Interface); ok {
 			return fromInterface(pod, iface), true
@@ -102,7 +102,7 @@ func find(db DB, pod kube.Owner) (ovsPort, bool) {
 	return ovsPort{}, false
 }
 
-func fromInterface(pod kube.Owner, i *vswitch.Interface) ovsPort {
+func fromInterface(pod contract.Owner, i *vswitch.Interface) ovsPort {
 	p := ovsPort{
 		Plugged: Plugged{
 			Pod:     pod,
@@ -124,10 +124,10 @@ func fromInterface(pod kube.Owner, i *vswitch.Interface) ovsPort {
 }
 
 // podsOf lists the pods that own rows.
-func podsOf(db DB) []kube.Owner {
-	var list []kube.Owner
+func podsOf(db DB) []contract.Owner {
+	var list []contract.Owner
 	for _, name := range db.Owners() {
-		if owner, err := kube.ParseOwner(name); err == nil && owner.Kind == kube.KindPod {
+		if owner, err := contract.ParseOwner(name); err == nil && owner.Kind == contract.KindPod {
 			list = append(list, owner)
 		}
 	}

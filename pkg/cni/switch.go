@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -33,7 +33,7 @@ type Switch interface {
 	Unplug(ctx context.Context, p Plugged) error
 	// Plugged gives the ports of the pods, of all pods when none is named. It
 	// fails rather than to give a part of them.
-	Plugged(pods ...kube.Owner) ([]Plugged, error)
+	Plugged(pods ...contract.Owner) ([]Plugged, error)
 }
 
 // Port is a port that a switch is to have.
@@ -62,7 +62,7 @@ type Device struct {
 
 // Plugged is a port that a switch has.
 type Plugged struct {
-	Pod     kube.Owner
+	Pod     contract.Owner
 	UID     string // of the pod in the API, which for static pods is not the runtime's
 	Sandbox string
 	IfName  string // in the pod
@@ -75,7 +75,7 @@ type Plugged struct {
 }
 
 // plugged gives a pod's port if it has one.
-func plugged(s Switch, pod kube.Owner) (p Plugged, ok bool, err error) {
+func plugged(s Switch, pod contract.Owner) (p Plugged, ok bool, err error) {
 	list, err := s.Plugged(pod)
 	if err != nil || len(list) == 0 {
 		return Plugged{}, false, err

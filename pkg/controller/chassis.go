@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -22,7 +22,7 @@ const chassisWithin = 5 * time.Second
 // database is removed, by a loop of its own: a database that does not answer holds
 // up no other owner. The rows that are replaced are the only memory of which
 // chassis the node was.
-func (c *Controller) awaitChassis(owner kube.Owner) error {
+func (c *Controller) awaitChassis(owner contract.Owner) error {
 	for _, chassis := range c.staleChassis(owner) {
 		if _, removed := c.removed.LoadAndDelete(chassis); !removed {
 			c.chassis.Mark(owner)
@@ -33,20 +33,20 @@ func (c *Controller) awaitChassis(owner kube.Owner) error {
 }
 
 // staleChassis are those that a node had, by its rows, and that no node has now.
-func (c *Controller) staleChassis(owner kube.Owner) []string {
-	if owner.Kind != kube.KindNode || len(c.cfg.Southbound) == 0 {
+func (c *Controller) staleChassis(owner contract.Owner) []string {
+	if owner.Kind != contract.KindNode || len(c.cfg.Southbound) == 0 {
 		return nil
 	}
 	return slices.DeleteFunc(chassisOf(c.db.Rows(owner.String())), func(chassis string) bool {
-		return slices.ContainsFunc(c.view.Nodes(), func(n *corev1.Node) bool { return n.Annotations[kube.NodeChassisIDKey] == chassis })
+		return slices.ContainsFunc(c.view.Nodes(), func(n *corev1.Node) bool { return n.Annotations[contract.NodeChassisIDKey] == chassis })
 	})
 }
 
 // dropChassis removes what nodes that are gone, or that have another system-id now,
 // have left in the Southbound database: their ovn-controllers do so only when they
 // end in an orderly way, and until then every other node keeps a tunnel to them.
-func (c *Controller) dropChassis(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
-	failed := map[kube.Owner]error{}
+func (c *Controller) dropChassis(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		for _, chassis := range c.staleChassis(owner) {
 			cfg := ovsdb.Defaults(c.cfg.Southbound, ovsdb.Schema{})
@@ -80,13 +80,13 @@ func chassisOf(rows []ovsdb.Row) []string {
 // the one whose rows name the chassis, else the older one: a node that claims the id of
 // another changes nothing of that one's.
 func (c *Controller) chassisTaken(node *corev1.Node) string {
-	id := node.Annotations[kube.NodeChassisIDKey]
+	id := node.Annotations[contract.NodeChassisIDKey]
 	claims := c.view.NodesOfChassis(id)
 	if id == "" || len(claims) < 2 {
 		return ""
 	}
 	has := func(n *corev1.Node) int {
-		if c.db != nil && slices.Contains(chassisOf(c.db.Rows(kube.NodeOwner(n.Name).String())), id) {
+		if c.db != nil && slices.Contains(chassisOf(c.db.Rows(contract.NodeOwner(n.Name).String())), id) {
 			return 0
 		}
 		return 1
@@ -100,13 +100,13 @@ func (c *Controller) chassisTaken(node *corev1.Node) string {
 	return first.Name
 }
 
-func (c *Controller) warnChassisTaken(owner kube.Owner) {
+func (c *Controller) warnChassisTaken(owner contract.Owner) {
 	node := c.view.Node(owner.Name)
-	if owner.Kind != kube.KindNode || node == nil {
+	if owner.Kind != contract.KindNode || node == nil {
 		return
 	}
 	if other := c.chassisTaken(node); other != "" {
 		c.report.Warn(owner, "ChassisTaken", fmt.Sprintf("chassis id %s is that of node %s: this host needs a system-id of its own",
-			node.Annotations[kube.NodeChassisIDKey], other))
+			node.Annotations[contract.NodeChassisIDKey], other))
 	}
 }

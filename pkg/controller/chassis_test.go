@@ -10,7 +10,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
@@ -54,7 +54,7 @@ func TestChassis_OfDeletedNodeIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reinstalled.Annotations[kube.NodeChassisIDKey] = "chassis-new"
+	reinstalled.Annotations[contract.NodeChassisIDKey] = "chassis-new"
 	if _, err := nodes.Update(t.Context(), reinstalled, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestChassis_OfAnotherNodeIsRefused(t *testing.T) {
 	w.eventually("rest", w.settled)
 	before := mine()
 	claim := func(id string) {
-		forger.Annotations[kube.NodeChassisIDKey] = id
+		forger.Annotations[contract.NodeChassisIDKey] = id
 		if _, err := w.client.CoreV1().Nodes().Update(t.Context(), forger, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}

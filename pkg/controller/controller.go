@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -64,14 +65,14 @@ type Config struct {
 
 // Controller is one candidate for the zone's controller.
 type Controller struct {
-	cfg    Config
-	build  ovn.Config
-	view   *kube.View
-	write  *kube.Writer
-	report *kube.Reporter
-	alloc  *ipam.Allocator
-	values *ovn.ServiceValues
-	log    *slog.Logger
+	cfg     Config
+	network contract.Network
+	view    *kube.View
+	write   *kube.Writer
+	report  *kube.Reporter
+	alloc   *ipam.Allocator
+	values  *ovn.ServiceValues
+	log     *slog.Logger
 
 	// db is there while this process leads, and end says why it has to stop. claimed
 	// is of the loop of rows.
@@ -81,7 +82,7 @@ type Controller struct {
 	guard   ovsdb.Guard
 	echo    echo
 	// kept are sets of pods that only a rule of before refers to; of the loop of rows.
-	kept   []kube.Owner
+	kept   []contract.Owner
 	limits limits
 	// warned is what the authors of policies and services were last told.
 	warned sync.Map
@@ -97,7 +98,9 @@ type Controller struct {
 	loops
 }
 
-type loops struct{ nodes, pods, rows, statuses, chassis *reconcile.Loop[kube.Owner] }
+type loops struct {
+	nodes, pods, rows, statuses, chassis *reconcile.Loop[contract.Owner]
+}
 
 // New makes a Controller; its Events are recorded until ctx ends.
 func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, error) {
@@ -111,9 +114,9 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	}
 	c := &Controller{
 		cfg: cfg, view: view, write: kube.NewWriter(client), alloc: alloc, values: ovn.NewServiceValues(), log: cfg.Logger,
-		limits: limits{counted: map[kube.Owner]int{}, beyond: map[kube.Owner][]kube.Owner{}},
-		report: kube.NewReporter(ctx, client, view, "ovn-offload-controller"),
-		build:  ovn.Config{ClusterSubnets: cfg.Plan.Prefixes(), NodeBits: cfg.Plan.NodeBits(), JoinSubnets: cfg.Plan.JoinSubnets(), ServiceSubnets: cfg.Plan.Services, MasqueradeSubnets: cfg.Plan.Masquerade},
+		limits:  limits{counted: map[contract.Owner]int{}, beyond: map[contract.Owner][]contract.Owner{}},
+		report:  kube.NewReporter(ctx, client, view, "ovn-offload-controller"),
+		network: cfg.Plan.Network(),
 	}
 	c.nodes = c.loop("node-allocation", 1, 1, c.allocateNodes)
 	c.pods = c.loop("pod-allocation", podWriters, 1, c.allocatePods)
@@ -127,10 +130,10 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	c.view.OnChange(c.mark)
 	c.view.HeedWhen(c.leading.Load)
 	countPolicies(cfg.Registerer, c.view)
-	return c, c.build.Validate()
+	return c, nil
 }
 
-func (c *Controller) loop(name string, workers, batch int, f reconcile.Func[kube.Owner]) *reconcile.Loop[kube.Owner] {
+func (c *Controller) loop(name string, workers, batch int, f reconcile.Func[contract.Owner]) *reconcile.Loop[contract.Owner] {
 	cfg := reconcile.Defaults(name)
 	cfg.Workers, cfg.BatchSize, cfg.Logger, cfg.Registerer = workers, batch, c.log, c.cfg.Registerer
 	l := reconcile.New(cfg, f)
@@ -203,7 +206,7 @@ func (c *Controller) lead(ctx context.Context) error {
 	c.db.OnReconnect(c.rows.MarkAll)
 	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
 	group, running := errgroup.WithContext(ctx)
-	for _, loop := range []*reconcile.Loop[kube.Owner]{c.nodes, c.pods, c.rows, c.statuses, c.chassis} {
+	for _, loop := range []*reconcile.Loop[contract.Owner]{c.nodes, c.pods, c.rows, c.statuses, c.chassis} {
 		group.Go(func() error { return loop.Run(running) })
 	}
 	err = group.Wait()

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
@@ -121,7 +121,7 @@ func (w *world) startAndLead() {
 
 func testNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: types.UID(name), Annotations: map[string]string{kube.NodeChassisIDKey: "chassis-" + name},
+		Name: name, UID: types.UID(name), Annotations: map[string]string{contract.NodeChassisIDKey: "chassis-" + name},
 	}}
 }
 
@@ -156,8 +156,8 @@ func TestPod_GetsAndReleasesAddressAndPort(t *testing.T) {
 	w := newWorld(t, testNode("n1"), testPod("a", "n1"))
 	w.eventually("a port for the pod", func() bool { return slices.Equal(w.ports(), []string{"d_a"}) })
 	pod, err := w.client.CoreV1().Pods("d").Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil || !strings.Contains(pod.Annotations[kube.PodNetworksKey], "10.244.0.4/24") {
-		t.Errorf("annotation %q, %v", pod.Annotations[kube.PodNetworksKey], err)
+	if err != nil || !strings.Contains(pod.Annotations[contract.PodNetworksKey], "10.244.0.4/24") {
+		t.Errorf("annotation %q, %v", pod.Annotations[contract.PodNetworksKey], err)
 	}
 	if err := w.client.CoreV1().Pods("d").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestForgedAnnotation_SubnetOfAnotherNodeIsIgnored(t *testing.T) {
 	w := newWorld(t, testNode("n1"))
 	w.eventually("a switch", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "n1") })
 	forger := testNode("n2")
-	forger.Annotations[kube.NodeSubnetsKey] = `{"default":["10.244.0.0/24"]}`
+	forger.Annotations[contract.NodeSubnetsKey] = `{"default":["10.244.0.0/24"]}`
 	if _, err := w.client.CoreV1().Nodes().Create(t.Context(), forger, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -277,12 +277,12 @@ func TestStandby_QueuesNoKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.mark(kube.PodOwner("d", "a"))
+	c.mark(contract.PodOwner("d", "a"))
 	if got := dirtyKeys(t, registry); got != 0 {
 		t.Errorf("%v keys wait in a process that does not lead", got)
 	}
 	c.leading.Store(true)
-	c.mark(kube.PodOwner("d", "a"))
+	c.mark(contract.PodOwner("d", "a"))
 	if got := dirtyKeys(t, registry); got != 2 {
 		t.Errorf("%v keys wait in the leader, want one in each of two loops", got)
 	}
@@ -308,15 +308,15 @@ func TestAllocatePods_OfAPodThatHasGone(t *testing.T) {
 	if _, err := c.alloc.Pod(pod, node); err != nil {
 		t.Fatal(err)
 	}
-	owner := kube.PodOwner("d", "a")
-	if failed, err := c.allocatePods(t.Context(), []kube.Owner{owner}); err != nil || failed[owner] != nil {
+	owner := contract.PodOwner("d", "a")
+	if failed, err := c.allocatePods(t.Context(), []contract.Owner{owner}); err != nil || failed[owner] != nil {
 		t.Fatal(failed, err)
 	}
 	if got := dirtyKeys(t, registry); got != 1 {
 		t.Errorf("%v keys wait, want the pod in the loop of rows", got)
 	}
 	c.alloc.Release(owner, pod.UID)
-	if _, err := c.allocatePods(t.Context(), []kube.Owner{kube.PodOwner("d", "other")}); err != nil {
+	if _, err := c.allocatePods(t.Context(), []contract.Owner{contract.PodOwner("d", "other")}); err != nil {
 		t.Fatal(err)
 	}
 	if got := dirtyKeys(t, registry); got != 1 {
@@ -352,7 +352,7 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) (sum float6
 // Nothing is written when the allocator takes it, so no event would tell them.
 func TestPod_CreatedWithAnnotationKeepsAddress(t *testing.T) {
 	node, pod := testNode("n1"), testPod("a", "n1")
-	node.Annotations[kube.NodeSubnetsKey], node.Annotations[kube.NodeIDKey] = `{"default":["10.244.0.0/24"]}`, "2"
+	node.Annotations[contract.NodeSubnetsKey], node.Annotations[contract.NodeIDKey] = `{"default":["10.244.0.0/24"]}`, "2"
 	before, err := ipam.New(ipam.Defaults())
 	if err != nil {
 		t.Fatal(err)
@@ -411,7 +411,7 @@ func TestGateway_BridgePortWinsNameOverPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node.Annotations[kube.GatewayConfigKey] = `{"default":{"mode":"shared","interface-id":"breth0_n9","mac-address":"02:42:ac:12:00:02","ip-addresses":["172.18.0.2/16"],"next-hops":["172.18.0.1"]}}`
+	node.Annotations[contract.GatewayConfigKey] = `{"default":{"mode":"shared","interface-id":"breth0_n9","mac-address":"02:42:ac:12:00:02","ip-addresses":["172.18.0.2/16"],"next-hops":["172.18.0.1"]}}`
 	if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
@@ -13,20 +13,20 @@ type echo struct {
 	mu sync.Mutex
 	// heard says of each owner in the commit whether its rows have changed; nil
 	// when there is no commit.
-	heard map[kube.Owner]bool
+	heard map[contract.Owner]bool
 }
 
-func (e *echo) begin(owners map[string]kube.Owner) {
+func (e *echo) begin(owners map[string]contract.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.heard = map[kube.Owner]bool{}
+	e.heard = map[contract.Owner]bool{}
 	for _, owner := range owners {
 		e.heard[owner] = false
 	}
 }
 
 // hears says that the owner is in a commit.
-func (e *echo) hears(owner kube.Owner) bool {
+func (e *echo) hears(owner contract.Owner) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_, in := e.heard[owner]
@@ -37,7 +37,7 @@ func (e *echo) hears(owner kube.Owner) bool {
 }
 
 // end gives the owners of which something was heard.
-func (e *echo) end() (owners []kube.Owner) {
+func (e *echo) end() (owners []contract.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for owner, changed := range e.heard {
@@ -52,7 +52,7 @@ func (e *echo) end() (owners []kube.Owner) {
 // rowsChanged hears from the database whose rows changed.
 func (c *Controller) rowsChanged(names []string) {
 	for _, name := range names {
-		if owner, err := kube.ParseOwner(name); err == nil && !c.echo.hears(owner) {
+		if owner, err := contract.ParseOwner(name); err == nil && !c.echo.hears(owner) {
 			c.rows.Mark(owner)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -44,8 +44,8 @@ func committing(t *testing.T) (*ovsdbtest.Server, *Controller, func() float64) {
 
 // switchPass is a pass over one owner, whose row is a switch with this configuration.
 func switchPass(name, value string) *pass {
-	owner := kube.NodeOwner(name)
-	return &pass{byName: map[string]kube.Owner{owner.String(): owner}, wants: []ovsdb.Want{{Owner: owner.String(), Rows: []ovsdb.Row{
+	owner := contract.NodeOwner(name)
+	return &pass{byName: map[string]contract.Owner{owner.String(): owner}, wants: []ovsdb.Want{{Owner: owner.String(), Rows: []ovsdb.Row{
 		{ID: "switch", Model: &nb.LogicalSwitch{Name: name, OtherConfig: map[string]string{"value": value}}},
 	}}}}
 }

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // changeWatch counts what transactions change in address sets and logical ports.
@@ -99,7 +99,7 @@ func TestForgedAnnotation_ChangesNoSetAndNoPort(t *testing.T) {
 // forge writes a pod's annotation as anybody who may patch the pod can.
 func (w *world) forge(pod, value string) {
 	w.t.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{kube.PodNetworksKey: value}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{contract.PodNetworksKey: value}}})
 	if err == nil {
 		_, err = w.client.CoreV1().Pods("d").Patch(w.t.Context(), pod, types.MergePatchType, patch, metav1.PatchOptions{})
 	}

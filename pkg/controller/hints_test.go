@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
@@ -21,7 +21,7 @@ import (
 // zoneNode is in one of three zones.
 func zoneNode(i int) *corev1.Node {
 	node := gatewayNode(fmt.Sprint("n", i), 0)
-	node.Annotations[kube.GatewayConfigKey] = fmt.Sprintf(`{"default":{"mode":"shared","ip-addresses":["172.18.%d.%d/16"]}}`, i/250, 1+i%250)
+	node.Annotations[contract.GatewayConfigKey] = fmt.Sprintf(`{"default":{"mode":"shared","ip-addresses":["172.18.%d.%d/16"]}}`, i/250, 1+i%250)
 	node.Status.Addresses[0].Address = fmt.Sprintf("172.18.%d.%d", i/250, 1+i%250)
 	node.Labels = map[string]string{corev1.LabelTopologyZone: fmt.Sprint("zone-", i%3)}
 	return node
@@ -58,19 +58,19 @@ func BenchmarkHintedEndpointChanges(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			marked := make(chan []kube.Owner, nodes+3*services)
-			c.view.OnChange(func(owners ...kube.Owner) { marked <- owners })
+			marked := make(chan []contract.Owner, nodes+3*services)
+			c.view.OnChange(func(owners ...contract.Owner) { marked <- owners })
 			if err := c.view.Start(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			build := func(owners []kube.Owner) {
+			build := func(owners []contract.Owner) {
 				for _, owner := range owners {
-					if rows, err := ovn.Build(c.facts(), c.build, owner); err != nil || len(rows) != 1 {
+					if rows, err := ovn.Build(c.facts(), c.network, owner); err != nil || len(rows) != 1 {
 						b.Fatalf("%s: %d rows, %v", owner, len(rows), err)
 					}
 				}
 			}
-			build([]kube.Owner{kube.NodeServicesOwner("n0"), kube.NodeServicesOwner("n1"), kube.NodeServicesOwner("n2")})
+			build([]contract.Owner{contract.NodeServicesOwner("n0"), contract.NodeServicesOwner("n1"), contract.NodeServicesOwner("n2")})
 			for len(marked) > 0 {
 				<-marked
 			}

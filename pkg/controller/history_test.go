@@ -23,6 +23,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
 )
@@ -66,8 +67,8 @@ func TestController_RandomHistoryEndsAsFreshController(t *testing.T) {
 	w := wholeWorld(t, nil, testNode("n1"), testNode("n2"), testNode("n3"))
 	w.startAndLead()
 	rowsOf, kinds := map[string]bool{}, []string{
-		kube.KindNetwork, kube.KindNode, kube.KindPod, kube.KindService, kube.KindNodeServices, kube.KindNetworkPolicy, kube.KindPodSet,
-		kube.KindAdminNetworkPolicy, kube.KindBaselineAdminNetworkPolicy, kube.KindClusterNetworkPolicy,
+		contract.KindNetwork, contract.KindNode, contract.KindPod, contract.KindService, contract.KindNodeServices, contract.KindNetworkPolicy, contract.KindPodSet,
+		contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy,
 	}
 	h := &history{w, rand.New(rand.NewPCG(seed, 0))}
 	// A restart looks at everything, and so does in the end what changes later: each
@@ -241,7 +242,7 @@ func (h *history) putSlice(slice *discoveryv1.EndpointSlice) {
 
 // logging is what a user writes about logs, or nothing.
 func logging(r *rand.Rand) map[string]string {
-	return pick(r, []map[string]string{nil, {kube.ACLLoggingKey: `{"deny":"alert"}`}, {kube.ACLLoggingKey: `{"deny":"info","allow":"notice"}`}})
+	return pick(r, []map[string]string{nil, {contract.ACLLoggingKey: `{"deny":"alert"}`}, {contract.ACLLoggingKey: `{"deny":"info","allow":"notice"}`}})
 }
 
 func randomLabels(r *rand.Rand) map[string]string {
@@ -449,14 +450,14 @@ func (h *history) changeStatus() {
 
 func (h *history) changeHost() {
 	hosts := "[" + strings.Join(h.addresses(), ",") + "]"
-	h.patchNode(h.node(), "", fmt.Sprintf(`"annotations":{%q:%q,%q:%q}`, kube.HostCIDRsKey, hosts, kube.NodeMTUKey, pick(h.r, []string{"", "1400", "8900"})))
+	h.patchNode(h.node(), "", fmt.Sprintf(`"annotations":{%q:%q,%q:%q}`, contract.HostCIDRsKey, hosts, contract.NodeMTUKey, pick(h.r, []string{"", "1400", "8900"})))
 }
 
 func (h *history) changeGateway() {
 	name := h.node()
 	config := fmt.Sprintf(`{"default":{"mode":"shared","interface-id":"breth0_%s","mac-address":"02:42:ac:12:00:0%s","ip-addresses":[%s],"next-hops":["172.18.0.1","fc00:18::1"]}}`,
 		name, name[1:], strings.Join(h.addresses(), ","))
-	h.patchNode(name, "", fmt.Sprintf(`"annotations":{%q:%q}`, kube.GatewayConfigKey, config))
+	h.patchNode(name, "", fmt.Sprintf(`"annotations":{%q:%q}`, contract.GatewayConfigKey, config))
 }
 
 // addresses are none, one or two of each family, which other nodes may have as well.

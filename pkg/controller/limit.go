@@ -3,25 +3,25 @@ package controller
 import (
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
 
 // limits is what the loop of rows knows of the limit of members.
 type limits struct {
-	counted map[kube.Owner]int          // members by set, as they count
-	beyond  map[kube.Owner][]kube.Owner // sets by policy
+	counted map[contract.Owner]int              // members by set, as they count
+	beyond  map[contract.Owner][]contract.Owner // sets by policy
 }
 
 // followLimit marks the policies in whose limit other sets are than before, and
 // these sets: when a set in the pass has grown or shrunk, or a policy has changed.
 func (c *Controller) followLimit(p *pass) {
-	policies := map[kube.Owner]bool{}
+	policies := map[contract.Owner]bool{}
 	for _, owner := range p.byName {
 		switch owner.Kind {
-		case kube.KindNetworkPolicy:
+		case contract.KindNetworkPolicy:
 			policies[owner] = true
-		case kube.KindPodSet:
+		case contract.KindPodSet:
 			set, counted := c.view.PodSet(owner), 0
 			if set != nil {
 				counted = ovn.Counted(c.view.Sizes(set))
@@ -38,7 +38,7 @@ func (c *Controller) followLimit(p *pass) {
 		}
 	}
 	for owner := range policies {
-		var beyond []kube.Owner
+		var beyond []contract.Owner
 		if policy := c.view.Policy(owner); policy != nil {
 			beyond = ovn.BeyondLimit(c.view, policy)
 		}

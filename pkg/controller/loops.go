@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
@@ -30,15 +31,20 @@ const secondLook = time.Minute
 // the annotation that says it.
 type facts struct {
 	*kube.View
+	zone   contract.Zone
 	alloc  *ipam.Allocator
 	values *ovn.ServiceValues
 	// chassisTaken is the node that has the chassis which another node claims, or "".
 	chassisTaken func(node *corev1.Node) string
 }
 
+func (f facts) Zone() contract.Zone { return f.zone }
+
 func (f facts) ServiceValues() *ovn.ServiceValues { return f.values }
 
-func (c *Controller) facts() facts { return facts{c.view, c.alloc, c.values, c.chassisTaken} }
+func (c *Controller) facts() facts {
+	return facts{c.view, c.cfg.Plan.Zone(), c.alloc, c.values, c.chassisTaken}
+}
 
 func (f facts) Node(name string) *corev1.Node {
 	node := f.View.Node(name)
@@ -51,16 +57,16 @@ func (f facts) Node(name string) *corev1.Node {
 	}
 	without := node.DeepCopy()
 	if !recorded {
-		delete(without.Annotations, kube.NodeSubnetsKey)
-		delete(without.Annotations, kube.NodeIDKey)
+		delete(without.Annotations, contract.NodeSubnetsKey)
+		delete(without.Annotations, contract.NodeIDKey)
 	}
 	if taken {
-		delete(without.Annotations, kube.NodeChassisIDKey)
+		delete(without.Annotations, contract.NodeChassisIDKey)
 	}
 	return without
 }
 
-func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
+func (f facts) Allocated(pod *corev1.Pod) *contract.PodNetwork {
 	if network := f.alloc.Allocated(pod); network != nil {
 		return network
 	}
@@ -69,16 +75,16 @@ func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
 
 // mark sends owners to the loops that are concerned with them. Who does not lead
 // would only collect them: the first pass of a leader is over everything.
-func (c *Controller) mark(owners ...kube.Owner) {
+func (c *Controller) mark(owners ...contract.Owner) {
 	c.values.Changed(owners...)
 	if !c.leading.Load() {
 		return
 	}
 	for _, owner := range owners {
 		switch owner.Kind {
-		case kube.KindNode:
+		case contract.KindNode:
 			c.nodes.Mark(owner)
-		case kube.KindPod:
+		case contract.KindPod:
 			c.pods.Mark(owner)
 		}
 	}
@@ -87,8 +93,8 @@ func (c *Controller) mark(owners ...kube.Owner) {
 
 // allocateNodes records subnets and ids. A node that gets none has a condition
 // that says so, until it gets one.
-func (c *Controller) allocateNodes(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
-	failed := map[kube.Owner]error{}
+func (c *Controller) allocateNodes(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		node := c.view.Node(owner.Name)
 		if node == nil {
@@ -125,8 +131,8 @@ func networkCondition(err error) corev1.NodeCondition {
 }
 
 // allocatePods records addresses.
-func (c *Controller) allocatePods(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
-	failed := map[kube.Owner]error{}
+func (c *Controller) allocatePods(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		pod := c.view.Pod(owner.Namespace, owner.Name)
 		if pod == nil {
@@ -146,14 +152,14 @@ func (c *Controller) allocatePods(ctx context.Context, owners []kube.Owner) (map
 	return failed, nil
 }
 
-func (c *Controller) warn(owner kube.Owner, decision ipam.Decision) {
+func (c *Controller) warn(owner contract.Owner, decision ipam.Decision) {
 	if decision.Warning != "" {
 		c.report.Warn(owner, "AnnotationReplaced", decision.Warning)
 	}
 }
 
 // warnNoSubnet tells who looks at a pod what the node's condition says.
-func (c *Controller) warnNoSubnet(owner kube.Owner, node string, err error) {
+func (c *Controller) warnNoSubnet(owner contract.Owner, node string, err error) {
 	object := c.view.Node(node)
 	if object == nil || !errors.Is(err, reconcile.ErrNotReady) {
 		return
@@ -167,7 +173,7 @@ func (c *Controller) warnNoSubnet(owner kube.Owner, node string, err error) {
 
 // forgetGone is no error for objects that went while we wrote. What was allocated
 // for them comes free with the rows that they do not have.
-func (c *Controller) forgetGone(owner kube.Owner, err error) error {
+func (c *Controller) forgetGone(owner contract.Owner, err error) error {
 	if apierrors.IsNotFound(err) {
 		c.rows.Mark(owner)
 		return nil
@@ -177,19 +183,19 @@ func (c *Controller) forgetGone(owner kube.Owner, err error) error {
 
 // pass is what goes into one commit.
 type pass struct {
-	failed map[kube.Owner]error // of every owner, nil where rows were built
-	past   map[kube.Owner][]types.UID
-	byName map[string]kube.Owner
+	failed map[contract.Owner]error // of every owner, nil where rows were built
+	past   map[contract.Owner][]types.UID
+	byName map[string]contract.Owner
 	wants  []ovsdb.Want
-	kept   []kube.Owner // sets of pods that nobody uses any more, but a rule of before
+	kept   []contract.Owner // sets of pods that nobody uses any more, but a rule of before
 }
 
 // prepare builds the rows of owners: those of sets of pods before the rules that
 // refer to them. Where address sets go, as when a set of pods is divided otherwise,
 // all rules that may refer to them move on in the same commit. When the pass has
 // taken longBuild and ports of pods wait, the rest is put off.
-func (c *Controller) prepare(owners []kube.Owner) *pass {
-	p := &pass{failed: map[kube.Owner]error{}, past: map[kube.Owner][]types.UID{}, byName: map[string]kube.Owner{}}
+func (c *Controller) prepare(owners []contract.Owner) *pass {
+	p := &pass{failed: map[contract.Owner]error{}, past: map[contract.Owner][]types.UID{}, byName: map[string]contract.Owner{}}
 	began := time.Now()
 	for i, owner := range c.inOrder(owners) {
 		if i > 0 && time.Since(began) > longBuild && !c.isUrgent(owner) && c.rows.UrgentWaiting() {
@@ -201,7 +207,7 @@ func (c *Controller) prepare(owners []kube.Owner) *pass {
 	for _, want := range p.wants {
 		owner := p.byName[want.Owner]
 		goes := func(have ovsdb.Row) bool { return !hasRow(want.Rows, have.ID) }
-		if owner.Kind != kube.KindPodSet || !slices.ContainsFunc(c.db.Rows(want.Owner), goes) {
+		if owner.Kind != contract.KindPodSet || !slices.ContainsFunc(c.db.Rows(want.Owner), goes) {
 			continue
 		}
 		for _, user := range c.view.UsersOf(owner) {
@@ -216,12 +222,12 @@ func (c *Controller) prepare(owners []kube.Owner) *pass {
 }
 
 // add builds the rows of one owner.
-func (c *Controller) add(p *pass, owner kube.Owner) {
+func (c *Controller) add(p *pass, owner contract.Owner) {
 	// Who holds addresses is asked before the rows are built: one who comes
 	// later is not released with the rows of one who went.
 	holders := c.alloc.Holders(owner)
 	uid := c.nodeUID(owner)
-	rows, err := ovn.Build(c.facts(), c.build, owner)
+	rows, err := ovn.Build(c.facts(), c.network, owner)
 	if waits := c.awaitChassis(owner); err == nil && waits != nil {
 		p.failed[owner] = waits
 		return
@@ -236,7 +242,7 @@ func (c *Controller) add(p *pass, owner kube.Owner) {
 }
 
 // reconcileRows builds and commits the rows of a batch of owners.
-func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
+func (c *Controller) reconcileRows(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	p := c.prepare(owners)
 	failed, byName := p.failed, p.byName
 	result, err := c.commit(ctx, p)
@@ -266,18 +272,18 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []kube.Owner) (ma
 
 // committed is what follows from a commit: children that waited for a new parent
 // are marked, and addresses whose rows are gone come free.
-func (c *Controller) committed(result ovsdb.Result, byName map[string]kube.Owner, past map[kube.Owner][]types.UID) {
+func (c *Controller) committed(result ovsdb.Result, byName map[string]contract.Owner, past map[contract.Owner][]types.UID) {
 	for _, change := range result.Changes {
 		switch owner := byName[change.Owner]; {
-		case owner.Kind == kube.KindPodSet && change.Op != "update":
+		case owner.Kind == contract.KindPodSet && change.Op != "update":
 			c.rows.Mark(c.view.UsersOf(owner)...)
 		case change.Op != "insert":
-		case owner.Kind == kube.KindNetwork:
+		case owner.Kind == contract.KindNetwork:
 			c.rows.Mark(c.nodeOwners()...)
 			c.rows.Mark(c.serviceOwners()...)
-		case owner.Kind == kube.KindNode && (change.Table == nb.LogicalSwitchTable || change.Table == nb.LogicalRouterTable):
+		case owner.Kind == contract.KindNode && (change.Table == nb.LogicalSwitchTable || change.Table == nb.LogicalRouterTable):
 			for _, pod := range c.view.PodsOnNode(owner.Name) {
-				c.rows.Mark(kube.PodOwner(pod.Namespace, pod.Name))
+				c.rows.Mark(contract.PodOwner(pod.Namespace, pod.Name))
 			}
 		case change.Table == nb.PortGroupTable:
 			c.rows.Mark(c.view.SubjectOwners(owner)...)
@@ -292,8 +298,8 @@ func (c *Controller) committed(result ovsdb.Result, byName map[string]kube.Owner
 }
 
 // nodeUID is "" for other owners and for nodes that are gone.
-func (c *Controller) nodeUID(owner kube.Owner) types.UID {
-	if node := c.view.Node(owner.Name); owner.Kind == kube.KindNode && node != nil {
+func (c *Controller) nodeUID(owner contract.Owner) types.UID {
+	if node := c.view.Node(owner.Name); owner.Kind == contract.KindNode && node != nil {
 		return node.UID
 	}
 	return ""
@@ -310,16 +316,16 @@ func madeFor(row ovsdb.Row, node types.UID) types.UID {
 
 // everything is all owners of the API, of the allocator and of the database.
 // Owners that only the database has are left out when they are too many at once.
-func (c *Controller) everything() []kube.Owner {
+func (c *Controller) everything() []contract.Owner {
 	c.values.Reset()
-	known := map[kube.Owner]bool{kube.NetworkOwner(): true}
+	known := map[contract.Owner]bool{contract.NetworkOwner(): true}
 	for _, owner := range slices.Concat(c.nodeOwners(), c.podOwners(), c.serviceOwners(), c.view.PodSetOwners(), c.view.PolicyOwners()) {
 		known[owner] = true
 	}
 	present := c.db.Owners()
-	orphans := map[kube.Owner]bool{}
+	orphans := map[contract.Owner]bool{}
 	for _, name := range present {
-		if owner, err := kube.ParseOwner(name); err == nil && !known[owner] {
+		if owner, err := contract.ParseOwner(name); err == nil && !known[owner] {
 			orphans[owner] = true
 		}
 	}
@@ -336,13 +342,13 @@ func (c *Controller) everything() []kube.Owner {
 	for _, owner := range c.alloc.Owners() {
 		known[owner] = known[owner] || !orphans[owner]
 	}
-	maps.DeleteFunc(known, func(_ kube.Owner, wanted bool) bool { return !wanted })
-	return slices.SortedFunc(maps.Keys(known), func(a, b kube.Owner) int { return cmp.Compare(rank(a), rank(b)) })
+	maps.DeleteFunc(known, func(_ contract.Owner, wanted bool) bool { return !wanted })
+	return slices.SortedFunc(maps.Keys(known), func(a, b contract.Owner) int { return cmp.Compare(rank(a), rank(b)) })
 }
 
 // inTheWay moves the pods whose address another one has from orphans to known: these
 // are gone for certain, in a database that comes from a backup, and are in its way.
-func (c *Controller) inTheWay(known, orphans map[kube.Owner]bool) {
+func (c *Controller) inTheWay(known, orphans map[contract.Owner]bool) {
 	rows, err := held(c.db)
 	if err != nil {
 		return // everybody is marked when the database is back
@@ -355,30 +361,30 @@ func (c *Controller) inTheWay(known, orphans map[kube.Owner]bool) {
 	}
 }
 
-func (c *Controller) nodeOwners() []kube.Owner {
-	var owners []kube.Owner
+func (c *Controller) nodeOwners() []contract.Owner {
+	var owners []contract.Owner
 	for _, node := range c.view.Nodes() {
-		owners = append(owners, kube.NodeOwner(node.Name))
+		owners = append(owners, contract.NodeOwner(node.Name))
 	}
 	return owners
 }
 
-func (c *Controller) podOwners() []kube.Owner {
-	var owners []kube.Owner
+func (c *Controller) podOwners() []contract.Owner {
+	var owners []contract.Owner
 	for _, pod := range c.view.Pods() {
-		owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
+		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 	}
 	return owners
 }
 
 // serviceOwners are the services and the nodes' parts in them.
-func (c *Controller) serviceOwners() []kube.Owner {
-	var owners []kube.Owner
+func (c *Controller) serviceOwners() []contract.Owner {
+	var owners []contract.Owner
 	for _, service := range c.view.Services() {
-		owners = append(owners, kube.ServiceOwner(service.Namespace, service.Name))
+		owners = append(owners, contract.ServiceOwner(service.Namespace, service.Name))
 	}
 	for _, node := range c.view.Nodes() {
-		owners = append(owners, kube.NodeServicesOwner(node.Name))
+		owners = append(owners, contract.NodeServicesOwner(node.Name))
 	}
 	return owners
 }
@@ -389,8 +395,8 @@ func held(db *ovsdb.DB) ([]ipam.Held, error) {
 	generation := db.Generation()
 	for _, model := range db.Table(nb.LogicalSwitchPortTable) {
 		port := model.(*nb.LogicalSwitchPort)
-		owner, err := kube.ParseOwner(port.ExternalIDs[ovsdb.OwnerKey])
-		if err != nil || owner.Kind != kube.KindPod {
+		owner, err := contract.ParseOwner(port.ExternalIDs[ovsdb.OwnerKey])
+		if err != nil || owner.Kind != contract.KindPod {
 			continue
 		}
 		var addrs []netip.Addr

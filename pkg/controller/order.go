@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 )
@@ -14,11 +15,11 @@ const longBuild = 20 * time.Millisecond
 
 // isUrgent says that an owner goes before policies and services: the port of a pod
 // that comes or goes, and what ports are attached to.
-func (c *Controller) isUrgent(owner kube.Owner) bool {
+func (c *Controller) isUrgent(owner contract.Owner) bool {
 	switch owner.Kind {
-	case kube.KindNetwork, kube.KindNode:
+	case contract.KindNetwork, contract.KindNode:
 		return true
-	case kube.KindPod:
+	case contract.KindPod:
 		return c.portComesOrGoes(owner)
 	}
 	return false
@@ -27,7 +28,7 @@ func (c *Controller) isUrgent(owner kube.Owner) bool {
 // portComesOrGoes says that the database has no port for the pod as it is now, or
 // that the pod has gone. Changes of a port that runs are not urgent: one policy may
 // change those of all pods of a namespace.
-func (c *Controller) portComesOrGoes(owner kube.Owner) bool {
+func (c *Controller) portComesOrGoes(owner contract.Owner) bool {
 	pod, db := c.view.Pod(owner.Namespace, owner.Name), c.opened.Load()
 	if pod == nil {
 		return true
@@ -47,11 +48,11 @@ func (c *Controller) portComesOrGoes(owner kube.Owner) bool {
 // brings with it what must not be later than the port and may wait in the queue
 // behind others': its policies that have no port group yet, and the sets of pods
 // by which administrators' policies deny.
-func (c *Controller) inOrder(owners []kube.Owner) []kube.Owner {
+func (c *Controller) inOrder(owners []contract.Owner) []contract.Owner {
 	all := slices.Clone(owners)
 	for _, owner := range owners {
 		pod := c.view.Pod(owner.Namespace, owner.Name)
-		if owner.Kind != kube.KindPod || pod == nil || !c.portComesOrGoes(owner) {
+		if owner.Kind != contract.KindPod || pod == nil || !c.portComesOrGoes(owner) {
 			continue
 		}
 		all = append(all, c.view.AdminSetsOf(pod)...)
@@ -62,9 +63,9 @@ func (c *Controller) inOrder(owners []kube.Owner) []kube.Owner {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b kube.Owner) int { return cmp.Compare(rank(a), rank(b)) })
-	seen := map[kube.Owner]bool{}
-	return slices.DeleteFunc(all, func(owner kube.Owner) bool {
+	slices.SortStableFunc(all, func(a, b contract.Owner) int { return cmp.Compare(rank(a), rank(b)) })
+	seen := map[contract.Owner]bool{}
+	return slices.DeleteFunc(all, func(owner contract.Owner) bool {
 		again := seen[owner]
 		seen[owner] = true
 		return again
@@ -73,11 +74,11 @@ func (c *Controller) inOrder(owners []kube.Owner) []kube.Owner {
 
 // rank orders owners so that most find what they need in place: parents, then
 // sets of pods before the rules that refer to them, these before the ports.
-func rank(owner kube.Owner) int {
+func rank(owner contract.Owner) int {
 	if isClusterPolicy(owner) {
-		return rank(kube.Owner{Kind: kube.KindNetworkPolicy})
+		return rank(contract.Owner{Kind: contract.KindNetworkPolicy})
 	}
-	order := []string{kube.KindNetwork, kube.KindNode, kube.KindPodSet, kube.KindNetworkPolicy}
+	order := []string{contract.KindNetwork, contract.KindNode, contract.KindPodSet, contract.KindNetworkPolicy}
 	if at := slices.Index(order, owner.Kind); at >= 0 {
 		return at
 	}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // loggedBefore follows the database one transaction at a time, and gives how many rules
@@ -78,7 +78,7 @@ func TestOrder_PortOfNewPodGoesBeforeOthersPolicies(t *testing.T) {
 	w.eventually("the policies", func() bool { return strings.Count(w.server.Dump("Port_Group", "external_ids"), "many:p") == policies })
 	found := loggedBefore(t, w.server.Endpoint(), "d_a")
 	logged := many.DeepCopy()
-	logged.Annotations = map[string]string{kube.ACLLoggingKey: `{"deny":"alert"}`}
+	logged.Annotations = map[string]string{contract.ACLLoggingKey: `{"deny":"alert"}`}
 	ctx := t.Context()
 	if _, err := w.client.CoreV1().Namespaces().Update(ctx, logged, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

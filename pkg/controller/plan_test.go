@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // TestPlan_ThatMovesRunningPodsIsRefused: with another prefix length of nodes in
@@ -22,7 +22,7 @@ func TestPlan_ThatMovesRunningPodsIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return node.Annotations[kube.NodeSubnetsKey]
+		return node.Annotations[contract.NodeSubnetsKey]
 	}
 	former, pod := subnets(), w.annotation("a")
 	w.stop()

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
@@ -23,7 +24,7 @@ func countPolicies(registerer prometheus.Registerer, view *kube.View) {
 }
 
 // warnAuthor tells the author of an object, once, what of it has no effect.
-func (c *Controller) warnAuthor(owner kube.Owner) {
+func (c *Controller) warnAuthor(owner contract.Owner) {
 	reason, text := c.warning(owner)
 	if text == "" {
 		c.warned.Delete(owner)
@@ -37,10 +38,10 @@ func (c *Controller) warnAuthor(owner kube.Owner) {
 // warning has no text where there is nothing to tell: of a namespace selector that
 // selects nothing now, which means that nobody is allowed and is seldom meant so; of
 // addresses that a service must not have.
-func (c *Controller) warning(owner kube.Owner) (reason, text string) {
-	if owner.Kind == kube.KindService {
+func (c *Controller) warning(owner contract.Owner) (reason, text string) {
+	if owner.Kind == contract.KindService {
 		name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
-		if refused := ovn.RefusedExternalIPs(c.facts(), c.build, name); refused != "" {
+		if refused := ovn.RefusedExternalIPs(c.facts(), c.network, name); refused != "" {
 			return "ExternalIPRefused", fmt.Sprintf("the service does not answer at %s of its externalIPs: "+
 				"they belong to nodes or to the networks of pods, services or routers", refused)
 		}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
 
@@ -110,7 +110,7 @@ func TestNetworkPolicy_PortNeverLacksItsPortGroup(t *testing.T) {
 		open   bool
 	}{{denyAll("d", "deny"), false}, {denyAll("elsewhere", "deny"), true}} {
 		w := newWorld(t, testNode("n1"), c.policy)
-		group := ovn.PolicyGroup(kube.NetworkPolicyOwner(c.policy.Namespace, c.policy.Name))
+		group := ovn.PolicyGroup(contract.NetworkPolicyOwner(c.policy.Namespace, c.policy.Name))
 		w.eventually("the policy's group", func() bool { return strings.Contains(w.server.Dump("Port_Group", "name"), group) })
 		w.eventually("a leader", func() bool { return strings.Contains(w.logs.String(), "msg=leading") })
 		watch := watchGroup(t, w.server.Endpoint(), group)
@@ -313,7 +313,7 @@ func TestPortWaitsForItsNamespace_WhenAPolicySelectsByNamespaces(t *testing.T) {
 
 func adminPolicy(name string, namespaces map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": kube.KindClusterNetworkPolicy, "metadata": map[string]any{"name": name},
+		"apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": contract.KindClusterNetworkPolicy, "metadata": map[string]any{"name": name},
 		"spec": map[string]any{
 			"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": namespaces},
 			"ingress": []any{map[string]any{"action": "Deny", "from": []any{map[string]any{"namespaces": map[string]any{}}}}},

@@ -5,17 +5,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // isClusterPolicy says that an owner's object has a status to be written.
-func isClusterPolicy(owner kube.Owner) bool {
+func isClusterPolicy(owner contract.Owner) bool {
 	_, ok := kube.AdminKinds()[owner.Kind]
 	return ok
 }
 
 // decided notes what became of a policy for the whole cluster, and has it written.
-func (c *Controller) decided(owner kube.Owner, err error) {
+func (c *Controller) decided(owner contract.Owner, err error) {
 	if !isClusterPolicy(owner) {
 		return
 	}
@@ -32,8 +33,8 @@ func (c *Controller) decided(owner kube.Owner, err error) {
 
 // writeStatuses writes the conditions of policies. It is a loop of its own, so
 // that a slow API server does not hold up the rows.
-func (c *Controller) writeStatuses(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
-	failed := map[kube.Owner]error{}
+func (c *Controller) writeStatuses(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		object := c.view.AdminPolicy(owner)
 		if object == nil {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // TestRestore_BackupIsBroughtUpToDate: from an older copy of the database the controller
@@ -78,7 +78,7 @@ func (w *world) annotation(pod string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return object.Annotations[kube.PodNetworksKey]
+	return object.Annotations[contract.PodNetworksKey]
 }
 
 // replaced lists the pods that have an Event about their annotation.
@@ -110,7 +110,7 @@ func TestRestore_RunningPodKeepsItsAddress(t *testing.T) {
 	}
 	w.eventually("the other's port", func() bool { return len(w.ports()) == 1 })
 	runs := testPod("runs", "n1")
-	runs.Annotations = map[string]string{kube.PodNetworksKey: network}
+	runs.Annotations = map[string]string{contract.PodNetworksKey: network}
 	runs.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.244.0.4"}}}
 	if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), runs, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func TestRestore_RunningPodKeepsItsAddress(t *testing.T) {
 func TestRestore_ConflictingRowIsDeletedDespiteGuard(t *testing.T) {
 	w := fortyPods(t)
 	runs := testPod("runs", "n1")
-	runs.Annotations = map[string]string{kube.PodNetworksKey: w.annotation("p7")}
-	network, err := kube.ParsePodNetwork(runs.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	runs.Annotations = map[string]string{contract.PodNetworksKey: w.annotation("p7")}
+	network, err := contract.ParsePodNetwork(runs.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +158,12 @@ func TestLeader_LateAnnotationOfFormerLeaderIsNoticed(t *testing.T) {
 	first, second := w.annotation("first"), w.annotation("second")
 	rows := w.server.Dump("Logical_Switch_Port", "name", "addresses")
 	late := strings.ReplaceAll(second, `"`, `\"`)
-	patch := []byte(`{"metadata":{"annotations":{"` + kube.PodNetworksKey + `":"` + late + `"}}}`)
+	patch := []byte(`{"metadata":{"annotations":{"` + contract.PodNetworksKey + `":"` + late + `"}}}`)
 	if _, err := w.client.CoreV1().Pods("d").Patch(t.Context(), "first", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	third := testPod("third", "n1")
-	third.Annotations = map[string]string{kube.PodNetworksKey: second}
+	third.Annotations = map[string]string{contract.PodNetworksKey: second}
 	if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), third, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

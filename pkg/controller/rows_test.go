@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -157,7 +158,7 @@ func (w *world) objects() []runtime.Object {
 	ctx := w.t.Context()
 	w.eventually("addresses for all pods", func() bool {
 		pods, _ := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-		return !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return kube.WantsNetwork(&p) && p.Annotations[kube.PodNetworksKey] == "" })
+		return !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return kube.WantsNetwork(&p) && p.Annotations[contract.PodNetworksKey] == "" })
 	})
 	nodes, _ := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	namespaces, _ := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})

@@ -11,12 +11,12 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 func gatewayNode(name string, i int) *corev1.Node {
 	node := testNode(name)
-	node.Annotations[kube.GatewayConfigKey] = fmt.Sprintf(`{"default":{"mode":"shared","interface-id":"breth0_%s","mac-address":"02:42:ac:12:00:%02x",`+
+	node.Annotations[contract.GatewayConfigKey] = fmt.Sprintf(`{"default":{"mode":"shared","interface-id":"breth0_%s","mac-address":"02:42:ac:12:00:%02x",`+
 		`"ip-addresses":["172.18.0.%d/16"],"next-hops":["172.18.0.1"]}}`, name, i, i)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("172.18.0.%d", i)}}
 	return node

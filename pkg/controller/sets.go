@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -17,7 +17,7 @@ import (
 // another, so a rule may be from before a change, and its sets from after it or for
 // a later pass.
 func (c *Controller) completeRules(p *pass) {
-	needed, refers := map[string]bool{}, map[string]map[string]kube.Owner{}
+	needed, refers := map[string]bool{}, map[string]map[string]contract.Owner{}
 	for _, want := range slices.Clone(p.wants) {
 		refers[want.Owner] = ovn.SetsIn(want.Rows)
 		for name, set := range refers[want.Owner] {
@@ -42,16 +42,16 @@ func (c *Controller) completeRules(p *pass) {
 		}
 		return false
 	})
-	elsewhere := sync.OnceValue(func() map[string]kube.Owner { return c.referredElsewhere(p) })
+	elsewhere := sync.OnceValue(func() map[string]contract.Owner { return c.referredElsewhere(p) })
 	for i := range p.wants {
-		c.keepSets(p, &p.wants[i], func(name string) bool { return needed[name] || elsewhere()[name] != kube.Owner{} })
+		c.keepSets(p, &p.wants[i], func(name string) bool { return needed[name] || elsewhere()[name] != contract.Owner{} })
 	}
 }
 
 // keepSets puts back the sets that go while a rule refers to them.
 func (c *Controller) keepSets(p *pass, want *ovsdb.Want, referred func(name string) bool) {
 	set := p.byName[want.Owner]
-	if set.Kind != kube.KindPodSet {
+	if set.Kind != contract.KindPodSet {
 		return
 	}
 	for _, have := range c.db.Rows(want.Owner) {
@@ -63,7 +63,7 @@ func (c *Controller) keepSets(p *pass, want *ovsdb.Want, referred func(name stri
 }
 
 // referredElsewhere are the sets to which rules refer that are not in the pass.
-func (c *Controller) referredElsewhere(p *pass) map[string]kube.Owner {
+func (c *Controller) referredElsewhere(p *pass) map[string]contract.Owner {
 	ours := map[any]bool{}
 	for _, want := range p.wants {
 		for _, row := range c.db.Rows(want.Owner) {
@@ -83,7 +83,7 @@ func (c *Controller) referredElsewhere(p *pass) map[string]kube.Owner {
 // go of them, and marks those of before.
 func (c *Controller) keep(p *pass) {
 	for _, owner := range p.byName {
-		if rank(owner) == rank(kube.Owner{Kind: kube.KindNetworkPolicy}) {
+		if rank(owner) == rank(contract.Owner{Kind: contract.KindNetworkPolicy}) {
 			c.rows.Mark(c.kept...)
 			c.kept = nil
 			break

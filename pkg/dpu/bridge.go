@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // bridge puts pods' ports into place and takes them away.
@@ -16,11 +16,11 @@ type bridge struct {
 	ports   cni.Switch
 	timeout time.Duration // of ovn-controller
 	log     *slog.Logger
-	mark    func(...kube.Owner)
+	mark    func(...contract.Owner)
 	freed   func() // a port is gone
 
 	mu    sync.Mutex
-	waits map[kube.Owner]*wait
+	waits map[contract.Owner]*wait
 }
 
 // wait is ovn-controller's time for one port.
@@ -31,7 +31,7 @@ type wait struct {
 }
 
 // forget is for a pod that claims nothing any more.
-func (b *bridge) forget(owner kube.Owner) {
+func (b *bridge) forget(owner contract.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.waits, owner)
@@ -95,7 +95,7 @@ func (b *bridge) flows(ctx context.Context, want cni.Port) (done bool, err error
 	return false, nil
 }
 
-func (b *bridge) unplugPod(ctx context.Context, owner kube.Owner) error {
+func (b *bridge) unplugPod(ctx context.Context, owner contract.Owner) error {
 	plugged, err := b.ports.Plugged(owner)
 	for _, port := range plugged {
 		err = errors.Join(err, b.unplug(ctx, port))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -106,7 +107,7 @@ func newPairOn(t testing.TB, ns links, add func(name string) error) *pair {
 		Inventory: hostInventory, Ready: func() error { return nil },
 	}
 	p.view.OnChange(waiting.Changed)
-	p.view.OnChange(func(owners ...kube.Owner) {
+	p.view.OnChange(func(owners ...contract.Owner) {
 		if agent := p.current(); agent != nil {
 			agent.Changed(owners...)
 		}
@@ -118,7 +119,7 @@ func newPairOn(t testing.TB, ns links, add func(name string) error) *pair {
 	t.Cleanup(p.db.Close)
 	p.db.OnChange(func(names []string) {
 		for _, name := range names {
-			if owner, err := kube.ParseOwner(name); err == nil && p.current() != nil {
+			if owner, err := contract.ParseOwner(name); err == nil && p.current() != nil {
 				p.current().Changed(owner)
 			}
 		}
@@ -155,7 +156,7 @@ func (p *pair) start() {
 	agent, err := NewPorts(cfg, Deps{
 		Pods: p.view, Node: func() *corev1.Node { return p.view.Node(host) }, Switch: bridge, MTU: func() int { return 1400 },
 		Annotate: kube.NewWriter(apitest.Client(p.api)).AnnotatePod,
-		Warn: func(owner kube.Owner, reason, note string) {
+		Warn: func(owner contract.Owner, reason, note string) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.events = append(p.events, owner.String()+" "+reason+" "+note)
@@ -270,7 +271,7 @@ func (p *pair) addPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name + "-uid"),
-			Annotations: map[string]string{kube.PodNetworksKey: network},
+			Annotations: map[string]string{contract.PodNetworksKey: network},
 		},
 		Spec: corev1.PodSpec{NodeName: host},
 	}
@@ -301,7 +302,7 @@ func (p *pair) write(name, details string) {
 	p.t.Helper()
 	pod, err := p.api.CoreV1().Pods("default").Get(p.t.Context(), name, metav1.GetOptions{})
 	must(p.t, err)
-	must(p.t, kube.NewWriter(apitest.Client(p.api)).AnnotatePod(p.t.Context(), pod, map[string]string{kube.DPUConnectionKey: details}))
+	must(p.t, kube.NewWriter(apitest.Client(p.api)).AnnotatePod(p.t.Context(), pod, map[string]string{contract.DPUConnectionKey: details}))
 }
 
 func vfDetails(n int, sandbox string) string {
@@ -309,11 +310,11 @@ func vfDetails(n int, sandbox string) string {
 }
 
 // status is what the API server has for a pod.
-func (p *pair) status(name string) *kube.DPUStatus {
+func (p *pair) status(name string) *contract.DPUStatus {
 	p.t.Helper()
 	pod, err := p.api.CoreV1().Pods("default").Get(p.t.Context(), name, metav1.GetOptions{})
 	must(p.t, err)
-	status, err := kube.ParseDPUStatus(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork)
+	status, err := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], contract.DefaultNetwork)
 	must(p.t, err)
 	return status
 }
@@ -323,7 +324,7 @@ func (p *pair) wantReady(name, sandbox string) {
 	p.t.Helper()
 	p.until(name+" is ready", func() bool {
 		s := p.status(name)
-		return s != nil && *s == kube.DPUStatus{Status: kube.DPUReady, Sandbox: sandbox} && told(p.view.Pod("default", name))
+		return s != nil && *s == contract.DPUStatus{Status: contract.DPUReady, Sandbox: sandbox} && told(p.view.Pod("default", name))
 	})
 }
 
@@ -339,7 +340,7 @@ func (p *pair) wantError(name, reason string) {
 	p.t.Helper()
 	p.until(name+" has the error "+reason, func() bool {
 		s := p.status(name)
-		return s != nil && s.Status == kube.DPUError && strings.Contains(s.Reason, reason)
+		return s != nil && s.Status == contract.DPUError && strings.Contains(s.Reason, reason)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -58,7 +58,7 @@ type port struct {
 
 // find gives the representor of the function that a host names. What the host
 // says selects among its own functions only.
-func find(inv vf.Inventory, s Serves, c *kube.DPUConnection) (vf.Representor, error) {
+func find(inv vf.Inventory, s Serves, c *contract.DPUConnection) (vf.Representor, error) {
 	ports, err := hostPorts(inv, s)
 	if err != nil {
 		return vf.Representor{}, err
@@ -178,7 +178,7 @@ func (p port) pf() pfKey { return pfKey{p.switchID, p.Function.Controller, p.Fun
 // choosePF says which ports are of the PF that the host names: by its address where
 // the switch knows that, else by its number. The switch may know the addresses of
 // some PFs only, and a PF with another address is never the one.
-func choosePF(ports []port, c *kube.DPUConnection) (func(port) bool, error) {
+func choosePF(ports []port, c *contract.DPUConnection) (func(port) bool, error) {
 	named, others := isSet(vf.MAC(c.PFMAC)), map[pfKey]bool{}
 	for _, p := range ports {
 		if !named || p.Function.Flavour != netdev.FlavourPF || !isSet(p.FunctionMAC) {

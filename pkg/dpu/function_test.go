@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
@@ -24,13 +24,13 @@ func read(t *testing.T, archive string) vf.Inventory {
 	return inv
 }
 
-func number(n uint32) *kube.FunctionNumber {
-	f := kube.FunctionNumber(n)
+func number(n uint32) *contract.FunctionNumber {
+	f := contract.FunctionNumber(n)
 	return &f
 }
 
 func TestFind_FunctionByNumberOrAddressOfPF(t *testing.T) {
-	mac := func(text string) (m kube.MAC) {
+	mac := func(text string) (m contract.MAC) {
 		must(t, m.UnmarshalText([]byte(text)))
 		return m
 	}
@@ -64,39 +64,39 @@ func TestFind_FunctionByNumberOrAddressOfPF(t *testing.T) {
 	for i := range legacy.PFs {
 		legacy.PFs[i].Eswitch.Mode = vf.Legacy
 	}
-	vf1 := kube.DPUConnection{VF: number(1)}
+	vf1 := contract.DPUConnection{VF: number(1)}
 	for name, tc := range map[string]struct {
 		inv         vf.Inventory
 		controllers []uint32
-		c           kube.DPUConnection
+		c           contract.DPUConnection
 		want        string // a netdev, or of an error "!" and a part
 	}{
 		"by number":           {bluefield, nil, vf1, "pf0vf1"},
-		"by address":          {bluefield, nil, kube.DPUConnection{PF: 5, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
-		"another address":     {bluefield, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:77"},
-		"PF without address":  {half, nil, kube.DPUConnection{PF: 1, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "pf1vf1"},
-		"PF with address":     {half, nil, kube.DPUConnection{PF: 1, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
-		"PF that lies":        {half, nil, kube.DPUConnection{PF: 0, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:77"},
-		"absent VF":           {bluefield, nil, kube.DPUConnection{VF: number(2)}, "!no function pf0vf2"},
-		"absent PF":           {bluefield, nil, kube.DPUConnection{PF: 1, VF: number(0)}, "!no function pf1vf0"},
-		"the DPU's own SF":    {bluefield, nil, kube.DPUConnection{SF: number(0)}, "!no function pf0sf0"},
+		"by address":          {bluefield, nil, contract.DPUConnection{PF: 5, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
+		"another address":     {bluefield, nil, contract.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:77"},
+		"PF without address":  {half, nil, contract.DPUConnection{PF: 1, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "pf1vf1"},
+		"PF with address":     {half, nil, contract.DPUConnection{PF: 1, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
+		"PF that lies":        {half, nil, contract.DPUConnection{PF: 0, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:77"},
+		"absent VF":           {bluefield, nil, contract.DPUConnection{VF: number(2)}, "!no function pf0vf2"},
+		"absent PF":           {bluefield, nil, contract.DPUConnection{PF: 1, VF: number(0)}, "!no function pf1vf0"},
+		"the DPU's own SF":    {bluefield, nil, contract.DPUConnection{SF: number(0)}, "!no function pf0sf0"},
 		"legacy mode":         {legacy, nil, vf1, "!no function pf0vf1"},
-		"two hosts":           {controllers, nil, kube.DPUConnection{VF: number(0)}, "!functions of the controllers 1, 2, and its settings do not say which of them are host worker"},
-		"the second host":     {controllers, second, kube.DPUConnection{VF: number(0)}, "rep_b"},
-		"one machine":         {controllers, zero, kube.DPUConnection{VF: number(0)}, "rep_own"},
-		"one machine, absent": {controllers, zero, kube.DPUConnection{VF: number(1)}, "!no function pf0vf1"},
+		"two hosts":           {controllers, nil, contract.DPUConnection{VF: number(0)}, "!functions of the controllers 1, 2, and its settings do not say which of them are host worker"},
+		"the second host":     {controllers, second, contract.DPUConnection{VF: number(0)}, "rep_b"},
+		"one machine":         {controllers, zero, contract.DPUConnection{VF: number(0)}, "rep_own"},
+		"one machine, absent": {controllers, zero, contract.DPUConnection{VF: number(1)}, "!no function pf0vf1"},
 		"old driver":          {old, nil, vf1, "pf0vf1"},
 		"old driver, no host": {old, second, vf1, "!no function pf0vf1"},
 		"two cards":           {twins, nil, vf1, "!several representors (pf0vf1, pf0vf1-b)"},
-		"first card":          {twins, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
-		"second card":         {twins, nil, kube.DPUConnection{VF: number(1), PFMAC: mac("5c:00:00:00:00:01")}, "pf0vf1-b"},
-		"socket 0":            {direct, both, kube.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:76")}, "c1pf0vf0"},
-		"socket 1":            {direct, both, kube.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:77")}, "c2pf0vf0"},
-		"socket 1 only":       {direct, both, kube.DPUConnection{VF: number(1)}, "c2pf0vf1"},
-		"either socket":       {direct, both, kube.DPUConnection{VF: number(0)}, "!several representors (c1pf0vf0, c2pf0vf0): its PF's address would tell them apart"},
-		"one socket named":    {direct, second, kube.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:76")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:76"},
-		"both sockets absent": {direct, []uint32{2, 3, 4}, kube.DPUConnection{VF: number(5)}, "!no function pf0vf5: no such representor is here, and nothing of the host's controllers 3, 4"},
-		"no socket named":     {direct, nil, kube.DPUConnection{VF: number(0)}, "!functions of the controllers 1, 2"},
+		"first card":          {twins, nil, contract.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
+		"second card":         {twins, nil, contract.DPUConnection{VF: number(1), PFMAC: mac("5c:00:00:00:00:01")}, "pf0vf1-b"},
+		"socket 0":            {direct, both, contract.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:76")}, "c1pf0vf0"},
+		"socket 1":            {direct, both, contract.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:77")}, "c2pf0vf0"},
+		"socket 1 only":       {direct, both, contract.DPUConnection{VF: number(1)}, "c2pf0vf1"},
+		"either socket":       {direct, both, contract.DPUConnection{VF: number(0)}, "!several representors (c1pf0vf0, c2pf0vf0): its PF's address would tell them apart"},
+		"one socket named":    {direct, second, contract.DPUConnection{VF: number(0), PFMAC: mac("5c:ce:eb:27:78:76")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:76"},
+		"both sockets absent": {direct, []uint32{2, 3, 4}, contract.DPUConnection{VF: number(5)}, "!no function pf0vf5: no such representor is here, and nothing of the host's controllers 3, 4"},
+		"no socket named":     {direct, nil, contract.DPUConnection{VF: number(0)}, "!functions of the controllers 1, 2"},
 		"nothing":             {vf.Inventory{}, nil, vf1, "!no function pf0vf1"},
 	} {
 		got, err := find(tc.inv, Serves{Host: host, Controllers: tc.controllers}, &tc.c)

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
@@ -45,7 +45,7 @@ func TestPulse_RenewsLeaseUnlessDPUHasProblem(t *testing.T) {
 	lease := leaseOf(t, api)
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: host, UID: "n"}
 	if *lease.Spec.HolderIdentity != "ovnkube-dpu-node" || *lease.Spec.LeaseDurationSeconds != 40 ||
-		len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0] != owner || lease.Annotations[kube.DPUPodMTUKey] != "1400" {
+		len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0] != owner || lease.Annotations[contract.DPUPodMTUKey] != "1400" {
 		t.Errorf("lease %+v", lease)
 	}
 	first := lease.Spec.RenewTime.Time
@@ -57,12 +57,12 @@ func TestPulse_RenewsLeaseUnlessDPUHasProblem(t *testing.T) {
 	problem = errors.New("OVS is away")
 	must(t, pulse.beat(t.Context()))
 	lease = leaseOf(t, api)
-	if !lease.Spec.RenewTime.Time.Equal(second) || lease.Annotations[kube.DPUProblemKey] != "OVS is away" {
+	if !lease.Spec.RenewTime.Time.Equal(second) || lease.Annotations[contract.DPUProblemKey] != "OVS is away" {
 		t.Errorf("with a problem: %+v", lease)
 	}
 	problem = nil
 	must(t, pulse.beat(t.Context()))
-	if _, ok := leaseOf(t, api).Annotations[kube.DPUProblemKey]; ok {
+	if _, ok := leaseOf(t, api).Annotations[contract.DPUProblemKey]; ok {
 		t.Error("the problem is still there")
 	}
 	pulse.Node = func() *corev1.Node { return nil }
@@ -79,7 +79,7 @@ func TestWatch_TellsAnotherPodMTU(t *testing.T) {
 	for i, mtu := range []string{"1400", "1400", "8900"} {
 		renewed := metav1.NewMicroTime(now.Add(time.Duration(i) * time.Second))
 		w.see(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.DPUPodMTUKey: mtu}},
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.DPUPodMTUKey: mtu}},
 			Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
 		}, renewed.Time)
 	}
@@ -126,7 +126,7 @@ func testOneDPU(t *testing.T, skew time.Duration) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if chassis := leaseOf(t, api).Annotations[kube.DPUChassisKey]; chassis != "one" {
+	if chassis := leaseOf(t, api).Annotations[contract.DPUChassisKey]; chassis != "one" {
 		t.Errorf("the Lease is of chassis %s", chassis)
 	}
 	second, began := start("two"), time.Now()
@@ -161,7 +161,7 @@ func TestPulse_WritesNothingBeforeLeaseIsRead(t *testing.T) {
 		go func() { ended <- second.Run(ctx) }()
 		for _, want := range []string{"one", "two"} {
 			time.Sleep(LeaseDuration - LeasePeriod/2)
-			if chassis := leaseOf(t, api).Annotations[kube.DPUChassisKey]; chassis != want {
+			if chassis := leaseOf(t, api).Annotations[contract.DPUChassisKey]; chassis != want {
 				t.Errorf("the Lease is of chassis %s, not %s", chassis, want)
 			}
 		}
@@ -189,10 +189,10 @@ func TestJudge_LeaseDecidesHealth(t *testing.T) {
 		want    Health
 	}{
 		"no Lease":      {nil, time.Time{}, Health{Reason: "it has never reported (no Lease)"}},
-		"fresh":         {lease(kube.DPUPodMTUKey, "1400"), now.Add(-39 * time.Second), Health{Ready: true, PodMTU: 1400}},
+		"fresh":         {lease(contract.DPUPodMTUKey, "1400"), now.Add(-39 * time.Second), Health{Ready: true, PodMTU: 1400}},
 		"run out":       {lease(), now.Add(-41 * time.Second), Health{Reason: "it has not reported for more than 40s"}},
 		"never renewed": {lease(), time.Time{}, Health{Reason: "it has not reported for more than 40s"}},
-		"a problem":     {lease(kube.DPUProblemKey, "OVS is away"), now, Health{Reason: "OVS is away"}},
+		"a problem":     {lease(contract.DPUProblemKey, "OVS is away"), now, Health{Reason: "OVS is away"}},
 		"no duration":   {&coordinationv1.Lease{}, now.Add(-41 * time.Second), Health{Reason: "it has not reported for more than 40s"}},
 	} {
 		if got := judge(tc.lease, tc.renewed, now); got != tc.want {
@@ -248,7 +248,7 @@ func TestWatch_FollowsHealthOfDPU(t *testing.T) {
 	want("") // a renewal is, though that clock is an hour behind
 	must(t, w.Ready())
 	want("has not reported for more than 1s") // by itself
-	renew(hourAgo.Add(2*time.Second), map[string]string{kube.DPUProblemKey: "OVS is away"})
+	renew(hourAgo.Add(2*time.Second), map[string]string{contract.DPUProblemKey: "OVS is away"})
 	want("OVS is away")
 	must(t, api.CoordinationV1().Leases(Namespace).Delete(t.Context(), "ovn-dpu-worker", metav1.DeleteOptions{}))
 	want("never reported")

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -68,15 +68,15 @@ func (h *Host) Plug(ctx context.Context, p cni.Port) (link string, err error) {
 }
 
 // details describes the function with the numbers that the NIC's switch has.
-func (h *Host) details(p cni.Port) (*kube.DPUConnection, error) {
+func (h *Host) details(p cni.Port) (*contract.DPUConnection, error) {
 	d := p.Device
 	pf := pfOf(h.Inventory(), d.ID)
 	if pf == nil {
 		return nil, fmt.Errorf("device %s is not in the inventory of this host", d.ID)
 	}
-	number := kube.FunctionNumber(d.Function.Number)
-	c := &kube.DPUConnection{
-		PF: kube.FunctionNumber(pfNumber(pf)), Sandbox: p.Sandbox, Interface: p.IfName, Network: p.Network,
+	number := contract.FunctionNumber(d.Function.Number)
+	c := &contract.DPUConnection{
+		PF: contract.FunctionNumber(pfNumber(pf)), Sandbox: p.Sandbox, Interface: p.IfName, Network: p.Network,
 		PFMAC: pfMAC(pf), Netdev: d.Netdev,
 	}
 	if d.VFIO {
@@ -122,23 +122,23 @@ func pfNumber(pf *vf.PF) uint32 {
 
 // pfMAC is a PF's permanent address; nil where none is known. The current one
 // would not do: in a bond all PFs have the same.
-func pfMAC(pf *vf.PF) kube.MAC {
+func pfMAC(pf *vf.PF) contract.MAC {
 	if up := pf.Uplink(); up != nil && len(up.PermanentMAC) == 6 {
-		return kube.MAC(up.PermanentMAC)
+		return contract.MAC(up.PermanentMAC)
 	}
 	return nil
 }
 
-func (h *Host) write(ctx context.Context, pod *corev1.Pod, details *kube.DPUConnection) error {
+func (h *Host) write(ctx context.Context, pod *corev1.Pod, details *contract.DPUConnection) error {
 	var value any
 	if details != nil {
 		value = details
 	}
-	text, err := kube.SetNetwork(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork, value)
+	text, err := contract.SetNetwork(pod.Annotations[contract.DPUConnectionKey], contract.DefaultNetwork, value)
 	if err != nil {
 		return err
 	}
-	return h.Annotate(ctx, pod, map[string]string{kube.DPUConnectionKey: text})
+	return h.Annotate(ctx, pod, map[string]string{contract.DPUConnectionKey: text})
 }
 
 // Wait waits for the DPU's answer about this sandbox.
@@ -153,7 +153,7 @@ func (h *Host) Wait(ctx context.Context, p cni.Port) error {
 			return false, err
 		case status == nil:
 			return false, errors.New("the DPU has not answered")
-		case status.Status == kube.DPUReady:
+		case status.Status == contract.DPUReady:
 			return true, nil
 		}
 		return true, types.NewError(CodeRefused, "the DPU of this host: "+status.Reason, "")
@@ -165,16 +165,16 @@ func (h *Host) Wait(ctx context.Context, p cni.Port) error {
 }
 
 // answer is the DPU's status of a sandbox; nil while there is none.
-func answer(pod *corev1.Pod, sandbox string) (*kube.DPUStatus, error) {
-	status, err := kube.ParseDPUStatus(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork)
+func answer(pod *corev1.Pod, sandbox string) (*contract.DPUStatus, error) {
+	status, err := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], contract.DefaultNetwork)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kube.DPUStatusKey, err)
+		return nil, fmt.Errorf("%s: %w", contract.DPUStatusKey, err)
 	}
 	if status == nil || status.Sandbox != "" && status.Sandbox != sandbox {
 		return nil, nil
 	}
-	if status.Sandbox == "" && status.Status == kube.DPUReady {
-		return nil, fmt.Errorf("%s names no sandbox, so it may be that of an earlier one", kube.DPUStatusKey)
+	if status.Sandbox == "" && status.Status == contract.DPUReady {
+		return nil, fmt.Errorf("%s names no sandbox, so it may be that of an earlier one", contract.DPUStatusKey)
 	}
 	return status, nil
 }
@@ -191,7 +191,7 @@ func (h *Host) Check(p cni.Plugged) error {
 		return err
 	case status == nil:
 		return errors.New("the DPU has not answered")
-	case status.Status != kube.DPUReady:
+	case status.Status != contract.DPUReady:
 		return fmt.Errorf("the DPU of this host: %s", status.Reason)
 	}
 	return nil
@@ -227,7 +227,7 @@ func (h *Host) Unplug(ctx context.Context, p cni.Plugged) error {
 			return true, nil
 		}
 		// A status that cannot be read is not of this sandbox either.
-		status, _ := kube.ParseDPUStatus(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork)
+		status, _ := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], contract.DefaultNetwork)
 		if status == nil || status.Sandbox != p.Sandbox {
 			return true, nil
 		}
@@ -240,7 +240,7 @@ func (h *Host) away() bool { return h.Ready() != nil }
 
 // sandboxOf is "" for a pod without details that can be read.
 func sandboxOf(pod *corev1.Pod) string {
-	details, err := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
+	details, err := contract.ParseDPUConnection(pod.Annotations[contract.DPUConnectionKey], contract.DefaultNetwork)
 	if err != nil || details == nil {
 		return ""
 	}
@@ -248,18 +248,18 @@ func sandboxOf(pod *corev1.Pod) string {
 }
 
 // Plugged reads the annotations of the host's pods.
-func (h *Host) Plugged(pods ...kube.Owner) ([]cni.Plugged, error) {
+func (h *Host) Plugged(pods ...contract.Owner) ([]cni.Plugged, error) {
 	var list []cni.Plugged
 	add := func(pod *corev1.Pod) {
 		if pod == nil {
 			return
 		}
-		details, err := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
+		details, err := contract.ParseDPUConnection(pod.Annotations[contract.DPUConnectionKey], contract.DefaultNetwork)
 		if err != nil || details == nil {
 			return
 		}
 		list = append(list, cni.Plugged{
-			Pod: kube.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
+			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
 			Sandbox: details.Sandbox, IfName: details.Interface, Network: details.Network, Representor: true,
 		})
 	}

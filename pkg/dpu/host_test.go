@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -78,11 +78,11 @@ func TestHost_ReadyWithoutSandboxDoesNotCount(t *testing.T) {
 		`{"default":{"Status":"Ready"}}`:                "names no sandbox",
 		`{"default":{"Status":"Error","Reason":"why"}}`: "the DPU of this host: why",
 		`{"default":{}}`:                                "the DPU of this host",
-		`{`:                                             kube.DPUStatusKey,
+		`{`:                                             contract.DPUStatusKey,
 		``:                                              "has not answered",
 	} {
-		must(t, p.host.Annotate(t.Context(), p.view.Pod("default", "web"), map[string]string{kube.DPUStatusKey: value}))
-		p.until("the informer has it", func() bool { return p.view.Pod("default", "web").Annotations[kube.DPUStatusKey] == value })
+		must(t, p.host.Annotate(t.Context(), p.view.Pod("default", "web"), map[string]string{contract.DPUStatusKey: value}))
+		p.until("the informer has it", func() bool { return p.view.Pod("default", "web").Annotations[contract.DPUStatusKey] == value })
 		if err := p.host.Check(hostPort(pod, "s", 0).Plugged); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", value, err, want)
 		}

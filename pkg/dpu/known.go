@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -48,7 +48,7 @@ func (k *known) problem() error {
 }
 
 // representor is that of the function that the details name.
-func (k *known) representor(details *kube.DPUConnection) (vf.Representor, error) {
+func (k *known) representor(details *contract.DPUConnection) (vf.Representor, error) {
 	inventory := k.devices()
 	if inventory == nil {
 		return vf.Representor{}, fmt.Errorf("%w: the DPU's devices are not known yet", reconcile.ErrNotReady)
@@ -60,8 +60,8 @@ func (k *known) representor(details *kube.DPUConnection) (vf.Representor, error)
 // whose port it is, or, when it is nobody's port, the host's management port, or
 // the pod that was told that it has it.
 func (k *known) holder(pod *corev1.Pod, link string, plugged []cni.Plugged) string {
-	owner := kube.PodOwner(pod.Namespace, pod.Name)
-	var ported kube.Owner
+	owner := contract.PodOwner(pod.Namespace, pod.Name)
+	var ported contract.Owner
 	for _, port := range plugged {
 		if port.Link == link {
 			ported = port.Pod
@@ -74,11 +74,11 @@ func (k *known) holder(pod *corev1.Pod, link string, plugged []cni.Plugged) stri
 		return "the host's management port"
 	}
 	for _, other := range k.pods.PodsOnNode(k.Host) {
-		name := kube.PodOwner(other.Namespace, other.Name)
+		name := contract.PodOwner(other.Namespace, other.Name)
 		if name == owner || !k.claims(other, link) {
 			continue
 		}
-		if name == ported || ported == (kube.Owner{}) && told(other) && !told(pod) {
+		if name == ported || ported == (contract.Owner{}) && told(other) && !told(pod) {
 			return "pod " + other.Namespace + "/" + other.Name
 		}
 	}

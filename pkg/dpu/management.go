@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -15,7 +15,7 @@ func ClaimManagement(inv vf.Inventory, device string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("device %s is not in the inventory of this host", device)
 	}
-	text, err := json.Marshal(map[string]kube.ManagementFunction{kube.DefaultNetwork: {
+	text, err := json.Marshal(map[string]contract.ManagementFunction{contract.DefaultNetwork: {
 		Device: device, PF: pfNumber(pf), Number: uint32(v.Index), PFMAC: pfMAC(pf),
 	}})
 	return string(text), err
@@ -43,15 +43,15 @@ func (p *Ports) Management() (*vf.Representor, error) {
 // management finds what the host claims, whoever may have it.
 func (k *known) management() (*vf.Representor, error) {
 	node := k.node()
-	if node == nil || node.Annotations[kube.ManagementPortKey] == "" {
+	if node == nil || node.Annotations[contract.ManagementPortKey] == "" {
 		return nil, nil
 	}
-	f, err := kube.ParseManagementFunction(node.Annotations[kube.ManagementPortKey], kube.DefaultNetwork)
+	f, err := contract.ParseManagementFunction(node.Annotations[contract.ManagementPortKey], contract.DefaultNetwork)
 	if err != nil || f == nil {
 		return nil, err
 	}
-	number := kube.FunctionNumber(f.Number)
-	found, err := k.representor(&kube.DPUConnection{PF: kube.FunctionNumber(f.PF), VF: &number, PFMAC: f.PFMAC})
+	number := contract.FunctionNumber(f.Number)
+	found, err := k.representor(&contract.DPUConnection{PF: contract.FunctionNumber(f.PF), VF: &number, PFMAC: f.PFMAC})
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
 	}

@@ -7,13 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // own sets what the host's Node says of its management port.
 func (p *pair) own(claim string) {
 	p.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host, Annotations: map[string]string{kube.ManagementPortKey: claim}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host, Annotations: map[string]string{contract.ManagementPortKey: claim}}}
 	nodes := p.api.CoreV1().Nodes()
 	_, err := nodes.Update(p.t.Context(), node, metav1.UpdateOptions{})
 	if err != nil {
@@ -22,7 +22,7 @@ func (p *pair) own(claim string) {
 	must(p.t, err)
 	p.until("the informer has the node", func() bool {
 		seen := p.view.Node(host)
-		return seen != nil && seen.Annotations[kube.ManagementPortKey] == claim
+		return seen != nil && seen.Annotations[contract.ManagementPortKey] == claim
 	})
 }
 

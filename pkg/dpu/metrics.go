@@ -3,7 +3,7 @@ package dpu
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 type metrics struct{ statuses *prometheus.CounterVec }
@@ -17,7 +17,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) status(s *kube.DPUStatus) {
+func (m *metrics) status(s *contract.DPUStatus) {
 	label := "removed"
 	if s != nil {
 		label = s.Status

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -70,14 +70,14 @@ type Deps struct {
 	// Annotate sets annotations of a pod; "" removes one.
 	Annotate func(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error
 	// Warn puts an Event on a pod.
-	Warn func(owner kube.Owner, reason, note string)
+	Warn func(owner contract.Owner, reason, note string)
 }
 
 // Ports gives the host's pods their ports on the DPU.
 type Ports struct {
 	cfg     Config
 	deps    Deps
-	loop    *reconcile.Loop[kube.Owner]
+	loop    *reconcile.Loop[contract.Owner]
 	metrics *metrics
 
 	known  *known
@@ -87,7 +87,7 @@ type Ports struct {
 	mu sync.Mutex
 	// refused are pods that another's port or claim may stand in the way of, and
 	// whether an Event has said so.
-	refused map[kube.Owner]bool
+	refused map[contract.Owner]bool
 }
 
 // NewPorts makes Ports; nothing is touched before Run.
@@ -97,13 +97,13 @@ func NewPorts(cfg Config, deps Deps) (*Ports, error) {
 	}
 	p := &Ports{
 		cfg: cfg, deps: deps, metrics: newMetrics(cfg.Registerer),
-		known: &known{Serves: cfg.Serves, pods: deps.Pods, node: deps.Node}, refused: map[kube.Owner]bool{},
+		known: &known{Serves: cfg.Serves, pods: deps.Pods, node: deps.Node}, refused: map[contract.Owner]bool{},
 	}
 	lc := reconcile.Defaults("dpu")
 	lc.BatchSize, lc.Workers = 1, workers
 	lc.Logger, lc.Registerer = cfg.Logger, cfg.Registerer
-	p.loop = reconcile.New(lc, func(ctx context.Context, owners []kube.Owner) (map[kube.Owner]error, error) {
-		failed := map[kube.Owner]error{}
+	p.loop = reconcile.New(lc, func(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+		failed := map[contract.Owner]error{}
 		for _, owner := range owners {
 			failed[owner] = p.reconcile(ctx, owner)
 		}
@@ -113,7 +113,7 @@ func NewPorts(cfg Config, deps Deps) (*Ports, error) {
 	p.guard.stopped = p.stopped
 	p.bridge = &bridge{
 		ports: deps.Switch, timeout: cfg.FlowsTimeout, log: cfg.Logger,
-		mark: p.loop.Mark, freed: p.freed, waits: map[kube.Owner]*wait{},
+		mark: p.loop.Mark, freed: p.freed, waits: map[contract.Owner]*wait{},
 	}
 	return p, nil
 }
@@ -125,13 +125,13 @@ func (p *Ports) Run(ctx context.Context) error { return p.loop.Run(ctx) }
 func (p *Ports) Mark() { p.loop.MarkAll() }
 
 // Changed takes owners whose rows or objects have changed.
-func (p *Ports) Changed(owners ...kube.Owner) {
+func (p *Ports) Changed(owners ...contract.Owner) {
 	for _, owner := range owners {
 		switch owner {
-		case kube.NodeOwner(p.cfg.Host): // its management port may be another one
+		case contract.NodeOwner(p.cfg.Host): // its management port may be another one
 			p.freed()
 		default:
-			if owner.Kind == kube.KindPod {
+			if owner.Kind == contract.KindPod {
 				p.loop.Mark(owner)
 			}
 		}
@@ -150,11 +150,11 @@ func (p *Ports) Problem() error { return p.known.problem() }
 
 // everything is the pods that claim something, or were told something, and
 // those that have a port.
-func (p *Ports) everything() []kube.Owner {
-	var owners []kube.Owner
+func (p *Ports) everything() []contract.Owner {
+	var owners []contract.Owner
 	for _, pod := range p.deps.Pods.PodsOnNode(p.cfg.Host) {
-		if pod.Annotations[kube.DPUConnectionKey] != "" || pod.Annotations[kube.DPUStatusKey] != "" {
-			owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
+		if pod.Annotations[contract.DPUConnectionKey] != "" || pod.Annotations[contract.DPUStatusKey] != "" {
+			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 		}
 	}
 	plugged, err := p.deps.Switch.Plugged()
@@ -165,12 +165,12 @@ func (p *Ports) everything() []kube.Owner {
 		owners = append(owners, port.Pod)
 	}
 	held := p.held(plugged)
-	return slices.DeleteFunc(owners, func(owner kube.Owner) bool { return held[owner] })
+	return slices.DeleteFunc(owners, func(owner contract.Owner) bool { return held[owner] })
 }
 
 // keeps reports whether a pod has a port that is held. All others' are looked at
 // for that, and most of the refused pods have none.
-func (p *Ports) keeps(owner kube.Owner) bool {
+func (p *Ports) keeps(owner contract.Owner) bool {
 	own, err := p.deps.Switch.Plugged(owner)
 	if err != nil || len(own) == 0 { // without an answer nothing can be unplugged either
 		return false
@@ -181,8 +181,8 @@ func (p *Ports) keeps(owner kube.Owner) bool {
 
 // held are the pods whose ports would go, where too many would go at once to
 // believe it yet.
-func (p *Ports) held(plugged []cni.Plugged) map[kube.Owner]bool {
-	doomed := map[kube.Owner]bool{}
+func (p *Ports) held(plugged []cni.Plugged) map[contract.Owner]bool {
+	doomed := map[contract.Owner]bool{}
 	for _, port := range plugged {
 		if !p.known.stands(port) {
 			doomed[port.Pod] = true

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -22,7 +23,7 @@ import (
 func hostPort(pod *corev1.Pod, sandbox string, vfNumber int) cni.Port {
 	return cni.Port{
 		Plugged: cni.Plugged{
-			Pod: kube.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
+			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
 			Sandbox: sandbox, IfName: "eth0", Network: "ovn-kubernetes", Representor: true,
 		},
 		MAC: net.HardwareAddr{0x0a, 0x58, 10, 244, 1, 5}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24")}, MTU: 1400,
@@ -51,9 +52,9 @@ func testHandshake(t *testing.T, p *pair) {
 	got, err := p.api.CoreV1().Pods("default").Get(ctx, "web", metav1.GetOptions{})
 	must(t, err)
 	for key, want := range map[string]string{
-		kube.DPUConnectionKey: `{"default":{"pfId":"0","vfId":"0","sandboxId":"s1","vfNetdevName":"ens1f0v0",` +
+		contract.DPUConnectionKey: `{"default":{"pfId":"0","vfId":"0","sandboxId":"s1","vfNetdevName":"ens1f0v0",` +
 			`"pfMac":"5c:00:00:00:00:01","podIfName":"eth0","network":"ovn-kubernetes"}}`,
-		kube.DPUStatusKey: `{"default":{"Status":"Ready","SandboxId":"s1"}}`,
+		contract.DPUStatusKey: `{"default":{"Status":"Ready","SandboxId":"s1"}}`,
 	} {
 		if got.Annotations[key] != want {
 			t.Errorf("%s is\n%s, want\n%s", key, got.Annotations[key], want)
@@ -133,7 +134,7 @@ func TestPorts_PodOfAnotherNodeIsIgnored(t *testing.T) {
 	p.create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "forged", UID: "f",
-			Annotations: map[string]string{kube.PodNetworksKey: network, kube.DPUConnectionKey: vfDetails(0, "s")},
+			Annotations: map[string]string{contract.PodNetworksKey: network, contract.DPUConnectionKey: vfDetails(0, "s")},
 		},
 		Spec: corev1.PodSpec{NodeName: "elsewhere"},
 	})
@@ -224,13 +225,13 @@ func TestPorts_WaitForAddressesOfPod(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "web", UID: "u",
-			Annotations: map[string]string{kube.DPUConnectionKey: vfDetails(0, "s")},
+			Annotations: map[string]string{contract.DPUConnectionKey: vfDetails(0, "s")},
 		},
 		Spec: corev1.PodSpec{NodeName: host},
 	}
 	p.create(pod)
 	p.running("other", 1, "o")
 	p.wantPorts("rep1 default_other o")
-	must(t, kube.NewWriter(apitest.Client(p.api)).AnnotatePod(t.Context(), p.view.Pod("default", "web"), map[string]string{kube.PodNetworksKey: network}))
+	must(t, kube.NewWriter(apitest.Client(p.api)).AnnotatePod(t.Context(), p.view.Pod("default", "web"), map[string]string{contract.PodNetworksKey: network}))
 	p.wantReady("web", "s")
 }

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
@@ -77,7 +77,7 @@ func (p *Pulse) Alone(ctx context.Context) error {
 		if !errors.Is(err, errUnsure) {
 			return err
 		}
-		p.Logger.Info("waiting whether another DPU renews the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
+		p.Logger.Info("waiting whether another DPU renews the Lease", "lease", contract.DPULeasePrefix+p.Host, "error", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -89,7 +89,7 @@ func (p *Pulse) Alone(ctx context.Context) error {
 func (p *Pulse) alone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
-	lease, err := p.Client.Leases(Namespace).Get(ctx, kube.DPULeasePrefix+p.Host, metav1.GetOptions{})
+	lease, err := p.Client.Leases(Namespace).Get(ctx, contract.DPULeasePrefix+p.Host, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		lease = &coordinationv1.Lease{}
@@ -104,7 +104,7 @@ func (p *Pulse) alone(ctx context.Context) error {
 // when it is seen: what it says is of another clock.
 func (p *Pulse) rival(lease *coordinationv1.Lease, now time.Time) error {
 	first, last := p.since.IsZero(), p.last
-	this := renewal{chassis: lease.Annotations[kube.DPUChassisKey]}
+	this := renewal{chassis: lease.Annotations[contract.DPUChassisKey]}
 	if lease.Spec.RenewTime != nil {
 		this.at = lease.Spec.RenewTime.UnixMicro()
 	}
@@ -131,12 +131,12 @@ func (p *Pulse) Run(ctx context.Context) error {
 		case errors.Is(err, ErrServed):
 			return err
 		case errors.Is(err, errUnsure):
-			p.Logger.Info("waiting whether another DPU renews the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
+			p.Logger.Info("waiting whether another DPU renews the Lease", "lease", contract.DPULeasePrefix+p.Host, "error", err)
 		case errors.Is(err, errNodeUnknown):
-			p.Logger.Debug("renewing the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
+			p.Logger.Debug("renewing the Lease", "lease", contract.DPULeasePrefix+p.Host, "error", err)
 			pause = min(pause, retryPulse)
 		case err != nil && ctx.Err() == nil:
-			p.Logger.Warn("renewing the Lease", "lease", kube.DPULeasePrefix+p.Host, "error", err)
+			p.Logger.Warn("renewing the Lease", "lease", contract.DPULeasePrefix+p.Host, "error", err)
 			pause = min(pause, retryPulse)
 		}
 		select {
@@ -151,13 +151,13 @@ func (p *Pulse) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
 	leases := p.Client.Leases(Namespace)
-	lease, err := leases.Get(ctx, kube.DPULeasePrefix+p.Host, metav1.GetOptions{})
+	lease, err := leases.Get(ctx, contract.DPULeasePrefix+p.Host, metav1.GetOptions{})
 	absent := apierrors.IsNotFound(err)
 	if err != nil && !absent {
 		return err
 	}
 	if absent {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: kube.DPULeasePrefix + p.Host}}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: contract.DPULeasePrefix + p.Host}}
 	}
 	if err := p.rival(lease, time.Now()); err != nil {
 		return err
@@ -176,21 +176,21 @@ func (p *Pulse) beat(ctx context.Context) error {
 }
 
 func (p *Pulse) fill(lease *coordinationv1.Lease, node *corev1.Node, now time.Time) {
-	holder, seconds := kube.DPULeaseHolder, int32(LeaseDuration/time.Second)
+	holder, seconds := contract.DPULeaseHolder, int32(LeaseDuration/time.Second)
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &seconds
 	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 	annotations := maps.Clone(lease.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[kube.DPUChassisKey] = p.Chassis
+	annotations[contract.DPUChassisKey] = p.Chassis
 	if mtu := p.MTU(); mtu != 0 {
-		annotations[kube.DPUPodMTUKey] = strconv.Itoa(mtu)
+		annotations[contract.DPUPodMTUKey] = strconv.Itoa(mtu)
 	}
 	if err := p.Problem(); err != nil {
-		annotations[kube.DPUProblemKey] = short(err)
+		annotations[contract.DPUProblemKey] = short(err)
 	} else {
-		delete(annotations, kube.DPUProblemKey)
+		delete(annotations, contract.DPUProblemKey)
 		renewed := metav1.NewMicroTime(now)
 		lease.Spec.RenewTime = &renewed
 	}

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -21,7 +21,7 @@ import (
 const maxReason = 512
 
 // reconcile makes one pod's port what its details claim, and says how it went.
-func (p *Ports) reconcile(ctx context.Context, owner kube.Owner) error {
+func (p *Ports) reconcile(ctx context.Context, owner contract.Owner) error {
 	seen := p.known.devices()
 	pod := p.deps.Pods.Pod(owner.Namespace, owner.Name)
 	details, refusal := claim(pod, p.cfg.Host)
@@ -45,22 +45,22 @@ func (p *Ports) reconcile(ctx context.Context, owner kube.Owner) error {
 
 // claim reads a live pod's details; nil and no error when it has none. A pod of
 // another node is not listened to, whatever is written on it.
-func claim(pod *corev1.Pod, host string) (*kube.DPUConnection, error) {
+func claim(pod *corev1.Pod, host string) (*contract.DPUConnection, error) {
 	switch {
 	case pod == nil, pod.Spec.NodeName != host, pod.Spec.HostNetwork:
 		return nil, nil
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
 		return nil, nil
 	}
-	details, err := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
+	details, err := contract.ParseDPUConnection(pod.Annotations[contract.DPUConnectionKey], contract.DefaultNetwork)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kube.DPUConnectionKey, err)
+		return nil, fmt.Errorf("%s: %w", contract.DPUConnectionKey, err)
 	}
 	return details, nil
 }
 
 // wanted is the port that a pod should have.
-func (p *Ports) wanted(pod *corev1.Pod, details *kube.DPUConnection) (cni.Port, error) {
+func (p *Ports) wanted(pod *corev1.Pod, details *contract.DPUConnection) (cni.Port, error) {
 	representor, err := p.known.representor(details)
 	if err != nil {
 		return cni.Port{}, err
@@ -69,13 +69,13 @@ func (p *Ports) wanted(pod *corev1.Pod, details *kube.DPUConnection) (cni.Port, 
 	if holder := p.known.holder(pod, representor.Name, plugged); holder != "" {
 		return cni.Port{}, fmt.Errorf("function %s is that of %s", representor.Function, holder)
 	}
-	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 	if err != nil || network == nil {
-		return cni.Port{}, fmt.Errorf("%w: pod %s/%s has no usable %s", reconcile.ErrNotReady, pod.Namespace, pod.Name, kube.PodNetworksKey)
+		return cni.Port{}, fmt.Errorf("%w: pod %s/%s has no usable %s", reconcile.ErrNotReady, pod.Namespace, pod.Name, contract.PodNetworksKey)
 	}
 	return cni.Port{
 		Plugged: cni.Plugged{
-			Pod: kube.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID), Sandbox: details.Sandbox,
+			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID), Sandbox: details.Sandbox,
 			IfName: details.Interface, Network: details.Network, Link: representor.Name, Representor: true,
 		},
 		Device: &cni.Device{ID: representor.Name, Netdev: details.Netdev, VFIO: details.Netdev == ""},
@@ -85,9 +85,9 @@ func (p *Ports) wanted(pod *corev1.Pod, details *kube.DPUConnection) (cni.Port, 
 
 // told says that the pod's status is Ready for the sandbox that it has now.
 func told(pod *corev1.Pod) bool {
-	details, _ := kube.ParseDPUConnection(pod.Annotations[kube.DPUConnectionKey], kube.DefaultNetwork)
-	status, _ := kube.ParseDPUStatus(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork)
-	return details != nil && status != nil && status.Status == kube.DPUReady && status.Sandbox == details.Sandbox
+	details, _ := contract.ParseDPUConnection(pod.Annotations[contract.DPUConnectionKey], contract.DefaultNetwork)
+	status, _ := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], contract.DefaultNetwork)
+	return details != nil && status != nil && status.Status == contract.DPUReady && status.Sandbox == details.Sandbox
 }
 
 // plug gives the pod its port.
@@ -108,8 +108,8 @@ func (p *Ports) plug(ctx context.Context, pod *corev1.Pod, want cni.Port) error 
 // refuse answers a claim that cannot be met with the devices that were seen. What
 // the pod had is taken away; an event of the inventory or of another pod brings it
 // back.
-func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUConnection, seen *vf.Inventory, cause error) error {
-	owner := kube.PodOwner(pod.Namespace, pod.Name)
+func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *contract.DPUConnection, seen *vf.Inventory, cause error) error {
+	owner := contract.PodOwner(pod.Namespace, pod.Name)
 	if p.keeps(owner) || p.known.devices() != seen {
 		return fmt.Errorf("%w: %w", reconcile.ErrNotReady, cause)
 	}
@@ -138,7 +138,7 @@ func (p *Ports) refuse(ctx context.Context, pod *corev1.Pod, details *kube.DPUCo
 
 // withdraw removes what a pod has that claims nothing, its status last: its end
 // tells the host that the function can be used again.
-func (p *Ports) withdraw(ctx context.Context, owner kube.Owner, pod *corev1.Pod) error {
+func (p *Ports) withdraw(ctx context.Context, owner contract.Owner, pod *corev1.Pod) error {
 	if err := p.bridge.unplugPod(ctx, owner); err != nil {
 		return err
 	}
@@ -167,12 +167,12 @@ func (p *Ports) tell(ctx context.Context, pod *corev1.Pod, sandbox string, cause
 		return ctx.Err()
 	}
 	if cause != nil {
-		return p.annotate(ctx, pod, &kube.DPUStatus{Status: kube.DPUError, Sandbox: sandbox, Reason: short(cause)})
+		return p.annotate(ctx, pod, &contract.DPUStatus{Status: contract.DPUError, Sandbox: sandbox, Reason: short(cause)})
 	}
 	p.mu.Lock()
-	delete(p.refused, kube.PodOwner(pod.Namespace, pod.Name))
+	delete(p.refused, contract.PodOwner(pod.Namespace, pod.Name))
 	p.mu.Unlock()
-	return p.annotate(ctx, pod, &kube.DPUStatus{Status: kube.DPUReady, Sandbox: sandbox})
+	return p.annotate(ctx, pod, &contract.DPUStatus{Status: contract.DPUReady, Sandbox: sandbox})
 }
 
 // short keeps a reason to what an annotation should hold.
@@ -185,19 +185,19 @@ func short(err error) string {
 }
 
 // annotate writes the status, nil removing it. A pod that is gone needs none.
-func (p *Ports) annotate(ctx context.Context, pod *corev1.Pod, status *kube.DPUStatus) error {
+func (p *Ports) annotate(ctx context.Context, pod *corev1.Pod, status *contract.DPUStatus) error {
 	var value any
 	if status != nil {
 		value = status
 	}
-	text, err := kube.SetNetwork(pod.Annotations[kube.DPUStatusKey], kube.DefaultNetwork, value)
+	text, err := contract.SetNetwork(pod.Annotations[contract.DPUStatusKey], contract.DefaultNetwork, value)
 	if err != nil {
 		return err
 	}
-	if text != pod.Annotations[kube.DPUStatusKey] {
+	if text != pod.Annotations[contract.DPUStatusKey] {
 		p.metrics.status(status)
 	}
-	err = p.deps.Annotate(ctx, pod, map[string]string{kube.DPUStatusKey: text})
+	err = p.deps.Annotate(ctx, pod, map[string]string{contract.DPUStatusKey: text})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -48,11 +48,11 @@ func TestRecovery_StoppingAgentWritesNoStatus(t *testing.T) {
 	p.kill()
 	p.write("web", vfDetails(1, "s2"))
 	p.until("the informer has it", func() bool {
-		return p.view.Pod("default", "web").Annotations[kube.DPUConnectionKey] == vfDetails(1, "s2")
+		return p.view.Pod("default", "web").Annotations[contract.DPUConnectionKey] == vfDetails(1, "s2")
 	})
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if err := agent.reconcile(stopped, kube.PodOwner("default", "web")); !errors.Is(err, context.Canceled) {
+	if err := agent.reconcile(stopped, contract.PodOwner("default", "web")); !errors.Is(err, context.Canceled) {
 		t.Errorf("reconcile: %v, want that it was stopped", err)
 	}
 	if s := p.status("web"); s != nil {
@@ -75,7 +75,7 @@ func TestRecovery_OVSRestartRestoresPorts(t *testing.T) {
 	p.wantPorts("rep1 default_web s2")
 	p.ovs.Transact(`{"op":"update","table":"Bridge","where":[],"row":{"ports":["set",[]]}}`)
 	p.wantPorts("rep1 default_web s2")
-	if s := p.status("web"); s.Status != kube.DPUReady {
+	if s := p.status("web"); s.Status != contract.DPUReady {
 		t.Errorf("a running pod was told %+v", s)
 	}
 }
@@ -116,7 +116,7 @@ func TestRecovery_PodGetsErrorAfterOVSIsBack(t *testing.T) {
 		agent := p.current()
 		agent.mu.Lock()
 		defer agent.mu.Unlock()
-		_, refused := agent.refused[kube.PodOwner("default", "web")]
+		_, refused := agent.refused[contract.PodOwner("default", "web")]
 		return refused
 	})
 	p.ovs.Restart()
@@ -169,12 +169,12 @@ func TestRecovery_SilentNICKeepsPorts(t *testing.T) {
 	})
 	p.current().Mark() // a second pass comes soon, and is no second look
 	for i := range devices {
-		p.current().Changed(kube.PodOwner("default", fmt.Sprintf("web%d", i)))
+		p.current().Changed(contract.PodOwner("default", fmt.Sprintf("web%d", i)))
 	}
 	p.wantPorts(ports...)
 	p.devices(devices...)
 	for i := range devices {
-		if s := p.status(fmt.Sprintf("web%d", i)); s == nil || s.Status != kube.DPUReady {
+		if s := p.status(fmt.Sprintf("web%d", i)); s == nil || s.Status != contract.DPUReady {
 			t.Errorf("web%d was told %+v", i, s)
 		}
 	}
@@ -186,7 +186,7 @@ type countingSwitch struct {
 	all int
 }
 
-func (c *countingSwitch) Plugged(pods ...kube.Owner) ([]cni.Plugged, error) {
+func (c *countingSwitch) Plugged(pods ...contract.Owner) ([]cni.Plugged, error) {
 	if len(pods) == 0 {
 		c.all++
 	}
@@ -272,7 +272,7 @@ func TestRecovery_AnyHistoryEndsAsFreshAgent(t *testing.T) {
 				case 1:
 					p.write(name, "rubbish")
 				case 2: // an event that tells nothing
-					p.current().Changed(kube.PodOwner("default", name))
+					p.current().Changed(contract.PodOwner("default", name))
 				case 3: // events are lost
 					p.kill()
 					p.write(name, vfDetails(random.IntN(4), fmt.Sprint(step)))

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
@@ -55,7 +55,7 @@ func NewWatch(client *api.Client, host string, log *slog.Logger, changed func(He
 
 // Run follows the Lease until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
-	name := kube.DPULeasePrefix + w.host
+	name := contract.DPULeasePrefix + w.host
 	informer := api.NewInformer(w.client.Leases(Namespace), &coordinationv1.Lease{}, nil, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
 	})
@@ -158,8 +158,8 @@ func judge(lease *coordinationv1.Lease, renewed, now time.Time) Health {
 		return Health{Reason: "it has never reported (no Lease)"}
 	}
 	var h Health
-	h.PodMTU, _ = strconv.Atoi(lease.Annotations[kube.DPUPodMTUKey])
-	switch problem := lease.Annotations[kube.DPUProblemKey]; {
+	h.PodMTU, _ = strconv.Atoi(lease.Annotations[contract.DPUPodMTUKey])
+	switch problem := lease.Annotations[contract.DPUProblemKey]; {
 	case problem != "":
 		h.Reason = problem
 	case now.Sub(renewed) > duration(lease):

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -30,7 +31,7 @@ type Decision struct {
 
 // Held is a pod's row in the Northbound database: the addresses are in use.
 type Held struct {
-	Owner kube.Owner
+	Owner contract.Owner
 	// UID of the pod that the row was made for; "" when the row does not say.
 	UID   types.UID
 	Addrs []netip.Addr
@@ -45,7 +46,7 @@ type Allocator struct {
 	nodes *nodes
 	pods  *pods
 	// waiting has who found nothing left: of which node, or "" for a subnet or id.
-	waiting map[kube.Owner]string
+	waiting map[contract.Owner]string
 }
 
 // New makes an empty Allocator; call Rebuild before anything else.
@@ -61,7 +62,7 @@ func New(cfg Config) (*Allocator, error) {
 func (a *Allocator) clear() {
 	a.nodes = newNodes(a.cfg)
 	a.pods = newPods(a.nodes)
-	a.waiting = map[kube.Owner]string{}
+	a.waiting = map[contract.Owner]string{}
 }
 
 // Rebuild forgets everything and starts from what is recorded: the annotations
@@ -107,12 +108,12 @@ func (a *Allocator) Node(node *corev1.Node) (Decision, error) {
 	state, warning := a.nodes.adopt(node)
 	state.uid = node.UID
 	if err := a.nodes.complete(node.Name, state); err != nil {
-		a.waiting[kube.NodeOwner(node.Name)] = ""
+		a.waiting[contract.NodeOwner(node.Name)] = ""
 		return Decision{Warning: warning}, err
 	}
-	delete(a.waiting, kube.NodeOwner(node.Name))
+	delete(a.waiting, contract.NodeOwner(node.Name))
 	d := Decision{Annotations: map[string]string{}, Warning: warning}
-	for key, want := range map[string]string{kube.NodeSubnetsKey: state.recorded, kube.NodeIDKey: strconv.Itoa(state.id)} {
+	for key, want := range map[string]string{contract.NodeSubnetsKey: state.recorded, contract.NodeIDKey: strconv.Itoa(state.id)} {
 		is := node.Annotations[key]
 		if is == want {
 			continue
@@ -130,7 +131,7 @@ func (a *Allocator) Recorded(node *corev1.Node) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	state := a.nodes.recorded(node)
-	return state != nil && node.Annotations[kube.NodeIDKey] == strconv.Itoa(state.id)
+	return state != nil && node.Annotations[contract.NodeIDKey] == strconv.Itoa(state.id)
 }
 
 // Pod decides the addresses of a pod that wants a network; others get the zero
@@ -162,7 +163,7 @@ func (a *Allocator) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 // Adopt is Allocated for a pod that had no turn yet and brings a valid annotation
 // along: a former leader's, or OVN-Kubernetes'. When it has its turn nothing is written, so that no event would tell
 // who asked before.
-func (a *Allocator) Adopt(pod *corev1.Pod, node *corev1.Node) *kube.PodNetwork {
+func (a *Allocator) Adopt(pod *corev1.Pod, node *corev1.Node) *contract.PodNetwork {
 	if !kube.WantsNetwork(pod) {
 		return nil
 	}
@@ -176,14 +177,14 @@ func (a *Allocator) Adopt(pod *corev1.Pod, node *corev1.Node) *kube.PodNetwork {
 
 // Allocated is the pod's network once it is decided and recorded; nil before. From
 // then on the holding of the pod's UID decides, whatever its annotation says.
-func (a *Allocator) Allocated(pod *corev1.Pod) *kube.PodNetwork {
+func (a *Allocator) Allocated(pod *corev1.Pod) *contract.PodNetwork {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h := a.pods.find(owner(pod), pod.UID)
 	if h == nil {
 		return nil
 	}
-	if h.recorded != "" && h.recorded == pod.Annotations[kube.PodNetworksKey] {
+	if h.recorded != "" && h.recorded == pod.Annotations[contract.PodNetworksKey] {
 		h.durable = true
 	}
 	if !h.durable {
@@ -194,18 +195,18 @@ func (a *Allocator) Allocated(pod *corev1.Pod) *kube.PodNetwork {
 
 // Owners are all nodes and pods that hold something or wait for it, also those
 // whose objects and rows are gone: a full pass releases these.
-func (a *Allocator) Owners() []kube.Owner {
+func (a *Allocator) Owners() []contract.Owner {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	owners := make([]kube.Owner, 0, len(a.nodes.states)+len(a.pods.newest))
+	owners := make([]contract.Owner, 0, len(a.nodes.states)+len(a.pods.newest))
 	for name := range a.nodes.states {
-		owners = append(owners, kube.NodeOwner(name))
+		owners = append(owners, contract.NodeOwner(name))
 	}
 	for o := range a.pods.newest {
 		owners = append(owners, o)
 	}
 	for o := range a.waiting {
-		if o.Kind == kube.KindPod && a.pods.newest[o] == nil {
+		if o.Kind == contract.KindPod && a.pods.newest[o] == nil {
 			owners = append(owners, o)
 		}
 	}
@@ -214,11 +215,11 @@ func (a *Allocator) Owners() []kube.Owner {
 
 // Holders are the UIDs for which something is held in the name of a node or pod;
 // "" is one that a row did not tell or that lost its place.
-func (a *Allocator) Holders(owner kube.Owner) []types.UID {
+func (a *Allocator) Holders(owner contract.Owner) []types.UID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var uids []types.UID
-	if state := a.nodes.states[owner.Name]; state != nil && owner.Kind == kube.KindNode {
+	if state := a.nodes.states[owner.Name]; state != nil && owner.Kind == contract.KindNode {
 		uids = append(uids, state.uid)
 	}
 	for h := a.pods.newest[owner]; h != nil; h = h.older {
@@ -241,12 +242,12 @@ func (a *Allocator) Given(row Held) bool {
 // are gone: ask for Holders, build and commit the owner's rows, then release those
 // of the holders that these rows were not made for. It returns owners that waited
 // for what came free: one for each thing, the others have their back-off.
-func (a *Allocator) Release(owner kube.Owner, uids ...types.UID) (retry []kube.Owner) {
+func (a *Allocator) Release(owner contract.Owner, uids ...types.UID) (retry []contract.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var freed []string
 	switch state := a.nodes.states[owner.Name]; {
-	case owner.Kind != kube.KindNode:
+	case owner.Kind != contract.KindNode:
 		delete(a.waiting, owner)
 		freed = a.pods.release(owner, uids)
 	case state != nil && slices.Contains(uids, state.uid):
@@ -266,4 +267,4 @@ func (a *Allocator) Release(owner kube.Owner, uids ...types.UID) (retry []kube.O
 	return retry
 }
 
-func owner(pod *corev1.Pod) kube.Owner { return kube.PodOwner(pod.Namespace, pod.Name) }
+func owner(pod *corev1.Pod) contract.Owner { return contract.PodOwner(pod.Namespace, pod.Name) }

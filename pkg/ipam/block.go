@@ -4,19 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
-
-// The first addresses of a node's subnet that are not for pods.
-const (
-	gatewayOffset    = 1 // the cluster router's port
-	managementOffset = 2 // the node's own interface
-	firstPodOffset   = 4 // 3 is kept for a hybrid overlay's gateway
-)
-
-// FirstPodOffset is the offset of the first address in a node's subnet that a pod may
-// have: a power of two.
-const FirstPodOffset = firstPodOffset
 
 // block is a node's subnet of one family. It outlives its node while addresses
 // of it are held, and remembers it in case it returns; node is "" where nobody
@@ -31,7 +20,7 @@ type block struct {
 	// macs counts the pods whose MAC follows from an address of the block.
 	macs map[[6]byte]int
 	// routes are the same for all pods of the block: shared, never changed.
-	routes []kube.Route
+	routes []contract.Route
 }
 
 // last is the largest offset that a pod may have. The all-ones address of an
@@ -46,14 +35,14 @@ func (b *block) last() uint64 {
 
 // next is the free address after the one handed out last, around the end.
 func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
-	size := b.last() - firstPodOffset + 1
+	size := b.last() - contract.FirstPodOffset + 1
 	if b.held >= size {
 		return netip.Addr{}, false
 	}
-	start := max(b.cursor, firstPodOffset-1)
+	start := max(b.cursor, contract.FirstPodOffset-1)
 	for i := uint64(1); i <= size; i++ {
-		offset := firstPodOffset + (start-firstPodOffset+i)%size
-		if addr := AddressAt(b.prefix, offset); !taken(addr) {
+		offset := contract.FirstPodOffset + (start-contract.FirstPodOffset+i)%size
+		if addr := contract.AddressAt(b.prefix, offset); !taken(addr) {
 			b.cursor = offset
 			return addr, true
 		}
@@ -61,11 +50,11 @@ func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-func macOf(addr netip.Addr) [6]byte { return [6]byte(kube.MACFromAddress(addr)) }
+func macOf(addr netip.Addr) [6]byte { return [6]byte(contract.MACFromAddress(addr)) }
 
 // hasMAC says that a pod, the gateway or the node's interface has the MAC.
 func (b *block) hasMAC(mac [6]byte) bool {
-	return b.macs[mac] > 0 || mac == macOf(AddressAt(b.prefix, gatewayOffset)) || mac == macOf(AddressAt(b.prefix, managementOffset))
+	return b.macs[mac] > 0 || mac == macOf(contract.AddressAt(b.prefix, contract.RouterOffset)) || mac == macOf(contract.AddressAt(b.prefix, contract.ManagementOffset))
 }
 
 func (b *block) forgetMAC(addr netip.Addr) {
@@ -82,10 +71,8 @@ func forPods(subnet netip.Prefix, addr netip.Addr) bool {
 	}
 	b := block{prefix: subnet}
 	offset, small := offsetOf(subnet, addr)
-	return !small || offset >= firstPodOffset && (addr.Is6() || offset <= b.last())
+	return !small || offset >= contract.FirstPodOffset && (addr.Is6() || offset <= b.last())
 }
-
-func (s ClusterSubnet) first() netip.Prefix { return netip.PrefixFrom(s.Addr(), s.NodeBits) }
 
 // after is the next prefix of the same length; past the last address of all, it
 // is invalid and in no subnet.
@@ -104,19 +91,7 @@ func after(prefix netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(addr, prefix.Bits())
 }
 
-// AddressAt is the address at an offset from the subnet's network address.
-func AddressAt(subnet netip.Prefix, offset uint64) netip.Addr {
-	bytes := subnet.Addr().As16()
-	low := binary.BigEndian.Uint64(bytes[8:])
-	binary.BigEndian.PutUint64(bytes[8:], low+offset)
-	addr := netip.AddrFrom16(bytes)
-	if subnet.Addr().Is4() {
-		return addr.Unmap()
-	}
-	return addr
-}
-
-// offsetOf undoes AddressAt for an address of the subnet; small is false where
+// offsetOf undoes contract.AddressAt for an address of the subnet; small is false where
 // the offset has over 64 bits.
 func offsetOf(subnet netip.Prefix, addr netip.Addr) (offset uint64, small bool) {
 	first, at := subnet.Addr().As16(), addr.As16()

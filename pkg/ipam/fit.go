@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -19,7 +20,7 @@ func (c Config) CheckSubnets(nodes []*corev1.Node, pods []*corev1.Pod) error {
 	foreign := map[string][]netip.Prefix{} // by node
 	for _, node := range nodes {
 		// An annotation that cannot be read names no subnet: rows say what is in use.
-		subnets, _ := kube.ParseNodeSubnets(node.Annotations[kube.NodeSubnetsKey], kube.DefaultNetwork)
+		subnets, _ := contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], contract.DefaultNetwork)
 		for _, subnet := range subnets {
 			if part, ok := c.part(subnet.Addr()); !ok || part != subnet {
 				foreign[node.Name] = append(foreign[node.Name], subnet)
@@ -42,7 +43,7 @@ func hasAddressIn(pod *corev1.Pod, subnet netip.Prefix) bool {
 	if !kube.WantsNetwork(pod) {
 		return false
 	}
-	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 	if err != nil || network == nil {
 		return false
 	}

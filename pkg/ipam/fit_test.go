@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // TestCheckSubnets_OfNodesWithPods: a plan that moves pods which run is refused. One
@@ -31,22 +31,22 @@ func TestCheckSubnets_OfNodesWithPods(t *testing.T) {
 		{name: "a second family", before: single, after: dual},
 		{name: "families in another order", before: dual, after: "fd00:10:244::/48/64," + single},
 		{name: "no subnet", before: single, after: "10.244.0.0/16/23",
-			change: func(node *corev1.Node, _ *corev1.Pod) { delete(node.Annotations, kube.NodeSubnetsKey) }},
+			change: func(node *corev1.Node, _ *corev1.Pod) { delete(node.Annotations, contract.NodeSubnetsKey) }},
 		{name: "annotation that is not JSON", before: single, after: "10.244.0.0/16/23",
-			change: func(node *corev1.Node, _ *corev1.Pod) { node.Annotations[kube.NodeSubnetsKey] = "x" }},
+			change: func(node *corev1.Node, _ *corev1.Pod) { node.Annotations[contract.NodeSubnetsKey] = "x" }},
 		{name: "legacy form", before: single, after: "10.244.0.0/16/23", refused: "10.244.0.0/24",
 			change: func(node *corev1.Node, _ *corev1.Pod) {
-				node.Annotations[kube.NodeSubnetsKey] = `{"default":"10.244.0.0/24"}`
+				node.Annotations[contract.NodeSubnetsKey] = `{"default":"10.244.0.0/24"}`
 			}},
 		{name: "pod of another node", before: single, after: "10.244.0.0/16/23",
 			change: func(_ *corev1.Node, pod *corev1.Pod) { pod.Spec.NodeName = "other" }},
 		{name: "pod without an address", before: single, after: "10.244.0.0/16/23",
-			change: func(_ *corev1.Node, pod *corev1.Pod) { delete(pod.Annotations, kube.PodNetworksKey) }},
+			change: func(_ *corev1.Node, pod *corev1.Pod) { delete(pod.Annotations, contract.PodNetworksKey) }},
 		{name: "pod that has ended", before: single, after: "10.244.0.0/16/23",
 			change: func(_ *corev1.Node, pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }},
 		{name: "subnet that has no pod", before: single, after: single,
 			change: func(node *corev1.Node, _ *corev1.Pod) {
-				node.Annotations[kube.NodeSubnetsKey] = `{"default":["10.244.0.0/24","10.9.0.0/24"]}`
+				node.Annotations[contract.NodeSubnetsKey] = `{"default":["10.244.0.0/24","10.9.0.0/24"]}`
 			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -152,4 +152,4 @@ func isWaiting(err error) bool {
 	return errors.Is(err, reconcile.ErrNotReady) || errors.Is(err, ErrExhausted)
 }
 
-func networkOf(t testing.TB, pod *corev1.Pod) string { return pod.Annotations[kube.PodNetworksKey] }
+func networkOf(t testing.TB, pod *corev1.Pod) string { return pod.Annotations[contract.PodNetworksKey] }

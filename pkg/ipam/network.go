@@ -4,24 +4,17 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
-
-// rolePrimary marks the network that has the pod's default route.
-const rolePrimary = "primary"
-
-// hairpinOffset is where in the masquerade subnet a service's packets come from
-// when they return to the pod that sent them.
-const hairpinOffset = 5
 
 // podRoutes send the cluster's own networks through the subnet's gateway, also
 // in a pod whose default route leads elsewhere. Their order is the contract's.
-func (c Config) podRoutes(subnet netip.Prefix) []kube.Route {
-	gateway := AddressAt(subnet, gatewayOffset)
-	var routes []kube.Route
+func (c Config) podRoutes(subnet netip.Prefix) []contract.Route {
+	gateway := contract.AddressAt(subnet, contract.RouterOffset)
+	var routes []contract.Route
 	add := func(dest netip.Prefix) {
 		if dest.Addr().Is4() == gateway.Is4() {
-			routes = append(routes, kube.Route{Dest: dest, NextHop: gateway})
+			routes = append(routes, contract.Route{Dest: dest, NextHop: gateway})
 		}
 	}
 	for _, dest := range c.Prefixes() {
@@ -31,7 +24,7 @@ func (c Config) podRoutes(subnet netip.Prefix) []kube.Route {
 		add(dest)
 	}
 	for _, dest := range c.Masquerade {
-		hairpin := AddressAt(dest, hairpinOffset)
+		hairpin := contract.AddressAt(dest, contract.MasqueradeHairpin)
 		add(netip.PrefixFrom(hairpin, hairpin.BitLen()))
 	}
 	for _, dest := range c.Join {
@@ -41,16 +34,16 @@ func (c Config) podRoutes(subnet netip.Prefix) []kube.Route {
 }
 
 // network is what the pod's annotation says. Its routes are shared.
-func (p *pods) network(h *holding) *kube.PodNetwork {
-	n := &kube.PodNetwork{
+func (p *pods) network(h *holding) *contract.PodNetwork {
+	n := &contract.PodNetwork{
 		Addresses: p.prefixes(h),
-		MAC:       kube.MACFromAddress(h.addrs[0]),
+		MAC:       contract.MACFromAddress(h.addrs[0]),
 		Gateways:  make([]netip.Addr, len(h.addrs)),
-		Role:      rolePrimary,
+		Role:      string(contract.RolePrimary),
 	}
 	for i, addr := range h.addrs {
 		b := p.nodes.block(addr)
-		n.Gateways[i] = AddressAt(b.prefix, gatewayOffset)
+		n.Gateways[i] = contract.AddressAt(b.prefix, contract.RouterOffset)
 		if i == 0 {
 			n.Routes = b.routes
 		} else {
@@ -73,6 +66,6 @@ func (p *pods) prefixes(h *holding) []netip.Prefix {
 
 // format cannot fail: every part of a PodNetwork has a JSON form.
 func (p *pods) format(h *holding) string {
-	value, _ := kube.FormatNetwork(kube.DefaultNetwork, p.network(h))
+	value, _ := contract.FormatNetwork(contract.DefaultNetwork, p.network(h))
 	return value
 }

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // firstID is the smallest node id. Ids number the nodes' gateway routers in the
@@ -56,9 +56,9 @@ func (n *nodes) adopt(node *corev1.Node) (state *nodeState, warning string) {
 }
 
 func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning string) {
-	subnets, err := kube.ParseNodeSubnets(node.Annotations[kube.NodeSubnetsKey], kube.DefaultNetwork)
+	subnets, err := contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], contract.DefaultNetwork)
 	if err != nil {
-		return fmt.Sprintf("annotation %s: %v", kube.NodeSubnetsKey, err)
+		return fmt.Sprintf("annotation %s: %v", contract.NodeSubnetsKey, err)
 	}
 	for _, prefix := range subnets {
 		part, ok := n.cfg.part(prefix.Addr())
@@ -67,7 +67,7 @@ func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning strin
 			warning = fmt.Sprintf("annotated subnet %s is not part of the address plan", prefix)
 		case b != nil && n.inUse(b):
 			warning = fmt.Sprintf("annotated subnet %s belongs to node %s", prefix, b.node)
-		case state.block(prefix.Addr().Is4()) != nil:
+		case state.block(contract.FamilyOf(prefix.Addr())) != nil:
 			warning = fmt.Sprintf("annotated subnet %s is the second of its family", prefix)
 		default:
 			n.give(state, prefix, node.Name)
@@ -77,7 +77,7 @@ func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning strin
 }
 
 func (n *nodes) adoptID(node *corev1.Node, state *nodeState) (warning string) {
-	value := node.Annotations[kube.NodeIDKey]
+	value := node.Annotations[contract.NodeIDKey]
 	id, err := strconv.Atoi(value)
 	switch {
 	case value == "":
@@ -95,10 +95,10 @@ func (n *nodes) adoptID(node *corev1.Node, state *nodeState) (warning string) {
 // error stays its own: it is one of several families or the id.
 func (n *nodes) complete(name string, state *nodeState) error {
 	for _, subnet := range n.cfg.Cluster {
-		if state.block(subnet.Addr().Is4()) != nil {
+		if state.block(contract.FamilyOf(subnet.Addr())) != nil {
 			continue
 		}
-		prefix, ok := n.free(name, subnet.Addr().Is4())
+		prefix, ok := n.free(name, contract.FamilyOf(subnet.Addr()))
 		if !ok {
 			return fmt.Errorf("no subnet left for the node in %v: %w", n.cfg.Prefixes(), ErrExhausted)
 		}
@@ -124,7 +124,7 @@ func (n *nodes) record(state *nodeState) {
 	}
 	var blocks []*block
 	for _, subnet := range n.cfg.Cluster {
-		b := state.block(subnet.Addr().Is4())
+		b := state.block(contract.FamilyOf(subnet.Addr()))
 		if b == nil {
 			return
 		}
@@ -134,7 +134,7 @@ func (n *nodes) record(state *nodeState) {
 	}
 	state.blocks = blocks
 	// A list of prefixes has a JSON form.
-	state.recorded, _ = kube.FormatNetwork(kube.DefaultNetwork, state.subnets())
+	state.recorded, _ = contract.FormatNetwork(contract.DefaultNetwork, state.subnets())
 }
 
 // recorded is nil until the node's own annotation says what was decided. A node
@@ -144,7 +144,7 @@ func (n *nodes) recorded(node *corev1.Node) *nodeState {
 		return nil
 	}
 	state, _ := n.adopt(node)
-	if state.recorded == "" || node.Annotations[kube.NodeSubnetsKey] != state.recorded {
+	if state.recorded == "" || node.Annotations[contract.NodeSubnetsKey] != state.recorded {
 		return nil
 	}
 	return state
@@ -153,10 +153,10 @@ func (n *nodes) recorded(node *corev1.Node) *nodeState {
 // free is the subnet that the node had before, else the first free one, else one
 // that no node has but pods of a former node still hold addresses in: these are
 // given to nobody else there either, and may be waiting for this very node.
-func (n *nodes) free(name string, is4 bool) (found netip.Prefix, ok bool) {
+func (n *nodes) free(name string, family contract.Family) (found netip.Prefix, ok bool) {
 	for prefix, b := range n.blocks {
 		switch {
-		case prefix.Addr().Is4() != is4 || n.inUse(b):
+		case !family.Has(prefix.Addr()) || n.inUse(b):
 		case b.node == name:
 			return prefix, true
 		default:
@@ -164,10 +164,10 @@ func (n *nodes) free(name string, is4 bool) (found netip.Prefix, ok bool) {
 		}
 	}
 	for _, subnet := range n.cfg.Cluster {
-		if subnet.Addr().Is4() != is4 {
+		if !family.Has(subnet.Addr()) {
 			continue
 		}
-		for prefix := subnet.first(); subnet.Contains(prefix.Addr()); prefix = after(prefix) {
+		for prefix := netip.PrefixFrom(subnet.Addr(), subnet.NodeBits); subnet.Contains(prefix.Addr()); prefix = after(prefix) {
 			if n.blocks[prefix] == nil {
 				return prefix, true
 			}
@@ -221,9 +221,9 @@ func (n *nodes) block(addr netip.Addr) *block {
 	return n.blocks[prefix]
 }
 
-func (s *nodeState) block(is4 bool) *block {
+func (s *nodeState) block(family contract.Family) *block {
 	for _, b := range s.blocks {
-		if b.prefix.Addr().Is4() == is4 {
+		if family.Has(b.prefix.Addr()) {
 			return b
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 func subnets(value string) string { return `{"default":["` + value + `"]}` }
@@ -16,8 +16,8 @@ func subnets(value string) string { return `{"default":["` + value + `"]}` }
 func TestNode_GetsSubnetAndID(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
 	for i, want := range []map[string]string{
-		{kube.NodeSubnetsKey: `{"default":["10.244.0.0/24","fd00:10:244::/64"]}`, kube.NodeIDKey: "2"},
-		{kube.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`, kube.NodeIDKey: "3"},
+		{contract.NodeSubnetsKey: `{"default":["10.244.0.0/24","fd00:10:244::/64"]}`, contract.NodeIDKey: "2"},
+		{contract.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`, contract.NodeIDKey: "3"},
 	} {
 		node := newNode(fmt.Sprint("n", i), i)
 		if diff := cmp.Diff(Decision{Annotations: want}, decideNode(t, a, node)); diff != "" {
@@ -37,27 +37,27 @@ func TestNode_ValidAnnotationsAreKept(t *testing.T) {
 		want        map[string]string
 		warning     string
 	}{
-		{"kept", []string{kube.NodeSubnetsKey, subnets("10.244.7.0/24"), kube.NodeIDKey, "9"}, map[string]string{}, ""},
-		{"legacy form", []string{kube.NodeSubnetsKey, `{"default":"10.244.7.0/24"}`, kube.NodeIDKey, "9"},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.7.0/24")}, "not what was allocated"},
-		{"held by another", []string{kube.NodeSubnetsKey, subnets("10.244.0.0/24"), kube.NodeIDKey, "9"},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24")}, "belongs to node first"},
-		{"id held by another", []string{kube.NodeSubnetsKey, subnets("10.244.7.0/24"), kube.NodeIDKey, "2"},
-			map[string]string{kube.NodeIDKey: "3"}, "node id 2 belongs to node first"},
-		{"id of the cluster router", []string{kube.NodeIDKey, "1"},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, `"1" is not a number from 2`},
-		{"id beyond the join subnet", []string{kube.NodeIDKey, "65534"},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, "from 2 to 65533"},
-		{"id in another spelling", []string{kube.NodeIDKey, "+4"},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, "is not a number"},
-		{"not in the plan", []string{kube.NodeSubnetsKey, subnets("10.1.0.0/24")},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, "not part of the address plan"},
-		{"too large", []string{kube.NodeSubnetsKey, subnets("10.244.0.0/16")},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24"), kube.NodeIDKey: "3"}, "not part of the address plan"},
-		{"two", []string{kube.NodeSubnetsKey, `{"default":["10.244.7.0/24","10.244.8.0/24"]}`, kube.NodeIDKey, "9"},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.7.0/24")}, "second of its family"},
-		{"not JSON", []string{kube.NodeSubnetsKey, "10.244.7.0/24", kube.NodeIDKey, "9"},
-			map[string]string{kube.NodeSubnetsKey: subnets("10.244.1.0/24")}, "annotation " + kube.NodeSubnetsKey},
+		{"kept", []string{contract.NodeSubnetsKey, subnets("10.244.7.0/24"), contract.NodeIDKey, "9"}, map[string]string{}, ""},
+		{"legacy form", []string{contract.NodeSubnetsKey, `{"default":"10.244.7.0/24"}`, contract.NodeIDKey, "9"},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.7.0/24")}, "not what was allocated"},
+		{"held by another", []string{contract.NodeSubnetsKey, subnets("10.244.0.0/24"), contract.NodeIDKey, "9"},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.1.0/24")}, "belongs to node first"},
+		{"id held by another", []string{contract.NodeSubnetsKey, subnets("10.244.7.0/24"), contract.NodeIDKey, "2"},
+			map[string]string{contract.NodeIDKey: "3"}, "node id 2 belongs to node first"},
+		{"id of the cluster router", []string{contract.NodeIDKey, "1"},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.1.0/24"), contract.NodeIDKey: "3"}, `"1" is not a number from 2`},
+		{"id beyond the join subnet", []string{contract.NodeIDKey, "65534"},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.1.0/24"), contract.NodeIDKey: "3"}, "from 2 to 65533"},
+		{"id in another spelling", []string{contract.NodeIDKey, "+4"},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.1.0/24"), contract.NodeIDKey: "3"}, "is not a number"},
+		{"not in the plan", []string{contract.NodeSubnetsKey, subnets("10.1.0.0/24")},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.1.0/24"), contract.NodeIDKey: "3"}, "not part of the address plan"},
+		{"too large", []string{contract.NodeSubnetsKey, subnets("10.244.0.0/16")},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.1.0/24"), contract.NodeIDKey: "3"}, "not part of the address plan"},
+		{"two", []string{contract.NodeSubnetsKey, `{"default":["10.244.7.0/24","10.244.8.0/24"]}`, contract.NodeIDKey, "9"},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.7.0/24")}, "second of its family"},
+		{"not JSON", []string{contract.NodeSubnetsKey, "10.244.7.0/24", contract.NodeIDKey, "9"},
+			map[string]string{contract.NodeSubnetsKey: subnets("10.244.1.0/24")}, "annotation " + contract.NodeSubnetsKey},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := newAllocator(t, "10.244.0.0/16/24")
@@ -80,12 +80,12 @@ func TestNode_ChangedAnnotationIsRestored(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node := newNode("n", 1)
 	decideNode(t, a, node)
-	node.Annotations[kube.NodeSubnetsKey] = subnets("10.244.9.0/24")
+	node.Annotations[contract.NodeSubnetsKey] = subnets("10.244.9.0/24")
 	if _, err := a.Pod(newPod("p", "n", 1), node); !isWaiting(err) {
 		t.Errorf("a pod gets an address although the node's annotation is wrong: %v", err)
 	}
 	wantWarning(t, decideNode(t, a, node), "said "+subnets("10.244.9.0/24"))
-	if got := node.Annotations[kube.NodeSubnetsKey]; got != subnets("10.244.0.0/24") {
+	if got := node.Annotations[contract.NodeSubnetsKey]; got != subnets("10.244.0.0/24") {
 		t.Errorf("subnet is now %s", got)
 	}
 }
@@ -98,23 +98,23 @@ func TestNode_WaitsForReleasedSubnet(t *testing.T) {
 	for i, want := range []string{"10.0.0.0/29", "10.0.0.8/29", "10.1.0.0/24"} {
 		nodes = append(nodes, newNode(fmt.Sprint("n", i), i))
 		decideNode(t, a, nodes[i])
-		if got := nodes[i].Annotations[kube.NodeSubnetsKey]; got != subnets(want) {
+		if got := nodes[i].Annotations[contract.NodeSubnetsKey]; got != subnets(want) {
 			t.Errorf("node %d: %s, want %s", i, got, want)
 		}
 	}
 	late := newNode("late", 9)
 	_, err := a.Node(late)
 	wantError(t, err, ErrExhausted)
-	owner := kube.NodeOwner("n1")
+	owner := contract.NodeOwner("n1")
 	if retry := a.Release(owner, "another-uid"); retry != nil || len(a.Holders(owner)) != 1 {
 		t.Errorf("released for another UID: %v", retry)
 	}
 	retry := a.Release(owner, a.Holders(owner)...)
-	if !slices.Equal(retry, []kube.Owner{kube.NodeOwner("late")}) {
+	if !slices.Equal(retry, []contract.Owner{contract.NodeOwner("late")}) {
 		t.Errorf("to retry: %v", retry)
 	}
 	decideNode(t, a, late)
-	if got := late.Annotations; got[kube.NodeSubnetsKey] != subnets("10.0.0.8/29") || got[kube.NodeIDKey] != "3" {
+	if got := late.Annotations; got[contract.NodeSubnetsKey] != subnets("10.0.0.8/29") || got[contract.NodeIDKey] != "3" {
 		t.Errorf("late node: %v", got)
 	}
 	check(t, a)
@@ -144,18 +144,18 @@ func TestNode_SubnetWithLiveAddressesIsReusedLast(t *testing.T) {
 		decideNode(t, a, newNode("zero", 0))
 		decideNode(t, a, n)
 		decidePod(t, a, pod, n)
-		a.Release(kube.NodeOwner("n"), n.UID)
+		a.Release(contract.NodeOwner("n"), n.UID)
 		for i, want := range []string{"10.0.0.16/29", "10.0.0.24/29"} {
 			other := newNode(fmt.Sprint("other", i), i)
 			decideNode(t, a, other)
-			if got := other.Annotations[kube.NodeSubnetsKey]; got != subnets(want) {
+			if got := other.Annotations[contract.NodeSubnetsKey]; got != subnets(want) {
 				t.Errorf("other node %d has %s, want %s", i, got, want)
 			}
 		}
 		name := map[bool]string{true: "n", false: "last"}[returns]
 		again := newNode(name, 3)
 		decideNode(t, a, again)
-		if got := again.Annotations[kube.NodeSubnetsKey]; got != subnets("10.0.0.8/29") {
+		if got := again.Annotations[contract.NodeSubnetsKey]; got != subnets("10.0.0.8/29") {
 			t.Errorf("node %s has %s", name, got)
 		}
 		late := newPod("late", name, 4)
@@ -171,14 +171,14 @@ func TestNode_SubnetWithLiveAddressesIsReusedLast(t *testing.T) {
 // TestRebuild_OlderNodeKeepsDisputedSubnet: the older of two nodes that claim the same keeps it.
 func TestRebuild_OlderNodeKeepsDisputedSubnet(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
-	young := newNode("a-young", 2, kube.NodeSubnetsKey, subnets("10.244.4.0/24"), kube.NodeIDKey, "4")
-	old := newNode("b-old", 1, kube.NodeSubnetsKey, subnets("10.244.4.0/24"), kube.NodeIDKey, "4")
+	young := newNode("a-young", 2, contract.NodeSubnetsKey, subnets("10.244.4.0/24"), contract.NodeIDKey, "4")
+	old := newNode("b-old", 1, contract.NodeSubnetsKey, subnets("10.244.4.0/24"), contract.NodeIDKey, "4")
 	a.Rebuild([]*corev1.Node{young, old}, nil, nil)
 	if d := decideNode(t, a, old); len(d.Annotations) != 0 {
 		t.Errorf("old node: %+v", d)
 	}
 	decideNode(t, a, young)
-	if got := young.Annotations; got[kube.NodeSubnetsKey] != subnets("10.244.0.0/24") || got[kube.NodeIDKey] != "2" {
+	if got := young.Annotations; got[contract.NodeSubnetsKey] != subnets("10.244.0.0/24") || got[contract.NodeIDKey] != "2" {
 		t.Errorf("young node: %v", got)
 	}
 	check(t, a)
@@ -187,9 +187,9 @@ func TestRebuild_OlderNodeKeepsDisputedSubnet(t *testing.T) {
 // TestNode_SecondFamilyKeepsIPv4Subnet: a cluster that becomes dual-stack keeps its IPv4 subnets.
 func TestNode_SecondFamilyKeepsIPv4Subnet(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
-	node := newNode("n", 1, kube.NodeSubnetsKey, subnets("10.244.4.0/24"), kube.NodeIDKey, "4")
+	node := newNode("n", 1, contract.NodeSubnetsKey, subnets("10.244.4.0/24"), contract.NodeIDKey, "4")
 	decideNode(t, a, node)
-	if got := node.Annotations[kube.NodeSubnetsKey]; got != `{"default":["10.244.4.0/24","fd00:10:244::/64"]}` {
+	if got := node.Annotations[contract.NodeSubnetsKey]; got != `{"default":["10.244.4.0/24","fd00:10:244::/64"]}` {
 		t.Errorf("subnets: %s", got)
 	}
 }

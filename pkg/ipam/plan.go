@@ -3,27 +3,20 @@ package ipam
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
-
-// ClusterSubnet is a network of pods from which each node gets an equal part.
-type ClusterSubnet struct {
-	netip.Prefix
-	// NodeBits is the prefix length of a node's part.
-	NodeBits int
-}
-
-// String is the form that ParseClusterSubnets reads.
-func (s ClusterSubnet) String() string { return fmt.Sprintf("%s/%d", s.Prefix, s.NodeBits) }
 
 // Config is the address plan of a zone: disjoint networks, and at most one for
 // each family except in Cluster, whose subnets of one family are used in order.
 type Config struct {
-	Cluster    []ClusterSubnet
+	Cluster    []contract.Subnet
 	Services   []netip.Prefix
 	Join       []netip.Prefix
 	Masquerade []netip.Prefix
@@ -32,7 +25,7 @@ type Config struct {
 // Defaults is OVN-Kubernetes' plan for clusters on one machine, IPv4 only.
 func Defaults() Config {
 	return Config{
-		Cluster:    []ClusterSubnet{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}},
+		Cluster:    []contract.Subnet{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}},
 		Services:   []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 		Join:       []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16"), netip.MustParsePrefix("fd98::/64")},
 		Masquerade: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17"), netip.MustParsePrefix("fd69::/112")},
@@ -48,20 +41,24 @@ func (c Config) Prefixes() []netip.Prefix {
 	return out
 }
 
-// NodeBits are the lengths of nodes' subnets, in the order of Prefixes.
-func (c Config) NodeBits() []int {
-	out := make([]int, len(c.Cluster))
-	for i, subnet := range c.Cluster {
-		out[i] = subnet.NodeBits
+// Network is the cluster's default network.
+func (c Config) Network() contract.Network {
+	return contract.Network{
+		Role: contract.RolePrimary, Topology: contract.Layer3, Subnets: c.Cluster, JoinSubnets: c.JoinSubnets(),
+		PhysicalNetwork: contract.PhysicalNetwork,
 	}
-	return out
+}
+
+// Zone is what all networks of the zone share.
+func (c Config) Zone() contract.Zone {
+	return contract.Zone{ServiceSubnets: c.Services, MasqueradeSubnets: c.Masquerade}
 }
 
 // JoinSubnets are the join subnets of the families that the cluster subnets have.
 func (c Config) JoinSubnets() []netip.Prefix {
 	var out []netip.Prefix
 	for _, join := range c.Join {
-		if _, ok := family(c.Prefixes(), join.Addr()); ok {
+		if _, ok := contract.FamilyOf(join.Addr()).Pick(c.Prefixes()); ok {
 			out = append(out, join)
 		}
 	}
@@ -70,8 +67,8 @@ func (c Config) JoinSubnets() []netip.Prefix {
 
 // ParseClusterSubnets reads a list such as "10.244.0.0/16/24,fd00:10:244::/48/64".
 // Without its last part an entry gives each node a /24, or a /64 of IPv6.
-func ParseClusterSubnets(list string) ([]ClusterSubnet, error) {
-	var out []ClusterSubnet
+func ParseClusterSubnets(list string) ([]contract.Subnet, error) {
+	var out []contract.Subnet
 	for entry := range strings.SplitSeq(list, ",") {
 		subnet, err := parseClusterSubnet(strings.TrimSpace(entry))
 		if err != nil {
@@ -82,29 +79,29 @@ func ParseClusterSubnets(list string) ([]ClusterSubnet, error) {
 	return out, nil
 }
 
-func parseClusterSubnet(entry string) (ClusterSubnet, error) {
+func parseClusterSubnet(entry string) (contract.Subnet, error) {
 	var nodeBits string
 	if parts := strings.Split(entry, "/"); len(parts) == 3 {
 		entry, nodeBits = parts[0]+"/"+parts[1], parts[2]
 	}
 	prefix, err := parsePrefix(entry)
 	if err != nil {
-		return ClusterSubnet{}, err
+		return contract.Subnet{}, err
 	}
-	subnet := ClusterSubnet{Prefix: prefix, NodeBits: 24}
+	subnet := contract.Subnet{Prefix: prefix, NodeBits: 24}
 	if prefix.Addr().Is6() {
 		subnet.NodeBits = 64
 	}
 	if nodeBits != "" {
 		if subnet.NodeBits, err = strconv.Atoi(nodeBits); err != nil {
-			return ClusterSubnet{}, fmt.Errorf("node prefix length %q is not a number", nodeBits)
+			return contract.Subnet{}, fmt.Errorf("node prefix length %q is not a number", nodeBits)
 		}
 	}
-	return subnet, subnet.validate()
+	return subnet, validate(subnet)
 }
 
 // validate wants parts of at least eight addresses: five are not for pods.
-func (s ClusterSubnet) validate() error {
+func validate(s contract.Subnet) error {
 	shortest, longest := max(s.Bits(), 1), s.Addr().BitLen()-3
 	if s.NodeBits < shortest || s.NodeBits > longest {
 		return fmt.Errorf("node prefix length %d is not between %d and %d", s.NodeBits, shortest, longest)
@@ -148,10 +145,10 @@ func (c Config) Validate() error {
 		return errors.New("address plan: no cluster subnet")
 	}
 	for _, subnet := range c.Cluster {
-		if err := subnet.validate(); err != nil {
+		if err := validate(subnet); err != nil {
 			return fmt.Errorf("address plan: cluster subnet %s: %w", subnet.Prefix, err)
 		}
-		if _, ok := family(c.Join, subnet.Addr()); !ok {
+		if _, ok := contract.FamilyOf(subnet.Addr()).Pick(c.Join); !ok {
 			return fmt.Errorf("address plan: cluster subnet %s has no join subnet of its family", subnet.Prefix)
 		}
 	}
@@ -161,7 +158,7 @@ func (c Config) Validate() error {
 			if a.prefix.Overlaps(b.prefix) {
 				return fmt.Errorf("address plan: %s subnet %s overlaps %s subnet %s", b.name, b.prefix, a.name, a.prefix)
 			}
-			if a.name == b.name && a.name != clusterName && a.prefix.Addr().Is4() == b.prefix.Addr().Is4() {
+			if a.name == b.name && a.name != clusterName && sameFamily(a.prefix, b.prefix) {
 				return fmt.Errorf("address plan: two %s subnets of one family: %s and %s", a.name, b.prefix, a.prefix)
 			}
 		}
@@ -192,20 +189,11 @@ func (c Config) networks() []network {
 
 // maxID is the largest node id: it numbers the node in every join subnet.
 func (c Config) maxID() int {
-	last := 1 << 31
+	last := math.MaxInt32
 	for _, join := range c.JoinSubnets() {
-		last = min(last, int(repeatOffset(join)))
+		last = min(last, contract.MaxNodeID(join))
 	}
-	return last - 1
-}
-
-// RepeatAddress is an address of a join subnet that no node has: the cluster router's
-// second one.
-func RepeatAddress(join netip.Prefix) netip.Addr { return AddressAt(join, repeatOffset(join)) }
-
-// repeatOffset is before the last address, which is IPv4's for all.
-func repeatOffset(join netip.Prefix) uint64 {
-	return 1<<min(31, join.Addr().BitLen()-join.Bits()) - 2
+	return last
 }
 
 // part is the node subnet that addr is in, whether a node has it or not.
@@ -232,14 +220,4 @@ func (c Config) checkNode(node *corev1.Node) error {
 		}
 	}
 	return nil
-}
-
-// family is the first prefix in the family of addr.
-func family(prefixes []netip.Prefix, addr netip.Addr) (netip.Prefix, bool) {
-	for _, prefix := range prefixes {
-		if prefix.Addr().Is4() == addr.Is4() {
-			return prefix, true
-		}
-	}
-	return netip.Prefix{}, false
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 var comparePrefixes = cmp.Comparer(func(x, y netip.Prefix) bool { return x == y })
@@ -13,14 +15,14 @@ var comparePrefixes = cmp.Comparer(func(x, y netip.Prefix) bool { return x == y 
 func TestParseClusterSubnets_ValidAndInvalid(t *testing.T) {
 	for _, tc := range []struct {
 		list string
-		want []ClusterSubnet
+		want []contract.Subnet
 		err  string
 	}{
-		{list: "10.244.0.0/16/24", want: []ClusterSubnet{{netip.MustParsePrefix("10.244.0.0/16"), 24}}},
-		{list: "10.244.0.0/16, fd00:10:244::/48", want: []ClusterSubnet{
-			{netip.MustParsePrefix("10.244.0.0/16"), 24}, {netip.MustParsePrefix("fd00:10:244::/48"), 64}}},
-		{list: "10.128.0.0/14/23,10.0.0.0/24/29", want: []ClusterSubnet{
-			{netip.MustParsePrefix("10.128.0.0/14"), 23}, {netip.MustParsePrefix("10.0.0.0/24"), 29}}},
+		{list: "10.244.0.0/16/24", want: []contract.Subnet{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}}},
+		{list: "10.244.0.0/16, fd00:10:244::/48", want: []contract.Subnet{
+			{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}, {Prefix: netip.MustParsePrefix("fd00:10:244::/48"), NodeBits: 64}}},
+		{list: "10.128.0.0/14/23,10.0.0.0/24/29", want: []contract.Subnet{
+			{Prefix: netip.MustParsePrefix("10.128.0.0/14"), NodeBits: 23}, {Prefix: netip.MustParsePrefix("10.0.0.0/24"), NodeBits: 29}}},
 		{list: "", err: `cluster subnet "": not in the form`},
 		{list: "10.244.0.0/16/24,", err: "not in the form"},
 		{list: "10.244.0.0/16/24/8", err: "not in the form"},
@@ -89,7 +91,7 @@ func FuzzParseClusterSubnets(f *testing.F) {
 			return
 		}
 		for _, s := range subnets {
-			b := block{prefix: s.first()}
+			b := block{prefix: netip.PrefixFrom(s.Addr(), s.NodeBits)}
 			addr, ok := b.next(func(netip.Addr) bool { return false })
 			if !ok || !forPods(b.prefix, addr) || !s.Contains(addr) {
 				t.Errorf("%q: first address of %s is %s, %v", list, b.prefix, addr, ok)
@@ -140,7 +142,7 @@ func prefixes(t testing.TB, list string) []netip.Prefix {
 	return out
 }
 
-func clusters(t testing.TB, list string) []ClusterSubnet {
+func clusters(t testing.TB, list string) []contract.Subnet {
 	t.Helper()
 	out, err := ParseClusterSubnets(list)
 	if err != nil {

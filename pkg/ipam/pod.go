@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -16,13 +17,13 @@ import (
 type pods struct {
 	nodes *nodes
 	// newest has the newest holding of each pod name; older ones hang behind it.
-	newest map[kube.Owner]*holding
+	newest map[contract.Owner]*holding
 	byAddr map[netip.Addr]*holding
 }
 
 // holding is what one pod, by UID, has.
 type holding struct {
-	owner kube.Owner
+	owner contract.Owner
 	uid   types.UID
 	addrs []netip.Addr
 	// recorded is the annotation value that says addrs; "" until it was asked for.
@@ -34,34 +35,36 @@ type holding struct {
 }
 
 func newPods(n *nodes) *pods {
-	return &pods{nodes: n, newest: map[kube.Owner]*holding{}, byAddr: map[netip.Addr]*holding{}}
+	return &pods{nodes: n, newest: map[contract.Owner]*holding{}, byAddr: map[netip.Addr]*holding{}}
 }
 
 // Validate says why a pod of a node with these subnets cannot have this network;
 // nil when it can, as far as one pod is concerned. A pod older than the cluster's
 // second address family has one address only. The order of families is the plan's,
 // because the MAC follows from the first address.
-func Validate(network *kube.PodNetwork, subnets []netip.Prefix) error {
+func Validate(network *contract.PodNetwork, subnets []netip.Prefix) error {
 	if len(network.Addresses) == 0 {
 		return errors.New("no address")
 	}
 	for i, addr := range network.Addresses {
-		switch subnet, ok := family(subnets, addr.Addr()); {
+		switch subnet, ok := contract.FamilyOf(addr.Addr()).Pick(subnets); {
 		case !ok || !subnet.Contains(addr.Addr()) || addr.Bits() != subnet.Bits():
 			return fmt.Errorf("address %s is not in the node's subnets %v", addr, subnets)
 		case !forPods(subnet, addr.Addr()):
 			return fmt.Errorf("address %s is reserved", addr)
-		case i > 0 && addr.Addr().Is4() == network.Addresses[0].Addr().Is4() || i >= len(subnets):
+		case i > 0 && sameFamily(addr, network.Addresses[0]) || i >= len(subnets):
 			return fmt.Errorf("address %s is the second of its family", addr)
-		case addr.Addr().Is4() != subnets[i].Addr().Is4():
+		case !sameFamily(addr, subnets[i]):
 			return fmt.Errorf("the address families are not in the order of the node's subnets %v", subnets)
 		}
 	}
-	if want := kube.MACFromAddress(network.Addresses[0].Addr()); !slices.Equal(network.MAC, want) {
+	if want := contract.MACFromAddress(network.Addresses[0].Addr()); !slices.Equal(network.MAC, want) {
 		return fmt.Errorf("MAC %s does not follow from the address, that is %s", network.MAC, want)
 	}
 	return nil
 }
+
+func sameFamily(a, b netip.Prefix) bool { return contract.FamilyOf(a.Addr()).Has(b.Addr()) }
 
 // current is what the pod holds and may go on using.
 func (p *pods) current(pod *corev1.Pod, state *nodeState) *holding {
@@ -89,7 +92,7 @@ func (p *pods) recorded(pod *corev1.Pod, state *nodeState) (h *holding, warning 
 
 // adopt takes what a pod's annotation says if that is valid and free.
 func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning string) {
-	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 	if err == nil && network == nil {
 		return nil, ""
 	}
@@ -100,7 +103,7 @@ func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning str
 		h, err = p.claim(pod, state, network.Addresses)
 	}
 	if err != nil {
-		return nil, fmt.Sprintf("annotation %s is replaced: %v", kube.PodNetworksKey, err)
+		return nil, fmt.Sprintf("annotation %s is replaced: %v", contract.PodNetworksKey, err)
 	}
 	h.durable = true
 	p.shareRecord(h, pod)
@@ -110,12 +113,12 @@ func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning str
 // living are the pods that are there, and the addresses with which those on the
 // network say they run.
 type living struct {
-	pods map[kube.Owner]*corev1.Pod
+	pods map[contract.Owner]*corev1.Pod
 	runs map[netip.Addr]bool
 }
 
 func newLiving(pods []*corev1.Pod) living {
-	l := living{pods: map[kube.Owner]*corev1.Pod{}, runs: map[netip.Addr]bool{}}
+	l := living{pods: map[contract.Owner]*corev1.Pod{}, runs: map[netip.Addr]bool{}}
 	for _, pod := range pods {
 		l.pods[owner(pod)] = pod
 		for _, ip := range pod.Status.PodIPs {
@@ -183,7 +186,7 @@ func (p *pods) claim(pod *corev1.Pod, state *nodeState, prefixes []netip.Prefix)
 		}
 	}
 	if state.hasMAC(addrs[0]) {
-		return nil, fmt.Errorf("MAC %s is in use on the node", kube.MACFromAddress(addrs[0]))
+		return nil, fmt.Errorf("MAC %s is in use on the node", contract.MACFromAddress(addrs[0]))
 	}
 	return p.hold(owner(pod), pod.UID, addrs), nil
 }
@@ -191,7 +194,7 @@ func (p *pods) claim(pod *corev1.Pod, state *nodeState, prefixes []netip.Prefix)
 // shareRecord keeps the annotation's own string as the record where they are
 // equal: at 100,000 pods a copy of each is 50 MB.
 func (p *pods) shareRecord(h *holding, pod *corev1.Pod) {
-	if value := pod.Annotations[kube.PodNetworksKey]; value != "" && (h.recorded == value || p.format(h) == value) {
+	if value := pod.Annotations[contract.PodNetworksKey]; value != "" && (h.recorded == value || p.format(h) == value) {
 		h.recorded = value
 	}
 }
@@ -200,17 +203,17 @@ func (p *pods) decide(pod *corev1.Pod, h *holding, warning string) Decision {
 	if h.recorded == "" {
 		h.recorded = p.format(h)
 	}
-	value := pod.Annotations[kube.PodNetworksKey]
+	value := pod.Annotations[contract.PodNetworksKey]
 	if value == h.recorded {
 		return Decision{}
 	}
 	if warning == "" && value != "" {
-		said, err := kube.ParsePodNetwork(value, kube.DefaultNetwork)
+		said, err := contract.ParsePodNetwork(value, contract.DefaultNetwork)
 		if err != nil || said == nil || !slices.Equal(said.Addresses, p.prefixes(h)) {
-			warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", kube.PodNetworksKey)
+			warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", contract.PodNetworksKey)
 		}
 	}
-	return Decision{Annotations: map[string]string{kube.PodNetworksKey: h.recorded}, Warning: warning}
+	return Decision{Annotations: map[string]string{contract.PodNetworksKey: h.recorded}, Warning: warning}
 }
 
 // allocate picks one free address of each of the node's subnets.
@@ -227,7 +230,7 @@ func (p *pods) allocate(state *nodeState) ([]netip.Addr, error) {
 }
 
 // hold gives free addresses of known blocks to a pod.
-func (p *pods) hold(owner kube.Owner, uid types.UID, addrs []netip.Addr) *holding {
+func (p *pods) hold(owner contract.Owner, uid types.UID, addrs []netip.Addr) *holding {
 	h := &holding{owner: owner, uid: uid, addrs: addrs, older: p.newest[owner]}
 	p.newest[owner] = h
 	for _, addr := range addrs {
@@ -250,7 +253,7 @@ func (p *pods) touch(h *holding) {
 
 // release frees the addresses of some of a name's holders. It returns the node
 // of each address.
-func (p *pods) release(owner kube.Owner, uids []types.UID) (freed []string) {
+func (p *pods) release(owner contract.Owner, uids []types.UID) (freed []string) {
 	var kept []*holding
 	for h := p.newest[owner]; h != nil; h = h.older {
 		if !slices.Contains(uids, h.uid) {
@@ -275,7 +278,7 @@ func (p *pods) release(owner kube.Owner, uids []types.UID) (freed []string) {
 	return freed
 }
 
-func (p *pods) find(owner kube.Owner, uid types.UID) *holding {
+func (p *pods) find(owner contract.Owner, uid types.UID) *holding {
 	for h := p.newest[owner]; h != nil; h = h.older {
 		if h.uid == uid {
 			return h

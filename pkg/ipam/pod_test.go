@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -38,7 +38,7 @@ func TestPod_AnnotationHasExactFormat(t *testing.T) {
 			list = append(list, map[bool]string{true: "10.244.0.0/16/24", false: "fd00:10:244::/48/64"}[p.Addr().Is4()])
 		}
 		a := newAllocator(t, strings.Join(list, ","))
-		node := newNode("n", 1, kube.NodeSubnetsKey, `{"default":["`+strings.ReplaceAll(cluster, ",", `","`)+`"]}`)
+		node := newNode("n", 1, contract.NodeSubnetsKey, `{"default":["`+strings.ReplaceAll(cluster, ",", `","`)+`"]}`)
 		decideNode(t, a, node)
 		decidePod(t, a, newPod("first", "n", 1), node)
 		pod := newPod("second", "n", 2)
@@ -50,7 +50,7 @@ func TestPod_AnnotationHasExactFormat(t *testing.T) {
 		if network == nil {
 			t.Fatal("not allocated")
 		}
-		if again, err := kube.FormatNetwork(kube.DefaultNetwork, network); err != nil || again != want {
+		if again, err := contract.FormatNetwork(contract.DefaultNetwork, network); err != nil || again != want {
 			t.Errorf("Allocated differs from the annotation: %s, %v", again, err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestPod_WaitsForAnnotationOfNode(t *testing.T) {
 func TestPod_OfAnnotatedNodeDoesNotWait(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	pod := newPod("p", "n", 1)
-	decidePod(t, a, pod, newNode("n", 1, kube.NodeSubnetsKey, subnets("10.244.3.0/24"), kube.NodeIDKey, "2"))
+	decidePod(t, a, pod, newNode("n", 1, contract.NodeSubnetsKey, subnets("10.244.3.0/24"), contract.NodeIDKey, "2"))
 	wantAddress(t, a, pod, "10.244.3.4/24")
 }
 
@@ -117,7 +117,7 @@ func TestPod_WaitsForReleasedAddress(t *testing.T) {
 		late := newPod("late", "n", 9)
 		_, err := a.Pod(late, node)
 		wantError(t, err, ErrExhausted)
-		if retry := a.Release(owner(pods[1]), pods[1].UID); !slices.Equal(retry, []kube.Owner{owner(late)}) {
+		if retry := a.Release(owner(pods[1]), pods[1].UID); !slices.Equal(retry, []contract.Owner{owner(late)}) {
 			t.Errorf("to retry: %v", retry)
 		}
 		decidePod(t, a, late, node)
@@ -162,7 +162,7 @@ func TestPod_RecreatedGetsAnotherAddress(t *testing.T) {
 	decideNode(t, a, node)
 	first, second := newPod("web-0", "n", 1), newPod("web-0", "n", 2)
 	decidePod(t, a, first, node)
-	second.Annotations[kube.PodNetworksKey] = networkOf(t, first)
+	second.Annotations[contract.PodNetworksKey] = networkOf(t, first)
 	wantWarning(t, decidePod(t, a, second, node), "held by Pod/ns/web-0")
 	wantAddress(t, a, first, "10.244.0.4/24")
 	wantAddress(t, a, second, "10.244.0.5/24")
@@ -202,7 +202,7 @@ func TestForgedAnnotation_IsReplacedWithWarning(t *testing.T) {
 			node, honest, forger := newNode("n", 1), newPod("honest", "n", 1), newPod("forger", "n", 2)
 			decideNode(t, a, node)
 			decidePod(t, a, honest, node)
-			forger.Annotations[kube.PodNetworksKey] = tc.value
+			forger.Annotations[contract.PodNetworksKey] = tc.value
 			if a.Allocated(forger) != nil {
 				t.Error("a forged annotation is a fact")
 			}
@@ -210,7 +210,7 @@ func TestForgedAnnotation_IsReplacedWithWarning(t *testing.T) {
 			wantAddress(t, a, forger, "10.244.0.5/24")
 			wantAddress(t, a, honest, "10.244.0.4/24")
 
-			forger.Annotations[kube.PodNetworksKey] = tc.value
+			forger.Annotations[contract.PodNetworksKey] = tc.value
 			wantAddress(t, a, forger, "10.244.0.5/24")
 			wantWarning(t, decidePod(t, a, forger, node), "not what was allocated")
 			wantAddress(t, a, forger, "10.244.0.5/24")
@@ -236,8 +236,8 @@ func TestForgedAnnotation_FamiliesInThePlansOrder(t *testing.T) {
 		a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
 		node, pod := newNode("n", 1), newPod("p", "n", 1)
 		decideNode(t, a, node)
-		pod.Annotations[kube.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":["%s"],"mac_address":%q}}`,
-			strings.Join(tc.addrs, `","`), kube.MACFromAddress(netip.MustParsePrefix(tc.addrs[0]).Addr()))
+		pod.Annotations[contract.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":["%s"],"mac_address":%q}}`,
+			strings.Join(tc.addrs, `","`), contract.MACFromAddress(netip.MustParsePrefix(tc.addrs[0]).Addr()))
 		wantWarning(t, decidePod(t, a, pod, node), tc.warning)
 		want := "10.244.0.4/24"
 		if tc.warning == "" {
@@ -252,8 +252,8 @@ func TestForgedAnnotation_FamiliesInThePlansOrder(t *testing.T) {
 // IPv6 address in it has 32 bits.
 func sameMAC(subnet netip.Prefix) (first, second netip.Addr) {
 	seen := map[[6]byte]netip.Addr{}
-	for offset := uint64(firstPodOffset); ; offset++ {
-		addr := AddressAt(subnet, offset)
+	for offset := uint64(contract.FirstPodOffset); ; offset++ {
+		addr := contract.AddressAt(subnet, offset)
 		mac := macOf(addr)
 		if other, ok := seen[mac]; ok {
 			return other, addr
@@ -267,18 +267,18 @@ func sameMAC(subnet netip.Prefix) (first, second netip.Addr) {
 func TestMAC_IsAnotherPodsOnce(t *testing.T) {
 	subnet := netip.MustParsePrefix("fd00:10:244::/64")
 	first, second := sameMAC(subnet)
-	other := AddressAt(subnet, 77)
+	other := contract.AddressAt(subnet, 77)
 	annotation := func(addr netip.Addr) string {
-		return fmt.Sprintf(`{"default":{"ip_addresses":["%s/64"],"mac_address":%q}}`, addr, kube.MACFromAddress(addr))
+		return fmt.Sprintf(`{"default":{"ip_addresses":["%s/64"],"mac_address":%q}}`, addr, contract.MACFromAddress(addr))
 	}
 	a := newAllocator(t, "fd00:10:244::/48/64")
 	node, victim, forger, honest := newNode("n", 1), newPod("victim", "n", 1), newPod("forger", "n", 2), newPod("honest", "n", 3)
 	decideNode(t, a, node)
-	victim.Annotations[kube.PodNetworksKey] = annotation(first)
+	victim.Annotations[contract.PodNetworksKey] = annotation(first)
 	wantWarning(t, decidePod(t, a, victim, node), "")
-	forger.Annotations[kube.PodNetworksKey] = annotation(second)
+	forger.Annotations[contract.PodNetworksKey] = annotation(second)
 	wantWarning(t, decidePod(t, a, forger, node), "is in use on the node")
-	honest.Annotations[kube.PodNetworksKey] = annotation(other)
+	honest.Annotations[contract.PodNetworksKey] = annotation(other)
 	wantWarning(t, decidePod(t, a, honest, node), "")
 	wantAddress(t, a, victim, first.String()+"/64")
 	wantAddress(t, a, honest, other.String()+"/64")
@@ -287,10 +287,10 @@ func TestMAC_IsAnotherPodsOnce(t *testing.T) {
 	before := newPod("before", "n", 4)
 	offset, _ := offsetOf(subnet, second)
 	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{victim, before}, []Held{
-		held(victim, victim.UID, first.String()), held(before, before.UID, AddressAt(subnet, offset-1).String())})
+		held(victim, victim.UID, first.String()), held(before, before.UID, contract.AddressAt(subnet, offset-1).String())})
 	next := newPod("next", "n", 5)
 	decidePod(t, a, next, node)
-	wantAddress(t, a, next, AddressAt(subnet, offset+1).String()+"/64")
+	wantAddress(t, a, next, contract.AddressAt(subnet, offset+1).String()+"/64")
 	a.Release(owner(victim), victim.UID)
 	check(t, a)
 }
@@ -308,8 +308,8 @@ func TestAllocated_TheHoldingDecides(t *testing.T) {
 	wantAddress(t, a, pod, "")
 	maps.Copy(pod.Annotations, d.Annotations)
 	wantAddress(t, a, pod, "10.244.0.4/24")
-	for _, value := range []string{d.Annotations[kube.PodNetworksKey] + " ", "x", ""} {
-		pod.Annotations[kube.PodNetworksKey] = value
+	for _, value := range []string{d.Annotations[contract.PodNetworksKey] + " ", "x", ""} {
+		pod.Annotations[contract.PodNetworksKey] = value
 		wantAddress(t, a, pod, "10.244.0.4/24")
 		a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.0.4")})
 		wantAddress(t, a, pod, "10.244.0.4/24")
@@ -328,7 +328,7 @@ func TestPod_AnnotationInOtherFormKeepsAddress(t *testing.T) {
 	a := newAllocator(t, "10.244.0.0/16/24")
 	node, pod := newNode("n", 1), newPod("p", "n", 1)
 	decideNode(t, a, node)
-	pod.Annotations[kube.PodNetworksKey] = `{"default":{"ip_addresses":["10.244.0.77/24"],"mac_address":"0a:58:0a:f4:00:4d"}}`
+	pod.Annotations[contract.PodNetworksKey] = `{"default":{"ip_addresses":["10.244.0.77/24"],"mac_address":"0a:58:0a:f4:00:4d"}}`
 	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
 	wantAddress(t, a, pod, "10.244.0.77/24")
 	d := decidePod(t, a, pod, node)
@@ -348,11 +348,11 @@ func held(pod *corev1.Pod, uid types.UID, addrs ...string) Held {
 }
 
 func TestRebuild_AnnotationsAndRowsDecideAddresses(t *testing.T) {
-	node := newNode("n", 1, kube.NodeSubnetsKey, subnets("10.244.0.0/24"), kube.NodeIDKey, "2")
-	other := newNode("other", 2, kube.NodeSubnetsKey, subnets("10.244.1.0/24"), kube.NodeIDKey, "3")
+	node := newNode("n", 1, contract.NodeSubnetsKey, subnets("10.244.0.0/24"), contract.NodeIDKey, "2")
+	other := newNode("other", 2, contract.NodeSubnetsKey, subnets("10.244.1.0/24"), contract.NodeIDKey, "3")
 	annotated := func(pod *corev1.Pod, addr string) *corev1.Pod {
 		ip := netip.MustParsePrefix(addr)
-		pod.Annotations[kube.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":[%q],"mac_address":%q}}`, ip, kube.MACFromAddress(ip.Addr()))
+		pod.Annotations[contract.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":[%q],"mac_address":%q}}`, ip, contract.MACFromAddress(ip.Addr()))
 		return pod
 	}
 	running := func(pod *corev1.Pod, addr string) *corev1.Pod {
@@ -411,7 +411,7 @@ func TestRebuild_KeepsSubnetOfDeletedNode(t *testing.T) {
 	}
 	decideNode(t, a, first)
 	decideNode(t, a, second)
-	if got := second.Annotations[kube.NodeSubnetsKey]; got != subnets("10.0.0.0/29") {
+	if got := second.Annotations[contract.NodeSubnetsKey]; got != subnets("10.0.0.0/29") {
 		t.Errorf("second node has %s", got)
 	}
 	pod := newPod("p", "second", 1)
@@ -428,7 +428,7 @@ func TestRebuild_NodeGetsSubnetOfItsPodsBack(t *testing.T) {
 	node, pod := newNode("n", 1), newPod("p", "n", 1)
 	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.6.9")})
 	decideNode(t, a, node)
-	if got := node.Annotations[kube.NodeSubnetsKey]; got != subnets("10.244.6.0/24") {
+	if got := node.Annotations[contract.NodeSubnetsKey]; got != subnets("10.244.6.0/24") {
 		t.Errorf("subnet %s", got)
 	}
 	decidePod(t, a, pod, node)

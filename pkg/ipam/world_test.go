@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -29,8 +30,8 @@ type world struct {
 	a     *Allocator
 	clock int
 	nodes map[string]*corev1.Node
-	pods  map[kube.Owner]*corev1.Pod
-	rows  map[kube.Owner]row
+	pods  map[contract.Owner]*corev1.Pod
+	rows  map[contract.Owner]row
 }
 
 const worldNodes, worldPods = 4, 40
@@ -40,7 +41,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t: t, r: rand.New(rand.NewPCG(seed, 0)),
 		// Four /28, of eleven addresses each, and a large subnet for each node.
 		a:     newAllocator(t, "10.0.0.0/26/28,fd00:1::/48/64"),
-		nodes: map[string]*corev1.Node{}, pods: map[kube.Owner]*corev1.Pod{}, rows: map[kube.Owner]row{},
+		nodes: map[string]*corev1.Node{}, pods: map[contract.Owner]*corev1.Pod{}, rows: map[contract.Owner]row{},
 	}
 }
 
@@ -48,7 +49,7 @@ func (w *world) step() {
 	w.clock++
 	node := fmt.Sprint("n", w.r.IntN(worldNodes))
 	name := fmt.Sprint("p", w.r.IntN(worldPods))
-	o := kube.PodOwner("ns", name)
+	o := contract.PodOwner("ns", name)
 	pod := w.pods[o]
 	switch what := w.r.IntN(100); {
 	case what < 20:
@@ -79,11 +80,11 @@ func (w *world) step() {
 		w.restart()
 	case what < 98:
 		if pod != nil {
-			delete(pod.Annotations, kube.PodNetworksKey)
+			delete(pod.Annotations, contract.PodNetworksKey)
 		}
 	case what < 99:
 		if w.nodes[node] != nil {
-			delete(w.nodes[node].Annotations, kube.NodeSubnetsKey)
+			delete(w.nodes[node].Annotations, contract.NodeSubnetsKey)
 		}
 	default:
 		if was, ok := w.rows[o]; ok {
@@ -93,7 +94,7 @@ func (w *world) step() {
 	}
 }
 
-func (w *world) podLoop(o kube.Owner, write bool) {
+func (w *world) podLoop(o contract.Owner, write bool) {
 	pod := w.pods[o]
 	if pod == nil {
 		return
@@ -110,7 +111,7 @@ func (w *world) podLoop(o kube.Owner, write bool) {
 func (w *world) nodeLoop(name string, write bool) {
 	node := w.nodes[name]
 	if node == nil {
-		w.a.Release(kube.NodeOwner(name), w.a.Holders(kube.NodeOwner(name))...)
+		w.a.Release(contract.NodeOwner(name), w.a.Holders(contract.NodeOwner(name))...)
 		return
 	}
 	d, err := w.a.Node(node)
@@ -123,7 +124,7 @@ func (w *world) nodeLoop(name string, write bool) {
 }
 
 // rowLoop builds a pod's row and releases whom it was not built for.
-func (w *world) rowLoop(o kube.Owner) {
+func (w *world) rowLoop(o contract.Owner) {
 	holders := w.a.Holders(o)
 	pod := w.pods[o]
 	if pod == nil || !kube.WantsNetwork(pod) {
@@ -147,13 +148,13 @@ func (w *world) forge(pod *corev1.Pod) {
 	if pod == nil {
 		return
 	}
-	victim := w.pods[kube.PodOwner("ns", fmt.Sprint("p", w.r.IntN(worldPods)))]
+	victim := w.pods[contract.PodOwner("ns", fmt.Sprint("p", w.r.IntN(worldPods)))]
 	if victim != nil && w.r.IntN(2) == 0 {
-		pod.Annotations[kube.PodNetworksKey] = victim.Annotations[kube.PodNetworksKey]
+		pod.Annotations[contract.PodNetworksKey] = victim.Annotations[contract.PodNetworksKey]
 		return
 	}
 	ip := netip.AddrFrom4([4]byte{10, 0, 0, byte(w.r.IntN(70))})
-	pod.Annotations[kube.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":["%s/28"],"mac_address":%q}}`, ip, kube.MACFromAddress(ip))
+	pod.Annotations[contract.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":["%s/28"],"mac_address":%q}}`, ip, contract.MACFromAddress(ip))
 }
 
 func (w *world) restart() {
@@ -172,8 +173,8 @@ func (w *world) restart() {
 func (w *world) check() {
 	w.t.Helper()
 	check(w.t, w.a)
-	users := map[netip.Addr]kube.Owner{}
-	use := func(o kube.Owner, addrs []netip.Prefix) {
+	users := map[netip.Addr]contract.Owner{}
+	use := func(o contract.Owner, addrs []netip.Prefix) {
 		for _, addr := range addrs {
 			if other, ok := users[addr.Addr()]; ok && other != o {
 				w.t.Fatalf("step %d: %s and %s both use %s", w.clock, other, o, addr)
@@ -199,7 +200,7 @@ func (w *world) settle() {
 		}
 		owners := slices.AppendSeq(w.a.Owners(), maps.Keys(w.pods))
 		for _, o := range slices.AppendSeq(owners, maps.Keys(w.rows)) {
-			if o.Kind == kube.KindPod {
+			if o.Kind == contract.KindPod {
 				w.podLoop(o, true)
 				w.rowLoop(o)
 			}

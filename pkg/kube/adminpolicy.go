@@ -12,15 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // AdminKinds are the kinds of policies for the whole cluster, with their resources.
 func AdminKinds() map[string]schema.GroupVersionResource {
 	const group = "policy.networking.k8s.io"
 	return map[string]schema.GroupVersionResource{
-		KindAdminNetworkPolicy:         {Group: group, Version: "v1alpha1", Resource: "adminnetworkpolicies"},
-		KindBaselineAdminNetworkPolicy: {Group: group, Version: "v1alpha1", Resource: "baselineadminnetworkpolicies"},
-		KindClusterNetworkPolicy:       {Group: group, Version: "v1alpha2", Resource: "clusternetworkpolicies"},
+		contract.KindAdminNetworkPolicy:         {Group: group, Version: "v1alpha1", Resource: "adminnetworkpolicies"},
+		contract.KindBaselineAdminNetworkPolicy: {Group: group, Version: "v1alpha1", Resource: "baselineadminnetworkpolicies"},
+		contract.KindClusterNetworkPolicy:       {Group: group, Version: "v1alpha2", Resource: "clusternetworkpolicies"},
 	}
 }
 
@@ -117,7 +119,7 @@ type adminDestination struct {
 // understood makes a rule that allows allow nothing, and a rule that denies or
 // passes deny everything.
 func ParseAdminPolicy(kind string, object *unstructured.Unstructured) *Policy {
-	policy := &Policy{Owner: Owner{Kind: kind, Name: object.GetName()}, Tier: TierAdmin, Logging: object.GetAnnotations()[ACLLoggingKey]}
+	policy := &Policy{Owner: contract.Owner{Kind: kind, Name: object.GetName()}, Tier: TierAdmin, Logging: object.GetAnnotations()[contract.ACLLoggingKey]}
 	var whole struct {
 		Spec adminSpec `json:"spec"`
 	}
@@ -126,7 +128,7 @@ func ParseAdminPolicy(kind string, object *unstructured.Unstructured) *Policy {
 		p.fail("%w", err)
 	}
 	spec := whole.Spec
-	if kind == KindBaselineAdminNetworkPolicy {
+	if kind == contract.KindBaselineAdminNetworkPolicy {
 		policy.Tier, spec.Priority = TierBaseline, BaselineDefault
 	} else if spec.Tier == "Baseline" {
 		policy.Tier = TierBaseline

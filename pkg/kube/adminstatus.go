@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // PolicyReadyCondition is the condition of policies for the whole cluster, named
@@ -26,7 +28,7 @@ const maxCondition = 32768
 
 // SetPolicyCondition applies one condition, unless object has it. The conditions
 // of others stay. A message that is too long ends before its end and says so.
-func SetPolicyCondition(ctx context.Context, client dynamic.Interface, owner Owner, object *unstructured.Unstructured, want metav1.Condition) error {
+func SetPolicyCondition(ctx context.Context, client dynamic.Interface, owner contract.Owner, object *unstructured.Unstructured, want metav1.Condition) error {
 	want.ObservedGeneration = object.GetGeneration()
 	const shortened = "... (shortened)"
 	if len(want.Message) > maxCondition {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
@@ -69,7 +70,7 @@ func (v *View) adminChanged(kind string, old, new any) {
 	}
 	before, _ := old.(*unstructured.Unstructured)
 	after, _ := new.(*unstructured.Unstructured)
-	var owners []Owner
+	var owners []contract.Owner
 	switch {
 	case after != nil && before != nil && sameAdmin(before, after):
 		return
@@ -77,7 +78,7 @@ func (v *View) adminChanged(kind string, old, new any) {
 		policy := ParseAdminPolicy(kind, after)
 		owners = v.policyOwners(policy.Owner, policy)
 	case before != nil:
-		owners = v.policyOwners(Owner{Kind: kind, Name: before.GetName()}, nil)
+		owners = v.policyOwners(contract.Owner{Kind: kind, Name: before.GetName()}, nil)
 	}
 	for _, f := range v.listeners {
 		f(owners...)
@@ -86,12 +87,12 @@ func (v *View) adminChanged(kind string, old, new any) {
 
 // sameAdmin leaves out the status, which we write ourselves.
 func sameAdmin(old, new *unstructured.Unstructured) bool {
-	return old.GetUID() == new.GetUID() && old.GetAnnotations()[ACLLoggingKey] == new.GetAnnotations()[ACLLoggingKey] &&
+	return old.GetUID() == new.GetUID() && old.GetAnnotations()[contract.ACLLoggingKey] == new.GetAnnotations()[contract.ACLLoggingKey] &&
 		equality.Semantic.DeepEqual(old.Object["spec"], new.Object["spec"])
 }
 
 // AdminPolicy is the object of a policy for the whole cluster, nil when there is none.
-func (v *View) AdminPolicy(owner Owner) *unstructured.Unstructured {
+func (v *View) AdminPolicy(owner contract.Owner) *unstructured.Unstructured {
 	informer := v.admin[owner.Kind]
 	if informer == nil {
 		return nil
@@ -112,7 +113,7 @@ func (v *View) NodesWith(selector labels.Selector) []*corev1.Node {
 
 // nodePolicyOwners are the policies whose rules refer to nodes, when a node's
 // labels or addresses change.
-func (v *View) nodePolicyOwners(old, new *corev1.Node) []Owner {
+func (v *View) nodePolicyOwners(old, new *corev1.Node) []contract.Owner {
 	if v.policies == nil || old != nil && new != nil && equality.Semantic.DeepEqual(old.Labels, new.Labels) &&
 		equality.Semantic.DeepEqual(old.Status.Addresses, new.Status.Addresses) {
 		return nil

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
@@ -34,7 +35,7 @@ func adminClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 
 func clusterPolicy(name string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": KindClusterNetworkPolicy, "metadata": map[string]any{"name": name}, "spec": spec,
+		"apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": contract.KindClusterNetworkPolicy, "metadata": map[string]any{"name": name}, "spec": spec,
 	}}
 }
 
@@ -129,7 +130,7 @@ func TestAdminPolicies_MarkSelectedPods(t *testing.T) {
 		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{"matchLabels": map[string]any{"team": "a"}}},
 		"egress": []any{map[string]any{"action": "Deny", "to": []any{map[string]any{"nodes": map[string]any{}}}}},
 	})
-	if _, err := objects.Resource(AdminKinds()[KindClusterNetworkPolicy]).Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+	if _, err := objects.Resource(AdminKinds()[contract.KindClusterNetworkPolicy]).Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	h.want(t, "ClusterNetworkPolicy/p", "Pod/ns/pod")
@@ -159,7 +160,7 @@ func TestCondition_IsAppliedOnce(t *testing.T) {
 		sent = append(sent, string(patch.GetPatch()))
 		return true, object, nil
 	})
-	owner := Owner{Kind: KindClusterNetworkPolicy, Name: "p"}
+	owner := contract.Owner{Kind: contract.KindClusterNetworkPolicy, Name: "p"}
 	want := metav1.Condition{Type: PolicyReadyCondition, Status: metav1.ConditionTrue, Reason: "SetupSucceeded", Message: "done"}
 	for _, c := range []struct {
 		have metav1.Condition
@@ -209,7 +210,7 @@ func TestCondition_LongMessageIsShortened(t *testing.T) {
 			return true, object, nil
 		})
 		condition := metav1.Condition{Type: PolicyReadyCondition, Status: metav1.ConditionFalse, Reason: "SetupFailed", Message: message}
-		if err := SetPolicyCondition(t.Context(), client, Owner{Kind: KindClusterNetworkPolicy, Name: "p"}, object, condition); err != nil {
+		if err := SetPolicyCondition(t.Context(), client, contract.Owner{Kind: contract.KindClusterNetworkPolicy, Name: "p"}, object, condition); err != nil {
 			t.Fatal(err)
 		}
 		if got != want {
@@ -221,7 +222,7 @@ func TestCondition_LongMessageIsShortened(t *testing.T) {
 // TestParseAdminPolicy_UnknownActionDenies: a rule of a later API whose action we do not know may
 // be one that forbids.
 func TestParseAdminPolicy_UnknownActionDenies(t *testing.T) {
-	policy := ParseAdminPolicy(KindClusterNetworkPolicy, clusterPolicy("p", map[string]any{
+	policy := ParseAdminPolicy(contract.KindClusterNetworkPolicy, clusterPolicy("p", map[string]any{
 		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
 		"ingress": []any{map[string]any{"action": "Quarantine", "from": []any{map[string]any{"namespaces": map[string]any{}}}}},
 	}))
@@ -243,7 +244,7 @@ func FuzzParseAdminPolicy(f *testing.F) {
 		if json.Unmarshal([]byte(text), &object) != nil || object == nil {
 			return
 		}
-		policy := ParseAdminPolicy(KindClusterNetworkPolicy, &unstructured.Unstructured{Object: object})
+		policy := ParseAdminPolicy(contract.KindClusterNetworkPolicy, &unstructured.Unstructured{Object: object})
 		for _, direction := range []*Direction{policy.Ingress, policy.Egress} {
 			if direction == nil {
 				continue

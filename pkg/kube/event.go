@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
@@ -23,7 +24,7 @@ type Reporter struct {
 	view   *View
 
 	mu       sync.Mutex
-	reported map[Owner]string
+	reported map[contract.Owner]string
 }
 
 // NewReporter makes a Reporter whose Events come from component. It records
@@ -35,13 +36,13 @@ func NewReporter(ctx context.Context, client *api.Client, view *View, component 
 }
 
 func newReporter(record func(object runtime.Object, kind, reason, note string), view *View) *Reporter {
-	return &Reporter{record: record, view: view, reported: map[Owner]string{}}
+	return &Reporter{record: record, view: view, reported: map[contract.Owner]string{}}
 }
 
 // Failure has the shape of the loops' OnFailure: from the third failure in a row
 // on there is a Warning Event, and a Normal one when err is nil afterwards. Of what
 // is refused (failures is 0) there is one at once, and again when it changes.
-func (r *Reporter) Failure(owner Owner, failures int, err error) {
+func (r *Reporter) Failure(owner contract.Owner, failures int, err error) {
 	switch {
 	case err == nil:
 		if r.setReported(owner, "") != "" {
@@ -58,16 +59,16 @@ func (r *Reporter) Failure(owner Owner, failures int, err error) {
 }
 
 // Warn puts a Warning Event on the owner's object, if that still exists.
-func (r *Reporter) Warn(owner Owner, reason, note string) {
+func (r *Reporter) Warn(owner contract.Owner, reason, note string) {
 	r.emit(owner, corev1.EventTypeWarning, reason, note)
 }
 
 // Note puts a Normal Event on the owner's object, if that still exists.
-func (r *Reporter) Note(owner Owner, reason, note string) {
+func (r *Reporter) Note(owner contract.Owner, reason, note string) {
 	r.emit(owner, corev1.EventTypeNormal, reason, note)
 }
 
-func (r *Reporter) emit(owner Owner, kind, reason, note string) {
+func (r *Reporter) emit(owner contract.Owner, kind, reason, note string) {
 	object := r.object(owner)
 	if object == nil {
 		return
@@ -79,25 +80,25 @@ func (r *Reporter) emit(owner Owner, kind, reason, note string) {
 }
 
 // object keeps a nil pointer from becoming an object that is not nil.
-func (r *Reporter) object(owner Owner) runtime.Object {
+func (r *Reporter) object(owner contract.Owner) runtime.Object {
 	switch owner.Kind {
-	case KindPod:
+	case contract.KindPod:
 		if pod := r.view.Pod(owner.Namespace, owner.Name); pod != nil {
 			return pod
 		}
-	case KindNetworkPolicy:
+	case contract.KindNetworkPolicy:
 		if policy := r.view.networkPolicy(owner.Namespace, owner.Name); policy != nil {
 			return policy
 		}
-	case KindAdminNetworkPolicy, KindBaselineAdminNetworkPolicy, KindClusterNetworkPolicy:
+	case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy:
 		if policy := r.view.AdminPolicy(owner); policy != nil {
 			return policy
 		}
-	case KindNode:
+	case contract.KindNode:
 		if node := r.view.Node(owner.Name); node != nil {
 			return node
 		}
-	case KindService:
+	case contract.KindService:
 		if service := r.view.Service(owner.Namespace, owner.Name); service != nil {
 			return service
 		}
@@ -105,7 +106,7 @@ func (r *Reporter) object(owner Owner) runtime.Object {
 	return nil
 }
 
-func (r *Reporter) setReported(owner Owner, reported string) (before string) {
+func (r *Reporter) setReported(owner contract.Owner, reported string) (before string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before = r.reported[owner]

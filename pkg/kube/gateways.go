@@ -11,6 +11,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // The indexes of nodes: by the addresses that their gateways claim, which are parsed
@@ -40,8 +42,8 @@ func nodeIndexers() cache.Indexers {
 		node, _ := obj.(*corev1.Node)
 		return keysOf(StatusAddresses(node)), nil
 	}, byChassis: func(obj any) ([]string, error) {
-		if node, ok := obj.(*corev1.Node); ok && node.Annotations[NodeChassisIDKey] != "" {
-			return []string{node.Annotations[NodeChassisIDKey]}, nil
+		if node, ok := obj.(*corev1.Node); ok && node.Annotations[contract.NodeChassisIDKey] != "" {
+			return []string{node.Annotations[contract.NodeChassisIDKey]}, nil
 		}
 		return nil, nil
 	}}
@@ -72,9 +74,9 @@ func serviceIndexers() cache.Indexers {
 // change of a node has to be told to all services or all nodes.
 type gateways struct {
 	mu sync.RWMutex
-	// crowded says of a family, by whether that is IPv6, that more than fewNodes have
+	// crowded says of a family that more than fewNodes have
 	// an address of it.
-	crowded map[bool]bool
+	crowded map[contract.Family]bool
 	// slices has, for each service and by their keys, the EndpointSlices with an
 	// endpoint at an address of a gateway.
 	slices map[types.NamespacedName]map[string]located
@@ -129,11 +131,11 @@ func (v *View) recount(changed []netip.Addr) bool {
 	defer v.gateways.mu.Unlock()
 	concerned := false
 	for _, addr := range changed {
-		v6 := addr.Is6()
-		before := v.gateways.crowded[v6]
-		_, few := v.addressesOfFew(v6)
-		v.gateways.crowded[v6] = !few
-		concerned = concerned || !before || !v.gateways.crowded[v6]
+		family := contract.FamilyOf(addr)
+		before := v.gateways.crowded[family]
+		_, few := v.addressesOfFew(family)
+		v.gateways.crowded[family] = !few
+		concerned = concerned || !before || !v.gateways.crowded[family]
 	}
 	return concerned
 }
@@ -173,8 +175,8 @@ func kindOf(slice *discoveryv1.EndpointSlice) string {
 // crowdOwners are the nodes that changes of slices concern where a service has many
 // endpoints on nodes: those that have one of their own in them, and those that have
 // none at these ports, which use all.
-func (v *View) crowdOwners(service types.NamespacedName, changed ...*discoveryv1.EndpointSlice) []Owner {
-	var owners []Owner
+func (v *View) crowdOwners(service types.NamespacedName, changed ...*discoveryv1.EndpointSlice) []contract.Owner {
+	var owners []contract.Owner
 	for _, slice := range changed {
 		if slice == nil {
 			continue
@@ -197,7 +199,7 @@ func (v *View) crowdOwners(service types.NamespacedName, changed ...*discoveryv1
 		}
 		for _, node := range v.Nodes() {
 			if !own[node.Name] {
-				owners = append(owners, NodeServicesOwner(node.Name))
+				owners = append(owners, contract.NodeServicesOwner(node.Name))
 			}
 		}
 	}
@@ -208,7 +210,7 @@ func (v *View) crowdOwners(service types.NamespacedName, changed ...*discoveryv1
 // node: services with a frontend for each address, those that lead to the node's
 // ports, and, where the addresses that changed make the difference, those that answer
 // at the ports of nodes or have endpoints there; and other nodes that claim such an address.
-func (v *View) gatewayOwners(name string, changed []netip.Addr) []Owner {
+func (v *View) gatewayOwners(name string, changed []netip.Addr) []contract.Owner {
 	which := atEachNode
 	switch {
 	case v.endpoints == nil: // a node's own View
@@ -218,11 +220,11 @@ func (v *View) gatewayOwners(name string, changed []netip.Addr) []Owner {
 	case !v.recount(changed):
 		which = atNoNode
 	}
-	var owners []Owner
+	var owners []contract.Owner
 	// The only error is an index that does not exist.
 	found, _ := v.services.GetIndexer().ByIndex(byNodePort, which)
 	for _, service := range objects[corev1.Service](found) {
-		owners = append(owners, ServiceOwner(service.Namespace, service.Name))
+		owners = append(owners, contract.ServiceOwner(service.Namespace, service.Name))
 	}
 	if len(changed) > 0 {
 		owners = append(owners, v.ledTo(name)...)
@@ -230,16 +232,16 @@ func (v *View) gatewayOwners(name string, changed []netip.Addr) []Owner {
 	for _, address := range changed {
 		for _, slice := range v.slicesBy(byEndpoint, address.String()) {
 			if service := serviceOf(slice); service.Name != "" && v.locate(slice) {
-				owners = append(append(owners, ServiceOwner(service.Namespace, service.Name)), v.nodeServices()...)
+				owners = append(append(owners, contract.ServiceOwner(service.Namespace, service.Name)), v.nodeServices()...)
 			}
 		}
 		for _, other := range v.claimants(address) {
 			if other == name {
 				continue
 			}
-			owners = append(append(owners, NodeServicesOwner(other)), v.ledTo(other)...)
+			owners = append(append(owners, contract.NodeServicesOwner(other)), v.ledTo(other)...)
 			for _, pod := range v.PodsOnNode(other) {
-				owners = append(owners, PodOwner(pod.Namespace, pod.Name))
+				owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 			}
 		}
 	}
@@ -248,11 +250,11 @@ func (v *View) gatewayOwners(name string, changed []netip.Addr) []Owner {
 
 // ledTo are the services that other nodes find at a node's ports: with policy Local and
 // an endpoint there.
-func (v *View) ledTo(node string) []Owner {
-	var owners []Owner
+func (v *View) ledTo(node string) []contract.Owner {
+	var owners []contract.Owner
 	for _, slice := range v.slicesBy(byNode, node) {
 		if name := serviceOf(slice); IsLocalAtNodes(v.Service(name.Namespace, name.Name)) {
-			owners = append(owners, ServiceOwner(name.Namespace, name.Name))
+			owners = append(owners, contract.ServiceOwner(name.Namespace, name.Name))
 		}
 	}
 	return owners

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
@@ -29,7 +30,7 @@ func newByHand(t testing.TB) *byHand {
 		t.Fatal(err)
 	}
 	v := &byHand{View: view}
-	view.OnChange(func(owners ...Owner) {
+	view.OnChange(func(owners ...contract.Owner) {
 		for _, owner := range owners {
 			v.told = append(v.told, owner.String())
 		}
@@ -77,7 +78,7 @@ func gatewayNode(name string, addresses ...string) *corev1.Node {
 		return newNode(name, nil)
 	}
 	node := newNode(name, map[string]string{
-		GatewayConfigKey: `{"default":{"mode":"shared","ip-addresses":["` + strings.Join(addresses, `/16","`) + `/16"]}}`,
+		contract.GatewayConfigKey: `{"default":{"mode":"shared","ip-addresses":["` + strings.Join(addresses, `/16","`) + `/16"]}}`,
 	})
 	for _, address := range addresses {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
@@ -121,7 +122,7 @@ func TestGatewayAddresses_AreOneOfEachFamilyThatNoOtherNodeHas(t *testing.T) {
 	} {
 		node := addressNode("n1", c.claims, c.status)
 		if c.dpu {
-			node.Labels = map[string]string{DPUHostLabel: ""}
+			node.Labels = map[string]string{contract.DPUHostLabel: ""}
 		}
 		v := newByHand(t)
 		v.put(t, node, addressNode("n2", nil, c.others))
@@ -142,7 +143,7 @@ func TestGatewayAddresses_AnotherNodesStatusIsShown(t *testing.T) {
 	look := func(when, own, all string, on bool, told ...string) {
 		t.Helper()
 		v.want(t, when, told...)
-		addresses, _ := v.NodeAddresses(false)
+		addresses, _ := v.NodeAddresses(contract.IPv4)
 		if got := fmt.Sprint(v.GatewayAddresses(claims), addresses); got != own+" "+all {
 			t.Errorf("%s: %s, want %s %s", when, got, own, all)
 		}
@@ -166,14 +167,14 @@ func TestNodeAddresses_OfFewNodesOnly(t *testing.T) {
 	for i := range fewNodes + 2 {
 		v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
 		told := slices.Contains(v.told, "Service/ns/clings")
-		addresses, few := v.NodeAddresses(false)
+		addresses, few := v.NodeAddresses(contract.IPv4)
 		if n := i + 1; few != (n <= fewNodes) || few && len(addresses) != n || told != (n <= fewNodes+1) {
 			t.Errorf("%d nodes: %d addresses, few %t, service told %t", n, len(addresses), few, told)
 		}
 	}
 	v.put(t, gatewayNode("n0"))
 	v.put(t, gatewayNode("n1"))
-	if _, few := v.NodeAddresses(false); !few || !slices.Contains(v.told, "Service/ns/clings") {
+	if _, few := v.NodeAddresses(contract.IPv4); !few || !slices.Contains(v.told, "Service/ns/clings") {
 		t.Errorf("few again: %t, told %v", few, v.told)
 	}
 }

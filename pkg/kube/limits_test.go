@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 func peersOf(n int) (peers []networkingv1.NetworkPolicyPeer) {
@@ -184,7 +186,7 @@ func TestIndex_EventTestsOnlyCandidates(t *testing.T) {
 		t.Errorf("%d sets have the pod, want 5", got)
 	}
 	for i := range 1000 {
-		index.put(NetworkPolicyOwner("ns", fmt.Sprint("policy-", i)), nil)
+		index.put(contract.NetworkPolicyOwner("ns", fmt.Sprint("policy-", i)), nil)
 	}
 	if left := len(index.members) + len(index.subjects) + len(index.selectors) + len(index.sets); left > 0 {
 		t.Errorf("%d entries are left", left)

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // StatusAddresses are those by which Kubernetes knows a node.
@@ -43,7 +45,7 @@ func keysOf(addrs []netip.Addr) []string {
 // first that the Node's status has, or else the first. None while the annotation cannot
 // be read, which is its reader's to report.
 func claimedAddresses(node *corev1.Node) []netip.Addr {
-	gateway, err := ParseGatewayConfig(nodeFact(node, GatewayConfigKey), DefaultNetwork)
+	gateway, err := contract.ParseGatewayConfig(nodeFact(node, contract.GatewayConfigKey), contract.DefaultNetwork)
 	if err != nil || gateway == nil {
 		return nil
 	}
@@ -51,7 +53,7 @@ func claimedAddresses(node *corev1.Node) []netip.Addr {
 	var out []netip.Addr
 	for _, prefix := range gateway.Addresses {
 		addr := prefix.Addr()
-		i := slices.IndexFunc(out, func(other netip.Addr) bool { return other.Is6() == addr.Is6() })
+		i := slices.IndexFunc(out, func(other netip.Addr) bool { return contract.FamilyOf(other) == contract.FamilyOf(addr) })
 		switch {
 		case i < 0:
 			out = append(out, addr)
@@ -105,23 +107,23 @@ const fewNodes = 32
 
 // NodeAddresses are those of all nodes in a family, in no order; none, and false,
 // where they are too many to be frontends of one service.
-func (v *View) NodeAddresses(v6 bool) ([]netip.Addr, bool) {
+func (v *View) NodeAddresses(family contract.Family) ([]netip.Addr, bool) {
 	v.gateways.mu.RLock()
-	crowded := v.gateways.crowded[v6]
+	crowded := v.gateways.crowded[family]
 	v.gateways.mu.RUnlock()
 	if crowded {
 		return nil, false
 	}
 	// What came meanwhile is told after this.
-	out, _ := v.addressesOfFew(v6)
+	out, _ := v.addressesOfFew(family)
 	return out, true
 }
 
 // addressesOfFew stops, with false, when they are more than of fewNodes.
-func (v *View) addressesOfFew(v6 bool) (out []netip.Addr, few bool) {
+func (v *View) addressesOfFew(family contract.Family) (out []netip.Addr, few bool) {
 	for _, text := range v.nodes.GetIndexer().ListIndexFuncValues(byClaim) {
 		addr, err := netip.ParseAddr(text)
-		if err != nil || addr.Is6() != v6 || !v.isNodeAddress(text) {
+		if err != nil || !family.Has(addr) || !v.isNodeAddress(text) {
 			continue
 		}
 		if len(out) == fewNodes {
@@ -155,7 +157,7 @@ func IsDPUHost(node *corev1.Node) bool {
 	if node == nil {
 		return false
 	}
-	_, is := node.Labels[DPUHostLabel]
+	_, is := node.Labels[contract.DPUHostLabel]
 	return is
 }
 
@@ -187,9 +189,9 @@ func (v *View) IsHostAddress(addr netip.Addr) bool {
 
 // choosers are the services whose authors have chosen an address that a node has got
 // or lost, with the nodes' parts in them.
-func (v *View) choosers(old, new *corev1.Node) []Owner {
+func (v *View) choosers(old, new *corev1.Node) []contract.Owner {
 	had, has := HostAddresses(old), HostAddresses(new)
-	var owners []Owner
+	var owners []contract.Owner
 	for _, address := range append(difference(had, has), difference(has, had)...) {
 		// The only error is an index that does not exist.
 		found, _ := v.services.GetIndexer().ByIndex(byExternal, address.String())

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // changed tells the listeners whose rows an event may change; old or new is nil
@@ -17,13 +19,13 @@ func (v *View) changed(old, new any) {
 	if gone, ok := old.(cache.DeletedFinalStateUnknown); ok {
 		old = gone.Obj
 	}
-	var owners []Owner
+	var owners []contract.Owner
 	switch o := either(old, new).(type) {
 	case *corev1.Pod:
 		before, _ := old.(*corev1.Pod)
 		after, _ := new.(*corev1.Pod)
 		if v.heeded() && !sameObject(before, after) {
-			owners = append(v.podPolicyOwners(before, after), PodOwner(o.Namespace, o.Name))
+			owners = append(v.podPolicyOwners(before, after), contract.PodOwner(o.Namespace, o.Name))
 		}
 	case *corev1.Node:
 		before, _ := old.(*corev1.Node)
@@ -41,7 +43,7 @@ func (v *View) changed(old, new any) {
 		before, _ := old.(*networkingv1.ServiceCIDR)
 		after, _ := new.(*networkingv1.ServiceCIDR)
 		if !sameObject(before, after) {
-			owners = append(v.externalOwners(), Owner{Kind: KindServiceCIDR, Name: o.Name})
+			owners = append(v.externalOwners(), contract.Owner{Kind: KindServiceCIDR, Name: o.Name})
 		}
 	case *corev1.Namespace:
 		before, _ := old.(*corev1.Namespace)
@@ -69,26 +71,26 @@ func either(old, new any) any {
 
 // nodeOwners adds the node's pods when it is about facts of the node that their
 // rows or addresses are made from, or why they get none.
-func (v *View) nodeOwners(name string, old, new *corev1.Node) []Owner {
+func (v *View) nodeOwners(name string, old, new *corev1.Node) []contract.Owner {
 	if sameObject(old, new) {
 		return nil
 	}
-	owners := append([]Owner{NodeOwner(name)}, v.nodePolicyOwners(old, new)...)
+	owners := append([]contract.Owner{contract.NodeOwner(name)}, v.nodePolicyOwners(old, new)...)
 	owners = append(owners, v.choosers(old, new)...)
-	subnets, chassis := otherFact(old, new, NodeSubnetsKey), otherFact(old, new, NodeChassisIDKey)
+	subnets, chassis := otherFact(old, new, contract.NodeSubnetsKey), otherFact(old, new, contract.NodeChassisIDKey)
 	changed := v.changedAddresses(old, new)
-	gateway := otherFact(old, new, GatewayConfigKey) || len(changed) > 0
+	gateway := otherFact(old, new, contract.GatewayConfigKey) || len(changed) > 0
 	if chassis || gateway || zone(old) != zone(new) {
-		owners = append(owners, NodeServicesOwner(name))
+		owners = append(owners, contract.NodeServicesOwner(name))
 	}
 	if chassis {
-		owners = append(owners, v.rivals(name, nodeFact(old, NodeChassisIDKey), nodeFact(new, NodeChassisIDKey))...)
+		owners = append(owners, v.rivals(name, nodeFact(old, contract.NodeChassisIDKey), nodeFact(new, contract.NodeChassisIDKey))...)
 	}
 	if gateway {
 		owners = append(owners, v.gatewayOwners(name, changed)...)
 		owners = append(v.namesakes(old, new), owners...)
 	}
-	if subnets || chassis || gateway || otherConditions(old, new) || otherFact(old, new, NodeIDKey) {
+	if subnets || chassis || gateway || otherConditions(old, new) || otherFact(old, new, contract.NodeIDKey) {
 		owners = append(owners, v.podOwnersOn(name)...)
 	}
 	return owners
@@ -98,22 +100,22 @@ func otherConditions(old, new *corev1.Node) bool {
 	return old != nil && new != nil && !equality.Semantic.DeepEqual(old.Status.Conditions, new.Status.Conditions)
 }
 
-func (v *View) podOwnersOn(node string) (owners []Owner) {
+func (v *View) podOwnersOn(node string) (owners []contract.Owner) {
 	for _, pod := range v.PodsOnNode(node) {
-		owners = append(owners, PodOwner(pod.Namespace, pod.Name))
+		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 	}
 	return owners
 }
 
 // rivals are the other nodes that claim one of these chassis ids, with what is made
 // from it: only one of them has the chassis.
-func (v *View) rivals(name string, ids ...string) (owners []Owner) {
+func (v *View) rivals(name string, ids ...string) (owners []contract.Owner) {
 	for _, id := range ids {
 		for _, node := range v.NodesOfChassis(id) {
 			if node.Name == name {
 				continue
 			}
-			owners = append(owners, NodeOwner(node.Name), NodeServicesOwner(node.Name))
+			owners = append(owners, contract.NodeOwner(node.Name), contract.NodeServicesOwner(node.Name))
 			owners = append(owners, v.podOwnersOn(node.Name)...)
 		}
 	}
@@ -122,19 +124,19 @@ func (v *View) rivals(name string, ids ...string) (owners []Owner) {
 
 // namesakes are pods whose ports have, by their names, that of one of the node's
 // external bridges. They come first: theirs make way.
-func (v *View) namesakes(states ...*corev1.Node) []Owner {
-	var owners []Owner
+func (v *View) namesakes(states ...*corev1.Node) []contract.Owner {
+	var owners []contract.Owner
 	for _, node := range states {
 		if node == nil {
 			continue
 		}
-		gateway, err := ParseGatewayConfig(node.Annotations[GatewayConfigKey], DefaultNetwork)
+		gateway, err := contract.ParseGatewayConfig(node.Annotations[contract.GatewayConfigKey], contract.DefaultNetwork)
 		if err != nil || gateway == nil {
 			continue
 		}
 		for _, bridge := range []string{gateway.Interface, gateway.SecondGateway.Interface} {
 			if namespace, ok := strings.CutSuffix(bridge, "_"+node.Name); ok && v.Pod(namespace, node.Name) != nil {
-				owners = append(owners, PodOwner(namespace, node.Name))
+				owners = append(owners, contract.PodOwner(namespace, node.Name))
 			}
 		}
 	}

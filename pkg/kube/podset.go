@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // PortName is a port of containers by its name.
@@ -101,7 +103,9 @@ func hash(parts ...string) string {
 }
 
 // Owner is the owner of the set's rows.
-func (s *PodSet) Owner() Owner { return Owner{Kind: KindPodSet, Name: s.hash} }
+func (s *PodSet) Owner() contract.Owner {
+	return contract.Owner{Kind: contract.KindPodSet, Name: s.hash}
+}
 
 // String is the selections in words, of many the first and their number, cut where
 // they are long.

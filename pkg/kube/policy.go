@@ -11,12 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // Policy is a network policy of any API, parsed. Its rules are in the order in
 // which they count.
 type Policy struct {
-	Owner   Owner
+	Owner   contract.Owner
 	Subject Selection
 	Tier    Tier
 	// Priority is 0 (first) to BaselineDefault; a NetworkPolicy has none.
@@ -66,7 +68,7 @@ func (p *Policy) Sets() []*PodSet { return p.sets }
 
 // collect notes the sets, each once.
 func (p *Policy) collect() {
-	seen := map[Owner]bool{}
+	seen := map[contract.Owner]bool{}
 	add := func(set *PodSet) {
 		if set != nil && !seen[set.Owner()] {
 			seen[set.Owner()] = true
@@ -92,7 +94,7 @@ func (p *Policy) collect() {
 // isolates, and allows what its other rules say.
 func ParseNetworkPolicy(np *networkingv1.NetworkPolicy) *Policy {
 	p := &parser{namespace: np.Namespace, path: "spec"}
-	policy := &Policy{Owner: NetworkPolicyOwner(np.Namespace, np.Name), Tier: TierNetworkPolicy}
+	policy := &Policy{Owner: contract.NetworkPolicyOwner(np.Namespace, np.Name), Tier: TierNetworkPolicy}
 	policy.Subject = Selection{Namespace: np.Namespace, Pods: labels.Everything()}
 	ingress, egress := directions(np)
 	if ingress {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
@@ -82,7 +83,7 @@ func TestView_PolicyMarksAffectedOwners(t *testing.T) {
 	h.want(t, ports, "Pod/ns/web") // the policy follows the set's rows
 
 	logged := trusted.DeepCopy()
-	logged.Annotations = map[string]string{ACLLoggingKey: `{"deny":"alert"}`}
+	logged.Annotations = map[string]string{contract.ACLLoggingKey: `{"deny":"alert"}`}
 	do(core.Namespaces().Update(ctx, logged, metav1.UpdateOptions{}))
 	h.want(t, "NetworkPolicy/ns/policy")
 
@@ -201,8 +202,8 @@ func FuzzParseACLLogging(f *testing.F) {
 	f.Add(`{"allow":"notice","deny":"alert"}`)
 	f.Add(`{"deny":"alert\" || 1"}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		logging, err := ParseACLLogging(text)
-		if err != nil && logging != (ACLLogging{}) {
+		logging, err := contract.ParseACLLogging(text)
+		if err != nil && logging != (contract.ACLLogging{}) {
 			t.Errorf("%q: %v and %v", text, logging, err)
 		}
 		if strings.ContainsAny(logging.Allow+logging.Deny, " \"|") {

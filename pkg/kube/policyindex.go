@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // policies holds the parsed policies and the sets of pods that they use, found
@@ -15,10 +17,10 @@ import (
 // with it.
 type policies struct {
 	mu      sync.RWMutex
-	byOwner map[Owner]*Policy
+	byOwner map[contract.Owner]*Policy
 	// wide are those whose subjects are in several namespaces.
-	wide     map[Owner]*Policy
-	sets     map[Owner]*usedSet
+	wide     map[contract.Owner]*Policy
+	sets     map[contract.Owner]*usedSet
 	subjects map[string]map[*Policy]struct{} // by bucket
 	members  map[string]map[member]struct{}  // by bucket
 	// selectors are the sets of several namespaces by their namespace selectors:
@@ -36,7 +38,7 @@ func (m member) selection() Selection { return m.set.Of[m.at] }
 
 type usedSet struct {
 	*PodSet
-	users  map[Owner]struct{}
+	users  map[contract.Owner]struct{}
 	admins int // of the users
 	// sizes are what was found last, nil before that.
 	sizes atomic.Pointer[map[int32]int]
@@ -44,7 +46,7 @@ type usedSet struct {
 
 func newPolicies() *policies {
 	return &policies{
-		byOwner: map[Owner]*Policy{}, wide: map[Owner]*Policy{}, sets: map[Owner]*usedSet{},
+		byOwner: map[contract.Owner]*Policy{}, wide: map[contract.Owner]*Policy{}, sets: map[contract.Owner]*usedSet{},
 		subjects: map[string]map[*Policy]struct{}{}, members: map[string]map[member]struct{}{},
 		selectors: map[string]map[member]struct{}{},
 	}
@@ -52,7 +54,7 @@ func newPolicies() *policies {
 
 // put replaces a policy by what it is now, nil when it is gone, and gives the sets
 // that came into use and those that went out of it.
-func (p *policies) put(owner Owner, policy *Policy) (came, went []Owner) {
+func (p *policies) put(owner contract.Owner, policy *Policy) (came, went []contract.Owner) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := p.byOwner[owner]
@@ -77,11 +79,11 @@ func (p *policies) put(owner Owner, policy *Policy) (came, went []Owner) {
 	return came, went
 }
 
-func (p *policies) use(policy *Policy) (came []Owner) {
+func (p *policies) use(policy *Policy) (came []contract.Owner) {
 	for _, set := range policy.Sets() {
 		used := p.sets[set.Owner()]
 		if used == nil {
-			used = &usedSet{PodSet: set, users: map[Owner]struct{}{}}
+			used = &usedSet{PodSet: set, users: map[contract.Owner]struct{}{}}
 			p.sets[set.Owner()] = used
 			used.each(func(m member, bucket string) { put(p.members, bucket, m) }, func(m member, key string) { put(p.selectors, key, m) })
 			came = append(came, set.Owner())
@@ -107,8 +109,8 @@ func (u *usedSet) each(bucket, selector func(m member, key string)) {
 }
 
 // release takes away the sets of old that the policy that replaces it has not.
-func (p *policies) release(old, policy *Policy) (went []Owner) {
-	kept := map[Owner]bool{}
+func (p *policies) release(old, policy *Policy) (went []contract.Owner) {
+	kept := map[contract.Owner]bool{}
 	if policy != nil {
 		for _, set := range policy.Sets() {
 			kept[set.Owner()] = true
@@ -163,7 +165,7 @@ func (p *policies) selecting(pod *corev1.Pod, namespace labels.Set) []*Policy {
 
 // with gives the sets that a pod is in; of admins only, those that policies for
 // the whole cluster use.
-func (p *policies) with(pod *corev1.Pod, namespace labels.Set, admins bool) (sets []Owner) {
+func (p *policies) with(pod *corev1.Pod, namespace labels.Set, admins bool) (sets []contract.Owner) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	seen := map[*usedSet]bool{}
@@ -180,7 +182,7 @@ func (p *policies) with(pod *corev1.Pod, namespace labels.Set, admins bool) (set
 }
 
 // between gives the sets that a namespace's pods leave or enter when its labels change.
-func (p *policies) between(old, new labels.Set) (sets []Owner) {
+func (p *policies) between(old, new labels.Set) (sets []contract.Owner) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, group := range p.selectors {
@@ -210,7 +212,7 @@ func (p *policies) subjectChanges(old, new labels.Set) bool {
 }
 
 // withNodes are the policies whose rules refer to nodes.
-func (p *policies) withNodes() (owners []Owner) {
+func (p *policies) withNodes() (owners []contract.Owner) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for owner, policy := range p.wide {

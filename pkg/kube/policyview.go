@@ -11,17 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 const byLabel = "label"
 
 // podPolicyOwners gives the sets that a pod's change concerns. The policies that look
 // up a named port in a set follow its rows.
-func (v *View) podPolicyOwners(old, new *corev1.Pod) []Owner {
+func (v *View) podPolicyOwners(old, new *corev1.Pod) []contract.Owner {
 	if v.policies == nil || sameMember(old, new) {
 		return nil
 	}
-	var sets []Owner
+	var sets []contract.Owner
 	for _, pod := range []*corev1.Pod{old, new} {
 		if pod != nil {
 			sets = append(sets, v.policyIndex.with(pod, v.namespaceLabels(pod.Namespace), false)...)
@@ -32,20 +34,20 @@ func (v *View) podPolicyOwners(old, new *corev1.Pod) []Owner {
 
 // AdminSetsOf are the sets that a pod is in of policies for the whole cluster, whose
 // rules may deny, in no order.
-func (v *View) AdminSetsOf(pod *corev1.Pod) []Owner {
+func (v *View) AdminSetsOf(pod *corev1.Pod) []contract.Owner {
 	return v.policyIndex.with(pod, v.namespaceLabels(pod.Namespace), true)
 }
 
 // sameMember says that two states of a pod are in the same sets with the same addresses.
 func sameMember(old, new *corev1.Pod) bool {
 	return old != nil && new != nil && WantsNetwork(old) == WantsNetwork(new) &&
-		old.Annotations[PodNetworksKey] == new.Annotations[PodNetworksKey] &&
+		old.Annotations[contract.PodNetworksKey] == new.Annotations[contract.PodNetworksKey] &&
 		maps.Equal(old.Labels, new.Labels) && equality.Semantic.DeepEqual(old.Spec, new.Spec)
 }
 
-func unique(owners []Owner) []Owner {
-	seen := map[Owner]bool{}
-	return slices.DeleteFunc(owners, func(o Owner) bool {
+func unique(owners []contract.Owner) []contract.Owner {
+	seen := map[contract.Owner]bool{}
+	return slices.DeleteFunc(owners, func(o contract.Owner) bool {
 		again := seen[o]
 		seen[o] = true
 		return again
@@ -55,7 +57,7 @@ func unique(owners []Owner) []Owner {
 // policyOwners takes in a policy and gives whom that concerns, in the order in
 // which it should happen: sets before the rules that use them, the policy before
 // the ports that join it, and sets without users last.
-func (v *View) policyOwners(owner Owner, policy *Policy) []Owner {
+func (v *View) policyOwners(owner contract.Owner, policy *Policy) []contract.Owner {
 	old := v.Policy(owner)
 	came, went := v.policyIndex.put(owner, policy)
 	if !v.heeded() {
@@ -69,9 +71,9 @@ func (v *View) policyOwners(owner Owner, policy *Policy) []Owner {
 	return unique(append(owners, went...))
 }
 
-func (v *View) networkPolicyOwners(old, new *networkingv1.NetworkPolicy) []Owner {
+func (v *View) networkPolicyOwners(old, new *networkingv1.NetworkPolicy) []contract.Owner {
 	if new == nil {
-		return v.policyOwners(NetworkPolicyOwner(old.Namespace, old.Name), nil)
+		return v.policyOwners(contract.NetworkPolicyOwner(old.Namespace, old.Name), nil)
 	}
 	if old != nil && equality.Semantic.DeepEqual(old.Spec, new.Spec) {
 		return nil
@@ -81,24 +83,24 @@ func (v *View) networkPolicyOwners(old, new *networkingv1.NetworkPolicy) []Owner
 }
 
 // namespaceOwners are those whom a namespace's labels or log level concern.
-func (v *View) namespaceOwners(old, new *corev1.Namespace) []Owner {
+func (v *View) namespaceOwners(old, new *corev1.Namespace) []contract.Owner {
 	if v.policies == nil || !v.heeded() {
 		return nil
 	}
 	name, before, after := "", labels.Set(nil), labels.Set(nil)
 	var levels [2]string
 	if old != nil {
-		name, before, levels[0] = old.Name, known(old.Labels), old.Annotations[ACLLoggingKey]
+		name, before, levels[0] = old.Name, known(old.Labels), old.Annotations[contract.ACLLoggingKey]
 	}
 	if new != nil {
-		name, after, levels[1] = new.Name, known(new.Labels), new.Annotations[ACLLoggingKey]
+		name, after, levels[1] = new.Name, known(new.Labels), new.Annotations[contract.ACLLoggingKey]
 	}
 	owners := v.policyIndex.between(before, after)
 	if old == nil || v.policyIndex.subjectChanges(before, after) { // its pods wait for a new one
 		// The only error is an index that does not exist.
 		list, _ := v.pods.GetIndexer().ByIndex(cache.NamespaceIndex, name)
 		for _, pod := range objects[corev1.Pod](list) {
-			owners = append(owners, PodOwner(pod.Namespace, pod.Name))
+			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 		}
 	}
 	if levels[0] != levels[1] {
@@ -134,36 +136,36 @@ func (v *View) networkPolicy(namespace, name string) *networkingv1.NetworkPolicy
 }
 
 // Policy is a parsed policy, nil when there is none.
-func (v *View) Policy(owner Owner) *Policy {
+func (v *View) Policy(owner contract.Owner) *Policy {
 	v.policyIndex.mu.RLock()
 	defer v.policyIndex.mu.RUnlock()
 	return v.policyIndex.byOwner[owner]
 }
 
 // PolicyOwners is every policy, in no order.
-func (v *View) PolicyOwners() []Owner {
+func (v *View) PolicyOwners() []contract.Owner {
 	v.policyIndex.mu.RLock()
 	defer v.policyIndex.mu.RUnlock()
 	return slices.Collect(maps.Keys(v.policyIndex.byOwner))
 }
 
 // SubjectOwners are the pods that a policy selects.
-func (v *View) SubjectOwners(policy Owner) []Owner {
+func (v *View) SubjectOwners(policy contract.Owner) []contract.Owner {
 	if parsed := v.Policy(policy); parsed != nil {
 		return v.subjectOwners(parsed)
 	}
 	return nil
 }
 
-func (v *View) subjectOwners(policy *Policy) (owners []Owner) {
+func (v *View) subjectOwners(policy *Policy) (owners []contract.Owner) {
 	for _, pod := range v.Members(newPodSet([]Selection{policy.Subject}, PortName{}, nil)) {
-		owners = append(owners, PodOwner(pod.Namespace, pod.Name))
+		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 	}
 	return owners
 }
 
 // UsersOf are the policies that use a set of pods, in no order.
-func (v *View) UsersOf(set Owner) []Owner {
+func (v *View) UsersOf(set contract.Owner) []contract.Owner {
 	v.policyIndex.mu.RLock()
 	defer v.policyIndex.mu.RUnlock()
 	if used := v.policyIndex.sets[set]; used != nil {
@@ -173,7 +175,7 @@ func (v *View) UsersOf(set Owner) []Owner {
 }
 
 // PodSetOwners is every set of pods that a policy uses, in no order.
-func (v *View) PodSetOwners() []Owner {
+func (v *View) PodSetOwners() []contract.Owner {
 	v.policyIndex.mu.RLock()
 	defer v.policyIndex.mu.RUnlock()
 	return slices.Collect(maps.Keys(v.policyIndex.sets))
@@ -190,7 +192,7 @@ func (v *View) PoliciesOf(pod *corev1.Pod) (policies []*Policy, complete bool) {
 }
 
 // PodSet is nil when no policy uses such a set.
-func (v *View) PodSet(owner Owner) *PodSet {
+func (v *View) PodSet(owner contract.Owner) *PodSet {
 	v.policyIndex.mu.RLock()
 	defer v.policyIndex.mu.RUnlock()
 	if used := v.policyIndex.sets[owner]; used != nil {

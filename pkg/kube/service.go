@@ -10,6 +10,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // The indexes of EndpointSlices, beside byNode: by service (namespace/name), and by the
@@ -133,7 +135,7 @@ func (v *View) slicesBy(index, key string) []*discoveryv1.EndpointSlice {
 
 // serviceOwners adds the nodes on which the service has backends of their own. In
 // a View of one node it leaves out services that are no business of nodes.
-func (v *View) serviceOwners(old, new *corev1.Service) []Owner {
+func (v *View) serviceOwners(old, new *corev1.Service) []contract.Owner {
 	if sameObject(old, new) || v.endpoints == nil && !forNodes(old) && !forNodes(new) {
 		return nil
 	}
@@ -142,7 +144,7 @@ func (v *View) serviceOwners(old, new *corev1.Service) []Owner {
 		service = old
 	}
 	name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
-	owners := []Owner{ServiceOwner(name.Namespace, name.Name)}
+	owners := []contract.Owner{contract.ServiceOwner(name.Namespace, name.Name)}
 	if on, _ := v.gateways.has(name); on {
 		return append(owners, v.nodeServices()...)
 	}
@@ -151,17 +153,17 @@ func (v *View) serviceOwners(old, new *corev1.Service) []Owner {
 
 // endpointOwners are those of a change of endpoints. When the service is gone
 // already, how it was is not known.
-func (v *View) endpointOwners(old, new *discoveryv1.EndpointSlice) []Owner {
+func (v *View) endpointOwners(old, new *discoveryv1.EndpointSlice) []contract.Owner {
 	if sameObject(old, new) {
 		return nil
 	}
-	var owners []Owner
+	var owners []contract.Owner
 	for _, slice := range []*discoveryv1.EndpointSlice{old, new} {
 		name := serviceOf(slice)
 		if name.Name == "" {
 			continue
 		}
-		owners = append(owners, ServiceOwner(name.Namespace, name.Name))
+		owners = append(owners, contract.ServiceOwner(name.Namespace, name.Name))
 		if v.locate(slice) {
 			owners = append(owners, v.nodeServices()...)
 		}
@@ -174,10 +176,10 @@ func (v *View) endpointOwners(old, new *discoveryv1.EndpointSlice) []Owner {
 // backendOwners are the nodes that have backends of their own of a service whose
 // endpoints were or are in slices that changed. Hints, and endpoints on the network
 // of nodes, give other backends to all nodes, also of its other slices.
-func (v *View) backendOwners(service types.NamespacedName, local bool, changed ...*discoveryv1.EndpointSlice) []Owner {
+func (v *View) backendOwners(service types.NamespacedName, local bool, changed ...*discoveryv1.EndpointSlice) []contract.Owner {
 	on, many := v.gateways.has(service)
 	hints := slices.ContainsFunc(append(v.EndpointSlices(service.Namespace, service.Name), changed...), hasHints)
-	var owners []Owner
+	var owners []contract.Owner
 	switch {
 	case hints || on && !many:
 		return v.nodeServices()
@@ -187,7 +189,7 @@ func (v *View) backendOwners(service types.NamespacedName, local bool, changed .
 	for _, slice := range changed {
 		for _, node := range nodesOf(slice) {
 			if local {
-				owners = append(owners, NodeServicesOwner(node))
+				owners = append(owners, contract.NodeServicesOwner(node))
 			}
 		}
 	}
@@ -195,10 +197,10 @@ func (v *View) backendOwners(service types.NamespacedName, local bool, changed .
 }
 
 // nodeServices are the parts of all nodes in services.
-func (v *View) nodeServices() []Owner {
-	var owners []Owner
+func (v *View) nodeServices() []contract.Owner {
+	var owners []contract.Owner
 	for _, node := range v.Nodes() {
-		owners = append(owners, NodeServicesOwner(node.Name))
+		owners = append(owners, contract.NodeServicesOwner(node.Name))
 	}
 	return owners
 }

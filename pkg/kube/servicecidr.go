@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
@@ -52,8 +53,8 @@ func trimServiceCIDR(obj any) (any, error) {
 }
 
 // externalOwners are the services with addresses that their authors have chosen.
-func (v *View) externalOwners() []Owner {
-	var owners []Owner
+func (v *View) externalOwners() []contract.Owner {
+	var owners []contract.Owner
 	for _, address := range v.services.GetIndexer().ListIndexFuncValues(byExternal) {
 		found, _ := v.services.GetIndexer().ByIndex(byExternal, address)
 		for _, service := range objects[corev1.Service](found) {

@@ -7,6 +7,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // trim is the informers' transform: it keeps what our readers read and drops the
@@ -106,9 +108,9 @@ func trimAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range annotations {
 		switch key {
-		case NodeSubnetsKey, NodeIDKey, NodeChassisIDKey, NodeEncapIPsKey, NodePrimaryAddressKey, HostCIDRsKey, GatewayConfigKey:
-		case NodeMTUKey, GatewayMTUSupportKey, ManagementPortKey, ACLLoggingKey:
-		case PodNetworksKey, DPUConnectionKey, DPUStatusKey, ConfigHashKey:
+		case contract.NodeSubnetsKey, contract.NodeIDKey, contract.NodeChassisIDKey, contract.NodeEncapIPsKey, contract.NodePrimaryAddressKey, contract.HostCIDRsKey, contract.GatewayConfigKey:
+		case contract.NodeMTUKey, contract.GatewayMTUSupportKey, contract.ManagementPortKey, contract.ACLLoggingKey:
+		case contract.PodNetworksKey, contract.DPUConnectionKey, contract.DPUStatusKey, contract.ConfigHashKey:
 		default:
 			continue
 		}

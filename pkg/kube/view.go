@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
@@ -30,7 +31,7 @@ type View struct {
 	admin        map[string]cache.SharedIndexInformer
 	adminPresent []string
 
-	listeners []func(owners ...Owner)
+	listeners []func(owners ...contract.Owner)
 	heeded    func() bool
 }
 
@@ -53,7 +54,7 @@ func NewView(client *api.Client, node string) (*View, error) {
 		pods:  api.NewInformer(client.Pods(metav1.NamespaceAll), &corev1.Pod{}, cache.Indexers{byNode: nodeOfPod}, onlyPods),
 
 		services: api.NewInformer(client.Services(metav1.NamespaceAll), &corev1.Service{}, serviceIndexers(), nil),
-		gateways: gateways{crowded: map[bool]bool{}, slices: map[types.NamespacedName]map[string]located{}},
+		gateways: gateways{crowded: map[contract.Family]bool{}, slices: map[types.NamespacedName]map[string]located{}},
 	}
 	if node == "" {
 		v.namespaces = api.NewInformer(client.Namespaces, &corev1.Namespace{}, cache.Indexers{byLabel: labelsOf}, nil)
@@ -102,7 +103,7 @@ func (v *View) informers() []cache.SharedIndexInformer {
 
 // OnChange adds a listener; call it before Start. A listener hears of a change
 // when the View has it already, several goroutines call it, it must not block.
-func (v *View) OnChange(f func(owners ...Owner)) { v.listeners = append(v.listeners, f) }
+func (v *View) OnChange(f func(owners ...contract.Owner)) { v.listeners = append(v.listeners, f) }
 
 // HeedWhen says when the listeners want to hear of pods, namespaces and policies;
 // call it before Start. The View does not look for owners that they would ignore.

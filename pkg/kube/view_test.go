@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
@@ -39,7 +40,7 @@ type heard struct {
 	more   chan struct{}
 }
 
-func (h *heard) listen(owners ...Owner) {
+func (h *heard) listen(owners ...contract.Owner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, o := range owners {
@@ -125,7 +126,7 @@ func TestView_ChangesMarkOwners(t *testing.T) {
 	}
 	h.want(t, "Node/n")
 	node.ResourceVersion = "105"
-	node.Annotations = map[string]string{NodeSubnetsKey: `{"default":["10.244.0.0/24"]}`}
+	node.Annotations = map[string]string{contract.NodeSubnetsKey: `{"default":["10.244.0.0/24"]}`}
 	if _, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 	pod.OwnerReferences = []metav1.OwnerReference{{Name: "rs"}}
 	pod.Labels = map[string]string{"app": "x"}
 	pod.Annotations = map[string]string{
-		PodNetworksKey: "v", DPUConnectionKey: "d", DPUStatusKey: "s", "kubernetes.io/config.hash": "h",
+		contract.PodNetworksKey: "v", contract.DPUConnectionKey: "d", contract.DPUStatusKey: "s", "kubernetes.io/config.hash": "h",
 		"k8s.ovn.org/mine": strings.Repeat("x", 1<<18), "k8s.v1.cni.cncf.io/network-status": strings.Repeat("x", 1<<18), "ovn-offload.io/mine": "x",
 		"kubectl.kubernetes.io/last-applied-configuration": "long", "kubernetes.io/config.seen": "t",
 	}
@@ -245,7 +246,7 @@ func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Message: "m"}
 	want := newPod("a", "n")
 	want.Labels = map[string]string{"app": "x"}
-	want.Annotations = map[string]string{PodNetworksKey: "v", DPUConnectionKey: "d", DPUStatusKey: "s", "kubernetes.io/config.hash": "h"}
+	want.Annotations = map[string]string{contract.PodNetworksKey: "v", contract.DPUConnectionKey: "d", contract.DPUStatusKey: "s", "kubernetes.io/config.hash": "h"}
 	want.Spec.HostNetwork = true
 	limits := corev1.ResourceRequirements{Limits: corev1.ResourceList{"ovn-offload.io/vf": resource.MustParse("2")}}
 	want.Spec.Containers = []corev1.Container{

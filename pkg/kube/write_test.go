@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
@@ -139,22 +140,22 @@ func TestReporter_FailureAndRecoveryAreEvents(t *testing.T) {
 	_, view, _ := startView(t, "", newNode("n", nil), newPod("a", "n"))
 	var got []string
 	r := newReporter(func(_ runtime.Object, kind, reason, note string) { got = append(got, kind+" "+reason+" "+note) }, view)
-	pod, failure := PodOwner("ns", "a"), errors.New("no address: 100% used")
+	pod, failure := contract.PodOwner("ns", "a"), errors.New("no address: 100% used")
 	for n := 1; n <= 5; n++ {
 		r.Failure(pod, n, failure)
 	}
 	r.Failure(pod, 0, nil)
 	r.Failure(pod, 0, nil)
-	r.Failure(NodeOwner("n"), 1, failure)
-	r.Failure(NodeOwner("n"), 0, nil)
+	r.Failure(contract.NodeOwner("n"), 1, failure)
+	r.Failure(contract.NodeOwner("n"), 0, nil)
 	refused := errors.New("part of the object is refused: spec.a")
-	r.Failure(NodeOwner("n"), 0, refused)
-	r.Failure(NodeOwner("n"), 0, refused)
-	r.Failure(NodeOwner("n"), 0, errors.New("part of the object is refused: spec.b"))
-	r.Failure(NodeOwner("n"), 0, nil)
-	r.Failure(PodOwner("ns", "gone"), 3, failure)
-	r.Failure(NetworkOwner(), 3, failure)
-	r.Warn(NodeOwner("n"), "Forged", strings.Repeat("ä", 1000))
+	r.Failure(contract.NodeOwner("n"), 0, refused)
+	r.Failure(contract.NodeOwner("n"), 0, refused)
+	r.Failure(contract.NodeOwner("n"), 0, errors.New("part of the object is refused: spec.b"))
+	r.Failure(contract.NodeOwner("n"), 0, nil)
+	r.Failure(contract.PodOwner("ns", "gone"), 3, failure)
+	r.Failure(contract.NetworkOwner(), 3, failure)
+	r.Warn(contract.NodeOwner("n"), "Forged", strings.Repeat("ä", 1000))
 	want := []string{
 		"Warning NetworkFailed no address: 100% used",
 		"Normal NetworkRecovered the network of this object is set up",
@@ -183,7 +184,7 @@ func TestReporter_WritesEventOfInformerObject(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	r := NewReporter(ctx, apitest.Client(client), view, "ovn-offload-controller")
-	r.Warn(PodOwner("ns", "a"), "Forged", "note")
+	r.Warn(contract.PodOwner("ns", "a"), "Forged", "note")
 	select {
 	case namespace := <-created:
 		if namespace != "ns" {

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/durable"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -20,7 +20,7 @@ import (
 type Checkpoint struct {
 	Interface string         `json:"interface"`
 	Bridge    string         `json:"bridge"`
-	MAC       kube.MAC       `json:"mac"`
+	MAC       contract.MAC   `json:"mac"`
 	MTU       int            `json:"mtu"`
 	Addresses []netip.Prefix `json:"addresses"`
 	// Routes bear no link name.

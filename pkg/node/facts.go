@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -111,15 +111,15 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map
 	}
 	link := hostLink(s, g)
 	addrs := primary(cfg, s, link)
-	gateway := kube.GatewayConfig{
+	gateway := contract.GatewayConfig{
 		Mode: "shared", Bridge: g.Bridge, Interface: localnetPort(cfg, g),
-		MAC: kube.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, link, addrs),
+		MAC: contract.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, link, addrs),
 		NodePortEnable: "true", VLANID: "0",
 	}
 	if s.Second.Bridge != "" {
-		gateway.SecondGateway = kube.SecondGateway{
+		gateway.SecondGateway = contract.SecondGateway{
 			Interface: localnetPort(cfg, s.Second),
-			MAC:       kube.MAC(s.Links[s.Second.Bridge].MAC), Addresses: primary(cfg, s, s.Second.Bridge),
+			MAC:       contract.MAC(s.Links[s.Second.Bridge].MAC), Addresses: primary(cfg, s, s.Second.Bridge),
 		}
 	}
 	if len(addrs) == 1 {
@@ -128,15 +128,15 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map
 	if len(gateway.NextHops) == 1 {
 		gateway.NextHop = &gateway.NextHops[0]
 	}
-	network, err := kube.FormatNetwork(kube.DefaultNetwork, gateway)
+	network, err := contract.FormatNetwork(contract.DefaultNetwork, gateway)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{kube.NodeChassisIDKey: chassis, kube.GatewayConfigKey: network, kube.NodeMTUKey: checkedMTU(s, mtu)}
+	out := map[string]string{contract.NodeChassisIDKey: chassis, contract.GatewayConfigKey: network, contract.NodeMTUKey: checkedMTU(s, mtu)}
 	for key, value := range map[string]any{
-		kube.NodeEncapIPsKey:       []netip.Addr{encap},
-		kube.NodePrimaryAddressKey: primaryAddress(addrs),
-		kube.HostCIDRsKey:          hostCIDRs(s),
+		contract.NodeEncapIPsKey:       []netip.Addr{encap},
+		contract.NodePrimaryAddressKey: primaryAddress(addrs),
+		contract.HostCIDRsKey:          hostCIDRs(s),
 	} {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -155,8 +155,8 @@ func checkedMTU(s State, mtu int) string {
 	return strconv.Itoa(mtu)
 }
 
-func primaryAddress(addrs []netip.Prefix) kube.PrimaryAddress {
-	var p kube.PrimaryAddress
+func primaryAddress(addrs []netip.Prefix) contract.PrimaryAddress {
+	var p contract.PrimaryAddress
 	for _, addr := range addrs {
 		if addr.Addr().Is4() {
 			p.IPv4 = addr.String()

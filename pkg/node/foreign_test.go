@@ -3,7 +3,7 @@ package node
 import (
 	"testing"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -25,7 +25,7 @@ func TestForeign_ChangesOfPodsNeedNoPass(t *testing.T) {
 	port := func(name string, ids map[string]string) any {
 		return &vswitch.Interface{Name: name, Ofport: &opened, ExternalIDs: ids}
 	}
-	pod := port("pod", map[string]string{ovsdb.OwnerKey: kube.PodOwner("d", "a").String()})
+	pod := port("pod", map[string]string{ovsdb.OwnerKey: contract.PodOwner("d", "a").String()})
 	db := tables{rows: map[string][]any{}}
 	s := &Setup{bridge: &bridge{machine: &machine{deps: Deps{DB: db}}}}
 	for _, step := range []struct {

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -238,7 +238,7 @@ func sameKey(a, b netdev.Route) bool {
 func capture(s State, g Gateway) Checkpoint {
 	nic := s.Links[g.NIC]
 	_, exists := s.Links[g.Bridge]
-	c := Checkpoint{Interface: g.NIC, Bridge: g.Bridge, MAC: kube.MAC(nic.MAC), Baseline: s.Reachable}
+	c := Checkpoint{Interface: g.NIC, Bridge: g.Bridge, MAC: contract.MAC(nic.MAC), Baseline: s.Reachable}
 	// A bridge of ours without a checkpoint: the file was lost.
 	lost := s.Saved == nil && exists && s.Ours[g.Bridge]
 	if s.Saved != nil {

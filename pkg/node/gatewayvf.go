@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -20,8 +20,8 @@ type GatewayVF struct {
 	Device      string `json:"device"`      // PCI address
 	Representor string `json:"representor"` // name of the bridge's port
 	// MAC and MTU are what the VF's netdev had before.
-	MAC kube.MAC `json:"mac"`
-	MTU int      `json:"mtu"`
+	MAC contract.MAC `json:"mac"`
+	MTU int          `json:"mtu"`
 }
 
 // link finds the VF's netdev.
@@ -47,7 +47,7 @@ func (c *Checkpoint) choose(s State) {
 	link, ok := vf.link(s)
 	switch {
 	case c.VF == nil && ok:
-		vf.MAC, vf.MTU = kube.MAC(link.MAC), link.MTU
+		vf.MAC, vf.MTU = contract.MAC(link.MAC), link.MTU
 		c.VF = vf
 	case c.VF != nil && c.VF.Device == f.Device:
 		c.VF.Representor = f.Representor

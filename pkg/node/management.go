@@ -6,8 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -15,7 +14,7 @@ import (
 // subnet. The error says for what it waits after these steps.
 func planManagement(cfg Config, s State, mtu int) ([]Step, error) {
 	if len(s.Subnets) == 0 {
-		return nil, notReady("node %s has no annotation %s", cfg.Node, kube.NodeSubnetsKey)
+		return nil, notReady("node %s has no annotation %s", cfg.Node, contract.NodeSubnetsKey)
 	}
 	if steps := giveBack(s); len(steps) > 0 {
 		return steps, notReady("%s was a VF's name", ManagementInterface)
@@ -74,14 +73,14 @@ func planInterface(cfg Config, s State, mtu int) []Step {
 // managementMAC is the one that the controller derives too, from the first
 // subnet's address.
 func managementMAC(subnets []netip.Prefix) net.HardwareAddr {
-	return net.HardwareAddr(kube.MACFromAddress(ipam.AddressAt(subnets[0], 2)))
+	return net.HardwareAddr(contract.MACFromAddress(contract.AddressAt(subnets[0], 2)))
 }
 
 func managementAddrs(s State) []Step {
 	var steps []Step
 	var want []netip.Prefix
 	for _, subnet := range s.Subnets {
-		addr := netip.PrefixFrom(ipam.AddressAt(subnet, 2), subnet.Bits())
+		addr := netip.PrefixFrom(contract.AddressAt(subnet, 2), subnet.Bits())
 		want = append(want, addr)
 		if !slices.Contains(s.Addrs[ManagementInterface], addr) {
 			steps = append(steps, addAddr{ManagementInterface, addr})
@@ -107,7 +106,7 @@ func managementRoutes(cfg Config, s State) []Step {
 		for _, subnet := range s.Subnets {
 			if subnet.Addr().Is4() == dest.Addr().Is4() {
 				want = append(want, netdev.Route{
-					Dest: dest.Masked(), NextHop: ipam.AddressAt(subnet, 1), Link: ManagementInterface,
+					Dest: dest.Masked(), NextHop: contract.AddressAt(subnet, 1), Link: ManagementInterface,
 					Table: tableMain, Protocol: protocolOurs, Metric: metric(dest.Addr()),
 				})
 				break
@@ -128,10 +127,10 @@ func metric(family netip.Addr) int {
 // managementNeighbors spare the first packet to a pod the wait for an answer.
 // They are set whenever something else is: the kernel forgets both together.
 func managementNeighbors(s State) []Step {
-	mac := net.HardwareAddr(kube.MACFromAddress(ipam.AddressAt(s.Subnets[0], 1)))
+	mac := net.HardwareAddr(contract.MACFromAddress(contract.AddressAt(s.Subnets[0], 1)))
 	var steps []Step
 	for _, subnet := range s.Subnets {
-		steps = append(steps, pinNeighbor{netdev.Neighbor{Link: ManagementInterface, Addr: ipam.AddressAt(subnet, 1), MAC: mac}})
+		steps = append(steps, pinNeighbor{netdev.Neighbor{Link: ManagementInterface, Addr: contract.AddressAt(subnet, 1), MAC: mac}})
 	}
 	return steps
 }

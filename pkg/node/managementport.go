@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -15,7 +15,7 @@ import (
 type Management struct {
 	*machine
 	mtu   func() int
-	loop  *reconcile.Loop[kube.Owner]
+	loop  *reconcile.Loop[contract.Owner]
 	links watchedLinks
 
 	mu      sync.Mutex
@@ -32,14 +32,14 @@ func NewManagement(cfg Config, deps Deps, mtu func() int) (*Management, error) {
 	m := &Management{machine: &machine{cfg: cfg, deps: deps}, mtu: mtu}
 	lc := reconcile.Defaults("management")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
-	m.loop = reconcile.New(lc, func(ctx context.Context, _ []kube.Owner) (map[kube.Owner]error, error) {
+	m.loop = reconcile.New(lc, func(ctx context.Context, _ []contract.Owner) (map[contract.Owner]error, error) {
 		err := m.pass(ctx)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.problem = err
 		return nil, err
 	})
-	m.loop.MarkAllWith(func() []kube.Owner { return []kube.Owner{managementOwner(cfg)} })
+	m.loop.MarkAllWith(func() []contract.Owner { return []contract.Owner{managementOwner(cfg)} })
 	return m, nil
 }
 
@@ -57,9 +57,9 @@ func (m *Management) Run(ctx context.Context) error {
 func (m *Management) Mark() { m.loop.MarkAll() }
 
 // Changed takes owners whose rows or objects have changed.
-func (m *Management) Changed(owners ...kube.Owner) {
+func (m *Management) Changed(owners ...contract.Owner) {
 	for _, owner := range owners {
-		if owner == kube.NodeOwner(m.cfg.Node) || owner == managementOwner(m.cfg) {
+		if owner == contract.NodeOwner(m.cfg.Node) || owner == managementOwner(m.cfg) {
 			m.Mark()
 			return
 		}
@@ -103,7 +103,7 @@ func (m *Management) onHost(ctx context.Context, st State) error {
 	if f != nil {
 		claim = f.Claim
 	}
-	told := m.deps.Annotate(ctx, node, map[string]string{kube.ManagementPortKey: claim})
+	told := m.deps.Annotate(ctx, node, map[string]string{contract.ManagementPortKey: claim})
 	if f == nil {
 		return errors.Join(told, m.run(ctx, giveBack(st)))
 	}

@@ -5,8 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -42,13 +41,13 @@ func meetings(cfg Config, subnets, addresses []netip.Prefix) []meeting {
 		if !m.subnet.IsValid() || len(m.services) == 0 {
 			continue
 		}
-		m.router = ipam.AddressAt(m.subnet, ipam.MasqueradeRouter)
-		m.host = ipam.AddressAt(m.subnet, ipam.MasqueradeHost)
-		m.hop = ipam.AddressAt(m.subnet, ipam.MasqueradeNextHop)
-		m.bound = ipam.AddressAt(m.subnet, ipam.MasqueradeBound)
-		m.other = ipam.AddressAt(m.subnet, ipam.MasqueradeOther)
-		m.elsewhere = ipam.AddressAt(m.subnet, ipam.MasqueradeElsewhere)
-		m.client = ipam.AddressAt(m.subnet, ipam.MasqueradeClient)
+		m.router = contract.AddressAt(m.subnet, contract.MasqueradeRouter)
+		m.host = contract.AddressAt(m.subnet, contract.MasqueradeHost)
+		m.hop = contract.AddressAt(m.subnet, contract.MasqueradeNextHop)
+		m.bound = contract.AddressAt(m.subnet, contract.MasqueradeBound)
+		m.other = contract.AddressAt(m.subnet, contract.MasqueradeOther)
+		m.elsewhere = contract.AddressAt(m.subnet, contract.MasqueradeElsewhere)
+		m.client = contract.AddressAt(m.subnet, contract.MasqueradeClient)
 		out = append(out, m)
 	}
 	return out
@@ -109,7 +108,7 @@ func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
 	if len(steps) > 0 {
 		for _, m := range all {
 			for _, addr := range []netip.Addr{m.router, m.hop} {
-				mac := net.HardwareAddr(kube.MACFromAddress(addr))
+				mac := net.HardwareAddr(contract.MACFromAddress(addr))
 				steps = append(steps, pinNeighbor{netdev.Neighbor{Link: link, Addr: addr, MAC: mac}})
 			}
 		}

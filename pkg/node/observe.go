@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -51,9 +51,9 @@ func (m *machine) observeNode(st *State) (err error) {
 		return nil
 	}
 	st.Known = addressesOf(node)
-	st.Subnets, err = kube.ParseNodeSubnets(node.Annotations[kube.NodeSubnetsKey], kube.DefaultNetwork)
+	st.Subnets, err = contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], contract.DefaultNetwork)
 	if err != nil {
-		return fmt.Errorf("annotation %s: %w", kube.NodeSubnetsKey, err)
+		return fmt.Errorf("annotation %s: %w", contract.NodeSubnetsKey, err)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (m *machine) observeSwitch(st *State) {
 		}
 	}
 	st.Ours = map[string]bool{}
-	for _, owner := range []kube.Owner{gatewayOwner(m.cfg), managementOwner(m.cfg)} {
+	for _, owner := range []contract.Owner{gatewayOwner(m.cfg), managementOwner(m.cfg)} {
 		for _, row := range m.deps.DB.Rows(owner.String()) {
 			st.Ours[row.ID] = true
 		}
@@ -149,8 +149,8 @@ func (m *machine) observePorts(st *State) {
 }
 
 func ofPod(iface *vswitch.Interface) bool {
-	owner, err := kube.ParseOwner(iface.ExternalIDs[ovsdb.OwnerKey])
-	return err == nil && owner.Kind == kube.KindPod
+	owner, err := contract.ParseOwner(iface.ExternalIDs[ovsdb.OwnerKey])
+	return err == nil && owner.Kind == contract.KindPod
 }
 
 func addressesOf(node *corev1.Node) []netip.Addr {

@@ -1,7 +1,7 @@
 package node
 
 import (
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -10,15 +10,15 @@ import (
 // wait for ovn-controller's bridge and may vanish with it, those of the second
 // external bridge come and go with its setting.
 
-func gatewayOwner(cfg Config) kube.Owner {
+func gatewayOwner(cfg Config) contract.Owner {
 	if cfg.second {
-		return kube.Owner{Kind: "SecondGateway", Name: cfg.Node}
+		return contract.Owner{Kind: "SecondGateway", Name: cfg.Node}
 	}
-	return kube.NodeOwner(cfg.Node)
+	return contract.NodeOwner(cfg.Node)
 }
 
-func managementOwner(cfg Config) kube.Owner {
-	return kube.Owner{Kind: "ManagementPort", Name: cfg.Node}
+func managementOwner(cfg Config) contract.Owner {
+	return contract.Owner{Kind: "ManagementPort", Name: cfg.Node}
 }
 
 // gatewayRows gives the bridge, with the NIC as its port when that is due, and the

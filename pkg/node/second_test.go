@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -60,7 +60,7 @@ func (b *bench) wantTold(t *testing.T, mappings, second string) {
 	if got := b.db.settings["ovn-bridge-mappings"]; got != mappings {
 		t.Errorf("bridge mappings %q, want %q", got, mappings)
 	}
-	told := b.annotated[kube.GatewayConfigKey]
+	told := b.annotated[contract.GatewayConfigKey]
 	if _, got, _ := strings.Cut(told, `"vlan-id":"0"`); got != second+"}}" {
 		t.Errorf("gateways %s, want %q of the second", told, second)
 	}

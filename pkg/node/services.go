@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -98,7 +98,7 @@ func (e Elsewhere) targets(service *corev1.Service, port uint16, own []netip.Add
 	for _, target := range own {
 		for _, subnet := range e.Masquerade {
 			if subnet.Addr().Is4() == target.Addr().Is4() {
-				out = append(out, netip.AddrPortFrom(ipam.AddressAt(subnet.Masked(), ipam.MasqueradeElsewhere), port))
+				out = append(out, netip.AddrPortFrom(contract.AddressAt(subnet.Masked(), contract.MasqueradeElsewhere), port))
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func (s *ServicePorts) addHostPorts(pod *corev1.Pod) {
 	if !kube.WantsNetwork(pod) {
 		return
 	}
-	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 	if err != nil || network == nil {
 		return
 	}

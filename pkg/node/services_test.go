@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 func addrPorts(texts ...string) []netip.AddrPort {
@@ -48,7 +48,7 @@ func TestPortsOf_NodePortsHostPortsAndExternalAddresses(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
 		{ContainerPort: 80, HostPort: 8080}, {ContainerPort: 81}, {ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "172.18.0.2"},
 	}}}}}
-	pod.Annotations = map[string]string{kube.PodNetworksKey: `{"default":{"ip_addresses":["10.244.1.5/24","fd00:10:244:1::5/64"],"mac_address":"0a:58:0a:f4:01:05"}}`}
+	pod.Annotations = map[string]string{contract.PodNetworksKey: `{"default":{"ip_addresses":["10.244.1.5/24","fd00:10:244:1::5/64"],"mac_address":"0a:58:0a:f4:01:05"}}`}
 	hostNetwork, without := pod.DeepCopy(), pod.DeepCopy()
 	hostNetwork.Spec.HostNetwork, without.Annotations = true, nil
 	pods := []*corev1.Pod{hostNetwork, pod, without}
@@ -122,7 +122,7 @@ func TestPortsOf_HostIPIsAddressOfNode(t *testing.T) {
 // podAt has a host port of an address.
 func podAt(hostIP string) *corev1.Pod {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 6443, HostIP: hostIP}}}}}}
-	pod.Annotations = map[string]string{kube.PodNetworksKey: `{"default":{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05"}}`}
+	pod.Annotations = map[string]string{contract.PodNetworksKey: `{"default":{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05"}}`}
 	return pod
 }
 

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/knftables"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -105,7 +105,7 @@ type Deps struct {
 // Setup keeps one node set up.
 type Setup struct {
 	*bridge
-	loop    *reconcile.Loop[kube.Owner]
+	loop    *reconcile.Loop[contract.Owner]
 	pace    pace
 	metrics metrics
 	second  *bridge
@@ -138,10 +138,10 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 	}
 	lc := reconcile.Defaults("node")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
-	s.loop = reconcile.New(lc, func(ctx context.Context, _ []kube.Owner) (map[kube.Owner]error, error) {
+	s.loop = reconcile.New(lc, func(ctx context.Context, _ []contract.Owner) (map[contract.Owner]error, error) {
 		return nil, s.pass(ctx)
 	})
-	s.loop.MarkAllWith(func() []kube.Owner { return []kube.Owner{gatewayOwner(cfg)} })
+	s.loop.MarkAllWith(func() []contract.Owner { return []contract.Owner{gatewayOwner(cfg)} })
 	return s, nil
 }
 

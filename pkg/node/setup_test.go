@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -263,7 +263,7 @@ func newBench(t *testing.T) *bench {
 	b.cfg.Checkpoint = filepath.Join(t.TempDir(), "node.json")
 	b.object = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
-			kube.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`,
+			contract.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`,
 		}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.18.0.3"}}},
 	}
@@ -386,12 +386,12 @@ func TestSetup_ConfiguresBridgeAndAnnotations(t *testing.T) {
 		t.Errorf("ready %v, MTU %d", s.Ready(), s.MTU())
 	}
 	want := map[string]string{
-		kube.NodeChassisIDKey:      "chassis-1",
-		kube.NodeEncapIPsKey:       `["172.18.0.3"]`,
-		kube.NodePrimaryAddressKey: `{"ipv4":"172.18.0.3/16","ipv6":"fc00:18::3/64"}`,
-		kube.NodeMTUKey:            "1442",
-		kube.HostCIDRsKey:          `["172.18.0.3/16","fc00:18::3/64"]`,
-		kube.GatewayConfigKey: `{"default":{"mode":"shared","bridge-id":"breth0","interface-id":"breth0_n1","mac-address":"` + nic.MAC.String() + `",` +
+		contract.NodeChassisIDKey:      "chassis-1",
+		contract.NodeEncapIPsKey:       `["172.18.0.3"]`,
+		contract.NodePrimaryAddressKey: `{"ipv4":"172.18.0.3/16","ipv6":"fc00:18::3/64"}`,
+		contract.NodeMTUKey:            "1442",
+		contract.HostCIDRsKey:          `["172.18.0.3/16","fc00:18::3/64"]`,
+		contract.GatewayConfigKey: `{"default":{"mode":"shared","bridge-id":"breth0","interface-id":"breth0_n1","mac-address":"` + nic.MAC.String() + `",` +
 			`"ip-addresses":["172.18.0.3/16","fc00:18::3/64"],"next-hops":["172.18.0.1"],"next-hop":"172.18.0.1","node-port-enable":"true","vlan-id":"0"}}`,
 	}
 	if diff := cmp.Diff(want, b.annotated); diff != "" {

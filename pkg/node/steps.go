@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -52,7 +52,7 @@ type forget struct{}
 
 // commit makes rows all that the owner has in the Open_vSwitch database.
 type commit struct {
-	Owner kube.Owner
+	Owner contract.Owner
 	Rows  []ovsdb.Row
 }
 

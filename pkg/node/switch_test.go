@@ -24,7 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -264,7 +264,7 @@ func (r *rig) talk() (stop func() (echoes int64, longest time.Duration)) {
 
 func realNode() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{kube.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{contract.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`}},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.18.0.3"}}},
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // hostAndServices lead the host's processes to the router, which has the load
@@ -20,7 +20,7 @@ func hostAndServices(w wire) []string {
 		// An error that the router makes goes back to the MAC whence the packet
 		// came: the one that both have would be its own.
 		flow(tableToRouter, 0, "", fmt.Sprintf("set_field:%s->eth_src,set_field:%s->eth_dst,%s",
-			kube.MACFromAddress(w.Meetings[0].hop), w.MAC, output(w.Router))),
+			contract.MACFromAddress(w.Meetings[0].hop), w.MAC, output(w.Router))),
 		flow(tableToHost, 0, "", fmt.Sprintf("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[],set_field:%s->eth_dst,%s", w.MAC, w.toHost())),
 	}
 	for _, m := range w.Meetings {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -24,8 +24,8 @@ const (
 
 // Events puts Events on objects; *kube.Reporter does.
 type Events interface {
-	Warn(owner kube.Owner, reason, note string)
-	Note(owner kube.Owner, reason, note string)
+	Warn(owner contract.Owner, reason, note string)
+	Note(owner contract.Owner, reason, note string)
 }
 
 // Database is the node's Open_vSwitch database; *ovsdb.DB is one.

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -73,11 +73,11 @@ func (f *fakeOVS) Table(name string) []any {
 
 type events struct{ text []string }
 
-func (e *events) Warn(owner kube.Owner, reason, note string) {
+func (e *events) Warn(owner contract.Owner, reason, note string) {
 	e.text = append(e.text, fmt.Sprintf("warn %s %s %s", owner, reason, note))
 }
 
-func (e *events) Note(owner kube.Owner, reason, _ string) {
+func (e *events) Note(owner contract.Owner, reason, _ string) {
 	e.text = append(e.text, fmt.Sprintf("note %s %s", owner, reason))
 }
 

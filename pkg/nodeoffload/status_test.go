@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -130,7 +130,7 @@ func TestLabels_FollowDevicesAndOffload(t *testing.T) {
 
 func port(name, pod string, function bool, from, to offload.Share) offload.PortReport {
 	return offload.PortReport{
-		Port: offload.Port{Name: name, Pod: kube.PodOwner("default", pod), Device: offload.Device{Function: function}},
+		Port: offload.Port{Name: name, Pod: contract.PodOwner("default", pod), Device: offload.Device{Function: function}},
 		From: from, To: to,
 		Outside: []offload.Cause{
 			{Reason: offload.ReasonRefused}, {Reason: offload.ReasonAction, Detail: "hash"},

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 )
@@ -17,7 +17,7 @@ func traffic(s *v1alpha1.NodeOffloadStatus, r *offload.Report) {
 	var list []v1alpha1.PodTraffic
 	for i := range r.Ports {
 		p := &r.Ports[i]
-		if !p.Function || p.Pod == (kube.Owner{}) {
+		if !p.Function || p.Pod == (contract.Owner{}) {
 			continue
 		}
 		sum := merge(p.From, p.To)

@@ -3,7 +3,7 @@ package offload
 import (
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // Alerts decides which findings are worth telling, so that a pod whose traffic
@@ -13,7 +13,7 @@ type Alerts struct {
 	// Again is when a finding that lasts is told again.
 	Again time.Duration
 
-	open map[kube.Owner]*alert
+	open map[contract.Owner]*alert
 }
 
 type alert struct {
@@ -27,11 +27,11 @@ const quietEnough = 2
 
 // Update takes the findings of one delta. Raised are to be told now; cleared
 // are the pods that were told of and are well again, or silent.
-func (a *Alerts) Update(now time.Time, findings []Finding) (raised []Finding, cleared []kube.Owner) {
+func (a *Alerts) Update(now time.Time, findings []Finding) (raised []Finding, cleared []contract.Owner) {
 	if a.open == nil {
-		a.open = map[kube.Owner]*alert{}
+		a.open = map[contract.Owner]*alert{}
 	}
-	found := map[kube.Owner]bool{}
+	found := map[contract.Owner]bool{}
 	for _, f := range findings {
 		if found[f.Pod] {
 			continue // another port of the pod; one Event at a time

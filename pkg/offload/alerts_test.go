@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 func TestAlerts_AreRepeatedAfterInterval(t *testing.T) {
 	a := Alerts{Again: 10 * time.Minute}
-	bad := Finding{Pod: kube.PodOwner("d", "bad"), Port: "eth4"}
+	bad := Finding{Pod: contract.PodOwner("d", "bad"), Port: "eth4"}
 	second := Finding{Pod: bad.Pod, Port: "eth5"}
-	other := Finding{Pod: kube.PodOwner("d", "other")}
+	other := Finding{Pod: contract.PodOwner("d", "other")}
 	var story []string
 	for minute, findings := range [][]Finding{
 		0: {bad, second}, 1: {bad, other}, 2: nil, 3: {bad}, 4: nil, 5: nil, 6: nil, 7: {bad},

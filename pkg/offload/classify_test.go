@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/dpflow"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -68,7 +68,7 @@ func TestPorts_OfInterfaceRows(t *testing.T) {
 		{Name: "ovn-1-0", Type: "geneve"},
 	}, map[string]Device{"rep0": {Representor: true, Function: true}})
 	want := []Port{
-		{Name: "rep0", Pod: kube.PodOwner("shop", "web"), Device: Device{Representor: true, Function: true}},
+		{Name: "rep0", Pod: contract.PodOwner("shop", "web"), Device: Device{Representor: true, Function: true}},
 		{Name: "ovn-k8s-mp0", Type: "internal"},
 		{Name: "ovn-1-0", Type: "geneve"},
 	}
@@ -146,7 +146,7 @@ func parsePort(line string) Port {
 	fields := strings.SplitN(line, " ", 4)
 	p := Port{Name: fields[0]}
 	if namespace, name, ok := strings.Cut(fields[1], "/"); ok {
-		p.Pod = kube.PodOwner(namespace, name)
+		p.Pod = contract.PodOwner(namespace, name)
 	}
 	p.Type = strings.Trim(fields[2], "-")
 	if len(fields) < 4 {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 )
 
@@ -115,7 +115,7 @@ func DefaultLimits() Limits { return Limits{Apart: 30 * time.Second, Rate: 100, 
 
 // Finding is a pod with a device whose long-lived traffic is not in hardware.
 type Finding struct {
-	Pod  kube.Owner
+	Pod  contract.Owner
 	Port string
 	// Cause has the traffic between the samples.
 	Cause
@@ -141,7 +141,7 @@ func Findings(d Delta, l Limits) []Finding {
 	}
 	var out []Finding
 	for _, p := range d.Ports {
-		if !p.Function || p.Pod == (kube.Owner{}) {
+		if !p.Function || p.Pod == (contract.Owner{}) {
 			continue
 		}
 		sum := p.From.Sum().Packets + p.To.Sum().Packets

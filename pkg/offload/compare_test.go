@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 )
 
 var (
-	web   = Port{Name: "rep0", Pod: kube.PodOwner("shop", "web"), Device: Device{Representor: true, HWTC: true, Function: true}}
-	veth  = Port{Name: "veth0", Pod: kube.PodOwner("shop", "old")}
+	web   = Port{Name: "rep0", Pod: contract.PodOwner("shop", "web"), Device: Device{Representor: true, HWTC: true, Function: true}}
+	veth  = Port{Name: "veth0", Pod: contract.PodOwner("shop", "old")}
 	start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 )
 
@@ -166,7 +166,7 @@ ovn_offload_datapath_flows_outside_hardware{reason="action"} 3
 
 	// Another pod took the port's name over: its counters are its own.
 	next := sample(2 * time.Minute)
-	next.Report.Ports[0].Pod = kube.PodOwner("shop", "web2")
+	next.Report.Ports[0].Pod = contract.PodOwner("shop", "web2")
 	next.Report.Ports = next.Report.Ports[:1]
 	m.Update(next, nil)
 	if n, err := testutil.GatherAndCount(registry, "ovn_offload_port_packets_total"); err != nil || n != 2 {

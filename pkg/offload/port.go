@@ -3,7 +3,7 @@ package offload
 import (
 	"strings"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
@@ -25,7 +25,7 @@ type Port struct {
 	// Name is the Interface's and the link's.
 	Name string `json:"name"`
 	// Pod is zero for ports that are no pod's.
-	Pod kube.Owner `json:"pod,omitzero"`
+	Pod contract.Owner `json:"pod,omitzero"`
 	// Type is OVS's: "" for a link of the system, internal, geneve, dpdk, ...
 	Type string `json:"type,omitempty"`
 	Device
@@ -70,7 +70,7 @@ func Ports(rows []*vswitch.Interface, devices map[string]Device) []Port {
 	for _, row := range rows {
 		p := Port{Name: row.Name, Type: row.Type, Device: devices[row.Name]}
 		if namespace, name, ok := strings.Cut(row.ExternalIDs[ifaceIDKey], "_"); ok {
-			p.Pod = kube.PodOwner(namespace, name)
+			p.Pod = contract.PodOwner(namespace, name)
 		}
 		ports = append(ports, p)
 	}

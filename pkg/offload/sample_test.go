@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 )
 
@@ -133,7 +133,7 @@ func TestRead_RealSwitchIsUnderstood(t *testing.T) {
 		"ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1000,dst=53)"
 	state := State{
 		Ports: []Port{
-			{Name: "rep0", Pod: kube.PodOwner("shop", "web"), Device: Device{Representor: true, HWTC: true, Function: true}},
+			{Name: "rep0", Pod: contract.PodOwner("shop", "web"), Device: Device{Representor: true, HWTC: true, Function: true}},
 			{Name: "rep1", Device: Device{Representor: true, HWTC: true}},
 		},
 	}

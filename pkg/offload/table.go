@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // WriteTable writes a report for people: a line for the node, a line for each
@@ -37,7 +37,7 @@ func WriteTable(w io.Writer, r Report) error {
 			return fmt.Sprintf("%.0f%%", 100*float64(n)/float64(total.Packets))
 		}
 		pod := "-"
-		if p.Pod != (kube.Owner{}) {
+		if p.Pod != (contract.Owner{}) {
 			pod = p.Pod.Namespace + "/" + p.Pod.Name
 		}
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", pod, p.Name, total.Flows, total.Packets,
@@ -60,7 +60,7 @@ func podsFirst(ports []PortReport) []PortReport {
 }
 
 func rank(p PortReport) string {
-	if p.Pod == (kube.Owner{}) {
+	if p.Pod == (contract.Owner{}) {
 		return "\xff" // after every name
 	}
 	return p.Pod.String()

@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 func TestWriteTable_ShowsPortsAndTotals(t *testing.T) {
-	pod := Port{Name: "eth4", Pod: kube.PodOwner("default", "web"), Device: Device{Representor: true, Function: true}}
+	pod := Port{Name: "eth4", Pod: contract.PodOwner("default", "web"), Device: Device{Representor: true, Function: true}}
 	r := Report{
 		Settings: Settings{HWOffload: true, Policy: PolicyNone}, Malformed: 2,
 		Total: Share{Hardware: Count{Flows: 3}, OVS: Count{Flows: 1}},
@@ -18,7 +18,7 @@ func TestWriteTable_ShowsPortsAndTotals(t *testing.T) {
 				Port: pod, From: Share{Hardware: Count{Flows: 2, Packets: 90}}, To: Share{TC: Count{Flows: 1, Packets: 10}},
 				Outside: []Cause{{Reason: ReasonAction, Detail: "hash"}, {Reason: ReasonNew}},
 			},
-			{Port: Port{Name: "new", Pod: kube.PodOwner("default", "new")}, From: Share{OVS: Count{Flows: 1}}},
+			{Port: Port{Name: "new", Pod: contract.PodOwner("default", "new")}, From: Share{OVS: Count{Flows: 1}}},
 			{Port: Port{Name: "idle"}},
 		},
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -46,7 +47,7 @@ func aclRow(id string, acl *nb.ACL, table, parent string) ovsdb.Row {
 }
 
 // logRule names a rule, which the log shows, and sets whether it is logged.
-func logRule(acl *nb.ACL, name string, logging kube.ACLLogging) {
+func logRule(acl *nb.ACL, name string, logging contract.ACLLogging) {
 	if len(name) > maxACLName {
 		name = strings.ToValidUTF8(name[:maxACLName], "")
 	}
@@ -68,9 +69,9 @@ func logRule(acl *nb.ACL, name string, logging kube.ACLLogging) {
 // says nothing, OVN lets every packet of a connection through that a later tier
 // has blocked, and unblocks it, so that every second packet would pass. A pod
 // that reaches itself through a service, which gives it the hairpin's source, may.
-func clusterRules(cfg Config) []ovsdb.Row {
+func clusterRules(net scope) []ovsdb.Row {
 	rows := []ovsdb.Row{
-		{ID: NodesGroup, Model: &nb.PortGroup{Name: NodesGroup}},
+		{ID: net.NodesGroup(), Model: &nb.PortGroup{Name: net.NodesGroup()}},
 		{ID: logMeter + "/band", Model: &nb.MeterBand{Action: nb.MeterBandActionDrop, Rate: logMessagesPerSec},
 			Parents: []ovsdb.Parent{{Table: nb.MeterTable, Name: logMeter, Column: columnBands}}},
 		{ID: logMeter, Model: &nb.Meter{Name: logMeter, Unit: nb.MeterUnitPktps, Fair: pointer(true)}},
@@ -81,7 +82,7 @@ func clusterRules(cfg Config) []ovsdb.Row {
 			if egress {
 				acl.Direction, acl.Options = nb.ACLDirectionFromLport, map[string]string{"apply-after-lb": "true"}
 			}
-			rows = append(rows, aclRow(acl.Direction+"/"+id, acl, nb.PortGroupTable, NodesGroup))
+			rows = append(rows, aclRow(acl.Direction+"/"+id, acl, nb.PortGroupTable, net.NodesGroup()))
 		}
 		add("arp", nb.ACLActionAllow, "arp", tierPrimary, priorityFirst)
 		for tier := tierPrimary; tier < tierBaseline; tier++ {
@@ -89,8 +90,8 @@ func clusterRules(cfg Config) []ovsdb.Row {
 		}
 		add("rest", nb.ACLActionAllowRelated, "1", tierBaseline, priorityLast)
 	}
-	for _, subnet := range cfg.MasqueradeSubnets {
-		rows = append(rows, fromAddress("hairpin", hostPrefix(subnet, hairpinOffset).Addr(), nb.PortGroupTable, NodesGroup))
+	for _, subnet := range net.MasqueradeSubnets {
+		rows = append(rows, fromAddress("hairpin", contract.PrefixAt(subnet, contract.MasqueradeHairpin).Addr(), nb.PortGroupTable, net.NodesGroup()))
 	}
 	return rows
 }
@@ -102,7 +103,7 @@ func pointer[T any](v T) *T { return &v }
 func nodeRules(n node) []ovsdb.Row {
 	var rows []ovsdb.Row
 	for _, subnet := range n.subnets {
-		rows = append(rows, fromAddress("node", hostPrefix(subnet, managementOffset).Addr(), nb.LogicalSwitchTable, NodeSwitch(n.name)))
+		rows = append(rows, fromAddress("node", contract.PrefixAt(subnet, contract.ManagementOffset).Addr(), nb.LogicalSwitchTable, n.net.NodeSwitch(n.name)))
 	}
 	return rows
 }
@@ -111,16 +112,17 @@ func nodeRules(n node) []ovsdb.Row {
 func fromAddress(id string, addr netip.Addr, table, parent string) ovsdb.Row {
 	return aclRow(id+"/"+familyOf(addr), &nb.ACL{
 		Action: nb.ACLActionAllowRelated, Direction: nb.ACLDirectionToLport, Tier: tierPrimary, Priority: priorityFirst,
-		Match: sourceField.of(addr.Is4()) + " == " + addr.String(),
+		Match: sourceField.of(contract.FamilyOf(addr)) + " == " + addr.String(),
 	}, table, parent)
 }
 
-func familyOf(addr netip.Addr) string {
-	if addr.Is4() {
-		return "ip4"
-	}
-	return "ip6"
-}
+// families are the address families in the order of rows.
+func families() []contract.Family { return []contract.Family{contract.IPv4, contract.IPv6} }
+
+// familyOf is the family of an address as a match spells it.
+func familyOf(addr netip.Addr) string { return matchFamily(contract.FamilyOf(addr)) }
+
+func matchFamily(family contract.Family) string { return fmt.Sprintf("ip%d", family) }
 
 // field is the source or the destination address of a packet.
 type field string
@@ -130,12 +132,7 @@ const (
 	destinationField field = "dst"
 )
 
-func (f field) of(four bool) string {
-	if four {
-		return "ip4." + string(f)
-	}
-	return "ip6." + string(f)
-}
+func (f field) of(family contract.Family) string { return matchFamily(family) + "." + string(f) }
 
 // and joins matches; "" is the one of all packets. A match is put together here
 // alone: users' text never comes into it, only addresses, numbers, and names that
@@ -148,14 +145,14 @@ func and(a, b string) string {
 }
 
 // peerMatches is one match for each family, "" for any peer.
-func peerMatches(f field, addresses map[bool][]string, anyPeer bool) []string {
+func peerMatches(f field, addresses map[contract.Family][]string, anyPeer bool) []string {
 	if anyPeer {
 		return []string{""}
 	}
 	var all []string
-	for _, four := range []bool{true, false} {
-		if set := addresses[four]; len(set) > 0 {
-			all = append(all, f.of(four)+" == {"+strings.Join(set, ", ")+"}")
+	for _, family := range families() {
+		if set := addresses[family]; len(set) > 0 {
+			all = append(all, f.of(family)+" == {"+strings.Join(set, ", ")+"}")
 		}
 	}
 	return all

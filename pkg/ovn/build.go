@@ -28,12 +28,10 @@ package ovn
 
 import (
 	"fmt"
-	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -44,83 +42,35 @@ type View interface {
 	Pod(namespace, name string) *corev1.Pod
 	// Allocated is the network of a pod as the allocator decided and recorded
 	// it: an annotation that says something else is not a fact.
-	Allocated(pod *corev1.Pod) *kube.PodNetwork
+	Allocated(pod *corev1.Pod) *contract.PodNetwork
+	// Zone is what all networks of the zone share.
+	Zone() contract.Zone
 	Services
 	PolicyView
 }
 
-// Config is what the whole zone shares.
-type Config struct {
-	// ClusterSubnets hold all pods, one or more for each family.
-	ClusterSubnets []netip.Prefix
-	// NodeBits are the lengths of nodes' subnets, for each of ClusterSubnets; where
-	// there is none, Kubernetes' default.
-	NodeBits []int
-	// JoinSubnets number the join switch, at most one for each family.
-	JoinSubnets []netip.Prefix
-	// ServiceSubnets hold services' own addresses, beside the ranges that the API says.
-	ServiceSubnets []netip.Prefix
-	// MasqueradeSubnets hold the addresses that stand for a node or a router
-	// where the true one cannot, at most one for each family.
-	MasqueradeSubnets []netip.Prefix
-}
-
-// families says for each address family of the pods whether it is IPv4.
-func (c Config) families() []bool {
-	var families []bool
-	for _, subnet := range c.ClusterSubnets {
-		if four := subnet.Addr().Is4(); !slices.Contains(families, four) {
-			families = append(families, four)
-		}
-	}
-	return families
-}
-
-// nodeBits is the length of nodes' subnets in the ith of ClusterSubnets.
-func (c Config) nodeBits(i int) int {
-	switch {
-	case i < len(c.NodeBits):
-		return c.NodeBits[i]
-	case c.ClusterSubnets[i].Addr().Is4():
-		return 24
-	}
-	return 64
-}
-
-// Validate refuses a configuration without pod or join subnets.
-func (c Config) Validate() error {
-	if len(c.ClusterSubnets) == 0 {
-		return fmt.Errorf("no cluster subnet is configured")
-	}
-	for _, subnet := range c.ClusterSubnets {
-		if _, ok := sameFamily(c.JoinSubnets, subnet.Addr()); !ok {
-			return fmt.Errorf("cluster subnet %s has no join subnet of its family", subnet)
-		}
-	}
-	return nil
-}
-
 // Build is every row that owner wants: none when its object is gone. An owner
 // of a kind that no builder knows wants nothing.
-func Build(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
+func Build(view View, network contract.Network, owner contract.Owner) ([]ovsdb.Row, error) {
+	net := scope{network, view.Zone()}
 	switch owner.Kind {
-	case kube.KindNetwork:
-		if owner != kube.NetworkOwner() {
+	case contract.KindNetwork:
+		if owner != contract.NetworkOwner() {
 			return nil, nil
 		}
-		return buildNetwork(cfg), nil
-	case kube.KindNode:
-		return buildNode(view, cfg, owner.Name)
-	case kube.KindPod:
-		return buildPod(view, cfg, owner.Namespace, owner.Name)
-	case kube.KindService:
-		return buildService(view, cfg, owner.Namespace, owner.Name)
-	case kube.KindNodeServices:
-		return buildNodeServices(view, cfg, owner.Name)
-	case kube.KindNetworkPolicy, kube.KindAdminNetworkPolicy, kube.KindBaselineAdminNetworkPolicy, kube.KindClusterNetworkPolicy:
-		return buildPolicy(view, cfg, owner)
-	case kube.KindPodSet:
-		return buildPodSet(view, cfg, owner)
+		return buildNetwork(net), nil
+	case contract.KindNode:
+		return buildNode(view, net, owner.Name)
+	case contract.KindPod:
+		return buildPod(view, net, owner.Namespace, owner.Name)
+	case contract.KindService:
+		return buildService(view, net, owner.Namespace, owner.Name)
+	case contract.KindNodeServices:
+		return buildNodeServices(view, net, owner.Name)
+	case contract.KindNetworkPolicy, contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy:
+		return buildPolicy(view, net, owner)
+	case contract.KindPodSet:
+		return buildPodSet(view, net, owner)
 	}
 	return nil, nil
 }

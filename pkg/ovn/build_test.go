@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -35,12 +36,17 @@ var update = flag.Bool("update", false, "write the testdata again")
 
 // facts is a View over the objects of a test case. Every annotation is taken as
 // the allocator's decision, except one that the case calls forged.
-type facts struct{ *kube.View }
+type facts struct {
+	*kube.View
+	zone contract.Zone
+}
+
+func (f facts) Zone() contract.Zone { return f.zone }
 
 func (f facts) ServiceValues() *ServiceValues { return NewServiceValues() }
 
-func (f facts) Allocated(pod *corev1.Pod) *kube.PodNetwork {
-	network, _ := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+func (f facts) Allocated(pod *corev1.Pod) *contract.PodNetwork {
+	network, _ := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 	return network
 }
 
@@ -80,10 +86,10 @@ func TestBuild_RowsOfEachCase(t *testing.T) {
 func buildCase(t *testing.T, section map[string]string) string {
 	t.Helper()
 	view := readObjects(t, section["objects.yaml"])
-	cfg := readConfig(t, section["config"])
+	network := readConfig(t, section["config"], &view.zone)
 	var out strings.Builder
 	for _, owner := range ownersOf(t, view, section["owner"]) {
-		rows, err := Build(view, cfg, owner)
+		rows, err := Build(view, network, owner)
 		fmt.Fprintf(&out, "# %s\n", owner)
 		dumpRows(&out, rows)
 		if err != nil {
@@ -99,17 +105,17 @@ func buildCase(t *testing.T, section map[string]string) string {
 
 // ownersOf reads the owners of a case; "PodSets" are all of that kind, since
 // their names are hashes.
-func ownersOf(t *testing.T, view facts, text string) []kube.Owner {
+func ownersOf(t *testing.T, view facts, text string) []contract.Owner {
 	t.Helper()
-	var owners []kube.Owner
+	var owners []contract.Owner
 	for word := range strings.FieldsSeq(text) {
 		if word == "PodSets" {
 			sets := view.PodSetOwners()
-			slices.SortFunc(sets, func(a, b kube.Owner) int { return strings.Compare(a.Name, b.Name) })
+			slices.SortFunc(sets, func(a, b contract.Owner) int { return strings.Compare(a.Name, b.Name) })
 			owners = append(owners, sets...)
 			continue
 		}
-		owner, err := kube.ParseOwner(word)
+		owner, err := contract.ParseOwner(word)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,9 +124,9 @@ func ownersOf(t *testing.T, view facts, text string) []kube.Owner {
 	return owners
 }
 
-func readConfig(t *testing.T, text string) Config {
+func readConfig(t *testing.T, text string, zone *contract.Zone) contract.Network {
 	t.Helper()
-	var cfg Config
+	var network contract.Network
 	for line := range strings.Lines(text) {
 		key, values, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		var prefixes []netip.Prefix
@@ -129,21 +135,40 @@ func readConfig(t *testing.T, text string) Config {
 		}
 		switch key {
 		case "cluster":
-			cfg.ClusterSubnets = prefixes
+			network.Subnets = subnets(prefixes...)
 		case "join":
-			cfg.JoinSubnets = prefixes
+			network.JoinSubnets = prefixes
 		case "services":
-			cfg.ServiceSubnets = prefixes
+			zone.ServiceSubnets = prefixes
 		case "masquerade":
-			cfg.MasqueradeSubnets = prefixes
+			zone.MasqueradeSubnets = prefixes
 		default:
 			t.Fatalf("config line %q", line)
 		}
 	}
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
+	return network
+}
+
+// subnets give each node Kubernetes' default part.
+func subnets(prefixes ...netip.Prefix) []contract.Subnet {
+	var out []contract.Subnet
+	for _, prefix := range prefixes {
+		subnet := contract.Subnet{Prefix: prefix, NodeBits: 24}
+		if prefix.Addr().Is6() {
+			subnet.NodeBits = 64
+		}
+		out = append(out, subnet)
 	}
-	return cfg
+	return out
+}
+
+// oneNetwork is a default network with these subnets of pods.
+func oneNetwork(prefixes ...string) contract.Network {
+	var network contract.Network
+	for _, prefix := range prefixes {
+		network.Subnets = append(network.Subnets, subnets(netip.MustParsePrefix(prefix))...)
+	}
+	return network
 }
 
 func readObjects(t *testing.T, text string) facts {
@@ -169,7 +194,7 @@ func readObjects(t *testing.T, text string) facts {
 			all = append(all, decode[corev1.Namespace](t, doc))
 		case "NetworkPolicy":
 			all = append(all, decode[networkingv1.NetworkPolicy](t, doc))
-		case kube.KindAdminNetworkPolicy, kube.KindBaselineAdminNetworkPolicy, kube.KindClusterNetworkPolicy:
+		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy:
 			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
 				t.Fatal(err)
@@ -207,7 +232,7 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	if err := view.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return facts{view}
+	return facts{View: view}
 }
 
 func decode[T any](t *testing.T, doc string) *T {
@@ -259,19 +284,19 @@ func setFile(archive *txtar.Archive, name, data string) {
 // TestService_ManyNodeEndpointsAreNotListed: a router lists every endpoint while they are few; a
 // service with one on every node is not a list of all nodes for each.
 func TestService_ManyNodeEndpointsAreNotListed(t *testing.T) {
-	cfg := Config{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}
+	net := scope{Zone: contract.Zone{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}}
 	var all []endpoint
 	for i := range 5 {
 		all = append(all, endpoint{address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 18, 0, byte(i + 2)}), 9100), ready: true})
 	}
-	if got := seenByRouter(cfg, nil, all, true); len(got) != len(all) {
+	if got := seenByRouter(net, nil, all, true); len(got) != len(all) {
 		t.Errorf("a node without one sees %d of %d", len(got), len(all))
 	}
 	own := []netip.Addr{all[3].address.Addr()}
-	if got := backends(seenByRouter(cfg, own, all, true)); got != "169.254.0.2:9100" {
+	if got := backends(seenByRouter(net, own, all, true)); got != "169.254.0.2:9100" {
 		t.Errorf("a node with one of many sees %s", got)
 	}
-	if got := seenByRouter(cfg, own, all, false); len(got) != len(all) || backends(got[:1]) != "169.254.0.2:9100" {
+	if got := seenByRouter(net, own, all, false); len(got) != len(all) || backends(got[:1]) != "169.254.0.2:9100" {
 		t.Errorf("a node with one of few sees %s", backends(got))
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // endpoint is one address and port behind one port of a service.
@@ -23,11 +25,10 @@ type endpoint struct {
 
 // endpointsOf reads the endpoints of a service's port in one family. A slice
 // gives the number of its port itself: a named target port may have several.
-func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, v6 bool) ([]endpoint, error) {
-	family := addressType(v6)
+func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, family contract.Family) ([]endpoint, error) {
 	var found []endpoint
 	for _, slice := range some {
-		number := portIn(slice, port, v6)
+		number := portIn(slice, port, family)
 		if number == 0 {
 			continue
 		}
@@ -36,7 +37,7 @@ func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, v6 
 				continue
 			}
 			address, err := netip.ParseAddr(e.Addresses[0])
-			if err != nil || address.Is6() != v6 || address.Zone() != "" {
+			if err != nil || !family.Has(address) || address.Zone() != "" {
 				return nil, fmt.Errorf("endpoint slice %s: %q is no %s address", slice.Name, e.Addresses[0], family)
 			}
 			found = append(found, readEndpoint(e, netip.AddrPortFrom(address, number)))
@@ -49,11 +50,9 @@ func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, v6 
 	return slices.CompactFunc(found, func(a, b endpoint) bool { return a.address == b.address }), nil
 }
 
-func addressType(v6 bool) discoveryv1.AddressType {
-	if v6 {
-		return discoveryv1.AddressTypeIPv6
-	}
-	return discoveryv1.AddressTypeIPv4
+// addressType is the family as the API spells it.
+func addressType(family contract.Family) discoveryv1.AddressType {
+	return discoveryv1.AddressType(family.String())
 }
 
 func readEndpoint(e discoveryv1.Endpoint, address netip.AddrPort) endpoint {
@@ -72,8 +71,8 @@ func readEndpoint(e discoveryv1.Endpoint, address netip.AddrPort) endpoint {
 }
 
 // portIn is the number that a slice has for a service's port in a family, 0 if none.
-func portIn(slice *discoveryv1.EndpointSlice, port corev1.ServicePort, v6 bool) uint16 {
-	if slice.AddressType != addressType(v6) {
+func portIn(slice *discoveryv1.EndpointSlice, port corev1.ServicePort, family contract.Family) uint16 {
+	if slice.AddressType != addressType(family) {
 		return 0
 	}
 	for _, p := range slice.Ports {

@@ -7,13 +7,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // externalAddresses are those at which a service answers beside its own: the ones that
 // others have put into its status, and of those that its author has chosen the ones that
 // nobody in the cluster has. Both are sorted. With ipMode Proxy an address is served by
 // its load balancer alone.
-func externalAddresses(view Gateways, cfg Config, object *corev1.Service) (external, refused []netip.Addr, err error) {
+func externalAddresses(view Gateways, net scope, object *corev1.Service) (external, refused []netip.Addr, err error) {
 	var given []string
 	for _, ingress := range object.Status.LoadBalancer.Ingress {
 		proxied := ingress.IPMode != nil && *ingress.IPMode == corev1.LoadBalancerIPModeProxy
@@ -26,7 +28,7 @@ func externalAddresses(view Gateways, cfg Config, object *corev1.Service) (exter
 	}
 	chosen, err := parseAddresses(object.Spec.ExternalIPs)
 	for _, addr := range chosen {
-		if slices.Contains(external, addr) || !taken(view, cfg, addr) {
+		if slices.Contains(external, addr) || !taken(view, net, addr) {
 			external = append(external, addr)
 		} else {
 			refused = append(refused, addr)
@@ -41,19 +43,19 @@ func externalAddresses(view Gateways, cfg Config, object *corev1.Service) (exter
 
 // taken says that an address is a node's, or in a network of pods, services or routers:
 // who could choose it would get the packets of others.
-func taken(view Gateways, cfg Config, addr netip.Addr) bool {
-	networks := slices.Concat(cfg.ClusterSubnets, cfg.JoinSubnets, cfg.MasqueradeSubnets, cfg.ServiceSubnets, view.ServiceSubnets())
+func taken(view Gateways, net scope, addr netip.Addr) bool {
+	networks := slices.Concat(net.Prefixes(), net.JoinSubnets, net.MasqueradeSubnets, net.ServiceSubnets, view.ServiceSubnets())
 	return view.IsHostAddress(addr) || slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // RefusedExternalIPs tells which addresses that a service's author has chosen it does
 // not answer at, "" for none.
-func RefusedExternalIPs(view Services, cfg Config, name types.NamespacedName) string {
+func RefusedExternalIPs(view View, network contract.Network, name types.NamespacedName) string {
 	object := view.Service(name.Namespace, name.Name)
 	if object == nil {
 		return ""
 	}
-	_, refused, err := externalAddresses(view, cfg, object)
+	_, refused, err := externalAddresses(view, scope{network, view.Zone()}, object)
 	if err != nil || len(refused) == 0 {
 		return ""
 	}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // balancer says which of its service's load balancers a frontend is in.
@@ -18,7 +18,8 @@ type balancer struct {
 	audience audience
 	// template has variables in it, which each node has its own values of; such
 	// a load balancer is of one family.
-	template, v6 bool
+	template bool
+	family   contract.Family
 	// own has the backends of the node alone; keepSource leaves the client's
 	// address as it is; elsewhere is for nodes without backends of their own.
 	own, keepSource, elsewhere bool
@@ -56,23 +57,16 @@ func (b balancer) id() string {
 		scope += [...]string{everybody: "_router+switch", onSwitches: "_switch", onRouters: "_router"}[b.audience]
 	}
 	if b.template {
-		scope += "_template_" + familyName(b.v6)
+		scope += "_template_" + b.family.String()
 	}
 	return string(b.protocol) + "_" + scope
 }
 
-func (b balancer) group() string {
-	return [...]string{everybody: ClusterGroup, onSwitches: ClusterSwitchGroup, onRouters: ClusterRouterGroup}[b.audience]
+func (b balancer) group(net scope) string {
+	return [...]string{everybody: net.ClusterGroup(), onSwitches: net.SwitchGroup(), onRouters: net.RouterGroup()}[b.audience]
 }
 
-func (b balancer) familyName() string { return strings.ToLower(familyName(b.v6)) }
-
-func familyName(v6 bool) string {
-	if v6 {
-		return "IPv6"
-	}
-	return "IPv4"
-}
+func (b balancer) familyName() string { return strings.ToLower(b.family.String()) }
 
 // frontends are where a port of a service answers.
 func (p servicePort) frontends(view Gateways) []frontend {
@@ -98,8 +92,8 @@ func (p servicePort) frontends(view Gateways) []frontend {
 // of the client, which is the node's own. An endpoint itself is the backend where its
 // node has no node ports: it sees the router's address in the join subnet, by which
 // alone an answer of a pod comes back.
-func (p servicePort) elsewhere(view View, cfg Config) []frontend {
-	subnet, ok := sameFamily(cfg.MasqueradeSubnets, p.address)
+func (p servicePort) elsewhere(view View, net scope) []frontend {
+	subnet, ok := sameFamily(net.MasqueradeSubnets, p.address)
 	if !ok || p.NodePort == 0 || !p.service.externalLocal() {
 		return nil
 	}
@@ -114,7 +108,7 @@ func (p servicePort) elsewhere(view View, cfg Config) []frontend {
 	}
 	slices.SortFunc(behind, func(a, b endpoint) int { return a.address.Compare(b.address) })
 	behind = slices.CompactFunc(behind, func(a, b endpoint) bool { return a.address == b.address })
-	at := hostPrefix(subnet, ipam.MasqueradeElsewhere).Addr()
+	at := contract.PrefixAt(subnet, contract.MasqueradeElsewhere).Addr()
 	return []frontend{{
 		in:  balancer{protocol: protocolOf(p.Protocol), audience: onRouters, elsewhere: true},
 		vip: netip.AddrPortFrom(at, uint16(p.NodePort)).String(), backends: backends(behind),
@@ -193,7 +187,9 @@ func (t target) backends() string {
 
 func (t target) in(template bool) balancer {
 	b := balancer{protocol: protocolOf(t.Protocol), audience: t.audience, template: template, own: t.choice == chooseLocal, keepSource: t.keepSource}
-	b.v6 = template && t.address.Is6()
+	if template {
+		b.family = contract.FamilyOf(t.address)
+	}
 	return b
 }
 
@@ -210,9 +206,9 @@ func (t target) at(address netip.Addr, port uint16) frontend {
 // atNodes are the frontends at the addresses of nodes: one that each node fills
 // in, unless the affinity needs what templates do not have and the nodes are few.
 func (t target) atNodes(view Gateways, port uint16) []frontend {
-	v6 := t.address.Is6()
+	family := contract.FamilyOf(t.address)
 	if affinity := t.service.affinity(); !t.variable && affinity > 0 && affinity < maxAffinity {
-		if addresses, few := view.NodeAddresses(v6); few {
+		if addresses, few := view.NodeAddresses(family); few {
 			var out []frontend
 			for _, address := range addresses {
 				out = append(out, t.at(address, port))
@@ -220,7 +216,7 @@ func (t target) atNodes(view Gateways, port uint16) []frontend {
 			return out
 		}
 	}
-	vip := "^" + nodeVariable(v6) + ":" + strconv.Itoa(int(port))
+	vip := "^" + nodeVariable(family) + ":" + strconv.Itoa(int(port))
 	return []frontend{{in: t.in(true), vip: vip, backends: t.backends()}}
 }
 
@@ -232,12 +228,12 @@ func (p servicePort) variableOf(which choice, router bool) string {
 	if router {
 		kind = "ROUTER_" + kind
 	}
-	name := fmt.Sprintf("%s.%s.%s.%s.%d.%s", kind, p.service.Namespace, p.service.Name, protocolOf(p.Protocol), p.Port, familyName(p.address.Is6()))
+	name := fmt.Sprintf("%s.%s.%s.%s.%d.%s", kind, p.service.Namespace, p.service.Name, protocolOf(p.Protocol), p.Port, contract.FamilyOf(p.address))
 	return strings.ReplaceAll(name, "-", "_")
 }
 
 // nodeVariable is a node's address in a family.
-func nodeVariable(v6 bool) string { return "NODEIP_" + familyName(v6) + "_0" }
+func nodeVariable(family contract.Family) string { return "NODEIP_" + family.String() + "_0" }
 
 // addressVariable stands for an IPv6 address, the same on every node.
 func addressVariable(address netip.Addr) string {

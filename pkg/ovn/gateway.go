@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -16,21 +15,21 @@ import (
 // nodeGateway gives a node's gateway router, its ports and routes, and the
 // switch to the node's wire: nothing until the agent has said which chassis and
 // which interface they stand on, and nothing where the gateway is disabled.
-func nodeGateway(cfg Config, n node) ([]ovsdb.Row, error) {
+func nodeGateway(n node) ([]ovsdb.Row, error) {
 	if has, err := n.hasGateway(); !has || err != nil {
 		return nil, err
 	}
 	var join []netip.Prefix
-	for _, subnet := range cfg.JoinSubnets {
-		join = append(join, hostPrefix(subnet, uint64(n.id)))
+	for _, subnet := range n.net.JoinSubnets {
+		join = append(join, contract.PrefixAt(subnet, uint64(n.id)))
 	}
-	rows := append(gatewayRouter(n, join), repeats(cfg, n, join)...)
+	rows := append(gatewayRouter(n, join), repeats(n, join)...)
 	for _, e := range exits(n) {
 		rows = append(rows, externalSwitch(n, e)...)
-		rows = append(rows, gatewayNAT(cfg, n, e)...)
+		rows = append(rows, gatewayNAT(n, e)...)
 	}
-	rows = append(rows, masqueradeRoutes(cfg, n)...)
-	return append(rows, gatewayRoutes(cfg, n, join)...), nil
+	rows = append(rows, masqueradeRoutes(n)...)
+	return append(rows, gatewayRoutes(n, join)...), nil
 }
 
 // hasGateway says whether a node has a gateway router; the error, why it is refused.
@@ -43,22 +42,24 @@ func (n node) hasGateway() (bool, error) {
 
 // exit is one of the gateway router's ways out: an external bridge of the node.
 type exit struct {
-	kube.SecondGateway
+	contract.SecondGateway
 	// prefix begins its names; network is the name that the agent maps to the bridge.
 	prefix, network string
 }
 
 func exits(n node) []exit {
-	first := kube.SecondGateway{Interface: n.gateway.Interface, MAC: n.gateway.MAC, Addresses: n.gateway.Addresses}
-	out := []exit{{first, "", PhysicalNetwork}}
+	first := contract.SecondGateway{Interface: n.gateway.Interface, MAC: n.gateway.MAC, Addresses: n.gateway.Addresses}
+	out := []exit{{first, "", contract.PhysicalNetwork}}
 	if n.gateway.SecondGateway.Interface != "" {
-		out = append(out, exit{n.gateway.SecondGateway, secondPrefix, SecondPhysicalNetwork})
+		out = append(out, exit{n.gateway.SecondGateway, secondPrefix, contract.SecondPhysicalNetwork})
 	}
 	return out
 }
 
 // routerPort is the gateway router's port on it.
-func (e exit) routerPort(n node) string { return e.prefix + routerToExternal(GatewayRouter(n.name)) }
+func (e exit) routerPort(n node) string {
+	return e.prefix + routerToExternal(n.net.GatewayRouter(n.name))
+}
 
 // validGateway refuses what an agent must not say. The names end with the node's,
 // so that no node takes the name of another's port or of a pod's.
@@ -92,7 +93,7 @@ func validGateway(n node) error {
 func routable(addr netip.Addr) bool { return addr.IsValid() && addr.Zone() == "" && !addr.Is4In6() }
 
 func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
-	gr := GatewayRouter(n.name)
+	gr := n.net.GatewayRouter(n.name)
 	var physical []string
 	for _, addr := range n.gateway.Addresses {
 		physical = append(physical, addr.Addr().String())
@@ -103,7 +104,7 @@ func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 	}
 	inside := &nb.LogicalRouterPort{
 		Name:     routerToJoin(gr),
-		MAC:      kube.MACFromAddress(join[0].Addr()).String(),
+		MAC:      contract.MACFromAddress(join[0].Addr()).String(),
 		Networks: prefixStrings(join),
 	}
 	if n.mtu > 0 { // the outside is told when a packet is too large for pods
@@ -123,15 +124,15 @@ func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 				"snat-ct-zone":              "0",
 			},
 			ExternalIDs: externalIDs,
-		}, References: balancedBy(ClusterGroup, ClusterRouterGroup)},
+		}, References: balancedBy(n.net.ClusterGroup(), n.net.RouterGroup())},
 		routerPort(gr, inside),
-		switchPort(JoinSwitch, routerPeer(joinToRouter(gr), routerToJoin(gr))),
+		switchPort(n.net.JoinSwitch(), routerPeer(joinToRouter(gr), routerToJoin(gr))),
 	}
 }
 
 // externalSwitch is the switch to an external bridge, with the router's port on it.
 func externalSwitch(n node, e exit) []ovsdb.Row {
-	gr, ext := GatewayRouter(n.name), e.prefix+ExternalSwitch(n.name)
+	gr, ext := n.net.GatewayRouter(n.name), e.prefix+n.net.ExternalSwitch(n.name)
 	peer := routerPeer(e.prefix+externalToRouter(gr), e.routerPort(n))
 	peer.Addresses = []string{e.MAC.String()}
 	if e.prefix == "" { // they tell of all addresses of the router, wherever those are
@@ -139,7 +140,7 @@ func externalSwitch(n node, e exit) []ovsdb.Row {
 		peer.Options["exclude-lb-vips-from-garp"] = "true"
 	}
 	leave := switchPort(ext, peer)
-	leave.Parents = append(leave.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: GatewaysGroup, Column: columnPorts})
+	leave.Parents = append(leave.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: n.net.GatewaysGroup(), Column: columnPorts})
 	return []ovsdb.Row{
 		routerPort(gr, &nb.LogicalRouterPort{
 			Name:        e.routerPort(n),
@@ -160,13 +161,13 @@ func externalSwitch(n node, e exit) []ovsdb.Row {
 
 // gatewayRoutes send what leaves the cluster from a node's pods to the node's
 // own gateway router and on to the node's next hops, and replies back.
-func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
-	gr := GatewayRouter(n.name)
+func gatewayRoutes(n node, join []netip.Prefix) []ovsdb.Row {
+	gr := n.net.GatewayRouter(n.name)
 	srcIP, external := nb.LogicalRouterStaticRoutePolicySrcIP, routerToExternal(gr)
 	var rows []ovsdb.Row
 	for _, subnet := range n.subnets {
 		if hop, ok := sameFamily(join, subnet.Addr()); ok {
-			rows = append(rows, staticRoute(ClusterRouter, &nb.LogicalRouterStaticRoute{
+			rows = append(rows, staticRoute(n.net.ClusterRouter(), &nb.LogicalRouterStaticRoute{
 				IPPrefix: subnet.String(), Policy: &srcIP, Nexthop: hop.Addr().String(),
 			}))
 		}
@@ -174,14 +175,14 @@ func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 	// What a gateway router has hidden comes back to it, whichever node's pod
 	// answers: by its own address, before the route by the pod's.
 	for _, own := range join {
-		rows = append(rows, staticRoute(ClusterRouter, &nb.LogicalRouterStaticRoute{
+		rows = append(rows, staticRoute(n.net.ClusterRouter(), &nb.LogicalRouterStaticRoute{
 			IPPrefix: netip.PrefixFrom(own.Addr(), own.Addr().BitLen()).String(), Nexthop: own.Addr().String(),
 		}))
 	}
-	for _, subnet := range cfg.ClusterSubnets {
-		if joinSubnet, ok := sameFamily(cfg.JoinSubnets, subnet.Addr()); ok {
+	for _, subnet := range n.net.Prefixes() {
+		if joinSubnet, ok := sameFamily(n.net.JoinSubnets, subnet.Addr()); ok {
 			rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{
-				IPPrefix: subnet.String(), Nexthop: hostPrefix(joinSubnet, routerOffset).Addr().String(),
+				IPPrefix: subnet.String(), Nexthop: contract.PrefixAt(joinSubnet, contract.RouterOffset).Addr().String(),
 			}))
 		}
 	}
@@ -200,13 +201,13 @@ func gatewayRoutes(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 // cluster subnet, never for a pod. The router's own address in the join subnet
 // needs it for the ICMP errors that the router sends. What goes by the second
 // bridge has the node's address there.
-func gatewayNAT(cfg Config, n node, e exit) []ovsdb.Row {
+func gatewayNAT(n node, e exit) []ovsdb.Row {
 	var rows []ovsdb.Row
-	for _, inside := range cfg.ClusterSubnets {
+	for _, inside := range n.net.Prefixes() {
 		rows = append(rows, sourceNAT(n, e, inside.Masked().String(), inside.Addr())...)
 	}
-	for _, subnet := range cfg.JoinSubnets {
-		own := hostPrefix(subnet, uint64(n.id)).Addr()
+	for _, subnet := range n.net.JoinSubnets {
+		own := contract.PrefixAt(subnet, uint64(n.id)).Addr()
 		rows = append(rows, sourceNAT(n, e, own.String(), own)...)
 	}
 	return rows
@@ -220,12 +221,12 @@ func gatewayNAT(cfg Config, n node, e exit) []ovsdb.Row {
 // the connection is known where policies are applied and not any more where the source
 // is changed: so such packets go to the cluster router's second address, by whose MAC
 // they are told apart.
-func repeats(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
-	gr := GatewayRouter(n.name)
+func repeats(n node, join []netip.Prefix) []ovsdb.Row {
+	gr := n.net.GatewayRouter(n.name)
 	port := routerToJoin(gr)
 	var rows []ovsdb.Row
-	for i, subnet := range cfg.JoinSubnets {
-		hop, family := ipam.RepeatAddress(subnet).String(), familyOf(subnet.Addr())
+	for i, subnet := range n.net.JoinSubnets {
+		hop, family := contract.RetransmitAddress(subnet).String(), familyOf(subnet.Addr())
 		rows = append(rows,
 			routerPolicy(gr, "repeat "+family, &nb.LogicalRouterPolicy{
 				Priority: priorityRepeat, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{hop},
@@ -233,16 +234,16 @@ func repeats(cfg Config, n node, join []netip.Prefix) []ovsdb.Row {
 			}),
 			routerNAT(gr, "repeat snat "+family, &nb.NAT{
 				Type: nb.NATTypeSNAT, ExternalIP: join[i].Addr().String(), LogicalIP: anywhere(subnet.Addr()),
-				Match: "eth.dst == " + repeatMAC(cfg),
+				Match: "eth.dst == " + repeatMAC(n.net),
 			}),
-			neighbor(port, hop, repeatMAC(cfg)),
+			neighbor(port, hop, repeatMAC(n.net)),
 		)
 	}
 	return rows
 }
 
-func repeatMAC(cfg Config) string {
-	return kube.MACFromAddress(ipam.RepeatAddress(cfg.JoinSubnets[0])).String()
+func repeatMAC(net scope) string {
+	return contract.MACFromAddress(contract.RetransmitAddress(net.JoinSubnets[0])).String()
 }
 
 // neighbor spares a router the question who has an address.
@@ -269,32 +270,32 @@ func sourceNAT(n node, e exit, inside string, family netip.Addr) []ovsdb.Row {
 	if e.prefix != "" {
 		nat.Match = fmt.Sprintf("outport == %q", e.routerPort(n))
 	}
-	return []ovsdb.Row{routerNAT(GatewayRouter(n.name), e.prefix+"snat "+inside, nat)}
+	return []ovsdb.Row{routerNAT(n.net.GatewayRouter(n.name), e.prefix+"snat "+inside, nat)}
 }
 
 // masqueradeRoutes lead back to the node's own processes, which come to the
 // gateway router under the masquerade addresses. The next hop is nobody: the
 // node's bridge takes such packets whatever their MAC, so that asking for one is
 // spared.
-func masqueradeRoutes(cfg Config, n node) []ovsdb.Row {
-	gr := GatewayRouter(n.name)
+func masqueradeRoutes(n node) []ovsdb.Row {
+	gr := n.net.GatewayRouter(n.name)
 	external := routerToExternal(gr)
 	var rows []ovsdb.Row
-	for _, subnet := range cfg.MasqueradeSubnets {
+	for _, subnet := range n.net.MasqueradeSubnets {
 		own, ok := sameFamily(n.gateway.Addresses, subnet.Addr())
 		if !ok {
 			continue
 		}
-		hop := ipam.AddressAt(subnet.Masked(), ipam.MasqueradeNextHop)
+		hop := contract.AddressAt(subnet.Masked(), contract.MasqueradeNextHop)
 		rows = append(rows,
 			staticRoute(gr, &nb.LogicalRouterStaticRoute{
 				IPPrefix: subnet.Masked().String(), Nexthop: hop.String(), OutputPort: &external,
 			}),
-			neighbor(external, hop.String(), kube.MACFromAddress(hop).String()),
+			neighbor(external, hop.String(), contract.MACFromAddress(hop).String()),
 		)
 		// What they send to node ports of other nodes has the node's address, also what
 		// they send again before they have an answer, for which lb_force_snat_ip does not hold.
-		client := ipam.AddressAt(subnet.Masked(), ipam.MasqueradeClient).String()
+		client := contract.AddressAt(subnet.Masked(), contract.MasqueradeClient).String()
 		rows = append(rows, routerNAT(gr, "snat "+client, &nb.NAT{
 			Type: nb.NATTypeSNAT, ExternalIP: own.Addr().String(), LogicalIP: client, Match: fmt.Sprintf("outport == %q", external),
 		}))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -17,16 +18,16 @@ const geneve = 6081
 // address. Load balancers of gateway routers put the address in behind the cluster
 // router, so nothing legitimate for the masquerade subnets crosses the cluster router.
 // A service can still lead Geneve there, with the source of another node.
-func masqueradeRules(cfg Config) []ovsdb.Row {
+func masqueradeRules(net scope) []ovsdb.Row {
 	var rows []ovsdb.Row
-	for _, subnet := range cfg.MasqueradeSubnets {
+	for _, subnet := range net.MasqueradeSubnets {
 		family, masked := familyOf(subnet.Addr()), subnet.Masked().String()
 		rows = append(rows,
-			routerPolicy(ClusterRouter, "masquerade "+family, &nb.LogicalRouterPolicy{
+			routerPolicy(net.ClusterRouter(), "masquerade "+family, &nb.LogicalRouterPolicy{
 				Priority: priorityMasquerade, Action: nb.LogicalRouterPolicyActionDrop,
 				Match: fmt.Sprintf("%s.dst == %s", family, masked),
 			}),
-			dropGeneve("masquerade/"+family, subnet.Addr(), masked),
+			net.dropGeneve("masquerade", contract.FamilyOf(subnet.Addr()), masked),
 		)
 	}
 	return rows
@@ -50,25 +51,24 @@ func tunnelRules(n node) []ovsdb.Row {
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	addrs = slices.Compact(addrs)
 	var rows []ovsdb.Row
-	for _, four := range []bool{true, false} {
+	for _, family := range families() {
 		var own []string
 		for _, addr := range addrs {
-			if addr.Is4() == four {
+			if family.Has(addr) {
 				own = append(own, addr.String())
 			}
 		}
 		if len(own) > 0 {
-			family := netip.MustParseAddr(own[0])
-			rows = append(rows, dropGeneve("geneve/"+familyOf(family), family, "{"+strings.Join(own, ", ")+"}"))
+			rows = append(rows, n.net.dropGeneve("geneve", family, "{"+strings.Join(own, ", ")+"}"))
 		}
 	}
 	return rows
 }
 
 // dropGeneve does not see the port of a fragment; the flows of the gateway bridge do.
-func dropGeneve(id string, family netip.Addr, destination string) ovsdb.Row {
-	return aclRow(id, &nb.ACL{
+func (s scope) dropGeneve(id string, family contract.Family, destination string) ovsdb.Row {
+	return aclRow(id+"/"+matchFamily(family), &nb.ACL{
 		Action: nb.ACLActionDrop, Direction: nb.ACLDirectionFromLport, Tier: tierPrimary, Priority: priorityDeny,
-		Match: fmt.Sprintf("%s == %s && udp.dst == %d", destinationField.of(family.Is4()), destination, geneve),
-	}, nb.PortGroupTable, GatewaysGroup)
+		Match: fmt.Sprintf("%s == %s && udp.dst == %d", destinationField.of(family), destination, geneve),
+	}, nb.PortGroupTable, s.GatewaysGroup())
 }

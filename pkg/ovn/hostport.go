@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -16,8 +17,8 @@ import (
 // for each protocol: at own, the node's addresses on the gateway bridge, or at those that the pod names.
 // None where the node has no gateway router: the pod's own port does not wait for it,
 // and the node has an Event that says why.
-func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, own []netip.Addr, network *kube.PodNetwork) []ovsdb.Row {
-	n, err := parseNode(node.Name, node.Annotations)
+func hostPorts(net scope, pod *corev1.Pod, node *corev1.Node, own []netip.Addr, network *contract.PodNetwork) []ovsdb.Row {
+	n, err := parseNode(net, node.Name, node.Annotations)
 	if err != nil {
 		return nil
 	}
@@ -43,7 +44,7 @@ func hostPorts(cfg Config, pod *corev1.Pod, node *corev1.Node, own []netip.Addr,
 	}
 	var rows []ovsdb.Row
 	for protocol, pairs := range vips {
-		rows = append(rows, hostPortRow(cfg, pod, protocol, pairs))
+		rows = append(rows, hostPortRow(net, pod, protocol, pairs))
 	}
 	return rows
 }
@@ -63,21 +64,21 @@ func hostAddresses(port corev1.ContainerPort, own []netip.Addr) []netip.Addr {
 	return out
 }
 
-func hostPortRow(cfg Config, pod *corev1.Pod, protocol corev1.Protocol, vips map[string]string) ovsdb.Row {
+func hostPortRow(net scope, pod *corev1.Pod, protocol corev1.Protocol, vips map[string]string) ovsdb.Row {
 	id := "hostport_" + string(protocol)
 	lower := strings.ToLower(string(protocol))
-	options := balancerOptions(cfg)
+	options := balancerOptions(net)
 	// The pod is on the node where the packet came in, and so may see from whom.
 	options["skip_snat"] = "true"
 	return ovsdb.Row{
 		ID: id,
 		Model: &nb.LoadBalancer{
 			Name: "Pod_" + pod.Namespace + "/" + pod.Name + "_" + id, Protocol: &lower, Vips: vips, Options: options,
-			ExternalIDs: map[string]string{"k8s.ovn.org/kind": kube.KindPod, "k8s.ovn.org/owner": pod.Namespace + "/" + pod.Name},
+			ExternalIDs: map[string]string{"k8s.ovn.org/kind": contract.KindPod, "k8s.ovn.org/owner": pod.Namespace + "/" + pod.Name},
 		},
 		Parents: []ovsdb.Parent{
-			{Table: nb.LogicalSwitchTable, Name: NodeSwitch(pod.Spec.NodeName), Column: columnLoadBalancer},
-			{Table: nb.LogicalRouterTable, Name: GatewayRouter(pod.Spec.NodeName), Column: columnLoadBalancer},
+			{Table: nb.LogicalSwitchTable, Name: net.NodeSwitch(pod.Spec.NodeName), Column: columnLoadBalancer},
+			{Table: nb.LogicalRouterTable, Name: net.GatewayRouter(pod.Spec.NodeName), Column: columnLoadBalancer},
 		},
 	}
 }

@@ -3,6 +3,7 @@ package ovn
 import (
 	"slices"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -13,7 +14,7 @@ const countedIn = 100
 // BeyondLimit are the sets of pods of a NetworkPolicy that have more members than
 // the sets before them have left of kube.MaxMembers. They have no rows on
 // account of this policy, and the rules that need them allow nothing.
-func BeyondLimit(view Peers, policy *kube.Policy) (beyond []kube.Owner) {
+func BeyondLimit(view Peers, policy *kube.Policy) (beyond []contract.Owner) {
 	if policy.Tier != kube.TierNetworkPolicy || policy.Owner.Namespace == "" {
 		return nil
 	}
@@ -39,7 +40,7 @@ func Counted(sizes map[int32]int) int {
 
 // wanted says that a set is within the limit of some policy that uses it.
 func wanted(view View, set *kube.PodSet) bool {
-	return slices.ContainsFunc(view.UsersOf(set.Owner()), func(user kube.Owner) bool {
+	return slices.ContainsFunc(view.UsersOf(set.Owner()), func(user contract.Owner) bool {
 		policy := view.Policy(user)
 		return policy != nil && !slices.Contains(BeyondLimit(view, policy), set.Owner())
 	})

@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
@@ -19,11 +20,12 @@ import (
 // TestEveryPod_HasAddressesOfPodsOnly goes through all addresses of three nodes'
 // subnets and those around the cluster's: a router's and a node's own are left out.
 func TestEveryPod_HasAddressesOfPodsOnly(t *testing.T) {
-	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")}, NodeBits: []int{23, 64}}
+	net := scope{Network: oneNetwork("10.244.0.0/16", "fd00:10:244::/56")}
+	net.Subnets[0].NodeBits = 23
 	r := &rules{}
 	has := func(addr netip.Addr) bool {
 		p := packet{src: addr}
-		return r.match(sourceField.of(addr.Is4())+" == {"+strings.Join(everyPod(cfg)[addr.Is4()], ", ")+"}", p)
+		return r.match(sourceField.of(contract.FamilyOf(addr))+" == {"+strings.Join(everyPod(net)[contract.FamilyOf(addr)], ", ")+"}", p)
 	}
 	for _, subnet := range []string{"10.244.0.0/23", "10.244.128.0/23", "10.244.254.0/23"} {
 		addr := netip.MustParsePrefix(subnet).Addr()
@@ -47,7 +49,7 @@ func TestEveryPod_HasAddressesOfPodsOnly(t *testing.T) {
 // grown says other sizes of sets than there are.
 type grown struct {
 	facts
-	sizes map[kube.Owner]int
+	sizes map[contract.Owner]int
 }
 
 func (g grown) Sizes(set *kube.PodSet) map[int32]int { return map[int32]int{0: g.sizes[set.Owner()]} }
@@ -61,14 +63,14 @@ func TestBeyondLimit_RuleAllowsNothing(t *testing.T) {
 		selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(i)}}
 		policy.Spec.Ingress = append(policy.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{PodSelector: selector}}})
 	}
-	view := grown{viewOf(t, policy), map[kube.Owner]int{}}
-	owner := kube.NetworkPolicyOwner("ns", "p")
+	view := grown{viewOf(t, policy), map[contract.Owner]int{}}
+	owner := contract.NetworkPolicyOwner("ns", "p")
 	sets := view.Policy(owner).Sets()
 	view.sizes[sets[0].Owner()], view.sizes[sets[2].Owner()] = kube.MaxMembers-1000, 900
-	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+	network := oneNetwork("10.244.0.0/16")
 	for size, fits := range map[int]bool{100: true, 199: true, 1100: false} {
 		view.sizes[sets[1].Owner()] = size
-		rows, err := Build(view, cfg, owner)
+		rows, err := Build(view, network, owner)
 		if (err == nil) != fits || !fits && (!errors.Is(err, kube.ErrOverLimit) || !errors.Is(err, reconcile.ErrInvalid) || !strings.Contains(err.Error(), "spec.ingress[1]")) {
 			t.Errorf("%d: %v", size, err)
 		}
@@ -86,7 +88,7 @@ func TestBeyondLimit_RuleAllowsNothing(t *testing.T) {
 			t.Errorf("%d: rules %s, want %s", size, got, want)
 		}
 		for i, set := range sets {
-			if rows, _ := Build(view, cfg, set.Owner()); (len(rows) > 0) != (fits || i != 1) {
+			if rows, _ := Build(view, network, set.Owner()); (len(rows) > 0) != (fits || i != 1) {
 				t.Errorf("%d: set %d has %d rows", size, i, len(rows))
 			}
 		}
@@ -95,19 +97,19 @@ func TestBeyondLimit_RuleAllowsNothing(t *testing.T) {
 
 // TestBeyondLimit_AdministratorsHaveNone: their rules may deny.
 func TestBeyondLimit_AdministratorsHaveNone(t *testing.T) {
-	deny := policytest.ClusterPolicy{Kind: kube.KindAdminNetworkPolicy, Name: "deny", Ingress: []policytest.ClusterRule{
+	deny := policytest.ClusterPolicy{Kind: contract.KindAdminNetworkPolicy, Name: "deny", Ingress: []policytest.ClusterRule{
 		{Action: "Deny", Namespaces: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
 	}}
-	view := grown{viewOf(t, deny.Object()), map[kube.Owner]int{}}
-	owner := kube.Owner{Kind: kube.KindAdminNetworkPolicy, Name: "deny"}
+	view := grown{viewOf(t, deny.Object()), map[contract.Owner]int{}}
+	owner := contract.Owner{Kind: contract.KindAdminNetworkPolicy, Name: "deny"}
 	set := view.Policy(owner).Sets()[0].Owner()
 	view.sizes[set] = 10 * kube.MaxMembers
-	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
-	rows, err := Build(view, cfg, owner)
+	network := oneNetwork("10.244.0.0/16")
+	rows, err := Build(view, network, owner)
 	if err != nil || len(rows) != 2 {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
-	if rows, _ := Build(view, cfg, set); len(rows) == 0 {
+	if rows, _ := Build(view, network, set); len(rows) == 0 {
 		t.Error("the set has no rows")
 	}
 }
@@ -123,7 +125,7 @@ func TestLimit_NetworksOfAllRules(t *testing.T) {
 		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{{IPBlock: block}}})
 	}
 	view := viewOf(t, policy)
-	rows, err := Build(view, Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, kube.NetworkPolicyOwner("ns", "p"))
+	rows, err := Build(view, oneNetwork("10.244.0.0/16"), contract.NetworkPolicyOwner("ns", "p"))
 	if !errors.Is(err, kube.ErrOverLimit) || !strings.Contains(err.Error(), "spec.egress[2]") || strings.Contains(err.Error(), "spec.egress[1]") {
 		t.Errorf("error %v", err)
 	}

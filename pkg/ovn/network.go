@@ -3,48 +3,47 @@ package ovn
 import (
 	"net/netip"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
 // buildNetwork gives the join switch, the cluster router and the groups of load
 // balancers, which every node shares.
-func buildNetwork(cfg Config) []ovsdb.Row {
-	port := routerToJoin(ClusterRouter)
+func buildNetwork(net scope) []ovsdb.Row {
+	port := routerToJoin(net.ClusterRouter())
 	var networks []netip.Prefix
 	var repeated []string // without their subnets, to which one port leads
-	for _, subnet := range cfg.JoinSubnets {
-		networks = append(networks, hostPrefix(subnet, routerOffset))
-		addr := ipam.RepeatAddress(subnet)
+	for _, subnet := range net.JoinSubnets {
+		networks = append(networks, contract.PrefixAt(subnet, contract.RouterOffset))
+		addr := contract.RetransmitAddress(subnet)
 		repeated = append(repeated, netip.PrefixFrom(addr, addr.BitLen()).String())
 	}
 	rows := []ovsdb.Row{
-		{ID: JoinSwitch, Model: &nb.LogicalSwitch{Name: JoinSwitch}},
-		{ID: ClusterRouter, Model: &nb.LogicalRouter{
-			Name:        ClusterRouter,
+		{ID: net.JoinSwitch(), Model: &nb.LogicalSwitch{Name: net.JoinSwitch()}},
+		{ID: net.ClusterRouter(), Model: &nb.LogicalRouter{
+			Name:        net.ClusterRouter(),
 			Options:     map[string]string{"always_learn_from_arp_request": "false"},
 			ExternalIDs: map[string]string{"k8s-cluster-router": "yes"},
 		}},
-		routerPort(ClusterRouter, &nb.LogicalRouterPort{
+		routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
 			Name:     port,
-			MAC:      kube.MACFromAddress(networks[0].Addr()).String(),
+			MAC:      contract.MACFromAddress(networks[0].Addr()).String(),
 			Networks: prefixStrings(networks),
 		}),
-		switchPort(JoinSwitch, routerPeer(joinToRouter(ClusterRouter), port)),
-		routerPort(ClusterRouter, &nb.LogicalRouterPort{
+		switchPort(net.JoinSwitch(), routerPeer(joinToRouter(net.ClusterRouter()), port)),
+		routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
 			Name:     repeatPrefix + port,
-			MAC:      repeatMAC(cfg),
+			MAC:      repeatMAC(net),
 			Networks: repeated,
 		}),
-		switchPort(JoinSwitch, routerPeer(repeatPrefix+joinToRouter(ClusterRouter), repeatPrefix+port)),
+		switchPort(net.JoinSwitch(), routerPeer(repeatPrefix+joinToRouter(net.ClusterRouter()), repeatPrefix+port)),
 	}
-	for _, name := range groups() {
+	for _, name := range net.groups() {
 		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})
 	}
-	rows = append(rows, ovsdb.Row{ID: GatewaysGroup, Model: &nb.PortGroup{Name: GatewaysGroup}})
-	return append(append(rows, masqueradeRules(cfg)...), clusterRules(cfg)...)
+	rows = append(rows, ovsdb.Row{ID: net.GatewaysGroup(), Model: &nb.PortGroup{Name: net.GatewaysGroup()}})
+	return append(append(rows, masqueradeRules(net)...), clusterRules(net)...)
 }
 
 // balancedBy are references of a switch or router to load balancer groups.

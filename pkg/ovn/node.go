@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -16,12 +17,13 @@ import (
 
 // node is what the annotations of a Node object say, parsed.
 type node struct {
+	net     scope
 	name    string
 	subnets []netip.Prefix
 	// id is 0 and chassis "" until they are known.
 	id      uint32
 	chassis string
-	gateway *kube.GatewayConfig
+	gateway *contract.GatewayConfig
 	// mtu is that of pods, 0 where the gateway router does not look at it.
 	mtu int
 	// hosts are all addresses of the node itself.
@@ -32,15 +34,15 @@ type node struct {
 
 // buildNode gives a node's switch with its router port and management port, and
 // the gateway as soon as the agent has published it.
-func buildNode(view View, cfg Config, name string) ([]ovsdb.Row, error) {
+func buildNode(view View, net scope, name string) ([]ovsdb.Row, error) {
 	object := view.Node(name)
 	if object == nil {
 		return nil, nil
 	}
-	if NodeSwitch(name) == JoinSwitch {
+	if net.NodeSwitch(name) == net.JoinSwitch() {
 		return nil, fmt.Errorf("a node cannot be called %s: that is the name of the join switch", name)
 	}
-	n, err := parseNode(name, object.Annotations)
+	n, err := parseNode(net, name, object.Annotations)
 	if err != nil {
 		return nil, err
 	}
@@ -52,48 +54,49 @@ func buildNode(view View, cfg Config, name string) ([]ovsdb.Row, error) {
 		return nil, err
 	}
 	rows := append(append(nodeSwitch(n), hostPolicies(n, own)...), tunnelRules(n)...)
-	gateway, err := nodeGateway(cfg, n)
+	gateway, err := nodeGateway(n)
 	return append(rows, gateway...), err
 }
 
-func parseNode(name string, annotations map[string]string) (node, error) {
-	n := node{name: name, chassis: annotations[kube.NodeChassisIDKey]}
+func parseNode(net scope, name string, annotations map[string]string) (node, error) {
+	n := node{net: net, name: name, chassis: annotations[contract.NodeChassisIDKey]}
 	var err error
-	if n.subnets, err = kube.ParseNodeSubnets(annotations[kube.NodeSubnetsKey], kube.DefaultNetwork); err != nil {
-		return n, fmt.Errorf("annotation %s of node %s: %w", kube.NodeSubnetsKey, name, err)
+	if n.subnets, err = contract.ParseNodeSubnets(annotations[contract.NodeSubnetsKey], contract.DefaultNetwork); err != nil {
+		return n, fmt.Errorf("annotation %s of node %s: %w", contract.NodeSubnetsKey, name, err)
 	}
-	if value, ok := annotations[kube.NodeIDKey]; ok {
+	if value, ok := annotations[contract.NodeIDKey]; ok {
 		id, err := strconv.ParseUint(value, 10, 32)
 		if err != nil {
-			return n, fmt.Errorf("annotation %s of node %s: %w", kube.NodeIDKey, name, err)
+			return n, fmt.Errorf("annotation %s of node %s: %w", contract.NodeIDKey, name, err)
 		}
 		n.id = uint32(id)
 	}
-	if value := annotations[kube.NodeMTUKey]; value != "" && annotations[kube.GatewayMTUSupportKey] != "false" {
+	if value := annotations[contract.NodeMTUKey]; value != "" && annotations[contract.GatewayMTUSupportKey] != "false" {
 		mtu, err := strconv.ParseUint(value, 10, 16)
 		if err != nil {
-			return n, fmt.Errorf("annotation %s of node %s: %w", kube.NodeMTUKey, name, err)
+			return n, fmt.Errorf("annotation %s of node %s: %w", contract.NodeMTUKey, name, err)
 		}
 		n.mtu = int(mtu)
 	}
-	if n.gateway, err = kube.ParseGatewayConfig(annotations[kube.GatewayConfigKey], kube.DefaultNetwork); err != nil {
-		return n, fmt.Errorf("annotation %s of node %s: %w", kube.GatewayConfigKey, name, err)
+	if n.gateway, err = contract.ParseGatewayConfig(annotations[contract.GatewayConfigKey], contract.DefaultNetwork); err != nil {
+		return n, fmt.Errorf("annotation %s of node %s: %w", contract.GatewayConfigKey, name, err)
 	}
-	if n.hosts, err = kube.ParseHostCIDRs(annotations[kube.HostCIDRsKey]); err != nil {
-		return n, fmt.Errorf("annotation %s of node %s: %w", kube.HostCIDRsKey, name, err)
+	if n.hosts, err = contract.ParseHostCIDRs(annotations[contract.HostCIDRsKey]); err != nil {
+		return n, fmt.Errorf("annotation %s of node %s: %w", contract.HostCIDRsKey, name, err)
 	}
-	if n.encaps, err = kube.ParseEncapIPs(annotations[kube.NodeEncapIPsKey]); err != nil {
-		return n, fmt.Errorf("annotation %s of node %s: %w", kube.NodeEncapIPsKey, name, err)
+	if n.encaps, err = contract.ParseEncapIPs(annotations[contract.NodeEncapIPsKey]); err != nil {
+		return n, fmt.Errorf("annotation %s of node %s: %w", contract.NodeEncapIPsKey, name, err)
 	}
 	return n, nil
 }
 
 func nodeSwitch(n node) []ovsdb.Row {
+	net := n.net
 	var routers, hosts []netip.Prefix
 	config := map[string]string{}
 	for _, subnet := range n.subnets {
-		routers = append(routers, hostPrefix(subnet, routerOffset))
-		hosts = append(hosts, hostPrefix(subnet, managementOffset))
+		routers = append(routers, contract.PrefixAt(subnet, contract.RouterOffset))
+		hosts = append(hosts, contract.PrefixAt(subnet, contract.ManagementOffset))
 		if subnet.Addr().Is4() {
 			config["subnet"] = subnet.String()
 			config["exclude_ips"] = hosts[len(hosts)-1].Addr().String()
@@ -101,20 +104,21 @@ func nodeSwitch(n node) []ovsdb.Row {
 			config["ipv6_prefix"] = subnet.Addr().String()
 		}
 	}
-	sw, port := NodeSwitch(n.name), routerToSwitch(n.name)
+	sw := net.NodeSwitch(n.name)
+	port := routerToSwitch(sw)
 	management := switchPort(sw, &nb.LogicalSwitchPort{
-		Name:      ManagementPort(n.name),
-		Addresses: []string{portAddress(kube.MACFromAddress(hosts[0].Addr()), hosts)},
+		Name:      net.ManagementPort(n.name),
+		Addresses: []string{portAddress(contract.MACFromAddress(hosts[0].Addr()), hosts)},
 	})
-	management.Parents = append(management.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: NodesGroup, Column: columnPorts})
+	management.Parents = append(management.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: net.NodesGroup(), Column: columnPorts})
 	rows := []ovsdb.Row{
-		{ID: sw, Model: &nb.LogicalSwitch{Name: sw, OtherConfig: config}, References: balancedBy(ClusterGroup, ClusterSwitchGroup)},
-		routerPort(ClusterRouter, &nb.LogicalRouterPort{
+		{ID: sw, Model: &nb.LogicalSwitch{Name: sw, OtherConfig: config}, References: balancedBy(net.ClusterGroup(), net.SwitchGroup())},
+		routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
 			Name:     port,
-			MAC:      kube.MACFromAddress(routers[0].Addr()).String(),
+			MAC:      contract.MACFromAddress(routers[0].Addr()).String(),
 			Networks: prefixStrings(routers),
 		}),
-		switchPort(sw, routerPeer(switchToRouter(n.name), port)),
+		switchPort(sw, routerPeer(switchToRouter(sw), port)),
 		management,
 	}
 	rows = append(rows, nodeRules(n)...)
@@ -135,9 +139,9 @@ func nodeSwitch(n node) []ovsdb.Row {
 // DPU that is the host, if the host has the port, and else the DPU.
 func ownAddresses(object *corev1.Node, n node) ([]netip.Addr, error) {
 	if kube.IsDPUHost(object) {
-		function, err := kube.ParseManagementFunction(object.Annotations[kube.ManagementPortKey], kube.DefaultNetwork)
+		function, err := contract.ParseManagementFunction(object.Annotations[contract.ManagementPortKey], contract.DefaultNetwork)
 		if err != nil {
-			return nil, fmt.Errorf("annotation %s of node %s: %w", kube.ManagementPortKey, n.name, err)
+			return nil, fmt.Errorf("annotation %s of node %s: %w", contract.ManagementPortKey, n.name, err)
 		}
 		if function != nil {
 			return internalAddresses(object), nil
@@ -179,16 +183,16 @@ func hostPolicies(n node, addrs []netip.Addr) []ovsdb.Row {
 			continue
 		}
 		slices.Sort(own)
-		rows = append(rows, hostPolicy(n.name, subnet, slices.Compact(own)))
+		rows = append(rows, hostPolicy(n, subnet, slices.Compact(own)))
 	}
 	return rows
 }
 
-func hostPolicy(name string, subnet netip.Prefix, own []string) ovsdb.Row {
+func hostPolicy(n node, subnet netip.Prefix, own []string) ovsdb.Row {
 	family := familyOf(subnet.Addr())
-	match := fmt.Sprintf("inport == %q && %s.dst == {%s}", routerToSwitch(name), family, strings.Join(own, ", "))
-	return routerPolicy(ClusterRouter, "host "+family, &nb.LogicalRouterPolicy{
+	match := fmt.Sprintf("inport == %q && %s.dst == {%s}", routerToSwitch(n.net.NodeSwitch(n.name)), family, strings.Join(own, ", "))
+	return routerPolicy(n.net.ClusterRouter(), "host "+family, &nb.LogicalRouterPolicy{
 		Priority: priorityHost, Match: match, Action: nb.LogicalRouterPolicyActionReroute,
-		Nexthops: []string{hostPrefix(subnet, managementOffset).Addr().String()},
+		Nexthops: []string{contract.PrefixAt(subnet, contract.ManagementOffset).Addr().String()},
 	})
 }

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -20,9 +20,11 @@ import (
 // oneNode is a View of nothing but a node.
 type oneNode struct {
 	View
-	node *corev1.Node
+	node       *corev1.Node
+	masquerade []netip.Prefix
 }
 
+func (v *oneNode) Zone() contract.Zone      { return contract.Zone{MasqueradeSubnets: v.masquerade} }
 func (v *oneNode) Node(string) *corev1.Node { return v.node }
 
 // FuzzNode: whatever a node's annotations say, its rows have addresses where the
@@ -43,18 +45,15 @@ func FuzzNode(f *testing.F) {
 		}
 		return all
 	}
-	cfg := Config{
-		ClusterSubnets:    prefixes("10.244.0.0/16", "fd00:10:244::/48"),
-		JoinSubnets:       prefixes("100.64.0.0/16", "fd98::/64"),
-		MasqueradeSubnets: prefixes("169.254.0.0/17", "fd69::/112"),
-	}
+	network := oneNetwork("10.244.0.0/16", "fd00:10:244::/48")
+	network.JoinSubnets = prefixes("100.64.0.0/16", "fd98::/64")
 	f.Fuzz(func(t *testing.T, id, mtu, gateway, hosts, encaps string) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
-			kube.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`, kube.NodeChassisIDKey: "chassis",
-			kube.NodeIDKey: id, kube.NodeMTUKey: mtu, kube.GatewayConfigKey: gateway, kube.HostCIDRsKey: hosts,
-			kube.NodeEncapIPsKey: encaps,
+			contract.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`, contract.NodeChassisIDKey: "chassis",
+			contract.NodeIDKey: id, contract.NodeMTUKey: mtu, contract.GatewayConfigKey: gateway, contract.HostCIDRsKey: hosts,
+			contract.NodeEncapIPsKey: encaps,
 		}}}
-		rows, err := Build(&oneNode{node: node}, cfg, kube.NodeOwner("n1"))
+		rows, err := Build(&oneNode{node: node, masquerade: prefixes("169.254.0.0/17", "fd69::/112")}, network, contract.NodeOwner("n1"))
 		if number, parse := strconv.ParseUint(id, 10, 32); (parse != nil || number > 65000) && err == nil {
 			return // the allocator gives no such number, and nobody else's is a fact
 		}

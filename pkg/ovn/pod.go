@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -17,13 +18,13 @@ var ErrRefused = errors.New("refused")
 
 // buildPod gives the logical switch port of a pod that runs on the pod network,
 // and its ports on its node.
-func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error) {
+func buildPod(view View, net scope, namespace, name string) ([]ovsdb.Row, error) {
 	pod := view.Pod(namespace, name)
 	if pod == nil || !kube.WantsNetwork(pod) {
 		return nil, nil
 	}
-	if portTaken(view.Node(name), PodPort(namespace, name)) {
-		return nil, fmt.Errorf("%w: its port would be called %s, which is the gateway interface of node %s: give the pod another name", ErrRefused, PodPort(namespace, name), name)
+	if portTaken(view.Node(name), net.PodPort(namespace, name)) {
+		return nil, fmt.Errorf("%w: its port would be called %s, which is the gateway interface of node %s: give the pod another name", ErrRefused, net.PodPort(namespace, name), name)
 	}
 	network := view.Allocated(pod)
 	if network == nil {
@@ -33,7 +34,7 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 	if node == nil {
 		return nil, notReady("node %s of the pod is not known", pod.Spec.NodeName)
 	}
-	chassis := node.Annotations[kube.NodeChassisIDKey]
+	chassis := node.Annotations[contract.NodeChassisIDKey]
 	if chassis == "" {
 		return nil, notReady("node %s of the pod has no chassis id", node.Name)
 	}
@@ -42,8 +43,8 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 		return nil, notReady("namespace %s of the pod is not known", namespace)
 	}
 	address := portAddress(network.MAC, network.Addresses)
-	port := switchPort(NodeSwitch(node.Name), &nb.LogicalSwitchPort{
-		Name:         PodPort(namespace, name),
+	port := switchPort(net.NodeSwitch(node.Name), &nb.LogicalSwitchPort{
+		Name:         net.PodPort(namespace, name),
 		Addresses:    []string{address},
 		PortSecurity: []string{address},
 		Options: map[string]string{
@@ -55,7 +56,7 @@ func buildPod(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error
 	for _, policy := range policies {
 		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: PolicyGroup(policy.Owner), Column: columnPorts})
 	}
-	return append([]ovsdb.Row{port}, hostPorts(cfg, pod, node, view.GatewayAddresses(node), network)...), nil
+	return append([]ovsdb.Row{port}, hostPorts(net, pod, node, view.GatewayAddresses(node), network)...), nil
 }
 
 // portTaken says that a node, nil when there is none, has given the name of a pod's
@@ -65,6 +66,6 @@ func portTaken(node *corev1.Node, port string) bool {
 	if node == nil {
 		return false
 	}
-	gateway, err := kube.ParseGatewayConfig(node.Annotations[kube.GatewayConfigKey], kube.DefaultNetwork)
+	gateway, err := contract.ParseGatewayConfig(node.Annotations[contract.GatewayConfigKey], contract.DefaultNetwork)
 	return err == nil && gateway != nil && (gateway.Interface == port || gateway.SecondGateway.Interface == port)
 }

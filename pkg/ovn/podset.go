@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -60,7 +61,7 @@ func partOf(pod *corev1.Pod, parts int) int {
 
 // buildPodSet gives the address sets of a set of pods, one for each family that
 // the cluster has, each number of a named port, and each part of a large set.
-func buildPodSet(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
+func buildPodSet(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	set := view.PodSet(owner)
 	if set == nil {
 		return nil, nil
@@ -75,8 +76,8 @@ func buildPodSet(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
 	var rows []ovsdb.Row
 	for number, pods := range groups {
 		for _, parts := range layouts(len(pods)) {
-			for _, four := range cfg.families() {
-				rows = append(rows, addressSets(view, set, addressKey{owner.Name, number, parts, four}, pods)...)
+			for _, family := range net.Families() {
+				rows = append(rows, addressSets(view, set, addressKey{owner.Name, number, parts, family}, pods)...)
 			}
 		}
 	}
@@ -91,7 +92,7 @@ func addressSets(view View, set *kube.PodSet, key addressKey, pods []*corev1.Pod
 			continue // its address is a change that brings us back
 		}
 		for _, addr := range network.Addresses {
-			if addr.Addr().Is4() == key.four && set.Has(addr.Addr()) {
+			if key.family.Has(addr.Addr()) && set.Has(addr.Addr()) {
 				part := partOf(pod, key.parts)
 				members[part] = append(members[part], addr.Addr().String())
 			}
@@ -113,7 +114,7 @@ type addressKey struct {
 	hash   string
 	number int32
 	parts  int
-	four   bool
+	family contract.Family
 }
 
 // name is the address set's; OVN allows letters, digits and underscores.
@@ -125,10 +126,7 @@ func (k addressKey) name(part int) string {
 	if k.parts > 1 {
 		name += fmt.Sprintf("_%d_%d", k.parts, part)
 	}
-	if k.four {
-		return name + "_v4"
-	}
-	return name + "_v6"
+	return fmt.Sprintf("%s_v%d", name, k.family)
 }
 
 // references are the names of the address sets as a match has them.
@@ -141,8 +139,8 @@ func (k addressKey) references() []string {
 }
 
 // SetsIn gives the owners of the address sets to which rules refer, by their names.
-func SetsIn(rows []ovsdb.Row) map[string]kube.Owner {
-	all := map[string]kube.Owner{}
+func SetsIn(rows []ovsdb.Row) map[string]contract.Owner {
+	all := map[string]contract.Owner{}
 	for _, row := range rows {
 		rule, ok := row.Model.(*nb.ACL)
 		if !ok {
@@ -154,7 +152,7 @@ func SetsIn(rows []ovsdb.Row) map[string]kube.Owner {
 				end = len(text)
 			}
 			hash, _, _ := strings.Cut(text, "_")
-			all["a"+text[:end]] = kube.Owner{Kind: kube.KindPodSet, Name: hash}
+			all["a"+text[:end]] = contract.Owner{Kind: contract.KindPodSet, Name: hash}
 		}
 	}
 	return all

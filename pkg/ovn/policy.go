@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -20,7 +21,7 @@ import (
 
 // PolicyView is the facts of policies; a method returns nil for what is not there.
 type PolicyView interface {
-	Policy(owner kube.Owner) *kube.Policy
+	Policy(owner contract.Owner) *kube.Policy
 	PoliciesOf(pod *corev1.Pod) (policies []*kube.Policy, complete bool)
 	Namespace(name string) *corev1.Namespace
 	Peers
@@ -28,12 +29,12 @@ type PolicyView interface {
 
 // Peers is who is behind the peers of policies.
 type Peers interface {
-	PodSet(owner kube.Owner) *kube.PodSet
+	PodSet(owner contract.Owner) *kube.PodSet
 	Members(set *kube.PodSet) []*corev1.Pod
 	// Sizes are the numbers of members for each number of a named port, or for 0, as
 	// of the last look at them.
 	Sizes(set *kube.PodSet) map[int32]int
-	UsersOf(set kube.Owner) []kube.Owner
+	UsersOf(set contract.Owner) []contract.Owner
 	NodesWith(selector labels.Selector) []*corev1.Node
 }
 
@@ -42,18 +43,18 @@ type Peers interface {
 // that it comes and goes as one, and what any policy of a pod allows is allowed.
 // The pods' own rows join the group: a port that a policy selects does not exist
 // without it, not for a moment.
-func buildPolicy(view View, cfg Config, owner kube.Owner) ([]ovsdb.Row, error) {
+func buildPolicy(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	policy := view.Policy(owner)
 	if policy == nil {
 		return nil, nil
 	}
-	b := policyBuilder{view: view, cfg: cfg, policy: policy, group: PolicyGroup(owner), beyond: BeyondLimit(view, policy)}
+	b := policyBuilder{view: view, net: net, policy: policy, group: PolicyGroup(owner), beyond: BeyondLimit(view, policy)}
 	if policy.Err != nil {
 		b.errs = append(b.errs, policy.Err)
 	}
 	var err error
-	if b.logging, err = kube.ParseACLLogging(loggingOf(view, policy)); err != nil {
-		b.errs = append(b.errs, fmt.Errorf("annotation %s: %w", kube.ACLLoggingKey, err))
+	if b.logging, err = contract.ParseACLLogging(loggingOf(view, policy)); err != nil {
+		b.errs = append(b.errs, fmt.Errorf("annotation %s: %w", contract.ACLLoggingKey, err))
 	}
 	b.rows = []ovsdb.Row{{ID: b.group, Model: &nb.PortGroup{Name: b.group, ExternalIDs: b.externalIDs()}}}
 	b.direction("Ingress", policy.Ingress)
@@ -70,7 +71,7 @@ func loggingOf(view View, policy *kube.Policy) string {
 		return policy.Logging
 	}
 	if ns := view.Namespace(policy.Owner.Namespace); ns != nil {
-		return ns.Annotations[kube.ACLLoggingKey]
+		return ns.Annotations[contract.ACLLoggingKey]
 	}
 	return ""
 }
@@ -78,13 +79,13 @@ func loggingOf(view View, policy *kube.Policy) string {
 // policyBuilder collects the rows of one policy.
 type policyBuilder struct {
 	view    View
-	cfg     Config
+	net     scope
 	policy  *kube.Policy
 	group   string
-	logging kube.ACLLogging
+	logging contract.ACLLogging
 	// beyond are the sets that rules may not refer to; networks counts those of the
 	// rules so far.
-	beyond   []kube.Owner
+	beyond   []contract.Owner
 	networks int
 	rows     []ovsdb.Row
 	errs     []error
@@ -151,13 +152,13 @@ func (b *policyBuilder) matches(direction string, rule kube.Rule) []string {
 	}
 	for _, port := range rule.Ports {
 		for _, set := range port.Named {
-			for _, four := range b.cfg.families() {
-				named := b.namedMatches(pods, set, four)
+			for _, family := range b.net.Families() {
+				named := b.namedMatches(pods, set, family)
 				if direction == "Egress" || rule.AnyPeer { // the set is of the peers already
 					all = append(all, named...)
 					continue
 				}
-				for _, from := range peerMatches(peer, map[bool][]string{four: addresses[four]}, false) {
+				for _, from := range peerMatches(peer, map[contract.Family][]string{family: addresses[family]}, false) {
 					for _, match := range named {
 						all = append(all, and(from, match))
 					}
@@ -169,16 +170,16 @@ func (b *policyBuilder) matches(direction string, rule kube.Rule) []string {
 }
 
 // addresses are the peers of a rule by family, as a match's set has them.
-func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
-	all := map[bool][]string{}
+func (b *policyBuilder) addresses(rule kube.Rule) map[contract.Family][]string {
+	all := map[contract.Family][]string{}
 	if rule.EveryPod {
-		all = everyPod(b.cfg)
+		all = everyPod(b.net)
 	}
 	if rule.Peers != nil {
 		parts := layouts(b.view.Sizes(rule.Peers)[0])[0]
-		for _, four := range b.cfg.families() {
-			key := addressKey{hash: rule.Peers.Owner().Name, parts: parts, four: four}
-			all[four] = append(all[four], key.references()...)
+		for _, family := range b.net.Families() {
+			key := addressKey{hash: rule.Peers.Owner().Name, parts: parts, family: family}
+			all[family] = append(all[family], key.references()...)
 		}
 	}
 	for _, selector := range rule.Nodes {
@@ -188,25 +189,25 @@ func (b *policyBuilder) addresses(rule kube.Rule) map[bool][]string {
 		}
 		slices.SortFunc(addrs, netip.Addr.Compare) // the nodes come in no order
 		for _, addr := range slices.Compact(addrs) {
-			all[addr.Is4()] = append(all[addr.Is4()], addr.String())
+			all[contract.FamilyOf(addr)] = append(all[contract.FamilyOf(addr)], addr.String())
 		}
 	}
 	networks, _ := rule.Networks.Prefixes()
 	for _, network := range networks {
-		four := network.Addr().Is4()
-		all[four] = append(all[four], network.String())
+		family := contract.FamilyOf(network.Addr())
+		all[family] = append(all[family], network.String())
 	}
 	return all
 }
 
 // namedMatches are where traffic to a named port may go: to the pods with each number.
-func (b *policyBuilder) namedMatches(f field, set *kube.PodSet, four bool) []string {
+func (b *policyBuilder) namedMatches(f field, set *kube.PodSet, family contract.Family) []string {
 	sizes := b.view.Sizes(set)
 	var all []string
 	for _, number := range slices.Sorted(maps.Keys(sizes)) {
-		key := addressKey{set.Owner().Name, number, layouts(sizes[number])[0], four}
+		key := addressKey{set.Owner().Name, number, layouts(sizes[number])[0], family}
 		port := kube.Port{Protocol: set.Port.Protocol, First: uint16(number), Last: uint16(number)}
-		pods := peerMatches(f, map[bool][]string{four: key.references()}, false)
+		pods := peerMatches(f, map[contract.Family][]string{family: key.references()}, false)
 		all = append(all, and(pods[0], portMatches([]kube.Port{port}, false)[0]))
 	}
 	return all
@@ -260,11 +261,11 @@ func (b *policyBuilder) externalIDs() map[string]string {
 func (b *policyBuilder) name() string {
 	owner := b.policy.Owner
 	switch owner.Kind {
-	case kube.KindAdminNetworkPolicy:
+	case contract.KindAdminNetworkPolicy:
 		return "ANP:" + owner.Name
-	case kube.KindBaselineAdminNetworkPolicy:
+	case contract.KindBaselineAdminNetworkPolicy:
 		return "BANP:" + owner.Name
-	case kube.KindClusterNetworkPolicy:
+	case contract.KindClusterNetworkPolicy:
 		return "CNP:" + owner.Name
 	}
 	return "NP:" + owner.Namespace + ":" + owner.Name

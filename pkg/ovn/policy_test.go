@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
@@ -68,8 +69,8 @@ func place(pods []*corev1.Pod) map[*corev1.Pod]netip.Addr {
 		addresses[pod] = addr
 		pod.UID = "uid"
 		pod.Spec.NodeName = fmt.Sprint("n", i/3)
-		pod.Annotations = map[string]string{kube.PodNetworksKey: fmt.Sprintf(
-			`{"default":{"ip_addresses":["%s/24"],"mac_address":"%s"}}`, addr, kube.MACFromAddress(addr))}
+		pod.Annotations = map[string]string{contract.PodNetworksKey: fmt.Sprintf(
+			`{"default":{"ip_addresses":["%s/24"],"mac_address":"%s"}}`, addr, contract.MACFromAddress(addr))}
 	}
 	return addresses
 }
@@ -110,26 +111,26 @@ func portOf(pod *corev1.Pod) string {
 	if pod == nil {
 		return "elsewhere"
 	}
-	return PodPort(pod.Namespace, pod.Name)
+	return contract.Network{}.PodPort(pod.Namespace, pod.Name)
 }
 
 // rulesOf builds everything that a controller would, and collects what decides.
 func rulesOf(t *testing.T, world policytest.World) *rules {
 	t.Helper()
 	var objects []runtime.Object
-	owners := []kube.Owner{kube.NetworkOwner()}
+	owners := []contract.Owner{contract.NetworkOwner()}
 	for i := range 3 {
 		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Annotations: map[string]string{
-			kube.NodeChassisIDKey: "chassis", kube.NodeSubnetsKey: fmt.Sprintf(`{"default":["10.244.%d.0/24"]}`, i),
+			contract.NodeChassisIDKey: "chassis", contract.NodeSubnetsKey: fmt.Sprintf(`{"default":["10.244.%d.0/24"]}`, i),
 		}}})
-		owners = append(owners, kube.NodeOwner(fmt.Sprint("n", i)))
+		owners = append(owners, contract.NodeOwner(fmt.Sprint("n", i)))
 	}
 	for _, ns := range world.Namespaces {
 		objects = append(objects, ns)
 	}
 	for _, pod := range world.Pods {
 		objects = append(objects, pod)
-		owners = append(owners, kube.PodOwner(pod.Namespace, pod.Name))
+		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 	}
 	for _, policy := range world.Policies {
 		objects = append(objects, policy)
@@ -139,10 +140,11 @@ func rulesOf(t *testing.T, world policytest.World) *rules {
 	}
 	view := viewOf(t, objects...)
 	owners = append(append(owners, view.PolicyOwners()...), view.PodSetOwners()...)
-	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, JoinSubnets: []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}}
+	network := oneNetwork("10.244.0.0/16")
+	network.JoinSubnets = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}
 	r := &rules{groups: map[string][]string{}, sets: map[string][]string{}, on: map[string]string{}}
 	for _, owner := range owners {
-		rows, err := Build(view, cfg, owner)
+		rows, err := Build(view, network, owner)
 		if err != nil {
 			t.Fatalf("%s: %v", owner, err)
 		}
@@ -230,17 +232,17 @@ func TestNetworkPolicy_BuildReadsNotAllPods(t *testing.T) {
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}, Spec: corev1.PodSpec{NodeName: "n"}}
 	view := &counting{facts: viewOf(t, policy, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})}
-	cfg := Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
-	build := func(owner kube.Owner) {
+	network := oneNetwork("10.244.0.0/16")
+	build := func(owner contract.Owner) {
 		t.Helper()
-		if _, err := Build(view, cfg, owner); err != nil {
+		if _, err := Build(view, network, owner); err != nil {
 			t.Fatal(err)
 		}
 	}
 	set := view.PodSetOwners()[0]
 	build(set)
 	looks := view.looks
-	build(kube.NetworkPolicyOwner("ns", "p"))
+	build(contract.NetworkPolicyOwner("ns", "p"))
 	if view.looks != looks {
 		t.Errorf("%d looks at all pods for one policy", view.looks-looks)
 	}
@@ -272,7 +274,7 @@ func TestAddressSet_LargeOneIsDivided(t *testing.T) {
 // TestBuild_OrderOfFactsChangesNothing: informers give objects in no order, and rows
 // that follow it are written again at every look.
 func TestBuild_OrderOfFactsChangesNothing(t *testing.T) {
-	policy := policytest.ClusterPolicy{Kind: kube.KindAdminNetworkPolicy, Name: "p"}.Object()
+	policy := policytest.ClusterPolicy{Kind: contract.KindAdminNetworkPolicy, Name: "p"}.Object()
 	everyNode := map[string]any{"action": "Deny", "to": []any{map[string]any{"nodes": map[string]any{}}}}
 	if err := unstructured.SetNestedSlice(policy.Object, []any{everyNode}, "spec", "egress"); err != nil {
 		t.Fatal(err)
@@ -284,7 +286,7 @@ func TestBuild_OrderOfFactsChangesNothing(t *testing.T) {
 	for i := range 10 {
 		node, port, portName := fmt.Sprint("n", i), int32(8080), ""
 		objects = append(objects, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: node, Annotations: map[string]string{kube.NodeChassisIDKey: node}},
+			ObjectMeta: metav1.ObjectMeta{Name: node, Annotations: map[string]string{contract.NodeChassisIDKey: node}},
 			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprint("172.18.0.", 10+i)}}},
 		}, &discoveryv1.EndpointSlice{ // one endpoint, of which each says another node
 			ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("web-", i), Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
@@ -293,10 +295,10 @@ func TestBuild_OrderOfFactsChangesNothing(t *testing.T) {
 		})
 	}
 	view := viewOf(t, objects...)
-	for _, owner := range []kube.Owner{{Kind: kube.KindAdminNetworkPolicy, Name: "p"}, kube.NodeServicesOwner("n0")} {
+	for _, owner := range []contract.Owner{{Kind: contract.KindAdminNetworkPolicy, Name: "p"}, contract.NodeServicesOwner("n0")} {
 		texts := map[string]bool{}
 		for range 20 {
-			rows, err := Build(view, Config{ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, owner)
+			rows, err := Build(view, oneNetwork("10.244.0.0/16"), owner)
 			if err != nil || len(rows) == 0 {
 				t.Fatalf("%d rows of %s, %v", len(rows), owner, err)
 			}
@@ -317,8 +319,8 @@ func TestSetsIn_FindsAddressSetsOfRules(t *testing.T) {
 		{Model: &nb.ACL{Match: "outport == @a1"}},
 		{Model: &nb.PortGroup{Name: "$a3_v4"}},
 	}
-	set := func(hash string) kube.Owner { return kube.Owner{Kind: kube.KindPodSet, Name: hash} }
-	want := map[string]kube.Owner{"a12_v4": set("12"), "a12_2_1_v4": set("12"), "ab_p80_v6": set("b")}
+	set := func(hash string) contract.Owner { return contract.Owner{Kind: contract.KindPodSet, Name: hash} }
+	want := map[string]contract.Owner{"a12_v4": set("12"), "a12_2_1_v4": set("12"), "ab_p80_v6": set("b")}
 	if got := SetsIn(rows); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

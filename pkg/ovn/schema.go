@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -21,8 +21,8 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 
 func groupOwner(model any) (owner, id string) {
 	group, ok := model.(*nb.LoadBalancerGroup)
-	if !ok || !slices.Contains(groups(), group.Name) {
+	if !ok || !slices.Contains(scope{}.groups(), group.Name) {
 		return "", ""
 	}
-	return kube.NetworkOwner().String(), group.Name
+	return contract.NetworkOwner().String(), group.Name
 }

@@ -11,7 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -34,7 +34,7 @@ type Gateways interface {
 	GatewayAddresses(*corev1.Node) []netip.Addr
 	// NodeAddresses are those of all nodes in a family; none, and false, when they are
 	// too many for a frontend at each.
-	NodeAddresses(v6 bool) ([]netip.Addr, bool)
+	NodeAddresses(contract.Family) ([]netip.Addr, bool)
 	// IsHostAddress says that a node is known by an address, also by its status.
 	IsHostAddress(netip.Addr) bool
 	// ServiceSubnets are the ranges of services that the API says.
@@ -67,7 +67,7 @@ type servicePort struct {
 
 // readService is nil for services that are not ours to serve: without an address
 // (headless, ExternalName), or left to another proxy.
-func readService(view View, cfg Config, name types.NamespacedName) (*service, error) {
+func readService(view View, net scope, name types.NamespacedName) (*service, error) {
 	object := view.Service(name.Namespace, name.Name)
 	if object == nil || object.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil, nil
@@ -83,7 +83,7 @@ func readService(view View, cfg Config, name types.NamespacedName) (*service, er
 	if s.addresses, err = parseAddresses(clusterIPs(object)); err != nil {
 		return nil, fmt.Errorf("cluster address of the service: %w", err)
 	}
-	if s.external, _, err = externalAddresses(view, cfg, object); err != nil {
+	if s.external, _, err = externalAddresses(view, net, object); err != nil {
 		return nil, fmt.Errorf("external address of the service: %w", err)
 	}
 	return s, nil
@@ -113,13 +113,13 @@ func (s *service) ports(view View) ([]servicePort, error) {
 	var out []servicePort
 	for _, port := range s.Spec.Ports {
 		for _, address := range s.addresses {
-			endpoints, err := endpointsOf(s.slices, port, address.Is6())
+			endpoints, err := endpointsOf(s.slices, port, contract.FamilyOf(address))
 			if err != nil {
 				return nil, err
 			}
 			p := servicePort{ServicePort: port, service: s, address: address, endpoints: endpoints}
 			for _, slice := range s.slices {
-				if portIn(slice, port, address.Is6()) != 0 {
+				if portIn(slice, port, contract.FamilyOf(address)) != 0 {
 					on, many := view.OnNodes(slice)
 					p.onNodes, p.many = p.onNodes || on, p.many || many
 				}
@@ -154,8 +154,8 @@ func (s *service) affinity() int {
 
 // buildService gives a service's load balancers: one for each protocol, audience
 // and kind of backends that its frontends have, whatever the number of nodes.
-func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, error) {
-	s, err := readService(view, cfg, types.NamespacedName{Namespace: namespace, Name: name})
+func buildService(view View, net scope, namespace, name string) ([]ovsdb.Row, error) {
+	s, err := readService(view, net, types.NamespacedName{Namespace: namespace, Name: name})
 	if s == nil || err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, e
 	}
 	vips := map[balancer]map[string]string{}
 	for _, port := range ports {
-		for _, f := range append(port.frontends(view), port.elsewhere(view, cfg)...) {
+		for _, f := range append(port.frontends(view), port.elsewhere(view, net)...) {
 			if vips[f.in] == nil {
 				vips[f.in] = map[string]string{}
 			}
@@ -177,7 +177,7 @@ func buildService(view View, cfg Config, namespace, name string) ([]ovsdb.Row, e
 	}
 	var rows []ovsdb.Row
 	for in, pairs := range vips {
-		rows = append(rows, s.row(cfg, in, pairs))
+		rows = append(rows, s.row(net, in, pairs))
 	}
 	slices.SortFunc(rows, func(a, b ovsdb.Row) int { return strings.Compare(a.ID, b.ID) })
 	return rows, nil
@@ -192,7 +192,7 @@ func (s *service) awaited() error {
 		return nil
 	}
 	for _, address := range s.addresses {
-		family := addressType(address.Is6())
+		family := addressType(contract.FamilyOf(address))
 		if !slices.ContainsFunc(s.slices, func(slice *discoveryv1.EndpointSlice) bool { return slice.AddressType == family }) {
 			return notReady("service %s/%s has no EndpointSlice of %s yet", s.Namespace, s.Name, family)
 		}
@@ -201,14 +201,14 @@ func (s *service) awaited() error {
 }
 
 // row is one Load_Balancer.
-func (s *service) row(cfg Config, in balancer, vips map[string]string) ovsdb.Row {
+func (s *service) row(net scope, in balancer, vips map[string]string) ovsdb.Row {
 	protocol := strings.ToLower(string(in.protocol))
 	lb := &nb.LoadBalancer{
 		Name:        "Service_" + s.Namespace + "/" + s.Name + "_" + in.id(),
 		Protocol:    &protocol,
 		Vips:        vips,
-		Options:     balancerOptions(cfg),
-		ExternalIDs: map[string]string{"k8s.ovn.org/kind": kube.KindService, "k8s.ovn.org/owner": s.Namespace + "/" + s.Name},
+		Options:     balancerOptions(net),
+		ExternalIDs: map[string]string{"k8s.ovn.org/kind": contract.KindService, "k8s.ovn.org/owner": s.Namespace + "/" + s.Name},
 	}
 	if in.template {
 		lb.Options["template"] = "true"
@@ -228,7 +228,7 @@ func (s *service) row(cfg Config, in balancer, vips map[string]string) ovsdb.Row
 		// with its backend for as long as the backends are the same.
 		lb.SelectionFields = []string{nb.LoadBalancerSelectionFieldsIPSrc, nb.LoadBalancerSelectionFieldsIpv6Src}
 	}
-	return ovsdb.Row{ID: in.id(), Model: lb, Parents: []ovsdb.Parent{{Table: nb.LoadBalancerGroupTable, Name: in.group(), Column: columnLoadBalancer}}}
+	return ovsdb.Row{ID: in.id(), Model: lb, Parents: []ovsdb.Parent{{Table: nb.LoadBalancerGroupTable, Name: in.group(net), Column: columnLoadBalancer}}}
 }
 
 // backed reports whether any frontend has backends.
@@ -243,13 +243,13 @@ func backed(vips map[string]string) bool {
 
 // balancerOptions are those of every load balancer: without backends it rejects,
 // and the connections of a backend that goes are forgotten.
-func balancerOptions(cfg Config) map[string]string {
+func balancerOptions(net scope) map[string]string {
 	options := map[string]string{
 		"reject": "true", "event": "false", "skip_snat": "false", "neighbor_responder": "none", "ct_flush": "true",
 	}
 	var hairpin []string
-	for _, subnet := range cfg.MasqueradeSubnets {
-		hairpin = append(hairpin, hostPrefix(subnet, hairpinOffset).Addr().String())
+	for _, subnet := range net.MasqueradeSubnets {
+		hairpin = append(hairpin, contract.PrefixAt(subnet, contract.MasqueradeHairpin).Addr().String())
 	}
 	if len(hairpin) > 0 {
 		options["hairpin_snat_ip"] = strings.Join(hairpin, " ")

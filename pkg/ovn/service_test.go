@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 )
 
@@ -24,8 +24,9 @@ type oneService struct {
 func (v *oneService) Service(string, string) *corev1.Service                     { return v.service }
 func (v *oneService) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return v.slices }
 func (v *oneService) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
-func (v *oneService) NodeAddresses(bool) ([]netip.Addr, bool)                    { return nil, true }
+func (v *oneService) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (v *oneService) IsHostAddress(netip.Addr) bool                              { return false }
+func (v *oneService) Zone() contract.Zone                                        { return contract.Zone{} }
 func (v *oneService) ServiceSubnets() []netip.Prefix                             { return nil }
 
 // FuzzServiceAddresses: whatever stands where users write addresses, a service
@@ -51,7 +52,7 @@ func FuzzServiceAddresses(f *testing.F) {
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{behind}}},
 			})
 		}
-		rows, err := Build(view, Config{}, kube.ServiceOwner("d", "web"))
+		rows, err := Build(view, contract.Network{}, contract.ServiceOwner("d", "web"))
 		if err != nil {
 			return
 		}
@@ -101,7 +102,7 @@ func TestService_LoadBalancersHaveDifferentIDs(t *testing.T) {
 		}
 		one := oneService{service: service, slices: []*discoveryv1.EndpointSlice{slice}}
 		for _, view := range []View{&one, &onNodes{one}} {
-			rows, err := Build(view, Config{}, kube.ServiceOwner("d", "web"))
+			rows, err := Build(view, contract.Network{}, contract.ServiceOwner("d", "web"))
 			if err != nil || len(rows) == 0 {
 				t.Fatalf("%d rows, %v", len(rows), err)
 			}
@@ -125,17 +126,17 @@ func FuzzHostPorts(f *testing.F) {
 	}
 	f.Add("", int32(-1), int32(65536+22))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
-		kube.NodeChassisIDKey: "c1", kube.NodeIDKey: "1", kube.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`,
-		kube.GatewayConfigKey: `{"default":{"mode":"shared","interface-id":"breth0_n1","mac-address":"02:42:ac:12:00:01","ip-addresses":["172.18.0.2/16","172.18.0.3/16","fc00::2/64"]}}`,
+		contract.NodeChassisIDKey: "c1", contract.NodeIDKey: "1", contract.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`,
+		contract.GatewayConfigKey: `{"default":{"mode":"shared","interface-id":"breth0_n1","mac-address":"02:42:ac:12:00:01","ip-addresses":["172.18.0.2/16","172.18.0.3/16","fc00::2/64"]}}`,
 	}}}
 	own := []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("fc00::2")}
-	network := &kube.PodNetwork{Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24"), netip.MustParsePrefix("fd00:10:244:1::5/64")}}
+	network := &contract.PodNetwork{Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24"), netip.MustParsePrefix("fd00:10:244:1::5/64")}}
 	f.Fuzz(func(t *testing.T, hostIP string, hostPort, containerPort int32) {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
 			{HostIP: hostIP, HostPort: hostPort, ContainerPort: containerPort},
 		}}}}}
 		at := map[netip.Addr]bool{}
-		for _, row := range hostPorts(Config{}, pod, node, own, network) {
+		for _, row := range hostPorts(scope{}, pod, node, own, network) {
 			for vip, behind := range row.Model.(*nb.LoadBalancer).Vips {
 				front, back := netip.MustParseAddrPort(vip), netip.MustParseAddrPort(behind)
 				if int32(front.Port()) != hostPort || hostPort == 0 || int32(back.Port()) != containerPort || containerPort == 0 {
@@ -164,7 +165,7 @@ func FuzzHostPorts(f *testing.F) {
 // manyNodes is oneService in a cluster with more nodes than have frontends of their own.
 type manyNodes struct{ oneService }
 
-func (v *manyNodes) NodeAddresses(bool) ([]netip.Addr, bool) { return nil, false }
+func (v *manyNodes) NodeAddresses(contract.Family) ([]netip.Addr, bool) { return nil, false }
 
 // TestNodePort_AffinityOnManyNodesIsByHash: one frontend in place of one for each node.
 func TestNodePort_AffinityOnManyNodesIsByHash(t *testing.T) {
@@ -181,7 +182,7 @@ func TestNodePort_AffinityOnManyNodesIsByHash(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.5"}}},
 	}
-	rows, err := Build(&manyNodes{oneService{service: service, slices: []*discoveryv1.EndpointSlice{slice}}}, Config{}, kube.ServiceOwner("d", "web"))
+	rows, err := Build(&manyNodes{oneService{service: service, slices: []*discoveryv1.EndpointSlice{slice}}}, contract.Network{}, contract.ServiceOwner("d", "web"))
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}

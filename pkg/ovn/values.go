@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // ServiceValues keeps, by zone and by node, the values that services have for the
@@ -44,24 +44,24 @@ func (v *ServiceValues) Reset() {
 
 // Changed has the services among owners read again. It comes after the change of
 // the View and before the owners are built.
-func (v *ServiceValues) Changed(owners ...kube.Owner) {
+func (v *ServiceValues) Changed(owners ...contract.Owner) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.all { // they are among all
 		return
 	}
 	for _, owner := range owners {
-		if owner.Kind == kube.KindService {
+		if owner.Kind == contract.KindService {
 			v.stale[types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}] = true
 		}
 	}
 }
 
 // on are the values of a node whose gateway has the given addresses.
-func (v *ServiceValues) on(view View, cfg Config, node *corev1.Node, own []netip.Addr) map[string]string {
+func (v *ServiceValues) on(view View, net scope, node *corev1.Node, own []netip.Addr) map[string]string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.refresh(view, cfg)
+	v.refresh(view, net)
 	zone := node.Labels[corev1.LabelTopologyZone]
 	values := maps.Clone(v.zone(zone).values)
 	if set := v.nodes[node.Name]; set != nil {
@@ -71,7 +71,7 @@ func (v *ServiceValues) on(view View, cfg Config, node *corev1.Node, own []netip
 		for name := range v.routers[address] {
 			for _, variable := range v.services[name] {
 				if variable.router {
-					seen := seenByRouter(cfg, own, variable.at(node.Name, zone).endpoints, variable.many)
+					seen := seenByRouter(net, own, variable.at(node.Name, zone).endpoints, variable.many)
 					set(values, variable.name, backends(seen))
 				}
 			}
@@ -88,7 +88,7 @@ func set(values map[string]string, name, text string) {
 }
 
 // refresh reads what is stale; the caller holds the lock.
-func (v *ServiceValues) refresh(view View, cfg Config) {
+func (v *ServiceValues) refresh(view View, net scope) {
 	if v.all {
 		v.all = false
 		v.services = map[types.NamespacedName][]variable{}
@@ -100,7 +100,7 @@ func (v *ServiceValues) refresh(view View, cfg Config) {
 		}
 	}
 	for name := range v.stale {
-		v.replace(name, variablesOf(view, cfg, name))
+		v.replace(name, variablesOf(view, net, name))
 		delete(v.stale, name)
 	}
 }
@@ -218,8 +218,8 @@ func choose(endpoints []endpoint) chosen {
 }
 
 // variablesOf are a service's: what is wrong with it is its own owner's to report.
-func variablesOf(view View, cfg Config, name types.NamespacedName) []variable {
-	s, err := readService(view, cfg, name)
+func variablesOf(view View, net scope, name types.NamespacedName) []variable {
+	s, err := readService(view, net, name)
 	if s == nil || err != nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -20,21 +21,23 @@ const valueNodes = 6
 // 172.18.0.1 to .6, and of services with one slice each.
 type valueWorld struct {
 	View
-	values   *ServiceValues
-	services map[string]*corev1.Service
-	slices   map[string]*discoveryv1.EndpointSlice
-	reads    int // of EndpointSlices
+	values     *ServiceValues
+	services   map[string]*corev1.Service
+	slices     map[string]*discoveryv1.EndpointSlice
+	reads      int // of EndpointSlices
+	masquerade []netip.Prefix
 }
 
 func newValueWorld() *valueWorld {
 	return &valueWorld{values: NewServiceValues(), services: map[string]*corev1.Service{}, slices: map[string]*discoveryv1.EndpointSlice{}}
 }
 
-func (w *valueWorld) ServiceValues() *ServiceValues           { return w.values }
-func (w *valueWorld) Service(_, name string) *corev1.Service  { return w.services[name] }
-func (w *valueWorld) NodeAddresses(bool) ([]netip.Addr, bool) { return nil, true }
-func (w *valueWorld) IsHostAddress(netip.Addr) bool           { return false }
-func (w *valueWorld) ServiceSubnets() []netip.Prefix          { return nil }
+func (w *valueWorld) ServiceValues() *ServiceValues                      { return w.values }
+func (w *valueWorld) Service(_, name string) *corev1.Service             { return w.services[name] }
+func (w *valueWorld) NodeAddresses(contract.Family) ([]netip.Addr, bool) { return nil, true }
+func (w *valueWorld) Zone() contract.Zone                                { return contract.Zone{MasqueradeSubnets: w.masquerade} }
+func (w *valueWorld) IsHostAddress(netip.Addr) bool                      { return false }
+func (w *valueWorld) ServiceSubnets() []netip.Prefix                     { return nil }
 
 func (w *valueWorld) GatewayAddresses(node *corev1.Node) []netip.Addr {
 	return kube.StatusAddresses(node)
@@ -70,15 +73,15 @@ func (w *valueWorld) Node(name string) *corev1.Node {
 	return &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: fmt.Sprint("172.18.0.", i+1)}}}, ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{corev1.LabelTopologyZone: fmt.Sprint("zone-", i%3)},
 		Annotations: map[string]string{
-			kube.NodeChassisIDKey: "c-" + name,
-			kube.GatewayConfigKey: fmt.Sprintf(`{"default":{"mode":"shared","ip-addresses":["172.18.0.%d/16"]}}`, i+1),
+			contract.NodeChassisIDKey: "c-" + name,
+			contract.GatewayConfigKey: fmt.Sprintf(`{"default":{"mode":"shared","ip-addresses":["172.18.0.%d/16"]}}`, i+1),
 		},
 	}}
 }
 
 // change makes one service another at random, or none, and says so.
 func (w *valueWorld) change(r *rand.Rand, name string) {
-	defer w.values.Changed(kube.ServiceOwner("d", name))
+	defer w.values.Changed(contract.ServiceOwner("d", name))
 	if delete(w.services, name); r.IntN(8) == 0 {
 		return
 	}
@@ -119,9 +122,9 @@ func (w *valueWorld) change(r *rand.Rand, name string) {
 	w.services[name], w.slices[name] = service, slice
 }
 
-func (w *valueWorld) build(t *testing.T, cfg Config, node string) string {
+func (w *valueWorld) build(t *testing.T, node string) string {
 	t.Helper()
-	rows, err := Build(w, cfg, kube.NodeServicesOwner(node))
+	rows, err := Build(w, contract.Network{}, contract.NodeServicesOwner(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,25 +134,25 @@ func (w *valueWorld) build(t *testing.T, cfg Config, node string) string {
 // TestServiceValues_AfterChangesAreThoseOfAFreshReading: whatever services were, the
 // rows of nodes are as if all services were read now.
 func TestServiceValues_AfterChangesAreThoseOfAFreshReading(t *testing.T) {
-	cfg := Config{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		w := newValueWorld()
+		w.masquerade = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}
 		for step := range 100 {
 			w.change(r, fmt.Sprint("web-", r.IntN(6)))
 			node := fmt.Sprint("n", r.IntN(valueNodes))
-			kept := w.build(t, cfg, node)
+			kept := w.build(t, node)
 			fresh := *w
 			fresh.values = NewServiceValues()
-			if diff := cmp.Diff(fresh.build(t, cfg, node), kept); diff != "" {
+			if diff := cmp.Diff(fresh.build(t, node), kept); diff != "" {
 				t.Fatalf("seed %d, step %d, node %s (-fresh +kept):\n%s", seed, step, node, diff)
 			}
 		}
 		for name := range w.services {
 			delete(w.services, name)
-			w.values.Changed(kube.ServiceOwner("d", name))
+			w.values.Changed(contract.ServiceOwner("d", name))
 		}
-		w.build(t, cfg, "n0")
+		w.build(t, "n0")
 		for zone, set := range w.values.zones {
 			if len(set.values)+len(set.shared)+len(w.values.nodes)+len(w.values.routers)+len(w.values.services) > 0 {
 				t.Errorf("seed %d: without services something is left in zone %s: %v, nodes %v", seed, zone, set, w.values.nodes)
@@ -168,7 +171,7 @@ func TestServiceValues_OneChangeReadsOneService(t *testing.T) {
 	reads := func() int {
 		before := w.reads
 		for i := range valueNodes {
-			w.build(t, Config{}, fmt.Sprint("n", i))
+			w.build(t, fmt.Sprint("n", i))
 		}
 		return w.reads - before
 	}
@@ -181,7 +184,7 @@ func TestServiceValues_OneChangeReadsOneService(t *testing.T) {
 	for w.services["web-7"] == nil || len(w.services["web-7"].Spec.ClusterIP) == 0 {
 		w.change(r, "web-7")
 	}
-	w.values.Changed(kube.ServiceOwner("d", "web-7"), kube.PodOwner("d", "a"))
+	w.values.Changed(contract.ServiceOwner("d", "web-7"), contract.PodOwner("d", "a"))
 	if got := reads(); got != 1 {
 		t.Errorf("the change of one reads %d services", got)
 	}

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -14,34 +14,34 @@ import (
 // own. Where a node lacks a variable, the frontend does not exist on it: so a
 // node without local endpoints needs no row, and the row has as many values as
 // the node has such endpoints.
-func buildNodeServices(view View, cfg Config, name string) ([]ovsdb.Row, error) {
+func buildNodeServices(view View, net scope, name string) ([]ovsdb.Row, error) {
 	node := view.Node(name)
-	if node == nil || node.Annotations[kube.NodeChassisIDKey] == "" {
+	if node == nil || node.Annotations[contract.NodeChassisIDKey] == "" {
 		return nil, nil
 	}
 	own := view.GatewayAddresses(node)
-	values := view.ServiceValues().on(view, cfg, node, own)
+	values := view.ServiceValues().on(view, net, node, own)
 	for _, address := range own {
-		values[nodeVariable(address.Is6())] = address.String()
+		values[nodeVariable(contract.FamilyOf(address))] = address.String()
 	}
 	return []ovsdb.Row{{
 		ID:    "variables",
-		Model: &nb.ChassisTemplateVar{Chassis: node.Annotations[kube.NodeChassisIDKey], Variables: values},
+		Model: &nb.ChassisTemplateVar{Chassis: node.Annotations[contract.NodeChassisIDKey], Variables: values},
 	}}, nil
 }
 
 // seenByRouter replaces the node's own addresses, which are the router's too, by
 // the masquerade address of the node. With many, they are all that a router needs
 // whose node has some.
-func seenByRouter(cfg Config, own []netip.Addr, chosen []endpoint, many bool) []endpoint {
+func seenByRouter(net scope, own []netip.Addr, chosen []endpoint, many bool) []endpoint {
 	var out, mine []endpoint
 	for _, e := range chosen {
 		if !slices.Contains(own, e.address.Addr()) {
 			out = append(out, e)
 			continue
 		}
-		if subnet, ok := sameFamily(cfg.MasqueradeSubnets, e.address.Addr()); ok {
-			e.address = netip.AddrPortFrom(hostPrefix(subnet, ownNodeOffset).Addr(), e.address.Port())
+		if subnet, ok := sameFamily(net.MasqueradeSubnets, e.address.Addr()); ok {
+			e.address = netip.AddrPortFrom(contract.PrefixAt(subnet, contract.MasqueradeHost).Addr(), e.address.Port())
 			mine = append(mine, e)
 		}
 	}

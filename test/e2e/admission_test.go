@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // refusal is a request once with what it may not write and once without.
@@ -45,7 +45,7 @@ func (r refusal) check(t *testing.T) {
 func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
 	ns := namespace(t)
 	victim := running(t, ns, "victim", nodes[1])
-	value := victim.Annotations[kube.PodNetworksKey]
+	value := victim.Annotations[contract.PodNetworksKey]
 	tenant := tenantOf(t, ns)
 	pods := tenant.CoreV1().Pods(ns)
 	running(t, ns, "mine", nodes[1])
@@ -83,21 +83,21 @@ func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
 			return tenant.CoreV1().RESTClient().Post().Namespace(ns).Resource("bindings").Body(binding).Do(ctx).Error()
 		}
 	}
-	forged, other := map[string]string{kube.PodNetworksKey: value}, map[string]string{"mine": "x"}
+	forged, other := map[string]string{contract.PodNetworksKey: value}, map[string]string{"mine": "x"}
 	for _, r := range []refusal{
 		{name: "with the pod", with: made("made", forged), without: made("made", other)},
-		{name: "by an update", with: annotate(kube.PodNetworksKey, value), without: annotate("mine", "1")},
-		{name: "removed", with: annotate(kube.PodNetworksKey, nil), without: annotate("mine", nil)},
-		{name: "by the status", with: annotate(kube.PodNetworksKey, value+" ", "status"), without: annotate("mine", "2", "status")},
+		{name: "by an update", with: annotate(contract.PodNetworksKey, value), without: annotate("mine", "1")},
+		{name: "removed", with: annotate(contract.PodNetworksKey, nil), without: annotate("mine", nil)},
+		{name: "by the status", with: annotate(contract.PodNetworksKey, value+" ", "status"), without: annotate("mine", "2", "status")},
 		{name: "by a Binding", with: bind("bound", forged, false), without: bind("bound", other, false)},
 		{name: "by a Binding of the old form", with: bind("bound-2", forged, true), without: bind("bound-2", other, true)},
 	} {
-		r.message = "only the network's controller may write annotation " + kube.PodNetworksKey
+		r.message = "only the network's controller may write annotation " + contract.PodNetworksKey
 		r.check(t)
 	}
 	// These leave out what else a request changes, before a policy sees it.
 	for _, subresource := range []string{"ephemeralcontainers", "resize"} {
-		if err := annotate(kube.PodNetworksKey, value, subresource)(t.Context()); err != nil && !apierrors.IsForbidden(err) {
+		if err := annotate(contract.PodNetworksKey, value, subresource)(t.Context()); err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", subresource, err)
 		}
 	}
@@ -110,7 +110,7 @@ func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	if addresses(t, mine)[0] == addresses(t, victim)[0] || len(mine.Spec.EphemeralContainers) != 1 {
-		t.Errorf("the pod has %s, its ephemeral containers: %d", mine.Annotations[kube.PodNetworksKey], len(mine.Spec.EphemeralContainers))
+		t.Errorf("the pod has %s, its ephemeral containers: %d", mine.Annotations[contract.PodNetworksKey], len(mine.Spec.EphemeralContainers))
 	}
 	for _, name := range []string{"made", "bound", "bound-2"} {
 		if pod := waitPod(t, ns, name, "Running", isRunning); addresses(t, pod)[0] == addresses(t, victim)[0] || pod.Annotations["mine"] != "x" {
@@ -126,7 +126,7 @@ func TestPodNetworks_InATemplate(t *testing.T) {
 	for _, tc := range []struct {
 		name, key string
 		refused   bool
-	}{{"forged", kube.PodNetworksKey, true}, {"fine", "mine", false}} {
+	}{{"forged", contract.PodNetworksKey, true}, {"fine", "mine", false}} {
 		template := podObject(ns, tc.name, "")
 		template.Annotations = map[string]string{tc.key: `{"default":{}}`}
 		template.Spec.RestartPolicy = corev1.RestartPolicyAlways
@@ -204,11 +204,11 @@ func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 		clean := `{"metadata":{"annotations":{"test":null,"k8s.ovn.org/gateway-mtu-support":null},"labels":{"test":null}}}`
 		cluster.client.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, []byte(clean), metav1.PatchOptions{})
 	})
-	key, label := kube.NodeChassisIDKey, "a kubelet may not change label "
-	annotation, ours := "only the network may write annotation "+kube.NodeChassisIDKey, annotateNode(agent, node, kube.HostCIDRsKey)
+	key, label := contract.NodeChassisIDKey, "a kubelet may not change label "
+	annotation, ours := "only the network may write annotation "+contract.NodeChassisIDKey, annotateNode(agent, node, contract.HostCIDRsKey)
 	for _, r := range []refusal{
-		{"host's label", patch(kubelet, "labels", kube.DPUHostLabel, ""), patch(kubelet, "labels", "test", ""), label + kube.DPUHostLabel},
-		{"DPU's label by the status", patch(kubelet, "labels", kube.DPULabel, "", "status"), patch(kubelet, "labels", "test", "1", "status"), label + kube.DPULabel},
+		{"host's label", patch(kubelet, "labels", contract.DPUHostLabel, ""), patch(kubelet, "labels", "test", ""), label + contract.DPUHostLabel},
+		{"DPU's label by the status", patch(kubelet, "labels", contract.DPULabel, "", "status"), patch(kubelet, "labels", "test", "1", "status"), label + contract.DPULabel},
 		{"chassis", patch(kubelet, "annotations", key, "other"), patch(kubelet, "annotations", "test", "1"), annotation},
 		{"chassis by the status", patch(kubelet, "annotations", key, "other", "status"), patch(kubelet, "annotations", "test", "2", "status"), annotation},
 		{"chassis removed", patch(kubelet, "annotations", key, nil), patch(kubelet, "annotations", "test", nil), annotation},
@@ -235,11 +235,11 @@ func TestNode_AKubeletJoins(t *testing.T) {
 			return err
 		}
 	}
-	fine := join(map[string]string{kube.DPUHostLabel: "", "mine": ""}, map[string]string{"mine": ""})
+	fine := join(map[string]string{contract.DPUHostLabel: "", "mine": ""}, map[string]string{"mine": ""})
 	nothing := func(context.Context) error { return nil }
 	for _, r := range []refusal{
-		{"as a DPU", join(map[string]string{kube.DPULabel: ""}, nil), nothing, "a kubelet may not change label " + kube.DPULabel},
-		{"as a chassis", join(nil, map[string]string{kube.NodeChassisIDKey: "x"}), fine, "only the network may write annotation " + kube.NodeChassisIDKey},
+		{"as a DPU", join(map[string]string{contract.DPULabel: ""}, nil), nothing, "a kubelet may not change label " + contract.DPULabel},
+		{"as a chassis", join(nil, map[string]string{contract.NodeChassisIDKey: "x"}), fine, "only the network may write annotation " + contract.NodeChassisIDKey},
 	} {
 		r.check(t)
 	}

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // TestPod_SpoofedSourceIsDropped: port security drops packets whose source the pod does not
@@ -112,7 +112,7 @@ func TestNorthbound_HungDelaysNewPodsOnly(t *testing.T) {
 	}()
 	create(t, podObject(ns, "late", nodes[1]))
 	mustInPod(t, from, "probe", "dial", "tcp", target)
-	waitPod(t, ns, "late", "annotated", func(pod *corev1.Pod) bool { return pod.Annotations[kube.PodNetworksKey] != "" })
+	waitPod(t, ns, "late", "annotated", func(pod *corev1.Pod) bool { return pod.Annotations[contract.PodNetworksKey] != "" })
 	time.Sleep(2 * time.Second) // many times what a pod needs with a database
 	late, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), "late", metav1.GetOptions{})
 	if err != nil {

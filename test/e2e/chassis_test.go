@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ovn-offload/ovn-offload/pkg/chassis"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -44,7 +44,7 @@ func systemID(t *testing.T, node string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return object.Annotations[kube.NodeChassisIDKey]
+	return object.Annotations[contract.NodeChassisIDKey]
 }
 
 // sbctl runs ovn-sbctl on the control plane's local socket, which may do everything.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 
 	"github.com/ovn-offload/ovn-offload/test/tier"
@@ -87,7 +88,7 @@ func (h *holders) look(pod *corev1.Pod, deleted bool) {
 	if pod.Spec.HostNetwork {
 		return
 	}
-	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 	if err != nil || network == nil {
 		return
 	}

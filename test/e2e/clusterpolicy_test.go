@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -107,7 +108,7 @@ func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 		}
 	}
 	subject := "subject: {namespaces: {matchLabels: {team: tested}}}"
-	apply(kube.KindBaselineAdminNetworkPolicy, `
+	apply(contract.KindBaselineAdminNetworkPolicy, `
 apiVersion: policy.networking.k8s.io/v1alpha1
 kind: BaselineAdminNetworkPolicy
 metadata: {name: default}
@@ -118,26 +119,26 @@ spec: {`+subject+`, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
 	policy(t, ns, "open", fromNamespaces("team", "tested"))
 	becomes(t, from, true, targets...)
 	// the admin's tier overrides that,
-	apply(kube.KindAdminNetworkPolicy, `
+	apply(contract.KindAdminNetworkPolicy, `
 apiVersion: policy.networking.k8s.io/v1alpha1
 kind: AdminNetworkPolicy
 metadata: {name: deny}
 spec: {priority: 50, `+subject+`, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
 	becomes(t, from, false, targets...)
 	// and in it a policy of a lower number, which passes to the next tier.
-	apply(kube.KindClusterNetworkPolicy, `
+	apply(contract.KindClusterNetworkPolicy, `
 apiVersion: policy.networking.k8s.io/v1alpha2
 kind: ClusterNetworkPolicy
 metadata: {name: pass}
 spec: {tier: Admin, priority: 10, `+subject+`, ingress: [{action: Pass, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: from}}}}]}]}`)
 	becomes(t, from, true, targets...)
 
-	remove(kube.KindClusterNetworkPolicy, "pass")
+	remove(contract.KindClusterNetworkPolicy, "pass")
 	becomes(t, from, false, targets...)
-	remove(kube.KindAdminNetworkPolicy, "deny")
+	remove(contract.KindAdminNetworkPolicy, "deny")
 	becomes(t, from, true, targets...)
 	deletePolicy(t, ns, "open")
 	becomes(t, from, false, targets...)
-	remove(kube.KindBaselineAdminNetworkPolicy, "default")
+	remove(contract.KindBaselineAdminNetworkPolicy, "default")
 	becomes(t, from, true, targets...)
 }

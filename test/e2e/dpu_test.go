@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
@@ -49,16 +50,16 @@ func TestDPU_WritesForItsHostOnly(t *testing.T) {
 		may  bool
 		do   func(context.Context) error
 	}{
-		{"a DPU, status of its host's pod", true, annotatePod(dpu, ns, "mine", kube.DPUStatusKey)},
-		{"a DPU, status of another pod", false, annotatePod(dpu, ns, "theirs", kube.DPUStatusKey)},
-		{"a DPU, details", false, annotatePod(dpu, ns, "mine", kube.DPUConnectionKey)},
-		{"a DPU, addresses", false, annotatePod(dpu, ns, "mine", kube.PodNetworksKey)},
+		{"a DPU, status of its host's pod", true, annotatePod(dpu, ns, "mine", contract.DPUStatusKey)},
+		{"a DPU, status of another pod", false, annotatePod(dpu, ns, "theirs", contract.DPUStatusKey)},
+		{"a DPU, details", false, annotatePod(dpu, ns, "mine", contract.DPUConnectionKey)},
+		{"a DPU, addresses", false, annotatePod(dpu, ns, "mine", contract.PodNetworksKey)},
 		{"a DPU, a pod's label", false, patchPod(dpu, ns, "mine", `{"metadata":{"labels":{"a":"%d"}}}`)},
 		{"a DPU, a pod's phase", false, patchPod(dpu, ns, "mine", `{"status":{"message":"%d"}}`)},
-		{"a DPU, its host's Node", true, annotateNode(dpu, host, kube.NodeEncapIPsKey)},
-		{"a DPU, another Node", false, annotateNode(dpu, other, kube.NodeEncapIPsKey)},
-		{"a DPU, its host's subnets", false, annotateNode(dpu, host, kube.NodeSubnetsKey)},
-		{"a DPU, its host's management port", false, annotateNode(dpu, host, kube.ManagementPortKey)},
+		{"a DPU, its host's Node", true, annotateNode(dpu, host, contract.NodeEncapIPsKey)},
+		{"a DPU, another Node", false, annotateNode(dpu, other, contract.NodeEncapIPsKey)},
+		{"a DPU, its host's subnets", false, annotateNode(dpu, host, contract.NodeSubnetsKey)},
+		{"a DPU, its host's management port", false, annotateNode(dpu, host, contract.ManagementPortKey)},
 		{"a DPU, its Lease", true, makeLease(dpu, "ovn-dpu-"+host)},
 		{"a DPU, another's Lease", false, makeLease(dpu, "ovn-dpu-"+other)},
 		{"a DPU, any Lease", false, makeLease(dpu, "ovn-dpu-"+host+"-2")},
@@ -66,17 +67,17 @@ func TestDPU_WritesForItsHostOnly(t *testing.T) {
 		{"a DPU, devices of its host", false, changeOffload(dpu, host, func(s *v1alpha1.NodeOffloadStatus) { s.DeviceCount++ })},
 		{"a DPU, problems of its host", false, changeOffload(dpu, host, func(s *v1alpha1.NodeOffloadStatus) { s.Problems = append(s.Problems, "none") })},
 		{"a DPU, traffic of another host", false, changeOffload(dpu, other, func(s *v1alpha1.NodeOffloadStatus) { s.TrafficOmitted++ })},
-		{"a host, details of its pod", true, annotatePod(hostAgent, ns, "mine", kube.DPUConnectionKey)},
-		{"a host, details of another pod", false, annotatePod(hostAgent, ns, "theirs", kube.DPUConnectionKey)},
-		{"a host, status", false, annotatePod(hostAgent, ns, "mine", kube.DPUStatusKey)},
-		{"a host, its Node", false, annotateNode(hostAgent, host, kube.NodeEncapIPsKey)},
-		{"a host, its management port", true, annotateNode(hostAgent, host, kube.ManagementPortKey)},
-		{"a host, another's management port", false, annotateNode(hostAgent, other, kube.ManagementPortKey)},
+		{"a host, details of its pod", true, annotatePod(hostAgent, ns, "mine", contract.DPUConnectionKey)},
+		{"a host, details of another pod", false, annotatePod(hostAgent, ns, "theirs", contract.DPUConnectionKey)},
+		{"a host, status", false, annotatePod(hostAgent, ns, "mine", contract.DPUStatusKey)},
+		{"a host, its Node", false, annotateNode(hostAgent, host, contract.NodeEncapIPsKey)},
+		{"a host, its management port", true, annotateNode(hostAgent, host, contract.ManagementPortKey)},
+		{"a host, another's management port", false, annotateNode(hostAgent, other, contract.ManagementPortKey)},
 		{"a host, labels of its Node's devices", true, labelNode(hostAgent, host, "ovn-offload.io/sriov")},
 		{"a host, other labels", false, labelNode(hostAgent, host, "k8s.ovn.org/dpu")},
 		{"a host, labels of another Node", false, labelNode(hostAgent, other, "ovn-offload.io/sriov")},
 		{"a host, the Lease", false, makeLease(hostAgent, "ovn-dpu-"+host)},
-		{"a host of no node", false, annotatePod(stray, ns, "mine", kube.DPUConnectionKey)},
+		{"a host of no node", false, annotatePod(stray, ns, "mine", contract.DPUConnectionKey)},
 	} {
 		// Policies take a moment to come into force.
 		eventually(t, soon, tc.name, func() (bool, string) {

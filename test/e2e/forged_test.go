@@ -19,8 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -218,11 +217,11 @@ func allowGeneve(t *testing.T) func() {
 	t.Helper()
 	const match = "udp"
 	for _, node := range nodes {
-		nbctl(t, "acl-add", ovn.ExternalSwitch(node), "from-lport", "2000", match, "allow")
+		nbctl(t, "acl-add", contract.Network{}.ExternalSwitch(node), "from-lport", "2000", match, "allow")
 	}
 	remove := func() {
 		for _, node := range nodes {
-			onNode(nodes[0], "ovn-nbctl", "acl-del", ovn.ExternalSwitch(node), "from-lport", "2000", match)
+			onNode(nodes[0], "ovn-nbctl", "acl-del", contract.Network{}.ExternalSwitch(node), "from-lport", "2000", match)
 		}
 		onNode(nodes[0], "ovn-nbctl", "--timeout=20", "--wait=hv", "sync")
 	}
@@ -308,17 +307,17 @@ func forged(t *testing.T, victim *corev1.Pod, to netip.Addr, size int) []byte {
 		}
 		return number
 	}
-	sw := ovn.NodeSwitch(victim.Spec.NodeName)
+	sw := contract.Network{}.NodeSwitch(victim.Spec.NodeName)
 	network := key("Datapath_Binding", "external_ids:name="+sw)
-	from := key("Port_Binding", "logical_port="+ovn.ManagementPort(victim.Spec.NodeName))
-	port := key("Port_Binding", "logical_port="+ovn.PodPort(victim.Namespace, victim.Name))
+	from := key("Port_Binding", "logical_port="+contract.Network{}.ManagementPort(victim.Spec.NodeName))
+	port := key("Port_Binding", "logical_port="+contract.Network{}.PodPort(victim.Namespace, victim.Name))
 	header := []byte{2, 0x40, 0x65, 0x58} // two words of options, a critical one; Ethernet
 	header = binary.BigEndian.AppendUint32(header, uint32(network)<<8)
 	header = append(header, 0x01, 0x02, 0x80, 1)
 	header = binary.BigEndian.AppendUint32(header, uint32(from)<<16|uint32(port))
 	mac := podNetwork(t, victim).MAC
 	source := managementAddress(t, to)
-	frame := append(append(header, mac...), kube.MACFromAddress(source)...)
+	frame := append(append(header, mac...), contract.MACFromAddress(source)...)
 	return append(frame, udpPacket(source, to, size)...)
 }
 

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -36,7 +36,7 @@ func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, node := range list.Items {
-			if node.Annotations[kube.NodeSubnetsKey] == "" {
+			if node.Annotations[contract.NodeSubnetsKey] == "" {
 				names = append(names, node.Name)
 			}
 		}
@@ -60,8 +60,8 @@ func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stuck.Annotations[kube.PodNetworksKey] != "" {
-		t.Errorf("a pod of a node without a subnet has %s", stuck.Annotations[kube.PodNetworksKey])
+	if stuck.Annotations[contract.PodNetworksKey] != "" {
+		t.Errorf("a pod of a node without a subnet has %s", stuck.Annotations[contract.PodNetworksKey])
 	}
 	rich := "paper-0"
 	if poor == rich {

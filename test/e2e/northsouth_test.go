@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
 
@@ -215,9 +215,11 @@ func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 			out, err := ask(addr)
 			return err == nil, out
 		})
-		remove := func() { onNode(nodes[0], "ovn-nbctl", "--wait=hv", "lr-policy-del", ovn.ClusterRouter, "2000", policy) }
+		remove := func() {
+			onNode(nodes[0], "ovn-nbctl", "--wait=hv", "lr-policy-del", contract.Network{}.ClusterRouter(), "2000", policy)
+		}
 		t.Cleanup(remove)
-		nbctl(t, "--wait=hv", "lr-policy-add", ovn.ClusterRouter, "2000", policy, "allow")
+		nbctl(t, "--wait=hv", "lr-policy-add", contract.Network{}.ClusterRouter(), "2000", policy, "allow")
 		if out, err := ask(netip.MustParseAddr(masquerade)); err != nil {
 			t.Errorf("without the policy %s is not reached, this shows nothing: %v: %s", masquerade, err, out)
 		}

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // TestRestart_OVSAndAgentTogether: a node loses both, as in an update of both
@@ -29,7 +29,7 @@ func TestRestart_OVSAndAgentTogether(t *testing.T) {
 	mustInPod(t, from, "probe", "dial", "tcp", target)
 	label := func(ctx context.Context, value string) {
 		t.Helper()
-		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, kube.DPUHostLabel, value)
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, contract.DPUHostLabel, value)
 		if _, err := cluster.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}

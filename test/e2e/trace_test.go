@@ -12,20 +12,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
 
 // trace tells the way of the first packet of a pod's TCP connection by the logical
 // flows that northd has made. The pod sends it to the MAC address hop.
-func trace(t *testing.T, from *corev1.Pod, hop kube.MAC, target netip.AddrPort) string {
+func trace(t *testing.T, from *corev1.Pod, hop contract.MAC, target netip.AddrPort) string {
 	t.Helper()
 	source, family := ofFamily(addresses(t, from), target.Addr()), "ip4"
 	if source.Is6() {
 		family = "ip6"
 	}
 	microflow := fmt.Sprintf("inport == %q && eth.src == %s && eth.dst == %s && ip.ttl == 64 && %[4]s.src == %[5]s && %[4]s.dst == %[6]s && tcp.src == 40000 && tcp.dst == %[7]d",
-		ovn.PodPort(from.Namespace, from.Name), podNetwork(t, from).MAC, hop, family, source, target.Addr(), target.Port())
+		contract.Network{}.PodPort(from.Namespace, from.Name), podNetwork(t, from).MAC, hop, family, source, target.Addr(), target.Port())
 	command := []string{"ovn-trace", "--db=unix:/run/ovn/ovnsb_db.sock", "-vconsole:off"}
 	for range 8 { // for each time that conntrack is asked; then it would be an old connection
 		command = append(command, "--ct=new")
@@ -37,9 +37,9 @@ func trace(t *testing.T, from *corev1.Pod, hop kube.MAC, target netip.AddrPort) 
 	return out
 }
 
-func podNetwork(t *testing.T, pod *corev1.Pod) *kube.PodNetwork {
+func podNetwork(t *testing.T, pod *corev1.Pod) *contract.PodNetwork {
 	t.Helper()
-	network, err := kube.ParsePodNetwork(pod.Annotations[kube.PodNetworksKey], "default")
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], "default")
 	if err != nil || network == nil {
 		t.Fatalf("network of %s: %v, %v", pod.Name, network, err)
 	}
@@ -49,7 +49,7 @@ func podNetwork(t *testing.T, pod *corev1.Pod) *kube.PodNetwork {
 // traceOut is a trace to what is not on the pod's switch.
 func traceOut(t *testing.T, from *corev1.Pod, target netip.AddrPort) string {
 	t.Helper()
-	return trace(t, from, kube.MACFromAddress(podNetwork(t, from).Gateways[0]), target)
+	return trace(t, from, contract.MACFromAddress(podNetwork(t, from).Gateways[0]), target)
 }
 
 // tracePod is a trace to an address of another pod.
@@ -63,7 +63,7 @@ func tracePod(t *testing.T, from, to *corev1.Pod, target netip.AddrPort) string 
 
 // outputTo is what a trace says that reaches a pod's port.
 func outputTo(pod *corev1.Pod) string {
-	return fmt.Sprintf("output to %q,", ovn.PodPort(pod.Namespace, pod.Name))
+	return fmt.Sprintf("output to %q,", contract.Network{}.PodPort(pod.Namespace, pod.Name))
 }
 
 // TestTrace_PoliciesAllowAndDrop: whom policies of a pod let in, on its node and from another,
@@ -82,7 +82,9 @@ func TestTrace_PoliciesAllowAndDrop(t *testing.T) {
 		if tc.policy != "" {
 			policy(t, ns, tc.policy, allowIngress(to.Name, tc.lets...))
 		}
-		look := func() (bool, string) { return traced(t, to, sources, tc.lets, kube.NetworkPolicyOwner(ns, tc.policy)) }
+		look := func() (bool, string) {
+			return traced(t, to, sources, tc.lets, contract.NetworkPolicyOwner(ns, tc.policy))
+		}
 		eventually(t, policyWithin, fmt.Sprintf("with policy %q traces from %q reach the pod", tc.policy, tc.lets), look)
 		if ok, seen := look(); !ok { // not all were traced at one time
 			t.Errorf("with policy %q: %s", tc.policy, seen)
@@ -95,7 +97,7 @@ func TestTrace_PoliciesAllowAndDrop(t *testing.T) {
 
 // traced tells whether traces from the sources that a policy lets in reach a pod,
 // and the others end at the policy's last rule, that of all that comes to its pods.
-func traced(t *testing.T, to *corev1.Pod, sources []*corev1.Pod, lets []string, policy kube.Owner) (bool, string) {
+func traced(t *testing.T, to *corev1.Pod, sources []*corev1.Pod, lets []string, policy contract.Owner) (bool, string) {
 	t.Helper()
 	last := "(outport == @" + ovn.PolicyGroup(policy) + ")"
 	for _, from := range sources {
@@ -194,9 +196,9 @@ func TestTrace_SNATToOutsideOnly(t *testing.T) {
 			}
 			exit := netip.AddrPortFrom(ofFamily(machineAddresses(t, outside), target.Addr()), outsidePort)
 			out := traceOut(t, from, exit)
-			_, after, found := strings.Cut(out, fmt.Sprintf("ingress(dp=%q,", ovn.GatewayRouter(node)))
+			_, after, found := strings.Cut(out, fmt.Sprintf("ingress(dp=%q,", contract.Network{}.GatewayRouter(node)))
 			if _, after, translated := strings.Cut(after, snat); !found || !translated || !strings.Contains(after, fmt.Sprintf(`output to "breth0_%s"`, node)) {
-				t.Errorf("from %s to %s: want %s in %s, then the wire: %s", from.Name, exit, snat, ovn.GatewayRouter(node), out)
+				t.Errorf("from %s to %s: want %s in %s, then the wire: %s", from.Name, exit, snat, contract.Network{}.GatewayRouter(node), out)
 			}
 			out = tracePod(t, from, other, target)
 			if strings.Contains(out, "ct_snat") || strings.Contains(out, `dp="GR_`) || !strings.Contains(out, outputTo(other)) {

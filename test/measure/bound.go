@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
@@ -69,7 +70,7 @@ func (b *bench) bareWrites(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	annotation := map[string]string{kube.PodNetworksKey: `{"default":{"ip_addresses":["10.128.32.4/19"],"mac_address":"0a:58:0a:80:20:04",` +
+	annotation := map[string]string{contract.PodNetworksKey: `{"default":{"ip_addresses":["10.128.32.4/19"],"mac_address":"0a:58:0a:80:20:04",` +
 		`"gateway_ips":["10.128.32.1"],"ip_address":"10.128.32.4/19","gateway_ip":"10.128.32.1","role":"primary"}}`}
 	network, err := b.asController()
 	if err != nil {
@@ -158,13 +159,13 @@ func (b *bench) addNetwork(ctx context.Context) error {
 }
 
 func (b *bench) addNode(ctx context.Context, name, subnet string) error {
-	subnets, err := json.Marshal(map[string][]string{kube.DefaultNetwork: {subnet}})
+	subnets, err := json.Marshal(map[string][]string{contract.DefaultNetwork: {subnet}})
 	if err != nil {
 		return err
 	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-			kube.NodeSubnetsKey: string(subnets), kube.NodeChassisIDKey: "no-chassis-" + name,
+			contract.NodeSubnetsKey: string(subnets), contract.NodeChassisIDKey: "no-chassis-" + name,
 		}},
 		Spec: corev1.NodeSpec{Unschedulable: true},
 	}

@@ -16,7 +16,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/build"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 const (
@@ -84,7 +84,7 @@ func (w *watched) see(event watch.EventType, pod *corev1.Pod, now time.Time) {
 	case event == watch.Deleted:
 		delete(w.pods, pod.Name)
 	default:
-		if times.annotated.IsZero() && pod.Annotations[kube.PodNetworksKey] != "" {
+		if times.annotated.IsZero() && pod.Annotations[contract.PodNetworksKey] != "" {
 			times.annotated = now
 		}
 		if times.ready.IsZero() && isReady(pod) {

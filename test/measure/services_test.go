@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
 
@@ -33,10 +33,10 @@ func (w serviceWorld) EndpointSlices(_, name string) []*discoveryv1.EndpointSlic
 // BenchmarkServices is a full pass over 5,000 services with ten endpoints each:
 // built, and compared with a real database that holds them.
 func BenchmarkServices(b *testing.B) {
-	w := &world{view: newServiceWorld(), owners: []kube.Owner{kube.NetworkOwner()}, db: openNorthbound(b)}
-	w.cfg = ovn.Config{JoinSubnets: []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}}
+	w := &world{view: newServiceWorld(), owners: []contract.Owner{contract.NetworkOwner()}, db: openNorthbound(b)}
+	w.network = contract.Network{JoinSubnets: []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}}
 	for i := range worldServices {
-		w.owners = append(w.owners, kube.ServiceOwner("bench", fmt.Sprint("web-", i)))
+		w.owners = append(w.owners, contract.ServiceOwner("bench", fmt.Sprint("web-", i)))
 	}
 	start := time.Now()
 	if changes := w.pass(b, 10); changes < worldServices {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
@@ -30,19 +31,20 @@ const worldNodes, worldPods = 400, 100_000
 // world is what the controller works on, without an API server: objects, the
 // allocator, and the replica of a real database.
 type world struct {
-	view   ovn.View // the world itself, if nothing else is said
-	nodes  map[string]*corev1.Node
-	pods   map[kube.Owner]*corev1.Pod
-	owners []kube.Owner
-	alloc  *ipam.Allocator
-	cfg    ovn.Config
-	db     *ovsdb.DB
+	view    ovn.View // the world itself, if nothing else is said
+	nodes   map[string]*corev1.Node
+	pods    map[contract.Owner]*corev1.Pod
+	owners  []contract.Owner
+	alloc   *ipam.Allocator
+	network contract.Network
+	zone    contract.Zone
+	db      *ovsdb.DB
 }
 
 func (w *world) Node(name string) *corev1.Node { return w.nodes[name] }
 
 func (w *world) Pod(namespace, name string) *corev1.Pod {
-	return w.pods[kube.PodOwner(namespace, name)]
+	return w.pods[contract.PodOwner(namespace, name)]
 }
 
 func (w *world) Service(string, string) *corev1.Service                     { return nil }
@@ -52,19 +54,20 @@ func (w *world) ServiceValues() *ovn.ServiceValues                          { re
 func (w *world) GatewayAddresses(*corev1.Node) []netip.Addr                 { return nil }
 func (w *world) IsHostAddress(netip.Addr) bool                              { return false }
 func (w *world) ServiceSubnets() []netip.Prefix                             { return nil }
-func (w *world) NodeAddresses(bool) ([]netip.Addr, bool)                    { return nil, true }
+func (w *world) Zone() contract.Zone                                        { return w.zone }
+func (w *world) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
-func (w *world) Policy(kube.Owner) *kube.Policy                { return nil }
+func (w *world) Policy(contract.Owner) *kube.Policy            { return nil }
 func (w *world) PoliciesOf(*corev1.Pod) ([]*kube.Policy, bool) { return nil, true }
-func (w *world) PodSet(kube.Owner) *kube.PodSet                { return nil }
+func (w *world) PodSet(contract.Owner) *kube.PodSet            { return nil }
 func (w *world) Members(*kube.PodSet) []*corev1.Pod            { return nil }
 func (w *world) Sizes(*kube.PodSet) map[int32]int              { return nil }
-func (w *world) UsersOf(kube.Owner) []kube.Owner               { return nil }
+func (w *world) UsersOf(contract.Owner) []contract.Owner       { return nil }
 func (w *world) NodesWith(labels.Selector) []*corev1.Node      { return nil }
 func (w *world) Namespace(string) *corev1.Namespace            { return nil }
 
-func (w *world) Allocated(pod *corev1.Pod) *kube.PodNetwork { return w.alloc.Allocated(pod) }
+func (w *world) Allocated(pod *corev1.Pod) *contract.PodNetwork { return w.alloc.Allocated(pod) }
 
 // BenchmarkWorld is the controller's full pass over 100,000 pods: every owner
 // built by pkg/ovn and compared by pkg/ovsdb, ten at a time. Peak memory is that
@@ -108,7 +111,7 @@ func (w *world) pass(b *testing.B, batch int) int {
 	for i := 0; i < len(w.owners); i += batch {
 		var wants []ovsdb.Want
 		for _, owner := range w.owners[i:min(i+batch, len(w.owners))] {
-			rows, err := ovn.Build(w.view, w.cfg, owner)
+			rows, err := ovn.Build(w.view, w.network, owner)
 			if err != nil && len(rows) == 0 { // nodes lack a gateway and say so
 				b.Fatalf("%s: %v", owner, err)
 			}
@@ -135,12 +138,12 @@ func newWorld(b *testing.B) *world {
 	if plan.Services, err = ipam.ParsePrefixes("172.30.0.0/16"); err != nil {
 		b.Fatal(err)
 	}
-	w := &world{nodes: map[string]*corev1.Node{}, pods: map[kube.Owner]*corev1.Pod{}, owners: []kube.Owner{kube.NetworkOwner()}}
+	w := &world{nodes: map[string]*corev1.Node{}, pods: map[contract.Owner]*corev1.Pod{}, owners: []contract.Owner{contract.NetworkOwner()}}
 	if w.alloc, err = ipam.New(plan); err != nil {
 		b.Fatal(err)
 	}
 	w.alloc.Rebuild(nil, nil, nil)
-	w.cfg = ovn.Config{ClusterSubnets: plan.Prefixes(), JoinSubnets: plan.JoinSubnets()}
+	w.network = plan.Network()
 	for i := range worldNodes {
 		w.addNode(b, i)
 	}
@@ -154,7 +157,7 @@ func newWorld(b *testing.B) *world {
 func (w *world) addNode(b *testing.B, i int) {
 	name := nodeName(i)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: types.UID(name), Annotations: map[string]string{kube.NodeChassisIDKey: "chassis-" + name},
+		Name: name, UID: types.UID(name), Annotations: map[string]string{contract.NodeChassisIDKey: "chassis-" + name},
 	}}
 	decision, err := w.alloc.Node(node)
 	if err != nil {
@@ -162,7 +165,7 @@ func (w *world) addNode(b *testing.B, i int) {
 	}
 	maps.Copy(node.Annotations, decision.Annotations)
 	w.nodes[name] = node
-	w.owners = append(w.owners, kube.NodeOwner(name))
+	w.owners = append(w.owners, contract.NodeOwner(name))
 }
 
 func (w *world) addPod(b *testing.B, i int) {
@@ -178,7 +181,7 @@ func (w *world) addPod(b *testing.B, i int) {
 		b.Fatal(err)
 	}
 	pod.Annotations = decision.Annotations
-	owner := kube.PodOwner(pod.Namespace, pod.Name)
+	owner := contract.PodOwner(pod.Namespace, pod.Name)
 	w.pods[owner] = pod
 	w.owners = append(w.owners, owner)
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -50,10 +51,10 @@ func (p *product) gateway(n *ovsNode, of string) {
 	ok(t, err)
 	db.OnChange(func(owners []string) { setup.Changed(owners...) })
 	db.OnForeign(func(tables []string) { setup.Foreign(tables...) })
-	view.OnChange(func(owners ...kube.Owner) {
+	view.OnChange(func(owners ...contract.Owner) {
 		for _, owner := range owners {
 			setup.Changed(owner.String())
-			if owner.Kind == kube.KindService || owner.Kind == kube.KindPod {
+			if owner.Kind == contract.KindService || owner.Kind == contract.KindPod {
 				setup.ServicesChanged()
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
@@ -66,7 +67,7 @@ func newDPUBench(t *testing.T) *dpuBench {
 func newHandDPUBench(t *testing.T) *dpuBench {
 	b := newDPUBench(t)
 	_, err := b.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: dpuHost, UID: "uid-" + dpuHost, Annotations: map[string]string{kube.NodeSubnetsKey: `{"default":["10.1.0.0/24","fd00:1::/64"]}`},
+		Name: dpuHost, UID: "uid-" + dpuHost, Annotations: map[string]string{contract.NodeSubnetsKey: `{"default":["10.1.0.0/24","fd00:1::/64"]}`},
 	}}, metav1.CreateOptions{})
 	ok(t, err)
 	b.managementNetwork()
@@ -158,7 +159,7 @@ func newDPUSide(b *dpuBench, dir, name string) *dpuSide {
 	b.Cleanup(d.db.Close)
 	d.view, err = kube.NewView(apitest.Client(b.api), dpuHost)
 	ok(b, err)
-	d.view.OnChange(func(owners ...kube.Owner) {
+	d.view.OnChange(func(owners ...contract.Owner) {
 		if ports := d.ports.Load(); ports != nil {
 			ports.Changed(owners...)
 		}
@@ -186,7 +187,7 @@ func (d *dpuSide) start() {
 	ports, err := dpu.NewPorts(cfg, dpu.Deps{
 		Pods: d.view, Node: func() *corev1.Node { return d.view.Node(dpuHost) }, MTU: func() int { return 1400 },
 		Switch:   &cni.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Representor: dpu.Representor, Functions: d.kernel},
-		Annotate: kube.NewWriter(apitest.Client(d.api)).AnnotatePod, Warn: func(o kube.Owner, reason, note string) { d.Log(o, reason, note) },
+		Annotate: kube.NewWriter(apitest.Client(d.api)).AnnotatePod, Warn: func(o contract.Owner, reason, note string) { d.Log(o, reason, note) },
 	})
 	ok(d, err)
 	d.ports.Store(ports)
@@ -301,9 +302,9 @@ func (b *dpuBench) pod(i int, device string) *dpuPod {
 	p.v4, p.v6 = fmt.Sprintf("10.1.0.%d", 20+i), fmt.Sprintf("fd00:1::%d", 20+i)
 	mac := fmt.Sprintf("0a:00:00:00:01:%02x", i)
 	b.c.nb("lsp-add", "s1", "default_"+p.name, "--", "lsp-set-addresses", "default_"+p.name, mac+" "+p.v4+" "+p.v6)
-	value, err := kube.FormatNetwork(kube.DefaultNetwork, map[string]any{"ip_addresses": []string{p.v4 + "/24", p.v6 + "/64"}, "mac_address": mac})
+	value, err := contract.FormatNetwork(contract.DefaultNetwork, map[string]any{"ip_addresses": []string{p.v4 + "/24", p.v6 + "/64"}, "mac_address": mac})
 	ok(b, err)
-	p.create(device, map[string]string{kube.PodNetworksKey: value})
+	p.create(device, map[string]string{contract.PodNetworksKey: value})
 	return p
 }
 
@@ -355,7 +356,7 @@ func reached(address string) bool {
 func (p *dpuPod) status(want string) {
 	p.Helper()
 	eventually(p, "the status is "+want, patience, func() bool {
-		s, err := kube.ParseDPUStatus(p.b.dpu.view.Pod("default", p.name).Annotations[kube.DPUStatusKey], kube.DefaultNetwork)
+		s, err := contract.ParseDPUStatus(p.b.dpu.view.Pod("default", p.name).Annotations[contract.DPUStatusKey], contract.DefaultNetwork)
 		return err == nil && s != nil && s.Status == want
 	})
 }

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 	"github.com/ovn-offload/ovn-offload/test/tier"
@@ -88,7 +88,7 @@ func testDPUAttach(b *dpuBench) {
 	}
 	pod, err := b.api.CoreV1().Pods("default").Get(b.Context(), web.name, metav1.GetOptions{})
 	ok(b, err)
-	if left := pod.Annotations[kube.DPUConnectionKey] + pod.Annotations[kube.DPUStatusKey]; left != "" {
+	if left := pod.Annotations[contract.DPUConnectionKey] + pod.Annotations[contract.DPUStatusKey]; left != "" {
 		b.Errorf("after DEL: annotations %s", left)
 	}
 }
@@ -141,7 +141,7 @@ func testDPUAway(b *dpuBench) {
 	web, late := b.pod(5, b.device(0)), b.pod(6, b.device(1))
 	web.must("ADD")
 	b.dpu.stop()
-	lease, err := b.api.CoordinationV1().Leases(dpu.Namespace).Get(b.Context(), kube.DPULeasePrefix+dpuHost, metav1.GetOptions{})
+	lease, err := b.api.CoordinationV1().Leases(dpu.Namespace).Get(b.Context(), contract.DPULeasePrefix+dpuHost, metav1.GetOptions{})
 	ok(b, err)
 	second := int32(1) // rather than to wait for 40
 	lease.Spec.LeaseDurationSeconds = &second
@@ -198,10 +198,10 @@ func (b *dpuBench) dpuReboots(web *dpuPod) {
 	b.noFunctions()
 	b.dpu.losePorts()
 	b.dpu.start()
-	web.status(kube.DPUError)
+	web.status(contract.DPUError)
 	web.silent("without its function")
 	back := b.functions()
-	web.status(kube.DPUReady)
+	web.status(contract.DPUReady)
 	ready := time.Since(back)
 	web.answers()
 	traffic := time.Since(back)

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
@@ -64,7 +64,7 @@ func (n *podNode) manage() (carrier *atomic.Pointer[node.Function], mark func())
 	host, err := netdev.Open("")
 	ok(n, err)
 	carrier = &atomic.Pointer[node.Function]{}
-	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Annotations: map[string]string{kube.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`}}}
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Annotations: map[string]string{contract.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`}}}
 	m, err := node.NewManagement(node.Config{Node: "node", ClusterSubnets: subnetsOf("10.244.0.0/16")}, node.Deps{
 		Host: node.Local{NS: host}, DB: n.db, Node: func() *corev1.Node { return object },
 		Function: func() (*node.Function, error) { return carrier.Load(), nil },

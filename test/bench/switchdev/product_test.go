@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/controller"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
 )
@@ -75,7 +75,7 @@ func (c *cluster) answer(ns string) {
 // plan is that of addresses.
 func plan() ipam.Config {
 	c := ipam.Defaults()
-	c.Cluster = append(c.Cluster, ipam.ClusterSubnet{Prefix: subnetsOf("fd00:10:244::/48")[0], NodeBits: 64})
+	c.Cluster = append(c.Cluster, contract.Subnet{Prefix: subnetsOf("fd00:10:244::/48")[0], NodeBits: 64})
 	c.Services = append(c.Services, subnetsOf("fd00:10:96::/112")...)
 	return c
 }
@@ -169,12 +169,12 @@ func (p *product) add(name string, n *ovsNode, vf int, at ...string) {
 }
 
 // network waits for what the controller says of a pod.
-func (p *product) network(pod string) (network *kube.PodNetwork) {
+func (p *product) network(pod string) (network *contract.PodNetwork) {
 	p.t.Helper()
 	eventually(p.t, pod+" has addresses", patience, func() bool {
 		object, err := p.server.CoreV1().Pods("default").Get(p.t.Context(), pod, metav1.GetOptions{})
 		ok(p.t, err)
-		network, err = kube.ParsePodNetwork(object.Annotations[kube.PodNetworksKey], kube.DefaultNetwork)
+		network, err = contract.ParsePodNetwork(object.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 		return err == nil && network != nil && len(network.Addresses) == 2
 	})
 	return network

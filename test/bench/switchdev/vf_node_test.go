@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -170,7 +170,7 @@ func (n *podNode) pod(i int, device string) *vfPod {
 	n.c.nb("lsp-add", "net", "default_"+p.name, "--", "lsp-set-addresses", "default_"+p.name, p.mac+" "+p.v4)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: p.name, UID: types.UID("uid-" + p.name),
-		Annotations: map[string]string{kube.PodNetworksKey: fmt.Sprintf(
+		Annotations: map[string]string{contract.PodNetworksKey: fmt.Sprintf(
 			`{"default":{"ip_addresses":["%s/24"],"mac_address":"%s","gateway_ips":["10.244.1.254"]}}`, p.v4, p.mac)},
 	}}
 	if device != "" {
@@ -180,7 +180,7 @@ func (n *podNode) pod(i int, device string) *vfPod {
 	n.pods[p.name] = pod
 	n.mu.Unlock()
 	n.kubelet.give(p.name, device)
-	n.seen.Changed(kube.PodOwner("default", p.name))
+	n.seen.Changed(contract.PodOwner("default", p.name))
 	return p
 }
 

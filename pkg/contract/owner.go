@@ -1,4 +1,4 @@
-package kube
+package contract
 
 import (
 	"fmt"
@@ -29,11 +29,12 @@ const (
 	KindPodSet = "PodSet"
 )
 
-// Owner names one Kubernetes object on whose behalf rows and devices exist.
-// It is the work item of every queue and, as a string, the value of
-// external_ids in the databases.
+// Owner names one Kubernetes object on one network, on whose behalf rows and devices exist. It is the work item of
+// every queue and, as a string, the value of external_ids in the databases.
 type Owner struct {
 	Kind, Namespace, Name string
+	// Network is "" for the cluster's default network.
+	Network string
 }
 
 // NetworkOwner is the owner of the rows that exist once in a zone.
@@ -60,12 +61,23 @@ func NetworkPolicyOwner(namespace, name string) Owner {
 	return Owner{Kind: KindNetworkPolicy, Namespace: namespace, Name: name}
 }
 
-// String gives "Kind/namespace/name", or "Kind/name" where the object has no namespace.
+// On is the owner of the same object on another network.
+func (o Owner) On(network string) Owner {
+	o.Network = network
+	return o
+}
+
+// String gives "Kind/namespace/name", or "Kind/name" where the object has no namespace. "@network" follows unless that
+// is the default network. No name of a Kubernetes object has an @ or a /.
 func (o Owner) String() string {
-	if o.Namespace == "" {
-		return o.Kind + "/" + o.Name
+	text := o.Kind + "/" + o.Name
+	if o.Namespace != "" {
+		text = o.Kind + "/" + o.Namespace + "/" + o.Name
 	}
-	return o.Kind + "/" + o.Namespace + "/" + o.Name
+	if o.Network != "" {
+		text += "@" + o.Network
+	}
+	return text
 }
 
 // LogValue is String in a log.
@@ -73,12 +85,14 @@ func (o Owner) LogValue() slog.Value { return slog.StringValue(o.String()) }
 
 // ParseOwner reads what String wrote.
 func ParseOwner(s string) (Owner, error) {
-	parts := strings.Split(s, "/")
-	switch len(parts) {
-	case 2:
-		return Owner{Kind: parts[0], Name: parts[1]}, nil
-	case 3:
-		return Owner{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, nil
+	object, network, on := strings.Cut(s, "@")
+	parts := strings.Split(object, "/")
+	switch {
+	case on && network == "":
+	case len(parts) == 2:
+		return Owner{Kind: parts[0], Name: parts[1], Network: network}, nil
+	case len(parts) == 3:
+		return Owner{Kind: parts[0], Namespace: parts[1], Name: parts[2], Network: network}, nil
 	}
-	return Owner{}, fmt.Errorf("owner %q is not Kind/name or Kind/namespace/name", s)
+	return Owner{}, fmt.Errorf("owner %q is not Kind/name or Kind/namespace/name, with or without @network", s)
 }

@@ -1,4 +1,4 @@
-package kube
+package contract
 
 import (
 	"bytes"
@@ -43,9 +43,6 @@ const (
 	// ACLLoggingKey holds {"deny":"alert","allow":"notice"}; user, on a Namespace.
 	ACLLoggingKey = "k8s.ovn.org/acl-logging"
 )
-
-// DefaultNetwork is the key of the cluster's default network in annotations.
-const DefaultNetwork = "default"
 
 // MAC is a hardware address that is text in JSON.
 type MAC net.HardwareAddr

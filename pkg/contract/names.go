@@ -1,0 +1,50 @@
+package contract
+
+// IntegrationBridge is the OVS bridge of all pods. ovn-controller fills it.
+const IntegrationBridge = "br-int"
+
+// PhysicalNetwork is the network_name of the ports to the gateway bridges. An agent maps it to its node's bridge.
+const PhysicalNetwork = "physnet"
+
+// SecondPhysicalNetwork is that of the second external bridge.
+const SecondPhysicalNetwork = "exgwphysnet"
+
+// ClusterRouter is the distributed router of all pods.
+func (n Network) ClusterRouter() string { return n.prefix() + "ovn_cluster_router" }
+
+// JoinSwitch connects the cluster router with every gateway router.
+func (n Network) JoinSwitch() string { return n.prefix() + "join" }
+
+// NodeSwitch is the switch of a node's pods.
+func (n Network) NodeSwitch(node string) string { return n.prefix() + node }
+
+// ExternalSwitch is the switch between a gateway router and the node's uplink.
+func (n Network) ExternalSwitch(node string) string { return "ext_" + n.prefix() + node }
+
+// GatewayRouter is the router of a node's north-south traffic.
+func (n Network) GatewayRouter(node string) string { return "GR_" + n.prefix() + node }
+
+// ManagementPort is the logical switch port of a node's own interface in its pod subnet, and the iface-id of that
+// interface.
+func (n Network) ManagementPort(node string) string { return "k8s-" + n.prefix() + node }
+
+// PodPort is the logical switch port of a pod, and the iface-id of its interface.
+func (n Network) PodPort(namespace, pod string) string { return n.prefix() + namespace + "_" + pod }
+
+// The groups through which a load balancer reaches every node: its switches, its gateway routers, or both. A load
+// balancer is attached to a group once, not to each switch.
+
+// ClusterGroup is the group of all switches and gateway routers.
+func (n Network) ClusterGroup() string { return n.prefix() + "clusterLBGroup" }
+
+// SwitchGroup is the group of all switches.
+func (n Network) SwitchGroup() string { return n.prefix() + "clusterSwitchLBGroup" }
+
+// RouterGroup is the group of all gateway routers.
+func (n Network) RouterGroup() string { return n.prefix() + "clusterRouterLBGroup" }
+
+// NodesGroup is the port group of all management ports, so that its ACLs are on every node's switch.
+func (n Network) NodesGroup() string { return n.prefix() + "nodes" }
+
+// GatewaysGroup is the port group of all gateway routers' ports on the switches to external bridges.
+func (n Network) GatewaysGroup() string { return n.prefix() + "gateways" }

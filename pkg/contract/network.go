@@ -1,0 +1,112 @@
+package contract
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// DefaultNetwork is the key of the cluster's default network in annotations. In an Owner and in a Network that
+// network's name is "".
+const DefaultNetwork = "default"
+
+// Role is a network's part in the pods that it is attached to.
+type Role string
+
+// The roles, as k8s.ovn.org/pod-networks says them.
+const (
+	// RolePrimary has the pod's default route and its services.
+	RolePrimary Role = "primary"
+	// RoleSecondary is a further interface.
+	RoleSecondary Role = "secondary"
+)
+
+// Topology is the shape of a network in OVN, as the netconf of a NetworkAttachmentDefinition spells it.
+type Topology string
+
+// The topologies.
+const (
+	// Layer3 has a switch for each node, and a router between them.
+	Layer3 Topology = "layer3"
+	// Layer2 has one switch for all nodes.
+	Layer2 Topology = "layer2"
+	// Localnet has one switch for all nodes, with a port to a physical network.
+	Localnet Topology = "localnet"
+)
+
+// Network is one network of pods. It is a value: whoever has it shares it and changes nothing in it.
+type Network struct {
+	// Name is "" for the cluster's default network.
+	Name string
+	// ID is unique in the cluster, 0 for the default network.
+	ID       int
+	Role     Role
+	Topology Topology
+	// Subnets hold the pods' addresses. There may be several of one family.
+	Subnets []Subnet
+	// JoinSubnets connect the network's router with its gateway routers: at most one for each family, none for
+	// networks without gateway routers.
+	JoinSubnets []netip.Prefix
+	// MTU of the pods' interfaces, 0: that of the node.
+	MTU int
+	// VLAN is the tag of a localnet on the physical network, 0: none.
+	VLAN int
+	// PhysicalNetwork is the network_name of the ports to the physical network.
+	PhysicalNetwork string
+}
+
+// Zone is what all networks of a zone share. A zone is one Northbound database with the nodes that it serves.
+type Zone struct {
+	// ServiceSubnets hold the services' own addresses.
+	ServiceSubnets []netip.Prefix
+	// MasqueradeSubnets hold addresses that stand for a node or a router: at most one for each family.
+	MasqueradeSubnets []netip.Prefix
+}
+
+// Subnet is a network of pods from which each node gets an equal part.
+type Subnet struct {
+	netip.Prefix
+	// NodeBits is the prefix length of a node's part. It is that of the subnet itself where nodes share it.
+	NodeBits int
+}
+
+// String is the form that ParseSubnets reads.
+func (s Subnet) String() string { return fmt.Sprintf("%s/%d", s.Prefix, s.NodeBits) }
+
+// Key is the network's name in annotations that hold a value for each network.
+func (n Network) Key() string {
+	if n.Name == "" {
+		return DefaultNetwork
+	}
+	return n.Name
+}
+
+// Families are the address families of the pods, in the order of the subnets.
+func (n Network) Families() []Family {
+	var families []Family
+	for _, subnet := range n.Subnets {
+		if f := FamilyOf(subnet.Addr()); !slices.Contains(families, f) {
+			families = append(families, f)
+		}
+	}
+	return families
+}
+
+// Prefixes are the subnets without the lengths of the nodes' parts.
+func (n Network) Prefixes() []netip.Prefix {
+	out := make([]netip.Prefix, len(n.Subnets))
+	for i, subnet := range n.Subnets {
+		out[i] = subnet.Prefix
+	}
+	return out
+}
+
+// prefix begins the names of the network's OVN objects: OVN-Kubernetes' form, in which "a-b" and "a.b" are the same.
+// Whoever makes Networks refuses the second of two with one prefix.
+func (n Network) prefix() string {
+	if n.Name == "" {
+		return ""
+	}
+	return strings.NewReplacer("-", ".", "/", ".").Replace(n.Name) + "_"
+}

@@ -1,0 +1,67 @@
+package contract
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Offsets from the network address of a node's subnet.
+const (
+	// RouterOffset is the router's port, the gateway of the pods. It is also the cluster router in a join subnet.
+	RouterOffset = 1
+	// ManagementOffset is the node's own interface, the management port.
+	ManagementOffset = 2
+	// FirstPodOffset is the first address that a pod may have, a power of two. OVN-Kubernetes keeps 3 for the gateway
+	// of a hybrid overlay.
+	FirstPodOffset = 4
+)
+
+// Offsets from the network address of a masquerade subnet. A node and its gateway router both have the node's
+// address; packets between them carry these addresses in its place. The first five are OVN-Kubernetes'.
+const (
+	// MasqueradeRouter is the source that a process of the node sees when a service leads back to the node.
+	MasqueradeRouter = 1
+	// MasqueradeHost is the node as its gateway router sees it.
+	MasqueradeHost = 2
+	// MasqueradeNextHop is the next hop of routes between both. No interface has it.
+	MasqueradeNextHop = 4
+	// MasqueradeHairpin is the source of what a load balancer sends back to the pod that it came from.
+	MasqueradeHairpin = 5
+	// MasqueradeBound is the node whose process has chosen the node's address as its source.
+	MasqueradeBound = 6
+	// MasqueradeOther is the node under any further source address.
+	MasqueradeOther = 7
+	// MasqueradeElsewhere has the node ports of services with policy Local whose endpoints are on other nodes, for
+	// processes of a node without one.
+	MasqueradeElsewhere = 8
+	// MasqueradeClient is the source of what the node's own processes send to MasqueradeElsewhere.
+	MasqueradeClient = 9
+)
+
+// AddressAt is the address at an offset from the network address of subnet.
+func AddressAt(subnet netip.Prefix, offset uint64) netip.Addr {
+	bytes := subnet.Addr().As16()
+	low := binary.BigEndian.Uint64(bytes[8:])
+	binary.BigEndian.PutUint64(bytes[8:], low+offset)
+	addr := netip.AddrFrom16(bytes)
+	if subnet.Addr().Is4() {
+		return addr.Unmap()
+	}
+	return addr
+}
+
+// PrefixAt is AddressAt with the length of subnet.
+func PrefixAt(subnet netip.Prefix, offset uint64) netip.Prefix {
+	return netip.PrefixFrom(AddressAt(subnet, offset), subnet.Bits())
+}
+
+// MaxNodeID is the largest node id that has an address in a join subnet: the last two addresses are the broadcast
+// address of IPv4 and RetransmitAddress.
+func MaxNodeID(join netip.Prefix) int { return int(retransmitOffset(join)) - 1 }
+
+// RetransmitAddress is the cluster router's second address in a join subnet. No node has it.
+func RetransmitAddress(join netip.Prefix) netip.Addr { return AddressAt(join, retransmitOffset(join)) }
+
+func retransmitOffset(join netip.Prefix) uint64 {
+	return 1<<min(31, join.Addr().BitLen()-join.Bits()) - 2
+}
