@@ -36,10 +36,15 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// View is the facts that builders read; a method returns nil for what is not there.
-type View interface {
+// Objects are nodes and pods.
+type Objects interface {
 	Node(name string) *corev1.Node
 	Pod(namespace, name string) *corev1.Pod
+}
+
+// View is the facts that builders read; a method returns nil for what is not there.
+type View interface {
+	Objects
 	// Allocated is the network of a pod as the allocator decided and recorded
 	// it: an annotation that says something else is not a fact.
 	Allocated(pod *corev1.Pod) *contract.PodNetwork
