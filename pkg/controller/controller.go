@@ -80,10 +80,7 @@ type Controller struct {
 	end     context.CancelCauseFunc
 	claimed bool
 	guard   ovsdb.Guard
-	echo    echo
-	// kept are sets of pods that only a rule of before refers to; of the loop of rows.
-	kept   []contract.Owner
-	limits limits
+	limits  limits
 	// warned is what the authors of policies and services were last told.
 	warned sync.Map
 	// removed are chassis that are not in the Southbound database any more.
@@ -123,8 +120,8 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	c.rows = c.loop("rows", 1, 10, c.reconcileRows)
 	c.statuses = c.loop("policy-status", 1, 1, c.writeStatuses)
 	c.chassis = c.loop("chassis", 1, 1, c.dropChassis)
-	c.nodes.MarkAllWith(c.nodeOwners)
-	c.pods.MarkAllWith(c.podOwners)
+	c.nodes.MarkAllWith(func() []contract.Owner { return c.all(contract.KindNode) })
+	c.pods.MarkAllWith(func() []contract.Owner { return c.all(contract.KindPod) })
 	c.rows.MarkAllWith(c.everything)
 	c.rows.UrgentWith(c.isUrgent)
 	c.view.OnChange(c.mark)

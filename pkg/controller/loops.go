@@ -187,13 +187,9 @@ type pass struct {
 	past   map[contract.Owner][]types.UID
 	byName map[string]contract.Owner
 	wants  []ovsdb.Want
-	kept   []contract.Owner // sets of pods that nobody uses any more, but a rule of before
 }
 
-// prepare builds the rows of owners: those of sets of pods before the rules that
-// refer to them. Where address sets go, as when a set of pods is divided otherwise,
-// all rules that may refer to them move on in the same commit. When the pass has
-// taken longBuild and ports of pods wait, the rest is put off.
+// prepare builds the rows of owners. When the pass has taken longBuild and ports of pods wait, the rest is put off.
 func (c *Controller) prepare(owners []contract.Owner) *pass {
 	p := &pass{failed: map[contract.Owner]error{}, past: map[contract.Owner][]types.UID{}, byName: map[string]contract.Owner{}}
 	began := time.Now()
@@ -204,19 +200,6 @@ func (c *Controller) prepare(owners []contract.Owner) *pass {
 		}
 		c.add(p, owner)
 	}
-	for _, want := range p.wants {
-		owner := p.byName[want.Owner]
-		goes := func(have ovsdb.Row) bool { return !hasRow(want.Rows, have.ID) }
-		if owner.Kind != contract.KindPodSet || !slices.ContainsFunc(c.db.Rows(want.Owner), goes) {
-			continue
-		}
-		for _, user := range c.view.UsersOf(owner) {
-			if _, there := p.failed[user]; !there {
-				c.add(p, user)
-			}
-		}
-	}
-	c.completeRules(p)
 	c.followLimit(p)
 	return p
 }
@@ -245,7 +228,7 @@ func (c *Controller) add(p *pass, owner contract.Owner) {
 func (c *Controller) reconcileRows(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	p := c.prepare(owners)
 	failed, byName := p.failed, p.byName
-	result, err := c.commit(ctx, p)
+	result, err := c.commitClaimed(ctx, p.wants)
 	if errors.Is(err, ovsdb.ErrDisconnected) {
 		// Everybody is marked when the database is back.
 		for _, owner := range byName {
@@ -263,36 +246,38 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []contract.Owner)
 		failed[byName[name]] = err
 	}
 	c.committed(result, byName, p.past)
-	c.keep(p)
 	for _, owner := range byName {
 		c.decided(owner, failed[owner])
 	}
 	return failed, nil
 }
 
-// committed is what follows from a commit: children that waited for a new parent
-// are marked, and addresses whose rows are gone come free.
+// committed is what follows from a commit: who depends on rows that came or went is built again, and addresses whose
+// rows are gone come free.
 func (c *Controller) committed(result ovsdb.Result, byName map[string]contract.Owner, past map[contract.Owner][]types.UID) {
+	changed := slices.Clone(result.Held)
 	for _, change := range result.Changes {
-		switch owner := byName[change.Owner]; {
-		case owner.Kind == contract.KindPodSet && change.Op != "update":
-			c.rows.Mark(c.view.UsersOf(owner)...)
-		case change.Op != "insert":
-		case owner.Kind == contract.KindNetwork:
-			c.rows.Mark(c.nodeOwners()...)
-			c.rows.Mark(c.serviceOwners()...)
-		case owner.Kind == contract.KindNode && (change.Table == nb.LogicalSwitchTable || change.Table == nb.LogicalRouterTable):
-			for _, pod := range c.view.PodsOnNode(owner.Name) {
-				c.rows.Mark(contract.PodOwner(pod.Namespace, pod.Name))
-			}
-		case change.Table == nb.PortGroupTable:
-			c.rows.Mark(c.view.SubjectOwners(owner)...)
+		if change.Op != "update" {
+			changed = append(changed, change.Owner)
 		}
+	}
+	slices.Sort(changed)
+	for _, name := range slices.Compact(changed) {
+		c.rows.Mark(ovn.Dependents(c.view, byName[name])...)
 	}
 	for name, owner := range byName {
 		c.warnAuthor(owner)
 		if result.Failed[name] == nil {
 			c.mark(c.alloc.Release(owner, past[owner]...)...)
+		}
+	}
+}
+
+// rowsChanged hears from the database whose rows others have changed, and who waits no longer for rows of others.
+func (c *Controller) rowsChanged(names []string) {
+	for _, name := range names {
+		if owner, err := contract.ParseOwner(name); err == nil {
+			c.rows.Mark(owner)
 		}
 	}
 }
@@ -318,9 +303,11 @@ func madeFor(row ovsdb.Row, node types.UID) types.UID {
 // Owners that only the database has are left out when they are too many at once.
 func (c *Controller) everything() []contract.Owner {
 	c.values.Reset()
-	known := map[contract.Owner]bool{contract.NetworkOwner(): true}
-	for _, owner := range slices.Concat(c.nodeOwners(), c.podOwners(), c.serviceOwners(), c.view.PodSetOwners(), c.view.PolicyOwners()) {
-		known[owner] = true
+	known := map[contract.Owner]bool{}
+	for _, kind := range ovn.Kinds() {
+		for _, owner := range kind.Owners(c.view) {
+			known[owner] = true
+		}
 	}
 	present := c.db.Owners()
 	orphans := map[contract.Owner]bool{}
@@ -343,7 +330,7 @@ func (c *Controller) everything() []contract.Owner {
 		known[owner] = known[owner] || !orphans[owner]
 	}
 	maps.DeleteFunc(known, func(_ contract.Owner, wanted bool) bool { return !wanted })
-	return slices.SortedFunc(maps.Keys(known), func(a, b contract.Owner) int { return cmp.Compare(rank(a), rank(b)) })
+	return slices.SortedFunc(maps.Keys(known), func(a, b contract.Owner) int { return cmp.Compare(ovn.Rank(a), ovn.Rank(b)) })
 }
 
 // inTheWay moves the pods whose address another one has from orphans to known: these
@@ -361,32 +348,10 @@ func (c *Controller) inTheWay(known, orphans map[contract.Owner]bool) {
 	}
 }
 
-func (c *Controller) nodeOwners() []contract.Owner {
-	var owners []contract.Owner
-	for _, node := range c.view.Nodes() {
-		owners = append(owners, contract.NodeOwner(node.Name))
-	}
-	return owners
-}
-
-func (c *Controller) podOwners() []contract.Owner {
-	var owners []contract.Owner
-	for _, pod := range c.view.Pods() {
-		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
-	}
-	return owners
-}
-
-// serviceOwners are the services and the nodes' parts in them.
-func (c *Controller) serviceOwners() []contract.Owner {
-	var owners []contract.Owner
-	for _, service := range c.view.Services() {
-		owners = append(owners, contract.ServiceOwner(service.Namespace, service.Name))
-	}
-	for _, node := range c.view.Nodes() {
-		owners = append(owners, contract.NodeServicesOwner(node.Name))
-	}
-	return owners
+// all are the owners of a kind.
+func (c *Controller) all(name string) []contract.Owner {
+	kinds := ovn.Kinds()
+	return kinds[slices.IndexFunc(kinds, func(k ovn.Kind) bool { return k.Name == name })].Owners(c.view)
 }
 
 // held reads which addresses the rows of pods use: all of them, or it fails.

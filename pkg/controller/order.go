@@ -7,6 +7,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 )
 
@@ -63,24 +64,11 @@ func (c *Controller) inOrder(owners []contract.Owner) []contract.Owner {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b contract.Owner) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(all, func(a, b contract.Owner) int { return cmp.Compare(ovn.Rank(a), ovn.Rank(b)) })
 	seen := map[contract.Owner]bool{}
 	return slices.DeleteFunc(all, func(owner contract.Owner) bool {
 		again := seen[owner]
 		seen[owner] = true
 		return again
 	})
-}
-
-// rank orders owners so that most find what they need in place: parents, then
-// sets of pods before the rules that refer to them, these before the ports.
-func rank(owner contract.Owner) int {
-	if isClusterPolicy(owner) {
-		return rank(contract.Owner{Kind: contract.KindNetworkPolicy})
-	}
-	order := []string{contract.KindNetwork, contract.KindNode, contract.KindPodSet, contract.KindNetworkPolicy}
-	if at := slices.Index(order, owner.Kind); at >= 0 {
-		return at
-	}
-	return len(order)
 }

@@ -57,27 +57,11 @@ type View interface {
 // Build is every row that owner wants: none when its object is gone. An owner
 // of a kind that no builder knows wants nothing.
 func Build(view View, network contract.Network, owner contract.Owner) ([]ovsdb.Row, error) {
-	net := scope{network, view.Zone()}
-	switch owner.Kind {
-	case contract.KindNetwork:
-		if owner != contract.NetworkOwner() {
-			return nil, nil
-		}
-		return buildNetwork(net), nil
-	case contract.KindNode:
-		return buildNode(view, net, owner.Name)
-	case contract.KindPod:
-		return buildPod(view, net, owner.Namespace, owner.Name)
-	case contract.KindService:
-		return buildService(view, net, owner.Namespace, owner.Name)
-	case contract.KindNodeServices:
-		return buildNodeServices(view, net, owner.Name)
-	case contract.KindNetworkPolicy, contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy:
-		return buildPolicy(view, net, owner)
-	case contract.KindPodSet:
-		return buildPodSet(view, net, owner)
+	rank := Rank(owner)
+	if rank == len(table) {
+		return nil, nil
 	}
-	return nil, nil
+	return table[rank].build(view, scope{network, view.Zone()}, owner)
 }
 
 func notReady(format string, args ...any) error {

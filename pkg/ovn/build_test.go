@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -92,6 +94,7 @@ func buildCase(t *testing.T, section map[string]string) string {
 		rows, err := Build(view, network, owner)
 		fmt.Fprintf(&out, "# %s\n", owner)
 		dumpRows(&out, rows)
+		wantUses(t, owner, rows)
 		if err != nil {
 			kind := "error"
 			if errors.Is(err, reconcile.ErrNotReady) {
@@ -101,6 +104,22 @@ func buildCase(t *testing.T, section map[string]string) string {
 		}
 	}
 	return out.String()
+}
+
+// wantUses: what a match names is what the row says that it uses.
+func wantUses(t *testing.T, owner contract.Owner, rows []ovsdb.Row) {
+	t.Helper()
+	for _, row := range rows {
+		rule, ok := row.Model.(*nb.ACL)
+		if !ok {
+			continue
+		}
+		for _, named := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(rule.Match, -1) {
+			if !slices.Contains(row.Uses, ovsdb.Name{Table: nb.AddressSetTable, Name: named[1]}) {
+				t.Errorf("%s, ACL %s: it does not say that it uses %s", owner, row.ID, named[1])
+			}
+		}
+	}
 }
 
 // ownersOf reads the owners of a case; "PodSets" are all of that kind, since

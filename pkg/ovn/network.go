@@ -10,7 +10,10 @@ import (
 
 // buildNetwork gives the join switch, the cluster router and the groups of load
 // balancers, which every node shares.
-func buildNetwork(net scope) []ovsdb.Row {
+func buildNetwork(_ View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+	if owner != contract.NetworkOwner() {
+		return nil, nil
+	}
 	port := routerToJoin(net.ClusterRouter())
 	var networks []netip.Prefix
 	var repeated []string // without their subnets, to which one port leads
@@ -43,7 +46,7 @@ func buildNetwork(net scope) []ovsdb.Row {
 		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})
 	}
 	rows = append(rows, ovsdb.Row{ID: net.GatewaysGroup(), Model: &nb.PortGroup{Name: net.GatewaysGroup()}})
-	return append(append(rows, masqueradeRules(net)...), clusterRules(net)...)
+	return append(append(rows, masqueradeRules(net)...), clusterRules(net)...), nil
 }
 
 // balancedBy are references of a switch or router to load balancer groups.

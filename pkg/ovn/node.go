@@ -34,7 +34,8 @@ type node struct {
 
 // buildNode gives a node's switch with its router port and management port, and
 // the gateway as soon as the agent has published it.
-func buildNode(view View, net scope, name string) ([]ovsdb.Row, error) {
+func buildNode(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+	name := owner.Name
 	object := view.Node(name)
 	if object == nil {
 		return nil, nil

@@ -18,7 +18,8 @@ var ErrRefused = errors.New("refused")
 
 // buildPod gives the logical switch port of a pod that runs on the pod network,
 // and its ports on its node.
-func buildPod(view View, net scope, namespace, name string) ([]ovsdb.Row, error) {
+func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+	namespace, name := owner.Namespace, owner.Name
 	pod := view.Pod(namespace, name)
 	if pod == nil || !kube.WantsNetwork(pod) {
 		return nil, nil

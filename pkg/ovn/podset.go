@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -127,33 +125,4 @@ func (k addressKey) name(part int) string {
 		name += fmt.Sprintf("_%d_%d", k.parts, part)
 	}
 	return fmt.Sprintf("%s_v%d", name, k.family)
-}
-
-// references are the names of the address sets as a match has them.
-func (k addressKey) references() []string {
-	var all []string
-	for part := range k.parts {
-		all = append(all, "$"+k.name(part))
-	}
-	return all
-}
-
-// SetsIn gives the owners of the address sets to which rules refer, by their names.
-func SetsIn(rows []ovsdb.Row) map[string]contract.Owner {
-	all := map[string]contract.Owner{}
-	for _, row := range rows {
-		rule, ok := row.Model.(*nb.ACL)
-		if !ok {
-			continue
-		}
-		for _, text := range strings.Split(rule.Match, "$a")[1:] {
-			end := strings.IndexFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-			if end < 0 {
-				end = len(text)
-			}
-			hash, _, _ := strings.Cut(text, "_")
-			all["a"+text[:end]] = contract.Owner{Kind: contract.KindPodSet, Name: hash}
-		}
-	}
-	return all
 }

@@ -87,18 +87,22 @@ type policyBuilder struct {
 	// rules so far.
 	beyond   []contract.Owner
 	networks int
-	rows     []ovsdb.Row
-	errs     []error
+	// uses are the address sets of the rule that is being built.
+	uses []ovsdb.Name
+	rows []ovsdb.Row
+	errs []error
 }
 
 func (b *policyBuilder) direction(name string, d *kube.Direction) {
 	if d == nil {
 		return
 	}
+	b.uses = nil
 	if b.policy.Tier == kube.TierNetworkPolicy {
 		b.rule(aclRule{direction: name, action: nb.ACLActionDrop, priority: priorityDeny}, "")
 	}
 	for i, rule := range d.Rules {
+		b.uses = nil // of each rule its own
 		r := aclRule{direction: name, index: strconv.Itoa(i), action: b.action(rule.Action), priority: b.priority(rule)}
 		if err := b.refuses(rule); err != nil {
 			b.errs = append(b.errs, fmt.Errorf("spec.%s[%d]: %w", strings.ToLower(name), i, err))
@@ -179,7 +183,7 @@ func (b *policyBuilder) addresses(rule kube.Rule) map[contract.Family][]string {
 		parts := layouts(b.view.Sizes(rule.Peers)[0])[0]
 		for _, family := range b.net.Families() {
 			key := addressKey{hash: rule.Peers.Owner().Name, parts: parts, family: family}
-			all[family] = append(all[family], key.references()...)
+			all[family] = append(all[family], b.references(key)...)
 		}
 	}
 	for _, selector := range rule.Nodes {
@@ -207,7 +211,7 @@ func (b *policyBuilder) namedMatches(f field, set *kube.PodSet, family contract.
 	for _, number := range slices.Sorted(maps.Keys(sizes)) {
 		key := addressKey{set.Owner().Name, number, layouts(sizes[number])[0], family}
 		port := kube.Port{Protocol: set.Port.Protocol, First: uint16(number), Last: uint16(number)}
-		pods := peerMatches(f, map[contract.Family][]string{family: key.references()}, false)
+		pods := peerMatches(f, map[contract.Family][]string{family: b.references(key)}, false)
 		all = append(all, and(pods[0], portMatches([]kube.Port{port}, false)[0]))
 	}
 	return all
@@ -244,7 +248,20 @@ func (b *policyBuilder) rule(r aclRule, match string) {
 	if r.index != "" {
 		id += ":" + r.index + r.part
 	}
-	b.rows = append(b.rows, aclRow(id, acl, nb.PortGroupTable, b.group))
+	row := aclRow(id, acl, nb.PortGroupTable, b.group)
+	row.Uses = b.uses
+	b.rows = append(b.rows, row)
+}
+
+// references are the address sets of a key as a match has them.
+func (b *policyBuilder) references(key addressKey) []string {
+	var all []string
+	for part := range key.parts {
+		name := key.name(part)
+		b.uses = append(b.uses, ovsdb.Name{Table: nb.AddressSetTable, Name: name})
+		all = append(all, "$"+name)
+	}
+	return all
 }
 
 // externalIDs are those by which OVN-Kubernetes' tools find a policy's rows.

@@ -2,7 +2,6 @@ package ovn
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
 // TestNetworkPolicy_RulesMatchDefinitionOfAPI builds random policies and compares, for every pair
@@ -309,19 +307,5 @@ func TestBuild_OrderOfFactsChangesNothing(t *testing.T) {
 		if len(texts) > 1 {
 			t.Errorf("%d different rows of %s from the same facts", len(texts), owner)
 		}
-	}
-}
-
-// TestSetsIn_FindsAddressSetsOfRules: the names are those that podset.go makes, wherever in a rule they are.
-func TestSetsIn_FindsAddressSetsOfRules(t *testing.T) {
-	rows := []ovsdb.Row{
-		{Model: &nb.ACL{Match: "outport == @a1 && (ip4.src == {$a12_v4, $a12_2_1_v4} || ip6.src == $ab_p80_v6)"}},
-		{Model: &nb.ACL{Match: "outport == @a1"}},
-		{Model: &nb.PortGroup{Name: "$a3_v4"}},
-	}
-	set := func(hash string) contract.Owner { return contract.Owner{Kind: contract.KindPodSet, Name: hash} }
-	want := map[string]contract.Owner{"a12_v4": set("12"), "a12_2_1_v4": set("12"), "ab_p80_v6": set("b")}
-	if got := SetsIn(rows); !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -154,8 +154,8 @@ func (s *service) affinity() int {
 
 // buildService gives a service's load balancers: one for each protocol, audience
 // and kind of backends that its frontends have, whatever the number of nodes.
-func buildService(view View, net scope, namespace, name string) ([]ovsdb.Row, error) {
-	s, err := readService(view, net, types.NamespacedName{Namespace: namespace, Name: name})
+func buildService(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+	s, err := readService(view, net, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name})
 	if s == nil || err != nil {
 		return nil, err
 	}

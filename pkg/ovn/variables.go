@@ -14,8 +14,8 @@ import (
 // own. Where a node lacks a variable, the frontend does not exist on it: so a
 // node without local endpoints needs no row, and the row has as many values as
 // the node has such endpoints.
-func buildNodeServices(view View, net scope, name string) ([]ovsdb.Row, error) {
-	node := view.Node(name)
+func buildNodeServices(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+	node := view.Node(owner.Name)
 	if node == nil || node.Annotations[contract.NodeChassisIDKey] == "" {
 		return nil, nil
 	}

@@ -20,6 +20,8 @@ var errMissed = errors.New("somebody else has removed a row meanwhile")
 type Result struct {
 	Changes []Change
 	Failed  map[string]error
+	// Held are owners whose rows stay because rows of others use them. OnChange names them when nobody does any more.
+	Held []string
 }
 
 // Commit makes the rows of each want's owner what the want says, in one
@@ -31,6 +33,8 @@ func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
 		return Result{}, err
 	}
 	defer db.end()
+	db.expect(wants)
+	defer db.unexpect(wants)
 	var result Result
 	for range commitTries {
 		db.mu.RLock()
@@ -40,7 +44,7 @@ func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
 		}
 		plan, c := db.replica.plan(wants), db.conn
 		db.mu.RUnlock()
-		result.Changes, result.Failed = append(result.Changes, plan.changes...), plan.failed
+		result.Changes, result.Failed, result.Held = append(result.Changes, plan.changes...), plan.failed, plan.held
 		if len(plan.ops) == 0 {
 			return result, nil
 		}
@@ -51,8 +55,36 @@ func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
 	return result, errMissed
 }
 
-// Holds says that the replica is as wants say: a commit of them would do nothing.
-func (db *DB) Holds(wants ...Want) bool {
+// expect has updates of the owners of a commit noted in place of told.
+func (db *DB) expect(wants []Want) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.expected = make(map[string]bool, len(wants))
+	for _, want := range wants {
+		db.expected[want.Owner] = false
+	}
+}
+
+// unexpect tells of the updates of a commit's owners unless their rows are as wanted: then the commit has made them,
+// and from here on every change is told.
+func (db *DB) unexpect(wants []Want) {
+	db.mu.Lock()
+	var changed []string
+	for owner, told := range db.expected {
+		if told {
+			changed = append(changed, owner)
+		}
+	}
+	db.expected = nil
+	onChange := db.onChange
+	db.mu.Unlock()
+	if len(changed) > 0 && !db.holdsAll(wants) {
+		onChange(changed)
+	}
+}
+
+// holdsAll says that the replica is as wants say: a commit of them would do nothing.
+func (db *DB) holdsAll(wants []Want) bool {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	if db.ready() != nil {

@@ -114,11 +114,14 @@ func (t *table) put(content lib.Row, c *column, field reflect.Value) error {
 // externalIDs is what the row's external_ids should be: the model's and ours.
 func (e *entry) externalIDs() map[string]string {
 	model := e.table.mapColumn(e.row.Model, e.table.extIDs)
-	ids := make(map[string]string, len(model)+2)
+	ids := make(map[string]string, len(model)+3)
 	for key, value := range model {
 		ids[key] = value
 	}
 	ids[OwnerKey], ids[IDKey] = e.owner, e.row.ID
+	if len(e.row.Uses) > 0 {
+		ids[UsesKey] = usesText(e.row.Uses)
+	}
 	return ids
 }
 
@@ -126,7 +129,11 @@ func (e *entry) externalIDs() map[string]string {
 // the id are right, since it was found by them.
 func (e *entry) hasIDs(want, have reflect.Value, shared bool) bool {
 	w, h := want.Interface().(map[string]string), have.Interface().(map[string]string)
-	return (shared || len(h) == len(w)+2) && includes(h, w)
+	ours := 2
+	if len(e.row.Uses) > 0 {
+		ours++
+	}
+	return (shared || len(h) == len(w)+ours) && h[UsesKey] == usesText(e.row.Uses) && includes(h, w)
 }
 
 // mergeKeys changes the pairs of a map that are not as wanted; "" removes a key.

@@ -84,6 +84,7 @@ type DB struct {
 	onForeign   func([]string)
 	onReconnect func()
 	waiters     map[string][]chan struct{} // by owner
+	expected    map[string]bool            // the owners in a commit, and whether their rows have changed
 	changed     chan struct{}              // closed and replaced when the connection comes or goes
 }
 
@@ -120,8 +121,9 @@ func (db *DB) Close() {
 	<-db.stopped
 }
 
-// OnChange sets who is told which owners' rows changed in the database, by
-// anybody. It is called from one goroutine and must not block.
+// OnChange sets who is told which owners' rows changed in the database, and which owners wait no longer (ErrNoParent,
+// Result.Held). A commit whose owners have what they wanted afterwards is not told. f is called from several
+// goroutines and must not block.
 func (db *DB) OnChange(f func(owners []string)) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -286,6 +288,12 @@ func (db *DB) update(replica *replica, params json.RawMessage) error {
 	db.mu.Lock()
 	unready := db.ready() != nil
 	changed, err := replica.apply(updates, db.wake)
+	for owner := range changed.owners {
+		if _, ours := db.expected[owner]; ours {
+			db.expected[owner] = true
+			delete(changed.owners, owner)
+		}
+	}
 	onChange, onForeign, onReconnect := db.onChange, db.onForeign, func() {}
 	if unready && db.ready() == nil {
 		db.signal()

@@ -11,8 +11,8 @@ import (
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// ErrNoParent is wrapped by the error of an owner whose row belongs into a row
-// that neither the database nor the same commit has.
+// ErrNoParent is wrapped by the error of an owner whose row belongs into a row, or refers to or uses one, that neither
+// the database nor the same commit has. OnChange names the owner when that row comes.
 var ErrNoParent = errors.New("no such parent row")
 
 // Change is one row that a commit changed.
@@ -26,6 +26,7 @@ type plan struct {
 	ops     []lib.Operation
 	changes []Change
 	failed  map[string]error // owners whose wants cannot be had
+	held    []string         // owners of rows that are to go and are in use
 }
 
 // entry is one wanted row with the row that it is now, if any.
@@ -63,6 +64,7 @@ func (r *replica) plan(wants []Want) plan {
 			break
 		}
 	}
+	p.hold()
 	for _, e := range p.entries {
 		if err := p.planEntry(e); err != nil {
 			// A model that the schema cannot hold is a fault of the builder:
@@ -113,7 +115,7 @@ func (p *planner) collect(wants []Want) {
 				e.ref = "row" + strconv.Itoa(len(p.entries))
 			}
 			p.entries = append(p.entries, e)
-			if e.table.parents != nil {
+			if e.table.indexed {
 				p.named[Parent{Table: e.table.name, Name: e.table.nameOf(e.row.Model)}] = e
 			}
 		}
@@ -143,6 +145,7 @@ func (p *planner) refuse() bool {
 		}
 		for _, parent := range e.row.Parents {
 			if p.resolve(parent) == "" {
+				p.uses.await(Name{parent.Table, parent.Name}, e.owner)
 				p.failed[e.owner] = fmt.Errorf("%w: %s %q for %s %q", ErrNoParent, parent.Table, parent.Name, e.table.name, e.row.ID)
 				refused = true
 			}
@@ -151,8 +154,47 @@ func (p *planner) refuse() bool {
 			p.failed[e.owner] = err
 			refused = true
 		}
+		for _, used := range e.row.Uses {
+			if p.resolve(Parent{Table: used.Table, Name: used.Name}) == "" {
+				p.uses.await(used, e.owner)
+				p.failed[e.owner] = fmt.Errorf("%w: %s %q, which %s %q uses", ErrNoParent, used.Table, used.Name, e.table.name, e.row.ID)
+				refused = true
+			}
+		}
 	}
 	return refused
+}
+
+// hold keeps what owners do not want any more while a row uses it that stays.
+func (p *planner) hold() {
+	goes := map[*row]bool{} // or is as an entry says
+	used := map[Name]bool{}
+	for _, w := range p.surplus {
+		goes[w] = true
+	}
+	for _, e := range p.entries {
+		if goes[e.have] = true; e.have == nil {
+			delete(goes, nil)
+		}
+		for _, name := range e.row.Uses {
+			used[name] = true
+		}
+	}
+	p.surplus = slices.DeleteFunc(p.surplus, func(w *row) bool {
+		if !w.table.indexed {
+			return false
+		}
+		name := Name{w.table.name, w.table.nameOf(w.model)}
+		held := used[name]
+		for user := range p.uses.users[name] {
+			held = held || !goes[user]
+		}
+		if held {
+			p.uses.hold(name, w.owner)
+			p.held = append(p.held, w.owner)
+		}
+		return held
+	})
 }
 
 // refer finds the rows that an entry refers to.
@@ -164,6 +206,7 @@ func (p *planner) refer(e *entry) error {
 		}
 		ref := p.resolve(Parent{Table: r.Table, Name: r.Name})
 		if ref == "" {
+			p.uses.await(Name{r.Table, r.Name}, e.owner)
 			return fmt.Errorf("%w: %s %q, which %s %q refers to", ErrNoParent, r.Table, r.Name, e.table.name, e.row.ID)
 		}
 		e.refers[r.Column] = append(e.refers[r.Column], ref)

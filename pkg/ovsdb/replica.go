@@ -18,6 +18,7 @@ type replica struct {
 	owned  map[string][]*row          // by owner
 	named  map[string]map[string][]*row
 	in     map[string][]membership // by the UUID of the child
+	uses   *uses
 }
 
 type row struct {
@@ -39,7 +40,7 @@ func newReplica(tables map[string]*table, types map[reflect.Type]*table) *replic
 	r := &replica{
 		tables: tables, types: types,
 		rows: map[string]map[string]*row{}, owned: map[string][]*row{},
-		named: map[string]map[string][]*row{}, in: map[string][]membership{},
+		named: map[string]map[string][]*row{}, in: map[string][]membership{}, uses: newUses(),
 	}
 	for name := range tables {
 		r.rows[name], r.named[name] = map[string]*row{}, map[string][]*row{}
@@ -84,6 +85,9 @@ func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (
 				delete(r.in, uuid)
 			}
 		}
+	}
+	for _, owner := range r.uses.take() {
+		changed.owners[owner] = struct{}{}
 	}
 	return changed, nil
 }
@@ -151,10 +155,11 @@ func (r *replica) insert(w *row) {
 	if w.owner != "" {
 		r.owned[w.owner] = append(r.owned[w.owner], w)
 	}
-	if t.parents != nil {
+	if t.indexed {
 		name := t.nameOf(w.model)
 		r.named[t.name][name] = append(r.named[t.name][name], w)
 	}
+	r.uses.insert(w, ids)
 }
 
 func (r *replica) remove(w *row) {
@@ -166,9 +171,10 @@ func (r *replica) remove(w *row) {
 	if w.owner != "" {
 		drop(r.owned, w.owner, w)
 	}
-	if t.parents != nil {
+	if t.indexed {
 		drop(r.named[t.name], t.nameOf(w.model), w)
 	}
+	r.uses.remove(w, t.mapColumn(w.model, t.extIDs))
 }
 
 // drop takes one value out of a map of slices, and the key with the last one.

@@ -2,9 +2,11 @@ package ovsdb
 
 // OwnerKey and IDKey are the external_ids under which every row of ours says
 // for which Kubernetes object it exists and which of that object's rows it is.
+// UsesKey has its Row.Uses, as "Table/name Table/name"; absent where there are none.
 const (
 	OwnerKey = "ovn-offload.io/owner"
 	IDKey    = "ovn-offload.io/id"
+	UsesKey  = "ovn-offload.io/uses"
 )
 
 // Row is one wanted row of an owner.
@@ -20,7 +22,13 @@ type Row struct {
 	Parents []Parent
 	// References are what this row's own reference columns hold.
 	References []Reference
+	// Uses are the rows that this row names in a text, as a match names an address set. They may have another owner.
+	// Without them the row's owner waits, and they stay as long as a row in the database uses them.
+	Uses []Name
 }
+
+// Name names a row of a table: by its name or, where the table has none, as "".
+type Name struct{ Table, Name string }
 
 // Reference is one member of a reference column: a row of Table, which may have
 // another owner, by its name.

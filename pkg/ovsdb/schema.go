@@ -22,6 +22,8 @@ type Schema struct {
 	// References names, for each table, the set columns that refer to rows of
 	// other owners: a row says which by their names (Row.References).
 	References map[string][]string
+	// Used are the tables whose rows others name in texts (Row.Uses).
+	Used []string
 	// Unmanaged names, for each table, the columns that others write: they are
 	// read, never compared or written.
 	Unmanaged map[string][]string
@@ -45,6 +47,7 @@ type table struct {
 	columns []column // those of the model that are not parent columns, sorted by name
 	parents []string
 	strong  map[string]bool // the parent columns that contain their children
+	indexed bool            // its rows are found by their names
 	named   int             // position in columns of the one that names a row, or -1
 	extIDs  int             // position in columns of external_ids, or -1
 	ownerOf func(model any) (owner, id string)
@@ -84,6 +87,7 @@ func (s Schema) tables(server lib.DatabaseSchema) (map[string]*table, map[reflec
 			c.element = slices.Contains(s.Elements[name], c.name)
 		}
 		t.named = t.index("name")
+		t.indexed = t.parents != nil || slices.Contains(s.Used, name)
 		t.extIDs = t.index("external_ids")
 		t.ownerOf = s.OwnerOf[name]
 		byName[name], byType[typ.Elem()] = t, t

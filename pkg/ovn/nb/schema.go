@@ -41,6 +41,7 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 		},
 		OwnerOf:  map[string]func(any) (string, string){StaticMACBindingTable: bindingOwner},
 		Elements: map[string][]string{AddressSetTable: {"addresses"}},
+		Used:     []string{AddressSetTable},
 	}, err
 }
 

@@ -63,7 +63,7 @@ func within(t *testing.T, what string, ok func() bool) {
 func TestCommit_OwnChangeMarksNoKey(t *testing.T) {
 	server, c, dirty := committing(t)
 	commit := func(p *pass) error {
-		result, err := c.commit(t.Context(), p)
+		result, err := c.commitClaimed(t.Context(), p.wants)
 		if err == nil && len(result.Changes) != 1 {
 			err = fmt.Errorf("changes %v", result.Changes)
 		}
@@ -85,7 +85,7 @@ func TestCommit_OwnChangeMarksNoKey(t *testing.T) {
 // the transaction, which leaves alone what he wrote.
 func TestCommit_ConcurrentChangeMarksItsOwner(t *testing.T) {
 	server, c, dirty := committing(t)
-	if _, err := c.commit(t.Context(), switchPass("n1", "1")); err != nil {
+	if _, err := c.commitClaimed(t.Context(), switchPass("n1", "1").wants); err != nil {
 		t.Fatal(err)
 	}
 	told, goOn := make(chan struct{}), make(chan struct{})
@@ -102,7 +102,7 @@ func TestCommit_ConcurrentChangeMarksItsOwner(t *testing.T) {
 	server.Transact(`{"op":"update","table":"Logical_Switch","where":[["name","==","n1"]],"row":{"name":"theirs"}}`)
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.commit(t.Context(), switchPass("n1", "2"))
+		_, err := c.commitClaimed(t.Context(), switchPass("n1", "2").wants)
 		done <- err
 	}()
 	within(t, "the commit in the database", func() bool { return strings.Contains(server.Dump("Logical_Switch", "other_config"), "2") })

@@ -1,0 +1,103 @@
+package ovn
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+)
+
+// Lister has the objects of all kinds, in no order. Builders have no such view: their rows do not grow with the cluster.
+type Lister interface {
+	Nodes() []*corev1.Node
+	Pods() []*corev1.Pod
+	Services() []*corev1.Service
+	PolicyLister
+}
+
+// PolicyLister has what policies are made of.
+type PolicyLister interface {
+	PolicyOwners() []contract.Owner
+	PodSetOwners() []contract.Owner
+	// UsersOf are the policies whose rules refer to a set of pods.
+	UsersOf(set contract.Owner) []contract.Owner
+}
+
+// Kind is one kind of owner.
+type Kind struct {
+	Name string
+	// Owners are all of the kind on the default network.
+	Owners func(all Lister) []contract.Owner
+	// Dependents are built again when rows of owner come or go; nil: nobody.
+	Dependents func(all Lister, owner contract.Owner) []contract.Owner
+
+	build builder
+}
+
+type builder func(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error)
+
+// table has the kinds in the order of their ranks: each before those whose rows belong into its rows or use them.
+//
+//nolint:gochecknoglobals // a constant, which Go cannot express
+var table = []Kind{
+	{Name: contract.KindNetwork, build: buildNetwork, Owners: func(Lister) []contract.Owner { return []contract.Owner{contract.NetworkOwner()} }},
+	{Name: contract.KindNode, build: buildNode, Owners: nodeOwners(contract.NodeOwner)},
+	{Name: contract.KindPodSet, build: buildPodSet, Owners: Lister.PodSetOwners, Dependents: Lister.UsersOf},
+	policyKind(contract.KindNetworkPolicy),
+	policyKind(contract.KindAdminNetworkPolicy),
+	policyKind(contract.KindBaselineAdminNetworkPolicy),
+	policyKind(contract.KindClusterNetworkPolicy),
+	{Name: contract.KindPod, build: buildPod, Owners: podOwners},
+	{Name: contract.KindService, build: buildService, Owners: serviceOwners},
+	{Name: contract.KindNodeServices, build: buildNodeServices, Owners: nodeOwners(contract.NodeServicesOwner)},
+}
+
+// Kinds are all kinds of owners in the order of their ranks.
+func Kinds() []Kind { return slices.Clone(table) }
+
+// Rank orders owners so that most find what they need in place. Unknown kinds come last.
+func Rank(owner contract.Owner) int {
+	if at := slices.IndexFunc(table, func(k Kind) bool { return k.Name == owner.Kind }); at >= 0 {
+		return at
+	}
+	return len(table)
+}
+
+// Dependents are the owners to build again when rows of owner come or go.
+func Dependents(all Lister, owner contract.Owner) []contract.Owner {
+	if rank := Rank(owner); rank < len(table) && table[rank].Dependents != nil {
+		return table[rank].Dependents(all, owner)
+	}
+	return nil
+}
+
+func policyKind(name string) Kind {
+	return Kind{Name: name, build: buildPolicy, Owners: func(all Lister) []contract.Owner {
+		return slices.DeleteFunc(all.PolicyOwners(), func(owner contract.Owner) bool { return owner.Kind != name })
+	}}
+}
+
+func nodeOwners(owner func(node string) contract.Owner) func(Lister) []contract.Owner {
+	return func(all Lister) (owners []contract.Owner) {
+		for _, node := range all.Nodes() {
+			owners = append(owners, owner(node.Name))
+		}
+		return owners
+	}
+}
+
+func podOwners(all Lister) (owners []contract.Owner) {
+	for _, pod := range all.Pods() {
+		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
+	}
+	return owners
+}
+
+func serviceOwners(all Lister) (owners []contract.Owner) {
+	for _, service := range all.Services() {
+		owners = append(owners, contract.ServiceOwner(service.Namespace, service.Name))
+	}
+	return owners
+}
