@@ -14,7 +14,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
-	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -63,7 +62,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client *api.
 	if err := a.prepare(client); err != nil {
 		return err
 	}
-	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: dpu.Representor, Functions: a.kernel}
+	bridge := &cni.OVS{DB: a.db, Bridge: contract.IntegrationBridge, Host: a.host, Representor: dpu.Representor, Functions: a.kernel}
 	report := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
 	ports, err := a.hostPorts(client, serves, bridge, report)
 	if err != nil {

@@ -130,14 +130,11 @@ func (o *options) complete() error {
 	if err := o.dpu.complete(); err != nil {
 		return err
 	}
-	subnets, err := ipam.ParseClusterSubnets(o.clusterCIDRs)
-	if err != nil {
+	var err error
+	if o.node.Network.Subnets, err = ipam.ParseClusterSubnets(o.clusterCIDRs); err != nil {
 		return fmt.Errorf("--cluster-cidrs: %w", err)
 	}
-	for _, s := range subnets {
-		o.node.ClusterSubnets = append(o.node.ClusterSubnets, s.Prefix)
-	}
-	if o.node.ServiceSubnets, err = ipam.ParsePrefixes(o.serviceCIDRs); err != nil {
+	if o.node.Zone.ServiceSubnets, err = ipam.ParsePrefixes(o.serviceCIDRs); err != nil {
 		return fmt.Errorf("--service-cidrs: %w", err)
 	}
 	if err := o.devices.complete(); err != nil {

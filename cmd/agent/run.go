@@ -212,7 +212,7 @@ func (a *agent) settled(ctx context.Context) error {
 // connections ends those that the flow tables allow no longer.
 func (a *agent) connections() *conntrack.Keeper {
 	cfg := conntrack.Defaults()
-	cfg.Bridge, cfg.Logger, cfg.Registerer = node.IntegrationBridge, a.opts.log, a.metrics
+	cfg.Bridge, cfg.Logger, cfg.Registerer = contract.IntegrationBridge, a.opts.log, a.metrics
 	return conntrack.New(cfg, conntrack.Deps{Switch: a.vswitchd(), Flows: openflow.Tables{Log: a.opts.log}, DB: a.db})
 }
 
@@ -235,7 +235,7 @@ func (a *agent) services() (node.ServicePorts, bool) {
 	}
 	pods := a.view.Pods()
 	a.anyHostPorts.Store(slices.ContainsFunc(pods, node.HasHostPorts))
-	ports := node.PortsOf(a.view.Services(), pods, node.Elsewhere{Services: *elsewhere, Masquerade: a.opts.node.MasqueradeSubnets})
+	ports := node.PortsOf(a.view.Services(), pods, node.Elsewhere{Services: *elsewhere, Masquerade: a.opts.node.Zone.MasqueradeSubnets})
 	ports.Subnets = a.view.ServiceSubnets()
 	return ports, true
 }
@@ -278,7 +278,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 func (a *agent) openServer() (*cni.Server, error) {
 	cfg := a.opts.cni
 	cfg.MTU = a.setup.MTU
-	bridge := &cni.OVS{DB: a.db, Bridge: node.IntegrationBridge, Host: a.host, Representor: a.representor}
+	bridge := &cni.OVS{DB: a.db, Bridge: contract.IntegrationBridge, Host: a.host, Representor: a.representor}
 	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready()) }
 	server, err := cni.NewServer(cfg, cni.Deps{
 		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions, Ready: a.ready,

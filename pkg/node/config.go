@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 )
 
@@ -15,25 +17,16 @@ const (
 	DatapathUserspace = "netdev"
 )
 
-// Names that ovn-controller, the controller and people know.
-const (
-	// ManagementInterface is the node's own interface in its pod subnet.
-	ManagementInterface = "ovn-k8s-mp0"
-	// IntegrationBridge is made by ovn-controller, or by its container before it starts.
-	IntegrationBridge = "br-int"
-)
+// ManagementInterface is the node's own interface in its pod subnet.
+const ManagementInterface = "ovn-k8s-mp0"
 
 // Config is what an administrator decides about a node.
 type Config struct {
 	Node string
-	// ClusterSubnets hold all pods; their families are the cluster's.
-	ClusterSubnets []netip.Prefix
-	// ServiceSubnets hold the services' own addresses; none: the node's own
-	// processes do not reach services.
-	ServiceSubnets []netip.Prefix
-	// MasqueradeSubnets hold the addresses under which the node's processes and
-	// the gateway router meet, at most one for each family.
-	MasqueradeSubnets []netip.Prefix
+	// Network is the default network. Its address families are the cluster's.
+	Network contract.Network
+	// Zone may have no service subnets: the node's own processes do not reach services then.
+	Zone contract.Zone
 	// Remote is the Southbound database as ovn-controller takes it.
 	Remote string
 	// GatewayInterface is a NIC, a bridge's port or a bridge; "" is the
@@ -63,11 +56,11 @@ func (c Config) ofSecond() Config {
 	return c
 }
 
-// Defaults leaves Node, ClusterSubnets and Remote to be set.
+// Defaults leaves Node, Network and Remote to be set.
 func Defaults() Config {
 	return Config{
 		Datapath: DatapathSystem, Checkpoint: "/var/lib/ovn-offload/node.json",
-		MasqueradeSubnets: ipam.Defaults().Masquerade,
+		Zone: contract.Zone{MasqueradeSubnets: ipam.Defaults().Masquerade},
 	}
 }
 
@@ -76,7 +69,7 @@ func (c Config) Validate() error {
 	switch {
 	case c.Node == "":
 		return errors.New("node: no node name is configured")
-	case len(c.ClusterSubnets) == 0:
+	case len(c.Network.Subnets) == 0:
 		return errors.New("node: no cluster subnet is configured")
 	case c.Remote == "":
 		return errors.New("node: no Southbound database is configured")
@@ -88,22 +81,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// has reports whether the cluster has the family of addr.
-func (c Config) has(addr netip.Addr) bool {
-	for _, subnet := range c.ClusterSubnets {
-		if subnet.Addr().Is4() == addr.Is4() {
-			return true
-		}
-	}
-	return false
-}
-
-// masquerade reports whether addr is none of the node's but a stand-in.
+// masquerade reports whether addr is a masquerade address.
 func (c Config) masquerade(addr netip.Addr) bool {
-	for _, subnet := range c.MasqueradeSubnets {
-		if subnet.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Zone.MasqueradeSubnets, func(subnet netip.Prefix) bool { return subnet.Contains(addr) })
 }

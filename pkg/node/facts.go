@@ -13,12 +13,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// What the localnet ports of the external bridges are mapped by.
-const (
-	physicalNetwork = "physnet"
-	secondNetwork   = "exgwphysnet"
-)
-
 // encapAddress is the tunnels' end: the configured address or the node's first.
 func encapAddress(cfg Config, s State, g Gateway) (netip.Addr, error) {
 	if cfg.EncapAddress.IsValid() {
@@ -68,14 +62,14 @@ const bridgeMappings = "ovn-bridge-mappings"
 // mappings keeps those of other physical networks; "" is no bridge.
 func mappings(current, first, second string) string {
 	var out []string
-	for _, m := range [][2]string{{physicalNetwork, first}, {secondNetwork, second}} {
+	for _, m := range [][2]string{{contract.PhysicalNetwork, first}, {contract.SecondPhysicalNetwork, second}} {
 		if m[1] != "" {
 			out = append(out, m[0]+":"+m[1])
 		}
 	}
 	for m := range strings.SplitSeq(current, ",") {
 		network, _, _ := strings.Cut(m, ":")
-		if m != "" && network != physicalNetwork && network != secondNetwork {
+		if m != "" && network != contract.PhysicalNetwork && network != contract.SecondPhysicalNetwork {
 			out = append(out, m)
 		}
 	}
@@ -102,13 +96,8 @@ func unset(cfg Config, s State) map[string]string {
 	return keys
 }
 
-// annotations tell the controller what the node is; it makes the gateway
-// router from them.
-func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map[string]string, error) {
-	chassis := s.Settings["system-id"]
-	if chassis == "" {
-		return nil, errors.New("the Open_vSwitch database has no system-id")
-	}
+// gatewayConfig is what the controller makes the network's gateway router from.
+func gatewayConfig(cfg Config, s State, g Gateway) contract.GatewayConfig {
 	link := hostLink(s, g)
 	addrs := primary(cfg, s, link)
 	gateway := contract.GatewayConfig{
@@ -128,11 +117,17 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map
 	if len(gateway.NextHops) == 1 {
 		gateway.NextHop = &gateway.NextHops[0]
 	}
-	network, err := contract.FormatNetwork(contract.DefaultNetwork, gateway)
-	if err != nil {
-		return nil, err
+	return gateway
+}
+
+// annotations tell the controller what the node is, beside its gatewayConfig.
+func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map[string]string, error) {
+	chassis := s.Settings["system-id"]
+	if chassis == "" {
+		return nil, errors.New("the Open_vSwitch database has no system-id")
 	}
-	out := map[string]string{contract.NodeChassisIDKey: chassis, contract.GatewayConfigKey: network, contract.NodeMTUKey: checkedMTU(s, mtu)}
+	addrs := primary(cfg, s, hostLink(s, g))
+	out := map[string]string{contract.NodeChassisIDKey: chassis, contract.NodeMTUKey: checkedMTU(s, mtu)}
 	for key, value := range map[string]any{
 		contract.NodeEncapIPsKey:       []netip.Addr{encap},
 		contract.NodePrimaryAddressKey: primaryAddress(addrs),
@@ -158,7 +153,7 @@ func checkedMTU(s State, mtu int) string {
 func primaryAddress(addrs []netip.Prefix) contract.PrimaryAddress {
 	var p contract.PrimaryAddress
 	for _, addr := range addrs {
-		if addr.Addr().Is4() {
+		if contract.IPv4.Has(addr.Addr()) {
 			p.IPv4 = addr.String()
 		} else {
 			p.IPv6 = addr.String()
@@ -174,7 +169,7 @@ func nextHops(s State, link string, addrs []netip.Prefix) []netip.Addr {
 	for _, addr := range addrs {
 		var best netdev.Route
 		for _, r := range s.Routes {
-			if r.Link != link || r.Dest.Bits() != 0 || r.Table != tableMain || r.NextHop.Is4() != addr.Addr().Is4() {
+			if r.Link != link || r.Dest.Bits() != 0 || r.Table != tableMain || !contract.FamilyOf(addr.Addr()).Has(r.NextHop) {
 				continue
 			}
 			if r.NextHop.IsValid() && (!best.NextHop.IsValid() || r.Metric < best.Metric) {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
@@ -46,9 +47,9 @@ func wireOf(cfg Config, s State, g Gateway) (wire, error) {
 	w := wire{
 		MAC: link.MAC.String(), Uplink: s.OFPorts[uplink], Router: s.OFPorts[routerPort(cfg, g)],
 		Host: hostPort(s, g), Shared: shared(cfg, s, g), Guests: guests(s, g),
-		ClusterSubnets: cfg.ClusterSubnets, Addresses: primary(cfg, s, hostLink(s, g)),
+		ClusterSubnets: cfg.Network.Prefixes(), Addresses: primary(cfg, s, hostLink(s, g)),
 	}
-	for _, subnet := range cfg.MasqueradeSubnets {
+	for _, subnet := range cfg.Zone.MasqueradeSubnets {
 		w.Masquerade = append(w.Masquerade, subnet.Masked())
 	}
 	for _, own := range s.Addrs[hostLink(s, g)] {
@@ -101,7 +102,7 @@ func (s *Setup) rangesOf(st State, g Gateway, services ServicePorts, known bool)
 // takenBy are the networks of which no author of a service may choose an address, as
 // far as a node knows them: its own addresses, those of pods and of services.
 func (s *Setup) takenBy(st State) []netip.Prefix {
-	taken := slices.Concat(s.cfg.ClusterSubnets, s.cfg.MasqueradeSubnets, st.Services)
+	taken := slices.Concat(s.cfg.Network.Prefixes(), s.cfg.Zone.MasqueradeSubnets, st.Services)
 	for _, addr := range kube.HostAddresses(s.deps.Node()) {
 		taken = append(taken, single(addr))
 	}
@@ -129,7 +130,7 @@ func (s *Setup) directed(ctx context.Context, bridge string) bool {
 // routerPort is what ovn-controller calls the bridge's end of the gateway
 // router's way out, after the localnet port that the annotation names.
 func routerPort(cfg Config, g Gateway) string {
-	return "patch-" + localnetPort(cfg, g) + "-to-" + IntegrationBridge
+	return "patch-" + localnetPort(cfg, g) + "-to-" + contract.IntegrationBridge
 }
 
 func localnetPort(cfg Config, g Gateway) string { return g.Bridge + "_" + cfg.Node }

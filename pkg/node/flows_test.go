@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/tools/txtar"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 var update = flag.Bool("update", false, "write the testdata again")
@@ -71,7 +73,7 @@ func readWire(t *testing.T, text []byte) wire {
 	decoder.DisallowUnknownFields()
 	must(t, decoder.Decode(&facts))
 	w := facts.wire
-	w.Meetings = meetings(Config{MasqueradeSubnets: facts.MasqueradeSubnets}, facts.ServiceSubnets, w.Addresses)
+	w.Meetings = meetings(Config{Zone: contract.Zone{MasqueradeSubnets: facts.MasqueradeSubnets}}, facts.ServiceSubnets, w.Addresses)
 	w.Services = w.Services.sorted()
 	return w
 }

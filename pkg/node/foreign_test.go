@@ -21,7 +21,9 @@ func (d tables) Rows(string) []ovsdb.Row { return nil }
 // gateway bridge stands on does.
 func TestForeign_ChangesOfPodsNeedNoPass(t *testing.T) {
 	opened := 7
-	br := func(ids map[string]string) any { return &vswitch.Bridge{Name: IntegrationBridge, ExternalIDs: ids} }
+	br := func(ids map[string]string) any {
+		return &vswitch.Bridge{Name: contract.IntegrationBridge, ExternalIDs: ids}
+	}
 	port := func(name string, ids map[string]string) any {
 		return &vswitch.Interface{Name: name, Ofport: &opened, ExternalIDs: ids}
 	}

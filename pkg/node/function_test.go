@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -17,14 +18,14 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 	const device = "0000:03:00.2"
 	mac, _ := net.ParseMAC("02:00:00:00:00:05")
 	cfg := Config{
-		Node: "n1", ClusterSubnets: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
-		ServiceSubnets: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
+		Node: "n1", Network: networkOf("10.244.0.0/16"),
+		Zone: contract.Zone{ServiceSubnets: prefixes("10.96.0.0/16", "fd00:96::/112")},
 	}
 	unused := netdev.Link{Name: "eth5", Index: 5, MTU: 1500, MAC: mac, Parent: device, Up: true}
 	lent := unused
 	lent.Name, lent.Alias = ManagementInterface, lentAlias+"eth5 02:00:00:00:00:05 1500"
 	internal := netdev.Link{Name: ManagementInterface, Type: "openvswitch"}
-	bridge, rep := netdev.Link{Name: IntegrationBridge}, netdev.Link{Name: "rep2", MTU: 1500}
+	bridge, rep := netdev.Link{Name: contract.IntegrationBridge}, netdev.Link{Name: "rep2", MTU: 1500}
 	both := &Function{Device: device, Representor: "rep2"}
 	addresses := []string{
 		"set link ovn-k8s-mp0 mtu 1400 mac 0a:58:0a:f4:01:02", "add address 10.244.1.2/24 to ovn-k8s-mp0",

@@ -322,7 +322,7 @@ func adopt(c *Checkpoint, s State, link string) {
 func giveUp(c *Checkpoint, s State, link string) {
 	other := func(addr netip.Prefix) bool {
 		return slices.ContainsFunc(movable(s, link), func(p netip.Prefix) bool {
-			return p.Addr().Is4() == addr.Addr().Is4()
+			return contract.FamilyOf(addr.Addr()).Has(p.Addr())
 		})
 	}
 	c.Addresses = slices.DeleteFunc(c.Addresses, func(addr netip.Prefix) bool {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -43,6 +44,10 @@ func (m *machine) tell(ctx context.Context, st State, g Gateway, encap netip.Add
 	}
 	facts, err := annotations(m.cfg, st, g, encap, mtu)
 	if err != nil {
+		return err
+	}
+	const key = contract.GatewayConfigKey
+	if facts[key], err = contract.SetNetwork(node.Annotations[key], m.cfg.Network.Key(), gatewayConfig(m.cfg, st, g)); err != nil {
 		return err
 	}
 	return m.deps.Annotate(ctx, node, facts)

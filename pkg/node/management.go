@@ -41,8 +41,8 @@ func planManagement(cfg Config, s State, mtu int) ([]Step, error) {
 
 // planPort gives the steps towards the port of br-int.
 func planPort(cfg Config, s State, mtu int) ([]Step, error) {
-	if _, ok := s.Links[IntegrationBridge]; !ok {
-		return nil, notReady("ovn-controller has not made bridge %s", IntegrationBridge)
+	if _, ok := s.Links[contract.IntegrationBridge]; !ok {
+		return nil, notReady("ovn-controller has not made bridge %s", contract.IntegrationBridge)
 	}
 	var steps []Step
 	if !s.Ours[portName(s.Function)] {
@@ -73,14 +73,14 @@ func planInterface(cfg Config, s State, mtu int) []Step {
 // managementMAC is the one that the controller derives too, from the first
 // subnet's address.
 func managementMAC(subnets []netip.Prefix) net.HardwareAddr {
-	return net.HardwareAddr(contract.MACFromAddress(contract.AddressAt(subnets[0], 2)))
+	return net.HardwareAddr(contract.MACFromAddress(contract.AddressAt(subnets[0], contract.ManagementOffset)))
 }
 
 func managementAddrs(s State) []Step {
 	var steps []Step
 	var want []netip.Prefix
 	for _, subnet := range s.Subnets {
-		addr := netip.PrefixFrom(contract.AddressAt(subnet, 2), subnet.Bits())
+		addr := contract.PrefixAt(subnet, contract.ManagementOffset)
 		want = append(want, addr)
 		if !slices.Contains(s.Addrs[ManagementInterface], addr) {
 			steps = append(steps, addAddr{ManagementInterface, addr})
@@ -98,27 +98,24 @@ func managementAddrs(s State) []Step {
 // which has the gateway bridge, to services, too.
 func managementRoutes(cfg Config, s State) []Step {
 	var want []netdev.Route
-	through := cfg.ClusterSubnets
+	through := cfg.Network.Prefixes()
 	if portName(s.Function) == "" {
-		through = slices.Concat(through, cfg.ServiceSubnets)
+		through = slices.Concat(through, cfg.Zone.ServiceSubnets)
 	}
 	for _, dest := range through {
-		for _, subnet := range s.Subnets {
-			if subnet.Addr().Is4() == dest.Addr().Is4() {
-				want = append(want, netdev.Route{
-					Dest: dest.Masked(), NextHop: contract.AddressAt(subnet, 1), Link: ManagementInterface,
-					Table: tableMain, Protocol: protocolOurs, Metric: metric(dest.Addr()),
-				})
-				break
-			}
+		if subnet, ok := contract.FamilyOf(dest.Addr()).Pick(s.Subnets); ok {
+			want = append(want, netdev.Route{
+				Dest: dest.Masked(), NextHop: contract.AddressAt(subnet, contract.RouterOffset), Link: ManagementInterface,
+				Table: tableMain, Protocol: protocolOurs, Metric: metric(dest.Addr()),
+			})
 		}
 	}
 	return routes(s, ManagementInterface, want)
 }
 
 // metric is what the kernel makes of a route that names none.
-func metric(family netip.Addr) int {
-	if family.Is6() {
+func metric(dest netip.Addr) int {
+	if contract.IPv6.Has(dest) {
 		return 1024
 	}
 	return 0
@@ -127,10 +124,10 @@ func metric(family netip.Addr) int {
 // managementNeighbors spare the first packet to a pod the wait for an answer.
 // They are set whenever something else is: the kernel forgets both together.
 func managementNeighbors(s State) []Step {
-	mac := net.HardwareAddr(contract.MACFromAddress(contract.AddressAt(s.Subnets[0], 1)))
+	mac := net.HardwareAddr(contract.MACFromAddress(contract.AddressAt(s.Subnets[0], contract.RouterOffset)))
 	var steps []Step
 	for _, subnet := range s.Subnets {
-		steps = append(steps, pinNeighbor{netdev.Neighbor{Link: ManagementInterface, Addr: contract.AddressAt(subnet, 1), MAC: mac}})
+		steps = append(steps, pinNeighbor{netdev.Neighbor{Link: ManagementInterface, Addr: contract.AddressAt(subnet, contract.RouterOffset), MAC: mac}})
 	}
 	return steps
 }

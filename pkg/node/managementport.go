@@ -23,11 +23,11 @@ type Management struct {
 }
 
 // NewManagement makes a Management; nothing is touched before Run. Of the Config
-// it needs Node, ClusterSubnets, and on a host ServiceSubnets. The MTU is that of
+// it needs Node, Network, and on a host Zone. The MTU is that of
 // pods; it is asked for in each pass.
 func NewManagement(cfg Config, deps Deps, mtu func() int) (*Management, error) {
-	if cfg.Node == "" || len(cfg.ClusterSubnets) == 0 {
-		return nil, fmt.Errorf("management port: node %q, cluster subnets %v: each must be set", cfg.Node, cfg.ClusterSubnets)
+	if cfg.Node == "" || len(cfg.Network.Subnets) == 0 {
+		return nil, fmt.Errorf("management port: node %q, cluster subnets %v: each must be set", cfg.Node, cfg.Network.Subnets)
 	}
 	m := &Management{machine: &machine{cfg: cfg, deps: deps}, mtu: mtu}
 	lc := reconcile.Defaults("management")
@@ -78,7 +78,7 @@ func (m *Management) pass(ctx context.Context) error {
 	if err := m.observeHost(&st); err != nil {
 		return fmt.Errorf("observing the host: %w", err)
 	}
-	m.links.remember(st, IntegrationBridge, ManagementInterface)
+	m.links.remember(st, contract.IntegrationBridge, ManagementInterface)
 	if err := m.observeNode(&st); err != nil {
 		return err
 	}

@@ -27,20 +27,17 @@ type meeting struct {
 func meetings(cfg Config, subnets, addresses []netip.Prefix) []meeting {
 	var out []meeting
 	for _, own := range addresses {
-		m := meeting{address: own.Addr()}
+		m, family := meeting{address: own.Addr()}, contract.FamilyOf(own.Addr())
 		for _, services := range subnets {
-			if services.Addr().Is4() == own.Addr().Is4() {
+			if family.Has(services.Addr()) {
 				m.services = append(m.services, services.Masked())
 			}
 		}
-		for _, subnet := range cfg.MasqueradeSubnets {
-			if subnet.Addr().Is4() == own.Addr().Is4() {
-				m.subnet = subnet.Masked()
-			}
-		}
-		if !m.subnet.IsValid() || len(m.services) == 0 {
+		masquerade, ok := family.Pick(cfg.Zone.MasqueradeSubnets)
+		if !ok || len(m.services) == 0 {
 			continue
 		}
+		m.subnet = masquerade.Masked()
 		m.router = contract.AddressAt(m.subnet, contract.MasqueradeRouter)
 		m.host = contract.AddressAt(m.subnet, contract.MasqueradeHost)
 		m.hop = contract.AddressAt(m.subnet, contract.MasqueradeNextHop)
@@ -65,8 +62,8 @@ func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, known b
 			}
 		}
 	}
-	taken := slices.Concat(cfg.ClusterSubnets, cfg.MasqueradeSubnets, s.Addrs[link])
-	subnets = slices.Clone(cfg.ServiceSubnets)
+	taken := slices.Concat(cfg.Network.Prefixes(), cfg.Zone.MasqueradeSubnets, s.Addrs[link])
+	subnets = slices.Clone(cfg.Zone.ServiceSubnets)
 	for _, prefix := range said {
 		switch {
 		case slices.Contains(subnets, prefix):

@@ -5,8 +5,16 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
+
+func networkOf(subnets ...string) (n contract.Network) {
+	for _, prefix := range prefixes(subnets...) {
+		n.Subnets = append(n.Subnets, contract.Subnet{Prefix: prefix})
+	}
+	return n
+}
 
 func prefixes(texts ...string) (out []netip.Prefix) {
 	for _, text := range texts {
@@ -20,7 +28,8 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 // agent before us has made routes for are kept.
 func TestServiceSubnets_OfAPIJoinConfigured(t *testing.T) {
 	cfg := Config{
-		ClusterSubnets: prefixes("10.244.0.0/16"), ServiceSubnets: prefixes("10.96.0.0/16"), MasqueradeSubnets: prefixes("169.254.0.0/17"),
+		Network: networkOf("10.244.0.0/16"),
+		Zone:    contract.Zone{ServiceSubnets: prefixes("10.96.0.0/16"), MasqueradeSubnets: prefixes("169.254.0.0/17")},
 	}
 	g := Gateway{Bridge: "breth0"}
 	hop := netip.MustParseAddr("169.254.0.4")

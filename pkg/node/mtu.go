@@ -3,6 +3,9 @@ package node
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // What Geneve with OVN's option adds to a packet, outer IP header included, and
@@ -15,9 +18,9 @@ const (
 )
 
 // podMTU is the MTU of pods: override, or else what the underlay leaves.
-func podMTU(override, underlay int, encap netip.Addr, pods []netip.Prefix) (int, error) {
+func podMTU(override, underlay int, encap netip.Addr, families []contract.Family) (int, error) {
 	overhead := overheadIPv4
-	if encap.Is6() {
+	if contract.IPv6.Has(encap) {
 		overhead = overheadIPv6
 	}
 	mtu := override
@@ -29,10 +32,8 @@ func podMTU(override, underlay int, encap netip.Addr, pods []netip.Prefix) (int,
 			mtu, overhead, mtu+overhead, underlay)
 	}
 	least := leastIPv4
-	for _, pod := range pods {
-		if pod.Addr().Is6() {
-			least = leastIPv6
-		}
+	if slices.Contains(families, contract.IPv6) {
+		least = leastIPv6
 	}
 	if mtu < least {
 		return 0, fmt.Errorf("pod MTU %d (underlay %d, tunnel %d) is below the least of %d", mtu, underlay, overhead, least)

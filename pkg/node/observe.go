@@ -51,7 +51,7 @@ func (m *machine) observeNode(st *State) (err error) {
 		return nil
 	}
 	st.Known = addressesOf(node)
-	st.Subnets, err = contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], contract.DefaultNetwork)
+	st.Subnets, err = contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], m.cfg.Network.Key())
 	if err != nil {
 		return fmt.Errorf("annotation %s: %w", contract.NodeSubnetsKey, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -18,12 +19,11 @@ import (
 
 func TestPodMTU_DerivedOrConfigured(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("fc00::3")
-	pods4 := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
-	dual := append(pods4, netip.MustParsePrefix("fd00::/48"))
+	pods4, dual := []contract.Family{contract.IPv4}, []contract.Family{contract.IPv4, contract.IPv6}
 	for name, c := range map[string]struct {
 		override, underlay int
 		encap              netip.Addr
-		pods               []netip.Prefix
+		pods               []contract.Family
 		want               int
 		err                string
 	}{
@@ -129,7 +129,7 @@ func TestChooseGateway_RoutesAndSettingsDecide(t *testing.T) {
 func TestGateway_FollowsChangesByAdministrator(t *testing.T) {
 	second, vip := netip.MustParsePrefix("172.18.0.33/16"), netip.MustParsePrefix("172.18.0.200/32")
 	b := newBench(t)
-	b.cfg.ServiceSubnets = nil // no stand-ins among the addresses
+	b.cfg.Zone.ServiceSubnets = nil // no stand-ins among the addresses
 	b.ovnController()
 	must(t, b.host.FakeNS.ReplaceAddr("eth0", vip, netdev.AddrOptions{}))
 	s := b.setup(t)
@@ -176,7 +176,7 @@ func TestCheckpoint_IsRestoredWhenLost(t *testing.T) {
 	converge(t, s)
 	equal(t, "host", b.describe(t), settled)
 	must(t, s.Cleanup(t.Context()))
-	must(t, b.host.DeleteLink(IntegrationBridge))
+	must(t, b.host.DeleteLink(contract.IntegrationBridge))
 	equal(t, "host after the clean-up", b.describe(t), before)
 }
 
@@ -234,7 +234,7 @@ func TestUplink_OfOwnAndHostBridge(t *testing.T) {
 		"two, one is ours": {state: State{Links: links, Ports: on("br-ex", "eth0", "eth1"), Ours: map[string]bool{"eth0": true}}, g: Gateway{Bridge: "br-ex"}, want: "eth1"},
 		"named": {state: State{Links: links, Ports: on("br-ex", "eth0", "eth1"), Uplinks: map[string]string{"br-ex": "eth1"}},
 			g: Gateway{Bridge: "br-ex"}, want: "eth1"},
-		"a representor of a pod": {state: State{Links: links, Ports: map[string]string{"eth0": "br-ex", "eth1": IntegrationBridge}}, g: Gateway{Bridge: "br-ex"}, want: "eth0"},
+		"a representor of a pod": {state: State{Links: links, Ports: map[string]string{"eth0": "br-ex", "eth1": contract.IntegrationBridge}}, g: Gateway{Bridge: "br-ex"}, want: "eth0"},
 		"a bridge of a DPU as delivered": {
 			state: State{Links: links, Ports: on("ovsbr1", "p0", "pf0hpf", "en3f0pf0sf0"), Eswitch: Eswitch{Functions: []string{"en3f0pf0sf0", "pf0hpf"}}},
 			g:     Gateway{Bridge: "ovsbr1"}, want: "p0"},

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/knftables"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // A process of the node that asks for a node port, or another port of a service or a
@@ -40,6 +42,7 @@ const (
 
 // redirects are the elements of one family.
 type redirects struct {
+	family   contract.Family
 	ip, addr string // "ip" and "ipv4_addr", or those of IPv6
 	own      []*knftables.Element
 	ports    []*knftables.Element
@@ -47,24 +50,23 @@ type redirects struct {
 }
 
 func planRedirects(addrs []netip.Prefix, services ServicePorts) []redirects {
-	all := []redirects{{ip: "ip", addr: "ipv4_addr"}, {ip: "ip6", addr: "ipv6_addr"}}
+	all := []redirects{{family: contract.IPv4, ip: "ip", addr: "ipv4_addr"}, {family: contract.IPv6, ip: "ip6", addr: "ipv6_addr"}}
 	for i := range all {
 		r := &all[i]
-		v4 := r.ip == "ip"
 		for _, own := range addrs {
-			if own.Addr().Is4() == v4 {
+			if r.family.Has(own.Addr()) {
 				r.own = append(r.own, &knftables.Element{Set: ownSet + r.ip, Key: []string{own.Addr().String()}})
 			}
 		}
 		for _, p := range services.NodePorts {
 			for _, target := range p.Targets {
-				if target.Addr().Is4() == v4 {
+				if r.family.Has(target.Addr()) {
 					r.ports = append(r.ports, element(nodePortMap+r.ip, p.Port, target))
 				}
 			}
 		}
 		for _, e := range services.turned(addrs) {
-			if e.Addr.Is4() == v4 {
+			if r.family.Has(e.Addr) {
 				r.external = append(r.external, element(externalMap+r.ip, e.Port, e.Target, e.Addr.String()))
 			}
 		}

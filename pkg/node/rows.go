@@ -46,13 +46,13 @@ func gatewayRows(cfg Config, c Checkpoint, uplink bool) commit {
 
 func managementRows(cfg Config, s State, mtu int) commit {
 	iface := &vswitch.Interface{
-		Name: portName(s.Function), ExternalIDs: map[string]string{"iface-id": "k8s-" + cfg.Node},
+		Name: portName(s.Function), ExternalIDs: map[string]string{"iface-id": cfg.Network.ManagementPort(cfg.Node)},
 	}
 	if s.Function == nil {
 		mac := managementMAC(s.Subnets).String()
 		iface.Type, iface.MAC, iface.MTURequest = "internal", &mac, &mtu
 	}
-	return commit{managementOwner(cfg), port(IntegrationBridge, iface)}
+	return commit{managementOwner(cfg), port(contract.IntegrationBridge, iface)}
 }
 
 // port gives a Port with its one Interface.

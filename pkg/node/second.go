@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -86,7 +87,7 @@ func (b *bridge) directPods(ctx context.Context, st State, g Gateway, mark func(
 func (b *bridge) letGo(ctx context.Context) error {
 	var s State
 	b.observeSwitch(&s)
-	name := mapped(s, secondNetwork)
+	name := mapped(s, contract.SecondPhysicalNetwork)
 	saved, err := loadCheckpoint(b.cfg.Checkpoint)
 	switch {
 	case err != nil:

@@ -96,10 +96,8 @@ func (e Elsewhere) targets(service *corev1.Service, port uint16, own []netip.Add
 	}
 	var out []netip.AddrPort
 	for _, target := range own {
-		for _, subnet := range e.Masquerade {
-			if subnet.Addr().Is4() == target.Addr().Is4() {
-				out = append(out, netip.AddrPortFrom(contract.AddressAt(subnet.Masked(), contract.MasqueradeElsewhere), port))
-			}
+		if subnet, ok := contract.FamilyOf(target.Addr()).Pick(e.Masquerade); ok {
+			out = append(out, netip.AddrPortFrom(contract.AddressAt(subnet.Masked(), contract.MasqueradeElsewhere), port))
 		}
 	}
 	return out
@@ -156,7 +154,7 @@ func targets(service *corev1.Service, port uint16) []netip.AddrPort {
 // like is the one of an address' family, invalid if there is none.
 func like(addr netip.Addr, targets []netip.AddrPort) netip.AddrPort {
 	for _, target := range targets {
-		if target.Addr().Is4() == addr.Is4() {
+		if contract.FamilyOf(addr).Has(target.Addr()) {
 			return target
 		}
 	}

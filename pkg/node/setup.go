@@ -299,7 +299,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if mtu, err = podMTU(s.cfg.MTU, wire, encap, s.cfg.ClusterSubnets); err != nil {
+	if mtu, err = podMTU(s.cfg.MTU, wire, encap, s.cfg.Network.Families()); err != nil {
 		return 0, nil, err
 	}
 	if err := s.merge(ctx, settings(s.cfg, st, g, encap)); err != nil {
@@ -328,7 +328,7 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 	if err != nil {
 		return g, err
 	}
-	s.links.remember(st, append(gatewayVFLinks(st), g.Bridge, g.NIC, IntegrationBridge, ManagementInterface)...)
+	s.links.remember(st, append(gatewayVFLinks(st), g.Bridge, g.NIC, contract.IntegrationBridge, ManagementInterface)...)
 	return g, s.keep(ctx, st, g)
 }
 

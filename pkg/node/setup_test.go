@@ -258,8 +258,8 @@ func newBench(t *testing.T) *bench {
 	must(t, ns.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.9.0.0/16"), NextHop: netip.MustParseAddr("172.18.0.9"), Others: []netip.Addr{netip.MustParseAddr("172.18.0.8")}, Link: "eth0", Metric: 7}))
 	b.cfg = Defaults()
 	b.cfg.Node, b.cfg.Remote, b.cfg.Datapath = "n1", "ssl:172.18.0.3:6642", DatapathUserspace
-	b.cfg.ClusterSubnets = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
-	b.cfg.ServiceSubnets = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")}
+	b.cfg.Network = networkOf("10.244.0.0/16", "fd00:10:244::/48")
+	b.cfg.Zone.ServiceSubnets = prefixes("10.96.0.0/16", "fd00:10:96::/112")
 	b.cfg.Checkpoint = filepath.Join(t.TempDir(), "node.json")
 	b.object = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
@@ -271,7 +271,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) ovnController() {
-	b.host.fake.AddLink("", netdev.Link{Name: IntegrationBridge, MTU: 1500})
+	b.host.fake.AddLink("", netdev.Link{Name: contract.IntegrationBridge, MTU: 1500})
 }
 
 func (b *bench) removeSwitchLinks() {
@@ -405,6 +405,18 @@ func TestSetup_ConfiguresBridgeAndAnnotations(t *testing.T) {
 	// The two owners' rows are compared by the engine, at no cost when equal.
 	if got := b.host.changes - before; got != 2 {
 		t.Errorf("a pass over a settled node makes %d changes", got)
+	}
+}
+
+func TestSetup_AnnotationsOfOtherNetworksAreKept(t *testing.T) {
+	b := newBench(t)
+	b.ovnController()
+	b.object.Annotations[contract.GatewayConfigKey] = `{"blue":{"mode":"disabled"},"default":{"mode":"disabled"}}`
+	converge(t, b.setup(t))
+	value := b.annotated[contract.GatewayConfigKey]
+	own, err := contract.ParseGatewayConfig(value, contract.DefaultNetwork)
+	if err != nil || own.Mode != "shared" || !strings.HasPrefix(value, `{"blue":{"mode":"disabled"},`) {
+		t.Errorf("the annotation is %s, %v", value, err)
 	}
 }
 
@@ -550,7 +562,7 @@ func TestCleanup_RestoresHostAndSettings(t *testing.T) {
 		t.Errorf("bridge mappings %q", got)
 	}
 	must(t, s.Cleanup(t.Context()))
-	must(t, b.host.DeleteLink(IntegrationBridge))
+	must(t, b.host.DeleteLink(contract.IntegrationBridge))
 	equal(t, "host", b.describe(t), before)
 	want := map[string]string{"system-id": "chassis-1", "ovn-bridge-mappings": "other:br-other"}
 	if diff := cmp.Diff(want, b.db.settings); diff != "" {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -113,8 +114,8 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 		return Gateway{Bridge: name, NIC: bridgedNIC(s, name)}, nil
 	case slices.Contains(s.Bridges, name):
 		return Gateway{Bridge: name}, nil
-	case s.Ports[name] == IntegrationBridge:
-		return Gateway{}, fmt.Errorf("gateway interface %s: it is a port of %s", name, IntegrationBridge)
+	case s.Ports[name] == contract.IntegrationBridge:
+		return Gateway{}, fmt.Errorf("gateway interface %s: it is a port of %s", name, contract.IntegrationBridge)
 	case s.Ports[name] != "" && !s.Ours[name]:
 		return Gateway{Bridge: s.Ports[name]}, nil
 	case !ok:
@@ -176,10 +177,7 @@ func defaultLink(s State) string {
 }
 
 func before(a, b netdev.Route) bool {
-	if a.Dest.Addr().Is4() != b.Dest.Addr().Is4() {
-		return a.Dest.Addr().Is4()
-	}
-	return a.Metric < b.Metric
+	return cmp.Or(cmp.Compare(contract.FamilyOf(a.Dest.Addr()), contract.FamilyOf(b.Dest.Addr())), cmp.Compare(a.Metric, b.Metric)) < 0
 }
 
 // linkOf is the link that has one of the addresses.
@@ -211,10 +209,10 @@ func movable(s State, link string) []netip.Prefix {
 // one by which Kubernetes knows the node, else the first.
 func primary(cfg Config, s State, link string) []netip.Prefix {
 	var out []netip.Prefix
-	for _, v4 := range []bool{true, false} {
+	for _, family := range []contract.Family{contract.IPv4, contract.IPv6} {
 		var found netip.Prefix
 		for _, p := range movable(s, link) {
-			if p.Addr().Is4() != v4 || !cfg.has(p.Addr()) {
+			if !family.Has(p.Addr()) || !slices.Contains(cfg.Network.Families(), family) {
 				continue
 			}
 			if !found.IsValid() || slices.Contains(s.Known, p.Addr()) && !slices.Contains(s.Known, found.Addr()) {

@@ -75,7 +75,7 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(func() { r.killSwitch() })
 	r.cfg = Defaults()
 	r.cfg.Node, r.cfg.Remote, r.cfg.Datapath = "n1", "ssl:172.18.0.1:6642", DatapathUserspace
-	r.cfg.ClusterSubnets = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
+	r.cfg.Network = networkOf("10.244.0.0/16", "fd00:10:244::/48")
 	r.cfg.Checkpoint = filepath.Join(r.dir, "node.json")
 	return r
 }
@@ -133,8 +133,8 @@ func (r *rig) inside(path string, f func() error) {
 // integrationBridge does what ovn-controller would.
 func (r *rig) integrationBridge() {
 	r.t.Helper()
-	out, err := exec.Command("ovs-vsctl", "--db="+r.ovsdb.Endpoint(), "add-br", IntegrationBridge,
-		"--", "set", "Bridge", IntegrationBridge, "datapath_type=netdev", "fail_mode=secure").CombinedOutput()
+	out, err := exec.Command("ovs-vsctl", "--db="+r.ovsdb.Endpoint(), "add-br", contract.IntegrationBridge,
+		"--", "set", "Bridge", contract.IntegrationBridge, "datapath_type=netdev", "fail_mode=secure").CombinedOutput()
 	if err != nil {
 		r.t.Fatalf("ovs-vsctl: %v: %s", err, out)
 	}
@@ -293,7 +293,7 @@ func TestRealSwitch_TakesNICOverAndGivesItBack(t *testing.T) {
 	var st State
 	s.observeSwitch(&st)
 	s.observePorts(&st)
-	want := map[string]string{"breth0": "breth0", "eth0": "breth0", ManagementInterface: IntegrationBridge, IntegrationBridge: IntegrationBridge}
+	want := map[string]string{"breth0": "breth0", "eth0": "breth0", ManagementInterface: contract.IntegrationBridge, contract.IntegrationBridge: contract.IntegrationBridge}
 	if diff := cmp.Diff(want, st.Ports); diff != "" {
 		t.Errorf("ports and their bridges (-want +got):\n%s", diff)
 	}

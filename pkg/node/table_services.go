@@ -47,7 +47,7 @@ func hostToRouter(w wire, m meeting) []string {
 		targets = append(targets, target{to(services), m.bound})
 	}
 	for _, e := range w.Services.External {
-		if e.Addr.Is4() == m.address.Is4() && !e.passesBy(w.Addresses) {
+		if contract.FamilyOf(m.address).Has(e.Addr) && !e.passesBy(w.Addresses) {
 			targets = append(targets, target{e.match(), m.bound})
 		}
 	}
@@ -158,7 +158,7 @@ func (e Endpoint) allowed() []string {
 	}
 	var out []string
 	for _, source := range e.Sources {
-		if source.Addr().Is4() == e.Addr.Is4() {
+		if contract.FamilyOf(e.Addr).Has(source.Addr()) {
 			out = append(out, e.match()+","+fromAny(source))
 		}
 	}

@@ -36,7 +36,7 @@ func (p *product) gateway(n *ovsNode, of string) {
 	ok(t, err)
 	db := n.database()
 	cfg := node.Defaults()
-	cfg.Node, cfg.ClusterSubnets, cfg.ServiceSubnets = of, plan().Prefixes(), plan().Services
+	cfg.Node, cfg.Network.Subnets, cfg.Zone.ServiceSubnets = of, plan().Cluster, plan().Services
 	cfg.Remote, cfg.GatewayInterface, cfg.WithoutManagement = p.remote("sb"), n.uplink, true
 	cfg.MTU, cfg.Checkpoint = 1400, filepath.Join(n.dir, "node.json")
 	setup, err := node.New(cfg, node.Deps{

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
@@ -35,11 +36,18 @@ func subnetsOf(list ...string) (prefixes []netip.Prefix) {
 	return prefixes
 }
 
+func networkOf(subnets ...string) (n contract.Network) {
+	for _, prefix := range subnetsOf(subnets...) {
+		n.Subnets = append(n.Subnets, contract.Subnet{Prefix: prefix})
+	}
+	return n
+}
+
 // management is one side's half of the management port.
 func (b *dpuBench) management(view *kube.View, ns *netdev.NS, db node.DB, function func() (*node.Function, error)) *node.Management {
 	b.Helper()
 	m, err := node.NewManagement(node.Config{
-		Node: dpuHost, ClusterSubnets: subnetsOf("10.1.0.0/16", "fd00:1::/48"), ServiceSubnets: subnetsOf("10.96.0.0/16"),
+		Node: dpuHost, Network: networkOf("10.1.0.0/16", "fd00:1::/48"), Zone: contract.Zone{ServiceSubnets: subnetsOf("10.96.0.0/16")},
 	}, node.Deps{
 		Host: node.Local{NS: ns}, DB: db, Function: function, Node: func() *corev1.Node { return view.Node(dpuHost) },
 		Annotate: kube.NewWriter(apitest.Client(b.api)).AnnotateNode,

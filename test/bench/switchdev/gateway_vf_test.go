@@ -150,7 +150,7 @@ func (h *gatewayHost) run() {
 	host, err := netdev.Open("")
 	ok(h, err)
 	cfg := node.Defaults()
-	cfg.Node, cfg.ClusterSubnets, cfg.ServiceSubnets = "node", subnetsOf("10.244.0.0/16"), subnetsOf("10.96.0.0/16")
+	cfg.Node, cfg.Network, cfg.Zone.ServiceSubnets = "node", networkOf("10.244.0.0/16"), subnetsOf("10.96.0.0/16")
 	cfg.Remote, cfg.GatewayInterface, cfg.WithoutManagement = h.c.remote("sb"), h.nic, true
 	cfg.Checkpoint = filepath.Join(h.dir, "node.json")
 	object := &corev1.Node{

@@ -65,7 +65,7 @@ func (n *podNode) manage() (carrier *atomic.Pointer[node.Function], mark func())
 	ok(n, err)
 	carrier = &atomic.Pointer[node.Function]{}
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Annotations: map[string]string{contract.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`}}}
-	m, err := node.NewManagement(node.Config{Node: "node", ClusterSubnets: subnetsOf("10.244.0.0/16")}, node.Deps{
+	m, err := node.NewManagement(node.Config{Node: "node", Network: networkOf("10.244.0.0/16")}, node.Deps{
 		Host: node.Local{NS: host}, DB: n.db, Node: func() *corev1.Node { return object },
 		Function: func() (*node.Function, error) { return carrier.Load(), nil },
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)), Registerer: prometheus.NewRegistry(),
