@@ -250,3 +250,49 @@ func ParseACLLogging(value string) (ACLLogging, error) {
 	}
 	return logging, nil
 }
+
+// SetNetwork gives the annotation with one network's value replaced, or removed
+// when value is nil; other networks' stay. What cannot be read is dropped. The
+// result is "" when no network is left.
+func SetNetwork(annotation, network string, value any) (string, error) {
+	networks := map[string]json.RawMessage{}
+	if json.Unmarshal([]byte(annotation), &networks) != nil || networks == nil || networks["sandboxId"] != nil { // "null" gives nil
+		networks = map[string]json.RawMessage{}
+	}
+	delete(networks, network)
+	if value != nil {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return "", err
+		}
+		networks[network] = raw
+	}
+	if len(networks) == 0 {
+		return "", nil
+	}
+	out, err := json.Marshal(networks)
+	return string(out), err
+}
+
+// HasNetwork says that the value of one network in an annotation is this JSON text.
+func HasNetwork(annotation, network, text string) bool {
+	if alone(annotation, network) && annotation[len(network)+4:len(annotation)-1] == text {
+		return true
+	}
+	raw, err := networkValue(annotation, network)
+	return err == nil && raw != nil && string(raw) == text
+}
+
+// ShareNetwork is text, as a part of an annotation that has it and no other network, so that it needs no memory of its own.
+func ShareNetwork(annotation, network, text string) string {
+	if alone(annotation, network) && annotation[len(network)+4:len(annotation)-1] == text {
+		return annotation[len(network)+4 : len(annotation)-1]
+	}
+	return text
+}
+
+// alone says that the annotation begins with a network's key and ends as if there were no other.
+func alone(annotation, network string) bool {
+	return len(annotation) > len(network)+4 && annotation[len(annotation)-1] == '}' && annotation[:2] == `{"` &&
+		annotation[2:2+len(network)] == network && annotation[2+len(network):4+len(network)] == `":`
+}

@@ -163,26 +163,3 @@ func ParseDPUStatus(value, network string) (*DPUStatus, error) {
 	}
 	return &s, nil
 }
-
-// SetNetwork gives the annotation with one network's value replaced, or removed
-// when value is nil; other networks' stay. What cannot be read is dropped. The
-// result is "" when no network is left.
-func SetNetwork(annotation, network string, value any) (string, error) {
-	networks := map[string]json.RawMessage{}
-	if json.Unmarshal([]byte(annotation), &networks) != nil || networks == nil || networks["sandboxId"] != nil { // "null" gives nil
-		networks = map[string]json.RawMessage{}
-	}
-	delete(networks, network)
-	if value != nil {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			return "", err
-		}
-		networks[network] = raw
-	}
-	if len(networks) == 0 {
-		return "", nil
-	}
-	out, err := json.Marshal(networks)
-	return string(out), err
-}

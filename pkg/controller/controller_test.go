@@ -370,7 +370,7 @@ func TestPod_CreatedWithAnnotationKeepsAddress(t *testing.T) {
 	if err := c.view.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	network := c.facts().Allocated(c.view.Pod("d", "a"))
+	network := c.facts().Allocated(c.view.Pod("d", "a"), "")
 	if network == nil || network.Addresses[0].String() != "10.244.0.4/24" {
 		t.Errorf("the builders see %+v", network)
 	}

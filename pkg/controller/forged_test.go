@@ -60,7 +60,8 @@ func (w *changeWatch) seen() []string {
 
 // TestForgedAnnotation_ChangesNoSetAndNoPort: address sets and ports are the same
 // before, during and after an annotation that is forged, and after a restart with
-// another plan, by which every annotation is written again.
+// another plan, by which every annotation is written again. The value of another
+// network stays.
 func TestForgedAnnotation_ChangesNoSetAndNoPort(t *testing.T) {
 	policy := denyAll("d", "peers")
 	policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
@@ -75,10 +76,16 @@ func TestForgedAnnotation_ChangesNoSetAndNoPort(t *testing.T) {
 	})
 	ours := w.annotation("a")
 	watch := watchChanges(t, w.server.Endpoint())
-	for _, forged := range []string{ours + " ", "x", w.annotation("b"), "", strings.ReplaceAll(ours, "10.244.0.4", "10.244.0.77")} {
+	for _, forged := range []string{strings.Replace(ours, `{"ip`, `{ "ip`, 1), "x", w.annotation("b"), "", strings.ReplaceAll(ours, "10.244.0.4", "10.244.0.77")} {
 		w.forge("a", forged)
 		w.eventually("the annotation is ours again", func() bool { return w.annotation("a") == ours })
 		w.eventually("rest", w.settled)
+	}
+	other := strings.TrimSuffix(ours, "}") + `,"ns/other":{"mac_address":"0a:58:00:00:00:01"}}`
+	w.forge("a", other)
+	w.eventually("rest", w.settled)
+	if got := w.annotation("a"); got != other {
+		t.Errorf("the value of another network does not stay: %s", got)
 	}
 	w.stop()
 	w.cluster = "10.244.0.0/16/24,10.245.0.0/16/24"

@@ -66,11 +66,11 @@ func (f facts) Node(name string) *corev1.Node {
 	return without
 }
 
-func (f facts) Allocated(pod *corev1.Pod) *contract.PodNetwork {
-	if network := f.alloc.Allocated(pod); network != nil {
-		return network
+func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
+	if value := f.alloc.Allocated(pod, network); value != nil {
+		return value
 	}
-	return f.alloc.Adopt(pod, f.View.Node(pod.Spec.NodeName))
+	return f.alloc.Adopt(pod, f.View.Node(pod.Spec.NodeName), network)
 }
 
 // mark sends owners to the loops that are concerned with them. Who does not lead
@@ -85,7 +85,7 @@ func (c *Controller) mark(owners ...contract.Owner) {
 		case contract.KindNode:
 			c.nodes.Mark(owner)
 		case contract.KindPod:
-			c.pods.Mark(owner)
+			c.pods.Mark(owner.On("")) // all networks of a pod are one decision
 		}
 	}
 	c.rows.Mark(owners...)

@@ -2,8 +2,10 @@ package ipam
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -40,29 +42,52 @@ type Held struct {
 // Allocator is the memory of all decisions. Its methods may be called at once
 // from several goroutines.
 type Allocator struct {
-	cfg Config
+	cfg   Config
+	plans map[string]Config // by network
+	names []string          // of the networks, sorted
 
 	mu    sync.Mutex
-	nodes *nodes
-	pods  *pods
+	ids   *ids
+	pools map[string]*pods // by network
 	// waiting has who found nothing left: of which node, or "" for a subnet or id.
 	waiting map[contract.Owner]string
 }
 
-// New makes an empty Allocator; call Rebuild before anything else.
-func New(cfg Config) (*Allocator, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
+// New makes an Allocator for the default network and further ones, whose subnets may
+// overlap with each other's; call Rebuild before anything else.
+func New(cfg Config, further ...contract.Network) (*Allocator, error) {
+	a := &Allocator{cfg: cfg, plans: map[string]Config{"": cfg}}
+	for _, network := range further {
+		a.plans[network.Name] = cfg.on(network)
 	}
-	a := &Allocator{cfg: cfg}
+	for name, plan := range a.plans {
+		if err := plan.Validate(); err != nil {
+			return nil, fmt.Errorf("network %q: %w", name, err)
+		}
+	}
+	a.names = slices.Sorted(maps.Keys(a.plans))
 	a.clear()
 	return a, nil
 }
 
+func (a *Allocator) networksOf(pod *corev1.Pod) []string {
+	switch {
+	case !kube.WantsNetwork(pod):
+		return nil
+	case a.cfg.NetworksOf != nil:
+		return a.cfg.NetworksOf(pod)
+	}
+	return a.names[:1] // "" is the first of all
+}
+
 func (a *Allocator) clear() {
-	a.nodes = newNodes(a.cfg)
-	a.pods = newPods(a.nodes)
-	a.waiting = map[contract.Owner]string{}
+	last := a.cfg.maxID()
+	a.pools, a.waiting = map[string]*pods{}, map[contract.Owner]string{}
+	for name, plan := range a.plans {
+		a.pools[name] = newPods(name, newNodes(plan, contract.Network{Name: name}.Key()))
+		last = min(last, plan.maxID())
+	}
+	a.ids = newIDs(last)
 }
 
 // Rebuild forgets everything and starts from what is recorded: the annotations
@@ -78,25 +103,32 @@ func (a *Allocator) Rebuild(nodes []*corev1.Node, pods []*corev1.Pod, rows []Hel
 	for _, node := range slices.SortedFunc(slices.Values(nodes), func(x, y *corev1.Node) int {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 	}) {
-		a.nodes.adopt(node)
+		a.ids.adopt(node)
+		for _, name := range a.names {
+			a.pools[name].nodes.adopt(node)
+		}
 	}
 	alive := newLiving(pods)
 	for _, row := range slices.SortedFunc(slices.Values(rows), func(x, y Held) int {
 		return cmp.Or(cmp.Compare(x.Owner.Namespace, y.Owner.Namespace), cmp.Compare(x.Owner.Name, y.Owner.Name))
 	}) {
-		a.pods.adoptRow(row, alive)
+		if pool := a.pools[row.Owner.Network]; pool != nil {
+			pool.adoptRow(row, alive)
+		}
 	}
 	for _, pod := range slices.SortedFunc(slices.Values(pods), func(x, y *corev1.Pod) int {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
 			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	}) {
-		if state := a.nodes.states[pod.Spec.NodeName]; state != nil && kube.WantsNetwork(pod) {
-			a.pods.restore(pod, state)
+		for _, name := range a.networksOf(pod) {
+			if state := a.pools[name].nodes.states[pod.Spec.NodeName]; state != nil {
+				a.pools[name].restore(pod, state)
+			}
 		}
 	}
 }
 
-// Node decides a node's subnet, one for each family, and its id. A valid
+// Node decides a node's subnets on each network, one for each family, and its id. A valid
 // annotation that nobody else has claimed is kept. Errors: ErrExhausted, or a
 // node whose own address lies in a network of the plan.
 func (a *Allocator) Node(node *corev1.Node) (Decision, error) {
@@ -105,15 +137,29 @@ func (a *Allocator) Node(node *corev1.Node) (Decision, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	state, warning := a.nodes.adopt(node)
-	state.uid = node.UID
-	if err := a.nodes.complete(node.Name, state); err != nil {
+	d := Decision{Annotations: map[string]string{}}
+	numbered, warning := a.ids.adopt(node)
+	numbered.uid = node.UID
+	d.Warning = warning
+	subnets := node.Annotations[contract.NodeSubnetsKey]
+	for _, name := range a.names {
+		pool := a.pools[name].nodes
+		state, warning := pool.adopt(node)
+		d.Warning = cmp.Or(d.Warning, warning)
+		if err := pool.complete(node.Name, state); err != nil {
+			a.waiting[contract.NodeOwner(node.Name)] = ""
+			return Decision{Warning: d.Warning}, err
+		}
+		if !contract.HasNetwork(subnets, pool.key, state.recorded) {
+			subnets, _ = contract.SetNetwork(subnets, pool.key, json.RawMessage(state.recorded)) // it is JSON
+		}
+	}
+	if err := a.ids.complete(node.Name); err != nil {
 		a.waiting[contract.NodeOwner(node.Name)] = ""
-		return Decision{Warning: warning}, err
+		return Decision{Warning: d.Warning}, err
 	}
 	delete(a.waiting, contract.NodeOwner(node.Name))
-	d := Decision{Annotations: map[string]string{}, Warning: warning}
-	for key, want := range map[string]string{contract.NodeSubnetsKey: state.recorded, contract.NodeIDKey: strconv.Itoa(state.id)} {
+	for key, want := range map[string]string{contract.NodeSubnetsKey: subnets, contract.NodeIDKey: strconv.Itoa(numbered.id)} {
 		is := node.Annotations[key]
 		if is == want {
 			continue
@@ -126,71 +172,80 @@ func (a *Allocator) Node(node *corev1.Node) (Decision, error) {
 	return d, nil
 }
 
-// Recorded reports whether the node's annotations say what was decided for it.
+// Recorded reports whether the node's annotations say what was decided for it on the default network.
 func (a *Allocator) Recorded(node *corev1.Node) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	state := a.nodes.recorded(node)
-	return state != nil && node.Annotations[contract.NodeIDKey] == strconv.Itoa(state.id)
+	numbered := a.ids.nodes[node.Name]
+	return a.pools[""].nodes.recorded(node) != nil && numbered != nil && node.Annotations[contract.NodeIDKey] == strconv.Itoa(numbered.id)
 }
 
-// Pod decides the addresses of a pod that wants a network; others get the zero
+// Pod decides the addresses of a pod on all its networks, for one patch; a pod without any gets the zero
 // Decision. A valid annotation on free addresses is kept, any other is replaced.
-// Errors: ErrExhausted, or reconcile.ErrNotReady until the node's subnet is recorded.
+// Errors: ErrExhausted, or reconcile.ErrNotReady until the node's subnets are recorded.
 func (a *Allocator) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
-	if !kube.WantsNetwork(pod) {
-		return Decision{}, nil
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	state := a.nodes.recorded(node)
-	if state == nil {
-		return Decision{}, fmt.Errorf("%w: node %s has no subnet", reconcile.ErrNotReady, pod.Spec.NodeName)
-	}
-	h, warning := a.pods.recorded(pod, state)
-	if h == nil {
-		addrs, err := a.pods.allocate(state)
-		if err != nil {
-			a.waiting[owner(pod)] = pod.Spec.NodeName
-			return Decision{Warning: warning}, err
+	is := pod.Annotations[contract.PodNetworksKey]
+	d, decided := Decision{}, is
+	for _, name := range a.networksOf(pod) {
+		pool := a.pools[name]
+		state := pool.nodes.recorded(node)
+		if state == nil {
+			return d, fmt.Errorf("%w: node %s has no subnet", reconcile.ErrNotReady, pod.Spec.NodeName)
 		}
-		h = a.pods.hold(owner(pod), pod.UID, addrs)
+		owner := pool.owner(pod)
+		h, warning := pool.recorded(pod, state)
+		if h == nil {
+			addrs, err := pool.allocate(state)
+			if err != nil {
+				a.waiting[owner] = pod.Spec.NodeName
+				return Decision{Warning: cmp.Or(d.Warning, warning)}, err
+			}
+			h = pool.hold(owner, pod.UID, addrs)
+		}
+		delete(a.waiting, owner)
+		decided, warning = pool.decide(decided, h, warning)
+		d.Warning = cmp.Or(d.Warning, warning)
 	}
-	delete(a.waiting, owner(pod))
-	return a.pods.decide(pod, h, warning), nil
+	if decided != is {
+		d.Annotations = map[string]string{contract.PodNetworksKey: decided}
+	}
+	return d, nil
 }
 
 // Adopt is Allocated for a pod that had no turn yet and brings a valid annotation
 // along: a former leader's, or OVN-Kubernetes'. When it has its turn nothing is written, so that no event would tell
 // who asked before.
-func (a *Allocator) Adopt(pod *corev1.Pod, node *corev1.Node) *contract.PodNetwork {
-	if !kube.WantsNetwork(pod) {
+func (a *Allocator) Adopt(pod *corev1.Pod, node *corev1.Node, network string) *contract.PodNetwork {
+	if !slices.Contains(a.networksOf(pod), network) {
 		return nil
 	}
 	a.mu.Lock()
-	if state := a.nodes.recorded(node); state != nil {
-		a.pods.recorded(pod, state)
+	if state := a.pools[network].nodes.recorded(node); state != nil {
+		a.pools[network].recorded(pod, state)
 	}
 	a.mu.Unlock()
-	return a.Allocated(pod)
+	return a.Allocated(pod, network)
 }
 
-// Allocated is the pod's network once it is decided and recorded; nil before. From
+// Allocated is the pod's value on a network once it is decided and recorded; nil before. From
 // then on the holding of the pod's UID decides, whatever its annotation says.
-func (a *Allocator) Allocated(pod *corev1.Pod) *contract.PodNetwork {
+func (a *Allocator) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h := a.pods.find(owner(pod), pod.UID)
+	pool := a.pools[network]
+	h := pool.find(pool.owner(pod), pod.UID)
 	if h == nil {
 		return nil
 	}
-	if h.recorded != "" && h.recorded == pod.Annotations[contract.PodNetworksKey] {
+	if !h.durable && h.recorded != "" && contract.HasNetwork(pod.Annotations[contract.PodNetworksKey], pool.nodes.key, h.recorded) {
 		h.durable = true
 	}
 	if !h.durable {
 		return nil
 	}
-	return a.pods.network(h)
+	return pool.value(h)
 }
 
 // Owners are all nodes and pods that hold something or wait for it, also those
@@ -198,15 +253,15 @@ func (a *Allocator) Allocated(pod *corev1.Pod) *contract.PodNetwork {
 func (a *Allocator) Owners() []contract.Owner {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	owners := make([]contract.Owner, 0, len(a.nodes.states)+len(a.pods.newest))
-	for name := range a.nodes.states {
+	var owners []contract.Owner
+	for name := range a.ids.nodes {
 		owners = append(owners, contract.NodeOwner(name))
 	}
-	for o := range a.pods.newest {
-		owners = append(owners, o)
+	for _, pool := range a.pools {
+		owners = slices.AppendSeq(owners, maps.Keys(pool.newest))
 	}
 	for o := range a.waiting {
-		if o.Kind == contract.KindPod && a.pods.newest[o] == nil {
+		if o.Kind == contract.KindPod && a.pools[o.Network].newest[o] == nil {
 			owners = append(owners, o)
 		}
 	}
@@ -219,11 +274,13 @@ func (a *Allocator) Holders(owner contract.Owner) []types.UID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var uids []types.UID
-	if state := a.nodes.states[owner.Name]; state != nil && owner.Kind == contract.KindNode {
-		uids = append(uids, state.uid)
+	if node := a.ids.nodes[owner.Name]; node != nil && owner.Kind == contract.KindNode {
+		uids = append(uids, node.uid)
 	}
-	for h := a.pods.newest[owner]; h != nil; h = h.older {
-		uids = append(uids, h.uid)
+	if pool := a.pools[owner.Network]; pool != nil {
+		for h := pool.newest[owner]; h != nil; h = h.older {
+			uids = append(uids, h.uid)
+		}
 	}
 	return uids
 }
@@ -232,8 +289,9 @@ func (a *Allocator) Holders(owner contract.Owner) []types.UID {
 func (a *Allocator) Given(row Held) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(row.Addrs, func(addr netip.Addr) bool {
-		h := a.pods.byAddr[addr]
+	pool := a.pools[row.Owner.Network]
+	return pool != nil && slices.ContainsFunc(row.Addrs, func(addr netip.Addr) bool {
+		h := pool.byAddr[addr]
 		return h != nil && h.owner != row.Owner
 	})
 }
@@ -246,18 +304,21 @@ func (a *Allocator) Release(owner contract.Owner, uids ...types.UID) (retry []co
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var freed []string
-	switch state := a.nodes.states[owner.Name]; {
-	case owner.Kind != contract.KindNode:
+	switch node, pool := a.ids.nodes[owner.Name], a.pools[owner.Network]; {
+	case owner.Kind != contract.KindNode && pool != nil:
 		delete(a.waiting, owner)
-		freed = a.pods.release(owner, uids)
-	case state != nil && slices.Contains(uids, state.uid):
+		freed = pool.release(owner, uids)
+	case owner.Kind == contract.KindNode && node != nil && slices.Contains(uids, node.uid):
 		delete(a.waiting, owner)
-		a.nodes.release(owner.Name)
+		a.ids.release(owner.Name)
+		for _, pool := range a.pools {
+			pool.nodes.release(owner.Name)
+		}
 		freed = []string{""}
 	}
 	for _, what := range freed {
 		for waiter, wants := range a.waiting {
-			if wants == what {
+			if wants == what && waiter.Network == owner.Network {
 				delete(a.waiting, waiter)
 				retry = append(retry, waiter)
 				break
@@ -266,5 +327,3 @@ func (a *Allocator) Release(owner contract.Owner, uids ...types.UID) (retry []co
 	}
 	return retry
 }
-
-func owner(pod *corev1.Pod) contract.Owner { return contract.PodOwner(pod.Namespace, pod.Name) }

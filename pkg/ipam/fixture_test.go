@@ -80,7 +80,7 @@ func decidePod(t testing.TB, a *Allocator, pod *corev1.Pod, node *corev1.Node) D
 
 // address is the pod's first address as builders see it.
 func address(a *Allocator, pod *corev1.Pod) string {
-	network := a.Allocated(pod)
+	network := a.Allocated(pod, "")
 	if network == nil {
 		return ""
 	}
@@ -113,36 +113,36 @@ func check(t testing.TB, a *Allocator) {
 	t.Helper()
 	held := map[netip.Prefix]uint64{}
 	addrs := 0
-	for o, h := range a.pods.newest {
+	for o, h := range a.pools[""].newest {
 		for ; h != nil; h = h.older {
 			if h.owner != o {
 				t.Fatalf("holding of %s hangs at %s", h.owner, o)
 			}
 			for _, addr := range h.addrs {
 				addrs++
-				if a.pods.byAddr[addr] != h {
+				if a.pools[""].byAddr[addr] != h {
 					t.Fatalf("%s: address %s is held by another", o, addr)
 				}
-				if b := a.nodes.block(addr); b == nil || !forPods(b.prefix, addr) {
+				if b := a.pools[""].nodes.block(addr); b == nil || !forPods(b.prefix, addr) {
 					t.Fatalf("%s: address %s is in no block or reserved", o, addr)
 				}
-				held[a.nodes.block(addr).prefix]++
+				held[a.pools[""].nodes.block(addr).prefix]++
 			}
 		}
 	}
-	if addrs != len(a.pods.byAddr) {
-		t.Fatalf("%d addresses in holdings, %d known", addrs, len(a.pods.byAddr))
+	if addrs != len(a.pools[""].byAddr) {
+		t.Fatalf("%d addresses in holdings, %d known", addrs, len(a.pools[""].byAddr))
 	}
-	for prefix, b := range a.nodes.blocks {
+	for prefix, b := range a.pools[""].nodes.blocks {
 		if b.held != held[prefix] || b.prefix != prefix {
 			t.Fatalf("block %s counts %d, holds %d", prefix, b.held, held[prefix])
 		}
-		if b.held == 0 && !a.nodes.inUse(b) {
+		if b.held == 0 && !a.pools[""].nodes.inUse(b) {
 			t.Fatalf("block %s is kept for nobody", prefix)
 		}
 	}
-	for id, name := range a.nodes.ids {
-		if a.nodes.states[name] == nil || a.nodes.states[name].id != id {
+	for id, name := range a.ids.taken {
+		if a.ids.nodes[name] == nil || a.ids.nodes[name].id != id {
 			t.Fatalf("id %d is kept for %s", id, name)
 		}
 	}
@@ -153,3 +153,5 @@ func isWaiting(err error) bool {
 }
 
 func networkOf(t testing.TB, pod *corev1.Pod) string { return pod.Annotations[contract.PodNetworksKey] }
+
+func owner(pod *corev1.Pod) contract.Owner { return contract.PodOwner(pod.Namespace, pod.Name) }

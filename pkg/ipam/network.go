@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 
@@ -33,8 +34,8 @@ func (c Config) podRoutes(subnet netip.Prefix) []contract.Route {
 	return routes
 }
 
-// network is what the pod's annotation says. Its routes are shared.
-func (p *pods) network(h *holding) *contract.PodNetwork {
+// value is what the pod's annotation says. Its routes are shared.
+func (p *pods) value(h *holding) *contract.PodNetwork {
 	n := &contract.PodNetwork{
 		Addresses: p.prefixes(h),
 		MAC:       contract.MACFromAddress(h.addrs[0]),
@@ -66,6 +67,6 @@ func (p *pods) prefixes(h *holding) []netip.Prefix {
 
 // format cannot fail: every part of a PodNetwork has a JSON form.
 func (p *pods) format(h *holding) string {
-	value, _ := contract.FormatNetwork(contract.DefaultNetwork, p.network(h))
-	return value
+	value, _ := json.Marshal(p.value(h))
+	return string(value)
 }

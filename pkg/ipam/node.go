@@ -1,62 +1,52 @@
 package ipam
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// firstID is the smallest node id. Ids number the nodes' gateway routers in the
-// join subnets, where 1 is the cluster router.
-const firstID = 2
-
-// nodes has the subnets and ids of all nodes.
+// nodes has the subnets of all nodes on one network.
 type nodes struct {
-	cfg    Config
+	cfg Config
+	// key is the network's in annotations.
+	key    string
 	states map[string]*nodeState
-	ids    map[int]string
 	blocks map[netip.Prefix]*block
 }
 
 // nodeState is what was decided for a node.
 type nodeState struct {
-	// uid of the Node object seen last; a new one of the same name is the same node.
-	uid types.UID
-	id  int
 	// blocks has one subnet for each family, in the order of the cluster subnets.
 	blocks []*block
-	// recorded is the annotation value that says blocks.
+	// recorded is the network's value in the annotation that says blocks.
 	recorded string
 }
 
-func newNodes(cfg Config) *nodes {
-	return &nodes{cfg: cfg, states: map[string]*nodeState{}, ids: map[int]string{}, blocks: map[netip.Prefix]*block{}}
+func newNodes(cfg Config, key string) *nodes {
+	return &nodes{cfg: cfg, key: key, states: map[string]*nodeState{}, blocks: map[netip.Prefix]*block{}}
 }
 
 // adopt is what was decided for a node. For a new node that is what its
-// annotations say and nobody contests.
+// annotation says and nobody contests.
 func (n *nodes) adopt(node *corev1.Node) (state *nodeState, warning string) {
 	if state = n.states[node.Name]; state != nil {
 		return state, ""
 	}
-	state = &nodeState{uid: node.UID}
+	state = &nodeState{}
 	warning = n.adoptSubnets(node, state)
-	if w := n.adoptID(node, state); w != "" {
-		warning = w
-	}
 	n.states[node.Name] = state
 	n.record(state)
 	return state, warning
 }
 
 func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning string) {
-	subnets, err := contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], contract.DefaultNetwork)
+	subnets, err := contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], n.key)
 	if err != nil {
 		return fmt.Sprintf("annotation %s: %v", contract.NodeSubnetsKey, err)
 	}
@@ -76,23 +66,8 @@ func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning strin
 	return warning
 }
 
-func (n *nodes) adoptID(node *corev1.Node, state *nodeState) (warning string) {
-	value := node.Annotations[contract.NodeIDKey]
-	id, err := strconv.Atoi(value)
-	switch {
-	case value == "":
-	case err != nil || id < firstID || id > n.cfg.maxID() || strconv.Itoa(id) != value:
-		return fmt.Sprintf("annotated node id %q is not a number from %d to %d", value, firstID, n.cfg.maxID())
-	case n.ids[id] != "":
-		return fmt.Sprintf("annotated node id %d belongs to node %s", id, n.ids[id])
-	default:
-		state.id, n.ids[id] = id, node.Name
-	}
-	return ""
-}
-
 // complete allocates what the node does not have yet. What it got before an
-// error stays its own: it is one of several families or the id.
+// error stays its own: it is one of several families.
 func (n *nodes) complete(name string, state *nodeState) error {
 	for _, subnet := range n.cfg.Cluster {
 		if state.block(contract.FamilyOf(subnet.Addr())) != nil {
@@ -103,14 +78,6 @@ func (n *nodes) complete(name string, state *nodeState) error {
 			return fmt.Errorf("no subnet left for the node in %v: %w", n.cfg.Prefixes(), ErrExhausted)
 		}
 		n.give(state, prefix, name)
-	}
-	for id := firstID; state.id == 0; id++ {
-		if id > n.cfg.maxID() {
-			return fmt.Errorf("no node id left up to %d: %w", n.cfg.maxID(), ErrExhausted)
-		}
-		if n.ids[id] == "" {
-			state.id, n.ids[id] = id, name
-		}
 	}
 	n.record(state)
 	return nil
@@ -133,8 +100,8 @@ func (n *nodes) record(state *nodeState) {
 		}
 	}
 	state.blocks = blocks
-	// A list of prefixes has a JSON form.
-	state.recorded, _ = contract.FormatNetwork(contract.DefaultNetwork, state.subnets())
+	text, _ := json.Marshal(state.subnets()) // a list of prefixes has a JSON form
+	state.recorded = string(text)
 }
 
 // recorded is nil until the node's own annotation says what was decided. A node
@@ -144,7 +111,7 @@ func (n *nodes) recorded(node *corev1.Node) *nodeState {
 		return nil
 	}
 	state, _ := n.adopt(node)
-	if state.recorded == "" || node.Annotations[contract.NodeSubnetsKey] != state.recorded {
+	if state.recorded == "" || !contract.HasNetwork(node.Annotations[contract.NodeSubnetsKey], n.key, state.recorded) {
 		return nil
 	}
 	return state
@@ -191,13 +158,12 @@ func (n *nodes) add(prefix netip.Prefix) *block {
 	return b
 }
 
-// release gives back the id and the subnets of a node. A subnet in which pods
+// release gives back the subnets of a node. A subnet in which pods
 // still hold addresses is the last to be given to another node, and this one's
 // again if it returns before.
 func (n *nodes) release(name string) {
 	state := n.states[name]
 	delete(n.states, name)
-	delete(n.ids, state.id)
 	for _, b := range state.blocks {
 		n.drop(b)
 	}

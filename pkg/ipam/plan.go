@@ -20,6 +20,15 @@ type Config struct {
 	Services   []netip.Prefix
 	Join       []netip.Prefix
 	Masquerade []netip.Prefix
+	// NetworksOf are the networks of a pod, which the Allocator must know; nil: the default network, for pods that
+	// run on the pod network.
+	NetworksOf func(*corev1.Pod) []string
+}
+
+// on is the plan of a further network.
+func (c Config) on(network contract.Network) Config {
+	c.Cluster, c.Join = network.Subnets, network.JoinSubnets
+	return c
 }
 
 // Defaults is OVN-Kubernetes' plan for clusters on one machine, IPv4 only.

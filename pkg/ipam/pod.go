@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,9 +14,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
-// pods has the addresses of all pods, in the blocks of nodes.
+// pods has the addresses of all pods on one network, in the blocks of nodes.
 type pods struct {
-	nodes *nodes
+	network string
+	nodes   *nodes
 	// newest has the newest holding of each pod name; older ones hang behind it.
 	newest map[contract.Owner]*holding
 	byAddr map[netip.Addr]*holding
@@ -26,7 +28,7 @@ type holding struct {
 	owner contract.Owner
 	uid   types.UID
 	addrs []netip.Addr
-	// recorded is the annotation value that says addrs; "" until it was asked for.
+	// recorded is the network's value in the annotation that says addrs; "" until it was asked for.
 	recorded string
 	// durable says that a row or the pod's annotation had addrs: a restart finds them.
 	durable bool
@@ -34,8 +36,8 @@ type holding struct {
 	older *holding
 }
 
-func newPods(n *nodes) *pods {
-	return &pods{nodes: n, newest: map[contract.Owner]*holding{}, byAddr: map[netip.Addr]*holding{}}
+func newPods(network string, n *nodes) *pods {
+	return &pods{network: network, nodes: n, newest: map[contract.Owner]*holding{}, byAddr: map[netip.Addr]*holding{}}
 }
 
 // Validate says why a pod of a node with these subnets cannot have this network;
@@ -68,7 +70,7 @@ func sameFamily(a, b netip.Prefix) bool { return contract.FamilyOf(a.Addr()).Has
 
 // current is what the pod holds and may go on using.
 func (p *pods) current(pod *corev1.Pod, state *nodeState) *holding {
-	h := p.find(owner(pod), pod.UID)
+	h := p.find(p.owner(pod), pod.UID)
 	if h == nil {
 		return nil
 	}
@@ -92,7 +94,7 @@ func (p *pods) recorded(pod *corev1.Pod, state *nodeState) (h *holding, warning 
 
 // adopt takes what a pod's annotation says if that is valid and free.
 func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning string) {
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], p.nodes.key)
 	if err == nil && network == nil {
 		return nil, ""
 	}
@@ -120,7 +122,7 @@ type living struct {
 func newLiving(pods []*corev1.Pod) living {
 	l := living{pods: map[contract.Owner]*corev1.Pod{}, runs: map[netip.Addr]bool{}}
 	for _, pod := range pods {
-		l.pods[owner(pod)] = pod
+		l.pods[contract.PodOwner(pod.Namespace, pod.Name)] = pod
 		for _, ip := range pod.Status.PodIPs {
 			if addr, err := netip.ParseAddr(ip.IP); err == nil && kube.WantsNetwork(pod) {
 				l.runs[addr] = true
@@ -134,12 +136,12 @@ func newLiving(pods []*corev1.Pod) living {
 // that no node has claimed: its pod says whose it was, so that a node which lost
 // its annotation gets it back.
 func (p *pods) adoptRow(row Held, alive living) {
-	pod := alive.pods[row.Owner]
+	pod := alive.pods[row.Owner.On("")]
 	gone := pod == nil || !kube.WantsNetwork(pod) || row.UID != "" && row.UID != pod.UID
 	var addrs []netip.Addr
 	for _, addr := range row.Addrs {
 		prefix, ok := p.nodes.cfg.part(addr)
-		if !ok || !forPods(prefix, addr) || p.byAddr[addr] != nil || gone && alive.runs[addr] {
+		if !ok || !forPods(prefix, addr) || p.byAddr[addr] != nil || gone && p.network == "" && alive.runs[addr] {
 			continue
 		}
 		if p.nodes.blocks[prefix] == nil {
@@ -159,7 +161,7 @@ func (p *pods) adoptRow(row Held, alive living) {
 
 // restore is adopt in a rebuild: rows came first, and the newest pod comes last.
 func (p *pods) restore(pod *corev1.Pod, state *nodeState) {
-	h := p.find(owner(pod), pod.UID)
+	h := p.find(p.owner(pod), pod.UID)
 	if h == nil {
 		h, _ = p.adopt(pod, state)
 	}
@@ -176,7 +178,7 @@ func (p *pods) claim(pod *corev1.Pod, state *nodeState, prefixes []netip.Prefix)
 	for i, prefix := range prefixes {
 		addrs[i] = prefix.Addr()
 	}
-	if h := p.byAddr[addrs[0]]; h != nil && h.owner == owner(pod) && h.uid == "" && slices.Equal(h.addrs, addrs) {
+	if h := p.byAddr[addrs[0]]; h != nil && h.owner == p.owner(pod) && h.uid == "" && slices.Equal(h.addrs, addrs) {
 		h.uid = pod.UID
 		return h, nil
 	}
@@ -188,32 +190,35 @@ func (p *pods) claim(pod *corev1.Pod, state *nodeState, prefixes []netip.Prefix)
 	if state.hasMAC(addrs[0]) {
 		return nil, fmt.Errorf("MAC %s is in use on the node", contract.MACFromAddress(addrs[0]))
 	}
-	return p.hold(owner(pod), pod.UID, addrs), nil
+	return p.hold(p.owner(pod), pod.UID, addrs), nil
 }
 
-// shareRecord keeps the annotation's own string as the record where they are
+// shareRecord keeps the annotation's own text as the record where they are
 // equal: at 100,000 pods a copy of each is 50 MB.
 func (p *pods) shareRecord(h *holding, pod *corev1.Pod) {
-	if value := pod.Annotations[contract.PodNetworksKey]; value != "" && (h.recorded == value || p.format(h) == value) {
-		h.recorded = value
+	text := h.recorded
+	if text == "" {
+		text = p.format(h)
+	}
+	if value := pod.Annotations[contract.PodNetworksKey]; contract.HasNetwork(value, p.nodes.key, text) {
+		h.recorded = contract.ShareNetwork(value, p.nodes.key, text)
 	}
 }
 
-func (p *pods) decide(pod *corev1.Pod, h *holding, warning string) Decision {
+// decide puts what the pod holds into its annotation.
+func (p *pods) decide(annotation string, h *holding, warning string) (decided, warned string) {
 	if h.recorded == "" {
 		h.recorded = p.format(h)
 	}
-	value := pod.Annotations[contract.PodNetworksKey]
-	if value == h.recorded {
-		return Decision{}
+	if contract.HasNetwork(annotation, p.nodes.key, h.recorded) {
+		return annotation, ""
 	}
-	if warning == "" && value != "" {
-		said, err := contract.ParsePodNetwork(value, contract.DefaultNetwork)
-		if err != nil || said == nil || !slices.Equal(said.Addresses, p.prefixes(h)) {
-			warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", contract.PodNetworksKey)
-		}
+	if said, err := contract.ParsePodNetwork(annotation, p.nodes.key); warning == "" && (err != nil || said != nil && !slices.Equal(said.Addresses, p.prefixes(h))) {
+		warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", contract.PodNetworksKey)
 	}
-	return Decision{Annotations: map[string]string{contract.PodNetworksKey: h.recorded}, Warning: warning}
+	decided, _ = contract.SetNetwork(annotation, p.nodes.key, json.RawMessage(h.recorded)) // it is JSON
+	h.recorded = contract.ShareNetwork(decided, p.nodes.key, h.recorded)
+	return decided, warning
 }
 
 // allocate picks one free address of each of the node's subnets.
@@ -276,6 +281,10 @@ func (p *pods) release(owner contract.Owner, uids []types.UID) (freed []string) 
 		p.newest[owner] = h
 	}
 	return freed
+}
+
+func (p *pods) owner(pod *corev1.Pod) contract.Owner {
+	return contract.PodOwner(pod.Namespace, pod.Name).On(p.network)
 }
 
 func (p *pods) find(owner contract.Owner, uid types.UID) *holding {

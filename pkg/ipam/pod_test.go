@@ -46,7 +46,7 @@ func TestPod_AnnotationHasExactFormat(t *testing.T) {
 		if got := networkOf(t, pod); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", cluster, got, want)
 		}
-		network := a.Allocated(pod)
+		network := a.Allocated(pod, "")
 		if network == nil {
 			t.Fatal("not allocated")
 		}
@@ -203,7 +203,7 @@ func TestForgedAnnotation_IsReplacedWithWarning(t *testing.T) {
 			decideNode(t, a, node)
 			decidePod(t, a, honest, node)
 			forger.Annotations[contract.PodNetworksKey] = tc.value
-			if a.Allocated(forger) != nil {
+			if a.Allocated(forger, "") != nil {
 				t.Error("a forged annotation is a fact")
 			}
 			wantWarning(t, decidePod(t, a, forger, node), tc.warning)
@@ -433,4 +433,55 @@ func TestRebuild_NodeGetsSubnetOfItsPodsBack(t *testing.T) {
 	}
 	decidePod(t, a, pod, node)
 	wantAddress(t, a, pod, "10.244.6.9/24")
+}
+
+// TestPod_NetworksAreOneDecision: two networks with the same subnets have the same addresses for different pods, and
+// what one network says of a pod changes nothing on the other. All are in one annotation.
+func TestPod_NetworksAreOneDecision(t *testing.T) {
+	cfg := plan(t, "10.0.0.0/16/24")
+	cfg.NetworksOf = func(pod *corev1.Pod) []string {
+		if pod.Labels["blue"] != "" {
+			return []string{"", "ns/blue"}
+		}
+		return []string{""}
+	}
+	blue := cfg.Network()
+	blue.Name = "ns/blue"
+	a, err := New(cfg, blue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	if want := `{"default":["10.0.0.0/24"],"ns/blue":["10.0.0.0/24"]}`; node.Annotations[contract.NodeSubnetsKey] != want {
+		t.Errorf("subnets %s, want %s", node.Annotations[contract.NodeSubnetsKey], want)
+	}
+	one, both := newPod("one", "n1", 2), newPod("both", "n1", 3)
+	both.Labels = map[string]string{"blue": "yes"}
+	both.Annotations[contract.PodNetworksKey] = `{"ns/foreign":{"mac_address":"0a:58:00:00:00:01"}}`
+	decidePod(t, a, one, node)
+	decidePod(t, a, both, node)
+	wantAddress(t, a, one, "10.0.0.4/24")
+	wantAddress(t, a, both, "10.0.0.5/24")
+	if got := a.Allocated(both, "ns/blue"); got == nil || got.Addresses[0].String() != "10.0.0.4/24" || a.Allocated(one, "ns/blue") != nil {
+		t.Errorf("on the other network: %v and %v", got, a.Allocated(one, "ns/blue"))
+	}
+	if got := both.Annotations[contract.PodNetworksKey]; !strings.Contains(got, `"ns/foreign":{"mac_address"`) {
+		t.Errorf("the value of a network that is not ours has gone: %s", got)
+	}
+	if d := decidePod(t, a, both, node); d.Annotations != nil {
+		t.Errorf("decided again: %v", d.Annotations)
+	}
+	blueOwner := owner(both).On("ns/blue")
+	rows := []Held{{Owner: owner(one), UID: one.UID, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.4")}},
+		{Owner: blueOwner, UID: both.UID, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.4")}}}
+	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{one, both}, rows)
+	if d := decidePod(t, a, both, node); d.Annotations != nil || d.Warning != "" {
+		t.Errorf("after a restart: %+v", d)
+	}
+	a.Release(blueOwner, a.Holders(blueOwner)...)
+	wantAddress(t, a, both, "10.0.0.5/24")
+	if a.Allocated(both, "ns/blue") != nil {
+		t.Error("the released network has its address still")
+	}
 }

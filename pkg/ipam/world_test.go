@@ -132,9 +132,9 @@ func (w *world) rowLoop(o contract.Owner) {
 		w.a.Release(o, holders...)
 		return
 	}
-	network := w.a.Allocated(pod)
+	network := w.a.Allocated(pod, "")
 	if network == nil {
-		network = w.a.Adopt(pod, w.nodes[pod.Spec.NodeName])
+		network = w.a.Adopt(pod, w.nodes[pod.Spec.NodeName], "")
 	}
 	if network == nil {
 		return
@@ -186,7 +186,7 @@ func (w *world) check() {
 		use(o, r.addrs)
 	}
 	for o, pod := range w.pods {
-		if network := w.a.Allocated(pod); network != nil {
+		if network := w.a.Allocated(pod, ""); network != nil {
 			use(o, network.Addresses)
 		}
 	}
@@ -230,8 +230,8 @@ func TestAllocator_NoAddressTwiceInRandomHistory(t *testing.T) {
 			clear(w.nodes)
 			w.settle()
 			w.check()
-			if len(w.a.Owners())+len(w.rows)+len(w.a.nodes.blocks)+len(w.a.nodes.ids)+len(w.a.waiting) > 0 {
-				t.Errorf("left over: %v, %d rows, %d blocks, %d ids, waiting %v", w.a.Owners(), len(w.rows), len(w.a.nodes.blocks), len(w.a.nodes.ids), w.a.waiting)
+			if len(w.a.Owners())+len(w.rows)+len(w.a.pools[""].nodes.blocks)+len(w.a.ids.taken)+len(w.a.waiting) > 0 {
+				t.Errorf("left over: %v, %d rows, %d blocks, %d ids, waiting %v", w.a.Owners(), len(w.rows), len(w.a.pools[""].nodes.blocks), len(w.a.ids.taken), w.a.waiting)
 			}
 		})
 	}
@@ -271,7 +271,7 @@ func TestAllocator_ConcurrentPodsShareNoAddress(t *testing.T) {
 					return
 				}
 				maps.Copy(pod.Annotations, d.Annotations)
-				if a.Allocated(pod) == nil {
+				if a.Allocated(pod, "") == nil {
 					t.Errorf("pod %s has no address", pod.Name)
 				}
 				a.Release(owner(pod), a.Holders(owner(pod))...)
@@ -280,8 +280,8 @@ func TestAllocator_ConcurrentPodsShareNoAddress(t *testing.T) {
 	}
 	group.Wait()
 	check(t, a)
-	if len(a.pods.byAddr) != 0 {
-		t.Errorf("%d addresses left", len(a.pods.byAddr))
+	if len(a.pools[""].byAddr) != 0 {
+		t.Errorf("%d addresses left", len(a.pools[""].byAddr))
 	}
 }
 
@@ -308,7 +308,7 @@ func BenchmarkRebuild100k(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for _, pod := range pods {
-				if a.Allocated(pod) == nil {
+				if a.Allocated(pod, "") == nil {
 					b.Fatal("lost")
 				}
 			}

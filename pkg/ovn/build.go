@@ -45,9 +45,9 @@ type Objects interface {
 // View is the facts that builders read; a method returns nil for what is not there.
 type View interface {
 	Objects
-	// Allocated is the network of a pod as the allocator decided and recorded
+	// Allocated is the value of a pod on a network as the allocator decided and recorded
 	// it: an annotation that says something else is not a fact.
-	Allocated(pod *corev1.Pod) *contract.PodNetwork
+	Allocated(pod *corev1.Pod, network string) *contract.PodNetwork
 	// Zone is what all networks of the zone share.
 	Zone() contract.Zone
 	Services

@@ -47,9 +47,9 @@ func (f facts) Zone() contract.Zone { return f.zone }
 
 func (f facts) ServiceValues() *ServiceValues { return NewServiceValues() }
 
-func (f facts) Allocated(pod *corev1.Pod) *contract.PodNetwork {
-	network, _ := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
-	return network
+func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
+	value, _ := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.Network{Name: network}.Key())
+	return value
 }
 
 // TestBuild_RowsOfEachCase reads each testdata/*.txtar: objects.yaml are the facts, "owner"

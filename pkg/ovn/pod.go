@@ -27,7 +27,7 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	if portTaken(view.Node(name), net.PodPort(namespace, name)) {
 		return nil, fmt.Errorf("%w: its port would be called %s, which is the gateway interface of node %s: give the pod another name", ErrRefused, net.PodPort(namespace, name), name)
 	}
-	network := view.Allocated(pod)
+	network := view.Allocated(pod, net.Name)
 	if network == nil {
 		return nil, notReady("pod has no recorded address")
 	}

@@ -75,17 +75,17 @@ func buildPodSet(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error
 	for number, pods := range groups {
 		for _, parts := range layouts(len(pods)) {
 			for _, family := range net.Families() {
-				rows = append(rows, addressSets(view, set, addressKey{owner.Name, number, parts, family}, pods)...)
+				rows = append(rows, addressSets(view, net, set, addressKey{owner.Name, number, parts, family}, pods)...)
 			}
 		}
 	}
 	return rows, nil
 }
 
-func addressSets(view View, set *kube.PodSet, key addressKey, pods []*corev1.Pod) []ovsdb.Row {
+func addressSets(view View, net scope, set *kube.PodSet, key addressKey, pods []*corev1.Pod) []ovsdb.Row {
 	members := make([][]string, key.parts)
 	for _, pod := range pods {
-		network := view.Allocated(pod)
+		network := view.Allocated(pod, net.Name)
 		if network == nil {
 			continue // its address is a change that brings us back
 		}
