@@ -67,7 +67,9 @@ func (w *world) UsersOf(contract.Owner) []contract.Owner       { return nil }
 func (w *world) NodesWith(labels.Selector) []*corev1.Node      { return nil }
 func (w *world) Namespace(string) *corev1.Namespace            { return nil }
 
-func (w *world) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork { return w.alloc.Allocated(pod, network) }
+func (w *world) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
+	return w.alloc.Allocated(pod, network)
+}
 
 // BenchmarkWorld is the controller's full pass over 100,000 pods: every owner
 // built by pkg/ovn and compared by pkg/ovsdb, ten at a time. Peak memory is that
