@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"time"
 
@@ -25,7 +26,6 @@ type attachment struct {
 	cfg     Config
 	req     *Request
 	uid     string // of the pod in the API
-	value   string // of the annotation
 	network *contract.PodNetwork
 	mtu     int
 	port    Port
@@ -111,8 +111,7 @@ func (a *attachment) waitAnnotation(ctx context.Context) error {
 		if pod == nil || string(pod.UID) != a.uid {
 			return true, fail(CodeChanged, "annotation: pod %s was deleted or replaced", a.req.Pod)
 		}
-		value := pod.Annotations[contract.PodNetworksKey]
-		network, err := contract.ParsePodNetwork(value, contract.DefaultNetwork)
+		network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 		if err == nil && network == nil {
 			return false, fmt.Errorf("ovn-offload-controller has not written %s", contract.PodNetworksKey)
 		}
@@ -122,7 +121,7 @@ func (a *attachment) waitAnnotation(ctx context.Context) error {
 		if err != nil { // not final: the controller replaces what a user has forged
 			return false, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
 		}
-		a.value, a.network = value, network
+		a.network = network
 		return true, nil
 	})
 	return a.waited(ctx, CodeAnnotation, "annotation", err)
@@ -269,15 +268,16 @@ func (a *attachment) waitFlows(ctx context.Context) error {
 	if errors.As(cause, &cniErr) {
 		return cniErr
 	}
-	return a.waited(ctx, CodeFlows, "flows", fmt.Errorf("flows of %s (at most %s): %w", port(a.req.Pod), a.cfg.FlowsTimeout, err))
+	return a.waited(ctx, CodeFlows, "flows", fmt.Errorf("flows of %s (at most %s): %w", podPort(a.req.Pod), a.cfg.FlowsTimeout, err))
 }
 
 // changed is done when the pod is no longer the one that is being attached.
 func (a *attachment) changed(pod *corev1.Pod) (bool, error) {
-	switch {
-	case pod == nil || string(pod.UID) != a.uid:
+	if pod == nil || string(pod.UID) != a.uid {
 		return true, fail(CodeChanged, "flows: pod %s was deleted or replaced", a.req.Pod)
-	case pod.Annotations[contract.PodNetworksKey] != a.value:
+	}
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
+	if err != nil || !reflect.DeepEqual(network, a.network) {
 		return true, fail(CodeChanged, "flows: %s of pod %s was changed", contract.PodNetworksKey, a.req.Pod)
 	}
 	return false, nil

@@ -334,6 +334,19 @@ func TestAdd_FailsWhenPodChangesMeanwhile(t *testing.T) {
 	}
 }
 
+func TestAdd_OtherNetworkOfPodMayChangeMeanwhile(t *testing.T) {
+	n := newNode(t)
+	n.db.flows = false
+	done := make(chan error, 1)
+	go func() { _, err := n.do(addWeb(sandboxA, "/ns/a")); done <- err }()
+	until(t, "the port is there", func() bool { _, ok := find(n.db, web); return ok })
+	other, err := contract.SetNetwork(webNetwork, "blue", map[string]any{"ip_addresses": []string{"10.1.0.4/24"}})
+	must(t, err)
+	n.setPod(web, webUID, other)
+	n.db.edit(web, func(i *vswitch.Interface) { i.ExternalIDs[installedKey] = "true" })
+	must(t, <-done)
+}
+
 func TestAdd_StaticPodHasUIDOfMirrorPod(t *testing.T) {
 	n := newNode(t)
 	n.putPod(web, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
