@@ -94,7 +94,11 @@ func (a *agent) hostCarrier() (*node.Function, error) {
 	if device == "" {
 		return nil, nil
 	}
-	claim, err := dpu.ClaimManagement(*a.devices.Inventory(), device)
+	former := ""
+	if object := a.view.Node(a.opts.node.Node); object != nil {
+		former = object.Annotations[contract.ManagementPortKey]
+	}
+	claim, err := dpu.ClaimManagement(*a.devices.Inventory(), device, former)
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
 	}

@@ -191,7 +191,7 @@ func (n *node) newServer(host Links, open func(string) (PodLinks, error)) *Serve
 	cfg := Defaults()
 	cfg.MTU = func() int { return n.mtu }
 	cfg.Socket = filepath.Join(n.t.TempDir(), "cni", "cni.sock")
-	n.ovs = &OVS{DB: n.db, Bridge: "br-int"}
+	n.ovs = &OVS{DB: n.db, Bridge: contract.IntegrationBridge}
 	deps := Deps{Switch: n.ovs, Host: host, OpenNS: open, Ready: n.ovs.Ready}
 	deps.Pods = NewPods(func(namespace, name string) *corev1.Pod {
 		n.mu.Lock()

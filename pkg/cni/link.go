@@ -36,7 +36,7 @@ func configure(ns PodLinks, name string, n *contract.PodNetwork) error {
 		return err
 	}
 	addrs := n.Addresses
-	if slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+	if _, ok := contract.IPv6.Pick(addrs); ok {
 		addrs = append(slices.Clone(addrs), netdev.LinkLocal([6]byte(n.MAC)))
 		// Any pod of the node can advertise itself as a router: OVN lets that through.
 		if err := ns.Sysctl("net/ipv6/conf/"+name+"/accept_ra", "0"); err != nil {
@@ -71,19 +71,12 @@ func routes(link string, n *contract.PodNetwork) []netdev.Route {
 		})
 	}
 	for _, gw := range n.Gateways {
-		add(defaultFor(gw), gw)
+		add(netip.PrefixFrom(gw, 0).Masked(), gw)
 	}
 	for _, r := range n.Routes {
 		add(r.Dest, r.NextHop)
 	}
 	return list
-}
-
-func defaultFor(gw netip.Addr) netip.Prefix {
-	if gw.Is4() {
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
 // checkLink compares the pod's end with the annotation.

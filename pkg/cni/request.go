@@ -152,8 +152,10 @@ func isObjectName(s string) bool {
 // hostLink is the name of the host's end of the pod's veth.
 func (r *Request) hostLink() string { return r.Sandbox[:min(len(r.Sandbox), netdev.MaxName)] }
 
-// port is the name of the pod's logical switch port, which is its iface-id.
-func port(pod contract.Owner) string { return pod.Namespace + "_" + pod.Name }
+// podPort is the name of the pod's logical switch port, which is its iface-id.
+func podPort(pod contract.Owner) string {
+	return contract.Network{Name: pod.Network}.PodPort(pod.Namespace, pod.Name)
+}
 
 // checkNetwork refuses an annotation that cannot be put on an interface.
 func checkNetwork(n *contract.PodNetwork) error {
@@ -169,23 +171,19 @@ func checkNetwork(n *contract.PodNetwork) error {
 		}
 	}
 	for _, gw := range n.Gateways {
-		if !sameFamily(n, gw) {
+		if !hasFamily(n, gw) {
 			return fmt.Errorf("gateway_ips: %s has no address of its family beside it", gw)
 		}
 	}
 	for _, route := range n.Routes {
-		if !route.Dest.IsValid() || !sameFamily(n, route.NextHop) || route.Dest.Addr().Is4() != route.NextHop.Is4() {
+		if !route.Dest.IsValid() || !hasFamily(n, route.NextHop) || !contract.FamilyOf(route.NextHop).Has(route.Dest.Addr()) {
 			return fmt.Errorf("routes: %s via %s is not a route for the pod's addresses", route.Dest, route.NextHop)
 		}
 	}
 	return nil
 }
 
-func sameFamily(n *contract.PodNetwork, addr netip.Addr) bool {
-	for _, p := range n.Addresses {
-		if addr.IsValid() && p.Addr().Is4() == addr.Is4() {
-			return true
-		}
-	}
-	return false
+func hasFamily(n *contract.PodNetwork, addr netip.Addr) bool {
+	_, ok := contract.FamilyOf(addr).Pick(n.Addresses)
+	return ok && addr.IsValid()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -32,7 +33,7 @@ func (a *attachment) result() (*types100.Result, error) {
 	for _, p := range a.network.Addresses {
 		ip := &types100.IPConfig{Interface: &inPod, Address: toIPNet(p)}
 		for _, gw := range a.network.Gateways {
-			if gw.Is4() == p.Addr().Is4() {
+			if contract.FamilyOf(gw).Has(p.Addr()) {
 				ip.Gateway = gw.AsSlice()
 				break
 			}

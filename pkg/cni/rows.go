@@ -46,7 +46,7 @@ type ovsPort struct {
 func wanted(p Port, bridge string) ovsdb.Want {
 	ids := map[string]string{
 		macKey:       p.MAC.String(),
-		ifaceIDKey:   port(p.Pod),
+		ifaceIDKey:   podPort(p.Pod),
 		ifaceVerKey:  p.UID,
 		sandboxKey:   p.Sandbox,
 		addressesKey: join(p.Addresses),

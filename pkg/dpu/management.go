@@ -1,24 +1,22 @@
 package dpu
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-// ClaimManagement is what a host's Node says of the VF that is to be its management
-// port (kube.ManagementPortKey).
-func ClaimManagement(inv vf.Inventory, device string) (string, error) {
+// ClaimManagement is contract.ManagementPortKey of a host's Node with the VF that is to be its management port. Other
+// networks' entries of the former value stay.
+func ClaimManagement(inv vf.Inventory, device, former string) (string, error) {
 	pf, v, ok := inv.VF(device)
 	if !ok {
 		return "", fmt.Errorf("device %s is not in the inventory of this host", device)
 	}
-	text, err := json.Marshal(map[string]contract.ManagementFunction{contract.DefaultNetwork: {
+	return contract.SetNetwork(former, contract.DefaultNetwork, contract.ManagementFunction{
 		Device: device, PF: pfNumber(pf), Number: uint32(v.Index), PFMAC: pfMAC(pf),
-	}})
-	return string(text), err
+	})
 }
 
 // Management gives the representor of the host's management port, nil when the

@@ -19,6 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -66,7 +67,7 @@ func (f *fakeOVS) Table(name string) []any {
 		return []any{&vswitch.OpenvSwitch{OtherConfig: f.config}}
 	}
 	return []any{
-		&vswitch.Interface{Name: "ens1f0npf0vf0", ExternalIDs: map[string]string{"iface-id": "default_web"}},
+		&vswitch.Interface{Name: "ens1f0npf0vf0", ExternalIDs: map[string]string{ovsdb.OwnerKey: "Pod/default/web"}},
 		&vswitch.Interface{Name: "ens1f0np0"},
 	}
 }

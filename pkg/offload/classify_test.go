@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/dpflow"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
@@ -63,14 +64,16 @@ func TestClassify_OrderOfDumpChangesNothing(t *testing.T) {
 
 func TestPorts_OfInterfaceRows(t *testing.T) {
 	ports := Ports([]*vswitch.Interface{
-		{Name: "rep0", ExternalIDs: map[string]string{"iface-id": "shop_web"}},
+		{Name: "rep0", ExternalIDs: map[string]string{ovsdb.OwnerKey: "Pod/shop/web"}},
 		{Name: "ovn-k8s-mp0", Type: "internal", ExternalIDs: map[string]string{"iface-id": "k8s-worker"}},
 		{Name: "ovn-1-0", Type: "geneve"},
+		{Name: "foreign", ExternalIDs: map[string]string{"iface-id": "shop_db"}},
 	}, map[string]Device{"rep0": {Representor: true, Function: true}})
 	want := []Port{
 		{Name: "rep0", Pod: contract.PodOwner("shop", "web"), Device: Device{Representor: true, Function: true}},
 		{Name: "ovn-k8s-mp0", Type: "internal"},
 		{Name: "ovn-1-0", Type: "geneve"},
+		{Name: "foreign"},
 	}
 	if diff := cmp.Diff(want, ports); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -79,7 +82,7 @@ func TestPorts_OfInterfaceRows(t *testing.T) {
 	for _, p := range ports {
 		lacks = append(lacks, p.lacks())
 	}
-	if diff := cmp.Diff([]string{noHWTC, isInternal, ""}, lacks); diff != "" {
+	if diff := cmp.Diff([]string{noHWTC, isInternal, "", noDevice}, lacks); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
@@ -61,16 +62,13 @@ func tunnel(kind string) bool {
 	return false
 }
 
-const ifaceIDKey = "iface-id"
-
-// Ports joins the Interface table with the inventory. A pod's logical port is
-// named namespace_name in external_ids:iface-id; neither may contain a _.
+// Ports joins the Interface table with the inventory. The owner of a row of ours says which pod it serves.
 func Ports(rows []*vswitch.Interface, devices map[string]Device) []Port {
 	ports := make([]Port, 0, len(rows))
 	for _, row := range rows {
 		p := Port{Name: row.Name, Type: row.Type, Device: devices[row.Name]}
-		if namespace, name, ok := strings.Cut(row.ExternalIDs[ifaceIDKey], "_"); ok {
-			p.Pod = contract.PodOwner(namespace, name)
+		if owner, err := contract.ParseOwner(row.ExternalIDs[ovsdb.OwnerKey]); err == nil && owner.Kind == contract.KindPod {
+			p.Pod = owner
 		}
 		ports = append(ports, p)
 	}

@@ -302,7 +302,7 @@ func (b *dpuBench) pod(i int, device string) *dpuPod {
 	p.v4, p.v6 = fmt.Sprintf("10.1.0.%d", 20+i), fmt.Sprintf("fd00:1::%d", 20+i)
 	mac := fmt.Sprintf("0a:00:00:00:01:%02x", i)
 	b.c.nb("lsp-add", "s1", "default_"+p.name, "--", "lsp-set-addresses", "default_"+p.name, mac+" "+p.v4+" "+p.v6)
-	value, err := contract.FormatNetwork(contract.DefaultNetwork, map[string]any{"ip_addresses": []string{p.v4 + "/24", p.v6 + "/64"}, "mac_address": mac})
+	value, err := contract.SetNetwork("", contract.DefaultNetwork, map[string]any{"ip_addresses": []string{p.v4 + "/24", p.v6 + "/64"}, "mac_address": mac})
 	ok(b, err)
 	p.create(device, map[string]string{contract.PodNetworksKey: value})
 	return p

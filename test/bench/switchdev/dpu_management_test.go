@@ -72,7 +72,7 @@ func (h *hostSide) function() (*node.Function, error) {
 	if device == "" {
 		return nil, nil
 	}
-	claim, err := dpu.ClaimManagement(*h.live.Inventory(), device)
+	claim, err := dpu.ClaimManagement(*h.live.Inventory(), device, "")
 	return &node.Function{Device: device, Claim: claim}, err
 }
 
