@@ -125,7 +125,7 @@ func (a *agent) mover(claims *ledger.Ledger) *attach.Mover {
 		},
 		Exclusive: a.devices.Exclusive, Use: a.inventory.Use,
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(a.inventory.Sysfs, device) },
-		RDMA:    func(device string) ([]string, error) { return netdev.PCIRDMA(a.inventory.Sysfs, device) },
+		RDMA:    a.inventory.Sysfs.RDMADevices,
 	}
 	if a.uplink == plugin.OwnUplink {
 		deps.PF = a.kernel

@@ -48,7 +48,7 @@ func inventory(ctx context.Context, sysfs string, watch bool, write func(vf.Inve
 	}
 	defer func() { _ = devices.Close() }()
 	node := vf.Node{
-		Sysfs: netdev.OpenSysfs(sysfs), Kernel: devices, Links: host, Events: devices, Names: vf.DefaultNames(),
+		Sysfs: netdev.OpenSysfs(sysfs), Kernel: devices, Links: host, Events: devices, Names: vf.NewNames(netdev.PCINames),
 	}
 	if !watch {
 		inv, err := node.Read()

@@ -26,7 +26,7 @@ func (a *agent) openDevices() (err error) {
 		return err
 	}
 	a.inventory = &vf.Node{
-		Sysfs: netdev.OpenSysfs(sysfs), Kernel: a.kernel, Links: a.host, Events: a.kernel, Names: vf.DefaultNames(),
+		Sysfs: netdev.OpenSysfs(sysfs), Kernel: a.kernel, Links: a.host, Events: a.kernel, Names: vf.NewNames(netdev.PCINames),
 	}
 	a.devices = vf.NewLive(a.inventory, a.opts.log)
 	return nil

@@ -125,7 +125,7 @@ func TestPCIDevices_HaveNetdevsAndRDMADevices(t *testing.T) {
 		if err != nil || present != want.present || !slices.Equal(names, want.names) {
 			t.Errorf("%s: %t, %v, %v", address, present, names, err)
 		}
-		if rdma, err := PCIRDMA(tree, address); err != nil || !slices.Equal(rdma, want.rdma) {
+		if rdma, err := tree.RDMADevices(address); err != nil || !slices.Equal(rdma, want.rdma) {
 			t.Errorf("%s: RDMA devices %v, %v", address, rdma, err)
 		}
 	}

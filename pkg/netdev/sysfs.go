@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,16 +14,26 @@ import (
 
 // Sysfs is the tree of devices: /sys, or what a test puts in its place. The
 // methods take paths without a leading slash, such as class/net.
-type Sysfs struct{ tree fs.ReadLinkFS }
+type Sysfs struct {
+	Library
+	tree fs.ReadLinkFS
+}
 
 // OpenSysfs takes the tree below a directory, which is /sys outside tests. It
 // shows the network devices of the namespace in which that was mounted.
 func OpenSysfs(root string) Sysfs {
-	return Sysfs{tree: os.DirFS(root).(fs.ReadLinkFS)} // documented to be one
+	if absolute, err := filepath.Abs(root); err == nil {
+		root = absolute
+	}
+	return Sysfs{libraries{root}, os.DirFS(root).(fs.ReadLinkFS)} // documented to be one
 }
 
 // NewSysfs takes a tree in memory.
-func NewSysfs(tree fs.ReadLinkFS) Sysfs { return Sysfs{tree: tree} }
+func NewSysfs(tree fs.ReadLinkFS) Sysfs {
+	s := Sysfs{tree: tree}
+	s.Library = fakeLibrary{s}
+	return s
+}
 
 // Attr reads an attribute. One that is absent, that the device does not
 // support or whose device has gone meanwhile is empty, not an error: the
@@ -89,14 +100,4 @@ func PCINetdevs(s Sysfs, address string) (present bool, names []string, err erro
 	}
 	names, err = s.Names(device + "/net")
 	return true, names, err
-}
-
-// PCIRDMA gives the RDMA devices that a PCI function has in the namespace of the
-// tree.
-func PCIRDMA(s Sysfs, address string) ([]string, error) {
-	device, err := s.Target("bus/pci/devices/" + address)
-	if err != nil || device == "" {
-		return nil, err
-	}
-	return s.Names(device + "/infiniband")
 }

@@ -134,9 +134,9 @@ func (d *discovery) scalable() error {
 		}
 		dir := where.target
 		sf := SF{Device: name, RDMA: d.rdma[name]}
-		number, err := d.number(dir+"/sfnum", -1)
-		if d.problem(err) || number < 0 {
-			d.problem(fmt.Errorf("%s has no number", dir))
+		number, err := d.sys.SFNumber(name)
+		if err != nil {
+			d.problem(fmt.Errorf("%s has no number: %w", dir, err))
 			continue
 		}
 		sf.Number = uint32(number)
@@ -166,11 +166,9 @@ func (d *discovery) functions() error {
 		}
 	}
 	for _, where := range d.places {
-		pf, err := d.sys.Target(where.path + "/physfn")
-		if d.problem(err) || pf != "" {
-			continue
+		if d.sys.PF(where.device) == "" {
+			d.found.PFs = append(d.found.PFs, d.pf(where))
 		}
-		d.found.PFs = append(d.found.PFs, d.pf(where))
 	}
 	return nil
 }

@@ -14,9 +14,7 @@
 // stays unmatched and is a problem in the inventory. No NIC, a plain NIC and
 // legacy SR-IOV are normal, and one broken device does not hide the others.
 //
-// Libraries: netlink, ethtool behind pkg/netdev, and pcidb, of which ghw is
-// made, for names. Not ghw, sriovnet or rdmamap for looking around: ghw empties
-// its whole list over one malformed device; sriovnet dumps all ports of all
-// devices at each call and takes the mode from sysfs; rdmamap keeps its roots
-// in package variables and returns no errors. All of it is a few attributes.
+// sriovnet, rdmamap and ghw answer behind pkg/netdev what they answer rightly: the
+// number of an SF, the PF of a VF, RDMA devices and their nodes, and names. What each
+// of them would lose elsewhere is in docs/decisions/device-libraries.md.
 package vf

@@ -23,13 +23,10 @@ type Facts struct {
 	Multiport map[string]bool
 	RDMA      string
 	// Names by vendor, and by vendor and product.
-	Names map[[2]ID]Name
+	Names map[[2]ID]netdev.PCIName
 	// Problems are what could not be had.
 	Problems []string
 }
-
-// Name is a vendor's and a product's, as the PCI ID database has them.
-type Name struct{ Vendor, Product string }
 
 // port is a netdev of a NIC with what it leads to.
 type port struct {
@@ -246,7 +243,7 @@ func first(ports []port) *Netdev {
 	return &ports[0].Netdev
 }
 
-func name(d *Device, names map[[2]ID]Name) {
+func name(d *Device, names map[[2]ID]netdev.PCIName) {
 	n := names[[2]ID{d.Vendor, d.Product}]
 	d.VendorName, d.ProductName = n.Vendor, n.Product
 }

@@ -1,72 +1,45 @@
 package vf
 
 import (
-	"os"
 	"sync"
 
-	"github.com/jaypipes/pcidb"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// Names looks vendors and products up in the PCI ID database of the machine.
-// The database is read when an id is new and not kept: it has tens of thousands
+// Names looks vendors and products up in the PCI id database of the machine.
+// The database is read when an id is new and not kept: the database has tens of thousands
 // of entries, and a node has a handful of ids.
 type Names struct {
-	files []string
+	read func(ids ...[2]uint16) []netdev.PCIName
 
 	mu    sync.Mutex
-	known map[[2]ID]Name
+	known map[[2]ID]netdev.PCIName
 }
 
-// NewNames takes the first file that exists. DefaultNames has the usual ones.
-func NewNames(files ...string) *Names {
-	return &Names{files: files, known: map[[2]ID]Name{}}
+// NewNames takes a reader of the database, such as netdev.PCINames.
+func NewNames(read func(ids ...[2]uint16) []netdev.PCIName) *Names {
+	return &Names{read: read, known: map[[2]ID]netdev.PCIName{}}
 }
 
-// DefaultNames looks where distributions put pci.ids.
-func DefaultNames() *Names {
-	return NewNames("/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids", "/usr/share/misc/pci.ids.gz")
-}
-
-// Lookup gives what it knows of the ids. Without a database it knows nothing,
-// which is no error: names are for people.
-func (n *Names) Lookup(ids map[[2]ID]bool) map[[2]ID]Name {
+// Lookup gives the names of the ids. Without a database there are no names, which is
+// no error: names are for people.
+func (n *Names) Lookup(ids map[[2]ID]bool) map[[2]ID]netdev.PCIName {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var db *pcidb.DB
-	out := map[[2]ID]Name{}
+	var unknown [][2]uint16
 	for id := range ids {
-		name, ok := n.known[id]
-		if !ok {
-			if db == nil {
-				db = n.open()
-			}
-			name = find(db, id)
-			n.known[id] = name
-		}
-		out[id] = name
-	}
-	return out
-}
-
-func (n *Names) open() *pcidb.DB {
-	for _, file := range n.files {
-		if _, err := os.Stat(file); err != nil {
-			continue
-		}
-		if db, err := pcidb.New(pcidb.WithPath(file)); err == nil {
-			return db
+		if _, ok := n.known[id]; !ok {
+			unknown = append(unknown, [2]uint16{uint16(id[0]), uint16(id[1])})
 		}
 	}
-	return &pcidb.DB{}
-}
-
-func find(db *pcidb.DB, id [2]ID) Name {
-	var out Name
-	if v := db.Vendors[id[0].String()]; v != nil {
-		out.Vendor = v.Name
+	if len(unknown) > 0 {
+		for i, name := range n.read(unknown...) {
+			n.known[[2]ID{ID(unknown[i][0]), ID(unknown[i][1])}] = name
+		}
 	}
-	if p := db.Products[id[0].String()+id[1].String()]; p != nil {
-		out.Product = p.Name
+	out := map[[2]ID]netdev.PCIName{}
+	for id := range ids {
+		out[id] = n.known[id]
 	}
 	return out
 }

@@ -97,17 +97,22 @@ func FuzzParsePCIAddress(f *testing.F) {
 
 func TestNames_LookupInPCIDatabase(t *testing.T) {
 	known, unknown := [2]ID{0x15b3, 0x101d}, [2]ID{0x15b3, 0xffff}
-	names := NewNames("testdata/absent", "testdata/pci.ids")
+	reads := 0
+	names := NewNames(func(ids ...[2]uint16) []netdev.PCIName { reads++; return netdev.PCINames(ids...) })
 	for range 2 { // read, then remembered
 		got := names.Lookup(map[[2]ID]bool{known: true, unknown: true})
-		if want := (Name{"Mellanox Technologies", "MT2892 Family [ConnectX-6 Dx]"}); got[known] != want {
+		if want := (netdev.PCIName{Vendor: "Mellanox Technologies", Product: "MT2892 Family [ConnectX-6 Dx]"}); got[known] != want {
 			t.Errorf("%+v, want %+v", got[known], want)
 		}
-		if want := (Name{Vendor: "Mellanox Technologies"}); got[unknown] != want {
+		if want := (netdev.PCIName{Vendor: "Mellanox Technologies"}); got[unknown] != want {
 			t.Errorf("product that is not in the database: %+v, want %+v", got[unknown], want)
 		}
 	}
-	if got := NewNames().Lookup(map[[2]ID]bool{known: true}); got[known] != (Name{}) {
+	if reads != 1 {
+		t.Errorf("the database was read %d times", reads)
+	}
+	t.Setenv("PCIDB_PATH", "testdata/absent")
+	if got := NewNames(netdev.PCINames).Lookup(map[[2]ID]bool{known: true}); got[known] != (netdev.PCIName{}) {
 		t.Errorf("without a database: %+v", got[known])
 	}
 }

@@ -11,8 +11,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
 )
+
+// TestMain gives ghw a database of the few names that the archives have.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("PCIDB_PATH", "testdata/pci.ids"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 var update = flag.Bool("update", false, "write the expected outputs again")
 
@@ -31,7 +40,7 @@ func load(t testing.TB, file string) *vftest.World {
 
 func node(t testing.TB, w *vftest.World) *Node {
 	t.Helper()
-	return &Node{Sysfs: w.Sysfs(), Kernel: w.Kernel, Links: w, Events: w.Kernel, Names: NewNames("testdata/pci.ids")}
+	return &Node{Sysfs: w.Sysfs(), Kernel: w.Kernel, Links: w, Events: w.Kernel, Names: NewNames(netdev.PCINames)}
 }
 
 func read(t testing.TB, n *Node) Inventory {

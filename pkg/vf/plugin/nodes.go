@@ -11,8 +11,6 @@ import (
 	"time"
 
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // nodeSet is device nodes by path, with permissions; several devices share some.
@@ -91,7 +89,7 @@ func (s *server) rdmaOf(d Device) ([]string, error) {
 	if claim, held := s.plugin.claims.Holder(d.ID); held && claim.Original != nil && len(claim.Original.RDMA) > 0 {
 		return claim.Original.RDMA, nil
 	}
-	found, err := netdev.PCIRDMA(s.plugin.cfg.Sysfs, d.ID)
+	found, err := s.plugin.cfg.Sysfs.RDMADevices(d.ID)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: %s has no RDMA device, neither on the node nor in a pod that has it", errNoRDMA, d.ID)
 	}
@@ -101,26 +99,26 @@ func (s *server) rdmaOf(d Device) ([]string, error) {
 // rdmaNodes are looked up at each allocation: a device moves its nodes along
 // when it goes to a namespace and back.
 func (s *server) rdmaNodes(d Device, into nodeSet) (*rdmaDetail, error) {
-	out := &rdmaDetail{Device: strings.Join(d.RDMA, ",")}
-	for _, kind := range []struct {
-		class, prefix string
-		to            *string
-	}{
-		{"class/infiniband_verbs", "uverbs", &out.Uverbs},
-		{"class/infiniband_mad", "umad", &out.Umad},
-		{"class/infiniband_mad", "issm", &out.Issm},
-	} {
-		found, err := s.charDevices(kind.class, kind.prefix, d.RDMA)
+	var found []string
+	for _, device := range d.RDMA {
+		nodes, err := s.plugin.cfg.Sysfs.RDMANodes(device)
 		if err != nil {
 			return nil, err
 		}
-		into.add("rw", found...)
-		*kind.to = strings.Join(found, ",")
+		found = append(found, nodes...)
 	}
+	slices.Sort(found)
+	of := func(kind string) string {
+		nodes := slices.DeleteFunc(slices.Clone(found), func(node string) bool { return !strings.HasPrefix(path.Base(node), kind) })
+		into.add("rw", nodes...)
+		return strings.Join(nodes, ",")
+	}
+	out := &rdmaDetail{Device: strings.Join(d.RDMA, ","), Uverbs: of("uverbs"), Umad: of("umad"), Issm: of("issm")}
 	if out.Uverbs == "" {
 		return nil, fmt.Errorf("%w: device %s of %s has no verbs device: is the module ib_uverbs loaded?", errNoRDMA, out.Device, d.ID)
 	}
-	// One for all, and none without the module rdma_ucm.
+	// One for all, and none without the module rdma_ucm. rdmamap looks in /dev, and the
+	// /dev of a container does not follow modules that are loaded later.
 	misc, err := s.plugin.cfg.Sysfs.Names("class/misc")
 	if err != nil {
 		return nil, err
@@ -128,28 +126,6 @@ func (s *server) rdmaNodes(d Device, into nodeSet) (*rdmaDetail, error) {
 	if slices.Contains(misc, "rdma_cm") {
 		out.CM = "/dev/infiniband/rdma_cm"
 		into.add("rw", out.CM)
-	}
-	return out, nil
-}
-
-// charDevices gives the nodes whose class entries name one of the RDMA devices.
-func (s *server) charDevices(class, prefix string, rdma []string) ([]string, error) {
-	names, err := s.plugin.cfg.Sysfs.Names(class)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, name := range names {
-		if !strings.HasPrefix(name, prefix) {
-			continue
-		}
-		of, err := s.plugin.cfg.Sysfs.Attr(path.Join(class, name, "ibdev"))
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(rdma, of) {
-			out = append(out, "/dev/infiniband/"+name)
-		}
 	}
 	return out, nil
 }

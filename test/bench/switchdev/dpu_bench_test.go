@@ -269,7 +269,7 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
 		Exclusive: func() bool { return false }, Use: node.Use,
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
-		RDMA:    func(device string) ([]string, error) { return netdev.PCIRDMA(node.Sysfs, device) },
+		RDMA:    node.Sysfs.RDMADevices,
 		Strays:  []string{"/proc/1/ns/net"}, // where the kernel takes what is left in a namespace
 	})
 	return &cni.Functions{

@@ -114,7 +114,7 @@ func (n *podNode) serve() {
 		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
 		Exclusive: func() bool { return false }, Use: node.Use,
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
-		RDMA:    func(device string) ([]string, error) { return netdev.PCIRDMA(node.Sysfs, device) },
+		RDMA:    node.Sysfs.RDMADevices,
 	})
 	bridge := &cni.OVS{DB: db, Bridge: "br-int", Host: host, Representor: func(d cni.Device) (string, error) {
 		_, v, err := n.live.VF(d.ID)
