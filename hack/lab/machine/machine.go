@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -253,6 +254,16 @@ func (p Process) Kill(ctx context.Context) error {
 	return nil
 }
 
+// inNetns says that a process is in a network namespace, with one of its threads at least: a thread of an agent, also
+// the first, is in a pod's namespace while it configures the pod's interface.
+func inNetns(process, netns string) bool {
+	links, err := filepath.Glob(process + "/task/*/ns/net")
+	return err == nil && slices.ContainsFunc(links, func(link string) bool {
+		found, err := os.Readlink(link)
+		return err == nil && found == netns
+	})
+}
+
 // Processes lists what runs in the machine's network namespace.
 func (m *Machine) Processes() ([]Process, error) {
 	if m.VM {
@@ -272,8 +283,7 @@ func (m *Machine) Processes() ([]Process, error) {
 		if err != nil {
 			continue
 		}
-		ns, err := os.Readlink(filepath.Join("/proc", entry.Name(), "ns/net"))
-		if err != nil || ns != own {
+		if !inNetns(filepath.Join("/proc", entry.Name()), own) {
 			continue
 		}
 		cmdline, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
