@@ -12,7 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
-	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/svchealth"
 )
 
 // problem says why no pod can be attached now, and why the node serves no
@@ -31,7 +31,7 @@ func (a *agent) problem() error {
 // be run when the view is complete.
 func (a *agent) openHealthChecks(client *api.Client) {
 	endpoints := kube.NewLocalEndpoints(client, a.opts.node.Node, func() { a.health.Mark() })
-	a.health = node.NewHealthChecks(node.HealthDeps{
+	a.health = svchealth.New(svchealth.Deps{
 		Services: a.view.Services, Ready: a.problem,
 		Endpoints: func(ctx context.Context, checked []types.NamespacedName) (map[types.NamespacedName]int, error) {
 			return a.countEndpoints(ctx, endpoints, checked)

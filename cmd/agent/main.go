@@ -27,6 +27,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
@@ -115,7 +116,7 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.metrics.secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9412; empty: nowhere")
 	f.StringVar(&o.install.confDir, "cni-conf-dir", "/etc/cni/net.d", "where the runtime looks for networks")
 	f.StringVar(&o.install.binDir, "cni-bin-dir", "/opt/cni/bin", "where the runtime looks for plugins")
-	f.StringVar(&o.install.plugin, "cni-plugin", "/usr/local/bin/"+node.PluginName, "the plugin to install there")
+	f.StringVar(&o.install.plugin, "cni-plugin", "/usr/local/bin/"+cnifiles.PluginName, "the plugin to install there")
 	f.StringVar(&o.dpu.host, "dpu-host", "", "name of the Node whose DPU this is; empty: as external_ids:host-k8s-nodename of the local Open_vSwitch says")
 	f.StringVar(&o.dpu.controller, "dpu-host-controller", "", "the host's numbers in the NIC's switch, such as 1,2, for a DPU with several hosts or a host with several numbers")
 	f.StringVar(&o.dpu.spare, "reserved-vfs", "", "on a host with a DPU: VFs for pods that ask for none, by PF, such as 'ens1f0#0-15 ens1f1#0-15'")

@@ -24,6 +24,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/node/svchealth"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -42,7 +45,7 @@ type agent struct {
 	view      *kube.View
 	pods      *cni.Pods
 	setup     *node.Setup
-	health    *node.HealthChecks
+	health    *svchealth.Server
 	dpu       *dpu.Watch // on a host with one
 	kernel    *netdev.Devices
 	inventory *vf.Node
@@ -228,14 +231,14 @@ func parseOwners(names []string) []contract.Owner {
 }
 
 // services are not known before the view is complete, and which of them have endpoints here.
-func (a *agent) services() (node.ServicePorts, bool) {
+func (a *agent) services() (flows.Services, bool) {
 	elsewhere := a.elsewhere.Load()
 	if !a.synced.Load() || elsewhere == nil {
-		return node.ServicePorts{}, false
+		return flows.Services{}, false
 	}
 	pods := a.view.Pods()
-	a.anyHostPorts.Store(slices.ContainsFunc(pods, node.HasHostPorts))
-	ports := node.PortsOf(a.view.Services(), pods, node.Elsewhere{Services: *elsewhere, Masquerade: a.opts.node.Zone.MasqueradeSubnets})
+	a.anyHostPorts.Store(slices.ContainsFunc(pods, flows.HasHostPorts))
+	ports := flows.PortsOf(a.view.Services(), pods, flows.Elsewhere{Services: *elsewhere, Masquerade: a.opts.node.Zone.MasqueradeSubnets})
 	ports.Subnets = a.view.ServiceSubnets()
 	return ports, true
 }
@@ -247,7 +250,7 @@ func (a *agent) onBridge(owner contract.Owner) bool {
 	if pod == nil || !kube.WantsNetwork(pod) {
 		return a.anyHostPorts.Load()
 	}
-	return node.HasHostPorts(pod)
+	return flows.HasHostPorts(pod)
 }
 
 // nft is nil on a kernel without nftables: all that it costs is the node's own
@@ -297,10 +300,10 @@ func (a *agent) serve(ctx context.Context, server *cni.Server) error {
 	if err := server.Listen(); err != nil {
 		return err
 	}
-	if err := node.InstallPlugin(a.opts.install.plugin, a.opts.install.binDir); err != nil {
+	if err := cnifiles.InstallPlugin(a.opts.install.plugin, a.opts.install.binDir); err != nil {
 		return err
 	}
-	if err := node.WriteConf(a.opts.install.confDir); err != nil {
+	if err := cnifiles.WriteConf(a.opts.install.confDir); err != nil {
 		return err
 	}
 	a.serving.Store(true)
@@ -309,7 +312,7 @@ func (a *agent) serve(ctx context.Context, server *cni.Server) error {
 }
 
 func cleanup(ctx context.Context, opts options) error {
-	if err := node.RemoveConf(opts.install.confDir); err != nil {
+	if err := cnifiles.RemoveConf(opts.install.confDir); err != nil {
 		return err
 	}
 	setup, err := alone(ctx, opts)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
 
 // Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
@@ -20,14 +21,17 @@ type Flows interface {
 
 // direct keeps the flows of the gateway bridge, the host's own included, for the
 // router is on it: they are gone when ovs-vswitchd was, and anybody may change them.
-func (s *Setup) direct(ctx context.Context, st State, g Gateway, services ServicePorts, known bool) error {
-	w, err := wireOf(s.cfg, st, g)
+func (s *Setup) direct(ctx context.Context, st State, g Gateway, services flows.Services, known bool) error {
+	w, err := bridgeOf(s.cfg, st, g)
 	if err != nil {
 		return err
 	}
-	w.Meetings, w.Services = meetings(s.cfg, st.Services, w.Addresses), services.at(w.Addresses)
+	for i := range w.Routers {
+		w.Routers[i].Masquerade = flows.Masquerades(s.cfg.Zone.MasqueradeSubnets, st.Services, w.Addresses)
+	}
+	w.Services = services.At(w.Addresses)
 	if known || !s.directed(ctx, g.Bridge) {
-		table := gatewayTable(w)
+		table := flows.Table(w)
 		if err := s.write(ctx, g.Bridge, table); err != nil {
 			return err
 		}
@@ -37,17 +41,20 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway, services Servic
 	return nil
 }
 
-// wireOf leaves services out, and where host and router meet for them.
-func wireOf(cfg Config, s State, g Gateway) (wire, error) {
+// bridgeOf leaves out services and the masquerade addresses for them.
+func bridgeOf(cfg Config, s State, g Gateway) (flows.Bridge, error) {
 	link, ok := s.Links[g.Bridge]
 	if !ok {
-		return wire{}, notReady("gateway bridge %s has no link", g.Bridge)
+		return flows.Bridge{}, notReady("gateway bridge %s has no link", g.Bridge)
 	}
 	uplink, err := uplinkOf(cfg, s, g)
-	w := wire{
-		MAC: link.MAC.String(), Uplink: s.OFPorts[uplink], Router: s.OFPorts[routerPort(cfg, g)],
+	w := flows.Bridge{
+		MAC: link.MAC.String(), Uplink: s.OFPorts[uplink],
 		Host: hostPort(s, g), Shared: shared(cfg, s, g), Guests: guests(s, g),
 		ClusterSubnets: cfg.Network.Prefixes(), Addresses: primary(cfg, s, hostLink(s, g)),
+	}
+	if port := s.OFPorts[routerPort(cfg, g)]; port != 0 {
+		w.Routers = []flows.Router{{Port: port, Mark: flows.MarkDefault}}
 	}
 	for _, subnet := range cfg.Zone.MasqueradeSubnets {
 		w.Masquerade = append(w.Masquerade, subnet.Masked())
@@ -70,7 +77,7 @@ func guests(s State, g Gateway) []int {
 	return ports
 }
 
-// shared reports whether the bridge has ports that are neither the wire's nor ours:
+// shared reports whether the bridge has ports that are neither uplinks nor ours:
 // ovn-controller's for other networks, an administrator's.
 func shared(cfg Config, s State, g Gateway) bool {
 	for port, bridge := range s.Ports {
@@ -91,7 +98,7 @@ func (b *bridge) write(ctx context.Context, name string, table []string) error {
 }
 
 // rangesOf are the ranges of services to lead the node to.
-func (s *Setup) rangesOf(st State, g Gateway, services ServicePorts, known bool) []netip.Prefix {
+func (s *Setup) rangesOf(st State, g Gateway, services flows.Services, known bool) []netip.Prefix {
 	subnets, refused := serviceSubnets(s.cfg, st, g, services.Subnets, known)
 	if len(refused) > 0 {
 		s.deps.Logger.Warn("ranges of services that overlap networks of the node or its pods are left out", "ranges", refused)
@@ -104,15 +111,15 @@ func (s *Setup) rangesOf(st State, g Gateway, services ServicePorts, known bool)
 func (s *Setup) takenBy(st State) []netip.Prefix {
 	taken := slices.Concat(s.cfg.Network.Prefixes(), s.cfg.Zone.MasqueradeSubnets, st.Services)
 	for _, addr := range kube.HostAddresses(s.deps.Node()) {
-		taken = append(taken, single(addr))
+		taken = append(taken, flows.Single(addr))
 	}
 	return taken
 }
 
 // services are also the ranges of their addresses; false while they are not known.
-func (s *Setup) services() (ServicePorts, bool) {
+func (s *Setup) services() (flows.Services, bool) {
 	if s.deps.Services == nil {
-		return ServicePorts{}, true
+		return flows.Services{}, true
 	}
 	return s.deps.Services()
 }
@@ -123,7 +130,7 @@ func (s *Setup) directed(ctx context.Context, bridge string) bool {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	found := false
-	err := s.deps.Flows.Dump(ctx, bridge, fmt.Sprintf("table=%d", tableAnswer), func(string) { found = true })
+	err := s.deps.Flows.Dump(ctx, bridge, fmt.Sprintf("table=%d", flows.TableAnswer), func(string) { found = true })
 	return err == nil && found
 }
 

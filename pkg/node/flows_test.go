@@ -1,24 +1,15 @@
 package node
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"flag"
-	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"golang.org/x/tools/txtar"
 
-	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
-
-var update = flag.Bool("update", false, "write the testdata again")
 
 // flowTables remembers what was written to each bridge.
 type flowTables map[string][]string
@@ -41,43 +32,6 @@ func (f flowTables) Watch(ctx context.Context, _ string, _ func(string) bool, _ 
 	<-ctx.Done()
 }
 
-// TestGatewayTable_FlowsOfEachCase reads testdata/*.txtar: the facts, and the table they give.
-func TestGatewayTable_FlowsOfEachCase(t *testing.T) {
-	files, err := filepath.Glob("testdata/table-*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no test cases: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			must(t, err)
-			got := strings.Join(gatewayTable(readWire(t, archive.Files[0].Data)), "\n") + "\n"
-			if *update {
-				archive.Files = []txtar.File{archive.Files[0], {Name: "flows", Data: []byte(got)}}
-				must(t, os.WriteFile(file, txtar.Format(archive), 0o644))
-				return
-			}
-			equal(t, "flows", got, string(archive.Files[1].Data))
-		})
-	}
-}
-
-// readWire also takes what the meetings are made of.
-func readWire(t *testing.T, text []byte) wire {
-	t.Helper()
-	var facts struct {
-		wire
-		ServiceSubnets, MasqueradeSubnets []netip.Prefix
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	must(t, decoder.Decode(&facts))
-	w := facts.wire
-	w.Meetings = meetings(Config{Zone: contract.Zone{MasqueradeSubnets: facts.MasqueradeSubnets}}, facts.ServiceSubnets, w.Addresses)
-	w.Services = w.Services.sorted()
-	return w
-}
-
 // TestFlows_OldTableStaysUntilServicesAreKnown: a new agent leaves the table of the one before it
 // until it knows the services; where there is none it does not wait.
 func TestFlows_OldTableStaysUntilServicesAreKnown(t *testing.T) {
@@ -86,7 +40,7 @@ func TestFlows_OldTableStaysUntilServicesAreKnown(t *testing.T) {
 	s := b.setup(t)
 	tables, known := flowTables{}, false
 	s.deps.Flows = tables
-	s.deps.Services = func() (ServicePorts, bool) { return ServicePorts{}, known }
+	s.deps.Services = func() (flows.Services, bool) { return flows.Services{}, known }
 	converge(t, s)
 	if len(tables["breth0"]) == 0 {
 		t.Fatal("no table while the services are not known")

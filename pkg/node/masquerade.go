@@ -7,48 +7,8 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
-
-// meeting is where the node's own processes and the gateway router meet in one
-// family: both have address, so each is known to the other by a stand-in. Host
-// is the one that a process has by its route; bound and other stand for sources
-// that a process chooses: address, or any further one. The router has the node ports
-// that lead to other nodes at elsewhere, and sees client there in place of address.
-type meeting struct {
-	address, router, host, hop netip.Addr
-	bound, other               netip.Addr
-	elsewhere, client          netip.Addr
-	subnet                     netip.Prefix
-	services                   []netip.Prefix
-}
-
-// meetings gives one for each family in which the node has an address and the
-// cluster services.
-func meetings(cfg Config, subnets, addresses []netip.Prefix) []meeting {
-	var out []meeting
-	for _, own := range addresses {
-		m, family := meeting{address: own.Addr()}, contract.FamilyOf(own.Addr())
-		for _, services := range subnets {
-			if family.Has(services.Addr()) {
-				m.services = append(m.services, services.Masked())
-			}
-		}
-		masquerade, ok := family.Pick(cfg.Zone.MasqueradeSubnets)
-		if !ok || len(m.services) == 0 {
-			continue
-		}
-		m.subnet = masquerade.Masked()
-		m.router = contract.AddressAt(m.subnet, contract.MasqueradeRouter)
-		m.host = contract.AddressAt(m.subnet, contract.MasqueradeHost)
-		m.hop = contract.AddressAt(m.subnet, contract.MasqueradeNextHop)
-		m.bound = contract.AddressAt(m.subnet, contract.MasqueradeBound)
-		m.other = contract.AddressAt(m.subnet, contract.MasqueradeOther)
-		m.elsewhere = contract.AddressAt(m.subnet, contract.MasqueradeElsewhere)
-		m.client = contract.AddressAt(m.subnet, contract.MasqueradeClient)
-		out = append(out, m)
-	}
-	return out
-}
 
 // serviceSubnets are the configured ranges of services, those that the API says
 // and, until it was heard, those to which an agent before us has led the node. A
@@ -80,31 +40,31 @@ func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, known b
 // by the gateway bridge, with packets that fit into those of pods.
 func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
 	link := hostLink(s, g)
-	all := meetings(cfg, s.Services, primary(cfg, s, link))
+	all := flows.Masquerades(cfg.Zone.MasqueradeSubnets, s.Services, primary(cfg, s, link))
 	steps := masqueradeAddrs(s, link, all)
 	if link != g.Bridge {
 		steps = append(steps, masqueradeAddrs(s, g.Bridge, nil)...)
 	}
 	var want []netdev.Route
 	for _, m := range all {
-		for _, services := range append(slices.Clone(m.services), single(m.elsewhere)) {
+		for _, services := range append(slices.Clone(m.Services), flows.Single(m.Elsewhere)) {
 			want = append(want, netdev.Route{
-				Dest: services, NextHop: m.hop, Link: link, Source: m.host,
+				Dest: services, NextHop: m.NextHop, Link: link, Source: m.Host,
 				Table: tableMain, Protocol: protocolOurs, Metric: metric(services.Addr()), MTU: mtu,
 			})
 		}
 	}
 	for _, m := range all {
-		// Else an answer to the router would come from the host's stand-in.
+		// Else an answer to the router would come from the host's masquerade address.
 		want = append(want, netdev.Route{
-			Dest: single(m.router), Link: link, Source: m.address,
-			Table: tableMain, Protocol: protocolOurs, Metric: metric(m.address),
+			Dest: flows.Single(m.Router), Link: link, Source: m.Address,
+			Table: tableMain, Protocol: protocolOurs, Metric: metric(m.Address),
 		})
 	}
 	steps = append(steps, routes(s, link, want)...)
 	if len(steps) > 0 {
 		for _, m := range all {
-			for _, addr := range []netip.Addr{m.router, m.hop} {
+			for _, addr := range []netip.Addr{m.Router, m.NextHop} {
 				mac := net.HardwareAddr(contract.MACFromAddress(addr))
 				steps = append(steps, pinNeighbor{netdev.Neighbor{Link: link, Addr: addr, MAC: mac}})
 			}
@@ -113,16 +73,16 @@ func planMasquerade(cfg Config, s State, g Gateway, mtu int) []Step {
 	return steps
 }
 
-// masqueradeAddrs gives the host its stand-in, as one that the kernel does not
+// masqueradeAddrs gives the host its masquerade address, as one that the kernel does not
 // choose for anything else.
-func masqueradeAddrs(s State, link string, all []meeting) []Step {
+func masqueradeAddrs(s State, link string, all []flows.Masquerade) []Step {
 	var steps []Step
 	var want []netip.Prefix
 	for _, m := range all {
-		addr := netip.PrefixFrom(m.host, m.subnet.Bits())
+		addr := netip.PrefixFrom(m.Host, m.Subnet.Bits())
 		want = append(want, addr)
 		if !slices.Contains(s.Masquerade[link], addr) {
-			steps = append(steps, addStandIn{link, addr})
+			steps = append(steps, addMasquerade{link, addr})
 		}
 	}
 	for _, addr := range s.Masquerade[link] {

@@ -1,6 +1,10 @@
 package node
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+)
 
 // metrics are of the gateway bridge, as the last pass wanted it.
 type metrics struct{ flows, nodePorts, external, router, vf prometheus.Gauge }
@@ -20,12 +24,12 @@ func newMetrics(r prometheus.Registerer) metrics {
 	}
 }
 
-func (m metrics) observe(w wire, flows int) {
+func (m metrics) observe(w flows.Bridge, flows int) {
 	m.flows.Set(float64(flows))
 	m.nodePorts.Set(float64(len(w.Services.NodePorts)))
 	m.external.Set(float64(len(w.Services.External)))
 	m.router.Set(0)
-	if w.Router != 0 {
+	if len(w.Routers) > 0 {
 		m.router.Set(1)
 	}
 	m.vf.Set(0)

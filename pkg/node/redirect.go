@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
 
 // A process of the node that asks for a node port, or another port of a service or a
@@ -49,7 +50,7 @@ type redirects struct {
 	external []*knftables.Element
 }
 
-func planRedirects(addrs []netip.Prefix, services ServicePorts) []redirects {
+func planRedirects(addrs []netip.Prefix, services flows.Services) []redirects {
 	all := []redirects{{family: contract.IPv4, ip: "ip", addr: "ipv4_addr"}, {family: contract.IPv6, ip: "ip6", addr: "ipv6_addr"}}
 	for i := range all {
 		r := &all[i]
@@ -65,7 +66,7 @@ func planRedirects(addrs []netip.Prefix, services ServicePorts) []redirects {
 				}
 			}
 		}
-		for _, e := range services.turned(addrs) {
+		for _, e := range services.Redirected(addrs) {
 			if r.family.Has(e.Addr) {
 				r.external = append(r.external, element(externalMap+r.ip, e.Port, e.Target, e.Addr.String()))
 			}
@@ -74,46 +75,34 @@ func planRedirects(addrs []netip.Prefix, services ServicePorts) []redirects {
 	return all
 }
 
-// turned are the endpoints at which a process of a node of these addresses is led to
-// their targets.
-func (s ServicePorts) turned(own []netip.Prefix) []Endpoint {
-	var out []Endpoint
-	for _, e := range s.External {
-		if (e.Local || slices.ContainsFunc(own, e.isOf)) && !e.passesBy(own) {
-			out = append(out, e)
-		}
-	}
-	return slices.DeleteFunc(append(out, s.HostPorts...), func(e Endpoint) bool { return !e.Target.IsValid() })
-}
-
 // misled gives which connections of the node's own processes the table would lead
 // elsewhere, had it been there when they began: the kernel asks it only then. One of UDP
 // that goes on lasts for ever, and so does one of TCP that nobody answers.
-func misled(addrs []netip.Prefix, services ServicePorts) func(protocol string, client, asked, server netip.AddrPort) bool {
+func misled(addrs []netip.Prefix, services flows.Services) func(protocol string, client, asked, server netip.AddrPort) bool {
 	type place struct {
-		Protocol
+		flows.Protocol
 		at netip.AddrPort
 	}
 	targets := map[place]netip.AddrPort{}
 	for _, own := range addrs {
 		for _, p := range services.NodePorts {
-			if target := like(own.Addr(), p.Targets); target.IsValid() {
+			if target := flows.OfFamily(own.Addr(), p.Targets); target.IsValid() {
 				targets[place{p.Protocol, netip.AddrPortFrom(own.Addr(), p.Port.Port)}] = target
 			}
 		}
 	}
-	for _, e := range services.turned(addrs) {
+	for _, e := range services.Redirected(addrs) {
 		targets[place{e.Protocol, netip.AddrPortFrom(e.Addr, e.Port.Port)}] = e.Target
 	}
 	return func(protocol string, client, asked, server netip.AddrPort) bool {
-		target, ok := targets[place{Protocol(protocol), asked}]
+		target, ok := targets[place{flows.Protocol(protocol), asked}]
 		ours := client.Addr().IsLoopback() || slices.ContainsFunc(addrs, func(own netip.Prefix) bool { return own.Addr() == client.Addr() })
 		return ok && server != target && ours
 	}
 }
 
 // element is that of a port, at an address if the map has them.
-func element(in string, p Port, target netip.AddrPort, at ...string) *knftables.Element {
+func element(in string, p flows.Port, target netip.AddrPort, at ...string) *knftables.Element {
 	return &knftables.Element{
 		Map: in, Key: append(at, string(p.Protocol), fmt.Sprint(p.Port)),
 		Value: []string{target.Addr().String(), fmt.Sprint(target.Port())},
@@ -121,13 +110,13 @@ func element(in string, p Port, target netip.AddrPort, at ...string) *knftables.
 }
 
 // redirect makes the kernel's table so; it is looked at each time.
-func (m *machine) redirect(ctx context.Context, addrs []netip.Prefix, services ServicePorts) error {
+func (m *machine) redirect(ctx context.Context, addrs []netip.Prefix, services flows.Services) error {
 	if m.deps.NFT == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
-	services = services.at(addrs)
+	services = services.At(addrs)
 	want := planRedirects(addrs, services)
 	same, err := m.redirected(ctx, want)
 	if err != nil {

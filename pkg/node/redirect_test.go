@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/knftables"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
 
 const redirectedTable = `add table inet ovn-offload
@@ -40,21 +42,21 @@ add element inet ovn-offload nodeports-ip { tcp . 30080 : 10.96.0.10 . 80 }
 
 // redirectedPorts are a node port, external addresses of a service with policy Local, and
 // ports at the node's own addresses; the others are the gateway bridge's.
-var redirectedPorts = ServicePorts{
-	NodePorts: []NodePort{{Port{"tcp", 30080}, addrPorts("10.96.0.10:80")}},
-	External: []Endpoint{
-		{Addr: netip.MustParseAddr("198.51.100.1"), Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("10.96.0.10:443"), Local: true},
-		{Addr: netip.MustParseAddr("2001:db8::1"), Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("[fd00:10:96::10]:443"), Local: true},
-		{Addr: netip.MustParseAddr("198.51.100.2"), Port: Port{"tcp", 443}, Target: netip.MustParseAddrPort("10.96.0.11:443")},
-		{Addr: nodeV6.Addr(), Port: Port{"tcp", 443}, Local: true},
-		{Addr: nodeV6.Addr(), Port: Port{"tcp", 444}, Target: netip.MustParseAddrPort("[fd00:10:96::11]:444")},
+var redirectedPorts = flows.Services{
+	NodePorts: []flows.NodePort{{Port: flows.Port{Protocol: "tcp", Port: 30080}, Targets: addrPorts("10.96.0.10:80")}},
+	External: []flows.Endpoint{
+		{Addr: netip.MustParseAddr("198.51.100.1"), Port: flows.Port{Protocol: "tcp", Port: 443}, Target: netip.MustParseAddrPort("10.96.0.10:443"), Local: true},
+		{Addr: netip.MustParseAddr("2001:db8::1"), Port: flows.Port{Protocol: "tcp", Port: 443}, Target: netip.MustParseAddrPort("[fd00:10:96::10]:443"), Local: true},
+		{Addr: netip.MustParseAddr("198.51.100.2"), Port: flows.Port{Protocol: "tcp", Port: 443}, Target: netip.MustParseAddrPort("10.96.0.11:443")},
+		{Addr: nodeV6.Addr(), Port: flows.Port{Protocol: "tcp", Port: 443}, Local: true},
+		{Addr: nodeV6.Addr(), Port: flows.Port{Protocol: "tcp", Port: 444}, Target: netip.MustParseAddrPort("[fd00:10:96::11]:444")},
 	},
-	HostPorts: []Endpoint{
-		{Addr: nodeV4.Addr(), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.244.1.5:5353")},
-		{Addr: netip.MustParseAddr("172.18.0.99"), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.244.1.5:5353"), Local: true},
-		{Addr: netip.MustParseAddr("127.0.0.1"), Port: Port{"udp", 54}, Target: netip.MustParseAddrPort("10.244.1.5:5354")},
-		{Addr: netip.MustParseAddr("::1"), Port: Port{"tcp", 54}, Target: netip.MustParseAddrPort("[fd00:10:244:1::5]:5354")},
-		{Addr: netip.MustParseAddr("127.0.0.1"), Port: Port{"tcp", 54}}, // the pod has no such family
+	HostPorts: []flows.Endpoint{
+		{Addr: nodeV4.Addr(), Port: flows.Port{Protocol: "udp", Port: 53}, Target: netip.MustParseAddrPort("10.244.1.5:5353")},
+		{Addr: netip.MustParseAddr("172.18.0.99"), Port: flows.Port{Protocol: "udp", Port: 53}, Target: netip.MustParseAddrPort("10.244.1.5:5353"), Local: true},
+		{Addr: netip.MustParseAddr("127.0.0.1"), Port: flows.Port{Protocol: "udp", Port: 54}, Target: netip.MustParseAddrPort("10.244.1.5:5354")},
+		{Addr: netip.MustParseAddr("::1"), Port: flows.Port{Protocol: "tcp", Port: 54}, Target: netip.MustParseAddrPort("[fd00:10:244:1::5]:5354")},
+		{Addr: netip.MustParseAddr("127.0.0.1"), Port: flows.Port{Protocol: "tcp", Port: 54}}, // the pod has no such family
 	},
 }
 
@@ -123,11 +125,11 @@ func TestRedirect_WritesAndRepairsTable(t *testing.T) {
 		t.Errorf("a right table was written again (%d looks at connections): %s", looks, fake.LastTransaction)
 	}
 	fails = true
-	if err := m.redirect(t.Context(), nil, ServicePorts{}); err == nil || looks != 1 {
+	if err := m.redirect(t.Context(), nil, flows.Services{}); err == nil || looks != 1 {
 		t.Errorf("connections were looked at %d times, and the error is %v", looks, err)
 	}
 	fails = false
-	must(t, m.redirect(t.Context(), nil, ServicePorts{}))
+	must(t, m.redirect(t.Context(), nil, flows.Services{}))
 	if host.value != "0" {
 		t.Errorf("without services the kernel lets packets of loopback addresses pass: %q", host.value)
 	}
@@ -139,11 +141,11 @@ func TestRedirect_WritesAndRepairsTable(t *testing.T) {
 // TestMisled_RedirectedConnectionsOnly: connections of the node's own processes that the table would lead
 // elsewhere are, and no others.
 func TestMisled_RedirectedConnectionsOnly(t *testing.T) {
-	services := redirectedPorts.at([]netip.Prefix{nodeV4, nodeV6})
-	services.NodePorts = append(services.NodePorts, NodePort{Port{"udp", 30053}, addrPorts("10.96.0.10:53")})
+	services := redirectedPorts.At([]netip.Prefix{nodeV4, nodeV6})
+	services.NodePorts = append(services.NodePorts, flows.NodePort{Port: flows.Port{Protocol: "udp", Port: 30053}, Targets: addrPorts("10.96.0.10:53")})
 	services.External = append(services.External,
-		Endpoint{Addr: netip.MustParseAddr("198.51.100.9"), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.96.0.10:53"), Local: true},
-		Endpoint{Addr: netip.MustParseAddr("198.51.100.8"), Port: Port{"udp", 53}, Target: netip.MustParseAddrPort("10.96.0.10:53")})
+		flows.Endpoint{Addr: netip.MustParseAddr("198.51.100.9"), Port: flows.Port{Protocol: "udp", Port: 53}, Target: netip.MustParseAddrPort("10.96.0.10:53"), Local: true},
+		flows.Endpoint{Addr: netip.MustParseAddr("198.51.100.8"), Port: flows.Port{Protocol: "udp", Port: 53}, Target: netip.MustParseAddrPort("10.96.0.10:53")})
 	wrong := misled([]netip.Prefix{nodeV4, nodeV6}, services)
 	for connection, want := range map[string]bool{
 		"udp 172.18.0.3:4000 172.18.0.3:30053 172.18.0.3:30053":  true,
@@ -183,3 +185,10 @@ func TestRedirect_LoopbackNeedsTheTable(t *testing.T) {
 type refusingNFT struct{ *knftables.Fake }
 
 func (refusingNFT) Run(context.Context, *knftables.Transaction) error { return errors.New("refused") }
+
+func addrPorts(texts ...string) (out []netip.AddrPort) {
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddrPort(text))
+	}
+	return out
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -75,12 +76,12 @@ func apart(cfg Config, s State, first, second Gateway) error {
 
 // directPods keeps the flows of a bridge at which services are not asked for.
 func (b *bridge) directPods(ctx context.Context, st State, g Gateway, mark func()) error {
-	w, err := wireOf(b.cfg, st, g)
+	w, err := bridgeOf(b.cfg, st, g)
 	if err != nil {
 		return err
 	}
 	b.watch(ctx, g.Bridge, mark)
-	return b.write(ctx, g.Bridge, gatewayTable(w))
+	return b.write(ctx, g.Bridge, flows.Table(w))
 }
 
 // letGo gives back what was taken for a second bridge, if anything was.
@@ -93,7 +94,7 @@ func (b *bridge) letGo(ctx context.Context) error {
 	case err != nil:
 		return err
 	case saved == nil && slices.Contains(s.Bridges, name): // the host's own
-		return b.write(ctx, name, plainTable())
+		return b.write(ctx, name, flows.Plain())
 	case saved == nil:
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -108,9 +109,9 @@ func TestSecondBridge_FlowsSeparateHostAndRouter(t *testing.T) {
 		OFPorts: map[string]int{"eth1": 1, "patch-breth1_n1-to-br-int": 2},
 	}
 	b := newSecondBench(t)
-	w, err := wireOf(b.cfg.ofSecond(), st, Gateway{"breth1", "eth1"})
+	w, err := bridgeOf(b.cfg.ofSecond(), st, Gateway{"breth1", "eth1"})
 	must(t, err)
-	table := gatewayTable(w)
+	table := flows.Table(w)
 	for _, want := range []string{
 		"table=0,priority=80,in_port=2,dl_src=02:00:00:00:00:01,ip actions=ct(commit,zone=64000,exec(set_field:1->ct_mark)),output:1",
 		"table=1,priority=100,ct_mark=1 actions=output:2",
@@ -286,7 +287,7 @@ func TestSecondBridge_UsesHostBridgeAsItIs(t *testing.T) {
 	b.cfg.SecondInterface = ""
 	converge(t, setup())
 	b.wantTold(t, "physnet:breth0", "")
-	if !slices.Equal(tables["br-ex"], plainTable()) {
+	if !slices.Equal(tables["br-ex"], flows.Plain()) {
 		t.Errorf("without the setting br-ex has the flows %q", tables["br-ex"])
 	}
 	tables["br-ex"] = []string{"its owner's"}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -78,7 +79,7 @@ type Deps struct {
 	Annotate func(ctx context.Context, node *corev1.Node, annotations map[string]string) error
 	// Services gives the services that the wire may ask the node for; false while
 	// they are not known yet.
-	Services func() (ServicePorts, bool)
+	Services func() (flows.Services, bool)
 	// Function says which VF carries the management port; nil, or a nil Function:
 	// none does.
 	Function func() (*Function, error)
@@ -284,7 +285,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	st.Second = second
 	services, known := s.services()
 	st.Services = s.rangesOf(st, g, services, known)
-	services = services.without(s.takenBy(st))
+	services = services.Without(s.takenBy(st))
 	if err := s.direct(ctx, st, g, services, known); err != nil {
 		return 0, nil, err
 	}
@@ -356,7 +357,7 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 	if g, err := chooseGateway(s.cfg, st); err == nil {
 		masquerade = s.run(ctx, planMasquerade(s.cfg, st, g, 0))
 		if !g.owned() {
-			masquerade = errors.Join(masquerade, s.write(ctx, g.Bridge, plainTable()))
+			masquerade = errors.Join(masquerade, s.write(ctx, g.Bridge, flows.Plain()))
 		}
 	}
 	return errors.Join(

@@ -35,8 +35,8 @@ type addAddr struct {
 
 type deleteAddr addAddr
 
-// addStandIn adds an address that is never a source by the kernel's own choice.
-type addStandIn addAddr
+// addMasquerade adds an address that is never a source by the kernel's own choice.
+type addMasquerade addAddr
 
 type addRoute struct{ netdev.Route }
 
@@ -81,10 +81,12 @@ func (a setLink) String() string {
 	}
 	return text
 }
-func (a rename) String() string      { return fmt.Sprintf("rename link %s to %s", a.Of, a.To) }
-func (a addAddr) String() string     { return fmt.Sprintf("add address %s to %s", a.Addr, a.Link) }
-func (a deleteAddr) String() string  { return fmt.Sprintf("delete address %s of %s", a.Addr, a.Link) }
-func (a addStandIn) String() string  { return fmt.Sprintf("add stand-in %s to %s", a.Addr, a.Link) }
+func (a rename) String() string     { return fmt.Sprintf("rename link %s to %s", a.Of, a.To) }
+func (a addAddr) String() string    { return fmt.Sprintf("add address %s to %s", a.Addr, a.Link) }
+func (a deleteAddr) String() string { return fmt.Sprintf("delete address %s of %s", a.Addr, a.Link) }
+func (a addMasquerade) String() string {
+	return fmt.Sprintf("add masquerade address %s to %s", a.Addr, a.Link)
+}
 func (a addRoute) String() string    { return "add route " + a.Route.String() }
 func (a deleteRoute) String() string { return "delete route " + a.Route.String() }
 func (a pinNeighbor) String() string { return fmt.Sprintf("pin neighbour %s of %s", a.Addr, a.Link) }
@@ -118,7 +120,7 @@ func (a addAddr) apply(_ context.Context, m *machine) error {
 func (a deleteAddr) apply(_ context.Context, m *machine) error {
 	return m.deps.Host.DeleteAddr(a.Link, a.Addr)
 }
-func (a addStandIn) apply(_ context.Context, m *machine) error {
+func (a addMasquerade) apply(_ context.Context, m *machine) error {
 	return m.deps.Host.ReplaceAddr(a.Link, a.Addr, netdev.AddrOptions{NoDAD: true, Deprecated: true})
 }
 func (a addRoute) apply(_ context.Context, m *machine) error {

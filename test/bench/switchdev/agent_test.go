@@ -16,6 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -43,8 +44,8 @@ func (p *product) gateway(n *ovsNode, of string) {
 		Host: node.Local{NS: host}, DB: db, Flows: n.bridges(p.cluster),
 		Node:     func() *corev1.Node { return view.Node(of) },
 		Annotate: kube.NewWriter(apitest.Client(p.server)).AnnotateNode,
-		Services: func() (node.ServicePorts, bool) {
-			return node.PortsOf(view.Services(), view.PodsOnNode(of), node.Elsewhere{}), true
+		Services: func() (flows.Services, bool) {
+			return flows.PortsOf(view.Services(), view.PodsOnNode(of), flows.Elsewhere{}), true
 		},
 		Logger: p.log(), Registerer: prometheus.NewRegistry(),
 	})

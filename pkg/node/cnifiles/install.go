@@ -1,4 +1,14 @@
-package node
+// Package cnifiles puts the files of the network into the directories of the container
+// runtime: the CNI plugin, and the configuration that names it.
+//
+// Place in the data flow:
+//
+//	image -> InstallPlugin -> the host's directory of CNI binaries
+//	agent, once the node is set up -> WriteConf -> runtime -> the kubelet reports the node ready
+//
+// The configuration is written last, because the runtime starts pods as soon as it is there.
+// A plugin that runs is never written over: the new file takes its name.
+package cnifiles
 
 import (
 	"bytes"

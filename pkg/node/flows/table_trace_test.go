@@ -1,4 +1,4 @@
-package node
+package flows
 
 import (
 	"fmt"
@@ -82,22 +82,29 @@ func (s *dummySwitch) replace(table []string) {
 // passes says whether the switch does anything with a packet.
 func (s *dummySwitch) passes(packet string) bool {
 	s.t.Helper()
+	return !strings.HasPrefix(s.actions(packet), "drop")
+}
+
+// actions are the last datapath actions of a packet.
+func (s *dummySwitch) actions(packet string) string {
+	s.t.Helper()
 	out := s.run("ovs-appctl", "--timeout=20", "--target="+s.dir+"/ctl", "ofproto/trace", "br0", packet)
 	const before = "Datapath actions: " // the last are behind conntrack
 	i := strings.LastIndex(out, before)
 	if i < 0 {
 		s.t.Fatalf("trace of %s: %s", packet, out)
 	}
-	return !strings.HasPrefix(out[i+len(before):], "drop")
+	actions, _, _ := strings.Cut(out[i+len(before):], "\n")
+	return actions
 }
 
-// TestGatewayTable_DropsForgedPackets: what the host of a DPU must not send, and what
+// TestTable_DropsForgedPackets: what the host of a DPU must not send, and what
 // must not come from the physical network, is dropped; without the rules for it, and
 // where it says nothing forged, it passes.
-func TestGatewayTable_DropsForgedPackets(t *testing.T) {
+func TestTable_DropsForgedPackets(t *testing.T) {
 	s := newDummySwitch(t)
-	w := wire{
-		MAC: "02:42:ac:12:00:02", Uplink: 1, Router: 2,
+	w := Bridge{
+		MAC: "02:42:ac:12:00:02", Uplink: 1, Routers: []Router{{Port: 2, Mark: MarkDefault}},
 		Addresses: []netip.Prefix{netip.MustParsePrefix("172.18.0.2/16"), netip.MustParsePrefix("fc00:18::2/64")},
 	}
 	guarded := w
@@ -138,15 +145,15 @@ func TestGatewayTable_DropsForgedPackets(t *testing.T) {
 		"tunnels of other nodes":         remote + "udp,nw_src=172.18.0.4,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=6081",
 		"a link-local address of others": remote + "udp,nw_src=169.254.169.254,nw_dst=172.18.0.2,nw_ttl=64,udp_dst=53",
 	}
-	s.replace(gatewayTable(w))
+	s.replace(Table(w))
 	for name, packet := range forged {
 		if !s.passes(packet) {
 			t.Errorf("without the rules, %s is dropped: this shows nothing", name)
 		}
 	}
 	early := guarded
-	early.Router = 0
-	for what, table := range map[string][]string{"the table": gatewayTable(guarded), "the table without the router": gatewayTable(early)} {
+	early.Routers = nil
+	for what, table := range map[string][]string{"the table": Table(guarded), "the table without the router": Table(early)} {
 		s.replace(table)
 		for name, packet := range forged {
 			if s.passes(packet) {
@@ -157,6 +164,43 @@ func TestGatewayTable_DropsForgedPackets(t *testing.T) {
 			if !s.passes(packet) {
 				t.Errorf("by %s, %s is dropped", what, name)
 			}
+		}
+	}
+}
+
+// TestTable_TwoRoutersHaveTheirOwnPackets: each of two routers behind the bridge gets the
+// answers to its connections and what the node's processes send to its masquerade addresses.
+func TestTable_TwoRoutersHaveTheirOwnPackets(t *testing.T) {
+	s := newDummySwitch(t)
+	addresses := prefixes("172.18.0.2/16")
+	masquerade := func(subnet string) []Masquerade {
+		return Masquerades(prefixes(subnet), prefixes("10.96.0.0/16"), addresses)
+	}
+	blue := masquerade("169.254.128.0/24")
+	blue[0].Services = nil // the service subnet leads to the default network
+	s.replace(Table(Bridge{
+		MAC: "02:42:ac:12:00:02", Uplink: 1, Addresses: addresses,
+		Routers: []Router{{Port: 2, Mark: MarkDefault, Masquerade: masquerade("169.254.0.0/24")}, {Port: 3, Mark: 2, Masquerade: blue}},
+	}))
+	const (
+		host   = "in_port=LOCAL,dl_src=02:42:ac:12:00:02,dl_dst=02:00:00:00:00:07,tcp,nw_ttl=64,tcp_src=9,tcp_dst=80,"
+		remote = "in_port=1,dl_src=02:00:00:00:00:07,dl_dst=02:42:ac:12:00:02,"
+		router = "dl_src=02:42:ac:12:00:02,dl_dst=02:00:00:00:00:07,tcp,nw_ttl=64,tcp_src=9,tcp_dst=80,nw_src=172.18.0.2,"
+	)
+	for _, c := range []struct{ what, packet, want string }{
+		{"the default router's connection", "in_port=2," + router + "nw_dst=172.18.0.9", "ct(commit,zone=64000,mark=0x1/0xffffffff),1"},
+		{"the other router's connection", "in_port=3," + router + "nw_dst=172.18.0.9", "ct(commit,zone=64000,mark=0x2/0xffffffff),1"},
+		{"an answer to the default router", remote + "ct_mark=1,tcp,nw_ttl=64,nw_src=172.18.0.9,nw_dst=172.18.0.2", "2"},
+		{"an answer to the other router", remote + "ct_mark=2,tcp,nw_ttl=64,nw_src=172.18.0.9,nw_dst=172.18.0.2", "3"},
+		{"an answer to the host", remote + "tcp,nw_ttl=64,nw_src=172.18.0.9,nw_dst=172.18.0.2", "100"},
+		{"ARP of another host", remote + "arp,arp_op=2,arp_spa=172.18.0.9,arp_tpa=172.18.0.2", "2,3,100"},
+		{"the host to a service", host + "nw_src=169.254.0.2,nw_dst=10.96.0.1", "set(eth(src=0a:58:a9:fe:00:04,dst=02:42:ac:12:00:02)),2"},
+		{"the host to the other router", host + "nw_src=169.254.128.2,nw_dst=172.18.0.2", "set(eth(src=0a:58:a9:fe:80:04,dst=02:42:ac:12:00:02)),3"},
+		{"the default router to the host", "in_port=2," + strings.Replace(router, "172.18.0.2,", "10.244.1.5,", 1) + "nw_dst=169.254.0.2", "set(eth(src=02:00:00:00:00:07,dst=02:42:ac:12:00:02)),100"},
+		{"the other router to the host", "in_port=3," + strings.Replace(router, "172.18.0.2,", "10.244.1.5,", 1) + "nw_dst=169.254.128.2", "set(eth(src=02:00:00:00:00:07,dst=02:42:ac:12:00:02)),100"},
+	} {
+		if got := s.actions(c.packet); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}
 }

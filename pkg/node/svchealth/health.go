@@ -1,4 +1,13 @@
-package node
+// Package svchealth answers the health checks of external load balancers: at the
+// healthCheckNodePort of a Service with external traffic policy Local, in kube-proxy's form.
+//
+// Place in the data flow:
+//
+//	Services, EndpointSlices of the node -> Server -> HTTP answers at the node's addresses
+//
+// The body has the number of the Service's ready endpoints on this node. The status is 503
+// without one, and while the node is not ready.
+package svchealth
 
 import (
 	"cmp"
@@ -22,8 +31,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// HealthDeps is what HealthChecks asks.
-type HealthDeps struct {
+// Deps is what a Server asks.
+type Deps struct {
 	Services func() []*corev1.Service
 	// Endpoints counts the ready endpoints on this node; 0 may be left out.
 	Endpoints func(ctx context.Context, services []types.NamespacedName) (map[types.NamespacedName]int, error)
@@ -33,16 +42,16 @@ type HealthDeps struct {
 	Registerer prometheus.Registerer
 }
 
-// HealthChecks tells load balancers outside the cluster, at the health check
+// Server tells load balancers outside the cluster, at the health check
 // ports of services, whether this node has endpoints: kube-proxy's answers.
-type HealthChecks struct {
-	deps    HealthDeps
+type Server struct {
+	deps    Deps
 	loop    *reconcile.Loop[string]
 	serving prometheus.Gauge
-	servers map[types.NamespacedName]*healthServer // of the loop's goroutine only
+	servers map[types.NamespacedName]*responder // of the loop's goroutine only
 }
 
-type healthServer struct {
+type responder struct {
 	http.Server
 	port      uint16
 	service   types.NamespacedName
@@ -50,9 +59,9 @@ type healthServer struct {
 	endpoints atomic.Int64
 }
 
-// NewHealthChecks opens no port before Run.
-func NewHealthChecks(deps HealthDeps) *HealthChecks {
-	h := &HealthChecks{deps: deps, servers: map[types.NamespacedName]*healthServer{}, serving: prometheus.NewGauge(prometheus.GaugeOpts{
+// New opens no port before Run.
+func New(deps Deps) *Server {
+	h := &Server{deps: deps, servers: map[types.NamespacedName]*responder{}, serving: prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "ovn_offload", Subsystem: "services", Name: "health_check_ports", Help: "Health check ports of services that the node answers.",
 	})}
 	deps.Registerer.MustRegister(h.serving)
@@ -65,10 +74,10 @@ func NewHealthChecks(deps HealthDeps) *HealthChecks {
 }
 
 // Mark asks for a look at services and endpoints.
-func (h *HealthChecks) Mark() { h.loop.MarkAll() }
+func (h *Server) Mark() { h.loop.MarkAll() }
 
 // Run answers until ctx ends.
-func (h *HealthChecks) Run(ctx context.Context) error {
+func (h *Server) Run(ctx context.Context) error {
 	err := h.loop.Run(ctx)
 	for _, server := range h.servers {
 		_ = server.Close()
@@ -78,7 +87,7 @@ func (h *HealthChecks) Run(ctx context.Context) error {
 
 // pass closes first: two services may exchange their ports. While the endpoints
 // cannot be read, what they were last is told.
-func (h *HealthChecks) pass(ctx context.Context) error {
+func (h *Server) pass(ctx context.Context) error {
 	want := map[types.NamespacedName]uint16{}
 	for _, service := range h.deps.Services() {
 		if port := kube.HealthCheckPort(service); port != 0 {
@@ -108,12 +117,12 @@ func (h *HealthChecks) pass(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (h *HealthChecks) open(ctx context.Context, service types.NamespacedName, port uint16, endpoints int) error {
+func (h *Server) open(ctx context.Context, service types.NamespacedName, port uint16, endpoints int) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
 	if err != nil {
 		return fmt.Errorf("health check port of service %s: %w", service, err)
 	}
-	server := &healthServer{port: port, service: service, ready: h.deps.Ready}
+	server := &responder{port: port, service: service, ready: h.deps.Ready}
 	server.endpoints.Store(int64(endpoints))
 	server.Handler, server.ReadHeaderTimeout, server.IdleTimeout = http.HandlerFunc(server.answer), 5*time.Second, time.Minute
 	go func() { _ = server.Serve(listener) }()
@@ -122,7 +131,7 @@ func (h *HealthChecks) open(ctx context.Context, service types.NamespacedName, p
 }
 
 // answer has kube-proxy's body and headers, which load balancers read.
-func (s *healthServer) answer(w http.ResponseWriter, _ *http.Request) {
+func (s *responder) answer(w http.ResponseWriter, _ *http.Request) {
 	endpoints, healthy := s.endpoints.Load(), s.ready() == nil
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

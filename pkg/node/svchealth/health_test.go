@@ -1,4 +1,4 @@
-package node
+package svchealth
 
 import (
 	"context"
@@ -33,14 +33,14 @@ func healthService(name string, port int32) *corev1.Service {
 	}}
 }
 
-// TestHealthChecks_AnswerLikeKubeProxy: a load balancer reads kube-proxy's answer, whether the node
+// TestServer_AnswerLikeKubeProxy: a load balancer reads kube-proxy's answer, whether the node
 // has endpoints, and none where the service is gone or shares its traffic; a port
 // that somebody has holds up no other.
-func TestHealthChecks_AnswerLikeKubeProxy(t *testing.T) {
+func TestServer_AnswerLikeKubeProxy(t *testing.T) {
 	web, counts := healthService("web", freePort(t)), map[types.NamespacedName]int{}
 	services := []*corev1.Service{web, {Spec: corev1.ServiceSpec{HealthCheckNodePort: 1}}}
 	var unready, unread error
-	h := NewHealthChecks(HealthDeps{
+	h := New(Deps{
 		Services: func() []*corev1.Service { return services },
 		Endpoints: func(_ context.Context, names []types.NamespacedName) (map[types.NamespacedName]int, error) {
 			if len(names) > 2 {
@@ -104,4 +104,18 @@ func TestHealthChecks_AnswerLikeKubeProxy(t *testing.T) {
 	services = services[1:]
 	pass("")
 	equal(t, "policy Cluster", ask(web.Spec.HealthCheckNodePort), "nobody")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
 }

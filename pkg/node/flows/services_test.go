@@ -1,4 +1,4 @@
-package node
+package flows
 
 import (
 	"net/netip"
@@ -55,7 +55,7 @@ func TestPortsOf_NodePortsHostPortsAndExternalAddresses(t *testing.T) {
 	if !HasHostPorts(pod) || HasHostPorts(hostNetwork) || HasHostPorts(without) {
 		t.Error("who has host ports is not told")
 	}
-	want := ServicePorts{
+	want := Services{
 		NodePorts: []NodePort{
 			{Port{"tcp", 8080}, addrPorts("10.244.1.5:80", "[fd00:10:244:1::5]:80")},
 			{Port{"tcp", 30080}, addrPorts("10.96.0.10:80", "[fd00:10:96::10]:80")},
@@ -95,7 +95,7 @@ func TestPortsOf_Elsewhere(t *testing.T) {
 		Services:   map[types.NamespacedName]bool{{Namespace: "d", Name: "away"}: true},
 		Masquerade: prefixes("169.254.0.0/17", "fd69::/112"),
 	})
-	want := ServicePorts{NodePorts: []NodePort{
+	want := Services{NodePorts: []NodePort{
 		{Port{"tcp", 30080}, addrPorts("10.96.0.10:80", "[fd00:10:96::10]:80")},
 		{Port{"tcp", 30081}, addrPorts("169.254.0.8:30081", "[fd69::8]:30081")},
 	}}
@@ -112,7 +112,7 @@ func TestPortsOf_HostIPIsAddressOfNode(t *testing.T) {
 		"172.18.0.2": 1, "::ffff:172.18.0.2": 1, "fc00:18::2": 1,
 		"172.18.0.3": 0, "fe80::1%x": 0, "fc00:18::2%x": 0, "nonsense": 0,
 	} {
-		ports := PortsOf(nil, []*corev1.Pod{podAt(address)}, Elsewhere{}).at(own)
+		ports := PortsOf(nil, []*corev1.Pod{podAt(address)}, Elsewhere{}).At(own)
 		if len(ports.External) != want || len(ports.HostPorts)+len(ports.NodePorts) != 0 {
 			t.Errorf("%s: %+v", address, ports)
 		}
@@ -139,10 +139,9 @@ func FuzzPortsOf(f *testing.F) {
 			Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}},
 		}}
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balanced}}
-		w := wire{MAC: "02:42:ac:12:00:02", Uplink: 1, Router: 2, Addresses: own}
-		w.Meetings = meetings(Defaults(), nil, own)
-		w.Services = PortsOf([]*corev1.Service{service}, []*corev1.Pod{podAt(hostIP)}, Elsewhere{}).at(own)
-		table := gatewayTable(w)
+		w := Bridge{MAC: "02:42:ac:12:00:02", Uplink: 1, Routers: []Router{{Port: 2, Mark: MarkDefault}}, Addresses: own}
+		w.Services = PortsOf([]*corev1.Service{service}, []*corev1.Pod{podAt(hostIP)}, Elsewhere{}).At(own)
+		table := Table(w)
 		for _, flow := range table {
 			for _, found := range address.FindAllStringSubmatch(flow, -1) {
 				text, _, _ := strings.Cut(found[1]+found[2], "/")
@@ -165,33 +164,28 @@ func TestServicePorts_ChosenAddressOfOthersIsLeftOut(t *testing.T) {
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "172.18.0.9"}, {IP: "10.96.0.7"}}
 	taken := []netip.Prefix{netip.MustParsePrefix("172.18.0.2/32"), netip.MustParsePrefix("172.18.0.9/32"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.244.0.0/16")}
 	var got []string
-	for _, e := range PortsOf([]*corev1.Service{service}, nil, Elsewhere{}).without(taken).External {
+	for _, e := range PortsOf([]*corev1.Service{service}, nil, Elsewhere{}).Without(taken).External {
 		got = append(got, e.Addr.String())
 	}
 	equal(t, "addresses", strings.Join(got, " "), "10.96.0.7 172.18.0.9 192.0.2.1")
 }
 
 // TestServicePorts_ChosenAddressOnLinkIsAskedOnTheUplink: the node's own processes ask the
-// router for a chosen address of another network only; the wire gets all from it.
+// router for a chosen address of another network only; external clients get all from it.
 func TestServicePorts_ChosenAddressOnLinkIsAskedOnTheUplink(t *testing.T) {
 	target := netip.MustParseAddrPort("10.96.0.10:80")
 	at := func(addr string, chosen bool) Endpoint {
 		return Endpoint{Addr: netip.MustParseAddr(addr), Port: Port{"tcp", 80}, Chosen: chosen, Local: true, Target: target}
 	}
-	services := ServicePorts{External: []Endpoint{at("172.18.0.3", true), at("172.18.0.4", false), at("192.0.2.1", true)}}
-	w := wire{
-		MAC: "02:00:00:00:00:01", Uplink: 1, Router: 2, Addresses: own[:1], Services: services,
-		Meetings: []meeting{{
-			address: own[0].Addr(), router: netip.MustParseAddr("169.254.0.1"), host: netip.MustParseAddr("169.254.0.2"), hop: netip.MustParseAddr("169.254.0.4"),
-			bound: netip.MustParseAddr("169.254.0.6"), other: netip.MustParseAddr("169.254.0.7"), subnet: netip.MustParsePrefix("169.254.0.0/17"),
-		}},
-	}
+	services := Services{External: []Endpoint{at("172.18.0.3", true), at("172.18.0.4", false), at("192.0.2.1", true)}}
+	router := Router{Port: 2, Mark: MarkDefault, Masquerade: Masquerades(prefixes("169.254.0.0/17"), prefixes("10.96.0.0/16"), own[:1])}
+	w := Bridge{MAC: "02:00:00:00:00:01", Uplink: 1, Routers: []Router{router}, Addresses: own[:1], Services: services}
 	var turned []string
-	for _, e := range services.turned(own) {
+	for _, e := range services.Redirected(own) {
 		turned = append(turned, e.Addr.String())
 	}
 	equal(t, "turned by the kernel", strings.Join(turned, " "), "172.18.0.4 192.0.2.1")
-	table := gatewayTable(w)
+	table := Table(w)
 	for addr, want := range map[string]int{"172.18.0.3": 2, "172.18.0.4": 4, "192.0.2.1": 4} {
 		n := 0
 		for _, flow := range table {

@@ -1,4 +1,4 @@
-package node
+package flows
 
 import (
 	"fmt"
@@ -9,30 +9,30 @@ import (
 // guarded drops what must not come from the physical network. A masquerade address is
 // the node's own business: as a source it passes all policies, as a destination it is
 // the node under another name.
-func guarded(w wire) []string {
-	flows := append(fromGuests(w), fragments(w)...)
-	if w.Uplink == 0 {
+func guarded(b Bridge) []string {
+	flows := append(fromGuests(b), fragments(b)...)
+	if b.Uplink == 0 {
 		return flows
 	}
-	for _, subnet := range w.Masquerade {
-		flows = append(flows, dropSubnet(w.Uplink, 115, subnet)...)
+	for _, subnet := range b.Masquerade {
+		flows = append(flows, dropSubnet(b.Uplink, 115, subnet)...)
 	}
 	return flows
 }
 
 // fromGuests drops what the host of a DPU must not send by its own PF: tunnels, in
 // which it could say anything, and whatever claims to be from the DPU.
-func fromGuests(w wire) []string {
+func fromGuests(b Bridge) []string {
 	const priority = 300
 	var flows []string
-	for _, port := range w.Guests {
+	for _, port := range b.Guests {
 		in := fmt.Sprintf("in_port=%d,", port)
 		drop := func(match string) { flows = append(flows, flow(0, priority, in+match, "drop")) }
 		for _, udp := range []string{"udp", "udp6"} {
 			drop(fmt.Sprintf("%s,tp_dst=%d", udp, geneve))
 		}
-		drop("dl_src=" + w.MAC)
-		for _, own := range w.Own {
+		drop("dl_src=" + b.MAC)
+		for _, own := range b.Own {
 			drop(family(own) + "," + from(own))
 			if own.Is4() {
 				drop("arp,arp_spa=" + own.String())
@@ -40,10 +40,10 @@ func fromGuests(w wire) []string {
 				drop(fmt.Sprintf("icmp6,icmp_type=%d,nd_target=%s", neighborAdvert, own))
 			}
 		}
-		for _, subnet := range w.Masquerade {
+		for _, subnet := range b.Masquerade {
 			flows = append(flows, dropSubnet(port, priority, subnet)...)
 		}
-		for _, subnet := range w.ClusterSubnets {
+		for _, subnet := range b.ClusterSubnets {
 			drop(to(subnet))
 		}
 	}
@@ -55,10 +55,10 @@ func fromGuests(w wire) []string {
 // tell its port: the kernel's joins them, that of the userspace datapath gives each one
 // the packet's tuple. Fragments of which it can make no packet are dropped, too. In IPv6
 // only the first fragment names its protocol.
-func fragments(w wire) []string {
-	ports := w.Guests
-	if w.Router != 0 {
-		ports = append(slices.Clone(ports), w.Router)
+func fragments(b Bridge) []string {
+	ports := slices.Clone(b.Guests)
+	for _, r := range b.Routers {
+		ports = append(ports, r.Port)
 	}
 	if len(ports) == 0 {
 		return nil

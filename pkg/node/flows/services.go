@@ -1,4 +1,4 @@
-package node
+package flows
 
 import (
 	"cmp"
@@ -46,11 +46,11 @@ type Endpoint struct {
 	Local   bool
 }
 
-// ServicePorts are the services that the wire may ask the node for, sorted.
-type ServicePorts struct {
+// ServicePorts are the services that external clients may ask the node for, sorted.
+type Services struct {
 	NodePorts []NodePort
 	External  []Endpoint
-	// HostPorts are those of pods that name an address, of whatever machine.
+	// HostPorts are those of pods that name an address, of whatever node.
 	HostPorts []Endpoint
 	// Subnets are the ranges of services that the API says.
 	Subnets []netip.Prefix
@@ -59,8 +59,8 @@ type ServicePorts struct {
 // PortsOf reads services and the pods of the node, whose host ports are to the
 // bridge what node ports are. What cannot be read is left out: the API server lets
 // it pass at most in a status that somebody else writes.
-func PortsOf(services []*corev1.Service, pods []*corev1.Pod, elsewhere Elsewhere) ServicePorts {
-	var all ServicePorts
+func PortsOf(services []*corev1.Service, pods []*corev1.Pod, elsewhere Elsewhere) Services {
+	var all Services
 	for _, pod := range pods {
 		all.addHostPorts(pod)
 	}
@@ -73,7 +73,7 @@ func PortsOf(services []*corev1.Service, pods []*corev1.Pod, elsewhere Elsewhere
 				all.NodePorts = append(all.NodePorts, NodePort{Port{protocol, uint16(p.NodePort)}, elsewhere.targets(service, uint16(p.NodePort), own)})
 			}
 			for _, at := range addrs {
-				at.Port, at.Target = Port{protocol, uint16(p.Port)}, like(at.Addr, own)
+				at.Port, at.Target = Port{protocol, uint16(p.Port)}, OfFamily(at.Addr, own)
 				all.External = append(all.External, at)
 			}
 		}
@@ -109,12 +109,12 @@ func protocolOf(p corev1.Protocol) Protocol {
 
 // HasHostPorts says that a pod on the pod network answers at its node's addresses.
 func HasHostPorts(pod *corev1.Pod) bool {
-	var all ServicePorts
+	var all Services
 	all.addHostPorts(pod)
 	return len(all.NodePorts)+len(all.HostPorts) > 0
 }
 
-func (s *ServicePorts) addHostPorts(pod *corev1.Pod) {
+func (s *Services) addHostPorts(pod *corev1.Pod) {
 	if !kube.WantsNetwork(pod) {
 		return
 	}
@@ -133,7 +133,7 @@ func (s *ServicePorts) addHostPorts(pod *corev1.Pod) {
 			switch {
 			case !ok:
 			case at.IsValid():
-				s.HostPorts = append(s.HostPorts, Endpoint{Addr: at, Port: port, Target: like(at, own)})
+				s.HostPorts = append(s.HostPorts, Endpoint{Addr: at, Port: port, Target: OfFamily(at, own)})
 			default:
 				s.NodePorts = append(s.NodePorts, NodePort{Port: port, Targets: own})
 			}
@@ -151,8 +151,8 @@ func targets(service *corev1.Service, port uint16) []netip.AddrPort {
 	return out
 }
 
-// like is the one of an address' family, invalid if there is none.
-func like(addr netip.Addr, targets []netip.AddrPort) netip.AddrPort {
+// OfFamily is the one of an address' family, invalid if there is none.
+func OfFamily(addr netip.Addr, targets []netip.AddrPort) netip.AddrPort {
 	for _, target := range targets {
 		if contract.FamilyOf(addr).Has(target.Addr()) {
 			return target
@@ -197,10 +197,22 @@ func sources(service *corev1.Service) []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// at is the same at a node of these addresses. A host port of another address is
+// Redirected are the endpoints at which a process of a node of these addresses is led to
+// their targets.
+func (s Services) Redirected(own []netip.Prefix) []Endpoint {
+	var out []Endpoint
+	for _, e := range s.External {
+		if (e.Local || slices.ContainsFunc(own, e.isOf)) && !e.passesBy(own) {
+			out = append(out, e)
+		}
+	}
+	return slices.DeleteFunc(append(out, s.HostPorts...), func(e Endpoint) bool { return !e.Target.IsValid() })
+}
+
+// At is the same at a node of these addresses. A host port of another address is
 // nothing there, as it is no load balancer. Of HostPorts those at loopback addresses
 // remain, which are for the node's own processes only.
-func (s ServicePorts) at(own []netip.Prefix) ServicePorts {
+func (s Services) At(own []netip.Prefix) Services {
 	var here, loopback []Endpoint
 	for _, e := range s.HostPorts {
 		switch {
@@ -217,9 +229,9 @@ func (s ServicePorts) at(own []netip.Prefix) ServicePorts {
 	return s.sorted()
 }
 
-// without leaves out chosen addresses that are in networks of others: the router has no
+// Without leaves out chosen addresses that are in networks of others: the router has no
 // load balancer for them, and would keep the packets from the owner of the address.
-func (s ServicePorts) without(taken []netip.Prefix) ServicePorts {
+func (s Services) Without(taken []netip.Prefix) Services {
 	s.External = slices.DeleteFunc(slices.Clone(s.External), func(e Endpoint) bool {
 		return e.Chosen && slices.ContainsFunc(taken, func(p netip.Prefix) bool { return p.Contains(e.Addr) })
 	})
@@ -238,7 +250,7 @@ func (e Endpoint) isOf(own netip.Prefix) bool { return own.Addr() == e.Addr }
 
 // sorted is the same for the same services, each port once: an address that is
 // also limited is limited.
-func (s ServicePorts) sorted() ServicePorts {
+func (s Services) sorted() Services {
 	byPort := func(a, b Port) int { return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port)) }
 	ports := slices.Clone(s.NodePorts)
 	slices.SortStableFunc(ports, func(a, b NodePort) int { return byPort(a.Port, b.Port) })
@@ -249,7 +261,7 @@ func (s ServicePorts) sorted() ServicePorts {
 		})
 		return slices.CompactFunc(all, func(a, b Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port })
 	}
-	return ServicePorts{
+	return Services{
 		NodePorts: slices.CompactFunc(ports, func(a, b NodePort) bool { return a.Port == b.Port }),
 		External:  endpoints(s.External), HostPorts: endpoints(s.HostPorts), Subnets: s.Subnets,
 	}

@@ -1,0 +1,82 @@
+package flows
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "write the testdata again")
+
+// TestTable_FlowsOfEachCase reads testdata/*.txtar: the facts, and the table they give.
+func TestTable_FlowsOfEachCase(t *testing.T) {
+	files, err := filepath.Glob("testdata/table-*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no test cases: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			must(t, err)
+			got := strings.Join(Table(readBridge(t, archive.Files[0].Data)), "\n") + "\n"
+			if *update {
+				archive.Files = []txtar.File{archive.Files[0], {Name: "flows", Data: []byte(got)}}
+				must(t, os.WriteFile(file, txtar.Format(archive), 0o644))
+				return
+			}
+			if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// readBridge also takes what a router's masquerade addresses are made of.
+func readBridge(t *testing.T, text []byte) Bridge {
+	t.Helper()
+	var facts struct {
+		Bridge
+		Router                            int
+		ServiceSubnets, MasqueradeSubnets []netip.Prefix
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	must(t, decoder.Decode(&facts))
+	b := facts.Bridge
+	if facts.Router != 0 {
+		b.Routers = []Router{{
+			Port: facts.Router, Mark: MarkDefault, Masquerade: Masquerades(facts.MasqueradeSubnets, facts.ServiceSubnets, b.Addresses),
+		}}
+	}
+	b.Services = b.Services.sorted()
+	return b
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+func prefixes(texts ...string) (out []netip.Prefix) {
+	for _, text := range texts {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
