@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +28,8 @@ type deviceOptions struct {
 	kubeletDir, pools, foreign string
 	stray                      string
 	management, gateway        string
-	carrier, gatewayVF         plugin.Selector // these two, read
+	defaultPods                string
+	purposes                   vf.Settings // these three, read
 }
 
 // startFunctions hands out VFs. It has to come before the inventory runs. A node
@@ -68,11 +68,14 @@ func (o *deviceOptions) complete() (err error) {
 	if _, _, err := o.resources(); err != nil {
 		return err
 	}
-	if o.carrier, err = plugin.ParsePFs(strings.Fields(o.management)); err != nil {
+	if o.purposes.Management, err = vf.ParseSelector(o.management); err != nil {
 		return fmt.Errorf("--management-vf: %w", err)
 	}
-	if o.gatewayVF, err = plugin.ParsePFs(strings.Fields(o.gateway)); err != nil {
+	if o.purposes.Gateway, err = vf.ParseSelector(o.gateway); err != nil {
 		return fmt.Errorf("--gateway-vf: %w", err)
+	}
+	if o.purposes.DefaultPods, err = vf.ParseSelector(o.defaultPods); err != nil {
+		return fmt.Errorf("--reserved-vfs: %w", err)
 	}
 	return nil
 }
@@ -157,8 +160,10 @@ func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []
 		if known == nil {
 			return
 		}
-		reserved := a.reserved()
-		offered := slices.DeleteFunc(plugin.FromInventory(*known, a.uplink), func(d plugin.Device) bool { return reserved[d.ID] })
+		purposes := a.purposes()
+		offered := slices.DeleteFunc(plugin.FromInventory(*known, a.uplink), func(d plugin.Device) bool {
+			return purposes.Of(d.ID) != vf.ForPods
+		})
 		if err := devices.Update(offered); err != nil {
 			a.opts.log.Warn("offering devices", "err", err)
 		}
@@ -185,24 +190,21 @@ func (a *agent) servePlugin(ctx context.Context, devices *plugin.Plugin) error {
 	}
 }
 
-// reserved are the VFs that pods do not get by asking for one: those of the
-// policy, those of the management port and of the gateway bridge, and on a host with
-// a DPU those for pods that ask for none.
-func (a *agent) reserved() map[string]bool {
-	out := map[string]bool{}
+// purposes are those of the VFs of the newest inventory.
+func (a *agent) purposes() vf.Purposes {
+	var reserved map[string]int
 	if a.policy != nil {
-		maps.Copy(out, a.policy.Reserved(a.devices.Inventory()))
+		reserved = a.policy.Reserved()
 	}
-	for _, device := range a.spare() {
-		out[device] = true
-	}
-	for _, find := range []func() (string, error){a.managementVF, a.gatewayVF} {
-		if device, _ := find(); device != "" {
-			out[device] = true
+	return a.opts.devices.purposes.Purposes(a.devices.Inventory(), reserved, func(device string) string {
+		if claim, held := a.functions.Ledger.Holder(device); held {
+			return claim.Pod.String()
 		}
-	}
-	return out
+		return ""
+	})
 }
+
+func (a *agent) reserved() map[string]bool { return a.purposes().NotForPods() }
 
 func (a *agent) uidOf(_ context.Context, name types.NamespacedName) (types.UID, error) {
 	pod := a.view.Pod(name.Namespace, name.Name)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
-	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
 // What a node can be.
@@ -31,15 +29,10 @@ const (
 // dpuOptions are the flags about hosts and DPUs.
 type dpuOptions struct {
 	host, controller string
-	spare            string
-	controllers      []uint32        // controller, read
-	reserved         plugin.Selector // spare, read
+	controllers      []uint32 // controller, read
 }
 
 func (o *dpuOptions) complete() (err error) {
-	if o.reserved, err = plugin.ParsePFs(strings.Fields(o.spare)); err != nil {
-		return fmt.Errorf("--reserved-vfs: %w", err)
-	}
 	if o.controllers, err = dpu.ParseControllers(o.controller); err != nil {
 		return fmt.Errorf("--dpu-host-controller: %w", err)
 	}

@@ -45,7 +45,7 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api
 	if err := a.startFunctions(ctx, group); err != nil {
 		return err
 	}
-	a.functions.Spare = a.spare
+	a.functions.Spare = a.defaultVFs
 	a.podMTU.Store(int64(a.opts.node.MTU))
 	a.opts.cni.MTU = func() int { return int(a.podMTU.Load()) }
 	management, err := a.management(client, a.hostCarrier, a.opts.cni.MTU)
@@ -178,14 +178,13 @@ func (a *agent) known() vf.Inventory {
 	return vf.Inventory{}
 }
 
-// spare are the VFs for pods that ask for none; that of the management port is not
-// among them.
-func (a *agent) spare() []string {
-	known := a.devices.Inventory()
-	if known == nil {
-		return nil
+// defaultVFs are the VFs for pods that ask for none, of which pods can have any now.
+func (a *agent) defaultVFs() (devices []string) {
+	purposes := a.purposes()
+	for _, d := range plugin.FromInventory(a.known(), a.uplink) {
+		if d.Problem == "" && purposes.Of(d.ID) == vf.ForDefaultPods {
+			devices = append(devices, d.ID)
+		}
 	}
-	selected, _ := plugin.Split(plugin.FromInventory(*known, a.uplink), a.opts.dpu.reserved)
-	own, _ := a.managementVF()
-	return slices.DeleteFunc(plugin.Healthy(selected), func(device string) bool { return device == own })
+	return devices
 }

@@ -119,7 +119,7 @@ func (o *options) register(root *cobra.Command) {
 	f.StringVar(&o.install.plugin, "cni-plugin", "/usr/local/bin/"+cnifiles.PluginName, "the plugin to install there")
 	f.StringVar(&o.dpu.host, "dpu-host", "", "name of the Node whose DPU this is; empty: as external_ids:host-k8s-nodename of the local Open_vSwitch says")
 	f.StringVar(&o.dpu.controller, "dpu-host-controller", "", "the host's numbers in the NIC's switch, such as 1,2, for a DPU with several hosts or a host with several numbers")
-	f.StringVar(&o.dpu.spare, "reserved-vfs", "", "on a host with a DPU: VFs for pods that ask for none, by PF, such as 'ens1f0#0-15 ens1f1#0-15'")
+	f.StringVar(&o.devices.defaultPods, "reserved-vfs", "", "on a host with a DPU: VFs for pods that ask for none, by PF, such as 'ens1f0#0-15 ens1f1#0-15'")
 	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 

@@ -14,53 +14,21 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
-	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
-var errNoCarrier = errors.New("there is no VF")
-
-// managementVF finds the VF that carries the management port; "" when none is to.
-func (a *agent) managementVF() (string, error) {
-	return a.ownVF(a.opts.devices.management, a.opts.devices.carrier)
-}
-
-// gatewayVF finds the VF that has the node's address; "" when none is to.
-func (a *agent) gatewayVF() (string, error) {
-	device, err := a.ownVF(a.opts.devices.gateway, a.opts.devices.gatewayVF)
-	if management, _ := a.managementVF(); err == nil && device != "" && device == management {
-		return "", fmt.Errorf("VF %s is the management port", device)
+// ownVF finds the VF that the node itself has for a purpose; "" when no VF is to have it.
+func (a *agent) ownVF(purpose vf.Purpose) (string, error) {
+	device, err := a.purposes().Own(purpose)
+	if errors.Is(err, vf.ErrNoInventory) || errors.Is(err, vf.ErrNoVF) { // the NIC may come back
+		err = fmt.Errorf("%w: %w", reconcile.ErrNotReady, err)
 	}
 	return device, err
-}
-
-// ownVF finds a VF that is the node's own, which has to be one that no pod has.
-func (a *agent) ownVF(name string, selector plugin.Selector) (string, error) {
-	if name == "" {
-		return "", nil
-	}
-	known := a.devices.Inventory()
-	if known == nil {
-		return "", fmt.Errorf("%w: the node's devices are not known yet", reconcile.ErrNotReady)
-	}
-	selected, _ := plugin.Split(plugin.FromInventory(*known, a.uplink), selector)
-	switch len(selected) {
-	case 0: // its NIC may come back
-		return "", fmt.Errorf("%w: %w %s", reconcile.ErrNotReady, errNoCarrier, name)
-	case 1:
-	default:
-		return "", fmt.Errorf("%s is %d VFs, and has to be one", name, len(selected))
-	}
-	device := selected[0].ID
-	if claim, held := a.functions.Ledger.Holder(device); held {
-		return "", fmt.Errorf("VF %s is held by pod %s", device, claim.Pod)
-	}
-	return device, nil
 }
 
 // carrier is the VF with both of its ends. A node that has no such VF, as others
 // of the cluster may, has an internal port.
 func (a *agent) carrier() (*node.Function, error) {
-	f, err := a.bothEnds(a.managementVF())
+	f, err := a.bothEnds(a.ownVF(vf.ForManagement))
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
 	}
@@ -69,10 +37,10 @@ func (a *agent) carrier() (*node.Function, error) {
 
 // gatewayFunction is the same of the gateway bridge, whose own interface has the
 // node's address elsewhere.
-func (a *agent) gatewayFunction() (*node.Function, error) { return a.bothEnds(a.gatewayVF()) }
+func (a *agent) gatewayFunction() (*node.Function, error) { return a.bothEnds(a.ownVF(vf.ForGateway)) }
 
 func (a *agent) bothEnds(device string, err error) (*node.Function, error) {
-	if errors.Is(err, errNoCarrier) {
+	if errors.Is(err, vf.ErrNoVF) {
 		return nil, nil
 	}
 	if err != nil || device == "" {
@@ -87,7 +55,7 @@ func (a *agent) bothEnds(device string, err error) (*node.Function, error) {
 
 // hostCarrier is the VF on a host, and what its DPU is told of it.
 func (a *agent) hostCarrier() (*node.Function, error) {
-	device, err := a.managementVF()
+	device, err := a.ownVF(vf.ForManagement)
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
 	}
@@ -170,8 +138,8 @@ func (a *agent) onCarrier(links func(vf.Inventory) string, mark func()) {
 // carrierLinks tells the links of the VFs of this node.
 func (a *agent) carrierLinks(inv vf.Inventory) string {
 	text := ""
-	for _, find := range []func() (string, error){a.managementVF, a.gatewayVF} {
-		device, err := find()
+	for _, purpose := range []vf.Purpose{vf.ForManagement, vf.ForGateway} {
+		device, err := a.ownVF(purpose)
 		if err != nil || device == "" {
 			continue
 		}

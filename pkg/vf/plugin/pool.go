@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -141,41 +140,12 @@ func (s Selector) validate() error {
 			return fmt.Errorf("eswitch mode %q: neither switchdev, legacy nor none", mode)
 		}
 	}
-	for _, pf := range slices.Concat(s.PFNames, s.RootDevices) {
-		if _, _, err := parsePF(pf); err != nil {
-			return err
-		}
-	}
-	return nil
+	return vf.Selector(slices.Concat(s.PFNames, s.RootDevices)).Validate()
 }
 
 func parseID(text string) (id vf.ID, err error) {
 	err = id.UnmarshalText([]byte(text))
 	return id, err
-}
-
-// parsePF reads name#0,2-7: a PF and which of its VFs, nil meaning all.
-func parsePF(text string) (name string, vfs [][2]int, err error) {
-	name, list, some := strings.Cut(text, "#")
-	if name == "" {
-		return "", nil, fmt.Errorf("%q names no PF", text)
-	}
-	if !some {
-		return name, nil, nil
-	}
-	for part := range strings.SplitSeq(list, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err1 := strconv.ParseUint(from, 10, 16)
-		last, err2 := strconv.ParseUint(to, 10, 16)
-		if err1 != nil || err2 != nil || last < first {
-			return "", nil, fmt.Errorf("%q: %q is not a VF, nor a range of them", text, part)
-		}
-		vfs = append(vfs, [2]int{int(first), int(last)})
-	}
-	return name, vfs, nil
 }
 
 func (p Pool) rdma() bool { return len(p.Selectors) > 0 && p.Selectors[0].RDMA }
@@ -203,11 +173,7 @@ func anyID(wanted []string, got vf.ID) bool {
 }
 
 func anyPF(wanted []string, pf string, index int) bool {
-	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(text string) bool {
-		name, vfs, err := parsePF(text)
-		return err == nil && name == pf && (vfs == nil ||
-			slices.ContainsFunc(vfs, func(r [2]int) bool { return r[0] <= index && index <= r[1] }))
-	})
+	return len(wanted) == 0 || vf.Selector(wanted).Matches(pf, index)
 }
 
 // assign gives each device to one pool at most. Former is the resource that it was

@@ -188,25 +188,4 @@ func TestDefaultPools_AreValidPools(t *testing.T) {
 	}
 }
 
-func FuzzParsePF(f *testing.F) {
-	for _, seed := range []string{"ens1f0", "ens1f0#0-3,7", "#", "a#b", "a#1-", "a#-1", "a#99999", "a#1#2"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		name, vfs, err := parsePF(text)
-		if err != nil {
-			return
-		}
-		if name == "" || (vfs == nil) == strings.Contains(text, "#") {
-			t.Errorf("%q: PF %q, VFs %v", text, name, vfs)
-		}
-		for _, r := range vfs {
-			s := Selector{PFNames: []string{text}}
-			if r[0] > r[1] || !s.matches(Device{PF: PF{Name: name}, Index: r[1]}) {
-				t.Errorf("%q: %v", text, r)
-			}
-		}
-	})
-}
-
 var _ Claims = (*ledger.Ledger)(nil)

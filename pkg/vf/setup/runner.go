@@ -109,24 +109,12 @@ func (r *Runner) Results() []v1alpha1.PolicyResult {
 	return r.results
 }
 
-// Reserved are the VFs of an inventory, by PCI address, that pods do not get. It
+// Reserved counts the VFs of each PF, from the lowest number, that pods do not get. It
 // is known from the start, and of VFs before they are made.
-func (r *Runner) Reserved(inv *vf.Inventory) map[string]bool {
+func (r *Runner) Reserved() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := map[string]bool{}
-	if inv == nil {
-		return out
-	}
-	for i := range inv.PFs {
-		pf := &inv.PFs[i]
-		for j := range pf.VFs {
-			if v := &pf.VFs[j]; v.Index < r.reserved[pf.Name] {
-				out[v.Name] = true
-			}
-		}
-	}
-	return out
+	return r.reserved
 }
 
 // reserve is in force before a VF is made that it concerns.

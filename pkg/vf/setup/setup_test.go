@@ -76,9 +76,6 @@ func TestReserved_FromCreationOfVFs(t *testing.T) {
 			t.Errorf("reserved %v", got)
 		}
 	}
-	if got := r.Reserved(nil); len(got) != 0 {
-		t.Errorf("reserved of nothing: %v", got)
-	}
 }
 
 // A NIC that cannot go back yet keeps its reserved VFs: the node still uses them.

@@ -278,7 +278,7 @@ func (w *world) reserved(r *Runner) map[string]bool {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return r.Reserved(&inv)
+	return vf.Settings{}.Purposes(&inv, r.Reserved(), nil).NotForPods()
 }
 
 // took gives the steps since the last call.

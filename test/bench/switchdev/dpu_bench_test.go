@@ -208,7 +208,7 @@ func (d *dpuSide) start() {
 type hostSide struct {
 	*dpuBench
 	dir      string
-	reserved plugin.Selector // VFs for pods that ask for none
+	reserved vf.Selector // VFs for pods that ask for none
 	live     *vf.Live
 	ledger   *ledger.Ledger
 	own      *node.Management
@@ -274,9 +274,13 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 	})
 	return &cni.Functions{
 		Resources: []string{"ovn-offload.io/vf"}, Given: h.kubelet.devicesOf, VF: h.live.VF, Ledger: h.ledger, Mover: mover,
-		Spare: func() []string {
-			selected, _ := plugin.Split(plugin.FromInventory(*h.live.Inventory(), plugin.DPUUplink), h.reserved)
-			return plugin.Healthy(selected)
+		Spare: func() (devices []string) {
+			for _, d := range plugin.FromInventory(*h.live.Inventory(), plugin.DPUUplink) {
+				if d.Problem == "" && h.reserved.Matches(d.PF.Address, d.Index) {
+					devices = append(devices, d.ID)
+				}
+			}
+			return devices
 		},
 	}
 }

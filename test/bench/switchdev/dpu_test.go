@@ -17,7 +17,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
-	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -99,7 +99,7 @@ func testDPUReserved(b *dpuBench) {
 	web := b.pod(2, "")
 	web.fails("ADD", cni.CodeDevice, "this node has none that is reserved for such pods")
 	var err error
-	b.host.reserved, err = plugin.ParsePFs([]string{b.pci + "#2"})
+	b.host.reserved, err = vf.ParseSelector(b.pci + "#2")
 	ok(b, err)
 	web.must("ADD")
 	web.answers()

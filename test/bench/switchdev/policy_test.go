@@ -184,7 +184,7 @@ func TestOffloadPolicy_BareNICOffloadsAndGoesBack(t *testing.T) {
 	}
 	inv := inventory(t, n.node)
 	settings := n.sampling.Settings()
-	status := nodeoffload.Status(nodeoffload.Facts{Inventory: &inv, Settings: settings, Reserved: n.Reserved(&inv), Policies: n.Results()})
+	status := nodeoffload.Status(nodeoffload.Facts{Inventory: &inv, Settings: settings, Reserved: vf.Settings{}.Purposes(&inv, n.Reserved(), nil).NotForPods(), Policies: n.Results()})
 	if status.Offload != v1alpha1.OffloadOn || status.Devices[0].VFs != (v1alpha1.VFCount{Total: 3, Reserved: 1, Free: 2}) {
 		t.Errorf("offload %s (%s), settings %+v, VFs %+v", status.Offload, status.Reason, settings, status.Devices[0].VFs)
 	}
