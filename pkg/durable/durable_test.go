@@ -32,3 +32,23 @@ func TestWriteFile_ReplacesWholeFileOrNothing(t *testing.T) {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }
+
+func TestSaveAndLoad_CheckpointInNewDirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "checkpoint.json")
+	var got map[string]int
+	if found, err := Load(path, &got); found || err != nil {
+		t.Errorf("no checkpoint: %t, %v", found, err)
+	}
+	if err := Save(path, map[string]int{"a": 1}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := Load(path, &got); !found || err != nil || got["a"] != 1 {
+		t.Errorf("%t, %v, %v", found, err, got)
+	}
+	if err := os.WriteFile(path, []byte(`{"a"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := Load(path, &got); found || err == nil {
+		t.Errorf("a damaged checkpoint: %t, %v", found, err)
+	}
+}

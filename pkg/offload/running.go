@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 )
 
@@ -58,10 +59,7 @@ func (r *Running) Observe(now unixctl.Instance, config map[string]string) (Obser
 	if r.seen.Config == nil {
 		r.seen.Config = map[string]string{}
 	}
-	raw, err := json.Marshal(r.seen)
-	if err == nil {
-		err = os.WriteFile(r.path, raw, 0o600)
-	}
+	err := durable.Save(r.path, r.seen)
 	if err != nil {
 		err = fmt.Errorf("recording what ovs-vswitchd began with: %w", err)
 	}

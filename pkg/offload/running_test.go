@@ -55,7 +55,7 @@ func TestRunning_KeepsSettingsUntilSwitchRestarts(t *testing.T) {
 	if r, err := LoadRunning(filepath.Join(path, "below-a-file")); err == nil {
 		t.Errorf("read %+v", r)
 	}
-	nowhere := Running{path: filepath.Join(t.TempDir(), "absent", "running.json")}
+	nowhere := Running{path: filepath.Join(path, "below-a-file")}
 	if o, err := nowhere.Observe(first, map[string]string{HWOffloadKey: "true"}); err == nil || !o.Settings().HWOffload {
 		t.Errorf("without a place to write: %v, %+v", err, o)
 	}

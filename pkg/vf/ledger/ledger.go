@@ -121,7 +121,7 @@ type Ledger struct {
 // boot are dropped: their sandboxes ended with it, and the kernel has made
 // their devices anew. An empty boot id drops nothing.
 func Open(dir, boot string) (*Ledger, error) {
-	return open(store{dir: dir, step: func(string) error { return nil }}, boot)
+	return open(store{dir: dir}, boot)
 }
 
 func open(s store, boot string) (*Ledger, error) {

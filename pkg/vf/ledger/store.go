@@ -20,7 +20,7 @@ const (
 	recordEnd  = ".json"
 	damagedEnd = ".damaged" // blocks its device
 	shelfEnd   = ".old"     // a damaged record of the past, for people
-	newEnd     = ".new"     // not yet in place: of no meaning
+	newEnd     = ".new"     // of an earlier version, not yet in place: of no meaning
 	lockName   = ".lock"
 	bootName   = ".boot" // the boot id of who opened it last
 )
@@ -87,7 +87,7 @@ func (s *store) load() ([]Claim, map[string]error, error) {
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case strings.HasSuffix(name, newEnd):
+		case strings.HasPrefix(name, durable.NewPrefix), strings.HasSuffix(name, newEnd):
 			if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
 				return nil, nil, err
 			}
@@ -104,7 +104,7 @@ func (s *store) load() ([]Claim, map[string]error, error) {
 				claims = append(claims, c)
 				continue
 			}
-			if err := s.rename(s.path(device, recordEnd), s.path(device, damagedEnd)); err != nil {
+			if err := s.files().Rename(s.path(device, recordEnd), s.path(device, damagedEnd)); err != nil {
 				return nil, nil, fmt.Errorf("putting a damaged record aside: %w", err)
 			}
 			damaged[device] = s.blocked(device, reason)
@@ -159,55 +159,13 @@ func (s *store) write(c Claim) error {
 	if err != nil {
 		return err
 	}
-	if err := s.step("create"); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(s.path(c.Device, newEnd), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(s.fill(f, raw), f.Close()); err != nil {
-		return err
-	}
-	return s.rename(s.path(c.Device, newEnd), s.path(c.Device, recordEnd))
+	return s.files().WriteFile(s.path(c.Device, recordEnd), raw, 0o600)
 }
 
-func (s *store) fill(f *os.File, raw []byte) error {
-	// Two writes: a crash between them is a crash in the midst of one.
-	for _, part := range [][]byte{raw[:len(raw)/2], raw[len(raw)/2:]} {
-		if err := s.step("write"); err != nil {
-			return err
-		}
-		if _, err := f.Write(part); err != nil {
-			return err
-		}
-	}
-	if err := s.step("sync"); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-func (s *store) rename(from, to string) error {
-	if err := s.step("rename"); err != nil {
-		return err
-	}
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	return s.syncDir()
-}
+func (s *store) files() durable.Writer { return durable.Writer{Step: s.step} }
 
 // remove of a record that is not there is done already.
-func (s *store) remove(device string) error {
-	if err := s.step("remove"); err != nil {
-		return err
-	}
-	if err := os.Remove(s.path(device, recordEnd)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return s.syncDir()
-}
+func (s *store) remove(device string) error { return s.files().Remove(s.path(device, recordEnd)) }
 
 // shelve keeps a damaged record under a name that was not used before.
 func (s *store) shelve(device string) error {
@@ -216,20 +174,9 @@ func (s *store) shelve(device string) error {
 		_, err := os.Lstat(to)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return s.rename(s.path(device, damagedEnd), to)
+			return s.files().Rename(s.path(device, damagedEnd), to)
 		case err != nil:
 			return err
 		}
 	}
-}
-
-func (s *store) syncDir() error {
-	if err := s.step("sync directory"); err != nil {
-		return err
-	}
-	dir, err := os.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

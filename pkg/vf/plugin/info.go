@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -42,7 +43,7 @@ func (s *server) infoPath(device string) string {
 
 // writeInfo makes a new file in place of one that an earlier pod's device had.
 // Such files are never written to.
-func (s *server) writeInfo(d Device) (err error) {
+func (s *server) writeInfo(d Device) error {
 	raw, err := json.Marshal(deviceInfo{Type: "pci", Version: infoVersion, PCI: pciInfo{
 		Address: d.ID, RDMA: strings.Join(d.RDMA, ","), PF: d.PF.Address, Representor: d.Representor,
 	}})
@@ -52,16 +53,8 @@ func (s *server) writeInfo(d Device) (err error) {
 	if err := os.MkdirAll(s.plugin.cfg.InfoDir, 0o755); err != nil {
 		return fmt.Errorf("writing device information: %w", err)
 	}
-	f, err := os.CreateTemp(s.plugin.cfg.InfoDir, ".new-*")
-	if err != nil {
+	if err := durable.WriteFile(s.infoPath(d.ID), raw, 0o444); err != nil {
 		return fmt.Errorf("writing device information: %w", err)
-	}
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Chmod(0o444), f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.infoPath(d.ID))
-	}
-	if err != nil {
-		return fmt.Errorf("writing device information: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }
