@@ -21,9 +21,9 @@ func (d *Devices) SetEswitchMode(address, mode string) error {
 	return nil
 }
 
-// ErrKept says that a driver keeps hw-tc-offload on, as each does while the link
+// ErrStillEnabled says that a driver keeps hw-tc-offload on, as each does while the link
 // has rules of TC.
-var ErrKept = errors.New("the driver keeps it on, as it does while there are rules")
+var ErrStillEnabled = errors.New("the driver keeps it on, as it does while there are rules")
 
 // SetHWTC switches a link's hw-tc-offload. The kernel itself takes note of a wish
 // that the driver does not fulfil, and returns no error.
@@ -36,7 +36,7 @@ func (d *Devices) SetHWTC(link string, on bool) error {
 	switch {
 	case err != nil:
 	case now.HWTC && !on:
-		err = ErrKept
+		err = ErrStillEnabled
 	case !now.HWTC && on:
 		err = errors.New("the driver leaves it off")
 	}

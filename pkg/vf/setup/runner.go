@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -64,7 +65,7 @@ type Deps struct {
 
 // Runner keeps a node's NICs as its policies say.
 type Runner struct {
-	*machine
+	*host
 	loop *reconcile.Loop[string]
 
 	mu       sync.Mutex
@@ -75,11 +76,11 @@ type Runner struct {
 
 // New makes a Runner with its checkpoint in a file; nothing is touched before Run.
 func New(file, boot string, deps Deps) (*Runner, error) {
-	saved, err := LoadCheckpoint(file)
-	if err != nil {
-		return nil, err
+	var saved Checkpoint
+	if _, err := durable.Load(file, &saved); err != nil {
+		return nil, fmt.Errorf("reading the original state of NICs: %w", err)
 	}
-	r := &Runner{machine: &machine{deps: deps, file: file, boot: boot, saved: saved}, reserved: saved.Reserved}
+	r := &Runner{host: &host{deps: deps, file: file, boot: boot, saved: saved}, reserved: saved.Reserved}
 	lc := reconcile.Defaults("offloadpolicy")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
 	r.loop = reconcile.New(lc, func(ctx context.Context, _ []string) (map[string]error, error) { return nil, r.pass(ctx) })
@@ -167,7 +168,7 @@ func (r *Runner) work(ctx context.Context, changes []Change, failed map[string]e
 		release, err := r.deps.Hold(c.Hold, "an OffloadPolicy changes the VFs of "+c.PF)
 		if err != nil { // a pod was quicker, which the next plan knows
 			busy = true
-			r.deps.Logger.Debug("devices are not held", "device", c.PF, "err", err)
+			r.deps.Logger.Debug("devices are not held", "device", c.PF, "error", err)
 			continue
 		}
 		err = r.run(ctx, c.Steps)
@@ -185,7 +186,7 @@ func (r *Runner) work(ctx context.Context, changes []Change, failed map[string]e
 func join(failed map[string]error) error {
 	var errs []error
 	for _, err := range failed {
-		if kept := (keptError)(nil); !errors.As(err, &kept) {
+		if still := (stillEnabledError)(nil); !errors.As(err, &still) {
 			errs = append(errs, err)
 		}
 	}
@@ -197,10 +198,10 @@ func results(changes []Change, failed map[string]error, rules string, notes []v1
 	var out []v1alpha1.PolicyResult
 	for _, c := range changes {
 		result := v1alpha1.PolicyResult{Policy: c.Policy, Device: c.PF, State: v1alpha1.PolicyApplied}
-		var kept keptError
+		var still stillEnabledError
 		switch {
-		case errors.As(failed[c.PF], &kept):
-			result.State, result.Message = v1alpha1.PolicyPending, kept.Error()+"; "+rules
+		case errors.As(failed[c.PF], &still):
+			result.State, result.Message = v1alpha1.PolicyPending, still.Error()+"; "+rules
 		case failed[c.PF] != nil:
 			result.State, result.Message = v1alpha1.PolicyFailed, failed[c.PF].Error()
 		case c.Refused != "":

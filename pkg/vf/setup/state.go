@@ -1,15 +1,8 @@
 package setup
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 
-	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -78,34 +71,4 @@ func links(pf *vf.PF) []vf.Netdev {
 		}
 	}
 	return out
-}
-
-// LoadCheckpoint gives an empty one when there is no file.
-func LoadCheckpoint(path string) (Checkpoint, error) {
-	var c Checkpoint
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &c)
-	}
-	if err != nil {
-		return Checkpoint{}, fmt.Errorf("reading the original state of NICs, %s: %w", path, err)
-	}
-	return c, nil
-}
-
-func saveCheckpoint(path string, c Checkpoint) error {
-	raw, err := json.MarshalIndent(c, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	if err == nil {
-		err = durable.WriteFile(path, append(raw, '\n'), 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("recording the original state of NICs: %w", err)
-	}
-	return nil
 }

@@ -2,16 +2,16 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-// Step is one change, safe to repeat. Its text names it in errors, logs and tests.
-type Step interface {
-	fmt.Stringer
-	apply(ctx context.Context, m *machine) error
-}
+// Step is one change of a host.
+type Step = reconcile.Step[*host]
 
 type savePF struct {
 	PF string
@@ -55,8 +55,8 @@ func (a mergeOVS) String() string { return fmt.Sprintf("merge settings of OVS %v
 func (restartOVS) String() string { return "restart ovs-vswitchd" }
 func (forgetOVS) String() string  { return "forget settings of OVS" }
 
-func (a savePF) apply(_ context.Context, m *machine) error {
-	return m.change(func(c *Checkpoint) {
+func (a savePF) Apply(_ context.Context, h *host) error {
+	return h.change(func(c *Checkpoint) {
 		if c.PFs == nil {
 			c.PFs = map[string]Original{}
 		}
@@ -64,28 +64,36 @@ func (a savePF) apply(_ context.Context, m *machine) error {
 	})
 }
 
-func (a forgetPF) apply(_ context.Context, m *machine) error {
-	return m.change(func(c *Checkpoint) { delete(c.PFs, a.PF) })
+func (a forgetPF) Apply(_ context.Context, h *host) error {
+	return h.change(func(c *Checkpoint) { delete(c.PFs, a.PF) })
 }
 
-func (a setVFs) apply(_ context.Context, m *machine) error {
-	return m.deps.NIC.SetVFs(a.PF.String(), a.N)
+func (a setVFs) Apply(_ context.Context, h *host) error {
+	return h.deps.NIC.SetVFs(a.PF.String(), a.N)
 }
 
-func (a setMode) apply(_ context.Context, m *machine) error {
-	return m.deps.NIC.SetEswitchMode(a.PF.String(), string(a.Mode))
+func (a setMode) Apply(_ context.Context, h *host) error {
+	return h.deps.NIC.SetEswitchMode(a.PF.String(), string(a.Mode))
 }
 
-func (a setHWTC) apply(_ context.Context, m *machine) error { return m.deps.NIC.SetHWTC(a.Link, a.On) }
-
-func (a saveOVS) apply(_ context.Context, m *machine) error {
-	return m.change(func(c *Checkpoint) { c.OVS = a.Undo })
+// Apply does not hold up the other links when this one stays enabled: they may give
+// theirs up.
+func (a setHWTC) Apply(_ context.Context, h *host) error {
+	err := h.deps.NIC.SetHWTC(a.Link, a.On)
+	if errors.Is(err, netdev.ErrStillEnabled) {
+		return fmt.Errorf("%w: %w", reconcile.ErrSkipped, err)
+	}
+	return err
 }
 
-func (a mergeOVS) apply(ctx context.Context, m *machine) error { return m.deps.OVS.Merge(ctx, a.Keys) }
+func (a saveOVS) Apply(_ context.Context, h *host) error {
+	return h.change(func(c *Checkpoint) { c.OVS = a.Undo })
+}
 
-func (restartOVS) apply(ctx context.Context, m *machine) error { return m.deps.OVS.Restart(ctx) }
+func (a mergeOVS) Apply(ctx context.Context, h *host) error { return h.deps.OVS.Merge(ctx, a.Keys) }
 
-func (forgetOVS) apply(_ context.Context, m *machine) error {
-	return m.change(func(c *Checkpoint) { c.OVS = nil })
+func (restartOVS) Apply(ctx context.Context, h *host) error { return h.deps.OVS.Restart(ctx) }
+
+func (forgetOVS) Apply(_ context.Context, h *host) error {
+	return h.change(func(c *Checkpoint) { c.OVS = nil })
 }

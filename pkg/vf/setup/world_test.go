@@ -175,7 +175,7 @@ func (w *world) SetHWTC(link string, on bool) error {
 		for address, c := range w.cards {
 			rules := c.filter || c.busy && w.running["hw-offload"] == "true"
 			if rules && !on && strings.Contains(link, address[5:7]) {
-				return fmt.Errorf("%s: %w", link, netdev.ErrKept)
+				return fmt.Errorf("%s: %w", link, netdev.ErrStillEnabled)
 			}
 			if link == "up"+address[5:7] {
 				c.uplink = on

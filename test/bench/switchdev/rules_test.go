@@ -34,7 +34,7 @@ func TestSimulatedNIC_CarriesOutRules(t *testing.T) {
 		t.Errorf("%s packets came to the representor, %s before", now, before)
 	}
 	_, devices := openNode(t)
-	if err := devices.SetHWTC(left, false); !errors.Is(err, netdev.ErrKept) {
+	if err := devices.SetHWTC(left, false); !errors.Is(err, netdev.ErrStillEnabled) {
 		t.Errorf("hw-tc-offload off under a rule: %v", err)
 	}
 	stats := run(t, "tc", "-s", "filter", "show", "dev", left, "ingress")
