@@ -43,12 +43,13 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	lead := leader.Defaults()
 	lead.Namespace, lead.Identity = o.leaseNamespace, fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano())
 	group, ctx := errgroup.WithContext(ctx)
-	cfg := controller.Config{
-		Plan: plan, RenumberNodes: o.renumberNodes, Northbound: strings.Split(o.nb, ","), TLS: clientTLS(o.nbCert, o.nbKey, o.nbCA),
-		Dynamic: objects, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
-	}
+	zone := controller.ZoneConfig{Northbound: strings.Split(o.nb, ","), TLS: clientTLS(o.nbCert, o.nbKey, o.nbCA)}
 	if o.sb != "" {
-		cfg.Southbound, cfg.SouthboundTLS = strings.Split(o.sb, ","), clientTLS(o.sbCert, o.sbKey, o.sbCA)
+		zone.Southbound, zone.SouthboundTLS = strings.Split(o.sb, ","), clientTLS(o.sbCert, o.sbKey, o.sbCA)
+	}
+	cfg := controller.Config{
+		Plan: plan, RenumberNodes: o.renumberNodes, Zones: []controller.ZoneConfig{zone},
+		Dynamic: objects, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
 	}
 	c, err := controller.New(ctx, cfg, client)
 	if err != nil {

@@ -22,7 +22,7 @@ const chassisWithin = 5 * time.Second
 // database is removed, by a loop of its own: a database that does not answer holds
 // up no other owner. The rows that are replaced are the only memory of which
 // chassis the node was.
-func (c *Controller) awaitChassis(owner contract.Owner) error {
+func (c *Zone) awaitChassis(owner contract.Owner) error {
 	for _, chassis := range c.staleChassis(owner) {
 		if _, removed := c.removed.LoadAndDelete(chassis); !removed {
 			c.chassis.Mark(owner)
@@ -33,8 +33,8 @@ func (c *Controller) awaitChassis(owner contract.Owner) error {
 }
 
 // staleChassis are those that a node had, by its rows, and that no node has now.
-func (c *Controller) staleChassis(owner contract.Owner) []string {
-	if owner.Kind != contract.KindNode || len(c.cfg.Southbound) == 0 {
+func (c *Zone) staleChassis(owner contract.Owner) []string {
+	if owner.Kind != contract.KindNode || len(c.zone.Southbound) == 0 {
 		return nil
 	}
 	return slices.DeleteFunc(chassisOf(c.db.Rows(owner.String())), func(chassis string) bool {
@@ -45,12 +45,12 @@ func (c *Controller) staleChassis(owner contract.Owner) []string {
 // dropChassis removes what nodes that are gone, or that have another system-id now,
 // have left in the Southbound database: their ovn-controllers do so only when they
 // end in an orderly way, and until then every other node keeps a tunnel to them.
-func (c *Controller) dropChassis(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+func (c *Zone) dropChassis(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		for _, chassis := range c.staleChassis(owner) {
-			cfg := ovsdb.Defaults(c.cfg.Southbound, ovsdb.Schema{})
-			cfg.TLS, cfg.ConnectTimeout = c.cfg.SouthboundTLS, chassisWithin
+			cfg := ovsdb.Defaults(c.zone.Southbound, ovsdb.Schema{})
+			cfg.TLS, cfg.ConnectTimeout = c.zone.SouthboundTLS, chassisWithin
 			if err := ovsdb.Remove(ctx, cfg, "OVN_Southbound", chassis, "Chassis", "Chassis_Private"); err != nil {
 				failed[owner] = fmt.Errorf("chassis of %s: %w", owner, err)
 				break
@@ -79,7 +79,7 @@ func chassisOf(rows []ovsdb.Row) []string {
 // chassisTaken is the node that has the chassis which another node claims, or "". It is
 // the one whose rows name the chassis, else the older one: a node that claims the id of
 // another changes nothing of that one's.
-func (c *Controller) chassisTaken(node *corev1.Node) string {
+func (c *Zone) chassisTaken(node *corev1.Node) string {
 	id := node.Annotations[contract.NodeChassisIDKey]
 	claims := c.view.NodesOfChassis(id)
 	if id == "" || len(claims) < 2 {
@@ -100,7 +100,7 @@ func (c *Controller) chassisTaken(node *corev1.Node) string {
 	return first.Name
 }
 
-func (c *Controller) warnChassisTaken(owner contract.Owner) {
+func (c *Zone) warnChassisTaken(owner contract.Owner) {
 	node := c.view.Node(owner.Name)
 	if owner.Kind != contract.KindNode || node == nil {
 		return

@@ -21,14 +21,15 @@ import (
 )
 
 // committing is a leader whose loops do not run: what waits in them can be counted.
-func committing(t *testing.T) (*ovsdbtest.Server, *Controller, func() float64) {
+func committing(t *testing.T) (*ovsdbtest.Server, *Zone, func() float64) {
 	t.Helper()
 	server, registry := ovsdbtest.Start(t, nb.Definition), prometheus.NewRegistry()
 	server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
-	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: registry}, apitest.Client(fake.NewClientset()))
+	all, err := New(t.Context(), Config{Plan: ipam.Defaults(), Zones: []ZoneConfig{{}}, Logger: slog.New(slog.DiscardHandler), Registerer: registry}, apitest.Client(fake.NewClientset()))
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := all.zones[0]
 	schema, err := ovn.ReplicaSchema()
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,8 @@ type world struct {
 	logs   *lockedBuffer
 	// What the next start is configured with.
 	southbound []string
+	zones      []ZoneConfig      // further ones; nil: one zone has all nodes
+	local      func(string) bool // of the first zone
 	cluster    string            // subnets of the pods; "": the default
 	renumber   bool              // nodes may get other subnets
 	policies   dynamic.Interface // for the whole cluster; nil: none
@@ -97,8 +99,9 @@ func (w *world) start() {
 	w.registry = prometheus.NewRegistry()
 	c, err := New(ctx, Config{
 		Plan: plan, RenumberNodes: w.renumber,
-		Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Dynamic: w.policies,
-		Leader: lead, Leases: w.client.CoordinationV1(),
+		Zones:   append([]ZoneConfig{{Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Local: w.local}}, w.zones...),
+		Dynamic: w.policies,
+		Leader:  lead, Leases: w.client.CoordinationV1(),
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: w.registry,
 	}, apitest.Client(w.client))
 	if err != nil {
@@ -273,7 +276,7 @@ func TestHeld_DisconnectedDatabaseIsAnError(t *testing.T) {
 // not collect the names of all pods that came and went meanwhile.
 func TestStandby_QueuesNoKeys(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: registry}, apitest.Client(fake.NewClientset()))
+	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Zones: []ZoneConfig{{}}, Logger: slog.New(slog.DiscardHandler), Registerer: registry}, apitest.Client(fake.NewClientset()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +295,7 @@ func TestStandby_QueuesNoKeys(t *testing.T) {
 // could not be written comes free with the rows that it does not have.
 func TestAllocatePods_OfAPodThatHasGone(t *testing.T) {
 	node, pod, registry := testNode("n1"), testPod("a", "n1"), prometheus.NewRegistry()
-	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: registry},
+	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Zones: []ZoneConfig{{}}, Logger: slog.New(slog.DiscardHandler), Registerer: registry},
 		apitest.Client(fake.NewClientset(node)))
 	if err != nil {
 		t.Fatal(err)
@@ -309,14 +312,14 @@ func TestAllocatePods_OfAPodThatHasGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := contract.PodOwner("d", "a")
-	if failed, err := c.allocatePods(t.Context(), []contract.Owner{owner}); err != nil || failed[owner] != nil {
+	if failed, err := c.zones[0].allocatePods(t.Context(), []contract.Owner{owner}); err != nil || failed[owner] != nil {
 		t.Fatal(failed, err)
 	}
 	if got := dirtyKeys(t, registry); got != 1 {
 		t.Errorf("%v keys wait, want the pod in the loop of rows", got)
 	}
 	c.alloc.Release(owner, pod.UID)
-	if _, err := c.allocatePods(t.Context(), []contract.Owner{contract.PodOwner("d", "other")}); err != nil {
+	if _, err := c.zones[0].allocatePods(t.Context(), []contract.Owner{contract.PodOwner("d", "other")}); err != nil {
 		t.Fatal(err)
 	}
 	if got := dirtyKeys(t, registry); got != 1 {
@@ -362,7 +365,7 @@ func TestPod_CreatedWithAnnotationKeepsAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod.Annotations = decision.Annotations
-	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()},
+	c, err := New(t.Context(), Config{Plan: ipam.Defaults(), Zones: []ZoneConfig{{}}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()},
 		apitest.Client(fake.NewClientset(node, pod)))
 	if err != nil {
 		t.Fatal(err)
@@ -370,7 +373,7 @@ func TestPod_CreatedWithAnnotationKeepsAddress(t *testing.T) {
 	if err := c.view.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	network := c.facts().Allocated(c.view.Pod("d", "a"), "")
+	network := c.zones[0].facts().Allocated(c.view.Pod("d", "a"), "")
 	if network == nil || network.Addresses[0].String() != "10.244.0.4/24" {
 		t.Errorf("the builders see %+v", network)
 	}

@@ -13,7 +13,7 @@ import (
 const leaderKey = "ovn-offload.io/leader"
 
 // fence is of the term of one leader: an identity leads once.
-func (c *Controller) fence() *ovsdb.Fence {
+func (c *Zone) fence() *ovsdb.Fence {
 	return &ovsdb.Fence{Table: nb.NBGlobalTable, Column: "external_ids", Key: leaderKey, Value: c.cfg.Leader.Identity}
 }
 
@@ -21,7 +21,7 @@ func (c *Controller) fence() *ovsdb.Fence {
 // asked for before, so that a former leader disturbs no successor, and after: who
 // takes the lease later claims the database later, and so what is committed from
 // here on is either before that claim or refused.
-func (c *Controller) claim(ctx context.Context) error {
+func (c *Zone) claim(ctx context.Context) error {
 	if c.claimed {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (c *Controller) claim(ctx context.Context) error {
 
 // commitClaimed commits as the leader. The claim is lost with the database's
 // content, or to another leader, in which case this one ends.
-func (c *Controller) commitClaimed(ctx context.Context, wants []ovsdb.Want) (result ovsdb.Result, err error) {
+func (c *Zone) commitClaimed(ctx context.Context, wants []ovsdb.Want) (result ovsdb.Result, err error) {
 	for range 2 {
 		if err := c.claim(ctx); err != nil {
 			return ovsdb.Result{}, err

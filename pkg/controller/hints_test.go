@@ -54,7 +54,7 @@ func BenchmarkHintedEndpointChanges(b *testing.B) {
 				objects = append(objects, testService(name, fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250)), hintedSlice(name, i))
 			}
 			client := fake.NewClientset(objects...)
-			c, err := New(b.Context(), Config{Plan: ipam.Defaults(), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, apitest.Client(client))
+			c, err := New(b.Context(), Config{Plan: ipam.Defaults(), Zones: []ZoneConfig{{}}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, apitest.Client(client))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func BenchmarkHintedEndpointChanges(b *testing.B) {
 			}
 			build := func(owners []contract.Owner) {
 				for _, owner := range owners {
-					if rows, err := ovn.Build(c.facts(), c.network, owner); err != nil || len(rows) != 1 {
+					if rows, err := ovn.Build(c.zones[0].facts(), c.zones[0].network, owner); err != nil || len(rows) != 1 {
 						b.Fatalf("%s: %d rows, %v", owner, len(rows), err)
 					}
 				}

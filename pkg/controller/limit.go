@@ -15,7 +15,7 @@ type limits struct {
 
 // followLimit marks the policies in whose limit other sets are than before, and
 // these sets: when a set in the pass has grown or shrunk, or a policy has changed.
-func (c *Controller) followLimit(p *pass) {
+func (c *Zone) followLimit(p *pass) {
 	policies := map[contract.Owner]bool{}
 	for _, owner := range p.byName {
 		switch owner.Kind {

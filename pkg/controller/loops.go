@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -42,7 +41,7 @@ func (f facts) Zone() contract.Zone { return f.zone }
 
 func (f facts) ServiceValues() *ovn.ServiceValues { return f.values }
 
-func (c *Controller) facts() facts {
+func (c *Zone) facts() facts {
 	return facts{c.view, c.cfg.Plan.Zone(), c.alloc, c.values, c.chassisTaken}
 }
 
@@ -73,65 +72,44 @@ func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	return f.alloc.Adopt(pod, f.View.Node(pod.Spec.NodeName), network)
 }
 
-// mark sends owners to the loops that are concerned with them. Who does not lead
+// mark sends the owners of the zone to the loops that are concerned with them. Who does not lead
 // would only collect them: the first pass of a leader is over everything.
-func (c *Controller) mark(owners ...contract.Owner) {
+func (c *Zone) mark(owners ...contract.Owner) {
 	c.values.Changed(owners...)
 	if !c.leading.Load() {
 		return
 	}
 	for _, owner := range owners {
-		switch owner.Kind {
-		case contract.KindNode:
-			c.nodes.Mark(owner)
-		case contract.KindPod:
-			c.pods.Mark(owner.On("")) // all networks of a pod are one decision
-		}
-	}
-	c.rows.Mark(owners...)
-}
-
-// allocateNodes records subnets and ids. A node that gets none has a condition
-// that says so, until it gets one.
-func (c *Controller) allocateNodes(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
-	failed := map[contract.Owner]error{}
-	for _, owner := range owners {
-		node := c.view.Node(owner.Name)
-		if node == nil {
+		if !c.has(owner) {
 			continue
 		}
-		decision, err := c.alloc.Node(node)
-		c.warn(owner, decision)
-		if err == nil {
-			err = c.write.AnnotateNode(ctx, node, decision.Annotations)
+		if owner.Kind == contract.KindPod {
+			c.pods.Mark(owner.On("")) // all networks of a pod are one decision
 		}
-		if err == nil || errors.Is(err, ipam.ErrExhausted) {
-			err = errors.Join(err, c.write.SetNodeCondition(ctx, node, networkCondition(err)))
-		}
-		failed[owner] = c.forgetGone(owner, err)
+		c.rows.Mark(owner)
 	}
-	return failed, nil
 }
 
-// reasonExhausted is the reason of a node's condition when no subnet was left.
-const reasonExhausted = "SubnetsExhausted"
-
-// networkCondition is Kubernetes' condition for a node with or without a network.
-func networkCondition(err error) corev1.NodeCondition {
-	if err != nil {
-		return corev1.NodeCondition{
-			Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
-			Reason: reasonExhausted, Message: err.Error(),
+// has says whether the zone has the rows of an owner: not those of other zones' nodes and of pods there.
+func (c *Zone) has(owner contract.Owner) bool {
+	if c.zone.Local == nil {
+		return true
+	}
+	switch owner.Kind {
+	case contract.KindNode, contract.KindNodeServices:
+		return c.zone.Local(owner.Name)
+	case contract.KindPod:
+		if pod := c.view.Pod(owner.Namespace, owner.Name); pod != nil {
+			return c.zone.Local(pod.Spec.NodeName)
 		}
+		db := c.opened.Load() // who has the rows of a pod that has gone deletes them
+		return db != nil && len(db.Rows(owner.String())) > 0 || c.zone.Local(c.alloc.NodeOf(owner))
 	}
-	return corev1.NodeCondition{
-		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
-		Reason: "SubnetAllocated", Message: "the node has a subnet of the pod network",
-	}
+	return true
 }
 
 // allocatePods records addresses.
-func (c *Controller) allocatePods(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		pod := c.view.Pod(owner.Namespace, owner.Name)
@@ -152,14 +130,8 @@ func (c *Controller) allocatePods(ctx context.Context, owners []contract.Owner) 
 	return failed, nil
 }
 
-func (c *Controller) warn(owner contract.Owner, decision ipam.Decision) {
-	if decision.Warning != "" {
-		c.report.Warn(owner, "AnnotationReplaced", decision.Warning)
-	}
-}
-
 // warnNoSubnet tells who looks at a pod what the node's condition says.
-func (c *Controller) warnNoSubnet(owner contract.Owner, node string, err error) {
+func (c *Zone) warnNoSubnet(owner contract.Owner, node string, err error) {
 	object := c.view.Node(node)
 	if object == nil || !errors.Is(err, reconcile.ErrNotReady) {
 		return
@@ -171,16 +143,6 @@ func (c *Controller) warnNoSubnet(owner contract.Owner, node string, err error) 
 	}
 }
 
-// forgetGone is no error for objects that went while we wrote. What was allocated
-// for them comes free with the rows that they do not have.
-func (c *Controller) forgetGone(owner contract.Owner, err error) error {
-	if apierrors.IsNotFound(err) {
-		c.rows.Mark(owner)
-		return nil
-	}
-	return err
-}
-
 // pass is what goes into one commit.
 type pass struct {
 	failed map[contract.Owner]error // of every owner, nil where rows were built
@@ -190,7 +152,7 @@ type pass struct {
 }
 
 // prepare builds the rows of owners. When the pass has taken longBuild and ports of pods wait, the rest is put off.
-func (c *Controller) prepare(owners []contract.Owner) *pass {
+func (c *Zone) prepare(owners []contract.Owner) *pass {
 	p := &pass{failed: map[contract.Owner]error{}, past: map[contract.Owner][]types.UID{}, byName: map[string]contract.Owner{}}
 	began := time.Now()
 	for i, owner := range c.inOrder(owners) {
@@ -205,7 +167,7 @@ func (c *Controller) prepare(owners []contract.Owner) *pass {
 }
 
 // add builds the rows of one owner.
-func (c *Controller) add(p *pass, owner contract.Owner) {
+func (c *Zone) add(p *pass, owner contract.Owner) {
 	// Who holds addresses is asked before the rows are built: one who comes
 	// later is not released with the rows of one who went.
 	holders := c.alloc.Holders(owner)
@@ -225,7 +187,7 @@ func (c *Controller) add(p *pass, owner contract.Owner) {
 }
 
 // reconcileRows builds and commits the rows of a batch of owners.
-func (c *Controller) reconcileRows(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+func (c *Zone) reconcileRows(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	p := c.prepare(owners)
 	failed, byName := p.failed, p.byName
 	result, err := c.commitClaimed(ctx, p.wants)
@@ -254,7 +216,7 @@ func (c *Controller) reconcileRows(ctx context.Context, owners []contract.Owner)
 
 // committed is what follows from a commit: who depends on rows that came or went is built again, and addresses whose
 // rows are gone come free.
-func (c *Controller) committed(result ovsdb.Result, byName map[string]contract.Owner, past map[contract.Owner][]types.UID) {
+func (c *Zone) committed(result ovsdb.Result, byName map[string]contract.Owner, past map[contract.Owner][]types.UID) {
 	changed := slices.Clone(result.Held)
 	for _, change := range result.Changes {
 		if change.Op != "update" {
@@ -268,13 +230,13 @@ func (c *Controller) committed(result ovsdb.Result, byName map[string]contract.O
 	for name, owner := range byName {
 		c.warnAuthor(owner)
 		if result.Failed[name] == nil {
-			c.mark(c.alloc.Release(owner, past[owner]...)...)
+			c.markAll(c.alloc.Release(owner, past[owner]...)...)
 		}
 	}
 }
 
 // rowsChanged hears from the database whose rows others have changed, and who waits no longer for rows of others.
-func (c *Controller) rowsChanged(names []string) {
+func (c *Zone) rowsChanged(names []string) {
 	for _, name := range names {
 		if owner, err := contract.ParseOwner(name); err == nil {
 			c.rows.Mark(owner)
@@ -283,7 +245,7 @@ func (c *Controller) rowsChanged(names []string) {
 }
 
 // nodeUID is "" for other owners and for nodes that are gone.
-func (c *Controller) nodeUID(owner contract.Owner) types.UID {
+func (c *Zone) nodeUID(owner contract.Owner) types.UID {
 	if node := c.view.Node(owner.Name); owner.Kind == contract.KindNode && node != nil {
 		return node.UID
 	}
@@ -301,12 +263,14 @@ func madeFor(row ovsdb.Row, node types.UID) types.UID {
 
 // everything is all owners of the API, of the allocator and of the database.
 // Owners that only the database has are left out when they are too many at once.
-func (c *Controller) everything() []contract.Owner {
+func (c *Zone) everything() []contract.Owner {
 	c.values.Reset()
 	known := map[contract.Owner]bool{}
 	for _, kind := range ovn.Kinds() {
 		for _, owner := range kind.Owners(c.view) {
-			known[owner] = true
+			if c.has(owner) {
+				known[owner] = true
+			}
 		}
 	}
 	present := c.db.Owners()
@@ -327,7 +291,7 @@ func (c *Controller) everything() []contract.Owner {
 		time.AfterFunc(secondLook, c.rows.MarkAll)
 	}
 	for _, owner := range c.alloc.Owners() {
-		known[owner] = known[owner] || !orphans[owner]
+		known[owner] = known[owner] || !orphans[owner] && c.has(owner)
 	}
 	maps.DeleteFunc(known, func(_ contract.Owner, wanted bool) bool { return !wanted })
 	return slices.SortedFunc(maps.Keys(known), func(a, b contract.Owner) int { return cmp.Compare(ovn.Rank(a), ovn.Rank(b)) })
@@ -335,7 +299,7 @@ func (c *Controller) everything() []contract.Owner {
 
 // inTheWay moves the pods whose address another one has from orphans to known: these
 // are gone for certain, in a database that comes from a backup, and are in its way.
-func (c *Controller) inTheWay(known, orphans map[contract.Owner]bool) {
+func (c *Zone) inTheWay(known, orphans map[contract.Owner]bool) {
 	rows, err := held(c.db)
 	if err != nil {
 		return // everybody is marked when the database is back
@@ -349,9 +313,10 @@ func (c *Controller) inTheWay(known, orphans map[contract.Owner]bool) {
 }
 
 // all are the owners of a kind.
-func (c *Controller) all(name string) []contract.Owner {
+func (c *Zone) all(name string) []contract.Owner {
 	kinds := ovn.Kinds()
-	return kinds[slices.IndexFunc(kinds, func(k ovn.Kind) bool { return k.Name == name })].Owners(c.view)
+	all := kinds[slices.IndexFunc(kinds, func(k ovn.Kind) bool { return k.Name == name })].Owners(c.view)
+	return slices.DeleteFunc(all, func(owner contract.Owner) bool { return !c.has(owner) })
 }
 
 // held reads which addresses the rows of pods use: all of them, or it fails.

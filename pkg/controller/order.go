@@ -16,7 +16,7 @@ const longBuild = 20 * time.Millisecond
 
 // isUrgent says that an owner goes before policies and services: the port of a pod
 // that comes or goes, and what ports are attached to.
-func (c *Controller) isUrgent(owner contract.Owner) bool {
+func (c *Zone) isUrgent(owner contract.Owner) bool {
 	switch owner.Kind {
 	case contract.KindNetwork, contract.KindNode:
 		return true
@@ -29,7 +29,7 @@ func (c *Controller) isUrgent(owner contract.Owner) bool {
 // portComesOrGoes says that the database has no port for the pod as it is now, or
 // that the pod has gone. Changes of a port that runs are not urgent: one policy may
 // change those of all pods of a namespace.
-func (c *Controller) portComesOrGoes(owner contract.Owner) bool {
+func (c *Zone) portComesOrGoes(owner contract.Owner) bool {
 	pod, db := c.view.Pod(owner.Namespace, owner.Name), c.opened.Load()
 	if pod == nil {
 		return true
@@ -49,7 +49,7 @@ func (c *Controller) portComesOrGoes(owner contract.Owner) bool {
 // brings with it what must not be later than the port and may wait in the queue
 // behind others': its policies that have no port group yet, and the sets of pods
 // by which administrators' policies deny.
-func (c *Controller) inOrder(owners []contract.Owner) []contract.Owner {
+func (c *Zone) inOrder(owners []contract.Owner) []contract.Owner {
 	all := slices.Clone(owners)
 	for _, owner := range owners {
 		pod := c.view.Pod(owner.Namespace, owner.Name)

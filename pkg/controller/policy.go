@@ -24,7 +24,7 @@ func countPolicies(registerer prometheus.Registerer, view *kube.View) {
 }
 
 // warnAuthor tells the author of an object, once, what of it has no effect.
-func (c *Controller) warnAuthor(owner contract.Owner) {
+func (c *Zone) warnAuthor(owner contract.Owner) {
 	reason, text := c.warning(owner)
 	if text == "" {
 		c.warned.Delete(owner)
@@ -38,7 +38,7 @@ func (c *Controller) warnAuthor(owner contract.Owner) {
 // warning has no text where there is nothing to tell: of a namespace selector that
 // selects nothing now, which means that nobody is allowed and is seldom meant so; of
 // addresses that a service must not have.
-func (c *Controller) warning(owner contract.Owner) (reason, text string) {
+func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 	if owner.Kind == contract.KindService {
 		name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
 		if refused := ovn.RefusedExternalIPs(c.facts(), c.network, name); refused != "" {

@@ -16,7 +16,7 @@ func isClusterPolicy(owner contract.Owner) bool {
 }
 
 // decided notes what became of a policy for the whole cluster, and has it written.
-func (c *Controller) decided(owner contract.Owner, err error) {
+func (c *Zone) decided(owner contract.Owner, err error) {
 	if !isClusterPolicy(owner) {
 		return
 	}
@@ -33,7 +33,7 @@ func (c *Controller) decided(owner contract.Owner, err error) {
 
 // writeStatuses writes the conditions of policies. It is a loop of its own, so
 // that a slow API server does not hold up the rows.
-func (c *Controller) writeStatuses(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+func (c *Zone) writeStatuses(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		object := c.view.AdminPolicy(owner)

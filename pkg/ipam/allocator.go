@@ -285,6 +285,16 @@ func (a *Allocator) Holders(owner contract.Owner) []types.UID {
 	return uids
 }
 
+// NodeOf is the node in whose subnet a pod holds addresses, "" where it holds none.
+func (a *Allocator) NodeOf(pod contract.Owner) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if pool := a.pools[pod.Network]; pool != nil && pool.newest[pod] != nil {
+		return pool.nodes.block(pool.newest[pod].addrs[0]).node
+	}
+	return ""
+}
+
 // Given says that a pod has an address of another pod's row.
 func (a *Allocator) Given(row Held) bool {
 	a.mu.Lock()

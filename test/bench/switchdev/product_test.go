@@ -87,7 +87,7 @@ func (p *product) control() {
 	lead := leader.Defaults()
 	lead.Identity = "bench"
 	c, err := controller.New(t.Context(), controller.Config{
-		Plan: plan(), Northbound: []string{p.remote("nb")}, Leader: lead, Leases: p.server.CoordinationV1(),
+		Plan: plan(), Zones: []controller.ZoneConfig{{Northbound: []string{p.remote("nb")}}}, Leader: lead, Leases: p.server.CoordinationV1(),
 		Logger: p.log(), Registerer: prometheus.NewRegistry(),
 	}, apitest.Client(p.server))
 	ok(t, err)

@@ -1,0 +1,80 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// Cluster allocates for all zones: the nodes' subnets and ids. It has no database.
+type Cluster struct {
+	*process
+	nodes *reconcile.Loop[contract.Owner]
+}
+
+func newCluster(p *process) *Cluster {
+	c := &Cluster{process: p}
+	c.nodes = p.loop("node-allocation", 1, 1, c.allocateNodes)
+	c.nodes.MarkAllWith(func() (owners []contract.Owner) {
+		for _, node := range c.view.Nodes() {
+			owners = append(owners, contract.NodeOwner(node.Name))
+		}
+		return owners
+	})
+	return c
+}
+
+func (c *Cluster) mark(owners ...contract.Owner) {
+	if !c.leading.Load() {
+		return
+	}
+	for _, owner := range owners {
+		if owner.Kind == contract.KindNode {
+			c.nodes.Mark(owner)
+		}
+	}
+}
+
+// allocateNodes records subnets and ids. A node that gets none has a condition
+// that says so, until it gets one.
+func (c *Cluster) allocateNodes(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+	failed := map[contract.Owner]error{}
+	for _, owner := range owners {
+		node := c.view.Node(owner.Name)
+		if node == nil {
+			continue
+		}
+		decision, err := c.alloc.Node(node)
+		c.warn(owner, decision)
+		if err == nil {
+			err = c.write.AnnotateNode(ctx, node, decision.Annotations)
+		}
+		if err == nil || errors.Is(err, ipam.ErrExhausted) {
+			err = errors.Join(err, c.write.SetNodeCondition(ctx, node, networkCondition(err)))
+		}
+		failed[owner] = c.forgetGone(owner, err)
+	}
+	return failed, nil
+}
+
+// reasonExhausted is the reason of a node's condition when no subnet was left.
+const reasonExhausted = "SubnetsExhausted"
+
+// networkCondition is Kubernetes' condition for a node with or without a network.
+func networkCondition(err error) corev1.NodeCondition {
+	if err != nil {
+		return corev1.NodeCondition{
+			Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
+			Reason: reasonExhausted, Message: err.Error(),
+		}
+	}
+	return corev1.NodeCondition{
+		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
+		Reason: "SubnetAllocated", Message: "the node has a subnet of the pod network",
+	}
+}

@@ -1,0 +1,114 @@
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// ZoneConfig says which nodes a zone has, and where its databases are.
+type ZoneConfig struct {
+	// Name tells the loops of several zones apart in logs and metrics; "" for the only one.
+	Name string
+	// Local says which nodes are the zone's; nil: all.
+	Local func(node string) bool
+	// Northbound are the database's endpoints; TLS is asked at each connection.
+	Northbound []string
+	TLS        func() (*tls.Config, error)
+	// Southbound is where the chassis of nodes that are gone are removed; empty:
+	// that is left to others.
+	Southbound    []string
+	SouthboundTLS func() (*tls.Config, error)
+}
+
+// Zone fills one Northbound database for its nodes: it is the only writer there.
+type Zone struct {
+	*process
+	zone    ZoneConfig
+	network contract.Network
+	values  *ovn.ServiceValues
+
+	// db is there while this process leads, and end says why it has to stop. claimed
+	// is of the loop of rows. opened is db, for other goroutines.
+	db      *ovsdb.DB
+	opened  atomic.Pointer[ovsdb.DB]
+	end     context.CancelCauseFunc
+	claimed bool
+	guard   ovsdb.Guard
+	limits  limits
+	// warned is what the authors of policies and services were last told; removed are chassis that are not in the
+	// Southbound database any more; outcomes are conditions, by policy for the whole cluster.
+	warned, removed, outcomes sync.Map
+
+	loops
+}
+
+type loops struct {
+	pods, rows, statuses, chassis *reconcile.Loop[contract.Owner]
+}
+
+func newZone(p *process, cfg ZoneConfig) *Zone {
+	c := &Zone{
+		process: p, zone: cfg, network: p.cfg.Plan.Network(), values: ovn.NewServiceValues(),
+		limits: limits{counted: map[contract.Owner]int{}, beyond: map[contract.Owner][]contract.Owner{}},
+	}
+	loop := func(name string, workers, batch int, f reconcile.Func[contract.Owner]) *reconcile.Loop[contract.Owner] {
+		if cfg.Name != "" {
+			name += "-" + cfg.Name
+		}
+		return p.loop(name, workers, batch, f)
+	}
+	c.pods = loop("pod-allocation", podWriters, 1, c.allocatePods)
+	c.rows = loop("rows", 1, 10, c.reconcileRows)
+	c.statuses = loop("policy-status", 1, 1, c.writeStatuses)
+	c.chassis = loop("chassis", 1, 1, c.dropChassis)
+	c.pods.MarkAllWith(func() []contract.Owner { return c.all(contract.KindPod) })
+	c.rows.MarkAllWith(c.everything)
+	c.rows.UrgentWith(c.isUrgent)
+	return c
+}
+
+// open connects to the database and claims it; end is called when the claim is lost.
+func (c *Zone) open(ctx context.Context, end context.CancelCauseFunc) error {
+	schema, err := ovn.ReplicaSchema()
+	if err != nil {
+		return err
+	}
+	cfg := ovsdb.Defaults(c.zone.Northbound, schema)
+	cfg.Logger, cfg.TLS, cfg.Fence = c.log, c.zone.TLS, c.fence()
+	cfg.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"zone": c.zone.Name}, c.cfg.Registerer)
+	c.end = end
+	if c.db, err = ovsdb.Open(ctx, cfg); err != nil {
+		return err
+	}
+	c.opened.Store(c.db)
+	if err := c.claim(ctx); err != nil {
+		c.close()
+		return err
+	}
+	return nil
+}
+
+func (c *Zone) close() {
+	c.opened.Store(nil)
+	c.db.Close()
+}
+
+// run starts the loops.
+func (c *Zone) run(ctx context.Context, group *errgroup.Group) {
+	c.db.OnChange(c.rowsChanged)
+	c.db.OnReconnect(c.rows.MarkAll)
+	for _, loop := range []*reconcile.Loop[contract.Owner]{c.pods, c.rows, c.statuses, c.chassis} {
+		group.Go(func() error { return loop.Run(ctx) })
+	}
+}
