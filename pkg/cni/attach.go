@@ -20,18 +20,26 @@ import (
 // undoTimeout bounds the way back, which runs even when the request has ended.
 const undoTimeout = 10 * time.Second
 
-// attachment is one ADD on its way.
+// attachment is one ADD: all its interfaces are made, or none.
 type attachment struct {
 	Deps
-	cfg     Config
-	req     *Request
-	uid     string // of the pod in the API
+	cfg        Config
+	req        *Request
+	uid        string // of the pod in the API
+	mtu        int
+	interfaces []*iface
+	undo       []func(context.Context) error
+}
+
+// iface is one interface of an attachment.
+type iface struct {
+	*attachment
+	name    string         // in the pod
+	pod     contract.Owner // on the interface's network
 	network *contract.PodNetwork
-	mtu     int
 	port    Port
 	// function is nil for a veth
 	function *function
-	undo     []func(context.Context) error
 }
 
 // Attach connects a pod's sandbox and returns when its first packet will pass.
@@ -40,6 +48,9 @@ type attachment struct {
 // at a time.
 func Attach(ctx context.Context, d Deps, cfg Config, r *Request) (*types100.Result, error) {
 	a := &attachment{Deps: d, cfg: cfg, req: r, mtu: r.Conf.MTU}
+	for _, i := range r.interfaces() {
+		a.interfaces = append(a.interfaces, &iface{attachment: a, name: i.Name, pod: r.Pod.On(i.Network)})
+	}
 	if a.mtu == 0 {
 		a.mtu = cfg.MTU()
 	}
@@ -67,7 +78,7 @@ func (a *attachment) run(ctx context.Context) (*types100.Result, error) {
 	if err := a.stage("annotation", func() error { return a.waitAnnotation(ctx) }); err != nil {
 		return nil, err
 	}
-	if err := a.stage("device", func() error { return a.claimDevice(ctx) }); err != nil {
+	if err := a.stage("device", func() error { return a.each(ctx, (*iface).claimDevice) }); err != nil {
 		return nil, err
 	}
 	if err := a.stage("attach", func() error { return a.attach(ctx) }); err != nil {
@@ -77,6 +88,15 @@ func (a *attachment) run(ctx context.Context) (*types100.Result, error) {
 		return nil, err
 	}
 	return a.result()
+}
+
+func (a *attachment) each(ctx context.Context, do func(*iface, context.Context) error) error {
+	for _, i := range a.interfaces {
+		if err := do(i, ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *attachment) stage(name string, f func() error) error {
@@ -111,20 +131,27 @@ func (a *attachment) waitAnnotation(ctx context.Context) error {
 		if pod == nil || string(pod.UID) != a.uid {
 			return true, fail(CodeChanged, "annotation: pod %s was deleted or replaced", a.req.Pod)
 		}
-		network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
-		if err == nil && network == nil {
-			return false, fmt.Errorf("ovn-offload-controller has not written %s", contract.PodNetworksKey)
+		for _, i := range a.interfaces {
+			network, err := i.recorded(pod)
+			if err == nil && network == nil {
+				return false, fmt.Errorf("ovn-offload-controller has not written %s", contract.PodNetworksKey)
+			}
+			if err == nil {
+				err = checkNetwork(network)
+			}
+			if err != nil { // not final: the controller replaces what a user has forged
+				return false, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
+			}
+			i.network = network
 		}
-		if err == nil {
-			err = checkNetwork(network)
-		}
-		if err != nil { // not final: the controller replaces what a user has forged
-			return false, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
-		}
-		a.network = network
 		return true, nil
 	})
 	return a.waited(ctx, CodeAnnotation, "annotation", err)
+}
+
+// recorded is what the annotation says of the interface's network.
+func (i *iface) recorded(pod *corev1.Pod) (*contract.PodNetwork, error) {
+	return contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], i.pod.NetworkKey())
 }
 
 // waited explains a wait that ended without what it waited for.
@@ -156,13 +183,17 @@ func (a *attachment) attach(ctx context.Context) error {
 		return fail(types.ErrInvalidNetNS, "attach: %v", err)
 	}
 	defer func() { _ = ns.Close() }()
-	was, ok, err := plugged(a.Switch, a.req.Pod)
+	return a.each(ctx, func(i *iface, ctx context.Context) error { return i.attach(ctx, ns) })
+}
+
+func (a *iface) attach(ctx context.Context, ns PodLinks) error {
+	was, ok, err := plugged(a.Switch, a.pod)
 	if err != nil {
 		return fail(CodeAttach, "attach: %v", err)
 	}
 	same := ok && was.Sandbox == a.req.Sandbox
-	if same && was.IfName != a.req.IfName {
-		return fail(CodeTaken, "attach: sandbox %s of %s has its network on %s already", a.req.Sandbox, a.req.Pod, was.IfName)
+	if same && was.IfName != a.name {
+		return fail(CodeTaken, "attach: sandbox %s of %s has network %s on %s already", a.req.Sandbox, a.req.Pod, a.pod.NetworkKey(), was.IfName)
 	}
 	a.port = a.wanted()
 	if a.function == nil {
@@ -178,7 +209,7 @@ func (a *attachment) attach(ctx context.Context) error {
 		return a.failed(CodeAttach, "attach", err)
 	}
 	if ok && was.Link != a.port.Link && !was.Representor {
-		_ = removeLink(a.Host, was.Link, was.Sandbox) // of the pod's previous sandbox; Sweep would find it
+		_ = removeLink(a.Host, was) // of the pod's previous sandbox; Sweep would find it
 	}
 	if a.function != nil {
 		return a.moveDevice(ctx, ns)
@@ -186,18 +217,18 @@ func (a *attachment) attach(ctx context.Context) error {
 	return a.configure(ns)
 }
 
-func (a *attachment) configure(ns PodLinks) error {
-	if err := configure(ns, a.req.IfName, a.network); err != nil {
-		return fail(CodeAttach, "attach: %s in %s: %v", a.req.IfName, a.req.Netns, err)
+func (a *iface) configure(ns PodLinks) error {
+	if err := configure(ns, a.name, a.network); err != nil {
+		return fail(CodeAttach, "attach: %s in %s: %v", a.name, a.req.Netns, err)
 	}
 	return nil
 }
 
-func (a *attachment) wanted() Port {
+func (a *iface) wanted() Port {
 	p := Port{
 		Plugged: Plugged{
-			Pod: a.req.Pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.req.IfName,
-			Network: a.req.Conf.Name, Link: a.req.hostLink(),
+			Pod: a.pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.name, Attachment: a.req.IfName,
+			Network: a.req.Conf.Name, Link: hostLink(a.req.Sandbox, a.name, a.pod.Network),
 		},
 		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, MTU: a.mtu,
 	}
@@ -208,30 +239,30 @@ func (a *attachment) wanted() Port {
 }
 
 // addVeth makes the pair, or keeps a whole one that an earlier ADD has made.
-func (a *attachment) addVeth(ns PodLinks, known bool) error {
-	name := a.req.hostLink()
+func (a *iface) addVeth(ns PodLinks, known bool) error {
+	made, name := a.port.Plugged, a.port.Link
 	link, err := a.Host.Link(name)
-	made, own := ours(link)
+	found, own := ours(link)
 	switch {
 	case errors.Is(err, netdev.ErrNotFound):
 	case err != nil:
 		return fail(CodeAttach, "attach: %v", err)
-	case !own || made.Sandbox != a.req.Sandbox:
+	case !own || !found.is(made):
 		return fail(CodeTaken, "attach: the host has a link %s that is not of this sandbox", name)
-	case known && checkLink(ns, a.req.IfName, a.network) == nil:
+	case known && checkLink(ns, a.name, a.network) == nil:
 		return nil
 	default: // left over, or of another address
 		if err := a.Host.DeleteLink(name); err != nil {
 			return fail(CodeAttach, "attach: %v", err)
 		}
 	}
-	a.undo = append(a.undo, func(context.Context) error { return removeLink(a.Host, name, a.req.Sandbox) })
+	a.undo = append(a.undo, func(context.Context) error { return removeLink(a.Host, made) })
 	err = a.Host.AddVeth(netdev.Veth{
-		Name: name, Alias: alias(a.port.Plugged), MTU: a.mtu,
-		Peer: netdev.Peer{Path: a.req.Netns, Name: a.req.IfName, MAC: []byte(a.network.MAC)},
+		Name: name, Alias: alias(made), MTU: a.mtu,
+		Peer: netdev.Peer{Path: a.req.Netns, Name: a.name, MAC: []byte(a.network.MAC)},
 	})
 	if errors.Is(err, netdev.ErrExists) {
-		return fail(CodeTaken, "attach: %s exists already in %s", a.req.IfName, a.req.Netns)
+		return fail(CodeTaken, "attach: %s exists already in %s", a.name, a.req.Netns)
 	}
 	if err == nil {
 		// With the userspace datapath the host's stack sees what the pod sends, too.
@@ -256,7 +287,12 @@ func (a *attachment) waitFlows(ctx context.Context) error {
 			stop(err)
 		}
 	}()
-	err := a.Switch.Wait(ctx, a.port)
+	err := a.each(ctx, func(i *iface, ctx context.Context) error {
+		if err := i.Switch.Wait(ctx, i.port); err != nil {
+			return fmt.Errorf("flows of %s (at most %s): %w", podPort(i.pod), i.cfg.FlowsTimeout, err)
+		}
+		return nil
+	})
 	cause := context.Cause(ctx)
 	stop(nil)
 	<-watching
@@ -268,7 +304,7 @@ func (a *attachment) waitFlows(ctx context.Context) error {
 	if errors.As(cause, &cniErr) {
 		return cniErr
 	}
-	return a.waited(ctx, CodeFlows, "flows", fmt.Errorf("flows of %s (at most %s): %w", podPort(a.req.Pod), a.cfg.FlowsTimeout, err))
+	return a.waited(ctx, CodeFlows, "flows", err)
 }
 
 // changed is done when the pod is no longer the one that is being attached.
@@ -276,9 +312,10 @@ func (a *attachment) changed(pod *corev1.Pod) (bool, error) {
 	if pod == nil || string(pod.UID) != a.uid {
 		return true, fail(CodeChanged, "flows: pod %s was deleted or replaced", a.req.Pod)
 	}
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
-	if err != nil || !reflect.DeepEqual(network, a.network) {
-		return true, fail(CodeChanged, "flows: %s of pod %s was changed", contract.PodNetworksKey, a.req.Pod)
+	for _, i := range a.interfaces {
+		if network, err := i.recorded(pod); err != nil || !reflect.DeepEqual(network, i.network) {
+			return true, fail(CodeChanged, "flows: %s of pod %s was changed", contract.PodNetworksKey, a.req.Pod)
+		}
 	}
 	return false, nil
 }

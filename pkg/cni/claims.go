@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +20,7 @@ const restoring = 8
 // asPlugged is what a port of the claim's would look like.
 func asPlugged(c ledger.Claim) Plugged {
 	return Plugged{
-		Pod: owner(c), UID: string(c.UID), Sandbox: c.Sandbox, IfName: c.Interface,
+		Pod: owner(c), UID: string(c.UID), Sandbox: c.Sandbox, IfName: c.Interface, Attachment: c.AttachmentName(),
 		Network: c.Network, Representor: true,
 	}
 }
@@ -58,10 +59,10 @@ func (s *Server) Changed(owners ...contract.Owner) {
 	for _, o := range owners {
 		pod := s.deps.Pods.get(o)
 		left := s.deps.Functions.Ledger.Where(func(c ledger.Claim) bool {
-			return owner(c) == o && (pod == nil || pod.UID != c.UID)
+			return owner(c).On("") == o && (pod == nil || pod.UID != c.UID)
 		})
-		p, ok, err := plugged(s.deps.Switch, o)
-		if len(left) > 0 || err == nil && ok && s.unclaimed(p) {
+		ports, err := s.deps.Switch.Plugged(o)
+		if len(left) > 0 || err == nil && slices.ContainsFunc(ports, s.unclaimed) {
 			s.Repair()
 		}
 	}
@@ -166,8 +167,9 @@ func (s *Server) torn(c ledger.Claim) bool {
 // restoreOne is an ADD that nobody asked for.
 func (s *Server) restoreOne(ctx context.Context, c ledger.Claim) error {
 	r := &Request{
-		Command: "ADD", Sandbox: c.Sandbox, Netns: c.NetNS, IfName: c.Interface, Pod: owner(c), UID: string(c.UID),
-		Conf: Conf{Name: c.Network, MTU: c.MTU, DeviceID: c.Device},
+		Command: "ADD", Sandbox: c.Sandbox, Netns: c.NetNS, IfName: c.AttachmentName(), Pod: owner(c).On(""), UID: string(c.UID),
+		Interfaces: []Interface{{Name: c.Interface, Network: c.PodNetwork}},
+		Conf:       Conf{Name: c.Network, MTU: c.MTU, DeviceID: c.Device},
 	}
 	ctx, end := s.commands.enter(ctx, r)
 	defer end()

@@ -80,11 +80,12 @@ func (s *Server) orphans(links []netdev.Link) (orphans []Plugged, ports int, err
 	if err != nil {
 		return nil, 0, err
 	}
-	has := map[string]bool{}
+	has := map[[2]string]bool{}
 	for _, p := range plugged {
-		has[p.Sandbox] = true
+		has[[2]string{p.Sandbox, p.IfName}] = true
+		has[[2]string{p.Sandbox, ""}] = true // a link of a former version
 	}
-	orphans = slices.DeleteFunc(orphans, func(p Plugged) bool { return has[p.Sandbox] })
+	orphans = slices.DeleteFunc(orphans, func(p Plugged) bool { return has[[2]string{p.Sandbox, p.IfName}] })
 	if len(orphans) == 0 || s.deps.OnNode == nil {
 		return orphans, len(plugged), nil
 	}
@@ -93,7 +94,7 @@ func (s *Server) orphans(links []netdev.Link) (orphans []Plugged, ports int, err
 		pods[string(pod.UID)] = contract.PodOwner(pod.Namespace, pod.Name)
 	}
 	for i := range orphans {
-		orphans[i].Pod = pods[orphans[i].UID]
+		orphans[i].Pod = pods[orphans[i].UID].On(orphans[i].Pod.Network)
 	}
 	return orphans, len(plugged), nil
 }
@@ -111,18 +112,18 @@ func (s *Server) replug(ctx context.Context, p Plugged) error {
 	case err != nil:
 		return err
 	case ok && now.Sandbox != p.Sandbox:
-		return removeLink(s.deps.Host, p.Link, p.Sandbox)
+		return removeLink(s.deps.Host, p)
 	case ok:
 		return nil
 	}
 	link, err := s.deps.Host.Link(p.Link)
-	if made, own := ours(link); errors.Is(err, netdev.ErrNotFound) || err == nil && (!own || made.Sandbox != p.Sandbox) {
+	if made, own := ours(link); errors.Is(err, netdev.ErrNotFound) || err == nil && (!own || !made.is(p)) {
 		return nil // a DEL was quicker
 	}
 	if err != nil {
 		return err
 	}
-	network, err := s.deps.recorded(&Request{Pod: p.Pod, UID: p.UID}, p)
+	network, err := s.deps.recorded(p, p.UID)
 	if err == nil {
 		_, err = s.deps.Switch.Plug(ctx, Port{Plugged: p, MAC: net.HardwareAddr(network.MAC), Addresses: network.Addresses, MTU: link.MTU})
 	}
@@ -147,7 +148,7 @@ func (s *Server) collectNameless(orphans []Plugged, ports int) (removed int, err
 func (s *Server) removeLinks(orphans ...Plugged) (removed int, err error) {
 	var errs []error
 	for _, p := range orphans {
-		if err := removeLink(s.deps.Host, p.Link, p.Sandbox); err != nil {
+		if err := removeLink(s.deps.Host, p); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -171,7 +172,7 @@ func (s *Server) collectOne(ctx context.Context, p Plugged, dead func(Plugged) b
 		return 0, err
 	}
 	s.log.Info("removed a stale attachment", "owner", now.Pod.String(), "device", now.Link, "sandbox", now.Sandbox)
-	return 1, removeLink(s.deps.Host, now.Link, now.Sandbox)
+	return 1, removeLink(s.deps.Host, now)
 }
 
 // gc keeps what the runtime names; attachments of other networks are not its business.
@@ -181,7 +182,7 @@ func (s *Server) gc(ctx context.Context, conf Conf) error {
 		valid[a] = true
 	}
 	_, err := s.collect(ctx, func(p Plugged) bool {
-		return p.Network == conf.Name && !valid[types.GCAttachment{ContainerID: p.Sandbox, IfName: p.IfName}]
+		return p.Network == conf.Name && !valid[types.GCAttachment{ContainerID: p.Sandbox, IfName: p.Attachment}]
 	})
 	return err
 }

@@ -31,8 +31,9 @@ func newCommands() *commands {
 	return &commands{locks: map[contract.Owner]*lock{}, adds: map[*add]struct{}{}}
 }
 
-// acquire waits for the pod's turn; release gives it back.
+// acquire waits for the pod's turn, on whatever network; release gives it back.
 func (c *commands) acquire(ctx context.Context, pod contract.Owner) (release func(), err error) {
+	pod = pod.On("")
 	c.mu.Lock()
 	l := c.locks[pod]
 	if l == nil {
@@ -102,7 +103,7 @@ func (c *commands) busy(pod contract.Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for a := range c.adds {
-		if a.pod == pod {
+		if a.pod == pod.On("") {
 			return true
 		}
 	}

@@ -4,89 +4,99 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
-// Detach removes what a sandbox has, and nothing of another sandbox of the same
-// pod. It does the same again without error. An error means that something may
-// be left, which Sweep removes.
+// Detach removes all interfaces of an attachment, and nothing of another sandbox of
+// the same pod. It does the same again without error. An error means that something
+// may be left, which Sweep removes.
 func Detach(ctx context.Context, d Deps, r *Request) error {
-	p, ok, err := plugged(d.Switch, r.Pod)
-	if ok && p.Sandbox == r.Sandbox && p.IfName != r.IfName {
-		return nil // the sandbox has its network on another interface
+	ports, err := d.Switch.Plugged(r.Pod)
+	ports = slices.DeleteFunc(ports, func(p Plugged) bool { return p.Sandbox != r.Sandbox })
+	links := map[string]Plugged{}
+	for _, i := range r.interfaces() { // also where the database has lost their ports
+		link := hostLink(r.Sandbox, i.Name, i.Network)
+		links[link] = Plugged{Sandbox: r.Sandbox, IfName: i.Name, Link: link}
 	}
-	if ok && p.Sandbox == r.Sandbox {
-		err = d.Switch.Unplug(ctx, p)
+	for _, p := range ports {
+		if p.Attachment == r.IfName {
+			err = errors.Join(err, d.Switch.Unplug(ctx, p))
+			links[p.Link] = p
+		} else {
+			delete(links, p.Link)
+		}
 	}
-	if err != nil || d.Functions == nil {
-		return errors.Join(err, removeLink(d.Host, r.hostLink(), r.Sandbox))
+	if err == nil && d.Functions != nil {
+		for _, claim := range d.Functions.Mover.Of(r.Sandbox, r.IfName) {
+			err = errors.Join(err, releaseDevice(ctx, d, claim))
+		}
 	}
-	for _, claim := range d.Functions.Mover.Of(r.Sandbox, r.IfName) {
-		err = errors.Join(err, releaseDevice(ctx, d, claim))
+	for _, link := range links {
+		if !link.Representor {
+			err = errors.Join(err, removeLink(d.Host, link))
+		}
 	}
-	return errors.Join(err, removeLink(d.Host, r.hostLink(), r.Sandbox))
+	return err
 }
 
 // Check says in what an attachment differs from what ADD made.
 func Check(d Deps, r *Request) error {
-	a, ok, err := plugged(d.Switch, r.Pod)
-	if err != nil {
-		return fail(CodeCheck, "check: %v", err)
-	}
-	if !ok || a.Sandbox != r.Sandbox || a.IfName != r.IfName {
-		return fail(CodeCheck, "check: OVS has no port of sandbox %s for pod %s", r.Sandbox, r.Pod)
-	}
-	if err := d.Switch.Check(a); err != nil {
-		return fail(CodeCheck, "check: port %s: %v", a.Link, err)
-	}
-	if host, err := d.Host.Link(a.Link); a.Link != "" && (err != nil || !host.Up) {
-		return fail(CodeCheck, "check: the host's link %s is absent or down", a.Link)
-	}
-	network, err := d.recorded(r, a)
-	if err != nil {
-		return fail(CodeCheck, "check: %v", err)
-	}
-	if a.Representor && !d.hasNetdev(r) {
-		return nil
-	}
-	return d.checkInside(r, network)
-}
-
-// recorded is the network that the pod of an attachment is to have.
-func (d *Deps) recorded(r *Request, a Plugged) (*contract.PodNetwork, error) {
-	pod := d.Pods.get(r.Pod)
-	if pod == nil || !isPod(pod, r.UID) || string(pod.UID) != a.UID {
-		return nil, fmt.Errorf("port %s is of UID %s, which is not the pod's", a.Link, a.UID)
-	}
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
-	if err != nil || network == nil {
-		return nil, fmt.Errorf("pod %s has no usable %s", r.Pod, contract.PodNetworksKey)
-	}
-	return network, nil
-}
-
-func (d *Deps) checkInside(r *Request, network *contract.PodNetwork) error {
-	ns, err := d.OpenNS(r.Netns)
-	if err != nil {
-		return fail(CodeCheck, "check: %v", err)
-	}
-	defer func() { _ = ns.Close() }()
-	if err := checkLink(ns, r.IfName, network); err != nil {
-		return fail(CodeCheck, "check: in %s: %v", r.Netns, err)
+	for _, i := range r.interfaces() {
+		if err := d.check(r, i); err != nil {
+			return fail(CodeCheck, "check: %v", err)
+		}
 	}
 	return nil
 }
 
+func (d *Deps) check(r *Request, i Interface) error {
+	p, ok, err := plugged(d.Switch, r.Pod.On(i.Network))
+	if err != nil {
+		return err
+	}
+	if !ok || p.Sandbox != r.Sandbox || p.IfName != i.Name {
+		return fmt.Errorf("OVS has no port of sandbox %s for pod %s", r.Sandbox, r.Pod)
+	}
+	if err := d.Switch.Check(p); err != nil {
+		return fmt.Errorf("port %s: %w", p.Link, err)
+	}
+	if host, err := d.Host.Link(p.Link); p.Link != "" && (err != nil || !host.Up) {
+		return fmt.Errorf("the host's link %s is absent or down", p.Link)
+	}
+	network, err := d.recorded(p, r.UID)
+	if err != nil || p.Representor && !d.hasNetdev(p) {
+		return err
+	}
+	ns, err := d.OpenNS(r.Netns)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ns.Close() }()
+	if err := checkLink(ns, i.Name, network); err != nil {
+		return fmt.Errorf("in %s: %w", r.Netns, err)
+	}
+	return nil
+}
+
+// recorded is what the pod of a port is to have on the port's network. The UID is the runtime's.
+func (d *Deps) recorded(p Plugged, uid string) (*contract.PodNetwork, error) {
+	pod := d.Pods.get(p.Pod)
+	if pod == nil || !isPod(pod, uid) || string(pod.UID) != p.UID {
+		return nil, fmt.Errorf("port %s is of UID %s, which is not the pod's", p.Link, p.UID)
+	}
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], p.Pod.NetworkKey())
+	if err != nil || network == nil {
+		return nil, fmt.Errorf("pod %s has no usable %s", p.Pod, contract.PodNetworksKey)
+	}
+	return network, nil
+}
+
 // hasNetdev is false for a device that VFIO has: there is nothing to look at.
-func (d *Deps) hasNetdev(r *Request) bool {
-	if d.Functions == nil {
-		return true
-	}
-	for _, claim := range d.Functions.Mover.Of(r.Sandbox, r.IfName) {
-		if claim.Original != nil && claim.Original.Name == "" {
-			return false
-		}
-	}
-	return true
+func (d *Deps) hasNetdev(p Plugged) bool {
+	return d.Functions == nil || len(d.Functions.Ledger.Where(func(c ledger.Claim) bool {
+		return c.Sandbox == p.Sandbox && c.Interface == p.IfName && c.Original != nil && c.Original.Name == ""
+	})) == 0
 }

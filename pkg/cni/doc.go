@@ -14,8 +14,12 @@
 // repeats it. Each stage waits for an event, has a deadline, and names itself
 // in its error. A step that was done is undone when a later one fails.
 //
-// What is attached is written nowhere but where it is: the OVS rows have the
-// pod as owner (so a pod's new sandbox replaces the rows of its old one) and
+// An attachment is a sandbox and an interface name, as the runtime names it. It has
+// one interface or several, each on another network, which are made or undone
+// together.
+//
+// What is attached is written nowhere but where it is: the OVS rows have the pod on
+// its network as owner (so a pod's new sandbox replaces the rows of its old one) and
 // name their sandbox, the host's veth carries the sandbox in its alias, and a
 // VF's claim is in the ledger for as long as its representor is a port. So
 // the server may be killed at any time; Sweep at the next start removes what

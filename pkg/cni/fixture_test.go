@@ -254,7 +254,7 @@ func addWeb(sandbox, netns string) *Request {
 
 // webOn is the port of the pod default/web in a sandbox, as its link tells it.
 func webOn(sandbox string) Plugged {
-	return Plugged{UID: webUID, Sandbox: sandbox, IfName: "eth0", Network: "ovn-kubernetes"}
+	return Plugged{UID: webUID, Sandbox: sandbox, IfName: "eth0", Attachment: "eth0", Network: "ovn-kubernetes"}
 }
 
 func delWeb(sandbox, netns string) *Request {

@@ -44,7 +44,7 @@ type function struct {
 
 // claimDevice finds out whether the pod is to have a device, and takes it for
 // this sandbox. A pod that asks for one never gets a veth instead.
-func (a *attachment) claimDevice(ctx context.Context) error {
+func (a *iface) claimDevice(ctx context.Context) error {
 	ids, resource, err := a.given(ctx)
 	if err != nil || ids == nil {
 		return err
@@ -58,7 +58,8 @@ func (a *attachment) claimDevice(ctx context.Context) error {
 	}
 	claim, err := a.take(ctx, ids, ledger.Claim{
 		Resource: resource, Pod: types.NamespacedName{Namespace: a.req.Pod.Namespace, Name: a.req.Pod.Name},
-		UID: types.UID(a.uid), Sandbox: a.req.Sandbox, Interface: a.req.IfName, Network: a.req.Conf.Name,
+		UID: types.UID(a.uid), Sandbox: a.req.Sandbox, Interface: a.name, Network: a.req.Conf.Name,
+		Attachment: a.req.IfName, PodNetwork: a.pod.Network,
 		NetNS: a.req.Netns, Inode: inode, MTU: a.mtu,
 	})
 	if err != nil {
@@ -190,7 +191,7 @@ func limited(containers []corev1.Container, resources []string) (resource, conta
 // before the DEL of the last one has run; so a holder that is not a pod of this
 // node any more, or is this pod's former sandbox, makes way first. The latter does
 // so even when another device is free: the network is the first of several.
-func (a *attachment) take(ctx context.Context, ids []string, c ledger.Claim) (ledger.Claim, error) {
+func (a *iface) take(ctx context.Context, ids []string, c ledger.Claim) (ledger.Claim, error) {
 	for _, former := range a.Functions.Ledger.Where(func(h ledger.Claim) bool { return h.UID == c.UID && h.Sandbox != c.Sandbox }) {
 		_ = releaseDevice(ctx, a.Deps, former) // another will do, or Take says who is in the way
 	}
@@ -221,10 +222,13 @@ func (a *attachment) gone(held ledger.Claim) bool {
 		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func owner(c ledger.Claim) contract.Owner { return contract.PodOwner(c.Pod.Namespace, c.Pod.Name) }
+// owner is the claim's pod on the interface's network.
+func owner(c ledger.Claim) contract.Owner {
+	return contract.PodOwner(c.Pod.Namespace, c.Pod.Name).On(c.PodNetwork)
+}
 
 // describe takes from the inventory what the device is.
-func (a *attachment) describe(id string) error {
+func (a *iface) describe(id string) error {
 	pf, v, err := a.Functions.VF(id)
 	if err != nil {
 		return err
@@ -255,8 +259,8 @@ func toFunction(pf *vf.PF, v *vf.VF) attach.Function {
 
 // moveDevice takes the device into the pod, where its representor is a port by
 // now. VFIO's are a guest's to configure.
-func (a *attachment) moveDevice(ctx context.Context, ns PodLinks) error {
-	target := attach.Target{Name: a.req.IfName, MAC: net.HardwareAddr(a.network.MAC), MTU: a.mtu}
+func (a *iface) moveDevice(ctx context.Context, ns PodLinks) error {
+	target := attach.Target{Name: a.name, MAC: net.HardwareAddr(a.network.MAC), MTU: a.mtu}
 	if err := a.Functions.Mover.In(ctx, a.function.Function, a.req.Sandbox, target); err != nil {
 		return a.failed(CodeAttach, "attach", err)
 	}

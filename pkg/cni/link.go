@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,8 +13,9 @@ import (
 )
 
 // aliasPrefix marks the host's ends of our veths. The sandbox follows, then UID,
-// interface and network, which restore a port that the database has lost. Links
-// without the prefix are never deleted.
+// interface and network configuration, which restore a port that the database has
+// lost; then the attachment and the network, unless they are the interface and the
+// default network. Links without the prefix are never deleted.
 const aliasPrefix = "ovn-offload sandbox "
 
 // maxAlias is the kernel's limit.
@@ -22,6 +24,9 @@ const maxAlias = 255
 func alias(p Plugged) string {
 	short := aliasPrefix + p.Sandbox
 	long := strings.Join([]string{short, p.UID, p.IfName, p.Network}, " ")
+	if p.Pod.Network != "" || p.Attachment != p.IfName {
+		long += " " + p.Attachment + " " + p.Pod.Network
+	}
 	if len(long) > maxAlias {
 		return short
 	}
@@ -103,22 +108,25 @@ func checkLink(ns PodLinks, name string, n *contract.PodNetwork) error {
 	return nil
 }
 
-// removeLink deletes the host's end, and so the pod's, if it is that sandbox's.
-func removeLink(host Links, name, sandbox string) error {
-	link, err := host.Link(name)
+// removeLink deletes the host's end of a port, and so the pod's, if the link is that port's.
+func removeLink(host Links, p Plugged) error {
+	link, err := host.Link(p.Link)
 	if errors.Is(err, netdev.ErrNotFound) {
 		return nil
 	}
-	if p, ok := ours(link); err != nil || !ok || p.Sandbox != sandbox {
+	if made, ok := ours(link); err != nil || !ok || !made.is(p) {
 		return err
 	}
-	return host.DeleteLink(name)
+	return host.DeleteLink(p.Link)
 }
 
 // ours gives the port of a link that we made, without the pod's name. A link of a
 // former version tells the sandbox only.
 func ours(l netdev.Link) (p Plugged, ok bool) {
 	text, ok := strings.CutPrefix(l.Alias, aliasPrefix)
-	fields := append(strings.Fields(text), "", "", "", "")
-	return Plugged{Sandbox: fields[0], UID: fields[1], IfName: fields[2], Network: fields[3], Link: l.Name}, ok
+	fields := append(strings.Fields(text), "", "", "", "", "", "")
+	return Plugged{
+		Pod: contract.Owner{Network: fields[5]}, Sandbox: fields[0], UID: fields[1], IfName: fields[2],
+		Attachment: cmp.Or(fields[4], fields[2]), Network: fields[3], Link: l.Name,
+	}, ok
 }

@@ -169,11 +169,8 @@ func (o *OVS) Plugged(pods ...contract.Owner) ([]Plugged, error) {
 	if err := o.Ready(); err != nil {
 		return nil, err
 	}
-	if len(pods) == 0 {
-		pods = podsOf(o.DB)
-	}
 	var list []Plugged
-	for _, pod := range pods {
+	for _, pod := range podsOf(o.DB, pods...) {
 		if p, ok := find(o.DB, pod); ok {
 			list = append(list, p.Plugged)
 		}

@@ -45,6 +45,7 @@ func (p *Pods) get(o contract.Owner) *corev1.Pod { return p.lookup(o.Namespace, 
 // ctx ends. Not done, ok's error says what is missing; the error of an ended
 // ctx comes with the last of these.
 func (p *Pods) Wait(ctx context.Context, o contract.Owner, ok func(*corev1.Pod) (done bool, err error)) error {
+	o = o.On("")
 	changed := make(chan struct{}, 1)
 	p.mu.Lock()
 	p.waiters[o] = append(p.waiters[o], changed)

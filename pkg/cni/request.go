@@ -2,6 +2,8 @@ package cni
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -23,11 +25,27 @@ type Request struct {
 	Sandbox string
 	Netns   string // path of the pod's namespace; "" when it is gone (DEL)
 	IfName  string
+	// Interfaces are what the attachment has in the pod, in the order of the result; nil: IfName, on the default
+	// network.
+	Interfaces []Interface
 	// Pod is the zero Owner when the runtime did not name one.
 	Pod contract.Owner
 	// UID is "" when the runtime did not tell it.
 	UID  string
 	Conf Conf
+}
+
+// Interface is one interface of an attachment.
+type Interface struct {
+	Name    string // in the pod
+	Network string // "" for the cluster's default network
+}
+
+func (r *Request) interfaces() []Interface {
+	if r.Interfaces != nil {
+		return r.Interfaces
+	}
+	return []Interface{{Name: r.IfName}}
 }
 
 // Conf is what we read of the network configuration on stdin.
@@ -149,8 +167,15 @@ func isObjectName(s string) bool {
 	return len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
 }
 
-// hostLink is the name of the host's end of the pod's veth.
-func (r *Request) hostLink() string { return r.Sandbox[:min(len(r.Sandbox), netdev.MaxName)] }
+// hostLink is the name of the host's end of a veth: the sandbox's on the default network, where a pod has one interface
+// at most, else a hash.
+func hostLink(sandbox, ifName, network string) string {
+	if network != "" {
+		sum := sha256.Sum256([]byte(sandbox + " " + ifName))
+		sandbox = hex.EncodeToString(sum[:])
+	}
+	return sandbox[:min(len(sandbox), netdev.MaxName)]
+}
 
 // podPort is the name of the pod's logical switch port, which is its iface-id.
 func podPort(pod contract.Owner) string {

@@ -93,7 +93,7 @@ func FuzzParse(f *testing.F) {
 		if r.Command == "GC" || r.Command == "STATUS" {
 			return
 		}
-		if link := r.hostLink(); link == "" || len(link) > 15 || strings.ContainsAny(link, "/ ") {
+		if link := hostLink(r.Sandbox, r.IfName, ""); link == "" || len(link) > 15 || strings.ContainsAny(link, "/ ") {
 			t.Errorf("sandbox %q gives link %q", r.Sandbox, link)
 		}
 		if r.Pod == (contract.Owner{}) && r.Command == "DEL" {

@@ -12,18 +12,27 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// result describes both ends, the switch's first if it is on this machine;
-// addresses belong to the pod's.
+// result describes the interfaces of an attachment: of each both ends, the switch's
+// first if it is on this machine. Addresses belong to the pod's.
 func (a *attachment) result() (*types100.Result, error) {
 	r := &types100.Result{CNIVersion: types100.ImplementedSpecVersion}
-	pod := &types100.Interface{Name: a.req.IfName, Mac: a.network.MAC.String(), Mtu: a.mtu, Sandbox: a.req.Netns}
+	for _, i := range a.interfaces {
+		if err := i.describeIn(r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (a *iface) describeIn(r *types100.Result) error {
+	pod := &types100.Interface{Name: a.name, Mac: a.network.MAC.String(), Mtu: a.mtu, Sandbox: a.req.Netns}
 	if a.function != nil {
 		pod.PciID = a.function.device.ID
 	}
 	if a.port.Link != "" {
 		host, err := a.Host.Link(a.port.Link)
 		if err != nil {
-			return nil, fail(CodeAttach, "result: %v", err)
+			return fail(CodeAttach, "result: %v", err)
 		}
 		r.Interfaces = append(r.Interfaces, &types100.Interface{Name: host.Name, Mac: host.MAC.String(), Mtu: host.MTU})
 		pod.Mtu = host.MTU
@@ -40,10 +49,10 @@ func (a *attachment) result() (*types100.Result, error) {
 		}
 		r.IPs = append(r.IPs, ip)
 	}
-	for _, route := range routes(a.req.IfName, a.network) {
+	for _, route := range routes(a.name, a.network) {
 		r.Routes = append(r.Routes, toRoute(route))
 	}
-	return r, nil
+	return nil
 }
 
 // encode writes a result in the version that the runtime speaks.

@@ -1,8 +1,10 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -21,9 +23,11 @@ const (
 	addressesKey = "ip_addresses"
 	ifNameKey    = "pod-if-name"
 	networkKey   = "ovn-offload.io/network"
-	vfNetdevKey  = "vf-netdev-name" // of representors: both or one
-	vfioKey      = "vf-is-vfio"
-	installedKey = "ovn-installed"
+	// attachmentKey is not there where it is that of ifNameKey.
+	attachmentKey = "ovn-offload.io/attachment"
+	vfNetdevKey   = "vf-netdev-name" // of representors: both or one
+	vfioKey       = "vf-is-vfio"
+	installedKey  = "ovn-installed"
 	// formerMACKey is, on a DPU, what the function had before its pod.
 	formerMACKey = "ovn-offload.io/former-mac"
 )
@@ -52,6 +56,9 @@ func wanted(p Port, bridge string) ovsdb.Want {
 		addressesKey: join(p.Addresses),
 		ifNameKey:    p.IfName,
 		networkKey:   p.Network,
+	}
+	if p.Attachment != p.IfName {
+		ids[attachmentKey] = p.Attachment
 	}
 	if p.Device != nil {
 		ids[vfNetdevKey] = p.Device.Netdev
@@ -92,7 +99,7 @@ func commit(ctx context.Context, db DB, want ovsdb.Want) error {
 	return result.Failed[want.Owner]
 }
 
-// find gives the port of a pod; a pod has at most one.
+// find gives the port of a pod on the owner's network.
 func find(db DB, pod contract.Owner) (ovsPort, bool) {
 	for _, row := range db.Rows(pod.String()) {
 		if iface, ok := row.Model.(*vswitch.Interface); ok {
@@ -105,12 +112,13 @@ func find(db DB, pod contract.Owner) (ovsPort, bool) {
 func fromInterface(pod contract.Owner, i *vswitch.Interface) ovsPort {
 	p := ovsPort{
 		Plugged: Plugged{
-			Pod:     pod,
-			UID:     i.ExternalIDs[ifaceVerKey],
-			Sandbox: i.ExternalIDs[sandboxKey],
-			IfName:  i.ExternalIDs[ifNameKey],
-			Network: i.ExternalIDs[networkKey],
-			Link:    i.Name,
+			Pod:        pod,
+			UID:        i.ExternalIDs[ifaceVerKey],
+			Sandbox:    i.ExternalIDs[sandboxKey],
+			IfName:     i.ExternalIDs[ifNameKey],
+			Attachment: cmp.Or(i.ExternalIDs[attachmentKey], i.ExternalIDs[ifNameKey]),
+			Network:    i.ExternalIDs[networkKey],
+			Link:       i.Name,
 		},
 		flows:     i.ExternalIDs[installedKey] == "true",
 		formerMAC: i.ExternalIDs[formerMACKey],
@@ -123,11 +131,13 @@ func fromInterface(pod contract.Owner, i *vswitch.Interface) ovsPort {
 	return p
 }
 
-// podsOf lists the pods that own rows.
-func podsOf(db DB) []contract.Owner {
+// podsOf lists the pods that own rows, on each of their networks. Without a choice these are all pods.
+func podsOf(db DB, choice ...contract.Owner) []contract.Owner {
 	var list []contract.Owner
 	for _, name := range db.Owners() {
-		if owner, err := contract.ParseOwner(name); err == nil && owner.Kind == contract.KindPod {
+		owner, err := contract.ParseOwner(name)
+		chosen := func(pod contract.Owner) bool { return pod.On("") == owner.On("") }
+		if err == nil && owner.Kind == contract.KindPod && (len(choice) == 0 || slices.ContainsFunc(choice, chosen)) {
 			list = append(list, owner)
 		}
 	}

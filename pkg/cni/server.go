@@ -232,9 +232,9 @@ func (s *Server) add(ctx context.Context, r *Request) ([]byte, error) {
 func (s *Server) del(ctx context.Context, r *Request) error {
 	s.commands.end(r.Sandbox)
 	if p, ok, _ := bySandbox(s.deps.Switch, r.Sandbox); ok {
-		r.Pod = p.Pod
+		r.Pod = p.Pod.On("")
 	} else if claim, ok := s.claimOf(r); ok {
-		r.Pod = owner(claim)
+		r.Pod = owner(claim).On("")
 	}
 	release, err := s.commands.acquire(ctx, r.Pod)
 	if err != nil {

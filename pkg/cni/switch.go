@@ -11,7 +11,7 @@ import (
 
 // Switch is the part of an attachment that is not in the pod: a port of the
 // integration bridge, here or on the DPU of this host. A pod has one port at
-// most. Methods may be called at once for different pods, and for one pod one
+// most on each network. Methods may be called at once for different pods, and for one pod one
 // at a time. Errors may be *types.Error, whose code then is the command's.
 type Switch interface {
 	// Plug makes the port, or makes one that is there as it is wanted; a port of
@@ -31,8 +31,8 @@ type Switch interface {
 	// the port is still of this sandbox; a port that is not is left alone, and
 	// one that is not there is done. Veths are the caller's to delete.
 	Unplug(ctx context.Context, p Plugged) error
-	// Plugged gives the ports of the pods, of all pods when none is named. It
-	// fails rather than to give a part of them.
+	// Plugged gives the ports of the pods on all networks, of all pods when none is
+	// named. It fails rather than to give a part of them.
 	Plugged(pods ...contract.Owner) ([]Plugged, error)
 }
 
@@ -62,11 +62,14 @@ type Device struct {
 
 // Plugged is a port that a switch has.
 type Plugged struct {
-	Pod     contract.Owner
-	UID     string // of the pod in the API, which for static pods is not the runtime's
+	Pod     contract.Owner // on the port's network
+	UID     string         // of the pod in the API, which for static pods is not the runtime's
 	Sandbox string
 	IfName  string // in the pod
-	Network string // name of the network configuration
+	// Attachment is the interface name with which the runtime names the attachment. One
+	// attachment may have several ports.
+	Attachment string
+	Network    string // name of the network configuration
 	// Link is the switch's end on this machine: the host's end of a veth, a
 	// representor, or "" when the switch is on another machine.
 	Link string
@@ -74,13 +77,20 @@ type Plugged struct {
 	Representor bool
 }
 
-// plugged gives a pod's port if it has one.
+// is reports whether both are of the same interface. The alias of a former version's link names no interface.
+func (p Plugged) is(other Plugged) bool {
+	return p.Sandbox == other.Sandbox && (p.IfName == "" || other.IfName == "" || p.IfName == other.IfName)
+}
+
+// plugged gives a pod's port on the owner's network if it has one.
 func plugged(s Switch, pod contract.Owner) (p Plugged, ok bool, err error) {
 	list, err := s.Plugged(pod)
-	if err != nil || len(list) == 0 {
-		return Plugged{}, false, err
+	for _, p := range list {
+		if p.Pod == pod {
+			return p, true, nil
+		}
 	}
-	return list[0], true, nil
+	return Plugged{}, false, err
 }
 
 // bySandbox finds a port when the runtime does not name the pod.

@@ -67,6 +67,9 @@ func (o Owner) On(network string) Owner {
 	return o
 }
 
+// NetworkKey is the network's name in annotations that hold a value for each network.
+func (o Owner) NetworkKey() string { return Network{Name: o.Network}.Key() }
+
 // String gives "Kind/namespace/name", or "Kind/name" where the object has no namespace. "@network" follows unless that
 // is the default network. No name of a Kubernetes object has an @ or a /.
 func (o Owner) String() string {

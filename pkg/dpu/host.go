@@ -260,7 +260,7 @@ func (h *Host) Plugged(pods ...contract.Owner) ([]cni.Plugged, error) {
 		}
 		list = append(list, cni.Plugged{
 			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
-			Sandbox: details.Sandbox, IfName: details.Interface, Network: details.Network, Representor: true,
+			Sandbox: details.Sandbox, IfName: details.Interface, Attachment: details.Interface, Network: details.Network, Representor: true,
 		})
 	}
 	if len(pods) == 0 {

@@ -76,7 +76,7 @@ func (p *Ports) wanted(pod *corev1.Pod, details *contract.DPUConnection) (cni.Po
 	return cni.Port{
 		Plugged: cni.Plugged{
 			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID), Sandbox: details.Sandbox,
-			IfName: details.Interface, Network: details.Network, Link: representor.Name, Representor: true,
+			IfName: details.Interface, Attachment: details.Interface, Network: details.Network, Link: representor.Name, Representor: true,
 		},
 		Device: &cni.Device{ID: representor.Name, Netdev: details.Netdev, VFIO: details.Netdev == ""},
 		MAC:    []byte(network.MAC), Addresses: network.Addresses, MTU: p.deps.MTU(),

@@ -154,10 +154,10 @@ func (m *Mover) Ended(claim ledger.Claim) bool {
 	return err != nil || inode != claim.Inode
 }
 
-// Of gives the claims of a sandbox's interface; "" means any.
-func (m *Mover) Of(sandbox, ifName string) []ledger.Claim {
+// Of gives the claims of a sandbox's attachment; "" means any.
+func (m *Mover) Of(sandbox, attachment string) []ledger.Claim {
 	return m.Ledger.Where(func(c ledger.Claim) bool {
-		return c.Sandbox == sandbox && (ifName == "" || c.Interface == ifName)
+		return c.Sandbox == sandbox && (attachment == "" || c.AttachmentName() == attachment)
 	})
 }
 

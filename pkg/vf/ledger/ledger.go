@@ -55,9 +55,15 @@ type Claim struct {
 	UID      types.UID            `json:"uid"`
 	// Sandbox is the runtime's container id.
 	Sandbox string `json:"sandbox"`
-	// Interface is the name inside the pod, and tells attachments apart.
+	// Interface is the name inside the pod, and tells a sandbox's claims apart.
 	Interface string `json:"interface"`
-	Network   string `json:"network,omitempty"`
+	// Network is the name of the network configuration.
+	Network string `json:"network,omitempty"`
+	// Attachment is the interface name with which the runtime names the attachment; "" in records of former versions,
+	// where it is Interface.
+	Attachment string `json:"attachment,omitempty"`
+	// PodNetwork is the interface's network, "" for the cluster's default network.
+	PodNetwork string `json:"podNetwork,omitempty"`
 	// NetNS is a path, which is used again by other pods; Inode is not.
 	NetNS string `json:"netns,omitempty"`
 	Inode uint64 `json:"inode,omitempty"`
@@ -69,6 +75,9 @@ type Claim struct {
 	// Original is nil as long as the device was not looked at.
 	Original *Original `json:"original,omitempty"`
 }
+
+// AttachmentName is the interface name with which the runtime names the claim's attachment.
+func (c Claim) AttachmentName() string { return cmp.Or(c.Attachment, c.Interface) }
 
 // Original is a device as it was before the first change.
 type Original struct {
