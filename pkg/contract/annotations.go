@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -249,6 +250,29 @@ func ParseACLLogging(value string) (ACLLogging, error) {
 		}
 	}
 	return logging, nil
+}
+
+// Networks are those that an annotation has an object for, "" for the default network, in the order of their keys. An
+// annotation that cannot be read, or is itself one network's object, is the default network's.
+func Networks(annotation string) []string {
+	if annotation == "" {
+		return nil
+	}
+	var values map[string]json.RawMessage
+	if json.Unmarshal([]byte(annotation), &values) != nil || values["sandboxId"] != nil {
+		return []string{""}
+	}
+	var networks []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case !bytes.HasPrefix(values[key], []byte("{")):
+		case key == DefaultNetwork:
+			networks = append(networks, "")
+		default:
+			networks = append(networks, key)
+		}
+	}
+	return networks
 }
 
 // SetNetwork gives the annotation with one network's value replaced, or removed

@@ -220,3 +220,17 @@ func FuzzParseHostCIDRs(f *testing.F) {
 		}
 	})
 }
+
+func TestNetworks_OfAnnotation(t *testing.T) {
+	for annotation, want := range map[string][]string{
+		"":                                  nil,
+		`{"default":{},"blue":{},"a":null}`: {"blue", ""},
+		`{"sandboxId":"s","pfId":"0"}`:      {""},
+		`{"Status":"Ready"}`:                nil,
+		"damaged":                           {""},
+	} {
+		if diff := cmp.Diff(want, Networks(annotation)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", annotation, diff)
+		}
+	}
+}

@@ -75,6 +75,8 @@ type DPUConnection struct {
 	PFMAC MAC `json:"pfMac,omitempty"`
 	// Interface is the name inside the pod. Ours.
 	Interface string `json:"podIfName,omitempty"`
+	// Attachment is the interface name with which the runtime names the attachment, "" where that is Interface. Ours.
+	Attachment string `json:"attachment,omitempty"`
 	// Network is the name of the network configuration. Ours.
 	Network string `json:"network,omitempty"`
 }

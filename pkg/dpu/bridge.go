@@ -98,7 +98,9 @@ func (b *bridge) flows(ctx context.Context, want cni.Port) (done bool, err error
 func (b *bridge) unplugPod(ctx context.Context, owner contract.Owner) error {
 	plugged, err := b.ports.Plugged(owner)
 	for _, port := range plugged {
-		err = errors.Join(err, b.unplug(ctx, port))
+		if port.Pod == owner {
+			err = errors.Join(err, b.unplug(ctx, port))
+		}
 	}
 	return err
 }

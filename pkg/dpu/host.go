@@ -1,6 +1,7 @@
 package dpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,14 +54,14 @@ func (h *Host) Plug(ctx context.Context, p cni.Port) (link string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := h.write(ctx, pod, details); err != nil {
+	if err := h.write(ctx, pod, p.Pod, details); err != nil {
 		return "", err
 	}
 	return "", h.Waiting.Wait(ctx, p.Pod, func(pod *corev1.Pod) (bool, error) {
 		switch {
 		case pod == nil || string(pod.UID) != p.UID:
 			return true, fmt.Errorf("pod %s was deleted or replaced", p.Pod)
-		case sandboxOf(pod) != p.Sandbox:
+		case sandboxOf(pod, p.Pod) != p.Sandbox:
 			return false, errors.New("the API server does not show its details yet")
 		}
 		return true, nil
@@ -78,6 +79,9 @@ func (h *Host) details(p cni.Port) (*contract.DPUConnection, error) {
 	c := &contract.DPUConnection{
 		PF: contract.FunctionNumber(pfNumber(pf)), Sandbox: p.Sandbox, Interface: p.IfName, Network: p.Network,
 		PFMAC: pfMAC(pf), Netdev: d.Netdev,
+	}
+	if p.Attachment != p.IfName {
+		c.Attachment = p.Attachment
 	}
 	if d.VFIO {
 		c.Netdev = ""
@@ -129,12 +133,13 @@ func pfMAC(pf *vf.PF) contract.MAC {
 	return nil
 }
 
-func (h *Host) write(ctx context.Context, pod *corev1.Pod, details *contract.DPUConnection) error {
+// write sets the details of the pod's port on the owner's network.
+func (h *Host) write(ctx context.Context, pod *corev1.Pod, owner contract.Owner, details *contract.DPUConnection) error {
 	var value any
 	if details != nil {
 		value = details
 	}
-	text, err := contract.SetNetwork(pod.Annotations[contract.DPUConnectionKey], contract.DefaultNetwork, value)
+	text, err := contract.SetNetwork(pod.Annotations[contract.DPUConnectionKey], owner.NetworkKey(), value)
 	if err != nil {
 		return err
 	}
@@ -147,7 +152,7 @@ func (h *Host) Wait(ctx context.Context, p cni.Port) error {
 		if pod == nil || string(pod.UID) != p.UID {
 			return true, fmt.Errorf("pod %s was deleted or replaced", p.Pod)
 		}
-		status, err := answer(pod, p.Sandbox)
+		status, err := answer(pod, p.Plugged)
 		switch {
 		case err != nil:
 			return false, err
@@ -164,13 +169,13 @@ func (h *Host) Wait(ctx context.Context, p cni.Port) error {
 	return err
 }
 
-// answer is the DPU's status of a sandbox; nil while there is none.
-func answer(pod *corev1.Pod, sandbox string) (*contract.DPUStatus, error) {
-	status, err := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], contract.DefaultNetwork)
+// answer is the DPU's status of a port; nil while there is none of its sandbox.
+func answer(pod *corev1.Pod, p cni.Plugged) (*contract.DPUStatus, error) {
+	status, err := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], p.Pod.NetworkKey())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", contract.DPUStatusKey, err)
 	}
-	if status == nil || status.Sandbox != "" && status.Sandbox != sandbox {
+	if status == nil || status.Sandbox != "" && status.Sandbox != p.Sandbox {
 		return nil, nil
 	}
 	if status.Sandbox == "" && status.Status == contract.DPUReady {
@@ -185,7 +190,7 @@ func (h *Host) Check(p cni.Plugged) error {
 	if pod == nil || string(pod.UID) != p.UID {
 		return fmt.Errorf("pod %s was deleted or replaced", p.Pod)
 	}
-	status, err := answer(pod, p.Sandbox)
+	status, err := answer(pod, p)
 	switch {
 	case err != nil:
 		return err
@@ -205,10 +210,10 @@ func (h *Host) Unplug(ctx context.Context, p cni.Plugged) error {
 	if pod == nil || string(pod.UID) != p.UID {
 		return nil // the DPU sees that, too
 	}
-	if sandboxOf(pod) != p.Sandbox {
+	if sandboxOf(pod, p.Pod) != p.Sandbox {
 		return nil
 	}
-	err := h.write(ctx, pod, nil)
+	err := h.write(ctx, pod, p.Pod, nil)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -221,13 +226,13 @@ func (h *Host) Unplug(ctx context.Context, p cni.Plugged) error {
 		switch {
 		case pod == nil || string(pod.UID) != p.UID:
 			return true, nil
-		case sandboxOf(pod) == p.Sandbox:
+		case sandboxOf(pod, p.Pod) == p.Sandbox:
 			return false, errors.New("the API server still shows its details")
 		case h.away():
 			return true, nil
 		}
 		// A status that cannot be read is not of this sandbox either.
-		status, _ := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], contract.DefaultNetwork)
+		status, _ := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], p.Pod.NetworkKey())
 		if status == nil || status.Sandbox != p.Sandbox {
 			return true, nil
 		}
@@ -238,9 +243,9 @@ func (h *Host) Unplug(ctx context.Context, p cni.Plugged) error {
 // away is without waiting for it: a DPU that comes back sees what has changed.
 func (h *Host) away() bool { return h.Ready() != nil }
 
-// sandboxOf is "" for a pod without details that can be read.
-func sandboxOf(pod *corev1.Pod) string {
-	details, err := contract.ParseDPUConnection(pod.Annotations[contract.DPUConnectionKey], contract.DefaultNetwork)
+// sandboxOf is "" for a pod without details, on the owner's network, that can be read.
+func sandboxOf(pod *corev1.Pod, owner contract.Owner) string {
+	details, err := contract.ParseDPUConnection(pod.Annotations[contract.DPUConnectionKey], owner.NetworkKey())
 	if err != nil || details == nil {
 		return ""
 	}
@@ -250,26 +255,32 @@ func sandboxOf(pod *corev1.Pod) string {
 // Plugged reads the annotations of the host's pods.
 func (h *Host) Plugged(pods ...contract.Owner) ([]cni.Plugged, error) {
 	var list []cni.Plugged
-	add := func(pod *corev1.Pod) {
-		if pod == nil {
-			return
-		}
-		details, err := contract.ParseDPUConnection(pod.Annotations[contract.DPUConnectionKey], contract.DefaultNetwork)
-		if err != nil || details == nil {
-			return
-		}
-		list = append(list, cni.Plugged{
-			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
-			Sandbox: details.Sandbox, IfName: details.Interface, Attachment: details.Interface, Network: details.Network, Representor: true,
-		})
-	}
 	if len(pods) == 0 {
 		for _, pod := range h.View.PodsOnNode(h.Node) {
-			add(pod)
+			list = append(list, portsOf(pod)...)
 		}
 	}
 	for _, owner := range pods {
-		add(h.View.Pod(owner.Namespace, owner.Name))
+		list = append(list, portsOf(h.View.Pod(owner.Namespace, owner.Name))...)
 	}
 	return list, nil
+}
+
+// portsOf are the ports that a pod's details are for, on all its networks.
+func portsOf(pod *corev1.Pod) (list []cni.Plugged) {
+	if pod == nil {
+		return nil
+	}
+	for _, network := range contract.Networks(pod.Annotations[contract.DPUConnectionKey]) {
+		owner := contract.PodOwner(pod.Namespace, pod.Name).On(network)
+		details, err := contract.ParseDPUConnection(pod.Annotations[contract.DPUConnectionKey], owner.NetworkKey())
+		if err != nil || details == nil {
+			continue
+		}
+		list = append(list, cni.Plugged{
+			Pod: owner, UID: string(pod.UID), Sandbox: details.Sandbox, IfName: details.Interface,
+			Attachment: cmp.Or(details.Attachment, details.Interface), Network: details.Network, Representor: true,
+		})
+	}
+	return list
 }

@@ -59,34 +59,34 @@ func (k *known) representor(details *contract.DPUConnection) (vf.Representor, er
 // holder names who a representor belongs to rather than to this pod: the live pod
 // whose port it is, or, when it is nobody's port, the host's management port, or
 // the pod that was told that it has it.
-func (k *known) holder(pod *corev1.Pod, link string, plugged []cni.Plugged) string {
-	owner := contract.PodOwner(pod.Namespace, pod.Name)
+func (k *known) holder(c claimant, link string, plugged []cni.Plugged) string {
 	var ported contract.Owner
 	for _, port := range plugged {
 		if port.Link == link {
 			ported = port.Pod
 		}
 	}
-	if ported == owner {
+	if ported == c.owner {
 		return ""
 	}
 	if own, _ := k.management(); own != nil && own.Name == link {
 		return "the host's management port"
 	}
-	for _, other := range k.pods.PodsOnNode(k.Host) {
-		name := contract.PodOwner(other.Namespace, other.Name)
-		if name == owner || !k.claims(other, link) {
-			continue
-		}
-		if name == ported || ported == (contract.Owner{}) && told(other) && !told(pod) {
-			return "pod " + other.Namespace + "/" + other.Name
+	for _, pod := range k.pods.PodsOnNode(k.Host) {
+		for _, other := range claimants(pod) {
+			if other.owner == c.owner || !k.claims(other, link) {
+				continue
+			}
+			if other.owner == ported || ported == (contract.Owner{}) && other.isReady() && !c.isReady() {
+				return "pod " + pod.Namespace + "/" + pod.Name
+			}
 		}
 	}
 	return ""
 }
 
-func (k *known) claims(pod *corev1.Pod, link string) bool {
-	details, err := claim(pod, k.Host)
+func (k *known) claims(c claimant, link string) bool {
+	details, err := c.details(k.Host)
 	if err != nil || details == nil {
 		return false
 	}
@@ -96,7 +96,7 @@ func (k *known) claims(pod *corev1.Pod, link string) bool {
 
 // stands reports whether a port is one that its pod claims, as far as is known.
 func (k *known) stands(port cni.Plugged) bool {
-	details, err := claim(k.pods.Pod(port.Pod.Namespace, port.Pod.Name), k.Host)
+	details, err := claimant{port.Pod, k.pods.Pod(port.Pod.Namespace, port.Pod.Name)}.details(k.Host)
 	if err != nil || details == nil {
 		return false
 	}

@@ -132,10 +132,23 @@ func (p *Ports) Changed(owners ...contract.Owner) {
 			p.freed()
 		default:
 			if owner.Kind == contract.KindPod {
-				p.loop.Mark(owner)
+				p.loop.Mark(p.owners(owner)...)
 			}
 		}
 	}
+}
+
+// owners are a pod's on each network on which it has details, a status or a port.
+func (p *Ports) owners(pod contract.Owner) []contract.Owner {
+	owners := []contract.Owner{pod}
+	for _, c := range claimants(p.deps.Pods.Pod(pod.Namespace, pod.Name)) {
+		owners = append(owners, c.owner)
+	}
+	plugged, _ := p.deps.Switch.Plugged(pod) // without an answer a reconnect marks all again
+	for _, port := range plugged {
+		owners = append(owners, port.Pod)
+	}
+	return owners
 }
 
 // SetInventory says which devices the DPU has now. Nothing is done before the
@@ -153,8 +166,8 @@ func (p *Ports) Problem() error { return p.known.problem() }
 func (p *Ports) everything() []contract.Owner {
 	var owners []contract.Owner
 	for _, pod := range p.deps.Pods.PodsOnNode(p.cfg.Host) {
-		if pod.Annotations[contract.DPUConnectionKey] != "" || pod.Annotations[contract.DPUStatusKey] != "" {
-			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
+		for _, c := range claimants(pod) {
+			owners = append(owners, c.owner)
 		}
 	}
 	plugged, err := p.deps.Switch.Plugged()
@@ -172,7 +185,7 @@ func (p *Ports) everything() []contract.Owner {
 // for that, and most of the refused pods have none.
 func (p *Ports) keeps(owner contract.Owner) bool {
 	own, err := p.deps.Switch.Plugged(owner)
-	if err != nil || len(own) == 0 { // without an answer nothing can be unplugged either
+	if err != nil || !slices.ContainsFunc(own, func(port cni.Plugged) bool { return port.Pod == owner }) { // without an answer nothing can be unplugged either
 		return false
 	}
 	plugged, err := p.deps.Switch.Plugged()

@@ -24,7 +24,7 @@ func hostPort(pod *corev1.Pod, sandbox string, vfNumber int) cni.Port {
 	return cni.Port{
 		Plugged: cni.Plugged{
 			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
-			Sandbox: sandbox, IfName: "eth0", Network: "ovn-kubernetes", Representor: true,
+			Sandbox: sandbox, IfName: "eth0", Attachment: "eth0", Network: "ovn-kubernetes", Representor: true,
 		},
 		MAC: net.HardwareAddr{0x0a, 0x58, 10, 244, 1, 5}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24")}, MTU: 1400,
 		Device: &cni.Device{
