@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,13 +55,8 @@ type Deps struct {
 type Publisher struct {
 	cfg    Config
 	deps   Deps
-	loop   *reconcile.Loop[string]
+	loop   *reconcile.Single
 	absent bool // of the loop's goroutine only
-
-	mu   sync.Mutex
-	last time.Time // of the newest pass
-	due  time.Time // of the timer; zero: none
-	wake *time.Timer
 }
 
 // New makes a Publisher; nothing is written before Run.
@@ -73,60 +67,22 @@ func New(cfg Config, deps Deps) (*Publisher, error) {
 	p := &Publisher{cfg: cfg, deps: deps}
 	lc := reconcile.Defaults("nodeoffload")
 	lc.Logger, lc.Registerer = cfg.Logger, cfg.Registerer
-	p.loop = reconcile.New(lc, func(ctx context.Context, _ []string) (map[string]error, error) {
-		p.mu.Lock()
-		p.last = time.Now()
-		p.mu.Unlock()
-		return nil, p.pass(ctx)
-	})
-	p.loop.MarkAllWith(func() []string { return []string{cfg.Node} })
+	p.loop = reconcile.NewSingle(lc, p.pass)
 	return p, nil
 }
 
 // Run publishes until ctx ends.
-func (p *Publisher) Run(ctx context.Context) error {
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.wake != nil {
-			p.wake.Stop()
-		}
-	}()
-	return p.loop.Run(ctx)
-}
+func (p *Publisher) Run(ctx context.Context) error { return p.loop.Run(ctx) }
 
 // Changed asks for a pass: devices, claims, policies or the Node have changed.
-func (p *Publisher) Changed() { p.after(p.cfg.Pause) }
+func (p *Publisher) Changed() { p.loop.MarkSpaced(gather, p.cfg.Pause) }
 
 // Sampled asks for one in good time: there is a new sample of the traffic.
-func (p *Publisher) Sampled() { p.after(p.cfg.Leisure) }
+func (p *Publisher) Sampled() { p.loop.MarkSpaced(gather, p.cfg.Leisure) }
 
 // gather is how long a change waits for those that come with it: a pod's VF is
 // claimed, moved and attached.
 const gather = 500 * time.Millisecond
-
-// after sets the timer unless an earlier one is running.
-func (p *Publisher) after(pause time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	due := p.last.Add(pause)
-	if soonest := time.Now().Add(gather); due.Before(soonest) {
-		due = soonest
-	}
-	if !p.due.IsZero() && !due.Before(p.due) {
-		return
-	}
-	if p.wake != nil {
-		p.wake.Stop()
-	}
-	p.due = due
-	p.wake = time.AfterFunc(time.Until(due), func() {
-		p.mu.Lock()
-		p.due = time.Time{}
-		p.mu.Unlock()
-		p.loop.MarkAll()
-	})
-}
 
 func (p *Publisher) pass(ctx context.Context) error {
 	node := p.deps.NodeObject()
@@ -157,7 +113,7 @@ func (p *Publisher) known(err error) error {
 		return err
 	}
 	p.absent = true
-	p.after(p.cfg.Absent)
+	p.loop.MarkSpaced(gather, p.cfg.Absent)
 	return nil
 }
 

@@ -66,12 +66,11 @@ type Deps struct {
 // Runner keeps a node's NICs as its policies say.
 type Runner struct {
 	*host
-	loop *reconcile.Loop[string]
+	loop *reconcile.Single
 
 	mu       sync.Mutex
 	results  []v1alpha1.PolicyResult
 	reserved map[string]int // by PF
-	timer    *time.Timer
 }
 
 // New makes a Runner with its checkpoint in a file; nothing is touched before Run.
@@ -83,25 +82,15 @@ func New(file, boot string, deps Deps) (*Runner, error) {
 	r := &Runner{host: &host{deps: deps, file: file, boot: boot, saved: saved}, reserved: saved.Reserved}
 	lc := reconcile.Defaults("offloadpolicy")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
-	r.loop = reconcile.New(lc, func(ctx context.Context, _ []string) (map[string]error, error) { return nil, r.pass(ctx) })
-	r.loop.MarkAllWith(func() []string { return []string{"policies"} })
+	r.loop = reconcile.NewSingle(lc, r.pass)
 	return r, nil
 }
 
 // Mark asks for a pass: devices, policies or the Node have changed.
-func (r *Runner) Mark() { r.loop.MarkAll() }
+func (r *Runner) Mark() { r.loop.Mark() }
 
 // Run applies policies until ctx ends; it leaves the NICs as they are.
-func (r *Runner) Run(ctx context.Context) error {
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.timer != nil {
-			r.timer.Stop()
-		}
-	}()
-	return r.loop.Run(ctx)
-}
+func (r *Runner) Run(ctx context.Context) error { return r.loop.Run(ctx) }
 
 // Results say what became of the policies on this node.
 func (r *Runner) Results() []v1alpha1.PolicyResult {
@@ -222,13 +211,10 @@ func (r *Runner) publish(results []v1alpha1.PolicyResult) {
 	for _, result := range results {
 		settled = settled && result.State == v1alpha1.PolicyApplied
 	}
-	r.mu.Lock()
-	if r.timer != nil {
-		r.timer.Stop()
-	}
 	if !settled {
-		r.timer = time.AfterFunc(unsettled, r.Mark)
+		r.loop.MarkSpaced(unsettled, 0)
 	}
+	r.mu.Lock()
 	r.results = results
 	r.mu.Unlock()
 	r.deps.Changed()

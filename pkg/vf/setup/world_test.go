@@ -256,11 +256,6 @@ func (w *world) agent() *Runner {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() {
-		if r.timer != nil {
-			r.timer.Stop()
-		}
-	})
 	return r
 }
 
