@@ -90,7 +90,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client *api.
 	if err := a.settled(ctx); err != nil {
 		return err
 	}
-	a.db.OnReconnect(func() { a.setup.Mark(); ports.Mark(); management.Mark() })
+	a.db.OnReconnect(func() { ports.Mark(); management.Mark() })
 	group.Go(func() error { return management.Run(ctx) })
 	a.serving.Store(true)
 	a.opts.log.Info("DPU is ready for the pods of its host")

@@ -290,7 +290,7 @@ func (a *agent) openServer() (*cni.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.db.OnReconnect(func() { a.setup.Mark(); server.Repair() })
+	a.db.OnReconnect(server.Repair)
 	a.server.Store(server)
 	return server, nil
 }

@@ -280,7 +280,7 @@ func (c *Zone) everything() []contract.Owner {
 			orphans[owner] = true
 		}
 	}
-	if ovsdb.Mass(len(orphans), len(present)) {
+	if reconcile.Mass(len(orphans), len(present)) {
 		c.inTheWay(known, orphans)
 	}
 	if c.guard.Allow(c.db.Generation(), len(orphans), len(present)) {

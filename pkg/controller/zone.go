@@ -44,7 +44,7 @@ type Zone struct {
 	opened  atomic.Pointer[ovsdb.DB]
 	end     context.CancelCauseFunc
 	claimed bool
-	guard   ovsdb.Guard
+	guard   reconcile.Guard
 	limits  limits
 	// warned is what the authors of policies and services were last told; removed are chassis that are not in the
 	// Southbound database any more; outcomes are conditions, by policy for the whole cluster.

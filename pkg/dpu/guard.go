@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 // secondLook is how long the loss of many ports must last to be believed.
@@ -23,7 +23,7 @@ type guard struct {
 func (g *guard) allow(doomed, total int, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !ovsdb.Mass(doomed, total) {
+	if !reconcile.Mass(doomed, total) {
 		g.since = time.Time{}
 		return true
 	}

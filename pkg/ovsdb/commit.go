@@ -76,10 +76,10 @@ func (db *DB) unexpect(wants []Want) {
 		}
 	}
 	db.expected = nil
-	onChange := db.onChange
+	onChange := db.onChange.list()
 	db.mu.Unlock()
 	if len(changed) > 0 && !db.holdsAll(wants) {
-		onChange(changed)
+		tell(onChange, changed)
 	}
 }
 

@@ -134,12 +134,15 @@ func (db *DB) install(c *conn, replica *replica) {
 	for owner := range db.waiters {
 		db.wake(owner)
 	}
-	onReconnect := db.onReconnect
+	var onReconnect []func()
+	if again {
+		onReconnect = db.onReconnect.list()
+	}
 	db.mu.Unlock()
 	db.metrics.connections.Inc()
 	db.metrics.connected.Set(1)
-	if again {
-		onReconnect()
+	for _, f := range onReconnect {
+		f()
 	}
 }
 

@@ -80,9 +80,9 @@ type DB struct {
 	conn        *conn
 	replica     *replica // nil while there is no complete one
 	generation  uint64
-	onChange    func([]string)
-	onForeign   func([]string)
-	onReconnect func()
+	onChange    listeners[func([]string)]
+	onForeign   listeners[func([]string)]
+	onReconnect listeners[func()]
 	waiters     map[string][]chan struct{} // by owner
 	expected    map[string]bool            // the owners in a commit, and whether their rows have changed
 	changed     chan struct{}              // closed and replaced when the connection comes or goes
@@ -94,8 +94,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db := &DB{
 		cfg: cfg, metrics: newMetrics(cfg), stop: stop, stopped: make(chan struct{}),
-		commit:   make(chan struct{}, 1),
-		onChange: func([]string) {}, onForeign: func([]string) {}, onReconnect: func() {},
+		commit:  make(chan struct{}, 1),
 		waiters: map[string][]chan struct{}{}, changed: make(chan struct{}),
 	}
 	go db.run(running)
@@ -121,30 +120,60 @@ func (db *DB) Close() {
 	<-db.stopped
 }
 
-// OnChange sets who is told which owners' rows changed in the database, and which owners wait no longer (ErrNoParent,
-// Result.Held). A commit whose owners have what they wanted afterwards is not told. f is called from several
-// goroutines and must not block.
-func (db *DB) OnChange(f func(owners []string)) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.onChange = f
+// listeners are called in no order; each can be taken out.
+type listeners[F any] struct {
+	next int
+	all  map[int]F
 }
 
-// OnForeign sets who is told in which tables rows of nobody that we know changed.
+// add gives what takes f out; the caller holds mu.
+func (l *listeners[F]) add(mu *sync.RWMutex, f F) (cancel func()) {
+	if l.all == nil {
+		l.all = map[int]F{}
+	}
+	id := l.next
+	l.next++
+	l.all[id] = f
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(l.all, id)
+	}
+}
+
+func (l *listeners[F]) list() []F { return slices.Collect(maps.Values(l.all)) }
+
+// OnChange adds a listener that is told which owners' rows changed in the database, and which owners wait no longer
+// (ErrNoParent, Result.Held). A commit whose owners have what they wanted afterwards is not told. f is called from
+// several goroutines and must not block.
+func (db *DB) OnChange(f func(owners []string)) (cancel func()) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.onChange.add(&db.mu, f)
+}
+
+// OnForeign adds a listener that is told in which tables rows of nobody that we know changed.
 // It is called from one goroutine and must not block.
-func (db *DB) OnForeign(f func(tables []string)) {
+func (db *DB) OnForeign(f func(tables []string)) (cancel func()) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.onForeign = f
+	return db.onForeign.add(&db.mu, f)
 }
 
-// OnReconnect sets who is told that a later generation of the replica is there
+// OnReconnect adds a listener that is told that a later generation of the replica is there
 // and ready, also where its probe row came, or came back, after the connection.
 // It must not block.
-func (db *DB) OnReconnect(f func()) {
+func (db *DB) OnReconnect(f func()) (cancel func()) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.onReconnect = f
+	return db.onReconnect.add(&db.mu, f)
+}
+
+// tell calls listeners without the lock.
+func tell[T any](all []func(T), what T) {
+	for _, f := range all {
+		f(what)
+	}
 }
 
 // Connected reports whether the replica is complete and follows the server.
@@ -294,18 +323,21 @@ func (db *DB) update(replica *replica, params json.RawMessage) error {
 			delete(changed.owners, owner)
 		}
 	}
-	onChange, onForeign, onReconnect := db.onChange, db.onForeign, func() {}
+	onChange, onForeign := db.onChange.list(), db.onForeign.list()
+	var onReconnect []func()
 	if unready && db.ready() == nil {
 		db.signal()
-		onReconnect = db.onReconnect
+		onReconnect = db.onReconnect.list()
 	}
 	db.mu.Unlock()
-	onReconnect()
+	for _, f := range onReconnect {
+		f()
+	}
 	if err == nil && len(changed.owners) > 0 {
-		onChange(slices.Collect(maps.Keys(changed.owners)))
+		tell(onChange, slices.Collect(maps.Keys(changed.owners)))
 	}
 	if err == nil && len(changed.foreign) > 0 {
-		onForeign(slices.Collect(maps.Keys(changed.foreign)))
+		tell(onForeign, slices.Collect(maps.Keys(changed.foreign)))
 	}
 	return err
 }
