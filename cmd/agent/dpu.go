@@ -50,7 +50,6 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client *api.
 		return err
 	}
 	a.opts.node.Node = serves.Host
-	a.opts.node.WithoutManagement = true
 	a.opts.log = a.opts.log.With("host", serves.Host)
 	if err := a.prepare(client); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
@@ -77,7 +77,7 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api
 
 // followDPU watches the DPU's Lease and publishes what it says, in an Event of
 // the Node and among the problems of its NodeOffload.
-func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client *api.Client, management *node.Management) (<-chan struct{}, error) {
+func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client *api.Client, management *management.Runner) (<-chan struct{}, error) {
 	name := a.opts.node.Node
 	report := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
 	kinds, err := api.NewDynamic(a.opts.kube)
@@ -115,7 +115,7 @@ func (a *agent) followDPU(ctx context.Context, group *errgroup.Group, client *ap
 	return changed, nil
 }
 
-func (a *agent) hostFacts(management *node.Management) nodeoffload.Facts {
+func (a *agent) hostFacts(management *management.Runner) nodeoffload.Facts {
 	facts := nodeoffload.Facts{Inventory: a.devices.Inventory(), Claims: a.functions.Ledger.Claims(), Reserved: a.reserved()}
 	if err := a.dpu.Ready(); err != nil {
 		facts.Away = err.Error()

@@ -26,8 +26,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
-	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
+	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
@@ -40,7 +40,7 @@ type options struct {
 	level                                     slog.Level
 
 	kube    api.Config
-	node    node.Config
+	node    gateway.Config
 	cni     cni.Config
 	ovsdb   string
 	metrics struct{ local, secure string }
@@ -61,7 +61,7 @@ func main() {
 }
 
 func command() *cobra.Command {
-	o := options{node: node.Defaults(), cni: cni.Defaults(), chassis: chassis.Defaults(), kube: api.Config{UserAgent: "ovn-offload-agent/" + version}}
+	o := options{node: gateway.Defaults(), cni: cni.Defaults(), chassis: chassis.Defaults(), kube: api.Config{UserAgent: "ovn-offload-agent/" + version}}
 	root := &cobra.Command{
 		Use:               "ovn-offload-agent",
 		Short:             "sets a node up for the network and attaches its pods",

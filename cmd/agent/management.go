@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -27,7 +28,7 @@ func (a *agent) ownVF(purpose vf.Purpose) (string, error) {
 
 // carrier is the VF with both of its ends. A node that has no such VF, as others
 // of the cluster may, has an internal port.
-func (a *agent) carrier() (*node.Function, error) {
+func (a *agent) carrier() (*node.VF, error) {
 	f, err := a.bothEnds(a.ownVF(vf.ForManagement))
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
@@ -37,9 +38,9 @@ func (a *agent) carrier() (*node.Function, error) {
 
 // gatewayFunction is the same of the gateway bridge, whose own interface has the
 // node's address elsewhere.
-func (a *agent) gatewayFunction() (*node.Function, error) { return a.bothEnds(a.ownVF(vf.ForGateway)) }
+func (a *agent) gatewayFunction() (*node.VF, error) { return a.bothEnds(a.ownVF(vf.ForGateway)) }
 
-func (a *agent) bothEnds(device string, err error) (*node.Function, error) {
+func (a *agent) bothEnds(device string, err error) (*node.VF, error) {
 	if errors.Is(err, vf.ErrNoVF) {
 		return nil, nil
 	}
@@ -50,11 +51,11 @@ func (a *agent) bothEnds(device string, err error) (*node.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &node.Function{Device: device, Representor: representor}, nil
+	return &node.VF{Device: device, Representor: representor}, nil
 }
 
 // hostCarrier is the VF on a host, and what its DPU is told of it.
-func (a *agent) hostCarrier() (*node.Function, error) {
+func (a *agent) hostCarrier() (*node.VF, error) {
 	device, err := a.ownVF(vf.ForManagement)
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
@@ -70,14 +71,14 @@ func (a *agent) hostCarrier() (*node.Function, error) {
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
 	}
-	return &node.Function{Device: device, Claim: claim}, nil
+	return &node.VF{Device: device, Claim: claim}, nil
 }
 
 // dpuCarrier is the representor of the host's VF; nil: the host has none, and the
 // DPU itself has the management port. A refusal is an Event of the host's Node.
-func dpuCarrier(ports *dpu.Ports, refused func(reason string)) func() (*node.Function, error) {
+func dpuCarrier(ports *dpu.Ports, refused func(reason string)) func() (*node.VF, error) {
 	last := ""
-	return func() (*node.Function, error) {
+	return func() (*node.VF, error) {
 		representor, err := ports.Management()
 		reason := ""
 		if err != nil && !errors.Is(err, reconcile.ErrNotReady) {
@@ -89,14 +90,14 @@ func dpuCarrier(ports *dpu.Ports, refused func(reason string)) func() (*node.Fun
 		if last = reason; err != nil || representor == nil {
 			return nil, err
 		}
-		return &node.Function{Representor: representor.Name}, nil
+		return &node.VF{Representor: representor.Name}, nil
 	}
 }
 
 // management keeps the port apart from the rest of the node's set-up.
-func (a *agent) management(client *api.Client, function func() (*node.Function, error), mtu func() int) (*node.Management, error) {
+func (a *agent) management(client *api.Client, function func() (*node.VF, error), mtu func() int) (*management.Runner, error) {
 	deps := node.Deps{
-		Host: node.Local{NS: a.host}, Function: function,
+		Netns:    node.Local{NS: a.host},
 		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
 		Annotate: kube.NewWriter(client).AnnotateNode,
 		Logger:   a.opts.log, Registerer: a.metrics,
@@ -104,11 +105,11 @@ func (a *agent) management(client *api.Client, function func() (*node.Function, 
 	if a.db != nil { // else an interface that is not nil
 		deps.DB = a.db
 	}
-	return node.NewManagement(a.opts.node, deps, mtu)
+	return management.New(management.NewPort(a.opts.node.Config, deps, function), mtu)
 }
 
 // dpuManagement comes after the ports' own listener for devices.
-func (a *agent) dpuManagement(client *api.Client, ports *dpu.Ports, report *kube.Reporter) (*node.Management, error) {
+func (a *agent) dpuManagement(client *api.Client, ports *dpu.Ports, report *kube.Reporter) (*management.Runner, error) {
 	host := contract.NodeOwner(a.opts.node.Node)
 	carrier := dpuCarrier(ports, func(reason string) { report.Warn(host, "ManagementPortRefused", "the DPU: "+reason) })
 	management, err := a.management(client, carrier, a.setup.MTU)

@@ -26,6 +26,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/node/svchealth"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
@@ -44,7 +46,7 @@ type agent struct {
 	db        *ovsdb.DB
 	view      *kube.View
 	pods      *cni.Pods
-	setup     *node.Setup
+	setup     *gateway.Setup
 	health    *svchealth.Server
 	dpu       *dpu.Watch // on a host with one
 	kernel    *netdev.Devices
@@ -137,16 +139,22 @@ func (a *agent) prepare(client *api.Client) (err error) {
 		return err
 	}
 	writer := kube.NewWriter(client)
-	a.setup, err = node.New(a.opts.node, node.Deps{
-		Host: node.Local{NS: a.host}, DB: a.db,
-		Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
-		Annotate: writer.AnnotateNode,
-		Function: a.carrier, GatewayFunction: a.gatewayFunction, Eswitch: a.eswitch,
+	deps := gateway.Deps{
+		Deps: node.Deps{
+			Netns: node.Local{NS: a.host}, DB: a.db,
+			Node:     func() *corev1.Node { return a.view.Node(a.opts.node.Node) },
+			Annotate: writer.AnnotateNode,
+			Probes:   probes(client, a.opts.node.Remote),
+			Logger:   a.opts.log, Registerer: a.metrics,
+		},
+		VF: a.gatewayFunction, Eswitch: a.eswitch,
 		Flows:    openflow.Tables{Log: a.opts.log},
 		Services: a.services, NFT: a.nft(), Forget: a.host.Forget,
-		Probes: probes(client, a.opts.node.Remote),
-		Logger: a.opts.log, Registerer: a.metrics,
-	})
+	}
+	if a.opts.mode != modeDPU { // on a DPU it is kept apart
+		deps.Management = management.NewPort(a.opts.node.Config, deps.Deps, a.carrier)
+	}
+	a.setup, err = gateway.New(a.opts.node, deps)
 	if err == nil {
 		a.onCarrier(a.eswitchLinks, a.setup.Mark)
 	}
@@ -256,7 +264,7 @@ func (a *agent) onBridge(owner contract.Owner) bool {
 // nft is nil on a kernel without nftables: all that it costs is the node's own
 // way to node ports at the node.
 func (a *agent) nft() knftables.Interface {
-	table, err := knftables.New(knftables.InetFamily, node.RedirectTable)
+	table, err := knftables.New(knftables.InetFamily, gateway.RedirectTable)
 	if err != nil {
 		a.opts.log.Warn("no nftables: processes of the node do not reach node ports at the node", "error", err)
 		return nil
@@ -327,18 +335,21 @@ func retreat(ctx context.Context, opts options) error {
 	if err != nil {
 		return err
 	}
-	return setup.Retreat(ctx)
+	return setup.FailBack(ctx)
 }
 
 // alone is a set-up that needs neither the API server nor the Node object.
-func alone(ctx context.Context, opts options) (*node.Setup, error) {
+func alone(ctx context.Context, opts options) (*gateway.Setup, error) {
 	opts.node.Remote = cmp.Or(opts.node.Remote, "none") // needed by a set-up only
 	a := &agent{opts: opts, metrics: prometheus.NewRegistry()}
 	if err := a.open(ctx); err != nil {
 		return nil, err
 	}
-	return node.New(opts.node, node.Deps{
-		Host: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, NFT: a.nft(), Forget: a.host.Forget,
-		Flows: openflow.Tables{Log: opts.log}, Logger: opts.log, Registerer: a.metrics,
+	deps := node.Deps{
+		Netns: node.Local{NS: a.host}, DB: a.db, Node: func() *corev1.Node { return nil }, Logger: opts.log, Registerer: a.metrics,
+	}
+	return gateway.New(opts.node, gateway.Deps{
+		Deps: deps, Management: management.NewPort(opts.node.Config, deps, nil),
+		NFT: a.nft(), Forget: a.host.Forget, Flows: openflow.Tables{Log: opts.log},
 	})
 }

@@ -1,22 +1,18 @@
-// Package node sets a node up for its pods and keeps it so: the gateway bridge
-// that takes over the node's interface, OVS' settings for ovn-controller, the
-// management port, and what the cluster has to know of the node.
+// Package node is what the features of a node's set-up share: a Host, what it observes
+// (State) and the Steps that change it. The features have packages of their own:
 //
-// It is a package of its own because its subject, the host's own network, is
-// nobody else's: pkg/cni knows pods only, pkg/ovn only the Northbound database.
+//	flows       the flow table of a gateway bridge; pure
+//	gateway     the bridge that takes over the uplink, OVS' settings, the Node's annotations
+//	management  the node's own interface in its pod subnet
+//	svchealth   health checks of services
+//	cnifiles    files for the container runtime
 //
 // Place in the data flow:
 //
-//	netlink, OVSDB, Node events -> Setup.pass: observe -> plan -> apply
-//	plan -> pkg/netdev (addresses, routes), pkg/ovsdb (Bridge, Port, Interface)
-//	Setup -> annotations of the Node -> controller;  Setup.Ready -> pkg/cni
+//	netlink, OVSDB, Node events -> State -> a feature's planner -> Steps -> Host.Run
+//	Host.Run -> pkg/netdev (addresses, routes), pkg/ovsdb (Bridge, Port, Interface)
 //
-// Planners are pure functions of a State, so that a start, a repair and the
-// continuation after a crash are one thing. What a planner cannot do yet it
-// leaves to the pass that the missing event starts.
-//
-// The host's address is never without an interface: a checkpoint is on disk
-// before the first change; addresses are added to the one interface before they
-// leave the other; they stand on the bridge while there is one, else on the
-// NIC; and a takeover that cuts the node off is undone.
+// Planners are pure functions of a State, so that a start, a repair and the continuation
+// after a crash are one thing. What a planner cannot do yet it leaves to the pass that the
+// missing event starts. pkg/cni knows pods only, pkg/ovn only the Northbound database.
 package node

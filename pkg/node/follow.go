@@ -7,11 +7,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// calm is how long changes that only the annotations show are gathered.
-const calm = time.Second
+// gatherAddresses is how long changes that only the annotations show are gathered.
+const gatherAddresses = time.Second
 
 // watchedLinks are those that carry the node's network.
-type watchedLinks struct {
+type WatchedLinks struct {
 	mu    sync.Mutex
 	known map[int]bool // by index
 	names map[string]bool
@@ -19,16 +19,16 @@ type watchedLinks struct {
 
 // follow turns the host's events into passes: at once for links that carry the
 // node's network, after a while for other addresses, never for pods' links.
-func (w *watchedLinks) follow(events <-chan netdev.Event, mark func()) {
+func (w *WatchedLinks) Follow(events <-chan netdev.Event, mark func()) {
 	var later *time.Timer
 	for e := range events {
 		switch {
-		case e.Kind == netdev.Lost || w.matters(e):
+		case e.Kind == netdev.Lost || w.Matters(e):
 			mark()
 		case e.Kind == netdev.AddrEvent && later == nil:
-			later = time.AfterFunc(calm, mark)
+			later = time.AfterFunc(gatherAddresses, mark)
 		case e.Kind == netdev.AddrEvent:
-			later.Reset(calm)
+			later.Reset(gatherAddresses)
 		}
 	}
 	if later != nil {
@@ -36,9 +36,9 @@ func (w *watchedLinks) follow(events <-chan netdev.Event, mark func()) {
 	}
 }
 
-// matters reports whether an event is about a link of ours. A link that has
+// Matters reports whether an event is about a link of ours. A link that has
 // just been made is known by its name only, one that is gone by its index.
-func (w *watchedLinks) matters(e netdev.Event) bool {
+func (w *WatchedLinks) Matters(e netdev.Event) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.names == nil { // before the first pass
@@ -48,7 +48,7 @@ func (w *watchedLinks) matters(e netdev.Event) bool {
 }
 
 // remember adds names to those that matter, and learns the indexes of all.
-func (w *watchedLinks) remember(st State, names ...string) {
+func (w *WatchedLinks) Remember(st State, names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.names == nil {

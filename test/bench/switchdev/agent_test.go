@@ -17,6 +17,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -36,18 +37,21 @@ func (p *product) gateway(n *ovsNode, of string) {
 	view, err := kube.NewView(apitest.Client(p.server), of)
 	ok(t, err)
 	db := n.database()
-	cfg := node.Defaults()
+	cfg := gateway.Defaults()
 	cfg.Node, cfg.Network.Subnets, cfg.Zone.ServiceSubnets = of, plan().Cluster, plan().Services
-	cfg.Remote, cfg.GatewayInterface, cfg.WithoutManagement = p.remote("sb"), n.uplink, true
+	cfg.Remote, cfg.GatewayInterface = p.remote("sb"), n.uplink
 	cfg.MTU, cfg.Checkpoint = 1400, filepath.Join(n.dir, "node.json")
-	setup, err := node.New(cfg, node.Deps{
-		Host: node.Local{NS: host}, DB: db, Flows: n.bridges(p.cluster),
+	deps := node.Deps{
+		Netns: node.Local{NS: host}, DB: db,
 		Node:     func() *corev1.Node { return view.Node(of) },
 		Annotate: kube.NewWriter(apitest.Client(p.server)).AnnotateNode,
+		Logger:   p.log(), Registerer: prometheus.NewRegistry(),
+	}
+	setup, err := gateway.New(cfg, gateway.Deps{
+		Deps: deps, Flows: n.bridges(p.cluster),
 		Services: func() (flows.Services, bool) {
 			return flows.PortsOf(view.Services(), view.PodsOnNode(of), flows.Elsewhere{}), true
 		},
-		Logger: p.log(), Registerer: prometheus.NewRegistry(),
 	})
 	ok(t, err)
 	db.OnChange(func(owners []string) { setup.Changed(owners...) })

@@ -26,7 +26,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -138,7 +138,7 @@ type dpuSide struct {
 	db               *ovsdb.DB
 	live             *vf.Live
 	ports            atomic.Pointer[dpu.Ports]
-	own              *node.Management
+	own              *management.Runner
 	stop             func()
 }
 
@@ -211,7 +211,7 @@ type hostSide struct {
 	reserved vf.Selector // VFs for pods that ask for none
 	live     *vf.Live
 	ledger   *ledger.Ledger
-	own      *node.Management
+	own      *management.Runner
 	carrier  atomic.Pointer[string] // the VF that is the management port
 	kubelet  kubelet
 	stop     func()

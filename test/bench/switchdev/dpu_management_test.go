@@ -20,6 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 )
 
 // The host's own addresses in its pod subnet, and a service.
@@ -44,36 +45,36 @@ func networkOf(subnets ...string) (n contract.Network) {
 }
 
 // management is one side's half of the management port.
-func (b *dpuBench) management(view *kube.View, ns *netdev.NS, db node.DB, function func() (*node.Function, error)) *node.Management {
+func (b *dpuBench) management(view *kube.View, ns *netdev.NS, db node.DB, function func() (*node.VF, error)) *management.Runner {
 	b.Helper()
-	m, err := node.NewManagement(node.Config{
+	m, err := management.New(management.NewPort(node.Config{
 		Node: dpuHost, Network: networkOf("10.1.0.0/16", "fd00:1::/48"), Zone: contract.Zone{ServiceSubnets: subnetsOf("10.96.0.0/16")},
 	}, node.Deps{
-		Host: node.Local{NS: ns}, DB: db, Function: function, Node: func() *corev1.Node { return view.Node(dpuHost) },
+		Netns: node.Local{NS: ns}, DB: db, Node: func() *corev1.Node { return view.Node(dpuHost) },
 		Annotate: kube.NewWriter(apitest.Client(b.api)).AnnotateNode,
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)), Registerer: prometheus.NewRegistry(),
-	}, func() int { return 1400 })
+	}, function), func() int { return 1400 })
 	ok(b, err)
 	view.OnChange(m.Changed)
 	return m
 }
 
 // function is what the host claims.
-func (d *dpuSide) function() (*node.Function, error) {
+func (d *dpuSide) function() (*node.VF, error) {
 	representor, err := d.ports.Load().Management()
 	if err != nil || representor == nil {
 		return nil, err
 	}
-	return &node.Function{Representor: representor.Name}, nil
+	return &node.VF{Representor: representor.Name}, nil
 }
 
-func (h *hostSide) function() (*node.Function, error) {
+func (h *hostSide) function() (*node.VF, error) {
 	device := *h.carrier.Load()
 	if device == "" {
 		return nil, nil
 	}
 	claim, err := dpu.ClaimManagement(*h.live.Inventory(), device, "")
-	return &node.Function{Device: device, Claim: claim}, err
+	return &node.VF{Device: device, Claim: claim}, err
 }
 
 // carry makes a VF the host's management port, "" none.

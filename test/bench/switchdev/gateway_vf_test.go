@@ -23,6 +23,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 )
@@ -37,8 +38,8 @@ const (
 // OVN that shares it.
 type gatewayHost struct {
 	*podNode
-	setup    *node.Setup
-	function atomic.Pointer[node.Function]
+	setup    *gateway.Setup
+	function atomic.Pointer[node.VF]
 	nic      string
 }
 
@@ -60,7 +61,7 @@ func TestGatewayVF_NodeTrafficIsInHardware(t *testing.T) {
 	}
 	alive("before the move")
 
-	h.function.Store(&node.Function{Device: own.Name, Representor: own.Representor.Name})
+	h.function.Store(&node.VF{Device: own.Name, Representor: own.Representor.Name})
 	h.setup.Mark()
 	eventually(t, "the VF has the address", patience, func() bool { return h.bears(own.Netdev.Name) })
 	eventually(t, "the bridge's own interface is down", patience, func() bool { return !isUp(h, bridge) })
@@ -149,22 +150,25 @@ func (h *gatewayHost) run() {
 	h.Setenv("OVS_RUNDIR", h.dir)
 	host, err := netdev.Open("")
 	ok(h, err)
-	cfg := node.Defaults()
+	cfg := gateway.Defaults()
 	cfg.Node, cfg.Network, cfg.Zone.ServiceSubnets = "node", networkOf("10.244.0.0/16"), subnetsOf("10.96.0.0/16")
-	cfg.Remote, cfg.GatewayInterface, cfg.WithoutManagement = h.c.remote("sb"), h.nic, true
+	cfg.Remote, cfg.GatewayInterface = h.c.remote("sb"), h.nic
 	cfg.Checkpoint = filepath.Join(h.dir, "node.json")
 	object := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node"},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: gatewayNode}}},
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	h.setup, err = node.New(cfg, node.Deps{
-		Host: node.Local{NS: host}, DB: h.db, Flows: openflow.Tables{Log: log},
-		Node:            func() *corev1.Node { return object },
-		Annotate:        func(context.Context, *corev1.Node, map[string]string) error { return nil },
-		GatewayFunction: func() (*node.Function, error) { return h.function.Load(), nil },
-		Probes:          map[string]func(context.Context) error{"outside": reachesOutside},
-		Logger:          log, Registerer: prometheus.NewRegistry(),
+	deps := node.Deps{
+		Netns: node.Local{NS: host}, DB: h.db,
+		Node:     func() *corev1.Node { return object },
+		Annotate: func(context.Context, *corev1.Node, map[string]string) error { return nil },
+		Probes:   map[string]func(context.Context) error{"outside": reachesOutside},
+		Logger:   log, Registerer: prometheus.NewRegistry(),
+	}
+	h.setup, err = gateway.New(cfg, gateway.Deps{
+		Deps: deps, Flows: openflow.Tables{Log: log},
+		VF: func() (*node.VF, error) { return h.function.Load(), nil },
 	})
 	ok(h, err)
 	h.db.OnChange(func(owners []string) { h.setup.Changed(owners...) })

@@ -18,6 +18,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 )
 
@@ -40,7 +41,7 @@ func TestManagementPort_NodeTrafficIsInHardware(t *testing.T) {
 		t.Errorf("traffic of an internal port is in hardware:\n%s", flows)
 	}
 
-	carrier.Store(&node.Function{Device: own.Name, Representor: own.Representor.Name})
+	carrier.Store(&node.VF{Device: own.Name, Representor: own.Representor.Name})
 	mark()
 	eventually(t, "the VF is the management port", patience, func() bool { return strings.HasPrefix(n.state(own.Name), node.ManagementInterface) })
 	eventually(t, "the node reaches the pod by its VF, in hardware", patience, func() bool {
@@ -59,17 +60,16 @@ func TestManagementPort_NodeTrafficIsInHardware(t *testing.T) {
 }
 
 // manage keeps the management port as a node's set-up does.
-func (n *podNode) manage() (carrier *atomic.Pointer[node.Function], mark func()) {
+func (n *podNode) manage() (carrier *atomic.Pointer[node.VF], mark func()) {
 	n.Helper()
 	host, err := netdev.Open("")
 	ok(n, err)
-	carrier = &atomic.Pointer[node.Function]{}
+	carrier = &atomic.Pointer[node.VF]{}
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Annotations: map[string]string{contract.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`}}}
-	m, err := node.NewManagement(node.Config{Node: "node", Network: networkOf("10.244.0.0/16")}, node.Deps{
-		Host: node.Local{NS: host}, DB: n.db, Node: func() *corev1.Node { return object },
-		Function: func() (*node.Function, error) { return carrier.Load(), nil },
-		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)), Registerer: prometheus.NewRegistry(),
-	}, func() int { return 1400 })
+	m, err := management.New(management.NewPort(node.Config{Node: "node", Network: networkOf("10.244.0.0/16")}, node.Deps{
+		Netns: node.Local{NS: host}, DB: n.db, Node: func() *corev1.Node { return object },
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Registerer: prometheus.NewRegistry(),
+	}, func() (*node.VF, error) { return carrier.Load(), nil }), func() int { return 1400 })
 	ok(n, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+const (
+	// programTimeout bounds a step that starts programs, which on a starved host
+	// take many times as long: one that is ended half-way has done nothing.
+	programTimeout = 30 * time.Second
+	// verifyTimeout is how long a takeover may cut the node off.
+	verifyTimeout = 10 * time.Second
+	// probePause is the time between two attempts of a probe that fails.
+	probePause = 500 * time.Millisecond
+)
+
+// tell writes the annotations.
+func (b *bridge) tell(ctx context.Context, st State, g Gateway, encap netip.Addr, mtu int) error {
+	object := b.Deps.Node()
+	if object == nil {
+		return node.NotReady("node %s is not known", b.cfg.Node)
+	}
+	facts, err := annotations(b.cfg, st, g, encap, mtu)
+	if err != nil {
+		return err
+	}
+	const key = contract.GatewayConfigKey
+	if facts[key], err = contract.SetNetwork(object.Annotations[key], b.cfg.Network.Key(), gatewayConfig(b.cfg, st, g)); err != nil {
+		return err
+	}
+	return b.Deps.Annotate(ctx, object, facts)
+}
+
+// release goes through every step whatever fails: each brings the host closer.
+func (b *bridge) release(ctx context.Context, st State) error {
+	var errs []error
+	for _, step := range planRelease(b.cfg, st) {
+		if _, last := step.(forget); last && len(errs) > 0 {
+			break
+		}
+		if err := step.Apply(ctx, b.Host); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", step, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *bridge) merge(ctx context.Context, keys map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, node.StepTimeout)
+	defer cancel()
+	if err := b.Deps.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", keys); err != nil {
+		return fmt.Errorf("setting external_ids of %s: %w", vswitch.OpenvSwitchTable, err)
+	}
+	return nil
+}
+
+// Apply returns ovs-vswitchd's complaint, if that is what it answers.
+func (a awaitPort) Apply(ctx context.Context, h *node.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, node.StepTimeout)
+	defer cancel()
+	var complaint *string
+	err := h.Deps.DB.WaitRow(ctx, vswitch.InterfaceTable, a.Owner.String(), a.Name, func(row any) bool {
+		iface, ok := row.(*vswitch.Interface)
+		if !ok {
+			return false
+		}
+		complaint = iface.Error
+		return iface.Error != nil || iface.Ofport != nil && *iface.Ofport > 0
+	})
+	if err != nil {
+		return fmt.Errorf("ovs-vswitchd has not opened %s: %w", a.Name, err)
+	}
+	if complaint != nil {
+		return fmt.Errorf("ovs-vswitchd: %s", *complaint)
+	}
+	return nil
+}
+
+// reachable names the probes that succeed now.
+func (b *bridge) reachable(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	var names []string
+	var asked sync.WaitGroup
+	for name, probe := range b.Deps.Probes {
+		asked.Go(func() {
+			if probe(ctx) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				names = append(names, name)
+			}
+		})
+	}
+	asked.Wait()
+	slices.Sort(names)
+	return names
+}
+
+// Apply succeeds when each of the probes has, each in its own time.
+func (a verify) Apply(ctx context.Context, h *node.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	missing := map[string]error{}
+	for _, name := range a.Probes {
+		probe, ok := h.Deps.Probes[name]
+		for ok {
+			err := probe(ctx)
+			if err == nil {
+				break
+			}
+			select {
+			case <-time.After(probePause):
+				continue
+			case <-ctx.Done():
+			}
+			missing[name] = err
+			break
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	first := slices.Sorted(maps.Keys(missing))[0]
+	return fmt.Errorf("%s was reachable before, and is not after %s: %w", first, verifyTimeout, missing[first])
+}

@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+)
+
+// Checkpoint is what the NIC was before the bridge took it over, and so what
+// the bridge has to be. It follows an administrator's changes of the bridge.
+type Checkpoint struct {
+	Interface string         `json:"interface"`
+	Bridge    string         `json:"bridge"`
+	MAC       contract.MAC   `json:"mac"`
+	MTU       int            `json:"mtu"`
+	Addresses []netip.Prefix `json:"addresses"`
+	// Routes bear no link name.
+	Routes []netdev.Route `json:"routes"`
+	// Sysctls are the NIC's values to restore.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
+	// Baseline names the probes that succeeded before the first change.
+	Baseline []string `json:"baseline,omitempty"`
+	// Verified says that they did so afterwards, too: no rollback any more.
+	Verified bool `json:"verified"`
+	// VF is nil as long as the bridge's own link is all that has the addresses.
+	VF *CheckpointVF `json:"vf,omitempty"`
+	// Trial names the probes that succeeded before the addresses moved to the VF,
+	// until they have afterwards, too.
+	Trial []string `json:"trial,omitempty"`
+	// Index is that of the link, the bridge's or the VF's, on which all this was last
+	// in place: a link with another index is a new one, and empty through nobody's will.
+	Index int `json:"index"`
+}
+
+func (c Checkpoint) clone() Checkpoint {
+	c.Addresses = slices.Clone(c.Addresses)
+	c.Routes = slices.Clone(c.Routes)
+	if c.VF != nil {
+		vf := *c.VF
+		c.VF = &vf
+	}
+	return c
+}
+
+func (c Checkpoint) equal(o Checkpoint) bool {
+	return c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified && c.VF.equal(o.VF) && slices.Equal(c.Trial, o.Trial) &&
+		slices.Equal(c.Addresses, o.Addresses) && slices.EqualFunc(c.Routes, o.Routes, netdev.Route.Equal)
+}
+
+// loadCheckpoint gives nil when there is none.
+func loadCheckpoint(path string) (*Checkpoint, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading checkpoint: %w", err)
+	}
+	var c Checkpoint
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("reading checkpoint %s: %w", path, err)
+	}
+	return &c, nil
+}
+
+func saveCheckpoint(path string, c Checkpoint) error {
+	raw, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing checkpoint: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("writing checkpoint: %w", err)
+	}
+	if err := durable.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
+		return fmt.Errorf("writing checkpoint: %w", err)
+	}
+	return nil
+}
+
+func removeCheckpoint(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing checkpoint: %w", err)
+	}
+	return nil
+}

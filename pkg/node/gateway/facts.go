@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+)
+
+// encapAddress is the tunnels' end: the configured address or the node's first.
+func encapAddress(cfg Config, s State, g Gateway) (netip.Addr, error) {
+	if cfg.EncapAddress.IsValid() {
+		return cfg.EncapAddress, nil
+	}
+	addrs := primary(cfg, s, hostLink(s, g))
+	if len(addrs) == 0 {
+		return netip.Addr{}, node.NotReady("gateway bridge %s has no address of the cluster's families", g.Bridge)
+	}
+	return addrs[0].Addr(), nil
+}
+
+// underlay is the MTU of the interface with the tunnels' end. The gateway
+// bridge counts with its NIC's, for its own may just have been made.
+func underlay(s State, encap netip.Addr) (int, error) {
+	name := linkOf(s, []netip.Addr{encap})
+	if name == "" {
+		return 0, node.NotReady("no interface has the encapsulation address %s", encap)
+	}
+	if s.Saved != nil && name == s.Saved.Bridge {
+		return s.Saved.MTU, nil
+	}
+	return s.Links[name].MTU, nil
+}
+
+// settings are the external_ids of the Open_vSwitch table that ovn-controller
+// reads.
+func settings(cfg Config, s State, g Gateway, encap netip.Addr) map[string]string {
+	return map[string]string{
+		"hostname":                    cfg.Node,
+		"ovn-encap-type":              "geneve",
+		"ovn-encap-ip":                encap.String(),
+		"ovn-remote":                  cfg.Remote,
+		"ovn-remote-probe-interval":   "100000",
+		"ovn-openflow-probe-interval": "180",
+		"ovn-monitor-all":             "true",
+		"ovn-enable-lflow-cache":      "true",
+		// After a restart the old flows stay until the new ones are complete.
+		"ovn-ofctrl-wait-before-clear": "0",
+		"ovn-bridge-datapath-type":     cfg.Datapath,
+		bridgeMappings:                 mappings(s.Settings[bridgeMappings], g.Bridge, s.Second.Bridge),
+	}
+}
+
+const bridgeMappings = "ovn-bridge-mappings"
+
+// mappings keeps those of other physical networks; "" is no bridge.
+func mappings(current, first, second string) string {
+	var out []string
+	for _, m := range [][2]string{{contract.PhysicalNetwork, first}, {contract.SecondPhysicalNetwork, second}} {
+		if m[1] != "" {
+			out = append(out, m[0]+":"+m[1])
+		}
+	}
+	for m := range strings.SplitSeq(current, ",") {
+		network, _, _ := strings.Cut(m, ":")
+		if m != "" && network != contract.PhysicalNetwork && network != contract.SecondPhysicalNetwork {
+			out = append(out, m)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// mapped is the bridge of a physical network, "" when it has none.
+func mapped(s State, network string) string {
+	for m := range strings.SplitSeq(s.Settings[bridgeMappings], ",") {
+		if bridge, ok := strings.CutPrefix(m, network+":"); ok {
+			return bridge
+		}
+	}
+	return ""
+}
+
+// unset removes what settings has set; "" deletes a key.
+func unset(cfg Config, s State) map[string]string {
+	keys := settings(cfg, s, Gateway{}, netip.Addr{})
+	for key := range keys {
+		keys[key] = ""
+	}
+	keys[bridgeMappings] = mappings(s.Settings[bridgeMappings], "", "")
+	return keys
+}
+
+// gatewayConfig is what the controller makes the network's gateway router from.
+func gatewayConfig(cfg Config, s State, g Gateway) contract.GatewayConfig {
+	link := hostLink(s, g)
+	addrs := primary(cfg, s, link)
+	gateway := contract.GatewayConfig{
+		Mode: "shared", Bridge: g.Bridge, Interface: localnetPort(cfg, g),
+		MAC: contract.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, link, addrs),
+		NodePortEnable: "true", VLANID: "0",
+	}
+	if s.Second.Bridge != "" {
+		gateway.SecondGateway = contract.SecondGateway{
+			Interface: localnetPort(cfg, s.Second),
+			MAC:       contract.MAC(s.Links[s.Second.Bridge].MAC), Addresses: primary(cfg, s, s.Second.Bridge),
+		}
+	}
+	if len(addrs) == 1 {
+		gateway.Address = &addrs[0]
+	}
+	if len(gateway.NextHops) == 1 {
+		gateway.NextHop = &gateway.NextHops[0]
+	}
+	return gateway
+}
+
+// annotations tell the controller what the node is, beside its gatewayConfig.
+func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map[string]string, error) {
+	chassis := s.Settings["system-id"]
+	if chassis == "" {
+		return nil, errors.New("the Open_vSwitch database has no system-id")
+	}
+	addrs := primary(cfg, s, hostLink(s, g))
+	out := map[string]string{contract.NodeChassisIDKey: chassis, contract.NodeMTUKey: checkedMTU(s, mtu)}
+	for key, value := range map[string]any{
+		contract.NodeEncapIPsKey:       []netip.Addr{encap},
+		contract.NodePrimaryAddressKey: primaryAddress(addrs),
+		contract.HostCIDRsKey:          hostCIDRs(s),
+	} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		out[key] = string(text)
+	}
+	return out, nil
+}
+
+// checkedMTU is the length to which the gateway router holds packets, "" for any.
+func checkedMTU(s State, mtu int) string {
+	if s.NoLengthCheck {
+		return ""
+	}
+	return strconv.Itoa(mtu)
+}
+
+func primaryAddress(addrs []netip.Prefix) contract.PrimaryAddress {
+	var p contract.PrimaryAddress
+	for _, addr := range addrs {
+		if contract.IPv4.Has(addr.Addr()) {
+			p.IPv4 = addr.String()
+		} else {
+			p.IPv6 = addr.String()
+		}
+	}
+	return p
+}
+
+// nextHops gives the default gateways of each family that the node has, those of
+// the route of lowest metric.
+func nextHops(s State, link string, addrs []netip.Prefix) []netip.Addr {
+	var out []netip.Addr
+	for _, addr := range addrs {
+		var best netdev.Route
+		for _, r := range s.Routes {
+			if r.Link != link || r.Dest.Bits() != 0 || r.Table != node.TableMain || !contract.FamilyOf(addr.Addr()).Has(r.NextHop) {
+				continue
+			}
+			if r.NextHop.IsValid() && (!best.NextHop.IsValid() || r.Metric < best.Metric) {
+				best = r
+			}
+		}
+		if best.NextHop.IsValid() {
+			out = append(append(out, best.NextHop), best.Others...)
+		}
+	}
+	return out
+}
+
+// hostCIDRs are all addresses of the node, without that in its pod subnet.
+func hostCIDRs(s State) []netip.Prefix {
+	set := map[netip.Prefix]bool{}
+	for name, addrs := range s.Addrs {
+		for _, addr := range addrs {
+			if name != node.ManagementInterface {
+				set[addr] = true
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(set), netip.Prefix.Compare)
+}

@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+)
+
+// Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
+// changed when the table changed or the switch restarted, until ctx ends.
+type Flows interface {
+	Replace(ctx context.Context, bridge string, flows []string) error
+	Dump(ctx context.Context, bridge, match string, flow func(string)) error
+	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
+}
+
+// direct keeps the flows of the gateway bridge, the host's own included, for the
+// router is on it: they are gone when ovs-vswitchd was, and anybody may change them.
+func (s *Setup) direct(ctx context.Context, st State, g Gateway, services flows.Services, known bool) error {
+	w, err := bridgeOf(s.cfg, st, g)
+	if err != nil {
+		return err
+	}
+	for i := range w.Routers {
+		w.Routers[i].Masquerade = flows.Masquerades(s.cfg.Zone.MasqueradeSubnets, st.Services, w.Addresses)
+	}
+	w.Services = services.At(w.Addresses)
+	if known || !s.directed(ctx, g.Bridge) {
+		table := flows.Table(w)
+		if err := s.write(ctx, g.Bridge, table); err != nil {
+			return err
+		}
+		s.metrics.observe(w, len(table))
+	}
+	s.watch(ctx, g.Bridge, s.Mark)
+	return nil
+}
+
+// bridgeOf leaves out services and the masquerade addresses for them.
+func bridgeOf(cfg Config, s State, g Gateway) (flows.Bridge, error) {
+	link, ok := s.Links[g.Bridge]
+	if !ok {
+		return flows.Bridge{}, node.NotReady("gateway bridge %s has no link", g.Bridge)
+	}
+	uplink, err := uplinkOf(cfg, s, g)
+	w := flows.Bridge{
+		MAC: link.MAC.String(), Uplink: s.OFPorts[uplink],
+		Host: hostPort(s, g), Shared: shared(cfg, s, g), Guests: guests(s, g),
+		ClusterSubnets: cfg.Network.Prefixes(), Addresses: primary(cfg, s, hostLink(s, g)),
+	}
+	if port := s.OFPorts[routerPort(cfg, g)]; port != 0 {
+		w.Routers = []flows.Router{{Port: port, Mark: flows.MarkDefault}}
+	}
+	for _, subnet := range cfg.Zone.MasqueradeSubnets {
+		w.Masquerade = append(w.Masquerade, subnet.Masked())
+	}
+	for _, own := range s.Addrs[hostLink(s, g)] {
+		w.Own = append(w.Own, own.Addr())
+	}
+	return w, err
+}
+
+// guests are the bridge's ports to functions of a DPU's host that OVS has opened.
+func guests(s State, g Gateway) []int {
+	var ports []int
+	for _, name := range s.Eswitch.Guests {
+		if port := s.OFPorts[name]; port != 0 && s.Ports[name] == g.Bridge {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// shared reports whether the bridge has ports that are neither uplinks nor ours:
+// ovn-controller's for other networks, an administrator's.
+func shared(cfg Config, s State, g Gateway) bool {
+	for port, bridge := range s.Ports {
+		if bridge == g.Bridge && port != g.Bridge && port != g.NIC && port != routerPort(cfg, g) && !s.Ours[port] {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *bridge) write(ctx context.Context, name string, table []string) error {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	if err := b.deps.Flows.Replace(ctx, name, table); err != nil {
+		return fmt.Errorf("gateway bridge: %w", err)
+	}
+	return nil
+}
+
+// rangesOf are the ranges of services to lead the node to.
+func (s *Setup) rangesOf(st State, g Gateway, services flows.Services, known bool) []netip.Prefix {
+	subnets, refused := serviceSubnets(s.cfg, st, g, services.Subnets, known)
+	if len(refused) > 0 {
+		s.Deps.Logger.Warn("ranges of services that overlap networks of the node or its pods are left out", "ranges", refused)
+	}
+	return subnets
+}
+
+// takenBy are the networks of which no author of a service may choose an address, as
+// far as a node knows them: its own addresses, those of pods and of services.
+func (s *Setup) takenBy(st State) []netip.Prefix {
+	taken := slices.Concat(s.cfg.Network.Prefixes(), s.cfg.Zone.MasqueradeSubnets, st.Services)
+	for _, addr := range kube.HostAddresses(s.Deps.Node()) {
+		taken = append(taken, flows.Single(addr))
+	}
+	return taken
+}
+
+// services are also the ranges of their addresses; false while they are not known.
+func (s *Setup) services() (flows.Services, bool) {
+	if s.deps.Services == nil {
+		return flows.Services{}, true
+	}
+	return s.deps.Services()
+}
+
+// directed reports whether an agent before us has left a table: it knew services
+// that we do not know yet.
+func (s *Setup) directed(ctx context.Context, bridge string) bool {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	found := false
+	err := s.deps.Flows.Dump(ctx, bridge, fmt.Sprintf("table=%d", flows.TableAnswer), func(string) { found = true })
+	return err == nil && found
+}
+
+// routerPort is what ovn-controller calls the bridge's end of the gateway
+// router's way out, after the localnet port that the annotation names.
+func routerPort(cfg Config, g Gateway) string {
+	return "patch-" + localnetPort(cfg, g) + "-to-" + contract.IntegrationBridge
+}
+
+func localnetPort(cfg Config, g Gateway) string { return g.Bridge + "_" + cfg.Node }
+
+// watch asks for a pass when somebody changes the bridge's table.
+func (b *bridge) watch(ctx context.Context, name string, mark func()) {
+	if b.watched == name {
+		return
+	}
+	b.watched = name
+	changed := make(chan struct{}, 1)
+	go b.deps.Flows.Watch(ctx, name, nil, changed)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+				mark()
+			}
+		}
+	}()
+}

@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+)
+
+// serviceSubnets are the configured ranges of services, those that the API says
+// and, until it was heard, those to which an agent before us has led the node. A
+// range that would take the node's or the pods' own addresses is left out.
+func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, known bool) (subnets, refused []netip.Prefix) {
+	link := hostLink(s, g)
+	if !known {
+		for _, r := range s.Routes {
+			if r.Link == link && r.Protocol == node.ProtocolOurs && cfg.IsMasquerade(r.NextHop) && !cfg.IsMasquerade(r.Dest.Addr()) {
+				said = append(said, r.Dest)
+			}
+		}
+	}
+	taken := slices.Concat(cfg.Network.Prefixes(), cfg.Zone.MasqueradeSubnets, s.Addrs[link])
+	subnets = slices.Clone(cfg.Zone.ServiceSubnets)
+	for _, prefix := range said {
+		switch {
+		case slices.Contains(subnets, prefix):
+		case slices.ContainsFunc(taken, prefix.Overlaps):
+			refused = append(refused, prefix)
+		default:
+			subnets = append(subnets, prefix)
+		}
+	}
+	return subnets, refused
+}
+
+// planMasquerade gives the steps that lead the node's own processes to services
+// by the gateway bridge, with packets that fit into those of pods.
+func planMasquerade(cfg Config, s State, g Gateway, mtu int) []node.Step {
+	link := hostLink(s, g)
+	all := flows.Masquerades(cfg.Zone.MasqueradeSubnets, s.Services, primary(cfg, s, link))
+	steps := masqueradeAddrs(s, link, all)
+	if link != g.Bridge {
+		steps = append(steps, masqueradeAddrs(s, g.Bridge, nil)...)
+	}
+	var want []netdev.Route
+	for _, m := range all {
+		for _, services := range append(slices.Clone(m.Services), flows.Single(m.Elsewhere)) {
+			want = append(want, netdev.Route{
+				Dest: services, NextHop: m.NextHop, Link: link, Source: m.Host,
+				Table: node.TableMain, Protocol: node.ProtocolOurs, Metric: node.Metric(services.Addr()), MTU: mtu,
+			})
+		}
+	}
+	for _, m := range all {
+		// Else an answer to the router would come from the host's masquerade address.
+		want = append(want, netdev.Route{
+			Dest: flows.Single(m.Router), Link: link, Source: m.Address,
+			Table: node.TableMain, Protocol: node.ProtocolOurs, Metric: node.Metric(m.Address),
+		})
+	}
+	steps = append(steps, node.PlanRoutes(s.State, link, want)...)
+	if len(steps) > 0 {
+		for _, m := range all {
+			for _, addr := range []netip.Addr{m.Router, m.NextHop} {
+				mac := net.HardwareAddr(contract.MACFromAddress(addr))
+				steps = append(steps, node.PinNeighbor{Neighbor: netdev.Neighbor{Link: link, Addr: addr, MAC: mac}})
+			}
+		}
+	}
+	return steps
+}
+
+// masqueradeAddrs gives the host its masquerade address, as one that the kernel does not
+// choose for anything else.
+func masqueradeAddrs(s State, link string, all []flows.Masquerade) []node.Step {
+	var steps []node.Step
+	var want []netip.Prefix
+	for _, m := range all {
+		addr := netip.PrefixFrom(m.Host, m.Subnet.Bits())
+		want = append(want, addr)
+		if !slices.Contains(s.Masquerade[link], addr) {
+			steps = append(steps, node.AddMasquerade{Link: link, Addr: addr})
+		}
+	}
+	for _, addr := range s.Masquerade[link] {
+		if !slices.Contains(want, addr) {
+			steps = append(steps, node.DeleteAddr{Link: link, Addr: addr})
+		}
+	}
+	return steps
+}

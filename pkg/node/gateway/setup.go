@@ -1,0 +1,309 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/knftables"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// Deps is what a Setup acts on.
+type Deps struct {
+	node.Deps
+	// Management is the management port; nil: a Management keeps it apart, as on a DPU.
+	Management *management.Port
+	// Services gives the services that external clients may ask the node for; false while
+	// they are not known yet.
+	Services func() (flows.Services, bool)
+	// GatewayFunction says which VF is to have the node's addresses, both ends; nil, or
+	// a nil Function: none is. The userspace datapath asks for none.
+	VF func() (*node.VF, error)
+	// Eswitch says what the ports of NICs' switches lead to; nil: the node has none.
+	// While the inventory is not complete the answer is an error.
+	Eswitch func() (Eswitch, error)
+	// NFT is table RedirectTable of the kernel; nil: the node's own processes do
+	// not reach node ports at the node.
+	NFT knftables.Interface
+	// Forget is netdev's; it goes with NFT.
+	Forget func(stale func(protocol string, client, asked, server netip.AddrPort) bool) (int, error)
+	// Flows is the gateway bridge's table.
+	Flows Flows
+}
+
+// Setup keeps one node set up.
+type Setup struct {
+	*bridge
+	loop    *reconcile.Loop[contract.Owner]
+	pace    pace
+	metrics metrics
+	second  *bridge
+	// trouble is what the second bridge lacks; of the loop's goroutine only.
+	trouble error
+	links   node.WatchedLinks
+
+	mu    sync.Mutex
+	ready error
+	// vfProblem is why a gateway VF does not have the addresses.
+	vfProblem error
+	// failed is whether the last pass did.
+	failed bool
+	mtu    int
+	end    context.CancelCauseFunc // ends Run
+	done   chan struct{}           // closed by the first complete pass
+	// What switchChanged has seen last.
+	uplinks map[string]string
+	ofPorts map[string]int
+}
+
+// New makes a Setup; nothing is touched before Run.
+func New(cfg Config, deps Deps) (*Setup, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	host := &node.Host{Config: cfg.Config, Deps: deps.Deps}
+	s := &Setup{
+		bridge: &bridge{Host: host, cfg: cfg, deps: deps}, second: &bridge{Host: host, cfg: cfg.ofSecond(), deps: deps},
+		metrics: newMetrics(deps.Registerer), ready: node.NotReady("node set-up has just begun"), done: make(chan struct{}),
+	}
+	lc := reconcile.Defaults("node")
+	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
+	s.loop = reconcile.New(lc, func(ctx context.Context, _ []contract.Owner) (map[contract.Owner]error, error) {
+		return nil, s.pass(ctx)
+	})
+	s.loop.MarkAllWith(func() []contract.Owner { return []contract.Owner{gatewayOwner(cfg)} })
+	return s, nil
+}
+
+// Mark asks for a pass; hook it to the database's reconnect.
+func (s *Setup) Mark() { s.loop.MarkAll() }
+
+// ServicesChanged asks for a pass because of services: one for a burst of them.
+func (s *Setup) ServicesChanged() { s.pace.ask(s.Mark) }
+
+// Changed takes owners whose rows or objects have changed and asks for a pass
+// if the node is among them; hook it to the database's and the API's changes.
+func (s *Setup) Changed(owners ...string) {
+	ours := []string{gatewayOwner(s.cfg).String(), node.ManagementOwner(s.cfg.Node).String(), gatewayOwner(s.second.cfg).String()}
+	if slices.ContainsFunc(owners, func(owner string) bool { return slices.Contains(ours, owner) }) {
+		s.Mark()
+	}
+}
+
+// Foreign takes tables in which rows of others have changed and asks for a pass if
+// the node's network stands on them: ovn-controller's ports do, the keys that it
+// writes for each pod do not. Hook it to the database's foreign changes.
+func (s *Setup) Foreign(tables ...string) {
+	ports := slices.Contains(tables, vswitch.InterfaceTable) || slices.Contains(tables, vswitch.BridgeTable)
+	if ports && s.switchChanged() {
+		s.Mark()
+	}
+}
+
+// switchChanged compares what others say of the switch with what it was asked for last.
+func (s *Setup) switchChanged() bool {
+	var st State
+	s.observeSwitch(&st)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same := maps.Equal(st.Uplinks, s.uplinks) && maps.Equal(st.OFPorts, s.ofPorts)
+	s.uplinks, s.ofPorts = st.Uplinks, st.OFPorts
+	return !same
+}
+
+// Done is closed when the node was set up completely for the first time.
+func (s *Setup) Done() <-chan struct{} { return s.done }
+
+// Ready says why no pod can be attached now; nil when one can.
+func (s *Setup) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready
+}
+
+// MTU is that of pods, 0 before Done.
+func (s *Setup) MTU() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mtu
+}
+
+// Run keeps the node set up until ctx ends; it leaves it so. It ends with an
+// error when the MTU of pods changes, which takes a new start.
+func (s *Setup) Run(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s.mu.Lock()
+	s.end = end
+	s.mu.Unlock()
+	events, err := s.Deps.Netns.Watch(ctx)
+	if err != nil {
+		return fmt.Errorf("watching the host: %w", err)
+	}
+	go s.links.Follow(events, s.Mark)
+	_ = s.loop.Run(ctx)
+	return context.Cause(ctx)
+}
+
+// pass is one round of observe, plan and apply for each part in turn. An API
+// server that cannot be told does not make a node unready that was ready.
+func (s *Setup) pass(ctx context.Context) error {
+	s.pace.begin()
+	mtu, told, err := s.parts(ctx)
+	s.pace.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = s.news(err)
+	switch {
+	case err != nil:
+	case s.mtu == 0 && told != nil:
+		s.ready = told
+	case s.mtu == 0:
+		s.mtu = mtu
+		close(s.done)
+	case s.mtu != mtu && s.end != nil:
+		s.end(fmt.Errorf("the MTU of pods has changed from %d to %d", s.mtu, mtu))
+	}
+	return urgent(err, told, s.trouble, s.vfProblem)
+}
+
+// urgent is the first error that nothing but time ends, or else the first one.
+func urgent(errs ...error) error {
+	var first error
+	for _, err := range errs {
+		switch {
+		case err != nil && !errors.Is(err, reconcile.ErrNotReady):
+			return err
+		case first == nil:
+			first = err
+		}
+	}
+	return first
+}
+
+// news is what a pass' error means for pods. The first one of a node that was ready
+// means nothing: on a machine that is short of time any command may be too slow, and
+// the next pass comes at once. That something is not there is news at once.
+func (s *Setup) news(err error) error {
+	first := err != nil && !s.failed
+	s.failed = err != nil
+	if first && s.ready == nil && !errors.Is(err, reconcile.ErrNotReady) {
+		return nil
+	}
+	return err
+}
+
+// parts gives apart the errors of telling the cluster about the node and of what
+// no pod depends on.
+func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
+	g, err := s.gateway(ctx)
+	var second Gateway
+	if err == nil || s.MTU() != 0 { // both may have lost ovs-vswitchd at once
+		second = s.keepSecond(ctx, g)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	st, err := s.look(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	if addr, missing := missing(st); missing {
+		return 0, nil, fmt.Errorf("somebody has just deleted %s of the gateway interface", addr)
+	}
+	st.Second = second
+	services, known := s.services()
+	st.Services = s.rangesOf(st, g, services, known)
+	services = services.Without(s.takenBy(st))
+	if err := s.direct(ctx, st, g, services, known); err != nil {
+		return 0, nil, err
+	}
+	if err := s.settle(ctx, &st, g); err != nil {
+		return 0, nil, err
+	}
+	encap, err := encapAddress(s.cfg, st, g)
+	if err != nil {
+		return 0, nil, err
+	}
+	wire, err := underlay(st, encap)
+	if err != nil {
+		return 0, nil, err
+	}
+	if mtu, err = podMTU(s.cfg.MTU, wire, encap, s.cfg.Network.Families()); err != nil {
+		return 0, nil, err
+	}
+	if err := s.merge(ctx, settings(s.cfg, st, g, encap)); err != nil {
+		return 0, nil, err
+	}
+	// The controller makes the gateway router of the annotations while we go on.
+	told = s.tell(ctx, st, g, encap, mtu)
+	if err := s.bridge.Run(ctx, planMasquerade(s.cfg, st, g, mtu)); err != nil {
+		return 0, told, err
+	}
+	if known {
+		told = errors.Join(told, s.redirect(ctx, primary(s.cfg, st, hostLink(st, g)), services))
+	}
+	if s.deps.Management == nil {
+		return mtu, told, nil
+	}
+	return mtu, told, s.deps.Management.Keep(ctx, st.State, mtu)
+}
+
+func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
+	st, err := s.look(ctx)
+	if err != nil {
+		return Gateway{}, err
+	}
+	g, err := chooseGateway(s.cfg, st)
+	if err != nil {
+		return g, err
+	}
+	s.links.Remember(st.State, append(gatewayVFLinks(st), g.Bridge, g.NIC, contract.IntegrationBridge, node.ManagementInterface)...)
+	return g, s.keep(ctx, st, g)
+}
+
+// Retreat puts the uplinks' addresses back on them from bridges that nobody serves
+// any more: ovs-vswitchd of the userspace datapath has ended just now, and the
+// bridge's link may not say so for a second. No Setup need run, here or elsewhere.
+func (s *Setup) FailBack(ctx context.Context) error {
+	return errors.Join(s.failBack(ctx), s.second.failBack(ctx))
+}
+
+// Cleanup takes everything back that a Setup has done to the host. Run must not
+// be running, neither here nor in another process.
+func (s *Setup) Cleanup(ctx context.Context) error {
+	st, err := s.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if s.deps.NFT != nil {
+		tx := s.deps.NFT.NewTransaction()
+		tx.Add(&knftables.Table{})
+		tx.Delete(&knftables.Table{})
+		err = errors.Join(s.localnet(false), s.deps.NFT.Run(ctx, tx))
+	}
+	var masquerade error
+	if g, err := chooseGateway(s.cfg, st); err == nil {
+		masquerade = s.bridge.Run(ctx, planMasquerade(s.cfg, st, g, 0))
+		if !g.owned() {
+			masquerade = errors.Join(masquerade, s.write(ctx, g.Bridge, flows.Plain()))
+		}
+	}
+	return errors.Join(
+		err, masquerade, s.second.releaseUnwanted(ctx),
+		s.deps.Management.Release(ctx, st.State),
+		s.merge(ctx, unset(s.cfg, st)),
+		s.release(ctx, st),
+	)
+}

@@ -1,0 +1,38 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+)
+
+// save writes the checkpoint of an uplink.
+type save struct {
+	Path string
+	Checkpoint
+}
+
+// forget removes it.
+type forget struct{ Path string }
+
+// awaitPort waits until ovs-vswitchd has opened a port.
+type awaitPort struct {
+	Owner contract.Owner
+	Name  string
+}
+
+// verify waits until the probes of the checkpoint succeed again.
+type verify struct{ Probes []string }
+
+func (a save) String() string {
+	return fmt.Sprintf("save checkpoint of %s (verified %t, index %d)", a.Interface, a.Verified, a.Index)
+}
+func (forget) String() string      { return "remove checkpoint" }
+func (a awaitPort) String() string { return "await port " + a.Name }
+func (a verify) String() string    { return fmt.Sprintf("verify %q", a.Probes) }
+
+func (a save) Apply(context.Context, *node.Host) error { return saveCheckpoint(a.Path, a.Checkpoint) }
+
+func (a forget) Apply(context.Context, *node.Host) error { return removeCheckpoint(a.Path) }

@@ -1,0 +1,120 @@
+package node
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// Sysctls of links.
+const (
+	RPFilter    = "net/ipv4/conf/%/rp_filter"
+	ARPIgnore   = "net/ipv4/conf/%/arp_ignore"
+	Forwarding  = "net/ipv4/conf/%/forwarding"
+	DisableIPv6 = "net/ipv6/conf/%/disable_ipv6"
+	AcceptRA    = "net/ipv6/conf/%/accept_ra"
+	// dadTransmits are the questions whether an address is somebody else's.
+	DADTransmits = "net/ipv6/conf/%/dad_transmits"
+)
+
+const (
+	ProtocolKernel = 2  // RTPROT_KERNEL: the route to an address's own prefix
+	ProtocolOurs   = 85 // marks the routes of the agent
+	TableMain      = 254
+)
+
+// Function is a VF that carries the management port in place of an internal port
+// of br-int, so that the node's traffic with pods is the NIC's. With a DPU each
+// side has one of its ends.
+type VF struct {
+	// Device becomes ManagementInterface; "" on a DPU.
+	Device string
+	// Representor is the port of br-int; "" on a host with a DPU.
+	Representor string
+	// Claim is what a host's Node says to the DPU (kube.ManagementPortKey).
+	Claim string
+}
+
+// prepareLink sets what differs, and the link up.
+func PrepareLink(s State, name string, want netdev.Settings) []Step {
+	link := s.Links[name]
+	if want.MTU == link.MTU {
+		want.MTU = 0
+	}
+	if slices.Equal(want.MAC, link.MAC) {
+		want.MAC = nil
+	}
+	if !link.Up {
+		want.State = netdev.Up
+	}
+	if want.MTU == 0 && want.MAC == nil && want.State == netdev.Keep {
+		return nil
+	}
+	return []Step{SetLink{Name: name, Settings: want}}
+}
+
+// sysctls gives the steps for those keys of a link that differ.
+func Sysctls(s State, link string, want [][2]string) []Step {
+	var steps []Step
+	for _, w := range want {
+		key := SysctlKey(w[0], link)
+		if have, exists := s.Sysctls[key]; exists && have != w[1] {
+			steps = append(steps, SetSysctl{Key: key, Value: w[1]})
+		}
+	}
+	return steps
+}
+
+// sameRoute leaves out what the kernel adds to a route.
+func SameRoute(a, b netdev.Route) bool {
+	return a.Link == b.Link && a.NextHop == b.NextHop && slices.Equal(a.Others, b.Others) && SameKey(a, b)
+}
+
+// sameKey says that one route would replace the other.
+func SameKey(a, b netdev.Route) bool {
+	return a.Dest == b.Dest && a.Table == b.Table && a.Metric == b.Metric
+}
+
+// planRoutes gives the steps towards a link having these routes of ours and no others.
+func PlanRoutes(s State, link string, want []netdev.Route) []Step {
+	var steps []Step
+	for _, w := range want {
+		same := func(r netdev.Route) bool { return SameRoute(r, w) && r.Source == w.Source && r.MTU == w.MTU }
+		if !slices.ContainsFunc(s.Routes, same) {
+			steps = append(steps, AddRoute{Route: w})
+		}
+	}
+	for _, r := range s.Routes {
+		same := func(w netdev.Route) bool { return SameKey(r, w) }
+		if r.Link == link && r.Protocol == ProtocolOurs && !slices.ContainsFunc(want, same) {
+			steps = append(steps, DeleteRoute{Route: r})
+		}
+	}
+	return steps
+}
+
+// metric is what the kernel makes of a route that names none.
+func Metric(dest netip.Addr) int {
+	if contract.IPv6.Has(dest) {
+		return 1024
+	}
+	return 0
+}
+
+// planRepresentorLink sets a port of a bridge up for packets of any length up to mtu.
+func PrepareRepresentor(s State, name string, mtu int) []Step {
+	link := s.Links[name]
+	if link.MTU == mtu && link.Up && link.NoARP {
+		return nil
+	}
+	return []Step{SetLink{Name: name, Settings: netdev.Settings{MTU: mtu, NoLinkLocal: true, NoARP: true, State: netdev.Up}}}
+}
+
+// notReady is an error that ends when something appears.
+func NotReady(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, reconcile.ErrNotReady)...)
+}
