@@ -127,20 +127,17 @@ func (m *Mover) lock(device string) (unlock func()) {
 func (m *Mover) Prepare(f Function, sandbox string) (ledger.Original, error) {
 	defer m.lock(f.Device)()
 	claim, ok := m.Ledger.Holder(f.Device)
-	switch {
-	case !ok || claim.Sandbox != sandbox:
+	if !ok || claim.Sandbox != sandbox {
 		return ledger.Original{}, fmt.Errorf("preparing %s: %w", f.Device, ledger.ErrNotHeld)
-	case claim.Original != nil:
-		return *claim.Original, m.begin(f.Device, sandbox, claim.Phase)
 	}
-	o, err := m.look(f)
-	if err != nil {
-		return o, fmt.Errorf("preparing %s: %w", f.Device, err)
+	var o ledger.Original
+	if claim.Original == nil {
+		var err error
+		if o, err = m.look(f); err != nil {
+			return o, fmt.Errorf("preparing %s: %w", f.Device, err)
+		}
 	}
-	if o, err = m.Ledger.SetOriginal(f.Device, sandbox, o); err != nil {
-		return o, err
-	}
-	return o, m.begin(f.Device, sandbox, claim.Phase)
+	return m.Ledger.Begin(f.Device, sandbox, o)
 }
 
 // look asks the kernel: an inventory may be of the time when the last pod had the
@@ -178,13 +175,6 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 	}
 	o.Ethtool = &settings
 	return o, nil
-}
-
-func (m *Mover) begin(device, sandbox string, phase ledger.Phase) error {
-	if phase != ledger.Claimed {
-		return nil
-	}
-	return m.Ledger.SetPhase(device, sandbox, ledger.Attaching)
 }
 
 // In takes a prepared device to where its claim says. Addresses and the state

@@ -3,7 +3,7 @@
 //
 // Place in the data flow:
 //
-//	pkg/cni ADD: Take -> SetOriginal -> SetPhase ... -> the device is the pod's
+//	pkg/cni ADD: Take -> Begin -> SetPhase(Attached) -> the device is the pod's
 //	pkg/cni DEL, sweeper: Orphan (the pod is gone, the device not yet home) -> Release
 //	pkg/vf/plugin: Holder, to prefer free devices
 //
@@ -230,9 +230,9 @@ func (l *Ledger) resume(devices []string, c Claim) (Claim, bool) {
 	return Claim{}, false
 }
 
-// SetOriginal keeps what the device was, before the first change. What was
-// kept first is kept for good, and returned.
-func (l *Ledger) SetOriginal(device, sandbox string, o Original) (Original, error) {
+// Begin records in one write what the device was and that it is about to change. What
+// was kept first is kept for good, and returned.
+func (l *Ledger) Begin(device, sandbox string, o Original) (Original, error) {
 	var kept Original
 	err := l.change(device, sandbox, func(c *Claim) error {
 		if c.Original == nil {
@@ -240,6 +240,9 @@ func (l *Ledger) SetOriginal(device, sandbox string, o Original) (Original, erro
 				return fmt.Errorf("too late to keep its state: it is %s", c.Phase)
 			}
 			c.Original = &o
+		}
+		if c.Phase == Claimed {
+			c.Phase = Attaching
 		}
 		kept = *c.clone().Original
 		return nil

@@ -74,20 +74,21 @@ func TestClaim_LivesFromTakeToRelease(t *testing.T) {
 	if err := l.SetPhase(c.Device, c.Sandbox, Attaching); err == nil {
 		t.Error("a device may be changed whose state was not kept")
 	}
-	if _, err := l.SetOriginal(c.Device, c.Sandbox, original()); err != nil {
+	if _, err := l.Begin(c.Device, c.Sandbox, original()); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []Phase{Attaching, Attached} {
-		if err := l.SetPhase(c.Device, c.Sandbox, p); err != nil {
-			t.Fatal(err)
-		}
+	if now, _ := l.Holder(c.Device); now.Phase != Attaching {
+		t.Errorf("with its original state the claim is %s", now.Phase)
+	}
+	if err := l.SetPhase(c.Device, c.Sandbox, Attached); err != nil {
+		t.Fatal(err)
 	}
 	l = reopen(t, l)
 	if err := l.SetPhase(c.Device, c.Sandbox, Claimed); err == nil {
 		t.Error("a phase went back")
 	}
 	// A second look comes too late: the device is the pod's by now.
-	kept, err := l.SetOriginal(c.Device, c.Sandbox, Original{Name: "eth0"})
+	kept, err := l.Begin(c.Device, c.Sandbox, Original{Name: "eth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestRelease_LateDELKeepsClaimOfNextPod(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"release":  func() error { return l.Release(two[0], "sandbox-1") },
 		"phase":    func() error { return l.SetPhase(two[0], "sandbox-1", Orphan) },
-		"original": func() error { _, err := l.SetOriginal(two[0], "sandbox-1", original()); return err },
+		"original": func() error { _, err := l.Begin(two[0], "sandbox-1", original()); return err },
 		"nobody's": func() error { return l.Release(two[1], "sandbox-1") },
 	} {
 		if err := do(); !errors.Is(err, ErrNotHeld) {
@@ -422,8 +423,7 @@ func TestLedger_CrashAtEachStepRecovers(t *testing.T) {
 		do   func(*Ledger) error
 	}{
 		{"take", func(l *Ledger) error { _, err := l.Take(two[:1], pod(1)); return err }},
-		{"original", func(l *Ledger) error { _, err := l.SetOriginal(device, sandbox, original()); return err }},
-		{"attaching", func(l *Ledger) error { return l.SetPhase(device, sandbox, Attaching) }},
+		{"original", func(l *Ledger) error { _, err := l.Begin(device, sandbox, original()); return err }},
 		{"orphan", func(l *Ledger) error { return l.SetPhase(device, sandbox, Orphan) }},
 		{"release", func(l *Ledger) error { return l.Release(device, sandbox) }},
 	}
@@ -528,7 +528,7 @@ func TestLedger_CallersCannotChangeIt(t *testing.T) {
 	l := start(t, t.TempDir())
 	take(t, l, two[:1], pod(1))
 	o := original()
-	kept, err := l.SetOriginal(two[0], "sandbox-1", o)
+	kept, err := l.Begin(two[0], "sandbox-1", o)
 	if err != nil {
 		t.Fatal(err)
 	}
