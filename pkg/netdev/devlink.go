@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -19,6 +20,9 @@ type Devices struct {
 	generic *netlink.Handle
 	rdma    *netlink.Handle // nil: a kernel without RDMA
 	ethtool *ethtool.Ethtool
+
+	mu    sync.Mutex
+	ports map[string]DevlinkPort // of the last dump, by netdev
 }
 
 // DevlinkDevice is one instance, named as devlink(8) does: pci/0000:03:00.0.
@@ -126,10 +130,14 @@ func (d *Devices) DevlinkPorts() ([]DevlinkPort, error) {
 	if err = withoutDevlink(err); err != nil {
 		return nil, fmt.Errorf("listing devlink ports: %w", err)
 	}
-	out := make([]DevlinkPort, len(list))
+	out, byNetdev := make([]DevlinkPort, len(list)), map[string]DevlinkPort{}
 	for i, port := range list {
 		out[i] = fromDevlinkPort(port)
+		byNetdev[out[i].Netdev] = out[i]
 	}
+	d.mu.Lock()
+	d.ports = byNetdev
+	d.mu.Unlock()
 	return out, nil
 }
 

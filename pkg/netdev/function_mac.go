@@ -47,7 +47,19 @@ func (d *Devices) FunctionMAC(representor string) (net.HardwareAddr, error) {
 	return p.Function.MAC, err
 }
 
+// portOf asks for the port that the last dump had for the representor, and lists all
+// ports only where that is another one by now. (Before Linux 6.2 a link does not tell
+// its port, and the library does not read it.)
 func (d *Devices) portOf(representor string) (DevlinkPort, error) {
+	d.mu.Lock()
+	last, seen := d.ports[representor]
+	d.mu.Unlock()
+	if seen {
+		port, err := d.generic.DevLinkGetPortByIndex(last.Bus, last.Device, last.Index)
+		if err == nil && port.NetdeviceName == representor {
+			return fromDevlinkPort(port), nil
+		}
+	}
 	ports, err := d.DevlinkPorts()
 	if err != nil {
 		return DevlinkPort{}, err
