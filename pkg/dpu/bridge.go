@@ -90,7 +90,7 @@ func (b *bridge) flows(ctx context.Context, want cni.Port) (done bool, err error
 		b.mu.Lock()
 		w.over, w.err = true, err
 		b.mu.Unlock()
-		b.mark(want.Pod)
+		b.mark(want.Pod.On(""))
 	}()
 	return false, nil
 }

@@ -324,7 +324,7 @@ func (p *pair) wantReady(name, sandbox string) {
 	p.t.Helper()
 	p.until(name+" is ready", func() bool {
 		s := p.status(name)
-		return s != nil && *s == contract.DPUStatus{Status: contract.DPUReady, Sandbox: sandbox} && claimant{contract.PodOwner("default", name), p.view.Pod("default", name)}.isReady()
+		return s != nil && *s == contract.DPUStatus{Status: contract.DPUReady, Sandbox: sandbox} && claimant{owner: contract.PodOwner("default", name), pod: p.view.Pod("default", name)}.isReady()
 	})
 }
 

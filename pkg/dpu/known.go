@@ -96,7 +96,7 @@ func (k *known) claims(c claimant, link string) bool {
 
 // stands reports whether a port is one that its pod claims, as far as is known.
 func (k *known) stands(port cni.Plugged) bool {
-	details, err := claimant{port.Pod, k.pods.Pod(port.Pod.Namespace, port.Pod.Name)}.details(k.Host)
+	details, err := claimant{owner: port.Pod, pod: k.pods.Pod(port.Pod.Namespace, port.Pod.Name)}.details(k.Host)
 	if err != nil || details == nil {
 		return false
 	}

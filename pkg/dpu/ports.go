@@ -1,6 +1,7 @@
 package dpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -132,13 +133,14 @@ func (p *Ports) Changed(owners ...contract.Owner) {
 			p.freed()
 		default:
 			if owner.Kind == contract.KindPod {
-				p.loop.Mark(p.owners(owner)...)
+				p.loop.Mark(owner)
 			}
 		}
 	}
 }
 
-// owners are a pod's on each network on which it has details, a status or a port.
+// owners are a pod's on the default network, and on each other on which it has details,
+// a status or a port.
 func (p *Ports) owners(pod contract.Owner) []contract.Owner {
 	owners := []contract.Owner{pod}
 	for _, c := range claimants(p.deps.Pods.Pod(pod.Namespace, pod.Name)) {
@@ -148,7 +150,8 @@ func (p *Ports) owners(pod contract.Owner) []contract.Owner {
 	for _, port := range plugged {
 		owners = append(owners, port.Pod)
 	}
-	return owners
+	slices.SortFunc(owners, func(a, b contract.Owner) int { return cmp.Compare(a.Network, b.Network) })
+	return slices.Compact(owners)
 }
 
 // SetInventory says which devices the DPU has now. Nothing is done before the
@@ -166,8 +169,8 @@ func (p *Ports) Problem() error { return p.known.problem() }
 func (p *Ports) everything() []contract.Owner {
 	var owners []contract.Owner
 	for _, pod := range p.deps.Pods.PodsOnNode(p.cfg.Host) {
-		for _, c := range claimants(pod) {
-			owners = append(owners, c.owner)
+		if pod.Annotations[contract.DPUConnectionKey] != "" || pod.Annotations[contract.DPUStatusKey] != "" {
+			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 		}
 	}
 	plugged, err := p.deps.Switch.Plugged()
@@ -175,10 +178,12 @@ func (p *Ports) everything() []contract.Owner {
 		p.cfg.Logger.Debug("ports are not known yet", "error", err)
 	}
 	for _, port := range plugged {
-		owners = append(owners, port.Pod)
+		owners = append(owners, port.Pod.On(""))
 	}
-	held := p.held(plugged)
-	return slices.DeleteFunc(owners, func(owner contract.Owner) bool { return held[owner] })
+	for owner := range p.held(plugged) {
+		owners = slices.DeleteFunc(owners, func(other contract.Owner) bool { return other == owner.On("") })
+	}
+	return owners
 }
 
 // keeps reports whether a pod has a port that is held. All others' are looked at

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -21,10 +20,35 @@ import (
 // maxReason is the length of a status' reason in bytes.
 const maxReason = 512
 
-// reconcile makes a pod's port on one network what its details claim, and says how it went.
+// reconcile makes a pod's ports what its details claim. How it went on all networks is
+// one write: of two, the second might be made of an annotation without the first.
 func (p *Ports) reconcile(ctx context.Context, owner contract.Owner) error {
+	pod := p.deps.Pods.Pod(owner.Namespace, owner.Name)
+	was, status := "", ""
+	if pod != nil {
+		was = pod.Annotations[contract.DPUStatusKey]
+		status = was
+	}
+	var failed, waiting error
+	for _, on := range p.owners(owner) {
+		switch err := p.reconcilePort(ctx, claimant{on, pod, &status}); {
+		case errors.Is(err, reconcile.ErrNotReady):
+			waiting = errors.Join(waiting, err)
+		default:
+			failed = errors.Join(failed, err)
+		}
+	}
+	if status != was {
+		err := p.deps.Annotate(ctx, pod, map[string]string{contract.DPUStatusKey: status})
+		if !apierrors.IsNotFound(err) { // else it needs none
+			failed = errors.Join(failed, err)
+		}
+	}
+	return cmp.Or(failed, waiting)
+}
+
+func (p *Ports) reconcilePort(ctx context.Context, c claimant) error {
 	seen := p.known.devices()
-	c := claimant{owner, p.deps.Pods.Pod(owner.Namespace, owner.Name)}
 	details, refusal := c.details(p.cfg.Host)
 	if details == nil && refusal == nil {
 		return p.withdraw(ctx, c)
@@ -48,6 +72,8 @@ func (p *Ports) reconcile(ctx context.Context, owner contract.Owner) error {
 type claimant struct {
 	owner contract.Owner
 	pod   *corev1.Pod
+	// status is contract.DPUStatusKey as it is to be written.
+	status *string
 }
 
 // claimants are a pod on each network that it has details or a status of.
@@ -58,7 +84,7 @@ func claimants(pod *corev1.Pod) (list []claimant) {
 	networks := slices.Concat(contract.Networks(pod.Annotations[contract.DPUConnectionKey]), contract.Networks(pod.Annotations[contract.DPUStatusKey]))
 	slices.Sort(networks)
 	for _, network := range slices.Compact(networks) {
-		list = append(list, claimant{contract.PodOwner(pod.Namespace, pod.Name).On(network), pod})
+		list = append(list, claimant{contract.PodOwner(pod.Namespace, pod.Name).On(network), pod, nil})
 	}
 	return list
 }
@@ -114,7 +140,7 @@ func (c claimant) isReady() bool {
 // plug gives the pod its port.
 func (p *Ports) plug(ctx context.Context, c claimant, want cni.Port) error {
 	if err := p.bridge.place(ctx, want); err != nil {
-		if now := p.deps.Pods.Pod(c.owner.Namespace, c.owner.Name); now != nil && (claimant{c.owner, now}).isReady() { // it runs, and OVS will be back
+		if now := p.deps.Pods.Pod(c.owner.Namespace, c.owner.Name); now != nil && (claimant{owner: c.owner, pod: now}).isReady() { // it runs, and OVS will be back
 			return err
 		}
 		return errors.Join(err, p.tell(ctx, c, want.Sandbox, err))
@@ -170,29 +196,32 @@ func (p *Ports) withdraw(ctx context.Context, c claimant) error {
 	if c.pod == nil {
 		return nil
 	}
-	return p.annotate(ctx, c, nil)
+	return p.setStatus(c, nil)
 }
 
 // freed lets those try again who may have been refused for what is free now.
 func (p *Ports) freed() {
 	p.mu.Lock()
-	waiting := slices.Collect(maps.Keys(p.refused))
+	var waiting []contract.Owner
+	for owner := range p.refused {
+		waiting = append(waiting, owner.On(""))
+	}
 	p.mu.Unlock()
 	p.loop.Mark(waiting...)
 }
 
-// tell writes the outcome of a claim. What fails because the agent stops is none.
+// tell is the outcome of a claim. What fails because the agent stops is none.
 func (p *Ports) tell(ctx context.Context, c claimant, sandbox string, cause error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if cause != nil {
-		return p.annotate(ctx, c, &contract.DPUStatus{Status: contract.DPUError, Sandbox: sandbox, Reason: short(cause)})
+		return p.setStatus(c, &contract.DPUStatus{Status: contract.DPUError, Sandbox: sandbox, Reason: short(cause)})
 	}
 	p.mu.Lock()
 	delete(p.refused, c.owner)
 	p.mu.Unlock()
-	return p.annotate(ctx, c, &contract.DPUStatus{Status: contract.DPUReady, Sandbox: sandbox})
+	return p.setStatus(c, &contract.DPUStatus{Status: contract.DPUReady, Sandbox: sandbox})
 }
 
 // short keeps a reason to what an annotation should hold.
@@ -204,24 +233,19 @@ func short(err error) string {
 	return text
 }
 
-// annotate writes the status, nil removing it. A pod that is gone needs none. Of two
-// networks' statuses that are written at once one may be lost: the event of the other
-// brings this claimant back.
-func (p *Ports) annotate(ctx context.Context, c claimant, status *contract.DPUStatus) error {
+// setStatus has the status written, nil removing it.
+func (p *Ports) setStatus(c claimant, status *contract.DPUStatus) error {
 	var value any
 	if status != nil {
 		value = status
 	}
-	text, err := contract.SetNetwork(c.pod.Annotations[contract.DPUStatusKey], c.owner.NetworkKey(), value)
+	text, err := contract.SetNetwork(*c.status, c.owner.NetworkKey(), value)
 	if err != nil {
 		return err
 	}
-	if text != c.pod.Annotations[contract.DPUStatusKey] {
+	if text != *c.status {
 		p.metrics.status(status)
 	}
-	err = p.deps.Annotate(ctx, c.pod, map[string]string{contract.DPUStatusKey: text})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	*c.status = text
+	return nil
 }

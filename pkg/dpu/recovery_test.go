@@ -208,7 +208,7 @@ func TestPorts_RefusalWithoutPortReadsNoOthers(t *testing.T) {
 		counting := &countingSwitch{Switch: agent.deps.Switch}
 		agent.deps.Switch = counting
 		name := map[bool]string{false: "none", true: "web"}[ported]
-		err := agent.refuse(t.Context(), claimant{contract.PodOwner("default", name), p.view.Pod("default", name)}, nil, agent.known.devices(), errors.New("a reason"))
+		err := agent.refuse(t.Context(), claimant{contract.PodOwner("default", name), p.view.Pod("default", name), new(string)}, nil, agent.known.devices(), errors.New("a reason"))
 		if !errors.Is(err, reconcile.ErrNotReady) || (counting.all > 0) != ported {
 			t.Errorf("%s: %v, all ports were looked at %d times", name, err, counting.all)
 		}
