@@ -111,7 +111,7 @@ func (a *agent) openLedger() (*ledger.Ledger, error) {
 		return nil, err
 	}
 	for device, reason := range claims.Damaged() {
-		a.opts.log.Warn("nobody gets this device before its record is removed", "device", device, "err", reason)
+		a.opts.log.Warn("nobody gets this device before its record is removed", "device", device, "error", reason)
 	}
 	return claims, nil
 }
@@ -165,7 +165,7 @@ func (a *agent) startPlugin(ctx context.Context, group *errgroup.Group, pools []
 			return purposes.Of(d.ID) != vf.ForPods
 		})
 		if err := devices.Update(offered); err != nil {
-			a.opts.log.Warn("offering devices", "err", err)
+			a.opts.log.Warn("offering devices", "error", err)
 		}
 	}
 	a.devices.OnChange(func(vf.Inventory) { a.offer() })
@@ -181,7 +181,7 @@ func (a *agent) servePlugin(ctx context.Context, devices *plugin.Plugin) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a.opts.log.Warn("serving devices", "err", err, "again", pause)
+		a.opts.log.Warn("serving devices", "error", err, "retry", pause)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

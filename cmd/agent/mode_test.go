@@ -8,7 +8,7 @@ import (
 )
 
 func TestChooseMode_LabelAndDevicesDecide(t *testing.T) {
-	with := func(functions ...vf.Function) vf.Inventory {
+	with := func(functions ...vf.PortName) vf.Inventory {
 		var pf vf.PF
 		for _, f := range functions {
 			pf.Representors = append(pf.Representors, vf.Representor{Function: f})
@@ -21,11 +21,11 @@ func TestChooseMode_LabelAndDevicesDecide(t *testing.T) {
 		want      string
 	}{
 		"nothing":              {"", vf.Inventory{}, modeFull},
-		"own representors":     {"", with(vf.Function{}), modeFull},
-		"another's":            {"", with(vf.Function{}, vf.Function{External: true}), modeDPU},
+		"own representors":     {"", with(vf.PortName{}), modeFull},
+		"another's":            {"", with(vf.PortName{}, vf.PortName{External: true}), modeDPU},
 		"a host by label":      {contract.DPUHostLabel, vf.Inventory{}, modeHost},
 		"a DPU by label":       {contract.DPULabel, vf.Inventory{}, modeDPU},
-		"label before what is": {contract.DPUHostLabel, with(vf.Function{External: true}), modeHost},
+		"label before what is": {contract.DPUHostLabel, with(vf.PortName{External: true}), modeHost},
 	} {
 		if got := chooseMode(map[string]string{tc.label: ""}, tc.inventory); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)

@@ -53,7 +53,7 @@ type Device struct {
 	ID string
 	// Function says which one of the switch's it is, by PF and number. With
 	// SwitchID, where this machine sees that, it is unique.
-	Function vf.Function
+	Function vf.PortName
 	SwitchID string
 	// Netdev is the name outside the pod, "" for one that VFIO has.
 	Netdev string

@@ -67,7 +67,7 @@ func find(inv vf.Inventory, s Serves, c *contract.DPUConnection) (vf.Representor
 	if err != nil {
 		return vf.Representor{}, err
 	}
-	want := vf.Function{Flavour: netdev.FlavourVF, PF: uint32(c.PF)}
+	want := vf.PortName{Flavour: netdev.FlavourVF, PF: uint32(c.PF)}
 	if c.SF != nil {
 		want.Flavour, want.Number = netdev.FlavourSF, uint32(*c.SF)
 	} else {

@@ -58,7 +58,7 @@ func TestFind_FunctionByNumberOrAddressOfPF(t *testing.T) {
 	twins.PFs = append(twins.PFs, more.PFs...)
 	half := clone(bluefield) // the address of its PF 0 only is known
 	half.PFs[1].Representors = append(half.PFs[1].Representors, vf.Representor{
-		Netdev: vf.Netdev{Name: "pf1vf1"}, Function: vf.Function{Flavour: netdev.FlavourVF, External: true, Controller: 1, PF: 1, Number: 1},
+		Netdev: vf.Netdev{Name: "pf1vf1"}, Function: vf.PortName{Flavour: netdev.FlavourVF, External: true, Controller: 1, PF: 1, Number: 1},
 	})
 	legacy := clone(bluefield)
 	for i := range legacy.PFs {

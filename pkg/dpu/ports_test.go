@@ -29,7 +29,7 @@ func hostPort(pod *corev1.Pod, sandbox string, vfNumber int) cni.Port {
 		MAC: net.HardwareAddr{0x0a, 0x58, 10, 244, 1, 5}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24")}, MTU: 1400,
 		Device: &cni.Device{
 			ID: "0000:03:00.2", Netdev: "ens1f0v0",
-			Function: vf.Function{Flavour: netdev.FlavourVF, Number: uint32(vfNumber)},
+			Function: vf.PortName{Flavour: netdev.FlavourVF, Number: uint32(vfNumber)},
 		},
 	}
 }

@@ -55,7 +55,7 @@ type DevlinkPort struct {
 type PortFunction struct {
 	// MAC is what the function will use; nil when it has none or all zeros.
 	MAC net.HardwareAddr
-	// Active and Attached are of scalable functions: switched on by us, and
+	// Active and Attached are of scalable functions: activated by us, and
 	// taken by a driver.
 	Active, Attached bool
 }

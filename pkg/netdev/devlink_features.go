@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Features are a link's offloads that matter for the switch.
+// Features are a link's offloads that matter for the eswitch.
 type Features struct {
 	// HWTC is hw-tc-offload; false also where the NIC cannot.
 	HWTC bool

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// SetEswitchMode makes the switch of a NIC on PCI work in a mode: legacy or
+// SetEswitchMode sets the mode of the eswitch of a NIC on PCI: legacy or
 // switchdev. The driver makes and removes representors meanwhile, which takes
 // seconds.
 func (d *Devices) SetEswitchMode(address, mode string) error {
@@ -25,8 +25,8 @@ func (d *Devices) SetEswitchMode(address, mode string) error {
 // has rules of TC.
 var ErrStillEnabled = errors.New("the driver keeps it on, as it does while there are rules")
 
-// SetHWTC switches a link's hw-tc-offload. The kernel itself takes note of a wish
-// that the driver does not fulfil, and returns no error.
+// SetHWTC switches a link's hw-tc-offload. The kernel returns no error when the
+// driver leaves the feature as it was, so it is read back.
 func (d *Devices) SetHWTC(link string, on bool) error {
 	err := d.ethtool.Change(link, map[string]bool{"hw-tc-offload": on})
 	var now Features

@@ -77,7 +77,7 @@ func (f *Fake) RemoveNS(path string) {
 			continue
 		}
 		name := l.Name
-		if f.spaces[""].taken(name, l) {
+		if f.spaces[""].nameInUse(name, l) {
 			name = fmt.Sprintf("dev%d", l.Index)
 		}
 		f.move(l, f.spaces[""], name)

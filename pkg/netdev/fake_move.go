@@ -20,10 +20,10 @@ func (n *FakeNS) MoveLink(m Move) error {
 			return fmt.Errorf("opening namespace %s: %w", m.To, os.ErrNotExist)
 		case l == nil:
 			return fmt.Errorf("moving link %d: %w", m.Index, ErrNotFound)
-		case slices.ContainsFunc(l.AltNames, func(name string) bool { return to.taken(name, l) }),
-			to.taken(l.Name, l) && to.taken(m.Name, l):
+		case slices.ContainsFunc(l.AltNames, func(name string) bool { return to.nameInUse(name, l) }),
+			to.nameInUse(l.Name, l) && to.nameInUse(m.Name, l):
 			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, ErrExists)
-		case to.taken(m.Name, l) || slices.Contains(l.AltNames, m.Name):
+		case to.nameInUse(m.Name, l) || slices.Contains(l.AltNames, m.Name):
 			n.fake.move(l, to, l.Name)
 			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, ErrExists)
 		case l.space == to && l.Up && l.Name != m.Name: // as kernels before 6.2
@@ -145,7 +145,7 @@ func (f *Fake) Inode(path string) (uint64, error) {
 	return space.inode, nil
 }
 
-// RemoveDevice takes a device's link away, wherever it is, as when its driver
+// RemoveDevice removes a device's link from whichever namespace has it, as when its driver
 // goes.
 func (f *Fake) RemoveDevice(parent string) {
 	f.mu.Lock()
@@ -183,8 +183,8 @@ func (s *fakeSpace) byIndex(index int) *fakeLink {
 	return nil
 }
 
-// taken reports whether another link than this one has the name.
-func (s *fakeSpace) taken(name string, but *fakeLink) bool {
+// nameInUse reports whether another link than this one has the name.
+func (s *fakeSpace) nameInUse(name string, but *fakeLink) bool {
 	return slices.ContainsFunc(s.links, func(l *fakeLink) bool {
 		return l != but && (l.Name == name || slices.Contains(l.AltNames, name))
 	})

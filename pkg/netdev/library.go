@@ -18,7 +18,7 @@ import (
 )
 
 // Library answers what the device libraries answer rightly. Fakes read a tree in
-// memory. docs/decisions/device-libraries.md has the rest of each library.
+// memory. docs/decisions/device-libraries.md has their other functions.
 type Library interface {
 	// SFNumber takes the name of an auxiliary device, such as mlx5_core.sf.2.
 	SFNumber(device string) (int, error)

@@ -14,7 +14,7 @@ import (
 // ErrNotFound says that there is no such link.
 var ErrNotFound = errors.New("no such link")
 
-// ErrExists says that the name is taken by another link.
+// ErrExists says that another link has the name.
 var ErrExists = errors.New("link exists")
 
 // MaxName is the longest name that a link can have.
@@ -110,8 +110,8 @@ func (n *NS) Links() ([]Link, error) {
 }
 
 // AddVeth makes a pair with both ends named and addressed, in one message; only
-// the alias comes after it, for the kernel ignores it in a new link. A taken
-// name at either end is ErrExists.
+// the alias comes after it, for the kernel ignores it in a new link. A name
+// in use at either end is ErrExists.
 func (n *NS) AddVeth(v Veth) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = v.Name, v.MTU
@@ -196,7 +196,7 @@ func find(n *NS, name string) (netlink.Link, error) {
 	return l, nil
 }
 
-// noLinkLocal tolerates a kernel without IPv6, which has nothing to switch off.
+// noLinkLocal tolerates a kernel without IPv6, which has nothing to disable.
 func noLinkLocal(n *NS, l netlink.Link) error {
 	const inet6AddrGenModeNone = 1
 	err := n.handle.LinkSetIP6AddrGenMode(l, inet6AddrGenModeNone)

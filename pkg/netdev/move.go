@@ -29,10 +29,9 @@ type Move struct {
 // the library always sends.
 const noKind = "\x00"
 
-// MoveLink moves, renames and sets a link in one message, so that nobody sees it
-// under a name that it has for a moment only. It is down afterwards if it had to
-// move. The name being taken there, by a further name of its own as well, is
-// ErrExists. After an error it may be there already, with its old name: the
+// MoveLink moves, renames and sets a link in one message, so that no listener sees a
+// temporary name. The link is down afterwards if it had to move. A name in use in the
+// target, also as an altname of the link itself, is ErrExists. After an error it may be there already, with its old name: the
 // kernel moves first.
 func (n *NS) MoveLink(m Move) error {
 	to, err := target(m.To)

@@ -36,7 +36,7 @@ func NewSysfs(tree fs.ReadLinkFS) Sysfs {
 }
 
 // Attr reads an attribute. One that is absent, that the device does not
-// support or whose device has gone meanwhile is empty, not an error: the
+// support or whose device was removed meanwhile is empty, not an error: the
 // kernel has a phys_switch_id for every NIC, and most answer EOPNOTSUPP.
 func (s Sysfs) Attr(name string) (string, error) {
 	raw, err := fs.ReadFile(s.tree, name)

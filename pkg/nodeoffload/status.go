@@ -109,7 +109,7 @@ func device(pf *vf.PF, used, reserved map[string]bool) v1alpha1.Device {
 			d.VFs.Used++
 		case reserved[v.Name]: // the management port's has addresses
 			d.VFs.Reserved++
-		case v.Elsewhere() != "":
+		case v.InUseBy() != "":
 			d.VFs.Used++
 		default:
 			d.VFs.Free++

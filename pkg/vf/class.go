@@ -1,9 +1,9 @@
 package vf
 
-// Class is what is known of a kind of NIC, which its driver does not tell: the
-// limits that decide whether OVN's pipeline runs in it.
+// Class has the limits of a kind of NIC that its driver does not tell: they decide
+// whether OVN's pipeline runs in the NIC.
 type Class struct {
-	// Family is the vendor's name for the kind, "" for one that is not known.
+	// Family is the vendor's name for the kind, "" for an unknown kind.
 	Family string `json:"family,omitempty"`
 	// DPU says that the card has a computer of its own.
 	DPU bool `json:"dpu,omitempty"`
@@ -29,8 +29,8 @@ const (
 	noConntrack = "conntrack is not offloaded"
 	oneAction   = "one action per rule and no conntrack: plain forwarding only"
 	noSwitch    = "no switchdev mode"
-	notKernel   = "its switch is not reached through kernel TC"
-	notKnown    = "not known"
+	notKernel   = "its eswitch is not reached through kernel TC"
+	unknown     = "unknown"
 	unproven    = "conntrack offload is recent and limited"
 )
 
@@ -53,7 +53,7 @@ func classOf(vendor, product ID, driver string) Class {
 	case redhat:
 		return Class{Family: "virtio", Limit: noSwitch}
 	}
-	return Class{Limit: notKnown}
+	return Class{Limit: unknown}
 }
 
 func nvidiaClass(product ID) Class {
@@ -79,7 +79,7 @@ func nvidiaClass(product ID) Class {
 	case 0xa2dc:
 		return dpu("BlueField-3")
 	}
-	return Class{Limit: notKnown}
+	return Class{Limit: unknown}
 }
 
 func intelClass(product ID) Class {
@@ -97,7 +97,7 @@ func intelClass(product ID) Class {
 	case 0x10c9:
 		return Class{Family: "82576", Limit: noSwitch}
 	}
-	return Class{Limit: notKnown}
+	return Class{Limit: unknown}
 }
 
 func full(family string) Class {

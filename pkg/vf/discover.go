@@ -11,8 +11,8 @@ import (
 )
 
 // Found is what sysfs shows, before devlink and the links have been asked. The
-// PFs have their VFs and SFs, and no netdevs yet: which of a PF's netdevs is
-// the wire's and which a representor is not for sysfs to say.
+// PFs have their VFs and SFs, and no netdevs yet: sysfs does not say which of a
+// PF's netdevs is the uplink and which is a representor.
 type Found struct {
 	PFs     []PF
 	Netdevs []FoundNetdev
@@ -31,8 +31,8 @@ type FoundNetdev struct {
 	Above    Above
 }
 
-// place is where a device sits, from its path in sysfs.
-type place struct {
+// location is a device's path in sysfs and what the path tells.
+type location struct {
 	target string // where the link led, below the root of sysfs
 	path   string // of the function
 	device string // name of the function
@@ -44,18 +44,18 @@ type place struct {
 const maxVFs = 1 << 16 // what PCI can number
 
 type discovery struct {
-	sys    netdev.Sysfs
-	found  Found
-	places map[string]place    // of functions that have a netdev, by name
-	rdma   map[string][]string // by function or SF
-	sfs    map[string][]SF     // by function
+	sys       netdev.Sysfs
+	found     Found
+	locations map[string]location // of functions that have a netdev, by name
+	rdma      map[string][]string // by function or SF
+	sfs       map[string][]SF     // by function
 }
 
 // Discover reads the tree. What cannot be read of one device is a problem of
 // that device; only a tree that cannot be listed is an error. No tree at all is
 // a node without NICs.
 func Discover(sys netdev.Sysfs) (Found, error) {
-	d := discovery{sys: sys, places: map[string]place{}, rdma: map[string][]string{}, sfs: map[string][]SF{}}
+	d := discovery{sys: sys, locations: map[string]location{}, rdma: map[string][]string{}, sfs: map[string][]SF{}}
 	for _, step := range []func() error{d.netdevs, d.rdmaDevices, d.scalable, d.functions, d.bonds} {
 		if err := step(); err != nil {
 			return Found{}, err
@@ -86,7 +86,7 @@ func (d *discovery) netdevs() error {
 		if where.sf != "" {
 			nd.Device = where.sf
 		} else {
-			d.places[where.device] = where
+			d.locations[where.device] = where
 		}
 		nd.PortName, err = d.sys.Attr(where.target + "/phys_port_name")
 		d.problem(err)
@@ -143,7 +143,7 @@ func (d *discovery) scalable() error {
 		sf.Driver, err = d.link(dir + "/driver")
 		d.problem(err)
 		d.sfs[where.device] = append(d.sfs[where.device], sf)
-		d.places[where.device] = where
+		d.locations[where.device] = where
 	}
 	return nil
 }
@@ -162,10 +162,10 @@ func (d *discovery) functions() error {
 			continue
 		}
 		if where, ok := d.locate(dir, ""); ok {
-			d.places[name] = where
+			d.locations[name] = where
 		}
 	}
-	for _, where := range d.places {
+	for _, where := range d.locations {
 		if d.sys.PF(where.device) == "" {
 			d.found.PFs = append(d.found.PFs, d.pf(where))
 		}
@@ -173,7 +173,7 @@ func (d *discovery) functions() error {
 	return nil
 }
 
-func (d *discovery) pf(where place) PF {
+func (d *discovery) pf(where location) PF {
 	pf := PF{SFs: d.sfs[where.device]}
 	note := func(err error) {
 		if err != nil {
@@ -203,7 +203,7 @@ func (d *discovery) pf(where place) PF {
 	return pf
 }
 
-func (d *discovery) vf(pf place, index int, note func(error)) (VF, error) {
+func (d *discovery) vf(pf location, index int, note func(error)) (VF, error) {
 	dir, err := d.sys.Target(pf.path + "/virtfn" + strconv.Itoa(index))
 	if err != nil {
 		return VF{}, err
@@ -215,13 +215,13 @@ func (d *discovery) vf(pf place, index int, note func(error)) (VF, error) {
 	if err != nil {
 		return VF{}, err
 	}
-	v := VF{Index: index, Device: d.device(place{path: dir, device: path.Base(dir), pci: address, root: pf.root}, note)}
+	v := VF{Index: index, Device: d.device(location{path: dir, device: path.Base(dir), pci: address, root: pf.root}, note)}
 	v.IOMMUGroup, err = d.link(dir + "/iommu_group")
 	note(err)
 	return v, nil
 }
 
-func (d *discovery) device(where place, note func(error)) Device {
+func (d *discovery) device(where location, note func(error)) Device {
 	out := Device{Name: where.device, PCI: where.pci, Root: where.root, RDMA: d.rdma[where.device]}
 	var err error
 	out.Vendor, err = d.id(where.path + "/vendor")
@@ -257,16 +257,16 @@ func (d *discovery) bonds() error {
 
 // locate follows a link of a class or a bus to the function that owns what it
 // leads to; not ok for what software has made.
-func (d *discovery) locate(link, suffix string) (place, bool) {
+func (d *discovery) locate(link, suffix string) (location, bool) {
 	target, err := d.sys.Target(link)
 	if d.problem(err) || target == "" {
-		return place{}, false
+		return location{}, false
 	}
 	owner := strings.TrimSuffix(target, suffix)
 	if strings.HasPrefix(target, "devices/virtual/") {
-		return place{}, false
+		return location{}, false
 	}
-	where := place{target: target, path: owner, device: path.Base(owner)}
+	where := location{target: target, path: owner, device: path.Base(owner)}
 	parts := strings.Split(owner, "/")
 	for i, part := range parts {
 		if address, ok := scanPCIAddress(part); ok {

@@ -17,7 +17,7 @@ type Facts struct {
 	Links   []netdev.Link
 	// Addresses are by the index of their link.
 	Addresses map[int][]netip.Prefix
-	// HWTC is hw-tc-offload by link, of the links that are ports of a switch.
+	// HWTC is hw-tc-offload by link, of the links that are ports of an eswitch.
 	HWTC map[string]bool
 	// Multiport is esw_multiport by devlink device.
 	Multiport map[string]bool
@@ -33,7 +33,7 @@ type port struct {
 	Netdev
 	device   string
 	switchID string
-	function Function
+	function PortName
 	far      netdev.PortFunction
 	known    bool // function is
 }
@@ -41,7 +41,7 @@ type port struct {
 // key is what makes a function unique on a node.
 type key struct {
 	switchID string
-	function Function
+	function PortName
 }
 
 // Enrich joins what was found with the facts. It is pure and leaves its
@@ -52,13 +52,13 @@ func Enrich(found Found, facts Facts) Inventory {
 		Problems: slices.Concat(found.Problems, facts.Problems),
 	}
 	ports := joinPorts(found.Netdevs, facts)
-	wires := map[string][]int{} // switch ports by netdev's device
+	byDevice := map[string][]int{} // ports by the netdev's device
 	for i := range ports {
-		wires[ports[i].device] = append(wires[ports[i].device], i)
+		byDevice[ports[i].device] = append(byDevice[ports[i].device], i)
 	}
 	of := func(device string) []port {
 		var out []port
-		for _, i := range wires[device] {
+		for _, i := range byDevice[device] {
 			out = append(out, ports[i])
 		}
 		return out
@@ -79,14 +79,14 @@ func Enrich(found Found, facts Facts) Inventory {
 		index.match(pf)
 	}
 	for i := range inv.PFs {
-		index.rest(&inv.PFs[i])
+		index.unmatched(&inv.PFs[i])
 	}
 	inv.Bonds = bonds(found.Bonds, facts.Links, inv.PFs)
 	return inv
 }
 
 // joinPorts gives each netdev its link, its features and its function. A link
-// that has gone since, is left out.
+// that was removed since is left out.
 func joinPorts(netdevs []FoundNetdev, facts Facts) []port {
 	links := map[string]netdev.Link{}
 	names := map[int]string{}
@@ -112,7 +112,7 @@ func joinPorts(netdevs []FoundNetdev, facts Facts) []port {
 		}
 		if d, ok := devlink[n.Name]; ok {
 			p.far = d.Function
-			p.function, p.known = portFunction(d, n.PortName)
+			p.function, p.known = portNameOf(d, n.PortName)
 		} else {
 			p.function, p.known = ParsePortName(n.PortName)
 		}
@@ -131,14 +131,14 @@ func fromLink(l netdev.Link, master string) Netdev {
 	}
 }
 
-// enrichPF gives a PF its names, its class, its ports and its switch.
+// enrichPF gives a PF its names, its class, its ports and its eswitch.
 func enrichPF(pf *PF, ports []port, facts Facts) {
 	name(&pf.Device, facts.Names)
 	pf.Class = classOf(pf.Vendor, pf.Product, pf.Driver)
 	if pf.ProductName == "" {
 		pf.ProductName = pf.Class.Family
 	}
-	pf.Ports = wiresOf(ports)
+	pf.Ports = uplinkPorts(ports)
 	pf.Eswitch = eswitch(pf, facts)
 	for _, p := range ports {
 		// Every port has it; the uplink's is the one to believe.
@@ -152,31 +152,31 @@ func enrichPF(pf *PF, ports []port, facts Facts) {
 	}
 }
 
-// wiresOf takes the physical ports, in the order of their numbers; where no
-// netdev says what it is, all that are no representors.
-func wiresOf(ports []port) []Netdev {
-	var wires []port
+// uplinkPorts gives the physical ports, in the order of their numbers. Where no netdev
+// says what it is, they are all netdevs that are no representors.
+func uplinkPorts(ports []port) []Netdev {
+	var uplinks []port
 	for _, p := range ports {
 		if p.known && p.function.Flavour == netdev.FlavourPhysical {
-			wires = append(wires, p)
+			uplinks = append(uplinks, p)
 		}
 	}
-	if len(wires) == 0 {
+	if len(uplinks) == 0 {
 		for _, p := range ports {
 			if !p.known {
-				wires = append(wires, p)
+				uplinks = append(uplinks, p)
 			}
 		}
 	}
-	slices.SortFunc(wires, func(a, b port) int {
+	slices.SortFunc(uplinks, func(a, b port) int {
 		if c := int64(a.function.Number) - int64(b.function.Number); c != 0 {
 			return int(c)
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	out := make([]Netdev, len(wires))
-	for i := range wires {
-		out[i] = wires[i].Netdev
+	out := make([]Netdev, len(uplinks))
+	for i := range uplinks {
+		out[i] = uplinks[i].Netdev
 	}
 	return out
 }
@@ -197,7 +197,7 @@ func eswitch(pf *PF, facts Facts) Eswitch {
 			out.Mode = Mode(d.Mode)
 		default:
 			out.Mode = Unknown
-			pf.Problems = append(pf.Problems, fmt.Sprintf("devlink answers an eswitch mode that is not known here: %s", d.Mode))
+			pf.Problems = append(pf.Problems, fmt.Sprintf("devlink answers an unknown eswitch mode: %s", d.Mode))
 		}
 		out.InlineMode, out.EncapMode = d.InlineMode, d.EncapMode
 		out.Multiport = facts.Multiport[d.Bus+"/"+d.Name]
@@ -205,30 +205,30 @@ func eswitch(pf *PF, facts Facts) Eswitch {
 	return out
 }
 
-// pfNumber asks the representors of this host's functions, for what the switch
-// counts need be neither the PCI function nor the port.
+// pfNumber takes the PF's number from the representors of this host's functions: it
+// need be neither the PCI function nor the port.
 func pfNumber(ports []port) (*uint32, error) {
 	numbers := map[uint32]bool{}
-	wires := map[uint32]bool{}
+	physical := map[uint32]bool{}
 	for _, p := range ports {
 		switch f := p.function; {
 		case !p.known || f.External:
 		case f.Flavour == netdev.FlavourPhysical:
-			wires[f.Number] = true
+			physical[f.Number] = true
 		default:
 			numbers[f.PF] = true
 		}
 	}
-	if len(numbers) == 0 && len(wires) == 1 {
-		numbers = wires
+	if len(numbers) == 0 && len(physical) == 1 {
+		numbers = physical
 	}
-	if len(numbers) > 1 { // a switch with the functions of several PFs
+	if len(numbers) > 1 { // an eswitch with the functions of several PFs
 		for n := range numbers {
-			if len(wires) == 1 && wires[n] {
+			if len(physical) == 1 && physical[n] {
 				return &n, nil
 			}
 		}
-		return nil, errors.New("its number in the switch is not certain: representors and ports name several")
+		return nil, errors.New("its number in the eswitch is not certain: representors and ports name several")
 	}
 	for n := range numbers {
 		return &n, nil

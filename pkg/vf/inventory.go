@@ -30,7 +30,7 @@ func (i *Inventory) VF(device string) (*PF, *VF, bool) {
 	return nil, nil, false
 }
 
-// RepresentorNames are the links of all functions on the switches, sorted.
+// RepresentorNames are the representors on all eswitches, sorted.
 func (i *Inventory) RepresentorNames() []string {
 	var all []string
 	add := func(r *Representor) {
@@ -60,7 +60,7 @@ type Device struct {
 	PCI  PCIAddress `json:"pci,omitzero"`
 	// Root is the PCIe root complex, such as pci0000:00.
 	Root string `json:"pcieRoot,omitempty"`
-	// NUMA is -1 where the machine does not say.
+	// NUMA is -1 where the host does not say.
 	NUMA        int      `json:"numa"`
 	Vendor      ID       `json:"vendor"`
 	Product     ID       `json:"device"`
@@ -75,9 +75,9 @@ type Device struct {
 type PF struct {
 	Device
 	Class Class `json:"class"`
-	// Number is the switch's for this PF; absent where nothing tells it.
+	// Number is the PF's number in the eswitch; absent where nothing tells it.
 	Number *uint32 `json:"pfNumber,omitempty"`
-	// Ports are the netdevs of the wire. The first is the uplink, which in
+	// Ports are the netdevs of the physical ports. The first is the uplink, which in
 	// switchdev mode is the uplink representor; several mean a NIC with more
 	// than one port on one function.
 	Ports   []Netdev `json:"ports,omitempty"`
@@ -89,7 +89,7 @@ type PF struct {
 	NumVFs int  `json:"-"`
 	VFs    []VF `json:"vfs,omitempty"`
 	SFs    []SF `json:"sfs,omitempty"`
-	// Representors are those of functions that are not on this machine, or
+	// Representors are those of functions that are not on this host, or
 	// that could not be told for certain.
 	Representors []Representor `json:"representors,omitempty"`
 	Problems     []string      `json:"problems,omitempty"`
@@ -118,14 +118,14 @@ const (
 	Unknown   Mode = "unknown" // a mode newer than we are
 )
 
-// Eswitch is a NIC's switch. ID names the card: its PFs share it, and mlx5 has
+// Eswitch is a NIC's embedded switch. ID names the card: its PFs share it, and mlx5 has
 // one in legacy mode as well, so that it says nothing of the mode.
 type Eswitch struct {
 	Mode       Mode   `json:"mode"`
 	ID         string `json:"switchID,omitempty"`
 	InlineMode string `json:"inlineMode,omitempty"`
 	EncapMode  string `json:"encapMode,omitempty"`
-	// Multiport joins the switches of a card's PFs without a bond.
+	// Multiport joins the eswitches of a card's PFs without a bond.
 	Multiport bool `json:"multiport,omitempty"`
 }
 
@@ -144,8 +144,8 @@ type VF struct {
 // have variants of it, such as mlx5_vfio_pci.
 func (v *VF) Vfio() bool { return strings.Contains(v.Driver, "vfio") }
 
-// SF is a scalable function on this machine. Its device's name changes when it
-// is made anew, its number does not.
+// SF is a scalable function on this host. Its device's name changes when it
+// is created again, its number does not.
 type SF struct {
 	Number uint32 `json:"number"`
 	// Device is on the auxiliary bus, such as mlx5_core.sf.2.
@@ -157,10 +157,10 @@ type SF struct {
 	Representor *Representor `json:"representor,omitempty"`
 }
 
-// Representor is the switch's end of a function.
+// Representor is the eswitch port of a function.
 type Representor struct {
 	Netdev
-	Function Function `json:"function"`
+	Function PortName `json:"function"`
 	// FunctionMAC is what the function will use, where the driver tells it.
 	FunctionMAC MAC `json:"functionMAC,omitempty"`
 	// State is that of an SF: inactive, active or attached.
@@ -201,13 +201,13 @@ func (n *Netdev) Link() string {
 	}
 }
 
-// Bond joins netdevs of wires.
+// Bond joins uplinks.
 type Bond struct {
 	Netdev
 	// Mode is as in sysfs, such as 802.3ad or active-backup.
 	Mode  string   `json:"mode"`
 	Ports []string `json:"ports"`
-	// LAG says that the NIC could join its PFs' switches behind the bond: all
+	// LAG says that the NIC could join its PFs' eswitches behind the bond: all
 	// ports are uplinks of one card in switchdev mode. Reason says why not.
 	LAG    bool   `json:"vfLAG"`
 	Reason string `json:"reason,omitempty"`

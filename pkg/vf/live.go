@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// rewatch is how long Live waits before it watches again.
-const rewatch = 5 * time.Second
+// watchBackoff is how long Live waits before it watches again.
+const watchBackoff = 5 * time.Second
 
-// Live keeps the newest inventory for all who need one, so that it is taken
-// once. Listeners are called one after the other, by one goroutine.
+// Live keeps the newest inventory, so that the inventory is taken once for all readers.
+// Listeners are called one after the other, by one goroutine.
 type Live struct {
 	node      *Node
 	log       *slog.Logger
 	listeners []func(Inventory)
 
-	mu    sync.Mutex
-	known *Inventory
+	mu     sync.Mutex
+	latest *Inventory
 
-	looking sync.Mutex
-	looked  Inventory
-	at      time.Time // when looked was complete
+	reading sync.Mutex
+	read    Inventory
+	readAt  time.Time // when read was complete
 }
 
-// NewLive knows nothing before Run.
+// NewLive has no inventory before Run.
 func NewLive(node *Node, log *slog.Logger) *Live { return &Live{node: node, log: log} }
 
 // OnChange adds a listener; call it before Run. What a listener is given is
@@ -37,18 +37,18 @@ func (l *Live) OnChange(f func(Inventory)) { l.listeners = append(l.listeners, f
 func (l *Live) Inventory() *Inventory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.known
+	return l.latest
 }
 
 // VF finds a VF by its device's name. One that is not in the newest inventory, or
-// not with its representor, may be newer than that: then it looks itself.
+// not with its representor, may be newer than the inventory: then VF takes an inventory.
 func (l *Live) VF(device string) (PF, VF, error) {
-	if known := l.Inventory(); known != nil {
-		if pf, v, ok := known.VF(device); ok && (v.Representor != nil || !pf.Switchdev()) {
+	if latest := l.Inventory(); latest != nil {
+		if pf, v, ok := latest.VF(device); ok && (v.Representor != nil || !pf.Switchdev()) {
 			return *pf, *v, nil
 		}
 	}
-	now, err := l.look()
+	now, err := l.readNow()
 	if err != nil {
 		return PF{}, VF{}, fmt.Errorf("looking for VF %s: %w", device, err)
 	}
@@ -62,24 +62,24 @@ func (l *Live) VF(device string) (PF, VF, error) {
 // Exclusive says whether each namespace has RDMA devices of its own. Like VF it
 // does not wait for the first inventory.
 func (l *Live) Exclusive() bool {
-	if known := l.Inventory(); known != nil {
-		return known.RDMA == "exclusive"
+	if latest := l.Inventory(); latest != nil {
+		return latest.RDMA == "exclusive"
 	}
-	now, err := l.look()
+	now, err := l.readNow()
 	return err == nil && now.RDMA == "exclusive"
 }
 
-// look reads the inventory, once for all who ask one after the other: a NIC that
-// is away is asked for by each of its pods.
-func (l *Live) look() (Inventory, error) {
-	l.looking.Lock()
-	defer l.looking.Unlock()
-	if time.Since(l.at) < quiet {
-		return l.looked, nil
+// readNow takes the inventory, once for callers that come one after the other: each pod
+// of a NIC that is absent asks for it.
+func (l *Live) readNow() (Inventory, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	if time.Since(l.readAt) < debounce {
+		return l.read, nil
 	}
 	now, err := l.node.Read()
 	if err == nil {
-		l.looked, l.at = now, time.Now()
+		l.read, l.readAt = now, time.Now()
 	}
 	return now, err
 }
@@ -91,18 +91,18 @@ func (l *Live) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		l.log.Warn("watching devices", "error", err, "again", rewatch)
+		l.log.Warn("watching devices", "error", err, "retry", watchBackoff)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(rewatch):
+		case <-time.After(watchBackoff):
 		}
 	}
 }
 
 func (l *Live) changed(inv Inventory) {
 	l.mu.Lock()
-	l.known = &inv
+	l.latest = &inv
 	l.mu.Unlock()
 	for _, f := range l.listeners {
 		f(inv)

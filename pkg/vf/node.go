@@ -44,7 +44,7 @@ type Node struct {
 }
 
 // Read takes the inventory. Part of it being unreadable is a problem in it; an
-// error means that nothing is known.
+// error means that there is none.
 func (n *Node) Read() (Inventory, error) { return n.read(features{}) }
 
 func (n *Node) read(known features) (Inventory, error) {
@@ -52,16 +52,16 @@ func (n *Node) read(known features) (Inventory, error) {
 	if err != nil {
 		return Inventory{}, fmt.Errorf("discovering devices: %w", err)
 	}
-	facts, err := n.gather(found, known)
+	facts, err := n.facts(found, known)
 	if err != nil {
 		return Inventory{}, fmt.Errorf("asking for links: %w", err)
 	}
 	return Enrich(found, facts), nil
 }
 
-// gather asks the kernel. Without links and addresses there is no inventory;
-// without the rest there is one with problems.
-func (n *Node) gather(found Found, known features) (Facts, error) {
+// facts asks the kernel. Without links and addresses there is no inventory;
+// without the other facts there is one with problems.
+func (n *Node) facts(found Found, known features) (Facts, error) {
 	var f Facts
 	var err error
 	problem := func(err error) bool {
@@ -124,10 +124,10 @@ func identities(found Found) map[[2]ID]bool {
 }
 
 const (
-	// quiet is how long a burst of events, such as VFs being made, has to be
-	// over before it is worth looking; burst is how long it may last.
-	quiet = 100 * time.Millisecond
-	burst = time.Second
+	// debounce is how long no event may come before an inventory is taken: VFs come
+	// many at once. maxDebounce is the longest delay.
+	debounce    = 100 * time.Millisecond
+	maxDebounce = time.Second
 )
 
 // Watch gives changed the inventory now and whenever it differs, until ctx
@@ -145,7 +145,7 @@ func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 		return err
 	}
 	changed(last)
-	for settled(events, known.forget) {
+	for awaitEvents(events, known.forget) {
 		next, err := n.read(known)
 		if err != nil {
 			return err
@@ -161,17 +161,17 @@ func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 	return errors.New("watching devices: the kernel ended the subscription")
 }
 
-// settled waits for an event and the end of the burst that it is part of; not
-// so when the channel closes. It gives see each event.
-func settled(events <-chan netdev.DeviceEvent, see func(netdev.DeviceEvent)) bool {
+// awaitEvents waits for an event and debounces those that follow; false when the
+// channel closes. It gives see each event.
+func awaitEvents(events <-chan netdev.DeviceEvent, see func(netdev.DeviceEvent)) bool {
 	first, ok := <-events
 	if !ok {
 		return false
 	}
 	see(first)
-	calm := time.NewTimer(quiet)
-	defer calm.Stop()
-	end := time.NewTimer(burst)
+	idle := time.NewTimer(debounce)
+	defer idle.Stop()
+	end := time.NewTimer(maxDebounce)
 	defer end.Stop()
 	for {
 		select {
@@ -180,8 +180,8 @@ func settled(events <-chan netdev.DeviceEvent, see func(netdev.DeviceEvent)) boo
 				return false
 			}
 			see(e)
-			calm.Reset(quiet)
-		case <-calm.C:
+			idle.Reset(debounce)
+		case <-idle.C:
 			return true
 		case <-end.C:
 			return true

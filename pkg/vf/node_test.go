@@ -238,7 +238,7 @@ func TestWatch_ReportsChangedInventoriesOnly(t *testing.T) {
 	select {
 	case <-got:
 		t.Error("the same inventory was reported again")
-	case <-time.After(3 * quiet):
+	case <-time.After(3 * debounce):
 	}
 	cancel()
 	if err := receive(t, done); !errors.Is(err, context.Canceled) {
@@ -292,7 +292,7 @@ func TestWatch_AsksFeaturesOfChangedLinksOnly(t *testing.T) {
 			for _, e := range events {
 				w.Kernel.Tell(e)
 			}
-			time.Sleep(2 * burst)
+			time.Sleep(2 * maxDebounce)
 			synctest.Wait()
 			if asked != want {
 				t.Errorf("%s: %d questions about features, want %d", what, asked, want)
@@ -364,7 +364,7 @@ func TestLive_ContinuesAfterWatchEnds(t *testing.T) {
 		}
 		done := make(chan error)
 		go func() { done <- live.Run(ctx) }()
-		time.Sleep(rewatch + time.Second)
+		time.Sleep(watchBackoff + time.Second)
 		synctest.Wait()
 		if inv := live.Inventory(); inv == nil || len(inv.PFs) != 2 || seen != 1 {
 			t.Fatalf("after a failure: %+v, told %d times", inv, seen)
@@ -403,7 +403,7 @@ func TestLive_MissingVFCostsOneLook(t *testing.T) {
 		if looks != 1 {
 			t.Errorf("%d looks", looks)
 		}
-		time.Sleep(quiet)
+		time.Sleep(debounce)
 		if _, v, err := live.VF("0000:03:00.2"); err != nil || v.Index != 0 || looks != 2 {
 			t.Errorf("later: %+v, %v, %d looks", v, err, looks)
 		}

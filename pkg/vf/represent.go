@@ -8,8 +8,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// representors finds the switch's end of a function by the function's whole
-// identity: switch, host, PF and number.
+// representors finds the representor of a function by the function's whole
+// identity: switch id, host, PF and number.
 type representors struct {
 	ports map[key][]port
 	used  map[string]bool   // by netdev
@@ -29,20 +29,20 @@ func newRepresentors(ports []port) *representors {
 	return r
 }
 
-// match gives the PF's own functions their representors. It leaves alone what
-// is not certain, and says so.
+// match gives the PF's own functions their representors. An uncertain match
+// is a problem of the PF instead.
 func (r *representors) match(pf *PF) {
 	if !pf.Switchdev() {
 		return
 	}
 	if pf.Number == nil {
 		if len(pf.VFs)+len(pf.SFs) > 0 {
-			pf.Problems = append(pf.Problems, "its number in the switch is not known, so no representor is")
+			pf.Problems = append(pf.Problems, "its number in the eswitch is unknown, and so are the representors")
 		}
 		return
 	}
 	var missing []string
-	find := func(f Function) *Representor {
+	find := func(f PortName) *Representor {
 		f.PF = *pf.Number
 		found := r.ports[key{pf.Eswitch.ID, f}]
 		switch len(found) {
@@ -61,25 +61,25 @@ func (r *representors) match(pf *PF) {
 		return nil
 	}
 	for i := range pf.VFs {
-		pf.VFs[i].Representor = find(Function{Flavour: netdev.FlavourVF, Number: uint32(pf.VFs[i].Index)})
+		pf.VFs[i].Representor = find(PortName{Flavour: netdev.FlavourVF, Number: uint32(pf.VFs[i].Index)})
 	}
 	for i := range pf.SFs {
-		pf.SFs[i].Representor = find(Function{Flavour: netdev.FlavourSF, Number: pf.SFs[i].Number})
+		pf.SFs[i].Representor = find(PortName{Flavour: netdev.FlavourSF, Number: pf.SFs[i].Number})
 	}
 	if len(missing) > 0 {
 		pf.Problems = append(pf.Problems, "no representor in this namespace: "+strings.Join(missing, ", "))
 	}
 }
 
-// rest lists the representors under a PF that no function here has taken.
-func (r *representors) rest(pf *PF) {
+// unmatched lists the representors of a PF that match no function of this host.
+func (r *representors) unmatched(pf *PF) {
 	for _, p := range r.of[pf.Name] {
 		if !r.used[p.Name] {
 			pf.Representors = append(pf.Representors, *p.representor())
 		}
 	}
 	slices.SortFunc(pf.Representors, func(a, b Representor) int {
-		return compareFunctions(a.Function, b.Function)
+		return comparePortNames(a.Function, b.Function)
 	})
 }
 
@@ -98,7 +98,7 @@ func (p port) representor() *Representor {
 	return r
 }
 
-// bonds gives the bonds their links and says which make one switch.
+// bonds gives the bonds their links and says which make one eswitch.
 func bonds(found []Bond, links []netdev.Link, pfs []PF) []Bond {
 	uplinks := map[string]*PF{}
 	for i := range pfs {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestParsePortName_ValidAndInvalid(t *testing.T) {
-	good := map[string]Function{
+	good := map[string]PortName{
 		"p0":                {Flavour: netdev.FlavourPhysical},
 		"p12":               {Flavour: netdev.FlavourPhysical, Number: 12},
 		"p1s0":              {Flavour: netdev.FlavourPhysical, Number: 1, Lane: 1},

@@ -84,9 +84,9 @@ func (v *VF) Use() string {
 	return v.Netdev.Name + " " + v.Netdev.Use
 }
 
-// Elsewhere says who but a free VF's pool has it, "" if nothing is known to: a
-// VF with a netdev driver and no netdev here has one in another namespace.
-func (v *VF) Elsewhere() string {
+// InUseBy says who uses the VF, "" when no use is seen: a VF with a netdev driver
+// and no netdev here has one in another namespace.
+func (v *VF) InUseBy() string {
 	if v.Netdev == nil && v.Driver != "" && !v.Vfio() {
 		return "its netdev is in another namespace"
 	}

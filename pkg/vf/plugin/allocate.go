@@ -132,7 +132,7 @@ func (s *server) GetPreferredAllocation(_ context.Context, r *api.PreferredAlloc
 // fullest one that has enough, so that room stays where there is much.
 func prefer(available []Device, must []string, size int, claims Claims) []string {
 	isMust := func(d Device) bool { return slices.Contains(must, d.ID) }
-	home := slices.IndexFunc(available, isMust)
+	near := slices.IndexFunc(available, isMust)
 	rest := slices.DeleteFunc(slices.Clone(available), isMust)
 	free, busy := map[int]int{}, map[string]int{}
 	for _, d := range rest {
@@ -144,7 +144,7 @@ func prefer(available []Device, must []string, size int, claims Claims) []string
 	}
 	rank := func(numa int) int {
 		switch {
-		case home >= 0 && available[home].NUMA == numa:
+		case near >= 0 && available[near].NUMA == numa:
 			return -1
 		case free[numa] >= size-len(must):
 			return free[numa]

@@ -15,7 +15,7 @@ type Device struct {
 	Index           int // among the PF's VFs
 	Vendor, Product vf.ID
 	Driver          string
-	// NUMA is negative where the machine does not say.
+	// NUMA is negative where the host does not say.
 	NUMA int
 	// RDMA devices; empty also while they are in a pod's namespace.
 	RDMA        []string
@@ -36,11 +36,11 @@ type PF struct {
 	LinkType string
 }
 
-// Uplink says whose the wire behind the VFs is.
+// Uplink says who has the uplink of the VFs.
 type Uplink bool
 
 // With a DPU the netdev of a PF is a function of the host and says nothing of the
-// wire; the DPU's Lease does.
+// uplink; the DPU's Lease does.
 const (
 	OwnUplink Uplink = false
 	DPUUplink Uplink = true
@@ -56,15 +56,15 @@ func FromInventory(inv vf.Inventory, uplink Uplink) []Device {
 		if up := pf.Uplink(); up != nil {
 			of.Name, of.LinkType = up.Name, linkType(up)
 		}
-		trouble := ""
+		problem := ""
 		if uplink == OwnUplink {
-			trouble = uplinkProblem(pf, inv.Bonds)
+			problem = uplinkProblem(pf, inv.Bonds)
 		}
 		for j := range pf.VFs {
 			v := &pf.VFs[j]
 			d := Device{
 				ID: v.Name, PF: of, Index: v.Index, Vendor: v.Vendor, Product: v.Product, Driver: v.Driver,
-				NUMA: v.NUMA, RDMA: v.RDMA, IOMMUGroup: v.IOMMUGroup, Problem: trouble,
+				NUMA: v.NUMA, RDMA: v.RDMA, IOMMUGroup: v.IOMMUGroup, Problem: problem,
 			}
 			if v.Representor != nil {
 				d.Representor = v.Representor.Name
@@ -86,9 +86,8 @@ func linkType(n *vf.Netdev) string {
 	return "ether"
 }
 
-// uplinkProblem: a pod behind a dead wire reaches nobody. Behind a bond any of
-// its wires will do. A PF without netdev in sight, such as one of which a
-// DPU has the uplink, says nothing of the wire.
+// uplinkProblem says why a pod on the PF would reach nobody. One link of a bond is
+// enough. A PF without a netdev here, such as a PF whose uplink is on a DPU, has none.
 func uplinkProblem(pf *vf.PF, bonds []vf.Bond) string {
 	up := pf.Uplink()
 	if up == nil {

@@ -19,5 +19,5 @@
 //
 // A starting kubelet removes all sockets in its directory and makes its own:
 // watched for with inotify, and answered by serving and registering again.
-// No plugin ending does harm: pods keep what they have.
+// A plugin that ends harms no pod: pods keep their devices.
 package plugin

@@ -49,13 +49,13 @@ func (s *server) vfioNodes(d Device, into nodeSet) (*vfioDetail, error) {
 	return &vfioDetail{Mount: own, DevMount: group}, nil
 }
 
-// errNoRDMA may pass: between two namespaces an RDMA device has no nodes.
+// errNoRDMA is transient: between two namespaces an RDMA device has no nodes.
 var errNoRDMA = errors.New("nothing for RDMA")
 
 // giveRDMA looks again for a while, for a pod that is refused is not tried again. The
 // last pod's DEL may be on its way just now, and no event tells of nodes.
 func (s *server) giveRDMA(ctx context.Context, d *Device, into nodeSet) (*rdmaDetail, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.plugin.cfg.Settle)
+	ctx, cancel := context.WithTimeout(ctx, s.plugin.cfg.RDMATimeout)
 	defer cancel()
 	for {
 		nodes := nodeSet{}
@@ -74,14 +74,14 @@ func (s *server) giveRDMA(ctx context.Context, d *Device, into nodeSet) (*rdmaDe
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(s.plugin.cfg.Settle / 40):
+		case <-time.After(s.plugin.cfg.RDMATimeout / 40):
 		}
 	}
 }
 
 // rdmaOf gives the RDMA devices also while they are in the namespace of the last
-// pod, which may have its DEL still before it, or have come home since the device
-// was offered.
+// pod, which may have its DEL still before it, or be back in the host netns since the
+// device was offered.
 func (s *server) rdmaOf(d Device) ([]string, error) {
 	if len(d.RDMA) > 0 {
 		return d.RDMA, nil

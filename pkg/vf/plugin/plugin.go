@@ -34,14 +34,14 @@ type Config struct {
 	// also how long the kubelet may take to ask for devices after it.
 	MinBackoff, MaxBackoff time.Duration
 	// Settle is how long an RDMA device may be between two namespaces.
-	Settle time.Duration
+	RDMATimeout time.Duration
 }
 
 // Defaults leaves Sysfs and Logger to be set.
 func Defaults() Config {
 	return Config{
 		Pools: DefaultPools(), Dir: api.DevicePluginPath, InfoDir: "/var/run/k8s.cni.cncf.io/devinfo/dp",
-		MinBackoff: time.Second, MaxBackoff: time.Minute, Settle: 2 * time.Second,
+		MinBackoff: time.Second, MaxBackoff: time.Minute, RDMATimeout: 2 * time.Second,
 	}
 }
 
@@ -52,8 +52,8 @@ func (c Config) Validate() error {
 		return errors.New("device plugin: directories must be set")
 	case c.Logger == nil:
 		return errors.New("device plugin: logger must be set")
-	case c.Settle <= 0:
-		return errors.New("device plugin: settle must be set")
+	case c.RDMATimeout <= 0:
+		return errors.New("device plugin: RDMA timeout must be set")
 	case c.MinBackoff <= 0 || c.MaxBackoff < c.MinBackoff:
 		return fmt.Errorf("device plugin: back-off from %s to %s", c.MinBackoff, c.MaxBackoff)
 	}
@@ -152,9 +152,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case e := <-watcher.Events:
-			if relevant, err := p.look(e); err != nil {
+			if matters, err := p.relevant(e); err != nil {
 				return err
-			} else if !relevant {
+			} else if !matters {
 				continue
 			}
 		case err := <-watcher.Errors:
@@ -164,31 +164,30 @@ func (p *Plugin) Run(ctx context.Context) error {
 		case <-again.C:
 		}
 		again.Stop()
-		if wait := p.settle(ctx); wait > 0 {
+		if wait := p.registerAll(ctx); wait > 0 {
 			again.Reset(wait)
 		}
 	}
 }
 
-// look tells whether an event can matter. Most are about the kubelet's
+// relevant reports whether an event can matter. Most are about the kubelet's
 // checkpoint, which is there as well.
-func (p *Plugin) look(e fsnotify.Event) (relevant bool, err error) {
-	gone := e.Has(fsnotify.Remove | fsnotify.Rename)
+func (p *Plugin) relevant(e fsnotify.Event) (matters bool, err error) {
+	removed := e.Has(fsnotify.Remove | fsnotify.Rename)
 	switch {
-	case gone && e.Name == filepath.Clean(p.cfg.Dir):
-		return false, fmt.Errorf("watching %s: it is gone", p.cfg.Dir)
+	case removed && e.Name == filepath.Clean(p.cfg.Dir):
+		return false, fmt.Errorf("watching %s: it was removed", p.cfg.Dir)
 	case filepath.Ext(e.Name) != socketEnd:
 		return false, nil
 	case filepath.Base(e.Name) == kubeletSocket:
 		p.backoff = p.cfg.MinBackoff
 	}
-	return gone || e.Has(fsnotify.Create), nil
+	return removed || e.Has(fsnotify.Create), nil
 }
 
-// settle brings every pool that has devices to be served and registered with
-// the kubelet that is there now, and says after how long to look again, zero
-// meaning that an event will tell.
-func (p *Plugin) settle(ctx context.Context) time.Duration {
+// registerAll serves every pool that has devices and registers it with the running
+// kubelet. It says after how long to try again; zero: at the next event.
+func (p *Plugin) registerAll(ctx context.Context) time.Duration {
 	kubelet := identify(filepath.Join(p.cfg.Dir, kubeletSocket))
 	var wait time.Duration
 	sooner := func(d time.Duration) {
@@ -209,7 +208,7 @@ func (p *Plugin) settle(ctx context.Context) time.Duration {
 		}
 		if err != nil && ctx.Err() == nil {
 			failed = true
-			p.cfg.Logger.Warn("serving devices", "resource", s.pool.Resource, "error", err, "again", p.backoff)
+			p.cfg.Logger.Warn("serving devices", "resource", s.pool.Resource, "error", err, "retry", p.backoff)
 		}
 	}
 	if !failed {

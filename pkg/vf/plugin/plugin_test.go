@@ -112,7 +112,7 @@ func runWith(t *testing.T, k *kubelet, c Claims, change func(*Config)) *setup {
 	cfg := Defaults()
 	cfg.Dir, cfg.InfoDir = k.dir, filepath.Join(t.TempDir(), "devinfo", "dp")
 	cfg.MinBackoff, cfg.MaxBackoff = 100*time.Millisecond, 200*time.Millisecond
-	cfg.Settle = 200 * time.Millisecond
+	cfg.RDMATimeout = 200 * time.Millisecond
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Sysfs = netdev.NewSysfs(fstest.MapFS{})
 	if change != nil {

@@ -79,7 +79,7 @@ func TestAllocate_WaitsForRDMADevice(t *testing.T) {
 	if _, err := allocate(r, away.ID); err == nil || !strings.Contains(err.Error(), "is the module ib_uverbs loaded?") {
 		t.Errorf("without nodes: %v", err)
 	}
-	if took := time.Since(began); took < s.cfg.Settle {
+	if took := time.Since(began); took < s.cfg.RDMATimeout {
 		t.Errorf("given up after %s", took)
 	}
 }

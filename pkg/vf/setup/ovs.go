@@ -8,7 +8,7 @@ import (
 
 const notSupervised = "other_config:hw-offload is set; ovs-vswitchd has to be restarted for it, and here only its administrator can do that"
 
-// planOVS switches OVS' own offload with the first PF that wants it, and back
+// planOVS switches OVS' own offload with the first PF that wants it, and off
 // with the last. Settings that were there before are nobody's but the user's.
 func planOVS(s State, wants map[string]Want) (Change, bool) {
 	policy := ovsPolicy(s, wants)

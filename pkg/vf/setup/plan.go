@@ -24,7 +24,7 @@ type Change struct {
 // next plan's matter.
 func Plan(s State, wants map[string]Want) []Change {
 	var changes []Change
-	settled, leaving := true, false
+	applied, leaving := true, false
 	for i := range s.PFs {
 		pf := &s.PFs[i]
 		want, wanted := wants[pf.Name]
@@ -32,19 +32,19 @@ func Plan(s State, wants map[string]Want) []Change {
 		var c Change
 		switch {
 		case wanted:
-			c = toward(s, pf, want)
+			c = planApply(s, pf, want)
 		case has:
-			c = back(s, pf, saved)
+			c = planRestore(s, pf, saved)
 		default:
 			continue
 		}
-		settled = settled && (c.Policy == "" || len(c.Steps) == 0)
+		applied = applied && (c.Policy == "" || len(c.Steps) == 0)
 		leaving = leaving || c.Policy == "" && c.Refused != ""
 		changes = append(changes, c)
 	}
 	c, ok := planOVS(s, wants)
 	switch {
-	case ok && c.Policy != "" && settled: // the switch starts once, when its ports are there
+	case ok && c.Policy != "" && applied: // ovs-vswitchd starts once, when its ports exist
 		changes = append(changes, c)
 	case ok && c.Policy == "" && !leaving:
 		// First, because hw-tc-offload stays on as long as a link has rules of OVS.
@@ -61,26 +61,26 @@ type target struct {
 	hwTC   func(link string) *bool
 }
 
-func toward(s State, pf *vf.PF, want Want) Change {
+func planApply(s State, pf *vf.PF, want Want) Change {
 	c := Change{Policy: want.Policy, PF: pf.Name}
 	t := target{want.NumVFs, want.Mode, func(string) *bool { return want.HWTC }}
-	if c.Refused = impossible(pf, t); c.Refused != "" {
+	if c.Refused = unsupported(pf, t); c.Refused != "" {
 		return c
 	}
 	steps := t.steps(pf)
-	if c.Refused = harm(s, pf, steps); c.Refused != "" || len(steps) == 0 {
+	if c.Refused = conflicts(s, pf, steps); c.Refused != "" || len(steps) == 0 {
 		return c
 	}
 	if saved, has := s.Saved.PFs[pf.Name]; !has || saved.Boot != s.Boot {
 		steps = append([]Step{savePF{pf.Name, originalOf(pf, s.Boot)}}, steps...)
 	}
-	c.Steps, c.Hold = steps, disturbed(pf, steps)
+	c.Steps, c.Hold = steps, affectedVFs(pf, steps)
 	return c
 }
 
-// back forgets the original state only when it is there again. What is of
-// another boot the machine's restart has undone.
-func back(s State, pf *vf.PF, saved Original) Change {
+// planRestore forgets the original state only when it is restored. A reboot has undone
+// the changes of another boot.
+func planRestore(s State, pf *vf.PF, saved Original) Change {
 	c := Change{PF: pf.Name}
 	if saved.Boot != s.Boot {
 		c.Steps = []Step{forgetPF{pf.Name}}
@@ -92,13 +92,13 @@ func back(s State, pf *vf.PF, saved Original) Change {
 		}
 		return nil
 	}}.steps(pf)
-	if c.Refused = harm(s, pf, steps); c.Refused != "" {
+	if c.Refused = conflicts(s, pf, steps); c.Refused != "" {
 		return c
 	}
 	if len(steps) == 0 {
 		steps = []Step{forgetPF{pf.Name}}
 	}
-	c.Steps, c.Hold = steps, disturbed(pf, steps)
+	c.Steps, c.Hold = steps, affectedVFs(pf, steps)
 	return c
 }
 
@@ -153,32 +153,32 @@ func (t target) features(pf *vf.PF) []Step {
 	return append(on, off...)
 }
 
-// impossible says what the NIC cannot.
-func impossible(pf *vf.PF, t target) string {
+// unsupported says which part of the target the NIC does not support.
+func unsupported(pf *vf.PF, t target) string {
 	switch {
 	case pf.Eswitch.Mode == vf.Unknown:
-		return "the NIC's eswitch is in a mode that is not known here"
+		return "the NIC's eswitch is in an unknown mode"
 	case pf.TotalVFs == 0:
-		return "the NIC cannot have VFs: SR-IOV is off in its firmware or the machine's, or it has none"
+		return "the NIC cannot have VFs: SR-IOV is off in its firmware or the host's, or it has none"
 	case t.numVFs > pf.TotalVFs:
 		return fmt.Sprintf("%d VFs are wanted, the NIC can have %d", t.numVFs, pf.TotalVFs)
 	}
 	return ""
 }
 
-// harm says whom the steps would hurt.
-func harm(s State, pf *vf.PF, steps []Step) string {
+// conflicts says which user of the NIC the steps would interrupt.
+func conflicts(s State, pf *vf.PF, steps []Step) string {
 	for _, step := range steps {
 		var reason string
 		switch step := step.(type) {
 		case setVFs:
 			if step.N == 0 {
-				reason = users(s, pf)
+				reason = vfUsers(s, pf)
 			}
 		case setMode:
-			reason = wire(pf)
+			reason = uplinkInUse(pf)
 			if reason == "" {
-				reason = users(s, pf)
+				reason = vfUsers(s, pf)
 			}
 		}
 		if reason != "" {
@@ -188,8 +188,8 @@ func harm(s State, pf *vf.PF, steps []Step) string {
 	return ""
 }
 
-// disturbed are the VFs that the steps remove, or whose switch they change.
-func disturbed(pf *vf.PF, steps []Step) (devices []string) {
+// affectedVFs are the VFs that the steps remove, or whose eswitch mode they change.
+func affectedVFs(pf *vf.PF, steps []Step) (devices []string) {
 	if !slices.ContainsFunc(steps, func(s Step) bool {
 		n, number := s.(setVFs)
 		_, mode := s.(setMode)
@@ -203,17 +203,17 @@ func disturbed(pf *vf.PF, steps []Step) (devices []string) {
 	return devices
 }
 
-// users names VFs whose removal somebody would notice. The kernel would wait
-// for a VFIO user, too, with the write to sriov_numvfs hanging.
-func users(s State, pf *vf.PF) string {
+// vfUsers names the VFs in use. The kernel would wait for a VFIO user as well, and
+// the write to sriov_numvfs would hang.
+func vfUsers(s State, pf *vf.PF) string {
 	var found []string
 	for i := range pf.VFs {
 		v := &pf.VFs[i]
 		switch who := s.InUse[v.Name]; {
 		case who != "":
 			found = append(found, fmt.Sprintf("VF %d (%s) is used by %s", v.Index, v.Name, who))
-		case v.Elsewhere() != "":
-			found = append(found, fmt.Sprintf("VF %d (%s) is in use: %s", v.Index, v.Name, v.Elsewhere()))
+		case v.InUseBy() != "":
+			found = append(found, fmt.Sprintf("VF %d (%s) is in use: %s", v.Index, v.Name, v.InUseBy()))
 		case v.Vfio():
 			found = append(found, fmt.Sprintf("VF %d (%s) is bound to %s and may be in use", v.Index, v.Name, v.Driver))
 		}
@@ -230,12 +230,12 @@ func atMost(list []string, rest string) []string {
 	return list
 }
 
-// wire keeps a mode change from cutting the node off: drivers make the
-// uplink's netdev anew, without its addresses and its bridge.
-func wire(pf *vf.PF) string {
+// uplinkInUse keeps a mode change from cutting the node off: drivers create the
+// uplink's netdev again, without its addresses and its bridge.
+func uplinkInUse(pf *vf.PF) string {
 	for i := range pf.Ports {
 		if port := &pf.Ports[i]; port.Use != "" {
-			return fmt.Sprintf("a change of the eswitch's mode would interrupt %s, which %s: set the mode when the machine starts", port.Name, port.Use)
+			return fmt.Sprintf("a change of the eswitch's mode would interrupt %s, which %s: set the mode when the host boots", port.Name, port.Use)
 		}
 	}
 	return ""

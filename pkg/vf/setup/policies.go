@@ -15,7 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
-// Policies follows the OffloadPolicies of the API. While they are not known,
+// Policies follows the OffloadPolicies of the API. Before they are synced,
 // an API server that lacks the kind included, nothing is changed: their absence
 // would mean that everything goes back.
 type Policies struct {
@@ -24,7 +24,7 @@ type Policies struct {
 	absent   sync.Once
 }
 
-// NewPolicies calls changed for each change, also before the first is known.
+// NewPolicies calls changed for each change, also before they are synced.
 func NewPolicies(client dynamic.Interface, log *slog.Logger, changed func()) (*Policies, error) {
 	p := &Policies{log: log}
 	p.informer = api.NewDynamicInformer(client, v1alpha1.OffloadPolicies())
@@ -42,8 +42,8 @@ func NewPolicies(client dynamic.Interface, log *slog.Logger, changed func()) (*P
 	return p, nil
 }
 
-// Run follows them until ctx ends. It calls changed once they are known: there
-// may be none, and what a policy did that has gone meanwhile is to be undone.
+// Run follows them until ctx ends. It calls changed once they are synced: there
+// may be none, and what a deleted policy did is to be undone.
 func (p *Policies) Run(ctx context.Context, changed func()) error {
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
@@ -54,7 +54,7 @@ func (p *Policies) Run(ctx context.Context, changed func()) error {
 	return ctx.Err()
 }
 
-// List gives all; not ok while they are not known, or one cannot be read: to go
+// List gives all; not ok before they are synced, or when one cannot be read: to go
 // without it would undo it.
 func (p *Policies) List() ([]*v1alpha1.OffloadPolicy, bool) {
 	if !p.informer.HasSynced() {
@@ -76,8 +76,7 @@ func (p *Policies) List() ([]*v1alpha1.OffloadPolicy, bool) {
 	return out, true
 }
 
-// failed is quiet about what client-go tries again, and says once that the kind
-// is absent.
+// failed logs errors that client-go retries as debug, and once that the kind is absent.
 func (p *Policies) failed(_ context.Context, _ *cache.Reflector, err error) {
 	if apierrors.IsNotFound(err) {
 		p.absent.Do(func() { p.log.Warn("the API server has no OffloadPolicies: NICs stay as they are") })

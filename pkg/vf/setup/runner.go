@@ -22,9 +22,9 @@ const (
 	// rounds is how often is planned in one pass: number and mode, features,
 	// OVS, and a look whether all is well.
 	rounds = 6
-	// unsettled is when to look again at what is refused or pending: no event
-	// tells that a pod's claim has ended, or that OVS was restarted.
-	unsettled = 30 * time.Second
+	// recheckInterval is for policies that are refused or pending: no event tells that
+	// a pod's claim has ended, or that OVS was restarted.
+	recheckInterval = 30 * time.Second
 )
 
 // NIC changes devices; the kernel behind pkg/netdev is one.
@@ -34,9 +34,9 @@ type NIC interface {
 	SetHWTC(link string, on bool) error
 }
 
-// Switch is the node's OVS.
-type Switch interface {
-	// Observe gives nil while OVS is away.
+// OVSControl observes and changes the node's OVS; Vswitchd is one.
+type OVSControl interface {
+	// Observe gives nil while OVS does not run.
 	Observe() *OVS
 	// Merge sets keys of other_config; "" removes one.
 	Merge(ctx context.Context, keys map[string]string) error
@@ -46,9 +46,9 @@ type Switch interface {
 
 // Deps is what a Runner works with.
 type Deps struct {
-	// Policies is not ok while they are not known.
+	// Policies is not ok before they are synced.
 	Policies func() (_ []*v1alpha1.OffloadPolicy, ok bool)
-	// NodeObject gives the Node, nil while it is not known.
+	// NodeObject gives the Node, nil before it is synced.
 	NodeObject func() *corev1.Node
 	Inventory  func() (vf.Inventory, error)
 	// InUse says who has a VF, by its PCI address.
@@ -56,7 +56,7 @@ type Deps struct {
 	// Hold keeps VFs from pods until release. It fails when a pod has one.
 	Hold func(devices []string, reason string) (release func(), err error)
 	NIC  NIC
-	OVS  Switch
+	OVS  OVSControl
 	// Changed is called when Results or Reserved have changed.
 	Changed    func()
 	Logger     *slog.Logger
@@ -100,7 +100,7 @@ func (r *Runner) Results() []v1alpha1.PolicyResult {
 }
 
 // Reserved counts the VFs of each PF, from the lowest number, that pods do not get. It
-// is known from the start, and of VFs before they are made.
+// is loaded at the start, and covers VFs that do not exist yet.
 func (r *Runner) Reserved() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,10 +123,10 @@ func (r *Runner) reserve(reserved map[string]int) error {
 
 // pass observes and applies until a plan is empty.
 func (r *Runner) pass(ctx context.Context) error {
-	policies, known := r.deps.Policies()
+	policies, synced := r.deps.Policies()
 	node := r.deps.NodeObject()
-	if !known || node == nil {
-		return fmt.Errorf("policies and node are not known: %w", reconcile.ErrNotReady)
+	if !synced || node == nil {
+		return fmt.Errorf("policies and node are not synced: %w", reconcile.ErrNotReady)
 	}
 	failed := map[string]error{} // by PF
 	for round := 1; ; round++ {
@@ -199,7 +199,7 @@ func results(changes []Change, failed map[string]error, rules string, notes []v1
 			result.State, result.Message = v1alpha1.PolicyPending, "next: "+c.Steps[0].String()
 		}
 		if c.Policy == "" && result.State == v1alpha1.PolicyApplied {
-			continue // gone back, and nobody asks any more
+			continue // restored, and no policy asks for the PF
 		}
 		out = append(out, result)
 	}
@@ -207,12 +207,12 @@ func results(changes []Change, failed map[string]error, rules string, notes []v1
 }
 
 func (r *Runner) publish(results []v1alpha1.PolicyResult) {
-	settled := true
+	applied := true
 	for _, result := range results {
-		settled = settled && result.State == v1alpha1.PolicyApplied
+		applied = applied && result.State == v1alpha1.PolicyApplied
 	}
-	if !settled {
-		r.loop.MarkSpaced(unsettled, 0)
+	if !applied {
+		r.loop.MarkSpaced(recheckInterval, 0)
 	}
 	r.mu.Lock()
 	r.results = results

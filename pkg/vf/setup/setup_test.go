@@ -147,7 +147,7 @@ func TestSetup_RefusesNICInUseOrUnfit(t *testing.T) {
 		"the node's address": {func(w *world) { w.addressed["up03"] = true }, "up03, which has address 192.0.2.1/24"},
 		"too many":           {func(w *world) { w.cards[first].total = 3 }, "the NIC can have 3"},
 		"no SR-IOV":          {func(w *world) { w.cards[first].total = 0 }, "cannot have VFs"},
-		"an unknown mode":    {func(w *world) { w.cards[first].mode = vf.Unknown }, "not known here"},
+		"an unknown mode":    {func(w *world) { w.cards[first].mode = vf.Unknown }, "unknown mode"},
 	} {
 		w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 		w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4, OVSHWOffload: new(bool)})}
@@ -182,7 +182,7 @@ func TestUsers_OfVFsWithoutClaim(t *testing.T) {
 				pf.VFs[i].Driver = "vfio-pci"
 			}
 		}
-		got := users(State{InUse: map[string]string{"0000:03:00.5": "pod d/p"}}, pf)
+		got := vfUsers(State{InUse: map[string]string{"0000:03:00.5": "pod d/p"}}, pf)
 		if !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%q, want %q", got, want)
 		}

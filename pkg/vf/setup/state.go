@@ -12,15 +12,15 @@ type State struct {
 	PFs []vf.PF
 	// InUse says who has a VF, by its PCI address.
 	InUse map[string]string
-	// OVS is nil while it is away.
+	// OVS is nil while it does not run.
 	OVS *OVS
-	// Boot is the machine's boot id.
+	// Boot is the host's boot id.
 	Boot  string
 	Saved Checkpoint
 }
 
-// OVS is its configuration, and whether its switch would be started again
-// after it has ended.
+// OVS is its configuration, and whether a supervisor would start ovs-vswitchd
+// again.
 type OVS struct {
 	offload.Observed
 	Supervised bool
@@ -31,7 +31,7 @@ type Checkpoint struct {
 	PFs map[string]Original `json:"pfs,omitempty"` // by PCI address
 	// OVS has the former values of other_config; "" is an absent key.
 	OVS map[string]string `json:"ovs,omitempty"`
-	// Reserved counts VFs of PFs. It undoes nothing, but has to be known before
+	// Reserved counts VFs of PFs. It undoes nothing, but has to be loaded before
 	// the policies are.
 	Reserved map[string]int `json:"reserved,omitempty"`
 }
@@ -40,7 +40,7 @@ func (c Checkpoint) clone() Checkpoint {
 	return Checkpoint{PFs: maps.Clone(c.PFs), OVS: maps.Clone(c.OVS), Reserved: maps.Clone(c.Reserved)}
 }
 
-// Original is a PF before the first change of a boot of the machine.
+// Original is a PF before the first change of a boot of the host.
 type Original struct {
 	Boot   string          `json:"boot"`
 	Uplink string          `json:"uplink,omitempty"`
@@ -59,7 +59,7 @@ func originalOf(pf *vf.PF, boot string) Original {
 	return o
 }
 
-// links are the ports of the PF's switch that are on this machine.
+// links are the ports of the PF's eswitch that are on this host.
 func links(pf *vf.PF) []vf.Netdev {
 	var out []vf.Netdev
 	if up := pf.Uplink(); up != nil {

@@ -16,7 +16,7 @@ import (
 
 const (
 	restartTimeout = 30 * time.Second
-	restartPause   = 100 * time.Millisecond
+	restartPoll    = 100 * time.Millisecond
 )
 
 // Database is the node's Open_vSwitch database; *ovsdb.DB is one.
@@ -28,7 +28,7 @@ type Database interface {
 type Vswitchd struct {
 	Client unixctl.Client
 	DB     Database
-	// Observed gives its settings; not ok while it is away.
+	// Observed gives its settings; not ok while it does not run.
 	Observed func() (_ offload.Observed, ok bool)
 }
 
@@ -42,8 +42,8 @@ func (v Vswitchd) Observe() *OVS {
 }
 
 // supervised compares the process that runs with the one that the ovs-node pod
-// says it would start again. Without that a switch that is told to end is a
-// node without a network.
+// says it would start again. Without a supervisor, a node
+// whose ovs-vswitchd ends has no network.
 func (v Vswitchd) supervised() bool {
 	base := filepath.Join(v.Client.Dir, v.Client.Daemon)
 	runs, err := os.ReadFile(base + ".pid")
@@ -64,7 +64,7 @@ func (v Vswitchd) Merge(ctx context.Context, keys map[string]string) error {
 // flows, and waits for the next one to answer.
 func (v Vswitchd) Restart(ctx context.Context) error {
 	if !v.supervised() {
-		return errors.New("restarting ovs-vswitchd: nobody would start it again")
+		return errors.New("restarting ovs-vswitchd: it has no supervisor")
 	}
 	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func (v Vswitchd) Restart(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("telling ovs-vswitchd to end: %w", err)
 	}
-	tick := time.NewTicker(restartPause)
+	tick := time.NewTicker(restartPoll)
 	defer tick.Stop()
 	for {
 		now, err := v.Client.Instance()

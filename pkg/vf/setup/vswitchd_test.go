@@ -115,7 +115,7 @@ func TestSetup_RetriesRefusedPolicy(t *testing.T) {
 		w.mu.Lock()
 		w.used = map[string]string{}
 		w.mu.Unlock()
-		time.Sleep(unsettled + time.Second)
+		time.Sleep(recheckInterval + time.Second)
 		synctest.Wait()
 		if got := r.Results(); got[0].State != "Applied" || w.cards[first].vfs != 2 {
 			t.Errorf("%+v", got)

@@ -9,10 +9,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// Function says what a port of an eswitch leads to, as its switch counts: the
-// wire (p0), a physical function (c1pf0), a VF (pf0vf3) or a scalable function
+// PortName says what a port of an eswitch leads to, by the eswitch's numbers: the
+// uplink (p0), a physical function (c1pf0), a VF (pf0vf3) or a scalable function
 // (pf0sf88). With the switch id it is unique on a node; by itself it is not.
-type Function struct {
+type PortName struct {
 	Flavour netdev.Flavour
 	// External functions are another PCIe host's, which Controller numbers.
 	External   bool
@@ -32,9 +32,9 @@ type Function struct {
 //
 // Anything else is no name of ours, the bare numbers of old mlx5 drivers
 // included, which other drivers use for ports.
-func ParsePortName(name string) (Function, bool) {
+func ParsePortName(name string) (PortName, bool) {
 	s := scanner{rest: name}
-	f := Function{}
+	f := PortName{}
 	if s.take("c") {
 		f.External, f.Controller = true, s.number()
 	}
@@ -49,7 +49,7 @@ func ParsePortName(name string) (Function, bool) {
 		return f, s.done()
 	}
 	if s.take("l") {
-		s.number() // a line card has no eswitch; its ports are wires all the same
+		s.number() // a line card has no eswitch; its ports are uplinks all the same
 	}
 	if !f.External && s.take("p") {
 		f.Flavour, f.Number = netdev.FlavourPhysical, s.number()
@@ -58,18 +58,18 @@ func ParsePortName(name string) (Function, bool) {
 		}
 		return f, s.done()
 	}
-	return Function{}, false
+	return PortName{}, false
 }
 
-// portFunction is ParsePortName's answer as devlink gives it. Drivers too old
+// portNameOf is ParsePortName's answer as devlink gives it. Drivers too old
 // to tell the controller leave that to the name.
-func portFunction(p netdev.DevlinkPort, name string) (Function, bool) {
+func portNameOf(p netdev.DevlinkPort, name string) (PortName, bool) {
 	if p.Controller == nil && p.Flavour != netdev.FlavourPhysical {
 		if f, ok := ParsePortName(name); ok {
 			return f, true
 		}
 	}
-	f := Function{Flavour: p.Flavour}
+	f := PortName{Flavour: p.Flavour}
 	if p.External != nil && *p.External {
 		f.External = true
 		if p.Controller != nil {
@@ -83,11 +83,11 @@ func portFunction(p netdev.DevlinkPort, name string) (Function, bool) {
 		}
 	case netdev.FlavourPF, netdev.FlavourVF, netdev.FlavourSF:
 		if p.PF == nil || (p.Number == nil && p.Flavour != netdev.FlavourPF) {
-			return Function{}, false
+			return PortName{}, false
 		}
 		f.PF = *p.PF
 	default:
-		return Function{}, false
+		return PortName{}, false
 	}
 	if p.Number != nil {
 		f.Number = *p.Number
@@ -95,7 +95,7 @@ func portFunction(p netdev.DevlinkPort, name string) (Function, bool) {
 	return f, true
 }
 
-func (f Function) String() string {
+func (f PortName) String() string {
 	var b strings.Builder
 	if f.External {
 		fmt.Fprintf(&b, "c%d", f.Controller)
@@ -116,8 +116,8 @@ func (f Function) String() string {
 	return b.String()
 }
 
-// compareFunctions orders by host, this one first, then PF, kind and number.
-func compareFunctions(a, b Function) int {
+// comparePortNames orders by host, this one first, then PF, kind and number.
+func comparePortNames(a, b PortName) int {
 	if a.External != b.External {
 		if b.External {
 			return -1
@@ -130,10 +130,10 @@ func compareFunctions(a, b Function) int {
 }
 
 // MarshalText writes the kernel's name.
-func (f Function) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+func (f PortName) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText reads the kernel's name.
-func (f *Function) UnmarshalText(text []byte) error {
+func (f *PortName) UnmarshalText(text []byte) error {
 	got, ok := ParsePortName(string(text))
 	if !ok {
 		return fmt.Errorf("%q is not a port name", text)
