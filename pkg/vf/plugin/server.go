@@ -164,10 +164,10 @@ func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Du
 	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{
 		Version: api.Version, Endpoint: filepath.Base(s.path), ResourceName: s.pool.Resource, Options: options(),
 	})
+	s.count(0) // also after an error: the kubelet may have the registration, and its stream may be on the way
 	if err != nil {
 		return 0, fmt.Errorf("registering: %w", err)
 	}
-	s.count(0)
 	s.plugin.cfg.Logger.Info("registered with the kubelet", "resource", s.pool.Resource)
 	return s.plugin.cfg.MinBackoff, nil // until its stream is there
 }
