@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -212,27 +211,6 @@ func (a *agent) uidOf(_ context.Context, name types.NamespacedName) (types.UID, 
 		return "", podresources.ErrNotFound
 	}
 	return pod.UID, nil
-}
-
-// representor is what a VF has on the switch.
-func (a *agent) representor(d cni.Device) (string, error) {
-	pf, v, err := a.devices.VF(d.ID)
-	switch {
-	case err != nil:
-		return "", err
-	case !pf.Switchdev():
-		return "", fmt.Errorf("VF %s: the eswitch of its PF %s is in mode %s, not switchdev", d.ID, pf.Name, pf.Eswitch.Mode)
-	case v.Representor == nil:
-		return "", fmt.Errorf("VF %s has no representor: %w", d.ID, errors.Join(problems(pf)...))
-	}
-	return v.Representor.Name, nil
-}
-
-func problems(pf vf.PF) (list []error) {
-	for _, p := range pf.Problems {
-		list = append(list, errors.New(p))
-	}
-	return list
 }
 
 // users says who has a VF, by its device.

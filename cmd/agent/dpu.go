@@ -54,7 +54,7 @@ func (a *agent) workDPU(ctx context.Context, group *errgroup.Group, client *api.
 	if err := a.prepare(client); err != nil {
 		return err
 	}
-	bridge := &cni.OVS{DB: a.db, Bridge: contract.IntegrationBridge, Host: a.host, Representor: dpu.Representor, Functions: a.kernel}
+	bridge := &cni.OVS{DB: a.db, Bridge: contract.IntegrationBridge, Host: a.host, Functions: a.kernel}
 	report := kube.NewReporter(ctx, client, a.view, "ovn-offload-agent")
 	ports, err := a.hostPorts(client, serves, bridge, report)
 	if err != nil {

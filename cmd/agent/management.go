@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -47,7 +46,11 @@ func (a *agent) bothEnds(device string, err error) (*node.VF, error) {
 	if err != nil || device == "" {
 		return nil, err
 	}
-	representor, err := a.representor(cni.Device{ID: device})
+	pf, v, err := a.devices.VF(device)
+	if err != nil {
+		return nil, err
+	}
+	representor, err := pf.RepresentorOf(&v)
 	if err != nil {
 		return nil, err
 	}

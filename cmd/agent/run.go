@@ -289,7 +289,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 func (a *agent) openServer() (*cni.Server, error) {
 	cfg := a.opts.cni
 	cfg.MTU = a.setup.MTU
-	bridge := &cni.OVS{DB: a.db, Bridge: contract.IntegrationBridge, Host: a.host, Representor: a.representor}
+	bridge := &cni.OVS{DB: a.db, Bridge: contract.IntegrationBridge, Host: a.host}
 	a.ready = func() error { return cmp.Or(bridge.Ready(), a.setup.Ready()) }
 	server, err := cni.NewServer(cfg, cni.Deps{
 		Switch: bridge, Pods: a.pods, Host: a.host, OpenNS: cni.OpenNS, Functions: a.functions, Ready: a.ready,

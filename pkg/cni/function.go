@@ -238,6 +238,7 @@ func (a *iface) describe(id string) error {
 	}
 	a.function.Function = toFunction(&pf, &v)
 	a.function.device = Device{ID: id, SwitchID: pf.Eswitch.ID, VFIO: v.Vfio()}
+	a.function.device.Representor, a.function.device.problem = pf.RepresentorOf(&v)
 	f := &a.function.device.Function
 	f.Flavour, f.Number = netdev.FlavourVF, uint32(v.Index)
 	if pf.Number != nil {

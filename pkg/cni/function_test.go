@@ -88,13 +88,6 @@ func (n *nic) start() {
 	must(n.t, err)
 	n.srv = n.newServer(n.host, func(path string) (PodLinks, error) { return n.net.Open(path) })
 	n.ovs.Host = n.host
-	n.ovs.Representor = func(d Device) (string, error) {
-		_, v, err := n.vf(d.ID)
-		if err != nil || v.Representor == nil {
-			return "", errors.Join(errors.New("no representor"), err)
-		}
-		return v.Representor.Name, nil
-	}
 	n.srv.deps.Functions = &Functions{
 		Resources: []string{vfPool, otherPool},
 		Given: func(_ context.Context, pod types.NamespacedName, uid types.UID) (map[string][]string, error) {

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,10 +27,8 @@ type OVS struct {
 	DB DB
 	// Bridge is OVN's integration bridge.
 	Bridge string
-	// Host has the representors, and Representor names that of a device; both are
-	// needed for ports with devices only.
-	Host        linkSetter
-	Representor func(d Device) (string, error)
+	// Host has the representors; it is needed for ports with devices only.
+	Host linkSetter
 	// Functions sets, on a DPU, the MAC that the driver of a function will find; nil
 	// where the machine that has the function does it.
 	Functions FunctionMACs
@@ -54,9 +53,10 @@ func (o *OVS) Ready() error {
 // port, and comes up last: then nothing of the last pod's is left of it.
 func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
 	if p.Device != nil {
-		if p.Link, err = o.Representor(*p.Device); err != nil {
-			return "", err
+		if p.Device.Representor == "" {
+			return "", cmp.Or(p.Device.problem, fmt.Errorf("VF %s has no representor", p.Device.ID))
 		}
+		p.Link = p.Device.Representor
 		if err := o.evict(ctx, p); err != nil {
 			return "", err
 		}

@@ -134,7 +134,7 @@ func (s *Server) swept(before string, err error) (failure string) {
 	case err == nil && before != "":
 		s.log.Info("the sweep of stale attachments succeeded again")
 	case err != nil && err.Error() != before:
-		s.log.Warn("sweep of stale attachments, tried again until it succeeds", "err", err)
+		s.log.Warn("sweep of stale attachments, tried again until it succeeds", "error", err)
 	}
 	if err != nil {
 		failure = err.Error()
@@ -180,7 +180,7 @@ func (s *Server) done(r *Request, err error, took time.Duration) {
 	args := []any{"command", r.Command, "owner", r.Pod.String(), "sandbox", r.Sandbox, "took", took}
 	switch {
 	case err != nil:
-		s.log.Warn("CNI command", append(args, "err", err)...)
+		s.log.Warn("CNI command", append(args, "error", err)...)
 	case r.Command == "ADD" || r.Command == "DEL":
 		s.log.Info("CNI command", args...)
 	default:
@@ -242,7 +242,7 @@ func (s *Server) del(ctx context.Context, r *Request) error {
 	}
 	defer release()
 	if err := Detach(ctx, s.deps, r); err != nil {
-		s.log.Warn("detaching, left to the sweep", "owner", r.Pod.String(), "sandbox", r.Sandbox, "err", err)
+		s.log.Warn("detaching, left to the sweep", "owner", r.Pod.String(), "sandbox", r.Sandbox, "error", err)
 		s.Repair()
 	}
 	return nil

@@ -55,6 +55,10 @@ type Device struct {
 	// SwitchID, where this machine sees that, it is unique.
 	Function vf.PortName
 	SwitchID string
+	// Representor is the link that the switch has for it, "" where that is another machine's.
+	Representor string
+	// problem says why this machine's switch has none.
+	problem error
 	// Netdev is the name outside the pod, "" for one that VFIO has.
 	Netdev string
 	VFIO   bool

@@ -149,7 +149,7 @@ func (p *pair) start() {
 	cfg := Defaults()
 	cfg.Host, cfg.FlowsTimeout = host, 5*time.Second
 	cfg.Controllers = p.controllers
-	bridge := &cni.OVS{DB: p.db, Bridge: contract.IntegrationBridge, Host: p.links, Representor: Representor}
+	bridge := &cni.OVS{DB: p.db, Bridge: contract.IntegrationBridge, Host: p.links}
 	if p.functions != nil {
 		bridge.Functions = p.functions
 	}

@@ -56,10 +56,6 @@ type Pods interface {
 	PodsOnNode(node string) []*corev1.Pod
 }
 
-// Representor is for the switch of a DPU (cni.OVS): Ports gives it the
-// representors themselves as devices.
-func Representor(d cni.Device) (string, error) { return d.ID, nil }
-
 // Deps is what Ports acts on.
 type Deps struct {
 	Pods   Pods

@@ -171,7 +171,7 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 	o.Name, o.MAC, o.MTU, o.Up, o.AltNames = link.Name, vf.MAC(link.MAC), link.MTU, link.Up, link.AltNames
 	settings, err := m.Ethtool.Ethtool(link.Name)
 	if err != nil { // most drivers have a part of the settings only
-		m.Log.Debug("ethtool settings that are not known", "device", f.Device, "err", err)
+		m.Log.Debug("ethtool settings that are not known", "device", f.Device, "error", err)
 	}
 	o.Ethtool = &settings
 	return o, nil
@@ -229,7 +229,7 @@ func (m *Mover) setFunctionMAC(f Function, mac net.HardwareAddr) error {
 		err = m.PF.SetFunctionMAC(f.Representor, mac)
 	}
 	if err != nil && !f.VFIO {
-		m.Log.Debug("MAC on the PF's side", "device", f.Device, "err", err)
+		m.Log.Debug("MAC on the PF's side", "device", f.Device, "error", err)
 		return nil
 	}
 	return err

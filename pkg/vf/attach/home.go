@@ -93,7 +93,7 @@ func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Origin
 	if o.Ethtool != nil {
 		// The pod's settings on a free VF do less harm than a VF that no pod gets.
 		if err := insist(ctx, func() error { return m.Ethtool.SetEthtool(link.Name, *o.Ethtool) }); err != nil {
-			m.Log.Warn("ethtool settings that a pod may have changed", "device", device, "err", err)
+			m.Log.Warn("ethtool settings that a pod may have changed", "device", device, "error", err)
 		}
 	}
 	set := netdev.Settings{State: netdev.Down}

@@ -116,13 +116,7 @@ func (n *podNode) serve() {
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
 		RDMA:    node.Sysfs.RDMADevices,
 	})
-	bridge := &cni.OVS{DB: db, Bridge: "br-int", Host: host, Representor: func(d cni.Device) (string, error) {
-		_, v, err := n.live.VF(d.ID)
-		if err != nil || v.Representor == nil {
-			return "", fmt.Errorf("no representor of %s: %w", d.ID, err)
-		}
-		return v.Representor.Name, nil
-	}}
+	bridge := &cni.OVS{DB: db, Bridge: "br-int", Host: host}
 	cfg := cni.Defaults()
 	cfg.MTU = func() int { return 1400 }
 	cfg.Socket = filepath.Join(n.dir, "cni", "cni.sock")
