@@ -196,12 +196,6 @@ func ParseEncapIPs(value string) ([]netip.Addr, error) {
 	return list, nil
 }
 
-// FormatNetwork writes the annotation value that names only network.
-func FormatNetwork(network string, value any) (string, error) {
-	b, err := json.Marshal(map[string]any{network: value})
-	return string(b), err
-}
-
 func networkValue(value, network string) (json.RawMessage, error) {
 	if value == "" {
 		return nil, nil

@@ -25,28 +25,28 @@ func TestAnnotations_AreWrittenAsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := FormatNetwork(DefaultNetwork, pn); err != nil || got != podNetworks {
+	if got, err := SetNetwork("", DefaultNetwork, pn); err != nil || got != podNetworks {
 		t.Errorf("pod network, %v:\n got %s\nwant %s", err, got, podNetworks)
 	}
 	gc, err := ParseGatewayConfig(gatewayConfig, DefaultNetwork)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := FormatNetwork(DefaultNetwork, gc); err != nil || got != gatewayConfig {
+	if got, err := SetNetwork("", DefaultNetwork, gc); err != nil || got != gatewayConfig {
 		t.Errorf("gateway, %v:\n got %s\nwant %s", err, got, gatewayConfig)
 	}
 	two := strings.TrimSuffix(gatewayConfig, "}}") + `,"exgw-interface-id":"breth1_N","exgw-mac-address":"02:42:0a:3c:00:03","exgw-ip-addresses":["10.60.0.3/24"]}}`
 	if gc, err = ParseGatewayConfig(two, DefaultNetwork); err != nil || gc.Interface != "breth0_N" || gc.SecondGateway.Interface != "breth1_N" {
 		t.Fatalf("two gateways: %+v, %v", gc, err)
 	}
-	if got, err := FormatNetwork(DefaultNetwork, gc); err != nil || got != two {
+	if got, err := SetNetwork("", DefaultNetwork, gc); err != nil || got != two {
 		t.Errorf("two gateways, %v:\n got %s\nwant %s", err, got, two)
 	}
 	disabled, err := ParseGatewayConfig(`{"default":{"mode":"disabled"}}`, DefaultNetwork)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := FormatNetwork(DefaultNetwork, disabled); err != nil || got != `{"default":{"mode":"disabled"}}` {
+	if got, err := SetNetwork("", DefaultNetwork, disabled); err != nil || got != `{"default":{"mode":"disabled"}}` {
 		t.Errorf("disabled gateway: %s, %v", got, err)
 	}
 }
@@ -180,7 +180,7 @@ func roundTrip[T any](t *testing.T, value string, parse func(value, network stri
 	if err != nil || first == nil {
 		return
 	}
-	text, err := FormatNetwork(DefaultNetwork, first)
+	text, err := SetNetwork("", DefaultNetwork, first)
 	if err != nil {
 		t.Fatalf("%q cannot be written: %v", value, err)
 	}
@@ -188,7 +188,7 @@ func roundTrip[T any](t *testing.T, value string, parse func(value, network stri
 	if err != nil {
 		t.Fatalf("%q was written as %s: %v", value, text, err)
 	}
-	again, err := FormatNetwork(DefaultNetwork, second)
+	again, err := SetNetwork("", DefaultNetwork, second)
 	if err != nil || again != text {
 		t.Errorf("%q: %s and %s, %v", value, text, again, err)
 	}

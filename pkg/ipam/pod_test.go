@@ -50,7 +50,7 @@ func TestPod_AnnotationHasExactFormat(t *testing.T) {
 		if network == nil {
 			t.Fatal("not allocated")
 		}
-		if again, err := contract.FormatNetwork(contract.DefaultNetwork, network); err != nil || again != want {
+		if again, err := contract.SetNetwork("", contract.DefaultNetwork, network); err != nil || again != want {
 			t.Errorf("Allocated differs from the annotation: %s, %v", again, err)
 		}
 	}
