@@ -6,7 +6,7 @@
 //	      -> cni.Server, once the node is set up; the CNI configuration last
 //
 // With the argument "cleanup" it takes back what it has done to the host, and with
-// "retreat" only what stops working without ovs-vswitchd.
+// "fail-back" only what stops working without ovs-vswitchd.
 package main
 
 import (
@@ -79,10 +79,10 @@ func command() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o) },
 	})
 	root.AddCommand(&cobra.Command{
-		Use:   "retreat",
-		Short: "gives the uplink its addresses back while ovs-vswitchd is away; a running agent moves them to the bridge again",
+		Use: "fail-back", Aliases: []string{"retreat"}, // its name in earlier releases
+		Short: "gives the uplink its addresses back while ovs-vswitchd does not run; a running agent moves them to the bridge again",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return retreat(cmd.Context(), o) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return failBack(cmd.Context(), o) },
 	})
 	root.AddCommand(inventoryCommand(), offloadCommand(&o))
 	o.register(root)

@@ -18,7 +18,7 @@ func TestFlags_InvalidValuesAreRefusedByName(t *testing.T) {
 		"--vf-pools={":                 "--vf-pools",
 		"--mtu=large":                  "mtu",
 	} {
-		for _, verb := range []string{"", "cleanup", "retreat"} {
+		for _, verb := range []string{"", "cleanup", "fail-back", "retreat"} {
 			cmd := command()
 			cmd.SetArgs(strings.Fields(verb + " " + flag))
 			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), complaint) {

@@ -330,7 +330,7 @@ func cleanup(ctx context.Context, opts options) error {
 	return setup.Cleanup(ctx)
 }
 
-func retreat(ctx context.Context, opts options) error {
+func failBack(ctx context.Context, opts options) error {
 	setup, err := alone(ctx, opts)
 	if err != nil {
 		return err

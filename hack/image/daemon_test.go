@@ -203,7 +203,7 @@ func TestOVSContainer_RestartsKilledDaemonAndStops(t *testing.T) {
 	}
 
 	told, err := os.ReadFile(filepath.Join(dir, "told"))
-	if want := "retreat --node-name=worker --gateway-interface=eth0 --datapath=netdev\nwith ovsdb-server\n"; err != nil || string(told) != want {
+	if want := "fail-back --node-name=worker --gateway-interface=eth0 --datapath=netdev\nwith ovsdb-server\n"; err != nil || string(told) != want {
 		t.Errorf("the agent was told %q, want %q: %v", told, want, err)
 	}
 

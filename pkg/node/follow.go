@@ -12,9 +12,9 @@ const gatherAddresses = time.Second
 
 // watchedLinks are those that carry the node's network.
 type WatchedLinks struct {
-	mu    sync.Mutex
-	known map[int]bool // by index
-	names map[string]bool
+	mu      sync.Mutex
+	indexes map[int]bool
+	names   map[string]bool
 }
 
 // follow turns the host's events into passes: at once for links that carry the
@@ -37,14 +37,14 @@ func (w *WatchedLinks) Follow(events <-chan netdev.Event, mark func()) {
 }
 
 // Matters reports whether an event is about a link of ours. A link that has
-// just been made is known by its name only, one that is gone by its index.
+// just been made has a name only, one that is gone by its index.
 func (w *WatchedLinks) Matters(e netdev.Event) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.names == nil { // before the first pass
 		return true
 	}
-	return w.known[e.Index] || e.Kind == netdev.LinkEvent && w.names[e.Link]
+	return w.indexes[e.Index] || e.Kind == netdev.LinkEvent && w.names[e.Link]
 }
 
 // remember adds names to those that matter, and learns the indexes of all.
@@ -57,10 +57,10 @@ func (w *WatchedLinks) Remember(st State, names ...string) {
 	for _, name := range names {
 		w.names[name] = true
 	}
-	w.known = map[int]bool{}
+	w.indexes = map[int]bool{}
 	for name := range w.names {
 		if link, ok := st.Links[name]; ok {
-			w.known[link.Index] = true
+			w.indexes[link.Index] = true
 		}
 	}
 }

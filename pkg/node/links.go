@@ -27,7 +27,7 @@ const (
 	TableMain      = 254
 )
 
-// Function is a VF that carries the management port in place of an internal port
+// VF carries the management port in place of an internal port
 // of br-int, so that the node's traffic with pods is the NIC's. With a DPU each
 // side has one of its ends.
 type VF struct {

@@ -35,7 +35,7 @@ func (c Config) IsMasquerade(addr netip.Addr) bool {
 type Deps struct {
 	Netns Netns
 	DB    DB
-	// Node gives the Node object, nil while it is not known.
+	// Node gives the Node object, nil until it is synced.
 	Node func() *corev1.Node
 	// Annotate writes annotations of the Node, where they differ.
 	Annotate func(ctx context.Context, node *corev1.Node, annotations map[string]string) error
@@ -67,7 +67,7 @@ type State struct {
 	Sysctls map[string]string
 	// Ours names the ports that the agent has in the database.
 	Ours map[string]bool
-	// Subnets are the node's, of its annotation; none while the Node is not known.
+	// Subnets are the node's, of its annotation; none until the Node is synced.
 	Subnets []netip.Prefix
 }
 

@@ -18,15 +18,15 @@ import (
 	"strconv"
 )
 
-// The gateway router has the host's MAC and address. Who gets an answer from
-// the wire is told by conntrack: what the router sends is committed in a zone of
+// The gateway router has the host's MAC and address. Conntrack tells
+// who gets an answer from the uplink: what the router sends is committed in a zone of
 // its own with a mark; everything else is the host's, whose connections are not
 // committed (but for those by a VF): they fill no table, and the loss of the table
 // does not hurt them. The first packet of each is looked up, for it may find the mark
 // of a pod's that had the same port.
 const (
 	zoneUplink = 64000
-	zoneOther  = 64001 // sources of the host that have no stand-in of their own
+	zoneOther  = 64001 // sources of the host that have no masquerade address of their own
 	zoneRouter = 0     // the router's own, where it hides pods
 	// zoneFragments has no entries: conntrack only tells the ports of fragments.
 	zoneFragments = 64002
@@ -206,7 +206,7 @@ func fromUplink(b Bridge) []string {
 		flow(0, 80, in+",ipv6", track(TableAnswer)),
 		flow(0, 70, in, b.toHost()),
 	}
-	// The host forwards between its links: pods are not for the wire to reach.
+	// The host forwards between its links: pods must not be reached from the uplink.
 	for _, subnet := range b.ClusterSubnets {
 		flows = append(flows, flow(0, 90, fmt.Sprintf("in_port=%d,%s", b.Uplink, to(subnet)), "drop"))
 	}

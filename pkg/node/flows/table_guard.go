@@ -64,16 +64,16 @@ func fragments(b Bridge) []string {
 		return nil
 	}
 	flows := []string{flow(tableFragments, 0, "", "drop")}
-	const known, udp = ",ct_state=-inv+trk", ",ct_nw_proto=17"
+	const tracked, udp = ",ct_state=-inv+trk", ",ct_nw_proto=17"
 	for _, packets := range []string{"udp", "ipv6"} {
 		for _, port := range ports {
 			flows = append(flows, flow(0, 290, fmt.Sprintf("in_port=%d,%s,nw_frag=yes,ct_state=-trk", port, packets), fmt.Sprintf("ct(zone=%d,table=%d)", zoneFragments, tableFragments)))
 		}
-		flows = append(flows, flow(tableFragments, 20, fmt.Sprintf("%s,ct_tp_dst=%d", packets+known+udp, geneve), "drop"))
+		flows = append(flows, flow(tableFragments, 20, fmt.Sprintf("%s,ct_tp_dst=%d", packets+tracked+udp, geneve), "drop"))
 	}
 	return append(flows,
-		flow(tableFragments, 10, "udp"+known+udp, "resubmit(,0)"),
-		flow(tableFragments, 10, "ipv6"+known, "resubmit(,0)"),
+		flow(tableFragments, 10, "udp"+tracked+udp, "resubmit(,0)"),
+		flow(tableFragments, 10, "ipv6"+tracked, "resubmit(,0)"),
 	)
 }
 

@@ -106,15 +106,15 @@ func uplinkAndServices(b Bridge, r Router) []string {
 	var flows []string
 	in := fmt.Sprintf("in_port=%d,dl_dst=%s,", b.Uplink, b.MAC)
 	for _, e := range b.Services.External {
-		known := remember(r.Mark)
+		commit := remember(r.Mark)
 		if slices.ContainsFunc(b.Addresses, e.isOf) {
-			known += rememberOwn()
+			commit += rememberOwn()
 			flows = append(flows, ownAnswers(b, r, e.matchAs("src")))
 		}
 		for _, match := range e.allowed() {
 			flows = append(flows,
-				flow(0, 87, in+match+",nw_frag=no", known+output(r.Port)),
-				flow(TableAnswer, 60, match, known+output(r.Port)),
+				flow(0, 87, in+match+",nw_frag=no", commit+output(r.Port)),
+				flow(TableAnswer, 60, match, commit+output(r.Port)),
 			)
 		}
 		if e.Limited {

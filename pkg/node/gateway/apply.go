@@ -25,11 +25,11 @@ const (
 	probePause = 500 * time.Millisecond
 )
 
-// tell writes the annotations.
-func (b *bridge) tell(ctx context.Context, st State, g Gateway, encap netip.Addr, mtu int) error {
+// annotate writes the annotations.
+func (b *bridge) annotate(ctx context.Context, st State, g Gateway, encap netip.Addr, mtu int) error {
 	object := b.Deps.Node()
 	if object == nil {
-		return node.NotReady("node %s is not known", b.cfg.Node)
+		return node.NotReady("node %s is not in the cache", b.cfg.Node)
 	}
 	facts, err := annotations(b.cfg, st, g, encap, mtu)
 	if err != nil {

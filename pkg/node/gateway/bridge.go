@@ -22,7 +22,7 @@ type bridge struct {
 	misled bool
 	// retry is when a takeover may be tried again.
 	retry time.Time
-	// distrust is until when no VF gets the addresses.
+	// vfRetry is when a VF may get the addresses again.
 	vfRetry time.Time
 	// watched is the bridge whose flows are.
 	watched string
@@ -67,7 +67,7 @@ func (b *bridge) rollback(ctx context.Context, cause error) error {
 	return errors.Join(cause, b.release(ctx, st))
 }
 
-// retreat puts the NIC's addresses back on it.
+// failBack puts the NIC's addresses back on it.
 func (b *bridge) failBack(ctx context.Context) error {
 	st, err := b.observe(ctx)
 	if err != nil || st.Saved == nil {

@@ -22,7 +22,7 @@ type Flows interface {
 
 // direct keeps the flows of the gateway bridge, the host's own included, for the
 // router is on it: they are gone when ovs-vswitchd was, and anybody may change them.
-func (s *Setup) direct(ctx context.Context, st State, g Gateway, services flows.Services, known bool) error {
+func (s *Setup) direct(ctx context.Context, st State, g Gateway, services flows.Services, synced bool) error {
 	w, err := bridgeOf(s.cfg, st, g)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (s *Setup) direct(ctx context.Context, st State, g Gateway, services flows.
 		w.Routers[i].Masquerade = flows.Masquerades(s.cfg.Zone.MasqueradeSubnets, st.Services, w.Addresses)
 	}
 	w.Services = services.At(w.Addresses)
-	if known || !s.directed(ctx, g.Bridge) {
+	if synced || !s.directed(ctx, g.Bridge) {
 		table := flows.Table(w)
 		if err := s.write(ctx, g.Bridge, table); err != nil {
 			return err
@@ -99,8 +99,8 @@ func (b *bridge) write(ctx context.Context, name string, table []string) error {
 }
 
 // rangesOf are the ranges of services to lead the node to.
-func (s *Setup) rangesOf(st State, g Gateway, services flows.Services, known bool) []netip.Prefix {
-	subnets, refused := serviceSubnets(s.cfg, st, g, services.Subnets, known)
+func (s *Setup) rangesOf(st State, g Gateway, services flows.Services, synced bool) []netip.Prefix {
+	subnets, refused := serviceSubnets(s.cfg, st, g, services.Subnets, synced)
 	if len(refused) > 0 {
 		s.Deps.Logger.Warn("ranges of services that overlap networks of the node or its pods are left out", "ranges", refused)
 	}
@@ -117,7 +117,7 @@ func (s *Setup) takenBy(st State) []netip.Prefix {
 	return taken
 }
 
-// services are also the ranges of their addresses; false while they are not known.
+// services are also the ranges of their addresses; false until they are synced.
 func (s *Setup) services() (flows.Services, bool) {
 	if s.deps.Services == nil {
 		return flows.Services{}, true
@@ -125,8 +125,8 @@ func (s *Setup) services() (flows.Services, bool) {
 	return s.deps.Services()
 }
 
-// directed reports whether an agent before us has left a table: it knew services
-// that we do not know yet.
+// directed reports whether an agent before us has left a table: it had services
+// that are not synced here yet.
 func (s *Setup) directed(ctx context.Context, bridge string) bool {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()

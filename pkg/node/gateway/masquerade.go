@@ -14,9 +14,9 @@ import (
 // serviceSubnets are the configured ranges of services, those that the API says
 // and, until it was heard, those to which an agent before us has led the node. A
 // range that would take the node's or the pods' own addresses is left out.
-func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, known bool) (subnets, refused []netip.Prefix) {
+func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, synced bool) (subnets, refused []netip.Prefix) {
 	link := hostLink(s, g)
-	if !known {
+	if !synced {
 		for _, r := range s.Routes {
 			if r.Link == link && r.Protocol == node.ProtocolOurs && cfg.IsMasquerade(r.NextHop) && !cfg.IsMasquerade(r.Dest.Addr()) {
 				said = append(said, r.Dest)

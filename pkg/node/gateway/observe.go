@@ -30,7 +30,7 @@ func (b *bridge) observe(ctx context.Context) (State, error) {
 		return st, err
 	}
 	if node := b.Deps.Node(); node != nil {
-		st.Known = addressesOf(node)
+		st.NodeAddrs = addressesOf(node)
 	}
 	if b.deps.Eswitch != nil {
 		if st.Eswitch, err = b.deps.Eswitch(); err != nil {

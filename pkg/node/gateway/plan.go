@@ -30,8 +30,8 @@ func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 	if _, ok := s.Links[g.NIC]; !ok {
 		return nil, node.NotReady("gateway interface %s is absent", g.NIC)
 	}
-	if s.Saved == nil && len(s.Known) == 0 {
-		return nil, node.NotReady("the addresses of node %s are not known", cfg.Node)
+	if s.Saved == nil && len(s.NodeAddrs) == 0 {
+		return nil, node.NotReady("the addresses of node %s are not in the cache", cfg.Node)
 	}
 	c := capture(s, g)
 	if len(c.Addresses) == 0 {
@@ -100,7 +100,7 @@ func prepare(cfg Config, s State, c Checkpoint, name string) []node.Step {
 	return steps
 }
 
-// retreat gives the steps that put everything back on the NIC.
+// planFailback gives the steps that put everything back on the NIC.
 func planFailback(s State, c Checkpoint) []node.Step {
 	var steps []node.Step
 	for _, key := range slices.Sorted(maps.Keys(c.Sysctls)) {
@@ -171,7 +171,7 @@ func missing(s State) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// borne says whether any link that may have the addresses has this one.
+// isPlaced says whether any link that may have the addresses has this one.
 func isPlaced(s State, c Checkpoint, addr netip.Prefix) bool {
 	return slices.ContainsFunc(candidates(s, c), func(name string) bool { return slices.Contains(s.Addrs[name], addr) })
 }
@@ -269,7 +269,7 @@ func adopt(c *Checkpoint, s State, link string) {
 	})
 }
 
-// giveUp follows an administrator who took an address from the living link, as
+// followRemovals follows an administrator who took an address from the living link, as
 // long as the family keeps another one: the host is never left without.
 func followRemovals(c *Checkpoint, s State, link string) {
 	other := func(addr netip.Prefix) bool {

@@ -89,7 +89,7 @@ func TestChooseGateway_RoutesAndSettingsDecide(t *testing.T) {
 		"the better default route": {state: State{State: node.State{Routes: two}}, want: Gateway{"breth0", "eth0"}},
 		"configured":               {configured: "eth1", state: State{State: node.State{Routes: two}}, want: Gateway{"breth1", "eth1"}},
 		"no default route, the node's address": {
-			state: State{State: node.State{Addrs: map[string][]netip.Prefix{"eth1": {nodeV4}}}, Known: []netip.Addr{nodeV4.Addr()}}, want: Gateway{"breth1", "eth1"}},
+			state: State{State: node.State{Addrs: map[string][]netip.Prefix{"eth1": {nodeV4}}}, NodeAddrs: []netip.Addr{nodeV4.Addr()}}, want: Gateway{"breth1", "eth1"}},
 		"the host's bridge has the route":      {state: State{State: node.State{Routes: []netdev.Route{defaultRoute("br-ex", 0)}}, Bridges: []string{"br-int", "br-ex"}}, want: Gateway{Bridge: "br-ex"}},
 		"configured port of the host's bridge": {configured: "eth0", state: State{Bridges: []string{"br-int", "br-ex"}, Ports: map[string]string{"br-ex": "br-ex", "eth0": "br-ex"}}, want: Gateway{Bridge: "br-ex"}},
 		"port of one of two bridges":           {configured: "eth0", state: State{Bridges: []string{"br-a", "br-b"}, Ports: map[string]string{"eth0": "br-b"}}, want: Gateway{Bridge: "br-b"}},

@@ -13,24 +13,24 @@ import (
 )
 
 // The second external bridge is a way of pods to the networks at a second NIC of
-// the node. Nothing else depends on it: what it lacks is said, and the rest of the
+// the node. Nothing else depends on it: its error is reported, and the rest of the
 // node goes on without it.
 
 // keepSecond is its part of a pass. The Gateway is empty where there is none of
-// which the cluster could be told.
+// which the Node could say anything.
 func (s *Setup) keepSecond(ctx context.Context, first Gateway) Gateway {
 	if s.second.cfg.GatewayInterface == "" {
-		s.trouble = s.second.releaseUnwanted(ctx)
+		s.secondErr = s.second.releaseUnwanted(ctx)
 		return Gateway{}
 	}
 	g, err := s.secondBridge(ctx, first)
 	if err != nil {
 		err = fmt.Errorf("second external bridge: %w", err)
 	}
-	if errors.Is(err, reconcile.ErrNotReady) && (s.trouble == nil || s.trouble.Error() != err.Error()) {
-		s.Deps.Logger.Warn("the node goes on without its second external bridge", "reason", err)
+	if errors.Is(err, reconcile.ErrNotReady) && (s.secondErr == nil || s.secondErr.Error() != err.Error()) {
+		s.Deps.Logger.Warn("the node goes on without its second external bridge", "error", err)
 	}
-	s.trouble = err
+	s.secondErr = err
 	return g
 }
 
@@ -85,7 +85,7 @@ func (b *bridge) directPods(ctx context.Context, st State, g Gateway, mark func(
 	return b.write(ctx, g.Bridge, flows.Table(w))
 }
 
-// letGo gives back what was taken for a second bridge, if anything was.
+// releaseUnwanted restores the NIC of a second bridge that is not configured any more.
 func (b *bridge) releaseUnwanted(ctx context.Context) error {
 	var s State
 	b.observeSwitch(&s)

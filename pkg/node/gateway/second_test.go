@@ -167,9 +167,9 @@ func TestSecondBridge_CrashAtEachStepRecovers(t *testing.T) {
 // What is wrong with the second bridge is said, and holds up nothing else.
 func TestSecondBridge_ProblemDelaysNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
-		trouble func(*testing.T, *bench)
-		want    string
-		waits   bool
+		cause func(*testing.T, *bench)
+		want  string
+		waits bool
 	}{
 		"the gateway interface": {func(_ *testing.T, b *bench) { b.cfg.SecondInterface = "eth0" }, "interface eth0 is the gateway interface already, by bridge breth0", false},
 		"the gateway bridge":    {func(_ *testing.T, b *bench) { b.cfg.SecondInterface = "breth0" }, "interface breth0 is the gateway interface already", false},
@@ -187,7 +187,7 @@ func TestSecondBridge_ProblemDelaysNothingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newSecondBench(t)
-			c.trouble(t, b)
+			c.cause(t, b)
 			s := b.setup(t)
 			var err error
 			for range 6 {

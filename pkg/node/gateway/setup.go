@@ -22,13 +22,13 @@ import (
 // Deps is what a Setup acts on.
 type Deps struct {
 	node.Deps
-	// Management is the management port; nil: a Management keeps it apart, as on a DPU.
+	// Management is the management port; nil: a management.Runner keeps it apart, as on a DPU.
 	Management *management.Port
 	// Services gives the services that external clients may ask the node for; false while
-	// they are not known yet.
+	// they are not synced yet.
 	Services func() (flows.Services, bool)
-	// GatewayFunction says which VF is to have the node's addresses, both ends; nil, or
-	// a nil Function: none is. The userspace datapath asks for none.
+	// VF says which VF is to have the node's addresses, both ends; nil, or
+	// a nil VF: none is. The userspace datapath asks for none.
 	VF func() (*node.VF, error)
 	// Eswitch says what the ports of NICs' switches lead to; nil: the node has none.
 	// While the inventory is not complete the answer is an error.
@@ -49,9 +49,9 @@ type Setup struct {
 	pace    pace
 	metrics metrics
 	second  *bridge
-	// trouble is what the second bridge lacks; of the loop's goroutine only.
-	trouble error
-	links   node.WatchedLinks
+	// secondErr is the error of the second external bridge; of the loop's goroutine only.
+	secondErr error
+	links     node.WatchedLinks
 
 	mu    sync.Mutex
 	ready error
@@ -157,25 +157,25 @@ func (s *Setup) Run(ctx context.Context) error {
 }
 
 // pass is one round of observe, plan and apply for each part in turn. An API
-// server that cannot be told does not make a node unready that was ready.
+// server that takes no annotations does not make a node unready that was ready.
 func (s *Setup) pass(ctx context.Context) error {
 	s.pace.begin()
-	mtu, told, err := s.parts(ctx)
+	mtu, annotated, err := s.parts(ctx)
 	s.pace.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ready = s.news(err)
+	s.ready = s.readiness(err)
 	switch {
 	case err != nil:
-	case s.mtu == 0 && told != nil:
-		s.ready = told
+	case s.mtu == 0 && annotated != nil:
+		s.ready = annotated
 	case s.mtu == 0:
 		s.mtu = mtu
 		close(s.done)
 	case s.mtu != mtu && s.end != nil:
 		s.end(fmt.Errorf("the MTU of pods has changed from %d to %d", s.mtu, mtu))
 	}
-	return urgent(err, told, s.trouble, s.vfProblem)
+	return urgent(err, annotated, s.secondErr, s.vfProblem)
 }
 
 // urgent is the first error that nothing but time ends, or else the first one.
@@ -192,10 +192,10 @@ func urgent(errs ...error) error {
 	return first
 }
 
-// news is what a pass' error means for pods. The first one of a node that was ready
-// means nothing: on a machine that is short of time any command may be too slow, and
-// the next pass comes at once. That something is not there is news at once.
-func (s *Setup) news(err error) error {
+// readiness is what a pass' error means for pods. The first one of a node that was ready
+// means nothing: on a host that is short of time any command may be too slow, and
+// the next pass comes at once. That something is not there counts at once.
+func (s *Setup) readiness(err error) error {
 	first := err != nil && !s.failed
 	s.failed = err != nil
 	if first && s.ready == nil && !errors.Is(err, reconcile.ErrNotReady) {
@@ -204,9 +204,8 @@ func (s *Setup) news(err error) error {
 	return err
 }
 
-// parts gives apart the errors of telling the cluster about the node and of what
-// no pod depends on.
-func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
+// parts gives apart the errors of the annotations and of what no pod depends on.
+func (s *Setup) parts(ctx context.Context) (mtu int, annotated, err error) {
 	g, err := s.gateway(ctx)
 	var second Gateway
 	if err == nil || s.MTU() != 0 { // both may have lost ovs-vswitchd at once
@@ -223,10 +222,10 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 		return 0, nil, fmt.Errorf("somebody has just deleted %s of the gateway interface", addr)
 	}
 	st.Second = second
-	services, known := s.services()
-	st.Services = s.rangesOf(st, g, services, known)
+	services, synced := s.services()
+	st.Services = s.rangesOf(st, g, services, synced)
 	services = services.Without(s.takenBy(st))
-	if err := s.direct(ctx, st, g, services, known); err != nil {
+	if err := s.direct(ctx, st, g, services, synced); err != nil {
 		return 0, nil, err
 	}
 	if err := s.settle(ctx, &st, g); err != nil {
@@ -236,28 +235,28 @@ func (s *Setup) parts(ctx context.Context) (mtu int, told, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	wire, err := underlay(st, encap)
+	link, err := underlay(st, encap)
 	if err != nil {
 		return 0, nil, err
 	}
-	if mtu, err = podMTU(s.cfg.MTU, wire, encap, s.cfg.Network.Families()); err != nil {
+	if mtu, err = podMTU(s.cfg.MTU, link, encap, s.cfg.Network.Families()); err != nil {
 		return 0, nil, err
 	}
 	if err := s.merge(ctx, settings(s.cfg, st, g, encap)); err != nil {
 		return 0, nil, err
 	}
 	// The controller makes the gateway router of the annotations while we go on.
-	told = s.tell(ctx, st, g, encap, mtu)
+	annotated = s.annotate(ctx, st, g, encap, mtu)
 	if err := s.bridge.Run(ctx, planMasquerade(s.cfg, st, g, mtu)); err != nil {
-		return 0, told, err
+		return 0, annotated, err
 	}
-	if known {
-		told = errors.Join(told, s.redirect(ctx, primary(s.cfg, st, hostLink(st, g)), services))
+	if synced {
+		annotated = errors.Join(annotated, s.redirect(ctx, primary(s.cfg, st, hostLink(st, g)), services))
 	}
 	if s.deps.Management == nil {
-		return mtu, told, nil
+		return mtu, annotated, nil
 	}
-	return mtu, told, s.deps.Management.Keep(ctx, st.State, mtu)
+	return mtu, annotated, s.deps.Management.Keep(ctx, st.State, mtu)
 }
 
 func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
@@ -273,7 +272,7 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 	return g, s.keep(ctx, st, g)
 }
 
-// Retreat puts the uplinks' addresses back on them from bridges that nobody serves
+// FailBack puts the uplinks' addresses back on them from bridges that nobody serves
 // any more: ovs-vswitchd of the userspace datapath has ended just now, and the
 // bridge's link may not say so for a second. No Setup need run, here or elsewhere.
 func (s *Setup) FailBack(ctx context.Context) error {

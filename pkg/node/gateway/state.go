@@ -29,13 +29,13 @@ type State struct {
 	Uplinks map[string]string
 	// OFPorts are the OpenFlow ports that ovs-vswitchd has opened, by name; not pods'.
 	OFPorts map[string]int
-	// GatewayFunction is to have the node's addresses, with both ends here; nil: the
+	// VF is to have the node's addresses, with both ends here; nil: the
 	// gateway bridge's own interface is.
 	VF *node.VF
 	// Saved is nil before a takeover.
 	Saved *Checkpoint
-	// Known are the addresses that the Node object gives, none while it is not known.
-	Known []netip.Addr
+	// NodeAddrs are the addresses in the Node object, none until it is synced.
+	NodeAddrs []netip.Addr
 	// Eswitch is what the ports of NICs' switches lead to.
 	Eswitch Eswitch
 	// Second is the second external bridge; it is empty where there is none.
@@ -131,7 +131,7 @@ func bridgedNIC(s State, bridge string) string {
 // gatewayName is the configured interface, or that of the default route, or the one
 // with the node's address. If that is the gateway VF, its bridge's checkpoint is lost.
 func gatewayName(cfg Config, s State) string {
-	name := cmp.Or(cfg.GatewayInterface, defaultLink(s), linkOf(s, s.Known))
+	name := cmp.Or(cfg.GatewayInterface, defaultLink(s), linkOf(s, s.NodeAddrs))
 	if f := s.VF; f != nil && s.Links[name].Parent == f.Device {
 		if i := slices.IndexFunc(s.Bridges, func(bridge string) bool { return s.Ours[bridge] }); i >= 0 {
 			return s.Bridges[i]
@@ -175,11 +175,11 @@ func linkOf(s State, addrs []netip.Addr) string {
 
 // movable are the addresses of a link that make up the node. An address with no
 // subnet is a virtual one that its owner moves from node to node, unless
-// Kubernetes knows the node by it.
+// the Node object has it.
 func movable(s State, link string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range s.Addrs[link] {
-		if !p.IsSingleIP() || slices.Contains(s.Known, p.Addr()) {
+		if !p.IsSingleIP() || slices.Contains(s.NodeAddrs, p.Addr()) {
 			out = append(out, p)
 		}
 	}
@@ -187,7 +187,7 @@ func movable(s State, link string) []netip.Prefix {
 }
 
 // primary gives one address of each of the cluster's families, IPv4 first: the
-// one by which Kubernetes knows the node, else the first.
+// one in the Node object, else the first.
 func primary(cfg Config, s State, link string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, family := range []contract.Family{contract.IPv4, contract.IPv6} {
@@ -196,7 +196,7 @@ func primary(cfg Config, s State, link string) []netip.Prefix {
 			if !family.Has(p.Addr()) || !slices.Contains(cfg.Network.Families(), family) {
 				continue
 			}
-			if !found.IsValid() || slices.Contains(s.Known, p.Addr()) && !slices.Contains(s.Known, found.Addr()) {
+			if !found.IsValid() || slices.Contains(s.NodeAddrs, p.Addr()) && !slices.Contains(s.NodeAddrs, found.Addr()) {
 				found = p
 			}
 		}

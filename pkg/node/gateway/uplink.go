@@ -8,11 +8,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
-// uplinkKey names, in a Bridge's external_ids, the port to the wire of a bridge
+// uplinkKey names, in a Bridge's external_ids, the uplink of a bridge
 // that the host has made.
 const uplinkKey = "bridge-uplink"
 
-// uplinkOf is the gateway bridge's port to the wire: the NIC that we took over,
+// uplinkOf is the gateway bridge's uplink: the NIC that we took over,
 // or of a host's own bridge the one that is named, else the only NIC on a bridge.
 // Representors of functions, which bridges of DPUs have as they are delivered, are none.
 func uplinkOf(cfg Config, s State, g Gateway) (string, error) {
@@ -35,7 +35,7 @@ func uplinkOf(cfg Config, s State, g Gateway) (string, error) {
 	}
 	slices.Sort(found)
 	if len(found) != 1 {
-		return "", fmt.Errorf("gateway bridge %s: its port to the wire is one of %q; name it in external_ids:%s of the bridge", g.Bridge, found, uplinkKey)
+		return "", fmt.Errorf("gateway bridge %s: its uplink is one of %q; name it in external_ids:%s of the bridge", g.Bridge, found, uplinkKey)
 	}
 	return found[0], nil
 }

@@ -60,7 +60,7 @@ func (c Checkpoint) leaves(s State) bool {
 	return c.VF != nil && (s.VF == nil || s.VF.Device != c.VF.Device)
 }
 
-// bearer is the link that is to have the node's addresses: the VF if packets can
+// hostLinkOf is the link that is to have the node's addresses: the VF if packets can
 // pass it. A node's first takeover is the bridge's alone.
 func hostLinkOf(s State, c Checkpoint) string {
 	link, ok := c.VF.link(s)
@@ -71,7 +71,7 @@ func hostLinkOf(s State, c Checkpoint) string {
 }
 
 // stay is the link that has the addresses as long as they can stay there, for the
-// flows go first (planSettle), or else their bearer.
+// flows go first (planSettle), or else hostLinkOf.
 func stay(s State, g Gateway, c Checkpoint) string {
 	if at := hostLink(s, g); at == g.Bridge || c.VF.passes(s) {
 		return at
@@ -79,7 +79,7 @@ func stay(s State, g Gateway, c Checkpoint) string {
 	return hostLinkOf(s, c)
 }
 
-// readied is the bearer after planGateway's steps: a VF that has come since is for the
+// readied is hostLinkOf after planGateway's steps: a VF that has come since is for the
 // next pass.
 func readied(s State, c Checkpoint) string {
 	on := hostLinkOf(s, c)
@@ -128,7 +128,7 @@ func moving(s State, g Gateway) bool {
 	return on != g.Bridge && on != hostLink(s, g)
 }
 
-// bearers are the links that may have the node's addresses.
+// candidates are the links that may have the node's addresses.
 func candidates(s State, c Checkpoint) []string {
 	names := []string{c.Interface, c.Bridge}
 	if link, ok := c.VF.link(s); ok {
@@ -165,7 +165,7 @@ func prepareVF(s State, c Checkpoint, name string) []node.Step {
 	return append(steps, node.SetLink{Name: name, Settings: netdev.Settings{MTU: c.MTU, MAC: net.HardwareAddr(c.MAC), State: netdev.Up}})
 }
 
-// giveBackVF gives the steps that make the VF what it was, after its addresses have gone.
+// planRestoreVF gives the steps that make the VF what it was, after its addresses have gone.
 func planRestoreVF(s State, c Checkpoint) []node.Step {
 	link, ok := c.VF.link(s)
 	if !ok {
@@ -184,7 +184,7 @@ func planRestoreVF(s State, c Checkpoint) []node.Step {
 }
 
 // planSettle moves the addresses once the flows lead there. A bridge's own interface
-// that has nothing to say any more goes down; a VF that is to be another's goes home.
+// that has nothing to say any more goes down; a VF that is not to be used any more is restored.
 func planSettle(cfg Config, s State, g Gateway) []node.Step {
 	if !g.owned() || s.Saved == nil {
 		return nil
@@ -280,7 +280,7 @@ func vfLacks(s State, g Gateway) error {
 	return node.NotReady("gateway VF: ovs-vswitchd has not opened %s, the representor of %s", f.Representor, f.Device)
 }
 
-// doubt makes the next passes do without the VF.
+// quarantine makes the next passes do without the VF.
 func (b *bridge) quarantine(g Gateway, cause error) {
 	b.vfRetry = time.Now().Add(retryPause)
 	b.Deps.Logger.Warn("the node's addresses go back from the VF to the gateway bridge", "device", g.Bridge, "error", cause)

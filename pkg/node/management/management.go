@@ -11,14 +11,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// ManagementPort is a node's own interface in its pod subnet, and its port of br-int.
+// Port is a node's own interface in its pod subnet, and its port of br-int.
 type Port struct {
 	*node.Host
 	vf func() (*node.VF, error)
 }
 
-// NewManagementPort makes a ManagementPort. The function says which VF carries it; nil, or
-// a nil Function: none does.
+// NewPort makes a Port. The function says which VF carries it; nil, or
+// a nil VF: none does.
 func NewPort(cfg node.Config, deps node.Deps, function func() (*node.VF, error)) *Port {
 	return &Port{Host: &node.Host{Config: cfg, Deps: deps}, vf: function}
 }
@@ -26,11 +26,11 @@ func NewPort(cfg node.Config, deps node.Deps, function func() (*node.VF, error))
 // managementState is what the planners of the management port look at.
 type state struct {
 	node.State
-	// Function carries the management port; nil: an internal port does.
+	// VF carries the management port; nil: an internal port does.
 	VF *node.VF
 }
 
-// Management keeps the management port by itself, as a DPU and its host do: the
+// Runner keeps the management port by itself, as a DPU and its host do: the
 // DPU has the port of br-int, and the host, which is given no DB, the interface.
 type Runner struct {
 	*Port
@@ -42,7 +42,7 @@ type Runner struct {
 	err error
 }
 
-// NewManagement makes a Management; nothing is touched before Run. On a host without a
+// New makes a Runner; nothing is touched before Run. On a host without a
 // DB the Config has the service subnets. The MTU is that of pods; it is asked for in
 // each pass.
 func New(port *Port, mtu func() int) (*Runner, error) {
@@ -114,7 +114,7 @@ func (m *Runner) pass(ctx context.Context) error {
 func (m *Runner) onHost(ctx context.Context, st state) error {
 	object := m.Deps.Node()
 	if object == nil {
-		return node.NotReady("node %s is not known", m.Config.Node)
+		return node.NotReady("node %s is not in the cache", m.Config.Node)
 	}
 	f, err := m.vf()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-// planManagement gives the steps towards the node's interface in its own pod
+// plan gives the steps towards the node's interface in its own pod
 // subnet. The error says for what it waits after these steps.
 func plan(cfg node.Config, s state, mtu int) ([]node.Step, error) {
 	if len(s.Subnets) == 0 {

@@ -17,11 +17,11 @@ func portName(f *node.VF) string {
 	return f.Representor
 }
 
-// lentAlias marks a VF's netdev that has the name of the management port, and
+// borrowedAlias marks a VF's netdev that has the name of the management port, and
 // says what it was. It goes where the netdev goes.
 const borrowedAlias = "ovn-offload management port, was "
 
-// lent is what a netdev was before it was the management port.
+// borrowed is what a netdev was before it was the management port.
 type borrowed struct {
 	name string
 	mac  net.HardwareAddr
@@ -32,7 +32,7 @@ func (l borrowed) String() string {
 	return fmt.Sprintf("%s%s %s %d", borrowedAlias, l.name, l.mac, l.mtu)
 }
 
-// parseLent is not ok for a link that is none.
+// parseBorrowed is not ok for a link that is none.
 func parseBorrowed(alias string) (l borrowed, ok bool) {
 	rest, ok := strings.CutPrefix(alias, borrowedAlias)
 	if !ok {
@@ -46,7 +46,7 @@ func parseBorrowed(alias string) (l borrowed, ok bool) {
 	return l, l.mac != nil
 }
 
-// giveBack gives the steps that make a VF what it was that was the management
+// planRestore gives the steps that make a VF what it was that was the management
 // port and is not to be it any more.
 func planRestore(s state) []node.Step {
 	link, ok := s.Links[node.ManagementInterface]

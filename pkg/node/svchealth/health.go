@@ -86,7 +86,7 @@ func (h *Server) Run(ctx context.Context) error {
 }
 
 // pass closes first: two services may exchange their ports. While the endpoints
-// cannot be read, what they were last is told.
+// cannot be read, their last number is served.
 func (h *Server) pass(ctx context.Context) error {
 	want := map[types.NamespacedName]uint16{}
 	for _, service := range h.deps.Services() {
