@@ -118,7 +118,7 @@ func (a *agent) openLedger() (*ledger.Ledger, error) {
 func (a *agent) mover(claims *ledger.Ledger) *attach.Mover {
 	deps := attach.Deps{
 		Ledger: claims, Host: a.host, Ethtool: a.kernel, Inode: netdev.Inode, Log: a.opts.log,
-		Open: func(path string) (attach.Space, error) {
+		Open: func(path string) (attach.Netns, error) {
 			ns, err := netdev.Open(path)
 			if err != nil {
 				return nil, err

@@ -30,7 +30,7 @@ func (s *Server) claimOf(r *Request) (ledger.Claim, bool) {
 	if s.deps.Functions == nil {
 		return ledger.Claim{}, false
 	}
-	for _, c := range s.deps.Functions.Mover.Of(r.Sandbox, r.IfName) {
+	for _, c := range s.deps.Functions.Mover.ClaimsOf(r.Sandbox, r.IfName) {
 		return c, true
 	}
 	return ledger.Claim{}, false
@@ -75,7 +75,7 @@ func (s *Server) collectClaims(ctx context.Context, dead func(Plugged) bool) (re
 		return 0, nil
 	}
 	over := func(c ledger.Claim) bool {
-		return dead(asPlugged(c)) || c.Phase == ledger.Orphan || s.deps.Functions.Mover.Ended(c)
+		return dead(asPlugged(c)) || c.Phase == ledger.Orphan || s.deps.Functions.Mover.NetnsGone(c)
 	}
 	var errs []error
 	for _, c := range s.deps.Functions.Ledger.Claims() {
@@ -105,7 +105,7 @@ func (s *Server) collectClaim(ctx context.Context, c ledger.Claim, over func(led
 	if err := releaseDevice(ctx, s.deps, now); err != nil {
 		return 0, err
 	}
-	s.log.Info("took a device home", "owner", owner(c).String(), "device", c.Device, "sandbox", c.Sandbox)
+	s.log.Info("detached a device", "owner", owner(c).String(), "device", c.Device, "sandbox", c.Sandbox)
 	return 1, nil
 }
 
@@ -122,7 +122,7 @@ func (s *Server) restore(ctx context.Context) error {
 	group.SetLimit(restoring)
 	errs := make([]error, len(claims))
 	for i, c := range claims {
-		if c.Phase != ledger.Attached || !s.torn(c) {
+		if c.Phase != ledger.Attached || !s.needsRestore(c) {
 			continue
 		}
 		group.Go(func() error {
@@ -143,8 +143,8 @@ func (s *Server) again(c ledger.Claim, do func() error) error {
 	return s.backoff.try(c, time.Now(), do)
 }
 
-// torn reports whether a claim's device is there and not as ADD has left it.
-func (s *Server) torn(c ledger.Claim) bool {
+// needsRestore reports whether a claim's device is there and not as ADD has left it.
+func (s *Server) needsRestore(c ledger.Claim) bool {
 	pod := s.deps.Pods.get(owner(c))
 	if pod == nil || pod.UID != c.UID || s.commands.busy(owner(c)) {
 		return false
@@ -153,7 +153,7 @@ func (s *Server) torn(c ledger.Claim) bool {
 	if err != nil || v.Driver == "" || pf.Switchdev() && v.Representor == nil {
 		return false
 	}
-	if !s.deps.Functions.Mover.Holds(c) {
+	if !s.deps.Functions.Mover.Attached(c) {
 		return true
 	}
 	p, ok, err := plugged(s.deps.Switch, owner(c))

@@ -30,7 +30,7 @@ func Detach(ctx context.Context, d Deps, r *Request) error {
 		}
 	}
 	if err == nil && d.Functions != nil {
-		for _, claim := range d.Functions.Mover.Of(r.Sandbox, r.IfName) {
+		for _, claim := range d.Functions.Mover.ClaimsOf(r.Sandbox, r.IfName) {
 			err = errors.Join(err, releaseDevice(ctx, d, claim))
 		}
 	}

@@ -95,7 +95,7 @@ func (a *attachment) given(ctx context.Context) (ids []string, resource string, 
 	case a.Functions == nil:
 		return nil, "", nil
 	}
-	resource, initial := asked(a.Pods.get(a.req.Pod), a.Functions.Resources)
+	resource, initial := requested(a.Pods.get(a.req.Pod), a.Functions.Resources)
 	switch {
 	case resource == "":
 		ids, err := a.spare()
@@ -159,10 +159,10 @@ func (a *attachment) spare() ([]string, error) {
 	return ids, nil
 }
 
-// asked gives the first of the resources that a container is limited to some of.
+// requested gives the first of the resources that a container is limited to some of.
 // What the kubelet gives to init containers it does not tell, unless they run on
 // as sidecars; so where no other asks for any, initial is the one that does.
-func asked(pod *corev1.Pod, resources []string) (resource, initial string) {
+func requested(pod *corev1.Pod, resources []string) (resource, initial string) {
 	if pod == nil {
 		return "", ""
 	}
@@ -201,7 +201,7 @@ func (a *iface) take(ctx context.Context, ids []string, c ledger.Claim) (ledger.
 		if !errors.As(err, &busy) {
 			return claim, err
 		}
-		i := slices.IndexFunc(busy.Holders, func(h ledger.Claim) bool { return a.gone(h) })
+		i := slices.IndexFunc(busy.Holders, func(h ledger.Claim) bool { return a.isStale(h) })
 		if i < 0 {
 			return claim, err
 		}
@@ -212,8 +212,8 @@ func (a *iface) take(ctx context.Context, ids []string, c ledger.Claim) (ledger.
 	return c, fmt.Errorf("devices %v are claimed as fast as they are released", ids)
 }
 
-// gone reports whether a claim's sandbox has lost its point.
-func (a *attachment) gone(held ledger.Claim) bool {
+// isStale reports whether a claim's sandbox has lost its point.
+func (a *attachment) isStale(held ledger.Claim) bool {
 	if string(held.UID) == a.uid {
 		return held.Sandbox != a.req.Sandbox
 	}
@@ -262,7 +262,7 @@ func toFunction(pf *vf.PF, v *vf.VF) attach.Function {
 // now. VFIO's are a guest's to configure.
 func (a *iface) moveDevice(ctx context.Context, ns PodLinks) error {
 	target := attach.Target{Name: a.name, MAC: net.HardwareAddr(a.network.MAC), MTU: a.mtu}
-	if err := a.Functions.Mover.In(ctx, a.function.Function, a.req.Sandbox, target); err != nil {
+	if err := a.Functions.Mover.Attach(ctx, a.function.Function, a.req.Sandbox, target); err != nil {
 		return a.failed(CodeAttach, "attach", err)
 	}
 	if !a.function.VFIO {
@@ -270,7 +270,7 @@ func (a *iface) moveDevice(ctx context.Context, ns PodLinks) error {
 			return err
 		}
 	}
-	if err := a.Functions.Mover.Done(a.function.device.ID, a.req.Sandbox); err != nil {
+	if err := a.Functions.Mover.Commit(a.function.device.ID, a.req.Sandbox); err != nil {
 		return a.failed(CodeAttach, "attach", err)
 	}
 	return nil
@@ -293,5 +293,5 @@ func releaseDevice(ctx context.Context, d Deps, c ledger.Claim) error {
 	} else if present, _, presentErr := d.Functions.Mover.Present(c.Device); present || presentErr != nil {
 		return fmt.Errorf("releasing %s: %w", c.Device, errors.Join(err, presentErr)) // what it is like cannot be told now
 	}
-	return d.Functions.Mover.Home(ctx, f, c.Sandbox)
+	return d.Functions.Mover.Detach(ctx, f, c.Sandbox)
 }

@@ -99,7 +99,7 @@ func (n *nic) start() {
 		VF: n.vf, Ledger: n.led,
 		Mover: attach.New(attach.Deps{
 			Ledger: n.led, Host: n.host, PF: n.host, Ethtool: n.host, Inode: n.net.Inode, Log: slog.New(slog.DiscardHandler),
-			Open:      func(path string) (attach.Space, error) { return n.net.Open(path) },
+			Open:      func(path string) (attach.Netns, error) { return n.net.Open(path) },
 			Exclusive: func() bool { return n.inv.RDMA == "exclusive" },
 			Present:   n.present,
 			Use:       func(string) (string, error) { return n.use, nil },

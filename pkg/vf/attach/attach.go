@@ -30,8 +30,8 @@ type finder interface {
 	Links() ([]netdev.Link, error)
 }
 
-// Space is a namespace that was opened.
-type Space interface {
+// Netns is an open network namespace.
+type Netns interface {
 	Links
 	io.Closer
 }
@@ -59,7 +59,7 @@ type Deps struct {
 	// PF is nil on a host whose DPU sets the MAC.
 	PF      PF
 	Ethtool Ethtool
-	Open    func(path string) (Space, error)
+	Open    func(path string) (Netns, error)
 	// Inode is netdev.Inode.
 	Inode func(path string) (uint64, error)
 	// Present says whether the device is on its bus, and which netdevs it has in
@@ -157,7 +157,7 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 	if f.VFIO {
 		return o, nil
 	}
-	link, err := m.atHome(f.Device)
+	link, err := m.inHostNetns(f.Device)
 	if err != nil {
 		return o, err
 	}
@@ -177,31 +177,31 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 	return o, nil
 }
 
-// In takes a prepared device to where its claim says. Addresses and the state
+// Attach takes a prepared device to where its claim says. Addresses and the state
 // are the caller's.
-func (m *Mover) In(ctx context.Context, f Function, sandbox string, t Target) error {
+func (m *Mover) Attach(ctx context.Context, f Function, sandbox string, t Target) error {
 	defer m.lock(f.Device)()
 	claim, ok := m.Ledger.Holder(f.Device)
 	if !ok || claim.Sandbox != sandbox || claim.Original == nil {
-		return fmt.Errorf("taking %s into the pod: %w", f.Device, ledger.ErrNotHeld)
+		return fmt.Errorf("attaching %s: %w", f.Device, ledger.ErrNotHeld)
 	}
 	if inode, err := m.Inode(claim.NetNS); err != nil || inode != claim.Inode {
-		return fmt.Errorf("taking %s into the pod: its namespace %s is gone", f.Device, claim.NetNS)
+		return fmt.Errorf("attaching %s: its namespace %s is gone", f.Device, claim.NetNS)
 	}
 	if err := m.setFunctionMAC(f, t.MAC); err != nil {
-		return fmt.Errorf("taking %s into the pod: %w", f.Device, err)
+		return fmt.Errorf("attaching %s: %w", f.Device, err)
 	}
 	if f.VFIO {
 		return nil
 	}
 	if err := m.moveIn(ctx, claim, t); err != nil {
-		return fmt.Errorf("taking %s into the pod: %w", f.Device, err)
+		return fmt.Errorf("attaching %s: %w", f.Device, err)
 	}
 	if !m.Exclusive() {
 		return nil
 	}
 	if err := m.moveRDMA(claim); err != nil { // after the netdev, and so without its events
-		return fmt.Errorf("taking %s into the pod: %w", f.Device, err)
+		return fmt.Errorf("attaching %s: %w", f.Device, err)
 	}
 	return nil
 }
@@ -289,8 +289,8 @@ func insist(ctx context.Context, f func() error) error {
 	}
 }
 
-// Done records that the pod has it.
-func (m *Mover) Done(device, sandbox string) error {
+// Commit records that the pod has it.
+func (m *Mover) Commit(device, sandbox string) error {
 	defer m.lock(device)()
 	return m.Ledger.SetPhase(device, sandbox, ledger.Attached)
 }
@@ -312,7 +312,7 @@ func (p place) Close() error {
 // find looks for the netdev of a claimed device: at home, in the pod, and where
 // the kernel may have put it. It is ErrNotFound when it is nowhere.
 func (m *Mover) find(claim ledger.Claim) (netdev.Link, place, error) {
-	link, err := m.atHome(claim.Device)
+	link, err := m.inHostNetns(claim.Device)
 	if !errors.Is(err, netdev.ErrNotFound) {
 		return link, place{Links: m.Host}, err
 	}
@@ -339,14 +339,14 @@ func (m *Mover) find(claim ledger.Claim) (netdev.Link, place, error) {
 // elsewhere gives the namespaces where a claimed device may be when it is not at
 // home: the pod's if that lives, first.
 func (m *Mover) elsewhere(claim ledger.Claim) []string {
-	if m.Ended(claim) {
+	if m.NetnsGone(claim) {
 		return m.Strays
 	}
 	return append([]string{claim.NetNS}, m.Strays...)
 }
 
-// atHome finds the netdev in the node's namespace.
-func (m *Mover) atHome(device string) (netdev.Link, error) {
+// inHostNetns finds the netdev in the node's namespace.
+func (m *Mover) inHostNetns(device string) (netdev.Link, error) {
 	_, names, err := m.Present(device)
 	switch {
 	case err != nil:

@@ -53,7 +53,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = claims.Close() })
 	w.m = New(Deps{
 		Ledger: claims, Host: w.host, PF: w, Ethtool: w.host, Inode: w.net.Inode, Log: slog.New(slog.DiscardHandler),
-		Open:      func(path string) (Space, error) { return w.net.Open(path) },
+		Open:      func(path string) (Netns, error) { return w.net.Open(path) },
 		Exclusive: func() bool { return false },
 		Present: func(string) (bool, []string, error) {
 			links, err := w.host.Links()
@@ -119,7 +119,7 @@ func (w *world) in() error {
 	if _, err := w.m.Prepare(w.f, "a"); err != nil {
 		return err
 	}
-	return w.m.In(context.Background(), w.f, "a", Target{Name: "eth0", MAC: podMAC, MTU: 1400})
+	return w.m.Attach(context.Background(), w.f, "a", Target{Name: "eth0", MAC: podMAC, MTU: 1400})
 }
 
 func (w *world) wantHome() {
@@ -139,17 +139,17 @@ func TestInAndHome_VFReturnsAsItWas(t *testing.T) {
 	w.claim()
 	w.must(w.in())
 	w.must(w.in())
-	w.must(w.m.Done(device, "a"))
+	w.must(w.m.Commit(device, "a"))
 	claim, _ := w.m.Ledger.Holder(device)
-	if !w.m.Holds(claim) {
+	if !w.m.Attached(claim) {
 		t.Error("the pod does not hold it")
 	}
-	w.must(w.m.Home(t.Context(), w.f, "another"))
-	if !w.m.Holds(claim) {
+	w.must(w.m.Detach(t.Context(), w.f, "another"))
+	if !w.m.Attached(claim) {
 		t.Error("another sandbox has taken it home")
 	}
-	w.must(w.m.Home(t.Context(), w.f, "a"))
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	w.wantHome()
 }
 
@@ -184,7 +184,7 @@ func TestHome_EthtoolSettings(t *testing.T) {
 			}
 			w.claim()
 			w.must(w.in())
-			w.must(w.m.Done(device, "a"))
+			w.must(w.m.Commit(device, "a"))
 			pod, err := w.net.Open("/pod")
 			w.must(err)
 			w.net.FailWith(nil)
@@ -198,7 +198,7 @@ func TestHome_EthtoolSettings(t *testing.T) {
 			if tt.dies {
 				w.net.RemoveNS("/pod")
 			}
-			w.must(w.m.Home(t.Context(), w.f, "a"))
+			w.must(w.m.Detach(t.Context(), w.f, "a"))
 			w.wantHome()
 			w.net.FailWith(nil)
 			got, err := w.host.Ethtool("vf0")
@@ -237,7 +237,7 @@ func TestPrepare_RefusesVFOfTheNode(t *testing.T) {
 		}
 	}
 	must(1, "refused")
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	must(0, "released")
 
 	w.use = ""
@@ -256,7 +256,7 @@ func TestIn_MACRefusedByPFFailsVFIOOnly(t *testing.T) {
 	w.pf = os.ErrPermission
 	w.claim()
 	w.must(w.in())
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	w.wantHome()
 
 	w.claim()
@@ -275,7 +275,7 @@ func TestIn_MACRefusedByPFFailsVFIOOnly(t *testing.T) {
 	if w.port.String() != podMAC.String() {
 		t.Errorf("on the representor's port, the MAC is %s", w.port)
 	}
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	if w.port.String() != homeMAC.String() {
 		t.Errorf("at home, the MAC on the representor's port is %s", w.port)
 	}
@@ -288,14 +288,14 @@ func TestInAndHome_DPUSetsMAC(t *testing.T) {
 	w.pf, w.m.PF = os.ErrPermission, nil
 	w.claim()
 	w.must(w.in())
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	w.wantHome()
 
 	w.claim()
 	w.net.RemoveDevice(device)
 	w.f.VFIO, w.f.Driver = true, "vfio-pci"
 	w.must(w.in())
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	if claims := w.m.Ledger.Claims(); len(claims) > 0 {
 		t.Errorf("claims are left: %+v", claims)
 	}
@@ -327,11 +327,11 @@ func TestHome_UnpluggedDeviceEndsClaim(t *testing.T) {
 	w.claim()
 	w.must(w.in())
 	w.net.RemoveDevice(device)
-	if err := w.m.Home(t.Context(), w.f, "a"); !errors.Is(err, ErrAway) {
+	if err := w.m.Detach(t.Context(), w.f, "a"); !errors.Is(err, ErrAway) {
 		t.Errorf("on its bus, and its netdev nowhere: %v", err)
 	}
 	w.present = false
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	if claims := w.m.Ledger.Claims(); len(claims) > 0 {
 		t.Errorf("claims are left: %+v", claims)
 	}
@@ -344,7 +344,7 @@ func TestHome_SucceedsWithVFBoundToVFIO(t *testing.T) {
 	w.must(w.in())
 	w.net.RemoveDevice(device)
 	w.f.Driver, w.f.VFIO = "vfio-pci", true
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 }
 
 // TestIn_RefusesNamespaceOfNextPod: the path is another pod's namespace by now.
@@ -357,10 +357,10 @@ func TestIn_RefusesNamespaceOfNextPod(t *testing.T) {
 		t.Error("a VF went into a namespace that is not its pod's")
 	}
 	claim, _ := w.m.Ledger.Holder(device)
-	if !w.m.Ended(claim) {
+	if !w.m.NetnsGone(claim) {
 		t.Error("the namespace has not ended")
 	}
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	w.wantHome()
 }
 
@@ -374,6 +374,6 @@ func TestHome_RestoresVFThatIsUp(t *testing.T) {
 	_, names, err := w.m.Present(device)
 	w.must(err)
 	w.must(w.host.SetLink(names[0], netdev.Settings{State: netdev.Up}))
-	w.must(w.m.Home(t.Context(), w.f, "a"))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	w.wantHome()
 }

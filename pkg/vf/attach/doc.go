@@ -3,8 +3,8 @@
 // Place in the data flow:
 //
 //	pkg/cni: ledger.Take (who has it) -> Mover.Prepare -> ledger (what it was like)
-//	pkg/cni ADD      -> Mover.In    -> pkg/netdev: the PF's side, the netdev, the RDMA device
-//	pkg/cni DEL, sweep -> Mover.Home -> the same backwards -> ledger.Release
+//	pkg/cni ADD      -> Mover.Attach -> pkg/netdev: the PF's side, the netdev, the RDMA device
+//	pkg/cni DEL, sweep -> Mover.Detach -> the same backwards -> ledger.Release
 //
 // Each call looks where the VF is before it does anything, and does only what is
 // lacking; so it may be made again after a crash at any point, and a VF that the
@@ -14,5 +14,5 @@
 // again. A VF that VFIO has got has no netdev: there it is the PF's side only.
 //
 // The representor is not this package's: whoever has the switch sets it up
-// before In and takes it down before Home.
+// before Attach and takes it down before Detach.
 package attach

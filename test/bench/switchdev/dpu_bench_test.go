@@ -266,7 +266,7 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 	h.live = vf.NewLive(node, log)
 	mover := attach.New(attach.Deps{
 		Ledger: h.ledger, Host: node.Links.(*netdev.NS), Ethtool: devices, Inode: netdev.Inode, Log: log,
-		Open:      func(path string) (attach.Space, error) { return netdev.Open(path) },
+		Open:      func(path string) (attach.Netns, error) { return netdev.Open(path) },
 		Exclusive: func() bool { return false }, Use: node.Use,
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
 		RDMA:    node.Sysfs.RDMADevices,

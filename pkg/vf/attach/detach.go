@@ -12,12 +12,12 @@ import (
 
 // ErrAway says that a device is on its bus and its netdev nowhere to be seen: a
 // namespace that ends takes its time, and one that something holds open does not
-// end. The claim stays, and Home is to be called again.
+// end. The claim stays, and Detach is to be called again.
 var ErrAway = errors.New("its netdev is in no namespace that can be seen")
 
-// Home takes a device out of the pod, makes it what it was, and ends the claim.
+// Detach takes a device out of the pod, makes it what it was, and ends the claim.
 // It does nothing to a device that another sandbox holds by now.
-func (m *Mover) Home(ctx context.Context, f Function, sandbox string) error {
+func (m *Mover) Detach(ctx context.Context, f Function, sandbox string) error {
 	defer m.lock(f.Device)()
 	claim, ok := m.Ledger.Holder(f.Device)
 	if !ok || claim.Sandbox != sandbox {
@@ -28,7 +28,7 @@ func (m *Mover) Home(ctx context.Context, f Function, sandbox string) error {
 			return err
 		}
 		if err := m.restore(ctx, f, claim); err != nil {
-			return fmt.Errorf("taking %s home: %w", f.Device, err)
+			return fmt.Errorf("detaching %s: %w", f.Device, err)
 		}
 	}
 	return m.Ledger.Release(f.Device, sandbox)
@@ -63,14 +63,14 @@ func (m *Mover) restore(ctx context.Context, f Function, claim ledger.Claim) err
 		return err
 	}
 	defer func() { _ = where.Close() }()
-	if err := moveHome(link, where, o); err != nil {
+	if err := moveToHost(link, where, o); err != nil {
 		return err
 	}
 	return m.restoreLink(ctx, claim.Device, o)
 }
 
-// moveHome takes a link out of wherever it is, and gives it its name.
-func moveHome(link netdev.Link, where place, o *ledger.Original) error {
+// moveToHost takes a link out of wherever it is, and gives it its name.
+func moveToHost(link netdev.Link, where place, o *ledger.Original) error {
 	if err := where.SetAltNames(link.Index, nil); err != nil { // udev keeps the pod's name as one
 		return err
 	}
@@ -86,7 +86,7 @@ func moveHome(link netdev.Link, where place, o *ledger.Original) error {
 }
 
 func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Original) error {
-	link, err := m.atHome(device)
+	link, err := m.inHostNetns(device)
 	if err != nil {
 		return err
 	}
@@ -147,22 +147,22 @@ func (m *Mover) restoreRDMA(claim ledger.Claim) error {
 	return nil
 }
 
-// Ended reports whether the namespace of a claim is gone, and so its pod's
+// NetnsGone reports whether the namespace of a claim is gone, and so its pod's
 // sandbox.
-func (m *Mover) Ended(claim ledger.Claim) bool {
+func (m *Mover) NetnsGone(claim ledger.Claim) bool {
 	inode, err := m.Inode(claim.NetNS)
 	return err != nil || inode != claim.Inode
 }
 
-// Of gives the claims of a sandbox's attachment; "" means any.
-func (m *Mover) Of(sandbox, attachment string) []ledger.Claim {
+// ClaimsOf gives the claims of a sandbox's attachment; "" means any.
+func (m *Mover) ClaimsOf(sandbox, attachment string) []ledger.Claim {
 	return m.Ledger.Where(func(c ledger.Claim) bool {
 		return c.Sandbox == sandbox && (attachment == "" || c.AttachmentName() == attachment)
 	})
 }
 
-// Holds reports whether the device is in the claim's namespace, whole.
-func (m *Mover) Holds(claim ledger.Claim) bool {
+// Attached reports whether the device is in the claim's namespace, whole.
+func (m *Mover) Attached(claim ledger.Claim) bool {
 	if claim.Original == nil || claim.Original.Name == "" {
 		return true // nothing that could be seen
 	}
