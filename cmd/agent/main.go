@@ -2,7 +2,7 @@
 // it so, and answers the CNI plugin.
 //
 //	flags -> options -> wire: kube.View (own node), ovsdb.DB (local OVS), netdev
-//	      -> node.Setup (gateway bridge, management port, annotations)
+//	      -> gateway.Setup (gateway bridge, management port, annotations)
 //	      -> cni.Server, once the node is set up; the CNI configuration last
 //
 // With the argument "cleanup" it takes back what it has done to the host, and with

@@ -10,14 +10,14 @@ import (
 // gatherAddresses is how long changes that only the annotations show are gathered.
 const gatherAddresses = time.Second
 
-// watchedLinks are those that carry the node's network.
+// WatchedLinks are those that carry the node's network.
 type WatchedLinks struct {
 	mu      sync.Mutex
 	indexes map[int]bool
 	names   map[string]bool
 }
 
-// follow turns the host's events into passes: at once for links that carry the
+// Follow turns the host's events into passes: at once for links that carry the
 // node's network, after a while for other addresses, never for pods' links.
 func (w *WatchedLinks) Follow(events <-chan netdev.Event, mark func()) {
 	var later *time.Timer
@@ -47,7 +47,7 @@ func (w *WatchedLinks) Matters(e netdev.Event) bool {
 	return w.indexes[e.Index] || e.Kind == netdev.LinkEvent && w.names[e.Link]
 }
 
-// remember adds names to those that matter, and learns the indexes of all.
+// Remember adds names to those that matter, and learns the indexes of all.
 func (w *WatchedLinks) Remember(st State, names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

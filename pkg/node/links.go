@@ -39,7 +39,7 @@ type VF struct {
 	Claim string
 }
 
-// prepareLink sets what differs, and the link up.
+// PrepareLink sets what differs, and the link up.
 func PrepareLink(s State, name string, want netdev.Settings) []Step {
 	link := s.Links[name]
 	if want.MTU == link.MTU {
@@ -57,7 +57,7 @@ func PrepareLink(s State, name string, want netdev.Settings) []Step {
 	return []Step{SetLink{Name: name, Settings: want}}
 }
 
-// sysctls gives the steps for those keys of a link that differ.
+// Sysctls gives the steps for those keys of a link that differ.
 func Sysctls(s State, link string, want [][2]string) []Step {
 	var steps []Step
 	for _, w := range want {
@@ -69,17 +69,17 @@ func Sysctls(s State, link string, want [][2]string) []Step {
 	return steps
 }
 
-// sameRoute leaves out what the kernel adds to a route.
+// SameRoute leaves out what the kernel adds to a route.
 func SameRoute(a, b netdev.Route) bool {
 	return a.Link == b.Link && a.NextHop == b.NextHop && slices.Equal(a.Others, b.Others) && SameKey(a, b)
 }
 
-// sameKey says that one route would replace the other.
+// SameKey says that one route would replace the other.
 func SameKey(a, b netdev.Route) bool {
 	return a.Dest == b.Dest && a.Table == b.Table && a.Metric == b.Metric
 }
 
-// planRoutes gives the steps towards a link having these routes of ours and no others.
+// PlanRoutes gives the steps towards a link having these routes of ours and no others.
 func PlanRoutes(s State, link string, want []netdev.Route) []Step {
 	var steps []Step
 	for _, w := range want {
@@ -97,7 +97,7 @@ func PlanRoutes(s State, link string, want []netdev.Route) []Step {
 	return steps
 }
 
-// metric is what the kernel makes of a route that names none.
+// Metric is what the kernel makes of a route that names none.
 func Metric(dest netip.Addr) int {
 	if contract.IPv6.Has(dest) {
 		return 1024
@@ -105,7 +105,7 @@ func Metric(dest netip.Addr) int {
 	return 0
 }
 
-// planRepresentorLink sets a port of a bridge up for packets of any length up to mtu.
+// PrepareRepresentor sets a port of a bridge up for packets of any length up to mtu.
 func PrepareRepresentor(s State, name string, mtu int) []Step {
 	link := s.Links[name]
 	if link.MTU == mtu && link.Up && link.NoARP {
@@ -114,7 +114,7 @@ func PrepareRepresentor(s State, name string, mtu int) []Step {
 	return []Step{SetLink{Name: name, Settings: netdev.Settings{MTU: mtu, NoLinkLocal: true, NoARP: true, State: netdev.Up}}}
 }
 
-// notReady is an error that ends when something appears.
+// NotReady is an error that ends when something appears.
 func NotReady(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, reconcile.ErrNotReady)...)
 }

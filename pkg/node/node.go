@@ -26,7 +26,7 @@ type Config struct {
 	Zone contract.Zone
 }
 
-// isMasquerade reports whether addr is a masquerade address.
+// IsMasquerade reports whether addr is a masquerade address.
 func (c Config) IsMasquerade(addr netip.Addr) bool {
 	return slices.ContainsFunc(c.Zone.MasqueradeSubnets, func(subnet netip.Prefix) bool { return subnet.Contains(addr) })
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-// managementOwner owns the rows of a node's management port.
+// ManagementOwner owns the rows of a node's management port.
 func ManagementOwner(node string) contract.Owner {
 	return contract.Owner{Kind: "ManagementPort", Name: node}
 }
 
-// portRows gives a Port with its one Interface.
+// PortRows gives a Port with its one Interface.
 func PortRows(bridge string, iface *vswitch.Interface) []ovsdb.Row {
 	return []ovsdb.Row{
 		{

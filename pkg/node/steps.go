@@ -22,7 +22,7 @@ type SetLink struct {
 	netdev.Settings
 }
 
-// rename needs the link to be down.
+// Rename needs the link to be down.
 type Rename struct {
 	Index  int
 	Of, To string
@@ -35,7 +35,7 @@ type AddAddr struct {
 
 type DeleteAddr AddAddr
 
-// addMasquerade adds an address that is never a source by the kernel's own choice.
+// AddMasquerade adds an address that is never a source by the kernel's own choice.
 type AddMasquerade AddAddr
 
 type AddRoute struct{ netdev.Route }
@@ -46,7 +46,7 @@ type PinNeighbor struct{ netdev.Neighbor }
 
 type SetSysctl struct{ Key, Value string }
 
-// commit makes rows all that the owner has in the Open_vSwitch database.
+// Commit makes rows all that the owner has in the Open_vSwitch database.
 type Commit struct {
 	Owner contract.Owner
 	Rows  []ovsdb.Row

@@ -46,7 +46,7 @@ type Endpoint struct {
 	Local   bool
 }
 
-// ServicePorts are the services that external clients may ask the node for, sorted.
+// Services are the services that external clients may ask the node for, sorted.
 type Services struct {
 	NodePorts []NodePort
 	External  []Endpoint

@@ -13,7 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
-// GatewayVF is the VF that has, or is to have, the node's addresses in place of
+// CheckpointVF is the VF that has, or is to have, the node's addresses in place of
 // the gateway bridge's own interface: its representor is a port of the bridge, and
 // the node's traffic with the outside is the NIC's. The bridge keeps the addresses
 // as long as packets cannot pass the VF.

@@ -23,7 +23,7 @@ func NewPort(cfg node.Config, deps node.Deps, function func() (*node.VF, error))
 	return &Port{Host: &node.Host{Config: cfg, Deps: deps}, vf: function}
 }
 
-// managementState is what the planners of the management port look at.
+// state is what the planners of the management port look at.
 type state struct {
 	node.State
 	// VF carries the management port; nil: an internal port does.
