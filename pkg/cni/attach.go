@@ -150,8 +150,8 @@ func (a *attachment) waitAnnotation(ctx context.Context) error {
 }
 
 // recorded is what the annotation says of the interface's network.
-func (i *iface) recorded(pod *corev1.Pod) (*contract.PodNetwork, error) {
-	return contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], i.pod.NetworkKey())
+func (a *iface) recorded(pod *corev1.Pod) (*contract.PodNetwork, error) {
+	return contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], a.pod.NetworkKey())
 }
 
 // waited explains a wait that ended without what it waited for.

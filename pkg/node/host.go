@@ -2,25 +2,19 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// stepTimeout bounds a step that waits for the database or ovs-vswitchd.
+// StepTimeout bounds a step that waits for the database or ovs-vswitchd.
 const StepTimeout = 10 * time.Second
 
 // Run applies steps in their order, up to the first error.
 func (h *Host) Run(ctx context.Context, steps []Step) error {
-	for _, step := range steps {
-		start := time.Now()
-		if err := step.Apply(ctx, h); err != nil {
-			return fmt.Errorf("%s: %w", step, err)
-		}
-		h.Deps.Logger.Info("node step", "step", step.String(), "took", time.Since(start))
-	}
-	return nil
+	_, err := reconcile.Apply(ctx, h.Deps.Logger, h, steps)
+	return err
 }
 
 // Commit makes rows all that their owner has.

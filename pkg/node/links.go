@@ -17,10 +17,11 @@ const (
 	Forwarding  = "net/ipv4/conf/%/forwarding"
 	DisableIPv6 = "net/ipv6/conf/%/disable_ipv6"
 	AcceptRA    = "net/ipv6/conf/%/accept_ra"
-	// dadTransmits are the questions whether an address is somebody else's.
+	// DADTransmits are the questions whether an address is somebody else's.
 	DADTransmits = "net/ipv6/conf/%/dad_transmits"
 )
 
+// Origins and tables of routes.
 const (
 	ProtocolKernel = 2  // RTPROT_KERNEL: the route to an address's own prefix
 	ProtocolOurs   = 85 // marks the routes of the agent

@@ -11,6 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
+// SysctlKey is the sysctl of a pattern for a link.
 func SysctlKey(pattern, link string) string { return strings.Replace(pattern, "%", link, 1) }
 
 // ObserveHost reads links, addresses, routes and sysctls; pods' links are left out.

@@ -8,15 +8,13 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// Step is one change of the host, safe to repeat. Its text names it in errors,
-// logs and tests.
-type Step interface {
-	fmt.Stringer
-	Apply(ctx context.Context, h *Host) error
-}
+// Step is one change of the host.
+type Step = reconcile.Step[*Host]
 
+// SetLink changes the settings of a link.
 type SetLink struct {
 	Name string
 	netdev.Settings
@@ -28,22 +26,28 @@ type Rename struct {
 	Of, To string
 }
 
+// AddAddr adds an address without duplicate address detection.
 type AddAddr struct {
 	Link string
 	Addr netip.Prefix
 }
 
+// DeleteAddr removes an address.
 type DeleteAddr AddAddr
 
 // AddMasquerade adds an address that is never a source by the kernel's own choice.
 type AddMasquerade AddAddr
 
+// AddRoute adds a route or replaces the one to the same destination.
 type AddRoute struct{ netdev.Route }
 
+// DeleteRoute removes a route.
 type DeleteRoute struct{ netdev.Route }
 
+// PinNeighbor adds a permanent neighbour.
 type PinNeighbor struct{ netdev.Neighbor }
 
+// SetSysctl writes one sysctl.
 type SetSysctl struct{ Key, Value string }
 
 // Commit makes rows all that the owner has in the Open_vSwitch database.
@@ -91,31 +95,50 @@ func (a Commit) String() string {
 	return text
 }
 
+// Apply implements Step.
 func (a SetLink) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.SetLink(a.Name, a.Settings)
 }
+
+// Apply implements Step.
 func (a Rename) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.MoveLink(netdev.Move{Index: a.Index, Name: a.To})
 }
+
+// Apply implements Step.
 func (a AddAddr) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.ReplaceAddr(a.Link, a.Addr, netdev.AddrOptions{NoDAD: true})
 }
+
+// Apply implements Step.
 func (a DeleteAddr) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.DeleteAddr(a.Link, a.Addr)
 }
+
+// Apply implements Step.
 func (a AddMasquerade) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.ReplaceAddr(a.Link, a.Addr, netdev.AddrOptions{NoDAD: true, Deprecated: true})
 }
+
+// Apply implements Step.
 func (a AddRoute) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.ReplaceRoute(a.Route)
 }
+
+// Apply implements Step.
 func (a DeleteRoute) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.DeleteRoute(a.Route)
 }
+
+// Apply implements Step.
 func (a PinNeighbor) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.ReplaceNeighbor(a.Neighbor)
 }
+
+// Apply implements Step.
 func (a SetSysctl) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.Sysctl(a.Key, a.Value)
 }
+
+// Apply implements Step.
 func (a Commit) Apply(ctx context.Context, h *Host) error { return h.Commit(ctx, a) }

@@ -150,7 +150,7 @@ func (p *Port) keep(ctx context.Context, st state, mtu int) error {
 		}
 	}
 	steps, waiting := plan(p.Config, st, mtu)
-	if err := p.Host.Run(ctx, steps); err != nil {
+	if err := p.Run(ctx, steps); err != nil {
 		return err
 	}
 	return waiting
@@ -159,7 +159,7 @@ func (p *Port) keep(ctx context.Context, st state, mtu int) error {
 // Release restores the VF that carries the port, and removes the port of br-int.
 func (p *Port) Release(ctx context.Context, observed node.State) error {
 	return errors.Join(
-		p.Host.Run(ctx, planRestore(state{State: observed})),
+		p.Run(ctx, planRestore(state{State: observed})),
 		p.Commit(ctx, node.Commit{Owner: node.ManagementOwner(p.Config.Node)}),
 	)
 }
