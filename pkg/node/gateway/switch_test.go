@@ -47,6 +47,8 @@ type rig struct {
 	vswitchd      *exec.Cmd
 	db            *ovsdb.DB
 	cfg           Config
+	eswitch       func() (Eswitch, error)
+	flows         Flows
 }
 
 func newRig(t *testing.T) *rig {
@@ -58,7 +60,7 @@ func newRig(t *testing.T) *rig {
 	if _, err := exec.LookPath("ovs-vswitchd"); err != nil {
 		t.Skipf("no ovs-vswitchd on this machine (Debian package openvswitch-switch): %v", err)
 	}
-	r := &rig{t: t, node: netdevtest.NewNS(t), outside: netdevtest.NewNS(t), dir: t.TempDir()}
+	r := &rig{t: t, flows: flowTables{}, node: netdevtest.NewNS(t), outside: netdevtest.NewNS(t), dir: t.TempDir()}
 	r.ovsdb = ovsdbtest.Start(t, schema)
 	r.ovsdb.Transact(`{"op":"insert","table":"Open_vSwitch","row":{"external_ids":["map",[["system-id","chassis-1"]]],` +
 		`"other_config":["map",[["userspace-tso-enable","true"]]]}}`)
@@ -157,7 +159,7 @@ func (r *rig) run(object *corev1.Node) (*Setup, func()) {
 		Logger:     slog.New(slog.NewTextHandler(testLog{r.t}, nil)),
 		Registerer: prometheus.NewRegistry(),
 	}
-	s, err := New(r.cfg, Deps{Deps: deps, Flows: flowTables{}, Management: management.NewPort(r.cfg.Config, deps, nil)})
+	s, err := New(r.cfg, Deps{Deps: deps, Flows: r.flows, Eswitch: r.eswitch, Management: management.NewPort(r.cfg.Config, deps, nil)})
 	must(r.t, err)
 	r.db.OnChange(func(owners []string) { s.Changed(owners...) })
 	r.db.OnReconnect(s.Mark)
