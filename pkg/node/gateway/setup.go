@@ -45,7 +45,7 @@ type Deps struct {
 // Setup keeps one node set up.
 type Setup struct {
 	*bridge
-	loop    *reconcile.Loop[contract.Owner]
+	loop    *reconcile.Single
 	pace    pace
 	metrics metrics
 	second  *bridge
@@ -79,15 +79,12 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 	}
 	lc := reconcile.Defaults("node")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
-	s.loop = reconcile.New(lc, func(ctx context.Context, _ []contract.Owner) (map[contract.Owner]error, error) {
-		return nil, s.pass(ctx)
-	})
-	s.loop.MarkAllWith(func() []contract.Owner { return []contract.Owner{gatewayOwner(cfg)} })
+	s.loop = reconcile.NewSingle(lc, s.pass)
 	return s, nil
 }
 
 // Mark asks for a pass; hook it to the database's reconnect.
-func (s *Setup) Mark() { s.loop.MarkAll() }
+func (s *Setup) Mark() { s.loop.Mark() }
 
 // ServicesChanged asks for a pass because of services: one for a burst of them.
 func (s *Setup) ServicesChanged() { s.pace.ask(s.Mark) }

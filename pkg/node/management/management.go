@@ -35,7 +35,7 @@ type state struct {
 type Runner struct {
 	*Port
 	mtu   func() int
-	loop  *reconcile.Loop[contract.Owner]
+	loop  *reconcile.Single
 	links node.WatchedLinks
 
 	mu  sync.Mutex
@@ -53,14 +53,13 @@ func New(port *Port, mtu func() int) (*Runner, error) {
 	m := &Runner{Port: port, mtu: mtu}
 	lc := reconcile.Defaults("management")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
-	m.loop = reconcile.New(lc, func(ctx context.Context, _ []contract.Owner) (map[contract.Owner]error, error) {
+	m.loop = reconcile.NewSingle(lc, func(ctx context.Context) error {
 		err := m.pass(ctx)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.err = err
-		return nil, err
+		return err
 	})
-	m.loop.MarkAllWith(func() []contract.Owner { return []contract.Owner{node.ManagementOwner(cfg.Node)} })
 	return m, nil
 }
 
@@ -75,7 +74,7 @@ func (m *Runner) Run(ctx context.Context) error {
 }
 
 // Mark asks for a pass: the function may be another one, or there again.
-func (m *Runner) Mark() { m.loop.MarkAll() }
+func (m *Runner) Mark() { m.loop.Mark() }
 
 // Changed takes owners whose rows or objects have changed.
 func (m *Runner) Changed(owners ...contract.Owner) {

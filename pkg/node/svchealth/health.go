@@ -46,7 +46,7 @@ type Deps struct {
 // ports of services, whether this node has endpoints: kube-proxy's answers.
 type Server struct {
 	deps    Deps
-	loop    *reconcile.Loop[string]
+	loop    *reconcile.Single
 	serving prometheus.Gauge
 	servers map[types.NamespacedName]*responder // of the loop's goroutine only
 }
@@ -65,16 +65,14 @@ func New(deps Deps) *Server {
 		Namespace: "ovn_offload", Subsystem: "services", Name: "health_check_ports", Help: "Health check ports of services that the node answers.",
 	})}
 	deps.Registerer.MustRegister(h.serving)
-	const all = "health-checks"
-	lc := reconcile.Defaults(all)
+	lc := reconcile.Defaults("health-checks")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
-	h.loop = reconcile.New(lc, func(ctx context.Context, _ []string) (map[string]error, error) { return nil, h.pass(ctx) })
-	h.loop.MarkAllWith(func() []string { return []string{all} })
+	h.loop = reconcile.NewSingle(lc, h.pass)
 	return h
 }
 
 // Mark asks for a look at services and endpoints.
-func (h *Server) Mark() { h.loop.MarkAll() }
+func (h *Server) Mark() { h.loop.Mark() }
 
 // Run answers until ctx ends.
 func (h *Server) Run(ctx context.Context) error {
