@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // The limits of the house style.
@@ -19,6 +20,7 @@ const (
 	fieldsOfType   = 12
 	methodsOfType  = 15
 	linesOfPackage = 2500
+	columnsOfDocs  = 120
 )
 
 const repository = "../.."
@@ -120,4 +122,31 @@ func receiver(expr ast.Expr) string {
 		return expr.Name
 	}
 	return "?"
+}
+
+// TestDocs_LinesEndByColumn120: but for tables, and for commands, which are indented.
+func TestDocs_LinesEndByColumn120(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(repository, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := filepath.WalkDir(filepath.Join(repository, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			pages = append(pages, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if columns := utf8.RuneCountInString(line); columns > columnsOfDocs && !strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "    ") {
+				t.Errorf("%s:%d has %d columns", page, i+1, columns)
+			}
+		}
+	}
 }
