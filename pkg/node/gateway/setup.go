@@ -296,9 +296,11 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 			masquerade = errors.Join(masquerade, s.write(ctx, g.Bridge, flows.Plain()))
 		}
 	}
+	if s.deps.Management != nil {
+		err = errors.Join(err, s.deps.Management.Release(ctx, st.State))
+	}
 	return errors.Join(
 		err, masquerade, s.second.releaseUnwanted(ctx),
-		s.deps.Management.Release(ctx, st.State),
 		s.merge(ctx, unset(s.cfg, st)),
 		s.release(ctx, st),
 	)
