@@ -71,7 +71,7 @@ func (o Owner) On(network string) Owner {
 func (o Owner) NetworkKey() string { return Network{Name: o.Network}.Key() }
 
 // String gives "Kind/namespace/name", or "Kind/name" where the object has no namespace. "@network" follows unless that
-// is the default network. No name of a Kubernetes object has an @ or a /.
+// is the default network. The names of objects that own rows have neither @ nor /.
 func (o Owner) String() string {
 	text := o.Kind + "/" + o.Name
 	if o.Namespace != "" {
