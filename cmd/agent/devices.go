@@ -110,7 +110,7 @@ func (a *agent) openLedger() (*ledger.Ledger, error) {
 		return nil, err
 	}
 	for device, reason := range claims.Damaged() {
-		a.opts.log.Warn("nobody gets this device before its record is removed", "device", device, "error", reason)
+		a.opts.log.Warn("record of this VF is damaged: no pod gets the VF until the record is removed", "device", device, "error", reason)
 	}
 	return claims, nil
 }

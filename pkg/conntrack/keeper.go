@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // Config of a Keeper.
@@ -28,7 +30,7 @@ type Config struct {
 
 // Defaults need a Logger and a Registerer.
 func Defaults() Config {
-	return Config{Bridge: "br-int", Settle: 100 * time.Millisecond, Share: 10}
+	return Config{Bridge: contract.IntegrationBridge, Settle: 100 * time.Millisecond, Share: 10}
 }
 
 // Switch is ovs-vswitchd's control socket; unixctl.Client is one.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Annotations of OVN-Kubernetes that users, tools and our own processes share.
@@ -294,7 +295,7 @@ func SetNetwork(annotation, network string, value any) (string, error) {
 
 // HasNetwork says that the value of one network in an annotation is this JSON text.
 func HasNetwork(annotation, network, text string) bool {
-	if alone(annotation, network) && annotation[len(network)+4:len(annotation)-1] == text {
+	if only(annotation, network) == text && text != "" {
 		return true
 	}
 	raw, err := networkValue(annotation, network)
@@ -303,14 +304,19 @@ func HasNetwork(annotation, network, text string) bool {
 
 // ShareNetwork is text, as a part of an annotation that has it and no other network, so that it needs no memory of its own.
 func ShareNetwork(annotation, network, text string) string {
-	if alone(annotation, network) && annotation[len(network)+4:len(annotation)-1] == text {
-		return annotation[len(network)+4 : len(annotation)-1]
+	if value := only(annotation, network); value == text {
+		return value
 	}
 	return text
 }
 
-// alone says that the annotation begins with a network's key and ends as if there were no other.
-func alone(annotation, network string) bool {
-	return len(annotation) > len(network)+4 && annotation[len(annotation)-1] == '}' && annotation[:2] == `{"` &&
-		annotation[2:2+len(network)] == network && annotation[2+len(network):4+len(network)] == `":`
+// only is what an annotation has between its first key and its end, "" when that key is not the network's. It is the
+// network's value where no other network follows.
+func only(annotation, network string) string {
+	value, ok := strings.CutPrefix(annotation, `{"`+network+`":`)
+	value, closed := strings.CutSuffix(value, "}")
+	if !ok || !closed {
+		return ""
+	}
+	return value
 }

@@ -71,7 +71,7 @@ type Subnet struct {
 	NodeBits int
 }
 
-// String is the form that ParseSubnets reads.
+// String is the form that ipam.ParseClusterSubnets reads.
 func (s Subnet) String() string { return fmt.Sprintf("%s/%d", s.Prefix, s.NodeBits) }
 
 // Key is the network's name in annotations that hold a value for each network.
@@ -108,5 +108,5 @@ func (n Network) prefix() string {
 	if n.Name == "" {
 		return ""
 	}
-	return strings.NewReplacer("-", ".", "/", ".").Replace(n.Name) + "_"
+	return strings.ReplaceAll(strings.ReplaceAll(n.Name, "-", "."), "/", ".") + "_"
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -20,12 +21,7 @@ type Cluster struct {
 func newCluster(p *process) *Cluster {
 	c := &Cluster{process: p}
 	c.nodes = p.loop("node-allocation", 1, 1, c.allocateNodes)
-	c.nodes.MarkAllWith(func() (owners []contract.Owner) {
-		for _, node := range c.view.Nodes() {
-			owners = append(owners, contract.NodeOwner(node.Name))
-		}
-		return owners
-	})
+	c.nodes.MarkAllWith(func() []contract.Owner { return ovn.OwnersOf(contract.KindNode, c.view) })
 	return c
 }
 

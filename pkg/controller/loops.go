@@ -312,13 +312,6 @@ func (c *Zone) inTheWay(known, orphans map[contract.Owner]bool) {
 	}
 }
 
-// all are the owners of a kind.
-func (c *Zone) all(name string) []contract.Owner {
-	kinds := ovn.Kinds()
-	all := kinds[slices.IndexFunc(kinds, func(k ovn.Kind) bool { return k.Name == name })].Owners(c.view)
-	return slices.DeleteFunc(all, func(owner contract.Owner) bool { return !c.has(owner) })
-}
-
 // held reads which addresses the rows of pods use: all of them, or it fails.
 func held(db *ovsdb.DB) ([]ipam.Held, error) {
 	var out []ipam.Held

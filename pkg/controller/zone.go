@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -72,7 +73,9 @@ func newZone(p *process, cfg ZoneConfig) *Zone {
 	c.rows = loop("rows", 1, 10, c.reconcileRows)
 	c.statuses = loop("policy-status", 1, 1, c.writeStatuses)
 	c.chassis = loop("chassis", 1, 1, c.dropChassis)
-	c.pods.MarkAllWith(func() []contract.Owner { return c.all(contract.KindPod) })
+	c.pods.MarkAllWith(func() []contract.Owner {
+		return slices.DeleteFunc(ovn.OwnersOf(contract.KindPod, c.view), func(owner contract.Owner) bool { return !c.has(owner) })
+	})
 	c.rows.MarkAllWith(c.everything)
 	c.rows.UrgentWith(c.isUrgent)
 	return c

@@ -36,7 +36,7 @@ type VF struct {
 	Device string
 	// Representor is the port of br-int; "" on a host with a DPU.
 	Representor string
-	// Claim is what a host's Node says to the DPU (kube.ManagementPortKey).
+	// Claim is what a host's Node says to the DPU (contract.ManagementPortKey).
 	Claim string
 }
 

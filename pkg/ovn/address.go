@@ -34,11 +34,6 @@ func everyPod(net scope) map[contract.Family][]string {
 	return terms
 }
 
-// sameFamily is the first of prefixes in the family of addr.
-func sameFamily(prefixes []netip.Prefix, addr netip.Addr) (netip.Prefix, bool) {
-	return contract.FamilyOf(addr).Pick(prefixes)
-}
-
 func prefixStrings(prefixes []netip.Prefix) []string {
 	out := make([]string, len(prefixes))
 	for i, prefix := range prefixes {

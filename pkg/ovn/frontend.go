@@ -93,7 +93,7 @@ func (p servicePort) frontends(view Gateways) []frontend {
 // node has no node ports: it sees the router's address in the join subnet, by which
 // alone an answer of a pod comes back.
 func (p servicePort) elsewhere(view View, net scope) []frontend {
-	subnet, ok := sameFamily(net.MasqueradeSubnets, p.address)
+	subnet, ok := contract.FamilyOf(p.address).Pick(net.MasqueradeSubnets)
 	if !ok || p.NodePort == 0 || !p.service.externalLocal() {
 		return nil
 	}

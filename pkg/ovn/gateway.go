@@ -166,7 +166,7 @@ func gatewayRoutes(n node, join []netip.Prefix) []ovsdb.Row {
 	srcIP, external := nb.LogicalRouterStaticRoutePolicySrcIP, routerToExternal(gr)
 	var rows []ovsdb.Row
 	for _, subnet := range n.subnets {
-		if hop, ok := sameFamily(join, subnet.Addr()); ok {
+		if hop, ok := contract.FamilyOf(subnet.Addr()).Pick(join); ok {
 			rows = append(rows, staticRoute(n.net.ClusterRouter(), &nb.LogicalRouterStaticRoute{
 				IPPrefix: subnet.String(), Policy: &srcIP, Nexthop: hop.Addr().String(),
 			}))
@@ -180,7 +180,7 @@ func gatewayRoutes(n node, join []netip.Prefix) []ovsdb.Row {
 		}))
 	}
 	for _, subnet := range n.net.Prefixes() {
-		if joinSubnet, ok := sameFamily(n.net.JoinSubnets, subnet.Addr()); ok {
+		if joinSubnet, ok := contract.FamilyOf(subnet.Addr()).Pick(n.net.JoinSubnets); ok {
 			rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{
 				IPPrefix: subnet.String(), Nexthop: contract.PrefixAt(joinSubnet, contract.RouterOffset).Addr().String(),
 			}))
@@ -262,7 +262,7 @@ func anywhere(family netip.Addr) string {
 // sourceNAT is nothing when the node has no address of the family. Those of the
 // second bridge alone have a match, and with it precedence over the first's.
 func sourceNAT(n node, e exit, inside string, family netip.Addr) []ovsdb.Row {
-	address, ok := sameFamily(e.Addresses, family)
+	address, ok := contract.FamilyOf(family).Pick(e.Addresses)
 	if !ok {
 		return nil
 	}
@@ -282,7 +282,7 @@ func masqueradeRoutes(n node) []ovsdb.Row {
 	external := routerToExternal(gr)
 	var rows []ovsdb.Row
 	for _, subnet := range n.net.MasqueradeSubnets {
-		own, ok := sameFamily(n.gateway.Addresses, subnet.Addr())
+		own, ok := contract.FamilyOf(subnet.Addr()).Pick(n.gateway.Addresses)
 		if !ok {
 			continue
 		}

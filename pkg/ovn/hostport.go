@@ -29,7 +29,7 @@ func hostPorts(net scope, pod *corev1.Pod, node *corev1.Node, own []netip.Addr, 
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, port := range container.Ports {
 			for _, at := range hostAddresses(port, own) {
-				behind, ok := sameFamily(network.Addresses, at)
+				behind, ok := contract.FamilyOf(at).Pick(network.Addresses)
 				if !ok {
 					continue
 				}

@@ -57,6 +57,14 @@ var table = []Kind{
 // Kinds are all kinds of owners in the order of their ranks.
 func Kinds() []Kind { return slices.Clone(table) }
 
+// OwnersOf are all owners of a kind on the default network.
+func OwnersOf(kind string, all Lister) []contract.Owner {
+	if rank := Rank(contract.Owner{Kind: kind}); rank < len(table) {
+		return table[rank].Owners(all)
+	}
+	return nil
+}
+
 // Rank orders owners so that most find what they need in place. Unknown kinds come last.
 func Rank(owner contract.Owner) int {
 	if at := slices.IndexFunc(table, func(k Kind) bool { return k.Name == owner.Kind }); at >= 0 {

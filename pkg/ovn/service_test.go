@@ -142,7 +142,7 @@ func FuzzHostPorts(f *testing.F) {
 				if int32(front.Port()) != hostPort || hostPort == 0 || int32(back.Port()) != containerPort || containerPort == 0 {
 					t.Errorf("port %d at %d is %s to %s", containerPort, hostPort, vip, behind)
 				}
-				if own, _ := sameFamily(network.Addresses, front.Addr()); own.Addr() != back.Addr() {
+				if own, _ := contract.FamilyOf(front.Addr()).Pick(network.Addresses); own.Addr() != back.Addr() {
 					t.Errorf("%s leads to %s, which is not the pod", vip, behind)
 				}
 				at[front.Addr()] = true

@@ -40,7 +40,7 @@ func seenByRouter(net scope, own []netip.Addr, chosen []endpoint, many bool) []e
 			out = append(out, e)
 			continue
 		}
-		if subnet, ok := sameFamily(net.MasqueradeSubnets, e.address.Addr()); ok {
+		if subnet, ok := contract.FamilyOf(e.address.Addr()).Pick(net.MasqueradeSubnets); ok {
 			e.address = netip.AddrPortFrom(contract.PrefixAt(subnet, contract.MasqueradeHost).Addr(), e.address.Port())
 			mine = append(mine, e)
 		}

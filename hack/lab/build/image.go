@@ -62,31 +62,29 @@ func (c *Cache) TestImage(ctx context.Context, bin, out string) error {
 
 // fileLayer writes an image layer of files: their names in the image, and where they are now.
 func fileLayer(out string, files map[string]string) error {
-	file, err := os.Create(out)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	w := tar.NewWriter(file)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := addFile(w, &tar.Header{Name: name, Mode: 0o755}, files[name]); err != nil {
-			return fmt.Errorf("adding %s: %w", files[name], err)
-		}
-	}
-	return w.Close()
+	return layerOf(out, files, func(w *tar.Writer, name, from string) error {
+		return addFile(w, &tar.Header{Name: name, Mode: 0o755}, from)
+	})
 }
 
 // linkLayer writes an image layer of symbolic links: their names in the image, and where they lead.
 func linkLayer(out string, links map[string]string) error {
+	return layerOf(out, links, func(w *tar.Writer, name, to string) error {
+		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777})
+	})
+}
+
+// layerOf adds entries in the order of their names, so that the same entries give the same layer.
+func layerOf(out string, entries map[string]string, add func(w *tar.Writer, name, value string) error) error {
 	file, err := os.Create(out)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	w := tar.NewWriter(file)
-	for _, name := range slices.Sorted(maps.Keys(links)) {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: links[name], Mode: 0o777}); err != nil {
-			return err
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if err := add(w, name, entries[name]); err != nil {
+			return fmt.Errorf("adding %s: %w", entries[name], err)
 		}
 	}
 	return w.Close()

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
 // TestDocs_ListTheTable holds that testdata/meanings.txt says what the flows of each table and
@@ -16,7 +18,7 @@ import (
 func TestDocs_ListTheTable(t *testing.T) {
 	examples := exampleFlows(t)
 	raw, err := os.ReadFile("testdata/meanings.txt")
-	must(t, err)
+	nodetest.Must(t, err)
 	text := "| Table | Priority | What | To | Example |\n|---|---|---|---|---|\n"
 	for line := range strings.Lines(string(raw)) {
 		key, meaning, _ := strings.Cut(strings.TrimSpace(line), " | ")
@@ -32,14 +34,14 @@ func TestDocs_ListTheTable(t *testing.T) {
 	}
 	const doc, begin, end = "../../../docs/north-south.md", "<!-- flows: written by go test ./pkg/node/flows -update -->\n", "<!-- flows: end -->\n"
 	page, err := os.ReadFile(doc)
-	must(t, err)
+	nodetest.Must(t, err)
 	before, rest, _ := strings.Cut(string(page), begin)
 	have, after, ok := strings.Cut(rest, end)
 	switch {
 	case !ok:
 		t.Fatalf("%s has no place for the flows", doc)
 	case *update:
-		must(t, os.WriteFile(doc, []byte(before+begin+text+end+after), 0o644))
+		nodetest.Must(t, os.WriteFile(doc, []byte(before+begin+text+end+after), 0o644))
 	case have != text:
 		t.Errorf("the flows in %s are not these, which -update writes:\n%s", doc, text)
 	}
@@ -49,16 +51,16 @@ func TestDocs_ListTheTable(t *testing.T) {
 func exampleFlows(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/table-*.txtar")
-	must(t, err)
+	nodetest.Must(t, err)
 	named := regexp.MustCompile(`\b(in_port=|output:)([12])\b`)
 	examples := map[string]string{}
 	for _, file := range files {
 		archive, err := txtar.ParseFile(file)
-		must(t, err)
+		nodetest.Must(t, err)
 		for _, flow := range Table(readBridge(t, archive.Files[0].Data)) {
 			var table, priority int
 			_, err := fmt.Sscanf(flow, "table=%d,priority=%d", &table, &priority)
-			must(t, err)
+			nodetest.Must(t, err)
 			if key := fmt.Sprint(table, " ", priority); examples[key] == "" {
 				_, match, _ := strings.Cut(flow, fmt.Sprintf("priority=%d", priority))
 				examples[key] = named.ReplaceAllStringFunc(strings.TrimLeft(match, ", "), func(port string) string {

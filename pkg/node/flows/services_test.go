@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
 func addrPorts(texts ...string) []netip.AddrPort {
@@ -93,7 +94,7 @@ func TestPortsOf_Elsewhere(t *testing.T) {
 	}
 	got := PortsOf([]*corev1.Service{object("here", 30080), object("away", 30081)}, nil, Elsewhere{
 		Services:   map[types.NamespacedName]bool{{Namespace: "d", Name: "away"}: true},
-		Masquerade: prefixes("169.254.0.0/17", "fd69::/112"),
+		Masquerade: nodetest.Prefixes("169.254.0.0/17", "fd69::/112"),
 	})
 	want := Services{NodePorts: []NodePort{
 		{Port{"tcp", 30080}, addrPorts("10.96.0.10:80", "[fd00:10:96::10]:80")},
@@ -167,7 +168,7 @@ func TestServicePorts_ChosenAddressOfOthersIsLeftOut(t *testing.T) {
 	for _, e := range PortsOf([]*corev1.Service{service}, nil, Elsewhere{}).Without(taken).External {
 		got = append(got, e.Addr.String())
 	}
-	equal(t, "addresses", strings.Join(got, " "), "10.96.0.7 172.18.0.9 192.0.2.1")
+	nodetest.Equal(t, "addresses", strings.Join(got, " "), "10.96.0.7 172.18.0.9 192.0.2.1")
 }
 
 // TestServicePorts_ChosenAddressOnLinkIsAskedOnTheUplink: the node's own processes ask the
@@ -178,13 +179,13 @@ func TestServicePorts_ChosenAddressOnLinkIsAskedOnTheUplink(t *testing.T) {
 		return Endpoint{Addr: netip.MustParseAddr(addr), Port: Port{"tcp", 80}, Chosen: chosen, Local: true, Target: target}
 	}
 	services := Services{External: []Endpoint{at("172.18.0.3", true), at("172.18.0.4", false), at("192.0.2.1", true)}}
-	router := Router{Port: 2, Mark: MarkDefault, Masquerade: Masquerades(prefixes("169.254.0.0/17"), prefixes("10.96.0.0/16"), own[:1])}
+	router := Router{Port: 2, Mark: MarkDefault, Masquerade: Masquerades(nodetest.Prefixes("169.254.0.0/17"), nodetest.Prefixes("10.96.0.0/16"), own[:1])}
 	w := Bridge{MAC: "02:00:00:00:00:01", Uplink: 1, Routers: []Router{router}, Addresses: own[:1], Services: services}
 	var turned []string
 	for _, e := range services.Redirected(own) {
 		turned = append(turned, e.Addr.String())
 	}
-	equal(t, "turned by the kernel", strings.Join(turned, " "), "172.18.0.4 192.0.2.1")
+	nodetest.Equal(t, "turned by the kernel", strings.Join(turned, " "), "172.18.0.4 192.0.2.1")
 	table := Table(w)
 	for addr, want := range map[string]int{"172.18.0.3": 2, "172.18.0.4": 4, "192.0.2.1": 4} {
 		n := 0

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
 var update = flag.Bool("update", false, "write the testdata again")
@@ -25,11 +27,11 @@ func TestTable_FlowsOfEachCase(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
-			must(t, err)
+			nodetest.Must(t, err)
 			got := strings.Join(Table(readBridge(t, archive.Files[0].Data)), "\n") + "\n"
 			if *update {
 				archive.Files = []txtar.File{archive.Files[0], {Name: "flows", Data: []byte(got)}}
-				must(t, os.WriteFile(file, txtar.Format(archive), 0o644))
+				nodetest.Must(t, os.WriteFile(file, txtar.Format(archive), 0o644))
 				return
 			}
 			if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
@@ -49,7 +51,7 @@ func readBridge(t *testing.T, text []byte) Bridge {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	must(t, decoder.Decode(&facts))
+	nodetest.Must(t, decoder.Decode(&facts))
 	b := facts.Bridge
 	if facts.Router != 0 {
 		b.Routers = []Router{{
@@ -58,25 +60,4 @@ func readBridge(t *testing.T, text []byte) Bridge {
 	}
 	b.Services = b.Services.sorted()
 	return b
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func equal(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %s, want %s", what, got, want)
-	}
-}
-
-func prefixes(texts ...string) (out []netip.Prefix) {
-	for _, text := range texts {
-		out = append(out, netip.MustParsePrefix(text))
-	}
-	return out
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
 // dummySwitch is an ovs-vswitchd with dummy devices: no root, no kernel. Its bridge has
@@ -26,7 +28,7 @@ func newDummySwitch(t *testing.T) *dummySwitch {
 		}
 	}
 	dir, err := os.MkdirTemp("", "tr") // short: a socket's path has 108 bytes
-	must(t, err)
+	nodetest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	t.Setenv("OVS_RUNDIR", dir)
 	s := &dummySwitch{t, dir}
@@ -49,7 +51,7 @@ func newDummySwitch(t *testing.T) *dummySwitch {
 func (s *dummySwitch) start(name string, args ...string) {
 	s.t.Helper()
 	cmd := exec.Command(name, args...)
-	must(s.t, cmd.Start())
+	nodetest.Must(s.t, cmd.Start())
 	s.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 }
 
@@ -75,7 +77,7 @@ func (s *dummySwitch) await(name string) {
 func (s *dummySwitch) replace(table []string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "flows")
-	must(s.t, os.WriteFile(file, []byte(strings.Join(table, "\n")+"\n"), 0o600))
+	nodetest.Must(s.t, os.WriteFile(file, []byte(strings.Join(table, "\n")+"\n"), 0o600))
 	s.run("ovs-ofctl", "-O", "OpenFlow14", "replace-flows", filepath.Join(s.dir, "br0.mgmt"), file)
 }
 
@@ -172,9 +174,9 @@ func TestTable_DropsForgedPackets(t *testing.T) {
 // answers to its connections and what the node's processes send to its masquerade addresses.
 func TestTable_TwoRoutersHaveTheirOwnPackets(t *testing.T) {
 	s := newDummySwitch(t)
-	addresses := prefixes("172.18.0.2/16")
+	addresses := nodetest.Prefixes("172.18.0.2/16")
 	masquerade := func(subnet string) []Masquerade {
-		return Masquerades(prefixes(subnet), prefixes("10.96.0.0/16"), addresses)
+		return Masquerades(nodetest.Prefixes(subnet), nodetest.Prefixes("10.96.0.0/16"), addresses)
 	}
 	blue := masquerade("169.254.128.0/24")
 	blue[0].Services = nil // the service subnet leads to the default network

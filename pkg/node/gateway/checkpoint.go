@@ -1,13 +1,11 @@
 package gateway
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -58,32 +56,11 @@ func (c Checkpoint) equal(o Checkpoint) bool {
 
 // loadCheckpoint gives nil when there is none.
 func loadCheckpoint(path string) (*Checkpoint, error) {
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading checkpoint: %w", err)
-	}
 	var c Checkpoint
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fmt.Errorf("reading checkpoint %s: %w", path, err)
+	if found, err := durable.Load(path, &c); err != nil || !found {
+		return nil, err
 	}
 	return &c, nil
-}
-
-func saveCheckpoint(path string, c Checkpoint) error {
-	raw, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing checkpoint: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("writing checkpoint: %w", err)
-	}
-	if err := durable.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
-		return fmt.Errorf("writing checkpoint: %w", err)
-	}
-	return nil
 }
 
 func removeCheckpoint(path string) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 )
 
@@ -25,13 +26,13 @@ func TestRealSwitch_HostOfDPUSendsNoGeneve(t *testing.T) {
 	r := newRig(t)
 	host := netdevtest.NewNS(t)
 	ns := r.open(host)
-	must(t, r.host.AddVeth(netdev.Veth{Name: "pf0hpf", MTU: 1500, Peer: netdev.Peer{Path: host, Name: "eth0"}}))
-	must(t, r.host.SetLink("pf0hpf", netdev.Settings{State: netdev.Up}))
+	nodetest.Must(t, r.host.AddVeth(netdev.Veth{Name: "pf0hpf", MTU: 1500, Peer: netdev.Peer{Path: host, Name: "eth0"}}))
+	nodetest.Must(t, r.host.SetLink("pf0hpf", netdev.Settings{State: netdev.Up}))
 	// The userspace datapath leaves packets to the kernel, too: it must not answer ARP for the bridge.
-	must(t, r.host.Sysctl("net/ipv4/conf/pf0hpf/arp_ignore", "8"))
-	must(t, ns.SetLink("eth0", netdev.Settings{State: netdev.Up}))
+	nodetest.Must(t, r.host.Sysctl("net/ipv4/conf/pf0hpf/arp_ignore", "8"))
+	nodetest.Must(t, ns.SetLink("eth0", netdev.Settings{State: netdev.Up}))
 	for _, addr := range []string{"172.18.0.9/16", "fc00:18::9/64"} {
-		must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(addr), netdev.AddrOptions{NoDAD: true}))
+		nodetest.Must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(addr), netdev.AddrOptions{NoDAD: true}))
 	}
 	var guarded atomic.Bool
 	r.eswitch = func() (Eswitch, error) {

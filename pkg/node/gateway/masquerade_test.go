@@ -8,21 +8,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
-
-func networkOf(subnets ...string) (n contract.Network) {
-	for _, prefix := range prefixes(subnets...) {
-		n.Subnets = append(n.Subnets, contract.Subnet{Prefix: prefix})
-	}
-	return n
-}
-
-func prefixes(texts ...string) (out []netip.Prefix) {
-	for _, text := range texts {
-		out = append(out, netip.MustParsePrefix(text))
-	}
-	return out
-}
 
 // TestServiceSubnets_OfAPIJoinConfigured: ranges of the API join the configured ones, unless they
 // would take what the node or its pods need; until they are known, those that an
@@ -30,15 +17,15 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 func TestServiceSubnets_OfAPIJoinConfigured(t *testing.T) {
 	cfg := Config{
 		Config: node.Config{
-			Network: networkOf("10.244.0.0/16"),
-			Zone:    contract.Zone{ServiceSubnets: prefixes("10.96.0.0/16"), MasqueradeSubnets: prefixes("169.254.0.0/17")},
+			Network: nodetest.Network("10.244.0.0/16"),
+			Zone:    contract.Zone{ServiceSubnets: nodetest.Prefixes("10.96.0.0/16"), MasqueradeSubnets: nodetest.Prefixes("169.254.0.0/17")},
 		},
 	}
 	g := Gateway{Bridge: "breth0"}
 	hop := netip.MustParseAddr("169.254.0.4")
 	st := State{
 		State: node.State{
-			Addrs: map[string][]netip.Prefix{"breth0": prefixes("172.18.0.2/16")},
+			Addrs: map[string][]netip.Prefix{"breth0": nodetest.Prefixes("172.18.0.2/16")},
 			Routes: []netdev.Route{
 				{Link: "breth0", Protocol: node.ProtocolOurs, Dest: netip.MustParsePrefix("10.97.0.0/24"), NextHop: hop},
 				{Link: "breth0", Protocol: node.ProtocolOurs, Dest: netip.MustParsePrefix("169.254.0.1/32")},
@@ -54,10 +41,10 @@ func TestServiceSubnets_OfAPIJoinConfigured(t *testing.T) {
 	}{
 		{nil, false, "[10.96.0.0/16 10.97.0.0/24] []"},
 		{nil, true, "[10.96.0.0/16] []"},
-		{prefixes("10.96.0.0/16", "10.99.0.0/24", "fd00::/112"), true, "[10.96.0.0/16 10.99.0.0/24 fd00::/112] []"},
-		{prefixes("10.244.7.0/24", "172.16.0.0/12", "0.0.0.0/0", "10.99.0.0/24"), true, "[10.96.0.0/16 10.99.0.0/24] [10.244.7.0/24 172.16.0.0/12 0.0.0.0/0]"},
+		{nodetest.Prefixes("10.96.0.0/16", "10.99.0.0/24", "fd00::/112"), true, "[10.96.0.0/16 10.99.0.0/24 fd00::/112] []"},
+		{nodetest.Prefixes("10.244.7.0/24", "172.16.0.0/12", "0.0.0.0/0", "10.99.0.0/24"), true, "[10.96.0.0/16 10.99.0.0/24] [10.244.7.0/24 172.16.0.0/12 0.0.0.0/0]"},
 	} {
 		subnets, refused := serviceSubnets(cfg, st, g, tc.said, tc.known)
-		equal(t, fmt.Sprint(tc.said, tc.known), fmt.Sprint(subnets, " ", refused), tc.want)
+		nodetest.Equal(t, fmt.Sprint(tc.said, tc.known), fmt.Sprint(subnets, " ", refused), tc.want)
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -134,27 +136,27 @@ func TestGateway_FollowsChangesByAdministrator(t *testing.T) {
 	b := newBench(t)
 	b.cfg.Zone.ServiceSubnets = nil // no stand-ins among the addresses
 	b.ovnController()
-	must(t, b.host.FakeNS.ReplaceAddr("eth0", vip, netdev.AddrOptions{}))
+	nodetest.Must(t, b.host.FakeNS.ReplaceAddr("eth0", vip, netdev.AddrOptions{}))
 	s := b.setup(t)
 	converge(t, s)
 	addrs, err := b.host.Addrs("eth0")
-	must(t, err)
+	nodetest.Must(t, err)
 	if diff := cmp.Diff([]string{vip.String()}, texts(addrs)); diff != "" {
 		t.Errorf("eth0 (-want +got):\n%s", diff)
 	}
-	must(t, b.host.FakeNS.ReplaceAddr("breth0", second, netdev.AddrOptions{}))
-	must(t, b.host.FakeNS.DeleteAddr("breth0", nodeV4))
+	nodetest.Must(t, b.host.FakeNS.ReplaceAddr("breth0", second, netdev.AddrOptions{}))
+	nodetest.Must(t, b.host.FakeNS.DeleteAddr("breth0", nodeV4))
 	converge(t, s)
 	b.removeSwitchLinks()
 	b.makeSwitchLinks()
 	converge(t, s)
 	addrs, err = b.host.Addrs("breth0")
-	must(t, err)
+	nodetest.Must(t, err)
 	if diff := cmp.Diff([]string{nodeV6.String(), second.String()}, texts(addrs)); diff != "" {
 		t.Errorf("breth0 (-want +got):\n%s", diff)
 	}
 	// The last address of a family is not given up.
-	must(t, b.host.FakeNS.DeleteAddr("breth0", second))
+	nodetest.Must(t, b.host.FakeNS.DeleteAddr("breth0", second))
 	converge(t, s)
 	if addrs, _ = b.host.Addrs("breth0"); len(addrs) != 2 {
 		t.Errorf("breth0 has %v", addrs)
@@ -174,13 +176,13 @@ func TestCheckpoint_IsRestoredWhenLost(t *testing.T) {
 	before := b.describe(t)
 	b.ovnController()
 	converge(t, b.setup(t))
-	must(t, os.Remove(b.cfg.Checkpoint))
+	nodetest.Must(t, os.Remove(b.cfg.Checkpoint))
 	s := b.setup(t)
 	converge(t, s)
-	equal(t, "host", b.describe(t), settled)
-	must(t, s.Cleanup(t.Context()))
-	must(t, b.host.DeleteLink(contract.IntegrationBridge))
-	equal(t, "host after the clean-up", b.describe(t), before)
+	nodetest.Equal(t, "host", b.describe(t), settled)
+	nodetest.Must(t, s.Cleanup(t.Context()))
+	nodetest.Must(t, b.host.DeleteLink(contract.IntegrationBridge))
+	nodetest.Equal(t, "host after the clean-up", b.describe(t), before)
 }
 
 // A bridge that the host brings is used as it is.
@@ -188,11 +190,11 @@ func TestGateway_UsesHostBridgeAsItIs(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	for _, addr := range []netip.Prefix{nodeV4, nodeV6} {
-		must(t, b.host.FakeNS.DeleteAddr("eth0", addr))
+		nodetest.Must(t, b.host.FakeNS.DeleteAddr("eth0", addr))
 	}
 	b.host.fake.AddLink("", netdev.Link{Name: "br-ex", Up: true, Carrier: true, MTU: 1500})
-	must(t, b.host.FakeNS.ReplaceAddr("br-ex", nodeV4, netdev.AddrOptions{}))
-	must(t, b.host.FakeNS.ReplaceRoute(defaultRoute("br-ex", 0)))
+	nodetest.Must(t, b.host.FakeNS.ReplaceAddr("br-ex", nodeV4, netdev.AddrOptions{}))
+	nodetest.Must(t, b.host.FakeNS.ReplaceRoute(defaultRoute("br-ex", 0)))
 	b.db.foreign = []any{
 		&vswitch.Bridge{Name: "br-ex", Ports: []string{"p1", "p2"}}, &vswitch.Port{UUID: "p1", Name: "br-ex"}, &vswitch.Port{UUID: "p2", Name: "eth0"},
 	}
@@ -212,7 +214,7 @@ func TestGateway_UsesHostBridgeAsItIs(t *testing.T) {
 	if _, err := os.Stat(b.cfg.Checkpoint); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("checkpoint: %v", err)
 	}
-	must(t, s.Cleanup(t.Context()))
+	nodetest.Must(t, s.Cleanup(t.Context()))
 	if addrs, _ := b.host.Addrs("br-ex"); len(addrs) != 1 {
 		t.Errorf("after the clean-up br-ex has %v", addrs)
 	}
@@ -268,7 +270,7 @@ func TestSetup_UnknownNodeChangesNothing(t *testing.T) {
 	if err := b.setup(t).pass(t.Context()); !errors.Is(err, reconcile.ErrNotReady) {
 		t.Errorf("pass: %v", err)
 	}
-	equal(t, "host", b.describe(t), before)
+	nodetest.Equal(t, "host", b.describe(t), before)
 }
 
 // TestCheckpoint_OfEarlierAgentIsTakenOver: with the checkpoint of an agent before pkg/node
@@ -280,12 +282,12 @@ func TestCheckpoint_OfEarlierAgentIsTakenOver(t *testing.T) {
 	converge(t, b.setup(t))
 	before := b.describe(t)
 	want, err := loadCheckpoint(b.cfg.Checkpoint)
-	must(t, err)
+	nodetest.Must(t, err)
 	earlier, err := os.ReadFile("testdata/checkpoint.json")
-	must(t, err)
-	must(t, os.WriteFile(b.cfg.Checkpoint, earlier, 0o600))
+	nodetest.Must(t, err)
+	nodetest.Must(t, os.WriteFile(b.cfg.Checkpoint, earlier, 0o600))
 	converge(t, b.setup(t))
-	equal(t, "host", b.describe(t), before)
+	nodetest.Equal(t, "host", b.describe(t), before)
 	if saved, err := loadCheckpoint(b.cfg.Checkpoint); err != nil || !saved.equal(*want) {
 		t.Errorf("the checkpoint is %+v, want %+v; %v", saved, want, err)
 	}
@@ -301,13 +303,13 @@ func TestCheckpoint_RoundTripAndTornFile(t *testing.T) {
 		Routes: []netdev.Route{defaultRoute("", 7), {Dest: netip.MustParsePrefix("10.0.0.0/8"), Table: 7}}, Verified: true, Index: 3,
 		Sysctls: map[string]string{"a": "1"}, Baseline: []string{"api"},
 	}
-	must(t, saveCheckpoint(path, want))
+	nodetest.Must(t, durable.Save(path, want))
 	got, err := loadCheckpoint(path)
-	must(t, err)
+	nodetest.Must(t, err)
 	if diff := cmp.Diff(want, *got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	must(t, os.WriteFile(path, []byte("{"), 0o600))
+	nodetest.Must(t, os.WriteFile(path, []byte("{"), 0o600))
 	if _, err := loadCheckpoint(path); err == nil {
 		t.Error("a torn checkpoint is taken for a whole one")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
 // slowSwitch is a switch that does not answer in time when it is told to, or takes
@@ -123,7 +124,7 @@ func TestSetup_RestoresAddressDeletedDuringPass(t *testing.T) {
 		s := b.setup(t)
 		converge(t, s)
 		settings := maps.Clone(b.db.settings)
-		host := &countingHost{Netns: b.host, before: map[int]func(){look: func() { must(t, b.host.DeleteAddr("breth0", nodeV4)) }}}
+		host := &countingHost{Netns: b.host, before: map[int]func(){look: func() { nodetest.Must(t, b.host.DeleteAddr("breth0", nodeV4)) }}}
 		s.Deps.Netns = host
 		s.end = func(err error) { t.Errorf("deleted before look %d: the agent ends: %v", look, err) }
 		err := s.pass(t.Context())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
 const redirectedTable = `add table inet ovn-offload
@@ -98,7 +99,7 @@ func TestRedirect_WritesAndRepairsTable(t *testing.T) {
 		return func() {
 			tx := fake.NewTransaction()
 			change(tx)
-			must(t, fake.Run(t.Context(), tx))
+			nodetest.Must(t, fake.Run(t.Context(), tx))
 		}
 	}
 	for name, before := range map[string]func(){
@@ -112,13 +113,13 @@ func TestRedirect_WritesAndRepairsTable(t *testing.T) {
 		"no source for loopback":         spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Chain{Name: loopbackOutChain}) }),
 		"no external address":            spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Map{Name: "external-ip6"}) }),
 	} {
-		must(t, m.redirect(t.Context(), addrs, redirectedPorts))
+		nodetest.Must(t, m.redirect(t.Context(), addrs, redirectedPorts))
 		before()
-		must(t, m.redirect(t.Context(), addrs, redirectedPorts))
-		equal(t, "after "+name, strings.TrimSpace(fake.Dump()), strings.TrimSpace(redirectedTable))
+		nodetest.Must(t, m.redirect(t.Context(), addrs, redirectedPorts))
+		nodetest.Equal(t, "after "+name, strings.TrimSpace(fake.Dump()), strings.TrimSpace(redirectedTable))
 	}
 	fake.LastTransaction, looks = nil, 0
-	must(t, m.redirect(t.Context(), addrs, redirectedPorts))
+	nodetest.Must(t, m.redirect(t.Context(), addrs, redirectedPorts))
 	if host.value != "1" || host.changes != 1 {
 		t.Errorf("with a host port at a loopback address the kernel lets such packets pass: %q, set %d times", host.value, host.changes)
 	}
@@ -130,7 +131,7 @@ func TestRedirect_WritesAndRepairsTable(t *testing.T) {
 		t.Errorf("connections were looked at %d times, and the error is %v", looks, err)
 	}
 	fails = false
-	must(t, m.redirect(t.Context(), nil, flows.Services{}))
+	nodetest.Must(t, m.redirect(t.Context(), nil, flows.Services{}))
 	if host.value != "0" {
 		t.Errorf("without services the kernel lets packets of loopback addresses pass: %q", host.value)
 	}

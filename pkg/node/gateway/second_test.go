@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -36,9 +37,9 @@ func (b *bench) addSecond(t *testing.T) {
 	t.Helper()
 	b.host.fake.AddLink("", netdev.Link{Name: "eth1", Up: true, MTU: 1500})
 	for _, addr := range []netip.Prefix{secondV4, secondV6} {
-		must(t, b.host.FakeNS.ReplaceAddr("eth1", addr, netdev.AddrOptions{}))
+		nodetest.Must(t, b.host.FakeNS.ReplaceAddr("eth1", addr, netdev.AddrOptions{}))
 	}
-	must(t, b.host.FakeNS.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.61.0.0/16"), NextHop: netip.MustParseAddr("10.60.0.9"), Link: "eth1"}))
+	nodetest.Must(t, b.host.FakeNS.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.61.0.0/16"), NextHop: netip.MustParseAddr("10.60.0.9"), Link: "eth1"}))
 }
 
 // settledWith is the host with all that is to be, its second NIC's on link.
@@ -73,10 +74,10 @@ func (b *bench) wantTold(t *testing.T, mappings, second string) {
 func TestSecondBridge_TakesNICOverAndGivesItBack(t *testing.T) {
 	b := newSecondBench(t)
 	nic, err := b.host.Link("eth1")
-	must(t, err)
+	nodetest.Must(t, err)
 	s := b.setup(t)
 	converge(t, s)
-	equal(t, "host", b.describe(t), settledWith("breth1"))
+	nodetest.Equal(t, "host", b.describe(t), settledWith("breth1"))
 	b.wantTold(t, "physnet:breth0,exgwphysnet:breth1", `,"exgw-interface-id":"breth1_n1","exgw-mac-address":"`+nic.MAC.String()+
 		`","exgw-ip-addresses":["10.60.0.3/24","fd60::3/64"]`)
 	tables, _ := s.deps.Flows.(flowTables)
@@ -95,7 +96,7 @@ func TestSecondBridge_TakesNICOverAndGivesItBack(t *testing.T) {
 	}
 	b.cfg.SecondInterface = ""
 	converge(t, b.setup(t))
-	equal(t, "host without the setting", b.describe(t), settledWith("eth1"))
+	nodetest.Equal(t, "host without the setting", b.describe(t), settledWith("eth1"))
 	b.wantTold(t, "physnet:breth0", "")
 	if c, err := loadCheckpoint(b.cfg.ofSecond().Checkpoint); c != nil || err != nil {
 		t.Errorf("checkpoint %v, %v", c, err)
@@ -113,7 +114,7 @@ func TestSecondBridge_FlowsSeparateHostAndRouter(t *testing.T) {
 	}
 	b := newSecondBench(t)
 	w, err := bridgeOf(b.cfg.ofSecond(), st, Gateway{"breth1", "eth1"})
-	must(t, err)
+	nodetest.Must(t, err)
 	table := flows.Table(w)
 	for _, want := range []string{
 		"table=0,priority=80,in_port=2,dl_src=02:00:00:00:00:01,ip actions=ct(commit,zone=64000,exec(set_field:1->ct_mark)),output:1",
@@ -160,7 +161,7 @@ func TestSecondBridge_CrashAtEachStepRecovers(t *testing.T) {
 		}
 		b.host.crashAt = 0
 		converge(t, b.setup(t))
-		equal(t, fmt.Sprintf("host after a crash at change %d", crash), b.describe(t), settledWith("breth1"))
+		nodetest.Equal(t, fmt.Sprintf("host after a crash at change %d", crash), b.describe(t), settledWith("breth1"))
 	}
 }
 
@@ -175,13 +176,13 @@ func TestSecondBridge_ProblemDelaysNothingElse(t *testing.T) {
 		"the gateway bridge":    {func(_ *testing.T, b *bench) { b.cfg.SecondInterface = "breth0" }, "interface breth0 is the gateway interface already", false},
 		"absent":                {func(_ *testing.T, b *bench) { b.cfg.SecondInterface = "eth9" }, "second external bridge: gateway interface eth9 is absent", true},
 		"without an address": {func(t *testing.T, b *bench) {
-			must(t, b.host.FakeNS.DeleteAddr("eth1", secondV4))
-			must(t, b.host.FakeNS.DeleteAddr("eth1", secondV6))
+			nodetest.Must(t, b.host.FakeNS.DeleteAddr("eth1", secondV4))
+			nodetest.Must(t, b.host.FakeNS.DeleteAddr("eth1", secondV6))
 		}, "gateway interface eth1 has no address", true},
 		"the first one's network": {func(t *testing.T, b *bench) {
-			must(t, b.host.FakeNS.ReplaceAddr("eth1", netip.MustParsePrefix("172.18.9.9/24"), netdev.AddrOptions{}))
-			must(t, b.host.FakeNS.DeleteAddr("eth1", secondV4))
-			must(t, b.host.FakeNS.DeleteRoute(netdev.Route{Dest: netip.MustParsePrefix("10.61.0.0/16"), NextHop: netip.MustParseAddr("10.60.0.9"), Link: "eth1"}))
+			nodetest.Must(t, b.host.FakeNS.ReplaceAddr("eth1", netip.MustParsePrefix("172.18.9.9/24"), netdev.AddrOptions{}))
+			nodetest.Must(t, b.host.FakeNS.DeleteAddr("eth1", secondV4))
+			nodetest.Must(t, b.host.FakeNS.DeleteRoute(netdev.Route{Dest: netip.MustParsePrefix("10.61.0.0/16"), NextHop: netip.MustParseAddr("10.60.0.9"), Link: "eth1"}))
 		}, "172.18.9.9/24 of bridge breth1 is in the network of 172.18.0.3/16 of bridge breth0", false},
 		"it cannot be opened": {func(_ *testing.T, b *bench) { b.db.refuse = "eth1" }, "could not open network device eth1", false},
 	} {
@@ -221,7 +222,7 @@ func TestSecondBridge_LateNICIsTakenOver(t *testing.T) {
 	}
 	b.addSecond(t)
 	converge(t, s)
-	equal(t, "host", b.describe(t), settledWith("breth1"))
+	nodetest.Equal(t, "host", b.describe(t), settledWith("breth1"))
 }
 
 // While ovs-vswitchd is away the address is on the NIC, and the cluster is not
@@ -230,7 +231,7 @@ func TestSecondBridge_RetreatsWithoutVswitchd(t *testing.T) {
 	b := newSecondBench(t)
 	s := b.setup(t)
 	converge(t, s)
-	must(t, b.setup(t).FailBack(t.Context()))
+	nodetest.Must(t, b.setup(t).FailBack(t.Context()))
 	for link, want := range map[string]int{"eth1": 2, "breth1": 0} {
 		if addrs, err := b.host.Addrs(link); err != nil || len(addrs) != want {
 			t.Errorf("%s has %v, %v", link, addrs, err)
@@ -238,7 +239,7 @@ func TestSecondBridge_RetreatsWithoutVswitchd(t *testing.T) {
 	}
 	b.expect(t, "eth0")
 	converge(t, s)
-	equal(t, "host", b.describe(t), settledWith("breth1"))
+	nodetest.Equal(t, "host", b.describe(t), settledWith("breth1"))
 	b.host.deadLink = "breth1"
 	if err := s.pass(t.Context()); !errors.Is(err, reconcile.ErrNotReady) || s.Ready() != nil {
 		t.Errorf("pass without the second bridge: %v, ready: %v", err, s.Ready())
@@ -246,7 +247,7 @@ func TestSecondBridge_RetreatsWithoutVswitchd(t *testing.T) {
 	b.wantTold(t, "physnet:breth0", "")
 	b.host.deadLink = ""
 	converge(t, s)
-	equal(t, "host", b.describe(t), settledWith("breth1"))
+	nodetest.Equal(t, "host", b.describe(t), settledWith("breth1"))
 }
 
 func TestSecondBridge_CleanupRestoresHost(t *testing.T) {
@@ -255,8 +256,8 @@ func TestSecondBridge_CleanupRestoresHost(t *testing.T) {
 	s := b.setup(t)
 	converge(t, s)
 	for range 2 {
-		must(t, s.Cleanup(t.Context()))
-		equal(t, "host after the clean-up", b.describe(t), before)
+		nodetest.Must(t, s.Cleanup(t.Context()))
+		nodetest.Equal(t, "host after the clean-up", b.describe(t), before)
 	}
 	if _, ok := b.db.settings["ovn-bridge-mappings"]; ok {
 		t.Errorf("settings %v", b.db.settings)
@@ -271,8 +272,8 @@ func TestSecondBridge_UsesHostBridgeAsItIs(t *testing.T) {
 	b := newSecondBench(t)
 	b.cfg.SecondInterface = "br-ex"
 	b.host.fake.AddLink("", netdev.Link{Name: "br-ex", Up: true, Carrier: true, MTU: 1500})
-	must(t, b.host.FakeNS.DeleteAddr("eth1", secondV4))
-	must(t, b.host.FakeNS.ReplaceAddr("br-ex", secondV4, netdev.AddrOptions{}))
+	nodetest.Must(t, b.host.FakeNS.DeleteAddr("eth1", secondV4))
+	nodetest.Must(t, b.host.FakeNS.ReplaceAddr("br-ex", secondV4, netdev.AddrOptions{}))
 	b.db.foreign = []any{
 		&vswitch.Bridge{Name: "br-ex", Ports: []string{"p1", "p2"}}, &vswitch.Port{UUID: "p1", Name: "br-ex"}, &vswitch.Port{UUID: "p2", Name: "eth1"},
 	}
@@ -303,6 +304,6 @@ func TestSecondBridge_UsesHostBridgeAsItIs(t *testing.T) {
 func (b *bench) mac(t *testing.T, link string) string {
 	t.Helper()
 	l, err := b.host.Link(link)
-	must(t, err)
+	nodetest.Must(t, err)
 	return l.MAC.String()
 }

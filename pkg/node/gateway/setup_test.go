@@ -22,6 +22,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -254,14 +255,14 @@ func newBench(t *testing.T) *bench {
 	fake.AddLink("", netdev.Link{Name: "lo", Up: true})
 	fake.AddLink("", netdev.Link{Name: "eth0", Up: true, MTU: 1500})
 	for _, addr := range []netip.Prefix{nodeV4, nodeV6} {
-		must(t, ns.ReplaceAddr("eth0", addr, netdev.AddrOptions{}))
+		nodetest.Must(t, ns.ReplaceAddr("eth0", addr, netdev.AddrOptions{}))
 	}
-	must(t, ns.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: "eth0"}))
-	must(t, ns.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.9.0.0/16"), NextHop: netip.MustParseAddr("172.18.0.9"), Others: []netip.Addr{netip.MustParseAddr("172.18.0.8")}, Link: "eth0", Metric: 7}))
+	nodetest.Must(t, ns.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: "eth0"}))
+	nodetest.Must(t, ns.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.9.0.0/16"), NextHop: netip.MustParseAddr("172.18.0.9"), Others: []netip.Addr{netip.MustParseAddr("172.18.0.8")}, Link: "eth0", Metric: 7}))
 	b.cfg = Defaults()
 	b.cfg.Node, b.cfg.Remote, b.cfg.Datapath = "n1", "ssl:172.18.0.3:6642", DatapathUserspace
-	b.cfg.Network = networkOf("10.244.0.0/16", "fd00:10:244::/48")
-	b.cfg.Zone.ServiceSubnets = prefixes("10.96.0.0/16", "fd00:10:96::/112")
+	b.cfg.Network = nodetest.Network("10.244.0.0/16", "fd00:10:244::/48")
+	b.cfg.Zone.ServiceSubnets = nodetest.Prefixes("10.96.0.0/16", "fd00:10:96::/112")
 	b.cfg.Checkpoint = filepath.Join(t.TempDir(), "node.json")
 	b.object = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
@@ -305,7 +306,7 @@ func (b *bench) setup(t *testing.T) *Setup {
 		Deps: deps, Flows: flowTables{}, Management: management.NewPort(b.cfg.Config, deps, nil),
 		VF: func() (*node.VF, error) { return b.function, b.unknown },
 	})
-	must(t, err)
+	nodetest.Must(t, err)
 	return s
 }
 
@@ -326,15 +327,15 @@ func (b *bench) describe(t *testing.T) string {
 	t.Helper()
 	var out []string
 	links, err := b.host.Links()
-	must(t, err)
+	nodetest.Must(t, err)
 	for _, l := range links {
 		addrs, err := b.host.Addrs(l.Name)
-		must(t, err)
+		nodetest.Must(t, err)
 		slices.SortFunc(addrs, netip.Prefix.Compare)
 		out = append(out, fmt.Sprintf("%s up=%t mtu=%d %v", l.Name, l.Up, l.MTU, addrs))
 	}
 	routes, err := b.host.Routes("")
-	must(t, err)
+	nodetest.Must(t, err)
 	for _, r := range routes {
 		out = append(out, fmt.Sprintf("route %s metric %d proto %d", r, r.Metric, r.Protocol))
 	}
@@ -365,28 +366,14 @@ route fd00:10:96::/112 via fd69::4 dev breth0 metric 1024 proto 85
 route fd69::1/128 dev breth0 metric 1024 proto 85
 route fd69::8/128 via fd69::4 dev breth0 metric 1024 proto 85`
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func equal(t *testing.T, what, got, want string) {
-	t.Helper()
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 func TestSetup_ConfiguresBridgeAndAnnotations(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	s := b.setup(t)
 	nic, err := b.host.Link("eth0")
-	must(t, err)
+	nodetest.Must(t, err)
 	converge(t, s)
-	equal(t, "host", b.describe(t), settled)
+	nodetest.Equal(t, "host", b.describe(t), settled)
 	if s.Ready() != nil || s.MTU() != 1442 {
 		t.Errorf("ready %v, MTU %d", s.Ready(), s.MTU())
 	}
@@ -445,10 +432,10 @@ func TestSetup_CrashAtEachStepRecovers(t *testing.T) {
 			}
 			return
 		}
-		must(t, hasAddress(b.host))
+		nodetest.Must(t, hasAddress(b.host))
 		b.host.crashAt = 0
 		converge(t, b.setup(t))
-		equal(t, fmt.Sprintf("host after a crash at change %d", crash), b.describe(t), settled)
+		nodetest.Equal(t, fmt.Sprintf("host after a crash at change %d", crash), b.describe(t), settled)
 	}
 }
 
@@ -484,7 +471,7 @@ func TestSetup_RecoversFromRestartOfSwitch(t *testing.T) {
 			b.expect(t, "breth0")
 			b.object = object
 			converge(t, s)
-			equal(t, "host", b.describe(t), settled)
+			nodetest.Equal(t, "host", b.describe(t), settled)
 		})
 	}
 }
@@ -494,26 +481,26 @@ func TestRetreat_MovesAddressesToNIC(t *testing.T) {
 	b.ovnController()
 	s := b.setup(t)
 	converge(t, s)
-	must(t, b.setup(t).FailBack(t.Context()))
+	nodetest.Must(t, b.setup(t).FailBack(t.Context()))
 	b.expect(t, "eth0")
 	b.host.dead = true
-	must(t, b.setup(t).FailBack(t.Context())) // again is fine
+	nodetest.Must(t, b.setup(t).FailBack(t.Context())) // again is fine
 	b.expect(t, "eth0")
 	b.host.dead = false
 	converge(t, s)
-	equal(t, "host", b.describe(t), settled)
+	nodetest.Equal(t, "host", b.describe(t), settled)
 }
 
 // expect checks that a link has the node's addresses and default route.
 func (b *bench) expect(t *testing.T, link string) {
 	t.Helper()
 	addrs, err := b.host.Addrs(link)
-	must(t, err)
+	nodetest.Must(t, err)
 	if !slices.Contains(addrs, nodeV4) || !slices.Contains(addrs, nodeV6) {
 		t.Errorf("%s has the addresses %v", link, addrs)
 	}
 	routes, err := b.host.Routes(link)
-	must(t, err)
+	nodetest.Must(t, err)
 	routes = slices.DeleteFunc(routes, func(r netdev.Route) bool { return r.Protocol == node.ProtocolOurs })
 	if len(routes) != 2 {
 		t.Errorf("%s has the routes %v", link, routes)
@@ -547,7 +534,7 @@ func rollBack(t *testing.T, trouble func(*bench)) {
 	if err := s.pass(t.Context()); err == nil || errors.Is(err, reconcile.ErrNotReady) {
 		t.Fatalf("pass: %v", err)
 	}
-	equal(t, "host", b.describe(t), before)
+	nodetest.Equal(t, "host", b.describe(t), before)
 	if c, err := loadCheckpoint(b.cfg.Checkpoint); c != nil || err != nil {
 		t.Errorf("checkpoint %v, %v", c, err)
 	}
@@ -566,12 +553,12 @@ func TestCleanup_RestoresHostAndSettings(t *testing.T) {
 	if got := b.db.settings["ovn-bridge-mappings"]; got != "physnet:breth0,other:br-other" {
 		t.Errorf("bridge mappings %q", got)
 	}
-	must(t, s.Cleanup(t.Context()))
-	must(t, b.host.DeleteLink(contract.IntegrationBridge))
-	equal(t, "host", b.describe(t), before)
+	nodetest.Must(t, s.Cleanup(t.Context()))
+	nodetest.Must(t, b.host.DeleteLink(contract.IntegrationBridge))
+	nodetest.Equal(t, "host", b.describe(t), before)
 	want := map[string]string{"system-id": "chassis-1", "ovn-bridge-mappings": "other:br-other"}
 	if diff := cmp.Diff(want, b.db.settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	must(t, s.Cleanup(t.Context())) // again is fine
+	nodetest.Must(t, s.Cleanup(t.Context())) // again is fine
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
@@ -33,6 +34,6 @@ func (forget) String() string      { return "remove checkpoint" }
 func (a awaitPort) String() string { return "await port " + a.Name }
 func (a verify) String() string    { return fmt.Sprintf("verify %q", a.Probes) }
 
-func (a save) Apply(context.Context, *node.Host) error { return saveCheckpoint(a.Path, a.Checkpoint) }
+func (a save) Apply(context.Context, *node.Host) error { return durable.Save(a.Path, a.Checkpoint) }
 
 func (a forget) Apply(context.Context, *node.Host) error { return removeCheckpoint(a.Path) }

@@ -29,6 +29,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -65,21 +66,21 @@ func newRig(t *testing.T) *rig {
 	r.ovsdb.Transact(`{"op":"insert","table":"Open_vSwitch","row":{"external_ids":["map",[["system-id","chassis-1"]]],` +
 		`"other_config":["map",[["userspace-tso-enable","true"]]]}}`)
 	r.host, r.far = r.open(r.node), r.open(r.outside)
-	must(t, r.host.AddVeth(netdev.Veth{Name: "eth0", MTU: 1500, Peer: netdev.Peer{Path: r.outside, Name: "eth0"}}))
+	nodetest.Must(t, r.host.AddVeth(netdev.Veth{Name: "eth0", MTU: 1500, Peer: netdev.Peer{Path: r.outside, Name: "eth0"}}))
 	for ns, n := range map[*netdev.NS]int{r.host: 3, r.far: 1} {
-		must(t, ns.SetLink("lo", netdev.Settings{State: netdev.Up}))
-		must(t, ns.SetLink("eth0", netdev.Settings{State: netdev.Up}))
-		must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(fmt.Sprintf("172.18.0.%d/16", n)), netdev.AddrOptions{}))
-		must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(fmt.Sprintf("fc00:18::%d/64", n)), netdev.AddrOptions{NoDAD: true}))
+		nodetest.Must(t, ns.SetLink("lo", netdev.Settings{State: netdev.Up}))
+		nodetest.Must(t, ns.SetLink("eth0", netdev.Settings{State: netdev.Up}))
+		nodetest.Must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(fmt.Sprintf("172.18.0.%d/16", n)), netdev.AddrOptions{}))
+		nodetest.Must(t, ns.ReplaceAddr("eth0", netip.MustParsePrefix(fmt.Sprintf("fc00:18::%d/64", n)), netdev.AddrOptions{NoDAD: true}))
 	}
 	for dest, hop := range map[string]string{"0.0.0.0/0": "172.18.0.1", "::/0": "fc00:18::1"} {
-		must(t, r.host.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix(dest), NextHop: netip.MustParseAddr(hop), Link: "eth0"}))
+		nodetest.Must(t, r.host.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix(dest), NextHop: netip.MustParseAddr(hop), Link: "eth0"}))
 	}
 	r.startSwitch()
 	t.Cleanup(func() { r.killSwitch() })
 	r.cfg = Defaults()
 	r.cfg.Node, r.cfg.Remote, r.cfg.Datapath = "n1", "ssl:172.18.0.1:6642", DatapathUserspace
-	r.cfg.Network = networkOf("10.244.0.0/16", "fd00:10:244::/48")
+	r.cfg.Network = nodetest.Network("10.244.0.0/16", "fd00:10:244::/48")
 	r.cfg.Checkpoint = filepath.Join(r.dir, "node.json")
 	return r
 }
@@ -87,7 +88,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) open(path string) *netdev.NS {
 	r.t.Helper()
 	ns, err := netdev.Open(path)
-	must(r.t, err)
+	nodetest.Must(r.t, err)
 	r.t.Cleanup(func() { ns.Close() })
 	return ns
 }
@@ -131,7 +132,7 @@ func (r *rig) inside(path string, f func() error) {
 		}
 		done <- err
 	}()
-	must(r.t, <-done)
+	nodetest.Must(r.t, <-done)
 }
 
 // integrationBridge does what ovn-controller would.
@@ -149,9 +150,9 @@ func (r *rig) run(object *corev1.Node) (*Setup, func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	schema, err := vswitch.ReplicaSchema()
-	must(r.t, err)
+	nodetest.Must(r.t, err)
 	r.db, err = ovsdb.Open(ctx, ovsdb.Defaults([]string{r.ovsdb.Endpoint()}, schema))
-	must(r.t, err)
+	nodetest.Must(r.t, err)
 	deps := node.Deps{
 		Netns: node.Local{NS: r.host}, DB: r.db,
 		Node:       func() *corev1.Node { return object },
@@ -160,7 +161,7 @@ func (r *rig) run(object *corev1.Node) (*Setup, func()) {
 		Registerer: prometheus.NewRegistry(),
 	}
 	s, err := New(r.cfg, Deps{Deps: deps, Flows: r.flows, Eswitch: r.eswitch, Management: management.NewPort(r.cfg.Config, deps, nil)})
-	must(r.t, err)
+	nodetest.Must(r.t, err)
 	r.db.OnChange(func(owners []string) { s.Changed(owners...) })
 	r.db.OnReconnect(s.Mark)
 	ended := make(chan struct{})
@@ -317,8 +318,8 @@ func TestRealSwitch_TakesNICOverAndGivesItBack(t *testing.T) {
 	t.Logf("restart: %d echoes, longest pause %s", echoes, longest)
 
 	// Hands off.
-	must(t, r.host.DeleteAddr("breth0", netip.MustParsePrefix("172.18.0.3/16")))
-	must(t, r.host.DeleteAddr(node.ManagementInterface, netip.MustParsePrefix("10.244.1.2/24")))
+	nodetest.Must(t, r.host.DeleteAddr("breth0", netip.MustParsePrefix("172.18.0.3/16")))
+	nodetest.Must(t, r.host.DeleteAddr(node.ManagementInterface, netip.MustParsePrefix("10.244.1.2/24")))
 	eventually(t, "deleted addresses repaired", func() bool {
 		return r.has("breth0", "172.18.0.3/16") && r.has(node.ManagementInterface, "10.244.1.2/24")
 	})
@@ -329,12 +330,12 @@ func TestRealSwitch_TakesNICOverAndGivesItBack(t *testing.T) {
 
 	stop()
 	schema, err := vswitch.ReplicaSchema()
-	must(t, err)
+	nodetest.Must(t, err)
 	db, err := ovsdb.Open(t.Context(), ovsdb.Defaults([]string{r.ovsdb.Endpoint()}, schema))
-	must(t, err)
+	nodetest.Must(t, err)
 	defer db.Close()
 	s.Deps.DB, s.deps.Management.Deps.DB = db, db
-	must(t, s.Cleanup(t.Context()))
+	nodetest.Must(t, s.Cleanup(t.Context()))
 	r.carries("eth0")
 	eventually(t, "no bridge and no management port", func() bool {
 		_, a := r.host.Link("breth0")
@@ -346,13 +347,13 @@ func TestRealSwitch_TakesNICOverAndGivesItBack(t *testing.T) {
 // The second NIC goes the same ways as the first.
 func TestRealSwitch_TakesSecondNICOverAndGivesItBack(t *testing.T) {
 	r := newRig(t)
-	must(t, r.host.AddVeth(netdev.Veth{Name: "eth1", MTU: 1500, Peer: netdev.Peer{Path: r.outside, Name: "eth1"}}))
-	must(t, r.far.SetLink("eth1", netdev.Settings{State: netdev.Up}))
-	must(t, r.host.SetLink("eth1", netdev.Settings{State: netdev.Up}))
+	nodetest.Must(t, r.host.AddVeth(netdev.Veth{Name: "eth1", MTU: 1500, Peer: netdev.Peer{Path: r.outside, Name: "eth1"}}))
+	nodetest.Must(t, r.far.SetLink("eth1", netdev.Settings{State: netdev.Up}))
+	nodetest.Must(t, r.host.SetLink("eth1", netdev.Settings{State: netdev.Up}))
 	for _, addr := range []netip.Prefix{secondV4, secondV6} {
-		must(t, r.host.ReplaceAddr("eth1", addr, netdev.AddrOptions{NoDAD: true}))
+		nodetest.Must(t, r.host.ReplaceAddr("eth1", addr, netdev.AddrOptions{NoDAD: true}))
 	}
-	must(t, r.host.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.61.0.0/16"), NextHop: netip.MustParseAddr("10.60.0.9"), Link: "eth1"}))
+	nodetest.Must(t, r.host.ReplaceRoute(netdev.Route{Dest: netip.MustParsePrefix("10.61.0.0/16"), NextHop: netip.MustParseAddr("10.60.0.9"), Link: "eth1"}))
 	r.cfg.SecondInterface = "eth1"
 	s, stop := r.run(realNode())
 	r.integrationBridge()

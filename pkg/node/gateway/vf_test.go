@@ -15,6 +15,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -75,12 +76,12 @@ func TestGatewayVF_AddressesMoveThereAndBack(t *testing.T) {
 	tables := flowTables{}
 	s.deps.Flows = tables
 	converge(t, s)
-	equal(t, "without a VF", b.describe(t), settledOnBridge)
+	nodetest.Equal(t, "without a VF", b.describe(t), settledOnBridge)
 	annotated := b.annotated
 
 	b.give()
 	converge(t, s)
-	equal(t, "with a VF", b.describe(t), settledOnVF)
+	nodetest.Equal(t, "with a VF", b.describe(t), settledOnVF)
 	if got := b.mac(t, "vf1"); got != nic || b.mac(t, "breth0") != nic {
 		t.Errorf("the VF has the MAC %s, the NIC has %s", got, nic)
 	}
@@ -98,7 +99,7 @@ func TestGatewayVF_AddressesMoveThereAndBack(t *testing.T) {
 
 	b.function = nil
 	converge(t, s)
-	equal(t, "without a VF again", b.describe(t), backOnBridge)
+	nodetest.Equal(t, "without a VF again", b.describe(t), backOnBridge)
 	if got := b.mac(t, "vf1"); got != was {
 		t.Errorf("the VF has the MAC %s, and had %s", got, was)
 	}
@@ -153,7 +154,7 @@ func crashGatewayVF(t *testing.T, crash int, onVF bool, turn func(*bench), want 
 	second := b.setup(t)
 	converge(t, second)
 	converge(t, second)
-	equal(t, fmt.Sprintf("host after a crash at change %d", crash), b.describe(t), want)
+	nodetest.Equal(t, fmt.Sprintf("host after a crash at change %d", crash), b.describe(t), want)
 	if onVF && b.mac(t, "vf1") != was {
 		t.Errorf("after a crash at change %d the VF has the MAC %s, and had %s", crash, b.mac(t, "vf1"), was)
 	}
@@ -170,7 +171,7 @@ func TestGatewayVF_LostVFReturnsAddressesToBridge(t *testing.T) {
 			s := b.setup(t)
 			converge(t, s)
 			for _, name := range lost {
-				must(t, b.host.DeleteLink(name))
+				nodetest.Must(t, b.host.DeleteLink(name))
 			}
 			if err := s.pass(t.Context()); !errors.Is(err, reconcile.ErrNotReady) || s.Ready() != nil || s.GatewayVFProblem() == nil {
 				t.Errorf("pass: %v, ready: %v, problem: %v", err, s.Ready(), s.GatewayVFProblem())
@@ -184,7 +185,7 @@ func TestGatewayVF_LostVFReturnsAddressesToBridge(t *testing.T) {
 			if s.GatewayVFProblem() != nil {
 				t.Errorf("problem: %v", s.GatewayVFProblem())
 			}
-			equal(t, "host", b.describe(t), settledOnVF)
+			nodetest.Equal(t, "host", b.describe(t), settledOnVF)
 		})
 	}
 }
@@ -204,7 +205,7 @@ func TestGatewayVF_LostBridgeReturnsAddressesToNIC(t *testing.T) {
 	b.expect(t, "eth0")
 	b.makeSwitchLinks()
 	converge(t, s)
-	equal(t, "host", b.describe(t), settledOnVF)
+	nodetest.Equal(t, "host", b.describe(t), settledOnVF)
 }
 
 // TestGatewayVF_LosesAddressesWithoutConnectivity: a VF by which nothing is reached loses the addresses, and
@@ -229,11 +230,11 @@ func TestGatewayVF_LosesAddressesWithoutConnectivity(t *testing.T) {
 		if err := s.pass(t.Context()); err == nil || s.Ready() != nil || !strings.Contains(s.GatewayVFProblem().Error(), "is tried again in") {
 			t.Errorf("pass: %v, ready: %v", err, s.Ready())
 		}
-		equal(t, "host", b.describe(t), backOnBridge)
+		nodetest.Equal(t, "host", b.describe(t), backOnBridge)
 		blocked = false
 		s.vfRetry = s.vfRetry.Add(-retryPause)
 		converge(t, s)
-		equal(t, "host", b.describe(t), settledOnVF)
+		nodetest.Equal(t, "host", b.describe(t), settledOnVF)
 	})
 }
 
@@ -247,14 +248,14 @@ func TestGatewayVF_NextProcessEndsTrial(t *testing.T) {
 		b.give()
 		_ = first.pass(t.Context())
 		g, err := first.gateway(t.Context())
-		must(t, err)
+		nodetest.Must(t, err)
 		st, err := first.look(t.Context())
-		must(t, err)
+		nodetest.Must(t, err)
 		for _, step := range planSettle(b.cfg, st, g) {
 			if _, ok := step.(verify); ok {
 				break // and no further
 			}
-			must(t, step.Apply(t.Context(), first.Host))
+			nodetest.Must(t, step.Apply(t.Context(), first.Host))
 		}
 		b.expect(t, "vf1")
 		b.probe = func() error {
@@ -307,14 +308,14 @@ func TestGatewayVF_UnknownDevicesMoveNothing(t *testing.T) {
 	if err := s.pass(t.Context()); err == nil || s.Ready() != nil {
 		t.Errorf("pass: %v, ready: %v", err, s.Ready())
 	}
-	equal(t, "host", b.describe(t), settledOnVF)
+	nodetest.Equal(t, "host", b.describe(t), settledOnVF)
 
 	b.unknown = nil
 	b.give()
-	must(t, os.Remove(b.cfg.Checkpoint))
+	nodetest.Must(t, os.Remove(b.cfg.Checkpoint))
 	b.host.naked = func() error { return hasAddress(b.host) }
 	converge(t, b.setup(t))
-	equal(t, "host without its checkpoint", b.describe(t), settledOnVF)
+	nodetest.Equal(t, "host without its checkpoint", b.describe(t), settledOnVF)
 }
 
 func TestGatewayVF_CleanupRestoresHost(t *testing.T) {
@@ -324,8 +325,8 @@ func TestGatewayVF_CleanupRestoresHost(t *testing.T) {
 	converge(t, b.setup(t))
 	b.function = nil
 	b.host.naked = func() error { return hasAddress(b.host) }
-	must(t, b.setup(t).Cleanup(t.Context()))
-	equal(t, "host", strings.Replace(b.describe(t), "rep1 up=true", "rep1 up=false", 1), before)
+	nodetest.Must(t, b.setup(t).Cleanup(t.Context()))
+	nodetest.Equal(t, "host", strings.Replace(b.describe(t), "rep1 up=true", "rep1 up=false", 1), before)
 	if got := b.mac(t, "vf1"); got != was {
 		t.Errorf("the VF has the MAC %s, and had %s", got, was)
 	}

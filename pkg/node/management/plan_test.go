@@ -11,6 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
 // TestPlanFunction_ManagementPortIsVF: a VF is the management port, on a node that has both of its
@@ -19,8 +20,8 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 	const device = "0000:03:00.2"
 	mac, _ := net.ParseMAC("02:00:00:00:00:05")
 	cfg := node.Config{
-		Node: "n1", Network: networkOf("10.244.0.0/16"),
-		Zone: contract.Zone{ServiceSubnets: prefixes("10.96.0.0/16", "fd00:96::/112")},
+		Node: "n1", Network: nodetest.Network("10.244.0.0/16"),
+		Zone: contract.Zone{ServiceSubnets: nodetest.Prefixes("10.96.0.0/16", "fd00:96::/112")},
 	}
 	unused := netdev.Link{Name: "eth5", Index: 5, MTU: 1500, MAC: mac, Parent: device, Up: true}
 	lent := unused
@@ -90,18 +91,4 @@ func TestParseLent_ValidAndInvalid(t *testing.T) {
 			t.Errorf("%q is read as %+v", alias, got)
 		}
 	}
-}
-
-func networkOf(subnets ...string) (n contract.Network) {
-	for _, prefix := range prefixes(subnets...) {
-		n.Subnets = append(n.Subnets, contract.Subnet{Prefix: prefix})
-	}
-	return n
-}
-
-func prefixes(texts ...string) (out []netip.Prefix) {
-	for _, text := range texts {
-		out = append(out, netip.MustParsePrefix(text))
-	}
-	return out
 }

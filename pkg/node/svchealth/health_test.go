@@ -16,13 +16,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
 // freePort is one that nobody listens at; somebody else may come first.
 func freePort(t *testing.T) int32 {
 	t.Helper()
 	listener, err := net.Listen("tcp", ":0")
-	must(t, err)
+	nodetest.Must(t, err)
 	defer listener.Close()
 	return int32(listener.Addr().(*net.TCPAddr).Port)
 }
@@ -69,53 +71,39 @@ func TestServer_AnswerLikeKubeProxy(t *testing.T) {
 			ServiceProxyHealthy bool
 		}
 		text, err := io.ReadAll(response.Body)
-		must(t, errors.Join(err, json.Unmarshal(text, &body)))
+		nodetest.Must(t, errors.Join(err, json.Unmarshal(text, &body)))
 		return fmt.Sprint(response.StatusCode, " ", body, " weight ", response.Header.Get("X-Load-Balancing-Endpoint-Weight"))
 	}
 	pass := func(want string) {
 		t.Helper()
 		err := h.pass(t.Context())
 		if want == "" {
-			must(t, err)
+			nodetest.Must(t, err)
 		} else if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 	pass("")
-	equal(t, "no endpoint", ask(web.Spec.HealthCheckNodePort), "503 {{d web} 0 true} weight 0")
+	nodetest.Equal(t, "no endpoint", ask(web.Spec.HealthCheckNodePort), "503 {{d web} 0 true} weight 0")
 	counts[types.NamespacedName{Namespace: "d", Name: "web"}] = 3
 	pass("")
-	equal(t, "three endpoints", ask(web.Spec.HealthCheckNodePort), "200 {{d web} 3 true} weight 3")
+	nodetest.Equal(t, "three endpoints", ask(web.Spec.HealthCheckNodePort), "200 {{d web} 3 true} weight 3")
 	unready, unread = errors.New("no network"), errors.New("API server away")
 	pass("API server away")
-	equal(t, "the node is not ready", ask(web.Spec.HealthCheckNodePort), "503 {{d web} 3 false} weight 3")
+	nodetest.Equal(t, "the node is not ready", ask(web.Spec.HealthCheckNodePort), "503 {{d web} 3 false} weight 3")
 	unready, unread = nil, nil
 
 	taken, err := net.Listen("tcp", ":0")
-	must(t, err)
+	nodetest.Must(t, err)
 	defer taken.Close()
 	services = []*corev1.Service{healthService("taken", int32(taken.Addr().(*net.TCPAddr).Port)), web}
 	old := web.Spec.HealthCheckNodePort
 	web.Spec.HealthCheckNodePort = freePort(t)
 	pass("health check port of service d/taken")
-	equal(t, "the new port", ask(web.Spec.HealthCheckNodePort), "200 {{d web} 3 true} weight 3")
-	equal(t, "the port before it", ask(old), "nobody")
+	nodetest.Equal(t, "the new port", ask(web.Spec.HealthCheckNodePort), "200 {{d web} 3 true} weight 3")
+	nodetest.Equal(t, "the port before it", ask(old), "nobody")
 	web.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 	services = services[1:]
 	pass("")
-	equal(t, "policy Cluster", ask(web.Spec.HealthCheckNodePort), "nobody")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func equal(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %s, want %s", what, got, want)
-	}
+	nodetest.Equal(t, "policy Cluster", ask(web.Spec.HealthCheckNodePort), "nobody")
 }
