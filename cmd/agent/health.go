@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node/svchealth"
+	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 // problem says why no pod can be attached now, and why the node serves no
@@ -50,9 +51,9 @@ func (a *agent) openHealthChecks(client *api.Client) {
 // endpoints cannot be read, it goes by what they were last.
 func (a *agent) countEndpoints(ctx context.Context, endpoints *kube.LocalEndpoints, checked []types.NamespacedName) (map[types.NamespacedName]int, error) {
 	var local []types.NamespacedName
-	for _, service := range a.view.Services() {
-		if kube.IsLocalAtNodes(service) {
-			local = append(local, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+	for _, s := range a.view.Services() {
+		if service.IsLocalAtNodes(s) {
+			local = append(local, types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 		}
 	}
 	counts, err := endpoints.Count(ctx, slices.Concat(checked, local))

@@ -43,7 +43,7 @@ func TestCountEndpoints_LearnsWhichServicesHaveNoneHere(t *testing.T) {
 		}))
 	}
 	client := apitest.Client(set)
-	view, err := kube.NewView(client, "n")
+	view, err := kube.NewNodeView(client, "n")
 	must(t, err)
 	must(t, view.Start(t.Context()))
 	a := &agent{view: view}

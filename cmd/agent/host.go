@@ -32,7 +32,7 @@ func (a *agent) workHost(ctx context.Context, group *errgroup.Group, client *api
 	if err := a.openDevices(); err != nil {
 		return err
 	}
-	if a.view, err = kube.NewView(client, a.opts.node.Node); err != nil {
+	if a.view, err = kube.NewNodeView(client, a.opts.node.Node); err != nil {
 		return err
 	}
 	a.pods = cni.NewPods(a.view.Pod)

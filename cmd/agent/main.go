@@ -1,7 +1,7 @@
 // Command agent is the node's part: it sets the node up for the network, keeps
 // it so, and answers the CNI plugin.
 //
-//	flags -> options -> wire: kube.View (own node), ovsdb.DB (local OVS), netdev
+//	flags -> options -> wire: kube.NodeView, ovsdb.DB (local OVS), netdev
 //	      -> gateway.Setup (gateway bridge, management port, annotations)
 //	      -> cni.Server, once the node is set up; the CNI configuration last
 //

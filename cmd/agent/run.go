@@ -44,7 +44,7 @@ type agent struct {
 	metrics   *prometheus.Registry
 	host      *netdev.NS
 	db        *ovsdb.DB
-	view      *kube.View
+	view      *kube.NodeView
 	pods      *cni.Pods
 	setup     *gateway.Setup
 	health    *svchealth.Server
@@ -130,7 +130,7 @@ func (a *agent) work(ctx context.Context, group *errgroup.Group, client *api.Cli
 
 // prepare makes the parts that watch the API and set the node up.
 func (a *agent) prepare(client *api.Client) (err error) {
-	if a.view, err = kube.NewView(client, a.opts.node.Node); err != nil {
+	if a.view, err = kube.NewNodeView(client, a.opts.node.Node); err != nil {
 		return err
 	}
 	a.pods = cni.NewPods(a.view.Pod)
@@ -255,7 +255,7 @@ func (a *agent) services() (flows.Services, bool) {
 // gone and may have had some.
 func (a *agent) onBridge(owner contract.Owner) bool {
 	pod := a.view.Pod(owner.Namespace, owner.Name)
-	if pod == nil || !kube.WantsNetwork(pod) {
+	if pod == nil || !contract.WantsNetwork(pod) {
 		return a.anyHostPorts.Load()
 	}
 	return flows.HasHostPorts(pod)

@@ -234,3 +234,17 @@ func TestNetworks_OfAnnotation(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseACLLogging(f *testing.F) {
+	f.Add(`{"allow":"notice","deny":"alert"}`)
+	f.Add(`{"deny":"alert\" || 1"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		logging, err := ParseACLLogging(text)
+		if err != nil && logging != (ACLLogging{}) {
+			t.Errorf("%q: %v and %v", text, logging, err)
+		}
+		if strings.ContainsAny(logging.Allow+logging.Deny, " \"|") {
+			t.Errorf("%q: severity %v", text, logging)
+		}
+	})
+}

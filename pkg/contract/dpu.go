@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // The handshake between a host and its DPU, in annotations of the host's pods
@@ -164,4 +166,13 @@ func ParseDPUStatus(value, network string) (*DPUStatus, error) {
 		return nil, fmt.Errorf("status of network %q: %w", network, err)
 	}
 	return &s, nil
+}
+
+// IsDPUHost says that a DPU is the network side of the Node.
+func IsDPUHost(node *corev1.Node) bool {
+	if node == nil {
+		return false
+	}
+	_, is := node.Labels[DPUHostLabel]
+	return is
 }

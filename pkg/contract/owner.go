@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -98,4 +99,14 @@ func ParseOwner(s string) (Owner, error) {
 		return Owner{Kind: parts[0], Namespace: parts[1], Name: parts[2], Network: network}, nil
 	}
 	return Owner{}, fmt.Errorf("owner %q is not Kind/name or Kind/namespace/name, with or without @network", s)
+}
+
+// Unique leaves out owners that are there already, and keeps the order.
+func Unique(owners []Owner) []Owner {
+	seen := map[Owner]bool{}
+	return slices.DeleteFunc(owners, func(o Owner) bool {
+		again := seen[o]
+		seen[o] = true
+		return again
+	})
 }

@@ -61,7 +61,7 @@ type Config struct {
 // process is what the Cluster and its Zones share.
 type process struct {
 	cfg    Config
-	view   *kube.View
+	view   *kube.ClusterView
 	write  *kube.Writer
 	report *kube.Reporter
 	alloc  *ipam.Allocator
@@ -81,7 +81,7 @@ type Controller struct {
 
 // New makes a Controller; its Events are recorded until ctx ends.
 func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, error) {
-	view, err := kube.NewView(client, "")
+	view, err := kube.NewClusterView(client)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	}
 	p.markAll = c.mark
 	view.OnChange(c.mark)
-	view.HeedWhen(p.leading.Load)
+	view.ListenWhen(p.leading.Load)
 	countPolicies(cfg.Registerer, view)
 	return c, nil
 }

@@ -24,8 +24,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 var replay = flag.Uint64("seed", 0, "the seed of the random history; 0: another each time")
@@ -41,7 +41,7 @@ type history struct {
 func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Object) *world {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{}
-	for kind, resource := range kube.AdminKinds() {
+	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}
 	w := emptyWorld(t, objects...)
@@ -148,8 +148,8 @@ func (h *history) step() {
 		},
 		func() { h.putClusterPolicy(randomClusterPolicy(h.r, h.r.IntN(5))) },
 		func() {
-			policy := randomClusterPolicy(h.r, h.r.IntN(5))
-			h.gone(h.policies.Resource(kube.AdminKinds()[policy.GetKind()]).Delete(h.ctx(), policy.GetName(), metav1.DeleteOptions{}))
+			object := randomClusterPolicy(h.r, h.r.IntN(5))
+			h.gone(h.policies.Resource(policy.AdminKinds()[object.GetKind()]).Delete(h.ctx(), object.GetName(), metav1.DeleteOptions{}))
 		},
 	}
 	pick(h.r, changes)()
@@ -161,13 +161,13 @@ func (h *history) oneOfEach() {
 	h.needNamespace("d")
 	put(h, h.client.CoreV1().Pods("d"), testPod("end", "n1"))
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
-	policy := denyAll("x", "end")
-	policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
-	put(h, h.client.NetworkingV1().NetworkPolicies("x"), policy)
-	for _, kind := range slices.Sorted(maps.Keys(kube.AdminKinds())) {
-		for policy := randomClusterPolicy(h.r, 0); ; policy = randomClusterPolicy(h.r, h.r.IntN(5)) {
-			if policy.GetKind() == kind {
-				h.putClusterPolicy(policy)
+	object := denyAll("x", "end")
+	object.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
+	put(h, h.client.NetworkingV1().NetworkPolicies("x"), object)
+	for _, kind := range slices.Sorted(maps.Keys(policy.AdminKinds())) {
+		for object := randomClusterPolicy(h.r, 0); ; object = randomClusterPolicy(h.r, h.r.IntN(5)) {
+			if object.GetKind() == kind {
+				h.putClusterPolicy(object)
 				break
 			}
 		}
@@ -267,26 +267,26 @@ func (h *history) putPolicy(name string) {
 	put(h, h.client.NetworkingV1().NetworkPolicies(policy.Namespace), policy)
 }
 
-func (h *history) putClusterPolicy(policy *unstructured.Unstructured) {
-	in := h.policies.Resource(kube.AdminKinds()[policy.GetKind()])
-	_, err := in.Update(h.ctx(), policy, metav1.UpdateOptions{})
+func (h *history) putClusterPolicy(object *unstructured.Unstructured) {
+	in := h.policies.Resource(policy.AdminKinds()[object.GetKind()])
+	_, err := in.Update(h.ctx(), object, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = in.Create(h.ctx(), policy, metav1.CreateOptions{})
+		_, err = in.Create(h.ctx(), object, metav1.CreateOptions{})
 	}
 	h.done(err)
 }
 
 // randomClusterPolicy has rules about nodes too, which policytest does not judge.
 func randomClusterPolicy(r *rand.Rand, number int) *unstructured.Unstructured {
-	policy := policytest.RandomCluster(r, number).Object()
-	policy.SetAnnotations(logging(r))
+	object := policytest.RandomCluster(r, number).Object()
+	object.SetAnnotations(logging(r))
 	if often(r, 2) {
-		rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "egress")
+		rules, _, _ := unstructured.NestedSlice(object.Object, "spec", "egress")
 		zone := map[string]any{"matchLabels": map[string]any{corev1.LabelTopologyZone: pick(r, []string{"a", "b"})}}
 		rules = append(rules, map[string]any{"action": "Deny", "to": []any{map[string]any{"nodes": zone}}})
-		unstructured.SetNestedSlice(policy.Object, rules, "spec", "egress")
+		unstructured.SetNestedSlice(object.Object, rules, "spec", "egress")
 	}
-	return policy
+	return object
 }
 
 // putPod makes a pod, or one in the place of a pod, or gives a pod other labels.

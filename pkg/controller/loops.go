@@ -29,7 +29,7 @@ const secondLook = time.Minute
 // facts is the builders' view. What was not allocated is no fact, whoever wrote
 // the annotation that says it.
 type facts struct {
-	*kube.View
+	*kube.ClusterView
 	zone   contract.Zone
 	alloc  *ipam.Allocator
 	values *ovn.ServiceValues
@@ -46,7 +46,7 @@ func (c *Zone) facts() facts {
 }
 
 func (f facts) Node(name string) *corev1.Node {
-	node := f.View.Node(name)
+	node := f.ClusterView.Node(name)
 	if node == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	if value := f.alloc.Allocated(pod, network); value != nil {
 		return value
 	}
-	return f.alloc.Adopt(pod, f.View.Node(pod.Spec.NodeName), network)
+	return f.alloc.Adopt(pod, f.ClusterView.Node(pod.Spec.NodeName), network)
 }
 
 // mark sends the owners of the zone to the loops that are concerned with them. Who does not lead

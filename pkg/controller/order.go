@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 )
@@ -34,7 +33,7 @@ func (c *Zone) portComesOrGoes(owner contract.Owner) bool {
 	if pod == nil {
 		return true
 	}
-	if db == nil || !kube.WantsNetwork(pod) {
+	if db == nil || !contract.WantsNetwork(pod) {
 		return false
 	}
 	for _, row := range db.Rows(owner.String()) {

@@ -13,7 +13,7 @@ import (
 )
 
 // countPolicies registers how many policies there are, and selections of pods in them.
-func countPolicies(registerer prometheus.Registerer, view *kube.View) {
+func countPolicies(registerer prometheus.Registerer, view *kube.ClusterView) {
 	opts := func(name, help string) prometheus.GaugeOpts {
 		return prometheus.GaugeOpts{Namespace: "ovn_offload", Subsystem: "policy", Name: name, Help: help}
 	}

@@ -7,11 +7,12 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 // isClusterPolicy says that an owner's object has a status to be written.
 func isClusterPolicy(owner contract.Owner) bool {
-	_, ok := kube.AdminKinds()[owner.Kind]
+	_, ok := policy.AdminKinds()[owner.Kind]
 	return ok
 }
 

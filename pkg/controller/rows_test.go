@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 // rows is every row of every table, sorted, a line for each. A row that another
@@ -144,7 +144,7 @@ func (w *world) settled() bool {
 	}
 	ports := 0
 	for i := range pods.Items {
-		if kube.WantsNetwork(&pods.Items[i]) {
+		if contract.WantsNetwork(&pods.Items[i]) {
 			ports++
 		}
 	}
@@ -158,7 +158,9 @@ func (w *world) objects() []runtime.Object {
 	ctx := w.t.Context()
 	w.eventually("addresses for all pods", func() bool {
 		pods, _ := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-		return !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return kube.WantsNetwork(&p) && p.Annotations[contract.PodNetworksKey] == "" })
+		return !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+			return contract.WantsNetwork(&p) && p.Annotations[contract.PodNetworksKey] == ""
+		})
 	})
 	nodes, _ := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	namespaces, _ := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
@@ -172,7 +174,7 @@ func (w *world) objects() []runtime.Object {
 
 // clusterPolicies are those of the API for the whole cluster.
 func (w *world) clusterPolicies() (all []runtime.Object) {
-	for _, resource := range kube.AdminKinds() {
+	for _, resource := range policy.AdminKinds() {
 		list, err := w.policies.Resource(resource).List(w.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			w.t.Fatal(err)

@@ -32,7 +32,7 @@ const host = "worker"
 type pair struct {
 	t     testing.TB
 	api   *fake.Clientset
-	view  *kube.View
+	view  *kube.NodeView
 	ovs   *ovsdbtest.Server
 	db    *ovsdb.DB
 	links links
@@ -98,7 +98,7 @@ func newPairOn(t testing.TB, ns links, add func(name string) error) *pair {
 	p.ovs.Transact(`{"op":"insert","table":"Bridge","row":{"name":"br-int"},"uuid-name":"b"},` +
 		`{"op":"insert","table":"Open_vSwitch","row":{"bridges":["set",[["named-uuid","b"]]]}}`)
 	var err error
-	p.view, err = kube.NewView(apitest.Client(p.api), host)
+	p.view, err = kube.NewNodeView(apitest.Client(p.api), host)
 	must(t, err)
 	waiting := cni.NewPods(p.view.Pod)
 	writer := kube.NewWriter(apitest.Client(p.api))

@@ -50,7 +50,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Pods are the host's, as an informer sees them; *kube.View has them.
+// Pods are the host's, as an informer sees them; *kube.NodeView has them.
 type Pods interface {
 	Pod(namespace, name string) *corev1.Pod
 	PodsOnNode(node string) []*corev1.Pod

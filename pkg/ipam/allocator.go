@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -72,7 +71,7 @@ func New(cfg Config, further ...contract.Network) (*Allocator, error) {
 
 func (a *Allocator) networksOf(pod *corev1.Pod) []string {
 	switch {
-	case !kube.WantsNetwork(pod):
+	case !contract.WantsNetwork(pod):
 		return nil
 	case a.cfg.NetworksOf != nil:
 		return a.cfg.NetworksOf(pod)

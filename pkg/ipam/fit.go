@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // CheckSubnets refuses a plan that does not have the annotated subnet of a node in
@@ -40,7 +39,7 @@ func (c Config) CheckSubnets(nodes []*corev1.Node, pods []*corev1.Pod) error {
 }
 
 func hasAddressIn(pod *corev1.Pod, subnet netip.Prefix) bool {
-	if !kube.WantsNetwork(pod) {
+	if !contract.WantsNetwork(pod) {
 		return false
 	}
 	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // pods has the addresses of all pods on one network, in the blocks of nodes.
@@ -124,7 +123,7 @@ func newLiving(pods []*corev1.Pod) living {
 	for _, pod := range pods {
 		l.pods[contract.PodOwner(pod.Namespace, pod.Name)] = pod
 		for _, ip := range pod.Status.PodIPs {
-			if addr, err := netip.ParseAddr(ip.IP); err == nil && kube.WantsNetwork(pod) {
+			if addr, err := netip.ParseAddr(ip.IP); err == nil && contract.WantsNetwork(pod) {
 				l.runs[addr] = true
 			}
 		}
@@ -137,7 +136,7 @@ func newLiving(pods []*corev1.Pod) living {
 // its annotation gets it back.
 func (p *pods) adoptRow(row Held, alive living) {
 	pod := alive.pods[row.Owner.On("")]
-	gone := pod == nil || !kube.WantsNetwork(pod) || row.UID != "" && row.UID != pod.UID
+	gone := pod == nil || !contract.WantsNetwork(pod) || row.UID != "" && row.UID != pod.UID
 	var addrs []netip.Addr
 	for _, addr := range row.Addrs {
 		prefix, ok := p.nodes.cfg.part(addr)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // row is a pod's row in a pretended Northbound database.
@@ -127,7 +126,7 @@ func (w *world) nodeLoop(name string, write bool) {
 func (w *world) rowLoop(o contract.Owner) {
 	holders := w.a.Holders(o)
 	pod := w.pods[o]
-	if pod == nil || !kube.WantsNetwork(pod) {
+	if pod == nil || !contract.WantsNetwork(pod) {
 		delete(w.rows, o)
 		w.a.Release(o, holders...)
 		return
@@ -241,7 +240,7 @@ func TestAllocator_NoAddressTwiceInRandomHistory(t *testing.T) {
 func (w *world) wantAllServed() {
 	wants, served := map[string]int{}, map[string]int{}
 	for o, pod := range w.pods {
-		if kube.WantsNetwork(pod) {
+		if contract.WantsNetwork(pod) {
 			wants[pod.Spec.NodeName]++
 			if w.rows[o].uid == pod.UID {
 				served[pod.Spec.NodeName]++

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 // PolicyReadyCondition is the condition of policies for the whole cluster, named
@@ -53,7 +54,7 @@ func SetPolicyCondition(ctx context.Context, client dynamic.Interface, owner con
 	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
 	options := metav1.ApplyOptions{FieldManager: statusWriter, Force: true}
-	_, err = client.Resource(AdminKinds()[owner.Kind]).ApplyStatus(ctx, owner.Name, apply, options)
+	_, err = client.Resource(policy.AdminKinds()[owner.Kind]).ApplyStatus(ctx, owner.Name, apply, options)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status of %s: %w", owner, err)
 	}

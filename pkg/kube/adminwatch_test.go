@@ -23,11 +23,12 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 func adminClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	lists := map[schema.GroupVersionResource]string{}
-	for kind, resource := range AdminKinds() {
+	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)
@@ -96,9 +97,9 @@ func TestAdminPolicies_FailureToReadIsLogged(t *testing.T) {
 	}
 }
 
-func newTestView(t *testing.T) *View {
+func newTestView(t *testing.T) *ClusterView {
 	t.Helper()
-	view, err := NewView(apitest.Client(fake.NewClientset()), "")
+	view, err := NewClusterView(apitest.Client(fake.NewClientset()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func newTestView(t *testing.T) *View {
 func TestAdminPolicies_MarkSelectedPods(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "a"}}}
 	client, objects := fake.NewClientset(ns), adminClient()
-	view, err := NewView(apitest.Client(client), "")
+	view, err := NewClusterView(apitest.Client(client))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +127,11 @@ func TestAdminPolicies_MarkSelectedPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.want(t, "Pod/ns/pod")
-	policy := clusterPolicy("p", map[string]any{
+	object := clusterPolicy("p", map[string]any{
 		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{"matchLabels": map[string]any{"team": "a"}}},
 		"egress": []any{map[string]any{"action": "Deny", "to": []any{map[string]any{"nodes": map[string]any{}}}}},
 	})
-	if _, err := objects.Resource(AdminKinds()[contract.KindClusterNetworkPolicy]).Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+	if _, err := objects.Resource(policy.AdminKinds()[contract.KindClusterNetworkPolicy]).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	h.want(t, "ClusterNetworkPolicy/p", "Pod/ns/pod")
@@ -217,43 +218,4 @@ func TestCondition_LongMessageIsShortened(t *testing.T) {
 			t.Errorf("a message of %d bytes became one of %d, want %d; it ends with %q", len(message), len(got), len(want), got[len(got)-20:])
 		}
 	}
-}
-
-// TestParseAdminPolicy_UnknownActionDenies: a rule of a later API whose action we do not know may
-// be one that forbids.
-func TestParseAdminPolicy_UnknownActionDenies(t *testing.T) {
-	policy := ParseAdminPolicy(contract.KindClusterNetworkPolicy, clusterPolicy("p", map[string]any{
-		"tier": "Admin", "priority": int64(1), "subject": map[string]any{"namespaces": map[string]any{}},
-		"ingress": []any{map[string]any{"action": "Quarantine", "from": []any{map[string]any{"namespaces": map[string]any{}}}}},
-	}))
-	if rule := policy.Ingress.Rules[0]; rule.Action != Deny || !rule.AnyPeer || !rule.AnyPort {
-		t.Errorf("rule %+v", rule)
-	}
-	if policy.Err == nil {
-		t.Error("the author is not told")
-	}
-}
-
-// FuzzParseAdminPolicy: whatever comes, parsing ends, and a rule that denies is
-// never narrower than what could be understood.
-func FuzzParseAdminPolicy(f *testing.F) {
-	f.Add(`{"spec":{"priority":5,"subject":{"namespaces":{}},"ingress":[{"action":"Deny","from":[{"unknown":{}}]}]}}`)
-	f.Add(`{"spec":{"tier":"Baseline","priority":-1,"subject":{},"egress":[{"action":"Accept","to":[{"networks":["x || 1"]}]}]}}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		var object map[string]any
-		if json.Unmarshal([]byte(text), &object) != nil || object == nil {
-			return
-		}
-		policy := ParseAdminPolicy(contract.KindClusterNetworkPolicy, &unstructured.Unstructured{Object: object})
-		for _, direction := range []*Direction{policy.Ingress, policy.Egress} {
-			if direction == nil {
-				continue
-			}
-			for _, rule := range direction.Rules {
-				if rule.Action == Allow && rule.AnyPeer {
-					t.Errorf("%s allows everybody", text)
-				}
-			}
-		}
-	})
 }

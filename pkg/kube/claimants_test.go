@@ -15,7 +15,7 @@ func TestView_AddressesThatServicesChoose(t *testing.T) {
 	service := func(name, address string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.ServiceSpec{ExternalIPs: []string{address}}}
 	}
-	client, view, h := startView(t, "", service("one", "2001:DB8:0::2"), service("two", "192.0.2.1"))
+	client, view, h := startView(t, service("one", "2001:DB8:0::2"), service("two", "192.0.2.1"))
 	h.want(t, "Service/ns/one", "Service/ns/two")
 	node := newNode("n", nil)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "2001:db8::2"}, {Type: corev1.NodeHostName, Address: "n"}}
@@ -38,5 +38,5 @@ func TestView_AddressesThatServicesChoose(t *testing.T) {
 	if _, err := ranges.Create(t.Context(), newServiceCIDR("more", "10.97.0.0/24"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.want(t, "Service/ns/one", "Service/ns/two", "ServiceCIDR/more")
+	h.want(t, "Service/ns/one", "Service/ns/two")
 }

@@ -1,19 +1,15 @@
-// Package kube is the project's side of the Kubernetes API: what comes in, what
-// goes out, and the names and formats that both ends agree on.
+// Package kube is the edge to the Kubernetes API: what comes in, and what goes out.
 //
-// In: View holds trimmed copies of nodes, pods and namespaces, kept current by
-// informers. Its readers are the builders (pkg/ovn), the allocator (pkg/ipam)
-// and the CNI server (pkg/cni). An event never carries an object: OnChange gets
-// the keys of the owners whose rows or devices may have changed, mapped from the
-// old and the new object, and these go to the queues of pkg/reconcile.
+// In: ClusterView (the controller's) and NodeView (an agent's) hold trimmed copies of objects, kept current by
+// informers. An event never carries an object: OnChange gets the keys of the owners whose rows or devices may have
+// changed, and these go to the queues of pkg/reconcile. Which owners a policy, a pod's labels, a service or a node's
+// addresses concern is decided in pkg/policy and pkg/service, whose facts are a part of ClusterView.
 //
-// Out: Writer records decisions as annotations and conditions, Reporter tells
-// failures as Events.
+// Out: Writer records decisions as annotations and conditions, Reporter turns failures into Events.
 //
-//	owner.go     the work item and the value of external_ids
-//	contract.go  annotations of OVN-Kubernetes, read and written
-//	view.go      informers; owners.go: event to owner keys; trim.go: what is kept
-//	service.go   services and endpoints; gateways.go: what of all nodes makes a difference to them
-//	write.go     annotations and conditions; event.go, recorder.go: Events
-//	api          connection; leader: one process at a time
+//	objects.go       what both views have; trim.go: what is kept of an object
+//	clusterview.go   from an event to owners; adminwatch.go: policies whose CRDs may be absent
+//	nodeview.go      the same for one node; localendpoints.go: endpoints of services on it
+//	write.go         annotations and conditions; event.go, recorder.go: Events
+//	api              connection; leader: one process at a time
 package kube

@@ -18,10 +18,15 @@ const failuresBeforeEvent = 3
 // maxNote is the API's limit for an Event's text.
 const maxNote = 1024
 
+// Objects finds the object of an owner, nil when it is not there; ClusterView and NodeView do.
+type Objects interface {
+	Object(owner contract.Owner) runtime.Object
+}
+
 // Reporter tells users of failures through Events on the object concerned.
 type Reporter struct {
 	record func(object runtime.Object, kind, reason, note string)
-	view   *View
+	view   Objects
 
 	mu       sync.Mutex
 	reported map[contract.Owner]string
@@ -29,13 +34,13 @@ type Reporter struct {
 
 // NewReporter makes a Reporter whose Events come from component. It records
 // until ctx ends.
-func NewReporter(ctx context.Context, client *api.Client, view *View, component string) *Reporter {
+func NewReporter(ctx context.Context, client *api.Client, view Objects, component string) *Reporter {
 	recorder := newRecorder(ctx, client, component)
 	go recorder.run()
 	return newReporter(recorder.record, view)
 }
 
-func newReporter(record func(object runtime.Object, kind, reason, note string), view *View) *Reporter {
+func newReporter(record func(object runtime.Object, kind, reason, note string), view Objects) *Reporter {
 	return &Reporter{record: record, view: view, reported: map[contract.Owner]string{}}
 }
 
@@ -69,7 +74,7 @@ func (r *Reporter) Note(owner contract.Owner, reason, note string) {
 }
 
 func (r *Reporter) emit(owner contract.Owner, kind, reason, note string) {
-	object := r.object(owner)
+	object := r.view.Object(owner)
 	if object == nil {
 		return
 	}
@@ -77,33 +82,6 @@ func (r *Reporter) emit(owner contract.Owner, kind, reason, note string) {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
 	r.record(object, kind, reason, note)
-}
-
-// object keeps a nil pointer from becoming an object that is not nil.
-func (r *Reporter) object(owner contract.Owner) runtime.Object {
-	switch owner.Kind {
-	case contract.KindPod:
-		if pod := r.view.Pod(owner.Namespace, owner.Name); pod != nil {
-			return pod
-		}
-	case contract.KindNetworkPolicy:
-		if policy := r.view.networkPolicy(owner.Namespace, owner.Name); policy != nil {
-			return policy
-		}
-	case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy:
-		if policy := r.view.AdminPolicy(owner); policy != nil {
-			return policy
-		}
-	case contract.KindNode:
-		if node := r.view.Node(owner.Name); node != nil {
-			return node
-		}
-	case contract.KindService:
-		if service := r.view.Service(owner.Namespace, owner.Name); service != nil {
-			return service
-		}
-	}
-	return nil
 }
 
 func (r *Reporter) setReported(owner contract.Owner, reported string) (before string) {

@@ -10,26 +10,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 // byHand is a View without an API: put is an event, and told whom it was told.
 type byHand struct {
-	*View
+	*ClusterView
 	told []string
 }
 
 func newByHand(t testing.TB) *byHand {
 	t.Helper()
-	view, err := NewView(apitest.Client(fake.NewClientset()), "")
+	view, err := NewClusterView(apitest.Client(fake.NewClientset()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &byHand{View: view}
+	v := &byHand{ClusterView: view}
 	view.OnChange(func(owners ...contract.Owner) {
 		for _, owner := range owners {
 			v.told = append(v.told, owner.String())
@@ -43,24 +44,40 @@ func (v *byHand) put(t testing.TB, objects ...any) {
 	t.Helper()
 	v.told = nil
 	for _, object := range objects {
-		var informer cache.SharedIndexInformer
-		switch object.(type) {
+		switch object := object.(type) {
 		case *corev1.Node:
-			informer = v.nodes
+			v.notify(v.nodeOwners(set(t, v.nodes, object), object)...)
 		case *corev1.Service:
-			informer = v.services
+			v.notify(v.ServiceChanged(set(t, v.services, object), object)...)
 		case *discoveryv1.EndpointSlice:
-			informer = v.endpoints
+			v.notify(v.SliceChanged(set(t, v.endpoints, object), object)...)
 		}
-		old, _, err := informer.GetIndexer().Get(object)
-		if err == nil {
-			err = informer.GetIndexer().Update(object)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.changed(old, object)
 	}
+}
+
+// set puts an object into an informer's cache and returns the one before.
+func set[T any](t testing.TB, s store[T], object *T) *T {
+	t.Helper()
+	old, _, err := s.GetIndexer().Get(object)
+	if err == nil {
+		err = s.GetIndexer().Update(object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _ := old.(*T)
+	return before
+}
+
+// onNodes are the services with an EndpointSlice on the network of nodes.
+func (v *byHand) onNodes() map[types.NamespacedName]bool {
+	found := map[types.NamespacedName]bool{}
+	for _, slice := range v.endpoints.All() {
+		if on, _ := v.OnNodes(slice); on {
+			found[service.Of(slice)] = true
+		}
+	}
+	return found
 }
 
 // want compares whom the last put told.
@@ -164,11 +181,11 @@ func TestGatewayAddresses_AnotherNodesStatusIsShown(t *testing.T) {
 func TestNodeAddresses_OfFewNodesOnly(t *testing.T) {
 	v := newByHand(t)
 	v.put(t, portService("clings", 30002, corev1.ServiceAffinityClientIP))
-	for i := range fewNodes + 2 {
+	for i := range 32 + 2 {
 		v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
 		told := slices.Contains(v.told, "Service/ns/clings")
 		addresses, few := v.NodeAddresses(contract.IPv4)
-		if n := i + 1; few != (n <= fewNodes) || few && len(addresses) != n || told != (n <= fewNodes+1) {
+		if n := i + 1; few != (n <= 32) || few && len(addresses) != n || told != (n <= 32+1) {
 			t.Errorf("%d nodes: %d addresses, few %t, service told %t", n, len(addresses), few, told)
 		}
 	}
@@ -235,10 +252,10 @@ func TestView_NewNodeMarksFewOwners(t *testing.T) {
 		}
 		// Each itself and its part in services, and while they are few the five services
 		// with affinity; with the first one the agent comes onto the network of nodes.
-		if want := 2*nodes + 5*(fewNodes+1) + 2; told != want {
+		if want := 2*nodes + 5*(32+1) + 2; told != want {
 			t.Errorf("%d owners were told of %d nodes, want %d", told, nodes, want)
 		}
-		if got := len(v.gateways.slices); got != 1 {
+		if got := len(v.onNodes()); got != 1 {
 			t.Errorf("%d services are on the network of nodes, want the agent alone", got)
 		}
 	}
@@ -276,7 +293,7 @@ func TestView_NodeAddressMarksAffectedServices(t *testing.T) {
 		}
 		v.want(t, fmt.Sprint(step.node, step.addresses), want...)
 	}
-	if got := v.gateways.slices; len(got) > 0 {
+	if got := v.onNodes(); len(got) > 0 {
 		t.Errorf("on the network of nodes without an address: %v", got)
 	}
 }
@@ -339,7 +356,7 @@ func TestView_OneOfManyEndpointsMarksItsNodes(t *testing.T) {
 			some.Endpoints[i].Conditions.Ready = &no
 		}
 		v.put(t, some)
-		if on, many := v.OnNodes(some); !on || many != (ready > manyOnNodes) {
+		if on, many := v.OnNodes(some); !on || many != (ready > 32) {
 			t.Errorf("with %d ready: on nodes %t, many %t", ready, on, many)
 		}
 		if len(v.told) < nodes {
@@ -391,11 +408,11 @@ func TestOnNodes_FindsEndpointsWithNodeAddress(t *testing.T) {
 	}
 	other := portSlice("other", "web-1", 80, "fd00::2")
 	v.put(t, other)
-	if on(slice) || !on(other) || len(v.gateways.slices) != 1 {
-		t.Errorf("after it became another service's: %v", v.gateways.slices)
+	if on(slice) || !on(other) || len(v.onNodes()) != 1 {
+		t.Errorf("after it became another service's: %v", v.onNodes())
 	}
 	v.put(t, gatewayNode("n1"))
-	if on(other) || len(v.gateways.slices) != 0 {
+	if on(other) || len(v.onNodes()) != 0 {
 		t.Error("still on nodes")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 const (
@@ -61,8 +62,8 @@ func (l *LocalEndpoints) Count(ctx context.Context, services []types.NamespacedN
 		return nil, fmt.Errorf("reading the endpoint slices of %d services: %w", len(services), context.Cause(waiting))
 	}
 	byService := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
-	for _, slice := range objects[discoveryv1.EndpointSlice](l.informer.GetIndexer().List()) {
-		byService[serviceOf(slice)] = append(byService[serviceOf(slice)], slice)
+	for _, slice := range objectsOf[discoveryv1.EndpointSlice](l.informer.GetIndexer().List()) {
+		byService[service.Of(slice)] = append(byService[service.Of(slice)], slice)
 	}
 	counts := map[types.NamespacedName]OnNode{}
 	for _, name := range services {
@@ -81,7 +82,7 @@ func countOf(some []*discoveryv1.EndpointSlice) OnNode {
 	addresses := map[kind]map[string]bool{}
 	for _, slice := range some {
 		for _, e := range slice.Endpoints {
-			in := kind{slice.AddressType, isReady(e) && e.NodeName != nil}
+			in := kind{slice.AddressType, service.IsReady(e) && e.NodeName != nil}
 			if addresses[in] == nil {
 				addresses[in] = map[string]bool{}
 			}
@@ -97,13 +98,6 @@ func countOf(some []*discoveryv1.EndpointSlice) OnNode {
 		}
 	}
 	return out
-}
-
-func isReady(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
-
-func isDraining(e discoveryv1.Endpoint) bool {
-	is := func(condition *bool) bool { return condition != nil && *condition }
-	return !isReady(e) && is(e.Conditions.Serving) && is(e.Conditions.Terminating)
 }
 
 // selectSlices is "" for no service.
@@ -170,7 +164,7 @@ func (l *LocalEndpoints) trim(obj any) (any, error) {
 		Labels: map[string]string{discoveryv1.LabelServiceName: slice.Labels[discoveryv1.LabelServiceName]},
 	}}
 	for _, e := range slice.Endpoints {
-		if (isReady(e) || isDraining(e)) && len(e.Addresses) > 0 && (e.NodeName == nil || *e.NodeName == l.node) {
+		if (service.IsReady(e) || service.IsDraining(e)) && len(e.Addresses) > 0 && (e.NodeName == nil || *e.NodeName == l.node) {
 			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses[:1], NodeName: e.NodeName, Conditions: e.Conditions})
 		}
 	}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 func policyFrom(peer networkingv1.NetworkPolicyPeer, ports ...networkingv1.NetworkPolicyPort) *networkingv1.NetworkPolicy {
@@ -38,7 +37,7 @@ func TestView_PolicyMarksAffectedOwners(t *testing.T) {
 	// It is told before there are pods: its event tells of those that there are.
 	trusted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"trusted": "no"}}}
 	client := fake.NewClientset(trusted)
-	view, err := NewView(apitest.Client(client), "")
+	view, err := NewClusterView(apitest.Client(client))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +58,13 @@ func TestView_PolicyMarksAffectedOwners(t *testing.T) {
 	h.want(t, "Pod/ns/client", "Pod/ns/web")
 
 	named := intstr.FromString("http")
-	policy := policyFrom(networkingv1.NetworkPolicyPeer{
+	object := policyFrom(networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"trusted": "yes"}},
 		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "client"}},
 	}, networkingv1.NetworkPolicyPort{Port: &named})
-	parsed := ParseNetworkPolicy(policy)
+	parsed := policy.ParseNetworkPolicy(object)
 	peers, ports := parsed.Sets()[0].Owner().String(), parsed.Sets()[1].Owner().String()
-	do(client.NetworkingV1().NetworkPolicies("ns").Create(ctx, policy, metav1.CreateOptions{}))
+	do(client.NetworkingV1().NetworkPolicies("ns").Create(ctx, object, metav1.CreateOptions{}))
 	h.want(t, "NetworkPolicy/ns/policy", peers, ports, "Pod/ns/web")
 
 	trusted = trusted.DeepCopy()
@@ -98,14 +97,14 @@ func TestView_PolicyMarksAffectedOwners(t *testing.T) {
 // nor policy, whatever these concern, and the View has the policies. Afterwards it hears.
 func TestView_LooksForOwnersOnlyWhenHeeded(t *testing.T) {
 	client := fake.NewClientset(policyFrom(networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}), newPod("a", "n"))
-	view, err := NewView(apitest.Client(client), "")
+	view, err := NewClusterView(apitest.Client(client))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var heeded atomic.Bool
 	h := &heard{more: make(chan struct{}, 1)}
 	view.OnChange(h.listen)
-	view.HeedWhen(heeded.Load)
+	view.ListenWhen(heeded.Load)
 	if err := view.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,11 +118,10 @@ func TestView_LooksForOwnersOnlyWhenHeeded(t *testing.T) {
 	h.want(t, view.PodSetOwners()[0].String(), "Pod/ns/b")
 }
 
-// TestPodSet_SelectorOfNothingIsNotThatOfAll: both print as "".
 // TestPodSet_SizeIsThatOfLastLook at the set of the index, not at another that selects the same.
 func TestPodSet_SizeIsThatOfLastLook(t *testing.T) {
-	policy := policyFrom(networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}})
-	client, view, h := startView(t, "", policy, newPod("one", "n"))
+	object := policyFrom(networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}})
+	client, view, h := startView(t, object, newPod("one", "n"))
 	set := view.PodSet(view.PodSetOwners()[0])
 	if got := view.Sizes(set)[0]; got != 1 {
 		t.Errorf("size %d before any look, want the 1 that there is", got)
@@ -146,68 +144,4 @@ func TestPodSet_SizeIsThatOfLastLook(t *testing.T) {
 	if got := view.Sizes(&same)[0]; got != 2 {
 		t.Errorf("size %d, want 2", got)
 	}
-}
-
-func TestPodSet_SelectorOfNothingIsNotThatOfAll(t *testing.T) {
-	set := func(pods labels.Selector) *PodSet {
-		return newPodSet([]Selection{{Namespaces: labels.Everything(), Pods: pods}}, PortName{}, nil)
-	}
-	all, none := set(labels.Everything()), set(labels.Nothing())
-	if all.Owner() == none.Owner() {
-		t.Error("they are one set")
-	}
-	if again := set(labels.Everything()); all.Owner() != again.Owner() {
-		t.Error("equal sets are two")
-	}
-}
-
-func TestUnmatched_NamesSelectorWithoutNamespace(t *testing.T) {
-	policy := ParseNetworkPolicy(policyFrom(networkingv1.NetworkPolicyPeer{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"trusted": "yes"}},
-	}))
-	for present, want := range map[bool]string{true: "", false: "trusted=yes"} {
-		if got := policy.Unmatched(func(labels.Selector) bool { return present }); got != want {
-			t.Errorf("namespaces there %t: %q, want %q", present, got, want)
-		}
-	}
-}
-
-// FuzzParseNetworkPolicy: whatever a user writes, parsing ends, and what is not
-// right opens nothing.
-func FuzzParseNetworkPolicy(f *testing.F) {
-	f.Add("10.0.0.0/8", "10.1.0.0/16", "TCP", 80, 90, "http")
-	f.Add("10.0.0.0/8 || 1", "", "tcp", -1, 70000, `"`)
-	f.Fuzz(func(t *testing.T, cidr, except, protocol string, first, last int, name string) {
-		port, end, named, p := intstr.FromInt32(int32(first)), int32(last), intstr.FromString(name), corev1.Protocol(protocol)
-		policy := ParseNetworkPolicy(policyFrom(
-			networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: []string{except}}},
-			networkingv1.NetworkPolicyPort{Protocol: &p, Port: &port, EndPort: &end}, networkingv1.NetworkPolicyPort{Protocol: &p, Port: &named},
-		))
-		rule := policy.Ingress.Rules[0]
-		if rule.AnyPeer || rule.AnyPort {
-			t.Error("a bad rule became one for everybody")
-		}
-		for _, port := range rule.Ports {
-			if port.Named == nil && (port.First == 0 || port.First > port.Last) {
-				t.Errorf("ports %d to %d", port.First, port.Last)
-			}
-		}
-		if networks, _ := rule.Networks.Prefixes(); len(networks) > 0 && strings.ContainsAny(cidr, " |&\"") {
-			t.Errorf("network %q is %v", cidr, networks)
-		}
-	})
-}
-
-func FuzzParseACLLogging(f *testing.F) {
-	f.Add(`{"allow":"notice","deny":"alert"}`)
-	f.Add(`{"deny":"alert\" || 1"}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		logging, err := contract.ParseACLLogging(text)
-		if err != nil && logging != (contract.ACLLogging{}) {
-			t.Errorf("%q: %v and %v", text, logging, err)
-		}
-		if strings.ContainsAny(logging.Allow+logging.Deny, " \"|") {
-			t.Errorf("%q: severity %v", text, logging)
-		}
-	})
 }

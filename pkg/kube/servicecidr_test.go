@@ -24,7 +24,7 @@ func newServiceCIDR(name string, cidrs ...string) *networkingv1.ServiceCIDR {
 // the status is nothing.
 func TestServiceCIDR_NodeFollowsRanges(t *testing.T) {
 	ctx := t.Context()
-	client, view, h := startView(t, "n", newServiceCIDR("kubernetes", "10.96.0.0/16", "fd00:10:96::/112"))
+	client, view, h := startNodeView(t, "n", newServiceCIDR("kubernetes", "10.96.0.0/16", "fd00:10:96::/112"))
 	h.want(t, "ServiceCIDR/kubernetes")
 	ranges := client.NetworkingV1().ServiceCIDRs()
 	check := func(owner, want string) {
@@ -56,7 +56,7 @@ func TestServiceCIDR_AbsentKindIsNoError(t *testing.T) {
 	for _, verb := range []string{"list", "watch"} {
 		client.PrependReactor(verb, "servicecidrs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, absent })
 	}
-	view, err := NewView(apitest.Client(client), "n")
+	view, err := NewNodeView(apitest.Client(client), "n")
 	if err == nil {
 		err = view.Start(t.Context())
 	}
@@ -75,7 +75,7 @@ func FuzzServiceSubnets(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	view := &View{ranges: ranges}
+	view := &objects{ranges: ranges}
 	f.Fuzz(func(t *testing.T, one, other string) {
 		want := map[netip.Prefix]bool{}
 		for name, text := range map[string]string{"one": one, "other": other} {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 // trim is the informers' transform: it keeps what our readers read and drops the
@@ -120,4 +121,44 @@ func trimAnnotations(annotations map[string]string) map[string]string {
 		kept[key] = value
 	}
 	return kept
+}
+
+func trimService(service *corev1.Service) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: trimMeta(service.ObjectMeta), Spec: service.Spec,
+		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
+	}
+}
+
+// trimSlice keeps of each endpoint what decides where packets go.
+func trimSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	kept := &discoveryv1.EndpointSlice{ObjectMeta: trimMeta(slice.ObjectMeta), AddressType: slice.AddressType, Ports: slice.Ports}
+	for _, e := range slice.Endpoints {
+		kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{
+			Addresses: e.Addresses, Conditions: e.Conditions, NodeName: e.NodeName, Hints: e.Hints,
+		})
+	}
+	return kept
+}
+
+// trimForNode is the transform of a NodeView: of services that are OVN's
+// alone, which most are, it keeps the names.
+func trimForNode(obj any) (any, error) {
+	s, ok := obj.(*corev1.Service)
+	if !ok {
+		return trim(obj)
+	}
+	kept := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion,
+	}}
+	if !service.IsForNodes(s) {
+		return kept, nil
+	}
+	kept.Status.LoadBalancer = s.Status.LoadBalancer
+	kept.Spec = corev1.ServiceSpec{
+		Type: s.Spec.Type, Ports: s.Spec.Ports, ClusterIPs: s.Spec.ClusterIPs, ExternalIPs: s.Spec.ExternalIPs,
+		LoadBalancerSourceRanges: s.Spec.LoadBalancerSourceRanges,
+		ExternalTrafficPolicy:    s.Spec.ExternalTrafficPolicy, HealthCheckNodePort: s.Spec.HealthCheckNodePort,
+	}
+	return kept, nil
 }

@@ -78,13 +78,31 @@ func (h *heard) want(t *testing.T, owners ...string) {
 	}
 }
 
-func startView(t *testing.T, node string, objects ...runtime.Object) (*fake.Clientset, *View, *heard) {
+func startView(t *testing.T, objects ...runtime.Object) (*fake.Clientset, *ClusterView, *heard) {
 	t.Helper()
 	client := fake.NewClientset(objects...)
-	view, err := NewView(apitest.Client(client), node)
+	view, err := NewClusterView(apitest.Client(client))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client, view, start(t, view)
+}
+
+func startNodeView(t *testing.T, node string, objects ...runtime.Object) (*fake.Clientset, *NodeView, *heard) {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	view, err := NewNodeView(apitest.Client(client), node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, view, start(t, view)
+}
+
+func start(t *testing.T, view interface {
+	OnChange(func(...contract.Owner))
+	Start(context.Context) error
+}) *heard {
+	t.Helper()
 	h := &heard{more: make(chan struct{}, 1)}
 	view.OnChange(h.listen)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -92,14 +110,14 @@ func startView(t *testing.T, node string, objects ...runtime.Object) (*fake.Clie
 	if err := view.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return client, view, h
+	return h
 }
 
 func TestView_ChangesMarkOwners(t *testing.T) {
 	ctx := t.Context()
 	a, b := newPod("a", "n"), newPod("b", "")
 	node := newNode("n", nil)
-	client, view, h := startView(t, "", node, a, b)
+	client, view, h := startView(t, node, a, b)
 	h.want(t, "Node/n", "Pod/ns/a", "Pod/ns/b")
 
 	// The order matters: each event that must be silent is followed by one that
@@ -148,7 +166,7 @@ func TestView_ChangesMarkOwners(t *testing.T) {
 }
 
 func TestView_ListsPodsNodesAndNamespaces(t *testing.T) {
-	_, view, _ := startView(t, "", newNode("n", nil), newNode("m", nil), newPod("a", "n"), newPod("b", "n"), newPod("c", "m"), newPod("d", ""),
+	_, view, _ := startView(t, newNode("n", nil), newNode("m", nil), newPod("a", "n"), newPod("b", "n"), newPod("c", "m"), newPod("d", ""),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "x"}}})
 	names := func(pods []*corev1.Pod) []string {
 		var out []string
@@ -174,7 +192,7 @@ func TestView_ListsPodsNodesAndNamespaces(t *testing.T) {
 
 // TestView_OfNodeListsOwnObjectsOnly: a node's credentials allow it to list no more than this.
 func TestView_OfNodeListsOwnObjectsOnly(t *testing.T) {
-	client, view, _ := startView(t, "n", newNode("n", nil))
+	client, _, _ := startNodeView(t, "n", newNode("n", nil))
 	selectors := map[string]string{}
 	for _, action := range client.Actions() {
 		if list, ok := action.(clienttesting.ListAction); ok {
@@ -188,9 +206,6 @@ func TestView_OfNodeListsOwnObjectsOnly(t *testing.T) {
 	if diff := cmp.Diff(want, selectors); diff != "" {
 		t.Errorf("selectors (-want +got):\n%s", diff)
 	}
-	if view.Namespace("ns") != nil {
-		t.Error("a namespace in a node's view")
-	}
 }
 
 func TestView_StartEndsWithItsContext(t *testing.T) {
@@ -198,7 +213,7 @@ func TestView_StartEndsWithItsContext(t *testing.T) {
 	client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, fmt.Errorf("forbidden")
 	})
-	view, err := NewView(apitest.Client(client), "")
+	view, err := NewClusterView(apitest.Client(client))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,16 +224,14 @@ func TestView_StartEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestView_MissedDeletionMarksOwner: an informer that missed a deletion hands over what it knew last.
-func TestView_MissedDeletionMarksOwner(t *testing.T) {
-	view, err := NewView(apitest.Client(fake.NewClientset()), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &heard{more: make(chan struct{}, 1)}
-	view.OnChange(h.listen)
-	view.changed(cache.DeletedFinalStateUnknown{Key: "ns/a", Obj: newPod("a", "n")}, nil)
-	h.want(t, "Pod/ns/a")
+// TestHandler_MissedDeletionHasLastObject: an informer that missed a deletion hands over what it knew last.
+func TestHandler_MissedDeletionHasLastObject(t *testing.T) {
+	pod := newPod("a", "n")
+	handler(func(old, new any) {
+		if old != pod || new != nil {
+			t.Errorf("old %v, new %v", old, new)
+		}
+	}).OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/a", Obj: pod})
 }
 
 func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
@@ -282,27 +295,6 @@ func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 	}
 }
 
-func TestPod_CompletedAndWantsNetwork(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change           func(*corev1.Pod)
-		completed, wants bool
-	}{
-		"running":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, false, true},
-		"pending":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, false, true},
-		"unscheduled":  {func(p *corev1.Pod) { p.Spec.NodeName = "" }, false, false},
-		"host network": {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, false, false},
-		"terminating":  {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false, true},
-		"succeeded":    {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, true, false},
-		"failed":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true, false},
-	} {
-		pod := newPod("a", "n")
-		tc.change(pod)
-		if Completed(pod) != tc.completed || WantsNetwork(pod) != tc.wants {
-			t.Errorf("%s: completed %v, wants network %v", name, Completed(pod), WantsNetwork(pod))
-		}
-	}
-}
-
 // TestView_OfNodeKeepsServicesReachedAtNodes: a node hears of services that answer at its ports or at
 // addresses from outside, and when they stop; of the others it keeps the names.
 func TestView_OfNodeKeepsServicesReachedAtNodes(t *testing.T) {
@@ -312,7 +304,7 @@ func TestView_OfNodeKeepsServicesReachedAtNodes(t *testing.T) {
 			Selector: map[string]string{"app": name}, ClusterIPs: []string{"10.96.0.1"}, Ports: []corev1.ServicePort{{Port: 80, NodePort: nodePort}},
 		}}
 	}
-	client, view, h := startView(t, "n", newNode("n", nil), service("inside", 0), service("outside", 30000))
+	client, view, h := startNodeView(t, "n", newNode("n", nil), service("inside", 0), service("outside", 30000))
 	h.want(t, "Node/n", "Service/ns/outside")
 	for _, next := range []*corev1.Service{service("outside", 0), service("inside", 30001)} {
 		if _, err := client.CoreV1().Services("ns").Update(ctx, next, metav1.UpdateOptions{}); err != nil {

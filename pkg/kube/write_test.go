@@ -137,7 +137,7 @@ func TestSetNodeCondition_PatchesDifferencesOnly(t *testing.T) {
 }
 
 func TestReporter_FailureAndRecoveryAreEvents(t *testing.T) {
-	_, view, _ := startView(t, "", newNode("n", nil), newPod("a", "n"))
+	_, view, _ := startView(t, newNode("n", nil), newPod("a", "n"))
 	var got []string
 	r := newReporter(func(_ runtime.Object, kind, reason, note string) { got = append(got, kind+" "+reason+" "+note) }, view)
 	pod, failure := contract.PodOwner("ns", "a"), errors.New("no address: 100% used")
@@ -172,7 +172,7 @@ func TestReporter_FailureAndRecoveryAreEvents(t *testing.T) {
 // TestReporter_WritesEventOfInformerObject goes through the real recorder, which needs the kind of
 // objects that the informers deliver without one.
 func TestReporter_WritesEventOfInformerObject(t *testing.T) {
-	client, view, _ := startView(t, "", newPod("a", "n"))
+	client, view, _ := startView(t, newPod("a", "n"))
 	created := make(chan string, 1)
 	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		select {

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 // OVN evaluates the tiers in this order until one of them decides.
@@ -160,7 +160,7 @@ func peerMatches(f field, addresses map[contract.Family][]string, anyPeer bool) 
 
 // portMatches is one match for each protocol that has a port with a number, ""
 // for any port.
-func portMatches(ports []kube.Port, anyPort bool) []string {
+func portMatches(ports []policy.Port, anyPort bool) []string {
 	if anyPort {
 		return []string{""}
 	}
@@ -174,7 +174,7 @@ func portMatches(ports []kube.Port, anyPort bool) []string {
 }
 
 // protocolMatch has parentheses where && and || meet, without which OVN refuses it.
-func protocolMatch(name string, protocol corev1.Protocol, ports []kube.Port) string {
+func protocolMatch(name string, protocol corev1.Protocol, ports []policy.Port) string {
 	var numbers, terms []string
 	for _, p := range ports {
 		switch {

@@ -31,6 +31,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -39,7 +40,7 @@ var update = flag.Bool("update", false, "write the testdata again")
 // facts is a View over the objects of a test case. Every annotation is taken as
 // the allocator's decision, except one that the case calls forged.
 type facts struct {
-	*kube.View
+	*kube.ClusterView
 	zone contract.Zone
 }
 
@@ -237,12 +238,12 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 			admin = append(admin, o)
 		}
 	}
-	view, err := kube.NewView(apitest.Client(fake.NewClientset(slices.DeleteFunc(objects, isAdmin)...)), "")
+	view, err := kube.NewClusterView(apitest.Client(fake.NewClientset(slices.DeleteFunc(objects, isAdmin)...)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	lists := map[schema.GroupVersionResource]string{}
-	for kind, resource := range kube.AdminKinds() {
+	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}
 	if err := view.WatchAdminPolicies(t.Context(), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, admin...)); err != nil {
@@ -251,7 +252,7 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	if err := view.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return facts{View: view}
+	return facts{ClusterView: view}
 }
 
 func decode[T any](t *testing.T, doc string) *T {

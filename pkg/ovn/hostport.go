@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -52,7 +51,7 @@ func hostPorts(net scope, pod *corev1.Pod, node *corev1.Node, own []netip.Addr, 
 // hostAddresses are those of a node's own at which a pod's port answers.
 func hostAddresses(port corev1.ContainerPort, own []netip.Addr) []netip.Addr {
 	var out []netip.Addr
-	at, ok := kube.HostPort(port)
+	at, ok := contract.HostPort(port)
 	if !ok {
 		return nil
 	}

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -52,26 +52,26 @@ type grown struct {
 	sizes map[contract.Owner]int
 }
 
-func (g grown) Sizes(set *kube.PodSet) map[int32]int { return map[int32]int{0: g.sizes[set.Owner()]} }
+func (g grown) Sizes(set *policy.PodSet) map[int32]int { return map[int32]int{0: g.sizes[set.Owner()]} }
 
 // TestBeyondLimit_RuleAllowsNothing: three rules, the second with more pods than the
 // first has left. The first and the third hold, and so does the isolation. With few
 // enough, all hold.
 func TestBeyondLimit_RuleAllowsNothing(t *testing.T) {
-	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	object := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
 	for i := range 3 {
 		selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(i)}}
-		policy.Spec.Ingress = append(policy.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{PodSelector: selector}}})
+		object.Spec.Ingress = append(object.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{PodSelector: selector}}})
 	}
-	view := grown{viewOf(t, policy), map[contract.Owner]int{}}
+	view := grown{viewOf(t, object), map[contract.Owner]int{}}
 	owner := contract.NetworkPolicyOwner("ns", "p")
 	sets := view.Policy(owner).Sets()
-	view.sizes[sets[0].Owner()], view.sizes[sets[2].Owner()] = kube.MaxMembers-1000, 900
+	view.sizes[sets[0].Owner()], view.sizes[sets[2].Owner()] = policy.MaxMembers-1000, 900
 	network := oneNetwork("10.244.0.0/16")
 	for size, fits := range map[int]bool{100: true, 199: true, 1100: false} {
 		view.sizes[sets[1].Owner()] = size
 		rows, err := Build(view, network, owner)
-		if (err == nil) != fits || !fits && (!errors.Is(err, kube.ErrOverLimit) || !errors.Is(err, reconcile.ErrInvalid) || !strings.Contains(err.Error(), "spec.ingress[1]")) {
+		if (err == nil) != fits || !fits && (!errors.Is(err, policy.ErrOverLimit) || !errors.Is(err, reconcile.ErrInvalid) || !strings.Contains(err.Error(), "spec.ingress[1]")) {
 			t.Errorf("%d: %v", size, err)
 		}
 		var ids []string
@@ -103,7 +103,7 @@ func TestBeyondLimit_AdministratorsHaveNone(t *testing.T) {
 	view := grown{viewOf(t, deny.Object()), map[contract.Owner]int{}}
 	owner := contract.Owner{Kind: contract.KindAdminNetworkPolicy, Name: "deny"}
 	set := view.Policy(owner).Sets()[0].Owner()
-	view.sizes[set] = 10 * kube.MaxMembers
+	view.sizes[set] = 10 * policy.MaxMembers
 	network := oneNetwork("10.244.0.0/16")
 	rows, err := Build(view, network, owner)
 	if err != nil || len(rows) != 2 {
@@ -116,17 +116,17 @@ func TestBeyondLimit_AdministratorsHaveNone(t *testing.T) {
 
 // TestLimit_NetworksOfAllRules: each rule is within the limit, and together they are not.
 func TestLimit_NetworksOfAllRules(t *testing.T) {
-	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	object := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
 	for i := range 3 {
 		block := &networkingv1.IPBlock{CIDR: fmt.Sprintf("%d.0.0.0/8", 20+i)}
 		for j := range 120 {
 			block.Except = append(block.Except, fmt.Sprintf("%d.%d.%d.1/32", 20+i, 2*j, j))
 		}
-		policy.Spec.Egress = append(policy.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{{IPBlock: block}}})
+		object.Spec.Egress = append(object.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{{IPBlock: block}}})
 	}
-	view := viewOf(t, policy)
+	view := viewOf(t, object)
 	rows, err := Build(view, oneNetwork("10.244.0.0/16"), contract.NetworkPolicyOwner("ns", "p"))
-	if !errors.Is(err, kube.ErrOverLimit) || !strings.Contains(err.Error(), "spec.egress[2]") || strings.Contains(err.Error(), "spec.egress[1]") {
+	if !errors.Is(err, policy.ErrOverLimit) || !strings.Contains(err.Error(), "spec.egress[2]") || strings.Contains(err.Error(), "spec.egress[1]") {
 		t.Errorf("error %v", err)
 	}
 	if len(rows) != 5 { // group, ingress and egress denied, two rules

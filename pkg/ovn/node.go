@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -139,7 +138,7 @@ func nodeSwitch(n node) []ovsdb.Row {
 // ownAddresses are those of the machine behind the management port. On a host with a
 // DPU that is the host, if the host has the port, and else the DPU.
 func ownAddresses(object *corev1.Node, n node) ([]netip.Addr, error) {
-	if kube.IsDPUHost(object) {
+	if contract.IsDPUHost(object) {
 		function, err := contract.ParseManagementFunction(object.Annotations[contract.ManagementPortKey], contract.DefaultNetwork)
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s of node %s: %w", contract.ManagementPortKey, n.name, err)

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -21,7 +20,7 @@ var ErrRefused = errors.New("refused")
 func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	namespace, name := owner.Namespace, owner.Name
 	pod := view.Pod(namespace, name)
-	if pod == nil || !kube.WantsNetwork(pod) {
+	if pod == nil || !contract.WantsNetwork(pod) {
 		return nil, nil
 	}
 	if portTaken(view.Node(name), net.PodPort(namespace, name)) {

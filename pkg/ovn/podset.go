@@ -8,16 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 // maxAddresses is the size from which a set of pods has several address sets.
 const maxAddresses = 5000
 
 // membersOf are the pods of a set by the number of its named port, or by 0.
-func membersOf(view View, set *kube.PodSet) map[int32][]*corev1.Pod {
+func membersOf(view View, set *policy.PodSet) map[int32][]*corev1.Pod {
 	byNumber := map[int32][]*corev1.Pod{}
 	for _, pod := range view.Members(set) {
 		number := int32(0)
@@ -82,7 +82,7 @@ func buildPodSet(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error
 	return rows, nil
 }
 
-func addressSets(view View, net scope, set *kube.PodSet, key addressKey, pods []*corev1.Pod) []ovsdb.Row {
+func addressSets(view View, net scope, set *policy.PodSet, key addressKey, pods []*corev1.Pod) []ovsdb.Row {
 	members := make([][]string, key.parts)
 	for _, pod := range pods {
 		network := view.Allocated(pod, net.Name)

@@ -13,27 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 // PolicyView is the facts of policies; a method returns nil for what is not there.
 type PolicyView interface {
-	Policy(owner contract.Owner) *kube.Policy
-	PoliciesOf(pod *corev1.Pod) (policies []*kube.Policy, complete bool)
+	Policy(owner contract.Owner) *policy.Policy
+	PoliciesOf(pod *corev1.Pod) (policies []*policy.Policy, complete bool)
 	Namespace(name string) *corev1.Namespace
 	Peers
 }
 
 // Peers is who is behind the peers of policies.
 type Peers interface {
-	PodSet(owner contract.Owner) *kube.PodSet
-	Members(set *kube.PodSet) []*corev1.Pod
+	PodSet(owner contract.Owner) *policy.PodSet
+	Members(set *policy.PodSet) []*corev1.Pod
 	// Sizes are the numbers of members for each number of a named port, or for 0, as
 	// of the last look at them.
-	Sizes(set *kube.PodSet) map[int32]int
+	Sizes(set *policy.PodSet) map[int32]int
 	UsersOf(set contract.Owner) []contract.Owner
 	NodesWith(selector labels.Selector) []*corev1.Node
 }
@@ -66,7 +66,7 @@ func buildPolicy(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error
 }
 
 // loggingOf is on the object of a policy for the cluster, else on the namespace.
-func loggingOf(view View, policy *kube.Policy) string {
+func loggingOf(view View, policy *policy.Policy) string {
 	if policy.Owner.Namespace == "" {
 		return policy.Logging
 	}
@@ -80,7 +80,7 @@ func loggingOf(view View, policy *kube.Policy) string {
 type policyBuilder struct {
 	view    View
 	net     scope
-	policy  *kube.Policy
+	policy  *policy.Policy
 	group   string
 	logging contract.ACLLogging
 	// beyond are the sets that rules may not refer to; networks counts those of the
@@ -93,12 +93,12 @@ type policyBuilder struct {
 	errs []error
 }
 
-func (b *policyBuilder) direction(name string, d *kube.Direction) {
+func (b *policyBuilder) direction(name string, d *policy.Direction) {
 	if d == nil {
 		return
 	}
 	b.uses = nil
-	if b.policy.Tier == kube.TierNetworkPolicy {
+	if b.policy.Tier == policy.TierNetworkPolicy {
 		b.rule(aclRule{direction: name, action: nb.ACLActionDrop, priority: priorityDeny}, "")
 	}
 	for i, rule := range d.Rules {
@@ -118,23 +118,23 @@ func (b *policyBuilder) direction(name string, d *kube.Direction) {
 }
 
 // refuses says why a rule is beyond a limit of a NetworkPolicy.
-func (b *policyBuilder) refuses(rule kube.Rule) error {
-	sets := []*kube.PodSet{rule.Peers}
+func (b *policyBuilder) refuses(rule policy.Rule) error {
+	sets := []*policy.PodSet{rule.Peers}
 	for _, port := range rule.Ports {
 		sets = append(sets, port.Named...)
 	}
 	for _, set := range sets {
 		if set != nil && slices.Contains(b.beyond, set.Owner()) {
-			return fmt.Errorf("%w: a policy may have %d pods in its rules: the rule allows nothing", kube.ErrOverLimit, kube.MaxMembers)
+			return fmt.Errorf("%w: a policy may have %d pods in its rules: the rule allows nothing", policy.ErrOverLimit, policy.MaxMembers)
 		}
 	}
 	networks, err := rule.Networks.Prefixes()
 	if err != nil {
 		b.errs = append(b.errs, err)
 	}
-	if b.networks += len(networks); b.networks > kube.MaxNetworks && b.policy.Tier == kube.TierNetworkPolicy {
+	if b.networks += len(networks); b.networks > policy.MaxNetworks && b.policy.Tier == policy.TierNetworkPolicy {
 		b.networks -= len(networks)
-		return fmt.Errorf("%w: over %d networks are left up to this rule: the rule allows nothing", kube.ErrOverLimit, kube.MaxNetworks)
+		return fmt.Errorf("%w: over %d networks are left up to this rule: the rule allows nothing", policy.ErrOverLimit, policy.MaxNetworks)
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (b *policyBuilder) refuses(rule kube.Rule) error {
 // matches are those of a rule, in parts of one family and protocol each, and for
 // named ports of one number: only where every alternative is of one field does
 // OVN add flows for each value of each field, and not for each combination.
-func (b *policyBuilder) matches(direction string, rule kube.Rule) []string {
+func (b *policyBuilder) matches(direction string, rule policy.Rule) []string {
 	peer, pods := sourceField, destinationField
 	if direction == "Egress" {
 		peer = destinationField
@@ -174,7 +174,7 @@ func (b *policyBuilder) matches(direction string, rule kube.Rule) []string {
 }
 
 // addresses are the peers of a rule by family, as a match's set has them.
-func (b *policyBuilder) addresses(rule kube.Rule) map[contract.Family][]string {
+func (b *policyBuilder) addresses(rule policy.Rule) map[contract.Family][]string {
 	all := map[contract.Family][]string{}
 	if rule.EveryPod {
 		all = everyPod(b.net)
@@ -205,14 +205,14 @@ func (b *policyBuilder) addresses(rule kube.Rule) map[contract.Family][]string {
 }
 
 // namedMatches are where traffic to a named port may go: to the pods with each number.
-func (b *policyBuilder) namedMatches(f field, set *kube.PodSet, family contract.Family) []string {
+func (b *policyBuilder) namedMatches(f field, set *policy.PodSet, family contract.Family) []string {
 	sizes := b.view.Sizes(set)
 	var all []string
 	for _, number := range slices.Sorted(maps.Keys(sizes)) {
 		key := addressKey{set.Owner().Name, number, layouts(sizes[number])[0], family}
-		port := kube.Port{Protocol: set.Port.Protocol, First: uint16(number), Last: uint16(number)}
+		port := policy.Port{Protocol: set.Port.Protocol, First: uint16(number), Last: uint16(number)}
 		pods := peerMatches(f, map[contract.Family][]string{family: b.references(key)}, false)
-		all = append(all, and(pods[0], portMatches([]kube.Port{port}, false)[0]))
+		all = append(all, and(pods[0], portMatches([]policy.Port{port}, false)[0]))
 	}
 	return all
 }
@@ -290,29 +290,29 @@ func (b *policyBuilder) name() string {
 
 // action is OVN's. In the last tier there is nowhere to pass to: what it passes
 // is allowed.
-func (b *policyBuilder) action(action kube.Action) nb.ACLAction {
+func (b *policyBuilder) action(action policy.Action) nb.ACLAction {
 	switch {
-	case action == kube.Deny:
+	case action == policy.Deny:
 		return nb.ACLActionDrop
-	case action == kube.Pass && b.policy.Tier != kube.TierBaseline:
+	case action == policy.Pass && b.policy.Tier != policy.TierBaseline:
 		return nb.ACLActionPass
 	}
 	return nb.ACLActionAllowRelated
 }
 
 // priority gives each policy of a tier a range of its own, by its priority.
-func (b *policyBuilder) priority(rule kube.Rule) int {
-	if b.policy.Tier == kube.TierNetworkPolicy {
+func (b *policyBuilder) priority(rule policy.Rule) int {
+	if b.policy.Tier == policy.TierNetworkPolicy {
 		return priorityAllow
 	}
 	return priorityAdmin - stepsOfPolicy*b.policy.Priority - rule.Step
 }
 
-func tierOf(tier kube.Tier) int {
+func tierOf(tier policy.Tier) int {
 	switch tier {
-	case kube.TierAdmin:
+	case policy.TierAdmin:
 		return tierAdmin
-	case kube.TierBaseline:
+	case policy.TierBaseline:
 		return tierBaseline
 	}
 	return tierPolicy

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 // TestNetworkPolicy_RulesMatchDefinitionOfAPI builds random policies and compares, for every pair
@@ -213,7 +213,7 @@ type counting struct {
 	looks int
 }
 
-func (c *counting) Members(set *kube.PodSet) []*corev1.Pod {
+func (c *counting) Members(set *policy.PodSet) []*corev1.Pod {
 	c.looks++
 	return c.facts.Members(set)
 }

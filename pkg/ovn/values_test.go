@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 const valueNodes = 6
@@ -39,8 +38,11 @@ func (w *valueWorld) Zone() contract.Zone                                { retur
 func (w *valueWorld) IsHostAddress(netip.Addr) bool                      { return false }
 func (w *valueWorld) ServiceSubnets() []netip.Prefix                     { return nil }
 
-func (w *valueWorld) GatewayAddresses(node *corev1.Node) []netip.Addr {
-	return kube.StatusAddresses(node)
+func (w *valueWorld) GatewayAddresses(node *corev1.Node) (out []netip.Addr) {
+	for _, address := range node.Status.Addresses {
+		out = append(out, netip.MustParseAddr(address.Address))
+	}
+	return out
 }
 
 func (w *valueWorld) Services() (all []*corev1.Service) {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -97,7 +96,7 @@ func (h *holders) look(pod *corev1.Pod, deleted bool) {
 	for _, addr := range network.Addresses {
 		address := addr.Addr().String()
 		switch other := h.of[address]; {
-		case deleted || kube.Completed(pod):
+		case deleted || contract.Completed(pod):
 			if other == name {
 				delete(h.of, address)
 			}

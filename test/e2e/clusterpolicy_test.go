@@ -17,6 +17,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 // clusterPolicyCRD is what the API server needs of each kind: its validation is
@@ -70,7 +71,7 @@ func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	for kind, resource := range kube.AdminKinds() {
+	for kind, resource := range policy.AdminKinds() {
 		if _, err := client.Resource(crds).Create(t.Context(), clusterPolicyCRD(kind, resource), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
@@ -84,7 +85,7 @@ func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 	apply := func(kind, text string) {
 		t.Helper()
 		made := object(text)
-		resource := client.Resource(kube.AdminKinds()[kind])
+		resource := client.Resource(policy.AdminKinds()[kind])
 		eventually(t, time.Minute, "the API server knows the kind", func() (bool, string) {
 			_, err := resource.Create(t.Context(), made, metav1.CreateOptions{})
 			return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
@@ -103,7 +104,7 @@ func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 	}
 	remove := func(kind, name string) {
 		t.Helper()
-		if err := client.Resource(kube.AdminKinds()[kind]).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		if err := client.Resource(policy.AdminKinds()[kind]).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +117,7 @@ spec: {`+subject+`, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
 	becomes(t, from, false, targets...)
 
 	// A NetworkPolicy overrides the baseline,
-	policy(t, ns, "open", fromNamespaces("team", "tested"))
+	createPolicy(t, ns, "open", fromNamespaces("team", "tested"))
 	becomes(t, from, true, targets...)
 	// the admin's tier overrides that,
 	apply(contract.KindAdminNetworkPolicy, `

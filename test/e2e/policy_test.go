@@ -26,7 +26,7 @@ const (
 	silence      = 3 * time.Second
 )
 
-func policy(t *testing.T, ns, name string, spec networkingv1.NetworkPolicySpec) {
+func createPolicy(t *testing.T, ns, name string, spec networkingv1.NetworkPolicySpec) {
 	t.Helper()
 	object := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec}
 	if _, err := cluster.client.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
@@ -114,7 +114,7 @@ func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 	if out := mustInPod(t, near, "ping", "-c1", "-w5", targets[0].Addr().String()); !strings.Contains(out, "ttl=64") {
 		t.Errorf("without a policy, ping on the same node: %s", out)
 	}
-	policy(t, mine, "deny-ingress-from-alpine-worker", fromNamespaces("namespace", "alpine-worker"))
+	createPolicy(t, mine, "deny-ingress-from-alpine-worker", fromNamespaces("namespace", "alpine-worker"))
 	for _, from := range []*corev1.Pod{near, far, stranger, sibling} {
 		becomes(t, from, false, targets...)
 	}
@@ -174,7 +174,7 @@ func TestNetworkPolicy_HoldsForServices(t *testing.T) {
 	nodePortsBecome(t, true, made)
 	spec := fromNamespaces("namespace", "alpine-worker")
 	spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "nginx"}}
-	policy(t, mine, "deny-specific-ip-blocks", spec)
+	createPolicy(t, mine, "deny-specific-ip-blocks", spec)
 	for _, client := range clients {
 		becomes(t, client, false, targets...)
 	}
@@ -217,7 +217,7 @@ func TestNetworkPolicy_IsLoggedWithAnnotation(t *testing.T) {
 	target, from := running(t, ns, "target", nodes[1]), running(t, ns, "from", nodes[2])
 	address := echoTargets(t, target)[0]
 	port := intstr.FromInt32(echoPort)
-	policy(t, ns, "tcp-alone", networkingv1.NetworkPolicySpec{
+	createPolicy(t, ns, "tcp-alone", networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: target.Labels},
 		Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}},
 	})
@@ -273,7 +273,7 @@ func TestNetworkPolicy_NewPodIsNeverOpen(t *testing.T) {
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
 	target := echoTargets(t, server)[0].String()
-	policy(t, ns, "silent", networkingv1.NetworkPolicySpec{
+	createPolicy(t, ns, "silent", networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"silent": "yes"}},
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 	})
@@ -296,8 +296,8 @@ func TestNetworkPolicy_NewPodIsNeverOpen(t *testing.T) {
 func TestNetworkPolicy_WarnsOfUnmatchedSelector(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	policy(t, ns, "forgotten", fromNamespaces("nobody", "has-this-label"))
-	policy(t, ns, "right", fromNamespaces("kubernetes.io/metadata.name", ns))
+	createPolicy(t, ns, "forgotten", fromNamespaces("nobody", "has-this-label"))
+	createPolicy(t, ns, "right", fromNamespaces("kubernetes.io/metadata.name", ns))
 	warnings := func(name string) (notes []string) {
 		events, err := cluster.client.CoreV1().Events(ns).List(context.Background(), metav1.ListOptions{})
 		if err != nil {
@@ -360,9 +360,9 @@ func TestNetworkPolicy_OwnNodeReachesPod(t *testing.T) {
 			})
 		}
 	}
-	policy(t, ns, "nobody", networkingv1.NetworkPolicySpec{})
+	createPolicy(t, ns, "nobody", networkingv1.NetworkPolicySpec{})
 	become(false, ways)
 	become(true, direct)
-	policy(t, ns, "seen", networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: seen[len(direct):]}}})
+	createPolicy(t, ns, "seen", networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: seen[len(direct):]}}})
 	become(true, append(direct, ways...))
 }

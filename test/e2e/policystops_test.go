@@ -114,7 +114,7 @@ func everyWay(to netip.Addr) []string {
 func stops(t *testing.T, spec networkingv1.NetworkPolicySpec, forbidden, allowed [2]*corev1.Pod, protocols []string) {
 	t.Helper()
 	flows(t, forbidden, true, protocols...)
-	policy(t, forbidden[0].Namespace, "deny", spec)
+	createPolicy(t, forbidden[0].Namespace, "deny", spec)
 	stopped(t, forbidden[0], protocols...)
 	flows(t, forbidden, false, protocols...)
 	flows(t, allowed, true, protocols...)
@@ -168,7 +168,7 @@ func TestNetworkPolicy_StopsStreamsOfServer(t *testing.T) {
 				client, witness := streaming(t, podObject(ns, "client", node, pull...)), streaming(t, podObject(ns, "witness", node, pull...))
 				protocol := map[bool]string{true: "Udp", false: "Udp6"}[addrs[i%len(addrs)].Is4()]
 				flows(t, [2]*corev1.Pod{client, server}, true, protocol)
-				policy(t, ns, "deny", spec)
+				createPolicy(t, ns, "deny", spec)
 				stopped(t, client, protocol)
 				flows(t, [2]*corev1.Pod{client, server}, false, protocol)
 				flows(t, [2]*corev1.Pod{witness, server}, true, protocol)

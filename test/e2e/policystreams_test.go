@@ -137,7 +137,7 @@ func switchErrors(t *testing.T) (n int) {
 func forbid(t *testing.T, client, server *corev1.Pod) {
 	t.Helper()
 	all := streams(t, client, server)
-	policy(t, client.Namespace, "forbid", networkingv1.NetworkPolicySpec{
+	createPolicy(t, client.Namespace, "forbid", networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: client.Labels}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 	})
 	becomes(t, client, false, echoTargets(t, server)...)
@@ -157,7 +157,7 @@ func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
 	client, third := running(t, ns, "client", nodes[2]), running(t, ns, "third", nodes[2])
 	away := running(t, theirs, "server", nodes[1])
-	policy(t, ns, "allow", allowIngress("server", "client"))
+	createPolicy(t, ns, "allow", allowIngress("server", "client"))
 	becomes(t, third, false, echoTargets(t, server)...)
 	others := []struct {
 		ns, name string
@@ -170,7 +170,7 @@ func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 	}
 	come := func() {
 		for _, p := range others {
-			policy(t, p.ns, p.name, p.spec)
+			createPolicy(t, p.ns, p.name, p.spec)
 		}
 	}
 	leave := func() {
@@ -236,7 +236,7 @@ func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 			undisturbed(t, server, clients, clients, func() {
 				for range tier.Pick(1, 3) {
 					becomes(t, landing.stopped, true, echoTargets(t, landing.to)...)
-					policy(t, ns, landing.name, landing.spec)
+					createPolicy(t, ns, landing.name, landing.spec)
 					becomes(t, landing.stopped, false, echoTargets(t, landing.to)...)
 					deletePolicy(t, ns, landing.name)
 				}
@@ -269,12 +269,12 @@ func TestNetworkPolicy_EarlierConnectionsAreAnswered(t *testing.T) {
 			witness := running(t, ns, "witness", node)
 			undisturbed(t, server, []*corev1.Pod{asker}, []*corev1.Pod{witness}, func() {
 				becomes(t, server, true, echoTargets(t, asker, silent)...)
-				policy(t, ns, "nobody", networkingv1.NetworkPolicySpec{PodSelector: clients})
+				createPolicy(t, ns, "nobody", networkingv1.NetworkPolicySpec{PodSelector: clients})
 				becomes(t, server, false, echoTargets(t, asker, silent)...)
 				flows(t, [2]*corev1.Pod{silent, pusher}, true, "Udp")
 				deletePolicy(t, ns, "nobody")
 			})
-			policy(t, ns, "nothing", networkingv1.NetworkPolicySpec{PodSelector: clients, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}})
+			createPolicy(t, ns, "nothing", networkingv1.NetworkPolicySpec{PodSelector: clients, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}})
 			stopped(t, silent, "Udp")
 			flows(t, [2]*corev1.Pod{silent, pusher}, false, "Udp")
 			deletePolicy(t, ns, "nothing")

@@ -46,7 +46,7 @@ func TestNetworkPolicy_RandomPoliciesMatchAPI(t *testing.T) {
 		}
 		tab.world.Policies = policies
 		for _, p := range policies {
-			policy(t, p.Namespace, p.Name, p.Spec)
+			createPolicy(t, p.Namespace, p.Name, p.Spec)
 		}
 		denied += tab.compare(fmt.Sprint("round ", round))
 		for _, p := range policies {

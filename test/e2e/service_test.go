@@ -194,7 +194,7 @@ func TestService_OnlyEndpointReachesItself(t *testing.T) {
 	}
 	becomes(t, other, true, all...)
 	becomes(t, alone, true, echoTargets(t, other)...)
-	policy(t, ns, "nothing", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{
+	createPolicy(t, ns, "nothing", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{
 		networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress,
 	}})
 	becomes(t, other, false, all...)

@@ -80,7 +80,7 @@ func TestTrace_PoliciesAllowAndDrop(t *testing.T) {
 		{"", []string{"near", "far"}}, {"nobody", nil}, {"near", []string{"near"}}, {"far", []string{"far"}}, {"", []string{"near", "far"}},
 	} {
 		if tc.policy != "" {
-			policy(t, ns, tc.policy, allowIngress(to.Name, tc.lets...))
+			createPolicy(t, ns, tc.policy, allowIngress(to.Name, tc.lets...))
 		}
 		look := func() (bool, string) {
 			return traced(t, to, sources, tc.lets, contract.NetworkPolicyOwner(ns, tc.policy))

@@ -19,11 +19,11 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 const worldNodes, worldPods = 400, 100_000
@@ -58,14 +58,14 @@ func (w *world) Zone() contract.Zone                                        { re
 func (w *world) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
-func (w *world) Policy(contract.Owner) *kube.Policy            { return nil }
-func (w *world) PoliciesOf(*corev1.Pod) ([]*kube.Policy, bool) { return nil, true }
-func (w *world) PodSet(contract.Owner) *kube.PodSet            { return nil }
-func (w *world) Members(*kube.PodSet) []*corev1.Pod            { return nil }
-func (w *world) Sizes(*kube.PodSet) map[int32]int              { return nil }
-func (w *world) UsersOf(contract.Owner) []contract.Owner       { return nil }
-func (w *world) NodesWith(labels.Selector) []*corev1.Node      { return nil }
-func (w *world) Namespace(string) *corev1.Namespace            { return nil }
+func (w *world) Policy(contract.Owner) *policy.Policy            { return nil }
+func (w *world) PoliciesOf(*corev1.Pod) ([]*policy.Policy, bool) { return nil, true }
+func (w *world) PodSet(contract.Owner) *policy.PodSet            { return nil }
+func (w *world) Members(*policy.PodSet) []*corev1.Pod            { return nil }
+func (w *world) Sizes(*policy.PodSet) map[int32]int              { return nil }
+func (w *world) UsersOf(contract.Owner) []contract.Owner         { return nil }
+func (w *world) NodesWith(labels.Selector) []*corev1.Node        { return nil }
+func (w *world) Namespace(string) *corev1.Namespace              { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	return w.alloc.Allocated(pod, network)

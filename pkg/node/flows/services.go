@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // Protocol is "tcp", "udp" or "sctp", as OpenFlow and nftables call it.
@@ -115,7 +114,7 @@ func HasHostPorts(pod *corev1.Pod) bool {
 }
 
 func (s *Services) addHostPorts(pod *corev1.Pod) {
-	if !kube.WantsNetwork(pod) {
+	if !contract.WantsNetwork(pod) {
 		return
 	}
 	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
@@ -129,7 +128,7 @@ func (s *Services) addHostPorts(pod *corev1.Pod) {
 			for _, prefix := range network.Addresses {
 				own = append(own, netip.AddrPortFrom(prefix.Addr(), uint16(p.ContainerPort)))
 			}
-			at, ok := kube.HostPort(p)
+			at, ok := contract.HostPort(p)
 			switch {
 			case !ok:
 			case at.IsValid():

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 // Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
@@ -111,7 +111,7 @@ func (s *Setup) rangesOf(st State, g Gateway, services flows.Services, synced bo
 // far as a node knows them: its own addresses, those of pods and of services.
 func (s *Setup) takenBy(st State) []netip.Prefix {
 	taken := slices.Concat(s.cfg.Network.Prefixes(), s.cfg.Zone.MasqueradeSubnets, st.Services)
-	for _, addr := range kube.HostAddresses(s.Deps.Node()) {
+	for _, addr := range service.HostAddresses(s.Deps.Node()) {
 		taken = append(taken, flows.Single(addr))
 	}
 	return taken

@@ -27,8 +27,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 // Deps is what a Server asks.
@@ -87,9 +87,9 @@ func (h *Server) Run(ctx context.Context) error {
 // cannot be read, their last number is served.
 func (h *Server) pass(ctx context.Context) error {
 	want := map[types.NamespacedName]uint16{}
-	for _, service := range h.deps.Services() {
-		if port := kube.HealthCheckPort(service); port != 0 {
-			want[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = port
+	for _, s := range h.deps.Services() {
+		if port := service.HealthCheckPort(s); port != 0 {
+			want[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = port
 		}
 	}
 	for name, server := range h.servers {

@@ -34,7 +34,7 @@ func (p *product) gateway(n *ovsNode, of string) {
 	host, err := netdev.Open("/run/netns/" + n.name)
 	ok(t, err)
 	t.Cleanup(func() { _ = host.Close() })
-	view, err := kube.NewView(apitest.Client(p.server), of)
+	view, err := kube.NewNodeView(apitest.Client(p.server), of)
 	ok(t, err)
 	db := n.database()
 	cfg := gateway.Defaults()

@@ -134,7 +134,7 @@ type dpuSide struct {
 	name, dir, sysfs string // namespace, that of OVS' sockets, its own view of devices
 	ns               *netdev.NS
 	kernel           *netdev.Devices
-	view             *kube.View
+	view             *kube.NodeView
 	db               *ovsdb.DB
 	live             *vf.Live
 	ports            atomic.Pointer[dpu.Ports]
@@ -157,7 +157,7 @@ func newDPUSide(b *dpuBench, dir, name string) *dpuSide {
 	d.db, err = ovsdb.Open(b.Context(), ovsdb.Defaults([]string{"unix:" + dir + "/db.sock"}, schema))
 	ok(b, err)
 	b.Cleanup(d.db.Close)
-	d.view, err = kube.NewView(apitest.Client(b.api), dpuHost)
+	d.view, err = kube.NewNodeView(apitest.Client(b.api), dpuHost)
 	ok(b, err)
 	d.view.OnChange(func(owners ...contract.Owner) {
 		if ports := d.ports.Load(); ports != nil {
@@ -220,7 +220,7 @@ type hostSide struct {
 // start runs the host's agent, in the given life of the machine.
 func (h *hostSide) start(boot string) {
 	h.Helper()
-	view, err := kube.NewView(apitest.Client(h.api), dpuHost)
+	view, err := kube.NewNodeView(apitest.Client(h.api), dpuHost)
 	ok(h, err)
 	pods := cni.NewPods(view.Pod)
 	view.OnChange(pods.Changed)

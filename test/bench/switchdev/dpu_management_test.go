@@ -45,7 +45,7 @@ func networkOf(subnets ...string) (n contract.Network) {
 }
 
 // management is one side's half of the management port.
-func (b *dpuBench) management(view *kube.View, ns *netdev.NS, db node.DB, function func() (*node.VF, error)) *management.Runner {
+func (b *dpuBench) management(view *kube.NodeView, ns *netdev.NS, db node.DB, function func() (*node.VF, error)) *management.Runner {
 	b.Helper()
 	m, err := management.New(management.NewPort(node.Config{
 		Node: dpuHost, Network: networkOf("10.1.0.0/16", "fd00:1::/48"), Zone: contract.Zone{ServiceSubnets: subnetsOf("10.96.0.0/16")},

@@ -1,4 +1,4 @@
-package kube
+package policy
 
 import (
 	"errors"
@@ -115,10 +115,10 @@ type adminDestination struct {
 	} `json:"destinationPort"`
 }
 
-// ParseAdminPolicy never fails as a whole. As the API wants it, a part that is not
+// ParseAdmin never fails as a whole. As the API wants it, a part that is not
 // understood makes a rule that allows allow nothing, and a rule that denies or
 // passes deny everything.
-func ParseAdminPolicy(kind string, object *unstructured.Unstructured) *Policy {
+func ParseAdmin(kind string, object *unstructured.Unstructured) *Policy {
 	policy := &Policy{Owner: contract.Owner{Kind: kind, Name: object.GetName()}, Tier: TierAdmin, Logging: object.GetAnnotations()[contract.ACLLoggingKey]}
 	var whole struct {
 		Spec adminSpec `json:"spec"`

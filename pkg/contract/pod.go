@@ -1,4 +1,4 @@
-package kube
+package contract
 
 import (
 	"net/netip"
@@ -12,7 +12,7 @@ func Completed(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// WantsNetwork says that the pod runs, or will run, on the pod network of a known
+// WantsNetwork says that the pod runs, or will run, on the pod network of a scheduled
 // node. A pod that is being deleted still wants it until it is completed or gone.
 func WantsNetwork(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && pod.Spec.NodeName != "" && !Completed(pod)

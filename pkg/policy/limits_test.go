@@ -1,4 +1,4 @@
-package kube
+package policy
 
 import (
 	"errors"
@@ -174,7 +174,7 @@ func TestIndex_EventTestsOnlyCandidates(t *testing.T) {
 		policy := ParseNetworkPolicy(np)
 		index.put(policy.Owner, policy)
 	}
-	pod := labelled(newPod("pod", "n"), "app", "b7")
+	pod := labelled("pod", "app", "b7")
 	candidates := 0
 	for _, bucket := range bucketsOf(pod, labels.Set{"team": "9"}) {
 		candidates += len(index.members[bucket])
@@ -188,7 +188,7 @@ func TestIndex_EventTestsOnlyCandidates(t *testing.T) {
 	for i := range 1000 {
 		index.put(contract.NetworkPolicyOwner("ns", fmt.Sprint("policy-", i)), nil)
 	}
-	if left := len(index.members) + len(index.subjects) + len(index.selectors) + len(index.sets); left > 0 {
+	if left := len(index.members) + len(index.bySubject) + len(index.selectors) + len(index.sets); left > 0 {
 		t.Errorf("%d entries are left", left)
 	}
 }

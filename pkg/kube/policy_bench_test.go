@@ -2,63 +2,18 @@ package kube
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
-
-// exceptions are n single addresses all over IPv4.
-func exceptions(n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		v := uint32(i) * 2654435761 // Knuth's multiplier spreads them
-		all[i] = netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}).String() + "/32"
-	}
-	return all
-}
-
-func exceptPolicy(n int) *networkingv1.NetworkPolicy {
-	return policyFrom(networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: exceptions(n)}})
-}
-
-// BenchmarkNetworkPolicy_Exceptions is what a policy with many exceptions costs: in
-// the event's handler, and in the loop of rows.
-func BenchmarkNetworkPolicy_Exceptions(b *testing.B) {
-	for _, n := range []int{100, 500, 1000, 2000, 4000, 80000} {
-		np := exceptPolicy(n)
-		b.Run(fmt.Sprint("event/", n), func(b *testing.B) {
-			for b.Loop() {
-				ParseNetworkPolicy(np)
-			}
-		})
-		b.Run(fmt.Sprint("rows/", n), func(b *testing.B) {
-			left := 0
-			for b.Loop() {
-				prefixes, _ := ParseNetworkPolicy(np).Ingress.Rules[0].Networks.Prefixes()
-				left = len(prefixes)
-			}
-			b.ReportMetric(float64(left), "prefixes")
-		})
-		b.Run(fmt.Sprint("unlimited/", n), func(b *testing.B) {
-			left := 0
-			for b.Loop() {
-				var except []span
-				for _, text := range np.Spec.Ingress[0].From[0].IPBlock.Except {
-					except = append(except, spanOf(netip.MustParsePrefix(text)))
-				}
-				left = len(prefixesOf(without(spanOf(netip.MustParsePrefix("0.0.0.0/0")), except), 1<<30))
-			}
-			b.ReportMetric(float64(left), "prefixes")
-		})
-	}
-}
 
 // manyPeers are n peers in so many rules, each of which selects nearly all pods of the cluster.
 func manyPeers(n, rules int) *networkingv1.NetworkPolicy {
@@ -94,7 +49,7 @@ func manyPods(n int) (objects []runtime.Object) {
 func BenchmarkNetworkPolicy_Peers(b *testing.B) {
 	const pods = 20000
 	client := fake.NewClientset(manyPods(pods)...)
-	view, err := NewView(apitest.Client(client), "")
+	view, err := NewClusterView(apitest.Client(client))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -103,12 +58,12 @@ func BenchmarkNetworkPolicy_Peers(b *testing.B) {
 	}
 	pod := view.Pods()[0]
 	for _, c := range []struct{ peers, rules int }{{5000, 1}, {200, 1}, {200, 200}} {
-		policy := ParseNetworkPolicy(manyPeers(c.peers, c.rules))
-		view.policyIndex.put(policy.Owner, policy)
+		parsed := policy.ParseNetworkPolicy(manyPeers(c.peers, c.rules))
+		view.PolicyChanged(parsed.Owner, parsed)
 		name := fmt.Sprintf("%d-in-%d-rules", c.peers, c.rules)
 		b.Run("event/"+name, func(b *testing.B) {
 			for b.Loop() {
-				view.podPolicyOwners(nil, pod)
+				view.PodChanged(nil, pod)
 			}
 		})
 		b.Run("sets/"+name, func(b *testing.B) {
@@ -122,6 +77,6 @@ func BenchmarkNetworkPolicy_Peers(b *testing.B) {
 			b.ReportMetric(float64(len(view.PodSetOwners())), "sets")
 			b.ReportMetric(float64(members), "members")
 		})
-		view.policyIndex.put(policy.Owner, nil)
+		view.PolicyChanged(parsed.Owner, nil)
 	}
 }

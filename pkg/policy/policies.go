@@ -1,4 +1,4 @@
-package kube
+package policy
 
 import (
 	"cmp"
@@ -12,17 +12,16 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// policies holds the parsed policies and the sets of pods that they use, found
-// from a pod or a namespace without looking at those that have nothing to do
-// with it.
+// policies holds the parsed policies and the sets of pods that they use. A pod or a
+// namespace is compared only with the candidates of its labels.
 type policies struct {
 	mu      sync.RWMutex
 	byOwner map[contract.Owner]*Policy
 	// wide are those whose subjects are in several namespaces.
-	wide     map[contract.Owner]*Policy
-	sets     map[contract.Owner]*usedSet
-	subjects map[string]map[*Policy]struct{} // by bucket
-	members  map[string]map[member]struct{}  // by bucket
+	wide      map[contract.Owner]*Policy
+	sets      map[contract.Owner]*usedSet
+	bySubject map[string]map[*Policy]struct{} // by bucket
+	members   map[string]map[member]struct{}  // by bucket
 	// selectors are the sets of several namespaces by their namespace selectors:
 	// many sets share few of these.
 	selectors map[string]map[member]struct{}
@@ -44,10 +43,10 @@ type usedSet struct {
 	sizes atomic.Pointer[map[int32]int]
 }
 
-func newPolicies() *policies {
-	return &policies{
+func newPolicies() policies {
+	return policies{
 		byOwner: map[contract.Owner]*Policy{}, wide: map[contract.Owner]*Policy{}, sets: map[contract.Owner]*usedSet{},
-		subjects: map[string]map[*Policy]struct{}{}, members: map[string]map[member]struct{}{},
+		bySubject: map[string]map[*Policy]struct{}{}, members: map[string]map[member]struct{}{},
 		selectors: map[string]map[member]struct{}{},
 	}
 }
@@ -66,13 +65,13 @@ func (p *policies) put(owner contract.Owner, policy *Policy) (came, went []contr
 			p.wide[owner] = policy
 		}
 		for _, bucket := range policy.Subject.buckets() {
-			put(p.subjects, bucket, policy)
+			put(p.bySubject, bucket, policy)
 		}
 		came = p.use(policy)
 	}
 	if old != nil {
 		for _, bucket := range old.Subject.buckets() {
-			take(p.subjects, bucket, old)
+			take(p.bySubject, bucket, old)
 		}
 		went = p.release(old, policy)
 	}
@@ -153,7 +152,7 @@ func (p *policies) selecting(pod *corev1.Pod, namespace labels.Set) []*Policy {
 	defer p.mu.RUnlock()
 	var found []*Policy
 	for _, bucket := range bucketsOf(pod, namespace) {
-		for policy := range p.subjects[bucket] {
+		for policy := range p.bySubject[bucket] {
 			if policy.Subject.selects(pod, namespace) {
 				found = append(found, policy)
 			}
@@ -179,6 +178,22 @@ func (p *policies) with(pod *corev1.Pod, namespace labels.Set, admins bool) (set
 		}
 	}
 	return sets
+}
+
+// used is nil when no policy uses such a set.
+func (p *policies) used(set contract.Owner) *usedSet {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.sets[set]
+}
+
+// sized notes the members that were found for a set of the index, as PodSet gives
+// it: another set may be the same for another purpose.
+func (p *policies) sized(set *PodSet, members []*corev1.Pod) {
+	if used := p.used(set.Owner()); used != nil && used.PodSet == set {
+		sizes := set.sizes(members)
+		used.sizes.Store(&sizes)
+	}
 }
 
 // between gives the sets that a namespace's pods leave or enter when its labels change.

@@ -1,0 +1,208 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
+	"github.com/ovn-offload/ovn-offload/pkg/service"
+)
+
+const byChassis = "chassis"
+
+// proxied selects the EndpointSlices that load balancers use: those with the label
+// are for DNS only.
+const proxied = "!" + corev1.IsHeadlessService
+
+// ClusterView is what the controller sees: the objects of the whole cluster, with the
+// facts of policies and services that follow from them.
+type ClusterView struct {
+	objects
+	*policy.Index
+	*service.Facts
+	namespaces store[corev1.Namespace]
+	endpoints  store[discoveryv1.EndpointSlice]
+	policies   store[networkingv1.NetworkPolicy]
+	admin      adminPolicies
+	listening  func() bool
+}
+
+// NewClusterView makes the view of a cluster, to be started.
+func NewClusterView(client *api.Client) (*ClusterView, error) {
+	nodes, pods := indexers(service.NodeIndexes(), nodesByChassis()), indexers(policy.PodIndexes(), podsByNode())
+	namespaces, services, endpoints := indexers(policy.NamespaceIndexes()), indexers(service.ServiceIndexes()), indexers(service.SliceIndexes())
+	all := metav1.NamespaceAll
+	v := &ClusterView{
+		objects: objects{
+			nodes:    store[corev1.Node]{api.NewInformer(client.Nodes, &corev1.Node{}, nodes, nil)},
+			pods:     store[corev1.Pod]{api.NewInformer(client.Pods(all), &corev1.Pod{}, pods, nil)},
+			services: store[corev1.Service]{api.NewInformer(client.Services(all), &corev1.Service{}, services, nil)},
+		},
+		namespaces: store[corev1.Namespace]{api.NewInformer(client.Namespaces, &corev1.Namespace{}, namespaces, nil)},
+		endpoints:  store[discoveryv1.EndpointSlice]{api.NewInformer(client.EndpointSlices(all), &discoveryv1.EndpointSlice{}, endpoints, selectLabels(proxied))},
+		policies:   store[networkingv1.NetworkPolicy]{api.NewInformer(client.Policies(all), &networkingv1.NetworkPolicy{}, nil, nil)},
+		listening:  func() bool { return true },
+	}
+	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() })
+	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
+	return v, v.prepare(client, trim, v.nodes, v.pods, v.services, v.namespaces, v.endpoints, v.policies)
+}
+
+func nodesByChassis() map[string]func(*corev1.Node) []string {
+	return map[string]func(*corev1.Node) []string{byChassis: func(node *corev1.Node) []string {
+		if id := node.Annotations[contract.NodeChassisIDKey]; id != "" {
+			return []string{id}
+		}
+		return nil
+	}}
+}
+
+// ListenWhen says when the listeners want the owners of pods, namespaces and policies;
+// call it before Start. The view does not look for owners that they would ignore.
+func (v *ClusterView) ListenWhen(f func() bool) { v.listening = f }
+
+// Start runs the informers until ctx ends. It returns when the view is complete
+// and the listeners were called for every object in it.
+func (v *ClusterView) Start(ctx context.Context) error {
+	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
+	f.add(follow(ctx, v.nodes, func(old, new *corev1.Node) { v.notify(v.nodeOwners(old, new)...) }))
+	f.add(follow(ctx, v.pods, v.podChanged))
+	f.add(follow(ctx, v.services, func(old, new *corev1.Service) { v.notify(v.ServiceChanged(old, new)...) }))
+	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) { v.notify(v.NamespaceChanged(old, new)...) }))
+	f.add(follow(ctx, v.endpoints, func(old, new *discoveryv1.EndpointSlice) { v.notify(v.SliceChanged(old, new)...) }))
+	f.add(follow(ctx, v.policies, v.policyChanged))
+	f.add(v.ranges.follow(ctx, func(_, _ *networkingv1.ServiceCIDR) { v.notify(v.RangesChanged()...) }))
+	return f.wait(ctx)
+}
+
+func (v *ClusterView) podChanged(old, new *corev1.Pod) {
+	if v.listening() {
+		pod := either(old, new)
+		v.notify(append(v.PodChanged(old, new), contract.PodOwner(pod.Namespace, pod.Name))...)
+	}
+}
+
+func (v *ClusterView) policyChanged(old, new *networkingv1.NetworkPolicy) {
+	switch {
+	case new == nil:
+		v.notify(v.PolicyChanged(contract.NetworkPolicyOwner(old.Namespace, old.Name), nil)...)
+	case old == nil || !equality.Semantic.DeepEqual(old.Spec, new.Spec):
+		parsed := policy.ParseNetworkPolicy(new)
+		v.notify(v.PolicyChanged(parsed.Owner, parsed)...)
+	}
+}
+
+// nodeOwners are those whose rows, addresses or missing addresses depend on facts of the node that changed.
+func (v *ClusterView) nodeOwners(old, new *corev1.Node) []contract.Owner {
+	name := either(old, new).Name
+	owners := append([]contract.Owner{contract.NodeOwner(name)}, v.Index.NodeChanged(old, new)...)
+	ofServices, isOther := v.Facts.NodeChanged(name, old, new)
+	owners = append(owners, ofServices...)
+	chassis := isOtherFact(old, new, contract.NodeChassisIDKey)
+	gateway := isOtherFact(old, new, contract.GatewayConfigKey) || isOther
+	if chassis || gateway || zone(old) != zone(new) {
+		owners = append(owners, contract.NodeServicesOwner(name))
+	}
+	if chassis {
+		owners = append(owners, v.rivals(name, nodeFact(old, contract.NodeChassisIDKey), nodeFact(new, contract.NodeChassisIDKey))...)
+	}
+	if gateway {
+		owners = append(v.namesakes(old, new), owners...)
+	}
+	if gateway || isOtherForPods(old, new) {
+		owners = append(owners, v.podOwnersOn(name)...)
+	}
+	return owners
+}
+
+// rivals are the other nodes that claim one of these chassis ids, with what is made
+// from it: only one of them has the chassis.
+func (v *ClusterView) rivals(name string, ids ...string) (owners []contract.Owner) {
+	for _, id := range ids {
+		for _, node := range v.NodesOfChassis(id) {
+			if node.Name == name {
+				continue
+			}
+			owners = append(owners, contract.NodeOwner(node.Name), contract.NodeServicesOwner(node.Name))
+			owners = append(owners, v.podOwnersOn(node.Name)...)
+		}
+	}
+	return owners
+}
+
+// namesakes are pods whose ports have, by their names, that of one of the node's
+// external bridges. They come first: their ports make way.
+func (v *ClusterView) namesakes(states ...*corev1.Node) []contract.Owner {
+	var owners []contract.Owner
+	for _, node := range states {
+		if node == nil {
+			continue
+		}
+		gateway, err := contract.ParseGatewayConfig(node.Annotations[contract.GatewayConfigKey], contract.DefaultNetwork)
+		if err != nil || gateway == nil {
+			continue
+		}
+		for _, bridge := range []string{gateway.Interface, gateway.SecondGateway.Interface} {
+			if namespace, ok := strings.CutSuffix(bridge, "_"+node.Name); ok && v.Pod(namespace, node.Name) != nil {
+				owners = append(owners, contract.PodOwner(namespace, node.Name))
+			}
+		}
+	}
+	return owners
+}
+
+// Namespace is nil when there is none of that name.
+func (v *ClusterView) Namespace(name string) *corev1.Namespace { return v.namespaces.Get(name) }
+
+// Nodes is every node, in no order.
+func (v *ClusterView) Nodes() []*corev1.Node { return v.nodes.All() }
+
+// NodesOfChassis are the nodes that claim a chassis id, in no order.
+func (v *ClusterView) NodesOfChassis(id string) []*corev1.Node { return v.nodes.Find(byChassis, id) }
+
+// NodesWith are the nodes that a selector selects, in no order.
+func (v *ClusterView) NodesWith(selector labels.Selector) []*corev1.Node {
+	return slices.DeleteFunc(v.Nodes(), func(node *corev1.Node) bool { return !selector.Matches(labels.Set(node.Labels)) })
+}
+
+// Object adds policies to those of both views.
+func (v *ClusterView) Object(owner contract.Owner) runtime.Object {
+	if owner.Kind == contract.KindNetworkPolicy {
+		return objectOf(v.policies.Get(owner.Namespace + "/" + owner.Name))
+	}
+	if _, isAdmin := v.admin.informers[owner.Kind]; isAdmin {
+		return objectOf(v.AdminPolicy(owner))
+	}
+	return v.objects.Object(owner)
+}
+
+// AdminPolicy is the object of a policy for the whole cluster, nil when there is none.
+func (v *ClusterView) AdminPolicy(owner contract.Owner) *unstructured.Unstructured {
+	informer, ok := v.admin.informers[owner.Kind]
+	if !ok {
+		return nil
+	}
+	return informer.Get(owner.Name)
+}
+
+// WatchAdminPolicies adds the policies for the whole cluster to the view; call it
+// before Start. A cluster without their CRDs has none: they are looked for, and
+// found when somebody installs them. Present CRDs belong to a complete view: the rules of a policy that is not
+// seen would be removed.
+func (v *ClusterView) WatchAdminPolicies(ctx context.Context, client dynamic.Interface) (err error) {
+	v.admin, err = newAdminPolicies(ctx, client)
+	return err
+}

@@ -1,0 +1,110 @@
+package service
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Of is the service whose endpoints a slice holds, without a name if none.
+func Of(slice *discoveryv1.EndpointSlice) types.NamespacedName {
+	if slice == nil {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+}
+
+// nodesOf lists, once each, the nodes on which a slice has endpoints.
+func nodesOf(slice *discoveryv1.EndpointSlice) []string {
+	if slice == nil {
+		return nil
+	}
+	nodes := map[string]bool{}
+	for _, endpoint := range slice.Endpoints {
+		if endpoint.NodeName != nil {
+			nodes[*endpoint.NodeName] = true
+		}
+	}
+	return slices.Collect(maps.Keys(nodes))
+}
+
+// addressesOf lists the address of each of a slice's endpoints: all but the first
+// of one mean the same.
+func addressesOf(slice *discoveryv1.EndpointSlice) []string {
+	var out []string
+	if slice == nil {
+		return nil
+	}
+	for _, endpoint := range slice.Endpoints {
+		if len(endpoint.Addresses) > 0 {
+			out = append(out, endpoint.Addresses[0])
+		}
+	}
+	return out
+}
+
+// readyOf lists the addresses of a slice's endpoints that take new connections.
+func readyOf(slice *discoveryv1.EndpointSlice) []string {
+	if slice == nil {
+		return nil
+	}
+	ready := slices.DeleteFunc(slices.Clone(slice.Endpoints), func(e discoveryv1.Endpoint) bool {
+		return !IsReady(e)
+	})
+	return addressesOf(&discoveryv1.EndpointSlice{Endpoints: ready})
+}
+
+func hasHints(slice *discoveryv1.EndpointSlice) bool {
+	return slice != nil && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+		return e.Hints != nil && len(e.Hints.ForZones)+len(e.Hints.ForNodes) > 0
+	})
+}
+
+// isLocal says that some traffic of a service stays on the node where it comes in.
+func isLocal(service *corev1.Service) bool {
+	if service == nil {
+		return false
+	}
+	internal := service.Spec.InternalTrafficPolicy
+	return service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal ||
+		internal != nil && *internal == corev1.ServiceInternalTrafficPolicyLocal
+}
+
+// IsReady says that an endpoint takes new connections.
+func IsReady(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+
+// IsDraining says that an endpoint still serves the connections that it has.
+func IsDraining(e discoveryv1.Endpoint) bool {
+	is := func(condition *bool) bool { return condition != nil && *condition }
+	return !IsReady(e) && is(e.Conditions.Serving) && is(e.Conditions.Terminating)
+}
+
+// HealthCheckPort is where nodes tell a load balancer whether they have endpoints
+// of a service, 0 when nobody asks.
+func HealthCheckPort(service *corev1.Service) uint16 {
+	if service == nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer ||
+		service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		return 0
+	}
+	return uint16(service.Spec.HealthCheckNodePort)
+}
+
+// IsLocalAtNodes says that a node port of a service leads to a node's own endpoints only.
+func IsLocalAtNodes(service *corev1.Service) bool {
+	return service != nil && service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && hasNodePort(service)
+}
+
+func hasNodePort(service *corev1.Service) bool {
+	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 })
+}
+
+// IsForNodes says that a service answers at a port of nodes or at an address from outside the cluster.
+func IsForNodes(service *corev1.Service) bool {
+	if service == nil {
+		return false
+	}
+	return hasNodePort(service) || len(service.Spec.ExternalIPs)+len(service.Status.LoadBalancer.Ingress) > 0 || HealthCheckPort(service) != 0
+}
