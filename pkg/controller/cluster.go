@@ -16,12 +16,14 @@ import (
 type Cluster struct {
 	*process
 	nodes *reconcile.Loop[contract.Owner]
+	// hasRows says whether a zone has rows of a node in its database.
+	hasRows func(contract.Owner) bool
 }
 
 func newCluster(p *process) *Cluster {
 	c := &Cluster{process: p}
 	c.nodes = p.loop("node-allocation", 1, 1, c.allocateNodes)
-	c.nodes.MarkAllWith(func() []contract.Owner { return ovn.OwnersOf(contract.KindNode, c.view) })
+	c.nodes.MarkAllWith(func() []contract.Owner { return append(ovn.OwnersOf(contract.KindNode, c.view), c.subnets.Owners()...) })
 	return c
 }
 
@@ -43,9 +45,12 @@ func (c *Cluster) allocateNodes(ctx context.Context, owners []contract.Owner) (m
 	for _, owner := range owners {
 		node := c.view.Node(owner.Name)
 		if node == nil {
+			if !c.hasRows(owner) { // else the zone says when they are deleted
+				c.mark(c.subnets.Release(owner.Name)...)
+			}
 			continue
 		}
-		decision, err := c.alloc.Node(node)
+		decision, err := c.subnets.Node(node)
 		c.warn(owner, decision)
 		if err == nil {
 			err = c.write.AnnotateNode(ctx, node, decision.Annotations)

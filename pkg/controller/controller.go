@@ -16,14 +16,15 @@
 //
 // A Zone fills one Northbound database for its nodes; the Cluster has no database.
 // One process runs the Cluster and, by default, one Zone with all nodes. Only the leader
-// runs the loops. It starts by rebuilding the allocator from the databases' rows and the
-// annotations.
+// runs the loops. It starts by reading what was allocated from the annotations and the
+// databases' rows.
 package controller
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,12 +65,15 @@ type process struct {
 	view   *kube.ClusterView
 	write  *kube.Writer
 	report *kube.Reporter
-	alloc  *ipam.Allocator
-	log    *slog.Logger
+	// subnets are the Cluster's decisions; Zones read them.
+	subnets *ipam.Subnets
+	log     *slog.Logger
 
 	synced, leading atomic.Bool
 	// markAll sends owners to the Cluster and to all Zones.
 	markAll func(...contract.Owner)
+	// nodeGone hears of nodes that are deleted and have no rows in a zone's database any more.
+	nodeGone func(contract.Owner)
 }
 
 // Controller is one candidate for the leader.
@@ -85,19 +89,22 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	if err != nil {
 		return nil, err
 	}
-	alloc, err := ipam.New(cfg.Plan)
+	subnets, err := ipam.NewSubnets(cfg.Plan)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{
-		cfg: cfg, view: view, write: kube.NewWriter(client), alloc: alloc, log: cfg.Logger,
+		cfg: cfg, view: view, write: kube.NewWriter(client), subnets: subnets, log: cfg.Logger,
 		report: kube.NewReporter(ctx, client, view, "ovn-offload-controller"),
 	}
 	c := &Controller{process: p, cluster: newCluster(p)}
 	for _, zone := range cfg.Zones {
 		c.zones = append(c.zones, newZone(p, zone))
 	}
-	p.markAll = c.mark
+	p.markAll, p.nodeGone = c.mark, func(owner contract.Owner) { c.cluster.mark(owner) }
+	c.cluster.hasRows = func(owner contract.Owner) bool {
+		return slices.ContainsFunc(c.zones, func(zone *Zone) bool { return zone.hasRows(owner) })
+	}
 	view.OnChange(c.mark)
 	view.ListenWhen(p.leading.Load)
 	countPolicies(cfg.Registerer, view)
@@ -161,19 +168,16 @@ func (c *Controller) lead(ctx context.Context) error {
 	defer c.leading.Store(false)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	var rows []ipam.Held
+	c.subnets.Rebuild(c.view.Nodes(), c.view.Pods())
 	for _, zone := range c.zones {
 		if err := zone.open(ctx, end); err != nil {
 			return err
 		}
 		defer zone.close()
-		held, err := held(zone.db)
-		if err != nil {
-			return err // the next leader, perhaps this process again, finds them
+		if err := zone.rebuild(); err != nil {
+			return err // the next leader, perhaps this process again, finds the rows
 		}
-		rows = append(rows, held...)
 	}
-	c.alloc.Rebuild(c.view.Nodes(), c.view.Pods(), rows)
 	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.cluster.nodes.Run(running) })

@@ -303,12 +303,12 @@ func TestAllocatePods_OfAPodThatHasGone(t *testing.T) {
 	if err := c.view.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	decision, err := c.alloc.Node(node)
+	decision, err := c.subnets.Node(node)
 	if err != nil {
 		t.Fatal(err)
 	}
 	maps.Copy(node.Annotations, decision.Annotations)
-	if _, err := c.alloc.Pod(pod, node); err != nil {
+	if _, err := c.zones[0].addresses.Pod(pod, node); err != nil {
 		t.Fatal(err)
 	}
 	owner := contract.PodOwner("d", "a")
@@ -318,7 +318,7 @@ func TestAllocatePods_OfAPodThatHasGone(t *testing.T) {
 	if got := dirtyKeys(t, registry); got != 1 {
 		t.Errorf("%v keys wait, want the pod in the loop of rows", got)
 	}
-	c.alloc.Release(owner, pod.UID)
+	c.zones[0].addresses.Release(owner, pod.UID)
 	if _, err := c.zones[0].allocatePods(t.Context(), []contract.Owner{contract.PodOwner("d", "other")}); err != nil {
 		t.Fatal(err)
 	}
@@ -356,11 +356,11 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) (sum float6
 func TestPod_CreatedWithAnnotationKeepsAddress(t *testing.T) {
 	node, pod := testNode("n1"), testPod("a", "n1")
 	node.Annotations[contract.NodeSubnetsKey], node.Annotations[contract.NodeIDKey] = `{"default":["10.244.0.0/24"]}`, "2"
-	before, err := ipam.New(ipam.Defaults())
+	before, err := ipam.NewSubnets(ipam.Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
-	decision, err := before.Pod(pod, node)
+	decision, err := ipam.NewAddresses(before).Pod(pod, node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,11 +373,11 @@ func TestPod_CreatedWithAnnotationKeepsAddress(t *testing.T) {
 	if err := c.view.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	network := c.zones[0].facts().Allocated(c.view.Pod("d", "a"), "")
+	network := facts{c.view, c.zones[0]}.Allocated(c.view.Pod("d", "a"), "")
 	if network == nil || network.Addresses[0].String() != "10.244.0.4/24" {
 		t.Errorf("the builders see %+v", network)
 	}
-	if decision, err := c.alloc.Pod(c.view.Pod("d", "a"), c.view.Node("n1")); err != nil || len(decision.Annotations) > 0 {
+	if decision, err := c.zones[0].addresses.Pod(c.view.Pod("d", "a"), c.view.Node("n1")); err != nil || len(decision.Annotations) > 0 {
 		t.Errorf("%+v, %v is written afterwards", decision, err)
 	}
 }

@@ -65,7 +65,7 @@ func BenchmarkHintedEndpointChanges(b *testing.B) {
 			}
 			build := func(owners []contract.Owner) {
 				for _, owner := range owners {
-					if rows, err := ovn.Build(c.zones[0].facts(), c.zones[0].network, owner); err != nil || len(rows) != 1 {
+					if rows, err := ovn.Build(facts{c.view, c.zones[0]}, c.zones[0].network, owner); err != nil || len(rows) != 1 {
 						b.Fatalf("%s: %d rows, %v", owner, len(rows), err)
 					}
 				}

@@ -30,27 +30,19 @@ const secondLook = time.Minute
 // the annotation that says it.
 type facts struct {
 	*kube.ClusterView
-	zone   contract.Zone
-	alloc  *ipam.Allocator
-	values *ovn.ServiceValues
-	// chassisTaken is the node that has the chassis which another node claims, or "".
-	chassisTaken func(node *corev1.Node) string
+	of *Zone
 }
 
-func (f facts) Zone() contract.Zone { return f.zone }
+func (f facts) Zone() contract.Zone { return f.of.cfg.Plan.Zone() }
 
-func (f facts) ServiceValues() *ovn.ServiceValues { return f.values }
-
-func (c *Zone) facts() facts {
-	return facts{c.view, c.cfg.Plan.Zone(), c.alloc, c.values, c.chassisTaken}
-}
+func (f facts) ServiceValues() *ovn.ServiceValues { return f.of.values }
 
 func (f facts) Node(name string) *corev1.Node {
 	node := f.ClusterView.Node(name)
 	if node == nil {
 		return nil
 	}
-	recorded, taken := f.alloc.Recorded(node), f.chassisTaken(node) != ""
+	recorded, taken := f.of.subnets.Recorded(node, "") != nil, f.of.chassisTaken(node) != ""
 	if recorded && !taken {
 		return node
 	}
@@ -66,10 +58,10 @@ func (f facts) Node(name string) *corev1.Node {
 }
 
 func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
-	if value := f.alloc.Allocated(pod, network); value != nil {
+	if value := f.of.addresses.Allocated(pod, network); value != nil {
 		return value
 	}
-	return f.alloc.Adopt(pod, f.ClusterView.Node(pod.Spec.NodeName), network)
+	return f.of.addresses.Adopt(pod, f.ClusterView.Node(pod.Spec.NodeName), network)
 }
 
 // mark sends the owners of the zone to the loops that are concerned with them. Who does not lead
@@ -102,10 +94,15 @@ func (c *Zone) has(owner contract.Owner) bool {
 		if pod := c.view.Pod(owner.Namespace, owner.Name); pod != nil {
 			return c.zone.Local(pod.Spec.NodeName)
 		}
-		db := c.opened.Load() // who has the rows of a pod that has gone deletes them
-		return db != nil && len(db.Rows(owner.String())) > 0 || c.zone.Local(c.alloc.NodeOf(owner))
+		return c.hasRows(owner) || len(c.addresses.Holders(owner)) > 0 // of a pod that is deleted
 	}
 	return true
+}
+
+// hasRows says whether the zone's database has rows of an owner.
+func (c *Zone) hasRows(owner contract.Owner) bool {
+	db := c.opened.Load()
+	return db != nil && len(db.Rows(owner.String())) > 0
 }
 
 // allocatePods records addresses.
@@ -114,12 +111,12 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 	for _, owner := range owners {
 		pod := c.view.Pod(owner.Namespace, owner.Name)
 		if pod == nil {
-			if len(c.alloc.Holders(owner)) > 0 { // its annotation could not be written before it went
+			if len(c.addresses.Holders(owner)) > 0 { // its annotation could not be written before it went
 				c.rows.Mark(owner)
 			}
 			continue
 		}
-		decision, err := c.alloc.Pod(pod, c.view.Node(pod.Spec.NodeName))
+		decision, err := c.addresses.Pod(pod, c.view.Node(pod.Spec.NodeName))
 		c.warn(owner, decision)
 		c.warnNoSubnet(owner, pod.Spec.NodeName, err)
 		if err == nil {
@@ -170,9 +167,8 @@ func (c *Zone) prepare(owners []contract.Owner) *pass {
 func (c *Zone) add(p *pass, owner contract.Owner) {
 	// Who holds addresses is asked before the rows are built: one who comes
 	// later is not released with the rows of one who went.
-	holders := c.alloc.Holders(owner)
-	uid := c.nodeUID(owner)
-	rows, err := ovn.Build(c.facts(), c.network, owner)
+	holders := c.addresses.Holders(owner)
+	rows, err := ovn.Build(facts{c.view, c}, c.network, owner)
 	if waits := c.awaitChassis(owner); err == nil && waits != nil {
 		p.failed[owner] = waits
 		return
@@ -182,7 +178,7 @@ func (c *Zone) add(p *pass, owner contract.Owner) {
 		return
 	}
 	p.byName[owner.String()] = owner
-	p.past[owner] = slices.DeleteFunc(holders, func(holder types.UID) bool { return len(rows) > 0 && holder == madeFor(rows[0], uid) })
+	p.past[owner] = slices.DeleteFunc(holders, func(holder types.UID) bool { return len(rows) > 0 && holder == madeFor(rows[0]) })
 	p.wants = append(p.wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
 }
 
@@ -229,8 +225,12 @@ func (c *Zone) committed(result ovsdb.Result, byName map[string]contract.Owner, 
 	}
 	for name, owner := range byName {
 		c.warnAuthor(owner)
-		if result.Failed[name] == nil {
-			c.markAll(c.alloc.Release(owner, past[owner]...)...)
+		switch {
+		case result.Failed[name] != nil:
+		case owner.Kind == contract.KindNode && c.view.Node(owner.Name) == nil:
+			c.nodeGone(owner)
+		default:
+			c.markAll(c.addresses.Release(owner, past[owner]...)...)
 		}
 	}
 }
@@ -244,21 +244,12 @@ func (c *Zone) rowsChanged(names []string) {
 	}
 }
 
-// nodeUID is "" for other owners and for nodes that are gone.
-func (c *Zone) nodeUID(owner contract.Owner) types.UID {
-	if node := c.view.Node(owner.Name); owner.Kind == contract.KindNode && node != nil {
-		return node.UID
-	}
-	return ""
-}
-
-// madeFor is the UID of the object that rows were built for: a pod's port says
-// it, for a node it is the one that was read before.
-func madeFor(row ovsdb.Row, node types.UID) types.UID {
-	if port, ok := row.Model.(*nb.LogicalSwitchPort); ok && node == "" {
+// madeFor is the UID of the pod that rows were built for, "" for those of other kinds.
+func madeFor(row ovsdb.Row) types.UID {
+	if port, ok := row.Model.(*nb.LogicalSwitchPort); ok {
 		return types.UID(port.Options["iface-id-ver"])
 	}
-	return node
+	return ""
 }
 
 // everything is all owners of the API, of the allocator and of the database.
@@ -290,7 +281,7 @@ func (c *Zone) everything() []contract.Owner {
 		c.log.Error("pass stopped: it would delete too much; it looks again and then does", "ops", len(orphans), "of", len(present), "after", secondLook)
 		time.AfterFunc(secondLook, c.rows.MarkAll)
 	}
-	for _, owner := range c.alloc.Owners() {
+	for _, owner := range c.addresses.Owners() {
 		known[owner] = known[owner] || !orphans[owner] && c.has(owner)
 	}
 	maps.DeleteFunc(known, func(_ contract.Owner, wanted bool) bool { return !wanted })
@@ -305,7 +296,7 @@ func (c *Zone) inTheWay(known, orphans map[contract.Owner]bool) {
 		return // everybody is marked when the database is back
 	}
 	for _, row := range rows {
-		if orphans[row.Owner] && c.alloc.Given(row) {
+		if orphans[row.Owner] && c.addresses.HeldByAnother(row) {
 			delete(orphans, row.Owner)
 			known[row.Owner] = true
 		}

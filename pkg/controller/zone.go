@@ -7,11 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -38,6 +39,8 @@ type Zone struct {
 	zone    ZoneConfig
 	network contract.Network
 	values  *ovn.ServiceValues
+	// addresses are those of the pods on the zone's nodes.
+	addresses *ipam.Addresses
 
 	// db is there while this process leads, and end says why it has to stop. claimed
 	// is of the loop of rows. opened is db, for other goroutines.
@@ -60,7 +63,7 @@ type loops struct {
 
 func newZone(p *process, cfg ZoneConfig) *Zone {
 	c := &Zone{
-		process: p, zone: cfg, network: p.cfg.Plan.Network(), values: ovn.NewServiceValues(),
+		process: p, zone: cfg, network: p.cfg.Plan.Network(), values: ovn.NewServiceValues(), addresses: ipam.NewAddresses(p.subnets),
 		limits: limits{counted: map[contract.Owner]int{}, beyond: map[contract.Owner][]contract.Owner{}},
 	}
 	loop := func(name string, workers, batch int, f reconcile.Func[contract.Owner]) *reconcile.Loop[contract.Owner] {
@@ -99,6 +102,19 @@ func (c *Zone) open(ctx context.Context, end context.CancelCauseFunc) error {
 		c.close()
 		return err
 	}
+	return nil
+}
+
+// rebuild holds the addresses that rows use and that annotations of pods have.
+func (c *Zone) rebuild() error {
+	rows, err := held(c.db)
+	if err != nil {
+		return err
+	}
+	pods := slices.DeleteFunc(c.view.Pods(), func(pod *corev1.Pod) bool {
+		return c.zone.Local != nil && !c.zone.Local(pod.Spec.NodeName)
+	})
+	c.addresses.Rebuild(pods, rows)
 	return nil
 }
 

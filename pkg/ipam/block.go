@@ -3,16 +3,16 @@ package ipam
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// block is a node's subnet of one family. It outlives its node while addresses
-// of it are held, and remembers it in case it returns; node is "" where nobody
-// knows whose it was.
+// block is a node's subnet of one family. It outlives its node.
 type block struct {
 	prefix netip.Prefix
-	node   string
+	// node had the subnet last; "" where only rows were seen.
+	node string
 	// held counts the addresses that pods hold.
 	held uint64
 	// cursor is the offset of the address handed out last.
@@ -62,6 +62,23 @@ func (b *block) forgetMAC(addr netip.Addr) {
 	if b.macs[mac]--; b.macs[mac] == 0 {
 		delete(b.macs, mac)
 	}
+}
+
+// blocks are a node's subnets, one for each family.
+type blocks []*block
+
+// hasMAC says that the MAC of a pod whose first address is addr is another one's on
+// the node's switch. Two IPv6 addresses can have one MAC.
+func (s blocks) hasMAC(addr netip.Addr) bool {
+	return slices.ContainsFunc(s, func(b *block) bool { return b.hasMAC(macOf(addr)) })
+}
+
+func (s blocks) subnets() []netip.Prefix {
+	out := make([]netip.Prefix, len(s))
+	for i, b := range s {
+		out[i] = b.prefix
+	}
+	return out
 }
 
 // forPods says that addr is one that a pod of the subnet may have.

@@ -1,13 +1,13 @@
-// Package ipam decides, once, which subnet and id a node has and which addresses
-// a pod has.
+// Package ipam decides, once, which subnets and id a node has (Subnets) and which
+// addresses a pod has (Addresses). The Cluster has Subnets. Each Zone has Addresses,
+// and reads its nodes' subnets.
 //
-// It stands between the facts and the builders: the controller's two allocation
-// loops hand it a Node or a Pod, and write what it decided into the object's
-// annotations (pkg/kube.Writer). Only when that annotation comes back through the
-// informer is the decision a fact: Allocated then gives it to the builders
-// (pkg/ovn). So no crash can lose a decision that is in use. A restart rebuilds
-// the allocator from the rows of the Northbound database, which are live, and
-// from the annotations, oldest first.
+// The package stands between the API's objects and the builders: the controller's two
+// allocation loops pass a Node or a Pod, and write the decision into the object's
+// annotations (pkg/kube.Writer). When that annotation comes back through the
+// informer, Allocated gives the decision to the builders (pkg/ovn). So no crash can
+// lose a decision that is in use. A restart reads the decisions from the rows of the
+// Northbound database, which are in use, and from the annotations, oldest first.
 //
 // An address belongs to a pod's UID, not to its name: a StatefulSet's web-0 that
 // is deleted and created again is another holder and gets other addresses, while

@@ -50,7 +50,7 @@ func TestCheckSubnets_OfNodesWithPods(t *testing.T) {
 			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := newAllocator(t, tc.before)
+			a := newAllocator(t, plan(t, tc.before))
 			node, pod := newNode("n", 1), newPod("p", "n", 1)
 			decideNode(t, a, node)
 			decidePod(t, a, pod, node)

@@ -25,13 +25,24 @@ func plan(t testing.TB, cluster string) Config {
 	return cfg
 }
 
-func newAllocator(t testing.TB, cluster string) *Allocator {
+// allocator is a Cluster's Subnets and a Zone's Addresses.
+type allocator struct {
+	*Subnets
+	*Addresses
+}
+
+func newAllocator(t testing.TB, cfg Config, further ...contract.Network) allocator {
 	t.Helper()
-	a, err := New(plan(t, cluster))
+	subnets, err := NewSubnets(cfg, further...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return allocator{subnets, NewAddresses(subnets)}
+}
+
+func (a allocator) rebuild(nodes []*corev1.Node, pods []*corev1.Pod, rows []Held) {
+	a.Subnets.Rebuild(nodes, pods)
+	a.Addresses.Rebuild(pods, rows)
 }
 
 // born gives objects an order of creation.
@@ -58,7 +69,7 @@ func newPod(name, node string, second int) *corev1.Pod {
 }
 
 // decideNode writes what was decided, as the controller does.
-func decideNode(t testing.TB, a *Allocator, node *corev1.Node) Decision {
+func decideNode(t testing.TB, a allocator, node *corev1.Node) Decision {
 	t.Helper()
 	d, err := a.Node(node)
 	if err != nil {
@@ -68,7 +79,7 @@ func decideNode(t testing.TB, a *Allocator, node *corev1.Node) Decision {
 	return d
 }
 
-func decidePod(t testing.TB, a *Allocator, pod *corev1.Pod, node *corev1.Node) Decision {
+func decidePod(t testing.TB, a allocator, pod *corev1.Pod, node *corev1.Node) Decision {
 	t.Helper()
 	d, err := a.Pod(pod, node)
 	if err != nil {
@@ -79,7 +90,7 @@ func decidePod(t testing.TB, a *Allocator, pod *corev1.Pod, node *corev1.Node) D
 }
 
 // address is the pod's first address as builders see it.
-func address(a *Allocator, pod *corev1.Pod) string {
+func address(a allocator, pod *corev1.Pod) string {
 	network := a.Allocated(pod, "")
 	if network == nil {
 		return ""
@@ -87,7 +98,7 @@ func address(a *Allocator, pod *corev1.Pod) string {
 	return network.Addresses[0].String()
 }
 
-func wantAddress(t testing.TB, a *Allocator, pod *corev1.Pod, want string) {
+func wantAddress(t testing.TB, a allocator, pod *corev1.Pod, want string) {
 	t.Helper()
 	if got := address(a, pod); got != want {
 		t.Errorf("pod %s has %q, want %q", pod.Name, got, want)
@@ -109,7 +120,7 @@ func wantError(t testing.TB, err, want error) {
 }
 
 // check is what must hold for the allocator's memory at any time.
-func check(t testing.TB, a *Allocator) {
+func check(t testing.TB, a allocator) {
 	t.Helper()
 	held := map[netip.Prefix]uint64{}
 	addrs := 0
@@ -123,26 +134,23 @@ func check(t testing.TB, a *Allocator) {
 				if a.pools[""].byAddr[addr] != h {
 					t.Fatalf("%s: address %s is held by another", o, addr)
 				}
-				if b := a.pools[""].nodes.block(addr); b == nil || !forPods(b.prefix, addr) {
+				if b := a.pools[""].block(addr); b == nil || !forPods(b.prefix, addr) {
 					t.Fatalf("%s: address %s is in no block or reserved", o, addr)
 				}
-				held[a.pools[""].nodes.block(addr).prefix]++
+				held[a.pools[""].block(addr).prefix]++
 			}
 		}
 	}
 	if addrs != len(a.pools[""].byAddr) {
 		t.Fatalf("%d addresses in holdings, %d known", addrs, len(a.pools[""].byAddr))
 	}
-	for prefix, b := range a.pools[""].nodes.blocks {
+	for prefix, b := range a.pools[""].known {
 		if b.held != held[prefix] || b.prefix != prefix {
 			t.Fatalf("block %s counts %d, holds %d", prefix, b.held, held[prefix])
 		}
-		if b.held == 0 && !a.pools[""].nodes.inUse(b) {
-			t.Fatalf("block %s is kept for nobody", prefix)
-		}
 	}
 	for id, name := range a.ids.taken {
-		if a.ids.nodes[name] == nil || a.ids.nodes[name].id != id {
+		if a.ids.nodes[name] != id {
 			t.Fatalf("id %d is kept for %s", id, name)
 		}
 	}

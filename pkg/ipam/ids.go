@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
@@ -16,59 +15,53 @@ const firstID = 2
 
 // ids has the number of each node, which is the same on all networks.
 type ids struct {
-	last  int
-	nodes map[string]*numbered
+	last int
+	// nodes has 0 for a node until it has an id.
+	nodes map[string]int
 	taken map[int]string
 }
 
-// numbered is a node with its id, 0 until it has one.
-type numbered struct {
-	// uid of the Node object seen last; a new one of the same name is the same node.
-	uid types.UID
-	id  int
-}
-
 func newIDs(last int) *ids {
-	return &ids{last: last, nodes: map[string]*numbered{}, taken: map[int]string{}}
+	return &ids{last: last, nodes: map[string]int{}, taken: map[int]string{}}
 }
 
 // adopt is what was decided for a node. For a new node that is what its
 // annotation says and nobody contests.
-func (i *ids) adopt(node *corev1.Node) (n *numbered, warning string) {
-	if n = i.nodes[node.Name]; n != nil {
-		return n, ""
+func (i *ids) adopt(node *corev1.Node) (id int, warning string) {
+	id, ok := i.nodes[node.Name]
+	if ok {
+		return id, ""
 	}
-	n = &numbered{uid: node.UID}
-	i.nodes[node.Name] = n
+	i.nodes[node.Name] = 0
 	value := node.Annotations[contract.NodeIDKey]
-	id, err := strconv.Atoi(value)
-	switch {
-	case value == "":
-	case err != nil || id < firstID || id > i.last || strconv.Itoa(id) != value:
-		return n, fmt.Sprintf("annotated node id %q is not a number from %d to %d", value, firstID, i.last)
-	case i.taken[id] != "":
-		return n, fmt.Sprintf("annotated node id %d belongs to node %s", id, i.taken[id])
-	default:
-		n.id, i.taken[id] = id, node.Name
+	if value == "" {
+		return 0, ""
 	}
-	return n, ""
+	id, err := strconv.Atoi(value)
+	if err != nil || id < firstID || id > i.last || strconv.Itoa(id) != value {
+		return 0, fmt.Sprintf("annotated node id %q is not a number from %d to %d", value, firstID, i.last)
+	}
+	if i.taken[id] != "" {
+		return 0, fmt.Sprintf("annotated node id %d belongs to node %s", id, i.taken[id])
+	}
+	i.nodes[node.Name], i.taken[id] = id, node.Name
+	return id, ""
 }
 
 // complete gives a node an id if it has none.
 func (i *ids) complete(name string) error {
-	n := i.nodes[name]
-	for id := firstID; n.id == 0; id++ {
+	for id := firstID; i.nodes[name] == 0; id++ {
 		if id > i.last {
 			return fmt.Errorf("no node id left up to %d: %w", i.last, ErrExhausted)
 		}
 		if i.taken[id] == "" {
-			n.id, i.taken[id] = id, name
+			i.nodes[name], i.taken[id] = id, name
 		}
 	}
 	return nil
 }
 
 func (i *ids) release(name string) {
-	delete(i.taken, i.nodes[name].id)
+	delete(i.taken, i.nodes[name])
 	delete(i.nodes, name)
 }

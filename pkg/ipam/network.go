@@ -43,7 +43,7 @@ func (p *pods) value(h *holding) *contract.PodNetwork {
 		Role:      string(contract.RolePrimary),
 	}
 	for i, addr := range h.addrs {
-		b := p.nodes.block(addr)
+		b := p.block(addr)
 		n.Gateways[i] = contract.AddressAt(b.prefix, contract.RouterOffset)
 		if i == 0 {
 			n.Routes = b.routes
@@ -60,7 +60,7 @@ func (p *pods) value(h *holding) *contract.PodNetwork {
 func (p *pods) prefixes(h *holding) []netip.Prefix {
 	out := make([]netip.Prefix, len(h.addrs))
 	for i, addr := range h.addrs {
-		out[i] = netip.PrefixFrom(addr, p.nodes.block(addr).prefix.Bits())
+		out[i] = netip.PrefixFrom(addr, p.block(addr).prefix.Bits())
 	}
 	return out
 }

@@ -17,19 +17,31 @@ type nodes struct {
 	// key is the network's in annotations.
 	key    string
 	states map[string]*nodeState
-	blocks map[netip.Prefix]*block
+	// owners has the node of each subnet.
+	owners map[netip.Prefix]string
+	// former are subnets of nodes that are gone. Pods may still have addresses there.
+	former map[netip.Prefix]former
+	// released counts the subnets that were given back.
+	released int
 }
 
 // nodeState is what was decided for a node.
 type nodeState struct {
-	// blocks has one subnet for each family, in the order of the cluster subnets.
-	blocks []*block
-	// recorded is the network's value in the annotation that says blocks.
+	// subnets are one for each family, in the order of the plan once they are complete.
+	subnets []netip.Prefix
+	// recorded is the network's value in the annotation that says subnets; "" until they are complete.
 	recorded string
 }
 
+// former is a subnet that no node has.
+type former struct {
+	node string
+	// at orders subnets by the time at which they were given back.
+	at int
+}
+
 func newNodes(cfg Config, key string) *nodes {
-	return &nodes{cfg: cfg, key: key, states: map[string]*nodeState{}, blocks: map[netip.Prefix]*block{}}
+	return &nodes{cfg: cfg, key: key, states: map[string]*nodeState{}, owners: map[netip.Prefix]string{}, former: map[netip.Prefix]former{}}
 }
 
 // adopt is what was decided for a node. For a new node that is what its
@@ -52,12 +64,12 @@ func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning strin
 	}
 	for _, prefix := range subnets {
 		part, ok := n.cfg.part(prefix.Addr())
-		switch b := n.blocks[prefix]; {
+		switch owner := n.owners[prefix]; {
 		case !ok || part != prefix:
 			warning = fmt.Sprintf("annotated subnet %s is not part of the address plan", prefix)
-		case b != nil && n.inUse(b):
-			warning = fmt.Sprintf("annotated subnet %s belongs to node %s", prefix, b.node)
-		case state.block(contract.FamilyOf(prefix.Addr())) != nil:
+		case owner != "":
+			warning = fmt.Sprintf("annotated subnet %s belongs to node %s", prefix, owner)
+		case state.has(contract.FamilyOf(prefix.Addr())):
 			warning = fmt.Sprintf("annotated subnet %s is the second of its family", prefix)
 		default:
 			n.give(state, prefix, node.Name)
@@ -66,14 +78,31 @@ func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning strin
 	return warning
 }
 
+// adoptPod remembers whose subnet it was where a pod has an address in a subnet that no node has.
+func (n *nodes) adoptPod(pod *corev1.Pod) {
+	if state := n.states[pod.Spec.NodeName]; state != nil && state.recorded != "" {
+		return
+	}
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], n.key)
+	if err != nil || network == nil {
+		return // the pod gets another address
+	}
+	for _, address := range network.Addresses {
+		if prefix, ok := n.cfg.part(address.Addr()); ok && n.owners[prefix] == "" && n.former[prefix].node == "" {
+			n.former[prefix] = former{node: pod.Spec.NodeName}
+		}
+	}
+}
+
 // complete allocates what the node does not have yet. What it got before an
 // error stays its own: it is one of several families.
 func (n *nodes) complete(name string, state *nodeState) error {
 	for _, subnet := range n.cfg.Cluster {
-		if state.block(contract.FamilyOf(subnet.Addr())) != nil {
+		family := contract.FamilyOf(subnet.Addr())
+		if state.has(family) {
 			continue
 		}
-		prefix, ok := n.free(name, contract.FamilyOf(subnet.Addr()))
+		prefix, ok := n.free(name, family)
 		if !ok {
 			return fmt.Errorf("no subnet left for the node in %v: %w", n.cfg.Prefixes(), ErrExhausted)
 		}
@@ -83,51 +112,38 @@ func (n *nodes) complete(name string, state *nodeState) error {
 	return nil
 }
 
-// record orders the subnets as the plan orders the families and says them once,
+// record orders the subnets as the plan orders the families and formats them once,
 // when there is one of each.
 func (n *nodes) record(state *nodeState) {
 	if state.recorded != "" {
 		return
 	}
-	var blocks []*block
+	var subnets []netip.Prefix
 	for _, subnet := range n.cfg.Cluster {
-		b := state.block(contract.FamilyOf(subnet.Addr()))
-		if b == nil {
+		prefix, ok := contract.FamilyOf(subnet.Addr()).Pick(state.subnets)
+		if !ok {
 			return
 		}
-		if !slices.Contains(blocks, b) {
-			blocks = append(blocks, b)
+		if !slices.Contains(subnets, prefix) {
+			subnets = append(subnets, prefix)
 		}
 	}
-	state.blocks = blocks
-	text, _ := json.Marshal(state.subnets()) // a list of prefixes has a JSON form
+	state.subnets = subnets
+	text, _ := json.Marshal(subnets) // a list of prefixes has a JSON form
 	state.recorded = string(text)
 }
 
-// recorded is nil until the node's own annotation says what was decided. A node
-// that had no turn yet may bring its annotation along.
-func (n *nodes) recorded(node *corev1.Node) *nodeState {
-	if node == nil {
-		return nil
-	}
-	state, _ := n.adopt(node)
-	if state.recorded == "" || !contract.HasNetwork(node.Annotations[contract.NodeSubnetsKey], n.key, state.recorded) {
-		return nil
-	}
-	return state
-}
-
-// free is the subnet that the node had before, else the first free one, else one
-// that no node has but pods of a former node still hold addresses in: these are
-// given to nobody else there either, and may be waiting for this very node.
-func (n *nodes) free(name string, family contract.Family) (found netip.Prefix, ok bool) {
-	for prefix, b := range n.blocks {
+// free is the subnet that the node had before, else the first that no node had, else the one
+// that was given back first.
+func (n *nodes) free(name string, family contract.Family) (netip.Prefix, bool) {
+	var oldest netip.Prefix
+	for prefix, former := range n.former {
 		switch {
-		case !family.Has(prefix.Addr()) || n.inUse(b):
-		case b.node == name:
+		case !family.Has(prefix.Addr()):
+		case former.node == name:
 			return prefix, true
-		default:
-			found, ok = prefix, true
+		case !oldest.IsValid() || former.at < n.former[oldest].at:
+			oldest = prefix
 		}
 	}
 	for _, subnet := range n.cfg.Cluster {
@@ -135,77 +151,32 @@ func (n *nodes) free(name string, family contract.Family) (found netip.Prefix, o
 			continue
 		}
 		for prefix := netip.PrefixFrom(subnet.Addr(), subnet.NodeBits); subnet.Contains(prefix.Addr()); prefix = after(prefix) {
-			if n.blocks[prefix] == nil {
+			if n.owners[prefix] == "" && n.former[prefix].node == "" {
 				return prefix, true
 			}
 		}
 	}
-	return found, ok
+	return oldest, oldest.IsValid()
 }
 
 func (n *nodes) give(state *nodeState, prefix netip.Prefix, name string) {
-	b := n.blocks[prefix]
-	if b == nil {
-		b = n.add(prefix)
-	}
-	b.node = name
-	state.blocks = append(state.blocks, b)
+	delete(n.former, prefix)
+	n.owners[prefix] = name
+	state.subnets = append(state.subnets, prefix)
 }
 
-func (n *nodes) add(prefix netip.Prefix) *block {
-	b := &block{prefix: prefix, routes: n.cfg.podRoutes(prefix), macs: map[[6]byte]int{}}
-	n.blocks[prefix] = b
-	return b
-}
-
-// release gives back the subnets of a node. A subnet in which pods
-// still hold addresses is the last to be given to another node, and this one's
-// again if it returns before.
+// release gives back the subnets of a node. They are the last to be given to another node, and this
+// one's again if it returns before.
 func (n *nodes) release(name string) {
-	state := n.states[name]
+	for _, prefix := range n.states[name].subnets {
+		n.released++
+		delete(n.owners, prefix)
+		n.former[prefix] = former{name, n.released}
+	}
 	delete(n.states, name)
-	for _, b := range state.blocks {
-		n.drop(b)
-	}
 }
 
-// drop forgets a subnet that no node has and no pod holds anything in.
-func (n *nodes) drop(b *block) {
-	if b.held == 0 && !n.inUse(b) {
-		delete(n.blocks, b.prefix)
-	}
-}
-
-func (n *nodes) inUse(b *block) bool {
-	state := n.states[b.node]
-	return state != nil && slices.Contains(state.blocks, b)
-}
-
-// block is the known subnet that addr is in, or nil.
-func (n *nodes) block(addr netip.Addr) *block {
-	prefix, _ := n.cfg.part(addr)
-	return n.blocks[prefix]
-}
-
-func (s *nodeState) block(family contract.Family) *block {
-	for _, b := range s.blocks {
-		if family.Has(b.prefix.Addr()) {
-			return b
-		}
-	}
-	return nil
-}
-
-// hasMAC says that the MAC of a pod whose first address is addr is another one's on
-// the node's switch. Two IPv6 addresses can have one MAC.
-func (s *nodeState) hasMAC(addr netip.Addr) bool {
-	return slices.ContainsFunc(s.blocks, func(b *block) bool { return b.hasMAC(macOf(addr)) })
-}
-
-func (s *nodeState) subnets() []netip.Prefix {
-	out := make([]netip.Prefix, len(s.blocks))
-	for i, b := range s.blocks {
-		out[i] = b.prefix
-	}
-	return out
+func (s *nodeState) has(family contract.Family) bool {
+	_, ok := family.Pick(s.subnets)
+	return ok
 }

@@ -14,7 +14,7 @@ import (
 func subnets(value string) string { return `{"default":["` + value + `"]}` }
 
 func TestNode_GetsSubnetAndID(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24,fd00:10:244::/48/64"))
 	for i, want := range []map[string]string{
 		{contract.NodeSubnetsKey: `{"default":["10.244.0.0/24","fd00:10:244::/64"]}`, contract.NodeIDKey: "2"},
 		{contract.NodeSubnetsKey: `{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}`, contract.NodeIDKey: "3"},
@@ -60,7 +60,7 @@ func TestNode_ValidAnnotationsAreKept(t *testing.T) {
 			map[string]string{contract.NodeSubnetsKey: subnets("10.244.1.0/24")}, "annotation " + contract.NodeSubnetsKey},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := newAllocator(t, "10.244.0.0/16/24")
+			a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 			first, second := newNode("first", 1), newNode("second", 2, tc.annotations...)
 			decideNode(t, a, first)
 			d := decideNode(t, a, second)
@@ -77,7 +77,7 @@ func TestNode_ValidAnnotationsAreKept(t *testing.T) {
 }
 
 func TestNode_ChangedAnnotationIsRestored(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node := newNode("n", 1)
 	decideNode(t, a, node)
 	node.Annotations[contract.NodeSubnetsKey] = subnets("10.244.9.0/24")
@@ -93,7 +93,7 @@ func TestNode_ChangedAnnotationIsRestored(t *testing.T) {
 // TestNode_WaitsForReleasedSubnet: two subnets of different size for one family are used in
 // order; a node that waits gets what another gives back.
 func TestNode_WaitsForReleasedSubnet(t *testing.T) {
-	a := newAllocator(t, "10.0.0.0/28/29,10.1.0.0/24/24")
+	a := newAllocator(t, plan(t, "10.0.0.0/28/29,10.1.0.0/24/24"))
 	var nodes []*corev1.Node
 	for i, want := range []string{"10.0.0.0/29", "10.0.0.8/29", "10.1.0.0/24"} {
 		nodes = append(nodes, newNode(fmt.Sprint("n", i), i))
@@ -105,11 +105,7 @@ func TestNode_WaitsForReleasedSubnet(t *testing.T) {
 	late := newNode("late", 9)
 	_, err := a.Node(late)
 	wantError(t, err, ErrExhausted)
-	owner := contract.NodeOwner("n1")
-	if retry := a.Release(owner, "another-uid"); retry != nil || len(a.Holders(owner)) != 1 {
-		t.Errorf("released for another UID: %v", retry)
-	}
-	retry := a.Release(owner, a.Holders(owner)...)
+	retry := a.Subnets.Release("n1")
 	if !slices.Equal(retry, []contract.Owner{contract.NodeOwner("late")}) {
 		t.Errorf("to retry: %v", retry)
 	}
@@ -124,14 +120,11 @@ func TestNode_WaitsForReleasedSubnet(t *testing.T) {
 func TestNode_IDsEndWithJoinSubnet(t *testing.T) {
 	cfg := plan(t, "10.244.0.0/16/24")
 	cfg.Join = prefixes(t, "100.64.0.0/29")
-	a, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := newAllocator(t, cfg)
 	for i := range 4 {
 		decideNode(t, a, newNode(fmt.Sprint("n", i), i))
 	}
-	_, err = a.Node(newNode("late", 9))
+	_, err := a.Node(newNode("late", 9))
 	wantError(t, err, ErrExhausted)
 }
 
@@ -139,12 +132,12 @@ func TestNode_IDsEndWithJoinSubnet(t *testing.T) {
 // another node, and its own node gets it back.
 func TestNode_SubnetWithLiveAddressesIsReusedLast(t *testing.T) {
 	for _, returns := range []bool{true, false} {
-		a := newAllocator(t, "10.0.0.0/27/29")
+		a := newAllocator(t, plan(t, "10.0.0.0/27/29"))
 		n, pod := newNode("n", 1), newPod("p", "n", 1)
 		decideNode(t, a, newNode("zero", 0))
 		decideNode(t, a, n)
 		decidePod(t, a, pod, n)
-		a.Release(contract.NodeOwner("n"), n.UID)
+		a.Subnets.Release("n")
 		for i, want := range []string{"10.0.0.16/29", "10.0.0.24/29"} {
 			other := newNode(fmt.Sprint("other", i), i)
 			decideNode(t, a, other)
@@ -170,10 +163,10 @@ func TestNode_SubnetWithLiveAddressesIsReusedLast(t *testing.T) {
 
 // TestRebuild_OlderNodeKeepsDisputedSubnet: the older of two nodes that claim the same keeps it.
 func TestRebuild_OlderNodeKeepsDisputedSubnet(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	young := newNode("a-young", 2, contract.NodeSubnetsKey, subnets("10.244.4.0/24"), contract.NodeIDKey, "4")
 	old := newNode("b-old", 1, contract.NodeSubnetsKey, subnets("10.244.4.0/24"), contract.NodeIDKey, "4")
-	a.Rebuild([]*corev1.Node{young, old}, nil, nil)
+	a.rebuild([]*corev1.Node{young, old}, nil, nil)
 	if d := decideNode(t, a, old); len(d.Annotations) != 0 {
 		t.Errorf("old node: %+v", d)
 	}
@@ -186,7 +179,7 @@ func TestRebuild_OlderNodeKeepsDisputedSubnet(t *testing.T) {
 
 // TestNode_SecondFamilyKeepsIPv4Subnet: a cluster that becomes dual-stack keeps its IPv4 subnets.
 func TestNode_SecondFamilyKeepsIPv4Subnet(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24,fd00:10:244::/48/64"))
 	node := newNode("n", 1, contract.NodeSubnetsKey, subnets("10.244.4.0/24"), contract.NodeIDKey, "4")
 	decideNode(t, a, node)
 	if got := node.Annotations[contract.NodeSubnetsKey]; got != `{"default":["10.244.4.0/24","fd00:10:244::/64"]}` {
@@ -195,7 +188,7 @@ func TestNode_SecondFamilyKeepsIPv4Subnet(t *testing.T) {
 }
 
 func TestNode_AddressInServiceSubnetIsRefused(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node := newNode("n", 1)
 	node.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: "10.96.0.7"},

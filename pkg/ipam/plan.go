@@ -3,8 +3,10 @@ package ipam
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,15 +22,41 @@ type Config struct {
 	Services   []netip.Prefix
 	Join       []netip.Prefix
 	Masquerade []netip.Prefix
-	// NetworksOf are the networks of a pod, which the Allocator must know; nil: the default network, for pods that
+	// NetworksOf are the networks of a pod, which Subnets and Addresses must know; nil: the default network, for pods that
 	// run on the pod network.
 	NetworksOf func(*corev1.Pod) []string
 }
 
-// on is the plan of a further network.
-func (c Config) on(network contract.Network) Config {
-	c.Cluster, c.Join = network.Subnets, network.JoinSubnets
-	return c
+// plans are the address plans of all networks.
+type plans struct {
+	byName map[string]Config
+	names  []string // sorted; "", the default network, is the first
+}
+
+func newPlans(cfg Config, further []contract.Network) (plans, error) {
+	p := plans{byName: map[string]Config{"": cfg}}
+	for _, network := range further {
+		plan := cfg
+		plan.Cluster, plan.Join = network.Subnets, network.JoinSubnets
+		p.byName[network.Name] = plan
+	}
+	for name, plan := range p.byName {
+		if err := plan.Validate(); err != nil {
+			return p, fmt.Errorf("network %q: %w", name, err)
+		}
+	}
+	p.names = slices.Sorted(maps.Keys(p.byName))
+	return p, nil
+}
+
+func (p plans) networksOf(pod *corev1.Pod) []string {
+	switch of := p.byName[""].NetworksOf; {
+	case !contract.WantsNetwork(pod):
+		return nil
+	case of != nil:
+		return of(pod)
+	}
+	return p.names[:1]
 }
 
 // Defaults is OVN-Kubernetes' plan for clusters on one machine, IPv4 only.

@@ -73,7 +73,7 @@ func TestConfig_OverlappingSubnetsAreRefused(t *testing.T) {
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: error %v, want %q", tc.name, err, tc.err)
 		}
-		if _, err := New(cfg); err == nil {
+		if _, err := NewSubnets(cfg); err == nil {
 			t.Errorf("%s: New takes it", tc.name)
 		}
 	}

@@ -16,7 +16,11 @@ import (
 // pods has the addresses of all pods on one network, in the blocks of nodes.
 type pods struct {
 	network string
-	nodes   *nodes
+	cfg     Config
+	// key is the network's in annotations.
+	key string
+	// known has all subnets in which a node or a pod had something.
+	known map[netip.Prefix]*block
 	// newest has the newest holding of each pod name; older ones hang behind it.
 	newest map[contract.Owner]*holding
 	byAddr map[netip.Addr]*holding
@@ -35,8 +39,36 @@ type holding struct {
 	older *holding
 }
 
-func newPods(network string, n *nodes) *pods {
-	return &pods{network: network, nodes: n, newest: map[contract.Owner]*holding{}, byAddr: map[netip.Addr]*holding{}}
+func newPods(network string, cfg Config) *pods {
+	return &pods{
+		network: network, cfg: cfg, key: contract.Network{Name: network}.Key(), known: map[netip.Prefix]*block{},
+		newest: map[contract.Owner]*holding{}, byAddr: map[netip.Addr]*holding{},
+	}
+}
+
+// blocksOf are the blocks of the subnets that a node has.
+func (p *pods) blocksOf(node string, subnets []netip.Prefix) blocks {
+	out := make(blocks, len(subnets))
+	for i, prefix := range subnets {
+		out[i] = p.at(prefix)
+		out[i].node = node
+	}
+	return out
+}
+
+func (p *pods) at(prefix netip.Prefix) *block {
+	b := p.known[prefix]
+	if b == nil {
+		b = &block{prefix: prefix, routes: p.cfg.podRoutes(prefix), macs: map[[6]byte]int{}}
+		p.known[prefix] = b
+	}
+	return b
+}
+
+// block is the subnet that the address of a holding is in.
+func (p *pods) block(addr netip.Addr) *block {
+	prefix, _ := p.cfg.part(addr)
+	return p.known[prefix]
 }
 
 // Validate says why a pod of a node with these subnets cannot have this network;
@@ -68,12 +100,12 @@ func Validate(network *contract.PodNetwork, subnets []netip.Prefix) error {
 func sameFamily(a, b netip.Prefix) bool { return contract.FamilyOf(a.Addr()).Has(b.Addr()) }
 
 // current is what the pod holds and may go on using.
-func (p *pods) current(pod *corev1.Pod, state *nodeState) *holding {
+func (p *pods) current(pod *corev1.Pod, blocks blocks) *holding {
 	h := p.find(p.owner(pod), pod.UID)
 	if h == nil {
 		return nil
 	}
-	elsewhere := func(addr netip.Addr) bool { return !slices.Contains(state.blocks, p.nodes.block(addr)) }
+	elsewhere := func(addr netip.Addr) bool { return !slices.Contains(blocks, p.block(addr)) }
 	if slices.ContainsFunc(h.addrs, elsewhere) {
 		// Its rows still use these addresses: they are released with the rows.
 		h.uid = ""
@@ -84,24 +116,24 @@ func (p *pods) current(pod *corev1.Pod, state *nodeState) *holding {
 }
 
 // recorded is what the pod holds, or what its annotation says if that may be held.
-func (p *pods) recorded(pod *corev1.Pod, state *nodeState) (h *holding, warning string) {
-	if h = p.current(pod, state); h != nil {
+func (p *pods) recorded(pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
+	if h = p.current(pod, blocks); h != nil {
 		return h, ""
 	}
-	return p.adopt(pod, state)
+	return p.adopt(pod, blocks)
 }
 
 // adopt takes what a pod's annotation says if that is valid and free.
-func (p *pods) adopt(pod *corev1.Pod, state *nodeState) (h *holding, warning string) {
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], p.nodes.key)
+func (p *pods) adopt(pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], p.key)
 	if err == nil && network == nil {
 		return nil, ""
 	}
 	if err == nil {
-		err = Validate(network, state.subnets())
+		err = Validate(network, blocks.subnets())
 	}
 	if err == nil {
-		h, err = p.claim(pod, state, network.Addresses)
+		h, err = p.claim(pod, blocks, network.Addresses)
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("annotation %s is replaced: %v", contract.PodNetworksKey, err)
@@ -132,23 +164,17 @@ func newLiving(pods []*corev1.Pod) living {
 }
 
 // adoptRow takes what a row uses and the plan allows. It does so also in a subnet
-// that no node has claimed: its pod says whose it was, so that a node which lost
-// its annotation gets it back.
+// that no node has.
 func (p *pods) adoptRow(row Held, alive living) {
 	pod := alive.pods[row.Owner.On("")]
 	gone := pod == nil || !contract.WantsNetwork(pod) || row.UID != "" && row.UID != pod.UID
 	var addrs []netip.Addr
 	for _, addr := range row.Addrs {
-		prefix, ok := p.nodes.cfg.part(addr)
+		prefix, ok := p.cfg.part(addr)
 		if !ok || !forPods(prefix, addr) || p.byAddr[addr] != nil || gone && p.network == "" && alive.runs[addr] {
 			continue
 		}
-		if p.nodes.blocks[prefix] == nil {
-			b := p.nodes.add(prefix)
-			if pod != nil {
-				b.node = pod.Spec.NodeName
-			}
-		}
+		p.at(prefix)
 		addrs = append(addrs, addr)
 	}
 	if len(addrs) > 0 {
@@ -159,10 +185,10 @@ func (p *pods) adoptRow(row Held, alive living) {
 }
 
 // restore is adopt in a rebuild: rows came first, and the newest pod comes last.
-func (p *pods) restore(pod *corev1.Pod, state *nodeState) {
+func (p *pods) restore(pod *corev1.Pod, blocks blocks) {
 	h := p.find(p.owner(pod), pod.UID)
 	if h == nil {
-		h, _ = p.adopt(pod, state)
+		h, _ = p.adopt(pod, blocks)
 	}
 	if h != nil {
 		p.shareRecord(h, pod)
@@ -172,7 +198,7 @@ func (p *pods) restore(pod *corev1.Pod, state *nodeState) {
 
 // claim holds addresses that are free, or that a row of the same pod has which
 // did not tell its UID.
-func (p *pods) claim(pod *corev1.Pod, state *nodeState, prefixes []netip.Prefix) (*holding, error) {
+func (p *pods) claim(pod *corev1.Pod, blocks blocks, prefixes []netip.Prefix) (*holding, error) {
 	addrs := make([]netip.Addr, len(prefixes))
 	for i, prefix := range prefixes {
 		addrs[i] = prefix.Addr()
@@ -186,7 +212,7 @@ func (p *pods) claim(pod *corev1.Pod, state *nodeState, prefixes []netip.Prefix)
 			return nil, fmt.Errorf("address %s is held by %s", addr, h.owner)
 		}
 	}
-	if state.hasMAC(addrs[0]) {
+	if blocks.hasMAC(addrs[0]) {
 		return nil, fmt.Errorf("MAC %s is in use on the node", contract.MACFromAddress(addrs[0]))
 	}
 	return p.hold(p.owner(pod), pod.UID, addrs), nil
@@ -199,8 +225,8 @@ func (p *pods) shareRecord(h *holding, pod *corev1.Pod) {
 	if text == "" {
 		text = p.format(h)
 	}
-	if value := pod.Annotations[contract.PodNetworksKey]; contract.HasNetwork(value, p.nodes.key, text) {
-		h.recorded = contract.ShareNetwork(value, p.nodes.key, text)
+	if value := pod.Annotations[contract.PodNetworksKey]; contract.HasNetwork(value, p.key, text) {
+		h.recorded = contract.ShareNetwork(value, p.key, text)
 	}
 }
 
@@ -209,22 +235,22 @@ func (p *pods) decide(annotation string, h *holding, warning string) (decided, w
 	if h.recorded == "" {
 		h.recorded = p.format(h)
 	}
-	if contract.HasNetwork(annotation, p.nodes.key, h.recorded) {
+	if contract.HasNetwork(annotation, p.key, h.recorded) {
 		return annotation, ""
 	}
-	if said, err := contract.ParsePodNetwork(annotation, p.nodes.key); warning == "" && (err != nil || said != nil && !slices.Equal(said.Addresses, p.prefixes(h))) {
+	if said, err := contract.ParsePodNetwork(annotation, p.key); warning == "" && (err != nil || said != nil && !slices.Equal(said.Addresses, p.prefixes(h))) {
 		warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", contract.PodNetworksKey)
 	}
-	decided, _ = contract.SetNetwork(annotation, p.nodes.key, json.RawMessage(h.recorded)) // it is JSON
-	h.recorded = contract.ShareNetwork(decided, p.nodes.key, h.recorded)
+	decided, _ = contract.SetNetwork(annotation, p.key, json.RawMessage(h.recorded)) // it is JSON
+	h.recorded = contract.ShareNetwork(decided, p.key, h.recorded)
 	return decided, warning
 }
 
 // allocate picks one free address of each of the node's subnets.
-func (p *pods) allocate(state *nodeState) ([]netip.Addr, error) {
-	addrs := make([]netip.Addr, len(state.blocks))
-	for i, b := range state.blocks {
-		addr, ok := b.next(func(addr netip.Addr) bool { return p.byAddr[addr] != nil || i == 0 && state.hasMAC(addr) })
+func (p *pods) allocate(blocks blocks) ([]netip.Addr, error) {
+	addrs := make([]netip.Addr, len(blocks))
+	for i, b := range blocks {
+		addr, ok := b.next(func(addr netip.Addr) bool { return p.byAddr[addr] != nil || i == 0 && blocks.hasMAC(addr) })
 		if !ok {
 			return nil, fmt.Errorf("no address left in the node's subnet %s: %w", b.prefix, ErrExhausted)
 		}
@@ -239,16 +265,16 @@ func (p *pods) hold(owner contract.Owner, uid types.UID, addrs []netip.Addr) *ho
 	p.newest[owner] = h
 	for _, addr := range addrs {
 		p.byAddr[addr] = h
-		p.nodes.block(addr).held++
+		p.block(addr).held++
 	}
-	p.nodes.block(addrs[0]).macs[macOf(addrs[0])]++
+	p.block(addrs[0]).macs[macOf(addrs[0])]++
 	return h
 }
 
 // touch makes h's addresses the last that were handed out.
 func (p *pods) touch(h *holding) {
 	for _, addr := range h.addrs {
-		b := p.nodes.block(addr)
+		b := p.block(addr)
 		if offset, small := offsetOf(b.prefix, addr); small && offset <= b.last() {
 			b.cursor = offset
 		}
@@ -264,14 +290,12 @@ func (p *pods) release(owner contract.Owner, uids []types.UID) (freed []string) 
 			kept = append(kept, h)
 			continue
 		}
-		p.nodes.block(h.addrs[0]).forgetMAC(h.addrs[0])
+		p.block(h.addrs[0]).forgetMAC(h.addrs[0])
 		for _, addr := range h.addrs {
-			b := p.nodes.block(addr)
+			b := p.block(addr)
 			delete(p.byAddr, addr)
 			b.held--
-			if p.nodes.drop(b); p.nodes.inUse(b) {
-				freed = append(freed, b.node)
-			}
+			freed = append(freed, b.node)
 		}
 	}
 	delete(p.newest, owner)

@@ -37,7 +37,7 @@ func TestPod_AnnotationHasExactFormat(t *testing.T) {
 		for _, p := range prefixes(t, cluster) {
 			list = append(list, map[bool]string{true: "10.244.0.0/16/24", false: "fd00:10:244::/48/64"}[p.Addr().Is4()])
 		}
-		a := newAllocator(t, strings.Join(list, ","))
+		a := newAllocator(t, plan(t, strings.Join(list, ",")))
 		node := newNode("n", 1, contract.NodeSubnetsKey, `{"default":["`+strings.ReplaceAll(cluster, ",", `","`)+`"]}`)
 		decideNode(t, a, node)
 		decidePod(t, a, newPod("first", "n", 1), node)
@@ -57,7 +57,7 @@ func TestPod_AnnotationHasExactFormat(t *testing.T) {
 }
 
 func TestPod_HostNetworkOrCompletedGetsNothing(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node := newNode("n", 1)
 	decideNode(t, a, node)
 	for name, change := range map[string]func(*corev1.Pod){
@@ -77,7 +77,7 @@ func TestPod_HostNetworkOrCompletedGetsNothing(t *testing.T) {
 // TestPod_WaitsForAnnotationOfNode: until the node's own annotation says it, a subnet may
 // still become another node's.
 func TestPod_WaitsForAnnotationOfNode(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node, pod := newNode("n", 1), newPod("p", "n", 1)
 	_, err := a.Pod(pod, nil)
 	wantError(t, err, reconcile.ErrNotReady)
@@ -94,7 +94,7 @@ func TestPod_WaitsForAnnotationOfNode(t *testing.T) {
 // TestPod_OfAnnotatedNodeDoesNotWait: a pod of a node that brings a right annotation
 // does not wait for an event that would never come.
 func TestPod_OfAnnotatedNodeDoesNotWait(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	pod := newPod("p", "n", 1)
 	decidePod(t, a, pod, newNode("n", 1, contract.NodeSubnetsKey, subnets("10.244.3.0/24"), contract.NodeIDKey, "2"))
 	wantAddress(t, a, pod, "10.244.3.4/24")
@@ -105,7 +105,7 @@ func TestPod_WaitsForReleasedAddress(t *testing.T) {
 		"10.0.0.0/28/29":   {"10.0.0.4/29", "10.0.0.5/29", "10.0.0.6/29"},
 		"fd00:1::/124/125": {"fd00:1::4/125", "fd00:1::5/125", "fd00:1::6/125", "fd00:1::7/125"},
 	} {
-		a := newAllocator(t, cluster)
+		a := newAllocator(t, plan(t, cluster))
 		node := newNode("n", 1)
 		decideNode(t, a, node)
 		var pods []*corev1.Pod
@@ -117,7 +117,7 @@ func TestPod_WaitsForReleasedAddress(t *testing.T) {
 		late := newPod("late", "n", 9)
 		_, err := a.Pod(late, node)
 		wantError(t, err, ErrExhausted)
-		if retry := a.Release(owner(pods[1]), pods[1].UID); !slices.Equal(retry, []contract.Owner{owner(late)}) {
+		if retry := a.Addresses.Release(owner(pods[1]), pods[1].UID); !slices.Equal(retry, []contract.Owner{owner(late)}) {
 			t.Errorf("to retry: %v", retry)
 		}
 		decidePod(t, a, late, node)
@@ -129,7 +129,7 @@ func TestPod_WaitsForReleasedAddress(t *testing.T) {
 // TestPod_FreedAddressIsReusedLast: next-fit goes once around before an address returns,
 // also over a restart.
 func TestPod_FreedAddressIsReusedLast(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node := newNode("n", 1)
 	decideNode(t, a, node)
 	kept := newPod("kept", "n", 0)
@@ -144,10 +144,10 @@ func TestPod_FreedAddressIsReusedLast(t *testing.T) {
 		}
 		seen[addr] = true
 		if i%100 == 99 {
-			a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{kept, pod}, nil)
+			a.rebuild([]*corev1.Node{node}, []*corev1.Pod{kept, pod}, nil)
 			wantAddress(t, a, pod, addr)
 		}
-		a.Release(owner(pod), pod.UID)
+		a.Addresses.Release(owner(pod), pod.UID)
 	}
 	pod := newPod("p", "n", 999)
 	decidePod(t, a, pod, node)
@@ -157,7 +157,7 @@ func TestPod_FreedAddressIsReusedLast(t *testing.T) {
 // TestPod_RecreatedGetsAnotherAddress: the second web-0 never gets the address of the first while
 // rows may use it, and releasing the first leaves the second alone.
 func TestPod_RecreatedGetsAnotherAddress(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node := newNode("n", 1)
 	decideNode(t, a, node)
 	first, second := newPod("web-0", "n", 1), newPod("web-0", "n", 2)
@@ -169,7 +169,7 @@ func TestPod_RecreatedGetsAnotherAddress(t *testing.T) {
 	if got := a.Holders(owner(first)); !slices.Equal(got, []types.UID{second.UID, first.UID}) {
 		t.Errorf("holders %v", got)
 	}
-	a.Release(owner(first), first.UID)
+	a.Addresses.Release(owner(first), first.UID)
 	wantAddress(t, a, first, "")
 	wantAddress(t, a, second, "10.244.0.5/24")
 	check(t, a)
@@ -198,7 +198,7 @@ func TestForgedAnnotation_IsReplacedWithWarning(t *testing.T) {
 		{"odd address", network("10.244.0.9", "0a:58:0a:f4:00:09"), "pod network"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := newAllocator(t, "10.244.0.0/16/24")
+			a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 			node, honest, forger := newNode("n", 1), newPod("honest", "n", 1), newPod("forger", "n", 2)
 			decideNode(t, a, node)
 			decidePod(t, a, honest, node)
@@ -233,7 +233,7 @@ func TestForgedAnnotation_FamiliesInThePlansOrder(t *testing.T) {
 		{[]string{six}, "not in the order"},
 		{[]string{four, six, "fd00:10:244::a/64"}, "second of its family"},
 	} {
-		a := newAllocator(t, "10.244.0.0/16/24,fd00:10:244::/48/64")
+		a := newAllocator(t, plan(t, "10.244.0.0/16/24,fd00:10:244::/48/64"))
 		node, pod := newNode("n", 1), newPod("p", "n", 1)
 		decideNode(t, a, node)
 		pod.Annotations[contract.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":["%s"],"mac_address":%q}}`,
@@ -271,7 +271,7 @@ func TestMAC_IsAnotherPodsOnce(t *testing.T) {
 	annotation := func(addr netip.Addr) string {
 		return fmt.Sprintf(`{"default":{"ip_addresses":["%s/64"],"mac_address":%q}}`, addr, contract.MACFromAddress(addr))
 	}
-	a := newAllocator(t, "fd00:10:244::/48/64")
+	a := newAllocator(t, plan(t, "fd00:10:244::/48/64"))
 	node, victim, forger, honest := newNode("n", 1), newPod("victim", "n", 1), newPod("forger", "n", 2), newPod("honest", "n", 3)
 	decideNode(t, a, node)
 	victim.Annotations[contract.PodNetworksKey] = annotation(first)
@@ -286,19 +286,19 @@ func TestMAC_IsAnotherPodsOnce(t *testing.T) {
 
 	before := newPod("before", "n", 4)
 	offset, _ := offsetOf(subnet, second)
-	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{victim, before}, []Held{
+	a.rebuild([]*corev1.Node{node}, []*corev1.Pod{victim, before}, []Held{
 		held(victim, victim.UID, first.String()), held(before, before.UID, contract.AddressAt(subnet, offset-1).String())})
 	next := newPod("next", "n", 5)
 	decidePod(t, a, next, node)
 	wantAddress(t, a, next, contract.AddressAt(subnet, offset+1).String()+"/64")
-	a.Release(owner(victim), victim.UID)
+	a.Addresses.Release(owner(victim), victim.UID)
 	check(t, a)
 }
 
 // TestAllocated_TheHoldingDecides: what was recorded once is the pod's network,
 // whatever its annotation says later; what was not recorded is none.
 func TestAllocated_TheHoldingDecides(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node, pod := newNode("n", 1), newPod("p", "n", 1)
 	decideNode(t, a, node)
 	d, err := a.Pod(pod, node)
@@ -311,7 +311,7 @@ func TestAllocated_TheHoldingDecides(t *testing.T) {
 	for _, value := range []string{d.Annotations[contract.PodNetworksKey] + " ", "x", ""} {
 		pod.Annotations[contract.PodNetworksKey] = value
 		wantAddress(t, a, pod, "10.244.0.4/24")
-		a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.0.4")})
+		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.0.4")})
 		wantAddress(t, a, pod, "10.244.0.4/24")
 	}
 	if d, _ := a.Pod(pod, node); len(d.Annotations) != 1 {
@@ -325,11 +325,11 @@ func TestAllocated_TheHoldingDecides(t *testing.T) {
 // TestPod_AnnotationInOtherFormKeepsAddress: same addresses, other text (an older release, other
 // routes) is no forgery, but becomes ours.
 func TestPod_AnnotationInOtherFormKeepsAddress(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node, pod := newNode("n", 1), newPod("p", "n", 1)
 	decideNode(t, a, node)
 	pod.Annotations[contract.PodNetworksKey] = `{"default":{"ip_addresses":["10.244.0.77/24"],"mac_address":"0a:58:0a:f4:00:4d"}}`
-	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
+	a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
 	wantAddress(t, a, pod, "10.244.0.77/24")
 	d := decidePod(t, a, pod, node)
 	if len(d.Annotations) != 1 {
@@ -347,14 +347,15 @@ func held(pod *corev1.Pod, uid types.UID, addrs ...string) Held {
 	return h
 }
 
+func annotated(pod *corev1.Pod, addr string) *corev1.Pod {
+	ip := netip.MustParsePrefix(addr)
+	pod.Annotations[contract.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":[%q],"mac_address":%q}}`, ip, contract.MACFromAddress(ip.Addr()))
+	return pod
+}
+
 func TestRebuild_AnnotationsAndRowsDecideAddresses(t *testing.T) {
 	node := newNode("n", 1, contract.NodeSubnetsKey, subnets("10.244.0.0/24"), contract.NodeIDKey, "2")
 	other := newNode("other", 2, contract.NodeSubnetsKey, subnets("10.244.1.0/24"), contract.NodeIDKey, "3")
-	annotated := func(pod *corev1.Pod, addr string) *corev1.Pod {
-		ip := netip.MustParsePrefix(addr)
-		pod.Annotations[contract.PodNetworksKey] = fmt.Sprintf(`{"default":{"ip_addresses":[%q],"mac_address":%q}}`, ip, contract.MACFromAddress(ip.Addr()))
-		return pod
-	}
 	running := func(pod *corev1.Pod, addr string) *corev1.Pod {
 		pod.Status.PodIPs = []corev1.PodIP{{IP: netip.MustParsePrefix(addr).Addr().String()}}
 		return annotated(pod, addr)
@@ -388,8 +389,8 @@ func TestRebuild_AnnotationsAndRowsDecideAddresses(t *testing.T) {
 		{"a row without address", []*corev1.Pod{newPod("p", "n", 1)}, []Held{held(p, p.UID)}, []string{"10.244.0.4/24"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := newAllocator(t, "10.244.0.0/16/24")
-			a.Rebuild([]*corev1.Node{node, other}, tc.pods, tc.rows)
+			a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
+			a.rebuild([]*corev1.Node{node, other}, tc.pods, tc.rows)
 			check(t, a)
 			for i, pod := range tc.pods {
 				decidePod(t, a, pod, node)
@@ -400,13 +401,13 @@ func TestRebuild_AnnotationsAndRowsDecideAddresses(t *testing.T) {
 	}
 }
 
-// TestRebuild_KeepsSubnetOfDeletedNode: the subnet of a node that went while nobody looked is
-// the last to be given to another, and its addresses in rows stay taken.
-func TestRebuild_KeepsSubnetOfDeletedNode(t *testing.T) {
-	a := newAllocator(t, "10.0.0.0/28/29")
-	gone, first, second := newPod("gone", "old", 1), newNode("first", 1), newNode("second", 2)
-	a.Rebuild([]*corev1.Node{first, second}, nil, []Held{held(gone, gone.UID, "10.0.0.4")})
-	if got := a.Owners(); !slices.Contains(got, owner(gone)) {
+// TestRebuild_SubnetOfDeletedNodeIsGivenLast: the subnet of a node that was deleted while no controller ran is
+// the last to be given to another one, and the addresses of its pods stay held.
+func TestRebuild_SubnetOfDeletedNodeIsGivenLast(t *testing.T) {
+	a := newAllocator(t, plan(t, "10.0.0.0/28/29"))
+	gone, first, second := annotated(newPod("gone", "old", 1), "10.0.0.4/29"), newNode("first", 1), newNode("second", 2)
+	a.rebuild([]*corev1.Node{first, second}, []*corev1.Pod{gone}, []Held{held(gone, gone.UID, "10.0.0.4")})
+	if got := a.Addresses.Owners(); !slices.Contains(got, owner(gone)) {
 		t.Errorf("owners %v", got)
 	}
 	decideNode(t, a, first)
@@ -417,16 +418,16 @@ func TestRebuild_KeepsSubnetOfDeletedNode(t *testing.T) {
 	pod := newPod("p", "second", 1)
 	decidePod(t, a, pod, second)
 	wantAddress(t, a, pod, "10.0.0.5/29")
-	a.Release(owner(gone), a.Holders(owner(gone))...)
+	a.Addresses.Release(owner(gone), a.Holders(owner(gone))...)
 	check(t, a)
 }
 
-// TestRebuild_NodeGetsSubnetOfItsPodsBack: running pods keep their addresses because the node
-// gets back the subnet that its pods' rows are in.
+// TestRebuild_NodeGetsSubnetOfItsPodsBack: running pods keep their addresses because a node that lost its annotation
+// gets back the subnet in which its pods have addresses.
 func TestRebuild_NodeGetsSubnetOfItsPodsBack(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
-	node, pod := newNode("n", 1), newPod("p", "n", 1)
-	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.6.9")})
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
+	node, pod := newNode("n", 1), annotated(newPod("p", "n", 1), "10.244.6.9/24")
+	a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, []Held{held(pod, pod.UID, "10.244.6.9")})
 	decideNode(t, a, node)
 	if got := node.Annotations[contract.NodeSubnetsKey]; got != subnets("10.244.6.0/24") {
 		t.Errorf("subnet %s", got)
@@ -447,10 +448,7 @@ func TestPod_NetworksAreOneDecision(t *testing.T) {
 	}
 	blue := cfg.Network()
 	blue.Name = "ns/blue"
-	a, err := New(cfg, blue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := newAllocator(t, cfg, blue)
 	node := newNode("n1", 1)
 	decideNode(t, a, node)
 	if want := `{"default":["10.0.0.0/24"],"ns/blue":["10.0.0.0/24"]}`; node.Annotations[contract.NodeSubnetsKey] != want {
@@ -475,11 +473,11 @@ func TestPod_NetworksAreOneDecision(t *testing.T) {
 	blueOwner := owner(both).On("ns/blue")
 	rows := []Held{{Owner: owner(one), UID: one.UID, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.4")}},
 		{Owner: blueOwner, UID: both.UID, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.4")}}}
-	a.Rebuild([]*corev1.Node{node}, []*corev1.Pod{one, both}, rows)
+	a.rebuild([]*corev1.Node{node}, []*corev1.Pod{one, both}, rows)
 	if d := decidePod(t, a, both, node); d.Annotations != nil || d.Warning != "" {
 		t.Errorf("after a restart: %+v", d)
 	}
-	a.Release(blueOwner, a.Holders(blueOwner)...)
+	a.Addresses.Release(blueOwner, a.Holders(blueOwner)...)
 	wantAddress(t, a, both, "10.0.0.5/24")
 	if a.Allocated(both, "ns/blue") != nil {
 		t.Error("the released network has its address still")

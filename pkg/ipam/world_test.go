@@ -26,7 +26,7 @@ type row struct {
 type world struct {
 	t     *testing.T
 	r     *rand.Rand
-	a     *Allocator
+	a     allocator
 	clock int
 	nodes map[string]*corev1.Node
 	pods  map[contract.Owner]*corev1.Pod
@@ -39,7 +39,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return &world{
 		t: t, r: rand.New(rand.NewPCG(seed, 0)),
 		// Four /28, of eleven addresses each, and a large subnet for each node.
-		a:     newAllocator(t, "10.0.0.0/26/28,fd00:1::/48/64"),
+		a:     newAllocator(t, plan(t, "10.0.0.0/26/28,fd00:1::/48/64")),
 		nodes: map[string]*corev1.Node{}, pods: map[contract.Owner]*corev1.Pod{}, rows: map[contract.Owner]row{},
 	}
 }
@@ -110,7 +110,7 @@ func (w *world) podLoop(o contract.Owner, write bool) {
 func (w *world) nodeLoop(name string, write bool) {
 	node := w.nodes[name]
 	if node == nil {
-		w.a.Release(contract.NodeOwner(name), w.a.Holders(contract.NodeOwner(name))...)
+		w.a.Subnets.Release(name)
 		return
 	}
 	d, err := w.a.Node(node)
@@ -128,7 +128,7 @@ func (w *world) rowLoop(o contract.Owner) {
 	pod := w.pods[o]
 	if pod == nil || !contract.WantsNetwork(pod) {
 		delete(w.rows, o)
-		w.a.Release(o, holders...)
+		w.a.Addresses.Release(o, holders...)
 		return
 	}
 	network := w.a.Allocated(pod, "")
@@ -139,7 +139,7 @@ func (w *world) rowLoop(o contract.Owner) {
 		return
 	}
 	w.rows[o] = row{pod.UID, network.Addresses}
-	w.a.Release(o, slices.DeleteFunc(holders, func(uid types.UID) bool { return uid == pod.UID })...)
+	w.a.Addresses.Release(o, slices.DeleteFunc(holders, func(uid types.UID) bool { return uid == pod.UID })...)
 }
 
 // forge gives a pod the annotation of another, or one that is made up.
@@ -165,7 +165,7 @@ func (w *world) restart() {
 		}
 		rows = append(rows, h)
 	}
-	w.a.Rebuild(slices.Collect(maps.Values(w.nodes)), slices.Collect(maps.Values(w.pods)), rows)
+	w.a.rebuild(slices.Collect(maps.Values(w.nodes)), slices.Collect(maps.Values(w.pods)), rows)
 }
 
 // check: no address is in two rows, or in a row and another pod's decision.
@@ -197,7 +197,7 @@ func (w *world) settle() {
 		for i := range worldNodes {
 			w.nodeLoop(fmt.Sprint("n", i), true)
 		}
-		owners := slices.AppendSeq(w.a.Owners(), maps.Keys(w.pods))
+		owners := slices.AppendSeq(w.a.Addresses.Owners(), maps.Keys(w.pods))
 		for _, o := range slices.AppendSeq(owners, maps.Keys(w.rows)) {
 			if o.Kind == contract.KindPod {
 				w.podLoop(o, true)
@@ -229,8 +229,10 @@ func TestAllocator_NoAddressTwiceInRandomHistory(t *testing.T) {
 			clear(w.nodes)
 			w.settle()
 			w.check()
-			if len(w.a.Owners())+len(w.rows)+len(w.a.pools[""].nodes.blocks)+len(w.a.ids.taken)+len(w.a.waiting) > 0 {
-				t.Errorf("left over: %v, %d rows, %d blocks, %d ids, waiting %v", w.a.Owners(), len(w.rows), len(w.a.pools[""].nodes.blocks), len(w.a.ids.taken), w.a.waiting)
+			left := append(w.a.Addresses.Owners(), w.a.Subnets.Owners()...)
+			subnets := w.a.networks[""]
+			if len(left)+len(w.rows)+len(subnets.owners)+len(subnets.states)+len(w.a.ids.taken)+len(w.a.Addresses.waiting)+len(w.a.Subnets.waiting) > 0 {
+				t.Errorf("left over: %v, %d rows, subnets of %v, %d ids, waiting %v, %v", left, len(w.rows), subnets.owners, len(w.a.ids.taken), w.a.Addresses.waiting, w.a.Subnets.waiting)
 			}
 		})
 	}
@@ -256,7 +258,7 @@ func (w *world) wantAllServed() {
 
 // TestAllocator_ConcurrentPodsShareNoAddress is for the race detector, and for addresses given to two.
 func TestAllocator_ConcurrentPodsShareNoAddress(t *testing.T) {
-	a := newAllocator(t, "10.244.0.0/16/24")
+	a := newAllocator(t, plan(t, "10.244.0.0/16/24"))
 	node := newNode("n", 1)
 	decideNode(t, a, node)
 	var group sync.WaitGroup
@@ -273,7 +275,7 @@ func TestAllocator_ConcurrentPodsShareNoAddress(t *testing.T) {
 				if a.Allocated(pod, "") == nil {
 					t.Errorf("pod %s has no address", pod.Name)
 				}
-				a.Release(owner(pod), a.Holders(owner(pod))...)
+				a.Addresses.Release(owner(pod), a.Holders(owner(pod))...)
 			}
 		})
 	}
@@ -285,7 +287,7 @@ func TestAllocator_ConcurrentPodsShareNoAddress(t *testing.T) {
 }
 
 func BenchmarkRebuild100k(b *testing.B) {
-	a := newAllocator(b, "11.0.0.0/8/20")
+	a := newAllocator(b, plan(b, "11.0.0.0/8/20"))
 	var nodes []*corev1.Node
 	var pods []*corev1.Pod
 	for i := range 100 {
@@ -300,7 +302,7 @@ func BenchmarkRebuild100k(b *testing.B) {
 	b.Run("rebuild", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			a.Rebuild(nodes, pods, nil)
+			a.rebuild(nodes, pods, nil)
 		}
 	})
 	b.Run("allocated", func(b *testing.B) {

@@ -31,14 +31,15 @@ const worldNodes, worldPods = 400, 100_000
 // world is what the controller works on, without an API server: objects, the
 // allocator, and the replica of a real database.
 type world struct {
-	view    ovn.View // the world itself, if nothing else is said
-	nodes   map[string]*corev1.Node
-	pods    map[contract.Owner]*corev1.Pod
-	owners  []contract.Owner
-	alloc   *ipam.Allocator
-	network contract.Network
-	zone    contract.Zone
-	db      *ovsdb.DB
+	view      ovn.View // the world itself, if nothing else is said
+	nodes     map[string]*corev1.Node
+	pods      map[contract.Owner]*corev1.Pod
+	owners    []contract.Owner
+	subnets   *ipam.Subnets
+	addresses *ipam.Addresses
+	network   contract.Network
+	zone      contract.Zone
+	db        *ovsdb.DB
 }
 
 func (w *world) Node(name string) *corev1.Node { return w.nodes[name] }
@@ -68,7 +69,7 @@ func (w *world) NodesWith(labels.Selector) []*corev1.Node        { return nil }
 func (w *world) Namespace(string) *corev1.Namespace              { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
-	return w.alloc.Allocated(pod, network)
+	return w.addresses.Allocated(pod, network)
 }
 
 // BenchmarkWorld is the controller's full pass over 100,000 pods: every owner
@@ -141,10 +142,10 @@ func newWorld(b *testing.B) *world {
 		b.Fatal(err)
 	}
 	w := &world{nodes: map[string]*corev1.Node{}, pods: map[contract.Owner]*corev1.Pod{}, owners: []contract.Owner{contract.NetworkOwner()}}
-	if w.alloc, err = ipam.New(plan); err != nil {
+	if w.subnets, err = ipam.NewSubnets(plan); err != nil {
 		b.Fatal(err)
 	}
-	w.alloc.Rebuild(nil, nil, nil)
+	w.addresses = ipam.NewAddresses(w.subnets)
 	w.network = plan.Network()
 	for i := range worldNodes {
 		w.addNode(b, i)
@@ -161,7 +162,7 @@ func (w *world) addNode(b *testing.B, i int) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(name), Annotations: map[string]string{contract.NodeChassisIDKey: "chassis-" + name},
 	}}
-	decision, err := w.alloc.Node(node)
+	decision, err := w.subnets.Node(node)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func (w *world) addPod(b *testing.B, i int) {
 		},
 		Spec: corev1.PodSpec{NodeName: nodeName(i % worldNodes)},
 	}
-	decision, err := w.alloc.Pod(pod, w.nodes[pod.Spec.NodeName])
+	decision, err := w.addresses.Pod(pod, w.nodes[pod.Spec.NodeName])
 	if err != nil {
 		b.Fatal(err)
 	}
