@@ -194,3 +194,26 @@ func TestPod_OnNodeWithoutSubnetGetsEvent(t *testing.T) {
 		return told
 	})
 }
+
+// TestNode_SubnetIsFreeWithoutRows: the subnet of a deleted node goes to a node that waits for one, after the deleted
+// node's rows are gone.
+func TestNode_SubnetIsFreeWithoutRows(t *testing.T) {
+	w := emptyWorld(t, testNode("n1"))
+	w.cluster = "10.244.0.0/24/24"
+	w.startAndLead()
+	switches := func() string { return strings.Join(strings.Fields(w.server.Dump("Logical_Switch", "name")), " ") }
+	w.eventually("the first node's switch", func() bool { return strings.Contains(switches(), "n1") })
+	if _, err := w.client.CoreV1().Nodes().Create(t.Context(), testNode("n2"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	exhausted := func() bool {
+		n, err := w.client.CoreV1().Nodes().Get(t.Context(), "n2", metav1.GetOptions{})
+		return err == nil && len(n.Status.Conditions) > 0 && n.Status.Conditions[0].Reason == reasonExhausted
+	}
+	w.eventually("a node without a subnet", exhausted)
+	if err := w.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the second node's switch", func() bool { return strings.Contains(switches(), "n2") && !strings.Contains(switches(), "n1") })
+	w.eventually("no condition", func() bool { return !exhausted() })
+}
