@@ -10,5 +10,5 @@
 // or port it is about is noted -> the datapath has followed -> connections and
 // tables of that moment (ovs-vswitchd's control socket, ovs-ofctl) -> which must
 // end (pure) -> flushed, or marked as OVN marks what a policy forbids. Nobody has
-// to tell the agent of policies or services: docs/decisions/connections-that-end.md.
+// to tell the agent of policies or services: docs/decisions/ending-connections.md.
 package conntrack
