@@ -60,3 +60,16 @@ func TestRunning_KeepsSettingsUntilSwitchRestarts(t *testing.T) {
 		t.Errorf("without a place to write: %v, %+v", err, o)
 	}
 }
+
+// TestUpgrade_SettingsOfRunningSwitchAreKept: testdata has the file as an agent wrote it before networks were values.
+func TestUpgrade_SettingsOfRunningSwitchAreKept(t *testing.T) {
+	r, err := LoadRunning(filepath.Join("testdata", "running.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Date(2026, 11, 1, 8, 0, 0, 5000, time.UTC)
+	o, err := r.Observe(unixctl.Instance{PID: 71, Started: began}, map[string]string{HWOffloadKey: "false"})
+	if err != nil || !o.Settings().HWOffload {
+		t.Errorf("the switch began with hw-offload: %+v, %v", o.Settings(), err)
+	}
+}

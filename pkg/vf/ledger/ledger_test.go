@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -538,4 +539,43 @@ func TestLedger_CallersCannotChangeIt(t *testing.T) {
 	if diff := cmp.Diff(original(), *c.Original); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// TestUpgrade_ClaimsOfFormerVersionHold: testdata has the records as an agent wrote them before networks were values.
+func TestUpgrade_ClaimsOfFormerVersionHold(t *testing.T) {
+	dir := t.TempDir()
+	former, err := txtar.ParseFile("testdata/version1.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range former.Files {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := start(t, dir)
+	first, second := pod(1), pod(2)
+	first.Network, first.MTU = "ovn-offload", 1400
+	for i, c := range []*Claim{&first, &second} {
+		o := original()
+		c.Device, c.Boot, c.Original, c.Phase = two[i], boot, &o, []Phase{Attached, Orphan}[i]
+	}
+	if diff := cmp.Diff([]Claim{first, second}, l.Claims()); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
+	if name := l.Claims()[0].AttachmentName(); name != "eth0" {
+		t.Errorf("the runtime asks for eth0, the claim is of %q", name)
+	}
+	if _, err := l.Take(two, pod(3)); !errors.Is(err, ErrBusy) {
+		t.Errorf("both devices have holders: %v", err)
+	}
+	if again := take(t, l, two[:1], pod(1)); again.Phase != Attached {
+		t.Errorf("the same sandbox: %+v", again)
+	}
+	for i, c := range []Claim{first, second} {
+		if err := l.Release(two[i], c.Sandbox); err != nil {
+			t.Error(err)
+		}
+	}
+	take(t, l, two, pod(3))
 }

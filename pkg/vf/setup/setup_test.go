@@ -265,6 +265,36 @@ func TestReboot_OriginalIsStateAtBoot(t *testing.T) {
 	}
 }
 
+// TestUpgrade_CheckpointOfFormerVersionGivesNICBack: testdata has the file as an agent wrote it before networks were values.
+func TestUpgrade_CheckpointOfFormerVersionGivesNICBack(t *testing.T) {
+	w := newWorld(t, map[string]*card{first: bare("mlx5_core"), second: bare("ice")})
+	before := w.String()
+	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{
+		PFSelector: v1alpha1.PFSelector{PCIAddresses: []string{first}}, NumVFs: 2, ReservedVFs: 1,
+	})}
+	w.pass()
+	w.took()
+	former, err := os.ReadFile("testdata/checkpoint.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.file, former, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.reserved(w.agent()); len(got) != 1 || !got[vfName(first, 0)] {
+		t.Errorf("reserved %v", got)
+	}
+	w.pass()
+	if steps := w.took(); steps != nil {
+		t.Errorf("with the former checkpoint: %q", steps)
+	}
+	w.policies = nil
+	w.pass()
+	if after := w.String(); after != before {
+		t.Errorf("before %s\nafter  %s", before, after)
+	}
+}
+
 func TestRestart_UnsupervisedIsLeftToAdministrator(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.supervised = false
