@@ -220,7 +220,7 @@ func (a *agent) settled(ctx context.Context) error {
 	}
 }
 
-// connections ends those that the flow tables allow no longer.
+// connections ends those whose endpoint has left.
 func (a *agent) connections() *conntrack.Keeper {
 	cfg := conntrack.Defaults()
 	cfg.Bridge, cfg.Logger, cfg.Registerer = contract.IntegrationBridge, a.opts.log, a.metrics

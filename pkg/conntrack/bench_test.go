@@ -64,8 +64,8 @@ func BenchmarkTables(b *testing.B) {
 	l := &large{services: 5000}
 	k := New(cfg, Deps{Flows: l})
 	for b.Loop() {
-		if t, err := k.readAll(b.Context(), map[frontend]bool{c.frontend(): true}); err != nil || t.left(c) {
-			b.Fatal(t, err)
+		if all, err := k.readAll(b.Context(), map[frontend]bool{c.frontend(): true}); err != nil || !all[c.frontend()][c.server()] {
+			b.Fatal(all, err)
 		}
 	}
 	b.ReportMetric(float64(l.peak)/(1<<20), "peak-MB")

@@ -11,7 +11,6 @@ import (
 type connection struct {
 	protocol string
 	zone     int
-	mark     uint32
 	// unanswered is said of TCP only.
 	unanswered  bool
 	orig, reply tuple
@@ -19,9 +18,6 @@ type connection struct {
 
 // tuple is one direction: who sends to whom.
 type tuple struct{ src, dst netip.AddrPort }
-
-// blocked is what OVN sets in the mark of a connection that a policy forbids.
-const blocked = 1
 
 // numberOf is IP's of a protocol that has ports, and 0 of others.
 func numberOf(protocol string) int {
@@ -71,10 +67,6 @@ func parseConnection(line string) (c connection, ok bool) {
 			c.reply, err = parseTuple(value)
 		case "zone":
 			c.zone, err = strconv.Atoi(value)
-		case "mark":
-			var mark uint64
-			mark, err = strconv.ParseUint(value, 0, 32)
-			c.mark = uint32(mark)
 		case "protoinfo":
 			c.unanswered = value == "(state=SYN_SENT)"
 		}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
 // Config of a Keeper.
@@ -43,7 +46,6 @@ type Switch interface {
 type Flows interface {
 	Dump(ctx context.Context, bridge, match string, flow func(string)) error
 	Groups(ctx context.Context, bridge, id string, group func(string)) error
-	Bundle(ctx context.Context, bridge string, messages []string) error
 	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
 }
 
@@ -61,33 +63,25 @@ type Deps struct {
 type Keeper struct {
 	cfg   Config
 	deps  Deps
-	ended *prometheus.CounterVec
+	ended prometheus.Counter
 	took  prometheus.Gauge
-	// grammar is made once: a look has readers for each address.
-	grammar grammar
 
-	mu    sync.Mutex
-	noted changes
+	mu sync.Mutex
+	// noted are the addresses that are balanced otherwise: only connections to them
+	// are looked at.
+	noted map[frontend]bool
 }
-
-// Why connections are ended: the label of the counter, and of the log.
-const (
-	becauseEndpoint = "endpoint"
-	becausePolicy   = "policy"
-)
 
 // New makes a Keeper; nothing happens before Run.
 func New(cfg Config, deps Deps) *Keeper {
-	k := &Keeper{cfg: cfg, deps: deps, grammar: newGrammar(), noted: noChanges()}
-	k.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
+	k := &Keeper{cfg: cfg, deps: deps, noted: map[frontend]bool{}}
+	k.ended = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "ovn_offload", Name: "connections_ended_total",
-		Help: "Connections that the agent has ended: their endpoint has left, or a policy forbids them.",
-	}, []string{"reason"})
+		Help: "Connections that the agent has ended, because their endpoint has left.",
+	})
 	k.took = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "ovn_offload", Name: "connections_check_seconds", Help: "Time that the last look at the connections of what had changed took.",
 	})
-	k.ended.WithLabelValues(becauseEndpoint)
-	k.ended.WithLabelValues(becausePolicy)
 	cfg.Registerer.MustRegister(k.ended, k.took)
 	return k
 }
@@ -134,51 +128,105 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// note takes a line of the monitor of flows and says whether it is a load
+// balancer's: a pod comes and goes without one, and then nothing is looked at. When
+// the switch has come back, all its flows are new.
+func (k *Keeper) note(flow string) bool {
+	match, _, _ := strings.Cut(flow, " actions=")
+	// Without endpoints, the flow that refuses new connections takes the place of
+	// the one with their group. Most flows of services are neither.
+	if !strings.Contains(match, "ct_state=+new") {
+		return false
+	}
+	f, ok := frontendOf(match)
+	if ok {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.noted[f] = true
+	}
+	return ok
+}
+
+func (k *Keeper) take() map[frontend]bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	changed := k.noted
+	k.noted = map[frontend]bool{}
+	return changed
+}
+
+// again notes what could not be looked at.
+func (k *Keeper) again(changed map[frontend]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.Copy(k.noted, changed)
+}
+
 // pass looks once, when the datapath has followed the changes: what an old datapath
 // flow has begun until then is seen. What comes while it waits is for the next pass.
 // It gives the time without that wait.
 func (k *Keeper) pass(ctx context.Context) (time.Duration, error) {
-	what := k.take()
+	changed := k.take()
 	_, err := k.deps.Switch.Call(ctx, "revalidator/wait")
 	start := time.Now()
 	if err == nil {
-		err = k.look(ctx, what)
+		err = k.look(ctx, changed)
 	}
 	if err != nil {
-		k.again(what)
+		k.again(changed)
 	}
 	took := time.Since(start)
 	k.took.Set(took.Seconds())
 	return took, err
 }
 
-func (k *Keeper) look(ctx context.Context, what changes) error {
-	if len(what.frontends)+len(what.ruled) == 0 { // the pass before has looked
+func (k *Keeper) look(ctx context.Context, changed map[frontend]bool) error {
+	if len(changed) == 0 { // the pass before has looked
 		return nil
 	}
-	l, known := readLocal(k.deps.DB, k.cfg.Bridge)
+	zones, known := zonesOf(k.deps.DB, k.cfg.Bridge)
 	if !known {
 		return fmt.Errorf("the database knows no bridge %s", k.cfg.Bridge)
 	}
-	connections, err := k.connections(ctx, l, what)
+	connections, err := k.connections(ctx, zones, changed)
 	if err != nil || len(connections) == 0 {
 		return err
 	}
-	t, err := k.tables(ctx, what, connections)
+	all, err := k.servers(ctx, connections)
 	if err != nil {
 		return err
 	}
-	err = k.forget(ctx, t, connections)
-	if len(what.ruled) > 0 {
-		err = errors.Join(err, k.forbid(ctx, l, t, connections))
-	}
-	return err
+	return k.forget(ctx, all, connections)
 }
 
-// connections are those that a change can concern: balanced ones, and of UDP.
-func (k *Keeper) connections(ctx context.Context, l local, what changes) (all []connection, err error) {
+// zonePrefix begins the keys in which ovn-controller records what has which zone.
+const zonePrefix = "ct-zone-"
+
+// zonesOf gives the zones of connection tracking that are OVN's alone. It reports
+// false when the database does not have the bridge: it is away.
+func zonesOf(db DB, name string) (zones map[int]bool, known bool) {
+	zones = map[int]bool{}
+	for _, row := range db.Table(vswitch.BridgeTable) {
+		bridge, ok := row.(*vswitch.Bridge)
+		if !ok || bridge.Name != name {
+			continue
+		}
+		known = true
+		for key, value := range bridge.ExternalIDs {
+			zone, err := strconv.Atoi(value)
+			if strings.HasPrefix(key, zonePrefix) && err == nil && zone != 0 { // 0 is the host's as well
+				zones[zone] = true
+			}
+		}
+	}
+	return zones, known
+}
+
+// connections are those by an address that is balanced otherwise now.
+func (k *Keeper) connections(ctx context.Context, zones map[int]bool, changed map[frontend]bool) (all []connection, err error) {
 	err = k.deps.Switch.Lines(ctx, func(line string) error {
-		if c, ok := parseConnection(line); ok && l.zones[c.zone] && what.concern(c) {
+		c, ok := parseConnection(line)
+		if ok && zones[c.zone] && changed[c.frontend()] && (c.balanced() || c.missed()) {
 			all = append(all, c)
 		}
 		return nil
@@ -189,12 +237,14 @@ func (k *Keeper) connections(ctx context.Context, l local, what changes) (all []
 	return all, err
 }
 
-// forget flushes the connections to servers that are none any more.
-func (k *Keeper) forget(ctx context.Context, t tables, connections []connection) error {
+// forget flushes the connections to servers that are none any more, and those that
+// have none because their address was not balanced when they began. Nothing is known
+// of an address that no load balancer has, nor while the tables are not complete.
+func (k *Keeper) forget(ctx context.Context, all servers, connections []connection) error {
 	var errs []error
 	var gone []connection
 	for _, c := range connections {
-		if !t.left(c) {
+		if now, known := all[c.frontend()]; !known || now[c.server()] {
 			continue
 		}
 		_, err := k.deps.Switch.Call(ctx, "dpctl/flush-conntrack", fmt.Sprintf("zone=%d", c.zone), c.pattern())
@@ -204,63 +254,19 @@ func (k *Keeper) forget(ctx context.Context, t tables, connections []connection)
 		}
 		gone = append(gone, c)
 	}
-	k.report(becauseEndpoint, gone)
+	k.report(gone)
 	return errors.Join(errs...)
 }
 
 // report logs a line for each server, not for each of its thousands of clients.
-func (k *Keeper) report(reason string, ended []connection) {
+func (k *Keeper) report(ended []connection) {
 	type ends struct{ service, server netip.AddrPort }
 	count := map[ends]int{}
 	for _, c := range ended {
 		count[ends{c.orig.dst, c.server()}]++
 	}
 	for to, n := range count {
-		k.ended.WithLabelValues(reason).Add(float64(n))
-		k.cfg.Logger.Info("connections ended", "reason", reason, "service", to.service, "server", to.server, "ops", n)
+		k.ended.Add(float64(n))
+		k.cfg.Logger.Info("connections ended", "service", to.service, "server", to.server, "ops", n)
 	}
-}
-
-// forbid marks the connections of UDP that a policy forbids. TCP and SCTP clients
-// acknowledge what a server sends, and OVN looks at that.
-func (k *Keeper) forbid(ctx context.Context, l local, t tables, connections []connection) error {
-	verdicts := map[question]bool{}
-	var messages []string
-	var found []connection
-	for _, c := range connections {
-		if c.protocol != "udp" || c.mark&blocked != 0 || !l.concerned(t, c) {
-			continue
-		}
-		q := question{c.zone, c.orig.src.Addr(), c.server()}
-		forbidden, asked := verdicts[q]
-		if !asked {
-			var err error
-			if forbidden, err = k.ask(ctx, c, l, t); err != nil {
-				return err
-			}
-			verdicts[q] = forbidden
-		}
-		if forbidden {
-			messages, found = append(messages, forbidding(c)...), append(found, c)
-		}
-	}
-	if len(messages) == 0 {
-		return nil
-	}
-	if err := k.deps.Flows.Bundle(ctx, k.cfg.Bridge, messages); err != nil {
-		return err
-	}
-	k.report(becausePolicy, found)
-	return nil
-}
-
-// concerned says that a connection is in the zone of a pod that policies are
-// about, and that its client's packets can be asked about.
-func (l local) concerned(t tables, c connection) bool {
-	client, ours := l.pods[c.orig.src.Addr()]
-	if ours && client.zone == c.zone {
-		return t.underRules(client.ofPort)
-	}
-	server, local := l.pods[c.server().Addr()]
-	return local && server.zone == c.zone && t.underRules(server.ofPort) && (ours || l.tunnel != 0)
 }

@@ -7,50 +7,39 @@ import (
 	"strconv"
 )
 
-// few addresses and ports are asked for one by one; for more all flows and groups
-// are read, which on every node are those of all services of the cluster.
+// few addresses are asked for one by one; for more all flows and groups are read,
+// which on every node are those of all services of the cluster.
 const few = 8
 
-// tables reads what concerns connections after changes.
-func (k *Keeper) tables(ctx context.Context, what changes, connections []connection) (tables, error) {
+// servers gives those of the addresses of connections.
+func (k *Keeper) servers(ctx context.Context, connections []connection) (servers, error) {
 	asked := map[frontend]bool{}
 	for _, c := range connections {
-		if what.balance(c) {
-			asked[c.frontend()] = true
-		}
+		asked[c.frontend()] = true
 	}
 	if len(asked) > few {
 		return k.readAll(ctx, asked)
 	}
-	r := k.grammar.reader(nil)
-	t := r.tables()
+	all := servers{}
 	for f := range asked {
 		one, err := k.readFrontend(ctx, f)
 		if err != nil {
-			return tables{}, err
+			return nil, err
 		}
-		maps.Copy(t.servers, one.servers)
+		maps.Copy(all, one)
 	}
-	if len(what.ruled) == 0 {
-		return t, nil
-	}
-	match := "" // which ports have rules is in all flows
-	if !what.ruled[key{}] {
-		match = portsTable
-		maps.Copy(r.ruled, what.ruled)
-	}
-	return t, k.deps.Flows.Dump(ctx, k.cfg.Bridge, match, r.flow)
+	return all, nil
 }
 
 // readFrontend reads the flows before and after their groups, for a group's number
 // may be taken away meanwhile and given to another service: nothing is known of an
 // address whose groups have changed. Its flows have, too, and another pass follows.
-func (k *Keeper) readFrontend(ctx context.Context, f frontend) (tables, error) {
+func (k *Keeper) readFrontend(ctx context.Context, f frontend) (servers, error) {
 	asked := map[frontend]bool{f: true}
-	r, after := k.grammar.reader(asked), k.grammar.reader(asked)
+	r, after := newReader(asked), newReader(asked)
 	err := k.deps.Flows.Dump(ctx, k.cfg.Bridge, f.match(), r.flow)
 	if err != nil || len(r.groups) == 0 {
-		return r.tables(), err
+		return r.servers(), err
 	}
 	ids := []string{""} // all: with session affinity, each endpoint has some of its own
 	if len(r.groups) <= few {
@@ -61,33 +50,33 @@ func (k *Keeper) readFrontend(ctx context.Context, f frontend) (tables, error) {
 	}
 	for _, id := range ids {
 		if err := k.deps.Flows.Groups(ctx, k.cfg.Bridge, id, r.group); err != nil {
-			return tables{}, err
+			return nil, err
 		}
 	}
 	if err := k.deps.Flows.Dump(ctx, k.cfg.Bridge, f.match(), after.flow); err != nil {
-		return tables{}, err
+		return nil, err
 	}
 	if !maps.Equal(r.frontends[f], after.frontends[f]) {
-		return tables{}, nil
+		return nil, nil
 	}
-	return r.tables(), nil
+	return r.servers(), nil
 }
 
 // readAll reads the groups before and after the flows: only those that have not
 // changed are the ones that the flows speak of. None is kept but those of asked.
-func (k *Keeper) readAll(ctx context.Context, asked map[frontend]bool) (tables, error) {
-	seed, was, r := maphash.MakeSeed(), map[uint64]bool{}, k.grammar.reader(asked)
+func (k *Keeper) readAll(ctx context.Context, asked map[frontend]bool) (servers, error) {
+	seed, was, r := maphash.MakeSeed(), map[uint64]bool{}, newReader(asked)
 	err := k.deps.Flows.Groups(ctx, k.cfg.Bridge, "", func(group string) { was[maphash.String(seed, group)] = true })
 	if err != nil {
-		return tables{}, err
+		return nil, err
 	}
 	if err := k.deps.Flows.Dump(ctx, k.cfg.Bridge, "", r.flow); err != nil {
-		return tables{}, err
+		return nil, err
 	}
 	err = k.deps.Flows.Groups(ctx, k.cfg.Bridge, "", func(group string) {
 		if was[maphash.String(seed, group)] {
 			r.group(group)
 		}
 	})
-	return r.tables(), err
+	return r.servers(), err
 }

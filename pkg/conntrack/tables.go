@@ -4,23 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 )
 
-// tables is what the flows and groups of br-int say of some connections.
-type tables struct {
-	// servers are those of addresses that are balanced. Those of which a group was
-	// not there, or has changed meanwhile, are left out.
-	servers map[frontend]map[netip.AddrPort]bool
-	// keys are the logical ports behind OpenFlow ports.
-	keys map[int]key
-	// ruled are the logical ports that connections are asked about: those with a rule
-	// that forbids, or those whose rules have changed. The zero key is there when some
-	// rule is not of one port.
-	ruled map[key]bool
-}
+// servers are those of addresses that are balanced. An address of which a group was
+// not there, or has changed meanwhile, is left out.
+type servers map[frontend]map[netip.AddrPort]bool
 
 // frontend is a balanced address.
 type frontend struct {
@@ -28,85 +18,56 @@ type frontend struct {
 	address  netip.AddrPort
 }
 
-// key is a logical port: its datapath's number and its own there.
-type key struct{ datapath, port uint64 }
-
-// forbids is the action by which OVN marks what a policy forbids.
-const forbids = "load:0x1->NXM_NX_CT_MARK[0]"
-
-// verdict begins the bits in which OVN keeps what a rule has decided.
-const verdict = "->OXM_OF_PKT_REG4[4"
-
-// portsTable is where a packet from a port becomes one of a logical port.
-const portsTable = "table=0"
-
-// The regular expressions are of ovs-ofctl's notation, which the OVS beside us prints.
-type grammar struct{ inPort, datapath, logical, group, nat *regexp.Regexp }
-
-func newGrammar() grammar {
-	return grammar{
-		inPort:   regexp.MustCompile(`\bin_port=(\d+) actions=`),
-		datapath: regexp.MustCompile(`set_field:(0x[0-9a-f]+)->metadata`),
-		logical:  regexp.MustCompile(`set_field:(0x[0-9a-f]+)->reg14`),
-		group:    regexp.MustCompile(`\bgroup(?:_id=|:)(\d+)`),
-		nat:      regexp.MustCompile(`nat\(dst=([^)]+)\)`),
-	}
-}
-
 // reader takes from flows and groups, as ovs-ofctl prints them, what concerns the
-// addresses that were asked for, and all ports.
+// addresses that were asked for.
 type reader struct {
-	grammar grammar
-	asked   map[frontend]bool
+	asked map[frontend]bool
 	// frontends are those of asked that are balanced, each with its groups; one
 	// without servers has none.
 	frontends map[frontend]map[uint64]bool
 	// groups are theirs, each with its servers, nil before it was read.
 	groups map[uint64]map[netip.AddrPort]bool
-	keys   map[int]key
-	ruled  map[key]bool
 }
 
-func (g grammar) reader(asked map[frontend]bool) *reader {
-	return &reader{
-		grammar: g, asked: asked, frontends: map[frontend]map[uint64]bool{},
-		groups: map[uint64]map[netip.AddrPort]bool{}, keys: map[int]key{}, ruled: map[key]bool{},
-	}
+func newReader(asked map[frontend]bool) *reader {
+	return &reader{asked: asked, frontends: map[frontend]map[uint64]bool{}, groups: map[uint64]map[netip.AddrPort]bool{}}
 }
 
+// flow takes one that is about one address and port. Some of a balanced address have
+// a group; an address without servers has none.
 func (r *reader) flow(flow string) {
 	match, actions, _ := strings.Cut(flow, " actions=")
-	switch {
-	case strings.Contains(actions, forbids):
-		r.ruled[ruleOf(match)] = true
-	case strings.Contains(match, "tp_dst="):
-		r.balance(match, actions)
-	case strings.Contains(actions, "->reg14"):
-		r.port(flow)
+	f, ok := frontendOf(match)
+	if !ok || !r.asked[f] {
+		return
+	}
+	if r.frontends[f] == nil {
+		r.frontends[f] = map[uint64]bool{}
+	}
+	if id, ok := numberAfter("group:", actions); ok {
+		r.frontends[f][id] = true
+		r.groups[id] = nil
 	}
 }
 
 // group is to be called after all flows.
 func (r *reader) group(line string) {
-	id := r.grammar.group.FindStringSubmatch(line)
-	if id == nil {
-		return
-	}
-	group := number(id[1])
-	if _, ours := r.groups[group]; !ours {
+	group, ok := numberAfter("group_id=", line)
+	if _, ours := r.groups[group]; !ok || !ours {
 		return
 	}
 	servers := map[netip.AddrPort]bool{}
-	for _, to := range r.grammar.nat.FindAllStringSubmatch(line, -1) {
-		if server, err := netip.ParseAddrPort(to[1]); err == nil {
+	for _, bucket := range strings.Split(line, "nat(dst=")[1:] {
+		to, _, _ := strings.Cut(bucket, ")")
+		if server, err := netip.ParseAddrPort(to); err == nil {
 			servers[server] = true
 		}
 	}
 	r.groups[group] = servers
 }
 
-func (r *reader) tables() tables {
-	t := tables{servers: map[frontend]map[netip.AddrPort]bool{}, keys: r.keys, ruled: r.ruled}
+func (r *reader) servers() servers {
+	servers := servers{}
 	for f, groups := range r.frontends {
 		all, known := map[netip.AddrPort]bool{}, true
 		for group := range groups {
@@ -114,10 +75,17 @@ func (r *reader) tables() tables {
 			known = known && r.groups[group] != nil
 		}
 		if known {
-			t.servers[f] = all
+			servers[f] = all
 		}
 	}
-	return t
+	return servers
+}
+
+func numberAfter(prefix, text string) (uint64, bool) {
+	_, rest, _ := strings.Cut(text, prefix)
+	digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil
 }
 
 // fieldsOf are those of a match; a protocol is its own value.
@@ -131,21 +99,6 @@ func fieldsOf(match string) map[string]string {
 		all[name] = value
 	}
 	return all
-}
-
-// ruleOf gives the port that a rule is of; the zero key if it is of several.
-func ruleOf(match string) key {
-	fields := fieldsOf(match)
-	datapath, port := fields["metadata"], fields["reg14"]+fields["reg15"] // one of them
-	if datapath == "" || port == "" {
-		return key{}
-	}
-	return key{number(datapath), number(port)}
-}
-
-func number(text string) uint64 {
-	n, _ := strconv.ParseUint(text, 0, 64) // 0 is nobody's
-	return n
 }
 
 // frontendOf reports false for a match that is not about one address and port.
@@ -164,42 +117,4 @@ func (f frontend) match() string {
 		return fmt.Sprintf("%s6,ipv6_dst=%s,tp_dst=%d", f.protocol, f.address.Addr(), f.address.Port())
 	}
 	return fmt.Sprintf("%s,nw_dst=%s,tp_dst=%d", f.protocol, f.address.Addr(), f.address.Port())
-}
-
-// balance takes a flow that is about one address and port. Some of a balanced
-// address have a group; an address without servers has none.
-func (r *reader) balance(match, actions string) {
-	f, ok := frontendOf(match)
-	if !ok || !r.asked[f] {
-		return
-	}
-	if r.frontends[f] == nil {
-		r.frontends[f] = map[uint64]bool{}
-	}
-	if id := r.grammar.group.FindStringSubmatch(actions); id != nil {
-		r.frontends[f][number(id[1])] = true
-		r.groups[number(id[1])] = nil
-	}
-}
-
-func (r *reader) port(flow string) {
-	g := r.grammar
-	in, datapath, port := g.inPort.FindStringSubmatch(flow), g.datapath.FindStringSubmatch(flow), g.logical.FindStringSubmatch(flow)
-	if in != nil && datapath != nil && port != nil {
-		r.keys[int(number(in[1]))] = key{number(datapath[1]), number(port[1])}
-	}
-}
-
-// left says that the server of a connection is none any more, or that it has none
-// because its address was not balanced when it began. Of addresses that no load balancer has
-// nothing is known, nor while the tables are not complete.
-func (t tables) left(c connection) bool {
-	servers, known := t.servers[c.frontend()]
-	return known && (c.balanced() || c.missed()) && !servers[c.server()]
-}
-
-// underRules says that a policy may forbid connections of a port.
-func (t tables) underRules(ofPort int) bool {
-	k, known := t.keys[ofPort]
-	return known && (t.ruled[k] || t.ruled[key{}])
 }

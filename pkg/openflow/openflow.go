@@ -53,13 +53,6 @@ func (Tables) Groups(ctx context.Context, bridge, id string, group func(string))
 	return lines(cmd, "reading the groups of "+bridge, group)
 }
 
-// Bundle has the bridge carry out messages, in ovs-ofctl's notation, in their order.
-func (Tables) Bundle(ctx context.Context, bridge string, messages []string) error {
-	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "bundle", bridge, "-")
-	cmd.Stdin = strings.NewReader(strings.Join(messages, "\n") + "\n")
-	return run(cmd, "sending a bundle to "+bridge)
-}
-
 // Watch sends on changed when a flow of the bridge changed, by anybody, and
 // each time that the switch is there again after it was away. With concerns, only
 // flows count for which it holds; it gets ovs-ofctl's line of a flow, with actions.

@@ -141,9 +141,10 @@ func stopped(t *testing.T, server *corev1.Pod, protocols ...string) {
 	})
 }
 
-// TestNetworkPolicy_StopsStreamsOfServer: what a policy forbids stops although its client is
-// silent, and only the server still sends. The stream beside it is one of the same
-// server that the policy allows, as silent.
+// TestNetworkPolicy_StopsStreamsOfServer: a stream that a policy forbids stops when its client sends once a
+// second, and all else comes from the server. OVN drops the client's packet and then the server's answers. Of a
+// client that never sends again OVN drops nothing, so such a stream is not looked at here: docs/limits.md. The stream
+// beside it is one of the same server that the policy allows.
 func TestNetworkPolicy_StopsStreamsOfServer(t *testing.T) {
 	t.Parallel()
 	const port = 9000
@@ -164,7 +165,7 @@ func TestNetworkPolicy_StopsStreamsOfServer(t *testing.T) {
 				ns := namespace(t)
 				server := streaming(t, podObject(ns, "server", nodes[1], "probe", "push", fmt.Sprint(port)))
 				addrs := addresses(t, server)
-				pull := []string{"probe", "pull", netip.AddrPortFrom(addrs[i%len(addrs)], port).String()}
+				pull := []string{"probe", "pull", netip.AddrPortFrom(addrs[i%len(addrs)], port).String(), "1"}
 				client, witness := streaming(t, podObject(ns, "client", node, pull...)), streaming(t, podObject(ns, "witness", node, pull...))
 				protocol := map[bool]string{true: "Udp", false: "Udp6"}[addrs[i%len(addrs)].Is4()]
 				flows(t, [2]*corev1.Pod{client, server}, true, protocol)

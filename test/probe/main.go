@@ -97,7 +97,13 @@ func run(args []string) error {
 	case len(args) == 2 && args[0] == "push":
 		return push(args[1])
 	case len(args) == 2 && args[0] == "pull":
-		return pull(args[1])
+		return pull(args[1], 0)
+	case len(args) == 3 && args[0] == "pull":
+		seconds, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		return pull(args[1], time.Duration(seconds)*time.Second)
 	case len(args) == 2 && args[0] == "advertise":
 		return advertise(args[1])
 	case len(args) == 3 && args[0] == "send":
@@ -107,7 +113,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT | advertise LINK | send HEX ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT [SECONDS] | advertise LINK | send HEX ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
@@ -394,7 +400,11 @@ func answered(asked []unix.PollFd, until time.Time) (left []unix.PollFd, connect
 
 // push sends to each peer for ever, whatever becomes of it.
 func push(port string) error {
+	var peers sync.Map
 	return onPackets(port, func(packets net.PacketConn, peer net.Addr) {
+		if _, known := peers.LoadOrStore(peer.String(), true); known {
+			return
+		}
 		for {
 			packets.WriteTo([]byte("more\n"), peer)
 			time.Sleep(10 * time.Millisecond)
@@ -425,8 +435,9 @@ func onPackets(port string, answer func(packets net.PacketConn, peer net.Addr)) 
 	}
 }
 
-// pull is the other end of push: its kernel counts what comes.
-func pull(address string) error {
+// pull is the other end of push: its kernel counts what comes. It asks once, or again
+// after each interval.
+func pull(address string, interval time.Duration) error {
 	conn, err := net.Dial("udp", address)
 	if err != nil {
 		return err
@@ -434,6 +445,13 @@ func pull(address string) error {
 	defer conn.Close()
 	if _, err := conn.Write([]byte("begin\n")); err != nil {
 		return err
+	}
+	if interval > 0 {
+		go func() {
+			for range time.Tick(interval) {
+				conn.Write([]byte("go on\n"))
+			}
+		}()
 	}
 	for buffer := make([]byte, 1500); ; {
 		if _, err := conn.Read(buffer); err != nil {

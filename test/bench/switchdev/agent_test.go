@@ -117,10 +117,6 @@ func (b bridges) Groups(ctx context.Context, bridge, id string, group func(strin
 	return b.Tables.Groups(ctx, b.socket(bridge), id, group)
 }
 
-func (b bridges) Bundle(ctx context.Context, bridge string, messages []string) error {
-	return b.Tables.Bundle(ctx, b.socket(bridge), messages)
-}
-
 func (b bridges) Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{}) {
 	b.Tables.Watch(ctx, b.socket(bridge), concerns, changed)
 }

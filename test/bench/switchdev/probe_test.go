@@ -17,8 +17,8 @@ import (
 
 // Probes are connections that carry a packet at each beat and count them.
 const (
-	probePort, pourPort = 9000, 9001
-	beat                = 50 * time.Millisecond
+	probePort = 9000
+	beat      = 50 * time.Millisecond
 )
 
 // tap notes when packets arrive.
@@ -157,20 +157,6 @@ func speak(t *testing.T, ns, network, address string) {
 	c := dial(t, ns, network, address, probePort)
 	go func() { _, _ = io.Copy(io.Discard, c) }()
 	go beats(t.Context(), func() { _, _ = c.Write([]byte("probe")) })
-}
-
-// pour has a pod send probes in UDP to one that has spoken once, and taps them there.
-func pour(t *testing.T, from *endpoint, to string) *tap {
-	t.Helper()
-	udp, c, heard := bind(t, from.name, pourPort), dial(t, to, "udp", from.v4, pourPort), &tap{}
-	_, err := c.Write([]byte("begin"))
-	ok(t, err)
-	ok(t, udp.SetReadDeadline(time.Now().Add(patience)))
-	_, client, err := udp.ReadFrom(make([]byte, 64))
-	ok(t, err)
-	go beats(t.Context(), func() { _, _ = udp.WriteTo([]byte("probe"), client) })
-	go func() { _, _ = io.Copy(io.Discard, hearing{c, heard}) }()
-	return heard
 }
 
 func beats(ctx context.Context, send func()) {
