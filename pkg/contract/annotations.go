@@ -275,7 +275,7 @@ func Networks(annotation string) []string {
 // result is "" when no network is left.
 func SetNetwork(annotation, network string, value any) (string, error) {
 	networks := map[string]json.RawMessage{}
-	if json.Unmarshal([]byte(annotation), &networks) != nil || networks == nil || networks["sandboxId"] != nil { // "null" gives nil
+	if json.Unmarshal([]byte(annotation), &networks) != nil || networks == nil || isBare(networks) { // "null" gives nil
 		networks = map[string]json.RawMessage{}
 	}
 	delete(networks, network)
@@ -291,6 +291,11 @@ func SetNetwork(annotation, network string, value any) (string, error) {
 	}
 	out, err := json.Marshal(networks)
 	return string(out), err
+}
+
+// isBare reports whether an annotation has the legacy form, one bare object.
+func isBare(fields map[string]json.RawMessage) bool {
+	return fields["sandboxId"] != nil || fields["FuncId"] != nil
 }
 
 // HasNetwork says that the value of one network in an annotation is this JSON text.

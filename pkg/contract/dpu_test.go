@@ -79,6 +79,7 @@ func TestSetNetwork_KeepsOtherNetworks(t *testing.T) {
 		{`{"default":{"Status":"Error"},"net1":{"Status":"Ready"}}`, nil, `{"net1":{"Status":"Ready"}}`},
 		{`{"default":{"Status":"Error"}}`, nil, ""},
 		{`{"pfId":"0","vfId":"0","sandboxId":"s"}`, nil, ""},
+		{`{"PfId":0,"FuncId":1}`, nil, ""},
 		{`rubbish`, ready, `{"default":{"Status":"Ready"}}`},
 		{`null`, ready, `{"default":{"Status":"Ready"}}`},
 	} {

@@ -119,7 +119,10 @@ func (m *Runner) onHost(ctx context.Context, st state) error {
 	if err != nil {
 		return err
 	}
-	claim := ""
+	claim, err := contract.SetNetwork(object.Annotations[contract.ManagementPortKey], contract.DefaultNetwork, nil)
+	if err != nil {
+		return err
+	}
 	if f != nil {
 		claim = f.Claim
 	}
