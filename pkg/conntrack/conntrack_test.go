@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -64,6 +66,7 @@ type fake struct {
 	groups      []string // one after the other; none: someGroups
 	flushed     []string
 	dumped      []string // what flows were asked for
+	watched     []string // flows that change
 	waits       func()   // called while the datapath follows
 	away        bool     // of the database
 	err         error
@@ -119,7 +122,11 @@ func (f *fake) Groups(_ context.Context, _, id string, group func(string)) error
 	return nil
 }
 
-func (f *fake) Watch(context.Context, string, func(string) bool, chan<- struct{}) {}
+func (f *fake) Watch(_ context.Context, _ string, changed func(string)) {
+	for _, flow := range f.watched {
+		changed(flow)
+	}
+}
 
 func (f *fake) Table(name string) (rows []any) {
 	if f.away {
@@ -144,7 +151,7 @@ func (f *fake) passTo(t *testing.T, log io.Writer) {
 	for line := range strings.SplitSeq(f.flows, "\n") { // all are new
 		k.note(line)
 	}
-	if _, err := k.pass(t.Context()); !errors.Is(err, f.err) {
+	if err := k.pass(t.Context()); !errors.Is(err, f.err) {
 		t.Fatal(err)
 	}
 }
@@ -277,9 +284,28 @@ func TestKeeper_ChangeWhileWaitingNeedsAnotherPass(t *testing.T) {
 	k.note(balancedFlow)
 	for want := range 3 {
 		want = min(want+1, 2)
-		if _, err := k.pass(t.Context()); err != nil || len(f.flushed) != want {
+		if err := k.pass(t.Context()); err != nil || len(f.flushed) != want {
 			t.Errorf("%v, flushed %q, want %d", err, f.flushed, want)
 		}
+	}
+}
+
+// TestKeeper_RunLooksWhenServicesChange, and not when a pod does.
+func TestKeeper_RunLooksWhenServicesChange(t *testing.T) {
+	for flow, want := range map[string]int{podFlow: 0, balancedFlow: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{connections: []string{leaves}, flows: someFlows, watched: []string{flow, flow}}
+			waits := 0
+			f.waits = func() { waits++ }
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { _ = f.keeper(io.Discard).Run(ctx) }()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if len(f.flushed) != want || waits != want {
+				t.Errorf("%s: flushed %q in %d passes, want %d", flow, f.flushed, waits, want)
+			}
+		})
 	}
 }
 
@@ -288,11 +314,11 @@ func TestKeeper_ForgetsNothingWithoutDatabase(t *testing.T) {
 	f := &fake{connections: []string{leaves}, flows: someFlows, away: true}
 	k := f.keeper(io.Discard)
 	k.note(balancedFlow)
-	if _, err := k.pass(t.Context()); err == nil || len(f.flushed) > 0 {
+	if err := k.pass(t.Context()); err == nil || len(f.flushed) > 0 {
 		t.Errorf("%v, flushed %q", err, f.flushed)
 	}
 	f.away = false
-	if _, err := k.pass(t.Context()); err != nil || len(f.flushed) != 1 {
+	if err := k.pass(t.Context()); err != nil || len(f.flushed) != 1 {
 		t.Errorf("the database is back: %v, flushed %q", err, f.flushed)
 	}
 }
@@ -303,21 +329,21 @@ func TestKeeper_LooksAtChangesOnlyAndRetries(t *testing.T) {
 	f := &fake{connections: []string{leaves, direct}, flows: someFlows, err: errors.New("the switch is away")}
 	k := f.keeper(io.Discard)
 	k.note(strings.ReplaceAll(balancedFlow, "10.96.72.227", "10.96.72.228"))
-	if _, err := k.pass(t.Context()); err != nil || len(f.flushed) > 0 {
+	if err := k.pass(t.Context()); err != nil || len(f.flushed) > 0 {
 		t.Errorf("another service changed: %v, flushed %q", err, f.flushed)
 	}
 	k.note(balancedFlow)
 	for range 2 {
-		if _, err := k.pass(t.Context()); err == nil {
+		if err := k.pass(t.Context()); err == nil {
 			t.Error("no error")
 		}
 	}
 	f.err, f.flushed = nil, nil
-	if _, err := k.pass(t.Context()); err != nil || len(f.flushed) != 1 {
+	if err := k.pass(t.Context()); err != nil || len(f.flushed) != 1 {
 		t.Errorf("after errors: %v, flushed %q", err, f.flushed)
 	}
 	f.flushed = nil
-	if _, err := k.pass(t.Context()); err != nil || len(f.flushed) > 0 {
+	if err := k.pass(t.Context()); err != nil || len(f.flushed) > 0 {
 		t.Errorf("nothing changed: %v, flushed %q", err, f.flushed)
 	}
 }
@@ -347,23 +373,20 @@ func TestNote_RecordsChangedServices(t *testing.T) {
 		return map[frontend]bool{{protocol, netip.MustParseAddrPort(address)}: true}
 	}
 	for name, tt := range map[string]struct {
-		flow  string
-		wakes bool
-		want  map[frontend]bool
+		flow string
+		want map[frontend]bool
 	}{
-		"a pod":                         {podFlow, false, nil},
-		"DHCP of a pod":                 {dhcpFlow, false, nil},
-		"a service":                     {balancedFlow, true, of("udp", "10.96.72.227:80")},
-		"a service without endpoints":   {refusedFlow, true, of("tcp", "10.96.0.9:80")},
-		"endpoints that ask themselves": {hairpinFlow, false, nil},
-		"a policy":                      {ruledFlow, false, nil},
+		"a pod":                         {podFlow, nil},
+		"DHCP of a pod":                 {dhcpFlow, nil},
+		"a service":                     {balancedFlow, of("udp", "10.96.72.227:80")},
+		"a service without endpoints":   {refusedFlow, of("tcp", "10.96.0.9:80")},
+		"endpoints that ask themselves": {hairpinFlow, nil},
+		"a policy":                      {ruledFlow, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := (&fake{}).keeper(io.Discard)
-			if wakes := k.note(tt.flow); wakes != tt.wakes {
-				t.Errorf("wakes: %t", wakes)
-			}
-			if diff := cmp.Diff(tt.want, k.take(), append(compare, cmpopts.EquateEmpty())...); diff != "" {
+			k.note(tt.flow)
+			if diff := cmp.Diff(tt.want, k.noted, append(compare, cmpopts.EquateEmpty())...); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 // Config of a Keeper.
@@ -46,7 +47,7 @@ type Switch interface {
 type Flows interface {
 	Dump(ctx context.Context, bridge, match string, flow func(string)) error
 	Groups(ctx context.Context, bridge, id string, group func(string)) error
-	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
+	Watch(ctx context.Context, bridge string, changed func(flow string))
 }
 
 // DB is the node's Open_vSwitch database; *ovsdb.DB is one.
@@ -63,6 +64,7 @@ type Deps struct {
 type Keeper struct {
 	cfg   Config
 	deps  Deps
+	loop  *reconcile.Single
 	ended prometheus.Counter
 	took  prometheus.Gauge
 
@@ -70,6 +72,8 @@ type Keeper struct {
 	// noted are the addresses that are balanced otherwise: only connections to them
 	// are looked at.
 	noted map[frontend]bool
+	// interval is the time from one pass to the next one, by what the newest cost.
+	interval time.Duration
 }
 
 // New makes a Keeper; nothing happens before Run.
@@ -83,107 +87,64 @@ func New(cfg Config, deps Deps) *Keeper {
 		Namespace: "ovn_offload", Name: "connections_check_seconds", Help: "Time that the last look at the connections of what had changed took.",
 	})
 	cfg.Registerer.MustRegister(k.ended, k.took)
+	lc := reconcile.Defaults("connections")
+	lc.Logger, lc.Registerer = cfg.Logger, cfg.Registerer
+	k.loop = reconcile.NewSingle(lc, k.pass)
 	return k
 }
 
 // Run works until ctx ends. What goes wrong is tried again.
 func (k *Keeper) Run(ctx context.Context) error {
-	changed := make(chan struct{}, 1)
-	go k.deps.Flows.Watch(ctx, k.cfg.Bridge, k.note, changed)
-	const retry = 5 * time.Second
-	for wait(ctx, changed) {
-		pause(ctx, k.cfg.Settle)
-		select { // what came meanwhile is seen by this pass
-		case <-changed:
-		default:
-		}
-		took, err := k.pass(ctx)
-		next := took * time.Duration(k.cfg.Share)
-		if err != nil && ctx.Err() == nil {
-			k.cfg.Logger.Warn("looking for connections that must end", "err", err, "again", retry)
-			next = max(next, retry)
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		}
-		pause(ctx, next)
-	}
-	return ctx.Err()
+	go k.deps.Flows.Watch(ctx, k.cfg.Bridge, k.note)
+	return k.loop.Run(ctx)
 }
 
-func wait(ctx context.Context, changed <-chan struct{}) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-changed:
-		return true
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// note takes a line of the monitor of flows and says whether it is a load
+// note takes a line of the monitor of flows, and asks for a pass if it is a load
 // balancer's: a pod comes and goes without one, and then nothing is looked at. When
 // the switch has come back, all its flows are new.
-func (k *Keeper) note(flow string) bool {
+func (k *Keeper) note(flow string) {
 	match, _, _ := strings.Cut(flow, " actions=")
 	// Without endpoints, the flow that refuses new connections takes the place of
 	// the one with their group. Most flows of services are neither.
 	if !strings.Contains(match, "ct_state=+new") {
-		return false
+		return
 	}
-	f, ok := frontendOf(match)
-	if ok {
+	if f, ok := frontendOf(match); ok {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.noted[f] = true
+		k.loop.MarkSpaced(k.cfg.Settle, k.interval)
 	}
-	return ok
-}
-
-func (k *Keeper) take() map[frontend]bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	changed := k.noted
-	k.noted = map[frontend]bool{}
-	return changed
-}
-
-// again notes what could not be looked at.
-func (k *Keeper) again(changed map[frontend]bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.Copy(k.noted, changed)
 }
 
 // pass looks once, when the datapath has followed the changes: what an old datapath
 // flow has begun until then is seen. What comes while it waits is for the next pass.
-// It gives the time without that wait.
-func (k *Keeper) pass(ctx context.Context) (time.Duration, error) {
-	changed := k.take()
+func (k *Keeper) pass(ctx context.Context) error {
+	k.mu.Lock()
+	changed := k.noted
+	k.noted = map[frontend]bool{}
+	k.mu.Unlock()
+	if len(changed) == 0 { // the pass before has looked
+		return nil
+	}
+	begun := time.Now()
 	_, err := k.deps.Switch.Call(ctx, "revalidator/wait")
 	start := time.Now()
 	if err == nil {
 		err = k.look(ctx, changed)
 	}
-	if err != nil {
-		k.again(changed)
-	}
 	took := time.Since(start)
 	k.took.Set(took.Seconds())
-	return took, err
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.interval = time.Since(begun) + took*time.Duration(k.cfg.Share)
+	if err != nil {
+		maps.Copy(k.noted, changed)
+	}
+	return err
 }
 
 func (k *Keeper) look(ctx context.Context, changed map[frontend]bool) error {
-	if len(changed) == 0 { // the pass before has looked
-		return nil
-	}
 	zones, known := zonesOf(k.deps.DB, k.cfg.Bridge)
 	if !known {
 		return fmt.Errorf("the database knows no bridge %s", k.cfg.Bridge)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 // gatherAddresses is how long changes that only the annotations show are gathered.
@@ -19,20 +20,14 @@ type WatchedLinks struct {
 
 // Follow turns the host's events into passes: at once for links that carry the
 // node's network, after a while for other addresses, never for pods' links.
-func (w *WatchedLinks) Follow(events <-chan netdev.Event, mark func()) {
-	var later *time.Timer
+func (w *WatchedLinks) Follow(events <-chan netdev.Event, loop *reconcile.Single) {
 	for e := range events {
 		switch {
 		case e.Kind == netdev.Lost || w.Matters(e):
-			mark()
-		case e.Kind == netdev.AddrEvent && later == nil:
-			later = time.AfterFunc(gatherAddresses, mark)
+			loop.Mark()
 		case e.Kind == netdev.AddrEvent:
-			later.Reset(gatherAddresses)
+			loop.MarkSpaced(gatherAddresses, 0)
 		}
-	}
-	if later != nil {
-		later.Stop()
 	}
 }
 

@@ -53,15 +53,14 @@ func (Tables) Groups(ctx context.Context, bridge, id string, group func(string))
 	return lines(cmd, "reading the groups of "+bridge, group)
 }
 
-// Watch sends on changed when a flow of the bridge changed, by anybody, and
-// each time that the switch is there again after it was away. With concerns, only
-// flows count for which it holds; it gets ovs-ofctl's line of a flow, with actions.
-// A send that nobody is ready for is dropped: give a channel with room for one.
+// Watch calls changed with ovs-ofctl's line of each flow of the bridge that changed,
+// by anybody, with actions, and with a line at least each time that the switch is
+// there again after it was away: all flows are new then.
 // Watch ends with ctx. While the switch is away, the log says so less and less often.
-func (t Tables) Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{}) {
+func (t Tables) Watch(ctx context.Context, bridge string, changed func(flow string)) {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		began := time.Now()
-		err := watchOnce(ctx, bridge, concerns, changed)
+		err := watchOnce(ctx, bridge, changed)
 		if time.Since(began) > time.Minute {
 			failures = 1
 		}
@@ -78,7 +77,7 @@ func (t Tables) Watch(ctx context.Context, bridge string, concerns func(flow str
 
 // watchOnce returns when the switch is away, or when the monitor ends for a reason
 // of its own, which is what it said last.
-func watchOnce(ctx context.Context, bridge string, concerns func(string) bool, changed chan<- struct{}) error {
+func watchOnce(ctx context.Context, bridge string, changed func(string)) error {
 	// The monitor's first reply holds every flow: it marks the connection too.
 	// What follows, it prints to standard error.
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", "monitor", bridge, "watch:")
@@ -100,13 +99,7 @@ func watchOnce(ctx context.Context, bridge string, concerns func(string) bool, c
 			return err
 		}
 		last = strings.TrimSuffix(report, "\n")
-		if concerns != nil && !concerns(last) {
-			continue
-		}
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
+		changed(last)
 	}
 }
 

@@ -11,8 +11,9 @@ type Single struct {
 	loop *Loop[string]
 
 	mu    sync.Mutex
-	began time.Time // the newest pass
-	due   time.Time // of the timer; zero: none
+	began time.Time     // the newest pass
+	took  time.Duration // the newest pass that has ended
+	due   time.Time     // of the timer; zero: none
 	timer *time.Timer
 }
 
@@ -23,7 +24,11 @@ func NewSingle(cfg Config, pass func(ctx context.Context) error) *Single {
 		s.mu.Lock()
 		s.began = time.Now()
 		s.mu.Unlock()
-		return map[string]error{cfg.Name: pass(ctx)}, nil
+		err := pass(ctx)
+		s.mu.Lock()
+		s.took = time.Since(s.began)
+		s.mu.Unlock()
+		return map[string]error{cfg.Name: err}, nil
 	})
 	s.loop.MarkAllWith(func() []string { return []string{cfg.Name} })
 	return s
@@ -54,6 +59,15 @@ func (s *Single) MarkSpaced(settle, interval time.Duration) {
 		s.mu.Unlock()
 		s.Mark()
 	})
+}
+
+// MarkRested asks for a pass now, or after a rest that is times as long as the newest pass and at most most: a burst of
+// events costs a part of a processor only.
+func (s *Single) MarkRested(times int, most time.Duration) {
+	s.mu.Lock()
+	took := s.took
+	s.mu.Unlock()
+	s.MarkSpaced(0, took+min(time.Duration(times)*took, most))
 }
 
 // Run makes passes until ctx ends.

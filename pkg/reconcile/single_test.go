@@ -45,6 +45,45 @@ func TestSingle_SpacedPassesBeginApart(t *testing.T) {
 	})
 }
 
+// TestSingle_RestedPassesTakeAPartOfTheTime: an event after a rest is seen at once, a burst in a few passes, its last
+// event too.
+func TestSingle_RestedPassesTakeAPartOfTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = 50 * time.Millisecond
+		var event, seen, passes atomic.Int32
+		s := NewSingle(Defaults("test"), func(context.Context) error {
+			seen.Store(event.Load())
+			passes.Add(1)
+			time.Sleep(took)
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = s.Run(ctx) }()
+		time.Sleep(time.Minute)
+		event.Store(1)
+		s.MarkRested(4, time.Second)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if seen.Load() != 1 {
+			t.Error("the first event waits")
+		}
+		for range 2000 {
+			time.Sleep(time.Millisecond)
+			event.Add(1)
+			s.MarkRested(4, time.Second)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if seen.Load() != event.Load() {
+			t.Errorf("event %d of %d is the last that was seen", seen.Load(), event.Load())
+		}
+		if n := passes.Load(); n < 5 || n > 15 { // without a rest, 40
+			t.Errorf("%d passes of %s for 2 s of events", n, took)
+		}
+	})
+}
+
 // TestSingle_FailedPassIsRepeated until it succeeds.
 func TestSingle_FailedPassIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 type Flows interface {
 	Replace(ctx context.Context, bridge string, flows []string) error
 	Dump(ctx context.Context, bridge, match string, flow func(string)) error
-	Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{})
+	Watch(ctx context.Context, bridge string, changed func(flow string))
 }
 
 // direct keeps the flows of the gateway bridge, the host's own included, for the
@@ -149,16 +149,5 @@ func (b *bridge) watch(ctx context.Context, name string, mark func()) {
 		return
 	}
 	b.watched = name
-	changed := make(chan struct{}, 1)
-	go b.deps.Flows.Watch(ctx, name, nil, changed)
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-				mark()
-			}
-		}
-	}()
+	go b.deps.Flows.Watch(ctx, name, func(string) { mark() })
 }

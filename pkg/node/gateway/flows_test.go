@@ -28,7 +28,7 @@ func (f flowTables) Dump(_ context.Context, bridge, match string, flow func(stri
 	return nil
 }
 
-func (f flowTables) Watch(ctx context.Context, _ string, _ func(string) bool, _ chan<- struct{}) {
+func (f flowTables) Watch(ctx context.Context, _ string, _ func(string)) {
 	<-ctx.Done()
 }
 

@@ -86,8 +86,8 @@ func (s socketTables) Dump(ctx context.Context, bridge, match string, flow func(
 	return s.Tables.Dump(ctx, s.socket(bridge), match, flow)
 }
 
-func (s socketTables) Watch(ctx context.Context, bridge string, concerns func(string) bool, changed chan<- struct{}) {
-	s.Tables.Watch(ctx, s.socket(bridge), concerns, changed)
+func (s socketTables) Watch(ctx context.Context, bridge string, changed func(string)) {
+	s.Tables.Watch(ctx, s.socket(bridge), changed)
 }
 
 // genevePath gives a function that sends Geneve, and other UDP behind it until that has come: then it is known whether

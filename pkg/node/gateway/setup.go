@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/knftables"
 
@@ -46,7 +47,6 @@ type Deps struct {
 type Setup struct {
 	*bridge
 	loop    *reconcile.Single
-	pace    pace
 	metrics metrics
 	second  *bridge
 	// secondErr is the error of the second external bridge; of the loop's goroutine only.
@@ -87,7 +87,7 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 func (s *Setup) Mark() { s.loop.Mark() }
 
 // ServicesChanged asks for a pass because of services: one for a burst of them.
-func (s *Setup) ServicesChanged() { s.pace.ask(s.Mark) }
+func (s *Setup) ServicesChanged() { s.loop.MarkRested(4, time.Second) }
 
 // Changed takes owners whose rows or objects have changed and asks for a pass
 // if the node is among them; hook it to the database's and the API's changes.
@@ -148,7 +148,7 @@ func (s *Setup) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching the host: %w", err)
 	}
-	go s.links.Follow(events, s.Mark)
+	go s.links.Follow(events, s.loop)
 	_ = s.loop.Run(ctx)
 	return context.Cause(ctx)
 }
@@ -156,9 +156,7 @@ func (s *Setup) Run(ctx context.Context) error {
 // pass is one round of observe, plan and apply for each part in turn. An API
 // server that takes no annotations does not make a node unready that was ready.
 func (s *Setup) pass(ctx context.Context) error {
-	s.pace.begin()
 	mtu, annotated, err := s.parts(ctx)
-	s.pace.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready = s.readiness(err)

@@ -69,7 +69,7 @@ func (m *Runner) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching for the management port: %w", err)
 	}
-	go m.links.Follow(events, m.Mark)
+	go m.links.Follow(events, m.loop)
 	return m.loop.Run(ctx)
 }
 

@@ -117,6 +117,6 @@ func (b bridges) Groups(ctx context.Context, bridge, id string, group func(strin
 	return b.Tables.Groups(ctx, b.socket(bridge), id, group)
 }
 
-func (b bridges) Watch(ctx context.Context, bridge string, concerns func(flow string) bool, changed chan<- struct{}) {
-	b.Tables.Watch(ctx, b.socket(bridge), concerns, changed)
+func (b bridges) Watch(ctx context.Context, bridge string, changed func(flow string)) {
+	b.Tables.Watch(ctx, b.socket(bridge), changed)
 }
