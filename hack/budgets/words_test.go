@@ -177,7 +177,7 @@ func readGo(file string, content []byte) ([]text, error) {
 }
 
 // terms have one of the wrong words in them and are the field's.
-var terms = regexp.MustCompile(`(?i)bearer token|Bearer |/home/|home director(y|ies)|` + "`bearer`")
+var terms = regexp.MustCompile(`(?i:bearer token|/home/|home director(y|ies))|Bearer[ "]`)
 
 func split(line int, content string) []text {
 	var texts []text

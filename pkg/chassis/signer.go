@@ -250,7 +250,7 @@ func (s *Signer) readRecords(ctx context.Context) (*corev1.ConfigMap, error) {
 	return records, err
 }
 
-// write fails when somebody else has written since the records were read.
+// write fails when another process has written since the records were read.
 func (s *Signer) write(ctx context.Context, records *corev1.ConfigMap, w world, node string, want record) error {
 	if w.records[node] == want.String() {
 		return nil

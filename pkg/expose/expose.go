@@ -1,10 +1,10 @@
-// Package expose serves a process' metrics and health. On the node itself, at the
-// loopback address, it answers everybody over plain HTTP: the kubelet's probes and an
-// administrator's curl. From anywhere else it wants TLS, and for /metrics, which name
-// namespaces and pods, a token of an account that may get that path.
+// Package expose serves the metrics and the health of a process. On the loopback address it serves plain HTTP without
+// credentials, for the kubelet's probes and for curl on the node. On other addresses it requires TLS. Metrics name
+// namespaces and pods, so /metrics there also requires the token of an account that may get this path.
 //
-// It is a package of its own because the agent and the controller both need it and
-// share nothing else.
+// Place in the data flow: the packages count in a Prometheus registry, and this package serves the registry. It asks
+// the API server about tokens (TokenReview, SubjectAccessReview). It is a package of its own because the agent and the
+// controller both need it and share nothing else.
 package expose
 
 import (
@@ -29,7 +29,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Config of what is served.
+// Config has the addresses, the metrics and the checks of a server.
 type Config struct {
 	// Local is the address for plain HTTP, of the loopback interface.
 	Local string
@@ -41,7 +41,7 @@ type Config struct {
 	Ready func() error
 	// Allowed asks whether the holder of a token may get a path.
 	Allowed func(ctx context.Context, token, path string) (bool, error)
-	// Logger gets what the TLS server has to complain about.
+	// Logger gets the errors of the TLS server.
 	Logger *slog.Logger
 }
 
@@ -98,8 +98,8 @@ func serve(ctx context.Context, address string, config *tls.Config, handler http
 	return nil
 }
 
-// selfSigned protects tokens from being read on the way. Who scrapes does not check the
-// name, as with the kubelet's own certificate.
+// selfSigned makes a certificate that protects tokens on the network. Clients do not check its name, as with the
+// kubelet's own certificate.
 func selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -118,7 +118,8 @@ func selfSigned() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}, nil
 }
 
-func bearer(r *http.Request) string {
+// tokenOf is the bearer token of a request; "": none.
+func tokenOf(r *http.Request) string {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		return ""

@@ -45,7 +45,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	token := bearer(r)
+	token := tokenOf(r)
 	if token == "" {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "a token of an account that may get /metrics is needed", http.StatusUnauthorized)
@@ -72,8 +72,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
-// known is what was answered, and whether that still counts. A token that was allowed
-// is asked for again whatever unknown clients do.
+// known gives the cached answer about a token, and whether the answer is still valid. Requests of unknown clients cannot
+// keep an allowed token from being reviewed again.
 func (g *guard) known(key [sha256.Size]byte) (answer, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -25,8 +25,7 @@ func newIDs(last int) *ids {
 	return &ids{last: last, nodes: map[string]int{}, taken: map[int]string{}}
 }
 
-// adopt is what was decided for a node. For a new node that is what its
-// annotation says and nobody contests.
+// adopt returns the decision for a node. For a new node this is its annotation's id, unless another node has it.
 func (i *ids) adopt(node *corev1.Node) (id int, warning string) {
 	id, ok := i.nodes[node.Name]
 	if ok {

@@ -44,8 +44,7 @@ func newNodes(cfg Config, key string) *nodes {
 	return &nodes{cfg: cfg, key: key, states: map[string]*nodeState{}, owners: map[netip.Prefix]string{}, former: map[netip.Prefix]former{}}
 }
 
-// adopt is what was decided for a node. For a new node that is what its
-// annotation says and nobody contests.
+// adopt returns the decision for a node. For a new node it is the annotation's subnets, without those of other nodes.
 func (n *nodes) adopt(node *corev1.Node) (state *nodeState, warning string) {
 	if state = n.states[node.Name]; state != nil {
 		return state, ""

@@ -243,7 +243,7 @@ func (c Config) part(addr netip.Addr) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// checkNode finds a plan that hides the node itself from its pods.
+// checkNode refuses a node whose own address lies in a subnet of the plan: pods could not reach the node there.
 func (c Config) checkNode(node *corev1.Node) error {
 	for _, address := range node.Status.Addresses {
 		addr, err := netip.ParseAddr(address.Address)

@@ -70,9 +70,8 @@ func (s *Subnets) Rebuild(all []*corev1.Node, pods []*corev1.Pod) {
 	}
 }
 
-// Node decides a node's subnets on each network, one for each family, and its id. A valid
-// annotation that nobody else has claimed is kept. Errors: ErrExhausted, or a
-// node whose own address lies in a network of the plan.
+// Node decides a node's subnets on each network, one for each family, and its id. A valid annotation that conflicts with
+// no other node is kept. Errors: ErrExhausted, or a node whose own address lies in a network of the plan.
 func (s *Subnets) Node(node *corev1.Node) (Decision, error) {
 	if err := s.plans.byName[""].checkNode(node); err != nil {
 		return Decision{}, err

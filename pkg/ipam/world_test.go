@@ -122,7 +122,7 @@ func (w *world) nodeLoop(name string, write bool) {
 	}
 }
 
-// rowLoop builds a pod's row and releases whom it was not built for.
+// rowLoop builds a pod's row and releases the holders without a row.
 func (w *world) rowLoop(o contract.Owner) {
 	holders := w.a.Holders(o)
 	pod := w.pods[o]
@@ -208,7 +208,7 @@ func (w *world) settle() {
 }
 
 // TestAllocator_NoAddressTwiceInRandomHistory lives through random histories with crashes at every point:
-// an address is never used twice, everybody gets one in the end, and nothing leaks.
+// an address is never used twice, every pod gets one in the end, and no address leaks.
 func TestAllocator_NoAddressTwiceInRandomHistory(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

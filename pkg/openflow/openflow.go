@@ -1,13 +1,12 @@
-// Package openflow keeps the OpenFlow table of a bridge as wanted: the gateway
-// bridge of a node, whose flows the agent owns. Those of br-int are
-// ovn-controller's; pkg/conntrack reads them here.
+// Package openflow writes and reads the OpenFlow tables of a bridge. The agent owns the flows of a node's gateway
+// bridge. ovn-controller owns the flows of br-int, which pkg/conntrack reads through this package.
 //
-// It is the door to ovs-ofctl, which knows every match and action of the OVS
-// beside it and replaces a table by its difference in one bundle; no Go library
-// does. Flows belong to a node, never to a pod, so no process is started on a
-// pod's way. Data flow: pkg/node builds flows from facts, Replace makes the
-// bridge have them, Watch says when somebody changed them or the switch
-// restarted, and then Replace runs again.
+// Data flow: pkg/node/flows builds flows from facts, Replace writes the flows into the bridge, and Watch reports a
+// changed flow or a restart of ovs-vswitchd. Then pkg/node/gateway calls Replace again.
+//
+// The package runs ovs-ofctl, which knows every match and action of its OVS and replaces a table by the difference in
+// one bundle. No Go library does. Flows of the gateway bridge depend on the node and not on a pod, so no process is
+// started for a pod.
 package openflow
 
 import (
@@ -21,30 +20,29 @@ import (
 	"time"
 )
 
-// version is what the commands speak: bundles need 1.4. To ask for one group needs
-// 1.5, in whose notation actions of flows read otherwise.
+// version is the OpenFlow version of the commands: bundles need 1.4. A request for one group needs 1.5, which prints
+// actions of flows in another notation.
 const version, versionOfGroups = "OpenFlow14", "OpenFlow15"
 
-// Tables are the flow tables of the switch on this machine.
+// Tables are the flow tables of the ovs-vswitchd on this host.
 type Tables struct{ Log *slog.Logger }
 
-// Replace makes flows, in ovs-ofctl's notation, the whole content of the
-// bridge's tables. What is there already is left alone, so its counters and
-// connections live on. Bridge is a name or the path of its management socket.
+// Replace makes flows, in ovs-ofctl's notation, the whole content of the bridge's tables. Flows that the bridge has
+// already stay unchanged, with their counters. Bridge is a name or the path of a management socket.
 func (Tables) Replace(ctx context.Context, bridge string, flows []string) error {
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--bundle", "replace-flows", bridge, "-")
 	cmd.Stdin = strings.NewReader(strings.Join(flows, "\n") + "\n")
 	return run(cmd, "replacing the flows of "+bridge)
 }
 
-// Dump gives the bridge's flows without counters, one by one, as ovs-ofctl prints
-// them: on br-int they are tens of megabytes. With a match, in ovs-ofctl's notation,
-// they are those whose own match includes it. With an error, some are missing.
+// Dump passes the bridge's flows to flow one by one, without counters, in ovs-ofctl's notation: br-int has tens of
+// megabytes of flows. With a match, Dump passes the flows whose own match includes the match. After an error, some flows
+// are missing.
 func (Tables) Dump(ctx context.Context, bridge, match string, flow func(string)) error {
 	return lines(exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--no-stats", "dump-flows", bridge, match), "reading the flows of "+bridge, flow)
 }
 
-// Groups gives the bridge's groups as Dump does its flows; with an id, that group if it is there.
+// Groups passes the bridge's groups to group one by one; with an id, this group if it exists.
 func (Tables) Groups(ctx context.Context, bridge, id string, group func(string)) error {
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", versionOfGroups, "dump-groups", bridge)
 	if id != "" {
@@ -53,10 +51,9 @@ func (Tables) Groups(ctx context.Context, bridge, id string, group func(string))
 	return lines(cmd, "reading the groups of "+bridge, group)
 }
 
-// Watch calls changed with ovs-ofctl's line of each flow of the bridge that changed,
-// by anybody, with actions, and with a line at least each time that the switch is
-// there again after it was away: all flows are new then.
-// Watch ends with ctx. While the switch is away, the log says so less and less often.
+// Watch calls changed with ovs-ofctl's line, with actions, of each flow of the bridge that changes, whichever process
+// changes the flow. A new connection to ovs-vswitchd calls changed at least once: all flows are new then. Watch ends
+// with ctx. While ovs-vswitchd is unreachable, log messages get rarer.
 func (t Tables) Watch(ctx context.Context, bridge string, changed func(flow string)) {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		began := time.Now()
@@ -65,9 +62,9 @@ func (t Tables) Watch(ctx context.Context, bridge string, changed func(flow stri
 			failures = 1
 		}
 		if ctx.Err() == nil && failures&(failures-1) == 0 {
-			t.Log.Info("the switch is away", "device", bridge, "failures", failures, "error", err)
+			t.Log.Info("the flow monitor of a bridge is disconnected", "device", bridge, "failures", failures, "error", err)
 		}
-		// The switch went or was not there: its return is a new connection.
+		// ovs-vswitchd ended or does not run: the next attempt is a new connection.
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -75,11 +72,10 @@ func (t Tables) Watch(ctx context.Context, bridge string, changed func(flow stri
 	}
 }
 
-// watchOnce returns when the switch is away, or when the monitor ends for a reason
-// of its own, which is what it said last.
+// watchOnce returns when the monitor ends. The error has the last line of the monitor's output.
 func watchOnce(ctx context.Context, bridge string, changed func(string)) error {
-	// The monitor's first reply holds every flow: it marks the connection too.
-	// What follows, it prints to standard error.
+	// The monitor's first reply has every flow, so a new connection calls changed too. The monitor prints later reports
+	// to standard error.
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", "monitor", bridge, "watch:")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -108,7 +104,7 @@ func lines(cmd *exec.Cmd, what string, line func(string)) error {
 	return run(cmd, what)
 }
 
-// splitter hands on whole lines, of any length.
+// splitter passes whole lines of any length to line.
 type splitter struct {
 	begun []byte
 	line  func(string)

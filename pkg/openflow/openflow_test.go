@@ -144,7 +144,7 @@ func TestWatch_ReportsChangedFlows(t *testing.T) {
 	next("flows were written")
 	drain(changed)
 	o.run("ovs-ofctl", "del-flows", o.bridge())
-	next("somebody removed the flows")
+	next("another process removed the flows")
 	drain(changed)
 	o.vswitchd.Process.Kill()
 	o.vswitchd.Wait()
@@ -182,7 +182,7 @@ func TestDump_GivesMatchingFlowsAndGroups(t *testing.T) {
 	}
 }
 
-// TestDump_JoinsPiecesOfOutput: what a program writes comes in pieces that end anywhere.
+// TestDump_JoinsPiecesOfOutput: the pieces of a program's output may end within a line.
 func TestDump_JoinsPiecesOfOutput(t *testing.T) {
 	long := strings.Repeat("x", 200000)
 	bin := t.TempDir()
@@ -204,7 +204,7 @@ func TestDump_JoinsPiecesOfOutput(t *testing.T) {
 }
 
 // TestWatch_ContinuesAfterLongFlow: a flow with more actions than a scanner's default would end
-// the watch without a word, for ovs-ofctl waits until somebody reads the rest.
+// the watch without an error, because ovs-ofctl waits until the rest is read.
 func TestWatch_ContinuesAfterLongFlow(t *testing.T) {
 	bin := t.TempDir()
 	monitor := "#!/bin/sh\nhead -c 200000 /dev/zero | tr '\\0' x\necho; echo group:1; exec sleep 60\n"

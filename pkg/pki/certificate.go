@@ -115,8 +115,7 @@ func (a authority) settled(cfg Config) bool {
 	return cfg.Now().Sub(a.cert.NotBefore) >= cfg.Settle+backdate
 }
 
-// signer is the newest authority that everybody trusts by now, else the oldest one
-// that is valid.
+// signer is the newest authority that every peer trusts by now, else the oldest valid one.
 func signer(list []authority, cfg Config) authority {
 	valid := slices.DeleteFunc(slices.Clone(list), func(a authority) bool { return !a.valid(cfg.Now()) })
 	for _, a := range slices.Backward(valid) {

@@ -122,11 +122,9 @@ type leafWant struct {
 	role string
 }
 
-// Ensure makes the Secrets right once: those missing, damaged, due for renewal
-// or made for other addresses. It may run in several processes at once; the
-// API server decides who wins, and the others take over the winner's result.
-// An authority that cannot be read is an error and never replaced: that would
-// cut off everybody. It gives the names of the Secrets that it wrote.
+// Ensure writes each Secret that is missing, damaged, due for renewal or made for other addresses, and returns the names
+// of the written Secrets. Several processes may run Ensure at once. The API server accepts one write, and the other
+// processes use its result. An authority that cannot be read is an error: a new authority would disconnect all peers.
 func Ensure(ctx context.Context, client *api.Client, cfg Config) ([]string, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
@@ -234,8 +232,8 @@ func (p *pass) ensureLeaf(ctx context.Context, by []authority, want leafWant) er
 	return nil
 }
 
-// ensureSecret brings a Secret to what next makes of its present data, nil when
-// it does not exist. When somebody else wrote in between, next decides again.
+// ensureSecret writes the result of next into a Secret. Next gets the present data, nil when the Secret does not exist.
+// After a conflict with another writer, next decides again.
 func (p *pass) ensureSecret(ctx context.Context, name string, next func(have map[string][]byte) (map[string][]byte, error)) error {
 	const attempts = 5
 	var lost error

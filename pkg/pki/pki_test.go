@@ -297,7 +297,7 @@ func TestEnsure_ConcurrentRunsAgree(t *testing.T) {
 	}
 }
 
-// A conflict means that somebody else decided: their result is read again and kept.
+// A conflict means that another process decided: its result is read and kept.
 func TestEnsure_ConflictKeepsOtherResult(t *testing.T) {
 	now := time.Now()
 	client, cfg := fake.NewClientset(), testConfig(&now)

@@ -26,7 +26,7 @@ func TestParseAdminPolicy_UnknownActionDenies(t *testing.T) {
 		t.Errorf("rule %+v", rule)
 	}
 	if policy.Err == nil {
-		t.Error("the author is not told")
+		t.Error("the policy has no error for its author")
 	}
 }
 
@@ -47,7 +47,7 @@ func FuzzParseAdminPolicy(f *testing.F) {
 			}
 			for _, rule := range direction.Rules {
 				if rule.Action == Allow && rule.AnyPeer {
-					t.Errorf("%s allows everybody", text)
+					t.Errorf("%s allows all peers", text)
 				}
 			}
 		}

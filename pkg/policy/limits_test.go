@@ -128,9 +128,9 @@ func TestLimits_LongSubjectSelectsTheNamespace(t *testing.T) {
 	}
 }
 
-// TestRule_PeersAreOneSet: peers of a rule are one set, and everybody is none.
+// TestRule_PeersAreOneSet: the peers of a rule are one set. A rule for every pod has no set.
 func TestRule_PeersAreOneSet(t *testing.T) {
-	everybody := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
+	everyPod := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
 	np := policyFrom(networkingv1.NetworkPolicyPeer{})
 	np.Spec.Ingress[0].From = append(peersOf(3), peersOf(2)...)
 	policy := ParseNetworkPolicy(np)
@@ -142,9 +142,9 @@ func TestRule_PeersAreOneSet(t *testing.T) {
 	if a, b := policy.Sets()[0].Owner(), ParseNetworkPolicy(reversed).Sets()[0].Owner(); a != b {
 		t.Error("the order of peers makes another set")
 	}
-	np.Spec.Ingress[0].From = append(np.Spec.Ingress[0].From, everybody)
+	np.Spec.Ingress[0].From = append(np.Spec.Ingress[0].From, everyPod)
 	if rule := ParseNetworkPolicy(np).Ingress.Rules[0]; !rule.EveryPod || rule.Peers != nil {
-		t.Errorf("everybody is %+v", rule)
+		t.Errorf("a rule with a peer that selects every pod is %+v", rule)
 	}
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}} // of its namespace
 	np.Spec.Ingress[0].From = []networkingv1.NetworkPolicyPeer{own}

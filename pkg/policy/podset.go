@@ -30,13 +30,12 @@ type Selection struct {
 	Pods       labels.Selector
 }
 
-// PodSet is the pods of the pod network that are in any of some selections: the
-// peers of a rule. Equal sets are one PodSet, whichever rules have them: that is
-// what its owner key, a hash of the selections, is for.
+// PodSet selects the pods of the pod network that match any of its selections: the peers of a rule. Its owner key is a
+// hash of the selections, so rules with equal selections share one PodSet.
 type PodSet struct {
 	Of []Selection
-	// Port, if it has a name, keeps only the pods with such a port, told apart
-	// by its number; Within, if any, those with an address in a network.
+	// Port, if it has a name, selects only pods with such a port. Rows of the set are separate for each number of
+	// the port. Within, if not nil, selects only addresses in a network.
 	Port   PortName
 	Within *Networks
 
@@ -63,7 +62,7 @@ func newPodSet(of []Selection, port PortName, within *Networks) *PodSet {
 	return set
 }
 
-// key tells selections apart.
+// key is different for different selections.
 func (s Selection) key() string {
 	namespaces := "!"
 	if s.Namespace == "" {
@@ -86,8 +85,8 @@ func everyPod() Selection {
 	return Selection{Namespaces: labels.Everything(), Pods: labels.Everything()}
 }
 
-// selectorKey tells selectors apart; the one that selects nothing, unlike the one
-// that selects all, prints nothing that could.
+// selectorKey is different for different selectors. The text of a selector that selects nothing is the same as that of
+// one that selects everything, so the former gets a text of its own.
 func selectorKey(selector labels.Selector) string {
 	if _, selectable := selector.Requirements(); !selectable {
 		return "!"
@@ -95,8 +94,7 @@ func selectorKey(selector labels.Selector) string {
 	return selector.String()
 }
 
-// hash is 128 bits: users choose names and selectors, and must not find two that
-// share one.
+// hash has 128 bits: users choose names and selectors, and must not find two with the same hash.
 func hash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])

@@ -167,8 +167,8 @@ func (p *parser) selector(field string, s *metav1.LabelSelector) labels.Selector
 	return selector
 }
 
-// rule reads one rule; destination is the subject of an ingress rule: the pods
-// for which a named port is looked up. In an egress rule these are the peers.
+// rule reads one rule. Named ports are looked up in the destination: for an ingress rule this is the subject, for an
+// egress rule the peers.
 func (p *parser) rule(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, destination *PodSet) Rule {
 	if err := p.used.add(peers, ports); err != nil {
 		p.fail("%w", err)
@@ -194,7 +194,7 @@ func (p *parser) rule(peers []networkingv1.NetworkPolicyPeer, ports []networking
 	return rule
 }
 
-// selectPods makes one set of all selections, or none if they are everybody.
+// selectPods makes one set of all selections, or none if one of them selects every pod.
 func (r *Rule) selectPods(selections []Selection) {
 	r.EveryPod = slices.ContainsFunc(selections, Selection.isEveryPod)
 	if !r.EveryPod && len(selections) > 0 {

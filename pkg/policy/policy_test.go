@@ -66,7 +66,7 @@ func FuzzParseNetworkPolicy(f *testing.F) {
 		))
 		rule := policy.Ingress.Rules[0]
 		if rule.AnyPeer || rule.AnyPort {
-			t.Error("a bad rule became one for everybody")
+			t.Error("a bad rule allows all peers or all ports")
 		}
 		for _, port := range rule.Ports {
 			if port.Named == nil && (port.First == 0 || port.First > port.Last) {

@@ -177,7 +177,7 @@ func (f *Facts) backendOwners(service types.NamespacedName, local bool, changed 
 	case hints || on && !many:
 		return f.nodeServices()
 	case on:
-		owners = f.crowdOwners(service, changed...)
+		owners = f.manyOnNodesOwners(service, changed...)
 	}
 	for _, slice := range changed {
 		for _, node := range nodesOf(slice) {
@@ -198,10 +198,9 @@ func (f *Facts) nodeServices() []contract.Owner {
 	return owners
 }
 
-// crowdOwners are the nodes that changes of slices concern where a service has many
-// endpoints on nodes: those that have one of their own in them, and those that have
-// none at these ports, which use all.
-func (f *Facts) crowdOwners(service types.NamespacedName, changed ...*discoveryv1.EndpointSlice) []contract.Owner {
+// manyOnNodesOwners are the owners that a change of slices concerns if the service has many host-network endpoints:
+// nodes with an endpoint of their own in the slices, and nodes without one, which use all endpoints.
+func (f *Facts) manyOnNodesOwners(service types.NamespacedName, changed ...*discoveryv1.EndpointSlice) []contract.Owner {
 	var owners []contract.Owner
 	for _, slice := range changed {
 		if slice == nil {

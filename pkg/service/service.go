@@ -82,8 +82,7 @@ func IsDraining(e discoveryv1.Endpoint) bool {
 	return !IsReady(e) && is(e.Conditions.Serving) && is(e.Conditions.Terminating)
 }
 
-// HealthCheckPort is where nodes tell a load balancer whether they have endpoints
-// of a service, 0 when nobody asks.
+// HealthCheckPort is the port at which a node answers a load balancer's health checks of a service, 0 for none.
 func HealthCheckPort(service *corev1.Service) uint16 {
 	if service == nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer ||
 		service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
