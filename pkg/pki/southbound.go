@@ -86,6 +86,11 @@ func (p *pass) ensureMap(ctx context.Context, name string, data map[string]strin
 	case apierrors.IsNotFound(err):
 		have = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.cfg.Namespace}, Data: data}
 		_, err = p.maps.Create(ctx, have, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // another process creates it with the same data, or the next pass decides
+			if other, err := p.maps.Get(ctx, name, metav1.GetOptions{}); err == nil && maps.Equal(other.Data, data) {
+				return nil
+			}
+		}
 	case err == nil && maps.Equal(have.Data, data):
 		return nil
 	case err == nil:
