@@ -35,9 +35,7 @@ type Reporter struct {
 // NewReporter makes a Reporter whose Events come from component. It records
 // until ctx ends.
 func NewReporter(ctx context.Context, client *api.Client, view Objects, component string) *Reporter {
-	recorder := newRecorder(ctx, client, component)
-	go recorder.run()
-	return newReporter(recorder.record, view)
+	return newReporter(newRecorder(ctx, client, component).record, view)
 }
 
 func newReporter(record func(object runtime.Object, kind, reason, note string), view Objects) *Reporter {

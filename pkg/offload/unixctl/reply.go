@@ -2,226 +2,118 @@ package unixctl
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"unicode/utf16"
-	"unicode/utf8"
+	"strings"
 )
 
-const (
-	// maxLine is far above any line of a dump, which a datapath's limits on keys
-	// and actions keep under 100 kB.
-	maxLine = 4 << 20
-	// maxText holds what is not handed on: keys and error texts.
-	maxText = 64 << 10
-)
+// maxLine is far above any line of a dump, which a datapath's limits on keys and
+// actions keep under 100 kB.
+const maxLine = 4 << 20
 
 var errLong = errors.New("a string is too long")
 
 // reply reads {"result": string or null, "error": string or null, "id": n} with
-// its members in any order, and hands the lines of the result on as they come.
+// its members in any order, and hands the lines of the result on as they come
+// (BenchmarkReply_DumpOfFlows). A json.Decoder would hold all of a dump, twice.
 type reply struct {
 	in   *bufio.Reader
 	line func(string) error
+	raw  []byte // the line that is read
 
 	refused bool
 	text    string // of the refusal
 }
 
 func (r *reply) read() error {
-	if err := r.expect('{'); err != nil {
+	if _, err := r.seek("{"); err != nil {
 		return err
 	}
 	for {
-		if err := r.expect('"'); err != nil {
+		if c, err := r.seek(`"}`); err != nil || c == '}' {
 			return err
 		}
-		key, err := r.short()
+		key, _, err := r.piece()
 		if err != nil {
 			return err
 		}
-		if err := r.expect(':'); err != nil {
-			return err
+		c, err := r.seek(`",}{[`)
+		if err == nil && c == '"' {
+			err = r.value(key)
 		}
-		if err := r.member(key); err != nil {
+		switch {
+		case err != nil || c == '}':
 			return err
+		case c == '{' || c == '[':
+			return fmt.Errorf("%s is not a text", key)
 		}
-		switch c, err := r.next(); {
+	}
+}
+
+// value reads the string of a member, behind its first quote.
+func (r *reply) value(key string) error {
+	for {
+		text, end, err := r.piece()
+		switch {
 		case err != nil:
-			return err
-		case c == '}':
-			return nil
-		case c != ',':
-			return fmt.Errorf("%q where a member should end", c)
+		case key == "error":
+			r.refused = true
+			if r.text += text; !end {
+				r.text += "\n"
+			}
+			if len(r.text) > maxLine {
+				err = errLong
+			}
+		case key == "result" && (!end || text != ""):
+			err = r.line(text)
 		}
-	}
-}
-
-func (r *reply) member(key string) error {
-	c, err := r.next()
-	if err != nil {
-		return err
-	}
-	if c == '{' || c == '[' {
-		return fmt.Errorf("%s is not a text", key)
-	}
-	if c != '"' {
-		return r.skip()
-	}
-	switch key {
-	case "result":
-		return r.lines()
-	case "error":
-		r.refused = true
-		r.text, err = r.short()
-		return err
-	}
-	_, err = r.short()
-	return err
-}
-
-// skip passes over a number or a word, up to what ends it.
-func (r *reply) skip() error {
-	for {
-		c, err := r.in.ReadByte()
-		if err != nil {
-			return unexpected(err)
-		}
-		if c == ',' || c == '}' {
-			return r.in.UnreadByte()
-		}
-	}
-}
-
-// lines gives the rest of a string, line by line.
-func (r *reply) lines() error {
-	var buf []byte
-	for {
-		var err error
-		var end bool
-		if buf, end, err = r.char(buf); err != nil {
+		if err != nil || end {
 			return err
 		}
-		if end {
-			break
-		}
-		if last := len(buf) - 1; buf[last] == '\n' {
-			if err := r.line(string(buf[:last])); err != nil {
-				return err
-			}
-			buf = buf[:0]
-		}
-		if len(buf) > maxLine {
-			return errLong
-		}
-	}
-	if len(buf) > 0 {
-		return r.line(string(buf))
-	}
-	return nil
-}
-
-func (r *reply) short() (string, error) {
-	var buf []byte
-	for {
-		var err error
-		var end bool
-		if buf, end, err = r.char(buf); err != nil {
-			return "", err
-		}
-		if end {
-			return string(buf), nil
-		}
-		if len(buf) > maxText {
-			return "", errLong
-		}
 	}
 }
 
-// char appends the next character of a string, or says that it ended.
-func (r *reply) char(buf []byte) (_ []byte, end bool, err error) {
-	c, err := r.in.ReadByte()
-	if err != nil {
-		return buf, false, unexpected(err)
-	}
-	switch c {
-	case '"':
-		return buf, true, nil
-	case '\\':
-	default:
-		return append(buf, c), false, nil
-	}
-	if c, err = r.in.ReadByte(); err != nil {
-		return buf, false, unexpected(err)
-	}
-	switch c {
-	case 'n':
-		return append(buf, '\n'), false, nil
-	case 't':
-		return append(buf, '\t'), false, nil
-	case 'r':
-		return append(buf, '\r'), false, nil
-	case 'b':
-		return append(buf, '\b'), false, nil
-	case 'f':
-		return append(buf, '\f'), false, nil
-	case '"', '\\', '/':
-		return append(buf, c), false, nil
-	case 'u':
-		buf, err = r.unicode(buf)
-		return buf, false, err
-	}
-	return buf, false, fmt.Errorf("unknown escape %q", c)
-}
-
-func (r *reply) unicode(buf []byte) ([]byte, error) {
-	u, err := r.hex()
-	if err != nil {
-		return buf, err
-	}
-	if utf16.IsSurrogate(u) {
-		// Its other half follows; a lone one becomes the replacement character.
-		if next, err := r.in.Peek(2); err == nil && string(next) == `\u` {
-			if _, err := r.in.Discard(2); err != nil {
-				return buf, err
-			}
-			low, err := r.hex()
-			if err != nil {
-				return buf, err
-			}
-			u = utf16.DecodeRune(u, low)
+// piece reads a string up to the end of a line, or to its own.
+func (r *reply) piece() (text string, end bool, err error) {
+	r.raw = append(r.raw[:0], '"')
+	for escaped := false; ; {
+		c, err := r.in.ReadByte()
+		switch last := len(r.raw) - 1; {
+		case err != nil:
+			return "", false, unexpected(err)
+		case last > maxLine:
+			return "", false, errLong
+		case escaped && c == 'n':
+			text, err = unquote(append(r.raw[:last], '"'))
+			return text, false, err
+		case !escaped && c == '"':
+			text, err = unquote(append(r.raw, '"'))
+			return text, true, err
 		}
+		r.raw = append(r.raw, c)
+		escaped = c == '\\' && !escaped
 	}
-	return utf8.AppendRune(buf, u), nil
 }
 
-func (r *reply) hex() (rune, error) {
-	var digits [4]byte
-	if _, err := io.ReadFull(r.in, digits[:]); err != nil {
-		return 0, unexpected(err)
+// unquote is json.Unmarshal, for which most lines have no need.
+func unquote(quoted []byte) (string, error) {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1]), nil
 	}
-	n, err := strconv.ParseUint(string(digits[:]), 16, 16)
-	return rune(n), err
+	var text string
+	err := json.Unmarshal(quoted, &text)
+	return text, err
 }
 
-func (r *reply) expect(want byte) error {
-	c, err := r.next()
-	if err == nil && c != want {
-		err = fmt.Errorf("%q where %q should be", c, want)
-	}
-	return err
-}
-
-func (r *reply) next() (byte, error) {
+// seek passes over all up to one of the given characters, and over that.
+func (r *reply) seek(any string) (byte, error) {
 	for {
 		c, err := r.in.ReadByte()
-		if err != nil {
-			return 0, unexpected(err)
-		}
-		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
-			return c, nil
+		if err != nil || strings.IndexByte(any, c) >= 0 {
+			return c, unexpected(err)
 		}
 	}
 }
