@@ -1,12 +1,7 @@
 // Command agent is the node's part: it sets the node up for the network, keeps
 // it so, and answers the CNI plugin.
 //
-//	flags -> options -> wire: kube.NodeView, ovsdb.DB (local OVS), netdev
-//	      -> gateway.Setup (gateway bridge, management port, annotations)
-//	      -> cni.Server, once the node is set up; the CNI configuration last
-//
-// With the argument "cleanup" it takes back what it has done to the host, and with
-// "fail-back" only what stops working without ovs-vswitchd.
+//	flags -> agent.Config -> agent.Run, or what a subcommand does once
 package main
 
 import (
@@ -18,38 +13,21 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/ovn-offload/ovn-offload/pkg/chassis"
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/agent"
+	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
-	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
-	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
-	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
 // version is set by the linker.
 var version = "dev" //nolint:gochecknoglobals // -ldflags -X needs a variable
-
-// options are the flags, first as they are given, then as the parts take them.
-type options struct {
-	mode, clusterCIDRs, serviceCIDRs, encapIP string
-	level                                     slog.Level
-
-	kube    api.Config
-	node    gateway.Config
-	cni     cni.Config
-	ovsdb   string
-	metrics struct{ local, secure string }
-	devices deviceOptions
-	install struct{ confDir, binDir, plugin string }
-	dpu     dpuOptions
-	chassis chassis.Config
-	log     *slog.Logger
-}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -61,92 +39,94 @@ func main() {
 }
 
 func command() *cobra.Command {
-	o := options{node: gateway.Defaults(), cni: cni.Defaults(), chassis: chassis.Defaults(), kube: api.Config{UserAgent: "ovn-offload-agent/" + version}}
+	cfg, level := agent.Defaults(), slog.LevelInfo
+	cfg.Kube.UserAgent = "ovn-offload-agent/" + version
 	root := &cobra.Command{
-		Use:               "ovn-offload-agent",
-		Short:             "sets a node up for the network and attaches its pods",
-		Version:           version,
-		Args:              cobra.NoArgs,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return o.complete() },
-		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+		Use: "ovn-offload-agent", Short: "sets a node up for the network and attaches its pods",
+		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			cfg.Logger = slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", cfg.Node.Node)
+			return cfg.Validate()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return agent.Run(cmd.Context(), cfg) },
 	}
 	root.AddCommand(&cobra.Command{
-		Use:   "cleanup",
-		Short: "gives the uplink its addresses back and removes what the agent has made",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o) },
-	})
-	root.AddCommand(&cobra.Command{
-		Use: "fail-back", Aliases: []string{"retreat"}, // its name in earlier releases
+		Use: "cleanup", Short: "gives the uplink its addresses back and removes what the agent has made", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return agent.Cleanup(cmd.Context(), cfg) },
+	}, &cobra.Command{
+		Use: "fail-back", Aliases: []string{"retreat"}, Args: cobra.NoArgs, // its name in earlier releases
 		Short: "gives the uplink its addresses back while ovs-vswitchd does not run; a running agent moves them to the bridge again",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return failBack(cmd.Context(), o) },
-	})
-	root.AddCommand(inventoryCommand(), offloadCommand(&o))
-	o.register(root)
+		RunE:  func(cmd *cobra.Command, _ []string) error { return agent.FailBack(cmd.Context(), cfg) },
+	}, inventoryCommand(), offloadCommand(&cfg))
+	f := root.PersistentFlags()
+	f.TextVar(&level, "log-level", level, "debug, info, warn or error")
+	register(f, &cfg)
 	return root
 }
 
-func (o *options) register(root *cobra.Command) {
-	f := root.PersistentFlags()
-	f.StringVar(&o.mode, "mode", modeFull, "what the node is: full, host (with a DPU), dpu, or auto: as its labels and devices say, for which each start asks the API server")
-	f.StringVar(&o.node.Node, "node-name", "", "name of the Node object")
-	f.StringVar(&o.kube.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
-	f.StringVar(&o.kube.Server, "apiserver", "", "URL of the API server; empty: as the kubeconfig or the cluster says")
-	f.StringVar(&o.ovsdb, "ovsdb", "unix:/run/openvswitch/db.sock", "the local Open_vSwitch database")
-	f.StringVar(&o.node.Remote, "sb", "", "the Southbound database as ovn-controller takes it, such as ssl:172.18.0.3:6642")
-	f.StringVar(&o.chassis.Dir, "chassis-dir", o.chassis.Dir, "where key and certificate of the chassis are kept for ovn-controller, if --sb is an ssl endpoint")
-	f.StringVar(&o.clusterCIDRs, "cluster-cidrs", "10.244.0.0/16/24", "pod networks, each with the prefix length of a node")
-	f.StringVar(&o.serviceCIDRs, "service-cidrs", "", "service networks, which the node's own processes reach too")
-	f.IntVar(&o.node.MTU, "mtu", 0, "MTU of pods; 0: the underlay's less the encapsulation")
-	f.StringVar(&o.node.GatewayInterface, "gateway-interface", "", "uplink, or a bridge that has it; empty: the interface of the default route")
-	f.StringVar(&o.node.SecondInterface, "exgw-interface", "", "NIC or bridge of a second external bridge, by which pods reach the networks there; empty: none")
-	f.StringVar(&o.node.Datapath, "datapath", o.node.Datapath, "where OVS forwards: system (kernel) or netdev (userspace)")
-	f.StringVar(&o.encapIP, "encap-ip", "", "address of the tunnels' end; empty: the node's")
-	f.StringVar(&o.node.Checkpoint, "checkpoint", o.node.Checkpoint, "file that holds the uplink's original state")
-	f.StringVar(&o.devices.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "where the kubelet has its sockets")
-	f.StringVar(&o.devices.pools, "vf-pools", "", "VFs to hand out, in the JSON of the sriov-network-device-plugin; empty: "+plugin.DefaultResource)
-	f.StringVar(&o.devices.foreign, "vf-resources", "", "resources of other device plugins whose VFs become a pod's network, with commas between")
-	f.StringVar(&o.devices.management, "management-vf", "", "VF that is the node's own interface in its pod subnet, by PF, such as ens1f0#0; empty: none, and an internal port of OVS where that runs")
-	f.StringVar(&o.devices.gateway, "gateway-vf", "", "VF that has the node's address in place of the gateway bridge's own interface, by PF, such as ens1f0#1; empty: none")
-	f.StringVar(&o.devices.stray, "initial-netns", "", "path of the initial network namespace, where the node is another one")
-	f.StringVar(&o.metrics.local, "metrics-address", "127.0.0.1:9410", "where /metrics, /healthz and /readyz are served to the node itself")
-	f.StringVar(&o.metrics.secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9412; empty: nowhere")
-	f.StringVar(&o.install.confDir, "cni-conf-dir", "/etc/cni/net.d", "where the runtime looks for networks")
-	f.StringVar(&o.install.binDir, "cni-bin-dir", "/opt/cni/bin", "where the runtime looks for plugins")
-	f.StringVar(&o.install.plugin, "cni-plugin", "/usr/local/bin/"+cnifiles.PluginName, "the plugin to install there")
-	f.StringVar(&o.dpu.host, "dpu-host", "", "name of the Node whose DPU this is; empty: as external_ids:host-k8s-nodename of the local Open_vSwitch says")
-	f.StringVar(&o.dpu.controller, "dpu-host-controller", "", "the host's numbers in the NIC's switch, such as 1,2, for a DPU with several hosts or a host with several numbers")
-	f.StringVar(&o.devices.defaultPods, "reserved-vfs", "", "on a host with a DPU: VFs for pods that ask for none, by PF, such as 'ens1f0#0-15 ens1f1#0-15'")
-	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
+func register(f *pflag.FlagSet, c *agent.Config) {
+	f.StringVar(&c.Mode, "mode", c.Mode, "what the node is: full, host (with a DPU), dpu, or auto: as its labels and devices say, for which each start asks the API server")
+	f.StringVar(&c.Node.Node, "node-name", "", "name of the Node object")
+	f.StringVar(&c.Kube.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
+	f.StringVar(&c.Kube.Server, "apiserver", "", "URL of the API server; empty: as the kubeconfig or the cluster says")
+	f.StringVar(&c.OVSDB, "ovsdb", c.OVSDB, "the local Open_vSwitch database")
+	f.StringVar(&c.Node.Remote, "sb", "", "the Southbound database as ovn-controller takes it, such as ssl:172.18.0.3:6642")
+	f.StringVar(&c.Chassis.Dir, "chassis-dir", c.Chassis.Dir, "where key and certificate of the chassis are kept for ovn-controller, if --sb is an ssl endpoint")
+	f.Var(parsed(&c.Node.Network.Subnets, "10.244.0.0/16/24", ipam.ParseClusterSubnets), "cluster-cidrs", "pod networks, each with the prefix length of a node")
+	f.Var(parsed(&c.Node.Zone.ServiceSubnets, "", ipam.ParsePrefixes), "service-cidrs", "service networks, which the node's own processes reach too")
+	f.IntVar(&c.Node.MTU, "mtu", 0, "MTU of pods; 0: the underlay's less the encapsulation")
+	f.StringVar(&c.Node.GatewayInterface, "gateway-interface", "", "uplink, or a bridge that has it; empty: the interface of the default route")
+	f.StringVar(&c.Node.SecondInterface, "exgw-interface", "", "NIC or bridge of a second external bridge, by which pods reach the networks there; empty: none")
+	f.StringVar(&c.Node.Datapath, "datapath", c.Node.Datapath, "where OVS forwards: system (kernel) or netdev (userspace)")
+	f.TextVar(&c.Node.EncapAddress, "encap-ip", netip.Addr{}, "address of the tunnels' end; empty: the node's")
+	f.StringVar(&c.Node.Checkpoint, "checkpoint", c.Node.Checkpoint, "file that holds the uplink's original state")
+	f.StringVar(&c.VFs.KubeletDir, "kubelet-dir", c.VFs.KubeletDir, "where the kubelet has its sockets")
+	f.Var(parsed(&c.VFs.Pools, "", parsePools), "vf-pools", "VFs to hand out, in the JSON of the sriov-network-device-plugin; empty: "+plugin.DefaultResource)
+	f.Var(parsed(&c.VFs.Resources, "", parseResources), "vf-resources", "resources of other device plugins whose VFs become a pod's network, with commas between")
+	f.Var(parsed(&c.VFs.Purposes.Management, "", vf.ParseSelector), "management-vf", "VF that is the node's own interface in its pod subnet, by PF, such as ens1f0#0; empty: none, and an internal port of OVS where that runs")
+	f.Var(parsed(&c.VFs.Purposes.Gateway, "", vf.ParseSelector), "gateway-vf", "VF that has the node's address in place of the gateway bridge's own interface, by PF, such as ens1f0#1; empty: none")
+	f.Var(parsed(&c.VFs.Purposes.DefaultPods, "", vf.ParseSelector), "reserved-vfs", "on a host with a DPU: VFs for pods that ask for none, by PF, such as 'ens1f0#0-15 ens1f1#0-15'")
+	f.StringVar(&c.VFs.InitialNetns, "initial-netns", "", "path of the initial network namespace, where the node is another one")
+	f.StringVar(&c.Metrics.Local, "metrics-address", c.Metrics.Local, "where /metrics, /healthz and /readyz are served to the node itself")
+	f.StringVar(&c.Metrics.Secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9412; empty: nowhere")
+	f.StringVar(&c.Install.ConfDir, "cni-conf-dir", c.Install.ConfDir, "where the runtime looks for networks")
+	f.StringVar(&c.Install.BinDir, "cni-bin-dir", c.Install.BinDir, "where the runtime looks for plugins")
+	f.StringVar(&c.Install.Plugin, "cni-plugin", c.Install.Plugin, "the plugin to install there")
+	f.StringVar(&c.Serves.Host, "dpu-host", "", "name of the Node whose DPU this is; empty: as external_ids:host-k8s-nodename of the local Open_vSwitch says")
+	f.Var(parsed(&c.Serves.Controllers, "", dpu.ParseControllers), "dpu-host-controller", "the host's numbers in the NIC's switch, such as 1,2, for a DPU with several hosts or a host with several numbers")
 }
 
-// complete turns texts into values.
-func (o *options) complete() error {
-	if !slices.Contains([]string{modeFull, modeHost, modeDPU, modeAuto}, o.mode) {
-		return fmt.Errorf("--mode=%s: none of full, host, dpu and auto", o.mode)
+// value is a flag whose text is parsed.
+type value struct {
+	text  string
+	parse func(string) error
+}
+
+func (v *value) String() string              { return v.text }
+func (v *value) Type() string                { return "string" }
+func (v *value) Set(text string) (err error) { v.text = text; return v.parse(text) }
+
+// parsed makes a flag of a text that becomes a value.
+func parsed[T any](to *T, text string, parse func(string) (T, error)) pflag.Value {
+	v := &value{parse: func(text string) (err error) { *to, err = parse(text); return err }}
+	if text != "" {
+		_ = v.Set(text)
 	}
-	if err := o.dpu.complete(); err != nil {
-		return err
+	return v
+}
+
+// parsePools gives nil for no text only: a list without pools is a choice, too.
+func parsePools(text string) ([]plugin.Pool, error) {
+	if text == "" {
+		return nil, nil
 	}
-	var err error
-	if o.node.Network.Subnets, err = ipam.ParseClusterSubnets(o.clusterCIDRs); err != nil {
-		return fmt.Errorf("--cluster-cidrs: %w", err)
+	pools, err := plugin.ParsePools([]byte(text))
+	return append([]plugin.Pool{}, pools...), err
+}
+
+func parseResources(text string) (resources []string, _ error) {
+	for name := range strings.SplitSeq(text, ",") {
+		resources = append(resources, strings.TrimSpace(name))
 	}
-	if o.node.Zone.ServiceSubnets, err = ipam.ParsePrefixes(o.serviceCIDRs); err != nil {
-		return fmt.Errorf("--service-cidrs: %w", err)
-	}
-	if err := o.devices.complete(); err != nil {
-		return err
-	}
-	if o.encapIP != "" {
-		if o.node.EncapAddress, err = netip.ParseAddr(o.encapIP); err != nil {
-			return fmt.Errorf("--encap-ip: %w", err)
-		}
-	}
-	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: o.level})
-	o.log = slog.New(handler).With("node", o.node.Node)
-	return nil
+	return slices.DeleteFunc(resources, func(name string) bool { return name == "" }), nil
 }

@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
-// TestCountEndpoints_LearnsWhichServicesHaveNoneHere: those with policy Local and a node
+// TestServices_RecordWhichHaveNoEndpointHere: those with policy Local and a node
 // port, once their endpoints are read; what was known stays while they cannot be read.
-func TestCountEndpoints_LearnsWhichServicesHaveNoneHere(t *testing.T) {
+func TestServices_RecordWhichHaveNoEndpointHere(t *testing.T) {
 	yes := true
 	set := fake.NewClientset()
 	for i, name := range []string{"here", "draining", "away", "cluster", "closed"} {
@@ -46,22 +46,22 @@ func TestCountEndpoints_LearnsWhichServicesHaveNoneHere(t *testing.T) {
 	view, err := kube.NewNodeView(client, "n")
 	must(t, err)
 	must(t, view.Start(t.Context()))
-	a := &agent{view: view}
+	s := &services{view: view}
 	endpoints := kube.NewLocalEndpoints(client, "n", func() {})
 	checked := []types.NamespacedName{{Namespace: "d", Name: "here"}, {Namespace: "d", Name: "draining"}}
-	counts, err := a.countEndpoints(t.Context(), endpoints, checked)
+	counts, err := s.countEndpoints(t.Context(), endpoints, checked)
 	must(t, err)
 	if got := fmt.Sprint(counts); got != "map[d/draining:0 d/here:1]" {
 		t.Errorf("ready endpoints: %s", got)
 	}
 	away := map[types.NamespacedName]bool{{Namespace: "d", Name: "away"}: true}
-	if got := *a.elsewhere.Load(); !maps.Equal(got, away) {
-		t.Errorf("elsewhere: %v", got)
+	if got := *s.remote.Load(); !maps.Equal(got, away) {
+		t.Errorf("without endpoints here: %v", got)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.countEndpoints(ended, endpoints, []types.NamespacedName{{Namespace: "d", Name: "other"}}); err == nil || !maps.Equal(*a.elsewhere.Load(), away) {
-		t.Errorf("endpoints that cannot be read: error %v, elsewhere %v", err, *a.elsewhere.Load())
+	if _, err := s.countEndpoints(ended, endpoints, []types.NamespacedName{{Namespace: "d", Name: "other"}}); err == nil || !maps.Equal(*s.remote.Load(), away) {
+		t.Errorf("endpoints that cannot be read: error %v, record %v", err, *s.remote.Load())
 	}
 }
 

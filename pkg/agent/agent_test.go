@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// TestAgent_IsWiredForEachMode: without an API server, which no constructor waits for.
+func TestAgent_IsWiredForEachMode(t *testing.T) {
+	ovs := ovsdbtest.Start(t, vswitch.Definition)
+	ovs.Transact(`{"op":"insert","table":"Open_vSwitch","row":{"external_ids":["map",[["system-id","chassis"]]]}}`)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	const content = `{"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		mode, node, host, want string
+	}{
+		"full":                 {ModeFull, "n", "", ""},
+		"full without a name":  {ModeFull, "", "", "node"},
+		"host":                 {ModeHost, "n", "", ""},
+		"dpu":                  {ModeDPU, "", "n", ""},
+		"dpu without its host": {ModeDPU, "n", "", "whose DPU is this?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Defaults()
+			cfg.Mode, cfg.Node.Node, cfg.Serves.Host, cfg.OVSDB = tc.mode, tc.node, tc.host, ovs.Endpoint()
+			cfg.Kube.Kubeconfig, cfg.Node.Remote = kubeconfig, "ssl:127.0.0.1:2"
+			cfg.Node.Checkpoint = filepath.Join(t.TempDir(), "node.json")
+			cfg.VFs.KubeletDir = t.TempDir()
+			var err error
+			if cfg.Node.Network.Subnets, err = ipam.ParseClusterSubnets("10.244.0.0/16/24"); err != nil {
+				t.Fatal(err)
+			}
+			p, err := NewProcess(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			a, err := p.choose(ctx)
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("made %T with error %v, want %q", a, err, tc.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if problem := p.ready.problem(); problem == nil || !strings.Contains(problem.Error(), "not set up yet") {
+				t.Errorf("before it runs it has the problem: %v", problem)
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// hostKey is the contract's setting of whose DPU this is.
+const hostKey = "host-k8s-nodename"
+
+// dpuNode is the agent of a DPU: the network side of its host's Node.
+type dpuNode struct {
+	*ovs
+	ports          *dpu.Ports
+	lease          *dpu.Pulse
+	managementPort *management.Runner
+	traffic        *nodeoffload.Publisher
+	ready          func() error
+}
+
+// DPU makes the agent of a DPU, which gives the pods of its host their ports. The client is
+// of the host's cluster.
+func DPU(ctx context.Context, p *Process) (Agent, error) {
+	db, err := openDB(ctx, p.Config, p.metrics)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.findHost(db); err != nil {
+		return nil, err
+	}
+	n, err := newParts(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	d := &dpuNode{}
+	if d.ovs, err = newOVS(n, db, func(deps *gateway.Deps) { deps.Eswitch = n.eswitch }); err != nil { // the management port is apart
+		return nil, err
+	}
+	bridge := &cni.OVS{DB: db, Bridge: contract.IntegrationBridge, Host: n.netns, Functions: n.kernel}
+	cfg := dpu.Defaults()
+	cfg.Serves, cfg.Logger, cfg.Registerer = p.Serves, p.Logger, p.metrics
+	if d.ports, err = dpu.NewPorts(cfg, dpu.Deps{
+		Pods: n.view, Node: n.node, Switch: bridge, MTU: d.setup.MTU, Annotate: n.writer.AnnotatePod, Warn: n.report.Warn,
+	}); err != nil {
+		return nil, err
+	}
+	d.ready = func() error { return cmp.Or(bridge.Ready(), d.setup.Ready(), d.ports.Problem()) }
+	d.lease = &dpu.Pulse{
+		Client: p.client, Host: p.Serves.Host, Chassis: setting(db, "system-id"), Period: dpu.LeasePeriod, Logger: p.Logger,
+		Node: n.node, Problem: d.ready, MTU: d.setup.MTU,
+	}
+	n.devices.OnChange(d.ports.SetInventory)
+	if err := d.openManagement(); err != nil { // after the ports' own listener for devices
+		return nil, err
+	}
+	if d.traffic, err = n.publisher(nodeoffload.Traffic, d.facts); err != nil {
+		return nil, err
+	}
+	n.devices.OnChange(func(vf.Inventory) { d.traffic.Changed() })
+	db.OnReconnect(func() { d.ports.Mark(); d.managementPort.Mark() })
+	d.follow(func(owners ...contract.Owner) { d.ports.Changed(owners...); d.managementPort.Changed(owners...) })
+	return d, d.sample(d.traffic.Sampled)
+}
+
+// findHost asks the flags and then the local database, in which the host's name is written
+// when the DPU is installed.
+func (p *Process) findHost(db *ovsdb.DB) error {
+	p.Serves.Host = cmp.Or(p.Serves.Host, setting(db, hostKey))
+	if p.Serves.Host == "" {
+		return fmt.Errorf("whose DPU is this? Neither --dpu-host nor external_ids:%s of the local Open_vSwitch says", hostKey)
+	}
+	p.Node.Node = p.Serves.Host
+	p.Logger = p.Logger.With("host", p.Serves.Host)
+	return nil
+}
+
+// eswitch tells the DPU's set-up what the ports of NICs lead to. The set-up waits for the
+// answer, because the gateway bridge depends on it.
+func (n *parts) eswitch() (gateway.Eswitch, error) {
+	inv := n.devices.Inventory()
+	if inv == nil {
+		return gateway.Eswitch{DPU: true}, fmt.Errorf("%w: the devices of the DPU are not known yet", reconcile.ErrNotReady)
+	}
+	out := gateway.Eswitch{DPU: true, Functions: inv.RepresentorNames()}
+	out.Uplinks, out.Guests = dpu.Links(*inv, n.Serves)
+	return out, nil
+}
+
+func (d *dpuNode) openManagement() (err error) {
+	owner := contract.NodeOwner(d.Node.Node)
+	representor := representorOfHost(d.ports, func(reason string) { d.report.Warn(owner, "ManagementPortRefused", "the DPU: "+reason) })
+	if d.managementPort, err = d.management(d.nodeDeps(), representor, d.setup.MTU); err != nil {
+		return err
+	}
+	d.onLinks(func(vf.Inventory) string {
+		if representor, err := d.ports.Management(); err == nil && representor != nil {
+			return fmt.Sprint(representor.Name, representor.Index)
+		}
+		return ""
+	}, d.managementPort.Mark)
+	return nil
+}
+
+// facts says where the traffic of the host's pods is handled.
+func (d *dpuNode) facts() nodeoffload.Facts {
+	return nodeoffload.Facts{Inventory: d.devices.Inventory(), Settings: d.sampling.Settings(), Report: d.sampling.Report()}
+}
+
+// Run is Agent's.
+func (d *dpuNode) Run(ctx context.Context) error {
+	if err := d.lease.Alone(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.lease.Run(ctx) })
+	group.Go(func() error { return d.traffic.Run(ctx) })
+	group.Go(func() error {
+		if err := d.start(ctx, group); err != nil {
+			return err
+		}
+		if err := d.isSetUp(ctx); err != nil {
+			return err
+		}
+		group.Go(func() error { return d.managementPort.Run(ctx) })
+		d.Process.ready.set(d.ready)
+		d.Logger.Info("DPU is ready for the pods of its host")
+		return d.ports.Run(ctx)
+	})
+	return group.Wait()
+}

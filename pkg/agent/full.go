@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
+)
+
+// full is the agent of a node with its own OVS.
+type full struct {
+	*ovs
+	vfs       *podVFs
+	policies  *setup.Policies
+	nics      *setup.Runner
+	publisher *nodeoffload.Publisher
+	server    *cni.Server
+	ready     func() error
+}
+
+// Full makes the agent of a node with its own OVS.
+func Full(ctx context.Context, p *Process) (Agent, error) {
+	n, err := newParts(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openDB(ctx, p.Config, p.metrics)
+	if err != nil {
+		return nil, err
+	}
+	f := &full{}
+	if f.ovs, err = newOVS(n, db, func(deps *gateway.Deps) {
+		deps.Management = management.NewPort(n.Node.Config, deps.Deps, n.own.management)
+		deps.Eswitch = func() (gateway.Eswitch, error) {
+			inv := n.known()
+			return gateway.Eswitch{Functions: inv.RepresentorNames()}, nil
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if f.vfs, err = newPodVFs(n, plugin.OwnUplink, plugin.DefaultPools()); err != nil {
+		return nil, err
+	}
+	n.onLinks(n.own.links, f.setup.Mark)
+	if f.publisher, err = f.vfs.publisher(nodeoffload.Whole, f.facts); err != nil {
+		return nil, err
+	}
+	if err := f.sample(f.publisher.Sampled); err != nil {
+		return nil, err
+	}
+	if err := f.openPolicies(); err != nil {
+		return nil, err
+	}
+	f.follow(func(...contract.Owner) {})
+	return f, f.openServer()
+}
+
+// openPolicies makes what sets NICs up as OffloadPolicies say.
+func (f *full) openPolicies() error {
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	if f.policies, err = setup.NewPolicies(f.kinds, f.Logger, func() { f.nics.Mark() }); err != nil {
+		return err
+	}
+	claims := f.vfs.functions.Ledger
+	f.nics, err = setup.New(filepath.Join(filepath.Dir(f.Node.Checkpoint), "offload-policy.json"), boot, setup.Deps{
+		Policies: f.policies.List, NodeObject: f.node,
+		Inventory: f.inventory.Read, InUse: f.vfs.users, Hold: claims.Hold,
+		NIC:     nics{f.kernel},
+		OVS:     setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed},
+		Changed: func() { f.publisher.Changed(); f.vfs.offer() }, Logger: f.Logger, Registerer: f.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	f.own.reserved = f.nics.Reserved
+	f.devices.OnChange(func(vf.Inventory) { f.nics.Mark() })
+	f.onNode(f.nics.Mark)
+	return nil
+}
+
+// nics changes devices through the kernel.
+type nics struct{ *netdev.Devices }
+
+func (nics) SetVFs(address string, n int) error { return netdev.SetVFs(sysfs, address, n) }
+
+func (f *full) openServer() (err error) {
+	cfg := f.CNI
+	cfg.MTU = f.setup.MTU
+	bridge := &cni.OVS{DB: f.db, Bridge: contract.IntegrationBridge, Host: f.netns}
+	f.ready = func() error { return cmp.Or(bridge.Ready(), f.setup.Ready()) }
+	if f.server, err = cni.NewServer(cfg, cni.Deps{
+		Switch: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Ready: f.ready,
+		OnNode: func() []*corev1.Pod { return f.view.PodsOnNode(f.Node.Node) },
+	}, f.Logger, f.metrics); err != nil {
+		return err
+	}
+	f.db.OnReconnect(f.server.Repair)
+	f.vfs.repair(f.server)
+	return nil
+}
+
+// Run is Agent's. Nothing that pods need waits for the status of the node or comes out of it.
+func (f *full) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{
+		f.nics.Run, func(ctx context.Context) error { return f.policies.Run(ctx, f.nics.Mark) }, f.publisher.Run, f.vfs.serveKubelet,
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
+	group.Go(func() error {
+		if err := f.start(ctx, group); err != nil {
+			return err
+		}
+		group.Go(func() error { return f.server.RunSweeps(ctx) })
+		if err := f.isSetUp(ctx); err != nil {
+			return err
+		}
+		return f.serve(ctx, f.server, f.ready)
+	})
+	return group.Wait()
+}
+
+// facts is what is known of the node at this moment.
+func (f *full) facts() nodeoffload.Facts {
+	facts := nodeoffload.Facts{
+		Inventory: f.devices.Inventory(), Settings: f.sampling.Settings(), Report: f.sampling.Report(),
+		Claims: f.vfs.functions.Ledger.Claims(), Damaged: f.vfs.functions.Ledger.Damaged(),
+		Policies: f.nics.Results(), Reserved: f.own.notForPods(),
+	}
+	if err := f.setup.GatewayVFProblem(); err != nil {
+		facts.Problems = append(facts.Problems, err.Error())
+	}
+	return facts
+}

@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+)
+
+// host is the agent of a host with a DPU. There is no OVS here, and nothing of the
+// machine's own network changes.
+type host struct {
+	*podVFs
+	mtu            podMTU
+	dpu            *dpu.Watch
+	managementPort *management.Runner
+	status         *nodeoffload.Publisher
+	server         *cni.Server
+	changed        chan struct{} // the DPU's health
+}
+
+// Host makes the agent of a host with a DPU: it answers the CNI plugin for pods that have
+// their ports on the DPU.
+func Host(ctx context.Context, p *Process) (Agent, error) {
+	n, err := newParts(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	h := &host{mtu: podMTU{configured: p.Node.MTU, log: p.Logger}, changed: make(chan struct{}, 1)}
+	h.mtu.now.Store(int64(p.Node.MTU))
+	// All VFs: what the eswitch of the NIC does is not seen from here.
+	all := []plugin.Pool{{Resource: plugin.DefaultResource, Selectors: []plugin.Selector{{}}}}
+	if h.podVFs, err = newPodVFs(n, plugin.DPUUplink, all); err != nil {
+		return nil, err
+	}
+	h.functions.Spare = h.defaults
+	if h.managementPort, err = n.management(n.nodeDeps(), h.managementVF, h.mtu.get); err != nil {
+		return nil, err
+	}
+	n.onLinks(n.own.links, h.managementPort.Mark)
+	n.view.OnChange(h.managementPort.Changed)
+	if h.status, err = h.publisher(nodeoffload.Devices, h.facts); err != nil {
+		return nil, err
+	}
+	h.dpu = dpu.NewWatch(n.client, n.Node.Node, n.Logger, h.healthChanged)
+	return h, h.openServer()
+}
+
+func (h *host) openServer() (err error) {
+	cfg := h.CNI
+	cfg.MTU = h.mtu.get
+	if h.server, err = cni.NewServer(cfg, cni.Deps{
+		Switch: &dpu.Host{
+			Node: h.Node.Node, View: h.view, Waiting: h.pods, Annotate: h.writer.AnnotatePod,
+			Inventory: h.known, Ready: h.dpu.Ready,
+		},
+		Pods: h.pods, Host: h.netns, OpenNS: cni.OpenNS, Functions: h.functions, Ready: h.dpu.Ready,
+	}, h.Logger, h.metrics); err != nil {
+		return err
+	}
+	h.repair(h.server)
+	return nil
+}
+
+// Run is Agent's.
+func (h *host) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{h.dpu.Run, h.status.Run, h.devices.Run, h.serveKubelet} {
+		group.Go(func() error { return run(ctx) })
+	}
+	group.Go(func() error {
+		if err := h.view.Start(ctx); err != nil {
+			return err
+		}
+		group.Go(func() error { return h.services.health.Run(ctx) })
+		group.Go(func() error { return h.server.RunSweeps(ctx) })
+		if err := h.waitMTU(ctx); err != nil {
+			return err
+		}
+		group.Go(func() error { return h.managementPort.Run(ctx) })
+		return h.serve(ctx, h.server, h.dpu.Ready)
+	})
+	return group.Wait()
+}
+
+// healthChanged publishes what the DPU's Lease says, in an Event of the Node and among the
+// problems of its NodeOffload.
+func (h *host) healthChanged(health dpu.Health) {
+	if !health.Ready {
+		h.report.Warn(contract.NodeOwner(h.Node.Node), "DPUNotReady", "the DPU of this host is not ready: "+health.Reason)
+	}
+	h.status.Changed()
+	if h.mtu.follow(health) {
+		h.managementPort.Mark()
+	}
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (h *host) managementVF() (*node.VF, error) {
+	former := ""
+	if object := h.node(); object != nil {
+		former = object.Annotations[contract.ManagementPortKey]
+	}
+	return h.own.claim(former)
+}
+
+func (h *host) facts() nodeoffload.Facts {
+	facts := nodeoffload.Facts{Inventory: h.devices.Inventory(), Claims: h.functions.Ledger.Claims(), Reserved: h.own.notForPods()}
+	if err := h.dpu.Ready(); err != nil {
+		facts.Away = err.Error()
+	}
+	if err := h.managementPort.Problem(); err != nil {
+		facts.Problems = append(facts.Problems, err.Error())
+	}
+	return facts
+}
+
+// waitMTU returns when the MTU of pods is known.
+func (h *host) waitMTU(ctx context.Context) error {
+	for h.mtu.get() == 0 {
+		if h.dpu.Ready() == nil {
+			return errors.New("the DPU does not tell which MTU pods have: --mtu is needed")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-h.changed:
+		}
+	}
+	return nil
+}
+
+// podMTU is the MTU of pods on a host with a DPU: as configured, or as the DPU says of its underlay.
+type podMTU struct {
+	configured int
+	now        atomic.Int64 // 0 while it is not known
+	log        *slog.Logger
+}
+
+func (m *podMTU) get() int { return int(m.now.Load()) }
+
+// follow reports whether pods had another MTU before.
+func (m *podMTU) follow(h dpu.Health) bool {
+	if m.configured != 0 || h.PodMTU == 0 {
+		return false
+	}
+	was := m.now.Swap(int64(h.PodMTU))
+	if was == 0 || was == int64(h.PodMTU) {
+		return false
+	}
+	m.log.Info("new pods get another MTU, as the DPU says", "mtu", h.PodMTU, "former", was)
+	return true
+}

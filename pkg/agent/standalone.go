@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
+	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/openflow"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// Cleanup takes back what an agent has done to its node.
+func Cleanup(ctx context.Context, cfg Config) error {
+	if err := cnifiles.RemoveConf(cfg.Install.ConfDir); err != nil {
+		return err
+	}
+	setup, err := standalone(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return setup.Cleanup(ctx)
+}
+
+// FailBack takes back only what stops working without ovs-vswitchd.
+func FailBack(ctx context.Context, cfg Config) error {
+	setup, err := standalone(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return setup.FailBack(ctx)
+}
+
+// standalone is a set-up that needs neither the API server nor the Node object.
+func standalone(ctx context.Context, cfg Config) (*gateway.Setup, error) {
+	cfg.Node.Remote = cmp.Or(cfg.Node.Remote, "none") // needed by a set-up only
+	netns, err := netdev.Open("")
+	if err != nil {
+		return nil, err
+	}
+	metrics := prometheus.NewRegistry()
+	db, err := openDB(ctx, cfg, metrics)
+	if err != nil {
+		return nil, err
+	}
+	deps := node.Deps{
+		Netns: node.Local{NS: netns}, DB: db, Node: func() *corev1.Node { return nil }, Logger: cfg.Logger, Registerer: metrics,
+	}
+	return gateway.New(cfg.Node, gateway.Deps{
+		Deps: deps, Management: management.NewPort(cfg.Node.Config, deps, nil),
+		NFT: nft(cfg), Forget: netns.Forget, Flows: openflow.Tables{Log: cfg.Logger},
+	})
+}
+
+// ReadOffload says where the traffic of the node's pods is handled now. It needs OVS and
+// no cluster, and changes nothing.
+func ReadOffload(ctx context.Context, cfg Config) (offload.Report, error) {
+	m, err := openMachine(sysfs, cfg.Logger)
+	if err != nil {
+		return offload.Report{}, err
+	}
+	defer m.close()
+	metrics := prometheus.NewRegistry()
+	db, err := openDB(ctx, cfg, metrics)
+	if err != nil {
+		return offload.Report{}, err
+	}
+	defer db.Close()
+	inv, err := m.inventory.Read()
+	if err != nil {
+		return offload.Report{}, err
+	}
+	sampling, err := newSampling(cfg, nodeoffload.SamplingDeps{
+		DB: db, Inventory: func() *vf.Inventory { return &inv }, Registerer: metrics,
+	})
+	if err != nil {
+		return offload.Report{}, err
+	}
+	return sampling.Read(ctx)
+}
