@@ -10,36 +10,22 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-// planMAC puts the MAC that the function has now into the rows, and gives what sets
-// the pod's. A representor that is up was given its MAC before it came up.
-func (o *OVS) planMAC(p Port, want ovsdb.Want) (set func() error, err error) {
-	nothing := func() error { return nil }
+// recordMAC puts the MAC that the function has now into the rows. It gives the representor.
+func (o *OVS) recordMAC(p Port, want ovsdb.Want) (netdev.Link, error) {
 	if o.Functions == nil || p.Device == nil {
-		return nothing, nil
+		return netdev.Link{}, nil
 	}
 	link, err := o.Host.Link(p.Link)
 	if err != nil {
-		return nil, err
+		return link, err
 	}
 	former, err := o.formerMAC(p, link)
-	if err != nil {
-		return nil, err
-	}
 	for _, row := range want.Rows {
 		if i, ok := row.Model.(*vswitch.Interface); ok && former != "" {
 			i.ExternalIDs[formerMACKey] = former
 		}
 	}
-	if link.Up {
-		return nothing, nil
-	}
-	return func() error {
-		err := o.Functions.SetFunctionMAC(p.Link, p.MAC)
-		if !p.Device.VFIO { // a netdev takes the MAC by itself
-			err = nil
-		}
-		return err
-	}, nil
+	return link, err
 }
 
 // formerMAC is what the function is to have after its pod: recorded, or its MAC of now.

@@ -62,7 +62,7 @@ func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
 		}
 	}
 	want := wanted(p, o.Bridge)
-	setMAC, err := o.planMAC(p, want)
+	representor, err := o.recordMAC(p, want)
 	if err != nil {
 		return "", err
 	}
@@ -70,12 +70,29 @@ func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
 		return "", fmt.Errorf("adding port %s to %s: %w", p.Link, o.Bridge, err)
 	}
 	if p.Device != nil {
-		if err := setMAC(); err != nil {
-			return "", err
-		}
-		err = o.Host.SetLink(p.Link, netdev.Settings{MTU: p.MTU, NoLinkLocal: true, NoARP: true, State: netdev.Up})
+		err = o.raise(p, representor)
 	}
 	return p.Link, err
+}
+
+// raise sets a port's representor up. On a DPU its function has the pod's MAC first; a
+// representor that is up was given its MAC before. So one that the NIC has replaced
+// meanwhile, as in a reset, goes down again for the next try.
+func (o *OVS) raise(p Port, was netdev.Link) error {
+	if o.Functions != nil && !was.Up {
+		if err := o.Functions.SetFunctionMAC(p.Link, p.MAC); err != nil && p.Device.VFIO { // a netdev takes the MAC by itself
+			return err
+		}
+	}
+	err := o.Host.SetLink(p.Link, netdev.Settings{MTU: p.MTU, NoLinkLocal: true, NoARP: true, State: netdev.Up})
+	if err != nil || o.Functions == nil {
+		return err
+	}
+	now, err := o.Host.Link(p.Link)
+	if err == nil && now.Index != was.Index {
+		err = errors.Join(fmt.Errorf("the NIC has replaced representor %s", p.Link), o.Host.SetLink(p.Link, netdev.Settings{State: netdev.Down}))
+	}
+	return err
 }
 
 // evict removes a port that another pod has on the representor: whoever has the

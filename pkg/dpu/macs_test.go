@@ -4,11 +4,13 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 var (
@@ -99,7 +101,50 @@ func TestPorts_FunctionMACAfterReset(t *testing.T) {
 	p.running("web", 1, "a")
 	must(t, p.links.DeleteLink("rep1"))
 	must(t, p.add("rep1"))
-	must(t, p.functions.SetFunctionMAC("rep1", nil))
 	p.devices("rep0 c1pf0vf0", "rep1 c1pf0vf1")
 	p.until("the function has its MAC again", func() bool { return p.kernel.FunctionMAC("rep1").String() == podMAC })
+}
+
+// resetting replaces a representor just before the next call that sets it up.
+type resetting struct {
+	links
+	reset func()
+}
+
+func (r *resetting) SetLink(name string, s netdev.Settings) error {
+	if name == "rep1" && s.State == netdev.Up {
+		r.reset()
+	}
+	return r.links.SetLink(name, s)
+}
+
+// TestPorts_FunctionMACAfterResetWithinPlug: the representor that is set up need not be the
+// one whose function was given the MAC.
+func TestPorts_FunctionMACAfterResetWithinPlug(t *testing.T) {
+	for name, begin := range map[string]func(*pair, func()){
+		"of a new port": func(p *pair, next func()) { next(); p.start(); p.running("web", 1, "a") },
+		"of a port that works": func(p *pair, next func()) {
+			p.start()
+			p.running("web", 1, "a")
+			next()
+			p.current().Mark()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			var pending atomic.Bool
+			done := make(chan struct{})
+			kernel := p.links
+			p.links = &resetting{kernel, func() {
+				if pending.CompareAndSwap(true, false) {
+					must(t, kernel.DeleteLink("rep1"))
+					must(t, p.add("rep1"))
+					close(done)
+				}
+			}}
+			begin(p, func() { pending.Store(true) })
+			<-done
+			p.until("the function has its MAC", func() bool { return p.kernel.FunctionMAC("rep1").String() == podMAC })
+		})
+	}
 }

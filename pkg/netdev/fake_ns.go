@@ -76,6 +76,7 @@ func (n *FakeNS) DeleteLink(name string) error {
 	return n.fake.do(n.path, "DeleteLink", name, func(s *fakeSpace) error {
 		if l, err := s.find(name); err == nil {
 			n.fake.remove(l)
+			delete(n.fake.vfMACs, name)
 		}
 		return nil
 	})
