@@ -300,6 +300,9 @@ func mustInPod(t *testing.T, pod *corev1.Pod, command ...string) string {
 	return out
 }
 
+// patience is how many seconds a client waits: longer than a busy machine needs.
+const patience = "5"
+
 // patiently gives a dial that is to succeed the time in which a first packet that a busy
 // machine has lost is repeated.
 func patiently(command []string) []string {
