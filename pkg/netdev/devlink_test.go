@@ -116,7 +116,7 @@ func TestUevent_GivesPathOfDevice(t *testing.T) {
 		"libudev\x00\xfe\xed\xca\xfe":                                         "",
 		"":                                                                    "",
 	} {
-		if e := uevents([]byte(raw)); len(e) > 0 != (want != "") || want != "" && e[0].What != want {
+		if e, _ := uevents([]byte(raw)); len(e) > 0 != (want != "") || want != "" && e[0].What != want {
 			t.Errorf("%q: %+v", raw, e)
 		}
 	}

@@ -1,11 +1,15 @@
 package netdev
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"os"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,144 +43,114 @@ const watchBuffer = 1 << 20
 // Watch reports changes of links, addresses and routes until ctx ends, which
 // closes the channel. The reader must keep reading.
 func (n *NS) Watch(ctx context.Context) (<-chan Event, error) {
-	first, err := subscribe(n)
+	socket, err := groupSocket(n, unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("subscribing to link, address and route changes: %w", err)
 	}
+	context.AfterFunc(ctx, func() { _ = socket.Close() })
 	out := make(chan Event, 64)
-	go watch(ctx, first, func() (*subscription, error) { return resubscribe(ctx, n) }, out)
+	go func() {
+		defer close(out)
+		readEvents(ctx, socket, eachMessage(routeEvent), Event{Kind: Lost}, out)
+	}()
 	return out, nil
 }
 
-// watch says that events were lost once it has subscribed again: what changes
-// while somebody looks is told of.
-func watch(ctx context.Context, sub *subscription, again func() (*subscription, error), out chan<- Event) {
-	defer close(out)
+func routeEvent(m syscall.NetlinkMessage) (Event, bool) {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		link, err := netlink.LinkDeserialize((*unix.NlMsghdr)(&m.Header), m.Data)
+		if err != nil {
+			return Event{Kind: Lost}, true
+		}
+		return Event{Kind: LinkEvent, Link: link.Attrs().Name, Index: link.Attrs().Index, Gone: m.Header.Type == unix.RTM_DELLINK}, true
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		return Event{Kind: AddrEvent, Index: int(nl.DeserializeIfAddrmsg(m.Data).Index), Gone: m.Header.Type == unix.RTM_DELADDR}, true
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		return Event{Kind: RouteEvent, Index: outOf(m), Gone: m.Header.Type == unix.RTM_DELROUTE}, true
+	}
+	return Event{}, false
+}
+
+// outOf gives the index of the link that a route leaves by, or that of its first hop.
+func outOf(m syscall.NetlinkMessage) int {
+	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
+	if err != nil {
+		return 0
+	}
+	const indexOfHop = 4 // in struct rtnexthop
+	for _, attr := range attrs {
+		switch attr.Attr.Type {
+		case unix.RTA_OIF:
+			return int(nl.NativeEndian().Uint32(attr.Value))
+		case unix.RTA_MULTIPATH:
+			return int(nl.NativeEndian().Uint32(attr.Value[indexOfHop:]))
+		}
+	}
+	return 0
+}
+
+// groupSocket joins by membership, for the bit mask of an address ends at
+// group 32 and generic netlink's groups do not.
+func groupSocket(n *NS, protocol int, groups ...uint32) (*os.File, error) {
+	fd := -1
+	err := inside(n, func() (err error) {
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	socket := os.NewFile(uintptr(fd), "netlink") // waits in the runtime's poller, so Close ends a Read
+	// Without the privilege the kernel's default has to do.
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, watchBuffer)
+	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	for _, group := range groups {
+		err = cmp.Or(err, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, int(group)))
+	}
+	if err != nil {
+		return nil, errors.Join(err, socket.Close())
+	}
+	return socket, nil
+}
+
+// readEvents ends with the socket. When the kernel has dropped messages, it says that
+// events were lost and goes on: what changes from then on is told of.
+func readEvents[E any](ctx context.Context, socket *os.File, events func([]byte) ([]E, error), lost E, out chan<- E) {
+	buffer := make([]byte, 1<<16)
 	for {
-		sub.forward(ctx, out)
-		sub.close()
-		if ctx.Err() != nil {
+		n, err := socket.Read(buffer)
+		var found []E
+		switch {
+		case err == nil:
+			if found, err = events(buffer[:n]); err != nil {
+				found = []E{lost}
+			}
+		case errors.Is(err, unix.ENOBUFS):
+			found = []E{lost}
+		default:
 			return
 		}
-		var err error
-		if sub, err = again(); err != nil {
-			return
-		}
-		send(ctx, out, Event{Kind: Lost})
-	}
-}
-
-// subscription is one set of netlink group memberships; an error in any of
-// them closes its channel.
-type subscription struct {
-	done   chan struct{}
-	links  chan netlink.LinkUpdate
-	addrs  chan netlink.AddrUpdate
-	routes chan netlink.RouteUpdate
-}
-
-func subscribe(n *NS) (*subscription, error) {
-	s := &subscription{
-		done:   make(chan struct{}),
-		links:  make(chan netlink.LinkUpdate),
-		addrs:  make(chan netlink.AddrUpdate),
-		routes: make(chan netlink.RouteUpdate),
-	}
-	ignore := func(error) {} // the closed channel tells
-	starts := []func() error{
-		func() error {
-			return netlink.LinkSubscribeWithOptions(s.links, s.done, netlink.LinkSubscribeOptions{
-				Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
-		},
-		func() error {
-			return netlink.AddrSubscribeWithOptions(s.addrs, s.done, netlink.AddrSubscribeOptions{
-				Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
-		},
-		func() error {
-			return netlink.RouteSubscribeWithOptions(s.routes, s.done, netlink.RouteSubscribeOptions{
-				Namespace: &n.ns, ErrorCallback: ignore, ReceiveBufferSize: watchBuffer})
-		},
-	}
-	ends := []func(){func() { close(s.links) }, func() { close(s.addrs) }, func() { close(s.routes) }}
-	for i, start := range starts {
-		err := start()
-		if err == nil {
-			continue
-		}
-		for _, end := range ends[i:] {
-			end() // nobody else does
-		}
-		s.close()
-		return nil, fmt.Errorf("subscribing to link, address and route changes: %w", err)
-	}
-	return s, nil
-}
-
-// close drains the channels, because the netlink library would leave its
-// goroutines blocked on unread ones.
-func (s *subscription) close() {
-	close(s.done)
-	go drain(s.links)
-	go drain(s.addrs)
-	go drain(s.routes)
-}
-
-func resubscribe(ctx context.Context, n *NS) (*subscription, error) {
-	for {
-		s, err := subscribe(n)
-		if err == nil {
-			return s, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// forward ends when ctx does or when one of the channels fails.
-func (s *subscription) forward(ctx context.Context, out chan<- Event) {
-	for {
-		var e Event
-		select {
-		case <-ctx.Done():
-			return
-		case u, ok := <-s.links:
-			if !ok {
+		for _, e := range found {
+			select {
+			case out <- e:
+			case <-ctx.Done():
 				return
 			}
-			e = Event{Kind: LinkEvent, Link: u.Attrs().Name, Index: u.Attrs().Index, Gone: u.Header.Type == unix.RTM_DELLINK}
-		case u, ok := <-s.addrs:
-			if !ok {
-				return
-			}
-			e = Event{Kind: AddrEvent, Index: u.LinkIndex, Gone: !u.NewAddr}
-		case u, ok := <-s.routes:
-			if !ok {
-				return
-			}
-			e = Event{Kind: RouteEvent, Index: u.LinkIndex, Gone: u.Type == unix.RTM_DELROUTE}
-			if len(u.MultiPath) > 0 {
-				e.Index = u.MultiPath[0].LinkIndex
-			}
-		}
-		if !send(ctx, out, e) {
-			return
 		}
 	}
 }
 
-func send(ctx context.Context, out chan<- Event, e Event) bool {
-	select {
-	case out <- e:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func drain[T any](c <-chan T) {
-	for range c { //nolint:revive // only emptied
+// eachMessage makes events of the messages that event knows.
+func eachMessage[E any](event func(syscall.NetlinkMessage) (E, bool)) func([]byte) ([]E, error) {
+	return func(raw []byte) (found []E, err error) {
+		messages, err := syscall.ParseNetlinkMessage(raw)
+		for _, m := range messages {
+			if e, ok := event(m); ok {
+				found = append(found, e)
+			}
+		}
+		return found, err
 	}
 }

@@ -3,12 +3,13 @@ package netdev
 import (
 	"context"
 	"net/netip"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
 func TestWatch_ReportsLinksAddressesAndRoutes(t *testing.T) {
@@ -36,44 +37,41 @@ func TestWatch_ReportsLinksAddressesAndRoutes(t *testing.T) {
 	})
 }
 
-// TestWatch_LostEventsFollowNewSubscription: who looks again because events were lost must hear of what
-// changes from then on.
-func TestWatch_LostEventsFollowNewSubscription(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	empty := func() *subscription {
-		return &subscription{make(chan struct{}), make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)}
+// TestWatch_GoesOnAfterLostEvents: who looks again because events were lost must hear of what changes from then on.
+func TestWatch_GoesOnAfterLostEvents(t *testing.T) {
+	ns, err := Open(netdevtest.NewNS(t))
+	must(t, err)
+	defer func() { must(t, ns.Close()) }()
+	socket, err := groupSocket(ns, unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_ROUTE)
+	must(t, err)
+	must(t, ns.SetLink("lo", Settings{State: Up}))
+	conn, err := socket.SyscallConn()
+	must(t, err)
+	must(t, conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1) }))
+	must(t, err)
+	route := func(i int) Route {
+		return Route{Dest: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32), Link: "lo"}
 	}
-	overrun := empty()
-	close(overrun.links)
-	subscribed := make(chan struct{})
-	events := make(chan Event)
-	go watch(ctx, overrun, func() (*subscription, error) {
-		subscribed <- struct{}{}
-		return empty(), nil
-	}, events)
-	select {
-	case <-subscribed:
-	case e := <-events:
-		t.Fatalf("%+v is told before there is another subscription", e)
+	for i := range 100 {
+		must(t, ns.ReplaceRoute(route(i)))
 	}
+	events := make(chan Event, 64)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		readEvents(t.Context(), socket, eachMessage(routeEvent), Event{Kind: Lost}, events)
+	}()
 	waitEvent(t, events, func(e Event) bool { return e.Kind == Lost })
-	cancel()
-	waitClosed(t, events)
+	must(t, ns.DeleteRoute(route(1)))
+	waitEvent(t, events, func(e Event) bool { return e.Kind == RouteEvent && e.Gone && e.Index == 1 })
+	must(t, socket.Close())
+	<-ended
 }
 
-// TestSubscribe_FailureLeavesNoGoroutine: a subscription is tried each second.
-func TestSubscribe_FailureLeavesNoGoroutine(t *testing.T) {
-	before := runtime.NumGoroutine()
-	for range 10 {
-		if _, err := subscribe(&NS{ns: 1 << 20}); err == nil {
-			t.Fatal("subscribed to no namespace")
-		}
-	}
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines, and %d before", runtime.NumGoroutine(), before)
-		}
+// TestWatch_OfNoNamespaceIsAnError at once, not a closed channel.
+func TestWatch_OfNoNamespaceIsAnError(t *testing.T) {
+	if _, err := (&NS{ns: 1 << 20}).Watch(t.Context()); err == nil {
+		t.Error("watches no namespace")
 	}
 }
 
