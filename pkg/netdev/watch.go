@@ -128,6 +128,7 @@ func readEvents[E any](ctx context.Context, socket *os.File, events func([]byte)
 				found = []E{lost}
 			}
 		case errors.Is(err, unix.ENOBUFS):
+			discard(socket, buffer)
 			found = []E{lost}
 		default:
 			return
@@ -140,6 +141,20 @@ func readEvents[E any](ctx context.Context, socket *os.File, events func([]byte)
 			}
 		}
 	}
+}
+
+// discard empties a socket that has lost messages: until then the kernel drops all
+// further ones, too, and does not say so again.
+func discard(socket *os.File, buffer []byte) {
+	conn, err := socket.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Control(func(fd uintptr) {
+		for err == nil || errors.Is(err, unix.ENOBUFS) {
+			_, _, err = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
+		}
+	})
 }
 
 // eachMessage makes events of the messages that event knows.
