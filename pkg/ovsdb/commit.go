@@ -9,25 +9,24 @@ import (
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// commitTries is how often a commit is planned, should rows go just then.
+// commitTries is the number of plans of one commit, for rows that other clients delete meanwhile.
 const commitTries = 5
 
-// errMissed says that a row was gone when the transaction came that changes it.
-var errMissed = errors.New("somebody else has removed a row meanwhile")
+// errMissed means that a row did not exist any more when the server executed its change.
+var errMissed = errors.New("another client has deleted a row meanwhile")
 
-// Result is what a commit did. Owners in Failed had nothing done for them;
-// their errors are of the wants (ErrNoParent), not of the database.
+// Result has the changes of a commit. The commit changed no rows of owners in Failed. Their errors are about the wants
+// (ErrNoParent), not about the database.
 type Result struct {
 	Changes []Change
 	Failed  map[string]error
-	// Held are owners whose rows stay because rows of others use them. OnChange names them when nobody does any more.
+	// Held are owners whose rows stay because other rows use them. OnChange reports the owners after the last use.
 	Held []string
 }
 
-// Commit makes the rows of each want's owner what the want says, in one
-// transaction, and returns when the replica has them. With an error nothing was
-// done, or (when the connection broke) it is not known, and the next commit
-// compares again. Where another's transaction came between, it plans again itself.
+// Commit makes each owner's rows equal to its want in one transaction, and returns when the replica has the rows. An
+// error means that nothing was written, or, if the connection broke, that the outcome is unknown; then the next commit
+// compares again. After a conflict with another client's transaction, Commit plans again.
 func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
 	if err := db.begin(ctx); err != nil {
 		return Result{}, err
@@ -55,7 +54,7 @@ func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
 	return result, errMissed
 }
 
-// expect has updates of the owners of a commit noted in place of told.
+// expect records updates of a commit's owners instead of reporting them.
 func (db *DB) expect(wants []Want) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -65,13 +64,13 @@ func (db *DB) expect(wants []Want) {
 	}
 }
 
-// unexpect tells of the updates of a commit's owners unless their rows are as wanted: then the commit has made them,
-// and from here on every change is told.
+// unexpect ends expect. It reports the recorded updates unless the owners' rows are as wanted: then the updates are the
+// commit's own.
 func (db *DB) unexpect(wants []Want) {
 	db.mu.Lock()
 	var changed []string
-	for owner, told := range db.expected {
-		if told {
+	for owner, updated := range db.expected {
+		if updated {
 			changed = append(changed, owner)
 		}
 	}
@@ -79,11 +78,11 @@ func (db *DB) unexpect(wants []Want) {
 	onChange := db.onChange.list()
 	db.mu.Unlock()
 	if len(changed) > 0 && !db.holdsAll(wants) {
-		tell(onChange, changed)
+		notify(onChange, changed)
 	}
 }
 
-// holdsAll says that the replica is as wants say: a commit of them would do nothing.
+// holdsAll says that a commit of wants would change nothing.
 func (db *DB) holdsAll(wants []Want) bool {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
@@ -125,7 +124,7 @@ func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[stri
 	return db.transact(ctx, c, fence, ops)
 }
 
-// begin waits for the turn to commit; end gives it back.
+// begin waits until no other commit runs; end lets the next one run.
 func (db *DB) begin(ctx context.Context) error {
 	select {
 	case db.commit <- struct{}{}:
@@ -137,10 +136,9 @@ func (db *DB) begin(ctx context.Context) error {
 
 func (db *DB) end() { <-db.commit }
 
-// transact sends operations on the connection whose replica they were planned
-// with: on a later one they could repeat what a commit of unknown outcome did.
-// For the same reason a sent transaction is waited for whatever the caller's
-// deadline, and a server that does not answer is left.
+// transact sends operations on the connection whose replica was used for the plan. On a later connection the operations
+// could repeat a commit of unknown outcome. For the same reason the caller's deadline does not end the wait for a reply,
+// and a server that does not answer is disconnected.
 func (db *DB) transact(ctx context.Context, c *conn, fence *Fence, ops []lib.Operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -169,7 +167,7 @@ func (db *DB) transact(ctx context.Context, c *conn, fence *Fence, ops []lib.Ope
 		return err
 	}
 	for i, op := range ops {
-		// What was to be a child of such a row has vanished, and no update tells of it.
+		// A new child of a deleted row was not stored, and no update reports this.
 		if (op.Op == lib.OperationUpdate || op.Op == lib.OperationMutate) && results[i].Count == 0 {
 			return fmt.Errorf("%s of table %s: %w", op.Op, op.Table, errMissed)
 		}

@@ -87,7 +87,7 @@ func newConn(stream net.Conn, updates func(json.RawMessage) error) *conn {
 	}
 }
 
-// impatient is a stream that fails when nothing comes for idle.
+// impatient is a stream that fails after the time idle without a message.
 type impatient struct {
 	net.Conn
 	idle time.Duration
@@ -149,8 +149,8 @@ func (c *conn) send(m any) error {
 	return c.write(m)
 }
 
-// write gives up a peer that does not read; the caller holds the lock, for which
-// the reader waits when it has to answer a probe.
+// write fails if the peer does not read in time. The caller holds the lock, and the reader needs the lock to answer a
+// probe.
 func (c *conn) write(m any) error {
 	if err := c.stream.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (c *conn) probe(ctx context.Context, every time.Duration) {
 			return
 		case <-ticker.C:
 			var echo []any
-			_ = c.call(ctx, "echo", []any{}, &echo) // read notices what is wrong
+			_ = c.call(ctx, "echo", []any{}, &echo) // read returns the error
 		}
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// TestConn_LargeMessageIsNotKept: the content of the database comes as one message,
-// whose text nobody needs when it has been read.
+// TestConn_LargeMessageIsNotKept: the content of the database comes as one message. Its text is freed after decoding.
 func TestConn_LargeMessageIsNotKept(t *testing.T) {
 	const size = 16 << 20
 	server, client := net.Pipe()

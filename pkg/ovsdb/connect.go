@@ -30,7 +30,7 @@ func (db *DB) run(ctx context.Context) {
 		if connected {
 			wait = minReconnect
 		}
-		db.cfg.Logger.Warn("database away", "database", db.cfg.Schema.Model.Name(), "endpoint", endpoint, "error", err)
+		db.cfg.Logger.Warn("database disconnected", "database", db.cfg.Schema.Model.Name(), "endpoint", endpoint, "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -39,13 +39,12 @@ func (db *DB) run(ctx context.Context) {
 	}
 }
 
-// serve connects once, reads the database and follows it until the connection
-// ends, whose reason it returns.
+// serve connects once, reads the database, and applies updates until the connection ends. It returns the reason.
 func (db *DB) serve(ctx context.Context, endpoint string) (connected bool, err error) {
 	start := time.Now()
 	setup, cancel := context.WithTimeout(ctx, db.cfg.ConnectTimeout)
 	defer cancel()
-	// A host that is down takes the time of the others where it is asked first.
+	// An endpoint on a host that is down must not use up the time of the other endpoints.
 	dialing, dialed := context.WithTimeout(setup, db.cfg.ProbeInterval)
 	stream, err := dial(dialing, endpoint, db.cfg.TLS)
 	dialed()

@@ -33,12 +33,12 @@ func TestOpen_WaitsForProbeRow(t *testing.T) {
 	}
 }
 
-// TestOnReconnect_WaitsForProbeRow: who could not commit until then waits for that.
+// TestOnReconnect_WaitsForProbeRow: without the probe row no owner could commit.
 func TestOnReconnect_WaitsForProbeRow(t *testing.T) {
 	server, db := open(t)
 	commit(t, db, ovsdb.Want{Owner: "a", Rows: []ovsdb.Row{switchRow("a")}})
-	told := make(chan bool, 10)
-	db.OnReconnect(func() { told <- db.Connected() })
+	reported := make(chan bool, 10)
+	db.OnReconnect(func() { reported <- db.Connected() })
 	server.Transact(`{"op":"delete","table":"NB_Global","where":[]}`)
 	server.Kill()
 	owners(t, db, 0)
@@ -46,12 +46,12 @@ func TestOnReconnect_WaitsForProbeRow(t *testing.T) {
 	owners(t, db, 1)
 	server.Transact(newGlobal)
 	select {
-	case ready := <-told:
+	case ready := <-reported:
 		if !ready {
-			t.Error("told while nothing can be committed")
+			t.Error("a reconnect is reported while no commit is possible")
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("nobody was told")
+		t.Error("the reconnect was not reported")
 	}
 }
 

@@ -18,8 +18,8 @@ func addressSet(addresses ...string) ovsdb.Want {
 	return ovsdb.Want{Owner: "PodSet/s", Rows: []ovsdb.Row{{ID: "s", Model: &nb.AddressSet{Name: "s", Addresses: addresses}}}}
 }
 
-// TestCommit_SetsChangeByElement: from any set to any other, also one that somebody else
-// edits in between, by mutations only; a second commit changes nothing.
+// TestCommit_SetsChangeByElement: mutations change any set into any other, also a set that another client edits in
+// between. A second commit changes nothing.
 func TestCommit_SetsChangeByElement(t *testing.T) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
@@ -40,7 +40,7 @@ func TestCommit_SetsChangeByElement(t *testing.T) {
 				want = append(want, addr)
 			}
 		}
-		if seed%4 == 0 { // a hand edit, which the replica may not have heard of yet
+		if seed%4 == 0 { // an edit that the replica may not have yet
 			server.Transact(`{"op":"mutate","table":"Address_Set","where":[],"mutations":[["addresses","insert","10.9.9.9"]]}`)
 			commit(t, db, addressSet(want...))
 		}

@@ -7,23 +7,22 @@ import (
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// ErrFenced is wrapped by the errors of transactions that the server refused
-// because the fence has another value now: who set it may write, and we may not.
+// ErrFenced is wrapped by the errors of transactions that the server refused because the fence has another writer's
+// value.
 var ErrFenced = errors.New("another writer has taken over the database")
 
 // Fence is a key in a map column of the one row of a table. Each transaction
-// begins with a wait (RFC 7047, section 5.2.6) for the value, so the server
-// itself refuses what a former writer sends late. Unlike a lock, which one
-// server process keeps, the value is a part of the database: servers of a
-// cluster decide by it, too.
+// begins with a wait (RFC 7047, section 5.2.6) for the value, so the server itself refuses late transactions of a former
+// writer. A lock belongs to one server process. The value is a part of the database, so all servers of a cluster check
+// it.
 type Fence struct {
 	Table, Column, Key string
 	// Value is the writer's own: no other writer ever has the same.
 	Value string
 }
 
-// Claim sets the fence to our value, and so shuts out every other writer. What is
-// read from the replica afterwards has all that they wrote.
+// Claim sets the fence to our value and so excludes every other writer. Reads of the replica after Claim include all
+// earlier writes.
 func (db *DB) Claim(ctx context.Context) error {
 	f := db.cfg.Fence
 	return db.mergeKeys(ctx, f.Table, f.Column, map[string]string{f.Key: f.Value}, nil)

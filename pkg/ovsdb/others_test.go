@@ -60,11 +60,11 @@ func TestMembers_GivesExistingRowsOnly(t *testing.T) {
 
 func TestOnChange_ManualEditIsReportedAndRepaired(t *testing.T) {
 	server, db := open(t)
-	told := make(chan []string, 100)
+	reported := make(chan []string, 100)
 	node := ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}
 	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a", "unknown")}}
 	commit(t, db, node, pod)
-	db.OnChange(func(owners []string) { told <- owners })
+	db.OnChange(func(owners []string) { reported <- owners })
 	edits := map[string]string{
 		"a changed column": `{"op":"update","table":"Logical_Switch_Port","where":[],"row":{"addresses":"dynamic"}}`,
 		"a removed member": `{"op":"mutate","table":"Logical_Switch","where":[],"mutations":[["ports","delete",["set",[["uuid","%s"]]]]]}`,
@@ -78,9 +78,9 @@ func TestOnChange_ManualEditIsReportedAndRepaired(t *testing.T) {
 			}
 			server.Transact(edit)
 			select {
-			case owners := <-told:
+			case owners := <-reported:
 				if len(owners) == 0 {
-					t.Error("told of nobody")
+					t.Error("reported without an owner")
 				}
 			case <-time.After(10 * time.Second):
 				t.Fatal("the edit was not reported")
@@ -95,13 +95,13 @@ func TestOnChange_ManualEditIsReportedAndRepaired(t *testing.T) {
 				t.Errorf("addresses: %q", got)
 			}
 		})
-		for len(told) > 0 {
-			<-told
+		for len(reported) > 0 {
+			<-reported
 		}
 	}
 }
 
-// A weak reference that somebody removes is a change of the child, too.
+// A weak reference that another client removes is a change of the child, too.
 func TestOnChange_RemovedMembershipIsReportedAndRepaired(t *testing.T) {
 	server, db := open(t)
 	port := portRow("n1", "d_a")
@@ -109,13 +109,13 @@ func TestOnChange_RemovedMembershipIsReportedAndRepaired(t *testing.T) {
 	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{port}}
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}},
 		ovsdb.Want{Owner: "Policy/d/p", Rows: []ovsdb.Row{{ID: "pg", Model: &nb.PortGroup{Name: "pg"}}}}, pod)
-	told := make(chan []string, 10)
-	db.OnChange(func(owners []string) { told <- owners })
+	reported := make(chan []string, 10)
+	db.OnChange(func(owners []string) { reported <- owners })
 	server.Transact(`{"op":"update","table":"Port_Group","where":[],"row":{"ports":["set",[]]}}`)
 	select {
-	case owners := <-told:
+	case owners := <-reported:
 		if !slices.Contains(owners, "Pod/d/a") {
-			t.Errorf("told of %v", owners)
+			t.Errorf("reported %v", owners)
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("the edit was not reported")
@@ -155,21 +155,21 @@ func TestCommit_ConflictWithForeignRowIsAnError(t *testing.T) {
 	}
 }
 
-// TestCommit_ReplacedParentGetsItsRow: the switch is another one when the transaction comes,
-// of which the replica does not know yet. The port would have vanished, unnoticed.
+// TestCommit_ReplacedParentGetsItsRow: another client replaces the switch before the transaction, and the replica does
+// not have the new switch yet. Without a check the server would drop the port without an error.
 func TestCommit_ReplacedParentGetsItsRow(t *testing.T) {
 	server, db := open(t)
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}})
-	told, goOn := make(chan struct{}), make(chan struct{})
+	reported, goOn := make(chan struct{}), make(chan struct{})
 	db.OnChange(func(owners []string) {
 		if slices.Contains(owners, "Node/stop") {
-			close(told)
+			close(reported)
 			<-goOn // no update is read meanwhile
 		}
 	})
 	ours := `{"op":"insert","table":"Logical_Switch","row":{"name":"%s","external_ids":["map",[["ovn-offload.io/owner","Node/%[1]s"],["ovn-offload.io/id","%[1]s"]]]}}`
 	server.Transact(fmt.Sprintf(ours, "stop"))
-	<-told
+	<-reported
 	server.Transact(`{"op":"delete","table":"Logical_Switch","where":[["name","==","n1"]]},` + fmt.Sprintf(ours, "n1"))
 	done := make(chan error, 1)
 	go func() {

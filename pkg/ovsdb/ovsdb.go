@@ -1,21 +1,17 @@
-// Package ovsdb makes a database hold what owners want.
+// Package ovsdb reconciles the rows of a database with the rows that owners want.
 //
-// A DB keeps a replica of one OVSDB database: one connection, one monitor, each
-// update applied in the order in which it comes, before the reply to the
-// transaction that caused it. Every row of ours carries its owner and its id in
-// external_ids. Commit compares what owners want with the replica, sends the
-// difference as one transaction, and returns when the replica holds the result;
-// rows without an owner do not exist for it. There is no memory of what was
-// written: what somebody else changes is seen as an update, is reported by
-// OnChange, and is put right by the owner's next commit.
+// A DB keeps a replica of one OVSDB database over one connection and one monitor. Updates are applied in their order,
+// each before the reply to the transaction that caused it. Every row of ours has its owner and its id in external_ids.
+// Commit compares the wanted rows of owners with the replica and sends the difference as one transaction. It returns
+// when the replica has the result. Rows without an owner are never changed. The package does not remember its writes: a
+// change by another client is an update, OnChange reports the owner, and the owner's next commit repairs the rows.
 //
-// A new connection is a new generation: the replica is read again from nothing
-// and everybody is told (OnReconnect). Until it is complete, and its probe table
-// has a row, nothing is planned, so that an empty replica is never taken for an
+// A new connection is a new generation: the whole replica is read again, and OnReconnect reports the generation. No
+// commit is planned until the replica is complete and its probe table has a row. So an empty replica never counts as an
 // empty database.
 //
-// Data flow: pkg/ovn's rows (Northbound) or pkg/cni's and pkg/node's (local
-// Open_vSwitch) -> Commit -> plan -> transaction -> update -> replica.
+// Data flow: rows of pkg/ovn (Northbound) or of pkg/cni and pkg/node (local Open_vSwitch) -> Commit -> plan ->
+// transaction -> update -> replica.
 package ovsdb
 
 import (
@@ -38,21 +34,17 @@ import (
 // complete replica, while there is none.
 var ErrDisconnected = errors.New("the database is not connected")
 
-// Config says which database to keep a replica of.
+// Config names the database of a replica.
 type Config struct {
 	// Endpoints are tried in turn: unix:PATH, tcp:HOST:PORT, ssl:HOST:PORT.
 	Endpoints []string
-	// TLS is asked at each connection to an ssl endpoint, so that renewed
-	// certificates are used without a restart.
+	// TLS is called for each connection to an ssl endpoint, so that renewed certificates are used without a restart.
 	TLS    func() (*tls.Config, error)
 	Schema Schema
-	// Fence keeps former writers from writing late; nil: there is none, and no
-	// Claim either.
+	// Fence refuses late writes of former writers; nil: no fence, and no Claim.
 	Fence *Fence
-	// ConnectTimeout bounds connecting and reading the whole database;
-	// ProbeInterval is the silence after which a server is asked for a sign of
-	// life, and in which it must take a connection; after three times that silence
-	// it is given up.
+	// ConnectTimeout bounds connecting and reading the whole database. ProbeInterval is the idle time after which the
+	// server is probed, and the timeout of dialing. After three idle intervals the connection is closed.
 	ConnectTimeout, ProbeInterval time.Duration
 	Logger                        *slog.Logger
 	Registerer                    prometheus.Registerer
@@ -74,7 +66,7 @@ type DB struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 
-	commit chan struct{} // one committer: who has put in the token
+	commit chan struct{} // a token: one commit at a time
 
 	mu          sync.RWMutex
 	conn        *conn
@@ -88,8 +80,8 @@ type DB struct {
 	changed     chan struct{}              // closed and replaced when the connection comes or goes
 }
 
-// Open connects and returns when the replica is complete. A database that is
-// away is waited for, with a log line for each attempt, until ctx ends.
+// Open connects and returns when the replica is complete. It tries again until ctx ends, with a log line for each failed
+// attempt.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db := &DB{
@@ -120,13 +112,13 @@ func (db *DB) Close() {
 	<-db.stopped
 }
 
-// listeners are called in no order; each can be taken out.
+// listeners are called in no order. Each can be removed.
 type listeners[F any] struct {
 	next int
 	all  map[int]F
 }
 
-// add gives what takes f out; the caller holds mu.
+// add returns the function that removes f. The caller holds mu.
 func (l *listeners[F]) add(mu *sync.RWMutex, f F) (cancel func()) {
 	if l.all == nil {
 		l.all = map[int]F{}
@@ -143,8 +135,8 @@ func (l *listeners[F]) add(mu *sync.RWMutex, f F) (cancel func()) {
 
 func (l *listeners[F]) list() []F { return slices.Collect(maps.Values(l.all)) }
 
-// OnChange adds a listener that is told which owners' rows changed in the database, and which owners wait no longer
-// (ErrNoParent, Result.Held). A commit whose owners have what they wanted afterwards is not told. f is called from
+// OnChange adds a listener for the owners whose rows changed in the database, and for owners that wait no longer
+// (ErrNoParent, Result.Held). A commit after which its owners have the wanted rows is not reported. f is called from
 // several goroutines and must not block.
 func (db *DB) OnChange(f func(owners []string)) (cancel func()) {
 	db.mu.Lock()
@@ -152,25 +144,24 @@ func (db *DB) OnChange(f func(owners []string)) (cancel func()) {
 	return db.onChange.add(&db.mu, f)
 }
 
-// OnForeign adds a listener that is told in which tables rows of nobody that we know changed.
-// It is called from one goroutine and must not block.
+// OnForeign adds a listener for the tables in which rows without an owner changed. f is called from one goroutine and
+// must not block.
 func (db *DB) OnForeign(f func(tables []string)) (cancel func()) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.onForeign.add(&db.mu, f)
 }
 
-// OnReconnect adds a listener that is told that a later generation of the replica is there
-// and ready, also where its probe row came, or came back, after the connection.
-// It must not block.
+// OnReconnect adds a listener for each later generation of the replica. f is called when the generation is complete and
+// its probe row exists, and when the probe row comes back. f must not block.
 func (db *DB) OnReconnect(f func()) (cancel func()) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.onReconnect.add(&db.mu, f)
 }
 
-// tell calls listeners without the lock.
-func tell[T any](all []func(T), what T) {
+// notify calls listeners. The caller does not hold the lock.
+func notify[T any](all []func(T), what T) {
 	for _, f := range all {
 		f(what)
 	}
@@ -183,9 +174,8 @@ func (db *DB) Connected() bool {
 	return db.ready() == nil
 }
 
-// Generation counts the connections: it changes when everything was read again.
-// It is 0 while there is no complete replica, so what was read between two calls
-// that gave the same number, not 0, was read from one replica.
+// Generation is the number of the connection, 0 while the replica is not complete. Two calls with the same result, not
+// 0, mean that all reads between the calls were from one replica.
 func (db *DB) Generation() uint64 {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
@@ -195,7 +185,7 @@ func (db *DB) Generation() uint64 {
 	return db.generation
 }
 
-// ready says why nothing can be planned; the caller holds the lock.
+// ready is the error while no commit can be planned. The caller holds the lock.
 func (db *DB) ready() error {
 	if db.replica == nil {
 		return ErrDisconnected
@@ -206,7 +196,7 @@ func (db *DB) ready() error {
 	return nil
 }
 
-// Owners lists everybody who has rows in the replica.
+// Owners lists the owners of rows in the replica.
 func (db *DB) Owners() []string {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
@@ -216,8 +206,7 @@ func (db *DB) Owners() []string {
 	return slices.Collect(maps.Keys(db.replica.owned))
 }
 
-// Rows is what an owner has in the replica. The models are the replica's own:
-// they are to be read only. Parents are not filled in.
+// Rows are an owner's rows in the replica, without Parents. The models are the replica's own: do not change them.
 func (db *DB) Rows(owner string) []Row {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
@@ -231,7 +220,7 @@ func (db *DB) Rows(owner string) []Row {
 	return rows
 }
 
-// Table is every row of a table, whoever owns it, as models to be read only.
+// Table has a model of every row of a table, with and without an owner. Do not change the models.
 func (db *DB) Table(name string) []any {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
@@ -245,8 +234,7 @@ func (db *DB) Table(name string) []any {
 	return models
 }
 
-// Members is every row in a set column of a table's rows, whoever owns it, by the
-// names of these; models to be read only.
+// Members has the models of all rows in a set column, by the name of the row with the column. Do not change the models.
 func (db *DB) Members(table, column string) map[string][]any {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
@@ -256,8 +244,8 @@ func (db *DB) Members(table, column string) map[string][]any {
 	return db.replica.members(table, column)
 }
 
-// WaitRow returns when ok holds for an owner's row, seen as a model of the
-// table's type. It looks at once and then after each change of the owner's rows.
+// WaitRow returns when ok holds for the model of an owner's row. It checks at once, and after each change of the owner's
+// rows.
 func (db *DB) WaitRow(ctx context.Context, table, owner, id string, ok func(model any) bool) error {
 	woken := make(chan struct{}, 1)
 	db.mu.Lock()
@@ -294,7 +282,7 @@ func (db *DB) holds(table, owner, id string, ok func(any) bool) bool {
 	return false
 }
 
-// wake tells those who wait for an owner's rows; the caller holds the lock.
+// wake signals the calls of WaitRow for an owner's rows. The caller holds the lock.
 func (db *DB) wake(owner string) {
 	for _, woken := range db.waiters[owner] {
 		select {
@@ -334,15 +322,15 @@ func (db *DB) update(replica *replica, params json.RawMessage) error {
 		f()
 	}
 	if err == nil && len(changed.owners) > 0 {
-		tell(onChange, slices.Collect(maps.Keys(changed.owners)))
+		notify(onChange, slices.Collect(maps.Keys(changed.owners)))
 	}
 	if err == nil && len(changed.foreign) > 0 {
-		tell(onForeign, slices.Collect(maps.Keys(changed.foreign)))
+		notify(onForeign, slices.Collect(maps.Keys(changed.foreign)))
 	}
 	return err
 }
 
-// signal says that readiness changed; the caller holds the lock.
+// signal wakes all who wait for a change of readiness. The caller holds the lock.
 func (db *DB) signal() {
 	close(db.changed)
 	db.changed = make(chan struct{})

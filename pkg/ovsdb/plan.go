@@ -11,8 +11,8 @@ import (
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// ErrNoParent is wrapped by the error of an owner whose row belongs into a row, or refers to or uses one, that neither
-// the database nor the same commit has. OnChange names the owner when that row comes.
+// ErrNoParent is wrapped by the error of an owner whose row needs a row that neither the database nor the commit has: as
+// its parent, as a reference, or in Row.Uses. OnChange reports the owner when the needed row is inserted.
 var ErrNoParent = errors.New("no such parent row")
 
 // Change is one row that a commit changed.
@@ -25,18 +25,18 @@ type Change struct {
 type plan struct {
 	ops     []lib.Operation
 	changes []Change
-	failed  map[string]error // owners whose wants cannot be had
-	held    []string         // owners of rows that are to go and are in use
+	failed  map[string]error // owners whose wants cannot be committed
+	held    []string         // owners of stale rows that are in use
 }
 
-// entry is one wanted row with the row that it is now, if any.
+// entry is one wanted row with its present row, if any.
 type entry struct {
 	owner string
 	row   *Row
 	table *table
 	have  *row
-	ref   string // UUID, or the name that stands for it in the transaction
-	// refers is what the reference columns should hold, as UUIDs or such names.
+	ref   string // UUID, or the name of a new row in the transaction
+	// refers has the wanted values of reference columns, as UUIDs or names of new rows.
 	refers map[string][]string
 }
 
@@ -45,7 +45,7 @@ type planner struct {
 	*replica
 	plan
 	entries  []*entry
-	surplus  []*row
+	stale    []*row
 	named    map[Parent]*entry // rows of this plan that may be parents; Column is ""
 	mutation map[membership]*mutation
 	order    []membership
@@ -67,8 +67,8 @@ func (r *replica) plan(wants []Want) plan {
 	p.hold()
 	for _, e := range p.entries {
 		if err := p.planEntry(e); err != nil {
-			// A model that the schema cannot hold is a fault of the builder:
-			// without this owner's operations the plan would be torn.
+			// A model that does not fit the schema is a bug of the builder. Plan again without this owner, because
+			// operations of other owners may refer to its rows.
 			p.failed[e.owner] = err
 			rest := slices.DeleteFunc(slices.Clone(wants), func(w Want) bool { return p.failed[w.Owner] != nil })
 			again := r.plan(rest)
@@ -83,15 +83,14 @@ func (r *replica) plan(wants []Want) plan {
 	return p.plan
 }
 
-// collect pairs each wanted row with the owner's present one; what is left of
-// the present ones is surplus.
+// collect pairs each wanted row with the owner's present row. Present rows without a wanted row are stale.
 func (p *planner) collect(wants []Want) {
-	p.entries, p.surplus, p.named, p.mutation = nil, nil, map[Parent]*entry{}, map[membership]*mutation{}
+	p.entries, p.stale, p.named, p.mutation = nil, nil, map[Parent]*entry{}, map[membership]*mutation{}
 	for _, want := range wants {
 		if p.failed[want.Owner] != nil {
 			continue
 		}
-		// The smallest UUID of several rows with one id is the one that stays.
+		// Of several rows with one id, the one with the smallest UUID stays.
 		have := slices.Clone(p.owned[want.Owner])
 		slices.SortFunc(have, func(a, b *row) int { return cmp.Compare(a.uuid, b.uuid) })
 		seen := map[[2]string]bool{} // tables and ids of this owner
@@ -101,7 +100,7 @@ func (p *planner) collect(wants []Want) {
 				p.failed[want.Owner] = fmt.Errorf("row %q is a %T, which is no row of this database", e.row.ID, e.row.Model)
 				continue
 			}
-			// Two such rows would take turns in one row of the database for ever.
+			// Two such rows would overwrite each other in one row of the database for ever.
 			key := [2]string{e.table.name, e.row.ID}
 			if seen[key] {
 				p.failed[want.Owner] = fmt.Errorf("two rows of table %s have the id %q", e.table.name, e.row.ID)
@@ -119,7 +118,7 @@ func (p *planner) collect(wants []Want) {
 				p.named[Parent{Table: e.table.name, Name: e.table.nameOf(e.row.Model)}] = e
 			}
 		}
-		p.surplus = append(p.surplus, have...)
+		p.stale = append(p.stale, have...)
 	}
 }
 
@@ -131,8 +130,8 @@ func (p *planner) tableOf(model any) *table {
 	return nil
 }
 
-// refuse notes the owners one of whose rows has no parent, and reports whether
-// there were any: others may have counted on their rows.
+// refuse records the owners with a row that lacks a parent, a reference or a used row. It reports whether there are new
+// ones: rows of other owners may need their rows.
 func (p *planner) refuse() bool {
 	refused := false
 	for _, e := range p.entries {
@@ -165,11 +164,11 @@ func (p *planner) refuse() bool {
 	return refused
 }
 
-// hold keeps what owners do not want any more while a row uses it that stays.
+// hold keeps a stale row while another row that stays uses it.
 func (p *planner) hold() {
-	goes := map[*row]bool{} // or is as an entry says
+	goes := map[*row]bool{} // deleted, or replaced by an entry
 	used := map[Name]bool{}
-	for _, w := range p.surplus {
+	for _, w := range p.stale {
 		goes[w] = true
 	}
 	for _, e := range p.entries {
@@ -180,7 +179,7 @@ func (p *planner) hold() {
 			used[name] = true
 		}
 	}
-	p.surplus = slices.DeleteFunc(p.surplus, func(w *row) bool {
+	p.stale = slices.DeleteFunc(p.stale, func(w *row) bool {
 		if !w.table.indexed {
 			return false
 		}
@@ -256,7 +255,7 @@ func (p *planner) planUpdate(e *entry) error {
 	return nil
 }
 
-// planParents puts a row into the parents that it wants and out of others.
+// planParents adds a row to its wanted parents and removes the row from other parents.
 func (p *planner) planParents(e *entry) error {
 	var wanted []membership
 	for _, parent := range e.row.Parents {
@@ -277,8 +276,8 @@ func (p *planner) planParents(e *entry) error {
 		}
 	}
 	for _, m := range present {
-		// What others made a member of their own rows stays there; but a row is
-		// contained (strong references) in those alone that it names.
+		// Memberships in rows without an owner are another client's and stay. But only the wanted parents contain the
+		// row (strong references).
 		parent := p.rows[m.table][m.parent]
 		if parent != nil && (parent.owner != "" || parent.table.strong[m.column]) && !slices.Contains(wanted, m) {
 			p.mutate(m).remove = append(p.mutate(m).remove, lib.UUID{GoUUID: e.ref})
@@ -298,23 +297,22 @@ func (p *planner) mutate(m membership) *mutation {
 	return p.mutation[m]
 }
 
-// planMutations takes what is surplus out of every set that refers to it and
-// adds the operations that change sets. The children of a new parent stand in its
-// insert, and the set of a parent that goes is left alone: neither may be empty
+// planMutations removes stale rows from all sets that refer to them, and adds the operations that change sets. The
+// insert of a new parent has its children, and the set of a deleted parent stays unchanged: neither set may be empty
 // where the schema wants a member.
 func (p *planner) planMutations() {
-	doomed, fresh := map[string]bool{}, map[string]lib.Row{}
-	for _, w := range p.surplus {
-		doomed[w.uuid] = true
+	deleted, fresh := map[string]bool{}, map[string]lib.Row{}
+	for _, w := range p.stale {
+		deleted[w.uuid] = true
 	}
 	for _, op := range p.ops {
 		if op.Op == lib.OperationInsert {
 			fresh[op.UUIDName] = op.Row
 		}
 	}
-	for _, w := range p.surplus {
+	for _, w := range p.stale {
 		for _, m := range p.in[w.uuid] {
-			if p.rows[m.table][m.parent] != nil && !doomed[m.parent] {
+			if p.rows[m.table][m.parent] != nil && !deleted[m.parent] {
 				p.mutate(m).remove = append(p.mutate(m).remove, lib.UUID{GoUUID: w.uuid})
 			}
 		}
@@ -339,9 +337,9 @@ func (m *mutation) operations(column string) []lib.Mutation {
 	return out
 }
 
-// planDeletes deletes what owners have and do not want.
+// planDeletes deletes stale rows.
 func (p *planner) planDeletes() {
-	for _, w := range p.surplus {
+	for _, w := range p.stale {
 		p.ops = append(p.ops, lib.Operation{Op: lib.OperationDelete, Table: w.table.name, Where: is(w.uuid)})
 		p.note(w.owner, w.table, w.id, lib.OperationDelete)
 	}

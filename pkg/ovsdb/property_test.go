@@ -21,7 +21,7 @@ import (
 
 const worldNodes, worldPods = 4, 40
 
-// world is what everybody wants: switches, and ports in them, by owner.
+// world has the wants of all owners: switches, and ports in them.
 type world struct {
 	mu     sync.Mutex
 	random *rand.Rand

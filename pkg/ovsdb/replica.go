@@ -8,9 +8,8 @@ import (
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// replica is the content of a database as its server last told it, with the
-// indexes that planning needs. Models in it are never changed: an update
-// replaces them, so that readers may keep what they were given.
+// replica is the content of a database by the server's updates, with the indexes for planning. An update replaces
+// models and never changes them, so readers may keep models.
 type replica struct {
 	tables map[string]*table
 	types  map[reflect.Type]*table
@@ -48,13 +47,13 @@ func newReplica(tables map[string]*table, types map[reflect.Type]*table) *replic
 	return r
 }
 
-// news is whom one update concerns: the owners whose managed columns or
-// memberships it changed, and the tables in which it changed rows of others.
-type news struct{ owners, foreign map[string]struct{} }
+// changeSet is the effect of one update: the owners whose managed columns or memberships changed, and the tables in
+// which rows without an owner changed.
+type changeSet struct{ owners, foreign map[string]struct{} }
 
-// apply takes one update of the server. touched is told every owner with any change.
-func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (news, error) {
-	changed := news{owners: map[string]struct{}{}, foreign: map[string]struct{}{}}
+// apply applies one update of the server, and calls touched for every owner with a changed row.
+func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (changeSet, error) {
+	changed := changeSet{owners: map[string]struct{}{}, foreign: map[string]struct{}{}}
 	note := func(row *row, managed bool) {
 		switch {
 		case row == nil:
@@ -70,15 +69,15 @@ func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (
 	for name, rows := range updates {
 		t := r.tables[name]
 		if t == nil {
-			return news{}, fmt.Errorf("update of table %s, which is not monitored", name)
+			return changeSet{}, fmt.Errorf("update of table %s, which is not monitored", name)
 		}
 		for uuid, update := range rows {
 			if err := r.applyRow(t, uuid, update, note); err != nil {
-				return news{}, fmt.Errorf("update of %s %s: %w", name, uuid, err)
+				return changeSet{}, fmt.Errorf("update of %s %s: %w", name, uuid, err)
 			}
 		}
 	}
-	// A parent's change may be told after the end of the child that it let go.
+	// The update may have the deletion of a child before the change of its parent.
 	for name, rows := range updates {
 		for uuid := range rows {
 			if r.rows[name][uuid] == nil {
@@ -86,7 +85,7 @@ func (r *replica) apply(updates lib.TableUpdates2, touched func(owner string)) (
 			}
 		}
 	}
-	for _, owner := range r.uses.take() {
+	for _, owner := range r.uses.drainDue() {
 		changed.owners[owner] = struct{}{}
 	}
 	return changed, nil
@@ -121,7 +120,7 @@ func (r *replica) applyRow(t *table, uuid string, update *lib.RowUpdate2, note f
 		}
 		r.remove(old)
 		r.insert(&row{table: t, uuid: uuid, model: model.Interface()})
-		// Who is in a row of others is news of the members, who are told below.
+		// A change of members alone, in a row without an owner, concerns the members: applyMembers notes them.
 		if old.owner != "" || !t.onlyMembers(*update.Modify) {
 			note(old, managed)
 			note(r.rows[t.name][uuid], managed)
@@ -177,7 +176,7 @@ func (r *replica) remove(w *row) {
 	r.uses.remove(w, t.mapColumn(w.model, t.extIDs))
 }
 
-// drop takes one value out of a map of slices, and the key with the last one.
+// drop removes one value from a map of slices, and the key with the last value.
 func drop[T comparable](m map[string][]T, key string, value T) {
 	rest := slices.DeleteFunc(m[key], func(v T) bool { return v == value })
 	if len(rest) == 0 {
@@ -187,9 +186,8 @@ func drop[T comparable](m map[string][]T, key string, value T) {
 	m[key] = rest
 }
 
-// applyMembers follows the parent columns. In an insert the value is the whole
-// set, in a modification what was added or removed: both toggle.
-// To be put into a set or taken out of it is a change of the child.
+// applyMembers updates memberships from the parent columns. An insert has the whole set, and a modification has the added
+// and the removed members. Both toggle memberships. A changed membership is a change of the child.
 func (r *replica) applyMembers(t *table, parent string, content lib.Row, note func(*row, bool)) error {
 	for _, name := range t.parents {
 		value, ok := content[name]
@@ -203,7 +201,7 @@ func (r *replica) applyMembers(t *table, parent string, content lib.Row, note fu
 		for _, child := range children {
 			m := membership{table: t.name, parent: parent, column: name}
 			note(r.find(child), true)
-			// A deleted parent says nothing of its children: forget it here.
+			// The deletion of a parent does not name its children, so its memberships are dropped here.
 			r.in[child] = slices.DeleteFunc(r.in[child], func(m membership) bool { return r.rows[m.table][m.parent] == nil })
 			if slices.Contains(r.in[child], m) {
 				drop(r.in, child, m)
@@ -215,8 +213,7 @@ func (r *replica) applyMembers(t *table, parent string, content lib.Row, note fu
 	return nil
 }
 
-// members gives the models of the rows in one set column of all rows of a table,
-// by the names of these.
+// members has the models of the rows in one set column, by the name of the row with the column.
 func (r *replica) members(table, column string) map[string][]any {
 	models := map[string][]any{}
 	for child, in := range r.in {
@@ -262,8 +259,8 @@ func uuids(value any) ([]string, error) {
 	return nil, fmt.Errorf("%T where references are expected", value)
 }
 
-// parent finds the row that a Parent names: ours before another's. Where the
-// table has no names, its one row has the name "".
+// parent finds the row that a Parent names, if possible one with an owner. The one row of a table without names has the
+// name "".
 func (r *replica) parent(p Parent) *row {
 	rows := r.named[p.Table][p.Name]
 	for _, w := range rows {

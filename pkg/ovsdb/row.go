@@ -1,8 +1,7 @@
 package ovsdb
 
-// OwnerKey and IDKey are the external_ids under which every row of ours says
-// for which Kubernetes object it exists and which of that object's rows it is.
-// UsesKey has its Row.Uses, as "Table/name Table/name"; absent where there are none.
+// OwnerKey and IDKey are the keys in external_ids of a row's owner, a Kubernetes object, and of its id among the owner's
+// rows. UsesKey has the row's Row.Uses, as "Table/name Table/name"; absent where there are none.
 const (
 	OwnerKey = "ovn-offload.io/owner"
 	IDKey    = "ovn-offload.io/id"
@@ -23,7 +22,7 @@ type Row struct {
 	// References are what this row's own reference columns hold.
 	References []Reference
 	// Uses are the rows that this row names in a text, as a match names an address set. They may have another owner.
-	// Without them the row's owner waits, and they stay as long as a row in the database uses them.
+	// The row's owner waits for missing ones, and no used row is deleted.
 	Uses []Name
 }
 
@@ -45,7 +44,7 @@ type Parent struct {
 	Column string
 }
 
-// Want is everything that one owner wants: no rows means that it is gone.
+// Want has all rows that one owner wants. A deleted object wants none.
 type Want struct {
 	Owner string
 	Rows  []Row

@@ -9,12 +9,11 @@ import (
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// Schema says which rows of a database we know and how we share them.
+// Schema has the tables and columns of a database that we use, and the columns that we share with other clients.
 type Schema struct {
 	// Model has the tables and columns that we use.
 	Model model.ClientDBModel
-	// Probe is the table that has a row as soon as the database is set up: while
-	// it has none, nothing is planned.
+	// Probe is the table that has a row as soon as the database is set up. No commit is planned before.
 	Probe string
 	// Parents names, for each table, the set columns that hold children. They
 	// are changed by mutation only and are not part of the table's models.
@@ -30,15 +29,15 @@ type Schema struct {
 	// Shared names, for each table, the map columns into which others write
 	// keys of their own: only the keys that we want are compared and written.
 	Shared map[string][]string
-	// OwnerOf tells, for a table without external_ids, whose a row is by what
-	// makes it unique; the owner "" is nobody that we know.
+	// OwnerOf gives the owner of a row from its unique index, for a table without external_ids. The owner "" means that
+	// the row is not ours.
 	OwnerOf map[string]func(model any) (owner, id string)
-	// Elements names, for each table, the set columns of values that may be large:
-	// what is sent is the elements that come and go, not the set.
+	// Elements names, for each table, the set columns that may be large: transactions have the added and removed
+	// elements and not the whole set.
 	Elements map[string][]string
 }
 
-// table is what the engine knows of one table of the connected server.
+// table describes one table of the connected server.
 type table struct {
 	name    string
 	typ     reflect.Type
@@ -123,7 +122,7 @@ func (t *table) mapColumn(model any, i int) map[string]string {
 	return m
 }
 
-// nameOf is what a model's row is called, "" in a table without names.
+// nameOf is the name of a model's row, "" in a table without names.
 func (t *table) nameOf(model any) string {
 	if t.named < 0 {
 		return ""

@@ -56,10 +56,10 @@ func TestUniqueRows_AreRepairedWithoutExternalIDs(t *testing.T) {
 	select {
 	case owners := <-changed:
 		if !slices.Equal(owners, []string{"Node/n1"}) {
-			t.Errorf("a change by another was told to %v", owners)
+			t.Errorf("a change by another client was reported as one of %v", owners)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("a change by another was told to nobody")
+		t.Fatal("a change by another client was not reported")
 	}
 	if changes := commit(t, db, want); len(changes) != 1 || changes[0].Op != "update" {
 		t.Errorf("the repair changed %v", changes)
@@ -73,27 +73,27 @@ func TestUniqueRows_AreRepairedWithoutExternalIDs(t *testing.T) {
 	}
 }
 
-// TestForeignRows_AreReportedToSubscriber: who asked hears of rows that are nobody's, and of no others:
-// not of ours that come into one of theirs either.
+// TestForeignRows_AreReportedToSubscriber: a listener gets changes of rows without an owner, and no others. A row of ours
+// in a row without an owner is not reported either.
 func TestForeignRows_AreReportedToSubscriber(t *testing.T) {
 	server, db := open(t)
-	told := make(chan []string, 10)
-	hear := func(want string) {
+	reported := make(chan []string, 10)
+	wantTable := func(want string) {
 		t.Helper()
 		select {
-		case tables := <-told:
+		case tables := <-reported:
 			if !slices.Equal(tables, []string{want}) {
-				t.Errorf("told of %v, want %s", tables, want)
+				t.Errorf("reported %v, want %s", tables, want)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("not told of another's %s", want)
+			t.Fatalf("a change of a %s without an owner was not reported", want)
 		}
 	}
-	db.OnForeign(func(tables []string) { told <- tables })
+	db.OnForeign(func(tables []string) { reported <- tables })
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}})
 	server.Transact(`{"op":"insert","table":"Logical_Switch","row":{"name":"theirs"}}`)
-	hear(nb.LogicalSwitchTable)
+	wantTable(nb.LogicalSwitchTable)
 	commit(t, db, ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("theirs", "d_a")}})
 	server.Transact(`{"op":"insert","table":"Logical_Router","row":{"name":"theirs"}}`)
-	hear(nb.LogicalRouterTable)
+	wantTable(nb.LogicalRouterTable)
 }

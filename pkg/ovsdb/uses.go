@@ -7,14 +7,13 @@ import (
 	"sync"
 )
 
-// uses is who uses which rows by name, and who waits for names to come or to be free.
+// uses has the rows that use other rows by name, and the owners that wait for a row or for the end of its use.
 type uses struct {
-	// users are rows by what they use.
+	// users are rows by the name of the row that they use.
 	users map[Name]map[*row]bool
 
 	mu sync.Mutex
-	// awaited are owners by the row that they need and nobody has; held, by the row of theirs that is to go and is
-	// still in use.
+	// awaited are owners by a missing row that they need. held are owners by a stale row of theirs that is still in use.
 	awaited, held map[Name]map[string]bool
 	// due are owners that wait no longer.
 	due map[string]bool
@@ -43,7 +42,7 @@ func parseUses(text string) []Name {
 	return names
 }
 
-// insert notes what a new row uses, and calls those who waited for the row.
+// insert records the uses of a new row, and marks the owners that waited for the row.
 func (u *uses) insert(w *row, ids map[string]string) {
 	for _, name := range parseUses(ids[UsesKey]) {
 		if u.users[name] == nil {
@@ -64,10 +63,10 @@ func (u *uses) remove(w *row, ids map[string]string) {
 	}
 }
 
-// await has owner called when a row of that name comes.
+// await marks owner when a row of this name is inserted.
 func (u *uses) await(name Name, owner string) { u.add(u.awaited, name, owner) }
 
-// hold has owner called when nobody uses its row any more.
+// hold marks owner when no row uses its row any more.
 func (u *uses) hold(name Name, owner string) { u.add(u.held, name, owner) }
 
 func (u *uses) add(to map[Name]map[string]bool, name Name, owner string) {
@@ -86,8 +85,8 @@ func (u *uses) call(waiting map[Name]map[string]bool, name Name) {
 	delete(waiting, name)
 }
 
-// take gives, once, the owners that wait no longer.
-func (u *uses) take() []string {
+// drainDue returns the owners that wait no longer, each once.
+func (u *uses) drainDue() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for name, owners := range u.held {

@@ -49,25 +49,25 @@ func dangling(server *ovsdbtest.Server) (missing []string) {
 	return missing
 }
 
-// openTold has the owners that OnChange names.
-func openTold(t *testing.T) (*ovsdbtest.Server, *ovsdb.DB, chan string) {
+// openReported also returns the owners that OnChange reports.
+func openReported(t *testing.T) (*ovsdbtest.Server, *ovsdb.DB, chan string) {
 	t.Helper()
 	server, db := open(t)
-	told := make(chan string, 1000)
+	reported := make(chan string, 1000)
 	db.OnChange(func(owners []string) {
 		for _, owner := range owners {
-			told <- owner
+			reported <- owner
 		}
 	})
-	return server, db, told
+	return server, db, reported
 }
 
-func wantTold(t *testing.T, told <-chan string, owner string) {
+func wantReported(t *testing.T, reported <-chan string, owner string) {
 	t.Helper()
 	timeout := time.After(10 * time.Second)
 	for {
 		select {
-		case got := <-told:
+		case got := <-reported:
 			if got == owner {
 				return
 			}
@@ -80,27 +80,27 @@ func wantTold(t *testing.T, told <-chan string, owner string) {
 // TestUses_OwnerWaitsForWhatItUses: a rule does not come before its set, and OnChange names the rule's owner when the set
 // comes. In one commit both come.
 func TestUses_OwnerWaitsForWhatItUses(t *testing.T) {
-	server, db, told := openTold(t)
+	server, db, reported := openReported(t)
 	result, err := db.Commit(t.Context(), policy("p", "a1"), policy("other"))
 	if failed := result.Failed["NetworkPolicy/p"]; err != nil || len(result.Failed) != 1 || !errors.Is(failed, ovsdb.ErrNoParent) || !strings.Contains(failed.Error(), `Address_Set "a1"`) {
 		t.Fatalf("failed: %v, %v", result.Failed, err)
 	}
 	commit(t, db, sets("a", "a2"))
 	commit(t, db, sets("a", "a1", "a2"))
-	wantTold(t, told, "NetworkPolicy/p")
+	wantReported(t, reported, "NetworkPolicy/p")
 	commit(t, db, policy("p", "a1"))
 	commit(t, db, policy("q", "b1"), sets("b", "b1"))
 	if missing := dangling(server); len(missing) > 0 || strings.Count(server.Dump("ACL", "match"), "ip4.src") != 3 {
 		t.Errorf("missing %v in\n%s", missing, server.Dump("ACL", "match"))
 	}
-	if len(told) > 0 {
-		t.Errorf("OnChange named %s, whose commit did what was wanted", <-told)
+	if len(reported) > 0 {
+		t.Errorf("OnChange named %s, whose commit did what was wanted", <-reported)
 	}
 }
 
-// TestUses_RowInUseStays until its last user goes, also in the eyes of a later process; then OnChange names its owner.
+// TestUses_RowInUseStays until its last user goes, also for a later process. Then OnChange reports its owner.
 func TestUses_RowInUseStays(t *testing.T) {
-	server, db, _ := openTold(t)
+	server, db, _ := openReported(t)
 	commit(t, db, sets("a", "a1", "a2"), policy("p", "a1"), policy("q", "a1"))
 	db.Close()
 	db, err := ovsdb.Open(t.Context(), config(t, server))
@@ -108,10 +108,10 @@ func TestUses_RowInUseStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	told := make(chan string, 1000)
+	reported := make(chan string, 1000)
 	db.OnChange(func(owners []string) {
 		for _, owner := range owners {
-			told <- owner
+			reported <- owner
 		}
 	})
 	result, err := db.Commit(t.Context(), sets("a"))
@@ -119,11 +119,11 @@ func TestUses_RowInUseStays(t *testing.T) {
 		t.Fatalf("held %v, %v:\n%s", result.Held, err, server.Dump("Address_Set", "name"))
 	}
 	commit(t, db, policy("p"))
-	if len(told) > 0 {
-		t.Errorf("OnChange named %s while a rule uses the set", <-told)
+	if len(reported) > 0 {
+		t.Errorf("OnChange named %s while a rule uses the set", <-reported)
 	}
 	commit(t, db, ovsdb.Want{Owner: "NetworkPolicy/q"})
-	wantTold(t, told, "PodSet/a")
+	wantReported(t, reported, "PodSet/a")
 	commit(t, db, sets("a"))
 	if strings.Contains(server.Dump("Address_Set", "name"), "a1") {
 		t.Error("the set stays without a user")
@@ -132,7 +132,7 @@ func TestUses_RowInUseStays(t *testing.T) {
 
 // TestUses_UserMovesInTheCommitInWhichTheSetGoes, so nothing is held.
 func TestUses_UserMovesInTheCommitInWhichTheSetGoes(t *testing.T) {
-	server, db, _ := openTold(t)
+	server, db, _ := openReported(t)
 	commit(t, db, sets("a", "a1"), policy("p", "a1"))
 	result, err := db.Commit(t.Context(), sets("a", "a2"), policy("p", "a2"))
 	if err != nil || len(result.Held)+len(result.Failed) > 0 || strings.TrimSpace(server.Dump("Address_Set", "name")) != "a2" {
@@ -140,12 +140,12 @@ func TestUses_UserMovesInTheCommitInWhichTheSetGoes(t *testing.T) {
 	}
 }
 
-// TestUses_NoRuleEverNamesAMissingSet: owners commit at random, alone or together. In the end, when everybody who was
-// named has committed again, the database has what was wanted last.
+// TestUses_NoRuleEverNamesAMissingSet: owners commit at random, alone or together. In the end, when all reported owners
+// have committed again, the database has the last wanted rows.
 func TestUses_NoRuleEverNamesAMissingSet(t *testing.T) {
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		server, db, told := openTold(t)
+		server, db, reported := openReported(t)
 		wants := map[string]ovsdb.Want{}
 		change := func() ovsdb.Want {
 			some := func(prefix string) (names []string) {
@@ -186,8 +186,8 @@ func TestUses_NoRuleEverNamesAMissingSet(t *testing.T) {
 			}
 			wants[want.Owner] = want
 		}
-		for len(told) > 0 {
-			if _, err := db.Commit(t.Context(), wants[<-told]); err != nil {
+		for len(reported) > 0 {
+			if _, err := db.Commit(t.Context(), wants[<-reported]); err != nil {
 				t.Fatal(err)
 			}
 		}
