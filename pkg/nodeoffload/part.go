@@ -6,15 +6,15 @@ import "github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 // devices, and the DPU where their traffic is.
 type Part int
 
-// The parts. Traffic is whether offload is on, why not, and the shares.
+// The parts. Traffic has whether offload is on, the reason if not, and the shares.
 const (
 	Whole Part = iota
 	Devices
 	Traffic
 )
 
-// join puts one side's facts beside what the other has written; had is nil before
-// there is an object. Of a DPU that is away nothing is kept.
+// join merges the facts of one side, host or DPU, with the other side's part of the status. had is nil before the object
+// exists. The part of a DPU that is not ready is dropped.
 func join(part Part, facts Facts, had *v1alpha1.NodeOffloadStatus) v1alpha1.NodeOffloadStatus {
 	own := Status(facts)
 	switch {

@@ -19,17 +19,16 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// Config bounds how often is written.
+// Config names the Node and limits the frequency of writes.
 type Config struct {
-	// Node is the name of the Node, and of what is published.
+	// Node is the name of the Node and of the NodeOffload.
 	Node string
-	// Part is what of it is this publisher's to write.
+	// Part is the part of the status that this publisher writes.
 	Part Part
-	// Pause is the least time between two writes for devices, Leisure that for
-	// traffic.
-	Pause, Leisure time.Duration
-	// Absent is when to look again for a kind that the API server lacks: no
-	// event tells that it came.
+	// Devices and Traffic are the minimum intervals between two writes for devices and for traffic.
+	Devices, Traffic time.Duration
+	// Absent is the interval of checks for the kind NodeOffload while the API server lacks it: no event reports a
+	// new kind.
 	Absent     time.Duration
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -37,15 +36,15 @@ type Config struct {
 
 // Defaults leaves Logger and Registerer to be set.
 func Defaults(node string) Config {
-	return Config{Node: node, Pause: 2 * time.Second, Leisure: time.Minute, Absent: time.Minute}
+	return Config{Node: node, Devices: 2 * time.Second, Traffic: time.Minute, Absent: time.Minute}
 }
 
-// Deps is what a Publisher works with.
+// Deps are the sources and targets of a Publisher.
 type Deps struct {
 	Client dynamic.Interface
-	// Facts gives the newest; it must not block.
+	// Facts gives the newest facts and must not block.
 	Facts func() Facts
-	// NodeObject gives the Node, nil while it is not known.
+	// NodeObject gives the Node, nil while the Node is not synced.
 	NodeObject func() *corev1.Node
 	// Label writes labels of the Node where they differ; "" removes one.
 	Label func(ctx context.Context, node *corev1.Node, labels map[string]string) error
@@ -61,8 +60,8 @@ type Publisher struct {
 
 // New makes a Publisher; nothing is written before Run.
 func New(cfg Config, deps Deps) (*Publisher, error) {
-	if cfg.Node == "" || cfg.Pause <= 0 || cfg.Leisure < cfg.Pause || cfg.Absent <= 0 {
-		return nil, fmt.Errorf("publishing a node's devices: node %q, pauses %s, %s, %s", cfg.Node, cfg.Pause, cfg.Leisure, cfg.Absent)
+	if cfg.Node == "" || cfg.Devices <= 0 || cfg.Traffic < cfg.Devices || cfg.Absent <= 0 {
+		return nil, fmt.Errorf("publishing a node's devices: node %q, intervals %s, %s, %s", cfg.Node, cfg.Devices, cfg.Traffic, cfg.Absent)
 	}
 	p := &Publisher{cfg: cfg, deps: deps}
 	lc := reconcile.Defaults("nodeoffload")
@@ -74,15 +73,14 @@ func New(cfg Config, deps Deps) (*Publisher, error) {
 // Run publishes until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error { return p.loop.Run(ctx) }
 
-// Changed asks for a pass: devices, claims, policies or the Node have changed.
-func (p *Publisher) Changed() { p.loop.MarkSpaced(gather, p.cfg.Pause) }
+// Changed schedules a write after a change of devices, claims, policies or the Node.
+func (p *Publisher) Changed() { p.loop.MarkSpaced(debounce, p.cfg.Devices) }
 
-// Sampled asks for one in good time: there is a new sample of the traffic.
-func (p *Publisher) Sampled() { p.loop.MarkSpaced(gather, p.cfg.Leisure) }
+// Sampled schedules a write after a new sample of the traffic.
+func (p *Publisher) Sampled() { p.loop.MarkSpaced(debounce, p.cfg.Traffic) }
 
-// gather is how long a change waits for those that come with it: a pod's VF is
-// claimed, moved and attached.
-const gather = 500 * time.Millisecond
+// debounce is the time in which further changes join the first: a pod's VF is claimed, moved and attached.
+const debounce = 500 * time.Millisecond
 
 func (p *Publisher) pass(ctx context.Context) error {
 	node := p.deps.NodeObject()
@@ -91,16 +89,15 @@ func (p *Publisher) pass(ctx context.Context) error {
 	}
 	facts := p.deps.Facts()
 	status, err := p.publish(ctx, node, facts)
-	err = p.known(err)
-	if facts.Inventory != nil && p.cfg.Part != Traffic { // else the labels would be those of no devices
+	err = p.withoutAbsent(err)
+	if facts.Inventory != nil && p.cfg.Part != Traffic { // without an inventory the labels would say that there are no devices
 		err = errors.Join(err, p.deps.Label(ctx, node, Labels(status)))
 	}
 	return err
 }
 
-// known takes away the error of an API server that does not know the kind, and
-// says so once.
-func (p *Publisher) known(err error) error {
+// withoutAbsent drops the error of an API server without the kind NodeOffload, logs once and schedules a later check.
+func (p *Publisher) withoutAbsent(err error) error {
 	absent := errors.Is(err, errAbsent)
 	switch {
 	case absent && !p.absent:
@@ -113,17 +110,16 @@ func (p *Publisher) known(err error) error {
 		return err
 	}
 	p.absent = true
-	p.loop.MarkSpaced(gather, p.cfg.Absent)
+	p.loop.MarkSpaced(debounce, p.cfg.Absent)
 	return nil
 }
 
-// errAbsent is an API server that does not know the kind.
+// errAbsent is the error of an API server without the kind NodeOffload.
 var errAbsent = errors.New("the API server does not know NodeOffloads")
 
 const writeTimeout = 10 * time.Second
 
-// publish compares with what the API has, whoever wrote it, and gives what it has
-// then.
+// publish compares the NodeOffload with the wanted one, writes the difference, and returns the status in the API.
 func (p *Publisher) publish(ctx context.Context, node *corev1.Node, facts Facts) (v1alpha1.NodeOffloadStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

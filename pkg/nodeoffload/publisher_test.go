@@ -146,7 +146,7 @@ func TestPublisher_HostAndDPUWriteOneObject(t *testing.T) {
 	host.mustPass(t)
 	got = host.published(t).Status
 	if got.Offload != v1alpha1.OffloadOff || got.Reason != host.facts.Away || got.Problem != host.facts.Away || len(got.Traffic) != 0 || got.HardwarePercent != nil {
-		t.Errorf("with a DPU that is away: %+v", got)
+		t.Errorf("with a DPU that is not ready: %+v", got)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestPublisher_WritesDifferencesOnly(t *testing.T) {
 	if w := b.writes(); w != "update" || b.published(t).Status.UsedVFs[0].Pod != "default/web" {
 		t.Errorf("a pod came: %q", w)
 	}
-	// Somebody else's edit, and a Node that was made anew.
+	// An edit by another client, and a Node that was created again.
 	u, err := v1alpha1.Encode(&v1alpha1.NodeOffload{
 		TypeMeta: got.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{"theirs": "1"}},
 	})
@@ -293,7 +293,7 @@ func TestPublisher_FollowsEndOfClaim(t *testing.T) {
 				return false, nil, nil
 			})
 		},
-		"while the API server is away": func(b *bed, release func()) {
+		"while the API server is down": func(b *bed, release func()) {
 			var back atomic.Bool
 			b.client.PrependReactor("get", "nodeoffloads", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return !back.Load(), nil, errors.New("no route to host")

@@ -58,7 +58,7 @@ type Sampling struct {
 	report *offload.Report
 }
 
-// NewSampling registers the metrics; nothing is asked before Run.
+// NewSampling registers the metrics. Sampling starts with Run.
 func NewSampling(deps SamplingDeps) *Sampling {
 	s := &Sampling{deps: deps, metrics: offload.NewMetrics(), alerts: offload.Alerts{Again: time.Hour}}
 	deps.Registerer.MustRegister(s.metrics)
@@ -72,7 +72,7 @@ func (s *Sampling) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Read takes one sample now, of which nobody else is told.
+// Read takes one sample now, and publishes nothing.
 func (s *Sampling) Read(ctx context.Context) (offload.Report, error) {
 	return offload.Read(ctx, s.deps.Switch, s.state())
 }
@@ -84,7 +84,7 @@ func (s *Sampling) Report() *offload.Report {
 	return s.report
 }
 
-// Settings are those in force; nil while OVS is away.
+// Settings are the settings in force, nil while OVS is disconnected.
 func (s *Sampling) Settings() *offload.Settings {
 	observed, ok := s.Observed()
 	if !ok {
@@ -94,8 +94,7 @@ func (s *Sampling) Settings() *offload.Settings {
 	return &settings
 }
 
-// Observed is OVS' configuration and what the running process made of it; not
-// ok while OVS is away.
+// Observed is the configuration of OVS and of the running ovs-vswitchd; not ok while OVS is disconnected.
 func (s *Sampling) Observed() (_ offload.Observed, ok bool) {
 	for _, row := range s.deps.DB.Table(vswitch.OpenvSwitchTable) {
 		global, isGlobal := row.(*vswitch.OpenvSwitch)
@@ -146,12 +145,12 @@ func (s *Sampling) took(sample offload.Sample, delta *offload.Delta) {
 	s.report = &report
 	s.mu.Unlock()
 	if delta != nil {
-		s.tell(sample.At, *delta)
+		s.writeEvents(sample.At, *delta)
 	}
 	s.deps.Sampled()
 }
 
-func (s *Sampling) tell(now time.Time, delta offload.Delta) {
+func (s *Sampling) writeEvents(now time.Time, delta offload.Delta) {
 	raised, cleared := s.alerts.Update(now, offload.Findings(delta, offload.DefaultLimits()))
 	for _, f := range raised {
 		s.deps.Events.Warn(f.Pod, reasonOutside, f.Message())
@@ -161,7 +160,7 @@ func (s *Sampling) tell(now time.Time, delta offload.Delta) {
 	}
 }
 
-// failed is told of each attempt; people are told of the first.
+// failed is called for each failed attempt, and logs the first of a series.
 func (s *Sampling) failed(err error) {
 	if !s.failing {
 		s.deps.Logger.Warn("the flows of OVS cannot be read", "error", err)

@@ -91,12 +91,12 @@ func TestSampling_ReportsTrafficAndEvents(t *testing.T) {
 		}
 		const outside, inside = "offloaded:no, dp:tc", "offloaded:yes, dp:tc"
 		ovs := &fakeOVS{began: time.Now(), place: outside, config: map[string]string{offload.HWOffloadKey: "true"}}
-		var told events
+		var written events
 		var log bytes.Buffer
 		sampled := 0
 		registry := prometheus.NewRegistry()
 		s := NewSampling(SamplingDeps{
-			Switch: ovs, DB: ovs, Running: running, Events: &told, Sampled: func() { sampled++ },
+			Switch: ovs, DB: ovs, Running: running, Events: &written, Sampled: func() { sampled++ },
 			Inventory: ovs.inventory,
 			Logger:    slog.New(slog.NewTextHandler(&log, nil)), Registerer: registry,
 		})
@@ -113,19 +113,19 @@ func TestSampling_ReportsTrafficAndEvents(t *testing.T) {
 		ovs.set(func() { ovs.known = inv })
 		after(5 * time.Minute)
 		want := "warn Pod/default/web OutsideHardware 1000 packets/s of ens1f0npf0vf0, 100% of its traffic, stay out of hardware: " + offload.ReasonRefused.Explain()
-		if len(told.text) != 1 || told.text[0] != want {
-			t.Errorf("told %q", told.text)
+		if len(written.text) != 1 || written.text[0] != want {
+			t.Errorf("Events %q", written.text)
 		}
 		if status := Status(Facts{Inventory: inv, Report: s.Report()}); len(status.Traffic) != 1 || status.Traffic[0].Packets.TC != 100 {
 			t.Errorf("traffic %+v", status.Traffic)
 		}
 		if n, err := testutil.GatherAndCount(registry, "ovn_offload_port_packets_total"); n == 0 || err != nil || sampled == 0 {
-			t.Errorf("%d series, %v, %d samples told", n, err, sampled)
+			t.Errorf("%d series, %v, %d samples published", n, err, sampled)
 		}
 		ovs.set(func() { ovs.place = inside })
 		after(5 * time.Minute)
-		if len(told.text) != 2 || told.text[1] != "note Pod/default/web TrafficOffloaded" {
-			t.Errorf("told %q", told.text)
+		if len(written.text) != 2 || written.text[1] != "note Pod/default/web TrafficOffloaded" {
+			t.Errorf("Events %q", written.text)
 		}
 		ovs.set(func() { ovs.away = errors.New("away") })
 		after(5 * time.Minute)

@@ -59,7 +59,7 @@ func TestStatus_DevicesVFsAndProblems(t *testing.T) {
 		},
 	})
 	// Of the four, VF 0 is a pod's by the ledger (though reserved since), VF 1's
-	// netdev is away without a claim, and VF 3 is the system's.
+	// netdev is absent without a claim, and VF 3 is the system's.
 	if want := (v1alpha1.VFCount{Total: 4, Used: 2, Reserved: 1, Free: 1}); got.VFs != want || got.Devices[0].VFs != want {
 		t.Errorf("VFs are %+v, of the device %+v, want %+v", got.VFs, got.Devices[0].VFs, want)
 	}
@@ -210,7 +210,7 @@ func TestStatus_SizeIsBounded(t *testing.T) {
 
 // What other parts know comes first, also on a node without devices.
 func TestStatus_ProblemsOfOthersComeFirst(t *testing.T) {
-	for _, problems := range [][]string{nil, {"the DPU is away"}} {
+	for _, problems := range [][]string{nil, {"the DPU is not ready"}} {
 		s := Status(Facts{Problems: problems})
 		if fmt.Sprint(s.Problems) != fmt.Sprint(problems) || s.Problem != strings.Join(problems, "") {
 			t.Errorf("%v: problem %q, problems %q", problems, s.Problem, s.Problems)
