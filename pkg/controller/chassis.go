@@ -15,13 +15,12 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// chassisWithin bounds how long one endpoint of the Southbound database is waited for.
+// chassisWithin is the timeout of the connection to one endpoint of the Southbound database.
 const chassisWithin = 5 * time.Second
 
-// awaitChassis holds a node's rows back until what it has left in the Southbound
-// database is removed, by a loop of its own: a database that does not answer holds
-// up no other owner. The rows that are replaced are the only memory of which
-// chassis the node was.
+// awaitChassis keeps a node's rows until the node's former chassis is removed from the Southbound database. Only these
+// rows name the former chassis. The chassis loop removes the chassis, so a database that does not answer delays no other
+// owner.
 func (c *Zone) awaitChassis(owner contract.Owner) error {
 	for _, chassis := range c.staleChassis(owner) {
 		if _, removed := c.removed.LoadAndDelete(chassis); !removed {
@@ -32,7 +31,7 @@ func (c *Zone) awaitChassis(owner contract.Owner) error {
 	return nil
 }
 
-// staleChassis are those that a node had, by its rows, and that no node has now.
+// staleChassis are the chassis in a node's rows that no node has now.
 func (c *Zone) staleChassis(owner contract.Owner) []string {
 	if owner.Kind != contract.KindNode || len(c.zone.Southbound) == 0 {
 		return nil
@@ -42,9 +41,9 @@ func (c *Zone) staleChassis(owner contract.Owner) []string {
 	})
 }
 
-// dropChassis removes what nodes that are gone, or that have another system-id now,
-// have left in the Southbound database: their ovn-controllers do so only when they
-// end in an orderly way, and until then every other node keeps a tunnel to them.
+// dropChassis removes the stale chassis of deleted nodes, and of nodes with a new system-id, from the Southbound
+// database. An ovn-controller removes its chassis only at an orderly exit. Every other node keeps a tunnel to a stale
+// chassis.
 func (c *Zone) dropChassis(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
@@ -76,9 +75,8 @@ func chassisOf(rows []ovsdb.Row) []string {
 	return names
 }
 
-// chassisTaken is the node that has the chassis which another node claims, or "". It is
-// the one whose rows name the chassis, else the older one: a node that claims the id of
-// another changes nothing of that one's.
+// chassisTaken is the other node that has the chassis which a node claims, or "". The chassis belongs to the node whose
+// rows name it, else to the older node. So a node that claims another node's chassis changes no rows of that node.
 func (c *Zone) chassisTaken(node *corev1.Node) string {
 	id := node.Annotations[contract.NodeChassisIDKey]
 	claims := c.view.NodesOfChassis(id)

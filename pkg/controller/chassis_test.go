@@ -36,7 +36,7 @@ func TestChassis_OfDeletedNodeIsRemoved(t *testing.T) {
 	if got, want := chassis(), "chassis-n1 chassis-n2 foreign chassis-n1 chassis-n2 foreign"; got != want {
 		t.Fatalf("chassis of nodes that are there: %s, want %s", got, want)
 	}
-	// The database is away when the node goes: its rows stay until it is back.
+	// The Southbound database is down when the node is deleted: the node's rows stay until the database is up.
 	sb.Kill()
 	nodes := w.client.CoreV1().Nodes()
 	if err := nodes.Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
@@ -94,9 +94,8 @@ func TestChassis_SilentSouthboundHoldsUpNoPod(t *testing.T) {
 	}
 }
 
-// TestChassis_OfAnotherNodeIsRefused: who claims the chassis of another node, older or
-// not, after a restart too, changes nothing of that one's, and is told whose it is.
-// When the other one goes, the chassis is free.
+// TestChassis_OfAnotherNodeIsRefused: a node that claims the chassis of another node, older or not, after a restart too,
+// changes no rows of that node and gets an Event. When the other node is deleted, the chassis is free.
 func TestChassis_OfAnotherNodeIsRefused(t *testing.T) {
 	first, forger := gatewayNode("n2", 2), gatewayNode("n1", 1) // by name and age, the forger is first
 	w := newWorld(t, first, testPod("a", "n2"))
@@ -126,7 +125,7 @@ func TestChassis_OfAnotherNodeIsRefused(t *testing.T) {
 	claim("chassis-n2")
 	refused := func() bool { return !w.hasRow("Logical_Router ", "GR_n1") && w.hasRow("Logical_Switch ", "name=n1") }
 	w.eventually("no gateway of the forger", refused)
-	w.eventually("an Event", func() bool { return w.told("ChassisTaken", "n1", "chassis id chassis-n2 is that of node n2") })
+	w.eventually("an Event", func() bool { return w.hasEventOf("ChassisTaken", "n1", "chassis id chassis-n2 is that of node n2") })
 	w.stop()
 	w.startAndLead()
 	w.eventually("rest", w.settled)
@@ -142,8 +141,8 @@ func TestChassis_OfAnotherNodeIsRefused(t *testing.T) {
 	w.eventually("the chassis is free", func() bool { return w.hasRow("Logical_Router ", "GR_n1", "chassis=chassis-n2") })
 }
 
-// told says that an object has an Event with a text.
-func (w *world) told(reason, name, text string) bool {
+// hasEventOf says that an object has an Event with a text.
+func (w *world) hasEventOf(reason, name, text string) bool {
 	list, err := w.client.EventsV1().Events("").List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -153,8 +152,7 @@ func (w *world) told(reason, name, text string) bool {
 	})
 }
 
-// TestPod_OnNodeWithoutSubnetGetsEvent: who looks at the pod is told what is wrong with
-// the node, and who looks at another pod is not.
+// TestPod_OnNodeWithoutSubnetGetsEvent: the Event of the pod has the node's error, and a pod on another node has none.
 func TestPod_OnNodeWithoutSubnetGetsEvent(t *testing.T) {
 	full, fine := testNode("n1"), testNode("n2")
 	w := emptyWorld(t)
@@ -184,14 +182,14 @@ func TestPod_OnNodeWithoutSubnetGetsEvent(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		told := false
+		found := false
 		for _, event := range list.Items {
 			if event.Regarding.Name == "with" {
 				t.Fatalf("Event for the pod with a network: %s", event.Note)
 			}
-			told = told || event.Regarding.Name == "without" && event.Reason == "NodeHasNoSubnet" && strings.Contains(event.Note, "no subnet left")
+			found = found || event.Regarding.Name == "without" && event.Reason == "NodeHasNoSubnet" && strings.Contains(event.Note, "no subnet left")
 		}
-		return told
+		return found
 	})
 }
 

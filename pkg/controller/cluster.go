@@ -12,7 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// Cluster allocates for all zones: the nodes' subnets and ids. It has no database.
+// Cluster allocates the nodes' subnets and ids for all zones. It has no database.
 type Cluster struct {
 	*process
 	nodes *reconcile.Loop[contract.Owner]
@@ -38,8 +38,7 @@ func (c *Cluster) mark(owners ...contract.Owner) {
 	}
 }
 
-// allocateNodes records subnets and ids. A node that gets none has a condition
-// that says so, until it gets one.
+// allocateNodes records subnets and ids. A node without a subnet has a condition with the reason until it gets one.
 func (c *Cluster) allocateNodes(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {

@@ -79,25 +79,25 @@ func TestCommit_OwnChangeMarksNoKey(t *testing.T) {
 		t.Errorf("%v keys wait after commits that did what was wanted", got)
 	}
 	server.Transact(`{"op":"update","table":"Logical_Switch","where":[["name","==","n1"]],"row":{"other_config":["map",[["value","theirs"]]]}}`)
-	within(t, "a later change is heard", func() bool { return dirty() == 1 })
+	within(t, "a later change marks its owner", func() bool { return dirty() == 1 })
 }
 
-// TestCommit_ConcurrentChangeMarksItsOwner: somebody else writes between the comparison and
-// the transaction, which leaves alone what he wrote.
+// TestCommit_ConcurrentChangeMarksItsOwner: another client writes between the comparison and the transaction, which
+// leaves the other client's write unchanged.
 func TestCommit_ConcurrentChangeMarksItsOwner(t *testing.T) {
 	server, c, dirty := committing(t)
 	if _, err := c.commitClaimed(t.Context(), switchPass("n1", "1").wants); err != nil {
 		t.Fatal(err)
 	}
-	told, goOn := make(chan struct{}), make(chan struct{})
+	stopped, goOn := make(chan struct{}), make(chan struct{})
 	c.db.OnChange(func(names []string) {
 		if slices.Contains(names, "Node/stop") {
-			close(told)
+			close(stopped)
 			<-goOn // no update is read meanwhile
 		}
 	})
 	server.Transact(`{"op":"insert","table":"Logical_Switch","row":{"name":"stop","external_ids":["map",[["ovn-offload.io/owner","Node/stop"],["ovn-offload.io/id","switch"]]]}}`)
-	<-told
+	<-stopped
 	server.Transact(`{"op":"update","table":"Logical_Switch","where":[["name","==","n1"]],"row":{"name":"theirs"}}`)
 	done := make(chan error, 1)
 	go func() {

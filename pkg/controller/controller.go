@@ -1,23 +1,20 @@
-// Package controller joins the parts of the central process: what Kubernetes says
-// (pkg/kube), what is allocated (pkg/ipam), what should be in the Northbound
-// databases (pkg/ovn) and what is in them (pkg/ovsdb).
+// Package controller connects the parts of the central process: the objects of Kubernetes (pkg/kube), allocations
+// (pkg/ipam), the wanted rows of the Northbound databases (pkg/ovn) and their present rows (pkg/ovsdb).
 //
-// It is a package of its own, above all of these, because the binary's main only
-// reads flags, and because the way from an event to a row is what has to be tested.
+// It is a package of its own, above the four others, because the binary's main only reads flags, and because tests need
+// the path from an event to a row in one place.
 //
-// Data flow: informer events and database changes mark owners in loops of
-// pkg/reconcile.
+// Data flow: informer events and database changes mark owners in loops of pkg/reconcile.
 //
 //	Cluster  nodes     allocate subnets and an id, record them in the Node's annotations
 //	Zone     pods      allocate addresses, record them in the Pod's annotation
-//	         rows      ovn.Build, ovsdb.Commit; then free what has no row any more
+//	         rows      ovn.Build, ovsdb.Commit; then free the allocations without rows
 //	         statuses  write the conditions of policies
-//	         chassis   remove what nodes that are gone have left in the Southbound database
+//	         chassis   remove the chassis of deleted nodes from the Southbound database
 //
-// A Zone fills one Northbound database for its nodes; the Cluster has no database.
-// One process runs the Cluster and, by default, one Zone with all nodes. Only the leader
-// runs the loops. It starts by reading what was allocated from the annotations and the
-// databases' rows.
+// A Zone fills one Northbound database for its nodes. The Cluster has no database. One process runs the Cluster and, by
+// default, one Zone with all nodes. Only the leader runs the loops. A new leader first reads the allocations from the
+// annotations and the databases' rows.
 package controller
 
 import (
@@ -42,13 +39,13 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// podWriters is how many pods are annotated at once.
+// podWriters is the number of pods that are annotated in parallel.
 const podWriters = 16
 
-// Config is what the binary's flags say.
+// Config has the values of the binary's flags.
 type Config struct {
 	Plan ipam.Config
-	// RenumberNodes allows a Plan by which pods that run get other addresses.
+	// RenumberNodes allows a Plan that changes addresses of running pods.
 	RenumberNodes bool
 	Zones         []ZoneConfig
 	// Dynamic reads policies for the whole cluster; nil for none.
@@ -59,7 +56,7 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// process is what the Cluster and its Zones share.
+// process has the fields that the Cluster and its Zones share.
 type process struct {
 	cfg    Config
 	view   *kube.ClusterView
@@ -72,7 +69,7 @@ type process struct {
 	synced, leading atomic.Bool
 	// markAll sends owners to the Cluster and to all Zones.
 	markAll func(...contract.Owner)
-	// nodeGone hears of nodes that are deleted and have no rows in a zone's database any more.
+	// nodeGone is called for a deleted node when its rows are gone from a zone's database.
 	nodeGone func(contract.Owner)
 }
 
@@ -142,8 +139,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return leader.Run(ctx, c.cfg.Leases, c.cfg.Leader, c.lead)
 }
 
-// Ready says why this process could not do its work now: the leader's, or that
-// of one who waits for the lease.
+// Ready is an error while this process cannot do its work, as the leader or as a standby.
 func (c *Controller) Ready() error {
 	if !c.synced.Load() {
 		return errors.New("the API's objects are not read yet")
@@ -156,8 +152,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// lead runs while this process holds the lease. What was allocated is rebuilt
-// from the databases' rows and the annotations before anything is decided.
+// lead runs while this process holds the lease. Before the first decision it rebuilds the allocations from the
+// databases' rows and the annotations.
 func (c *Controller) lead(ctx context.Context) error {
 	if !c.cfg.RenumberNodes {
 		if err := c.cfg.Plan.CheckSubnets(c.view.Nodes(), c.view.Pods()); err != nil {
@@ -197,8 +193,8 @@ func (c *process) warn(owner contract.Owner, decision ipam.Decision) {
 	}
 }
 
-// forgetGone is no error for objects that went while we wrote. What was allocated
-// for them comes free with the rows that they do not have.
+// forgetGone drops the error of a write to a deleted object. The rows of this object are then built again, as none, and
+// its allocations come free.
 func (c *process) forgetGone(owner contract.Owner, err error) error {
 	if apierrors.IsNotFound(err) {
 		c.markAll(owner)

@@ -216,7 +216,7 @@ func TestGuard_StopsMassDeletionOfPorts(t *testing.T) {
 	w := fortyPods(t)
 	w.loseForty()
 	w.start()
-	w.eventually("the guard speaks", func() bool { return strings.Contains(w.logs.String(), "pass stopped") })
+	w.eventually("the guard's log message", func() bool { return strings.Contains(w.logs.String(), "mass-delete guard") })
 	if err := createPod(t, w, "new"); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestHeld_DisconnectedDatabaseIsAnError(t *testing.T) {
 	}
 	db.Close()
 	if _, err := held(db); !errors.Is(err, ovsdb.ErrDisconnected) {
-		t.Errorf("a database that is away: %v", err)
+		t.Errorf("a disconnected database: %v", err)
 	}
 }
 

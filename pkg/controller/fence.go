@@ -9,18 +9,17 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// leaderKey is where, in the external_ids of NB_Global, the leader says who it is.
+// leaderKey is the key of the leader's identity in the external_ids of NB_Global.
 const leaderKey = "ovn-offload.io/leader"
 
-// fence is of the term of one leader: an identity leads once.
+// fence belongs to one term of a leader: an identity leads once.
 func (c *Zone) fence() *ovsdb.Fence {
 	return &ovsdb.Fence{Table: nb.NBGlobalTable, Column: "external_ids", Key: leaderKey, Value: c.cfg.Leader.Identity}
 }
 
-// claim shuts former leaders out of the database, unless that is done. The lease is
-// asked for before, so that a former leader disturbs no successor, and after: who
-// takes the lease later claims the database later, and so what is committed from
-// here on is either before that claim or refused.
+// claim excludes former leaders from the database, once. The lease is confirmed before the claim, so that a former
+// leader does not fence its successor. The lease is confirmed again after the claim: a later holder of the lease claims
+// the database later, so each commit of this leader is either before that claim or refused.
 func (c *Zone) claim(ctx context.Context) error {
 	if c.claimed {
 		return nil
@@ -39,8 +38,8 @@ func (c *Zone) claim(ctx context.Context) error {
 	return nil
 }
 
-// commitClaimed commits as the leader. The claim is lost with the database's
-// content, or to another leader, in which case this one ends.
+// commitClaimed commits as the leader. A claim that is lost with the database's content is made again. A claim that
+// another leader has taken ends this leader's term.
 func (c *Zone) commitClaimed(ctx context.Context, wants []ovsdb.Want) (result ovsdb.Result, err error) {
 	for range 2 {
 		if err := c.claim(ctx); err != nil {

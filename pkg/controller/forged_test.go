@@ -103,7 +103,7 @@ func TestForgedAnnotation_ChangesNoSetAndNoPort(t *testing.T) {
 	w.eventually("the watch sees that a pod goes", func() bool { return len(watch.seen()) > 0 })
 }
 
-// forge writes a pod's annotation as anybody who may patch the pod can.
+// forge writes a pod's annotation, as every user with the right to patch the pod can.
 func (w *world) forge(pod, value string) {
 	w.t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{contract.PodNetworksKey: value}}})

@@ -76,7 +76,7 @@ func TestController_RandomHistoryEndsAsFreshController(t *testing.T) {
 	for stop := range 12 {
 		h.steps(10)
 		switch stop % 4 {
-		case 1: // what nobody sees
+		case 1: // changes while no controller runs
 			w.stop()
 			h.steps(5)
 			w.startAndLead()

@@ -7,14 +7,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
 
-// limits is what the loop of rows knows of the limit of members.
+// limits has the state of the rows loop for policy.MaxMembers.
 type limits struct {
 	counted map[contract.Owner]int              // members by set, as they count
 	beyond  map[contract.Owner][]contract.Owner // sets by policy
 }
 
-// followLimit marks the policies in whose limit other sets are than before, and
-// these sets: when a set in the pass has grown or shrunk, or a policy has changed.
+// followLimit marks the policies whose sets beyond the limit change, and these sets. They change when a set in the batch
+// has grown or shrunk, or when a policy has changed.
 func (c *Zone) followLimit(p *pass) {
 	policies := map[contract.Owner]bool{}
 	for _, owner := range p.byName {

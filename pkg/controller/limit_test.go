@@ -24,10 +24,9 @@ func (w *world) hasEvent(namespace, reason, text string) bool {
 	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == reason && strings.Contains(e.Note, text) })
 }
 
-// TestLimit_PolicyWithManyExceptionsDelaysNoOther: with one of 80,000 exceptions in the
-// cluster a controller leads, and policies of others come into force. Of the
-// policy itself only what it isolates is there, and its author is told. When the author mends
-// it, the rule comes.
+// TestLimit_PolicyWithManyExceptionsDelaysNoOther: with a policy of 80,000 exceptions in the cluster, a controller leads
+// and other policies come into force. The policy itself only isolates its pods and has an Event. When its author reduces
+// the exceptions, the rule comes into force.
 func TestLimit_PolicyWithManyExceptionsDelaysNoOther(t *testing.T) {
 	many := denyAll("d", "many")
 	block := &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}

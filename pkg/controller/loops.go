@@ -23,11 +23,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// secondLook is when a pass that the guard stopped is made again.
+// secondLook is the time until a resync that the mass-delete guard paused runs again.
 const secondLook = time.Minute
 
-// facts is the builders' view. What was not allocated is no fact, whoever wrote
-// the annotation that says it.
+// facts is the builders' view. An address in an annotation is a fact only if this process has allocated the address.
 type facts struct {
 	*kube.ClusterView
 	of *Zone
@@ -64,8 +63,7 @@ func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	return f.of.addresses.Adopt(pod, f.ClusterView.Node(pod.Spec.NodeName), network)
 }
 
-// mark sends the owners of the zone to the loops that are concerned with them. Who does not lead
-// would only collect them: the first pass of a leader is over everything.
+// mark sends owners of the zone to their loops. A standby marks none: the first batch of a new leader has all owners.
 func (c *Zone) mark(owners ...contract.Owner) {
 	c.values.Changed(owners...)
 	if !c.leading.Load() {
@@ -127,7 +125,7 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 	return failed, nil
 }
 
-// warnNoSubnet tells who looks at a pod what the node's condition says.
+// warnNoSubnet copies the condition of a node without a subnet into an Event of the pod.
 func (c *Zone) warnNoSubnet(owner contract.Owner, node string, err error) {
 	object := c.view.Node(node)
 	if object == nil || !errors.Is(err, reconcile.ErrNotReady) {
@@ -140,7 +138,7 @@ func (c *Zone) warnNoSubnet(owner contract.Owner, node string, err error) {
 	}
 }
 
-// pass is what goes into one commit.
+// pass is one commit: its owners, their rows and errors.
 type pass struct {
 	failed map[contract.Owner]error // of every owner, nil where rows were built
 	past   map[contract.Owner][]types.UID
@@ -148,7 +146,7 @@ type pass struct {
 	wants  []ovsdb.Want
 }
 
-// prepare builds the rows of owners. When the pass has taken longBuild and ports of pods wait, the rest is put off.
+// prepare builds the rows of owners. After longBuild, if ports of pods wait, the remaining owners are put off.
 func (c *Zone) prepare(owners []contract.Owner) *pass {
 	p := &pass{failed: map[contract.Owner]error{}, past: map[contract.Owner][]types.UID{}, byName: map[string]contract.Owner{}}
 	began := time.Now()
@@ -165,8 +163,8 @@ func (c *Zone) prepare(owners []contract.Owner) *pass {
 
 // add builds the rows of one owner.
 func (c *Zone) add(p *pass, owner contract.Owner) {
-	// Who holds addresses is asked before the rows are built: one who comes
-	// later is not released with the rows of one who went.
+	// Holders are read before the rows are built. So a commit of rows without a former pod does not release a pod
+	// that comes meanwhile.
 	holders := c.addresses.Holders(owner)
 	rows, err := ovn.Build(facts{c.view, c}, c.network, owner)
 	if waits := c.awaitChassis(owner); err == nil && waits != nil {
@@ -188,7 +186,7 @@ func (c *Zone) reconcileRows(ctx context.Context, owners []contract.Owner) (map[
 	failed, byName := p.failed, p.byName
 	result, err := c.commitClaimed(ctx, p.wants)
 	if errors.Is(err, ovsdb.ErrDisconnected) {
-		// Everybody is marked when the database is back.
+		// A reconnect marks all owners.
 		for _, owner := range byName {
 			failed[owner] = fmt.Errorf("%w: %w", reconcile.ErrNotReady, err)
 		}
@@ -210,8 +208,8 @@ func (c *Zone) reconcileRows(ctx context.Context, owners []contract.Owner) (map[
 	return failed, nil
 }
 
-// committed is what follows from a commit: who depends on rows that came or went is built again, and addresses whose
-// rows are gone come free.
+// committed follows up a commit. It marks the owners that depend on inserted or deleted rows, and it releases the
+// addresses of deleted rows.
 func (c *Zone) committed(result ovsdb.Result, byName map[string]contract.Owner, past map[contract.Owner][]types.UID) {
 	changed := slices.Clone(result.Held)
 	for _, change := range result.Changes {
@@ -235,7 +233,7 @@ func (c *Zone) committed(result ovsdb.Result, byName map[string]contract.Owner, 
 	}
 }
 
-// rowsChanged hears from the database whose rows others have changed, and who waits no longer for rows of others.
+// rowsChanged marks the owners whose rows another client has changed, and the owners whose missing rows now exist.
 func (c *Zone) rowsChanged(names []string) {
 	for _, name := range names {
 		if owner, err := contract.ParseOwner(name); err == nil {
@@ -244,7 +242,7 @@ func (c *Zone) rowsChanged(names []string) {
 	}
 }
 
-// madeFor is the UID of the pod that rows were built for, "" for those of other kinds.
+// madeFor is the UID of the pod for which a row was built, "" for rows of other kinds.
 func madeFor(row ovsdb.Row) types.UID {
 	if port, ok := row.Model.(*nb.LogicalSwitchPort); ok {
 		return types.UID(port.Options["iface-id-ver"])
@@ -252,8 +250,8 @@ func madeFor(row ovsdb.Row) types.UID {
 	return ""
 }
 
-// everything is all owners of the API, of the allocator and of the database.
-// Owners that only the database has are left out when they are too many at once.
+// everything is all owners of the API, of the allocator and of the database. The mass-delete guard leaves out the stale
+// owners, which only the database has, when they are too many.
 func (c *Zone) everything() []contract.Owner {
 	c.values.Reset()
 	known := map[contract.Owner]bool{}
@@ -265,45 +263,45 @@ func (c *Zone) everything() []contract.Owner {
 		}
 	}
 	present := c.db.Owners()
-	orphans := map[contract.Owner]bool{}
+	stale := map[contract.Owner]bool{}
 	for _, name := range present {
 		if owner, err := contract.ParseOwner(name); err == nil && !known[owner] {
-			orphans[owner] = true
+			stale[owner] = true
 		}
 	}
-	if reconcile.Mass(len(orphans), len(present)) {
-		c.inTheWay(known, orphans)
+	if reconcile.Mass(len(stale), len(present)) {
+		c.addressConflicts(known, stale)
 	}
-	if c.guard.Allow(c.db.Generation(), len(orphans), len(present)) {
-		maps.Copy(known, orphans)
-		clear(orphans)
+	if c.guard.Allow(c.db.Generation(), len(stale), len(present)) {
+		maps.Copy(known, stale)
+		clear(stale)
 	} else {
-		c.log.Error("pass stopped: it would delete too much; it looks again and then does", "ops", len(orphans), "of", len(present), "after", secondLook)
+		c.log.Error("mass-delete guard: this resync deletes no stale rows, the next one does", "ops", len(stale), "of", len(present), "after", secondLook)
 		time.AfterFunc(secondLook, c.rows.MarkAll)
 	}
 	for _, owner := range c.addresses.Owners() {
-		known[owner] = known[owner] || !orphans[owner] && c.has(owner)
+		known[owner] = known[owner] || !stale[owner] && c.has(owner)
 	}
 	maps.DeleteFunc(known, func(_ contract.Owner, wanted bool) bool { return !wanted })
 	return slices.SortedFunc(maps.Keys(known), func(a, b contract.Owner) int { return cmp.Compare(ovn.Rank(a), ovn.Rank(b)) })
 }
 
-// inTheWay moves the pods whose address another one has from orphans to known: these
-// are gone for certain, in a database that comes from a backup, and are in its way.
-func (c *Zone) inTheWay(known, orphans map[contract.Owner]bool) {
+// addressConflicts moves stale pods whose address another pod has from stale to known. After a restore from a backup
+// these pods are certainly gone, and their rows conflict with those of the other pods.
+func (c *Zone) addressConflicts(known, stale map[contract.Owner]bool) {
 	rows, err := held(c.db)
 	if err != nil {
-		return // everybody is marked when the database is back
+		return // a reconnect marks all owners
 	}
 	for _, row := range rows {
-		if orphans[row.Owner] && c.addresses.HeldByAnother(row) {
-			delete(orphans, row.Owner)
+		if stale[row.Owner] && c.addresses.HeldByAnother(row) {
+			delete(stale, row.Owner)
 			known[row.Owner] = true
 		}
 	}
 }
 
-// held reads which addresses the rows of pods use: all of them, or it fails.
+// held reads the addresses in the rows of pods. It fails if the replica is not complete.
 func held(db *ovsdb.DB) ([]ipam.Held, error) {
 	var out []ipam.Held
 	generation := db.Generation()

@@ -10,11 +10,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 )
 
-// longBuild is how long a pass builds rows before it lets the ports of new pods go first.
+// longBuild is the time for building rows after which waiting ports of pods go first.
 const longBuild = 20 * time.Millisecond
 
-// isUrgent says that an owner goes before policies and services: the port of a pod
-// that comes or goes, and what ports are attached to.
+// isUrgent says that an owner goes before policies and services. These are ports of new and of deleted pods, and the
+// switches and routers of networks and nodes.
 func (c *Zone) isUrgent(owner contract.Owner) bool {
 	switch owner.Kind {
 	case contract.KindNetwork, contract.KindNode:
@@ -25,9 +25,8 @@ func (c *Zone) isUrgent(owner contract.Owner) bool {
 	return false
 }
 
-// portComesOrGoes says that the database has no port for the pod as it is now, or
-// that the pod has gone. Changes of a port that runs are not urgent: one policy may
-// change those of all pods of a namespace.
+// portComesOrGoes says that the database has no port for the pod's UID, or that the pod is deleted. A change of an
+// existing port is not urgent: one policy may change the ports of all pods of a namespace.
 func (c *Zone) portComesOrGoes(owner contract.Owner) bool {
 	pod, db := c.view.Pod(owner.Namespace, owner.Name), c.opened.Load()
 	if pod == nil {
@@ -44,10 +43,9 @@ func (c *Zone) portComesOrGoes(owner contract.Owner) bool {
 	return true
 }
 
-// inOrder puts owners into the order in which they are built. A port that comes
-// brings with it what must not be later than the port and may wait in the queue
-// behind others': its policies that have no port group yet, and the sets of pods
-// by which administrators' policies deny.
+// inOrder sorts owners into build order. A new port adds the owners that must not be later than the port and may still
+// wait in the queue. These are its policies without a port group, and the pod sets by which administrators' policies
+// deny.
 func (c *Zone) inOrder(owners []contract.Owner) []contract.Owner {
 	all := slices.Clone(owners)
 	for _, owner := range owners {

@@ -12,7 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 )
 
-// countPolicies registers how many policies there are, and selections of pods in them.
+// countPolicies registers the numbers of policies and of their pod selections as metrics.
 func countPolicies(registerer prometheus.Registerer, view *kube.ClusterView) {
 	opts := func(name, help string) prometheus.GaugeOpts {
 		return prometheus.GaugeOpts{Namespace: "ovn_offload", Subsystem: "policy", Name: name, Help: help}
@@ -23,7 +23,7 @@ func countPolicies(registerer prometheus.Registerer, view *kube.ClusterView) {
 	)
 }
 
-// warnAuthor tells the author of an object, once, what of it has no effect.
+// warnAuthor writes one Event on an object about the parts that have no effect.
 func (c *Zone) warnAuthor(owner contract.Owner) {
 	reason, text := c.warning(owner)
 	if text == "" {
@@ -35,9 +35,8 @@ func (c *Zone) warnAuthor(owner contract.Owner) {
 	}
 }
 
-// warning has no text where there is nothing to tell: of a namespace selector that
-// selects nothing now, which means that nobody is allowed and is seldom meant so; of
-// addresses that a service must not have.
+// warning is about a namespace selector that selects no namespace now and so allows no peer, which is seldom intended.
+// For a service it is about external IPs that the service must not have. The text is empty without a warning.
 func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 	if owner.Kind == contract.KindService {
 		name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}

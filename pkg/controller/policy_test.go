@@ -233,9 +233,8 @@ func TestNetworkPolicy_RulesFollowDividedAddressSet(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy_RulesNeverLackAddressSets: policies change quicker than anybody follows, in what
-// they refer to and whether they are there. In no state of the database does a rule
-// refer to a missing set.
+// TestNetworkPolicy_RulesNeverLackAddressSets: policies are changed, deleted and created faster than the controller
+// reconciles. In no state of the database does an ACL refer to a missing address set.
 func TestNetworkPolicy_RulesNeverLackAddressSets(t *testing.T) {
 	w := newWorld(t)
 	watch := watchSets(t, w.server.Endpoint())
@@ -262,7 +261,7 @@ func TestNetworkPolicy_RulesNeverLackAddressSets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.eventually("the end of sets that nobody uses", func() bool { return strings.TrimSpace(w.server.Dump("Address_Set", "name")) == "" })
+	w.eventually("the end of sets that no policy uses", func() bool { return strings.TrimSpace(w.server.Dump("Address_Set", "name")) == "" })
 	w.stop()
 	w.server.Kill()
 	<-watch.ended

@@ -16,7 +16,7 @@ func isClusterPolicy(owner contract.Owner) bool {
 	return ok
 }
 
-// decided notes what became of a policy for the whole cluster, and has it written.
+// decided records the outcome of a policy for the whole cluster and marks its condition for writing.
 func (c *Zone) decided(owner contract.Owner, err error) {
 	if !isClusterPolicy(owner) {
 		return

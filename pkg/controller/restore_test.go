@@ -18,7 +18,7 @@ func TestRestore_BackupIsBroughtUpToDate(t *testing.T) {
 	for name, restore := range map[string]func(*testing.T, *world, []byte){
 		"file":        func(_ *testing.T, w *world, backup []byte) { w.server.Replace(backup) },
 		"transaction": func(_ *testing.T, w *world, backup []byte) { w.server.Restore(backup) },
-		"nobody leads": func(t *testing.T, w *world, backup []byte) {
+		"no leader": func(t *testing.T, w *world, backup []byte) {
 			w.stop()
 			w.server.Replace(backup)
 			if got := w.ports(); !slices.Equal(got, []string{"d_again", "d_gone", "d_stays"}) {
@@ -141,7 +141,7 @@ func TestRestore_ConflictingRowIsDeletedDespiteGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start()
-	w.eventually("the guard speaks", func() bool { return strings.Contains(w.logs.String(), "pass stopped") })
+	w.eventually("the guard's log message", func() bool { return strings.Contains(w.logs.String(), "mass-delete guard") })
 	w.eventually("it makes way", func() bool { return slices.Contains(w.ports(), "d_runs") && !slices.Contains(w.ports(), "d_p7") })
 	if got := len(w.ports()); got != 40 {
 		t.Errorf("%d ports, want the other 39 and the new one", got)

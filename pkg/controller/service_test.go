@@ -95,14 +95,13 @@ func TestService_ChangesLeaveNoFormerRows(t *testing.T) {
 	w.eventually("nothing of the service", func() bool { return slices.Equal(w.balancers(), empty) })
 }
 
-// TestService_AddressOfANodeIsRefused: a service does not answer at the address of a node
-// that its author has chosen, and its author is told; it does from when no node has the
-// address any more.
+// TestService_AddressOfANodeIsRefused: a service with a node's address as an external IP does not answer there and has an
+// Event. The service answers at the address when no node has it any more.
 func TestService_AddressOfANodeIsRefused(t *testing.T) {
 	service := testService("web", "10.96.0.10")
 	service.Spec.ExternalIPs = []string{"172.18.0.3", "192.0.2.1"}
 	w := newWorld(t, gatewayNode("n1", 2), gatewayNode("n2", 3), service)
-	w.eventually("the address that nobody has", func() bool { return w.has("192.0.2.1:80") })
+	w.eventually("the address that no node has", func() bool { return w.has("192.0.2.1:80") })
 	if w.has("172.18.0.3:80") {
 		t.Errorf("the node's address is taken: %s", w.balancers())
 	}
@@ -118,5 +117,5 @@ func TestService_AddressOfANodeIsRefused(t *testing.T) {
 	if err := w.client.CoreV1().Nodes().Delete(t.Context(), "n2", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the address that nobody has any more", func() bool { return w.has("172.18.0.3:80") })
+	w.eventually("the deleted node's address", func() bool { return w.has("172.18.0.3:80") })
 }

@@ -20,15 +20,14 @@ import (
 
 // ZoneConfig says which nodes a zone has, and where its databases are.
 type ZoneConfig struct {
-	// Name tells the loops of several zones apart in logs and metrics; "" for the only one.
+	// Name distinguishes the loops of several zones in logs and metrics; "" for the only zone.
 	Name string
 	// Local says which nodes are the zone's; nil: all.
 	Local func(node string) bool
 	// Northbound are the database's endpoints; TLS is asked at each connection.
 	Northbound []string
 	TLS        func() (*tls.Config, error)
-	// Southbound is where the chassis of nodes that are gone are removed; empty:
-	// that is left to others.
+	// Southbound are the endpoints where chassis of deleted nodes are removed; empty: another process removes them.
 	Southbound    []string
 	SouthboundTLS func() (*tls.Config, error)
 }
@@ -39,19 +38,19 @@ type Zone struct {
 	zone    ZoneConfig
 	network contract.Network
 	values  *ovn.ServiceValues
-	// addresses are those of the pods on the zone's nodes.
+	// addresses are the allocations of pods on the zone's nodes.
 	addresses *ipam.Addresses
 
-	// db is there while this process leads, and end says why it has to stop. claimed
-	// is of the loop of rows. opened is db, for other goroutines.
+	// db is open while this process leads. end ends the term with a cause. Only the rows loop uses claimed. opened is db
+	// for other goroutines.
 	db      *ovsdb.DB
 	opened  atomic.Pointer[ovsdb.DB]
 	end     context.CancelCauseFunc
 	claimed bool
 	guard   reconcile.Guard
 	limits  limits
-	// warned is what the authors of policies and services were last told; removed are chassis that are not in the
-	// Southbound database any more; outcomes are conditions, by policy for the whole cluster.
+	// warned has the last warning of each policy and service. removed has the chassis that are gone from the Southbound
+	// database. outcomes has the conditions of policies for the whole cluster.
 	warned, removed, outcomes sync.Map
 
 	loops
