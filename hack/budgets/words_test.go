@@ -167,6 +167,11 @@ func readGo(file string, content []byte) ([]text, error) {
 		case *ast.SelectorExpr: // the name after the dot is read where it is declared, if that is here
 			ast.Inspect(node.X, visit)
 			return false
+		case *ast.KeyValueExpr: // so is the name of a field
+			if _, isName := node.Key.(*ast.Ident); isName {
+				ast.Inspect(node.Value, visit)
+				return false
+			}
 		case *ast.Ident:
 			texts = append(texts, text{files.Position(node.Pos()).Line, inWords(node.Name)})
 		}
@@ -177,7 +182,7 @@ func readGo(file string, content []byte) ([]text, error) {
 }
 
 // terms have one of the wrong words in them and are the field's.
-var terms = regexp.MustCompile(`(?i:bearer token|/home/|home director(y|ies))|Bearer[ "]`)
+var terms = regexp.MustCompile(`(?i:bearer token|/home/|home director(y|ies))|Bearer[ "]|HOME|["\x60]orphan["\x60]`)
 
 func split(line int, content string) []text {
 	var texts []text
