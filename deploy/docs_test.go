@@ -26,7 +26,7 @@ func read(t *testing.T, pattern string) (all map[string]string) {
 	return all
 }
 
-// What a user can be told by a code or an Event has a page, and the index names it.
+// Every error code and every Event has a page, and the index names the page.
 func TestFailurePages_CoverAllCodesAndEvents(t *testing.T) {
 	index := read(t, "../docs/failures/README.md")["../docs/failures/README.md"]
 	pages := []string{"cni-11", "cni-50"}

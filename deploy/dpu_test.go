@@ -123,8 +123,8 @@ func TestDPUChecks_FindEachSpoiledManifest(t *testing.T) {
 	}
 }
 
-// The DPU's agent makes the bridges of a node as the ordinary one does: what it is
-// not told is about pods' devices on the node itself, or not a DPU's to choose.
+// The DPU's agent sets up a node's bridges as the ordinary agent does. It lacks only flags for pods' devices on the node
+// itself, and flags whose values do not depend on the DPU.
 func TestDPUAgentFlags_LackNodeOnlyFlags(t *testing.T) {
 	flags := func(files map[string][]byte, daemonSet string) (names []string) {
 		objects, err := decode(files)

@@ -72,13 +72,12 @@ func startOVS(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
-// agent stands for the agent's binary: it writes what it was told, and what of OVS
-// runs at that moment.
+// agent writes a script in place of the agent's binary, which records its arguments and the running daemons of OVS.
 func agent(t *testing.T, dir string) {
 	t.Helper()
 	script := fmt.Sprintf(`#!/bin/sh
-echo "$@" >%[1]s/told
-for daemon in ovsdb-server ovs-vswitchd; do kill -0 "$(cat %[1]s/run/$daemon.pid)" && echo "with $daemon" >>%[1]s/told; done
+echo "$@" >%[1]s/called
+for daemon in ovsdb-server ovs-vswitchd; do kill -0 "$(cat %[1]s/run/$daemon.pid)" && echo "with $daemon" >>%[1]s/called; done
 `, dir)
 	if err := os.WriteFile(filepath.Join(dir, "ovn-offload-agent"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
@@ -180,11 +179,11 @@ func TestOVSContainer_RestartsKilledDaemonAndStops(t *testing.T) {
 		}
 	}
 
-	// The agent may tell it to end, for it would be started again.
+	// The agent may end ovs-vswitchd, because the container starts it again.
 	switchd := setup.Vswitchd{Client: unixctl.Client{Dir: filepath.Join(dir, "run"), Daemon: "ovs-vswitchd"}}
 	before := pid(t, dir, "ovs-vswitchd")
 	if err := switchd.Restart(t.Context()); err != nil || pid(t, dir, "ovs-vswitchd") == before {
-		t.Errorf("told to restart: %v", err)
+		t.Errorf("restarting ovs-vswitchd: %v", err)
 	}
 
 	server, vswitchd := pid(t, dir, "ovsdb-server"), pid(t, dir, "ovs-vswitchd")
@@ -202,13 +201,13 @@ func TestOVSContainer_RestartsKilledDaemonAndStops(t *testing.T) {
 		t.Error("SIGTERM left a daemon running")
 	}
 
-	told, err := os.ReadFile(filepath.Join(dir, "told"))
-	if want := "fail-back --node-name=worker --gateway-interface=eth0 --datapath=netdev\nwith ovsdb-server\n"; err != nil || string(told) != want {
-		t.Errorf("the agent was told %q, want %q: %v", told, want, err)
+	called, err := os.ReadFile(filepath.Join(dir, "called"))
+	if want := "fail-back --node-name=worker --gateway-interface=eth0 --datapath=netdev\nwith ovsdb-server\n"; err != nil || string(called) != want {
+		t.Errorf("the agent was called with %q, want %q: %v", called, want, err)
 	}
 
 	if _, err := os.Stat(filepath.Join(dir, "run/ovs-vswitchd.kept")); err == nil {
-		t.Error("after the end of the container somebody may think that ovs-vswitchd would be started again")
+		t.Error("after the end of the container a file still says that ovs-vswitchd would be started again")
 	}
 
 	startOVS(t, dir)

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// components are the processes whose cost is told; the word tells those apart
-// that run the same program.
+// components are the measured processes. The word distinguishes processes of one program.
 var components = []struct{ title, program, word string }{
 	{"controller", "ovn-offload-controller", "--lease-namespace"},
 	{"identity (certificates)", "ovn-offload-controller", "certs"},

@@ -311,18 +311,17 @@ func stream(network, address string) error {
 				fmt.Println("server", name)
 			}
 		}
-		if network != "udp" { // which goes on where nobody listens
+		if network != "udp" { // a UDP client continues while no server listens
 			return lines.Err()
 		}
 	}
 }
 
-// await asks each two milliseconds and gives an attempt up after a second only: the
-// first packet of a connection that nobody took is repeated by TCP after that, and
-// one that was taken may need long on a busy machine. It uses sockets themselves,
-// for Go's dialler takes half a millisecond of the processor that others wait for.
+// await begins a connection every two milliseconds, and ends an attempt after a second. TCP retransmits a lost first
+// packet after a second, and an accepted connection may take long on a busy machine. await uses sockets directly,
+// because Go's dialer takes half a millisecond of processor time.
 func await(address string) error {
-	const beat = 2 * time.Millisecond
+	const interval = 2 * time.Millisecond
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
@@ -330,7 +329,7 @@ func await(address string) error {
 	fmt.Println("asking")
 	var asked []unix.PollFd
 	for next, end := time.Now(), time.Now().Add(30*time.Second); next.Before(end); {
-		if len(asked) == int(timeout/beat) {
+		if len(asked) == int(timeout/interval) {
 			unix.Close(int(asked[0].Fd))
 			asked = asked[1:]
 		}
@@ -338,7 +337,7 @@ func await(address string) error {
 		if err != nil {
 			return err
 		}
-		next = time.Now().Add(beat)
+		next = time.Now().Add(interval)
 		var connected bool
 		asked, connected, err = answered(append(asked, unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}), next)
 		if err != nil {
@@ -349,7 +348,7 @@ func await(address string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: nobody connected", address)
+	return fmt.Errorf("%s: no connection", address)
 }
 
 // ask begins to connect.

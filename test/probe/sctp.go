@@ -84,8 +84,7 @@ func readSCTP(packet []byte) (sctpPacket, error) {
 	return p, nil
 }
 
-// serveSCTP answers each INIT for a port with an acknowledgement that says whom
-// it saw.
+// serveSCTP answers each INIT for a port with an acknowledgement that has the source address of the INIT.
 func serveSCTP(text string, name []string) error {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {

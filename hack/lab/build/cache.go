@@ -48,7 +48,7 @@ func (c *Cache) once(ctx context.Context, kind, key string, fill func(ctx contex
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
-	if exists(path) { // somebody else made it meanwhile
+	if exists(path) { // another process has made it meanwhile
 		return path, nil
 	}
 	partial := path + ".partial"

@@ -85,8 +85,8 @@ func (l *Lab) kubeletConfig() map[string]any {
 	}
 }
 
-// idleKubelet spares a VM what a kubelet does by the clock: it is ten times as
-// expensive there, and nobody looks at the results.
+// idleKubelet has settings against periodic work of a kubelet in a VM. This work costs ten times as much in a VM, and
+// the lab does not use the results.
 func idleKubelet() map[string]any {
 	return map[string]any{
 		"volumeStatsAggPeriod":          "-1s",

@@ -192,8 +192,8 @@ func (m *Machine) Kill() error {
 		return fmt.Errorf("killing machine %s: %w", m.Name, err)
 	}
 	// The last thread of the init waits until the kernel has killed every process
-	// of its PID namespace. An init that nobody reaps stays as a zombie, and its
-	// first thread may be one while the last still waits.
+	// of its PID namespace. An init that is not reaped stays as a zombie, and its
+	// first thread may be a zombie while the last still waits.
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID))
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", m.PID))

@@ -27,7 +27,7 @@ func TestFromEnviron_ReadsMachineOfLab(t *testing.T) {
 	for environ, want := range map[string]*Machine{
 		"A=b\x00OVN_OFFLOAD_LAB=x\x00OVN_OFFLOAD_LAB_MACHINE=n\x00":                  {Lab: "x", Name: "n"},
 		"OVN_OFFLOAD_LAB=x\x00OVN_OFFLOAD_LAB_MACHINE=n\x00OVN_OFFLOAD_LAB_VM=1\x00": {Lab: "x", Name: "n", VM: true},
-		"OVN_OFFLOAD_LAB=x\x00": nil, // an environment in which somebody runs the lab
+		"OVN_OFFLOAD_LAB=x\x00": nil, // the environment of a shell that runs the lab
 		"PATH=/bin\x00":         nil,
 		"":                      nil,
 	} {

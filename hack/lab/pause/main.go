@@ -1,4 +1,4 @@
-// pause is the only process of a pod's sandbox: it sleeps until it is told to end.
+// pause is the only process of a pod's sandbox. It sleeps until a signal ends it.
 package main
 
 import (

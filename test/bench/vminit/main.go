@@ -216,7 +216,7 @@ func insmod(path string) error {
 	return unix.FinitModule(int(file.Fd()), "", 0)
 }
 
-// execute also waits for orphans: daemons become children of the first process.
+// execute also reaps daemons, which become children of the first process.
 func execute(job vm.Job, output *os.File) (int, error) {
 	cmd := exec.Command(job.Args[0], job.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = job.Dir, output, output
