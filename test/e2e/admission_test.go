@@ -69,7 +69,7 @@ func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
 	bind := func(name string, annotations map[string]string, legacy bool) func(context.Context) error {
 		return func(ctx context.Context) error {
 			pod := podObject(ns, name, "")
-			pod.Spec.SchedulerName = "nobody"
+			pod.Spec.SchedulerName = "no-such-scheduler"
 			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 				return err
 			}

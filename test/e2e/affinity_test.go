@@ -30,9 +30,9 @@ func wantSame(t *testing.T, address string, first answer, ask func() answer) {
 	}
 }
 
-// TestService_AffinityKeepsClientAtEndpoint: a client stays with its endpoint, also when others come;
-// when nobody has asked for the time of the affinity another one may answer. A client whose
-// packet is lost asks from another port: see docs/services.md, session affinity.
+// TestService_AffinityKeepsClientAtEndpoint: a client stays with its endpoint, also when new endpoints are added. After
+// the affinity's timeout without a connection another endpoint may answer. A client whose packet is lost connects from
+// another port: see docs/services.md, session affinity.
 func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 	t.Parallel()
 	const seconds = 3

@@ -39,15 +39,15 @@ func secretCredentials(t *testing.T, name string) credentials {
 	return credentials{string(secret.Data["tls.crt"]), string(secret.Data["tls.key"]), string(secret.Data["ca.crt"])}
 }
 
-// strangerCredentials are a key and a certificate that nobody but itself has signed.
-func strangerCredentials(t *testing.T, ca string) credentials {
+// unknownCredentials are a key and a self-signed certificate.
+func unknownCredentials(t *testing.T, ca string) credentials {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "stranger"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "unknown"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
@@ -109,8 +109,8 @@ func TestDatabase_TLSNeedsSignedCertificate(t *testing.T) {
 		tool, endpoint string
 		client         credentials
 	}{
-		"a stranger at the Northbound":           {"ovn-nbctl", nb, strangerCredentials(t, controller.ca)},
-		"a stranger at the Southbound":           {"ovn-sbctl", sb, strangerCredentials(t, node.ca)},
+		"an unknown client at the Northbound":    {"ovn-nbctl", nb, unknownCredentials(t, controller.ca)},
+		"an unknown client at the Southbound":    {"ovn-sbctl", sb, unknownCredentials(t, node.ca)},
 		"a node's certificate at the Northbound": {"ovn-nbctl", nb, credentials{node.cert, node.key, controller.ca}},
 		"the controller's own at the Southbound": {"ovn-sbctl", sb, credentials{controller.cert, controller.key, node.ca}},
 	}
@@ -144,8 +144,8 @@ func TestController_RepairsEditedRows(t *testing.T) {
 	ns := namespace(t)
 	pod, other := running(t, ns, "web", nodes[1]), running(t, ns, "other", nodes[2])
 	port := ns + "_" + pod.Name
-	nbctl(t, "ls-add", "somebody-elses")
-	t.Cleanup(func() { nbctl(t, "--if-exists", "ls-del", "somebody-elses") })
+	nbctl(t, "ls-add", "another-systems")
+	t.Cleanup(func() { nbctl(t, "--if-exists", "ls-del", "another-systems") })
 	before := topology(t, port)
 	edits := map[string][]string{
 		"a deleted port":    {"lsp-del", port},
@@ -163,7 +163,7 @@ func TestController_RepairsEditedRows(t *testing.T) {
 			mustInPod(t, pod, "ping", "-c1", "-w5", addresses(t, other)[0].String())
 		})
 	}
-	if out := nbctl(t, "ls-list"); !strings.Contains(out, "somebody-elses") {
+	if out := nbctl(t, "ls-list"); !strings.Contains(out, "another-systems") {
 		t.Errorf("another system's switch is gone: %s", out)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDNS_PodResolvesServiceNames: a pod of each node resolves a service by its name, and by the short
-// one of its own namespace; a name that nobody has is not found.
+// TestDNS_PodResolvesServiceNames: a pod of each node resolves a service by its name, and by the short name in its own
+// namespace. An unknown name is not found.
 func TestDNS_PodResolvesServiceNames(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -26,8 +26,8 @@ func TestDNS_PodResolvesServiceNames(t *testing.T) {
 		// A lost query would be seen in the time of the look-up: the resolver asks again after 5 s.
 		t.Log(from.Name, mustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null",
 			"-w", "name after %{time_namelookup} s, connected after %{time_connect} s, answered after %{time_total} s", "https://kubernetes.default/version"))
-		if out, err := inPod(ns, from.Name, "getent", "hosts", "nobody."+ns); err == nil {
-			t.Errorf("a name that nobody has: %s", out)
+		if out, err := inPod(ns, from.Name, "getent", "hosts", "unknown."+ns); err == nil {
+			t.Errorf("an unknown name: %s", out)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func TestDPU_WritesForItsHostOnly(t *testing.T) {
 	}
 }
 
-// as is a client of somebody else.
+// as is a client with the rights of another user.
 func as(t *testing.T, user string, extra map[string][]string, groups ...string) kubernetes.Interface {
 	t.Helper()
 	cfg := rest.CopyConfig(cluster.config)

@@ -167,8 +167,8 @@ func TestOffload_CommandShowsFlowsOfSwitch(t *testing.T) {
 	}
 }
 
-// TestOffloadPolicy_AgentsReportResult: agents hear of an OffloadPolicy, say what became of it on
-// their node, and forget it when it goes.
+// TestOffloadPolicy_AgentsReportResult: agents watch OffloadPolicies, report the result on their node, and remove the
+// result when the policy is deleted.
 func TestOffloadPolicy_AgentsReportResult(t *testing.T) {
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {

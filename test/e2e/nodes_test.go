@@ -20,14 +20,14 @@ import (
 // subnets is how many nodes the lab's pod network (a /16 in parts of /24) has room for.
 const subnets = 256
 
-// TestNode_WithoutSubnetGetsConditionAndEvent: nodes beyond the address plan get no subnet, a condition
-// and an Event that say so; a pod of such a node waits and disturbs nobody; when
-// a node goes, one of them gets its subnet by itself.
+// TestNode_WithoutSubnetGetsConditionAndEvent: nodes beyond the address plan get no subnet, but a condition and an Event
+// with the reason. A pod of such a node waits, and no other pod is affected. When a node is deleted, one of these nodes
+// gets its subnet without a restart.
 func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 	tier.Full(t, "it makes 256 nodes; pkg/ipam has the same without a cluster")
 	ns := namespace(t)
-	surplus := 3
-	for i := range subnets - len(nodes) + surplus {
+	beyond := 3
+	for i := range subnets - len(nodes) + beyond {
 		createNode(t, fmt.Sprintf("paper-%d", i))
 	}
 	without := func() (names []string) {
@@ -44,7 +44,7 @@ func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 	}
 	eventually(t, time.Minute, "all subnets are allocated", func() (bool, string) {
 		names := without()
-		return len(names) == surplus, strings.Join(names, " ")
+		return len(names) == beyond, strings.Join(names, " ")
 	})
 	poor := without()[0]
 	eventually(t, soon, "a condition and an Event say so", func() (bool, string) {
@@ -72,7 +72,7 @@ func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 	}
 	eventually(t, soon, "the free subnet is given to one that waits", func() (bool, string) {
 		names := without()
-		return len(names) == surplus-1, strings.Join(names, " ")
+		return len(names) == beyond-1, strings.Join(names, " ")
 	})
 }
 

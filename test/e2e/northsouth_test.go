@@ -298,9 +298,8 @@ func TestPod_GetsICMPErrorsOfRouters(t *testing.T) {
 	}
 }
 
-// TestGateway_DeletedFlowsComeBack: a flow that somebody deletes is there again, and pods
-// and host talk to the outside meanwhile and after. The pod's stream is of UDP:
-// for TCP the host, to whom answers go without the flows, resets it.
+// TestGateway_DeletedFlowsComeBack: the agent restores a deleted flow. Pods and host reach external addresses meanwhile
+// and afterwards. The pod's stream is UDP: without the flows replies go to the host, which would reset TCP.
 func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 	ns := namespace(t)
 	serveOutside(t)
@@ -363,7 +362,7 @@ func TestNode_AddedAddressIsReached(t *testing.T) {
 		return err == nil
 	}
 	if reached() {
-		t.Fatalf("%s answers before anybody has it", extra)
+		t.Fatalf("%s answers before any node has it", extra)
 	}
 	mustOnNode(t, nodes[1], "ip", "addr", "add", extra+"/16", "dev", "breth0")
 	t.Cleanup(func() { onNode(nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0") })
@@ -375,10 +374,9 @@ func TestNode_AddedAddressIsReached(t *testing.T) {
 	})
 }
 
-// TestNodePort_TooLargePacketGetsICMPError: who sends a packet to a node port that is too large for
-// the pod is told so. Nothing comes back where OVS takes what TCP has not cut up
-// yet, for there it cannot be looked at; the setting is enough, the switch reads it
-// at its start only.
+// TestNodePort_TooLargePacketGetsICMPError: the sender of a packet to a node port that is too large for the pod gets an
+// ICMP error. With userspace-tso-enable there is no error, because OVS cannot check TCP's large buffers. The setting
+// is enough for the test: ovs-vswitchd reads the setting only at its start.
 func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 	const size = "1420" // and headers: the fabric takes 1500 bytes, pods 1442
 	ns, node := namespace(t), nodes[1]
@@ -398,7 +396,7 @@ func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 			return strings.Contains(out, "gateway_mtu=") == want, out
 		})
 	}
-	// A host that has been told remembers for ten minutes.
+	// A host caches the path MTU for ten minutes.
 	forget := func() {
 		onNode(outside, "ip", "-4", "route", "flush", "cache")
 		onNode(outside, "ip", "-6", "route", "flush", "cache")
@@ -416,7 +414,7 @@ func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 		}
 		look(true)
 		if out, err := onNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out, "message too long") {
-			t.Errorf("%s: want to be told that it is too long, got %v: %s", target, err, out)
+			t.Errorf("%s: want an error that it is too long, got %v: %s", target, err, out)
 		}
 		if out, err := onNode(outside, "probe", "dial", "udp", target); err != nil {
 			t.Errorf("a small packet to %s afterwards: %v: %s", target, err, out)

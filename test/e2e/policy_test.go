@@ -99,14 +99,14 @@ func echoTargets(t *testing.T, pods ...*corev1.Pod) (all []netip.AddrPort) {
 	return all
 }
 
-// TestNetworkPolicy_IsolatesOtherNamespaces: a policy that lets in the namespaces with a label, which
-// nobody has at first. From a pod on the same node, and from one on another.
+// TestNetworkPolicy_IsolatesOtherNamespaces: a policy allows namespaces with a label, which no namespace has at first.
+// The clients are a pod on the same node and one on another node.
 func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	mine, theirs, third := namespace(t), namespace(t), namespace(t)
 	target, sibling := running(t, mine, "target", nodes[1]), running(t, mine, "sibling", nodes[2])
 	near, far := running(t, theirs, "near", nodes[1]), running(t, theirs, "far", nodes[2])
-	stranger := running(t, third, "stranger", nodes[2])
+	other := running(t, third, "other", nodes[2])
 	targets := echoTargets(t, target)
 
 	becomes(t, near, true, targets...)
@@ -115,7 +115,7 @@ func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 		t.Errorf("without a policy, ping on the same node: %s", out)
 	}
 	createPolicy(t, mine, "deny-ingress-from-alpine-worker", fromNamespaces("namespace", "alpine-worker"))
-	for _, from := range []*corev1.Pod{near, far, stranger, sibling} {
+	for _, from := range []*corev1.Pod{near, far, other, sibling} {
 		becomes(t, from, false, targets...)
 	}
 	if out, err := inPod(theirs, "near", "ping", "-c2", "-W1", targets[0].Addr().String()); err == nil {
@@ -124,17 +124,17 @@ func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 	labelNamespace(t, theirs, "namespace", `"alpine-worker"`)
 	becomes(t, near, true, targets...)
 	becomes(t, far, true, targets...)
-	becomes(t, stranger, false, targets...)
+	becomes(t, other, false, targets...)
 	becomes(t, sibling, false, targets...)
 	for _, own := range targets {
 		mustOnNode(t, nodes[1], "ping", "-c1", "-w5", own.Addr().String())
 		mustOnNode(t, nodes[1], "probe", "dial", "tcp", own.String())
 	}
-	becomes(t, target, true, echoTargets(t, far, stranger)...)
+	becomes(t, target, true, echoTargets(t, far, other)...)
 	labelNamespace(t, theirs, "namespace", "null")
 	becomes(t, near, false, targets...)
 	deletePolicy(t, mine, "deny-ingress-from-alpine-worker")
-	for _, from := range []*corev1.Pod{near, far, stranger, sibling} {
+	for _, from := range []*corev1.Pod{near, far, other, sibling} {
 		becomes(t, from, true, targets...)
 	}
 }
@@ -167,7 +167,7 @@ func TestNetworkPolicy_HoldsForServices(t *testing.T) {
 	for i, node := range nodes {
 		clients = append(clients, running(t, theirs, fmt.Sprint("client-", i), node))
 	}
-	stranger := running(t, third, "stranger", nodes[1])
+	other := running(t, third, "other", nodes[1])
 	for _, client := range clients {
 		becomes(t, client, true, targets...)
 	}
@@ -185,13 +185,13 @@ func TestNetworkPolicy_HoldsForServices(t *testing.T) {
 	for _, client := range clients {
 		becomes(t, client, true, targets...)
 	}
-	becomes(t, stranger, false, targets...)
+	becomes(t, other, false, targets...)
 	nodePortsBecome(t, false, made)
 	for i, backend := range backends {
 		mustOnNode(t, nodes[i], "probe", "dial", "tcp", echoTargets(t, backend)[0].String())
 	}
 	deletePolicy(t, mine, "deny-specific-ip-blocks")
-	becomes(t, stranger, true, targets...)
+	becomes(t, other, true, targets...)
 	nodePortsBecome(t, true, made)
 }
 
@@ -296,7 +296,7 @@ func TestNetworkPolicy_NewPodIsNeverOpen(t *testing.T) {
 func TestNetworkPolicy_WarnsOfUnmatchedSelector(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	createPolicy(t, ns, "forgotten", fromNamespaces("nobody", "has-this-label"))
+	createPolicy(t, ns, "forgotten", fromNamespaces("no-namespace", "has-this-label"))
 	createPolicy(t, ns, "right", fromNamespaces("kubernetes.io/metadata.name", ns))
 	warnings := func(name string) (notes []string) {
 		events, err := cluster.client.CoreV1().Events(ns).List(context.Background(), metav1.ListOptions{})
@@ -312,17 +312,16 @@ func TestNetworkPolicy_WarnsOfUnmatchedSelector(t *testing.T) {
 	}
 	eventually(t, soon, "a warning", func() (bool, string) {
 		notes := warnings("forgotten")
-		return len(notes) == 1 && strings.Contains(notes[0], "nobody=has-this-label"), fmt.Sprint(notes)
+		return len(notes) == 1 && strings.Contains(notes[0], "no-namespace=has-this-label"), fmt.Sprint(notes)
 	})
 	if notes := warnings("right"); len(notes) > 0 {
 		t.Errorf("warned of a policy that is right: %v", notes)
 	}
 }
 
-// TestNetworkPolicy_OwnNodeReachesPod: under a policy that lets nobody in, the pod's own node alone
-// reaches it, and by the pod's own address alone: by a service a node and what is
-// outside come with the join address of a node's router. What names the addresses
-// that a pod sees of them lets them in.
+// TestNetworkPolicy_OwnNodeReachesPod: under a policy without rules only the pod's own node reaches the pod, and only at
+// the pod's own address. By a service, a node or an external client has the join address of a node's router as its
+// source. A policy that names these source addresses allows the clients.
 func TestNetworkPolicy_OwnNodeReachesPod(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -360,7 +359,7 @@ func TestNetworkPolicy_OwnNodeReachesPod(t *testing.T) {
 			})
 		}
 	}
-	createPolicy(t, ns, "nobody", networkingv1.NetworkPolicySpec{})
+	createPolicy(t, ns, "deny-all", networkingv1.NetworkPolicySpec{})
 	become(false, ways)
 	become(true, direct)
 	createPolicy(t, ns, "seen", networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: seen[len(direct):]}}})

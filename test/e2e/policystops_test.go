@@ -89,7 +89,7 @@ func TestNetworkPolicy_StopsRunningStreams(t *testing.T) {
 	}
 }
 
-// allowIngress lets in nobody but the pods with another label app.
+// allowIngress allows only pods with another label app.
 func allowIngress(app string, from ...string) networkingv1.NetworkPolicySpec {
 	spec := networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},

@@ -163,7 +163,7 @@ func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 		ns, name string
 		spec     networkingv1.NetworkPolicySpec
 	}{
-		{ns, "elsewhere", allowIngress("other", "nobody")},
+		{ns, "elsewhere", allowIngress("other", "no-pod")},
 		{ns, "same-pods", allowIngress("server", "other")},
 		{ns, "same-peers", allowIngress("other", "client")},
 		{theirs, "same-labels", allowIngress("server", "client")},
@@ -180,7 +180,7 @@ func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 	}
 	undisturbed(t, server, []*corev1.Pod{client}, []*corev1.Pod{client}, func() {
 		for range 4 {
-			for range 5 { // quicker than anybody follows
+			for range 5 { // faster than agents and OVN follow
 				come()
 				leave()
 			}
@@ -248,9 +248,9 @@ func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy_EarlierConnectionsAreAnswered: a policy that lets nobody in comes to pods that
-// have asked before it. Their servers' answers pass, also of one that is never asked
-// again; new connections to them do not, and what they may not ask they do not get.
+// TestNetworkPolicy_EarlierConnectionsAreAnswered: a policy without rules selects pods that already have connections to
+// servers. Replies of the servers pass, also on a connection without further requests. New connections to the pods fail,
+// and requests that the policy forbids get no reply.
 func TestNetworkPolicy_EarlierConnectionsAreAnswered(t *testing.T) {
 	const port = 9000
 	for _, node := range tier.Pick([]string{nodes[2]}, []string{nodes[1], nodes[2]}) {
@@ -269,10 +269,10 @@ func TestNetworkPolicy_EarlierConnectionsAreAnswered(t *testing.T) {
 			witness := running(t, ns, "witness", node)
 			undisturbed(t, server, []*corev1.Pod{asker}, []*corev1.Pod{witness}, func() {
 				becomes(t, server, true, echoTargets(t, asker, silent)...)
-				createPolicy(t, ns, "nobody", networkingv1.NetworkPolicySpec{PodSelector: clients})
+				createPolicy(t, ns, "deny-all", networkingv1.NetworkPolicySpec{PodSelector: clients})
 				becomes(t, server, false, echoTargets(t, asker, silent)...)
 				flows(t, [2]*corev1.Pod{silent, pusher}, true, "Udp")
-				deletePolicy(t, ns, "nobody")
+				deletePolicy(t, ns, "deny-all")
 			})
 			becomes(t, asker, true, echoTargets(t, server)...)
 			forbid(t, asker, server)

@@ -47,7 +47,7 @@ func TestRestart_KilledComponentKeepsTraffic(t *testing.T) {
 			for network, flow := range flows {
 				flow.wantAnswer(t, longest)
 				if gap := flow.stop(); gap > longest {
-					t.Errorf("no answer over %s for %s while %s was away, want at most %s", network, gap, component, longest)
+					t.Errorf("no answer over %s for %s while %s was down, want at most %s", network, gap, component, longest)
 				}
 			}
 		})

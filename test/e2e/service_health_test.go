@@ -11,9 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestService_HealthCheckNodePortCountsEndpoints: a load balancer outside is told by each node whether it
-// has endpoints, in each family; a node that loses its last one says so, and with
-// policy Cluster nobody answers.
+// TestService_HealthCheckNodePortCountsEndpoints: an external load balancer gets each node's number of endpoints, in each
+// family. A node that loses its last endpoint reports this. With policy Cluster the port does not answer.
 func TestService_HealthCheckNodePortCountsEndpoints(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

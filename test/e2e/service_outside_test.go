@@ -73,7 +73,7 @@ func TestNodePort_AnswersPodsOfEachNode(t *testing.T) {
 					t.Errorf("a pod of %s that asked %s was seen as %s", node, target, seen)
 				}
 				if got, err := askFromPod(from, "tcp", netip.AddrPortFrom(addr, 29999).String()); err == nil {
-					t.Errorf("%s answered at a port that nobody has: %v", addr, got)
+					t.Errorf("%s answered at a port without a service: %v", addr, got)
 				}
 			}
 		}

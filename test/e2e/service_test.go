@@ -92,7 +92,7 @@ func vipsOf(t *testing.T, service *corev1.Service) string {
 	return nbctl(t, "--bare", "--columns=vips", "find", "Load_Balancer", "external_ids:k8s.ovn.org/owner="+service.Namespace+"/"+service.Name)
 }
 
-// answer is what a server said: whom it saw, and who it is.
+// answer is a server's reply: the client's source address, and the server's name.
 type answer struct{ seen, server string }
 
 func readAnswer(out string, err error) (answer, error) {
@@ -128,9 +128,8 @@ func refuses(t *testing.T, from *corev1.Pod, network, address string) {
 	})
 }
 
-// TestService_ReachesEveryEndpoint: a pod on each node asks a service with an
-// endpoint on each node, in each family and protocol; every endpoint answers, and
-// sees the pod's own address. Without the service nobody answers.
+// TestService_ReachesEveryEndpoint: a pod on each node connects to a service with an endpoint on each node, in each
+// family and protocol. Every endpoint answers and sees the pod's own address. Without the service there is no answer.
 func TestService_ReachesEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -429,10 +428,9 @@ func TestHostPort_AnswersPodsOfItsNode(t *testing.T) {
 	})
 }
 
-// TestService_SCTPAssociationBegins: an association with a service begins, from pods of every node
-// by its own address and from the outside by the node ports, with port and
-// checksum translated; without the service nobody answers. Kernels of labs lack
-// SCTP: both ends are raw sockets.
+// TestService_SCTPAssociationBegins: an association with a service begins, from pods of every node at the service's own
+// address, and from an external client at the node ports. Port and checksum are translated. Without the service there is
+// no answer. Kernels of labs lack SCTP: both ends are raw sockets.
 func TestService_SCTPAssociationBegins(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

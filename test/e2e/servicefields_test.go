@@ -51,10 +51,9 @@ func hostPortPod(t *testing.T, ns, name, serve string, ports ...corev1.Container
 	return streaming(t, pod)
 }
 
-// TestService_LoadBalancerWithAddressOfNode: a service whose load balancer gave it a node's own addresses
-// answers there whoever asks, with either policy: the node itself, a pod on its
-// network and an ordinary one, another node, and the outside. Beside its port, and
-// without the service, nobody does.
+// TestService_LoadBalancerWithAddressOfNode: a service with a node's own addresses in the status of its load balancer
+// answers there to all clients, with either policy: the node itself, a host-network pod and an ordinary one, another
+// node, and an external client. At another port, and without the service, there is no answer.
 func TestService_LoadBalancerWithAddressOfNode(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -88,9 +87,9 @@ func textsOf(addrs []netip.Addr) []string {
 	return out
 }
 
-// TestExternalIPs_AddressesOfOthersAreRefused: a service does not answer at addresses of a
-// node or of another service that its author has chosen, and an Event says so; it does at
-// an address that nobody has. Whoever has the addresses goes on answering.
+// TestExternalIPs_AddressesOfOthersAreRefused: a service does not answer at external IPs that are addresses of a node or
+// of another service, and an Event has the reason. It answers at an unused address. The owners of the refused addresses
+// continue to answer.
 func TestExternalIPs_AddressesOfOthersAreRefused(t *testing.T) {
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
@@ -165,10 +164,9 @@ func remembers(t *testing.T, node string, to netip.AddrPort) {
 	})
 }
 
-// TestHostPort_AnswersAtItsHostIP: host ports that name the node's address answer there, the
-// outside, the node itself and a pod of another node; those that name an address of nobody do not,
-// though their pod answers. Two pods of a node have the same port in two protocols;
-// the one that ends closes its own.
+// TestHostPort_AnswersAtItsHostIP: host ports with the node's address answer there to an external client, the node itself
+// and a pod of another node. Host ports with an unused address do not, although their pod answers. Two pods of a node
+// have the same port in two protocols, and the end of one pod closes only its own port.
 func TestHostPort_AnswersAtItsHostIP(t *testing.T) {
 	t.Parallel()
 	const named, nobodys, shared = 29990, 29991, 29992

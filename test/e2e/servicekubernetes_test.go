@@ -56,8 +56,8 @@ func TestServiceLocal_StreamFindsTheServerThatReplacesItsOwn(t *testing.T) {
 	}
 }
 
-// TestEndpointSlice_LabelHeadlessIsForDNSOnly: a service answers by an EndpointSlice that
-// somebody has made for it until the slice gets the label, and again without it.
+// TestEndpointSlice_LabelHeadlessIsForDNSOnly: a service answers by a manually created EndpointSlice until the slice gets
+// the label, and again without the label.
 func TestEndpointSlice_LabelHeadlessIsForDNSOnly(t *testing.T) {
 	ns := namespace(t)
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Selector = nil })

@@ -21,7 +21,7 @@ import (
 type client struct {
 	name, node string
 	pod        bool
-	own        []netip.Addr // seen by those whom it reaches unchanged
+	own        []netip.Addr // sources that a destination sees without SNAT
 	run        func(command ...string) (string, error)
 }
 
@@ -150,8 +150,8 @@ func (c client) finds(t *testing.T, spots []spot) {
 	}
 }
 
-// gatewayAddresses are those of a node's gateway router towards the cluster, which
-// hides with them whoever asks for a service there.
+// gatewayAddresses are the addresses of a node's gateway router towards the cluster. The router applies SNAT with them to
+// clients of services.
 func gatewayAddresses(t *testing.T, node string) []netip.Addr {
 	t.Helper()
 	var out []netip.Addr
@@ -196,10 +196,10 @@ func (m matrix) spot(c client, s matrixService, network string, f front) spot {
 	all := slices.Sorted(maps.Values(s.servers))
 	out := spot{target: network + ":" + f.at.String()}
 	local := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	hidden := func(node string) netip.Addr { return ofFamily(m.router[node], f.at.Addr()) }
+	snat := func(node string) netip.Addr { return ofFamily(m.router[node], f.at.Addr()) }
 	fromWire := func(source []netip.Addr) spot {
 		if !local {
-			out.servers, out.seen = all, hidden(f.node)
+			out.servers, out.seen = all, snat(f.node)
 		} else if own := s.servers[f.node]; own != "" {
 			out.servers, out.seen = []string{own}, ofFamily(source, f.at.Addr())
 		}
@@ -217,7 +217,7 @@ func (m matrix) spot(c client, s matrixService, network string, f front) spot {
 	case f.kind == atNodePort && local && s.servers[c.node] == "":
 		out.servers, out.seen = all, ofFamily(m.node[c.node], f.at.Addr())
 	default:
-		out.servers, out.seen = all, hidden(c.node)
+		out.servers, out.seen = all, snat(c.node)
 	}
 	return out
 }
@@ -286,7 +286,7 @@ func (m matrix) externalFronts(nth int) []front {
 	return out
 }
 
-// fronts are the other addresses, each with a port beside it that nobody has.
+// fronts are the other addresses, each with an unused port beside it.
 func (m matrix) fronts(web *corev1.Service) []front {
 	var out []front
 	for _, addr := range clusterAddresses(web) {
@@ -300,12 +300,10 @@ func (m matrix) fronts(web *corev1.Service) []front {
 	return out
 }
 
-// TestService_EachClientReachesEachAddress: pods and processes on the network of nodes, of the node with the
-// only endpoint and of another, and the outside by each node, ask services of each
-// policy with one endpoint and with three at all their addresses, in each family
-// and protocol. Those who are to answer do, all of them, and see whom they are to
-// see; nobody does at a port beside them, for Local at a node without endpoints,
-// and when the services are gone.
+// TestService_EachClientReachesEachAddress: the clients are pods and host-network pods, on the node with the only endpoint
+// and on another node, and an external client by each node. They connect to services of each policy with one endpoint and
+// with three, at all addresses, in each family and protocol. Exactly the expected endpoints answer, with the expected
+// source. There is no answer at an unused port, for Local at a node without endpoints, and when the services are deleted.
 func TestService_EachClientReachesEachAddress(t *testing.T) {
 	tier.Full(t, "it is the matrix of what the other tests of services show")
 	m := matrix{node: map[string][]netip.Addr{}, router: map[string][]netip.Addr{}}
@@ -351,7 +349,7 @@ func TestService_EachClientReachesEachAddress(t *testing.T) {
 		for i := range gone {
 			gone[i].servers = nil
 		}
-		eventually(t, serviceWithin, c.name+" finds nobody", func() (bool, string) {
+		eventually(t, serviceWithin, c.name+" gets no answer", func() (bool, string) {
 			wrong := c.look(1, true, gone)
 			return wrong == "", wrong
 		})

@@ -11,10 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestService_PacketsBeforeAnswerAreAnswered: who sends several packets before a server has answered
-// the first gets an answer to each, where a gateway router hides who asks, also at a node
-// port of the own node that leads to another one's. Without the router's policies and
-// NAT for it only the first is answered.
+// TestService_PacketsBeforeAnswerAreAnswered: a client sends several packets before the first reply, behind SNAT of a
+// gateway router. Each packet gets a reply, also at a node port of the own node with an endpoint on another node. Without
+// the router's policies and NAT for these packets only the first one gets a reply.
 func TestService_PacketsBeforeAnswerAreAnswered(t *testing.T) {
 	const packets = 10
 	ns := namespace(t)

@@ -86,9 +86,8 @@ func (s *smart) killed(t *testing.T) {
 	s.talks(t, "e", "far")
 }
 
-// home: VFs are free when their pods are gone, with the DELs of kubelet and
-// without.
-func (s *smart) home(t *testing.T) {
+// detached: VFs are free when their pods are gone, with the DELs of the kubelet and without.
+func (s *smart) detached(t *testing.T) {
 	s.deleted(t, "a", "c")
 	s.wantFree(t, 2)
 	restart(t, "agent@"+smartNode)
@@ -97,7 +96,7 @@ func (s *smart) home(t *testing.T) {
 	s.wantFree(t, 4)
 	netdevs := mustOnNode(t, smartNode, "sh", "-c", "for vf in /sys/bus/pci/devices/"+ownNIC+"/virtfn*; do ls $vf/net; done")
 	if n := len(strings.Fields(netdevs)); n != 4 {
-		t.Errorf("VFs that are home: %s", netdevs)
+		t.Errorf("detached VFs: %s", netdevs)
 	}
 }
 
@@ -110,8 +109,8 @@ func (s *smart) wantFree(t *testing.T, free int) {
 	t.Logf("%d VFs are free after %s", free, time.Since(begin).Round(100*time.Millisecond))
 }
 
-// bare: a policy makes VFs on the NIC that has none, the kubelet hears of them,
-// and without the policies all is as it was.
+// bare: a policy makes VFs on the NIC without VFs, and the kubelet counts them. Without the policies the former state is
+// restored.
 func (s *smart) bare(t *testing.T) {
 	isBare := func(n v1alpha1.NodeOffloadStatus) bool {
 		d := n.Devices[1]

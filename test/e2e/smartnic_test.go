@@ -19,7 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/bench/vm"
 )
 
-// The node that is a VM, with its NIC of four VFs, and a NIC that nobody has set up.
+// The node in a VM, with its NIC of four VFs, and a NIC without any set-up.
 const (
 	smartNode   = "ovn-smartnic"
 	smartLabel  = "lab.test/vm"
@@ -80,7 +80,7 @@ func TestSmartNIC_KubeletGivesVFsToPods(t *testing.T) {
 		{"a pod for which too few VFs are left", s.tooMany},
 		{"a policy does not take VFs from pods", s.refused},
 		{"kubelet and agent are killed", s.killed},
-		{"VFs come home", s.home},
+		{"VFs are detached", s.detached},
 		{"a bare NIC, there and back", s.bare},
 	} {
 		begin := time.Now()
@@ -91,8 +91,7 @@ func TestSmartNIC_KubeletGivesVFsToPods(t *testing.T) {
 	}
 }
 
-// wantDevices waits until the kubelet has been told of so many VFs, and of how many
-// are for pods.
+// wantDevices waits until the kubelet counts so many VFs, and so many of them for pods.
 func (s *smart) wantDevices(t *testing.T, all, healthy int64) {
 	t.Helper()
 	eventually(t, smartWithin, fmt.Sprintf("%d %s, %d of them allocatable", all, vfResource, healthy), func() (bool, string) {

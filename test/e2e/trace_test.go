@@ -66,8 +66,8 @@ func outputTo(pod *corev1.Pod) string {
 	return fmt.Sprintf("output to %q,", contract.Network{}.PodPort(pod.Namespace, pod.Name))
 }
 
-// TestTrace_PoliciesAllowAndDrop: whom policies of a pod let in, on its node and from another,
-// and which policy drops the others.
+// TestTrace_PoliciesAllowAndDrop: the trace names the policy that allows or drops a packet to a pod, from pods on its node
+// and on another node.
 func TestTrace_PoliciesAllowAndDrop(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -77,7 +77,7 @@ func TestTrace_PoliciesAllowAndDrop(t *testing.T) {
 		policy string
 		lets   []string
 	}{
-		{"", []string{"near", "far"}}, {"nobody", nil}, {"near", []string{"near"}}, {"far", []string{"far"}}, {"", []string{"near", "far"}},
+		{"", []string{"near", "far"}}, {"no-pod", nil}, {"near", []string{"near"}}, {"far", []string{"far"}}, {"", []string{"near", "far"}},
 	} {
 		if tc.policy != "" {
 			createPolicy(t, ns, tc.policy, allowIngress(to.Name, tc.lets...))

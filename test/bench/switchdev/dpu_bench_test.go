@@ -191,7 +191,7 @@ func (d *dpuSide) start() {
 	})
 	ok(d, err)
 	d.ports.Store(ports)
-	pulse := dpu.Pulse{
+	heartbeat := dpu.Pulse{
 		Client: apitest.Client(d.api), Host: dpuHost, Chassis: d.name, Period: time.Second, Logger: slog.Default(),
 		Node: func() *corev1.Node { return d.view.Node(dpuHost) }, Problem: ports.Problem, MTU: func() int { return 1400 },
 	}
@@ -199,7 +199,7 @@ func (d *dpuSide) start() {
 	var running sync.WaitGroup
 	running.Go(func() { _ = ports.Run(ctx) })
 	running.Go(func() { _ = d.live.Run(ctx) })
-	running.Go(func() { _ = pulse.Run(ctx) })
+	running.Go(func() { _ = heartbeat.Run(ctx) })
 	running.Go(func() { _ = d.own.Run(ctx) })
 	d.stop = func() { cancel(); running.Wait() }
 }
@@ -288,7 +288,7 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 // idle waits until no VF is claimed: a DPU that is slow lets go after DEL.
 func (h *hostSide) idle() {
 	h.Helper()
-	eventually(h, "all VFs are home", patience, func() bool { return len(h.ledger.Claims()) == 0 })
+	eventually(h, "all VFs are detached", patience, func() bool { return len(h.ledger.Claims()) == 0 })
 }
 
 // dpuPod is a pod of the host.

@@ -93,8 +93,7 @@ func testDPUAttach(b *dpuBench) {
 	}
 }
 
-// testDPUReserved: a pod that asks for no VF has one of those that are reserved
-// for such pods; without any it is told so.
+// testDPUReserved: a pod without a VF request gets one of the reserved VFs. Without a free one the pod gets an error.
 func testDPUReserved(b *dpuBench) {
 	web := b.pod(2, "")
 	web.fails("ADD", cni.CodeDevice, "this node has none that is reserved for such pods")
@@ -135,8 +134,7 @@ func testDPURefused(b *dpuBench) {
 	b.host.idle()
 }
 
-// testDPUAway: while the DPU is away, the runtime hears of it at once, and DEL
-// works.
+// testDPUAway: while the DPU is down, the runtime gets an error at once, and DEL works.
 func testDPUAway(b *dpuBench) {
 	web, late := b.pod(5, b.device(0)), b.pod(6, b.device(1))
 	web.must("ADD")
@@ -190,8 +188,7 @@ func (b *dpuBench) agentRestarts(web *dpuPod) {
 	}
 }
 
-// dpuReboots: agent, ports and functions go, the functions return, and the pod,
-// which nobody has touched, has its network again.
+// dpuReboots: agent, ports and functions disappear, the functions return, and the unchanged pod has its network again.
 func (b *dpuBench) dpuReboots(web *dpuPod) {
 	b.Helper()
 	b.dpu.stop()
@@ -316,16 +313,16 @@ func testDPUOffloadOff(b *dpuBench) {
 	b.dpu.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
 	b.dpu.restartOVS()
 	web.answers()
-	heard := listen(b.T, "a")
-	for network := range heard {
+	received := listen(b.T, "a")
+	for network := range received {
 		speak(b.T, web.ns, network, "10.1.0.11")
 	}
 	time.Sleep(2 * time.Second)
 	rep := web.port()
 	start, before := time.Now(), b.dpu.seen(rep)
 	eventually(b, "all of it comes to software", patience, func() bool {
-		udp, _ := heard["udp"].since(start)
-		tcp, _ := heard["tcp"].since(start)
+		udp, _ := received["udp"].since(start)
+		tcp, _ := received["tcp"].since(start)
 		return udp > 20 && tcp > 20 && b.dpu.seen(rep)-before >= uint64(udp+tcp)/10*9
 	})
 	if flows := b.dpu.offloaded(); flows != "" {

@@ -57,7 +57,7 @@ func (p *product) seen() (n uint64) {
 func inHardware(t *testing.T, seen func() uint64, taps ...map[string]*tap) {
 	t.Helper()
 	eventually(t, "all in hardware", patience, func() bool {
-		start, before, heard := time.Now(), seen(), 0
+		start, before, received := time.Now(), seen(), 0
 		time.Sleep(time.Second)
 		for _, all := range taps {
 			for _, tap := range all {
@@ -65,16 +65,16 @@ func inHardware(t *testing.T, seen func() uint64, taps ...map[string]*tap) {
 				if n < 5 {
 					return false
 				}
-				heard += n
+				received += n
 			}
 		}
 		software := seen() - before
-		t.Logf("%d packets heard in a second, %d came to software", heard, software)
-		return software < uint64(heard)/10
+		t.Logf("%d packets received in a second, %d came to software", received, software)
+		return software < uint64(received)/10
 	})
 }
 
-// silent waits until nothing comes any more while all others are heard often.
+// silent waits until no packets of one connection arrive any more, while packets of all others arrive often.
 func silent(t *testing.T, cut time.Time, taps, others map[string]*tap) {
 	t.Helper()
 	const often = 40

@@ -93,13 +93,12 @@ func TestGatewayVF_NodeTrafficIsInHardware(t *testing.T) {
 	h.six("on the bridge again")
 }
 
-// six: the VF and the bridge, which have one MAC, do not take each other's IPv6
-// addresses for somebody else's.
+// six: the VF and the bridge have one MAC and do not take each other's IPv6 addresses for duplicates.
 func (h *gatewayHost) six(where string) {
 	h.Helper()
 	eventually(h, "IPv6 "+where, patience, func() bool { return pings(gatewayOutside6) })
 	if failed := run(h, "ip", "-6", "addr", "show", "dadfailed"); failed != "" {
-		h.Errorf("%s there are addresses that somebody else has:\n%s", where, failed)
+		h.Errorf("%s there are duplicate addresses:\n%s", where, failed)
 	}
 }
 
@@ -266,21 +265,21 @@ func isUp(t testing.TB, link string) bool {
 	return l.Up
 }
 
-// talk opens a connection to the outside that carries a probe at each beat. The
-// function given waits for five more, and says the longest pause since it was asked last.
-func (h *gatewayHost) talk(heard *tap) (alive func(when string)) {
+// talk opens a connection to an external address that carries a probe at each interval. The returned function waits for
+// five more probes, and logs the longest pause since its last call.
+func (h *gatewayHost) talk(received *tap) (alive func(when string)) {
 	h.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort(gatewayOutside, fmt.Sprint(probePort)))
 	ok(h, err)
 	closeAfter(h.T, c)
 	go func() { _, _ = io.Copy(io.Discard, c) }()
-	go beats(h.Context(), func() { _, _ = c.Write([]byte("probe")) })
+	go every(h.Context(), func() { _, _ = c.Write([]byte("probe")) })
 	asked := time.Now()
 	return func(when string) {
 		h.Helper()
 		now := time.Now()
-		eventually(h, "probes "+when, patience, func() bool { n, _ := heard.since(now); return n >= 5 })
-		h.Logf("%s the connection lives, its longest pause was %s", when, heard.pause(asked).Round(time.Millisecond))
+		eventually(h, "probes "+when, patience, func() bool { n, _ := received.since(now); return n >= 5 })
+		h.Logf("%s the connection lives, its longest pause was %s", when, received.pause(asked).Round(time.Millisecond))
 		asked = now
 	}
 }

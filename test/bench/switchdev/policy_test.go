@@ -156,8 +156,8 @@ func (n *policyNode) wantBare(t *testing.T) {
 	}
 }
 
-// TestOffloadPolicy_BareNICOffloadsAndGoesBack: a bare NIC becomes an offloading one and bare again, with OVS
-// restarted for either; a VF that somebody has is not taken away.
+// TestOffloadPolicy_BareNICOffloadsAndGoesBack: a bare NIC becomes an offloading one and bare again, with a restart of
+// OVS for each change. A VF in use is not removed.
 func TestOffloadPolicy_BareNICOffloadsAndGoesBack(t *testing.T) {
 	pci := nics(t)[0]
 	nicSet(t, pci, "legacy", "0")
@@ -196,7 +196,7 @@ func TestOffloadPolicy_BareNICOffloadsAndGoesBack(t *testing.T) {
 	if got := n.Results()[0].Message; !strings.Contains(got, p.VFs[1].Name) || len(n.pf(t).VFs) != 3 || !n.sampling.Settings().HWOffload {
 		t.Errorf("%q, %d VFs, settings %+v", got, len(n.pf(t).VFs), n.sampling.Settings())
 	}
-	run(t, "ip", "netns", "del", "user") // the VF comes home
+	run(t, "ip", "netns", "del", "user") // the kernel returns the VF to the host
 	n.await(t, "")
 	n.wantBare(t)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Probes are connections that carry a packet at each beat and count them.
+// Probes are connections that carry a packet at each interval and count them.
 const (
 	probePort = 9000
-	beat      = 50 * time.Millisecond
+	interval  = 50 * time.Millisecond
 )
 
 // tap notes when packets arrive.
@@ -27,7 +27,7 @@ type tap struct {
 	at []time.Time
 }
 
-func (a *tap) hear() {
+func (a *tap) receive() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at = append(a.at, time.Now())
@@ -93,7 +93,7 @@ func listen(t *testing.T, ns string) map[string]*tap {
 			if err != nil {
 				return
 			}
-			taps["udp"].hear()
+			taps["udp"].receive()
 			_, _ = udp.WriteTo(packet[:n], from)
 		}
 	}()
@@ -123,7 +123,7 @@ type hearing struct {
 func (h hearing) Read(p []byte) (int, error) {
 	n, err := h.Reader.Read(p)
 	if n > 0 {
-		h.tap.hear()
+		h.tap.receive()
 	}
 	return n, err
 }
@@ -156,11 +156,11 @@ func speak(t *testing.T, ns, network, address string) {
 	t.Helper()
 	c := dial(t, ns, network, address, probePort)
 	go func() { _, _ = io.Copy(io.Discard, c) }()
-	go beats(t.Context(), func() { _, _ = c.Write([]byte("probe")) })
+	go every(t.Context(), func() { _, _ = c.Write([]byte("probe")) })
 }
 
-func beats(ctx context.Context, send func()) {
-	ticker := time.NewTicker(beat)
+func every(ctx context.Context, send func()) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {

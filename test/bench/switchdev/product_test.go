@@ -237,7 +237,7 @@ func (p *product) endpoint(service string, to *endpoint) {
 	}
 }
 
-// policy lets some pods, and nobody else, speak to one.
+// policy lets only some pods connect to one.
 func (p *product) policy(name, server string, clients ...string) {
 	p.t.Helper()
 	app := func(name string) metav1.LabelSelector {

@@ -45,8 +45,7 @@ func (n *podNode) state(device string) string {
 	return fmt.Sprintf("%s %s %d up=%t", v.Netdev.Name, v.Netdev.MAC, v.Netdev.MTU, v.Netdev.Up)
 }
 
-// TestVF_PodsReachEachOther: two pods on VFs and one on a veth reach each other; a VF comes home
-// as it was.
+// TestVF_PodsReachEachOther: two pods on VFs and one on a veth reach each other. A detached VF has its former settings.
 func TestVF_PodsReachEachOther(t *testing.T) {
 	n := newPodNode(t)
 	devices := n.devices()
@@ -81,8 +80,8 @@ func TestVF_PodsReachEachOther(t *testing.T) {
 		p.must("DEL")
 		p.must("DEL")
 	}
-	home, _, _ := strings.Cut(was[devices[0]], " ")
-	if features := run(t, "ethtool", "-k", home); !strings.Contains(features, offload+": on") {
+	name, _, _ := strings.Cut(was[devices[0]], " ")
+	if features := run(t, "ethtool", "-k", name); !strings.Contains(features, offload+": on") {
 		t.Errorf("the VF keeps what its pod has set:\n%s", features)
 	}
 	for device, want := range was {
@@ -98,7 +97,7 @@ func TestVF_PodsReachEachOther(t *testing.T) {
 	}
 }
 
-// TestVF_ReturnsWhenNamespaceIsDeleted: the kernel brings the VF home before DEL does.
+// TestVF_ReturnsWhenNamespaceIsDeleted: the kernel returns the VF to the host before DEL does.
 func TestVF_ReturnsWhenNamespaceIsDeleted(t *testing.T) {
 	n := newPodNode(t)
 	device := n.devices()[0]
