@@ -11,10 +11,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// externalAddresses are those at which a service answers beside its own: the ones that
-// others have put into its status, and of those that its author has chosen the ones that
-// nobody in the cluster has. Both are sorted. With ipMode Proxy an address is served by
-// its load balancer alone.
+// externalAddresses are the addresses of a service beside its cluster address: the addresses in its status, and the
+// external IPs without another use in the cluster. Both lists are sorted. An address with ipMode Proxy is left to its load
+// balancer.
 func externalAddresses(view Gateways, net scope, object *corev1.Service) (external, refused []netip.Addr, err error) {
 	var given []string
 	for _, ingress := range object.Status.LoadBalancer.Ingress {

@@ -12,25 +12,23 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// balancer says which of its service's load balancers a frontend is in.
+// balancer identifies the load balancer of a frontend among those of its service.
 type balancer struct {
 	protocol corev1.Protocol
-	audience audience
-	// template has variables in it, which each node has its own values of; such
-	// a load balancer is of one family.
+	scope    lbScope
+	// template means template variables, with values of each node. A load balancer with them has one family.
 	template bool
 	family   contract.Family
-	// own has the backends of the node alone; keepSource leaves the client's
-	// address as it is; elsewhere is for nodes without backends of their own.
+	// own means that the backends are the node's own. keepSource keeps the client's address. elsewhere is for nodes
+	// without backends of their own.
 	own, keepSource, elsewhere bool
 }
 
-// audience is who sees a frontend: pods are behind switches; nodes, and those
-// outside, behind gateway routers.
-type audience int
+// lbScope is where a frontend is: on switches for pods, on gateway routers for nodes and external clients, or on both.
+type lbScope int
 
 const (
-	everybody audience = iota
+	onBoth lbScope = iota
 	onSwitches
 	onRouters
 )
@@ -41,34 +39,34 @@ type frontend struct {
 	vip, backends string
 }
 
-// id tells the load balancers of a service apart; their names end with it.
+// id is unique among the load balancers of a service, and the end of the load balancer's name.
 func (b balancer) id() string {
-	scope := "cluster"
-	if b.template || b.audience != everybody {
-		scope = "node"
+	id := "cluster"
+	if b.template || b.scope != onBoth {
+		id = "node"
 		switch {
-		case b.own && b.audience == onRouters && !b.keepSource:
-			scope += "_local_snat" // of the cluster address: beside it may be that of the others
+		case b.own && b.scope == onRouters && !b.keepSource:
+			id += "_local_snat" // of the cluster address: the external addresses may have another one
 		case b.own:
-			scope += "_local"
+			id += "_local"
 		case b.elsewhere:
-			scope += "_elsewhere"
+			id += "_elsewhere"
 		}
-		scope += [...]string{everybody: "_router+switch", onSwitches: "_switch", onRouters: "_router"}[b.audience]
+		id += [...]string{onBoth: "_router+switch", onSwitches: "_switch", onRouters: "_router"}[b.scope]
 	}
 	if b.template {
-		scope += "_template_" + b.family.String()
+		id += "_template_" + b.family.String()
 	}
-	return string(b.protocol) + "_" + scope
+	return string(b.protocol) + "_" + id
 }
 
 func (b balancer) group(net scope) string {
-	return [...]string{everybody: net.ClusterGroup(), onSwitches: net.SwitchGroup(), onRouters: net.RouterGroup()}[b.audience]
+	return [...]string{onBoth: net.ClusterGroup(), onSwitches: net.SwitchGroup(), onRouters: net.RouterGroup()}[b.scope]
 }
 
 func (b balancer) familyName() string { return strings.ToLower(b.family.String()) }
 
-// frontends are where a port of a service answers.
+// frontends are the addresses and ports of one port of a service.
 func (p servicePort) frontends(view Gateways) []frontend {
 	var out []frontend
 	for _, t := range p.internal() {
@@ -87,11 +85,10 @@ func (p servicePort) frontends(view Gateways) []frontend {
 	return out
 }
 
-// elsewhere is where a process of a node without an endpoint finds a node port with
-// policy Local: the node ports of the nodes that have one. Their routers keep the address
-// of the client, which is the node's own. An endpoint itself is the backend where its
-// node has no node ports: it sees the router's address in the join subnet, by which
-// alone an answer of a pod comes back.
+// elsewhere is the frontend for processes of a node without an endpoint, at a node port with policy Local. Its backends
+// are the node ports of the nodes with endpoints. Their routers keep the client's address, which is the node's own. If an
+// endpoint's node has no node ports, the backend is the endpoint itself. It sees the router's address in the join subnet,
+// because only this address leads a pod's reply back.
 func (p servicePort) elsewhere(view View, net scope) []frontend {
 	subnet, ok := contract.FamilyOf(p.address).Pick(net.MasqueradeSubnets)
 	if !ok || p.NodePort == 0 || !p.service.externalLocal() {
@@ -110,22 +107,22 @@ func (p servicePort) elsewhere(view View, net scope) []frontend {
 	behind = slices.CompactFunc(behind, func(a, b endpoint) bool { return a.address == b.address })
 	at := contract.PrefixAt(subnet, contract.MasqueradeElsewhere).Addr()
 	return []frontend{{
-		in:  balancer{protocol: protocolOf(p.Protocol), audience: onRouters, elsewhere: true},
+		in:  balancer{protocol: protocolOf(p.Protocol), scope: onRouters, elsewhere: true},
 		vip: netip.AddrPortFrom(at, uint16(p.NodePort)).String(), backends: backends(behind),
 	}}
 }
 
 // internal are the targets at the service's cluster address.
-func (p servicePort) internal() []target { return p.targets(everybody, p.service.internalLocal()) }
+func (p servicePort) internal() []target { return p.targets(onBoth, p.service.internalLocal()) }
 
-// external are those at its other addresses, if it has any. With policy Local,
-// pods still reach every endpoint there, as if the address were the cluster's own.
+// external are the targets at the service's other addresses, if any. With policy Local, pods still reach every endpoint
+// at an external address, as at the cluster address.
 func (p servicePort) external() []target {
 	switch {
 	case p.NodePort == 0 && len(p.service.external) == 0:
 		return nil
 	case !p.service.externalLocal():
-		return p.targets(everybody, false)
+		return p.targets(onBoth, false)
 	}
 	kept := p.targets(onRouters, true)
 	for i := range kept {
@@ -134,59 +131,59 @@ func (p servicePort) external() []target {
 	return append(p.targets(onSwitches, false), kept...)
 }
 
-// target is which backends a frontend has and who sees it.
+// target has the backends and the scope of a frontend.
 type target struct {
 	servicePort
-	audience   audience
-	choice     choice
+	scope      lbScope
+	selection  selection
 	keepSource bool
 	// variable says that the backends differ from node to node.
 	variable bool
 }
 
-// choice is which of the endpoints of a port a node uses.
-type choice string
+// selection is the selection of a port's endpoints on a node; its value is a part of the template variable's name.
+type selection string
 
 const (
-	chooseAll   choice = "ALL"
-	chooseLocal choice = "LOCAL"
-	chooseNear  choice = "NEAR"
+	selectAll    selection = "ALL"
+	selectLocal  selection = "LOCAL"
+	selectHinted selection = "NEAR"
 )
 
-// targets are the backends for an audience. Endpoints on the network of nodes
-// divide it: a gateway router has another address for those of its own node.
-func (p servicePort) targets(who audience, local bool) []target {
-	t := target{servicePort: p, audience: who, choice: chooseAll}
+// targets are the backends for a scope. Host-network endpoints need one target for switches and one for routers: a gateway
+// router has another address for endpoints on its own node.
+func (p servicePort) targets(scope lbScope, local bool) []target {
+	t := target{servicePort: p, scope: scope, selection: selectAll}
 	switch {
 	case len(usable(p.endpoints)) == 0:
-		return []target{t} // nothing to choose from: everybody is refused
+		return []target{t} // no endpoints: all connections are refused
 	case local:
-		t.choice = chooseLocal
+		t.selection = selectLocal
 	case hinted(p.endpoints):
-		t.choice = chooseNear
+		t.selection = selectHinted
 	}
-	t.variable = t.choice != chooseAll
-	if !p.onNodes || who == onSwitches {
+	t.variable = t.selection != selectAll
+	if !p.onHostNetwork || scope == onSwitches {
 		return []target{t}
 	}
 	routers := t
-	routers.audience, routers.variable = onRouters, true
-	if who == onRouters {
+	routers.scope, routers.variable = onRouters, true
+	if scope == onRouters {
 		return []target{routers}
 	}
-	t.audience = onSwitches
+	t.scope = onSwitches
 	return []target{t, routers}
 }
 
 func (t target) backends() string {
 	if t.variable {
-		return "^" + t.variableOf(t.choice, t.onNodes && t.audience == onRouters)
+		return "^" + t.variableOf(t.selection, t.onHostNetwork && t.scope == onRouters)
 	}
 	return backends(usable(t.endpoints))
 }
 
 func (t target) in(template bool) balancer {
-	b := balancer{protocol: protocolOf(t.Protocol), audience: t.audience, template: template, own: t.choice == chooseLocal, keepSource: t.keepSource}
+	b := balancer{protocol: protocolOf(t.Protocol), scope: t.scope, template: template, own: t.selection == selectLocal, keepSource: t.keepSource}
 	if template {
 		b.family = contract.FamilyOf(t.address)
 	}
@@ -223,8 +220,8 @@ func (t target) atNodes(view Gateways, port uint16) []frontend {
 // variableOf names a node's own backends of a port, those of its pods or those of
 // its gateway router. Dots are in no name of the API's, so that no two ports
 // share a variable.
-func (p servicePort) variableOf(which choice, router bool) string {
-	kind := string(which)
+func (p servicePort) variableOf(by selection, router bool) string {
+	kind := string(by)
 	if router {
 		kind = "ROUTER_" + kind
 	}

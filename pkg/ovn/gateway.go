@@ -23,8 +23,8 @@ func nodeGateway(n node) ([]ovsdb.Row, error) {
 	for _, subnet := range n.net.JoinSubnets {
 		join = append(join, contract.PrefixAt(subnet, uint64(n.id)))
 	}
-	rows := append(gatewayRouter(n, join), repeats(n, join)...)
-	for _, e := range exits(n) {
+	rows := append(gatewayRouter(n, join), retransmitSNAT(n, join)...)
+	for _, e := range externalBridges(n) {
 		rows = append(rows, externalSwitch(n, e)...)
 		rows = append(rows, gatewayNAT(n, e)...)
 	}
@@ -40,31 +40,31 @@ func (n node) hasGateway() (bool, error) {
 	return true, validGateway(n)
 }
 
-// exit is one of the gateway router's ways out: an external bridge of the node.
-type exit struct {
+// externalBridge is one external bridge of a node's gateway router.
+type externalBridge struct {
 	contract.SecondGateway
 	// prefix begins its names; network is the name that the agent maps to the bridge.
 	prefix, network string
 }
 
-func exits(n node) []exit {
+func externalBridges(n node) []externalBridge {
 	first := contract.SecondGateway{Interface: n.gateway.Interface, MAC: n.gateway.MAC, Addresses: n.gateway.Addresses}
-	out := []exit{{first, "", contract.PhysicalNetwork}}
+	out := []externalBridge{{first, "", contract.PhysicalNetwork}}
 	if n.gateway.SecondGateway.Interface != "" {
-		out = append(out, exit{n.gateway.SecondGateway, secondPrefix, contract.SecondPhysicalNetwork})
+		out = append(out, externalBridge{n.gateway.SecondGateway, secondPrefix, contract.SecondPhysicalNetwork})
 	}
 	return out
 }
 
-// routerPort is the gateway router's port on it.
-func (e exit) routerPort(n node) string {
+// routerPort is the gateway router's port on the bridge.
+func (e externalBridge) routerPort(n node) string {
 	return e.prefix + routerToExternal(n.net.GatewayRouter(n.name))
 }
 
 // validGateway refuses what an agent must not say. The names end with the node's,
 // so that no node takes the name of another's port or of a pod's.
 func validGateway(n node) error {
-	for _, e := range exits(n) {
+	for _, e := range externalBridges(n) {
 		switch {
 		case !strings.HasSuffix(e.Interface, "_"+n.name) || strings.ContainsAny(e.Interface, " \"\\,$\n"):
 			return fmt.Errorf("gateway interface %q is not a bridge's name and _%s", e.Interface, n.name)
@@ -107,7 +107,7 @@ func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 		MAC:      contract.MACFromAddress(join[0].Addr()).String(),
 		Networks: prefixStrings(join),
 	}
-	if n.mtu > 0 { // the outside is told when a packet is too large for pods
+	if n.mtu > 0 { // external clients get an ICMP error for a packet that is too large for pods
 		inside.Options = map[string]string{"gateway_mtu": strconv.Itoa(n.mtu)}
 	}
 	return []ovsdb.Row{
@@ -131,7 +131,7 @@ func gatewayRouter(n node, join []netip.Prefix) []ovsdb.Row {
 }
 
 // externalSwitch is the switch to an external bridge, with the router's port on it.
-func externalSwitch(n node, e exit) []ovsdb.Row {
+func externalSwitch(n node, e externalBridge) []ovsdb.Row {
 	gr, ext := n.net.GatewayRouter(n.name), e.prefix+n.net.ExternalSwitch(n.name)
 	peer := routerPeer(e.prefix+externalToRouter(gr), e.routerPort(n))
 	peer.Addresses = []string{e.MAC.String()}
@@ -172,8 +172,8 @@ func gatewayRoutes(n node, join []netip.Prefix) []ovsdb.Row {
 			}))
 		}
 	}
-	// What a gateway router has hidden comes back to it, whichever node's pod
-	// answers: by its own address, before the route by the pod's.
+	// Replies to a gateway router's SNAT address return to this router, from pods of every node. This route comes before
+	// the route by the pod's address.
 	for _, own := range join {
 		rows = append(rows, staticRoute(n.net.ClusterRouter(), &nb.LogicalRouterStaticRoute{
 			IPPrefix: netip.PrefixFrom(own.Addr(), own.Addr().BitLen()).String(), Nexthop: own.Addr().String(),
@@ -197,11 +197,10 @@ func gatewayRoutes(n node, join []netip.Prefix) []ovsdb.Row {
 	return rows
 }
 
-// gatewayNAT gives what leaves the cluster the node's address: one row for each
-// cluster subnet, never for a pod. The router's own address in the join subnet
-// needs it for the ICMP errors that the router sends. What goes by the second
-// bridge has the node's address there.
-func gatewayNAT(n node, e exit) []ovsdb.Row {
+// gatewayNAT is the SNAT to the node's address for traffic to external addresses: one row for each cluster subnet, never
+// for a pod. ICMP errors of the router need a row for its own address in the join subnet. Traffic through the egress
+// gateway bridge gets the node's address of that network.
+func gatewayNAT(n node, e externalBridge) []ovsdb.Row {
 	var rows []ovsdb.Row
 	for _, inside := range n.net.Prefixes() {
 		rows = append(rows, sourceNAT(n, e, inside.Masked().String(), inside.Addr())...)
@@ -213,15 +212,12 @@ func gatewayNAT(n node, e exit) []ovsdb.Row {
 	return rows
 }
 
-// repeats hide the clients of load balancers as lb_force_snat_ip does, when they send
-// again before they have an answer: a SYN, or UDP of several packets. OVN sees who is
-// to be hidden by the address that was asked, and conntrack has put the server's in
-// its place then (lr_in_dnat, OVN 25.03): server and answer would meet a stranger, and
-// whose first packet was lost could send as often as it liked. What conntrack says of
-// the connection is known where policies are applied and not any more where the source
-// is changed: so such packets go to the cluster router's second address, by whose MAC
-// they are told apart.
-func repeats(n node, join []netip.Prefix) []ovsdb.Row {
+// retransmitSNAT is the SNAT for packets of unreplied connections to load balancers: a retransmitted SYN, or UDP of
+// several packets. lb_force_snat_ip matches only the VIP as destination. After the first packet conntrack has already
+// applied DNAT (lr_in_dnat, OVN 25.03), so later packets would leave without SNAT and get no reply. The conntrack state
+// is available to router policies, and not in the SNAT stage. So a policy sends these packets to the cluster router's
+// second address, and the SNAT matches the MAC of this address.
+func retransmitSNAT(n node, join []netip.Prefix) []ovsdb.Row {
 	gr := n.net.GatewayRouter(n.name)
 	port := routerToJoin(gr)
 	var rows []ovsdb.Row
@@ -229,24 +225,24 @@ func repeats(n node, join []netip.Prefix) []ovsdb.Row {
 		hop, family := contract.RetransmitAddress(subnet).String(), familyOf(subnet.Addr())
 		rows = append(rows,
 			routerPolicy(gr, "repeat "+family, &nb.LogicalRouterPolicy{
-				Priority: priorityRepeat, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{hop},
+				Priority: priorityRetransmit, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{hop},
 				Match: fmt.Sprintf("%s && ct.new && ct_mark.natted == 1 && ct_mark.force_snat == 1 && outport == %q", family, port),
 			}),
 			routerNAT(gr, "repeat snat "+family, &nb.NAT{
 				Type: nb.NATTypeSNAT, ExternalIP: join[i].Addr().String(), LogicalIP: anywhere(subnet.Addr()),
-				Match: "eth.dst == " + repeatMAC(n.net),
+				Match: "eth.dst == " + retransmitMAC(n.net),
 			}),
-			neighbor(port, hop, repeatMAC(n.net)),
+			neighbor(port, hop, retransmitMAC(n.net)),
 		)
 	}
 	return rows
 }
 
-func repeatMAC(net scope) string {
+func retransmitMAC(net scope) string {
 	return contract.MACFromAddress(contract.RetransmitAddress(net.JoinSubnets[0])).String()
 }
 
-// neighbor spares a router the question who has an address.
+// neighbor gives a router the MAC of an address, so that it sends no ARP request.
 func neighbor(port, address, mac string) ovsdb.Row {
 	return ovsdb.Row{ID: port + " " + address, Model: &nb.StaticMACBinding{LogicalPort: port, IP: address, MAC: mac, OverrideDynamicMAC: true}}
 }
@@ -259,9 +255,9 @@ func anywhere(family netip.Addr) string {
 	return "0.0.0.0/0"
 }
 
-// sourceNAT is nothing when the node has no address of the family. Those of the
-// second bridge alone have a match, and with it precedence over the first's.
-func sourceNAT(n node, e exit, inside string, family netip.Addr) []ovsdb.Row {
+// sourceNAT has no rows if the node has no address of the family. Only rows for the egress gateway bridge have a match,
+// which gives them precedence.
+func sourceNAT(n node, e externalBridge, inside string, family netip.Addr) []ovsdb.Row {
 	address, ok := contract.FamilyOf(family).Pick(e.Addresses)
 	if !ok {
 		return nil
@@ -273,10 +269,8 @@ func sourceNAT(n node, e exit, inside string, family netip.Addr) []ovsdb.Row {
 	return []ovsdb.Row{routerNAT(n.net.GatewayRouter(n.name), e.prefix+"snat "+inside, nat)}
 }
 
-// masqueradeRoutes lead back to the node's own processes, which come to the
-// gateway router under the masquerade addresses. The next hop is nobody: the
-// node's bridge takes such packets whatever their MAC, so that asking for one is
-// spared.
+// masqueradeRoutes lead back to the node's own processes, which have masquerade addresses at the gateway router. No host
+// has the address of the next hop: the node's bridge forwards such packets with any MAC, so no ARP is needed.
 func masqueradeRoutes(n node) []ovsdb.Row {
 	gr := n.net.GatewayRouter(n.name)
 	external := routerToExternal(gr)
@@ -293,8 +287,8 @@ func masqueradeRoutes(n node) []ovsdb.Row {
 			}),
 			neighbor(external, hop.String(), contract.MACFromAddress(hop).String()),
 		)
-		// What they send to node ports of other nodes has the node's address, also what
-		// they send again before they have an answer, for which lb_force_snat_ip does not hold.
+		// Packets of the processes to node ports of other nodes get the node's address, also retransmissions before the
+		// first reply, to which lb_force_snat_ip does not apply.
 		client := contract.AddressAt(subnet.Masked(), contract.MasqueradeClient).String()
 		rows = append(rows, routerNAT(gr, "snat "+client, &nb.NAT{
 			Type: nb.NATTypeSNAT, ExternalIP: own.Addr().String(), LogicalIP: client, Match: fmt.Sprintf("outport == %q", external),

@@ -67,7 +67,7 @@ func hostPortRow(net scope, pod *corev1.Pod, protocol corev1.Protocol, vips map[
 	id := "hostport_" + string(protocol)
 	lower := strings.ToLower(string(protocol))
 	options := balancerOptions(net)
-	// The pod is on the node where the packet came in, and so may see from whom.
+	// The pod is on the node where the packet came in, so its reply returns there without SNAT.
 	options["skip_snat"] = "true"
 	return ovsdb.Row{
 		ID: id,

@@ -30,7 +30,7 @@ type Kind struct {
 	Name string
 	// Owners are all of the kind on the default network.
 	Owners func(all Lister) []contract.Owner
-	// Dependents are built again when rows of owner come or go; nil: nobody.
+	// Dependents are the owners that are built again when rows of owner are inserted or deleted; nil: none.
 	Dependents func(all Lister, owner contract.Owner) []contract.Owner
 
 	build builder

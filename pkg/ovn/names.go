@@ -29,8 +29,8 @@ const (
 	// priorityHost is that of the cluster router's policies that lead a node's pods to the node itself: before every
 	// other way out of the cluster.
 	priorityHost = 1004
-	// priorityRepeat is that of a gateway router's policies; it has no others.
-	priorityRepeat = 1000
+	// priorityRetransmit is that of a gateway router's policies; it has no others.
+	priorityRetransmit = 1000
 )
 
 // secondPrefix begins the names of what belongs to the second external bridge.

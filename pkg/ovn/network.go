@@ -37,7 +37,7 @@ func buildNetwork(_ View, net scope, owner contract.Owner) ([]ovsdb.Row, error) 
 		switchPort(net.JoinSwitch(), routerPeer(joinToRouter(net.ClusterRouter()), port)),
 		routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
 			Name:     repeatPrefix + port,
-			MAC:      repeatMAC(net),
+			MAC:      retransmitMAC(net),
 			Networks: repeated,
 		}),
 		switchPort(net.JoinSwitch(), routerPeer(repeatPrefix+joinToRouter(net.ClusterRouter()), repeatPrefix+port)),

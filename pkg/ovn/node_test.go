@@ -55,7 +55,7 @@ func FuzzNode(f *testing.F) {
 		}}}
 		rows, err := Build(&oneNode{node: node, masquerade: prefixes("169.254.0.0/17", "fd69::/112")}, network, contract.NodeOwner("n1"))
 		if number, parse := strconv.ParseUint(id, 10, 32); (parse != nil || number > 65000) && err == nil {
-			return // the allocator gives no such number, and nobody else's is a fact
+			return // the allocator gives no such number, and a number from another source is no fact
 		}
 		ids := map[string]bool{}
 		for _, row := range rows {

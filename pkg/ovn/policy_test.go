@@ -207,7 +207,7 @@ func TestNetworkPolicy_NodeReachesItsPodsOnly(t *testing.T) {
 	}
 }
 
-// counting tells how often somebody looked at all members of a set.
+// counting counts the calls of Members.
 type counting struct {
 	facts
 	looks int

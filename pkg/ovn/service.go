@@ -60,9 +60,9 @@ type servicePort struct {
 	service   *service
 	address   netip.Addr // the cluster address of the family
 	endpoints []endpoint
-	// onNodes says that some of them are on the network of nodes; many, that a router
+	// onHostNetwork says that some of them are on the network of nodes; many, that a router
 	// with some of its own needs no others.
-	onNodes, many bool
+	onHostNetwork, many bool
 }
 
 // readService is nil for services that are not ours to serve: without an address
@@ -121,7 +121,7 @@ func (s *service) ports(view View) ([]servicePort, error) {
 			for _, slice := range s.slices {
 				if portIn(slice, port, contract.FamilyOf(address)) != 0 {
 					on, many := view.OnNodes(slice)
-					p.onNodes, p.many = p.onNodes || on, p.many || many
+					p.onHostNetwork, p.many = p.onHostNetwork || on, p.many || many
 				}
 			}
 			out = append(out, p)
@@ -152,7 +152,7 @@ func (s *service) affinity() int {
 	return int(corev1.DefaultClientIPServiceAffinitySeconds)
 }
 
-// buildService gives a service's load balancers: one for each protocol, audience
+// buildService gives a service's load balancers: one for each protocol, scope
 // and kind of backends that its frontends have, whatever the number of nodes.
 func buildService(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	s, err := readService(view, net, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name})
@@ -215,7 +215,7 @@ func (s *service) row(net scope, in balancer, vips map[string]string) ovsdb.Row 
 		lb.Options["address-family"] = in.familyName()
 	}
 	if in.keepSource || !backed(vips) {
-		// OVN would hide the source of a rejection, too: nobody would know it.
+		// OVN would apply SNAT to a rejection too, and the client would not match its source to the connection.
 		lb.Options["skip_snat"] = "true"
 	}
 	switch seconds := s.affinity(); {

@@ -233,8 +233,8 @@ func variablesOf(view View, net scope, name types.NamespacedName) []variable {
 			if !t.variable {
 				continue
 			}
-			router := t.onNodes && t.audience == onRouters
-			named := t.variableOf(t.choice, router)
+			router := t.onHostNetwork && t.scope == onRouters
+			named := t.variableOf(t.selection, router)
 			if !slices.ContainsFunc(out, func(v variable) bool { return v.name == named }) {
 				out = append(out, t.read(named, router))
 			}
@@ -245,7 +245,7 @@ func variablesOf(view View, net scope, name types.NamespacedName) []variable {
 
 // read chooses the endpoints of a variable for nodes and zones.
 func (t target) read(name string, router bool) variable {
-	v := variable{name: name, router: router, many: t.many && t.choice != chooseLocal}
+	v := variable{name: name, router: router, many: t.many && t.selection != selectLocal}
 	if t.address.Is6() {
 		for _, address := range append([]netip.Addr{t.address}, t.service.external...) {
 			if address.Is6() {
@@ -253,10 +253,10 @@ func (t target) read(name string, router bool) variable {
 			}
 		}
 	}
-	switch t.choice {
-	case chooseLocal:
+	switch t.selection {
+	case selectLocal:
 		v.nodes = perNode(t.endpoints)
-	case chooseNear:
+	case selectHinted:
 		v.nodes, v.zones = hint(forNodes).meantFor(t.endpoints), hint(forZones).meantFor(t.endpoints)
 		v.rest = choose(usable(t.endpoints))
 	default:
