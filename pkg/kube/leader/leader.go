@@ -163,7 +163,7 @@ func (t *term) lead(ctx, leading context.Context) {
 		t.err = t.run(running)
 	}
 	if running.Err() != nil && errors.Is(t.err, context.Canceled) {
-		t.err = nil // that is how run does as it is told
+		t.err = nil // run has ended because its context ended
 	}
 	if ctx.Err() == nil && leading.Err() != nil {
 		t.err = errors.Join(ErrLost, t.err)

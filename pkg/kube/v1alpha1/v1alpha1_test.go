@@ -117,7 +117,7 @@ func TestSchemas_HaveFieldsOfTypes(t *testing.T) {
 	// The comparison finds what it is there for.
 	for name, spoil := range map[string]func(*schemaOf){
 		"missing":  func(s *schemaOf) { delete(s.Properties, "reason") },
-		"surplus":  func(s *schemaOf) { s.Properties["reasons"] = &schemaOf{Type: "string"} },
+		"extra":    func(s *schemaOf) { s.Properties["reasons"] = &schemaOf{Type: "string"} },
 		"type":     func(s *schemaOf) { s.Properties["reason"].Type = "integer" },
 		"optional": func(s *schemaOf) { s.Required = nil },
 		"untyped":  func(s *schemaOf) { s.Properties["problems"].Items = nil },

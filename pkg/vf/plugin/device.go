@@ -86,8 +86,8 @@ func linkType(n *vf.Netdev) string {
 	return "ether"
 }
 
-// uplinkProblem says why a pod on the PF would reach nobody. One link of a bond is
-// enough. A PF without a netdev here, such as a PF whose uplink is on a DPU, has none.
+// uplinkProblem is the reason why a pod on the PF would have no network, "" if none. One link of a bond with a carrier is
+// enough. A PF without a netdev here has no problem, such as a PF whose uplink is on a DPU.
 func uplinkProblem(pf *vf.PF, bonds []vf.Bond) string {
 	up := pf.Uplink()
 	if up == nil {

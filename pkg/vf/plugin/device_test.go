@@ -72,8 +72,8 @@ func TestFromInventory_VFsOfTheNodeAreUnhealthy(t *testing.T) {
 	}
 }
 
-// TestFromInventory_OldKernel: a VF that has moved to a pod could not be told from
-// others there. One without a netdev has nothing to be found.
+// TestFromInventory_OldKernel: on an old kernel a VF in a pod cannot be distinguished from others there. A VF without a
+// netdev needs no search.
 func TestFromInventory_OldKernel(t *testing.T) {
 	inv := inventory(t, "connectx6dx-switchdev", (*vftest.World).ForgetParents)
 	const old = "the kernel is older than 5.14 and does not say which device a netdev belongs to"

@@ -223,7 +223,7 @@ func TestPlugin_RegistersAfterRestartOfKubelet(t *testing.T) {
 	k.devices(DefaultResource, 2, 0)
 	for n := range 3 {
 		k.stop()
-		s.update(t, several(3+n)) // while it is away
+		s.update(t, several(3+n)) // while the kubelet does not run
 		k.start()
 		r := k.devices(DefaultResource, 3+n, 0)
 		if _, err := allocate(r, "0000:03:00.2"); err != nil {
@@ -275,7 +275,7 @@ func TestPlugin_RetriesRefusedRegistration(t *testing.T) {
 
 func TestPlugin_WaitsForKilledKubelet(t *testing.T) {
 	k := newKubelet(t)
-	// The socket of a kubelet that was killed: nobody listens behind it.
+	// The socket of a killed kubelet: no process listens.
 	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(k.dir, "kubelet.sock"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func appears(t *testing.T, dir string) {
 	}
 }
 
-// TestPlugin_LateAnswerOfKubeletIsEnough: it knows us, and is not told again.
+// TestPlugin_LateAnswerOfKubeletIsEnough: the kubelet has the registration, and there is no second one.
 func TestPlugin_LateAnswerOfKubeletIsEnough(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
@@ -319,8 +319,7 @@ func TestPlugin_LateAnswerOfKubeletIsEnough(t *testing.T) {
 	}
 }
 
-// TestPlugin_RegistersAfterRestartOfAgent: a kubelet that was told twice takes our last socket for a
-// connected one.
+// TestPlugin_RegistersAfterRestartOfAgent: after two registrations a kubelet takes our last socket for a connected one.
 func TestPlugin_RegistersAfterRestartOfAgent(t *testing.T) {
 	k := newKubelet(t)
 	k.start()
@@ -506,7 +505,7 @@ func TestDeviceInfo_FilesFollowDevicesOfPools(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.claims.set("0000:03:00.3", "example.com/a")
-	s.update(t, []Device{virtual(5, 0)}) // the NIC of the first pool is away, one pod still has a VF of it
+	s.update(t, []Device{virtual(5, 0)}) // the NIC of the first pool is gone, and a pod still has one of its VFs
 	if diff := cmp.Diff([]string{a1, b0, foreign}, there()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-// DefaultResource is what pods request when nobody configured anything.
+// DefaultResource is the resource of all VFs without a configuration of pools.
 const DefaultResource = "ovn-offload.io/vf"
 
 // Pool is the devices of one resource: those that match any of the selectors.

@@ -28,9 +28,8 @@ func (m *moving) ReadDir(name string) ([]fs.DirEntry, error) {
 	return m.MapFS.ReadDir(name)
 }
 
-// TestAllocate_WaitsForRDMADevice: with namespaces that have RDMA devices of their own,
-// the device of the next pod is with the last one, or on its way home, or has just
-// come there. A pod that is refused then would not be tried again.
+// TestAllocate_WaitsForRDMADevice: in the exclusive mode of the RDMA subsystem, the device for the next pod may still be
+// in the last pod's namespace, or may just be returning. The kubelet would not try a refused pod again.
 func TestAllocate_WaitsForRDMADevice(t *testing.T) {
 	k := newKubelet(t)
 	k.start()

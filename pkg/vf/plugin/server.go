@@ -34,10 +34,10 @@ type server struct {
 	pool   Pool
 	plugin *Plugin
 
-	grpc   *grpc.Server
-	path   string
-	socket identity
-	told   identity // the kubelet that was told of us, whatever it said
+	grpc       *grpc.Server
+	path       string
+	socket     identity
+	registered identity // the kubelet of the last registration, with or without success
 
 	mu      sync.Mutex
 	devices []Device
@@ -133,15 +133,14 @@ func (s *server) stop() {
 	if s.socket.same(identify(s.path)) {
 		_ = os.Remove(s.path) // whoever serves next does it as well
 	}
-	s.grpc, s.socket, s.told = nil, identity{}, identity{}
+	s.grpc, s.socket, s.registered = nil, identity{}, identity{}
 }
 
-// register tells the kubelet where we listen, unless this kubelet was told and
-// asks for devices: its answer may have come too late, and to be told twice is an
-// error to it. One that does not ask gets some time for it, which is returned. A
-// kubelet that ends also ends the stream first, and then takes its socket away.
+// register sends our socket to the kubelet, unless this kubelet already has a registration and a stream. Its reply may
+// have been late, and a second registration is an error for a kubelet. A kubelet without a stream gets some time to open
+// one, and register returns this time. A kubelet that ends closes the stream first, and then removes its socket.
 func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Duration, err error) {
-	if s.told.same(kubelet) {
+	if s.registered.same(kubelet) {
 		s.mu.Lock()
 		streams, since := s.streams, s.since
 		s.mu.Unlock()
@@ -152,7 +151,7 @@ func (s *server) register(ctx context.Context, kubelet identity) (unsure time.Du
 			return left, nil
 		}
 	}
-	s.told = kubelet
+	s.registered = kubelet
 	conn, err := grpc.NewClient("unix:"+filepath.Join(s.plugin.cfg.Dir, kubeletSocket),
 		grpc.WithTransportCredentials(insecure.NewCredentials())) // a local socket that only root can open
 	if err != nil {
@@ -186,7 +185,7 @@ func (s *server) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatch
 	s.count(1)
 	defer func() {
 		s.count(-1)
-		s.plugin.nudge() // a kubelet that lives and does not listen is to be told again
+		s.plugin.nudge() // a running kubelet without a stream needs another registration
 	}()
 	for {
 		s.mu.Lock()

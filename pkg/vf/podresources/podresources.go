@@ -80,9 +80,8 @@ func New(socket string, uidOf UIDOf) (*Client, error) {
 // Close ends it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Devices gives the ids of the pod's devices by resource name, each once, in
-// an order that is the same at each call. A pod without devices has an empty
-// map. It tries until ctx ends while the kubelet is away or busy.
+// Devices gives the ids of the pod's devices by resource name, each once, in an order that is the same at each call. A
+// pod without devices has an empty map. While the kubelet is unavailable or busy, Devices tries again until ctx ends.
 func (c *Client) Devices(ctx context.Context, pod types.NamespacedName, uid types.UID) (map[string][]string, error) {
 	if err := c.check(ctx, pod, uid); err != nil {
 		return nil, fmt.Errorf("asking for devices of %s: %w", pod, err)
@@ -119,7 +118,7 @@ func (c *Client) ask(ctx context.Context, pod types.NamespacedName) (*api.PodRes
 		case code != codes.ResourceExhausted && code != codes.Unavailable:
 			return nil, err
 		}
-		// Everybody was turned away at once, and should not come back so.
+		// The kubelet refuses all waiting requests at once. A random pause spreads the next attempts.
 		timer := time.NewTimer(wait/2 + rand.N(wait))
 		select {
 		case <-ctx.Done():

@@ -27,8 +27,8 @@ func TestBack_LinkWithRulesKeepsTCOffload(t *testing.T) {
 	}
 }
 
-// TestBack_OneOfTwoNICsDoesNotWait: a NIC that leaves does not wait for OVS, which offloads for the
-// other; only what its rules keep is left, and told.
+// TestBack_OneOfTwoNICsDoesNotWait: the first NIC is restored although OVS still offloads for the other. Only settings
+// that TC rules keep are left, and are reported.
 func TestBack_OneOfTwoNICsDoesNotWait(t *testing.T) {
 	own := func() *card {
 		return &card{driver: "mlx5_core", total: 8, vfs: 2, mode: vf.Switchdev, reps: make([]bool, 2)}

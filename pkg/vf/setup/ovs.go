@@ -8,8 +8,8 @@ import (
 
 const notSupervised = "other_config:hw-offload is set; ovs-vswitchd has to be restarted for it, and here only its administrator can do that"
 
-// planOVS switches OVS' own offload with the first PF that wants it, and off
-// with the last. Settings that were there before are nobody's but the user's.
+// planOVS switches hw-offload of OVS on with the first PF that needs offload, and off with the last. It does not change a
+// setting that a user has made before.
 func planOVS(s State, wants map[string]Want) (Change, bool) {
 	policy := ovsPolicy(s, wants)
 	if s.OVS == nil || policy == "" && s.Saved.OVS == nil {
@@ -53,7 +53,7 @@ func ovsPolicy(s State, wants map[string]Want) string {
 	return ""
 }
 
-// whyRules says why OVS offloads to a NIC for which nobody asks that any more.
+// whyRules is the reason why OVS offloads to a NIC that no policy selects any more.
 func whyRules(s State, wants map[string]Want) string {
 	policy := ovsPolicy(s, wants)
 	switch {

@@ -171,7 +171,7 @@ func (r *Runner) work(ctx context.Context, changes []Change, failed map[string]e
 	return busy
 }
 
-// join leaves out what is nobody's failure: the rules go by themselves.
+// join joins errors, without those about remaining TC rules: OVS removes the rules later.
 func join(failed map[string]error) error {
 	var errs []error
 	for _, err := range failed {

@@ -83,8 +83,8 @@ func wantOf(p *v1alpha1.OffloadPolicy) Want {
 	return w
 }
 
-// matches is never true of an empty selector: the API server refuses it, and a
-// policy for every NIC of every node is not what somebody meant.
+// matches is false for an empty selector: the API server refuses an empty selector, and a policy for every NIC of every
+// node is certainly a mistake.
 func matches(s v1alpha1.PFSelector, pf *vf.PF, formerUplink string) bool {
 	if len(s.Vendors)+len(s.Devices)+len(s.PCIAddresses)+len(s.Names) == 0 || !pf.PCI.IsValid() {
 		return false

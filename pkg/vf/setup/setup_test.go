@@ -62,7 +62,7 @@ func TestSetup_BareNICOffloadsAndGoesBack(t *testing.T) {
 	}
 }
 
-// VFs are reserved before there are any: nobody gets one meanwhile.
+// VFs are reserved before they exist: no pod gets one meanwhile.
 func TestReserved_FromCreationOfVFs(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
 	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 4, ReservedVFs: 2})}
@@ -94,7 +94,7 @@ func TestReserved_UntilNICIsBack(t *testing.T) {
 	w.addressed["v0"] = false
 	r := w.pass()
 	if len(r.saved.Reserved) != 0 || w.cards[first].vfs != 0 {
-		t.Errorf("at home: reserved %v, %s", r.saved.Reserved, w)
+		t.Errorf("restored: reserved %v, %s", r.saved.Reserved, w)
 	}
 }
 
@@ -213,12 +213,12 @@ func TestSelect_PolicyOfEachNIC(t *testing.T) {
 		"both fields":  {[]*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{PFSelector: v1alpha1.PFSelector{Names: []string{"up03"}, Vendors: []string{"8086"}}})}, " ", "p  Pending"},
 	} {
 		wants, notes := Select(c.policies, w.labels, s)
-		var told []string
+		var reported []string
 		for _, n := range notes {
-			told = append(told, fmt.Sprintf("%s %s %s", n.Policy, n.Device, n.State))
+			reported = append(reported, fmt.Sprintf("%s %s %s", n.Policy, n.Device, n.State))
 		}
-		if got := wants[first].Policy + " " + wants[second].Policy; got != c.want || strings.Join(told, "; ") != c.notes {
-			t.Errorf("%s: %q, notes %q", name, got, told)
+		if got := wants[first].Policy + " " + wants[second].Policy; got != c.want || strings.Join(reported, "; ") != c.notes {
+			t.Errorf("%s: %q, notes %q", name, got, reported)
 		}
 	}
 	empty := policy("p", 1, v1alpha1.OffloadPolicySpec{})

@@ -16,8 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 )
 
-// daemon answers a control socket as ovs-vswitchd does, and has a successor
-// when it is told to exit.
+// daemon answers at a control socket as ovs-vswitchd does, and has a successor after the command exit.
 func daemon(t *testing.T, dir string, pid int, successor bool) {
 	t.Helper()
 	socket := filepath.Join(dir, fmt.Sprintf("ovs-vswitchd.%d.ctl", pid))
@@ -62,7 +61,7 @@ func TestRestart_SupervisedVswitchdOnly(t *testing.T) {
 		Observed: func() (offload.Observed, bool) { return offload.Observed{}, true },
 	}
 	daemon(t, dir, 7, true)
-	for _, kept := range []int{0, 8} { // nobody; of another process, long ago
+	for _, kept := range []int{0, 8} { // no process; another process, long ago
 		if kept != 0 {
 			write(t, filepath.Join(dir, "ovs-vswitchd.kept"), kept)
 		}
@@ -71,7 +70,7 @@ func TestRestart_SupervisedVswitchdOnly(t *testing.T) {
 		}
 	}
 	if _, err := v.Client.Call(t.Context(), "version"); err != nil {
-		t.Fatalf("it was told to end: %v", err)
+		t.Fatalf("it got the command exit: %v", err)
 	}
 	write(t, filepath.Join(dir, "ovs-vswitchd.kept"), 7)
 	if !v.Observe().Supervised {
@@ -92,7 +91,7 @@ func TestRestart_SupervisedVswitchdOnly(t *testing.T) {
 	}
 	v.Observed = func() (offload.Observed, bool) { return offload.Observed{}, false }
 	if v.Observe() != nil {
-		t.Error("observed what is away")
+		t.Error("observed a disconnected OVS")
 	}
 }
 

@@ -36,7 +36,7 @@ type card struct {
 	reps   []bool
 	master string
 	busy   bool // has rules of OVS, as long as that offloads
-	filter bool // has rules of somebody else
+	filter bool // has rules of another program
 }
 
 // world is a node. Every change counts; the crashAt-th fails, before it has

@@ -246,7 +246,7 @@ func fields(line string) func(yield func(string, string) bool) {
 	}
 }
 
-// faulty fails where it has been told to. A fault makes an entry exist.
+// faulty fails at the paths in faults. A fault makes an entry exist.
 type faulty struct {
 	fstest.MapFS
 	faults map[string]error
