@@ -12,7 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+	"github.com/ovn-offload/ovn-offload/test/policytest"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )

@@ -17,7 +17,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+	"github.com/ovn-offload/ovn-offload/test/policytest"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 

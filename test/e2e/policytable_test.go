@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/ovn/policytest"
+	"github.com/ovn-offload/ovn-offload/test/policytest"
 
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
