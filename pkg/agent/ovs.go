@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
@@ -20,6 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/node/redirect"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
@@ -65,7 +65,7 @@ func newOVS(n *parts, db *ovsdb.DB, add func(*gateway.Deps)) (*ovs, error) {
 	deps := gateway.Deps{
 		Deps: o.nodeDeps(), VF: n.own.gateway, Flows: openflow.Tables{Log: n.Logger},
 		Services: func() (flows.Services, bool) { return n.services.ports(n.Node.Zone.MasqueradeSubnets) },
-		NFT:      nft(n.Config), Forget: n.netns.Forget,
+		Redirect: redirect.New(node.Local{NS: n.netns}, n.Logger),
 	}
 	deps.Probes = probes(n.client, n.Node.Remote)
 	add(&deps)
@@ -190,17 +190,6 @@ func (o *ovs) sample(sampled func()) (err error) {
 		DB: o.db, Inventory: o.devices.Inventory, Events: o.report, Sampled: sampled, Registerer: o.metrics,
 	})
 	return err
-}
-
-// nft is nil on a kernel without nftables: all that it costs is the node's own
-// way to node ports at the node.
-func nft(cfg Config) knftables.Interface {
-	table, err := knftables.New(knftables.InetFamily, gateway.RedirectTable)
-	if err != nil {
-		cfg.Logger.Warn("no nftables: processes of the node do not reach node ports at the node", "error", err)
-		return nil
-	}
-	return table
 }
 
 // probes reach the API server and the Southbound databases.

@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/node/redirect"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
@@ -56,7 +57,7 @@ func standalone(ctx context.Context, cfg Config) (*gateway.Setup, error) {
 	}
 	return gateway.New(cfg.Node, gateway.Deps{
 		Deps: deps, Management: management.NewPort(cfg.Node.Config, deps, nil),
-		NFT: nft(cfg), Forget: netns.Forget, Flows: openflow.Tables{Log: cfg.Logger},
+		Redirect: redirect.New(node.Local{NS: netns}, cfg.Logger), Flows: openflow.Tables{Log: cfg.Logger},
 	})
 }
 

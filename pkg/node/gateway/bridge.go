@@ -18,8 +18,6 @@ type bridge struct {
 	*node.Host
 	cfg  Config
 	deps Deps
-	// misled says that connections to node ports may have to be forgotten.
-	misled bool
 	// retry is when a takeover may be tried again.
 	retry time.Time
 	// vfRetry is when a VF may get the addresses again.

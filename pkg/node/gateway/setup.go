@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
-
-	"sigs.k8s.io/knftables"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/node/redirect"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -34,11 +32,8 @@ type Deps struct {
 	// Eswitch says what the ports of NICs' switches lead to; nil: the node has none.
 	// While the inventory is not complete the answer is an error.
 	Eswitch func() (Eswitch, error)
-	// NFT is table RedirectTable of the kernel; nil: the node's own processes do
-	// not reach node ports at the node.
-	NFT knftables.Interface
-	// Forget is netdev's; it goes with NFT.
-	Forget func(stale func(protocol string, client, asked, server netip.AddrPort) bool) (int, error)
+	// Redirect is nil where the node's own processes do not reach node ports at the node.
+	Redirect *redirect.Table
 	// Flows is the gateway bridge's table.
 	Flows Flows
 }
@@ -246,7 +241,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, annotated, err error) {
 		return 0, annotated, err
 	}
 	if synced {
-		annotated = errors.Join(annotated, s.redirect(ctx, primary(s.cfg, st, hostLink(st, g)), services))
+		annotated = errors.Join(annotated, s.deps.Redirect.Keep(ctx, primary(s.cfg, st, hostLink(st, g)), services))
 	}
 	if s.deps.Management == nil {
 		return mtu, annotated, nil
@@ -281,12 +276,7 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.deps.NFT != nil {
-		tx := s.deps.NFT.NewTransaction()
-		tx.Add(&knftables.Table{})
-		tx.Delete(&knftables.Table{})
-		err = errors.Join(s.localnet(false), s.deps.NFT.Run(ctx, tx))
-	}
+	err = s.deps.Redirect.Remove(ctx)
 	var masquerade error
 	if g, err := chooseGateway(s.cfg, st); err == nil {
 		masquerade = s.bridge.Run(ctx, planMasquerade(s.cfg, st, g, 0))

@@ -1,4 +1,4 @@
-package gateway
+package redirect
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"sigs.k8s.io/knftables"
 
-	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
@@ -42,6 +41,8 @@ add element inet ovn-offload external-ip6 { ::1 . tcp . 54 : fd00:10:244:1::5 . 
 add element inet ovn-offload nodeports-ip { tcp . 30080 : 10.96.0.10 . 80 }
 `
 
+var nodeV4, nodeV6 = netip.MustParsePrefix("172.18.0.3/16"), netip.MustParsePrefix("fc00:18::3/64")
+
 // redirectedPorts are a node port, external addresses of a service with policy Local, and
 // ports at the node's own addresses; the others are the gateway bridge's.
 var redirectedPorts = flows.Services{
@@ -64,9 +65,13 @@ var redirectedPorts = flows.Services{
 
 // localnetHost is a kernel with the one setting that redirect changes.
 type localnetHost struct {
-	node.Netns
 	value   string
 	changes int
+	forget  func() error
+}
+
+func (h *localnetHost) Forget(func(string, netip.AddrPort, netip.AddrPort, netip.AddrPort) bool) (int, error) {
+	return 0, h.forget()
 }
 
 func (h *localnetHost) SysctlValue(key string) (string, error) {
@@ -82,18 +87,19 @@ func (h *localnetHost) Sysctl(_, value string) error {
 	return nil
 }
 
-// TestRedirect_WritesAndRepairsTable: the table is written, left alone while it is right, and made
+// TestTable_IsWrittenAndRepaired: the table is written, left alone while it is right, and made
 // again whoever spoils it.
-func TestRedirect_WritesAndRepairsTable(t *testing.T) {
-	fake := knftables.NewFake(knftables.InetFamily, RedirectTable)
+func TestTable_IsWrittenAndRepaired(t *testing.T) {
+	fake := knftables.NewFake(knftables.InetFamily, tableName)
 	looks, fails := 0, false
 	host := &localnetHost{value: "0"}
-	m := &bridge{Host: &node.Host{Deps: node.Deps{Netns: host, Logger: slog.New(slog.DiscardHandler)}}, deps: Deps{NFT: fake, Forget: func(func(_ string, _, _, _ netip.AddrPort) bool) (int, error) {
+	host.forget = func() error {
 		if looks++; fails {
-			return 0, errors.New("conntrack is away")
+			return errors.New("conntrack is absent")
 		}
-		return 0, nil
-	}}}
+		return nil
+	}
+	m := &Table{nft: fake, host: host, log: slog.New(slog.DiscardHandler)}
 	addrs := []netip.Prefix{nodeV4, nodeV6}
 	spoil := func(change func(tx *knftables.Transaction)) func() {
 		return func() {
@@ -113,13 +119,13 @@ func TestRedirect_WritesAndRepairsTable(t *testing.T) {
 		"no source for loopback":         spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Chain{Name: loopbackOutChain}) }),
 		"no external address":            spoil(func(tx *knftables.Transaction) { tx.Flush(&knftables.Map{Name: "external-ip6"}) }),
 	} {
-		nodetest.Must(t, m.redirect(t.Context(), addrs, redirectedPorts))
+		nodetest.Must(t, m.Keep(t.Context(), addrs, redirectedPorts))
 		before()
-		nodetest.Must(t, m.redirect(t.Context(), addrs, redirectedPorts))
+		nodetest.Must(t, m.Keep(t.Context(), addrs, redirectedPorts))
 		nodetest.Equal(t, "after "+name, strings.TrimSpace(fake.Dump()), strings.TrimSpace(redirectedTable))
 	}
 	fake.LastTransaction, looks = nil, 0
-	nodetest.Must(t, m.redirect(t.Context(), addrs, redirectedPorts))
+	nodetest.Must(t, m.Keep(t.Context(), addrs, redirectedPorts))
 	if host.value != "1" || host.changes != 1 {
 		t.Errorf("with a host port at a loopback address the kernel lets such packets pass: %q, set %d times", host.value, host.changes)
 	}
@@ -127,16 +133,21 @@ func TestRedirect_WritesAndRepairsTable(t *testing.T) {
 		t.Errorf("a right table was written again (%d looks at connections): %s", looks, fake.LastTransaction)
 	}
 	fails = true
-	if err := m.redirect(t.Context(), nil, flows.Services{}); err == nil || looks != 1 {
+	if err := m.Keep(t.Context(), nil, flows.Services{}); err == nil || looks != 1 {
 		t.Errorf("connections were looked at %d times, and the error is %v", looks, err)
 	}
 	fails = false
-	nodetest.Must(t, m.redirect(t.Context(), nil, flows.Services{}))
+	nodetest.Must(t, m.Keep(t.Context(), nil, flows.Services{}))
 	if host.value != "0" {
 		t.Errorf("without services the kernel lets packets of loopback addresses pass: %q", host.value)
 	}
 	if dump := fake.Dump(); strings.Contains(dump, "element") {
 		t.Errorf("without services: %s", dump)
+	}
+	host.value = "1"
+	nodetest.Must(t, m.Remove(t.Context()))
+	if dump := fake.Dump(); dump != "" || host.value != "0" {
+		t.Errorf("after Remove: %q, the kernel's setting %s", dump, host.value)
 	}
 }
 
@@ -174,15 +185,12 @@ func TestMisled_RedirectedConnectionsOnly(t *testing.T) {
 	}
 }
 
-// TestRedirect_LoopbackNeedsTheTable: while the table cannot be written, which keeps pods
+// TestTable_LoopbackNeedsIt: while the table cannot be written, which keeps pods
 // from loopback addresses, the kernel does not let their packets pass.
-func TestRedirect_LoopbackNeedsTheTable(t *testing.T) {
+func TestTable_LoopbackNeedsIt(t *testing.T) {
 	host := &localnetHost{value: "0"}
-	m := &bridge{
-		Host: &node.Host{Deps: node.Deps{Netns: host, Logger: slog.New(slog.DiscardHandler)}},
-		deps: Deps{NFT: refusingNFT{knftables.NewFake(knftables.InetFamily, RedirectTable)}},
-	}
-	if err := m.redirect(t.Context(), []netip.Prefix{nodeV4}, redirectedPorts); err == nil || host.changes > 0 {
+	m := &Table{nft: refusingNFT{knftables.NewFake(knftables.InetFamily, tableName)}, host: host, log: slog.New(slog.DiscardHandler)}
+	if err := m.Keep(t.Context(), []netip.Prefix{nodeV4}, redirectedPorts); err == nil || host.changes > 0 {
 		t.Errorf("error %v, the setting was changed %d times", err, host.changes)
 	}
 }

@@ -1,13 +1,33 @@
-package gateway
+// Package redirect leads a node's own processes to services and host ports.
+//
+// A process of the node that asks for a node port, or another port of a service or a
+// pod, at the node's own address never leaves the host's kernel. There it is turned
+// to the service's own address, and so to the gateway bridge; of a service with policy
+// Local without an endpoint here, to the router's node ports of other nodes. At an external
+// address of a service with policy Local it would find the node's own endpoints only, as
+// whoever comes from outside; so it is turned there as well. By two rules for each
+// family, and an element of a map for each port.
+//
+// A host port at a loopback address is one of these elements. A process that asks
+// there has that address itself, with which no packet may leave the node: such packets
+// get the management port's address, and the kernel has to allow them there. What
+// comes by that port for a loopback address is dropped, because only the node itself may
+// use that address.
+//
+// Place in the data flow: pkg/node/gateway's pass -> Keep -> nftables, one setting of
+// the kernel, and conntrack entries of the time before.
+package redirect
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/knftables"
 
@@ -16,31 +36,50 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
 
-// A process of the node that asks for a node port, or another port of a service or a
-// pod, at the node's own address never leaves the host's kernel. There it is turned
-// to the service's own address, and so to the gateway bridge; of a service with policy
-// Local without an endpoint here, to the router's node ports of other nodes. At an external address
-// of a service with policy Local it would find the node's own endpoints only, as
-// whoever comes from outside; so it is turned there as well. By two rules for each
-// family, and an element of a map for each port.
-//
-// A host port at a loopback address is one of these elements. A process that asks
-// there has that address itself, with which no packet may leave the node: such packets
-// get the management port's address, and the kernel has to allow them there. What
-// comes by that port for a loopback address is dropped, because only the node itself may use that address.
 const (
-	// RedirectTable is the nftables table (family inet).
-	RedirectTable = "ovn-offload"
+	// tableName is the nftables table (family inet).
+	tableName     = "ovn-offload"
 	redirectChain = "output"
 	ownSet        = "own-"
 	nodePortMap   = "nodeports-"
 	externalMap   = "external-"
 	redirectRules = 2 // of each family
 
+	// timeout is for programs (nft), which on a starved host take many times as long.
+	timeout = 30 * time.Second
+
 	loopbackInChain, loopbackOutChain = "loopback-in", "loopback-out"
 	// routeLocalnet lets packets of loopback addresses pass a link.
 	routeLocalnet = "net/ipv4/conf/" + node.ManagementInterface + "/route_localnet"
 )
+
+// Host is what is changed beside nftables; node.Local is one.
+type Host interface {
+	Sysctl(key, value string) error
+	SysctlValue(key string) (string, error)
+	// Forget is netdev's.
+	Forget(stale func(protocol string, client, asked, server netip.AddrPort) bool) (int, error)
+}
+
+// Table is the nftables table of the node; of one goroutine. A nil Table does nothing.
+type Table struct {
+	nft  knftables.Interface
+	host Host
+	log  *slog.Logger
+	// misled says that connections to node ports may have to be forgotten.
+	misled bool
+}
+
+// New is nil on a kernel without nftables: all that it costs is the node's own
+// way to node ports at the node.
+func New(host Host, log *slog.Logger) *Table {
+	nft, err := knftables.New(knftables.InetFamily, tableName)
+	if err != nil {
+		log.Warn("no nftables: processes of the node do not reach node ports at the node", "error", err)
+		return nil
+	}
+	return &Table{nft: nft, host: host, log: log}
+}
 
 // redirects are the elements of one family.
 type redirects struct {
@@ -78,7 +117,7 @@ func planRedirects(addrs []netip.Prefix, services flows.Services) []redirects {
 
 // misled gives which connections of the node's own processes the table would lead
 // elsewhere, had it been there when they began: the kernel asks it only then. One of UDP
-// that goes on lasts for ever, and so does one of TCP that nobody answers.
+// that goes on lasts for ever, and so does one of TCP that no server answers.
 func misled(addrs []netip.Prefix, services flows.Services) func(protocol string, client, asked, server netip.AddrPort) bool {
 	type place struct {
 		flows.Protocol
@@ -110,65 +149,77 @@ func element(in string, p flows.Port, target netip.AddrPort, at ...string) *knft
 	}
 }
 
-// redirect makes the kernel's table so; it is looked at each time.
-func (b *bridge) redirect(ctx context.Context, addrs []netip.Prefix, services flows.Services) error {
-	if b.deps.NFT == nil {
+// Keep makes the kernel's table lead to services at the node's addresses; the table is
+// looked at each time.
+func (t *Table) Keep(ctx context.Context, addrs []netip.Prefix, services flows.Services) error {
+	if t == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	services = services.At(addrs)
 	want := planRedirects(addrs, services)
-	same, err := b.redirected(ctx, want)
+	same, err := t.redirected(ctx, want)
 	if err != nil {
 		return err
 	}
 	if !same {
-		if err := b.deps.NFT.Run(ctx, redirectTable(b.deps.NFT, want)); err != nil {
-			return fmt.Errorf("writing nftables table %s: %w", RedirectTable, err)
+		if err := t.nft.Run(ctx, redirectTable(t.nft, want)); err != nil {
+			return fmt.Errorf("writing nftables table %s: %w", tableName, err)
 		}
-		b.misled = true
+		t.misled = true
 	}
-	if err := b.localnet(len(services.HostPorts) > 0); err != nil {
+	if err := t.localnet(len(services.HostPorts) > 0); err != nil {
 		return err
 	}
-	if !b.misled {
+	if !t.misled {
 		return nil
 	}
-	ended, err := b.deps.Forget(misled(addrs, services))
+	ended, err := t.host.Forget(misled(addrs, services))
 	if err != nil {
 		return fmt.Errorf("connections to node ports and external addresses: %w", err)
 	}
-	b.misled = false
-	b.Deps.Logger.Info("node ports and external addresses of the node's own processes", "table", RedirectTable, "ended", ended)
+	t.misled = false
+	t.log.Info("node ports and external addresses of the node's own processes", "table", tableName, "ended", ended)
 	return nil
 }
 
+// Remove takes back what Keep has done.
+func (t *Table) Remove(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	tx := t.nft.NewTransaction()
+	tx.Add(&knftables.Table{})
+	tx.Delete(&knftables.Table{})
+	return errors.Join(t.localnet(false), t.nft.Run(ctx, tx))
+}
+
 // localnet must not be on without the table, which keeps pods from loopback addresses.
-func (b *bridge) localnet(on bool) error {
+func (t *Table) localnet(on bool) error {
 	want := "0"
 	if on {
 		want = "1"
 	}
-	have, err := b.Deps.Netns.SysctlValue(routeLocalnet)
+	have, err := t.host.SysctlValue(routeLocalnet)
 	if errors.Is(err, fs.ErrNotExist) || have == want { // without the port there is nothing to set
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("host ports at loopback addresses: %w", err)
 	}
-	if err := b.Deps.Netns.Sysctl(routeLocalnet, want); err != nil {
+	if err := t.host.Sysctl(routeLocalnet, want); err != nil {
 		return fmt.Errorf("host ports at loopback addresses: %w", err)
 	}
 	return nil
 }
 
-func (b *bridge) redirected(ctx context.Context, want []redirects) (bool, error) {
+func (t *Table) redirected(ctx context.Context, want []redirects) (bool, error) {
 	same, err := true, error(nil)
 	for chain, n := range map[string]int{redirectChain: redirectRules * len(want), loopbackInChain: 1, loopbackOutChain: 1} {
 		var rules []*knftables.Rule
 		if same {
-			rules, err = b.deps.NFT.ListRules(ctx, chain)
+			rules, err = t.nft.ListRules(ctx, chain)
 			same = err == nil && len(rules) == n
 		}
 	}
@@ -179,13 +230,13 @@ func (b *bridge) redirected(ctx context.Context, want []redirects) (bool, error)
 		}{{"set", ownSet, r.own}, {"map", nodePortMap, r.ports}, {"map", externalMap, r.external}} {
 			var got []*knftables.Element
 			if same {
-				got, err = b.deps.NFT.ListElements(ctx, in.kind, in.name+r.ip)
+				got, err = t.nft.ListElements(ctx, in.kind, in.name+r.ip)
 				same = err == nil && elementTexts(got) == elementTexts(in.want)
 			}
 		}
 	}
 	if err != nil && !knftables.IsNotFound(err) {
-		return false, fmt.Errorf("reading nftables table %s: %w", RedirectTable, err)
+		return false, fmt.Errorf("reading nftables table %s: %w", tableName, err)
 	}
 	return same, nil
 }
