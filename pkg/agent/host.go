@@ -62,7 +62,7 @@ func (h *host) openServer() (err error) {
 	if h.server, err = cni.NewServer(cfg, cni.Deps{
 		Switch: &dpu.Host{
 			Node: h.Node.Node, View: h.view, Waiting: h.pods, Annotate: h.writer.AnnotatePod,
-			Inventory: h.known, Ready: h.dpu.Ready,
+			Ready: h.dpu.Ready,
 		},
 		Pods: h.pods, Host: h.netns, OpenNS: cni.OpenNS, Functions: h.functions, Ready: h.dpu.Ready,
 	}, h.Logger, h.metrics); err != nil {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -62,15 +63,11 @@ func (o *ownVFs) withRepresentor(purpose vf.Purpose) (*node.VF, error) {
 	if err != nil || device == "" {
 		return nil, err
 	}
-	pf, v, err := o.devices.VF(device)
-	if err != nil {
+	v, err := o.devices.VF(device)
+	if err = cmp.Or(err, v.Problem); err != nil {
 		return nil, err
 	}
-	representor, err := pf.RepresentorOf(&v)
-	if err != nil {
-		return nil, err
-	}
-	return &node.VF{Device: device, Representor: representor}, nil
+	return &node.VF{Device: device, Representor: v.Representor}, nil
 }
 
 // claim is the VF of the management port on a host with a DPU, and its claim for the
@@ -80,9 +77,13 @@ func (o *ownVFs) claim(former string) (*node.VF, error) {
 	if err == nil && device == "" {
 		return nil, nil
 	}
+	var v vf.Handle
+	if err == nil {
+		v, err = o.devices.VF(device)
+	}
 	var claim string
 	if err == nil {
-		claim, err = dpu.ClaimManagement(o.known(), device, former)
+		claim, err = dpu.ClaimManagement(v, former)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)

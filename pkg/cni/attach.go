@@ -15,6 +15,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // undoTimeout bounds the way back, which runs even when the request has ended.
@@ -38,8 +39,8 @@ type iface struct {
 	pod     contract.Owner // on the interface's network
 	network *contract.PodNetwork
 	port    Port
-	// function is nil for a veth
-	function *function
+	vf      *vf.Handle // nil for a veth
+	netdev  string     // the VF's name outside the pod, "" for one that VFIO has
 }
 
 // Attach connects a pod's sandbox and returns when its first packet will pass.
@@ -196,7 +197,7 @@ func (a *iface) attach(ctx context.Context, ns PodLinks) error {
 		return fail(CodeTaken, "attach: sandbox %s of %s has network %s on %s already", a.req.Sandbox, a.req.Pod, a.pod.NetworkKey(), was.IfName)
 	}
 	a.port = a.wanted()
-	if a.function == nil {
+	if a.vf == nil {
 		if err := a.addVeth(ns, same); err != nil {
 			return err
 		}
@@ -211,7 +212,7 @@ func (a *iface) attach(ctx context.Context, ns PodLinks) error {
 	if ok && was.Link != a.port.Link && !was.Representor {
 		_ = removeLink(a.Host, was) // of the pod's previous sandbox; Sweep would find it
 	}
-	if a.function != nil {
+	if a.vf != nil {
 		return a.moveDevice(ctx, ns)
 	}
 	return a.configure(ns)
@@ -232,8 +233,8 @@ func (a *iface) wanted() Port {
 		},
 		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, MTU: a.mtu,
 	}
-	if a.function != nil {
-		p.Device, p.Link, p.Representor = &a.function.device, "", true
+	if a.vf != nil {
+		p.VF, p.Netdev, p.Link, p.Representor = a.vf, a.netdev, "", true
 	}
 	return p
 }

@@ -149,8 +149,8 @@ func (s *Server) needsRestore(c ledger.Claim) bool {
 	if pod == nil || pod.UID != c.UID || s.commands.busy(owner(c)) {
 		return false
 	}
-	pf, v, err := s.deps.Functions.VF(c.Device)
-	if err != nil || v.Driver == "" || pf.Switchdev() && v.Representor == nil {
+	v, err := s.deps.Functions.VF(c.Device)
+	if err != nil || v.Driver == "" || v.Switchdev && v.Representor == "" {
 		return false
 	}
 	if !s.deps.Functions.Mover.Attached(c) {

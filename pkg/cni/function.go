@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
@@ -30,16 +29,9 @@ type Functions struct {
 	// Reserved are the devices that no configuration may name; nil: none.
 	Reserved func() map[string]bool
 	// VF looks into the inventory.
-	VF     func(device string) (vf.PF, vf.VF, error)
+	VF     func(device string) (vf.Handle, error)
 	Ledger *ledger.Ledger
 	Mover  *attach.Mover
-}
-
-// function is the device of an attachment.
-type function struct {
-	attach.Function
-	device Device
-	kept   bool // an earlier ADD has attached it
 }
 
 // claimDevice finds out whether the pod is to have a device, and takes it for
@@ -65,18 +57,21 @@ func (a *iface) claimDevice(ctx context.Context) error {
 	if err != nil {
 		return a.failed(CodeDevice, "device", err)
 	}
-	a.function = &function{kept: claim.Phase == ledger.Attached}
-	if !a.function.kept {
+	if claim.Phase != ledger.Attached { // else an earlier ADD has attached it
 		a.undo = append(a.undo, func(ctx context.Context) error { return releaseDevice(ctx, a.Deps, claim) })
 	}
-	if err := a.describe(claim.Device); err != nil {
-		return a.failed(CodeDevice, "device", err)
+	v, err := a.Functions.VF(claim.Device)
+	if err == nil && v.Driver == "" {
+		err = fmt.Errorf("VF %s has no driver", v.Device)
 	}
-	original, err := a.Functions.Mover.Prepare(a.function.Function, a.req.Sandbox)
+	var original ledger.Original
+	if err == nil {
+		original, err = a.Functions.Mover.Prepare(v, a.req.Sandbox)
+	}
 	if err != nil {
 		return a.failed(CodeDevice, "device", err)
 	}
-	a.function.device.Netdev = original.Name
+	a.vf, a.netdev = &v, original.Name
 	return nil
 }
 
@@ -227,50 +222,19 @@ func owner(c ledger.Claim) contract.Owner {
 	return contract.PodOwner(c.Pod.Namespace, c.Pod.Name).On(c.PodNetwork)
 }
 
-// describe takes from the inventory what the device is.
-func (a *iface) describe(id string) error {
-	pf, v, err := a.Functions.VF(id)
-	if err != nil {
-		return err
-	}
-	if v.Driver == "" {
-		return fmt.Errorf("VF %s has no driver", id)
-	}
-	a.function.Function = toFunction(&pf, &v)
-	a.function.device = Device{ID: id, SwitchID: pf.Eswitch.ID, VFIO: v.Vfio()}
-	a.function.device.Representor, a.function.device.problem = pf.RepresentorOf(&v)
-	f := &a.function.device.Function
-	f.Flavour, f.Number = netdev.FlavourVF, uint32(v.Index)
-	if pf.Number != nil {
-		f.PF = *pf.Number
-	}
-	return nil
-}
-
-func toFunction(pf *vf.PF, v *vf.VF) attach.Function {
-	f := attach.Function{Device: v.Name, Number: v.Index, Driver: v.Driver, VFIO: v.Vfio()}
-	if up := pf.Uplink(); up != nil {
-		f.PF = up.Name
-	}
-	if v.Representor != nil {
-		f.Representor = v.Representor.Name
-	}
-	return f
-}
-
 // moveDevice takes the device into the pod, where its representor is a port by
 // now. VFIO's are a guest's to configure.
 func (a *iface) moveDevice(ctx context.Context, ns PodLinks) error {
 	target := attach.Target{Name: a.name, MAC: net.HardwareAddr(a.network.MAC), MTU: a.mtu}
-	if err := a.Functions.Mover.Attach(ctx, a.function.Function, a.req.Sandbox, target); err != nil {
+	if err := a.Functions.Mover.Attach(ctx, *a.vf, a.req.Sandbox, target); err != nil {
 		return a.failed(CodeAttach, "attach", err)
 	}
-	if !a.function.VFIO {
+	if !a.vf.VFIO {
 		if err := a.configure(ns); err != nil {
 			return err
 		}
 	}
-	if err := a.Functions.Mover.Commit(a.function.device.ID, a.req.Sandbox); err != nil {
+	if err := a.Functions.Mover.Commit(a.vf.Device, a.req.Sandbox); err != nil {
 		return a.failed(CodeAttach, "attach", err)
 	}
 	return nil
@@ -287,11 +251,12 @@ func releaseDevice(ctx context.Context, d Deps, c ledger.Claim) error {
 	if err != nil {
 		return fmt.Errorf("releasing %s: %w", c.Device, err)
 	}
-	f := attach.Function{Device: c.Device}
-	if pf, v, err := d.Functions.VF(c.Device); err == nil {
-		f = toFunction(&pf, &v)
-	} else if present, _, presentErr := d.Functions.Mover.Present(c.Device); present || presentErr != nil {
-		return fmt.Errorf("releasing %s: %w", c.Device, errors.Join(err, presentErr)) // what it is like cannot be told now
+	v, err := d.Functions.VF(c.Device)
+	if err != nil {
+		if present, _, presentErr := d.Functions.Mover.Present(c.Device); present || presentErr != nil {
+			return fmt.Errorf("releasing %s: %w", c.Device, errors.Join(err, presentErr)) // what it is like cannot be told now
+		}
+		v = vf.Handle{Device: c.Device}
 	}
-	return d.Functions.Mover.Detach(ctx, f, c.Sandbox)
+	return d.Functions.Mover.Detach(ctx, v, c.Sandbox)
 }

@@ -115,12 +115,12 @@ func (n *nic) rdma(device string) ([]string, error) {
 	return nil, nil
 }
 
-func (n *nic) vf(device string) (vf.PF, vf.VF, error) {
-	pf, v, ok := n.inv.VF(device)
+func (n *nic) vf(device string) (vf.Handle, error) {
+	v, ok := n.inv.Handle(device)
 	if !ok {
-		return vf.PF{}, vf.VF{}, fmt.Errorf("%s is not a VF of this node", device)
+		return v, fmt.Errorf("%s is not a VF of this node", device)
 	}
-	return *pf, *v, nil
+	return v, nil
 }
 
 func (n *nic) present(device string) (bool, []string, error) {
@@ -449,7 +449,7 @@ func TestDevice_StaysClaimedWhileNICIsUnknown(t *testing.T) {
 	must(t, pod.MoveLink(netdev.Move{Index: l.Index, To: "/leaked", Name: "eth0"}))
 	n.net.RemoveNS("/ns/a")
 	look := n.srv.deps.Functions.VF
-	n.srv.deps.Functions.VF = func(string) (vf.PF, vf.VF, error) { return vf.PF{}, vf.VF{}, errors.New("interrupted") }
+	n.srv.deps.Functions.VF = func(string) (vf.Handle, error) { return vf.Handle{}, errors.New("interrupted") }
 	n.mustDo(delWeb(sandboxA, "/ns/a"))
 	if _, held := n.led.Holder(vf0); !held {
 		t.Error("the claim has ended, and the device is not home")

@@ -12,7 +12,7 @@ import (
 
 // recordMAC puts the MAC that the function has now into the rows. It gives the representor.
 func (o *OVS) recordMAC(p Port, want ovsdb.Want) (netdev.Link, error) {
-	if o.Functions == nil || p.Device == nil {
+	if o.Functions == nil || p.VF == nil {
 		return netdev.Link{}, nil
 	}
 	link, err := o.Host.Link(p.Link)

@@ -52,11 +52,11 @@ func (o *OVS) Ready() error {
 // Plug adds the port's rows. A representor gets its MTU after it has become a
 // port, and comes up last: then nothing of the last pod's is left of it.
 func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
-	if p.Device != nil {
-		if p.Device.Representor == "" {
-			return "", cmp.Or(p.Device.problem, fmt.Errorf("VF %s has no representor", p.Device.ID))
+	if p.VF != nil {
+		if p.VF.Representor == "" {
+			return "", cmp.Or(p.VF.Problem, fmt.Errorf("VF %s has no representor", p.VF.Device))
 		}
-		p.Link = p.Device.Representor
+		p.Link = p.VF.Representor
 		if err := o.evict(ctx, p); err != nil {
 			return "", err
 		}
@@ -69,7 +69,7 @@ func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
 	if err := commit(ctx, o.DB, want); err != nil {
 		return "", fmt.Errorf("adding port %s to %s: %w", p.Link, o.Bridge, err)
 	}
-	if p.Device != nil {
+	if p.VF != nil {
 		err = o.raise(p, representor)
 	}
 	return p.Link, err
@@ -80,7 +80,7 @@ func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
 // meanwhile, as in a reset, goes down again for the next try.
 func (o *OVS) raise(p Port, was netdev.Link) error {
 	if o.Functions != nil && !was.Up {
-		if err := o.Functions.SetFunctionMAC(p.Link, p.MAC); err != nil && p.Device.VFIO { // a netdev takes the MAC by itself
+		if err := o.Functions.SetFunctionMAC(p.Link, p.MAC); err != nil && p.VF.VFIO { // a netdev takes the MAC by itself
 			return err
 		}
 	}

@@ -26,8 +26,8 @@ func (a *attachment) result() (*types100.Result, error) {
 
 func (a *iface) describeIn(r *types100.Result) error {
 	pod := &types100.Interface{Name: a.name, Mac: a.network.MAC.String(), Mtu: a.mtu, Sandbox: a.req.Netns}
-	if a.function != nil {
-		pod.PciID = a.function.device.ID
+	if a.vf != nil {
+		pod.PciID = a.vf.Device
 	}
 	if a.port.Link != "" {
 		host, err := a.Host.Link(a.port.Link)

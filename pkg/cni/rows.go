@@ -60,9 +60,9 @@ func wanted(p Port, bridge string) ovsdb.Want {
 	if p.Attachment != p.IfName {
 		ids[attachmentKey] = p.Attachment
 	}
-	if p.Device != nil {
-		ids[vfNetdevKey] = p.Device.Netdev
-		if p.Device.VFIO {
+	if p.VF != nil {
+		ids[vfNetdevKey] = p.Netdev
+		if p.VF.VFIO {
 			ids[vfioKey] = "true"
 		}
 	}

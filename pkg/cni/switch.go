@@ -16,9 +16,8 @@ import (
 type Switch interface {
 	// Plug makes the port, or makes one that is there as it is wanted; a port of
 	// the pod's former sandbox is replaced. It may return before the port works.
-	// With a device, the port is the device's representor, which is found by
-	// PF and function number, gets Port.MTU after it is in the bridge, and is set
-	// up after that; the device's own netdev is the caller's. The result is the
+	// With a VF, the port is its representor, which gets Port.MTU after it is in the
+	// bridge, and is set up after that; the VF's own netdev is the caller's. The result is the
 	// name of the link on this machine, "" when the switch is on another one.
 	Plug(ctx context.Context, p Port) (link string, err error)
 	// Wait returns when the pod's first packet will pass. Its error says what is
@@ -43,25 +42,10 @@ type Port struct {
 	MAC       net.HardwareAddr
 	Addresses []netip.Prefix
 	MTU       int
-	// Device is the pod's end where that is a NIC's function; nil for a veth.
-	Device *Device
-}
-
-// Device is a NIC's function on this machine that a pod gets.
-type Device struct {
-	// ID is as the kubelet knows it: a PCI address.
-	ID string
-	// Function says which one of the switch's it is, by PF and number. With
-	// SwitchID, where this machine sees that, it is unique.
-	Function vf.PortName
-	SwitchID string
-	// Representor is the link that the switch has for it, "" where that is another machine's.
-	Representor string
-	// problem says why this machine's switch has none.
-	problem error
-	// Netdev is the name outside the pod, "" for one that VFIO has.
+	// VF is the pod's end; nil for a veth.
+	VF *vf.Handle
+	// Netdev is the VF's name outside the pod, "" for one that VFIO has.
 	Netdev string
-	VFIO   bool
 }
 
 // Plugged is a port that a switch has.

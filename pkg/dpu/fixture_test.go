@@ -104,7 +104,7 @@ func newPairOn(t testing.TB, ns links, add func(name string) error) *pair {
 	writer := kube.NewWriter(apitest.Client(p.api))
 	p.host = &Host{
 		Node: host, View: p.view, Waiting: waiting, Annotate: writer.AnnotatePod,
-		Inventory: hostInventory, Ready: func() error { return nil },
+		Ready: func() error { return nil },
 	}
 	p.view.OnChange(waiting.Changed)
 	p.view.OnChange(func(owners ...contract.Owner) {

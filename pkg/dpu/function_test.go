@@ -136,41 +136,6 @@ func clone(inv vf.Inventory) vf.Inventory {
 	return inv
 }
 
-// A host tells the PF's own address, whatever a bond has put over it, and its
-// number as the switch counts, or else as PCI does.
-func TestPFIdentity_PermanentMACAndNumber(t *testing.T) {
-	seven := uint32(7)
-	second, err := vf.ParsePCIAddress("0000:03:00.1")
-	must(t, err)
-	inv := vf.Inventory{PFs: []vf.PF{
-		{
-			Ports: []vf.Netdev{{MAC: vf.MAC{2, 0, 0, 0, 0, 9}, PermanentMAC: vf.MAC{0x5c, 0, 0, 0, 0, 1}}},
-			VFs:   []vf.VF{{Device: vf.Device{Name: "0000:03:00.2"}}},
-		},
-		{
-			Device: vf.Device{PCI: second},
-			Ports:  []vf.Netdev{{MAC: vf.MAC{2, 0, 0, 0, 0, 9}, PermanentMAC: vf.MAC{0x5c, 0, 0, 0, 0, 2}}},
-			SFs:    []vf.SF{{Device: "mlx5_core.sf.2"}},
-		},
-		{
-			Device: vf.Device{PCI: second}, Number: &seven,
-			Ports: []vf.Netdev{{MAC: vf.MAC{2, 0, 0, 0, 0, 9}}},
-			VFs:   []vf.VF{{Device: vf.Device{Name: "0000:05:00.2"}}},
-		},
-	}}
-	for device, want := range map[string]string{
-		"0000:03:00.2": "0 5c:00:00:00:00:01", "mlx5_core.sf.2": "1 5c:00:00:00:00:02", "0000:05:00.2": "7 ", "0000:09:00.2": "none",
-	} {
-		got := "none"
-		if pf := pfOf(inv, device); pf != nil {
-			got = fmt.Sprintf("%d %s", pfNumber(pf), pfMAC(pf))
-		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", device, got, want)
-		}
-	}
-}
-
 // TestLinks_OfEachKindOfDPU: guests are representors of hosts' functions, their PFs
 // included, and never the DPU's own SF; uplinks are those of the same switches.
 func TestLinks_OfEachKindOfDPU(t *testing.T) {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // CodeRefused is the CNI error code of what the DPU refuses, with its reason.
@@ -32,8 +30,6 @@ type Host struct {
 	Waiting *cni.Pods
 	// Annotate sets annotations of a pod; "" removes one.
 	Annotate func(ctx context.Context, pod *corev1.Pod, annotations map[string]string) error
-	// Inventory is the host's devices.
-	Inventory func() vf.Inventory
 	// Ready says why the DPU attaches no pods.
 	Ready func() error
 }
@@ -43,18 +39,14 @@ var _ cni.Switch = (*Host)(nil)
 // Plug writes the pod's details, unless they say the same already, and returns
 // when the informer has them: an Unplug that follows at once must see them.
 func (h *Host) Plug(ctx context.Context, p cni.Port) (link string, err error) {
-	if p.Device == nil {
-		return "", errors.New("this host's pods have their ports on a DPU: a pod needs a function of its NIC")
+	if p.VF == nil {
+		return "", errors.New("this host's pods have their ports on a DPU: a pod needs a VF of its NIC")
 	}
 	pod := h.View.Pod(p.Pod.Namespace, p.Pod.Name)
 	if pod == nil || string(pod.UID) != p.UID {
 		return "", fmt.Errorf("pod %s was deleted or replaced", p.Pod)
 	}
-	details, err := h.details(p)
-	if err != nil {
-		return "", err
-	}
-	if err := h.write(ctx, pod, p.Pod, details); err != nil {
+	if err := h.write(ctx, pod, p.Pod, details(p)); err != nil {
 		return "", err
 	}
 	return "", h.Waiting.Wait(ctx, p.Pod, func(pod *corev1.Pod) (bool, error) {
@@ -68,69 +60,20 @@ func (h *Host) Plug(ctx context.Context, p cni.Port) (link string, err error) {
 	})
 }
 
-// details describes the function with the numbers that the NIC's switch has.
-func (h *Host) details(p cni.Port) (*contract.DPUConnection, error) {
-	d := p.Device
-	pf := pfOf(h.Inventory(), d.ID)
-	if pf == nil {
-		return nil, fmt.Errorf("device %s is not in the inventory of this host", d.ID)
-	}
-	number := contract.FunctionNumber(d.Function.Number)
+// details names the VF by the numbers that the NIC's eswitch has.
+func details(p cni.Port) *contract.DPUConnection {
+	number := contract.FunctionNumber(p.VF.Function.Number)
 	c := &contract.DPUConnection{
-		PF: contract.FunctionNumber(pfNumber(pf)), Sandbox: p.Sandbox, Interface: p.IfName, Network: p.Network,
-		PFMAC: pfMAC(pf), Netdev: d.Netdev,
+		PF: contract.FunctionNumber(p.VF.Function.PF), VF: &number, PFMAC: contract.MAC(p.VF.PFMAC),
+		Sandbox: p.Sandbox, Interface: p.IfName, Network: p.Network,
 	}
 	if p.Attachment != p.IfName {
 		c.Attachment = p.Attachment
 	}
-	if d.VFIO {
-		c.Netdev = ""
+	if !p.VF.VFIO {
+		c.Netdev = p.Netdev
 	}
-	switch d.Function.Flavour {
-	case netdev.FlavourVF:
-		c.VF = &number
-	case netdev.FlavourSF:
-		c.SF = &number
-	default:
-		return nil, fmt.Errorf("device %s is function %s, neither a VF nor a scalable function", d.ID, d.Function)
-	}
-	return c, nil
-}
-
-// pfOf finds the PF above a device; nil when there is none.
-func pfOf(inv vf.Inventory, device string) *vf.PF {
-	for i := range inv.PFs {
-		pf := &inv.PFs[i]
-		for _, v := range pf.VFs {
-			if v.Name == device {
-				return pf
-			}
-		}
-		for _, s := range pf.SFs {
-			if s.Device == device {
-				return pf
-			}
-		}
-	}
-	return nil
-}
-
-// pfNumber is the switch's, where this side sees that, else the PCI function's,
-// which is the same on cards that serve one host.
-func pfNumber(pf *vf.PF) uint32 {
-	if pf.Number != nil {
-		return *pf.Number
-	}
-	return uint32(pf.PCI.Function)
-}
-
-// pfMAC is a PF's permanent address; nil where none is known. The current one
-// would not do: in a bond all PFs have the same.
-func pfMAC(pf *vf.PF) contract.MAC {
-	if up := pf.Uplink(); up != nil && len(up.PermanentMAC) == 6 {
-		return contract.MAC(up.PermanentMAC)
-	}
-	return nil
+	return c
 }
 
 // write sets the details of the pod's port on the owner's network.

@@ -11,7 +11,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // A DPU that is away holds up no DEL, one that is alive is waited for.
@@ -55,10 +54,8 @@ func TestHost_ErrorsNameTheirReason(t *testing.T) {
 		spoil func()
 		want  string
 	}{
-		"no device":       {func() { port.Device = nil }, "a pod needs a function"},
+		"no device":       {func() { port.VF = nil }, "a pod needs a VF"},
 		"another's UID":   {func() { port.UID = "x" }, "deleted or replaced"},
-		"unknown device":  {func() { port.Device.ID = "0000:09:00.2" }, "is not in the inventory"},
-		"neither VF nor":  {func() { port.Device.Function.Flavour = netdev.FlavourPF }, "neither a VF nor"},
 		"API server away": {func() { p.api.PrependReactor("patch", "pods", refuse) }, "no API server"},
 	} {
 		port = hostPort(pod, "s", 0)

@@ -9,13 +9,9 @@ import (
 
 // ClaimManagement is contract.ManagementPortKey of a host's Node with the VF that is to be its management port. Other
 // networks' entries of the former value stay.
-func ClaimManagement(inv vf.Inventory, device, former string) (string, error) {
-	pf, v, ok := inv.VF(device)
-	if !ok {
-		return "", fmt.Errorf("device %s is not in the inventory of this host", device)
-	}
+func ClaimManagement(v vf.Handle, former string) (string, error) {
 	return contract.SetNetwork(former, contract.DefaultNetwork, contract.ManagementFunction{
-		Device: device, PF: pfNumber(pf), Number: uint32(v.Index), PFMAC: pfMAC(pf),
+		Device: v.Device, PF: v.Function.PF, Number: v.Function.Number, PFMAC: contract.MAC(v.PFMAC),
 	})
 }
 

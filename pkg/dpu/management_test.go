@@ -30,7 +30,9 @@ func (p *pair) own(claim string) {
 func TestManagementPort_IsRepresentorOfClaimedVF(t *testing.T) {
 	p := newPair(t)
 	p.start()
-	claim, err := ClaimManagement(hostInventory(), "0000:03:00.3", "")
+	inv := hostInventory()
+	second, _ := inv.Handle("0000:03:00.3")
+	claim, err := ClaimManagement(second, "")
 	must(t, err)
 	if want := `{"default":{"DeviceId":"0000:03:00.3","PfId":0,"FuncId":1,"PfMac":"5c:00:00:00:00:01"}}`; claim != want {
 		t.Errorf("claim %s, want %s", claim, want)

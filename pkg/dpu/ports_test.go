@@ -15,22 +15,20 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
-	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 func hostPort(pod *corev1.Pod, sandbox string, vfNumber int) cni.Port {
+	inv := hostInventory()
+	handle, _ := inv.Handle("0000:03:00.2")
+	handle.Function.Number = uint32(vfNumber)
 	return cni.Port{
 		Plugged: cni.Plugged{
 			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
 			Sandbox: sandbox, IfName: "eth0", Attachment: "eth0", Network: "ovn-kubernetes", Representor: true,
 		},
 		MAC: net.HardwareAddr{0x0a, 0x58, 10, 244, 1, 5}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24")}, MTU: 1400,
-		Device: &cni.Device{
-			ID: "0000:03:00.2", Netdev: "ens1f0v0",
-			Function: vf.PortName{Flavour: netdev.FlavourVF, Number: uint32(vfNumber)},
-		},
+		VF: &handle, Netdev: "ens1f0v0",
 	}
 }
 

@@ -125,8 +125,8 @@ func (p *Ports) wanted(c claimant, details *contract.DPUConnection) (cni.Port, e
 			Pod: c.owner, UID: string(c.pod.UID), Sandbox: details.Sandbox, IfName: details.Interface,
 			Attachment: cmp.Or(details.Attachment, details.Interface), Network: details.Network, Link: representor.Name, Representor: true,
 		},
-		Device: &cni.Device{Representor: representor.Name, Netdev: details.Netdev, VFIO: details.Netdev == ""},
-		MAC:    []byte(network.MAC), Addresses: network.Addresses, MTU: p.deps.MTU(),
+		VF: &vf.Handle{Representor: representor.Name, VFIO: details.Netdev == ""}, Netdev: details.Netdev,
+		MAC: []byte(network.MAC), Addresses: network.Addresses, MTU: p.deps.MTU(),
 	}, nil
 }
 

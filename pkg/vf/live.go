@@ -42,21 +42,21 @@ func (l *Live) Inventory() *Inventory {
 
 // VF finds a VF by its device's name. One that is not in the newest inventory, or
 // not with its representor, may be newer than the inventory: then VF takes an inventory.
-func (l *Live) VF(device string) (PF, VF, error) {
+func (l *Live) VF(device string) (Handle, error) {
 	if latest := l.Inventory(); latest != nil {
-		if pf, v, ok := latest.VF(device); ok && (v.Representor != nil || !pf.Switchdev()) {
-			return *pf, *v, nil
+		if h, ok := latest.Handle(device); ok && (h.Representor != "" || !h.Switchdev) {
+			return h, nil
 		}
 	}
 	now, err := l.readNow()
 	if err != nil {
-		return PF{}, VF{}, fmt.Errorf("looking for VF %s: %w", device, err)
+		return Handle{}, fmt.Errorf("looking for VF %s: %w", device, err)
 	}
-	pf, v, ok := now.VF(device)
+	h, ok := now.Handle(device)
 	if !ok {
-		return PF{}, VF{}, fmt.Errorf("%s is not a VF of this node", device)
+		return h, fmt.Errorf("%s is not a VF of this node", device)
 	}
-	return *pf, *v, nil
+	return h, nil
 }
 
 // Exclusive says whether each namespace has RDMA devices of its own. Like VF it

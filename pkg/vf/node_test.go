@@ -396,7 +396,7 @@ func TestLive_MissingVFCostsOneLook(t *testing.T) {
 		}
 		live := NewLive(node(t, w), slog.New(slog.DiscardHandler))
 		for range 50 {
-			if _, _, err := live.VF("0000:99:00.1"); err == nil {
+			if _, err := live.VF("0000:99:00.1"); err == nil {
 				t.Fatal("a VF that is not there was found")
 			}
 		}
@@ -404,7 +404,7 @@ func TestLive_MissingVFCostsOneLook(t *testing.T) {
 			t.Errorf("%d looks", looks)
 		}
 		time.Sleep(debounce)
-		if _, v, err := live.VF("0000:03:00.2"); err != nil || v.Index != 0 || looks != 2 {
+		if v, err := live.VF("0000:03:00.2"); err != nil || v.Function.Number != 0 || v.Representor == "" || looks != 2 {
 			t.Errorf("later: %+v, %v, %d looks", v, err, looks)
 		}
 	})

@@ -99,3 +99,40 @@ func golden(t *testing.T, file string, got []byte) {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
+
+// TestHandle_NamesPFAsDPUKnowsIt: by the PF's own address, whatever a bond has put over it, and
+// by its number as the eswitch counts, or else as PCI does.
+func TestHandle_NamesPFAsDPUKnowsIt(t *testing.T) {
+	seven := uint32(7)
+	second, err := ParsePCIAddress("0000:03:00.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv := Inventory{PFs: []PF{
+		{
+			Ports: []Netdev{{MAC: MAC{2, 0, 0, 0, 0, 9}, PermanentMAC: MAC{0x5c, 0, 0, 0, 0, 1}}},
+			VFs:   []VF{{Device: Device{Name: "0000:03:00.2"}}},
+		},
+		{
+			Device: Device{PCI: second},
+			Ports:  []Netdev{{MAC: MAC{2, 0, 0, 0, 0, 9}, PermanentMAC: MAC{0x5c, 0, 0, 0, 0, 2}}},
+			VFs:    []VF{{Device: Device{Name: "0000:04:00.2"}, Index: 3}},
+		},
+		{
+			Device: Device{PCI: second}, Number: &seven,
+			Ports: []Netdev{{MAC: MAC{2, 0, 0, 0, 0, 9}}},
+			VFs:   []VF{{Device: Device{Name: "0000:05:00.2"}}},
+		},
+	}}
+	for device, want := range map[string]string{
+		"0000:03:00.2": "pf0vf0 5c:00:00:00:00:01", "0000:04:00.2": "pf1vf3 5c:00:00:00:00:02", "0000:05:00.2": "pf7vf0 ", "0000:09:00.2": "none",
+	} {
+		got := "none"
+		if h, ok := inv.Handle(device); ok {
+			got = h.Function.String() + " " + h.PFMAC.String()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", device, got, want)
+		}
+	}
+}

@@ -84,18 +84,6 @@ type Mover struct {
 	locks map[string]*sync.Mutex // by device
 }
 
-// Function is a VF as the inventory has it.
-type Function struct {
-	Device string // as the kubelet knows it
-	// PF is the uplink's name, "" when it is not in this namespace.
-	PF     string
-	Number int
-	// Representor is "" where it is on another machine.
-	Representor string
-	Driver      string
-	VFIO        bool
-}
-
 // Target is what the netdev is to be in the pod.
 type Target struct {
 	Name string
@@ -124,44 +112,44 @@ func (m *Mover) lock(device string) (unlock func()) {
 
 // Prepare records what the device is like and that it is about to change. The
 // claim must be there.
-func (m *Mover) Prepare(f Function, sandbox string) (ledger.Original, error) {
-	defer m.lock(f.Device)()
-	claim, ok := m.Ledger.Holder(f.Device)
+func (m *Mover) Prepare(v vf.Handle, sandbox string) (ledger.Original, error) {
+	defer m.lock(v.Device)()
+	claim, ok := m.Ledger.Holder(v.Device)
 	if !ok || claim.Sandbox != sandbox {
-		return ledger.Original{}, fmt.Errorf("preparing %s: %w", f.Device, ledger.ErrNotHeld)
+		return ledger.Original{}, fmt.Errorf("preparing %s: %w", v.Device, ledger.ErrNotHeld)
 	}
 	var o ledger.Original
 	if claim.Original == nil {
 		var err error
-		if o, err = m.look(f); err != nil {
-			return o, fmt.Errorf("preparing %s: %w", f.Device, err)
+		if o, err = m.look(v); err != nil {
+			return o, fmt.Errorf("preparing %s: %w", v.Device, err)
 		}
 	}
-	return m.Ledger.Begin(f.Device, sandbox, o)
+	return m.Ledger.Begin(v.Device, sandbox, o)
 }
 
 // look asks the kernel: an inventory may be of the time when the last pod had the
 // device, and what it says of that would be taken for the device's own.
-func (m *Mover) look(f Function) (o ledger.Original, err error) {
-	o.Driver = f.Driver
-	if o.RDMA, err = m.RDMA(f.Device); err != nil {
+func (m *Mover) look(v vf.Handle) (o ledger.Original, err error) {
+	o.Driver = v.Driver
+	if o.RDMA, err = m.RDMA(v.Device); err != nil {
 		return o, err
 	}
-	if f.Representor != "" && m.PF != nil {
-		mac, err := m.PF.FunctionMAC(f.Representor)
+	if v.Representor != "" && m.PF != nil {
+		mac, err := m.PF.FunctionMAC(v.Representor)
 		if err != nil {
 			return o, err
 		}
 		o.FunctionMAC = vf.MAC(mac)
 	}
-	if f.VFIO {
+	if v.VFIO {
 		return o, nil
 	}
-	link, err := m.inHostNetns(f.Device)
+	link, err := m.inHostNetns(v.Device)
 	if err != nil {
 		return o, err
 	}
-	use, err := m.Use(f.Device)
+	use, err := m.Use(v.Device)
 	if err == nil && use != "" {
 		err = fmt.Errorf("the node uses it: %s", use)
 	}
@@ -171,7 +159,7 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 	o.Name, o.MAC, o.MTU, o.Up, o.AltNames = link.Name, vf.MAC(link.MAC), link.MTU, link.Up, link.AltNames
 	settings, err := m.Ethtool.Ethtool(link.Name)
 	if err != nil { // most drivers have a part of the settings only
-		m.Log.Debug("ethtool settings that are not known", "device", f.Device, "error", err)
+		m.Log.Debug("ethtool settings that are not known", "device", v.Device, "error", err)
 	}
 	o.Ethtool = &settings
 	return o, nil
@@ -179,29 +167,29 @@ func (m *Mover) look(f Function) (o ledger.Original, err error) {
 
 // Attach takes a prepared device to where its claim says. Addresses and the state
 // are the caller's.
-func (m *Mover) Attach(ctx context.Context, f Function, sandbox string, t Target) error {
-	defer m.lock(f.Device)()
-	claim, ok := m.Ledger.Holder(f.Device)
+func (m *Mover) Attach(ctx context.Context, v vf.Handle, sandbox string, t Target) error {
+	defer m.lock(v.Device)()
+	claim, ok := m.Ledger.Holder(v.Device)
 	if !ok || claim.Sandbox != sandbox || claim.Original == nil {
-		return fmt.Errorf("attaching %s: %w", f.Device, ledger.ErrNotHeld)
+		return fmt.Errorf("attaching %s: %w", v.Device, ledger.ErrNotHeld)
 	}
 	if inode, err := m.Inode(claim.NetNS); err != nil || inode != claim.Inode {
-		return fmt.Errorf("attaching %s: its namespace %s is gone", f.Device, claim.NetNS)
+		return fmt.Errorf("attaching %s: its namespace %s is gone", v.Device, claim.NetNS)
 	}
-	if err := m.setFunctionMAC(f, t.MAC); err != nil {
-		return fmt.Errorf("attaching %s: %w", f.Device, err)
+	if err := m.setFunctionMAC(v, t.MAC); err != nil {
+		return fmt.Errorf("attaching %s: %w", v.Device, err)
 	}
-	if f.VFIO {
+	if v.VFIO {
 		return nil
 	}
 	if err := m.moveIn(ctx, claim, t); err != nil {
-		return fmt.Errorf("attaching %s: %w", f.Device, err)
+		return fmt.Errorf("attaching %s: %w", v.Device, err)
 	}
 	if !m.Exclusive() {
 		return nil
 	}
 	if err := m.moveRDMA(claim); err != nil { // after the netdev, and so without its events
-		return fmt.Errorf("attaching %s: %w", f.Device, err)
+		return fmt.Errorf("attaching %s: %w", v.Device, err)
 	}
 	return nil
 }
@@ -217,19 +205,19 @@ func (m *Mover) moveRDMA(claim ledger.Claim) error {
 
 // setFunctionMAC lets a driver that starts later, such as a guest's, find the
 // MAC. A netdev has one of its own, so that a refusal matters with VFIO only.
-func (m *Mover) setFunctionMAC(f Function, mac net.HardwareAddr) error {
+func (m *Mover) setFunctionMAC(v vf.Handle, mac net.HardwareAddr) error {
 	if m.PF == nil {
 		return nil
 	}
 	err := errors.New("its MAC cannot be set: neither the netdev of its PF nor its representor is in this namespace")
-	if f.PF != "" {
-		err = m.PF.SetVFMAC(f.PF, f.Number, mac)
+	if v.PF != "" {
+		err = m.PF.SetVFMAC(v.PF, int(v.Function.Number), mac)
 	}
-	if err != nil && f.Representor != "" {
-		err = m.PF.SetFunctionMAC(f.Representor, mac)
+	if err != nil && v.Representor != "" {
+		err = m.PF.SetFunctionMAC(v.Representor, mac)
 	}
-	if err != nil && !f.VFIO {
-		m.Log.Debug("MAC on the PF's side", "device", f.Device, "error", err)
+	if err != nil && !v.VFIO {
+		m.Log.Debug("MAC on the PF's side", "device", v.Device, "error", err)
 		return nil
 	}
 	return err

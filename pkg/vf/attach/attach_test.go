@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
@@ -35,12 +36,12 @@ type world struct {
 	use     string           // that the node makes of the VF
 	pf      error            // of the PF's link
 	port    net.HardwareAddr // on the devlink port
-	f       Function
+	f       vf.Handle
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, net: netdev.NewFake(), present: true, f: Function{Device: device, PF: "p0", Driver: "mlx5_core"}, port: homeMAC}
+	w := &world{T: t, net: netdev.NewFake(), present: true, f: vf.Handle{Device: device, PF: "p0", Driver: "mlx5_core"}, port: homeMAC}
 	w.net.AddNS("/pod")
 	w.net.AddLink("", netdev.Link{Name: "p0"})
 	w.net.AddLink("", netdev.Link{Name: "vf0", Parent: device, MTU: 1500, MAC: homeMAC, Up: true, AltNames: []string{"eth0"}})

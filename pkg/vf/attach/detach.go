@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
@@ -17,24 +18,24 @@ var ErrAway = errors.New("its netdev is in no namespace that can be seen")
 
 // Detach takes a device out of the pod, makes it what it was, and ends the claim.
 // It does nothing to a device that another sandbox holds by now.
-func (m *Mover) Detach(ctx context.Context, f Function, sandbox string) error {
-	defer m.lock(f.Device)()
-	claim, ok := m.Ledger.Holder(f.Device)
+func (m *Mover) Detach(ctx context.Context, v vf.Handle, sandbox string) error {
+	defer m.lock(v.Device)()
+	claim, ok := m.Ledger.Holder(v.Device)
 	if !ok || claim.Sandbox != sandbox {
 		return nil
 	}
 	if claim.Phase != ledger.Claimed { // else nothing was changed
-		if err := m.Ledger.SetPhase(f.Device, sandbox, ledger.Orphan); err != nil {
+		if err := m.Ledger.SetPhase(v.Device, sandbox, ledger.Orphan); err != nil {
 			return err
 		}
-		if err := m.restore(ctx, f, claim); err != nil {
-			return fmt.Errorf("detaching %s: %w", f.Device, err)
+		if err := m.restore(ctx, v, claim); err != nil {
+			return fmt.Errorf("detaching %s: %w", v.Device, err)
 		}
 	}
-	return m.Ledger.Release(f.Device, sandbox)
+	return m.Ledger.Release(v.Device, sandbox)
 }
 
-func (m *Mover) restore(ctx context.Context, f Function, claim ledger.Claim) error {
+func (m *Mover) restore(ctx context.Context, v vf.Handle, claim ledger.Claim) error {
 	o := claim.Original
 	present, _, err := m.Present(claim.Device)
 	if err != nil {
@@ -43,7 +44,7 @@ func (m *Mover) restore(ctx context.Context, f Function, claim ledger.Claim) err
 	if !present {
 		return nil // it comes back new
 	}
-	if err := m.restoreFunctionMAC(f, o); err != nil {
+	if err := m.restoreFunctionMAC(v, o); err != nil {
 		return err
 	}
 	if err := m.restoreRDMA(claim); err != nil {
@@ -54,7 +55,7 @@ func (m *Mover) restore(ctx context.Context, f Function, claim ledger.Claim) err
 	}
 	link, where, err := m.find(claim)
 	if errors.Is(err, netdev.ErrNotFound) {
-		if f.Driver == o.Driver {
+		if v.Driver == o.Driver {
 			return ErrAway
 		}
 		return nil // another driver has it, and is somebody else's decision
@@ -110,15 +111,15 @@ func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Origin
 }
 
 // restoreFunctionMAC comes before the netdev's own: some drivers refuse it else.
-func (m *Mover) restoreFunctionMAC(f Function, o *ledger.Original) error {
-	if f.PF == "" && f.Representor == "" {
+func (m *Mover) restoreFunctionMAC(v vf.Handle, o *ledger.Original) error {
+	if v.PF == "" && v.Representor == "" {
 		return nil
 	}
 	mac := []byte(o.FunctionMAC)
 	if len(mac) == 0 {
 		mac = make([]byte, 6) // none
 	}
-	return m.setFunctionMAC(f, mac)
+	return m.setFunctionMAC(v, mac)
 }
 
 // restoreRDMA goes before the netdev, whose events let others look for both. A

@@ -234,7 +234,7 @@ func (h *hostSide) start(boot string) {
 	server, err := cni.NewServer(cfg, cni.Deps{
 		Switch: &dpu.Host{
 			Node: dpuHost, View: view, Waiting: pods, Annotate: kube.NewWriter(apitest.Client(h.api)).AnnotatePod,
-			Inventory: func() vf.Inventory { return *h.live.Inventory() }, Ready: health.Ready,
+			Ready: health.Ready,
 		},
 		Pods: pods, Host: space, OpenNS: cni.OpenNS, Ready: health.Ready, Functions: functions,
 	}, log, nil)

@@ -73,7 +73,11 @@ func (h *hostSide) function() (*node.VF, error) {
 	if device == "" {
 		return nil, nil
 	}
-	claim, err := dpu.ClaimManagement(*h.live.Inventory(), device, "")
+	v, err := h.live.VF(device)
+	if err != nil {
+		return nil, err
+	}
+	claim, err := dpu.ClaimManagement(v, "")
 	return &node.VF{Device: device, Claim: claim}, err
 }
 
