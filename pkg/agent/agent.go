@@ -1,9 +1,9 @@
 // Package agent joins the parts of a node's agent. Each kind of node has a constructor:
 //
-//	Full  a node with its own OVS: gateway.Setup, then cni.Server -> cni.OVS -> br-int;
+//	Full  a node with its own OVS: gateway.Setup, then cni.Server -> plug.OVS -> br-int;
 //	      OffloadPolicies, the node's NodeOffload
 //	Host  a host with a DPU: cni.Server -> dpu.Host -> annotations of pods; no OVS
-//	DPU   the DPU of a host: gateway.Setup, dpu.Ports -> cni.OVS -> br-int, the Lease
+//	DPU   the DPU of a host: gateway.Setup, dpu.Ports -> plug.OVS -> br-int, the Lease
 //
 // Place in the data flow:
 //

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
@@ -49,11 +49,11 @@ func DPU(ctx context.Context, p *Process) (Agent, error) {
 	if d.ovs, err = newOVS(n, db, func(deps *gateway.Deps) { deps.Eswitch = n.eswitch }); err != nil { // the management port is apart
 		return nil, err
 	}
-	bridge := &cni.OVS{DB: db, Bridge: contract.IntegrationBridge, Host: n.netns, Functions: n.kernel}
+	bridge := &plug.OVS{DB: db, Bridge: contract.IntegrationBridge, Host: n.netns, Functions: n.kernel}
 	cfg := dpu.Defaults()
 	cfg.Serves, cfg.Logger, cfg.Registerer = p.Serves, p.Logger, p.metrics
 	if d.ports, err = dpu.NewPorts(cfg, dpu.Deps{
-		Pods: n.view, Node: n.node, Switch: bridge, MTU: d.setup.MTU, Annotate: n.writer.AnnotatePod, Warn: n.report.Warn,
+		Pods: n.view, Node: n.node, Plugger: bridge, MTU: d.setup.MTU, Annotate: n.writer.AnnotatePod, Warn: n.report.Warn,
 	}); err != nil {
 		return nil, err
 	}

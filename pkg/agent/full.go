@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
@@ -101,10 +102,10 @@ func (nics) SetVFs(address string, n int) error { return netdev.SetVFs(sysfs, ad
 func (f *full) openServer() (err error) {
 	cfg := f.CNI
 	cfg.MTU = f.setup.MTU
-	bridge := &cni.OVS{DB: f.db, Bridge: contract.IntegrationBridge, Host: f.netns}
+	bridge := &plug.OVS{DB: f.db, Bridge: contract.IntegrationBridge, Host: f.netns}
 	f.ready = func() error { return cmp.Or(bridge.Ready(), f.setup.Ready()) }
 	if f.server, err = cni.NewServer(cfg, cni.Deps{
-		Switch: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Ready: f.ready,
+		Plugger: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Ready: f.ready,
 		OnNode: func() []*corev1.Pod { return f.view.PodsOnNode(f.Node.Node) },
 	}, f.Logger, f.metrics); err != nil {
 		return err

@@ -60,7 +60,7 @@ func (h *host) openServer() (err error) {
 	cfg := h.CNI
 	cfg.MTU = h.mtu.get
 	if h.server, err = cni.NewServer(cfg, cni.Deps{
-		Switch: &dpu.Host{
+		Plugger: &dpu.Host{
 			Node: h.Node.Node, View: h.view, Waiting: h.pods, Annotate: h.writer.AnnotatePod,
 			Ready: h.dpu.Ready,
 		},

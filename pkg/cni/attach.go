@@ -13,6 +13,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -38,7 +39,7 @@ type iface struct {
 	name    string         // in the pod
 	pod     contract.Owner // on the interface's network
 	network *contract.PodNetwork
-	port    Port
+	port    plug.Port
 	vf      *vf.Handle // nil for a veth
 	netdev  string     // the VF's name outside the pod, "" for one that VFIO has
 }
@@ -188,7 +189,7 @@ func (a *attachment) attach(ctx context.Context) error {
 }
 
 func (a *iface) attach(ctx context.Context, ns PodLinks) error {
-	was, ok, err := plugged(a.Switch, a.pod)
+	was, ok, err := plug.Find(a.Plugger, a.pod)
 	if err != nil {
 		return fail(CodeAttach, "attach: %v", err)
 	}
@@ -203,7 +204,7 @@ func (a *iface) attach(ctx context.Context, ns PodLinks) error {
 		}
 	}
 	// The port comes before the addresses: OVS and OVN work on it meanwhile.
-	if a.port.Link, err = a.Switch.Plug(ctx, a.port); err != nil {
+	if a.port.Link, err = a.Plugger.Plug(ctx, a.port); err != nil {
 		if errors.Is(context.Cause(ctx), errCancelled) {
 			err = errCancelled
 		}
@@ -225,9 +226,9 @@ func (a *iface) configure(ns PodLinks) error {
 	return nil
 }
 
-func (a *iface) wanted() Port {
-	p := Port{
-		Plugged: Plugged{
+func (a *iface) wanted() plug.Port {
+	p := plug.Port{
+		Plugged: plug.Plugged{
 			Pod: a.pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.name, Attachment: a.req.IfName,
 			Network: a.req.Conf.Name, Link: hostLink(a.req.Sandbox, a.name, a.pod.Network),
 		},
@@ -248,7 +249,7 @@ func (a *iface) addVeth(ns PodLinks, known bool) error {
 	case errors.Is(err, netdev.ErrNotFound):
 	case err != nil:
 		return fail(CodeAttach, "attach: %v", err)
-	case !own || !found.is(made):
+	case !own || !found.SameInterface(made):
 		return fail(CodeTaken, "attach: the host has a link %s that is not of this sandbox", name)
 	case known && checkLink(ns, a.name, a.network) == nil:
 		return nil
@@ -272,7 +273,7 @@ func (a *iface) addVeth(ns PodLinks, known bool) error {
 	if err != nil {
 		return fail(CodeAttach, "attach: %v", err)
 	}
-	a.undo = append(a.undo, func(ctx context.Context) error { return a.Switch.Unplug(ctx, a.port.Plugged) })
+	a.undo = append(a.undo, func(ctx context.Context) error { return a.Plugger.Unplug(ctx, a.port.Plugged) })
 	return nil
 }
 
@@ -289,8 +290,8 @@ func (a *attachment) waitFlows(ctx context.Context) error {
 		}
 	}()
 	err := a.each(ctx, func(i *iface, ctx context.Context) error {
-		if err := i.Switch.Wait(ctx, i.port); err != nil {
-			return fmt.Errorf("flows of %s (at most %s): %w", podPort(i.pod), i.cfg.FlowsTimeout, err)
+		if err := i.Plugger.Wait(ctx, i.port); err != nil {
+			return fmt.Errorf("flows of %s (at most %s): %w", plug.LogicalPort(i.pod), i.cfg.FlowsTimeout, err)
 		}
 		return nil
 	})

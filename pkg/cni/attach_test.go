@@ -159,7 +159,7 @@ func TestAdd_ErrorNamesStagePodAndReason(t *testing.T) {
 			n.db.flows = false
 			n.ovs.DB = editing{n.db, func(i *vswitch.Interface) { i.Ofport = &ofport }}
 		}, CodeFlows, []string{"flows of default_web", "at most 20ms", "ovn-controller has not set ovn-installed"}},
-		{"OVS complains", func(n *node) {
+		{"plug.OVS complains", func(n *node) {
 			n.db.flows = false
 			n.ovs.DB = editing{n.db, func(i *vswitch.Interface) { i.Error = &complaint }}
 		}, CodeFlows, []string{"flows: ", complaint}},

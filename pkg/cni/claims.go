@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
@@ -18,8 +19,8 @@ import (
 const restoring = 8
 
 // asPlugged is what a port of the claim's would look like.
-func asPlugged(c ledger.Claim) Plugged {
-	return Plugged{
+func asPlugged(c ledger.Claim) plug.Plugged {
+	return plug.Plugged{
 		Pod: owner(c), UID: string(c.UID), Sandbox: c.Sandbox, IfName: c.Interface, Attachment: c.AttachmentName(),
 		Network: c.Network, Representor: true,
 	}
@@ -39,7 +40,7 @@ func (s *Server) claimOf(r *Request) (ledger.Claim, bool) {
 // unclaimed reports whether a pod has details for a DPU that no ADD of this node has
 // written: they may name a function that another pod has. A claim comes before the
 // details and ends after them. A damaged record might be the claim.
-func (s *Server) unclaimed(p Plugged) bool {
+func (s *Server) unclaimed(p plug.Plugged) bool {
 	if s.deps.Functions == nil || !p.Representor || p.Link != "" || s.commands.busy(p.Pod) {
 		return false
 	}
@@ -61,7 +62,7 @@ func (s *Server) Changed(owners ...contract.Owner) {
 		left := s.deps.Functions.Ledger.Where(func(c ledger.Claim) bool {
 			return owner(c).On("") == o && (pod == nil || pod.UID != c.UID)
 		})
-		ports, err := s.deps.Switch.Plugged(o)
+		ports, err := s.deps.Plugger.Plugged(o)
 		if len(left) > 0 || err == nil && slices.ContainsFunc(ports, s.unclaimed) {
 			s.Repair()
 		}
@@ -70,7 +71,7 @@ func (s *Server) Changed(owners ...contract.Owner) {
 
 // collectClaims takes devices home whose pod or sandbox is gone, or whose way
 // home has not come to its end. An ADD under way is left alone.
-func (s *Server) collectClaims(ctx context.Context, dead func(Plugged) bool) (removed int, err error) {
+func (s *Server) collectClaims(ctx context.Context, dead func(plug.Plugged) bool) (removed int, err error) {
 	if s.deps.Functions == nil {
 		return 0, nil
 	}
@@ -156,7 +157,7 @@ func (s *Server) needsRestore(c ledger.Claim) bool {
 	if !s.deps.Functions.Mover.Attached(c) {
 		return true
 	}
-	p, ok, err := plugged(s.deps.Switch, owner(c))
+	p, ok, err := plug.Find(s.deps.Plugger, owner(c))
 	if err != nil || !ok {
 		return err == nil
 	}

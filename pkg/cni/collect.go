@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -17,13 +18,13 @@ import (
 // collect removes what belongs to nobody: ports for which dead holds, and links
 // of ours whose sandbox has no port. An ADD under way is left alone. Errors do
 // not stop it.
-func (s *Server) collect(ctx context.Context, dead func(Plugged) bool) (removed int, err error) {
+func (s *Server) collect(ctx context.Context, dead func(plug.Plugged) bool) (removed int, err error) {
 	// Links are listed first: one that is made later is not seen at all.
 	links, err := s.deps.Host.Links()
 	if err != nil {
 		return 0, err
 	}
-	ports, err := s.deps.Switch.Plugged()
+	ports, err := s.deps.Plugger.Plugged()
 	if err != nil {
 		return 0, err
 	}
@@ -45,13 +46,13 @@ func (s *Server) collect(ctx context.Context, dead func(Plugged) bool) (removed 
 
 // collectLinks is about links of ours whose sandbox has no port: those of live pods
 // get their ports back, and the others are removed.
-func (s *Server) collectLinks(ctx context.Context, links []netdev.Link, dead func(Plugged) bool) (removed int, err error) {
+func (s *Server) collectLinks(ctx context.Context, links []netdev.Link, dead func(plug.Plugged) bool) (removed int, err error) {
 	orphans, ports, err := s.orphans(links)
 	if err != nil {
 		return 0, err
 	}
 	var errs []error
-	var nameless []Plugged
+	var nameless []plug.Plugged
 	for _, p := range orphans {
 		switch {
 		case p.UID == "" || s.deps.OnNode == nil:
@@ -69,14 +70,14 @@ func (s *Server) collectLinks(ctx context.Context, links []netdev.Link, dead fun
 }
 
 // orphans gives the newest first: of two sandboxes of a pod that one is its last.
-func (s *Server) orphans(links []netdev.Link) (orphans []Plugged, ports int, err error) {
+func (s *Server) orphans(links []netdev.Link) (orphans []plug.Plugged, ports int, err error) {
 	links = slices.SortedFunc(slices.Values(links), func(a, b netdev.Link) int { return cmp.Compare(b.Index, a.Index) })
 	for _, l := range links {
 		if p, ok := ours(l); ok && !s.commands.adding(p.Sandbox) {
 			orphans = append(orphans, p)
 		}
 	}
-	plugged, err := s.deps.Switch.Plugged() // an ADD that has ended has its port by now
+	plugged, err := s.deps.Plugger.Plugged() // an ADD that has ended has its port by now
 	if err != nil {
 		return nil, 0, err
 	}
@@ -85,7 +86,7 @@ func (s *Server) orphans(links []netdev.Link) (orphans []Plugged, ports int, err
 		has[[2]string{p.Sandbox, p.IfName}] = true
 		has[[2]string{p.Sandbox, ""}] = true // a link of a former version
 	}
-	orphans = slices.DeleteFunc(orphans, func(p Plugged) bool { return has[[2]string{p.Sandbox, p.IfName}] })
+	orphans = slices.DeleteFunc(orphans, func(p plug.Plugged) bool { return has[[2]string{p.Sandbox, p.IfName}] })
 	if len(orphans) == 0 || s.deps.OnNode == nil {
 		return orphans, len(plugged), nil
 	}
@@ -101,13 +102,13 @@ func (s *Server) orphans(links []netdev.Link) (orphans []Plugged, ports int, err
 
 // replug gives a live pod the port back that the database has lost, as when OVS was
 // installed again. The pod's end is as it was: the pair goes together.
-func (s *Server) replug(ctx context.Context, p Plugged) error {
+func (s *Server) replug(ctx context.Context, p plug.Plugged) error {
 	release, err := s.commands.acquire(ctx, p.Pod)
 	if err != nil {
 		return err
 	}
 	defer release()
-	now, ok, err := plugged(s.deps.Switch, p.Pod)
+	now, ok, err := plug.Find(s.deps.Plugger, p.Pod)
 	switch {
 	case err != nil:
 		return err
@@ -117,7 +118,7 @@ func (s *Server) replug(ctx context.Context, p Plugged) error {
 		return nil
 	}
 	link, err := s.deps.Host.Link(p.Link)
-	if made, own := ours(link); errors.Is(err, netdev.ErrNotFound) || err == nil && (!own || !made.is(p)) {
+	if made, own := ours(link); errors.Is(err, netdev.ErrNotFound) || err == nil && (!own || !made.SameInterface(p)) {
 		return nil // a DEL was quicker
 	}
 	if err != nil {
@@ -125,7 +126,7 @@ func (s *Server) replug(ctx context.Context, p Plugged) error {
 	}
 	network, err := s.deps.recorded(p, p.UID)
 	if err == nil {
-		_, err = s.deps.Switch.Plug(ctx, Port{Plugged: p, MAC: net.HardwareAddr(network.MAC), Addresses: network.Addresses, MTU: link.MTU})
+		_, err = s.deps.Plugger.Plug(ctx, plug.Port{Plugged: p, MAC: net.HardwareAddr(network.MAC), Addresses: network.Addresses, MTU: link.MTU})
 	}
 	if err != nil {
 		return fmt.Errorf("giving pod %s its port %s back: %w", p.Pod, p.Link, err)
@@ -138,14 +139,14 @@ func (s *Server) replug(ctx context.Context, p Plugged) error {
 // fewer ports than there are such links has rather lost its rows: then the links may
 // be those of live pods, and stay. DEL and GC name the sandbox and remove its link
 // all the same.
-func (s *Server) collectNameless(orphans []Plugged, ports int) (removed int, err error) {
+func (s *Server) collectNameless(orphans []plug.Plugged, ports int) (removed int, err error) {
 	if len(orphans) > max(ports, 1) {
 		return 0, fmt.Errorf("%d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(orphans), ports)
 	}
 	return s.removeLinks(orphans...)
 }
 
-func (s *Server) removeLinks(orphans ...Plugged) (removed int, err error) {
+func (s *Server) removeLinks(orphans ...plug.Plugged) (removed int, err error) {
 	var errs []error
 	for _, p := range orphans {
 		if err := removeLink(s.deps.Host, p); err != nil {
@@ -158,17 +159,17 @@ func (s *Server) removeLinks(orphans ...Plugged) (removed int, err error) {
 }
 
 // collectOne looks again under the pod's lock, where no command changes it.
-func (s *Server) collectOne(ctx context.Context, p Plugged, dead func(Plugged) bool) (int, error) {
+func (s *Server) collectOne(ctx context.Context, p plug.Plugged, dead func(plug.Plugged) bool) (int, error) {
 	release, err := s.commands.acquire(ctx, p.Pod)
 	if err != nil {
 		return 0, err
 	}
 	defer release()
-	now, ok, err := plugged(s.deps.Switch, p.Pod)
+	now, ok, err := plug.Find(s.deps.Plugger, p.Pod)
 	if err != nil || !ok || now.Sandbox != p.Sandbox || !dead(now) {
 		return 0, err
 	}
-	if err := s.deps.Switch.Unplug(ctx, now); err != nil {
+	if err := s.deps.Plugger.Unplug(ctx, now); err != nil {
 		return 0, err
 	}
 	s.log.Info("removed a stale attachment", "owner", now.Pod.String(), "device", now.Link, "sandbox", now.Sandbox)
@@ -181,7 +182,7 @@ func (s *Server) gc(ctx context.Context, conf Conf) error {
 	for _, a := range conf.ValidAttachments {
 		valid[a] = true
 	}
-	_, err := s.collect(ctx, func(p Plugged) bool {
+	_, err := s.collect(ctx, func(p plug.Plugged) bool {
 		return p.Network == conf.Name && !valid[types.GCAttachment{ContainerID: p.Sandbox, IfName: p.Attachment}]
 	})
 	return err
@@ -192,7 +193,7 @@ func (s *Server) gc(ctx context.Context, conf Conf) error {
 // without a claim. The pods'
 // informer must have its full list.
 func (s *Server) Sweep(ctx context.Context) error {
-	removed, err := s.collect(ctx, func(p Plugged) bool {
+	removed, err := s.collect(ctx, func(p plug.Plugged) bool {
 		pod := s.deps.Pods.get(p.Pod)
 		if pod == nil || string(pod.UID) != p.UID {
 			return true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -129,7 +130,7 @@ func TestAlias_OfALongNetworkName(t *testing.T) {
 	p := webOn(sandboxA)
 	p.Network = strings.Repeat("n", 129)
 	got, ok := ours(netdev.Link{Name: linkA, Alias: alias(p)})
-	if want := (Plugged{Sandbox: sandboxA, Link: linkA}); !ok || got != want {
+	if want := (plug.Plugged{Sandbox: sandboxA, Link: linkA}); !ok || got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	p.Network = p.Network[:128]

@@ -12,6 +12,7 @@ import (
 
 	cnitypes "github.com/containernetworking/cni/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -104,7 +105,7 @@ func TestCommands_InAnyOrderStayConsistent(t *testing.T) {
 	must(t, err)
 	for _, l := range links {
 		if p, ok := ours(l); ok {
-			if _, ok, err := bySandbox(n.ovs, p.Sandbox); !ok {
+			if _, ok, err := plug.BySandbox(n.ovs, p.Sandbox); !ok {
 				t.Errorf("link %s has no port: %v", l.Name, err)
 			}
 		}
@@ -254,7 +255,7 @@ func TestCheck_FindsEachDamage(t *testing.T) {
 		{"down", func(n *node, pod *netdev.FakeNS) {
 			must(n.t, pod.SetLink("eth0", netdev.Settings{State: netdev.Down}))
 		}, "eth0 is down"},
-		{"port", func(n *node, _ *netdev.FakeNS) { must(n.t, n.ovs.Unplug(n.t.Context(), n.plugged())) }, "OVS has no port"},
+		{"port", func(n *node, _ *netdev.FakeNS) { must(n.t, n.ovs.Unplug(n.t.Context(), n.plugged())) }, "plug.OVS has no port"},
 		{"flows", func(n *node, _ *netdev.FakeNS) {
 			n.db.edit(web, func(i *vswitch.Interface) { delete(i.ExternalIDs, installedKey) })
 		}, "has not set ovn-installed"},

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -58,7 +59,7 @@ type Links interface {
 // PodLinks is what is needed of a pod's namespace; *netdev.NS is one.
 type PodLinks interface {
 	io.Closer
-	linkSetter
+	plug.Links
 	addrSetter
 	Sysctl(key, value string) error
 }
@@ -69,15 +70,10 @@ type addrSetter interface {
 	ReplaceRoute(r netdev.Route) error
 }
 
-type linkSetter interface {
-	Link(name string) (netdev.Link, error)
-	SetLink(name string, s netdev.Settings) error
-}
-
 // Deps is what Attach and Detach act on.
 type Deps struct {
-	Switch Switch
-	Pods   *Pods
+	Plugger plug.Plugger
+	Pods    *Pods
 	// OnNode lists the node's pods. nil: ports of veths that the switch has lost do
 	// not come back.
 	OnNode func() []*corev1.Pod

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
@@ -14,16 +15,16 @@ import (
 // the same pod. It does the same again without error. An error means that something
 // may be left, which Sweep removes.
 func Detach(ctx context.Context, d Deps, r *Request) error {
-	ports, err := d.Switch.Plugged(r.Pod)
-	ports = slices.DeleteFunc(ports, func(p Plugged) bool { return p.Sandbox != r.Sandbox })
-	links := map[string]Plugged{}
+	ports, err := d.Plugger.Plugged(r.Pod)
+	ports = slices.DeleteFunc(ports, func(p plug.Plugged) bool { return p.Sandbox != r.Sandbox })
+	links := map[string]plug.Plugged{}
 	for _, i := range r.interfaces() { // also where the database has lost their ports
 		link := hostLink(r.Sandbox, i.Name, i.Network)
-		links[link] = Plugged{Sandbox: r.Sandbox, IfName: i.Name, Link: link}
+		links[link] = plug.Plugged{Sandbox: r.Sandbox, IfName: i.Name, Link: link}
 	}
 	for _, p := range ports {
 		if p.Attachment == r.IfName {
-			err = errors.Join(err, d.Switch.Unplug(ctx, p))
+			err = errors.Join(err, d.Plugger.Unplug(ctx, p))
 			links[p.Link] = p
 		} else {
 			delete(links, p.Link)
@@ -53,14 +54,14 @@ func Check(d Deps, r *Request) error {
 }
 
 func (d *Deps) check(r *Request, i Interface) error {
-	p, ok, err := plugged(d.Switch, r.Pod.On(i.Network))
+	p, ok, err := plug.Find(d.Plugger, r.Pod.On(i.Network))
 	if err != nil {
 		return err
 	}
 	if !ok || p.Sandbox != r.Sandbox || p.IfName != i.Name {
-		return fmt.Errorf("OVS has no port of sandbox %s for pod %s", r.Sandbox, r.Pod)
+		return fmt.Errorf("plug.OVS has no port of sandbox %s for pod %s", r.Sandbox, r.Pod)
 	}
-	if err := d.Switch.Check(p); err != nil {
+	if err := d.Plugger.Check(p); err != nil {
 		return fmt.Errorf("port %s: %w", p.Link, err)
 	}
 	if host, err := d.Host.Link(p.Link); p.Link != "" && (err != nil || !host.Up) {
@@ -82,7 +83,7 @@ func (d *Deps) check(r *Request, i Interface) error {
 }
 
 // recorded is what the pod of a port is to have on the port's network. The UID is the runtime's.
-func (d *Deps) recorded(p Plugged, uid string) (*contract.PodNetwork, error) {
+func (d *Deps) recorded(p plug.Plugged, uid string) (*contract.PodNetwork, error) {
 	pod := d.Pods.get(p.Pod)
 	if pod == nil || !isPod(pod, uid) || string(pod.UID) != p.UID {
 		return nil, fmt.Errorf("port %s is of UID %s, which is not the pod's", p.Link, p.UID)
@@ -95,7 +96,7 @@ func (d *Deps) recorded(p Plugged, uid string) (*contract.PodNetwork, error) {
 }
 
 // hasNetdev is false for a device that VFIO has: there is nothing to look at.
-func (d *Deps) hasNetdev(p Plugged) bool {
+func (d *Deps) hasNetdev(p plug.Plugged) bool {
 	return d.Functions == nil || len(d.Functions.Ledger.Where(func(c ledger.Claim) bool {
 		return c.Sandbox == p.Sandbox && c.Interface == p.IfName && c.Original != nil && c.Original.Name == ""
 	})) == 0

@@ -9,18 +9,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
-// remote is the Switch of a host whose ports are on a DPU: it knows what pods'
+// remote is the Plugger of a host whose ports are on a DPU: it knows what pods'
 // annotations say, also those of other authors.
 type remote struct {
-	Switch
-	ports []Plugged
+	plug.Plugger
+	ports []plug.Plugged
 }
 
-func (r *remote) Plugged(pods ...contract.Owner) (list []Plugged, err error) {
+func (r *remote) Plugged(pods ...contract.Owner) (list []plug.Plugged, err error) {
 	for _, p := range r.ports {
 		if len(pods) == 0 || slices.Contains(pods, p.Pod) {
 			list = append(list, p)
@@ -29,8 +30,8 @@ func (r *remote) Plugged(pods ...contract.Owner) (list []Plugged, err error) {
 	return list, nil
 }
 
-func (r *remote) Unplug(_ context.Context, p Plugged) error {
-	r.ports = slices.DeleteFunc(r.ports, func(q Plugged) bool { return q == p })
+func (r *remote) Unplug(_ context.Context, p plug.Plugged) error {
+	r.ports = slices.DeleteFunc(r.ports, func(q plug.Plugged) bool { return q == p })
 	return nil
 }
 
@@ -64,8 +65,8 @@ func TestSweep_OfDetailsWithoutClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNIC(t)
 			tt.given(n)
-			ports := &remote{ports: []Plugged{{Pod: web, UID: webUID, Sandbox: sandboxA, Link: tt.link, Representor: true}}}
-			n.srv.deps.Switch = ports
+			ports := &remote{ports: []plug.Plugged{{Pod: web, UID: webUID, Sandbox: sandboxA, Link: tt.link, Representor: true}}}
+			n.srv.deps.Plugger = ports
 			n.srv.Changed(web)
 			if asked := len(n.srv.dirty) == 1; asked != (tt.left == 0) {
 				t.Errorf("a sweep is due: %t", asked)

@@ -8,7 +8,7 @@
 //	controller -> annotation pod-networks -> Pods (informer) ----^
 //	Attach -> pkg/netdev (veth in the pod's namespace), or, if the pod asks for a VF:
 //	       -> Functions: kubelet -> pkg/vf/ledger -> pkg/vf/attach (the VF into the pod)
-//	       -> Switch: OVS, Port and Interface in the local database -> ovn-controller -> ovn-installed
+//	       -> plug.Plugger: Port and Interface in the local database -> ovn-controller -> ovn-installed
 //
 // Nothing is decided here: addresses come from the annotation, and the result
 // repeats it. Each stage waits for an event, has a deadline, and names itself

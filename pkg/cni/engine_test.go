@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
@@ -15,7 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-var _ DB = (*ovsdb.DB)(nil)
+var _ plug.DB = (*ovsdb.DB)(nil)
 
 // realNode is a server on a real ovsdb-server and real namespaces.
 type realNode struct {

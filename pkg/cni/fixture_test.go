@@ -19,6 +19,7 @@ import (
 
 	cnitypes "github.com/containernetworking/cni/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -143,7 +144,7 @@ func (d *fakeDB) Rows(owner string) []ovsdb.Row {
 type node struct {
 	t    testing.TB
 	db   *fakeDB
-	ovs  *OVS
+	ovs  *plug.OVS
 	net  *netdev.Fake
 	host *netdev.FakeNS
 	srv  *Server
@@ -191,8 +192,8 @@ func (n *node) newServer(host Links, open func(string) (PodLinks, error)) *Serve
 	cfg := Defaults()
 	cfg.MTU = func() int { return n.mtu }
 	cfg.Socket = filepath.Join(n.t.TempDir(), "cni", "cni.sock")
-	n.ovs = &OVS{DB: n.db, Bridge: contract.IntegrationBridge}
-	deps := Deps{Switch: n.ovs, Host: host, OpenNS: open, Ready: n.ovs.Ready}
+	n.ovs = &plug.OVS{DB: n.db, Bridge: contract.IntegrationBridge}
+	deps := Deps{Plugger: n.ovs, Host: host, OpenNS: open, Ready: n.ovs.Ready}
 	deps.Pods = NewPods(func(namespace, name string) *corev1.Pod {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -235,10 +236,22 @@ func (n *node) putPod(o contract.Owner, pod *corev1.Pod) {
 	n.srv.deps.Pods.Changed(o)
 }
 
+// Keys of Interface rows, as in plug.
+const (
+	installedKey = "ovn-installed"
+	ifaceIDKey   = "iface-id"
+)
+
+// find gives the port of a pod in the database.
+func find(db plug.DB, pod contract.Owner) (plug.Plugged, bool) {
+	p, ok, err := plug.Find(&plug.OVS{DB: db}, pod)
+	return p, ok && err == nil
+}
+
 // plugged is what the switch has of the pod default/web.
-func (n *node) plugged() Plugged {
+func (n *node) plugged() plug.Plugged {
 	n.t.Helper()
-	p, ok, err := plugged(n.ovs, web)
+	p, ok, err := plug.Find(n.ovs, web)
 	if !ok || err != nil {
 		n.t.Fatalf("no port of %s: %v", web, err)
 	}
@@ -253,8 +266,8 @@ func addWeb(sandbox, netns string) *Request {
 }
 
 // webOn is the port of the pod default/web in a sandbox, as its link tells it.
-func webOn(sandbox string) Plugged {
-	return Plugged{UID: webUID, Sandbox: sandbox, IfName: "eth0", Attachment: "eth0", Network: "ovn-kubernetes"}
+func webOn(sandbox string) plug.Plugged {
+	return plug.Plugged{UID: webUID, Sandbox: sandbox, IfName: "eth0", Attachment: "eth0", Network: "ovn-kubernetes"}
 }
 
 func delWeb(sandbox, netns string) *Request {

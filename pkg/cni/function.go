@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
@@ -244,9 +245,9 @@ func (a *iface) moveDevice(ctx context.Context, ns PodLinks) error {
 // home, in that order, and ends the claim. A representor that is a port always
 // has a claim: where the one stays, so does the other.
 func releaseDevice(ctx context.Context, d Deps, c ledger.Claim) error {
-	p, ok, err := plugged(d.Switch, owner(c))
+	p, ok, err := plug.Find(d.Plugger, owner(c))
 	if err == nil && ok && p.Sandbox == c.Sandbox && p.IfName == c.Interface {
-		err = d.Switch.Unplug(ctx, p)
+		err = d.Plugger.Unplug(ctx, p)
 	}
 	if err != nil {
 		return fmt.Errorf("releasing %s: %w", c.Device, err)

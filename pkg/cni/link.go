@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -21,7 +22,7 @@ const aliasPrefix = "ovn-offload sandbox "
 // maxAlias is the kernel's limit.
 const maxAlias = 255
 
-func alias(p Plugged) string {
+func alias(p plug.Plugged) string {
 	short := aliasPrefix + p.Sandbox
 	long := strings.Join([]string{short, p.UID, p.IfName, p.Network}, " ")
 	if p.Pod.Network != "" || p.Attachment != p.IfName {
@@ -109,12 +110,12 @@ func checkLink(ns PodLinks, name string, n *contract.PodNetwork) error {
 }
 
 // removeLink deletes the host's end of a port, and so the pod's, if the link is that port's.
-func removeLink(host Links, p Plugged) error {
+func removeLink(host Links, p plug.Plugged) error {
 	link, err := host.Link(p.Link)
 	if errors.Is(err, netdev.ErrNotFound) {
 		return nil
 	}
-	if made, ok := ours(link); err != nil || !ok || !made.is(p) {
+	if made, ok := ours(link); err != nil || !ok || !made.SameInterface(p) {
 		return err
 	}
 	return host.DeleteLink(p.Link)
@@ -122,10 +123,10 @@ func removeLink(host Links, p Plugged) error {
 
 // ours gives the port of a link that we made, without the pod's name. A link of a
 // former version tells the sandbox only.
-func ours(l netdev.Link) (p Plugged, ok bool) {
+func ours(l netdev.Link) (p plug.Plugged, ok bool) {
 	text, ok := strings.CutPrefix(l.Alias, aliasPrefix)
 	fields := append(strings.Fields(text), "", "", "", "", "", "")
-	return Plugged{
+	return plug.Plugged{
 		Pod: contract.Owner{Network: fields[5]}, Sandbox: fields[0], UID: fields[1], IfName: fields[2],
 		Attachment: cmp.Or(fields[4], fields[2]), Network: fields[3], Link: l.Name,
 	}, ok

@@ -10,6 +10,7 @@ import (
 	cnitypes "github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -51,10 +52,10 @@ func TestAdd_TwoNetworksAreOneResult(t *testing.T) {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	blue, ok := find(n.db, web.On("blue"))
-	want := Plugged{
+	want := plug.Plugged{
 		Pod: web.On("blue"), UID: webUID, Sandbox: sandboxA, IfName: "ovn-udn1", Attachment: "eth0", Network: "ovn-kubernetes", Link: blueLink,
 	}
-	if diff := cmp.Diff(want, blue.Plugged); !ok || diff != "" {
+	if diff := cmp.Diff(want, blue); !ok || diff != "" {
 		t.Errorf("port (-want +got):\n%s", diff)
 	}
 	n.db.edit(web.On("blue"), func(i *vswitch.Interface) {
@@ -144,7 +145,7 @@ func TestSweep_RestoresLostPortOfSecondNetwork(t *testing.T) {
 	n := newTwoNetworks(t)
 	n.mustDo(twoInterfaces("ADD"))
 	was, _ := find(n.db, web.On("blue"))
-	must(t, n.ovs.Unplug(t.Context(), was.Plugged))
+	must(t, n.ovs.Unplug(t.Context(), was))
 	must(t, n.srv.Sweep(t.Context()))
 	if now, ok := find(n.db, web.On("blue")); !ok || now != was {
 		t.Errorf("port %+v, want %+v", now, was)

@@ -177,11 +177,6 @@ func hostLink(sandbox, ifName, network string) string {
 	return sandbox[:min(len(sandbox), netdev.MaxName)]
 }
 
-// podPort is the name of the pod's logical switch port, which is its iface-id.
-func podPort(pod contract.Owner) string {
-	return contract.Network{Name: pod.Network}.PodPort(pod.Namespace, pod.Name)
-}
-
 // checkNetwork refuses an annotation that cannot be put on an interface.
 func checkNetwork(n *contract.PodNetwork) error {
 	if len(n.Addresses) == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
 )
 
@@ -231,7 +232,7 @@ func (s *Server) add(ctx context.Context, r *Request) ([]byte, error) {
 // for tries until it can.
 func (s *Server) del(ctx context.Context, r *Request) error {
 	s.commands.end(r.Sandbox)
-	if p, ok, _ := bySandbox(s.deps.Switch, r.Sandbox); ok {
+	if p, ok, _ := plug.BySandbox(s.deps.Plugger, r.Sandbox); ok {
 		r.Pod = p.Pod.On("")
 	} else if claim, ok := s.claimOf(r); ok {
 		r.Pod = owner(claim).On("")

@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // bridge puts pods' ports into place and takes them away.
 type bridge struct {
-	ports   cni.Switch
+	ports   plug.Plugger
 	timeout time.Duration // of ovn-controller
 	log     *slog.Logger
 	mark    func(...contract.Owner)
@@ -37,7 +37,7 @@ func (b *bridge) forget(owner contract.Owner) {
 	delete(b.waits, owner)
 }
 
-func (b *bridge) place(ctx context.Context, want cni.Port) error {
+func (b *bridge) place(ctx context.Context, want plug.Port) error {
 	if err := b.clear(ctx, want); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (b *bridge) place(ctx context.Context, want cni.Port) error {
 // clear takes away what stands in the way of a port: the pod's own on another
 // representor, a dead pod's on this one, and that of the pod's last sandbox,
 // whose row says that its flows are there.
-func (b *bridge) clear(ctx context.Context, want cni.Port) error {
+func (b *bridge) clear(ctx context.Context, want plug.Port) error {
 	plugged, err := b.ports.Plugged()
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (b *bridge) clear(ctx context.Context, want cni.Port) error {
 
 // flows says whether ovn-controller is done with a port, or has had its time.
 // While it is neither, somebody waits, who will mark the pod.
-func (b *bridge) flows(ctx context.Context, want cni.Port) (done bool, err error) {
+func (b *bridge) flows(ctx context.Context, want plug.Port) (done bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ports.Check(want.Plugged) == nil {
@@ -105,7 +105,7 @@ func (b *bridge) unplugPod(ctx context.Context, owner contract.Owner) error {
 	return err
 }
 
-func (b *bridge) unplug(ctx context.Context, port cni.Plugged) error {
+func (b *bridge) unplug(ctx context.Context, port plug.Plugged) error {
 	if err := b.ports.Unplug(ctx, port); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@
 //	                                                        API server
 //	host: pkg/cni <- Host.Wait <- dpu.connection-status  <-/    |
 //	                                                            v
-//	DPU:  informer, inventory, OVSDB -> Ports -> cni.OVS -> br-int
+//	DPU:  informer, inventory, OVSDB -> Ports -> plug.OVS -> br-int
 //	                                          -> dpu.connection-status
 //	DPU:  Pulse -> Lease ovn-dpu-<host> -> host: Watch -> Host.Ready, CNI STATUS
 //

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
@@ -149,12 +150,12 @@ func (p *pair) start() {
 	cfg := Defaults()
 	cfg.Host, cfg.FlowsTimeout = host, 5*time.Second
 	cfg.Controllers = p.controllers
-	bridge := &cni.OVS{DB: p.db, Bridge: contract.IntegrationBridge, Host: p.links}
+	bridge := &plug.OVS{DB: p.db, Bridge: contract.IntegrationBridge, Host: p.links}
 	if p.functions != nil {
 		bridge.Functions = p.functions
 	}
 	agent, err := NewPorts(cfg, Deps{
-		Pods: p.view, Node: func() *corev1.Node { return p.view.Node(host) }, Switch: bridge, MTU: func() int { return 1400 },
+		Pods: p.view, Node: func() *corev1.Node { return p.view.Node(host) }, Plugger: bridge, MTU: func() int { return 1400 },
 		Annotate: kube.NewWriter(apitest.Client(p.api)).AnnotatePod,
 		Warn: func(owner contract.Owner, reason, note string) {
 			p.mu.Lock()

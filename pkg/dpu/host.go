@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
@@ -34,11 +35,11 @@ type Host struct {
 	Ready func() error
 }
 
-var _ cni.Switch = (*Host)(nil)
+var _ plug.Plugger = (*Host)(nil)
 
 // Plug writes the pod's details, unless they say the same already, and returns
 // when the informer has them: an Unplug that follows at once must see them.
-func (h *Host) Plug(ctx context.Context, p cni.Port) (link string, err error) {
+func (h *Host) Plug(ctx context.Context, p plug.Port) (link string, err error) {
 	if p.VF == nil {
 		return "", errors.New("this host's pods have their ports on a DPU: a pod needs a VF of its NIC")
 	}
@@ -61,7 +62,7 @@ func (h *Host) Plug(ctx context.Context, p cni.Port) (link string, err error) {
 }
 
 // details names the VF by the numbers that the NIC's eswitch has.
-func details(p cni.Port) *contract.DPUConnection {
+func details(p plug.Port) *contract.DPUConnection {
 	number := contract.FunctionNumber(p.VF.Function.Number)
 	c := &contract.DPUConnection{
 		PF: contract.FunctionNumber(p.VF.Function.PF), VF: &number, PFMAC: contract.MAC(p.VF.PFMAC),
@@ -90,7 +91,7 @@ func (h *Host) write(ctx context.Context, pod *corev1.Pod, owner contract.Owner,
 }
 
 // Wait waits for the DPU's answer about this sandbox.
-func (h *Host) Wait(ctx context.Context, p cni.Port) error {
+func (h *Host) Wait(ctx context.Context, p plug.Port) error {
 	err := h.Waiting.Wait(ctx, p.Pod, func(pod *corev1.Pod) (bool, error) {
 		if pod == nil || string(pod.UID) != p.UID {
 			return true, fmt.Errorf("pod %s was deleted or replaced", p.Pod)
@@ -113,7 +114,7 @@ func (h *Host) Wait(ctx context.Context, p cni.Port) error {
 }
 
 // answer is the DPU's status of a port; nil while there is none of its sandbox.
-func answer(pod *corev1.Pod, p cni.Plugged) (*contract.DPUStatus, error) {
+func answer(pod *corev1.Pod, p plug.Plugged) (*contract.DPUStatus, error) {
 	status, err := contract.ParseDPUStatus(pod.Annotations[contract.DPUStatusKey], p.Pod.NetworkKey())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", contract.DPUStatusKey, err)
@@ -128,7 +129,7 @@ func answer(pod *corev1.Pod, p cni.Plugged) (*contract.DPUStatus, error) {
 }
 
 // Check asks the DPU's last answer.
-func (h *Host) Check(p cni.Plugged) error {
+func (h *Host) Check(p plug.Plugged) error {
 	pod := h.View.Pod(p.Pod.Namespace, p.Pod.Name)
 	if pod == nil || string(pod.UID) != p.UID {
 		return fmt.Errorf("pod %s was deleted or replaced", p.Pod)
@@ -148,7 +149,7 @@ func (h *Host) Check(p cni.Plugged) error {
 // Unplug removes the pod's details and waits until the DPU has let go of the
 // function. A DPU that is away does so when it is back, before it answers for
 // the function's next pod.
-func (h *Host) Unplug(ctx context.Context, p cni.Plugged) error {
+func (h *Host) Unplug(ctx context.Context, p plug.Plugged) error {
 	pod := h.View.Pod(p.Pod.Namespace, p.Pod.Name)
 	if pod == nil || string(pod.UID) != p.UID {
 		return nil // the DPU sees that, too
@@ -196,8 +197,8 @@ func sandboxOf(pod *corev1.Pod, owner contract.Owner) string {
 }
 
 // Plugged reads the annotations of the host's pods.
-func (h *Host) Plugged(pods ...contract.Owner) ([]cni.Plugged, error) {
-	var list []cni.Plugged
+func (h *Host) Plugged(pods ...contract.Owner) ([]plug.Plugged, error) {
+	var list []plug.Plugged
 	if len(pods) == 0 {
 		for _, pod := range h.View.PodsOnNode(h.Node) {
 			list = append(list, portsOf(pod)...)
@@ -210,7 +211,7 @@ func (h *Host) Plugged(pods ...contract.Owner) ([]cni.Plugged, error) {
 }
 
 // portsOf are the ports that a pod's details are for, on all its networks.
-func portsOf(pod *corev1.Pod) (list []cni.Plugged) {
+func portsOf(pod *corev1.Pod) (list []plug.Plugged) {
 	if pod == nil {
 		return nil
 	}
@@ -220,7 +221,7 @@ func portsOf(pod *corev1.Pod) (list []cni.Plugged) {
 		if err != nil || details == nil {
 			continue
 		}
-		list = append(list, cni.Plugged{
+		list = append(list, plug.Plugged{
 			Pod: owner, UID: string(pod.UID), Sandbox: details.Sandbox, IfName: details.Interface,
 			Attachment: cmp.Or(details.Attachment, details.Interface), Network: details.Network, Representor: true,
 		})

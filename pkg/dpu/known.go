@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -59,7 +59,7 @@ func (k *known) representor(details *contract.DPUConnection) (vf.Representor, er
 // holder names who a representor belongs to rather than to this pod: the live pod
 // whose port it is, or, when it is nobody's port, the host's management port, or
 // the pod that was told that it has it.
-func (k *known) holder(c claimant, link string, plugged []cni.Plugged) string {
+func (k *known) holder(c claimant, link string, plugged []plug.Plugged) string {
 	var ported contract.Owner
 	for _, port := range plugged {
 		if port.Link == link {
@@ -95,7 +95,7 @@ func (k *known) claims(c claimant, link string) bool {
 }
 
 // stands reports whether a port is one that its pod claims, as far as is known.
-func (k *known) stands(port cni.Plugged) bool {
+func (k *known) stands(port plug.Plugged) bool {
 	details, err := claimant{owner: port.Pod, pod: k.pods.Pod(port.Pod.Namespace, port.Pod.Name)}.details(k.Host)
 	if err != nil || details == nil {
 		return false

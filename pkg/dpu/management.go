@@ -22,7 +22,7 @@ func (p *Ports) Management() (*vf.Representor, error) {
 	if err != nil || representor == nil {
 		return nil, err
 	}
-	plugged, err := p.deps.Switch.Plugged()
+	plugged, err := p.deps.Plugger.Plugged()
 	if err != nil {
 		return nil, err
 	}

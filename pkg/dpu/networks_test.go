@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
@@ -29,11 +29,11 @@ func testTwoNetworks(t *testing.T, p *pair) {
 	defer cancel()
 	first, second := hostPort(pod, "s1", 0), hostPort(pod, "s1", 1)
 	second.Pod, second.IfName = second.Pod.On("blue"), "ovn-udn1"
-	for _, port := range []cni.Port{first, second} {
+	for _, port := range []plug.Port{first, second} {
 		_, err := p.host.Plug(ctx, port)
 		must(t, err)
 	}
-	for _, port := range []cni.Port{first, second} {
+	for _, port := range []plug.Port{first, second} {
 		must(t, p.host.Wait(ctx, port))
 		must(t, p.host.Check(port.Plugged))
 	}

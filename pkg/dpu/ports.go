@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -58,8 +58,8 @@ type Pods interface {
 
 // Deps is what Ports acts on.
 type Deps struct {
-	Pods   Pods
-	Switch cni.Switch
+	Pods    Pods
+	Plugger plug.Plugger
 	// MTU is that of pods; asked when a pod gets its port.
 	MTU func() int
 	// Node is the host's, nil while it is not known.
@@ -109,7 +109,7 @@ func NewPorts(cfg Config, deps Deps) (*Ports, error) {
 	p.loop.MarkAllWith(p.everything)
 	p.guard.stopped = p.stopped
 	p.bridge = &bridge{
-		ports: deps.Switch, timeout: cfg.FlowsTimeout, log: cfg.Logger,
+		ports: deps.Plugger, timeout: cfg.FlowsTimeout, log: cfg.Logger,
 		mark: p.loop.Mark, freed: p.freed, waits: map[contract.Owner]*wait{},
 	}
 	return p, nil
@@ -142,7 +142,7 @@ func (p *Ports) owners(pod contract.Owner) []contract.Owner {
 	for _, c := range claimants(p.deps.Pods.Pod(pod.Namespace, pod.Name)) {
 		owners = append(owners, c.owner)
 	}
-	plugged, _ := p.deps.Switch.Plugged(pod) // without an answer a reconnect marks all again
+	plugged, _ := p.deps.Plugger.Plugged(pod) // without an answer a reconnect marks all again
 	for _, port := range plugged {
 		owners = append(owners, port.Pod)
 	}
@@ -169,7 +169,7 @@ func (p *Ports) everything() []contract.Owner {
 			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 		}
 	}
-	plugged, err := p.deps.Switch.Plugged()
+	plugged, err := p.deps.Plugger.Plugged()
 	if err != nil { // a reconnect marks all again
 		p.cfg.Logger.Debug("ports are not known yet", "error", err)
 	}
@@ -185,17 +185,17 @@ func (p *Ports) everything() []contract.Owner {
 // keeps reports whether a pod has a port that is held. All others' are looked at
 // for that, and most of the refused pods have none.
 func (p *Ports) keeps(owner contract.Owner) bool {
-	own, err := p.deps.Switch.Plugged(owner)
-	if err != nil || !slices.ContainsFunc(own, func(port cni.Plugged) bool { return port.Pod == owner }) { // without an answer nothing can be unplugged either
+	own, err := p.deps.Plugger.Plugged(owner)
+	if err != nil || !slices.ContainsFunc(own, func(port plug.Plugged) bool { return port.Pod == owner }) { // without an answer nothing can be unplugged either
 		return false
 	}
-	plugged, err := p.deps.Switch.Plugged()
+	plugged, err := p.deps.Plugger.Plugged()
 	return err == nil && p.held(plugged)[owner]
 }
 
 // held are the pods whose ports would go, where too many would go at once to
 // believe it yet.
-func (p *Ports) held(plugged []cni.Plugged) map[contract.Owner]bool {
+func (p *Ports) held(plugged []plug.Plugged) map[contract.Owner]bool {
 	doomed := map[contract.Owner]bool{}
 	for _, port := range plugged {
 		if !p.known.stands(port) {

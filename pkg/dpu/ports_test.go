@@ -11,19 +11,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-func hostPort(pod *corev1.Pod, sandbox string, vfNumber int) cni.Port {
+func hostPort(pod *corev1.Pod, sandbox string, vfNumber int) plug.Port {
 	inv := hostInventory()
 	handle, _ := inv.Handle("0000:03:00.2")
 	handle.Function.Number = uint32(vfNumber)
-	return cni.Port{
-		Plugged: cni.Plugged{
+	return plug.Port{
+		Plugged: plug.Plugged{
 			Pod: contract.PodOwner(pod.Namespace, pod.Name), UID: string(pod.UID),
 			Sandbox: sandbox, IfName: "eth0", Attachment: "eth0", Network: "ovn-kubernetes", Representor: true,
 		},

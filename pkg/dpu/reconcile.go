@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -53,7 +53,7 @@ func (p *Ports) reconcilePort(ctx context.Context, c claimant) error {
 	if details == nil && refusal == nil {
 		return p.withdraw(ctx, c)
 	}
-	var want cni.Port
+	var want plug.Port
 	if refusal == nil {
 		var err error
 		if want, err = p.wanted(c, details); errors.Is(err, reconcile.ErrNotReady) {
@@ -107,21 +107,21 @@ func (c claimant) details(host string) (*contract.DPUConnection, error) {
 }
 
 // wanted is the port that a pod should have.
-func (p *Ports) wanted(c claimant, details *contract.DPUConnection) (cni.Port, error) {
+func (p *Ports) wanted(c claimant, details *contract.DPUConnection) (plug.Port, error) {
 	representor, err := p.known.representor(details)
 	if err != nil {
-		return cni.Port{}, err
+		return plug.Port{}, err
 	}
-	plugged, _ := p.deps.Switch.Plugged() // without it nothing can be plugged either
+	plugged, _ := p.deps.Plugger.Plugged() // without it nothing can be plugged either
 	if holder := p.known.holder(c, representor.Name, plugged); holder != "" {
-		return cni.Port{}, fmt.Errorf("function %s is that of %s", representor.Function, holder)
+		return plug.Port{}, fmt.Errorf("function %s is that of %s", representor.Function, holder)
 	}
 	network, err := contract.ParsePodNetwork(c.pod.Annotations[contract.PodNetworksKey], c.owner.NetworkKey())
 	if err != nil || network == nil {
-		return cni.Port{}, fmt.Errorf("%w: pod %s/%s has no usable %s", reconcile.ErrNotReady, c.owner.Namespace, c.owner.Name, contract.PodNetworksKey)
+		return plug.Port{}, fmt.Errorf("%w: pod %s/%s has no usable %s", reconcile.ErrNotReady, c.owner.Namespace, c.owner.Name, contract.PodNetworksKey)
 	}
-	return cni.Port{
-		Plugged: cni.Plugged{
+	return plug.Port{
+		Plugged: plug.Plugged{
 			Pod: c.owner, UID: string(c.pod.UID), Sandbox: details.Sandbox, IfName: details.Interface,
 			Attachment: cmp.Or(details.Attachment, details.Interface), Network: details.Network, Link: representor.Name, Representor: true,
 		},
@@ -138,7 +138,7 @@ func (c claimant) isReady() bool {
 }
 
 // plug gives the pod its port.
-func (p *Ports) plug(ctx context.Context, c claimant, want cni.Port) error {
+func (p *Ports) plug(ctx context.Context, c claimant, want plug.Port) error {
 	if err := p.bridge.place(ctx, want); err != nil {
 		if now := p.deps.Pods.Pod(c.owner.Namespace, c.owner.Name); now != nil && (claimant{owner: c.owner, pod: now}).isReady() { // it runs, and OVS will be back
 			return err

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -180,17 +180,17 @@ func TestRecovery_SilentNICKeepsPorts(t *testing.T) {
 	}
 }
 
-// countingSwitch counts how often all ports are asked for.
-type countingSwitch struct {
-	cni.Switch
+// countingPlugger counts how often all ports are asked for.
+type countingPlugger struct {
+	plug.Plugger
 	all int
 }
 
-func (c *countingSwitch) Plugged(pods ...contract.Owner) ([]cni.Plugged, error) {
+func (c *countingPlugger) Plugged(pods ...contract.Owner) ([]plug.Plugged, error) {
 	if len(pods) == 0 {
 		c.all++
 	}
-	return c.Switch.Plugged(pods...)
+	return c.Plugger.Plugged(pods...)
 }
 
 // TestPorts_RefusalWithoutPortReadsNoOthers: for a pod that has no port nobody's ports are looked at,
@@ -205,8 +205,8 @@ func TestPorts_RefusalWithoutPortReadsNoOthers(t *testing.T) {
 		p.wantError("none", "no function pf0vf7")
 		agent := p.current()
 		p.kill() // its loop is not to count
-		counting := &countingSwitch{Switch: agent.deps.Switch}
-		agent.deps.Switch = counting
+		counting := &countingPlugger{Plugger: agent.deps.Plugger}
+		agent.deps.Plugger = counting
 		name := map[bool]string{false: "none", true: "web"}[ported]
 		err := agent.refuse(t.Context(), claimant{contract.PodOwner("default", name), p.view.Pod("default", name), new(string)}, nil, agent.known.devices(), errors.New("a reason"))
 		if !errors.Is(err, reconcile.ErrNotReady) || (counting.all > 0) != ported {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -186,7 +187,7 @@ func (d *dpuSide) start() {
 	cfg.Host, cfg.Controllers, cfg.FlowsTimeout = dpuHost, []uint32{0}, 15*time.Second
 	ports, err := dpu.NewPorts(cfg, dpu.Deps{
 		Pods: d.view, Node: func() *corev1.Node { return d.view.Node(dpuHost) }, MTU: func() int { return 1400 },
-		Switch:   &cni.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Functions: d.kernel},
+		Plugger:   &plug.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Functions: d.kernel},
 		Annotate: kube.NewWriter(apitest.Client(d.api)).AnnotatePod, Warn: func(o contract.Owner, reason, note string) { d.Log(o, reason, note) },
 	})
 	ok(d, err)
@@ -232,7 +233,7 @@ func (h *hostSide) start(boot string) {
 	space, err := netdev.Open("")
 	ok(h, err)
 	server, err := cni.NewServer(cfg, cni.Deps{
-		Switch: &dpu.Host{
+		Plugger: &dpu.Host{
 			Node: dpuHost, View: view, Waiting: pods, Annotate: kube.NewWriter(apitest.Client(h.api)).AnnotatePod,
 			Ready: health.Ready,
 		},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -116,13 +117,13 @@ func (n *podNode) serve() {
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
 		RDMA:    node.Sysfs.RDMADevices,
 	})
-	bridge := &cni.OVS{DB: db, Bridge: "br-int", Host: host}
+	bridge := &plug.OVS{DB: db, Bridge: "br-int", Host: host}
 	cfg := cni.Defaults()
 	cfg.MTU = func() int { return 1400 }
 	cfg.Socket = filepath.Join(n.dir, "cni", "cni.sock")
 	n.socket = cfg.Socket
 	server, err := cni.NewServer(cfg, cni.Deps{
-		Switch: bridge, Pods: n.seen, Host: host, OpenNS: cni.OpenNS, Ready: bridge.Ready,
+		Plugger: bridge, Pods: n.seen, Host: host, OpenNS: cni.OpenNS, Ready: bridge.Ready,
 		Functions: &cni.Functions{
 			Resources: []string{"ovn-offload.io/vf"}, Given: n.kubelet.devicesOf, VF: n.live.VF, Ledger: n.ledger, Mover: mover,
 		},

@@ -1,4 +1,4 @@
-package cni
+package plug
 
 import (
 	"cmp"
@@ -41,8 +41,8 @@ type ovsPort struct {
 	open bool
 	// formerMAC is what the function had before its pod, "" where it was not changed.
 	formerMAC string
-	// trouble is ovs-vswitchd's complaint, if any.
-	trouble string
+	// problem is ovs-vswitchd's error, if any.
+	problem string
 }
 
 // wanted gives the rows of a port. Their id is the link's name: names cannot be
@@ -50,7 +50,7 @@ type ovsPort struct {
 func wanted(p Port, bridge string) ovsdb.Want {
 	ids := map[string]string{
 		macKey:       p.MAC.String(),
-		ifaceIDKey:   podPort(p.Pod),
+		ifaceIDKey:   LogicalPort(p.Pod),
 		ifaceVerKey:  p.UID,
 		sandboxKey:   p.Sandbox,
 		addressesKey: join(p.Addresses),
@@ -126,7 +126,7 @@ func fromInterface(pod contract.Owner, i *vswitch.Interface) ovsPort {
 	}
 	_, p.Representor = i.ExternalIDs[vfNetdevKey]
 	if i.Error != nil {
-		p.trouble = *i.Error
+		p.problem = *i.Error
 	}
 	return p
 }
@@ -142,4 +142,9 @@ func podsOf(db DB, choice ...contract.Owner) []contract.Owner {
 		}
 	}
 	return list
+}
+
+// LogicalPort is the name of the pod's logical switch port, which is its iface-id.
+func LogicalPort(pod contract.Owner) string {
+	return contract.Network{Name: pod.Network}.PodPort(pod.Namespace, pod.Name)
 }

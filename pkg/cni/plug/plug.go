@@ -1,4 +1,14 @@
-package cni
+// Package plug gives pods their ports on the integration bridge. It is apart from pkg/cni
+// because a DPU makes the ports of its host's pods without a CNI server.
+//
+// Place in the data flow:
+//
+//	pkg/cni Attach, Detach -> Plugger: OVS  -> Port and Interface rows -> ovn-controller -> ovn-installed
+//	                                   Host (pkg/dpu) -> annotations -> pkg/dpu Ports -> OVS, on the DPU
+//
+// The rows have the pod on its network as owner, so a pod's new sandbox replaces the rows of
+// its old one. They name their sandbox, and are the only record of a port.
+package plug
 
 import (
 	"context"
@@ -9,11 +19,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-// Switch is the part of an attachment that is not in the pod: a port of the
+// Plugger is the part of an attachment that is not in the pod: a port of the
 // integration bridge, here or on the DPU of this host. A pod has one port at
 // most on each network. Methods may be called at once for different pods, and for one pod one
 // at a time. Errors may be *types.Error, whose code then is the command's.
-type Switch interface {
+type Plugger interface {
 	// Plug makes the port, or makes one that is there as it is wanted; a port of
 	// the pod's former sandbox is replaced. It may return before the port works.
 	// With a VF, the port is its representor, which gets Port.MTU after it is in the
@@ -65,13 +75,13 @@ type Plugged struct {
 	Representor bool
 }
 
-// is reports whether both are of the same interface. The alias of a former version's link names no interface.
-func (p Plugged) is(other Plugged) bool {
+// SameInterface reports whether both are of the same interface. The alias of a former version's link names no interface.
+func (p Plugged) SameInterface(other Plugged) bool {
 	return p.Sandbox == other.Sandbox && (p.IfName == "" || other.IfName == "" || p.IfName == other.IfName)
 }
 
-// plugged gives a pod's port on the owner's network if it has one.
-func plugged(s Switch, pod contract.Owner) (p Plugged, ok bool, err error) {
+// Find gives a pod's port on the owner's network if it has one.
+func Find(s Plugger, pod contract.Owner) (p Plugged, ok bool, err error) {
 	list, err := s.Plugged(pod)
 	for _, p := range list {
 		if p.Pod == pod {
@@ -81,8 +91,8 @@ func plugged(s Switch, pod contract.Owner) (p Plugged, ok bool, err error) {
 	return Plugged{}, false, err
 }
 
-// bySandbox finds a port when the runtime does not name the pod.
-func bySandbox(s Switch, sandbox string) (p Plugged, ok bool, err error) {
+// BySandbox finds a port when the runtime does not name the pod.
+func BySandbox(s Plugger, sandbox string) (p Plugged, ok bool, err error) {
 	list, err := s.Plugged()
 	for _, p := range list {
 		if p.Sandbox == sandbox {

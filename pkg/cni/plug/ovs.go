@@ -1,4 +1,4 @@
-package cni
+package plug
 
 import (
 	"cmp"
@@ -22,16 +22,22 @@ type DB interface {
 	Generation() uint64
 }
 
-// OVS is the Switch of a machine that has the integration bridge itself.
+// OVS is the Plugger of a machine that has the integration bridge itself.
 type OVS struct {
 	DB DB
 	// Bridge is OVN's integration bridge.
 	Bridge string
 	// Host has the representors; it is needed for ports with devices only.
-	Host linkSetter
+	Host Links
 	// Functions sets, on a DPU, the MAC that the driver of a function will find; nil
 	// where the machine that has the function does it.
 	Functions FunctionMACs
+}
+
+// Links is what is needed of a network namespace; *netdev.NS is one.
+type Links interface {
+	Link(name string) (netdev.Link, error)
+	SetLink(name string, s netdev.Settings) error
 }
 
 // FunctionMACs is the switch's side of functions, by their representors;
@@ -122,10 +128,10 @@ func (o *OVS) Wait(ctx context.Context, p Port) error {
 		}
 		now := fromInterface(p.Pod, iface)
 		last = &now
-		return now.flows && now.UID == p.UID || now.trouble != ""
+		return now.flows && now.UID == p.UID || now.problem != ""
 	})
-	if err == nil && last != nil && last.trouble != "" {
-		return fmt.Errorf("ovs-vswitchd: %s", last.trouble)
+	if err == nil && last != nil && last.problem != "" {
+		return fmt.Errorf("ovs-vswitchd: %s", last.problem)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.lacking(p.Pod), err)
@@ -149,8 +155,8 @@ func (o *OVS) Check(p Plugged) error {
 	switch now, ok := find(o.DB, p.Pod); {
 	case !ok:
 		return errors.New("its Interface row is gone")
-	case now.trouble != "":
-		return fmt.Errorf("ovs-vswitchd: %s", now.trouble)
+	case now.problem != "":
+		return fmt.Errorf("ovs-vswitchd: %s", now.problem)
 	case !now.flows:
 		return fmt.Errorf("ovn-controller has not set %s", installedKey)
 	}
