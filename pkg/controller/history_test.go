@@ -24,8 +24,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/test/policytest"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
+	"github.com/ovn-offload/ovn-offload/test/policytest"
 )
 
 var replay = flag.Uint64("seed", 0, "the seed of the random history; 0: another each time")

@@ -12,9 +12,9 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
-	"github.com/ovn-offload/ovn-offload/test/policytest"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/test/policytest"
 )
 
 // TestEveryPod_HasAddressesOfPodsOnly goes through all addresses of three nodes'

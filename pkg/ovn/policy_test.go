@@ -17,8 +17,8 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
-	"github.com/ovn-offload/ovn-offload/test/policytest"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
+	"github.com/ovn-offload/ovn-offload/test/policytest"
 )
 
 // TestNetworkPolicy_RulesMatchDefinitionOfAPI builds random policies and compares, for every pair

@@ -187,7 +187,7 @@ func (d *dpuSide) start() {
 	cfg.Host, cfg.Controllers, cfg.FlowsTimeout = dpuHost, []uint32{0}, 15*time.Second
 	ports, err := dpu.NewPorts(cfg, dpu.Deps{
 		Pods: d.view, Node: func() *corev1.Node { return d.view.Node(dpuHost) }, MTU: func() int { return 1400 },
-		Plugger:   &plug.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Functions: d.kernel},
+		Plugger:  &plug.OVS{DB: d.db, Bridge: "br-int", Host: d.ns, Functions: d.kernel},
 		Annotate: kube.NewWriter(apitest.Client(d.api)).AnnotatePod, Warn: func(o contract.Owner, reason, note string) { d.Log(o, reason, note) },
 	})
 	ok(d, err)
