@@ -78,7 +78,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.StringVar(&c.Node.GatewayInterface, "gateway-interface", "", "uplink, or a bridge that has it; empty: the interface of the default route")
 	f.StringVar(&c.Node.SecondInterface, "exgw-interface", "", "NIC or bridge of a second external bridge, by which pods reach the networks there; empty: none")
 	f.StringVar(&c.Node.Datapath, "datapath", c.Node.Datapath, "where OVS forwards: system (kernel) or netdev (userspace)")
-	f.TextVar(&c.Node.EncapAddress, "encap-ip", netip.Addr{}, "address of the tunnels' end; empty: the node's")
+	f.Var(parsed(&c.Node.EncapNetwork, "", parseNetwork), "encap-ip", "address at which tunnels end, or the network in which each node has this address; empty: the node's first address")
 	f.StringVar(&c.Node.Checkpoint, "checkpoint", c.Node.Checkpoint, "file that holds the uplink's original state")
 	f.StringVar(&c.VFs.KubeletDir, "kubelet-dir", c.VFs.KubeletDir, "where the kubelet has its sockets")
 	f.Var(parsed(&c.VFs.Pools, "", parsePools), "vf-pools", "VFs to hand out, in the JSON of the sriov-network-device-plugin; empty: "+plugin.DefaultResource)
@@ -122,6 +122,15 @@ func parsePools(text string) ([]plugin.Pool, error) {
 	}
 	pools, err := plugin.ParsePools([]byte(text))
 	return append([]plugin.Pool{}, pools...), err
+}
+
+// parseNetwork takes an address for the network of this address alone.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); text == "" || err == nil {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix.Masked(), err
 }
 
 func parseResources(text string) (resources []string, _ error) {

@@ -60,15 +60,15 @@ func TestFlags_TextsBecomeConfig(t *testing.T) {
 		t.Errorf("defaults: subnets %s, pools %v", got, cfg.VFs.Pools)
 	}
 	err := f.Parse([]string{
-		"--cluster-cidrs=10.1.0.0/16/24,fd01::/48/64", "--service-cidrs=10.2.0.0/16", "--encap-ip=", "--vf-resources=a.io/x, b.io/y,",
+		"--cluster-cidrs=10.1.0.0/16/24,fd01::/48/64", "--service-cidrs=10.2.0.0/16", "--encap-ip=192.0.2.7/24", "--vf-resources=a.io/x, b.io/y,",
 		`--vf-pools={"resourceList":[]}`, "--reserved-vfs=ens1f0#0-15 ens1f1#0-15", "--dpu-host-controller=1,2",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(cfg.Node.Network.Subnets, cfg.Node.Zone.ServiceSubnets, cfg.Node.EncapAddress.IsValid(), cfg.VFs.Pools == nil, cfg.VFs.Pools,
+	got := fmt.Sprint(cfg.Node.Network.Subnets, cfg.Node.Zone.ServiceSubnets, cfg.Node.EncapNetwork, cfg.VFs.Pools == nil, cfg.VFs.Pools,
 		len(cfg.VFs.Resources), cfg.VFs.Resources, cfg.VFs.Purposes.DefaultPods, cfg.Serves.Controllers)
-	want := "[10.1.0.0/16/24 fd01::/48/64] [10.2.0.0/16] false false [] 2 [a.io/x b.io/y] [ens1f0#0-15 ens1f1#0-15] [1 2]"
+	want := "[10.1.0.0/16/24 fd01::/48/64] [10.2.0.0/16] 192.0.2.0/24 false [] 2 [a.io/x b.io/y] [ens1f0#0-15 ens1f1#0-15] [1 2]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

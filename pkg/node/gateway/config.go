@@ -27,10 +27,10 @@ type Config struct {
 	GatewayInterface string
 	// SecondInterface is that of a second external bridge; "": there is none.
 	SecondInterface string
-	// EncapAddress is the tunnels' end here; invalid: the node's address.
-	EncapAddress netip.Addr
+	// EncapNetwork has the node's address that tunnels end at; invalid: the node's first address.
+	EncapNetwork netip.Prefix
 	Datapath     string
-	// MTU of pods; 0 derives it from the interface of EncapAddress.
+	// MTU of pods; 0 derives it from the interface with the encapsulation address.
 	MTU int
 	// Checkpoint is the file that holds the NIC's original state.
 	Checkpoint string

@@ -14,10 +14,21 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
-// encapAddress is the tunnels' end: the configured address or the node's first.
+// encapAddress is the address at which tunnels end: the node's in the configured network, or the node's first.
 func encapAddress(cfg Config, s State, g Gateway) (netip.Addr, error) {
-	if cfg.EncapAddress.IsValid() {
-		return cfg.EncapAddress, nil
+	if cfg.EncapNetwork.IsValid() {
+		var addrs []netip.Addr
+		for _, prefixes := range s.Addrs {
+			for _, p := range prefixes {
+				if cfg.EncapNetwork.Contains(p.Addr()) {
+					addrs = append(addrs, p.Addr())
+				}
+			}
+		}
+		if len(addrs) == 0 {
+			return netip.Addr{}, node.NotReady("no interface has an encapsulation address in %s", cfg.EncapNetwork)
+		}
+		return slices.MinFunc(addrs, netip.Addr.Compare), nil
 	}
 	addrs := primary(cfg, s, hostLink(s, g))
 	if len(addrs) == 0 {

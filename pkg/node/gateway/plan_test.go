@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -48,6 +49,19 @@ func TestPodMTU_DerivedOrConfigured(t *testing.T) {
 	}
 }
 
+func TestEncapAddress_IsNodesAddressInConfiguredNetwork(t *testing.T) {
+	node4, storage := netip.MustParsePrefix("172.18.0.3/16"), netip.MustParsePrefix("192.0.2.3/24")
+	state := State{State: node.State{Addrs: map[string][]netip.Prefix{"breth0": {node4}, "eth1": {storage}}}}
+	for network, want := range map[string]string{
+		"192.0.2.0/24": "192.0.2.3", "172.18.0.3/32": "172.18.0.3", "198.51.100.0/24": "no interface has an encapsulation address in 198.51.100.0/24",
+	} {
+		got, err := encapAddress(Config{EncapNetwork: netip.MustParsePrefix(network)}, state, Gateway{Bridge: "breth0"})
+		if text := fmt.Sprint(got, err); !strings.Contains(text, want) {
+			t.Errorf("%s: %s, want %s", network, text, want)
+		}
+	}
+}
+
 func defaultRoute(link string, metric int) netdev.Route {
 	return netdev.Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: link, Table: node.TableMain, Metric: metric}
 }
@@ -83,7 +97,7 @@ func TestChooseGateway_RoutesAndSettingsDecide(t *testing.T) {
 	two := []netdev.Route{defaultRoute("eth1", 200), defaultRoute("eth0", 100)}
 	for name, c := range map[string]struct {
 		configured string
-		encap      netip.Addr
+		encap      netip.Prefix
 		state      State
 		want       Gateway
 		err        string
@@ -111,14 +125,14 @@ func TestChooseGateway_RoutesAndSettingsDecide(t *testing.T) {
 		"DPU, the administration's port":               {state: dpu("oob_net0"), err: "oob_net0, which has the default route, is not on an uplink of the NIC with the host's functions (p0)"},
 		"DPU, a VLAN on the administration's port":     {state: dpu("oob_net0.7"), err: "not on an uplink"},
 		"DPU, the administration's port is configured": {configured: "oob_net0", state: dpu("oob_net0"), want: Gateway{"broob_net0", "oob_net0"}},
-		"DPU, tunnels end elsewhere":                   {encap: nodeV4.Addr(), state: dpu("oob_net0"), want: Gateway{"broob_net0", "oob_net0"}},
+		"DPU, tunnels end elsewhere":                   {encap: nodeV4.Masked(), state: dpu("oob_net0"), want: Gateway{"broob_net0", "oob_net0"}},
 		"DPU, its NIC is not known yet":                {state: early, err: "no NIC in switchdev mode has functions of the host yet"},
 		"absent":                                       {configured: "eth9", err: "absent"},
 		"nothing to find":                              {err: "no default route"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.state.Links = links
-			got, err := chooseGateway(Config{GatewayInterface: c.configured, EncapAddress: c.encap}, c.state)
+			got, err := chooseGateway(Config{GatewayInterface: c.configured, EncapNetwork: c.encap}, c.state)
 			if err != nil && c.err != "" && strings.Contains(err.Error(), c.err) {
 				return
 			}

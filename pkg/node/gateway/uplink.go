@@ -44,7 +44,7 @@ func uplinkOf(cfg Config, s State, g Gateway) (string, error) {
 // the administration of a DPU, on which no tunnel is offloaded.
 func choosable(cfg Config, s State, name string) error {
 	switch {
-	case !s.Eswitch.DPU || cfg.GatewayInterface != "" || cfg.EncapAddress.IsValid():
+	case !s.Eswitch.DPU || cfg.GatewayInterface != "" || cfg.EncapNetwork.IsValid():
 		return nil
 	case len(s.Eswitch.Uplinks) == 0:
 		return node.NotReady("no NIC in switchdev mode has functions of the host yet")
