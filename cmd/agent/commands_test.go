@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The command reads the tree that it is told to, and needs no cluster.
+// The command reads the given tree and needs no cluster.
 func TestInventoryCommand_ReadsGivenTreeWithoutCluster(t *testing.T) {
 	nic := t.TempDir()
 	for _, dir := range []string{"/devices/pci0000:00/0000:00:1f.6", "/bus/pci/devices"} {

@@ -54,7 +54,7 @@ func command() *cobra.Command {
 		Use: "cleanup", Short: "gives the uplink its addresses back and removes what the agent has made", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return agent.Cleanup(cmd.Context(), cfg) },
 	}, &cobra.Command{
-		Use: "fail-back", Aliases: []string{"retreat"}, Args: cobra.NoArgs, // its name in earlier releases
+		Use: "fail-back", Args: cobra.NoArgs,
 		Short: "gives the uplink its addresses back while ovs-vswitchd does not run; a running agent moves them to the bridge again",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return agent.FailBack(cmd.Context(), cfg) },
 	}, inventoryCommand(), offloadCommand(&cfg))

@@ -25,7 +25,7 @@ func TestFlags_InvalidValuesAreRefusedByName(t *testing.T) {
 		"--dpu-host-controller=one":    "--dpu-host-controller",
 		"--mtu=large":                  "mtu",
 	} {
-		for _, verb := range []string{"", "cleanup", "fail-back", "retreat"} {
+		for _, verb := range []string{"", "cleanup", "fail-back"} {
 			cmd := command()
 			cmd.SetArgs(strings.Fields(verb + " " + flag))
 			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), complaint) {

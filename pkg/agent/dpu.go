@@ -25,7 +25,7 @@ const hostKey = "host-k8s-nodename"
 type dpuNode struct {
 	*ovs
 	ports          *dpu.Ports
-	lease          *dpu.Pulse
+	lease          *dpu.Heartbeat
 	managementPort *management.Runner
 	traffic        *nodeoffload.Publisher
 	ready          func() error
@@ -58,7 +58,7 @@ func DPU(ctx context.Context, p *Process) (Agent, error) {
 		return nil, err
 	}
 	d.ready = func() error { return cmp.Or(bridge.Ready(), d.setup.Ready(), d.ports.Problem()) }
-	d.lease = &dpu.Pulse{
+	d.lease = &dpu.Heartbeat{
 		Client: p.client, Host: p.Serves.Host, Chassis: setting(db, "system-id"), Period: dpu.LeasePeriod, Logger: p.Logger,
 		Node: n.node, Problem: d.ready, MTU: d.setup.MTU,
 	}

@@ -166,7 +166,7 @@ func TestAdd_ErrorNamesStagePodAndReason(t *testing.T) {
 		{"no such netns", func(n *node) { n.net.RemoveNS("/ns/a") }, cnitypes.ErrInvalidNetNS, []string{"attach: ", "/ns/a"}},
 		{"interface taken", func(n *node) { n.net.AddLink("/ns/a", netdev.Link{Name: "eth0"}) }, CodeTaken, []string{"eth0 exists already in /ns/a"}},
 		{"host link taken", func(n *node) { n.net.AddLink("", netdev.Link{Name: linkA}) }, CodeTaken, []string{linkA}},
-		{"database away", func(n *node) { n.db.away = true }, cnitypes.ErrTryAgainLater, []string{"not connected"}},
+		{"database disconnected", func(n *node) { n.db.away = true }, cnitypes.ErrTryAgainLater, []string{"not connected"}},
 		{"not ready", func(n *node) { n.srv.deps.Ready = func() error { return errors.New("no br-int") } }, cnitypes.ErrTryAgainLater, []string{"no br-int"}},
 	}
 	for _, tt := range tests {

@@ -55,7 +55,7 @@ func TestBackoff_GrowsAndEnds(t *testing.T) {
 	c, other := ledger.Claim{Device: vf0, Sandbox: "a"}, ledger.Claim{Device: vf1, Sandbox: "b"}
 	tries, start := 0, time.Now()
 	for s := range 3600 {
-		_ = b.try(c, start.Add(time.Duration(s)*time.Second), func() error { tries++; return errors.New("hidden") })
+		_ = b.try(c, start.Add(time.Duration(s)*time.Second), func() error { tries++; return errors.New("refused") })
 	}
 	if tries != 12 { // at 0, 5, 15, 35, ... s, then each ten minutes
 		t.Errorf("%d tries", tries)

@@ -50,9 +50,8 @@ func (s *Server) unclaimed(p plug.Plugged) bool {
 	})) == 0
 }
 
-// Changed asks for a sweep when a pod that is gone has a device still: its DEL came
-// while there was no agent, or waits for a kubelet that is away. It does so too when
-// a pod has details without a claim. Hook it to the events of pods.
+// Changed marks a sweep when a deleted pod still has a device, because its DEL came while no agent ran, or the kubelet
+// does not run. It marks a sweep as well when a pod has details without a claim. Connect it to the events of pods.
 func (s *Server) Changed(owners ...contract.Owner) {
 	if s.deps.Functions == nil {
 		return
@@ -69,8 +68,8 @@ func (s *Server) Changed(owners ...contract.Owner) {
 	}
 }
 
-// collectClaims takes devices home whose pod or sandbox is gone, or whose way
-// home has not come to its end. An ADD under way is left alone.
+// collectClaims detaches devices whose pod or sandbox is deleted, and completes interrupted detachments. It skips the
+// sandbox of a running ADD.
 func (s *Server) collectClaims(ctx context.Context, dead func(plug.Plugged) bool) (removed int, err error) {
 	if s.deps.Functions == nil {
 		return 0, nil
@@ -165,7 +164,7 @@ func (s *Server) needsRestore(c ledger.Claim) bool {
 	return p.Link != "" && (errors.Is(err, netdev.ErrNotFound) || err == nil && !link.Up)
 }
 
-// restoreOne is an ADD that nobody asked for.
+// restoreOne is an ADD without a request.
 func (s *Server) restoreOne(ctx context.Context, c ledger.Claim) error {
 	r := &Request{
 		Command: "ADD", Sandbox: c.Sandbox, Netns: c.NetNS, IfName: c.AttachmentName(), Pod: owner(c).On(""), UID: string(c.UID),

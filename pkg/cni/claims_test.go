@@ -10,9 +10,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// TestSweep_DetachesDeviceOfLostDEL: the plugin answers a DEL while there is no agent, and nobody
-// repeats it. The device goes home at the agent's start, or with the sweep that
-// the end of the pod's namespace asks for; whoever publishes claims is told.
+// TestSweep_DetachesDeviceOfLostDEL: the plugin answers a DEL while no agent runs, and the runtime does not repeat it.
+// The agent detaches the device at its start, or with the sweep after the deletion of the pod's namespace, and
+// publishes the claims.
 func TestSweep_DetachesDeviceOfLostDEL(t *testing.T) {
 	podGoes := func(n *nic) { n.putPod(web, nil) }
 	namespaceEnds := func(n *nic) { n.net.RemoveNS("/ns/a") }
@@ -30,24 +30,24 @@ func TestSweep_DetachesDeviceOfLostDEL(t *testing.T) {
 				happens(n)
 			}
 			n.start()
-			told := 0
-			n.led.OnChange(func() { told++ })
+			changes := 0
+			n.led.OnChange(func() { changes++ })
 			must(t, n.srv.Sweep(t.Context()))
 			if tt.away == nil {
 				n.wantIn("/ns/a", sandboxA)
 			} else {
-				n.wantHome()
+				n.wantDetached()
 			}
 			for _, happens := range tt.later {
 				happens(n)
 				must(t, n.srv.Sweep(t.Context()))
 			}
-			n.wantHome()
-			if told != 2 { // an orphan, then free
-				t.Errorf("told %d times", told)
+			n.wantDetached()
+			if changes != 2 { // an orphan, then free
+				t.Errorf("%d changes", changes)
 			}
 			n.mustDo(delWeb(sandboxA, "")) // late
-			n.wantHome()
+			n.wantDetached()
 		})
 	}
 }
@@ -72,15 +72,15 @@ func TestSweep_IsDueWhenPodGoesWithoutDEL(t *testing.T) {
 				t.Error("no sweep is due")
 			}
 			must(t, n.srv.Sweep(t.Context()))
-			n.wantHome()
+			n.wantDetached()
 			n.mustDo(delWeb(sandboxA, "/ns/a")) // late
-			n.wantHome()
+			n.wantDetached()
 		})
 	}
 }
 
-// TestSweep_DetachesVFBeforeNodeIsSetUp: the VF of a pod that is gone goes home while the
-// node's set-up goes on, which may take for ever; a pod that lives keeps its own.
+// TestSweep_DetachesVFBeforeNodeIsSetUp: the agent detaches the VF of a deleted pod while the
+// node's set-up is running, which may never end. A live pod keeps its VF.
 func TestSweep_DetachesVFBeforeNodeIsSetUp(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(*nic)
@@ -90,7 +90,7 @@ func TestSweep_DetachesVFBeforeNodeIsSetUp(t *testing.T) {
 		"the pod is gone": {
 			func(n *nic) { n.putPod(web, nil) },
 			func(n *nic) bool { return len(n.led.Claims()) == 0 },
-			(*nic).wantHome,
+			(*nic).wantDetached,
 		},
 		"the pod lives, and misses its representor": {
 			func(n *nic) { must(n.t, n.host.SetLink("rep0", netdev.Settings{MTU: 1500, State: netdev.Down})) },

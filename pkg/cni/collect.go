@@ -15,9 +15,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// collect removes what belongs to nobody: ports for which dead holds, and links
-// of ours whose sandbox has no port. An ADD under way is left alone. Errors do
-// not stop it.
+// collect removes stale ports, for which dead is true, and links of the agent whose sandbox has no port. It skips the
+// sandbox of a running ADD. Errors do not stop it.
 func (s *Server) collect(ctx context.Context, dead func(plug.Plugged) bool) (removed int, err error) {
 	// Links are listed first: one that is made later is not seen at all.
 	links, err := s.deps.Host.Links()
@@ -47,13 +46,13 @@ func (s *Server) collect(ctx context.Context, dead func(plug.Plugged) bool) (rem
 // collectLinks is about links of ours whose sandbox has no port: those of live pods
 // get their ports back, and the others are removed.
 func (s *Server) collectLinks(ctx context.Context, links []netdev.Link, dead func(plug.Plugged) bool) (removed int, err error) {
-	orphans, ports, err := s.orphans(links)
+	stale, ports, err := s.staleLinks(links)
 	if err != nil {
 		return 0, err
 	}
 	var errs []error
 	var nameless []plug.Plugged
-	for _, p := range orphans {
+	for _, p := range stale {
 		switch {
 		case p.UID == "" || s.deps.OnNode == nil:
 			nameless = append(nameless, p)
@@ -69,12 +68,12 @@ func (s *Server) collectLinks(ctx context.Context, links []netdev.Link, dead fun
 	return removed + gone, errors.Join(append(errs, err)...)
 }
 
-// orphans gives the newest first: of two sandboxes of a pod that one is its last.
-func (s *Server) orphans(links []netdev.Link) (orphans []plug.Plugged, ports int, err error) {
+// staleLinks gives the newest first: of two sandboxes of a pod, it is the last one.
+func (s *Server) staleLinks(links []netdev.Link) (stale []plug.Plugged, ports int, err error) {
 	links = slices.SortedFunc(slices.Values(links), func(a, b netdev.Link) int { return cmp.Compare(b.Index, a.Index) })
 	for _, l := range links {
 		if p, ok := ours(l); ok && !s.commands.adding(p.Sandbox) {
-			orphans = append(orphans, p)
+			stale = append(stale, p)
 		}
 	}
 	plugged, err := s.deps.Plugger.Plugged() // an ADD that has ended has its port by now
@@ -86,18 +85,18 @@ func (s *Server) orphans(links []netdev.Link) (orphans []plug.Plugged, ports int
 		has[[2]string{p.Sandbox, p.IfName}] = true
 		has[[2]string{p.Sandbox, ""}] = true // a link of a former version
 	}
-	orphans = slices.DeleteFunc(orphans, func(p plug.Plugged) bool { return has[[2]string{p.Sandbox, p.IfName}] })
-	if len(orphans) == 0 || s.deps.OnNode == nil {
-		return orphans, len(plugged), nil
+	stale = slices.DeleteFunc(stale, func(p plug.Plugged) bool { return has[[2]string{p.Sandbox, p.IfName}] })
+	if len(stale) == 0 || s.deps.OnNode == nil {
+		return stale, len(plugged), nil
 	}
 	pods := map[string]contract.Owner{}
 	for _, pod := range s.deps.OnNode() {
 		pods[string(pod.UID)] = contract.PodOwner(pod.Namespace, pod.Name)
 	}
-	for i := range orphans {
-		orphans[i].Pod = pods[orphans[i].UID].On(orphans[i].Pod.Network)
+	for i := range stale {
+		stale[i].Pod = pods[stale[i].UID].On(stale[i].Pod.Network)
 	}
-	return orphans, len(plugged), nil
+	return stale, len(plugged), nil
 }
 
 // replug gives a live pod the port back that the database has lost, as when OVS was
@@ -139,16 +138,16 @@ func (s *Server) replug(ctx context.Context, p plug.Plugged) error {
 // fewer ports than there are such links has rather lost its rows: then the links may
 // be those of live pods, and stay. DEL and GC name the sandbox and remove its link
 // all the same.
-func (s *Server) collectNameless(orphans []plug.Plugged, ports int) (removed int, err error) {
-	if len(orphans) > max(ports, 1) {
-		return 0, fmt.Errorf("%d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(orphans), ports)
+func (s *Server) collectNameless(stale []plug.Plugged, ports int) (removed int, err error) {
+	if len(stale) > max(ports, 1) {
+		return 0, fmt.Errorf("%d links of ours have no port and only %d have one: the Open_vSwitch database may have lost its rows", len(stale), ports)
 	}
-	return s.removeLinks(orphans...)
+	return s.removeLinks(stale...)
 }
 
-func (s *Server) removeLinks(orphans ...plug.Plugged) (removed int, err error) {
+func (s *Server) removeLinks(stale ...plug.Plugged) (removed int, err error) {
 	var errs []error
-	for _, p := range orphans {
+	for _, p := range stale {
 		if err := removeLink(s.deps.Host, p); err != nil {
 			errs = append(errs, err)
 			continue

@@ -44,7 +44,7 @@ func (l *leaving) Generation() uint64 {
 	return 1
 }
 
-func TestSweep_KeepsLinksWhileDatabaseIsAway(t *testing.T) {
+func TestSweep_KeepsLinksWhileDatabaseIsDisconnected(t *testing.T) {
 	n := newNode(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.ovs.DB = &leaving{fakeDB: n.db}

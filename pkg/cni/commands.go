@@ -72,7 +72,7 @@ func (c *commands) begin(ctx context.Context, r *Request) (context.Context, func
 	return c.enter(ctx, r)
 }
 
-// enter registers an ADD that nobody has asked for, and which ends no other.
+// enter registers an ADD without a request, which ends no other.
 func (c *commands) enter(ctx context.Context, r *Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &add{pod: r.Pod, sandbox: r.Sandbox, cancel: cancel}

@@ -311,7 +311,7 @@ func (l logged) Write(line []byte) (int, error) {
 }
 
 // TestSweepLoop_FailingSweepsAreLoggedOnce, and are made all the same. Another error,
-// and the same after a success, are told.
+// and the same after a success, are reported.
 func TestSweepLoop_FailingSweepsAreLoggedOnce(t *testing.T) {
 	n := newNode(t)
 	lines := make(logged, 1000)

@@ -84,7 +84,7 @@ type Deps struct {
 	OpenNS func(path string) (PodLinks, error)
 	// Ready says why no pod can be attached now; nil when one can.
 	Ready func() error
-	// Stage, if set, is told how long each stage of an ADD took.
+	// Stage, if set, gets the duration of each stage of an ADD.
 	Stage func(stage string, took time.Duration)
 }
 

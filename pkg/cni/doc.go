@@ -23,6 +23,6 @@
 // name their sandbox, the host's veth carries the sandbox in its alias, and a
 // VF's claim is in the ledger for as long as its representor is a port. So
 // the server may be killed at any time; Sweep at the next start removes what
-// belongs to nobody. Commands of one pod are run one after the other; DEL ends
-// an ADD that waits.
+// is stale. Commands of one pod are run one after the other; DEL ends an ADD that
+// waits.
 package cni

@@ -241,9 +241,8 @@ func (a *iface) moveDevice(ctx context.Context, ns PodLinks) error {
 	return nil
 }
 
-// releaseDevice takes a claim's representor out of the switch and the device
-// home, in that order, and ends the claim. A representor that is a port always
-// has a claim: where the one stays, so does the other.
+// releaseDevice removes a claim's representor from the switch, detaches the device and ends the claim, in this order. So
+// a representor that is a port always has a claim.
 func releaseDevice(ctx context.Context, d Deps, c ledger.Claim) error {
 	p, ok, err := plug.Find(d.Plugger, owner(c))
 	if err == nil && ok && p.Sandbox == c.Sandbox && p.IfName == c.Interface {
@@ -255,7 +254,7 @@ func releaseDevice(ctx context.Context, d Deps, c ledger.Claim) error {
 	v, err := d.Functions.VF(c.Device)
 	if err != nil {
 		if present, _, presentErr := d.Functions.Mover.Present(c.Device); present || presentErr != nil {
-			return fmt.Errorf("releasing %s: %w", c.Device, errors.Join(err, presentErr)) // what it is like cannot be told now
+			return fmt.Errorf("releasing %s: %w", c.Device, errors.Join(err, presentErr)) // its state cannot be read now
 		}
 		v = vf.Handle{Device: c.Device}
 	}

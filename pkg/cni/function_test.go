@@ -147,14 +147,14 @@ func (n *nic) askFor(uid string, resources ...string) {
 	})
 }
 
-// wantHome checks that everything is as it was before any pod came.
-func (n *nic) wantHome() {
+// wantDetached checks that everything is as it was before any pod came.
+func (n *nic) wantDetached() {
 	n.t.Helper()
 	for i, device := range []string{vf0, vf1} {
 		l, err := n.host.Link(fmt.Sprintf("vf%d", i))
 		if err != nil || l.Parent != device || l.MTU != 1500 || l.MAC.String() != n.mac(i).String() || l.Up ||
 			!slices.Equal(l.AltNames, []string{fmt.Sprintf("enp3s0f0v%d", i)}) {
-			n.t.Errorf("VF %s at home: %+v, %v", device, l, err)
+			n.t.Errorf("detached VF %s: %+v, %v", device, l, err)
 		}
 		if rep, err := n.host.Link(fmt.Sprintf("rep%d", i)); err != nil || rep.Up {
 			n.t.Errorf("representor: %+v, %v", rep, err)
@@ -224,7 +224,7 @@ func TestDevice_MovesIntoPodAndBack(t *testing.T) {
 	n.wantIn("/ns/a", sandboxA)
 	for range 2 {
 		n.mustDo(delWeb(sandboxA, "/ns/a"))
-		n.wantHome()
+		n.wantDetached()
 	}
 }
 
@@ -253,7 +253,7 @@ func TestDevice_PodWithoutRequestGetsVeth(t *testing.T) {
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
 	n.wantLinks(linkA)
 	n.mustDo(delWeb(sandboxA, "/ns/a"))
-	n.wantHome()
+	n.wantDetached()
 }
 
 func TestDevice_FailedADDLeavesNoClaim(t *testing.T) {
@@ -311,7 +311,7 @@ func TestDeviceNamed_ChoosesBetweenDevices(t *testing.T) {
 			t.Errorf("port is %+v", p)
 		}
 		n.mustDo(delWeb(sandboxA, "/ns/a"))
-		n.wantHome()
+		n.wantDetached()
 	}
 }
 
@@ -337,7 +337,7 @@ func TestDeviceNamed_OnlyIfKubeletGaveIt(t *testing.T) {
 		if _, err := n.do(r); err == nil || codeOf(err) != CodeDevice || !contains(err, c.text) {
 			t.Errorf("%s: %v, want %q", name, err, c.text)
 		}
-		n.wantHome()
+		n.wantDetached()
 	}
 }
 
@@ -383,7 +383,7 @@ func TestDevice_VFIOGetsMACFromPF(t *testing.T) {
 	n.mustDo(check)
 	n.mustDo(delWeb(sandboxA, "/ns/a"))
 	n.net.AddLink("", netdev.Link{Name: "vf0", Parent: vf0, MTU: 1500, MAC: n.mac(0), AltNames: []string{"enp3s0f0v0"}})
-	n.wantHome()
+	n.wantDetached()
 }
 
 // TestDevice_VFIOGetsMACFromRepresentor: the representor's port of the switch is left.
@@ -398,7 +398,7 @@ func TestDevice_VFIOGetsMACFromRepresentor(t *testing.T) {
 	}
 	n.mustDo(delWeb(sandboxA, "/ns/a"))
 	if mac := n.net.FunctionMAC("rep0"); mac.String() != "02:00:00:00:00:70" {
-		t.Errorf("of the function at home, the MAC is %s", mac)
+		t.Errorf("the MAC of the detached function is %s", mac)
 	}
 }
 
@@ -422,7 +422,7 @@ func TestDevice_NextPodTakesItBeforeLateDEL(t *testing.T) {
 	n.mustDo(&late)
 	n.wantIn("/ns/a", sandboxA)
 	n.mustDo(delWeb(sandboxA, "/ns/a"))
-	n.wantHome()
+	n.wantDetached()
 }
 
 func TestDevice_NewSandboxTakesItOver(t *testing.T) {
@@ -433,11 +433,11 @@ func TestDevice_NewSandboxTakesItOver(t *testing.T) {
 	n.mustDo(delWeb(sandboxA, "/ns/a")) // late
 	n.wantIn("/ns/b", sandboxB)
 	n.mustDo(delWeb(sandboxB, ""))
-	n.wantHome()
+	n.wantDetached()
 }
 
 // TestDevice_StaysClaimedWhileNICIsUnknown: what the NIC is cannot be asked for while its VF is on its
-// way home.
+// detachment.
 func TestDevice_StaysClaimedWhileNICIsUnknown(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
@@ -452,12 +452,12 @@ func TestDevice_StaysClaimedWhileNICIsUnknown(t *testing.T) {
 	n.srv.deps.Functions.VF = func(string) (vf.Handle, error) { return vf.Handle{}, errors.New("interrupted") }
 	n.mustDo(delWeb(sandboxA, "/ns/a"))
 	if _, held := n.led.Holder(vf0); !held {
-		t.Error("the claim has ended, and the device is not home")
+		t.Error("the claim has ended, and the device is not detached")
 	}
 	n.srv.deps.Functions.VF = look
 	n.net.RemoveNS("/leaked")
 	must(t, n.srv.Sweep(t.Context()))
-	n.wantHome()
+	n.wantDetached()
 }
 
 // TestDevice_NewSandboxKeepsFirstOfSeveral: the first of several devices is the network, though the
@@ -497,7 +497,7 @@ func TestDevice_SecondInterfaceIsRefused(t *testing.T) {
 	}
 }
 
-// TestDevice_DetachesAfterNamespaceIsDeleted: the kernel has brought the VF home under some name.
+// TestDevice_DetachesAfterNamespaceIsDeleted: the kernel has returned the VF to the host namespace under another name.
 func TestDevice_DetachesAfterNamespaceIsDeleted(t *testing.T) {
 	for _, end := range []func(*nic){
 		func(n *nic) { n.mustDo(delWeb(sandboxA, "/ns/a")) },
@@ -510,7 +510,7 @@ func TestDevice_DetachesAfterNamespaceIsDeleted(t *testing.T) {
 			t.Fatal("the kernel gave it its name back")
 		}
 		end(n)
-		n.wantHome()
+		n.wantDetached()
 	}
 }
 
@@ -525,7 +525,7 @@ func TestDevice_DetachesFromStrayNamespace(t *testing.T) {
 	must(t, err)
 	must(t, n.host.MoveLink(netdev.Move{Index: l.Index, To: "/ns/b", Name: l.Name}))
 	n.mustDo(delWeb(sandboxA, ""))
-	n.wantHome()
+	n.wantDetached()
 }
 
 func (n *nic) indexOf(device string) int {
@@ -533,7 +533,7 @@ func (n *nic) indexOf(device string) int {
 	must(n.t, err)
 	i := slices.IndexFunc(links, func(l netdev.Link) bool { return l.Parent == device })
 	if i < 0 {
-		n.t.Fatalf("%s is not at home", device)
+		n.t.Fatalf("%s is not in the host namespace", device)
 	}
 	return links[i].Index
 }
@@ -561,10 +561,10 @@ func TestDevice_StaysClaimedInLeakedNamespace(t *testing.T) {
 	}
 	n.net.RemoveNS("/leaked")
 	must(t, n.srv.Sweep(t.Context()))
-	n.wantHome()
+	n.wantDetached()
 }
 
-// TestDevice_IsAttachedAgainAfterDriverReload: the NIC goes away under a pod and comes back, as when its
+// TestDevice_IsAttachedAgainAfterDriverReload: a pod's NIC is removed and returns, as when its
 // driver is loaded again.
 func TestDevice_IsAttachedAgainAfterDriverReload(t *testing.T) {
 	n := newNIC(t)
@@ -579,7 +579,7 @@ func TestDevice_IsAttachedAgainAfterDriverReload(t *testing.T) {
 	}
 	must(t, n.srv.Sweep(t.Context()))
 	if c, ok := n.led.Holder(vf0); !ok || c.Phase != ledger.Attached {
-		t.Errorf("while it is away the claim is %+v", c)
+		t.Errorf("without the device the claim is %+v", c)
 	}
 	n.inv = here
 	n.plugIn()
@@ -589,7 +589,7 @@ func TestDevice_IsAttachedAgainAfterDriverReload(t *testing.T) {
 	must(t, n.srv.Sweep(t.Context())) // nothing to do
 	n.wantIn("/ns/a", sandboxA)
 	n.mustDo(delWeb(sandboxA, "/ns/a"))
-	n.wantHome()
+	n.wantDetached()
 }
 
 // TestDevice_SweepRestoresRepresentor: only the switch's end has lost its state.
@@ -601,7 +601,7 @@ func TestDevice_SweepRestoresRepresentor(t *testing.T) {
 	n.wantIn("/ns/a", sandboxA)
 }
 
-// TestDevice_GCDetachesUnlistedOnly: what the runtime does not name goes home, what it names stays.
+// TestDevice_GCDetachesUnlistedOnly: GC detaches the devices that the runtime does not list, and keeps those that it lists.
 func TestDevice_GCDetachesUnlistedOnly(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
@@ -610,7 +610,7 @@ func TestDevice_GCDetachesUnlistedOnly(t *testing.T) {
 	n.wantIn("/ns/a", sandboxA)
 	gc.Conf.Name = "ovn-kubernetes"
 	n.mustDo(gc)
-	n.wantHome()
+	n.wantDetached()
 }
 
 func TestDevice_SweepDetachesAfterPodIsDeleted(t *testing.T) {
@@ -620,5 +620,5 @@ func TestDevice_SweepDetachesAfterPodIsDeleted(t *testing.T) {
 	n.wantIn("/ns/a", sandboxA)
 	n.putPod(web, nil)
 	must(t, n.srv.Sweep(t.Context()))
-	n.wantHome()
+	n.wantDetached()
 }

@@ -20,20 +20,20 @@ func TestDevice_OfInitContainerOnlyIsRefused(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		initial, containers []corev1.Container
-		told                string // the pool of which the kubelet tells
+		reported            string // the pool that the kubelet reports
 		refused             bool
 	}{
 		"only such":       {initial: asks(vfPool, nil), refused: true},
-		"told to end":     {initial: asks(vfPool, &never), refused: true},
-		"sidecar":         {initial: asks(vfPool, &always), told: vfPool},
-		"a container too": {initial: asks(vfPool, nil), containers: asks(vfPool, nil), told: vfPool},
-		"another pool":    {initial: asks(vfPool, nil), containers: asks(otherPool, nil), told: otherPool},
+		"asked to end":    {initial: asks(vfPool, &never), refused: true},
+		"sidecar":         {initial: asks(vfPool, &always), reported: vfPool},
+		"a container too": {initial: asks(vfPool, nil), containers: asks(vfPool, nil), reported: vfPool},
+		"another pool":    {initial: asks(vfPool, nil), containers: asks(otherPool, nil), reported: otherPool},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNIC(t)
 			n.given = map[string][]string{}
-			if tt.told != "" {
-				n.given[tt.told] = []string{vf0}
+			if tt.reported != "" {
+				n.given[tt.reported] = []string{vf0}
 			}
 			n.putPod(web, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: webUID, Annotations: map[string]string{contract.PodNetworksKey: webNetwork}},

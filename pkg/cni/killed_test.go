@@ -39,7 +39,7 @@ func (n *nic) kill(step int, r *Request) (died bool) {
 // TestDevice_AgentKilledAtAnyStepRecovers ends the agent before each step of ADD and of DEL, starts
 // it again, and lets what may come come.
 func TestDevice_AgentKilledAtAnyStepRecovers(t *testing.T) {
-	after := map[string]func(*nic) (home bool){
+	after := map[string]func(*nic) (detached bool){
 		"DEL": func(n *nic) bool { n.mustDo(delWeb(sandboxA, "/ns/a")); return true },
 		"ADD": func(n *nic) bool { n.mustDo(addWeb(sandboxA, "/ns/a")); n.wantIn("/ns/a", sandboxA); return false },
 		"new sandbox": func(n *nic) bool {
@@ -76,7 +76,7 @@ func TestDevice_AgentKilledAtAnyStepRecovers(t *testing.T) {
 				n.start()
 				n.askForAgain()
 				if then(n) {
-					n.wantHome()
+					n.wantDetached()
 				}
 				if t.Failed() {
 					t.Fatalf("%s killed before step %d, then %s", command, step, name)

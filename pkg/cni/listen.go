@@ -35,7 +35,7 @@ func listen(path string) (net.Listener, error) {
 	return &rootListener{l}, nil
 }
 
-// rootListener hangs up on everybody but root and ourselves.
+// rootListener closes connections of all users but root and the agent's own.
 type rootListener struct{ net.Listener }
 
 func (l *rootListener) Accept() (net.Conn, error) {

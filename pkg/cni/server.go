@@ -21,7 +21,7 @@ import (
 const (
 	// answerMargin is what is left of the runtime's deadline for the way back.
 	answerMargin = 3 * time.Second
-	// fullSweep is the pause between sweeps that nobody asked for.
+	// fullSweep is the pause between sweeps without an event.
 	fullSweep = time.Hour
 	// sweepRetry is the pause after a sweep that failed; it doubles up to mostRetry
 	// while sweeps fail.

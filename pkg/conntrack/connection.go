@@ -16,7 +16,7 @@ type connection struct {
 	orig, reply tuple
 }
 
-// tuple is one direction: who sends to whom.
+// tuple is one direction, from a source to a destination.
 type tuple struct{ src, dst netip.AddrPort }
 
 // numberOf is IP's of a protocol that has ports, and 0 of others.
@@ -42,7 +42,7 @@ func (c connection) missed() bool {
 	return !c.balanced() && (c.protocol == "udp" || c.unanswered)
 }
 
-// frontend is whom the client asked.
+// frontend is the address and port that the client sent to.
 func (c connection) frontend() frontend { return frontend{c.protocol, c.orig.dst} }
 
 // server is who answers.

@@ -147,16 +147,16 @@ func (f *fake) pass(t *testing.T) {
 
 func (f *fake) passTo(t *testing.T, log io.Writer) {
 	t.Helper()
-	k := f.keeper(log)
+	r := f.reconciler(log)
 	for line := range strings.SplitSeq(f.flows, "\n") { // all are new
-		k.note(line)
+		r.note(line)
 	}
-	if err := k.pass(t.Context()); !errors.Is(err, f.err) {
+	if err := r.pass(t.Context()); !errors.Is(err, f.err) {
 		t.Fatal(err)
 	}
 }
 
-func (f *fake) keeper(log io.Writer) *Keeper {
+func (f *fake) reconciler(log io.Writer) *Reconciler {
 	cfg := Defaults()
 	cfg.Logger, cfg.Registerer = slog.New(slog.NewTextHandler(log, nil)), prometheus.NewRegistry()
 	return New(cfg, Deps{Switch: f, Flows: f, DB: f})
@@ -176,7 +176,7 @@ func TestForget_ConnectionsOfRemovedEndpoints(t *testing.T) {
 		{"no server, and its SYN is repeated", missed6, []string{"zone=19 ct_ipv6_src=fd00::7,ct_ipv6_dst=fd00:10:96::a,ct_nw_proto=6,ct_tp_src=4,ct_tp_dst=53"}},
 		{"no server of a load balancer's, but it was answered", answered6, nil},
 		{"no server, at an address that no load balancer has", missedNone, nil},
-		{"an address that nobody balances", unknown, nil},
+		{"an address without a load balancer", unknown, nil},
 		{"a zone of the host", ofHost, nil},
 		{"not through a service", direct, nil},
 	}
@@ -259,7 +259,7 @@ func TestServers_AreThoseOfConnectionsOnly(t *testing.T) {
 		t.Fatal("not read")
 	}
 	f := &fake{flows: someFlows}
-	got, err := f.keeper(io.Discard).servers(t.Context(), []connection{c})
+	got, err := f.reconciler(io.Discard).servers(t.Context(), []connection{c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,23 +275,23 @@ func TestServers_AreThoseOfConnectionsOnly(t *testing.T) {
 
 var compare = []cmp.Option{cmp.AllowUnexported(frontend{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })}
 
-// TestKeeper_ChangeWhileWaitingNeedsAnotherPass: the datapath has not followed a change that comes while it
+// TestReconciler_ChangeWhileWaitingNeedsAnotherPass: the datapath has not followed a change that comes while it
 // follows others, and may begin what is ended now again.
-func TestKeeper_ChangeWhileWaitingNeedsAnotherPass(t *testing.T) {
+func TestReconciler_ChangeWhileWaitingNeedsAnotherPass(t *testing.T) {
 	f := &fake{connections: []string{leaves}, flows: someFlows}
-	k := f.keeper(io.Discard)
-	f.waits = func() { k.note(balancedFlow); f.waits = nil }
-	k.note(balancedFlow)
+	r := f.reconciler(io.Discard)
+	f.waits = func() { r.note(balancedFlow); f.waits = nil }
+	r.note(balancedFlow)
 	for want := range 3 {
 		want = min(want+1, 2)
-		if err := k.pass(t.Context()); err != nil || len(f.flushed) != want {
+		if err := r.pass(t.Context()); err != nil || len(f.flushed) != want {
 			t.Errorf("%v, flushed %q, want %d", err, f.flushed, want)
 		}
 	}
 }
 
-// TestKeeper_RunLooksWhenServicesChange, and not when a pod does.
-func TestKeeper_RunLooksWhenServicesChange(t *testing.T) {
+// TestReconciler_RunLooksWhenServicesChange, and not when a pod does.
+func TestReconciler_RunLooksWhenServicesChange(t *testing.T) {
 	for flow, want := range map[string]int{podFlow: 0, balancedFlow: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{connections: []string{leaves}, flows: someFlows, watched: []string{flow, flow}}
@@ -299,7 +299,7 @@ func TestKeeper_RunLooksWhenServicesChange(t *testing.T) {
 			f.waits = func() { waits++ }
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go func() { _ = f.keeper(io.Discard).Run(ctx) }()
+			go func() { _ = f.reconciler(io.Discard).Run(ctx) }()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if len(f.flushed) != want || waits != want {
@@ -309,47 +309,47 @@ func TestKeeper_RunLooksWhenServicesChange(t *testing.T) {
 	}
 }
 
-// TestKeeper_ForgetsNothingWithoutDatabase: it says whose the connections are.
-func TestKeeper_ForgetsNothingWithoutDatabase(t *testing.T) {
+// TestReconciler_ForgetsNothingWithoutDatabase: it says whose the connections are.
+func TestReconciler_ForgetsNothingWithoutDatabase(t *testing.T) {
 	f := &fake{connections: []string{leaves}, flows: someFlows, away: true}
-	k := f.keeper(io.Discard)
-	k.note(balancedFlow)
-	if err := k.pass(t.Context()); err == nil || len(f.flushed) > 0 {
+	r := f.reconciler(io.Discard)
+	r.note(balancedFlow)
+	if err := r.pass(t.Context()); err == nil || len(f.flushed) > 0 {
 		t.Errorf("%v, flushed %q", err, f.flushed)
 	}
 	f.away = false
-	if err := k.pass(t.Context()); err != nil || len(f.flushed) != 1 {
+	if err := r.pass(t.Context()); err != nil || len(f.flushed) != 1 {
 		t.Errorf("the database is back: %v, flushed %q", err, f.flushed)
 	}
 }
 
-// TestKeeper_LooksAtChangesOnlyAndRetries: what no change concerns is left alone, and what could not be
+// TestReconciler_LooksAtChangesOnlyAndRetries: what no change concerns is left alone, and what could not be
 // looked at is looked at again.
-func TestKeeper_LooksAtChangesOnlyAndRetries(t *testing.T) {
-	f := &fake{connections: []string{leaves, direct}, flows: someFlows, err: errors.New("the switch is away")}
-	k := f.keeper(io.Discard)
-	k.note(strings.ReplaceAll(balancedFlow, "10.96.72.227", "10.96.72.228"))
-	if err := k.pass(t.Context()); err != nil || len(f.flushed) > 0 {
+func TestReconciler_LooksAtChangesOnlyAndRetries(t *testing.T) {
+	f := &fake{connections: []string{leaves, direct}, flows: someFlows, err: errors.New("the switch is disconnected")}
+	r := f.reconciler(io.Discard)
+	r.note(strings.ReplaceAll(balancedFlow, "10.96.72.227", "10.96.72.228"))
+	if err := r.pass(t.Context()); err != nil || len(f.flushed) > 0 {
 		t.Errorf("another service changed: %v, flushed %q", err, f.flushed)
 	}
-	k.note(balancedFlow)
+	r.note(balancedFlow)
 	for range 2 {
-		if err := k.pass(t.Context()); err == nil {
+		if err := r.pass(t.Context()); err == nil {
 			t.Error("no error")
 		}
 	}
 	f.err, f.flushed = nil, nil
-	if err := k.pass(t.Context()); err != nil || len(f.flushed) != 1 {
+	if err := r.pass(t.Context()); err != nil || len(f.flushed) != 1 {
 		t.Errorf("after errors: %v, flushed %q", err, f.flushed)
 	}
 	f.flushed = nil
-	if err := k.pass(t.Context()); err != nil || len(f.flushed) > 0 {
+	if err := r.pass(t.Context()); err != nil || len(f.flushed) > 0 {
 		t.Errorf("nothing changed: %v, flushed %q", err, f.flushed)
 	}
 }
 
-// TestKeeper_LogsOneLinePerServer: a server of DNS that leaves takes thousands of connections along.
-func TestKeeper_LogsOneLinePerServer(t *testing.T) {
+// TestReconciler_LogsOneLinePerServer: a server of DNS that leaves takes thousands of connections along.
+func TestReconciler_LogsOneLinePerServer(t *testing.T) {
 	f := &fake{flows: someFlows, connections: []string{leaves, strings.ReplaceAll(leaves, "port=6", "port=7")}}
 	var log strings.Builder
 	f.passTo(t, &log)
@@ -384,9 +384,9 @@ func TestNote_RecordsChangedServices(t *testing.T) {
 		"a policy":                      {ruledFlow, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := (&fake{}).keeper(io.Discard)
-			k.note(tt.flow)
-			if diff := cmp.Diff(tt.want, k.noted, append(compare, cmpopts.EquateEmpty())...); diff != "" {
+			r := (&fake{}).reconciler(io.Discard)
+			r.note(tt.flow)
+			if diff := cmp.Diff(tt.want, r.noted, append(compare, cmpopts.EquateEmpty())...); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -9,6 +9,6 @@
 // Place in the data flow: a flow of br-int changed (pkg/openflow) -> the address that
 // it is about is noted -> the datapath has followed -> connections and tables of that
 // moment (ovs-vswitchd's control socket, ovs-ofctl) -> which must end (pure) ->
-// flushed. Nobody has to tell the agent of services:
+// flushed. The agent needs no Service objects for this:
 // docs/decisions/ending-connections.md.
 package conntrack

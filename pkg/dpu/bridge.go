@@ -64,8 +64,8 @@ func (b *bridge) clear(ctx context.Context, want plug.Port) error {
 	return nil
 }
 
-// flows says whether ovn-controller is done with a port, or has had its time.
-// While it is neither, somebody waits, who will mark the pod.
+// flows reports whether ovn-controller has set ovn-installed on a port, and the error after the deadline. Until then a
+// wait marks the pod later.
 func (b *bridge) flows(ctx context.Context, want plug.Port) (done bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@
 //	                                                            v
 //	DPU:  informer, inventory, OVSDB -> Ports -> plug.OVS -> br-int
 //	                                          -> dpu.connection-status
-//	DPU:  Pulse -> Lease ovn-dpu-<host> -> host: Watch -> Host.Ready, CNI STATUS
+//	DPU:  Heartbeat -> Lease ovn-dpu-<host> -> host: Watch -> Host.Ready, CNI STATUS
 //
 // Ports is level-triggered: for a pod it compares what the pod's details claim
 // with what the switch has, whatever event came before, so a lost, repeated or

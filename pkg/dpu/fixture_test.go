@@ -257,7 +257,7 @@ func (p *pair) killOVS() {
 	p.transacting.Lock()
 	defer p.transacting.Unlock()
 	p.ovs.Kill()
-	p.until("the database is away", func() bool { return !p.db.Connected() })
+	p.until("the database is disconnected", func() bool { return !p.db.Connected() })
 }
 
 func (p *pair) bind(works bool) {

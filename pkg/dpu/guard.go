@@ -7,29 +7,28 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// secondLook is how long the loss of many ports must last to be believed.
+// secondLook is how long many ports have to be stale before they are deleted.
 const secondLook = time.Minute
 
-// guard stops a pass that would take away much: more than a tenth of the ports at
-// once speaks for facts that are missing, such as the answer of a NIC or of an API
-// server, rather than for pods that are gone. What lasts is believed. It waits by
-// the clock because changes of devices come in crowds, each with a pass.
+// guard stops a pass that would delete more than a tenth of the ports. Missing facts, such as the answer of a NIC or
+// of the API server, are a more likely cause than deleted pods. It waits by the clock, because devices change in
+// bursts, with a pass for each change.
 type guard struct {
 	mu      sync.Mutex
-	since   time.Time               // of the first pass that was stopped; zero: none was
-	stopped func(doomed, total int) // is told of that pass
+	since   time.Time              // of the first pass that was stopped; zero: none was
+	stopped func(stale, total int) // is called for that pass
 }
 
-func (g *guard) allow(doomed, total int, now time.Time) bool {
+func (g *guard) allow(stale, total int, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !reconcile.Mass(doomed, total) {
+	if !reconcile.Mass(stale, total) {
 		g.since = time.Time{}
 		return true
 	}
 	if g.since.IsZero() {
 		g.since = now
-		g.stopped(doomed, total)
+		g.stopped(stale, total)
 	}
 	return now.Sub(g.since) >= secondLook
 }

@@ -147,7 +147,7 @@ func (h *Host) Check(p plug.Plugged) error {
 }
 
 // Unplug removes the pod's details and waits until the DPU has let go of the
-// function. A DPU that is away does so when it is back, before it answers for
+// function. A disconnected DPU does so when it reconnects, before it answers for
 // the function's next pod.
 func (h *Host) Unplug(ctx context.Context, p plug.Plugged) error {
 	pod := h.View.Pod(p.Pod.Namespace, p.Pod.Name)

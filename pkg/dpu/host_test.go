@@ -13,7 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// A DPU that is away holds up no DEL, one that is alive is waited for.
+// A DEL does not wait for a DPU without a heartbeat, and waits for one with a heartbeat.
 func TestUnplug_WaitsForLiveDPUOnly(t *testing.T) {
 	p := newPair(t)
 	p.start()
@@ -44,10 +44,10 @@ func TestHost_ErrorsNameTheirReason(t *testing.T) {
 	p := newPair(t)
 	pod := p.addPod("web")
 	port := hostPort(pod, "s", 0)
-	p.host.Ready = func() error { return errors.New("the DPU of this host is not ready: OVS is away") }
+	p.host.Ready = func() error { return errors.New("the DPU of this host is not ready: OVS does not run") }
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := p.host.Wait(short, port); err == nil || !strings.Contains(err.Error(), "OVS is away") {
+	if err := p.host.Wait(short, port); err == nil || !strings.Contains(err.Error(), "OVS does not run") {
 		t.Errorf("waiting in vain: %v", err)
 	}
 	for name, tc := range map[string]struct {
@@ -67,7 +67,7 @@ func TestHost_ErrorsNameTheirReason(t *testing.T) {
 }
 
 // Another DPU's software may name no sandbox: its error counts, its Ready could
-// be anybody's.
+// belong to any pod.
 func TestHost_ReadyWithoutSandboxDoesNotCount(t *testing.T) {
 	p := newPair(t)
 	pod := p.addPod("web")

@@ -18,7 +18,7 @@ func ClaimManagement(v vf.Handle, former string) (string, error) {
 // Management gives the representor of the host's management port, nil when the
 // host has none. Like a pod's, a claim that cannot be met is an error.
 func (p *Ports) Management() (*vf.Representor, error) {
-	representor, err := p.known.management()
+	representor, err := p.facts.management()
 	if err != nil || representor == nil {
 		return nil, err
 	}
@@ -34,18 +34,18 @@ func (p *Ports) Management() (*vf.Representor, error) {
 	return representor, nil
 }
 
-// management finds what the host claims, whoever may have it.
-func (k *known) management() (*vf.Representor, error) {
-	node := k.node()
+// management finds the representor that the host claims, even if a pod has it.
+func (f *facts) management() (*vf.Representor, error) {
+	node := f.node()
 	if node == nil || node.Annotations[contract.ManagementPortKey] == "" {
 		return nil, nil
 	}
-	f, err := contract.ParseManagementFunction(node.Annotations[contract.ManagementPortKey], contract.DefaultNetwork)
-	if err != nil || f == nil {
+	claimed, err := contract.ParseManagementFunction(node.Annotations[contract.ManagementPortKey], contract.DefaultNetwork)
+	if err != nil || claimed == nil {
 		return nil, err
 	}
-	number := contract.FunctionNumber(f.Number)
-	found, err := k.representor(&contract.DPUConnection{PF: contract.FunctionNumber(f.PF), VF: &number, PFMAC: f.PFMAC})
+	number := contract.FunctionNumber(claimed.Number)
+	found, err := f.representor(&contract.DPUConnection{PF: contract.FunctionNumber(claimed.PF), VF: &number, PFMAC: claimed.PFMAC})
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
 	}

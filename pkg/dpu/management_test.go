@@ -26,7 +26,7 @@ func (p *pair) own(claim string) {
 	})
 }
 
-// The host's management port is its VF's representor, and nobody else's.
+// The host's management port is its VF's representor, and no other pod gets it.
 func TestManagementPort_IsRepresentorOfClaimedVF(t *testing.T) {
 	p := newPair(t)
 	p.start()

@@ -22,10 +22,10 @@ import (
 // server holds up one of them.
 const workers = 4
 
-// Config is what a DPU is told.
+// Config of Ports.
 type Config struct {
 	Serves
-	// FlowsTimeout is how long ovn-controller may take before the host is told.
+	// FlowsTimeout is how long ovn-controller may take before the status is an error.
 	FlowsTimeout time.Duration
 	Logger       *slog.Logger
 	Registerer   prometheus.Registerer
@@ -77,13 +77,12 @@ type Ports struct {
 	loop    *reconcile.Loop[contract.Owner]
 	metrics *metrics
 
-	known  *known
+	facts  *facts
 	bridge *bridge
 	guard  guard
 
 	mu sync.Mutex
-	// refused are pods that another's port or claim may stand in the way of, and
-	// whether an Event has said so.
+	// refused are pods that conflict with the port or claim of another pod, and whether they have an Event.
 	refused map[contract.Owner]bool
 }
 
@@ -94,7 +93,7 @@ func NewPorts(cfg Config, deps Deps) (*Ports, error) {
 	}
 	p := &Ports{
 		cfg: cfg, deps: deps, metrics: newMetrics(cfg.Registerer),
-		known: &known{Serves: cfg.Serves, pods: deps.Pods, node: deps.Node}, refused: map[contract.Owner]bool{},
+		facts: &facts{Serves: cfg.Serves, pods: deps.Pods, node: deps.Node}, refused: map[contract.Owner]bool{},
 	}
 	lc := reconcile.Defaults("dpu")
 	lc.BatchSize, lc.Workers = 1, workers
@@ -153,15 +152,14 @@ func (p *Ports) owners(pod contract.Owner) []contract.Owner {
 // SetInventory says which devices the DPU has now. Nothing is done before the
 // first call.
 func (p *Ports) SetInventory(inv vf.Inventory) {
-	p.known.set(inv)
+	p.facts.set(inv)
 	p.Mark()
 }
 
 // Problem says why no pod could get a port; nil when one could.
-func (p *Ports) Problem() error { return p.known.problem() }
+func (p *Ports) Problem() error { return p.facts.problem() }
 
-// everything is the pods that claim something, or were told something, and
-// those that have a port.
+// everything is the pods with details, a status or a port.
 func (p *Ports) everything() []contract.Owner {
 	var owners []contract.Owner
 	for _, pod := range p.deps.Pods.PodsOnNode(p.cfg.Host) {
@@ -182,8 +180,7 @@ func (p *Ports) everything() []contract.Owner {
 	return owners
 }
 
-// keeps reports whether a pod has a port that is held. All others' are looked at
-// for that, and most of the refused pods have none.
+// keeps reports whether the guard holds a port of the pod. The check reads all ports, and most refused pods have none.
 func (p *Ports) keeps(owner contract.Owner) bool {
 	own, err := p.deps.Plugger.Plugged(owner)
 	if err != nil || !slices.ContainsFunc(own, func(port plug.Plugged) bool { return port.Pod == owner }) { // without an answer nothing can be unplugged either
@@ -193,22 +190,21 @@ func (p *Ports) keeps(owner contract.Owner) bool {
 	return err == nil && p.held(plugged)[owner]
 }
 
-// held are the pods whose ports would go, where too many would go at once to
-// believe it yet.
+// held are the pods whose stale ports the guard keeps for now.
 func (p *Ports) held(plugged []plug.Plugged) map[contract.Owner]bool {
-	doomed := map[contract.Owner]bool{}
+	stale := map[contract.Owner]bool{}
 	for _, port := range plugged {
-		if !p.known.stands(port) {
-			doomed[port.Pod] = true
+		if !p.facts.isClaimed(port) {
+			stale[port.Pod] = true
 		}
 	}
-	if p.guard.allow(len(doomed), len(plugged), time.Now()) {
+	if p.guard.allow(len(stale), len(plugged), time.Now()) {
 		return nil
 	}
-	return doomed
+	return stale
 }
 
-func (p *Ports) stopped(doomed, total int) {
-	p.cfg.Logger.Error("too many ports would be taken away; it looks again and then does", "ports", doomed, "of", total, "after", secondLook)
+func (p *Ports) stopped(stale, total int) {
+	p.cfg.Logger.Error("mass-delete guard: too many stale ports, which are deleted if the next check has the same result", "ports", stale, "of", total, "after", secondLook)
 	time.AfterFunc(secondLook, p.loop.MarkAll)
 }

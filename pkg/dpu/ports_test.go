@@ -97,14 +97,14 @@ func TestPorts_RefusalEndsWaitOfHost(t *testing.T) {
 	p.start()
 	p.running("holder", 0, "h")
 	for name, tc := range map[string]struct{ details, reason string }{
-		"absent":    {vfDetails(7, "s"), "no function pf0vf7"},
-		"strangers": {vfDetails(1, "s"), "no function pf0vf1"}, // another host's
-		"dpus":      {vfDetails(2, "s"), "no function pf0vf2"}, // the DPU's own
-		"dpus-sf":   {`{"default":{"pfId":"0","sfId":"5","sandboxId":"s"}}`, "no function pf0sf5"},
-		"pf":        {`{"default":{"pfId":"3","vfId":"0","sandboxId":"s"}}`, "no function pf3vf0"},
-		"taken":     {vfDetails(0, "s"), "is that of pod default/holder"},
-		"malformed": {`{"default":{"pfId":"zero"}}`, `"zero" is not a function's number`},
-		"empty":     {`{"default":{}}`, "sandboxId is missing"},
+		"absent":         {vfDetails(7, "s"), "no function pf0vf7"},
+		"another host's": {vfDetails(1, "s"), "no function pf0vf1"}, // another host's
+		"dpus":           {vfDetails(2, "s"), "no function pf0vf2"}, // the DPU's own
+		"dpus-sf":        {`{"default":{"pfId":"0","sfId":"5","sandboxId":"s"}}`, "no function pf0sf5"},
+		"pf":             {`{"default":{"pfId":"3","vfId":"0","sandboxId":"s"}}`, "no function pf3vf0"},
+		"taken":          {vfDetails(0, "s"), "is that of pod default/holder"},
+		"malformed":      {`{"default":{"pfId":"zero"}}`, `"zero" is not a function's number`},
+		"empty":          {`{"default":{}}`, "sandboxId is missing"},
 	} {
 		p.addPod(name)
 		p.write(name, tc.details)
@@ -181,7 +181,7 @@ func TestPorts_NextSandboxGetsNewRow(t *testing.T) {
 	p.bind(false)
 	p.write("web", vfDetails(0, "s2"))
 	p.wantPorts("rep0 default_web s2")
-	p.wantError("web", "has not opened rep0") // nobody opens it here
+	p.wantError("web", "has not opened rep0") // no ovs-vswitchd opens it here
 	p.bind(true)
 	p.wantReady("web", "s2")
 }

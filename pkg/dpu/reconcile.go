@@ -48,7 +48,7 @@ func (p *Ports) reconcile(ctx context.Context, owner contract.Owner) error {
 }
 
 func (p *Ports) reconcilePort(ctx context.Context, c claimant) error {
-	seen := p.known.devices()
+	seen := p.facts.devices()
 	details, refusal := c.details(p.cfg.Host)
 	if details == nil && refusal == nil {
 		return p.withdraw(ctx, c)
@@ -108,12 +108,12 @@ func (c claimant) details(host string) (*contract.DPUConnection, error) {
 
 // wanted is the port that a pod should have.
 func (p *Ports) wanted(c claimant, details *contract.DPUConnection) (plug.Port, error) {
-	representor, err := p.known.representor(details)
+	representor, err := p.facts.representor(details)
 	if err != nil {
 		return plug.Port{}, err
 	}
 	plugged, _ := p.deps.Plugger.Plugged() // without it nothing can be plugged either
-	if holder := p.known.holder(c, representor.Name, plugged); holder != "" {
+	if holder := p.facts.holder(c, representor.Name, plugged); holder != "" {
 		return plug.Port{}, fmt.Errorf("function %s is that of %s", representor.Function, holder)
 	}
 	network, err := contract.ParsePodNetwork(c.pod.Annotations[contract.PodNetworksKey], c.owner.NetworkKey())
@@ -156,7 +156,7 @@ func (p *Ports) plug(ctx context.Context, c claimant, want plug.Port) error {
 // the pod had is taken away; an event of the inventory or of another pod brings it
 // back.
 func (p *Ports) refuse(ctx context.Context, c claimant, details *contract.DPUConnection, seen *vf.Inventory, cause error) error {
-	if p.keeps(c.owner) || p.known.devices() != seen {
+	if p.keeps(c.owner) || p.facts.devices() != seen {
 		return fmt.Errorf("%w: %w", reconcile.ErrNotReady, cause)
 	}
 	p.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// What happens while the agent is away is made up for when it is back.
+// A restarted agent applies the changes that it has missed.
 func TestRecovery_AgentRestartFollowsMissedChanges(t *testing.T) {
 	p := newPair(t)
 	p.start()
@@ -36,7 +36,7 @@ func TestRecovery_AgentRestartFollowsMissedChanges(t *testing.T) {
 	}
 }
 
-// What an agent meets because it stops is told to nobody.
+// Errors of an agent that stops reach no pod.
 func TestRecovery_StoppingAgentWritesNoStatus(t *testing.T) {
 	p := newPair(t)
 	p.bind(false)
@@ -56,7 +56,7 @@ func TestRecovery_StoppingAgentWritesNoStatus(t *testing.T) {
 		t.Errorf("reconcile: %v, want that it was stopped", err)
 	}
 	if s := p.status("web"); s != nil {
-		t.Errorf("the pod was told %+v", s)
+		t.Errorf("the pod got status %+v", s)
 	}
 	p.bind(true) // negative control: who does not stop tells
 	p.start()
@@ -76,7 +76,7 @@ func TestRecovery_OVSRestartRestoresPorts(t *testing.T) {
 	p.ovs.Transact(`{"op":"update","table":"Bridge","where":[],"row":{"ports":["set",[]]}}`)
 	p.wantPorts("rep1 default_web s2")
 	if s := p.status("web"); s.Status != contract.DPUReady {
-		t.Errorf("a running pod was told %+v", s)
+		t.Errorf("a running pod got status %+v", s)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestRecovery_SilentNICKeepsPorts(t *testing.T) {
 	p.devices(devices...)
 	for i := range devices {
 		if s := p.status(fmt.Sprintf("web%d", i)); s == nil || s.Status != contract.DPUReady {
-			t.Errorf("web%d was told %+v", i, s)
+			t.Errorf("web%d got status %+v", i, s)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (c *countingPlugger) Plugged(pods ...contract.Owner) ([]plug.Plugged, error
 	return c.Plugger.Plugged(pods...)
 }
 
-// TestPorts_RefusalWithoutPortReadsNoOthers: for a pod that has no port nobody's ports are looked at,
+// TestPorts_RefusalWithoutPortReadsNoOthers: for a pod that has no port no ports are read,
 // for one that has they are.
 func TestPorts_RefusalWithoutPortReadsNoOthers(t *testing.T) {
 	for _, ported := range []bool{false, true} {
@@ -208,7 +208,7 @@ func TestPorts_RefusalWithoutPortReadsNoOthers(t *testing.T) {
 		counting := &countingPlugger{Plugger: agent.deps.Plugger}
 		agent.deps.Plugger = counting
 		name := map[bool]string{false: "none", true: "web"}[ported]
-		err := agent.refuse(t.Context(), claimant{contract.PodOwner("default", name), p.view.Pod("default", name), new(string)}, nil, agent.known.devices(), errors.New("a reason"))
+		err := agent.refuse(t.Context(), claimant{contract.PodOwner("default", name), p.view.Pod("default", name), new(string)}, nil, agent.facts.devices(), errors.New("a reason"))
 		if !errors.Is(err, reconcile.ErrNotReady) || (counting.all > 0) != ported {
 			t.Errorf("%s: %v, all ports were looked at %d times", name, err, counting.all)
 		}
@@ -219,9 +219,9 @@ func TestGuard_AllowsMassDeletionAtSecondLook(t *testing.T) {
 	start := time.Now()
 	g := guard{stopped: func(int, int) {}}
 	for _, step := range []struct {
-		doomed, total int
-		after         time.Duration
-		want          bool
+		stale, total int
+		after        time.Duration
+		want         bool
 	}{
 		{20, 20, 0, true},  // few
 		{30, 300, 0, true}, // a tenth
@@ -231,14 +231,14 @@ func TestGuard_AllowsMassDeletionAtSecondLook(t *testing.T) {
 		{31, 300, secondLook, false},     // begins anew
 		{31, 300, 2 * secondLook, true},
 	} {
-		if got := g.allow(step.doomed, step.total, start.Add(step.after)); got != step.want {
+		if got := g.allow(step.stale, step.total, start.Add(step.after)); got != step.want {
 			t.Errorf("%+v: %t", step, got)
 		}
 	}
 }
 
 // Of two pods that claim one function after the ports were lost, the one that
-// was told to have it keeps it.
+// has the status Ready keeps it.
 func TestRecovery_FormerHolderKeepsFunction(t *testing.T) {
 	p := newPair(t)
 	p.start()

@@ -36,16 +36,16 @@ type Watch struct {
 	log     *slog.Logger
 	changed func(Health)
 
-	mu      sync.Mutex
-	lease   *coordinationv1.Lease
-	renewed time.Time // of this machine's clock; the DPU's may be wrong
-	health  Health
-	expiry  *time.Timer
-	told    bool
+	mu       sync.Mutex
+	lease    *coordinationv1.Lease
+	renewed  time.Time // of this machine's clock; the DPU's may be wrong
+	health   Health
+	expiry   *time.Timer
+	reported bool
 }
 
-// NewWatch makes a Watch; changed is told of each change of Ready, Reason or PodMTU,
-// the first state included, and must neither block nor call back.
+// NewWatch makes a Watch. It calls changed with the first state and at each change of Ready, Reason or PodMTU; changed
+// must neither block nor call back.
 func NewWatch(client *api.Client, host string, log *slog.Logger, changed func(Health)) *Watch {
 	return &Watch{
 		client: client, host: host, log: log, changed: changed,
@@ -64,7 +64,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			w.see(lease, time.Now())
 		}
 	}
-	told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    see,
 		UpdateFunc: func(_, obj any) { see(obj) },
 		DeleteFunc: func(any) { w.see(nil, time.Now()) },
@@ -73,7 +73,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		return fmt.Errorf("watching the DPU's Lease: %w", err)
 	}
 	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), told.HasSynced) {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 			w.look(time.Now()) // also when there is none
 		}
 	}()
@@ -140,10 +140,10 @@ func (w *Watch) look(now time.Time) {
 	}
 	sameMTU := next.PodMTU == w.health.PodMTU
 	w.health = next
-	if same && sameMTU && w.told {
+	if same && sameMTU && w.reported {
 		return
 	}
-	w.told = true
+	w.reported = true
 	if next.Ready {
 		w.log.Info("the DPU is ready", "mtu", next.PodMTU)
 	} else {

@@ -72,7 +72,7 @@ func (l lines) Write(line []byte) (int, error) {
 }
 
 // TestAdminPolicies_FailureToReadIsLogged: until they are read the View is not complete,
-// and somebody wants to know why.
+// and its owner wants to know why.
 func TestAdminPolicies_FailureToReadIsLogged(t *testing.T) {
 	log := make(lines, 10)
 	client, view := adminClient(), newTestView(t)
@@ -115,7 +115,7 @@ func TestAdminPolicies_MarkSelectedPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &heard{more: make(chan struct{}, 1)}
+	h := &received{more: make(chan struct{}, 1)}
 	view.OnChange(h.listen)
 	if err := view.WatchAdminPolicies(t.Context(), objects); err != nil {
 		t.Fatal(err)

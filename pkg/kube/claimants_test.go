@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestView_AddressesThatServicesChoose: a service that names an address hears of it when
+// TestView_AddressesThatServicesChoose: a service that names an address is marked when
 // a node gets the address or loses it, and when a range of services comes or goes; one
-// that names another hears of ranges only.
+// that names another is marked by ranges only.
 func TestView_AddressesThatServicesChoose(t *testing.T) {
 	service := func(name, address string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.ServiceSpec{ExternalIPs: []string{address}}}
@@ -26,7 +26,7 @@ func TestView_AddressesThatServicesChoose(t *testing.T) {
 	h.want(t, "Node/n", "Service/ns/one")
 	addr := netip.MustParseAddr("2001:db8::2")
 	if !view.IsHostAddress(addr) || view.IsHostAddress(netip.MustParseAddr("192.0.2.1")) {
-		t.Error("the addresses of nodes are not told")
+		t.Error("the addresses of nodes are not marked")
 	}
 	if err := nodes.Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -117,10 +117,10 @@ func (v *ClusterView) nodeOwners(old, new *corev1.Node) []contract.Owner {
 		owners = append(owners, contract.NodeServicesOwner(name))
 	}
 	if chassis {
-		owners = append(owners, v.rivals(name, nodeFact(old, contract.NodeChassisIDKey), nodeFact(new, contract.NodeChassisIDKey))...)
+		owners = append(owners, v.otherClaimants(name, nodeFact(old, contract.NodeChassisIDKey), nodeFact(new, contract.NodeChassisIDKey))...)
 	}
 	if gateway {
-		owners = append(v.namesakes(old, new), owners...)
+		owners = append(v.nameCollisions(old, new), owners...)
 	}
 	if gateway || isOtherForPods(old, new) {
 		owners = append(owners, v.podOwnersOn(name)...)
@@ -128,9 +128,8 @@ func (v *ClusterView) nodeOwners(old, new *corev1.Node) []contract.Owner {
 	return owners
 }
 
-// rivals are the other nodes that claim one of these chassis ids, with what is made
-// from it: only one of them has the chassis.
-func (v *ClusterView) rivals(name string, ids ...string) (owners []contract.Owner) {
+// otherClaimants are the owners on other nodes that claim one of these chassis ids: only one node gets the chassis.
+func (v *ClusterView) otherClaimants(name string, ids ...string) (owners []contract.Owner) {
 	for _, id := range ids {
 		for _, node := range v.NodesOfChassis(id) {
 			if node.Name == name {
@@ -143,9 +142,9 @@ func (v *ClusterView) rivals(name string, ids ...string) (owners []contract.Owne
 	return owners
 }
 
-// namesakes are pods whose ports have, by their names, that of one of the node's
-// external bridges. They come first: their ports make way.
-func (v *ClusterView) namesakes(states ...*corev1.Node) []contract.Owner {
+// nameCollisions are pods whose port has the name of a port of one of the node's external bridges. They come first, so
+// that their ports are removed first.
+func (v *ClusterView) nameCollisions(states ...*corev1.Node) []contract.Owner {
 	var owners []contract.Owner
 	for _, node := range states {
 		if node == nil {
@@ -200,7 +199,7 @@ func (v *ClusterView) AdminPolicy(owner contract.Owner) *unstructured.Unstructur
 
 // WatchAdminPolicies adds the policies for the whole cluster to the view; call it
 // before Start. A cluster without their CRDs has none: they are looked for, and
-// found when somebody installs them. Present CRDs belong to a complete view: the rules of a policy that is not
+// found when they are installed. Present CRDs belong to a complete view: the rules of a policy that is not
 // seen would be removed.
 func (v *ClusterView) WatchAdminPolicies(ctx context.Context, client dynamic.Interface) (err error) {
 	v.admin, err = newAdminPolicies(ctx, client)

@@ -18,10 +18,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
-// byHand is a View without an API: put is an event, and told whom it was told.
+// byHand is a View without an API: put is an event, and marked are the owners that it marked.
 type byHand struct {
 	*ClusterView
-	told []string
+	marked []string
 }
 
 func newByHand(t testing.TB) *byHand {
@@ -33,16 +33,16 @@ func newByHand(t testing.TB) *byHand {
 	v := &byHand{ClusterView: view}
 	view.OnChange(func(owners ...contract.Owner) {
 		for _, owner := range owners {
-			v.told = append(v.told, owner.String())
+			v.marked = append(v.marked, owner.String())
 		}
 	})
 	return v
 }
 
-// put makes objects what they are now, and forgets whom it told before.
+// put makes objects what they are now, and forgets what it marked before.
 func (v *byHand) put(t testing.TB, objects ...any) {
 	t.Helper()
-	v.told = nil
+	v.marked = nil
 	for _, object := range objects {
 		switch object := object.(type) {
 		case *corev1.Node:
@@ -80,12 +80,12 @@ func (v *byHand) onNodes() map[types.NamespacedName]bool {
 	return found
 }
 
-// want compares whom the last put told.
+// want compares the owners that the last put marked.
 func (v *byHand) want(t testing.TB, what string, owners ...string) {
 	t.Helper()
 	slices.Sort(owners)
-	if diff := cmp.Diff(owners, slices.Compact(slices.Sorted(slices.Values(v.told)))); diff != "" {
-		t.Errorf("%s told (-want +got):\n%s", what, diff)
+	if diff := cmp.Diff(owners, slices.Compact(slices.Sorted(slices.Values(v.marked)))); diff != "" {
+		t.Errorf("%s marked (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -150,16 +150,16 @@ func TestGatewayAddresses_AreOneOfEachFamilyThatNoOtherNodeHas(t *testing.T) {
 }
 
 // TestGatewayAddresses_AnotherNodesStatusIsShown to the node that claims the address, and
-// to whom it concerns, when it comes and when it goes.
+// to the owners that it concerns, when it comes and when it goes.
 func TestGatewayAddresses_AnotherNodesStatusIsShown(t *testing.T) {
 	v := newByHand(t)
 	claims := addressNode("n1", []string{"10.9.0.1"}, []string{"172.18.0.2"})
 	v.put(t, portService("clings", 30002, corev1.ServiceAffinityClientIP), portService("agent", 0, ""), portSlice("agent", "agent-1", 9100, "10.9.0.1"),
 		newNode("n2", nil), claims)
 	v.put(t, newNode("n3", nil))
-	look := func(when, own, all string, on bool, told ...string) {
+	look := func(when, own, all string, on bool, marked ...string) {
 		t.Helper()
-		v.want(t, when, told...)
+		v.want(t, when, marked...)
 		addresses, _ := v.NodeAddresses(contract.IPv4)
 		if got := fmt.Sprint(v.GatewayAddresses(claims), addresses); got != own+" "+all {
 			t.Errorf("%s: %s, want %s %s", when, got, own, all)
@@ -183,16 +183,16 @@ func TestNodeAddresses_OfFewNodesOnly(t *testing.T) {
 	v.put(t, portService("clings", 30002, corev1.ServiceAffinityClientIP))
 	for i := range 32 + 2 {
 		v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
-		told := slices.Contains(v.told, "Service/ns/clings")
+		marked := slices.Contains(v.marked, "Service/ns/clings")
 		addresses, few := v.NodeAddresses(contract.IPv4)
-		if n := i + 1; few != (n <= 32) || few && len(addresses) != n || told != (n <= 32+1) {
-			t.Errorf("%d nodes: %d addresses, few %t, service told %t", n, len(addresses), few, told)
+		if n := i + 1; few != (n <= 32) || few && len(addresses) != n || marked != (n <= 32+1) {
+			t.Errorf("%d nodes: %d addresses, few %t, service marked %t", n, len(addresses), few, marked)
 		}
 	}
 	v.put(t, gatewayNode("n0"))
 	v.put(t, gatewayNode("n1"))
-	if _, few := v.NodeAddresses(contract.IPv4); !few || !slices.Contains(v.told, "Service/ns/clings") {
-		t.Errorf("few again: %t, told %v", few, v.told)
+	if _, few := v.NodeAddresses(contract.IPv4); !few || !slices.Contains(v.marked, "Service/ns/clings") {
+		t.Errorf("few again: %t, marked %v", few, v.marked)
 	}
 }
 
@@ -217,9 +217,9 @@ func portSlice(service, name string, port int32, addresses ...string) *discovery
 
 func nodeAddress(i int) string { return fmt.Sprintf("172.18.%d.%d", i/250, 1+i%250) }
 
-// crowd is a View with many services: such as answer at ports of nodes, and one of
+// manyServices is a View with many services, such as answer at ports of nodes, and one of
 // them for each of ten with affinity, and an agent with an endpoint on every node to come.
-func crowd(t testing.TB, services, nodes int) *byHand {
+func manyServices(t testing.TB, services, nodes int) *byHand {
 	t.Helper()
 	v := newByHand(t)
 	for i := range services {
@@ -240,20 +240,20 @@ func crowd(t testing.TB, services, nodes int) *byHand {
 	return v
 }
 
-// TestView_NewNodeMarksFewOwners: whom nodes concern that come is in
+// TestView_NewNodeMarksFewOwners: the owners that new nodes concern are in
 // proportion to their number.
 func TestView_NewNodeMarksFewOwners(t *testing.T) {
 	for _, nodes := range []int{150, 300} {
-		v := crowd(t, 50, nodes)
-		told := 0
+		v := manyServices(t, 50, nodes)
+		marked := 0
 		for i := range nodes {
 			v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
-			told += len(v.told)
+			marked += len(v.marked)
 		}
 		// Each itself and its part in services, and while they are few the five services
 		// with affinity; with the first one the agent comes onto the network of nodes.
-		if want := 2*nodes + 5*(32+1) + 2; told != want {
-			t.Errorf("%d owners were told of %d nodes, want %d", told, nodes, want)
+		if want := 2*nodes + 5*(32+1) + 2; marked != want {
+			t.Errorf("%d owners were marked for %d nodes, want %d", marked, nodes, want)
 		}
 		if got := len(v.onNodes()); got != 1 {
 			t.Errorf("%d services are on the network of nodes, want the agent alone", got)
@@ -261,7 +261,7 @@ func TestView_NewNodeMarksFewOwners(t *testing.T) {
 	}
 }
 
-// TestView_NodeAddressMarksAffectedServices: the difference that they make to services is told
+// TestView_NodeAddressMarksAffectedServices: services that they concern are marked
 // when it is made, and when it goes.
 func TestView_NodeAddressMarksAffectedServices(t *testing.T) {
 	v := newByHand(t)
@@ -331,7 +331,7 @@ func TestView_EndpointsMarkAffectedNodes(t *testing.T) {
 // which list all; and all nodes while they are few.
 func TestView_OneOfManyEndpointsMarksItsNodes(t *testing.T) {
 	const nodes = 150
-	v := crowd(t, 0, nodes)
+	v := manyServices(t, 0, nodes)
 	for i := range nodes {
 		v.put(t, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
 	}
@@ -359,15 +359,15 @@ func TestView_OneOfManyEndpointsMarksItsNodes(t *testing.T) {
 		if on, many := v.OnNodes(some); !on || many != (ready > 32) {
 			t.Errorf("with %d ready: on nodes %t, many %t", ready, on, many)
 		}
-		if len(v.told) < nodes {
-			t.Errorf("with %d ready, after what was many or few: %d told", ready, len(v.told))
+		if len(v.marked) < nodes {
+			t.Errorf("with %d ready, after what was many or few: %d marked", ready, len(v.marked))
 		}
 	}
 }
 
-// TestGatewayAddresses_AreToldToLocalServicesWithEndpointsThere: other nodes find these
+// TestGatewayAddresses_MarkLocalServicesWithEndpointsThere: other nodes find these
 // at the node's address; services without a node port or with policy Cluster are not led there.
-func TestGatewayAddresses_AreToldToLocalServicesWithEndpointsThere(t *testing.T) {
+func TestGatewayAddresses_MarkLocalServicesWithEndpointsThere(t *testing.T) {
 	v := newByHand(t)
 	for name, port := range map[string]int32{"local": 30001, "internal": 0, "cluster": 30002} {
 		web := portService(name, port, "")
@@ -381,12 +381,12 @@ func TestGatewayAddresses_AreToldToLocalServicesWithEndpointsThere(t *testing.T)
 	v.put(t, gatewayNode("n1", "172.18.0.2"))
 	v.want(t, "a node with endpoints", "Node/n1", "NodeServices/n1", "Service/ns/local")
 	v.put(t, addressNode("n2", []string{"172.18.0.3"}, []string{"172.18.0.3", "172.18.0.2"}))
-	if !slices.Contains(v.told, "Service/ns/local") {
-		t.Errorf("another node has the address in its status too: %v told", v.told)
+	if !slices.Contains(v.marked, "Service/ns/local") {
+		t.Errorf("another node has the address in its status too: %v marked", v.marked)
 	}
 	v.put(t, gatewayNode("n1"))
-	if !slices.Contains(v.told, "Service/ns/local") {
-		t.Errorf("the node has no address any more: %v told", v.told)
+	if !slices.Contains(v.marked, "Service/ns/local") {
+		t.Errorf("the node has no address any more: %v marked", v.marked)
 	}
 }
 
@@ -422,17 +422,17 @@ func TestOnNodes_FindsEndpointsWithNodeAddress(t *testing.T) {
 func BenchmarkNodesCome(b *testing.B) {
 	for _, nodes := range []int{500, 1000, 2000} {
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
-			told := 0
+			marked := 0
 			for b.Loop() {
 				b.StopTimer()
-				v := crowd(b, 5000, nodes)
+				v := manyServices(b, 5000, nodes)
 				b.StartTimer()
 				for i := range nodes {
 					v.put(b, gatewayNode(fmt.Sprint("n", i), nodeAddress(i)))
-					told += len(v.told)
+					marked += len(v.marked)
 				}
 			}
-			b.ReportMetric(float64(told)/float64(b.N*nodes), "owners/node")
+			b.ReportMetric(float64(marked)/float64(b.N*nodes), "owners/node")
 			b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*nodes), "us/node")
 		})
 	}

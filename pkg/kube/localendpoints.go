@@ -36,7 +36,7 @@ type LocalEndpoints struct {
 
 	selector string
 	informer cache.SharedIndexInformer
-	told     cache.InformerSynced
+	synced   cache.InformerSynced
 	stop     context.CancelFunc
 }
 
@@ -58,7 +58,7 @@ func (l *LocalEndpoints) Count(ctx context.Context, services []types.NamespacedN
 	}
 	waiting, cancel := context.WithTimeout(ctx, slicesWithin)
 	defer cancel()
-	if !cache.WaitForCacheSync(waiting.Done(), l.told) {
+	if !cache.WaitForCacheSync(waiting.Done(), l.synced) {
 		return nil, fmt.Errorf("reading the endpoint slices of %d services: %w", len(services), context.Cause(waiting))
 	}
 	byService := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
@@ -131,7 +131,7 @@ func (l *LocalEndpoints) watch(ctx context.Context, selector string) error {
 	if err != nil {
 		return fmt.Errorf("preparing the informer of endpoint slices: %w", err)
 	}
-	told, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { l.changed() },
 		UpdateFunc: func(old, new any) {
 			before, _ := old.(*discoveryv1.EndpointSlice)
@@ -146,7 +146,7 @@ func (l *LocalEndpoints) watch(ctx context.Context, selector string) error {
 		return fmt.Errorf("listening to the informer of endpoint slices: %w", err)
 	}
 	following, stop := context.WithCancel(ctx)
-	l.informer, l.told, l.stop = informer, told.HasSynced, stop
+	l.informer, l.synced, l.stop = informer, registration.HasSynced, stop
 	go informer.RunWithContext(following)
 	return nil
 }

@@ -42,7 +42,7 @@ func newSlice(service, name string, family discoveryv1.AddressType, endpoints ..
 }
 
 // TestLocalEndpoints_CountsEachReadyPodOnce: each ready pod of the node counts once, and so does one that
-// drains or names no node, whatever the slices and families it is in; nothing is watched that nobody asks for.
+// drains or names no node, whatever the slices and families it is in; nothing is watched that is not asked for.
 func TestLocalEndpoints_CountsEachReadyPodOnce(t *testing.T) {
 	v4, v6 := discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 	client := fake.NewClientset(

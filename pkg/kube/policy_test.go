@@ -31,17 +31,17 @@ func labelled(pod *corev1.Pod, key, value string) *corev1.Pod {
 	return pod
 }
 
-// TestView_PolicyMarksAffectedOwners: which owners are told of policies, pods and
+// TestView_PolicyMarksAffectedOwners: which owners are marked by policies, pods and
 // namespaces that come, change and go; others are not.
 func TestView_PolicyMarksAffectedOwners(t *testing.T) {
-	// It is told before there are pods: its event tells of those that there are.
+	// It is marked before there are pods. Its event marks those that there are.
 	trusted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"trusted": "no"}}}
 	client := fake.NewClientset(trusted)
 	view, err := NewClusterView(apitest.Client(client))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &heard{more: make(chan struct{}, 1)}
+	h := &received{more: make(chan struct{}, 1)}
 	view.OnChange(h.listen)
 	if err := view.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func TestView_PolicyMarksAffectedOwners(t *testing.T) {
 	h.want(t, peers)
 	do(core.Pods("ns").Create(ctx, labelled(newPod("client-2", "n"), "app", "client"), metav1.CreateOptions{}))
 	h.want(t, peers, "Pod/ns/client-2")
-	do(core.Pods("ns").Create(ctx, labelled(newPod("stranger", "n"), "app", "stranger"), metav1.CreateOptions{}))
-	h.want(t, "Pod/ns/stranger")
+	do(core.Pods("ns").Create(ctx, labelled(newPod("other", "n"), "app", "other"), metav1.CreateOptions{}))
+	h.want(t, "Pod/ns/other")
 
 	web := labelled(newPod("web", "n"), "app", "web")
 	web.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}}
@@ -93,8 +93,8 @@ func TestView_PolicyMarksAffectedOwners(t *testing.T) {
 	}
 }
 
-// TestView_LooksForOwnersOnlyWhenHeeded: before it leads, a controller hears of no pod
-// nor policy, whatever these concern, and the View has the policies. Afterwards it hears.
+// TestView_LooksForOwnersOnlyWhenHeeded: before it leads, a controller receives no pod
+// nor policy, whatever these concern, and the View has the policies. Afterwards it does.
 func TestView_LooksForOwnersOnlyWhenHeeded(t *testing.T) {
 	client := fake.NewClientset(policyFrom(networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}), newPod("a", "n"))
 	view, err := NewClusterView(apitest.Client(client))
@@ -102,14 +102,14 @@ func TestView_LooksForOwnersOnlyWhenHeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var heeded atomic.Bool
-	h := &heard{more: make(chan struct{}, 1)}
+	h := &received{more: make(chan struct{}, 1)}
 	view.OnChange(h.listen)
 	view.ListenWhen(heeded.Load)
 	if err := view.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(h.owners) > 0 || len(view.PodSetOwners()) != 1 || len(view.PolicyOwners()) != 1 {
-		t.Errorf("heard of %v, with %d sets", h.owners, len(view.PodSetOwners()))
+		t.Errorf("received %v, with %d sets", h.owners, len(view.PodSetOwners()))
 	}
 	heeded.Store(true)
 	if _, err := client.CoreV1().Pods("ns").Create(t.Context(), newPod("b", "n"), metav1.CreateOptions{}); err != nil {

@@ -20,7 +20,7 @@ func newServiceCIDR(name string, cidrs ...string) *networkingv1.ServiceCIDR {
 	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
 }
 
-// TestServiceCIDR_NodeFollowsRanges: a node is told of ranges that come and go; what differs in
+// TestServiceCIDR_NodeFollowsRanges: a node is marked by ranges that come and go; what differs in
 // the status is nothing.
 func TestServiceCIDR_NodeFollowsRanges(t *testing.T) {
 	ctx := t.Context()

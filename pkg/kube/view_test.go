@@ -33,14 +33,14 @@ func newPod(name, node string) *corev1.Pod {
 	}
 }
 
-// heard collects what a listener is told.
-type heard struct {
+// received collects the owners that a listener is called with.
+type received struct {
 	mu     sync.Mutex
 	owners []string
 	more   chan struct{}
 }
 
-func (h *heard) listen(owners ...contract.Owner) {
+func (h *received) listen(owners ...contract.Owner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, o := range owners {
@@ -52,8 +52,8 @@ func (h *heard) listen(owners ...contract.Owner) {
 	}
 }
 
-// want waits until exactly these were told, in any order, and forgets them.
-func (h *heard) want(t *testing.T, owners ...string) {
+// want waits for exactly these owners, in any order, and forgets them.
+func (h *received) want(t *testing.T, owners ...string) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
 	for {
@@ -66,19 +66,19 @@ func (h *heard) want(t *testing.T, owners ...string) {
 		if len(got) >= len(owners) {
 			slices.Sort(owners)
 			if diff := cmp.Diff(owners, got); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("received (-want +got):\n%s", diff)
 			}
 			return
 		}
 		select {
 		case <-h.more:
 		case <-deadline:
-			t.Fatalf("told %v, want %v", got, owners)
+			t.Fatalf("received %v, want %v", got, owners)
 		}
 	}
 }
 
-func startView(t *testing.T, objects ...runtime.Object) (*fake.Clientset, *ClusterView, *heard) {
+func startView(t *testing.T, objects ...runtime.Object) (*fake.Clientset, *ClusterView, *received) {
 	t.Helper()
 	client := fake.NewClientset(objects...)
 	view, err := NewClusterView(apitest.Client(client))
@@ -88,7 +88,7 @@ func startView(t *testing.T, objects ...runtime.Object) (*fake.Clientset, *Clust
 	return client, view, start(t, view)
 }
 
-func startNodeView(t *testing.T, node string, objects ...runtime.Object) (*fake.Clientset, *NodeView, *heard) {
+func startNodeView(t *testing.T, node string, objects ...runtime.Object) (*fake.Clientset, *NodeView, *received) {
 	t.Helper()
 	client := fake.NewClientset(objects...)
 	view, err := NewNodeView(apitest.Client(client), node)
@@ -101,9 +101,9 @@ func startNodeView(t *testing.T, node string, objects ...runtime.Object) (*fake.
 func start(t *testing.T, view interface {
 	OnChange(func(...contract.Owner))
 	Start(context.Context) error
-}) *heard {
+}) *received {
 	t.Helper()
-	h := &heard{more: make(chan struct{}, 1)}
+	h := &received{more: make(chan struct{}, 1)}
 	view.OnChange(h.listen)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -121,7 +121,7 @@ func TestView_ChangesMarkOwners(t *testing.T) {
 	h.want(t, "Node/n", "Pod/ns/a", "Pod/ns/b")
 
 	// The order matters: each event that must be silent is followed by one that
-	// must not be, and the listener would have heard them in this order.
+	// must not be, and the listener would have received them in this order.
 	update := func(change func()) {
 		t.Helper()
 		change()
@@ -149,7 +149,7 @@ func TestView_ChangesMarkOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.want(t, "Node/n", "Pod/ns/a")
-	// Who looks at a pod is told what the condition of its node says.
+	// A pod's readers see the condition of its node.
 	node.ResourceVersion = "106"
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue}}
 	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
@@ -161,7 +161,7 @@ func TestView_ChangesMarkOwners(t *testing.T) {
 	}
 	h.want(t, "Pod/ns/a")
 	if pod := view.Pod("ns", "a"); pod != nil {
-		t.Errorf("the listener was told before the view knew: %v", pod)
+		t.Errorf("the listener was called before the view knew: %v", pod)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 	}
 }
 
-// TestView_OfNodeKeepsServicesReachedAtNodes: a node hears of services that answer at its ports or at
+// TestView_OfNodeKeepsServicesReachedAtNodes: a node receives services that answer at its ports or at
 // addresses from outside, and when they stop; of the others it keeps the names.
 func TestView_OfNodeKeepsServicesReachedAtNodes(t *testing.T) {
 	ctx := t.Context()

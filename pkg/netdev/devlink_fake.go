@@ -71,7 +71,7 @@ func (f *FakeDevices) Watch(ctx context.Context) (<-chan DeviceEvent, error) {
 	return out, nil
 }
 
-// Tell sends an event to everybody who watches, and says how many do.
+// Tell sends an event to all watches and returns their number.
 func (f *FakeDevices) Tell(e DeviceEvent) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

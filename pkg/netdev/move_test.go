@@ -56,14 +56,14 @@ func TestMoveLink_IntoPodAndBack(t *testing.T) {
 		moved, err = w.host.Link("vf2")
 		must(t, err)
 		must(t, w.host.MoveLink(Move{Index: moved.Index, To: w.hostPath, Name: "vf0"}))
-		home, err := w.host.Link("vf0")
+		detached, err := w.host.Link("vf0")
 		must(t, err)
-		must(t, w.host.MoveLink(Move{Index: home.Index, To: w.hostPath, Name: "vf1"})) // a plain change of name
-		must(t, w.host.SetAltNames(home.Index, []string{"enp3s0f0v0"}))
-		home, err = w.host.Link("vf1")
+		must(t, w.host.MoveLink(Move{Index: detached.Index, To: w.hostPath, Name: "vf1"})) // a plain change of name
+		must(t, w.host.SetAltNames(detached.Index, []string{"enp3s0f0v0"}))
+		detached, err = w.host.Link("vf1")
 		must(t, err)
-		if home.MAC.String() != was.MAC.String() || home.MTU != 1500 || !slices.Equal(home.AltNames, []string{"enp3s0f0v0"}) {
-			t.Errorf("back home it is %+v, not as %+v", home, was)
+		if detached.MAC.String() != was.MAC.String() || detached.MTU != 1500 || !slices.Equal(detached.AltNames, []string{"enp3s0f0v0"}) {
+			t.Errorf("after its return it is %+v, not as %+v", detached, was)
 		}
 		if err := w.host.MoveLink(Move{Index: 4711, To: w.podPath, Name: "x"}); !errors.Is(err, ErrNotFound) {
 			t.Errorf("move of nothing: %v", err)

@@ -359,7 +359,7 @@ func TestOwn_IsNamespaceOfProcess(t *testing.T) {
 
 func TestSame_OwnNamespaceOnly(t *testing.T) {
 	if !Same("/proc/thread-self/ns/net") || Same("/nonexistent") {
-		t.Error("the process's own namespace is not told from none")
+		t.Error("the process's own namespace is taken for none")
 	}
 	if Same(netdevtest.NewNS(t)) {
 		t.Error("another namespace passes for the process's own")

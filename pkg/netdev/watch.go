@@ -116,7 +116,7 @@ func groupSocket(n *NS, protocol int, groups ...uint32) (*os.File, error) {
 }
 
 // readEvents ends with the socket. When the kernel has dropped messages, it says that
-// events were lost and goes on: what changes from then on is told of.
+// events were lost and continues with later changes.
 func readEvents[E any](ctx context.Context, socket *os.File, events func([]byte) ([]E, error), lost E, out chan<- E) {
 	buffer := make([]byte, 1<<16)
 	for {

@@ -37,7 +37,7 @@ func TestWatch_ReportsLinksAddressesAndRoutes(t *testing.T) {
 	})
 }
 
-// TestWatch_GoesOnAfterLostEvents: who looks again because events were lost must hear of what changes from then on.
+// TestWatch_GoesOnAfterLostEvents: a watch that lost events reports all later changes.
 func TestWatch_GoesOnAfterLostEvents(t *testing.T) {
 	ns, err := Open(netdevtest.NewNS(t))
 	must(t, err)

@@ -17,7 +17,7 @@ const (
 	Forwarding  = "net/ipv4/conf/%/forwarding"
 	DisableIPv6 = "net/ipv6/conf/%/disable_ipv6"
 	AcceptRA    = "net/ipv6/conf/%/accept_ra"
-	// DADTransmits are the questions whether an address is somebody else's.
+	// DADTransmits is the number of probes of duplicate address detection.
 	DADTransmits = "net/ipv6/conf/%/dad_transmits"
 )
 

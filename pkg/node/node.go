@@ -61,7 +61,7 @@ type State struct {
 	// Masquerade are the addresses of the masquerade subnets, by link; they are
 	// not among Addrs.
 	Masquerade map[string][]netip.Prefix
-	// Routes are those that somebody made: the kernel's own are left out.
+	// Routes are all but the kernel's own.
 	Routes []netdev.Route
 	// Sysctls are those of links, by key, that exist.
 	Sysctls map[string]string

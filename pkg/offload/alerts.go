@@ -6,27 +6,25 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// Alerts decides which findings are worth telling, so that a pod whose traffic
-// stays outside hardware is told of once in a while and not at each sample.
-// It is of one goroutine.
+// Alerts decides which findings become Events, so that a pod whose traffic stays outside hardware has an Event once in
+// a while and not at each sample. Use it from one goroutine.
 type Alerts struct {
-	// Again is when a finding that lasts is told again.
+	// Again is the time after which a lasting finding is raised again.
 	Again time.Duration
 
 	open map[contract.Owner]*alert
 }
 
 type alert struct {
-	told  time.Time
-	quiet int // deltas without a finding
+	raised time.Time
+	quiet  int // deltas without a finding
 }
 
-// quietEnough is how many deltas without a finding end an alert: traffic that
-// pauses is no success.
+// quietEnough is how many deltas without a finding end an alert. Traffic that pauses is no success.
 const quietEnough = 2
 
-// Update takes the findings of one delta. Raised are to be told now; cleared
-// are the pods that were told of and are well again, or silent.
+// Update takes the findings of one delta. Raised are the findings for an Event now; cleared are the pods whose alert has
+// ended, because their traffic is in hardware again or has stopped.
 func (a *Alerts) Update(now time.Time, findings []Finding) (raised []Finding, cleared []contract.Owner) {
 	if a.open == nil {
 		a.open = map[contract.Owner]*alert{}
@@ -38,9 +36,9 @@ func (a *Alerts) Update(now time.Time, findings []Finding) (raised []Finding, cl
 		}
 		found[f.Pod] = true
 		known := a.open[f.Pod]
-		if known == nil || now.Sub(known.told) >= a.Again {
+		if known == nil || now.Sub(known.raised) >= a.Again {
 			raised = append(raised, f)
-			a.open[f.Pod] = &alert{told: now}
+			a.open[f.Pod] = &alert{raised: now}
 		} else {
 			known.quiet = 0
 		}

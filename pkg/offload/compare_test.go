@@ -67,7 +67,7 @@ func TestFindings_LastingTrafficInSoftware(t *testing.T) {
 		"the larger of two": {minute,
 			[]End{end("a", OVS, ReasonAction, 1), end("b", TC, ReasonRefused, 1)},
 			[]End{end("a", OVS, ReasonAction, 60001), end("b", TC, ReasonRefused, 90001)}, ReasonRefused},
-		"new connections hide nothing": {minute,
+		"new connections mask nothing": {minute,
 			[]End{end("a", OVS, ReasonAction, 1), end("b", TC, ReasonNew, 1)},
 			[]End{end("a", OVS, ReasonAction, 60001), end("b", TC, ReasonNew, 90001)}, ReasonAction},
 		"new connections":      {minute, []End{end("a", TC, ReasonNew, 1)}, []End{end("a", TC, ReasonNew, 60001)}, ""},

@@ -1,5 +1,5 @@
 // Package offload says whether traffic runs in hardware, why not if not, and
-// what OVS has to be told so that it can.
+// which settings OVS needs so that it can.
 //
 // Place in the data flow:
 //

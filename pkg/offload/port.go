@@ -21,7 +21,7 @@ type Device struct {
 	Limit string `json:"limit,omitempty"`
 }
 
-// Port is a port of the switch with whom it serves.
+// Port is a port of the switch with the pod that it serves.
 type Port struct {
 	// Name is the Interface's and the link's.
 	Name string `json:"name"`

@@ -50,8 +50,8 @@ func (c *classifier) refusal(f *dpflow.Flow, e End) (Reason, string) {
 	return ReasonUnknown, ""
 }
 
-// portLacks gives the benefit of the doubt to a port that is in no table, as the
-// kernel datapath's link for all tunnels of a kind is not.
+// portLacks assumes that a port in no table can be offloaded, such as the kernel datapath's link for all tunnels of a
+// kind.
 func (c *classifier) portLacks(name string) string {
 	t, ok := c.ports[name]
 	if !ok {

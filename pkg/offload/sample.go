@@ -65,7 +65,7 @@ func (d *dump) flows() iter.Seq[dpflow.Flow] {
 			f, err := dpflow.Parse(text)
 			if err != nil {
 				d.malformed++
-				return nil //nolint:nilerr // one line of a newer release must not hide the others
+				return nil //nolint:nilerr // one line of a newer release must not mask the others
 			}
 			yield(f) // Classify takes them all
 			return nil
@@ -80,7 +80,7 @@ func (d *dump) flows() iter.Seq[dpflow.Flow] {
 }
 
 // Sampler takes samples for as long as the agent runs. Flows change without an
-// event that anybody could wait for.
+// event to wait for.
 type Sampler struct {
 	Switch Switch
 	// State is asked before each sample.

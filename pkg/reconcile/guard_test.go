@@ -5,7 +5,7 @@ import "testing"
 func TestGuard_StopsMassDeletionOnce(t *testing.T) {
 	cases := []struct {
 		name          string
-		doomed, total int
+		stale, total  int
 		first, second bool
 	}{
 		{"nothing", 0, 0, true, true},
@@ -17,10 +17,10 @@ func TestGuard_StopsMassDeletionOnce(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var g Guard
-			if got := g.Allow(1, c.doomed, c.total); got != c.first {
+			if got := g.Allow(1, c.stale, c.total); got != c.first {
 				t.Errorf("first pass allowed: %v", got)
 			}
-			if got := g.Allow(1, c.doomed, c.total); got != c.second {
+			if got := g.Allow(1, c.stale, c.total); got != c.second {
 				t.Errorf("second pass allowed: %v", got)
 			}
 		})

@@ -118,8 +118,8 @@ func (l *Loop[K]) UrgentWaiting() bool {
 	return l.dirty.has(rankUrgent)
 }
 
-// OnFailure is told of each failure of a key with their number in a row, of an
-// ErrInvalid with the number 0, and of the success that ends them with a nil error.
+// OnFailure is called for each failure of a key with the number of failures in a row, for an
+// ErrInvalid with the number 0, and for the success that ends them with a nil error.
 func (l *Loop[K]) OnFailure(f func(key K, failures int, err error)) { l.onFailure = f }
 
 // Mark makes keys dirty. It may be called at any time from any goroutine.

@@ -71,9 +71,9 @@ func TestLoop_FailedBatchIsTriedKeyByKey(t *testing.T) {
 			}
 			return nil, nil
 		}}
-		var told []string
+		var reported []string
 		loop := New(Defaults("test"), r.reconcile)
-		loop.OnFailure(func(key string, failures int, err error) { told = append(told, fmt.Sprint(key, failures, err)) })
+		loop.OnFailure(func(key string, failures int, err error) { reported = append(reported, fmt.Sprint(key, failures, err)) })
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		loop.Mark("a", "bad", "c")
@@ -81,7 +81,7 @@ func TestLoop_FailedBatchIsTriedKeyByKey(t *testing.T) {
 		if diff := cmp.Diff([][]string{{"a", "bad", "c"}, {"a"}, {"bad"}, {"c"}}, r.seen()); diff != "" {
 			t.Errorf("batches (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"bad1 refused"}, told); diff != "" {
+		if diff := cmp.Diff([]string{"bad1 refused"}, reported); diff != "" {
 			t.Errorf("failures (-want +got):\n%s", diff)
 		}
 	})
@@ -214,7 +214,7 @@ func TestLoop_FullPassMarksAllKeys(t *testing.T) {
 	})
 }
 
-// TestLoop_InvalidWaitsForItsEvent: it is told of at once, without a retry and not
+// TestLoop_InvalidWaitsForItsEvent: it is reported at once, without a retry and not
 // as a failure, and again when it is over.
 func TestLoop_InvalidWaitsForItsEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -227,8 +227,8 @@ func TestLoop_InvalidWaitsForItsEvent(t *testing.T) {
 			return nil, nil
 		}
 		loop := start(t, Defaults("test"), r)
-		var told []string
-		loop.OnFailure(func(key string, failures int, err error) { told = append(told, fmt.Sprint(key, failures, err)) })
+		var reported []string
+		loop.OnFailure(func(key string, failures int, err error) { reported = append(reported, fmt.Sprint(key, failures, err)) })
 		loop.Mark("k")
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
@@ -244,8 +244,8 @@ func TestLoop_InvalidWaitsForItsEvent(t *testing.T) {
 		wrong = false
 		loop.Mark("k")
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"k0 part of the object is refused: a field", "k0 <nil>"}, told); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]string{"k0 part of the object is refused: a field", "k0 <nil>"}, reported); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
 		}
 		if got := testutil.ToFloat64(loop.metrics.invalid); got != 0 {
 			t.Errorf("%v invalid keys, want 0", got)

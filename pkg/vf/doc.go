@@ -12,7 +12,7 @@
 // switch id and port names in legacy mode too. A representor belongs to the
 // function with the same switch id, host, PF and number; an uncertain match
 // is a problem in the inventory instead. No NIC, a plain NIC and
-// legacy SR-IOV are normal, and one broken device does not hide the others.
+// legacy SR-IOV are normal, and one broken device does not mask the others.
 //
 // sriovnet, rdmamap and ghw answer behind pkg/netdev what they answer rightly: the
 // number of an SF, the PF of a VF, RDMA devices and their nodes, and names. What each

@@ -89,8 +89,7 @@ type PF struct {
 	NumVFs int  `json:"-"`
 	VFs    []VF `json:"vfs,omitempty"`
 	SFs    []SF `json:"sfs,omitempty"`
-	// Representors are those of functions that are not on this host, or
-	// that could not be told for certain.
+	// Representors are those of functions of other hosts, and those whose function is not certain.
 	Representors []Representor `json:"representors,omitempty"`
 	Problems     []string      `json:"problems,omitempty"`
 }

@@ -30,7 +30,7 @@ type Live struct {
 func NewLive(node *Node, log *slog.Logger) *Live { return &Live{node: node, log: log} }
 
 // OnChange adds a listener; call it before Run. What a listener is given is
-// shared: nobody changes it.
+// shared: do not change it.
 func (l *Live) OnChange(f func(Inventory)) { l.listeners = append(l.listeners, f) }
 
 // Inventory is the newest; nil before the first. It is shared, too.

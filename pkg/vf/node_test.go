@@ -62,7 +62,7 @@ func TestRepresentor_NamesDecideWithoutDevlinkPorts(t *testing.T) {
 	}
 }
 
-// Names of DPUs before controllers had numbers: the functions are nobody's
+// Names of DPUs before controllers had numbers: the functions belong to no host
 // here, so the representors are listed and matched to none.
 func TestRepresentor_OldDPUNamesMatchNothing(t *testing.T) {
 	w := load(t, "testdata/bluefield2-dpu.txtar")
@@ -225,10 +225,10 @@ func TestWatch_ReportsChangedInventoriesOnly(t *testing.T) {
 	if inv := receive(t, got); inv.PFs[0].VFs[0].Netdev == nil {
 		t.Error("VF 0 has no netdev at first")
 	}
-	w.RemoveNetdev("ens1f0v0") // nobody reads until an event comes
+	w.RemoveNetdev("ens1f0v0") // no read until an event comes
 	for i := range 20 {
 		if w.Kernel.Tell(netdev.DeviceEvent{Source: "link", What: fmt.Sprint(i)}) != 1 {
-			t.Fatal("nobody watches")
+			t.Fatal("no watch")
 		}
 	}
 	if inv := receive(t, got); inv.PFs[0].VFs[0].Netdev != nil {
@@ -322,7 +322,7 @@ func TestWatch_AsksFeaturesOfChangedLinksOnly(t *testing.T) {
 		}
 		step("lost events", 257, netdev.DeviceEvent{Source: "lost"})
 		asked = 0
-		if read(t, n); asked != 257 { // others may have changed what no event has told of yet
+		if read(t, n); asked != 257 { // a change without an event yet
 			t.Errorf("a look of its own: %d questions", asked)
 		}
 		stop()
@@ -367,14 +367,14 @@ func TestLive_ContinuesAfterWatchEnds(t *testing.T) {
 		time.Sleep(watchBackoff + time.Second)
 		synctest.Wait()
 		if inv := live.Inventory(); inv == nil || len(inv.PFs) != 2 || seen != 1 {
-			t.Fatalf("after a failure: %+v, told %d times", inv, seen)
+			t.Fatalf("after a failure: %+v, %d calls", inv, seen)
 		}
 		w.RemoveNetdev("ens1f0v0")
 		w.Kernel.Tell(netdev.DeviceEvent{Source: "link"})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if live.Inventory().PFs[0].VFs[0].Netdev != nil || seen != 2 {
-			t.Errorf("a change was missed; told %d times", seen)
+			t.Errorf("a change was missed; %d calls", seen)
 		}
 		stop()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -383,7 +383,7 @@ func TestLive_ContinuesAfterWatchEnds(t *testing.T) {
 	})
 }
 
-// A sweep asks for the VF of each pod of a NIC that is away: that is one look.
+// A sweep asks for the VF of each pod of a NIC that is absent: one read answers all.
 func TestLive_MissingVFCostsOneLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")

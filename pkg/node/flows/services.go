@@ -55,9 +55,8 @@ type Services struct {
 	Subnets []netip.Prefix
 }
 
-// PortsOf reads services and the pods of the node, whose host ports are to the
-// bridge what node ports are. What cannot be read is left out: the API server lets
-// it pass at most in a status that somebody else writes.
+// PortsOf reads services and the pods of the node. The bridge treats host ports like node ports. It leaves out what it
+// cannot parse, which the API server accepts only in a status.
 func PortsOf(services []*corev1.Service, pods []*corev1.Pod, elsewhere Elsewhere) Services {
 	var all Services
 	for _, pod := range pods {
@@ -184,7 +183,7 @@ func externalAddrs(service *corev1.Service) []Endpoint {
 	return out
 }
 
-// sources are sorted; one that cannot be read lets nobody in.
+// sources are sorted. One that cannot be parsed allows no client.
 func sources(service *corev1.Service) []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range service.Spec.LoadBalancerSourceRanges {

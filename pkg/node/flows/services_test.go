@@ -23,7 +23,7 @@ func addrPorts(texts ...string) []netip.AddrPort {
 	return out
 }
 
-// TestPortsOf_NodePortsHostPortsAndExternalAddresses: what a service's own address answers is nobody's business here;
+// TestPortsOf_NodePortsHostPortsAndExternalAddresses: the service's own address is not one of them;
 // what cannot be read is left out, the rest is not.
 func TestPortsOf_NodePortsHostPortsAndExternalAddresses(t *testing.T) {
 	proxy := corev1.LoadBalancerIPModeProxy
@@ -54,7 +54,7 @@ func TestPortsOf_NodePortsHostPortsAndExternalAddresses(t *testing.T) {
 	hostNetwork.Spec.HostNetwork, without.Annotations = true, nil
 	pods := []*corev1.Pod{hostNetwork, pod, without}
 	if !HasHostPorts(pod) || HasHostPorts(hostNetwork) || HasHostPorts(without) {
-		t.Error("who has host ports is not told")
+		t.Error("pods with host ports are missing")
 	}
 	want := Services{
 		NodePorts: []NodePort{

@@ -27,7 +27,7 @@ import (
 const (
 	zoneUplink = 64000
 	zoneOther  = 64001 // sources of the host that have no masquerade address of their own
-	zoneRouter = 0     // the router's own, where it hides pods
+	zoneRouter = 0     // the router's own, for SNAT of pods
 	// zoneFragments has no entries: conntrack only tells the ports of fragments.
 	zoneFragments = 64002
 	markHost      = 0

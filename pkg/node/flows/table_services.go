@@ -171,7 +171,7 @@ func (e Endpoint) matchAs(end string) string {
 	return fmt.Sprintf("%s6,ipv6_%s=%s,tp_%s=%d", e.Protocol, end, e.Addr, end, e.Port.Port)
 }
 
-// allowed matches those whom the service answers.
+// allowed matches the clients that the service answers.
 func (e Endpoint) allowed() []string {
 	if !e.Limited {
 		return []string{e.match()}

@@ -34,8 +34,8 @@ type Checkpoint struct {
 	// Trial names the probes that succeeded before the addresses moved to the VF,
 	// until they have afterwards, too.
 	Trial []string `json:"trial,omitempty"`
-	// Index is that of the link, the bridge's or the VF's, on which all this was last
-	// in place: a link with another index is a new one, and empty through nobody's will.
+	// Index is that of the link, the bridge's or the VF's, on which all this was last in place. A link with another
+	// index is a new one, and has lost its addresses for this reason.
 	Index int `json:"index"`
 }
 

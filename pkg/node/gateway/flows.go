@@ -20,8 +20,8 @@ type Flows interface {
 	Watch(ctx context.Context, bridge string, changed func(flow string))
 }
 
-// direct keeps the flows of the gateway bridge, the host's own included, for the
-// router is on it: they are gone when ovs-vswitchd was, and anybody may change them.
+// direct keeps the flows of the gateway bridge, the host's own included, because the router is connected to it. A
+// restart of ovs-vswitchd removes the flows, and other programs may change them.
 func (s *Setup) direct(ctx context.Context, st State, g Gateway, services flows.Services, synced bool) error {
 	w, err := bridgeOf(s.cfg, st, g)
 	if err != nil {
@@ -143,7 +143,7 @@ func routerPort(cfg Config, g Gateway) string {
 
 func localnetPort(cfg Config, g Gateway) string { return g.Bridge + "_" + cfg.Node }
 
-// watch asks for a pass when somebody changes the bridge's table.
+// watch marks a pass when the bridge's table changes.
 func (b *bridge) watch(ctx context.Context, name string, mark func()) {
 	if b.watched == name {
 		return

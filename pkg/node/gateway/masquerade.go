@@ -11,9 +11,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
 
-// serviceSubnets are the configured ranges of services, those that the API says
-// and, until it was heard, those to which an agent before us has led the node. A
-// range that would take the node's or the pods' own addresses is left out.
+// serviceSubnets are the configured ranges of services and those of the API. Until the API is synced, they are those for
+// which the node has a route of an earlier agent. A range with the node's or the pods' own addresses is left out.
 func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, synced bool) (subnets, refused []netip.Prefix) {
 	link := hostLink(s, g)
 	if !synced {

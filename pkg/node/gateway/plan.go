@@ -12,7 +12,7 @@ import (
 )
 
 // quiet keeps the kernel's own stack from answering on a NIC that the userspace
-// datapath reads as well: both would hear each packet, and the kernel would refuse
+// datapath reads as well: both would receive each packet, and the kernel would reject
 // connections that are not its own.
 func quiet() [][2]string {
 	return [][2]string{{node.RPFilter, "1"}, {node.ARPIgnore, "8"}, {node.DisableIPv6, "1"}}

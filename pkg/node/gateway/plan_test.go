@@ -144,11 +144,11 @@ func TestChooseGateway_RoutesAndSettingsDecide(t *testing.T) {
 }
 
 // What an administrator changes on the bridge is followed; what a new link of
-// the bridge lacks is restored; virtual addresses are nobody's but their owner's.
+// the bridge lacks is restored; virtual addresses are their owner's alone.
 func TestGateway_FollowsChangesByAdministrator(t *testing.T) {
 	second, vip := netip.MustParsePrefix("172.18.0.33/16"), netip.MustParsePrefix("172.18.0.200/32")
 	b := newBench(t)
-	b.cfg.Zone.ServiceSubnets = nil // no stand-ins among the addresses
+	b.cfg.Zone.ServiceSubnets = nil // no masquerade addresses among the addresses
 	b.ovnController()
 	nodetest.Must(t, b.host.FakeNS.ReplaceAddr("eth0", vip, netdev.AddrOptions{}))
 	s := b.setup(t)
@@ -307,7 +307,7 @@ func TestCheckpoint_OfEarlierAgentIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestCheckpoint_RoundTripAndTornFile(t *testing.T) {
+func TestCheckpoint_RoundTripAndDamagedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "node.json")
 	if c, err := loadCheckpoint(path); c != nil || err != nil {
 		t.Fatalf("no file: %v, %v", c, err)
@@ -325,6 +325,6 @@ func TestCheckpoint_RoundTripAndTornFile(t *testing.T) {
 	}
 	nodetest.Must(t, os.WriteFile(path, []byte("{"), 0o600))
 	if _, err := loadCheckpoint(path); err == nil {
-		t.Error("a torn checkpoint is taken for a whole one")
+		t.Error("a damaged checkpoint is taken for a whole one")
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
-// slowSwitch is a switch that does not answer in time when it is told to, or takes
-// its time.
+// slowSwitch is a switch that answers late, or never.
 type slowSwitch struct {
 	flowTables
 	slow  bool
@@ -46,8 +45,8 @@ func TestSetup_SucceedsWithSlowCommands(t *testing.T) {
 	})
 }
 
-// TestReady_SurvivesOneFailedPass: one failed pass of a node that was ready is no news, two are, and so is
-// one that finds something gone, or one of a node that has never been ready.
+// TestReady_SurvivesOneFailedPass: one failed pass of a ready node leaves the node ready. Two failed passes do not, nor
+// does one that finds something gone, or one of a node that has never been ready.
 func TestReady_SurvivesOneFailedPass(t *testing.T) {
 	const fine, slow, gone, begun = "fine", "slow", "gone", "begun"
 	for _, c := range []struct {
@@ -114,9 +113,9 @@ func (h *countingHost) Links() ([]netdev.Link, error) {
 	return h.Netns.Links()
 }
 
-// TestSetup_RestoresAddressDeletedDuringPass: an address of the node that somebody deletes between two
-// looks of a pass is placed again, and neither the tunnels nor the MTU of pods are made
-// of the address that is left: the agent would begin anew for that.
+// TestSetup_RestoresAddressDeletedDuringPass: an address of the node that is deleted between two observations of a pass
+// is restored. Neither the tunnels nor the MTU of pods follow the address that is left: the agent would restart for
+// that.
 func TestSetup_RestoresAddressDeletedDuringPass(t *testing.T) {
 	for look := 1; ; look++ {
 		b := newBench(t)

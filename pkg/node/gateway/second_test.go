@@ -23,7 +23,7 @@ var (
 	secondV6 = netip.MustParsePrefix("fd60::3/64")
 )
 
-// newSecondBench is a node with a second NIC, which it is told to use.
+// newSecondBench is a node with a second NIC, which its settings name.
 func newSecondBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -58,18 +58,18 @@ func settledWith(link string) string {
 	return strings.Join(lines, "\n")
 }
 
-func (b *bench) wantTold(t *testing.T, mappings, second string) {
+func (b *bench) wantAnnotated(t *testing.T, mappings, second string) {
 	t.Helper()
 	if got := b.db.settings["ovn-bridge-mappings"]; got != mappings {
 		t.Errorf("bridge mappings %q, want %q", got, mappings)
 	}
-	told := b.annotated[contract.GatewayConfigKey]
-	if _, got, _ := strings.Cut(told, `"vlan-id":"0"`); got != second+"}}" {
-		t.Errorf("gateways %s, want %q of the second", told, second)
+	got := b.annotated[contract.GatewayConfigKey]
+	if _, got, _ := strings.Cut(got, `"vlan-id":"0"`); got != second+"}}" {
+		t.Errorf("gateways %s, want %q of the second", got, second)
 	}
 }
 
-// The second NIC is taken over, the cluster is told of it, and without the
+// The second NIC is taken over, the Node's annotation has it, and without the
 // setting it is given back.
 func TestSecondBridge_TakesNICOverAndGivesItBack(t *testing.T) {
 	b := newSecondBench(t)
@@ -78,7 +78,7 @@ func TestSecondBridge_TakesNICOverAndGivesItBack(t *testing.T) {
 	s := b.setup(t)
 	converge(t, s)
 	nodetest.Equal(t, "host", b.describe(t), settledWith("breth1"))
-	b.wantTold(t, "physnet:breth0,exgwphysnet:breth1", `,"exgw-interface-id":"breth1_n1","exgw-mac-address":"`+nic.MAC.String()+
+	b.wantAnnotated(t, "physnet:breth0,exgwphysnet:breth1", `,"exgw-interface-id":"breth1_n1","exgw-mac-address":"`+nic.MAC.String()+
 		`","exgw-ip-addresses":["10.60.0.3/24","fd60::3/64"]`)
 	tables, _ := s.deps.Flows.(flowTables)
 	if want := "table=0,priority=10,dl_src=" + nic.MAC.String() + " actions=drop"; !slices.Contains(tables["breth1"], want) {
@@ -97,7 +97,7 @@ func TestSecondBridge_TakesNICOverAndGivesItBack(t *testing.T) {
 	b.cfg.SecondInterface = ""
 	converge(t, b.setup(t))
 	nodetest.Equal(t, "host without the setting", b.describe(t), settledWith("eth1"))
-	b.wantTold(t, "physnet:breth0", "")
+	b.wantAnnotated(t, "physnet:breth0", "")
 	if c, err := loadCheckpoint(b.cfg.ofSecond().Checkpoint); c != nil || err != nil {
 		t.Errorf("checkpoint %v, %v", c, err)
 	}
@@ -203,7 +203,7 @@ func TestSecondBridge_ProblemDelaysNothingElse(t *testing.T) {
 				t.Errorf("the node is not ready: %v", s.Ready())
 			}
 			b.expect(t, "breth0")
-			b.wantTold(t, "physnet:breth0", "")
+			b.wantAnnotated(t, "physnet:breth0", "")
 		})
 	}
 }
@@ -218,16 +218,15 @@ func TestSecondBridge_LateNICIsTakenOver(t *testing.T) {
 		_ = s.pass(t.Context())
 	}
 	if !s.links.Matters(netdev.Event{Kind: netdev.LinkEvent, Link: "eth1"}) {
-		t.Error("nobody waits for eth1")
+		t.Error("the set-up does not wait for eth1")
 	}
 	b.addSecond(t)
 	converge(t, s)
 	nodetest.Equal(t, "host", b.describe(t), settledWith("breth1"))
 }
 
-// While ovs-vswitchd is away the address is on the NIC, and the cluster is not
-// told of a bridge.
-func TestSecondBridge_RetreatsWithoutVswitchd(t *testing.T) {
+// While ovs-vswitchd does not run, the address is on the NIC, and the Node has no annotation of a bridge.
+func TestSecondBridge_FailsBackWithoutVswitchd(t *testing.T) {
 	b := newSecondBench(t)
 	s := b.setup(t)
 	converge(t, s)
@@ -244,7 +243,7 @@ func TestSecondBridge_RetreatsWithoutVswitchd(t *testing.T) {
 	if err := s.pass(t.Context()); !errors.Is(err, reconcile.ErrNotReady) || s.Ready() != nil {
 		t.Errorf("pass without the second bridge: %v, ready: %v", err, s.Ready())
 	}
-	b.wantTold(t, "physnet:breth0", "")
+	b.wantAnnotated(t, "physnet:breth0", "")
 	b.host.deadLink = ""
 	converge(t, s)
 	nodetest.Equal(t, "host", b.describe(t), settledWith("breth1"))
@@ -284,13 +283,13 @@ func TestSecondBridge_UsesHostBridgeAsItIs(t *testing.T) {
 		return s
 	}
 	converge(t, setup())
-	b.wantTold(t, "physnet:breth0,exgwphysnet:br-ex", `,"exgw-interface-id":"br-ex_n1","exgw-mac-address":"`+b.mac(t, "br-ex")+`","exgw-ip-addresses":["10.60.0.3/24"]`)
+	b.wantAnnotated(t, "physnet:breth0,exgwphysnet:br-ex", `,"exgw-interface-id":"br-ex_n1","exgw-mac-address":"`+b.mac(t, "br-ex")+`","exgw-ip-addresses":["10.60.0.3/24"]`)
 	if len(tables["br-ex"]) < 3 || len(b.db.rows["SecondGateway/n1"]) != 0 {
 		t.Errorf("br-ex has the flows %q, and rows of ours are %v", tables["br-ex"], b.db.rows["SecondGateway/n1"])
 	}
 	b.cfg.SecondInterface = ""
 	converge(t, setup())
-	b.wantTold(t, "physnet:breth0", "")
+	b.wantAnnotated(t, "physnet:breth0", "")
 	if !slices.Equal(tables["br-ex"], flows.Plain()) {
 		t.Errorf("without the setting br-ex has the flows %q", tables["br-ex"])
 	}

@@ -209,7 +209,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, annotated, err error) {
 		return 0, nil, err
 	}
 	if addr, missing := missing(st); missing {
-		return 0, nil, fmt.Errorf("somebody has just deleted %s of the gateway interface", addr)
+		return 0, nil, fmt.Errorf("address %s of the gateway interface has just been deleted", addr)
 	}
 	st.Second = second
 	services, synced := s.services()
@@ -262,9 +262,8 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 	return g, s.keep(ctx, st, g)
 }
 
-// FailBack puts the uplinks' addresses back on them from bridges that nobody serves
-// any more: ovs-vswitchd of the userspace datapath has ended just now, and the
-// bridge's link may not say so for a second. No Setup need run, here or elsewhere.
+// FailBack moves the uplinks' addresses back from their bridges. It is for the moment after the end of ovs-vswitchd with
+// the userspace datapath, when the bridge's link may still look alive for a second. It needs no running Setup.
 func (s *Setup) FailBack(ctx context.Context) error {
 	return errors.Join(s.failBack(ctx), s.second.failBack(ctx))
 }

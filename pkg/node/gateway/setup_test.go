@@ -476,7 +476,7 @@ func TestSetup_RecoversFromRestartOfSwitch(t *testing.T) {
 	}
 }
 
-func TestRetreat_MovesAddressesToNIC(t *testing.T) {
+func TestFailBack_MovesAddressesToNIC(t *testing.T) {
 	b := newBench(t)
 	b.ovnController()
 	s := b.setup(t)
@@ -508,7 +508,7 @@ func (b *bench) expect(t *testing.T, link string) {
 }
 
 func TestSetup_FailedTakeoverIsRolledBack(t *testing.T) {
-	for name, trouble := range map[string]func(*bench){
+	for name, fail := range map[string]func(*bench){
 		"the NIC cannot be opened": func(b *bench) { b.db.refuse = "eth0" },
 		"the API server is lost": func(b *bench) {
 			b.probe = func() error {
@@ -520,15 +520,15 @@ func TestSetup_FailedTakeoverIsRolledBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { rollBack(t, trouble) })
+			synctest.Test(t, func(t *testing.T) { rollBack(t, fail) })
 		})
 	}
 }
 
-func rollBack(t *testing.T, trouble func(*bench)) {
+func rollBack(t *testing.T, fail func(*bench)) {
 	b := newBench(t)
 	before := b.describe(t)
-	trouble(b)
+	fail(b)
 	s := b.setup(t)
 	_ = s.pass(t.Context()) // makes the bridge
 	if err := s.pass(t.Context()); err == nil || errors.Is(err, reconcile.ErrNotReady) {

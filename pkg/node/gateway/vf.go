@@ -148,9 +148,8 @@ func gatewayVFLinks(s State) (names []string) {
 	return append(names, s.Saved.VF.Representor)
 }
 
-// prepareVF gives the steps that make packets pass the VF as they pass the bridge.
-// That has the same MAC: neither asks whether somebody else has its link-local
-// address, for the other would say so.
+// prepareVF gives the steps that make packets pass the VF as they pass the bridge. Both have the same MAC, so neither
+// does duplicate address detection for its link-local address: the other would answer.
 func prepareVF(s State, c Checkpoint, name string) []node.Step {
 	steps := node.PrepareRepresentor(s.State, c.VF.Representor, c.MTU)
 	steps = append(steps, node.Sysctls(s.State, c.Bridge, [][2]string{{node.DADTransmits, "0"}})...)
@@ -215,8 +214,7 @@ func planSettle(cfg Config, s State, g Gateway) []node.Step {
 	return steps
 }
 
-// look observes, and asks which VF is to have the node's addresses. While nobody
-// can say, it is the one that has them.
+// look observes, and asks which VF gets the node's addresses. Without an answer, the VF that has them keeps them.
 func (s *Setup) look(ctx context.Context) (State, error) {
 	st, err := s.observe(ctx)
 	if err != nil || s.deps.VF == nil || s.cfg.Datapath != DatapathSystem {

@@ -48,7 +48,7 @@ var settledOnVF = strings.NewReplacer(
 	"vf1 up=false mtu=9000 []", "vf1 up=true mtu=1500 [169.254.0.2/17 172.18.0.3/16 fc00:18::3/64 fd69::2/112]",
 ).Replace(settledOnBridge)
 
-// backOnBridge differs by a representor that is nobody's, which stays up.
+// backOnBridge differs by a representor of no pod, which stays up.
 var backOnBridge = strings.Replace(settledOnBridge, "rep1 up=false", "rep1 up=true", 1)
 
 func newVFBench(t *testing.T) *bench {
@@ -67,8 +67,8 @@ func (b *bench) addVF() {
 
 func (b *bench) give() { b.function = &node.VF{Device: "0000:03:00.3", Representor: "rep1"} }
 
-// TestGatewayVF_AddressesMoveThereAndBack: the node's addresses go to the VF and back, and nobody outside
-// sees a difference.
+// TestGatewayVF_AddressesMoveThereAndBack: the node's addresses move to the VF and back, and external
+// hosts see no difference.
 func TestGatewayVF_AddressesMoveThereAndBack(t *testing.T) {
 	b := newVFBench(t)
 	was, nic := b.mac(t, "vf1"), b.mac(t, "eth0")
@@ -346,8 +346,8 @@ func TestGatewayVF_LeftOutForHostBridgeAndUserspace(t *testing.T) {
 	}
 }
 
-// TestBearer_NeedsWholePathOfVF: packets have to pass all of the VF's way.
-func TestBearer_NeedsWholePathOfVF(t *testing.T) {
+// TestGatewayVF_NeedsWholePathOfVF: packets have to pass all of the VF's way.
+func TestGatewayVF_NeedsWholePathOfVF(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*State, *Checkpoint)
 		want   string

@@ -24,8 +24,8 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 		Zone: contract.Zone{ServiceSubnets: nodetest.Prefixes("10.96.0.0/16", "fd00:96::/112")},
 	}
 	unused := netdev.Link{Name: "eth5", Index: 5, MTU: 1500, MAC: mac, Parent: device, Up: true}
-	lent := unused
-	lent.Name, lent.Alias = node.ManagementInterface, borrowedAlias+"eth5 02:00:00:00:00:05 1500"
+	borrowed := unused
+	borrowed.Name, borrowed.Alias = node.ManagementInterface, borrowedAlias+"eth5 02:00:00:00:00:05 1500"
 	internal := netdev.Link{Name: node.ManagementInterface, Type: "openvswitch"}
 	bridge, rep := netdev.Link{Name: contract.IntegrationBridge}, netdev.Link{Name: "rep2", MTU: 1500}
 	both := &node.VF{Device: device, Representor: "rep2"}
@@ -43,17 +43,17 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 	}{
 		"both ends, first pass": {both, []netdev.Link{bridge, rep, unused}, "",
 			append([]string{"commit rows of ManagementPort/n1: rep2", "set link rep2 mtu 1400 up"}, taken...), "has just got its name"},
-		"both ends, second pass": {both, []netdev.Link{bridge, {Name: "rep2", MTU: 1400, Up: true, NoARP: true}, lent}, "rep2", addresses, ""},
+		"both ends, second pass": {both, []netdev.Link{bridge, {Name: "rep2", MTU: 1400, Up: true, NoARP: true}, borrowed}, "rep2", addresses, ""},
 		"in place of an internal port": {both, []netdev.Link{bridge, rep, unused, internal}, node.ManagementInterface,
 			[]string{"commit rows of ManagementPort/n1: rep2", "set link rep2 mtu 1400 up"}, "is a link of type openvswitch still"},
 		"no representor": {both, []netdev.Link{bridge, unused}, "", []string{"commit rows of ManagementPort/n1: rep2"}, "representor rep2 is absent"},
 		"DPU":            {&node.VF{Representor: "rep2"}, []netdev.Link{bridge, rep}, "rep2", []string{"set link rep2 mtu 1400 up"}, ""},
 		"host":           {&node.VF{Device: device}, []netdev.Link{unused}, "", taken, "has just got its name"},
-		"host, second pass": {&node.VF{Device: device}, []netdev.Link{lent}, "",
+		"host, second pass": {&node.VF{Device: device}, []netdev.Link{borrowed}, "",
 			append(append(addresses[:3:3], "add route 10.96.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0"), addresses[3]), ""},
-		"host, VF is away": {&node.VF{Device: device}, nil, "", nil, "VF 0000:03:00.2, which is to be ovn-k8s-mp0, has no netdev here"},
-		"another VF":       {&node.VF{Device: "0000:03:00.3"}, []netdev.Link{lent}, "", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
-		"none any more":    {nil, []netdev.Link{bridge, lent}, "rep2", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
+		"host, VF is absent": {&node.VF{Device: device}, nil, "", nil, "VF 0000:03:00.2, which is to be ovn-k8s-mp0, has no netdev here"},
+		"another VF":         {&node.VF{Device: "0000:03:00.3"}, []netdev.Link{borrowed}, "", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
+		"none any more":      {nil, []netdev.Link{bridge, borrowed}, "rep2", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := state{
@@ -80,7 +80,7 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 	}
 }
 
-func TestParseLent_ValidAndInvalid(t *testing.T) {
+func TestParseBorrowed_ValidAndInvalid(t *testing.T) {
 	mac, _ := net.ParseMAC("02:00:00:00:00:05")
 	want := borrowed{"enp3s0f0v2", mac, 1500}
 	if got, ok := parseBorrowed(want.String()); !ok || got.String() != want.String() {

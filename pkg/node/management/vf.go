@@ -46,12 +46,11 @@ func parseBorrowed(alias string) (l borrowed, ok bool) {
 	return l, l.mac != nil
 }
 
-// planRestore gives the steps that make a VF what it was that was the management
-// port and is not to be it any more.
+// planRestore gives the steps that restore the original settings of a VF that is the management port no longer.
 func planRestore(s state) []node.Step {
 	link, ok := s.Links[node.ManagementInterface]
-	was, isLent := parseBorrowed(link.Alias)
-	if !ok || !isLent || s.VF != nil && s.VF.Device == link.Parent {
+	was, isBorrowed := parseBorrowed(link.Alias)
+	if !ok || !isBorrowed || s.VF != nil && s.VF.Device == link.Parent {
 		return nil
 	}
 	var steps []node.Step

@@ -20,7 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
-// freePort is one that nobody listens at; somebody else may come first.
+// freePort has no listener; another process may take it first.
 func freePort(t *testing.T) int32 {
 	t.Helper()
 	listener, err := net.Listen("tcp", ":0")
@@ -37,7 +37,7 @@ func healthService(name string, port int32) *corev1.Service {
 
 // TestServer_AnswerLikeKubeProxy: a load balancer reads kube-proxy's answer, whether the node
 // has endpoints, and none where the service is gone or shares its traffic; a port
-// that somebody has holds up no other.
+// that is in use delays no other.
 func TestServer_AnswerLikeKubeProxy(t *testing.T) {
 	web, counts := healthService("web", freePort(t)), map[types.NamespacedName]int{}
 	services := []*corev1.Service{web, {Spec: corev1.ServiceSpec{HealthCheckNodePort: 1}}}
@@ -62,7 +62,7 @@ func TestServer_AnswerLikeKubeProxy(t *testing.T) {
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		response, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/any", port))
 		if err != nil {
-			return "nobody"
+			return "no answer"
 		}
 		defer response.Body.Close()
 		var body struct {
@@ -101,9 +101,9 @@ func TestServer_AnswerLikeKubeProxy(t *testing.T) {
 	web.Spec.HealthCheckNodePort = freePort(t)
 	pass("health check port of service d/taken")
 	nodetest.Equal(t, "the new port", ask(web.Spec.HealthCheckNodePort), "200 {{d web} 3 true} weight 3")
-	nodetest.Equal(t, "the port before it", ask(old), "nobody")
+	nodetest.Equal(t, "the port before it", ask(old), "no answer")
 	web.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 	services = services[1:]
 	pass("")
-	nodetest.Equal(t, "policy Cluster", ask(web.Spec.HealthCheckNodePort), "nobody")
+	nodetest.Equal(t, "policy Cluster", ask(web.Spec.HealthCheckNodePort), "no answer")
 }

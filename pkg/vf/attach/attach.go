@@ -194,7 +194,7 @@ func (m *Mover) Attach(ctx context.Context, v vf.Handle, sandbox string, t Targe
 	return nil
 }
 
-// moveRDMA takes what is at home: the rest was moved at an earlier try.
+// moveRDMA moves what is in the host namespace. An earlier try has moved the rest.
 func (m *Mover) moveRDMA(claim ledger.Claim) error {
 	devices, err := m.RDMA(claim.Device)
 	for _, device := range devices {
@@ -297,8 +297,8 @@ func (p place) Close() error {
 	return p.closer.Close()
 }
 
-// find looks for the netdev of a claimed device: at home, in the pod, and where
-// the kernel may have put it. It is ErrNotFound when it is nowhere.
+// find looks for the netdev of a claimed device in the host namespace, in the pod, and in the namespaces where the
+// kernel may have put it. It is ErrNotFound if none has it.
 func (m *Mover) find(claim ledger.Claim) (netdev.Link, place, error) {
 	link, err := m.inHostNetns(claim.Device)
 	if !errors.Is(err, netdev.ErrNotFound) {
@@ -324,8 +324,7 @@ func (m *Mover) find(claim ledger.Claim) (netdev.Link, place, error) {
 	return netdev.Link{}, place{}, fmt.Errorf("netdev of %s: %w", claim.Device, netdev.ErrNotFound)
 }
 
-// elsewhere gives the namespaces where a claimed device may be when it is not at
-// home: the pod's if that lives, first.
+// elsewhere gives the namespaces other than the host's that may have a claimed device. The pod's is first, if it exists.
 func (m *Mover) elsewhere(claim ledger.Claim) []string {
 	if m.NetnsGone(claim) {
 		return m.Strays

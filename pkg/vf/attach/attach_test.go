@@ -21,11 +21,11 @@ import (
 const device = "0000:03:00.2"
 
 var (
-	homeMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	podMAC  = net.HardwareAddr{0x0a, 0x58, 0x0a, 0xf4, 1, 5}
+	originalMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	podMAC      = net.HardwareAddr{0x0a, 0x58, 0x0a, 0xf4, 1, 5}
 )
 
-// world is a VF at home, and a pod's namespace.
+// world is a VF in the host namespace, and a pod's namespace.
 type world struct {
 	*testing.T
 	net     *netdev.Fake
@@ -41,10 +41,10 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, net: netdev.NewFake(), present: true, f: vf.Handle{Device: device, PF: "p0", Driver: "mlx5_core"}, port: homeMAC}
+	w := &world{T: t, net: netdev.NewFake(), present: true, f: vf.Handle{Device: device, PF: "p0", Driver: "mlx5_core"}, port: originalMAC}
 	w.net.AddNS("/pod")
 	w.net.AddLink("", netdev.Link{Name: "p0"})
-	w.net.AddLink("", netdev.Link{Name: "vf0", Parent: device, MTU: 1500, MAC: homeMAC, Up: true, AltNames: []string{"eth0"}})
+	w.net.AddLink("", netdev.Link{Name: "vf0", Parent: device, MTU: 1500, MAC: originalMAC, Up: true, AltNames: []string{"eth0"}})
 	var err error
 	w.host, err = w.net.Open("")
 	w.must(err)
@@ -123,19 +123,19 @@ func (w *world) in() error {
 	return w.m.Attach(context.Background(), w.f, "a", Target{Name: "eth0", MAC: podMAC, MTU: 1400})
 }
 
-func (w *world) wantHome() {
+func (w *world) wantDetached() {
 	w.Helper()
 	l, err := w.host.Link("vf0")
-	if err != nil || l.MAC.String() != homeMAC.String() || l.MTU != 1500 || !l.Up || !slices.Equal(l.AltNames, []string{"eth0"}) {
-		w.Errorf("at home: %+v, %v", l, err)
+	if err != nil || l.MAC.String() != originalMAC.String() || l.MTU != 1500 || !l.Up || !slices.Equal(l.AltNames, []string{"eth0"}) {
+		w.Errorf("detached: %+v, %v", l, err)
 	}
 	if claims := w.m.Ledger.Claims(); len(claims) > 0 {
 		w.Errorf("claims are left: %+v", claims)
 	}
 }
 
-// TestInAndHome_VFReturnsAsItWas: a further name of the VF is what it is to be called in the pod.
-func TestInAndHome_VFReturnsAsItWas(t *testing.T) {
+// TestAttachAndDetach_RestoreVF: a further name of the VF is what it is to be called in the pod.
+func TestAttachAndDetach_RestoreVF(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.must(w.in())
@@ -147,16 +147,16 @@ func TestInAndHome_VFReturnsAsItWas(t *testing.T) {
 	}
 	w.must(w.m.Detach(t.Context(), w.f, "another"))
 	if !w.m.Attached(claim) {
-		t.Error("another sandbox has taken it home")
+		t.Error("another sandbox has detached it")
 	}
 	w.must(w.m.Detach(t.Context(), w.f, "a"))
 	w.must(w.m.Detach(t.Context(), w.f, "a"))
-	w.wantHome()
+	w.wantDetached()
 }
 
-// TestHome_EthtoolSettings: a pod with NET_ADMIN has changed them. The VF is free again
+// TestDetach_RestoresEthtoolSettings: a pod with NET_ADMIN has changed them. The VF is free again
 // also when the driver refuses them.
-func TestHome_EthtoolSettings(t *testing.T) {
+func TestDetach_RestoresEthtoolSettings(t *testing.T) {
 	own := netdev.Ethtool{
 		Rings: &netdev.Rings{RX: 1024, TX: 1024}, Channels: &netdev.Channels{Combined: 8},
 		Features: map[string]bool{"tx-checksum-ip-generic": true, "rx-lro": false},
@@ -200,12 +200,12 @@ func TestHome_EthtoolSettings(t *testing.T) {
 				w.net.RemoveNS("/pod")
 			}
 			w.must(w.m.Detach(t.Context(), w.f, "a"))
-			w.wantHome()
+			w.wantDetached()
 			w.net.FailWith(nil)
 			got, err := w.host.Ethtool("vf0")
 			w.must(err)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("at home (-want +got):\n%s", diff)
+				t.Errorf("detached (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestPrepare_RefusesVFOfTheNode(t *testing.T) {
 	w.use = ""
 	w.claim()
 	w.must(w.in())
-	w.use = "vf0 has address 10.1.2.3/24" // brought home by the kernel, and configured there
+	w.use = "vf0 has address 10.1.2.3/24" // returned by the kernel, and configured there
 	w.net.RemoveNS("/pod")
 	if _, err := w.m.Prepare(w.f, "a"); err != nil {
 		t.Errorf("a VF that is recorded already: %v", err)
@@ -258,7 +258,7 @@ func TestIn_MACRefusedByPFFailsVFIOOnly(t *testing.T) {
 	w.claim()
 	w.must(w.in())
 	w.must(w.m.Detach(t.Context(), w.f, "a"))
-	w.wantHome()
+	w.wantDetached()
 
 	w.claim()
 	w.net.RemoveDevice(device)
@@ -277,20 +277,20 @@ func TestIn_MACRefusedByPFFailsVFIOOnly(t *testing.T) {
 		t.Errorf("on the representor's port, the MAC is %s", w.port)
 	}
 	w.must(w.m.Detach(t.Context(), w.f, "a"))
-	if w.port.String() != homeMAC.String() {
-		t.Errorf("at home, the MAC on the representor's port is %s", w.port)
+	if w.port.String() != originalMAC.String() {
+		t.Errorf("detached, the MAC on the representor's port is %s", w.port)
 	}
 }
 
-// TestInAndHome_DPUSetsMAC: on the host of a DPU neither the PF nor a representor
+// TestAttachAndDetach_DPUSetsMAC: on the host of a DPU neither the PF nor a representor
 // takes the MAC of a VF.
-func TestInAndHome_DPUSetsMAC(t *testing.T) {
+func TestAttachAndDetach_DPUSetsMAC(t *testing.T) {
 	w := newWorld(t)
 	w.pf, w.m.PF = os.ErrPermission, nil
 	w.claim()
 	w.must(w.in())
 	w.must(w.m.Detach(t.Context(), w.f, "a"))
-	w.wantHome()
+	w.wantDetached()
 
 	w.claim()
 	w.net.RemoveDevice(device)
@@ -322,8 +322,8 @@ func TestIn_RetriesRefusedMAC(t *testing.T) {
 	}
 }
 
-// TestHome_UnpluggedDeviceEndsClaim: what is not on its bus any more has nothing to be restored.
-func TestHome_UnpluggedDeviceEndsClaim(t *testing.T) {
+// TestDetach_UnpluggedDeviceEndsClaim: what is not on its bus any more has nothing to be restored.
+func TestDetach_UnpluggedDeviceEndsClaim(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.must(w.in())
@@ -338,8 +338,8 @@ func TestHome_UnpluggedDeviceEndsClaim(t *testing.T) {
 	}
 }
 
-// TestHome_SucceedsWithVFBoundToVFIO: somebody has bound the VF to vfio meanwhile.
-func TestHome_SucceedsWithVFBoundToVFIO(t *testing.T) {
+// TestDetach_SucceedsWithVFBoundToVFIO: another program has bound the VF to vfio meanwhile.
+func TestDetach_SucceedsWithVFBoundToVFIO(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.must(w.in())
@@ -362,12 +362,12 @@ func TestIn_RefusesNamespaceOfNextPod(t *testing.T) {
 		t.Error("the namespace has not ended")
 	}
 	w.must(w.m.Detach(t.Context(), w.f, "a"))
-	w.wantHome()
+	w.wantDetached()
 }
 
-// TestHome_RestoresVFThatIsUp: the kernel has brought the VF home, and the node's network
+// TestDetach_RestoresVFThatIsUp: the kernel has returned the VF, and the node's network
 // manager has set it up there.
-func TestHome_RestoresVFThatIsUp(t *testing.T) {
+func TestDetach_RestoresVFThatIsUp(t *testing.T) {
 	w := newWorld(t)
 	w.claim()
 	w.must(w.in())
@@ -376,5 +376,5 @@ func TestHome_RestoresVFThatIsUp(t *testing.T) {
 	w.must(err)
 	w.must(w.host.SetLink(names[0], netdev.Settings{State: netdev.Up}))
 	w.must(w.m.Detach(t.Context(), w.f, "a"))
-	w.wantHome()
+	w.wantDetached()
 }

@@ -58,7 +58,7 @@ func (m *Mover) restore(ctx context.Context, v vf.Handle, claim ledger.Claim) er
 		if v.Driver == o.Driver {
 			return ErrAway
 		}
-		return nil // another driver has it, and is somebody else's decision
+		return nil // another program has bound it to another driver
 	}
 	if err != nil {
 		return err
@@ -122,8 +122,8 @@ func (m *Mover) restoreFunctionMAC(v vf.Handle, o *ledger.Original) error {
 	return m.setFunctionMAC(v, mac)
 }
 
-// restoreRDMA goes before the netdev, whose events let others look for both. A
-// device that is not there has gone home with a namespace or was never moved.
+// restoreRDMA runs before the netdev moves, whose events let others look for both. A device that is not in the pod has
+// returned with a namespace or was never moved.
 func (m *Mover) restoreRDMA(claim ledger.Claim) error {
 	if !m.Exclusive() || len(claim.Original.RDMA) == 0 {
 		return nil

@@ -1,4 +1,4 @@
-// Package attach takes a VF into a pod's namespace and home again.
+// Package attach moves a VF into a pod's namespace and detaches it again.
 //
 // Place in the data flow:
 //
@@ -6,13 +6,10 @@
 //	pkg/cni ADD      -> Mover.Attach -> pkg/netdev: the PF's side, the netdev, the RDMA device
 //	pkg/cni DEL, sweep -> Mover.Detach -> the same backwards -> ledger.Release
 //
-// Each call looks where the VF is before it does anything, and does only what is
-// lacking; so it may be made again after a crash at any point, and a VF that the
-// kernel has brought home by itself is as good as one that is still in the pod.
-// The netdev is found by its device, never by a remembered name. What it was
-// like is in the ledger before the first change; the claim ends when it is so
-// again. A VF that VFIO has got has no netdev: there it is the PF's side only.
+// Each call first finds the VF and then does only what is missing. So a call can be repeated after a crash at any point,
+// and a VF that the kernel has returned to the host namespace needs no special case. The netdev is found by its device,
+// never by a recorded name. The ledger has the original settings before the first change, and the claim ends when they
+// are restored. A VF with vfio has no netdev: only the PF's side is set.
 //
-// The representor is not this package's: whoever has the switch sets it up
-// before Attach and takes it down before Detach.
+// The representor is not part of this package: pkg/cni or the DPU sets it up before Attach and removes it before Detach.
 package attach

@@ -1,23 +1,20 @@
-// Package ledger records which pod has which device, so that no device is ever
-// given twice and every one goes home as it was.
+// Package ledger records which pod has which device, so that no device is allocated twice and each gets its original
+// settings back.
 //
 // Place in the data flow:
 //
 //	pkg/cni ADD: Take -> Begin -> SetPhase(Attached) -> the device is the pod's
-//	pkg/cni DEL, sweeper: Orphan (the pod is gone, the device not yet home) -> Release
+//	pkg/cni DEL, sweeper: Orphan (the pod is deleted, the device not yet detached) -> Release
 //	pkg/vf/plugin: Holder, to prefer free devices
 //
-// Each claim is a file of its own, written before the call returns, and so
-// before the caller changes the device. A claim is its sandbox's: the kubelet
-// gives a VF to the next pod before the DEL of the last one has run, and such a
-// DEL must not touch it. A claim ends when the device is home, never earlier;
-// until then the next pod gets ErrBusy, which the kubelet repeats.
+// Each claim is a file of its own, written before the call returns, and so before the caller changes the device. A claim
+// belongs to a sandbox: the kubelet gives a VF to the next pod before the DEL of the last one has run, and this DEL must
+// not change the VF. A claim ends when the device is detached, never earlier. Until then the next pod gets ErrBusy, and
+// the kubelet tries again.
 //
-// What a caller was told is what memory has; the disk has that, or what a call
-// was about to write when it failed. Either is safe: a claim is written before
-// the device changes and removed after it is back. Damaged files block their
-// device until somebody removes them, or the next boot, because nobody knows who
-// has it.
+// Memory has the claims that callers have seen. The disk has the same, or a claim whose write failed midway. Both are
+// safe: a claim is written before the device changes and removed after the device is restored. A damaged file blocks its
+// device until the file is removed, or until the next boot, because the owner of the device is unknown.
 package ledger
 
 import (
@@ -37,7 +34,7 @@ import (
 // names begins, so that a crash is followed by the right undoing.
 type Phase string
 
-// The phases, in order. An Orphan's pod is gone and its device not yet home.
+// The phases, in order. The pod of an Orphan is deleted and its device not yet detached.
 const (
 	Claimed   Phase = "claimed" // nothing was changed yet
 	Attaching Phase = "attaching"
@@ -174,8 +171,8 @@ func (l *Ledger) load() error {
 // Close lets another process open the ledger.
 func (l *Ledger) Close() error { return l.store.unlock() }
 
-// OnChange is told of each claim that is made, changed or ended; call it before
-// the ledger is used. It must not block, nor ask the ledger.
+// OnChange calls f for each claim that is made, changed or ended. Call it before the ledger is used. f must neither
+// block nor use the ledger.
 func (l *Ledger) OnChange(f func()) { l.changed = f }
 
 // Take claims one of the devices, which are those that the kubelet gave the
@@ -204,7 +201,7 @@ func (l *Ledger) Take(devices []string, c Claim) (Claim, error) {
 		}
 		c.Device, c.Phase, c.Boot, c.Original = device, Claimed, l.boot, nil
 		if err := l.put(c); err != nil {
-			// Not granted, so that nobody will release what may be on the disk.
+			// Not granted, so no caller will release a claim that may be on the disk.
 			return Claim{}, fmt.Errorf("claiming %s: %w", device, errors.Join(err, l.store.remove(device)))
 		}
 		return c, nil
@@ -287,8 +284,7 @@ func (l *Ledger) change(device, sandbox string, f func(*Claim) error) error {
 	return nil
 }
 
-// Release ends a claim, once the device is home. ErrNotHeld says that there is
-// none of this sandbox, which for a DEL means that there is nothing to do.
+// Release ends the claim of a detached device. It is ErrNotHeld if the sandbox has no claim, which a DEL can ignore.
 func (l *Ledger) Release(device, sandbox string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,7 +306,7 @@ func (l *Ledger) claim(device, sandbox string) (Claim, error) {
 	c, ok := l.claims[device]
 	switch {
 	case !ok:
-		return Claim{}, fmt.Errorf("%w: nobody holds it", ErrNotHeld)
+		return Claim{}, fmt.Errorf("%w: it has no holder", ErrNotHeld)
 	case c.Sandbox != sandbox:
 		return Claim{}, fmt.Errorf("%w: pod %s (sandbox %s) holds it", ErrNotHeld, c.Pod, c.Sandbox)
 	}

@@ -112,20 +112,20 @@ func TestClaim_LivesFromTakeToRelease(t *testing.T) {
 
 func TestOnChange_IsCalledOncePerChange(t *testing.T) {
 	l := start(t, t.TempDir())
-	told := 0
-	l.OnChange(func() { told++ })
+	changes := 0
+	l.OnChange(func() { changes++ })
 	c := take(t, l, two[:1], pod(1))
-	if _, err := l.Take(two[:1], pod(2)); !errors.Is(err, ErrBusy) || told != 1 {
-		t.Errorf("taken once and refused once: told %d times, %v", told, err)
+	if _, err := l.Take(two[:1], pod(2)); !errors.Is(err, ErrBusy) || changes != 1 {
+		t.Errorf("taken once and refused once: %d changes, %v", changes, err)
 	}
-	if err := l.SetPhase(c.Device, c.Sandbox, Orphan); err != nil || told != 2 {
-		t.Errorf("another phase: told %d times, %v", told, err)
+	if err := l.SetPhase(c.Device, c.Sandbox, Orphan); err != nil || changes != 2 {
+		t.Errorf("another phase: %d changes, %v", changes, err)
 	}
-	if err := l.SetPhase(c.Device, c.Sandbox, Orphan); err != nil || told != 2 {
-		t.Errorf("the same phase: told %d times, %v", told, err)
+	if err := l.SetPhase(c.Device, c.Sandbox, Orphan); err != nil || changes != 2 {
+		t.Errorf("the same phase: %d changes, %v", changes, err)
 	}
-	if err := l.Release(c.Device, c.Sandbox); err != nil || told != 3 {
-		t.Errorf("released: told %d times, %v", told, err)
+	if err := l.Release(c.Device, c.Sandbox); err != nil || changes != 3 {
+		t.Errorf("released: %d changes, %v", changes, err)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRelease_LateDELKeepsClaimOfNextPod(t *testing.T) {
 	if err := l.SetPhase(two[0], "sandbox-1", Orphan); err != nil {
 		t.Fatal(err)
 	}
-	// The kubelet has given it to the next pod; it is not home yet.
+	// The kubelet has given it to the next pod; it is not detached yet.
 	_, err := l.Take(two[:1], pod(2))
 	var busy *BusyError
 	if !errors.Is(err, ErrBusy) || !errors.As(err, &busy) || busy.Holders[0].Pod.Name != "pod-1" {
@@ -146,10 +146,10 @@ func TestRelease_LateDELKeepsClaimOfNextPod(t *testing.T) {
 	}
 	take(t, l, two[:1], pod(2))
 	for name, do := range map[string]func() error{
-		"release":  func() error { return l.Release(two[0], "sandbox-1") },
-		"phase":    func() error { return l.SetPhase(two[0], "sandbox-1", Orphan) },
-		"original": func() error { _, err := l.Begin(two[0], "sandbox-1", original()); return err },
-		"nobody's": func() error { return l.Release(two[1], "sandbox-1") },
+		"release":          func() error { return l.Release(two[0], "sandbox-1") },
+		"phase":            func() error { return l.SetPhase(two[0], "sandbox-1", Orphan) },
+		"original":         func() error { _, err := l.Begin(two[0], "sandbox-1", original()); return err },
+		"without a holder": func() error { return l.Release(two[1], "sandbox-1") },
 	} {
 		if err := do(); !errors.Is(err, ErrNotHeld) {
 			t.Errorf("%s by a former holder: %v", name, err)
@@ -331,7 +331,7 @@ func TestOpen_DamagedRecordBlocksItsDevice(t *testing.T) {
 	}
 }
 
-// TestOpen_DamageBeforeBootBlocksNothing: nobody has a device since, as with good records of
+// TestOpen_DamageBeforeBootBlocksNothing: no pod has a device since, as with good records of
 // another boot. What was damaged in this boot, stays so.
 func TestOpen_DamageBeforeBootBlocksNothing(t *testing.T) {
 	l := start(t, t.TempDir())

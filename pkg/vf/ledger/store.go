@@ -117,8 +117,8 @@ func (s *store) blocked(device string, reason error) error {
 	return fmt.Errorf("%w: %s: %w", ErrDamaged, s.path(device, damagedEnd), reason)
 }
 
-// read tells a record that is damaged, which is one device's matter, from a
-// disk that cannot be read, which is everybody's.
+// read gives a reason for a damaged record, which blocks one device, and an error for a disk that cannot be read, which
+// blocks all.
 func (s *store) read(device string) (c Claim, reason, err error) {
 	raw, err := os.ReadFile(s.path(device, recordEnd))
 	if err != nil {

@@ -192,7 +192,7 @@ func (d *dpuSide) start() {
 	})
 	ok(d, err)
 	d.ports.Store(ports)
-	heartbeat := dpu.Pulse{
+	heartbeat := dpu.Heartbeat{
 		Client: apitest.Client(d.api), Host: dpuHost, Chassis: d.name, Period: time.Second, Logger: slog.Default(),
 		Node: func() *corev1.Node { return d.view.Node(dpuHost) }, Problem: ports.Problem, MTU: func() int { return 1400 },
 	}

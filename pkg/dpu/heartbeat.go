@@ -24,26 +24,24 @@ const (
 	LeaseDuration = 40 * time.Second
 )
 
-// retryPulse is the pause after a renewal that failed.
-const retryPulse = time.Second
+// renewalRetry is the pause after a renewal that failed.
+const renewalRetry = time.Second
 
-// errNodeUnknown is normal until the informer has read the cluster. After that
-// the node's set-up reports it.
+// errNodeUnknown is normal until the informer is synced. After that the node's set-up reports it.
 var errNodeUnknown = errors.New("the host's cluster has no such node")
 
-// ErrServed is a host that has another DPU: its Node has one chassis, and so it
-// has one DPU, whatever cards there are.
+// ErrServed is a host that has another DPU. A Node has one chassis, and so one DPU.
 var ErrServed = errors.New("the host has another DPU")
 
-// errUnsure is a Lease of another DPU that was not seen to be renewed, yet.
+// errUnsure is a Lease of another DPU that may still renew it.
 var errUnsure = errors.New("another DPU of the host may be there still")
 
 // Namespace is where the Lease is.
 const Namespace = "ovn-kubernetes"
 
-// Pulse renews the Lease by which a host knows that its DPU works. While the
-// DPU cannot attach pods it says why and renews no more.
-type Pulse struct {
+// Heartbeat renews the Lease that shows a host that its DPU works. While the DPU cannot attach pods, it writes the
+// reason to the Lease and does not renew it.
+type Heartbeat struct {
 	Client *api.Client
 	// Host is the Node's name, Node its object, nil while it is not known.
 	Host string
@@ -57,21 +55,20 @@ type Pulse struct {
 	Period time.Duration
 	Logger *slog.Logger
 
-	// last is the renewal that was seen last, since is when it was seen first.
+	// last is the newest renewal, since the time at which this process saw it first.
 	last  renewal
 	since time.Time
 }
 
-// renewal is who has renewed the Lease, and when by the clock that it had.
+// renewal is the chassis that renewed the Lease, and the time by its own clock.
 type renewal struct {
 	chassis string
 	at      int64
 }
 
-// Alone returns when no other DPU renews the Lease, and with ErrServed when one
-// does. Of an API server that does not answer it says nothing: it may be this DPU
-// that brings the way there back.
-func (p *Pulse) Alone(ctx context.Context) error {
+// Alone returns nil when no other DPU renews the Lease, and ErrServed when one does. It returns nil as well if the API
+// server does not answer, because the network of this DPU may be the way there.
+func (p *Heartbeat) Alone(ctx context.Context) error {
 	for {
 		err := p.alone(ctx)
 		if !errors.Is(err, errUnsure) {
@@ -86,7 +83,7 @@ func (p *Pulse) Alone(ctx context.Context) error {
 	}
 }
 
-func (p *Pulse) alone(ctx context.Context) error {
+func (p *Heartbeat) alone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
 	lease, err := p.Client.Leases(Namespace).Get(ctx, contract.DPULeasePrefix+p.Host, metav1.GetOptions{})
@@ -96,13 +93,12 @@ func (p *Pulse) alone(ctx context.Context) error {
 	case err != nil:
 		return nil //nolint:nilerr // see Alone
 	}
-	return p.rival(lease, time.Now())
+	return p.otherDPU(lease, time.Now())
 }
 
-// rival is ErrServed when another DPU was seen to renew the Lease, and errUnsure as
-// long as it has the time for that. As in leader elections, a renewal counts from
-// when it is seen: what it says is of another clock.
-func (p *Pulse) rival(lease *coordinationv1.Lease, now time.Time) error {
+// otherDPU is ErrServed when another DPU has renewed the Lease since the last call, and errUnsure until the Lease has
+// expired. As in leader elections, a renewal counts from when it is seen, because the clocks of two DPUs may differ.
+func (p *Heartbeat) otherDPU(lease *coordinationv1.Lease, now time.Time) error {
 	first, last := p.since.IsZero(), p.last
 	this := renewal{chassis: lease.Annotations[contract.DPUChassisKey]}
 	if lease.Spec.RenewTime != nil {
@@ -122,22 +118,22 @@ func (p *Pulse) rival(lease *coordinationv1.Lease, now time.Time) error {
 	return nil
 }
 
-// Run renews until ctx ends, or another DPU has the Lease. The Lease then runs out
-// by itself, so that a restart of the agent goes unnoticed.
-func (p *Pulse) Run(ctx context.Context) error {
+// Run renews the Lease until ctx ends, or another DPU has the Lease. The Lease then expires by itself, so a restart of
+// the agent has no effect.
+func (p *Heartbeat) Run(ctx context.Context) error {
 	for {
 		pause := p.Period
-		switch err := p.beat(ctx); {
+		switch err := p.renew(ctx); {
 		case errors.Is(err, ErrServed):
 			return err
 		case errors.Is(err, errUnsure):
 			p.Logger.Info("waiting whether another DPU renews the Lease", "lease", contract.DPULeasePrefix+p.Host, "error", err)
 		case errors.Is(err, errNodeUnknown):
 			p.Logger.Debug("renewing the Lease", "lease", contract.DPULeasePrefix+p.Host, "error", err)
-			pause = min(pause, retryPulse)
+			pause = min(pause, renewalRetry)
 		case err != nil && ctx.Err() == nil:
 			p.Logger.Warn("renewing the Lease", "lease", contract.DPULeasePrefix+p.Host, "error", err)
-			pause = min(pause, retryPulse)
+			pause = min(pause, renewalRetry)
 		}
 		select {
 		case <-ctx.Done():
@@ -147,7 +143,7 @@ func (p *Pulse) Run(ctx context.Context) error {
 	}
 }
 
-func (p *Pulse) beat(ctx context.Context) error {
+func (p *Heartbeat) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
 	leases := p.Client.Leases(Namespace)
@@ -159,7 +155,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 	if absent {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: contract.DPULeasePrefix + p.Host}}
 	}
-	if err := p.rival(lease, time.Now()); err != nil {
+	if err := p.otherDPU(lease, time.Now()); err != nil {
 		return err
 	}
 	node := p.Node()
@@ -175,7 +171,7 @@ func (p *Pulse) beat(ctx context.Context) error {
 	return err
 }
 
-func (p *Pulse) fill(lease *coordinationv1.Lease, node *corev1.Node, now time.Time) {
+func (p *Heartbeat) fill(lease *coordinationv1.Lease, node *corev1.Node, now time.Time) {
 	holder, seconds := contract.DPULeaseHolder, int32(LeaseDuration/time.Second)
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &seconds
 	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}

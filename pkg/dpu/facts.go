@@ -14,9 +14,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-// known is what the DPU has been told: its devices, and its host's pods and Node.
-// It decides whose a representor is.
-type known struct {
+// facts are the DPU's devices, and its host's pods and Node. They decide which pod a representor belongs to.
+type facts struct {
 	Serves
 	pods Pods
 	node func() *corev1.Node
@@ -25,20 +24,20 @@ type known struct {
 	inventory *vf.Inventory // nil before the first
 }
 
-func (k *known) set(inv vf.Inventory) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.inventory = &inv
+func (f *facts) set(inv vf.Inventory) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inventory = &inv
 }
 
-func (k *known) devices() *vf.Inventory {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.inventory
+func (f *facts) devices() *vf.Inventory {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.inventory
 }
 
-func (k *known) problem() error {
-	switch inventory := k.devices(); {
+func (f *facts) problem() error {
+	switch inventory := f.devices(); {
 	case inventory == nil:
 		return errors.New("the DPU's devices are not known yet")
 	case !slices.ContainsFunc(inventory.PFs, func(pf vf.PF) bool { return pf.Switchdev() }):
@@ -48,18 +47,17 @@ func (k *known) problem() error {
 }
 
 // representor is that of the function that the details name.
-func (k *known) representor(details *contract.DPUConnection) (vf.Representor, error) {
-	inventory := k.devices()
+func (f *facts) representor(details *contract.DPUConnection) (vf.Representor, error) {
+	inventory := f.devices()
 	if inventory == nil {
 		return vf.Representor{}, fmt.Errorf("%w: the DPU's devices are not known yet", reconcile.ErrNotReady)
 	}
-	return find(*inventory, k.Serves, details)
+	return find(*inventory, f.Serves, details)
 }
 
-// holder names who a representor belongs to rather than to this pod: the live pod
-// whose port it is, or, when it is nobody's port, the host's management port, or
-// the pod that was told that it has it.
-func (k *known) holder(c claimant, link string, plugged []plug.Plugged) string {
+// holder names the other owner of a representor: the live pod whose port it is, or, if it is no port, the host's
+// management port or the pod whose status is Ready. Empty: the representor is free for this pod.
+func (f *facts) holder(c claimant, link string, plugged []plug.Plugged) string {
 	var ported contract.Owner
 	for _, port := range plugged {
 		if port.Link == link {
@@ -69,12 +67,12 @@ func (k *known) holder(c claimant, link string, plugged []plug.Plugged) string {
 	if ported == c.owner {
 		return ""
 	}
-	if own, _ := k.management(); own != nil && own.Name == link {
+	if own, _ := f.management(); own != nil && own.Name == link {
 		return "the host's management port"
 	}
-	for _, pod := range k.pods.PodsOnNode(k.Host) {
+	for _, pod := range f.pods.PodsOnNode(f.Host) {
 		for _, other := range claimants(pod) {
-			if other.owner == c.owner || !k.claims(other, link) {
+			if other.owner == c.owner || !f.claims(other, link) {
 				continue
 			}
 			if other.owner == ported || ported == (contract.Owner{}) && other.isReady() && !c.isReady() {
@@ -85,21 +83,21 @@ func (k *known) holder(c claimant, link string, plugged []plug.Plugged) string {
 	return ""
 }
 
-func (k *known) claims(c claimant, link string) bool {
-	details, err := c.details(k.Host)
+func (f *facts) claims(c claimant, link string) bool {
+	details, err := c.details(f.Host)
 	if err != nil || details == nil {
 		return false
 	}
-	representor, err := k.representor(details)
+	representor, err := f.representor(details)
 	return err == nil && representor.Name == link
 }
 
-// stands reports whether a port is one that its pod claims, as far as is known.
-func (k *known) stands(port plug.Plugged) bool {
-	details, err := claimant{owner: port.Pod, pod: k.pods.Pod(port.Pod.Namespace, port.Pod.Name)}.details(k.Host)
+// isClaimed reports whether a port's pod claims the port, or may claim it while facts are missing.
+func (f *facts) isClaimed(port plug.Plugged) bool {
+	details, err := claimant{owner: port.Pod, pod: f.pods.Pod(port.Pod.Namespace, port.Pod.Name)}.details(f.Host)
 	if err != nil || details == nil {
 		return false
 	}
-	_, err = k.representor(details)
+	_, err = f.representor(details)
 	return err == nil || errors.Is(err, reconcile.ErrNotReady)
 }

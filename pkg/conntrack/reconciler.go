@@ -19,7 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// Config of a Keeper.
+// Config of a Reconciler.
 type Config struct {
 	// Bridge is OVN's integration bridge.
 	Bridge string
@@ -53,15 +53,15 @@ type Flows interface {
 // DB is the node's Open_vSwitch database; *ovsdb.DB is one.
 type DB interface{ Table(name string) []any }
 
-// Deps is what a Keeper reads and acts on.
+// Deps is what a Reconciler reads and acts on.
 type Deps struct {
 	Switch Switch
 	Flows  Flows
 	DB     DB
 }
 
-// Keeper ends what must end, whenever the tables have changed.
-type Keeper struct {
+// Reconciler ends connections whose endpoint has left, whenever the tables have changed.
+type Reconciler struct {
 	cfg   Config
 	deps  Deps
 	loop  *reconcile.Single
@@ -69,102 +69,100 @@ type Keeper struct {
 	took  prometheus.Gauge
 
 	mu sync.Mutex
-	// noted are the addresses that are balanced otherwise: only connections to them
-	// are looked at.
+	// noted are the addresses whose load balancer has changed. Only connections to them are checked.
 	noted map[frontend]bool
-	// interval is the time from one pass to the next one, by what the newest cost.
+	// interval is the time from one pass to the next, set from the duration of the last pass.
 	interval time.Duration
 }
 
-// New makes a Keeper; nothing happens before Run.
-func New(cfg Config, deps Deps) *Keeper {
-	k := &Keeper{cfg: cfg, deps: deps, noted: map[frontend]bool{}}
-	k.ended = prometheus.NewCounter(prometheus.CounterOpts{
+// New makes a Reconciler; nothing happens before Run.
+func New(cfg Config, deps Deps) *Reconciler {
+	r := &Reconciler{cfg: cfg, deps: deps, noted: map[frontend]bool{}}
+	r.ended = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "ovn_offload", Name: "connections_ended_total",
 		Help: "Connections that the agent has ended, because their endpoint has left.",
 	})
-	k.took = prometheus.NewGauge(prometheus.GaugeOpts{
+	r.took = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "ovn_offload", Name: "connections_check_seconds", Help: "Time that the last look at the connections of what had changed took.",
 	})
-	cfg.Registerer.MustRegister(k.ended, k.took)
+	cfg.Registerer.MustRegister(r.ended, r.took)
 	lc := reconcile.Defaults("connections")
 	lc.Logger, lc.Registerer = cfg.Logger, cfg.Registerer
-	k.loop = reconcile.NewSingle(lc, k.pass)
-	return k
+	r.loop = reconcile.NewSingle(lc, r.pass)
+	return r
 }
 
-// Run works until ctx ends. What goes wrong is tried again.
-func (k *Keeper) Run(ctx context.Context) error {
-	go k.deps.Flows.Watch(ctx, k.cfg.Bridge, k.note)
-	return k.loop.Run(ctx)
+// Run works until ctx ends. It tries a failed pass again.
+func (r *Reconciler) Run(ctx context.Context) error {
+	go r.deps.Flows.Watch(ctx, r.cfg.Bridge, r.note)
+	return r.loop.Run(ctx)
 }
 
-// note takes a line of the monitor of flows, and asks for a pass if it is a load
-// balancer's: a pod comes and goes without one, and then nothing is looked at. When
-// the switch has come back, all its flows are new.
-func (k *Keeper) note(flow string) {
+// note takes a line of the flow monitor and marks a pass if the flow is a load balancer's. Other flows change with
+// each pod. After a restart of the switch all flows are new.
+func (r *Reconciler) note(flow string) {
 	match, _, _ := strings.Cut(flow, " actions=")
-	// Without endpoints, the flow that refuses new connections takes the place of
-	// the one with their group. Most flows of services are neither.
+	// Without endpoints, a flow that rejects new connections replaces the flow with the group. Most flows of
+	// services are neither.
 	if !strings.Contains(match, "ct_state=+new") {
 		return
 	}
 	if f, ok := frontendOf(match); ok {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.noted[f] = true
-		k.loop.MarkSpaced(k.cfg.Settle, k.interval)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.noted[f] = true
+		r.loop.MarkSpaced(r.cfg.Settle, r.interval)
 	}
 }
 
-// pass looks once, when the datapath has followed the changes: what an old datapath
-// flow has begun until then is seen. What comes while it waits is for the next pass.
-func (k *Keeper) pass(ctx context.Context) error {
-	k.mu.Lock()
-	changed := k.noted
-	k.noted = map[frontend]bool{}
-	k.mu.Unlock()
-	if len(changed) == 0 { // the pass before has looked
+// pass checks the connections when the datapath has applied the changes, so it sees the connections that an old
+// datapath flow has made until then. Later changes are for the next pass.
+func (r *Reconciler) pass(ctx context.Context) error {
+	r.mu.Lock()
+	changed := r.noted
+	r.noted = map[frontend]bool{}
+	r.mu.Unlock()
+	if len(changed) == 0 { // the pass before has checked them
 		return nil
 	}
 	begun := time.Now()
-	_, err := k.deps.Switch.Call(ctx, "revalidator/wait")
+	_, err := r.deps.Switch.Call(ctx, "revalidator/wait")
 	start := time.Now()
 	if err == nil {
-		err = k.look(ctx, changed)
+		err = r.look(ctx, changed)
 	}
 	took := time.Since(start)
-	k.took.Set(took.Seconds())
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.interval = time.Since(begun) + took*time.Duration(k.cfg.Share)
+	r.took.Set(took.Seconds())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.interval = time.Since(begun) + took*time.Duration(r.cfg.Share)
 	if err != nil {
-		maps.Copy(k.noted, changed)
+		maps.Copy(r.noted, changed)
 	}
 	return err
 }
 
-func (k *Keeper) look(ctx context.Context, changed map[frontend]bool) error {
-	zones, known := zonesOf(k.deps.DB, k.cfg.Bridge)
+func (r *Reconciler) look(ctx context.Context, changed map[frontend]bool) error {
+	zones, known := zonesOf(r.deps.DB, r.cfg.Bridge)
 	if !known {
-		return fmt.Errorf("the database knows no bridge %s", k.cfg.Bridge)
+		return fmt.Errorf("the database knows no bridge %s", r.cfg.Bridge)
 	}
-	connections, err := k.connections(ctx, zones, changed)
+	connections, err := r.connections(ctx, zones, changed)
 	if err != nil || len(connections) == 0 {
 		return err
 	}
-	all, err := k.servers(ctx, connections)
+	all, err := r.servers(ctx, connections)
 	if err != nil {
 		return err
 	}
-	return k.forget(ctx, all, connections)
+	return r.forget(ctx, all, connections)
 }
 
 // zonePrefix begins the keys in which ovn-controller records what has which zone.
 const zonePrefix = "ct-zone-"
 
-// zonesOf gives the zones of connection tracking that are OVN's alone. It reports
-// false when the database does not have the bridge: it is away.
+// zonesOf gives the zones of connection tracking that only OVN uses. It reports false when the database does not
+// have the bridge, as when it is disconnected.
 func zonesOf(db DB, name string) (zones map[int]bool, known bool) {
 	zones = map[int]bool{}
 	for _, row := range db.Table(vswitch.BridgeTable) {
@@ -183,9 +181,9 @@ func zonesOf(db DB, name string) (zones map[int]bool, known bool) {
 	return zones, known
 }
 
-// connections are those by an address that is balanced otherwise now.
-func (k *Keeper) connections(ctx context.Context, zones map[int]bool, changed map[frontend]bool) (all []connection, err error) {
-	err = k.deps.Switch.Lines(ctx, func(line string) error {
+// connections are those to addresses whose load balancer has changed.
+func (r *Reconciler) connections(ctx context.Context, zones map[int]bool, changed map[frontend]bool) (all []connection, err error) {
+	err = r.deps.Switch.Lines(ctx, func(line string) error {
 		c, ok := parseConnection(line)
 		if ok && zones[c.zone] && changed[c.frontend()] && (c.balanced() || c.missed()) {
 			all = append(all, c)
@@ -198,36 +196,36 @@ func (k *Keeper) connections(ctx context.Context, zones map[int]bool, changed ma
 	return all, err
 }
 
-// forget flushes the connections to servers that are none any more, and those that
-// have none because their address was not balanced when they began. Nothing is known
-// of an address that no load balancer has, nor while the tables are not complete.
-func (k *Keeper) forget(ctx context.Context, all servers, connections []connection) error {
+// forget flushes the connections to servers that are no endpoints any more, and those that were made before their
+// address had a load balancer. It keeps connections to addresses that no load balancer has, and all connections while
+// the tables are incomplete.
+func (r *Reconciler) forget(ctx context.Context, all servers, connections []connection) error {
 	var errs []error
 	var gone []connection
 	for _, c := range connections {
 		if now, known := all[c.frontend()]; !known || now[c.server()] {
 			continue
 		}
-		_, err := k.deps.Switch.Call(ctx, "dpctl/flush-conntrack", fmt.Sprintf("zone=%d", c.zone), c.pattern())
+		_, err := r.deps.Switch.Call(ctx, "dpctl/flush-conntrack", fmt.Sprintf("zone=%d", c.zone), c.pattern())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("forgetting a connection to %s: %w", c.server(), err))
 			continue
 		}
 		gone = append(gone, c)
 	}
-	k.report(gone)
+	r.report(gone)
 	return errors.Join(errs...)
 }
 
 // report logs a line for each server, not for each of its thousands of clients.
-func (k *Keeper) report(ended []connection) {
+func (r *Reconciler) report(ended []connection) {
 	type ends struct{ service, server netip.AddrPort }
 	count := map[ends]int{}
 	for _, c := range ended {
 		count[ends{c.orig.dst, c.server()}]++
 	}
 	for to, n := range count {
-		k.ended.Add(float64(n))
-		k.cfg.Logger.Info("connections ended", "service", to.service, "server", to.server, "ops", n)
+		r.ended.Add(float64(n))
+		r.cfg.Logger.Info("connections ended", "service", to.service, "server", to.server, "ops", n)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
-func newPulse(api *fake.Clientset, problem func() error) *Pulse {
-	return &Pulse{
+func newHeartbeat(api *fake.Clientset, problem func() error) *Heartbeat {
+	return &Heartbeat{
 		Client: apitest.Client(api), Host: host, Period: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Node:    func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host, UID: "n"}} },
 		Problem: problem, MTU: func() int { return 1400 },
@@ -37,11 +37,11 @@ func leaseOf(t *testing.T, api *fake.Clientset) *coordinationv1.Lease {
 
 // The Lease has the form that OVN-Kubernetes' hosts read; it is not renewed
 // while the DPU has a problem.
-func TestPulse_RenewsLeaseUnlessDPUHasProblem(t *testing.T) {
+func TestHeartbeat_RenewsLeaseUnlessDPUHasProblem(t *testing.T) {
 	api := fake.NewClientset()
 	var problem error
-	pulse := newPulse(api, func() error { return problem })
-	must(t, pulse.beat(t.Context()))
+	heartbeat := newHeartbeat(api, func() error { return problem })
+	must(t, heartbeat.renew(t.Context()))
 	lease := leaseOf(t, api)
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: host, UID: "n"}
 	if *lease.Spec.HolderIdentity != "ovnkube-dpu-node" || *lease.Spec.LeaseDurationSeconds != 40 ||
@@ -49,32 +49,32 @@ func TestPulse_RenewsLeaseUnlessDPUHasProblem(t *testing.T) {
 		t.Errorf("lease %+v", lease)
 	}
 	first := lease.Spec.RenewTime.Time
-	must(t, pulse.beat(t.Context()))
+	must(t, heartbeat.renew(t.Context()))
 	second := leaseOf(t, api).Spec.RenewTime.Time
 	if !second.After(first) {
 		t.Error("not renewed")
 	}
-	problem = errors.New("OVS is away")
-	must(t, pulse.beat(t.Context()))
+	problem = errors.New("OVS does not run")
+	must(t, heartbeat.renew(t.Context()))
 	lease = leaseOf(t, api)
-	if !lease.Spec.RenewTime.Time.Equal(second) || lease.Annotations[contract.DPUProblemKey] != "OVS is away" {
+	if !lease.Spec.RenewTime.Time.Equal(second) || lease.Annotations[contract.DPUProblemKey] != "OVS does not run" {
 		t.Errorf("with a problem: %+v", lease)
 	}
 	problem = nil
-	must(t, pulse.beat(t.Context()))
+	must(t, heartbeat.renew(t.Context()))
 	if _, ok := leaseOf(t, api).Annotations[contract.DPUProblemKey]; ok {
 		t.Error("the problem is still there")
 	}
-	pulse.Node = func() *corev1.Node { return nil }
-	if err := pulse.beat(t.Context()); err == nil || !strings.Contains(err.Error(), "has no such node: worker") {
+	heartbeat.Node = func() *corev1.Node { return nil }
+	if err := heartbeat.renew(t.Context()); err == nil || !strings.Contains(err.Error(), "has no such node: worker") {
 		t.Errorf("without the node: %v", err)
 	}
 }
 
 // TestWatch_TellsAnotherPodMTU: the DPU's underlay may change while it is ready.
 func TestWatch_TellsAnotherPodMTU(t *testing.T) {
-	var told []int
-	w := NewWatch(nil, host, slog.New(slog.DiscardHandler), func(h Health) { told = append(told, h.PodMTU) })
+	var reported []int
+	w := NewWatch(nil, host, slog.New(slog.DiscardHandler), func(h Health) { reported = append(reported, h.PodMTU) })
 	now := time.Now()
 	for i, mtu := range []string{"1400", "1400", "8900"} {
 		renewed := metav1.NewMicroTime(now.Add(time.Duration(i) * time.Second))
@@ -84,15 +84,15 @@ func TestWatch_TellsAnotherPodMTU(t *testing.T) {
 		}, renewed.Time)
 	}
 	w.expiry.Stop()
-	if !slices.Equal(told, []int{1400, 8900}) {
-		t.Errorf("told of the MTUs %v", told)
+	if !slices.Equal(reported, []int{1400, 8900}) {
+		t.Errorf("reported MTUs %v", reported)
 	}
 }
 
 // A host has one DPU: a second one ends with the reason, and takes over only what
 // the first has let go. What the first's clock says is neither believed nor waited
 // for.
-func TestPulse_SecondDPUOfHostIsRefused(t *testing.T) {
+func TestHeartbeat_SecondDPUOfHostIsRefused(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"right": 0, "ahead": 24 * time.Hour, "behind": -24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testOneDPU(t, skew) })
@@ -102,14 +102,14 @@ func TestPulse_SecondDPUOfHostIsRefused(t *testing.T) {
 
 func testOneDPU(t *testing.T, skew time.Duration) {
 	api := fake.NewClientset()
-	start := func(chassis string) *Pulse {
-		p := newPulse(api, func() error { return nil })
+	start := func(chassis string) *Heartbeat {
+		p := newHeartbeat(api, func() error { return nil })
 		p.Chassis, p.Period = chassis, LeasePeriod
 		return p
 	}
 	first, began := start("one"), time.Now()
 	must(t, start("two").Alone(t.Context())) // there is no Lease
-	must(t, first.beat(t.Context()))
+	must(t, first.renew(t.Context()))
 	must(t, start("one").Alone(t.Context())) // as after a restart
 	if waited := time.Since(began); waited != 0 {
 		t.Errorf("it waits %s for itself", waited)
@@ -134,8 +134,8 @@ func testOneDPU(t *testing.T, skew time.Duration) {
 	if waited := time.Since(began); waited <= LeaseDuration || waited > LeaseDuration+LeasePeriod {
 		t.Errorf("it has waited for %s", waited)
 	}
-	must(t, second.beat(t.Context()))
-	if err := first.beat(t.Context()); !errors.Is(err, ErrServed) {
+	must(t, second.renew(t.Context()))
+	if err := first.renew(t.Context()); !errors.Is(err, ErrServed) {
 		t.Errorf("the first, back: %v", err)
 	}
 }
@@ -148,14 +148,14 @@ func setRenewed(t *testing.T, api *fake.Clientset, at time.Time) {
 	must(t, err)
 }
 
-// TestPulse_WritesNothingBeforeLeaseIsRead: a DPU that could not ask at its start writes nothing before it
+// TestHeartbeat_WritesNothingBeforeLeaseIsRead: a DPU that could not ask at its start writes nothing before it
 // knows.
-func TestPulse_WritesNothingBeforeLeaseIsRead(t *testing.T) {
+func TestHeartbeat_WritesNothingBeforeLeaseIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
-		first, second := newPulse(api, func() error { return nil }), newPulse(api, func() error { return nil })
+		first, second := newHeartbeat(api, func() error { return nil }), newHeartbeat(api, func() error { return nil })
 		first.Chassis, second.Chassis, second.Period = "one", "two", LeasePeriod
-		must(t, first.beat(t.Context())) // its last
+		must(t, first.renew(t.Context())) // its last
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- second.Run(ctx) }()
@@ -192,7 +192,7 @@ func TestJudge_LeaseDecidesHealth(t *testing.T) {
 		"fresh":         {lease(contract.DPUPodMTUKey, "1400"), now.Add(-39 * time.Second), Health{Ready: true, PodMTU: 1400}},
 		"run out":       {lease(), now.Add(-41 * time.Second), Health{Reason: "it has not reported for more than 40s"}},
 		"never renewed": {lease(), time.Time{}, Health{Reason: "it has not reported for more than 40s"}},
-		"a problem":     {lease(contract.DPUProblemKey, "OVS is away"), now, Health{Reason: "OVS is away"}},
+		"a problem":     {lease(contract.DPUProblemKey, "OVS does not run"), now, Health{Reason: "OVS does not run"}},
 		"no duration":   {&coordinationv1.Lease{}, now.Add(-41 * time.Second), Health{Reason: "it has not reported for more than 40s"}},
 	} {
 		if got := judge(tc.lease, tc.renewed, now); got != tc.want {
@@ -205,11 +205,11 @@ func TestJudge_LeaseDecidesHealth(t *testing.T) {
 func TestWatch_FollowsHealthOfDPU(t *testing.T) {
 	api := fake.NewClientset()
 	var mu sync.Mutex
-	var heard []string
+	var received []string
 	w := NewWatch(apitest.Client(api), host, slog.New(slog.DiscardHandler), func(h Health) {
 		mu.Lock()
 		defer mu.Unlock()
-		heard = append(heard, h.Reason)
+		received = append(received, h.Reason)
 	})
 	go func() { _ = w.Run(t.Context()) }()
 	want := func(reason string) {
@@ -248,15 +248,15 @@ func TestWatch_FollowsHealthOfDPU(t *testing.T) {
 	want("") // a renewal is, though that clock is an hour behind
 	must(t, w.Ready())
 	want("has not reported for more than 1s") // by itself
-	renew(hourAgo.Add(2*time.Second), map[string]string{contract.DPUProblemKey: "OVS is away"})
-	want("OVS is away")
+	renew(hourAgo.Add(2*time.Second), map[string]string{contract.DPUProblemKey: "OVS does not run"})
+	want("OVS does not run")
 	must(t, api.CoordinationV1().Leases(Namespace).Delete(t.Context(), "ovn-dpu-worker", metav1.DeleteOptions{}))
 	want("never reported")
 	mu.Lock()
 	defer mu.Unlock()
-	told := strings.Join(heard, ";")
-	if told != "it has never reported (no Lease);it has not reported for more than 1s;;it has not reported for more than 1s;"+
-		"OVS is away;it has never reported (no Lease)" {
-		t.Errorf("was told %q", told)
+	got := strings.Join(received, ";")
+	if got != "it has never reported (no Lease);it has not reported for more than 1s;;it has not reported for more than 1s;"+
+		"OVS does not run;it has never reported (no Lease)" {
+		t.Errorf("received %q", got)
 	}
 }
