@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 )
 
 // limits has the state of the rows loop for policy.MaxMembers.
@@ -24,7 +24,7 @@ func (c *Zone) followLimit(p *pass) {
 		case contract.KindPodSet:
 			set, counted := c.view.PodSet(owner), 0
 			if set != nil {
-				counted = ovn.Counted(c.view.Sizes(set))
+				counted = acl.Counted(c.view.Sizes(set))
 			}
 			if counted == c.limits.counted[owner] {
 				continue
@@ -40,7 +40,7 @@ func (c *Zone) followLimit(p *pass) {
 	for owner := range policies {
 		var beyond []contract.Owner
 		if policy := c.view.Policy(owner); policy != nil {
-			beyond = ovn.BeyondLimit(c.view, policy)
+			beyond = acl.BeyondLimit(c.view, policy)
 		}
 		before := c.limits.beyond[owner]
 		if slices.Equal(before, beyond) {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 )
 
 func (w *world) hasEvent(namespace, reason, text string) bool {
@@ -36,7 +36,7 @@ func TestLimit_PolicyWithManyExceptionsDelaysNoOther(t *testing.T) {
 	}
 	many.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: block}}}}
 	w := newWorld(t, testNode("n1"), many, denyAll("d", "before"))
-	group := func(name string) string { return ovn.PolicyGroup(contract.NetworkPolicyOwner("d", name)) }
+	group := func(name string) string { return acl.PolicyGroup(contract.NetworkPolicyOwner("d", name)) }
 	inForce := func(name string) func() bool {
 		return func() bool { return strings.Contains(w.server.Dump("ACL", "match"), group(name)) }
 	}
@@ -71,7 +71,7 @@ func TestInvalid_PolicyIsReportedOnceAndNotTriedAgain(t *testing.T) {
 	w := newWorld(t, bad)
 	w.eventually("an Event", func() bool { return w.hasEvent("d", "PartRefused", "spec.ingress[0]: ipBlock") })
 	w.eventually("the isolation", func() bool {
-		return strings.Contains(w.server.Dump("ACL", "match"), ovn.PolicyGroup(contract.NetworkPolicyOwner("d", "bad")))
+		return strings.Contains(w.server.Dump("ACL", "match"), acl.PolicyGroup(contract.NetworkPolicyOwner("d", "bad")))
 	})
 	if failing := gauge(t, w.registry, "ovn_offload_reconcile_failing_keys"); failing != 0 {
 		t.Errorf("%v failing keys: they are alerted on", failing)

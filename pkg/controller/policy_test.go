@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 )
 
 func denyAll(namespace, name string) *networkingv1.NetworkPolicy {
@@ -110,7 +110,7 @@ func TestNetworkPolicy_PortNeverLacksItsPortGroup(t *testing.T) {
 		open   bool
 	}{{denyAll("d", "deny"), false}, {denyAll("elsewhere", "deny"), true}} {
 		w := newWorld(t, testNode("n1"), c.policy)
-		group := ovn.PolicyGroup(contract.NetworkPolicyOwner(c.policy.Namespace, c.policy.Name))
+		group := acl.PolicyGroup(contract.NetworkPolicyOwner(c.policy.Namespace, c.policy.Name))
 		w.eventually("the policy's group", func() bool { return strings.Contains(w.server.Dump("Port_Group", "name"), group) })
 		w.eventually("a leader", func() bool { return strings.Contains(w.logs.String(), "msg=leading") })
 		watch := watchGroup(t, w.server.Endpoint(), group)

@@ -18,8 +18,7 @@
 //	variables.go a node's own values in the load balancers of all nodes
 //	values.go    what services give to these, by zone and node
 //	hostport.go  a pod's ports on its node
-//	policy.go    a network policy's port group and rules; acl.go: rules of all
-//	podset.go    the address sets of pods that rules refer to
+//	acl.go       the rules of all pods; acl/: those of policies
 //	names.go     every name that OVN sees
 //
 // The layout is the one of the central mode of OVN-Kubernetes: node switch,
@@ -32,6 +31,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -45,13 +45,10 @@ type Objects interface {
 // View is the facts that builders read; a method returns nil for what is not there.
 type View interface {
 	Objects
-	// Allocated is the value of a pod on a network as the allocator decided and recorded
-	// it: an annotation that says something else is not a fact.
-	Allocated(pod *corev1.Pod, network string) *contract.PodNetwork
 	// Zone is what all networks of the zone share.
 	Zone() contract.Zone
 	Services
-	PolicyView
+	acl.View
 }
 
 // Build is every row that owner wants: none when its object is gone. An owner

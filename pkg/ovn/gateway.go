@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -222,7 +223,7 @@ func retransmitSNAT(n node, join []netip.Prefix) []ovsdb.Row {
 	port := routerToJoin(gr)
 	var rows []ovsdb.Row
 	for i, subnet := range n.net.JoinSubnets {
-		hop, family := contract.RetransmitAddress(subnet).String(), familyOf(subnet.Addr())
+		hop, family := contract.RetransmitAddress(subnet).String(), acl.FamilyOf(subnet.Addr())
 		rows = append(rows,
 			routerPolicy(gr, "repeat "+family, &nb.LogicalRouterPolicy{
 				Priority: priorityRetransmit, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{hop},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -21,7 +22,7 @@ const geneve = 6081
 func masqueradeRules(net scope) []ovsdb.Row {
 	var rows []ovsdb.Row
 	for _, subnet := range net.MasqueradeSubnets {
-		family, masked := familyOf(subnet.Addr()), subnet.Masked().String()
+		family, masked := acl.FamilyOf(subnet.Addr()), subnet.Masked().String()
 		rows = append(rows,
 			routerPolicy(net.ClusterRouter(), "masquerade "+family, &nb.LogicalRouterPolicy{
 				Priority: priorityMasquerade, Action: nb.LogicalRouterPolicyActionDrop,
@@ -51,7 +52,7 @@ func tunnelRules(n node) []ovsdb.Row {
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	addrs = slices.Compact(addrs)
 	var rows []ovsdb.Row
-	for _, family := range families() {
+	for _, family := range acl.Families() {
 		var own []string
 		for _, addr := range addrs {
 			if family.Has(addr) {
@@ -67,8 +68,8 @@ func tunnelRules(n node) []ovsdb.Row {
 
 // dropGeneve does not see the port of a fragment; the flows of the gateway bridge do.
 func (s scope) dropGeneve(id string, family contract.Family, destination string) ovsdb.Row {
-	return aclRow(id+"/"+matchFamily(family), &nb.ACL{
-		Action: nb.ACLActionDrop, Direction: nb.ACLDirectionFromLport, Tier: tierPrimary, Priority: priorityDeny,
-		Match: fmt.Sprintf("%s == %s && udp.dst == %d", destinationField.of(family), destination, geneve),
+	return acl.Row(id+"/"+acl.MatchFamily(family), &nb.ACL{
+		Action: nb.ACLActionDrop, Direction: nb.ACLDirectionFromLport, Tier: acl.TierPrimary, Priority: acl.PriorityDeny,
+		Match: fmt.Sprintf("%s == %s && udp.dst == %d", acl.Destination.Of(family), destination, geneve),
 	}, nb.PortGroupTable, s.GatewaysGroup())
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
@@ -44,7 +45,7 @@ type builder func(view View, net scope, owner contract.Owner) ([]ovsdb.Row, erro
 var table = []Kind{
 	{Name: contract.KindNetwork, build: buildNetwork, Owners: func(Lister) []contract.Owner { return []contract.Owner{contract.NetworkOwner()} }},
 	{Name: contract.KindNode, build: buildNode, Owners: nodeOwners(contract.NodeOwner)},
-	{Name: contract.KindPodSet, build: buildPodSet, Owners: Lister.PodSetOwners, Dependents: Lister.UsersOf},
+	{Name: contract.KindPodSet, build: ofPolicies(acl.BuildPodSet), Owners: Lister.PodSetOwners, Dependents: Lister.UsersOf},
 	policyKind(contract.KindNetworkPolicy),
 	policyKind(contract.KindAdminNetworkPolicy),
 	policyKind(contract.KindBaselineAdminNetworkPolicy),
@@ -81,8 +82,15 @@ func Dependents(all Lister, owner contract.Owner) []contract.Owner {
 	return nil
 }
 
+// ofPolicies leaves out what builders of policies do not read: the zone.
+func ofPolicies(build func(acl.View, contract.Network, contract.Owner) ([]ovsdb.Row, error)) builder {
+	return func(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+		return build(view, net.Network, owner)
+	}
+}
+
 func policyKind(name string) Kind {
-	return Kind{Name: name, build: buildPolicy, Owners: func(all Lister) []contract.Owner {
+	return Kind{Name: name, build: ofPolicies(acl.BuildPolicy), Owners: func(all Lister) []contract.Owner {
 		return slices.DeleteFunc(all.PolicyOwners(), func(owner contract.Owner) bool { return owner.Kind != name })
 	}}
 }

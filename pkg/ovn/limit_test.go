@@ -3,7 +3,6 @@ package ovn
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -16,35 +15,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/test/policytest"
 )
-
-// TestEveryPod_HasAddressesOfPodsOnly goes through all addresses of three nodes'
-// subnets and those around the cluster's: a router's and a node's own are left out.
-func TestEveryPod_HasAddressesOfPodsOnly(t *testing.T) {
-	net := scope{Network: oneNetwork("10.244.0.0/16", "fd00:10:244::/56")}
-	net.Subnets[0].NodeBits = 23
-	r := &rules{}
-	has := func(addr netip.Addr) bool {
-		p := packet{src: addr}
-		return r.match(sourceField.of(contract.FamilyOf(addr))+" == {"+strings.Join(everyPod(net)[contract.FamilyOf(addr)], ", ")+"}", p)
-	}
-	for _, subnet := range []string{"10.244.0.0/23", "10.244.128.0/23", "10.244.254.0/23"} {
-		addr := netip.MustParsePrefix(subnet).Addr()
-		for offset := range 512 {
-			if got := has(addr); got != (offset >= 4) {
-				t.Fatalf("%s, at %d of %s: %t", addr, offset, subnet, got)
-			}
-			addr = addr.Next()
-		}
-	}
-	for text, want := range map[string]bool{
-		"10.243.255.9": false, "10.245.0.9": false, "fd00:10:244:7::2": false, "fd00:10:244:7::3": false, "fd00:10:244:7::4": true,
-		"fd00:10:244::f462": true, "fd00:10:244:ff:8000::": true, "fd00:10:244:100::9": false,
-	} {
-		if got := has(netip.MustParseAddr(text)); got != want {
-			t.Errorf("%s: %t, want %t", text, got, want)
-		}
-	}
-}
 
 // grown says other sizes of sets than there are.
 type grown struct {

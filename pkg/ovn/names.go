@@ -1,9 +1,6 @@
 package ovn
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
@@ -46,12 +43,6 @@ type scope struct {
 }
 
 func (s scope) groups() []string { return []string{s.ClusterGroup(), s.SwitchGroup(), s.RouterGroup()} }
-
-// PolicyGroup is the port group of the pods that a policy selects.
-func PolicyGroup(policy contract.Owner) string {
-	sum := sha256.Sum256([]byte(policy.String()))
-	return "p" + hex.EncodeToString(sum[:16])
-}
 
 // Ports between routers and switches are named after the two roles, r(outer), s(witch), j(oin), e(xternal), and the
 // switch or router on the far side.

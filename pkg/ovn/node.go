@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -189,7 +190,7 @@ func hostPolicies(n node, addrs []netip.Addr) []ovsdb.Row {
 }
 
 func hostPolicy(n node, subnet netip.Prefix, own []string) ovsdb.Row {
-	family := familyOf(subnet.Addr())
+	family := acl.FamilyOf(subnet.Addr())
 	match := fmt.Sprintf("inport == %q && %s.dst == {%s}", routerToSwitch(n.net.NodeSwitch(n.name)), family, strings.Join(own, ", "))
 	return routerPolicy(n.net.ClusterRouter(), "host "+family, &nb.LogicalRouterPolicy{
 		Priority: priorityHost, Match: match, Action: nb.LogicalRouterPolicyActionReroute,

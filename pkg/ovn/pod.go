@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
@@ -54,7 +55,7 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 		ExternalIDs: map[string]string{"namespace": namespace, "pod": "true"},
 	})
 	for _, policy := range policies {
-		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: PolicyGroup(policy.Owner), Column: columnPorts})
+		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: acl.PolicyGroup(policy.Owner), Column: columnPorts})
 	}
 	return append([]ovsdb.Row{port}, hostPorts(net, pod, node, view.GatewayAddresses(node), network)...), nil
 }

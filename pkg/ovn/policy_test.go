@@ -249,26 +249,6 @@ func TestNetworkPolicy_BuildReadsNotAllPods(t *testing.T) {
 	}
 }
 
-// TestAddressSet_LargeOneIsDivided: address sets stay below the limit, every address is
-// in exactly one of the layout that rules refer to, and beside a limit the
-// layout beyond it is there too.
-func TestAddressSet_LargeOneIsDivided(t *testing.T) {
-	for members, want := range map[int]string{1: "[1]", 4000: "[1]", 4500: "[1 2]", 5000: "[1 2]", 5001: "[2 1]", 6000: "[2 1]", 6500: "[2]", 9000: "[2 4]", 11000: "[4 2]"} {
-		if got := fmt.Sprint(layouts(members)); got != want {
-			t.Errorf("%d members: %s, want %s", members, got, want)
-		}
-	}
-	seen := map[int]int{}
-	for i := range 9000 {
-		seen[partOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("pod-", i)}}, 4)]++
-	}
-	for part := range 4 {
-		if seen[part] < 2000 || seen[part] > 2500 {
-			t.Errorf("part %d has %d of 9000 members", part, seen[part])
-		}
-	}
-}
-
 // TestBuild_OrderOfFactsChangesNothing: informers give objects in no order, and rows
 // that follow it are written again at every look.
 func TestBuild_OrderOfFactsChangesNothing(t *testing.T) {

@@ -48,7 +48,7 @@ type Gateways interface {
 type service struct {
 	*corev1.Service
 	slices []*discoveryv1.EndpointSlice
-	// addresses are its cluster addresses, one for each of its families.
+	// addresses are its cluster addresses, one for each of its acl.Families.
 	addresses []netip.Addr
 	// external are the addresses that it has from outside the cluster's own.
 	external []netip.Addr
@@ -108,7 +108,7 @@ func parseAddresses(texts []string) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// ports are the service's ports, each in each of its families.
+// ports are the service's ports, each in each of its acl.Families.
 func (s *service) ports(view View) ([]servicePort, error) {
 	var out []servicePort
 	for _, port := range s.Spec.Ports {

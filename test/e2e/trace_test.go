@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 )
 
 // trace tells the way of the first packet of a pod's TCP connection by the logical
@@ -99,7 +99,7 @@ func TestTrace_PoliciesAllowAndDrop(t *testing.T) {
 // and the others end at the policy's last rule, that of all that comes to its pods.
 func traced(t *testing.T, to *corev1.Pod, sources []*corev1.Pod, lets []string, policy contract.Owner) (bool, string) {
 	t.Helper()
-	last := "(outport == @" + ovn.PolicyGroup(policy) + ")"
+	last := "(outport == @" + acl.PolicyGroup(policy) + ")"
 	for _, from := range sources {
 		want := slices.Contains(lets, from.Name)
 		for _, target := range echoTargets(t, to) {

@@ -1,4 +1,4 @@
-package ovn
+package acl
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package ovn
+package acl
 
 import (
 	"errors"
@@ -19,8 +19,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// PolicyView is the facts of policies; a method returns nil for what is not there.
-type PolicyView interface {
+// View is the facts of policies; a method returns nil for what is not there.
+type View interface {
+	// Allocated is the value of a pod on a network as the allocator decided and recorded
+	// it: an annotation that says something else is not a fact.
+	Allocated(pod *corev1.Pod, network string) *contract.PodNetwork
 	Policy(owner contract.Owner) *policy.Policy
 	PoliciesOf(pod *corev1.Pod) (policies []*policy.Policy, complete bool)
 	Namespace(name string) *corev1.Namespace
@@ -38,12 +41,12 @@ type Peers interface {
 	NodesWith(selector labels.Selector) []*corev1.Node
 }
 
-// buildPolicy gives a policy's port group with its rules. A policy has a rule
+// BuildPolicy gives a policy's port group with its rules. A policy has a rule
 // for all that it forbids and rules of a higher priority for what it allows, so
 // that it comes and goes as one, and what any policy of a pod allows is allowed.
 // The pods' own rows join the group: a port that a policy selects does not exist
 // without it, not for a moment.
-func buildPolicy(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+func BuildPolicy(view View, net contract.Network, owner contract.Owner) ([]ovsdb.Row, error) {
 	policy := view.Policy(owner)
 	if policy == nil {
 		return nil, nil
@@ -79,7 +82,7 @@ func loggingOf(view View, policy *policy.Policy) string {
 // policyBuilder collects the rows of one policy.
 type policyBuilder struct {
 	view    View
-	net     scope
+	net     contract.Network
 	policy  *policy.Policy
 	group   string
 	logging contract.ACLLogging
@@ -99,7 +102,7 @@ func (b *policyBuilder) direction(name string, d *policy.Direction) {
 	}
 	b.uses = nil
 	if b.policy.Tier == policy.TierNetworkPolicy {
-		b.rule(aclRule{direction: name, action: nb.ACLActionDrop, priority: priorityDeny}, "")
+		b.rule(aclRule{direction: name, action: nb.ACLActionDrop, priority: PriorityDeny}, "")
 	}
 	for i, rule := range d.Rules {
 		b.uses = nil // of each rule its own
@@ -140,12 +143,12 @@ func (b *policyBuilder) refuses(rule policy.Rule) error {
 }
 
 // matches are those of a rule, in parts of one family and protocol each, and for
-// named ports of one number: only where every alternative is of one field does
-// OVN add flows for each value of each field, and not for each combination.
+// named ports of one number: only where every alternative is of one Field does
+// OVN add flows for each value of each Field, and not for each combination.
 func (b *policyBuilder) matches(direction string, rule policy.Rule) []string {
-	peer, pods := sourceField, destinationField
+	peer, pods := Source, Destination
 	if direction == "Egress" {
-		peer = destinationField
+		peer = Destination
 	}
 	var all []string
 	addresses := b.addresses(rule)
@@ -205,7 +208,7 @@ func (b *policyBuilder) addresses(rule policy.Rule) map[contract.Family][]string
 }
 
 // namedMatches are where traffic to a named port may go: to the pods with each number.
-func (b *policyBuilder) namedMatches(f field, set *policy.PodSet, family contract.Family) []string {
+func (b *policyBuilder) namedMatches(f Field, set *policy.PodSet, family contract.Family) []string {
 	sizes := b.view.Sizes(set)
 	var all []string
 	for _, number := range slices.Sorted(maps.Keys(sizes)) {
@@ -248,7 +251,7 @@ func (b *policyBuilder) rule(r aclRule, match string) {
 	if r.index != "" {
 		id += ":" + r.index + r.part
 	}
-	row := aclRow(id, acl, nb.PortGroupTable, b.group)
+	row := Row(id, acl, nb.PortGroupTable, b.group)
 	row.Uses = b.uses
 	b.rows = append(b.rows, row)
 }
@@ -313,7 +316,7 @@ func tierOf(tier policy.Tier) int {
 	case policy.TierAdmin:
 		return tierAdmin
 	case policy.TierBaseline:
-		return tierBaseline
+		return TierBaseline
 	}
 	return tierPolicy
 }

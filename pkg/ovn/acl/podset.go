@@ -1,4 +1,4 @@
-package ovn
+package acl
 
 import (
 	"fmt"
@@ -57,9 +57,9 @@ func partOf(pod *corev1.Pod, parts int) int {
 	return int(h.Sum32() % uint32(parts))
 }
 
-// buildPodSet gives the address sets of a set of pods, one for each family that
+// BuildPodSet gives the address sets of a set of pods, one for each family that
 // the cluster has, each number of a named port, and each part of a large set.
-func buildPodSet(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+func BuildPodSet(view View, net contract.Network, owner contract.Owner) ([]ovsdb.Row, error) {
 	set := view.PodSet(owner)
 	if set == nil {
 		return nil, nil
@@ -82,7 +82,7 @@ func buildPodSet(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error
 	return rows, nil
 }
 
-func addressSets(view View, net scope, set *policy.PodSet, key addressKey, pods []*corev1.Pod) []ovsdb.Row {
+func addressSets(view View, net contract.Network, set *policy.PodSet, key addressKey, pods []*corev1.Pod) []ovsdb.Row {
 	members := make([][]string, key.parts)
 	for _, pod := range pods {
 		network := view.Allocated(pod, net.Name)
