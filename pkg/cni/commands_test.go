@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
@@ -244,22 +245,22 @@ func TestGC_RemovesUnlistedAttachmentsOfOwnNetwork(t *testing.T) {
 func TestCheck_FindsEachDamage(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(n *node, pod *netdev.FakeNS)
+		change func(n *node, pod *netdevtest.FakeNS)
 		text   string
 	}{
-		{"interface", func(n *node, pod *netdev.FakeNS) { must(n.t, pod.DeleteLink("eth0")) }, linkA},
-		{"address", func(n *node, pod *netdev.FakeNS) { must(n.t, pod.DeleteAddr("eth0", prefixes("10.244.1.5/24")[0])) }, "lacks address 10.244.1.5/24"},
-		{"MAC", func(n *node, pod *netdev.FakeNS) {
+		{"interface", func(n *node, pod *netdevtest.FakeNS) { must(n.t, pod.DeleteLink("eth0")) }, linkA},
+		{"address", func(n *node, pod *netdevtest.FakeNS) { must(n.t, pod.DeleteAddr("eth0", prefixes("10.244.1.5/24")[0])) }, "lacks address 10.244.1.5/24"},
+		{"MAC", func(n *node, pod *netdevtest.FakeNS) {
 			must(n.t, pod.SetLink("eth0", netdev.Settings{MAC: []byte{2, 0, 0, 0, 0, 1}}))
 		}, "has MAC 02:00:00:00:00:01"},
-		{"down", func(n *node, pod *netdev.FakeNS) {
+		{"down", func(n *node, pod *netdevtest.FakeNS) {
 			must(n.t, pod.SetLink("eth0", netdev.Settings{State: netdev.Down}))
 		}, "eth0 is down"},
-		{"port", func(n *node, _ *netdev.FakeNS) { must(n.t, n.ovs.Unplug(n.t.Context(), n.plugged())) }, "plug.OVS has no port"},
-		{"flows", func(n *node, _ *netdev.FakeNS) {
+		{"port", func(n *node, _ *netdevtest.FakeNS) { must(n.t, n.ovs.Unplug(n.t.Context(), n.plugged())) }, "plug.OVS has no port"},
+		{"flows", func(n *node, _ *netdevtest.FakeNS) {
 			n.db.edit(web, func(i *vswitch.Interface) { delete(i.ExternalIDs, installedKey) })
 		}, "has not set ovn-installed"},
-		{"pod replaced", func(n *node, _ *netdev.FakeNS) { n.setPod(web, "new", webNetwork) }, "is not the pod's"},
+		{"pod replaced", func(n *node, _ *netdevtest.FakeNS) { n.setPod(web, "new", webNetwork) }, "is not the pod's"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

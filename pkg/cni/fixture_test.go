@@ -22,6 +22,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
@@ -145,8 +146,8 @@ type node struct {
 	t    testing.TB
 	db   *fakeDB
 	ovs  *plug.OVS
-	net  *netdev.Fake
-	host *netdev.FakeNS
+	net  *netdevtest.Fake
+	host *netdevtest.FakeNS
 	srv  *Server
 	mtu  int
 
@@ -174,7 +175,7 @@ var web = contract.PodOwner("default", "web")
 // newNode has the pod default/web, with its annotation, and two empty sandboxes.
 func newNode(t testing.TB) *node {
 	t.Helper()
-	n := &node{t: t, db: newFakeDB(), net: netdev.NewFake(), mtu: 1400, pods: map[contract.Owner]*corev1.Pod{}}
+	n := &node{t: t, db: newFakeDB(), net: netdevtest.NewFake(), mtu: 1400, pods: map[contract.Owner]*corev1.Pod{}}
 	n.net.AddLink("", netdev.Link{Name: "eth0", Type: "veth", Up: true})
 	for _, path := range []string{"/ns/a", "/ns/b"} {
 		n.net.AddNS(path)

@@ -39,8 +39,8 @@ type pair struct {
 	links links
 	add   func(name string) error // a representor
 	// functions are those behind the representors, which the fake kernel has only.
-	functions *netdev.FakeNS
-	kernel    *netdev.Fake
+	functions *netdevtest.FakeNS
+	kernel    *netdevtest.Fake
 	host      *Host
 	// controllers are the host's numbers, for those that start sets up.
 	controllers []uint32
@@ -81,7 +81,7 @@ func onBoth(t *testing.T, test func(t *testing.T, p *pair)) {
 // newPair has three VFs and an SF of the host, and no pods.
 func newPair(t testing.TB) *pair {
 	t.Helper()
-	kernel := netdev.NewFake()
+	kernel := netdevtest.NewFake()
 	ns, err := kernel.Open("")
 	must(t, err)
 	p := newPairOn(t, ns, func(name string) error {

@@ -1,4 +1,4 @@
-package netdev
+package netdev_test
 
 import (
 	"net"
@@ -16,7 +16,7 @@ import (
 
 func TestForget_StaleUDPAndUnansweredTCPOnly(t *testing.T) {
 	ns := open(t, netdevtest.NewNS(t))
-	handle, err := netlink.NewHandleAt(ns.ns, unix.NETLINK_NETFILTER)
+	handle, err := netlink.NewHandleAt(ns.Handle(), unix.NETLINK_NETFILTER)
 	if err != nil {
 		t.Fatal(err)
 	}

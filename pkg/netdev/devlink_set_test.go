@@ -1,4 +1,4 @@
-package netdev
+package netdev_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 func TestSetVFs_WritesNumberToSysfs(t *testing.T) {
@@ -15,7 +17,7 @@ func TestSetVFs_WritesNumberToSysfs(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "sriov_numvfs")
-	if err := SetVFs(root, "0000:03:00.0", 4); !errors.Is(err, fs.ErrNotExist) {
+	if err := netdev.SetVFs(root, "0000:03:00.0", 4); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without SR-IOV: %v", err)
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -24,7 +26,7 @@ func TestSetVFs_WritesNumberToSysfs(t *testing.T) {
 	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := SetVFs(root, "0000:03:00.0", 8); err != nil {
+	if err := netdev.SetVFs(root, "0000:03:00.0", 8); err != nil {
 		t.Fatal(err)
 	}
 	if raw, err := os.ReadFile(file); err != nil || string(raw) != "8" {

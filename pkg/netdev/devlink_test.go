@@ -1,4 +1,4 @@
-package netdev
+package netdev_test
 
 import (
 	"context"
@@ -15,26 +15,27 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
 // asks is what Devices and FakeDevices have in common.
 type asks interface {
-	Devlink() ([]DevlinkDevice, error)
-	DevlinkPorts() ([]DevlinkPort, error)
+	Devlink() ([]netdev.DevlinkDevice, error)
+	DevlinkPorts() ([]netdev.DevlinkPort, error)
 	DevlinkParam(bus, device, name string) (string, error)
-	Features(link string) (Features, error)
-	RDMA() (string, []RDMADevice, error)
+	Features(link string) (netdev.Features, error)
+	RDMA() (string, []netdev.RDMADevice, error)
 }
 
 var (
-	_ asks = (*Devices)(nil)
-	_ asks = (*FakeDevices)(nil)
+	_ asks = (*netdev.Devices)(nil)
+	_ asks = (*netdevtest.FakeDevices)(nil)
 )
 
-func openDevices(t *testing.T, ns *NS) *Devices {
+func openDevices(t *testing.T, ns *netdev.NS) *netdev.Devices {
 	t.Helper()
-	d, err := OpenDevices(ns)
+	d, err := netdev.OpenDevices(ns)
 	must(t, err)
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d
@@ -59,12 +60,12 @@ func TestDevices_NewNamespaceHasNoNIC(t *testing.T) {
 		if f, err := d.Features("lo"); err != nil || f.HWTC {
 			t.Errorf("features of lo: %+v, %v", f, err)
 		}
-		if _, err := d.Features("absent0"); !errors.Is(err, ErrNotFound) {
+		if _, err := d.Features("absent0"); !errors.Is(err, netdev.ErrNotFound) {
 			t.Errorf("features of a link that is not there: %v, want ErrNotFound", err)
 		}
 	}
 	t.Run("kernel", func(t *testing.T) { test(t, openDevices(t, open(t, netdevtest.NewNS(t)))) })
-	t.Run("fake", func(t *testing.T) { test(t, &FakeDevices{HWTC: map[string]bool{"lo": false}}) })
+	t.Run("fake", func(t *testing.T) { test(t, &netdevtest.FakeDevices{HWTC: map[string]bool{"lo": false}}) })
 }
 
 // A link that hardware could have is reported; a veth pair is not.
@@ -73,21 +74,21 @@ func TestDevices_WatchReportsNoVeth(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	events, err := openDevices(t, ns).Watch(ctx)
 	must(t, err)
-	must(t, ns.AddVeth(Veth{Name: "veth0", Peer: Peer{Name: "veth1"}}))
-	must(t, ns.SetLink("veth0", Settings{State: Up}))
-	must(t, ns.SetLink("lo", Settings{State: Up}))
+	must(t, ns.AddVeth(netdev.Veth{Name: "veth0", Peer: netdev.Peer{Name: "veth1"}}))
+	must(t, ns.SetLink("veth0", netdev.Settings{State: netdev.Up}))
+	must(t, ns.SetLink("lo", netdev.Settings{State: netdev.Up}))
 	deadline := time.After(10 * time.Second)
 	select {
 	case e := <-events:
-		if e != (DeviceEvent{Source: "link", What: "lo", Index: 1}) {
+		if e != (netdev.DeviceEvent{Source: "link", What: "lo", Index: 1}) {
 			t.Errorf("first event %+v, want that of lo", e)
 		}
 	case <-deadline:
 		t.Fatal("no event within 10s")
 	}
-	must(t, ns.ReplaceAddr("lo", netip.MustParsePrefix("10.1.2.3/32"), AddrOptions{}))
+	must(t, ns.ReplaceAddr("lo", netip.MustParsePrefix("10.1.2.3/32"), netdev.AddrOptions{}))
 	for e := range events {
-		if e == (DeviceEvent{Source: "address"}) {
+		if e == (netdev.DeviceEvent{Source: "address"}) {
 			break
 		}
 	}
@@ -116,7 +117,7 @@ func TestUevent_GivesPathOfDevice(t *testing.T) {
 		"libudev\x00\xfe\xed\xca\xfe":                                         "",
 		"":                                                                    "",
 	} {
-		if e, _ := uevents([]byte(raw)); len(e) > 0 != (want != "") || want != "" && e[0].What != want {
+		if e, _ := netdev.Uevents([]byte(raw)); len(e) > 0 != (want != "") || want != "" && e[0].What != want {
 			t.Errorf("%q: %+v", raw, e)
 		}
 	}
@@ -124,26 +125,26 @@ func TestUevent_GivesPathOfDevice(t *testing.T) {
 
 func TestFromDevlinkPort_ReadsEachFlavour(t *testing.T) {
 	pf, vf, sf, controller, external := uint16(1), uint16(3), uint32(88), uint32(2), true
-	got := fromDevlinkPort(&netlink.DevlinkPort{
+	got := netdev.FromDevlinkPort(&netlink.DevlinkPort{
 		BusName: "pci", DeviceName: "0000:03:00.0", PortIndex: 4, NetdeviceName: "eth4",
 		PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_VF, PfNumber: &pf, VfNumber: &vf,
 		ControllerNumber: &controller, External: &external, Fn: &netlink.DevlinkPortFn{HwAddr: make([]byte, 6)},
 	})
-	if got.Flavour != FlavourVF || *got.PF != 1 || *got.Number != 3 || *got.Controller != 2 || !*got.External {
+	if got.Flavour != netdev.FlavourVF || *got.PF != 1 || *got.Number != 3 || *got.Controller != 2 || !*got.External {
 		t.Errorf("VF port: %+v", got)
 	}
 	if got.Function.MAC != nil {
 		t.Errorf("zeros were taken for the MAC %s", got.Function.MAC)
 	}
-	got = fromDevlinkPort(&netlink.DevlinkPort{
+	got = netdev.FromDevlinkPort(&netlink.DevlinkPort{
 		PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_SF, PfNumber: &pf, SfNumber: &sf,
 		Fn: &netlink.DevlinkPortFn{HwAddr: podMAC, State: nl.DEVLINK_PORT_FN_STATE_ACTIVE, OpState: nl.DEVLINK_PORT_FN_OPSTATE_ATTACHED},
 	})
-	if got.Flavour != FlavourSF || *got.Number != 88 || got.Controller != nil || !got.Function.Active || !got.Function.Attached ||
+	if got.Flavour != netdev.FlavourSF || *got.Number != 88 || got.Controller != nil || !got.Function.Active || !got.Function.Attached ||
 		got.Function.MAC.String() != podMAC.String() {
 		t.Errorf("SF port: %+v", got)
 	}
-	if got = fromDevlinkPort(&netlink.DevlinkPort{PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_VF}); got.PF != nil || got.Number != nil {
+	if got = netdev.FromDevlinkPort(&netlink.DevlinkPort{PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_VF}); got.PF != nil || got.Number != nil {
 		t.Errorf("port of a driver that tells nothing: %+v", got)
 	}
 }
@@ -160,7 +161,7 @@ func TestSysfs_DiskAndMemoryAgree(t *testing.T) {
 		must(t, os.Symlink(target, root+"/"+name))
 		memory[name] = &fstest.MapFile{Data: []byte(target), Mode: os.ModeSymlink}
 	}
-	for where, s := range map[string]Sysfs{"disk": OpenSysfs(root), "memory": NewSysfs(memory)} {
+	for where, s := range map[string]netdev.Sysfs{"disk": netdev.OpenSysfs(root), "memory": netdev.NewSysfs(memory)} {
 		if names, err := s.Names("class/net"); err != nil || strings.Join(names, " ") != "abs eth0 out" {
 			t.Errorf("%s: names %q, %v", where, names, err)
 		}
@@ -190,11 +191,11 @@ func TestSysfs_DiskAndMemoryAgree(t *testing.T) {
 
 func TestAbsent_UnsupportedAttributeOnly(t *testing.T) {
 	for _, err := range []error{unix.EIO, unix.EACCES, nil} {
-		if absent(err) {
+		if netdev.Absent(err) {
 			t.Errorf("%v passes for absent", err)
 		}
 	}
-	if !absent(&os.PathError{Err: unix.EOPNOTSUPP}) {
+	if !netdev.Absent(&os.PathError{Err: unix.EOPNOTSUPP}) {
 		t.Error("an attribute that a device does not support is an error")
 	}
 }

@@ -13,6 +13,5 @@
 // held: every call finds the link anew, and a link that is not there is
 // ErrNotFound. Calls that say Replace, Set or Delete are idempotent.
 //
-// Fake is a kernel in memory with the same methods; one table of tests runs on
-// both. Users declare the small interface that they need of an NS.
+// netdevtest has a kernel in memory with the same methods. Users declare the small interface that they need of an NS.
 package netdev

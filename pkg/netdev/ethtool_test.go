@@ -1,4 +1,4 @@
-package netdev
+package netdev_test
 
 import (
 	"errors"
@@ -6,18 +6,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
 // TestEthtool_OfVeth: a veth has features and channels, and no rings.
 func TestEthtool_OfVeth(t *testing.T) {
-	ns, err := Open(netdevtest.NewNS(t))
+	ns, err := netdev.Open(netdevtest.NewNS(t))
 	must(t, err)
 	defer func() { _ = ns.Close() }()
-	devices, err := OpenDevices(ns)
+	devices, err := netdev.OpenDevices(ns)
 	must(t, err)
 	defer devices.Close()
-	must(t, ns.AddVeth(Veth{Name: "a", MTU: 1500, Peer: Peer{Name: "b"}}))
+	must(t, ns.AddVeth(netdev.Veth{Name: "a", MTU: 1500, Peer: netdev.Peer{Name: "b"}}))
 	own, err := devices.Ethtool("a")
 	if !errors.Is(err, errors.ErrUnsupported) || own.Rings != nil || own.Channels == nil {
 		t.Fatalf("%+v, %v", own, err)
@@ -29,10 +30,10 @@ func TestEthtool_OfVeth(t *testing.T) {
 	changed := own.Clone()
 	changed.Features[feature] = false
 	changed.Features["no-such-feature"] = true
-	changed.Rings = &Rings{RX: 1}
-	max, err := devices.ethtool.GetChannels("a")
+	changed.Rings = &netdev.Rings{RX: 1}
+	most, err := devices.MaxChannels("a")
 	must(t, err)
-	changed.Channels.RX = max.MaxRx
+	changed.Channels.RX = most
 	must(t, devices.SetEthtool("a", changed))
 	got, _ := devices.Ethtool("a")
 	delete(changed.Features, "no-such-feature")

@@ -1,4 +1,4 @@
-package netdev
+package netdev_test
 
 import (
 	"os"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/Mellanox/rdmamap"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // TestLibrary_RealAndFakeAgree puts one tree on a disk for the libraries and gives it to
@@ -46,7 +48,7 @@ func TestLibrary_RealAndFakeAgree(t *testing.T) {
 		NoRDMA, Nodes  []string
 		NoNodes        []string
 	}
-	ask := func(l Library) (a answers) {
+	ask := func(l netdev.Library) (a answers) {
 		var err error
 		a.SF, err = l.SFNumber("mlx5_core.sf.2")
 		must(t, err)
@@ -64,12 +66,12 @@ func TestLibrary_RealAndFakeAgree(t *testing.T) {
 		must(t, err)
 		return a
 	}
-	real := OpenSysfs(root)
+	real := netdev.OpenSysfs(root)
 	want := answers{
 		SF: 88, NoSF: -1, PF: "0000:03:00.0", RDMA: []string{"mlx5_2", "mlx5_3"},
 		Nodes: []string{"/dev/infiniband/issm2", "/dev/infiniband/umad2", "/dev/infiniband/uverbs2"},
 	}
-	for _, l := range []Library{real.Library, fakeLibrary{real}} {
+	for _, l := range []netdev.Library{real.Library, netdev.FakeLibrary(real)} {
 		if diff := cmp.Diff(want, ask(l)); diff != "" {
 			t.Errorf("%T (-want +got):\n%s", l, diff)
 		}

@@ -1,4 +1,4 @@
-package netdev
+package netdev_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
@@ -28,37 +29,37 @@ type space interface {
 }
 
 type hostSpace interface {
-	Watch(ctx context.Context) (<-chan Event, error)
+	Watch(ctx context.Context) (<-chan netdev.Event, error)
 	Sysctl(path, value string) error
 	Close() error
 }
 
 type linkSpace interface {
-	Link(name string) (Link, error)
-	Links() ([]Link, error)
-	AddVeth(v Veth) error
-	SetLink(name string, s Settings) error
+	Link(name string) (netdev.Link, error)
+	Links() ([]netdev.Link, error)
+	AddVeth(v netdev.Veth) error
+	SetLink(name string, s netdev.Settings) error
 	DeleteLink(name string) error
 }
 
 type addrSpace interface {
 	addrsOnly
-	Routes(link string) ([]Route, error)
-	ReplaceRoute(r Route) error
-	DeleteRoute(r Route) error
-	ReplaceNeighbor(e Neighbor) error
+	Routes(link string) ([]netdev.Route, error)
+	ReplaceRoute(r netdev.Route) error
+	DeleteRoute(r netdev.Route) error
+	ReplaceNeighbor(e netdev.Neighbor) error
 }
 
 type addrsOnly interface {
 	Addrs(name string) ([]netip.Prefix, error)
 	AllAddrs() (map[int][]netip.Prefix, error)
-	ReplaceAddr(name string, p netip.Prefix, o AddrOptions) error
+	ReplaceAddr(name string, p netip.Prefix, o netdev.AddrOptions) error
 	DeleteAddr(name string, p netip.Prefix) error
 }
 
 var (
-	_ space = (*NS)(nil)
-	_ space = (*FakeNS)(nil)
+	_ space = (*netdev.NS)(nil)
+	_ space = (*netdevtest.FakeNS)(nil)
 )
 
 // world is a kernel with two namespaces, host and pod.
@@ -74,21 +75,21 @@ func onBoth(t *testing.T, test func(t *testing.T, w world)) {
 		test(t, world{host: open(t, hostPath), pod: open(t, podPath), hostPath: hostPath, podPath: podPath})
 	})
 	t.Run("fake", func(t *testing.T) {
-		f := NewFake()
+		f := netdevtest.NewFake()
 		f.AddNS("/pod")
 		host, err := f.Open("")
 		must(t, err)
 		pod, err := f.Open("/pod")
 		must(t, err)
-		f.AddLink("", Link{Name: "lo", Type: "device"})
-		f.AddLink("/pod", Link{Name: "lo", Type: "device"})
+		f.AddLink("", netdev.Link{Name: "lo", Type: "device"})
+		f.AddLink("/pod", netdev.Link{Name: "lo", Type: "device"})
 		test(t, world{host: host, pod: pod, podPath: "/pod"})
 	})
 }
 
-func open(t testing.TB, path string) *NS {
+func open(t testing.TB, path string) *netdev.NS {
 	t.Helper()
-	ns, err := Open(path)
+	ns, err := netdev.Open(path)
 	must(t, err)
 	t.Cleanup(func() { ns.Close() })
 	return ns
@@ -105,22 +106,22 @@ var podMAC = net.HardwareAddr{0x0a, 0x58, 0x0a, 0xf4, 1, 5}
 
 func addPair(t *testing.T, w world) {
 	t.Helper()
-	must(t, w.host.AddVeth(Veth{
-		Name: "veth0", Alias: "ours", MTU: 1400, Peer: Peer{Path: w.podPath, Name: "eth0", MAC: podMAC},
+	must(t, w.host.AddVeth(netdev.Veth{
+		Name: "veth0", Alias: "ours", MTU: 1400, Peer: netdev.Peer{Path: w.podPath, Name: "eth0", MAC: podMAC},
 	}))
 }
 
 func up(t *testing.T, w world) {
 	t.Helper()
-	must(t, w.host.SetLink("veth0", Settings{State: Up, NoLinkLocal: true}))
-	must(t, w.pod.SetLink("eth0", Settings{State: Up, NoLinkLocal: true}))
+	must(t, w.host.SetLink("veth0", netdev.Settings{State: netdev.Up, NoLinkLocal: true}))
+	must(t, w.pod.SetLink("eth0", netdev.Settings{State: netdev.Up, NoLinkLocal: true}))
 }
 
 func TestSetLink_SwitchesARPOffAndOn(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		for _, want := range []bool{false, true} {
-			must(t, w.host.SetLink("veth0", Settings{NoARP: want, State: Up}))
+			must(t, w.host.SetLink("veth0", netdev.Settings{NoARP: want, State: netdev.Up}))
 			if l, err := w.host.Link("veth0"); err != nil || l.NoARP != want || !l.Up {
 				t.Errorf("asked for %t: %+v, %v", want, l, err)
 			}
@@ -133,8 +134,8 @@ func TestAddVeth_ConfiguresBothEnds(t *testing.T) {
 		addPair(t, w)
 		eth0, err := w.pod.Link("eth0")
 		must(t, err)
-		want := Link{Name: "eth0", Type: "veth", MAC: podMAC, MTU: 1400}
-		if diff := cmp.Diff(want, eth0, cmpopts.IgnoreFields(Link{}, "Index")); diff != "" {
+		want := netdev.Link{Name: "eth0", Type: "veth", MAC: podMAC, MTU: 1400}
+		if diff := cmp.Diff(want, eth0, cmpopts.IgnoreFields(netdev.Link{}, "Index")); diff != "" {
 			t.Errorf("peer (-want +got):\n%s", diff)
 		}
 		veth0, err := w.host.Link("veth0")
@@ -142,7 +143,7 @@ func TestAddVeth_ConfiguresBothEnds(t *testing.T) {
 		if veth0.Alias != "ours" || veth0.MTU != 1400 || veth0.Up {
 			t.Errorf("near end is %+v", veth0)
 		}
-		if _, err := w.host.Link("eth0"); !errors.Is(err, ErrNotFound) {
+		if _, err := w.host.Link("eth0"); !errors.Is(err, netdev.ErrNotFound) {
 			t.Errorf("the peer shows in the host's namespace: %v", err)
 		}
 		up(t, w)
@@ -156,8 +157,8 @@ func TestAddVeth_TakenNameIsAnError(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		for _, names := range [][2]string{{"veth0", "eth1"}, {"veth1", "eth0"}} {
-			err := w.host.AddVeth(Veth{Name: names[0], MTU: 1400, Peer: Peer{Path: w.podPath, Name: names[1]}})
-			if !errors.Is(err, ErrExists) {
+			err := w.host.AddVeth(netdev.Veth{Name: names[0], MTU: 1400, Peer: netdev.Peer{Path: w.podPath, Name: names[1]}})
+			if !errors.Is(err, netdev.ErrExists) {
 				t.Errorf("pair %v: %v, want ErrExists", names, err)
 			}
 		}
@@ -172,7 +173,7 @@ func TestDeleteLink_RemovesPeerAndRepeats(t *testing.T) {
 		addPair(t, w)
 		must(t, w.host.DeleteLink("veth0"))
 		must(t, w.host.DeleteLink("veth0"))
-		if _, err := w.pod.Link("eth0"); !errors.Is(err, ErrNotFound) {
+		if _, err := w.pod.Link("eth0"); !errors.Is(err, netdev.ErrNotFound) {
 			t.Errorf("peer after deletion: %v, want ErrNotFound", err)
 		}
 	})
@@ -182,18 +183,18 @@ func TestSetLink_ChangesGivenSettingsOnly(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		mac := net.HardwareAddr{0x0a, 0x58, 1, 2, 3, 4}
-		must(t, w.pod.SetLink("eth0", Settings{MTU: 1300, MAC: mac, Alias: "x", State: Up}))
-		must(t, w.pod.SetLink("eth0", Settings{}))
+		must(t, w.pod.SetLink("eth0", netdev.Settings{MTU: 1300, MAC: mac, Alias: "x", State: netdev.Up}))
+		must(t, w.pod.SetLink("eth0", netdev.Settings{}))
 		got, err := w.pod.Link("eth0")
 		must(t, err)
 		if got.MTU != 1300 || got.MAC.String() != mac.String() || got.Alias != "x" || !got.Up {
 			t.Errorf("link is %+v", got)
 		}
-		must(t, w.pod.SetLink("eth0", Settings{State: Down}))
+		must(t, w.pod.SetLink("eth0", netdev.Settings{State: netdev.Down}))
 		if got, _ = w.pod.Link("eth0"); got.Up {
 			t.Error("link is up after Down")
 		}
-		if err := w.pod.SetLink("eth9", Settings{State: Up}); !errors.Is(err, ErrNotFound) {
+		if err := w.pod.SetLink("eth9", netdev.Settings{State: netdev.Up}); !errors.Is(err, netdev.ErrNotFound) {
 			t.Errorf("absent link: %v, want ErrNotFound", err)
 		}
 	})
@@ -204,8 +205,8 @@ func TestAddrs_AreReplacedListedAndDeleted(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		for range 2 {
-			must(t, w.pod.ReplaceAddr("eth0", v4, AddrOptions{NoDAD: true}))
-			must(t, w.pod.ReplaceAddr("eth0", v6, AddrOptions{NoDAD: true}))
+			must(t, w.pod.ReplaceAddr("eth0", v4, netdev.AddrOptions{NoDAD: true}))
+			must(t, w.pod.ReplaceAddr("eth0", v6, netdev.AddrOptions{NoDAD: true}))
 		}
 		up(t, w)
 		got, err := w.pod.Addrs("eth0")
@@ -236,9 +237,9 @@ func TestRoutes_AreReplacedListedAndDeleted(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
 		up(t, w)
-		must(t, w.pod.ReplaceAddr("eth0", netip.MustParsePrefix("10.244.1.5/24"), AddrOptions{}))
-		must(t, w.pod.ReplaceAddr("eth0", netip.MustParsePrefix("fd00:10:244:2::5/64"), AddrOptions{NoDAD: true}))
-		want := []Route{
+		must(t, w.pod.ReplaceAddr("eth0", netip.MustParsePrefix("10.244.1.5/24"), netdev.AddrOptions{}))
+		must(t, w.pod.ReplaceAddr("eth0", netip.MustParsePrefix("fd00:10:244:2::5/64"), netdev.AddrOptions{NoDAD: true}))
+		want := []netdev.Route{
 			{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: gw4, Link: "eth0", Table: 254, Protocol: 4},
 			{Dest: netip.MustParsePrefix("10.96.0.0/16"), NextHop: gw4, Link: "eth0", Table: 254, Protocol: 4, MTU: 1300},
 			{Dest: netip.MustParsePrefix("::/0"), NextHop: gw6, Link: "eth0", Table: 254, Protocol: 4, Metric: 7},
@@ -259,7 +260,7 @@ func TestRoutes_AreReplacedListedAndDeleted(t *testing.T) {
 		if got := routesVia(t, w.pod); len(got) != len(want)-1 {
 			t.Errorf("after deleting the default route: %v", got)
 		}
-		unreachable := Route{Dest: netip.MustParsePrefix("192.0.2.0/24"), NextHop: netip.MustParseAddr("203.0.113.1"), Link: "eth0"}
+		unreachable := netdev.Route{Dest: netip.MustParsePrefix("192.0.2.0/24"), NextHop: netip.MustParseAddr("203.0.113.1"), Link: "eth0"}
 		if err := w.pod.ReplaceRoute(unreachable); err == nil || !strings.Contains(err.Error(), unreachable.String()) {
 			t.Errorf("route via an address that is not on the link: %v", err)
 		}
@@ -267,17 +268,17 @@ func TestRoutes_AreReplacedListedAndDeleted(t *testing.T) {
 }
 
 // routesVia leaves out the kernel's own routes to connected prefixes.
-func routesVia(t *testing.T, s space) []Route {
+func routesVia(t *testing.T, s space) []netdev.Route {
 	t.Helper()
 	list, err := s.Routes("eth0")
 	must(t, err)
-	return slices.DeleteFunc(list, func(r Route) bool { return !r.NextHop.IsValid() })
+	return slices.DeleteFunc(list, func(r netdev.Route) bool { return !r.NextHop.IsValid() })
 }
 
 func TestNS_SetsNeighborAndSysctl(t *testing.T) {
 	onBoth(t, func(t *testing.T, w world) {
 		addPair(t, w)
-		must(t, w.pod.ReplaceNeighbor(Neighbor{Link: "eth0", Addr: netip.MustParseAddr("10.244.1.1"), MAC: podMAC}))
+		must(t, w.pod.ReplaceNeighbor(netdev.Neighbor{Link: "eth0", Addr: netip.MustParseAddr("10.244.1.1"), MAC: podMAC}))
 		must(t, w.pod.Sysctl("net/ipv4/conf/eth0/rp_filter", "2"))
 		must(t, w.pod.Sysctl("net/ipv4/conf/eth0/rp_filter", "2"))
 	})
@@ -286,9 +287,9 @@ func TestNS_SetsNeighborAndSysctl(t *testing.T) {
 func TestSysctl_StaysInItsNamespace(t *testing.T) {
 	a, b := open(t, netdevtest.NewNS(t)), open(t, netdevtest.NewNS(t))
 	must(t, a.Sysctl("net/ipv4/conf/lo/rp_filter", "2"))
-	for ns, want := range map[*NS]string{a: "2", b: "0"} {
+	for ns, want := range map[*netdev.NS]string{a: "2", b: "0"} {
 		var got []byte
-		must(t, inside(ns, func() (err error) {
+		must(t, netdev.Inside(ns, func() (err error) {
 			got, err = os.ReadFile("/proc/sys/net/ipv4/conf/lo/rp_filter")
 			return err
 		}))
@@ -305,11 +306,11 @@ func TestSysctl_StaysInItsNamespace(t *testing.T) {
 
 func TestReplaceAddr_DeprecatedIsNoSource(t *testing.T) {
 	ns := open(t, netdevtest.NewNS(t))
-	must(t, ns.SetLink("lo", Settings{State: Up}))
+	must(t, ns.SetLink("lo", netdev.Settings{State: netdev.Up}))
 	want := netip.MustParsePrefix("fd00::1/64")
-	must(t, ns.ReplaceAddr("lo", want, AddrOptions{NoDAD: true}))
-	must(t, ns.ReplaceAddr("lo", netip.MustParsePrefix("fd00::2/64"), AddrOptions{NoDAD: true, Deprecated: true}))
-	err := inside(ns, func() error {
+	must(t, ns.ReplaceAddr("lo", want, netdev.AddrOptions{NoDAD: true}))
+	must(t, ns.ReplaceAddr("lo", netip.MustParsePrefix("fd00::2/64"), netdev.AddrOptions{NoDAD: true, Deprecated: true}))
+	err := netdev.Inside(ns, func() error {
 		c, err := net.Dial("udp", "[fd00::3]:9") // nearer to ::2
 		if err != nil {
 			return err
@@ -327,7 +328,7 @@ func TestOpen_RefusesOtherFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	for _, path := range []string{file, t.TempDir(), "/nonexistent"} {
-		if ns, err := Open(path); err == nil {
+		if ns, err := netdev.Open(path); err == nil {
 			ns.Close()
 			t.Errorf("%s was opened as a namespace", path)
 		}
@@ -338,7 +339,7 @@ func TestOpen_RefusesOtherFiles(t *testing.T) {
 // as well; the process's own is still the one that it was.
 func TestOwn_IsNamespaceOfProcess(t *testing.T) {
 	inode := func(path string) uint64 {
-		n, err := Inode(path)
+		n, err := netdev.Inode(path)
 		must(t, err)
 		return n
 	}
@@ -348,39 +349,39 @@ func TestOwn_IsNamespaceOfProcess(t *testing.T) {
 		}
 		netdevtest.NewNS(t)
 	}
-	if !Same("/proc/thread-self/ns/net") || Same("/proc/self/ns/net") {
+	if !netdev.Same("/proc/thread-self/ns/net") || netdev.Same("/proc/self/ns/net") {
 		t.Error("the process's namespace is where its main thread works")
 	}
 	own := open(t, "")
-	if got, want := inode(fmt.Sprintf("/proc/self/fd/%d", own.ns)), inode("/proc/thread-self/ns/net"); got != want {
+	if got, want := inode(fmt.Sprintf("/proc/self/fd/%d", own.Handle())), inode("/proc/thread-self/ns/net"); got != want {
 		t.Errorf("opened namespace %d, and the process's own is %d", got, want)
 	}
 }
 
 func TestSame_OwnNamespaceOnly(t *testing.T) {
-	if !Same("/proc/thread-self/ns/net") || Same("/nonexistent") {
+	if !netdev.Same("/proc/thread-self/ns/net") || netdev.Same("/nonexistent") {
 		t.Error("the process's own namespace is taken for none")
 	}
-	if Same(netdevtest.NewNS(t)) {
+	if netdev.Same(netdevtest.NewNS(t)) {
 		t.Error("another namespace passes for the process's own")
 	}
 }
 
 func TestLinkLocal_IsMadeFromMAC(t *testing.T) {
-	got := LinkLocal([6]byte{0x0a, 0x58, 0x0a, 0xf4, 1, 5})
+	got := netdev.LinkLocal([6]byte{0x0a, 0x58, 0x0a, 0xf4, 1, 5})
 	if want := netip.MustParsePrefix("fe80::858:aff:fef4:105/64"); got != want {
 		t.Errorf("link-local address %s, want %s", got, want)
 	}
 }
 
 func TestFake_RemovedNamespaceTakesPeers(t *testing.T) {
-	f := NewFake()
+	f := netdevtest.NewFake()
 	f.AddNS("/pod")
 	host, err := f.Open("")
 	must(t, err)
-	must(t, host.AddVeth(Veth{Name: "a", Peer: Peer{Path: "/pod", Name: "b"}}))
+	must(t, host.AddVeth(netdev.Veth{Name: "a", Peer: netdev.Peer{Path: "/pod", Name: "b"}}))
 	f.RemoveNS("/pod")
-	if _, err := host.Link("a"); !errors.Is(err, ErrNotFound) {
+	if _, err := host.Link("a"); !errors.Is(err, netdev.ErrNotFound) {
 		t.Errorf("peer of a removed namespace's link: %v, want ErrNotFound", err)
 	}
 }
@@ -388,14 +389,14 @@ func TestFake_RemovedNamespaceTakesPeers(t *testing.T) {
 func cmpPrefix() cmp.Option { return cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }) }
 func cmpAddr() cmp.Option   { return cmp.Comparer(func(a, b netip.Addr) bool { return a == b }) }
 func sorted() cmp.Option {
-	return cmpopts.SortSlices(func(a, b Route) bool { return fmt.Sprint(a) < fmt.Sprint(b) })
+	return cmpopts.SortSlices(func(a, b netdev.Route) bool { return fmt.Sprint(a) < fmt.Sprint(b) })
 }
 
 func BenchmarkAddDeleteVeth(b *testing.B) {
 	host := open(b, netdevtest.NewNS(b))
 	pod := netdevtest.NewNS(b)
 	for b.Loop() {
-		must(b, host.AddVeth(Veth{Name: "veth0", MTU: 1400, Peer: Peer{Path: pod, Name: "eth0", MAC: podMAC}}))
+		must(b, host.AddVeth(netdev.Veth{Name: "veth0", MTU: 1400, Peer: netdev.Peer{Path: pod, Name: "eth0", MAC: podMAC}}))
 		must(b, host.DeleteLink("veth0"))
 	}
 }

@@ -1,8 +1,9 @@
-// Package netdevtest gives tests real network namespaces of their own.
+// Package netdevtest gives tests real network namespaces of their own, and a kernel in memory.
 //
-// Place in the data flow: tests of pkg/netdev, pkg/cni and pkg/node -> NewNS ->
-// netdev.Open. A namespace has no name and no mount; it lives as long as the
-// test holds it or something runs in it, so a killed test leaves nothing.
+// Place in the data flow: tests of pkg/netdev, pkg/cni and pkg/node -> NewNS -> netdev.Open. A namespace has no name and
+// no mount. It lives as long as the test holds it or a process runs in it, so a killed test leaves nothing.
+//
+// Fake has the methods of netdev.NS and netdev.Devices. One table of tests in pkg/netdev runs on both.
 package netdevtest
 
 import (

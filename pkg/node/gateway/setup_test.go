@@ -20,6 +20,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
@@ -33,8 +34,8 @@ var errCrash = errors.New("the process was killed here")
 // fakeHost is a kernel in memory of which each change can be made the last one,
 // and which checks after each that the node still has its address.
 type fakeHost struct {
-	*netdev.FakeNS
-	fake    *netdev.Fake
+	*netdevtest.FakeNS
+	fake    *netdevtest.Fake
 	changes int
 	crashAt int // 0: never
 	naked   func() error
@@ -245,7 +246,7 @@ var (
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	fake := netdev.NewFake()
+	fake := netdevtest.NewFake()
 	ns, err := fake.Open("")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
@@ -28,8 +29,8 @@ var (
 // world is a VF in the host namespace, and a pod's namespace.
 type world struct {
 	*testing.T
-	net     *netdev.Fake
-	host    *netdev.FakeNS
+	net     *netdevtest.Fake
+	host    *netdevtest.FakeNS
 	m       *Mover
 	dir     string // of the ledger
 	present bool
@@ -41,7 +42,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, net: netdev.NewFake(), present: true, f: vf.Handle{Device: device, PF: "p0", Driver: "mlx5_core"}, port: originalMAC}
+	w := &world{T: t, net: netdevtest.NewFake(), present: true, f: vf.Handle{Device: device, PF: "p0", Driver: "mlx5_core"}, port: originalMAC}
 	w.net.AddNS("/pod")
 	w.net.AddLink("", netdev.Link{Name: "p0"})
 	w.net.AddLink("", netdev.Link{Name: "vf0", Parent: device, MTU: 1500, MAC: originalMAC, Up: true, AltNames: []string{"eth0"}})

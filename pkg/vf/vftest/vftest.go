@@ -38,13 +38,14 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
 // World is a node.
 type World struct {
 	Tree   fstest.MapFS
 	Faults map[string]error // by path
-	Kernel *netdev.FakeDevices
+	Kernel *netdevtest.FakeDevices
 	IPs    map[string][]netip.Prefix // by link
 	links  []netdev.Link
 }
@@ -53,7 +54,7 @@ type World struct {
 func Parse(text []byte) (*World, error) {
 	w := &World{
 		Tree: fstest.MapFS{}, Faults: map[string]error{},
-		Kernel: &netdev.FakeDevices{Params: map[string]string{}, HWTC: map[string]bool{}},
+		Kernel: &netdevtest.FakeDevices{Params: map[string]string{}, HWTC: map[string]bool{}},
 		IPs:    map[string][]netip.Prefix{},
 	}
 	masters := map[string]string{}

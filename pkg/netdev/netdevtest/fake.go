@@ -1,4 +1,4 @@
-package netdev
+package netdevtest
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // Fake is a kernel in memory: namespaces by path, links with addresses, routes
@@ -24,16 +26,16 @@ type Fake struct {
 type fakeSpace struct {
 	inode    uint64
 	links    []*fakeLink
-	routes   []Route
+	routes   []netdev.Route
 	sysctls  map[string]string
-	watchers []chan Event
+	watchers []chan netdev.Event
 }
 
 type fakeLink struct {
-	Link
+	netdev.Link
 	addrs     []netip.Prefix
-	neighbors []Neighbor
-	ethtool   Ethtool
+	neighbors []netdev.Neighbor
+	ethtool   netdev.Ethtool
 	peer      *fakeLink
 	space     *fakeSpace
 }
@@ -91,7 +93,7 @@ func (f *Fake) RemoveNS(path string) {
 }
 
 // AddLink puts a device such as a NIC into a namespace.
-func (f *Fake) AddLink(path string, l Link) {
+func (f *Fake) AddLink(path string, l netdev.Link) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.add(f.spaces[path], l)
@@ -127,7 +129,7 @@ func (f *Fake) enter(path, op, name string) (*fakeSpace, error) {
 	return space, nil
 }
 
-func (f *Fake) add(space *fakeSpace, l Link) *fakeLink {
+func (f *Fake) add(space *fakeSpace, l netdev.Link) *fakeLink {
 	l.Index = f.next
 	f.next++
 	if l.MAC == nil {
@@ -135,7 +137,7 @@ func (f *Fake) add(space *fakeSpace, l Link) *fakeLink {
 	}
 	link := &fakeLink{Link: l, space: space}
 	space.links = append(space.links, link)
-	space.tell(Event{Kind: LinkEvent, Link: l.Name, Index: l.Index})
+	space.tell(netdev.Event{Kind: netdev.LinkEvent, Link: l.Name, Index: l.Index})
 	return link
 }
 
@@ -146,8 +148,8 @@ func (f *Fake) remove(l *fakeLink) {
 		}
 		s := end.space
 		s.links = slices.DeleteFunc(s.links, func(x *fakeLink) bool { return x == end })
-		s.routes = slices.DeleteFunc(s.routes, func(r Route) bool { return r.Link == end.Name })
-		s.tell(Event{Kind: LinkEvent, Link: end.Name, Index: end.Index, Gone: true})
+		s.routes = slices.DeleteFunc(s.routes, func(r netdev.Route) bool { return r.Link == end.Name })
+		s.tell(netdev.Event{Kind: netdev.LinkEvent, Link: end.Name, Index: end.Index, Gone: true})
 	}
 }
 
@@ -157,11 +159,11 @@ func (s *fakeSpace) find(name string) (*fakeLink, error) {
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("link %s: %w", name, ErrNotFound)
+	return nil, fmt.Errorf("link %s: %w", name, netdev.ErrNotFound)
 }
 
 // tell drops what a slow reader does not take and says so, as the kernel does.
-func (s *fakeSpace) tell(e Event) {
+func (s *fakeSpace) tell(e netdev.Event) {
 	for _, w := range s.watchers {
 		select {
 		case w <- e:
@@ -170,26 +172,26 @@ func (s *fakeSpace) tell(e Event) {
 			case <-w:
 			default:
 			}
-			w <- Event{Kind: Lost}
+			w <- netdev.Event{Kind: netdev.Lost}
 		}
 	}
 }
 
 // Watch is NS.Watch.
-func (n *FakeNS) Watch(ctx context.Context) (<-chan Event, error) {
+func (n *FakeNS) Watch(ctx context.Context) (<-chan netdev.Event, error) {
 	n.fake.mu.Lock()
 	defer n.fake.mu.Unlock()
 	space, err := n.fake.enter(n.path, "Watch", "")
 	if err != nil {
 		return nil, err
 	}
-	c := make(chan Event, 64)
+	c := make(chan netdev.Event, 64)
 	space.watchers = append(space.watchers, c)
 	go func() {
 		<-ctx.Done()
 		n.fake.mu.Lock()
 		defer n.fake.mu.Unlock()
-		space.watchers = slices.DeleteFunc(space.watchers, func(w chan Event) bool { return w == c })
+		space.watchers = slices.DeleteFunc(space.watchers, func(w chan netdev.Event) bool { return w == c })
 		close(c)
 	}()
 	return c, nil
@@ -199,7 +201,7 @@ func (n *FakeNS) Watch(ctx context.Context) (<-chan Event, error) {
 func (n *FakeNS) Close() error { return nil }
 
 // Neighbors gives what ReplaceNeighbor has set on a link.
-func (f *Fake) Neighbors(path, link string) (list []Neighbor) {
+func (f *Fake) Neighbors(path, link string) (list []netdev.Neighbor) {
 	_ = f.onLink(path, "", link, func(l *fakeLink) error { list = slices.Clone(l.neighbors); return nil })
 	return list
 }

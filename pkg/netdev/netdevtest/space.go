@@ -1,4 +1,4 @@
-package netdev
+package netdevtest
 
 import (
 	"cmp"
@@ -9,16 +9,18 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // Link is NS.Link.
-func (n *FakeNS) Link(name string) (link Link, err error) {
+func (n *FakeNS) Link(name string) (link netdev.Link, err error) {
 	err = n.fake.onLink(n.path, "Link", name, func(l *fakeLink) error { link = l.Link; return nil })
 	return link, err
 }
 
 // Links is NS.Links.
-func (n *FakeNS) Links() (links []Link, err error) {
+func (n *FakeNS) Links() (links []netdev.Link, err error) {
 	err = n.fake.do(n.path, "Links", "", func(s *fakeSpace) error {
 		for _, l := range s.links {
 			links = append(links, l.Link)
@@ -29,7 +31,7 @@ func (n *FakeNS) Links() (links []Link, err error) {
 }
 
 // AddVeth is NS.AddVeth.
-func (n *FakeNS) AddVeth(v Veth) error {
+func (n *FakeNS) AddVeth(v netdev.Veth) error {
 	return n.fake.do(n.path, "AddVeth", v.Name, func(near *fakeSpace) error {
 		far := near
 		if v.Peer.Path != "" {
@@ -41,17 +43,17 @@ func (n *FakeNS) AddVeth(v Veth) error {
 		_, nearErr := near.find(v.Name)
 		_, farErr := far.find(v.Peer.Name)
 		if nearErr == nil || farErr == nil {
-			return fmt.Errorf("adding veth %s with peer %s: %w", v.Name, v.Peer.Name, ErrExists)
+			return fmt.Errorf("adding veth %s with peer %s: %w", v.Name, v.Peer.Name, netdev.ErrExists)
 		}
-		a := n.fake.add(near, Link{Name: v.Name, Type: "veth", MTU: v.MTU, Alias: v.Alias})
-		b := n.fake.add(far, Link{Name: v.Peer.Name, Type: "veth", MTU: v.MTU, MAC: v.Peer.MAC})
+		a := n.fake.add(near, netdev.Link{Name: v.Name, Type: "veth", MTU: v.MTU, Alias: v.Alias})
+		b := n.fake.add(far, netdev.Link{Name: v.Peer.Name, Type: "veth", MTU: v.MTU, MAC: v.Peer.MAC})
 		a.peer, b.peer = b, a
 		return nil
 	})
 }
 
 // SetLink is NS.SetLink.
-func (n *FakeNS) SetLink(name string, s Settings) error {
+func (n *FakeNS) SetLink(name string, s netdev.Settings) error {
 	return n.fake.onLink(n.path, "SetLink", name, func(l *fakeLink) error {
 		l.MTU = cmp.Or(s.MTU, l.MTU)
 		l.Alias = cmp.Or(s.Alias, l.Alias)
@@ -59,14 +61,14 @@ func (n *FakeNS) SetLink(name string, s Settings) error {
 		if s.MAC != nil {
 			l.MAC = slices.Clone(s.MAC)
 		}
-		if s.State != Keep {
-			l.Up = s.State == Up
+		if s.State != netdev.Keep {
+			l.Up = s.State == netdev.Up
 		}
 		if l.peer != nil {
 			l.Carrier = l.Up && l.peer.Up
 			l.peer.Carrier = l.Carrier
 		}
-		l.space.tell(Event{Kind: LinkEvent, Link: l.Name, Index: l.Index})
+		l.space.tell(netdev.Event{Kind: netdev.LinkEvent, Link: l.Name, Index: l.Index})
 		return nil
 	})
 }
@@ -103,11 +105,11 @@ func (n *FakeNS) AllAddrs() (map[int][]netip.Prefix, error) {
 }
 
 // ReplaceAddr is NS.ReplaceAddr; the options have no effect.
-func (n *FakeNS) ReplaceAddr(name string, prefix netip.Prefix, _ AddrOptions) error {
+func (n *FakeNS) ReplaceAddr(name string, prefix netip.Prefix, _ netdev.AddrOptions) error {
 	return n.fake.onLink(n.path, "ReplaceAddr", name, func(l *fakeLink) error {
 		if !slices.Contains(l.addrs, prefix) {
 			l.addrs = append(l.addrs, prefix)
-			l.space.tell(Event{Kind: AddrEvent, Index: l.Index})
+			l.space.tell(netdev.Event{Kind: netdev.AddrEvent, Index: l.Index})
 		}
 		return nil
 	})
@@ -119,14 +121,14 @@ func (n *FakeNS) DeleteAddr(name string, prefix netip.Prefix) error {
 		l, err := s.find(name)
 		if err == nil && slices.Contains(l.addrs, prefix) {
 			l.addrs = slices.DeleteFunc(l.addrs, func(p netip.Prefix) bool { return p == prefix })
-			s.tell(Event{Kind: AddrEvent, Index: l.Index, Gone: true})
+			s.tell(netdev.Event{Kind: netdev.AddrEvent, Index: l.Index, Gone: true})
 		}
 		return nil
 	})
 }
 
 // Routes is NS.Routes, without the kernel's own routes to connected prefixes.
-func (n *FakeNS) Routes(link string) (routes []Route, err error) {
+func (n *FakeNS) Routes(link string) (routes []netdev.Route, err error) {
 	err = n.fake.do(n.path, "Routes", link, func(s *fakeSpace) error {
 		for _, r := range s.routes {
 			if link == "" || r.Link == link {
@@ -140,7 +142,7 @@ func (n *FakeNS) Routes(link string) (routes []Route, err error) {
 
 // ReplaceRoute is NS.ReplaceRoute. A next hop has to be covered by an address
 // of a link that is up, as in the kernel.
-func (n *FakeNS) ReplaceRoute(r Route) error {
+func (n *FakeNS) ReplaceRoute(r netdev.Route) error {
 	return n.fake.do(n.path, "ReplaceRoute", r.Link, func(s *fakeSpace) error {
 		l, err := s.out(r)
 		if err != nil {
@@ -148,31 +150,31 @@ func (n *FakeNS) ReplaceRoute(r Route) error {
 		}
 		r.Link, r.Dest = l.Name, r.Dest.Masked()
 		r.Table = cmp.Or(r.Table, unix.RT_TABLE_MAIN)
-		r.Protocol = cmp.Or(r.Protocol, protocolStatic)
-		s.routes = append(slices.DeleteFunc(s.routes, r.sameKey), r)
-		s.tell(Event{Kind: RouteEvent, Index: l.Index})
+		r.Protocol = cmp.Or(r.Protocol, unix.RTPROT_STATIC)
+		s.routes = append(slices.DeleteFunc(s.routes, func(other netdev.Route) bool { return isSameRoute(r, other) }), r)
+		s.tell(netdev.Event{Kind: netdev.RouteEvent, Index: l.Index})
 		return nil
 	})
 }
 
 // DeleteRoute is NS.DeleteRoute.
-func (n *FakeNS) DeleteRoute(r Route) error {
+func (n *FakeNS) DeleteRoute(r netdev.Route) error {
 	return n.fake.do(n.path, "DeleteRoute", r.Link, func(s *fakeSpace) error {
 		r.Table, r.Dest = cmp.Or(r.Table, unix.RT_TABLE_MAIN), r.Dest.Masked()
 		before := len(s.routes)
-		s.routes = slices.DeleteFunc(s.routes, r.sameKey)
+		s.routes = slices.DeleteFunc(s.routes, func(other netdev.Route) bool { return isSameRoute(r, other) })
 		if len(s.routes) != before {
-			s.tell(Event{Kind: RouteEvent, Gone: true})
+			s.tell(netdev.Event{Kind: netdev.RouteEvent, Gone: true})
 		}
 		return nil
 	})
 }
 
 // ReplaceNeighbor is NS.ReplaceNeighbor.
-func (n *FakeNS) ReplaceNeighbor(e Neighbor) error {
+func (n *FakeNS) ReplaceNeighbor(e netdev.Neighbor) error {
 	return n.fake.onLink(n.path, "ReplaceNeighbor", e.Link, func(l *fakeLink) error {
 		e.MAC = append(net.HardwareAddr(nil), e.MAC...)
-		l.neighbors = append(slices.DeleteFunc(l.neighbors, func(x Neighbor) bool { return x.Addr == e.Addr }), e)
+		l.neighbors = append(slices.DeleteFunc(l.neighbors, func(x netdev.Neighbor) bool { return x.Addr == e.Addr }), e)
 		return nil
 	})
 }
@@ -182,12 +184,12 @@ func (n *FakeNS) Sysctl(path, value string) error {
 	return n.fake.do(n.path, "Sysctl", path, func(s *fakeSpace) error { s.sysctls[path] = value; return nil })
 }
 
-func (r Route) sameKey(o Route) bool {
+func isSameRoute(r, o netdev.Route) bool {
 	return r.Dest == o.Dest && r.Table == o.Table && r.Metric == o.Metric
 }
 
 // out finds the link that a route leaves by.
-func (s *fakeSpace) out(r Route) (*fakeLink, error) {
+func (s *fakeSpace) out(r netdev.Route) (*fakeLink, error) {
 	for _, l := range s.links {
 		if r.Link != "" && l.Name != r.Link || !l.Up {
 			continue

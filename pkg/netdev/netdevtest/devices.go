@@ -1,31 +1,35 @@
-package netdev
+package netdevtest
 
 import (
 	"context"
 	"sync"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // FakeDevices answers as Devices would, from what a test has put in. Features
 // of a link that is not in the map are ErrNotFound.
 type FakeDevices struct {
-	Instances []DevlinkDevice
-	Ports     []DevlinkPort
+	Instances []netdev.DevlinkDevice
+	Ports     []netdev.DevlinkPort
 	Params    map[string]string // by bus/device/name
 	HWTC      map[string]bool   // by link
 	RDMAMode  string
-	RDMALinks []RDMADevice
+	RDMALinks []netdev.RDMADevice
 	// Fail, where set, is asked first, with the method's name.
 	Fail func(op string) error
 
 	mu       sync.Mutex
-	watchers []chan DeviceEvent
+	watchers []chan netdev.DeviceEvent
 }
 
 // Devlink gives Instances.
-func (f *FakeDevices) Devlink() ([]DevlinkDevice, error) { return f.Instances, f.failure("Devlink") }
+func (f *FakeDevices) Devlink() ([]netdev.DevlinkDevice, error) {
+	return f.Instances, f.failure("Devlink")
+}
 
 // DevlinkPorts gives Ports.
-func (f *FakeDevices) DevlinkPorts() ([]DevlinkPort, error) {
+func (f *FakeDevices) DevlinkPorts() ([]netdev.DevlinkPort, error) {
 	return f.Ports, f.failure("DevlinkPorts")
 }
 
@@ -35,25 +39,25 @@ func (f *FakeDevices) DevlinkParam(bus, device, name string) (string, error) {
 }
 
 // Features looks in HWTC.
-func (f *FakeDevices) Features(link string) (Features, error) {
+func (f *FakeDevices) Features(link string) (netdev.Features, error) {
 	on, ok := f.HWTC[link]
 	if !ok {
-		return Features{}, ErrNotFound
+		return netdev.Features{}, netdev.ErrNotFound
 	}
-	return Features{HWTC: on}, f.failure("Features")
+	return netdev.Features{HWTC: on}, f.failure("Features")
 }
 
 // RDMA gives RDMAMode and RDMALinks.
-func (f *FakeDevices) RDMA() (string, []RDMADevice, error) {
+func (f *FakeDevices) RDMA() (string, []netdev.RDMADevice, error) {
 	return f.RDMAMode, f.RDMALinks, f.failure("RDMA")
 }
 
 // Watch reports what Tell is given.
-func (f *FakeDevices) Watch(ctx context.Context) (<-chan DeviceEvent, error) {
+func (f *FakeDevices) Watch(ctx context.Context) (<-chan netdev.DeviceEvent, error) {
 	if err := f.failure("Watch"); err != nil {
 		return nil, err
 	}
-	out := make(chan DeviceEvent, 64)
+	out := make(chan netdev.DeviceEvent, 64)
 	f.mu.Lock()
 	f.watchers = append(f.watchers, out)
 	f.mu.Unlock()
@@ -72,7 +76,7 @@ func (f *FakeDevices) Watch(ctx context.Context) (<-chan DeviceEvent, error) {
 }
 
 // Tell sends an event to all watches and returns their number.
-func (f *FakeDevices) Tell(e DeviceEvent) int {
+func (f *FakeDevices) Tell(e netdev.DeviceEvent) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.watchers {

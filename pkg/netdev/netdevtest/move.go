@@ -1,4 +1,4 @@
-package netdev
+package netdevtest
 
 import (
 	"cmp"
@@ -8,10 +8,12 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // MoveLink is NS.MoveLink.
-func (n *FakeNS) MoveLink(m Move) error {
+func (n *FakeNS) MoveLink(m netdev.Move) error {
 	return n.fake.do(n.path, "MoveLink", m.Name, func(s *fakeSpace) error {
 		l := s.byIndex(m.Index)
 		to := n.fake.spaces[m.To]
@@ -19,13 +21,13 @@ func (n *FakeNS) MoveLink(m Move) error {
 		case to == nil:
 			return fmt.Errorf("opening namespace %s: %w", m.To, os.ErrNotExist)
 		case l == nil:
-			return fmt.Errorf("moving link %d: %w", m.Index, ErrNotFound)
+			return fmt.Errorf("moving link %d: %w", m.Index, netdev.ErrNotFound)
 		case slices.ContainsFunc(l.AltNames, func(name string) bool { return to.nameInUse(name, l) }),
 			to.nameInUse(l.Name, l) && to.nameInUse(m.Name, l):
-			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, ErrExists)
+			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, netdev.ErrExists)
 		case to.nameInUse(m.Name, l) || slices.Contains(l.AltNames, m.Name):
 			n.fake.move(l, to, l.Name)
-			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, ErrExists)
+			return fmt.Errorf("moving link %d to namespace %q as %s: %w", m.Index, m.To, m.Name, netdev.ErrExists)
 		case l.space == to && l.Up && l.Name != m.Name: // as kernels before 6.2
 			return fmt.Errorf("renaming link %d to %s: %w", m.Index, m.Name, unix.EBUSY)
 		}
@@ -43,7 +45,7 @@ func (n *FakeNS) SetAltNames(index int, names []string) error {
 	return n.fake.do(n.path, "SetAltNames", "", func(s *fakeSpace) error {
 		l := s.byIndex(index)
 		if l == nil {
-			return fmt.Errorf("further names of link %d: %w", index, ErrNotFound)
+			return fmt.Errorf("further names of link %d: %w", index, netdev.ErrNotFound)
 		}
 		l.AltNames = slices.Clone(names)
 		return nil
@@ -54,7 +56,7 @@ func (n *FakeNS) SetAltNames(index int, names []string) error {
 func (n *FakeNS) MoveRDMA(device, to string) error {
 	return n.fake.do(n.path, "MoveRDMA", device, func(*fakeSpace) error {
 		if n.fake.rdma[device] != n.path {
-			return fmt.Errorf("RDMA device %s: %w", device, ErrNotFound)
+			return fmt.Errorf("RDMA device %s: %w", device, netdev.ErrNotFound)
 		}
 		n.fake.rdma[device] = to
 		return nil
@@ -116,13 +118,13 @@ func (f *Fake) VFMAC(pf string, vf int) net.HardwareAddr {
 }
 
 // Ethtool is Devices.Ethtool: what SetEthtool has set.
-func (n *FakeNS) Ethtool(link string) (e Ethtool, err error) {
+func (n *FakeNS) Ethtool(link string) (e netdev.Ethtool, err error) {
 	err = n.fake.onLink(n.path, "Ethtool", link, func(l *fakeLink) error { e = l.ethtool.Clone(); return nil })
 	return e, err
 }
 
 // SetEthtool is Devices.SetEthtool.
-func (n *FakeNS) SetEthtool(link string, want Ethtool) error {
+func (n *FakeNS) SetEthtool(link string, want netdev.Ethtool) error {
 	return n.fake.onLink(n.path, "SetEthtool", link, func(l *fakeLink) error {
 		want = want.Clone()
 		l.ethtool.Rings = cmp.Or(want.Rings, l.ethtool.Rings)
@@ -164,14 +166,14 @@ func (f *Fake) move(l *fakeLink, to *fakeSpace, name string) {
 	from := l.space
 	if from != to {
 		from.links = slices.DeleteFunc(from.links, func(x *fakeLink) bool { return x == l })
-		from.routes = slices.DeleteFunc(from.routes, func(r Route) bool { return r.Link == l.Name })
-		from.tell(Event{Kind: LinkEvent, Link: l.Name, Index: l.Index, Gone: true})
+		from.routes = slices.DeleteFunc(from.routes, func(r netdev.Route) bool { return r.Link == l.Name })
+		from.tell(netdev.Event{Kind: netdev.LinkEvent, Link: l.Name, Index: l.Index, Gone: true})
 		l.addrs, l.neighbors, l.Up, l.Carrier = nil, nil, false, false
 		l.space = to
 		to.links = append(to.links, l)
 	}
 	l.Name = name
-	to.tell(Event{Kind: LinkEvent, Link: l.Name, Index: l.Index})
+	to.tell(netdev.Event{Kind: netdev.LinkEvent, Link: l.Name, Index: l.Index})
 }
 
 func (s *fakeSpace) byIndex(index int) *fakeLink {
