@@ -23,6 +23,7 @@ type serviceWorld struct {
 	slices   map[string][]*discoveryv1.EndpointSlice
 }
 
+func (serviceWorld) Zone() contract.Zone                             { return contract.Zone{} }
 func (w serviceWorld) Service(_, name string) *corev1.Service        { return w.services[name] }
 func (serviceWorld) OnNodes(*discoveryv1.EndpointSlice) (bool, bool) { return false, false }
 

@@ -56,7 +56,7 @@ func (c *cluster) onHost(inner string) {
 func TestInsideDPU(t *testing.T) {
 	b := newHandDPUBench(t)
 	b.start()
-	for _, step := range []func(*dpuBench){testDPUAttach, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery, testDPUOffloadOff} {
+	for _, step := range []func(*dpuBench){testDPUAttach, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery, testDPUOffloadOff, testDPUVFIO} {
 		step(b)
 	}
 }
@@ -91,6 +91,35 @@ func testDPUAttach(b *dpuBench) {
 	if left := pod.Annotations[contract.DPUConnectionKey] + pod.Annotations[contract.DPUStatusKey]; left != "" {
 		b.Errorf("after DEL: annotations %s", left)
 	}
+}
+
+// testDPUVFIO: a virtual machine on a VF with vfio has the MAC of its pod, which only the DPU can set.
+func testDPUVFIO(b *dpuBench) {
+	device, vm := b.device(3), b.pod(30, b.device(3))
+	path := "/sys/bus/pci/devices/" + device
+	bind := func(driver string) {
+		write(b, path+"/driver_override", driver)
+		write(b, path+"/driver/unbind", device)
+		write(b, "/sys/bus/pci/drivers_probe", device)
+	}
+	bind("vfio-pci")
+	eventually(b, "the host's agent has seen the driver", patience, func() bool { v, err := b.host.live.VF(device); return err == nil && v.VFIO })
+	vm.must("ADD")
+	vm.must("CHECK")
+	representor := vm.port()
+	function := func() string { return run(b, inside(b.dpu.name, "devlink", "port", "show", representor)...) }
+	if shown := function(); !strings.Contains(shown, "0a:00:00:00:01:1e") {
+		b.Errorf("the function lacks the pod's MAC: %s", shown)
+	}
+	vm.must("DEL")
+	b.host.idle()
+	if port := vm.port(); port != "" {
+		b.Errorf("after DEL: port %s", port)
+	}
+	if shown := function(); strings.Contains(shown, "0a:00:00:00:01:1e") {
+		b.Errorf("after DEL the function has the pod's MAC: %s", shown)
+	}
+	bind("\n") // the bench's driver makes the netdev in the first namespace, which is not the host's
 }
 
 // testDPUReserved: a pod without a VF request gets one of the reserved VFs. Without a free one the pod gets an error.
