@@ -1,9 +1,7 @@
 package deploy
 
 import (
-	"os"
-	"path/filepath"
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,30 +13,13 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// dpuManifests reads what the kustomizations of deploy/dpu name, by directory
-// and file; a file that none names, or that is not there, fails the test.
+// dpuManifests are those of hosts with a DPU and of DPUs, with the settings that they read.
 func dpuManifests(t *testing.T) map[string][]byte {
 	t.Helper()
-	files := map[string][]byte{"10-config.yaml": manifests(t)["10-config.yaml"]} // hosts read it, too
-	for _, dir := range []string{"dpu/host-cluster", "dpu/dpu-cluster"} {
-		index, err := os.ReadFile(dir + "/kustomization.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var named []string
-		for _, m := range regexp.MustCompile(`(?m)^  - (\S+)$`).FindAllSubmatch(index, -1) {
-			named = append(named, dir+"/"+string(m[1]))
-		}
-		present, _ := filepath.Glob(dir + "/[0-9]*.yaml")
-		if !slices.Equal(named, present) {
-			t.Errorf("%s names %v and has %v", dir, named, present)
-		}
-		for _, path := range present {
-			if files[path], err = os.ReadFile(path); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	values := Example()
+	values["dpuHosts"], values["dpus"] = map[string]any{"enabled": true}, map[string]any{"enabled": true}
+	files := render(t, values)
+	maps.DeleteFunc(files, func(name string, _ []byte) bool { return name != "10-config.yaml" && !strings.Contains(name, "dpu") })
 	return files
 }
 
@@ -108,16 +89,16 @@ func TestDPUManifests_PassAllChecks(t *testing.T) {
 
 func TestDPUChecks_FindEachSpoiledManifest(t *testing.T) {
 	for _, tc := range []spoiled{
-		{"dpu/host-cluster/10-rbac.yaml", "verbs: [get, create, update]", "verbs: [delete]", "role ovn-dpu: right to delete leases"},
-		{"dpu/host-cluster/10-rbac.yaml", "system:serviceaccounts:ovn-dpu", "system:authenticated", "subject Group system:authenticated"},
-		{"dpu/host-cluster/20-admission.yaml", "[Deny]", "[Audit]", "does not deny"},
-		{"dpu/host-cluster/20-admission.yaml", "failurePolicy: Fail", "failurePolicy: Ignore", "fails open"},
-		{"dpu/host-cluster/20-admission.yaml", "['k8s.ovn.org/dpu.connection-status']", "['k8s.ovn.org/dpu.connection-details']", "is about"},
-		{"dpu/host-cluster/20-admission.yaml", "metadata: {name: ovn-dpu-own-pods}\nspec:\n  policyName: ovn-dpu-own-pods", "metadata: {name: ovn-dpu-own-pods}\nspec:\n  policyName: other", "policy ovn-dpu-own-pods does not deny"},
-		{"dpu/host-cluster/30-ovnkube-node-dpu-host.yaml", "key: k8s.ovn.org/dpu-host,", "key: k8s.ovn.org/dpu,", "is not only where"},
-		{"dpu/dpu-cluster/20-ovnkube-node-dpu.yaml", "key: k8s.ovn.org/dpu,", "key: k8s.ovn.org/dpu-host,", "is not only where"},
-		{"dpu/dpu-cluster/20-ovnkube-node-dpu.yaml", "name: state, mountPath", "name: stat, mountPath", "no volume stat"},
-		{"dpu/dpu-cluster/10-config.yaml", "  mtu:", "  mtu_bytes:", "no setting ovn-dpu-config/mtu"},
+		{"25-dpu-host-rbac.yaml", "verbs: [get, create, update]", "verbs: [delete]", "role ovn-dpu: right to delete leases"},
+		{"25-dpu-host-rbac.yaml", "system:serviceaccounts:ovn-dpu", "system:authenticated", "subject Group system:authenticated"},
+		{"26-dpu-host-admission.yaml", "[Deny]", "[Audit]", "does not deny"},
+		{"26-dpu-host-admission.yaml", "failurePolicy: Fail", "failurePolicy: Ignore", "fails open"},
+		{"26-dpu-host-admission.yaml", "['k8s.ovn.org/dpu.connection-status']", "['k8s.ovn.org/dpu.connection-details']", "is about"},
+		{"26-dpu-host-admission.yaml", "metadata: {name: ovn-dpu-own-pods}\nspec:\n  policyName: ovn-dpu-own-pods", "metadata: {name: ovn-dpu-own-pods}\nspec:\n  policyName: other", "policy ovn-dpu-own-pods does not deny"},
+		{"80-ovnkube-node-dpu-host.yaml", "key: k8s.ovn.org/dpu-host,", "key: k8s.ovn.org/dpu,", "is not only where"},
+		{"90-ovnkube-node-dpu.yaml", "key: k8s.ovn.org/dpu,", "key: k8s.ovn.org/dpu-host,", "is not only where"},
+		{"90-ovnkube-node-dpu.yaml", "name: state, mountPath", "name: stat, mountPath", "no volume stat"},
+		{"10-config.yaml", "  mtu:", "  mtu_bytes:", "no setting ovn-dpu-config/mtu"},
 	} {
 		tc.check(t, dpuManifests(t), dpuProblems)
 	}
@@ -144,7 +125,7 @@ func TestDPUAgentFlags_LackNodeOnlyFlags(t *testing.T) {
 	}
 	known := flags(dpuManifests(t), "ovnkube-node-dpu")
 	missing := slices.DeleteFunc(flags(manifests(t), "ovnkube-node"), func(name string) bool { return slices.Contains(known, name) })
-	if want := []string{"--node-name", "--datapath", "--vf-pools", "--vf-resources", "--management-vf", "--gateway-vf"}; !slices.Equal(missing, want) {
+	if want := []string{"--node-name", "--encap-ip", "--datapath", "--vf-pools", "--vf-resources", "--management-vf", "--gateway-vf"}; !slices.Equal(missing, want) {
 		t.Errorf("the DPU's agent lacks %v, and not just %v", missing, want)
 	}
 }

@@ -1,5 +1,3 @@
-// Package deploy holds the manifests; its tests hold them to the API's types,
-// to each other and to the rights that they may ask for.
 package deploy
 
 import (
@@ -15,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,19 +29,51 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 )
 
+// manifests are those of deploy/manifests.
 func manifests(t *testing.T) map[string][]byte {
 	t.Helper()
-	paths, err := filepath.Glob("manifests/*.yaml")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("manifests: %v, %v", paths, err)
+	return render(t, Example())
+}
+
+func render(t *testing.T, values map[string]any) map[string][]byte {
+	t.Helper()
+	rendered, err := Render(values)
+	if err != nil {
+		t.Fatal(err)
 	}
 	files := map[string][]byte{}
+	for name, text := range rendered {
+		files[name] = []byte(text)
+	}
+	return files
+}
+
+// TestValuesPage_IsThatOfChart: `make generate` writes it again.
+func TestValuesPage_IsThatOfChart(t *testing.T) {
+	want, err := ValuesPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, read(t, "../docs/values.md")["../docs/values.md"]); diff != "" {
+		t.Errorf("docs/values.md (-chart +file):\n%s", diff)
+	}
+}
+
+// TestManifests_AreThoseOfChart: `make generate` renders them again.
+func TestManifests_AreThoseOfChart(t *testing.T) {
+	paths, err := filepath.Glob("manifests/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]byte{}
 	for _, path := range paths {
-		if files[filepath.Base(path)], err = os.ReadFile(path); err != nil {
+		if found[filepath.Base(path)], err = os.ReadFile(path); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return files
+	if diff := cmp.Diff(manifests(t), found); diff != "" {
+		t.Errorf("deploy/manifests (-chart +files):\n%s", diff)
+	}
 }
 
 // decode reads every document strictly: unknown and doubled fields are errors.
@@ -255,7 +287,7 @@ func checkPods(objects []runtime.Object) (found []string) {
 			found = append(found, w.name+": cannot start before the network is there")
 		}
 		for _, c := range w.spec.Containers {
-			if c.Image != "ovn-offload:dev" || c.ImagePullPolicy != corev1.PullIfNotPresent {
+			if c.Image != "ghcr.io/ovn-offload/ovn-offload:v0.1.0" || c.ImagePullPolicy != corev1.PullIfNotPresent {
 				found = append(found, c.Name+": image "+c.Image)
 			}
 			if len(c.Resources.Limits) > 0 || len(c.Resources.Requests) == 0 {
@@ -360,8 +392,8 @@ func TestManifestChecks_FindEachSpoiledManifest(t *testing.T) {
 		{"40-ovnkube-db.yaml", "name: db, mountPath", "name: dbs, mountPath", "no volume dbs"},
 		{"50-ovnkube-master.yaml", "hostNetwork: true", "hostNetwork: false", "cannot start before"},
 		{"50-ovnkube-master.yaml", "drop: [ALL]", "drop: [NET_RAW]", "not confined"},
-		{"30-ovnkube-identity.yaml", "requests:", "limits:", "requests and no limits"},
-		{"30-ovnkube-identity.yaml", "image: ovn-offload:dev", "image: other", "image other"},
+		{"30-ovnkube-identity.yaml", `"requests":`, `"limits":`, "requests and no limits"},
+		{"30-ovnkube-identity.yaml", "image: ghcr.io/ovn-offload/ovn-offload:v0.1.0", "image: other", "image other"},
 		{"21-admission.yaml", "[Deny]", "[Warn]", "does not deny"},
 		{"22-admission-everyone.yaml", "[Deny]", "[Warn]", "ovn-pod-annotations does not deny"},
 		{"22-admission-everyone.yaml", "failurePolicy: Fail", "failurePolicy: Ignore", "policy ovn-node-metadata fails open"},

@@ -1,0 +1,50 @@
+// Command manifests writes what is made from the chart: deploy/manifests, for kubectl apply, and docs/values.md, from the
+// values and their JSON schema. It runs in deploy.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ovn-offload/ovn-offload/deploy"
+)
+
+func main() {
+	if err := errors.Join(manifests("manifests"), page("../docs/values.md")); err != nil {
+		fmt.Fprintln(os.Stderr, "manifests:", err)
+		os.Exit(1)
+	}
+}
+
+// manifests replaces the files of a directory.
+func manifests(dir string) error {
+	rendered, err := deploy.Render(deploy.Example())
+	if err != nil {
+		return err
+	}
+	old, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	for name, text := range rendered {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func page(path string) error {
+	text, err := deploy.ValuesPage()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
