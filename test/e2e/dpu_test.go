@@ -4,12 +4,9 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/ovn-offload/ovn-offload/deploy"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
@@ -180,8 +178,7 @@ func makeLease(client kubernetes.Interface, name string) func(context.Context) e
 	}
 }
 
-// applyDPURights makes the objects of deploy/dpu/host-cluster, those without
-// workloads, until the test ends.
+// applyDPURights makes what the chart has for hosts with a DPU, without workloads, until the test ends.
 func applyDPURights(t *testing.T) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(cluster.config)
@@ -193,12 +190,14 @@ func applyDPURights(t *testing.T) {
 		"ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings",
 		"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 	}
-	for _, file := range []string{"10-rbac.yaml", "20-admission.yaml"} {
-		content, err := os.ReadFile(filepath.Join(cluster.root, "deploy/dpu/host-cluster", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	values := deploy.Example()
+	values["dpuHosts"] = map[string]any{"enabled": true}
+	rendered, err := deploy.Render(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"25-dpu-host-rbac.yaml", "26-dpu-host-admission.yaml"} {
+		reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(rendered[file])))
 		for doc, err := reader.Read(); err == nil; doc, err = reader.Read() {
 			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal(doc, &object.Object); err != nil {

@@ -26,7 +26,7 @@ const containerdTags = "no_btrfs no_devmapper no_zfs no_aufs"
 
 // components are the names under which the one Kubernetes binary is called.
 func components() []string {
-	return []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"}
+	return []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "helm"}
 }
 
 // target is one go build.

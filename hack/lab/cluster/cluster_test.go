@@ -8,12 +8,16 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
+	"github.com/ovn-offload/ovn-offload/deploy"
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
 )
 
@@ -176,50 +180,31 @@ func TestLab_RestartRefusesUnknownComponents(t *testing.T) {
 	}
 }
 
-func TestAdapt_SetsLabValuesInManifests(t *testing.T) {
-	l := lab(t, func(c *Config) { c.Families = "dual" })
-	l.fingerprints = map[string]string{l.productImage(): "abc"}
-	got, err := l.adapt([]byte(`# comment
-apiVersion: v1
-kind: ConfigMap
-data: {net_cidr: "1.2.3.0/24", other: "kept"}
----
-apiVersion: apps/v1
-kind: DaemonSet
-spec: {template: {metadata: {labels: {app: x}}}}
----
-apiVersion: v1
-kind: Secret
-`), "netdev")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `apiVersion: v1
-data:
-  datapath: netdev
-  k8s_apiserver: https://172.18.0.3:6443
-  net_cidr: 10.244.0.0/16/24,fd00:10:244::/48/64
-  other: kept
-  ovn_nb: ssl:172.18.0.3:6641
-  ovn_sb: ssl:172.18.0.3:6642
-  svc_cidr: 10.96.0.0/16,fd00:10:96::/112
-kind: ConfigMap
----
-apiVersion: apps/v1
-kind: DaemonSet
-spec:
-  template:
-    metadata:
-      annotations:
-        image-fingerprint: abc
-      labels:
-        app: x
----
-apiVersion: v1
-kind: Secret
-`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Error(diff)
+// TestChartValues_AreAcceptedByChart: a VM has the DaemonSets of its group, with the kernel's datapath, and no other.
+func TestChartValues_AreAcceptedByChart(t *testing.T) {
+	for vms, want := range map[int][]string{0: {"ovnkube-node"}, 1: {"ovnkube-node-vm", "ovnkube-node"}} {
+		l := lab(t, func(c *Config) { c.Families, c.VMNodes = "dual", vms })
+		l.fingerprints = map[string]string{l.productImage(): "abc"}
+		values := l.chartValues("netdev")
+		values["apiServer"], values["databases"] = "https://192.0.2.1:6443", map[string]any{"address": "192.0.2.1"}
+		rendered, err := deploy.Render(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sets []string
+		for document := range strings.SplitSeq(rendered["70-ovnkube-node.yaml"], "\n---\n") {
+			var set appsv1.DaemonSet
+			if err := yaml.Unmarshal([]byte(document), &set); err != nil {
+				t.Fatal(err)
+			}
+			sets = append(sets, set.Name)
+			if set.Spec.Template.Annotations["image-fingerprint"] != "abc" {
+				t.Errorf("%s: annotations %v", set.Name, set.Spec.Template.Annotations)
+			}
+		}
+		if !slices.Equal(sets, want) {
+			t.Errorf("with %d VMs: DaemonSets %v, want %v", vms, sets, want)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func (l *Lab) dns(ctx context.Context) error {
 	if l.cfg.CNI != CNIOffload {
 		return nil // without services there is no DNS either
 	}
-	file := l.path("manifests", "dns.yaml")
+	file := l.path("dns.yaml")
 	manifest := strings.NewReplacer("CLUSTER_DNS", l.clusterDNS(), "FINGERPRINT", l.fingerprints[l.dnsImage()]).Replace(dnsManifest)
 	if err := os.WriteFile(file, []byte(manifest), 0o644); err != nil {
 		return err

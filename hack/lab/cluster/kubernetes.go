@@ -4,20 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -162,47 +160,36 @@ func (l *Lab) bridgeNetwork(ctx context.Context) error {
 	return nil
 }
 
-// deploy applies the project's manifests with the lab's settings, in the order of
-// their numbers, and waits for the rollout. Those below 40 are done first, the
-// certificates among them: kubelet tries a pod that mounts a Secret which is not
-// there yet again, slower and slower.
+// deploy installs the chart with the lab's values, as docs/deploy.md says for a cluster of kubeadm, and waits for the
+// rollout. It upgrades an older installation, and takes over objects that kubectl has applied.
 func (l *Lab) deploy(ctx context.Context) error {
-	files, err := l.writeManifests(l.path("manifests"))
+	if err := l.kubeadmConfigMaps(ctx); err != nil {
+		return err
+	}
+	values, err := l.values()
 	if err != nil {
 		return err
 	}
-	first := slices.IndexFunc(files, func(file string) bool { return filepath.Base(file) >= "40" })
-	if first < 0 {
-		first = len(files)
+	if err := os.WriteFile(l.path("values.yaml"), values, 0o644); err != nil {
+		return err
 	}
-	for _, group := range [][]string{files[:first], files[first:]} {
-		if err := l.apply(ctx, group); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *Lab) apply(ctx context.Context, files []string) error {
-	if len(files) == 0 {
-		return nil
-	}
-	args := []string{"apply", "--server-side", "--force-conflicts", "-o", "name"}
-	for _, file := range files {
-		args = append(args, "-f", file)
-	}
-	out, err := l.kubectlOutput(ctx, args...)
+	start := time.Now()
+	_, err = l.run(ctx, nil, "helm", []string{
+		"upgrade", "--install", "ovn-offload", filepath.Join(l.cfg.Repo, "deploy/chart"), "--namespace=" + systemSpace, "--create-namespace",
+		"--values=" + l.path("values.yaml"), "--take-ownership", "--force-conflicts",
+	})
 	if err != nil {
 		return err
 	}
-	for name := range strings.FieldsSeq(out) {
-		if !strings.HasPrefix(name, "deployment.") && !strings.HasPrefix(name, "daemonset.") {
-			continue
-		}
-		if strings.HasSuffix(name, vmSuffix) {
+	l.say("    %5.1fs helm upgrade --install", time.Since(start).Seconds())
+	workloads, err := l.kubectlOutput(ctx, "get", "deployment,daemonset", "-n", systemSpace, "-o", "name")
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(workloads) {
+		if strings.HasSuffix(name, "-"+vmGroup) {
 			continue // they have few probes; that the nodes are ready says more
 		}
-		start := time.Now()
 		if err := l.kubectl(ctx, "rollout", "status", "-n", systemSpace, name, "--timeout="+l.patience(5*time.Minute).String()); err != nil {
 			return err
 		}
@@ -211,129 +198,84 @@ func (l *Lab) apply(ctx context.Context, files []string) error {
 	return nil
 }
 
-// writeManifests copies deploy/manifests, with what a lab changes, and gives the copies in order.
-func (l *Lab) writeManifests(dir string) ([]string, error) {
+// kubeadmConfigMaps makes the ConfigMaps in which kubeadm leaves the API server's address and the networks. The chart
+// reads them, so the lab's values name neither.
+func (l *Lab) kubeadmConfigMaps(ctx context.Context) error {
+	cluster, err := yaml.Marshal(map[string]any{"networking": map[string]any{"podSubnet": join(l.cfg.PodCIDRs), "serviceSubnet": join(l.cfg.ServiceCIDRs)}})
+	if err != nil {
+		return err
+	}
+	info, err := yaml.Marshal(map[string]any{"clusters": []any{map[string]any{"name": "", "cluster": map[string]any{"server": l.apiURL()}}}})
+	if err != nil {
+		return err
+	}
+	list := corev1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}}
+	for _, object := range []runtime.Object{
+		&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}},
+		configMap(metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration", cluster),
+		configMap(metav1.NamespacePublic, "cluster-info", "kubeconfig", info),
+	} {
+		list.Items = append(list.Items, runtime.RawExtension{Object: object})
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return l.kubectlInput(ctx, bytes.NewReader(data), "apply", "--server-side", "-f", "-")
+}
+
+func configMap(namespace, name, key string, value []byte) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{key: string(value)},
+	}
+}
+
+// values are those of the chart that a lab decides: the image that it has made, with a note so that a new image under
+// the old name is rolled out; the datapath; and a group for nodes that are VMs.
+func (l *Lab) values() ([]byte, error) {
 	hub, err := l.find(fabric)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	files, err := filepath.Glob(filepath.Join(l.cfg.Repo, "deploy/manifests/*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	if len(files) == 0 {
-		return nil, errors.New("deploy/manifests is empty")
-	}
-	kernel := datapath(hub)
-	for i, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		if data, err = l.adapt(data, kernel); err != nil {
-			return nil, fmt.Errorf("adapting %s: %w", file, err)
-		}
-		files[i] = filepath.Join(dir, filepath.Base(file))
-		if err := os.WriteFile(files[i], data, 0o644); err != nil {
-			return nil, err
-		}
-	}
-	return files, nil
+	return yaml.Marshal(l.chartValues(datapath(hub)))
 }
 
-// adapt changes three things in a manifest: the values of the ConfigMap that a lab
-// decides, and a note of the image in pod templates, so that a new image under
-// the old name is rolled out; and VMs get DaemonSets of their own.
-func (l *Lab) adapt(manifest []byte, datapath string) ([]byte, error) {
-	var documents []string
-	for document := range strings.SplitSeq("\n"+string(manifest), "\n---") {
-		var object unstructured.Unstructured
-		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			return nil, err
-		}
-		if object.Object == nil {
-			continue
-		}
-		var err error
-		switch object.GetKind() {
-		case "ConfigMap":
-			err = l.settings(object.Object, datapath)
-		case "Deployment", "DaemonSet":
-			err = unstructured.SetNestedField(object.Object, l.fingerprints[l.productImage()], "spec", "template", "metadata", "annotations", "image-fingerprint")
-		}
-		if err != nil {
-			return nil, err
-		}
-		objects := []any{object.Object}
-		if object.GetKind() == "DaemonSet" {
-			if objects, err = l.splitForVMs(object.Object); err != nil {
-				return nil, err
-			}
-		}
-		for _, object := range objects {
-			data, err := yaml.Marshal(object)
-			if err != nil {
-				return nil, err
-			}
-			documents = append(documents, string(data))
-		}
+func (l *Lab) chartValues(datapath string) map[string]any {
+	values := map[string]any{
+		"image":          map[string]any{"repository": "ovn-offload", "tag": "dev"},
+		"podAnnotations": map[string]any{"image-fingerprint": l.fingerprints[l.productImage()]},
+		"nodes":          map[string]any{"datapath": datapath},
 	}
-	return []byte(strings.Join(documents, "---\n")), nil
-}
-
-// settings are the values of the ConfigMap that a lab decides.
-func (l *Lab) settings(object map[string]any, datapath string) error {
-	var pods []string
-	for _, cidr := range l.cfg.PodCIDRs {
-		bits := 24
-		if cidr.Addr().Is6() {
-			bits = 64
-		}
-		pods = append(pods, fmt.Sprintf("%s/%d", cidr, bits))
+	if l.cfg.VMNodes > 0 {
+		values["nodeGroups"] = []any{map[string]any{
+			"name": vmGroup, "label": map[string]any{"key": vmLabel, "value": ""},
+			"settings": map[string]any{"datapath": kernelDatapath, "slowMachine": true},
+		}}
 	}
-	address := l.cfg.apiAddress().Addr()
-	host := address.String()
-	if address.Is6() {
-		host = "[" + host + "]"
-	}
-	for key, value := range map[string]string{
-		"net_cidr": strings.Join(pods, ","), "svc_cidr": join(l.cfg.ServiceCIDRs), "datapath": datapath,
-		"k8s_apiserver": l.apiURL(), "ovn_nb": "ssl:" + host + ":6641", "ovn_sb": "ssl:" + host + ":6642",
-	} {
-		if err := unstructured.SetNestedField(object, value, "data", key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return values
 }
 
 func (l *Lab) kubectl(ctx context.Context, args ...string) error {
 	return l.kubectlInput(ctx, nil, args...)
 }
 
-func (l *Lab) kubectlOutput(ctx context.Context, args ...string) (string, error) {
-	var out strings.Builder
-	err := l.runKubectl(ctx, nil, &out, args)
-	return out.String(), err
-}
-
 func (l *Lab) kubectlInput(ctx context.Context, in io.Reader, args ...string) error {
-	var out strings.Builder
-	return l.runKubectl(ctx, in, &out, args)
+	_, err := l.run(ctx, in, "kubectl", args)
+	return err
 }
 
-func (l *Lab) runKubectl(ctx context.Context, in io.Reader, out *strings.Builder, args []string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(l.cfg.Repo, "_output/bin/kubectl"), append([]string{"--kubeconfig", l.Kubeconfig()}, args...)...)
-	var stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &stderr
+func (l *Lab) kubectlOutput(ctx context.Context, args ...string) (string, error) {
+	return l.run(ctx, nil, "kubectl", args)
+}
+
+// run runs kubectl or helm on the lab's cluster, and gives its output.
+func (l *Lab) run(ctx context.Context, in io.Reader, program string, args []string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(l.cfg.Repo, "_output/bin", program), append([]string{"--kubeconfig", l.Kubeconfig()}, args...)...)
+	var stdout, stderr strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(out.String()+stderr.String()))
+		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(stdout.String()+stderr.String()))
 	}
-	return nil
+	return stdout.String(), nil
 }

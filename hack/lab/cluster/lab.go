@@ -168,14 +168,19 @@ func (l *Lab) build(ctx context.Context) error {
 	if l.bin.root, err = l.cache.NodeRoot(ctx); err != nil {
 		return err
 	}
-	link := filepath.Join(l.cfg.Repo, "_output/bin/kubectl")
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(l.cfg.Repo, "_output/bin"), 0o755); err != nil {
 		return err
 	}
-	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	for _, name := range []string{"kubectl", "helm"} {
+		link := filepath.Join(l.cfg.Repo, "_output/bin", name)
+		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(filepath.Join(l.bin.kubernetes, name), link); err != nil {
+			return err
+		}
 	}
-	return os.Symlink(filepath.Join(l.bin.kubernetes, "kubectl"), link)
+	return nil
 }
 
 // keepState refuses to change the settings of a lab that is there.

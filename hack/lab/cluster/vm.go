@@ -12,9 +12,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/build"
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
@@ -28,8 +25,8 @@ const (
 	vmVFs      = 4
 	// vmLabel is on the nodes that are VMs.
 	vmLabel = "lab.test/vm"
-	// vmSuffix is of the DaemonSets for them.
-	vmSuffix = "-vm"
+	// vmGroup is the group of the chart that they are in.
+	vmGroup = "vm"
 )
 
 // benchFiles are what VMs start from.
@@ -205,49 +202,4 @@ func (l *Lab) Remove(ctx context.Context, name string) error {
 	}
 	l.cfg.VMNodes--
 	return l.writeState()
-}
-
-// splitForVMs gives a DaemonSet for the nodes that are namespaces, and, if there
-// are VMs, its like for them: with their datapath, without probes that are commands,
-// and with time for the others.
-func (l *Lab) splitForVMs(object map[string]any) ([]any, error) {
-	var host, vms appsv1.DaemonSet
-	for set, operator := range map[*appsv1.DaemonSet]corev1.NodeSelectorOperator{&host: corev1.NodeSelectorOpDoesNotExist, &vms: corev1.NodeSelectorOpExists} {
-		if err := apiruntime.DefaultUnstructuredConverter.FromUnstructured(object, set); err != nil {
-			return nil, err
-		}
-		if affinity := set.Spec.Template.Spec.Affinity; affinity == nil || affinity.NodeAffinity == nil {
-			return []any{object}, nil // it is not about the nodes' network
-		}
-		terms := set.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-		for i := range terms {
-			terms[i].MatchExpressions = append(terms[i].MatchExpressions, corev1.NodeSelectorRequirement{Key: vmLabel, Operator: operator})
-		}
-	}
-	vms.Name += vmSuffix
-	vms.Spec.Selector.MatchLabels[vmLabel] = ""
-	vms.Spec.Template.Labels[vmLabel] = ""
-	containers := vms.Spec.Template.Spec.Containers
-	for c := range containers {
-		container := &containers[c]
-		for _, probe := range []**corev1.Probe{&container.StartupProbe, &container.ReadinessProbe, &container.LivenessProbe} {
-			switch {
-			case *probe == nil:
-			case (*probe).Exec != nil: // a command in a container is seconds of the VM's processor
-				*probe = nil
-			default:
-				(*probe).TimeoutSeconds = 10 * max(1, (*probe).TimeoutSeconds)
-				(*probe).PeriodSeconds = 6 * max(1, (*probe).PeriodSeconds)
-			}
-		}
-		for i, variable := range container.Env {
-			if variable.Name == "DATAPATH" {
-				container.Env[i] = corev1.EnvVar{Name: variable.Name, Value: kernelDatapath}
-			}
-		}
-	}
-	if l.cfg.VMNodes == 0 {
-		return []any{host}, nil
-	}
-	return []any{host, vms}, nil
 }

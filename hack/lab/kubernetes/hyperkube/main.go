@@ -1,4 +1,4 @@
-// hyperkube is Kubernetes in one binary: it runs the component that it is
+// hyperkube is Kubernetes and Helm in one binary: it runs the component that it is
 // called as (argv[0], a symbolic link), or the one named by its first argument.
 // One binary links the shared code once, which halves the build time of the lab.
 package main
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	helm "helm.sh/helm/v4/pkg/cmd"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -28,12 +29,27 @@ func main() {
 		component = os.Args[1]
 		os.Args = os.Args[1:]
 	}
+	if component == "helm" {
+		os.Exit(runHelm())
+	}
 	command := newCommand(component)
 	if command == nil {
 		fmt.Fprintf(os.Stderr, "hyperkube: no component %q\n", component)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command))
+}
+
+// runHelm runs Helm without the flags and the log of Kubernetes' components.
+func runHelm() int {
+	command, err := helm.NewRootCmd(os.Stdout, os.Args[1:], helm.SetupLogging)
+	if err == nil {
+		err = command.Execute()
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
 }
 
 func newCommand(component string) *cobra.Command {
