@@ -62,6 +62,8 @@ func settings(cfg Config, s State, g Gateway, encap netip.Addr) map[string]strin
 		"ovn-openflow-probe-interval": "180",
 		"ovn-monitor-all":             "true",
 		"ovn-enable-lflow-cache":      "true",
+		// Logical flows of another version of ovn-northd wait until this node has the same version.
+		"ovn-match-northd-version": "true",
 		// After a restart the old flows stay until the new ones are complete.
 		"ovn-ofctrl-wait-before-clear": "0",
 		"ovn-bridge-datapath-type":     cfg.Datapath,
