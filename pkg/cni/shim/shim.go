@@ -89,6 +89,8 @@ func forward(command string, a *skel.CmdArgs) error {
 		Args: a.Args, Path: a.Path, Config: a.StdinData,
 	})
 	if cniErr != nil {
+		// The runtime shows the message alone, and docs/failures has a page for each code.
+		cniErr.Msg = fmt.Sprintf("error %d: %s", cniErr.Code, cniErr.Msg)
 		return cniErr
 	}
 	if _, err := os.Stdout.Write(out); err != nil {
