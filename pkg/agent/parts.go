@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -88,7 +89,10 @@ func (n *parts) serve(ctx context.Context, server *cni.Server, ready func() erro
 	if err := cnifiles.WriteConf(n.Install.ConfDir); err != nil {
 		return err
 	}
-	n.ready.set(ready)
+	if err := cnifiles.CheckFirst(n.Install.ConfDir); err != nil {
+		n.Logger.Warn("pods get another network", "error", err)
+	}
+	n.ready.set(func() error { return cmp.Or(ready(), cnifiles.CheckFirst(n.Install.ConfDir)) })
 	n.Logger.Info("node is ready for pods")
 	return server.Run(ctx)
 }

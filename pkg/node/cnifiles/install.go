@@ -51,6 +51,25 @@ func WriteConf(dir string) error {
 	return nil
 }
 
+// CheckFirst is an error if the container runtime reads the configuration of another network before ours: it takes the
+// first file by name.
+func CheckFirst(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("checking the CNI configuration: %w", err)
+	}
+	for _, entry := range entries { // sorted by name
+		switch filepath.Ext(entry.Name()) {
+		case ".conf", ".conflist", ".json":
+			if entry.Name() < confName {
+				return fmt.Errorf("the container runtime uses %s, which comes before %s: remove the file of the other network",
+					filepath.Join(dir, entry.Name()), confName)
+			}
+		}
+	}
+	return nil
+}
+
 // RemoveConf takes the announcement back; absent is fine.
 func RemoveConf(dir string) error {
 	if err := os.Remove(filepath.Join(dir, confName)); err != nil && !errors.Is(err, fs.ErrNotExist) {

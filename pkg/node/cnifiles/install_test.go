@@ -3,6 +3,7 @@ package cnifiles
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
@@ -38,4 +39,17 @@ func TestInstall_ReplacesOnlyChangedPlugin(t *testing.T) {
 	}
 	nodetest.Must(t, RemoveConf(conf))
 	nodetest.Must(t, RemoveConf(conf))
+}
+
+func TestCheckFirst_NamesFileOfOtherNetwork(t *testing.T) {
+	dir := t.TempDir()
+	nodetest.Must(t, WriteConf(dir))
+	for _, name := range []string{"00-readme.txt", "05-calico.conf.bak", "20-flannel.conflist"} {
+		nodetest.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	nodetest.Must(t, CheckFirst(dir))
+	nodetest.Must(t, os.WriteFile(filepath.Join(dir, "10-calico.conflist"), nil, 0o600))
+	if err := CheckFirst(dir); err == nil || !strings.Contains(err.Error(), "10-calico.conflist, which comes before 10-ovn-kubernetes.conf") {
+		t.Errorf("with a configuration of Calico: %v", err)
+	}
 }
