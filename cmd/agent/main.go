@@ -40,7 +40,7 @@ func main() {
 
 func command() *cobra.Command {
 	cfg, level := agent.Defaults(), slog.LevelInfo
-	cfg.Kube.UserAgent = "ovn-offload-agent/" + version
+	cfg.Version, cfg.Kube.UserAgent = version, "ovn-offload-agent/"+version
 	root := &cobra.Command{
 		Use: "ovn-offload-agent", Short: "sets a node up for the network and attaches its pods",
 		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,

@@ -24,7 +24,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	server := api.Config{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-controller"}
+	server := api.Config{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-controller/" + version}
 	client, err := api.New(server)
 	if err != nil {
 		return err
@@ -38,7 +38,8 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), expose.BuildInfo(version))
+	log.Info("controller starts", "version", version)
 	host, _ := os.Hostname()
 	lead := leader.Defaults()
 	lead.Namespace, lead.Identity = o.leaseNamespace, fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano())

@@ -59,7 +59,7 @@ func NewProcess(cfg Config) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{Config: cfg, client: client, kinds: kinds, metrics: prometheus.NewRegistry()}
-	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), expose.BuildInfo(cfg.Version))
 	return p, nil
 }
 
@@ -69,6 +69,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	p.Logger.Info("agent starts", "version", p.Version, "mode", p.Mode)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { // answers before the API server does: only tokens wait for that
 		return expose.Run(ctx, expose.Config{

@@ -27,7 +27,9 @@ const (
 type Config struct {
 	// Mode is one of the four above.
 	Mode string
-	Kube api.Config
+	// Version is that of the agent.
+	Version string
+	Kube    api.Config
 	// Node is the set-up of the node; on a DPU, its name is that of Serves.
 	Node gateway.Config
 	CNI  cni.Config

@@ -45,6 +45,13 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// BuildInfo is a metric with the version of the process.
+func BuildInfo(version string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "ovn_offload", Name: "build_info", Help: "1; the label is the version of the process.", ConstLabels: prometheus.Labels{"version": version},
+	}, func() float64 { return 1 })
+}
+
 // Run serves until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	address, _, err := net.SplitHostPort(cfg.Local)
