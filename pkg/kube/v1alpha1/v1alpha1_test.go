@@ -52,8 +52,11 @@ func schemas(t *testing.T) map[string]*schemaOf {
 		}
 		var crd struct {
 			APIVersion, Kind string
-			Metadata         struct{ Name string }
-			Spec             struct {
+			Metadata         struct {
+				Name        string
+				Annotations map[string]string
+			}
+			Spec struct {
 				Group, Scope string
 				Names        struct {
 					Kind, ListKind, Plural, Singular string
@@ -77,6 +80,9 @@ func schemas(t *testing.T) map[string]*schemaOf {
 		}
 		if crd.Metadata.Name != crd.Spec.Names.Plural+"."+crd.Spec.Group || crd.Spec.Scope != "Cluster" {
 			t.Errorf("%s: name or scope", crd.Metadata.Name)
+		}
+		if crd.Metadata.Annotations["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("%s: Helm would remove it, with all objects, with the chart", crd.Metadata.Name)
 		}
 		version := crd.Spec.Versions[0]
 		schema := version.Schema.OpenAPIV3Schema
