@@ -44,16 +44,20 @@ func defaultBase(arch string, now time.Time) base {
 }
 
 func (b base) key() string {
-	sum := sha256.Sum256(fmt.Append(nil, b.suite, b.arch, b.packages, b.excluded, b.week.Unix()))
+	sum := sha256.Sum256(fmt.Append(nil, b.suite, b.arch, b.packages, b.excluded, b.week.Unix(), pinsText))
 	return hex.EncodeToString(sum[:6])
 }
 
-// ensure gives the base layer from the cache, or makes it first.
+// ensure gives the base layer from the cache, or makes it first. Each layer of the cache has the pinned versions.
 func (b base) ensure(ctx context.Context, cache string) (layer, error) {
 	path := filepath.Join(cache, "base-"+b.key()+".tar")
 	digest, err := os.ReadFile(path + ".sha256")
 	if _, statErr := os.Stat(path); err == nil && statErr == nil {
 		return layer{path, string(digest)}, nil
+	}
+	pins, err := pinsOf(pinsText, b.suite)
+	if err != nil {
+		return layer{}, err
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return layer{}, err
@@ -65,6 +69,9 @@ func (b base) ensure(ctx context.Context, cache string) (layer, error) {
 	tmp.Close()
 	defer func() { _ = os.Remove(tmp.Name()) }()
 	if err := b.bootstrap(ctx, tmp.Name()); err != nil {
+		return layer{}, err
+	}
+	if err := checkPins(tmp.Name(), pins); err != nil {
 		return layer{}, err
 	}
 	sum, err := fileDigest(tmp.Name())

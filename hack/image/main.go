@@ -4,7 +4,8 @@
 // our static binaries and the files under hack/image/rootfs.
 //
 // The base is cached by its package list and by the week, so that security
-// updates arrive and a change of our code costs seconds. deploy/Containerfile
+// updates arrive and a change of our code costs seconds. OVS and OVN have the
+// versions of pins.txt: a base with others is an error. deploy/Containerfile
 // describes the same image for people with docker or podman.
 package main
 
