@@ -3,6 +3,7 @@ package deploy
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,13 @@ func TestKindValues_AreAcceptedByChart(t *testing.T) {
 		if config.Data[key] != want {
 			t.Errorf("%s: %q, want %q", key, config.Data[key], want)
 		}
+	}
+	image, err := exec.Command("kind/up", "image").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "image: " + strings.TrimSpace(string(image)) + "\n"; !strings.Contains(string(render(t, values)["60-ovs-node.yaml"]), want) {
+		t.Errorf("the chart does not use the image that is built, %q", want)
 	}
 	if out, err := exec.Command("kind/up", "values", "172.18.0.9").CombinedOutput(); err == nil {
 		t.Errorf("values without a datapath pass: %s", out)

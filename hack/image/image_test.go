@@ -135,6 +135,18 @@ func TestBaseKey_ChangesWeeklyAndWithContent(t *testing.T) {
 	}
 }
 
+func TestDefaultTag_HasRepositoryOfChart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	write(t, file, "image: {repository: registry.example.com/net, tag: v1}\n", 0o644)
+	if tag, err := defaultTag(file); err != nil || tag != "registry.example.com/net:dev" {
+		t.Errorf("tag %q: %v", tag, err)
+	}
+	write(t, file, "image: {tag: v1}\n", 0o644)
+	if tag, err := defaultTag(file); err == nil {
+		t.Errorf("values without a repository give %q", tag)
+	}
+}
+
 // deploy/Containerfile says what hack/image does.
 func TestContainerfile_InstallsSamePackagesAsImage(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/Containerfile")

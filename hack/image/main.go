@@ -22,6 +22,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 func main() {
@@ -43,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.StringVar(&o.out, "out", "_output/image/ovn-offload.tar", "the archive to write")
-	flags.StringVar(&o.tag, "tag", "ovn-offload:dev", "name and tag of the image")
+	flags.StringVar(&o.tag, "tag", "", "name and tag of the image (default: the chart's repository, tag dev)")
 	flags.StringVar(&o.cache, "cache", "", "directory for base layers (default: ovn-offload/image in the user's cache)")
 	flags.StringVar(&o.version, "version", "", "version stamped into the binaries (default: from git)")
 	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "GOARCH of the image; another than this machine's needs its binfmt")
@@ -69,6 +71,11 @@ func build(ctx context.Context, o options) error {
 	root, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/ovn-offload/ovn-offload")
 	if err != nil {
 		return fmt.Errorf("finding the module: %w", err)
+	}
+	if o.tag == "" {
+		if o.tag, err = defaultTag(filepath.Join(root, "deploy", "chart", "values.yaml")); err != nil {
+			return err
+		}
 	}
 	if o.version == "" {
 		if o.version, err = output(ctx, root, "git", "describe", "--always", "--dirty"); err != nil {
@@ -104,6 +111,24 @@ func build(ctx context.Context, o options) error {
 		}
 		return writeArchive(o, baseLayer, ours)
 	})
+}
+
+// defaultTag names the image of a working tree. The chart's values are the one place that has its repository.
+func defaultTag(valuesFile string) (string, error) {
+	text, err := os.ReadFile(valuesFile)
+	if err != nil {
+		return "", fmt.Errorf("reading the image's repository: %w", err)
+	}
+	var values struct {
+		Image struct{ Repository string }
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		return "", fmt.Errorf("reading the image's repository from %s: %w", valuesFile, err)
+	}
+	if values.Image.Repository == "" {
+		return "", fmt.Errorf("%s has no image.repository", valuesFile)
+	}
+	return values.Image.Repository + ":dev", nil
 }
 
 // binaries maps the name in the image to the command that it is built from.

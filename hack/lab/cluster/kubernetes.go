@@ -243,7 +243,7 @@ func (l *Lab) values() ([]byte, error) {
 
 func (l *Lab) chartValues(datapath string) map[string]any {
 	values := map[string]any{
-		"image":          map[string]any{"repository": "ovn-offload", "tag": "dev"},
+		"image":          map[string]any{"tag": "dev"},
 		"podAnnotations": map[string]any{"image-fingerprint": l.fingerprints[l.productImage()]},
 		"nodes":          map[string]any{"datapath": datapath},
 	}
