@@ -67,6 +67,9 @@ func TestRender_OnlyWhatIsEnabled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if hooks, err := Removal(with(t, text)); err != nil || (hooks != "") != strings.Contains(want, "40-ovnkube-db") {
+			t.Errorf("%s: hooks of the removal: %d bytes, %v", text, len(hooks), err)
+		}
 		names := []string{}
 		for name := range rendered {
 			names = append(names, strings.TrimSuffix(name, ".yaml"))
@@ -86,7 +89,7 @@ nodeGroups:
 
 // TestNodeGroups_GiveEachNodeOneAgent: the first group whose label a node has, and each with its settings.
 func TestNodeGroups_GiveEachNodeOneAgent(t *testing.T) {
-	objects, err := decode(render(t, with(t, groups)))
+	objects, err := decode(renderAll(t, with(t, groups)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +100,11 @@ func TestNodeGroups_GiveEachNodeOneAgent(t *testing.T) {
 		labels map[string]string
 		want   string
 	}{
-		{nil, "[ovnkube-node ovs-node]"},
-		{map[string]string{"nic": "other"}, "[ovnkube-node ovs-node]"},
-		{map[string]string{"nic": "cx6"}, "[ovnkube-node-cx6 ovs-node-cx6]"},
-		{map[string]string{"nic": "cx6", "zone": "far"}, "[ovnkube-node-cx6 ovs-node-cx6]"},
-		{map[string]string{"zone": "far"}, "[ovnkube-node-far]"},
+		{nil, "[ovn-offload-cleanup ovnkube-node ovs-node]"},
+		{map[string]string{"nic": "other"}, "[ovn-offload-cleanup ovnkube-node ovs-node]"},
+		{map[string]string{"nic": "cx6"}, "[ovn-offload-cleanup-cx6 ovnkube-node-cx6 ovs-node-cx6]"},
+		{map[string]string{"nic": "cx6", "zone": "far"}, "[ovn-offload-cleanup-cx6 ovnkube-node-cx6 ovs-node-cx6]"},
+		{map[string]string{"zone": "far"}, "[ovn-offload-cleanup-far ovnkube-node-far]"},
 		{map[string]string{"zone": "far", "k8s.ovn.org/dpu-host": ""}, "[]"},
 	} {
 		sets := []string{}
@@ -139,7 +142,7 @@ func TestSettings_ReplacePodsThatReadThem(t *testing.T) {
 		var names []string
 		before, after := map[string]string{}, map[string]string{}
 		for values, marks := range map[*map[string]string]map[string]any{&before: Example(), &after: with(t, text)} {
-			objects, err := decode(render(t, marks))
+			objects, err := decode(renderAll(t, marks))
 			if err != nil {
 				t.Fatal(err)
 			}

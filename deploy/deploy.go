@@ -23,6 +23,9 @@ import (
 // Namespace is the only namespace that the chart can be installed in.
 const Namespace = "ovn-kubernetes"
 
+// removal is the file of the hooks in the chart.
+const removal = "95-removal.yaml"
+
 //go:generate go run ../hack/manifests
 //go:embed all:chart
 var files embed.FS
@@ -54,8 +57,20 @@ func Chart() (*chart.Chart, error) {
 }
 
 // Render gives the chart's manifests by file name, such as "10-config.yaml". Values are those of a values file; wrong
-// ones are an error with the path of the value. Files without an object are left out.
+// ones are an error with the path of the value. Files without an object and the removal's hooks are left out.
 func Render(values map[string]any) (map[string]string, error) {
+	manifests, err := render(values)
+	delete(manifests, removal)
+	return manifests, err
+}
+
+// Removal gives the manifests of the hooks that Helm runs before it removes the chart.
+func Removal(values map[string]any) (string, error) {
+	manifests, err := render(values)
+	return manifests[removal], err
+}
+
+func render(values map[string]any) (map[string]string, error) {
 	c, err := Chart()
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func dpuManifests(t *testing.T) map[string][]byte {
 	t.Helper()
 	values := Example()
 	values["dpuHosts"], values["dpus"] = map[string]any{"enabled": true}, map[string]any{"enabled": true}
-	files := render(t, values)
+	files := renderAll(t, values)
 	maps.DeleteFunc(files, func(name string, _ []byte) bool { return name != "10-config.yaml" && !strings.Contains(name, "dpu") })
 	return files
 }

@@ -21,7 +21,7 @@ func TestKindValues_AreAcceptedByChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var config corev1.ConfigMap
-	if err := yaml.Unmarshal(render(t, values)["10-config.yaml"], &config); err != nil {
+	if err := yaml.Unmarshal(renderAll(t, values)["10-config.yaml"], &config); err != nil {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{

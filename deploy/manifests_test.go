@@ -17,6 +17,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,15 +30,15 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 )
 
-// manifests are those of deploy/manifests.
+// manifests are those of deploy/manifests and deploy/removal.yaml.
 func manifests(t *testing.T) map[string][]byte {
 	t.Helper()
-	return render(t, Example())
+	return renderAll(t, Example())
 }
 
-func render(t *testing.T, values map[string]any) map[string][]byte {
+func renderAll(t *testing.T, values map[string]any) map[string][]byte {
 	t.Helper()
-	rendered, err := Render(values)
+	rendered, err := render(values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,14 +66,14 @@ func TestManifests_AreThoseOfChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[string][]byte{}
+	found := map[string][]byte{removal: []byte(read(t, "removal.yaml")["removal.yaml"])}
 	for _, path := range paths {
 		if found[filepath.Base(path)], err = os.ReadFile(path); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if diff := cmp.Diff(manifests(t), found); diff != "" {
-		t.Errorf("deploy/manifests (-chart +files):\n%s", diff)
+		t.Errorf("deploy/manifests and deploy/removal.yaml (-chart +files):\n%s", diff)
 	}
 }
 
@@ -120,6 +121,7 @@ type workload struct {
 func workloads(objects []runtime.Object) (list []workload) {
 	each(objects, func(d *appsv1.Deployment) { list = append(list, workload{d.Name, false, d.Spec.Template.Spec}) })
 	each(objects, func(d *appsv1.DaemonSet) { list = append(list, workload{d.Name, true, d.Spec.Template.Spec}) })
+	each(objects, func(j *batchv1.Job) { list = append(list, workload{j.Name, false, j.Spec.Template.Spec}) })
 	return list
 }
 
@@ -187,6 +189,7 @@ var rights = map[string][]string{
 		"create certificatesigningrequests", "get certificatesigningrequests", "watch certificatesigningrequests",
 		"list configmaps*", "watch configmaps*",
 	},
+	"ovn-offload-removal": {"list daemonsets", "watch daemonsets", "delete daemonsets", "list pods"},
 	"ovn-dpu": { // of a DPU, in the cluster of its host
 		"create tokenreviews", "create subjectaccessreviews",
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
@@ -279,7 +282,7 @@ func checkVolumes(objects []runtime.Object) (found []string) {
 	return found
 }
 
-var privileged = []string{"ovs-daemons", "ovn-offload-agent"}
+var privileged = []string{"ovs-daemons", "ovn-offload-agent", "cleanup"}
 
 func checkPods(objects []runtime.Object) (found []string) {
 	for _, w := range workloads(objects) {
@@ -373,8 +376,8 @@ func TestManifests_PassAllChecks(t *testing.T) {
 	for _, p := range problems(objects) {
 		t.Error(p)
 	}
-	if n := len(workloads(objects)); n != 5 {
-		t.Errorf("%d workloads, want 5", n)
+	if n := len(workloads(objects)); n != 7 {
+		t.Errorf("%d workloads, want 7", n)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestDaemonSets_RollOutGoesOnWithNodesDown(t *testing.T) {
 			}
 		})
 	}
-	if seen != 4 {
-		t.Errorf("%d DaemonSets, want 4", seen)
+	if seen != 5 {
+		t.Errorf("%d DaemonSets, want 5", seen)
 	}
 }

@@ -72,7 +72,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:9411", "where /metrics, /healthz and /readyz are served to the node itself")
 	flags.StringVar(&o.secureAddress, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9413; empty: nowhere")
 	flags.StringVar(&o.leaseNamespace, "lease-namespace", "ovn-kubernetes", "namespace of the leader's Lease")
-	root.AddCommand(certsCommand(&o, &level))
+	root.AddCommand(certsCommand(&o, &level), removalCommand(&o, &level))
 	return root
 }
 

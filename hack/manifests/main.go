@@ -1,5 +1,5 @@
-// Command manifests writes what is made from the chart: deploy/manifests, for kubectl apply, and docs/values.md, from the
-// values and their JSON schema. It runs in deploy.
+// Command manifests writes what is made from the chart: deploy/manifests and deploy/removal.yaml, for kubectl apply, and
+// docs/values.md, from the values and their JSON schema. It runs in deploy.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	if err := errors.Join(manifests("manifests"), page("../docs/values.md")); err != nil {
+	if err := errors.Join(manifests("manifests"), removal("removal.yaml"), page("../docs/values.md")); err != nil {
 		fmt.Fprintln(os.Stderr, "manifests:", err)
 		os.Exit(1)
 	}
@@ -39,6 +39,14 @@ func manifests(dir string) error {
 		}
 	}
 	return nil
+}
+
+func removal(path string) error {
+	text, err := deploy.Removal(deploy.Example())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
 }
 
 func page(path string) error {
