@@ -146,7 +146,8 @@ func damaged(records map[string]error) (problems []string) {
 
 func policyProblems(results []v1alpha1.PolicyResult) (problems []string) {
 	for _, r := range results {
-		if r.State == v1alpha1.PolicyApplied || r.State == v1alpha1.PolicyPending {
+		switch r.State {
+		case v1alpha1.PolicyApplied, v1alpha1.PolicyPending, v1alpha1.PolicyPlanned:
 			continue
 		}
 		what := "policy " + r.Policy

@@ -55,6 +55,7 @@ func TestStatus_DevicesVFsAndProblems(t *testing.T) {
 		Settings:  &offload.Settings{HWOffload: true},
 		Policies: []v1alpha1.PolicyResult{
 			{Policy: "old", Device: "0000:03:00.0", State: v1alpha1.PolicyApplied},
+			{Policy: "try", Device: "0000:04:00.0", State: v1alpha1.PolicyPlanned, Message: "set number of VFs"},
 			{Policy: "new", Device: "0000:03:00.0", State: v1alpha1.PolicyConflict, Message: "policy old is older"},
 		},
 	})

@@ -115,6 +115,7 @@ type PolicyState string
 const (
 	PolicyApplied  PolicyState = "Applied"
 	PolicyPending  PolicyState = "Pending"
+	PolicyPlanned  PolicyState = "Planned" // a dry run with something to do
 	PolicyRefused  PolicyState = "Refused"
 	PolicyConflict PolicyState = "Conflict"
 	PolicyFailed   PolicyState = "Failed"

@@ -26,6 +26,9 @@ type OffloadPolicySpec struct {
 	OVSHWOffload *bool `json:"ovsHWOffload,omitempty"`
 	// ReservedVFs is how many VFs, from the lowest number on, pods do not get.
 	ReservedVFs int `json:"reservedVFs,omitempty"`
+	// DryRun shows the plan in each NodeOffload and changes nothing; what the policy has
+	// changed before stays.
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // PFSelector matches NICs that satisfy all of its fields; an empty field is

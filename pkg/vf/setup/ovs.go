@@ -11,7 +11,7 @@ const notSupervised = "other_config:hw-offload is set; ovs-vswitchd has to be re
 // planOVS switches hw-offload of OVS on with the first PF that needs offload, and off with the last. It does not change a
 // setting that a user has made before.
 func planOVS(s State, wants map[string]Want) (Change, bool) {
-	policy := ovsPolicy(s, wants)
+	policy, dryRun := ovsPolicy(s, wants)
 	if s.OVS == nil || policy == "" && s.Saved.OVS == nil {
 		return Change{}, false
 	}
@@ -19,7 +19,7 @@ func planOVS(s State, wants map[string]Want) (Change, bool) {
 	if policy == "" {
 		want = s.Saved.OVS
 	}
-	c := Change{Policy: policy}
+	c := Change{Policy: policy, DryRun: dryRun}
 	plan, err := offload.PlanSettings(s.OVS.Observed, want)
 	if err != nil {
 		c.Refused = err.Error()
@@ -31,11 +31,8 @@ func planOVS(s State, wants map[string]Want) (Change, bool) {
 		}
 		c.Steps = append(c.Steps, mergeOVS{plan.Set})
 	}
-	switch restart := len(plan.Restart) > 0; {
-	case restart && s.OVS.Supervised:
-		c.Steps = append(c.Steps, restartOVS{})
-	case restart && policy != "" && len(c.Steps) == 0:
-		c.Refused = notSupervised
+	if len(plan.Restart) > 0 {
+		c = c.restart(s.OVS.Supervised)
 	}
 	if policy == "" {
 		c.Steps = append(c.Steps, forgetOVS{})
@@ -43,21 +40,40 @@ func planOVS(s State, wants map[string]Want) (Change, bool) {
 	return c, true
 }
 
-// ovsPolicy is the policy of the first PF that wants OVS to offload; "" when none does.
-func ovsPolicy(s State, wants map[string]Want) string {
+// restart adds the restart of ovs-vswitchd, or says who can do it.
+func (c Change) restart(supervised bool) Change {
+	switch {
+	case supervised:
+		c.Steps = append(c.Steps, restartOVS{})
+	case c.DryRun && len(c.Steps) > 0:
+		c.Then = "only the administrator of OVS can restart ovs-vswitchd"
+	case c.Policy != "" && len(c.Steps) == 0:
+		c.Refused = notSupervised
+	}
+	return c
+}
+
+// ovsPolicy is the policy of the first PF that wants OVS to offload, a dry run only when no other
+// does; "" when none does.
+func ovsPolicy(s State, wants map[string]Want) (policy string, dryRun bool) {
 	for i := range s.PFs { // in their order, so that it is always the same one
-		if w := wants[s.PFs[i].Name]; w.OVS {
-			return w.Policy
+		switch w := wants[s.PFs[i].Name]; {
+		case w.OVS && !w.DryRun:
+			return w.Policy, false
+		case w.OVS && policy == "":
+			policy, dryRun = w.Policy, true
 		}
 	}
-	return ""
+	return policy, dryRun
 }
 
 // whyRules is the reason why OVS offloads to a NIC that no policy selects any more.
 func whyRules(s State, wants map[string]Want) string {
-	policy := ovsPolicy(s, wants)
+	policy, dryRun := ovsPolicy(s, wants)
 	switch {
-	case policy != "":
+	case policy != "" && dryRun && s.Saved.OVS != nil:
+		return "OVS offloads, and the dry run of policy " + policy + " keeps this setting"
+	case policy != "" && !dryRun:
 		return "OVS offloads for policy " + policy
 	case s.Saved.OVS != nil:
 		return "OVS offloads as long as a NIC cannot go back"

@@ -18,7 +18,13 @@ type Change struct {
 	Refused string
 	// Hold are the VFs that no pod may get during the steps.
 	Hold []string
+	// DryRun says that the steps are only shown, and Then what follows once links exist.
+	DryRun bool
+	Then   string
 }
+
+// unfinished reports whether a policy has steps to apply.
+func (c Change) unfinished() bool { return c.Policy != "" && !c.DryRun && len(c.Steps) > 0 }
 
 // Plan is pure. Links that do not exist yet, such as representors, are the
 // next plan's matter.
@@ -38,7 +44,7 @@ func Plan(s State, wants map[string]Want) []Change {
 		default:
 			continue
 		}
-		applied = applied && (c.Policy == "" || len(c.Steps) == 0)
+		applied = applied && !c.unfinished()
 		leaving = leaving || c.Policy == "" && c.Refused != ""
 		changes = append(changes, c)
 	}
@@ -62,7 +68,7 @@ type target struct {
 }
 
 func planApply(s State, pf *vf.PF, want Want) Change {
-	c := Change{Policy: want.Policy, PF: pf.Name}
+	c := Change{Policy: want.Policy, PF: pf.Name, DryRun: want.DryRun}
 	t := target{want.NumVFs, want.Mode, func(string) *bool { return want.HWTC }}
 	if c.Refused = unsupported(pf, t); c.Refused != "" {
 		return c
@@ -74,7 +80,7 @@ func planApply(s State, pf *vf.PF, want Want) Change {
 	if saved, has := s.Saved.PFs[pf.Name]; !has || saved.Boot != s.Boot {
 		steps = append([]Step{savePF{pf.Name, originalOf(pf, s.Boot)}}, steps...)
 	}
-	c.Steps, c.Hold = steps, affectedVFs(pf, steps)
+	c.Steps, c.Hold, c.Then = steps, affectedVFs(pf, steps), laterFeatures(want, steps)
 	return c
 }
 

@@ -151,7 +151,7 @@ func (r *Runner) pass(ctx context.Context) error {
 // that it does not hold back the others. It reports whether anything was done.
 func (r *Runner) work(ctx context.Context, changes []Change, failed map[string]error) (busy bool) {
 	for _, c := range changes {
-		if len(c.Steps) == 0 || failed[c.PF] != nil {
+		if c.DryRun || len(c.Steps) == 0 || failed[c.PF] != nil {
 			continue
 		}
 		release, err := r.deps.Hold(c.Hold, "an OffloadPolicy changes the VFs of "+c.PF)
@@ -195,6 +195,8 @@ func results(changes []Change, failed map[string]error, rules string, notes []v1
 			result.State, result.Message = v1alpha1.PolicyFailed, failed[c.PF].Error()
 		case c.Refused != "":
 			result.State, result.Message = v1alpha1.PolicyRefused, c.Refused
+		case c.DryRun && len(c.Steps) > 0:
+			result.State, result.Message = v1alpha1.PolicyPlanned, planned(c)
 		case len(c.Steps) > 0:
 			result.State, result.Message = v1alpha1.PolicyPending, "next: "+c.Steps[0].String()
 		}

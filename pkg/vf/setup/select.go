@@ -22,6 +22,8 @@ type Want struct {
 	// OVS says that OVS is to offload.
 	OVS      bool
 	Reserved int
+	// DryRun plans without a change.
+	DryRun bool
 }
 
 // Select gives each PF the policy that is to have it: of several the oldest, so
@@ -69,7 +71,8 @@ func Select(policies []*v1alpha1.OffloadPolicy, node map[string]string, s State)
 }
 
 func wantOf(p *v1alpha1.OffloadPolicy) Want {
-	w := Want{Policy: p.Name, NumVFs: p.Spec.NumVFs, Mode: vf.Switchdev, HWTC: p.Spec.HWTCOffload, Reserved: p.Spec.ReservedVFs}
+	w := Want{Policy: p.Name, NumVFs: p.Spec.NumVFs, Mode: vf.Switchdev, HWTC: p.Spec.HWTCOffload,
+		Reserved: p.Spec.ReservedVFs, DryRun: p.Spec.DryRun}
 	if p.Spec.EswitchMode == string(vf.Legacy) {
 		w.Mode = vf.Legacy
 	} else if w.HWTC == nil {
@@ -111,9 +114,13 @@ func reservedOf(wants map[string]Want, saved Checkpoint) map[string]int {
 		}
 	}
 	for pf, want := range wants {
+		n := want.Reserved
+		if want.DryRun {
+			n = saved.Reserved[pf]
+		}
 		delete(out, pf)
-		if want.Reserved > 0 {
-			out[pf] = want.Reserved
+		if n > 0 {
+			out[pf] = n
 		}
 	}
 	return out
