@@ -127,7 +127,8 @@ func (b *bench) transactions(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	for line := range strings.Lines(text) {
-		if count, ok := strings.CutPrefix(line, `ovn_offload_ovsdb_transaction_duration_seconds_count{database="OVN_Northbound"} `); ok {
+		series, count, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(series, "ovn_offload_ovsdb_transaction_duration_seconds_count{") && strings.Contains(series, `"OVN_Northbound"`) {
 			_, err := fmt.Sscan(count, &n)
 			return n, err
 		}
