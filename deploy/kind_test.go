@@ -35,7 +35,7 @@ func TestKindValues_AreAcceptedByChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "image: " + strings.TrimSpace(string(image)) + "\n"; !strings.Contains(string(render(t, values)["60-ovs-node.yaml"]), want) {
+	if want := "image: " + strings.TrimSpace(string(image)) + "\n"; !strings.Contains(string(renderAll(t, values)["60-ovs-node.yaml"]), want) {
 		t.Errorf("the chart does not use the image that is built, %q", want)
 	}
 	if out, err := exec.Command("kind/up", "values", "172.18.0.9").CombinedOutput(); err == nil {
