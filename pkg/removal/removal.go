@@ -81,10 +81,13 @@ func untilReady(ctx context.Context, client dynamic.Interface, sets dynamic.Reso
 	}
 	watched := cache.ToListWatcherWithWatchListSemantics(lists, client)
 	_, err = watchtools.UntilWithSync(ctx, watched, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
-		var set appsv1.DaemonSet
 		object, ok := event.Object.(*unstructured.Unstructured)
-		if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &set) != nil {
+		if !ok {
 			return false, nil
+		}
+		var set appsv1.DaemonSet
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &set); err != nil {
+			return false, err
 		}
 		if isReady(set) {
 			delete(waiting, set.Name)
