@@ -21,8 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
 // Labels of the chart's DaemonSets.
@@ -58,8 +59,7 @@ func Run(ctx context.Context, client dynamic.Interface, namespace string, log *s
 
 // untilReady waits until all pods of all cleaners are ready.
 func untilReady(ctx context.Context, client dynamic.Interface, sets dynamic.ResourceInterface) error {
-	options := metav1.ListOptions{LabelSelector: cleaners}
-	list, err := sets.List(ctx, options)
+	list, err := sets.List(ctx, metav1.ListOptions{LabelSelector: cleaners})
 	if err != nil {
 		return err
 	}
@@ -70,16 +70,7 @@ func untilReady(ctx context.Context, client dynamic.Interface, sets dynamic.Reso
 	if len(waiting) == 0 {
 		return errors.New("there is no DaemonSet with the label " + cleaners)
 	}
-	lists := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-			return sets.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = cleaners
-			return sets.Watch(ctx, o)
-		},
-	}
-	watched := cache.ToListWatcherWithWatchListSemantics(lists, client)
+	watched := api.NewListWatch(sets, client, func(o *metav1.ListOptions) { o.LabelSelector = cleaners })
 	_, err = watchtools.UntilWithSync(ctx, watched, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
 		object, ok := event.Object.(*unstructured.Unstructured)
 		if !ok {

@@ -26,9 +26,14 @@ func NewDynamicInformer(client dynamic.Interface, kind schema.GroupVersionResour
 	return newInformer(client.Resource(kind), client, &unstructured.Unstructured{}, nil, func(*metav1.ListOptions) {})
 }
 
-// newInformer asks client whether it can watch from the first object on: fakes
-// cannot.
 func newInformer[L any, PL list[L]](source Watched[L], client any, example runtime.Object, indexers cache.Indexers, options func(*metav1.ListOptions)) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformerWithOptions(
+		NewListWatch[L, PL](source, client, options), example, cache.SharedIndexInformerOptions{Indexers: indexers})
+}
+
+// NewListWatch lists and watches the objects of source that options select. It asks client whether it can watch from the
+// first object on: fakes cannot.
+func NewListWatch[L any, PL list[L]](source Watched[L], client any, options func(*metav1.ListOptions)) cache.ListerWatcher {
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			options(&o)
@@ -40,6 +45,5 @@ func newInformer[L any, PL list[L]](source Watched[L], client any, example runti
 			return source.Watch(ctx, o)
 		},
 	}
-	return cache.NewSharedIndexInformerWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(lists, client), example, cache.SharedIndexInformerOptions{Indexers: indexers})
+	return cache.ToListWatcherWithWatchListSemantics(lists, client)
 }

@@ -68,7 +68,7 @@ func TestDryRun_SaysWhatIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever reads the plan learns that ovs-vswitchd waits for its administrator.
+// The plan says when only the administrator of OVS can restart ovs-vswitchd.
 func TestDryRun_NamesRestartThatIsNotOurs(t *testing.T) {
 	for _, supervised := range []bool{true, false} {
 		w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
