@@ -86,6 +86,7 @@ generate: ## write generated code again
 
 generated:
 	go run ./hack/modelgen -check
+	go run -C hack/crds . -check
 
 build: ## the binaries of the product, into _output/bin
 	go build $(RELEASE) -o $(BIN)/ovn-offload-controller ./cmd/controller

@@ -19,6 +19,7 @@ require (
 	golang.org/x/sys v0.48.0
 	golang.org/x/tools v0.49.0
 	helm.sh/helm/v4 v4.3.0
+	k8s.io/apiextensions-apiserver v0.37.0
 	k8s.io/client-go v0.37.2
 	k8s.io/component-helpers v0.37.2
 	sigs.k8s.io/knftables v0.0.22
@@ -54,7 +55,6 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20260825221802-da73d73af1c5 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	howett.net/plist v1.0.2-0.20250314012144-ee69052608d9 // indirect
-	k8s.io/apiextensions-apiserver v0.37.0 // indirect
 )
 
 require (

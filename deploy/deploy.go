@@ -26,6 +26,7 @@ const Namespace = "ovn-kubernetes"
 // removal is the file of the hooks in the chart.
 const removal = "95-removal.yaml"
 
+//go:generate go run -C ../hack/crds .
 //go:generate go run ../hack/manifests
 //go:embed all:chart
 var files embed.FS

@@ -49,14 +49,16 @@ func renderAll(t *testing.T, values map[string]any) map[string][]byte {
 	return files
 }
 
-// TestValuesPage_IsThatOfChart: `make generate` writes it again.
-func TestValuesPage_IsThatOfChart(t *testing.T) {
-	want, err := ValuesPage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, read(t, "../docs/values.md")["../docs/values.md"]); diff != "" {
-		t.Errorf("docs/values.md (-chart +file):\n%s", diff)
+// TestPages_AreThoseOfChart: `make generate` writes them again.
+func TestPages_AreThoseOfChart(t *testing.T) {
+	for path, page := range map[string]func() (string, error){"../docs/values.md": ValuesPage, "../docs/api.md": APIPage} {
+		want, err := page()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read(t, path)[path]); diff != "" {
+			t.Errorf("%s (-chart +file):\n%s", path, diff)
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
 // Command manifests writes what is made from the chart: deploy/manifests and deploy/removal.yaml, for kubectl apply, and
-// docs/values.md, from the values and their JSON schema. It runs in deploy.
+// docs/values.md and docs/api.md, from the schemas of the values and of the CRDs. It runs in deploy.
 package main
 
 import (
@@ -12,7 +12,9 @@ import (
 )
 
 func main() {
-	if err := errors.Join(manifests("manifests"), removal("removal.yaml"), page("../docs/values.md")); err != nil {
+	err := errors.Join(manifests("manifests"), removal("removal.yaml"),
+		page("../docs/values.md", deploy.ValuesPage), page("../docs/api.md", deploy.APIPage))
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "manifests:", err)
 		os.Exit(1)
 	}
@@ -49,10 +51,10 @@ func removal(path string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-func page(path string) error {
-	text, err := deploy.ValuesPage()
+func page(path string, text func() (string, error)) error {
+	content, err := text()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(text), 0o644)
+	return os.WriteFile(path, []byte(content), 0o644)
 }

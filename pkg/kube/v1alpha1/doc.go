@@ -7,9 +7,11 @@
 //	pkg/nodeoffload -> NodeOffload -> API -> kubectl get nodeoffloads
 //	API -> OffloadPolicy -> pkg/vf/setup
 //
-// The schemas are in deploy/manifests/15-crds.yaml, written by hand; the test
-// of this package holds both to each other, field by field. The objects are
-// few, so that the dynamic client serves and no code is generated.
+// The chart's CRDs are made from these types by hack/crds. A comment of a field is its description in kubectl explain and in
+// docs/api.md, so that it begins with the name of the field in JSON and is written for users; markers (+kubebuilder:...)
+// are validation and columns. The objects are few, so that the dynamic client serves and no clients are generated.
+//
+// +groupName=ovn-offload.io
 package v1alpha1
 
 import (

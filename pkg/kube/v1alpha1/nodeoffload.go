@@ -2,15 +2,30 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeOffload says what a node has to offload to, who uses it, and whether
-// traffic is there. It has the node's name, and goes with the Node.
+// NodeOffload shows the NICs of a node that can offload traffic, the pods that use their VFs, and the share of traffic
+// that is in hardware. The node's agent writes it. It has the name of the Node and is deleted with it.
+//
+// +kubebuilder:resource:scope=Cluster,path=nodeoffloads,singular=nodeoffload,shortName=nof
+// +kubebuilder:printcolumn:name=Devices,type=integer,JSONPath=`.status.deviceCount`
+// +kubebuilder:printcolumn:name=VFs,type=integer,JSONPath=`.status.vfs.total`
+// +kubebuilder:printcolumn:name=Used,type=integer,JSONPath=`.status.vfs.used`
+// +kubebuilder:printcolumn:name=Free,type=integer,JSONPath=`.status.vfs.free`
+// +kubebuilder:printcolumn:name=Offload,type=string,JSONPath=`.status.offload`
+// +kubebuilder:printcolumn:name="Hardware%",type=integer,JSONPath=`.status.hardwarePercent`,description="Share of the packets of pods with a device that the NIC forwards"
+// +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.reason`,priority=1
+// +kubebuilder:printcolumn:name=Problem,type=string,JSONPath=`.status.problem`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`,priority=1
 type NodeOffload struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Status            NodeOffloadStatus `json:"status"`
+
+	// status is what the node's agent observes.
+	Status NodeOffloadStatus `json:"status"`
 }
 
 // OffloadState is one word for a node.
+//
+// +kubebuilder:validation:Enum="on";"off";none
 type OffloadState string
 
 // The states. None is a node without a NIC that has an embedded switch.
@@ -20,95 +35,167 @@ const (
 	OffloadNone OffloadState = "none"
 )
 
-// NodeOffloadStatus is bounded: lists say how much they leave out.
+// NodeOffloadStatus is what the node's agent observes. Its size is bounded: lists say how many entries they leave out.
 type NodeOffloadStatus struct {
+	// offload is on if new flows of pods with a VF can go to hardware, off if they cannot, and none if the node has no NIC
+	// with an embedded switch.
 	Offload OffloadState `json:"offload"`
-	// Reason says why Offload is not on.
+
+	// reason says why offload is not on.
 	Reason string `json:"reason,omitempty"`
-	// Problem is the first of Problems, for people who look at a table.
-	Problem  string   `json:"problem,omitempty"`
+
+	// problem is the first entry of problems, for the column of kubectl get.
+	Problem string `json:"problem,omitempty"`
+
+	// problems are what keeps NICs, VFs or policies of the node from working as they should.
 	Problems []string `json:"problems,omitempty"`
 
-	DeviceCount int      `json:"deviceCount"`
-	Devices     []Device `json:"devices,omitempty"`
-	VFs         VFCount  `json:"vfs"`
-	UsedVFs     []UsedVF `json:"usedVFs,omitempty"`
-	// UsedVFsOmitted counts those that are not in the list.
+	// deviceCount is the number of NICs with an embedded switch.
+	DeviceCount int `json:"deviceCount"`
+
+	// devices are the NICs with an embedded switch.
+	Devices []Device `json:"devices,omitempty"`
+
+	// vfs are the numbers of VFs of all these NICs.
+	VFs VFCount `json:"vfs"`
+
+	// usedVFs are the VFs that pods use.
+	UsedVFs []UsedVF `json:"usedVFs,omitempty"`
+
+	// usedVFsOmitted is the number of VFs in use that usedVFs leaves out.
 	UsedVFsOmitted int `json:"usedVFsOmitted,omitempty"`
 
-	// HardwarePercent is the share of the packets of pods with a device that
-	// the NIC forwards; absent without such traffic.
-	HardwarePercent *int         `json:"hardwarePercent,omitempty"`
-	Traffic         []PodTraffic `json:"traffic,omitempty"`
-	TrafficOmitted  int          `json:"trafficOmitted,omitempty"`
+	// hardwarePercent is the share of the packets of pods with a device that the NIC forwards. It is not set without such
+	// traffic.
+	HardwarePercent *int `json:"hardwarePercent,omitempty"`
 
+	// traffic says for each pod with a device where its traffic is forwarded.
+	Traffic []PodTraffic `json:"traffic,omitempty"`
+
+	// trafficOmitted is the number of pods with a device that traffic leaves out.
+	TrafficOmitted int `json:"trafficOmitted,omitempty"`
+
+	// policies are the results of OffloadPolicies on this node.
 	Policies []PolicyResult `json:"policies,omitempty"`
 }
 
-// VFCount adds up: Total is Used, Reserved and Free.
+// VFCount counts VFs: total is the sum of used, reserved and free.
 type VFCount struct {
-	Total    int `json:"total"`
-	Used     int `json:"used"`
+	// total is the number of VFs.
+	Total int `json:"total"`
+
+	// used is the number of VFs that pods use.
+	Used int `json:"used"`
+
+	// reserved is the number of VFs that pods do not get: an OffloadPolicy reserves them, or the host uses them.
 	Reserved int `json:"reserved"`
-	Free     int `json:"free"`
+
+	// free is the number of VFs that new pods can get.
+	Free int `json:"free"`
 }
 
 // Device is a NIC with an embedded switch.
 type Device struct {
-	Name    string `json:"name"` // the PCI address
-	Uplink  string `json:"uplink,omitempty"`
+	// name is the PCI address of the NIC's physical function.
+	Name string `json:"name"`
+
+	// uplink is the name of the uplink's network interface.
+	Uplink string `json:"uplink,omitempty"`
+
+	// product is the name of the NIC's model.
 	Product string `json:"product,omitempty"`
-	Driver  string `json:"driver,omitempty"`
-	// NUMA is -1 where the machine does not say.
+
+	// driver is the name of the kernel's driver, such as mlx5_core.
+	Driver string `json:"driver,omitempty"`
+
+	// numa is the NUMA node of the NIC, and -1 if the machine does not report one.
 	NUMA int `json:"numa"`
-	// Mode is legacy, switchdev or unknown.
+
+	// mode is the mode of the embedded switch: legacy, switchdev or unknown.
 	Mode string `json:"mode"`
-	// Link is up, no-carrier or down.
+
+	// link is the state of the uplink: up, no-carrier or down.
 	Link string `json:"link,omitempty"`
-	// HWTCOffload is the uplink's hw-tc-offload: on, off, or empty.
-	HWTCOffload string  `json:"hwTCOffload,omitempty"`
-	MaxVFs      int     `json:"maxVFs"`
-	VFs         VFCount `json:"vfs"`
-	// Limit is what keeps OVN's flows out of this kind of NIC.
-	Limit    string   `json:"limit,omitempty"`
+
+	// hwTCOffload is the feature hw-tc-offload of the uplink: on, off, or empty if it is not known.
+	HWTCOffload string `json:"hwTCOffload,omitempty"`
+
+	// maxVFs is the highest number of VFs that the NIC's firmware allows.
+	MaxVFs int `json:"maxVFs"`
+
+	// vfs are the numbers of VFs of this NIC.
+	VFs VFCount `json:"vfs"`
+
+	// limit says why this kind of NIC cannot offload OVN's flows.
+	Limit string `json:"limit,omitempty"`
+
+	// problems are what keeps this NIC or its VFs from working as they should.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// UsedVF is a VF that a pod has.
+// UsedVF is a VF that a pod uses.
 type UsedVF struct {
-	Device string `json:"device"` // the PCI address of the VF
-	PF     string `json:"pf"`     // and that of its PF
-	// Pod is namespace/name.
-	Pod       string `json:"pod"`
+	// device is the PCI address of the VF.
+	Device string `json:"device"`
+
+	// pf is the PCI address of the VF's physical function.
+	PF string `json:"pf"`
+
+	// pod is the namespace and name of the pod, with a slash between.
+	Pod string `json:"pod"`
+
+	// interface is the name of the network interface in the pod.
 	Interface string `json:"interface,omitempty"`
-	Resource  string `json:"resource,omitempty"`
-	Phase     string `json:"phase"`
+
+	// resource is the name of the extended resource by which the pod requested the VF.
+	Resource string `json:"resource,omitempty"`
+
+	// phase says how far the pod's use of the VF is, such as attached.
+	Phase string `json:"phase"`
 }
 
-// PodTraffic is where the traffic of a pod with a device is handled.
+// PodTraffic says where the traffic of a pod with a device is forwarded.
 type PodTraffic struct {
-	Pod     string       `json:"pod"`
-	Port    string       `json:"port"`
-	Flows   TrafficShare `json:"flows"`
+	// pod is the namespace and name of the pod, with a slash between.
+	Pod string `json:"pod"`
+
+	// port is the name of the pod's representor on the node.
+	Port string `json:"port"`
+
+	// flows is the share of the pod's flows.
+	Flows TrafficShare `json:"flows"`
+
+	// packets is the share of the pod's packets.
 	Packets TrafficShare `json:"packets"`
-	// Outside has the reasons, the one with the most packets first.
+
+	// outside are the reasons for traffic outside hardware. The reason with the most packets is first.
 	Outside []OutsideHardware `json:"outside,omitempty"`
 }
 
-// TrafficShare is in percent, in steps of five: 0 and 100 are exact.
+// TrafficShare is in percent, in steps of five. The values 0 and 100 are exact.
 type TrafficShare struct {
+	// hardware is the share that the NIC forwards.
 	Hardware int `json:"hardware"`
-	TC       int `json:"tc"`
-	OVS      int `json:"ovs"`
+
+	// tc is the share that the kernel's traffic control forwards, in software.
+	TC int `json:"tc"`
+
+	// ovs is the share that the datapath of Open vSwitch forwards, in software.
+	OVS int `json:"ovs"`
 }
 
-// OutsideHardware is why traffic is not in hardware; words of pkg/offload.
+// OutsideHardware is a reason for traffic that is not in hardware.
 type OutsideHardware struct {
+	// reason is one word.
 	Reason string `json:"reason"`
+
+	// detail says more about the reason.
 	Detail string `json:"detail,omitempty"`
 }
 
-// PolicyState is how far an OffloadPolicy is on a NIC of the node.
+// PolicyState is the progress of an OffloadPolicy on a NIC of the node.
+//
+// +kubebuilder:validation:Enum=Applied;Pending;Planned;Refused;Conflict;Failed
 type PolicyState string
 
 // The states. Conflict: an older policy has the NIC. Refused: it would harm.
@@ -121,12 +208,18 @@ const (
 	PolicyFailed   PolicyState = "Failed"
 )
 
-// PolicyResult is what became of a policy on one NIC, or of going back to the
-// original state when Policy is empty.
+// PolicyResult is the result of a policy on one NIC.
 type PolicyResult struct {
+	// policy is the name of the OffloadPolicy. It is empty if the NIC returns to its original state.
 	Policy string `json:"policy,omitempty"`
-	// Device is empty where no NIC matched, or for OVS' own setting.
-	Device  string      `json:"device,omitempty"`
-	State   PolicyState `json:"state"`
-	Message string      `json:"message,omitempty"`
+
+	// device is the PCI address of the NIC. It is empty if no NIC matches, and for the setting of Open vSwitch.
+	Device string `json:"device,omitempty"`
+
+	// state is the progress. Planned: a dry run has changes to make. Refused: the changes would interrupt traffic, or the NIC
+	// does not support them. Conflict: an older policy selects the NIC.
+	State PolicyState `json:"state"`
+
+	// message explains the state.
+	Message string `json:"message,omitempty"`
 }

@@ -2,40 +2,87 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// OffloadPolicy makes bare NICs offloading ones. What became of it is in the
-// NodeOffload of each node.
+// OffloadPolicy says how the NICs of nodes must be set up: number of VFs, eswitch mode, hardware offload. The
+// NodeOffload of each node has the result.
+//
+// +kubebuilder:resource:scope=Cluster,path=offloadpolicies,singular=offloadpolicy,shortName=ofp
+// +kubebuilder:printcolumn:name=VFs,type=integer,JSONPath=`.spec.numVFs`
+// +kubebuilder:printcolumn:name=Mode,type=string,JSONPath=`.spec.eswitchMode`
+// +kubebuilder:printcolumn:name=Reserved,type=integer,JSONPath=`.spec.reservedVFs`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type OffloadPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              OffloadPolicySpec `json:"spec"`
+
+	// spec is the desired state of the selected NICs.
+	Spec OffloadPolicySpec `json:"spec"`
 }
 
-// OffloadPolicySpec is the wanted state of the NICs that it selects.
+// OffloadPolicySpec is the desired state of the NICs that the policy selects.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.reservedVFs) || self.reservedVFs <= self.numVFs",message="reservedVFs is greater than numVFs"
+// +kubebuilder:validation:XValidation:rule="self.eswitchMode != 'legacy' || !has(self.hwTCOffload) || !self.hwTCOffload",message="hwTCOffload needs eswitchMode switchdev"
 type OffloadPolicySpec struct {
-	// NodeSelector selects nodes by label; empty selects all.
+	// nodeSelector selects nodes by their labels. An empty selector selects all nodes.
 	NodeSelector metav1.LabelSelector `json:"nodeSelector,omitempty"`
-	PFSelector   PFSelector           `json:"pfSelector"`
-	// NumVFs is exact: more VFs are removed.
+
+	// pfSelector selects NICs on these nodes, by their physical functions (PFs).
+	PFSelector PFSelector `json:"pfSelector"`
+
+	// numVFs is the exact number of VFs of each selected NIC. Further VFs are removed.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1024
 	NumVFs int `json:"numVFs"`
-	// EswitchMode is switchdev or legacy.
+
+	// eswitchMode is the mode of the NIC's embedded switch. Open vSwitch can offload flows in switchdev mode only.
+	//
+	// +kubebuilder:validation:Enum=switchdev;legacy
+	// +kubebuilder:default=switchdev
 	EswitchMode string `json:"eswitchMode,omitempty"`
-	// HWTCOffload is of the uplink and the representors; absent: as the mode,
-	// on in switchdev.
+
+	// hwTCOffload sets the feature hw-tc-offload of the uplink and the representors. If this field is not set, the feature
+	// is on in switchdev mode.
 	HWTCOffload *bool `json:"hwTCOffload,omitempty"`
-	// OVSHWOffload sets other_config:hw-offload of OVS; absent: as HWTCOffload.
+
+	// ovsHWOffload sets other_config:hw-offload of Open vSwitch. If this field is not set, the value of hwTCOffload applies.
 	OVSHWOffload *bool `json:"ovsHWOffload,omitempty"`
-	// ReservedVFs is how many VFs, from the lowest number on, pods do not get.
+
+	// reservedVFs is the number of VFs, from the lowest number on, that pods do not get.
+	//
+	// +kubebuilder:validation:Minimum=0
 	ReservedVFs int `json:"reservedVFs,omitempty"`
-	// DryRun shows the plan in each NodeOffload and changes nothing; what the policy has
-	// changed before stays.
+
+	// dryRun shows the planned changes in each NodeOffload and changes nothing. Earlier changes of the policy stay.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// PFSelector matches NICs that satisfy all of its fields; an empty field is
-// satisfied by any NIC, but at least one must be set.
+// PFSelector matches NICs that satisfy all fields that are set. At least one field must be set.
+//
+// +kubebuilder:validation:MinProperties=1
 type PFSelector struct {
-	Vendors      []string `json:"vendors,omitempty"` // four hexadecimal digits
-	Devices      []string `json:"devices,omitempty"` // likewise, of the PF
+	// vendors are PCI vendor IDs: four hexadecimal digits in lower case, such as 15b3.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{4}$`
+	Vendors []string `json:"vendors,omitempty"`
+
+	// devices are PCI device IDs of the PF: four hexadecimal digits in lower case, such as 101d.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{4}$`
+	Devices []string `json:"devices,omitempty"`
+
+	// pciAddresses are PCI addresses of PFs, such as 0000:03:00.0.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`
 	PCIAddresses []string `json:"pciAddresses,omitempty"`
-	Names        []string `json:"names,omitempty"` // of the uplink's netdev
+
+	// names are names of the PF's network interface, such as ens1f0np0.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=15
+	Names []string `json:"names,omitempty"`
 }

@@ -1,0 +1,166 @@
+// Command crds writes the CRDs in the chart from the Go types of pkg/kube/v1alpha1, with the library of controller-gen.
+//
+//	pkg/kube/v1alpha1, its comments and markers -> crds -> deploy/chart/templates/15-crds.yaml
+//
+// Comments of fields become the texts of kubectl explain; markers (+kubebuilder:...) become validation and columns. Around
+// each CRD stand the chart's conditions. A module of its own keeps controller-gen out of the product's modules.
+//
+//	crds         write the file
+//	crds -check  write nothing; fail when the file is not current
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-tools/pkg/crd"
+	crdmarkers "sigs.k8s.io/controller-tools/pkg/crd/markers"
+	"sigs.k8s.io/controller-tools/pkg/loader"
+	"sigs.k8s.io/controller-tools/pkg/markers"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	types  = "./pkg/kube/v1alpha1"
+	target = "deploy/chart/templates/15-crds.yaml"
+
+	head = `{{- if and .Values.controlPlane.enabled .Values.crds.install }}
+# Made by hack/crds from pkg/kube/v1alpha1: change the types there, then run make generate.
+`
+	keep = `  {{- if $.Values.crds.keep }}
+  annotations:
+    helm.sh/resource-policy: keep # so that removing the chart keeps the objects
+  {{- end }}
+`
+	tail = "{{- end }}\n"
+)
+
+func main() {
+	check := flag.Bool("check", false, "write nothing; fail when the file is not current")
+	root := flag.String("root", "../..", "the root of the repository")
+	flag.Parse()
+	if err := run(*root, *check); err != nil {
+		fmt.Fprintln(os.Stderr, "crds:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root string, check bool) error {
+	crds, err := generate(root)
+	if err != nil {
+		return fmt.Errorf("generating CRDs from %s: %w", types, err)
+	}
+	text, err := template(crds)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(root, target)
+	if !check {
+		return os.WriteFile(path, text, 0o644)
+	}
+	current, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(current, text) {
+		return fmt.Errorf("%s is not current; run make generate", target)
+	}
+	return nil
+}
+
+// generate gives the CRDs of all kinds in the package, by name.
+func generate(root string) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	roots, err := loader.LoadRootsWithConfig(&packages.Config{Dir: root}, types)
+	if err != nil {
+		return nil, err
+	}
+	registry := &markers.Registry{}
+	if err := crdmarkers.Register(registry); err != nil {
+		return nil, err
+	}
+	parser := &crd.Parser{Collector: &markers.Collector{Registry: registry}, Checker: &loader.TypeChecker{}}
+	crd.AddKnownTypes(parser)
+	for _, pkg := range roots {
+		parser.NeedPackage(pkg)
+	}
+	var crds []apiextensionsv1.CustomResourceDefinition
+	for _, kind := range crd.FindKubeKinds(parser, crd.FindMetav1(roots)) {
+		parser.NeedCRDFor(kind, nil)
+		crds = append(crds, parser.CustomResourceDefinitions[kind])
+	}
+	if loader.PrintErrors(roots, packages.TypeError) || len(crds) == 0 {
+		return nil, fmt.Errorf("%d kinds found, or errors", len(crds))
+	}
+	slices.SortFunc(crds, func(a, b apiextensionsv1.CustomResourceDefinition) int { return cmp.Compare(a.Name, b.Name) })
+	return crds, nil
+}
+
+// template is the chart's file.
+func template(crds []apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+	out := bytes.NewBufferString(head)
+	for i, c := range crds {
+		restrict(c.Spec.Versions)
+		text, err := document(c)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		name := "\n  name: " + c.Name + "\n"
+		out.WriteString(strings.Replace(text, name, name+keep, 1))
+	}
+	out.WriteString(tail)
+	return out.Bytes(), nil
+}
+
+// restrict adds what Kubernetes' own type of a label selector says in words only.
+func restrict(versions []apiextensionsv1.CustomResourceDefinitionVersion) {
+	for _, v := range versions {
+		selector, ok := v.Schema.OpenAPIV3Schema.Properties["spec"].Properties["nodeSelector"]
+		if !ok {
+			continue
+		}
+		expression := selector.Properties["matchExpressions"].Items.Schema
+		operator := expression.Properties["operator"]
+		for _, o := range []string{"In", "NotIn", "Exists", "DoesNotExist"} {
+			operator.Enum = append(operator.Enum, apiextensionsv1.JSON{Raw: []byte(`"` + o + `"`)})
+		}
+		expression.Properties["operator"] = operator
+	}
+}
+
+// document is a CRD in YAML, without the status that the API server writes. The chart's engine must not take a comment of
+// a type for a template.
+func document(c apiextensionsv1.CustomResourceDefinition) (string, error) {
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return "", err
+	}
+	object := map[string]any{}
+	if err := yaml.Unmarshal(text, &object); err != nil {
+		return "", err
+	}
+	delete(object, "status")
+	for _, version := range object["spec"].(map[string]any)["versions"].([]any) {
+		if v := version.(map[string]any); len(v["subresources"].(map[string]any)) == 0 {
+			delete(v, "subresources")
+		}
+	}
+	if text, err = yaml.Marshal(object); err != nil {
+		return "", err
+	}
+	if bytes.Contains(text, []byte("{{")) {
+		return "", errors.New("a text has {{, which begins a template in the chart")
+	}
+	return string(text), nil
+}
