@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/yaml"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node/preflight"
 )
 
 // with is Example with further values, in YAML.
@@ -168,5 +170,48 @@ func TestSettings_ReplacePodsThatReadThem(t *testing.T) {
 		if got := changed(text); got != want {
 			t.Errorf("%s replaces the pods of %s, want %s", text, got, want)
 		}
+	}
+}
+
+// TestPreflight_FirstInNodesPods: no daemon of a node starts before the checks, unless the values say so.
+func TestPreflight_FirstInNodesPods(t *testing.T) {
+	for text, want := range map[string]string{
+		"preflight: {enabled: true}":    "[ovnkube-node preflight --host-ovs=false ovs-node preflight --host-ovs=false]",
+		"preflight: {skip: [mtu, cni]}": "[ovnkube-node preflight --skip=mtu,cni ovs-node preflight --skip=mtu,cni]",
+		"preflight: {enabled: false}":   "[ovnkube-node ovs-node]",
+		"nodes: {openvswitch: false}":   "[ovnkube-node preflight --host-ovs=true]",
+	} {
+		rendered, err := Render(with(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, file := range []string{"70-ovnkube-node.yaml", "60-ovs-node.yaml"} {
+			var set appsv1.DaemonSet
+			if err := yaml.Unmarshal([]byte(rendered[file]), &set); err != nil {
+				t.Fatal(err)
+			}
+			if set.Name != "" {
+				got = append(got, set.Name)
+			}
+			for _, c := range set.Spec.Template.Spec.InitContainers {
+				got = append(got, c.Name, c.Args[len(c.Args)-1])
+			}
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestSchema_NamesChecksOfPreflight: a value with another name would be refused by the container only.
+func TestSchema_NamesChecksOfPreflight(t *testing.T) {
+	for _, name := range preflight.Names() {
+		if _, err := Render(with(t, "preflight: {skip: ["+name+"]}")); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Render(with(t, "preflight: {skip: [kernels]}")); err == nil || !strings.Contains(err.Error(), "/preflight/skip/0") {
+		t.Errorf("a check that there is not: %v", err)
 	}
 }

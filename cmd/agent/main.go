@@ -32,7 +32,11 @@ var version = "dev" //nolint:gochecknoglobals // -ldflags -X needs a variable
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	err := command().ExecuteContext(ctx)
+	if code, ok := errors.AsType[verdict](err); ok {
+		os.Exit(int(code))
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "ovn-offload-agent:", err)
 		os.Exit(1)
 	}
@@ -57,7 +61,7 @@ func command() *cobra.Command {
 		Use: "fail-back", Args: cobra.NoArgs,
 		Short: "gives the uplink its addresses back while ovs-vswitchd does not run; a running agent moves them to the bridge again",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return agent.FailBack(cmd.Context(), cfg) },
-	}, inventoryCommand(), offloadCommand(&cfg))
+	}, inventoryCommand(), offloadCommand(&cfg), preflightCommand(&cfg))
 	f := root.PersistentFlags()
 	f.TextVar(&level, "log-level", level, "debug, info, warn or error")
 	register(f, &cfg)

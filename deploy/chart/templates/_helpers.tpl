@@ -191,3 +191,40 @@ k8s_apiserver: {{ include "ovn-offload.apiServer" . | quote }} # of the hosts' c
 ovn_sb: {{ printf "ssl:%s:6642" $databases.address | quote }}     # of the hosts' cluster
 log_level: {{ .Values.logLevel | quote }}
 {{- end }}
+
+{{/* The first container of a node's pods: it ends with an error while the node is not fit. dict: root, group. */}}
+{{- define "ovn-offload.preflight" -}}
+{{- if .root.Values.preflight.enabled -}}
+initContainers:
+  - name: preflight
+    image: {{ include "ovn-offload.image" .root }}
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    command: [ovn-offload-agent, preflight, --gate, --root=/host, --termination-message=/dev/termination-log]
+    args:
+      - --node-name=$(NODE_NAME)
+      - --cluster-cidrs=$(NET_CIDR)
+      - --gateway-interface=$(GATEWAY_INTERFACE)
+      - --encap-ip=$(ENCAP_IP)
+      - --datapath=$(DATAPATH)
+      - --mtu=$(MTU)
+      - --checkpoint=/host{{ .root.Values.paths.state }}/node.json
+      - --cni-conf-dir=/host{{ .root.Values.paths.cniConf }}
+      - --host-ovs={{ not .group.settings.openvswitch }}
+      {{- with .root.Values.preflight.skip }}
+      - --skip={{ join "," . }}
+      {{- end }}
+    env:
+      - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+      - {name: NET_CIDR, valueFrom: {configMapKeyRef: {name: ovn-config, key: net_cidr}}}
+      - {name: GATEWAY_INTERFACE, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: gateway_interface}}}
+      - {name: ENCAP_IP, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: encap_ip}}}
+      - {name: DATAPATH, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: datapath}}}
+      - {name: MTU, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: mtu}}}
+    resources: {{ toJson .root.Values.resources.agent }}
+    securityContext:
+      privileged: true # reads which processes have ports, and asks the kernel about devices
+      readOnlyRootFilesystem: true
+    volumeMounts:
+      - {name: host, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
+{{- end -}}
+{{- end }}

@@ -59,15 +59,39 @@ func CheckFirst(dir string) error {
 		return fmt.Errorf("checking the CNI configuration: %w", err)
 	}
 	for _, entry := range entries { // sorted by name
-		switch filepath.Ext(entry.Name()) {
-		case ".conf", ".conflist", ".json":
-			if entry.Name() < confName {
-				return fmt.Errorf("the container runtime uses %s, which comes before %s: remove the file of the other network",
-					filepath.Join(dir, entry.Name()), confName)
-			}
+		if isConf(entry.Name()) && IsBeforeOurs(entry.Name()) {
+			return fmt.Errorf("the container runtime uses %s, which comes before %s: remove the file of the other network",
+				filepath.Join(dir, entry.Name()), confName)
 		}
 	}
 	return nil
+}
+
+// IsBeforeOurs reports whether the container runtime reads a file before ours.
+func IsBeforeOurs(name string) bool { return name < confName }
+
+// Others are the configurations of other networks, in the order in which the container runtime reads them. A directory
+// that is absent has none.
+func Others(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking for other networks: %w", err)
+	}
+	var others []string
+	for _, entry := range entries {
+		if isConf(entry.Name()) && entry.Name() != confName {
+			others = append(others, entry.Name())
+		}
+	}
+	return others, nil
+}
+
+func isConf(name string) bool {
+	switch filepath.Ext(name) {
+	case ".conf", ".conflist", ".json":
+		return true
+	}
+	return false
 }
 
 // RemoveConf takes the announcement back; absent is fine.
