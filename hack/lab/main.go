@@ -49,14 +49,15 @@ func command() *cobra.Command {
 		}
 		return err
 	}
-	root.AddCommand(upCommand(&cfg), fillCommand(), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), removeCommand(&cfg), conformanceCommand(&cfg), machineCommand())
+	root.AddCommand(upCommand(&cfg), fillCommand(), downCommand(&cfg), statusCommand(&cfg), execCommand(&cfg), loadCommand(&cfg), restartCommand(&cfg), removeCommand(&cfg), powerOffCommand(&cfg), powerOnCommand(&cfg), eraseCommand(&cfg), conformanceCommand(&cfg), machineCommand())
 	return root
 }
 
 func upCommand(cfg *cluster.Config) *cobra.Command {
 	up := &cobra.Command{Use: "up", Short: "bring the lab up, or repair it", Args: cobra.NoArgs}
 	flags := up.Flags()
-	flags.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "number of nodes")
+	flags.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "number of nodes, those of the control plane included (default: the control plane's and two more)")
+	flags.IntVar(&cfg.ControlPlanes, "control-planes", cfg.ControlPlanes, "number of nodes with etcd and an API server: 1, or 3 behind a load balancer")
 	flags.IntVar(&cfg.VMNodes, "vm-nodes", cfg.VMNodes, "number of nodes beside those that are virtual machines with a simulated SmartNIC")
 	flags.StringVar(&cfg.Families, "families", cfg.Families, "address families: ipv4, dual or ipv6")
 	flags.StringVar(&cfg.CNI, "cni", cfg.CNI, "network: ovn-offload, or bridge to compare with")
@@ -65,6 +66,9 @@ func upCommand(cfg *cluster.Config) *cobra.Command {
 		flags.Var(&prefixList{list}, name, "replaces the one of its family; two with a comma")
 	}
 	up.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !flags.Changed("nodes") {
+			cfg.Nodes = cfg.ControlPlanes + 2
+		}
 		lab, err := cluster.New(*cfg)
 		if err != nil {
 			return err
@@ -246,6 +250,36 @@ func removeCommand(cfg *cluster.Config) *cobra.Command {
 			return err
 		}
 		return lab.Remove(cmd.Context(), args[0])
+	}}
+}
+
+func powerOffCommand(cfg *cluster.Config) *cobra.Command {
+	return &cobra.Command{Use: "power-off NODE", Short: "end a node at once, as when its power is cut; its disk stays", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		lab, err := cluster.Open(*cfg)
+		if err != nil {
+			return err
+		}
+		return lab.PowerOff(args[0])
+	}}
+}
+
+func powerOnCommand(cfg *cluster.Config) *cobra.Command {
+	return &cobra.Command{Use: "power-on NODE", Short: "boot a node that is off with its disk", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		lab, err := cluster.Open(*cfg)
+		if err != nil {
+			return err
+		}
+		return lab.PowerOn(cmd.Context(), args[0])
+	}}
+}
+
+func eraseCommand(cfg *cluster.Config) *cobra.Command {
+	return &cobra.Command{Use: "erase NODE [DIRECTORY]", Short: "empty the disk of a node that is off, or one directory of the disk", Args: cobra.RangeArgs(1, 2), RunE: func(_ *cobra.Command, args []string) error {
+		lab, err := cluster.Open(*cfg)
+		if err != nil {
+			return err
+		}
+		return lab.Erase(args[0], strings.Join(args[1:], ""))
 	}}
 }
 

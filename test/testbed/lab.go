@@ -46,9 +46,20 @@ func (l Lab) Restart(component string) error { return l.quiet("restart", compone
 // Load takes a tar file as `lab load` does.
 func (l Lab) Load(image string) error { return l.quiet("load", image) }
 
-func (l Lab) quiet(verb, argument string) error {
+// PowerOff ends a node at once, as when its power is cut. Its disk stays.
+func (l Lab) PowerOff(node string) error { return l.quiet("power-off", node) }
+
+// PowerOn boots a node that is off with its disk.
+func (l Lab) PowerOn(node string) error { return l.quiet("power-on", node) }
+
+// Erase empties the disk of a node that is off, or a directory of the disk.
+func (l Lab) Erase(node string, directory ...string) error {
+	return l.quiet("erase", append([]string{node}, directory...)...)
+}
+
+func (l Lab) quiet(verb string, arguments ...string) error {
 	var out bytes.Buffer
-	if err := l.Command(&out, verb, argument); err != nil {
+	if err := l.Command(&out, verb, arguments...); err != nil {
 		return fmt.Errorf("%w: %s", err, out.String())
 	}
 	return nil

@@ -17,9 +17,10 @@ func toolPackages() []string {
 	return []string{"iproute2", "iputils-ping", "ethtool", "nftables", "conntrack", "procps", "tcpdump", "iperf3", "curl", "netcat-openbsd"}
 }
 
-// nodePackages are on the nodes only: what kubelet and containerd need, and the clients of OVS and OVN.
+// nodePackages are on the nodes only: what kubelet and containerd need, and the clients of OVS and OVN. haproxy is for
+// the machine in front of several API servers, which has the same root.
 func nodePackages() []string {
-	return append(toolPackages(), "runc", "ca-certificates", "kmod", "openvswitch-switch", "ovn-common")
+	return append(toolPackages(), "runc", "ca-certificates", "kmod", "openvswitch-switch", "ovn-common", "haproxy")
 }
 
 // NodeRoot gives the directory with the root file system of the machines.

@@ -63,10 +63,31 @@ func TestConfig_AddressesOfEachMachine(t *testing.T) {
 	}
 }
 
+// Workers keep the addresses that they have beside one control-plane node.
+func TestConfig_AddressesOfThreeControlPlanes(t *testing.T) {
+	cfg := lab(t, func(c *Config) { c.Nodes, c.ControlPlanes = 5, 3 }).Config()
+	var got []string
+	for _, name := range append(cfg.NodeNames(), balancer) {
+		got = append(got, name+" "+join(cfg.Addresses(name)))
+	}
+	want := []string{
+		"ovn-control-plane 172.18.0.3", "ovn-control-plane2 172.18.0.102", "ovn-control-plane3 172.18.0.103",
+		"ovn-worker 172.18.0.2", "ovn-worker2 172.18.0.4", "load-balancer 172.18.0.101",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, want := cfg.apiAddress().String(), "172.18.0.101:6443"; got != want {
+		t.Errorf("components reach the API server at %s, want %s", got, want)
+	}
+}
+
 func TestConfig_InvalidSettingsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"name with a slash":     func(c *Config) { c.Name = "../x" },
 		"no node":               func(c *Config) { c.Nodes = 0 },
+		"two control planes":    func(c *Config) { c.ControlPlanes = 2 },
+		"fewer nodes than that": func(c *Config) { c.ControlPlanes, c.Nodes = 3, 2 },
 		"VMs with the bridge":   func(c *Config) { c.VMNodes, c.CNI = 1, CNIBridge },
 		"unknown network":       func(c *Config) { c.CNI = "x" },
 		"unknown families":      func(c *Config) { c.Families = "ipv5" },
@@ -173,7 +194,7 @@ func TestComponent_IsKnownByCommandLine(t *testing.T) {
 
 func TestLab_RestartRefusesUnknownComponents(t *testing.T) {
 	l := lab(t, func(c *Config) { c.Name = "no-such-lab" })
-	for _, name := range []string{"nonsense", "kubelet", "etcd@ovn-worker", "etcd", "kubelet@ovn-worker"} {
+	for _, name := range []string{"nonsense", "nonsense@ovn-worker", "kubelet", "etcd@ovn-worker", "etcd", "kubelet@ovn-worker"} {
 		if err := l.Restart(t.Context(), name); err == nil {
 			t.Errorf("%s: accepted", name)
 		}

@@ -18,33 +18,38 @@ const (
 	CNIBridge  = "bridge"
 )
 
-// Outside is the host on the fabric that is no node; fabric holds the bridge between all.
+// Outside is the host on the fabric that is no node; fabric holds the bridge between all. balancer is the address in
+// front of several API servers: fabric has it.
 const (
-	Outside = "outside"
-	fabric  = "fabric"
+	Outside  = "outside"
+	fabric   = "fabric"
+	balancer = "load-balancer"
 )
+
+const apiPort = 6443
 
 // Config describes a lab. Of the prefixes those of Families are used.
 type Config struct {
-	Name         string         // several labs may run at once, by name
-	Workdir      string         // state on disk: some GB; kubeconfig and logs are here
-	Nodes        int            // at least one; the first is the control plane
-	VMNodes      int            // further nodes, which are VMs with a simulated SmartNIC
-	Families     string         // ipv4, dual or ipv6
-	Subnets      []netip.Prefix // of the fabric
-	PodCIDRs     []netip.Prefix
-	ServiceCIDRs []netip.Prefix
-	CNI          string
-	Repo         string    `json:"-"` // root of the repository
-	CacheDir     string    `json:"-"`
-	Command      string    `json:"-"` // the lab's binary, executed as init of machines
-	Out          io.Writer `json:"-"` // progress
+	Name          string         // several labs may run at once, by name
+	Workdir       string         // state on disk: some GB; kubeconfig and logs are here
+	ControlPlanes int            // 1 or 3: the first of the nodes, each with etcd and an API server
+	Nodes         int            // of the control plane and workers
+	VMNodes       int            // further nodes, which are VMs with a simulated SmartNIC
+	Families      string         // ipv4, dual or ipv6
+	Subnets       []netip.Prefix // of the fabric
+	PodCIDRs      []netip.Prefix
+	ServiceCIDRs  []netip.Prefix
+	CNI           string
+	Repo          string    `json:"-"` // root of the repository
+	CacheDir      string    `json:"-"`
+	Command       string    `json:"-"` // the lab's binary, executed as init of machines
+	Out           io.Writer `json:"-"` // progress
 }
 
 // Defaults is the lab of `make lab`, of the repository that dir is in.
 func Defaults(dir string) (Config, error) {
 	cfg := Config{
-		Name: "lab", Nodes: 3, Families: "ipv4", CNI: CNIOffload, Out: os.Stdout,
+		Name: "lab", ControlPlanes: 1, Nodes: 3, Families: "ipv4", CNI: CNIOffload, Out: os.Stdout,
 		Subnets:      []netip.Prefix{netip.MustParsePrefix("172.18.0.0/16"), netip.MustParsePrefix("fc00:f853:ccd:e793::/64")},
 		PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")},
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
@@ -80,8 +85,12 @@ func (c *Config) Validate() error {
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,30}$`).MatchString(c.Name) {
 		return fmt.Errorf("name %q: want lower case letters, digits and dashes, 31 at most", c.Name)
 	}
-	if c.Nodes < 1 || c.Nodes > 90 {
-		return fmt.Errorf("%d nodes: want 1 to 90", c.Nodes)
+	c.ControlPlanes = max(c.ControlPlanes, 1) // labs of earlier versions do not name it
+	if c.ControlPlanes != 1 && c.ControlPlanes != 3 {
+		return fmt.Errorf("%d control-plane nodes: want 1 or 3", c.ControlPlanes)
+	}
+	if c.Nodes < c.ControlPlanes || c.Nodes > 90 {
+		return fmt.Errorf("%d nodes: want %d to 90", c.Nodes, c.ControlPlanes)
 	}
 	if c.CNI != CNIOffload && c.CNI != CNIBridge {
 		return fmt.Errorf("network %q: want %s or %s", c.CNI, CNIOffload, CNIBridge)
@@ -138,43 +147,51 @@ func (c *Config) ofFamilies(prefixes []netip.Prefix) []netip.Prefix {
 
 // NodeNames are in the order in which the nodes are numbered.
 func (c *Config) NodeNames() []string {
-	names := []string{"ovn-control-plane"}
-	for i := 1; i < c.Nodes; i++ {
-		name := "ovn-worker"
-		if i > 1 {
-			name += fmt.Sprint(i)
-		}
-		names = append(names, name)
-	}
+	names := append(numbered("ovn-control-plane", c.ControlPlanes), numbered("ovn-worker", c.Nodes-c.ControlPlanes)...)
 	return append(names, c.VMNames()...)
 }
 
-// VMNames are the last of NodeNames, those that are VMs.
-func (c *Config) VMNames() []string {
+// ControlNodes are the first of NodeNames.
+func (c *Config) ControlNodes() []string { return c.NodeNames()[:c.ControlPlanes] }
+
+// numbered gives name, name2, name3, ...
+func numbered(name string, count int) []string {
 	var names []string
-	for i := range c.VMNodes {
-		name := "ovn-smartnic"
+	for i := range count {
 		if i > 0 {
-			name += fmt.Sprint(i + 1)
+			names = append(names, name+fmt.Sprint(i+1))
+			continue
 		}
 		names = append(names, name)
 	}
 	return names
 }
 
+// VMNames are the last of NodeNames, those that are VMs.
+func (c *Config) VMNames() []string { return numbered("ovn-smartnic", c.VMNodes) }
+
 // isVM: it is one of VMNames.
 func (c *Config) isVM(machine string) bool { return slices.Contains(c.VMNames(), machine) }
 
-// Addresses are those of a node or of Outside on the fabric, one a family; of the gateway for any other name.
+// Addresses are those of a node, of Outside or of balancer on the fabric, one a family; of the gateway for any other
+// name.
 func (c *Config) Addresses(machine string) []netip.Addr {
 	number := byte(1)
-	if machine == Outside {
+	switch machine {
+	case Outside:
 		number = 100
+	case balancer:
+		number = 101
 	}
-	for i, name := range c.NodeNames() {
+	// Further control-plane nodes take no address of the others.
+	others := slices.Delete(c.NodeNames(), 1, c.ControlPlanes)
+	for i, name := range others {
 		if name == machine {
 			number = []byte{3, 2, byte(2 + i)}[min(i, 2)]
 		}
+	}
+	if i := slices.Index(c.ControlNodes(), machine); i > 0 {
+		number = byte(101 + i)
 	}
 	var addrs []netip.Addr
 	for _, subnet := range c.Subnets {
@@ -186,9 +203,17 @@ func (c *Config) Addresses(machine string) []netip.Addr {
 	return addrs
 }
 
-// apiAddress is where components reach the API server.
+// apiAddress is where components reach the API server: the load balancer's if there are several.
 func (c *Config) apiAddress() netip.AddrPort {
-	return netip.AddrPortFrom(c.Addresses(c.NodeNames()[0])[0], 6443)
+	if c.ControlPlanes > 1 {
+		return c.endpoint(balancer, apiPort)
+	}
+	return c.endpoint(c.NodeNames()[0], apiPort)
+}
+
+// endpoint is a port of a machine's first address.
+func (c *Config) endpoint(machine string, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(c.Addresses(machine)[0], port)
 }
 
 func join[T fmt.Stringer](list []T) string {

@@ -43,14 +43,14 @@ func (l *Lab) buildImages(ctx context.Context) error {
 	if err := l.keepState(); err != nil {
 		return err
 	}
-	l.bin.tools = l.path("bin")
-	if err := l.cache.Tools(ctx, l.bin.tools); err != nil {
+	l.bin.Tools = l.path("bin")
+	if err := l.cache.Tools(ctx, l.bin.Tools); err != nil {
 		return err
 	}
-	if err := l.cache.Pause(l.bin.tools, l.path("images/pause.tar")); err != nil {
+	if err := l.cache.Pause(l.bin.Tools, l.path("images/pause.tar")); err != nil {
 		return err
 	}
-	if err := l.cache.TestImage(ctx, l.bin.tools, l.path("images/tools.tar")); err != nil {
+	if err := l.cache.TestImage(ctx, l.bin.Tools, l.path("images/tools.tar")); err != nil {
 		return err
 	}
 	if l.cfg.CNI == CNIOffload {
@@ -87,7 +87,7 @@ func (l *Lab) unpackImages(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	key := l.bin.kubernetes
+	key := l.bin.Kubernetes
 	for _, image := range l.images() {
 		key += " " + l.fingerprints[image]
 	}

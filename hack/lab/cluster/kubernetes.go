@@ -30,7 +30,7 @@ const (
 	systemSpace = "ovn-kubernetes"
 )
 
-// control waits for the API server and for the nodes to appear, and marks the control plane's.
+// control waits for the API server and for the nodes to appear, and marks those of the control plane.
 func (l *Lab) control(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.patience(apiWithin))
 	defer cancel()
@@ -44,21 +44,38 @@ func (l *Lab) control(ctx context.Context) error {
 	if err := l.untilNodes(ctx, client, func(*corev1.Node) bool { return true }); err != nil {
 		return fmt.Errorf("waiting for the nodes to appear: %w", err)
 	}
-	const label = `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`
-	_, err = client.CoreV1().Nodes().Patch(ctx, l.cfg.NodeNames()[0], types.MergePatchType, []byte(label), metav1.PatchOptions{})
-	return err
+	const label = `{"metadata":{"labels":{"` + controlLabel + `":""}}}`
+	for _, name := range l.cfg.ControlNodes() {
+		if _, err := client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(label), metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	l.formed = true
+	return l.writeState()
 }
 
 func (l *Lab) apiReady(ctx context.Context, client kubernetes.Interface) error {
-	for {
+	err := poll(ctx, func() error {
 		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the API server: %w; see %s", err, l.spec(l.cfg.NodeNames()[0]).Logs())
+	}
+	return nil
+}
+
+// poll tries until there is no error, and gives the last one when ctx ends: a server that is not there sends no events.
+func poll(ctx context.Context, try func() error) error {
+	for {
+		err := try()
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the API server: %w; see %s", err, l.spec(l.cfg.NodeNames()[0]).Logs())
-		case <-time.After(50 * time.Millisecond): // an API server that is not there sends no events
+			return err
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,20 +23,26 @@ const stateName = "lab.json"
 
 // state is what is kept in the work directory beside the machines' own files.
 type state struct {
-	Config Config
-	Port   int // of 127.0.0.1, forwarded to the API server
+	Config   Config
+	Port     int      // of 127.0.0.1, forwarded to the API server
+	Programs programs // that the machines were started with last
+	Formed   bool     // the control plane has run: etcd's members know each other
+}
+
+// programs are where the machines have theirs from.
+type programs struct {
+	Kubernetes, Tools, Root string
+	Bench                   benchFiles
 }
 
 // Lab is one cluster, running or not.
 type Lab struct {
-	cfg   Config
-	port  int
-	cache *build.Cache
-	mu    sync.Mutex // of steps' output
-	bin   struct {
-		kubernetes, tools, root string
-		bench                   benchFiles
-	}
+	cfg    Config
+	port   int
+	formed bool
+	cache  *build.Cache
+	mu     sync.Mutex // of steps' output
+	bin    programs
 	// fingerprints are by image archive.
 	fingerprints map[string]string
 }
@@ -73,7 +78,7 @@ func Open(cfg Config) (*Lab, error) {
 		return nil, err
 	}
 	saved.Config.Repo, saved.Config.CacheDir, saved.Config.Command, saved.Config.Out = l.cfg.Repo, l.cfg.CacheDir, l.cfg.Command, l.cfg.Out
-	l.cfg, l.port = saved.Config, saved.Port
+	l.cfg, l.port, l.formed, l.bin = saved.Config, saved.Port, saved.Formed, saved.Programs
 	return l, nil
 }
 
@@ -162,10 +167,10 @@ func (l *Lab) build(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if l.bin.kubernetes, err = l.cache.Kubernetes(ctx); err != nil {
+	if l.bin.Kubernetes, err = l.cache.Kubernetes(ctx); err != nil {
 		return err
 	}
-	if l.bin.root, err = l.cache.NodeRoot(ctx); err != nil {
+	if l.bin.Root, err = l.cache.NodeRoot(ctx); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(l.cfg.Repo, "_output/bin"), 0o755); err != nil {
@@ -176,7 +181,7 @@ func (l *Lab) build(ctx context.Context) error {
 		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		if err := os.Symlink(filepath.Join(l.bin.kubernetes, name), link); err != nil {
+		if err := os.Symlink(filepath.Join(l.bin.Kubernetes, name), link); err != nil {
 			return err
 		}
 	}
@@ -206,7 +211,7 @@ func (l *Lab) keepState() error {
 	if string(want) != string(have) {
 		return fmt.Errorf("lab %q is there with other settings (%s): take it down first", l.cfg.Name, have)
 	}
-	l.port = saved.Port
+	l.port, l.formed = saved.Port, saved.Formed
 	return l.writeState()
 }
 
@@ -219,11 +224,12 @@ func (l *Lab) readState() (state, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return s, fmt.Errorf("reading %s: %w", l.path(stateName), err)
 	}
+	s.Config.ControlPlanes = max(s.Config.ControlPlanes, 1)
 	return s, nil
 }
 
 func (l *Lab) writeState() error {
-	data, err := json.MarshalIndent(state{Config: l.cfg, Port: l.port}, "", "  ")
+	data, err := json.MarshalIndent(state{Config: l.cfg, Port: l.port, Programs: l.bin, Formed: l.formed}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -232,9 +238,9 @@ func (l *Lab) writeState() error {
 
 func (l *Lab) spec(name string) machine.Spec {
 	dir := l.path("machines", name)
-	spec := machine.Spec{Lab: l.cfg.Name, Name: name, Root: l.bin.root, Dir: dir, Binds: []machine.Bind{
-		{From: l.bin.kubernetes, To: "/opt/lab/kubernetes", ReadOnly: true},
-		{From: l.bin.tools, To: "/opt/lab/bin", ReadOnly: true},
+	spec := machine.Spec{Lab: l.cfg.Name, Name: name, Root: l.bin.Root, Dir: dir, Binds: []machine.Bind{
+		{From: l.bin.Kubernetes, To: "/opt/lab/kubernetes", ReadOnly: true},
+		{From: l.bin.Tools, To: "/opt/lab/bin", ReadOnly: true},
 	}}
 	if l.cfg.isVM(name) {
 		return l.virtual(spec)
@@ -253,136 +259,4 @@ func (l *Lab) spec(name string) machine.Spec {
 func isDir(path string) bool {
 	stat, err := os.Stat(path)
 	return err == nil && stat.IsDir()
-}
-
-// machines starts those that do not run, connects them, and gives them their services.
-func (l *Lab) machines(context.Context) error {
-	ca, err := openAuthority(l.path("pki"))
-	if err != nil {
-		return err
-	}
-	hub, err := l.start(fabric, ca)
-	if err != nil {
-		return err
-	}
-	var all []*machine.Machine
-	for _, name := range append(l.cfg.NodeNames(), Outside) {
-		if l.cfg.isVM(name) {
-			continue
-		}
-		m, err := l.start(name, ca)
-		if err != nil {
-			return err
-		}
-		all = append(all, m)
-	}
-	if err := l.plug(hub, all); err != nil {
-		return err
-	}
-	for _, name := range l.cfg.VMNames() {
-		if err := l.startVM(name, hub, ca); err != nil {
-			return err
-		}
-	}
-	server := fmt.Sprintf("https://127.0.0.1:%d", l.port)
-	if err := ca.kubeconfig(l.Kubeconfig(), server, identity{user: "admin", groups: []string{"system:masters"}}); err != nil {
-		return err
-	}
-	for _, m := range all[:l.cfg.Nodes] {
-		if err := l.spec(m.Name).SetServices(l.services(m.Name)); err != nil {
-			return err
-		}
-		if err := m.Reload(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// services are what the init of a node keeps running.
-func (l *Lab) services(node string) []machine.Service {
-	services := nodeServices(node, l.cfg.Addresses(node))
-	if node == l.cfg.NodeNames()[0] {
-		services = append(l.controlServices(node), services...)
-	}
-	if l.cfg.isVM(node) { // what may run elsewhere does
-		kubelet := &services[len(services)-1]
-		kubelet.Args = append(kubelet.Args, "--node-labels="+vmLabel+"=", "--register-with-taints="+vmLabel+"=:PreferNoSchedule", "--housekeeping-interval=5m")
-	}
-	return services
-}
-
-// start finds the machine or makes it. The control plane's is given the host's
-// end of the way to the API server: a listener on the loopback interface.
-func (l *Lab) start(name string, ca *authority) (*machine.Machine, error) {
-	m, err := machine.Find(l.cfg.Name, name)
-	if m != nil || err != nil {
-		return m, err
-	}
-	spec := l.spec(name)
-	for _, bind := range spec.Binds {
-		if err := os.MkdirAll(bind.From, 0o755); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.MkdirAll(spec.Config(), 0o755); err != nil {
-		return nil, err
-	}
-	if name == fabric || name == Outside {
-		return machine.Start(l.cfg.Command, spec)
-	}
-	if err := l.nodeFiles(name, spec.Config(), ca); err != nil {
-		return nil, fmt.Errorf("writing the files of %s: %w", name, err)
-	}
-	if name != l.cfg.NodeNames()[0] {
-		return machine.Start(l.cfg.Command, spec)
-	}
-	if err := l.controlFiles(name, spec.Config(), ca); err != nil {
-		return nil, fmt.Errorf("writing the files of the control plane: %w", err)
-	}
-	listener, err := l.listen()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = listener.Close() }()
-	spec.Forwards = []string{l.cfg.apiAddress().String()}
-	return machine.Start(l.cfg.Command, spec, listener)
-}
-
-// listen takes the port of before when it is still free.
-func (l *Lab) listen() (*os.File, error) {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", l.port))
-	if err != nil && l.port != 0 {
-		listener, err = net.Listen("tcp", "127.0.0.1:0")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listening for the host's shell: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	l.port = listener.Addr().(*net.TCPAddr).Port
-	if err := l.writeState(); err != nil {
-		return nil, err
-	}
-	return listener.(*net.TCPListener).File()
-}
-
-// nodes gives the running machines that are nodes.
-func (l *Lab) nodes() ([]*machine.Machine, error) {
-	var nodes []*machine.Machine
-	for _, name := range l.cfg.NodeNames() {
-		m, err := l.find(name)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, m)
-	}
-	return nodes, nil
-}
-
-func (l *Lab) find(name string) (*machine.Machine, error) {
-	m, err := machine.Find(l.cfg.Name, name)
-	if err == nil && m == nil {
-		err = fmt.Errorf("%s does not run in lab %q", name, l.cfg.Name)
-	}
-	return m, err
 }

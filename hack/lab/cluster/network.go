@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -28,12 +29,12 @@ func (l *Lab) plug(hub *machine.Machine, machines []*machine.Machine) error {
 		if err != nil {
 			return fmt.Errorf("making the fabric: %w", err)
 		}
-		for i, m := range machines {
+		for _, m := range machines {
 			err := inside(m, func(own *netlink.Handle, ns netns.NsHandle) error {
 				if _, err := own.LinkByName(nodeLink); err == nil {
 					return nil
 				}
-				if err := wire(handle, bridge, ns, fmt.Sprintf("port%d", i)); err != nil {
+				if err := wire(handle, bridge, ns, l.portOf(m.Name)); err != nil {
 					return err
 				}
 				return l.configure(own, l.cfg.Addresses(m.Name))
@@ -44,6 +45,11 @@ func (l *Lab) plug(hub *machine.Machine, machines []*machine.Machine) error {
 		}
 		return nil
 	})
+}
+
+// portOf is the name of a machine's link on the fabric's side.
+func (l *Lab) portOf(name string) string {
+	return fmt.Sprintf("port%d", slices.Index(append(l.cfg.NodeNames(), Outside), name))
 }
 
 // inside gives do a door to the links of a machine's network namespace.
@@ -79,6 +85,11 @@ func (l *Lab) fabricBridge(handle *netlink.Handle) (netlink.Link, error) {
 	}
 	if err := l.address(handle, bridge, l.cfg.Addresses(fabric)); err != nil {
 		return nil, err
+	}
+	if l.cfg.ControlPlanes > 1 {
+		if err := l.address(handle, bridge, l.cfg.Addresses(balancer)); err != nil {
+			return nil, err
+		}
 	}
 	return bridge, handle.LinkSetUp(bridge)
 }

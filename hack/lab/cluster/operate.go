@@ -67,6 +67,8 @@ func Components() []string {
 	for name, c := range components() {
 		if c.perNode {
 			name += "@NODE"
+		} else {
+			name += "[@NODE]"
 		}
 		names = append(names, name)
 	}
@@ -81,16 +83,19 @@ func (c component) is(p machine.Process) bool {
 	return c.argument == "" || strings.Contains(strings.Join(p.Args[1:], " "), c.argument)
 }
 
-// Restart kills a component with SIGKILL and returns when what keeps it running
-// (a machine's init, or kubelet) has started it again.
+// Restart kills a component with SIGKILL and returns when what keeps it running (a machine's init, or kubelet) has
+// started it again. Of a component that is not on every node, a name without a node means all of them at once.
 func (l *Lab) Restart(ctx context.Context, name string) error {
 	kind, node, onNode := strings.Cut(name, "@")
 	c, known := components()[kind]
-	if !known || c.perNode != onNode {
+	if !known || c.perNode && !onNode {
 		return fmt.Errorf("no component %q; there are %s", name, strings.Join(Components(), ", "))
 	}
 	names := l.cfg.NodeNames()
 	if onNode {
+		if _, err := l.find(node); err != nil {
+			return err
+		}
 		names = []string{node}
 	}
 	old, err := l.processes(names, c)
@@ -113,6 +118,20 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 	if kind != "etcd" && kind != "kube-apiserver" {
 		return nil
 	}
+	return l.apisReady(ctx, old)
+}
+
+// apisReady waits for the API servers of the machines where a process was killed, and for the way to one of them.
+func (l *Lab) apisReady(ctx context.Context, killed []machine.Process) error {
+	for _, p := range killed {
+		url := "https://" + l.cfg.endpoint(p.Machine(), apiPort).String() + "/readyz"
+		if err := poll(ctx, func() error {
+			_, err := l.Exec(ctx, p.Machine(), "curl", "-sSf", "--max-time", "5", "--cacert", etc+"ca.crt", url)
+			return err
+		}); err != nil {
+			return fmt.Errorf("waiting for the API server of %s: %w", p.Machine(), err)
+		}
+	}
 	client, err := l.Client()
 	if err != nil {
 		return err
@@ -120,17 +139,24 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 	return l.apiReady(ctx, client)
 }
 
-// replaced waits for a process that is not one of the old.
+// replaced waits until each machine of the old processes has one that is none of them.
 func (l *Lab) replaced(ctx context.Context, names []string, c component, old []machine.Process) error {
 	for {
 		processes, err := l.processes(names, c)
 		if err != nil {
 			return err
 		}
+		missing := map[string]bool{}
+		for _, p := range old {
+			missing[p.Machine()] = true
+		}
 		for _, p := range processes {
 			if !slices.ContainsFunc(old, p.Is) {
-				return nil
+				delete(missing, p.Machine())
 			}
+		}
+		if len(missing) == 0 {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -140,12 +166,16 @@ func (l *Lab) replaced(ctx context.Context, names []string, c component, old []m
 	}
 }
 
+// processes leaves out machines that are off.
 func (l *Lab) processes(names []string, c component) ([]machine.Process, error) {
 	var found []machine.Process
 	for _, name := range names {
-		m, err := l.find(name)
+		m, err := machine.Find(l.cfg.Name, name)
 		if err != nil {
 			return nil, err
+		}
+		if m == nil {
+			continue
 		}
 		processes, err := m.Processes()
 		if err != nil {
@@ -197,7 +227,7 @@ func (l *Lab) Down(context.Context) error {
 	for _, m := range machines {
 		errs = append(errs, m.Kill())
 	}
-	errs = append(errs, machine.RemoveCgroups(l.cfg.Name))
+	errs = append(errs, machine.RemoveCgroups(l.cfg.Name, ""))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

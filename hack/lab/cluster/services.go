@@ -15,6 +15,9 @@ import (
 // etc is where a machine sees its configuration directory.
 const etc = "/etc/kubernetes/"
 
+// etcdURL is where an API server reaches the etcd of its node.
+const etcdURL = "https://127.0.0.1:2379"
+
 const containerdConfig = `version = 3
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = 'docker.io/library/%s'
@@ -106,10 +109,13 @@ func nodeServices(node string, addrs []netip.Addr) []machine.Service {
 	}
 }
 
-// controlFiles writes what the control plane reads, on its node only.
+// controlFiles writes what the control plane reads, on its nodes only.
 func (l *Lab) controlFiles(node, dir string, ca *authority) error {
 	loopback := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}
 	addrs := append(loopback, l.cfg.Addresses(node)...)
+	if l.cfg.ControlPlanes > 1 {
+		addrs = append(addrs, l.cfg.Addresses(balancer)...)
+	}
 	for _, services := range l.cfg.ServiceCIDRs {
 		addrs = append(addrs, services.Addr().Next())
 	}
@@ -125,11 +131,31 @@ func (l *Lab) controlFiles(node, dir string, ca *authority) error {
 		}
 	}
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		if err := ca.kubeconfig(filepath.Join(dir, name+".conf"), l.apiURL(), identity{user: "system:" + name}); err != nil {
+		if err := ca.kubeconfig(filepath.Join(dir, name+".conf"), "https://"+l.cfg.endpoint(node, apiPort).String(), identity{user: "system:" + name}); err != nil {
 			return err
 		}
 	}
-	return serviceAccountKeys(filepath.Join(dir, "sa"))
+	return l.serviceAccountFiles(dir)
+}
+
+// serviceAccountFiles gives all API servers the same keys: each accepts tokens of the others.
+func (l *Lab) serviceAccountFiles(dir string) error {
+	if err := serviceAccountKeys(l.path("pki", "sa")); err != nil {
+		return err
+	}
+	for _, file := range []string{"sa.key", "sa.pub"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			continue
+		}
+		data, err := os.ReadFile(l.path("pki", file))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l *Lab) controlServices(node string) []machine.Service {
@@ -137,16 +163,11 @@ func (l *Lab) controlServices(node string) []machine.Service {
 	if l.cfg.Families != "ipv4" {
 		bind = "::"
 	}
-	const etcd = "https://127.0.0.1:2379"
 	return []machine.Service{
-		{Name: "etcd", Args: []string{
-			"etcd", "--data-dir=/var/lib/etcd", "--unsafe-no-fsync", "--log-level=warn",
-			"--listen-client-urls=" + etcd, "--advertise-client-urls=" + etcd, "--listen-peer-urls=http://127.0.0.1:2380",
-			"--cert-file=" + etc + "etcd.crt", "--key-file=" + etc + "etcd.key", "--client-cert-auth", "--trusted-ca-file=" + etc + "ca.crt",
-		}},
+		l.etcdService(node),
 		{Name: "kube-apiserver", Args: []string{
 			"kube-apiserver", "--bind-address=" + bind, "--advertise-address=" + l.cfg.Addresses(node)[0].String(), "--secure-port=6443",
-			"--etcd-servers=" + etcd, "--etcd-cafile=" + etc + "ca.crt", "--etcd-certfile=" + etc + "etcd-client.crt", "--etcd-keyfile=" + etc + "etcd-client.key",
+			"--etcd-servers=" + etcdURL, "--etcd-cafile=" + etc + "ca.crt", "--etcd-certfile=" + etc + "etcd-client.crt", "--etcd-keyfile=" + etc + "etcd-client.key",
 			"--client-ca-file=" + etc + "ca.crt", "--tls-cert-file=" + etc + "apiserver.crt", "--tls-private-key-file=" + etc + "apiserver.key",
 			"--kubelet-client-certificate=" + etc + "kubelet-client.crt", "--kubelet-client-key=" + etc + "kubelet-client.key",
 			"--kubelet-certificate-authority=" + etc + "ca.crt", "--kubelet-preferred-address-types=InternalIP",
@@ -155,14 +176,14 @@ func (l *Lab) controlServices(node string) []machine.Service {
 			"--service-cluster-ip-range=" + join(l.cfg.ServiceCIDRs),
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 		}},
-		{Name: "kube-controller-manager", Args: []string{
-			"kube-controller-manager", "--kubeconfig=" + etc + "kube-controller-manager.conf", "--leader-elect=false", "--bind-address=127.0.0.1",
+		{Name: "kube-controller-manager", Args: append([]string{
+			"kube-controller-manager", "--kubeconfig=" + etc + "kube-controller-manager.conf", "--bind-address=127.0.0.1",
 			"--service-account-private-key-file=" + etc + "sa.key", "--root-ca-file=" + etc + "ca.crt",
 			"--use-service-account-credentials", "--allocate-node-cidrs=false",
-		}},
-		{Name: "kube-scheduler", Args: []string{
-			"kube-scheduler", "--kubeconfig=" + etc + "kube-scheduler.conf", "--leader-elect=false", "--bind-address=127.0.0.1",
-		}},
+		}, l.leases()...)},
+		{Name: "kube-scheduler", Args: append([]string{
+			"kube-scheduler", "--kubeconfig=" + etc + "kube-scheduler.conf", "--bind-address=127.0.0.1",
+		}, l.leases()...)},
 	}
 }
 

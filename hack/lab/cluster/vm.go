@@ -13,7 +13,6 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/ovn-offload/ovn-offload/hack/lab/build"
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
 	"github.com/ovn-offload/ovn-offload/test/bench/vm"
 )
@@ -31,9 +30,9 @@ const (
 
 // benchFiles are what VMs start from.
 type benchFiles struct {
-	kernel build.Kernel
-	module string
-	init   string
+	Kernel string // what QEMU boots
+	Module string
+	Init   string
 }
 
 func (l *Lab) buildBench(ctx context.Context) error {
@@ -43,26 +42,27 @@ func (l *Lab) buildBench(ctx context.Context) error {
 	if err := l.cache.BenchPackages(ctx); err != nil {
 		return err
 	}
-	b := &l.bin.bench
-	var err error
-	if b.kernel, err = l.cache.Kernel(ctx); err != nil {
+	b := &l.bin.Bench
+	kernel, err := l.cache.Kernel(ctx)
+	if err != nil {
 		return err
 	}
-	if b.module, err = l.cache.Swsim(ctx, b.kernel); err != nil {
+	b.Kernel = kernel.Image
+	if b.Module, err = l.cache.Swsim(ctx, kernel); err != nil {
 		return err
 	}
-	b.init = l.path("vm", vm.InitFile)
-	return l.cache.VMInit(ctx, b.init)
+	b.Init = l.path("vm", vm.InitFile)
+	return l.cache.VMInit(ctx, b.Init)
 }
 
 // virtual completes the description of a machine that is a VM.
 func (l *Lab) virtual(spec machine.Spec) machine.Spec {
-	b := l.bin.bench
+	b := l.bin.Bench
 	v := &machine.VM{
 		Config: vm.Config{
-			Kernel: b.kernel.Image, Root: spec.Root, Init: b.init, Files: []string{b.module, l.cfg.Command}, NICs: vmNICs, Memory: vmMemory,
+			Kernel: b.Kernel, Root: spec.Root, Init: b.Init, Files: []string{b.Module, l.cfg.Command}, NICs: vmNICs, Memory: vmMemory,
 		},
-		Module: b.module, Command: l.cfg.Command, VFs: vmVFs, Gateways: l.cfg.Addresses(fabric),
+		Module: b.Module, Command: l.cfg.Command, VFs: vmVFs, Gateways: l.cfg.Addresses(fabric),
 	}
 	for i, addr := range l.cfg.Addresses(spec.Name) {
 		v.Addresses = append(v.Addresses, netip.PrefixFrom(addr, l.cfg.Subnets[i].Bits()))

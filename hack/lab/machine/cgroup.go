@@ -158,8 +158,8 @@ func leaveRootCgroup() error {
 	return nil
 }
 
-// RemoveCgroups removes what the machines of a lab had in the host's cgroup trees.
-func RemoveCgroups(lab string) error {
+// RemoveCgroups removes what a machine of a lab had in the host's cgroup trees; what all had if name is "".
+func RemoveCgroups(lab, name string) error {
 	var found []string
 	err := filepath.WalkDir(cgroupRoot, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -169,7 +169,7 @@ func RemoveCgroups(lab string) error {
 			return err
 		}
 		if entry.IsDir() && entry.Name() == cgroupPrefix+lab {
-			found = append(found, path)
+			found = append(found, filepath.Join(path, name))
 			return fs.SkipDir
 		}
 		return nil
@@ -187,6 +187,9 @@ func RemoveCgroups(lab string) error {
 // removeCgroup waits for the last processes of a group: those that were killed may still be ending.
 func removeCgroup(dir string) error {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -237,6 +237,9 @@ type Process struct {
 	machine *Machine
 }
 
+// Machine is the name of the machine that the process runs on.
+func (p Process) Machine() string { return p.machine.Name }
+
 // Is tells whether it is the same process.
 func (p Process) Is(other Process) bool {
 	return p.PID == other.PID && p.machine.Name == other.machine.Name

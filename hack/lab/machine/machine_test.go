@@ -75,7 +75,7 @@ func testMachine(t *testing.T, services []Service, forwards map[string]*os.File)
 		if err := m.Kill(); err != nil {
 			t.Error(err)
 		}
-		if err := RemoveCgroups(spec.Lab); err != nil {
+		if err := RemoveCgroups(spec.Lab, ""); err != nil {
 			t.Error(err)
 		}
 	})
@@ -127,10 +127,20 @@ func TestMachine_KillRemovesProcessesAndCgroups(t *testing.T) {
 	if err := syscall.Kill(pid, 0); err == nil && alive(pid) {
 		t.Errorf("process %d of the machine is still there", pid)
 	}
-	if err := RemoveCgroups(m.Lab); err != nil {
+	of := filepath.Join(cgroupRoot, "*", cgroupPrefix+m.Lab)
+	if groups, err := filepath.Glob(of); err != nil || len(groups) == 0 {
+		t.Errorf("no cgroups of the lab: %v", err)
+	}
+	if err := RemoveCgroups(m.Lab, m.Name); err != nil {
 		t.Error(err)
 	}
-	left, err := filepath.Glob(filepath.Join(cgroupRoot, "*", cgroupPrefix+m.Lab))
+	if groups, err := filepath.Glob(filepath.Join(of, m.Name)); err != nil || len(groups) > 0 {
+		t.Errorf("cgroups of the machine left: %v, %v", groups, err)
+	}
+	if err := RemoveCgroups(m.Lab, ""); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(of)
 	if err != nil || len(left) > 0 {
 		t.Errorf("cgroups left: %v, %v", left, err)
 	}
