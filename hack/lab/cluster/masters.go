@@ -142,13 +142,14 @@ func (l *Lab) leases() []string {
 	return []string{"--leader-elect=true", "--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=1s"}
 }
 
-// balancerConfig is of haproxy, in front of the API servers. A server is taken out when its machine or the process has
-// not answered for three seconds, or is not ready; its connections are closed, so that clients come anew.
+// balancerConfig is of haproxy, in front of the API servers. A server is taken out when it took no connection for three
+// seconds, or is not ready; its connections are closed, so that clients come anew. A busy server has 5 s to answer.
 const balancerConfig = `global
     maxconn 20000
 defaults
     mode tcp
     timeout connect 2s
+    timeout check 5s
     timeout client 4h
     timeout server 4h
 frontend kube-apiserver
