@@ -26,7 +26,7 @@ func flags(t *testing.T, services []machine.Service, service string, names ...st
 	return got
 }
 
-func TestServices_OneControlPlaneElectsNobody(t *testing.T) {
+func TestServices_OneControlPlaneHasNoElection(t *testing.T) {
 	services := lab(t, func(*Config) {}).services("ovn-control-plane")
 	for service, names := range map[string][]string{
 		"etcd": {"name", "initial-cluster", "peer-cert-file"}, "kubelet": {"register-with-taints"},

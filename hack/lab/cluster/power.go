@@ -20,7 +20,7 @@ func bootRecords() []string {
 	return []string{"/etc/openvswitch/boot-id", "/var/lib/ovn-offload/devices/.boot"}
 }
 
-// PowerOff ends a node as when its power is cut: its link goes first, so that no peer hears of the end of its processes.
+// PowerOff ends a node as when its power is cut: its link goes first, so that its connections do not end for their peers.
 // Its disk stays.
 func (l *Lab) PowerOff(name string) error {
 	m, err := l.find(name)
