@@ -12,6 +12,7 @@ import (
 	"path"
 	"strings"
 
+	ci "helm.sh/helm/v4/pkg/chart"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
@@ -72,6 +73,11 @@ func Removal(values map[string]any) (string, error) {
 }
 
 func render(values map[string]any) (map[string]string, error) {
+	return renderWith(values, engine.Render)
+}
+
+// renderWith renders the chart by a function of Helm's engine.
+func renderWith(values map[string]any, engine func(ci.Charter, common.Values) (map[string]string, error)) (map[string]string, error) {
 	c, err := Chart()
 	if err != nil {
 		return nil, err
@@ -81,7 +87,7 @@ func render(values map[string]any) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := engine.Render(c, all)
+	rendered, err := engine(c, all)
 	if err != nil {
 		return nil, err
 	}
