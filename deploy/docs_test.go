@@ -2,9 +2,11 @@ package deploy
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,34 +28,97 @@ func read(t *testing.T, pattern string) (all map[string]string) {
 	return all
 }
 
-// Every error code and every Event has a page, and the index names the page.
-func TestFailurePages_CoverAllCodesAndEvents(t *testing.T) {
-	index := read(t, "../docs/failures/README.md")["../docs/failures/README.md"]
-	pages := []string{"cni-11", "cni-50"}
+// eventPatterns find the reasons of Events in Go: in a call, as a constant, and as a function's result beside the text.
+var eventPatterns = []*regexp.Regexp{
+	regexp.MustCompile(`\.(?:Warn|Note)\([^\n]+?, "([A-Z]\w+)", `),
+	regexp.MustCompile(`\.emit\([^\n]+?, "([A-Z]\w+)", `),
+	regexp.MustCompile(`\breason(?:Outside|Inside) += "([A-Z]\w+)"`),
+	regexp.MustCompile(`return "([A-Z][a-z]+[A-Z]\w+)", (?:fmt\.|")`),
+}
+
+// reported gives the codes of CNI errors, as names of pages, and the reasons of Events that the code has.
+func reported(t *testing.T) (codes, events []string) {
+	t.Helper()
+	codes = []string{"cni-11", "cni-50"} // of the CNI specification
 	code := regexp.MustCompile(`\bCode\w+ uint = (\d+)`)
-	event := regexp.MustCompile(`\.Warn\([^"\n]+, "(\w+)", |reasonOutside += "(\w+)"|r\.Warn\(owner, "(\w+)"`)
-	for _, pattern := range []string{"../pkg/*/*.go", "../cmd/*/*.go"} {
+	for _, pattern := range []string{"../pkg/*/*.go", "../pkg/*/*/*.go", "../cmd/*/*.go"} {
 		for path, source := range read(t, pattern) {
 			if strings.HasSuffix(path, "_test.go") {
 				continue
 			}
 			for _, m := range code.FindAllStringSubmatch(source, -1) {
-				pages = append(pages, "cni-"+m[1])
+				codes = append(codes, "cni-"+m[1])
 			}
-			for _, m := range event.FindAllStringSubmatch(source, -1) {
-				pages = append(pages, m[1]+m[2]+m[3])
+			for _, event := range eventPatterns {
+				for _, m := range event.FindAllStringSubmatch(source, -1) {
+					events = append(events, m[1])
+				}
 			}
 		}
 	}
-	if len(pages) < 16 {
-		t.Errorf("only %d codes and Events found: %s", len(pages), pages)
+	return codes, events
+}
+
+// recoveries are Normal Events; the page of the failure that they end names them.
+var recoveries = []string{"NetworkRecovered", "TrafficOffloaded"}
+
+// Every error code and every Event has a page, and the index names the page.
+func TestFailurePages_CoverAllCodesAndEvents(t *testing.T) {
+	all := read(t, "../docs/failures/*.md")
+	index := all["../docs/failures/README.md"]
+	codes, events := reported(t)
+	if len(codes) < 10 || len(events) < 12 {
+		t.Errorf("only codes %s and Events %s found", codes, events)
 	}
-	for _, page := range pages {
-		if _, err := os.Stat("../docs/failures/" + page + ".md"); err != nil {
-			t.Error(err)
+	for _, page := range slices.Concat(codes, events) {
+		if slices.Contains(recoveries, page) {
+			if !strings.Contains(index, "`"+page+"`") {
+				t.Errorf("docs/failures/README.md does not name %s", page)
+			}
+			continue
+		}
+		if all["../docs/failures/"+page+".md"] == "" {
+			t.Errorf("no page docs/failures/%s.md", page)
 		}
 		if !strings.Contains(index, "("+page+".md)") {
 			t.Errorf("docs/failures/README.md does not name %s", page)
+		}
+	}
+}
+
+// Every page is about a code, an Event or an alert that there is, or about a symptom that the index names.
+func TestFailurePages_AreAboutWhatThereIs(t *testing.T) {
+	all := read(t, "../docs/failures/*.md")
+	index := all["../docs/failures/README.md"]
+	codes, events := reported(t)
+	var alerts strings.Builder
+	if err := fs.WalkDir(files, "chart", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := files.ReadFile(path)
+		alerts.Write(text)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	about := func(page string) bool {
+		switch {
+		case strings.HasPrefix(page, "cni-"):
+			return slices.Contains(codes, page)
+		case page[0] >= 'A' && page[0] <= 'Z':
+			return slices.Contains(events, page) || strings.Contains(alerts.String(), page)
+		}
+		return strings.Contains(index, "("+page+".md)")
+	}
+	for path := range all {
+		if page := strings.TrimSuffix(filepath.Base(path), ".md"); page != "README" && !about(page) {
+			t.Errorf("docs/failures/%s.md is about nothing that the code reports, or is not in the index", page)
+		}
+	}
+	for _, page := range []string{"cni-999", "NothingOfTheKind", "no-such-symptom"} {
+		if about(page) {
+			t.Errorf("a page %s would pass", page)
 		}
 	}
 }
