@@ -11,10 +11,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/pages"
 )
 
-// pages are those of the documentation by path from docs, in the sections of docs/README.md.
-func pages(t *testing.T) (users, design map[string]string) {
+// userPages are those of the documentation by path from docs, in the sections of docs/README.md.
+func userPages(t *testing.T) (users, design map[string]string) {
 	t.Helper()
 	all := read(t, "../docs/*.md")
 	maps.Copy(all, read(t, "../docs/*/*.md"))
@@ -37,7 +39,7 @@ func pages(t *testing.T) (users, design map[string]string) {
 
 // TestDocsIndex_NamesEachPage: docs/README.md names all pages but those that have an index of their own.
 func TestDocsIndex_NamesEachPage(t *testing.T) {
-	users, design := pages(t)
+	users, design := userPages(t)
 	index := users["README.md"]
 	if len(users) < 30 || len(design) < 10 {
 		t.Errorf("%d pages for users, %d on design", len(users), len(design))
@@ -113,7 +115,7 @@ func bare(text string) (found []string) {
 
 // TestUserPages_NameCommandsThatUsersHave: pages for users run the commands of OVN and Open vSwitch by kubectl exec.
 func TestUserPages_NameCommandsThatUsersHave(t *testing.T) {
-	users, design := pages(t)
+	users, design := userPages(t)
 	for name, text := range users {
 		for _, command := range bare(text) {
 			if !slices.Contains(ownSystem, name) {
@@ -145,6 +147,25 @@ func TestUserPages_NameCommandsThatUsersHave(t *testing.T) {
 	}
 }
 
+// TestUserPages_SayWhichCommandsAreNotRun: the test TestDocs_CommandsRun runs every command in a lab that has no marker. It
+// runs no command that changes the cluster, or that is not kubectl's: these have a marker with the reason.
+func TestUserPages_SayWhichCommandsAreNotRun(t *testing.T) {
+	users, _ := userPages(t)
+	run := 0
+	for name, text := range users {
+		for _, block := range pages.Blocks(text) {
+			if block.Runs() {
+				run++
+			} else if block.IsCommand() && block.Reason == "" && name != "../README.md" {
+				t.Errorf("%s:%d: no test can run this: put <!-- not run here: REASON --> before it:\n%s", name, block.Line, block.Text)
+			}
+		}
+	}
+	if run < 25 {
+		t.Errorf("only %d blocks are run", run)
+	}
+}
+
 // TestDocs_ExecNamesContainersOfChart: kubectl exec with a workload and a container that the chart has.
 func TestDocs_ExecNamesContainersOfChart(t *testing.T) {
 	containers := map[string][]string{}
@@ -156,7 +177,7 @@ func TestDocs_ExecNamesContainersOfChart(t *testing.T) {
 	each(objects, func(d *appsv1.StatefulSet) { containers["sts/"+d.Name] = names(d.Spec.Template.Spec.Containers) })
 	each(objects, func(d *appsv1.DaemonSet) { containers["ds/"+d.Name] = names(d.Spec.Template.Spec.Containers) })
 	containers["$OVS"], containers["$AGENT"] = containers["ds/ovs-node"], containers["ds/ovnkube-node"]
-	users, _ := pages(t)
+	users, _ := userPages(t)
 	found := 0
 	for name, text := range users {
 		for _, m := range execIn.FindAllStringSubmatch(text, -1) {
