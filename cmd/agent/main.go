@@ -22,6 +22,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/agent"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
@@ -93,6 +94,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.StringVar(&c.VFs.InitialNetns, "initial-netns", "", "path of the initial network namespace, where the node is another one")
 	f.StringVar(&c.Metrics.Local, "metrics-address", c.Metrics.Local, "where /metrics, /healthz and /readyz are served to the node itself")
 	f.StringVar(&c.Metrics.Secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9412; empty: nowhere")
+	f.Var(parsed(&c.Metrics.Detail, string(c.Metrics.Detail), offload.ParseDetail), "metrics-per-pod", "traffic with series of its own: off: the node's; namespace: also that of namespaces; outside: also that of pods with a VF and much traffic outside hardware; all: also that of all pods")
 	f.StringVar(&c.Install.ConfDir, "cni-conf-dir", c.Install.ConfDir, "where the runtime looks for networks")
 	f.StringVar(&c.Install.BinDir, "cni-bin-dir", c.Install.BinDir, "where the runtime looks for plugins")
 	f.StringVar(&c.Install.Plugin, "cni-plugin", c.Install.Plugin, "the plugin to install there")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ovn-offload/ovn-offload/pkg/chassis"
+	"github.com/ovn-offload/ovn-offload/pkg/expose"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/pki"
 )
@@ -20,6 +21,7 @@ import (
 func certsCommand(o *options, level *slog.Level) *cobra.Command {
 	cfg := pki.Defaults()
 	var nb, sb string
+	var addresses expose.Config
 	command := &cobra.Command{
 		Use:   "certs",
 		Short: "makes and renews the certificates of the OVN databases, in Secrets, and signs those of chassis",
@@ -36,18 +38,21 @@ func certsCommand(o *options, level *slog.Level) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return certify(cmd.Context(), client, cfg, newLogger(*level))
+			return certify(cmd.Context(), client, cfg, addresses, newLogger(*level))
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&cfg.Namespace, "namespace", "ovn-kubernetes", "namespace of the Secrets")
 	flags.StringVar(&nb, "nb", "", "endpoints of the Northbound database, whose hosts are certified")
 	flags.StringVar(&sb, "sb", "", "endpoints of the Southbound database, whose hosts are certified")
+	flags.StringVar(&addresses.Local, "metrics-address", "127.0.0.1:9414", "where /metrics, /healthz and /readyz are served to the node itself")
+	flags.StringVar(&addresses.Secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9415; empty: nowhere")
 	return command
 }
 
-// certify keeps the Secrets right, and answers the requests of chassis.
-func certify(ctx context.Context, client *api.Client, cfg pki.Config, log *slog.Logger) error {
+// certify keeps the Secrets right, answers the requests of chassis, and serves metrics at the addresses.
+func certify(ctx context.Context, client *api.Client, cfg pki.Config, addresses expose.Config, log *slog.Logger) error {
+	registry := expose.NewRegistry(version)
 	cfg.Clock = client.Time
 	signer := chassis.NewSigner(client, cfg, log)
 	if err := signer.Start(ctx); err != nil {
@@ -56,7 +61,10 @@ func certify(ctx context.Context, client *api.Client, cfg pki.Config, log *slog.
 	cfg.Chassis, cfg.Wake = signer.Chassis, signer.Wake()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return signer.Run(ctx) })
-	group.Go(func() error { return pki.Run(ctx, client, cfg, log) })
+	group.Go(func() error { return pki.Run(ctx, client, cfg, log, registry) })
+	addresses.Gatherer, addresses.Allowed, addresses.Logger = registry, client.Allowed, log
+	addresses.Ready = func() error { return nil }
+	group.Go(func() error { return expose.Run(ctx, addresses) })
 	return group.Wait()
 }
 

@@ -22,7 +22,6 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 
@@ -58,8 +57,7 @@ func NewProcess(cfg Config) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Config: cfg, client: client, kinds: kinds, metrics: prometheus.NewRegistry()}
-	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), expose.BuildInfo(cfg.Version))
+	p := &Process{Config: cfg, client: client, kinds: kinds, metrics: expose.NewRegistry(cfg.Version)}
 	return p, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
@@ -63,7 +64,11 @@ type Install struct{ ConfDir, BinDir, Plugin string }
 
 // Metrics are the addresses at which metrics and health are served: plain for the node
 // itself, and over TLS; "" for nowhere.
-type Metrics struct{ Local, Secure string }
+type Metrics struct {
+	Local, Secure string
+	// Detail says whose traffic has series of its own.
+	Detail offload.Detail
+}
 
 // Defaults leaves the node's name, the pod networks and the Southbound database to be set.
 func Defaults() Config {
@@ -71,7 +76,7 @@ func Defaults() Config {
 		Mode: ModeFull, Node: gateway.Defaults(), CNI: cni.Defaults(), Chassis: chassis.Defaults(),
 		OVSDB: "unix:/run/openvswitch/db.sock", VFs: VFs{KubeletDir: "/var/lib/kubelet"},
 		Install: Install{ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName},
-		Metrics: Metrics{Local: "127.0.0.1:9410"}, Logger: slog.New(slog.DiscardHandler),
+		Metrics: Metrics{Local: "127.0.0.1:9410", Detail: offload.DetailNamespace}, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

@@ -53,6 +53,7 @@ func Host(ctx context.Context, p *Process) (Agent, error) {
 		return nil, err
 	}
 	h.dpu = dpu.NewWatch(n.client, n.Node.Node, n.Logger, h.healthChanged)
+	n.metrics.MustRegister(h.dpu.Age())
 	return h, h.openServer()
 }
 

@@ -187,7 +187,7 @@ func newSampling(cfg Config, deps nodeoffload.SamplingDeps) (*nodeoffload.Sampli
 // sample measures where the traffic of the node's pods is handled.
 func (o *ovs) sample(sampled func()) (err error) {
 	o.sampling, err = newSampling(o.Config, nodeoffload.SamplingDeps{
-		DB: o.db, Inventory: o.devices.Inventory, Events: o.report, Sampled: sampled, Registerer: o.metrics,
+		DB: o.db, Inventory: o.devices.Inventory, Events: o.report, Sampled: sampled, Detail: o.Metrics.Detail, Registerer: o.metrics,
 	})
 	return err
 }

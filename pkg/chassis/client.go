@@ -50,7 +50,7 @@ type Client struct {
 	client *api.Client
 	facts  cache.SharedIndexInformer
 	wake   chan struct{}
-	expiry prometheus.Gauge
+	expiry *prometheus.GaugeVec // no series while there is no certificate
 
 	mu      sync.Mutex
 	problem error
@@ -64,10 +64,9 @@ func NewClient(client *api.Client, cfg Config) *Client {
 		facts: api.NewInformer(client.ConfigMaps(cfg.Namespace), &corev1.ConfigMap{}, nil, func(o *metav1.ListOptions) {
 			o.FieldSelector = "metadata.name=" + pki.SouthboundMap
 		}),
-		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "ovn_offload_chassis_certificate_expiry_seconds",
-			Help: "When the certificate of the chassis ends, in seconds since 1970; 0 while there is none.",
-		}),
+		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ovn_offload_certificate_expiry_seconds", Help: "When a certificate ends, in seconds since 1970.",
+		}, []string{"certificate"}),
 	}
 	cfg.Registerer.MustRegister(c.expiry)
 	return c
@@ -169,7 +168,7 @@ func (c *Client) pass(ctx context.Context) (time.Time, error) {
 	}
 	if block, _ := pem.Decode(files[certFile]); block != nil {
 		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-			c.expiry.Set(float64(cert.NotAfter.Unix()))
+			c.expiry.WithLabelValues("chassis").Set(float64(cert.NotAfter.Unix()))
 		}
 	}
 	return due, nil

@@ -7,27 +7,31 @@ import (
 )
 
 type metrics struct {
-	commands, stages *prometheus.HistogramVec
-	restored         prometheus.Counter
+	commands *prometheus.HistogramVec
+	stages   *prometheus.SummaryVec
+	restored prometheus.Counter
 }
 
-// newMetrics registers the histograms; reg may be nil.
+// newMetrics registers the metrics; reg may be nil.
 func newMetrics(reg prometheus.Registerer) *metrics {
-	buckets := []float64{.005, .01, .02, .04, .06, .08, .12, .2, .5, 1, 2, 5, 10, 30, 60, 120}
 	m := &metrics{
 		commands: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ovn_offload_cni_command_duration_seconds",
-			Help: "Time from a CNI command's arrival to its answer.", Buckets: buckets,
+			Help: "Time from a CNI command's arrival to its answer.", Buckets: []float64{.05, .1, .25, .5, 1, 2, 10},
 		}, []string{"command", "result"}),
-		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		stages: prometheus.NewSummaryVec(prometheus.SummaryOpts{ // sum and count: each stage of each node has them
 			Name: "ovn_offload_cni_add_stage_duration_seconds",
-			Help: "Time in each stage of CNI ADD: pod, annotation, device, attach, flows.", Buckets: buckets,
+			Help: "Time in each stage of CNI ADD: pod, annotation, device, attach, flows.",
 		}, []string{"stage"}),
 	}
 	m.restored = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "ovn_offload_cni_devices_restored_total",
 		Help: "Pods whose device went away under them and was given back.",
 	})
+	for _, command := range []string{"ADD", "DEL"} { // a counter that begins with the first failure would keep it from a rate
+		m.commands.WithLabelValues(command, "ok")
+		m.commands.WithLabelValues(command, "error")
+	}
 	if reg != nil {
 		reg.MustRegister(m.commands, m.stages, m.restored)
 	}

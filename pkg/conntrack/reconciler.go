@@ -79,11 +79,11 @@ type Reconciler struct {
 func New(cfg Config, deps Deps) *Reconciler {
 	r := &Reconciler{cfg: cfg, deps: deps, noted: map[frontend]bool{}}
 	r.ended = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: "ovn_offload", Name: "connections_ended_total",
+		Name: "ovn_offload_connections_ended_total",
 		Help: "Connections that the agent has ended, because their endpoint has left.",
 	})
 	r.took = prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "ovn_offload", Name: "connections_check_seconds", Help: "Time that the last look at the connections of what had changed took.",
+		Name: "ovn_offload_connections_check_seconds", Help: "Time that the last look at the connections of what had changed took.",
 	})
 	cfg.Registerer.MustRegister(r.ended, r.took)
 	lc := reconcile.Defaults("connections")

@@ -126,7 +126,7 @@ func TestPod_IsBuiltOnce(t *testing.T) {
 		for _, family := range families {
 			for _, metric := range family.GetMetric() {
 				if family.GetName() == "ovn_offload_reconcile_batch_duration_seconds" && metric.GetLabel()[0].GetValue() == "rows" {
-					n = metric.GetHistogram().GetSampleCount()
+					n = metric.GetSummary().GetSampleCount()
 				}
 			}
 		}

@@ -105,6 +105,7 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	view.OnChange(c.mark)
 	view.ListenWhen(p.leading.Load)
 	countPolicies(cfg.Registerer, view)
+	cfg.Registerer.MustRegister(newAllocations(c))
 	return c, nil
 }
 

@@ -15,11 +15,11 @@ import (
 // countPolicies registers the numbers of policies and of their pod selections as metrics.
 func countPolicies(registerer prometheus.Registerer, view *kube.ClusterView) {
 	opts := func(name, help string) prometheus.GaugeOpts {
-		return prometheus.GaugeOpts{Namespace: "ovn_offload", Subsystem: "policy", Name: name, Help: help}
+		return prometheus.GaugeOpts{Name: name, Help: help}
 	}
 	registerer.MustRegister(
-		prometheus.NewGaugeFunc(opts("policies", "Network policies in force."), func() float64 { return float64(len(view.PolicyOwners())) }),
-		prometheus.NewGaugeFunc(opts("pod_sets", "Distinct selections of pods by rules of policies."), func() float64 { return float64(len(view.PodSetOwners())) }),
+		prometheus.NewGaugeFunc(opts("ovn_offload_policy_policies", "Network policies in force."), func() float64 { return float64(len(view.PolicyOwners())) }),
+		prometheus.NewGaugeFunc(opts("ovn_offload_policy_pod_sets", "Distinct selections of pods by rules of policies."), func() float64 { return float64(len(view.PodSetOwners())) }),
 	)
 }
 

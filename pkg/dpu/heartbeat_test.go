@@ -89,6 +89,25 @@ func TestWatch_TellsAnotherPodMTU(t *testing.T) {
 	}
 }
 
+// TestWatch_AgeSinceRenewal: a Lease that was never there is as old as the process.
+func TestWatch_AgeSinceRenewal(t *testing.T) {
+	w := NewWatch(nil, host, slog.New(slog.DiscardHandler), func(Health) {})
+	now := w.began.Add(time.Minute)
+	if got := w.age(now); got != time.Minute {
+		t.Errorf("age without a Lease %s", got)
+	}
+	renewed := metav1.NewMicroTime(now)
+	w.see(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}, now)
+	w.expiry.Stop()
+	if got := w.age(now.Add(5 * time.Second)).Round(time.Millisecond); got != 5*time.Second {
+		t.Errorf("age %s, five seconds after the renewal", got)
+	}
+	w.see(nil, now)
+	if got := w.age(now); got != time.Minute {
+		t.Errorf("age after the Lease was deleted %s", got)
+	}
+}
+
 // A host has one DPU: a second one ends with the reason, and takes over only what
 // the first has let go. What the first's clock says is neither believed nor waited
 // for.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -35,6 +36,7 @@ type Watch struct {
 	host    string
 	log     *slog.Logger
 	changed func(Health)
+	began   time.Time
 
 	mu       sync.Mutex
 	lease    *coordinationv1.Lease
@@ -48,7 +50,7 @@ type Watch struct {
 // must neither block nor call back.
 func NewWatch(client *api.Client, host string, log *slog.Logger, changed func(Health)) *Watch {
 	return &Watch{
-		client: client, host: host, log: log, changed: changed,
+		client: client, host: host, log: log, changed: changed, began: time.Now(),
 		health: Health{Reason: "its Lease was not read yet", Since: time.Now()},
 	}
 }
@@ -91,6 +93,23 @@ func (w *Watch) Health() Health {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.health
+}
+
+// Age is a metric of the Lease's age.
+func (w *Watch) Age() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ovn_offload_dpu_lease_age_seconds",
+		Help: "Time since the DPU renewed its Lease, or since the agent started if there is no Lease.",
+	}, func() float64 { return w.age(time.Now()).Seconds() })
+}
+
+func (w *Watch) age(now time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.renewed.IsZero() {
+		return now.Sub(w.began)
+	}
+	return now.Sub(w.renewed)
 }
 
 // Ready says why the DPU attaches no pods; nil when it does.

@@ -1,6 +1,7 @@
 package nodeoffload
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -41,7 +42,9 @@ type SamplingDeps struct {
 	Running   *offload.Running
 	Events    Events
 	// Sampled is called after each sample.
-	Sampled    func()
+	Sampled func()
+	// Detail says whose traffic has series of its own; "": that of namespaces.
+	Detail     offload.Detail
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -60,8 +63,9 @@ type Sampling struct {
 
 // NewSampling registers the metrics. Sampling starts with Run.
 func NewSampling(deps SamplingDeps) *Sampling {
-	s := &Sampling{deps: deps, metrics: offload.NewMetrics(), alerts: offload.Alerts{Again: time.Hour}}
-	deps.Registerer.MustRegister(s.metrics)
+	detail := cmp.Or(deps.Detail, offload.DetailNamespace)
+	s := &Sampling{deps: deps, metrics: offload.NewMetrics(detail), alerts: offload.Alerts{Again: time.Hour}}
+	deps.Registerer.MustRegister(s.metrics, newSettings(s), offload.NewTables(deps.Switch, "/proc/sys/net/netfilter"))
 	return s
 }
 

@@ -119,7 +119,7 @@ func TestSampling_ReportsTrafficAndEvents(t *testing.T) {
 		if status := Status(Facts{Inventory: inv, Report: s.Report()}); len(status.Traffic) != 1 || status.Traffic[0].Packets.TC != 100 {
 			t.Errorf("traffic %+v", status.Traffic)
 		}
-		if n, err := testutil.GatherAndCount(registry, "ovn_offload_port_packets_total"); n == 0 || err != nil || sampled == 0 {
+		if n, err := testutil.GatherAndCount(registry, "ovn_offload_namespace_packets_total"); n == 0 || err != nil || sampled == 0 {
 			t.Errorf("%d series, %v, %d samples published", n, err, sampled)
 		}
 		ovs.set(func() { ovs.place = inside })

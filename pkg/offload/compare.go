@@ -25,6 +25,9 @@ type Sample struct {
 type Delta struct {
 	Took  time.Duration
 	Ports []PortDelta // by name; all of the second sample
+	// Total is the traffic of the node, each packet once. Outside has its packets outside hardware.
+	Total   Share
+	Outside map[Reason]uint64
 }
 
 // PortDelta is the traffic of one port between two samples.
@@ -51,6 +54,7 @@ func Compare(before, after Sample) Delta {
 	for _, p := range after.Report.Ports {
 		ports[p.Name] = &portDelta{PortDelta: PortDelta{Port: p.Port}, lasting: map[cause]*Count{}}
 	}
+	d := Delta{Took: after.At.Sub(before.At), Outside: map[Reason]uint64{}}
 	for i := range after.Report.Ends {
 		e := &after.Report.Ends[i]
 		if e.UFID == "" {
@@ -62,12 +66,15 @@ func Compare(before, after Sample) Delta {
 			n.Packets -= old.Packets
 			n.Bytes -= old.Bytes
 		}
+		d.Total.At(e.Place).add(n)
+		if e.Place != Hardware {
+			d.Outside[e.Reason] += n.Packets
+		}
 		ports[e.From].add(e, n, lasting, true)
 		for _, name := range e.To {
 			ports[name].add(e, n, lasting, false)
 		}
 	}
-	d := Delta{Took: after.At.Sub(before.At)}
 	for _, p := range ports {
 		p.Lasting = causes(p.lasting)
 		d.Ports = append(d.Ports, p.PortDelta)

@@ -1,13 +1,10 @@
 package offload
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
@@ -41,9 +38,12 @@ func TestCompare_TrafficBetweenTwoSamples(t *testing.T) {
 		Hardware: Count{Packets: 620, Bytes: 62000}, TC: Count{Packets: 4, Bytes: 400}, OVS: Count{Packets: 30, Bytes: 3000},
 	}
 	lasting := []Cause{{Reason: ReasonAction, Count: Count{Packets: 30, Bytes: 3000}}}
-	want := Delta{Took: time.Minute, Ports: []PortDelta{
-		{Port: web, From: share, Lasting: lasting}, {Port: veth, To: share, Lasting: lasting},
-	}}
+	want := Delta{
+		Took: time.Minute, Ports: []PortDelta{
+			{Port: web, From: share, Lasting: lasting}, {Port: veth, To: share, Lasting: lasting},
+		},
+		Total: share, Outside: map[Reason]uint64{ReasonAction: 30, ReasonNew: 4, ReasonRefused: 0},
+	}
 	if diff := cmp.Diff(want, Compare(before, after)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -112,81 +112,5 @@ func TestExplain_EachReasonHasItsText(t *testing.T) {
 	want := "1500 packets/s of rep0, 25% of its traffic, stay out of hardware: the flow has an action that the kernel's TC does not have (hash)"
 	if got := f.Message(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-func TestMetrics_CountFlowsAndTraffic(t *testing.T) {
-	m := NewMetrics()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(m)
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
-		t.Fatalf("%d series before the first sample, %v", n, err)
-	}
-	first := sample(0, end("a", Hardware, "", 1000))
-	first.Report.Ports[0].From.Hardware.Flows = 1
-	first.Report.Total.Hardware.Flows = 1
-	first.Report.Outside = []Cause{{Reason: ReasonAction, Detail: "hash", Count: Count{Flows: 2}}, {Reason: ReasonAction, Detail: "trunc", Count: Count{Flows: 1}}}
-	m.Update(first, nil)
-	for n := range uint64(2) {
-		before, after := sample(0, end("a", Hardware, "", 1000*n)), sample(time.Minute, end("a", Hardware, "", 1000*(n+1)))
-		after.Report.Total, after.Report.Outside = first.Report.Total, first.Report.Outside
-		d := Compare(before, after)
-		m.Update(after, &d)
-	}
-	want := `
-# HELP ovn_offload_datapath_flows Datapath flows by the place that handles them.
-# TYPE ovn_offload_datapath_flows gauge
-ovn_offload_datapath_flows{place="hardware"} 1
-ovn_offload_datapath_flows{place="ovs"} 0
-ovn_offload_datapath_flows{place="partial"} 0
-ovn_offload_datapath_flows{place="tc"} 0
-# HELP ovn_offload_port_packets_total Packets of a port, counted where their way ends.
-# TYPE ovn_offload_port_packets_total counter
-ovn_offload_port_packets_total{direction="from",namespace="shop",place="hardware",pod="old",port="veth0"} 0
-ovn_offload_port_packets_total{direction="from",namespace="shop",place="hardware",pod="web",port="rep0"} 2000
-ovn_offload_port_packets_total{direction="to",namespace="shop",place="hardware",pod="old",port="veth0"} 2000
-ovn_offload_port_packets_total{direction="to",namespace="shop",place="hardware",pod="web",port="rep0"} 0
-`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "ovn_offload_datapath_flows", "ovn_offload_port_packets_total"); err != nil {
-		t.Error(err)
-	}
-	outside := `
-# HELP ovn_offload_datapath_flows_outside_hardware Datapath flows outside hardware by reason.
-# TYPE ovn_offload_datapath_flows_outside_hardware gauge
-ovn_offload_datapath_flows_outside_hardware{reason="action"} 3
-`
-	for _, r := range Reasons() {
-		if r != ReasonAction {
-			outside += `ovn_offload_datapath_flows_outside_hardware{reason="` + string(r) + `"} 0` + "\n"
-		}
-	}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(outside), "ovn_offload_datapath_flows_outside_hardware"); err != nil {
-		t.Error(err)
-	}
-
-	// Another pod took the port's name over: its counters are its own.
-	next := sample(2 * time.Minute)
-	next.Report.Ports[0].Pod = contract.PodOwner("shop", "web2")
-	next.Report.Ports = next.Report.Ports[:1]
-	m.Update(next, nil)
-	if n, err := testutil.GatherAndCount(registry, "ovn_offload_port_packets_total"); err != nil || n != 2 {
-		t.Errorf("%d series of one port in one place, %v", n, err)
-	}
-	if got := m.ports["rep0"].from.Hardware.Packets; got != 0 {
-		t.Errorf("%d packets of the pod before", got)
-	}
-}
-
-func TestMetrics_SeriesAreBounded(t *testing.T) {
-	m := NewMetrics()
-	s := sample(0)
-	for range 3 * maxPorts {
-		p := web
-		p.Name = "rep" + string(rune(len(s.Report.Ports)+0x4e00))
-		s.Report.Ports = append(s.Report.Ports, PortReport{Port: p})
-	}
-	m.Update(s, nil)
-	if n := testutil.CollectAndCount(m, "ovn_offload_port_flows"); n != 2*maxPorts {
-		t.Errorf("%d series", n)
 	}
 }

@@ -6,79 +6,64 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxPorts bounds the series: a port has at most 2 directions times 4 places
-// times 3 series. Kubernetes' own limit is 110 pods a node by default; ports
-// beyond this one count in the node's series only.
-const maxPorts = 512
-
-// Metrics is a prometheus.Collector of the newest sample and of the traffic
-// since the agent's start.
+// Metrics is a prometheus.Collector of the newest sample and of the traffic since the agent's start. A counter sums what
+// Compare finds between samples, so it never goes back when flows end.
 type Metrics struct {
-	flows, outside, malformed, took *prometheus.Desc
-	portFlows, packets, bytes       *prometheus.Desc
+	flows, outside, malformed, took, outsidePackets *prometheus.Desc
+	node, namespace, pod                            counters
 
 	mu      sync.Mutex
 	sampled bool
 	sample  Sample
-	ports   map[string]*totals
+	sums    sums
 }
 
-// totals is what a port has carried since it came, by direction.
-type totals struct {
-	port     Port
-	from, to Share
-}
+// counters are of the packets and bytes of one kind of traffic.
+type counters struct{ packets, bytes *prometheus.Desc }
 
 // NewMetrics is empty until the first Update.
-func NewMetrics() *Metrics {
-	const prefix = "ovn_offload_"
-	port := []string{"port", "namespace", "pod", "direction", "place"}
+func NewMetrics(detail Detail) *Metrics {
 	desc := func(name, text string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(prefix+name, text, labels, nil)
+		return prometheus.NewDesc(name, text, labels, nil)
 	}
 	return &Metrics{
-		ports:     map[string]*totals{},
-		flows:     desc("datapath_flows", "Datapath flows by the place that handles them.", "place"),
-		outside:   desc("datapath_flows_outside_hardware", "Datapath flows outside hardware by reason.", "reason"),
-		malformed: desc("datapath_malformed_lines", "Lines of the last dump that were not understood."),
-		took:      desc("datapath_dump_seconds", "Time that the last dump took."),
-		portFlows: desc("port_flows", "Datapath flows of a port; from is what a pod sends.", port...),
-		packets:   desc("port_packets_total", "Packets of a port, counted where their way ends.", port...),
-		bytes:     desc("port_bytes_total", "Bytes of a port; TC counts them without the Ethernet header.", port...),
+		sums:      newSums(detail),
+		flows:     desc("ovn_offload_datapath_flows", "Datapath flows by the place that handles them.", "place"),
+		outside:   desc("ovn_offload_datapath_flows_outside_hardware", "Datapath flows outside hardware by reason.", "reason"),
+		malformed: desc("ovn_offload_datapath_malformed_lines", "Lines of the last dump that were not understood."),
+		took:      desc("ovn_offload_datapath_dump_seconds", "Time that the last dump took."),
+
+		outsidePackets: desc("ovn_offload_outside_packets_total", "Packets outside hardware by reason.", "reason"),
+		node: counters{
+			desc("ovn_offload_datapath_packets_total", "Packets of the node by the place that handled them.", "place"),
+			desc("ovn_offload_datapath_bytes_total", "Bytes of the node; TC counts them without the Ethernet header.", "place"),
+		},
+		namespace: counters{
+			desc("ovn_offload_namespace_packets_total", "Packets that pods of a namespace sent and received.", "namespace", "place"),
+			desc("ovn_offload_namespace_bytes_total", "Bytes that pods of a namespace sent and received.", "namespace", "place"),
+		},
+		pod: counters{
+			desc("ovn_offload_pod_packets_total", "Packets that a pod sent and received.", "namespace", "pod", "place"),
+			desc("ovn_offload_pod_bytes_total", "Bytes that a pod sent and received.", "namespace", "pod", "place"),
+		},
 	}
 }
 
 // Update takes a sample, and the delta to the one before where there is one.
-// Counters of a port go when the port does.
 func (m *Metrics) Update(s Sample, d *Delta) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.Report.Ends = nil // large, and not shown
 	m.sample, m.sampled = s, true
-	keep := map[string]*totals{}
-	for _, p := range s.Report.Ports[:min(len(s.Report.Ports), maxPorts)] {
-		keep[p.Name] = &totals{port: p.Port}
-		if old := m.ports[p.Name]; old != nil && old.port.Pod == p.Pod {
-			keep[p.Name] = old
-		}
-	}
-	m.ports = keep
-	if d == nil {
-		return
-	}
-	for _, p := range d.Ports {
-		if t := keep[p.Name]; t != nil {
-			for _, at := range Places() {
-				t.from.At(at).add(*p.From.At(at))
-				t.to.At(at).add(*p.To.At(at))
-			}
-		}
-	}
+	m.sums.update(s, d)
 }
 
 // Describe is for the registry.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.flows, m.outside, m.malformed, m.took, m.portFlows, m.packets, m.bytes} {
+	for _, d := range []*prometheus.Desc{
+		m.flows, m.outside, m.malformed, m.took, m.outsidePackets,
+		m.node.packets, m.node.bytes, m.namespace.packets, m.namespace.bytes, m.pod.packets, m.pod.bytes,
+	} {
 		ch <- d
 	}
 }
@@ -102,28 +87,25 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, r := range Reasons() {
 		gauge(m.outside, float64(reasons[r]), string(r))
+		ch <- prometheus.MustNewConstMetric(m.outsidePackets, prometheus.CounterValue, float64(m.sums.outside[r]), string(r))
 	}
 	gauge(m.malformed, float64(m.sample.Report.Malformed))
 	gauge(m.took, m.sample.Took.Seconds())
-	for _, p := range m.sample.Report.Ports {
-		if t := m.ports[p.Name]; t != nil {
-			m.port(ch, p, t)
-		}
+	m.node.collect(ch, &m.sums.total)
+	for name, sum := range m.sums.namespaces {
+		m.namespace.collect(ch, &sum.Share, name)
+	}
+	for _, pod := range m.sums.shown() {
+		m.pod.collect(ch, &m.sums.pods[pod].Share, pod.Namespace, pod.Name)
 	}
 }
 
-// port leaves out a place that the port never used, unless it is hardware.
-func (m *Metrics) port(ch chan<- prometheus.Metric, p PortReport, t *totals) {
-	for direction, shares := range map[string][2]*Share{"from": {&p.From, &t.from}, "to": {&p.To, &t.to}} {
-		for _, at := range Places() {
-			now, total := shares[0].At(at), shares[1].At(at)
-			if at != Hardware && now.Flows == 0 && total.Packets == 0 {
-				continue
-			}
-			labels := []string{p.Name, p.Pod.Namespace, p.Pod.Name, direction, string(at)}
-			ch <- prometheus.MustNewConstMetric(m.portFlows, prometheus.GaugeValue, float64(now.Flows), labels...)
-			ch <- prometheus.MustNewConstMetric(m.packets, prometheus.CounterValue, float64(total.Packets), labels...)
-			ch <- prometheus.MustNewConstMetric(m.bytes, prometheus.CounterValue, float64(total.Bytes), labels...)
-		}
+// collect gives the packets and bytes of all places, also of those without any: a counter that begins with the first
+// packet would keep this packet from a rate.
+func (c counters) collect(ch chan<- prometheus.Metric, s *Share, labels ...string) {
+	for _, at := range Places() {
+		labels := append(labels[:len(labels):len(labels)], string(at))
+		ch <- prometheus.MustNewConstMetric(c.packets, prometheus.CounterValue, float64(s.At(at).Packets), labels...)
+		ch <- prometheus.MustNewConstMetric(c.bytes, prometheus.CounterValue, float64(s.At(at).Bytes), labels...)
 	}
 }

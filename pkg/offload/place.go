@@ -105,6 +105,13 @@ func (s *Share) At(p Place) *Count {
 	return &s.OVS
 }
 
+// add adds the traffic of each place.
+func (s *Share) add(d Share) {
+	for _, p := range Places() {
+		s.At(p).add(*d.At(p))
+	}
+}
+
 // Sum is the traffic of all places.
 func (s *Share) Sum() Count {
 	var sum Count

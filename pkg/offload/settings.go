@@ -50,6 +50,9 @@ func (o Observed) Settings() Settings {
 	return s
 }
 
+// Wanted says whether the configuration asks for offload.
+func (o Observed) Wanted() bool { return isOn(o.OtherConfig) }
+
 func (o Observed) running() map[string]string {
 	if o.Running != nil {
 		return o.Running

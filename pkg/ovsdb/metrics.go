@@ -18,16 +18,16 @@ type metrics struct {
 func newMetrics(cfg Config) *metrics {
 	labels := prometheus.Labels{"database": cfg.Schema.Model.Name()}
 	opts := func(name, help string) prometheus.Opts {
-		return prometheus.Opts{Namespace: "ovn_offload", Subsystem: "ovsdb", Name: name, Help: help, ConstLabels: labels}
+		return prometheus.Opts{Name: name, Help: help, ConstLabels: labels}
 	}
 	m := &metrics{
-		connected:   prometheus.NewGauge(prometheus.GaugeOpts(opts("connected", "1 while the replica follows the database."))),
-		connections: prometheus.NewCounter(prometheus.CounterOpts(opts("connections_total", "Connections made."))),
-		fenced:      prometheus.NewCounter(prometheus.CounterOpts(opts("fenced_total", "Transactions refused because another writer has taken over."))),
-		operations:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("operations_total", "Operations sent.")), []string{"op"}),
+		connected:   prometheus.NewGauge(prometheus.GaugeOpts(opts("ovn_offload_ovsdb_connected", "1 while the replica follows the database."))),
+		connections: prometheus.NewCounter(prometheus.CounterOpts(opts("ovn_offload_ovsdb_connections_total", "Connections made."))),
+		fenced:      prometheus.NewCounter(prometheus.CounterOpts(opts("ovn_offload_ovsdb_fenced_total", "Transactions refused because another writer has taken over."))),
+		operations:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("ovn_offload_ovsdb_operations_total", "Operations sent.")), []string{"op"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "ovn_offload", Subsystem: "ovsdb", Name: "transaction_duration_seconds", ConstLabels: labels,
-			Help: "Time from sending a transaction to its reply.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
+			Name: "ovn_offload_ovsdb_transaction_duration_seconds", ConstLabels: labels,
+			Help: "Time from sending a transaction to its reply.", Buckets: []float64{.001, .01, .1, 1}, // few: every node has them
 		}),
 	}
 	cfg.Registerer.MustRegister(m.connected, m.connections, m.fenced, m.operations, m.duration)

@@ -31,6 +31,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -126,15 +127,26 @@ type leafWant struct {
 // of the written Secrets. Several processes may run Ensure at once. The API server accepts one write, and the other
 // processes use its result. An authority that cannot be read is an error: a new authority would disconnect all peers.
 func Ensure(ctx context.Context, client *api.Client, cfg Config) ([]string, error) {
+	return ensureAll(ctx, client, cfg, newExpiry())
+}
+
+func ensureAll(ctx context.Context, client *api.Client, cfg Config, expiry *prometheus.GaugeVec) ([]string, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
 	if err := cfg.checkClock(ctx); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
-	p := pass{cfg: cfg, secrets: client.Secrets(cfg.Namespace), maps: client.ConfigMaps(cfg.Namespace)}
+	p := pass{cfg: cfg, secrets: client.Secrets(cfg.Namespace), maps: client.ConfigMaps(cfg.Namespace), expiry: expiry}
 	err := errors.Join(p.northbound(ctx), p.southbound(ctx))
 	return p.written, err
+}
+
+// newExpiry has the name of the Secret as the label.
+func newExpiry() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "ovn_offload_certificate_expiry_seconds", Help: "When a certificate ends, in seconds since 1970.",
+	}, []string{"certificate"})
 }
 
 // checkClock refuses a clock that is wrong: certificates of another time shut
@@ -154,15 +166,17 @@ func (c Config) checkClock(ctx context.Context) error {
 }
 
 // Run calls Ensure at once and then every cfg.Every, sooner after an error,
-// until ctx ends.
-func Run(ctx context.Context, client *api.Client, cfg Config, log *slog.Logger) error {
+// until ctx ends. Metrics gets the ends of the certificates.
+func Run(ctx context.Context, client *api.Client, cfg Config, log *slog.Logger, metrics prometheus.Registerer) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("certificates: %w", err)
 	}
+	expiry := newExpiry()
+	metrics.MustRegister(expiry)
 	const firstPause = time.Second
 	for pause := firstPause; ; {
 		wait := cfg.Every
-		written, err := Ensure(ctx, client, cfg)
+		written, err := ensureAll(ctx, client, cfg, expiry)
 		if len(written) > 0 {
 			log.Info("certificates written", "secrets", written)
 		}
@@ -186,6 +200,7 @@ type pass struct {
 	cfg     Config
 	secrets api.Resource[corev1.Secret, corev1.SecretList]
 	maps    api.Resource[corev1.ConfigMap, corev1.ConfigMapList]
+	expiry  *prometheus.GaugeVec
 	written []string
 }
 
@@ -254,6 +269,7 @@ func (p *pass) ensureSecret(ctx context.Context, name string, next func(have map
 			secret.Data = data
 			_, err = p.secrets.Create(ctx, secret, metav1.CreateOptions{})
 		case maps.EqualFunc(secret.Data, data, bytes.Equal):
+			p.observe(name, data)
 			return nil
 		default:
 			secret.Data = data
@@ -261,6 +277,7 @@ func (p *pass) ensureSecret(ctx context.Context, name string, next func(have map
 		}
 		if err == nil {
 			p.written = append(p.written, name)
+			p.observe(name, data)
 			return nil
 		}
 		if !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
@@ -269,4 +286,15 @@ func (p *pass) ensureSecret(ctx context.Context, name string, next func(have map
 		lost = err
 	}
 	return cmp.Or(ctx.Err(), lost)
+}
+
+// observe counts the newest certificate of a Secret, which of several authorities is the last.
+func (p *pass) observe(name string, data map[string][]byte) {
+	blocks := pemBlocks(data[certKey])
+	if len(blocks) == 0 {
+		return
+	}
+	if cert, err := x509.ParseCertificate(blocks[len(blocks)-1]); err == nil {
+		p.expiry.WithLabelValues(name).Set(float64(cert.NotAfter.Unix()))
+	}
 }

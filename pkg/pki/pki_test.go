@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,6 +105,27 @@ func TestEnsure_CreatesMissingSecretsOnce(t *testing.T) {
 	ensure(t, client, testConfig(&now))
 	if w := writes(client); w != nil {
 		t.Errorf("the second pass wrote %q", w)
+	}
+}
+
+// TestEnsure_CountsEndOfEachCertificate: also of those that are there already.
+func TestEnsure_CountsEndOfEachCertificate(t *testing.T) {
+	now := time.Now()
+	client, cfg := fake.NewClientset(), testConfig(&now)
+	for _, pass := range []string{"makes", "finds"} {
+		expiry := newExpiry()
+		if _, err := ensureAll(t.Context(), apitest.Client(client), cfg, expiry); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range allSecrets {
+			want := now.Add(cfg.Life)
+			if strings.HasSuffix(name, "-ca") {
+				want = now.Add(cfg.AuthorityLife)
+			}
+			if got := testutil.ToFloat64(expiry.WithLabelValues(name)); got < float64(want.Unix())-1 || got > float64(want.Unix())+1 {
+				t.Errorf("%s, in a pass that %s it: ends at %.0f, want %d", name, pass, got, want.Unix())
+			}
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func TestSouthbound_SharedCertificateIsAcceptedUntilNoNodeWaits(t *testing.T) {
 	now := time.Now()
 	client, cfg := fake.NewClientset(), testConfig(&now)
 	// What an earlier release has left.
-	p := pass{cfg: cfg, secrets: apitest.Client(client).Secrets("ovn-kubernetes")}
+	p := pass{cfg: cfg, secrets: apitest.Client(client).Secrets("ovn-kubernetes"), expiry: newExpiry()}
 	own, err := p.ensureAuthority(t.Context(), "ovn-sb-ca", nil)
 	if err != nil {
 		t.Fatal(err)

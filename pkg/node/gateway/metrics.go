@@ -11,16 +11,16 @@ type metrics struct{ flows, nodePorts, external, router, vf prometheus.Gauge }
 
 func newMetrics(r prometheus.Registerer) metrics {
 	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "ovn_offload", Subsystem: "gateway", Name: name, Help: help})
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 		r.MustRegister(g)
 		return g
 	}
 	return metrics{
-		flows:     gauge("flows", "Flows of the gateway bridge."),
-		nodePorts: gauge("node_ports", "Node ports that the gateway bridge leads to the router."),
-		external:  gauge("external_endpoints", "External addresses and ports that it leads there."),
-		router:    gauge("router_connected", "1 while the gateway router's port is on the bridge."),
-		vf:        gauge("vf", "1 while a VF has the node's addresses, 0 while the bridge's own interface has."),
+		flows:     gauge("ovn_offload_gateway_flows", "Flows of the gateway bridge."),
+		nodePorts: gauge("ovn_offload_gateway_node_ports", "Node ports that the gateway bridge leads to the router."),
+		external:  gauge("ovn_offload_gateway_external_endpoints", "External addresses and ports that it leads there."),
+		router:    gauge("ovn_offload_gateway_router_connected", "1 while the gateway router's port is on the bridge."),
+		vf:        gauge("ovn_offload_gateway_vf", "1 while a VF has the node's addresses, 0 while the bridge's own interface has."),
 	}
 }
 

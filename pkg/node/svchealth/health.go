@@ -62,7 +62,7 @@ type responder struct {
 // New opens no port before Run.
 func New(deps Deps) *Server {
 	h := &Server{deps: deps, servers: map[types.NamespacedName]*responder{}, serving: prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "ovn_offload", Subsystem: "services", Name: "health_check_ports", Help: "Health check ports of services that the node answers.",
+		Name: "ovn_offload_services_health_check_ports", Help: "Health check ports of services that the node answers.",
 	})}
 	deps.Registerer.MustRegister(h.serving)
 	lc := reconcile.Defaults("health-checks")

@@ -83,6 +83,7 @@ func New(file, boot string, deps Deps) (*Runner, error) {
 	lc := reconcile.Defaults("offloadpolicy")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
 	r.loop = reconcile.NewSingle(lc, r.pass)
+	deps.Registerer.MustRegister(r)
 	return r, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
@@ -19,6 +20,22 @@ import (
 const first, second = "0000:03:00.0", "0000:04:00.0"
 
 func bare(driver string) *card { return &card{driver: driver, total: 8, mode: vf.Legacy} }
+
+// states are those of the metric.
+func states(t *testing.T, r *Runner) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(r)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatal(families, err)
+	}
+	out := map[string]float64{}
+	for _, m := range families[0].GetMetric() {
+		out[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+	}
+	return out
+}
 
 func TestSetup_BareNICOffloadsAndGoesBack(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core"), second: bare("ice")})
@@ -43,6 +60,9 @@ func TestSetup_BareNICOffloadsAndGoesBack(t *testing.T) {
 	}
 	if diff := cmp.Diff(results, r.Results()); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	if got := states(t, r); got["Applied"] != 2 || got["Failed"] != 0 || len(got) != 6 {
+		t.Errorf("states %v", got)
 	}
 	if got := w.reserved(w.agent()); len(got) != 1 || !got[vfName(first, 0)] { // a restart later, and before any pass
 		t.Errorf("reserved %v", got)
