@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	ci "helm.sh/helm/v4/pkg/chart"
@@ -28,6 +29,7 @@ const Namespace = "ovn-kubernetes"
 const removal = "95-removal.yaml"
 
 //go:generate go run -C ../hack/crds .
+//go:generate go run ../hack/boards
 //go:generate go run ../hack/manifests
 //go:embed all:chart
 var files embed.FS
@@ -72,18 +74,21 @@ func Removal(values map[string]any) (string, error) {
 	return manifests[removal], err
 }
 
-func render(values map[string]any) (map[string]string, error) {
-	return renderWith(values, engine.Render)
+// render is for a cluster with further kinds, such as monitoring.coreos.com/v1.
+func render(values map[string]any, kinds ...string) (map[string]string, error) {
+	return renderWith(values, engine.Render, kinds...)
 }
 
 // renderWith renders the chart by a function of Helm's engine.
-func renderWith(values map[string]any, engine func(ci.Charter, common.Values) (map[string]string, error)) (map[string]string, error) {
+func renderWith(values map[string]any, engine func(ci.Charter, common.Values) (map[string]string, error), kinds ...string) (map[string]string, error) {
 	c, err := Chart()
 	if err != nil {
 		return nil, err
 	}
 	release := common.ReleaseOptions{Name: "ovn-offload", Namespace: Namespace, Revision: 1, IsInstall: true}
-	all, err := util.ToRenderValues(c, values, release, common.DefaultCapabilities)
+	capabilities := *common.DefaultCapabilities
+	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), kinds...)
+	all, err := util.ToRenderValues(c, values, release, &capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -167,6 +167,7 @@ func checkAccounts(objects []runtime.Object) (found []string) {
 // The rights that there are, written once more: a wider role has to be a decision.
 var rights = map[string][]string{
 	"ovnkube-identity": {
+		"create tokenreviews", "create subjectaccessreviews",
 		"create secrets", "get secrets*", "update secrets*", "delete secrets*",
 		"create configmaps", "get configmaps*", "list configmaps*", "watch configmaps*", "update configmaps*",
 		"list nodes", "watch nodes", "get serviceaccounts", "list certificatesigningrequests", "watch certificatesigningrequests",

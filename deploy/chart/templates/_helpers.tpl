@@ -228,3 +228,8 @@ initContainers:
       - {name: host, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
 {{- end -}}
 {{- end }}
+
+{{/* Whether objects for monitoring are rendered. dict: value, operator. */}}
+{{- define "ovn-offload.monitors" -}}
+{{- if or (eq .value "always") (and (eq .value "auto") .operator) -}}yes{{- end -}}
+{{- end }}
