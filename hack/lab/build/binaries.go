@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // module is the Go module of the cluster's binaries, apart from the product's.
@@ -151,9 +153,20 @@ func (c *Cache) Tools(ctx context.Context, dir string) error {
 	return c.run(ctx, "go", "build", "-ldflags", "-s -w", "-o", dir+"/", "./hack/lab/pause", "./test/probe")
 }
 
-// ProductImage makes the image of ovn-offload itself.
-func (c *Cache) ProductImage(ctx context.Context, out string) error {
-	return c.run(ctx, "go", "run", "./hack/image", "-out", out)
+// ProductImage makes the image of ovn-offload itself from a checkout, whose version may be another one. It has the name
+// that the checkout's chart has, and the tag dev.
+func (c *Cache) ProductImage(ctx context.Context, checkout, out string) error {
+	text, err := os.ReadFile(filepath.Join(checkout, "deploy/chart/values.yaml"))
+	if err != nil {
+		return err
+	}
+	var values struct {
+		Image struct{ Repository string }
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil || values.Image.Repository == "" {
+		return fmt.Errorf("the chart of %s has no image.repository: %w", checkout, err)
+	}
+	return c.runIn(ctx, checkout, "go", "run", "./hack/image", "-tag", values.Image.Repository+":dev", "-out", out)
 }
 
 // productBase makes the base layer of that image, which its maker keeps.
@@ -162,8 +175,10 @@ func (c *Cache) productBase(ctx context.Context) (string, error) {
 }
 
 // run executes a command in the repository; its output is shown when it ends badly.
-func (c *Cache) run(ctx context.Context, args ...string) error {
-	cmd := command(ctx, c.Repo, args...)
+func (c *Cache) run(ctx context.Context, args ...string) error { return c.runIn(ctx, c.Repo, args...) }
+
+func (c *Cache) runIn(ctx context.Context, dir string, args ...string) error {
+	cmd := command(ctx, dir, args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
 		return fmt.Errorf("running %s: %w\n%s", strings.Join(args[:min(3, len(args))], " "), err, bytes.Join(slices.Clip(lines[max(0, len(lines)-15):]), []byte("\n")))

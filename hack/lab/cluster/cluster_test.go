@@ -282,3 +282,17 @@ func TestPingResult_LastAnswerOrNone(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// An image of another checkout does not replace the repository's own.
+func TestLab_ProductOfAnotherCheckoutHasItsOwnImage(t *testing.T) {
+	l := lab(t, func(*Config) {})
+	own := l.productImage()
+	l.bin.Product = l.cfg.Repo
+	if got := l.productImage(); got != own {
+		t.Errorf("the repository's image is %s, want %s", got, own)
+	}
+	l.bin.Product = t.TempDir()
+	if got := l.productImage(); got == own || filepath.Dir(got) != l.path("images") {
+		t.Errorf("the other image is %s", got)
+	}
+}

@@ -41,6 +41,7 @@ type Config struct {
 	ServiceCIDRs  []netip.Prefix
 	CNI           string
 	Repo          string    `json:"-"` // root of the repository
+	Product       string    `json:"-"` // checkout whose chart and image are installed; "": Repo
 	CacheDir      string    `json:"-"`
 	Command       string    `json:"-"` // the lab's binary, executed as init of machines
 	Out           io.Writer `json:"-"` // progress

@@ -23,6 +23,9 @@ const (
 )
 
 func (l *Lab) productImage() string {
+	if l.bin.Product != "" && l.bin.Product != l.cfg.Repo {
+		return l.path("images/product.tar")
+	}
 	return filepath.Join(l.cfg.Repo, "_output/image/ovn-offload.tar")
 }
 
@@ -57,7 +60,7 @@ func (l *Lab) buildImages(ctx context.Context) error {
 		if err := l.buildDNS(ctx); err != nil {
 			return err
 		}
-		if err := l.cache.ProductImage(ctx, l.productImage()); err != nil {
+		if err := l.cache.ProductImage(ctx, l.bin.Product, l.productImage()); err != nil {
 			return err
 		}
 	}

@@ -192,7 +192,7 @@ func (l *Lab) deploy(ctx context.Context) error {
 	}
 	start := time.Now()
 	_, err = l.run(ctx, nil, "helm", []string{
-		"upgrade", "--install", "ovn-offload", filepath.Join(l.cfg.Repo, "deploy/chart"), "--namespace=" + systemSpace, "--create-namespace",
+		"upgrade", "--install", "ovn-offload", filepath.Join(l.bin.Product, "deploy/chart"), "--namespace=" + systemSpace, "--create-namespace",
 		"--values=" + l.path("values.yaml"), "--take-ownership", "--force-conflicts",
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,7 @@ type state struct {
 // programs are where the machines have theirs from.
 type programs struct {
 	Kubernetes, Tools, Root string
+	Product                 string // the checkout whose chart and image are installed
 	Bench                   benchFiles
 }
 
@@ -167,6 +169,9 @@ func (l *Lab) build(ctx context.Context) error {
 		return err
 	}
 	var err error
+	if l.bin.Product, err = filepath.Abs(cmp.Or(l.cfg.Product, l.cfg.Repo)); err != nil {
+		return err
+	}
 	if l.bin.Kubernetes, err = l.cache.Kubernetes(ctx); err != nil {
 		return err
 	}
