@@ -38,9 +38,12 @@ func TestRender_NamesPathOfWrongValue(t *testing.T) {
 		"image: {digest: latest}":              "/image/digest",
 		"nodeGroups: [{name: nic}]":            "/nodeGroups/0",
 		"nodeGroups: [{name: nic, label: {key: a, value: b}, settings: {mtu: 1, mtus: 2}}]": "mtus",
-		"apiServer: 192.0.2.10":    "/apiServer",
-		`apiServer: ""`:            "set apiServer to the URL of the API server",
-		`databases: {address: ""}`: "set databases.address to the address of the control-plane node",
+		"apiServer: 192.0.2.10":                "/apiServer",
+		"updateStrategy: {type: Recreate}":     "/updateStrategy/type",
+		"updateStrategy: {maxUnavailable: 0%}": "/updateStrategy/maxUnavailable",
+		"updateStrategy: {maxUnavailable: 0}":  "/updateStrategy/maxUnavailable",
+		`apiServer: ""`:                        "set apiServer to the URL of the API server",
+		`databases: {address: ""}`:             "set databases.address to the address of the control-plane node",
 	} {
 		if _, err := Render(with(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

@@ -3,8 +3,10 @@ package deploy
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 )
 
 // TestDaemonSets_RollOutGoesOnWithNodesDown: a DaemonSet counts nodes that are down
@@ -27,5 +29,36 @@ func TestDaemonSets_RollOutGoesOnWithNodesDown(t *testing.T) {
 	}
 	if seen != 5 {
 		t.Errorf("%d DaemonSets, want 5", seen)
+	}
+}
+
+// TestRender_UpdateStrategyOfDaemonSets: all DaemonSets of nodes have the strategy of the values.
+func TestRender_UpdateStrategyOfDaemonSets(t *testing.T) {
+	const all = "dpuHosts: {enabled: true}\ndpus: {enabled: true}\n"
+	for text, want := range map[string]string{
+		"":                                    "RollingUpdate 10%",
+		"updateStrategy: {maxUnavailable: 3}": "RollingUpdate 3",
+		"updateStrategy: {type: OnDelete}":    "OnDelete",
+		"updateStrategy: {type: OnDelete, maxUnavailable: 2}": "OnDelete",
+	} {
+		rendered, err := Render(with(t, all+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, file := range []string{"60-ovs-node.yaml", "70-ovnkube-node.yaml", "80-ovnkube-node-dpu-host.yaml", "90-ovnkube-node-dpu.yaml"} {
+			var set appsv1.DaemonSet
+			if err := yaml.Unmarshal([]byte(rendered[file]), &set); err != nil {
+				t.Fatal(err)
+			}
+			got[set.Name] = string(set.Spec.UpdateStrategy.Type)
+			if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
+				got[set.Name] += " " + rolling.MaxUnavailable.String()
+			}
+		}
+		wanted := map[string]string{"ovs-node": want, "ovnkube-node": want, "ovnkube-node-dpu-host": want, "ovnkube-node-dpu": want}
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Errorf("%q: %s", text, diff)
+		}
 	}
 }

@@ -160,6 +160,15 @@ annotations:
   {{- end }}
 {{- end }}
 
+{{/* How a DaemonSet's pods are replaced, in JSON. */}}
+{{- define "ovn-offload.updateStrategy" -}}
+{{- $strategy := dict "type" .Values.updateStrategy.type -}}
+{{- if eq .Values.updateStrategy.type "RollingUpdate" -}}
+{{- $_ := set $strategy "rollingUpdate" (dict "maxUnavailable" .Values.updateStrategy.maxUnavailable) -}}
+{{- end -}}
+{{ toJson $strategy }}
+{{- end }}
+
 {{/* What all pods have in common. dict: root, tolerations. */}}
 {{- define "ovn-offload.podSpec" -}}
 hostNetwork: true
