@@ -21,7 +21,7 @@ TIER     :=
 BENCHVM  := $(BIN)/benchvm
 BENCHTESTS := $(BIN)/bench.test
 
-.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-smartnic bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image clean root packages FORCE
+.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-smartnic e2e-upgrade bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,7 +35,7 @@ lab-down: root $(LAB) ## remove the lab and everything that it made
 test: ## the gate: unit tests, the core of the end to end tests and of the bench, linters (root)
 test-full: ## everything that there is to test; hours (root)
 test: STEPS = generated unit bench-vm e2e
-test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic TIER=-full
+test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic e2e-upgrade TIER=-full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
@@ -63,6 +63,13 @@ e2e-kind: ## end to end tests in the cluster of deploy/kind/up and deploy/kind/t
 
 e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
 	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC_KubeletGivesVFsToPods ./test/e2e -args -smartnic
+
+# begins with the first version that had a chart
+e2e-upgrade: root $(LAB) ## from an earlier version to this one and back by Helm, in a lab of its own (root)
+	git worktree remove --force $(OUT)/former 2>/dev/null || rm -rf $(OUT)/former
+	git worktree prune && git worktree add --detach $(OUT)/former $$(git log --diff-filter=A --format=%H -- deploy/chart/Chart.yaml | tail -1)
+	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestUpgrade ./test/e2e -args -lab=upgrade -families=ipv4 -upgrade-from=$(CURDIR)/$(OUT)/former
+	git worktree remove --force $(OUT)/former
 
 # A machine has one processor. Two at once, with half of the tests each; what each says comes at its end.
 bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machines (root)

@@ -32,6 +32,7 @@ var (
 	smartNIC = flag.Bool("smartnic", false, "add a node that is a virtual machine with a SmartNIC, for TestSmartNIC_KubeletGivesVFsToPods")
 	keep     = flag.Bool("keep", false, "leave the lab running")
 	families = flag.String("families", "dual", "address families of the lab: ipv4, dual, ipv6")
+	upFlags  = flag.String("up", "", "further flags of lab up, with spaces between: --control-planes=3 --pod-cidr=10.244.0.0/21")
 )
 
 const (
@@ -97,7 +98,7 @@ func runAll(m *testing.M) (int, error) {
 		if !*keep {
 			defer labCommand(os.Stdout, "down")
 		}
-		if err := labCommand(os.Stdout, "up", "--families="+*families); err != nil {
+		if err := labUp(os.Stdout); err != nil {
 			return 1, fmt.Errorf("bringing up the lab: %w", err)
 		}
 	default:
@@ -125,6 +126,14 @@ func sixes() []bool {
 // labCommand runs a verb of the lab's own command.
 func labCommand(out io.Writer, verb string, args ...string) error {
 	return theLab().Command(out, verb, args...)
+}
+
+// labUp brings the lab up, or repairs it.
+func labUp(out io.Writer, args ...string) error {
+	if *upgradeFrom != "" {
+		args = append(args, "--product="+*upgradeFrom)
+	}
+	return labCommand(out, "up", slices.Concat([]string{"--families=" + *families}, strings.Fields(*upFlags), args)...)
 }
 
 // onNode runs a command in a node's namespaces, `outside` included.

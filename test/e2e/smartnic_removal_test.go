@@ -54,7 +54,7 @@ func (s *smart) removed(t *testing.T) {
 	if lost > 6 {
 		t.Errorf("%d pings lost, half a second each:\n%s", lost, pings.String())
 	}
-	if err := labCommand(t.Output(), "up", "--families="+*families, "--vm-nodes=1"); err != nil {
+	if err := labUp(t.Output(), "--vm-nodes=1"); err != nil {
 		t.Fatalf("installing again: %v", err)
 	}
 	s.start(t)

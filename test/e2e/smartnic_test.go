@@ -59,7 +59,7 @@ func TestSmartNIC_KubeletGivesVFsToPods(t *testing.T) {
 			t.Errorf("removing the node: %v", err)
 		}
 	})
-	if err := labCommand(t.Output(), "up", "--families="+*families, "--vm-nodes=1"); err != nil {
+	if err := labUp(t.Output(), "--vm-nodes=1"); err != nil {
 		t.Fatalf("adding the node: %v", err)
 	}
 	t.Logf("the node was added in %s", time.Since(start).Round(time.Second))
