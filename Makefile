@@ -21,7 +21,7 @@ TIER     :=
 BENCHVM  := $(BIN)/benchvm
 BENCHTESTS := $(BIN)/bench.test
 
-.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-smartnic e2e-upgrade bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image clean root packages FORCE
+.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-smartnic e2e-upgrade bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image release clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -100,8 +100,14 @@ build: ## the binaries of the product, into _output/bin
 	go build $(RELEASE) -o $(BIN)/ovn-offload-agent ./cmd/agent
 	go build $(RELEASE) -o $(BIN)/ovn-k8s-cni-overlay ./cmd/cni
 
-image: root ## the container image, as a tar file
-	go run ./hack/image -out $(IMAGE) $(if $(ARCH),-arch $(ARCH))
+image: root ## the container image, as an OCI archive (ARCH=arm64, DEBIAN=sid)
+	$(if $(ARCH),hack/binfmt $(ARCH))
+	go run ./hack/image -out $(IMAGE) $(if $(ARCH),-arch $(ARCH)) $(if $(DEBIAN),-suite $(DEBIAN))
+
+release: root ## all files of a release, in _output/release (VERSION=v0.1.0)
+	hack/packages mmdebstrap
+	hack/binfmt amd64 && hack/binfmt arm64
+	go run ./hack/release -version '$(VERSION)' -out $(OUT)/release
 
 clean: ## remove what was built here (not the caches)
 	rm -rf $(OUT)

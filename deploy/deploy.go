@@ -63,28 +63,42 @@ func Chart() (*chart.Chart, error) {
 // Render gives the chart's manifests by file name, such as "10-config.yaml". Values are those of a values file; wrong
 // ones are an error with the path of the value. Files without an object and the removal's hooks are left out.
 func Render(values map[string]any) (map[string]string, error) {
-	manifests, err := render(values)
+	c, err := Chart()
+	if err != nil {
+		return nil, err
+	}
+	return RenderChart(c, values)
+}
+
+// RenderChart does so for a chart that was read, with another version for example.
+func RenderChart(c *chart.Chart, values map[string]any) (map[string]string, error) {
+	manifests, err := render(c, values)
 	delete(manifests, removal)
 	return manifests, err
 }
 
 // Removal gives the manifests of the hooks that Helm runs before it removes the chart.
 func Removal(values map[string]any) (string, error) {
-	manifests, err := render(values)
+	c, err := Chart()
+	if err != nil {
+		return "", err
+	}
+	return RenderRemoval(c, values)
+}
+
+// RenderRemoval does so for a chart that was read.
+func RenderRemoval(c *chart.Chart, values map[string]any) (string, error) {
+	manifests, err := render(c, values)
 	return manifests[removal], err
 }
 
 // render is for a cluster with further kinds, such as monitoring.coreos.com/v1.
-func render(values map[string]any, kinds ...string) (map[string]string, error) {
-	return renderWith(values, engine.Render, kinds...)
+func render(c *chart.Chart, values map[string]any, kinds ...string) (map[string]string, error) {
+	return renderWith(c, values, engine.Render, kinds...)
 }
 
-// renderWith renders the chart by a function of Helm's engine.
-func renderWith(values map[string]any, engine func(ci.Charter, common.Values) (map[string]string, error), kinds ...string) (map[string]string, error) {
-	c, err := Chart()
-	if err != nil {
-		return nil, err
-	}
+// renderWith renders a chart by a function of Helm's engine.
+func renderWith(c *chart.Chart, values map[string]any, engine func(ci.Charter, common.Values) (map[string]string, error), kinds ...string) (map[string]string, error) {
 	release := common.ReleaseOptions{Name: "ovn-offload", Namespace: Namespace, Revision: 1, IsInstall: true}
 	capabilities := *common.DefaultCapabilities
 	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), kinds...)

@@ -26,7 +26,11 @@ func (o objects) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableRes
 }
 
 func (o objects) render(values map[string]any) error {
-	_, err := renderWith(values, func(c ci.Charter, v common.Values) (map[string]string, error) {
+	c, err := Chart()
+	if err != nil {
+		return err
+	}
+	_, err = renderWith(c, values, func(c ci.Charter, v common.Values) (map[string]string, error) {
 		return engine.RenderWithClientProvider(c, v, o)
 	})
 	return err

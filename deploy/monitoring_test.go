@@ -19,7 +19,11 @@ const operatorKinds = "monitoring.coreos.com/v1"
 // monitoringObjects are those of the chart on a cluster with further kinds, by kind and name.
 func monitoringObjects(t *testing.T, text string, kinds ...string) map[string]map[string]any {
 	t.Helper()
-	rendered, err := render(with(t, text), kinds...)
+	c, err := Chart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := render(c, with(t, text), kinds...)
 	if err != nil {
 		t.Fatal(err)
 	}

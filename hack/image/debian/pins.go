@@ -1,15 +1,10 @@
-package main
+package debian
 
 import (
-	"archive/tar"
-	"bufio"
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,65 +36,36 @@ func pinsOf(text, suite string) (map[string]string, error) {
 	return pins, nil
 }
 
+// Suites gives the suites that have pins.
+func Suites() []string {
+	var suites []string
+	for line := range strings.Lines(pinsText) {
+		if fields := strings.Fields(line); len(fields) == 3 && !strings.HasPrefix(line, "#") && !slices.Contains(suites, fields[0]) {
+			suites = append(suites, fields[0])
+		}
+	}
+	return suites
+}
+
 // checkPins compares the packages of a base layer with their pinned versions.
 func checkPins(layer string, pins map[string]string) error {
-	installed, err := installedPackages(layer)
+	packages, err := Installed(layer)
 	if err != nil {
 		return fmt.Errorf("reading the packages of the base layer: %w", err)
 	}
+	versions := map[string]string{}
+	for _, p := range packages {
+		versions[p.Name] = p.Version
+	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(pins)) {
-		version, ok := installed[name]
+		version, ok := versions[name]
 		switch {
 		case !ok:
 			errs = append(errs, fmt.Errorf("package %s %s is not installed", name, pins[name]))
 		case rebuild.ReplaceAllString(version, "") != pins[name]:
-			errs = append(errs, fmt.Errorf("package %s has version %s, and hack/image/pins.txt has %s", name, version, pins[name]))
+			errs = append(errs, fmt.Errorf("package %s has version %s, and hack/image/debian/pins.txt has %s", name, version, pins[name]))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// installedPackages gives the version of each package in the dpkg status of a base layer.
-func installedPackages(layer string) (map[string]string, error) {
-	f, err := os.Open(layer)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	for r := tar.NewReader(f); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil, errors.New("no file var/lib/dpkg/status")
-		}
-		if err != nil {
-			return nil, err
-		}
-		if path.Clean(h.Name) == "var/lib/dpkg/status" {
-			return dpkgVersions(r)
-		}
-	}
-}
-
-func dpkgVersions(status io.Reader) (map[string]string, error) {
-	versions := map[string]string{}
-	name, installed := "", false
-	lines := bufio.NewScanner(status)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		key, value, _ := strings.Cut(lines.Text(), ": ")
-		switch key {
-		case "":
-			name, installed = "", false
-		case "Package":
-			name = value
-		case "Status":
-			installed = value == "install ok installed"
-		case "Version":
-			if installed {
-				versions[name] = value
-			}
-		}
-	}
-	return versions, lines.Err()
 }

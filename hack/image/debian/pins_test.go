@@ -1,4 +1,4 @@
-package main
+package debian
 
 import (
 	"archive/tar"
@@ -35,7 +35,10 @@ func layerWith(t *testing.T, name, content string) string {
 	}
 	defer f.Close()
 	w := tar.NewWriter(f)
-	if err := addBytes(w, name, []byte(content)); err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(content)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -85,15 +88,25 @@ func TestPins_AreOfOneSuite(t *testing.T) {
 	}
 }
 
-// What the image installs of OVS and OVN has a pin.
+// What the image installs of OVS and OVN has a pin in each suite.
 func TestPins_CoverDaemonsOfImage(t *testing.T) {
-	pins, err := pinsOf(pinsText, "trixie")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"openvswitch-switch", "ovn-central", "ovn-host"} {
-		if pins[name] == "" {
-			t.Errorf("package %s has no pin", name)
+	for _, suite := range Suites() {
+		pins, err := pinsOf(pinsText, suite)
+		if err != nil {
+			t.Fatal(err)
 		}
+		for _, name := range []string{"openvswitch-switch", "ovn-central", "ovn-host"} {
+			if pins[name] == "" {
+				t.Errorf("package %s has no pin in Debian %s", name, suite)
+			}
+		}
+	}
+}
+
+func TestInstalled_GivesPackagesOfStatus(t *testing.T) {
+	got, err := Installed(layerWith(t, "./var/lib/dpkg/status", status))
+	want := []Package{{Name: "openvswitch-switch", Version: "3.5.0-1+b1", Arch: "amd64"}, {Name: "ovn-host", Version: "25.03.0-1"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v, packages (-want +got):\n%s", err, diff)
 	}
 }

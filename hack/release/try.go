@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/hack/image/product"
+)
+
+// daemons starts what an image for another architecture has to be able to start: our programs, and those of OVS and OVN.
+const daemons = `
+for program in ovn-offload-controller ovn-offload-agent ovs-vswitchd ovn-controller ovn-northd; do
+	echo "$program --version"
+	"$program" --version
+done
+mkdir -p /tmp/db
+ovsdb-tool create /tmp/db/nb.db /usr/share/ovn/ovn-nb.ovsschema
+ovsdb-server --remote=punix:/tmp/db/nb.sock --unixctl=/tmp/db/nb.ctl --pidfile=/tmp/db/nb.pid --detach --log-file=/tmp/db/log /tmp/db/nb.db
+trap 'ovs-appctl -t /tmp/db/nb.ctl exit' EXIT
+ovsdb-client --timeout=30 list-dbs unix:/tmp/db/nb.sock | grep -x OVN_Northbound
+`
+
+// try starts the programs of an image in a root directory that has its layers. Those of another architecture run in
+// user-mode emulation.
+func try(ctx context.Context, work string, built product.Built) error {
+	root := filepath.Join(work, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(root) }()
+	for _, layer := range []string{built.Base, filepath.Join(work, "programs.tar")} {
+		if out, err := exec.CommandContext(ctx, "tar", "-C", root, "-xf", layer).CombinedOutput(); err != nil {
+			return fmt.Errorf("unpacking %s: %w\n%s", layer, err, out)
+		}
+	}
+	cmd := exec.CommandContext(ctx, "chroot", root, "/bin/bash", "-euo", "pipefail", "-c", daemons)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	fmt.Println("  " + strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "\n  "))
+	return nil
+}
