@@ -281,7 +281,8 @@ func TestControllerContainer_BridgeExistsBeforeItsStart(t *testing.T) {
 	dir := t.TempDir()
 	startOVS(t, dir)
 	vsctl(t, dir, "set", "Open_vSwitch", ".", "external_ids:ovn-remote=unix:x", "external_ids:ovn-bridge-datapath-type=netdev")
-	script := fmt.Sprintf("#!/bin/sh\ntest -S %s/run/br-int.mgmt && echo the bridge is there\n", dir)
+	script := fmt.Sprintf("#!/bin/sh\n[ $1 != --version ] || { echo ovn-controller 25.03.9; echo Open vSwitch Library 3.5.9; exit; }\n"+
+		"test -S %s/run/br-int.mgmt && echo the bridge is there\n", dir)
 	for name, text := range map[string]string{"ovn-controller": script, "tls.crt": "certificate"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -296,6 +297,9 @@ func TestControllerContainer_BridgeExistsBeforeItsStart(t *testing.T) {
 	}
 	if got := vsctl(t, dir, "get", "Bridge", "br-int", "datapath_type", "fail_mode"); got != "netdev secure" {
 		t.Errorf("the bridge is %s", got)
+	}
+	if ovn, ovs := get(t, dir, "external_ids:ovn-controller-version"), get(t, dir, "ovs_version"); ovn != `"25.03.9"` || len(ovs) < 5 {
+		t.Errorf("versions: OVN %s, OVS %s", ovn, ovs)
 	}
 }
 

@@ -69,6 +69,7 @@ func DPU(ctx context.Context, p *Process) (Agent, error) {
 	if d.traffic, err = n.publisher(nodeoffload.Traffic, d.facts); err != nil {
 		return nil, err
 	}
+	d.onVersions(d.traffic.Changed)
 	n.devices.OnChange(func(vf.Inventory) { d.traffic.Changed() })
 	db.OnReconnect(func() { d.ports.Mark(); d.managementPort.Mark() })
 	d.follow(func(owners ...contract.Owner) { d.ports.Changed(owners...); d.managementPort.Changed(owners...) })
@@ -116,7 +117,7 @@ func (d *dpuNode) openManagement() (err error) {
 
 // facts says where the traffic of the host's pods is handled.
 func (d *dpuNode) facts() nodeoffload.Facts {
-	return nodeoffload.Facts{Inventory: d.devices.Inventory(), Settings: d.sampling.Settings(), Report: d.sampling.Report()}
+	return nodeoffload.Facts{Versions: d.versions(), Inventory: d.devices.Inventory(), Settings: d.sampling.Settings(), Report: d.sampling.Report()}
 }
 
 // Run is Agent's.

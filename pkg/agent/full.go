@@ -58,6 +58,7 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 	if f.publisher, err = f.vfs.publisher(nodeoffload.Whole, f.facts); err != nil {
 		return nil, err
 	}
+	f.onVersions(f.publisher.Changed)
 	if err := f.sample(f.publisher.Sampled); err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func (f *full) Run(ctx context.Context) error {
 // facts is what is known of the node at this moment.
 func (f *full) facts() nodeoffload.Facts {
 	facts := nodeoffload.Facts{
-		Inventory: f.devices.Inventory(), Settings: f.sampling.Settings(), Report: f.sampling.Report(),
+		Versions: f.versions(), Inventory: f.devices.Inventory(), Settings: f.sampling.Settings(), Report: f.sampling.Report(),
 		Claims: f.vfs.functions.Ledger.Claims(), Damaged: f.vfs.functions.Ledger.Damaged(),
 		Policies: f.nics.Results(), Reserved: f.own.notForPods(),
 	}

@@ -119,7 +119,7 @@ func (h *host) managementVF() (*node.VF, error) {
 }
 
 func (h *host) facts() nodeoffload.Facts {
-	facts := nodeoffload.Facts{Inventory: h.devices.Inventory(), Claims: h.functions.Ledger.Claims(), Reserved: h.own.notForPods()}
+	facts := nodeoffload.Facts{Versions: h.versions(), Inventory: h.devices.Inventory(), Claims: h.functions.Ledger.Claims(), Reserved: h.own.notForPods()}
 	if err := h.dpu.Ready(); err != nil {
 		facts.Away = err.Error()
 	}

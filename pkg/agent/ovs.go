@@ -16,6 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/conntrack"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
@@ -56,6 +57,35 @@ func setting(db *ovsdb.DB, key string) string {
 		}
 	}
 	return ""
+}
+
+// ovnVersion is a setting that the start script of ovn-controller writes.
+const ovnVersion = "ovn-controller-version"
+
+// versions are those of this process, the kernel, OVS and OVN.
+func (o *ovs) versions() v1alpha1.Versions {
+	v := o.parts.versions()
+	for _, row := range o.db.Table(vswitch.OpenvSwitchTable) {
+		if settings, ok := row.(*vswitch.OpenvSwitch); ok {
+			v.OVN = settings.ExternalIDs[ovnVersion]
+			if settings.OVSVersion != nil {
+				v.OpenVSwitch = *settings.OVSVersion
+			}
+		}
+	}
+	return v
+}
+
+// onVersions calls changed when the version of OVS or OVN is another one.
+func (o *ovs) onVersions(changed func()) {
+	last := v1alpha1.Versions{}
+	o.db.OnForeign(func(tables []string) {
+		if now := o.versions(); slices.Contains(tables, vswitch.OpenvSwitchTable) && now != last {
+			last = now
+			changed()
+		}
+	})
+	o.db.OnReconnect(changed)
 }
 
 // newOVS lets deps add to the set-up what only one kind of node has.

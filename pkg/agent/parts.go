@@ -5,11 +5,13 @@ import (
 	"context"
 	"slices"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
@@ -76,6 +78,15 @@ func (n *parts) publisher(part nodeoffload.Part, facts func() nodeoffload.Facts)
 	cfg := nodeoffload.Defaults(n.Node.Node)
 	cfg.Part, cfg.Logger, cfg.Registerer = part, n.Logger, n.metrics
 	return nodeoffload.New(cfg, nodeoffload.Deps{Client: n.kinds, Facts: facts, Label: n.writer.LabelNode, NodeObject: n.node})
+}
+
+// versions are those of this process and the kernel.
+func (n *parts) versions() v1alpha1.Versions {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		n.Logger.Warn("reading the kernel's release", "error", err)
+	}
+	return v1alpha1.Versions{Agent: n.Version, Kernel: unix.ByteSliceToString(name.Release[:])}
 }
 
 // serve tells the runtime of the network only when the plugin would find it.

@@ -110,9 +110,9 @@ func (b *bed) mustPass(t *testing.T) {
 
 // TestPublisher_HostAndDPUWriteOneObject: a host with a DPU and the DPU write one object, each its part.
 func TestPublisher_HostAndDPUWriteOneObject(t *testing.T) {
-	host := newBed(t, Facts{Inventory: inventory(t, "connectx6dx-legacy"), Claims: []ledger.Claim{claim("0000:03:00.2", "web")}})
+	host := newBed(t, Facts{Versions: v1alpha1.Versions{Agent: "v1", Kernel: "6.12"}, Inventory: inventory(t, "connectx6dx-legacy"), Claims: []ledger.Claim{claim("0000:03:00.2", "web")}})
 	host.cfg.Part = Devices
-	dpu := newBed(t, Facts{Inventory: inventory(t, "bluefield2-dpu"), Settings: &offload.Settings{HWOffload: true}, Report: &offload.Report{Ports: []offload.PortReport{
+	dpu := newBed(t, Facts{Versions: v1alpha1.Versions{Agent: "v2", Kernel: "5.15", OpenVSwitch: "3.5.0", OVN: "25.03.0"}, Inventory: inventory(t, "bluefield2-dpu"), Settings: &offload.Settings{HWOffload: true}, Report: &offload.Report{Ports: []offload.PortReport{
 		port("pf0vf0", "web", true, offload.Share{Hardware: count(1, 70), OVS: count(1, 30)}, offload.Share{}),
 	}}})
 	dpu.cfg.Part, dpu.deps.Client = Traffic, host.client
@@ -131,6 +131,9 @@ func TestPublisher_HostAndDPUWriteOneObject(t *testing.T) {
 	got = host.published(t).Status
 	if got.Offload != v1alpha1.OffloadOn || got.Reason != "" || len(got.UsedVFs) != 1 || len(got.Traffic) != 1 || got.HardwarePercent == nil || *got.HardwarePercent != 70 {
 		t.Errorf("of both: %+v", got)
+	}
+	if diff := cmp.Diff(v1alpha1.Versions{Agent: "v1", Kernel: "6.12", OpenVSwitch: "3.5.0", OVN: "25.03.0"}, got.Versions); diff != "" {
+		t.Errorf("versions of both (-want +got):\n%s", diff)
 	}
 	if got.DeviceCount != Status(host.facts).DeviceCount || host.labels[LabelOffload] != "true" || dpu.labels != nil {
 		t.Errorf("%d devices, labels %v of the host and %v of the DPU", got.DeviceCount, host.labels, dpu.labels)
@@ -194,6 +197,22 @@ func TestPublisher_WritesDifferencesOnly(t *testing.T) {
 }
 
 // Before the first inventory the labels of a former life of the agent stay.
+// TestPublisher_WritesAnotherVersion: after an upgrade of OVN only the versions differ.
+func TestPublisher_WritesAnotherVersion(t *testing.T) {
+	b := newBed(t, Facts{Versions: v1alpha1.Versions{Agent: "v1", OVN: "25.03.0"}, Inventory: inventory(t, "connectx6dx-switchdev")})
+	b.mustPass(t)
+	b.set(func(f *Facts) { f.Versions.OVN = "26.03.1" })
+	b.writes()
+	b.mustPass(t)
+	if w := b.writes(); w != "update" || b.published(t).Status.Versions.OVN != "26.03.1" {
+		t.Errorf("writes %q, versions %+v", w, b.published(t).Status.Versions)
+	}
+	b.mustPass(t)
+	if w := b.writes(); w != "" {
+		t.Errorf("without a change: %q", w)
+	}
+}
+
 func TestPublisher_UnknownDevicesKeepLabels(t *testing.T) {
 	b := newBed(t, Facts{})
 	b.mustPass(t)

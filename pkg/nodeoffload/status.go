@@ -12,6 +12,7 @@ import (
 
 // Facts is all that is known of a node. Nil pointers are not known yet.
 type Facts struct {
+	Versions  v1alpha1.Versions
 	Inventory *vf.Inventory
 	Claims    []ledger.Claim
 	// Damaged are the devices whose record cannot be read, with the reason.
@@ -40,7 +41,7 @@ const (
 
 // Status is pure.
 func Status(f Facts) v1alpha1.NodeOffloadStatus {
-	var s v1alpha1.NodeOffloadStatus
+	s := v1alpha1.NodeOffloadStatus{Versions: f.Versions}
 	used := map[string]bool{}
 	for _, c := range f.Claims {
 		used[c.Device] = true

@@ -14,6 +14,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Hardware%",type=integer,JSONPath=`.status.hardwarePercent`,description="Share of the packets of pods with a device that the NIC forwards"
 // +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.reason`,priority=1
 // +kubebuilder:printcolumn:name=Problem,type=string,JSONPath=`.status.problem`
+// +kubebuilder:printcolumn:name=Version,type=string,JSONPath=`.status.versions.agent`
+// +kubebuilder:printcolumn:name=OVS,type=string,JSONPath=`.status.versions.openvswitch`,priority=1
+// +kubebuilder:printcolumn:name=OVN,type=string,JSONPath=`.status.versions.ovn`,priority=1
+// +kubebuilder:printcolumn:name=Kernel,type=string,JSONPath=`.status.versions.kernel`,priority=1
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`,priority=1
 type NodeOffload struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -50,6 +54,9 @@ type NodeOffloadStatus struct {
 	// problems are what keeps NICs, VFs or policies of the node from working as they should.
 	Problems []string `json:"problems,omitempty"`
 
+	// versions are the versions of the software that handles the node's traffic.
+	Versions Versions `json:"versions,omitzero"`
+
 	// deviceCount is the number of NICs with an embedded switch.
 	DeviceCount int `json:"deviceCount"`
 
@@ -77,6 +84,21 @@ type NodeOffloadStatus struct {
 
 	// policies are the results of OffloadPolicies on this node.
 	Policies []PolicyResult `json:"policies,omitempty"`
+}
+
+// Versions are the versions of the software that handles a node's traffic.
+type Versions struct {
+	// agent is the version of ovn-offload-agent on the node.
+	Agent string `json:"agent,omitempty"`
+
+	// openvswitch is the version of Open vSwitch. On a host with a DPU, this is the Open vSwitch of the DPU.
+	OpenVSwitch string `json:"openvswitch,omitempty"`
+
+	// ovn is the version of ovn-controller. On a host with a DPU, this is the ovn-controller of the DPU.
+	OVN string `json:"ovn,omitempty"`
+
+	// kernel is the release of the node's kernel.
+	Kernel string `json:"kernel,omitempty"`
 }
 
 // VFCount counts VFs: total is the sum of used, reserved and free.

@@ -175,7 +175,7 @@ func compare(path string, s *schemaOf, t reflect.Type) (problems []string) {
 	for field := range fieldsOf(t) {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		known[name] = true
-		optional := strings.Contains(options, "omitempty")
+		optional := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
 		if optional == slices.Contains(s.Required, name) {
 			complain("%s: required in one of schema and type", name)
 		}
