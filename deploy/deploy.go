@@ -25,8 +25,10 @@ import (
 // Namespace is the only namespace that the chart can be installed in.
 const Namespace = "ovn-kubernetes"
 
-// removal is the file of the hooks in the chart.
-const removal = "95-removal.yaml"
+const (
+	removal = "95-removal.yaml" // the file of the hooks before the chart is removed
+	tests   = "/tests/"         // the directory of helm test
+)
 
 //go:generate go run -C ../hack/crds .
 //go:generate go run ../hack/boards
@@ -61,7 +63,7 @@ func Chart() (*chart.Chart, error) {
 }
 
 // Render gives the chart's manifests by file name, such as "10-config.yaml". Values are those of a values file; wrong
-// ones are an error with the path of the value. Files without an object and the removal's hooks are left out.
+// ones are an error with the path of the value. Files without an object and hooks are left out.
 func Render(values map[string]any) (map[string]string, error) {
 	c, err := Chart()
 	if err != nil {
@@ -112,7 +114,7 @@ func renderWith(c *chart.Chart, values map[string]any, engine func(ci.Charter, c
 	}
 	manifests := map[string]string{}
 	for name, text := range rendered {
-		if path.Ext(name) == ".yaml" && strings.Contains(text, "kind:") {
+		if path.Ext(name) == ".yaml" && strings.Contains(text, "kind:") && !strings.Contains(name, tests) {
 			manifests[path.Base(name)] = strings.TrimPrefix(strings.TrimSpace(text), "---\n") + "\n"
 		}
 	}
