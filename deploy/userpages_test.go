@@ -192,6 +192,26 @@ func TestDocs_ExecNamesContainersOfChart(t *testing.T) {
 	}
 }
 
+// TestPortsPage_NamesEachPort: all that the network's processes listen at, by the chart.
+func TestPortsPage_NamesEachPort(t *testing.T) {
+	listening := regexp.MustCompile(`(?:address=[\d.]*:|ssl:[\w.-]+:|hostPort: |port: )(\d{4,5})\b`)
+	page, found := read(t, "../docs/ports.md")["../docs/ports.md"], map[string]bool{}
+	for name, text := range renderAll(t, with(t, "dpuHosts: {enabled: true}\ndpus: {enabled: true}")) {
+		for _, m := range listening.FindAllStringSubmatch(string(text), -1) {
+			found[m[1]] = true
+			if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(page) {
+				t.Errorf("docs/ports.md lacks port %s of %s", m[1], name)
+			}
+		}
+	}
+	if len(found) < 6 || found["6081"] {
+		t.Errorf("ports in the chart: %v", found)
+	}
+	if !strings.Contains(page, "UDP 6081") {
+		t.Error("docs/ports.md lacks the port of tunnels, which no process listens at")
+	}
+}
+
 func names(containers []corev1.Container) (all []string) {
 	for _, c := range containers {
 		all = append(all, c.Name)
