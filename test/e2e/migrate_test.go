@@ -244,9 +244,9 @@ func (m migration) kept(t *testing.T, before map[string]migrated) {
 			t.Errorf("%s: %s, want %s", node, got, want)
 		}
 		pod := before[node]
-		networks := m.kubectl(t, "get", "pod", pod.name, "-o", `jsonpath={.metadata.annotations.k8s\.ovn\.org/pod-networks}`)
-		if !strings.Contains(networks, pod.address+"/24") || !strings.Contains(networks, "gateway_ip") {
-			t.Errorf("%s had %s: %s", pod.name, pod.address, networks)
-		}
+		eventually(t, soon, pod.name+" keeps "+pod.address+" in its annotation", func() (bool, string) {
+			networks := m.kubectl(t, "get", "pod", pod.name, "-o", `jsonpath={.metadata.annotations.k8s\.ovn\.org/pod-networks}`)
+			return strings.Contains(networks, pod.address+"/24") && strings.Contains(networks, "gateway_ip"), networks
+		})
 	}
 }
