@@ -12,7 +12,11 @@ import (
 // TestHelmTest_IsNoPartOfManifests: its objects are hooks of Helm, are valid, and are not applied with the others.
 func TestHelmTest_IsNoPartOfManifests(t *testing.T) {
 	var text string
-	files, err := renderWith(Example(), func(c ci.Charter, v common.Values) (map[string]string, error) {
+	chart, err := Chart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := renderWith(chart, Example(), func(c ci.Charter, v common.Values) (map[string]string, error) {
 		all, err := engine.Render(c, v)
 		text = all["ovn-offload/templates/tests/connectivity.yaml"]
 		return all, err
