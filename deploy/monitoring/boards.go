@@ -130,7 +130,7 @@ func controlPlane() Board {
 				timeline("Addresses in use", ratio, Query{`sum by (node, family) (ovn_offload_ipam_addresses{node=~"$node",state="used"}) / sum by (node, family) (ovn_offload_ipam_addresses` + of + ")", "{{node}} {{family}}"}),
 			}},
 			{"Life", []Panel{
-				worst("Certificates, by time to their end", seconds, Query{"sort(ovn_offload_certificate_expiry_seconds - time())", ""}),
+				worst("Certificates and tokens of DPUs, by time to their end", seconds, Query{"sort((ovn_offload_certificate_expiry_seconds or ovn_offload_dpu_token_expiry_seconds > 0) - time())", ""}),
 				worst("Versions", short, Query{"count by (job, version) (ovn_offload_build_info)", ""}),
 			}},
 		},

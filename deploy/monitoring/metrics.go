@@ -74,6 +74,7 @@ func nodeState() []Metric {
 		{Name: "ovn_offload_nic_link_up", Kind: "gauge", Labels: []string{"pf"}, Where: agents, Needs: needsNIC, What: "1 while the uplink of a PF is up and has a carrier"},
 		{Name: "ovn_offload_offloadpolicy_devices", Kind: "gauge", Labels: []string{"state"}, Where: agents, What: "NICs, and OVS of the node, that [OffloadPolicies](offload-policy.md) are about: Applied, Pending, Planned, Refused, Conflict, Failed"},
 		{Name: "ovn_offload_dpu_lease_age_seconds", Kind: "gauge", Where: agents, Needs: needsDPU, What: "on a host with a DPU: time since the DPU renewed its Lease"},
+		{Name: "ovn_offload_dpu_token_expiry_seconds", Kind: "gauge", Where: agents, Needs: needsDPU, What: "on a DPU: the end of the token for the cluster of the host, in seconds since 1970; 0: never. Renewed after a third of its validity"},
 		{Name: "ovn_offload_dpu_pod_status_total", Kind: "counter", Labels: []string{"status"}, Where: agents, Needs: needsDPU, What: "on a DPU: statuses of pods that it has written: Ready, Error, or removed"},
 		{Name: "ovn_offload_gateway_flows", Kind: "gauge", Where: agents, What: "flows of the gateway bridge, as wanted"},
 		{Name: "ovn_offload_gateway_node_ports", Kind: "gauge", Where: agents, What: "node ports that the bridge sends to the gateway router"},

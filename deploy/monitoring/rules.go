@@ -189,8 +189,14 @@ func planAlerts() []Alert {
 	const remaining = "ovn_offload_certificate_expiry_seconds - time()"
 	return []Alert{
 		{
+			Name: "DPUTokenExpires", Severity: warning, For: "1h", Page: "DPUTokenExpires.md",
+			Expr:    "(ovn_offload_dpu_token_expiry_seconds > 0) - time() < 30 * 86400",
+			Summary: "The token of the DPU of node {{ $labels.node }} ends in {{ $value | humanizeDuration }} and was not renewed.",
+			Do:      "kubectl describe node {{ $labels.node }}: the Event DPUTokenExpires has the reason",
+		},
+		{
 			Name: "CertificateExpires", Severity: warning, For: "1h", Page: "certificate-expires.md",
-			Expr:    remaining + " < 7 * 86400 >= 2 * 86400",
+			Expr:    `ovn_offload_certificate_expiry_seconds{certificate="chassis"} - time() < 7 * 86400 >= 2 * 86400 or ovn_offload_certificate_expiry_seconds{certificate!="chassis"} - time() < 30 * 86400 >= 2 * 86400`,
 			Summary: "Certificate {{ $labels.certificate }} of node {{ $labels.node }} ends in {{ $value | humanizeDuration }} and was not renewed.",
 			Do:      "kubectl -n ovn-kubernetes logs deploy/ovnkube-identity",
 		},

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,9 @@ func NewProcess(cfg Config) (*Process, error) {
 		return nil, err
 	}
 	client, err := api.New(cfg.Kube)
+	if errors.Is(err, fs.ErrNotExist) && cfg.Mode == ModeDPU {
+		return nil, fmt.Errorf("%w: run kubectl offload dpu join for the host of this DPU", err)
+	}
 	if err != nil {
 		return nil, err
 	}

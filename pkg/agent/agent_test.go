@@ -28,7 +28,7 @@ func TestAgent_IsWiredForEachMode(t *testing.T) {
 		"full without a name":  {ModeFull, "", "", "node"},
 		"host":                 {ModeHost, "n", "", ""},
 		"dpu":                  {ModeDPU, "", "n", ""},
-		"dpu without its host": {ModeDPU, "n", "", "whose DPU is this?"},
+		"dpu without its host": {ModeDPU, "n", "", "the host of this DPU is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Defaults()

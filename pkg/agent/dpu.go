@@ -7,9 +7,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/token"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
@@ -28,6 +30,7 @@ type dpuNode struct {
 	lease          *dpu.Heartbeat
 	managementPort *management.Runner
 	traffic        *nodeoffload.Publisher
+	token          *token.Renewer
 	ready          func() error
 }
 
@@ -38,14 +41,19 @@ func DPU(ctx context.Context, p *Process) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.findHost(db); err != nil {
+	rc, err := p.Kube.REST()
+	if err != nil {
+		return nil, err
+	}
+	account := token.Defaults(rc)
+	if err := p.findHost(db, account); err != nil {
 		return nil, err
 	}
 	n, err := newParts(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	d := &dpuNode{}
+	d := &dpuNode{token: n.renewer(account)}
 	if d.ovs, err = newOVS(n, db, func(deps *gateway.Deps) { deps.Eswitch = n.eswitch }); err != nil { // the management port is apart
 		return nil, err
 	}
@@ -76,16 +84,26 @@ func DPU(ctx context.Context, p *Process) (Agent, error) {
 	return d, d.sample(d.traffic.Sampled)
 }
 
-// findHost asks the flags and then the local database, in which the host's name is written
-// when the DPU is installed.
-func (p *Process) findHost(db *ovsdb.DB) error {
+// findHost asks the flags, the local database, in which the host's name is written when the
+// DPU is installed, and the account of the DPU, which has the name of the host.
+func (p *Process) findHost(db *ovsdb.DB, account token.Config) error {
 	p.Serves.Host = cmp.Or(p.Serves.Host, setting(db, hostKey))
+	if claims, err := account.Claims(); p.Serves.Host == "" && err == nil && claims.Account.Namespace == chassis.DPUNamespace {
+		p.Serves.Host = claims.Account.Name
+	}
 	if p.Serves.Host == "" {
-		return fmt.Errorf("whose DPU is this? Neither --dpu-host nor external_ids:%s of the local Open_vSwitch says", hostKey)
+		return fmt.Errorf("the host of this DPU is not known: set --dpu-host or external_ids:%s of the local Open_vSwitch, or run kubectl offload dpu join", hostKey)
 	}
 	p.Node.Node = p.Serves.Host
 	p.Logger = p.Logger.With("host", p.Serves.Host)
 	return nil
+}
+
+// renewer keeps the token of the DPU's account current.
+func (n *parts) renewer(cfg token.Config) *token.Renewer {
+	cfg.Request, cfg.Logger, cfg.Registerer = n.client.Token, n.Logger, n.metrics
+	cfg.Warn = func(message string) { n.report.Warn(contract.NodeOwner(n.Node.Node), "DPUTokenExpires", message) }
+	return token.NewRenewer(cfg)
 }
 
 // eswitch tells the DPU's set-up what the ports of NICs lead to. The set-up waits for the
@@ -127,6 +145,7 @@ func (d *dpuNode) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.lease.Run(ctx) })
+	group.Go(func() error { return d.token.Run(ctx) })
 	group.Go(func() error { return d.traffic.Run(ctx) })
 	group.Go(func() error {
 		if err := d.start(ctx, group); err != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -60,6 +61,8 @@ type Client struct {
 	Time func(context.Context) (time.Time, error)
 	// Allowed asks whether the holder of a token may get a path that is no resource.
 	Allowed func(ctx context.Context, token, path string) (bool, error)
+	// Token asks for a token of a service account.
+	Token func(ctx context.Context, account types.NamespacedName, validity time.Duration) (string, error)
 	// Scheme knows the kinds.
 	Scheme *runtime.Scheme
 }
@@ -71,6 +74,11 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return NewFor(rc)
+}
+
+// NewFor is New with a configuration of client-go.
+func NewFor(rc *rest.Config) (*Client, error) {
 	web, err := rest.HTTPClientFor(rc)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", rc.Host, err)
@@ -103,6 +111,7 @@ func New(cfg Config) (*Client, error) {
 		Server:         core.Get().URL(),
 		Time:           func(ctx context.Context) (time.Time, error) { return clock(ctx, web, core.Get().URL()) },
 		Allowed:        reviews(groups[authenticationv1.SchemeGroupVersion], groups[authorizationv1.SchemeGroupVersion]),
+		Token:          tokens(core),
 		Scheme:         scheme,
 	}, nil
 }

@@ -3,8 +3,13 @@
 package apitest
 
 import (
+	"context"
 	"net/url"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -29,6 +34,15 @@ func Client(client kubernetes.Interface) *api.Client {
 		Requests:       whole(client.CertificatesV1().CertificateSigningRequests()),
 		Server:         &url.URL{},
 		Scheme:         api.Scheme(),
+		Token: func(ctx context.Context, account types.NamespacedName, validity time.Duration) (string, error) {
+			seconds := int64(validity.Seconds())
+			asked := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+			granted, err := core.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, asked, metav1.CreateOptions{})
+			if err != nil {
+				return "", err
+			}
+			return granted.Status.Token, nil
+		},
 	}
 }
 
