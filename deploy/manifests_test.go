@@ -205,6 +205,7 @@ var rights = map[string][]string{
 		"create certificatesigningrequests", "get certificatesigningrequests", "watch certificatesigningrequests",
 		"list configmaps*", "watch configmaps*",
 	},
+	"ovn-dpu-token": {"create serviceaccounts/token"}, // of its own account: ovn-dpu-own-token
 	"ovnkube-node-dpu-host": {
 		"create tokenreviews", "create subjectaccessreviews",
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
