@@ -86,18 +86,11 @@ func (c *Config) Validate() error {
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,30}$`).MatchString(c.Name) {
 		return fmt.Errorf("name %q: want lower case letters, digits and dashes, 31 at most", c.Name)
 	}
-	c.ControlPlanes = max(c.ControlPlanes, 1) // labs of earlier versions do not name it
-	if c.ControlPlanes != 1 && c.ControlPlanes != 3 {
-		return fmt.Errorf("%d control-plane nodes: want 1 or 3", c.ControlPlanes)
-	}
-	if c.Nodes < c.ControlPlanes || c.Nodes > 90 {
-		return fmt.Errorf("%d nodes: want %d to 90", c.Nodes, c.ControlPlanes)
+	if err := c.validateNodes(); err != nil {
+		return err
 	}
 	if c.CNI != CNIOffload && c.CNI != CNIBridge {
 		return fmt.Errorf("network %q: want %s or %s", c.CNI, CNIOffload, CNIBridge)
-	}
-	if c.VMNodes < 0 || c.VMNodes > 4 || c.VMNodes > 0 && c.CNI != CNIOffload {
-		return fmt.Errorf("%d nodes that are VMs: want 0 to 4, and the network %s", c.VMNodes, CNIOffload)
 	}
 	if c.Families != "ipv4" && c.Families != "dual" && c.Families != "ipv6" {
 		return fmt.Errorf("families %q: want ipv4, dual or ipv6", c.Families)
@@ -111,6 +104,20 @@ func (c *Config) Validate() error {
 	var err error
 	c.Workdir, err = filepath.Abs(c.Workdir)
 	return err
+}
+
+func (c *Config) validateNodes() error {
+	c.ControlPlanes = max(c.ControlPlanes, 1) // labs of earlier versions do not name it
+	if c.ControlPlanes != 1 && c.ControlPlanes != 3 {
+		return fmt.Errorf("%d control-plane nodes: want 1 or 3", c.ControlPlanes)
+	}
+	if c.Nodes < c.ControlPlanes || c.Nodes > 90 {
+		return fmt.Errorf("%d nodes: want %d to 90", c.Nodes, c.ControlPlanes)
+	}
+	if c.VMNodes < 0 || c.VMNodes > 4 || c.VMNodes > 0 && c.CNI != CNIOffload {
+		return fmt.Errorf("%d nodes that are VMs: want 0 to 4, and the network %s", c.VMNodes, CNIOffload)
+	}
+	return nil
 }
 
 // validatePrefixes leaves one prefix a family in each list.
