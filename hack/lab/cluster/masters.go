@@ -144,9 +144,7 @@ func (l *Lab) leases() []string {
 
 // balancerConfig is of haproxy, in front of the API servers. A server is taken out when it took no connection for three
 // seconds, or is not ready; its connections are closed, so that clients come anew. A busy server has 5 s to answer.
-const balancerConfig = `global
-    maxconn 20000
-defaults
+const balancerConfig = `defaults
     mode tcp
     timeout connect 2s
     timeout check 5s
