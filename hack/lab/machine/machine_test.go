@@ -221,3 +221,20 @@ while (accept(C, S)) { syswrite(C, "inside"); close C }`
 		t.Errorf("read %q, %v", got, err)
 	}
 }
+
+// A machine that has just been started is given its services at once.
+func TestMachine_ReloadAtOnceDoesNotEndIt(t *testing.T) {
+	for range 5 {
+		m := testMachine(t, nil, nil)
+		if err := m.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // an init that ends takes a moment
+		if out, err := m.Command(t.Context(), "hostname").CombinedOutput(); err != nil {
+			t.Fatalf("the machine has ended: %v: %s", err, out)
+		}
+		if err := m.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

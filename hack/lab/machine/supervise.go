@@ -50,21 +50,23 @@ type running struct {
 
 type supervisor struct {
 	logs     string
+	signals  chan os.Signal
 	mu       sync.Mutex
 	services map[string]*running
 }
 
+// newSupervisor takes the signals of the process from now on. A SIGHUP before would end the process.
 func newSupervisor(logs string) *supervisor {
-	return &supervisor{logs: logs, services: map[string]*running{}}
+	s := &supervisor{logs: logs, signals: make(chan os.Signal, 16), services: map[string]*running{}}
+	signal.Notify(s.signals, syscall.SIGCHLD, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
+	return s
 }
 
 // run starts services and reaps every process of the machine, for ever.
 func (s *supervisor) run(file string) error {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGHUP)
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	s.read(file)
-	for got := range signals {
+	for got := range s.signals {
 		if got == syscall.SIGHUP {
 			s.read(file)
 			continue
