@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"iter"
 	"testing"
+	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/dpflow"
 )
 
@@ -56,4 +58,40 @@ func parsed(b *testing.B, lines []string) iter.Seq[dpflow.Flow] {
 			}
 		}
 	}
+}
+
+// BenchmarkMetrics_Update is what the sums of 200 pods cost after a dump: Compare is the part that Events need as well.
+func BenchmarkMetrics_Update(b *testing.B) {
+	const flows, pods = 100_000, 200
+	before, after := sample(0), sample(time.Minute)
+	after.Report.Ports = nil
+	for i := range pods {
+		p := web
+		p.Name, p.Pod = fmt.Sprintf("rep%d", i), contract.PodOwner(fmt.Sprintf("n%d", i%50), fmt.Sprintf("p%d", i))
+		after.Report.Ports = append(after.Report.Ports, PortReport{Port: p})
+	}
+	for i := range flows {
+		place, reason := Hardware, Reason("")
+		if i%10 == 0 {
+			place, reason = OVS, ReasonAction
+		}
+		e := End{UFID: fmt.Sprint(i), From: fmt.Sprintf("rep%d", i%pods), To: []string{fmt.Sprintf("rep%d", (i+7)%pods)}, Place: place, Reason: reason}
+		before.Report.Ends = append(before.Report.Ends, e)
+		e.Packets = 10
+		after.Report.Ends = append(after.Report.Ends, e)
+	}
+	b.Run("compare", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			Compare(before, after)
+		}
+	})
+	delta := Compare(before, after)
+	b.Run("sums", func(b *testing.B) {
+		m := NewMetrics(DetailAll)
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Update(after, &delta)
+		}
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -63,6 +65,8 @@ type end struct {
 	gate
 	bytes, software uint64
 	counted         offload.PortDelta
+	// exposed are the node's metrics of the same time, by name and label.
+	exposed map[string]float64
 }
 
 // measure has both ends send for some seconds.
@@ -75,10 +79,36 @@ func (w way) measure(t *testing.T, seconds string) (ends [2]end) {
 	}
 	run(t, w.words(seconds)...)
 	for i, e := range ends {
-		ends[i].counted = delta(t, before[i], e.node.sample(), e.port)
+		after := e.node.sample()
+		ends[i].counted, ends[i].exposed = delta(t, before[i], after, e.port), exposed(t, before[i], after)
 		ends[i].bytes, ends[i].software = e.sent(t)-e.bytes, e.seen(t)-e.software
 	}
 	return ends
+}
+
+// exposed gathers the metrics of a node that has seen two samples.
+func exposed(t *testing.T, before, after offload.Sample) map[string]float64 {
+	t.Helper()
+	metrics, delta := offload.NewMetrics(offload.DetailNamespace), offload.Compare(before, after)
+	metrics.Update(before, nil)
+	metrics.Update(after, &delta)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			key := family.GetName()
+			for _, label := range m.GetLabel() {
+				key += " " + label.GetValue()
+			}
+			all[key] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return all
 }
 
 // row holds that nearly all of a way is in hardware, in both directions.
@@ -91,6 +121,9 @@ func (w way) row(t *testing.T) {
 		t.Log(seen)
 		if e.bytes < enough || from.Hardware.Bytes < e.bytes/10*9 || from.Hardware.Bytes*10 < from.Sum().Bytes*9 || e.software > e.bytes/10 {
 			t.Error("not in hardware, ", seen)
+		}
+		if hardware := e.exposed["ovn_offload_datapath_bytes_total hardware"]; hardware < float64(e.bytes/10*9) {
+			t.Errorf("the metrics of the node have %.0f bytes in hardware: %v", hardware, e.exposed)
 		}
 	}
 }
@@ -113,6 +146,9 @@ func (w way) inSoftware(t *testing.T) {
 	for _, e := range w.measure(t, "2") {
 		if n := len(e.node.flows("offloaded")); n != 0 || e.counted.From.Hardware.Bytes != 0 || e.bytes < enough || e.software < e.bytes/10*9 {
 			t.Errorf("%d flows in hardware, %+v, %d of %d bytes came to software", n, e.counted.From, e.software, e.bytes)
+		}
+		if e.exposed["ovn_offload_datapath_packets_total hardware"] != 0 || e.exposed["ovn_offload_outside_packets_total offload-off"] == 0 {
+			t.Errorf("the metrics of the node: %v", e.exposed)
 		}
 	}
 	report := port(t, w.client.node.sample().Report, w.client.port)
