@@ -32,6 +32,24 @@ func TestRules_ArePrometheusRules(t *testing.T) {
 	}
 }
 
+// TestBoards_QueriesAreExpressions, with the variables of Grafana replaced.
+func TestBoards_QueriesAreExpressions(t *testing.T) {
+	variables := strings.NewReplacer("$node", "n1", "$namespace", "shop", "$__rate_interval", "1m")
+	var rules []map[string]any
+	for _, all := range expressions() {
+		for _, expr := range all {
+			rules = append(rules, map[string]any{"record": fmt.Sprint("query:", len(rules)), "expr": variables.Replace(expr)})
+		}
+	}
+	text, err := yaml.Marshal(map[string]any{"groups": []map[string]any{{"name": "queries", "rules": rules}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := promtool(t, "check", "rules", "--lint=none", file(t, string(text))); err != nil || len(rules) < 60 {
+		t.Errorf("%d queries, %v: %s", len(rules), err, out)
+	}
+}
+
 // TestConfiguration_IsPrometheus: Debian builds Prometheus without Kubernetes, so the list of targets is another one.
 func TestConfiguration_IsPrometheus(t *testing.T) {
 	text, err := os.ReadFile("prometheus.yaml")
