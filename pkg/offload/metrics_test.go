@@ -162,6 +162,15 @@ func TestMetrics_SeriesEndWithPods(t *testing.T) {
 	}
 }
 
+// TestMetrics_SeriesOfNode: the test of monitoring in the lab, whose nodes have no NIC, adds these to what it counts.
+func TestMetrics_SeriesOfNode(t *testing.T) {
+	m := NewMetrics(DetailNamespace)
+	m.Update(sample(0), nil)
+	if n := testutil.CollectAndCount(m); n-8 > 36 {
+		t.Errorf("%d series, 8 of them of the namespace", n)
+	}
+}
+
 func TestMetrics_SeriesAreBounded(t *testing.T) {
 	before, after := sample(0), sample(time.Minute)
 	for i := range 3 * maxPods {
