@@ -17,8 +17,8 @@ func APIPage() (string, error) {
 		return "", err
 	}
 	var page strings.Builder
-	page.WriteString("# API reference\n\nMade by `make generate` from the CRDs of the chart. `kubectl explain offloadpolicy.spec` shows the same texts. " +
-		"Fields\nwithout \"required\" are optional.\n")
+	page.WriteString("# API reference\n\nMade by `make generate` from the CRDs of the chart. Fields without \"required\" are optional. kubectl shows\n" +
+		"the same texts:\n\n    kubectl explain offloadpolicy.spec\n    kubectl explain nodeoffload.status.devices\n")
 	for _, text := range strings.Split(manifests["15-crds.yaml"], "\n---\n") {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.UnmarshalStrict([]byte(text), &crd); err != nil {
