@@ -346,3 +346,35 @@ func TestPolicies_AgentsKeepTheRestOfANode(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicies_AgentsLabelTheirOwnSetUp: the label keeps pods on a node, so no agent may claim the other's mode, and no
+// kubelet any.
+func TestPolicies_AgentsLabelTheirOwnSetUp(t *testing.T) {
+	all := policies(t)
+	full, host := "label "+contract.SetUpLabel+"=full", "label "+contract.SetUpLabel+"=host"
+	for _, tt := range []struct {
+		user, node    string
+		before, after map[string]any
+		allowed       bool
+	}{
+		{agent, "n1", object(), object(full), true},
+		{agent, "n1", object(full), object(), true},
+		{agent, "n1", object(), object(host), false},
+		{agent, "n2", object(), object(full), false},
+		{hostAgent, "n1", object(), object(host), true},
+		{hostAgent, "n1", object(host), object(), true},
+		{hostAgent, "n1", object(), object(full), false},
+		{hostAgent, "n1", object(host), object(full), false},
+		{kubelet, "", object(), object(full), false},
+		{kubelet, "", object(full), object(), false},
+		{"kubernetes-admin", "", object(full), object(), true},
+	} {
+		w := write{resource: "nodes/status", operation: "UPDATE", user: tt.user, node: tt.node, before: tt.before, after: tt.after}
+		if tt.user == kubelet {
+			w.groups = []string{"system:nodes"}
+		}
+		if got := judge(t, all, w); (got == "") != tt.allowed {
+			t.Errorf("%s of %q: labels from %v to %v: %q", tt.user, tt.node, tt.before["metadata"].(map[string]any)["labels"], tt.after["metadata"].(map[string]any)["labels"], got)
+		}
+	}
+}

@@ -8,7 +8,10 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
@@ -66,6 +69,9 @@ var written = map[string]string{
 func checkDPUPlaces(objects []runtime.Object) (found []string) {
 	each(objects, func(d *appsv1.DaemonSet) {
 		label := map[string]string{"ovnkube-node-dpu": contract.DPULabel, "ovnkube-node-dpu-host": contract.DPUHostLabel}[d.Name]
+		if label == "" { // TestRoles_EachNodeHasOneAgentAndItsCleanup
+			return
+		}
 		terms := d.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 		if len(terms) != 1 || terms[0].MatchExpressions[0].Key != label || terms[0].MatchExpressions[0].Operator != "Exists" {
 			found = append(found, d.Name+": is not only where "+label+" is")
@@ -82,7 +88,7 @@ func TestDPUManifests_PassAllChecks(t *testing.T) {
 	for _, p := range dpuProblems(objects) {
 		t.Error(p)
 	}
-	if n := len(workloads(objects)); n != 2 {
+	if n := len(workloads(objects)); n != 3 {
 		t.Errorf("%d workloads", n)
 	}
 }
@@ -130,21 +136,46 @@ func TestDPUAgentFlags_LackNodeOnlyFlags(t *testing.T) {
 	}
 }
 
-// The ordinary agents keep off the nodes of hosts with a DPU and of DPUs.
-func TestNodeDaemonSets_ExcludeDPUsAndTheirHosts(t *testing.T) {
-	objects, err := decode(manifests(t))
+// TestRoles_EachNodeHasOneAgentAndItsCleanup: where a Node gets another role, the former agent ends at once, Open vSwitch
+// stays until the clean-up has removed the label, and only then the next agent comes.
+func TestRoles_EachNodeHasOneAgentAndItsCleanup(t *testing.T) {
+	objects, err := decode(renderAll(t, with(t, "dpuHosts: {enabled: true}\ndpus: {enabled: true}")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	each(objects, func(d *appsv1.DaemonSet) {
-		var keeps []string
-		for _, e := range d.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions {
-			if e.Operator == "DoesNotExist" {
-				keeps = append(keeps, e.Key)
+	for labels, want := range map[string]string{
+		"":                         "ovnkube-node ovs-node",
+		"set-up=full":              "ovnkube-node ovs-node",
+		"dpu-host set-up=full":     "ovn-offload-leave ovs-node",
+		"dpu set-up=full":          "ovn-offload-leave ovs-node",
+		"dpu-host dpu set-up=full": "ovn-offload-leave ovs-node",
+		"dpu-host":                 "ovnkube-node-dpu-host",
+		"dpu-host set-up=host":     "ovnkube-node-dpu-host",
+		"set-up=host":              "ovn-offload-leave-dpu-host",
+		"dpu set-up=host":          "ovn-offload-leave-dpu-host",
+		"dpu":                      "ovnkube-node-dpu",
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
+		for label := range strings.FieldsSeq(labels) {
+			key, value, isSetUp := strings.Cut(label, "=")
+			if key = "k8s.ovn.org/" + key; isSetUp {
+				key = contract.SetUpLabel
 			}
+			node.Labels[key] = value
 		}
-		if !slices.Contains(keeps, contract.DPUHostLabel) || !slices.Contains(keeps, contract.DPULabel) {
-			t.Errorf("%s keeps off %v only", d.Name, keeps)
+		var sets []string
+		each(objects, func(d *appsv1.DaemonSet) {
+			ok, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: d.Spec.Template.Spec}).Match(node)
+			if err != nil {
+				t.Error(err)
+			}
+			if ok && d.Name != "ovn-offload-cleanup" {
+				sets = append(sets, d.Name)
+			}
+		})
+		slices.Sort(sets)
+		if got := strings.Join(sets, " "); got != want {
+			t.Errorf("a node with %q has %s, want %s", labels, got, want)
 		}
-	})
+	}
 }

@@ -384,8 +384,8 @@ func TestManifests_PassAllChecks(t *testing.T) {
 	for _, p := range problems(objects) {
 		t.Error(p)
 	}
-	if n := len(workloads(objects)); n != 7 {
-		t.Errorf("%d workloads, want 7", n)
+	if n := len(workloads(objects)); n != 8 {
+		t.Errorf("%d workloads, want 8", n)
 	}
 }
 

@@ -27,8 +27,8 @@ func TestDaemonSets_RollOutGoesOnWithNodesDown(t *testing.T) {
 			}
 		})
 	}
-	if seen != 5 {
-		t.Errorf("%d DaemonSets, want 5", seen)
+	if seen != 7 {
+		t.Errorf("%d DaemonSets, want 7", seen)
 	}
 }
 

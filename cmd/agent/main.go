@@ -62,6 +62,10 @@ func command() *cobra.Command {
 		Use: "fail-back", Args: cobra.NoArgs,
 		Short: "gives the uplink its addresses back while ovs-vswitchd does not run; a running agent moves them to the bridge again",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return agent.FailBack(cmd.Context(), cfg) },
+	}, &cobra.Command{
+		Use: "release", Args: cobra.NoArgs,
+		Short: "removes the label from the Node that keeps Open vSwitch there until the node is cleaned",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return agent.Release(cmd.Context(), cfg) },
 	}, inventoryCommand(), offloadCommand(&cfg), preflightCommand(&cfg))
 	f := root.PersistentFlags()
 	f.TextVar(&level, "log-level", level, "debug, info, warn or error")

@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
@@ -29,6 +30,7 @@ type full struct {
 	publisher *nodeoffload.Publisher
 	server    *cni.Server
 	ready     func() error
+	label     *reconcile.Single
 }
 
 // Full makes the agent of a node with its own OVS.
@@ -41,8 +43,9 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &full{}
+	f := &full{label: n.labelMode(ModeFull)}
 	if f.ovs, err = newOVS(n, db, func(deps *gateway.Deps) {
+		deps.Node = n.labelled(ModeFull)
 		deps.Management = management.NewPort(n.Node.Config, deps.Deps, n.own.management)
 		deps.Eswitch = func() (gateway.Eswitch, error) {
 			inv := n.known()
@@ -120,7 +123,7 @@ func (f *full) openServer() (err error) {
 func (f *full) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		f.nics.Run, func(ctx context.Context) error { return f.policies.Run(ctx, f.nics.Mark) }, f.publisher.Run, f.vfs.serveKubelet,
+		f.label.Run, f.nics.Run, func(ctx context.Context) error { return f.policies.Run(ctx, f.nics.Mark) }, f.publisher.Run, f.vfs.serveKubelet,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 )
 
@@ -26,6 +27,7 @@ type host struct {
 	managementPort *management.Runner
 	status         *nodeoffload.Publisher
 	server         *cni.Server
+	label          *reconcile.Single
 	changed        chan struct{} // the DPU's health
 }
 
@@ -36,7 +38,7 @@ func Host(ctx context.Context, p *Process) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{mtu: podMTU{configured: p.Node.MTU, log: p.Logger}, changed: make(chan struct{}, 1)}
+	h := &host{label: n.labelMode(ModeHost), mtu: podMTU{configured: p.Node.MTU, log: p.Logger}, changed: make(chan struct{}, 1)}
 	h.mtu.now.Store(int64(p.Node.MTU))
 	// All VFs: what the eswitch of the NIC does is not seen from here.
 	all := []plugin.Pool{{Resource: plugin.DefaultResource, Selectors: []plugin.Selector{{}}}}
@@ -76,7 +78,7 @@ func (h *host) openServer() (err error) {
 // Run is Agent's.
 func (h *host) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{h.dpu.Run, h.status.Run, h.devices.Run, h.serveKubelet} {
+	for _, run := range []func(context.Context) error{h.label.Run, h.dpu.Run, h.status.Run, h.devices.Run, h.serveKubelet} {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {

@@ -19,16 +19,29 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
-// Cleanup takes back what an agent has done to its node.
+// Cleanup takes back what an agent has done to its node. A host with a DPU has no Open vSwitch.
 func Cleanup(ctx context.Context, cfg Config) error {
 	if err := cnifiles.RemoveConf(cfg.Install.ConfDir); err != nil {
 		return err
+	}
+	if cfg.Mode == ModeHost {
+		return cleanHost(ctx, cfg)
 	}
 	setup, err := standalone(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	return setup.Cleanup(ctx)
+}
+
+// cleanHost restores the VF that carries the management port.
+func cleanHost(ctx context.Context, cfg Config) error {
+	netns, err := netdev.Open("")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = netns.Close() }()
+	return management.NewPort(cfg.Node.Config, node.Deps{Netns: node.Local{NS: netns}, Logger: cfg.Logger}, nil).Restore(ctx)
 }
 
 // FailBack takes back only what stops working without ovs-vswitchd.

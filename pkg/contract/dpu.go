@@ -23,6 +23,8 @@ const (
 	// DPUHostLabel is on the Nodes of hosts with a DPU, DPULabel on those of DPUs.
 	DPUHostLabel = "k8s.ovn.org/dpu-host"
 	DPULabel     = "k8s.ovn.org/dpu"
+	// SetUpLabel is on the Nodes that an agent has set up, until they are cleaned: the agent's mode. Ours.
+	SetUpLabel = "ovn-offload.io/set-up"
 	// DPULeasePrefix and the host's name are the Lease that its DPU renews.
 	DPULeasePrefix = "ovn-dpu-"
 	// DPULeaseHolder is who holds it.

@@ -26,9 +26,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
-// Labels of the chart's DaemonSets.
+// Labels of the chart's DaemonSets. Clean-ups of nodes with another role end, too: the cleaners go on with them.
 const (
-	agents   = "app=ovnkube-node"
+	agents   = "app in (ovnkube-node, ovn-offload-leave)"
 	cleaners = "app=ovn-offload-cleanup"
 )
 

@@ -109,7 +109,17 @@ other nodes, whose group has no name. A node belongs to the first group whose la
 {{ dict "groups" $groups | toJson }}
 {{- end }}
 
-{{/* Affinity of a group's DaemonSets. */}}
+{{/* The nodes of a group, as expressions. */}}
+{{- define "ovn-offload.groupNodes" -}}
+{{- with .label }}
+- {key: {{ .key }}, operator: In, values: {{ toJson .values }}}
+{{- end }}
+{{- range .before }}
+- {key: {{ .key }}, operator: NotIn, values: {{ toJson .values }}}
+{{- end }}
+{{- end }}
+
+{{/* Affinity of a group's agents: nodes that are neither a DPU nor a host with one, nor set up as such a host yet. */}}
 {{- define "ovn-offload.groupAffinity" -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
@@ -117,12 +127,30 @@ nodeAffinity:
       - matchExpressions:
           - {key: k8s.ovn.org/dpu-host, operator: DoesNotExist}
           - {key: k8s.ovn.org/dpu, operator: DoesNotExist}
-          {{- with .label }}
-          - {key: {{ .key }}, operator: In, values: {{ toJson .values }}}
-          {{- end }}
-          {{- range .before }}
-          - {key: {{ .key }}, operator: NotIn, values: {{ toJson .values }}}
-          {{- end }}
+          - {key: ovn-offload.io/set-up, operator: NotIn, values: [host]}
+          {{- include "ovn-offload.groupNodes" . | nindent 10 }}
+{{- end }}
+
+{{/* Affinity of what the clean-up of a node needs: on a node with another role, too, while the node is not cleaned. */}}
+{{- define "ovn-offload.switchAffinity" -}}
+{{ include "ovn-offload.groupAffinity" . }}
+      - matchExpressions:
+          - {key: ovn-offload.io/set-up, operator: In, values: [full]}
+          {{- include "ovn-offload.groupNodes" . | nindent 10 }}
+{{- end }}
+
+{{/* Affinity of the clean-up of nodes that have got another role. */}}
+{{- define "ovn-offload.leaveAffinity" -}}
+{{- $group := . -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      {{- range list "k8s.ovn.org/dpu-host" "k8s.ovn.org/dpu" }}
+      - matchExpressions:
+          - {key: {{ . }}, operator: Exists}
+          - {key: ovn-offload.io/set-up, operator: In, values: [full]}
+          {{- include "ovn-offload.groupNodes" $group | nindent 10 }}
+      {{- end }}
 {{- end }}
 
 {{/* What Node settings say, as the keys of a ConfigMap. */}}
@@ -241,4 +269,62 @@ initContainers:
 {{/* Whether objects for monitoring are rendered. dict: value, operator. */}}
 {{- define "ovn-offload.monitors" -}}
 {{- if or (eq .value "always") (and (eq .value "auto") .operator) -}}yes{{- end -}}
+{{- end }}
+
+{{/* The container that cleans a node: args, env, mounts and all. dict: root, group, verb. */}}
+{{- define "ovn-offload.cleanup" -}}
+- name: cleanup
+  image: {{ include "ovn-offload.image" .root }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  command: [ovn-daemon, {{ .verb }}]
+  args:
+    - --node-name=$(NODE_NAME)
+    - --apiserver=$(K8S_APISERVER)
+    - --ovsdb=unix:/run/openvswitch/db.sock
+    - --cluster-cidrs=$(NET_CIDR)
+    - --service-cidrs=$(SVC_CIDR)
+    - --gateway-interface=$(GATEWAY_INTERFACE)
+    - --exgw-interface=$(EXGW_INTERFACE)
+    - --datapath=$(DATAPATH)
+    - --log-level=$(LOG_LEVEL)
+  env:
+    - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+    - {name: K8S_APISERVER, valueFrom: {configMapKeyRef: {name: ovn-config, key: k8s_apiserver}}}
+    - {name: NET_CIDR, valueFrom: {configMapKeyRef: {name: ovn-config, key: net_cidr}}}
+    - {name: SVC_CIDR, valueFrom: {configMapKeyRef: {name: ovn-config, key: svc_cidr}}}
+    - {name: GATEWAY_INTERFACE, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: gateway_interface}}}
+    - {name: EXGW_INTERFACE, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: exgw_interface}}}
+    - {name: DATAPATH, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: datapath}}}
+    - {name: LOG_LEVEL, valueFrom: {configMapKeyRef: {name: ovn-config, key: log_level}}}
+  readinessProbe:
+    exec: {command: [test, -e, /tmp/cleaned]}
+    periodSeconds: {{ ternary 10 1 .group.settings.slowMachine }}
+    timeoutSeconds: 10
+  resources: {{ toJson .root.Values.resources.agent }}
+  securityContext:
+    privileged: true # network devices, nftables, sysctls
+  volumeMounts:
+    {{- if eq .verb "leave" }}
+    - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+    {{- end }}
+    - {name: run-openvswitch, mountPath: /run/openvswitch}
+    - {name: cni-conf, mountPath: /etc/cni/net.d}
+    - {name: state, mountPath: /var/lib/ovn-offload}
+{{- end }}
+
+{{/* The volumes of that container. */}}
+{{- define "ovn-offload.cleanupVolumes" -}}
+- {name: run-openvswitch, hostPath: {path: /run/openvswitch, type: DirectoryOrCreate}}
+- {name: cni-conf, hostPath: {path: {{ .Values.paths.cniConf }}, type: DirectoryOrCreate}}
+- {name: state, hostPath: {path: {{ .Values.paths.state }}, type: DirectoryOrCreate}}
+{{- end }}
+
+{{- define "ovn-offload.token" -}}
+- name: token
+  projected:
+    defaultMode: 0400
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3607}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
 {{- end }}

@@ -158,6 +158,15 @@ func (p *Port) keep(ctx context.Context, st state, mtu int) error {
 	return waiting
 }
 
+// Restore restores the VF that carries the port of a host, which has no port of br-int.
+func (p *Port) Restore(ctx context.Context) error {
+	var st node.State
+	if err := p.ObserveHost(&st); err != nil {
+		return fmt.Errorf("observing the host: %w", err)
+	}
+	return p.Run(ctx, planRestore(state{State: st}))
+}
+
 // Release restores the VF that carries the port, and removes the port of br-int.
 func (p *Port) Release(ctx context.Context, observed node.State) error {
 	return errors.Join(
