@@ -59,8 +59,9 @@ type VFs struct {
 	Purposes     vf.Settings
 }
 
-// Install says where the container runtime looks for networks and plugins.
-type Install struct{ ConfDir, BinDir, Plugin string }
+// Install says where the container runtime looks for networks and plugins, and where the host's network services look
+// for configuration of one boot.
+type Install struct{ ConfDir, BinDir, Plugin, Run string }
 
 // Metrics are the addresses at which metrics and health are served: plain for the node
 // itself, and over TLS; "" for nowhere.
@@ -75,7 +76,7 @@ func Defaults() Config {
 	return Config{
 		Mode: ModeFull, Node: gateway.Defaults(), CNI: cni.Defaults(), Chassis: chassis.Defaults(),
 		OVSDB: "unix:/run/openvswitch/db.sock", VFs: VFs{KubeletDir: "/var/lib/kubelet"},
-		Install: Install{ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName},
+		Install: Install{ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName, Run: "/run"},
 		Metrics: Metrics{Local: "127.0.0.1:9410", Detail: offload.DetailNamespace}, Logger: slog.New(slog.DiscardHandler),
 	}
 }

@@ -148,6 +148,7 @@ func (d *dpuNode) Run(ctx context.Context) error {
 	group.Go(func() error { return d.token.Run(ctx) })
 	group.Go(func() error { return d.traffic.Run(ctx) })
 	group.Go(func() error {
+		d.keepUnmanaged(ctx)
 		if err := d.start(ctx, group); err != nil {
 			return err
 		}

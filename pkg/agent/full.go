@@ -128,6 +128,7 @@ func (f *full) Run(ctx context.Context) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
+		f.keepUnmanaged(ctx)
 		if err := f.start(ctx, group); err != nil {
 			return err
 		}
@@ -135,6 +136,7 @@ func (f *full) Run(ctx context.Context) error {
 		if err := f.isSetUp(ctx); err != nil {
 			return err
 		}
+		f.keepUnmanaged(ctx) // the uplink may not have been there before
 		return f.serve(ctx, f.server, f.ready)
 	})
 	return group.Wait()

@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/node/unmanaged"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
@@ -82,6 +83,9 @@ func (h *host) Run(ctx context.Context) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
+		if err := unmanaged.Install(ctx, h.Install.Run, nil); err != nil {
+			h.Logger.Warn("network services may configure devices of the network", "error", err)
+		}
 		if err := h.view.Start(ctx); err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/redirect"
+	"github.com/ovn-offload/ovn-offload/pkg/node/unmanaged"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
@@ -177,6 +178,23 @@ func (o *ovs) start(ctx context.Context, group *errgroup.Group) error {
 	o.setup.Mark()
 	group.Go(func() error { return o.services.health.Run(ctx) })
 	return nil
+}
+
+// busTimeout is how long the host's network services may take to read their files.
+const busTimeout = 10 * time.Second
+
+// keepUnmanaged keeps the host's network services off the devices of the network. Without it the node works until such
+// a service changes a device.
+func (o *ovs) keepUnmanaged(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	defer cancel()
+	bridges, err := gateway.Bridges(o.Node, node.Local{NS: o.netns})
+	if err == nil {
+		err = unmanaged.Install(ctx, o.Install.Run, bridges)
+	}
+	if err != nil {
+		o.Logger.Warn("network services may configure devices of the network", "error", err)
+	}
 }
 
 // isSetUp returns when the node is set up.

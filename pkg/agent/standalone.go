@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/node/redirect"
+	"github.com/ovn-offload/ovn-offload/pkg/node/unmanaged"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
@@ -25,13 +27,13 @@ func Cleanup(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if cfg.Mode == ModeHost {
-		return cleanHost(ctx, cfg)
+		return errors.Join(cleanHost(ctx, cfg), unmanaged.Remove(ctx, cfg.Install.Run))
 	}
 	setup, err := standalone(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	return setup.Cleanup(ctx)
+	return errors.Join(setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run))
 }
 
 // cleanHost restores the VF that carries the management port.

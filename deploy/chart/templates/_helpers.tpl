@@ -310,6 +310,22 @@ initContainers:
     - {name: run-openvswitch, mountPath: /run/openvswitch}
     - {name: cni-conf, mountPath: /etc/cni/net.d}
     - {name: state, mountPath: /var/lib/ovn-offload}
+    {{- include "ovn-offload.servicesMounts" . | nindent 4 }}
+{{- end }}
+
+{{/* Where an agent keeps the host's network services off its devices: files of one boot, and the bus to tell the services. */}}
+{{- define "ovn-offload.servicesMounts" -}}
+- {name: udev-rules, mountPath: /run/udev/rules.d}
+- {name: networkd, mountPath: /run/systemd/network}
+- {name: networkmanager, mountPath: /run/NetworkManager/conf.d}
+- {name: dbus, mountPath: /run/dbus}
+{{- end }}
+
+{{- define "ovn-offload.servicesVolumes" -}}
+- {name: udev-rules, hostPath: {path: /run/udev/rules.d, type: DirectoryOrCreate}}
+- {name: networkd, hostPath: {path: /run/systemd/network, type: DirectoryOrCreate}}
+- {name: networkmanager, hostPath: {path: /run/NetworkManager/conf.d, type: DirectoryOrCreate}}
+- {name: dbus, hostPath: {path: /run/dbus, type: DirectoryOrCreate}}
 {{- end }}
 
 {{/* The volumes of that container. */}}
@@ -317,6 +333,7 @@ initContainers:
 - {name: run-openvswitch, hostPath: {path: /run/openvswitch, type: DirectoryOrCreate}}
 - {name: cni-conf, hostPath: {path: {{ .Values.paths.cniConf }}, type: DirectoryOrCreate}}
 - {name: state, hostPath: {path: {{ .Values.paths.state }}, type: DirectoryOrCreate}}
+{{ include "ovn-offload.servicesVolumes" . }}
 {{- end }}
 
 {{- define "ovn-offload.token" -}}

@@ -35,6 +35,25 @@ func Foresee(cfg Config, netns node.Netns) (State, Outlook, error) {
 	return st, foresee(cfg, st), nil
 }
 
+// Bridges names the bridges that a Setup makes of the node's uplinks, or has made.
+func Bridges(cfg Config, netns node.Netns) ([]string, error) {
+	configs := []Config{cfg}
+	if cfg.SecondInterface != "" {
+		configs = append(configs, cfg.ofSecond())
+	}
+	var names []string
+	for _, c := range configs {
+		_, outlook, err := Foresee(c, netns)
+		if err != nil {
+			return nil, err
+		}
+		if outlook.NIC != "" {
+			names = append(names, outlook.Bridge)
+		}
+	}
+	return names, nil
+}
+
 // foresee is pure. An OVS bridge of the host has no NIC in the Gateway.
 func foresee(cfg Config, s State) Outlook {
 	if name := gatewayName(cfg, s); s.Saved == nil && s.Links[name].Type == "openvswitch" {

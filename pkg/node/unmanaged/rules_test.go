@@ -1,7 +1,6 @@
-package deploy
+package unmanaged
 
 import (
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -14,7 +13,7 @@ import (
 
 // TestUdevRule_MatchesRepresentorsOnly: wires and PFs stay with the node's network manager.
 func TestUdevRule_MatchesRepresentorsOnly(t *testing.T) {
-	rules, err := os.ReadFile("host/85-ovn-offload.rules")
+	rules, err := files.ReadFile("files/85-ovn-offload.rules")
 	if err != nil {
 		t.Fatal(err)
 	}
