@@ -114,7 +114,7 @@ func (o preflightOptions) conclude(report preflight.Report) error {
 		report = report.Without(preflight.Uplink)
 	}
 	switch {
-	case report.Verdict == preflight.Fail && !(o.gate && report.TakenOver):
+	case report.Verdict == preflight.Fail && (!o.gate || !report.TakenOver):
 		if o.message != "" {
 			if err := os.WriteFile(o.message, []byte(report.Failures()), 0o600); err != nil {
 				return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func TestPreflight_ExitCodes(t *testing.T) {
 		{preflightOptions{gate: true}, report("uplink", preflight.Fail, false), nil},
 		{preflightOptions{}, report("uplink", preflight.Fail, false), exitFailures},
 	} {
-		if got := tt.o.conclude(tt.r); got != tt.want {
+		if got := tt.o.conclude(tt.r); !errors.Is(got, tt.want) {
 			t.Errorf("%+v of %+v: %v, want %v", tt.o, tt.r, got, tt.want)
 		}
 	}

@@ -130,7 +130,7 @@ func (o *observer) sockets(own procfs.FS) map[uint64]Listener {
 			found[inode] = Listener{Protocol: protocol, Port: int(port)}
 		}
 	}
-	for _, read := range []func() (procfs.NetTCP, error){own.NetTCP, own.NetTCP6} {
+	for _, read := range []func() (procfs.NetTCP, error){own.NetTCP, own.NetTCP6} { //nolint:staticcheck // once, beside the processes of the same file system
 		lines, err := read()
 		if err != nil {
 			continue // without IPv6 there is no such file
