@@ -129,6 +129,9 @@ func (f *full) Run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		f.keepUnmanaged(ctx)
+		if err := f.captureLease(); err != nil {
+			return err
+		}
 		if err := f.start(ctx, group); err != nil {
 			return err
 		}
@@ -137,6 +140,7 @@ func (f *full) Run(ctx context.Context) error {
 			return err
 		}
 		f.keepUnmanaged(ctx) // the uplink may not have been there before
+		group.Go(func() error { return f.followLease(ctx) })
 		return f.serve(ctx, f.server, f.ready)
 	})
 	return group.Wait()

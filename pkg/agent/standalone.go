@@ -33,7 +33,7 @@ func Cleanup(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run))
+	return errors.Join(setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run), forgetLease(cfg))
 }
 
 // cleanHost restores the VF that carries the management port.

@@ -22,6 +22,16 @@ ls /etc/cni/net.d
 ls /sys/fs/bpf 2>/dev/null | grep -i ovn
 true`
 
+// role is TestRole_NodeIsCleanedBeforeOVSEnds on the datapath of the kernel.
+func (s *smart) role(t *testing.T) {
+	for name := range s.pods {
+		deletePod(t, s.ns, name)
+	}
+	changeRole(t, smartNode, 15*time.Minute)
+	s.start(t)
+	s.reach(t)
+}
+
 // removed takes the chart away. The nodes keep their addresses all the time, on the datapath of the kernel too, and nothing
 // of the network is left on them. A second installation serves pods again.
 func (s *smart) removed(t *testing.T) {

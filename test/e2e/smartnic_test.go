@@ -82,6 +82,7 @@ func TestSmartNIC_KubeletGivesVFsToPods(t *testing.T) {
 		{"kubelet and agent are killed", s.killed},
 		{"VFs are detached", s.detached},
 		{"a bare NIC, there and back", s.bare},
+		{"the node gets another role and back", s.role},
 		{"the chart is removed and installed again", s.removed},
 	} {
 		begin := time.Now()
