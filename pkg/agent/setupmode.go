@@ -36,15 +36,20 @@ func (n *parts) labelMode(mode string) *reconcile.Single {
 	return loop
 }
 
+// labelTimeout is how long a new node waits for its label. A policy of an older release may refuse the label.
+const labelTimeout = 30 * time.Second
+
 // labelled is the Node as a set-up may see it: nil until the label says that the node will need a clean-up. A node that
 // has been set up already does not wait, because its network may be the way to the API server.
 func (n *parts) labelled(mode string) func() *corev1.Node {
 	_, err := os.Stat(n.Node.Checkpoint)
-	return func() *corev1.Node { return onceLabelled(n.node(), mode, err == nil) }
+	begin := time.Now()
+	return func() *corev1.Node { return onceLabelled(n.node(), mode, err == nil || time.Since(begin) > labelTimeout) }
 }
 
-func onceLabelled(object *corev1.Node, mode string, before bool) *corev1.Node {
-	if object == nil || !before && object.Labels[contract.SetUpLabel] != mode {
+// onceLabelled is nil until the label is there, unless the caller does not wait for the label.
+func onceLabelled(object *corev1.Node, mode string, anyway bool) *corev1.Node {
+	if object == nil || !anyway && object.Labels[contract.SetUpLabel] != mode {
 		return nil
 	}
 	return object

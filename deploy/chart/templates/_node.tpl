@@ -33,7 +33,7 @@ initContainers:
       privileged: true # reads which processes have ports, and asks the kernel about devices
       readOnlyRootFilesystem: true
     volumeMounts:
-      - {name: host, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
+      - {name: host, mountPath: /host, readOnly: true}
 {{- end -}}
 {{- end }}
 
