@@ -55,7 +55,7 @@ unit: root packages ## unit tests as root: real namespaces and a real ovsdb-serv
 race: root packages ## all unit tests with the race detector
 	CGO_ENABLED=1 go test -race -vet=off ./...
 
-e2e: root $(LAB) ## the end to end tests, in a lab of their own
+e2e: root packages $(LAB) ## the end to end tests, in a lab of their own
 	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 90m -v ./test/e2e/... -args $(TIER)
 
 e2e-kind: ## end to end tests in the cluster of deploy/kind/up and deploy/kind/tools
