@@ -131,6 +131,9 @@ func (r *release) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.plugin(ctx); err != nil {
+		return err
+	}
 	if err := r.chart(ctx); err != nil {
 		return err
 	}
@@ -172,6 +175,20 @@ func (r *release) image(ctx context.Context) (ocispec.Descriptor, error) {
 	}
 	archive.Name(index, r.repository, r.version)
 	return index, archive.Close()
+}
+
+// plugin writes kubectl's plugin for each architecture.
+func (r *release) plugin(ctx context.Context) error {
+	for _, arch := range r.archs {
+		name := "kubectl-offload-" + r.version + "-linux-" + arch
+		err := product.Step(name, func() error {
+			return product.Compile(ctx, product.Image{Root: r.Root, Work: r.out, Arch: arch, Version: r.version}, product.Program{Name: name, Package: "./cmd/kubectl-offload"})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *release) write(name, text string) error {

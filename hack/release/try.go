@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ovn-offload/ovn-offload/hack/image/product"
 )
 
@@ -35,6 +37,14 @@ func try(ctx context.Context, work string, built product.Built) error {
 	for _, layer := range []string{built.Base, filepath.Join(work, "programs.tar")} {
 		if out, err := exec.CommandContext(ctx, "tar", "-C", root, "-xf", layer).CombinedOutput(); err != nil {
 			return fmt.Errorf("unpacking %s: %w\n%s", layer, err, out)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
+		return err
+	}
+	for name, device := range map[string]uint64{"null": unix.Mkdev(1, 3), "urandom": unix.Mkdev(1, 9)} {
+		if err := unix.Mknod(filepath.Join(root, "dev", name), unix.S_IFCHR|0o666, int(device)); err != nil {
+			return fmt.Errorf("making /dev/%s: %w", name, err)
 		}
 	}
 	cmd := exec.CommandContext(ctx, "chroot", root, "/bin/bash", "-euo", "pipefail", "-c", daemons)

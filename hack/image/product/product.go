@@ -121,8 +121,12 @@ func (i Image) build(ctx context.Context) ([]string, error) {
 
 // Compile builds a program for an image's architecture into its work directory.
 func Compile(ctx context.Context, i Image, p Program) error {
+	out, err := filepath.Abs(filepath.Join(i.Work, p.Name))
+	if err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w -X main.version="+i.Version,
-		"-o", filepath.Join(i.Work, p.Name), p.Package)
+		"-o", out, p.Package)
 	cmd.Dir = i.Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+i.Arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
