@@ -62,6 +62,7 @@ func upCommand(cfg *cluster.Config) *cobra.Command {
 	flags.StringVar(&cfg.Families, "families", cfg.Families, "address families: ipv4, dual or ipv6")
 	flags.StringVar(&cfg.CNI, "cni", cfg.CNI, "network: ovn-offload, or bridge to compare with")
 	flags.StringVar(&cfg.Product, "product", "", "checkout of another version of ovn-offload: its chart and its image are installed")
+	flags.StringVar(&cfg.Suite, "suite", "", "suite of Debian whose OVS and OVN are in the image, one of hack/image/debian/pins.txt")
 	prefixes := map[string]*[]netip.Prefix{"subnet": &cfg.Subnets, "pod-cidr": &cfg.PodCIDRs, "service-cidr": &cfg.ServiceCIDRs}
 	for name, list := range prefixes {
 		flags.Var(&prefixList{list}, name, "replaces the one of its family; two with a comma")

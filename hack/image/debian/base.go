@@ -48,7 +48,8 @@ func NewBase(suite, arch string, now time.Time) Base {
 }
 
 func (b Base) key() string {
-	sum := sha256.Sum256(fmt.Append(nil, b.Suite, b.Arch, b.Packages, b.excluded, b.week.Unix(), epoch.Unix(), pinsText))
+	pins, _ := pinsOf(pinsText, b.Suite) // Ensure reports the error
+	sum := sha256.Sum256(fmt.Append(nil, b.Suite, b.Arch, b.Packages, b.excluded, b.week.Unix(), epoch.Unix(), pins))
 	return hex.EncodeToString(sum[:6])
 }
 

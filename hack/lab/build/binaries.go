@@ -154,8 +154,8 @@ func (c *Cache) Tools(ctx context.Context, dir string) error {
 }
 
 // ProductImage makes the image of ovn-offload itself from a checkout, whose version may be another one. It has the name
-// that the checkout's chart has, and the tag dev.
-func (c *Cache) ProductImage(ctx context.Context, checkout, out string) error {
+// that the checkout's chart has, and the tag dev. OVS and OVN are those of a suite of Debian; "": the default.
+func (c *Cache) ProductImage(ctx context.Context, checkout, suite, out string) error {
 	text, err := os.ReadFile(filepath.Join(checkout, "deploy/chart/values.yaml"))
 	if err != nil {
 		return err
@@ -166,7 +166,11 @@ func (c *Cache) ProductImage(ctx context.Context, checkout, out string) error {
 	if err := yaml.Unmarshal(text, &values); err != nil || values.Image.Repository == "" {
 		return fmt.Errorf("the chart of %s has no image.repository: %w", checkout, err)
 	}
-	return c.runIn(ctx, checkout, "go", "run", "./hack/image", "-tag", values.Image.Repository+":dev", "-out", out)
+	args := []string{"go", "run", "./hack/image", "-tag", values.Image.Repository + ":dev", "-out", out}
+	if suite != "" {
+		args = append(args, "-suite", suite)
+	}
+	return c.runIn(ctx, checkout, args...)
 }
 
 // productBase makes the base layer of that image, which its maker keeps.

@@ -40,6 +40,7 @@ type Config struct {
 	PodCIDRs      []netip.Prefix
 	ServiceCIDRs  []netip.Prefix
 	CNI           string
+	Suite         string    // of Debian, for OVS and OVN in the image; "": the default
 	Repo          string    `json:"-"` // root of the repository
 	Product       string    `json:"-"` // checkout whose chart and image are installed; "": Repo
 	CacheDir      string    `json:"-"`

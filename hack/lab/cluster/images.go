@@ -60,7 +60,7 @@ func (l *Lab) buildImages(ctx context.Context) error {
 		if err := l.buildDNS(ctx); err != nil {
 			return err
 		}
-		if err := l.cache.ProductImage(ctx, l.bin.Product, l.productImage()); err != nil {
+		if err := l.cache.ProductImage(ctx, l.bin.Product, l.cfg.Suite, l.productImage()); err != nil {
 			return err
 		}
 	}
