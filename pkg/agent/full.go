@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ type full struct {
 	server    *cni.Server
 	ready     func() error
 	label     *reconcile.Single
+	unready   *unready
 }
 
 // Full makes the agent of a node with its own OVS.
@@ -44,8 +46,11 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 		return nil, err
 	}
 	f := &full{label: n.labelMode(ModeFull)}
+	f.unready = &unready{pause: unreadyPause, changed: func() { f.publisher.Changed() }, warn: func(reason string) {
+		n.report.Warn(contract.NodeOwner(n.Node.Node), "NodeNotSetUp", "the network of this node is not set up: "+reason)
+	}}
 	if f.ovs, err = newOVS(n, db, func(deps *gateway.Deps) {
-		deps.Node = n.labelled(ModeFull)
+		deps.Node, deps.Readiness = n.labelled(ModeFull), f.unready.set
 		deps.Management = management.NewPort(n.Node.Config, deps.Deps, n.own.management)
 		deps.Eswitch = func() (gateway.Eswitch, error) {
 			inv := n.known()
@@ -128,6 +133,7 @@ func (f *full) Run(ctx context.Context) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
+		time.AfterFunc(labelTimeout+time.Second, f.setup.Mark)
 		f.keepUnmanaged(ctx)
 		if err := f.captureLease(); err != nil {
 			return err
@@ -152,6 +158,9 @@ func (f *full) facts() nodeoffload.Facts {
 		Versions: f.versions(), Inventory: f.devices.Inventory(), Settings: f.sampling.Settings(), Report: f.sampling.Report(),
 		Claims: f.vfs.functions.Ledger.Claims(), Damaged: f.vfs.functions.Ledger.Damaged(),
 		Policies: f.nics.Results(), Reserved: f.own.notForPods(),
+	}
+	if reason := f.unready.problem(); reason != "" {
+		facts.Problems = append(facts.Problems, "the network is not set up: "+reason)
 	}
 	if err := f.setup.GatewayVFProblem(); err != nil {
 		facts.Problems = append(facts.Problems, err.Error())

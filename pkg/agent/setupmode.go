@@ -44,7 +44,9 @@ const labelTimeout = 30 * time.Second
 func (n *parts) labelled(mode string) func() *corev1.Node {
 	_, err := os.Stat(n.Node.Checkpoint)
 	begin := time.Now()
-	return func() *corev1.Node { return onceLabelled(n.node(), mode, err == nil || time.Since(begin) > labelTimeout) }
+	return func() *corev1.Node {
+		return onceLabelled(n.node(), mode, err == nil || time.Since(begin) > labelTimeout)
+	}
 }
 
 // onceLabelled is nil until the label is there, unless the caller does not wait for the label.

@@ -36,6 +36,8 @@ type Deps struct {
 	Redirect *redirect.Table
 	// Flows is the gateway bridge's table.
 	Flows Flows
+	// Readiness gets what Ready gives, after each pass; nil: it is not needed.
+	Readiness func(error)
 }
 
 // Setup keeps one node set up.
@@ -152,6 +154,9 @@ func (s *Setup) Run(ctx context.Context) error {
 // server that takes no annotations does not make a node unready that was ready.
 func (s *Setup) pass(ctx context.Context) error {
 	mtu, annotated, err := s.parts(ctx)
+	if s.deps.Readiness != nil {
+		defer func() { s.deps.Readiness(s.Ready()) }()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready = s.readiness(err)
