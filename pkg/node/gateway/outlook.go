@@ -71,7 +71,7 @@ func foresee(cfg Config, s State) Outlook {
 	}
 	on := o.NIC
 	switch {
-	case s.Saved != nil:
+	case s.Saved != nil && len(primary(cfg, s, hostLink(s, o.Gateway))) > 0: // else the host has just booted
 		on = hostLink(s, o.Gateway)
 	case !o.owned():
 		on = o.Bridge
