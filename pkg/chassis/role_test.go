@@ -20,7 +20,8 @@ type southbound struct {
 	dir, socket, port string
 }
 
-func startSouthbound(t *testing.T, certs map[string][]byte) *southbound {
+// startSouthbound serves the database at a port for nodes: the server itself, or a relay before a cluster of one member.
+func startSouthbound(t *testing.T, certs map[string][]byte, relay bool) *southbound {
 	t.Helper()
 	for _, tool := range []string{"ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovn-northd", "ovn-sbctl"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -44,18 +45,24 @@ func startSouthbound(t *testing.T, certs map[string][]byte) *southbound {
 	}
 	_, s.port, _ = net.SplitHostPort(probe.Addr().String())
 	probe.Close()
-	for _, db := range []string{"nb", "sb"} {
-		s.run("ovsdb-tool", "create", dir+"/"+db+".db", "/usr/share/ovn/ovn-"+db+".ovsschema")
+	s.run("ovsdb-tool", "create", dir+"/nb.db", "/usr/share/ovn/ovn-nb.ovsschema")
+	database, writable, public := dir+"/sb.db", s.socket, []string{"--remote=db:OVN_Southbound,SB_Global,connections",
+		"--private-key=" + dir + "/tls.key", "--certificate=" + dir + "/tls.crt", "--ca-cert=" + dir + "/ca.crt"}
+	if relay {
+		s.run("ovsdb-tool", "create-cluster", database, "/usr/share/ovn/ovn-sb.ovsschema", "unix:"+dir+"/raft")
+		s.start("ovsdb-server", database, "--remote=punix:"+dir+"/member.sock", "--unixctl="+dir+"/member.ctl")
+		database, writable = "relay:OVN_Southbound:unix:"+dir+"/member.sock", "unix:"+dir+"/member.sock"
+	} else {
+		s.run("ovsdb-tool", "create", database, "/usr/share/ovn/ovn-sb.ovsschema")
 	}
 	s.start("ovsdb-server", dir+"/nb.db", "--remote=punix:"+dir+"/nb.sock", "--unixctl="+dir+"/nb.ctl")
-	s.start("ovsdb-server", dir+"/sb.db", "--remote=punix:"+dir+"/sb.sock", "--remote=db:OVN_Southbound,SB_Global,connections",
-		"--unixctl="+dir+"/sb.ctl", "--private-key="+dir+"/tls.key", "--certificate="+dir+"/tls.crt", "--ca-cert="+dir+"/ca.crt")
-	s.start("ovn-northd", "--ovnnb-db=unix:"+dir+"/nb.sock", "--ovnsb-db="+s.socket, "--unixctl="+dir+"/northd.ctl")
+	s.start("ovsdb-server", append(public, database, "--remote=punix:"+dir+"/sb.sock", "--unixctl="+dir+"/sb.ctl")...)
+	s.start("ovn-northd", "--ovnnb-db=unix:"+dir+"/nb.sock", "--ovnsb-db="+writable, "--unixctl="+dir+"/northd.ctl")
 	eventually(t, "ovn-northd's roles", func() bool {
-		out, err := exec.Command("ovn-sbctl", "--db="+s.socket, "--timeout=5", "--bare", "--columns=name", "list", "RBAC_Role").Output()
+		out, err := exec.Command("ovn-sbctl", "--db="+writable, "--timeout=5", "--bare", "--columns=name", "list", "RBAC_Role").Output()
 		return err == nil && strings.TrimSpace(string(out)) == "ovn-controller"
 	})
-	s.run("ovn-sbctl", "--db="+s.socket, "--timeout=5", "set-connection", "role=ovn-controller", "pssl:"+s.port+":127.0.0.1")
+	s.run("ovn-sbctl", "--db="+writable, "--timeout=5", "set-connection", "role=ovn-controller", "pssl:"+s.port+":127.0.0.1")
 	return s
 }
 
@@ -116,6 +123,12 @@ func chassisRow(name string) string {
 // What the key of a chassis may do at the port for nodes. Each operation that is
 // refused there passes at the local socket, which northd and the controller use.
 func TestRole_ChassisChangesItsOwnRowsOnly(t *testing.T) {
+	for _, relay := range []bool{false, true} {
+		t.Run(fmt.Sprintf("relay %t", relay), func(t *testing.T) { testRole(t, relay) })
+	}
+}
+
+func testRole(t *testing.T, relay bool) {
 	r := newRig(t, testNode("n1", "uid-1", "id-1"), testNode("n2", "uid-2", "id-2"))
 	one, own := r.agent(agentUser, "n1", "id-1")
 	two, other := r.agent(agentUser, "n2", "id-2")
@@ -124,7 +137,7 @@ func TestRole_ChassisChangesItsOwnRowsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startSouthbound(t, secret.Data)
+	s := startSouthbound(t, secret.Data, relay)
 	isRefused := func(reply string) bool { return strings.Contains(reply, "permission error") }
 	isDone := func(reply string) bool { return !strings.Contains(reply, "error") && strings.Contains(reply, "[{") }
 
