@@ -28,7 +28,8 @@ type options struct {
 	clusterCIDRs, serviceCIDRs, joinCIDR string
 	metricsAddress, secureAddress        string
 	leaseNamespace                       string
-	renumberNodes                        bool
+	renumberNodes, clustered             bool
+	runDir                               string
 }
 
 func main() {
@@ -72,7 +73,9 @@ func command() *cobra.Command {
 	flags.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:9411", "where /metrics, /healthz and /readyz are served to the node itself")
 	flags.StringVar(&o.secureAddress, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9413; empty: nowhere")
 	flags.StringVar(&o.leaseNamespace, "lease-namespace", "ovn-kubernetes", "namespace of the leader's Lease")
-	root.AddCommand(certsCommand(&o, &level), removalCommand(&o, &level))
+	flags.BoolVar(&o.clustered, "clustered", false, "the databases are clusters with a member on this node; have them drop servers that are not recorded")
+	flags.StringVar(&o.runDir, "ovn-rundir", "/run/ovn", "directory of the control sockets of these members")
+	root.AddCommand(certsCommand(&o, &level), memberCommand(&o, &level), removalCommand(&o, &level))
 	return root
 }
 

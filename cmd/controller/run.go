@@ -59,5 +59,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		})
 	})
 	group.Go(func() error { return c.Run(ctx) })
+	if watch := o.watchClusters(client, log); watch != nil {
+		watch.Registerer = registry
+		group.Go(func() error { return watch.Run(ctx) })
+	}
 	return group.Wait()
 }

@@ -144,7 +144,7 @@ func renewLeaf(have map[string][]byte, want leafWant, list []authority, cfg Conf
 		NotBefore:   cfg.Now().Add(-backdate),
 		NotAfter:    earlier(cfg.Now().Add(cfg.Life), by.cert.NotAfter),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{want.usage},
+		ExtKeyUsage: want.usage,
 	}
 	for _, host := range want.hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -176,7 +176,7 @@ func leafGood(data map[string][]byte, want leafWant, by authority, now time.Time
 	if err != nil || due(pair.Leaf, now) || pair.Leaf.CheckSignatureFrom(by.cert) != nil {
 		return false
 	}
-	if !slices.Contains(pair.Leaf.ExtKeyUsage, want.usage) {
+	if !slices.Equal(pair.Leaf.ExtKeyUsage, want.usage) {
 		return false
 	}
 	return !slices.ContainsFunc(want.hosts, func(host string) bool { return pair.Leaf.VerifyHostname(host) != nil })

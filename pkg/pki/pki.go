@@ -9,7 +9,7 @@
 //
 // The Northbound and the Southbound database have a certificate authority
 // each, and the chassis have a third one: what a node holds opens nothing in the
-// Northbound. The keys of the authorities are in Secrets that no pod mounts.
+// Northbound. Members of clusters have one certificate of the Northbound's authority. The keys of the authorities are in Secrets that no pod mounts.
 // pkg/chassis asks SignChassis for the certificate of a chassis.
 //
 // An authority is renewed by adding a new one beside it, and signing with the
@@ -114,7 +114,7 @@ func (c Config) Validate() error {
 // leafWant is one Secret with a certificate.
 type leafWant struct {
 	secret string
-	usage  x509.ExtKeyUsage
+	usage  []x509.ExtKeyUsage
 	hosts  []string // nil for clients
 	// trusted, if not nil, is the bundle for the peers' certificates in place of that
 	// of the own authority.
@@ -204,14 +204,20 @@ type pass struct {
 	written []string
 }
 
+// membersSecret is the certificate of the members of both databases' clusters, as servers and to each other. Its
+// authority is that of the Northbound: no chassis has anything of it, so no chassis reaches a member.
+const membersSecret = "ovn-raft"
+
 func (p *pass) northbound(ctx context.Context) error {
 	authorities, err := p.ensureAuthority(ctx, "ovn-nb-ca", nil)
 	if err != nil {
 		return err
 	}
+	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	return errors.Join(
-		p.ensureLeaf(ctx, authorities, leafWant{secret: "ovn-nb-server", usage: x509.ExtKeyUsageServerAuth, hosts: p.cfg.NBHosts}),
-		p.ensureLeaf(ctx, authorities, leafWant{secret: "ovn-nb-client", usage: x509.ExtKeyUsageClientAuth}))
+		p.ensureLeaf(ctx, authorities, leafWant{secret: membersSecret, usage: both, hosts: p.cfg.NBHosts}),
+		p.ensureLeaf(ctx, authorities, leafWant{secret: "ovn-nb-server", usage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, hosts: p.cfg.NBHosts}),
+		p.ensureLeaf(ctx, authorities, leafWant{secret: "ovn-nb-client", usage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}))
 }
 
 // ensureAuthority gives the authorities of a Secret, oldest first. Those signed for

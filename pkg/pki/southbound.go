@@ -53,12 +53,12 @@ func (p *pass) southbound(ctx context.Context) error {
 		return err
 	}
 	server := leafWant{
-		secret: "ovn-sb-server", usage: x509.ExtKeyUsageServerAuth, hosts: p.cfg.SBHosts,
+		secret: "ovn-sb-server", usage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, hosts: p.cfg.SBHosts,
 		trusted: bundle(chassis), role: chassisRole,
 	}
 	if shared {
 		server.trusted, server.role = append(server.trusted, bundle(own)...), ""
-		err = p.ensureLeaf(ctx, own, leafWant{secret: sharedClient, usage: x509.ExtKeyUsageClientAuth})
+		err = p.ensureLeaf(ctx, own, leafWant{secret: sharedClient, usage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	return errors.Join(err, p.ensureLeaf(ctx, own, server),
 		p.ensureMap(ctx, SouthboundMap, map[string]string{ServerKey: string(bundle(own)), ChassisKey: string(bundle(chassis))}))

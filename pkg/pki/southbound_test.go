@@ -76,7 +76,7 @@ func TestSouthbound_SharedCertificateIsAcceptedUntilNoNodeWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.ensureLeaf(t.Context(), own, leafWant{secret: sharedClient, usage: x509.ExtKeyUsageClientAuth}); err != nil {
+	if err := p.ensureLeaf(t.Context(), own, leafWant{secret: sharedClient, usage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		t.Fatal(err)
 	}
 	shared := read(t, client)[sharedClient]
@@ -203,5 +203,30 @@ func TestClock_DifferentFromTheServersChangesNothing(t *testing.T) {
 				t.Errorf("Secrets have changed:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A member's RAFT port has the authorities of its process.
+func TestMembers_TrustEachOtherAndNoChassis(t *testing.T) {
+	now := time.Now()
+	client, cfg := fake.NewClientset(), testConfig(&now)
+	s := ensure(t, client, cfg)
+	member := s["ovn-raft"]
+	leaf := pair(t, member).Leaf
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: pool(member), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
+		if err != nil {
+			t.Errorf("usage %d: %v", usage, err)
+		}
+	}
+	verify(t, member, s["ovn-nb-client"][caKey], "nb.example", now)
+	if !accepted(t, member, s["ovn-nb-client"], now) {
+		t.Error("the controller is refused")
+	}
+	if accepted(t, member, chassisFiles(t, client, cfg, "chassis-1"), now) {
+		t.Error("a chassis is accepted")
+	}
+	if accepted(t, s["ovn-sb-server"], s["ovn-nb-client"], now) {
+		t.Error("the port for nodes accepts the controller")
 	}
 }

@@ -32,6 +32,8 @@ type Client struct {
 	Dir string
 	// Daemon is its name, ovs-vswitchd for one.
 	Daemon string
+	// Socket, if set, is the control socket, for a daemon that was started with --unixctl.
+	Socket string
 }
 
 // Instance is one life of a daemon: it differs after a restart.
@@ -55,6 +57,9 @@ func (c Client) Instance() (Instance, error) {
 
 // find reads the pid as text: it may be one of another pid namespace.
 func (c Client) find() (string, Instance, error) {
+	if c.Socket != "" {
+		return c.Socket, Instance{}, nil
+	}
 	text, err := os.ReadFile(filepath.Join(c.Dir, c.Daemon+".pid"))
 	if err != nil {
 		return "", Instance{}, fmt.Errorf("finding %s: %w", c.Daemon, err)
