@@ -126,7 +126,9 @@ type workload struct {
 
 func workloads(objects []runtime.Object) (list []workload) {
 	each(objects, func(d *appsv1.Deployment) { list = append(list, workload{d.Name, false, d.Spec.Template.Spec}) })
-	each(objects, func(d *appsv1.DaemonSet) { list = append(list, workload{d.Name, true, d.Spec.Template.Spec}) })
+	each(objects, func(d *appsv1.DaemonSet) {
+		list = append(list, workload{d.Name, d.Name != "ovnkube-db", d.Spec.Template.Spec}) // that of clusters names its nodes
+	})
 	each(objects, func(j *batchv1.Job) { list = append(list, workload{j.Name, false, j.Spec.Template.Spec}) })
 	return list
 }
@@ -185,8 +187,9 @@ var rights = map[string][]string{
 		"list adminnetworkpolicies", "watch adminnetworkpolicies", "list baselineadminnetworkpolicies", "watch baselineadminnetworkpolicies",
 		"list clusternetworkpolicies", "watch clusternetworkpolicies", "patch adminnetworkpolicies/status",
 		"patch baselineadminnetworkpolicies/status", "patch clusternetworkpolicies/status",
-		"create events", "patch events", "create leases", "get leases*", "update leases*",
+		"create events", "patch events", "create leases", "get leases*", "update leases*", "get configmaps*",
 	},
+	"ovnkube-db": {"create configmaps", "get configmaps*", "update configmaps*"}, // of clusters
 	"ovnkube-node": {
 		"create tokenreviews", "create subjectaccessreviews",
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "get services", "list services", "watch services",

@@ -24,13 +24,16 @@
 {{- end -}}
 {{- end }}
 
-{{/* The Node that runs the databases and its address, in JSON. The former choice stays: the files are there. */}}
+{{/* The Node that runs the databases, its address, and the endpoints, in JSON. The former choice stays: the files are there. */}}
 {{- define "ovn-offload.databases" -}}
+{{- if gt (int .Values.databases.members) 1 -}}
+{{ include "ovn-offload.cluster" . }}
+{{- else -}}
 {{- $node := .Values.databases.node -}}
 {{- $address := .Values.databases.address -}}
 {{- $former := lookup "v1" "ConfigMap" "ovn-kubernetes" "ovn-config" -}}
 {{- if and $former (not $address) -}}
-{{- $address = get $former.data "ovn_nb" | trimPrefix "ssl:" | trimSuffix ":6641" | trimAll "[]" -}}
+{{- $address = get $former.data "ovn_nb" | splitList "," | first | trimPrefix "ssl:" | trimSuffix ":6641" | trimAll "[]" -}}
 {{- end -}}
 {{- if and (not $address) .Values.controlPlane.enabled -}}
 {{- $masters := list -}}
@@ -40,24 +43,82 @@
 {{- end -}}
 {{- end -}}
 {{- if $masters -}}
-{{- range (first $masters).status.addresses -}}
-{{- if and (eq .type "InternalIP") (not $address) -}}
-{{- $address = .address -}}
-{{- end -}}
-{{- end -}}
+{{- $address = include "ovn-offload.internalIP" (first $masters) -}}
 {{- $node = (first $masters).metadata.name -}}
 {{- end -}}
 {{- end -}}
 {{- if not $address -}}
 {{- fail "set databases.address to the address of the control-plane node that runs OVN's databases: the chart cannot find it here" -}}
 {{- end -}}
-{{- if contains ":" $address -}}
-{{- $address = printf "[%s]" $address -}}
-{{- end -}}
+{{- $address = include "ovn-offload.host" $address -}}
 {{- if and (not $node) $former -}}
 {{- $node = get $former.data "db_node" -}}
 {{- end -}}
-{{ dict "node" (default "" $node) "address" $address | toJson }}
+{{ dict "node" (default "" $node) "nodes" (ternary (list $node) list (not (empty $node))) "members" "" "nb" (printf "ssl:%s:6641" $address) "sb" (printf "ssl:%s:6642" $address) "sbMembers" "unix:/run/ovn/ovnsb_db.sock" | toJson }}
+{{- end -}}
+{{- end }}
+
+{{/* The same for clusters. Former members whose Nodes exist stay, the one that created the clusters at first. */}}
+{{- define "ovn-offload.cluster" -}}
+{{- $wanted := int .Values.databases.members -}}
+{{- $masters := .Values.databases.masters -}}
+{{- if and (not $masters) .Values.controlPlane.enabled -}}
+{{- $addresses := dict -}}
+{{- range (lookup "v1" "Node" "" "").items -}}
+{{- if hasKey .metadata.labels "node-role.kubernetes.io/control-plane" -}}
+{{- $_ := set $addresses .metadata.name (include "ovn-offload.internalIP" .) -}}
+{{- end -}}
+{{- end -}}
+{{- $names := list -}}
+{{- with lookup "v1" "ConfigMap" "ovn-kubernetes" "ovn-config" -}}
+{{- range splitList "," (get .data "db_members") -}}
+{{- $names = append $names (splitList "=" . | first) -}}
+{{- end -}}
+{{- $names = append $names (get .data "db_node") -}}
+{{- end -}}
+{{- range concat $names (list $.Values.databases.node) (keys $addresses | sortAlpha) | uniq -}}
+{{- if and (hasKey $addresses .) (lt (len $masters) $wanted) -}}
+{{- $masters = append $masters (dict "node" . "address" (get $addresses .)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if ne (len $masters) $wanted -}}
+{{- fail (printf "set databases.masters to the %d control-plane nodes with the databases, each with node and address: there are %d" $wanted (len $masters)) -}}
+{{- end -}}
+{{- $nodes := list -}}
+{{- $members := list -}}
+{{- $nb := list -}}
+{{- $sb := list -}}
+{{- $sbMembers := list -}}
+{{- range $masters -}}
+{{- $host := include "ovn-offload.host" .address -}}
+{{- $nodes = append $nodes .node -}}
+{{- $members = append $members (printf "%s=%s" .node $host) -}}
+{{- $nb = append $nb (printf "ssl:%s:6641" $host) -}}
+{{- $sb = append $sb (printf "ssl:%s:6642" $host) -}}
+{{- $sbMembers = append $sbMembers (printf "ssl:%s:6645" $host) -}}
+{{- end -}}
+{{ dict "node" (first $nodes) "nodes" $nodes "members" (join "," $members) "nb" (join "," $nb) "sb" (join "," $sb) "sbMembers" (join "," $sbMembers) | toJson }}
+{{- end }}
+
+{{/* A Node's InternalIP. */}}
+{{- define "ovn-offload.internalIP" -}}
+{{- $address := "" -}}
+{{- range .status.addresses -}}
+{{- if and (eq .type "InternalIP") (not $address) -}}
+{{- $address = .address -}}
+{{- end -}}
+{{- end -}}
+{{ $address }}
+{{- end }}
+
+{{/* An address as part of an endpoint. */}}
+{{- define "ovn-offload.host" -}}
+{{- if contains ":" . -}}
+[{{ trimAll "[]" . }}]
+{{- else -}}
+{{ . }}
+{{- end -}}
 {{- end }}
 
 {{/* kubeadm's value of a network, or nothing. */}}
@@ -140,9 +201,11 @@ net_cidr: {{ include "ovn-offload.podCIDRs" . | quote }}      # pod networks, ea
 svc_cidr: {{ include "ovn-offload.serviceCIDRs" . | quote }}         # service networks
 join_cidr: {{ join "," .Values.network.joinCIDRs | quote }} # between the cluster's router and the nodes' gateway routers
 k8s_apiserver: {{ include "ovn-offload.apiServer" . | quote }}
-ovn_nb: {{ printf "ssl:%s:6641" $databases.address | quote }}
-ovn_sb: {{ printf "ssl:%s:6642" $databases.address | quote }}
-db_node: {{ $databases.node | quote }}                       # the Node that runs the databases; empty: any of the control plane
+ovn_nb: {{ $databases.nb | quote }}
+ovn_sb: {{ $databases.sb | quote }}
+ovn_sb_members: {{ $databases.sbMembers | quote }} # the Southbound for northd and the controller
+db_node: {{ $databases.node | quote }}                       # the Node that runs the databases, or the first of several; empty: any of the control plane
+db_members: {{ $databases.members | quote }}                    # NODE=ADDRESS,... of the clusters' members; empty: one server
 log_level: {{ .Values.logLevel | quote }}
 {{- end }}
 
@@ -178,6 +241,17 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* The token of a pod's account, for containers that mount it. */}}
+{{- define "ovn-offload.token" -}}
+name: token
+projected:
+  defaultMode: 0440
+  sources:
+    - serviceAccountToken: {path: token, expirationSeconds: 3607}
+    - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+    - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end }}
+
 {{- define "ovn-offload.dpuHostSettings" -}}
 vf_pools: {{ .Values.dpuHosts.vfPools | quote }}      # which VFs pods can request, in JSON; empty: all, as ovn-offload.io/vf
 vf_resources: {{ .Values.dpuHosts.vfResources | quote }}  # resources of other device plugins whose VFs become a pod's network
@@ -193,7 +267,7 @@ mtu: {{ .Values.dpus.mtu | toString | quote }}                          # of pod
 gateway_interface: {{ .Values.dpus.gatewayInterface | quote }}             # the uplink of DPUs, or its bridge; empty: the interface of the default route, if on the uplink
 exgw_interface: {{ .Values.dpus.exgwInterface | quote }}                # NIC or bridge of a second external bridge, on DPUs that have it; empty: none
 k8s_apiserver: {{ include "ovn-offload.apiServer" . | quote }} # of the hosts' cluster
-ovn_sb: {{ printf "ssl:%s:6642" $databases.address | quote }}     # of the hosts' cluster
+ovn_sb: {{ $databases.sb | quote }}     # of the hosts' cluster
 log_level: {{ .Values.logLevel | quote }}
 {{- end }}
 

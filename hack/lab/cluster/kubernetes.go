@@ -264,6 +264,9 @@ func (l *Lab) chartValues(datapath string) map[string]any {
 		"podAnnotations": map[string]any{"image-fingerprint": l.fingerprints[l.productImage()]},
 		"nodes":          map[string]any{"datapath": datapath},
 	}
+	if l.cfg.ControlPlanes > 1 {
+		values["databases"] = map[string]any{"members": l.cfg.ControlPlanes}
+	}
 	if l.cfg.VMNodes > 0 {
 		values["nodeGroups"] = []any{map[string]any{
 			"name": vmGroup, "label": map[string]any{"key": vmLabel, "value": ""},

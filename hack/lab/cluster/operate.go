@@ -53,6 +53,7 @@ func components() map[string]component {
 		"northd":                  {program: "ovn-northd"},
 		"nb":                      {program: "ovsdb-server", argument: "ovnnb_db"},
 		"sb":                      {program: "ovsdb-server", argument: "ovnsb_db"},
+		"relay":                   {program: "ovsdb-server", argument: "ovnsb_relay"},
 		"kubelet":                 {program: "kubelet", perNode: true},
 		"containerd":              {program: "containerd", perNode: true},
 		"agent":                   {program: "ovn-offload-agent", perNode: true},
