@@ -16,6 +16,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type Process struct {
 	kinds   dynamic.Interface
 	metrics *prometheus.Registry
 	ready   readiness
+	// remote is about what the agent does not need itself: services' health checks and the CNI server leave it out.
+	remote readiness
 }
 
 // NewProcess makes a Process; the API server is not asked yet.
@@ -62,6 +65,7 @@ func NewProcess(cfg Config) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{Config: cfg, client: client, kinds: kinds, metrics: expose.NewRegistry(cfg.Version)}
+	p.remote.set(func() error { return nil })
 	return p, nil
 }
 
@@ -75,7 +79,7 @@ func Run(ctx context.Context, cfg Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { // answers before the API server does: only tokens wait for that
 		return expose.Run(ctx, expose.Config{
-			Local: p.Metrics.Local, Secure: p.Metrics.Secure, Gatherer: p.metrics, Ready: p.ready.problem,
+			Local: p.Metrics.Local, Secure: p.Metrics.Secure, Gatherer: p.metrics, Ready: func() error { return cmp.Or(p.ready.problem(), p.remote.problem()) },
 			Allowed: p.client.Allowed, Logger: p.Logger,
 		})
 	})

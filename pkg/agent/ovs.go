@@ -38,6 +38,8 @@ type ovs struct {
 	chassis  *chassis.Client // nil: the Southbound asks for no certificate
 	setup    *gateway.Setup
 	sampling *nodeoffload.Sampling
+
+	southbound *southbound
 }
 
 func openDB(ctx context.Context, cfg Config, metrics prometheus.Registerer) (*ovsdb.DB, error) {
@@ -93,6 +95,8 @@ func (o *ovs) onVersions(changed func()) {
 func newOVS(n *parts, db *ovsdb.DB, add func(*gateway.Deps)) (*ovs, error) {
 	o := &ovs{parts: n, db: db}
 	o.openChassis()
+	o.southbound = newSouthbound(o.Config)
+	n.remote.set(o.southbound.Ready)
 	deps := gateway.Deps{
 		Deps: o.nodeDeps(), VF: n.own.gateway, Flows: openflow.Tables{Log: n.Logger},
 		Services: func() (flows.Services, bool) { return n.services.ports(n.Node.Zone.MasqueradeSubnets) },
@@ -164,6 +168,7 @@ func (o *ovs) start(ctx context.Context, group *errgroup.Group) error {
 	if o.chassis != nil {
 		group.Go(func() error { return o.chassis.Run(ctx) })
 	}
+	group.Go(func() error { return o.southbound.Run(ctx) })
 	group.Go(func() error { return o.devices.Run(ctx) })
 	group.Go(func() error { return o.sampling.Run(ctx) })
 	group.Go(func() error { return o.setup.Run(ctx) })

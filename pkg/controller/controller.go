@@ -20,6 +20,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -146,8 +147,15 @@ func (c *Controller) Ready() error {
 		return errors.New("the API's objects are not read yet")
 	}
 	for _, zone := range c.zones {
-		if db := zone.opened.Load(); c.leading.Load() && (db == nil || !db.Connected()) {
-			return errors.New("the Northbound database is not connected")
+		if !c.leading.Load() {
+			continue
+		}
+		db := zone.opened.Load()
+		if db == nil {
+			return errors.New("the Northbound database is not connected since this process leads")
+		}
+		if err := db.Problem(); err != nil {
+			return fmt.Errorf("Northbound: %w", err)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -18,13 +19,18 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
+// clusterProbe is the interval of probes to the leader of a cluster: after three of them without a word the next leader
+// is looked for.
+const clusterProbe = 3 * time.Second
+
 // ZoneConfig says which nodes a zone has, and where its databases are.
 type ZoneConfig struct {
 	// Name distinguishes the loops of several zones in logs and metrics; "" for the only zone.
 	Name string
 	// Local says which nodes are the zone's; nil: all.
 	Local func(node string) bool
-	// Northbound are the database's endpoints; TLS is asked at each connection.
+	// Northbound are the database's endpoints, of which only the leader of a cluster is used; TLS is asked at each
+	// connection.
 	Northbound []string
 	TLS        func() (*tls.Config, error)
 	// Southbound are the endpoints where chassis of deleted nodes are removed; empty: another process removes them.
@@ -91,6 +97,9 @@ func (c *Zone) open(ctx context.Context, end context.CancelCauseFunc) error {
 	}
 	cfg := ovsdb.Defaults(c.zone.Northbound, schema)
 	cfg.Logger, cfg.TLS, cfg.Fence = c.log, c.zone.TLS, c.fence()
+	if len(c.zone.Northbound) > 1 {
+		cfg.Leader, cfg.ProbeInterval = true, clusterProbe
+	}
 	cfg.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"zone": c.zone.Name}, c.cfg.Registerer)
 	c.end = end
 	if c.db, err = ovsdb.Open(ctx, cfg); err != nil {

@@ -41,13 +41,13 @@ func (db *DB) Commit(ctx context.Context, wants ...Want) (Result, error) {
 			db.mu.RUnlock()
 			return result, err
 		}
-		plan, c := db.replica.plan(wants), db.conn
+		plan, c, fence := db.replica.plan(wants), db.conn, db.fenced()
 		db.mu.RUnlock()
 		result.Changes, result.Failed, result.Held = append(result.Changes, plan.changes...), plan.failed, plan.held
 		if len(plan.ops) == 0 {
 			return result, nil
 		}
-		if err := db.transact(ctx, c, db.cfg.Fence, plan.ops); !errors.Is(err, errMissed) {
+		if err := db.transact(ctx, c, fence, plan.ops); !errors.Is(err, errMissed) {
 			return result, err
 		}
 	}
@@ -96,10 +96,13 @@ func (db *DB) holdsAll(wants []Want) bool {
 // MergeKeys sets keys of a map column in the one row of a table such as
 // NB_Global or Open_vSwitch; the value "" removes a key. Other keys stay.
 func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[string]string) error {
-	return db.mergeKeys(ctx, table, column, keys, db.cfg.Fence)
+	db.mu.RLock()
+	fence := db.fenced()
+	db.mu.RUnlock()
+	return db.mergeKeys(ctx, table, column, keys, fence)
 }
 
-func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[string]string, fence *Fence) error {
+func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[string]string, fence string) error {
 	if err := db.begin(ctx); err != nil {
 		return err
 	}
@@ -139,7 +142,7 @@ func (db *DB) end() { <-db.commit }
 // transact sends operations on the connection whose replica was used for the plan. On a later connection the operations
 // could repeat a commit of unknown outcome. For the same reason the caller's deadline does not end the wait for a reply,
 // and a server that does not answer is disconnected.
-func (db *DB) transact(ctx context.Context, c *conn, fence *Fence, ops []lib.Operation) error {
+func (db *DB) transact(ctx context.Context, c *conn, fence string, ops []lib.Operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -147,7 +150,7 @@ func (db *DB) transact(ctx context.Context, c *conn, fence *Fence, ops []lib.Ope
 	defer cancel()
 	start := time.Now()
 	var results []lib.OperationResult
-	args := append([]any{db.cfg.Schema.Model.Name()}, fence.check()...)
+	args := append([]any{db.cfg.Schema.Model.Name()}, db.cfg.Fence.check(fence)...)
 	for _, op := range ops {
 		args = append(args, op)
 	}
@@ -155,7 +158,7 @@ func (db *DB) transact(ctx context.Context, c *conn, fence *Fence, ops []lib.Ope
 		c.stream.Close()
 		return err
 	}
-	if fence != nil && len(results) > 0 {
+	if fence != "" && len(results) > 0 {
 		if results[0].Error != "" {
 			db.metrics.fenced.Inc()
 			return fmt.Errorf("%w: %s: %s", ErrFenced, results[0].Error, results[0].Details)

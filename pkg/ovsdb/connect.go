@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -14,29 +15,48 @@ var errNotLoaded = errors.New("the database was not read in time")
 
 const (
 	minReconnect = 100 * time.Millisecond
-	maxReconnect = 5 * time.Second
+	maxReconnect = 2 * time.Second
 )
 
-// run keeps a connection until ctx ends.
+// run keeps a connection until ctx ends. It tries all endpoints in turn, and waits after each round.
 func (db *DB) run(ctx context.Context) {
 	defer close(db.stopped)
-	wait := minReconnect
+	wait, failed := minReconnect, 0
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		endpoint := db.cfg.Endpoints[attempt%len(db.cfg.Endpoints)]
 		connected, err := db.serve(ctx, endpoint)
 		if ctx.Err() != nil {
 			return
 		}
-		if connected {
-			wait = minReconnect
+		db.complain(endpoint, err)
+		if failed++; connected {
+			wait, failed = minReconnect, len(db.cfg.Endpoints)
 		}
-		db.cfg.Logger.Warn("database disconnected", "database", db.cfg.Schema.Model.Name(), "endpoint", endpoint, "error", err)
+		if failed < len(db.cfg.Endpoints) {
+			continue
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
 		}
-		wait = min(2*wait, maxReconnect)
+		wait, failed = min(2*wait, maxReconnect), 0
 	}
+}
+
+// complain logs the first of the same reasons of an endpoint.
+func (db *DB) complain(endpoint string, err error) {
+	db.mu.Lock()
+	before := db.problems[endpoint]
+	if db.problems == nil {
+		db.problems = map[string]error{}
+	}
+	db.problems[endpoint] = err
+	db.mu.Unlock()
+	level := slog.LevelWarn
+	if before != nil && before.Error() == err.Error() {
+		level = slog.LevelDebug
+	}
+	db.cfg.Logger.Log(context.Background(), level, "database disconnected", "database", db.cfg.Schema.Model.Name(), "endpoint", endpoint, "error", err)
 }
 
 // serve connects once, reads the database, and applies updates until the connection ends. It returns the reason.
@@ -54,28 +74,42 @@ func (db *DB) serve(ctx context.Context, endpoint string) (connected bool, err e
 	// Updates may follow the monitor's reply at once: they wait for the replica
 	// that is made of it.
 	var replica *replica
+	server := &server{database: db.cfg.Schema.Model.Name(), leader: db.cfg.Leader}
 	installed, over := make(chan struct{}), make(chan struct{})
 	c := newConn(stream, func(params json.RawMessage) error {
+		var args []json.RawMessage
+		if err := json.Unmarshal(params, &args); err != nil || len(args) != 3 {
+			return fmt.Errorf("update3 with %d parameters: %w", len(args), err)
+		}
+		if string(args[0]) == `"`+serverMonitor+`"` {
+			return server.update(args[2])
+		}
 		select {
 		case <-installed:
-			return db.update(replica, params)
+			return db.update(replica, args[2])
 		case <-over: // loading failed: there is no replica to apply it to
 			return errNotLoaded
 		}
 	})
 	go c.read(3 * db.cfg.ProbeInterval)
+	go c.probe(ctx, db.cfg.ProbeInterval)
 	defer func() {
 		close(over)
 		stream.Close()
 		<-c.ended
 	}()
+	if err := server.check(setup, c); err != nil {
+		return false, err
+	}
+	if err := db.renew(setup, c); err != nil {
+		return false, err
+	}
 	if replica, err = db.load(setup, c); err != nil {
 		return false, err
 	}
 	db.install(c, replica)
 	close(installed)
 	db.cfg.Logger.Info("database connected", "database", db.cfg.Schema.Model.Name(), "endpoint", endpoint, "took", time.Since(start))
-	go c.probe(ctx, db.cfg.ProbeInterval)
 	select {
 	case <-c.ended:
 		err = c.err
@@ -126,7 +160,7 @@ func (db *DB) load(ctx context.Context, c *conn) (*replica, error) {
 
 func (db *DB) install(c *conn, replica *replica) {
 	db.mu.Lock()
-	db.conn, db.replica = c, replica
+	db.conn, db.replica, db.problems = c, replica, nil
 	db.generation++
 	again := db.generation > 1 && db.ready() == nil
 	db.signal()

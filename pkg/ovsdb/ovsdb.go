@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +44,8 @@ type Config struct {
 	Schema Schema
 	// Fence refuses late writes of former writers; nil: no fence, and no Claim.
 	Fence *Fence
+	// Leader leaves out the followers of a cluster: a leader has all earlier transactions.
+	Leader bool
 	// ConnectTimeout bounds connecting and reading the whole database. ProbeInterval is the idle time after which the
 	// server is probed, and the timeout of dialing. After three idle intervals the connection is closed.
 	ConnectTimeout, ProbeInterval time.Duration
@@ -69,6 +72,9 @@ type DB struct {
 	commit chan struct{} // a token: one commit at a time
 
 	mu          sync.RWMutex
+	fence       string           // our value of the fence, "" before Claim
+	claims      int              // values of the fence so far
+	problems    map[string]error // by endpoint, since the last connection
 	conn        *conn
 	replica     *replica // nil while there is no complete one
 	generation  uint64
@@ -172,6 +178,21 @@ func (db *DB) Connected() bool {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	return db.ready() == nil
+}
+
+// Problem is an error while the replica is not complete, with the reason of each endpoint.
+func (db *DB) Problem() error {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	err := db.ready()
+	if err == nil || db.replica != nil {
+		return err
+	}
+	var reasons []string
+	for _, endpoint := range slices.Sorted(maps.Keys(db.problems)) {
+		reasons = append(reasons, endpoint+": "+db.problems[endpoint].Error())
+	}
+	return fmt.Errorf("%w: %s", err, strings.Join(reasons, "; "))
 }
 
 // Generation is the number of the connection, 0 while the replica is not complete. Two calls with the same result, not
@@ -292,14 +313,10 @@ func (db *DB) wake(owner string) {
 	}
 }
 
-// update applies one update3 notification.
-func (db *DB) update(replica *replica, params json.RawMessage) error {
-	var args []json.RawMessage
-	if err := json.Unmarshal(params, &args); err != nil || len(args) != 3 {
-		return fmt.Errorf("update3 with %d parameters: %w", len(args), err)
-	}
+// update applies the tables of one update3 notification.
+func (db *DB) update(replica *replica, tables json.RawMessage) error {
 	var updates lib.TableUpdates2
-	if err := json.Unmarshal(args[2], &updates); err != nil {
+	if err := json.Unmarshal(tables, &updates); err != nil {
 		return err
 	}
 	db.mu.Lock()

@@ -30,6 +30,32 @@ func Remove(ctx context.Context, cfg Config, database, name string, tables ...st
 }
 
 func once(ctx context.Context, cfg Config, endpoint, database string, ops []lib.Operation) error {
+	return visit(ctx, cfg, endpoint, func(ctx context.Context, c *conn) error {
+		var results []lib.OperationResult
+		if err := c.call(ctx, "transact", lib.NewTransactArgs(database, ops...), &results); err != nil {
+			return err
+		}
+		return refused(results, ops)
+	})
+}
+
+// Check asks each endpoint whether it serves a database and, as the member or a relay of a cluster, is connected to the
+// leader. The error has the reasons of all endpoints; it is nil when one endpoint is good. Only Endpoints, TLS and
+// ConnectTimeout of cfg are used.
+func Check(ctx context.Context, cfg Config, database string) error {
+	var failed []error
+	for _, endpoint := range cfg.Endpoints {
+		err := visit(ctx, cfg, endpoint, (&server{database: database}).check)
+		if err == nil {
+			return nil
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", endpoint, err))
+	}
+	return errors.Join(failed...)
+}
+
+// visit uses a connection of its own.
+func visit(ctx context.Context, cfg Config, endpoint string, do func(context.Context, *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
 	defer cancel()
 	stream, err := dial(ctx, endpoint, cfg.TLS)
@@ -42,11 +68,7 @@ func once(ctx context.Context, cfg Config, endpoint, database string, ops []lib.
 		stream.Close()
 		<-c.ended
 	}()
-	var results []lib.OperationResult
-	if err := c.call(ctx, "transact", lib.NewTransactArgs(database, ops...), &results); err != nil {
-		return err
-	}
-	return refused(results, ops)
+	return do(ctx, c)
 }
 
 // refused is the server's reason for not doing a transaction.

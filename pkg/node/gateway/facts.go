@@ -58,7 +58,7 @@ func settings(cfg Config, s State, g Gateway, encap netip.Addr) map[string]strin
 		"ovn-encap-type":              "geneve",
 		"ovn-encap-ip":                encap.String(),
 		"ovn-remote":                  cfg.Remote,
-		"ovn-remote-probe-interval":   "100000",
+		"ovn-remote-probe-interval":   remoteProbe(cfg.Remote),
 		"ovn-openflow-probe-interval": "180",
 		"ovn-monitor-all":             "true",
 		"ovn-enable-lflow-cache":      "true",
@@ -69,6 +69,15 @@ func settings(cfg Config, s State, g Gateway, encap netip.Addr) map[string]strin
 		"ovn-bridge-datapath-type":     cfg.Datapath,
 		bridgeMappings:                 mappings(s.Settings[bridgeMappings], g.Bridge, s.Second.Bridge),
 	}
+}
+
+// remoteProbe is in milliseconds. Where there are several endpoints, the loss of one has to be noticed soon; else a busy
+// database is better left alone.
+func remoteProbe(remote string) string {
+	if strings.Contains(remote, ",") {
+		return "5000"
+	}
+	return "100000"
 }
 
 const bridgeMappings = "ovn-bridge-mappings"

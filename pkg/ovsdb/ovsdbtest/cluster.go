@@ -2,6 +2,7 @@ package ovsdbtest
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,4 +44,18 @@ func newServer(t testing.TB, schema []byte) *Server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// Leader is the running member that leads; nil if there is none.
+func Leader(members []*Server) *Server {
+	for _, s := range members {
+		if s.process == nil {
+			continue
+		}
+		status, err := exec.Command("ovs-appctl", "-t", filepath.Join(s.dir, "ctl"), "cluster/status", s.database).CombinedOutput()
+		if err == nil && strings.Contains(string(status), "\nRole: leader\n") {
+			return s
+		}
+	}
+	return nil
 }
