@@ -21,7 +21,7 @@ TIER     :=
 BENCHVM  := $(BIN)/benchvm
 BENCHTESTS := $(BIN)/bench.test
 
-.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-smartnic e2e-upgrade bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image release clean root packages FORCE
+.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-masters e2e-smartnic e2e-upgrade bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image release clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,7 +35,7 @@ lab-down: root $(LAB) ## remove the lab and everything that it made
 test: ## the gate: unit tests, the core of the end to end tests and of the bench, linters (root)
 test-full: ## everything that there is to test; hours (root)
 test: STEPS = generated unit bench-vm e2e
-test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic e2e-upgrade TIER=-full
+test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic e2e-upgrade e2e-masters TIER=-full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
@@ -63,6 +63,9 @@ e2e-kind: ## end to end tests in the cluster of deploy/kind/up and deploy/kind/t
 
 e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
 	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC_KubeletGivesVFsToPods ./test/e2e -args -smartnic
+
+e2e-masters: root $(LAB) ## three control-plane nodes: the loss of each process, of a majority, of power and of a disk (root)
+	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestMasters_LossOfEach ./test/e2e -args -lab=masters -families=ipv4 -up=--control-planes=3
 
 # begins with the first version that had a chart
 e2e-upgrade: root $(LAB) ## from an earlier version to this one and back by Helm, in a lab of its own (root)

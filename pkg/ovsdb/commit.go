@@ -96,13 +96,10 @@ func (db *DB) holdsAll(wants []Want) bool {
 // MergeKeys sets keys of a map column in the one row of a table such as
 // NB_Global or Open_vSwitch; the value "" removes a key. Other keys stay.
 func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[string]string) error {
-	db.mu.RLock()
-	fence := db.fenced()
-	db.mu.RUnlock()
-	return db.mergeKeys(ctx, table, column, keys, fence)
+	return db.mergeKeys(ctx, table, column, keys, db.fenced)
 }
 
-func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[string]string, fence string) error {
+func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[string]string, fenced func() string) error {
 	if err := db.begin(ctx); err != nil {
 		return err
 	}
@@ -112,7 +109,7 @@ func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[stri
 		db.mu.RUnlock()
 		return err
 	}
-	c := db.conn
+	c, fence := db.conn, fenced()
 	var ops []lib.Operation
 	for uuid, w := range db.replica.rows[table] {
 		have := w.table.mapColumn(w.model, w.table.index(column))

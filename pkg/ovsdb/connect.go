@@ -47,9 +47,6 @@ func (db *DB) run(ctx context.Context) {
 func (db *DB) complain(endpoint string, err error) {
 	db.mu.Lock()
 	before := db.problems[endpoint]
-	if db.problems == nil {
-		db.problems = map[string]error{}
-	}
 	db.problems[endpoint] = err
 	db.mu.Unlock()
 	level := slog.LevelWarn
@@ -74,20 +71,21 @@ func (db *DB) serve(ctx context.Context, endpoint string) (connected bool, err e
 	// Updates may follow the monitor's reply at once: they wait for the replica
 	// that is made of it.
 	var replica *replica
-	server := &server{database: db.cfg.Schema.Model.Name(), leader: db.cfg.Leader}
+	server := newServer(db.cfg.Schema.Model.Name(), db.cfg.Leader)
 	installed, over := make(chan struct{}), make(chan struct{})
 	c := newConn(stream, func(params json.RawMessage) error {
 		var args []json.RawMessage
 		if err := json.Unmarshal(params, &args); err != nil || len(args) != 3 {
 			return fmt.Errorf("update3 with %d parameters: %w", len(args), err)
 		}
+		ready, apply := installed, func(tables json.RawMessage) error { return db.update(replica, tables) }
 		if string(args[0]) == `"`+serverMonitor+`"` {
-			return server.update(args[2])
+			ready, apply = server.known, server.update
 		}
 		select {
-		case <-installed:
-			return db.update(replica, args[2])
-		case <-over: // loading failed: there is no replica to apply it to
+		case <-ready:
+			return apply(args[2])
+		case <-over: // loading failed: there is nothing to apply it to
 			return errNotLoaded
 		}
 	})
@@ -139,13 +137,10 @@ func (db *DB) load(ctx context.Context, c *conn) (*replica, error) {
 		}
 		requests[t.name] = lib.MonitorRequest{Columns: columns, Select: lib.NewDefaultMonitorSelect()}
 	}
-	var reply []json.RawMessage
+	var reply [3]json.RawMessage
 	args := []any{name, "replica", requests, "00000000-0000-0000-0000-000000000000"}
 	if err := c.call(ctx, "monitor_cond_since", args, &reply); err != nil {
 		return nil, err
-	}
-	if len(reply) != 3 {
-		return nil, fmt.Errorf("monitor_cond_since answers %d values", len(reply))
 	}
 	var content lib.TableUpdates2
 	if err := json.Unmarshal(reply[2], &content); err != nil {
@@ -160,7 +155,7 @@ func (db *DB) load(ctx context.Context, c *conn) (*replica, error) {
 
 func (db *DB) install(c *conn, replica *replica) {
 	db.mu.Lock()
-	db.conn, db.replica, db.problems = c, replica, nil
+	db.conn, db.replica, db.problems = c, replica, map[string]error{}
 	db.generation++
 	again := db.generation > 1 && db.ready() == nil
 	db.signal()

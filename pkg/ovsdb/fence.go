@@ -27,7 +27,7 @@ type Fence struct {
 // earlier writes.
 func (db *DB) Claim(ctx context.Context) error {
 	f, value := db.cfg.Fence, db.nextFence()
-	if err := db.mergeKeys(ctx, f.Table, f.Column, map[string]string{f.Key: value}, ""); err != nil {
+	if err := db.mergeKeys(ctx, f.Table, f.Column, map[string]string{f.Key: value}, func() string { return "" }); err != nil {
 		return err
 	}
 	db.mu.Lock()
@@ -69,10 +69,11 @@ func (db *DB) renew(ctx context.Context, c *conn) error {
 		Mutations: mergeKeys(f.Column, map[string]string{f.Key: former}, map[string]string{f.Key: value}),
 	}
 	var results []lib.OperationResult
-	if err := c.call(ctx, "transact", lib.NewTransactArgs(db.cfg.Schema.Model.Name(), op), &results); err != nil {
-		return fmt.Errorf("renewing the claim: %w", err)
+	err := c.call(ctx, "transact", lib.NewTransactArgs(db.cfg.Schema.Model.Name(), op), &results)
+	if err == nil {
+		err = refused(results, []lib.Operation{op})
 	}
-	if err := refused(results, []lib.Operation{op}); err != nil {
+	if err != nil {
 		return fmt.Errorf("renewing the claim: %w", err)
 	}
 	if results[0].Count > 0 {

@@ -93,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	db := &DB{
 		cfg: cfg, metrics: newMetrics(cfg), stop: stop, stopped: make(chan struct{}),
 		commit:  make(chan struct{}, 1),
-		waiters: map[string][]chan struct{}{}, changed: make(chan struct{}),
+		waiters: map[string][]chan struct{}{}, changed: make(chan struct{}), problems: map[string]error{},
 	}
 	go db.run(running)
 	for {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	lib "github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
@@ -20,83 +19,57 @@ var (
 // (ovsdb-server(5)).
 const serverMonitor = "server"
 
-// server is what a connected server says about itself. The server alone never is an error of the database: a server
-// without a cluster is connected, and leads.
+// server is what a connected server says about a database. A server without a cluster is connected, and leads.
 type server struct {
 	database string
-	leader   bool // only a leader is good
+	leader   bool          // only a leader is good
+	known    chan struct{} // closed when check has the first answer
 
-	mu   sync.Mutex
-	uuid string // of the row of our database
-	row  serverRow
+	found, connected, leads bool
 }
 
-type serverRow struct{ connected, leads bool }
+func newServer(database string, leader bool) *server {
+	return &server{database: database, leader: leader, known: make(chan struct{})}
+}
 
-// check returns an error if the server is not good, and begins to follow its row.
+// check returns an error if the server is not good, and begins to follow it.
 func (s *server) check(ctx context.Context, c *conn) error {
-	args := []any{
-		"_Server", serverMonitor,
-		map[string]any{"Database": []any{map[string]any{"columns": []string{"name", "connected", "leader"}}}},
-		"00000000-0000-0000-0000-000000000000",
-	}
-	var reply []json.RawMessage
+	request := map[string]any{"columns": []string{"connected", "leader"}, "where": []any{[]string{"name", "==", s.database}}}
+	args := []any{"_Server", serverMonitor, map[string]any{"Database": []any{request}}, "00000000-0000-0000-0000-000000000000"}
+	var reply [3]json.RawMessage
 	if err := c.call(ctx, "monitor_cond_since", args, &reply); err != nil {
 		return err
 	}
-	if len(reply) != 3 {
-		return fmt.Errorf("monitor_cond_since answers %d values", len(reply))
-	}
-	var tables lib.TableUpdates2
-	if err := json.Unmarshal(reply[2], &tables); err != nil {
-		return fmt.Errorf("reading what the server is: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for uuid, change := range tables["Database"] {
-		if row := change.Initial; row != nil && (*row)["name"] == s.database {
-			s.uuid = uuid
-			s.set(*row)
-			return s.verdict()
-		}
-	}
-	return fmt.Errorf("the server has no database %s", s.database)
+	defer close(s.known)
+	return s.update(reply[2])
 }
 
-// update applies a notification. Its error ends the connection.
+// update applies an answer. Its error ends the connection.
 func (s *server) update(content json.RawMessage) error {
 	var tables lib.TableUpdates2
 	if err := json.Unmarshal(content, &tables); err != nil {
 		return fmt.Errorf("reading what the server is: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change, ok := tables["Database"][s.uuid]
-	if !ok {
-		return nil
+	for _, change := range tables["Database"] {
+		s.found = change.Delete == nil
+		for _, row := range []*lib.Row{change.Initial, change.Insert, change.Modify} {
+			if row == nil {
+				continue
+			}
+			if connected, ok := (*row)["connected"].(bool); ok {
+				s.connected = connected
+			}
+			if leads, ok := (*row)["leader"].(bool); ok {
+				s.leads = leads
+			}
+		}
 	}
-	if change.Modify == nil {
-		return fmt.Errorf("the server has no database %s any more", s.database)
-	}
-	s.set(*change.Modify)
-	return s.verdict()
-}
-
-// set takes the columns that a row or its change has; a changed scalar is given whole.
-func (s *server) set(row lib.Row) {
-	if connected, ok := row["connected"].(bool); ok {
-		s.row.connected = connected
-	}
-	if leads, ok := row["leader"].(bool); ok {
-		s.row.leads = leads
-	}
-}
-
-func (s *server) verdict() error {
 	switch {
-	case !s.row.connected:
+	case !s.found:
+		return fmt.Errorf("the server has no database %s", s.database)
+	case !s.connected:
 		return errNoLeader
-	case s.leader && !s.row.leads:
+	case s.leader && !s.leads:
 		return errNotLeader
 	}
 	return nil

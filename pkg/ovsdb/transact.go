@@ -45,7 +45,7 @@ func once(ctx context.Context, cfg Config, endpoint, database string, ops []lib.
 func Check(ctx context.Context, cfg Config, database string) error {
 	var failed []error
 	for _, endpoint := range cfg.Endpoints {
-		err := visit(ctx, cfg, endpoint, (&server{database: database}).check)
+		err := visit(ctx, cfg, endpoint, newServer(database, false).check)
 		if err == nil {
 			return nil
 		}

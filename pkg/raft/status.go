@@ -45,19 +45,19 @@ func parseStatus(text string) (Status, error) {
 // unrecorded are the servers of a cluster that no node has in the record. While the record names no member of the
 // cluster, nothing is known about any of them.
 func unrecorded(s Status, record Record) []string {
-	var strangers []string
+	var unknown []string
 	recorded := 0
 	for _, id := range s.Servers {
 		if record.has(id) {
 			recorded++
 		} else {
-			strangers = append(strangers, id)
+			unknown = append(unknown, id)
 		}
 	}
 	if recorded == 0 {
 		return nil
 	}
-	return strangers
+	return unknown
 }
 
 // has says whether a server whose id begins so is recorded.

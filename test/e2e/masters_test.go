@@ -1,0 +1,237 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// othersLead and leaderDied are the time that a new pod may take beyond that of a pod with nothing lost.
+	othersLead = 10 * time.Second
+	leaderDied = 30 * time.Second
+)
+
+// mastersTest is a cluster with three control-plane nodes, and a pair of pods on workers that exchange packets.
+type mastersTest struct {
+	ns       string
+	from, to *corev1.Pod
+	alone    time.Duration // of a pod's start with nothing lost
+	started  int
+}
+
+func masterNodes() []string { return []string{"ovn-control-plane", "ovn-control-plane2", "ovn-control-plane3"} }
+
+// TestMasters_LossOfEach: processes of the network on each master are killed, then each master loses its power. Pods
+// exchange packets meanwhile, and new pods start.
+func TestMasters_LossOfEach(t *testing.T) {
+	if !strings.Contains(*upFlags, "--control-planes=3") {
+		t.Skip("it needs a lab with three control-plane nodes: make e2e-masters")
+	}
+	m := &mastersTest{ns: namespace(t)}
+	m.from, m.to = running(t, m.ns, "from", nodes[1]), running(t, m.ns, "to", nodes[2])
+	m.newPod(t) // images and caches
+	m.alone = m.newPod(t)
+	t.Logf("a pod starts in %s", m.alone)
+	for _, step := range []struct {
+		name string
+		do   func(*testing.T)
+	}{
+		{"a process is killed", m.kill},
+		{"two of three do not answer", m.majority},
+		{"a master loses its power", m.power},
+		{"a master returns with an empty disk", m.erased},
+	} {
+		begin := time.Now()
+		if !t.Run(step.name, step.do) {
+			return
+		}
+		t.Logf("%s: %s", step.name, time.Since(begin).Round(time.Second))
+	}
+}
+
+// newPod gives the time until a pod is ready and is reached.
+func (m *mastersTest) newPod(t *testing.T) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	m.started++
+	object := podObject(m.ns, fmt.Sprintf("new-%d", m.started), nodes[1+m.started%2])
+	eventually(t, podWithin, "the API server takes "+object.Name, func() (bool, string) {
+		_, err := cluster.client.CoreV1().Pods(m.ns).Create(t.Context(), object, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
+	})
+	pod := waitPod(t, m.ns, object.Name, "Running", isRunning)
+	took := time.Since(begin)
+	listening(t, pod)
+	mustInPod(t, m.to, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, pod)[0], echoPort).String())
+	deletePod(t, m.ns, pod.Name)
+	return took.Round(10 * time.Millisecond)
+}
+
+// under does something while two flows run, and starts a pod. No packet may be lost, because neither end has anything to
+// do with what is lost.
+func (m *mastersTest) under(t *testing.T, what string, within time.Duration, do func()) {
+	t.Helper()
+	target := netip.AddrPortFrom(addresses(t, m.to)[0], echoPort)
+	flows := map[string]*flow{}
+	for _, network := range []string{"tcp", "udp"} {
+		flows[network] = startFlow(t, m.ns, m.from.Name, network, target)
+	}
+	do()
+	took := m.newPod(t)
+	t.Logf("%s: a pod starts in %s", what, took)
+	if took > m.alone+within {
+		t.Errorf("%s: a pod took %s to start, and %s with nothing lost", what, took, m.alone)
+	}
+	for network, flow := range flows {
+		if flow.stop(); flow.lost > 0 {
+			t.Errorf("%s: %d packets over %s lost", what, flow.lost, network)
+		}
+	}
+}
+
+func (m *mastersTest) kill(t *testing.T) {
+	for _, component := range []string{"nb", "sb", "relay", "northd", "controller"} {
+		for _, node := range masterNodes() {
+			within := othersLead
+			if component != "relay" && m.leads(t, component, node) {
+				within = leaderDied
+			}
+			m.under(t, fmt.Sprintf("%s killed on %s", component, node), within, func() { restart(t, component+"@"+node) })
+			m.members(t)
+		}
+	}
+}
+
+// leads says whether the process on a node is the active one.
+func (m *mastersTest) leads(t *testing.T, component, node string) bool {
+	t.Helper()
+	switch component {
+	case "nb", "sb":
+		out, err := m.daemon(t, "ovnkube-db", component+"-ovsdb", node, "status", component)
+		return err == nil && strings.Contains(out, "Role: leader")
+	case "northd":
+		return true // not known beforehand: the lock goes with a connection
+	}
+	lease, err := cluster.client.CoordinationV1().Leases(system).Get(t.Context(), "ovn-kubernetes-master", metav1.GetOptions{})
+	return err == nil && lease.Spec.HolderIdentity != nil && strings.HasPrefix(*lease.Spec.HolderIdentity, node+"-")
+}
+
+// daemon runs ovn-daemon in a container of an app's pod on a node.
+func (m *mastersTest) daemon(t *testing.T, app, container, node string, args ...string) (string, error) {
+	t.Helper()
+	pods, err := cluster.client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{
+		LabelSelector: "app=" + app, FieldSelector: "spec.nodeName=" + node,
+	})
+	if err != nil || len(pods.Items) == 0 {
+		return "", fmt.Errorf("%d pods of %s on %s: %w", len(pods.Items), app, node, err)
+	}
+	kubectl, config := cluster.Kubectl()
+	cmd := exec.Command(kubectl, append([]string{
+		"--kubeconfig", config, "exec", "-n", system, pods.Items[0].Name, "-c", container, "--", "ovn-daemon",
+	}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	return out.String(), err
+}
+
+// members waits until each cluster has three connected members again.
+func (m *mastersTest) members(t *testing.T) {
+	t.Helper()
+	for _, node := range masterNodes() {
+		for _, database := range []string{"nb", "sb"} {
+			eventually(t, 2*time.Minute, database+" of "+node+" belongs to a cluster of three", func() (bool, string) {
+				out, err := m.daemon(t, "ovnkube-db", database+"-ovsdb", node, "status", database)
+				if err != nil {
+					return false, out + err.Error()
+				}
+				_, servers, _ := strings.Cut(out, "Servers:\n")
+				return strings.Contains(out, "Status: cluster member") && !strings.Contains(out, "Leader: unknown") && strings.Count(servers, " at ") == 3, out
+			})
+		}
+	}
+}
+
+// signal reaches the databases' servers of a node.
+func signal(t *testing.T, node, name string) {
+	t.Helper()
+	mustOnNode(t, node, "sh", "-c", `for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in
+		ovsdb-server*ovn[ns]b_db.json*) kill -`+name+` ${p#/proc/};; esac; done`)
+}
+
+// majority: the control plane stops, the data plane goes on, and each part says what is wrong.
+func (m *mastersTest) majority(t *testing.T) {
+	target := netip.AddrPortFrom(addresses(t, m.to)[0], echoPort)
+	flow := startFlow(t, m.ns, m.from.Name, "udp", target)
+	lost := masterNodes()[1:]
+	for _, node := range lost {
+		signal(t, node, "STOP")
+	}
+	defer func() {
+		for _, node := range lost {
+			signal(t, node, "CONT")
+		}
+	}()
+	for _, node := range nodes[1:] {
+		eventually(t, time.Minute, "the agent of "+node+" says what is lost", func() (bool, string) {
+			out, err := onNode(node, "curl", "-s", "http://127.0.0.1:9410/readyz")
+			return err == nil && strings.Contains(out, "Southbound: not connected") && strings.Contains(out, "no leader"), out
+		})
+	}
+	eventually(t, time.Minute, "the controller says what is lost", func() (bool, string) {
+		var all []string
+		for _, node := range masterNodes() {
+			out, _ := onNode(node, "curl", "-s", "http://127.0.0.1:9411/readyz")
+			all = append(all, out)
+		}
+		return strings.Contains(strings.Join(all, " "), "Northbound: the database is not connected"), strings.Join(all, "; ")
+	})
+	if flow.stop(); flow.lost > 0 {
+		t.Errorf("%d packets lost", flow.lost)
+	}
+	for _, node := range lost {
+		signal(t, node, "CONT")
+	}
+	m.members(t)
+	m.newPod(t)
+}
+
+func (m *mastersTest) power(t *testing.T) {
+	for _, node := range masterNodes() {
+		m.under(t, node+" loses its power", leaderDied, func() {
+			if err := theLab().PowerOff(node); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err := theLab().PowerOn(node); err != nil {
+			t.Fatal(err)
+		}
+		m.members(t)
+	}
+}
+
+func (m *mastersTest) erased(t *testing.T) {
+	node := masterNodes()[2]
+	for _, do := range []func() error{
+		func() error { return theLab().PowerOff(node) },
+		func() error { return theLab().Erase(node, "/var/lib/ovn") },
+		func() error { return theLab().PowerOn(node) },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.members(t)
+	m.newPod(t)
+}
