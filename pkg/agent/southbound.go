@@ -66,7 +66,7 @@ func chassisTLS(dir string) (*tls.Config, error) {
 // Ready is an error while there is no connection.
 func (s *southbound) Ready() error {
 	if problem := s.problem.Load(); problem != nil {
-		return fmt.Errorf("Southbound: %s", *problem)
+		return fmt.Errorf("the Southbound is %s", *problem)
 	}
 	return nil
 }

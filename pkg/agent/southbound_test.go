@@ -32,7 +32,7 @@ func TestSouthbound_LossIsReportedWithTheReasonOfEachEndpoint(t *testing.T) {
 	if got := look(1); got != "" {
 		t.Errorf("a change of the relay: %q", got)
 	}
-	if got, want := look(3), "Southbound: not connected: ssl:a: the cluster has no leader; ssl:b: connection refused"; got != want {
+	if got, want := look(3), "the Southbound is not connected: ssl:a: the cluster has no leader; ssl:b: connection refused"; got != want {
 		t.Errorf("lost: %q, want %q", got, want)
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 {

@@ -155,7 +155,7 @@ func (c *Controller) Ready() error {
 			return errors.New("the Northbound database is not connected since this process leads")
 		}
 		if err := db.Problem(); err != nil {
-			return fmt.Errorf("Northbound: %w", err)
+			return fmt.Errorf("the Northbound: %w", err)
 		}
 	}
 	return nil

@@ -30,7 +30,9 @@ type mastersTest struct {
 	started  int
 }
 
-func masterNodes() []string { return []string{"ovn-control-plane", "ovn-control-plane2", "ovn-control-plane3"} }
+func masterNodes() []string {
+	return []string{"ovn-control-plane", "ovn-control-plane2", "ovn-control-plane3"}
+}
 
 // TestMasters_LossOfEach: processes of the network on each master are killed, then each master loses its power. Pods
 // exchange packets meanwhile, and new pods start.
@@ -186,7 +188,7 @@ func (m *mastersTest) majority(t *testing.T) {
 	for _, node := range nodes[1:] {
 		eventually(t, time.Minute, "the agent of "+node+" says what is lost", func() (bool, string) {
 			out, err := onNode(node, "curl", "-s", "http://127.0.0.1:9410/readyz")
-			return err == nil && strings.Contains(out, "Southbound: not connected") && strings.Contains(out, "no leader"), out
+			return err == nil && strings.Contains(out, "the Southbound is not connected") && strings.Contains(out, "no leader"), out
 		})
 	}
 	eventually(t, time.Minute, "the controller says what is lost", func() (bool, string) {
@@ -195,7 +197,7 @@ func (m *mastersTest) majority(t *testing.T) {
 			out, _ := onNode(node, "curl", "-s", "http://127.0.0.1:9411/readyz")
 			all = append(all, out)
 		}
-		return strings.Contains(strings.Join(all, " "), "Northbound: the database is not connected"), strings.Join(all, "; ")
+		return strings.Contains(strings.Join(all, " "), "the Northbound: the database is not connected"), strings.Join(all, "; ")
 	})
 	if flow.stop(); flow.lost > 0 {
 		t.Errorf("%d packets lost", flow.lost)
