@@ -68,7 +68,7 @@ func (f files) create(ctx context.Context, kind Kind, address string, election t
 		if _, err := tool(ctx, "cluster-to-standalone", source, f.path); err != nil {
 			return err
 		}
-		defer os.Remove(source)
+		defer func() { _ = remove(source) }() // the next start makes it anew
 	case Missing, Unreadable:
 	}
 	if err := remove(made); err != nil {
