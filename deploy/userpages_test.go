@@ -176,6 +176,11 @@ func TestDocs_ExecNamesContainersOfChart(t *testing.T) {
 	each(objects, func(d *appsv1.Deployment) { containers["deploy/"+d.Name] = names(d.Spec.Template.Spec.Containers) })
 	each(objects, func(d *appsv1.StatefulSet) { containers["sts/"+d.Name] = names(d.Spec.Template.Spec.Containers) })
 	each(objects, func(d *appsv1.DaemonSet) { containers["ds/"+d.Name] = names(d.Spec.Template.Spec.Containers) })
+	clusters, err := decode(renderAll(t, with(t, masters)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(clusters, func(d *appsv1.DaemonSet) { containers["ds/"+d.Name] = names(d.Spec.Template.Spec.Containers) })
 	containers["$OVS"], containers["$AGENT"] = containers["ds/ovs-node"], containers["ds/ovnkube-node"]
 	users, _ := userPages(t)
 	found := 0

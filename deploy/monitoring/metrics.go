@@ -35,6 +35,8 @@ const (
 	needsPod = "`metrics.perPod`"
 )
 
+const unusedRaft = "clusters have one server each by default; docs/high-availability.md names the metrics"
+
 // Metrics is the table, by name.
 func Metrics() []Metric {
 	return append(append(append(cniMetrics(), traffic()...), nodeState()...), control()...)
@@ -107,6 +109,9 @@ func control() []Metric {
 		{Name: "ovn_offload_ovsdb_fenced_total", Kind: "counter", Labels: []string{"database"}, Where: loops, What: "transactions refused because [another leader](decisions/fence-of-northbound-writes.md) has taken over, or because the database was restored"},
 		{Name: "ovn_offload_ovsdb_operations_total", Kind: "counter", Labels: []string{"database", "op"}, Where: loops, What: "operations sent"},
 		{Name: "ovn_offload_ovsdb_transaction_duration_seconds", Kind: "histogram", Labels: []string{"database"}, Where: loops, What: "from sending a transaction to its reply"},
+		{Name: "ovn_offload_raft_leader", Kind: "gauge", Labels: []string{"database"}, Where: controller, What: "1 while the member on this node leads the cluster of the database ([several masters](high-availability.md))", Unused: unusedRaft},
+		{Name: "ovn_offload_raft_connected", Kind: "gauge", Labels: []string{"database"}, Where: controller, What: "1 while this member belongs to the cluster and knows its leader", Unused: unusedRaft},
+		{Name: "ovn_offload_raft_members", Kind: "gauge", Labels: []string{"database"}, Where: controller, What: "servers of the cluster, as this member knows them", Unused: unusedRaft},
 	}
 }
 

@@ -43,14 +43,14 @@ type gauges struct{ leader, hasLeader, members *prometheus.GaugeVec }
 
 func newGauges(registerer prometheus.Registerer) gauges {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "ovn_offload", Subsystem: "raft", Name: name, Help: help}, []string{"database"})
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"database"})
 		registerer.MustRegister(g)
 		return g
 	}
 	return gauges{
-		leader:    gauge("leader", "1 while the member on this node leads the cluster of the database."),
-		hasLeader: gauge("connected", "1 while the member on this node belongs to the cluster and knows its leader."),
-		members:   gauge("members", "Servers of the cluster, as the member on this node knows them."),
+		leader:    gauge("ovn_offload_raft_leader", "1 while the member on this node leads the cluster of the database."),
+		hasLeader: gauge("ovn_offload_raft_connected", "1 while the member on this node belongs to the cluster and knows its leader."),
+		members:   gauge("ovn_offload_raft_members", "Servers of the cluster, as the member on this node knows them."),
 	}
 }
 
