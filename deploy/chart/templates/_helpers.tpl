@@ -241,17 +241,6 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* The token of a pod's account, for containers that mount it. */}}
-{{- define "ovn-offload.token" -}}
-name: token
-projected:
-  defaultMode: 0440
-  sources:
-    - serviceAccountToken: {path: token, expirationSeconds: 3607}
-    - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
-    - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
-{{- end }}
-
 {{- define "ovn-offload.dpuHostSettings" -}}
 vf_pools: {{ .Values.dpuHosts.vfPools | quote }}      # which VFs pods can request, in JSON; empty: all, as ovn-offload.io/vf
 vf_resources: {{ .Values.dpuHosts.vfResources | quote }}  # resources of other device plugins whose VFs become a pod's network
