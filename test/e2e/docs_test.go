@@ -90,8 +90,12 @@ func newPageRunner(t *testing.T) *pageRunner {
 			`\bMAC2\b`, mac(t, two), `\bMAC\b`, mac(t, one), `\bADDRESS2\b`, two.Status.PodIP, `\bADDRESS\b`, one.Status.PodIP,
 		},
 	}
-	for _, app := range []string{"OVS=$(kubectl -n ovn-kubernetes get pods -l app=ovs-node", "AGENT=$(kubectl -n ovn-kubernetes get pods -l app=ovnkube-node"} {
-		r.prelude += app + " --field-selector spec.nodeName=" + nodes[1] + " -o name)\n"
+	for variable, app := range map[string]string{"OVS": "ovs-node", "AGENT": "ovnkube-node"} { // as docs/commands.md sets them
+		name, err := r.shell("kubectl -n ovn-kubernetes get pods -l app=" + app + " --field-selector spec.nodeName=" + nodes[1] + " -o name")
+		if err != nil {
+			t.Fatalf("%v: %s", err, name)
+		}
+		r.prelude += variable + "=" + strings.TrimSpace(name) + "\n"
 	}
 	port, err := r.shell(r.prelude + "kubectl -n ovn-kubernetes exec $OVS -c ovs-daemons -- ovs-vsctl --bare --columns=ofport find Interface external_ids:iface-id=" + ns + "_one")
 	if err != nil {
