@@ -23,7 +23,7 @@ func TestHelmTest_FindsBlockedPods(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if got := strings.Count(out, " answers\n"); got != len(nodes)*len(sixes()) || !strings.Contains(out, "the network works") {
+	if got := strings.Count(out, "the pod with the address"); got != len(nodes)*len(sixes()) || !strings.Contains(out, "the network works") {
 		t.Errorf("%d addresses answered, want one of each of %d nodes and %d families: %s", got, len(nodes), len(sixes()), out)
 	}
 	policies := cluster.client.NetworkingV1().NetworkPolicies(system)
