@@ -142,3 +142,28 @@ func TestNorthdContainer_UsesMembersOrLocalSockets(t *testing.T) {
 		t.Errorf("with one server: %s", got)
 	}
 }
+
+// TestRestore_TakesTheStandardInputAndLeavesNoCopy: ovsdb-client needs a file.
+func TestRestore_TakesTheStandardInputAndLeavesNoCopy(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho \"$@\" >" + dir + "/called\ncat >" + dir + "/content\n"
+	if err := os.WriteFile(filepath.Join(dir, "ovsdb-client"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "db"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := daemon(t.Context(), dir, "restore", "nb")
+	cmd.Env, cmd.Stdin = append(cmd.Env, "OVN_DBDIR="+dir+"/db"), strings.NewReader("content")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	content, _ := os.ReadFile(filepath.Join(dir, "content"))
+	called, _ := os.ReadFile(filepath.Join(dir, "called"))
+	if string(content) != "content" || !strings.Contains(string(called), "restore unix:"+dir+"/ovn/ovnnb_db.sock OVN_Northbound") {
+		t.Errorf("restored %q by %s", content, called)
+	}
+	if left, _ := os.ReadDir(filepath.Join(dir, "db")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
