@@ -8,13 +8,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -87,10 +90,19 @@ func (f *full) openPolicies() error {
 		return err
 	}
 	claims := f.vfs.functions.Ledger
-	f.nics, err = setup.New(filepath.Join(filepath.Dir(f.Node.Checkpoint), "offload-policy.json"), boot, setup.Deps{
+	dir := filepath.Dir(f.Node.Checkpoint)
+	uplinks, err := uplink.New(filepath.Join(dir, "uplink.json"), boot, uplink.Deps{
+		Netns: node.Local{NS: f.netns}, NIC: nics{f.kernel}, Gateway: f.setup, Uplink: f.uplinkOf, Logger: f.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	f.nics, err = setup.New(filepath.Join(dir, "offload-policy.json"), boot, setup.Deps{
 		Policies: f.policies.List, NodeObject: f.node,
 		Inventory: f.inventory.Read, InUse: f.vfs.users, Hold: claims.Hold,
+		Pods:    func() []string { return drainable(f.view.PodsOnNode(f.Node.Node)) },
 		NIC:     nics{f.kernel},
+		Uplinks: uplinks,
 		OVS:     setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed},
 		Changed: func() { f.publisher.Changed(); f.vfs.offer() }, Logger: f.Logger, Registerer: f.metrics,
 	})
@@ -101,6 +113,32 @@ func (f *full) openPolicies() error {
 	f.devices.OnChange(func(vf.Inventory) { f.nics.Mark() })
 	f.onNode(f.nics.Mark)
 	return nil
+}
+
+// uplinkOf names the netdev of a NIC's physical port.
+func (f *full) uplinkOf(device string) (string, error) {
+	inv, err := f.inventory.Read()
+	if err != nil {
+		return "", err
+	}
+	for i := range inv.PFs {
+		if up := inv.PFs[i].Uplink(); inv.PFs[i].Name == device && up != nil {
+			return up.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// drainable names the pods that have the node's network and that a drain moves to other nodes.
+func drainable(pods []*corev1.Pod) (names []string) {
+	for _, pod := range pods {
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		owner := metav1.GetControllerOf(pod)
+		if !pod.Spec.HostNetwork && !ended && (owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node") {
+			names = append(names, "pod "+pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return names
 }
 
 // nics changes devices through the kernel.

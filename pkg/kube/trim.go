@@ -141,9 +141,21 @@ func trimSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	return kept
 }
 
-// trimForNode is the transform of a NodeView: of services that are OVN's
-// alone, which most are, it keeps the names.
+// trimForNode is the transform of a NodeView. Of services that are OVN's
+// alone, which most are, it keeps the names. It keeps what tells whether the node is drained.
 func trimForNode(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Node:
+		kept := trimNode(o)
+		kept.Spec.Unschedulable = o.Spec.Unschedulable
+		return kept, nil
+	case *corev1.Pod:
+		kept := trimPod(o)
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			kept.OwnerReferences = []metav1.OwnerReference{{Kind: owner.Kind, Controller: owner.Controller}}
+		}
+		return kept, nil
+	}
 	s, ok := obj.(*corev1.Service)
 	if !ok {
 		return trim(obj)

@@ -217,7 +217,7 @@ type OutsideHardware struct {
 
 // PolicyState is the progress of an OffloadPolicy on a NIC of the node.
 //
-// +kubebuilder:validation:Enum=Applied;Pending;Planned;Refused;Conflict;Failed
+// +kubebuilder:validation:Enum=Applied;Pending;Planned;Refused;Conflict;Failed;Waiting;DrainNeeded;RebootNeeded
 type PolicyState string
 
 // The states. Conflict: an older policy has the NIC. Refused: it would harm.
@@ -228,6 +228,11 @@ const (
 	PolicyRefused  PolicyState = "Refused"
 	PolicyConflict PolicyState = "Conflict"
 	PolicyFailed   PolicyState = "Failed"
+	// PolicyWaiting: other nodes change first. DrainNeeded: the change would interrupt pods. RebootNeeded: a unit
+	// of the host makes the change at the next boot.
+	PolicyWaiting      PolicyState = "Waiting"
+	PolicyDrainNeeded  PolicyState = "DrainNeeded"
+	PolicyRebootNeeded PolicyState = "RebootNeeded"
 )
 
 // PolicyResult is the result of a policy on one NIC.
@@ -239,7 +244,8 @@ type PolicyResult struct {
 	Device string `json:"device,omitempty"`
 
 	// state is the progress. Planned: a dry run has changes to make. Refused: the changes would interrupt traffic, or the NIC
-	// does not support them. Conflict: an older policy selects the NIC.
+	// does not support them. Conflict: an older policy selects the NIC. Waiting: other nodes change first. DrainNeeded: the
+	// changes would interrupt pods. RebootNeeded: a unit of the host makes the changes at the next boot.
 	State PolicyState `json:"state"`
 
 	// message explains the state.

@@ -1,14 +1,21 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
 
 // OffloadPolicy says how the NICs of nodes must be set up: number of VFs, eswitch mode, hardware offload. The
 // NodeOffload of each node has the result.
 //
 // +kubebuilder:resource:scope=Cluster,path=offloadpolicies,singular=offloadpolicy,shortName=ofp
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name=VFs,type=integer,JSONPath=`.spec.numVFs`
 // +kubebuilder:printcolumn:name=Mode,type=string,JSONPath=`.spec.eswitchMode`
 // +kubebuilder:printcolumn:name=Reserved,type=integer,JSONPath=`.spec.reservedVFs`
+// +kubebuilder:printcolumn:name=Nodes,type=integer,JSONPath=`.status.selected`
+// +kubebuilder:printcolumn:name=Applied,type=integer,JSONPath=`.status.applied`
+// +kubebuilder:printcolumn:name=Problem,type=string,JSONPath=`.status.problems[0].message`,priority=1
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type OffloadPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -16,6 +23,9 @@ type OffloadPolicy struct {
 
 	// spec is the desired state of the selected NICs.
 	Spec OffloadPolicySpec `json:"spec"`
+
+	// status counts the nodes in each state. The controller writes it.
+	Status OffloadPolicyStatus `json:"status,omitzero"`
 }
 
 // OffloadPolicySpec is the desired state of the NICs that the policy selects.
@@ -55,7 +65,50 @@ type OffloadPolicySpec struct {
 
 	// dryRun shows the planned changes in each NodeOffload and changes nothing. Earlier changes of the policy stay.
 	DryRun bool `json:"dryRun,omitempty"`
+
+	// uplinkChange says how the agent changes the eswitch mode of a NIC that carries the node's own traffic. Refuse changes
+	// no such NIC. InPlace interrupts the node's network for some seconds and undoes the change if the node becomes
+	// unreachable. AtBoot writes a systemd unit, which makes the change at the next boot of the host.
+	//
+	// +kubebuilder:validation:Enum=Refuse;InPlace;AtBoot
+	// +kubebuilder:default=Refuse
+	UplinkChange UplinkChange `json:"uplinkChange,omitempty"`
+
+	// drain says what happens to pods that a change would interrupt. Wait: the change waits until the node is cordoned and
+	// drained. Evict: the controller cordons the node, evicts the pods, and uncordons the node after the change. None: the
+	// uplink changes while pods run. With each value, pods keep the VFs that they have.
+	//
+	// +kubebuilder:validation:Enum=Wait;Evict;None
+	// +kubebuilder:default=Wait
+	Drain Drain `json:"drain,omitempty"`
+
+	// maxUnavailable is the number, or the percentage, of selected nodes that change at the same time. A node whose change
+	// has failed counts until it succeeds. Percentages are rounded up.
+	//
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:default=1
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
+
+// UplinkChange is a way to change the mode of a NIC that carries the node's own traffic.
+type UplinkChange string
+
+// The ways.
+const (
+	UplinkRefuse  UplinkChange = "Refuse"
+	UplinkInPlace UplinkChange = "InPlace"
+	UplinkAtBoot  UplinkChange = "AtBoot"
+)
+
+// Drain says what happens to pods that a change would interrupt.
+type Drain string
+
+// The values of Drain.
+const (
+	DrainWait  Drain = "Wait"
+	DrainEvict Drain = "Evict"
+	DrainNone  Drain = "None"
+)
 
 // PFSelector matches NICs that satisfy all fields that are set. At least one field must be set.
 //

@@ -49,6 +49,8 @@ type Setup struct {
 	// secondErr is the error of the second external bridge; of the loop's goroutine only.
 	secondErr error
 	links     node.WatchedLinks
+	// turn is held by a pass, and by who has paused them.
+	turn sync.Mutex
 
 	mu    sync.Mutex
 	ready error
@@ -153,6 +155,8 @@ func (s *Setup) Run(ctx context.Context) error {
 // pass is one round of observe, plan and apply for each part in turn. An API
 // server that takes no annotations does not make a node unready that was ready.
 func (s *Setup) pass(ctx context.Context) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	mtu, annotated, err := s.parts(ctx)
 	if s.deps.Readiness != nil {
 		defer func() { s.deps.Readiness(s.Ready()) }()

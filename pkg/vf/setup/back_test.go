@@ -123,7 +123,7 @@ func TestBack_WaitsForPods(t *testing.T) {
 	w.policies = nil
 	w.used[vfName(first, 2)] = "pod default/web"
 	r := w.pass()
-	if got := r.Results()[0]; got.Policy != "" || got.State != v1alpha1.PolicyRefused || !strings.Contains(got.Message, "default/web") {
+	if got := r.Results()[0]; got.Policy != "" || got.State != v1alpha1.PolicyDrainNeeded || !strings.Contains(got.Message, "default/web") {
 		t.Errorf("%+v", got)
 	}
 	if steps := w.took(); steps != nil || len(r.Results()) != 1 { // nor is its offload

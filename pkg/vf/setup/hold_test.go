@@ -35,7 +35,7 @@ func TestRemovalOfVFs_PodComesMeanwhile(t *testing.T) {
 				w.removing = claim
 			}
 			r := w.pass()
-			refused := strings.Contains(r.Results()[0].Message, "is used by pod default/web")
+			refused := strings.Contains(r.Results()[0].Message, "pod default/web, which has VF")
 			if asked == 0 || got != before || refused != before || (w.cards[first].vfs == 2 && w.cards[first].mode == tt.card.mode) != before {
 				t.Errorf("%s, before the steps: %t: asked %d times, the pod has the VF: %t, results %+v, %s", name, before, asked, got, r.Results(), w)
 			}

@@ -22,9 +22,14 @@ func (h *host) observe() (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("observing the NICs: %w", err)
 	}
-	return State{
+	st := State{
 		PFs: inv.PFs, InUse: h.deps.InUse(), Boot: h.boot, OVS: h.deps.OVS.Observe(), Saved: h.saved.clone(),
-	}, nil
+		Pods: h.deps.Pods(), Undone: h.deps.Uplinks.Undone(),
+	}
+	if node := h.deps.NodeObject(); node != nil {
+		st.Node, st.Cordoned = node.Name, node.Spec.Unschedulable
+	}
+	return st, nil
 }
 
 // run applies steps; links that stay enabled are an error of their own.

@@ -3,6 +3,7 @@ package setup
 import (
 	"maps"
 
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 )
 
@@ -37,7 +38,19 @@ func planOVS(s State, wants map[string]Want) (Change, bool) {
 	if policy == "" {
 		c.Steps = append(c.Steps, forgetOVS{})
 	}
+	if policy != "" && !dryRun && !hasTurn(wants, policy) && interrupts(c.Steps) {
+		c.Steps, c.State, c.Refused = nil, v1alpha1.PolicyWaiting, waits
+	}
 	return c, true
+}
+
+func hasTurn(wants map[string]Want, policy string) bool {
+	for _, want := range wants {
+		if want.Policy == policy {
+			return want.Turn
+		}
+	}
+	return false
 }
 
 // restart adds the restart of ovs-vswitchd, or says who can do it.

@@ -3,8 +3,8 @@ package setup
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -16,6 +16,8 @@ type Change struct {
 	PF      string
 	Steps   []Step
 	Refused string
+	// State is what a Refused change is called; empty: PolicyRefused.
+	State v1alpha1.PolicyState
 	// Hold are the VFs that no pod may get during the steps.
 	Hold []string
 	// DryRun says that the steps are only shown, and Then what follows once links exist.
@@ -74,11 +76,16 @@ func planApply(s State, pf *vf.PF, want Want) Change {
 		return c
 	}
 	steps := t.steps(pf)
-	if c.Refused = conflicts(s, pf, steps); c.Refused != "" || len(steps) == 0 {
+	if len(steps) == 0 {
+		return c
+	}
+	if steps = want.admit(s, pf, &c, steps); c.Refused != "" {
 		return c
 	}
 	if saved, has := s.Saved.PFs[pf.Name]; !has || saved.Boot != s.Boot {
-		steps = append([]Step{savePF{pf.Name, originalOf(pf, s.Boot)}}, steps...)
+		original := originalOf(pf, s.Boot)
+		original.UplinkChange, original.Drain = want.UplinkChange, want.Drain
+		steps = append([]Step{savePF{pf.Name, original}}, steps...)
 	}
 	c.Steps, c.Hold, c.Then = steps, affectedVFs(pf, steps), laterFeatures(want, steps)
 	return c
@@ -98,7 +105,8 @@ func planRestore(s State, pf *vf.PF, saved Original) Change {
 		}
 		return nil
 	}}.steps(pf)
-	if c.Refused = conflicts(s, pf, steps); c.Refused != "" {
+	back := Want{way: way{UplinkChange: saved.UplinkChange, Drain: saved.Drain, Turn: true, Reason: "back"}}
+	if steps = back.admit(s, pf, &c, steps); c.Refused != "" {
 		return c
 	}
 	if len(steps) == 0 {
@@ -172,34 +180,13 @@ func unsupported(pf *vf.PF, t target) string {
 	return ""
 }
 
-// conflicts says which user of the NIC the steps would interrupt.
-func conflicts(s State, pf *vf.PF, steps []Step) string {
-	for _, step := range steps {
-		var reason string
-		switch step := step.(type) {
-		case setVFs:
-			if step.N == 0 {
-				reason = vfUsers(s, pf)
-			}
-		case setMode:
-			reason = uplinkInUse(pf)
-			if reason == "" {
-				reason = vfUsers(s, pf)
-			}
-		}
-		if reason != "" {
-			return reason
-		}
-	}
-	return ""
-}
-
 // affectedVFs are the VFs that the steps remove, or whose eswitch mode they change.
 func affectedVFs(pf *vf.PF, steps []Step) (devices []string) {
 	if !slices.ContainsFunc(steps, func(s Step) bool {
 		n, number := s.(setVFs)
 		_, mode := s.(setMode)
-		return mode || number && n.N == 0
+		_, moves := s.(moveMode)
+		return mode || moves || number && n.N == 0
 	}) {
 		return nil
 	}
@@ -209,24 +196,6 @@ func affectedVFs(pf *vf.PF, steps []Step) (devices []string) {
 	return devices
 }
 
-// vfUsers names the VFs in use. The kernel would wait for a VFIO user as well, and
-// the write to sriov_numvfs would hang.
-func vfUsers(s State, pf *vf.PF) string {
-	var found []string
-	for i := range pf.VFs {
-		v := &pf.VFs[i]
-		switch who := s.InUse[v.Name]; {
-		case who != "":
-			found = append(found, fmt.Sprintf("VF %d (%s) is used by %s", v.Index, v.Name, who))
-		case v.InUseBy() != "":
-			found = append(found, fmt.Sprintf("VF %d (%s) is in use: %s", v.Index, v.Name, v.InUseBy()))
-		case v.Vfio():
-			found = append(found, fmt.Sprintf("VF %d (%s) is bound to %s and may be in use", v.Index, v.Name, v.Driver))
-		}
-	}
-	return strings.Join(atMost(found, "more"), "; ")
-}
-
 // atMost shortens what a person is to read.
 func atMost(list []string, rest string) []string {
 	const most = 3
@@ -234,15 +203,4 @@ func atMost(list []string, rest string) []string {
 		return append(slices.Clone(list[:most]), fmt.Sprintf("and %d %s", n-most, rest))
 	}
 	return list
-}
-
-// uplinkInUse keeps a mode change from cutting the node off: drivers create the
-// uplink's netdev again, without its addresses and its bridge.
-func uplinkInUse(pf *vf.PF) string {
-	for i := range pf.Ports {
-		if port := &pf.Ports[i]; port.Use != "" {
-			return fmt.Sprintf("a change of the eswitch's mode would interrupt %s, which %s: set the mode when the host boots", port.Name, port.Use)
-		}
-	}
-	return ""
 }

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -44,6 +46,15 @@ type OVSControl interface {
 	Restart(ctx context.Context) error
 }
 
+// Uplinks changes the mode of NICs with the node's own traffic; *uplink.Mover is one.
+type Uplinks interface {
+	Change(ctx context.Context, c uplink.Change) error
+	// Resume ends a change that a crash has interrupted.
+	Resume(ctx context.Context) error
+	// Undone tells of changes that cut the node off, by PCI address.
+	Undone() map[string]uplink.Undone
+}
+
 // Deps is what a Runner works with.
 type Deps struct {
 	// Policies is not ok before they are synced.
@@ -55,8 +66,11 @@ type Deps struct {
 	InUse func() map[string]string
 	// Hold keeps VFs from pods until release. It fails when a pod has one.
 	Hold func(devices []string, reason string) (release func(), err error)
-	NIC  NIC
-	OVS  OVSControl
+	// Pods are those of the node that a drain moves.
+	Pods    func() []string
+	NIC     NIC
+	OVS     OVSControl
+	Uplinks Uplinks
 	// Changed is called when Results or Reserved have changed.
 	Changed    func()
 	Logger     *slog.Logger
@@ -122,8 +136,12 @@ func (r *Runner) reserve(reserved map[string]int) error {
 	return nil
 }
 
-// pass observes and applies until a plan is empty.
+// pass observes and applies until a plan is empty. What a crash has interrupted comes first: without it the API server may
+// be out of reach.
 func (r *Runner) pass(ctx context.Context) error {
+	if err := r.deps.Uplinks.Resume(ctx); err != nil {
+		r.deps.Logger.Warn("ending an interrupted change of the eswitch's mode", "error", err)
+	}
 	policies, synced := r.deps.Policies()
 	node := r.deps.NodeObject()
 	if !synced || node == nil {
@@ -195,7 +213,7 @@ func results(changes []Change, failed map[string]error, rules string, notes []v1
 		case failed[c.PF] != nil:
 			result.State, result.Message = v1alpha1.PolicyFailed, failed[c.PF].Error()
 		case c.Refused != "":
-			result.State, result.Message = v1alpha1.PolicyRefused, c.Refused
+			result.State, result.Message = cmp.Or(c.State, v1alpha1.PolicyRefused), c.Refused
 		case c.DryRun && len(c.Steps) > 0:
 			result.State, result.Message = v1alpha1.PolicyPlanned, planned(c)
 		case len(c.Steps) > 0:

@@ -24,6 +24,7 @@ type Want struct {
 	Reserved int
 	// DryRun plans without a change.
 	DryRun bool
+	way
 }
 
 // Select gives each PF the policy that is to have it: of several the oldest, so
@@ -61,7 +62,7 @@ func Select(policies []*v1alpha1.OffloadPolicy, node map[string]string, s State)
 				note(pf.Name, v1alpha1.PolicyConflict, "policy %s is older and has this NIC", older.Policy)
 				continue
 			}
-			wants[pf.Name] = wantOf(p)
+			wants[pf.Name] = wantOf(p, s.Node)
 		}
 		if !matched {
 			note("", v1alpha1.PolicyPending, "no NIC of the node matches pfSelector")
@@ -70,9 +71,13 @@ func Select(policies []*v1alpha1.OffloadPolicy, node map[string]string, s State)
 	return wants, notes
 }
 
-func wantOf(p *v1alpha1.OffloadPolicy) Want {
+func wantOf(p *v1alpha1.OffloadPolicy, node string) Want {
 	w := Want{Policy: p.Name, NumVFs: p.Spec.NumVFs, Mode: vf.Switchdev, HWTC: p.Spec.HWTCOffload,
 		Reserved: p.Spec.ReservedVFs, DryRun: p.Spec.DryRun}
+	w.way = way{
+		UplinkChange: p.Spec.UplinkChange, Drain: p.Spec.Drain, Reason: fmt.Sprintf("%s/%d", p.Name, p.Generation),
+		Turn: p.Spec.DryRun || slices.Contains(p.Status.Changing, node),
+	}
 	if p.Spec.EswitchMode == string(vf.Legacy) {
 		w.Mode = vf.Legacy
 	} else if w.HWTC == nil {

@@ -161,7 +161,6 @@ func TestSetup_RefusesNICInUseOrUnfit(t *testing.T) {
 		spoil func(*world)
 		want  string
 	}{
-		"a pod has a VF":     {func(w *world) { w.cards[first].vfs = 2; w.used[vfName(first, 1)] = "pod default/web" }, "is used by pod default/web"},
 		"the node has a VF":  {func(w *world) { w.cards[first].vfs = 2; w.addressed["v1"] = true }, "v1 has address 192.0.2.1/24"},
 		"the node's bridge":  {func(w *world) { w.cards[first].master = "ovs-system" }, "port of ovs-system"},
 		"the node's address": {func(w *world) { w.addressed["up03"] = true }, "up03, which has address 192.0.2.1/24"},
@@ -188,12 +187,12 @@ func TestSetup_RefusesNICInUseOrUnfit(t *testing.T) {
 // VFs that no claim tells of: in another namespace, a bridge's, a VFIO user's.
 func TestUsers_OfVFsWithoutClaim(t *testing.T) {
 	for want, v := range map[string]vf.VF{
-		"":                  {Device: vf.Device{Driver: "mlx5_core"}, Netdev: &vf.Netdev{Name: "v0"}},
-		"another namespace": {Device: vf.Device{Driver: "mlx5_core"}},
-		"port of br0":       {Device: vf.Device{Driver: "mlx5_core"}, Netdev: &vf.Netdev{Name: "v0", Use: "is a port of br0"}},
-		"bound to vfio-pci": {Device: vf.Device{Driver: "vfio-pci"}},
-		"used by pod d/p":   {Device: vf.Device{Name: "0000:03:00.5"}},
-		"and 2 more":        {Index: -1},
+		"":                        {Device: vf.Device{Driver: "mlx5_core"}, Netdev: &vf.Netdev{Name: "v0"}},
+		"another namespace":       {Device: vf.Device{Driver: "mlx5_core"}},
+		"port of br0":             {Device: vf.Device{Driver: "mlx5_core"}, Netdev: &vf.Netdev{Name: "v0", Use: "is a port of br0"}},
+		"bound to vfio-pci":       {Device: vf.Device{Driver: "vfio-pci"}},
+		"pod d/p, which has VF 0": {Device: vf.Device{Name: "0000:03:00.5"}},
+		"and 2 more":              {Index: -1},
 	} {
 		pf := &vf.PF{VFs: []vf.VF{v}}
 		if v.Index < 0 {
@@ -202,7 +201,9 @@ func TestUsers_OfVFsWithoutClaim(t *testing.T) {
 				pf.VFs[i].Driver = "vfio-pci"
 			}
 		}
-		got := vfUsers(State{InUse: map[string]string{"0000:03:00.5": "pod d/p"}}, pf)
+		var c Change
+		pods := way{}.vfUsers(State{InUse: map[string]string{"0000:03:00.5": "pod d/p"}}, pf, &c)
+		got := c.Refused + strings.Join(pods, "; ")
 		if !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%q, want %q", got, want)
 		}

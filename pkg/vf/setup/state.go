@@ -3,6 +3,8 @@ package setup
 import (
 	"maps"
 
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -17,6 +19,16 @@ type State struct {
 	// Boot is the host's boot id.
 	Boot  string
 	Saved Checkpoint
+	// Node is the node's name.
+	Node string
+	// Pods are those that a change of the uplink interrupts, and a drain moves.
+	Pods []string
+	// Cordoned says that no new pods come.
+	Cordoned bool
+	// Undone are changes of an uplink that cut the node off, by PCI address.
+	Undone map[string]uplink.Undone
+	// Units are the host's units by PCI address; nil: the host has no systemd.
+	Units map[string]string
 }
 
 // OVS is its configuration, and whether a supervisor would start ovs-vswitchd
@@ -34,10 +46,12 @@ type Checkpoint struct {
 	// Reserved counts VFs of PFs. It undoes nothing, but has to be loaded before
 	// the policies are.
 	Reserved map[string]int `json:"reserved,omitempty"`
+	// Units has the boot in which a PF's unit was written.
+	Units map[string]string `json:"units,omitempty"`
 }
 
 func (c Checkpoint) clone() Checkpoint {
-	return Checkpoint{PFs: maps.Clone(c.PFs), OVS: maps.Clone(c.OVS), Reserved: maps.Clone(c.Reserved)}
+	return Checkpoint{PFs: maps.Clone(c.PFs), OVS: maps.Clone(c.OVS), Reserved: maps.Clone(c.Reserved), Units: maps.Clone(c.Units)}
 }
 
 // Original is a PF before the first change of a boot of the host.
@@ -47,6 +61,9 @@ type Original struct {
 	NumVFs int             `json:"numVFs"`
 	Mode   vf.Mode         `json:"mode"`
 	HWTC   map[string]bool `json:"hwTCOffload,omitempty"` // by link
+	// UplinkChange and Drain are the policy's, for the way back.
+	UplinkChange v1alpha1.UplinkChange `json:"uplinkChange,omitempty"`
+	Drain        v1alpha1.Drain        `json:"drain,omitempty"`
 }
 
 func originalOf(pf *vf.PF, boot string) Original {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
@@ -30,6 +31,13 @@ type setMode struct {
 	Mode vf.Mode
 }
 
+// moveMode is setMode of a NIC with the node's own traffic.
+type moveMode struct {
+	setMode
+	From   vf.Mode
+	Reason string
+}
+
 type setHWTC struct {
 	Link string
 	On   bool
@@ -49,6 +57,7 @@ func (a savePF) String() string {
 func (a forgetPF) String() string { return "forget original state of " + a.PF }
 func (a setVFs) String() string   { return fmt.Sprintf("set number of VFs of %s to %d", a.PF, a.N) }
 func (a setMode) String() string  { return fmt.Sprintf("set eswitch of %s to %s", a.PF, a.Mode) }
+func (a moveMode) String() string { return a.setMode.String() + ", with the node's addresses" }
 func (a setHWTC) String() string  { return fmt.Sprintf("set hw-tc-offload of %s to %t", a.Link, a.On) }
 func (a saveOVS) String() string  { return fmt.Sprintf("save settings of OVS %v", a.Undo) }
 func (a mergeOVS) String() string { return fmt.Sprintf("merge settings of OVS %v", a.Keys) }
@@ -74,6 +83,10 @@ func (a setVFs) Apply(_ context.Context, h *host) error {
 
 func (a setMode) Apply(_ context.Context, h *host) error {
 	return h.deps.NIC.SetEswitchMode(a.PF.String(), string(a.Mode))
+}
+
+func (a moveMode) Apply(ctx context.Context, h *host) error {
+	return h.deps.Uplinks.Change(ctx, uplink.Change{Device: a.PF.String(), From: string(a.From), To: string(a.Mode), Reason: a.Reason})
 }
 
 // Apply does not hold up the other links when this one stays enabled: they may give

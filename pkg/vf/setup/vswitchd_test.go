@@ -108,7 +108,7 @@ func TestSetup_RetriesRefusedPolicy(t *testing.T) {
 		done := make(chan struct{})
 		go func() { _ = r.Run(ctx); close(done) }()
 		synctest.Wait()
-		if got := r.Results(); len(got) != 2 || got[0].State != "Refused" {
+		if got := r.Results(); len(got) != 2 || got[0].State != "DrainNeeded" {
 			t.Errorf("%+v", got)
 		}
 		w.mu.Lock()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
@@ -60,6 +61,10 @@ type world struct {
 	policies []*v1alpha1.OffloadPolicy
 	unknown  bool
 	labels   map[string]string
+	// What is left of a drain, and changes of an uplink that were undone.
+	pods     []string
+	cordoned bool
+	undone   map[string]uplink.Undone
 
 	changes, crashAt int
 	crashAfter       bool
@@ -92,7 +97,7 @@ func (w *world) inventory() (vf.Inventory, error) {
 		hwTC := c.uplink
 		pf := vf.PF{
 			Device:   vf.Device{Name: address, PCI: pci(w.t, address), Vendor: 0x15b3, Product: 0x101d, Driver: c.driver},
-			Ports:    []vf.Netdev{{Name: "up" + address[5:7], HWTC: &hwTC, Use: w.use("up"+address[5:7], c.master)}},
+			Ports:    []vf.Netdev{{Name: "up" + address[5:7], HWTC: &hwTC, Use: w.use("up"+address[5:7], c.master), Master: c.master}},
 			TotalVFs: c.total, NumVFs: c.vfs, Eswitch: vf.Eswitch{Mode: c.mode},
 		}
 		for i := range c.vfs {
@@ -169,6 +174,24 @@ func (w *world) SetEswitchMode(address, mode string) error {
 		return nil
 	})
 }
+
+// uplinks is the world's uplink.Mover.
+type uplinks struct{ *world }
+
+func (u uplinks) Change(_ context.Context, c uplink.Change) error {
+	return u.op(fmt.Sprintf("%s move %s for %s", c.Device[5:7], c.To, c.Reason), func() error {
+		nic := u.cards[c.Device]
+		if string(nic.mode) != c.From {
+			u.t.Errorf("%s is in mode %s, not in %s", c.Device, nic.mode, c.From)
+		}
+		nic.mode, nic.reps = vf.Mode(c.To), make([]bool, nic.vfs)
+		return nil
+	})
+}
+
+func (uplinks) Resume(context.Context) error { return nil }
+
+func (u uplinks) Undone() map[string]uplink.Undone { return u.undone }
 
 func (w *world) SetHWTC(link string, on bool) error {
 	return w.op(fmt.Sprintf("%s tc %t", link, on), func() error {
@@ -247,9 +270,12 @@ func (w *world) claim(device string) bool {
 func (w *world) agent() *Runner {
 	w.t.Helper()
 	r, err := New(w.file, w.boot, Deps{
-		Policies:   func() ([]*v1alpha1.OffloadPolicy, bool) { return w.policies, !w.unknown },
-		NodeObject: func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: w.labels}} },
-		Inventory:  w.inventory, InUse: w.users, Hold: w.hold,
+		Policies: func() ([]*v1alpha1.OffloadPolicy, bool) { return w.policies, !w.unknown },
+		NodeObject: func() *corev1.Node {
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: w.labels}, Spec: corev1.NodeSpec{Unschedulable: w.cordoned}}
+		},
+		Pods: func() []string { return w.pods }, Uplinks: uplinks{w},
+		Inventory: w.inventory, InUse: w.users, Hold: w.hold,
 		NIC: w, OVS: w, Changed: func() {},
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
@@ -300,5 +326,6 @@ func policy(name string, age int, spec v1alpha1.OffloadPolicySpec) *v1alpha1.Off
 		spec.PFSelector.Vendors = []string{"15b3"}
 	}
 	created := metav1.NewTime(time.Unix(int64(1000-age), 0))
-	return &v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: created}, Spec: spec}
+	return &v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: created, Generation: 1}, Spec: spec,
+		Status: v1alpha1.OffloadPolicyStatus{Changing: []string{"n1"}}}
 }

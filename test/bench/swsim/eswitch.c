@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* devlink: modes, ports, reload into another namespace. */
+#include <linux/module.h>
 #include "swsim.h"
+
+static bool new_uplink;
+module_param(new_uplink, bool, 0644);
+MODULE_PARM_DESC(new_uplink, "a change of the mode makes the uplink's netdev anew, as older drivers do");
 
 static int swsim_fn_hw_addr_get(struct devlink_port *port, u8 *addr, int *len,
 				struct netlink_ext_ack *extack)
@@ -104,6 +109,14 @@ static int swsim_eswitch_mode_set(struct devlink *devlink, u16 mode,
 
 	if (mode == pf->mode)
 		return 0;
+	if (mode != DEVLINK_ESWITCH_MODE_SWITCHDEV && mode != DEVLINK_ESWITCH_MODE_LEGACY)
+		return -EINVAL;
+	if (new_uplink) {
+		swsim_uplink_del(pf);
+		err = swsim_uplink_add(pf);
+		if (err)
+			return err;
+	}
 	if (mode == DEVLINK_ESWITCH_MODE_SWITCHDEV) {
 		WRITE_ONCE(pf->mode, mode);
 		err = swsim_reps_add(pf);
@@ -111,11 +124,9 @@ static int swsim_eswitch_mode_set(struct devlink *devlink, u16 mode,
 			WRITE_ONCE(pf->mode, DEVLINK_ESWITCH_MODE_LEGACY);
 			return err;
 		}
-	} else if (mode == DEVLINK_ESWITCH_MODE_LEGACY) {
+	} else {
 		swsim_reps_del(pf);
 		WRITE_ONCE(pf->mode, mode);
-	} else {
-		return -EINVAL;
 	}
 	swsim_carriers(pf);
 	return 0;

@@ -9,6 +9,10 @@ static bool hw_tc_default;
 module_param(hw_tc_default, bool, 0644);
 MODULE_PARM_DESC(hw_tc_default, "hw-tc-offload is on for new uplinks and representors");
 
+static bool dead_uplink;
+module_param(dead_uplink, bool, 0644);
+MODULE_PARM_DESC(dead_uplink, "in switchdev mode no packet passes between the uplink and the cable");
+
 static const struct net_device_ops swsim_uplink_ops, swsim_rep_ops, swsim_vf_ops, swsim_wire_ops;
 
 /* Uplinks and representors: the ports that TC sees. */
@@ -71,6 +75,8 @@ static netdev_tx_t swsim_xmit(struct sk_buff *skb, struct net_device *dev)
 		dev_sw_netstats_tx_add(dev, 1, len);
 	} else {
 		peer = rcu_dereference(p->peer);
+		if (READ_ONCE(dead_uplink) && (p->kind == SW_UPLINK || p->kind == SW_WIRE))
+			peer = NULL;
 		if (peer && swsim_port_get(peer) && swsim_execute(peer, skb)) {
 			dev_sw_netstats_tx_add(dev, 1, len);
 		} else if (peer) {

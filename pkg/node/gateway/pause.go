@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+)
+
+// The methods of this file are for pkg/node/uplink, which changes the mode of a NIC under a bridge.
+
+// Pause waits for the end of a pass, and no other begins before resume, which asks for one. It may be called before Run.
+func (s *Setup) Pause() (resume func()) {
+	s.turn.Lock()
+	return func() {
+		s.turn.Unlock()
+		s.Mark()
+	}
+}
+
+// Detach takes a NIC out of the bridge that has taken it over; the addresses stay on the bridge. The NIC's rules of TC go
+// with its port, and no driver changes the mode while there are any.
+func (s *Setup) Detach(ctx context.Context, nic string) error {
+	b, saved, err := s.bridgeWith(nic)
+	if b == nil || err != nil {
+		return err
+	}
+	if err := b.Commit(ctx, gatewayRows(b.cfg, *saved, false)); err != nil {
+		return err
+	}
+	return b.awaitClosed(ctx, nic)
+}
+
+// Attach puts back what Detach took.
+func (s *Setup) Attach(ctx context.Context, nic string) error {
+	b, saved, err := s.bridgeWith(nic)
+	if b == nil || err != nil {
+		return err
+	}
+	if err := b.Commit(ctx, gatewayRows(b.cfg, *saved, true)); err != nil {
+		return err
+	}
+	return awaitPort{gatewayOwner(b.cfg), nic}.Apply(ctx, b.Host)
+}
+
+// Reachable names the probes that succeed now.
+func (s *Setup) Reachable(ctx context.Context) []string { return s.reachable(ctx) }
+
+// Verify waits until probes succeed, for as long as a takeover may cut the node off.
+func (s *Setup) Verify(ctx context.Context, probes []string) error {
+	return verify{probes}.Apply(ctx, s.Host)
+}
+
+// bridgeWith is the bridge that has a NIC of its own, nil if none has.
+func (s *Setup) bridgeWith(nic string) (*bridge, *Checkpoint, error) {
+	for _, b := range []*bridge{s.bridge, s.second} {
+		saved, err := loadCheckpoint(b.cfg.Checkpoint)
+		if err != nil {
+			return nil, nil, err
+		}
+		if saved != nil && saved.Interface == nic && len(b.Deps.DB.Rows(gatewayOwner(b.cfg).String())) > 0 {
+			return b, saved, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// awaitClosed waits until ovs-vswitchd has let go of a NIC.
+func (b *bridge) awaitClosed(ctx context.Context, nic string) error {
+	ctx, cancel := context.WithTimeout(ctx, node.StepTimeout)
+	defer cancel()
+	events, err := b.Deps.Netns.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		links, err := b.Deps.Netns.Links()
+		if err != nil {
+			return err
+		}
+		if !isPort(links, nic) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case _, open := <-events:
+			if !open {
+				return node.NotReady("the kernel ended the subscription")
+			}
+		}
+	}
+}
+
+// isPort reports whether the kernel's datapath has a NIC; one that is gone is no port.
+func isPort(links []netdev.Link, nic string) bool {
+	return slices.ContainsFunc(links, func(l netdev.Link) bool { return l.Name == nic && l.Master != 0 })
+}

@@ -1,0 +1,143 @@
+package setup
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// way is how a policy lets users of a NIC be interrupted.
+type way struct {
+	UplinkChange v1alpha1.UplinkChange
+	Drain        v1alpha1.Drain
+	// Turn says that the node is one of those that may change now.
+	Turn bool
+	// Reason names the policy and its generation.
+	Reason string
+}
+
+// admit gives the steps that may be applied now. Otherwise the Change says why not: first what waiting does not end,
+// then whose turn it is, then which pods are in the way.
+func (w way) admit(s State, pf *vf.PF, c *Change, steps []Step) []Step {
+	steps = slices.Clone(steps)
+	var pods []string
+	for i, step := range steps {
+		switch step := step.(type) {
+		case setVFs:
+			if step.N == 0 && c.Refused == "" {
+				pods = append(pods, w.vfUsers(s, pf, c)...)
+			}
+		case setMode:
+			if c.Refused == "" {
+				pods = append(pods, w.vfUsers(s, pf, c)...)
+			}
+			if reason := uplinkInUse(pf); reason != "" && c.Refused == "" {
+				steps[i] = moveMode{setMode: step, From: pf.Eswitch.Mode, Reason: w.Reason}
+				w.uplink(s, pf, c, reason)
+				if !c.DryRun {
+					pods = append(pods, w.drained(s)...)
+				}
+			}
+		}
+	}
+	switch {
+	case c.Refused != "":
+	case !w.Turn && interrupts(steps) && (len(pods) == 0 || w.Drain == v1alpha1.DrainEvict):
+		c.State, c.Refused = v1alpha1.PolicyWaiting, waits
+	case len(pods) > 0:
+		slices.Sort(pods)
+		pods = slices.Compact(pods)
+		c.State, c.Refused = v1alpha1.PolicyDrainNeeded, "the change would interrupt "+strings.Join(atMost(pods, "more"), "; ")
+	}
+	if c.Refused != "" && w.UplinkChange == v1alpha1.UplinkAtBoot && c.State != v1alpha1.PolicyWaiting {
+		c.State = v1alpha1.PolicyRebootNeeded
+	}
+	return steps
+}
+
+const waits = "other nodes change first: maxUnavailable of the policy limits how many change at a time"
+
+// interrupts says that a step takes something from the node's pods for a moment.
+func interrupts(steps []Step) bool {
+	return slices.ContainsFunc(steps, func(step Step) bool {
+		switch step := step.(type) {
+		case setVFs:
+			return step.N == 0
+		case setMode, moveMode, restartOVS:
+			return true
+		}
+		return false
+	})
+}
+
+// uplink says why the NIC's mode cannot change while the node uses the NIC.
+func (w way) uplink(s State, pf *vf.PF, c *Change, use string) {
+	undone, tried := s.Undone[pf.Name]
+	switch {
+	case w.UplinkChange == v1alpha1.UplinkAtBoot:
+		c.Refused = use + " until the host boots"
+	case w.UplinkChange != v1alpha1.UplinkInPlace:
+		c.Refused = "a change of the eswitch's mode would interrupt " + use +
+			": set uplinkChange of the policy to InPlace or AtBoot, or set the mode when the host boots"
+	case tried && undone.Reason == w.Reason:
+		c.State = v1alpha1.PolicyFailed
+		c.Refused = "the change was undone, and is tried again when the policy changes or the host boots: " + undone.Error
+	case !movable(pf):
+		c.Refused = use + ", which the agent cannot restore: set uplinkChange of the policy to AtBoot"
+	}
+}
+
+// movable says that all that the node has built on the NIC is restored after a change of its mode.
+func movable(pf *vf.PF) bool {
+	return !slices.ContainsFunc(pf.Ports, func(port vf.Netdev) bool {
+		return port.Use != "" && !strings.HasPrefix(port.Use, "has address") && port.Master != ovsDatapath
+	})
+}
+
+// ovsDatapath is the link that has all ports of the kernel's datapath.
+const ovsDatapath = "ovs-system"
+
+// drained gives what is to leave the node before its uplink changes.
+func (w way) drained(s State) []string {
+	switch {
+	case w.Drain == v1alpha1.DrainNone:
+		return nil
+	case !s.Cordoned:
+		return append([]string{"pods of the node, which is not cordoned"}, s.Pods...)
+	}
+	return s.Pods
+}
+
+// uplinkInUse says what the node does with the NIC's own ports.
+func uplinkInUse(pf *vf.PF) string {
+	for i := range pf.Ports {
+		if port := &pf.Ports[i]; port.Use != "" {
+			return fmt.Sprintf("%s, which %s", port.Name, port.Use)
+		}
+	}
+	return ""
+}
+
+// vfUsers gives the pods that have VFs. Other users end by nobody's drain. The kernel would wait for a VFIO user as well,
+// and the write to sriov_numvfs would hang.
+func (w way) vfUsers(s State, pf *vf.PF, c *Change) (pods []string) {
+	var others []string
+	for i := range pf.VFs {
+		v := &pf.VFs[i]
+		switch who := s.InUse[v.Name]; {
+		case who != "":
+			pods = append(pods, fmt.Sprintf("%s, which has VF %d (%s)", who, v.Index, v.Name))
+		case v.InUseBy() != "":
+			others = append(others, fmt.Sprintf("VF %d (%s) is in use: %s", v.Index, v.Name, v.InUseBy()))
+		case v.Vfio():
+			others = append(others, fmt.Sprintf("VF %d (%s) is bound to %s and may be in use", v.Index, v.Name, v.Driver))
+		}
+	}
+	if len(others) > 0 {
+		c.Refused = strings.Join(atMost(others, "more"), "; ")
+	}
+	return pods
+}

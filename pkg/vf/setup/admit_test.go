@@ -1,0 +1,101 @@
+package setup
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+)
+
+// TestUplink_ChangesAsPolicySays: who may be interrupted by a change of the uplink's mode, and what happens instead.
+func TestUplink_ChangesAsPolicySays(t *testing.T) {
+	inPlace := v1alpha1.OffloadPolicySpec{NumVFs: 2, OVSHWOffload: new(bool), UplinkChange: v1alpha1.UplinkInPlace}
+	with := func(change func(*v1alpha1.OffloadPolicySpec)) v1alpha1.OffloadPolicySpec {
+		spec := inPlace
+		change(&spec)
+		return spec
+	}
+	evict := with(func(s *v1alpha1.OffloadPolicySpec) { s.Drain = v1alpha1.DrainEvict })
+	for name, c := range map[string]struct {
+		spec  v1alpha1.OffloadPolicySpec
+		set   func(w *world, p *v1alpha1.OffloadPolicy)
+		state v1alpha1.PolicyState
+		says  string
+	}{
+		"drained": {inPlace, func(*world, *v1alpha1.OffloadPolicy) {}, v1alpha1.PolicyApplied, ""},
+		"refused by default": {with(func(s *v1alpha1.OffloadPolicySpec) { s.UplinkChange = "" }), func(*world, *v1alpha1.OffloadPolicy) {},
+			v1alpha1.PolicyRefused, "set uplinkChange"},
+		"not cordoned": {inPlace, func(w *world, _ *v1alpha1.OffloadPolicy) { w.cordoned = false }, v1alpha1.PolicyDrainNeeded, "not cordoned"},
+		"pods":         {inPlace, func(w *world, _ *v1alpha1.OffloadPolicy) { w.pods = []string{"pod a/b"} }, v1alpha1.PolicyDrainNeeded, "pod a/b"},
+		"pods and no turn": {inPlace, func(w *world, p *v1alpha1.OffloadPolicy) { w.pods, p.Status.Changing = []string{"pod a/b"}, nil },
+			v1alpha1.PolicyDrainNeeded, "pod a/b"},
+		"pods stay": {with(func(s *v1alpha1.OffloadPolicySpec) { s.Drain = v1alpha1.DrainNone }),
+			func(w *world, _ *v1alpha1.OffloadPolicy) { w.pods, w.cordoned = []string{"pod a/b"}, false }, v1alpha1.PolicyApplied, ""},
+		"no turn": {inPlace, func(_ *world, p *v1alpha1.OffloadPolicy) { p.Status.Changing = []string{"n2"} }, v1alpha1.PolicyWaiting, "maxUnavailable"},
+		"the controller drains in turn": {evict, func(w *world, p *v1alpha1.OffloadPolicy) { w.pods, p.Status.Changing = []string{"pod a/b"}, nil },
+			v1alpha1.PolicyWaiting, "maxUnavailable"},
+		"the controller drains": {evict, func(w *world, _ *v1alpha1.OffloadPolicy) { w.pods = []string{"pod a/b"} }, v1alpha1.PolicyDrainNeeded, "pod a/b"},
+		"undone": {inPlace, func(w *world, _ *v1alpha1.OffloadPolicy) {
+			w.undone = map[string]uplink.Undone{first: {Reason: "p/1", Error: "no carrier"}}
+		}, v1alpha1.PolicyFailed, "no carrier"},
+		"another policy was undone": {inPlace, func(w *world, _ *v1alpha1.OffloadPolicy) {
+			w.undone = map[string]uplink.Undone{first: {Reason: "p/0", Error: "no carrier"}}
+		}, v1alpha1.PolicyApplied, ""},
+		"a bond": {inPlace, func(w *world, _ *v1alpha1.OffloadPolicy) { w.cards[first].master = "bond0" }, v1alpha1.PolicyRefused, "is a port of bond0"},
+		"dry run": {with(func(s *v1alpha1.OffloadPolicySpec) { s.DryRun = true }), func(w *world, p *v1alpha1.OffloadPolicy) {
+			w.cordoned, p.Status.Changing = false, nil
+		}, v1alpha1.PolicyPlanned, "to switchdev, with the node's addresses; set number of VFs of " + first + " to 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
+			w.cards[first].master, w.cordoned = ovsDatapath, true
+			p := policy("p", 1, c.spec)
+			w.policies = []*v1alpha1.OffloadPolicy{p}
+			c.set(w, p)
+			got := w.pass().Results()[0]
+			if got.State != c.state || !strings.Contains(got.Message, c.says) {
+				t.Errorf("%+v, want %s with %q", got, c.state, c.says)
+			}
+			steps := w.took()
+			if moved := slices.Contains(steps, "03 move switchdev for p/1"); moved != (c.state == v1alpha1.PolicyApplied) {
+				t.Errorf("steps %q", steps)
+			}
+		})
+	}
+}
+
+// TestUplink_GoesBackAsItCame: the way back is the one of the policy that is gone.
+func TestUplink_GoesBackAsItCame(t *testing.T) {
+	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
+	w.cards[first].master, w.cordoned = ovsDatapath, true
+	before := w.String()
+	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 2, UplinkChange: v1alpha1.UplinkInPlace})}
+	w.pass()
+	w.policies, w.cordoned = nil, false
+	if got := w.pass().Results(); len(got) != 1 || got[0].State != v1alpha1.PolicyDrainNeeded || w.cards[first].mode != vf.Switchdev {
+		t.Errorf("on a node that is not drained: %+v, %s", got, w)
+	}
+	w.cordoned = true
+	if got := w.pass().Results(); len(got) != 0 || w.String() != before {
+		t.Errorf("%+v\nbefore %s\nafter  %s", got, before, w)
+	}
+}
+
+// TestTurn_OfChangesThatInterrupt: VFs on a free NIC interrupt nobody; another mode and a restart of OVS do.
+func TestTurn_OfChangesThatInterrupt(t *testing.T) {
+	w := newWorld(t, map[string]*card{first: {driver: "mlx5_core", total: 8, mode: vf.Switchdev}})
+	p := policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 2})
+	p.Status.Changing = nil
+	w.policies = []*v1alpha1.OffloadPolicy{p}
+	got := w.pass().Results()
+	if got[0].State != v1alpha1.PolicyApplied || got[1].State != v1alpha1.PolicyWaiting || w.restarts != 0 || w.cards[first].vfs != 2 {
+		t.Errorf("without a turn: %+v, %s", got, w)
+	}
+	p.Status.Changing = []string{"n1"}
+	if got = w.pass().Results(); got[1].State != v1alpha1.PolicyApplied || w.restarts != 1 {
+		t.Errorf("with its turn: %+v, %d restarts", got, w.restarts)
+	}
+}
