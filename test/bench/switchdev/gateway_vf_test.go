@@ -113,6 +113,16 @@ func newGatewayHost(t *testing.T) *gatewayHost {
 	for _, link := range []string{h.nic, p.VFs[3].Representor.Name} {
 		run(t, "ethtool", "-K", link, "hw-tc-offload", "on")
 	}
+	h.cable()
+	h.router()
+	h.run()
+	return h
+}
+
+// cable has the outside at the other end of the NIC's cable, and the node's addresses on the NIC.
+func (h *gatewayHost) cable() {
+	t := h.T
+	t.Helper()
 	run(t, "ip", "netns", "add", "outside")
 	run(t, "ip", "link", "set", "swsimw0", "netns", "outside")
 	t.Cleanup(func() {
@@ -126,9 +136,6 @@ func newGatewayHost(t *testing.T) *gatewayHost {
 	run(t, "ip", "addr", "add", gatewayNode6+"/64", "dev", h.nic, "nodad")
 	run(t, "ip", "route", "add", "default", "via", gatewayOutside, "dev", h.nic)
 	run(t, inside("outside", "iperf3", "-s", "-D")...)
-	h.router()
-	h.run()
-	return h
 }
 
 // router is the node's gateway router as the controller makes it, less its services.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
@@ -94,12 +95,9 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 		Inventory: func() *vf.Inventory { return nil },
 	})
 	n.Runner, err = setup.New(filepath.Join(t.TempDir(), "policy.json"), "boot", setup.Deps{
-		Policies: func() ([]*v1alpha1.OffloadPolicy, bool) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return slices.Clone(n.policies), true
-		},
-		NodeObject: func() *corev1.Node { return &corev1.Node{} }, Inventory: node.Read,
+		Policies:   n.list,
+		NodeObject: func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}} }, Inventory: node.Read,
+		Pods: func() []string { return nil }, Uplinks: noUplinks{},
 		InUse: func() map[string]string { return nil },
 		Hold:  func([]string, string) (func(), error) { return func() {}, nil },
 		NIC:   kernelNIC{devices}, OVS: setup.Vswitchd{Client: client, DB: db, Observed: n.sampling.Observed},
@@ -115,7 +113,22 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 	return n
 }
 
+func (n *policyNode) list() ([]*v1alpha1.OffloadPolicy, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.policies), true
+}
+
+// noUplinks are none: the tests' NICs are free.
+type noUplinks struct{ setup.Uplinks }
+
+func (noUplinks) Resume(context.Context) error     { return nil }
+func (noUplinks) Undone() map[string]uplink.Undone { return nil }
+
 func (n *policyNode) set(policies ...*v1alpha1.OffloadPolicy) {
+	for _, p := range policies {
+		p.Status.Changing = []string{"node"} // the controller's part
+	}
 	n.mu.Lock()
 	n.policies = policies
 	n.mu.Unlock()

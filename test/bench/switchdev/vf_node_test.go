@@ -52,11 +52,7 @@ func newPodNode(t *testing.T) *podNode {
 		T: t, c: &cluster{t: t, dir: t.TempDir()}, pci: nics(t)[0],
 		pods: map[string]*corev1.Pod{},
 	}
-	n.seen = cni.NewPods(func(_, name string) *corev1.Pod {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.pods[name]
-	})
+	n.seen = podsOf(n)
 	nicSet(t, n.pci, "switchdev", "4")
 	n.dir = filepath.Join(n.c.dir, "node")
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
@@ -68,6 +64,14 @@ func newPodNode(t *testing.T) *podNode {
 	n.openvswitch()
 	n.serve()
 	return n
+}
+
+func podsOf(n *podNode) *cni.Pods {
+	return cni.NewPods(func(_, name string) *corev1.Pod {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.pods[name]
+	})
 }
 
 func (n *podNode) openvswitch() {

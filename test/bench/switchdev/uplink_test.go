@@ -1,0 +1,293 @@
+//go:build bench
+
+package switchdev
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
+	"github.com/ovn-offload/ovn-offload/test/tier"
+)
+
+// The uplink's name is none that the kernel gives, and its MTU none either: a new netdev lacks both.
+const (
+	uplinkName, uplinkMTU = "wan0", "1600"
+	moduleParameters      = "/sys/module/swsim/parameters/"
+)
+
+// uplinkHost is a node whose one NIC is bare and has the node's address.
+type uplinkHost struct {
+	*gatewayHost
+	*policyNode
+	cordoned bool
+}
+
+// TestUplink_BareNICOffloadsAndGoesBack: one object takes the NIC with the node's address from legacy mode without VFs to
+// pods in hardware, and its end takes the NIC back, while the outside pings the node. The control is the default, which
+// refuses. In the gate the driver makes a new netdev with each mode; in the full tier also a driver that keeps it.
+func TestUplink_BareNICOffloadsAndGoesBack(t *testing.T) {
+	for _, anew := range tier.Pick([]string{"1"}, []string{"1", "0"}) {
+		t.Run("new_uplink="+anew, func(t *testing.T) {
+			write(t, moduleParameters+"new_uplink", anew)
+			t.Cleanup(func() { write(t, moduleParameters+"new_uplink", "0") })
+			h := newUplinkHost(t)
+			pinged := ping(t, gatewayNode)
+			policy := h.policy("")
+
+			h.set(policy)
+			h.await(t, "p Refused, p Applied")
+			if got := h.Results()[0].Message; !strings.Contains(got, "set uplinkChange of the policy") || h.pf(t).Switchdev() {
+				t.Errorf("by default: %q", got)
+			}
+			pinged.report("while the change is refused, and OVS restarts", 2*time.Second)
+
+			policy = h.policy(v1alpha1.UplinkInPlace)
+			h.set(policy)
+			h.await(t, "p DrainNeeded, p Applied")
+			h.cordoned = true
+			h.Mark()
+			h.await(t, "p Applied, p Applied")
+			pinged.report("from legacy to switchdev", 10*time.Second)
+			h.offloads()
+			if mtu := read(t, "/sys/class/net/"+uplinkName+"/mtu"); mtu != uplinkMTU || !h.bears("br"+uplinkName) {
+				t.Errorf("MTU %s", mtu)
+			}
+			pinged.report("with pods in hardware", 2*time.Second)
+
+			h.set()
+			h.await(t, "")
+			h.wantBare(t)
+			pinged.report("from switchdev to legacy", 10*time.Second)
+			if mtu := read(t, "/sys/class/net/"+uplinkName+"/mtu"); mtu != uplinkMTU || !h.bears("br"+uplinkName) {
+				t.Errorf("MTU %s", mtu)
+			}
+		})
+	}
+}
+
+// TestUplink_ComesBackWhenNodeIsCutOff: in switchdev mode this NIC passes no packets. The former mode is back, and the
+// change is not tried again.
+func TestUplink_ComesBackWhenNodeIsCutOff(t *testing.T) {
+	write(t, moduleParameters+"dead_uplink", "1")
+	t.Cleanup(func() { write(t, moduleParameters+"dead_uplink", "0") })
+	h := newUplinkHost(t)
+	h.cordoned = true
+	pinged := ping(t, gatewayNode)
+	h.set(h.policy(v1alpha1.UplinkInPlace))
+	h.await(t, "p Failed, p Applied")
+	if got := h.Results()[0].Message; !strings.Contains(got, "was reachable before") || h.pf(t).Switchdev() || len(h.pf(t).VFs) != 0 {
+		t.Errorf("%q, %+v", got, h.pf(t))
+	}
+	pinged.report("there and back", 40*time.Second)
+	h.Mark()
+	eventually(t, "it is said why the change is not tried again", patience, func() bool {
+		return strings.Contains(h.Results()[0].Message, "was undone")
+	})
+	pinged.report("after it", 2*time.Second)
+}
+
+func newUplinkHost(t *testing.T) *uplinkHost {
+	t.Helper()
+	pci := nics(t)[0]
+	run(t, "ip", "link", "set", uplinkOf(t, pci), "down", "name", uplinkName, "mtu", uplinkMTU)
+	nicSet(t, pci, "legacy", "0")
+	if up := uplinkOf(t, pci); up != uplinkName { // made anew
+		run(t, "ip", "link", "set", up, "down", "name", uplinkName, "mtu", uplinkMTU)
+	}
+	run(t, "ethtool", "-K", uplinkName, "hw-tc-offload", "off")
+	n := &podNode{T: t, c: &cluster{t: t, dir: t.TempDir()}, pci: pci, pods: map[string]*corev1.Pod{}}
+	n.seen = podsOf(n)
+	n.dir = containerOVS(t)
+	t.Cleanup(n.stop)
+	n.c.central()
+	n.c.nb("ls-add", "net")
+	n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "external_ids:system-id=node", "external_ids:ovn-bridge=br-int")
+	n.c.daemon("", n.dir, "ovn-controller", "unix:"+n.dir+"/db.sock", "--pidfile", "--log-file="+n.dir+"/controller.log")
+	n.serve()
+	h := &uplinkHost{gatewayHost: &gatewayHost{podNode: n, nic: uplinkName}}
+	h.cable()
+	listen(t, "outside")
+	h.router()
+	h.gatewayHost.run()
+	eventually(t, "br-int", time.Minute, func() bool {
+		_, err := try("ovs-vsctl", "--db=unix:"+n.dir+"/db.sock", "--timeout=10", "br-exists", "br-int")
+		return err == nil
+	})
+	h.policies()
+	return h
+}
+
+// policies is the agent's part for OffloadPolicies.
+func (h *uplinkHost) policies() {
+	t := h.T
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	devices, kernel := openNode(t)
+	host, err := netdev.Open("")
+	ok(t, err)
+	running, err := offload.LoadRunning(filepath.Join(t.TempDir(), "running.json"))
+	ok(t, err)
+	client := unixctl.Client{Dir: h.dir, Daemon: "ovs-vswitchd"}
+	n := &policyNode{node: devices, pci: h.podNode.pci}
+	n.sampling = nodeoffload.NewSampling(nodeoffload.SamplingDeps{
+		Switch: client, DB: h.db, Running: running, Logger: log, Registerer: prometheus.NewRegistry(),
+		Inventory: func() *vf.Inventory { return nil },
+	})
+	dir := t.TempDir()
+	mover, err := uplink.New(filepath.Join(dir, "uplink.json"), "boot", uplink.Deps{
+		Netns: node.Local{NS: host}, NIC: kernelNIC{kernel}, Gateway: h.setup, Logger: log,
+		Uplink: func(device string) (string, error) { return uplinkIn(devices, device) },
+	})
+	ok(t, err)
+	n.Runner, err = setup.New(filepath.Join(dir, "policy.json"), "boot", setup.Deps{
+		Policies: n.list,
+		NodeObject: func() *corev1.Node {
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{Unschedulable: h.cordoned}}
+		},
+		Inventory: devices.Read, InUse: func() map[string]string { return nil }, Pods: func() []string { return nil },
+		Hold: func([]string, string) (func(), error) { return func() {}, nil },
+		NIC:  kernelNIC{kernel}, Uplinks: mover,
+		OVS:     setup.Vswitchd{Client: client, DB: h.db, Observed: n.sampling.Observed},
+		Changed: func() {}, Logger: log, Registerer: prometheus.NewRegistry(),
+	})
+	ok(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { _ = n.Run(ctx) })
+	t.Cleanup(func() { stop(); group.Wait() })
+	h.policyNode = n
+}
+
+func uplinkIn(devices *vf.Node, device string) (string, error) {
+	inv, err := devices.Read()
+	if err != nil {
+		return "", err
+	}
+	for i := range inv.PFs {
+		if up := inv.PFs[i].Uplink(); inv.PFs[i].Name == device && up != nil {
+			return up.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func (h *uplinkHost) policy(change v1alpha1.UplinkChange) *v1alpha1.OffloadPolicy {
+	return &v1alpha1.OffloadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 1},
+		Spec: v1alpha1.OffloadPolicySpec{
+			PFSelector: v1alpha1.PFSelector{Names: []string{uplinkName}}, NumVFs: 3, UplinkChange: change,
+		},
+	}
+}
+
+// offloads has two pods on VFs that reach each other in hardware.
+func (h *uplinkHost) offloads() {
+	t := h.T
+	t.Helper()
+	vfs := h.pf(t).VFs
+	if len(vfs) != 3 {
+		t.Fatalf("%d VFs", len(vfs))
+	}
+	a, b := h.pod(5, vfs[0].Name), h.pod(6, vfs[1].Name)
+	a.must("ADD")
+	b.must("ADD")
+	ok(t, a.reaches(b))
+	eventually(t, "the pods' traffic is in hardware", patience, func() bool {
+		_ = a.reaches(b)
+		flows := h.offloaded()
+		return strings.Contains(flows, "in_port("+vfs[0].Representor.Name+")") && strings.Contains(flows, "in_port("+vfs[1].Representor.Name+")")
+	})
+	a.must("DEL")
+	b.must("DEL")
+	for _, p := range []*vfPod{a, b} {
+		run(t, "ip", "netns", "del", p.ns)
+	}
+}
+
+// pinging is a ping from outside that goes on.
+type pinging struct {
+	*testing.T
+	file string
+	read int
+}
+
+const pingInterval = 100 * time.Millisecond
+
+func ping(t *testing.T, address string) *pinging {
+	t.Helper()
+	p := &pinging{T: t, file: filepath.Join(t.TempDir(), "ping")}
+	out, err := os.Create(p.file)
+	ok(t, err)
+	cmd := exec.Command("ip", inside("outside", "ping", "-n", "-D", "-i", fmt.Sprint(pingInterval.Seconds()), address)[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	ok(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait(); _ = out.Close() })
+	eventually(t, "the first answer", patience, func() bool { return strings.Contains(read(t, p.file), "bytes from") })
+	return p
+}
+
+// report counts the packets that were lost since the last report, and the longest time between two answers. It waits until
+// the outside has answers again.
+func (p *pinging) report(when string, limit time.Duration) {
+	p.Helper()
+	from := len(p.answers())
+	eventually(p, "pings answered "+when, patience, func() bool { return len(p.answers()) >= from+5 })
+	answers := p.answers()
+	last := answers[max(p.read-1, 0)]
+	var gap time.Duration
+	var lost int
+	for _, a := range answers[max(p.read-1, 0):] {
+		gap, lost = max(gap, a.at.Sub(last.at)), lost+max(a.seq-last.seq-1, 0)
+		last = a
+	}
+	p.Logf("%s: %d of %d pings lost, the longest gap was %s", when, lost, last.seq-answers[max(p.read-1, 0)].seq, gap.Round(10*time.Millisecond))
+	if gap > limit {
+		p.Errorf("%s: no answer for %s", when, gap)
+	}
+	p.read = len(answers)
+}
+
+type answer struct {
+	at  time.Time
+	seq int
+}
+
+func (p *pinging) answers() (all []answer) {
+	p.Helper()
+	for line := range strings.Lines(read(p, p.file)) {
+		stamp, rest, found := strings.Cut(strings.TrimPrefix(line, "["), "]")
+		_, seq, replied := strings.Cut(rest, "icmp_seq=")
+		if !found || !replied || !strings.Contains(rest, "bytes from") {
+			continue
+		}
+		at, err := strconv.ParseFloat(stamp, 64)
+		ok(p, err)
+		n, err := strconv.Atoi(strings.Fields(seq)[0])
+		ok(p, err)
+		all = append(all, answer{time.UnixMicro(int64(at * 1e6)), n})
+	}
+	return all
+}
