@@ -104,7 +104,7 @@ func (m *Mover) named(ctx context.Context, r record) error {
 	if name == r.Link.Name {
 		return nil
 	}
-	if err := m.await(ctx, nameTimeout, func(node.State) bool {
+	if err := m.await(ctx, m.nameTimeout, func(node.State) bool {
 		found, err := m.deps.Uplink(r.Device)
 		return err == nil && found == r.Link.Name
 	}); err == nil {

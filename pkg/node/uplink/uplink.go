@@ -17,7 +17,7 @@ const (
 	// returnTimeout is how long a driver may take to make a netdev again, and a link to come up: the link training of a
 	// fast port takes seconds.
 	returnTimeout = 30 * time.Second
-	// nameTimeout is how long udev may take to give a new netdev its former name.
+	// nameTimeout is Mover's.
 	nameTimeout = 3 * time.Second
 	// undoTimeout bounds an undo, which goes on when the agent is told to end.
 	undoTimeout = 2 * time.Minute
@@ -55,6 +55,8 @@ type Mover struct {
 	deps       Deps
 	host       *node.Host
 	file, boot string
+	// nameTimeout is how long udev may take to give a new netdev its former name.
+	nameTimeout time.Duration
 
 	mu    sync.Mutex
 	saved checkpoint
@@ -64,7 +66,7 @@ type Mover struct {
 
 // New makes a Mover. If a change was interrupted in this boot of the host, the gateway pauses until Resume.
 func New(file, boot string, deps Deps) (*Mover, error) {
-	m := &Mover{deps: deps, file: file, boot: boot, host: &node.Host{Deps: node.Deps{Netns: deps.Netns, Logger: deps.Logger}}}
+	m := &Mover{deps: deps, file: file, boot: boot, nameTimeout: nameTimeout, host: &node.Host{Deps: node.Deps{Netns: deps.Netns, Logger: deps.Logger}}}
 	if _, err := durable.Load(file, &m.saved); err != nil {
 		return nil, fmt.Errorf("reading the record of an uplink: %w", err)
 	}
@@ -116,7 +118,7 @@ func (m *Mover) Change(ctx context.Context, c Change) error {
 // record is taken while the gateway may work: the gateway moves addresses on links that it has, and those are
 // no addresses of the NIC.
 func (m *Mover) record(ctx context.Context, c Change) (record, error) {
-	r := record{Change: c, Boot: m.boot, Baseline: m.deps.Gateway.Reachable(ctx)}
+	r := record{Change: c, Boot: m.boot, Baseline: m.reachable(ctx)}
 	if len(r.Baseline) == 0 {
 		return r, errors.New("neither the API server nor the Southbound database is reachable: nothing would show that the node is cut off")
 	}
@@ -141,6 +143,22 @@ func (m *Mover) record(ctx context.Context, c Change) (record, error) {
 	}
 	r.Sysctls = sysctlsOf(st, name)
 	return r, nil
+}
+
+// reachable gives OVS some time: it may just have started again for the same policy.
+func (m *Mover) reachable(ctx context.Context) []string {
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	for range 10 {
+		if names := m.deps.Gateway.Reachable(ctx); len(names) > 0 {
+			return names
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return nil
 }
 
 // set changes the mode while the gateway pauses.
