@@ -100,7 +100,13 @@ func (f *full) openPolicies() error {
 	f.nics, err = setup.New(filepath.Join(dir, "offload-policy.json"), boot, setup.Deps{
 		Policies: f.policies.List, NodeObject: f.node,
 		Inventory: f.inventory.Read, InUse: f.vfs.users, Hold: claims.Hold,
-		Pods:    func() []string { return drainable(f.view.PodsOnNode(f.Node.Node)) },
+		Pods: func() []string {
+			if !f.services.synced.Load() {
+				return []string{"pods that are not read yet"}
+			}
+			return drainable(f.view.PodsOnNode(f.Node.Node))
+		},
+		Warn:    func(reason, message string) { f.report.Warn(contract.NodeOwner(f.Node.Node), reason, message) },
 		NIC:     nics{f.kernel},
 		Uplinks: uplinks,
 		OVS:     setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed},

@@ -34,6 +34,8 @@ const (
 	// NodeMTUKey holds "1442": how long packets from outside to pods may be; "":
 	// that is not looked at. Agent to controller.
 	NodeMTUKey = "ovn-offload.io/gateway-mtu"
+	// CordonedKey names the OffloadPolicy for which the controller has cordoned a Node.
+	CordonedKey = "ovn-offload.io/cordoned-for"
 	// GatewayMTUSupportKey holds "false" where that must not be looked at; user, on
 	// a Node.
 	GatewayMTUSupportKey = "k8s.ovn.org/gateway-mtu-support"

@@ -38,6 +38,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/rollout"
 )
 
 // podWriters is the number of pods that are annotated in parallel.
@@ -79,6 +80,7 @@ type Controller struct {
 	*process
 	cluster *Cluster
 	zones   []*Zone
+	rollout *rollout.Rollout // nil without a dynamic client
 }
 
 // New makes a Controller; its Events are recorded until ctx ends.
@@ -99,6 +101,11 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	for _, zone := range cfg.Zones {
 		c.zones = append(c.zones, newZone(p, zone))
 	}
+	if cfg.Dynamic != nil {
+		if c.rollout, err = rollout.New(rollout.Deps{Client: cfg.Dynamic, Nodes: view.Nodes, Logger: cfg.Logger, Registerer: cfg.Registerer}); err != nil {
+			return nil, err
+		}
+	}
 	p.markAll, p.nodeGone = c.mark, func(owner contract.Owner) { c.cluster.mark(owner) }
 	c.cluster.hasRows = func(owner contract.Owner) bool {
 		return slices.ContainsFunc(c.zones, func(zone *Zone) bool { return zone.hasRows(owner) })
@@ -114,6 +121,10 @@ func (c *Controller) mark(owners ...contract.Owner) {
 	c.cluster.mark(owners...)
 	for _, zone := range c.zones {
 		zone.mark(owners...)
+	}
+	isNode := func(owner contract.Owner) bool { return owner.Kind == contract.KindNode }
+	if c.rollout != nil && c.leading.Load() && slices.ContainsFunc(owners, isNode) {
+		c.rollout.Mark()
 	}
 }
 
@@ -186,6 +197,9 @@ func (c *Controller) lead(ctx context.Context) error {
 	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.cluster.nodes.Run(running) })
+	if c.rollout != nil {
+		group.Go(func() error { return c.rollout.Run(running) })
+	}
 	for _, zone := range c.zones {
 		zone.run(running, group)
 	}

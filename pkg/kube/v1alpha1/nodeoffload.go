@@ -240,6 +240,9 @@ type PolicyResult struct {
 	// policy is the name of the OffloadPolicy. It is empty if the NIC returns to its original state.
 	Policy string `json:"policy,omitempty"`
 
+	// generation is the generation of the policy to which the result belongs.
+	Generation int64 `json:"generation,omitempty"`
+
 	// device is the PCI address of the NIC. It is empty if no NIC matches, and for the setting of Open vSwitch.
 	Device string `json:"device,omitempty"`
 

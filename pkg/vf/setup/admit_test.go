@@ -67,6 +67,26 @@ func TestUplink_ChangesAsPolicySays(t *testing.T) {
 	}
 }
 
+// TestEvents_OncePerState: the recheck of each half minute tells nothing new.
+func TestEvents_OncePerState(t *testing.T) {
+	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
+	w.cards[first].master = ovsDatapath
+	w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 2, OVSHWOffload: new(bool)})}
+	r := w.agent()
+	for range 2 {
+		if err := r.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.policies[0].Spec.UplinkChange = v1alpha1.UplinkInPlace
+	if err := r.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"OffloadPolicyRefused", "OffloadPolicyDrainNeeded"}; !slices.Equal(w.events, want) {
+		t.Errorf("%q, want %q", w.events, want)
+	}
+}
+
 // TestUplink_GoesBackAsItCame: the way back is the one of the policy that is gone.
 func TestUplink_GoesBackAsItCame(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})

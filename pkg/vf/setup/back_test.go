@@ -35,7 +35,7 @@ func TestBack_OneOfTwoNICsDoesNotWait(t *testing.T) {
 	}
 	a := policy("a", 2, v1alpha1.OffloadPolicySpec{PFSelector: v1alpha1.PFSelector{PCIAddresses: []string{first}}, NumVFs: 2})
 	b := policy("b", 1, v1alpha1.OffloadPolicySpec{PFSelector: v1alpha1.PFSelector{PCIAddresses: []string{second}}, NumVFs: 2})
-	stays := []v1alpha1.PolicyResult{{Policy: "b", Device: second, State: v1alpha1.PolicyApplied}, {Policy: "b", State: v1alpha1.PolicyApplied}}
+	stays := []v1alpha1.PolicyResult{{Policy: "b", Generation: 1, Device: second, State: v1alpha1.PolicyApplied}, {Policy: "b", Generation: 1, State: v1alpha1.PolicyApplied}}
 	for name, c := range map[string]struct {
 		leaves *card
 		busy   bool

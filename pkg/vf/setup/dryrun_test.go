@@ -20,10 +20,10 @@ func TestDryRun_ShowsPlanAndChangesNothing(t *testing.T) {
 		t.Errorf("changed: %q, reserved %v, saved %v, %s", w.took(), r.Reserved(), r.saved.PFs, after)
 	}
 	want := []v1alpha1.PolicyResult{
-		{Policy: "p", Device: first, State: v1alpha1.PolicyPlanned, Message: "save original state of " + first + " (0 VFs, legacy); " +
+		{Policy: "p", Generation: 1, Device: first, State: v1alpha1.PolicyPlanned, Message: "save original state of " + first + " (0 VFs, legacy); " +
 			"set eswitch of " + first + " to switchdev; set number of VFs of " + first + " to 2; " +
 			"set hw-tc-offload of the uplink and the representors to true"},
-		{Policy: "p", State: v1alpha1.PolicyPlanned, Message: "save settings of OVS map[hw-offload:]; " +
+		{Policy: "p", Generation: 1, State: v1alpha1.PolicyPlanned, Message: "save settings of OVS map[hw-offload:]; " +
 			"merge settings of OVS map[hw-offload:true]; restart ovs-vswitchd"},
 	}
 	if diff := cmp.Diff(want, r.Results()); diff != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,6 +72,8 @@ type Deps struct {
 	NIC     NIC
 	OVS     OVSControl
 	Uplinks Uplinks
+	// Warn puts an Event on the Node.
+	Warn func(reason, message string)
 	// Changed is called when Results or Reserved have changed.
 	Changed    func()
 	Logger     *slog.Logger
@@ -160,7 +163,7 @@ func (r *Runner) pass(ctx context.Context) error {
 		changes := Plan(state, wants)
 		busy := r.work(ctx, changes, failed)
 		if !busy || round == rounds {
-			r.publish(results(changes, failed, whyRules(state, wants), notes))
+			r.publish(policies, results(changes, failed, whyRules(state, wants), notes))
 			return join(failed)
 		}
 	}
@@ -227,10 +230,18 @@ func results(changes []Change, failed map[string]error, rules string, notes []v1
 	return append(out, notes...)
 }
 
-func (r *Runner) publish(results []v1alpha1.PolicyResult) {
+func (r *Runner) publish(policies []*v1alpha1.OffloadPolicy, results []v1alpha1.PolicyResult) {
+	generations := map[string]int64{}
+	for _, p := range policies {
+		generations[p.Name] = p.Generation
+	}
 	applied := true
+	for i := range results {
+		results[i].Generation = generations[results[i].Policy]
+		applied = applied && results[i].State == v1alpha1.PolicyApplied
+	}
 	for _, result := range results {
-		applied = applied && result.State == v1alpha1.PolicyApplied
+		r.warn(result)
 	}
 	if !applied {
 		r.loop.MarkSpaced(recheckInterval, 0)
@@ -239,4 +250,19 @@ func (r *Runner) publish(results []v1alpha1.PolicyResult) {
 	r.results = results
 	r.mu.Unlock()
 	r.deps.Changed()
+}
+
+// warn tells once of a state that needs somebody.
+func (r *Runner) warn(result v1alpha1.PolicyResult) {
+	switch result.State {
+	case v1alpha1.PolicyRefused, v1alpha1.PolicyFailed, v1alpha1.PolicyDrainNeeded, v1alpha1.PolicyRebootNeeded:
+	default:
+		return
+	}
+	for _, before := range r.Results() {
+		if before.Policy == result.Policy && before.Device == result.Device && before.State == result.State {
+			return
+		}
+	}
+	r.deps.Warn("OffloadPolicy"+string(result.State), strings.TrimSpace(result.Policy+" "+result.Device)+": "+result.Message)
 }

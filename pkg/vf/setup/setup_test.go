@@ -56,7 +56,7 @@ func TestSetup_BareNICOffloadsAndGoesBack(t *testing.T) {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 	results := []v1alpha1.PolicyResult{
-		{Policy: "p", Device: first, State: v1alpha1.PolicyApplied}, {Policy: "p", State: v1alpha1.PolicyApplied},
+		{Policy: "p", Generation: 1, Device: first, State: v1alpha1.PolicyApplied}, {Policy: "p", Generation: 1, State: v1alpha1.PolicyApplied},
 	}
 	if diff := cmp.Diff(results, r.Results()); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)

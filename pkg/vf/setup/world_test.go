@@ -65,6 +65,7 @@ type world struct {
 	pods     []string
 	cordoned bool
 	undone   map[string]uplink.Undone
+	events   []string
 
 	changes, crashAt int
 	crashAfter       bool
@@ -276,7 +277,7 @@ func (w *world) agent() *Runner {
 		},
 		Pods: func() []string { return w.pods }, Uplinks: uplinks{w},
 		Inventory: w.inventory, InUse: w.users, Hold: w.hold,
-		NIC: w, OVS: w, Changed: func() {},
+		NIC: w, OVS: w, Changed: func() {}, Warn: func(reason, _ string) { w.events = append(w.events, reason) },
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

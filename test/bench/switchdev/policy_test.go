@@ -101,7 +101,7 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 		InUse: func() map[string]string { return nil },
 		Hold:  func([]string, string) (func(), error) { return func() {}, nil },
 		NIC:   kernelNIC{devices}, OVS: setup.Vswitchd{Client: client, DB: db, Observed: n.sampling.Observed},
-		Changed: func() {}, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
+		Changed: func() {}, Warn: func(string, string) {}, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -137,7 +137,29 @@ func newUplinkHost(t *testing.T) *uplinkHost {
 		return err == nil
 	})
 	h.policies()
+	t.Cleanup(h.explain)
 	return h
+}
+
+// explain shows where packets go when a test has failed.
+func (h *uplinkHost) explain() {
+	if !h.Failed() {
+		return
+	}
+	for _, words := range [][]string{
+		{"ovs-ofctl", "-O", "OpenFlow14", "show", "br" + uplinkName}, {"ovs-ofctl", "-O", "OpenFlow14", "dump-flows", "br" + uplinkName},
+		{"ovs-appctl", "-t", h.appctl(), "dpctl/dump-flows"}, {"ovs-appctl", "-t", h.appctl(), "dpctl/dump-conntrack"},
+		{"ip", "addr"}, {"ip", "route"}, {"ip", "neigh"}, inside("outside", "ip", "neigh"), inside("outside", "ping", "-n", "-c2", "-W1", gatewayNode),
+		{"ping", "-n", "-c2", "-W1", gatewayOutside},
+	} {
+		out, _ := try(words...)
+		h.Logf("%s:\n%s", strings.Join(words, " "), out)
+	}
+}
+
+func (h *uplinkHost) appctl() string {
+	files, _ := filepath.Glob(h.dir + "/ovs-vswitchd.*.ctl")
+	return strings.Join(append(files, h.dir+"/ovs-vswitchd.ctl")[:1], "")
 }
 
 // policies is the agent's part for OffloadPolicies.
@@ -171,7 +193,7 @@ func (h *uplinkHost) policies() {
 		Hold: func([]string, string) (func(), error) { return func() {}, nil },
 		NIC:  kernelNIC{kernel}, Uplinks: mover,
 		OVS:     setup.Vswitchd{Client: client, DB: h.db, Observed: n.sampling.Observed},
-		Changed: func() {}, Logger: log, Registerer: prometheus.NewRegistry(),
+		Changed: func() {}, Warn: func(string, string) {}, Logger: log, Registerer: prometheus.NewRegistry(),
 	})
 	ok(t, err)
 	ctx, stop := context.WithCancel(context.Background())
