@@ -90,6 +90,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.Var(parsed(&c.Node.EncapNetwork, "", parseNetwork), "encap-ip", "address at which tunnels end, or the network in which each node has this address; empty: the node's first address")
 	f.StringVar(&c.Node.Checkpoint, "checkpoint", c.Node.Checkpoint, "file that holds the uplink's original state")
 	f.StringVar(&c.VFs.KubeletDir, "kubelet-dir", c.VFs.KubeletDir, "where the kubelet has its sockets")
+	f.StringVar(&c.VFs.UnitDir, "systemd-units", c.VFs.UnitDir, "where the host's systemd finds units, for OffloadPolicies that set up a NIC at boot; empty: the host has no systemd")
 	f.Var(parsed(&c.VFs.Pools, "", parsePools), "vf-pools", "VFs to hand out, in the JSON of the sriov-network-device-plugin; empty: "+plugin.DefaultResource)
 	f.Var(parsed(&c.VFs.Resources, "", parseResources), "vf-resources", "resources of other device plugins whose VFs become a pod's network, with commas between")
 	f.Var(parsed(&c.VFs.Purposes.Management, "", vf.ParseSelector), "management-vf", "VF that is the node's own interface in its pod subnet, by PF, such as ens1f0#0; empty: none, and an internal port of OVS where that runs")

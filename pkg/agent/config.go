@@ -56,7 +56,9 @@ type VFs struct {
 	Resources []string
 	// InitialNetns is the path of the initial network namespace, where the node is another one.
 	InitialNetns string
-	Purposes     vf.Settings
+	// UnitDir is where the host's systemd finds units; empty: the host has none.
+	UnitDir  string
+	Purposes vf.Settings
 }
 
 // Install says where the container runtime looks for networks and plugins, and where the host's network services look
@@ -75,7 +77,7 @@ type Metrics struct {
 func Defaults() Config {
 	return Config{
 		Mode: ModeFull, Node: gateway.Defaults(), CNI: cni.Defaults(), Chassis: chassis.Defaults(),
-		OVSDB: "unix:/run/openvswitch/db.sock", VFs: VFs{KubeletDir: "/var/lib/kubelet"},
+		OVSDB: "unix:/run/openvswitch/db.sock", VFs: VFs{KubeletDir: "/var/lib/kubelet", UnitDir: "/etc/systemd/system"},
 		Install: Install{ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName, Run: "/run"},
 		Metrics: Metrics{Local: "127.0.0.1:9410", Detail: offload.DetailNamespace}, Logger: slog.New(slog.DiscardHandler),
 	}

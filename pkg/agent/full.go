@@ -108,8 +108,8 @@ func (f *full) openPolicies() error {
 		},
 		Warn:    func(reason, message string) { f.report.Warn(contract.NodeOwner(f.Node.Node), reason, message) },
 		NIC:     nics{f.kernel},
-		Uplinks: uplinks,
-		OVS:     setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed},
+		Uplinks: uplinks, UnitDir: f.VFs.UnitDir,
+		OVS:     setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed, Links: f.netns},
 		Changed: func() { f.publisher.Changed(); f.vfs.offer() }, Logger: f.Logger, Registerer: f.metrics,
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	vfsetup "github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
 
 // Cleanup takes back what an agent has done to its node. A host with a DPU has no Open vSwitch.
@@ -33,7 +34,7 @@ func Cleanup(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run), forgetLease(cfg))
+	return errors.Join(vfsetup.RemoveUnits(cfg.VFs.UnitDir), setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run), forgetLease(cfg))
 }
 
 // cleanHost restores the VF that carries the management port.

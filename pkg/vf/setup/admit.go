@@ -50,13 +50,15 @@ func (w way) admit(s State, pf *vf.PF, c *Change, steps []Step) []Step {
 	case len(pods) > 0:
 		slices.Sort(pods)
 		pods = slices.Compact(pods)
-		c.State, c.Refused = v1alpha1.PolicyDrainNeeded, "the change would interrupt "+strings.Join(atMost(pods, "more"), "; ")
+		c.State, c.Refused = v1alpha1.PolicyDrainNeeded, interrupted+strings.Join(atMost(pods, "more"), "; ")
 	}
 	if c.Refused != "" && w.UplinkChange == v1alpha1.UplinkAtBoot && c.State != v1alpha1.PolicyWaiting {
-		c.State = v1alpha1.PolicyRebootNeeded
+		c.State, c.Refused = v1alpha1.PolicyRebootNeeded, "a reboot of the host makes the change; now it would interrupt "+strings.TrimPrefix(c.Refused, interrupted)
 	}
 	return steps
 }
+
+const interrupted = "the change would interrupt "
 
 const waits = "other nodes change first: maxUnavailable of the policy limits how many change at a time"
 
@@ -78,7 +80,7 @@ func (w way) uplink(s State, pf *vf.PF, c *Change, use string) {
 	undone, tried := s.Undone[pf.Name]
 	switch {
 	case w.UplinkChange == v1alpha1.UplinkAtBoot:
-		c.Refused = use + " until the host boots"
+		c.Refused = use
 	case w.UplinkChange != v1alpha1.UplinkInPlace:
 		c.Refused = "a change of the eswitch's mode would interrupt " + use +
 			": set uplinkChange of the policy to InPlace or AtBoot, or set the mode when the host boots"

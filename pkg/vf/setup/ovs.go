@@ -36,7 +36,7 @@ func planOVS(s State, wants map[string]Want) (Change, bool) {
 		c = c.restart(s.OVS.Supervised)
 	}
 	if policy == "" {
-		c.Steps = append(c.Steps, forgetOVS{})
+		c.Steps = append(c.Steps, deleteRules{}, forgetOVS{})
 	}
 	if policy != "" && !dryRun && !hasTurn(wants, policy) && interrupts(c.Steps) {
 		c.Steps, c.State, c.Refused = nil, v1alpha1.PolicyWaiting, waits

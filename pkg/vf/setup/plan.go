@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
@@ -44,11 +45,19 @@ func Plan(s State, wants map[string]Want) []Change {
 		case has:
 			c = planRestore(s, pf, saved)
 		default:
+			c = Change{PF: pf.Name}
+		}
+		if c = planUnit(s, pf, want, c); !wanted && !has && len(c.Steps) == 0 {
 			continue
 		}
 		applied = applied && !c.unfinished()
 		leaving = leaving || c.Policy == "" && c.Refused != ""
 		changes = append(changes, c)
+	}
+	for _, device := range slices.Sorted(maps.Keys(s.Units)) {
+		if !slices.ContainsFunc(s.PFs, func(pf vf.PF) bool { return pf.Name == device }) {
+			changes = append(changes, Change{PF: device, Steps: []Step{removeUnit{device}}}) // its card has gone
+		}
 	}
 	c, ok := planOVS(s, wants)
 	switch {
@@ -61,6 +70,9 @@ func Plan(s State, wants map[string]Want) []Change {
 	}
 	return changes
 }
+
+// bnxt is the driver that wants VFs before the mode.
+const bnxt = "bnxt_en"
 
 // target is the state of a PF to reach.
 type target struct {
@@ -136,7 +148,7 @@ func (t target) steps(pf *vf.PF) []Step {
 	case sameMode:
 		remove()
 		create()
-	case pf.Driver == "bnxt_en" && t.mode == vf.Switchdev:
+	case pf.Driver == bnxt && t.mode == vf.Switchdev:
 		if !sameVFs {
 			remove()
 			create()

@@ -45,6 +45,8 @@ type OVSControl interface {
 	Merge(ctx context.Context, keys map[string]string) error
 	// Restart ends ovs-vswitchd and waits until it is there again.
 	Restart(ctx context.Context) error
+	// DeleteRules deletes rules of TC on links that OVS has made.
+	DeleteRules() error
 }
 
 // Uplinks changes the mode of NICs with the node's own traffic; *uplink.Mover is one.
@@ -72,6 +74,8 @@ type Deps struct {
 	NIC     NIC
 	OVS     OVSControl
 	Uplinks Uplinks
+	// UnitDir is where the host's systemd finds units; empty: the host has none.
+	UnitDir string
 	// Warn puts an Event on the Node.
 	Warn func(reason, message string)
 	// Changed is called when Results or Reserved have changed.

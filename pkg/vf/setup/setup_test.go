@@ -74,8 +74,8 @@ func TestSetup_BareNICOffloadsAndGoesBack(t *testing.T) {
 	w.policies = nil
 	r = w.pass()
 	want = []string{"ovs map[hw-offload:]", "ovs restart", "03 vfs 0", "03 mode legacy", "up03 tc false"}
-	if diff := cmp.Diff(want, w.took()); diff != "" {
-		t.Errorf("back (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, w.took()); diff != "" || w.cleared != 1 {
+		t.Errorf("rules of OVS deleted %d times; back (-want +got):\n%s", w.cleared, diff)
 	}
 	if after := w.String(); after != before || len(r.Results()) != 0 || len(w.reserved(r)) != 0 {
 		t.Errorf("before %s\nafter  %s\nresults %v", before, after, r.Results())

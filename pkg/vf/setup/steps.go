@@ -49,20 +49,25 @@ type mergeOVS struct{ Keys map[string]string }
 
 type restartOVS struct{}
 
+// deleteRules is for rules of TC that OVS left on its own links when it ended: an OVS that does not offload removes none,
+// and a rule whose NIC has a new netdev drops packets.
+type deleteRules struct{}
+
 type forgetOVS struct{}
 
 func (a savePF) String() string {
 	return fmt.Sprintf("save original state of %s (%d VFs, %s)", a.PF, a.NumVFs, a.Mode)
 }
-func (a forgetPF) String() string { return "forget original state of " + a.PF }
-func (a setVFs) String() string   { return fmt.Sprintf("set number of VFs of %s to %d", a.PF, a.N) }
-func (a setMode) String() string  { return fmt.Sprintf("set eswitch of %s to %s", a.PF, a.Mode) }
-func (a moveMode) String() string { return a.setMode.String() + ", with the node's addresses" }
-func (a setHWTC) String() string  { return fmt.Sprintf("set hw-tc-offload of %s to %t", a.Link, a.On) }
-func (a saveOVS) String() string  { return fmt.Sprintf("save settings of OVS %v", a.Undo) }
-func (a mergeOVS) String() string { return fmt.Sprintf("merge settings of OVS %v", a.Keys) }
-func (restartOVS) String() string { return "restart ovs-vswitchd" }
-func (forgetOVS) String() string  { return "forget settings of OVS" }
+func (a forgetPF) String() string  { return "forget original state of " + a.PF }
+func (a setVFs) String() string    { return fmt.Sprintf("set number of VFs of %s to %d", a.PF, a.N) }
+func (a setMode) String() string   { return fmt.Sprintf("set eswitch of %s to %s", a.PF, a.Mode) }
+func (a moveMode) String() string  { return a.setMode.String() + ", with the node's addresses" }
+func (a setHWTC) String() string   { return fmt.Sprintf("set hw-tc-offload of %s to %t", a.Link, a.On) }
+func (a saveOVS) String() string   { return fmt.Sprintf("save settings of OVS %v", a.Undo) }
+func (a mergeOVS) String() string  { return fmt.Sprintf("merge settings of OVS %v", a.Keys) }
+func (restartOVS) String() string  { return "restart ovs-vswitchd" }
+func (deleteRules) String() string { return "delete rules of TC on links of OVS" }
+func (forgetOVS) String() string   { return "forget settings of OVS" }
 
 func (a savePF) Apply(_ context.Context, h *host) error {
 	return h.change(func(c *Checkpoint) {
@@ -106,6 +111,13 @@ func (a saveOVS) Apply(_ context.Context, h *host) error {
 func (a mergeOVS) Apply(ctx context.Context, h *host) error { return h.deps.OVS.Merge(ctx, a.Keys) }
 
 func (restartOVS) Apply(ctx context.Context, h *host) error { return h.deps.OVS.Restart(ctx) }
+
+func (deleteRules) Apply(_ context.Context, h *host) error {
+	if ovs := h.deps.OVS.Observe(); ovs == nil || ovs.Settings().HWOffload {
+		return nil // these are rules that OVS uses
+	}
+	return h.deps.OVS.DeleteRules()
+}
 
 func (forgetOVS) Apply(_ context.Context, h *host) error {
 	return h.change(func(c *Checkpoint) { c.OVS = nil })

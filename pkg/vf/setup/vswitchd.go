@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -30,6 +31,25 @@ type Vswitchd struct {
 	DB     Database
 	// Observed gives its settings; not ok while it does not run.
 	Observed func() (_ offload.Observed, ok bool)
+	Links    Links
+}
+
+// Links are those of the host; *netdev.NS has them.
+type Links interface {
+	Links() ([]netdev.Link, error)
+	DeleteRules(link string) error
+}
+
+// DeleteRules leaves NICs alone, which may have rules of others.
+func (v Vswitchd) DeleteRules() error {
+	links, err := v.Links.Links()
+	errs := []error{err}
+	for _, link := range links {
+		if link.Type == "openvswitch" {
+			errs = append(errs, v.Links.DeleteRules(link.Name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Observe is what a Runner asks.

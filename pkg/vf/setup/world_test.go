@@ -57,6 +57,7 @@ type world struct {
 	config, running map[string]string
 	supervised      bool
 	restarts        int
+	cleared         int // rules that OVS left
 
 	policies []*v1alpha1.OffloadPolicy
 	unknown  bool
@@ -66,6 +67,7 @@ type world struct {
 	cordoned bool
 	undone   map[string]uplink.Undone
 	events   []string
+	units    string // directory
 
 	changes, crashAt int
 	crashAfter       bool
@@ -239,6 +241,8 @@ func (w *world) Restart(context.Context) error {
 	})
 }
 
+func (w *world) DeleteRules() error { w.cleared++; return nil }
+
 func (w *world) users() map[string]string {
 	defer w.looked()
 	w.mu.Lock()
@@ -275,7 +279,7 @@ func (w *world) agent() *Runner {
 		NodeObject: func() *corev1.Node {
 			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: w.labels}, Spec: corev1.NodeSpec{Unschedulable: w.cordoned}}
 		},
-		Pods: func() []string { return w.pods }, Uplinks: uplinks{w},
+		Pods: func() []string { return w.pods }, Uplinks: uplinks{w}, UnitDir: w.units,
 		Inventory: w.inventory, InUse: w.users, Hold: w.hold,
 		NIC: w, OVS: w, Changed: func() {}, Warn: func(reason, _ string) { w.events = append(w.events, reason) },
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),

@@ -89,6 +89,11 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 		t.Fatal(err)
 	}
 	client := unixctl.Client{Dir: run, Daemon: "ovs-vswitchd"}
+	host, err := netdev.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = host.Close() })
 	n := &policyNode{node: node, pci: pci}
 	n.sampling = nodeoffload.NewSampling(nodeoffload.SamplingDeps{
 		Switch: client, DB: db, Running: running, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
@@ -100,7 +105,7 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 		Pods: func() []string { return nil }, Uplinks: noUplinks{},
 		InUse: func() map[string]string { return nil },
 		Hold:  func([]string, string) (func(), error) { return func() {}, nil },
-		NIC:   kernelNIC{devices}, OVS: setup.Vswitchd{Client: client, DB: db, Observed: n.sampling.Observed},
+		NIC:   kernelNIC{devices}, OVS: setup.Vswitchd{Client: client, DB: db, Observed: n.sampling.Observed, Links: host},
 		Changed: func() {}, Warn: func(string, string) {}, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
