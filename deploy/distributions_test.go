@@ -88,7 +88,7 @@ func checkDirectories(t *testing.T, values map[string]any, all []workload) {
 	}
 	paths, _ := values["paths"].(map[string]any)
 	for name, path := range paths {
-		if !mounted[path.(string)] {
+		if path != "" && !mounted[path.(string)] { // an empty one is of nothing that the distribution has
 			t.Errorf("paths.%s: no volume of %s, there are %q", name, path, slices.Sorted(maps.Keys(mounted)))
 		}
 	}

@@ -187,6 +187,8 @@ var rights = map[string][]string{
 		"list adminnetworkpolicies", "watch adminnetworkpolicies", "list baselineadminnetworkpolicies", "watch baselineadminnetworkpolicies",
 		"list clusternetworkpolicies", "watch clusternetworkpolicies", "patch adminnetworkpolicies/status",
 		"patch baselineadminnetworkpolicies/status", "patch clusternetworkpolicies/status",
+		"list nodeoffloads", "watch nodeoffloads", "list offloadpolicies", "watch offloadpolicies", "update offloadpolicies/status",
+		"patch nodes", "create pods/eviction", // for OffloadPolicies with drain Evict
 		"create events", "patch events", "create leases", "get leases*", "update leases*", "get configmaps*",
 	},
 	"ovnkube-db": {"create configmaps", "get configmaps*", "update configmaps*"}, // of clusters

@@ -68,6 +68,7 @@ func nodeBoard() Board {
 				timeline("VFs attached again", short, Query{"ovn_offload_cni_devices_restored_total" + of, "{{node}}"}),
 				timeline("hw-offload", short, Query{"ovn_offload_hw_offload_wanted" + of, "{{node}} wanted"}, Query{"ovn_offload_hw_offload_in_force" + of, "{{node}} in force"}),
 				timeline("OffloadPolicies", short, Query{"ovn_offload_offloadpolicy_devices" + of, "{{node}} {{state}}"}),
+				timeline("Nodes of OffloadPolicies", short, Query{"sum by (policy, state) (ovn_offload_policy_nodes)", "{{policy}} {{state}}"}),
 				timeline("The node's addresses on a VF", short, Query{"ovn_offload_gateway_vf" + of, "{{node}}"}),
 			}},
 			{"Cost", []Panel{

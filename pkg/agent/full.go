@@ -100,15 +100,9 @@ func (f *full) openPolicies() error {
 	f.nics, err = setup.New(filepath.Join(dir, "offload-policy.json"), boot, setup.Deps{
 		Policies: f.policies.List, NodeObject: f.node,
 		Inventory: f.inventory.Read, InUse: f.vfs.users, Hold: claims.Hold,
-		Pods: func() []string {
-			if !f.services.synced.Load() {
-				return []string{"pods that are not read yet"}
-			}
-			return drainable(f.view.PodsOnNode(f.Node.Node))
-		},
-		Warn:    func(reason, message string) { f.report.Warn(contract.NodeOwner(f.Node.Node), reason, message) },
+		Busy:    setup.Busy{Uplinks: uplinks, Pods: f.drainable, UnitDir: f.VFs.UnitDir},
+		Warn:    func(message string) { f.report.Warn(contract.NodeOwner(f.Node.Node), "OffloadPolicyNotApplied", message) },
 		NIC:     nics{f.kernel},
-		Uplinks: uplinks, UnitDir: f.VFs.UnitDir,
 		OVS:     setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed, Links: f.netns},
 		Changed: func() { f.publisher.Changed(); f.vfs.offer() }, Logger: f.Logger, Registerer: f.metrics,
 	})
@@ -136,8 +130,11 @@ func (f *full) uplinkOf(device string) (string, error) {
 }
 
 // drainable names the pods that have the node's network and that a drain moves to other nodes.
-func drainable(pods []*corev1.Pod) (names []string) {
-	for _, pod := range pods {
+func (f *full) drainable() (names []string) {
+	if !f.services.synced.Load() {
+		return []string{"pods that are not read yet"}
+	}
+	for _, pod := range f.view.PodsOnNode(f.Node.Node) {
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		owner := metav1.GetControllerOf(pod)
 		if !pod.Spec.HostNetwork && !ended && (owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node") {

@@ -24,6 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/test/policytest"
 )
@@ -40,7 +41,7 @@ type history struct {
 // whole cluster.
 func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Object) *world {
 	t.Helper()
-	lists := map[schema.GroupVersionResource]string{}
+	lists := map[schema.GroupVersionResource]string{v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList"}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}

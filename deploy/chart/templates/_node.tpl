@@ -52,6 +52,7 @@ initContainers:
     - --gateway-interface=$(GATEWAY_INTERFACE)
     - --exgw-interface=$(EXGW_INTERFACE)
     - --datapath=$(DATAPATH)
+    - --systemd-units={{ .root.Values.paths.systemdUnits }}
     - --log-level=$(LOG_LEVEL)
   env:
     - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
@@ -76,6 +77,9 @@ initContainers:
     - {name: run-openvswitch, mountPath: /run/openvswitch}
     - {name: cni-conf, mountPath: /etc/cni/net.d}
     - {name: state, mountPath: /var/lib/ovn-offload}
+    {{- with .root.Values.paths.systemdUnits }}
+    - {name: systemd-units, mountPath: {{ . }}}
+    {{- end }}
     {{- include "ovn-offload.servicesMounts" . | nindent 4 }}
 {{- end }}
 
@@ -99,6 +103,9 @@ initContainers:
 - {name: run-openvswitch, hostPath: {path: /run/openvswitch, type: DirectoryOrCreate}}
 - {name: cni-conf, hostPath: {path: {{ .Values.paths.cniConf }}, type: DirectoryOrCreate}}
 - {name: state, hostPath: {path: {{ .Values.paths.state }}, type: DirectoryOrCreate}}
+{{- with .Values.paths.systemdUnits }}
+- {name: systemd-units, hostPath: {path: {{ . }}, type: DirectoryOrCreate}}
+{{- end }}
 {{ include "ovn-offload.servicesVolumes" . }}
 {{- end }}
 

@@ -15,7 +15,6 @@ import (
 // +kubebuilder:printcolumn:name=Reserved,type=integer,JSONPath=`.spec.reservedVFs`
 // +kubebuilder:printcolumn:name=Nodes,type=integer,JSONPath=`.status.selected`
 // +kubebuilder:printcolumn:name=Applied,type=integer,JSONPath=`.status.applied`
-// +kubebuilder:printcolumn:name=Problem,type=string,JSONPath=`.status.problems[0].message`,priority=1
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type OffloadPolicy struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -32,7 +33,10 @@ type schemaOf struct {
 	Minimum, Maximum               *int
 	MinItems, MinLength, MaxLength *int
 	MinProperties                  *int
-	MapType                        string              `json:"x-kubernetes-map-type"`
+	MapType                        string `json:"x-kubernetes-map-type"`
+	IntOrString                    bool   `json:"x-kubernetes-int-or-string"`
+	AnyOf                          []map[string]string
+	MaxItems                       *int
 	ListType                       string              `json:"x-kubernetes-list-type"`
 	ListMapKeys                    []string            `json:"x-kubernetes-list-map-keys"`
 	Validations                    []map[string]string `json:"x-kubernetes-validations"`
@@ -152,6 +156,12 @@ func compare(path string, s *schemaOf, t reflect.Type) (problems []string) {
 		reflect.Struct: "object", reflect.Map: "object", reflect.Slice: "array", reflect.Bool: "boolean",
 		reflect.String: "string", reflect.Int: "integer", reflect.Int32: "integer", reflect.Int64: "integer",
 	}[t.Kind()]
+	if t == reflect.TypeFor[intstr.IntOrString]() {
+		if s == nil || !s.IntOrString {
+			complain("not an integer or a string")
+		}
+		return problems
+	}
 	if t == reflect.TypeFor[metav1.Time]() {
 		want = "string"
 	}

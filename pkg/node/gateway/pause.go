@@ -1,12 +1,6 @@
 package gateway
 
-import (
-	"context"
-	"slices"
-
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/node"
-)
+import "context"
 
 // The methods of this file are for pkg/node/uplink, which changes the mode of a NIC under a bridge.
 
@@ -20,16 +14,13 @@ func (s *Setup) Pause() (resume func()) {
 }
 
 // Detach takes a NIC out of the bridge that has taken it over; the addresses stay on the bridge. The NIC's rules of TC go
-// with its port, and no driver changes the mode while there are any.
-func (s *Setup) Detach(ctx context.Context, nic string) error {
+// with its port, and no driver changes the mode while there are any. It is false for a NIC of no such bridge.
+func (s *Setup) Detach(ctx context.Context, nic string) (bool, error) {
 	b, saved, err := s.bridgeWith(nic)
 	if b == nil || err != nil {
-		return err
+		return false, err
 	}
-	if err := b.Commit(ctx, gatewayRows(b.cfg, *saved, false)); err != nil {
-		return err
-	}
-	return b.awaitClosed(ctx, nic)
+	return true, b.Commit(ctx, gatewayRows(b.cfg, *saved, false))
 }
 
 // Attach puts back what Detach took.
@@ -64,36 +55,4 @@ func (s *Setup) bridgeWith(nic string) (*bridge, *Checkpoint, error) {
 		}
 	}
 	return nil, nil, nil
-}
-
-// awaitClosed waits until ovs-vswitchd has let go of a NIC.
-func (b *bridge) awaitClosed(ctx context.Context, nic string) error {
-	ctx, cancel := context.WithTimeout(ctx, node.StepTimeout)
-	defer cancel()
-	events, err := b.Deps.Netns.Watch(ctx)
-	if err != nil {
-		return err
-	}
-	for {
-		links, err := b.Deps.Netns.Links()
-		if err != nil {
-			return err
-		}
-		if !isPort(links, nic) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case _, open := <-events:
-			if !open {
-				return node.NotReady("the kernel ended the subscription")
-			}
-		}
-	}
-}
-
-// isPort reports whether the kernel's datapath has a NIC; one that is gone is no port.
-func isPort(links []netdev.Link, nic string) bool {
-	return slices.ContainsFunc(links, func(l netdev.Link) bool { return l.Name == nic && l.Master != 0 })
 }

@@ -19,7 +19,7 @@ const (
 	returnTimeout = 30 * time.Second
 	// nameTimeout is Mover's.
 	nameTimeout = 3 * time.Second
-	// undoTimeout bounds an undo, which goes on when the agent is told to end.
+	// undoTimeout bounds an undo, which continues while the agent ends.
 	undoTimeout = 2 * time.Minute
 )
 
@@ -33,7 +33,7 @@ type Gateway interface {
 	// Pause waits for the end of a pass, and no other begins before resume.
 	Pause() (resume func())
 	// Detach takes a NIC out of a bridge of the agent, and Attach puts it back; other NICs stay as they are.
-	Detach(ctx context.Context, nic string) error
+	Detach(ctx context.Context, nic string) (bool, error)
 	Attach(ctx context.Context, nic string) error
 	// Reachable names the probes that succeed, and Verify waits until these do again.
 	Reachable(ctx context.Context) []string
@@ -118,7 +118,7 @@ func (m *Mover) Change(ctx context.Context, c Change) error {
 // record is taken while the gateway may work: the gateway moves addresses on links that it has, and those are
 // no addresses of the NIC.
 func (m *Mover) record(ctx context.Context, c Change) (record, error) {
-	r := record{Change: c, Boot: m.boot, Baseline: m.reachable(ctx)}
+	r := record{Change: c, Boot: m.boot, Baseline: reachable(ctx, m.deps.Gateway)}
 	if len(r.Baseline) == 0 {
 		return r, errors.New("neither the API server nor the Southbound database is reachable: nothing would show that the node is cut off")
 	}
@@ -146,11 +146,11 @@ func (m *Mover) record(ctx context.Context, c Change) (record, error) {
 }
 
 // reachable gives OVS some time: it may just have started again for the same policy.
-func (m *Mover) reachable(ctx context.Context) []string {
+func reachable(ctx context.Context, gateway Gateway) []string {
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
 	for range 10 {
-		if names := m.deps.Gateway.Reachable(ctx); len(names) > 0 {
+		if names := gateway.Reachable(ctx); len(names) > 0 {
 			return names
 		}
 		select {
@@ -163,7 +163,11 @@ func (m *Mover) reachable(ctx context.Context) []string {
 
 // set changes the mode while the gateway pauses.
 func (m *Mover) set(ctx context.Context, r record, mode string) error {
-	if err := m.deps.Gateway.Detach(ctx, r.Link.Name); err != nil {
+	detached, err := m.deps.Gateway.Detach(ctx, r.Link.Name)
+	if err == nil && detached {
+		err = m.await(ctx, node.StepTimeout, func(st node.State) bool { return st.Links[r.Link.Name].Master == 0 })
+	}
+	if err != nil {
 		return fmt.Errorf("taking %s out of its bridge: %w", r.Link.Name, err)
 	}
 	if err := m.deps.NIC.SetEswitchMode(r.Device, mode); err != nil {

@@ -151,8 +151,8 @@ func (m *machine) Pause() func() {
 	return func() { m.paused-- }
 }
 
-func (m *machine) Detach(_ context.Context, nic string) error {
-	return m.do(func() error { m.attached = false; return nil })
+func (m *machine) Detach(context.Context, string) (bool, error) {
+	return true, m.do(func() error { m.attached = false; return nil })
 }
 
 func (m *machine) Attach(_ context.Context, nic string) error {

@@ -1,5 +1,5 @@
 // Package rollout writes the status of OffloadPolicies: which nodes may change now, how many have the policy's settings, and
-// which need somebody. It runs in the controller.
+// which need an administrator. It runs in the controller.
 //
 // Place in the data flow:
 //

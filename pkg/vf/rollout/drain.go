@@ -44,7 +44,7 @@ func (r *Rollout) drain(ctx context.Context, turns map[string]*v1alpha1.OffloadP
 	return errors.Join(errs...)
 }
 
-// cordon leaves a node alone that somebody else has cordoned: it stays cordoned after the change.
+// cordon leaves a node alone that an administrator has cordoned: it stays cordoned after the change.
 func (r *Rollout) cordon(ctx context.Context, node *corev1.Node, policy string) error {
 	object, err := r.deps.Client.Resource(nodesResource()).Get(ctx, node.Name, metav1.GetOptions{})
 	if err != nil {

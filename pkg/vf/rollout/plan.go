@@ -39,7 +39,7 @@ func Plan(p *v1alpha1.OffloadPolicy, results map[string][]v1alpha1.PolicyResult)
 		if slices.Contains(p.Status.Changing, node) && keepsTurn(p, state) {
 			status.Changing = append(status.Changing, node)
 		}
-		if needsSomebody(p, state) {
+		if needsAction(p, state) {
 			status.Problems = append(status.Problems, v1alpha1.NodeProblem{Node: node, Device: worst.Device, State: state, Message: worst.Message})
 		}
 	}
@@ -99,8 +99,8 @@ func keepsTurn(p *v1alpha1.OffloadPolicy, state v1alpha1.PolicyState) bool {
 	return false
 }
 
-// needsSomebody says that waiting does not help.
-func needsSomebody(p *v1alpha1.OffloadPolicy, state v1alpha1.PolicyState) bool {
+// needsAction says that an administrator has to act.
+func needsAction(p *v1alpha1.OffloadPolicy, state v1alpha1.PolicyState) bool {
 	switch state {
 	case v1alpha1.PolicyFailed, v1alpha1.PolicyRefused, v1alpha1.PolicyConflict, v1alpha1.PolicyRebootNeeded:
 		return true

@@ -174,7 +174,7 @@ func TestRollout_NodeAfterNode(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if c.cordoned() != "" || len(c.evicted) != 0 {
-		t.Errorf("nobody has asked for a drain: %q, evicted %q", c.cordoned(), c.evicted)
+		t.Errorf("the policy asks for no drain: %q, evicted %q", c.cordoned(), c.evicted)
 	}
 }
 

@@ -123,7 +123,7 @@ func uplinkInUse(pf *vf.PF) string {
 	return ""
 }
 
-// vfUsers gives the pods that have VFs. Other users end by nobody's drain. The kernel would wait for a VFIO user as well,
+// vfUsers gives the pods that have VFs. A drain does not end other users. The kernel would wait for a VFIO user as well,
 // and the write to sriov_numvfs would hang.
 func (w way) vfUsers(s State, pf *vf.PF, c *Change) (pods []string) {
 	var others []string

@@ -22,13 +22,13 @@ func (h *host) observe() (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("observing the NICs: %w", err)
 	}
-	units, err := readUnits(h.deps.UnitDir)
+	units, err := readUnits(h.deps.Busy.UnitDir)
 	if err != nil {
 		return State{}, err
 	}
 	st := State{
 		PFs: inv.PFs, InUse: h.deps.InUse(), Boot: h.boot, OVS: h.deps.OVS.Observe(), Saved: h.saved.clone(),
-		Pods: h.deps.Pods(), Undone: h.deps.Uplinks.Undone(), Units: units,
+		Pods: h.deps.Busy.Pods(), Undone: h.deps.Busy.Uplinks.Undone(), Units: units,
 	}
 	if node := h.deps.NodeObject(); node != nil {
 		st.Node, st.Cordoned = node.Name, node.Spec.Unschedulable

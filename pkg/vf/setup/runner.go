@@ -58,6 +58,15 @@ type Uplinks interface {
 	Undone() map[string]uplink.Undone
 }
 
+// Busy is what changes NICs that the node uses.
+type Busy struct {
+	Uplinks Uplinks
+	// Pods are those of the node that a drain moves.
+	Pods func() []string
+	// UnitDir is where the host's systemd finds units; empty: the host has none.
+	UnitDir string
+}
+
 // Deps is what a Runner works with.
 type Deps struct {
 	// Policies is not ok before they are synced.
@@ -69,15 +78,11 @@ type Deps struct {
 	InUse func() map[string]string
 	// Hold keeps VFs from pods until release. It fails when a pod has one.
 	Hold func(devices []string, reason string) (release func(), err error)
-	// Pods are those of the node that a drain moves.
-	Pods    func() []string
-	NIC     NIC
-	OVS     OVSControl
-	Uplinks Uplinks
-	// UnitDir is where the host's systemd finds units; empty: the host has none.
-	UnitDir string
+	NIC  NIC
+	OVS  OVSControl
+	Busy Busy
 	// Warn puts an Event on the Node.
-	Warn func(reason, message string)
+	Warn func(message string)
 	// Changed is called when Results or Reserved have changed.
 	Changed    func()
 	Logger     *slog.Logger
@@ -146,7 +151,7 @@ func (r *Runner) reserve(reserved map[string]int) error {
 // pass observes and applies until a plan is empty. What a crash has interrupted comes first: without it the API server may
 // be out of reach.
 func (r *Runner) pass(ctx context.Context) error {
-	if err := r.deps.Uplinks.Resume(ctx); err != nil {
+	if err := r.deps.Busy.Uplinks.Resume(ctx); err != nil {
 		r.deps.Logger.Warn("ending an interrupted change of the eswitch's mode", "error", err)
 	}
 	policies, synced := r.deps.Policies()
@@ -256,7 +261,7 @@ func (r *Runner) publish(policies []*v1alpha1.OffloadPolicy, results []v1alpha1.
 	r.deps.Changed()
 }
 
-// warn tells once of a state that needs somebody.
+// warn reports once a state that needs an administrator.
 func (r *Runner) warn(result v1alpha1.PolicyResult) {
 	switch result.State {
 	case v1alpha1.PolicyRefused, v1alpha1.PolicyFailed, v1alpha1.PolicyDrainNeeded, v1alpha1.PolicyRebootNeeded:
@@ -268,5 +273,5 @@ func (r *Runner) warn(result v1alpha1.PolicyResult) {
 			return
 		}
 	}
-	r.deps.Warn("OffloadPolicy"+string(result.State), strings.TrimSpace(result.Policy+" "+result.Device)+": "+result.Message)
+	r.deps.Warn(strings.Join(strings.Fields(result.Policy+" "+result.Device+" "+string(result.State)), " ") + ": " + result.Message)
 }

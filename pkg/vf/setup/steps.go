@@ -91,7 +91,7 @@ func (a setMode) Apply(_ context.Context, h *host) error {
 }
 
 func (a moveMode) Apply(ctx context.Context, h *host) error {
-	return h.deps.Uplinks.Change(ctx, uplink.Change{Device: a.PF.String(), From: string(a.From), To: string(a.Mode), Reason: a.Reason})
+	return h.deps.Busy.Uplinks.Change(ctx, uplink.Change{Device: a.PF.String(), From: string(a.From), To: string(a.Mode), Reason: a.Reason})
 }
 
 // Apply does not hold up the other links when this one stays enabled: they may give

@@ -128,7 +128,7 @@ func (a writeUnit) String() string  { return "write unit " + unitName(a.PF) + " 
 func (a removeUnit) String() string { return "remove unit " + unitName(a.PF) + " of the host" }
 
 func (a writeUnit) Apply(_ context.Context, h *host) error {
-	dir := h.deps.UnitDir
+	dir := h.deps.Busy.UnitDir
 	if err := h.change(func(c *Checkpoint) {
 		if c.Units == nil {
 			c.Units = map[string]string{}
@@ -150,7 +150,7 @@ func (a writeUnit) Apply(_ context.Context, h *host) error {
 }
 
 func (a removeUnit) Apply(_ context.Context, h *host) error {
-	if err := dropUnit(h.deps.UnitDir, a.PF); err != nil {
+	if err := dropUnit(h.deps.Busy.UnitDir, a.PF); err != nil {
 		return err
 	}
 	return h.change(func(c *Checkpoint) { delete(c.Units, a.PF) })

@@ -70,7 +70,7 @@ func TestUnit_SetsUpNICAtBoot(t *testing.T) {
 	}
 }
 
-// TestUnit_ThatDidNothingIsReported: after a boot nobody waits for another one.
+// TestUnit_ThatDidNothingIsReported: after a boot the policy waits for no other one.
 func TestUnit_ThatDidNothingIsReported(t *testing.T) {
 	w := newUnits(t)
 	atBoot(w, 4)

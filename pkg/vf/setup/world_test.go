@@ -279,9 +279,9 @@ func (w *world) agent() *Runner {
 		NodeObject: func() *corev1.Node {
 			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: w.labels}, Spec: corev1.NodeSpec{Unschedulable: w.cordoned}}
 		},
-		Pods: func() []string { return w.pods }, Uplinks: uplinks{w}, UnitDir: w.units,
+		Busy:      Busy{Pods: func() []string { return w.pods }, Uplinks: uplinks{w}, UnitDir: w.units},
 		Inventory: w.inventory, InUse: w.users, Hold: w.hold,
-		NIC: w, OVS: w, Changed: func() {}, Warn: func(reason, _ string) { w.events = append(w.events, reason) },
+		NIC: w, OVS: w, Changed: func() {}, Warn: func(message string) { w.events = append(w.events, message) },
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

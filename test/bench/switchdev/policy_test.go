@@ -102,11 +102,11 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 	n.Runner, err = setup.New(filepath.Join(t.TempDir(), "policy.json"), "boot", setup.Deps{
 		Policies:   n.list,
 		NodeObject: func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}} }, Inventory: node.Read,
-		Pods: func() []string { return nil }, Uplinks: noUplinks{},
+		Busy:  setup.Busy{Pods: func() []string { return nil }, Uplinks: noUplinks{}},
 		InUse: func() map[string]string { return nil },
 		Hold:  func([]string, string) (func(), error) { return func() {}, nil },
 		NIC:   kernelNIC{devices}, OVS: setup.Vswitchd{Client: client, DB: db, Observed: n.sampling.Observed, Links: host},
-		Changed: func() {}, Warn: func(string, string) {}, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
+		Changed: func() {}, Warn: func(string) {}, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)

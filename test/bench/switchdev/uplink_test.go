@@ -189,11 +189,12 @@ func (h *uplinkHost) policies() {
 		NodeObject: func() *corev1.Node {
 			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{Unschedulable: h.cordoned}}
 		},
-		Inventory: devices.Read, InUse: func() map[string]string { return nil }, Pods: func() []string { return nil },
-		Hold: func([]string, string) (func(), error) { return func() {}, nil },
-		NIC:  kernelNIC{kernel}, Uplinks: mover,
+		Inventory: devices.Read, InUse: func() map[string]string { return nil },
+		Busy:    setup.Busy{Pods: func() []string { return nil }, Uplinks: mover},
+		Hold:    func([]string, string) (func(), error) { return func() {}, nil },
+		NIC:     kernelNIC{kernel},
 		OVS:     setup.Vswitchd{Client: client, DB: h.db, Observed: n.sampling.Observed, Links: host},
-		Changed: func() {}, Warn: func(string, string) {}, Logger: log, Registerer: prometheus.NewRegistry(),
+		Changed: func() {}, Warn: func(string) {}, Logger: log, Registerer: prometheus.NewRegistry(),
 	})
 	ok(t, err)
 	ctx, stop := context.WithCancel(context.Background())
