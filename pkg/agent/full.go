@@ -100,8 +100,10 @@ func (f *full) openPolicies() error {
 	f.nics, err = setup.New(filepath.Join(dir, "offload-policy.json"), boot, setup.Deps{
 		Policies: f.policies.List, NodeObject: f.node,
 		Inventory: f.inventory.Read, InUse: f.vfs.users, Hold: claims.Hold,
-		Busy:    setup.Busy{Uplinks: uplinks, Pods: f.drainable, UnitDir: f.VFs.UnitDir},
-		Warn:    func(message string) { f.report.Warn(contract.NodeOwner(f.Node.Node), "OffloadPolicyNotApplied", message) },
+		Busy: setup.Busy{Uplinks: uplinks, Pods: f.drainable, UnitDir: f.VFs.UnitDir},
+		Warn: func(message string) {
+			f.report.Warn(contract.NodeOwner(f.Node.Node), "OffloadPolicyNotApplied", message)
+		},
 		NIC:     nics{f.kernel},
 		OVS:     setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed, Links: f.netns},
 		Changed: func() { f.publisher.Changed(); f.vfs.offer() }, Logger: f.Logger, Registerer: f.metrics,

@@ -22,40 +22,46 @@ type way struct {
 // admit gives the steps that may be applied now. Otherwise the Change says why not: first what waiting does not end,
 // then whose turn it is, then which pods are in the way.
 func (w way) admit(s State, pf *vf.PF, c *Change, steps []Step) []Step {
-	steps = slices.Clone(steps)
-	var pods []string
-	for i, step := range steps {
-		switch step := step.(type) {
-		case setVFs:
-			if step.N == 0 && c.Refused == "" {
-				pods = append(pods, w.vfUsers(s, pf, c)...)
-			}
-		case setMode:
-			if c.Refused == "" {
-				pods = append(pods, w.vfUsers(s, pf, c)...)
-			}
-			if reason := uplinkInUse(pf); reason != "" && c.Refused == "" {
-				steps[i] = moveMode{setMode: step, From: pf.Eswitch.Mode, Reason: w.Reason}
-				w.uplink(s, pf, c, reason)
-				if !c.DryRun {
-					pods = append(pods, w.drained(s)...)
-				}
-			}
-		}
-	}
+	steps, pods := w.users(s, pf, c, steps)
 	switch {
 	case c.Refused != "":
 	case !w.Turn && interrupts(steps) && (len(pods) == 0 || w.Drain == v1alpha1.DrainEvict):
 		c.State, c.Refused = v1alpha1.PolicyWaiting, waits
+		return nil
 	case len(pods) > 0:
 		slices.Sort(pods)
-		pods = slices.Compact(pods)
-		c.State, c.Refused = v1alpha1.PolicyDrainNeeded, interrupted+strings.Join(atMost(pods, "more"), "; ")
+		c.State, c.Refused = v1alpha1.PolicyDrainNeeded, interrupted+strings.Join(atMost(slices.Compact(pods), "more"), "; ")
 	}
-	if c.Refused != "" && w.UplinkChange == v1alpha1.UplinkAtBoot && c.State != v1alpha1.PolicyWaiting {
+	if c.Refused != "" && w.UplinkChange == v1alpha1.UplinkAtBoot {
 		c.State, c.Refused = v1alpha1.PolicyRebootNeeded, "a reboot of the host makes the change; now it would interrupt "+strings.TrimPrefix(c.Refused, interrupted)
 	}
 	return steps
+}
+
+// users gives the pods that the steps would interrupt, and the steps with the node's own uplink in mind. Of other users the
+// Change has the first.
+func (w way) users(s State, pf *vf.PF, c *Change, steps []Step) (_ []Step, pods []string) {
+	steps = slices.Clone(steps)
+	for i, step := range steps {
+		if c.Refused != "" {
+			break
+		}
+		number, isNumber := step.(setVFs)
+		mode, isMode := step.(setMode)
+		if isMode || isNumber && number.N == 0 {
+			pods = append(pods, w.vfUsers(s, pf, c)...)
+		}
+		use := uplinkInUse(pf)
+		if !isMode || use == "" || c.Refused != "" {
+			continue
+		}
+		steps[i] = moveMode{setMode: mode, From: pf.Eswitch.Mode, Reason: w.Reason}
+		w.uplink(s, pf, c, use)
+		if !c.DryRun {
+			pods = append(pods, w.drained(s)...)
+		}
+	}
+	return steps, pods
 }
 
 const interrupted = "the change would interrupt "

@@ -32,32 +32,16 @@ func (c Change) unfinished() bool { return c.Policy != "" && !c.DryRun && len(c.
 // Plan is pure. Links that do not exist yet, such as representors, are the
 // next plan's matter.
 func Plan(s State, wants map[string]Want) []Change {
-	var changes []Change
+	changes := planGone(s)
 	applied, leaving := true, false
 	for i := range s.PFs {
-		pf := &s.PFs[i]
-		want, wanted := wants[pf.Name]
-		saved, has := s.Saved.PFs[pf.Name]
-		var c Change
-		switch {
-		case wanted:
-			c = planApply(s, pf, want)
-		case has:
-			c = planRestore(s, pf, saved)
-		default:
-			c = Change{PF: pf.Name}
-		}
-		if c = planUnit(s, pf, want, c); !wanted && !has && len(c.Steps) == 0 {
+		c, ok := planPF(s, &s.PFs[i], wants)
+		if !ok {
 			continue
 		}
 		applied = applied && !c.unfinished()
 		leaving = leaving || c.Policy == "" && c.Refused != ""
 		changes = append(changes, c)
-	}
-	for _, device := range slices.Sorted(maps.Keys(s.Units)) {
-		if !slices.ContainsFunc(s.PFs, func(pf vf.PF) bool { return pf.Name == device }) {
-			changes = append(changes, Change{PF: device, Steps: []Step{removeUnit{device}}}) // its card has gone
-		}
 	}
 	c, ok := planOVS(s, wants)
 	switch {
@@ -67,6 +51,31 @@ func Plan(s State, wants map[string]Want) []Change {
 		// First, because hw-tc-offload stays on as long as a link has rules of OVS.
 		// Pods that still have VFs keep their offload.
 		changes = append([]Change{c}, changes...)
+	}
+	return changes
+}
+
+// planPF is false for a PF that no policy selects or has changed.
+func planPF(s State, pf *vf.PF, wants map[string]Want) (Change, bool) {
+	want, wanted := wants[pf.Name]
+	saved, has := s.Saved.PFs[pf.Name]
+	c := Change{PF: pf.Name}
+	switch {
+	case wanted:
+		c = planApply(s, pf, want)
+	case has:
+		c = planRestore(s, pf, saved)
+	}
+	c = planUnit(s, pf, want, c)
+	return c, wanted || has || len(c.Steps) > 0
+}
+
+// planGone removes the units of NICs that have gone: each boot would wait for them.
+func planGone(s State) (changes []Change) {
+	for _, device := range slices.Sorted(maps.Keys(s.Units)) {
+		if !slices.ContainsFunc(s.PFs, func(pf vf.PF) bool { return pf.Name == device }) {
+			changes = append(changes, Change{PF: device, Steps: []Step{removeUnit{device}}})
+		}
 	}
 	return changes
 }

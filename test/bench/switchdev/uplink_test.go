@@ -131,7 +131,7 @@ func newUplinkHost(t *testing.T) *uplinkHost {
 	h.cable()
 	listen(t, "outside")
 	h.router()
-	h.gatewayHost.run()
+	h.run()
 	eventually(t, "br-int", time.Minute, func() bool {
 		_, err := try("ovs-vsctl", "--db=unix:"+n.dir+"/db.sock", "--timeout=10", "br-exists", "br-int")
 		return err == nil
