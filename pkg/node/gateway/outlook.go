@@ -87,7 +87,7 @@ func foresee(cfg Config, s State) Outlook {
 		}
 	}
 	if o.Underlay, o.MTUProblem = underlay(s, encap); o.MTUProblem == nil {
-		o.MTU, o.MTUProblem = podMTU(cfg.MTU, o.Underlay, encap, cfg.Network.Families())
+		o.MTU, o.MTUProblem = node.PodMTU(cfg.MTU, o.Underlay, encap, cfg.Network.Families())
 	}
 	return o
 }

@@ -41,7 +41,7 @@ func TestPodMTU_DerivedOrConfigured(t *testing.T) {
 		"underlay too small":     {underlay: 600, encap: v4, pods: pods4, err: "below the least of 576"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := podMTU(c.override, c.underlay, c.encap, c.pods)
+			got, err := node.PodMTU(c.override, c.underlay, c.encap, c.pods)
 			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %d, %v", got, err)
 			}

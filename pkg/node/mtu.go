@@ -1,4 +1,4 @@
-package gateway
+package node
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ const (
 	leastIPv6    = 1280
 )
 
-// podMTU is the MTU of pods: override, or else what the underlay leaves.
-func podMTU(override, underlay int, encap netip.Addr, families []contract.Family) (int, error) {
+// PodMTU is the MTU of pods: override, or else what the underlay leaves.
+func PodMTU(override, underlay int, encap netip.Addr, families []contract.Family) (int, error) {
 	overhead := overheadIPv4
 	if contract.IPv6.Has(encap) {
 		overhead = overheadIPv6
