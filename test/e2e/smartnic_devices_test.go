@@ -47,7 +47,7 @@ func (s *smart) tooMany(t *testing.T) {
 
 func (s *smart) refused(t *testing.T) {
 	s.policy(t, "own", ownNIC, 2)
-	s.wantPolicy(t, "own", ownNIC, v1alpha1.PolicyRefused, "is used by pod "+s.ns+"/")
+	s.wantPolicy(t, "own", ownNIC, v1alpha1.PolicyDrainNeeded, "pod "+s.ns+"/")
 	s.policy(t, "own", ownNIC, 4)
 	s.wantPolicy(t, "own", ownNIC, v1alpha1.PolicyApplied, "")
 }

@@ -91,6 +91,7 @@ func TestUplink_BareNICOffloadsAndGoesBack(t *testing.T) {
 // TestUplink_ComesBackWhenNodeIsCutOff: in switchdev mode this NIC passes no packets. The former mode is back, and the
 // change is not tried again.
 func TestUplink_ComesBackWhenNodeIsCutOff(t *testing.T) {
+	tier.Full(t, "pkg/node/uplink undoes such a change in a namespace")
 	write(t, moduleParameters+"dead_uplink", "1")
 	t.Cleanup(func() { write(t, moduleParameters+"dead_uplink", "0") })
 	h := newUplinkHost(t)
