@@ -215,7 +215,17 @@ func applyDPURights(t *testing.T) {
 			if _, err := in.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
 			}
-			t.Cleanup(func() { _ = in.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{}) })
+			t.Cleanup(func() { removeObject(t, in, object.GetName()) })
 		}
 	}
+}
+
+// removeObject returns when the object is gone. A Namespace takes a moment, and refuses new objects meanwhile.
+func removeObject(t *testing.T, in dynamic.ResourceInterface, name string) {
+	t.Helper()
+	_ = in.Delete(context.Background(), name, metav1.DeleteOptions{})
+	eventually(t, soon, name+" is gone", func() (bool, string) {
+		_, err := in.Get(context.Background(), name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
 }
