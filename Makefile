@@ -35,7 +35,7 @@ lab-down: root $(LAB) ## remove the lab and everything that it made
 test: ## the gate: unit tests, the core of the end to end tests and of the bench, linters (root)
 test-full: ## everything that there is to test; hours (root)
 test: STEPS = generated unit bench-vm e2e
-test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic e2e-masters TIER=-full
+test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic e2e-masters e2e-upgrade TIER=-full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
