@@ -87,7 +87,7 @@ func (m *mastersTest) under(t *testing.T, what string, within time.Duration, do 
 	target := netip.AddrPortFrom(addresses(t, m.to)[0], echoPort)
 	flows := map[string]*flow{}
 	for _, network := range []string{"tcp", "udp"} {
-		flows[network] = startFlow(t, m.ns, m.from.Name, network, target)
+		flows[network] = startFlowOnNode(t, m.from, network, target)
 	}
 	do()
 	took := m.newPod(t)
@@ -168,14 +168,14 @@ func (m *mastersTest) members(t *testing.T) {
 // signal reaches the databases' servers of a node.
 func signal(t *testing.T, node, name string) {
 	t.Helper()
-	mustOnNode(t, node, "sh", "-c", `for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in
+	mustOnNode(t, node, "sh", "-c", `for p in /proc/[0-9]*; do case $(tr '\0' ' ' <$p/cmdline 2>/dev/null) in
 		ovsdb-server*ovn[ns]b_db.json*) kill -`+name+` ${p#/proc/};; esac; done`)
 }
 
 // majority: the control plane stops, the data plane goes on, and each part says what is wrong.
 func (m *mastersTest) majority(t *testing.T) {
 	target := netip.AddrPortFrom(addresses(t, m.to)[0], echoPort)
-	flow := startFlow(t, m.ns, m.from.Name, "udp", target)
+	flow := startFlowOnNode(t, m.from, "udp", target)
 	lost := masterNodes()[1:]
 	for _, node := range lost {
 		signal(t, node, "STOP")

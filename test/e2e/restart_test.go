@@ -6,11 +6,16 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/netip"
 	"os/exec"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -95,29 +100,60 @@ func beginFlow(t *testing.T, ns, pod, network string, target netip.AddrPort) *fl
 	}
 	go func() {
 		defer close(f.done)
-		last, next := time.Time{}, 0
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			now := time.Now()
-			if !last.IsZero() {
-				f.gap = max(f.gap, now.Sub(last))
-			}
-			var number int
-			if _, err := fmt.Sscan(lines.Text(), &number); err == nil {
-				if !last.IsZero() {
-					f.lost += number - next
-				}
-				next = number + 1
-			}
-			last = now
-			select {
-			case f.seen <- now:
-			default:
-			}
-		}
+		f.read(out)
 		cmd.Wait()
 	}()
 	t.Cleanup(func() { f.stop() })
 	return f
+}
+
+// startFlowOnNode is startFlow for a test in which API servers are lost: the pod's node runs the client.
+func startFlowOnNode(t *testing.T, pod *corev1.Pod, network string, target netip.AddrPort) *flow {
+	t.Helper()
+	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	record := "/run/flow-" + network + "-" + pod.Name
+	const stream = `of=$(grep -l "$1" /proc/[0-9]*/cgroup | head -n 1 | cut -d / -f 3); echo $$ >"$2"
+		exec nsenter -t "$of" -n -m -- probe stream "$3" "$4"`
+	in, out := io.Pipe()
+	f := &flow{done: make(chan struct{}), seen: make(chan time.Time, 1)}
+	f.cancel = sync.OnceFunc(func() {
+		if out, err := onNode(pod.Spec.NodeName, "sh", "-c", `kill $(cat "$1"); rm "$1"`, "sh", record); err != nil {
+			t.Errorf("ending the flow over %s: %v: %s", network, err, out)
+		}
+	})
+	go func() {
+		out.CloseWithError(cluster.Run(out, pod.Spec.NodeName, "sh", "-c", stream, "sh", id, record, network, target.String()))
+	}()
+	go func() {
+		defer close(f.done)
+		f.read(in)
+	}()
+	t.Cleanup(func() { f.stop() })
+	f.wantAnswer(t, 2*time.Minute)
+	return f
+}
+
+// read takes what probe stream prints.
+func (f *flow) read(out io.Reader) {
+	last, next := time.Time{}, 0
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		now := time.Now()
+		if !last.IsZero() {
+			f.gap = max(f.gap, now.Sub(last))
+		}
+		var number int
+		if _, err := fmt.Sscan(lines.Text(), &number); err == nil {
+			if !last.IsZero() {
+				f.lost += number - next
+			}
+			next = number + 1
+		}
+		last = now
+		select {
+		case f.seen <- now:
+		default:
+		}
+	}
 }
 
 // wantAnswer waits for an answer that comes after this call.
