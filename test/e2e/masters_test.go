@@ -96,8 +96,10 @@ func (m *mastersTest) under(t *testing.T, what string, within time.Duration, do 
 		t.Errorf("%s: a pod took %s to start, and %s with nothing lost", what, took, m.alone)
 	}
 	for network, flow := range flows {
-		if flow.stop(); flow.lost > 0 {
-			t.Errorf("%s: %d packets over %s lost", what, flow.lost, network)
+		gap := flow.stop()
+		t.Logf("%s: no answer over %s for at most %s", what, network, gap.Round(time.Millisecond))
+		if flow.lost > 0 {
+			t.Errorf("%s: %d packets over %s lost, the last at %s", what, flow.lost, network, flow.lostAt.Format(time.TimeOnly))
 		}
 	}
 }
@@ -211,7 +213,13 @@ func (m *mastersTest) majority(t *testing.T) {
 
 func (m *mastersTest) power(t *testing.T) {
 	for _, node := range masterNodes() {
-		m.under(t, node+" loses its power", leaderDied, func() {
+		var led []string
+		for _, part := range []string{"nb", "sb", "controller"} {
+			if m.leads(t, part, node) {
+				led = append(led, part)
+			}
+		}
+		m.under(t, fmt.Sprintf("%s, which leads %v, loses its power", node, led), leaderDied, func() {
 			if err := theLab().PowerOff(node); err != nil {
 				t.Fatal(err)
 			}

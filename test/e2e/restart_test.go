@@ -67,6 +67,7 @@ type flow struct {
 	seen   chan time.Time
 	gap    time.Duration
 	lost   int
+	lostAt time.Time // of the answer that showed the last loss
 }
 
 // startFlow waits until the flow is answered.
@@ -143,8 +144,8 @@ func (f *flow) read(out io.Reader) {
 		}
 		var number int
 		if _, err := fmt.Sscan(lines.Text(), &number); err == nil {
-			if !last.IsZero() {
-				f.lost += number - next
+			if !last.IsZero() && number != next {
+				f.lost, f.lostAt = f.lost+number-next, now
 			}
 			next = number + 1
 		}
