@@ -68,7 +68,8 @@ type configuration struct {
 		Source map[string]map[string]int `json:"source"`
 	} `json:"databases"`
 	Remotes map[string]struct {
-		Role string `json:"role"`
+		Role  string `json:"role"`
+		Probe int    `json:"inactivity-probe"`
 	} `json:"remotes"`
 }
 
@@ -104,6 +105,9 @@ func TestMemberContainer_StartsWithTheFileOfOurBinary(t *testing.T) {
 			if settings.Role != "" || !strings.HasPrefix(remote, "punix:"+dir) && !strings.HasPrefix(remote, "pssl:"+port+":") {
 				t.Errorf("remote %s with role %q", remote, settings.Role)
 			}
+			if strings.HasPrefix(remote, "pssl:") && settings.Probe != 10000 {
+				t.Errorf("remote %s keeps the lock of a lost northd for two times %d ms", remote, settings.Probe)
+			}
 		}
 	}
 }
@@ -121,8 +125,8 @@ func TestRelayContainer_ServesNodesWithARole(t *testing.T) {
 	for remote, settings := range config.Remotes {
 		if strings.HasPrefix(remote, "pssl:6642:") {
 			nodes++
-			if settings.Role != "ovn-controller" {
-				t.Errorf("remote %s with role %q", remote, settings.Role)
+			if settings.Role != "ovn-controller" || settings.Probe != 60000 {
+				t.Errorf("remote %s with role %q and a probe of %d ms", remote, settings.Role, settings.Probe)
 			}
 		}
 	}
