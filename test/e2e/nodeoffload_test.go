@@ -126,7 +126,7 @@ func TestOffloadPolicy_InvalidIsRefused(t *testing.T) {
 	const head = "apiVersion: ovn-offload.io/v1alpha1\nkind: OffloadPolicy\nmetadata: {name: schema-test}\nspec: "
 	for spec, complaint := range map[string]string{
 		`{pfSelector: {vendors: ["15b3"]}, numVFs: 4, reservedVFs: 1}`:                        "",
-		`{pfSelector: {vendors: ["15b3"]}, numVFs: 4, reservedVFs: 5}`:                        "more VFs are reserved",
+		`{pfSelector: {vendors: ["15b3"]}, numVFs: 4, reservedVFs: 5}`:                        "reservedVFs is greater than numVFs",
 		`{pfSelector: {}, numVFs: 4}`:                                                         "at least 1 properties",
 		`{pfSelector: {vendors: ["15B3"]}, numVFs: 4}`:                                        "should match",
 		`{pfSelector: {pciAddresses: ["03:00.0"]}, numVFs: 4}`:                                "should match",
