@@ -87,6 +87,22 @@ type PodNetwork struct {
 	GatewayIP *netip.Addr    `json:"gateway_ip,omitempty"`
 	TunnelID  int            `json:"tunnel_id,omitempty"`
 	Role      string         `json:"role,omitempty"`
+	Further
+}
+
+// Further is our own addition for networks other than the default one: an agent makes the interface from the annotation
+// alone.
+type Further struct {
+	// Interface is its name in the pod.
+	Interface string `json:"interface,omitempty"`
+	// Network is the network's name.
+	Network string `json:"network,omitempty"`
+	// MTU of the interface, 0: that of the default network.
+	MTU int `json:"mtu,omitempty"`
+	// PhysicalNetwork is one to which the node must have a bridge.
+	PhysicalNetwork string `json:"physical_network,omitempty"`
+	// Resource is the device plugin's resource whose device becomes the interface; "": a veth.
+	Resource string `json:"resource,omitempty"`
 }
 
 // GatewayConfig is the value of GatewayConfigKey for one network. Mode

@@ -1,0 +1,187 @@
+package contract
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Annotations of the Network Plumbing Working Group's specification, and of OVN-Kubernetes on its objects.
+const (
+	// NetworksKey lists the further networks of a pod; user, on a Pod.
+	NetworksKey = "k8s.v1.cni.cncf.io/networks"
+	// NetworkStatusKey holds what the pod's interfaces are; Multus, or the controller where there is no Multus.
+	NetworkStatusKey = "k8s.v1.cni.cncf.io/network-status"
+	// ResourceNameKey names the device plugin's resource of a network; user, on a NetworkAttachmentDefinition.
+	ResourceNameKey = "k8s.v1.cni.cncf.io/resourceName"
+	// NetworkNameKey and NetworkIDKey hold the name and the decimal id of a network; controller, on a
+	// NetworkAttachmentDefinition.
+	NetworkNameKey = "k8s.ovn.org/network-name"
+	NetworkIDKey   = "k8s.ovn.org/network-id"
+)
+
+// PluginType is the CNI type of our NetworkAttachmentDefinitions.
+const PluginType = "ovn-k8s-cni-overlay"
+
+// Attachment is one interface that a pod asks for in NetworksKey. Its key names it in PodNetworksKey.
+type Attachment struct {
+	// NAD is "namespace/name" of the NetworkAttachmentDefinition.
+	NAD string
+	// Index counts the pod's attachments of one NetworkAttachmentDefinition from 0.
+	Index int
+	// Interface is the name in the pod.
+	Interface string
+	// Addresses that the pod asks for; one without a length has all bits.
+	Addresses []netip.Prefix
+	// MAC that the pod asks for, or nil.
+	MAC MAC
+	// Gateways of the pod's default routes, which then lead through this interface.
+	Gateways []netip.Addr
+	// Claim is the name of an IPAMClaim in the pod's namespace.
+	Claim string
+}
+
+// Key is "namespace/name" for the first attachment of a NetworkAttachmentDefinition, and "namespace/name/1" for the
+// second.
+func (a Attachment) Key() string {
+	if a.Index == 0 {
+		return a.NAD
+	}
+	return a.NAD + "/" + strconv.Itoa(a.Index)
+}
+
+// NADOf is the NetworkAttachmentDefinition of an attachment's key.
+func NADOf(key string) string {
+	if parts := strings.SplitN(key, "/", 3); len(parts) == 3 {
+		return parts[0] + "/" + parts[1]
+	}
+	return key
+}
+
+// selection is an element of NetworksKey.
+type selection struct {
+	Name         string   `json:"name"`
+	Namespace    string   `json:"namespace"`
+	Interface    string   `json:"interface"`
+	IPs          []string `json:"ips"`
+	MAC          string   `json:"mac"`
+	DefaultRoute []string `json:"default-route"`
+	Claim        string   `json:"ipam-claim-reference"`
+}
+
+// Attachments are what a pod asks for in NetworksKey, in its order. Without an interface's name, the attachment at
+// position n has net<n>, counted from 1.
+func Attachments(pod *corev1.Pod) ([]Attachment, error) {
+	selections, err := parseSelections(pod.Annotations[NetworksKey])
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", NetworksKey, err)
+	}
+	var out []Attachment
+	count, taken := map[string]int{}, map[string]bool{"eth0": true, "lo": true}
+	for i, s := range selections {
+		a, err := s.attachment(pod.Namespace, i+1)
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: network %d: %w", NetworksKey, i+1, err)
+		}
+		if taken[a.Interface] {
+			return nil, fmt.Errorf("annotation %s: network %d: interface %s is taken already", NetworksKey, i+1, a.Interface)
+		}
+		taken[a.Interface] = true
+		a.Index = count[a.NAD]
+		count[a.NAD]++
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func parseSelections(value string) ([]selection, error) {
+	value = strings.TrimSpace(value)
+	if value == "" {
+		return nil, nil
+	}
+	var list []selection
+	if strings.ContainsAny(value, `[{"`) {
+		return list, json.Unmarshal([]byte(value), &list)
+	}
+	for entry := range strings.SplitSeq(value, ",") {
+		var s selection
+		entry = strings.TrimSpace(entry)
+		if namespace, rest, ok := strings.Cut(entry, "/"); ok {
+			s.Namespace, entry = namespace, rest
+			if namespace == "" {
+				return nil, fmt.Errorf("%q has an empty namespace", "/"+entry)
+			}
+		}
+		s.Name, s.Interface, _ = strings.Cut(entry, "@")
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+var (
+	objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+	linkName   = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,14}$`)
+)
+
+func (s selection) attachment(namespace string, position int) (Attachment, error) {
+	if s.Namespace == "" {
+		s.Namespace = namespace
+	}
+	if s.Interface == "" {
+		s.Interface = "net" + strconv.Itoa(position)
+	}
+	a := Attachment{NAD: s.Namespace + "/" + s.Name, Interface: s.Interface, Claim: s.Claim}
+	switch {
+	case !objectName.MatchString(s.Name) || !objectName.MatchString(s.Namespace):
+		return a, fmt.Errorf("%q is not the name of a NetworkAttachmentDefinition", a.NAD)
+	case !linkName.MatchString(s.Interface):
+		return a, fmt.Errorf("%q cannot be the name of an interface", s.Interface)
+	case s.Claim != "" && !objectName.MatchString(s.Claim):
+		return a, fmt.Errorf("%q is not the name of an IPAMClaim", s.Claim)
+	}
+	for _, text := range s.IPs {
+		prefix, err := parseAddress(text)
+		if err != nil {
+			return a, err
+		}
+		a.Addresses = append(a.Addresses, prefix)
+	}
+	for _, text := range s.DefaultRoute {
+		gateway, err := netip.ParseAddr(text)
+		if err != nil {
+			return a, fmt.Errorf("default-route: %q is not an IP address", text)
+		}
+		a.Gateways = append(a.Gateways, gateway.Unmap())
+	}
+	if s.MAC != "" {
+		if err := a.MAC.UnmarshalText([]byte(s.MAC)); err != nil {
+			return a, fmt.Errorf("mac: %w", err)
+		}
+		if a.MAC[0]&1 != 0 {
+			return a, fmt.Errorf("mac %s is not a unicast address", a.MAC)
+		}
+	}
+	return a, nil
+}
+
+// parseAddress reads an address with or without a length.
+func parseAddress(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		addr, addrErr := netip.ParseAddr(text)
+		if addrErr != nil {
+			return prefix, fmt.Errorf("ips: %q is not an IP address", text)
+		}
+		prefix = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	if addr := prefix.Addr(); addr.Is4In6() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() {
+		return prefix, errors.New("ips: " + text + " cannot be the address of an interface")
+	}
+	return prefix, nil
+}
