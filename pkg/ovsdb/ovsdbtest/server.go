@@ -35,14 +35,25 @@ func Start(t testing.TB, schema []byte) *Server {
 	return s
 }
 
-// need skips the test on a machine without these programs.
-func (s *Server) need(programs ...string) {
-	s.t.Helper()
+// Need skips the test on a machine without these programs of Open vSwitch or OVN.
+func Need(t testing.TB, programs ...string) {
+	t.Helper()
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
-			s.t.Skipf("no %s on this machine (Debian package openvswitch-common and openvswitch-switch)", program)
+			t.Skipf("no %s on this machine (Debian packages openvswitch-common, openvswitch-switch and ovn-central)", program)
 		}
 	}
+}
+
+// FreeAddress is a TCP address and port of the loopback at which nothing listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 func (s *Server) file() string { return filepath.Join(s.dir, "db") }
