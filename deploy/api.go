@@ -18,8 +18,8 @@ func APIPage() (string, error) {
 	}
 	var page strings.Builder
 	page.WriteString("# API reference\n\nMade by `make generate` from the CRDs of the chart. Fields without \"required\" are optional. kubectl shows\n" +
-		"the same texts:\n\n    kubectl explain offloadpolicy.spec\n    kubectl explain nodeoffload.status.devices\n")
-	for _, text := range strings.Split(manifests["15-crds.yaml"], "\n---\n") {
+		"the same texts:\n\n    kubectl explain offloadpolicy.spec\n    kubectl explain nodeoffload.status.devices\n    kubectl explain udn.spec.layer2\n")
+	for _, text := range append(strings.Split(manifests["15-crds.yaml"], "\n---\n"), strings.Split(manifests["17-udn-crds.yaml"], "\n---\n")...) {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.UnmarshalStrict([]byte(text), &crd); err != nil {
 			return "", fmt.Errorf("reading a CRD: %w", err)
@@ -50,7 +50,7 @@ func fields(page *strings.Builder, path string, in apiextensionsv1.JSONSchemaPro
 			fields(page, path+name+"[].", *p.Items.Schema)
 		}
 		for _, rule := range p.XValidations {
-			fmt.Fprintf(page, "| `%s%s` | | Refused: %s. |\n", path, name, rule.Message)
+			fmt.Fprintf(page, "| `%s%s` | | Refused with `%s` |\n", path, name, rule.Message)
 		}
 	}
 }

@@ -1,12 +1,13 @@
-// Command crds writes the CRDs in the chart from the Go types of pkg/kube/v1alpha1, with the library of controller-gen.
+// Command crds writes the CRDs in the chart from the Go types of our API groups, with the library of controller-gen.
 //
 //	pkg/kube/v1alpha1, its comments and markers -> crds -> deploy/chart/templates/15-crds.yaml
+//	pkg/kube/ovnv1                              -> crds -> deploy/chart/templates/17-udn-crds.yaml
 //
 // Comments of fields become the texts of kubectl explain; markers (+kubebuilder:...) become validation and columns. Around
 // each CRD stand the chart's conditions. A module of its own keeps controller-gen out of the product's modules.
 //
-//	crds         write the file
-//	crds -check  write nothing; fail when the file is not current
+//	crds         write the files
+//	crds -check  write nothing; fail when a file is not current
 package main
 
 import (
@@ -29,12 +30,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	types  = "./pkg/kube/v1alpha1"
-	target = "deploy/chart/templates/15-crds.yaml"
+// file is a file of the chart, made from the types of a package. The kinds of a file with condition networks are also other
+// networks' kinds: a CRD that another owner has installed stays that owner's.
+type file struct {
+	types, target string
+	networks      bool
+}
 
-	head = `{{- if and .Values.controlPlane.enabled .Values.crds.install }}
-# Made by hack/crds from pkg/kube/v1alpha1: change the types there, then run make generate.
+// files are those of the chart.
+func files() []file {
+	return []file{
+		{"./pkg/kube/v1alpha1", "deploy/chart/templates/15-crds.yaml", false},
+		{"./pkg/kube/ovnv1", "deploy/chart/templates/17-udn-crds.yaml", true},
+	}
+}
+
+const (
+	head = `{{- if and .Values.controlPlane.enabled .Values.crds.install%s }}
+# Made by hack/crds from %s: change the types there, then run make generate.
+`
+	found = `{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "%s" }}
+{{- if or (not $found) (eq (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found) .Release.Name) }}
 `
 	keep = `  {{- if $.Values.crds.keep }}
   annotations:
@@ -55,15 +71,24 @@ func main() {
 }
 
 func run(root string, check bool) error {
-	crds, err := generate(root)
-	if err != nil {
-		return fmt.Errorf("generating CRDs from %s: %w", types, err)
+	var errs []error
+	for _, f := range files() {
+		errs = append(errs, f.write(root, check))
 	}
-	text, err := template(crds)
+	return errors.Join(errs...)
+}
+
+// write makes the file, or compares it with what it would be.
+func (f file) write(root string, check bool) error {
+	crds, err := generate(root, f.types)
+	if err != nil {
+		return fmt.Errorf("generating CRDs from %s: %w", f.types, err)
+	}
+	text, err := f.template(crds)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(root, target)
+	path := filepath.Join(root, f.target)
 	if !check {
 		return os.WriteFile(path, text, 0o644)
 	}
@@ -72,13 +97,13 @@ func run(root string, check bool) error {
 		return err
 	}
 	if !bytes.Equal(current, text) {
-		return fmt.Errorf("%s is not current; run make generate", target)
+		return fmt.Errorf("%s is not current; run make generate", f.target)
 	}
 	return nil
 }
 
-// generate gives the CRDs of all kinds in the package, by name.
-func generate(root string) ([]apiextensionsv1.CustomResourceDefinition, error) {
+// generate gives the CRDs of all kinds in a package, by name.
+func generate(root, types string) ([]apiextensionsv1.CustomResourceDefinition, error) {
 	roots, err := loader.LoadRootsWithConfig(&packages.Config{Dir: root}, types)
 	if err != nil {
 		return nil, err
@@ -104,9 +129,13 @@ func generate(root string) ([]apiextensionsv1.CustomResourceDefinition, error) {
 	return crds, nil
 }
 
-// template is the chart's file.
-func template(crds []apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
-	out := bytes.NewBufferString(head)
+// template is the text of the file.
+func (f file) template(crds []apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+	out, condition := &bytes.Buffer{}, ""
+	if f.networks {
+		condition = " .Values.networks.enabled"
+	}
+	fmt.Fprintf(out, head, condition, strings.TrimPrefix(f.types, "./"))
 	for i, c := range crds {
 		restrict(c.Spec.Versions)
 		text, err := document(c)
@@ -117,7 +146,11 @@ func template(crds []apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 			out.WriteString("---\n")
 		}
 		name := "\n  name: " + c.Name + "\n"
-		out.WriteString(strings.Replace(text, name, name+keep, 1))
+		text = strings.Replace(text, name, name+keep, 1)
+		if f.networks {
+			text = fmt.Sprintf(found, c.Name) + text + tail
+		}
+		out.WriteString(text)
 	}
 	out.WriteString(tail)
 	return out.Bytes(), nil
@@ -126,16 +159,19 @@ func template(crds []apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 // restrict adds what Kubernetes' own type of a label selector says in words only.
 func restrict(versions []apiextensionsv1.CustomResourceDefinitionVersion) {
 	for _, v := range versions {
-		selector, ok := v.Schema.OpenAPIV3Schema.Properties["spec"].Properties["nodeSelector"]
-		if !ok {
-			continue
+		spec := v.Schema.OpenAPIV3Schema.Properties["spec"]
+		for _, name := range []string{"nodeSelector", "namespaceSelector"} {
+			selector, ok := spec.Properties[name]
+			if !ok {
+				continue
+			}
+			expression := selector.Properties["matchExpressions"].Items.Schema
+			operator := expression.Properties["operator"]
+			for _, o := range []string{"In", "NotIn", "Exists", "DoesNotExist"} {
+				operator.Enum = append(operator.Enum, apiextensionsv1.JSON{Raw: []byte(`"` + o + `"`)})
+			}
+			expression.Properties["operator"] = operator
 		}
-		expression := selector.Properties["matchExpressions"].Items.Schema
-		operator := expression.Properties["operator"]
-		for _, o := range []string{"In", "NotIn", "Exists", "DoesNotExist"} {
-			operator.Enum = append(operator.Enum, apiextensionsv1.JSON{Raw: []byte(`"` + o + `"`)})
-		}
-		expression.Properties["operator"] = operator
 	}
 }
 

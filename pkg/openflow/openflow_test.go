@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
 // ovs is a switch of its own with dummy devices: no root, no kernel.
@@ -24,7 +22,11 @@ type ovs struct {
 
 func startOVS(t *testing.T) *ovs {
 	t.Helper()
-	ovsdbtest.Need(t, "ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl")
+	for _, program := range []string{"ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s on this machine", program)
+		}
+	}
 	dir, err := os.MkdirTemp("", "of") // short: a socket's path has 108 bytes
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
-	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
 // dummySwitch is an ovs-vswitchd with dummy devices: no root, no kernel. Its bridge has
@@ -23,7 +22,11 @@ type dummySwitch struct {
 
 func newDummySwitch(t *testing.T) *dummySwitch {
 	t.Helper()
-	ovsdbtest.Need(t, "ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl", "ovs-appctl")
+	for _, program := range []string{"ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl", "ovs-appctl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s on this machine", program)
+		}
+	}
 	dir, err := os.MkdirTemp("", "tr") // short: a socket's path has 108 bytes
 	nodetest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
