@@ -40,6 +40,8 @@ type Link struct {
 	Master int
 	// Lower is the index of the link under a VLAN, or 0.
 	Lower int
+	// VLAN is the id of a VLAN, or 0.
+	VLAN int
 	// AltNames are further names that the link can be found by.
 	AltNames []string
 	// Parent is the device on its bus, such as a PCI address; "" of a link that
@@ -221,6 +223,7 @@ func fromNetlink(l netlink.Link) Link {
 		Alias:        a.Alias,
 		Master:       a.MasterIndex,
 		Lower:        lower(l),
+		VLAN:         vlan(l),
 
 		AltNames: a.AltNames,
 		Parent:   a.ParentDev,
@@ -233,6 +236,13 @@ func lower(l netlink.Link) int {
 		return 0
 	}
 	return l.Attrs().ParentIndex
+}
+
+func vlan(l netlink.Link) int {
+	if v, ok := l.(*netlink.Vlan); ok {
+		return v.VlanId
+	}
+	return 0
 }
 
 // retryDump repeats a listing that the kernel says was changed underneath.

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -15,15 +12,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-const (
-	// programTimeout bounds a step that starts programs, which on a starved host
-	// take many times as long: one that is ended half-way has done nothing.
-	programTimeout = 30 * time.Second
-	// verifyTimeout is how long a takeover may cut the node off.
-	verifyTimeout = 10 * time.Second
-	// probePause is the time between two attempts of a probe that fails.
-	probePause = 500 * time.Millisecond
-)
+// programTimeout bounds a step that starts programs, which on a starved host
+// take many times as long: one that is ended half-way has done nothing.
+const programTimeout = 30 * time.Second
 
 // annotate writes the annotations.
 func (b *bridge) annotate(ctx context.Context, st State, g Gateway, encap netip.Addr, mtu int) error {
@@ -85,53 +76,4 @@ func (a awaitPort) Apply(ctx context.Context, h *node.Host) error {
 		return fmt.Errorf("ovs-vswitchd: %s", *complaint)
 	}
 	return nil
-}
-
-// reachable names the probes that succeed now.
-func (b *bridge) reachable(ctx context.Context) []string {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	var mu sync.Mutex
-	var names []string
-	var asked sync.WaitGroup
-	for name, probe := range b.Deps.Probes {
-		asked.Go(func() {
-			if probe(ctx) == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				names = append(names, name)
-			}
-		})
-	}
-	asked.Wait()
-	slices.Sort(names)
-	return names
-}
-
-// Apply succeeds when each of the probes has, each in its own time.
-func (a verify) Apply(ctx context.Context, h *node.Host) error {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
-	missing := map[string]error{}
-	for _, name := range a.Probes {
-		probe, ok := h.Deps.Probes[name]
-		for ok {
-			err := probe(ctx)
-			if err == nil {
-				break
-			}
-			select {
-			case <-time.After(probePause):
-				continue
-			case <-ctx.Done():
-			}
-			missing[name] = err
-			break
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	first := slices.Sorted(maps.Keys(missing))[0]
-	return fmt.Errorf("%s was reachable before, and is not after %s: %w", first, verifyTimeout, missing[first])
 }

@@ -38,7 +38,7 @@ func (b *bridge) keep(ctx context.Context, st State, g Gateway) error {
 	}
 	move := moving(st, g)
 	if move {
-		st.Reachable = b.reachable(ctx)
+		st.Reachable = b.Reachable(ctx)
 	}
 	steps, waiting := planGateway(b.cfg, st, g)
 	if err := b.Run(ctx, steps); err != nil {
@@ -70,6 +70,9 @@ func (b *bridge) failBack(ctx context.Context) error {
 	st, err := b.observe(ctx)
 	if err != nil || st.Saved == nil {
 		return err
+	}
+	if st.Lost != nil {
+		return st.Lost
 	}
 	return b.Run(ctx, planFailback(st, *st.Saved))
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node/device"
 )
 
 // Checkpoint is what the NIC was before the bridge took it over, and so what
 // the bridge has to be. It follows an administrator's changes of the bridge.
 type Checkpoint struct {
-	Interface string         `json:"interface"`
+	device.Identity
 	Bridge    string         `json:"bridge"`
 	MAC       contract.MAC   `json:"mac"`
 	MTU       int            `json:"mtu"`
@@ -50,8 +51,8 @@ func (c Checkpoint) clone() Checkpoint {
 }
 
 func (c Checkpoint) equal(o Checkpoint) bool {
-	return c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified && c.VF.equal(o.VF) && slices.Equal(c.Trial, o.Trial) &&
-		slices.Equal(c.Addresses, o.Addresses) && slices.EqualFunc(c.Routes, o.Routes, netdev.Route.Equal)
+	return c.Identity.Equal(o.Identity) && c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified &&
+		c.VF.equal(o.VF) && slices.Equal(c.Trial, o.Trial) && slices.Equal(c.Addresses, o.Addresses) && slices.EqualFunc(c.Routes, o.Routes, netdev.Route.Equal)
 }
 
 // loadCheckpoint gives nil when there is none.

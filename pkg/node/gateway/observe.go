@@ -37,8 +37,9 @@ func (b *bridge) observe(ctx context.Context) (State, error) {
 			return st, err
 		}
 	}
+	st.follow()
 	if st.Saved == nil {
-		st.Reachable = b.reachable(ctx)
+		st.Reachable = b.Reachable(ctx)
 	}
 	return st, nil
 }

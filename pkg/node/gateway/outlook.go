@@ -32,6 +32,7 @@ func Foresee(cfg Config, netns node.Netns) (State, Outlook, error) {
 	if st.Saved, err = loadCheckpoint(cfg.Checkpoint); err != nil {
 		return st, Outlook{}, err
 	}
+	st.follow()
 	return st, foresee(cfg, st), nil
 }
 

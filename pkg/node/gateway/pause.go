@@ -1,6 +1,10 @@
 package gateway
 
-import "context"
+import (
+	"context"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+)
 
 // The methods of this file are for pkg/node/uplink, which changes the mode of a NIC under a bridge.
 
@@ -35,12 +39,9 @@ func (s *Setup) Attach(ctx context.Context, nic string) error {
 	return awaitPort{gatewayOwner(b.cfg), nic}.Apply(ctx, b.Host)
 }
 
-// Reachable names the probes that succeed now.
-func (s *Setup) Reachable(ctx context.Context) []string { return s.reachable(ctx) }
-
 // Verify waits until probes succeed, for as long as a takeover may cut the node off.
 func (s *Setup) Verify(ctx context.Context, probes []string) error {
-	return verify{probes}.Apply(ctx, s.Host)
+	return node.Verify{Probes: probes}.Apply(ctx, s.Host)
 }
 
 // bridgeWith is the bridge that has a NIC of its own, nil if none has.

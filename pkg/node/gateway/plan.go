@@ -9,6 +9,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/device"
 )
 
 // quiet keeps the kernel's own stack from answering on a NIC that the userspace
@@ -28,7 +29,11 @@ func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 		return nil, nil
 	}
 	if _, ok := s.Links[g.NIC]; !ok {
-		return nil, node.NotReady("gateway interface %s is absent", g.NIC)
+		nic := device.Identity{Interface: g.NIC}
+		if s.Saved != nil {
+			nic = s.Saved.Identity
+		}
+		return nil, node.NotReady("gateway interface %s is absent", nic)
 	}
 	if s.Saved == nil && len(s.NodeAddrs) == 0 {
 		return nil, node.NotReady("the addresses of node %s are not in the cache", cfg.Node)
@@ -38,7 +43,7 @@ func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 		return nil, node.NotReady("gateway interface %s has no address", g.NIC)
 	}
 	var steps []node.Step
-	if s.Saved == nil || !c.equal(*s.Saved) {
+	if s.Saved == nil || s.Renamed || !c.equal(*s.Saved) {
 		steps = append(steps, save{cfg.Checkpoint, c})
 	}
 	if !works(cfg, s.Links[g.Bridge]) {
@@ -52,7 +57,7 @@ func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 	steps = append(steps, takeOver(cfg, s, c, on)...)
 	if index := s.Links[on].Index; c.Index != index || !c.Verified {
 		if !c.Verified {
-			steps = append(steps, verify{c.Baseline})
+			steps = append(steps, node.Verify{Probes: c.Baseline})
 		}
 		c.Index, c.Verified = index, true
 		steps = append(steps, save{cfg.Checkpoint, c})
@@ -113,10 +118,13 @@ func planFailback(s State, c Checkpoint) []node.Step {
 }
 
 // planRelease undoes a takeover from any of its stages, for a rollback and for
-// the clean-up; a host's own bridge is left alone.
+// the clean-up; a host's own bridge is left alone, and so is a NIC that has the name of an uplink that is gone.
 func planRelease(cfg Config, s State) []node.Step {
 	if s.Saved == nil {
 		return []node.Step{node.Commit{Owner: gatewayOwner(cfg)}}
+	}
+	if s.Lost != nil {
+		return []node.Step{node.Commit{Owner: gatewayOwner(cfg)}, forget{cfg.Checkpoint}}
 	}
 	steps := append(planFailback(s, *s.Saved), planRestoreVF(s, *s.Saved)...)
 	return append(steps, node.Commit{Owner: gatewayOwner(cfg)}, forget{cfg.Checkpoint})
@@ -190,7 +198,7 @@ func leftover(s State, route, old netdev.Route) []node.Step {
 func capture(s State, g Gateway) Checkpoint {
 	nic := s.Links[g.NIC]
 	_, exists := s.Links[g.Bridge]
-	c := Checkpoint{Interface: g.NIC, Bridge: g.Bridge, MAC: contract.MAC(nic.MAC), Baseline: s.Reachable}
+	c := Checkpoint{Identity: device.Identity{Interface: g.NIC}, Bridge: g.Bridge, MAC: contract.MAC(nic.MAC), Baseline: s.Reachable}
 	// A bridge of ours without a checkpoint: the file was lost.
 	lost := s.Saved == nil && exists && s.Ours[g.Bridge]
 	if s.Saved != nil {
@@ -198,6 +206,7 @@ func capture(s State, g Gateway) Checkpoint {
 	} else {
 		c.Sysctls = original(s, g.NIC, lost)
 	}
+	c.Record(s.State)
 	c.MTU = nic.MTU
 	c.choose(s)
 	adopt(&c, s, g.NIC)

@@ -16,6 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/device"
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -110,8 +111,8 @@ func TestChooseGateway_RoutesAndSettingsDecide(t *testing.T) {
 		"configured port of the host's bridge": {configured: "eth0", state: State{Bridges: []string{"br-int", "br-ex"}, Ports: map[string]string{"br-ex": "br-ex", "eth0": "br-ex"}}, want: Gateway{Bridge: "br-ex"}},
 		"port of one of two bridges":           {configured: "eth0", state: State{Bridges: []string{"br-a", "br-b"}, Ports: map[string]string{"eth0": "br-b"}}, want: Gateway{Bridge: "br-b"}},
 		"port of the integration bridge":       {configured: "eth0", state: State{Bridges: []string{"br-int", "br-b"}, Ports: map[string]string{"eth0": "br-int"}}, err: "it is a port of br-int"},
-		"taken over":                           {state: State{Saved: &Checkpoint{Interface: "eth0", Bridge: "breth0"}}, want: Gateway{"breth0", "eth0"}},
-		"another one is taken over":            {configured: "eth1", state: State{Saved: &Checkpoint{Interface: "eth0", Bridge: "breth0"}}, err: "eth0 is taken over already"},
+		"taken over":                           {state: State{Saved: &Checkpoint{Identity: device.Identity{Interface: "eth0"}, Bridge: "breth0"}}, want: Gateway{"breth0", "eth0"}},
+		"another one is taken over":            {configured: "eth1", state: State{Saved: &Checkpoint{Identity: device.Identity{Interface: "eth0"}, Bridge: "breth0"}}, err: "eth0 is taken over already"},
 		"our bridge, its file lost": {state: State{State: node.State{Routes: []netdev.Route{defaultRoute("breth0", 0)}, Ours: map[string]bool{"breth0": true}}, Bridges: []string{"breth0"}},
 			want: Gateway{"breth0", "eth0"}},
 		"port of a bond":                               {configured: "bond0p1", err: "port of another device"},
@@ -313,7 +314,7 @@ func TestCheckpoint_RoundTripAndDamagedFile(t *testing.T) {
 		t.Fatalf("no file: %v, %v", c, err)
 	}
 	want := Checkpoint{
-		Interface: "eth0", Bridge: "breth0", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1500, Addresses: []netip.Prefix{nodeV4, nodeV6},
+		Identity: device.Identity{Interface: "eth0", Former: []string{"eth7"}, Devices: []string{"0000:03:00.0"}, Kind: "vlan", VLAN: 7}, Bridge: "breth0", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1500, Addresses: []netip.Prefix{nodeV4, nodeV6},
 		Routes: []netdev.Route{defaultRoute("", 7), {Dest: netip.MustParsePrefix("10.0.0.0/8"), Table: 7}}, Verified: true, Index: 3,
 		Sysctls: map[string]string{"a": "1"}, Baseline: []string{"api"},
 	}

@@ -32,8 +32,11 @@ type State struct {
 	// VF is to have the node's addresses, with both ends here; nil: the
 	// gateway bridge's own interface is.
 	VF *node.VF
-	// Saved is nil before a takeover.
-	Saved *Checkpoint
+	// Saved is nil before a takeover. Its uplink has the name of this moment; Renamed says that the file has another one,
+	// and Lost why the uplink is not found.
+	Saved   *Checkpoint
+	Renamed bool
+	Lost    error
 	// NodeAddrs are the addresses in the Node object, none until it is synced.
 	NodeAddrs []netip.Addr
 	// Eswitch is what the ports of NICs' switches lead to.
@@ -76,7 +79,12 @@ const maxLinkName = 15
 func chooseGateway(cfg Config, s State) (Gateway, error) {
 	if s.Saved != nil {
 		want := cfg.GatewayInterface
-		if want != "" && want != s.Saved.Interface && want != s.Saved.Bridge {
+		_, exists := s.Links[want]
+		former := !exists && slices.Contains(s.Saved.Former, want)
+		switch {
+		case s.Lost != nil:
+			return Gateway{}, s.Lost
+		case want != "" && want != s.Saved.Interface && want != s.Saved.Bridge && !former:
 			return Gateway{}, fmt.Errorf("gateway interface %s: %s is taken over already; clean the node up first", want, s.Saved.Interface)
 		}
 		return Gateway{Bridge: s.Saved.Bridge, NIC: s.Saved.Interface}, nil

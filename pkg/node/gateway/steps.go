@@ -24,15 +24,11 @@ type awaitPort struct {
 	Name  string
 }
 
-// verify waits until the probes of the checkpoint succeed again.
-type verify struct{ Probes []string }
-
 func (a save) String() string {
 	return fmt.Sprintf("save checkpoint of %s (verified %t, index %d)", a.Interface, a.Verified, a.Index)
 }
 func (forget) String() string      { return "remove checkpoint" }
 func (a awaitPort) String() string { return "await port " + a.Name }
-func (a verify) String() string    { return fmt.Sprintf("verify %q", a.Probes) }
 
 func (a save) Apply(context.Context, *node.Host) error { return durable.Save(a.Path, a.Checkpoint) }
 

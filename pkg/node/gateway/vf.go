@@ -209,7 +209,7 @@ func planSettle(cfg Config, s State, g Gateway) []node.Step {
 	}
 	if len(c.Trial) > 0 {
 		c.Trial = nil
-		steps = append(steps, verify{s.Saved.Trial}, save{cfg.Checkpoint, c})
+		steps = append(steps, node.Verify{Probes: s.Saved.Trial}, save{cfg.Checkpoint, c})
 	}
 	return steps
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/device"
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -252,7 +253,7 @@ func TestGatewayVF_NextProcessEndsTrial(t *testing.T) {
 		st, err := first.look(t.Context())
 		nodetest.Must(t, err)
 		for _, step := range planSettle(b.cfg, st, g) {
-			if _, ok := step.(verify); ok {
+			if _, ok := step.(node.Verify); ok {
 				break // and no further
 			}
 			nodetest.Must(t, step.Apply(t.Context(), first.Host))
@@ -382,7 +383,7 @@ func TestGatewayVF_NeedsWholePathOfVF(t *testing.T) {
 func TestCapture_InterruptedMoveKeepsAddresses(t *testing.T) {
 	second := netip.MustParsePrefix("172.18.0.33/16")
 	saved := Checkpoint{
-		Interface: "eth0", Bridge: "breth0", Verified: true, Index: 5, Addresses: []netip.Prefix{nodeV4, second}, Trial: []string{"api"},
+		Identity: device.Identity{Interface: "eth0"}, Bridge: "breth0", Verified: true, Index: 5, Addresses: []netip.Prefix{nodeV4, second}, Trial: []string{"api"},
 		VF: &CheckpointVF{Device: "pci", Representor: "rep1"},
 	}
 	s := State{
