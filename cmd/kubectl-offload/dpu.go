@@ -46,16 +46,16 @@ func dpuCommand() *cobra.Command {
 			return o.join(cmd.Context(), cmd.OutOrStdout(), args[0])
 		},
 	}
-	flags = joinCommand.Flags()
-	flags.StringVar(&o.node, "dpu", "", "Node of the DPU, to which the files are written")
+	flags.StringVar(&o.node, "dpu", "", "Node of the DPU")
 	flags.StringVar(&o.dpuKubeconfig, "dpu-kubeconfig", "", "kubeconfig of the DPU's cluster; empty: that of the hosts' cluster")
 	flags.StringVar(&o.dpuContext, "dpu-context", "", "context of the DPU's cluster; empty: that of the hosts' cluster")
+	flags = joinCommand.Flags()
 	flags.StringVar(&o.server, "server", "", "URL of the hosts' API server, as the DPU reaches it; empty: as the kubeconfig says")
 	flags.StringVar(&o.image, "image", "", "image that writes the files; empty: that of the agents on DPUs")
 	flags.StringVar(&o.output, "output", "", "directory of this machine to which the files are written, in place of --dpu")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time for the files to be written on the DPU")
 	leave := &cobra.Command{
-		Use: "leave HOST", Args: cobra.ExactArgs(1), Short: "locks the DPU of a host out, by deleting its account",
+		Use: "leave HOST", Args: cobra.ExactArgs(1), Short: "locks the DPU of a host out, by deleting its account; with --dpu the DPU's Node loses its label",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.leave(cmd.Context(), cmd.OutOrStdout(), args[0])
 		},
@@ -101,7 +101,7 @@ func (o dpuOptions) join(ctx context.Context, out io.Writer, host string) error 
 func (o dpuOptions) deliver(ctx context.Context, out io.Writer, files join.Files) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	rc, err := restConfig(cmp.Or(o.dpuKubeconfig, o.kubeconfig), cmp.Or(o.dpuContext, o.context))
+	rc, err := o.dpuConfig()
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,25 @@ func (o dpuOptions) leave(ctx context.Context, out io.Writer, host string) error
 		return err
 	}
 	fmt.Fprintf(out, "account ovn-dpu/%s is deleted: its DPU has no rights any more\n", host)
+	if o.node == "" {
+		return nil
+	}
+	if rc, err = o.dpuConfig(); err != nil {
+		return err
+	}
+	if client, err = api.NewFor(rc); err != nil {
+		return err
+	}
+	if err := join.Unlabel(ctx, client, o.node, contract.DPULabel); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Node %s has no label %s any more\n", o.node, contract.DPULabel)
 	return nil
+}
+
+// dpuConfig is that of the DPU's cluster.
+func (o dpuOptions) dpuConfig() (*rest.Config, error) {
+	return restConfig(cmp.Or(o.dpuKubeconfig, o.kubeconfig), cmp.Or(o.dpuContext, o.context))
 }
 
 func write(out io.Writer, dir string, files join.Files) error {

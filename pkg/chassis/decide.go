@@ -97,7 +97,8 @@ func decide(asked *x509.CertificateRequest, request *certificatesv1.CertificateS
 	case have != nil && have.revoked:
 		return record{}, refuse("Node %s is revoked in ConfigMap %s", node.Name, RecordMap)
 	case have != nil && have.systemID != id:
-		return record{}, refuse("Node %s was recorded first as chassis %s, and asks to be %s", node.Name, have.systemID, id)
+		return record{}, refuse("Node %s was recorded first as chassis %s, and asks to be %s. If the disk of the host was erased, remove the record: "+
+			"kubectl -n ovn-kubernetes patch configmap %s --type=merge -p '{\"data\":{%q:null}}'", node.Name, have.systemID, id, RecordMap, node.Name)
 	case have != nil && have.account != account:
 		return record{}, refuse("Node %s was recorded first for %s", node.Name, have.account)
 	case have != nil:

@@ -158,7 +158,7 @@ func TestDecide_RequestIsSignedRefusedOrDelayed(t *testing.T) {
 	}{
 		"first":                         {want: own},
 		"again":                         {records: map[string]string{"n1": own}, want: own},
-		"another system-id later":       {id: "id-9", records: map[string]string{"n1": own}, refused: "recorded first as chassis id-1"},
+		"another system-id later":       {id: "id-9", records: map[string]string{"n1": own}, refused: `recorded first as chassis id-1, and asks to be id-9. If the disk of the host was erased, remove the record: kubectl -n ovn-kubernetes patch configmap ovn-chassis --type=merge -p '{"data":{"n1":null}}'`},
 		"the annotation is another's":   {id: "id-9", waits: true},
 		"no annotation yet":             {change: func(n *corev1.Node, _ *world) { n.Annotations = nil }, waits: true},
 		"recorded, no annotation":       {records: map[string]string{"n1": own}, change: func(n *corev1.Node, _ *world) { n.Annotations = nil }, want: own},

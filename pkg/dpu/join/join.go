@@ -130,7 +130,16 @@ func Authority(rc *rest.Config) ([]byte, error) {
 
 // Label sets a label without a value on a Node.
 func Label(ctx context.Context, client *api.Client, node, label string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{label: ""}}})
+	return patchLabel(ctx, client, node, map[string]any{label: ""})
+}
+
+// Unlabel removes a label from a Node.
+func Unlabel(ctx context.Context, client *api.Client, node, label string) error {
+	return patchLabel(ctx, client, node, map[string]any{label: nil})
+}
+
+func patchLabel(ctx context.Context, client *api.Client, node string, labels map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 	if err != nil {
 		return err
 	}

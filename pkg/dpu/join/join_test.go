@@ -144,6 +144,35 @@ func TestLeave_DeletesTheAccount(t *testing.T) {
 	}
 }
 
+// TestUnlabel_RemovesLabelOfDPU: what join has labelled is an ordinary Node again, and other labels stay.
+func TestUnlabel_RemovesLabelOfDPU(t *testing.T) {
+	n := node("bf3-1")
+	n.Labels = map[string]string{"rack": "7"}
+	client := hosts(n)
+	if err := Label(t.Context(), client, "bf3-1", contract.DPULabel); err != nil {
+		t.Fatal(err)
+	}
+	labels := func() map[string]string {
+		got, err := client.Nodes.Get(t.Context(), "bf3-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Labels
+	}
+	if _, ok := labels()[contract.DPULabel]; !ok {
+		t.Fatalf("labels %v", labels())
+	}
+	if err := Unlabel(t.Context(), client, "bf3-1", contract.DPULabel); err != nil {
+		t.Fatal(err)
+	}
+	if got := labels(); len(got) != 1 || got["rack"] != "7" {
+		t.Errorf("labels %v", got)
+	}
+	if err := Unlabel(t.Context(), client, "none", contract.DPULabel); err == nil {
+		t.Error("a Node that is not there")
+	}
+}
+
 // deliver has the kubelet's part played: every pod gets the status.
 func deliver(t *testing.T, status corev1.PodStatus) (made *corev1.Pod, secret *corev1.Secret, left int, err error) {
 	t.Helper()

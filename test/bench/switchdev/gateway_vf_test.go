@@ -119,7 +119,7 @@ func newGatewayHost(t *testing.T) *gatewayHost {
 	return h
 }
 
-// cable has the outside at the other end of the NIC's cable, and the node's addresses on the NIC.
+// cable has the external host at the other end of the NIC's cable, and the node's addresses on the NIC.
 func (h *gatewayHost) cable() {
 	t := h.T
 	t.Helper()

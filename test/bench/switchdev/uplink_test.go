@@ -46,8 +46,8 @@ type uplinkHost struct {
 }
 
 // TestUplink_BareNICOffloadsAndGoesBack: one object takes the NIC with the node's address from legacy mode without VFs to
-// pods in hardware, and its end takes the NIC back, while the outside pings the node. The control is the default, which
-// refuses. One driver makes a new netdev with each mode, the other one keeps it.
+// pods in hardware, and its end takes the NIC back, while the external host pings the node. The control is the default,
+// which refuses. One driver makes a new netdev with each mode, the other one keeps it.
 func TestUplink_BareNICOffloadsAndGoesBack(t *testing.T) {
 	tier.Full(t, "it restarts OVS and changes the mode of the NIC several times, which takes minutes")
 	for _, anew := range []string{"1", "0"} {
@@ -275,7 +275,7 @@ func ping(t *testing.T, address string) *pinging {
 }
 
 // report counts the packets that were lost since the last report, and the longest time between two answers. It waits until
-// the outside has answers again.
+// the external host has answers again.
 func (p *pinging) report(when string, limit time.Duration) {
 	p.Helper()
 	from := len(p.answers())
