@@ -87,6 +87,10 @@ type Settings struct {
 	// other links, as it does otherwise.
 	NoARP bool
 	State State
+	// Bond makes the link a port of a bond, which sets it up. The link has to be down.
+	Bond string
+	// NoMaster takes the link out of its bond or bridge.
+	NoMaster bool
 }
 
 // Link finds a link by name; ErrNotFound when it is absent.
@@ -140,7 +144,7 @@ func (n *NS) AddVeth(v Veth) error {
 	return nil
 }
 
-// SetLink applies the settings in the order MTU, MAC, alias, link-local, ARP, state.
+// SetLink applies the settings in the order master, MTU, MAC, alias, link-local, ARP, state, bond.
 func (n *NS) SetLink(name string, s Settings) error {
 	l, err := find(n, name)
 	if err != nil {
@@ -151,6 +155,7 @@ func (n *NS) SetLink(name string, s Settings) error {
 		do   bool
 		set  func() error
 	}{
+		{"no master", s.NoMaster, func() error { return n.handle.LinkSetNoMaster(l) }},
 		{"MTU", s.MTU != 0, func() error { return n.handle.LinkSetMTU(l, s.MTU) }},
 		{"MAC", s.MAC != nil, func() error { return n.handle.LinkSetHardwareAddr(l, s.MAC) }},
 		{"alias", s.Alias != "", func() error { return n.handle.LinkSetAlias(l, s.Alias) }},
@@ -158,6 +163,7 @@ func (n *NS) SetLink(name string, s Settings) error {
 		{"ARP", s.NoARP, func() error { return n.handle.LinkSetARPOff(l) }},
 		{"state up", s.State == Up, func() error { return n.handle.LinkSetUp(l) }},
 		{"state down", s.State == Down, func() error { return n.handle.LinkSetDown(l) }},
+		{"bond", s.Bond != "", func() error { return n.joinBond(l, s.Bond) }},
 	}
 	for _, step := range steps {
 		if !step.do {
@@ -168,6 +174,14 @@ func (n *NS) SetLink(name string, s Settings) error {
 		}
 	}
 	return nil
+}
+
+func (n *NS) joinBond(l netlink.Link, bond string) error {
+	master, err := find(n, bond)
+	if err != nil {
+		return err
+	}
+	return n.handle.LinkSetMasterByIndex(l, master.Attrs().Index)
 }
 
 // DeleteLink removes a link and, of a pair, its peer; absent is fine.

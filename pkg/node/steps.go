@@ -61,6 +61,12 @@ func (a SetLink) String() string {
 	if a.MTU != 0 {
 		text += fmt.Sprintf(" mtu %d", a.MTU)
 	}
+	if a.NoMaster {
+		text += " nomaster"
+	}
+	if a.Bond != "" {
+		text += " bond " + a.Bond
+	}
 	if a.MAC != nil {
 		text += " mac " + a.MAC.String()
 	}

@@ -100,12 +100,7 @@ func (p port) representor() *Representor {
 
 // bonds gives the bonds their links and says which make one eswitch.
 func bonds(found []Bond, links []netdev.Link, pfs []PF) []Bond {
-	uplinks := map[string]*PF{}
-	for i := range pfs {
-		if u := pfs[i].Uplink(); u != nil {
-			uplinks[u.Name] = &pfs[i]
-		}
-	}
+	uplinks := uplinksOf(pfs)
 	out := slices.Clone(found)
 	for i := range out {
 		for _, l := range links {
@@ -113,32 +108,56 @@ func bonds(found []Bond, links []netdev.Link, pfs []PF) []Bond {
 				out[i].Netdev = fromLink(l, "")
 			}
 		}
-		out[i].Reason = notLAG(out[i], uplinks)
+		out[i].Reason = notLAG(out[i], uplinks, Switchdev)
 		out[i].LAG = out[i].Reason == ""
 	}
 	return out
 }
 
-func notLAG(b Bond, uplinks map[string]*PF) string {
+func uplinksOf(pfs []PF) map[string]*PF {
+	uplinks := map[string]*PF{}
+	for i := range pfs {
+		if u := pfs[i].Uplink(); u != nil {
+			uplinks[u.Name] = &pfs[i]
+		}
+	}
+	return uplinks
+}
+
+// NotLAG says why the ports of a bond would not make one eswitch in switchdev mode.
+func (i *Inventory) NotLAG(b Bond) string { return notLAG(b, uplinksOf(i.PFs), "") }
+
+// notLAG asks for a mode of the ports unless it is empty.
+func notLAG(b Bond, uplinks map[string]*PF, mode Mode) string {
 	if len(b.Ports) != 2 {
 		return fmt.Sprintf("it has %d ports, not two", len(b.Ports))
 	}
-	card := ""
+	var first *PF
 	for _, name := range b.Ports {
 		pf := uplinks[name]
 		switch {
 		case pf == nil:
 			return name + " is not an uplink"
-		case !pf.Switchdev():
-			return name + " is not in switchdev mode"
-		case card != "" && card != pf.Eswitch.ID:
+		case mode != "" && pf.Eswitch.Mode != mode:
+			return name + " is not in " + string(mode) + " mode"
+		case first != nil && !sameCard(first, pf):
 			return "its ports are of different cards"
 		}
-		card = pf.Eswitch.ID
+		first = pf
 	}
 	switch b.Mode {
 	case "active-backup", "balance-xor", "802.3ad":
 		return ""
 	}
 	return "NICs do not offload mode " + b.Mode
+}
+
+// sameCard goes by the id of the switch; most drivers tell none in legacy mode: then by the slot.
+func sameCard(a, b *PF) bool {
+	if a.Eswitch.ID != "" && b.Eswitch.ID != "" {
+		return a.Eswitch.ID == b.Eswitch.ID
+	}
+	one, other := a.PCI, b.PCI
+	one.Function, other.Function = 0, 0
+	return one == other
 }

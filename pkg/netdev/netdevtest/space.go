@@ -64,6 +64,9 @@ func (n *FakeNS) SetLink(name string, s netdev.Settings) error {
 		if s.State != netdev.Keep {
 			l.Up = s.State == netdev.Up
 		}
+		if err := l.enslave(s); err != nil {
+			return err
+		}
 		if l.peer != nil {
 			l.Carrier = l.Up && l.peer.Up
 			l.peer.Carrier = l.Carrier
@@ -71,6 +74,25 @@ func (n *FakeNS) SetLink(name string, s netdev.Settings) error {
 		l.space.tell(netdev.Event{Kind: netdev.LinkEvent, Link: l.Name, Index: l.Index})
 		return nil
 	})
+}
+
+// enslave refuses a link that is up, as the kernel does, and sets a port of a bond up.
+func (l *fakeLink) enslave(s netdev.Settings) error {
+	if s.NoMaster {
+		l.Master = 0
+	}
+	if s.Bond == "" {
+		return nil
+	}
+	bond, err := l.space.find(s.Bond)
+	switch {
+	case err != nil:
+		return err
+	case l.Up:
+		return fmt.Errorf("setting bond of link %s: %w", l.Name, unix.EPERM)
+	}
+	l.Master, l.Up = bond.Index, true
+	return nil
 }
 
 // DeleteLink is NS.DeleteLink.

@@ -27,6 +27,8 @@ type record struct {
 	Addresses []netip.Prefix    `json:"addresses,omitempty"`
 	Routes    []netdev.Route    `json:"routes,omitempty"`
 	Sysctls   map[string]string `json:"sysctls,omitempty"`
+	// Bond has the netdev as its port, empty: none has.
+	Bond string `json:"bond,omitempty"`
 	// Baseline names the probes that succeeded before.
 	Baseline []string `json:"baseline"`
 	// Undoing is why the former mode comes back.

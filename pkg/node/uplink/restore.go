@@ -42,6 +42,9 @@ func (m *Mover) restore(ctx context.Context, r record) error {
 	if err := m.host.Run(ctx, planRestore(st, r)); err != nil {
 		return err
 	}
+	if r.Bond != "" {
+		return nil
+	}
 	if err := m.deps.Gateway.Attach(ctx, r.Link.Name); err != nil {
 		return fmt.Errorf("putting %s back into its bridge: %w", r.Link.Name, err)
 	}
@@ -51,6 +54,9 @@ func (m *Mover) restore(ctx context.Context, r record) error {
 // planRestore is pure. Routes come after the addresses that they need, and those to a next hop's own network first.
 func planRestore(st node.State, r record) []node.Step {
 	name := r.Link.Name
+	if r.Bond != "" {
+		return planBond(st, r)
+	}
 	settings := netdev.Settings{MTU: r.Link.MTU}
 	if r.Link.MAC != nil {
 		settings.MAC = net.HardwareAddr(r.Link.MAC)
@@ -85,6 +91,16 @@ func planRestore(st node.State, r record) []node.Step {
 		}
 	}
 	return steps
+}
+
+// planBond gives the bond its port back. The bond sets the port's MAC, MTU and state. The host's network configuration may
+// have been quicker.
+func planBond(st node.State, r record) []node.Step {
+	link, bond := st.Links[r.Link.Name], st.Links[r.Bond]
+	if bond.Index != 0 && link.Master == bond.Index {
+		return nil
+	}
+	return []node.Step{node.SetLink{Name: r.Link.Name, Settings: netdev.Settings{State: netdev.Down, Bond: r.Bond}}}
 }
 
 // named waits for the uplink's netdev and gives it its former name. udev gets time to do that first, for its

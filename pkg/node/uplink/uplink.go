@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/durable"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
@@ -135,6 +136,11 @@ func (m *Mover) record(ctx context.Context, c Change) (record, error) {
 		return r, fmt.Errorf("%s has no netdev", c.Device)
 	}
 	r.Link = netdevSettings{Name: name, MAC: append([]byte(nil), link.MAC...), MTU: link.MTU, Carrier: link.Carrier}
+	for bond, l := range st.Links {
+		if l.Index == link.Master && l.Type == "bond" {
+			r.Bond = bond
+		}
+	}
 	r.Addresses = st.Addrs[name]
 	for _, route := range st.Routes {
 		if route.Link == name {
@@ -163,7 +169,7 @@ func reachable(ctx context.Context, gateway Gateway) []string {
 
 // set changes the mode while the gateway pauses.
 func (m *Mover) set(ctx context.Context, r record, mode string) error {
-	detached, err := m.deps.Gateway.Detach(ctx, r.Link.Name)
+	detached, err := detach(ctx, m.host, m.deps.Gateway, r)
 	if err == nil && detached {
 		err = m.await(ctx, node.StepTimeout, func(st node.State) bool { return st.Links[r.Link.Name].Master == 0 })
 	}
@@ -174,6 +180,21 @@ func (m *Mover) set(ctx context.Context, r record, mode string) error {
 		return err
 	}
 	return m.restore(ctx, r)
+}
+
+// detach takes the NIC out of what has it as a port: its bond, whose other port goes on, or a bridge of the agent.
+func detach(ctx context.Context, host *node.Host, gateway Gateway, r record) (bool, error) {
+	if r.Bond == "" {
+		return gateway.Detach(ctx, r.Link.Name)
+	}
+	var st node.State
+	if err := host.ObserveHost(&st); err != nil {
+		return false, fmt.Errorf("observing the host: %w", err)
+	}
+	if st.Links[r.Link.Name].Master == 0 { // also when the netdev has vanished
+		return false, nil
+	}
+	return true, host.Run(ctx, []node.Step{node.SetLink{Name: r.Link.Name, Settings: netdev.Settings{NoMaster: true}}})
 }
 
 // finish lets the gateway go on and verifies that the node is reachable.

@@ -17,6 +17,8 @@ type way struct {
 	Turn bool
 	// Reason names the policy and its generation.
 	Reason string
+	// NICs are all that change in this way on the node, by PCI address.
+	NICs []string
 }
 
 // admit gives the steps that may be applied now. Otherwise the Change says why not: first what waiting does not end,
@@ -93,6 +95,10 @@ func (w way) uplink(s State, pf *vf.PF, c *Change, use string) {
 	case tried && undone.Reason == w.Reason:
 		c.State = v1alpha1.PolicyFailed
 		c.Refused = "the change was undone, and is tried again when the policy changes or the host boots: " + undone.Error
+	case bondOf(s, pf) != nil:
+		if why := w.inBond(s, pf, bondOf(s, pf)); why != "" {
+			c.Refused = use + ": " + why + ": set uplinkChange of the policy to AtBoot"
+		}
 	case !movable(pf):
 		c.Refused = use + ", which the agent cannot restore: set uplinkChange of the policy to AtBoot"
 	}

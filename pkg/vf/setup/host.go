@@ -27,7 +27,7 @@ func (h *host) observe() (State, error) {
 		return State{}, err
 	}
 	st := State{
-		PFs: inv.PFs, InUse: h.deps.InUse(), Boot: h.boot, OVS: h.deps.OVS.Observe(), Saved: h.saved.clone(),
+		PFs: inv.PFs, Bonds: inv.Bonds, InUse: h.deps.InUse(), Boot: h.boot, OVS: h.deps.OVS.Observe(), Saved: h.saved.clone(),
 		Pods: h.deps.Busy.Pods(), Undone: h.deps.Busy.Uplinks.Undone(), Units: units,
 	}
 	if node := h.deps.NodeObject(); node != nil {

@@ -21,6 +21,8 @@ type Change struct {
 	State v1alpha1.PolicyState
 	// Hold are the VFs that no pod may get during the steps.
 	Hold []string
+	// NoLAG says that the NIC is refused for the bond that has its port.
+	NoLAG bool
 	// DryRun says that the steps are only shown, and Then what follows once links exist.
 	DryRun bool
 	Then   string
@@ -100,6 +102,10 @@ func planApply(s State, pf *vf.PF, want Want) Change {
 	if len(steps) == 0 {
 		return c
 	}
+	if c.Refused = notLAG(s, pf, t); c.Refused != "" {
+		c.NoLAG = true
+		return c
+	}
 	if steps = want.admit(s, pf, &c, steps); c.Refused != "" {
 		return c
 	}
@@ -126,7 +132,7 @@ func planRestore(s State, pf *vf.PF, saved Original) Change {
 		}
 		return nil
 	}}.steps(pf)
-	back := Want{way: way{UplinkChange: saved.UplinkChange, Drain: saved.Drain, Turn: true, Reason: "back"}}
+	back := Want{way: way{UplinkChange: saved.UplinkChange, Drain: saved.Drain, Turn: true, Reason: "back", NICs: slices.Collect(maps.Keys(s.Saved.PFs))}}
 	if steps = back.admit(s, pf, &c, steps); c.Refused != "" {
 		return c
 	}

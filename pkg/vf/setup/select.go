@@ -52,6 +52,7 @@ func Select(policies []*v1alpha1.OffloadPolicy, node map[string]string, s State)
 			continue
 		}
 		matched := false
+		var nics []string
 		for i := range s.PFs {
 			pf := &s.PFs[i]
 			if !matches(p.Spec.PFSelector, pf, s.Saved.PFs[pf.Name].Uplink) {
@@ -63,6 +64,12 @@ func Select(policies []*v1alpha1.OffloadPolicy, node map[string]string, s State)
 				continue
 			}
 			wants[pf.Name] = wantOf(p, s.Node)
+			nics = append(nics, pf.Name)
+		}
+		for _, name := range nics {
+			want := wants[name]
+			want.NICs = nics
+			wants[name] = want
 		}
 		if !matched {
 			note("", v1alpha1.PolicyPending, "no NIC of the node matches pfSelector")

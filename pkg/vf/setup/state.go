@@ -11,7 +11,8 @@ import (
 
 // State is everything that a planner looks at, as it was at one moment.
 type State struct {
-	PFs []vf.PF
+	PFs   []vf.PF
+	Bonds []vf.Bond
 	// InUse says who has a VF, by its PCI address.
 	InUse map[string]string
 	// OVS is nil while it does not run.

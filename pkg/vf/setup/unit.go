@@ -107,6 +107,7 @@ func planUnit(s State, pf *vf.PF, want Want, c Change) Change {
 	}
 	have, exists := s.Units[pf.Name]
 	switch {
+	case c.NoLAG && !exists:
 	case text != "" && s.Units == nil:
 		c.State, c.Refused, c.Steps = v1alpha1.PolicyRefused, "uplinkChange is AtBoot, and the agent finds no directory for units of systemd on this host", nil
 	case text != "" && have != text:
