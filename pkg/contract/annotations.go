@@ -288,6 +288,15 @@ func Networks(annotation string) []string {
 	return networks
 }
 
+// NetworkKeys are the keys of an annotation, sorted; none of one that cannot be read.
+func NetworkKeys(annotation string) []string {
+	var values map[string]json.RawMessage
+	if json.Unmarshal([]byte(annotation), &values) != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(values))
+}
+
 // SetNetwork gives the annotation with one network's value replaced, or removed
 // when value is nil; other networks' stay. What cannot be read is dropped. The
 // result is "" when no network is left.

@@ -18,6 +18,20 @@ func (n Network) JoinSwitch() string { return n.prefix() + "join" }
 // NodeSwitch is the switch of a node's pods.
 func (n Network) NodeSwitch(node string) string { return n.prefix() + node }
 
+// PodSwitch is the switch of the pods of a node.
+func (n Network) PodSwitch(node string) string {
+	switch n.Topology {
+	case Layer2:
+		return n.prefix() + "ovn_layer2_switch"
+	case Localnet:
+		return n.prefix() + "ovn_localnet_switch"
+	}
+	return n.NodeSwitch(node)
+}
+
+// LocalnetPort is the port of a localnet's switch to the physical network.
+func (n Network) LocalnetPort() string { return n.prefix() + "ovn_localnet_port" }
+
 // ExternalSwitch is the switch between a gateway router and the node's uplink.
 func (n Network) ExternalSwitch(node string) string { return "ext_" + n.prefix() + node }
 

@@ -35,7 +35,8 @@ const (
 	Localnet Topology = "localnet"
 )
 
-// Network is one network of pods. It is a value: whoever has it shares it and changes nothing in it.
+// Network is one network of pods. It is a value: whoever has it shares it and changes nothing in it. An attachment's key
+// in place of the name gives the names and keys of a pod's port and annotation.
 type Network struct {
 	// Name is "" for the cluster's default network.
 	Name string
@@ -48,6 +49,10 @@ type Network struct {
 	// JoinSubnets connect the network's router with its gateway routers: at most one for each family, none for
 	// networks without gateway routers.
 	JoinSubnets []netip.Prefix
+	// Excluded are parts of Subnets that no pod gets.
+	Excluded []netip.Prefix
+	// Persistent says that an IPAMClaim may keep a pod's addresses.
+	Persistent bool
 	// MTU of the pods' interfaces, 0: that of the node.
 	MTU int
 	// VLAN is the tag of a localnet on the physical network, 0: none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -26,40 +27,72 @@ type Decision struct {
 	Annotations map[string]string
 	// Warning says what was wrong with the annotation that was there; mostly "".
 	Warning string
+	// Failed has, by name, the further networks on which a node got no subnet.
+	Failed map[string]error
 }
 
 // Held is a pod's row in the Northbound database: the addresses are in use.
 type Held struct {
+	// Owner has the key of the attachment.
 	Owner contract.Owner
+	// Network is the name of a further network, "" for the default one.
+	Network string
 	// UID of the pod that the row was made for; "" when the row does not say.
 	UID   types.UID
 	Addrs []netip.Addr
+	MAC   contract.MAC
 }
 
 // Addresses has the addresses of pods, on nodes whose subnets Subnets has. Its methods may be called at
 // once from several goroutines.
 type Addresses struct {
-	plans   plans
+	cfg     Config
 	subnets *Subnets
 
 	mu    sync.Mutex
 	pools map[string]*pods // by network
-	// waiting has the node of each pod for which no address was left.
-	waiting map[contract.Owner]string
+	// newest has the newest holding of each attachment.
+	newest map[contract.Owner]*holding
+	// waiting has the block, or the node without one, of each attachment for which no address was left.
+	waiting map[contract.Owner]waiting
 }
+
+// waiting says for what an attachment waits.
+type waiting struct{ network, node string }
 
 // NewAddresses is for the networks that subnets has; call Rebuild before anything else.
 func NewAddresses(subnets *Subnets) *Addresses {
-	a := &Addresses{plans: subnets.plans, subnets: subnets}
+	a := &Addresses{cfg: subnets.cfg, subnets: subnets}
 	a.clear()
 	return a
 }
 
 func (a *Addresses) clear() {
-	a.pools, a.waiting = map[string]*pods{}, map[contract.Owner]string{}
-	for name, plan := range a.plans.byName {
-		a.pools[name] = newPods(name, plan)
+	a.pools, a.newest, a.waiting = map[string]*pods{}, map[contract.Owner]*holding{}, map[contract.Owner]waiting{}
+	a.pool(contract.Network{})
+}
+
+// pool has the addresses of a network, as the network is now.
+func (a *Addresses) pool(network contract.Network) *pods {
+	pool, cfg := a.pools[network.Name], of(network)
+	if network.Name == "" {
+		network, cfg = a.cfg.Network(), a.cfg
 	}
+	switch {
+	case pool == nil:
+		pool = newPods(network, cfg, a.newest)
+		a.pools[network.Name] = pool
+	case network.Name != "" && !reflect.DeepEqual(pool.network, network):
+		pool.follow(network, cfg)
+	}
+	return pool
+}
+
+// Forget drops what is known of networks that are gone and of which no pod has anything.
+func (a *Addresses) Forget(exists func(network string) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.pools, func(name string, pool *pods) bool { return name != "" && pool.held == 0 && !exists(name) })
 }
 
 // Rebuild forgets everything and starts from what is recorded: the rows, which are in use, and the
@@ -68,116 +101,180 @@ func (a *Addresses) clear() {
 // The rows may be an older copy: that of a pod which is gone is not in use where
 // the status of another pod says that this one runs with the address.
 func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
+	networks := map[string]contract.Network{"": {}}
+	if a.cfg.Further != nil {
+		for _, network := range a.cfg.Further.Networks() {
+			networks[network.Name] = network
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.clear()
 	alive := newLiving(pods)
-	for _, row := range slices.SortedFunc(slices.Values(rows), func(x, y Held) int {
-		return cmp.Or(cmp.Compare(x.Owner.Namespace, y.Owner.Namespace), cmp.Compare(x.Owner.Name, y.Owner.Name))
-	}) {
-		if pool := a.pools[row.Owner.Network]; pool != nil {
-			pool.adoptRow(row, alive)
+	for _, row := range slices.SortedFunc(slices.Values(rows), func(x, y Held) int { return compareOwners(x.Owner, y.Owner) }) {
+		if network, ok := networks[row.Network]; ok {
+			a.pool(network).adoptRow(row, alive)
 		}
 	}
 	for _, pod := range slices.SortedFunc(slices.Values(pods), func(x, y *corev1.Pod) int {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
 			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	}) {
-		for _, name := range a.plans.networksOf(pod) {
-			if subnets := a.subnets.decided(pod.Spec.NodeName, name); len(subnets) > 0 {
-				a.pools[name].restore(pod, a.pools[name].blocksOf(pod.Spec.NodeName, subnets))
+		for _, r := range a.cfg.requests(pod) {
+			pool := a.pool(r.Network)
+			if blocks, ok := a.blocksSoFar(pool, pod.Spec.NodeName); ok {
+				pool.restore(attachmentOwner(pod, r), pod, blocks)
 			}
 		}
 	}
 }
 
+func compareOwners(x, y contract.Owner) int {
+	return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Network, y.Network))
+}
+
+func attachmentOwner(pod *corev1.Pod, r Request) contract.Owner {
+	return contract.PodOwner(pod.Namespace, pod.Name).On(r.Key())
+}
+
 // Pod decides the addresses of a pod on all its networks, for one patch; a pod without any gets the zero
-// Decision. A valid annotation on free addresses is kept, any other is replaced.
-// Errors: ErrExhausted, or reconcile.ErrNotReady until the node's subnets are recorded.
+// Decision. A valid annotation on free addresses is kept, any other is replaced. A network that cannot give what the pod
+// asks for does not stop the others.
+// Errors: ErrExhausted, ErrRequest, or reconcile.ErrNotReady until the node's subnets are recorded.
 func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
+	requests := a.cfg.requests(pod)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	is := pod.Annotations[contract.PodNetworksKey]
 	d, decided := Decision{}, is
-	for _, name := range a.plans.networksOf(pod) {
-		pool := a.pools[name]
-		blocks := a.blocks(node, name)
-		if blocks == nil {
-			return d, fmt.Errorf("%w: node %s has no subnet", reconcile.ErrNotReady, pod.Spec.NodeName)
-		}
-		owner := pool.owner(pod)
-		h, warning := pool.recorded(pod, blocks)
-		if h == nil {
-			addrs, err := pool.allocate(blocks)
-			if err != nil {
-				a.waiting[owner] = pod.Spec.NodeName
-				return Decision{Warning: cmp.Or(d.Warning, warning)}, err
-			}
-			h = pool.hold(owner, pod.UID, addrs)
-		}
-		delete(a.waiting, owner)
-		decided, warning = pool.decide(decided, h, warning)
+	var errs []error
+	for _, r := range requests {
+		h, warning, err := a.decide(pod, node, r)
 		d.Warning = cmp.Or(d.Warning, warning)
+		if err == nil {
+			decided, warning = h.decide(decided, warning)
+			d.Warning = cmp.Or(warning, d.Warning)
+		}
+		errs = append(errs, err)
 	}
 	if decided != is {
 		d.Annotations = map[string]string{contract.PodNetworksKey: decided}
 	}
-	return d, nil
+	return d, errors.Join(errs...)
 }
 
-// blocks are the recorded subnets of a node on a network, nil until they are recorded.
-func (a *Addresses) blocks(node *corev1.Node, network string) blocks {
-	subnets := a.subnets.Recorded(node, network)
-	if subnets == nil {
-		return nil
+// decide gives what a pod has on one network, from now on if it had nothing.
+func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *holding, warning string, err error) {
+	owner, pool := attachmentOwner(pod, r), a.pool(r.Network)
+	blocks, ok := a.blocks(pool, node)
+	if !ok {
+		return nil, "", fmt.Errorf("%w: node %s has no subnet%s", reconcile.ErrNotReady, pod.Spec.NodeName, onNetwork(r))
 	}
-	return a.pools[network].blocksOf(node.Name, subnets)
+	if h, warning = pool.recorded(owner, pod, blocks); h == nil && pool.isDefault() {
+		var addrs []netip.Addr
+		if addrs, err = pool.allocate(blocks); err == nil {
+			h = pool.hold(owner, pod.UID, addrs, nil)
+			h.lead(pod)
+		}
+	} else if h == nil {
+		h, err = pool.take(owner, pod, r, blocks)
+	}
+	if err != nil {
+		a.waiting[owner] = waiting{r.Network.Name, pod.Spec.NodeName}
+		return nil, warning, err
+	}
+	if !pool.isDefault() && h.further == nil { // of a row
+		h.describe(r)
+	}
+	delete(a.waiting, owner)
+	return h, warning, nil
 }
 
-// Adopt is Allocated for a pod for which nothing was decided yet and which has a valid annotation:
+func onNetwork(r Request) string {
+	if r.Network.Name == "" {
+		return ""
+	}
+	return " on network " + r.Network.Name
+}
+
+// blocks are the subnets for pods of a node; false until those of the node are recorded.
+func (a *Addresses) blocks(pool *pods, node *corev1.Node) (blocks, bool) {
+	if pool.isShared() {
+		return pool.shared, true
+	}
+	subnets := a.subnets.Recorded(node, pool.network.Name)
+	if subnets == nil {
+		return nil, false
+	}
+	return pool.blocksOf(node.Name, subnets), true
+}
+
+// blocksSoFar are blocks also before they are recorded.
+func (a *Addresses) blocksSoFar(pool *pods, node string) (blocks, bool) {
+	if pool.isShared() {
+		return pool.shared, true
+	}
+	subnets := a.subnets.decided(node, pool.network.Name)
+	return pool.blocksOf(node, subnets), len(subnets) > 0
+}
+
+// Adopt is Allocated for an attachment for which nothing was decided yet and which has a valid annotation:
 // a former leader's, or OVN-Kubernetes'. Pod will write nothing then, so that no event would say that the pod is ready.
-func (a *Addresses) Adopt(pod *corev1.Pod, node *corev1.Node, network string) *contract.PodNetwork {
-	if !slices.Contains(a.plans.networksOf(pod), network) {
+func (a *Addresses) Adopt(pod *corev1.Pod, node *corev1.Node, key string) *contract.PodNetwork {
+	requests := a.cfg.requests(pod)
+	at := slices.IndexFunc(requests, func(r Request) bool { return r.Key() == key })
+	if at < 0 {
 		return nil
 	}
 	a.mu.Lock()
-	if blocks := a.blocks(node, network); blocks != nil {
-		a.pools[network].recorded(pod, blocks)
+	pool := a.pool(requests[at].Network)
+	if blocks, ok := a.blocks(pool, node); ok {
+		pool.recorded(attachmentOwner(pod, requests[at]), pod, blocks)
 	}
 	a.mu.Unlock()
-	return a.Allocated(pod, network)
+	return a.Allocated(pod, key)
 }
 
-// Allocated is the pod's value on a network once it is decided and recorded; nil before. From
-// then on the holding of the pod's UID decides, whatever its annotation says.
-func (a *Addresses) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
+// Allocated is the pod's value on a network once it is decided and recorded; nil before. The key is that of the
+// attachment, "" for the default network. From then on the holding of the pod's UID decides, whatever its annotation
+// says.
+func (a *Addresses) Allocated(pod *corev1.Pod, key string) *contract.PodNetwork {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	pool := a.pools[network]
-	h := pool.find(pool.owner(pod), pod.UID)
+	owner := contract.PodOwner(pod.Namespace, pod.Name).On(key)
+	h := find(a.newest[owner], pod.UID)
 	if h == nil {
 		return nil
 	}
-	if !h.durable && h.recorded != "" && contract.HasNetwork(pod.Annotations[contract.PodNetworksKey], pool.key, h.recorded) {
+	if !h.durable && h.recorded != "" && contract.HasNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey(), h.recorded) {
 		h.durable = true
 	}
 	if !h.durable {
 		return nil
 	}
-	return pool.value(h)
+	return h.value()
 }
 
-// Owners are all pods that hold something or wait for it, also those
+// NetworkOf is the network on which a pod has an attachment, nil when it has nothing there.
+func (a *Addresses) NetworkOf(pod *corev1.Pod, key string) *contract.Network {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := find(a.newest[contract.PodOwner(pod.Namespace, pod.Name).On(key)], pod.UID)
+	if h == nil {
+		return nil
+	}
+	network := h.pool.network
+	return &network
+}
+
+// Owners are all attachments that hold something or wait for it, also those
 // whose objects and rows are gone: a full pass releases these.
 func (a *Addresses) Owners() []contract.Owner {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var owners []contract.Owner
-	for _, pool := range a.pools {
-		owners = slices.AppendSeq(owners, maps.Keys(pool.newest))
-	}
+	owners := slices.Collect(maps.Keys(a.newest))
 	for o := range a.waiting {
-		if a.pools[o.Network].newest[o] == nil {
+		if a.newest[o] == nil {
 			owners = append(owners, o)
 		}
 	}
@@ -190,10 +287,8 @@ func (a *Addresses) Holders(owner contract.Owner) []types.UID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var uids []types.UID
-	if pool := a.pools[owner.Network]; pool != nil {
-		for h := pool.newest[owner]; h != nil; h = h.older {
-			uids = append(uids, h.uid)
-		}
+	for h := a.newest[owner]; h != nil; h = h.older {
+		uids = append(uids, h.uid)
 	}
 	return uids
 }
@@ -202,33 +297,49 @@ func (a *Addresses) Holders(owner contract.Owner) []types.UID {
 func (a *Addresses) HeldByAnother(row Held) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	pool := a.pools[row.Owner.Network]
+	pool := a.pools[row.Network]
 	return pool != nil && slices.ContainsFunc(row.Addrs, func(addr netip.Addr) bool {
 		h := pool.byAddr[addr]
 		return h != nil && h.owner != row.Owner
 	})
 }
 
-// Release gives back what the holders uids of a pod's name have. Call it when their rows
+// Release gives back what the holders uids of an attachment have. Call it when their rows
 // are gone: ask for Holders, build and commit the owner's rows, then release those
 // of the holders that these rows were not made for. It returns owners that waited
 // for these addresses: one for each address, the others have their back-off.
 func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []contract.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	pool := a.pools[owner.Network]
-	if pool == nil || owner.Kind != contract.KindPod {
+	if owner.Kind != contract.KindPod {
 		return nil
 	}
 	delete(a.waiting, owner)
-	for _, node := range pool.release(owner, uids) {
-		for waiter, wants := range a.waiting {
-			if wants == node && waiter.Network == owner.Network {
-				delete(a.waiting, waiter)
-				retry = append(retry, waiter)
-				break
-			}
+	var kept []*holding
+	for h := a.newest[owner]; h != nil; h = h.older {
+		if !slices.Contains(uids, h.uid) {
+			kept = append(kept, h)
+			continue
+		}
+		for _, b := range h.release() {
+			retry = append(retry, a.waiterFor(h.pool, b)...)
 		}
 	}
+	delete(a.newest, owner)
+	for _, h := range slices.Backward(kept) {
+		h.older = a.newest[owner]
+		a.newest[owner] = h
+	}
 	return retry
+}
+
+// waiterFor is an attachment that waited for an address of the block.
+func (a *Addresses) waiterFor(pool *pods, b *block) []contract.Owner {
+	for waiter, wants := range a.waiting {
+		if wants.network == pool.network.Name && (pool.isShared() || wants.node == b.node) {
+			delete(a.waiting, waiter)
+			return []contract.Owner{waiter}
+		}
+	}
+	return nil
 }

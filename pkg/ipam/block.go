@@ -8,16 +8,21 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// block is a node's subnet of one family. It outlives its node.
+// block is a subnet that gives addresses to pods: a node's part of a network, or all of a network's subnet. It outlives
+// its node.
 type block struct {
 	prefix netip.Prefix
-	// node had the subnet last; "" where only rows were seen.
+	// first is the offset of the first address that a pod may have.
+	first uint64
+	// excluded are parts that no pod gets.
+	excluded []netip.Prefix
+	// node had the subnet last; "" where only rows were seen, or where nodes share it.
 	node string
 	// held counts the addresses that pods hold.
 	held uint64
 	// cursor is the offset of the address handed out last.
 	cursor uint64
-	// macs counts the pods whose MAC follows from an address of the block.
+	// macs counts the pods with each MAC. Blocks of a shared network have one map.
 	macs map[[6]byte]int
 	// routes are the same for all pods of the block: shared, never changed.
 	routes []contract.Route
@@ -35,14 +40,19 @@ func (b *block) last() uint64 {
 
 // next is the free address after the one handed out last, around the end.
 func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
-	size := b.last() - contract.FirstPodOffset + 1
-	if b.held >= size {
+	if b.last() < b.first || b.held > b.last()-b.first {
 		return netip.Addr{}, false
 	}
-	start := max(b.cursor, contract.FirstPodOffset-1)
-	for i := uint64(1); i <= size; i++ {
-		offset := contract.FirstPodOffset + (start-contract.FirstPodOffset+i)%size
-		if addr := contract.AddressAt(b.prefix, offset); !taken(addr) {
+	size := b.last() - b.first + 1
+	start := max(b.cursor+1, b.first)
+	for i := uint64(0); i < size; i++ {
+		offset := b.first + (start-b.first+i)%size
+		addr := contract.AddressAt(b.prefix, offset)
+		if end, is := b.excludedUntil(addr); is {
+			i += min(end-offset, size)
+			continue
+		}
+		if !taken(addr) {
 			b.cursor = offset
 			return addr, true
 		}
@@ -50,27 +60,89 @@ func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-func macOf(addr netip.Addr) [6]byte { return [6]byte(contract.MACFromAddress(addr)) }
-
-// hasMAC says that a pod, the gateway or the node's interface has the MAC.
-func (b *block) hasMAC(mac [6]byte) bool {
-	return b.macs[mac] > 0 || mac == macOf(contract.AddressAt(b.prefix, contract.RouterOffset)) || mac == macOf(contract.AddressAt(b.prefix, contract.ManagementOffset))
+// excludedUntil is the offset of the last address of the excluded part that has addr.
+func (b *block) excludedUntil(addr netip.Addr) (offset uint64, excluded bool) {
+	for _, part := range b.excluded {
+		if !part.Contains(addr) {
+			continue
+		}
+		first, _ := offsetOf(b.prefix, part.Masked().Addr())
+		return first + 1<<min(63, addr.BitLen()-part.Bits()) - 1, true
+	}
+	return 0, false
 }
 
-func (b *block) forgetMAC(addr netip.Addr) {
-	mac := macOf(addr)
-	if b.macs[mac]--; b.macs[mac] == 0 {
-		delete(b.macs, mac)
+// allows says that addr is one that a pod may have.
+func (b *block) allows(addr netip.Addr) bool {
+	if !b.prefix.Contains(addr) {
+		return false
+	}
+	if _, excluded := b.excludedUntil(addr); excluded {
+		return false
+	}
+	offset, small := offsetOf(b.prefix, addr)
+	return !small || offset >= b.first && (addr.Is6() || offset <= b.last())
+}
+
+func macOf(addr netip.Addr) [6]byte { return [6]byte(contract.MACFromAddress(addr)) }
+
+// hasMAC says that a pod has the MAC, or in a node's part the gateway or the node's interface.
+func (b *block) hasMAC(mac [6]byte) bool {
+	if b.macs[mac] > 0 {
+		return true
+	}
+	return b.first > contract.ManagementOffset &&
+		(mac == macOf(contract.AddressAt(b.prefix, contract.RouterOffset)) || mac == macOf(contract.AddressAt(b.prefix, contract.ManagementOffset)))
+}
+
+// forget removes one of the pods that have a MAC.
+func forget(macs map[[6]byte]int, mac [6]byte) {
+	if macs[mac]--; macs[mac] <= 0 {
+		delete(macs, mac)
 	}
 }
 
-// blocks are a node's subnets, one for each family.
+// blocks are the subnets of a pod's switch, in the order of the plan.
 type blocks []*block
 
-// hasMAC says that the MAC of a pod whose first address is addr is another one's on
-// the node's switch. Two IPv6 addresses can have one MAC.
-func (s blocks) hasMAC(addr netip.Addr) bool {
-	return slices.ContainsFunc(s, func(b *block) bool { return b.hasMAC(macOf(addr)) })
+// hasMAC says that the MAC is another one's on the switch. Two IPv6 addresses can have one MAC.
+func (s blocks) hasMAC(mac [6]byte) bool {
+	return slices.ContainsFunc(s, func(b *block) bool { return b.hasMAC(mac) })
+}
+
+// of is the block that has addr, nil when none has.
+func (s blocks) of(addr netip.Addr) *block {
+	for _, b := range s {
+		if b.prefix.Contains(addr) {
+			return b
+		}
+	}
+	return nil
+}
+
+// next is a free address of the first block that has one.
+func (s blocks) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
+	for _, b := range s {
+		if addr, ok := b.next(taken); ok {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// families are the blocks of each family, in the order of the first of each.
+func (s blocks) families() []blocks {
+	var out []blocks
+	at := map[contract.Family]int{}
+	for _, b := range s {
+		family := contract.FamilyOf(b.prefix.Addr())
+		if _, ok := at[family]; !ok {
+			at[family] = len(out)
+			out = append(out, nil)
+		}
+		out[at[family]] = append(out[at[family]], b)
+	}
+	return out
 }
 
 func (s blocks) subnets() []netip.Prefix {
@@ -79,16 +151,6 @@ func (s blocks) subnets() []netip.Prefix {
 		out[i] = b.prefix
 	}
 	return out
-}
-
-// forPods says that addr is one that a pod of the subnet may have.
-func forPods(subnet netip.Prefix, addr netip.Addr) bool {
-	if !subnet.Contains(addr) {
-		return false
-	}
-	b := block{prefix: subnet}
-	offset, small := offsetOf(subnet, addr)
-	return !small || offset >= contract.FirstPodOffset && (addr.Is6() || offset <= b.last())
 }
 
 // after is the next prefix of the same length; past the last address of all, it

@@ -31,9 +31,9 @@ type allocator struct {
 	*Addresses
 }
 
-func newAllocator(t testing.TB, cfg Config, further ...contract.Network) allocator {
+func newAllocator(t testing.TB, cfg Config) allocator {
 	t.Helper()
-	subnets, err := NewSubnets(cfg, further...)
+	subnets, err := NewSubnets(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func check(t testing.TB, a allocator) {
 				if a.pools[""].byAddr[addr] != h {
 					t.Fatalf("%s: address %s is held by another", o, addr)
 				}
-				if b := a.pools[""].block(addr); b == nil || !forPods(b.prefix, addr) {
+				if b := a.pools[""].block(addr); b == nil || !b.allows(addr) {
 					t.Fatalf("%s: address %s is in no block or reserved", o, addr)
 				}
 				held[a.pools[""].block(addr).prefix]++

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
@@ -34,39 +36,49 @@ func (c Config) podRoutes(subnet netip.Prefix) []contract.Route {
 	return routes
 }
 
-// value is what the pod's annotation says. Its routes are shared.
-func (p *pods) value(h *holding) *contract.PodNetwork {
-	n := &contract.PodNetwork{
-		Addresses: p.prefixes(h),
-		MAC:       contract.MACFromAddress(h.addrs[0]),
-		Gateways:  make([]netip.Addr, len(h.addrs)),
-		Role:      string(contract.RolePrimary),
+// value is what the pod's annotation says, nil on a further network until that is decided. Its routes are shared.
+func (h *holding) value() *contract.PodNetwork {
+	if !h.pool.isDefault() {
+		return h.further
 	}
+	n := &contract.PodNetwork{Addresses: make([]netip.Prefix, len(h.addrs)), MAC: contract.MAC(h.mac[:]), Role: string(contract.RolePrimary)}
 	for i, addr := range h.addrs {
-		b := p.block(addr)
-		n.Gateways[i] = contract.AddressAt(b.prefix, contract.RouterOffset)
+		b := h.at[i]
+		n.Addresses[i] = netip.PrefixFrom(addr, b.prefix.Bits())
+		if !slices.Contains(h.elsewhere, contract.FamilyOf(addr)) {
+			n.Gateways = append(n.Gateways, contract.AddressAt(b.prefix, contract.RouterOffset))
+		}
 		if i == 0 {
 			n.Routes = b.routes
 		} else {
 			n.Routes = slices.Concat(n.Routes, b.routes)
 		}
 	}
-	if len(h.addrs) == 1 {
-		n.IPAddress, n.GatewayIP = &n.Addresses[0], &n.Gateways[0]
+	if len(n.Addresses) == 1 {
+		n.IPAddress = &n.Addresses[0]
+	}
+	if len(n.Gateways) == 1 && len(h.addrs) == 1 {
+		n.GatewayIP = &n.Gateways[0]
 	}
 	return n
 }
 
-func (p *pods) prefixes(h *holding) []netip.Prefix {
-	out := make([]netip.Prefix, len(h.addrs))
-	for i, addr := range h.addrs {
-		out[i] = netip.PrefixFrom(addr, p.block(addr).prefix.Bits())
+// lead notes the families whose default route the pod has through a further network.
+func (h *holding) lead(pod *corev1.Pod) {
+	if !h.pool.isDefault() || pod.Annotations[contract.NetworksKey] == "" {
+		return
 	}
-	return out
+	h.elsewhere = nil
+	attachments, _ := contract.Attachments(pod) // the pod has no network while it cannot be read
+	for _, a := range attachments {
+		for _, gateway := range a.Gateways {
+			h.elsewhere = append(h.elsewhere, contract.FamilyOf(gateway))
+		}
+	}
 }
 
 // format cannot fail: every part of a PodNetwork has a JSON form.
-func (p *pods) format(h *holding) string {
-	value, _ := json.Marshal(p.value(h))
+func (h *holding) format() string {
+	value, _ := json.Marshal(h.value())
 	return string(value)
 }

@@ -3,6 +3,7 @@ package ipam
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -42,6 +43,24 @@ type former struct {
 
 func newNodes(cfg Config, key string) *nodes {
 	return &nodes{cfg: cfg, key: key, states: map[string]*nodeState{}, owners: map[netip.Prefix]string{}, former: map[netip.Prefix]former{}}
+}
+
+// follow takes in what the network is now. Nodes keep the subnets that are parts of it.
+func (n *nodes) follow(cfg Config) {
+	if slices.Equal(n.cfg.Cluster, cfg.Cluster) {
+		return
+	}
+	n.cfg = cfg
+	gone := func(prefix netip.Prefix) bool {
+		part, ok := cfg.part(prefix.Addr())
+		return !ok || part != prefix
+	}
+	maps.DeleteFunc(n.owners, func(prefix netip.Prefix, _ string) bool { return gone(prefix) })
+	maps.DeleteFunc(n.former, func(prefix netip.Prefix, _ former) bool { return gone(prefix) })
+	for _, state := range n.states {
+		state.subnets, state.recorded = slices.DeleteFunc(slices.Clone(state.subnets), gone), ""
+		n.record(state)
+	}
 }
 
 // adopt returns the decision for a node. For a new node it is the annotation's subnets, without those of other nodes.
@@ -167,7 +186,11 @@ func (n *nodes) give(state *nodeState, prefix netip.Prefix, name string) {
 // release gives back the subnets of a node. They are the last to be given to another node, and this
 // one's again if it returns before.
 func (n *nodes) release(name string) {
-	for _, prefix := range n.states[name].subnets {
+	state := n.states[name]
+	if state == nil {
+		return
+	}
+	for _, prefix := range state.subnets {
 		n.released++
 		delete(n.owners, prefix)
 		n.former[prefix] = former{name, n.released}

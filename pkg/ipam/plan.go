@@ -3,10 +3,8 @@ package ipam
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,41 +20,57 @@ type Config struct {
 	Services   []netip.Prefix
 	Join       []netip.Prefix
 	Masquerade []netip.Prefix
-	// NetworksOf are the networks of a pod, which Subnets and Addresses must know; nil: the default network, for pods that
-	// run on the pod network.
-	NetworksOf func(*corev1.Pod) []string
+	// Further are the networks beside the default one; nil: there are none.
+	Further Further
 }
 
-// plans are the address plans of all networks.
-type plans struct {
-	byName map[string]Config
-	names  []string // sorted; "", the default network, is the first
+// Further are the networks beside the default one, and what pods ask of them. Its methods may be called at once from
+// several goroutines.
+type Further interface {
+	Networks() []contract.Network
+	// Network is nil where there is none of that name.
+	Network(name string) *contract.Network
+	// Requests are those of a pod on networks that exist.
+	Requests(pod *corev1.Pod) []Request
 }
 
-func newPlans(cfg Config, further []contract.Network) (plans, error) {
-	p := plans{byName: map[string]Config{"": cfg}}
-	for _, network := range further {
-		plan := cfg
-		plan.Cluster, plan.Join = network.Subnets, network.JoinSubnets
-		p.byName[network.Name] = plan
+// Request is one attachment of a pod, the zero value for that on the default network.
+type Request struct {
+	contract.Attachment
+	Network contract.Network
+	// Resource is the device plugin's resource whose device becomes the interface; "": a veth.
+	Resource string
+}
+
+// requests are what a pod asks for, the default network first; none for a pod that does not run on pod networks.
+func (c Config) requests(pod *corev1.Pod) []Request {
+	if !contract.WantsNetwork(pod) {
+		return nil
 	}
-	for name, plan := range p.byName {
-		if err := plan.Validate(); err != nil {
-			return p, fmt.Errorf("network %q: %w", name, err)
+	requests := []Request{{}}
+	if c.Further != nil {
+		requests = append(requests, c.Further.Requests(pod)...)
+	}
+	return requests
+}
+
+// layer3 are the plans of all networks of which each node has a part, by name.
+func (c Config) layer3() map[string]Config {
+	plans := map[string]Config{"": c}
+	if c.Further == nil {
+		return plans
+	}
+	for _, network := range c.Further.Networks() {
+		if network.Topology == contract.Layer3 {
+			plans[network.Name] = of(network)
 		}
 	}
-	p.names = slices.Sorted(maps.Keys(p.byName))
-	return p, nil
+	return plans
 }
 
-func (p plans) networksOf(pod *corev1.Pod) []string {
-	switch of := p.byName[""].NetworksOf; {
-	case !contract.WantsNetwork(pod):
-		return nil
-	case of != nil:
-		return of(pod)
-	}
-	return p.names[:1]
+// of is the plan of a further network.
+func of(network contract.Network) Config {
+	return Config{Cluster: network.Subnets, Join: network.JoinSubnets}
 }
 
 // Defaults is OVN-Kubernetes' plan for clusters on one machine, IPv4 only.

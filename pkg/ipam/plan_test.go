@@ -91,9 +91,9 @@ func FuzzParseClusterSubnets(f *testing.F) {
 			return
 		}
 		for _, s := range subnets {
-			b := block{prefix: netip.PrefixFrom(s.Addr(), s.NodeBits)}
+			b := block{prefix: netip.PrefixFrom(s.Addr(), s.NodeBits), first: contract.FirstPodOffset}
 			addr, ok := b.next(func(netip.Addr) bool { return false })
-			if !ok || !forPods(b.prefix, addr) || !s.Contains(addr) {
+			if !ok || !b.allows(addr) || !s.Contains(addr) {
 				t.Errorf("%q: first address of %s is %s, %v", list, b.prefix, addr, ok)
 			}
 		}

@@ -13,24 +13,35 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// pods has the addresses of all pods on one network, in the blocks of nodes.
+// pods has the addresses of all pods on one network.
 type pods struct {
-	network string
+	network contract.Network
 	cfg     Config
-	// key is the network's in annotations.
-	key string
 	// known has all subnets in which a node or a pod had something.
 	known map[netip.Prefix]*block
-	// newest has the newest holding of each pod name; older ones hang behind it.
-	newest map[contract.Owner]*holding
+	// shared are the subnets of a network whose nodes have no parts; macs are the MACs there.
+	shared blocks
+	macs   map[[6]byte]int
 	byAddr map[netip.Addr]*holding
+	// newest has the newest holding of each attachment's owner, on all networks; older ones hang behind it.
+	newest map[contract.Owner]*holding
+	// held counts the holdings.
+	held int
 }
 
-// holding is what one pod, by UID, has.
+// holding is what one pod, by UID, has on a network.
 type holding struct {
+	pool  *pods
 	owner contract.Owner
 	uid   types.UID
 	addrs []netip.Addr
+	// at are the blocks of addrs; nil for an address outside the plan, which a running pod has.
+	at  blocks
+	mac [6]byte
+	// elsewhere are the families whose default route leads through another interface.
+	elsewhere []contract.Family
+	// further is the value of the annotation on a network that is not the default one; nil until it is decided.
+	further *contract.PodNetwork
 	// recorded is the network's value in the annotation that says addrs; "" until it was asked for.
 	recorded string
 	// durable says that a row or the pod's annotation had addrs: a restart finds them.
@@ -39,11 +50,30 @@ type holding struct {
 	older *holding
 }
 
-func newPods(network string, cfg Config) *pods {
-	return &pods{
-		network: network, cfg: cfg, key: contract.Network{Name: network}.Key(), known: map[netip.Prefix]*block{},
-		newest: map[contract.Owner]*holding{}, byAddr: map[netip.Addr]*holding{},
+func newPods(network contract.Network, cfg Config, newest map[contract.Owner]*holding) *pods {
+	p := &pods{known: map[netip.Prefix]*block{}, macs: map[[6]byte]int{}, newest: newest, byAddr: map[netip.Addr]*holding{}}
+	p.follow(network, cfg)
+	return p
+}
+
+// follow takes in what the network is now. What pods have stays.
+func (p *pods) follow(network contract.Network, cfg Config) {
+	p.network, p.cfg, p.shared = network, cfg, nil
+	if !p.isShared() {
+		return
 	}
+	for _, subnet := range network.Subnets {
+		b := p.at(subnet.Prefix)
+		b.excluded = slices.DeleteFunc(slices.Clone(network.Excluded), func(part netip.Prefix) bool { return !part.Overlaps(subnet.Prefix) })
+		p.shared = append(p.shared, b)
+	}
+}
+
+func (p *pods) isDefault() bool { return p.network.Name == "" }
+
+// isShared says that all nodes have the same subnets.
+func (p *pods) isShared() bool {
+	return p.network.Topology == contract.Layer2 || p.network.Topology == contract.Localnet
 }
 
 // blocksOf are the blocks of the subnets that a node has.
@@ -58,20 +88,27 @@ func (p *pods) blocksOf(node string, subnets []netip.Prefix) blocks {
 
 func (p *pods) at(prefix netip.Prefix) *block {
 	b := p.known[prefix]
-	if b == nil {
-		b = &block{prefix: prefix, routes: p.cfg.podRoutes(prefix), macs: map[[6]byte]int{}}
-		p.known[prefix] = b
+	if b == nil && p.isShared() {
+		b = &block{prefix: prefix, first: 1, macs: p.macs}
+	} else if b == nil {
+		b = &block{prefix: prefix, first: contract.FirstPodOffset, routes: p.cfg.podRoutes(prefix), macs: map[[6]byte]int{}}
 	}
+	p.known[prefix] = b
 	return b
 }
 
-// block is the subnet that the address of a holding is in.
+// block is the subnet that has addr, nil for an address outside the plan.
 func (p *pods) block(addr netip.Addr) *block {
-	prefix, _ := p.cfg.part(addr)
-	return p.known[prefix]
+	if p.isShared() {
+		return p.shared.of(addr)
+	}
+	if prefix, ok := p.cfg.part(addr); ok {
+		return p.at(prefix)
+	}
+	return nil
 }
 
-// Validate says why a pod of a node with these subnets cannot have this network;
+// Validate says why a pod of a node with these subnets cannot have this value on the default network;
 // nil when it can, as far as one pod is concerned. A pod older than the cluster's
 // second address family has one address only. The order of families is the plan's,
 // because the MAC follows from the first address.
@@ -83,7 +120,7 @@ func Validate(network *contract.PodNetwork, subnets []netip.Prefix) error {
 		switch subnet, ok := contract.FamilyOf(addr.Addr()).Pick(subnets); {
 		case !ok || !subnet.Contains(addr.Addr()) || addr.Bits() != subnet.Bits():
 			return fmt.Errorf("address %s is not in the node's subnets %v", addr, subnets)
-		case !forPods(subnet, addr.Addr()):
+		case !(&block{prefix: subnet, first: contract.FirstPodOffset}).allows(addr.Addr()):
 			return fmt.Errorf("address %s is reserved", addr)
 		case i > 0 && sameFamily(addr, network.Addresses[0]) || i >= len(subnets):
 			return fmt.Errorf("address %s is the second of its family", addr)
@@ -99,219 +136,244 @@ func Validate(network *contract.PodNetwork, subnets []netip.Prefix) error {
 
 func sameFamily(a, b netip.Prefix) bool { return contract.FamilyOf(a.Addr()).Has(b.Addr()) }
 
-// current is what the pod holds and may go on using.
-func (p *pods) current(pod *corev1.Pod, blocks blocks) *holding {
-	h := p.find(p.owner(pod), pod.UID)
+// current is what the pod holds and may go on using. On a further network that is all that it has: an entry of the
+// annotation never changes.
+func (p *pods) current(owner contract.Owner, pod *corev1.Pod, blocks blocks) *holding {
+	h := p.find(owner, pod.UID)
 	if h == nil {
 		return nil
 	}
-	elsewhere := func(addr netip.Addr) bool { return !slices.Contains(blocks, p.block(addr)) }
-	if slices.ContainsFunc(h.addrs, elsewhere) {
+	if p.isDefault() && slices.ContainsFunc(h.at, func(b *block) bool { return !slices.Contains(blocks, b) }) {
 		// Its rows still use these addresses: they are released with the rows.
 		h.uid = ""
 		return nil
 	}
-	p.shareRecord(h, pod)
+	h.shareRecord(pod)
 	return h
 }
 
 // recorded is what the pod holds, or what its annotation says if that may be held.
-func (p *pods) recorded(pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
-	if h = p.current(pod, blocks); h != nil {
+func (p *pods) recorded(owner contract.Owner, pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
+	if h = p.current(owner, pod, blocks); h != nil {
 		return h, ""
 	}
-	return p.adopt(pod, blocks)
+	return p.adopt(owner, pod, blocks)
 }
 
 // adopt takes what a pod's annotation says if that is valid and free.
-func (p *pods) adopt(pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], p.key)
+func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
 	if err == nil && network == nil {
 		return nil, ""
 	}
-	if err == nil {
+	if err == nil && p.isDefault() {
 		err = Validate(network, blocks.subnets())
+	} else if err == nil {
+		err = p.validFurther(network, pod, blocks)
 	}
 	if err == nil {
-		h, err = p.claim(pod, blocks, network.Addresses)
+		h, err = p.claim(owner, pod, blocks, network)
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("annotation %s is replaced: %v", contract.PodNetworksKey, err)
 	}
+	if !p.isDefault() {
+		h.further = network
+	}
+	h.lead(pod)
 	h.durable = true
-	p.shareRecord(h, pod)
+	h.shareRecord(pod)
 	return h, ""
 }
 
-// living are the pods that are there, and the addresses with which those on the
-// network say they run.
-type living struct {
-	pods map[contract.Owner]*corev1.Pod
-	runs map[netip.Addr]bool
-}
-
-func newLiving(pods []*corev1.Pod) living {
-	l := living{pods: map[contract.Owner]*corev1.Pod{}, runs: map[netip.Addr]bool{}}
-	for _, pod := range pods {
-		l.pods[contract.PodOwner(pod.Namespace, pod.Name)] = pod
-		for _, ip := range pod.Status.PodIPs {
-			if addr, err := netip.ParseAddr(ip.IP); err == nil && contract.WantsNetwork(pod) {
-				l.runs[addr] = true
-			}
-		}
-	}
-	return l
-}
-
 // adoptRow takes what a row uses and the plan allows. It does so also in a subnet
-// that no node has.
+// that no node has. A further network's row is taken as it is.
 func (p *pods) adoptRow(row Held, alive living) {
 	pod := alive.pods[row.Owner.On("")]
 	gone := pod == nil || !contract.WantsNetwork(pod) || row.UID != "" && row.UID != pod.UID
 	var addrs []netip.Addr
 	for _, addr := range row.Addrs {
-		prefix, ok := p.cfg.part(addr)
-		if !ok || !forPods(prefix, addr) || p.byAddr[addr] != nil || gone && p.network == "" && alive.runs[addr] {
+		b := p.block(addr)
+		if p.byAddr[addr] != nil || p.isDefault() && (b == nil || !b.allows(addr) || gone && alive.runs[addr]) {
 			continue
 		}
-		p.at(prefix)
 		addrs = append(addrs, addr)
 	}
 	if len(addrs) > 0 {
-		h := p.hold(row.Owner, row.UID, addrs)
+		h := p.hold(row.Owner, row.UID, addrs, row.MAC)
 		h.durable = true
-		p.touch(h)
+		h.touch()
 	}
 }
 
 // restore is adopt in a rebuild: rows came first, and the newest pod comes last.
-func (p *pods) restore(pod *corev1.Pod, blocks blocks) {
-	h := p.find(p.owner(pod), pod.UID)
+func (p *pods) restore(owner contract.Owner, pod *corev1.Pod, blocks blocks) {
+	h := p.find(owner, pod.UID)
 	if h == nil {
-		h, _ = p.adopt(pod, blocks)
+		h, _ = p.adopt(owner, pod, blocks)
+	} else if !p.isDefault() {
+		network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
+		if err == nil && network != nil && slices.Equal(addressesOf(network), h.addrs) {
+			h.further = network
+		}
 	}
 	if h != nil {
-		p.shareRecord(h, pod)
-		p.touch(h)
+		h.lead(pod)
+		h.shareRecord(pod)
+		h.touch()
 	}
+}
+
+func addressesOf(network *contract.PodNetwork) []netip.Addr {
+	addrs := make([]netip.Addr, len(network.Addresses))
+	for i, prefix := range network.Addresses {
+		addrs[i] = prefix.Addr()
+	}
+	return addrs
 }
 
 // claim holds addresses that are free, or that a row of the same pod has which
 // did not tell its UID.
-func (p *pods) claim(pod *corev1.Pod, blocks blocks, prefixes []netip.Prefix) (*holding, error) {
-	addrs := make([]netip.Addr, len(prefixes))
-	for i, prefix := range prefixes {
-		addrs[i] = prefix.Addr()
-	}
-	if h := p.byAddr[addrs[0]]; h != nil && h.owner == p.owner(pod) && h.uid == "" && slices.Equal(h.addrs, addrs) {
-		h.uid = pod.UID
-		return h, nil
-	}
-	for _, addr := range addrs {
-		if h := p.byAddr[addr]; h != nil {
-			return nil, fmt.Errorf("address %s is held by %s", addr, h.owner)
+func (p *pods) claim(owner contract.Owner, pod *corev1.Pod, blocks blocks, network *contract.PodNetwork) (*holding, error) {
+	addrs := addressesOf(network)
+	if len(addrs) > 0 {
+		if h := p.byAddr[addrs[0]]; h != nil && h.owner == owner && h.uid == "" && slices.Equal(h.addrs, addrs) {
+			h.uid = pod.UID
+			return h, nil
 		}
 	}
-	if blocks.hasMAC(addrs[0]) {
-		return nil, fmt.Errorf("MAC %s is in use on the node", contract.MACFromAddress(addrs[0]))
+	if err := p.free(addrs); err != nil {
+		return nil, err
 	}
-	return p.hold(p.owner(pod), pod.UID, addrs), nil
+	if p.hasMAC(blocks, [6]byte(network.MAC)) {
+		return nil, fmt.Errorf("MAC %s is in use on the node", network.MAC)
+	}
+	return p.hold(owner, pod.UID, addrs, network.MAC), nil
+}
+
+// free says which pod has one of addrs.
+func (p *pods) free(addrs []netip.Addr) error {
+	for _, addr := range addrs {
+		if h := p.byAddr[addr]; h != nil {
+			return fmt.Errorf("address %s is held by %s", addr, h.owner)
+		}
+	}
+	return nil
+}
+
+// hasMAC says that a MAC is another one's on the switch that has the blocks.
+func (p *pods) hasMAC(blocks blocks, mac [6]byte) bool {
+	return blocks.hasMAC(mac) || p.macs[mac] > 0
+}
+
+// decide puts what the pod holds into its annotation.
+func (h *holding) decide(annotation, warning string) (decided, warned string) {
+	key := h.owner.NetworkKey()
+	if h.recorded == "" {
+		h.recorded = h.format()
+	}
+	if contract.HasNetwork(annotation, key, h.recorded) {
+		return annotation, ""
+	}
+	if said, err := contract.ParsePodNetwork(annotation, key); warning == "" && (err != nil || said != nil && !slices.Equal(said.Addresses, h.value().Addresses)) {
+		warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", contract.PodNetworksKey)
+	}
+	decided, _ = contract.SetNetwork(annotation, key, json.RawMessage(h.recorded)) // it is JSON
+	h.recorded = contract.ShareNetwork(decided, key, h.recorded)
+	return decided, warning
 }
 
 // shareRecord keeps the annotation's own text as the record where they are
 // equal: at 100,000 pods a copy of each is 50 MB.
-func (p *pods) shareRecord(h *holding, pod *corev1.Pod) {
+func (h *holding) shareRecord(pod *corev1.Pod) {
+	if h.value() == nil {
+		return
+	}
 	text := h.recorded
 	if text == "" {
-		text = p.format(h)
+		text = h.format()
 	}
-	if value := pod.Annotations[contract.PodNetworksKey]; contract.HasNetwork(value, p.key, text) {
-		h.recorded = contract.ShareNetwork(value, p.key, text)
+	if value := pod.Annotations[contract.PodNetworksKey]; contract.HasNetwork(value, h.owner.NetworkKey(), text) {
+		h.recorded = contract.ShareNetwork(value, h.owner.NetworkKey(), text)
 	}
 }
 
-// decide puts what the pod holds into its annotation.
-func (p *pods) decide(annotation string, h *holding, warning string) (decided, warned string) {
-	if h.recorded == "" {
-		h.recorded = p.format(h)
-	}
-	if contract.HasNetwork(annotation, p.key, h.recorded) {
-		return annotation, ""
-	}
-	if said, err := contract.ParsePodNetwork(annotation, p.key); warning == "" && (err != nil || said != nil && !slices.Equal(said.Addresses, p.prefixes(h))) {
-		warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", contract.PodNetworksKey)
-	}
-	decided, _ = contract.SetNetwork(annotation, p.key, json.RawMessage(h.recorded)) // it is JSON
-	h.recorded = contract.ShareNetwork(decided, p.key, h.recorded)
-	return decided, warning
-}
-
-// allocate picks one free address of each of the node's subnets.
+// allocate picks one free address of each family of the blocks.
 func (p *pods) allocate(blocks blocks) ([]netip.Addr, error) {
-	addrs := make([]netip.Addr, len(blocks))
-	for i, b := range blocks {
-		addr, ok := b.next(func(addr netip.Addr) bool { return p.byAddr[addr] != nil || i == 0 && blocks.hasMAC(addr) })
+	var addrs []netip.Addr
+	for i, family := range blocks.families() {
+		taken := func(addr netip.Addr) bool { return p.byAddr[addr] != nil || i == 0 && p.hasMAC(blocks, macOf(addr)) }
+		addr, ok := family.next(taken)
 		if !ok {
-			return nil, fmt.Errorf("no address left in the node's subnet %s: %w", b.prefix, ErrExhausted)
+			where := "the node's subnet"
+			if p.isShared() {
+				where = "subnets"
+			}
+			return nil, fmt.Errorf("no address left in %s %v: %w", where, family.subnets(), ErrExhausted)
 		}
-		addrs[i] = addr
+		addrs = append(addrs, addr)
 	}
 	return addrs, nil
 }
 
-// hold gives free addresses of known blocks to a pod.
-func (p *pods) hold(owner contract.Owner, uid types.UID, addrs []netip.Addr) *holding {
-	h := &holding{owner: owner, uid: uid, addrs: addrs, older: p.newest[owner]}
-	p.newest[owner] = h
-	for _, addr := range addrs {
-		p.byAddr[addr] = h
-		p.block(addr).held++
+// hold gives free addresses to a pod. Without a MAC, that of the first address is the pod's.
+func (p *pods) hold(owner contract.Owner, uid types.UID, addrs []netip.Addr, mac contract.MAC) *holding {
+	h := &holding{pool: p, owner: owner, uid: uid, addrs: addrs, at: make(blocks, len(addrs)), older: p.newest[owner]}
+	if len(mac) == len(h.mac) {
+		h.mac = [6]byte(mac)
+	} else if len(addrs) > 0 {
+		h.mac = macOf(addrs[0])
 	}
-	p.block(addrs[0]).macs[macOf(addrs[0])]++
+	p.newest[owner] = h
+	p.held++
+	for i, addr := range addrs {
+		p.byAddr[addr] = h
+		if b := p.block(addr); b != nil {
+			h.at[i] = b
+			b.held++
+		}
+	}
+	h.macs()[h.mac]++
 	return h
 }
 
+// macs are those of the switch that the holding's first address is on.
+func (h *holding) macs() map[[6]byte]int {
+	if len(h.at) > 0 && h.at[0] != nil {
+		return h.at[0].macs
+	}
+	return h.pool.macs
+}
+
 // touch makes h's addresses the last that were handed out.
-func (p *pods) touch(h *holding) {
-	for _, addr := range h.addrs {
-		b := p.block(addr)
-		if offset, small := offsetOf(b.prefix, addr); small && offset <= b.last() {
-			b.cursor = offset
+func (h *holding) touch() {
+	for i, addr := range h.addrs {
+		if b := h.at[i]; b != nil {
+			if offset, small := offsetOf(b.prefix, addr); small && offset <= b.last() {
+				b.cursor = offset
+			}
 		}
 	}
 }
 
-// release frees the addresses of some of a name's holders. It returns the node
-// of each address.
-func (p *pods) release(owner contract.Owner, uids []types.UID) (freed []string) {
-	var kept []*holding
-	for h := p.newest[owner]; h != nil; h = h.older {
-		if !slices.Contains(uids, h.uid) {
-			kept = append(kept, h)
-			continue
-		}
-		p.block(h.addrs[0]).forgetMAC(h.addrs[0])
-		for _, addr := range h.addrs {
-			b := p.block(addr)
-			delete(p.byAddr, addr)
+// release frees what a holding has. It returns the blocks in which something became free.
+func (h *holding) release() (freed blocks) {
+	forget(h.macs(), h.mac)
+	h.pool.held--
+	for i, addr := range h.addrs {
+		delete(h.pool.byAddr, addr)
+		if b := h.at[i]; b != nil {
 			b.held--
-			freed = append(freed, b.node)
+			freed = append(freed, b)
 		}
-	}
-	delete(p.newest, owner)
-	for _, h := range slices.Backward(kept) {
-		h.older = p.newest[owner]
-		p.newest[owner] = h
 	}
 	return freed
 }
 
-func (p *pods) owner(pod *corev1.Pod) contract.Owner {
-	return contract.PodOwner(pod.Namespace, pod.Name).On(p.network)
-}
+func (p *pods) find(owner contract.Owner, uid types.UID) *holding { return find(p.newest[owner], uid) }
 
-func (p *pods) find(owner contract.Owner, uid types.UID) *holding {
-	for h := p.newest[owner]; h != nil; h = h.older {
+func find(newest *holding, uid types.UID) *holding {
+	for h := newest; h != nil; h = h.older {
 		if h.uid == uid {
 			return h
 		}

@@ -58,13 +58,13 @@ func (a *Addresses) Usage() []Usage {
 	defer a.mu.Unlock()
 	var all []Usage
 	for prefix, node := range a.subnets.owned() {
-		b := &block{prefix: prefix}
+		b := &block{prefix: prefix, first: contract.FirstPodOffset}
 		if known := a.pools[""].known[prefix]; known != nil {
 			b = known
 		}
 		all = append(all, Usage{
 			Node: node, Family: contract.FamilyOf(prefix.Addr()),
-			Used: float64(b.held), Free: float64(b.last()-contract.FirstPodOffset+1) - float64(b.held),
+			Used: float64(b.held), Free: float64(b.last()-b.first+1) - float64(b.held),
 		})
 	}
 	return all

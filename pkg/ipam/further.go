@@ -1,0 +1,119 @@
+package ipam
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// ErrRequest is wrapped when a pod asks for an address or a MAC that it cannot have.
+var ErrRequest = errors.New("request refused")
+
+// take gives a pod what it asks for on a further network, or what is free.
+func (p *pods) take(owner contract.Owner, pod *corev1.Pod, r Request, blocks blocks) (*holding, error) {
+	addrs := addressesOf(&contract.PodNetwork{Addresses: r.Addresses})
+	var err error
+	if len(addrs) == 0 {
+		addrs, err = p.allocate(blocks)
+	} else {
+		err = p.requested(addrs, blocks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	mac := r.MAC
+	if mac == nil && len(addrs) == 0 {
+		mac = p.macWithoutAddress(owner, pod)
+	}
+	if mac == nil {
+		mac = contract.MACFromAddress(addrs[0])
+	}
+	if p.hasMAC(blocks, [6]byte(mac)) {
+		return nil, fmt.Errorf("%w: MAC %s is another pod's on network %s", ErrRequest, mac, p.network.Name)
+	}
+	h := p.hold(owner, pod.UID, addrs, mac)
+	h.describe(r)
+	return h, nil
+}
+
+// requested says why a pod cannot have the addresses that it asks for.
+func (p *pods) requested(addrs []netip.Addr, blocks blocks) error {
+	for _, addr := range addrs {
+		if b := blocks.of(addr); len(blocks) > 0 && (b == nil || !b.allows(addr)) {
+			return fmt.Errorf("%w: address %s is excluded from the subnets %v of network %s, or in none of them",
+				ErrRequest, addr, blocks.subnets(), p.network.Name)
+		}
+	}
+	if err := p.free(addrs); err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return nil
+}
+
+// macWithoutAddress follows from the pod's UID.
+func (p *pods) macWithoutAddress(owner contract.Owner, pod *corev1.Pod) contract.MAC {
+	for i := 0; ; i++ {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", pod.UID, owner, i))
+		mac := contract.MAC{0x0a, 0x58, sum[0], sum[1], sum[2], sum[3]}
+		if p.macs[[6]byte(mac)] == 0 {
+			return mac
+		}
+	}
+}
+
+// describe decides the value of the annotation for a request. Without addresses in it, the network's subnets have given
+// them.
+func (h *holding) describe(r Request) {
+	n := &contract.PodNetwork{
+		MAC: contract.MAC(h.mac[:]), Gateways: r.Gateways, Role: string(h.pool.network.Role),
+		Further: contract.Further{
+			Interface: r.Interface, Network: r.Network.Name, MTU: r.Network.MTU, Resource: r.Resource,
+		},
+	}
+	if r.Network.Topology == contract.Localnet {
+		n.PhysicalNetwork = r.Network.PhysicalNetwork
+	}
+	for i, addr := range h.addrs {
+		bits := addr.BitLen()
+		if b := h.at[i]; b != nil {
+			bits = b.prefix.Bits()
+			n.Routes = append(n.Routes, b.routes...)
+		} else if i < len(r.Addresses) {
+			bits = r.Addresses[i].Bits()
+		}
+		n.Addresses = append(n.Addresses, netip.PrefixFrom(addr, bits))
+	}
+	if len(n.Addresses) == 1 {
+		n.IPAddress = &n.Addresses[0]
+	}
+	if len(n.Gateways) == 1 {
+		n.GatewayIP = &n.Gateways[0]
+	}
+	h.further = n
+}
+
+// validFurther says why a pod cannot have this value on a further network. A running pod keeps an address that is no
+// longer in the network's subnets.
+func (p *pods) validFurther(network *contract.PodNetwork, pod *corev1.Pod, blocks blocks) error {
+	if len(network.MAC) != 6 || network.MAC[0]&1 != 0 {
+		return fmt.Errorf("MAC %q is not a unicast address", network.MAC)
+	}
+	if len(pod.Status.PodIPs) > 0 {
+		return nil
+	}
+	if len(network.Addresses) == 0 && len(blocks) > 0 {
+		return errors.New("no address")
+	}
+	for _, addr := range network.Addresses {
+		b := blocks.of(addr.Addr())
+		if len(blocks) > 0 && (b == nil || !b.allows(addr.Addr()) || addr.Bits() != b.prefix.Bits()) {
+			return fmt.Errorf("address %s is excluded from the subnets %v, or in none of them", addr, blocks.subnets())
+		}
+	}
+	return nil
+}

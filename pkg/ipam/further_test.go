@@ -1,0 +1,293 @@
+package ipam
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// tenants are further networks by name; a pod has those of NADs that are named like them.
+type tenants map[string]contract.Network
+
+func (n tenants) Networks() (all []contract.Network) {
+	for _, network := range n {
+		all = append(all, network)
+	}
+	return all
+}
+
+func (n tenants) Network(name string) *contract.Network {
+	network, ok := n[name]
+	if !ok {
+		return nil
+	}
+	return &network
+}
+
+func (n tenants) Requests(pod *corev1.Pod) (out []Request) {
+	attachments, _ := contract.Attachments(pod)
+	for _, a := range attachments {
+		if network, ok := n[strings.TrimPrefix(a.NAD, "ns/")]; ok {
+			out = append(out, Request{Attachment: a, Network: network})
+		}
+	}
+	return out
+}
+
+func tenant(t testing.TB, name string, topology contract.Topology, subnets string) contract.Network {
+	t.Helper()
+	network := contract.Network{Name: name, Role: contract.RoleSecondary, Topology: topology}
+	if topology == contract.Layer3 {
+		network.Subnets = clusters(t, subnets)
+		return network
+	}
+	for _, prefix := range prefixes(t, subnets) {
+		network.Subnets = append(network.Subnets, contract.Subnet{Prefix: prefix, NodeBits: prefix.Bits()})
+	}
+	return network
+}
+
+// attached asks for further networks.
+func attached(pod *corev1.Pod, networks string) *corev1.Pod {
+	pod.Annotations[contract.NetworksKey] = networks
+	return pod
+}
+
+func withTenants(t testing.TB, networks ...contract.Network) (allocator, tenants) {
+	t.Helper()
+	all := tenants{}
+	for _, network := range networks {
+		all[network.Name] = network
+	}
+	cfg := plan(t, "10.0.0.0/16/24")
+	cfg.Further = all
+	return newAllocator(t, cfg), all
+}
+
+func entry(t testing.TB, pod *corev1.Pod, key string) *contract.PodNetwork {
+	t.Helper()
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if network == nil {
+		return &contract.PodNetwork{}
+	}
+	return network
+}
+
+func wantEntry(t testing.TB, pod *corev1.Pod, key, want string) {
+	t.Helper()
+	var texts []string
+	for _, prefix := range entry(t, pod, key).Addresses {
+		texts = append(texts, prefix.String())
+	}
+	if got := strings.Join(texts, " "); got != want {
+		t.Errorf("pod %s has %q on %s, want %q: %s", pod.Name, got, key, want, pod.Annotations[contract.PodNetworksKey])
+	}
+}
+
+// TestFurther_NetworksAreOneDecision: two networks with the same subnets have the same addresses for different pods, and
+// what one network says of a pod changes nothing on the other. All are in one annotation.
+func TestFurther_NetworksAreOneDecision(t *testing.T) {
+	a, _ := withTenants(t, tenant(t, "blue", contract.Layer3, "10.0.0.0/16/24"))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	if want := `{"blue":["10.0.0.0/24"],"default":["10.0.0.0/24"]}`; node.Annotations[contract.NodeSubnetsKey] != want {
+		t.Errorf("subnets %s, want %s", node.Annotations[contract.NodeSubnetsKey], want)
+	}
+	one, both := newPod("one", "n1", 2), attached(newPod("both", "n1", 3), "blue")
+	both.Annotations[contract.PodNetworksKey] = `{"ns/foreign":{"mac_address":"0a:58:00:00:00:01"}}`
+	decidePod(t, a, one, node)
+	decidePod(t, a, both, node)
+	wantAddress(t, a, one, "10.0.0.4/24")
+	wantAddress(t, a, both, "10.0.0.5/24")
+	if got := a.Allocated(both, "ns/blue"); got == nil || got.Addresses[0].String() != "10.0.0.4/24" || a.Allocated(one, "ns/blue") != nil {
+		t.Errorf("on the other network: %v and %v", got, a.Allocated(one, "ns/blue"))
+	}
+	want := `"ns/blue":{"ip_addresses":["10.0.0.4/24"],"mac_address":"0a:58:0a:00:00:04","routes":[{"dest":"10.0.0.0/16","nextHop":"10.0.0.1"}],` +
+		`"ip_address":"10.0.0.4/24","role":"secondary","interface":"net1","network":"blue"},"ns/foreign":{"mac_address"`
+	if got := both.Annotations[contract.PodNetworksKey]; !strings.Contains(got, want) {
+		t.Errorf("annotation %s, want in it %s", got, want)
+	}
+	if d := decidePod(t, a, both, node); d.Annotations != nil {
+		t.Errorf("decided again: %v", d.Annotations)
+	}
+	blueOwner := owner(both).On("ns/blue")
+	rows := []Held{
+		{Owner: owner(one), UID: one.UID, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.4")}},
+		{Owner: blueOwner, Network: "blue", UID: both.UID, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.4")}},
+	}
+	a.rebuild([]*corev1.Node{node}, []*corev1.Pod{one, both}, rows)
+	if d := decidePod(t, a, both, node); d.Annotations != nil || d.Warning != "" {
+		t.Errorf("after a restart: %+v", d)
+	}
+	a.Addresses.Release(blueOwner, a.Holders(blueOwner)...)
+	wantAddress(t, a, both, "10.0.0.5/24")
+	if a.Allocated(both, "ns/blue") != nil {
+		t.Error("the released network has its address still")
+	}
+}
+
+// TestFurther_SharedSubnets: all nodes have one layer2 subnet, whose first address a pod may have; the excluded parts
+// are left out, the second subnet of a family follows when the first is used up, and a freed address is given to a pod
+// that waits.
+func TestFurther_SharedSubnets(t *testing.T) {
+	blue := tenant(t, "blue", contract.Layer2, "10.1.0.0/29,fd00:1::/64,10.2.0.0/30")
+	blue.Excluded = prefixes(t, "10.1.0.2/31,10.1.0.5/32")
+	a, _ := withTenants(t, blue)
+	nodes := []*corev1.Node{newNode("n1", 1), newNode("n2", 2)}
+	var pods []*corev1.Pod
+	for i, want := range []string{"10.1.0.1/29 fd00:1::1/64", "10.1.0.4/29 fd00:1::2/64", "10.1.0.6/29 fd00:1::3/64", "10.2.0.1/30 fd00:1::4/64", "10.2.0.2/30 fd00:1::5/64"} {
+		node := nodes[i%2]
+		decideNode(t, a, node)
+		pod := attached(newPod(string(rune('a'+i)), node.Name, 3+i), "blue")
+		decidePod(t, a, pod, node)
+		wantEntry(t, pod, "ns/blue", want)
+		pods = append(pods, pod)
+	}
+	late := attached(newPod("late", "n1", 20), "blue")
+	d, err := a.Pod(late, nodes[0])
+	wantError(t, err, ErrExhausted)
+	if !strings.Contains(d.Annotations[contract.PodNetworksKey], `{"default":`) {
+		t.Errorf("the default network waits for the other: %+v", d)
+	}
+	if retry := a.Addresses.Release(owner(pods[1]).On("ns/blue"), pods[1].UID); !slices.Contains(retry, owner(late).On("ns/blue")) {
+		t.Errorf("nobody is told that an address is free: %v", retry)
+	}
+	decidePod(t, a, late, nodes[0])
+	wantEntry(t, late, "ns/blue", "10.1.0.4/29 fd00:1::6/64")
+}
+
+// TestFurther_Requests: what a pod asks for it gets, or it gets nothing on that network.
+func TestFurther_Requests(t *testing.T) {
+	blue := tenant(t, "blue", contract.Layer2, "10.1.0.0/24")
+	blue.Excluded = prefixes(t, "10.1.0.128/25")
+	bare := tenant(t, "bare", contract.Localnet, "")
+	bare.PhysicalNetwork, bare.MTU = "phys", 9000
+	a, _ := withTenants(t, blue, bare, tenant(t, "red", contract.Layer3, "10.3.0.0/16/24"))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	for i, tc := range []struct{ networks, key, want, mac, err string }{
+		{networks: `[{"name":"blue","ips":["10.1.0.9"],"mac":"02:00:00:00:00:09"}]`, key: "ns/blue", want: "10.1.0.9/24", mac: "02:00:00:00:00:09"},
+		{networks: `[{"name":"blue","ips":["10.1.0.9"]}]`, err: "address 10.1.0.9 is held by Pod/ns/p0@ns/blue"},
+		{networks: `[{"name":"blue","mac":"02:00:00:00:00:09"}]`, err: "MAC 02:00:00:00:00:09 is another pod's on network blue"},
+		{networks: `[{"name":"blue","ips":["10.1.0.130"]}]`, err: "10.1.0.130 is excluded from the subnets [10.1.0.0/24]"},
+		{networks: `[{"name":"blue","ips":["10.1.0.0"]}]`, err: "or in none of them"},
+		{networks: `[{"name":"blue","ips":["10.9.0.1"]}]`, err: "or in none of them"},
+		{networks: `[{"name":"blue","ips":["10.1.0.20","10.1.0.21/24"]}]`, key: "ns/blue", want: "10.1.0.20/24 10.1.0.21/24", mac: "0a:58:0a:01:00:14"},
+		{networks: "blue,blue", key: "ns/blue/1", want: "10.1.0.3/24", mac: "0a:58:0a:01:00:03"},
+		{networks: `[{"name":"bare","ips":["192.0.2.7/26"]}]`, key: "ns/bare", want: "192.0.2.7/26", mac: "0a:58:c0:00:02:07"},
+		{networks: `[{"name":"bare","ips":["192.0.2.7/26"]}]`, err: "address 192.0.2.7 is held by Pod/ns/p8@ns/bare"},
+		{networks: "bare", key: "ns/bare", mac: "0a:58:f8:f9:3d:59"},
+		{networks: `[{"name":"red","ips":["10.3.0.77"]}]`, key: "ns/red", want: "10.3.0.77/24", mac: "0a:58:0a:03:00:4d"},
+		{networks: `[{"name":"red","ips":["10.3.7.77"]}]`, err: "or in none of them"},
+		{networks: `[{"name":"red","ips":["10.3.0.2"]}]`, err: "or in none of them"},
+	} {
+		pod := attached(newPod("p"+string(rune('0'+i)), "n1", 2+i), tc.networks)
+		d, err := a.Pod(pod, node)
+		if (err == nil) != (tc.err == "") || err != nil && (!strings.Contains(err.Error(), tc.err) || !errors.Is(err, ErrRequest)) {
+			t.Errorf("%s: error %v, want %q", tc.networks, err, tc.err)
+		}
+		pod.Annotations[contract.PodNetworksKey] = d.Annotations[contract.PodNetworksKey]
+		if tc.err != "" {
+			if keys := contract.NetworkKeys(pod.Annotations[contract.PodNetworksKey]); !cmp.Equal(keys, []string{"default"}) {
+				t.Errorf("%s: networks %v", tc.networks, keys)
+			}
+			continue
+		}
+		wantEntry(t, pod, tc.key, tc.want)
+		if got := entry(t, pod, tc.key); got.MAC.String() != tc.mac {
+			t.Errorf("%s: MAC %s, want %s", tc.networks, got.MAC, tc.mac)
+		}
+		if got := entry(t, pod, tc.key).Further; tc.key == "ns/bare" && (got.MTU != 9000 || got.PhysicalNetwork != "phys" || got.Network != "bare") {
+			t.Errorf("%s: %+v", tc.networks, got)
+		}
+	}
+}
+
+// TestFurther_DefaultRoute: the default route through a further network takes the gateway of its family from the default
+// network, whose own subnets stay reachable.
+func TestFurther_DefaultRoute(t *testing.T) {
+	a, _ := withTenants(t, tenant(t, "blue", contract.Layer2, "10.1.0.0/24"))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	pod := attached(newPod("p", "n1", 2), `[{"name":"blue","default-route":["10.1.0.254"]}]`)
+	decidePod(t, a, pod, node)
+	if got := entry(t, pod, "default"); got.Gateways != nil || got.GatewayIP != nil || len(got.Routes) == 0 {
+		t.Errorf("default network: %+v", got)
+	}
+	if got := entry(t, pod, "ns/blue"); len(got.Gateways) != 1 || got.Gateways[0].String() != "10.1.0.254" {
+		t.Errorf("blue: %+v", got)
+	}
+	a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
+	if d := decidePod(t, a, pod, node); d.Annotations != nil || d.Warning != "" {
+		t.Errorf("after a restart: %+v", d)
+	}
+}
+
+// TestFurther_ChangedNetwork: running pods keep their addresses, new ones get those of the new subnets, also after a
+// restart; a network that is gone has neither subnets on nodes nor memory.
+func TestFurther_ChangedNetwork(t *testing.T) {
+	a, networks := withTenants(t, tenant(t, "blue", contract.Layer2, "10.1.0.0/24"), tenant(t, "red", contract.Layer3, "10.3.0.0/16/24"))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	old := attached(newPod("old", "n1", 2), "blue,red")
+	decidePod(t, a, old, node)
+	old.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.4"}}
+	networks["blue"] = tenant(t, "blue", contract.Layer2, "10.2.0.0/24")
+	networks["red"] = tenant(t, "red", contract.Layer3, "10.4.0.0/16/24")
+	decideNode(t, a, node)
+	if want := `{"default":["10.0.0.0/24"],"red":["10.4.0.0/24"]}`; node.Annotations[contract.NodeSubnetsKey] != want {
+		t.Errorf("subnets %s, want %s", node.Annotations[contract.NodeSubnetsKey], want)
+	}
+	fresh := attached(newPod("fresh", "n1", 3), "blue,red")
+	for range 2 {
+		if d := decidePod(t, a, old, node); d.Annotations != nil || d.Warning != "" {
+			t.Errorf("the running pod: %+v", d)
+		}
+		decidePod(t, a, fresh, node)
+		wantEntry(t, old, "ns/blue", "10.1.0.1/24")
+		wantEntry(t, old, "ns/red", "10.3.0.4/24")
+		wantEntry(t, fresh, "ns/blue", "10.2.0.1/24")
+		wantEntry(t, fresh, "ns/red", "10.4.0.4/24")
+		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{old, fresh}, nil)
+	}
+	clear(networks)
+	decideNode(t, a, node)
+	if want := `{"default":["10.0.0.0/24"]}`; node.Annotations[contract.NodeSubnetsKey] != want {
+		t.Errorf("subnets %s, want %s", node.Annotations[contract.NodeSubnetsKey], want)
+	}
+	for _, pod := range []*corev1.Pod{old, fresh} {
+		for _, key := range []string{"ns/blue", "ns/red"} {
+			a.Addresses.Release(owner(pod).On(key), pod.UID)
+		}
+	}
+	a.Forget(func(name string) bool { return networks.Network(name) != nil })
+	if len(a.pools) != 1 || len(a.newest) != 2 {
+		t.Errorf("%d pools and %d holdings are left", len(a.pools), len(a.newest))
+	}
+}
+
+// TestFurther_NodeWithoutSubnet: a network that is used up stops neither the default network nor the others.
+func TestFurther_NodeWithoutSubnet(t *testing.T) {
+	a, _ := withTenants(t, tenant(t, "red", contract.Layer3, "10.3.0.0/24/24"))
+	decideNode(t, a, newNode("n1", 1))
+	second := newNode("n2", 2)
+	d := decideNode(t, a, second)
+	wantError(t, d.Failed["red"], ErrExhausted)
+	if want := `{"default":["10.0.1.0/24"]}`; second.Annotations[contract.NodeSubnetsKey] != want {
+		t.Errorf("subnets %s, want %s", second.Annotations[contract.NodeSubnetsKey], want)
+	}
+	if retry := a.Subnets.Release("n1"); !cmp.Equal(retry, []contract.Owner{contract.NodeOwner("n2")}) {
+		t.Errorf("released: %v", retry)
+	}
+}
+
