@@ -297,6 +297,12 @@ func NetworkKeys(annotation string) []string {
 	return slices.Sorted(maps.Keys(values))
 }
 
+// HasKey says that an annotation has a value for a network.
+func HasKey(annotation, network string) bool {
+	raw, err := networkValue(annotation, network)
+	return err == nil && raw != nil
+}
+
 // SetNetwork gives the annotation with one network's value replaced, or removed
 // when value is nil; other networks' stay. What cannot be read is dropped. The
 // result is "" when no network is left.

@@ -1,0 +1,300 @@
+package network
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+)
+
+// maxNetworks is the number of ids, with the default network's 0.
+const maxNetworks = 4096
+
+// Index has the networks that the cluster's NADs define. Which NAD decides follows from the NADs alone, not from the
+// order in which they came. Its methods may be called at once from several goroutines.
+type Index struct {
+	cluster map[string][]netip.Prefix
+
+	mu   sync.RWMutex
+	nads map[string]*definition
+	// groups has the NADs whose networks have one prefix of OVN's names; of several networks there, one is formed.
+	groups   map[string]map[string]*definition
+	networks map[string]contract.Network
+}
+
+// definition is a NAD with the network that it defines.
+type definition struct {
+	NAD
+	network contract.Network
+	// parsed says what is wrong with the NAD itself; conflict, with which other NAD it does not agree.
+	parsed, conflict error
+}
+
+// NewIndex makes an Index without networks. Further networks must not overlap the subnets of the cluster, by their
+// purpose.
+func NewIndex(cluster map[string][]netip.Prefix) *Index {
+	return &Index{
+		cluster: cluster, nads: map[string]*definition{}, groups: map[string]map[string]*definition{}, networks: map[string]contract.Network{},
+	}
+}
+
+// Changed takes in a NAD, nil when it was deleted. It returns the names of the networks that came, went or changed.
+func (x *Index) Changed(key string, nad *NAD) (changed []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := map[string]contract.Network{}
+	if old := x.nads[key]; old != nil {
+		x.leave(old, before)
+	}
+	if nad != nil {
+		d := &definition{NAD: *nad}
+		if d.network, d.parsed = Parse(*nad); d.parsed == nil {
+			d.parsed = Conflicts(d.network, x.cluster)
+		}
+		x.join(d, before)
+	}
+	for name, was := range before {
+		if !reflect.DeepEqual(was, x.networks[name]) {
+			changed = append(changed, name)
+		}
+	}
+	slices.Sort(changed)
+	return changed
+}
+
+// leave removes a definition. Networks that may change are noted in before, as they were.
+func (x *Index) leave(d *definition, before map[string]contract.Network) {
+	delete(x.nads, d.Key)
+	if d.parsed != nil {
+		return
+	}
+	group := d.network.JoinSwitch()
+	x.note(group, d.network.Name, before)
+	if delete(x.groups[group], d.Key); len(x.groups[group]) == 0 {
+		delete(x.groups, group)
+	}
+	x.form(group, d.network.Name)
+}
+
+// join adds a definition.
+func (x *Index) join(d *definition, before map[string]contract.Network) {
+	x.nads[d.Key] = d
+	if d.parsed != nil {
+		return
+	}
+	group := d.network.JoinSwitch()
+	x.note(group, d.network.Name, before)
+	if x.groups[group] == nil {
+		x.groups[group] = map[string]*definition{}
+	}
+	x.groups[group][d.Key] = d
+	x.form(group, d.network.Name)
+}
+
+func (x *Index) note(group, name string, before map[string]contract.Network) {
+	names := []string{name}
+	for _, d := range x.groups[group] {
+		names = append(names, d.network.Name)
+	}
+	for _, name := range names {
+		if _, noted := before[name]; !noted {
+			before[name] = x.networks[name] // the zero value of one that is not there
+		}
+	}
+}
+
+// form decides which network a group of NADs is: the oldest NAD says it, and the others agree or have a conflict. The
+// network of that name, which may have left the group, is gone unless the group is it.
+func (x *Index) form(group, name string) {
+	delete(x.networks, name)
+	var first *definition
+	for _, d := range slices.SortedFunc(maps.Values(x.groups[group]), older) {
+		delete(x.networks, d.network.Name)
+		d.conflict = nil
+		switch {
+		case first == nil:
+			first = d
+		case d.network.Name != first.network.Name:
+			d.conflict = fmt.Errorf("the names of networks %s and %s, which %s defines, are the same in OVN, where '-' and '.' are one character",
+				d.network.Name, first.network.Name, first.Key)
+		case !reflect.DeepEqual(d.network, first.network):
+			d.conflict = fmt.Errorf("the configuration of network %s is not that of %s, which is older", d.network.Name, first.Key)
+		}
+	}
+	if first != nil {
+		x.networks[first.network.Name] = x.withID(group, first.network)
+	}
+}
+
+func older(a, b *definition) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key, b.Key))
+}
+
+// withID adds the id that the NADs of a network say.
+func (x *Index) withID(group string, network contract.Network) contract.Network {
+	for _, key := range slices.Sorted(maps.Keys(x.groups[group])) {
+		d := x.groups[group][key]
+		if id, err := strconv.Atoi(d.Annotations[contract.NetworkIDKey]); err == nil && d.conflict == nil && id > 0 && id < maxNetworks {
+			network.ID = id
+			break
+		}
+	}
+	return network
+}
+
+// Problem says why a NAD defines no network; nil when it does, and for a NAD that is not ours.
+func (x *Index) Problem(key string) error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := x.nads[key]
+	if d == nil || errors.Is(d.parsed, errForeign) {
+		return nil
+	}
+	return cmp.Or(d.parsed, d.conflict)
+}
+
+// Networks are all networks, in the order of their names.
+func (x *Index) Networks() []contract.Network {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := make([]contract.Network, 0, len(x.networks))
+	for _, name := range slices.Sorted(maps.Keys(x.networks)) {
+		all = append(all, x.networks[name])
+	}
+	return all
+}
+
+// Network is nil when there is none of that name.
+func (x *Index) Network(name string) *contract.Network {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	network, ok := x.networks[name]
+	if !ok {
+		return nil
+	}
+	return &network
+}
+
+// NetworkOfNAD is the network of a NAD, nil when it defines none.
+func (x *Index) NetworkOfNAD(key string) *contract.Network {
+	network, _, _ := x.find(key)
+	return network
+}
+
+// find is the network of a NAD with the resource of its devices, or why there is none.
+func (x *Index) find(key string) (network *contract.Network, resource string, err error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := x.nads[key]
+	switch {
+	case d == nil:
+		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s does not exist", key)
+	case errors.Is(d.parsed, errForeign):
+		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s is not one of %s with a topology", key, contract.PluginType)
+	case cmp.Or(d.parsed, d.conflict) != nil:
+		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s: %w", key, cmp.Or(d.parsed, d.conflict))
+	}
+	found := x.networks[d.network.Name]
+	return &found, d.Annotations[contract.ResourceNameKey], nil
+}
+
+// NADs are the keys of the NADs of a network, sorted.
+func (x *Index) NADs(name string) (keys []string) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for key, d := range x.groups[contract.Network{Name: name}.JoinSwitch()] {
+		if d.network.Name == name {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Requests are what a pod asks of networks that exist. A running pod has the interfaces of its start: what it asks for
+// later is left out.
+func (x *Index) Requests(pod *corev1.Pod) []ipam.Request {
+	requests, _ := x.requests(pod)
+	return requests
+}
+
+// Missing says which attachments a pod has to wait for, and why.
+func (x *Index) Missing(pod *corev1.Pod) error {
+	_, err := x.requests(pod)
+	return err
+}
+
+func (x *Index) requests(pod *corev1.Pod) (requests []ipam.Request, err error) {
+	attachments, err := contract.Attachments(pod)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, a := range attachments {
+		if len(pod.Status.PodIPs) > 0 && !contract.HasKey(pod.Annotations[contract.PodNetworksKey], a.Key()) {
+			continue
+		}
+		network, resource, err := x.find(a.NAD)
+		if err == nil && network.Role == contract.RolePrimary {
+			err = fmt.Errorf("network %s of NetworkAttachmentDefinition %s is primary, which a pod cannot ask for", network.Name, a.NAD)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		requests = append(requests, ipam.Request{Attachment: a, Network: *network, Resource: resource})
+	}
+	return requests, errors.Join(errs...)
+}
+
+// ID is what the NADs of a network must say as its id. Ids that NADs have stay, the oldest NAD's first; a network
+// without one gets the first that is free. Zero: there are too many networks.
+func (x *Index) ID(name string) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	taken := map[int]string{}
+	var without []string
+	for _, of := range slices.SortedFunc(maps.Values(x.firsts()), older) {
+		id := x.networks[of.network.Name].ID
+		if id == 0 || taken[id] != "" {
+			without = append(without, of.network.Name)
+			continue
+		}
+		taken[id] = of.network.Name
+	}
+	for id := 1; id < maxNetworks && len(without) > 0; id++ {
+		if taken[id] == "" {
+			taken[id], without = without[0], without[1:]
+		}
+	}
+	for id, network := range taken {
+		if network == name {
+			return id
+		}
+	}
+	return 0
+}
+
+// firsts are the oldest NADs of the networks, by name.
+func (x *Index) firsts() map[string]*definition {
+	out := map[string]*definition{}
+	for _, group := range x.groups {
+		for _, d := range group {
+			old := out[d.network.Name]
+			if d.conflict == nil && (old == nil || older(d, old) < 0) {
+				out[d.network.Name] = d
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,203 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// NAD is what is read of a NetworkAttachmentDefinition.
+type NAD struct {
+	// Key is namespace/name.
+	Key string
+	// Config is spec.config: a CNI netconf, or a list of one, as JSON.
+	Config      string
+	Annotations map[string]string
+	// Created orders the NADs of a network: the oldest decides.
+	Created time.Time
+}
+
+// netconf has the keys of OVN-Kubernetes.
+type netconf struct {
+	Name            string          `json:"name"`
+	Type            string          `json:"type"`
+	Plugins         []netconf       `json:"plugins"`
+	NADName         string          `json:"netAttachDefName"`
+	Topology        string          `json:"topology"`
+	Role            string          `json:"role"`
+	MTU             int             `json:"mtu"`
+	Subnets         string          `json:"subnets"`
+	ExcludeSubnets  string          `json:"excludeSubnets"`
+	ReservedSubnets string          `json:"reservedSubnets"`
+	InfraSubnets    string          `json:"infrastructureSubnets"`
+	DefaultGateways string          `json:"defaultGatewayIPs"`
+	JoinSubnet      string          `json:"joinSubnet"`
+	VLAN            int             `json:"vlanID"`
+	PhysicalNetwork string          `json:"physicalNetworkName"`
+	AllowPersistent bool            `json:"allowPersistentIPs"`
+	Transport       string          `json:"transport"`
+	IPAM            json.RawMessage `json:"ipam"`
+}
+
+// errForeign says that a NAD is another CNI plugin's, or of the default network.
+var errForeign = errors.New("not a further network of ours")
+
+// Parse gives the network of a NAD. The error is errForeign for a NAD that is not about a further network of ours.
+func Parse(nad NAD) (contract.Network, error) {
+	conf, err := readNetconf(nad.Config)
+	if err != nil {
+		return contract.Network{}, err
+	}
+	if conf.Type != contract.PluginType {
+		return contract.Network{}, errForeign
+	}
+	if conf.NADName != nad.Key {
+		return contract.Network{}, fmt.Errorf("netAttachDefName is %q, and must be %q", conf.NADName, nad.Key)
+	}
+	if conf.Topology == "" {
+		return contract.Network{}, errForeign
+	}
+	network, err := conf.network()
+	if err == nil {
+		err = check(conf, network)
+	}
+	return network, err
+}
+
+// readNetconf reads a netconf, or a list of one plugin, whose name is the list's.
+func readNetconf(text string) (netconf, error) {
+	var conf netconf
+	if strings.TrimSpace(text) == "" {
+		return conf, errors.New("spec.config is empty")
+	}
+	if err := json.Unmarshal([]byte(text), &conf); err != nil {
+		return conf, fmt.Errorf("spec.config: %w", err)
+	}
+	if len(conf.Plugins) == 0 {
+		return conf, nil
+	}
+	ours := false
+	for _, plugin := range conf.Plugins {
+		ours = ours || plugin.Type == contract.PluginType
+	}
+	switch {
+	case conf.Type != "":
+		return conf, errors.New("spec.config has type and plugins: give one of them")
+	case !ours:
+		return conf, nil
+	case len(conf.Plugins) > 1:
+		return conf, fmt.Errorf("spec.config has %d plugins: %s cannot be chained with others", len(conf.Plugins), contract.PluginType)
+	}
+	one := conf.Plugins[0]
+	one.Name = conf.Name
+	return one, nil
+}
+
+func (c netconf) network() (contract.Network, error) {
+	n := contract.Network{
+		Name: c.Name, Role: contract.Role(c.Role), Topology: contract.Topology(c.Topology), MTU: c.MTU, VLAN: c.VLAN,
+		PhysicalNetwork: c.PhysicalNetwork, Persistent: c.AllowPersistent,
+	}
+	if n.Role == "" {
+		n.Role = contract.RoleSecondary
+	}
+	if n.Topology == contract.Localnet && n.PhysicalNetwork == "" {
+		n.PhysicalNetwork = n.Name
+	}
+	var err error
+	if n.Subnets, err = parseSubnets(c.Subnets, n.Topology); err != nil {
+		return n, fmt.Errorf("subnets: %w", err)
+	}
+	if n.Excluded, err = parsePrefixes(c.ExcludeSubnets); err != nil {
+		return n, fmt.Errorf("excludeSubnets: %w", err)
+	}
+	if n.Role == contract.RolePrimary {
+		if c.JoinSubnet == "" {
+			c.JoinSubnet = "100.65.0.0/16,fd99::/64"
+		}
+		joins, err := parsePrefixes(c.JoinSubnet)
+		if err != nil {
+			return n, fmt.Errorf("joinSubnet: %w", err)
+		}
+		for _, family := range n.Families() {
+			if join, ok := family.Pick(joins); ok {
+				n.JoinSubnets = append(n.JoinSubnets, join)
+			}
+		}
+	}
+	return n, nil
+}
+
+// parseSubnets reads cidr or, for layer3, cidr/length, where length is that of a node's part: 24 or 64 if it is not
+// there.
+func parseSubnets(list string, topology contract.Topology) ([]contract.Subnet, error) {
+	var out []contract.Subnet
+	for _, entry := range split(list) {
+		text, bits := entry, ""
+		if parts := strings.Split(entry, "/"); len(parts) == 3 && topology == contract.Layer3 {
+			text, bits = parts[0]+"/"+parts[1], parts[2]
+		}
+		prefix, err := parsePrefix(text)
+		if err != nil {
+			return nil, err
+		}
+		subnet := contract.Subnet{Prefix: prefix, NodeBits: prefix.Bits()}
+		if topology == contract.Layer3 {
+			if subnet.NodeBits, err = nodeBits(prefix, bits); err != nil {
+				return nil, fmt.Errorf("%q: %w", entry, err)
+			}
+		}
+		out = append(out, subnet)
+	}
+	return out, nil
+}
+
+func nodeBits(prefix netip.Prefix, text string) (int, error) {
+	bits := 24
+	if prefix.Addr().Is6() {
+		bits = 64
+	}
+	if text != "" {
+		if _, err := fmt.Sscanf(text, "%d", &bits); err != nil || fmt.Sprint(bits) != text {
+			return 0, fmt.Errorf("%q is not the length of a node's part", text)
+		}
+	}
+	if longest := prefix.Addr().BitLen() - 3; bits < max(1, prefix.Bits()) || bits > longest {
+		return 0, fmt.Errorf("a node's part of length %d does not fit between %d and %d", bits, max(1, prefix.Bits()), longest)
+	}
+	return bits, nil
+}
+
+func parsePrefixes(list string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, entry := range split(list) {
+		prefix, err := parsePrefix(entry)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, prefix)
+	}
+	return out, nil
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || prefix.Addr().Is4In6() || prefix.Addr().Zone() != "" {
+		return prefix, fmt.Errorf("%q is not a subnet in the form address/length", text)
+	}
+	return prefix.Masked(), nil
+}
+
+func split(list string) (entries []string) {
+	for entry := range strings.SplitSeq(list, ",") {
+		if entry = strings.TrimSpace(entry); entry != "" {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}

@@ -1,0 +1,142 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// config is a netconf of a NAD red/a: the default keys, replaced by fields; a field whose value is null goes.
+func config(t testing.TB, fields string) string {
+	t.Helper()
+	conf := map[string]any{"cniVersion": "1.1.0", "type": "ovn-k8s-cni-overlay", "name": "net", "netAttachDefName": "red/a", "topology": "layer2"}
+	var replaced map[string]any
+	if err := json.Unmarshal([]byte("{"+fields+"}"), &replaced); err != nil {
+		t.Fatalf("%s: %v", fields, err)
+	}
+	for key, value := range replaced {
+		if conf[key] = value; value == nil {
+			delete(conf, key)
+		}
+	}
+	text, _ := json.Marshal(conf)
+	return string(text)
+}
+
+func describe(n contract.Network) string {
+	text := fmt.Sprintf("%s %s %s", n.Name, n.Topology, n.Role)
+	for _, subnet := range n.Subnets {
+		text += " " + subnet.String()
+	}
+	for key, list := range map[string]any{"without": n.Excluded, "join": n.JoinSubnets} {
+		if s := fmt.Sprint(list); s != "[]" {
+			text += " " + key + s
+		}
+	}
+	if n.MTU+n.VLAN != 0 || n.PhysicalNetwork != "" || n.Persistent {
+		text += fmt.Sprintf(" mtu %d vlan %d on %q persistent %v", n.MTU, n.VLAN, n.PhysicalNetwork, n.Persistent)
+	}
+	return text
+}
+
+func TestParse_Networks(t *testing.T) {
+	for fields, want := range map[string]string{
+		``: "net layer2 secondary",
+		`"topology":"layer3","subnets":"10.1.0.0/16/26, fd01::/48","mtu":1300`: `net layer3 secondary 10.1.0.0/16/26 fd01::/48/64 mtu 1300 vlan 0 on "" persistent false`,
+		`"topology":"layer3","subnets":"10.1.0.0/16,10.2.0.0/16"`:              "net layer3 secondary 10.1.0.0/16/24 10.2.0.0/16/24",
+		`"subnets":"10.1.0.0/16","excludeSubnets":"10.1.0.0/24"`:               "net layer2 secondary 10.1.0.0/16/16 without[10.1.0.0/24]",
+		`"topology":"localnet","vlanID":7,"subnets":"10.96.0.0/24"`:            `net localnet secondary 10.96.0.0/24/24 mtu 0 vlan 7 on "net" persistent false`,
+		`"topology":"localnet","physicalNetworkName":"phys"`:                   `net localnet secondary mtu 0 vlan 0 on "phys" persistent false`,
+		`"role":"primary","subnets":"10.1.0.0/16"`:                             "net layer2 primary 10.1.0.0/16/16 join[100.65.0.0/16]",
+		`"subnets":"10.1.0.0/16","allowPersistentIPs":true`:                    `net layer2 secondary 10.1.0.0/16/16 mtu 0 vlan 0 on "" persistent true`,
+		`"ipam":{}`: "net layer2 secondary",
+	} {
+		network, err := Parse(NAD{Key: "red/a", Config: config(t, fields)})
+		if err != nil {
+			t.Errorf("%s: %v", fields, err)
+		}
+		if diff := cmp.Diff(want, describe(network)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", fields, diff)
+		}
+	}
+	list := `{"name":"net","plugins":[{"type":"ovn-k8s-cni-overlay","netAttachDefName":"red/a","topology":"layer2"}]}`
+	if network, err := Parse(NAD{Key: "red/a", Config: list}); err != nil || network.Name != "net" {
+		t.Errorf("a list of one plugin: %+v, %v", network, err)
+	}
+}
+
+func TestParse_Refused(t *testing.T) {
+	for fields, want := range map[string]string{
+		`"name":"default"`:                       "is reserved",
+		`"name":"a/b"`:                           "has characters other than",
+		`"name":""`:                              "must have 1 to 128",
+		`"netAttachDefName":"red/b"`:             `netAttachDefName is "red/b", and must be "red/a"`,
+		`"topology":"mesh"`:                      "none of layer3, layer2 and localnet",
+		`"role":"first"`:                         "neither primary nor secondary",
+		`"topology":"layer3"`:                    "subnets are missing",
+		`"role":"primary"`:                       "subnets are missing",
+		`"topology":"localnet","role":"primary"`: "cannot have the role primary",
+		`"ipam":{"type":"whereabouts"}`:          "ipam is not supported",
+		`"topology":"layer3","subnets":"10.1.0.0/16","allowPersistentIPs":true`:       "allowPersistentIPs needs",
+		`"topology":"layer3","subnets":"10.1.0.0/16","excludeSubnets":"10.1.0.0/24"`:  "excludeSubnets needs",
+		`"topology":"layer3","subnets":"10.1.0.0/16","reservedSubnets":"10.1.0.0/24"`: "need topology layer2",
+		`"topology":"layer3","subnets":"10.1.0.0/16/8"`:                               "does not fit",
+		`"topology":"layer3","subnets":"10.1.0.0/16/2x"`:                              "is not the length",
+		`"topology":"localnet","joinSubnet":"100.65.0.0/16"`:                          "joinSubnet needs",
+		`"subnets":"10.1.0.0"`:                                   "is not a subnet",
+		`"subnets":"10.1.0.0/16,10.1.1.0/24"`:                    "subnets 10.1.0.0/16 and 10.1.1.0/24 overlap",
+		`"subnets":"10.1.0.0/16","excludeSubnets":"10.2.0.0/24"`: "excludeSubnets: 10.2.0.0/24 is in none of the subnets",
+		`"subnets":"10.1.0.0/16","excludeSubnets":"10.0.0.0/8"`:  "excludeSubnets: 10.0.0.0/8 is in none of the subnets",
+		`"vlanID":7`:                                        "need topology localnet",
+		`"topology":"localnet","vlanID":4095`:               "vlanID 4095",
+		`"topology":"localnet","physicalNetworkName":"a:b"`: "physicalNetworkName",
+		`"mtu":100`:                        "mtu 100 is not between",
+		`"mtu":1200,"subnets":"fd01::/64"`: "less than 1280",
+		`"transport":"evpn"`:               `transport "evpn" is not supported`,
+	} {
+		if network, err := Parse(NAD{Key: "red/a", Config: config(t, fields)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, error %v, want %q", fields, network, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":              "spec.config is empty",
+		"{":             "spec.config: unexpected end",
+		`{"plugins":7}`: "spec.config: json",
+		`{"name":"net","type":"x","plugins":[{"type":"y"}]}`:                          "has type and plugins",
+		`{"name":"net","plugins":[{"type":"ovn-k8s-cni-overlay"},{"type":"tuning"}]}`: "has 2 plugins",
+	} {
+		if network, err := Parse(NAD{Key: "red/a", Config: text}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, error %v, want %q", text, network, err, want)
+		}
+	}
+	for _, foreign := range []string{config(t, `"type":"macvlan"`), config(t, `"topology":null`), `{"name":"x","plugins":[{"type":"macvlan"},{"type":"tuning"}]}`} {
+		if _, err := Parse(NAD{Key: "red/a", Config: foreign}); !errors.Is(err, errForeign) {
+			t.Errorf("%s: %v", foreign, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(config(f, `"topology":"layer3","subnets":"10.1.0.0/16/26,fd01::/48"`))
+	f.Add(config(f, `"topology":"localnet","vlanID":7,"subnets":"10.1.0.0/30","excludeSubnets":"10.1.0.0/30"`))
+	f.Fuzz(func(t *testing.T, text string) {
+		network, err := Parse(NAD{Key: "red/a", Config: text})
+		if err != nil {
+			return
+		}
+		if strings.ContainsAny(network.JoinSwitch()+network.PhysicalNetwork, "\"\\$ /@") {
+			t.Errorf("%s: %+v gives names that are not safe in OVN", text, network)
+		}
+		for _, subnet := range network.Subnets {
+			if subnet.NodeBits < subnet.Bits() || !subnet.IsValid() {
+				t.Errorf("%s: subnet %v", text, subnet)
+			}
+		}
+	})
+}
