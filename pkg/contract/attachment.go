@@ -26,6 +26,14 @@ const (
 	NetworkIDKey   = "k8s.ovn.org/network-id"
 )
 
+// Keys in the external_ids of the rows of further networks.
+const (
+	NetworkLabel  = "k8s.ovn.org/network"
+	TopologyLabel = "k8s.ovn.org/topology"
+	RoleLabel     = "k8s.ovn.org/role"
+	NADLabel      = "k8s.ovn.org/nad"
+)
+
 // PluginType is the CNI type of our NetworkAttachmentDefinitions.
 const PluginType = "ovn-k8s-cni-overlay"
 

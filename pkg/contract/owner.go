@@ -25,6 +25,9 @@ const (
 	KindBaselineAdminNetworkPolicy = "BaselineAdminNetworkPolicy"
 	KindClusterNetworkPolicy       = "ClusterNetworkPolicy"
 
+	// KindNAD has no rows: the networks that NetworkAttachmentDefinitions define have them.
+	KindNAD = "NetworkAttachmentDefinition"
+
 	// KindPodSet is the other kind without an object: a selection of pods that
 	// rules of policies share.
 	KindPodSet = "PodSet"
@@ -34,7 +37,8 @@ const (
 // every queue and, as a string, the value of external_ids in the databases.
 type Owner struct {
 	Kind, Namespace, Name string
-	// Network is "" for the cluster's default network.
+	// Network is "" for the cluster's default network. It is the name of a further network, and for a pod the key of its
+	// attachment there.
 	Network string
 }
 

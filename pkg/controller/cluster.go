@@ -3,28 +3,50 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// Cluster allocates the nodes' subnets and ids for all zones. It has no database.
+// Cluster allocates the nodes' subnets and ids, and the networks' ids, for all zones. It has no database.
 type Cluster struct {
 	*process
-	nodes *reconcile.Loop[contract.Owner]
+	nodes, networks *reconcile.Loop[contract.Owner]
+	// problems has the problem of each NAD that an Event has reported.
+	problems sync.Map
+	// networkWriter is nil without a dynamic client, and then there are no NADs.
+	networkWriter *kube.ObjectWriter
 	// hasRows says whether a zone has rows of a node in its database.
 	hasRows func(contract.Owner) bool
 }
 
 func newCluster(p *process) *Cluster {
 	c := &Cluster{process: p}
+	if p.cfg.Dynamic != nil {
+		c.networkWriter = kube.NewObjectWriter(p.cfg.Dynamic, kube.NADs())
+	}
 	c.nodes = p.loop("node-allocation", 1, 1, c.allocateNodes)
-	c.nodes.MarkAllWith(func() []contract.Owner { return append(ovn.OwnersOf(contract.KindNode, c.view), c.subnets.Owners()...) })
+	c.nodes.MarkAllWith(func() []contract.Owner {
+		return onDefault(append(ovn.OwnersOf(contract.KindNode, c.view), c.subnets.Owners()...))
+	})
+	c.networks = p.loop("network-allocation", 1, 1, c.allocateNetworks)
+	c.networks.MarkAllWith(c.view.NADOwners)
 	return c
+}
+
+// onDefault replaces owners on further networks by those of the same objects on the default network.
+func onDefault(owners []contract.Owner) []contract.Owner {
+	for i := range owners {
+		owners[i].Network = ""
+	}
+	return contract.Unique(owners)
 }
 
 func (c *Cluster) mark(owners ...contract.Owner) {
@@ -32,8 +54,11 @@ func (c *Cluster) mark(owners ...contract.Owner) {
 		return
 	}
 	for _, owner := range owners {
-		if owner.Kind == contract.KindNode {
+		switch {
+		case owner.Kind == contract.KindNode && owner.Network == "":
 			c.nodes.Mark(owner)
+		case owner.Kind == contract.KindNAD:
+			c.networks.Mark(owner)
 		}
 	}
 }
@@ -56,6 +81,9 @@ func (c *Cluster) allocateNodes(ctx context.Context, owners []contract.Owner) (m
 		}
 		if err == nil || errors.Is(err, ipam.ErrExhausted) {
 			err = errors.Join(err, c.write.SetNodeCondition(ctx, node, networkCondition(err)))
+		}
+		for name, failure := range decision.Failed {
+			err = errors.Join(err, fmt.Errorf("network %s: %w", name, failure))
 		}
 		failed[owner] = c.forgetGone(owner, err)
 	}

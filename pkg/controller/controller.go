@@ -89,6 +89,7 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 	if err != nil {
 		return nil, err
 	}
+	cfg.Plan.Further = view
 	subnets, err := ipam.NewSubnets(cfg.Plan)
 	if err != nil {
 		return nil, err
@@ -106,9 +107,9 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 			return nil, err
 		}
 	}
-	p.markAll, p.nodeGone = c.mark, func(owner contract.Owner) { c.cluster.mark(owner) }
+	p.markAll, p.nodeGone = c.mark, func(owner contract.Owner) { c.cluster.mark(owner.On("")) }
 	c.cluster.hasRows = func(owner contract.Owner) bool {
-		return slices.ContainsFunc(c.zones, func(zone *Zone) bool { return zone.hasRows(owner) })
+		return slices.ContainsFunc(c.zones, func(zone *Zone) bool { return zone.hasNode(owner) })
 	}
 	view.OnChange(c.mark)
 	view.ListenWhen(p.leading.Load)
@@ -141,6 +142,9 @@ func (c *process) loop(name string, workers, batch int, f reconcile.Func[contrac
 func (c *Controller) Run(ctx context.Context) error {
 	if c.cfg.Dynamic != nil {
 		if err := c.view.WatchAdminPolicies(ctx, c.cfg.Dynamic); err != nil {
+			return err
+		}
+		if err := c.view.WatchNetworks(ctx, c.cfg.Dynamic, c.cfg.Plan.Purposes()); err != nil {
 			return err
 		}
 	}
@@ -197,6 +201,7 @@ func (c *Controller) lead(ctx context.Context) error {
 	c.log.Info("leading", "nodes", len(c.view.Nodes()), "pods", len(c.view.Pods()))
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.cluster.nodes.Run(running) })
+	group.Go(func() error { return c.cluster.networks.Run(running) })
 	if c.rollout != nil {
 		group.Go(func() error { return c.rollout.Run(running) })
 	}

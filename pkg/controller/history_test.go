@@ -24,6 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/test/policytest"
@@ -41,7 +42,9 @@ type history struct {
 // whole cluster.
 func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Object) *world {
 	t.Helper()
-	lists := map[schema.GroupVersionResource]string{v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList"}
+	lists := map[schema.GroupVersionResource]string{
+		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List",
+	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}

@@ -34,6 +34,10 @@ type facts struct {
 
 func (f facts) Zone() contract.Zone { return f.of.cfg.Plan.Zone() }
 
+func (f facts) NodeSubnets(node *corev1.Node, network string) []netip.Prefix {
+	return f.of.subnets.Recorded(node, network)
+}
+
 func (f facts) ServiceValues() *ovn.ServiceValues { return f.of.values }
 
 func (f facts) Node(name string) *corev1.Node {
@@ -70,7 +74,7 @@ func (c *Zone) mark(owners ...contract.Owner) {
 		return
 	}
 	for _, owner := range owners {
-		if !c.has(owner) {
+		if owner.Kind == contract.KindNAD || !c.has(owner) {
 			continue
 		}
 		if owner.Kind == contract.KindPod {
@@ -103,12 +107,45 @@ func (c *Zone) hasRows(owner contract.Owner) bool {
 	return db != nil && len(db.Rows(owner.String())) > 0
 }
 
+// hasNode is hasRows for a node on all networks.
+func (c *Zone) hasNode(owner contract.Owner) bool {
+	return c.hasRows(owner) || slices.ContainsFunc(c.view.Networks(), func(n contract.Network) bool { return c.hasRows(owner.On(n.Name)) })
+}
+
+// networkOf is the network of an owner, nil when that is gone: then its rows go.
+func (c *Zone) networkOf(owner contract.Owner) *contract.Network {
+	if owner.Network == "" {
+		return &c.network
+	}
+	if owner.Kind != contract.KindPod {
+		return c.view.Network(owner.Network)
+	}
+	pod := c.view.Pod(owner.Namespace, owner.Name)
+	if pod == nil {
+		return nil
+	}
+	if has := c.addresses.NetworkOf(pod, owner.Network); has != nil {
+		return c.view.Network(has.Name)
+	}
+	return c.view.NetworkOfNAD(contract.NADOf(owner.Network))
+}
+
+// build gives the rows of an owner.
+func (c *Zone) build(owner contract.Owner) ([]ovsdb.Row, error) {
+	network := c.networkOf(owner)
+	if network == nil {
+		return nil, nil
+	}
+	return ovn.Build(facts{c.view, c}, *network, owner)
+}
+
 // allocatePods records addresses.
 func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		pod := c.view.Pod(owner.Namespace, owner.Name)
 		if pod == nil {
+			c.missing.Delete(owner)
 			if len(c.addresses.Holders(owner)) > 0 { // its annotation could not be written before it went
 				c.rows.Mark(owner)
 			}
@@ -117,12 +154,26 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 		decision, err := c.addresses.Pod(pod, c.view.Node(pod.Spec.NodeName))
 		c.warn(owner, decision)
 		c.warnNoSubnet(owner, pod.Spec.NodeName, err)
-		if err == nil {
-			err = c.write.AnnotatePod(ctx, pod, decision.Annotations)
+		missing := c.view.MissingNetworks(pod)
+		c.warnMissing(owner, missing)
+		if missing != nil && err == nil {
+			missing = fmt.Errorf("%w: %w", reconcile.ErrNotReady, missing)
 		}
+		err = errors.Join(err, missing, c.write.AnnotatePod(ctx, pod, decision.Annotations))
 		failed[owner] = c.forgetGone(owner, err)
 	}
 	return failed, nil
+}
+
+// warnMissing says once which networks a pod waits for.
+func (c *Zone) warnMissing(owner contract.Owner, missing error) {
+	if missing == nil {
+		c.missing.Delete(owner)
+		return
+	}
+	if before, _ := c.missing.Swap(owner, missing.Error()); before != missing.Error() {
+		c.report.Warn(owner, "NetworkNotFound", missing.Error())
+	}
 }
 
 // warnNoSubnet copies the condition of a node without a subnet into an Event of the pod.
@@ -166,7 +217,7 @@ func (c *Zone) add(p *pass, owner contract.Owner) {
 	// Holders are read before the rows are built. So a commit of rows without a former pod does not release a pod
 	// that comes meanwhile.
 	holders := c.addresses.Holders(owner)
-	rows, err := ovn.Build(facts{c.view, c}, c.network, owner)
+	rows, err := c.build(owner)
 	if waits := c.awaitChassis(owner); err == nil && waits != nil {
 		p.failed[owner] = waits
 		return
@@ -227,6 +278,8 @@ func (c *Zone) committed(result ovsdb.Result, byName map[string]contract.Owner, 
 		case result.Failed[name] != nil:
 		case owner.Kind == contract.KindNode && c.view.Node(owner.Name) == nil:
 			c.nodeGone(owner)
+		case owner.Kind == contract.KindNetwork && owner.Network != "":
+			c.addresses.Forget(func(name string) bool { return c.view.Network(name) != nil })
 		default:
 			c.markAll(c.addresses.Release(owner, past[owner]...)...)
 		}
@@ -311,15 +364,17 @@ func held(db *ovsdb.DB) ([]ipam.Held, error) {
 		if err != nil || owner.Kind != contract.KindPod {
 			continue
 		}
-		var addrs []netip.Addr
+		row := ipam.Held{Owner: owner, Network: port.ExternalIDs[contract.NetworkLabel], UID: types.UID(port.Options["iface-id-ver"])}
 		for _, entry := range port.Addresses {
 			for _, word := range strings.Fields(entry) {
 				if addr, err := netip.ParseAddr(word); err == nil {
-					addrs = append(addrs, addr)
+					row.Addrs = append(row.Addrs, addr)
+				} else {
+					_ = row.MAC.UnmarshalText([]byte(word)) // the only other word
 				}
 			}
 		}
-		out = append(out, ipam.Held{Owner: owner, UID: types.UID(port.Options["iface-id-ver"]), Addrs: addrs})
+		out = append(out, row)
 	}
 	if generation == 0 || generation != db.Generation() {
 		return nil, fmt.Errorf("reading the addresses in use: %w", ovsdb.ErrDisconnected)

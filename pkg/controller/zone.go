@@ -56,8 +56,9 @@ type Zone struct {
 	guard   reconcile.Guard
 	limits  limits
 	// warned has the last warning of each policy and service. removed has the chassis that are gone from the Southbound
-	// database. outcomes has the conditions of policies for the whole cluster.
-	warned, removed, outcomes sync.Map
+	// database. outcomes has the conditions of policies for the whole cluster. missing has the networks that pods wait
+	// for.
+	warned, removed, outcomes, missing sync.Map
 
 	loops
 }
@@ -82,7 +83,7 @@ func newZone(p *process, cfg ZoneConfig) *Zone {
 	c.statuses = loop("policy-status", 1, 1, c.writeStatuses)
 	c.chassis = loop("chassis", 1, 1, c.dropChassis)
 	c.pods.MarkAllWith(func() []contract.Owner {
-		return slices.DeleteFunc(ovn.OwnersOf(contract.KindPod, c.view), func(owner contract.Owner) bool { return !c.has(owner) })
+		return onDefault(slices.DeleteFunc(ovn.OwnersOf(contract.KindPod, c.view), func(owner contract.Owner) bool { return !c.has(owner) }))
 	})
 	c.rows.MarkAllWith(c.everything)
 	c.rows.UrgentWith(c.isUrgent)

@@ -52,10 +52,12 @@ type Addresses struct {
 	mu    sync.Mutex
 	pools map[string]*pods // by network
 	// newest has the newest holding of each attachment.
-	newest map[contract.Owner]*holding
-	// waiting has the block, or the node without one, of each attachment for which no address was left.
-	waiting map[contract.Owner]waiting
+	newest  map[contract.Owner]*holding
+	waiting waitings
 }
+
+// waitings have the attachments for which no address was left.
+type waitings map[contract.Owner]waiting
 
 // waiting says for what an attachment waits.
 type waiting struct{ network, node string }
@@ -68,7 +70,7 @@ func NewAddresses(subnets *Subnets) *Addresses {
 }
 
 func (a *Addresses) clear() {
-	a.pools, a.newest, a.waiting = map[string]*pods{}, map[contract.Owner]*holding{}, map[contract.Owner]waiting{}
+	a.pools, a.newest, a.waiting = map[string]*pods{}, map[contract.Owner]*holding{}, waitings{}
 	a.pool(contract.Network{})
 }
 
@@ -122,7 +124,11 @@ func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
 	}) {
 		for _, r := range a.cfg.requests(pod) {
 			pool := a.pool(r.Network)
-			if blocks, ok := a.blocksSoFar(pool, pod.Spec.NodeName); ok {
+			blocks := pool.shared
+			if !pool.isShared() { // recorded or not
+				blocks = pool.blocksOf(pod.Spec.NodeName, a.subnets.decided(pod.Spec.NodeName, r.Network.Name))
+			}
+			if len(blocks) > 0 || pool.isShared() {
 				pool.restore(attachmentOwner(pod, r), pod, blocks)
 			}
 		}
@@ -207,15 +213,6 @@ func (a *Addresses) blocks(pool *pods, node *corev1.Node) (blocks, bool) {
 		return nil, false
 	}
 	return pool.blocksOf(node.Name, subnets), true
-}
-
-// blocksSoFar are blocks also before they are recorded.
-func (a *Addresses) blocksSoFar(pool *pods, node string) (blocks, bool) {
-	if pool.isShared() {
-		return pool.shared, true
-	}
-	subnets := a.subnets.decided(node, pool.network.Name)
-	return pool.blocksOf(node, subnets), len(subnets) > 0
 }
 
 // Adopt is Allocated for an attachment for which nothing was decided yet and which has a valid annotation:
@@ -322,7 +319,7 @@ func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []co
 			continue
 		}
 		for _, b := range h.release() {
-			retry = append(retry, a.waiterFor(h.pool, b)...)
+			retry = append(retry, a.waiting.next(h.pool, b)...)
 		}
 	}
 	delete(a.newest, owner)
@@ -333,11 +330,11 @@ func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []co
 	return retry
 }
 
-// waiterFor is an attachment that waited for an address of the block.
-func (a *Addresses) waiterFor(pool *pods, b *block) []contract.Owner {
-	for waiter, wants := range a.waiting {
+// next is an attachment that waited for an address of the block.
+func (w waitings) next(pool *pods, b *block) []contract.Owner {
+	for waiter, wants := range w {
 		if wants.network == pool.network.Name && (pool.isShared() || wants.node == b.node) {
-			delete(a.waiting, waiter)
+			delete(w, waiter)
 			return []contract.Owner{waiter}
 		}
 	}

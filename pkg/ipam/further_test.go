@@ -160,7 +160,7 @@ func TestFurther_SharedSubnets(t *testing.T) {
 		t.Errorf("the default network waits for the other: %+v", d)
 	}
 	if retry := a.Addresses.Release(owner(pods[1]).On("ns/blue"), pods[1].UID); !slices.Contains(retry, owner(late).On("ns/blue")) {
-		t.Errorf("nobody is told that an address is free: %v", retry)
+		t.Errorf("the waiting pod is not tried again: %v", retry)
 	}
 	decidePod(t, a, late, nodes[0])
 	wantEntry(t, late, "ns/blue", "10.1.0.4/29 fd00:1::6/64")
@@ -290,4 +290,3 @@ func TestFurther_NodeWithoutSubnet(t *testing.T) {
 		t.Errorf("released: %v", retry)
 	}
 }
-

@@ -105,6 +105,15 @@ func (c Config) Zone() contract.Zone {
 	return contract.Zone{ServiceSubnets: c.Services, MasqueradeSubnets: c.Masquerade}
 }
 
+// Purposes are the subnets of the plan by what they are for.
+func (c Config) Purposes() map[string][]netip.Prefix {
+	out := map[string][]netip.Prefix{}
+	for _, n := range c.networks() {
+		out[n.name] = append(out[n.name], n.prefix)
+	}
+	return out
+}
+
 // JoinSubnets are the join subnets of the families that the cluster subnets have.
 func (c Config) JoinSubnets() []netip.Prefix {
 	var out []netip.Prefix

@@ -199,6 +199,9 @@ func (p *pods) adoptRow(row Held, alive living) {
 		}
 		addrs = append(addrs, addr)
 	}
+	if p.isDefault() {
+		row.MAC = nil // follows from the address
+	}
 	if len(addrs) > 0 {
 		h := p.hold(row.Owner, row.UID, addrs, row.MAC)
 		h.durable = true

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,20 +28,29 @@ type adminPolicies struct {
 func newAdminPolicies(ctx context.Context, client dynamic.Interface) (adminPolicies, error) {
 	a := adminPolicies{informers: map[string]store[unstructured.Unstructured]{}}
 	for kind, resource := range policy.AdminKinds() {
-		informer := api.NewDynamicInformer(client, resource)
-		if err := informer.SetWatchErrorHandlerWithContext(logUnlessAbsent); err != nil {
-			return a, fmt.Errorf("watching %s: %w", resource.Resource, err)
+		informer, present, err := optionalKind(ctx, client, resource)
+		if err != nil {
+			return a, err
 		}
-		_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return a, fmt.Errorf("reading %s: %w", resource.Resource, err)
-		}
-		a.informers[kind] = store[unstructured.Unstructured]{informer}
-		if err == nil {
+		a.informers[kind] = informer
+		if present {
 			a.present = append(a.present, kind)
 		}
 	}
 	return a, nil
+}
+
+// optionalKind is the informer of a kind whose CRD a cluster may lack, and whether it has the CRD now.
+func optionalKind(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) (s store[unstructured.Unstructured], present bool, err error) {
+	informer := api.NewDynamicInformer(client, resource)
+	if err := informer.SetWatchErrorHandlerWithContext(logUnlessAbsent); err != nil {
+		return s, false, fmt.Errorf("watching %s: %w", resource.Resource, err)
+	}
+	_, err = client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return s, false, fmt.Errorf("reading %s: %w", resource.Resource, err)
+	}
+	return store[unstructured.Unstructured]{informer}, err == nil, nil
 }
 
 // logUnlessAbsent spares a cluster without the CRDs a line for each attempt.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/network"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
@@ -33,6 +34,7 @@ type ClusterView struct {
 	objects
 	*policy.Index
 	*service.Facts
+	networks
 	namespaces store[corev1.Namespace]
 	endpoints  store[discoveryv1.EndpointSlice]
 	policies   store[networkingv1.NetworkPolicy]
@@ -42,7 +44,7 @@ type ClusterView struct {
 
 // NewClusterView makes the view of a cluster, to be started.
 func NewClusterView(client *api.Client) (*ClusterView, error) {
-	nodes, pods := indexers(service.NodeIndexes(), nodesByChassis()), indexers(policy.PodIndexes(), podsByNode())
+	nodes, pods := indexers(service.NodeIndexes(), nodesByChassis()), indexers(policy.PodIndexes(), podsByNode(), podsByNAD())
 	namespaces, services, endpoints := indexers(policy.NamespaceIndexes()), indexers(service.ServiceIndexes()), indexers(service.SliceIndexes())
 	all := metav1.NamespaceAll
 	v := &ClusterView{
@@ -56,6 +58,7 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		policies:   store[networkingv1.NetworkPolicy]{api.NewInformer(client.Policies(all), &networkingv1.NetworkPolicy{}, nil, nil)},
 		listening:  func() bool { return true },
 	}
+	v.networks = networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes}
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
 	return v, v.prepare(client, trim, v.nodes, v.pods, v.services, v.namespaces, v.endpoints, v.policies)
@@ -78,6 +81,7 @@ func (v *ClusterView) ListenWhen(f func() bool) { v.listening = f }
 // and the listeners were called for every object in it.
 func (v *ClusterView) Start(ctx context.Context) error {
 	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
+	v.networks.start(ctx, &f, v.notify)
 	f.add(follow(ctx, v.nodes, func(old, new *corev1.Node) { v.notify(v.nodeOwners(old, new)...) }))
 	f.add(follow(ctx, v.pods, v.podChanged))
 	f.add(follow(ctx, v.services, func(old, new *corev1.Service) { v.notify(v.ServiceChanged(old, new)...) }))
@@ -91,7 +95,8 @@ func (v *ClusterView) Start(ctx context.Context) error {
 func (v *ClusterView) podChanged(old, new *corev1.Pod) {
 	if v.listening() {
 		pod := either(old, new)
-		v.notify(append(v.PodChanged(old, new), contract.PodOwner(pod.Namespace, pod.Name))...)
+		owners := append(v.PodChanged(old, new), contract.PodOwner(pod.Namespace, pod.Name))
+		v.notify(contract.Unique(append(append(owners, AttachmentOwners(old)...), AttachmentOwners(new)...))...)
 	}
 }
 
@@ -124,6 +129,12 @@ func (v *ClusterView) nodeOwners(old, new *corev1.Node) []contract.Owner {
 	}
 	if gateway || isOtherForPods(old, new) {
 		owners = append(owners, v.podOwnersOn(name)...)
+		for _, further := range v.layer3() {
+			owners = append(owners, contract.NodeOwner(name).On(further))
+		}
+		for _, pod := range v.PodsOnNode(name) {
+			owners = append(owners, AttachmentOwners(pod)...)
+		}
 	}
 	return owners
 }
@@ -181,6 +192,9 @@ func (v *ClusterView) NodesWith(selector labels.Selector) []*corev1.Node {
 func (v *ClusterView) Object(owner contract.Owner) runtime.Object {
 	if owner.Kind == contract.KindNetworkPolicy {
 		return objectOf(v.policies.Get(owner.Namespace + "/" + owner.Name))
+	}
+	if owner.Kind == contract.KindNAD {
+		return objectOf(v.NAD(owner.Namespace, owner.Name))
 	}
 	if _, isAdmin := v.admin.informers[owner.Kind]; isAdmin {
 		return objectOf(v.AdminPolicy(owner))

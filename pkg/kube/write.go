@@ -9,7 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
@@ -59,6 +62,30 @@ func (w *Writer) LabelNode(ctx context.Context, node *corev1.Node, labels map[st
 		return err
 	}
 	return w.patchNode(ctx, node.Name, types.MergePatchType, patch)
+}
+
+// ObjectWriter records decisions on the objects of a kind that has a CRD.
+type ObjectWriter struct {
+	objects dynamic.NamespaceableResourceInterface
+}
+
+// NewObjectWriter makes an ObjectWriter. Its credentials need "patch" on the kind.
+func NewObjectWriter(client dynamic.Interface, kind schema.GroupVersionResource) *ObjectWriter {
+	return &ObjectWriter{client.Resource(kind)}
+}
+
+// Annotate is AnnotatePod for an object of the kind.
+func (w *ObjectWriter) Annotate(ctx context.Context, object *unstructured.Unstructured, annotations map[string]string) error {
+	patch, err := metadataPatch(object.GetUID(), "annotations", object.GetAnnotations(), annotations)
+	if patch == nil || err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
+	if _, err = w.objects.Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("annotating %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	return nil
 }
 
 // SetNodeCondition writes a condition unless the node says the same already.

@@ -2,12 +2,12 @@
 // (NADs) of type ovn-k8s-cni-overlay say; several NADs with one name are one network. UserDefinedNetworks become NADs
 // first.
 //
-// Data flow: pkg/kube gives each changed NAD to the Index, which parses it and returns the networks that changed. The
-// allocator (pkg/ipam) and the builders (pkg/ovn) ask the Index for networks, and for what a pod asks of them.
+// Data flow: pkg/kube gives each changed NAD to Definitions, which parse it and return the networks that changed. The
+// allocator (pkg/ipam) and the builders (pkg/ovn) ask Definitions for networks, and for what a pod asks of them.
 //
-//	nad.go    the parser of a NAD's netconf, which has the format of OVN-Kubernetes
-//	check.go  what a netconf may not say
-//	index.go  Index: from NADs to networks, and from a pod to its attachments
+//	nad.go          the parser of a NAD's netconf, which has the format of OVN-Kubernetes
+//	check.go        what a netconf may not say
+//	definitions.go  Definitions: from NADs to networks, and from a pod to its attachments
 //
-// A NAD that is wrong never changes a network: the Index keeps its problem for an Event.
+// A NAD that is wrong never changes a network: Definitions keep its problem for an Event.
 package network

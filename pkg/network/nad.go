@@ -24,24 +24,42 @@ type NAD struct {
 
 // netconf has the keys of OVN-Kubernetes.
 type netconf struct {
-	Name            string          `json:"name"`
-	Type            string          `json:"type"`
-	Plugins         []netconf       `json:"plugins"`
-	NADName         string          `json:"netAttachDefName"`
-	Topology        string          `json:"topology"`
-	Role            string          `json:"role"`
-	MTU             int             `json:"mtu"`
-	Subnets         string          `json:"subnets"`
-	ExcludeSubnets  string          `json:"excludeSubnets"`
-	ReservedSubnets string          `json:"reservedSubnets"`
-	InfraSubnets    string          `json:"infrastructureSubnets"`
-	DefaultGateways string          `json:"defaultGatewayIPs"`
-	JoinSubnet      string          `json:"joinSubnet"`
-	VLAN            int             `json:"vlanID"`
-	PhysicalNetwork string          `json:"physicalNetworkName"`
-	AllowPersistent bool            `json:"allowPersistentIPs"`
-	Transport       string          `json:"transport"`
-	IPAM            json.RawMessage `json:"ipam"`
+	Name            string    `json:"name"`
+	Type            string    `json:"type"`
+	Plugins         []netconf `json:"plugins"`
+	NADName         string    `json:"netAttachDefName"`
+	Topology        string    `json:"topology"`
+	Role            string    `json:"role"`
+	MTU             int       `json:"mtu"`
+	AllowPersistent bool      `json:"allowPersistentIPs"`
+	addressing
+	layer2Keys
+	localnetKeys
+	otherKeys
+}
+
+type addressing struct {
+	Subnets        string `json:"subnets"`
+	ExcludeSubnets string `json:"excludeSubnets"`
+	JoinSubnet     string `json:"joinSubnet"`
+}
+
+// layer2Keys are for primary networks.
+type layer2Keys struct {
+	ReservedSubnets string `json:"reservedSubnets"`
+	InfraSubnets    string `json:"infrastructureSubnets"`
+	DefaultGateways string `json:"defaultGatewayIPs"`
+}
+
+type localnetKeys struct {
+	VLAN            int    `json:"vlanID"`
+	PhysicalNetwork string `json:"physicalNetworkName"`
+}
+
+// otherKeys must be absent, or have one value.
+type otherKeys struct {
+	Transport string          `json:"transport"`
+	IPAM      json.RawMessage `json:"ipam"`
 }
 
 // errForeign says that a NAD is another CNI plugin's, or of the default network.

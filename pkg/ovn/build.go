@@ -13,6 +13,7 @@
 //	gateway.go   a node's gateway router and external switch
 //	guard.go     what pods must not send to nodes
 //	pod.go       a pod's logical switch port
+//	further.go   the rows of networks beside the default one
 //	service.go   a service's load balancers; frontend.go and endpoint.go: of what
 //	external.go  the addresses of a service that are not the cluster's
 //	variables.go a node's own values in the load balancers of all nodes
@@ -27,6 +28,7 @@ package ovn
 
 import (
 	"fmt"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -47,6 +49,8 @@ type View interface {
 	Objects
 	// Zone is what all networks of the zone share.
 	Zone() contract.Zone
+	// NodeSubnets are the recorded subnets of a node on a further network.
+	NodeSubnets(node *corev1.Node, network string) []netip.Prefix
 	Services
 	acl.View
 }

@@ -46,6 +46,25 @@ type facts struct {
 
 func (f facts) Zone() contract.Zone { return f.zone }
 
+func (f facts) NodeSubnets(node *corev1.Node, network string) []netip.Prefix {
+	subnets, _ := contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], network)
+	return subnets
+}
+
+// networkOf is the network of an owner, the zero Network when it is gone.
+func (f facts) networkOf(main contract.Network, owner contract.Owner) contract.Network {
+	found := &main
+	if owner.Network != "" && owner.Kind == contract.KindPod {
+		found = f.NetworkOfNAD(contract.NADOf(owner.Network))
+	} else if owner.Network != "" {
+		found = f.Network(owner.Network)
+	}
+	if found == nil {
+		return contract.Network{}
+	}
+	return *found
+}
+
 func (f facts) ServiceValues() *ServiceValues { return NewServiceValues() }
 
 func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
@@ -92,7 +111,7 @@ func buildCase(t *testing.T, section map[string]string) string {
 	network := readConfig(t, section["config"], &view.zone)
 	var out strings.Builder
 	for _, owner := range ownersOf(t, view, section["owner"]) {
-		rows, err := Build(view, network, owner)
+		rows, err := Build(view, view.networkOf(network, owner), owner)
 		fmt.Fprintf(&out, "# %s\n", owner)
 		dumpRows(&out, rows)
 		wantUses(t, owner, rows)
@@ -214,7 +233,7 @@ func readObjects(t *testing.T, text string) facts {
 			all = append(all, decode[corev1.Namespace](t, doc))
 		case "NetworkPolicy":
 			all = append(all, decode[networkingv1.NetworkPolicy](t, doc))
-		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy:
+		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy, contract.KindNAD:
 			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
 				t.Fatal(err)
@@ -232,9 +251,12 @@ func readObjects(t *testing.T, text string) facts {
 func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	t.Helper()
 	isAdmin := func(o runtime.Object) bool { _, ok := o.(*unstructured.Unstructured); return ok }
-	var admin []runtime.Object
+	var admin, nads []runtime.Object
 	for _, o := range objects {
-		if isAdmin(o) {
+		switch {
+		case isAdmin(o) && o.GetObjectKind().GroupVersionKind().Kind == contract.KindNAD:
+			nads = append(nads, o)
+		case isAdmin(o):
 			admin = append(admin, o)
 		}
 	}
@@ -242,11 +264,17 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists := map[schema.GroupVersionResource]string{}
+	lists := map[schema.GroupVersionResource]string{kube.NADs(): contract.KindNAD + "List"}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}
-	if err := view.WatchAdminPolicies(t.Context(), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, admin...)); err != nil {
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, admin...)
+	for _, nad := range nads { // whose resource does not follow from the kind
+		if err := client.Tracker().Create(kube.NADs(), nad, nad.(*unstructured.Unstructured).GetNamespace()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(view.WatchAdminPolicies(t.Context(), client), view.WatchNetworks(t.Context(), client, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if err := view.Start(t.Context()); err != nil {

@@ -15,6 +15,9 @@ type Lister interface {
 	Nodes() []*corev1.Node
 	Pods() []*corev1.Pod
 	Services() []*corev1.Service
+	// Networks are the further networks, and Attachments the owners of pods' attachments to them.
+	Networks() []contract.Network
+	Attachments() []contract.Owner
 	PolicyLister
 }
 
@@ -29,7 +32,7 @@ type PolicyLister interface {
 // Kind is one kind of owner.
 type Kind struct {
 	Name string
-	// Owners are all of the kind on the default network.
+	// Owners are all of the kind, on all networks.
 	Owners func(all Lister) []contract.Owner
 	// Dependents are the owners that are built again when rows of owner are inserted or deleted; nil: none.
 	Dependents func(all Lister, owner contract.Owner) []contract.Owner
@@ -43,8 +46,8 @@ type builder func(view View, net scope, owner contract.Owner) ([]ovsdb.Row, erro
 //
 //nolint:gochecknoglobals // a constant, which Go cannot express
 var table = []Kind{
-	{Name: contract.KindNetwork, build: buildNetwork, Owners: func(Lister) []contract.Owner { return []contract.Owner{contract.NetworkOwner()} }},
-	{Name: contract.KindNode, build: buildNode, Owners: nodeOwners(contract.NodeOwner)},
+	{Name: contract.KindNetwork, build: buildNetwork, Owners: networkOwners},
+	{Name: contract.KindNode, build: buildNode, Owners: nodesOfNetworks},
 	{Name: contract.KindPodSet, build: ofPolicies(acl.BuildPodSet), Owners: Lister.PodSetOwners, Dependents: Lister.UsersOf},
 	policyKind(contract.KindNetworkPolicy),
 	policyKind(contract.KindAdminNetworkPolicy),
@@ -58,7 +61,7 @@ var table = []Kind{
 // Kinds are all kinds of owners in the order of their ranks.
 func Kinds() []Kind { return slices.Clone(table) }
 
-// OwnersOf are all owners of a kind on the default network.
+// OwnersOf are all owners of a kind.
 func OwnersOf(kind string, all Lister) []contract.Owner {
 	if rank := Rank(contract.Owner{Kind: kind}); rank < len(table) {
 		return table[rank].Owners(all)
@@ -95,6 +98,28 @@ func policyKind(name string) Kind {
 	}}
 }
 
+func networkOwners(all Lister) []contract.Owner {
+	owners := []contract.Owner{contract.NetworkOwner()}
+	for _, network := range all.Networks() {
+		owners = append(owners, contract.NetworkOwner().On(network.Name))
+	}
+	return owners
+}
+
+// nodesOfNetworks are the nodes on the networks of which they have parts.
+func nodesOfNetworks(all Lister) []contract.Owner {
+	owners := nodeOwners(contract.NodeOwner)(all)
+	nodes := len(owners)
+	for _, network := range all.Networks() {
+		for _, node := range owners[:nodes] {
+			if network.Topology == contract.Layer3 {
+				owners = append(owners, node.On(network.Name))
+			}
+		}
+	}
+	return owners
+}
+
 func nodeOwners(owner func(node string) contract.Owner) func(Lister) []contract.Owner {
 	return func(all Lister) (owners []contract.Owner) {
 		for _, node := range all.Nodes() {
@@ -108,7 +133,7 @@ func podOwners(all Lister) (owners []contract.Owner) {
 	for _, pod := range all.Pods() {
 		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 	}
-	return owners
+	return append(owners, all.Attachments()...)
 }
 
 func serviceOwners(all Lister) (owners []contract.Owner) {

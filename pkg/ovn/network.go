@@ -9,10 +9,13 @@ import (
 )
 
 // buildNetwork gives the join switch, the cluster router and the groups of load
-// balancers, which every node shares.
+// balancers, which every node shares. A secondary network has no gateways and no services.
 func buildNetwork(_ View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
-	if owner != contract.NetworkOwner() {
+	switch {
+	case owner.On("") != contract.NetworkOwner():
 		return nil, nil
+	case net.Role == contract.RoleSecondary:
+		return sharedRows(net), nil
 	}
 	port := routerToJoin(net.ClusterRouter())
 	var networks []netip.Prefix

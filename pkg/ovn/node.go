@@ -40,6 +40,9 @@ func buildNode(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) 
 	if object == nil {
 		return nil, nil
 	}
+	if net.Role == contract.RoleSecondary {
+		return furtherNode(view, net, object)
+	}
 	if net.NodeSwitch(name) == net.JoinSwitch() {
 		return nil, fmt.Errorf("a node cannot be called %s: that is the name of the join switch", name)
 	}
@@ -123,17 +126,19 @@ func nodeSwitch(n node) []ovsdb.Row {
 		management,
 	}
 	rows = append(rows, nodeRules(n)...)
-	if n.chassis != "" {
-		// A port bound to its chassis keeps ovn-controller on the other nodes
-		// from computing this switch's flows: what a node computes does not
-		// grow with the pods of the others.
-		rows = append(rows, ovsdb.Row{
-			ID:      port,
-			Model:   &nb.GatewayChassis{Name: gatewayChassis(port, n.chassis), ChassisName: n.chassis, Priority: 1},
-			Parents: []ovsdb.Parent{{Table: nb.LogicalRouterPortTable, Name: port, Column: columnGatewayChassis}},
-		})
+	return append(rows, boundToChassis(port, n.chassis)...)
+}
+
+// furtherNode gives a node's part of a secondary network, if nodes have parts of it.
+func furtherNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) {
+	if net.Topology != contract.Layer3 {
+		return nil, nil
 	}
-	return rows
+	subnets := view.NodeSubnets(object, net.Name)
+	if len(subnets) == 0 {
+		return nil, notReady("node %s has no subnet on network %s", object.Name, net.Name)
+	}
+	return nodePart(net, object.Name, object.Annotations[contract.NodeChassisIDKey], subnets), nil
 }
 
 // ownAddresses are those of the machine behind the management port. On a host with a

@@ -24,6 +24,9 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	if pod == nil || !contract.WantsNetwork(pod) {
 		return nil, nil
 	}
+	if owner.Network != "" {
+		return buildAttachment(view, net, owner, pod)
+	}
 	if portTaken(view.Node(name), net.PodPort(namespace, name)) {
 		return nil, fmt.Errorf("%w: its port would be called %s, which is the gateway interface of node %s: give the pod another name", ErrRefused, net.PodPort(namespace, name), name)
 	}
@@ -31,13 +34,9 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	if network == nil {
 		return nil, notReady("pod has no recorded address")
 	}
-	node := view.Node(pod.Spec.NodeName)
-	if node == nil {
-		return nil, notReady("node %s of the pod is not known", pod.Spec.NodeName)
-	}
-	chassis := node.Annotations[contract.NodeChassisIDKey]
-	if chassis == "" {
-		return nil, notReady("node %s of the pod has no chassis id", node.Name)
+	node, chassis, err := nodeOfPod(view, pod)
+	if err != nil {
+		return nil, err
 	}
 	policies, complete := view.PoliciesOf(pod)
 	if !complete {
@@ -58,6 +57,38 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: acl.PolicyGroup(policy.Owner), Column: columnPorts})
 	}
 	return append([]ovsdb.Row{port}, hostPorts(net, pod, node, view.GatewayAddresses(node), network)...), nil
+}
+
+// nodeOfPod is the node on which a pod runs, with its chassis.
+func nodeOfPod(view View, pod *corev1.Pod) (node *corev1.Node, chassis string, err error) {
+	if node = view.Node(pod.Spec.NodeName); node == nil {
+		return nil, "", notReady("node %s of the pod is not known", pod.Spec.NodeName)
+	}
+	if chassis = node.Annotations[contract.NodeChassisIDKey]; chassis == "" {
+		return nil, "", notReady("node %s of the pod has no chassis id", node.Name)
+	}
+	return node, chassis, nil
+}
+
+// buildAttachment gives the logical switch port of a pod on a further network. Without addresses the port may use any.
+func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod) ([]ovsdb.Row, error) {
+	network := view.Allocated(pod, owner.Network)
+	if network == nil {
+		return nil, notReady("pod has no recorded address on network %s", net.Name)
+	}
+	node, chassis, err := nodeOfPod(view, pod)
+	if err != nil {
+		return nil, err
+	}
+	address := portAddress(network.MAC, network.Addresses)
+	ids := net.externalIDs(contract.NADLabel, contract.NADOf(owner.Network), "namespace", owner.Namespace, "pod", "true")
+	return []ovsdb.Row{switchPort(net.PodSwitch(node.Name), &nb.LogicalSwitchPort{
+		Name:         contract.Network{Name: owner.Network}.PodPort(owner.Namespace, owner.Name),
+		Addresses:    []string{address},
+		PortSecurity: []string{address},
+		Options:      map[string]string{"iface-id-ver": string(pod.UID), "requested-chassis": chassis},
+		ExternalIDs:  ids,
+	})}, nil
 }
 
 // portTaken says that a node, nil when there is none, has given the name of a pod's

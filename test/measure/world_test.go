@@ -56,6 +56,7 @@ func (w *world) GatewayAddresses(*corev1.Node) []netip.Addr                 { re
 func (w *world) IsHostAddress(netip.Addr) bool                              { return false }
 func (w *world) ServiceSubnets() []netip.Prefix                             { return nil }
 func (w *world) Zone() contract.Zone                                        { return w.zone }
+func (w *world) NodeSubnets(*corev1.Node, string) []netip.Prefix            { return nil }
 func (w *world) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 

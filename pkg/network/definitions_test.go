@@ -14,8 +14,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-func newTestIndex() *Index {
-	return NewIndex(map[string][]netip.Prefix{"pod": {netip.MustParsePrefix("10.244.0.0/16")}})
+func newTestDefinitions() *Definitions {
+	return NewDefinitions(map[string][]netip.Prefix{"pod": {netip.MustParsePrefix("10.244.0.0/16")}})
 }
 
 // define makes a NAD at a second.
@@ -31,15 +31,15 @@ func define(t testing.TB, key string, second int, fields string, annotations ...
 	return nad
 }
 
-func wantProblem(t testing.TB, x *Index, key, want string) {
+func wantProblem(t testing.TB, x *Definitions, key, want string) {
 	t.Helper()
-	if err := x.Problem(key); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+	if err := x.NADProblem(key); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 		t.Errorf("problem of %s: %v, want %q", key, err, want)
 	}
 }
 
-// TestIndex_OrderDoesNotMatter: the oldest NAD of a network decides, whenever the others come.
-func TestIndex_OrderDoesNotMatter(t *testing.T) {
+// TestDefinitions_OrderDoesNotMatter: the oldest NAD of a network decides, whenever the others come.
+func TestDefinitions_OrderDoesNotMatter(t *testing.T) {
 	nads := []*NAD{
 		define(t, "red/a", 1, `"name":"a-b","subnets":"10.1.0.0/16"`),
 		define(t, "blue/a", 2, `"name":"a-b","subnets":"10.1.0.0/16"`),
@@ -48,9 +48,9 @@ func TestIndex_OrderDoesNotMatter(t *testing.T) {
 		define(t, "red/pods", 5, `"name":"pods","subnets":"10.244.7.0/24"`),
 	}
 	for _, order := range [][]int{{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {2, 0, 3, 1, 4}} {
-		x := newTestIndex()
+		x := newTestDefinitions()
 		for _, i := range order {
-			x.Changed(nads[i].Key, nads[i])
+			x.NADChanged(nads[i].Key, nads[i])
 		}
 		all := x.Networks()
 		if len(all) != 1 || all[0].Name != "a-b" || all[0].Subnets[0].String() != "10.1.0.0/16/16" {
@@ -61,25 +61,25 @@ func TestIndex_OrderDoesNotMatter(t *testing.T) {
 		wantProblem(t, x, "green/a", "the configuration of network a-b is not that of red/a, which is older")
 		wantProblem(t, x, "red/dot", "the names of networks a.b and a-b, which red/a defines, are the same in OVN")
 		wantProblem(t, x, "red/pods", "subnet 10.244.7.0/24 overlaps the pod subnet 10.244.0.0/16")
-		if diff := cmp.Diff([]string{"blue/a", "green/a", "red/a"}, x.NADs("a-b")); diff != "" {
+		if diff := cmp.Diff([]string{"blue/a", "green/a", "red/a"}, x.NADsOf("a-b")); diff != "" {
 			t.Errorf("NADs (-want +got):\n%s", diff)
 		}
 		for _, key := range []string{"red/a", "blue/a"} {
-			if changed := x.Changed(key, nil); key == "red/a" && changed != nil {
+			if changed := x.NADChanged(key, nil); key == "red/a" && changed != nil {
 				t.Errorf("another NAD says the same, and yet changed: %v", changed)
 			}
 		}
 		if got := x.Network("a-b"); got == nil || got.Subnets[0].String() != "10.2.0.0/16/16" {
 			t.Errorf("order %v: after the older ones, network %v", order, got)
 		}
-		if changed := x.Changed("green/a", nil); !cmp.Equal(changed, []string{"a-b", "a.b"}) || x.Network("a.b") == nil || x.Network("a-b") != nil {
+		if changed := x.NADChanged("green/a", nil); !cmp.Equal(changed, []string{"a-b", "a.b"}) || x.Network("a.b") == nil || x.Network("a-b") != nil {
 			t.Errorf("order %v: the name is free, changed %v, networks %v", order, changed, x.Networks())
 		}
 	}
 }
 
-func TestIndex_ChangesAreTold(t *testing.T) {
-	x := newTestIndex()
+func TestDefinitions_NamesOfChangedNetworks(t *testing.T) {
+	x := newTestDefinitions()
 	for i, tc := range []struct {
 		nad  *NAD
 		want []string
@@ -92,14 +92,14 @@ func TestIndex_ChangesAreTold(t *testing.T) {
 		{define(t, "red/a", 1, `"topology":"mesh"`), []string{"other"}},
 		{define(t, "red/a", 1, `"type":"macvlan"`), nil},
 	} {
-		if diff := cmp.Diff(tc.want, x.Changed("red/a", tc.nad)); diff != "" {
+		if diff := cmp.Diff(tc.want, x.NADChanged("red/a", tc.nad)); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
 	}
 }
 
-func TestIndex_RequestsOfPods(t *testing.T) {
-	x := newTestIndex()
+func TestDefinitions_RequestsOfPods(t *testing.T) {
+	x := newTestDefinitions()
 	for _, nad := range []*NAD{
 		define(t, "red/a", 1, `"name":"one","mtu":1300`, contract.ResourceNameKey, "ovn-offload.io/vf"),
 		define(t, "red/b", 1, `"name":"two"`),
@@ -107,7 +107,7 @@ func TestIndex_RequestsOfPods(t *testing.T) {
 		define(t, "red/mac", 1, `"type":"macvlan"`),
 		define(t, "red/bad", 1, `"topology":"mesh"`),
 	} {
-		x.Changed(nad.Key, nad)
+		x.NADChanged(nad.Key, nad)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "p", Annotations: map[string]string{}}}
 	describe := func() string {
@@ -130,7 +130,7 @@ func TestIndex_RequestsOfPods(t *testing.T) {
 		if diff := cmp.Diff(want[0], describe()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", networks, diff)
 		}
-		if err := x.Missing(pod); want[1] == "" && err != nil || want[1] != "" && (err == nil || !strings.Contains(err.Error(), want[1])) {
+		if err := x.MissingNetworks(pod); want[1] == "" && err != nil || want[1] != "" && (err == nil || !strings.Contains(err.Error(), want[1])) {
 			t.Errorf("%s: missing %v, want %q", networks, err, want[1])
 		}
 	}
@@ -142,25 +142,25 @@ func TestIndex_RequestsOfPods(t *testing.T) {
 	}
 }
 
-// TestIndex_IDs: recorded ids stay, the oldest network's first, and new ones are the smallest that are free.
-func TestIndex_IDs(t *testing.T) {
-	x := newTestIndex()
+// TestDefinitions_IDs: recorded ids stay, the oldest network's first, and new ones are the smallest that are free.
+func TestDefinitions_IDs(t *testing.T) {
+	x := newTestDefinitions()
 	for _, nad := range []*NAD{
 		define(t, "red/a", 1, `"name":"a"`, contract.NetworkIDKey, "2"),
 		define(t, "red/b", 2, `"name":"b"`, contract.NetworkIDKey, "2"),
 		define(t, "red/c", 3, `"name":"c"`),
 		define(t, "red/d", 4, `"name":"d"`, contract.NetworkIDKey, "9999"),
 	} {
-		x.Changed(nad.Key, nad)
+		x.NADChanged(nad.Key, nad)
 	}
 	got := map[string]int{}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		got[name] = x.ID(name)
+		got[name] = x.NetworkID(name)
 	}
 	if diff := cmp.Diff(map[string]int{"a": 2, "b": 1, "c": 3, "d": 4}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if id := x.ID("none"); id != 0 {
+	if id := x.NetworkID("none"); id != 0 {
 		t.Errorf("a network that does not exist has id %d", id)
 	}
 }

@@ -20,9 +20,9 @@ import (
 // maxNetworks is the number of ids, with the default network's 0.
 const maxNetworks = 4096
 
-// Index has the networks that the cluster's NADs define. Which NAD decides follows from the NADs alone, not from the
-// order in which they came. Its methods may be called at once from several goroutines.
-type Index struct {
+// Definitions are the networks that the cluster's NADs define. Which NAD decides follows from the NADs alone, not from
+// the order in which they came. The methods may be called at once from several goroutines.
+type Definitions struct {
 	cluster map[string][]netip.Prefix
 
 	mu   sync.RWMutex
@@ -40,16 +40,16 @@ type definition struct {
 	parsed, conflict error
 }
 
-// NewIndex makes an Index without networks. Further networks must not overlap the subnets of the cluster, by their
+// NewDefinitions makes Definitions without networks. Further networks must not overlap the subnets of the cluster, by their
 // purpose.
-func NewIndex(cluster map[string][]netip.Prefix) *Index {
-	return &Index{
+func NewDefinitions(cluster map[string][]netip.Prefix) *Definitions {
+	return &Definitions{
 		cluster: cluster, nads: map[string]*definition{}, groups: map[string]map[string]*definition{}, networks: map[string]contract.Network{},
 	}
 }
 
-// Changed takes in a NAD, nil when it was deleted. It returns the names of the networks that came, went or changed.
-func (x *Index) Changed(key string, nad *NAD) (changed []string) {
+// NADChanged takes in a NAD, nil when it was deleted. It returns the names of the networks that came, went or changed.
+func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := map[string]contract.Network{}
@@ -73,7 +73,7 @@ func (x *Index) Changed(key string, nad *NAD) (changed []string) {
 }
 
 // leave removes a definition. Networks that may change are noted in before, as they were.
-func (x *Index) leave(d *definition, before map[string]contract.Network) {
+func (x *Definitions) leave(d *definition, before map[string]contract.Network) {
 	delete(x.nads, d.Key)
 	if d.parsed != nil {
 		return
@@ -87,7 +87,7 @@ func (x *Index) leave(d *definition, before map[string]contract.Network) {
 }
 
 // join adds a definition.
-func (x *Index) join(d *definition, before map[string]contract.Network) {
+func (x *Definitions) join(d *definition, before map[string]contract.Network) {
 	x.nads[d.Key] = d
 	if d.parsed != nil {
 		return
@@ -101,7 +101,7 @@ func (x *Index) join(d *definition, before map[string]contract.Network) {
 	x.form(group, d.network.Name)
 }
 
-func (x *Index) note(group, name string, before map[string]contract.Network) {
+func (x *Definitions) note(group, name string, before map[string]contract.Network) {
 	names := []string{name}
 	for _, d := range x.groups[group] {
 		names = append(names, d.network.Name)
@@ -115,7 +115,7 @@ func (x *Index) note(group, name string, before map[string]contract.Network) {
 
 // form decides which network a group of NADs is: the oldest NAD says it, and the others agree or have a conflict. The
 // network of that name, which may have left the group, is gone unless the group is it.
-func (x *Index) form(group, name string) {
+func (x *Definitions) form(group, name string) {
 	delete(x.networks, name)
 	var first *definition
 	for _, d := range slices.SortedFunc(maps.Values(x.groups[group]), older) {
@@ -132,7 +132,7 @@ func (x *Index) form(group, name string) {
 		}
 	}
 	if first != nil {
-		x.networks[first.network.Name] = x.withID(group, first.network)
+		x.networks[first.network.Name] = withID(x.groups[group], first.network)
 	}
 }
 
@@ -141,9 +141,9 @@ func older(a, b *definition) int {
 }
 
 // withID adds the id that the NADs of a network say.
-func (x *Index) withID(group string, network contract.Network) contract.Network {
-	for _, key := range slices.Sorted(maps.Keys(x.groups[group])) {
-		d := x.groups[group][key]
+func withID(group map[string]*definition, network contract.Network) contract.Network {
+	for _, key := range slices.Sorted(maps.Keys(group)) {
+		d := group[key]
 		if id, err := strconv.Atoi(d.Annotations[contract.NetworkIDKey]); err == nil && d.conflict == nil && id > 0 && id < maxNetworks {
 			network.ID = id
 			break
@@ -152,8 +152,8 @@ func (x *Index) withID(group string, network contract.Network) contract.Network 
 	return network
 }
 
-// Problem says why a NAD defines no network; nil when it does, and for a NAD that is not ours.
-func (x *Index) Problem(key string) error {
+// NADProblem says why a NAD defines no network; nil when it does, and for a NAD that is not ours.
+func (x *Definitions) NADProblem(key string) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	d := x.nads[key]
@@ -164,7 +164,7 @@ func (x *Index) Problem(key string) error {
 }
 
 // Networks are all networks, in the order of their names.
-func (x *Index) Networks() []contract.Network {
+func (x *Definitions) Networks() []contract.Network {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	all := make([]contract.Network, 0, len(x.networks))
@@ -175,7 +175,7 @@ func (x *Index) Networks() []contract.Network {
 }
 
 // Network is nil when there is none of that name.
-func (x *Index) Network(name string) *contract.Network {
+func (x *Definitions) Network(name string) *contract.Network {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	network, ok := x.networks[name]
@@ -186,13 +186,13 @@ func (x *Index) Network(name string) *contract.Network {
 }
 
 // NetworkOfNAD is the network of a NAD, nil when it defines none.
-func (x *Index) NetworkOfNAD(key string) *contract.Network {
+func (x *Definitions) NetworkOfNAD(key string) *contract.Network {
 	network, _, _ := x.find(key)
 	return network
 }
 
 // find is the network of a NAD with the resource of its devices, or why there is none.
-func (x *Index) find(key string) (network *contract.Network, resource string, err error) {
+func (x *Definitions) find(key string) (network *contract.Network, resource string, err error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	d := x.nads[key]
@@ -208,8 +208,8 @@ func (x *Index) find(key string) (network *contract.Network, resource string, er
 	return &found, d.Annotations[contract.ResourceNameKey], nil
 }
 
-// NADs are the keys of the NADs of a network, sorted.
-func (x *Index) NADs(name string) (keys []string) {
+// NADsOf are the keys of the NADs of a network, sorted.
+func (x *Definitions) NADsOf(name string) (keys []string) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for key, d := range x.groups[contract.Network{Name: name}.JoinSwitch()] {
@@ -223,18 +223,18 @@ func (x *Index) NADs(name string) (keys []string) {
 
 // Requests are what a pod asks of networks that exist. A running pod has the interfaces of its start: what it asks for
 // later is left out.
-func (x *Index) Requests(pod *corev1.Pod) []ipam.Request {
+func (x *Definitions) Requests(pod *corev1.Pod) []ipam.Request {
 	requests, _ := x.requests(pod)
 	return requests
 }
 
-// Missing says which attachments a pod has to wait for, and why.
-func (x *Index) Missing(pod *corev1.Pod) error {
+// MissingNetworks says which attachments a pod has to wait for, and why.
+func (x *Definitions) MissingNetworks(pod *corev1.Pod) error {
 	_, err := x.requests(pod)
 	return err
 }
 
-func (x *Index) requests(pod *corev1.Pod) (requests []ipam.Request, err error) {
+func (x *Definitions) requests(pod *corev1.Pod) (requests []ipam.Request, err error) {
 	attachments, err := contract.Attachments(pod)
 	if err != nil {
 		return nil, err
@@ -257,14 +257,14 @@ func (x *Index) requests(pod *corev1.Pod) (requests []ipam.Request, err error) {
 	return requests, errors.Join(errs...)
 }
 
-// ID is what the NADs of a network must say as its id. Ids that NADs have stay, the oldest NAD's first; a network
+// NetworkID is what the NADs of a network must say as its id. Ids that NADs have stay, the oldest NAD's first; a network
 // without one gets the first that is free. Zero: there are too many networks.
-func (x *Index) ID(name string) int {
+func (x *Definitions) NetworkID(name string) int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	taken := map[int]string{}
 	var without []string
-	for _, of := range slices.SortedFunc(maps.Values(x.firsts()), older) {
+	for _, of := range slices.SortedFunc(maps.Values(firsts(x.groups)), older) {
 		id := x.networks[of.network.Name].ID
 		if id == 0 || taken[id] != "" {
 			without = append(without, of.network.Name)
@@ -286,9 +286,9 @@ func (x *Index) ID(name string) int {
 }
 
 // firsts are the oldest NADs of the networks, by name.
-func (x *Index) firsts() map[string]*definition {
+func firsts(groups map[string]map[string]*definition) map[string]*definition {
 	out := map[string]*definition{}
-	for _, group := range x.groups {
+	for _, group := range groups {
 		for _, d := range group {
 			old := out[d.network.Name]
 			if d.conflict == nil && (old == nil || older(d, old) < 0) {

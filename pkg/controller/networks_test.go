@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// putNAD creates a NetworkAttachmentDefinition d/name, replacing one that is there.
+func (w *world) putNAD(name, fields string) {
+	w.t.Helper()
+	config := fmt.Sprintf(`{"cniVersion":"1.1.0","type":"ovn-k8s-cni-overlay","netAttachDefName":"d/%s",%s}`, name, fields)
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1", "kind": contract.KindNAD,
+		"metadata": map[string]any{"namespace": "d", "name": name, "uid": name}, "spec": map[string]any{"config": config},
+	}}
+	nads := w.policies.Resource(kube.NADs()).Namespace("d")
+	_ = nads.Delete(w.t.Context(), name, metav1.DeleteOptions{})
+	if _, err := nads.Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) dropNAD(name string) {
+	w.t.Helper()
+	if err := w.policies.Resource(kube.NADs()).Namespace("d").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// furtherRows are the names of rows of further networks.
+func (w *world) furtherRows() []string {
+	var names []string
+	for _, table := range []string{"Logical_Router", "Logical_Switch", "Logical_Switch_Port"} {
+		for name := range strings.FieldsSeq(w.server.Dump(table, "name")) {
+			if strings.Contains(name, "ovn_layer2") || strings.Contains(name, "ovn_localnet") || strings.Contains(name, "l3_") || strings.HasPrefix(name, "d.") {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (w *world) wantFurther(want ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprint("rows of further networks ", want, ", have ", w.furtherRows()), func() bool { return slices.Equal(w.furtherRows(), want) })
+}
+
+func asking(name, node, networks string) *corev1.Pod {
+	pod := testPod(name, node)
+	pod.Annotations = map[string]string{contract.NetworksKey: networks}
+	return pod
+}
+
+// TestNetworks_RowsComeAndGo: rows of networks and of pods' attachments come in any order of NADs and pods, stay over a
+// restart, and go with the pod and with the NAD. The default network's port waits for no other network.
+func TestNetworks_RowsComeAndGo(t *testing.T) {
+	w := wholeWorld(t, nil, testNode("n1"), testNode("n2"))
+	w.startAndLead()
+	create := func(pod *corev1.Pod) {
+		if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(asking("a", "n1", "blue,l3,late"))
+	w.eventually("the default network's port", func() bool { return slices.Equal(w.ports(), []string{"d_a"}) })
+	w.eventually("an Event", func() bool {
+		events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "NetworkNotFound" && strings.Contains(e.Note, "NetworkAttachmentDefinition d/late does not exist")
+		})
+	})
+	w.putNAD("blue", `"name":"blue","topology":"layer2","subnets":"10.7.0.0/24"`)
+	w.putNAD("l3", `"name":"l3","topology":"layer3","subnets":"10.8.0.0/16"`)
+	w.wantFurther("blue_ovn_layer2_switch", "d.blue_d_a", "d.l3_d_a", "l3_n1", "l3_n2", "l3_ovn_cluster_router", "stor-l3_n1", "stor-l3_n2")
+	create(asking("b", "n2", "blue,blue"))
+	w.putNAD("late", `"name":"late","topology":"localnet"`)
+	all := []string{
+		"blue_ovn_layer2_switch", "d.blue.1_d_b", "d.blue_d_a", "d.blue_d_b", "d.l3_d_a", "d.late_d_a", "l3_n1", "l3_n2", "l3_ovn_cluster_router",
+		"late_ovn_localnet_port", "late_ovn_localnet_switch", "stor-l3_n1", "stor-l3_n2",
+	}
+	w.wantFurther(all...)
+	before := w.server.Dump("Logical_Switch_Port", "_uuid", "name", "addresses")
+	w.stop()
+	w.startAndLead()
+	w.eventually("the resync", func() bool { return gauge(t, w.registry, "ovn_offload_loop_dirty_keys") == 0 })
+	if after := w.server.Dump("Logical_Switch_Port", "_uuid", "name", "addresses"); after != before {
+		t.Errorf("a restart changes ports:\n%s\n%s", before, after)
+	}
+	if err := w.client.CoreV1().Pods("d").Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.dropNAD("l3")
+	w.wantFurther("blue_ovn_layer2_switch", "d.blue_d_a", "d.late_d_a", "late_ovn_localnet_port", "late_ovn_localnet_switch")
+	w.eventually("nodes without subnets of the network that is gone", func() bool {
+		node, err := w.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+		return err == nil && !strings.Contains(node.Annotations[contract.NodeSubnetsKey], "l3")
+	})
+	w.dropNAD("blue")
+	w.dropNAD("late")
+	w.wantFurther()
+	if got := w.ports(); !slices.Equal(got, []string{"d_a"}) {
+		t.Errorf("ports of the default network: %v", got)
+	}
+}

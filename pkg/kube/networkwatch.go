@@ -1,0 +1,166 @@
+package kube
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/network"
+)
+
+// byNAD is the index of pods by the NetworkAttachmentDefinitions that they ask for.
+const byNAD = "nad"
+
+// NADs are the NetworkAttachmentDefinitions in the API.
+func NADs() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"}
+}
+
+// networks are the further networks. The CRD of NetworkAttachmentDefinitions may be absent.
+type networks struct {
+	*network.Definitions
+	nads     store[unstructured.Unstructured]
+	present  bool
+	allPods  store[corev1.Pod]
+	allNodes store[corev1.Node]
+}
+
+func podsByNAD() map[string]func(*corev1.Pod) []string {
+	return map[string]func(*corev1.Pod) []string{byNAD: func(pod *corev1.Pod) (keys []string) {
+		attachments, _ := contract.Attachments(pod) // the allocator reports the error
+		for _, a := range attachments {
+			if a.Index == 0 {
+				keys = append(keys, a.NAD)
+			}
+		}
+		return keys
+	}}
+}
+
+// WatchNetworks adds the further networks to the view; call it before Start. Their subnets must not overlap those of the
+// cluster, by purpose. A cluster without the CRD of NetworkAttachmentDefinitions has none, until the CRD comes.
+func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interface, cluster map[string][]netip.Prefix) error {
+	informer, present, err := optionalKind(ctx, client, NADs())
+	v.networks.nads, v.present, v.Definitions = informer, present, network.NewDefinitions(cluster)
+	return err
+}
+
+// start runs the informer; changed gets the owners on the networks that change.
+func (v *networks) start(ctx context.Context, f *following, changed func(owners ...contract.Owner)) {
+	if v.nads.SharedIndexInformer == nil {
+		return
+	}
+	synced, err := listen(ctx, v.nads, func(old, new any) {
+		before, _ := old.(*unstructured.Unstructured)
+		after, _ := new.(*unstructured.Unstructured)
+		if before == nil || after == nil || !sameNAD(before, after) {
+			changed(v.nadChanged(before, after)...)
+		}
+	})
+	if v.present || err != nil {
+		f.add(synced, err)
+	}
+}
+
+func sameNAD(old, new *unstructured.Unstructured) bool {
+	return old.GetUID() == new.GetUID() && equality.Semantic.DeepEqual(old.GetAnnotations(), new.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(old.Object["spec"], new.Object["spec"])
+}
+
+// nadChanged are the owners on the networks that change with a NetworkAttachmentDefinition.
+func (v *networks) nadChanged(old, new *unstructured.Unstructured) (owners []contract.Owner) {
+	object, parsed := old, (*network.NAD)(nil)
+	if new != nil {
+		object = new
+		config, _, _ := unstructured.NestedString(new.Object, "spec", "config")
+		parsed = &network.NAD{Key: keyOf(new), Config: config, Annotations: new.GetAnnotations(), Created: new.GetCreationTimestamp().Time}
+	}
+	nads := []string{keyOf(object)}
+	changed := v.NADChanged(keyOf(object), parsed)
+	for _, name := range changed {
+		nads = append(nads, v.NADsOf(name)...)
+		owners = append(owners, contract.NetworkOwner().On(name))
+		if now := v.Network(name); now == nil || now.Topology == contract.Layer3 {
+			for _, node := range v.allNodes.All() {
+				owners = append(owners, contract.NodeOwner(node.Name), contract.NodeOwner(node.Name).On(name))
+			}
+		}
+	}
+	for _, nad := range nads {
+		namespace, name, _ := strings.Cut(nad, "/")
+		owners = append(owners, contract.Owner{Kind: contract.KindNAD, Namespace: namespace, Name: name})
+		for _, pod := range v.allPods.Find(byNAD, nad) {
+			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)
+		}
+	}
+	return contract.Unique(owners)
+}
+
+func keyOf(object *unstructured.Unstructured) string {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}.String()
+}
+
+// AttachmentOwners are the owners of a pod's attachments to further networks: those that it asks for, and those that it
+// has.
+func AttachmentOwners(pod *corev1.Pod) (owners []contract.Owner) {
+	if pod == nil || pod.Annotations[contract.NetworksKey] == "" {
+		return nil
+	}
+	attachments, _ := contract.Attachments(pod)
+	for _, a := range attachments {
+		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name).On(a.Key()))
+	}
+	for _, key := range contract.NetworkKeys(pod.Annotations[contract.PodNetworksKey]) {
+		if key != contract.DefaultNetwork {
+			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name).On(key))
+		}
+	}
+	return contract.Unique(owners)
+}
+
+// Attachments are the owners of all pods' attachments to further networks.
+func (v *networks) Attachments() (owners []contract.Owner) {
+	for _, nad := range v.allPods.Values(byNAD) {
+		for _, pod := range v.allPods.Find(byNAD, nad) {
+			owners = append(owners, AttachmentOwners(pod)...)
+		}
+	}
+	return contract.Unique(owners)
+}
+
+// NAD is a NetworkAttachmentDefinition, nil when there is none.
+func (v *networks) NAD(namespace, name string) *unstructured.Unstructured {
+	if v.nads.SharedIndexInformer == nil {
+		return nil
+	}
+	return v.nads.Get(namespace + "/" + name)
+}
+
+// NADOwners are all NetworkAttachmentDefinitions.
+func (v *networks) NADOwners() (owners []contract.Owner) {
+	if v.nads.SharedIndexInformer == nil {
+		return nil
+	}
+	for _, nad := range v.nads.All() {
+		owners = append(owners, contract.Owner{Kind: contract.KindNAD, Namespace: nad.GetNamespace(), Name: nad.GetName()})
+	}
+	return owners
+}
+
+// layer3 are the names of the networks of which each node has a part.
+func (v *networks) layer3() (names []string) {
+	for _, n := range v.Networks() {
+		if n.Topology == contract.Layer3 {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
