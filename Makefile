@@ -65,7 +65,7 @@ e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real
 	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC_KubeletGivesVFsToPods ./test/e2e -args -smartnic
 
 e2e-masters: root $(LAB) ## three control-plane nodes: the loss of each process, of a majority, of power and of a disk (root)
-	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestMasters_LossOfEach ./test/e2e -args -lab=masters -families=ipv4 -up=--control-planes=3
+	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestMasters_LossOfEach ./test/e2e -args -lab=masters -families=ipv4 "-up=--control-planes=3 --nodes=6"
 
 # begins with the first version that had a chart
 e2e-upgrade: root $(LAB) ## from an earlier version to this one and back by Helm, in a lab of its own (root)

@@ -13,10 +13,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/hack/image/debian"
@@ -24,15 +22,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/hack/image/product"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "image:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { product.Main("image", run) }
 
 type options struct {
 	out, name, cache, version, arch, suite string

@@ -13,10 +13,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/Masterminds/semver/v3"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -26,15 +24,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/hack/image/product"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "release:", err)
-		stop()
-		os.Exit(1)
-	}
-}
+func main() { product.Main("release", run) }
 
 // release is one to make.
 type release struct {

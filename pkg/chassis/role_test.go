@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
 // southbound is a real Southbound database with OVN's roles, which a real ovn-northd
@@ -23,11 +25,7 @@ type southbound struct {
 // startSouthbound serves the database at a port for nodes: the server itself, or a relay before a cluster of one member.
 func startSouthbound(t *testing.T, certs map[string][]byte, relay bool) *southbound {
 	t.Helper()
-	for _, tool := range []string{"ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovn-northd", "ovn-sbctl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed (Debian packages openvswitch-switch and ovn-central)", tool)
-		}
-	}
+	ovsdbtest.Need(t, "ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovn-northd", "ovn-sbctl")
 	dir, err := os.MkdirTemp("", "sb") // short: the path of a socket has 108 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -39,12 +37,7 @@ func startSouthbound(t *testing.T, certs map[string][]byte, relay bool) *southbo
 			t.Fatal(err)
 		}
 	}
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, s.port, _ = net.SplitHostPort(probe.Addr().String())
-	probe.Close()
+	_, s.port, _ = net.SplitHostPort(ovsdbtest.FreeAddress(t))
 	s.run("ovsdb-tool", "create", dir+"/nb.db", "/usr/share/ovn/ovn-nb.ovsschema")
 	database, writable, public := dir+"/sb.db", s.socket, []string{"--remote=db:OVN_Southbound,SB_Global,connections",
 		"--private-key=" + dir + "/tls.key", "--certificate=" + dir + "/tls.crt", "--ca-cert=" + dir + "/ca.crt"}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
 // script is a Switch with prepared answers. Each dump costs a second.
@@ -165,11 +166,7 @@ func TestRead_RealSwitchIsUnderstood(t *testing.T) {
 
 func startSwitch(t *testing.T) string {
 	t.Helper()
-	for _, program := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("no %s on this machine (Debian package openvswitch-switch)", program)
-		}
-	}
+	ovsdbtest.Need(t, "ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl")
 	const schema = "/usr/share/openvswitch/vswitch.ovsschema"
 	if _, err := os.Stat(schema); err != nil {
 		t.Skip(err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
 // ovs is a switch of its own with dummy devices: no root, no kernel.
@@ -22,11 +24,7 @@ type ovs struct {
 
 func startOVS(t *testing.T) *ovs {
 	t.Helper()
-	for _, program := range []string{"ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("no %s on this machine", program)
-		}
-	}
+	ovsdbtest.Need(t, "ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl")
 	dir, err := os.MkdirTemp("", "of") // short: a socket's path has 108 bytes
 	if err != nil {
 		t.Fatal(err)

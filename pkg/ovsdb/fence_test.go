@@ -25,6 +25,16 @@ type slowPath struct {
 	endpoint string
 	held     sync.Mutex
 	waiting  chan struct{} // something is being held
+	client   net.Conn      // the last one
+	answers  lockedText    // of the server
+}
+
+// lossy drops what a client that is gone does not read.
+type lossy struct{ io.Writer }
+
+func (w lossy) Write(p []byte) (int, error) {
+	_, _ = w.Writer.Write(p)
+	return len(p), nil
 }
 
 func newSlowPath(t *testing.T, server string) *slowPath {
@@ -46,8 +56,10 @@ func newSlowPath(t *testing.T, server string) *slowPath {
 				client.Close()
 				continue
 			}
-			go func() { io.Copy(client, target); client.Close() }()
-			go func() { p.forward(target, client); target.Close() }()
+			t.Cleanup(func() { target.Close() }) // not with the client, as if the network still had its bytes
+			p.client = client
+			go func() { io.Copy(io.MultiWriter(&p.answers, lossy{client}), target); client.Close() }()
+			go p.forward(target, client)
 		}
 	}()
 	return p
@@ -72,13 +84,13 @@ func (p *slowPath) forward(to io.Writer, from io.Reader) {
 	}
 }
 
-func openAs(t *testing.T, endpoint, writer string) (*ovsdb.DB, *prometheus.Registry) {
+func openAs(t *testing.T, writer string, endpoints ...string) (*ovsdb.DB, *prometheus.Registry) {
 	t.Helper()
 	schema, err := nb.ReplicaSchema()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, registry := ovsdb.Defaults([]string{endpoint}, schema), prometheus.NewRegistry()
+	cfg, registry := ovsdb.Defaults(endpoints, schema), prometheus.NewRegistry()
 	cfg.Registerer = registry
 	if writer != "" {
 		cfg.Fence = &ovsdb.Fence{Table: nb.NBGlobalTable, Column: "external_ids", Key: "leader", Value: writer}
@@ -105,7 +117,7 @@ func nodeWant(name string) ovsdb.Want {
 func lateCommit(t *testing.T, server, successors *ovsdbtest.Server, first, second string) error {
 	t.Helper()
 	path := newSlowPath(t, server.Endpoint())
-	former, registry := openAs(t, "unix:"+path.endpoint, first)
+	former, registry := openAs(t, first, "unix:"+path.endpoint)
 	commit(t, former, nodeWant("early"))
 	path.held.Lock()
 	result := make(chan error)
@@ -114,7 +126,7 @@ func lateCommit(t *testing.T, server, successors *ovsdbtest.Server, first, secon
 		result <- err
 	}()
 	<-path.waiting
-	successor, _ := openAs(t, successors.Endpoint(), second)
+	successor, _ := openAs(t, second, successors.Endpoint())
 	commit(t, successor, nodeWant("new"))
 	path.held.Unlock()
 	err := <-result
@@ -156,14 +168,62 @@ func TestFence_LateTransactionOfAFormerWriterIsRefused(t *testing.T) {
 				if errors.Is(err, ovsdb.ErrFenced) != (c.first != "") || c.first == "" && err != nil {
 					t.Errorf("the late commit ends with %v", err)
 				}
-				var got []string
-				for range 200 { // a follower may lag
-					if got = slices.Sorted(strings.FieldsSeq(former.Dump("Logical_Switch", "name"))); slices.Equal(got, c.want) {
-						return
-					}
-					time.Sleep(50 * time.Millisecond)
+				wantSwitches(t, former, c.want...)
+			})
+		}
+	}
+}
+
+func wantSwitches(t *testing.T, server *ovsdbtest.Server, want ...string) {
+	t.Helper()
+	var got []string
+	for range 200 { // a follower may lag
+		if got = slices.Sorted(strings.FieldsSeq(server.Dump("Logical_Switch", "name"))); slices.Equal(got, want) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("switches %v, want %v", got, want)
+}
+
+// TestFence_LateTransactionOfAFormerConnectionIsRefused: the same writer has done the commit on another connection
+// meanwhile, because its outcome was not known. Without a fence the commit is done twice.
+func TestFence_LateTransactionOfAFormerConnectionIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, writer string
+		want         []string
+	}{
+		{"fenced", "one", []string{"early", "late"}},
+		{"without a fence", "", []string{"early", "late", "late"}},
+	} {
+		for _, cluster := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, cluster %t", c.name, cluster), func(t *testing.T) {
+				former, later := servers(t, cluster)
+				former.Transact(newGlobal)
+				path := newSlowPath(t, former.Endpoint())
+				db, _ := openAs(t, c.writer, "unix:"+path.endpoint, later.Endpoint())
+				commit(t, db, nodeWant("early"))
+				again := make(chan struct{}, 1)
+				db.OnReconnect(func() { again <- struct{}{} })
+				path.held.Lock()
+				result := make(chan error)
+				go func() {
+					_, err := db.Commit(t.Context(), nodeWant("late"))
+					result <- err
+				}()
+				<-path.waiting
+				path.client.Close()
+				if err := <-result; !errors.Is(err, ovsdb.ErrDisconnected) {
+					t.Fatalf("the commit on the lost connection ends with %v", err)
 				}
-				t.Errorf("switches %v, want %v", got, c.want)
+				<-again
+				commit(t, db, nodeWant("late"))
+				answered := strings.Count(path.answers.String(), `"result"`)
+				path.held.Unlock()
+				eventually(t, "an answer to the late transaction", func() bool {
+					return strings.Count(path.answers.String(), `"result"`) > answered
+				})
+				wantSwitches(t, former, c.want...)
 			})
 		}
 	}
@@ -185,7 +245,7 @@ func servers(t *testing.T, cluster bool) (former, successors *ovsdbtest.Server) 
 func TestFence_OtherKeysOfTheColumnDoNotMatter(t *testing.T) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	server.Transact(newGlobal)
-	db, _ := openAs(t, server.Endpoint(), "one")
+	db, _ := openAs(t, "one", server.Endpoint())
 	server.Transact(`{"op":"mutate","table":"NB_Global","where":[],"mutations":[["external_ids","insert",["map",[["x","y"]]]],["nb_cfg","+=",1]]}`)
 	commit(t, db, nodeWant("n1"))
 	if got := server.Dump("NB_Global", "external_ids"); !strings.Contains(got, "leader=one") || !strings.Contains(got, "x=y") {
@@ -199,7 +259,7 @@ func TestFence_IsClaimedAgainAfterARestore(t *testing.T) {
 	server := ovsdbtest.Start(t, nb.Definition)
 	server.Transact(newGlobal)
 	backup := server.Backup()
-	db, _ := openAs(t, server.Endpoint(), "one")
+	db, _ := openAs(t, "one", server.Endpoint())
 	commit(t, db, nodeWant("n1"))
 	again := make(chan struct{}, 10)
 	db.OnReconnect(func() { again <- struct{}{} })

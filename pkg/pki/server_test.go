@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
 const testSchema = `{"name": "Test", "version": "1.0.0", "tables": {"T": {"columns": {"name": {"type": "string"}}}}}`
@@ -40,11 +42,7 @@ func writeCerts(t *testing.T, dir string, data map[string][]byte) {
 // startServer runs a real ovsdb-server over TLS and gives its address.
 func startServer(t *testing.T, certs string) string {
 	t.Helper()
-	for _, tool := range []string{"ovsdb-server", "ovsdb-tool"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed (openvswitch-switch)", tool)
-		}
-	}
+	ovsdbtest.Need(t, "ovsdb-server", "ovsdb-tool")
 	dir := t.TempDir()
 	db, schema := filepath.Join(dir, "db"), filepath.Join(dir, "schema")
 	if err := os.WriteFile(schema, []byte(testSchema), 0o600); err != nil {
@@ -53,12 +51,8 @@ func startServer(t *testing.T, certs string) string {
 	if out, err := exec.Command("ovsdb-tool", "create", db, schema).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, port, _ := net.SplitHostPort(probe.Addr().String())
-	probe.Close()
+	address := ovsdbtest.FreeAddress(t)
+	host, port, _ := net.SplitHostPort(address)
 	cmd := exec.Command("ovsdb-server", db, "--remote=pssl:"+port+":"+host, "--unixctl="+filepath.Join(dir, "ctl"), "--no-chdir",
 		"--private-key="+certs+"/tls.key", "--certificate="+certs+"/tls.crt", "--ca-cert="+certs+"/ca.crt", "-vsyslog:off", "-vfile:off")
 	var log bytes.Buffer
@@ -73,7 +67,7 @@ func startServer(t *testing.T, certs string) string {
 			t.Log(log.String())
 		}
 	})
-	return net.JoinHostPort(host, port)
+	return address
 }
 
 // ask opens a connection and has its echo answered; it gives the server's serial number.

@@ -3,7 +3,6 @@ package raft
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 	"github.com/ovn-offload/ovn-offload/pkg/pki"
 )
 
@@ -34,11 +34,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	for _, need := range []string{"ovsdb-server", "ovsdb-tool", "ovsdb-client"} {
-		if _, err := exec.LookPath(need); err != nil {
-			t.Skipf("%s is not installed (Debian packages openvswitch-switch and ovn-central)", need)
-		}
-	}
+	ovsdbtest.Need(t, "ovsdb-server", "ovsdb-tool", "ovsdb-client")
 	dir, err := os.MkdirTemp("", "raft") // short: the path of a socket has 108 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +57,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	for _, node := range []string{"m1", "m2", "m3"} {
-		w.members[node] = "ssl:" + freeAddress(t)
+		w.members[node] = "ssl:" + ovsdbtest.FreeAddress(t)
 		if err := os.Mkdir(filepath.Join(dir, node), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -72,16 +68,6 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	return w
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func (w *world) path(node, name string) string { return filepath.Join(w.dir, node, name) }

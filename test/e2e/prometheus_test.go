@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
 
@@ -56,7 +57,7 @@ func startPrometheus(t *testing.T) *scraper {
 		job["authorization"] = map[string]any{"credentials_file": token}
 		job["proxy_url"] = proxy.URL
 	})
-	p := &scraper{address: freePort(t)}
+	p := &scraper{address: ovsdbtest.FreeAddress(t)}
 	ctx, stop := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program, "--config.file="+write("prometheus.yaml", config), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+p.address, "--log.level=warn")
@@ -77,16 +78,6 @@ func startPrometheus(t *testing.T) *scraper {
 		return err == nil, fmt.Sprint(err)
 	})
 	return p
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // scrapeConfig is the example with the changes that each job needs here.

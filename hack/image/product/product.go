@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -183,6 +185,17 @@ func FindSource(ctx context.Context) (Source, error) {
 func DefaultCache() (string, error) {
 	dir, err := os.UserCacheDir()
 	return filepath.Join(dir, "ovn-offload", "image"), err
+}
+
+// Main runs a command until it ends or is interrupted. Its error ends the process.
+func Main(name string, run func(ctx context.Context, args []string) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		stop()
+		os.Exit(1)
+	}
 }
 
 // Step runs a step and prints its duration.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
 // dummySwitch is an ovs-vswitchd with dummy devices: no root, no kernel. Its bridge has
@@ -22,11 +23,7 @@ type dummySwitch struct {
 
 func newDummySwitch(t *testing.T) *dummySwitch {
 	t.Helper()
-	for _, program := range []string{"ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl", "ovs-appctl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("no %s on this machine", program)
-		}
-	}
+	ovsdbtest.Need(t, "ovsdb-server", "ovs-vswitchd", "ovs-ofctl", "ovs-vsctl", "ovs-appctl")
 	dir, err := os.MkdirTemp("", "tr") // short: a socket's path has 108 bytes
 	nodetest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })

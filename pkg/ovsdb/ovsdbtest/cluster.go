@@ -33,13 +33,13 @@ func StartCluster(t testing.TB, schema []byte, n int) []*Server {
 // newServer has a directory with the schema, and no database yet.
 func newServer(t testing.TB, schema []byte) *Server {
 	t.Helper()
+	Need(t, "ovsdb-server", "ovsdb-tool", "ovsdb-client")
 	dir, err := os.MkdirTemp("", "ovsdb") // short: the path of a socket has 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &Server{t: t, dir: dir}
-	s.need("ovsdb-server", "ovsdb-tool", "ovsdb-client")
 	if err := os.WriteFile(s.schema(), schema, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,14 +35,25 @@ func Start(t testing.TB, schema []byte) *Server {
 	return s
 }
 
-// need skips the test on a machine without these programs.
-func (s *Server) need(programs ...string) {
-	s.t.Helper()
+// Need skips the test on a machine without these programs of Open vSwitch or OVN.
+func Need(t testing.TB, programs ...string) {
+	t.Helper()
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
-			s.t.Skipf("no %s on this machine (Debian package openvswitch-common and openvswitch-switch)", program)
+			t.Skipf("no %s on this machine (Debian packages openvswitch-common, openvswitch-switch and ovn-central)", program)
 		}
 	}
+}
+
+// FreeAddress is a TCP address and port of the loopback at which nothing listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 func (s *Server) file() string { return filepath.Join(s.dir, "db") }
@@ -130,13 +142,24 @@ func (s *Server) Transact(operations string) string {
 	return s.run("ovsdb-client", "transact", s.Endpoint(), `["`+s.database+`",`+operations+`]`)
 }
 
-// Dump is the content of a table's columns as ovsdb-client prints it, sorted, a
-// line for each row.
+// Dump is the content of a table's columns as ovsdb-client prints it, sorted, a line for each row.
 func (s *Server) Dump(table string, columns ...string) string {
 	s.t.Helper()
+	// Without _uuid the server would give equal rows once (RFC 7047, section 5.2.2).
+	added := !slices.Contains(columns, "_uuid")
+	if added {
+		columns = append([]string{"_uuid"}, columns...)
+	}
 	out := s.run("ovsdb-client", append([]string{"dump", "--no-headings", "--format=csv", s.Endpoint(), s.database, table}, columns...)...)
-	_, rows, _ := strings.Cut(out, "\n") // the first line is the table's name
-	return rows
+	_, content, _ := strings.Cut(out, "\n") // the first line is the table's name
+	rows := slices.Collect(strings.Lines(content))
+	if added {
+		for i, row := range rows {
+			_, rows[i], _ = strings.Cut(row, ",")
+		}
+	}
+	slices.Sort(rows)
+	return strings.Join(rows, "")
 }
 
 // Content is all tables as ovsdb-client prints them in JSON, an object for each.
