@@ -63,6 +63,7 @@ func upCommand(cfg *cluster.Config) *cobra.Command {
 	flags.StringVar(&cfg.CNI, "cni", cfg.CNI, "network: ovn-offload, or bridge to compare with")
 	flags.StringVar(&cfg.Product, "product", "", "checkout of another version of ovn-offload: its chart and its image are installed")
 	flags.StringVar(&cfg.Suite, "suite", "", "suite of Debian whose OVS and OVN are in the image, one of hack/image/debian/pins.txt")
+	flags.StringArrayVar(&cfg.ChartValues, "set", nil, "value of the chart, such as databases.members=1; may be repeated")
 	prefixes := map[string]*[]netip.Prefix{"subnet": &cfg.Subnets, "pod-cidr": &cfg.PodCIDRs, "service-cidr": &cfg.ServiceCIDRs}
 	for name, list := range prefixes {
 		flags.Var(&prefixList{list}, name, "replaces the one of its family; two with a comma")

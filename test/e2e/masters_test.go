@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,17 +37,60 @@ func masterNodes() []string {
 	return []string{"ovn-control-plane", "ovn-control-plane2", "ovn-control-plane3"}
 }
 
+// oneServer has the lab begin without clusters.
+const oneServer = "--set=databases.members=1"
+
+// TestMasters_OneServerBecomesThree: by helm upgrade. Pods exchange packets meanwhile, and the rows stay the same ones.
+func TestMasters_OneServerBecomesThree(t *testing.T) {
+	if !strings.Contains(*upFlags, oneServer) {
+		t.Skip("it needs a lab that begins with one server of each database: make e2e-masters")
+	}
+	m := beginMasters(t)
+	before := m.rows(t)
+	if len(before) < 50 {
+		t.Fatalf("only %d rows", len(before))
+	}
+	m.under(t, "from one server to three", leaderDied, func() {
+		helm(t, "upgrade", "ovn-offload", filepath.Join(cluster.root, "deploy/chart"), "--namespace="+system, "--reuse-values",
+			"--set=databases.members=3", "--force-conflicts")
+		rolledOut(t, "deployment", "daemonset")
+	})
+	m.members(t)
+	m.noneTwice(t, "from one server to three")
+	eventually(t, soon, "the rows of before, and no others", func() (bool, string) {
+		diff := cmp.Diff(before, m.rows(t))
+		return diff == "", diff
+	})
+}
+
+// rows are the UUIDs and owners of the Northbound's rows that a new pod does not change.
+func (m *mastersTest) rows(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, table := range northboundTables {
+		rows := mustOnNode(t, masterNodes()[0], "ovn-nbctl", "--no-leader-only", "--format=csv", "--no-headings", "--columns=_uuid,external_ids", "list", table)
+		for row := range strings.Lines(rows) {
+			if !strings.Contains(row, m.ns+"/new-") {
+				all = append(all, table+" "+strings.TrimSpace(row))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// northboundTables have rows that no index of the database keeps from being there twice.
+var northboundTables = []string{
+	"Logical_Switch", "Logical_Switch_Port", "ACL", "Load_Balancer", "NAT", "Logical_Router_Policy", "Logical_Router_Static_Route",
+}
+
 // TestMasters_LossOfEach: processes of the network on each master are killed, then each master loses its power. Pods
 // exchange packets meanwhile, and new pods start.
 func TestMasters_LossOfEach(t *testing.T) {
 	if !strings.Contains(*upFlags, "--control-planes=3 --nodes=6") {
 		t.Skip("it needs a lab with three control-plane nodes and three workers: make e2e-masters")
 	}
-	m := &mastersTest{ns: namespace(t)}
-	m.from, m.to = running(t, m.ns, "from", nodes[1]), running(t, m.ns, "to", nodes[2])
-	m.newPod(t) // images and caches
-	m.alone = m.newPod(t)
-	t.Logf("a pod starts in %s", m.alone)
+	m := beginMasters(t)
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T)
@@ -60,6 +106,16 @@ func TestMasters_LossOfEach(t *testing.T) {
 		}
 		t.Logf("%s: %s", step.name, time.Since(begin).Round(time.Second))
 	}
+}
+
+func beginMasters(t *testing.T) *mastersTest {
+	t.Helper()
+	m := &mastersTest{ns: namespace(t)}
+	m.from, m.to = running(t, m.ns, "from", nodes[1]), running(t, m.ns, "to", nodes[2])
+	m.newPod(t) // images and caches
+	m.alone = m.newPod(t)
+	t.Logf("a pod starts in %s", m.alone)
+	return m
 }
 
 // newPod gives the time until a pod is ready and is reached.
@@ -108,7 +164,7 @@ func (m *mastersTest) under(t *testing.T, what string, within time.Duration, do 
 // noneTwice looks for rows of one owner with one id, as from a commit that was done on two connections.
 func (m *mastersTest) noneTwice(t *testing.T, what string) {
 	t.Helper()
-	for _, table := range []string{"Logical_Switch", "Logical_Switch_Port", "ACL", "Load_Balancer", "NAT", "Logical_Router_Policy", "Logical_Router_Static_Route"} {
+	for _, table := range northboundTables {
 		seen := map[string]bool{}
 		rows := mustOnNode(t, masterNodes()[0], "ovn-nbctl", "--no-leader-only", "--bare", "--columns=external_ids", "list", table)
 		for row := range strings.SplitSeq(rows, "\n") {

@@ -44,6 +44,7 @@ type Config struct {
 	Repo          string    `json:"-"` // root of the repository
 	Product       string    `json:"-"` // checkout whose chart and image are installed; "": Repo
 	CacheDir      string    `json:"-"`
+	ChartValues   []string  `json:"-"` // PATH=VALUE, over those of the lab
 	Command       string    `json:"-"` // the lab's binary, executed as init of machines
 	Out           io.Writer `json:"-"` // progress
 }

@@ -191,10 +191,14 @@ func (l *Lab) deploy(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	_, err = l.run(ctx, nil, "helm", []string{
+	args := []string{
 		"upgrade", "--install", "ovn-offload", filepath.Join(l.bin.Product, "deploy/chart"), "--namespace=" + systemSpace, "--create-namespace",
 		"--values=" + l.path("values.yaml"), "--take-ownership", "--force-conflicts",
-	})
+	}
+	for _, value := range l.cfg.ChartValues {
+		args = append(args, "--set="+value)
+	}
+	_, err = l.run(ctx, nil, "helm", args)
 	if err != nil {
 		return err
 	}
