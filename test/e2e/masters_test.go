@@ -51,9 +51,11 @@ func TestMasters_OneServerBecomesThree(t *testing.T) {
 		t.Fatalf("only %d rows", len(before))
 	}
 	m.under(t, "from one server to three", leaderDied, func() {
+		begin := time.Now()
 		helm(t, "upgrade", "ovn-offload", filepath.Join(cluster.root, "deploy/chart"), "--namespace="+system, "--reuse-values",
 			"--set=databases.members=3", "--force-conflicts")
 		rolledOut(t, "deployment", "daemonset")
+		t.Logf("it took %s", time.Since(begin).Round(time.Second))
 	})
 	m.members(t)
 	m.noneTwice(t, "from one server to three")
@@ -183,7 +185,8 @@ func (m *mastersTest) kill(t *testing.T) {
 			if component != "relay" && m.leads(t, component, node) {
 				within = leaderDied
 			}
-			m.under(t, fmt.Sprintf("%s killed on %s", component, node), within, func() { restart(t, component+"@"+node) })
+			what := fmt.Sprintf("%s killed on %s, leader %t", component, node, within == leaderDied)
+			m.under(t, what, within, func() { restart(t, component+"@"+node) })
 			m.members(t)
 		}
 		m.noneTwice(t, component+" killed")
@@ -198,7 +201,8 @@ func (m *mastersTest) leads(t *testing.T, component, node string) bool {
 		out, err := m.daemon(t, "ovnkube-db", component+"-ovsdb", node, "status", component)
 		return err == nil && strings.Contains(out, "Role: leader")
 	case "northd":
-		return true // not known beforehand: the lock goes with a connection
+		out, err := onNode(node, "ovn-appctl", "-t", "/run/ovn/ovn-northd.ctl", "status")
+		return err == nil && strings.Contains(out, "active")
 	}
 	lease, err := cluster.client.CoordinationV1().Leases(system).Get(t.Context(), "ovn-kubernetes-master", metav1.GetOptions{})
 	return err == nil && lease.Spec.HolderIdentity != nil && strings.HasPrefix(*lease.Spec.HolderIdentity, node+"-")
@@ -285,9 +289,15 @@ func (m *mastersTest) majority(t *testing.T) {
 }
 
 func (m *mastersTest) power(t *testing.T) {
-	for _, node := range masterNodes() {
+	for _, choose := range []func(*testing.T) string{
+		func(*testing.T) string { return masterNodes()[0] },
+		func(*testing.T) string { return masterNodes()[1] },
+		func(*testing.T) string { return masterNodes()[2] },
+		m.northdAway,
+	} {
+		node := choose(t)
 		var led []string
-		for _, part := range []string{"nb", "sb", "controller"} {
+		for _, part := range []string{"nb", "sb", "northd", "controller"} {
 			if m.leads(t, part, node) {
 				led = append(led, part)
 			}
@@ -303,6 +313,26 @@ func (m *mastersTest) power(t *testing.T) {
 		m.members(t)
 		m.noneTwice(t, node+" lost its power")
 	}
+}
+
+// northdAway has northd active on another master than that of the Southbound's leader. So the lock does not end with the
+// leader.
+func (m *mastersTest) northdAway(t *testing.T) (active string) {
+	t.Helper()
+	for _, node := range masterNodes() {
+		if m.leads(t, "sb", node) && m.leads(t, "northd", node) {
+			restart(t, "northd@"+node)
+		}
+	}
+	eventually(t, soon, "northd is active on another master than that of the Southbound's leader", func() (bool, string) {
+		for _, node := range masterNodes() {
+			if m.leads(t, "northd", node) {
+				active = node
+			}
+		}
+		return active != "" && !m.leads(t, "sb", active), active
+	})
+	return active
 }
 
 func (m *mastersTest) erased(t *testing.T) {
