@@ -100,6 +100,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.StringVar(&c.Metrics.Local, "metrics-address", c.Metrics.Local, "where /metrics, /healthz and /readyz are served to the node itself")
 	f.StringVar(&c.Metrics.Secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9412; empty: nowhere")
 	f.Var(parsed(&c.Metrics.Detail, string(c.Metrics.Detail), offload.ParseDetail), "metrics-per-pod", "traffic with series of its own: off: the node's; namespace: also that of namespaces; outside: also that of pods with a VF and much traffic outside hardware; all: also that of all pods")
+	f.BoolVar(&c.CNI.Native, "native-networks", false, "make the interfaces of a pod on further networks as well, without Multus")
 	f.StringVar(&c.Install.ConfDir, "cni-conf-dir", c.Install.ConfDir, "where the runtime looks for networks")
 	f.StringVar(&c.Install.BinDir, "cni-bin-dir", c.Install.BinDir, "where the runtime looks for plugins")
 	f.StringVar(&c.Install.Plugin, "cni-plugin", c.Install.Plugin, "the plugin to install there")

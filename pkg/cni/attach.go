@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/podlink"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -28,7 +29,7 @@ type attachment struct {
 	cfg        Config
 	req        *Request
 	uid        string // of the pod in the API
-	mtu        int
+	podMTU     int    // where the network names none
 	interfaces []*iface
 	undo       []func(context.Context) error
 }
@@ -39,6 +40,8 @@ type iface struct {
 	name    string         // in the pod
 	pod     contract.Owner // on the interface's network
 	network *contract.PodNetwork
+	sibling int    // number among the pod's interfaces on this network, 0 for the only one
+	device  string // that it must be, "" where the pod's resources decide
 	port    plug.Port
 	vf      *vf.Handle // nil for a veth
 	netdev  string     // the VF's name outside the pod, "" for one that VFIO has
@@ -49,14 +52,11 @@ type iface struct {
 // is completed and its result given again. The caller runs one command of a pod
 // at a time.
 func Attach(ctx context.Context, d Deps, cfg Config, r *Request) (*types100.Result, error) {
-	a := &attachment{Deps: d, cfg: cfg, req: r, mtu: r.Conf.MTU}
-	for _, i := range r.interfaces() {
-		a.interfaces = append(a.interfaces, &iface{attachment: a, name: i.Name, pod: r.Pod.On(i.Network)})
+	a := &attachment{Deps: d, cfg: cfg, req: r, podMTU: r.Conf.MTU}
+	if a.podMTU == 0 {
+		a.podMTU = cfg.MTU()
 	}
-	if a.mtu == 0 {
-		a.mtu = cfg.MTU()
-	}
-	if a.mtu == 0 {
+	if a.podMTU == 0 {
 		return nil, types.NewError(types.ErrTryAgainLater, "the MTU of pods is not known yet", "")
 	}
 	result, err := a.run(ctx)
@@ -78,6 +78,9 @@ func (a *attachment) run(ctx context.Context) (*types100.Result, error) {
 		return nil, err
 	}
 	if err := a.stage("annotation", func() error { return a.waitAnnotation(ctx) }); err != nil {
+		return nil, err
+	}
+	if err := a.each(ctx, (*iface).checkPhysical); err != nil {
 		return nil, err
 	}
 	if err := a.stage("device", func() error { return a.each(ctx, (*iface).claimDevice) }); err != nil {
@@ -133,22 +136,16 @@ func (a *attachment) waitAnnotation(ctx context.Context) error {
 		if pod == nil || string(pod.UID) != a.uid {
 			return true, fail(CodeChanged, "annotation: pod %s was deleted or replaced", a.req.Pod)
 		}
-		for _, i := range a.interfaces {
-			network, err := i.recorded(pod)
-			if err == nil && network == nil {
-				return false, fmt.Errorf("ovn-offload-controller has not written %s", contract.PodNetworksKey)
-			}
-			if err == nil {
-				err = checkNetwork(network)
-			}
-			if err != nil { // not final: the controller replaces what a user has forged
-				return false, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
-			}
-			i.network = network
-		}
-		return true, nil
+		var err error
+		a.interfaces, err = a.read(pod)
+		var final *types.Error
+		return err == nil || errors.As(err, &final), err
 	})
-	return a.waited(ctx, CodeAnnotation, "annotation", err)
+	code := CodeAnnotation
+	if errors.Is(err, errNoNetwork) {
+		code = CodeNetwork
+	}
+	return a.waited(ctx, code, "annotation", err)
 }
 
 // recorded is what the annotation says of the interface's network.
@@ -219,8 +216,13 @@ func (a *iface) attach(ctx context.Context, ns PodLinks) error {
 	return a.configure(ns)
 }
 
+// link is the pod's end.
+func (a *iface) link() podlink.Link {
+	return podlink.Link{Name: a.name, Network: a.network, Further: a.pod.Network != "", Sibling: a.sibling}
+}
+
 func (a *iface) configure(ns PodLinks) error {
-	if err := configure(ns, a.name, a.network); err != nil {
+	if err := a.link().Configure(ns); err != nil {
 		return fail(CodeAttach, "attach: %s in %s: %v", a.name, a.req.Netns, err)
 	}
 	return nil
@@ -232,7 +234,7 @@ func (a *iface) wanted() plug.Port {
 			Pod: a.pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.name, Attachment: a.req.IfName,
 			Network: a.req.Conf.Name, Link: hostLink(a.req.Sandbox, a.name, a.pod.Network),
 		},
-		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, MTU: a.mtu,
+		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, MTU: a.linkMTU(),
 	}
 	if a.vf != nil {
 		p.VF, p.Netdev, p.Link, p.Representor = a.vf, a.netdev, "", true
@@ -251,7 +253,7 @@ func (a *iface) addVeth(ns PodLinks, known bool) error {
 		return fail(CodeAttach, "attach: %v", err)
 	case !own || !found.SameInterface(made):
 		return fail(CodeTaken, "attach: the host has a link %s that is not of this sandbox", name)
-	case known && checkLink(ns, a.name, a.network) == nil:
+	case known && a.link().Check(ns) == nil:
 		return nil
 	default: // left over, or of another address
 		if err := a.Host.DeleteLink(name); err != nil {
@@ -260,7 +262,7 @@ func (a *iface) addVeth(ns PodLinks, known bool) error {
 	}
 	a.undo = append(a.undo, func(context.Context) error { return removeLink(a.Host, made) })
 	err = a.Host.AddVeth(netdev.Veth{
-		Name: name, Alias: alias(made), MTU: a.mtu,
+		Name: name, Alias: alias(made), MTU: a.linkMTU(),
 		Peer: netdev.Peer{Path: a.req.Netns, Name: a.name, MAC: []byte(a.network.MAC)},
 	})
 	if errors.Is(err, netdev.ErrExists) {

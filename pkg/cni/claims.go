@@ -168,8 +168,8 @@ func (s *Server) needsRestore(c ledger.Claim) bool {
 func (s *Server) restoreOne(ctx context.Context, c ledger.Claim) error {
 	r := &Request{
 		Command: "ADD", Sandbox: c.Sandbox, Netns: c.NetNS, IfName: c.AttachmentName(), Pod: owner(c).On(""), UID: string(c.UID),
-		Interfaces: []Interface{{Name: c.Interface, Network: c.PodNetwork}},
-		Conf:       Conf{Name: c.Network, MTU: c.MTU, DeviceID: c.Device},
+		Interfaces: []Interface{{Name: c.Interface, Network: c.PodNetwork, Device: c.Device}},
+		Conf:       Conf{Name: c.Network, MTU: c.MTU},
 	}
 	ctx, end := s.commands.enter(ctx, r)
 	defer end()

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/podlink"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -21,6 +21,9 @@ type Config struct {
 	// MTU gives that of pods, unless the network configuration names one; 0 while
 	// it is not known.
 	MTU func() int
+	// Native has the ADD of the default network make the pod's interfaces on further networks, too. It is for clusters
+	// without Multus, which asks for each by itself.
+	Native bool
 	// How long ADD waits in each stage; together less than shim.Deadline.
 	PodTimeout, AnnotationTimeout, DeviceTimeout, FlowsTimeout time.Duration
 }
@@ -59,15 +62,7 @@ type Links interface {
 // PodLinks is what is needed of a pod's namespace; *netdev.NS is one.
 type PodLinks interface {
 	io.Closer
-	plug.Links
-	addrSetter
-	Sysctl(key, value string) error
-}
-
-type addrSetter interface {
-	Addrs(name string) ([]netip.Prefix, error)
-	ReplaceAddr(name string, prefix netip.Prefix, o netdev.AddrOptions) error
-	ReplaceRoute(r netdev.Route) error
+	podlink.NS
 }
 
 // Deps is what Attach and Detach act on.
@@ -82,6 +77,8 @@ type Deps struct {
 	Functions *Functions
 	// OpenNS opens a pod's namespace by path.
 	OpenNS func(path string) (PodLinks, error)
+	// Mapped says that the node has a bridge to a physical network. nil: the switch is on another machine.
+	Mapped func(physicalNetwork string) bool
 	// Ready says why no pod can be attached now; nil when one can.
 	Ready func() error
 	// Stage, if set, gets the duration of each stage of an ADD.

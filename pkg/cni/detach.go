@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/podlink"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
@@ -16,19 +17,13 @@ import (
 // may be left, which Sweep removes.
 func Detach(ctx context.Context, d Deps, r *Request) error {
 	ports, err := d.Plugger.Plugged(r.Pod)
-	ports = slices.DeleteFunc(ports, func(p plug.Plugged) bool { return p.Sandbox != r.Sandbox })
-	links := map[string]plug.Plugged{}
-	for _, i := range r.interfaces() { // also where the database has lost their ports
-		link := hostLink(r.Sandbox, i.Name, i.Network)
-		links[link] = plug.Plugged{Sandbox: r.Sandbox, IfName: i.Name, Link: link}
+	links := slices.DeleteFunc(ports, func(p plug.Plugged) bool { return p.Sandbox != r.Sandbox || p.Attachment != r.IfName })
+	for _, p := range links {
+		err = errors.Join(err, d.Plugger.Unplug(ctx, p))
 	}
-	for _, p := range ports {
-		if p.Attachment == r.IfName {
-			err = errors.Join(err, d.Plugger.Unplug(ctx, p))
-			links[p.Link] = p
-		} else {
-			delete(links, p.Link)
-		}
+	if len(links) == 0 { // or the database has lost their ports
+		left, linksErr := d.linksOf(r)
+		links, err = left, errors.Join(err, linksErr)
 	}
 	if err == nil && d.Functions != nil {
 		for _, claim := range d.Functions.Mover.ClaimsOf(r.Sandbox, r.IfName) {
@@ -45,7 +40,11 @@ func Detach(ctx context.Context, d Deps, r *Request) error {
 
 // Check says in what an attachment differs from what ADD made.
 func Check(d Deps, r *Request) error {
-	for _, i := range r.interfaces() {
+	interfaces, err := d.attached(r)
+	if err != nil {
+		return fail(CodeCheck, "check: %v", err)
+	}
+	for _, i := range interfaces {
 		if err := d.check(r, i); err != nil {
 			return fail(CodeCheck, "check: %v", err)
 		}
@@ -76,7 +75,7 @@ func (d *Deps) check(r *Request, i Interface) error {
 		return err
 	}
 	defer func() { _ = ns.Close() }()
-	if err := checkLink(ns, i.Name, network); err != nil {
+	if err := (podlink.Link{Name: i.Name, Network: network}).Check(ns); err != nil {
 		return fmt.Errorf("in %s: %w", r.Netns, err)
 	}
 	return nil

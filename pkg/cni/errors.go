@@ -29,6 +29,8 @@ const (
 	CodeTaken uint = 107
 	// CodeDevice: the device that the pod asks for cannot be given to it.
 	CodeDevice uint = 108
+	// CodeNetwork: a further network that the pod asks for is not there, or not on this node.
+	CodeNetwork uint = 109
 )
 
 // errCancelled is the cause of the context of an ADD that another command ends.

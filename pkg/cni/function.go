@@ -53,7 +53,7 @@ func (a *iface) claimDevice(ctx context.Context) error {
 		Resource: resource, Pod: types.NamespacedName{Namespace: a.req.Pod.Namespace, Name: a.req.Pod.Name},
 		UID: types.UID(a.uid), Sandbox: a.req.Sandbox, Interface: a.name, Network: a.req.Conf.Name,
 		Attachment: a.req.IfName, PodNetwork: a.pod.Network,
-		NetNS: a.req.Netns, Inode: inode, MTU: a.mtu,
+		NetNS: a.req.Netns, Inode: inode, MTU: a.linkMTU(),
 	})
 	if err != nil {
 		return a.failed(CodeDevice, "device", err)
@@ -76,10 +76,10 @@ func (a *iface) claimDevice(ctx context.Context) error {
 	return nil
 }
 
-// given gives the devices of which the pod gets one, nil when it asks for none.
+// given gives the devices of which the interface gets one, nil for a veth.
 // A device that the configuration names, as Multus does, is the only one.
-func (a *attachment) given(ctx context.Context) (ids []string, resource string, err error) {
-	id := a.req.Conf.device()
+func (a *iface) given(ctx context.Context) (ids []string, resource string, err error) {
+	id := a.device
 	if _, err := vf.ParsePCIAddress(id); id != "" && err != nil {
 		return nil, "", fail(cnitypes.ErrInvalidNetworkConfig, "device: deviceID: %v", err)
 	}
@@ -91,24 +91,63 @@ func (a *attachment) given(ctx context.Context) (ids []string, resource string, 
 	case a.Functions == nil:
 		return nil, "", nil
 	}
-	resource, initial := requested(a.Pods.get(a.req.Pod), a.Functions.Resources)
-	switch {
-	case resource == "":
-		ids, err := a.spare()
-		return ids, "", err
+	pod, resources := a.Pods.get(a.req.Pod), a.resources()
+	switch resource, initial := requested(pod, resources); {
+	case resource == "" && len(resources) > 0 && a.pod.Network != "":
+		return nil, "", fail(CodeDevice, "device: network %s needs a device of %s, and pod %s asks for none: add %s to the limits of one of its containers",
+			a.pod.Network, resources[0], a.req.Pod, resources[0])
 	case initial != "":
 		return nil, resource, fail(CodeDevice, "device: pod %s asks for %s in its init container %s only, and the kubelet does not tell "+
 			"which device that gets: make the pod again with this limit in one of its containers, too, which gets the same device",
 			a.req.Pod, resource, initial)
 	}
+	for _, resource := range resources {
+		if asked, initial := requested(pod, []string{resource}); asked == "" || initial != "" {
+			continue
+		}
+		if ids, err := a.ofResource(ctx, pod, resource); err != nil || len(ids) > 0 {
+			return ids, resource, err
+		}
+	}
+	ids, err = a.spare()
+	return ids, "", err
+}
+
+// resources are those of which the first that the pod asks for is the interface's.
+func (a *iface) resources() []string {
+	switch {
+	case a.pod.Network == "":
+		return a.Functions.Resources
+	case a.network.Resource != "":
+		return []string{a.network.Resource}
+	}
+	return nil
+}
+
+// ofResource gives the pod's devices of a resource, nil where the interface has no part in them.
+func (a *iface) ofResource(ctx context.Context, pod *corev1.Pod, resource string) ([]string, error) {
 	devices, err := a.fromKubelet(ctx)
-	if err != nil {
-		return nil, resource, err
+	ids := devices[resource]
+	switch others := withResource(pod, resource); {
+	case err != nil:
+		return nil, err
+	case a.pod.Network == "" && len(ids) > 0 && len(ids) <= others:
+		return nil, nil // all of them are for further networks
+	case len(ids) == 0:
+		return nil, fail(CodeDevice, "device: pod %s asks for %s, and the kubelet has given it none", a.req.Pod, resource)
 	}
-	if len(devices[resource]) == 0 {
-		return nil, resource, fail(CodeDevice, "device: pod %s asks for %s, and the kubelet has given it none", a.req.Pod, resource)
+	return ids, nil
+}
+
+// withResource counts the pod's further networks that need a device of the resource.
+func withResource(pod *corev1.Pod, resource string) (count int) {
+	for _, key := range further(pod) {
+		n, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], key)
+		if err == nil && n != nil && n.Resource == resource {
+			count++
+		}
 	}
-	return devices[resource], resource, nil
+	return count
 }
 
 func (a *attachment) fromKubelet(ctx context.Context) (map[string][]string, error) {
@@ -226,7 +265,7 @@ func owner(c ledger.Claim) contract.Owner {
 // moveDevice takes the device into the pod, where its representor is a port by
 // now. VFIO's are a guest's to configure.
 func (a *iface) moveDevice(ctx context.Context, ns PodLinks) error {
-	target := attach.Target{Name: a.name, MAC: net.HardwareAddr(a.network.MAC), MTU: a.mtu}
+	target := attach.Target{Name: a.name, MAC: net.HardwareAddr(a.network.MAC), MTU: a.linkMTU()}
 	if err := a.Functions.Mover.Attach(ctx, *a.vf, a.req.Sandbox, target); err != nil {
 		return a.failed(CodeAttach, "attach", err)
 	}

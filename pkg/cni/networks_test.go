@@ -11,6 +11,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/podlink"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -170,7 +171,7 @@ func TestUpgrade_TakesOverPortOfFormerVersion(t *testing.T) {
 		must(t, err)
 		network, err := contract.ParsePodNetwork(webNetwork, contract.DefaultNetwork)
 		must(t, err)
-		must(t, configure(pod, "eth0", network))
+		must(t, (podlink.Link{Name: "eth0", Network: network}).Configure(pod))
 		must(t, n.srv.Sweep(t.Context()))
 		check := addWeb(sandboxA, "/ns/a")
 		check.Command = "CHECK"

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -25,8 +23,8 @@ type Request struct {
 	Sandbox string
 	Netns   string // path of the pod's namespace; "" when it is gone (DEL)
 	IfName  string
-	// Interfaces are what the attachment has in the pod, in the order of the result; nil: IfName, on the default
-	// network.
+	// Interfaces are what the attachment has in the pod, in the order of the result; nil: as the pod's annotations say in
+	// an ADD, as the ports say in a CHECK.
 	Interfaces []Interface
 	// Pod is the zero Owner when the runtime did not name one.
 	Pod contract.Owner
@@ -39,13 +37,7 @@ type Request struct {
 type Interface struct {
 	Name    string // in the pod
 	Network string // "" for the cluster's default network
-}
-
-func (r *Request) interfaces() []Interface {
-	if r.Interfaces != nil {
-		return r.Interfaces
-	}
-	return []Interface{{Name: r.IfName}}
+	Device  string // that it must be, "" where the pod's resources decide
 }
 
 // Conf is what we read of the network configuration on stdin.
@@ -54,6 +46,11 @@ type Conf struct {
 	Name       string `json:"name"`
 	// MTU overrides the agent's.
 	MTU int `json:"mtu,omitempty"`
+	// Topology is set for networks other than the default one, with the NetworkAttachmentDefinition's "namespace/name".
+	Topology         string `json:"topology,omitempty"`
+	NetAttachDefName string `json:"netAttachDefName,omitempty"`
+	// DNS is for the result.
+	DNS types.DNS `json:"dns,omitzero"`
 	// DeviceID is the device that Multus has found for the pod; it writes it here,
 	// and into RuntimeConfig for plugins that declare the capability.
 	DeviceID      string `json:"deviceID,omitempty"`
@@ -103,6 +100,9 @@ func (c *Conf) check(command string) error {
 	}
 	if c.MTU < 0 || c.MTU > 65535 {
 		return fail(types.ErrInvalidNetworkConfig, "mtu %d is not between 0 and 65535", c.MTU)
+	}
+	if c.Topology != "" && c.NetAttachDefName == "" {
+		return fail(types.ErrInvalidNetworkConfig, "network %s: netAttachDefName is missing", c.Name)
 	}
 	if err := new(version.Reconciler).Check(c.CNIVersion, shim.Versions()); err != nil {
 		return fail(types.ErrIncompatibleCNIVersion, "cniVersion %q is none of %s",
@@ -175,35 +175,4 @@ func hostLink(sandbox, ifName, network string) string {
 		sandbox = hex.EncodeToString(sum[:])
 	}
 	return sandbox[:min(len(sandbox), netdev.MaxName)]
-}
-
-// checkNetwork refuses an annotation that cannot be put on an interface.
-func checkNetwork(n *contract.PodNetwork) error {
-	if len(n.Addresses) == 0 {
-		return fmt.Errorf("ip_addresses is empty")
-	}
-	if len(n.MAC) != 6 || n.MAC[0]&1 != 0 {
-		return fmt.Errorf("mac_address %q is not a unicast MAC", n.MAC)
-	}
-	for _, p := range n.Addresses {
-		if !p.IsValid() || p.Addr().IsUnspecified() || p.Addr().IsMulticast() || p.Addr().IsLoopback() {
-			return fmt.Errorf("ip_addresses: %s is not an interface address", p)
-		}
-	}
-	for _, gw := range n.Gateways {
-		if !hasFamily(n, gw) {
-			return fmt.Errorf("gateway_ips: %s has no address of its family beside it", gw)
-		}
-	}
-	for _, route := range n.Routes {
-		if !route.Dest.IsValid() || !hasFamily(n, route.NextHop) || !contract.FamilyOf(route.NextHop).Has(route.Dest.Addr()) {
-			return fmt.Errorf("routes: %s via %s is not a route for the pod's addresses", route.Dest, route.NextHop)
-		}
-	}
-	return nil
-}
-
-func hasFamily(n *contract.PodNetwork, addr netip.Addr) bool {
-	_, ok := contract.FamilyOf(addr).Pick(n.Addresses)
-	return ok && addr.IsValid()
 }

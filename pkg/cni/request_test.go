@@ -2,7 +2,6 @@ package cni
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -103,36 +102,4 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("pod %v does not survive as owner %s", r.Pod, r.Pod)
 		}
 	})
-}
-
-func FuzzCheckNetwork(f *testing.F) {
-	f.Add(webNetwork)
-	f.Add(dualNetwork)
-	f.Add(`{"default":{"ip_addresses":["::ffff:1.2.3.4/1"],"mac_address":"02:00:00:00:00:01","gateway_ips":[""]}}`)
-	f.Fuzz(func(t *testing.T, annotation string) {
-		network, err := contract.ParsePodNetwork(annotation, contract.DefaultNetwork)
-		if err != nil || network == nil || checkNetwork(network) != nil {
-			return
-		}
-		for _, r := range routes("eth0", network) {
-			if !r.Dest.IsValid() || !r.NextHop.IsValid() {
-				t.Errorf("accepted annotation gives route %s", r)
-			}
-		}
-	})
-}
-
-func TestCheckNetwork_RefusesInvalidAnnotations(t *testing.T) {
-	for field, annotation := range map[string]string{
-		"ip_addresses": `{"ip_addresses":["224.0.0.1/24"],"mac_address":"0a:58:0a:f4:01:05"}`,
-		"mac_address":  `{"ip_addresses":["10.244.1.5/24"],"mac_address":"01:00:00:00:00:01"}`,
-		"gateway_ips":  `{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","gateway_ips":["fd00::1"]}`,
-		"routes":       `{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","routes":[{"dest":"fd00::/8","nextHop":"10.244.1.1"}]}`,
-	} {
-		network, err := contract.ParsePodNetwork(fmt.Sprintf(`{"default":%s}`, annotation), contract.DefaultNetwork)
-		must(t, err)
-		if err := checkNetwork(network); !contains(err, field) {
-			t.Errorf("%s: %v", field, err)
-		}
-	}
 }

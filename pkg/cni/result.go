@@ -15,7 +15,7 @@ import (
 // result describes the interfaces of an attachment: of each both ends, the switch's
 // first if it is on this machine. Addresses belong to the pod's.
 func (a *attachment) result() (*types100.Result, error) {
-	r := &types100.Result{CNIVersion: types100.ImplementedSpecVersion}
+	r := &types100.Result{CNIVersion: types100.ImplementedSpecVersion, DNS: a.req.Conf.DNS}
 	for _, i := range a.interfaces {
 		if err := i.describeIn(r); err != nil {
 			return nil, err
@@ -25,7 +25,7 @@ func (a *attachment) result() (*types100.Result, error) {
 }
 
 func (a *iface) describeIn(r *types100.Result) error {
-	pod := &types100.Interface{Name: a.name, Mac: a.network.MAC.String(), Mtu: a.mtu, Sandbox: a.req.Netns}
+	pod := &types100.Interface{Name: a.name, Mac: a.network.MAC.String(), Mtu: a.linkMTU(), Sandbox: a.req.Netns}
 	if a.vf != nil {
 		pod.PciID = a.vf.Device
 	}
@@ -49,7 +49,7 @@ func (a *iface) describeIn(r *types100.Result) error {
 		}
 		r.IPs = append(r.IPs, ip)
 	}
-	for _, route := range routes(a.name, a.network) {
+	for _, route := range a.link().Routes() {
 		r.Routes = append(r.Routes, toRoute(route))
 	}
 	return nil
@@ -69,5 +69,5 @@ func toIPNet(p netip.Prefix) net.IPNet {
 }
 
 func toRoute(r netdev.Route) *types.Route {
-	return &types.Route{Dst: toIPNet(r.Dest.Masked()), GW: r.NextHop.AsSlice()}
+	return &types.Route{Dst: toIPNet(r.Dest.Masked()), GW: r.NextHop.AsSlice(), Priority: r.Metric}
 }

@@ -37,6 +37,13 @@ const (
 // PluginType is the CNI type of our NetworkAttachmentDefinitions.
 const PluginType = "ovn-k8s-cni-overlay"
 
+// RoleLocked is the role of the default network in a pod whose namespace has a primary network: only the node reaches
+// the pod there.
+const RoleLocked Role = "infrastructure-locked"
+
+// PrimaryInterface is the interface of a pod on the primary network of its namespace.
+const PrimaryInterface = "ovn-udn1"
+
 // Attachment is one interface that a pod asks for in NetworksKey. Its key names it in PodNetworksKey.
 type Attachment struct {
 	// NAD is "namespace/name" of the NetworkAttachmentDefinition.

@@ -48,6 +48,7 @@ type addrSpace interface {
 	ReplaceRoute(r netdev.Route) error
 	DeleteRoute(r netdev.Route) error
 	ReplaceNeighbor(e netdev.Neighbor) error
+	AddPolicyRule(r netdev.PolicyRule) error
 }
 
 type addrsOnly interface {

@@ -27,6 +27,7 @@ type fakeSpace struct {
 	inode    uint64
 	links    []*fakeLink
 	routes   []netdev.Route
+	rules    []netdev.PolicyRule
 	sysctls  map[string]string
 	watchers []chan netdev.Event
 }

@@ -192,6 +192,22 @@ func (n *FakeNS) DeleteRoute(r netdev.Route) error {
 	})
 }
 
+// AddPolicyRule is NS.AddPolicyRule.
+func (n *FakeNS) AddPolicyRule(r netdev.PolicyRule) error {
+	return n.fake.do(n.path, "AddPolicyRule", "", func(s *fakeSpace) error {
+		if !slices.Contains(s.rules, r) {
+			s.rules = append(s.rules, r)
+		}
+		return nil
+	})
+}
+
+// PolicyRules are those of a namespace.
+func (f *Fake) PolicyRules(path string) (rules []netdev.PolicyRule) {
+	_ = f.do(path, "", "", func(s *fakeSpace) error { rules = slices.Clone(s.rules); return nil })
+	return rules
+}
+
 // ReplaceNeighbor is NS.ReplaceNeighbor.
 func (n *FakeNS) ReplaceNeighbor(e netdev.Neighbor) error {
 	return n.fake.onLink(n.path, "ReplaceNeighbor", e.Link, func(l *fakeLink) error {

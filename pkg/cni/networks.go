@@ -1,0 +1,182 @@
+package cni
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/podlink"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// errNoNetwork says that the controller gives the pod no address on a further network.
+var errNoNetwork = errors.New("no network")
+
+// wanted gives the interfaces of an ADD. An error without a code may be gone at the next change of the pod.
+//
+// Multus asks for each further network in an ADD of its own, with a network configuration that names the
+// NetworkAttachmentDefinition. All else is in the ADD of the default network.
+func (a *attachment) wanted(pod *corev1.Pod) ([]Interface, error) {
+	switch {
+	case a.req.Interfaces != nil:
+		return a.req.Interfaces, nil
+	case a.req.Conf.Topology != "":
+		return a.selected(pod)
+	}
+	list := []Interface{{Name: a.req.IfName, Device: a.req.Conf.device()}}
+	primary, err := primaryOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, primary...)
+	if !a.cfg.Native {
+		return list, nil
+	}
+	further, err := contract.Attachments(pod)
+	if err != nil {
+		return nil, fail(CodeNetwork, "network: %v", err)
+	}
+	for _, f := range further {
+		list = append(list, Interface{Name: f.Interface, Network: f.Key()})
+	}
+	return list, nil
+}
+
+// selected finds the one attachment that Multus means: the same NetworkAttachmentDefinition may be there several times.
+func (a *attachment) selected(pod *corev1.Pod) ([]Interface, error) {
+	nad := a.req.Conf.NetAttachDefName
+	further, err := contract.Attachments(pod)
+	if err != nil {
+		return nil, fail(CodeNetwork, "network: %v", err)
+	}
+	for _, f := range further {
+		if f.NAD == nad && f.Interface == a.req.IfName {
+			return []Interface{{Name: f.Interface, Network: f.Key(), Device: a.req.Conf.device()}}, nil
+		}
+	}
+	return nil, fail(CodeNetwork, "network: annotation %s of pod %s does not ask for network %s on %s", contract.NetworksKey, a.req.Pod, nad, a.req.IfName)
+}
+
+// primaryOf is the pod's interface on the primary network of its namespace, if that has one.
+func primaryOf(pod *corev1.Pod) ([]Interface, error) {
+	annotation := pod.Annotations[contract.PodNetworksKey]
+	first, err := contract.ParsePodNetwork(annotation, contract.DefaultNetwork)
+	if err != nil || first == nil || contract.Role(first.Role) != contract.RoleLocked {
+		return nil, nil // an error is found again, for the default network's interface
+	}
+	for _, key := range further(pod) {
+		if n, err := contract.ParsePodNetwork(annotation, key); err == nil && n != nil && contract.Role(n.Role) == contract.RolePrimary {
+			return []Interface{{Name: cmp.Or(n.Interface, contract.PrimaryInterface), Network: key}}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s has nothing of the primary network of the namespace; Events of the pod say more", errNoNetwork, contract.PodNetworksKey)
+}
+
+// further are the keys of a pod's networks but the default one.
+func further(pod *corev1.Pod) []string {
+	return slices.DeleteFunc(contract.Networks(pod.Annotations[contract.PodNetworksKey]), func(key string) bool { return key == "" })
+}
+
+// read gives the interfaces as the pod's annotations have them now.
+func (a *attachment) read(pod *corev1.Pod) (list []*iface, err error) {
+	wanted, err := a.wanted(pod)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range wanted {
+		i := &iface{attachment: a, name: w.Name, pod: a.req.Pod.On(w.Network), device: w.Device}
+		if i.network, err = i.recorded(pod); err == nil && i.network == nil {
+			return nil, missing(i)
+		}
+		if err == nil {
+			err = podlink.Validate(i.network, w.Network != "")
+		}
+		if err != nil { // not final: the controller replaces what a user has forged
+			return nil, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
+		}
+		i.sibling = siblingOf(pod, i.pod.Network)
+		list = append(list, i)
+	}
+	return list, nil
+}
+
+// missing says which network the annotation lacks.
+func missing(a *iface) error {
+	if a.pod.Network == "" {
+		return fmt.Errorf("ovn-offload-controller has not written %s", contract.PodNetworksKey)
+	}
+	return fmt.Errorf("%w: %s has nothing of %s for %s: is there a NetworkAttachmentDefinition %s of type %s? Events of the pod and of the NetworkAttachmentDefinition say more",
+		errNoNetwork, contract.PodNetworksKey, a.pod.Network, a.name, contract.NADOf(a.pod.Network), contract.PluginType)
+}
+
+// siblingOf numbers an interface among those that the pod has on one network, from 1; it is 0 for the only one.
+func siblingOf(pod *corev1.Pod, key string) (number int) {
+	annotation := pod.Annotations[contract.PodNetworksKey]
+	name := func(key string) string {
+		if n, err := contract.ParsePodNetwork(annotation, key); err == nil && n != nil && n.Network != "" {
+			return n.Network
+		}
+		return contract.NADOf(key)
+	}
+	keys := further(pod)
+	same := slices.DeleteFunc(keys, func(other string) bool { return name(other) != name(key) })
+	if key == "" || len(same) < 2 {
+		return 0
+	}
+	return 1 + slices.Index(same, key)
+}
+
+// checkPhysical refuses a network that this node has no way to.
+func (a *iface) checkPhysical(context.Context) error {
+	if name := a.network.PhysicalNetwork; name != "" && a.Mapped != nil && !a.Mapped(name) {
+		return fail(CodeNetwork, "network: %s is on the physical network %s, and this node has no bridge for it: external_ids:ovn-bridge-mappings of its "+
+			"Open_vSwitch does not name %s", a.pod.Network, name, name)
+	}
+	return nil
+}
+
+// linkMTU is what the network says, else the runtime or the node.
+func (a *iface) linkMTU() int { return cmp.Or(a.network.MTU, a.podMTU) }
+
+// attached gives the interfaces of an attachment by what ADD has made: the pod's annotations may be other ones by now.
+func (d *Deps) attached(r *Request) ([]Interface, error) {
+	if r.Interfaces != nil {
+		return r.Interfaces, nil
+	}
+	ports, err := d.Plugger.Plugged(r.Pod)
+	if err != nil {
+		return nil, err
+	}
+	links, err := d.linksOf(r)
+	if err != nil {
+		return nil, err
+	}
+	var list []Interface
+	named := func(name string) bool { return slices.ContainsFunc(list, func(i Interface) bool { return i.Name == name }) }
+	for _, p := range append(ports, links...) {
+		if p.Sandbox == r.Sandbox && p.Attachment == r.IfName && !named(p.IfName) {
+			list = append(list, Interface{Name: p.IfName, Network: p.Pod.Network})
+		}
+	}
+	if !named(r.IfName) {
+		list = append(list, Interface{Name: r.IfName})
+	}
+	return list, nil
+}
+
+// linksOf are the host's ends of an attachment's veths, also where the database has lost their ports.
+func (d *Deps) linksOf(r *Request) (list []plug.Plugged, err error) {
+	links, err := d.Host.Links()
+	for _, l := range links {
+		if p, own := ours(l); own && p.Sandbox == r.Sandbox && (p.Attachment == r.IfName || p.Attachment == "") {
+			list = append(list, p)
+		}
+	}
+	return list, err
+}
+
