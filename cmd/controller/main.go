@@ -29,6 +29,7 @@ type options struct {
 	metricsAddress, secureAddress        string
 	leaseNamespace                       string
 	renumberNodes, clustered             bool
+	nativeNetworks                       bool
 	runDir                               string
 }
 
@@ -74,6 +75,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.secureAddress, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9413; empty: nowhere")
 	flags.StringVar(&o.leaseNamespace, "lease-namespace", "ovn-kubernetes", "namespace of the leader's Lease")
 	flags.BoolVar(&o.clustered, "clustered", false, "the databases are clusters with a member on this node; have them drop servers that are not recorded")
+	flags.BoolVar(&o.nativeNetworks, "native-networks", false, "without Multus: write the annotation k8s.v1.cni.cncf.io/network-status")
 	flags.StringVar(&o.runDir, "ovn-rundir", "/run/ovn", "directory of the control sockets of these members")
 	root.AddCommand(certsCommand(&o, &level), memberCommand(&o, &level), removalCommand(&o, &level))
 	return root

@@ -28,6 +28,9 @@ const (
 	// KindNAD has no rows: the networks that NetworkAttachmentDefinitions define have them.
 	KindNAD = "NetworkAttachmentDefinition"
 
+	// KindIPAMClaim has addresses, which outlive the pods that refer to the claim.
+	KindIPAMClaim = "IPAMClaim"
+
 	// KindPodSet is the other kind without an object: a selection of pods that
 	// rules of policies share.
 	KindPodSet = "PodSet"

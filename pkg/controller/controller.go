@@ -51,7 +51,9 @@ type Config struct {
 	RenumberNodes bool
 	Zones         []ZoneConfig
 	// Dynamic reads policies for the whole cluster; nil for none.
-	Dynamic    dynamic.Interface
+	Dynamic dynamic.Interface
+	// Native says that no Multus writes what networks a pod has: the controller does.
+	Native     bool
 	Leader     leader.Config
 	Leases     coordination.LeasesGetter
 	Logger     *slog.Logger

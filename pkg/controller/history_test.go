@@ -43,7 +43,7 @@ type history struct {
 func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Object) *world {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{
-		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List",
+		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList",
 	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"

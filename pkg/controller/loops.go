@@ -77,8 +77,12 @@ func (c *Zone) mark(owners ...contract.Owner) {
 		if owner.Kind == contract.KindNAD || !c.has(owner) {
 			continue
 		}
-		if owner.Kind == contract.KindPod {
+		switch owner.Kind {
+		case contract.KindPod:
 			c.pods.Mark(owner.On("")) // all networks of a pod are one decision
+		case contract.KindIPAMClaim:
+			c.pods.Mark(owner)
+			continue
 		}
 		c.rows.Mark(owner)
 	}
@@ -143,6 +147,10 @@ func (c *Zone) build(owner contract.Owner) ([]ovsdb.Row, error) {
 func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
+		if owner.Kind == contract.KindIPAMClaim {
+			c.releaseClaim(owner)
+			continue
+		}
 		pod := c.view.Pod(owner.Namespace, owner.Name)
 		if pod == nil {
 			c.missing.Delete(owner)
@@ -159,7 +167,7 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 		if missing != nil && err == nil {
 			missing = fmt.Errorf("%w: %w", reconcile.ErrNotReady, missing)
 		}
-		err = errors.Join(err, missing, c.write.AnnotatePod(ctx, pod, decision.Annotations))
+		err = errors.Join(err, missing, c.record(ctx, pod, decision))
 		failed[owner] = c.forgetGone(owner, err)
 	}
 	return failed, nil

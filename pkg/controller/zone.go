@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -59,6 +60,8 @@ type Zone struct {
 	// database. outcomes has the conditions of policies for the whole cluster. missing has the networks that pods wait
 	// for.
 	warned, removed, outcomes, missing sync.Map
+	// claimWriter is nil without a dynamic client, and then there are no IPAMClaims.
+	claimWriter *kube.ObjectWriter
 
 	loops
 }
@@ -71,6 +74,9 @@ func newZone(p *process, cfg ZoneConfig) *Zone {
 	c := &Zone{
 		process: p, zone: cfg, network: p.cfg.Plan.Network(), values: ovn.NewServiceValues(), addresses: ipam.NewAddresses(p.subnets),
 		limits: limits{counted: map[contract.Owner]int{}, beyond: map[contract.Owner][]contract.Owner{}},
+	}
+	if p.cfg.Dynamic != nil {
+		c.claimWriter = kube.NewObjectWriter(p.cfg.Dynamic, kube.IPAMClaims())
 	}
 	loop := func(name string, workers, batch int, f reconcile.Func[contract.Owner]) *reconcile.Loop[contract.Owner] {
 		if cfg.Name != "" {

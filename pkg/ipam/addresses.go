@@ -27,6 +27,8 @@ type Decision struct {
 	Annotations map[string]string
 	// Warning says what was wrong with the annotation that was there; mostly "".
 	Warning string
+	// Claims are addresses that the status of an IPAMClaim must say before the annotations are written.
+	Claims map[contract.Owner][]netip.Prefix
 	// Failed has, by name, the further networks on which a node got no subnet.
 	Failed map[string]error
 }
@@ -103,8 +105,9 @@ func (a *Addresses) Forget(exists func(network string) bool) {
 // The rows may be an older copy: that of a pod which is gone is not in use where
 // the status of another pod says that this one runs with the address.
 func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
-	networks := map[string]contract.Network{"": {}}
+	networks, claims := map[string]contract.Network{"": {}}, []Claim(nil)
 	if a.cfg.Further != nil {
+		claims = a.cfg.Further.Claims()
 		for _, network := range a.cfg.Further.Networks() {
 			networks[network.Name] = network
 		}
@@ -112,6 +115,11 @@ func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.clear()
+	for _, claim := range claims {
+		if network, ok := networks[claim.Network]; ok {
+			a.pool(network).adoptClaim(claim)
+		}
+	}
 	alive := newLiving(pods)
 	for _, row := range slices.SortedFunc(slices.Values(rows), func(x, y Held) int { return compareOwners(x.Owner, y.Owner) }) {
 		if network, ok := networks[row.Network]; ok {
@@ -129,7 +137,7 @@ func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
 				blocks = pool.blocksOf(pod.Spec.NodeName, a.subnets.decided(pod.Spec.NodeName, r.Network.Name))
 			}
 			if len(blocks) > 0 || pool.isShared() {
-				pool.restore(attachmentOwner(pod, r), pod, blocks)
+				pool.restore(pod, r, blocks)
 			}
 		}
 	}
@@ -158,6 +166,7 @@ func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 		h, warning, err := a.decide(pod, node, r)
 		d.Warning = cmp.Or(d.Warning, warning)
 		if err == nil {
+			d.claim(r, h)
 			decided, warning = h.decide(decided, warning)
 			d.Warning = cmp.Or(warning, d.Warning)
 		}
@@ -176,7 +185,10 @@ func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *ho
 	if !ok {
 		return nil, "", fmt.Errorf("%w: node %s has no subnet%s", reconcile.ErrNotReady, pod.Spec.NodeName, onNetwork(r))
 	}
-	if h, warning = pool.recorded(owner, pod, blocks); h == nil && pool.isDefault() {
+	if h = pool.current(owner, pod, blocks); h == nil && r.IPAMClaim == nil {
+		h, warning = pool.adopt(owner, pod, blocks)
+	}
+	if h == nil && pool.isDefault() {
 		var addrs []netip.Addr
 		if addrs, err = pool.allocate(blocks); err == nil {
 			h = pool.hold(owner, pod.UID, addrs, nil)
@@ -226,7 +238,7 @@ func (a *Addresses) Adopt(pod *corev1.Pod, node *corev1.Node, key string) *contr
 	a.mu.Lock()
 	pool := a.pool(requests[at].Network)
 	if blocks, ok := a.blocks(pool, node); ok {
-		pool.recorded(attachmentOwner(pod, requests[at]), pod, blocks)
+		pool.restore(pod, requests[at], blocks)
 	}
 	a.mu.Unlock()
 	return a.Allocated(pod, key)
@@ -269,7 +281,7 @@ func (a *Addresses) NetworkOf(pod *corev1.Pod, key string) *contract.Network {
 func (a *Addresses) Owners() []contract.Owner {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	owners := slices.Collect(maps.Keys(a.newest))
+	owners := slices.DeleteFunc(slices.Collect(maps.Keys(a.newest)), func(o contract.Owner) bool { return o.Kind != contract.KindPod })
 	for o := range a.waiting {
 		if a.newest[o] == nil {
 			owners = append(owners, o)
@@ -301,14 +313,14 @@ func (a *Addresses) HeldByAnother(row Held) bool {
 	})
 }
 
-// Release gives back what the holders uids of an attachment have. Call it when their rows
+// Release gives back what the holders uids of an attachment, or of an IPAMClaim, have. Call it when their rows
 // are gone: ask for Holders, build and commit the owner's rows, then release those
 // of the holders that these rows were not made for. It returns owners that waited
 // for these addresses: one for each address, the others have their back-off.
 func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []contract.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if owner.Kind != contract.KindPod {
+	if owner.Kind != contract.KindPod && owner.Kind != contract.KindIPAMClaim {
 		return nil
 	}
 	delete(a.waiting, owner)

@@ -16,6 +16,23 @@ var ErrRequest = errors.New("request refused")
 
 // take gives a pod what it asks for on a further network, or what is free.
 func (p *pods) take(owner contract.Owner, pod *corev1.Pod, r Request, blocks blocks) (*holding, error) {
+	if r.IPAMClaim == nil {
+		return p.takeFor(owner, pod, r, blocks)
+	}
+	claim := p.find(r.IPAMClaim.Owner, r.IPAMClaim.UID)
+	if claim == nil {
+		var err error
+		if claim, err = p.takeFor(r.IPAMClaim.Owner, claimant(*r.IPAMClaim), r, blocks); err != nil {
+			return nil, err
+		}
+	}
+	h := p.use(claim, owner, pod)
+	h.describe(r)
+	return h, nil
+}
+
+// takeFor is take for a pod, or for an IPAMClaim in the place of one.
+func (p *pods) takeFor(owner contract.Owner, pod *corev1.Pod, r Request, blocks blocks) (*holding, error) {
 	addrs := addressesOf(&contract.PodNetwork{Addresses: r.Addresses})
 	var err error
 	if len(addrs) == 0 {

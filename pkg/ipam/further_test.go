@@ -31,6 +31,8 @@ func (n tenants) Network(name string) *contract.Network {
 	return &network
 }
 
+func (n tenants) Claims() []Claim { return nil }
+
 func (n tenants) Requests(pod *corev1.Pod) (out []Request) {
 	attachments, _ := contract.Attachments(pod)
 	for _, a := range attachments {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
@@ -32,6 +33,19 @@ type Further interface {
 	Network(name string) *contract.Network
 	// Requests are those of a pod on networks that exist.
 	Requests(pod *corev1.Pod) []Request
+	// Claims are all IPAMClaims on networks that exist.
+	Claims() []Claim
+}
+
+// Claim is an IPAMClaim, which keeps a pod's addresses for the pods that come after it.
+type Claim struct {
+	// Owner is of kind IPAMClaim.
+	Owner contract.Owner
+	UID   types.UID
+	// Network is its name.
+	Network string
+	// Addresses are those that its status says; none before its first pod.
+	Addresses []netip.Addr
 }
 
 // Request is one attachment of a pod, the zero value for that on the default network.
@@ -40,6 +54,8 @@ type Request struct {
 	Network contract.Network
 	// Resource is the device plugin's resource whose device becomes the interface; "": a veth.
 	Resource string
+	// IPAMClaim is nil for a pod that refers to none.
+	IPAMClaim *Claim
 }
 
 // requests are what a pod asks for, the default network first; none for a pod that does not run on pod networks.

@@ -40,6 +40,9 @@ type holding struct {
 	mac [6]byte
 	// elsewhere are the families whose default route leads through another interface.
 	elsewhere []contract.Family
+	// claim is the IPAMClaim's holding that has addrs; users are the pods' holdings of a claim.
+	claim *holding
+	users []*holding
 	// further is the value of the annotation on a network that is not the default one; nil until it is decided.
 	further *contract.PodNetwork
 	// recorded is the network's value in the annotation that says addrs; "" until it was asked for.
@@ -152,14 +155,6 @@ func (p *pods) current(owner contract.Owner, pod *corev1.Pod, blocks blocks) *ho
 	return h
 }
 
-// recorded is what the pod holds, or what its annotation says if that may be held.
-func (p *pods) recorded(owner contract.Owner, pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
-	if h = p.current(owner, pod, blocks); h != nil {
-		return h, ""
-	}
-	return p.adopt(owner, pod, blocks)
-}
-
 // adopt takes what a pod's annotation says if that is valid and free.
 func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
 	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
@@ -209,10 +204,14 @@ func (p *pods) adoptRow(row Held, alive living) {
 	}
 }
 
-// restore is adopt in a rebuild: rows came first, and the newest pod comes last.
-func (p *pods) restore(owner contract.Owner, pod *corev1.Pod, blocks blocks) {
+// restore takes what is recorded of a pod, but decides nothing. In a rebuild, rows came first, and the newest pod comes
+// last.
+func (p *pods) restore(pod *corev1.Pod, r Request, blocks blocks) {
+	owner := attachmentOwner(pod, r)
 	h := p.find(owner, pod.UID)
-	if h == nil {
+	if h == nil && r.IPAMClaim != nil {
+		h = p.restoreClaimed(owner, pod, *r.IPAMClaim)
+	} else if h == nil {
 		h, _ = p.adopt(owner, pod, blocks)
 	} else if !p.isDefault() {
 		network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
@@ -359,10 +358,26 @@ func (h *holding) touch() {
 	}
 }
 
-// release frees what a holding has. It returns the blocks in which something became free.
+// release frees what a holding has. It returns the blocks in which something became free. What a pod has of an IPAMClaim
+// stays the claim's, and what a claim has becomes the pod's that uses it.
 func (h *holding) release() (freed blocks) {
-	forget(h.macs(), h.mac)
 	h.pool.held--
+	if h.claim != nil {
+		h.claim.users = slices.DeleteFunc(h.claim.users, func(other *holding) bool { return other == h })
+		return nil
+	}
+	if len(h.users) > 0 {
+		heir := h.users[0]
+		heir.claim, heir.users = nil, h.users[1:]
+		for _, other := range heir.users {
+			other.claim = heir
+		}
+		for _, addr := range h.addrs {
+			h.pool.byAddr[addr] = heir
+		}
+		return nil
+	}
+	forget(h.macs(), h.mac)
 	for i, addr := range h.addrs {
 		delete(h.pool.byAddr, addr)
 		if b := h.at[i]; b != nil {

@@ -44,7 +44,7 @@ type ClusterView struct {
 
 // NewClusterView makes the view of a cluster, to be started.
 func NewClusterView(client *api.Client) (*ClusterView, error) {
-	nodes, pods := indexers(service.NodeIndexes(), nodesByChassis()), indexers(policy.PodIndexes(), podsByNode(), podsByNAD())
+	nodes, pods := indexers(service.NodeIndexes(), nodesByChassis()), indexers(policy.PodIndexes(), podsByNode(), podsByNAD(), podsByClaim())
 	namespaces, services, endpoints := indexers(policy.NamespaceIndexes()), indexers(service.ServiceIndexes()), indexers(service.SliceIndexes())
 	all := metav1.NamespaceAll
 	v := &ClusterView{
@@ -193,8 +193,11 @@ func (v *ClusterView) Object(owner contract.Owner) runtime.Object {
 	if owner.Kind == contract.KindNetworkPolicy {
 		return objectOf(v.policies.Get(owner.Namespace + "/" + owner.Name))
 	}
-	if owner.Kind == contract.KindNAD {
+	switch owner.Kind {
+	case contract.KindNAD:
 		return objectOf(v.NAD(owner.Namespace, owner.Name))
+	case contract.KindIPAMClaim:
+		return objectOf(v.IPAMClaim(owner.Namespace, owner.Name))
 	}
 	if _, isAdmin := v.admin.informers[owner.Kind]; isAdmin {
 		return objectOf(v.AdminPolicy(owner))

@@ -27,10 +27,10 @@ func NADs() schema.GroupVersionResource {
 // networks are the further networks. The CRD of NetworkAttachmentDefinitions may be absent.
 type networks struct {
 	*network.Definitions
-	nads     store[unstructured.Unstructured]
-	present  bool
-	allPods  store[corev1.Pod]
-	allNodes store[corev1.Node]
+	nads, claims           store[unstructured.Unstructured]
+	present, claimsPresent bool
+	allPods                store[corev1.Pod]
+	allNodes               store[corev1.Node]
 }
 
 func podsByNAD() map[string]func(*corev1.Pod) []string {
@@ -48,8 +48,11 @@ func podsByNAD() map[string]func(*corev1.Pod) []string {
 // WatchNetworks adds the further networks to the view; call it before Start. Their subnets must not overlap those of the
 // cluster, by purpose. A cluster without the CRD of NetworkAttachmentDefinitions has none, until the CRD comes.
 func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interface, cluster map[string][]netip.Prefix) error {
-	informer, present, err := optionalKind(ctx, client, NADs())
-	v.networks.nads, v.present, v.Definitions = informer, present, network.NewDefinitions(cluster)
+	v.Definitions = network.NewDefinitions(cluster)
+	var err error
+	if v.networks.nads, v.present, err = optionalKind(ctx, client, NADs()); err == nil {
+		v.claims, v.claimsPresent, err = optionalKind(ctx, client, IPAMClaims())
+	}
 	return err
 }
 
@@ -68,6 +71,7 @@ func (v *networks) start(ctx context.Context, f *following, changed func(owners 
 	if v.present || err != nil {
 		f.add(synced, err)
 	}
+	v.startClaims(ctx, f, changed)
 }
 
 func sameNAD(old, new *unstructured.Unstructured) bool {

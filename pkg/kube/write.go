@@ -88,6 +88,20 @@ func (w *ObjectWriter) Annotate(ctx context.Context, object *unstructured.Unstru
 	return nil
 }
 
+// SetStatus replaces fields of an object's status. It fails with a Conflict when the object of that name is another one.
+func (w *ObjectWriter) SetStatus(ctx context.Context, object *unstructured.Unstructured, fields map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": fields})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
+	if _, err = w.objects.Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("writing the status of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	return nil
+}
+
 // SetNodeCondition writes a condition unless the node says the same already.
 // The times are filled in.
 func (w *Writer) SetNodeCondition(ctx context.Context, node *corev1.Node, c corev1.NodeCondition) error {

@@ -264,7 +264,7 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists := map[schema.GroupVersionResource]string{kube.NADs(): contract.KindNAD + "List"}
+	lists := map[schema.GroupVersionResource]string{kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList"}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}

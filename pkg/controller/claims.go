@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+)
+
+// record writes a pod's decision: the addresses of its IPAMClaims first, so that no pod has an address which the next
+// pod of the claim would not get.
+func (c *Zone) record(ctx context.Context, pod *corev1.Pod, decision ipam.Decision) error {
+	for owner, addresses := range decision.Claims {
+		if err := c.recordClaim(ctx, pod, owner, addresses); err != nil {
+			return err
+		}
+	}
+	if c.cfg.Native {
+		annotation := pod.Annotations[contract.PodNetworksKey]
+		if decided, ok := decision.Annotations[contract.PodNetworksKey]; ok {
+			annotation = decided
+		}
+		if status := contract.NetworkStatus(pod, annotation); status != "" {
+			if decision.Annotations == nil {
+				decision.Annotations = map[string]string{}
+			}
+			decision.Annotations[contract.NetworkStatusKey] = status
+		}
+	}
+	return c.write.AnnotatePod(ctx, pod, decision.Annotations)
+}
+
+func (c *Zone) recordClaim(ctx context.Context, pod *corev1.Pod, owner contract.Owner, addresses []netip.Prefix) error {
+	claim := c.view.IPAMClaim(owner.Namespace, owner.Name)
+	if claim == nil {
+		return fmt.Errorf("IPAMClaim %s/%s was deleted", owner.Namespace, owner.Name)
+	}
+	var ips []string
+	for _, address := range addresses {
+		ips = append(ips, address.String())
+	}
+	return c.claimWriter.SetStatus(ctx, claim, map[string]any{
+		"ips": ips, "ownerPod": map[string]any{"name": pod.Name},
+		"conditions": []metav1.Condition{{
+			Type: "IPsAllocated", Status: metav1.ConditionTrue, Reason: "SuccessfulAllocation", LastTransitionTime: metav1.Now(),
+			Message: "the network has given addresses to the claim",
+		}},
+	})
+}
+
+// releaseClaim frees the addresses of an IPAMClaim that was deleted. Running pods keep them until they go.
+func (c *Zone) releaseClaim(owner contract.Owner) {
+	var now types.UID
+	if claim := c.view.IPAMClaim(owner.Namespace, owner.Name); claim != nil {
+		now = claim.GetUID()
+	}
+	gone := slices.DeleteFunc(c.addresses.Holders(owner), func(uid types.UID) bool { return uid == now })
+	c.markAll(c.addresses.Release(owner, gone...)...)
+}

@@ -1,0 +1,137 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+)
+
+// byClaim is the index of pods by the IPAMClaims that they refer to.
+const byClaim = "claim"
+
+// IPAMClaims are the IPAMClaims in the API.
+func IPAMClaims() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1alpha1", Resource: "ipamclaims"}
+}
+
+func podsByClaim() map[string]func(*corev1.Pod) []string {
+	return map[string]func(*corev1.Pod) []string{byClaim: func(pod *corev1.Pod) (keys []string) {
+		attachments, _ := contract.Attachments(pod)
+		for _, a := range attachments {
+			if a.Claim != "" {
+				keys = append(keys, pod.Namespace+"/"+a.Claim)
+			}
+		}
+		return keys
+	}}
+}
+
+func (v *networks) startClaims(ctx context.Context, f *following, changed func(owners ...contract.Owner)) {
+	synced, err := listen(ctx, v.claims, func(old, new any) {
+		before, _ := old.(*unstructured.Unstructured)
+		after, _ := new.(*unstructured.Unstructured)
+		if before != nil && after != nil && before.GetUID() == after.GetUID() && equality.Semantic.DeepEqual(before.Object["status"], after.Object["status"]) {
+			return
+		}
+		claim := either(before, after)
+		owners := []contract.Owner{{Kind: contract.KindIPAMClaim, Namespace: claim.GetNamespace(), Name: claim.GetName()}}
+		for _, pod := range v.allPods.Find(byClaim, keyOf(claim)) {
+			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
+		}
+		changed(owners...)
+	})
+	if v.claimsPresent || err != nil {
+		f.add(synced, err)
+	}
+}
+
+// IPAMClaim is nil when there is none of that name.
+func (v *networks) IPAMClaim(namespace, name string) *unstructured.Unstructured {
+	if v.claims.SharedIndexInformer == nil {
+		return nil
+	}
+	return v.claims.Get(namespace + "/" + name)
+}
+
+// Claims are all IPAMClaims.
+func (v *networks) Claims() (all []ipam.Claim) {
+	if v.claims.SharedIndexInformer == nil {
+		return nil
+	}
+	for _, object := range v.claims.All() {
+		if claim, err := parseClaim(object); err == nil {
+			all = append(all, claim)
+		}
+	}
+	return all
+}
+
+// Requests adds the IPAMClaims to what the definitions of networks say.
+func (v *networks) Requests(pod *corev1.Pod) []ipam.Request {
+	requests, _ := v.claimed(pod, v.Definitions.Requests(pod))
+	return requests
+}
+
+// MissingNetworks says which attachments a pod has to wait for, and why.
+func (v *networks) MissingNetworks(pod *corev1.Pod) error {
+	_, err := v.claimed(pod, v.Definitions.Requests(pod))
+	return errors.Join(v.Definitions.MissingNetworks(pod), err)
+}
+
+func (v *networks) claimed(pod *corev1.Pod, requests []ipam.Request) (out []ipam.Request, err error) {
+	var errs []error
+	for _, r := range requests {
+		if r.Claim != "" {
+			claim, err := v.claimOf(pod, r)
+			if err != nil && len(pod.Status.PodIPs) == 0 {
+				errs = append(errs, err)
+				continue
+			}
+			r.IPAMClaim = claim // nil for a running pod whose claim is gone
+		}
+		out = append(out, r)
+	}
+	return out, errors.Join(errs...)
+}
+
+func (v *networks) claimOf(pod *corev1.Pod, r ipam.Request) (*ipam.Claim, error) {
+	object := v.IPAMClaim(pod.Namespace, r.Claim)
+	if object == nil {
+		return nil, fmt.Errorf("IPAMClaim %s/%s does not exist", pod.Namespace, r.Claim)
+	}
+	claim, err := parseClaim(object)
+	switch {
+	case err != nil:
+		return nil, err
+	case !r.Network.Persistent || len(r.Network.Subnets) == 0:
+		return nil, fmt.Errorf("IPAMClaim %s/%s: network %s has no allowPersistentIPs, or no subnets", pod.Namespace, r.Claim, r.Network.Name)
+	case claim.Network != r.Network.Name:
+		return nil, fmt.Errorf("IPAMClaim %s/%s is for network %s, not %s", pod.Namespace, r.Claim, claim.Network, r.Network.Name)
+	}
+	return &claim, nil
+}
+
+func parseClaim(object *unstructured.Unstructured) (ipam.Claim, error) {
+	claim := ipam.Claim{
+		Owner: contract.Owner{Kind: contract.KindIPAMClaim, Namespace: object.GetNamespace(), Name: object.GetName()}, UID: object.GetUID(),
+	}
+	claim.Network, _, _ = unstructured.NestedString(object.Object, "spec", "network")
+	ips, _, _ := unstructured.NestedStringSlice(object.Object, "status", "ips")
+	for _, text := range ips {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return claim, fmt.Errorf("IPAMClaim %s: status.ips: %q is not an address with a length", keyOf(object), text)
+		}
+		claim.Addresses = append(claim.Addresses, prefix.Addr())
+	}
+	return claim, nil
+}
