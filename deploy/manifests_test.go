@@ -190,6 +190,7 @@ var rights = map[string][]string{
 		"list nodeoffloads", "watch nodeoffloads", "list offloadpolicies", "watch offloadpolicies", "update offloadpolicies/status",
 		"patch nodes", "create pods/eviction", // for OffloadPolicies with drain Evict
 		"get network-attachment-definitions", "list network-attachment-definitions", "watch network-attachment-definitions", "patch network-attachment-definitions",
+		"get ipamclaims", "list ipamclaims", "watch ipamclaims", "patch ipamclaims/status",
 		"create events", "patch events", "create leases", "get leases*", "update leases*", "get configmaps*",
 	},
 	"ovnkube-db": {"create configmaps", "get configmaps*", "update configmaps*"}, // of clusters

@@ -45,7 +45,8 @@ type world struct {
 	zones      []ZoneConfig      // further ones; nil: one zone has all nodes
 	local      func(string) bool // of the first zone
 	cluster    string            // subnets of the pods; "": the default
-	renumber   bool              // nodes may get other subnets
+	renumber   bool
+	native     bool              // nodes may get other subnets
 	policies   dynamic.Interface // for the whole cluster; nil: none
 	registry   *prometheus.Registry
 }
@@ -100,8 +101,8 @@ func (w *world) start() {
 	c, err := New(ctx, Config{
 		Plan: plan, RenumberNodes: w.renumber,
 		Zones:   append([]ZoneConfig{{Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Local: w.local}}, w.zones...),
-		Dynamic: w.policies,
-		Leader:  lead, Leases: w.client.CoordinationV1(),
+		Dynamic: w.policies, Native: w.native,
+		Leader: lead, Leases: w.client.CoordinationV1(),
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: w.registry,
 	}, apitest.Client(w.client))
 	if err != nil {

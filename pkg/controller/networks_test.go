@@ -113,3 +113,64 @@ func TestNetworks_RowsComeAndGo(t *testing.T) {
 		t.Errorf("ports of the default network: %v", got)
 	}
 }
+
+// TestClaims_KeepTheirAddress: a claim's pods have one address after the other. The address of a deleted claim is free.
+func TestClaims_KeepTheirAddress(t *testing.T) {
+	w := wholeWorld(t, nil, testNode("n1"))
+	w.native = true
+	w.startAndLead()
+	w.putNAD("blue", `"name":"blue","topology":"layer2","subnets":"10.7.0.0/24","allowPersistentIPs":true`)
+	claims := w.policies.Resource(kube.IPAMClaims()).Namespace("d")
+	if _, err := claims.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1alpha1", "kind": "IPAMClaim", "metadata": map[string]any{"namespace": "d", "name": "vm", "uid": "vm"},
+		"spec": map[string]any{"network": "blue", "interface": "net1"},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pods := w.client.CoreV1().Pods("d")
+	addressOf := func(name, networks string) (address string) {
+		t.Helper()
+		if _, err := pods.Create(t.Context(), asking(name, "n1", networks), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("an address of "+name, func() bool {
+			pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return false
+			}
+			network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], "d/blue")
+			if err != nil || network == nil || !strings.Contains(pod.Annotations[contract.NetworkStatusKey], network.Addresses[0].Addr().String()) {
+				return false
+			}
+			address = network.Addresses[0].String()
+			return true
+		})
+		return address
+	}
+	const ofClaim = `[{"name":"blue","ipam-claim-reference":"vm"}]`
+	first := addressOf("vm-1", ofClaim)
+	drop := func(name, port string) {
+		t.Helper()
+		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("no port of "+name, func() bool { return !slices.Contains(w.furtherRows(), port) })
+	}
+	drop("vm-1", "d.blue_d_vm-1")
+	if other := addressOf("other", "blue"); other == first {
+		t.Errorf("another pod has the address %s of the claim", other)
+	}
+	if second := addressOf("vm-2", ofClaim); second != first {
+		t.Errorf("the claim's second pod has %s, the first had %s", second, first)
+	}
+	drop("vm-2", "d.blue_d_vm-2")
+	if err := claims.Delete(t.Context(), "vm", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := pods.Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := addressOf("heir", `[{"name":"blue","ips":["`+strings.TrimSuffix(first, "/24")+`"]}]`); got != first {
+		t.Errorf("the address of the deleted claim: %s, want %s", got, first)
+	}
+}

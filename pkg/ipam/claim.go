@@ -20,7 +20,7 @@ func (p *pods) adoptClaim(claim Claim) {
 // use gives a pod what an IPAMClaim holds. Both pods of a virtual machine that moves have the same.
 func (p *pods) use(claim *holding, owner contract.Owner, pod *corev1.Pod) *holding {
 	h := &holding{
-		pool: p, owner: owner, uid: pod.UID, addrs: claim.addrs, at: claim.at, mac: claim.mac, claim: claim, older: p.newest[owner],
+		pool: p, owner: owner, uid: pod.UID, addrs: claim.addrs, at: claim.at, mac: claim.mac, sharing: sharing{claim: claim}, older: p.newest[owner],
 	}
 	claim.users = append(claim.users, h)
 	p.newest[owner] = h

@@ -40,9 +40,7 @@ type holding struct {
 	mac [6]byte
 	// elsewhere are the families whose default route leads through another interface.
 	elsewhere []contract.Family
-	// claim is the IPAMClaim's holding that has addrs; users are the pods' holdings of a claim.
-	claim *holding
-	users []*holding
+	sharing
 	// further is the value of the annotation on a network that is not the default one; nil until it is decided.
 	further *contract.PodNetwork
 	// recorded is the network's value in the annotation that says addrs; "" until it was asked for.
@@ -51,6 +49,13 @@ type holding struct {
 	durable bool
 	// older is the holding of a pod of the same name whose rows may still be there.
 	older *holding
+}
+
+// sharing is of holdings that have the addresses of an IPAMClaim.
+type sharing struct {
+	// claim is the IPAMClaim's holding that has the addresses; users are the pods' holdings of a claim.
+	claim *holding
+	users []*holding
 }
 
 func newPods(network contract.Network, cfg Config, newest map[contract.Owner]*holding) *pods {
