@@ -185,8 +185,7 @@ type Localnet struct {
 	// ipam says how pods get addresses.
 	IPAM *IPAM `json:"ipam,omitempty"`
 
-	// mtu is the MTU of the pods' interfaces. The default value is the MTU of the physical network: the cluster's MTU plus
-	// the 100 bytes of a tunnel.
+	// mtu is the MTU of the pods' interfaces. The default value is the cluster's MTU.
 	//
 	// +kubebuilder:validation:Minimum=576
 	// +kubebuilder:validation:Maximum=65536

@@ -1,0 +1,13 @@
+package contract
+
+// What OVN-Kubernetes writes on the objects of user-defined networks, and their namespaces.
+const (
+	// UserDefinedNetworkLabel marks a NetworkAttachmentDefinition that is made from another object; the value is "".
+	UserDefinedNetworkLabel = "k8s.ovn.org/user-defined-network"
+	// PrimaryNetworkLabel marks a namespace whose pods have a primary network; the value does not matter.
+	PrimaryNetworkLabel = "k8s.ovn.org/primary-user-defined-network"
+	// NetworkFinalizer keeps the object of a network, and its NetworkAttachmentDefinitions, while pods use it.
+	NetworkFinalizer = "k8s.ovn.org/user-defined-network-protection"
+	// OVNPrefix begins the annotations that are not their object's author's.
+	OVNPrefix = "k8s.ovn.org/"
+)
