@@ -23,7 +23,7 @@ func NewInformer[L any, PL list[L]](source Watched[L], example runtime.Object, i
 
 // NewDynamicInformer follows all objects of a kind that is not Kubernetes' own.
 func NewDynamicInformer(client dynamic.Interface, kind schema.GroupVersionResource) cache.SharedIndexInformer {
-	return newInformer(client.Resource(kind), client, &unstructured.Unstructured{}, nil, func(*metav1.ListOptions) {})
+	return newInformer(client.Resource(kind), client, &unstructured.Unstructured{}, cache.Indexers{}, func(*metav1.ListOptions) {})
 }
 
 func newInformer[L any, PL list[L]](source Watched[L], client any, example runtime.Object, indexers cache.Indexers, options func(*metav1.ListOptions)) cache.SharedIndexInformer {

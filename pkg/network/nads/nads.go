@@ -1,0 +1,287 @@
+package nads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/network/render"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// workers write in parallel: 300 objects may come at once.
+const workers = 8
+
+// Deps is what NADs work with.
+type Deps struct {
+	Client dynamic.Interface
+	// Pods are the pods that have the network of a NAD, by its namespace/name.
+	Pods func(nad string) []contract.Owner
+	// Problem says why a NAD makes no network; nil when it does.
+	Problem func(nad string) error
+	// Event tells the users of an object.
+	Event      func(object runtime.Object, kind, reason, note string)
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// NADs keeps the NADs of other objects.
+type NADs struct {
+	deps   Deps
+	facts  facts
+	writer *writer
+	loop   *reconcile.Loop[contract.Owner]
+
+	mu sync.Mutex
+	// waiting are objects, by the Namespaces and pods whose changes they wait for.
+	waiting map[contract.Owner]sets.Set[contract.Owner]
+	// failed are the networks without a part for a node, by node, with the reasons.
+	failed map[string]map[string]error
+}
+
+// New makes NADs; nothing is read or written before Run.
+func New(deps Deps) (*NADs, error) {
+	f, err := newFacts(deps.Client, deps.Pods)
+	if err != nil {
+		return nil, fmt.Errorf("following objects of networks: %w", err)
+	}
+	n := &NADs{
+		deps: deps, facts: f, writer: &writer{Deps: deps},
+		waiting: map[contract.Owner]sets.Set[contract.Owner]{}, failed: map[string]map[string]error{},
+	}
+	lc := reconcile.Defaults("network-objects")
+	lc.Workers, lc.BatchSize, lc.Logger, lc.Registerer = workers, 1, deps.Logger, deps.Registerer
+	n.loop = reconcile.New(lc, n.reconcile)
+	n.loop.MarkAllWith(n.facts.owners)
+	errs := []error{follow(f.nads, n.nadChanged), follow(f.namespaces, n.namespaceChanged)}
+	for _, informer := range f.sources {
+		errs = append(errs, follow(informer, func(old, now *unstructured.Unstructured) { n.loop.Mark(render.OwnerOf(either(old, now))) }))
+	}
+	return n, errors.Join(errs...)
+}
+
+// follow calls changed with an object before and after; nil where there is none. A CRD may be absent.
+func follow(informer cache.SharedIndexInformer, changed func(old, now *unstructured.Unstructured)) error {
+	if err := informer.SetWatchErrorHandlerWithContext(logUnlessAbsent); err != nil {
+		return fmt.Errorf("following objects of networks: %w", err)
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(now any) { changed(nil, object(now)) },
+		UpdateFunc: func(old, now any) { changed(object(old), object(now)) },
+		DeleteFunc: func(old any) { changed(object(old), nil) },
+	})
+	return err
+}
+
+func either(old, now *unstructured.Unstructured) *unstructured.Unstructured {
+	if now != nil {
+		return now
+	}
+	return old
+}
+
+// logUnlessAbsent spares a cluster without the CRDs a line for each attempt.
+func logUnlessAbsent(ctx context.Context, r *cache.Reflector, err error) {
+	if !apierrors.IsNotFound(err) {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+}
+
+// Run follows the objects and writes until ctx ends.
+func (n *NADs) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	for _, informer := range n.facts.informers() {
+		group.Go(func() { informer.RunWithContext(ctx) })
+		group.Go(func() {
+			if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+				n.loop.MarkAll()
+			}
+		})
+	}
+	err := n.loop.Run(ctx)
+	group.Wait()
+	return err
+}
+
+// Changed takes in that owners have changed: pods may have left a network, and the allocator has looked at NADs.
+func (n *NADs) Changed(owners ...contract.Owner) {
+	for _, owner := range owners {
+		switch owner.Kind {
+		case contract.KindPod:
+			n.markWaiting(owner.On(""))
+		case contract.KindNAD:
+			if nad := get(n.facts.nads, owner.Namespace, owner.Name); nad != nil {
+				n.nadChanged(nil, nad)
+			}
+		}
+	}
+}
+
+// Allocated takes in which networks have no part for a node, and why.
+func (n *NADs) Allocated(node string, failed map[string]error) {
+	n.mu.Lock()
+	before := n.failed[node]
+	if delete(n.failed, node); len(failed) > 0 {
+		n.failed[node] = failed
+	}
+	n.mu.Unlock()
+	for _, networks := range []map[string]error{before, failed} {
+		for name := range networks {
+			if owner, ok := render.OwnerOfNetwork(name); ok && fmt.Sprint(before[name]) != fmt.Sprint(failed[name]) {
+				n.loop.Mark(owner)
+			}
+		}
+	}
+}
+
+// nadChanged marks the NAD's object, and those that wait for another NAD of the namespace to go.
+func (n *NADs) nadChanged(old, now *unstructured.Unstructured) {
+	for _, nad := range []*unstructured.Unstructured{old, now} {
+		if nad == nil {
+			continue
+		}
+		if owner, ok := controllerOf(nad); ok {
+			n.loop.Mark(owner)
+		}
+	}
+	n.markWaiting(contract.Owner{Kind: kindNamespace, Name: either(old, now).GetNamespace()})
+}
+
+// namespaceChanged marks the objects whose selector the namespace's labels begin or end to match.
+func (n *NADs) namespaceChanged(old, now *unstructured.Unstructured) {
+	n.markWaiting(contract.Owner{Kind: kindNamespace, Name: either(old, now).GetName()})
+	for _, informer := range n.facts.sources {
+		for _, o := range informer.GetStore().List() {
+			source, err := render.Parse(object(o))
+			if err != nil {
+				continue
+			}
+			if before, after := old != nil && selects(source, old), now != nil && selects(source, now); before != after {
+				n.loop.Mark(source.Owner)
+			}
+		}
+	}
+}
+
+func (n *NADs) markWaiting(by contract.Owner) {
+	n.mu.Lock()
+	owners := n.waiting[by].UnsortedList()
+	n.mu.Unlock()
+	n.loop.Mark(owners...)
+}
+
+// wait replaces what an object waits for.
+func (n *NADs) wait(owner contract.Owner, by []contract.Owner) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for key, owners := range n.waiting {
+		if owners.Delete(owner); len(owners) == 0 {
+			delete(n.waiting, key)
+		}
+	}
+	for _, key := range by {
+		if n.waiting[key] == nil {
+			n.waiting[key] = sets.New[contract.Owner]()
+		}
+		n.waiting[key].Insert(owner)
+	}
+}
+
+func (n *NADs) reconcile(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
+	failed := map[contract.Owner]error{}
+	for _, owner := range owners {
+		failed[owner] = n.one(ctx, owner)
+	}
+	return failed, nil
+}
+
+// one brings the NADs of an object into being, or ends them.
+func (n *NADs) one(ctx context.Context, owner contract.Owner) error {
+	if !n.facts.areRead(owner.Kind) {
+		return fmt.Errorf("%w: the objects of networks are not read yet", reconcile.ErrNotReady)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	object := n.facts.get(owner)
+	if object == nil {
+		return n.orphans(ctx, owner, "")
+	}
+	return errors.Join(n.orphans(ctx, owner, object.GetUID()), n.apply(ctx, object))
+}
+
+// orphans lets go of NADs whose object is gone, or is another one of the same name: Kubernetes deletes them, and only the
+// finalizer is left.
+func (n *NADs) orphans(ctx context.Context, owner contract.Owner, now types.UID) error {
+	var errs []error
+	var waits []contract.Owner
+	for _, nad := range n.facts.owned(owner) {
+		if metav1.GetControllerOf(nad).UID == now {
+			continue
+		}
+		pods := n.deps.Pods(keyOf(nad))
+		if len(pods) == 0 {
+			errs = append(errs, n.writer.release(ctx, nad))
+		}
+		waits = append(waits, pods...)
+	}
+	if now == "" {
+		n.wait(owner, waits)
+	}
+	return errors.Join(errs...)
+}
+
+// apply makes what an object says true, and says in its status what came of it.
+func (n *NADs) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	isLeaving := object.GetDeletionTimestamp() != nil
+	if !isLeaving {
+		var err error
+		if object, err = n.writer.finalize(ctx, object, true); err != nil {
+			return err
+		}
+	}
+	source, err := render.Parse(object)
+	if err != nil {
+		return err
+	}
+	p, err := newPlan(source, n.facts.places(source))
+	if err != nil {
+		return err
+	}
+	o := outcome{plan: p}
+	o.err = n.writer.do(ctx, source, &o.plan)
+	n.wait(source.Owner, o.waits)
+	if isOutdated(o.err) {
+		return o.err // and no condition tells of it: the next pass sees more
+	}
+	if isLeaving && o.err == nil && len(o.problems) == 0 {
+		_, err := n.writer.finalize(ctx, object, false)
+		return ignoreGone(err)
+	}
+	o.look(n.deps.Problem, n.failures(render.NetworkName(source.Owner)))
+	return errors.Join(o.err, n.writer.status(ctx, source, o))
+}
+
+// failures are the nodes without a part of a network.
+func (n *NADs) failures(network string) (out []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for node, networks := range n.failed {
+		if err := networks[network]; err != nil {
+			out = append(out, "node "+node+": "+err.Error())
+		}
+	}
+	return out
+}
