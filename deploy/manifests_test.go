@@ -191,6 +191,10 @@ var rights = map[string][]string{
 		"patch nodes", "create pods/eviction", // for OffloadPolicies with drain Evict
 		"get network-attachment-definitions", "list network-attachment-definitions", "watch network-attachment-definitions", "patch network-attachment-definitions",
 		"get ipamclaims", "list ipamclaims", "watch ipamclaims", "patch ipamclaims/status",
+		"create network-attachment-definitions", "update network-attachment-definitions", "delete network-attachment-definitions",
+		"list userdefinednetworks", "watch userdefinednetworks", "update userdefinednetworks", "update userdefinednetworks/status", "update userdefinednetworks/finalizers",
+		"list clusteruserdefinednetworks", "watch clusteruserdefinednetworks", "update clusteruserdefinednetworks", "update clusteruserdefinednetworks/status",
+		"update clusteruserdefinednetworks/finalizers",
 		"create events", "patch events", "create leases", "get leases*", "update leases*", "get configmaps*",
 	},
 	"ovnkube-db": {"create configmaps", "get configmaps*", "update configmaps*"}, // of clusters

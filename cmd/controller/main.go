@@ -29,7 +29,7 @@ type options struct {
 	metricsAddress, secureAddress        string
 	leaseNamespace                       string
 	renumberNodes, clustered             bool
-	nativeNetworks                       bool
+	networks, nativeNetworks             bool
 	runDir                               string
 }
 
@@ -76,6 +76,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.leaseNamespace, "lease-namespace", "ovn-kubernetes", "namespace of the leader's Lease")
 	flags.BoolVar(&o.clustered, "clustered", false, "the databases are clusters with a member on this node; have them drop servers that are not recorded")
 	flags.BoolVar(&o.nativeNetworks, "native-networks", false, "without Multus: write the annotation k8s.v1.cni.cncf.io/network-status")
+	flags.BoolVar(&o.networks, "networks", true, "give pods the networks of NetworkAttachmentDefinitions, and of the objects from which these are made")
 	flags.StringVar(&o.runDir, "ovn-rundir", "/run/ovn", "directory of the control sockets of these members")
 	root.AddCommand(certsCommand(&o, &level), memberCommand(&o, &level), removalCommand(&o, &level))
 	return root

@@ -47,7 +47,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	cfg := controller.Config{
 		Plan: plan, RenumberNodes: o.renumberNodes, Zones: []controller.ZoneConfig{zone},
-		Dynamic: objects, Native: o.nativeNetworks, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
+		Dynamic: objects, Networks: o.networks, Native: o.nativeNetworks, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
 	}
 	c, err := controller.New(ctx, cfg, client)
 	if err != nil {

@@ -23,12 +23,14 @@ type Cluster struct {
 	problems sync.Map
 	// networkWriter is nil without a dynamic client, and then there are no NADs.
 	networkWriter *kube.ObjectWriter
+	// allocated takes in which networks have no part for a node, and why.
+	allocated func(node string, failed map[string]error)
 	// hasRows says whether a zone has rows of a node in its database.
 	hasRows func(contract.Owner) bool
 }
 
 func newCluster(p *process) *Cluster {
-	c := &Cluster{process: p}
+	c := &Cluster{process: p, allocated: func(string, map[string]error) {}}
 	if p.cfg.Dynamic != nil {
 		c.networkWriter = kube.NewObjectWriter(p.cfg.Dynamic, kube.NADs())
 	}
@@ -69,12 +71,14 @@ func (c *Cluster) allocateNodes(ctx context.Context, owners []contract.Owner) (m
 	for _, owner := range owners {
 		node := c.view.Node(owner.Name)
 		if node == nil {
+			c.allocated(owner.Name, nil)
 			if !c.hasRows(owner) { // else the zone says when they are deleted
 				c.mark(c.subnets.Release(owner.Name)...)
 			}
 			continue
 		}
 		decision, err := c.subnets.Node(node)
+		c.allocated(node.Name, decision.Failed)
 		c.warn(owner, decision)
 		if err == nil {
 			err = c.write.AnnotateNode(ctx, node, decision.Annotations)

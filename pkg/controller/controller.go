@@ -37,6 +37,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
+	"github.com/ovn-offload/ovn-offload/pkg/network/nads"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/rollout"
 )
@@ -53,7 +54,9 @@ type Config struct {
 	// Dynamic reads policies for the whole cluster; nil for none.
 	Dynamic dynamic.Interface
 	// Native says that no Multus writes what networks a pod has: the controller does.
-	Native     bool
+	Native bool
+	// Networks says whether pods may have further networks.
+	Networks   bool
 	Leader     leader.Config
 	Leases     coordination.LeasesGetter
 	Logger     *slog.Logger
@@ -83,6 +86,7 @@ type Controller struct {
 	cluster *Cluster
 	zones   []*Zone
 	rollout *rollout.Rollout // nil without a dynamic client
+	nads    *nads.NADs       // nil without further networks
 }
 
 // New makes a Controller; its Events are recorded until ctx ends.
@@ -109,6 +113,12 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 			return nil, err
 		}
 	}
+	if cfg.Dynamic != nil && cfg.Networks {
+		if c.nads, err = newNADs(p); err != nil {
+			return nil, err
+		}
+		c.cluster.allocated = c.nads.Allocated
+	}
 	p.markAll, p.nodeGone = c.mark, func(owner contract.Owner) { c.cluster.mark(owner.On("")) }
 	c.cluster.hasRows = func(owner contract.Owner) bool {
 		return slices.ContainsFunc(c.zones, func(zone *Zone) bool { return zone.hasNode(owner) })
@@ -124,6 +134,9 @@ func (c *Controller) mark(owners ...contract.Owner) {
 	c.cluster.mark(owners...)
 	for _, zone := range c.zones {
 		zone.mark(owners...)
+	}
+	if c.nads != nil && c.leading.Load() {
+		c.nads.Changed(owners...)
 	}
 	isNode := func(owner contract.Owner) bool { return owner.Kind == contract.KindNode }
 	if c.rollout != nil && c.leading.Load() && slices.ContainsFunc(owners, isNode) {
@@ -146,6 +159,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		if err := c.view.WatchAdminPolicies(ctx, c.cfg.Dynamic); err != nil {
 			return err
 		}
+	}
+	if c.cfg.Dynamic != nil && c.cfg.Networks {
 		if err := c.view.WatchNetworks(ctx, c.cfg.Dynamic, c.cfg.Plan.Purposes()); err != nil {
 			return err
 		}
@@ -206,6 +221,9 @@ func (c *Controller) lead(ctx context.Context) error {
 	group.Go(func() error { return c.cluster.networks.Run(running) })
 	if c.rollout != nil {
 		group.Go(func() error { return c.rollout.Run(running) })
+	}
+	if c.nads != nil {
+		group.Go(func() error { return c.nads.Run(running) })
 	}
 	for _, zone := range c.zones {
 		zone.run(running, group)

@@ -101,7 +101,7 @@ func (w *world) start() {
 	c, err := New(ctx, Config{
 		Plan: plan, RenumberNodes: w.renumber,
 		Zones:   append([]ZoneConfig{{Northbound: []string{w.server.Endpoint()}, Southbound: w.southbound, Local: w.local}}, w.zones...),
-		Dynamic: w.policies, Native: w.native,
+		Dynamic: w.policies, Networks: true, Native: w.native,
 		Leader: lead, Leases: w.client.CoordinationV1(),
 		Logger: slog.New(slog.NewTextHandler(w.logs, nil)), Registerer: w.registry,
 	}, apitest.Client(w.client))

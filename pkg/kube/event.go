@@ -72,10 +72,13 @@ func (r *Reporter) Note(owner contract.Owner, reason, note string) {
 }
 
 func (r *Reporter) emit(owner contract.Owner, kind, reason, note string) {
-	object := r.view.Object(owner)
-	if object == nil {
-		return
+	if object := r.view.Object(owner); object != nil {
+		r.Record(object, kind, reason, note)
 	}
+}
+
+// Record puts an Event on an object, which need not be in the view.
+func (r *Reporter) Record(object runtime.Object, kind, reason, note string) {
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}

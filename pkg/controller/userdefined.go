@@ -1,0 +1,31 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/network/nads"
+)
+
+// newNADs makes the loop of the objects that stand for networks.
+func newNADs(p *process) (*nads.NADs, error) {
+	return nads.New(nads.Deps{
+		Client: p.cfg.Dynamic, Pods: p.podsWith, Problem: p.view.NADProblem,
+		Event: p.report.Record, Logger: p.log, Registerer: p.cfg.Registerer,
+	})
+}
+
+// podsWith are the pods to which the network of a NAD was given. That a pod asks for a network keeps nothing.
+func (p *process) podsWith(nad string) (owners []contract.Owner) {
+	for _, pod := range p.view.Pods() {
+		given := pod.Annotations[contract.PodNetworksKey]
+		if !strings.Contains(given, `"`+nad) || contract.Completed(pod) {
+			continue // most pods: a text is found faster than read
+		}
+		if slices.ContainsFunc(contract.NetworkKeys(given), func(key string) bool { return contract.NADOf(key) == nad }) {
+			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
+		}
+	}
+	return owners
+}
