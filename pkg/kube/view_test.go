@@ -241,7 +241,7 @@ func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 	pod.Labels = map[string]string{"app": "x"}
 	pod.Annotations = map[string]string{
 		contract.PodNetworksKey: "v", contract.DPUConnectionKey: "d", contract.DPUStatusKey: "s", "kubernetes.io/config.hash": "h",
-		"k8s.ovn.org/mine": strings.Repeat("x", 1<<18), "k8s.v1.cni.cncf.io/network-status": strings.Repeat("x", 1<<18), "ovn-offload.io/mine": "x",
+		"k8s.ovn.org/mine": strings.Repeat("x", 1<<18), "example.com/large": strings.Repeat("x", 1<<18), "ovn-offload.io/mine": "x",
 		"kubectl.kubernetes.io/last-applied-configuration": "long", "kubernetes.io/config.seen": "t",
 	}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
