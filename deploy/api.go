@@ -19,7 +19,11 @@ func APIPage() (string, error) {
 	var page strings.Builder
 	page.WriteString("# API reference\n\nMade by `make generate` from the CRDs of the chart. Fields without \"required\" are optional. kubectl shows\n" +
 		"the same texts:\n\n    kubectl explain offloadpolicy.spec\n    kubectl explain nodeoffload.status.devices\n    kubectl explain udn.spec.layer2\n")
-	for _, text := range append(strings.Split(manifests["15-crds.yaml"], "\n---\n"), strings.Split(manifests["17-udn-crds.yaml"], "\n---\n")...) {
+	var all []string
+	for _, file := range []string{"15-crds.yaml", "17-udn-crds.yaml", "19-ovn4nfv-crds.yaml"} {
+		all = append(all, strings.Split(manifests[file], "\n---\n")...)
+	}
+	for _, text := range all {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.UnmarshalStrict([]byte(text), &crd); err != nil {
 			return "", fmt.Errorf("reading a CRD: %w", err)
@@ -27,8 +31,11 @@ func APIPage() (string, error) {
 		for _, version := range crd.Spec.Versions {
 			schema := version.Schema.OpenAPIV3Schema
 			fmt.Fprintf(&page, "\n## %s\n\n%s\n\n", crd.Spec.Names.Kind, schema.Description)
-			fmt.Fprintf(&page, "`apiVersion: %s/%s`, `kubectl get %s`, short name `%s`\n\n", crd.Spec.Group, version.Name, crd.Spec.Names.Plural,
-				strings.Join(crd.Spec.Names.ShortNames, "`, `"))
+			fmt.Fprintf(&page, "`apiVersion: %s/%s`, `kubectl get %s.%s`", crd.Spec.Group, version.Name, crd.Spec.Names.Plural, crd.Spec.Group)
+			if names := crd.Spec.Names.ShortNames; len(names) > 0 {
+				fmt.Fprintf(&page, ", short name `%s`", strings.Join(names, "`, `"))
+			}
+			page.WriteString("\n\n")
 			page.WriteString("| Field | Type | Meaning |\n|---|---|---|\n")
 			fields(&page, "", *schema)
 		}

@@ -195,6 +195,8 @@ var rights = map[string][]string{
 		"list userdefinednetworks", "watch userdefinednetworks", "update userdefinednetworks", "update userdefinednetworks/status", "update userdefinednetworks/finalizers",
 		"list clusteruserdefinednetworks", "watch clusteruserdefinednetworks", "update clusteruserdefinednetworks", "update clusteruserdefinednetworks/status",
 		"update clusteruserdefinednetworks/finalizers",
+		"list networks", "watch networks", "update networks", "update networks/status", "update networks/finalizers",
+		"list providernetworks", "watch providernetworks", "update providernetworks", "update providernetworks/status", "update providernetworks/finalizers",
 		"create events", "patch events", "create leases", "get leases*", "update leases*", "get configmaps*",
 	},
 	"ovnkube-db": {"create configmaps", "get configmaps*", "update configmaps*"}, // of clusters

@@ -2,6 +2,7 @@
 //
 //	pkg/kube/v1alpha1, its comments and markers -> crds -> deploy/chart/templates/15-crds.yaml
 //	pkg/kube/ovnv1                              -> crds -> deploy/chart/templates/17-udn-crds.yaml
+//	pkg/kube/opnfv                              -> crds -> deploy/chart/templates/19-ovn4nfv-crds.yaml
 //
 // Comments of fields become the texts of kubectl explain; markers (+kubebuilder:...) become validation and columns. Around
 // each CRD stand the chart's conditions. A module of its own keeps controller-gen out of the product's modules.
@@ -42,6 +43,7 @@ func files() []file {
 	return []file{
 		{"./pkg/kube/v1alpha1", "deploy/chart/templates/15-crds.yaml", false},
 		{"./pkg/kube/ovnv1", "deploy/chart/templates/17-udn-crds.yaml", true},
+		{"./pkg/kube/opnfv", "deploy/chart/templates/19-ovn4nfv-crds.yaml", true},
 	}
 }
 

@@ -195,3 +195,26 @@ func anyPrefix(seen map[string]bool, message string) bool {
 	}
 	return false
 }
+
+// TestRules_OfOVN4NFV: the manifests of OVN4NFV are accepted as they are.
+func TestRules_OfOVN4NFV(t *testing.T) {
+	all := kinds(t, "../../deploy/manifests/19-ovn4nfv-crds.yaml")
+	const subnets = "cniType: ovn4nfv\nipv4Subnets: [{name: s, subnet: 172.16.33.0/24, gateway: 172.16.33.1/24, excludeIps: 172.16.33.2 172.16.33.5..172.16.33.10}]\n"
+	const vlan = "vlan: {vlanId: '100', providerInterfaceName: eth0, logicalInterfaceName: eth0.100, vlanNodeSelector: specific, nodeLabelList: [a=b]}\n"
+	for _, tc := range []struct{ kind, spec, refusal string }{
+		{"Network", subnets + "dns: {nameservers: [10.0.0.1], search: [a.b]}\nroutes: [{dst: 0.0.0.0/0, gw: 172.16.33.1}]", ""},
+		{"Network", "cniType: calico", "Unsupported value"},
+		{"Network", "cniType: ovn4nfv\nipv4Subnets: [{name: s}]", "Required value"},
+		{"ProviderNetwork", subnets + "providerNetType: VLAN\n" + vlan, ""},
+		{"ProviderNetwork", subnets + "providerNetType: DIRECT\ndirect: {providerInterfaceName: eth1, directNodeSelector: all}", ""},
+		{"ProviderNetwork", subnets + "providerNetType: VLAN", "vlan is required"},
+		{"ProviderNetwork", subnets + "providerNetType: DIRECT\n" + vlan, "vlan is required"},
+		{"ProviderNetwork", subnets + "providerNetType: VXLAN", "Unsupported value"},
+		{"ProviderNetwork", subnets + "providerNetType: VLAN\nvlan: {vlanId: '0'}", "should match"},
+	} {
+		got := all[tc.kind].refusal(t, read(t, "k8s.plugin.opnfv.org/v1alpha1", tc.kind, tc.spec), nil)
+		if (tc.refusal == "") != (got == "") || !strings.Contains(got, tc.refusal) {
+			t.Errorf("%s %q: %q, want %q", tc.kind, tc.spec, got, tc.refusal)
+		}
+	}
+}

@@ -90,22 +90,30 @@ type selection struct {
 	Claim        string   `json:"ipam-claim-reference"`
 }
 
-// Attachments are what a pod asks for in NetworksKey, in its order. Without an interface's name, the attachment at
-// position n has net<n>, counted from 1.
+// Attachments are what a pod asks for in NetworksKey, in its order, then in the annotations of OVN4NFV. Without an
+// interface's name, the attachment at position n has net<n>, counted from 1.
 func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 	selections, err := parseSelections(pod.Annotations[NetworksKey])
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", NetworksKey, err)
 	}
+	nodus, err := nodusSelections(pod)
+	if err != nil {
+		return nil, err
+	}
 	var out []Attachment
 	count, taken := map[string]int{}, map[string]bool{"eth0": true, "lo": true}
-	for i, s := range selections {
-		a, err := s.attachment(pod.Namespace, i+1)
+	for i, s := range append(selections, nodus...) {
+		annotation, position := NetworksKey, i+1
+		if i >= len(selections) {
+			annotation, position = nodusKey(pod), i+1-len(selections)
+		}
+		a, err := s.attachment(pod.Namespace, position)
 		if err != nil {
-			return nil, fmt.Errorf("annotation %s: network %d: %w", NetworksKey, i+1, err)
+			return nil, fmt.Errorf("annotation %s: network %d: %w", annotation, position, err)
 		}
 		if taken[a.Interface] {
-			return nil, fmt.Errorf("annotation %s: network %d: interface %s is taken already", NetworksKey, i+1, a.Interface)
+			return nil, fmt.Errorf("annotation %s: network %d: interface %s is taken already", annotation, position, a.Interface)
 		}
 		taken[a.Interface] = true
 		a.Index = count[a.NAD]

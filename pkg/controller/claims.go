@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -22,19 +24,26 @@ func (c *Zone) record(ctx context.Context, pod *corev1.Pod, decision ipam.Decisi
 			return err
 		}
 	}
-	if c.cfg.Native {
-		annotation := pod.Annotations[contract.PodNetworksKey]
-		if decided, ok := decision.Annotations[contract.PodNetworksKey]; ok {
-			annotation = decided
-		}
-		if status := contract.NetworkStatus(pod, annotation); status != "" {
-			if decision.Annotations == nil {
-				decision.Annotations = map[string]string{}
-			}
-			decision.Annotations[contract.NetworkStatusKey] = status
-		}
+	if contract.AsksForNetworks(pod) {
+		decision.Annotations = c.withStatus(pod, decision.Annotations)
 	}
 	return c.write.AnnotatePod(ctx, pod, decision.Annotations)
+}
+
+// withStatus adds what a pod's interfaces are: for OVN4NFV, and where there is no Multus to write it.
+func (c *Zone) withStatus(pod *corev1.Pod, decided map[string]string) map[string]string {
+	networks := cmp.Or(decided[contract.PodNetworksKey], pod.Annotations[contract.PodNetworksKey])
+	out := maps.Clone(decided)
+	if out == nil {
+		out = map[string]string{}
+	}
+	if status := contract.NetworkStatus(pod, networks); status != "" && c.cfg.Native {
+		out[contract.NetworkStatusKey] = status
+	}
+	if interfaces := contract.NodusInterfaces(pod, networks); interfaces != "" {
+		out[contract.NodusInterfacesKey] = interfaces
+	}
+	return out
 }
 
 func (c *Zone) recordClaim(ctx context.Context, pod *corev1.Pod, owner contract.Owner, addresses []netip.Prefix) error {

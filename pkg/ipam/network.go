@@ -65,7 +65,7 @@ func (h *holding) value() *contract.PodNetwork {
 
 // lead notes the families whose default route the pod has through a further network.
 func (h *holding) lead(pod *corev1.Pod) {
-	if !h.pool.isDefault() || pod.Annotations[contract.NetworksKey] == "" {
+	if !h.pool.isDefault() || !contract.AsksForNetworks(pod) {
 		return
 	}
 	h.elsewhere = nil

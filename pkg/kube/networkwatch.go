@@ -115,7 +115,7 @@ func keyOf(object *unstructured.Unstructured) string {
 // AttachmentOwners are the owners of a pod's attachments to further networks: those that it asks for, and those that it
 // has.
 func AttachmentOwners(pod *corev1.Pod) (owners []contract.Owner) {
-	if pod == nil || pod.Annotations[contract.NetworksKey] == "" {
+	if pod == nil || !contract.AsksForNetworks(pod) {
 		return nil
 	}
 	attachments, _ := contract.Attachments(pod)

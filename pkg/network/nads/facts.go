@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
 	"github.com/ovn-offload/ovn-offload/pkg/network/render"
 )
@@ -34,6 +35,8 @@ func kinds() map[string]schema.GroupVersionResource {
 	return map[string]schema.GroupVersionResource{
 		ovnv1.KindUserDefinedNetwork:        ovnv1.UserDefinedNetworks(),
 		ovnv1.KindClusterUserDefinedNetwork: ovnv1.ClusterUserDefinedNetworks(),
+		opnfv.KindNetwork:                   opnfv.Networks(),
+		opnfv.KindProviderNetwork:           opnfv.ProviderNetworks(),
 	}
 }
 

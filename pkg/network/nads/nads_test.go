@@ -473,6 +473,34 @@ func TestRefused_HasNoNAD(t *testing.T) {
 	c.want("created", c.says(wide, conditionCreated), "False NetworkAttachmentDefinitionSyncError: uplinks is not supported")
 }
 
+// TestNodus_HasStateOfItsKind: the kinds of OVN4NFV have a state and no conditions.
+func TestNodus_HasStateOfItsKind(t *testing.T) {
+	network := func(subnet string) string {
+		return "apiVersion: k8s.plugin.opnfv.org/v1alpha1\nkind: Network\nmetadata: {namespace: red, name: priv}\nspec: {cniType: ovn4nfv, ipv4Subnets: [{subnet: " + subnet + "}]}\n"
+	}
+	c := newCluster(t, namespace("red", ""), network("10.1.0.0/24"))
+	status := func() string {
+		o, err := c.Tracker().Get(resourceOf("Network"), "red", "priv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(o.(*unstructured.Unstructured).Object["status"])
+	}
+	c.settle()
+	c.want("NADs", c.names(contract.KindNAD), "red/priv")
+	c.want("status", status(), "map[message: state:Created]")
+	c.put(network("10.1.0.0"))
+	c.settle()
+	c.wantPart("status", status(), "state:CreateInternalError", `subnet "10.1.0.0" is not in the form address/length`)
+	c.wantPart("Events", strings.Join(c.events, "\n"), "Normal NetworkAttachmentDefinitionCreated", "Warning SyncError: subnet")
+	if len(c.events) != 2 {
+		t.Errorf("Events: %q", c.events)
+	}
+	c.remove("Network", "red", "priv")
+	c.settle()
+	c.want("NADs", c.names(contract.KindNAD), "")
+}
+
 // TestOrphan_IsReleased: the object went by force, and another one of the name is there or not.
 func TestOrphan_IsReleased(t *testing.T) {
 	for _, again := range []bool{false, true} {

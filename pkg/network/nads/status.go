@@ -20,6 +20,8 @@ const (
 	conditionTransport = "TransportAccepted"
 )
 
+const messageCreated = "NetworkAttachmentDefinition has been created"
+
 // maxMessage is the API's limit for the message of a condition, less some room.
 const maxMessage = 32000
 
@@ -76,7 +78,7 @@ func created(source *render.Source, o outcome) metav1.Condition {
 		c.Reason, c.Message = "NetworkAttachmentDefinitionDeleted", "NetworkAttachmentDefinition is being deleted: "+some(o.gone)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, "NetworkAttachmentDefinitionCreated"
-		c.Message = "NetworkAttachmentDefinition has been created"
+		c.Message = messageCreated
 		if source.Selector != nil {
 			var namespaces []string
 			for _, nad := range slices.Concat(o.kept, o.create, o.update) {

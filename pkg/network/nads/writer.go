@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/network/render"
 )
 
@@ -148,26 +149,60 @@ func (w *writer) status(ctx context.Context, source *render.Source, o outcome) e
 		return err
 	}
 	after := conditions(source, o, before)
-	if equality.Semantic.DeepEqual(before, after) {
-		return nil
-	}
 	next := source.Object.DeepCopy()
-	var list []any
-	for _, c := range after {
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
-		if err != nil {
-			return err
+	if isNodus(source) {
+		before, after = stateOf(source.Object), after[:1]
+		state, message := stateCreated, ""
+		if after[0].Status == metav1.ConditionFalse {
+			state, message = stateFailed, after[0].Message
 		}
-		list = append(list, fields)
-	}
-	if err := unstructured.SetNestedSlice(next.Object, list, "status", "conditions"); err != nil {
+		next.Object["status"] = map[string]any{"state": state, "message": message}
+	} else if err := setConditions(next, after); err != nil {
 		return err
+	}
+	if equality.Semantic.DeepEqual(source.Object.Object["status"], next.Object["status"]) {
+		return nil
 	}
 	if _, err := w.client(next).UpdateStatus(ctx, next, metav1.UpdateOptions{}); err != nil {
 		return about("writing the status of", next, err)
 	}
 	w.tell(source, before, after)
 	return nil
+}
+
+// The states of the kinds of OVN4NFV, which have no conditions.
+const (
+	stateCreated = "Created"
+	stateFailed  = "CreateInternalError"
+)
+
+func isNodus(source *render.Source) bool {
+	return source.Owner.Kind == opnfv.KindNetwork || source.Owner.Kind == opnfv.KindProviderNetwork
+}
+
+// stateOf is the state of an object as a condition.
+func stateOf(object *unstructured.Unstructured) []metav1.Condition {
+	state, _, _ := unstructured.NestedString(object.Object, "status", "state")
+	message, _, _ := unstructured.NestedString(object.Object, "status", "message")
+	switch state {
+	case stateCreated:
+		return []metav1.Condition{{Type: conditionCreated, Status: metav1.ConditionTrue, Message: messageCreated}}
+	case stateFailed:
+		return []metav1.Condition{{Type: conditionCreated, Status: metav1.ConditionFalse, Message: message}}
+	}
+	return nil
+}
+
+func setConditions(object *unstructured.Unstructured, conditions []metav1.Condition) error {
+	var list []any
+	for _, c := range conditions {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
+		if err != nil {
+			return err
+		}
+		list = append(list, fields)
+	}
+	return unstructured.SetNestedSlice(object.Object, list, "status", "conditions")
 }
 
 func conditionsOf(object *unstructured.Unstructured) (out []metav1.Condition, err error) {

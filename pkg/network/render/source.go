@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
 )
 
@@ -42,6 +43,10 @@ func Parse(object *unstructured.Unstructured) (*Source, error) {
 		err = s.userDefined()
 	case ovnv1.KindClusterUserDefinedNetwork:
 		err = s.clusterUserDefined()
+	case opnfv.KindNetwork:
+		err = s.virtual()
+	case opnfv.KindProviderNetwork:
+		err = s.provider()
 	default:
 		err = fmt.Errorf("kind %s stands for no network", object.GetKind())
 	}
@@ -64,7 +69,7 @@ func NetworkName(owner contract.Owner) string {
 	return owner.Namespace + "_" + owner.Name
 }
 
-// OwnerOfNetwork names the object of a network with this name; false when there can be none.
+// OwnerOfNetwork names the object that a network of layer3 with this name is made from; false when there can be none.
 func OwnerOfNetwork(name string) (contract.Owner, bool) {
 	if object, ok := strings.CutPrefix(name, "cluster_udn_"); ok {
 		return contract.Owner{Kind: ovnv1.KindClusterUserDefinedNetwork, Name: object}, true

@@ -1,0 +1,146 @@
+package contract
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Annotations of OVN4NFV (Nodus) on pods.
+const (
+	// NodusNetworksKey lists further networks of a pod; user.
+	NodusNetworksKey = "k8s.plugin.opnfv.org/nfn-network"
+	// OVNNetworkKey is the older form of NodusNetworksKey; user.
+	OVNNetworkKey = "ovnNetwork"
+	// NodusInterfacesKey holds the interfaces that NodusNetworksKey has led to; controller.
+	NodusInterfacesKey = "k8s.plugin.opnfv.org/ovnInterfaces"
+)
+
+// AsksForNetworks says that a pod has an annotation that Attachments reads.
+func AsksForNetworks(pod *corev1.Pod) bool {
+	return pod.Annotations[NetworksKey] != "" || nodusKey(pod) != ""
+}
+
+// nodusInterface is an element of NodusNetworksKey and of OVNNetworkKey; encoding/json reads keys in any case.
+type nodusInterface struct {
+	Name           string `json:"name"`
+	Interface      string `json:"interface"`
+	Request        string `json:"interfaceRequest"` // another spelling of Interface
+	DefaultGateway string `json:"defaultGateway"`
+	IPAddress      string `json:"ipAddress"`
+	MACAddress     string `json:"macAddress"`
+	Gateway        string `json:"gwipaddress"`
+}
+
+// nodusKey is the annotation of OVN4NFV that a pod has, or "". The newer one wins.
+func nodusKey(pod *corev1.Pod) string {
+	for _, key := range []string{NodusNetworksKey, OVNNetworkKey} {
+		if pod.Annotations[key] != "" {
+			return key
+		}
+	}
+	return ""
+}
+
+// nodusSelections translates the annotation of OVN4NFV. A name without a namespace is in the pod's.
+func nodusSelections(pod *corev1.Pod) ([]selection, error) {
+	key, list := nodusKey(pod), []nodusInterface(nil)
+	var err error
+	switch text := []byte(pod.Annotations[key]); key {
+	case NodusNetworksKey:
+		var value struct {
+			Type      string           `json:"type"`
+			Interface []nodusInterface `json:"interface"`
+		}
+		if err = json.Unmarshal(text, &value); err == nil && value.Type != "ovn4nfv" {
+			err = fmt.Errorf("type %q is not ovn4nfv", value.Type)
+		}
+		list = value.Interface
+	case OVNNetworkKey:
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", key, err)
+	}
+	var out []selection
+	led := false
+	for i, n := range list {
+		s, err := n.selection(!led)
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: interface %d: %w", key, i+1, err)
+		}
+		led = led || len(s.DefaultRoute) > 0
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// selection is the same in the words of NetworksKey. Of several default gateways only the first leads.
+func (n nodusInterface) selection(mayLead bool) (selection, error) {
+	s := selection{Name: n.Name, Interface: n.Interface, MAC: n.MACAddress}
+	if s.Interface == "" {
+		s.Interface = n.Request
+	}
+	if namespace, name, ok := strings.Cut(n.Name, "/"); ok {
+		s.Namespace, s.Name = namespace, name
+	}
+	for text := range strings.FieldsFuncSeq(n.IPAddress, isSeparator) {
+		s.IPs = append(s.IPs, text)
+	}
+	isDefault := strings.EqualFold(n.DefaultGateway, "true")
+	switch {
+	case s.Interface == "":
+		return s, errors.New("interface is missing")
+	case isDefault && n.Gateway == "":
+		return s, errors.New("defaultGateway needs gwipaddress, the address of the gateway")
+	case isDefault && mayLead:
+		for text := range strings.FieldsFuncSeq(n.Gateway, isSeparator) {
+			address, _, _ := strings.Cut(text, "/")
+			s.DefaultRoute = append(s.DefaultRoute, address)
+		}
+	}
+	return s, nil
+}
+
+func isSeparator(r rune) bool { return r == ',' || r == ' ' }
+
+// ovnInterface is an element of NodusInterfacesKey.
+type ovnInterface struct {
+	IPs            []string `json:"ip_address"`
+	MAC            string   `json:"mac_address"`
+	Gateways       []string `json:"gateway_ip"`
+	DefaultGateway string   `json:"defaultGateway"`
+	Interface      string   `json:"interface"`
+}
+
+// NodusInterfaces is the value of NodusInterfacesKey that follows from PodNetworksKey: the further interfaces, then the
+// first, which is "*". It is "" for a pod without the annotations of OVN4NFV, and while an interface has nothing yet.
+func NodusInterfaces(pod *corev1.Pod, podNetworks string) string {
+	if nodusKey(pod) == "" {
+		return ""
+	}
+	attachments, err := Attachments(pod)
+	if err != nil {
+		return ""
+	}
+	var list []ovnInterface
+	for _, a := range append(attachments, Attachment{NAD: DefaultNetwork, Interface: "*"}) {
+		network, err := ParsePodNetwork(podNetworks, a.Key())
+		if err != nil || network == nil {
+			return ""
+		}
+		i := ovnInterface{MAC: network.MAC.String(), Interface: a.Interface, IPs: []string{}, Gateways: []string{}, DefaultGateway: "false"}
+		for _, prefix := range network.Addresses {
+			i.IPs = append(i.IPs, prefix.String())
+		}
+		for _, gateway := range network.Gateways {
+			i.Gateways, i.DefaultGateway = append(i.Gateways, gateway.String()), "true"
+		}
+		list = append(list, i)
+	}
+	text, _ := json.Marshal(list) // has a JSON form
+	return string(text)
+}
