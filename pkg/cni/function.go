@@ -91,6 +91,11 @@ func (a *iface) given(ctx context.Context) (ids []string, resource string, err e
 	case a.Functions == nil:
 		return nil, "", nil
 	}
+	return a.requested(ctx)
+}
+
+// requested gives devices of what the pod asks for.
+func (a *iface) requested(ctx context.Context) (ids []string, resource string, err error) {
 	pod, resources := a.Pods.get(a.req.Pod), a.resources()
 	switch resource, initial := requested(pod, resources); {
 	case resource == "" && len(resources) > 0 && a.pod.Network != "":

@@ -66,8 +66,11 @@ func (a *attachment) selected(pod *corev1.Pod) ([]Interface, error) {
 func primaryOf(pod *corev1.Pod) ([]Interface, error) {
 	annotation := pod.Annotations[contract.PodNetworksKey]
 	first, err := contract.ParsePodNetwork(annotation, contract.DefaultNetwork)
-	if err != nil || first == nil || contract.Role(first.Role) != contract.RoleLocked {
-		return nil, nil // an error is found again, for the default network's interface
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
+	}
+	if first == nil || contract.Role(first.Role) != contract.RoleLocked {
+		return nil, nil
 	}
 	for _, key := range further(pod) {
 		if n, err := contract.ParsePodNetwork(annotation, key); err == nil && n != nil && contract.Role(n.Role) == contract.RolePrimary {
@@ -157,7 +160,9 @@ func (d *Deps) attached(r *Request) ([]Interface, error) {
 		return nil, err
 	}
 	var list []Interface
-	named := func(name string) bool { return slices.ContainsFunc(list, func(i Interface) bool { return i.Name == name }) }
+	named := func(name string) bool {
+		return slices.ContainsFunc(list, func(i Interface) bool { return i.Name == name })
+	}
 	for _, p := range append(ports, links...) {
 		if p.Sandbox == r.Sandbox && p.Attachment == r.IfName && !named(p.IfName) {
 			list = append(list, Interface{Name: p.IfName, Network: p.Pod.Network})
@@ -179,4 +184,3 @@ func (d *Deps) linksOf(r *Request) (list []plug.Plugged, err error) {
 	}
 	return list, err
 }
-

@@ -31,6 +31,7 @@ type space interface {
 type hostSpace interface {
 	Watch(ctx context.Context) (<-chan netdev.Event, error)
 	Sysctl(path, value string) error
+	AddPolicyRule(r netdev.PolicyRule) error
 	Close() error
 }
 
@@ -48,7 +49,6 @@ type addrSpace interface {
 	ReplaceRoute(r netdev.Route) error
 	DeleteRoute(r netdev.Route) error
 	ReplaceNeighbor(e netdev.Neighbor) error
-	AddPolicyRule(r netdev.PolicyRule) error
 }
 
 type addrsOnly interface {

@@ -207,6 +207,10 @@ func Validate(n *contract.PodNetwork, further bool) error {
 			return fmt.Errorf("ip_addresses: %s is not an interface address", p)
 		}
 	}
+	return validateHops(n)
+}
+
+func validateHops(n *contract.PodNetwork) error {
 	for _, gw := range n.Gateways {
 		if !hasFamily(n, gw) {
 			return fmt.Errorf("gateway_ips: %s has no address of its family beside it", gw)
