@@ -12,6 +12,7 @@ package cnifiles
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,7 +60,7 @@ func CheckFirst(dir string) error {
 		return fmt.Errorf("checking the CNI configuration: %w", err)
 	}
 	for _, entry := range entries { // sorted by name
-		if isConf(entry.Name()) && IsBeforeOurs(entry.Name()) {
+		if isOther(dir, entry.Name()) && IsBeforeOurs(entry.Name()) {
 			return fmt.Errorf("the container runtime uses %s, which comes before %s: remove the file of the other network",
 				filepath.Join(dir, entry.Name()), confName)
 		}
@@ -79,11 +80,31 @@ func Others(dir string) ([]string, error) {
 	}
 	var others []string
 	for _, entry := range entries {
-		if isConf(entry.Name()) && entry.Name() != confName {
+		if isOther(dir, entry.Name()) {
 			others = append(others, entry.Name())
 		}
 	}
 	return others, nil
+}
+
+// isOther reports whether a file is the configuration of another network. Multus is none: it asks this network for the
+// pod's first interface.
+func isOther(dir, name string) bool {
+	if !isConf(name) || name == confName {
+		return false
+	}
+	var conf struct {
+		Type    string
+		Plugins []struct{ Type string }
+	}
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil || json.Unmarshal(text, &conf) != nil {
+		return true
+	}
+	if len(conf.Plugins) > 0 {
+		conf.Type = conf.Plugins[0].Type
+	}
+	return conf.Type != "multus" && conf.Type != "multus-shim"
 }
 
 func isConf(name string) bool {

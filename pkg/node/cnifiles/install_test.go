@@ -3,6 +3,7 @@ package cnifiles
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,7 +48,15 @@ func TestCheckFirst_NamesFileOfOtherNetwork(t *testing.T) {
 	for _, name := range []string{"00-readme.txt", "05-calico.conf.bak", "20-flannel.conflist"} {
 		nodetest.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
+	for name, conf := range map[string]string{
+		"00-multus.conf": `{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus-shim"}`, "01-multus.conflist": `{"plugins":[{"type":"multus"}]}`,
+	} {
+		nodetest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(conf), 0o600))
+	}
 	nodetest.Must(t, CheckFirst(dir))
+	if others, err := Others(dir); err != nil || !slices.Equal(others, []string{"20-flannel.conflist"}) {
+		t.Errorf("other networks: %q, %v", others, err)
+	}
 	nodetest.Must(t, os.WriteFile(filepath.Join(dir, "10-calico.conflist"), nil, 0o600))
 	if err := CheckFirst(dir); err == nil || !strings.Contains(err.Error(), "10-calico.conflist, which comes before 10-ovn-kubernetes.conf") {
 		t.Errorf("with a configuration of Calico: %v", err)
