@@ -234,7 +234,7 @@ func (a *iface) wanted() plug.Port {
 			Pod: a.pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.name, Attachment: a.req.IfName,
 			Network: a.req.Conf.Name, Link: hostLink(a.req.Sandbox, a.name, a.pod.Network),
 		},
-		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, MTU: a.linkMTU(),
+		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, NetworkName: a.network.Network, MTU: a.linkMTU(),
 	}
 	if a.vf != nil {
 		p.VF, p.Netdev, p.Link, p.Representor = a.vf, a.netdev, "", true

@@ -125,7 +125,9 @@ func (s *Server) replug(ctx context.Context, p plug.Plugged) error {
 	}
 	network, err := s.deps.recorded(p, p.UID)
 	if err == nil {
-		_, err = s.deps.Plugger.Plug(ctx, plug.Port{Plugged: p, MAC: net.HardwareAddr(network.MAC), Addresses: network.Addresses, MTU: link.MTU})
+		_, err = s.deps.Plugger.Plug(ctx, plug.Port{
+			Plugged: p, MAC: net.HardwareAddr(network.MAC), Addresses: network.Addresses, NetworkName: network.Network, MTU: link.MTU,
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("giving pod %s its port %s back: %w", p.Pod, p.Link, err)

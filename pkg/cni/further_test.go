@@ -17,6 +17,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
 // Further networks of default/web, as the controller writes them.
@@ -110,6 +111,11 @@ func TestAdd_NativeMakesAllInterfaces(t *testing.T) {
 			t.Errorf("iface-id %s, want %s", got, id)
 		}
 	}
+	n.db.edit(web.On("default/red/1"), func(i *vswitch.Interface) {
+		if i.ExternalIDs["k8s.ovn.org/nad"] != "default/red/1" || i.ExternalIDs["k8s.ovn.org/network"] != "red-network" {
+			t.Errorf("external_ids %v", i.ExternalIDs)
+		}
+	})
 	n.mustDo(r) // again
 	check := addWeb(sandboxA, "/ns/a")
 	check.Command = "CHECK"

@@ -126,7 +126,7 @@ func (p *Ports) wanted(c claimant, details *contract.DPUConnection) (plug.Port, 
 			Attachment: cmp.Or(details.Attachment, details.Interface), Network: details.Network, Link: representor.Name, Representor: true,
 		},
 		VF: &vf.Handle{Representor: representor.Name, VFIO: details.Netdev == ""}, Netdev: details.Netdev,
-		MAC: []byte(network.MAC), Addresses: network.Addresses, MTU: cmp.Or(network.MTU, p.deps.MTU()),
+		MAC: []byte(network.MAC), Addresses: network.Addresses, NetworkName: network.Network, MTU: cmp.Or(network.MTU, p.deps.MTU()),
 	}, nil
 }
 

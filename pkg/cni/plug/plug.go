@@ -51,7 +51,9 @@ type Port struct {
 	Netns     string // the pod's namespace on this machine
 	MAC       net.HardwareAddr
 	Addresses []netip.Prefix
-	MTU       int
+	// NetworkName is "" on the default network.
+	NetworkName string
+	MTU         int
 	// VF is the pod's end; nil for a veth.
 	VF *vf.Handle
 	// Netdev is the VF's name outside the pod, "" for one that VFIO has.

@@ -24,10 +24,12 @@ const (
 	ifNameKey    = "pod-if-name"
 	networkKey   = "ovn-offload.io/network"
 	// attachmentKey is not there where it is that of ifNameKey.
-	attachmentKey = "ovn-offload.io/attachment"
-	vfNetdevKey   = "vf-netdev-name" // of representors: both or one
-	vfioKey       = "vf-is-vfio"
-	installedKey  = "ovn-installed"
+	attachmentKey  = "ovn-offload.io/attachment"
+	nadKey         = "k8s.ovn.org/nad"     // on further networks: the attachment's key
+	networkNameKey = "k8s.ovn.org/network" // and the network's name
+	vfNetdevKey    = "vf-netdev-name"      // of representors: both or one
+	vfioKey        = "vf-is-vfio"
+	installedKey   = "ovn-installed"
 	// formerMACKey is, on a DPU, what the function had before its pod.
 	formerMACKey = "ovn-offload.io/former-mac"
 )
@@ -59,6 +61,9 @@ func wanted(p Port, bridge string) ovsdb.Want {
 	}
 	if p.Attachment != p.IfName {
 		ids[attachmentKey] = p.Attachment
+	}
+	if p.Pod.Network != "" {
+		ids[nadKey], ids[networkNameKey] = p.Pod.Network, p.NetworkName
 	}
 	if p.VF != nil {
 		ids[vfNetdevKey] = p.Netdev
