@@ -84,6 +84,25 @@ func (c *Cache) CoreDNS(ctx context.Context) (string, error) {
 	return filepath.Join(path, "coredns"), err
 }
 
+// Multus gives the directory of Multus' daemon, the plugin that calls the daemon, and the program that installs the
+// plugin.
+func (c *Cache) Multus(ctx context.Context) (string, error) {
+	dir := filepath.Join(c.Repo, "hack/lab/multus")
+	key, err := hashFiles(filepath.Join(dir, "multus.go"), filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	return c.once(ctx, "multus-"+runtime.GOARCH, key, func(ctx context.Context, path string) error {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+		const commands = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/"
+		return c.goBuild(ctx, dir, path, target{
+			packages: []string{commands + "multus-daemon", commands + "multus-shim", commands + "install_multus", commands + "passthru-cni"}, ldflags: "-s -w",
+		})
+	})
+}
+
 func targets(version string) []target {
 	ldflags := "-s -w" + versionStamp(version)
 	const containerd = "github.com/containerd/containerd/v2/cmd/"

@@ -22,6 +22,7 @@ const (
 	PauseImage = "lab-pause:dev"
 	ToolsImage = "lab-tools:dev"
 	DNSImage   = "lab-coredns:dev"
+	MultusName = "lab-multus:dev"
 )
 
 // image is one image of an archive.
@@ -38,12 +39,27 @@ func (c *Cache) Pause(bin, out string) error {
 
 // ProgramImage makes an image of one program, which is all that is in it.
 func ProgramImage(tag, name, program, out string) error {
+	return programsImage(image{tag: tag, command: []string{"/" + name}}, map[string]string{name: program}, out)
+}
+
+// MultusImage makes an image with Multus' programs where its installer expects them.
+func MultusImage(programs, out string) error {
+	const dir = "usr/src/multus-cni/bin/"
+	files := map[string]string{dir + "passthru": filepath.Join(programs, "passthru-cni")}
+	for _, name := range []string{"multus-daemon", "multus-shim", "install_multus"} {
+		files[dir+name] = filepath.Join(programs, name)
+	}
+	return programsImage(image{tag: MultusName, command: []string{"/" + dir + "multus-daemon"}}, files, out)
+}
+
+func programsImage(i image, files map[string]string, out string) error {
 	layer := out + ".layer"
 	defer func() { _ = os.Remove(layer) }()
-	if err := fileLayer(layer, map[string]string{name: program}); err != nil {
+	if err := fileLayer(layer, files); err != nil {
 		return err
 	}
-	return archive(out, image{tag: tag, command: []string{"/" + name}, layers: []string{layer}})
+	i.layers = []string{layer}
+	return archive(out, i)
 }
 
 // TestImage makes the image of test workloads: Debian's network tools, and probe from bin.

@@ -40,6 +40,7 @@ type Config struct {
 	PodCIDRs      []netip.Prefix
 	ServiceCIDRs  []netip.Prefix
 	CNI           string
+	Multus        bool      `json:",omitempty"` // beside ovn-offload
 	Suite         string    // of Debian, for OVS and OVN in the image; "": the default
 	Repo          string    `json:"-"` // root of the repository
 	Product       string    `json:"-"` // checkout whose chart and image are installed; "": Repo
@@ -93,6 +94,9 @@ func (c *Config) Validate() error {
 	}
 	if c.CNI != CNIOffload && c.CNI != CNIBridge {
 		return fmt.Errorf("network %q: want %s or %s", c.CNI, CNIOffload, CNIBridge)
+	}
+	if c.Multus && c.CNI != CNIOffload {
+		return fmt.Errorf("Multus needs the network %s", CNIOffload)
 	}
 	if c.Families != "ipv4" && c.Families != "dual" && c.Families != "ipv6" {
 		return fmt.Errorf("families %q: want ipv4, dual or ipv6", c.Families)

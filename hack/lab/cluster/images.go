@@ -34,6 +34,9 @@ func (l *Lab) images() []string {
 	if l.cfg.CNI == CNIOffload {
 		images = append(images, l.dnsImage(), l.productImage())
 	}
+	if l.cfg.Multus {
+		images = append(images, l.multusImage())
+	}
 	return images
 }
 
@@ -55,6 +58,11 @@ func (l *Lab) buildImages(ctx context.Context) error {
 	}
 	if err := l.cache.TestImage(ctx, l.bin.Tools, l.path("images/tools.tar")); err != nil {
 		return err
+	}
+	if l.cfg.Multus {
+		if err := l.buildMultus(ctx); err != nil {
+			return err
+		}
 	}
 	if l.cfg.CNI == CNIOffload {
 		if err := l.buildDNS(ctx); err != nil {

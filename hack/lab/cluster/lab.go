@@ -153,6 +153,7 @@ func (l *Lab) Up(ctx context.Context) error {
 		{"network: " + l.cfg.CNI, l.network},
 		{"nodes ready", l.nodesReady},
 		{"cluster DNS", l.dns},
+		{"Multus", l.multus},
 		{"pods on every node reach each other", l.Check},
 	} {
 		if err := l.step(part.name, func() error { return part.do(ctx) }); err != nil {
