@@ -132,6 +132,8 @@ func labCommand(out io.Writer, verb string, args ...string) error {
 func labUp(out io.Writer, args ...string) error {
 	if *upgradeFrom != "" {
 		args = append(args, "--product="+*upgradeFrom)
+	} else if !strings.Contains(*upFlags, "--multus") {
+		args = append(args, "--set=networks.native=true")
 	}
 	return labCommand(out, "up", slices.Concat([]string{"--families=" + *families}, strings.Fields(*upFlags), args)...)
 }

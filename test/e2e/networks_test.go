@@ -1,0 +1,183 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// networkOf is a NetworkAttachmentDefinition of a network with its name. The lab's physical network is the nodes' own.
+func networkOf(ns, name, fields string) string {
+	return fmt.Sprintf(`
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {namespace: %[1]s, name: %[2]s}
+spec:
+  config: '{"cniVersion": "1.0.0", "name": "%[1]s.%[2]s", "type": "ovn-k8s-cni-overlay", "netAttachDefName": "%[1]s/%[2]s", %[3]s}'
+---`, ns, name, fields)
+}
+
+// testNetworks are of each topology; the last two are one subnet on two VLANs.
+func testNetworks(ns string) string {
+	return networkOf(ns, "routed", `"topology": "layer3", "subnets": "10.201.0.0/16/24", "mtu": 1300`) +
+		networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.202.0.0/24", "excludeSubnets": "10.202.0.0/28"`) +
+		networkOf(ns, "bare", `"topology": "layer2"`) +
+		networkOf(ns, "vlan70", `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 70, "subnets": "10.203.0.0/16", "excludeSubnets": "10.203.128.0/17"`) +
+		networkOf(ns, "vlan71", `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 71, "subnets": "10.203.0.0/16", "excludeSubnets": "10.203.0.0/17"`)
+}
+
+// onNetworks makes a pod with interfaces net1, net2, ... on networks of its namespace.
+func onNetworks(t *testing.T, ns, name, node, networks string) *corev1.Pod {
+	t.Helper()
+	pod := podObject(ns, name, node)
+	pod.Annotations = map[string]string{contract.NetworksKey: networks}
+	create(t, pod)
+	return listening(t, waitPod(t, ns, name, "Running", isRunning))
+}
+
+// furtherAddress is what a pod has on a network; key is without the namespace.
+func furtherAddress(t *testing.T, pod *corev1.Pod, key string) netip.Addr {
+	t.Helper()
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], pod.Namespace+"/"+key)
+	if err != nil || network == nil || len(network.Addresses) != 1 {
+		t.Fatalf("%s has no address on %s: %+v, %v", pod.Name, key, network, err)
+	}
+	return network.Addresses[0].Addr()
+}
+
+// answersOn checks that a peer answers at an address, and whether by the interface.
+func answersOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr) {
+	t.Helper()
+	mustInPod(t, from, "ping", "-c1", "-w10", "-I", via, to.String())
+	mustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(to, echoPort).String())
+}
+
+func silentOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr) {
+	t.Helper()
+	if out, err := inPod(from.Namespace, from.Name, "ping", "-c2", "-W1", "-I", via, to.String()); err == nil {
+		t.Errorf("%s answers %s on %s: %s", to, from.Name, via, out)
+	}
+}
+
+// TestNetworks_PodsReachEachOther: on networks of each topology, between nodes, and also after restarts. A pod of another
+// network, of another VLAN or without the network reaches nobody there, and a deleted pod leaves nothing.
+func TestNetworks_PodsReachEachOther(t *testing.T) {
+	ns := namespace(t)
+	if out, err := kubectl(t, testNetworks(ns), "apply", "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	a := onNetworks(t, ns, "a", nodes[1], "routed, flat, flat, bare, vlan70")
+	b := onNetworks(t, ns, "b", nodes[2], "routed, flat, bare, vlan70")
+	other := onNetworks(t, ns, "other", nodes[2], "vlan71, flat@flat0")
+	none := running(t, ns, "none", nodes[2])
+	routed, flat, vlan := furtherAddress(t, b, "routed"), furtherAddress(t, b, "flat"), furtherAddress(t, b, "vlan70")
+
+	check := func() {
+		answersOn(t, a, "net1", routed)
+		for i, via := range []string{furtherAddress(t, a, "flat").String(), furtherAddress(t, a, "flat/1").String()} {
+			mustInPod(t, a, "ping", "-c1", "-w10", "-I", via, flat.String()) // from an address, by its interface
+			if got := strings.TrimSpace(mustInPod(t, a, "sh", "-c", "ip route get "+flat.String()+" from "+via)); !strings.Contains(got, fmt.Sprintf("dev net%d", i+2)) {
+				t.Errorf("packets from %s leave by %s", via, got)
+			}
+			answersOn(t, b, "net2", netip.MustParseAddr(via))
+		}
+		answersOn(t, a, "net5", vlan)
+		silentOn(t, other, "net1", vlan)
+		silentOn(t, other, "net1", furtherAddress(t, a, "vlan70"))
+		answersOn(t, other, "flat0", flat) // its control
+		silentOn(t, none, "eth0", flat)
+		silentOn(t, none, "eth0", routed)
+	}
+	check()
+	if mtu := strings.TrimSpace(mustInPod(t, a, "cat", "/sys/class/net/net1/mtu")); mtu != "1300" {
+		t.Errorf("MTU of net1: %s", mtu)
+	}
+	if links := mustInPod(t, none, "ls", "/sys/class/net"); strings.Contains(links, "net1") {
+		t.Errorf("the pod without further networks has %s", links)
+	}
+	for i, pod := range []*corev1.Pod{a, b} {
+		mustInPod(t, pod, "ip", "addr", "add", fmt.Sprintf("192.168.77.%d/24", i+1), "dev", []string{"net4", "net3"}[i])
+	}
+	mustInPod(t, a, "ping", "-c1", "-w10", "-I", "net4", "192.168.77.2")
+	checkStatus(t, a)
+
+	restart(t, "controller")
+	restart(t, "agent@"+nodes[1])
+	check()
+	late := onNetworks(t, ns, "late", nodes[1], "flat, vlan70")
+	answersOn(t, late, "net1", flat)
+	answersOn(t, late, "net2", vlan)
+
+	for _, name := range []string{"a", "b", "other", "none", "late"} {
+		deletePod(t, ns, name)
+	}
+	eventually(t, podWithin, "nothing is left of the pods", func() (bool, string) {
+		left := furtherTraces(t, ns)
+		return left == "", left
+	})
+}
+
+// checkStatus looks at what the pod's users see of its interfaces.
+func checkStatus(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, soon, "network-status names all interfaces", func() (bool, string) {
+		now := waitPod(t, pod.Namespace, pod.Name, "there", isRunning)
+		status := now.Annotations[contract.NetworkStatusKey]
+		missing := slices.DeleteFunc([]string{"eth0", "net1", "net2", "net3", "net4", "net5", furtherAddress(t, pod, "flat/1").String()},
+			func(word string) bool { return strings.Contains(status, `"`+word+`"`) })
+		return len(missing) == 0, fmt.Sprintf("%q are missing in %s", missing, status)
+	})
+}
+
+// furtherTraces is what pods of a namespace have left, on any network: logical ports, OVS ports and their links.
+func furtherTraces(t *testing.T, ns string) string {
+	t.Helper()
+	var left []string
+	for _, name := range strings.Fields(nbctl(t, "--bare", "--columns=name", "find", "Logical_Switch_Port", "external_ids:pod=true")) {
+		if strings.Contains(name, ns+"_") {
+			left = append(left, "logical port "+name)
+		}
+	}
+	for _, node := range nodes {
+		for line := range strings.Lines(mustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=external_ids,name", "list", "Interface")) {
+			if strings.Contains(line, ns+"_") {
+				left = append(left, node+" port "+line)
+			}
+		}
+	}
+	return strings.TrimSpace(strings.Join(append(left, traces(t, ns)), "\n"))
+}
+
+// TestNetworks_PodWaitsForNetwork: a pod that asks for a network that is not there says so in an Event, with the network's
+// name, and starts when the network comes.
+func TestNetworks_PodWaitsForNetwork(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	for name, networks := range map[string]string{"early": "flat", "foreign": "foreign"} {
+		pod := podObject(ns, name, nodes[1])
+		pod.Annotations = map[string]string{contract.NetworksKey: networks}
+		create(t, pod)
+	}
+	foreign := strings.Replace(networkOf(ns, "foreign", `"topology": "layer2"`), contract.PluginType, "macvlan", 1)
+	if out, err := kubectl(t, foreign, "apply", "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, want := range map[string]string{"early": ns + "/flat for net1", "foreign": ns + "/foreign for net1"} {
+		eventually(t, podWithin, "an Event of pod "+name+" names the network", func() (bool, string) {
+			out, err := kubectl(t, "", "-n", ns, "get", "events", "--field-selector=reason=FailedCreatePodSandBox,involvedObject.name="+name, "-o", "jsonpath={.items[*].message}")
+			return err == nil && strings.Contains(out, want) && strings.Contains(out, "of type "+contract.PluginType), out
+		})
+	}
+	if out, err := kubectl(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.202.0.0/24"`), "apply", "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	listening(t, waitPod(t, ns, "early", "Running", isRunning))
+}
