@@ -21,7 +21,7 @@ TIER     :=
 BENCHVM  := $(BIN)/benchvm
 BENCHTESTS := $(BIN)/bench.test
 
-.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-masters e2e-smartnic e2e-upgrade bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image release clean root packages FORCE
+.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image release clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,7 +35,7 @@ lab-down: root $(LAB) ## remove the lab and everything that it made
 test: ## the gate: unit tests, the core of the end to end tests and of the bench, linters (root)
 test-full: ## everything that there is to test; hours (root)
 test: STEPS = generated unit bench-vm e2e
-test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic e2e-masters e2e-upgrade TIER=-full
+test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade TIER=-full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
@@ -66,6 +66,9 @@ e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real
 
 e2e-masters: root $(LAB) ## three control-plane nodes: from one server to three, and the loss of each process, of a majority, of power and of a disk (root)
 	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestMasters ./test/e2e -args -lab=masters -families=ipv4 "-up=--control-planes=3 --nodes=6 --set=databases.members=1"
+
+e2e-multus: root $(LAB) ## further networks of pods, with Multus, in a lab of its own (root)
+	go test -tags e2e -vet=off -count=1 -timeout 30m -v -run TestNetworks ./test/e2e -args -lab=multus -families=ipv4 -up=--multus
 
 # begins with the first version that had a chart
 e2e-upgrade: root $(LAB) ## from an earlier version to this one and back by Helm, in a lab of its own (root)

@@ -132,11 +132,14 @@ func labCommand(out io.Writer, verb string, args ...string) error {
 func labUp(out io.Writer, args ...string) error {
 	if *upgradeFrom != "" {
 		args = append(args, "--product="+*upgradeFrom)
-	} else if !strings.Contains(*upFlags, "--multus") {
+	} else if !withMultus() {
 		args = append(args, "--set=networks.native=true")
 	}
 	return labCommand(out, "up", slices.Concat([]string{"--families=" + *families}, strings.Fields(*upFlags), args)...)
 }
+
+// withMultus says that Multus asks for the pods' interfaces on further networks.
+func withMultus() bool { return strings.Contains(*upFlags, "--multus") }
 
 // onNode runs a command in a node's namespaces, `outside` included.
 func onNode(node string, command ...string) (string, error) {

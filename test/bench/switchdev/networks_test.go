@@ -20,6 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // networks are those of TestNetworks_VFTrafficIsInHardware, by NetworkAttachmentDefinition.
@@ -103,7 +104,8 @@ func (p *product) onNetworks() []way {
 // physical network do not answer.
 func TestNetworks_VFTrafficIsInHardware(t *testing.T) {
 	p := newProductWith(t, true, kindsOfObjects(t))
-	for _, w := range p.onNetworks() {
+	ways := p.onNetworks()
+	for _, w := range ways[:tier.Pick(3, len(ways))] {
 		t.Run(w.what, w.row)
 	}
 	other := p.addOn("other", p.nodes[1], 3, "vlan71")
@@ -114,6 +116,7 @@ func TestNetworks_VFTrafficIsInHardware(t *testing.T) {
 
 // TestNetworks_DisabledOffloadIsInSoftware is the control: the same traffic without hw-offload.
 func TestNetworks_DisabledOffloadIsInSoftware(t *testing.T) {
+	tier.Full(t, "TestOffload_DisabledProductIsInSoftware shows the same on the default network")
 	p := newProductWith(t, false, kindsOfObjects(t))
 	for _, w := range p.onNetworks() {
 		t.Run(w.what, w.inSoftware)
