@@ -41,6 +41,7 @@ type iface struct {
 	pod     contract.Owner // on the interface's network
 	network *contract.PodNetwork
 	sibling int    // number among the pod's interfaces on this network, 0 for the only one
+	mtu     int    // of the network, else of the runtime or the node
 	device  string // that it must be, "" where the pod's resources decide
 	port    plug.Port
 	vf      *vf.Handle // nil for a veth
@@ -234,7 +235,7 @@ func (a *iface) wanted() plug.Port {
 			Pod: a.pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.name, Attachment: a.req.IfName,
 			Network: a.req.Conf.Name, Link: hostLink(a.req.Sandbox, a.name, a.pod.Network),
 		},
-		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, NetworkName: a.network.Network, MTU: a.linkMTU(),
+		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, NetworkName: a.network.Network, MTU: a.mtu,
 	}
 	if a.vf != nil {
 		p.VF, p.Netdev, p.Link, p.Representor = a.vf, a.netdev, "", true
@@ -262,7 +263,7 @@ func (a *iface) addVeth(ns PodLinks, known bool) error {
 	}
 	a.undo = append(a.undo, func(context.Context) error { return removeLink(a.Host, made) })
 	err = a.Host.AddVeth(netdev.Veth{
-		Name: name, Alias: alias(made), MTU: a.linkMTU(),
+		Name: name, Alias: alias(made), MTU: a.mtu,
 		Peer: netdev.Peer{Path: a.req.Netns, Name: a.name, MAC: []byte(a.network.MAC)},
 	})
 	if errors.Is(err, netdev.ErrExists) {

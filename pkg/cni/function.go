@@ -53,7 +53,7 @@ func (a *iface) claimDevice(ctx context.Context) error {
 		Resource: resource, Pod: types.NamespacedName{Namespace: a.req.Pod.Namespace, Name: a.req.Pod.Name},
 		UID: types.UID(a.uid), Sandbox: a.req.Sandbox, Interface: a.name, Network: a.req.Conf.Name,
 		Attachment: a.req.IfName, PodNetwork: a.pod.Network,
-		NetNS: a.req.Netns, Inode: inode, MTU: a.linkMTU(),
+		NetNS: a.req.Netns, Inode: inode, MTU: a.mtu,
 	})
 	if err != nil {
 		return a.failed(CodeDevice, "device", err)
@@ -270,7 +270,7 @@ func owner(c ledger.Claim) contract.Owner {
 // moveDevice takes the device into the pod, where its representor is a port by
 // now. VFIO's are a guest's to configure.
 func (a *iface) moveDevice(ctx context.Context, ns PodLinks) error {
-	target := attach.Target{Name: a.name, MAC: net.HardwareAddr(a.network.MAC), MTU: a.linkMTU()}
+	target := attach.Target{Name: a.name, MAC: net.HardwareAddr(a.network.MAC), MTU: a.mtu}
 	if err := a.Functions.Mover.Attach(ctx, *a.vf, a.req.Sandbox, target); err != nil {
 		return a.failed(CodeAttach, "attach", err)
 	}

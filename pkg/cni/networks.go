@@ -102,7 +102,7 @@ func (a *attachment) read(pod *corev1.Pod) (list []*iface, err error) {
 		if err != nil { // not final: the controller replaces what a user has forged
 			return nil, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
 		}
-		i.sibling = siblingOf(pod, i.pod.Network)
+		i.sibling, i.mtu = siblingOf(pod, i.pod.Network), cmp.Or(i.network.MTU, a.podMTU)
 		list = append(list, i)
 	}
 	return list, nil
@@ -142,9 +142,6 @@ func (a *iface) checkPhysical(context.Context) error {
 	}
 	return nil
 }
-
-// linkMTU is what the network says, else the runtime or the node.
-func (a *iface) linkMTU() int { return cmp.Or(a.network.MTU, a.podMTU) }
 
 // attached gives the interfaces of an attachment by what ADD has made: the pod's annotations may be other ones by now.
 func (d *Deps) attached(r *Request) ([]Interface, error) {

@@ -25,7 +25,7 @@ func (a *attachment) result() (*types100.Result, error) {
 }
 
 func (a *iface) describeIn(r *types100.Result) error {
-	pod := &types100.Interface{Name: a.name, Mac: a.network.MAC.String(), Mtu: a.linkMTU(), Sandbox: a.req.Netns}
+	pod := &types100.Interface{Name: a.name, Mac: a.network.MAC.String(), Mtu: a.mtu, Sandbox: a.req.Netns}
 	if a.vf != nil {
 		pod.PciID = a.vf.Device
 	}

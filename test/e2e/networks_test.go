@@ -68,7 +68,7 @@ func silentOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr) {
 }
 
 // TestNetworks_PodsReachEachOther: on networks of each topology, between nodes, and also after restarts. A pod of another
-// network, of another VLAN or without the network reaches nobody there, and a deleted pod leaves nothing.
+// network, of another VLAN or without the network reaches no pod there, and a deleted pod leaves nothing.
 func TestNetworks_PodsReachEachOther(t *testing.T) {
 	ns := namespace(t)
 	if out, err := kubectl(t, testNetworks(ns), "apply", "-f", "-"); err != nil {
