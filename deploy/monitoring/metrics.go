@@ -13,7 +13,7 @@ type Metric struct {
 	Labels []string
 	Where  string // the processes
 	What   string
-	// Needs is what a node must have for it; "" for all nodes.
+	// Needs is what a node or the cluster must have for it; "" for all.
 	Needs string
 	// Unused says why neither a board nor an alert has it.
 	Unused string
@@ -28,11 +28,13 @@ const (
 	loops      = "agent, controller"
 )
 
-// What a node may lack.
+// What a node or a cluster may lack.
 const (
-	needsNIC = "a NIC in switchdev mode"
-	needsDPU = "a DPU"
-	needsPod = "`metrics.perPod`"
+	needsNIC     = "a NIC in switchdev mode"
+	needsDPU     = "a DPU"
+	needsPod     = "`metrics.perPod`"
+	needsPolicy  = "an OffloadPolicy"
+	needsMasters = "several masters"
 )
 
 const unusedRaft = "clusters have one server each by default; docs/high-availability.md names the metrics"
@@ -94,7 +96,7 @@ func control() []Metric {
 		{Name: "ovn_offload_build_info", Kind: "gauge", Labels: []string{"version"}, Where: all, What: "1; the label is the version of the process"},
 		{Name: "ovn_offload_certificate_expiry_seconds", Kind: "gauge", Labels: []string{"certificate"}, Where: "agent, identity", What: "the end of a certificate, in seconds since 1970: `chassis` of a node or DPU, which is renewed ten days before; the others are Secrets of the databases"},
 		{Name: "ovn_offload_leader", Kind: "gauge", Where: controller, What: "1 while the process leads"},
-		{Name: "ovn_offload_policy_nodes", Kind: "gauge", Labels: []string{"policy", "state"}, Where: "leader", What: "nodes that an [OffloadPolicy](offload-policy.md) selects: applied, pending, failed"},
+		{Name: "ovn_offload_policy_nodes", Kind: "gauge", Labels: []string{"policy", "state"}, Where: "leader", Needs: needsPolicy, What: "nodes that an [OffloadPolicy](offload-policy.md) selects: applied, pending, failed"},
 		{Name: "ovn_offload_ipam_subnets", Kind: "gauge", Labels: []string{"family", "state"}, Where: "leader", What: "node subnets of the cluster, used and free"},
 		{Name: "ovn_offload_ipam_addresses", Kind: "gauge", Labels: []string{"node", "family", "state"}, Where: "leader", What: "addresses for the pods of a node, used and free"},
 		{Name: "ovn_offload_policy_policies", Kind: "gauge", Where: controller, What: "network policies in force"},
@@ -107,12 +109,12 @@ func control() []Metric {
 		{Name: "ovn_offload_reconcile_batch_duration_seconds", Kind: "summary", Labels: []string{"loop"}, Where: loops, What: "time of one batch"},
 		{Name: "ovn_offload_ovsdb_connected", Kind: "gauge", Labels: []string{"database"}, Where: loops, What: "1 while the replica follows the database"},
 		{Name: "ovn_offload_ovsdb_connections_total", Kind: "counter", Labels: []string{"database"}, Where: loops, What: "connections made; more than one: the database was disconnected"},
-		{Name: "ovn_offload_ovsdb_fenced_total", Kind: "counter", Labels: []string{"database"}, Where: loops, What: "transactions refused because [another leader](decisions/fence-of-northbound-writes.md) has taken over, or because the database was restored"},
+		{Name: "ovn_offload_ovsdb_fenced_total", Kind: "counter", Labels: []string{"database"}, Where: controller, What: "transactions refused because [another leader](decisions/fence-of-northbound-writes.md) has taken over, or because the database was restored"},
 		{Name: "ovn_offload_ovsdb_operations_total", Kind: "counter", Labels: []string{"database", "op"}, Where: loops, What: "operations sent"},
 		{Name: "ovn_offload_ovsdb_transaction_duration_seconds", Kind: "histogram", Labels: []string{"database"}, Where: loops, What: "from sending a transaction to its reply"},
-		{Name: "ovn_offload_raft_leader", Kind: "gauge", Labels: []string{"database"}, Where: controller, What: "1 while the member on this node leads the cluster of the database ([several masters](high-availability.md))", Unused: unusedRaft},
-		{Name: "ovn_offload_raft_connected", Kind: "gauge", Labels: []string{"database"}, Where: controller, What: "1 while this member belongs to the cluster and knows its leader", Unused: unusedRaft},
-		{Name: "ovn_offload_raft_members", Kind: "gauge", Labels: []string{"database"}, Where: controller, What: "servers of the cluster, as this member knows them", Unused: unusedRaft},
+		{Name: "ovn_offload_raft_leader", Kind: "gauge", Labels: []string{"database"}, Where: controller, Needs: needsMasters, What: "1 while the member on this node leads the cluster of the database ([several masters](high-availability.md))", Unused: unusedRaft},
+		{Name: "ovn_offload_raft_connected", Kind: "gauge", Labels: []string{"database"}, Where: controller, Needs: needsMasters, What: "1 while this member belongs to the cluster and knows its leader", Unused: unusedRaft},
+		{Name: "ovn_offload_raft_members", Kind: "gauge", Labels: []string{"database"}, Where: controller, Needs: needsMasters, What: "servers of the cluster, as this member knows them", Unused: unusedRaft},
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ type Config struct {
 func NewRegistry(version string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
-		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(), collectors.WithoutGoCollectorRuntimeMetrics(regexp.MustCompile("."))),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "ovn_offload_build_info", Help: "1; the label is the version of the process.", ConstLabels: prometheus.Labels{"version": version},

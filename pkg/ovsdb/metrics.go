@@ -27,10 +27,13 @@ func newMetrics(cfg Config) *metrics {
 		operations:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("ovn_offload_ovsdb_operations_total", "Operations sent.")), []string{"op"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "ovn_offload_ovsdb_transaction_duration_seconds", ConstLabels: labels,
-			Help: "Time from sending a transaction to its reply.", Buckets: []float64{.001, .01, .1, 1}, // few: every node has them
+			Help: "Time from sending a transaction to its reply.", Buckets: []float64{.01, .1, 1}, // few: every node has them
 		}),
 	}
-	cfg.Registerer.MustRegister(m.connected, m.connections, m.fenced, m.operations, m.duration)
+	cfg.Registerer.MustRegister(m.connected, m.connections, m.operations, m.duration)
+	if cfg.Fence != nil {
+		cfg.Registerer.MustRegister(m.fenced)
+	}
 	return m
 }
 

@@ -153,12 +153,21 @@ func checkSeries(t *testing.T, p *scraper) {
 		if node != nodes[0] { // the control plane has other processes as well
 			selector = `{node="` + node + `",__name__!~"ALERTS.*"}`
 		}
-		n := len(p.series(t, selector))
+		all := p.series(t, selector)
+		n := len(all)
 		t.Logf("%d series of %s, and %d of a NIC's traffic", n, node, seriesOfTraffic)
 		if n+seriesOfTraffic > seriesOfNode || n < seriesOfNode/4 {
-			t.Errorf("%d series of %s and %d of a NIC's traffic, at most %d", n, node, seriesOfTraffic, seriesOfNode)
+			t.Errorf("%d series of %s and %d of a NIC's traffic, at most %d: %v", n, node, seriesOfTraffic, seriesOfNode, countByName(all))
 		}
 	}
+}
+
+func countByName(series []map[string]string) map[string]int {
+	counts := map[string]int{}
+	for _, labels := range series {
+		counts[labels["__name__"]]++
+	}
+	return counts
 }
 
 // query gives the series of an expression now, each with its labels and its value.

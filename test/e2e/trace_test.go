@@ -26,13 +26,14 @@ func trace(t *testing.T, from *corev1.Pod, hop contract.MAC, target netip.AddrPo
 	}
 	microflow := fmt.Sprintf("inport == %q && eth.src == %s && eth.dst == %s && ip.ttl == 64 && %[4]s.src == %[5]s && %[4]s.dst == %[6]s && tcp.src == 40000 && tcp.dst == %[7]d",
 		contract.Network{}.PodPort(from.Namespace, from.Name), podNetwork(t, from).MAC, hop, family, source, target.Addr(), target.Port())
-	command := []string{"ovn-trace", "--db=unix:/run/ovn/ovnsb_db.sock", "-vconsole:off"}
+	// that of the image: another version does not know the stages of this northd
+	command := []string{"exec", "-n", system, "deploy/ovnkube-master", "-c", "ovn-northd", "--", "ovn-trace", "--db=unix:/run/ovn/ovnsb_db.sock", "-vconsole:off"}
 	for range 8 { // for each time that conntrack is asked; then it would be an old connection
 		command = append(command, "--ct=new")
 	}
-	out := mustOnNode(t, nodes[0], append(command, from.Spec.NodeName, microflow)...)
-	if !strings.Contains(out, "ingress(dp=") {
-		t.Fatalf("trace of %s: %s", microflow, out)
+	out, err := kubectl(t, "", append(command, from.Spec.NodeName, microflow)...)
+	if err != nil || !strings.Contains(out, "ingress(dp=") {
+		t.Fatalf("trace of %s: %v: %s", microflow, err, out)
 	}
 	return out
 }
