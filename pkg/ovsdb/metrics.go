@@ -8,11 +8,10 @@ import (
 )
 
 type metrics struct {
-	connected   prometheus.Gauge
-	connections prometheus.Counter
-	fenced      prometheus.Counter
-	operations  *prometheus.CounterVec
-	duration    prometheus.Histogram
+	connected           prometheus.Gauge
+	connections, fenced prometheus.Counter
+	operations          *prometheus.CounterVec
+	duration            prometheus.Histogram
 }
 
 func newMetrics(cfg Config) *metrics {
@@ -25,10 +24,8 @@ func newMetrics(cfg Config) *metrics {
 		connections: prometheus.NewCounter(prometheus.CounterOpts(opts("ovn_offload_ovsdb_connections_total", "Connections made."))),
 		fenced:      prometheus.NewCounter(prometheus.CounterOpts(opts("ovn_offload_ovsdb_fenced_total", "Transactions refused because another writer has taken over."))),
 		operations:  prometheus.NewCounterVec(prometheus.CounterOpts(opts("ovn_offload_ovsdb_operations_total", "Operations sent.")), []string{"op"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "ovn_offload_ovsdb_transaction_duration_seconds", ConstLabels: labels,
-			Help: "Time from sending a transaction to its reply.", Buckets: []float64{.01, .1, 1}, // few: every node has them
-		}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ovn_offload_ovsdb_transaction_duration_seconds", ConstLabels: labels,
+			Help: "Time from sending a transaction to its reply.", Buckets: []float64{.01, .1, 1}}), // few: every node has them
 	}
 	cfg.Registerer.MustRegister(m.connected, m.connections, m.operations, m.duration)
 	if cfg.Fence != nil {
