@@ -51,17 +51,7 @@ func newPlan(source *render.Source, places []place) (plan, error) {
 		switch {
 		case isOurs && (!at.isWanted || at.nad.GetDeletionTimestamp() != nil):
 			p.leave(at)
-		case !at.isWanted:
-		case source.Refused != "":
-			p.problems = append(p.problems, source.Refused)
-		case at.nad != nil && !isOurs:
-			p.refuse(at, "foreign NetworkAttachmentDefinition %s/%s has the name of the network: the controller leaves it alone", at.namespace, source.Owner.Name)
-		case source.IsPrimary && !at.isLabelled:
-			p.refuse(at, "namespace %s does not have the label %s, which a primary network needs and which can only be set when a namespace is created",
-				at.namespace, contract.PrimaryNetworkLabel)
-		case source.IsPrimary && at.nad == nil && at.primary != "":
-			p.refuse(at, "primary network already exists in namespace %s: %s", at.namespace, at.primary)
-		default:
+		case at.isWanted && !p.isRefused(source, at, isOurs):
 			want, err := source.NAD(at.namespace)
 			if err != nil {
 				return p, err
@@ -70,6 +60,24 @@ func newPlan(source *render.Source, places []place) (plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// isRefused says that an object cannot have its NAD in a namespace, and notes why.
+func (p *plan) isRefused(source *render.Source, at place, isOurs bool) bool {
+	switch {
+	case source.Refused != "":
+		p.problems = append(p.problems, source.Refused)
+	case at.nad != nil && !isOurs:
+		p.refuse(at, "foreign NetworkAttachmentDefinition %s/%s has the name of the network: the controller leaves it alone", at.namespace, source.Owner.Name)
+	case source.IsPrimary && !at.isLabelled:
+		p.refuse(at, "namespace %s does not have the label %s, which a primary network needs and which can only be set when a namespace is created",
+			at.namespace, contract.PrimaryNetworkLabel)
+	case source.IsPrimary && at.nad == nil && at.primary != "":
+		p.refuse(at, "primary network already exists in namespace %s: %s", at.namespace, at.primary)
+	default:
+		return false
+	}
+	return true
 }
 
 func (p *plan) refuse(at place, format string, args ...any) {
