@@ -187,7 +187,7 @@ var rights = map[string][]string{
 		"list adminnetworkpolicies", "watch adminnetworkpolicies", "list baselineadminnetworkpolicies", "watch baselineadminnetworkpolicies",
 		"list clusternetworkpolicies", "watch clusternetworkpolicies", "patch adminnetworkpolicies/status",
 		"patch baselineadminnetworkpolicies/status", "patch clusternetworkpolicies/status",
-		"list nodeoffloads", "watch nodeoffloads", "list offloadpolicies", "watch offloadpolicies", "update offloadpolicies/status",
+		"list nodeoffloads", "watch nodeoffloads", "list offloadpolicies", "watch offloadpolicies", "update offloadpolicies/status", "list physicalnetworks", "watch physicalnetworks",
 		"patch nodes", "create pods/eviction", // for OffloadPolicies with drain Evict
 		"get network-attachment-definitions", "list network-attachment-definitions", "watch network-attachment-definitions", "patch network-attachment-definitions",
 		"get ipamclaims", "list ipamclaims", "watch ipamclaims", "patch ipamclaims/status",
@@ -206,6 +206,7 @@ var rights = map[string][]string{
 		"list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs", "patch nodes/status", "create events", "patch events",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
 		"get offloadpolicies", "list offloadpolicies", "watch offloadpolicies",
+		"get physicalnetworks", "list physicalnetworks", "watch physicalnetworks",
 		"create certificatesigningrequests", "get certificatesigningrequests", "watch certificatesigningrequests",
 		"list configmaps*", "watch configmaps*",
 	},

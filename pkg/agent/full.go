@@ -36,6 +36,7 @@ type full struct {
 	ready     func() error
 	label     *reconcile.Single
 	unready   *unready
+	physical  *physicalNetworks
 }
 
 // Full makes the agent of a node with its own OVS.
@@ -74,6 +75,9 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 		return nil, err
 	}
 	if err := f.openPolicies(); err != nil {
+		return nil, err
+	}
+	if f.physical, err = f.newPhysicalNetworks(f.publisher.Changed); err != nil {
 		return nil, err
 	}
 	f.follow(func(...contract.Owner) {})
@@ -189,6 +193,7 @@ func (f *full) Run(ctx context.Context) error {
 			return err
 		}
 		f.keepUnmanaged(ctx) // the uplink may not have been there before
+		f.physical.run(ctx, group)
 		group.Go(func() error { return f.followLease(ctx) })
 		return f.serve(ctx, f.server, f.ready)
 	})
@@ -205,8 +210,10 @@ func (f *full) facts() nodeoffload.Facts {
 	if reason := f.unready.problem(); reason != "" {
 		facts.Problems = append(facts.Problems, "the network is not set up: "+reason)
 	}
-	if err := f.setup.GatewayVFProblem(); err != nil {
-		facts.Problems = append(facts.Problems, err.Error())
+	for _, err := range []error{f.setup.GatewayVFProblem(), f.physical.reconciler.Problem()} {
+		if err != nil {
+			facts.Problems = append(facts.Problems, err.Error())
+		}
 	}
 	return facts
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/node/physnet"
 	"github.com/ovn-offload/ovn-offload/pkg/node/redirect"
 	"github.com/ovn-offload/ovn-offload/pkg/node/unmanaged"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	vfsetup "github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
@@ -30,11 +32,11 @@ func Cleanup(ctx context.Context, cfg Config) error {
 	if cfg.Mode == ModeHost {
 		return errors.Join(cleanHost(ctx, cfg), unmanaged.Remove(ctx, cfg.Install.Run))
 	}
-	setup, err := standalone(ctx, cfg)
+	setup, db, err := standalone(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	return errors.Join(vfsetup.RemoveUnits(cfg.VFs.UnitDir), setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run), forgetLease(cfg))
+	return errors.Join(vfsetup.RemoveUnits(cfg.VFs.UnitDir), physnet.Remove(ctx, db), setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run), forgetLease(cfg))
 }
 
 // cleanHost restores the VF that carries the management port.
@@ -49,7 +51,7 @@ func cleanHost(ctx context.Context, cfg Config) error {
 
 // FailBack takes back only what stops working without ovs-vswitchd.
 func FailBack(ctx context.Context, cfg Config) error {
-	setup, err := standalone(ctx, cfg)
+	setup, _, err := standalone(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -57,24 +59,25 @@ func FailBack(ctx context.Context, cfg Config) error {
 }
 
 // standalone is a set-up that needs neither the API server nor the Node object.
-func standalone(ctx context.Context, cfg Config) (*gateway.Setup, error) {
+func standalone(ctx context.Context, cfg Config) (*gateway.Setup, *ovsdb.DB, error) {
 	cfg.Node.Remote = cmp.Or(cfg.Node.Remote, "none") // needed by a set-up only
 	netns, err := netdev.Open("")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	metrics := prometheus.NewRegistry()
 	db, err := openDB(ctx, cfg, metrics)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	deps := node.Deps{
 		Netns: node.Local{NS: netns}, DB: db, Node: func() *corev1.Node { return nil }, Logger: cfg.Logger, Registerer: metrics,
 	}
-	return gateway.New(cfg.Node, gateway.Deps{
+	setup, err := gateway.New(cfg.Node, gateway.Deps{
 		Deps: deps, Management: management.NewPort(cfg.Node.Config, deps, nil),
 		Redirect: redirect.New(node.Local{NS: netns}, cfg.Logger), Flows: openflow.Tables{Log: cfg.Logger},
 	})
+	return setup, db, err
 }
 
 // ReadOffload says where the traffic of the node's pods is handled now. It needs OVS and

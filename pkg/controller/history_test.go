@@ -44,6 +44,7 @@ func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Obje
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{
 		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList",
+		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
 	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"

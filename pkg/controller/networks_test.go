@@ -13,6 +13,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
 // putNAD creates a NetworkAttachmentDefinition d/name, replacing one that is there.
@@ -173,4 +174,43 @@ func TestClaims_KeepTheirAddress(t *testing.T) {
 	if got := addressOf("heir", `[{"name":"blue","ips":["`+strings.TrimSuffix(first, "/24")+`"]}]`); got != first {
 		t.Errorf("the address of the deleted claim: %s, want %s", got, first)
 	}
+}
+
+// TestPhysicalNetworks_SayWhoMayUseThem: without a PhysicalNetwork all may; with one, a namespace needs its labels and
+// its VLAN, and a change is followed.
+func TestPhysicalNetworks_SayWhoMayUseThem(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d", Labels: map[string]string{"team": "red"}}}
+	w := wholeWorld(t, nil, testNode("n1"), namespace)
+	w.startAndLead()
+	physical := w.policies.Resource(v1alpha1.PhysicalNetworks())
+	grant := func(team, vlans string) {
+		t.Helper()
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1alpha1.Version, "kind": "PhysicalNetwork", "metadata": map[string]any{"name": "phys"},
+			"spec": map[string]any{"namespaces": []any{map[string]any{
+				"namespaceSelector": map[string]any{"matchLabels": map[string]any{"team": team}}, "vlans": []any{vlans},
+			}}},
+		}}
+		_ = physical.Delete(t.Context(), "phys", metav1.DeleteOptions{})
+		if _, err := physical.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reported := func(text string) bool {
+		events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "InvalidConfig" && strings.Contains(e.Note, text)
+		})
+	}
+	grant("blue", "1-4094")
+	w.putNAD("v7", `"name":"v7","topology":"localnet","physicalNetworkName":"phys","vlanID":7`)
+	if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), asking("a", "n1", "v7"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("an Event of the NAD", func() bool { return reported("PhysicalNetwork phys does not let namespace d use VLAN 7") })
+	w.wantFurther("v7_ovn_localnet_port", "v7_ovn_localnet_switch")
+	grant("red", "8-9")
+	w.eventually("the default port", func() bool { return slices.Equal(w.ports(), []string{"d_a"}) })
+	grant("red", "7-9")
+	w.wantFurther("d.v7_d_a", "v7_ovn_localnet_port", "v7_ovn_localnet_switch")
 }

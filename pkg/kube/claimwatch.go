@@ -23,6 +23,12 @@ func IPAMClaims() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1alpha1", Resource: "ipamclaims"}
 }
 
+// claims are the IPAMClaims, whose CRD may be absent.
+type claims struct {
+	ipamClaims    store[unstructured.Unstructured]
+	claimsPresent bool
+}
+
 func podsByClaim() map[string]func(*corev1.Pod) []string {
 	return map[string]func(*corev1.Pod) []string{byClaim: func(pod *corev1.Pod) (keys []string) {
 		attachments, _ := contract.Attachments(pod)
@@ -36,7 +42,7 @@ func podsByClaim() map[string]func(*corev1.Pod) []string {
 }
 
 func (v *networks) startClaims(ctx context.Context, f *following, changed func(owners ...contract.Owner)) {
-	synced, err := listen(ctx, v.claims, func(old, new any) {
+	synced, err := listen(ctx, v.ipamClaims, func(old, new any) {
 		before, _ := old.(*unstructured.Unstructured)
 		after, _ := new.(*unstructured.Unstructured)
 		if before != nil && after != nil && before.GetUID() == after.GetUID() && equality.Semantic.DeepEqual(before.Object["status"], after.Object["status"]) {
@@ -55,19 +61,19 @@ func (v *networks) startClaims(ctx context.Context, f *following, changed func(o
 }
 
 // IPAMClaim is nil when there is none of that name.
-func (v *networks) IPAMClaim(namespace, name string) *unstructured.Unstructured {
-	if v.claims.SharedIndexInformer == nil {
+func (v *claims) IPAMClaim(namespace, name string) *unstructured.Unstructured {
+	if v.ipamClaims.SharedIndexInformer == nil {
 		return nil
 	}
-	return v.claims.Get(namespace + "/" + name)
+	return v.ipamClaims.Get(namespace + "/" + name)
 }
 
 // Claims are all IPAMClaims.
-func (v *networks) Claims() (all []ipam.Claim) {
-	if v.claims.SharedIndexInformer == nil {
+func (v *claims) Claims() (all []ipam.Claim) {
+	if v.ipamClaims.SharedIndexInformer == nil {
 		return nil
 	}
-	for _, object := range v.claims.All() {
+	for _, object := range v.ipamClaims.All() {
 		if claim, err := parseClaim(object); err == nil {
 			all = append(all, claim)
 		}
@@ -75,21 +81,25 @@ func (v *networks) Claims() (all []ipam.Claim) {
 	return all
 }
 
-// Requests adds the IPAMClaims to what the definitions of networks say.
+// Requests are those of the definitions of networks that the pod may use, with the IPAMClaims.
 func (v *networks) Requests(pod *corev1.Pod) []ipam.Request {
-	requests, _ := v.claimed(pod, v.Definitions.Requests(pod))
+	requests, _ := v.granted(pod, v.Definitions.Requests(pod))
 	return requests
 }
 
 // MissingNetworks says which attachments a pod has to wait for, and why.
 func (v *networks) MissingNetworks(pod *corev1.Pod) error {
-	_, err := v.claimed(pod, v.Definitions.Requests(pod))
+	_, err := v.granted(pod, v.Definitions.Requests(pod))
 	return errors.Join(v.Definitions.MissingNetworks(pod), err)
 }
 
-func (v *networks) claimed(pod *corev1.Pod, requests []ipam.Request) (out []ipam.Request, err error) {
+func (v *networks) granted(pod *corev1.Pod, requests []ipam.Request) (out []ipam.Request, err error) {
 	var errs []error
 	for _, r := range requests {
+		if err := v.denied(r.NAD, &r.Network); err != nil && len(pod.Status.PodIPs) == 0 {
+			errs = append(errs, fmt.Errorf("NetworkAttachmentDefinition %s: %w", r.NAD, err))
+			continue
+		}
 		if r.Claim != "" {
 			claim, err := v.claimOf(pod, r)
 			if err != nil && len(pod.Status.PodIPs) == 0 {
@@ -103,7 +113,7 @@ func (v *networks) claimed(pod *corev1.Pod, requests []ipam.Request) (out []ipam
 	return out, errors.Join(errs...)
 }
 
-func (v *networks) claimOf(pod *corev1.Pod, r ipam.Request) (*ipam.Claim, error) {
+func (v *claims) claimOf(pod *corev1.Pod, r ipam.Request) (*ipam.Claim, error) {
 	object := v.IPAMClaim(pod.Namespace, r.Claim)
 	if object == nil {
 		return nil, fmt.Errorf("IPAMClaim %s/%s does not exist", pod.Namespace, r.Claim)

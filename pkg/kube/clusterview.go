@@ -58,7 +58,7 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		policies:   store[networkingv1.NetworkPolicy]{api.NewInformer(client.Policies(all), &networkingv1.NetworkPolicy{}, nil, nil)},
 		listening:  func() bool { return true },
 	}
-	v.networks = networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes}
+	v.networks = networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}}
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
 	return v, v.prepare(client, trim, v.nodes, v.pods, v.services, v.namespaces, v.endpoints, v.policies)
@@ -85,7 +85,9 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	f.add(follow(ctx, v.nodes, func(old, new *corev1.Node) { v.notify(v.nodeOwners(old, new)...) }))
 	f.add(follow(ctx, v.pods, v.podChanged))
 	f.add(follow(ctx, v.services, func(old, new *corev1.Service) { v.notify(v.ServiceChanged(old, new)...) }))
-	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) { v.notify(v.NamespaceChanged(old, new)...) }))
+	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) {
+		v.notify(append(v.NamespaceChanged(old, new), v.networks.namespaceChanged(old, new)...)...)
+	}))
 	f.add(follow(ctx, v.endpoints, func(old, new *discoveryv1.EndpointSlice) { v.notify(v.SliceChanged(old, new)...) }))
 	f.add(follow(ctx, v.policies, v.policyChanged))
 	f.add(v.ranges.follow(ctx, func(_, _ *networkingv1.ServiceCIDR) { v.notify(v.RangesChanged()...) }))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/network"
 )
 
@@ -27,10 +28,12 @@ func NADs() schema.GroupVersionResource {
 // networks are the further networks. The CRD of NetworkAttachmentDefinitions may be absent.
 type networks struct {
 	*network.Definitions
-	nads, claims           store[unstructured.Unstructured]
-	present, claimsPresent bool
-	allPods                store[corev1.Pod]
-	allNodes               store[corev1.Node]
+	nads    store[unstructured.Unstructured]
+	present bool
+	claims
+	grants
+	allPods  store[corev1.Pod]
+	allNodes store[corev1.Node]
 }
 
 func podsByNAD() map[string]func(*corev1.Pod) []string {
@@ -51,7 +54,10 @@ func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interfac
 	v.Definitions = network.NewDefinitions(cluster)
 	var err error
 	if v.networks.nads, v.present, err = optionalKind(ctx, client, NADs()); err == nil {
-		v.claims, v.claimsPresent, err = optionalKind(ctx, client, IPAMClaims())
+		v.ipamClaims, v.claimsPresent, err = optionalKind(ctx, client, IPAMClaims())
+	}
+	if err == nil {
+		v.physical, v.physicalPresent, err = optionalKind(ctx, client, v1alpha1.PhysicalNetworks())
 	}
 	return err
 }
@@ -72,6 +78,7 @@ func (v *networks) start(ctx context.Context, f *following, changed func(owners 
 		f.add(synced, err)
 	}
 	v.startClaims(ctx, f, changed)
+	v.startPhysical(ctx, f, changed)
 }
 
 func sameNAD(old, new *unstructured.Unstructured) bool {

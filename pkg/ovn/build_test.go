@@ -29,6 +29,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
@@ -264,7 +265,9 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists := map[schema.GroupVersionResource]string{kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList"}
+	lists := map[schema.GroupVersionResource]string{kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList",
+		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
+	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}

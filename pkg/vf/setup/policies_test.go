@@ -43,7 +43,7 @@ func TestPolicies_AreReadWhenKindAppears(t *testing.T) {
 		done := make(chan struct{})
 		go func() { _ = p.Run(ctx, func() { changes.Add(1) }); close(done) }()
 		after(5 * time.Minute)
-		if _, known := p.List(); known || changes.Load() != 0 || strings.Count(log.String(), "no OffloadPolicies") != 1 {
+		if _, known := p.List(); known || changes.Load() != 0 || strings.Count(log.String(), "does not have the kind") != 1 {
 			t.Errorf("absent: known %t, %d changes, %s", known, changes.Load(), log.String())
 		}
 		absent.Store(false)

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/node/physnet"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// physicalNetworks keep the bridges that PhysicalNetworks want on the node.
+type physicalNetworks struct {
+	reconciler *physnet.Reconciler
+	objects    *api.Followed[v1alpha1.PhysicalNetwork]
+	loop       *reconcile.Single
+}
+
+func (o *ovs) newPhysicalNetworks(changed func()) (*physicalNetworks, error) {
+	p := &physicalNetworks{}
+	cfg := reconcile.Defaults("physical-networks")
+	cfg.Logger, cfg.Registerer = o.Logger, o.metrics
+	p.reconciler = &physnet.Reconciler{
+		Node: func() (map[string]string, bool) {
+			if object := o.node(); object != nil {
+				return object.Labels, true
+			}
+			return nil, false
+		},
+		Networks: func() ([]*v1alpha1.PhysicalNetwork, bool) { return p.objects.List() },
+		DB:       o.db, Links: node.Local{NS: o.netns}, Datapath: o.Node.Datapath, Changed: changed,
+	}
+	p.loop = reconcile.NewSingle(cfg, p.reconciler.Reconcile)
+	var err error
+	if p.objects, err = api.NewFollowed[v1alpha1.PhysicalNetwork](o.kinds, v1alpha1.PhysicalNetworks(), o.Logger, p.loop.Mark); err != nil {
+		return nil, err
+	}
+	o.onNode(p.loop.Mark)
+	o.db.OnReconnect(p.loop.Mark)
+	o.db.OnForeign(func(tables []string) {
+		for _, table := range tables {
+			if table == vswitch.OpenvSwitchTable || table == vswitch.BridgeTable {
+				p.loop.Mark()
+				return
+			}
+		}
+	})
+	return p, nil
+}
+
+// run keeps them until ctx ends. An interface that comes later is found by the retry.
+func (p *physicalNetworks) run(ctx context.Context, group *errgroup.Group) {
+	group.Go(func() error { return p.objects.Run(ctx, p.loop.Mark) })
+	group.Go(func() error { return p.loop.Run(ctx) })
+}

@@ -1,0 +1,120 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+)
+
+// grants say which namespaces may use which physical network. The CRD of PhysicalNetworks may be absent.
+type grants struct {
+	physical        store[unstructured.Unstructured]
+	physicalPresent bool
+	allNamespaces   store[corev1.Namespace]
+}
+
+// startPhysical follows the PhysicalNetworks: they say which namespaces may use which physical network.
+func (v *networks) startPhysical(ctx context.Context, f *following, changed func(owners ...contract.Owner)) {
+	synced, err := listen(ctx, v.physical, func(old, new any) {
+		before, _ := old.(*unstructured.Unstructured)
+		after, _ := new.(*unstructured.Unstructured)
+		if before != nil && after != nil && equality.Semantic.DeepEqual(before.Object["spec"], after.Object["spec"]) {
+			return
+		}
+		name := either(before, after).GetName()
+		changed(v.usersOf(func(n contract.Network, _ string) bool { return n.PhysicalNetwork == name })...)
+	})
+	if v.physicalPresent || err != nil {
+		f.add(synced, err)
+	}
+}
+
+// usersOf are the NetworkAttachmentDefinitions of localnets, and the pods that ask for them.
+func (v *networks) usersOf(which func(n contract.Network, namespace string) bool) (owners []contract.Owner) {
+	for _, owner := range v.NADOwners() {
+		key := owner.Namespace + "/" + owner.Name
+		n := v.NetworkOfNAD(key)
+		if n == nil || n.Topology != contract.Localnet || !which(*n, owner.Namespace) {
+			continue
+		}
+		owners = append(owners, owner)
+		for _, pod := range v.allPods.Find(byNAD, key) {
+			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)
+		}
+	}
+	return owners
+}
+
+// namespaceChanged are the owners whose right to a physical network depends on the labels of a namespace.
+func (v *networks) namespaceChanged(old, new *corev1.Namespace) []contract.Owner {
+	if old != nil && new != nil && equality.Semantic.DeepEqual(old.Labels, new.Labels) {
+		return nil
+	}
+	name := either(old, new).Name
+	return v.usersOf(func(_ contract.Network, namespace string) bool { return namespace == name })
+}
+
+// NADProblem says why a NetworkAttachmentDefinition defines no network; nil when it does, and for one that is not ours.
+func (v *networks) NADProblem(key string) error {
+	if err := v.Definitions.NADProblem(key); err != nil {
+		return err
+	}
+	return v.denied(key, v.NetworkOfNAD(key))
+}
+
+// denied says why the namespace of a NetworkAttachmentDefinition may not use its physical network.
+func (v *grants) denied(key string, n *contract.Network) error {
+	if n == nil || n.Topology != contract.Localnet || v.physical.SharedIndexInformer == nil {
+		return nil
+	}
+	object := v.physical.Get(n.PhysicalNetwork)
+	if object == nil {
+		return nil
+	}
+	physical, err := v1alpha1.Decode[v1alpha1.PhysicalNetwork](object)
+	if err != nil {
+		return err // a grant that cannot be read is none
+	}
+	if physical.Spec.Namespaces == nil {
+		return nil
+	}
+	namespace, _, _ := strings.Cut(key, "/")
+	is := v.allNamespaces.Get(namespace)
+	for _, grant := range physical.Spec.Namespaces {
+		selector, err := metav1.LabelSelectorAsSelector(&grant.NamespaceSelector)
+		if err != nil || is == nil || !selector.Matches(labels.Set(is.Labels)) {
+			continue
+		}
+		if hasVLAN(grant.VLANs, n.VLAN) {
+			return nil
+		}
+	}
+	return fmt.Errorf("PhysicalNetwork %s does not let namespace %s use VLAN %d (0: untagged)", n.PhysicalNetwork, namespace, n.VLAN)
+}
+
+// hasVLAN reads numbers and ranges; no list has all VLANs.
+func hasVLAN(list []string, vlan int) bool {
+	for _, entry := range list {
+		low, high, isRange := strings.Cut(entry, "-")
+		if !isRange {
+			high = low
+		}
+		from, err := strconv.Atoi(low)
+		to, toErr := strconv.Atoi(high)
+		if errors.Join(err, toErr) == nil && from <= vlan && vlan <= to {
+			return true
+		}
+	}
+	return len(list) == 0
+}

@@ -1,0 +1,142 @@
+package physnet
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
+)
+
+// host has links; what a Reconciler does not use is nil.
+type host struct {
+	node.Observer
+	links []netdev.Link
+	addrs map[string][]netip.Prefix
+	up    []string
+}
+
+func (h *host) Links() ([]netdev.Link, error)             { return h.links, nil }
+func (h *host) Addrs(link string) ([]netip.Prefix, error) { return h.addrs[link], nil }
+func (h *host) SetLink(name string, s netdev.Settings) error {
+	if s.State == netdev.Up {
+		h.up = append(h.up, name)
+	}
+	return nil
+}
+
+type fixture struct {
+	*Reconciler
+	t        *testing.T
+	server   *ovsdbtest.Server
+	networks []*v1alpha1.PhysicalNetwork
+	labels   map[string]string
+	host     *host
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{t: t, server: ovsdbtest.Start(t, vswitch.Definition), host: &host{addrs: map[string][]netip.Prefix{}}}
+	f.server.Transact(`{"op":"insert","table":"Open_vSwitch","row":{"external_ids":["map",[["ovn-bridge-mappings","physnet:breth0,by-hand:br-hand"]]]}}`)
+	schema, err := vswitch.ReplicaSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := ovsdb.Defaults([]string{f.server.Endpoint()}, schema)
+	cfg.Logger, cfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	db, err := ovsdb.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	for _, name := range []string{"eth1", "eth2", "eth3"} {
+		f.host.links = append(f.host.links, netdev.Link{Name: name})
+	}
+	f.Reconciler = &Reconciler{
+		Node:     func() (map[string]string, bool) { return f.labels, f.labels != nil },
+		Networks: func() ([]*v1alpha1.PhysicalNetwork, bool) { return f.networks, true },
+		DB:       db, Links: f.host, Datapath: "netdev", Changed: func() {},
+	}
+	f.labels = map[string]string{"rack": "a"}
+	return f
+}
+
+func physical(name string, bridges ...v1alpha1.PhysicalBridge) *v1alpha1.PhysicalNetwork {
+	return &v1alpha1.PhysicalNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PhysicalNetworkSpec{Bridges: bridges}}
+}
+
+func onRack(rack, link string) v1alpha1.PhysicalBridge {
+	return v1alpha1.PhysicalBridge{NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{"rack": rack}}, Interface: link}
+}
+
+// want checks the mappings and the ports of bridges after a pass.
+func (f *fixture) want(mappings, ports, problem string) {
+	f.t.Helper()
+	err := f.Reconcile(context.Background())
+	if problem == "" && err != nil || problem != "" && (err == nil || !strings.Contains(err.Error(), problem)) || (f.Problem() == nil) != (problem == "") {
+		f.t.Errorf("error %v, problem %v, want %q", err, f.Problem(), problem)
+	}
+	settings := strings.NewReplacer(`"`, "", "}", ",", " ", "").Replace(f.server.Dump("Open_vSwitch", "external_ids"))
+	if got := settings; !strings.Contains(got, "ovn-bridge-mappings="+mappings+",\n") && !strings.Contains(got, "ovn-bridge-mappings="+mappings+",ovn-offload") {
+		f.t.Errorf("settings %s, want the mappings %s", got, mappings)
+	}
+	got := strings.Fields(f.server.Dump("Port", "name"))
+	slices.Sort(got)
+	if diff := cmp.Diff(strings.Fields(ports), got); diff != "" {
+		f.t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+func TestReconciler_BridgesFollowObjectsAndLabels(t *testing.T) {
+	f := newFixture(t)
+	f.want("physnet:breth0,by-hand:br-hand", "", "")
+	f.networks = []*v1alpha1.PhysicalNetwork{physical("storage", onRack("b", "eth2"), onRack("a", "eth1")), physical("other", onRack("c", "eth3"))}
+	f.want("physnet:breth0,by-hand:br-hand,storage:br-eth1", "br-eth1 eth1", "")
+	if !slices.Contains(f.host.up, "eth1") {
+		t.Error("the interface is not set up")
+	}
+	f.labels = map[string]string{"rack": "b"}
+	f.want("physnet:breth0,by-hand:br-hand,storage:br-eth2", "br-eth2 eth2", "")
+	f.networks[0].Spec.Bridges[0].Bridge = "br-storage"
+	f.want("physnet:breth0,by-hand:br-hand,storage:br-storage", "br-storage eth2", "")
+	f.labels = nil // the Node is not known: nothing changes
+	f.networks = nil
+	f.want("physnet:breth0,by-hand:br-hand,storage:br-storage", "br-storage eth2", "")
+	f.labels = map[string]string{"rack": "b"}
+	f.want("physnet:breth0,by-hand:br-hand", "", "")
+}
+
+func TestReconciler_RefusesWhatWouldCutConnections(t *testing.T) {
+	f := newFixture(t)
+	f.networks = []*v1alpha1.PhysicalNetwork{physical("good", onRack("a", "eth3")), physical("bad", onRack("a", "eth1"))}
+	const mappings, ports = "physnet:breth0,by-hand:br-hand,good:br-eth3", "br-eth3 eth3"
+	f.host.addrs["eth1"] = []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}
+	f.want(mappings, ports, "physical network bad: interface eth1 has the address 192.0.2.7/24")
+	f.host.addrs["eth1"] = []netip.Prefix{netip.MustParsePrefix("fe80::1/64")}
+	f.host.links[0].Master = 7
+	f.want(mappings, ports, "eth1 is a port of another bridge or of a bond")
+	f.host.links[0].Master = 0
+	f.networks[1].Spec.Bridges[0].Interface = "eth9"
+	f.want(mappings, ports, "the node has no interface eth9")
+	f.networks[1].Spec.Bridges[0].Interface = "eth3"
+	f.want(mappings, ports, "interface eth3 or bridge br-eth3 is that of physical network good")
+	f.networks[1].Spec.Bridges[0] = onRack("a", "eth2")
+	f.want("physnet:breth0,by-hand:br-hand,bad:br-eth2,good:br-eth3", "br-eth2 br-eth3 eth2 eth3", "")
+	if err := Remove(t.Context(), f.DB); err != nil {
+		t.Fatal(err)
+	}
+	f.networks = nil
+	f.want("physnet:breth0,by-hand:br-hand", "", "")
+}
