@@ -13,14 +13,12 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
-	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
@@ -90,10 +88,6 @@ func (f *full) openPolicies() error {
 	if err != nil {
 		return err
 	}
-	if f.policies, err = setup.NewPolicies(f.kinds, f.Logger, func() { f.nics.Mark() }); err != nil {
-		return err
-	}
-	claims := f.vfs.functions.Ledger
 	dir := filepath.Dir(f.Node.Checkpoint)
 	uplinks, err := uplink.New(filepath.Join(dir, "uplink.json"), boot, uplink.Deps{
 		Netns: node.Local{NS: f.netns}, NIC: nics{f.kernel}, Gateway: f.setup, Uplink: f.uplinkOf, Logger: f.Logger,
@@ -101,24 +95,10 @@ func (f *full) openPolicies() error {
 	if err != nil {
 		return err
 	}
-	f.nics, err = setup.New(filepath.Join(dir, "offload-policy.json"), boot, setup.Deps{
-		Policies: f.policies.List, NodeObject: f.node,
-		Inventory: f.inventory.Read, InUse: f.vfs.users, Hold: claims.Hold,
-		Busy: setup.Busy{Uplinks: uplinks, Pods: f.drainable, UnitDir: f.VFs.UnitDir},
-		Warn: func(message string) {
-			f.report.Warn(contract.NodeOwner(f.Node.Node), "OffloadPolicyNotApplied", message)
-		},
-		NIC:     nics{f.kernel},
-		OVS:     setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed, Links: f.netns},
-		Changed: func() { f.publisher.Changed(); f.vfs.offer() }, Logger: f.Logger, Registerer: f.metrics,
-	})
-	if err != nil {
-		return err
-	}
-	f.own.reserved = f.nics.Reserved
-	f.devices.OnChange(func(vf.Inventory) { f.nics.Mark() })
-	f.onNode(f.nics.Mark)
-	return nil
+	f.policies, f.nics, err = f.vfs.policies(f.publisher.Changed,
+		setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed, Links: f.netns},
+		setup.Busy{Uplinks: uplinks, Pods: f.drainable, UnitDir: f.VFs.UnitDir})
+	return err
 }
 
 // uplinkOf names the netdev of a NIC's physical port.
@@ -149,11 +129,6 @@ func (f *full) drainable() (names []string) {
 	}
 	return names
 }
-
-// nics changes devices through the kernel.
-type nics struct{ *netdev.Devices }
-
-func (nics) SetVFs(address string, n int) error { return netdev.SetVFs(sysfs, address, n) }
 
 func (f *full) openServer() (err error) {
 	cfg := f.CNI

@@ -17,6 +17,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
 
 // host is the agent of a host with a DPU. There is no OVS here, and nothing of the
@@ -29,6 +30,8 @@ type host struct {
 	status         *nodeoffload.Publisher
 	server         *cni.Server
 	label          *reconcile.Single
+	policies       *setup.Policies
+	nics           *setup.Runner
 	changed        chan struct{} // the DPU's health
 }
 
@@ -55,9 +58,20 @@ func Host(ctx context.Context, p *Process) (Agent, error) {
 	if h.status, err = h.publisher(nodeoffload.Devices, h.facts); err != nil {
 		return nil, err
 	}
+	if err := h.openPolicies(); err != nil {
+		return nil, err
+	}
 	h.dpu = dpu.NewWatch(n.client, n.Node.Node, n.Logger, h.healthChanged)
 	n.metrics.MustRegister(h.dpu.Age())
 	return h, h.openServer()
+}
+
+// openPolicies makes what sets the number of VFs as OffloadPolicies say.
+func (h *host) openPolicies() (err error) {
+	h.policies, h.nics, err = h.podVFs.policies(h.status.Changed, setup.DPUOVS{}, setup.Busy{
+		Uplinks: setup.DPUUplinks{}, DPU: true, Pods: func() []string { return nil },
+	})
+	return err
 }
 
 func (h *host) openServer() (err error) {
@@ -79,7 +93,10 @@ func (h *host) openServer() (err error) {
 // Run is Agent's.
 func (h *host) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{h.label.Run, h.dpu.Run, h.status.Run, h.devices.Run, h.serveKubelet} {
+	for _, run := range []func(context.Context) error{
+		h.label.Run, h.dpu.Run, h.status.Run, h.devices.Run, h.serveKubelet,
+		h.nics.Run, func(ctx context.Context) error { return h.policies.Run(ctx, h.nics.Mark) },
+	} {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
@@ -125,7 +142,7 @@ func (h *host) managementVF() (*node.VF, error) {
 }
 
 func (h *host) facts() nodeoffload.Facts {
-	facts := nodeoffload.Facts{Versions: h.versions(), Inventory: h.devices.Inventory(), Claims: h.functions.Ledger.Claims(), Reserved: h.own.notForPods()}
+	facts := nodeoffload.Facts{Versions: h.versions(), Inventory: h.devices.Inventory(), Claims: h.functions.Ledger.Claims(), Reserved: h.own.notForPods(), Policies: h.nics.Results()}
 	if err := h.dpu.Ready(); err != nil {
 		facts.Away = err.Error()
 	}

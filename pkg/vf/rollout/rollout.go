@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -165,7 +166,8 @@ func (r *Rollout) results() (map[string][]v1alpha1.PolicyResult, error) {
 	return out, nil
 }
 
-// selected has the results of a policy on the nodes that it selects.
+// selected has the results of a policy on the nodes that it selects. DPUs have no agent for policies: that of the host
+// makes the VFs.
 func (r *Rollout) selected(p *v1alpha1.OffloadPolicy, results map[string][]v1alpha1.PolicyResult) (map[string][]v1alpha1.PolicyResult, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&p.Spec.NodeSelector)
 	if err != nil {
@@ -173,7 +175,7 @@ func (r *Rollout) selected(p *v1alpha1.OffloadPolicy, results map[string][]v1alp
 	}
 	out := map[string][]v1alpha1.PolicyResult{}
 	for _, node := range r.deps.Nodes() {
-		if selector.Matches(labels.Set(node.Labels)) {
+		if _, dpu := node.Labels[contract.DPULabel]; !dpu && selector.Matches(labels.Set(node.Labels)) {
 			out[node.Name] = slices.DeleteFunc(slices.Clone(results[node.Name]), func(result v1alpha1.PolicyResult) bool { return result.Policy != p.Name })
 		}
 	}

@@ -224,3 +224,17 @@ func TestRollout_LeavesCordonOfOthers(t *testing.T) {
 		t.Errorf("%q", c.cordoned())
 	}
 }
+
+// TestRollout_SelectsHostsAndNoDPUs: the agent of a DPU knows no policies; that of its host reports what is done there.
+func TestRollout_SelectsHostsAndNoDPUs(t *testing.T) {
+	c := newCluster(t, v1alpha1.DrainWait)
+	for name, label := range map[string]string{"a": contract.DPUHostLabel, "b": contract.DPULabel} {
+		n := node(name)
+		n.Labels = map[string]string{label: ""}
+		c.put(nodesResource(), n)
+	}
+	c.says("a", v1alpha1.PolicyApplied)
+	if s := c.pass(); s.Selected != 1 || s.Applied != 1 || s.Conditions[0].Status != metav1.ConditionTrue {
+		t.Errorf("%+v", s)
+	}
+}

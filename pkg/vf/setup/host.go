@@ -28,7 +28,7 @@ func (h *host) observe() (State, error) {
 	}
 	st := State{
 		PFs: inv.PFs, Bonds: inv.Bonds, InUse: h.deps.InUse(), Boot: h.boot, OVS: h.deps.OVS.Observe(), Saved: h.saved.clone(),
-		Pods: h.deps.Busy.Pods(), Undone: h.deps.Busy.Uplinks.Undone(), Units: units,
+		Pods: h.deps.Busy.Pods(), Undone: h.deps.Busy.Uplinks.Undone(), Units: units, DPU: h.deps.Busy.DPU,
 	}
 	if node := h.deps.NodeObject(); node != nil {
 		st.Node, st.Cordoned = node.Name, node.Spec.Unschedulable

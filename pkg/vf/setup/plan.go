@@ -23,6 +23,8 @@ type Change struct {
 	Hold []string
 	// NoLAG says that the NIC is refused for the bond that has its port.
 	NoLAG bool
+	// Note is said of a change that needs no steps.
+	Note string
 	// DryRun says that the steps are only shown, and Then what follows once links exist.
 	DryRun bool
 	Then   string
@@ -93,7 +95,10 @@ type target struct {
 }
 
 func planApply(s State, pf *vf.PF, want Want) Change {
-	c := Change{Policy: want.Policy, PF: pf.Name, DryRun: want.DryRun}
+	c := Change{Policy: want.Policy, PF: pf.Name, DryRun: want.DryRun, Note: want.Note}
+	if c.Refused = want.Refused; c.Refused != "" {
+		return c
+	}
 	t := target{want.NumVFs, want.Mode, func(string) *bool { return want.HWTC }}
 	if c.Refused = unsupported(pf, t); c.Refused != "" {
 		return c
@@ -110,7 +115,7 @@ func planApply(s State, pf *vf.PF, want Want) Change {
 		return c
 	}
 	if saved, has := s.Saved.PFs[pf.Name]; !has || saved.Boot != s.Boot {
-		original := originalOf(pf, s.Boot)
+		original := originalOf(pf, s.Boot, s.DPU)
 		original.UplinkChange, original.Drain = want.UplinkChange, want.Drain
 		steps = append([]Step{savePF{pf.Name, original}}, steps...)
 	}
@@ -156,7 +161,7 @@ func (t target) steps(pf *vf.PF) []Step {
 			vfs(t.numVFs)
 		}
 	}
-	sameMode, sameVFs := pf.Eswitch.Mode == t.mode, pf.NumVFs == t.numVFs
+	sameMode, sameVFs := t.mode == "" || pf.Eswitch.Mode == t.mode, pf.NumVFs == t.numVFs
 	switch {
 	case sameMode && sameVFs:
 		return t.features(pf)
@@ -197,7 +202,7 @@ func (t target) features(pf *vf.PF) []Step {
 // unsupported says which part of the target the NIC does not support.
 func unsupported(pf *vf.PF, t target) string {
 	switch {
-	case pf.Eswitch.Mode == vf.Unknown:
+	case t.mode != "" && pf.Eswitch.Mode == vf.Unknown:
 		return "the NIC's eswitch is in an unknown mode"
 	case pf.TotalVFs == 0:
 		return "the NIC cannot have VFs: SR-IOV is off in its firmware or the host's, or it has none"

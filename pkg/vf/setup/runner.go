@@ -65,6 +65,8 @@ type Busy struct {
 	Pods func() []string
 	// UnitDir is where the host's systemd finds units; empty: the host has none.
 	UnitDir string
+	// DPU says that the host has a DPU.
+	DPU bool
 }
 
 // Deps is what a Runner works with.
@@ -224,6 +226,8 @@ func results(changes []Change, failed map[string]error, rules string, notes []v1
 			result.State, result.Message = v1alpha1.PolicyPending, still.Error()+"; "+rules
 		case failed[c.PF] != nil:
 			result.State, result.Message = v1alpha1.PolicyFailed, failed[c.PF].Error()
+		case c.Note != "" && len(c.Steps) == 0 && c.Refused == "":
+			result.Message = c.Note
 		case c.Refused != "":
 			result.State, result.Message = cmp.Or(c.State, v1alpha1.PolicyRefused), c.Refused
 		case c.DryRun && len(c.Steps) > 0:

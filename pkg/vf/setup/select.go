@@ -16,7 +16,8 @@ import (
 type Want struct {
 	Policy string
 	NumVFs int
-	Mode   vf.Mode
+	// Mode is empty on a host with a DPU, which has the eswitch.
+	Mode vf.Mode
 	// HWTC is hw-tc-offload of the uplink and the representors; nil: as it is.
 	HWTC *bool
 	// OVS says that OVS is to offload.
@@ -24,6 +25,8 @@ type Want struct {
 	Reserved int
 	// DryRun plans without a change.
 	DryRun bool
+	// Refused says what of the policy this node cannot have, Note what of it is set elsewhere.
+	Refused, Note string
 	way
 }
 
@@ -63,7 +66,11 @@ func Select(policies []*v1alpha1.OffloadPolicy, node map[string]string, s State)
 				note(pf.Name, v1alpha1.PolicyConflict, "policy %s is older and has this NIC", older.Policy)
 				continue
 			}
-			wants[pf.Name] = wantOf(p, s.Node)
+			want := wantOf(p, s.Node)
+			if s.DPU {
+				want = want.onDPUHost(p)
+			}
+			wants[pf.Name] = want
 			nics = append(nics, pf.Name)
 		}
 		for _, name := range nics {

@@ -13,6 +13,8 @@ import (
 type State struct {
 	PFs   []vf.PF
 	Bonds []vf.Bond
+	// DPU says that the host has a DPU, which has the eswitch and OVS.
+	DPU bool
 	// InUse says who has a VF, by its PCI address.
 	InUse map[string]string
 	// OVS is nil while it does not run.
@@ -67,7 +69,10 @@ type Original struct {
 	Drain        v1alpha1.Drain        `json:"drain,omitempty"`
 }
 
-func originalOf(pf *vf.PF, boot string) Original {
+func originalOf(pf *vf.PF, boot string, dpu bool) Original {
+	if dpu {
+		return Original{Boot: boot, Uplink: uplinkName(pf), NumVFs: pf.NumVFs}
+	}
 	o := Original{Boot: boot, Uplink: uplinkName(pf), NumVFs: pf.NumVFs, Mode: pf.Eswitch.Mode, HWTC: map[string]bool{}}
 	for _, link := range links(pf) {
 		if link.HWTC != nil {

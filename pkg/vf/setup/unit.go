@@ -102,7 +102,7 @@ func dropUnit(dir, pf string) error {
 // planUnit adds to a Change the steps for the PF's unit. A unit is kept while its policy is, whatever becomes of the rest.
 func planUnit(s State, pf *vf.PF, want Want, c Change) Change {
 	text := ""
-	if want.UplinkChange == v1alpha1.UplinkAtBoot && unsupported(pf, target{numVFs: want.NumVFs}) == "" {
+	if want.UplinkChange == v1alpha1.UplinkAtBoot && unsupported(pf, target{numVFs: want.NumVFs, mode: want.Mode}) == "" {
 		text = unitText(pf, want)
 	}
 	have, exists := s.Units[pf.Name]

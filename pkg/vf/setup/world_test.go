@@ -68,6 +68,7 @@ type world struct {
 	undone   map[string]uplink.Undone
 	events   []string
 	units    string // directory
+	dpu      bool
 
 	changes, crashAt int
 	crashAfter       bool
@@ -274,14 +275,18 @@ func (w *world) claim(device string) bool {
 // agent is a new life of the agent, with what is on the disk.
 func (w *world) agent() *Runner {
 	w.t.Helper()
+	var ovs OVSControl = w
+	if w.dpu {
+		ovs = DPUOVS{}
+	}
 	r, err := New(w.file, w.boot, Deps{
 		Policies: func() ([]*v1alpha1.OffloadPolicy, bool) { return w.policies, !w.unknown },
 		NodeObject: func() *corev1.Node {
 			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: w.labels}, Spec: corev1.NodeSpec{Unschedulable: w.cordoned}}
 		},
-		Busy:      Busy{Pods: func() []string { return w.pods }, Uplinks: uplinks{w}, UnitDir: w.units},
+		Busy:      Busy{Pods: func() []string { return w.pods }, Uplinks: uplinks{w}, UnitDir: w.units, DPU: w.dpu},
 		Inventory: w.inventory, InUse: w.users, Hold: w.hold,
-		NIC: w, OVS: w, Changed: func() {}, Warn: func(message string) { w.events = append(w.events, message) },
+		NIC: w, OVS: ovs, Changed: func() {}, Warn: func(message string) { w.events = append(w.events, message) },
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

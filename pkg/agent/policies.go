@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"path/filepath"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
+)
+
+// nics changes devices through the kernel.
+type nics struct{ *netdev.Devices }
+
+func (nics) SetVFs(address string, n int) error { return netdev.SetVFs(sysfs, address, n) }
+
+// policies makes what sets NICs up as OffloadPolicies say.
+func (v *podVFs) policies(changed func(), ovs setup.OVSControl, busy setup.Busy) (*setup.Policies, *setup.Runner, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, nil, err
+	}
+	var runner *setup.Runner
+	policies, err := setup.NewPolicies(v.kinds, v.Logger, func() { runner.Mark() })
+	if err != nil {
+		return nil, nil, err
+	}
+	runner, err = setup.New(filepath.Join(filepath.Dir(v.Node.Checkpoint), "offload-policy.json"), boot, setup.Deps{
+		Policies: policies.List, NodeObject: v.node,
+		Inventory: v.inventory.Read, InUse: v.users, Hold: v.functions.Ledger.Hold,
+		Busy: busy, NIC: nics{v.kernel}, OVS: ovs,
+		Warn: func(message string) {
+			v.report.Warn(contract.NodeOwner(v.Node.Node), "OffloadPolicyNotApplied", message)
+		},
+		Changed: func() { changed(); v.offer() }, Logger: v.Logger, Registerer: v.metrics,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	v.own.reserved = runner.Reserved
+	v.devices.OnChange(func(vf.Inventory) { runner.Mark() })
+	v.onNode(runner.Mark)
+	return policies, runner, nil
+}
