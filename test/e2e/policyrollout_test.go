@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,8 +125,15 @@ func (r *rollout) pod(name, node string) string {
 // says is what the agent of a node reports.
 func (r *rollout) says(node string, state v1alpha1.PolicyState) {
 	r.Helper()
-	r.apply(fmt.Sprintf(`{"apiVersion": %q, "kind": "NodeOffload", "metadata": {"name": %q}, "status": {"offload": "off",
-		"policies": [{"policy": "rollout", "generation": 1, "state": %q}]}}`, v1alpha1.Version, node, state))
+	object := &v1alpha1.NodeOffload{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.Version, Kind: "NodeOffload"}, ObjectMeta: metav1.ObjectMeta{Name: node},
+		Status: v1alpha1.NodeOffloadStatus{Offload: v1alpha1.OffloadOff, Policies: []v1alpha1.PolicyResult{{Policy: "rollout", Generation: 1, State: state}}},
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.apply(string(text))
 }
 
 func (r *rollout) changing(nodes ...string) {
