@@ -100,7 +100,7 @@ func (h *host) Run(ctx context.Context) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error {
-		if err := unmanaged.Install(ctx, h.Install.Run, nil); err != nil {
+		if err := unmanaged.Install(ctx, h.Install.Run, sysfs, nil); err != nil {
 			h.Logger.Warn("network services may configure devices of the network", "error", err)
 		}
 		if err := h.view.Start(ctx); err != nil {

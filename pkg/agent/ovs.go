@@ -210,7 +210,7 @@ func (o *ovs) keepUnmanaged(ctx context.Context) {
 	defer cancel()
 	bridges, err := gateway.Bridges(o.Node, node.Local{NS: o.netns})
 	if err == nil {
-		err = unmanaged.Install(ctx, o.Install.Run, bridges)
+		err = unmanaged.Install(ctx, o.Install.Run, sysfs, bridges)
 	}
 	if err != nil {
 		o.Logger.Warn("network services may configure devices of the network", "error", err)

@@ -55,7 +55,7 @@ func TestNetworkdScript(t *testing.T) {
 	case "":
 		t.Skip("a part of TestInstall_NetworkdLeavesDevices")
 	case "install":
-		err = Install(t.Context(), "/run", []string{"breth0"})
+		err = Install(t.Context(), "/run", t.TempDir(), []string{"breth0"})
 	case "remove":
 		err = Remove(t.Context(), "/run")
 	}

@@ -3,7 +3,7 @@
 //
 // Place in the data flow:
 //
-//	agent, before the first change of the node -> Install -> files in /run -> a reload by D-Bus -> the services
+//	agent, before the first change of the node -> Install -> files in /run -> a reload by D-Bus, uevents -> the services
 //	clean-up -> Remove
 //
 // The files are in /run only: after a boot without an agent the host is as before. The uplink itself stays with its
@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -61,8 +62,9 @@ func content(bridges []string) (map[string]string, error) {
 	return out, nil
 }
 
-// Install writes the files below the host's /run and tells the services. It changes nothing if they are there.
-func Install(ctx context.Context, run string, bridges []string) error {
+// Install writes the files below the host's /run and tells the services. It changes nothing if they are there. A unit of
+// the host may have made VFs before, at the boot: for those udev uses the rules too.
+func Install(ctx context.Context, run, sys string, bridges []string) error {
 	want, err := content(bridges)
 	if err != nil {
 		return err
@@ -84,7 +86,40 @@ func Install(ctx context.Context, run string, bridges []string) error {
 	if !changed {
 		return nil
 	}
-	return reload(ctx, run)
+	links, err := functionLinks(sys)
+	return errors.Join(err, reload(ctx, run, links), announce(sys, links))
+}
+
+// functionPort is what the rules match.
+var functionPort = regexp.MustCompile(`^(c\d+)?pf\d+[vs]f\d+$`)
+
+// functionLinks names the netdevs of VFs and the representors that are there.
+func functionLinks(sys string) ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(sys, "class/net/*"))
+	if err != nil {
+		return nil, err
+	}
+	var links []string
+	for _, link := range all {
+		_, notVF := os.Stat(filepath.Join(link, "device/physfn"))
+		port, _ := os.ReadFile(filepath.Join(link, "phys_port_name")) // most links have none
+		if notVF == nil || functionPort.Match(bytes.TrimSpace(port)) {
+			links = append(links, filepath.Base(link))
+		}
+	}
+	return links, nil
+}
+
+// announce has the kernel tell udev of links once more.
+func announce(sys string, links []string) error {
+	var errs []error
+	for _, link := range links {
+		err := os.WriteFile(filepath.Join(sys, "class/net", link, "uevent"), []byte("change"), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("telling udev of %s: %w", link, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Remove removes the files and tells the services. Absent files are no error.
@@ -104,11 +139,11 @@ func Remove(ctx context.Context, run string) error {
 	if !changed {
 		return nil
 	}
-	return reload(ctx, run)
+	return reload(ctx, run, nil)
 }
 
-// reload lets the services that run read the files. udev reads its rules by itself.
-func reload(ctx context.Context, run string) error {
+// reload lets the services that run read the files, and NetworkManager release links. udev reads its rules by itself.
+func reload(ctx context.Context, run string, links []string) error {
 	socket := filepath.Join(run, "dbus/system_bus_socket")
 	if _, err := os.Stat(socket); err != nil {
 		return nil //nolint:nilerr // without a bus there is no service to tell
@@ -129,7 +164,7 @@ func reload(ctx context.Context, run string) error {
 		args               []any
 	}{
 		{"org.freedesktop.network1", "/org/freedesktop/network1", "org.freedesktop.network1.Manager.Reload", nil},
-		{"org.freedesktop.NetworkManager", "/org/freedesktop/NetworkManager", "org.freedesktop.NetworkManager.Reload", []any{configuration}},
+		{networkManager, managerPath, networkManager + ".Reload", []any{configuration}},
 	} {
 		if !slices.Contains(running, service.name) {
 			continue
@@ -137,6 +172,30 @@ func reload(ctx context.Context, run string) error {
 		call := bus.Object(service.name, dbus.ObjectPath(service.path)).CallWithContext(ctx, service.method, 0, service.args...)
 		if call.Err != nil {
 			errs = append(errs, fmt.Errorf("telling %s: %w", service.name, call.Err))
+		}
+	}
+	if slices.Contains(running, networkManager) {
+		errs = append(errs, release(ctx, bus, links))
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	networkManager = "org.freedesktop.NetworkManager"
+	managerPath    = "/org/freedesktop/NetworkManager"
+)
+
+// release has NetworkManager give up links that it manages already: it uses the mark of udev for new links only.
+func release(ctx context.Context, bus *dbus.Conn, links []string) error {
+	var errs []error
+	for _, link := range links {
+		var device dbus.ObjectPath
+		call := bus.Object(networkManager, managerPath).CallWithContext(ctx, networkManager+".GetDeviceByIpIface", 0, link)
+		if call.Store(&device) != nil {
+			continue // it does not know the link
+		}
+		if err := bus.Object(networkManager, device).SetProperty(networkManager+".Device.Managed", dbus.MakeVariant(false)); err != nil {
+			errs = append(errs, fmt.Errorf("releasing %s from NetworkManager: %w", link, err))
 		}
 	}
 	return errors.Join(errs...)
