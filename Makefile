@@ -21,7 +21,7 @@ TIER     :=
 BENCHVM  := $(BIN)/benchvm
 BENCHTESTS := $(BIN)/bench.test
 
-.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image release clean root packages FORCE
+.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade bench-boot bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image release clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,7 +35,7 @@ lab-down: root $(LAB) ## remove the lab and everything that it made
 test: ## the gate: unit tests, the core of the end to end tests and of the bench, linters (root)
 test-full: ## everything that there is to test; hours (root)
 test: STEPS = generated unit bench-vm e2e
-test-full: STEPS = generated unit race bench-vm e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade TIER=-full
+test-full: STEPS = generated unit race bench-vm bench-boot e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade TIER=-full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
@@ -85,6 +85,13 @@ bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machin
 # two groups of tests of about the same length
 bench-vm-run bench-vm-skip: bench-vm-%:
 	cd test/bench/switchdev && $(CURDIR)/$(BENCHVM) --timeout=60m $(CURDIR)/$(BENCHTESTS) -test.v -test.timeout=60m '-test.$*=DPU|Product$$' $(TIER)
+
+# three boots of one host, each with a test of its own
+bench-boot: root $(BENCHVM) ## a host with systemd and NetworkManager boots: the unit of an OffloadPolicy (root)
+	go test -c -tags bench -o $(BIN)/boot.test ./test/bench/boot
+	rm -rf $(OUT)/disk && mkdir -p $(OUT)/disk
+	for boot in 1 2 3; do ( cd test/bench/boot && $(CURDIR)/$(BENCHVM) --systemd --disk=$(CURDIR)/$(OUT)/disk --nics=1 --vfs=0 --switchdev=false \
+		--timeout=20m $(CURDIR)/$(BIN)/boot.test -test.v -test.run=TestBoot$${boot}_ ) || exit 1; done
 
 bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./test/measure/

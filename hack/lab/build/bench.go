@@ -82,3 +82,12 @@ func (c *Cache) BenchRoot(ctx context.Context) (string, error) {
 		return c.debian(ctx, path, packages)
 	})
 }
+
+// SystemdRoot gives the root file system of VMs that boot with systemd and NetworkManager.
+func (c *Cache) SystemdRoot(ctx context.Context) (string, error) {
+	packages := append(nodePackages(), "systemd-sysv", "udev", "dbus", "network-manager")
+	return c.once(ctx, "systemd-root", hash(append(packages, suite)...), func(ctx context.Context, path string) error {
+		c.Say("    installing Debian %s with %d packages and systemd for the bench", suite, len(packages))
+		return c.debian(ctx, path, packages)
+	})
+}

@@ -35,6 +35,7 @@ type options struct {
 	cache   string
 	root    string
 	plain   bool
+	disk    string
 }
 
 func command(exit *int) *cobra.Command {
@@ -53,6 +54,8 @@ func command(exit *int) *cobra.Command {
 	flags.DurationVar(&o.machine.Timeout, "timeout", o.machine.Timeout, "for all of it")
 	flags.StringSliceVar(&o.machine.Files, "file", nil, "a program or file to have in "+vm.FilesDir+", which is in PATH")
 	flags.StringSliceVar(&o.job.Env, "env", nil, "NAME=VALUE for the program")
+	flags.BoolVar(&o.job.Systemd, "systemd", false, "boot with systemd and NetworkManager; the program is a unit")
+	flags.StringVar(&o.disk, "disk", "", "directory that the machine has as "+vm.DiskDir+", and that stays; with --systemd its units are the host's own")
 	flags.StringVar(&o.root, "root", "", "root file system instead of Debian trixie with OVS 3.5 and OVN 25.03; / is this machine's")
 	flags.StringVar(&o.cache, "cache", "", "where kernel and root file system are kept")
 	flags.StringVar(&o.machine.Console, "console", "", "file for the kernel's messages")
@@ -102,7 +105,11 @@ func (o *options) make(ctx context.Context, repo, scratch string) (err error) {
 	}
 	o.machine.Kernel = kernel.Image
 	if o.machine.Root = o.root; o.root == "" {
-		if o.machine.Root, err = c.BenchRoot(ctx); err != nil {
+		root := c.BenchRoot
+		if o.job.Systemd {
+			root = c.SystemdRoot
+		}
+		if o.machine.Root, err = root(ctx); err != nil {
 			return err
 		}
 	}
@@ -123,6 +130,13 @@ func (o *options) make(ctx context.Context, repo, scratch string) (err error) {
 // repository where it is here: tests find their testdata.
 func (o *options) place(repo string, args []string) error {
 	o.job.Shares = []vm.Share{{From: repo, To: repo}}
+	if o.disk != "" {
+		disk, err := filepath.Abs(o.disk)
+		if err != nil {
+			return err
+		}
+		o.job.Shares = append(o.job.Shares, vm.Share{From: disk, To: vm.DiskDir, Writable: true})
+	}
 	o.job.Args = args
 	if strings.Contains(args[0], "/") {
 		o.machine.Files = append(o.machine.Files, args[0])

@@ -9,6 +9,10 @@ static struct dentry *swsim_ddir;
 static DEFINE_IDA(swsim_ida);
 u8 swsim_rand[2];
 
+static bool one_card;
+module_param(one_card, bool, 0644);
+MODULE_PARM_DESC(one_card, "NICs that the driver takes are ports of one card, whose switch id they have");
+
 static int ports_show(struct seq_file *s, void *v)
 {
 	struct swsim_pf *pf = s->private;
@@ -134,7 +138,7 @@ static int swsim_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	pf->switch_id.id[1] = 0x53;
 	pf->switch_id.id[2] = swsim_rand[0];
 	pf->switch_id.id[3] = swsim_rand[1];
-	pf->switch_id.id[6] = pf->idx;
+	pf->switch_id.id[6] = one_card ? 0 : pf->idx;
 	pf->switch_id.id[7] = 1;
 	pci_set_drvdata(pdev, pf);
 

@@ -21,6 +21,8 @@ const (
 	OutputPort = "/dev/vport0p1"
 	// FilesDir is where Job.Files are in the machine, and first in PATH.
 	FilesDir = "/job/" + filesDir
+	// DiskDir is a directory of the host that outlives the machine.
+	DiskDir = "/disk"
 )
 
 // Job is what the machine does.
@@ -37,6 +39,8 @@ type Job struct {
 	VFs       int
 	Switchdev bool
 	Bare      int
+	// Systemd makes systemd the first process; the command is then a unit of it.
+	Systemd bool
 	// Shares are directories of the host. The tag of the n-th is ShareTag(n).
 	Shares []Share
 }

@@ -21,7 +21,7 @@ import (
 const jobDir = "/job"
 
 func main() {
-	exit, err := run()
+	exit, err := run(os.Args[1:])
 	if err != nil {
 		say(err)
 		exit = 125
@@ -41,8 +41,14 @@ func say(err error) {
 	}
 }
 
-func run() (int, error) {
-	job, err := setUp()
+func run(args []string) (int, error) {
+	var job vm.Job
+	var err error
+	if len(args) == 1 && args[0] == unitArgument {
+		job, err = vm.ReadJob(jobDir)
+	} else if job, err = setUp(); err == nil && job.Systemd {
+		return 0, systemd(job)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -50,8 +56,10 @@ func run() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("opening the output: %w", err)
 	}
-	if err := nics(job); err != nil {
-		return 0, err
+	if !job.Systemd {
+		if err := nics(job); err != nil {
+			return 0, err
+		}
 	}
 	return execute(job, output)
 }
