@@ -26,7 +26,7 @@ func sysfsOf(t *testing.T, ports map[string]string) string {
 	return sys
 }
 
-// announced are the netdevs of which udev was told.
+// announced are the netdevs with a further uevent.
 func announced(t *testing.T, sys string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(sys, "class/net/*/uevent"))
@@ -58,7 +58,7 @@ func TestInstall_WritesFilesAndRemoveLeavesOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := announced(t, sys); !slices.Equal(got, []string{"rep0", "sf0", "vf0"}) {
-		t.Errorf("udev is told of %q", got)
+		t.Errorf("uevents of %q", got)
 	}
 	for path, want := range map[string]string{
 		networkd: "Name=br-int ovn-k8s-mp0 ovs-system ovs-netdev genev_sys_* breth0\n",
