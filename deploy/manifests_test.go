@@ -225,7 +225,7 @@ var rights = map[string][]string{
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",
 		"get services", "list services", "watch services", "list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs",
 		"create events", "patch events", "get leases", "list leases", "watch leases",
-		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
+		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads", "get offloadpolicies", "list offloadpolicies", "watch offloadpolicies",
 	},
 }
 
