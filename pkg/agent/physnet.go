@@ -23,7 +23,7 @@ type physicalNetworks struct {
 func (o *ovs) newPhysicalNetworks(changed func()) (*physicalNetworks, error) {
 	p := &physicalNetworks{}
 	cfg := reconcile.Defaults("physical-networks")
-	cfg.Logger, cfg.Registerer = o.Logger, o.metrics
+	cfg.Logger = o.Logger // no metrics: the NodeOffload has the problems, and the series of a node are limited
 	p.reconciler = &physnet.Reconciler{
 		Node: func() (map[string]string, bool) {
 			if object := o.node(); object != nil {
