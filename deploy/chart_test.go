@@ -65,7 +65,7 @@ func TestRender_OnlyWhatIsEnabled(t *testing.T) {
 	const network = "network: {podCIDRs: [10.244.0.0/16/24], serviceCIDRs: [10.96.0.0/12]}\n"
 	for text, want := range map[string]string{
 		"namespace: {create: false}\ncrds: {install: false}":                                          "[10-config 20-rbac 21-admission 22-admission-everyone 23-network-admission 30-ovnkube-identity 40-ovnkube-db 50-ovnkube-master 60-ovs-node 70-ovnkube-node 75-leave]",
-		"nodes: {openvswitch: false}\nopenshift: true":                                                "[00-namespace 10-config 15-crds 16-network-crds 17-udn-crds 18-ipamclaims 19-ovn4nfv-crds 20-rbac 21-admission 22-admission-everyone 23-network-admission 27-openshift 30-ovnkube-identity 40-ovnkube-db 50-ovnkube-master 70-ovnkube-node 75-leave]",
+		"nodes: {openvswitch: false}\nopenshift: true":                                                "[00-namespace 10-config 15-crds 16-network-crds 17-udn-crds 18-ipamclaims 19-multi-networkpolicies 19-ovn4nfv-crds 20-rbac 21-admission 22-admission-everyone 23-network-admission 27-openshift 30-ovnkube-identity 40-ovnkube-db 50-ovnkube-master 70-ovnkube-node 75-leave]",
 		network + "namespace: {create: false}\ncontrolPlane: {enabled: false}\ndpus: {enabled: true}": "[10-config 90-ovnkube-node-dpu]",
 	} {
 		rendered, err := Render(with(t, text))

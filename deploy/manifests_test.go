@@ -190,6 +190,7 @@ var rights = map[string][]string{
 		"list nodeoffloads", "watch nodeoffloads", "list offloadpolicies", "watch offloadpolicies", "update offloadpolicies/status", "list physicalnetworks", "watch physicalnetworks",
 		"patch nodes", "create pods/eviction", // for OffloadPolicies with drain Evict
 		"get network-attachment-definitions", "list network-attachment-definitions", "watch network-attachment-definitions", "patch network-attachment-definitions",
+		"get multi-networkpolicies", "list multi-networkpolicies", "watch multi-networkpolicies",
 		"get ipamclaims", "list ipamclaims", "watch ipamclaims", "patch ipamclaims/status",
 		"create network-attachment-definitions", "update network-attachment-definitions", "delete network-attachment-definitions",
 		"list userdefinednetworks", "watch userdefinednetworks", "update userdefinednetworks", "update userdefinednetworks/status", "update userdefinednetworks/finalizers",

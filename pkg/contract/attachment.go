@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,8 @@ const (
 	NetworkStatusKey = "k8s.v1.cni.cncf.io/network-status"
 	// ResourceNameKey names the device plugin's resource of a network; user, on a NetworkAttachmentDefinition.
 	ResourceNameKey = "k8s.v1.cni.cncf.io/resourceName"
+	// PolicyForKey lists the NetworkAttachmentDefinitions whose networks a policy is for; user, on a MultiNetworkPolicy.
+	PolicyForKey = "k8s.v1.cni.cncf.io/policy-for"
 	// NetworkNameKey and NetworkIDKey hold the name and the decimal id of a network; controller, on a
 	// NetworkAttachmentDefinition.
 	NetworkNameKey = "k8s.ovn.org/network-name"
@@ -77,6 +80,46 @@ func NADOf(key string) string {
 		return parts[0] + "/" + parts[1]
 	}
 	return key
+}
+
+// AttachmentKeys are the keys of a pod's attachments to further networks: those that it asks for, and those that it has.
+func AttachmentKeys(pod *corev1.Pod) (keys []string) {
+	if !AsksForNetworks(pod) {
+		return nil
+	}
+	attachments, _ := Attachments(pod) // the allocator reports the error
+	for _, a := range attachments {
+		keys = append(keys, a.Key())
+	}
+	for _, key := range NetworkKeys(pod.Annotations[PodNetworksKey]) {
+		if key != DefaultNetwork && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// ParsePolicyFor reads PolicyForKey: keys of NetworkAttachmentDefinitions, of which those without a namespace are in the
+// policy's.
+func ParsePolicyFor(value, namespace string) (nads []string, err error) {
+	for entry := range strings.SplitSeq(value, ",") {
+		entry = strings.TrimSpace(entry)
+		if entry == "" {
+			continue
+		}
+		in, name, ok := strings.Cut(entry, "/")
+		if !ok {
+			in, name = namespace, entry
+		}
+		if !objectName.MatchString(in) || !objectName.MatchString(name) {
+			err = errors.Join(err, fmt.Errorf("%q is not the name of a NetworkAttachmentDefinition", entry))
+			continue
+		}
+		if key := in + "/" + name; !slices.Contains(nads, key) {
+			nads = append(nads, key)
+		}
+	}
+	return nads, err
 }
 
 // selection is an element of NetworksKey.

@@ -20,6 +20,9 @@ const (
 	KindNodeServices = "NodeServices"
 
 	KindNetworkPolicy = "NetworkPolicy"
+	// KindMultiNetworkPolicy has rows on each network that the object is for. On the default network it has none: that
+	// owner stands for the object.
+	KindMultiNetworkPolicy = "MultiNetworkPolicy"
 
 	KindAdminNetworkPolicy         = "AdminNetworkPolicy"
 	KindBaselineAdminNetworkPolicy = "BaselineAdminNetworkPolicy"
@@ -67,6 +70,11 @@ func NodeServicesOwner(node string) Owner { return Owner{Kind: KindNodeServices,
 // NetworkPolicyOwner is the owner of a policy's port group and rules.
 func NetworkPolicyOwner(namespace, name string) Owner {
 	return Owner{Kind: KindNetworkPolicy, Namespace: namespace, Name: name}
+}
+
+// MultiNetworkPolicyOwner is the owner that stands for a MultiNetworkPolicy; the owners on its networks have rows.
+func MultiNetworkPolicyOwner(namespace, name string) Owner {
+	return Owner{Kind: KindMultiNetworkPolicy, Namespace: namespace, Name: name}
 }
 
 // On is the owner of the same object on another network.

@@ -25,6 +25,8 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/test/policytest"
@@ -43,7 +45,11 @@ type history struct {
 func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Object) *world {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{
-		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList",
+		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List",
+		kube.IPAMClaims(): "IPAMClaimList", kube.MultiNetworkPolicies(): contract.KindMultiNetworkPolicy + "List",
+		{Version: "v1", Resource: "namespaces"}: "NamespaceList",
+		ovnv1.UserDefinedNetworks():             "UserDefinedNetworkList", ovnv1.ClusterUserDefinedNetworks(): "ClusterUserDefinedNetworkList",
+		opnfv.Networks(): "NetworkList", opnfv.ProviderNetworks(): "ProviderNetworkList",
 		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
 	}
 	for kind, resource := range policy.AdminKinds() {

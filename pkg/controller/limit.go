@@ -19,7 +19,7 @@ func (c *Zone) followLimit(p *pass) {
 	policies := map[contract.Owner]bool{}
 	for _, owner := range p.byName {
 		switch owner.Kind {
-		case contract.KindNetworkPolicy:
+		case contract.KindNetworkPolicy, contract.KindMultiNetworkPolicy:
 			policies[owner] = true
 		case contract.KindPodSet:
 			set, counted := c.view.PodSet(owner), 0

@@ -67,6 +67,16 @@ func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	return f.of.addresses.Adopt(pod, f.ClusterView.Node(pod.Spec.NodeName), network)
 }
 
+func (f facts) Attached(pod *corev1.Pod, network string) (values []*contract.PodNetwork) {
+	for _, key := range contract.AttachmentKeys(pod) {
+		value := f.Allocated(pod, key)
+		if on := f.of.addresses.NetworkOf(pod, key); value != nil && on != nil && on.Name == network {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
 // mark sends owners of the zone to their loops. A standby marks none: the first batch of a new leader has all owners.
 func (c *Zone) mark(owners ...contract.Owner) {
 	c.values.Changed(owners...)

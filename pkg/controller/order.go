@@ -53,8 +53,12 @@ func (c *Zone) inOrder(owners []contract.Owner) []contract.Owner {
 		if owner.Kind != contract.KindPod || pod == nil || !c.portComesOrGoes(owner) {
 			continue
 		}
+		network := c.networkOf(owner)
+		if network == nil {
+			continue
+		}
 		all = append(all, c.view.AdminSetsOf(pod)...)
-		policies, _ := c.view.PoliciesOf(pod)
+		policies, _ := c.view.PoliciesOf(pod, network.Name)
 		for _, policy := range policies {
 			if len(c.db.Rows(policy.Owner.String())) == 0 {
 				all = append(all, policy.Owner)

@@ -36,7 +36,7 @@ func (c *Zone) warnAuthor(owner contract.Owner) {
 }
 
 // warning is about a namespace selector that selects no namespace now and so allows no peer, which is seldom intended.
-// For a service it is about external IPs that the service must not have. The text is empty without a warning.
+// For a MultiNetworkPolicy it is about networks that do not exist. For a service it is about external IPs that the service must not have. The text is empty without a warning.
 func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 	if owner.Kind == contract.KindService {
 		name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
@@ -45,6 +45,9 @@ func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 				"they belong to nodes or to the networks of pods, services or routers", refused)
 		}
 		return "", ""
+	}
+	if problem := c.view.MultiProblem(owner); problem != nil {
+		return "PolicyForNotFound", fmt.Sprint(problem)
 	}
 	policy := c.view.Policy(owner)
 	if policy == nil {

@@ -59,7 +59,8 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		listening:  func() bool { return true },
 	}
 	v.networks = networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}}
-	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() })
+	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() },
+		func(nad string) *contract.Network { return v.NetworkOfNAD(nad) })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
 	return v, v.prepare(client, trim, v.nodes, v.pods, v.services, v.namespaces, v.endpoints, v.policies)
 }
@@ -81,7 +82,10 @@ func (v *ClusterView) ListenWhen(f func() bool) { v.listening = f }
 // and the listeners were called for every object in it.
 func (v *ClusterView) Start(ctx context.Context) error {
 	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
-	v.networks.start(ctx, &f, v.notify)
+	v.networks.start(ctx, &f, func(old, new *unstructured.Unstructured) { notifyOfNAD(v, old, new) }, v.notify)
+	v.startPolicies(ctx, &f, func(owner contract.Owner, object *unstructured.Unstructured) {
+		v.notify(v.MultiChanged(owner, object)...)
+	})
 	f.add(follow(ctx, v.nodes, func(old, new *corev1.Node) { v.notify(v.nodeOwners(old, new)...) }))
 	f.add(follow(ctx, v.pods, v.podChanged))
 	f.add(follow(ctx, v.services, func(old, new *corev1.Service) { v.notify(v.ServiceChanged(old, new)...) }))
@@ -200,6 +204,9 @@ func (v *ClusterView) Object(owner contract.Owner) runtime.Object {
 		return objectOf(v.NAD(owner.Namespace, owner.Name))
 	case contract.KindIPAMClaim:
 		return objectOf(v.IPAMClaim(owner.Namespace, owner.Name))
+	}
+	if owner.Kind == contract.KindMultiNetworkPolicy {
+		return objectOf(v.MultiNetworkPolicy(owner.Namespace, owner.Name))
 	}
 	if _, isAdmin := v.admin.informers[owner.Kind]; isAdmin {
 		return objectOf(v.AdminPolicy(owner))

@@ -25,13 +25,14 @@ func NADs() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"}
 }
 
-// networks are the further networks. The CRD of NetworkAttachmentDefinitions may be absent.
+// networks are the further networks, and the policies for them. Their CRDs may be absent.
 type networks struct {
 	*network.Definitions
 	nads    store[unstructured.Unstructured]
 	present bool
 	claims
 	grants
+	multiPolicies
 	allPods  store[corev1.Pod]
 	allNodes store[corev1.Node]
 }
@@ -59,11 +60,15 @@ func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interfac
 	if err == nil {
 		v.physical, v.physicalPresent, err = optionalKind(ctx, client, v1alpha1.PhysicalNetworks())
 	}
+	if err == nil {
+		v.multis, v.multisPresent, err = optionalKind(ctx, client, MultiNetworkPolicies())
+	}
 	return err
 }
 
-// start runs the informer; changed gets the owners on the networks that change.
-func (v *networks) start(ctx context.Context, f *following, changed func(owners ...contract.Owner)) {
+// start runs the informers of NetworkAttachmentDefinitions and of what they refer to; marked gets the owners that change
+// with the latter.
+func (v *networks) start(ctx context.Context, f *following, changed func(old, new *unstructured.Unstructured), marked func(owners ...contract.Owner)) {
 	if v.nads.SharedIndexInformer == nil {
 		return
 	}
@@ -71,14 +76,26 @@ func (v *networks) start(ctx context.Context, f *following, changed func(owners 
 		before, _ := old.(*unstructured.Unstructured)
 		after, _ := new.(*unstructured.Unstructured)
 		if before == nil || after == nil || !sameNAD(before, after) {
-			changed(v.nadChanged(before, after)...)
+			changed(before, after)
 		}
 	})
 	if v.present || err != nil {
 		f.add(synced, err)
 	}
-	v.startClaims(ctx, f, changed)
-	v.startPhysical(ctx, f, changed)
+	v.startClaims(ctx, f, marked)
+	v.startPhysical(ctx, f, marked)
+}
+
+// notifyOfNAD notifies of what changes with a NetworkAttachmentDefinition: of policies last, which use what the others make.
+func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
+	owners := v.networks.nadChanged(old, new)
+	var nads []string
+	for _, owner := range owners {
+		if owner.Kind == contract.KindNAD {
+			nads = append(nads, owner.Namespace+"/"+owner.Name)
+		}
+	}
+	v.notify(contract.Unique(append(owners, v.NADsChanged(nads...)...))...)
 }
 
 func sameNAD(old, new *unstructured.Unstructured) bool {
@@ -122,19 +139,13 @@ func keyOf(object *unstructured.Unstructured) string {
 // AttachmentOwners are the owners of a pod's attachments to further networks: those that it asks for, and those that it
 // has.
 func AttachmentOwners(pod *corev1.Pod) (owners []contract.Owner) {
-	if pod == nil || !contract.AsksForNetworks(pod) {
+	if pod == nil {
 		return nil
 	}
-	attachments, _ := contract.Attachments(pod)
-	for _, a := range attachments {
-		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name).On(a.Key()))
+	for _, key := range contract.AttachmentKeys(pod) {
+		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name).On(key))
 	}
-	for _, key := range contract.NetworkKeys(pod.Annotations[contract.PodNetworksKey]) {
-		if key != contract.DefaultNetwork {
-			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name).On(key))
-		}
-	}
-	return contract.Unique(owners)
+	return owners
 }
 
 // Attachments are the owners of all pods' attachments to further networks.

@@ -73,6 +73,16 @@ func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	return value
 }
 
+func (f facts) Attached(pod *corev1.Pod, network string) (values []*contract.PodNetwork) {
+	for _, key := range contract.AttachmentKeys(pod) {
+		value, on := f.Allocated(pod, key), f.NetworkOfNAD(contract.NADOf(key))
+		if value != nil && on != nil && on.Name == network {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
 // TestBuild_RowsOfEachCase reads each testdata/*.txtar: objects.yaml are the facts, "owner"
 // lists the owners to build, config the cluster and join subnets; rows is what
 // comes out, or the error.
@@ -234,7 +244,7 @@ func readObjects(t *testing.T, text string) facts {
 			all = append(all, decode[corev1.Namespace](t, doc))
 		case "NetworkPolicy":
 			all = append(all, decode[networkingv1.NetworkPolicy](t, doc))
-		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy, contract.KindNAD:
+		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy, contract.KindNAD, contract.KindMultiNetworkPolicy:
 			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
 				t.Fatal(err)
@@ -252,11 +262,13 @@ func readObjects(t *testing.T, text string) facts {
 func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	t.Helper()
 	isAdmin := func(o runtime.Object) bool { _, ok := o.(*unstructured.Unstructured); return ok }
-	var admin, nads []runtime.Object
+	// Those whose resource does not follow from the kind.
+	irregular := map[string]schema.GroupVersionResource{contract.KindNAD: kube.NADs(), contract.KindMultiNetworkPolicy: kube.MultiNetworkPolicies()}
+	var admin, others []runtime.Object
 	for _, o := range objects {
 		switch {
-		case isAdmin(o) && o.GetObjectKind().GroupVersionKind().Kind == contract.KindNAD:
-			nads = append(nads, o)
+		case isAdmin(o) && irregular[o.GetObjectKind().GroupVersionKind().Kind].Resource != "":
+			others = append(others, o)
 		case isAdmin(o):
 			admin = append(admin, o)
 		}
@@ -265,15 +277,17 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists := map[schema.GroupVersionResource]string{kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList",
-		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
+	lists := map[schema.GroupVersionResource]string{kube.IPAMClaims(): "IPAMClaimList", v1alpha1.PhysicalNetworks(): "PhysicalNetworkList"}
+	for kind, resource := range irregular {
+		lists[resource] = kind + "List"
 	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, admin...)
-	for _, nad := range nads { // whose resource does not follow from the kind
-		if err := client.Tracker().Create(kube.NADs(), nad, nad.(*unstructured.Unstructured).GetNamespace()); err != nil {
+	for _, o := range others {
+		object := o.(*unstructured.Unstructured)
+		if err := client.Tracker().Create(irregular[object.GetKind()], object, object.GetNamespace()); err != nil {
 			t.Fatal(err)
 		}
 	}

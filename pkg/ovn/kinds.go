@@ -25,6 +25,8 @@ type Lister interface {
 type PolicyLister interface {
 	PolicyOwners() []contract.Owner
 	PodSetOwners() []contract.Owner
+	// MultiOwners stand for the MultiNetworkPolicies, which PolicyOwners has on each of their networks.
+	MultiOwners() []contract.Owner
 	// UsersOf are the policies whose rules refer to a set of pods.
 	UsersOf(set contract.Owner) []contract.Owner
 }
@@ -50,6 +52,7 @@ var table = []Kind{
 	{Name: contract.KindNode, build: buildNode, Owners: nodesOfNetworks},
 	{Name: contract.KindPodSet, build: ofPolicies(acl.BuildPodSet), Owners: Lister.PodSetOwners, Dependents: Lister.UsersOf},
 	policyKind(contract.KindNetworkPolicy),
+	{Name: contract.KindMultiNetworkPolicy, build: ofPolicies(acl.BuildPolicy), Owners: multiOwners},
 	policyKind(contract.KindAdminNetworkPolicy),
 	policyKind(contract.KindBaselineAdminNetworkPolicy),
 	policyKind(contract.KindClusterNetworkPolicy),
@@ -93,9 +96,15 @@ func ofPolicies(build func(acl.View, contract.Network, contract.Owner) ([]ovsdb.
 }
 
 func policyKind(name string) Kind {
-	return Kind{Name: name, build: ofPolicies(acl.BuildPolicy), Owners: func(all Lister) []contract.Owner {
-		return slices.DeleteFunc(all.PolicyOwners(), func(owner contract.Owner) bool { return owner.Kind != name })
-	}}
+	return Kind{Name: name, build: ofPolicies(acl.BuildPolicy), Owners: func(all Lister) []contract.Owner { return policyOwners(all, name) }}
+}
+
+func policyOwners(all Lister, kind string) []contract.Owner {
+	return slices.DeleteFunc(all.PolicyOwners(), func(owner contract.Owner) bool { return owner.Kind != kind })
+}
+
+func multiOwners(all Lister) []contract.Owner {
+	return append(all.MultiOwners(), policyOwners(all, contract.KindMultiNetworkPolicy)...)
 }
 
 func networkOwners(all Lister) []contract.Owner {

@@ -120,7 +120,9 @@ func (m *matcher) term() bool {
 		return result
 	case token == "0" || token == "1":
 		return token == "1"
-	case token == "arp":
+	case token == "ip":
+		return true
+	case token == "arp" || strings.HasPrefix(token, "nd"):
 		return false
 	case token == "tcp" || token == "udp" || token == "sctp":
 		return m.protocol == token

@@ -10,6 +10,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
 )
 
 // ErrRefused is wrapped by the error of an owner that may not have any rows, not
@@ -38,7 +39,7 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	policies, complete := view.PoliciesOf(pod)
+	policies, complete := view.PoliciesOf(pod, "")
 	if !complete {
 		return nil, notReady("namespace %s of the pod is not known", namespace)
 	}
@@ -53,10 +54,15 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 		},
 		ExternalIDs: map[string]string{"namespace": namespace, "pod": "true"},
 	})
+	joinGroups(&port, policies)
+	return append([]ovsdb.Row{port}, hostPorts(net, pod, node, view.GatewayAddresses(node), network)...), nil
+}
+
+// joinGroups places a port in the groups of the policies that select its pod.
+func joinGroups(port *ovsdb.Row, policies []*policy.Policy) {
 	for _, policy := range policies {
 		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: acl.PolicyGroup(policy.Owner), Column: columnPorts})
 	}
-	return append([]ovsdb.Row{port}, hostPorts(net, pod, node, view.GatewayAddresses(node), network)...), nil
 }
 
 // nodeOfPod is the node on which a pod runs, with its chassis.
@@ -82,13 +88,16 @@ func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod
 	}
 	address := portAddress(network.MAC, network.Addresses)
 	ids := net.externalIDs(contract.NADLabel, contract.NADOf(owner.Network), "namespace", owner.Namespace, "pod", "true")
-	return []ovsdb.Row{switchPort(net.PodSwitch(node.Name), &nb.LogicalSwitchPort{
+	port := switchPort(net.PodSwitch(node.Name), &nb.LogicalSwitchPort{
 		Name:         contract.Network{Name: owner.Network}.PodPort(owner.Namespace, owner.Name),
 		Addresses:    []string{address},
 		PortSecurity: []string{address},
 		Options:      map[string]string{"iface-id-ver": string(pod.UID), "requested-chassis": chassis},
 		ExternalIDs:  ids,
-	})}, nil
+	})
+	policies, _ := view.PoliciesOf(pod, net.Name) // which select in their own namespace
+	joinGroups(&port, policies)
+	return []ovsdb.Row{port}, nil
 }
 
 // portTaken says that a node, nil when there is none, has given the name of a pod's

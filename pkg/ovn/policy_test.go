@@ -140,6 +140,12 @@ func rulesOf(t *testing.T, world policytest.World) *rules {
 	owners = append(append(owners, view.PolicyOwners()...), view.PodSetOwners()...)
 	network := oneNetwork("10.244.0.0/16")
 	network.JoinSubnets = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}
+	return collect(t, view, network, owners)
+}
+
+// collect builds owners and keeps what decides about packets.
+func collect(t *testing.T, view facts, network contract.Network, owners []contract.Owner) *rules {
+	t.Helper()
 	r := &rules{groups: map[string][]string{}, sets: map[string][]string{}, on: map[string]string{}}
 	for _, owner := range owners {
 		rows, err := Build(view, network, owner)

@@ -12,10 +12,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// The indexes of Objects: pods have both, namespaces have the one by label.
+// The indexes of Objects: pods have all, namespaces have the one by label.
 const (
 	byNamespace = "namespace"
 	byLabel     = "label"
+	byAttached  = "attached" // the value "" has the pods that ask for further networks
 )
 
 // Objects are the current objects of one kind, shared and never changed. All has no order.
@@ -32,6 +33,12 @@ func PodIndexes() map[string]func(*corev1.Pod) []string {
 	return map[string]func(*corev1.Pod) []string{
 		byNamespace: func(pod *corev1.Pod) []string { return []string{pod.Namespace} },
 		byLabel:     func(pod *corev1.Pod) []string { return pairsOf(pod.Labels) },
+		byAttached: func(pod *corev1.Pod) []string {
+			if contract.AsksForNetworks(pod) {
+				return []string{""}
+			}
+			return nil
+		},
 	}
 }
 
@@ -54,15 +61,18 @@ func pairsOf(labels map[string]string) []string {
 // rows it may change; old or new is nil for an object that came or went.
 type Index struct {
 	policies
+	multis
 	pods       Objects[corev1.Pod]
 	namespaces Objects[corev1.Namespace]
 	listening  func() bool
 }
 
 // NewIndex makes an Index without policies. While listening is false, events return no owners, which saves looking
-// for them.
-func NewIndex(pods Objects[corev1.Pod], namespaces Objects[corev1.Namespace], listening func() bool) *Index {
-	return &Index{policies: newPolicies(), pods: pods, namespaces: namespaces, listening: listening}
+// for them. NetworkOf is the network of a NetworkAttachmentDefinition, nil when there is none.
+func NewIndex(pods Objects[corev1.Pod], namespaces Objects[corev1.Namespace], listening func() bool, networkOf func(nad string) *contract.Network) *Index {
+	x := &Index{policies: newPolicies(), pods: pods, namespaces: namespaces, listening: listening}
+	x.multis = newMultis(networkOf, x.PolicyChanged)
+	return x
 }
 
 // PodChanged returns the sets that the pod is or was in. Policies that look up a named
@@ -175,7 +185,16 @@ func (x *Index) subjects(policy *Policy) (owners []contract.Owner) {
 	if policy == nil {
 		return nil
 	}
-	for _, pod := range x.Members(newPodSet([]Selection{policy.Subject}, PortName{}, nil)) {
+	selected := newPodSet([]Selection{policy.Subject}, PortName{}, nil)
+	if network := policy.Owner.Network; network != "" {
+		for _, pod := range x.Members(selected.on(network)) {
+			for _, key := range contract.AttachmentKeys(pod) {
+				owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name).On(key))
+			}
+		}
+		return owners
+	}
+	for _, pod := range x.Members(selected) {
 		owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
 	}
 	return owners
@@ -198,14 +217,14 @@ func (x *Index) PodSetOwners() []contract.Owner {
 	return slices.Collect(maps.Keys(x.sets))
 }
 
-// PoliciesOf are the policies whose subject a pod is, sorted. They are not complete
+// PoliciesOf are the policies on a network whose subject a pod is, sorted. They are not complete
 // while the pod's namespace is not there and a policy selects by namespaces.
-func (x *Index) PoliciesOf(pod *corev1.Pod) (policies []*Policy, complete bool) {
+func (x *Index) PoliciesOf(pod *corev1.Pod, network string) (policies []*Policy, complete bool) {
 	namespace := labelsOf(x.namespaces.Get(pod.Namespace))
 	x.mu.RLock()
 	complete = namespace != nil || len(x.wide) == 0
 	x.mu.RUnlock()
-	return x.selecting(pod, namespace), complete
+	return x.selecting(pod, namespace, network), complete
 }
 
 // PodSet is nil when no policy uses such a set.
@@ -248,6 +267,8 @@ func placesOf(set *PodSet, namespaces func(labels.Selector) []string) map[place]
 			add(s, byNamespace, s.Namespace)
 		case pairs != nil:
 			add(s, byLabel, pairs...)
+		case set.Network != "":
+			add(s, byAttached, "")
 		default:
 			add(s, byNamespace, namespaces(s.Namespaces)...)
 		}
@@ -255,7 +276,8 @@ func placesOf(set *PodSet, namespaces func(labels.Selector) []string) map[place]
 	return all
 }
 
-// Members are the pods of a set that are, or will be, on the pod network, in no order.
+// Members are the pods of a set that are, or will be, on the pod network, in no order. Of a further network they are the
+// pods that ask for such networks.
 func (x *Index) Members(set *PodSet) []*corev1.Pod {
 	var found []*corev1.Pod
 	namespaces := map[string]labels.Set{}
@@ -263,7 +285,7 @@ func (x *Index) Members(set *PodSet) []*corev1.Pod {
 	places := placesOf(set, x.Namespaces)
 	overlap := false // a pod is in one namespace, and may have several labels
 	for in := range places {
-		overlap = overlap || in.index == byLabel && len(places) > 1
+		overlap = overlap || in.index != byNamespace && len(places) > 1
 	}
 	for in, selections := range places {
 		for _, pod := range x.pods.Find(in.index, in.value) {
@@ -272,7 +294,7 @@ func (x *Index) Members(set *PodSet) []*corev1.Pod {
 				l = labelsOf(x.namespaces.Get(pod.Namespace))
 				namespaces[pod.Namespace] = l
 			}
-			if !contract.WantsNetwork(pod) || !slices.ContainsFunc(selections, func(s Selection) bool { return s.selects(pod, l) }) || !set.hasPort(pod) {
+			if !contract.WantsNetwork(pod) || !slices.ContainsFunc(selections, func(s Selection) bool { return s.selects(pod, l) }) || !set.mayHave(pod) {
 				continue
 			}
 			if overlap {

@@ -30,7 +30,7 @@ type Selection struct {
 	Pods       labels.Selector
 }
 
-// PodSet selects the pods of the pod network that match any of its selections: the peers of a rule. Its owner key is a
+// PodSet selects the pods of a network that match any of its selections: the peers of a rule. Its owner key is a
 // hash of the selections, so rules with equal selections share one PodSet.
 type PodSet struct {
 	Of []Selection
@@ -38,8 +38,20 @@ type PodSet struct {
 	// the port. Within, if not nil, selects only addresses in a network.
 	Port   PortName
 	Within *Networks
+	// Network is the further network on which the set has the pods' addresses, "" for the default network.
+	Network string
 
 	hash string
+}
+
+// on is the same set on a further network.
+func (s *PodSet) on(network string) *PodSet {
+	if s == nil {
+		return nil
+	}
+	further := *s
+	further.Network, further.hash = network, hash(s.hash, network)
+	return &further
 }
 
 // newPodSet sorts the selections and leaves out those that are there twice.
@@ -102,7 +114,7 @@ func hash(parts ...string) string {
 
 // Owner is the owner of the set's rows.
 func (s *PodSet) Owner() contract.Owner {
-	return contract.Owner{Kind: contract.KindPodSet, Name: s.hash}
+	return contract.Owner{Kind: contract.KindPodSet, Name: s.hash, Network: s.Network}
 }
 
 // String is the selections in words, of many the first and their number, cut where
@@ -179,8 +191,10 @@ func (s Selection) selects(pod *corev1.Pod, namespace labels.Set) bool {
 	return s.Pods.Matches(labels.Set(pod.Labels))
 }
 
-// hasPort says that a pod has the named port of the set, if it has one.
-func (s *PodSet) hasPort(pod *corev1.Pod) bool { return s.Port.Name == "" || s.Number(pod) != 0 }
+// mayHave says that a pod that is selected has the named port of the set, if it has one, and may be on the set's network.
+func (s *PodSet) mayHave(pod *corev1.Pod) bool {
+	return (s.Port.Name == "" || s.Number(pod) != 0) && (s.Network == "" || contract.AsksForNetworks(pod))
+}
 
 // buckets are where a selection is found from a pod: by labels of which its pods
 // have one for certain, else by its namespace or labels of that.

@@ -146,14 +146,14 @@ func take[T comparable](m map[string]map[T]struct{}, key string, value T) {
 	}
 }
 
-// selecting gives the policies whose subject a pod is.
-func (p *policies) selecting(pod *corev1.Pod, namespace labels.Set) []*Policy {
+// selecting gives the policies on a network whose subject a pod is.
+func (p *policies) selecting(pod *corev1.Pod, namespace labels.Set, network string) []*Policy {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	var found []*Policy
 	for _, bucket := range bucketsOf(pod, namespace) {
 		for policy := range p.bySubject[bucket] {
-			if policy.Subject.selects(pod, namespace) {
+			if policy.Owner.Network == network && policy.Subject.selects(pod, namespace) {
 				found = append(found, policy)
 			}
 		}
@@ -170,7 +170,7 @@ func (p *policies) with(pod *corev1.Pod, namespace labels.Set, admins bool) (set
 	seen := map[*usedSet]bool{}
 	for _, bucket := range bucketsOf(pod, namespace) {
 		for m := range p.members[bucket] {
-			if admins && m.set.admins == 0 || seen[m.set] || !m.selection().selects(pod, namespace) || !m.set.hasPort(pod) {
+			if admins && m.set.admins == 0 || seen[m.set] || !m.selection().selects(pod, namespace) || !m.set.mayHave(pod) {
 				continue
 			}
 			seen[m.set] = true

@@ -93,8 +93,13 @@ func (p *Policy) collect() {
 // ParseNetworkPolicy never fails as a whole: a policy with a bad rule still
 // isolates, and allows what its other rules say.
 func ParseNetworkPolicy(np *networkingv1.NetworkPolicy) *Policy {
+	return parse(contract.NetworkPolicyOwner(np.Namespace, np.Name), np)
+}
+
+// parse reads a NetworkPolicy, or another object of the same form.
+func parse(owner contract.Owner, np *networkingv1.NetworkPolicy) *Policy {
 	p := &parser{namespace: np.Namespace, path: "spec"}
-	policy := &Policy{Owner: contract.NetworkPolicyOwner(np.Namespace, np.Name), Tier: TierNetworkPolicy}
+	policy := &Policy{Owner: owner, Tier: TierNetworkPolicy}
 	policy.Subject = Selection{Namespace: np.Namespace, Pods: labels.Everything()}
 	ingress, egress := directions(np)
 	if ingress {
@@ -123,6 +128,9 @@ func ParseNetworkPolicy(np *networkingv1.NetworkPolicy) *Policy {
 		}
 	}
 	policy.Err = errors.Join(p.errs...)
+	if owner.Network != "" {
+		policy.onFurther()
+	}
 	policy.collect()
 	return policy
 }

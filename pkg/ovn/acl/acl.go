@@ -5,6 +5,7 @@
 //	acl.go     tiers, priorities, and what all rules have in common
 //	match.go   the text of a match
 //	policy.go  a policy's port group and rules
+//	further.go what a policy for a further network has beside that
 //	podset.go  the address sets of pods
 //	limit.go   which sets are beyond the limit of a NetworkPolicy
 package acl

@@ -82,17 +82,26 @@ func BuildPodSet(view View, net contract.Network, owner contract.Owner) ([]ovsdb
 	return rows, nil
 }
 
+// valuesOn are what a pod has on a network, nothing yet for one whose address is a change that brings the set back.
+func valuesOn(view View, net contract.Network, pod *corev1.Pod) []*contract.PodNetwork {
+	if net.Name != "" {
+		return view.Attached(pod, net.Name)
+	}
+	if network := view.Allocated(pod, ""); network != nil {
+		return []*contract.PodNetwork{network}
+	}
+	return nil
+}
+
 func addressSets(view View, net contract.Network, set *policy.PodSet, key addressKey, pods []*corev1.Pod) []ovsdb.Row {
 	members := make([][]string, key.parts)
 	for _, pod := range pods {
-		network := view.Allocated(pod, net.Name)
-		if network == nil {
-			continue // its address is a change that brings us back
-		}
-		for _, addr := range network.Addresses {
-			if key.family.Has(addr.Addr()) && set.Has(addr.Addr()) {
-				part := partOf(pod, key.parts)
-				members[part] = append(members[part], addr.Addr().String())
+		part := partOf(pod, key.parts)
+		for _, network := range valuesOn(view, net, pod) {
+			for _, addr := range network.Addresses {
+				if key.family.Has(addr.Addr()) && set.Has(addr.Addr()) {
+					members[part] = append(members[part], addr.Addr().String())
+				}
 			}
 		}
 	}

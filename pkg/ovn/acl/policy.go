@@ -24,8 +24,10 @@ type View interface {
 	// Allocated is the value of a pod on a network as the allocator decided and recorded
 	// it: an annotation that says something else is not a fact.
 	Allocated(pod *corev1.Pod, network string) *contract.PodNetwork
+	// Attached are the values of a pod's attachments to a further network.
+	Attached(pod *corev1.Pod, network string) []*contract.PodNetwork
 	Policy(owner contract.Owner) *policy.Policy
-	PoliciesOf(pod *corev1.Pod) (policies []*policy.Policy, complete bool)
+	PoliciesOf(pod *corev1.Pod, network string) (policies []*policy.Policy, complete bool)
 	Namespace(name string) *corev1.Namespace
 	Peers
 }
@@ -60,6 +62,9 @@ func BuildPolicy(view View, net contract.Network, owner contract.Owner) ([]ovsdb
 		b.errs = append(b.errs, fmt.Errorf("annotation %s: %w", contract.ACLLoggingKey, err))
 	}
 	b.rows = []ovsdb.Row{{ID: b.group, Model: &nb.PortGroup{Name: b.group, ExternalIDs: b.externalIDs()}}}
+	if owner.Network != "" {
+		b.further()
+	}
 	b.direction("Ingress", policy.Ingress)
 	b.direction("Egress", policy.Egress)
 	if len(b.errs) > 0 {
@@ -111,6 +116,9 @@ func (b *policyBuilder) direction(name string, d *policy.Direction) {
 			b.errs = append(b.errs, fmt.Errorf("spec.%s[%d]: %w", strings.ToLower(name), i, err))
 			continue
 		}
+		if err := b.withoutAddresses(rule); err != nil {
+			b.errs = append(b.errs, fmt.Errorf("spec.%s[%d]: %w", strings.ToLower(name), i, err))
+		}
 		for part, match := range b.matches(name, rule) {
 			if part > 0 {
 				r.part = "." + strconv.Itoa(part)
@@ -122,12 +130,8 @@ func (b *policyBuilder) direction(name string, d *policy.Direction) {
 
 // refuses says why a rule is beyond a limit of a NetworkPolicy.
 func (b *policyBuilder) refuses(rule policy.Rule) error {
-	sets := []*policy.PodSet{rule.Peers}
-	for _, port := range rule.Ports {
-		sets = append(sets, port.Named...)
-	}
-	for _, set := range sets {
-		if set != nil && slices.Contains(b.beyond, set.Owner()) {
+	for _, set := range setsOf(rule) {
+		if slices.Contains(b.beyond, set.Owner()) {
 			return fmt.Errorf("%w: a policy may have %d pods in its rules: the rule allows nothing", policy.ErrOverLimit, policy.MaxMembers)
 		}
 	}
@@ -140,6 +144,17 @@ func (b *policyBuilder) refuses(rule policy.Rule) error {
 		return fmt.Errorf("%w: over %d networks are left up to this rule: the rule allows nothing", policy.ErrOverLimit, policy.MaxNetworks)
 	}
 	return nil
+}
+
+// setsOf are the sets of pods that a rule refers to.
+func setsOf(rule policy.Rule) (sets []*policy.PodSet) {
+	if rule.Peers != nil {
+		sets = append(sets, rule.Peers)
+	}
+	for _, port := range rule.Ports {
+		sets = append(sets, port.Named...)
+	}
+	return sets
 }
 
 // matches are those of a rule, in parts of one family and protocol each, and for
@@ -228,17 +243,7 @@ type aclRule struct {
 }
 
 func (b *policyBuilder) rule(r aclRule, match string) {
-	acl := &nb.ACL{
-		Action: r.action, Direction: nb.ACLDirectionToLport, Priority: r.priority, Tier: tierOf(b.policy.Tier),
-		Match: and("outport == @"+b.group, match),
-	}
-	if r.direction == "Egress" {
-		// After load balancing: policies are about the pods behind a service.
-		acl.Direction, acl.Options = nb.ACLDirectionFromLport, map[string]string{"apply-after-lb": "true"}
-		acl.Match = and("inport == @"+b.group, match)
-	}
-	acl.ExternalIDs = b.externalIDs()
-	acl.ExternalIDs["direction"] = r.direction
+	acl := b.acl(r, match)
 	if r.index != "" {
 		acl.ExternalIDs["gress-index"] = r.index
 	}
@@ -256,6 +261,21 @@ func (b *policyBuilder) rule(r aclRule, match string) {
 	b.rows = append(b.rows, row)
 }
 
+// acl has what the rules of a direction have in common.
+func (b *policyBuilder) acl(r aclRule, match string) *nb.ACL {
+	acl := &nb.ACL{
+		Action: r.action, Direction: nb.ACLDirectionToLport, Priority: r.priority, Tier: b.tier(),
+		Match: and("outport == @"+b.group, match), ExternalIDs: b.externalIDs(),
+	}
+	if r.direction == "Egress" {
+		// After load balancing: policies are about the pods behind a service.
+		acl.Direction, acl.Options = nb.ACLDirectionFromLport, map[string]string{"apply-after-lb": "true"}
+		acl.Match = and("inport == @"+b.group, match)
+	}
+	acl.ExternalIDs["direction"] = r.direction
+	return acl
+}
+
 // references are the address sets of a key as a match has them.
 func (b *policyBuilder) references(key addressKey) []string {
 	var all []string
@@ -271,7 +291,7 @@ func (b *policyBuilder) references(key addressKey) []string {
 func (b *policyBuilder) externalIDs() map[string]string {
 	owner := b.policy.Owner
 	return map[string]string{
-		"k8s.ovn.org/owner-controller": "default-network-controller",
+		"k8s.ovn.org/owner-controller": owner.NetworkKey() + "-network-controller",
 		"k8s.ovn.org/owner-type":       owner.Kind,
 		"k8s.ovn.org/name":             strings.TrimPrefix(owner.Namespace+":"+owner.Name, ":"),
 	}
@@ -287,6 +307,8 @@ func (b *policyBuilder) name() string {
 		return "BANP:" + owner.Name
 	case contract.KindClusterNetworkPolicy:
 		return "CNP:" + owner.Name
+	case contract.KindMultiNetworkPolicy:
+		return "MNP:" + owner.Namespace + ":" + owner.Name
 	}
 	return "NP:" + owner.Namespace + ":" + owner.Name
 }
@@ -311,11 +333,14 @@ func (b *policyBuilder) priority(rule policy.Rule) int {
 	return priorityAdmin - stepsOfPolicy*b.policy.Priority - rule.Step
 }
 
-func tierOf(tier policy.Tier) int {
-	switch tier {
-	case policy.TierAdmin:
+// tier is the first one on a further network, which has no others.
+func (b *policyBuilder) tier() int {
+	switch {
+	case b.policy.Owner.Network != "":
+		return TierPrimary
+	case b.policy.Tier == policy.TierAdmin:
 		return tierAdmin
-	case policy.TierBaseline:
+	case b.policy.Tier == policy.TierBaseline:
 		return TierBaseline
 	}
 	return tierPolicy
