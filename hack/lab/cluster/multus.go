@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"os"
 	"strings"
 
@@ -35,5 +36,18 @@ func (l *Lab) multus(ctx context.Context) error {
 	if err := l.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", file); err != nil {
 		return err
 	}
-	return l.kubectl(ctx, "rollout", "status", "-n", "kube-system", "daemonset/kube-multus-ds", "--timeout=3m")
+	if err := l.kubectl(ctx, "rollout", "status", "-n", "kube-system", "daemonset/kube-multus-ds", "--timeout=3m"); err != nil {
+		return err
+	}
+	nodes, err := l.nodes()
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes { // the daemon, which has no probes, writes the file when it answers
+		const announced = "timeout 60 sh -c 'until [ -e /etc/cni/net.d/00-multus.conf ]; do sleep 0.2; done'"
+		if out, err := node.Command(ctx, "sh", "-c", announced).CombinedOutput(); err != nil {
+			return fmt.Errorf("the container runtime of %s is not told of Multus: %w: %s", node.Name, err, out)
+		}
+	}
+	return nil
 }
