@@ -46,7 +46,7 @@ func (l *Lab) multus(ctx context.Context) error {
 	for _, node := range nodes { // the daemon, which has no probes, writes the file when it answers
 		const announced = "timeout 60 sh -c 'until [ -e /etc/cni/net.d/00-multus.conf ]; do sleep 0.2; done'"
 		if out, err := node.Command(ctx, "sh", "-c", announced).CombinedOutput(); err != nil {
-			return fmt.Errorf("the container runtime of %s is not told of Multus: %w: %s", node.Name, err, out)
+			return fmt.Errorf("the container runtime of %s has no configuration of Multus: %w: %s", node.Name, err, out)
 		}
 	}
 	return nil
