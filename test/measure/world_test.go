@@ -57,11 +57,12 @@ func (w *world) IsHostAddress(netip.Addr) bool                              { re
 func (w *world) ServiceSubnets() []netip.Prefix                             { return nil }
 func (w *world) Zone() contract.Zone                                        { return w.zone }
 func (w *world) NodeSubnets(*corev1.Node, string) []netip.Prefix            { return nil }
+func (w *world) Attached(*corev1.Pod, string) []*contract.PodNetwork        { return nil }
 func (w *world) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
 func (w *world) Policy(contract.Owner) *policy.Policy            { return nil }
-func (w *world) PoliciesOf(*corev1.Pod) ([]*policy.Policy, bool) { return nil, true }
+func (w *world) PoliciesOf(*corev1.Pod, string) ([]*policy.Policy, bool) { return nil, true }
 func (w *world) PodSet(contract.Owner) *policy.PodSet            { return nil }
 func (w *world) Members(*policy.PodSet) []*corev1.Pod            { return nil }
 func (w *world) Sizes(*policy.PodSet) map[int32]int              { return nil }
