@@ -95,27 +95,11 @@ func (s *Subnets) Node(node *corev1.Node) (Decision, error) {
 	defer s.mu.Unlock()
 	d := Decision{Annotations: map[string]string{}}
 	_, d.Warning = s.ids.adopt(node)
-	subnets := s.withoutFormer(node, plans)
-	for _, name := range s.follow(plans) {
-		network := s.networks[name]
-		state, warning := network.adopt(node)
-		d.Warning = cmp.Or(d.Warning, warning)
-		if err := network.complete(node.Name, state); err != nil {
-			s.waiting[node.Name] = true
-			if name == "" {
-				return Decision{Warning: d.Warning}, err
-			}
-			if d.Failed == nil {
-				d.Failed = map[string]error{}
-			}
-			d.Failed[name] = err
-			continue
-		}
-		if !contract.HasNetwork(subnets, network.key, state.recorded) {
-			subnets, _ = contract.SetNetwork(subnets, network.key, json.RawMessage(state.recorded)) // it is JSON
-		}
+	subnets, err := s.complete(node, plans, &d)
+	if err == nil {
+		err = s.ids.complete(node.Name)
 	}
-	if err := s.ids.complete(node.Name); err != nil {
+	if err != nil {
 		s.waiting[node.Name] = true
 		return Decision{Warning: d.Warning}, err
 	}
@@ -133,6 +117,32 @@ func (s *Subnets) Node(node *corev1.Node) (Decision, error) {
 		}
 	}
 	return d, nil
+}
+
+// complete gives the node its subnets on each network, as the annotation has them. The error is the default network's;
+// those of others are in d.
+func (s *Subnets) complete(node *corev1.Node, plans map[string]Config, d *Decision) (annotation string, err error) {
+	annotation = s.withoutFormer(node, plans)
+	for _, name := range s.follow(plans) {
+		network := s.networks[name]
+		state, warning := network.adopt(node)
+		d.Warning = cmp.Or(d.Warning, warning)
+		if err := network.complete(node.Name, state); err != nil {
+			s.waiting[node.Name] = true
+			if name == "" {
+				return "", err
+			}
+			if d.Failed == nil {
+				d.Failed = map[string]error{}
+			}
+			d.Failed[name] = err
+			continue
+		}
+		if !contract.HasNetwork(annotation, network.key, state.recorded) {
+			annotation, _ = contract.SetNetwork(annotation, network.key, json.RawMessage(state.recorded)) // it is JSON
+		}
+	}
+	return annotation, nil
 }
 
 // sameDefault says that two annotations have the same subnets of the default network.

@@ -82,7 +82,7 @@ func (v *ClusterView) ListenWhen(f func() bool) { v.listening = f }
 // and the listeners were called for every object in it.
 func (v *ClusterView) Start(ctx context.Context) error {
 	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
-	v.networks.start(ctx, &f, func(old, new *unstructured.Unstructured) { notifyOfNAD(v, old, new) }, v.notify)
+	v.start(ctx, &f, func(old, new *unstructured.Unstructured) { notifyOfNAD(v, old, new) }, v.notify)
 	v.startPolicies(ctx, &f, func(owner contract.Owner, object *unstructured.Unstructured) {
 		v.notify(v.MultiChanged(owner, object)...)
 	})
@@ -90,7 +90,7 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	f.add(follow(ctx, v.pods, v.podChanged))
 	f.add(follow(ctx, v.services, func(old, new *corev1.Service) { v.notify(v.ServiceChanged(old, new)...) }))
 	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) {
-		v.notify(append(v.NamespaceChanged(old, new), v.networks.namespaceChanged(old, new)...)...)
+		v.notify(append(v.NamespaceChanged(old, new), v.namespaceChanged(old, new)...)...)
 	}))
 	f.add(follow(ctx, v.endpoints, func(old, new *discoveryv1.EndpointSlice) { v.notify(v.SliceChanged(old, new)...) }))
 	f.add(follow(ctx, v.policies, v.policyChanged))

@@ -54,7 +54,7 @@ func podsByNAD() map[string]func(*corev1.Pod) []string {
 func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interface, cluster map[string][]netip.Prefix) error {
 	v.Definitions = network.NewDefinitions(cluster)
 	var err error
-	if v.networks.nads, v.present, err = optionalKind(ctx, client, NADs()); err == nil {
+	if v.nads, v.present, err = optionalKind(ctx, client, NADs()); err == nil {
 		v.ipamClaims, v.claimsPresent, err = optionalKind(ctx, client, IPAMClaims())
 	}
 	if err == nil {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,30 +44,62 @@ func checkKinds(c netconf, n contract.Network) error {
 		return fmt.Errorf("topology %q is none of layer3, layer2 and localnet", c.Topology)
 	}
 	isPrimary := n.Role == contract.RolePrimary
-	var ipam struct {
-		Type string `json:"type"`
-	}
-	hasIPAM := len(c.IPAM) > 0 && (json.Unmarshal(c.IPAM, &ipam) != nil || ipam.Type != "")
 	switch {
 	case !isPrimary && n.Role != contract.RoleSecondary:
 		return fmt.Errorf("role %q is neither primary nor secondary", c.Role)
 	case isPrimary && n.Topology == contract.Localnet:
 		return errors.New("a network of topology localnet cannot have the role primary")
-	case hasIPAM:
-		return errors.New("ipam is not supported: give subnets")
-	case n.Persistent && n.Topology == contract.Layer3:
-		return errors.New("allowPersistentIPs needs topology layer2 or localnet")
-	case c.JoinSubnet != "" && n.Topology == contract.Localnet:
-		return errors.New("joinSubnet needs topology layer3 or layer2")
-	case isPrimary && len(n.Subnets) == 0 || n.Topology == contract.Layer3 && len(n.Subnets) == 0:
+	case isPrimary && len(n.Subnets) == 0:
 		return errors.New("subnets are missing")
+	case c.hasIPAM():
+		return errors.New("ipam is not supported: give subnets")
 	case c.Transport != "" && c.Transport != "geneve":
 		return fmt.Errorf("transport %q is not supported: leave it out, for Geneve", c.Transport)
-	case n.Topology != contract.Layer2 && c.ReservedSubnets+c.InfraSubnets+c.DefaultGateways != "":
-		return errors.New("reservedSubnets, infrastructureSubnets and defaultGatewayIPs need topology layer2")
-	case n.Topology == contract.Layer3 && c.ExcludeSubnets != "":
+	}
+	switch n.Topology {
+	case contract.Layer3:
+		return checkLayer3(c, n)
+	case contract.Localnet:
+		return checkLocalnet(c)
+	}
+	return c.withoutLocalnet()
+}
+
+func (c netconf) hasIPAM() bool {
+	var ipam struct {
+		Type string `json:"type"`
+	}
+	return len(c.IPAM) > 0 && (json.Unmarshal(c.IPAM, &ipam) != nil || ipam.Type != "")
+}
+
+func checkLayer3(c netconf, n contract.Network) error {
+	switch {
+	case len(n.Subnets) == 0:
+		return errors.New("subnets are missing")
+	case n.Persistent:
+		return errors.New("allowPersistentIPs needs topology layer2 or localnet")
+	case c.ExcludeSubnets != "":
 		return errors.New("excludeSubnets needs topology layer2 or localnet")
-	case n.Topology != contract.Localnet && (c.VLAN != 0 || c.PhysicalNetwork != ""):
+	}
+	return cmp.Or(c.withoutLayer2(), c.withoutLocalnet())
+}
+
+func checkLocalnet(c netconf) error {
+	if c.JoinSubnet != "" {
+		return errors.New("joinSubnet needs topology layer3 or layer2")
+	}
+	return c.withoutLayer2()
+}
+
+func (c netconf) withoutLayer2() error {
+	if c.ReservedSubnets+c.InfraSubnets+c.DefaultGateways != "" {
+		return errors.New("reservedSubnets, infrastructureSubnets and defaultGatewayIPs need topology layer2")
+	}
+	return nil
+}
+
+func (c netconf) withoutLocalnet() error {
+	if c.VLAN != 0 || c.PhysicalNetwork != "" {
 		return errors.New("vlanID and physicalNetworkName need topology localnet")
 	}
 	return nil

@@ -15,10 +15,14 @@ type Lister interface {
 	Nodes() []*corev1.Node
 	Pods() []*corev1.Pod
 	Services() []*corev1.Service
-	// Networks are the further networks, and Attachments the owners of pods' attachments to them.
+	NetworkLister
+	PolicyLister
+}
+
+// NetworkLister has the further networks, and the owners of pods' attachments to them.
+type NetworkLister interface {
 	Networks() []contract.Network
 	Attachments() []contract.Owner
-	PolicyLister
 }
 
 // PolicyLister has what policies are made of.

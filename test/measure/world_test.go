@@ -61,14 +61,14 @@ func (w *world) Attached(*corev1.Pod, string) []*contract.PodNetwork        { re
 func (w *world) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
-func (w *world) Policy(contract.Owner) *policy.Policy            { return nil }
+func (w *world) Policy(contract.Owner) *policy.Policy                    { return nil }
 func (w *world) PoliciesOf(*corev1.Pod, string) ([]*policy.Policy, bool) { return nil, true }
-func (w *world) PodSet(contract.Owner) *policy.PodSet            { return nil }
-func (w *world) Members(*policy.PodSet) []*corev1.Pod            { return nil }
-func (w *world) Sizes(*policy.PodSet) map[int32]int              { return nil }
-func (w *world) UsersOf(contract.Owner) []contract.Owner         { return nil }
-func (w *world) NodesWith(labels.Selector) []*corev1.Node        { return nil }
-func (w *world) Namespace(string) *corev1.Namespace              { return nil }
+func (w *world) PodSet(contract.Owner) *policy.PodSet                    { return nil }
+func (w *world) Members(*policy.PodSet) []*corev1.Pod                    { return nil }
+func (w *world) Sizes(*policy.PodSet) map[int32]int                      { return nil }
+func (w *world) UsersOf(contract.Owner) []contract.Owner                 { return nil }
+func (w *world) NodesWith(labels.Selector) []*corev1.Node                { return nil }
+func (w *world) Namespace(string) *corev1.Namespace                      { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	return w.addresses.Allocated(pod, network)

@@ -51,7 +51,7 @@ func (c Checkpoint) clone() Checkpoint {
 }
 
 func (c Checkpoint) equal(o Checkpoint) bool {
-	return c.Identity.Equal(o.Identity) && c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified &&
+	return c.Equal(o.Identity) && c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified &&
 		c.VF.equal(o.VF) && slices.Equal(c.Trial, o.Trial) && slices.Equal(c.Addresses, o.Addresses) && slices.EqualFunc(c.Routes, o.Routes, netdev.Route.Equal)
 }
 

@@ -21,6 +21,6 @@ func (s *State) follow() {
 	for key, value := range s.Saved.Sysctls {
 		c.Sysctls[strings.Replace(key, "/"+c.Interface+"/", "/"+name+"/", 1)] = value
 	}
-	c.Identity = c.Identity.Renamed(name)
+	c.Identity = c.Renamed(name)
 	s.Saved, s.Renamed = &c, true
 }

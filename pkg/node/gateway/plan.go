@@ -28,19 +28,9 @@ func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 		}
 		return nil, nil
 	}
-	if _, ok := s.Links[g.NIC]; !ok {
-		nic := device.Identity{Interface: g.NIC}
-		if s.Saved != nil {
-			nic = s.Saved.Identity
-		}
-		return nil, node.NotReady("gateway interface %s is absent", nic)
-	}
-	if s.Saved == nil && len(s.NodeAddrs) == 0 {
-		return nil, node.NotReady("the addresses of node %s are not in the cache", cfg.Node)
-	}
-	c := capture(s, g)
-	if len(c.Addresses) == 0 {
-		return nil, node.NotReady("gateway interface %s has no address", g.NIC)
+	c, err := captured(cfg, s, g)
+	if err != nil {
+		return nil, err
 	}
 	var steps []node.Step
 	if s.Saved == nil || s.Renamed || !c.equal(*s.Saved) {
@@ -63,6 +53,25 @@ func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 		steps = append(steps, save{cfg.Checkpoint, c})
 	}
 	return steps, nil
+}
+
+// captured is what the NIC has; the error says what it lacks.
+func captured(cfg Config, s State, g Gateway) (Checkpoint, error) {
+	if _, ok := s.Links[g.NIC]; !ok {
+		nic := device.Identity{Interface: g.NIC}
+		if s.Saved != nil {
+			nic = s.Saved.Identity
+		}
+		return Checkpoint{}, node.NotReady("gateway interface %s is absent", nic)
+	}
+	if s.Saved == nil && len(s.NodeAddrs) == 0 {
+		return Checkpoint{}, node.NotReady("the addresses of node %s are not in the cache", cfg.Node)
+	}
+	c := capture(s, g)
+	if len(c.Addresses) == 0 {
+		return c, node.NotReady("gateway interface %s has no address", g.NIC)
+	}
+	return c, nil
 }
 
 // works reports whether packets can pass the bridge's link. That of the

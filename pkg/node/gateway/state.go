@@ -78,16 +78,7 @@ const maxLinkName = 15
 // the default route.
 func chooseGateway(cfg Config, s State) (Gateway, error) {
 	if s.Saved != nil {
-		want := cfg.GatewayInterface
-		_, exists := s.Links[want]
-		former := !exists && slices.Contains(s.Saved.Former, want)
-		switch {
-		case s.Lost != nil:
-			return Gateway{}, s.Lost
-		case want != "" && want != s.Saved.Interface && want != s.Saved.Bridge && !former:
-			return Gateway{}, fmt.Errorf("gateway interface %s: %s is taken over already; clean the node up first", want, s.Saved.Interface)
-		}
-		return Gateway{Bridge: s.Saved.Bridge, NIC: s.Saved.Interface}, nil
+		return savedGateway(cfg, s)
 	}
 	name := gatewayName(cfg, s)
 	if name == "" {
@@ -113,6 +104,20 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 		return Gateway{}, fmt.Errorf("gateway interface %s: it is the port of another device", name)
 	}
 	return Gateway{Bridge: bridgeName(name), NIC: name}, nil
+}
+
+// savedGateway is the uplink of the checkpoint.
+func savedGateway(cfg Config, s State) (Gateway, error) {
+	want := cfg.GatewayInterface
+	_, exists := s.Links[want]
+	former := !exists && slices.Contains(s.Saved.Former, want)
+	switch {
+	case s.Lost != nil:
+		return Gateway{}, s.Lost
+	case want != "" && want != s.Saved.Interface && want != s.Saved.Bridge && !former:
+		return Gateway{}, fmt.Errorf("gateway interface %s: %s is taken over already; clean the node up first", want, s.Saved.Interface)
+	}
+	return Gateway{Bridge: s.Saved.Bridge, NIC: s.Saved.Interface}, nil
 }
 
 // bridgeName is that of the bridge of a NIC; a long one ends with a hash.

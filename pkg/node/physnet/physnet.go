@@ -134,6 +134,14 @@ func (k *Reconciler) usable(network string, b v1alpha1.PhysicalBridge, taken map
 			return fmt.Errorf("interface %s or bridge %s is that of physical network %s", b.Interface, b.Bridge, name)
 		}
 	}
+	if owner := k.ownerOf(b.Bridge, ""); owner != "" && owner != rowsOwner(network) {
+		return fmt.Errorf("bridge %s exists already, and is not of this physical network", b.Bridge)
+	}
+	return k.free(network, b)
+}
+
+// free says why an interface is in use.
+func (k *Reconciler) free(network string, b v1alpha1.PhysicalBridge) error {
 	links, err := k.Links.Links()
 	if err != nil {
 		return err
@@ -150,9 +158,6 @@ func (k *Reconciler) usable(network string, b v1alpha1.PhysicalBridge, taken map
 		if addr.Addr().IsGlobalUnicast() {
 			return fmt.Errorf("interface %s has the address %s, which would lose its connection", b.Interface, addr)
 		}
-	}
-	if owner := k.ownerOf(b.Bridge, ""); owner != "" && owner != rowsOwner(network) {
-		return fmt.Errorf("bridge %s exists already, and is not of this physical network", b.Bridge)
 	}
 	owner := k.ownerOf("", b.Interface)
 	if owner != "" && owner != rowsOwner(network) || owner == "" && links[at].Master != 0 {

@@ -21,15 +21,20 @@ import (
 
 // View is the facts of policies; a method returns nil for what is not there.
 type View interface {
+	Allocations
+	Policy(owner contract.Owner) *policy.Policy
+	PoliciesOf(pod *corev1.Pod, network string) (policies []*policy.Policy, complete bool)
+	Namespace(name string) *corev1.Namespace
+	Peers
+}
+
+// Allocations are what pods have on networks.
+type Allocations interface {
 	// Allocated is the value of a pod on a network as the allocator decided and recorded
 	// it: an annotation that says something else is not a fact.
 	Allocated(pod *corev1.Pod, network string) *contract.PodNetwork
 	// Attached are the values of a pod's attachments to a further network.
 	Attached(pod *corev1.Pod, network string) []*contract.PodNetwork
-	Policy(owner contract.Owner) *policy.Policy
-	PoliciesOf(pod *corev1.Pod, network string) (policies []*policy.Policy, complete bool)
-	Namespace(name string) *corev1.Namespace
-	Peers
 }
 
 // Peers is who is behind the peers of policies.
