@@ -88,7 +88,7 @@ func (v *networks) start(ctx context.Context, f *following, changed func(old, ne
 
 // notifyOfNAD notifies of what changes with a NetworkAttachmentDefinition: of policies last, which use what the others make.
 func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
-	owners := v.networks.nadChanged(old, new)
+	owners := v.nadChanged(old, new)
 	var nads []string
 	for _, owner := range owners {
 		if owner.Kind == contract.KindNAD {

@@ -87,6 +87,7 @@ func newPageRunner(t *testing.T) *pageRunner {
 		replace: []string{
 			`\bNAMESPACE_POD2\b`, ns + "_two", `\bNAMESPACE_POD\b`, ns + "_one", `\bNAMESPACE\b`, ns,
 			`\bPOD\b`, "one", `\bSERVICE\b`, "web", `\bNODE\b`, nodes[1], `\bovn-worker\b`, nodes[1],
+			`\bnamespace: shop\b`, "namespace: " + ns, // that of the examples' objects
 			`\bMAC2\b`, mac(t, two), `\bMAC\b`, mac(t, one), `\bADDRESS2\b`, two.Status.PodIP, `\bADDRESS\b`, one.Status.PodIP,
 		},
 	}
