@@ -130,6 +130,7 @@ func TestCommit_RemovesDuplicateRows(t *testing.T) {
 	server, db := open(t)
 	row := `{"op":"insert","table":"Logical_Switch","row":{"name":"n1","external_ids":["map",[["ovn-offload.io/owner","Node/n1"],["ovn-offload.io/id","n1"]]]}}`
 	server.Transact(row + "," + row)
+	waitFor(t, func() bool { return len(db.Rows("Node/n1")) == 2 })
 	pod := ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a")}}
 	commit(t, db, ovsdb.Want{Owner: "Node/n1", Rows: []ovsdb.Row{switchRow("n1")}}, pod)
 	if got := server.Dump("Logical_Switch", "name"); got != "n1\n" {
