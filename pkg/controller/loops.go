@@ -126,11 +126,19 @@ func (c *Zone) hasNode(owner contract.Owner) bool {
 	return c.hasRows(owner) || slices.ContainsFunc(c.view.Networks(), func(n contract.Network) bool { return c.hasRows(owner.On(n.Name)) })
 }
 
-// networkOf is the network of an owner, nil when that is gone: then its rows go.
+// networkOf is the network of an owner, nil when that is gone: then its rows go. Primary networks have no rows yet.
 func (c *Zone) networkOf(owner contract.Owner) *contract.Network {
 	if owner.Network == "" {
 		return &c.network
 	}
+	network := c.furtherNetwork(owner)
+	if network == nil || network.Role == contract.RolePrimary {
+		return nil
+	}
+	return network
+}
+
+func (c *Zone) furtherNetwork(owner contract.Owner) *contract.Network {
 	if owner.Kind != contract.KindPod {
 		return c.view.Network(owner.Network)
 	}

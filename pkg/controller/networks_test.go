@@ -214,3 +214,19 @@ func TestPhysicalNetworks_SayWhoMayUseThem(t *testing.T) {
 	grant("red", "7-9")
 	w.wantFurther("d.v7_d_a", "v7_ovn_localnet_port", "v7_ovn_localnet_switch")
 }
+
+// TestNetworks_PrimaryHasNoRows: until primary networks are made, they must not get rows of the default network's shape.
+func TestNetworks_PrimaryHasNoRows(t *testing.T) {
+	w := wholeWorld(t, nil, testNode("n1"))
+	w.startAndLead()
+	w.putNAD("main", `"name":"l3","role":"primary","topology":"layer3","subnets":"10.8.0.0/16"`)
+	w.putNAD("blue", `"name":"blue","topology":"layer2"`)
+	w.wantFurther("blue_ovn_layer2_switch")
+	w.eventually("an Event", func() bool {
+		events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "InvalidConfig" && strings.Contains(e.Note, "the role primary is not supported yet")
+		})
+	})
+	w.wantFurther("blue_ovn_layer2_switch")
+}

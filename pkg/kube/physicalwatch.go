@@ -70,7 +70,11 @@ func (v *networks) NADProblem(key string) error {
 	if err := v.Definitions.NADProblem(key); err != nil {
 		return err
 	}
-	return v.denied(key, v.NetworkOfNAD(key))
+	n := v.NetworkOfNAD(key)
+	if n != nil && n.Role == contract.RolePrimary {
+		return errors.New("the role primary is not supported yet: no network is made")
+	}
+	return v.denied(key, n)
 }
 
 // denied says why the namespace of a NetworkAttachmentDefinition may not use its physical network.
