@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -35,13 +36,19 @@ func outsides() []string { return []string{"192.168.50.100", "fd00:50::100"} }
 // API server in memory, and whose gateway bridges are set up by the agent's part for that.
 type product struct {
 	*cluster
-	server *fake.Clientset
-	pods   map[string]*endpoint
+	server  *fake.Clientset
+	objects dynamic.Interface // of kinds without a client of their own; nil: none
+	pods    map[string]*endpoint
 }
 
 func newProduct(t *testing.T, hwOffload bool) *product {
 	t.Helper()
-	p := &product{cluster: newCluster(t, hwOffload), server: fake.NewClientset(), pods: map[string]*endpoint{}}
+	return newProductWith(t, hwOffload, nil)
+}
+
+func newProductWith(t *testing.T, hwOffload bool, objects dynamic.Interface) *product {
+	t.Helper()
+	p := &product{cluster: newCluster(t, hwOffload), server: fake.NewClientset(), objects: objects, pods: map[string]*endpoint{}}
 	p.outside()
 	p.control()
 	for _, n := range p.nodes {
@@ -88,7 +95,7 @@ func (p *product) control() {
 	lead.Identity = "bench"
 	c, err := controller.New(t.Context(), controller.Config{
 		Plan: plan(), Zones: []controller.ZoneConfig{{Northbound: []string{p.remote("nb")}}}, Leader: lead, Leases: p.server.CoordinationV1(),
-		Logger: p.log(), Registerer: prometheus.NewRegistry(),
+		Dynamic: p.objects, Networks: p.objects != nil, Logger: p.log(), Registerer: prometheus.NewRegistry(),
 	}, apitest.Client(p.server))
 	ok(t, err)
 	p.background(c.Run)

@@ -1,0 +1,130 @@
+//go:build bench
+
+package switchdev
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+
+	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/policy"
+	"github.com/ovn-offload/ovn-offload/test/tier"
+)
+
+// networks are those of TestNetworks_VFTrafficIsInHardware, by NetworkAttachmentDefinition.
+func networks() map[string]map[string]any {
+	return map[string]map[string]any{
+		"flat":   {"topology": "layer2", "subnets": "10.202.0.0/24"},
+		"routed": {"topology": "layer3", "subnets": "10.201.0.0/16/24"},
+		"vlan70": {"topology": "localnet", "physicalNetworkName": contract.PhysicalNetwork, "vlanID": 70, "subnets": "10.203.0.0/16", "excludeSubnets": "10.203.128.0/17"},
+		"vlan71": {"topology": "localnet", "physicalNetworkName": contract.PhysicalNetwork, "vlanID": 71, "subnets": "10.203.0.0/16", "excludeSubnets": "10.203.0.0/17"},
+	}
+}
+
+// kindsOfObjects is an API server in memory for kinds without a client of their own, with NetworkAttachmentDefinitions.
+func kindsOfObjects(t *testing.T) *dynamicfake.FakeDynamicClient {
+	t.Helper()
+	lists := map[schema.GroupVersionResource]string{
+		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList",
+		kube.MultiNetworkPolicies(): contract.KindMultiNetworkPolicy + "List", v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
+		{Version: "v1", Resource: "namespaces"}: "NamespaceList",
+		ovnv1.UserDefinedNetworks():             "UserDefinedNetworkList", ovnv1.ClusterUserDefinedNetworks(): "ClusterUserDefinedNetworkList",
+		opnfv.Networks(): "NetworkList", opnfv.ProviderNetworks(): "ProviderNetworkList",
+	}
+	for kind, resource := range policy.AdminKinds() {
+		lists[resource] = kind + "List"
+	}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+	for name, conf := range networks() {
+		conf["cniVersion"], conf["name"], conf["type"], conf["netAttachDefName"] = "1.0.0", name, contract.PluginType, "default/"+name
+		text, err := json.Marshal(conf)
+		ok(t, err)
+		_, err = client.Resource(kube.NADs()).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "k8s.cni.cncf.io/v1", "kind": contract.KindNAD,
+			"metadata": map[string]any{"namespace": "default", "name": name, "uid": name}, "spec": map[string]any{"config": string(text)},
+		}}, metav1.CreateOptions{})
+		ok(t, err)
+	}
+	return client
+}
+
+// addOn makes a pod with a VF on one further network, and plugs the VF in when the controller has given it an address.
+func (p *product) addOn(name string, n *ovsNode, vf int, nad string) *endpoint {
+	t := p.t
+	t.Helper()
+	_, err := p.server.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Annotations: map[string]string{contract.NetworksKey: nad}},
+		Spec:       corev1.PodSpec{NodeName: n.name},
+	}, metav1.CreateOptions{})
+	ok(t, err)
+	var network *contract.PodNetwork
+	eventually(t, name+" has an address on "+nad, patience, func() bool {
+		object, err := p.server.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+		ok(t, err)
+		network, err = contract.ParsePodNetwork(object.Annotations[contract.PodNetworksKey], "default/"+nad)
+		return err == nil && network != nil && len(network.Addresses) == 1
+	})
+	e := &endpoint{name: name, v4: network.Addresses[0].Addr().String(), node: n, vf: vf}
+	p.pods[name] = e
+	link := n.plug(e, `external_ids:attached_mac="`+network.MAC.String()+`"`, "external_ids:iface-id-ver="+name,
+		"external_ids:iface-id="+plug.LogicalPort(contract.PodOwner("default", name).On("default/"+nad)))
+	commands := []string{"link set lo up", fmt.Sprintf("link set %s name eth0 address %s mtu %s up", link, network.MAC, podMTU), "addr add " + network.Addresses[0].String() + " dev eth0"}
+	for _, route := range network.Routes {
+		commands = append(commands, fmt.Sprintf("route add %s via %s", route.Dest, route.NextHop))
+	}
+	batch(t, name, commands...)
+	p.answer(name)
+	return e
+}
+
+// onNetworks are ways between VFs on further networks, on a node and between nodes.
+func (p *product) onNetworks() []way {
+	first, second := p.nodes[0], p.nodes[1]
+	between := func(what string, client, server *endpoint) way {
+		return way{what: what, client: client.gate(), server: server.gate(), to: []string{server.v4}}
+	}
+	flat, vlan := p.addOn("flata", first, 0, "flat"), p.addOn("vlana", first, 1, "vlan70")
+	return []way{
+		between("layer2, other node", flat, p.addOn("flatb", second, 0, "flat")),
+		between("layer2, same node", flat, p.addOn("flatc", first, 2, "flat")),
+		between("localnet with a VLAN, other node", vlan, p.addOn("vlanb", second, 1, "vlan70")),
+		between("layer3, other node", p.addOn("routeda", first, 3, "routed"), p.addOn("routedb", second, 2, "routed")),
+	}
+}
+
+// TestNetworks_VFTrafficIsInHardware: of each topology, with the rows of the product. Pods on another VLAN of the same
+// physical network do not answer.
+func TestNetworks_VFTrafficIsInHardware(t *testing.T) {
+	p := newProductWith(t, true, kindsOfObjects(t))
+	ways := p.onNetworks()
+	for _, w := range ways[:tier.Pick(3, len(ways))] {
+		t.Run(w.what, w.row)
+	}
+	other := p.addOn("other", p.nodes[1], 3, "vlan71")
+	if out, err := try(inside(other.name, "ping", "-c2", "-W1", p.pods["vlana"].v4)...); err == nil {
+		t.Errorf("a pod on another VLAN is reached: %s", out)
+	}
+}
+
+// TestNetworks_DisabledOffloadIsInSoftware is the control: the same traffic without hw-offload.
+func TestNetworks_DisabledOffloadIsInSoftware(t *testing.T) {
+	tier.Full(t, "TestOffload_DisabledProductIsInSoftware shows the same on the default network")
+	p := newProductWith(t, false, kindsOfObjects(t))
+	for _, w := range p.onNetworks() {
+		t.Run(w.what, w.inSoftware)
+	}
+}
