@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -62,12 +63,11 @@ func TestCommit_SetsChangeByElement(t *testing.T) {
 
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	for range 100 {
-		if ok() {
-			return
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the condition does not become true within 10 s")
 		}
 	}
-	t.Fatal("the set does not become what is wanted")
 }
 
 func dumpSet(server *ovsdbtest.Server) string {

@@ -177,11 +177,7 @@ func TestCommit_ReplacedParentGetsItsRow(t *testing.T) {
 		result, err := db.Commit(t.Context(), ovsdb.Want{Owner: "Node/n2", Rows: []ovsdb.Row{switchRow("n2")}}, ovsdb.Want{Owner: "Pod/d/a", Rows: []ovsdb.Row{portRow("n1", "d_a")}})
 		done <- errors.Join(err, result.Failed["Pod/d/a"])
 	}()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(server.Dump("Logical_Switch", "name"), "n2"); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the transaction has not come")
-		}
-	}
+	waitFor(t, func() bool { return strings.Contains(server.Dump("Logical_Switch", "name"), "n2") })
 	if got := portsOf(t, server, "n1"); len(got) > 0 {
 		t.Errorf("ports of n1: %v; this shows nothing", got)
 	}
