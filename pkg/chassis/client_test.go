@@ -205,9 +205,10 @@ func TestClient_RenewsWithANewKeyInTheLastThird(t *testing.T) {
 	if now, _ := os.ReadFile(filepath.Join(dir, "tls.key")); string(now) == string(key) {
 		t.Error("the key is the same: ovn-controller reads both files again only when both have changed")
 	}
-	if versions, _ := filepath.Glob(filepath.Join(dir, "..version-*")); len(versions) != 1 {
-		t.Errorf("left over: %v", versions)
-	}
+	eventually(t, "the removal of the replaced files, which comes after the new ones are in use", func() bool {
+		versions, _ := filepath.Glob(filepath.Join(dir, "..version-*"))
+		return len(versions) == 1
+	})
 }
 
 func TestSigner_DeniesAnotherNodesChassis(t *testing.T) {
