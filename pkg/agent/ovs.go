@@ -64,17 +64,7 @@ func setting(db *ovsdb.DB, key string) string {
 
 // mapped says that the node has a bridge to a physical network.
 func (o *ovs) mapped(physicalNetwork string) bool {
-	return isMapped(setting(o.db, "ovn-bridge-mappings"), physicalNetwork)
-}
-
-// isMapped reads a list such as physnet:br-ex,other:br1.
-func isMapped(mappings, physicalNetwork string) bool {
-	for m := range strings.SplitSeq(mappings, ",") {
-		if name, bridge, ok := strings.Cut(strings.TrimSpace(m), ":"); ok && name == physicalNetwork && bridge != "" {
-			return true
-		}
-	}
-	return false
+	return node.BridgeOf(setting(o.db, node.BridgeMappings), physicalNetwork) != ""
 }
 
 // ovnVersion is a setting that the start script of ovn-controller writes.

@@ -67,7 +67,7 @@ func settings(cfg Config, s State, g Gateway, encap netip.Addr) map[string]strin
 		// After a restart the old flows stay until the new ones are complete.
 		"ovn-ofctrl-wait-before-clear": "0",
 		"ovn-bridge-datapath-type":     cfg.Datapath,
-		bridgeMappings:                 mappings(s.Settings[bridgeMappings], g.Bridge, s.Second.Bridge),
+		node.BridgeMappings:            mappings(s.Settings[node.BridgeMappings], g.Bridge, s.Second.Bridge),
 	}
 }
 
@@ -79,8 +79,6 @@ func remoteProbe(remote string) string {
 	}
 	return "100000"
 }
-
-const bridgeMappings = "ovn-bridge-mappings"
 
 // mappings keeps those of other physical networks; "" is no bridge.
 func mappings(current, first, second string) string {
@@ -99,23 +97,13 @@ func mappings(current, first, second string) string {
 	return strings.Join(out, ",")
 }
 
-// mapped is the bridge of a physical network, "" when it has none.
-func mapped(s State, network string) string {
-	for m := range strings.SplitSeq(s.Settings[bridgeMappings], ",") {
-		if bridge, ok := strings.CutPrefix(m, network+":"); ok {
-			return bridge
-		}
-	}
-	return ""
-}
-
 // unset removes what settings has set; "" deletes a key.
 func unset(cfg Config, s State) map[string]string {
 	keys := settings(cfg, s, Gateway{}, netip.Addr{})
 	for key := range keys {
 		keys[key] = ""
 	}
-	keys[bridgeMappings] = mappings(s.Settings[bridgeMappings], "", "")
+	keys[node.BridgeMappings] = mappings(s.Settings[node.BridgeMappings], "", "")
 	return keys
 }
 

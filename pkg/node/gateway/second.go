@@ -89,7 +89,7 @@ func (b *bridge) directPods(ctx context.Context, st State, g Gateway, mark func(
 func (b *bridge) releaseUnwanted(ctx context.Context) error {
 	var s State
 	b.observeSwitch(&s)
-	name := mapped(s, contract.SecondPhysicalNetwork)
+	name := node.BridgeOf(s.Settings[node.BridgeMappings], contract.SecondPhysicalNetwork)
 	saved, err := loadCheckpoint(b.cfg.Checkpoint)
 	switch {
 	case err != nil:
