@@ -34,11 +34,8 @@ import (
 // Kind is that of the owners of the rows.
 const Kind = "PhysicalNetwork"
 
-const (
-	mappingsKey = "ovn-bridge-mappings"
-	// oursKey lists the physical networks whose mappings are ours.
-	oursKey = "ovn-offload-physical-networks"
-)
+// oursKey lists the physical networks whose mappings are ours.
+const oursKey = "ovn-offload-physical-networks"
 
 // DB is the node's Open_vSwitch database; *ovsdb.DB is one.
 type DB interface {
@@ -84,7 +81,7 @@ func (k *Reconciler) Reconcile(ctx context.Context) error {
 		return nil // their events come
 	}
 	wanted, errs := map[string]v1alpha1.PhysicalBridge{}, []error(nil)
-	for _, network := range networks {
+	for _, network := range slices.SortedFunc(slices.Values(networks), older) {
 		bridge, err := selected(network.Spec.Bridges, nodeLabels)
 		if err == nil && bridge != nil {
 			err = k.usable(network.Name, *bridge, wanted)
@@ -102,6 +99,11 @@ func (k *Reconciler) Reconcile(ctx context.Context) error {
 		k.Changed()
 	}
 	return errors.Join(refused, k.commit(ctx, wanted))
+}
+
+// older orders PhysicalNetworks: of those that want one interface, the oldest has it, in each pass.
+func older(a, b *v1alpha1.PhysicalNetwork) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // Remove takes back what a Reconciler has made.
@@ -247,11 +249,11 @@ func (k *Reconciler) setMappings(ctx context.Context, wanted map[string]v1alpha1
 			settings = row.ExternalIDs
 		}
 	}
-	mappings, ours := merged(settings[mappingsKey], settings[oursKey], wanted, add)
-	if mappings == settings[mappingsKey] && ours == settings[oursKey] {
+	mappings, ours := merged(settings[node.BridgeMappings], settings[oursKey], wanted, add)
+	if mappings == settings[node.BridgeMappings] && ours == settings[oursKey] {
 		return nil
 	}
-	return k.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", map[string]string{mappingsKey: mappings, oursKey: ours})
+	return k.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", map[string]string{node.BridgeMappings: mappings, oursKey: ours})
 }
 
 // merged are the mappings and the list of ours. Without add, only those of ours stay that are wanted as they are.

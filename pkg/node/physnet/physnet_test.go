@@ -121,6 +121,7 @@ func TestReconciler_BridgesFollowObjectsAndLabels(t *testing.T) {
 func TestReconciler_RefusesWhatWouldCutConnections(t *testing.T) {
 	f := newFixture(t)
 	f.networks = []*v1alpha1.PhysicalNetwork{physical("good", onRack("a", "eth3")), physical("bad", onRack("a", "eth1"))}
+	f.networks[1].CreationTimestamp = metav1.Now()
 	const mappings, ports = "physnet:breth0,by-hand:br-hand,good:br-eth3", "br-eth3 eth3"
 	f.host.addrs["eth1"] = []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}
 	f.want(mappings, ports, "physical network bad: interface eth1 has the address 192.0.2.7/24")
@@ -132,6 +133,9 @@ func TestReconciler_RefusesWhatWouldCutConnections(t *testing.T) {
 	f.want(mappings, ports, "the node has no interface eth9")
 	f.networks[1].Spec.Bridges[0].Interface = "eth3"
 	f.want(mappings, ports, "interface eth3 or bridge br-eth3 is that of physical network good")
+	slices.Reverse(f.networks) // as an informer lists them: in no order
+	f.want(mappings, ports, "interface eth3 or bridge br-eth3 is that of physical network good")
+	slices.Reverse(f.networks)
 	f.networks[1].Spec.Bridges[0] = onRack("a", "eth2")
 	f.want("physnet:breth0,by-hand:br-hand,bad:br-eth2,good:br-eth3", "br-eth2 br-eth3 eth2 eth3", "")
 	if err := Remove(t.Context(), f.DB); err != nil {
