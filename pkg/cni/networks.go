@@ -91,6 +91,7 @@ func (a *attachment) read(pod *corev1.Pod) (list []*iface, err error) {
 	if err != nil {
 		return nil, err
 	}
+	names := namesOf(pod)
 	for _, w := range wanted {
 		i := &iface{attachment: a, name: w.Name, pod: a.req.Pod.On(w.Network), device: w.Device}
 		if i.network, err = i.recorded(pod); err == nil && i.network == nil {
@@ -102,7 +103,7 @@ func (a *attachment) read(pod *corev1.Pod) (list []*iface, err error) {
 		if err != nil { // not final: the controller replaces what a user has forged
 			return nil, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
 		}
-		i.sibling, i.mtu = siblingOf(pod, i.pod.Network), cmp.Or(i.network.MTU, a.podMTU)
+		i.sibling, i.mtu = siblingOf(names, i.pod.Network), cmp.Or(i.network.MTU, a.podMTU)
 		list = append(list, i)
 	}
 	return list, nil
@@ -117,21 +118,33 @@ func missing(a *iface) error {
 		errNoNetwork, contract.PodNetworksKey, a.pod.Network, a.name, contract.NADOf(a.pod.Network), contract.PluginType)
 }
 
-// siblingOf numbers an interface among those that the pod has on one network, from 1; it is 0 for the only one.
-func siblingOf(pod *corev1.Pod, key string) (number int) {
-	annotation := pod.Annotations[contract.PodNetworksKey]
-	name := func(key string) string {
-		if n, err := contract.ParsePodNetwork(annotation, key); err == nil && n != nil && n.Network != "" {
-			return n.Network
+// namesOf are the names of the pod's further networks, by key.
+func namesOf(pod *corev1.Pod) map[string]string {
+	names := map[string]string{}
+	for _, key := range further(pod) {
+		names[key] = contract.NADOf(key)
+		if n, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], key); err == nil && n != nil && n.Network != "" {
+			names[key] = n.Network
 		}
-		return contract.NADOf(key)
 	}
-	keys := further(pod)
-	same := slices.DeleteFunc(keys, func(other string) bool { return name(other) != name(key) })
-	if key == "" || len(same) < 2 {
+	return names
+}
+
+// siblingOf numbers an interface among those that the pod has on one network, from 1; it is 0 for the only one.
+func siblingOf(names map[string]string, key string) int {
+	number, all := 0, 0
+	for other, name := range names {
+		if name == names[key] {
+			all++
+			if other <= key {
+				number++
+			}
+		}
+	}
+	if key == "" || all < 2 {
 		return 0
 	}
-	return 1 + slices.Index(same, key)
+	return number
 }
 
 // checkPhysical refuses a network that this node has no way to.
