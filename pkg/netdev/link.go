@@ -47,6 +47,8 @@ type Link struct {
 	// Parent is the device on its bus, such as a PCI address; "" of a link that
 	// software has made, and in kernels before 5.14.
 	Parent string
+	// LACP is nil of a link that is neither a bond nor the port of one.
+	LACP *LACP
 }
 
 // Veth asks for a pair of links. MTU goes to both ends; the MAC of the near
@@ -241,6 +243,7 @@ func fromNetlink(l netlink.Link) Link {
 
 		AltNames: a.AltNames,
 		Parent:   a.ParentDev,
+		LACP:     lacp(l),
 	}
 }
 

@@ -127,7 +127,7 @@ func joinPorts(netdevs []FoundNetdev, facts Facts) []port {
 func fromLink(l netdev.Link, master string) Netdev {
 	return Netdev{
 		Name: l.Name, Index: l.Index, MAC: MAC(l.MAC), PermanentMAC: MAC(l.PermanentMAC), MTU: l.MTU,
-		Up: l.Up, Carrier: l.Carrier, Master: master,
+		Up: l.Up, Carrier: l.Carrier, Master: master, LACP: l.LACP != nil && l.LACP.Negotiated,
 	}
 }
 

@@ -178,6 +178,8 @@ type Netdev struct {
 	Carrier      bool `json:"carrier"`
 	// Master is the bridge or bond that has it as a port.
 	Master string `json:"master,omitempty"`
+	// LACP says that the port of a bond of mode 802.3ad has negotiated with the switch.
+	LACP bool `json:"lacp,omitempty"`
 	// Use is what the node does with it, such as "has address 10.1.2.3/24". It is
 	// not of representors.
 	Use string `json:"use,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +27,9 @@ type bonded struct {
 	dead  bool // in switchdev mode no packet passes
 	after bool
 	// netd is quicker than the agent to give the bond a new port.
-	netd            bool
+	netd bool
+	// silent is how many times the agent observes a port that came back before the switch answers.
+	silent          int
 	made            int
 	changes, killAt int
 }
@@ -37,13 +40,29 @@ func newBonded(t *testing.T) *bonded {
 	ns, err := fake.Open("")
 	nodetest.Must(t, err)
 	b := &bonded{T: t, FakeNS: ns, fake: fake, mode: "legacy", name: nicName, file: filepath.Join(t.TempDir(), "uplink.json")}
-	fake.AddLink("", netdev.Link{Name: "bond0", Type: "bond", Up: true, Carrier: true, MTU: nicMTU})
+	fake.AddLink("", netdev.Link{Name: "bond0", Type: "bond", Up: true, Carrier: true, MTU: nicMTU, LACP: &netdev.LACP{Aggregator: 1}})
 	nodetest.Must(t, ns.ReplaceAddr("bond0", netip.MustParsePrefix(nicAddr), netdev.AddrOptions{}))
 	for _, port := range []string{nicName, "wan1"} {
 		fake.AddLink("", netdev.Link{Name: port, Parent: device, MTU: nicMTU, Carrier: true})
 		nodetest.Must(t, ns.SetLink(port, netdev.Settings{Bond: "bond0"}))
 	}
 	return b
+}
+
+// Links adds what the switch has answered.
+func (b *bonded) Links() ([]netdev.Link, error) {
+	links, err := b.FakeNS.Links()
+	for i, l := range links {
+		if l.Master == 0 {
+			continue
+		}
+		links[i].LACP = &netdev.LACP{Aggregator: 1, Negotiated: true, Distributing: true}
+		if l.Name == b.name && b.made > 0 && b.silent > 0 {
+			b.silent--
+			links[i].LACP = &netdev.LACP{Aggregator: 2}
+		}
+	}
+	return links, err
 }
 
 func (b *bonded) do(f func() error) error {
@@ -125,7 +144,7 @@ func (b *bonded) agent() *Mover {
 	mover, err := New(b.file, "boot", Deps{Netns: b, NIC: b, Gateway: b, Logger: slog.New(slog.DiscardHandler),
 		Uplink: func(string) (string, error) { return b.name, nil }})
 	nodetest.Must(b.T, err)
-	mover.nameTimeout = time.Millisecond
+	mover.nameTimeout, mover.lacpTimeout = time.Millisecond, 3*time.Second
 	return mover
 }
 
@@ -179,5 +198,22 @@ func TestMover_PortOfBondComesBackAfterKill(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestMover_WaitsForLACP: the change ends when the switch has accepted the port again, and not before. A switch that does
+// not accept the port gets the former one back.
+func TestMover_WaitsForLACP(t *testing.T) {
+	b := newBonded(t)
+	b.silent = 4
+	nodetest.Must(t, b.change(t.Context()))
+	if b.silent != 0 || b.mode != "switchdev" {
+		t.Errorf("%d observations of a silent switch are left, mode %s", b.silent, b.mode)
+	}
+	b = newBonded(t)
+	b.silent = 1000
+	err := b.change(t.Context())
+	if err == nil || !strings.Contains(err.Error(), nicName+" has not negotiated LACP with the switch again") || b.mode != "legacy" || !b.isPort(nicName) {
+		t.Errorf("%v, mode %s, port %t", err, b.mode, b.isPort(nicName))
 	}
 }

@@ -40,6 +40,8 @@ type netdevSettings struct {
 	MAC     contract.MAC `json:"mac,omitempty"`
 	MTU     int          `json:"mtu"`
 	Carrier bool         `json:"carrier"`
+	// LACP says that the netdev was the port of a bond that had negotiated with the switch.
+	LACP bool `json:"lacp,omitempty"`
 }
 
 // Undone is a change that cut the node off.

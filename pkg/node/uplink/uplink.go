@@ -20,6 +20,8 @@ const (
 	returnTimeout = 30 * time.Second
 	// nameTimeout is Mover's.
 	nameTimeout = 3 * time.Second
+	// lacpTimeout is three times the longest pause between two LACPDUs of a switch.
+	lacpTimeout = 90 * time.Second
 	// undoTimeout bounds an undo, which continues while the agent ends.
 	undoTimeout = 2 * time.Minute
 )
@@ -56,8 +58,9 @@ type Mover struct {
 	deps       Deps
 	host       *node.Host
 	file, boot string
-	// nameTimeout is how long udev may take to give a new netdev its former name.
-	nameTimeout time.Duration
+	// nameTimeout is how long udev may take to give a new netdev its former name, and lacpTimeout how long the switch may
+	// take to negotiate.
+	nameTimeout, lacpTimeout time.Duration
 
 	mu    sync.Mutex
 	saved checkpoint
@@ -67,7 +70,7 @@ type Mover struct {
 
 // New makes a Mover. If a change was interrupted in this boot of the host, the gateway pauses until Resume.
 func New(file, boot string, deps Deps) (*Mover, error) {
-	m := &Mover{deps: deps, file: file, boot: boot, nameTimeout: nameTimeout, host: &node.Host{Deps: node.Deps{Netns: deps.Netns, Logger: deps.Logger}}}
+	m := &Mover{deps: deps, file: file, boot: boot, nameTimeout: nameTimeout, lacpTimeout: lacpTimeout, host: &node.Host{Deps: node.Deps{Netns: deps.Netns, Logger: deps.Logger}}}
 	if _, err := durable.Load(file, &m.saved); err != nil {
 		return nil, fmt.Errorf("reading the record of an uplink: %w", err)
 	}
@@ -139,6 +142,7 @@ func (m *Mover) record(ctx context.Context, c Change) (record, error) {
 	for bond, l := range st.Links {
 		if l.Index == link.Master && l.Type == "bond" {
 			r.Bond = bond
+			r.Link.LACP = link.LACP != nil && link.LACP.Negotiated
 		}
 	}
 	r.Addresses = st.Addrs[name]
@@ -236,14 +240,25 @@ func (m *Mover) undo(ctx context.Context, r record, cause error) error {
 	return errors.Join(cause, err)
 }
 
-// verify gives the link time to come up, and then the servers ten seconds to be reached.
+// verify gives the link time to come up and to negotiate LACP again, and then the servers ten seconds to be reached.
 func (m *Mover) verify(ctx context.Context, r record) error {
 	if r.Link.Carrier {
 		if err := m.await(ctx, returnTimeout, func(st node.State) bool { return st.Links[r.Link.Name].Carrier }); err != nil {
 			return fmt.Errorf("%s has no carrier: %w", r.Link.Name, err)
 		}
 	}
+	if r.Link.LACP {
+		if err := m.await(ctx, m.lacpTimeout, r.carries); err != nil {
+			return fmt.Errorf("%s has not negotiated LACP with the switch again: %w", r.Link.Name, err)
+		}
+	}
 	return m.deps.Gateway.Verify(ctx, r.Baseline)
+}
+
+// carries says that the bond sends over the port again, so that the bond's other port may follow.
+func (r record) carries(st node.State) bool {
+	port, bond := st.Links[r.Link.Name].LACP, st.Links[r.Bond].LACP
+	return port != nil && bond != nil && port.Carries(*bond)
 }
 
 // pause is idempotent, as release is.

@@ -49,6 +49,8 @@ func (w way) inBond(s State, pf *vf.PF, bond *vf.Bond) string {
 			return fmt.Sprintf("the policy does not select %s (%s), the other port", up.Name, other.Name)
 		case !up.Carrier:
 			return fmt.Sprintf("the other port %s has no carrier, and would have to carry the traffic meanwhile", up.Name)
+		case pf.Uplink().LACP && !up.LACP:
+			return fmt.Sprintf("the other port %s has not negotiated LACP with the switch, and would have to carry the traffic meanwhile", up.Name)
 		default:
 			return ""
 		}

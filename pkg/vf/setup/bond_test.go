@@ -43,6 +43,10 @@ func TestBond_PlansOfArchive(t *testing.T) {
 	asIs, broadcast := strings.NewReplacer(), strings.NewReplacer("802.3ad 4", "broadcast 3")
 	twoCards := strings.NewReplacer("slaves=ens1f0np0 ens1f1np1", "slaves=ens1f0np0 ens2f0np0")
 	noCarrier := strings.NewReplacer("ens1f1np1 --\naddress=10:70:fd:b3:a2:c4  mtu=1500  flags=up  carrier=1", "ens1f1np1 --\naddress=10:70:fd:b3:a2:c4  mtu=1500  flags=up  carrier=0")
+	noLACP := func(port string) *strings.Replacer {
+		return strings.NewReplacer(port+" --\naddress=10:70:fd:b3:a2:c4  mtu=1500  flags=up  carrier=1  hw-tc-offload=off  master=bond0  lacp=yes",
+			port+" --\naddress=10:70:fd:b3:a2:c4  mtu=1500  flags=up  carrier=1  hw-tc-offload=off  master=bond0  lacp=no")
+	}
 	moved := func(pf string) string {
 		return pf + ": save original state of " + pf + " (0 VFs, legacy); set eswitch of " + pf +
 			" to switchdev, with the node's addresses; set number of VFs of " + pf + " to 2"
@@ -70,6 +74,11 @@ func TestBond_PlansOfArchive(t *testing.T) {
 			"0000:03:00.0 Refused ens1f0np0, which is a port of bond0: the other port ens1f1np1 has no carrier, and would have to carry the traffic meanwhile",
 			moved("0000:03:00.1"),
 		}},
+		"in place, the other port without LACP": {inPlace, noLACP("ens1f1np1"), []string{
+			"0000:03:00.0 Refused ens1f0np0, which is a port of bond0: the other port ens1f1np1 has not negotiated LACP with the switch, and would have to carry the traffic meanwhile",
+			moved("0000:03:00.1"),
+		}},
+		"in place, no port with LACP": {inPlace, strings.NewReplacer("lacp=yes", "lacp=no"), []string{moved("0000:03:00.0"), moved("0000:03:00.1")}},
 		"in place, two cards": {all, twoCards, []string{
 			"0000:03:00.0 Refused ens1f0np0 is a port of bond0, which would not be offloaded: its ports are of different cards",
 			"0000:03:00.1 Refused ens1f1np1 is a port of bond0, which would not be offloaded: its ports are of different cards",

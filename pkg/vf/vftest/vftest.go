@@ -12,7 +12,7 @@
 //
 // The links in class/net, class/infiniband, bus/pci/devices and
 // bus/auxiliary/devices make themselves, nested as the kernel does. Of a
-// netdev, address, mtu, flags (up), carrier, master, addresses (IP, with commas)
+// netdev, address, mtu, flags (up), carrier, master, lacp (yes, no), addresses (IP, with commas)
 // and hw-tc-offload are also what netlink and ethtool say. The section devlink has lines such as
 //
 //	dev pci/0000:03:00.0  mode=switchdev  esw_multiport=true
@@ -203,6 +203,9 @@ func (w *World) netdev(dir, name string, masters map[string]string) error {
 		return ""
 	}
 	l := netdev.Link{Name: name, Index: len(w.links) + 1, Parent: path.Base(path.Dir(path.Dir(dir))), MTU: 1500, Up: attr("flags") == "up", Carrier: attr("carrier") == "1"}
+	if lacp := attr("lacp"); lacp != "" {
+		l.LACP = &netdev.LACP{Negotiated: lacp == "yes", Distributing: lacp == "yes"}
+	}
 	var err error
 	if mac := attr("address"); mac != "" {
 		if l.MAC, err = net.ParseMAC(mac); err != nil {

@@ -35,7 +35,7 @@ func bondPorts() []string { return []string{"wan0", "wan1"} }
 func TestUplink_BondChangesPortAfterPort(t *testing.T) {
 	tier.Full(t, "pkg/vf/setup and pkg/node/uplink have the same in memory")
 	ports := oneCard(t)
-	bonded(t, ports)
+	bonded(t, ports, "active-backup")
 	n := bondPolicies(t)
 	pinged := ping(t, gatewayNode)
 	policy := &v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 1}, Spec: v1alpha1.OffloadPolicySpec{
@@ -59,6 +59,61 @@ func TestUplink_BondChangesPortAfterPort(t *testing.T) {
 	n.await(t, "")
 	wantBond(t, n.node, vf.Legacy, 0)
 	pinged.report("from switchdev to legacy", 15*time.Second)
+}
+
+// TestUplink_BondWithLACPChangesPortAfterPort: the same with mode 802.3ad. The second port changes when the switch has
+// accepted the first one again, and the policy is applied when the switch has accepted both. In the control the switch has
+// one of the ports in no aggregator: the other port is not touched.
+func TestUplink_BondWithLACPChangesPortAfterPort(t *testing.T) {
+	tier.Full(t, "pkg/vf/setup and pkg/node/uplink have the same in memory")
+	ports := oneCard(t)
+	bonded(t, ports, "802.3ad")
+	n := bondPolicies(t)
+	eventually(t, "both ports have negotiated", patience, func() bool { return len(portsWithLACP(t, n.node)) == 2 })
+	pinged := ping(t, gatewayNode)
+	policy := &v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 1}, Spec: v1alpha1.OffloadPolicySpec{
+		PFSelector: v1alpha1.PFSelector{PCIAddresses: ports}, NumVFs: 2, UplinkChange: v1alpha1.UplinkInPlace, Drain: v1alpha1.DrainNone,
+	}}
+	n.set(policy)
+	n.await(t, "p Applied, p Applied")
+	if got := portsWithLACP(t, n.node); len(got) != 2 {
+		t.Errorf("applied, and only %q have negotiated", got)
+	}
+	wantBond(t, n.node, vf.Switchdev, 2)
+	pinged.report("from legacy to switchdev", 15*time.Second)
+	n.set()
+	n.await(t, "")
+	if got := portsWithLACP(t, n.node); len(got) != 2 {
+		t.Errorf("taken back, and only %q have negotiated", got)
+	}
+	wantBond(t, n.node, vf.Legacy, 0)
+	pinged.report("from switchdev to legacy", 15*time.Second)
+
+	batch(t, "outside", "link set swsimw1 nomaster", "link set swsimw1 up")
+	eventually(t, "the switch does not answer wan1", patience, func() bool { return len(portsWithLACP(t, n.node)) == 1 })
+	again := *policy
+	again.Generation = 2
+	n.set(&again)
+	eventually(t, "a port is refused", patience, func() bool {
+		for _, r := range n.Results() {
+			if strings.Contains(r.Message, "the other port wan1 has not negotiated LACP with the switch") && r.Device == ports[0] {
+				return true
+			}
+		}
+		return false
+	})
+	pinged.report("while one port is refused", 15*time.Second)
+}
+
+// portsWithLACP names the ports that the switch has accepted.
+func portsWithLACP(t *testing.T, n *vf.Node) (names []string) {
+	t.Helper()
+	for _, pf := range inventory(t, n).PFs {
+		if up := pf.Uplink(); up != nil && up.LACP {
+			names = append(names, up.Name)
+		}
+	}
+	return names
 }
 
 // oneCard makes both NICs ports of one card, bare, whose driver makes a new netdev with each mode.
@@ -94,8 +149,8 @@ func oneCard(t *testing.T) []string {
 	return ports
 }
 
-// bonded puts both ports into a bond, whose cables lead to one switch.
-func bonded(t *testing.T, ports []string) {
+// bonded puts both ports into a bond, whose cables lead to one switch. With mode 802.3ad the switch has its ports in a bond.
+func bonded(t *testing.T, ports []string, mode string) {
 	t.Helper()
 	run(t, "ip", "netns", "add", "outside")
 	t.Cleanup(func() {
@@ -105,12 +160,17 @@ func bonded(t *testing.T, ports []string) {
 		}
 		_, _ = try("ip", "netns", "del", "outside")
 	})
-	batch(t, "outside", "link add switch type bridge", "link set switch up", "addr add "+gatewayOutside+"/24 dev switch")
-	run(t, "ip", "link", "add", "bond0", "type", "bond", "mode", "active-backup", "miimon", "100")
+	kind, options := "bridge", ""
+	if mode == "802.3ad" {
+		options = " lacp_rate fast"
+		kind = "bond mode 802.3ad miimon 100" + options
+	}
+	batch(t, "outside", "link add switch type "+kind, "link set switch up", "addr add "+gatewayOutside+"/24 dev switch")
+	batch(t, "", "link add bond0 type bond mode "+mode+" miimon 100"+options)
 	for i, pci := range ports {
 		wire := "swsimw" + string(rune('0'+i))
 		run(t, "ip", "link", "set", wire, "netns", "outside")
-		batch(t, "outside", "link set "+wire+" master switch up")
+		batch(t, "outside", "link set "+wire+" down", "link set "+wire+" master switch", "link set "+wire+" up")
 		run(t, "ip", "link", "set", uplinkOf(t, pci), "down", "name", bondPorts()[i])
 		run(t, "ip", "link", "set", bondPorts()[i], "master", "bond0")
 	}
