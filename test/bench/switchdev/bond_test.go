@@ -166,7 +166,7 @@ func bonded(t *testing.T, ports []string, mode string) {
 		kind = "bond mode 802.3ad miimon 100" + options
 	}
 	batch(t, "outside", "link add switch type "+kind, "link set switch up", "addr add "+gatewayOutside+"/24 dev switch")
-	batch(t, "", "link add bond0 type bond mode "+mode+" miimon 100"+options)
+	run(t, strings.Fields("ip link add bond0 type bond mode "+mode+" miimon 100"+options)...)
 	for i, pci := range ports {
 		wire := "swsimw" + string(rune('0'+i))
 		run(t, "ip", "link", "set", wire, "netns", "outside")
