@@ -62,3 +62,6 @@ func (n Network) NodesGroup() string { return n.prefix() + "nodes" }
 
 // GatewaysGroup is the port group of all gateway routers' ports on the switches to external bridges.
 func (n Network) GatewaysGroup() string { return n.prefix() + "gateways" }
+
+// LocalnetsGroup is the port group of the ports of all localnets to their physical networks. The default network has it.
+const LocalnetsGroup = "localnets"

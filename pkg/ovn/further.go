@@ -40,7 +40,9 @@ func sharedRows(net scope) []ovsdb.Row {
 		if net.VLAN != 0 {
 			port.TagRequest = &net.VLAN
 		}
-		rows = append(rows, switchPort(sw, port))
+		outer := switchPort(sw, port)
+		outer.Parents = append(outer.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: contract.LocalnetsGroup, Column: columnPorts})
+		rows = append(rows, outer)
 	}
 	return rows
 }

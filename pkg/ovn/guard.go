@@ -38,7 +38,8 @@ func masqueradeRules(net scope) []ovsdb.Row {
 // the packet for one from the tunnel of the sender's node, because SNAT has given the
 // packet the address of that node. The kernel accepts tunnels at every address of a
 // node, so the rules name all of them. The rules are behind the load balancers, on the
-// switches to the external bridges, and need no conntrack.
+// switches to the external bridges, and need no conntrack. A pod on a localnet without subnets can use the address of a
+// node as its source, so there are rules on the switches of localnets, too.
 func tunnelRules(n node) []ovsdb.Row {
 	addrs := slices.Clone(n.encaps)
 	prefixes := slices.Clone(n.hosts)
@@ -60,10 +61,19 @@ func tunnelRules(n node) []ovsdb.Row {
 			}
 		}
 		if len(own) > 0 {
-			rows = append(rows, n.net.dropGeneve("geneve", family, "{"+strings.Join(own, ", ")+"}"))
+			rows = append(rows, n.net.dropGeneve("geneve", family, "{"+strings.Join(own, ", ")+"}"), dropOnLocalnets(family, own))
 		}
 	}
 	return rows
+}
+
+// dropOnLocalnets drops UDP in fragments, too: OVS does not show the port of a fragment. Without the first fragment the
+// node makes no packet of the others.
+func dropOnLocalnets(family contract.Family, nodes []string) ovsdb.Row {
+	return acl.Row("localnets/"+acl.MatchFamily(family), &nb.ACL{
+		Action: nb.ACLActionDrop, Direction: nb.ACLDirectionFromLport, Tier: acl.TierPrimary, Priority: acl.PriorityDeny,
+		Match: fmt.Sprintf("%s == {%s} && (udp.dst == %d || (udp && ip.first_frag))", acl.Destination.Of(family), strings.Join(nodes, ", "), geneve),
+	}, nb.PortGroupTable, contract.LocalnetsGroup)
 }
 
 // dropGeneve does not see the port of a fragment; the flows of the gateway bridge do.

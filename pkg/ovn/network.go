@@ -49,6 +49,9 @@ func buildNetwork(_ View, net scope, owner contract.Owner) ([]ovsdb.Row, error) 
 		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})
 	}
 	rows = append(rows, ovsdb.Row{ID: net.GatewaysGroup(), Model: &nb.PortGroup{Name: net.GatewaysGroup()}})
+	if net.Name == "" {
+		rows = append(rows, ovsdb.Row{ID: contract.LocalnetsGroup, Model: &nb.PortGroup{Name: contract.LocalnetsGroup}})
+	}
 	return append(append(rows, masqueradeRules(net)...), clusterRules(net)...), nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
@@ -55,44 +56,46 @@ func (n *northd) run(name string, args ...string) string {
 	return string(out)
 }
 
-// build writes all rows, but those whose ids end with a text, and waits for their flows. The engine does not write them:
-// a northd of another version may lack columns that the engine needs for other rows.
-func (n *northd) build(w isolated, without string) {
+// build writes all rows, and others, but those whose ids end with a text, and waits for their flows. The engine does not
+// write them: a northd of another version may lack columns that the engine needs for other rows.
+func (n *northd) build(w isolated, without string, others ...ovsdb.Row) {
 	n.t.Helper()
-	args := []string{"--timeout=30", "--db=" + n.north, "--wait=sb"}
-	add := func(words ...string) { args = append(append(args, "--"), words...) }
+	all := []ovsdb.Row{{Model: &nb.PortGroup{Name: contract.LocalnetsGroup}}} // of the default network
 	for _, owner := range w.owners {
 		rows, err := Build(w.view, w.view.networkOf(contract.Network{}, owner), owner)
 		if err != nil {
 			n.t.Fatalf("%s: %v", owner, err)
 		}
-		for _, row := range rows {
-			switch model := row.Model.(type) {
-			case *nb.LogicalSwitch:
-				add("ls-add", model.Name)
-			case *nb.LogicalSwitchPort:
-				add("lsp-add", row.Parents[0].Name, model.Name)
-				add(append([]string{"lsp-set-addresses", model.Name}, model.Addresses...)...)
-				add("lsp-set-type", model.Name, model.Type)
-				if network := model.Options["network_name"]; network != "" {
-					add("lsp-set-options", model.Name, "network_name="+network)
-				}
-				for _, parent := range row.Parents[1:] {
-					add("pg-set-ports", parent.Name, model.Name)
-				}
-			case *nb.PortGroup:
-				add("pg-add", model.Name)
-			case *nb.ACL:
-				words := []string{"--type=port-group"}
-				if model.Options["apply-after-lb"] == "true" {
-					words = append(words, "--apply-after-lb")
-				}
-				if without == "" || !strings.HasSuffix(row.ID, without) {
-					add(append(words, "acl-add", row.Parents[0].Name, model.Direction, strconv.Itoa(model.Priority), model.Match, model.Action)...)
-				}
-			default:
-				n.t.Fatalf("row %T", model)
+		all = append(all, rows...)
+	}
+	args := []string{"--timeout=30", "--db=" + n.north, "--wait=sb"}
+	add := func(words ...string) { args = append(append(args, "--"), words...) }
+	for _, row := range append(all, others...) {
+		switch model := row.Model.(type) {
+		case *nb.LogicalSwitch:
+			add("ls-add", model.Name)
+		case *nb.LogicalSwitchPort:
+			add("lsp-add", row.Parents[0].Name, model.Name)
+			add(append([]string{"lsp-set-addresses", model.Name}, model.Addresses...)...)
+			add("lsp-set-type", model.Name, model.Type)
+			if network := model.Options["network_name"]; network != "" {
+				add("lsp-set-options", model.Name, "network_name="+network)
 			}
+			for _, parent := range row.Parents[1:] {
+				add("pg-set-ports", parent.Name, model.Name)
+			}
+		case *nb.PortGroup:
+			add("pg-add", model.Name)
+		case *nb.ACL:
+			words := []string{"--type=port-group"}
+			if model.Options["apply-after-lb"] == "true" {
+				words = append(words, "--apply-after-lb")
+			}
+			if without == "" || !strings.HasSuffix(row.ID, without) {
+				add(append(words, "acl-add", row.Parents[0].Name, model.Direction, strconv.Itoa(model.Priority), model.Match, model.Action)...)
+			}
+		default:
+			n.t.Fatalf("row %T", model)
 		}
 	}
 	n.run("ovn-nbctl", args...)
@@ -188,6 +191,31 @@ func TestMultiNetworkPolicy_RepliesPassDenyOfOneDirection(t *testing.T) {
 					t.Errorf("the reply arrives without the rule for the other direction, so this test shows nothing:\n%s", trace)
 				}
 			})
+		}
+	}
+}
+
+// TestLocalnet_ForgedGeneveIsDropped: in northd's flows, a pod's Geneve to a node does not leave for the physical network,
+// in one packet or in fragments. Other UDP and Geneve to other hosts leave, and without the rule all does.
+func TestLocalnet_ForgedGeneveIsDropped(t *testing.T) {
+	const node, host, rule = "172.18.0.2", "172.18.0.9", "localnets/ip4"
+	w := isolate(t, "localnet", networkingv1.PolicyTypeIngress)
+	sw, outer := w.view.Network("tenant").PodSwitch("n0"), end{port: w.view.Network("tenant").LocalnetPort()}
+	for _, without := range []string{"", rule} {
+		n := startNorthd(t)
+		n.build(w, without, dropOnLocalnets(contract.IPv4, []string{"192.0.2.7", node}))
+		for packet, leaves := range map[string]bool{
+			"ip4.dst == " + node + " && udp && udp.dst == 6081 && ip.frag == 0": without != "",
+			"ip4.dst == " + node + " && ip.proto == 17 && ip.frag == 1":         without != "",
+			"ip4.dst == " + node + " && udp && udp.dst == 9 && ip.frag == 0":    true,
+			"ip4.dst == " + node + " && tcp && tcp.dst == 6081 && ip.frag == 0": true,
+			"ip4.dst == " + host + " && udp && udp.dst == 6081 && ip.frag == 0": true,
+			"ip4.dst == " + host + " && ip.proto == 17 && ip.frag == 1":         true,
+		} {
+			flow := fmt.Sprintf(`inport == %q && eth.src == %s && eth.dst == 02:42:ac:12:00:02 && ip4 && ip.ttl == 64 && ip4.src == 172.18.0.3 && %s`, w.b.port, w.b.mac, packet)
+			if trace := n.run("ovn-trace", "--db="+n.south, "--ct=new", "--ct=new", sw, flow); arrives(trace, outer) != leaves {
+				t.Errorf("without %q, %s leaves: %t, want %t:\n%s", without, packet, !leaves, leaves, trace)
+			}
 		}
 	}
 }
