@@ -103,18 +103,40 @@ func fieldsOf(match string) map[string]string {
 
 // frontendOf reports false for a match that is not about one address and port.
 func frontendOf(match string) (frontend, bool) {
-	if !strings.Contains(match, "tp_dst=") {
+	if !strings.Contains(match, "tp_dst=") && !strings.Contains(match, registerMask) {
 		return frontend{}, false
 	}
 	fields := fieldsOf(match)
-	address, err := addrPort(fields["nw_dst"]+fields["ipv6_dst"], fields["tp_dst"])
-	return frontend{strings.Clone(fields["protocol"]), address}, err == nil // without the line
+	protocol, port := strings.Clone(fields["protocol"]), fields["tp_dst"] // without the line
+	if port == "" {
+		protocol, port = inRegister(fields["reg1"])
+	}
+	address, err := addrPort(fields["nw_dst"]+fields["ipv6_dst"], port)
+	return frontend{protocol, address}, err == nil
 }
 
-// match is the address and port in ovs-ofctl's notation.
+// registerMask ends the match of register 1 in which OVN has protocol and port of a load balancer, from OVN 25.09 on.
+const registerMask = "/0xffffff,"
+
+// inRegister gives protocol and port, empty if the register has neither.
+func inRegister(value string) (protocol, port string) {
+	digits, masked := strings.CutSuffix(value, strings.TrimSuffix(registerMask, ","))
+	n, err := strconv.ParseUint(digits, 0, 24)
+	if !masked || err != nil {
+		return "", ""
+	}
+	for _, name := range []string{"tcp", "udp", "sctp"} {
+		if uint64(numberOf(name)) == n>>16 {
+			return name, strconv.FormatUint(n&0xffff, 10)
+		}
+	}
+	return "", ""
+}
+
+// match is the address in ovs-ofctl's notation. Versions of OVN match its ports in different ways.
 func (f frontend) match() string {
 	if f.address.Addr().Is6() {
-		return fmt.Sprintf("%s6,ipv6_dst=%s,tp_dst=%d", f.protocol, f.address.Addr(), f.address.Port())
+		return fmt.Sprintf("ipv6,ipv6_dst=%s", f.address.Addr())
 	}
-	return fmt.Sprintf("%s,nw_dst=%s,tp_dst=%d", f.protocol, f.address.Addr(), f.address.Port())
+	return fmt.Sprintf("ip,nw_dst=%s", f.address.Addr())
 }
