@@ -95,6 +95,9 @@ func runAll(m *testing.M) (int, error) {
 		}
 	case "lab":
 		cluster.Cluster = theLab()
+		if err := skipFaults(); err != nil {
+			return 1, err
+		}
 		if !*keep {
 			defer labCommand(os.Stdout, "down")
 		}
