@@ -82,9 +82,14 @@ func NADOf(key string) string {
 	return key
 }
 
+// IsAttached says that a pod asks for further networks, or has the primary network of its namespace.
+func IsAttached(pod *corev1.Pod) bool {
+	return AsksForNetworks(pod) || strings.Contains(pod.Annotations[PodNetworksKey], string(RoleLocked))
+}
+
 // AttachmentKeys are the keys of a pod's attachments to further networks: those that it asks for, and those that it has.
 func AttachmentKeys(pod *corev1.Pod) (keys []string) {
-	if !AsksForNetworks(pod) {
+	if !IsAttached(pod) {
 		return nil
 	}
 	attachments, _ := Attachments(pod) // the allocator reports the error

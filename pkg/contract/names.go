@@ -1,5 +1,10 @@
 package contract
 
+import (
+	"slices"
+	"strings"
+)
+
 // IntegrationBridge is the OVS bridge of all pods. ovn-controller fills it.
 const IntegrationBridge = "br-int"
 
@@ -35,6 +40,9 @@ func (n Network) LocalnetPort() string { return n.prefix() + "ovn_localnet_port"
 // ExternalSwitch is the switch between a gateway router and the node's uplink.
 func (n Network) ExternalSwitch(node string) string { return "ext_" + n.prefix() + node }
 
+// TransitSwitch connects a node's gateway router with the routers of primary networks.
+func TransitSwitch(node string) string { return "transit_" + node }
+
 // GatewayRouter is the router of a node's north-south traffic.
 func (n Network) GatewayRouter(node string) string { return "GR_" + n.prefix() + node }
 
@@ -49,16 +57,40 @@ func (n Network) PodPort(namespace, pod string) string { return n.prefix() + nam
 // balancer is attached to a group once, not to each switch.
 
 // ClusterGroup is the group of all switches and gateway routers.
-func (n Network) ClusterGroup() string { return n.prefix() + "clusterLBGroup" }
+func (n Network) ClusterGroup() string { return n.groupPrefix() + "clusterLBGroup" }
 
 // SwitchGroup is the group of all switches.
-func (n Network) SwitchGroup() string { return n.prefix() + "clusterSwitchLBGroup" }
+func (n Network) SwitchGroup() string { return n.groupPrefix() + "clusterSwitchLBGroup" }
 
-// RouterGroup is the group of all gateway routers.
-func (n Network) RouterGroup() string { return n.prefix() + "clusterRouterLBGroup" }
+// RouterGroup is the group of all gateway routers, or of a further network's router.
+func (n Network) RouterGroup() string { return n.groupPrefix() + "clusterRouterLBGroup" }
+
+// groupPrefix has the exact name: a group of load balancers has no external_ids that could say it.
+func (n Network) groupPrefix() string {
+	if n.Name == "" {
+		return ""
+	}
+	return n.Name + "/"
+}
+
+// NetworkOfGroup is the network of a group of load balancers; false for a name that is no group's.
+func NetworkOfGroup(group string) (Network, bool) {
+	name, rest, further := strings.Cut(group, "/")
+	if !further {
+		name, rest = "", group
+	}
+	n := Network{Name: name}
+	return n, (name != "" || !further) && slices.Contains([]string{n.ClusterGroup(), n.SwitchGroup(), n.RouterGroup()}, n.groupPrefix()+rest)
+}
+
+// LoadBalancer is the name of a service's load balancer on the network.
+func (n Network) LoadBalancer(service string) string { return n.prefix() + service }
 
 // NodesGroup is the port group of all management ports, so that its ACLs are on every node's switch.
 func (n Network) NodesGroup() string { return n.prefix() + "nodes" }
+
+// LockedGroup is the port group of pods that have another network as primary one.
+func (n Network) LockedGroup() string { return n.prefix() + "locked" }
 
 // GatewaysGroup is the port group of all gateway routers' ports on the switches to external bridges.
 func (n Network) GatewaysGroup() string { return n.prefix() + "gateways" }

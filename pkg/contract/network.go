@@ -53,6 +53,8 @@ type Network struct {
 	Excluded []netip.Prefix
 	// Persistent says that an IPAMClaim may keep a pod's addresses.
 	Persistent bool
+	// Gateways are the router's addresses on the switch of a primary network of topology layer2, one for each family.
+	Gateways []netip.Prefix
 	// MTU of the pods' interfaces, 0: that of the node.
 	MTU int
 	// VLAN is the tag of a localnet on the physical network, 0: none.
@@ -61,13 +63,21 @@ type Network struct {
 	PhysicalNetwork string
 }
 
+// HasNodeParts says that nodes have rows of their own on a further network.
+func (n Network) HasNodeParts() bool { return n.Topology == Layer3 || n.IsPrimary() }
+
 // Zone is what all networks of a zone share. A zone is one Northbound database with the nodes that it serves.
 type Zone struct {
 	// ServiceSubnets hold the services' own addresses.
 	ServiceSubnets []netip.Prefix
 	// MasqueradeSubnets hold addresses that stand for a node or a router: at most one for each family.
 	MasqueradeSubnets []netip.Prefix
+	// DefaultSubnets are those of the default network: of its pods, and between its routers.
+	DefaultSubnets []netip.Prefix
 }
+
+// IsPrimary says that the network is the primary one of some namespaces. The default network is not meant.
+func (n Network) IsPrimary() bool { return n.Name != "" && n.Role == RolePrimary }
 
 // Subnet is a network of pods from which each node gets an equal part.
 type Subnet struct {

@@ -38,6 +38,47 @@ const (
 	MasqueradeClient = 9
 )
 
+// Further parts of a masquerade subnet, for primary networks beside the default one.
+const (
+	// masqueradeNetworks begins the addresses of networks, one for each id: a network's pods have it outside their network.
+	masqueradeNetworks = 1 << 12
+	// masqueradeLinks begins the pairs of addresses of nodes, two for each id: the second half of the subnet.
+	masqueradeLinks = 1 << 14
+	// primaryBits are the bits of an address in a subnet with both parts.
+	primaryBits = 15
+	// MaxLinkID is the largest node id that has a pair.
+	MaxLinkID = 1<<13 - 1
+)
+
+// HasPrimaries says that a masquerade subnet is large enough for primary networks.
+func HasPrimaries(masquerade netip.Prefix) bool {
+	return masquerade.Addr().BitLen()-masquerade.Bits() >= primaryBits
+}
+
+// NetworkAddress stands for all pods of a primary network.
+func NetworkAddress(masquerade netip.Prefix, id int) netip.Addr {
+	return AddressAt(masquerade.Masked(), masqueradeNetworks+uint64(id))
+}
+
+// NetworkAddresses are those of all primary networks.
+func NetworkAddresses(masquerade netip.Prefix) netip.Prefix {
+	first := AddressAt(masquerade.Masked(), masqueradeNetworks)
+	return netip.PrefixFrom(first, first.BitLen()-12)
+}
+
+// Link is the link between a node's gateway router and the routers of primary networks. The gateway router has the first
+// address, every other router the second.
+func Link(masquerade netip.Prefix, node uint32) netip.Prefix {
+	first := AddressAt(masquerade.Masked(), masqueradeLinks+2*uint64(node))
+	return netip.PrefixFrom(first, first.BitLen()-1)
+}
+
+// Links are those of all nodes.
+func Links(masquerade netip.Prefix) netip.Prefix {
+	first := AddressAt(masquerade.Masked(), masqueradeLinks)
+	return netip.PrefixFrom(first, first.BitLen()-14)
+}
+
 // AddressAt is the address at an offset from the network address of subnet.
 func AddressAt(subnet netip.Prefix, offset uint64) netip.Addr {
 	bytes := subnet.Addr().As16()

@@ -24,7 +24,7 @@ func (c *Zone) record(ctx context.Context, pod *corev1.Pod, decision ipam.Decisi
 			return err
 		}
 	}
-	if contract.AsksForNetworks(pod) {
+	if contract.IsAttached(pod) || decision.Annotations != nil && c.view.Locked(pod) {
 		decision.Annotations = c.withStatus(pod, decision.Annotations)
 	}
 	return c.write.AnnotatePod(ctx, pod, decision.Annotations)

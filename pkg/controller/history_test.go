@@ -55,6 +55,9 @@ func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Obje
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
 	}
+	if !slices.ContainsFunc(objects, func(o runtime.Object) bool { _, is := o.(*corev1.Namespace); return is }) {
+		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
+	}
 	w := emptyWorld(t, objects...)
 	w.cluster = "10.244.0.0/16/24,fd00:10:244::/48/64"
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, policies...)

@@ -126,19 +126,11 @@ func (c *Zone) hasNode(owner contract.Owner) bool {
 	return c.hasRows(owner) || slices.ContainsFunc(c.view.Networks(), func(n contract.Network) bool { return c.hasRows(owner.On(n.Name)) })
 }
 
-// networkOf is the network of an owner, nil when that is gone: then its rows go. Primary networks have no rows yet.
+// networkOf is the network of an owner, nil when that is gone: then its rows go.
 func (c *Zone) networkOf(owner contract.Owner) *contract.Network {
 	if owner.Network == "" {
 		return &c.network
 	}
-	network := c.furtherNetwork(owner)
-	if network == nil || network.Role == contract.RolePrimary {
-		return nil
-	}
-	return network
-}
-
-func (c *Zone) furtherNetwork(owner contract.Owner) *contract.Network {
 	if owner.Kind != contract.KindPod {
 		return c.view.Network(owner.Network)
 	}
@@ -175,6 +167,10 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 			if len(c.addresses.Holders(owner)) > 0 { // its annotation could not be written before it went
 				c.rows.Mark(owner)
 			}
+			continue
+		}
+		if c.view.AwaitsNamespace(pod) {
+			failed[owner] = fmt.Errorf("%w: namespace %s of the pod is not known", reconcile.ErrNotReady, pod.Namespace)
 			continue
 		}
 		decision, err := c.addresses.Pod(pod, c.view.Node(pod.Spec.NodeName))

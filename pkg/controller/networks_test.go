@@ -24,6 +24,9 @@ func (w *world) putNAD(name, fields string) {
 		"apiVersion": "k8s.cni.cncf.io/v1", "kind": contract.KindNAD,
 		"metadata": map[string]any{"namespace": "d", "name": name, "uid": name}, "spec": map[string]any{"config": config},
 	}}
+	if strings.Contains(fields, `"primary"`) { // the fake applies no patch of ours
+		object.SetAnnotations(map[string]string{contract.NetworkIDKey: "1"})
+	}
 	nads := w.policies.Resource(kube.NADs()).Namespace("d")
 	_ = nads.Delete(w.t.Context(), name, metav1.DeleteOptions{})
 	if _, err := nads.Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
@@ -215,18 +218,40 @@ func TestPhysicalNetworks_SayWhoMayUseThem(t *testing.T) {
 	w.wantFurther("d.v7_d_a", "v7_ovn_localnet_port", "v7_ovn_localnet_switch")
 }
 
-// TestNetworks_PrimaryHasNoRows: until primary networks are made, they must not get rows of the default network's shape.
-func TestNetworks_PrimaryHasNoRows(t *testing.T) {
-	w := wholeWorld(t, nil, testNode("n1"))
-	w.startAndLead()
-	w.putNAD("main", `"name":"l3","role":"primary","topology":"layer3","subnets":"10.8.0.0/16"`)
-	w.putNAD("blue", `"name":"blue","topology":"layer2"`)
-	w.wantFurther("blue_ovn_layer2_switch")
-	w.eventually("an Event", func() bool {
-		events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
-		return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
-			return e.Reason == "InvalidConfig" && strings.Contains(e.Note, "the role primary is not supported yet")
+// TestNetworks_PrimaryIsForLabelledNamespaces: a pod of a labelled namespace waits for the primary network, and has it beside
+// the default one. In a namespace without the label pods stay on the default network.
+func TestNetworks_PrimaryIsForLabelledNamespaces(t *testing.T) {
+	const primary = `"name":"l3","role":"primary","topology":"layer3","subnets":"10.8.0.0/16"`
+	for _, labelled := range []bool{true, false} {
+		t.Run(fmt.Sprint(labelled), func(t *testing.T) {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d", Labels: map[string]string{}}}
+			if labelled {
+				namespace.Labels[contract.PrimaryNetworkLabel] = ""
+			}
+			w := wholeWorld(t, nil, testNode("n1"), namespace, testPod("a", "n1"))
+			w.startAndLead()
+			event := func(reason, note string) {
+				t.Helper()
+				w.eventually("the Event "+reason, func() bool {
+					events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+					return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == reason && strings.Contains(e.Note, note) })
+				})
+			}
+			if labelled {
+				event("NetworkNotFound", "namespace d has the label k8s.ovn.org/primary-user-defined-network, but no primary network")
+			}
+			w.putNAD("main", primary)
+			want := []string{"l3_n1", "l3_ovn_cluster_router", "stor-l3_n1"}
+			role := string(contract.RolePrimary)
+			if labelled {
+				want, role = append([]string{"d.main_d_a"}, want...), string(contract.RoleLocked)
+			} else {
+				event("InvalidConfig", "namespace d does not have the label")
+			}
+			w.wantFurther(want...)
+			w.eventually("the default network's role "+role, func() bool { return strings.Contains(w.annotation("a"), `"role":"`+role+`"`) })
+			w.putNAD("second", strings.Replace(primary, `"l3"`, `"other"`, 1))
+			event("InvalidConfig", "namespace d has a primary network already, by NetworkAttachmentDefinition d/main")
 		})
-	})
-	w.wantFurther("blue_ovn_layer2_switch")
+	}
 }

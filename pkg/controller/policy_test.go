@@ -18,8 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 )
 
@@ -274,7 +277,7 @@ func TestNetworkPolicy_RulesNeverLackAddressSets(t *testing.T) {
 // TestPortWaitsForItsNamespace_WhenAPolicySelectsByNamespaces: a pod whose namespace the
 // informer has not seen would be outside the policies for the cluster. Without such a
 // policy the port does not wait, and the namespace's event brings back one that does,
-// selected or not.
+// selected or not. The cluster has no CRD of further networks, for which the pod's address would wait.
 func TestPortWaitsForItsNamespace_WhenAPolicySelectsByNamespaces(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -290,6 +293,9 @@ func TestPortWaitsForItsNamespace_WhenAPolicySelectsByNamespaces(t *testing.T) {
 			other := testPod("other", "n1")
 			other.Namespace, other.UID = "known", "other"
 			w := wholeWorld(t, tc.policies, testNode("n1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "known"}}, testPod("a", "n1"))
+			w.policies.(*dynamicfake.FakeDynamicClient).PrependReactor("list", kube.NADs().Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewNotFound(kube.NADs().GroupResource(), "")
+			})
 			w.startAndLead()
 			w.eventually("the pod's address", func() bool { return w.annotation("a") != "" })
 			if _, err := w.client.CoreV1().Pods("known").Create(t.Context(), other, metav1.CreateOptions{}); err != nil {

@@ -78,7 +78,7 @@ func (a *Addresses) clear() {
 
 // pool has the addresses of a network, as the network is now.
 func (a *Addresses) pool(network contract.Network) *pods {
-	pool, cfg := a.pools[network.Name], of(network)
+	pool, cfg := a.pools[network.Name], of(network, a.cfg.Services)
 	if network.Name == "" {
 		network, cfg = a.cfg.Network(), a.cfg
 	}
@@ -186,13 +186,13 @@ func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *ho
 		return nil, "", fmt.Errorf("%w: node %s has no subnet%s", reconcile.ErrNotReady, pod.Spec.NodeName, onNetwork(r))
 	}
 	if h = pool.current(owner, pod, blocks); h == nil && r.IPAMClaim == nil {
-		h, warning = pool.adopt(owner, pod, blocks)
+		h, warning = pool.adopt(owner, pod, r, blocks)
 	}
 	if h == nil && pool.isDefault() {
 		var addrs []netip.Addr
 		if addrs, err = pool.allocate(blocks); err == nil {
 			h = pool.hold(owner, pod.UID, addrs, nil)
-			h.lead(pod)
+			h.lead(pod, r)
 		}
 	} else if h == nil {
 		h, err = pool.take(owner, pod, r, blocks)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -95,15 +96,20 @@ func (h *holding) describe(r Request) {
 	if r.Network.Topology == contract.Localnet {
 		n.PhysicalNetwork = r.Network.PhysicalNetwork
 	}
+	var routers []netip.Addr
 	for i, addr := range h.addrs {
 		bits := addr.BitLen()
 		if b := h.at[i]; b != nil {
 			bits = b.prefix.Bits()
 			n.Routes = append(n.Routes, b.routes...)
+			routers = append(routers, h.pool.router(b))
 		} else if i < len(r.Addresses) {
 			bits = r.Addresses[i].Bits()
 		}
 		n.Addresses = append(n.Addresses, netip.PrefixFrom(addr, bits))
+	}
+	if r.Network.IsPrimary() {
+		n.Gateways = routers
 	}
 	if len(n.Addresses) == 1 {
 		n.IPAddress = &n.Addresses[0]
@@ -112,6 +118,14 @@ func (h *holding) describe(r Request) {
 		n.GatewayIP = &n.Gateways[0]
 	}
 	h.further = n
+}
+
+// router is the router's address on the switch of a block.
+func (p *pods) router(b *block) netip.Addr {
+	if at := slices.IndexFunc(p.network.Gateways, func(g netip.Prefix) bool { return b.prefix.Contains(g.Addr()) }); at >= 0 {
+		return p.network.Gateways[at].Addr()
+	}
+	return contract.AddressAt(b.prefix, contract.RouterOffset)
 }
 
 // validFurther says why a pod cannot have this value on a further network. A running pod keeps an address that is no

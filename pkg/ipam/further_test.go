@@ -33,6 +33,10 @@ func (n tenants) Network(name string) *contract.Network {
 
 func (n tenants) Claims() []Claim { return nil }
 
+func (n tenants) Locked(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(n.Requests(pod), func(r Request) bool { return r.Network.IsPrimary() })
+}
+
 func (n tenants) Requests(pod *corev1.Pod) (out []Request) {
 	attachments, _ := contract.Attachments(pod)
 	for _, a := range attachments {
@@ -290,5 +294,38 @@ func TestFurther_NodeWithoutSubnet(t *testing.T) {
 	}
 	if retry := a.Subnets.Release("n1"); !cmp.Equal(retry, []contract.Owner{contract.NodeOwner("n2")}) {
 		t.Errorf("released: %v", retry)
+	}
+}
+
+// TestFurther_PrimaryHasTheDefaultRoute: with a primary network the default network leads to its own subnets alone, and the
+// router of the primary network to all else. A secondary network changes neither.
+func TestFurther_PrimaryHasTheDefaultRoute(t *testing.T) {
+	flat := tenant(t, "flat", contract.Layer2, "10.2.0.0/24")
+	flat.Role, flat.Gateways = contract.RolePrimary, []netip.Prefix{netip.MustParsePrefix("10.2.0.9/24")}
+	routed := tenant(t, "routed", contract.Layer3, "10.1.0.0/16/24")
+	routed.Role = contract.RolePrimary
+	a, _ := withTenants(t, flat, routed, tenant(t, "blue", contract.Layer2, "10.3.0.0/24"))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	for name, want := range map[string]struct{ gateway, locked string }{
+		"routed": {"10.1.0.1", string(contract.RoleLocked)}, "flat": {"10.2.0.9", string(contract.RoleLocked)}, "blue": {"", string(contract.RolePrimary)},
+	} {
+		pod := attached(newPod(name, "n1", 2), name)
+		decidePod(t, a, pod, node)
+		first, own := entry(t, pod, "default"), entry(t, pod, "ns/"+name)
+		if first.Role != want.locked || (len(first.Gateways) == 0) != (want.gateway != "") {
+			t.Errorf("%s: the default network has the role %s and gateways %v", name, first.Role, first.Gateways)
+		}
+		if want.gateway != "" && (own.GatewayIP == nil || own.GatewayIP.String() != want.gateway) {
+			t.Errorf("%s: gateways %v, want %s", name, own.Gateways, want.gateway)
+		}
+		services := slices.ContainsFunc(first.Routes, func(r contract.Route) bool { return r.Dest == a.Addresses.cfg.Services[0] })
+		if services != (want.gateway == "") {
+			t.Errorf("%s: routes of the default network %v", name, first.Routes)
+		}
+		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
+		if d := decidePod(t, a, pod, node); d.Annotations != nil || d.Warning != "" {
+			t.Errorf("%s after a restart: %+v", name, d)
+		}
 	}
 }

@@ -10,6 +10,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
+// lockedRoutes are those of a pod whose primary network is another one: to the pods of the default network alone.
+func lockedRoutes(plan Config, subnet netip.Prefix) []contract.Route {
+	return Config{Cluster: plan.Cluster, Join: plan.Join}.podRoutes(subnet)
+}
+
 // podRoutes send the cluster's own networks through the subnet's gateway, also
 // in a pod whose default route leads elsewhere. Their order is the contract's.
 func (c Config) podRoutes(subnet netip.Prefix) []contract.Route {
@@ -42,15 +47,21 @@ func (h *holding) value() *contract.PodNetwork {
 		return h.further
 	}
 	n := &contract.PodNetwork{Addresses: make([]netip.Prefix, len(h.addrs)), MAC: contract.MAC(h.mac[:]), Role: string(contract.RolePrimary)}
+	if h.locked {
+		n.Role = string(contract.RoleLocked)
+	}
 	for i, addr := range h.addrs {
 		b := h.at[i]
 		n.Addresses[i] = netip.PrefixFrom(addr, b.prefix.Bits())
-		if !slices.Contains(h.elsewhere, contract.FamilyOf(addr)) {
+		if !h.locked && !slices.Contains(h.elsewhere, contract.FamilyOf(addr)) {
 			n.Gateways = append(n.Gateways, contract.AddressAt(b.prefix, contract.RouterOffset))
 		}
-		if i == 0 {
+		switch {
+		case h.locked:
+			n.Routes = append(n.Routes, lockedRoutes(h.pool.cfg, b.prefix)...)
+		case i == 0:
 			n.Routes = b.routes
-		} else {
+		default:
 			n.Routes = slices.Concat(n.Routes, b.routes)
 		}
 	}
@@ -64,11 +75,14 @@ func (h *holding) value() *contract.PodNetwork {
 }
 
 // lead notes the families whose default route the pod has through a further network.
-func (h *holding) lead(pod *corev1.Pod) {
-	if !h.pool.isDefault() || !contract.AsksForNetworks(pod) {
+func (h *holding) lead(pod *corev1.Pod, r Request) {
+	if !h.pool.isDefault() {
 		return
 	}
-	h.elsewhere = nil
+	h.elsewhere, h.locked = nil, r.Locked
+	if !contract.AsksForNetworks(pod) {
+		return
+	}
 	attachments, _ := contract.Attachments(pod) // the pod has no network while it cannot be read
 	for _, a := range attachments {
 		for _, gateway := range a.Gateways {

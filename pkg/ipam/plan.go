@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,6 +36,9 @@ type Further interface {
 	Requests(pod *corev1.Pod) []Request
 	// Claims are all IPAMClaims on networks that exist.
 	Claims() []Claim
+	// Locked says that a pod's namespace has a primary network, or is to have one: the default network only leads to the
+	// pod's node.
+	Locked(pod *corev1.Pod) bool
 }
 
 // Claim is an IPAMClaim, which keeps a pod's addresses for the pods that come after it.
@@ -56,6 +60,8 @@ type Request struct {
 	Resource string
 	// IPAMClaim is nil for a pod that refers to none.
 	IPAMClaim *Claim
+	// Locked is of the request on the default network: another network is the pod's primary one.
+	Locked bool
 }
 
 // requests are what a pod asks for, the default network first; none for a pod that does not run on pod networks.
@@ -65,6 +71,7 @@ func (c Config) requests(pod *corev1.Pod) []Request {
 	}
 	requests := []Request{{}}
 	if c.Further != nil {
+		requests[0].Locked = c.Further.Locked(pod)
 		requests = append(requests, c.Further.Requests(pod)...)
 	}
 	return requests
@@ -78,15 +85,19 @@ func (c Config) layer3() map[string]Config {
 	}
 	for _, network := range c.Further.Networks() {
 		if network.Topology == contract.Layer3 {
-			plans[network.Name] = of(network)
+			plans[network.Name] = of(network, c.Services)
 		}
 	}
 	return plans
 }
 
-// of is the plan of a further network.
-func of(network contract.Network) Config {
-	return Config{Cluster: network.Subnets, Join: network.JoinSubnets}
+// of is the plan of a further network. Services are reached through a primary one.
+func of(network contract.Network, services []netip.Prefix) Config {
+	plan := Config{Cluster: network.Subnets, Join: network.JoinSubnets}
+	if network.IsPrimary() {
+		plan.Services = services
+	}
+	return plan
 }
 
 // Defaults is OVN-Kubernetes' plan for clusters on one machine, IPv4 only.
@@ -118,7 +129,9 @@ func (c Config) Network() contract.Network {
 
 // Zone is what all networks of the zone share.
 func (c Config) Zone() contract.Zone {
-	return contract.Zone{ServiceSubnets: c.Services, MasqueradeSubnets: c.Masquerade}
+	return contract.Zone{
+		ServiceSubnets: c.Services, MasqueradeSubnets: c.Masquerade, DefaultSubnets: slices.Concat(c.Prefixes(), c.JoinSubnets()),
+	}
 }
 
 // Purposes are the subnets of the plan by what they are for.

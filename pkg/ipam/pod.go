@@ -38,8 +38,7 @@ type holding struct {
 	// at are the blocks of addrs; nil for an address outside the plan, which a running pod has.
 	at  blocks
 	mac [6]byte
-	// elsewhere are the families whose default route leads through another interface.
-	elsewhere []contract.Family
+	leading
 	sharing
 	// further is the value of the annotation on a network that is not the default one; nil until it is decided.
 	further *contract.PodNetwork
@@ -49,6 +48,14 @@ type holding struct {
 	durable bool
 	// older is the holding of a pod of the same name whose rows may still be there.
 	older *holding
+}
+
+// leading is of holdings on the default network.
+type leading struct {
+	// elsewhere are the families whose default route leads through another interface.
+	elsewhere []contract.Family
+	// locked says that the pod has another primary network.
+	locked bool
 }
 
 // sharing is of holdings that have the addresses of an IPAMClaim.
@@ -161,7 +168,7 @@ func (p *pods) current(owner contract.Owner, pod *corev1.Pod, blocks blocks) *ho
 }
 
 // adopt takes what a pod's annotation says if that is valid and free.
-func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, blocks blocks) (h *holding, warning string) {
+func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, r Request, blocks blocks) (h *holding, warning string) {
 	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
 	if err == nil && network == nil {
 		return nil, ""
@@ -180,7 +187,7 @@ func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, blocks blocks) (h *h
 	if !p.isDefault() {
 		h.further = network
 	}
-	h.lead(pod)
+	h.lead(pod, r)
 	h.durable = true
 	h.shareRecord(pod)
 	return h, ""
@@ -217,7 +224,7 @@ func (p *pods) restore(pod *corev1.Pod, r Request, blocks blocks) {
 	if h == nil && r.IPAMClaim != nil {
 		h = p.restoreClaimed(owner, pod, *r.IPAMClaim)
 	} else if h == nil {
-		h, _ = p.adopt(owner, pod, blocks)
+		h, _ = p.adopt(owner, pod, r, blocks)
 	} else if !p.isDefault() {
 		network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
 		if err == nil && network != nil && slices.Equal(addressesOf(network), h.addrs) {
@@ -225,7 +232,7 @@ func (p *pods) restore(pod *corev1.Pod, r Request, blocks blocks) {
 		}
 	}
 	if h != nil {
-		h.lead(pod)
+		h.lead(pod, r)
 		h.shareRecord(pod)
 		h.touch()
 	}

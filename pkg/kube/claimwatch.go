@@ -82,15 +82,17 @@ func (v *claims) Claims() (all []ipam.Claim) {
 }
 
 // Requests are those of the definitions of networks that the pod may use, with the IPAMClaims.
-func (v *networks) Requests(pod *corev1.Pod) []ipam.Request {
-	requests, _ := v.granted(pod, v.Definitions.Requests(pod))
+func (v *primaries) Requests(pod *corev1.Pod) []ipam.Request {
+	primary, _ := v.primaryRequest(pod)
+	requests, _ := v.granted(pod, append(primary, v.Definitions.Requests(pod)...))
 	return requests
 }
 
 // MissingNetworks says which attachments a pod has to wait for, and why.
-func (v *networks) MissingNetworks(pod *corev1.Pod) error {
+func (v *primaries) MissingNetworks(pod *corev1.Pod) error {
+	_, primary := v.primaryRequest(pod)
 	_, err := v.granted(pod, v.Definitions.Requests(pod))
-	return errors.Join(v.Definitions.MissingNetworks(pod), err)
+	return errors.Join(primary, v.Definitions.MissingNetworks(pod), err)
 }
 
 func (v *networks) granted(pod *corev1.Pod, requests []ipam.Request) (out []ipam.Request, err error) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
@@ -34,7 +35,7 @@ type ClusterView struct {
 	objects
 	*policy.Index
 	*service.Facts
-	networks
+	primaries
 	namespaces store[corev1.Namespace]
 	endpoints  store[discoveryv1.EndpointSlice]
 	policies   store[networkingv1.NetworkPolicy]
@@ -55,14 +56,18 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		},
 		namespaces: store[corev1.Namespace]{api.NewInformer(client.Namespaces, &corev1.Namespace{}, namespaces, nil)},
 		endpoints:  store[discoveryv1.EndpointSlice]{api.NewInformer(client.EndpointSlices(all), &discoveryv1.EndpointSlice{}, endpoints, selectLabels(proxied))},
-		policies:   store[networkingv1.NetworkPolicy]{api.NewInformer(client.Policies(all), &networkingv1.NetworkPolicy{}, nil, nil)},
+		policies:   store[networkingv1.NetworkPolicy]{api.NewInformer(client.Policies(all), &networkingv1.NetworkPolicy{}, namespaced(), nil)},
 		listening:  func() bool { return true },
 	}
-	v.networks = networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}}
+	v.networks = &networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, allServices: v.services}
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() },
 		func(nad string) *contract.Network { return v.NetworkOfNAD(nad) })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
 	return v, v.prepare(client, trim, v.nodes, v.pods, v.services, v.namespaces, v.endpoints, v.policies)
+}
+
+func namespaced() cache.Indexers {
+	return cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 }
 
 func nodesByChassis() map[string]func(*corev1.Node) []string {
@@ -88,11 +93,20 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	})
 	f.add(follow(ctx, v.nodes, func(old, new *corev1.Node) { v.notify(v.nodeOwners(old, new)...) }))
 	f.add(follow(ctx, v.pods, v.podChanged))
-	f.add(follow(ctx, v.services, func(old, new *corev1.Service) { v.notify(v.ServiceChanged(old, new)...) }))
-	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) {
-		v.notify(append(v.NamespaceChanged(old, new), v.namespaceChanged(old, new)...)...)
+	f.add(follow(ctx, v.services, func(old, new *corev1.Service) {
+		v.notify(append(v.ServiceChanged(old, new), v.sharedChanged(either(old, new).Namespace, either(old, new).Name)...)...)
 	}))
-	f.add(follow(ctx, v.endpoints, func(old, new *discoveryv1.EndpointSlice) { v.notify(v.SliceChanged(old, new)...) }))
+	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) {
+		owners := append(v.NamespaceChanged(old, new), v.namespaceChanged(old, new)...)
+		if old == nil { // its policies may have come before
+			owners = append(owners, placePolicies(v, []string{new.Name + "/"})...)
+		}
+		v.notify(owners...)
+	}))
+	f.add(follow(ctx, v.endpoints, func(old, new *discoveryv1.EndpointSlice) {
+		slice := either(old, new)
+		v.notify(append(v.SliceChanged(old, new), v.sharedChanged(slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])...)...)
+	}))
 	f.add(follow(ctx, v.policies, v.policyChanged))
 	f.add(v.ranges.follow(ctx, func(_, _ *networkingv1.ServiceCIDR) { v.notify(v.RangesChanged()...) }))
 	return f.wait(ctx)
@@ -102,18 +116,60 @@ func (v *ClusterView) podChanged(old, new *corev1.Pod) {
 	if v.listening() {
 		pod := either(old, new)
 		owners := append(v.PodChanged(old, new), contract.PodOwner(pod.Namespace, pod.Name))
+		if old == nil || new == nil || old.Annotations[contract.PodNetworksKey] != new.Annotations[contract.PodNetworksKey] {
+			owners = append(owners, v.servicesOf(pod.Namespace)...)
+		}
 		v.notify(contract.Unique(append(append(owners, AttachmentOwners(old)...), AttachmentOwners(new)...))...)
 	}
 }
 
 func (v *ClusterView) policyChanged(old, new *networkingv1.NetworkPolicy) {
-	switch {
-	case new == nil:
-		v.notify(v.PolicyChanged(contract.NetworkPolicyOwner(old.Namespace, old.Name), nil)...)
-	case old == nil || !equality.Semantic.DeepEqual(old.Spec, new.Spec):
-		parsed := policy.ParseNetworkPolicy(new)
-		v.notify(v.PolicyChanged(parsed.Owner, parsed)...)
+	if old != nil && new != nil && equality.Semantic.DeepEqual(old.Spec, new.Spec) {
+		return
 	}
+	object := either(old, new)
+	v.notify(placePolicy(v, contract.NetworkPolicyOwner(object.Namespace, object.Name), new)...)
+}
+
+// placePolicy takes in a NetworkPolicy, nil when it was deleted. It is in force on the primary network of its namespace, or
+// on the default network.
+func placePolicy(v *ClusterView, owner contract.Owner, object *networkingv1.NetworkPolicy) (owners []contract.Owner) {
+	var parsed *policy.Policy
+	switch _, primary := v.Primary(owner.Namespace); {
+	case object == nil:
+	case primary != nil:
+		parsed = policy.ParseOn(primary.Name, object)
+	case !v.isLabelled(owner.Namespace):
+		parsed = policy.ParseNetworkPolicy(object)
+	}
+	for _, network := range v.NetworksOf(owner) {
+		if parsed == nil || parsed.Owner.Network != network {
+			owners = append(owners, v.PolicyChanged(owner.On(network), nil)...)
+		}
+	}
+	if parsed == nil {
+		return owners
+	}
+	if parsed.Owner.Network != "" && v.listening() { // also sets that the network's families change
+		for _, set := range parsed.Sets() {
+			owners = append(owners, set.Owner())
+		}
+	}
+	return append(owners, v.PolicyChanged(parsed.Owner, parsed)...)
+}
+
+// placePolicies is placePolicy for the policies of the namespaces of NetworkAttachmentDefinitions.
+func placePolicies(v *ClusterView, nads []string) (owners []contract.Owner) {
+	seen := map[string]bool{}
+	for _, nad := range nads {
+		if namespace, _, _ := strings.Cut(nad, "/"); !seen[namespace] && v.isLabelled(namespace) {
+			seen[namespace] = true
+			for _, object := range v.policies.Find(cache.NamespaceIndex, namespace) {
+				owners = append(owners, placePolicy(v, contract.NetworkPolicyOwner(object.Namespace, object.Name), object)...)
+			}
+		}
+	}
+	return owners
 }
 
 // nodeOwners are those whose rows, addresses or missing addresses depend on facts of the node that changed.
@@ -135,7 +191,7 @@ func (v *ClusterView) nodeOwners(old, new *corev1.Node) []contract.Owner {
 	}
 	if gateway || isOtherForPods(old, new) {
 		owners = append(owners, v.podOwnersOn(name)...)
-		for _, further := range v.layer3() {
+		for _, further := range v.withNodeParts() {
 			owners = append(owners, contract.NodeOwner(name).On(further))
 		}
 		for _, pod := range v.PodsOnNode(name) {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,16 +34,16 @@ type networks struct {
 	claims
 	grants
 	multiPolicies
-	allPods  store[corev1.Pod]
-	allNodes store[corev1.Node]
+	allPods     store[corev1.Pod]
+	allNodes    store[corev1.Node]
+	allServices store[corev1.Service]
 }
 
 func podsByNAD() map[string]func(*corev1.Pod) []string {
 	return map[string]func(*corev1.Pod) []string{byNAD: func(pod *corev1.Pod) (keys []string) {
-		attachments, _ := contract.Attachments(pod) // the allocator reports the error
-		for _, a := range attachments {
-			if a.Index == 0 {
-				keys = append(keys, a.NAD)
+		for _, key := range contract.AttachmentKeys(pod) {
+			if nad := contract.NADOf(key); !slices.Contains(keys, nad) {
+				keys = append(keys, nad)
 			}
 		}
 		return keys
@@ -95,7 +96,7 @@ func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
 			nads = append(nads, owner.Namespace+"/"+owner.Name)
 		}
 	}
-	v.notify(contract.Unique(append(owners, v.NADsChanged(nads...)...))...)
+	v.notify(contract.Unique(slices.Concat(owners, v.primaryChanged(nads), v.NADsChanged(nads...), placePolicies(v, nads)))...)
 }
 
 func sameNAD(old, new *unstructured.Unstructured) bool {
@@ -116,7 +117,7 @@ func (v *networks) nadChanged(old, new *unstructured.Unstructured) (owners []con
 	for _, name := range changed {
 		nads = append(nads, v.NADsOf(name)...)
 		owners = append(owners, contract.NetworkOwner().On(name))
-		if now := v.Network(name); now == nil || now.Topology == contract.Layer3 {
+		if now := v.Network(name); now == nil || now.HasNodeParts() {
 			for _, node := range v.allNodes.All() {
 				owners = append(owners, contract.NodeOwner(node.Name), contract.NodeOwner(node.Name).On(name))
 			}
@@ -177,10 +178,10 @@ func (v *networks) NADOwners() (owners []contract.Owner) {
 	return owners
 }
 
-// layer3 are the names of the networks of which each node has a part.
-func (v *networks) layer3() (names []string) {
+// withNodeParts are the names of the networks of which each node has rows.
+func (v *networks) withNodeParts() (names []string) {
 	for _, n := range v.Networks() {
-		if n.Topology == contract.Layer3 {
+		if n.HasNodeParts() {
 			names = append(names, n.Name)
 		}
 	}

@@ -71,8 +71,8 @@ func (v *networks) NADProblem(key string) error {
 		return err
 	}
 	n := v.NetworkOfNAD(key)
-	if n != nil && n.Role == contract.RolePrimary {
-		return errors.New("the role primary is not supported yet: no network is made")
+	if namespace, _, _ := strings.Cut(key, "/"); n != nil && n.IsPrimary() && !v.isLabelled(namespace) {
+		return fmt.Errorf("namespace %s does not have the label %s: its pods stay on the default network", namespace, contract.PrimaryNetworkLabel)
 	}
 	return v.denied(key, n)
 }

@@ -29,8 +29,8 @@ func checkName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName:
 		return fmt.Errorf("name %q must have 1 to %d characters", name, maxName)
-	case name == contract.DefaultNetwork || name == "ovn-kubernetes":
-		return fmt.Errorf("name %q is reserved for the default network", name)
+	case slices.Contains([]string{contract.DefaultNetwork, "ovn-kubernetes", "ext", "transit", "GR"}, name):
+		return fmt.Errorf("name %q is reserved", name)
 	case strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "":
 		return fmt.Errorf("name %q has characters other than letters, digits, '-', '.' and '_'", name)
 	}
@@ -43,7 +43,7 @@ func checkKinds(c netconf, n contract.Network) error {
 	default:
 		return fmt.Errorf("topology %q is none of layer3, layer2 and localnet", c.Topology)
 	}
-	isPrimary := n.Role == contract.RolePrimary
+	isPrimary := n.IsPrimary()
 	switch {
 	case !isPrimary && n.Role != contract.RoleSecondary:
 		return fmt.Errorf("role %q is neither primary nor secondary", c.Role)

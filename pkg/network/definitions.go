@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ type Definitions struct {
 	// groups has the NADs whose networks have one prefix of OVN's names; of several networks there, one is formed.
 	groups   map[string]map[string]*definition
 	networks map[string]contract.Network
+	// primaries has the NADs of primary networks by namespace.
+	primaries map[string]map[string]*definition
 }
 
 // definition is a NAD with the network that it defines.
@@ -45,6 +48,7 @@ type definition struct {
 func NewDefinitions(cluster map[string][]netip.Prefix) *Definitions {
 	return &Definitions{
 		cluster: cluster, nads: map[string]*definition{}, groups: map[string]map[string]*definition{}, networks: map[string]contract.Network{},
+		primaries: map[string]map[string]*definition{},
 	}
 }
 
@@ -79,10 +83,9 @@ func (x *Definitions) leave(d *definition, before map[string]contract.Network) {
 		return
 	}
 	group := d.network.JoinSwitch()
-	x.note(group, d.network.Name, before)
-	if delete(x.groups[group], d.Key); len(x.groups[group]) == 0 {
-		delete(x.groups, group)
-	}
+	note(x, group, d.network.Name, before)
+	drop(x.groups, group, d.Key)
+	drop(x.primaries, d.namespace(), d.Key)
 	x.form(group, d.network.Name)
 }
 
@@ -93,15 +96,33 @@ func (x *Definitions) join(d *definition, before map[string]contract.Network) {
 		return
 	}
 	group := d.network.JoinSwitch()
-	x.note(group, d.network.Name, before)
-	if x.groups[group] == nil {
-		x.groups[group] = map[string]*definition{}
+	note(x, group, d.network.Name, before)
+	add(x.groups, group, d)
+	if d.network.IsPrimary() {
+		add(x.primaries, d.namespace(), d)
 	}
-	x.groups[group][d.Key] = d
 	x.form(group, d.network.Name)
 }
 
-func (x *Definitions) note(group, name string, before map[string]contract.Network) {
+func (d *definition) namespace() string {
+	namespace, _, _ := strings.Cut(d.Key, "/")
+	return namespace
+}
+
+func add(all map[string]map[string]*definition, group string, d *definition) {
+	if all[group] == nil {
+		all[group] = map[string]*definition{}
+	}
+	all[group][d.Key] = d
+}
+
+func drop(all map[string]map[string]*definition, group, key string) {
+	if delete(all[group], key); len(all[group]) == 0 {
+		delete(all, group)
+	}
+}
+
+func note(x *Definitions, group, name string, before map[string]contract.Network) {
 	names := []string{name}
 	for _, d := range x.groups[group] {
 		names = append(names, d.network.Name)
@@ -160,7 +181,40 @@ func (x *Definitions) NADProblem(key string) error {
 	if d == nil || errors.Is(d.parsed, errForeign) {
 		return nil
 	}
-	return cmp.Or(d.parsed, d.conflict)
+	return problem(x, d)
+}
+
+// problem says why a NAD defines no network; the caller holds the lock.
+func problem(x *Definitions, d *definition) error {
+	if err := cmp.Or(d.parsed, d.conflict); err != nil || !d.network.IsPrimary() {
+		return err
+	}
+	if first := primary(x, d.namespace()); first != nil && first != d {
+		return fmt.Errorf("namespace %s has a primary network already, by NetworkAttachmentDefinition %s", d.namespace(), first.Key)
+	}
+	return nil
+}
+
+// primary is the oldest NAD of a primary network in a namespace, nil if there is none; the caller holds the lock.
+func primary(x *Definitions, namespace string) (first *definition) {
+	for _, d := range x.primaries[namespace] {
+		if d.conflict == nil && (first == nil || older(d, first) < 0) {
+			first = d
+		}
+	}
+	return first
+}
+
+// Primary is the primary network of a namespace with the key of its NAD; nil if there is none.
+func (x *Definitions) Primary(namespace string) (nad string, network *contract.Network) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := primary(x, namespace)
+	if d == nil {
+		return "", nil
+	}
+	found := x.networks[d.network.Name]
+	return d.Key, &found
 }
 
 // Networks are all networks, in the order of their names.
@@ -201,8 +255,9 @@ func (x *Definitions) find(key string) (network *contract.Network, resource stri
 		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s does not exist", key)
 	case errors.Is(d.parsed, errForeign):
 		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s is not one of %s with a topology", key, contract.PluginType)
-	case cmp.Or(d.parsed, d.conflict) != nil:
-		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s: %w", key, cmp.Or(d.parsed, d.conflict))
+	}
+	if err := problem(x, d); err != nil {
+		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s: %w", key, err)
 	}
 	found := x.networks[d.network.Name]
 	return &found, d.Annotations[contract.ResourceNameKey], nil
@@ -245,7 +300,7 @@ func (x *Definitions) requests(pod *corev1.Pod) (requests []ipam.Request, err er
 			continue
 		}
 		network, resource, err := x.find(a.NAD)
-		if err == nil && network.Role == contract.RolePrimary {
+		if err == nil && network.IsPrimary() {
 			err = fmt.Errorf("network %s of NetworkAttachmentDefinition %s is primary, which a pod cannot ask for", network.Name, a.NAD)
 		}
 		if err != nil {

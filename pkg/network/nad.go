@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,8 +148,42 @@ func (c netconf) network() (contract.Network, error) {
 				n.JoinSubnets = append(n.JoinSubnets, join)
 			}
 		}
+		if n.Topology == contract.Layer2 {
+			return n, c.reserve(&n)
+		}
 	}
 	return n, nil
+}
+
+// reserve sets the router's addresses on the switch of a primary network of topology layer2, and what no pod gets there:
+// these, the second address, and what the netconf reserves. In OVN-Kubernetes nodes have the second address.
+func (c netconf) reserve(n *contract.Network) error {
+	for _, list := range []string{c.InfraSubnets, c.ReservedSubnets} {
+		parts, err := parsePrefixes(list)
+		if err != nil {
+			return fmt.Errorf("infrastructureSubnets or reservedSubnets: %w", err)
+		}
+		n.Excluded = append(n.Excluded, parts...)
+	}
+	var chosen []netip.Addr
+	for _, text := range split(c.DefaultGateways) {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("defaultGatewayIPs: %q is not an IP address", text)
+		}
+		chosen = append(chosen, addr)
+	}
+	for _, subnet := range n.Prefixes() {
+		first, second := contract.AddressAt(subnet, contract.RouterOffset), contract.AddressAt(subnet, contract.ManagementOffset)
+		if at := slices.IndexFunc(chosen, subnet.Contains); at >= 0 && chosen[at] == second {
+			first, second = second, first
+		} else if at >= 0 {
+			first = chosen[at]
+		}
+		n.Gateways = append(n.Gateways, netip.PrefixFrom(first, subnet.Bits()))
+		n.Excluded = append(n.Excluded, netip.PrefixFrom(first, first.BitLen()), netip.PrefixFrom(second, second.BitLen()))
+	}
+	return nil
 }
 
 // parseSubnets reads cidr or, for layer3, cidr/length, where length is that of a node's part: 24 or 64 if it is not

@@ -53,7 +53,7 @@ func TestParse_Networks(t *testing.T) {
 		`"subnets":"10.1.0.0/16","excludeSubnets":"10.1.0.0/24"`:               "net layer2 secondary 10.1.0.0/16/16 without[10.1.0.0/24]",
 		`"topology":"localnet","vlanID":7,"subnets":"10.96.0.0/24"`:            `net localnet secondary 10.96.0.0/24/24 mtu 0 vlan 7 on "net" persistent false`,
 		`"topology":"localnet","physicalNetworkName":"phys"`:                   `net localnet secondary mtu 0 vlan 0 on "phys" persistent false`,
-		`"role":"primary","subnets":"10.1.0.0/16"`:                             "net layer2 primary 10.1.0.0/16/16 join[100.65.0.0/16]",
+		`"role":"primary","subnets":"10.1.0.0/16"`:                             "net layer2 primary 10.1.0.0/16/16 without[10.1.0.1/32 10.1.0.2/32] join[100.65.0.0/16]",
 		`"subnets":"10.1.0.0/16","allowPersistentIPs":true`:                    `net layer2 secondary 10.1.0.0/16/16 mtu 0 vlan 0 on "" persistent true`,
 		`"ipam":{}`: "net layer2 secondary",
 	} {

@@ -52,6 +52,7 @@ type View interface {
 	// NodeSubnets are the recorded subnets of a node on a further network.
 	NodeSubnets(node *corev1.Node, network string) []netip.Prefix
 	Services
+	Primaries
 	acl.View
 }
 

@@ -192,6 +192,8 @@ func readConfig(t *testing.T, text string, zone *contract.Zone) contract.Network
 			zone.ServiceSubnets = prefixes
 		case "masquerade":
 			zone.MasqueradeSubnets = prefixes
+		case "default":
+			zone.DefaultSubnets = prefixes
 		default:
 			t.Fatalf("config line %q", line)
 		}

@@ -23,15 +23,11 @@ func (s scope) externalIDs(more ...string) map[string]string {
 // sharedRows are those of a further network that exist once: its router, or its switch with the way to the physical
 // network.
 func sharedRows(net scope) []ovsdb.Row {
-	ids := net.externalIDs(contract.RoleLabel, string(net.Role))
 	if net.Topology == contract.Layer3 {
-		ids["k8s-cluster-router"] = "yes"
-		return []ovsdb.Row{{ID: net.ClusterRouter(), Model: &nb.LogicalRouter{
-			Name: net.ClusterRouter(), Options: map[string]string{"always_learn_from_arp_request": "false"}, ExternalIDs: ids,
-		}}}
+		return []ovsdb.Row{clusterRouter(net)}
 	}
 	sw := net.PodSwitch("")
-	rows := []ovsdb.Row{{ID: sw, Model: &nb.LogicalSwitch{Name: sw, ExternalIDs: ids}}}
+	rows := []ovsdb.Row{furtherSwitch(net, sw, nil)}
 	if net.Topology == contract.Localnet {
 		port := &nb.LogicalSwitchPort{
 			Name: net.LocalnetPort(), Type: "localnet", Addresses: []string{"unknown"},
@@ -45,6 +41,31 @@ func sharedRows(net scope) []ovsdb.Row {
 		rows = append(rows, outer)
 	}
 	return rows
+}
+
+// clusterRouter is the router of a further network. That of a primary network meets many others on a node's transit switch:
+// static neighbors would be rows for each pair.
+func clusterRouter(net scope) ovsdb.Row {
+	router := &nb.LogicalRouter{
+		Name: net.ClusterRouter(), Options: map[string]string{"always_learn_from_arp_request": "false"},
+		ExternalIDs: net.externalIDs(contract.RoleLabel, string(net.Role), "k8s-cluster-router", "yes"),
+	}
+	row := ovsdb.Row{ID: router.Name, Model: router}
+	if net.IsPrimary() {
+		router.Options["dynamic_neigh_routers"] = "true"
+	}
+	return row
+}
+
+// furtherSwitch is a switch of a further network. That of a primary network has its services.
+func furtherSwitch(net scope, name string, config map[string]string) ovsdb.Row {
+	row := ovsdb.Row{ID: name, Model: &nb.LogicalSwitch{
+		Name: name, OtherConfig: config, ExternalIDs: net.externalIDs(contract.RoleLabel, string(net.Role)),
+	}}
+	if net.IsPrimary() {
+		row.References = balancedBy(net.SwitchGroup())
+	}
+	return row
 }
 
 // nodePart is a node's switch in a further network of topology layer3, with its port on the network's router.
@@ -63,7 +84,7 @@ func nodePart(net scope, node, chassis string, subnets []netip.Prefix) []ovsdb.R
 	peer := routerPeer(switchToRouter(sw), port)
 	peer.ExternalIDs = net.externalIDs()
 	rows := []ovsdb.Row{
-		{ID: sw, Model: &nb.LogicalSwitch{Name: sw, OtherConfig: config, ExternalIDs: net.externalIDs(contract.RoleLabel, string(net.Role))}},
+		furtherSwitch(net, sw, config),
 		routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
 			Name: port, MAC: contract.MACFromAddress(routers[0].Addr()).String(), Networks: prefixStrings(routers), ExternalIDs: net.externalIDs(),
 		}),

@@ -16,7 +16,7 @@ import (
 // nodeGateway gives a node's gateway router, its ports and routes, and the
 // switch to the node's wire: nothing until the agent has said which chassis and
 // which interface they stand on, and nothing where the gateway is disabled.
-func nodeGateway(n node) ([]ovsdb.Row, error) {
+func nodeGateway(n node, primaries []contract.Network) ([]ovsdb.Row, error) {
 	if has, err := n.hasGateway(); !has || err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func nodeGateway(n node) ([]ovsdb.Row, error) {
 		rows = append(rows, externalSwitch(n, e)...)
 		rows = append(rows, gatewayNAT(n, e)...)
 	}
-	rows = append(rows, masqueradeRoutes(n)...)
+	rows = append(append(rows, masqueradeRoutes(n)...), transitRows(n, primaries)...)
 	return append(rows, gatewayRoutes(n, join)...), nil
 }
 

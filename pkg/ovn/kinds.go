@@ -125,7 +125,7 @@ func nodesOfNetworks(all Lister) []contract.Owner {
 	nodes := len(owners)
 	for _, network := range all.Networks() {
 		for _, node := range owners[:nodes] {
-			if network.Topology == contract.Layer3 {
+			if network.HasNodeParts() {
 				owners = append(owners, node.On(network.Name))
 			}
 		}

@@ -26,6 +26,8 @@ const (
 	// priorityHost is that of the cluster router's policies that lead a node's pods to the node itself: before every
 	// other way out of the cluster.
 	priorityHost = 1004
+	// priorityLeave is that of the policies of primary networks that lead to the links of nodes.
+	priorityLeave = 500
 	// priorityRetransmit is that of a gateway router's policies; it has no others.
 	priorityRetransmit = 1000
 )

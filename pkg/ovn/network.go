@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -10,10 +11,16 @@ import (
 
 // buildNetwork gives the join switch, the cluster router and the groups of load
 // balancers, which every node shares. A secondary network has no gateways and no services.
-func buildNetwork(_ View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+func buildNetwork(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	switch {
 	case owner.On("") != contract.NetworkOwner():
 		return nil, nil
+	case net.IsPrimary():
+		rows, err := primaryRows(view, net)
+		if err != nil {
+			return nil, err
+		}
+		return append(sharedRows(net), rows...), nil
 	case net.Role == contract.RoleSecondary:
 		return sharedRows(net), nil
 	}
@@ -49,10 +56,8 @@ func buildNetwork(_ View, net scope, owner contract.Owner) ([]ovsdb.Row, error) 
 		rows = append(rows, ovsdb.Row{ID: name, Model: &nb.LoadBalancerGroup{Name: name}})
 	}
 	rows = append(rows, ovsdb.Row{ID: net.GatewaysGroup(), Model: &nb.PortGroup{Name: net.GatewaysGroup()}})
-	if net.Name == "" {
-		rows = append(rows, ovsdb.Row{ID: contract.LocalnetsGroup, Model: &nb.PortGroup{Name: contract.LocalnetsGroup}})
-	}
-	return append(append(rows, masqueradeRules(net)...), clusterRules(net)...), nil
+	rows = append(rows, ovsdb.Row{ID: contract.LocalnetsGroup, Model: &nb.PortGroup{Name: contract.LocalnetsGroup}})
+	return slices.Concat(rows, masqueradeRules(net), clusterRules(net), lockedRules(net)), nil
 }
 
 // balancedBy are references of a switch or router to load balancer groups.

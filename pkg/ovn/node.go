@@ -40,7 +40,7 @@ func buildNode(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) 
 	if object == nil {
 		return nil, nil
 	}
-	if net.Role == contract.RoleSecondary {
+	if net.Name != "" {
 		return furtherNode(view, net, object)
 	}
 	if net.NodeSwitch(name) == net.JoinSwitch() {
@@ -58,7 +58,7 @@ func buildNode(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) 
 		return nil, err
 	}
 	rows := append(append(nodeSwitch(n), hostPolicies(n, own)...), tunnelRules(n)...)
-	gateway, err := nodeGateway(n)
+	gateway, err := nodeGateway(n, view.PrimaryNetworks())
 	return append(rows, gateway...), err
 }
 
@@ -129,16 +129,23 @@ func nodeSwitch(n node) []ovsdb.Row {
 	return append(rows, boundToChassis(port, n.chassis)...)
 }
 
-// furtherNode gives a node's part of a secondary network, if nodes have parts of it.
+// furtherNode gives a node's part of a further network, if nodes have parts of it.
 func furtherNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) {
+	var link []ovsdb.Row
+	if net.IsPrimary() {
+		var err error
+		if link, err = primaryNode(net, object, view.NodeSubnets(object, net.Name)); err != nil {
+			return nil, err
+		}
+	}
 	if net.Topology != contract.Layer3 {
-		return nil, nil
+		return link, nil
 	}
 	subnets := view.NodeSubnets(object, net.Name)
 	if len(subnets) == 0 {
 		return nil, notReady("node %s has no subnet on network %s", object.Name, net.Name)
 	}
-	return nodePart(net, object.Name, object.Annotations[contract.NodeChassisIDKey], subnets), nil
+	return append(nodePart(net, object.Name, object.Annotations[contract.NodeChassisIDKey], subnets), link...), nil
 }
 
 // ownAddresses are those of the machine behind the management port. On a host with a

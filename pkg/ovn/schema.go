@@ -2,7 +2,6 @@ package ovn
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -21,8 +20,12 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 
 func groupOwner(model any) (owner, id string) {
 	group, ok := model.(*nb.LoadBalancerGroup)
-	if !ok || !slices.Contains(scope{}.groups(), group.Name) {
+	if !ok {
 		return "", ""
 	}
-	return contract.NetworkOwner().String(), group.Name
+	network, ok := contract.NetworkOfGroup(group.Name)
+	if !ok {
+		return "", ""
+	}
+	return contract.NetworkOwner().On(network.Name).String(), group.Name
 }

@@ -162,25 +162,35 @@ func buildService(view View, net scope, owner contract.Owner) ([]ovsdb.Row, erro
 	if err := s.awaited(); err != nil {
 		return nil, err
 	}
+	if nad, primary := view.Primary(s.Namespace); primary != nil {
+		inside, outside, err := s.primaryFrontends(view, nad, isRoutedIn(view.PrimaryNetworks(), *primary))
+		return append(s.rows(scope{*primary, net.Zone}, inside), s.rows(net, outside)...), err
+	}
 	ports, err := s.ports(view)
 	if err != nil {
 		return nil, err
 	}
-	vips := map[balancer]map[string]string{}
+	var frontends []frontend
 	for _, port := range ports {
-		for _, f := range append(port.frontends(view), port.elsewhere(view, net)...) {
-			if vips[f.in] == nil {
-				vips[f.in] = map[string]string{}
-			}
-			vips[f.in][f.vip] = f.backends
-		}
+		frontends = append(append(frontends, port.frontends(view)...), port.elsewhere(view, net)...)
 	}
-	var rows []ovsdb.Row
+	return s.rows(net, frontends), nil
+}
+
+// rows are the load balancers of frontends on a network.
+func (s *service) rows(net scope, frontends []frontend) (rows []ovsdb.Row) {
+	vips := map[balancer]map[string]string{}
+	for _, f := range frontends {
+		if vips[f.in] == nil {
+			vips[f.in] = map[string]string{}
+		}
+		vips[f.in][f.vip] = f.backends
+	}
 	for in, pairs := range vips {
 		rows = append(rows, s.row(net, in, pairs))
 	}
 	slices.SortFunc(rows, func(a, b ovsdb.Row) int { return strings.Compare(a.ID, b.ID) })
-	return rows, nil
+	return rows
 }
 
 // awaited says which slices are still to come. Kubernetes makes one for each family
@@ -210,6 +220,11 @@ func (s *service) row(net scope, in balancer, vips map[string]string) ovsdb.Row 
 		Options:     balancerOptions(net),
 		ExternalIDs: map[string]string{"k8s.ovn.org/kind": contract.KindService, "k8s.ovn.org/owner": s.Namespace + "/" + s.Name},
 	}
+	id := in.id()
+	if net.Name != "" {
+		lb.Name, id = net.LoadBalancer(lb.Name), net.Name+" "+id
+		lb.ExternalIDs[contract.NetworkLabel] = net.Name
+	}
 	if in.template {
 		lb.Options["template"] = "true"
 		lb.Options["address-family"] = in.familyName()
@@ -228,7 +243,7 @@ func (s *service) row(net scope, in balancer, vips map[string]string) ovsdb.Row 
 		// with its backend for as long as the backends are the same.
 		lb.SelectionFields = []string{nb.LoadBalancerSelectionFieldsIPSrc, nb.LoadBalancerSelectionFieldsIpv6Src}
 	}
-	return ovsdb.Row{ID: in.id(), Model: lb, Parents: []ovsdb.Parent{{Table: nb.LoadBalancerGroupTable, Name: in.group(net), Column: columnLoadBalancer}}}
+	return ovsdb.Row{ID: id, Model: lb, Parents: []ovsdb.Parent{{Table: nb.LoadBalancerGroupTable, Name: in.group(net), Column: columnLoadBalancer}}}
 }
 
 // backed reports whether any frontend has backends.

@@ -26,6 +26,7 @@ func (v *oneService) EndpointSlices(string, string) []*discoveryv1.EndpointSlice
 func (v *oneService) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 func (v *oneService) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (v *oneService) IsHostAddress(netip.Addr) bool                              { return false }
+func (v *oneService) Primary(string) (string, *contract.Network)                 { return "", nil }
 func (v *oneService) Zone() contract.Zone                                        { return contract.Zone{} }
 func (v *oneService) ServiceSubnets() []netip.Prefix                             { return nil }
 

@@ -61,7 +61,7 @@ func (t *table) change(content lib.Row, c *column, want, have reflect.Value) ([]
 		return nil, nil
 	case c.element:
 		return t.elements(c, have, want)
-	case isPairs(want):
+	case want.Kind() == reflect.Map:
 		return replaceKeys(c.name, have.Interface().(map[string]string), want.Interface().(map[string]string)), nil
 	}
 	return nil, t.put(content, c, want)
@@ -91,15 +91,14 @@ func (t *table) elements(c *column, have, want reflect.Value) ([]lib.Mutation, e
 
 // field is the wanted value of a column.
 func (e *entry) field(model reflect.Value, c *column) reflect.Value {
-	if c.refers {
-		return reflect.ValueOf(e.refers[c.name])
+	field, refs := model.FieldByIndex(c.field), e.refers[c.name]
+	switch {
+	case !c.refers || len(refs) == 0: // a model never has references itself
+		return field
+	case field.Kind() != reflect.Pointer:
+		return reflect.ValueOf(refs)
 	}
-	return model.FieldByIndex(c.field)
-}
-
-func isPairs(field reflect.Value) bool {
-	_, ok := field.Interface().(map[string]string)
-	return ok
+	return reflect.ValueOf(&refs[0])
 }
 
 func (t *table) put(content lib.Row, c *column, field reflect.Value) error {

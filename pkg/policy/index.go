@@ -34,7 +34,7 @@ func PodIndexes() map[string]func(*corev1.Pod) []string {
 		byNamespace: func(pod *corev1.Pod) []string { return []string{pod.Namespace} },
 		byLabel:     func(pod *corev1.Pod) []string { return pairsOf(pod.Labels) },
 		byAttached: func(pod *corev1.Pod) []string {
-			if contract.AsksForNetworks(pod) {
+			if contract.IsAttached(pod) {
 				return []string{""}
 			}
 			return nil

@@ -193,7 +193,7 @@ func (s Selection) selects(pod *corev1.Pod, namespace labels.Set) bool {
 
 // mayHave says that a pod that is selected has the named port of the set, if it has one, and may be on the set's network.
 func (s *PodSet) mayHave(pod *corev1.Pod) bool {
-	return (s.Port.Name == "" || s.Number(pod) != 0) && (s.Network == "" || contract.AsksForNetworks(pod))
+	return (s.Port.Name == "" || s.Number(pod) != 0) && (s.Network == "" || contract.IsAttached(pod))
 }
 
 // buckets are where a selection is found from a pod: by labels of which its pods

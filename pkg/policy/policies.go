@@ -17,6 +17,8 @@ import (
 type policies struct {
 	mu      sync.RWMutex
 	byOwner map[contract.Owner]*Policy
+	// further has the networks beside the default one on which an object's policies are.
+	further map[string]map[string]struct{}
 	// wide are those whose subjects are in several namespaces.
 	wide      map[contract.Owner]*Policy
 	sets      map[contract.Owner]*usedSet
@@ -45,7 +47,7 @@ type usedSet struct {
 
 func newPolicies() policies {
 	return policies{
-		byOwner: map[contract.Owner]*Policy{}, wide: map[contract.Owner]*Policy{}, sets: map[contract.Owner]*usedSet{},
+		byOwner: map[contract.Owner]*Policy{}, further: map[string]map[string]struct{}{}, wide: map[contract.Owner]*Policy{}, sets: map[contract.Owner]*usedSet{},
 		bySubject: map[string]map[*Policy]struct{}{}, members: map[string]map[member]struct{}{},
 		selectors: map[string]map[member]struct{}{},
 	}
@@ -59,6 +61,12 @@ func (p *policies) put(owner contract.Owner, policy *Policy) (came, went []contr
 	old := p.byOwner[owner]
 	delete(p.byOwner, owner)
 	delete(p.wide, owner)
+	if owner.Network != "" {
+		take(p.further, owner.On("").String(), owner.Network)
+	}
+	if policy != nil && owner.Network != "" {
+		put(p.further, owner.On("").String(), owner.Network)
+	}
 	if policy != nil {
 		p.byOwner[owner] = policy
 		if policy.Subject.Namespace == "" {
@@ -131,6 +139,19 @@ func (p *policies) release(old, policy *Policy) (went []contract.Owner) {
 		went = append(went, set.Owner())
 	}
 	return went
+}
+
+// NetworksOf are the networks on which a policy is in force, in no order.
+func (p *policies) NetworksOf(owner contract.Owner) (networks []string) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.byOwner[owner.On("")] != nil {
+		networks = append(networks, "")
+	}
+	for network := range p.further[owner.On("").String()] {
+		networks = append(networks, network)
+	}
+	return networks
 }
 
 func put[T comparable](m map[string]map[T]struct{}, key string, value T) {

@@ -96,6 +96,11 @@ func ParseNetworkPolicy(np *networkingv1.NetworkPolicy) *Policy {
 	return parse(contract.NetworkPolicyOwner(np.Namespace, np.Name), np)
 }
 
+// ParseOn is ParseNetworkPolicy for a policy on a network beside the default one.
+func ParseOn(network string, np *networkingv1.NetworkPolicy) *Policy {
+	return parse(contract.NetworkPolicyOwner(np.Namespace, np.Name).On(network), np)
+}
+
 // parse reads a NetworkPolicy, or another object of the same form.
 func parse(owner contract.Owner, np *networkingv1.NetworkPolicy) *Policy {
 	p := &parser{namespace: np.Namespace, path: "spec"}

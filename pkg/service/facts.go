@@ -19,13 +19,14 @@ const (
 	byStatus = "status"
 )
 
-// The indexes of services: by the addresses that their authors have chosen, and by these keys those that answer at
+// The indexes of services: by namespace, by the addresses that their authors have chosen, and by these keys those that answer at
 // ports of nodes, and of these the ones that may have a frontend for each address of a node.
 const (
-	byExternal = "external"
-	byNodePort = "nodePort"
-	atNodes    = "nodes"
-	atEachNode = "eachNode"
+	byNamespace = "namespace" // client-go's name
+	byExternal  = "external"
+	byNodePort  = "nodePort"
+	atNodes     = "nodes"
+	atEachNode  = "eachNode"
 )
 
 // The indexes of EndpointSlices: by service (namespace/name), and by the addresses and the nodes of their endpoints.
@@ -58,7 +59,8 @@ func NodeIndexes() map[string]func(*corev1.Node) []string {
 // ServiceIndexes are what Facts finds services by.
 func ServiceIndexes() map[string]func(*corev1.Service) []string {
 	return map[string]func(*corev1.Service) []string{
-		byExternal: func(service *corev1.Service) []string { return keysOf(parseAll(service.Spec.ExternalIPs)) },
+		byNamespace: func(service *corev1.Service) []string { return []string{service.Namespace} },
+		byExternal:  func(service *corev1.Service) []string { return keysOf(parseAll(service.Spec.ExternalIPs)) },
 		byNodePort: func(service *corev1.Service) []string {
 			switch {
 			case !hasNodePort(service):

@@ -24,6 +24,7 @@ type serviceWorld struct {
 }
 
 func (serviceWorld) Zone() contract.Zone                             { return contract.Zone{} }
+func (serviceWorld) Primary(string) (string, *contract.Network)      { return "", nil }
 func (w serviceWorld) Service(_, name string) *corev1.Service        { return w.services[name] }
 func (serviceWorld) OnNodes(*discoveryv1.EndpointSlice) (bool, bool) { return false, false }
 

@@ -68,6 +68,11 @@ func (w *world) Members(*policy.PodSet) []*corev1.Pod                    { retur
 func (w *world) Sizes(*policy.PodSet) map[int32]int                      { return nil }
 func (w *world) UsersOf(contract.Owner) []contract.Owner                 { return nil }
 func (w *world) NodesWith(labels.Selector) []*corev1.Node                { return nil }
+func (w *world) PrimaryNetworks() []contract.Network                     { return nil }
+func (w *world) Primary(string) (string, *contract.Network)              { return "", nil }
+func (w *world) SharedServices() []*corev1.Service                       { return nil }
+func (w *world) PodsIn(string) []*corev1.Pod                             { return nil }
+func (w *world) Locked(*corev1.Pod) bool                                 { return false }
 func (w *world) Namespace(string) *corev1.Namespace                      { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {

@@ -2,6 +2,7 @@ package nb
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -32,6 +33,7 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 		References: map[string][]string{
 			LogicalSwitchTable: {"load_balancer_group"},
 			LogicalRouterTable: {"load_balancer_group"},
+			NATTable:           {"gateway_port"},
 		},
 		Unmanaged: map[string][]string{
 			// northd reports the state of a port and its dynamic address, and
@@ -45,17 +47,21 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 	}, err
 }
 
-// bindingOwner: the table has no external_ids, and all bindings of ours are those of a
-// node's gateway router, whose ports to the wire and to the cluster the name of the
-// node ends.
+// bindingOwner: the table has no external_ids. All bindings of ours are on ports of a node's gateway router, whose names
+// end with the node's, and on the ports of primary networks' routers to that router: rtot-<network>/<node>.
 func bindingOwner(model any) (owner, id string) {
 	binding, ok := model.(*StaticMACBinding)
 	if !ok {
 		return "", ""
 	}
+	id = binding.LogicalPort + " " + binding.IP
 	side, node, _ := strings.Cut(binding.LogicalPort, "-GR_")
-	if side != "rtoe" && side != "rtoj" {
-		return "", ""
+	if slices.Contains([]string{"rtoe", "rtoj", "rtot"}, side) {
+		return "Node/" + node, id
 	}
-	return "Node/" + node, binding.LogicalPort + " " + binding.IP
+	side, port, _ := strings.Cut(binding.LogicalPort, "-")
+	if network, node, ok := strings.Cut(port, "/"); ok && side == "rtot" {
+		return "Node/" + node + "@" + network, id
+	}
+	return "", ""
 }

@@ -1,0 +1,36 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// OpenPort is an element of OpenPortsKey. ICMP has no port.
+type OpenPort struct {
+	Protocol string `json:"protocol"`
+	Port     int    `json:"port"`
+}
+
+// ParseOpenPorts reads OpenPortsKey, without repeated elements.
+func ParseOpenPorts(value string) ([]OpenPort, error) {
+	var all, out []OpenPort
+	if err := yaml.UnmarshalStrict([]byte(value), &all); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", OpenPortsKey, err)
+	}
+	for _, p := range all {
+		switch isICMP := p.Protocol == "icmp"; {
+		case !isICMP && !slices.Contains([]string{"tcp", "udp", "sctp"}, p.Protocol):
+			return nil, fmt.Errorf("annotation %s: protocol %q is none of tcp, udp, sctp and icmp", OpenPortsKey, p.Protocol)
+		case isICMP && p.Port != 0:
+			return nil, fmt.Errorf("annotation %s: protocol icmp has no port", OpenPortsKey)
+		case !isICMP && (p.Port < 1 || p.Port > 65535):
+			return nil, fmt.Errorf("annotation %s: port %d of protocol %s is not between 1 and 65535", OpenPortsKey, p.Port, p.Protocol)
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}

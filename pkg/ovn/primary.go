@@ -1,0 +1,386 @@
+package ovn
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// A primary network has one router for all nodes, and no gateway routers. On each node a link leads from this router to
+// the node's gateway router, which serves the default network and all primary networks. On the way out the network's
+// router replaces the pod's address by the network's own masquerade address, and the gateway router replaces this by the
+// node's address. So the subnets of networks may overlap, and the gateway bridge has no flows for them.
+
+// Primaries are the primary networks of namespaces.
+type Primaries interface {
+	// PrimaryNetworks are all of them, in the order of their ids.
+	PrimaryNetworks() []contract.Network
+	// Primary is that of a namespace with the key of its NetworkAttachmentDefinition; nil: the default network is.
+	Primary(namespace string) (nad string, network *contract.Network)
+	// SharedServices are the services of the default network that pods of primary networks reach.
+	SharedServices() []*corev1.Service
+	// PodsIn are the pods of a namespace, in no order.
+	PodsIn(namespace string) []*corev1.Pod
+	// Locked says that the default network only leads to a pod's node.
+	Locked(pod *corev1.Pod) bool
+}
+
+// primaryRows are those of a primary network that exist once, beside those of any further network.
+func primaryRows(view View, net scope) ([]ovsdb.Row, error) {
+	for _, subnet := range net.MasqueradeSubnets {
+		if !contract.HasPrimaries(subnet) {
+			return nil, fmt.Errorf("masquerade subnet %s is too small for primary networks: give a /17, or a /113 of IPv6", subnet)
+		}
+	}
+	if net.ID == 0 {
+		return nil, notReady("network %s has no id yet", net.Name)
+	}
+	rows := []ovsdb.Row{{ID: net.SwitchGroup(), Model: &nb.LoadBalancerGroup{Name: net.SwitchGroup()}}}
+	if net.Topology == contract.Layer2 {
+		rows = append(rows, layer2Router(net)...)
+	}
+	shared, targets, err := sharedServices(view, net)
+	if err != nil {
+		return nil, err
+	}
+	for _, family := range net.Families() {
+		rows = append(rows, isolation(view, net, family, targets))
+	}
+	return append(rows, shared...), nil
+}
+
+// layer2Router is the router of a network of topology layer2, with its port on the switch.
+func layer2Router(net scope) []ovsdb.Row {
+	sw := net.PodSwitch("")
+	port := routerToSwitch(sw)
+	peer := routerPeer(switchToRouter(sw), port)
+	peer.ExternalIDs = net.externalIDs()
+	rows := []ovsdb.Row{clusterRouter(net), switchPort(sw, peer), routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
+		Name: port, MAC: contract.MACFromAddress(net.Gateways[0].Addr()).String(), Networks: prefixStrings(net.Gateways), ExternalIDs: net.externalIDs(),
+	})}
+	for _, family := range net.Families() {
+		masquerade, ok := family.Pick(net.MasqueradeSubnets)
+		if !ok {
+			continue
+		}
+		// OVN looks for a route before it looks at the policies, which choose the link of the pod's node. A node without
+		// a link drops the packets.
+		name := acl.FamilyOf(masquerade.Addr())
+		rows = append(rows, staticRoute(net.ClusterRouter(), &nb.LogicalRouterStaticRoute{
+			IPPrefix: anywhere(masquerade.Addr()), Nexthop: contract.AddressAt(masquerade.Masked(), contract.MasqueradeNextHop).String(),
+			OutputPort: &port, ExternalIDs: net.externalIDs(),
+		}), routerPolicy(net.ClusterRouter(), "no link "+name, &nb.LogicalRouterPolicy{
+			Priority: priorityLeave - 1, Action: nb.LogicalRouterPolicyActionDrop, Match: leaves(net, name, masquerade),
+		}))
+	}
+	return rows
+}
+
+// leaves matches what pods of a network of topology layer2 send to addresses outside.
+func leaves(net scope, family string, masquerade netip.Prefix) string {
+	inside := []string{contract.Links(masquerade).String()}
+	for _, subnet := range net.Prefixes() {
+		if contract.FamilyOf(subnet.Addr()).Has(masquerade.Addr()) {
+			inside = append(inside, subnet.String())
+		}
+	}
+	return fmt.Sprintf("inport == %q && %s && !(%[2]s.dst == {%s})", routerToSwitch(net.PodSwitch("")), family, strings.Join(inside, ", "))
+}
+
+// sharedServices are the load balancers of the services of the default network that pods of primary networks reach, and the
+// matches of what passes the isolation for them. The network's switches balance if all endpoints are pods, and else the
+// gateway routers, which alone know the addresses of their nodes.
+func sharedServices(view View, net scope) (rows []ovsdb.Row, targets map[contract.Family][]string, err error) {
+	targets = map[contract.Family][]string{}
+	for _, object := range view.SharedServices() {
+		s, err := readService(view, net, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
+		if s == nil || err != nil {
+			return nil, nil, err
+		}
+		ports, err := s.ports(view)
+		if err != nil {
+			return nil, nil, err
+		}
+		var frontends []frontend
+		for _, port := range ports {
+			family, protocol := contract.FamilyOf(port.address), strings.ToLower(string(protocolOf(port.Protocol)))
+			address := acl.Destination.Of(family)
+			if port.onHostNetwork {
+				targets[family] = append(targets[family], fmt.Sprintf("(%s == %s && %s.dst == %d)", address, port.address, protocol, port.Port))
+				continue
+			}
+			some := usable(port.endpoints)
+			for _, e := range some {
+				targets[family] = append(targets[family], fmt.Sprintf("(%s == %s && %s.dst == %d)", address, e.address.Addr(), protocol, e.address.Port()))
+			}
+			frontends = append(frontends, frontend{
+				in: balancer{protocol: protocolOf(port.Protocol), scope: onSwitches}, backends: backends(some),
+				vip: netip.AddrPortFrom(port.address, uint16(port.Port)).String(),
+			})
+		}
+		for _, row := range s.rows(net, frontends) {
+			row.ID = s.Namespace + "/" + s.Name + " " + row.ID
+			rows = append(rows, row)
+		}
+	}
+	return rows, targets, nil
+}
+
+// isolation drops what pods send to the default network, to its services but the shared ones, and to other networks.
+// Replies to gateway routers pass.
+func isolation(view View, net scope, family contract.Family, targets map[contract.Family][]string) ovsdb.Row {
+	var not []string
+	for _, prefix := range slices.Concat(net.DefaultSubnets, net.MasqueradeSubnets, net.ServiceSubnets, view.ServiceSubnets()) {
+		if family.Has(prefix.Addr()) && !slices.Contains(not, prefix.Masked().String()) {
+			not = append(not, prefix.Masked().String())
+		}
+	}
+	address := acl.Destination.Of(family)
+	allowed := slices.Sorted(slices.Values(targets[family]))
+	if subnet, ok := family.Pick(net.MasqueradeSubnets); ok {
+		allowed = append(allowed, fmt.Sprintf("%s == %s", address, contract.Links(subnet)))
+	}
+	return routerPolicy(net.ClusterRouter(), "isolation "+acl.MatchFamily(family), &nb.LogicalRouterPolicy{
+		Priority: priorityMasquerade, Action: nb.LogicalRouterPolicyActionDrop,
+		Match: fmt.Sprintf("%s == {%s} && !(%s)", address, strings.Join(not, ", "), strings.Join(allowed, " || ")),
+	})
+}
+
+// lockedRules are the rules of pods with a primary network on the default network. Their node reaches them, by a rule of
+// every node, and others at the ports that a pod opens.
+func lockedRules(net scope) []ovsdb.Row {
+	group := net.LockedGroup()
+	rows := []ovsdb.Row{{ID: group, Model: &nb.PortGroup{Name: group}}}
+	for direction, port := range map[string]string{nb.ACLDirectionToLport: "outport", nb.ACLDirectionFromLport: "inport"} {
+		add := func(id, action, match string, priority int) {
+			rule := &nb.ACL{Action: action, Direction: direction, Match: match, Tier: acl.TierPrimary, Priority: priority}
+			if direction == nb.ACLDirectionFromLport {
+				rule.Options = map[string]string{"apply-after-lb": "true"}
+			}
+			rows = append(rows, acl.Row("locked/"+direction+"/"+id, rule, nb.PortGroupTable, group))
+		}
+		match := port + " == @" + group
+		add("nd", nb.ACLActionAllow, match+" && nd", acl.PriorityFirst)
+		add("rest", nb.ACLActionDrop, match, acl.PriorityFirst-1)
+	}
+	return rows
+}
+
+// openPorts are the ports that a locked pod opens on the default network. A list that cannot be read opens none.
+func openPorts(net scope, pod *corev1.Pod, sw string) (rows []ovsdb.Row, err error) {
+	ports, err := contract.ParseOpenPorts(pod.Annotations[contract.OpenPortsKey])
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", reconcile.ErrInvalid, err)
+	}
+	for _, p := range ports {
+		what := "(icmp4 || icmp6)"
+		if p.Protocol != "icmp" {
+			what = fmt.Sprintf("%s.dst == %d", p.Protocol, p.Port)
+		}
+		rows = append(rows, acl.Row(fmt.Sprintf("open/%s/%d", p.Protocol, p.Port), &nb.ACL{
+			Action: nb.ACLActionAllowRelated, Direction: nb.ACLDirectionToLport, Tier: acl.TierPrimary, Priority: acl.PriorityFirst,
+			Match: fmt.Sprintf("outport == %q && %s", net.PodPort(pod.Namespace, pod.Name), what),
+		}, nb.LogicalSwitchTable, sw))
+	}
+	return rows, nil
+}
+
+// transitPort is the port of a network's router on the transit switch of a node. Its name has the exact name of the
+// network, because it says the owner of neighbors.
+func transitPort(network, node string) string { return "rtot-" + network + "/" + node }
+
+// gatewayTransitPort is the port of a gateway router there.
+func gatewayTransitPort(gr string) string { return "rtot-" + gr }
+
+// transitRows are a node's transit switch, and what its gateway router has for primary networks.
+func transitRows(n node, networks []contract.Network) []ovsdb.Row {
+	links := n.links()
+	if len(links) == 0 || len(networks) == 0 {
+		return nil
+	}
+	gr, transit := n.net.GatewayRouter(n.name), contract.TransitSwitch(n.name)
+	port := gatewayTransitPort(gr)
+	rows := []ovsdb.Row{
+		{ID: transit, Model: &nb.LogicalSwitch{Name: transit}},
+		routerPort(gr, &nb.LogicalRouterPort{Name: port, MAC: transitMAC(links), Networks: prefixStrings(links)}),
+		switchPort(transit, routerPeer("ttor-"+gr, port)),
+	}
+	for i, network := range networks {
+		rows = append(rows, toNetwork(n, scope{network, n.net.Zone}, links, isRouted(networks[:i], network))...)
+	}
+	for _, link := range links {
+		rows = append(rows, transitNAT(n, contract.FamilyOf(link.Addr()))...)
+	}
+	return rows
+}
+
+// toNetwork leads a gateway router to a primary network: by its own address, and by its subnets for services' frontends.
+func toNetwork(n node, net scope, links []netip.Prefix, routed bool) (rows []ovsdb.Row) {
+	gr := n.net.GatewayRouter(n.name)
+	port := gatewayTransitPort(gr)
+	for _, own := range networkAddresses(net, links) {
+		to := []netip.Prefix{netip.PrefixFrom(own, own.BitLen())}
+		for _, subnet := range net.Prefixes() {
+			if routed && contract.FamilyOf(subnet.Addr()).Has(own) {
+				to = append(to, subnet)
+			}
+		}
+		rows = append(rows, neighbor(port, own.String(), primaryMAC(net)))
+		for _, prefix := range to {
+			rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{IPPrefix: prefix.String(), Nexthop: own.String(), OutputPort: &port}))
+		}
+	}
+	return rows
+}
+
+// isRouted says that gateway routers have routes to the subnets of a network: no other network that comes before has an
+// address of them.
+func isRouted(before []contract.Network, network contract.Network) bool {
+	for _, other := range before {
+		for _, a := range other.Prefixes() {
+			if slices.ContainsFunc(network.Prefixes(), a.Overlaps) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isRoutedIn is isRouted for a network of a list.
+func isRoutedIn(networks []contract.Network, network contract.Network) bool {
+	at := slices.IndexFunc(networks, func(n contract.Network) bool { return n.Name == network.Name })
+	return isRouted(networks[:max(at, 0)], network)
+}
+
+// transitNAT is a gateway router's SNAT for primary networks, and the rule that lets only load balancers and replies lead to
+// them.
+func transitNAT(n node, family contract.Family) (rows []ovsdb.Row) {
+	gr := n.net.GatewayRouter(n.name)
+	masquerade, _ := family.Pick(n.net.MasqueradeSubnets)
+	all := contract.NetworkAddresses(masquerade)
+	leave := func(port string, as netip.Prefix) {
+		rows = append(rows, routerNAT(gr, "snat "+all.String()+" "+port, &nb.NAT{
+			Type: nb.NATTypeSNAT, ExternalIP: as.Addr().String(), LogicalIP: all.String(), Match: fmt.Sprintf("outport == %q", port),
+		}))
+	}
+	for _, e := range externalBridges(n) {
+		if address, ok := family.Pick(e.Addresses); ok {
+			leave(e.routerPort(n), address)
+		}
+	}
+	if join, ok := family.Pick(n.net.JoinSubnets); ok { // to shared services
+		leave(routerToJoin(gr), contract.PrefixAt(join, uint64(n.id)))
+	}
+	return append(rows, routerPolicy(gr, "transit "+acl.FamilyOf(all.Addr()), &nb.LogicalRouterPolicy{
+		Priority: priorityMasquerade, Action: nb.LogicalRouterPolicyActionDrop,
+		Match: fmt.Sprintf("outport == %q && %s && !(%s == %s) && !(ct.trk && ct_mark.natted == 1)",
+			gatewayTransitPort(gr), acl.FamilyOf(all.Addr()), acl.Destination.Of(family), all),
+	}))
+}
+
+// links are the node's part of its links to primary networks, one for each family that the node has outside.
+func (n node) links() (links []netip.Prefix) {
+	for _, subnet := range n.net.MasqueradeSubnets {
+		if _, ok := contract.FamilyOf(subnet.Addr()).Pick(n.gateway.Addresses); ok && contract.HasPrimaries(subnet) && n.id <= contract.MaxLinkID {
+			links = append(links, contract.Link(subnet, n.id))
+		}
+	}
+	return links
+}
+
+func transitMAC(links []netip.Prefix) string {
+	return contract.MACFromAddress(links[0].Addr()).String()
+}
+
+// primaryNode is the link of a primary network's router to a node's gateway router; nothing while the node has none.
+func primaryNode(net scope, object *corev1.Node, subnets []netip.Prefix) ([]ovsdb.Row, error) {
+	n, err := parseNode(scope{Zone: net.Zone}, object.Name, object.Annotations)
+	if err != nil {
+		return nil, err
+	}
+	if has, err := n.hasGateway(); !has || err != nil {
+		return nil, err
+	}
+	var rows []ovsdb.Row
+	var ours []netip.Prefix
+	for _, own := range networkAddresses(net, n.links()) {
+		link, _ := contract.FamilyOf(own).Pick(n.links())
+		ours = append(ours, contract.PrefixAt(link, 1))
+		rows = append(rows, familyLink(net, n, link, own)...)
+	}
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	port := transitPort(net.Name, n.name)
+	peer := routerPeer("ttor-"+net.NodeSwitch(n.name), port)
+	peer.ExternalIDs = net.externalIDs()
+	rows = append(rows, routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
+		Name: port, MAC: primaryMAC(net), Networks: prefixStrings(ours), ExternalIDs: net.externalIDs(),
+	}), switchPort(contract.TransitSwitch(n.name), peer))
+	rows = append(rows, leaveRoutes(net, n.name, n.links(), subnets)...)
+	return append(rows, boundToChassis(port, n.chassis)...), nil
+}
+
+// primaryMAC is that of a network's router on all transit switches.
+func primaryMAC(net scope) string {
+	return contract.MACFromAddress(contract.NetworkAddress(net.MasqueradeSubnets[0], net.ID)).String()
+}
+
+// networkAddresses are a network's own masquerade addresses in the families of links.
+func networkAddresses(net scope, links []netip.Prefix) (own []netip.Addr) {
+	for _, family := range net.Families() {
+		masquerade, ok := family.Pick(net.MasqueradeSubnets)
+		if _, linked := family.Pick(links); ok && linked && net.ID != 0 {
+			own = append(own, contract.NetworkAddress(masquerade, net.ID))
+		}
+	}
+	return own
+}
+
+// familyLink has the SNAT on a link and the neighbor at its end.
+func familyLink(net scope, n node, link netip.Prefix, own netip.Addr) []ovsdb.Row {
+	port, family := transitPort(net.Name, n.name), acl.FamilyOf(own)
+	masquerade, _ := contract.FamilyOf(own).Pick(net.MasqueradeSubnets)
+	rows := []ovsdb.Row{neighbor(port, link.Addr().String(), transitMAC(n.links()))}
+	for _, subnet := range net.Prefixes() {
+		if contract.FamilyOf(subnet.Addr()).Has(own) {
+			nat := routerNAT(net.ClusterRouter(), "snat "+subnet.String()+" "+n.name, &nb.NAT{
+				Type: nb.NATTypeSNAT, ExternalIP: own.String(), LogicalIP: subnet.String(), ExternalIDs: net.externalIDs(),
+				// Replies to gateway routers: connection tracking of this node has not seen the requests to other nodes.
+				Match: fmt.Sprintf("!(%s.dst == %s)", family, contract.Links(masquerade)),
+			})
+			nat.References = []ovsdb.Reference{{Column: "gateway_port", Table: nb.LogicalRouterPortTable, Name: port}}
+			rows = append(rows, nat)
+		}
+	}
+	if net.Topology == contract.Layer2 { // a pod that moves to another node takes the other link
+		rows = append(rows, routerPolicy(net.ClusterRouter(), "leave "+n.name+" "+family, &nb.LogicalRouterPolicy{
+			Priority: priorityLeave, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{link.Addr().String()},
+			Match: fmt.Sprintf("%s && is_chassis_resident(%q)", leaves(net, family, masquerade), "cr-"+port),
+		}))
+	}
+	return rows
+}
+
+// leaveRoutes lead what pods of a node's subnets send away to the node's link.
+func leaveRoutes(net scope, node string, links, subnets []netip.Prefix) (rows []ovsdb.Row) {
+	port, source := transitPort(net.Name, node), nb.LogicalRouterStaticRoutePolicySrcIP
+	for _, subnet := range subnets {
+		if link, ok := contract.FamilyOf(subnet.Addr()).Pick(links); ok {
+			rows = append(rows, staticRoute(net.ClusterRouter(), &nb.LogicalRouterStaticRoute{
+				IPPrefix: subnet.String(), Policy: &source, Nexthop: link.Addr().String(), OutputPort: &port, ExternalIDs: net.externalIDs(),
+			}))
+		}
+	}
+	return rows
+}

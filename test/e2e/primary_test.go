@@ -1,0 +1,216 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+)
+
+// tenant is a namespace with a primary network, and a server on each worker.
+type tenant struct {
+	ns   string
+	pods []*corev1.Pod
+	web  *corev1.Service
+}
+
+// tenantWith makes a namespace whose UserDefinedNetwork main has a specification.
+func tenantWith(t *testing.T, spec string) tenant {
+	t.Helper()
+	made, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "tenant-", Labels: map[string]string{contract.PrimaryNetworkLabel: ""},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tenant{ns: made.Name}
+	t.Cleanup(func() {
+		if t.Failed() {
+			report(t, x.ns)
+		}
+		_ = cluster.client.CoreV1().Namespaces().Delete(context.Background(), x.ns, metav1.DeleteOptions{})
+	})
+	if err := userDefined(t, x.ns, "main", spec); err != nil {
+		t.Fatal(err)
+	}
+	waitCondition(t, objectsOf(t, ovnv1.UserDefinedNetworks(), x.ns), "main", "NetworkCreated", "True")
+	for i, node := range nodes[1:3] {
+		x.pods = append(x.pods, server(t, x.ns, fmt.Sprintf("server-%d", i), node))
+	}
+	x.web = service(t, x.ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	return x
+}
+
+// own are a pod's addresses on the primary network.
+func (x tenant) own(t *testing.T, i int) (own []netip.Addr) {
+	t.Helper()
+	pod := x.pods[i]
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], x.ns+"/main")
+	if err != nil || network == nil {
+		t.Fatalf("%s has no primary network: %v, %v", pod.Name, pod.Annotations, err)
+	}
+	for _, prefix := range network.Addresses {
+		own = append(own, prefix.Addr())
+	}
+	return own
+}
+
+// echoes are the ends of a pod's server on the primary network.
+func (x tenant) echoes(t *testing.T, i int) (ends []netip.AddrPort) {
+	t.Helper()
+	for _, addr := range x.own(t, i) {
+		ends = append(ends, netip.AddrPortFrom(addr, echoPort))
+	}
+	return ends
+}
+
+// served checks that a pod reaches the others of its network, its service, and the cluster's own services.
+func (x tenant) served(t *testing.T, from *corev1.Pod) {
+	t.Helper()
+	for i := range x.pods {
+		becomes(t, from, true, x.echoes(t, i)...)
+	}
+	for _, address := range frontends(x.web) {
+		for _, network := range []string{"tcp", "udp"} {
+			answers(t, from, network, address)
+		}
+	}
+	mustInPod(t, from, "getent", "hosts", "kubernetes.default.svc.cluster.local")
+	mustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
+}
+
+// TestPrimaryNetwork_IsTheNetworkOfItsNamespace: two namespaces have a primary network each, of both topologies and with the
+// same subnet. Pods reach each other, services and external hosts on their own network, and no pod of another one. The
+// default network leads to the node, and to the ports that a pod opens.
+func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
+	plain := namespace(t)
+	other := running(t, plain, "other", nodes[2])
+	serveOutside(t)
+	tenants := []tenant{
+		tenantWith(t, "{topology: Layer3, layer3: {role: Primary, subnets: [{cidr: 10.62.0.0/16}]}}"),
+		tenantWith(t, "{topology: Layer2, layer2: {role: Primary, subnets: [10.62.0.0/16]}}"),
+	}
+	for i, x := range tenants {
+		foreign := tenants[1-i]
+		t.Run([]string{"layer3", "layer2"}[i], func(t *testing.T) {
+			a := x.pods[0]
+			if route := mustInPod(t, a, "ip", "-4", "route", "show", "default"); !strings.Contains(route, "dev "+contract.PrimaryInterface) {
+				t.Errorf("default route %q", route)
+			}
+			for _, pod := range x.pods {
+				x.served(t, pod)
+			}
+			t.Run("external hosts see the node", func(t *testing.T) {
+				target := ofFamily(machineAddresses(t, outside), x.own(t, 0)[0])
+				node := ofFamily(machineAddresses(t, a.Spec.NodeName), target)
+				for _, network := range []string{"tcp", "udp"} {
+					if seen, err := seenAs(a, network, target); err != nil || seen != node {
+						t.Errorf("%s: the external host sees %v, want %v: %v", network, seen, node, err)
+					}
+				}
+			})
+			t.Run("node ports answer", func(t *testing.T) {
+				for _, node := range nodes[:3] {
+					at := ofFamily(machineAddresses(t, node), x.own(t, 0)[0])
+					for j, network := range []string{"tcp", "udp"} {
+						address := netip.AddrPortFrom(at, uint16(x.web.Spec.Ports[j].NodePort)).String()
+						if i > 0 { // the other network has these subnets already
+							if got, err := askFrom(outside, network, address); err == nil {
+								t.Errorf("%s %s of a network with subnets of another one: %v", network, address, got)
+							}
+							continue
+						}
+						eventually(t, serviceWithin, network+" "+address+" answers an external host", func() (bool, string) {
+							got, err := askFrom(outside, network, address)
+							return err == nil, fmt.Sprint(got, err)
+						})
+						answers(t, a, network, address)
+						if node != foreign.pods[0].Spec.NodeName { // docs/limits.md
+							answers(t, foreign.pods[0], network, address)
+						}
+					}
+				}
+			})
+			t.Run("others are apart", func(t *testing.T) {
+				becomes(t, other, false, x.echoes(t, 0)...)
+				becomes(t, other, false, echoTargets(t, a)...)
+				becomes(t, a, false, echoTargets(t, other)...)
+				for _, address := range frontends(x.web) {
+					for _, from := range []*corev1.Pod{other, foreign.pods[0]} {
+						if got, err := askFromPod(from, "tcp", address); err == nil {
+							t.Errorf("%s reaches the service of the other network: %v", from.Name, got)
+						}
+					}
+				}
+				// The address of a server of the other network is free here, or a pod's of this one.
+				for j := range foreign.pods {
+					for _, end := range foreign.echoes(t, j) {
+						if got, err := askFromPod(a, "tcp", end.String()); err == nil && got.server != "" && !x.has(t, end.Addr()) {
+							t.Errorf("%s answers from the other network: %v", end, got)
+						}
+					}
+				}
+			})
+			t.Run("the node reaches the pod on the default network", func(t *testing.T) {
+				for _, target := range echoTargets(t, a) {
+					mustOnNode(t, a.Spec.NodeName, "probe", "dial", "tcp", target.String())
+				}
+			})
+			t.Run("opened ports", func(t *testing.T) { x.opens(t, other) })
+			t.Run("NetworkPolicy", func(t *testing.T) {
+				createPolicy(t, x.ns, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
+				becomes(t, x.pods[1], false, x.echoes(t, 0)...)
+				mustInPod(t, a, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version") // its answers come
+				deletePolicy(t, x.ns, "deny")
+				becomes(t, x.pods[1], true, x.echoes(t, 0)...)
+			})
+		})
+	}
+	restart(t, "controller")
+	restart(t, "agent@"+nodes[1])
+	for _, x := range tenants {
+		x.served(t, x.pods[0])
+		x.served(t, server(t, x.ns, "late", nodes[1]))
+	}
+}
+
+func (x tenant) has(t *testing.T, addr netip.Addr) bool {
+	t.Helper()
+	for i := range x.pods {
+		for _, own := range x.own(t, i) {
+			if own == addr {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// opens opens and closes a port of the first pod.
+func (x tenant) opens(t *testing.T, other *corev1.Pod) {
+	t.Helper()
+	a := x.pods[0]
+	open := func(value string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, contract.OpenPortsKey, value)
+		if _, err := cluster.client.CoreV1().Pods(x.ns).Patch(t.Context(), a.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends := echoTargets(t, a)
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d}]"`, echoPort))
+	becomes(t, other, true, ends...)
+	open("null")
+	becomes(t, other, false, ends...)
+}
