@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // tenant is a namespace with a primary network, and a server on each worker.
@@ -94,6 +95,9 @@ func (x tenant) served(t *testing.T, from *corev1.Pod) {
 // same subnet. Pods reach each other, services and external hosts on their own network, and no pod of another one. The
 // default network leads to the node, and to the ports that a pod opens.
 func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
+	if !tier.IsFull() { // which restarts processes
+		t.Parallel()
+	}
 	plain := namespace(t)
 	other := running(t, plain, "other", nodes[2])
 	serveOutside(t)
@@ -176,6 +180,9 @@ func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
 				becomes(t, x.pods[1], true, x.echoes(t, 0)...)
 			})
 		})
+	}
+	if !tier.IsFull() {
+		return
 	}
 	restart(t, "controller")
 	restart(t, "agent@"+nodes[1])
