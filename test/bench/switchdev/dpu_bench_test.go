@@ -111,13 +111,19 @@ func (b *dpuBench) functions() (back time.Time) {
 	b.noFunctions()
 	write(b, driver+b.pci+"/sriov_numvfs", "4")
 	back = time.Now()
+	b.take()
+	return back
+}
+
+// take gives the host the netdevs of the VFs, which the bench's driver makes in the DPU's namespace.
+func (b *dpuBench) take() {
+	b.Helper()
 	for i := range 4 {
 		dir := fmt.Sprintf("%s/bus/pci/devices/%s/virtfn%d/net", b.dpu.sysfs, b.pci, i)
 		names, err := os.ReadDir(dir)
 		ok(b, err)
 		run(b, "ip", "-n", b.dpu.name, "link", "set", names[0].Name(), "netns", dpuHost)
 	}
-	return back
 }
 
 func (b *dpuBench) noFunctions() { write(b, driver+b.pci+"/sriov_numvfs", "0") }
