@@ -14,6 +14,7 @@
 //	guard.go     what pods must not send to nodes
 //	pod.go       a pod's logical switch port
 //	further.go   the rows of networks beside the default one
+//	primary.go   the links of primary networks to gateway routers; primaryservice.go: their services
 //	service.go   a service's load balancers; frontend.go and endpoint.go: of what
 //	external.go  the addresses of a service that are not the cluster's
 //	variables.go a node's own values in the load balancers of all nodes
@@ -38,8 +39,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// Objects are nodes and pods.
+// Objects are nodes and pods, and the primary networks of namespaces.
 type Objects interface {
+	Primaries
 	Node(name string) *corev1.Node
 	Pod(namespace, name string) *corev1.Pod
 }
@@ -52,7 +54,6 @@ type View interface {
 	// NodeSubnets are the recorded subnets of a node on a further network.
 	NodeSubnets(node *corev1.Node, network string) []netip.Prefix
 	Services
-	Primaries
 	acl.View
 }
 
