@@ -49,6 +49,22 @@ func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
 	}
 }
 
+// TestGeneve_ForgedOnLocalnetReachesNoPod: a pod on the nodes' own network, without addresses from us, sends a tunnel's
+// packet as if it were another node.
+func TestGeneve_ForgedOnLocalnetReachesNoPod(t *testing.T) {
+	ns := namespace(t)
+	apply(t, networkOf(ns, "wire", `"topology": "localnet", "physicalNetworkName": "physnet"`))
+	attacker, victim := onNetworks(t, ns, "attacker", nodes[1], "wire"), running(t, ns, "victim", nodes[2])
+	peer, end := machineAddresses(t, nodes[0])[0], machineAddresses(t, nodes[2])[0] // of the tunnels
+	mac := strings.TrimSpace(mustOnNode(t, nodes[2], "cat", "/sys/class/net/breth0/address"))
+	// The pod does not answer for the address of the node.
+	script := fmt.Sprintf("set -e; ip link set net1 arp off; ip addr add %s dev net1; ip route add %s dev net1 src %s; ip neigh replace %s lladdr %s nud permanent dev net1",
+		netip.PrefixFrom(peer, peer.BitLen()), netip.PrefixFrom(end, end.BitLen()), peer, end, mac)
+	mustInPod(t, attacker, "sh", "-c", script)
+	to := addresses(t, victim)[0]
+	wantForged(t, attacker, victim, "on a localnet", []string{"probe", "send", hex.EncodeToString(forged(t, victim, to, 10)), netip.AddrPortFrom(end, genevePort).String()})
+}
+
 // wantForged: packets arrive without our rules only.
 func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []string) {
 	t.Helper()
@@ -211,17 +227,24 @@ func TestRouterAdvertisement_PodAndNodeTakeNone(t *testing.T) {
 	}
 }
 
-// allowGeneve adds a rule to the external switches that comes before ours; the result
+// allowGeneve adds a rule to the external switches and those of localnets that comes before ours; the result
 // takes it away.
 func allowGeneve(t *testing.T) func() {
 	t.Helper()
 	const match = "udp"
-	for _, node := range nodes {
-		nbctl(t, "acl-add", contract.Network{}.ExternalSwitch(node), "from-lport", "2000", match, "allow")
+	var switches []string
+	for _, name := range strings.Fields(nbctl(t, "--bare", "--columns=name", "find", "Logical_Switch")) {
+		external := slices.ContainsFunc(nodes, func(node string) bool { return name == contract.Network{}.ExternalSwitch(node) })
+		if external || strings.HasSuffix(name, "_ovn_localnet_switch") {
+			switches = append(switches, name)
+		}
+	}
+	for _, name := range switches {
+		nbctl(t, "acl-add", name, "from-lport", "2000", match, "allow")
 	}
 	remove := func() {
-		for _, node := range nodes {
-			onNode(nodes[0], "ovn-nbctl", "acl-del", contract.Network{}.ExternalSwitch(node), "from-lport", "2000", match)
+		for _, name := range switches {
+			onNode(nodes[0], "ovn-nbctl", "acl-del", name, "from-lport", "2000", match)
 		}
 		onNode(nodes[0], "ovn-nbctl", "--timeout=20", "--wait=hv", "sync")
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -67,13 +68,12 @@ func silentOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr) {
 	}
 }
 
-// TestNetworks_PodsReachEachOther: on networks of each topology, between nodes, and also after restarts. A pod of another
-// network, of another VLAN or without the network reaches no pod there, and a deleted pod leaves nothing.
+// TestNetworks_PodsReachEachOther: on networks of each topology, between nodes, while components start again and
+// afterwards. A pod of another network, of another VLAN or without the network reaches no pod there, and a deleted pod
+// leaves nothing.
 func TestNetworks_PodsReachEachOther(t *testing.T) {
 	ns := namespace(t)
-	if out, err := kubectl(t, testNetworks(ns), "apply", "-f", "-"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	apply(t, testNetworks(ns))
 	a := onNetworks(t, ns, "a", nodes[1], "routed, flat, flat, bare, vlan70")
 	b := onNetworks(t, ns, "b", nodes[2], "routed, flat, bare, vlan70")
 	other := onNetworks(t, ns, "other", nodes[2], "vlan71, flat@flat0")
@@ -109,12 +109,20 @@ func TestNetworks_PodsReachEachOther(t *testing.T) {
 	mustInPod(t, a, "ping", "-c1", "-w10", "-I", "net4", "192.168.77.2")
 	checkStatus(t, a)
 
+	streams := map[string]*flow{"tcp": startFlow(t, ns, "a", "tcp", netip.AddrPortFrom(flat, echoPort)), "udp": startFlow(t, ns, "a", "udp", netip.AddrPortFrom(vlan, echoPort))}
 	restart(t, "controller")
 	restart(t, "agent@"+nodes[1])
+	restart(t, "ovn-controller@"+nodes[1])
 	check()
 	late := onNetworks(t, ns, "late", nodes[1], "flat, vlan70")
 	answersOn(t, late, "net1", flat)
 	answersOn(t, late, "net2", vlan)
+	for network, stream := range streams {
+		stream.wantAnswer(t, soon)
+		if gap := stream.stop(); gap > 5*time.Second {
+			t.Errorf("no answer over %s for %s while components started again", network, gap)
+		}
+	}
 
 	for _, name := range []string{"a", "b", "other", "none", "late"} {
 		deletePod(t, ns, name)
@@ -170,17 +178,13 @@ func TestNetworks_PodWaitsForNetwork(t *testing.T) {
 		create(t, pod)
 	}
 	foreign := strings.Replace(networkOf(ns, "foreign", `"topology": "layer2"`), contract.PluginType, "macvlan", 1)
-	if out, err := kubectl(t, foreign, "apply", "-f", "-"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	apply(t, foreign)
 	for name, want := range map[string]string{"early": ns + "/flat for net1", "foreign": ns + "/foreign for net1"} {
 		eventually(t, podWithin, "an Event of pod "+name+" names the network", func() (bool, string) {
 			out, err := kubectl(t, "", "-n", ns, "get", "events", "--field-selector=reason=FailedCreatePodSandBox,involvedObject.name="+name, "-o", "jsonpath={.items[*].message}")
 			return err == nil && strings.Contains(out, want) && strings.Contains(out, "of type "+contract.PluginType), out
 		})
 	}
-	if out, err := kubectl(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.202.0.0/24"`), "apply", "-f", "-"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.202.0.0/24"`))
 	listening(t, waitPod(t, ns, "early", "Running", isRunning))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,6 +43,37 @@ func userDefined(t *testing.T, ns, name, spec string) error {
 	text := fmt.Sprintf("apiVersion: k8s.ovn.org/v1\nkind: UserDefinedNetwork\nmetadata: {namespace: %s, name: %s}\nspec: %s\n", ns, name, spec)
 	_, err := objectsOf(t, ovnv1.UserDefinedNetworks(), ns).Create(t.Context(), object(text), metav1.CreateOptions{FieldValidation: "Strict"})
 	return err
+}
+
+// nadResource is that of NetworkAttachmentDefinitions.
+var nadResource = kube.NADs()
+
+// clusterUserDefined creates a ClusterUserDefinedNetwork that ends with the test at the latest.
+func clusterUserDefined(t *testing.T, name, spec string) dynamic.ResourceInterface {
+	t.Helper()
+	networks := objectsOf(t, ovnv1.ClusterUserDefinedNetworks(), "")
+	text := fmt.Sprintf("apiVersion: k8s.ovn.org/v1\nkind: ClusterUserDefinedNetwork\nmetadata: {name: %s}\nspec: %s\n", name, spec)
+	if _, err := networks.Create(t.Context(), object(text), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = networks.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	return networks
+}
+
+func deleteObject(t *testing.T, objects dynamic.ResourceInterface, name string) {
+	t.Helper()
+	if err := objects.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitObjectGone waits until an object is not there.
+func waitObjectGone(t *testing.T, objects dynamic.ResourceInterface, name string) {
+	t.Helper()
+	eventually(t, podWithin, name+" is gone", func() (bool, string) {
+		u, err := objects.Get(t.Context(), name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(u, err)
+	})
 }
 
 // waitCondition waits for a condition of a network, as "status reason message".
@@ -87,7 +119,7 @@ func waitNames(t *testing.T, objects dynamic.ResourceInterface, want string) {
 func TestUserDefinedNetwork_LivesWhilePodsUseIt(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	networks, nads := objectsOf(t, ovnv1.UserDefinedNetworks(), ns), objectsOf(t, kube.NADs(), ns)
+	networks, nads := objectsOf(t, ovnv1.UserDefinedNetworks(), ns), objectsOf(t, nadResource, ns)
 	if err := userDefined(t, ns, "wrong", "{topology: Layer2, layer2: {role: Secondary, subnets: [10.60.0.0/24], joinSubnets: [100.66.0.0/16]}}"); err == nil || !strings.Contains(err.Error(), "joinSubnets is only supported for primary networks") {
 		t.Errorf("a secondary network with joinSubnets: %v", err)
 	}
@@ -175,23 +207,18 @@ func TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning(t *testing.T) {
 func TestClusterUserDefinedNetwork_FollowsItsNamespaces(t *testing.T) {
 	t.Parallel()
 	one, two := namespace(t), namespace(t)
-	networks := objectsOf(t, ovnv1.ClusterUserDefinedNetworks(), "")
 	labelNamespace(t, one, "cudn", `"`+one+`"`)
 	labelNamespace(t, two, "cudn", `"`+one+`"`)
 	name := "vlan-" + one[len(one)-5:]
-	text := fmt.Sprintf("apiVersion: k8s.ovn.org/v1\nkind: ClusterUserDefinedNetwork\nmetadata: {name: %s}\nspec:\n  namespaceSelector: {matchLabels: {cudn: %s}}\n"+
-		"  network: {topology: Localnet, localnet: {role: Secondary, physicalNetworkName: physnet, subnets: [10.63.0.0/24], vlan: {mode: Access, access: {id: 7}}}}\n", name, one)
-	if _, err := networks.Create(t.Context(), object(text), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = networks.Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	waitNames(t, objectsOf(t, kube.NADs(), one), name)
-	waitNames(t, objectsOf(t, kube.NADs(), two), name)
+	networks := clusterUserDefined(t, name, fmt.Sprintf("{namespaceSelector: {matchLabels: {cudn: %s}}, "+
+		"network: {topology: Localnet, localnet: {role: Secondary, physicalNetworkName: physnet, subnets: [10.63.0.0/24], vlan: {mode: Access, access: {id: 7}}}}}", one))
+	waitNames(t, objectsOf(t, nadResource, one), name)
+	waitNames(t, objectsOf(t, nadResource, two), name)
 	waitCondition(t, networks, name, "NetworkCreated", "True NetworkAttachmentDefinitionCreated")
 	labelNamespace(t, two, "cudn", "null")
-	waitNames(t, objectsOf(t, kube.NADs(), two), "")
+	waitNames(t, objectsOf(t, nadResource, two), "")
 	labelNamespace(t, two, "cudn", `"`+one+`"`)
-	waitNames(t, objectsOf(t, kube.NADs(), two), name)
+	waitNames(t, objectsOf(t, nadResource, two), name)
 	if err := cluster.client.CoreV1().Namespaces().Delete(t.Context(), two, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +233,7 @@ func TestClusterUserDefinedNetwork_FollowsItsNamespaces(t *testing.T) {
 func TestUserDefinedNetworks_ManyLeaveNothing(t *testing.T) {
 	count := tier.Pick(20, 300)
 	ns := namespace(t)
-	networks, nads := objectsOf(t, ovnv1.UserDefinedNetworks(), ns), objectsOf(t, kube.NADs(), ns)
+	networks, nads := objectsOf(t, ovnv1.UserDefinedNetworks(), ns), objectsOf(t, nadResource, ns)
 	switches := func() int {
 		rows := strings.Fields(nbctl(t, "--bare", "--columns=name", "find", "Logical_Switch"))
 		n := 0

@@ -1,0 +1,266 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// apply applies objects.
+func apply(t *testing.T, text string) {
+	t.Helper()
+	if out, err := kubectl(t, text, "apply", "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func kubectlDelete(t *testing.T, ns, resource, name string) {
+	t.Helper()
+	if out, err := kubectl(t, "", "-n", ns, "delete", "--wait=false", resource, name); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// wantEvent waits for an Event of an object whose message contains a text.
+func wantEvent(t *testing.T, ns, reason, object, text string) {
+	t.Helper()
+	eventually(t, podWithin, "Event "+reason+" of "+object, func() (bool, string) {
+		out, err := kubectl(t, "", "-n", ns, "get", "events", "--field-selector=reason="+reason+",involvedObject.name="+object, "-o", "jsonpath={.items[*].message}")
+		return err == nil && out != "" && strings.Contains(out, text), out
+	})
+}
+
+// wish is a pod with interfaces on further networks. Its server tells its name.
+type wish struct{ ns, name, node, networks string }
+
+func (w wish) create(t *testing.T) {
+	t.Helper()
+	pod := podObject(w.ns, w.name, w.node, "probe", "serve", fmt.Sprint(echoPort), w.name)
+	pod.Annotations = map[string]string{contract.NetworksKey: w.networks}
+	if strings.Contains(w.networks, `"ovn4nfv"`) {
+		pod.Annotations = map[string]string{"k8s.plugin.opnfv.org/nfn-network": w.networks}
+	}
+	create(t, pod)
+}
+
+// allOnNetworks makes pods at once, and waits for all. They are found by their names.
+func allOnNetworks(t *testing.T, wishes ...wish) map[string]*corev1.Pod {
+	t.Helper()
+	for _, w := range wishes {
+		w.create(t)
+	}
+	pods := map[string]*corev1.Pod{}
+	for _, w := range wishes {
+		pods[w.name] = listening(t, waitPod(t, w.ns, w.name, "Running", isRunning))
+	}
+	return pods
+}
+
+// attachmentOf is what a pod has for the key of an attachment.
+func attachmentOf(t *testing.T, pod *corev1.Pod, key string) *contract.PodNetwork {
+	t.Helper()
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], key)
+	if err != nil || network == nil {
+		t.Fatalf("%s has nothing on %s: %v", pod.Name, key, err)
+	}
+	return network
+}
+
+// addressOn is the only address of an attachment.
+func addressOn(t *testing.T, pod *corev1.Pod, key string) netip.Addr {
+	t.Helper()
+	addresses := attachmentOf(t, pod, key).Addresses
+	if len(addresses) != 1 {
+		t.Fatalf("%s has the addresses %v on %s", pod.Name, addresses, key)
+	}
+	return addresses[0].Addr()
+}
+
+// podPort is where a pod answers on the default network.
+func podPort(t *testing.T, pod *corev1.Pod) netip.AddrPort {
+	t.Helper()
+	return netip.AddrPortFrom(addresses(t, pod)[0], echoPort)
+}
+
+// answeredBy checks which pod answers at an address.
+func answeredBy(t *testing.T, from *corev1.Pod, to, name string) {
+	t.Helper()
+	target := netip.AddrPortFrom(netip.MustParseAddr(to), echoPort).String()
+	if got := strings.TrimSpace(mustInPod(t, from, "probe", "dial", "tcp", target)); !strings.HasSuffix(got, " "+name) {
+		t.Errorf("%s asks %s: %q, want an answer of %s", from.Name, to, got, name)
+	}
+}
+
+// unanswered checks that there is no answer at an address.
+func unanswered(t *testing.T, from *corev1.Pod, to string) {
+	t.Helper()
+	target := netip.AddrPortFrom(netip.MustParseAddr(to), echoPort).String()
+	if out, err := inPod(from.Namespace, from.Name, "probe", "dial", "tcp", target); err == nil {
+		t.Errorf("%s asks %s, where no pod is to answer: %s", from.Name, to, out)
+	}
+}
+
+// staysPending checks that a pod waits although it has had an Event with a text.
+func staysPending(t *testing.T, ns, name, text string) {
+	t.Helper()
+	wantEvent(t, ns, "FailedCreatePodSandBox", name, text)
+	if pod := waitPod(t, ns, name, "there", func(*corev1.Pod) bool { return true }); pod.Status.Phase != corev1.PodPending {
+		t.Errorf("pod %s is %s", name, pod.Status.Phase)
+	}
+}
+
+// selected is one element of the annotation k8s.v1.cni.cncf.io/networks, with further fields.
+func selected(name, fields string) string {
+	if fields != "" {
+		fields = ", " + fields
+	}
+	return fmt.Sprintf(`{"name": %q%s}`, name, fields)
+}
+
+// TestUserDefinedNetwork_PodsReachTheirNetworkOnly: two networks of a namespace have the same subnet and their pods the same
+// addresses. Each pod finds its own network's, between nodes. A cluster-wide network joins namespaces, and stays until
+// its pods are gone.
+func TestUserDefinedNetwork_PodsReachTheirNetworkOnly(t *testing.T) {
+	t.Parallel()
+	ns, guests := namespace(t), namespace(t)
+	shared := "shared-" + ns[len(ns)-5:]
+	for _, name := range []string{"red", "blue"} {
+		if err := userDefined(t, ns, name, "{topology: Layer2, layer2: {role: Secondary, subnets: [10.70.0.0/24]}}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	networks := clusterUserDefined(t, shared, fmt.Sprintf("{namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [%s, %s]}]}, "+
+		"network: {topology: Layer3, layer3: {role: Secondary, subnets: [{cidr: 10.71.0.0/16, hostSubnet: 24}]}}}", ns, guests))
+	waitNames(t, objectsOf(t, nadResource, ns), "blue red "+shared)
+	waitNames(t, objectsOf(t, nadResource, guests), shared)
+
+	on := func(name, ip string) string { return selected(name, fmt.Sprintf(`"ips": [%q]`, ip)) }
+	pods := allOnNetworks(t,
+		wish{ns, "red1", nodes[1], "[" + on("red", "10.70.0.10") + "," + selected(shared, "") + "]"},
+		wish{ns, "blue1", nodes[1], "[" + on("blue", "10.70.0.10") + "]"},
+		wish{ns, "red2", nodes[2], "[" + on("red", "10.70.0.20") + "," + on("red", "10.70.0.30") + "]"},
+		wish{ns, "blue2", nodes[2], "[" + on("blue", "10.70.0.20") + "]"},
+		wish{guests, "guest", nodes[2], shared})
+	for _, color := range []string{"red", "blue"} {
+		answeredBy(t, pods[color+"1"], "10.70.0.20", color+"2")
+		answeredBy(t, pods[color+"2"], "10.70.0.10", color+"1")
+	}
+	answeredBy(t, pods["red1"], "10.70.0.30", "red2") // its second interface
+	unanswered(t, pods["blue1"], "10.70.0.30")
+	unanswered(t, pods["guest"], "10.70.0.20")
+	guest, red := addressOn(t, pods["guest"], guests+"/"+shared).String(), addressOn(t, pods["red1"], ns+"/"+shared).String()
+	answeredBy(t, pods["red1"], guest, "guest")
+	answeredBy(t, pods["guest"], red, "red1")
+	unanswered(t, pods["blue1"], guest)
+
+	deleteObject(t, networks, shared)
+	waitCondition(t, networks, shared, "NetworkCreated", "network in use by pods")
+	answeredBy(t, pods["red1"], guest, "guest")
+	deletePod(t, ns, "red1")
+	deletePod(t, guests, "guest")
+	waitObjectGone(t, networks, shared)
+	waitNames(t, objectsOf(t, nadResource, guests), "")
+}
+
+// TestIPAMClaim_KeepsAddressOfPod: the pod that follows on another node has the address, and clients find it there. The
+// address of a pod without a claim is free at once, and that of a claim when the claim is gone.
+func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.72.0.0/24", "allowPersistentIPs": true`)+
+		fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1alpha1\nkind: IPAMClaim\nmetadata: {namespace: %[1]s, name: db}\nspec: {network: %[1]s.flat, interface: net1}\n", ns))
+	claimed := "[" + selected("flat", `"ipam-claim-reference": "db"`) + "]"
+	pods := allOnNetworks(t, wish{ns, "db", nodes[1], claimed}, wish{ns, "plain", nodes[1], "flat"}, wish{ns, "client", nodes[0], "flat"})
+	kept, free := addressOn(t, pods["db"], ns+"/flat").String(), addressOn(t, pods["plain"], ns+"/flat").String()
+	answeredBy(t, pods["client"], kept, "db")
+	for _, name := range []string{"db", "plain"} {
+		deletePod(t, ns, name)
+		waitGone(t, ns, name)
+	}
+	unanswered(t, pods["client"], kept)
+	static := func(ip string) string { return "[" + selected("flat", fmt.Sprintf(`"ips": [%q]`, ip)) + "]" }
+	wish{ns, "thief", nodes[1], static(kept)}.create(t)
+	next := allOnNetworks(t, wish{ns, "db", nodes[2], claimed}, wish{ns, "heir", nodes[1], static(free)})
+	if got := addressOn(t, next["db"], ns+"/flat").String(); got != kept {
+		t.Errorf("the pod of the claim has %s after %s", got, kept)
+	}
+	answeredBy(t, pods["client"], kept, "db")
+	answeredBy(t, pods["client"], free, "heir")
+	staysPending(t, ns, "thief", "")
+	kubectlDelete(t, ns, "ipamclaims.k8s.cni.cncf.io", "db")
+	deletePod(t, ns, "db")
+	waitPod(t, ns, "thief", "Running", isRunning)
+	answeredBy(t, pods["client"], kept, "thief")
+}
+
+// TestNetworks_PodGetsWhatItSelects: addresses and a MAC of its own choice with and without subnets, in both families, and
+// no excluded address. A pod without a network does not reach it.
+func TestNetworks_PodGetsWhatItSelects(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.73.0.0/24,fd00:73::/64", "excludeSubnets": "10.73.0.0/27"`)+
+		networkOf(ns, "bare", `"topology": "layer2"`)+networkOf(ns, "routed", `"topology": "layer3", "subnets": "10.74.0.0/16/24,fd00:74::/48"`))
+	static := func(name, four, six, mac string) string {
+		return selected(name, fmt.Sprintf(`"ips": ["%s/24", "%s/64"], "mac": %q`, four, six, mac))
+	}
+	const route = `"ips": ["10.73.0.60", "fd00:73::60"], "default-route": ["10.73.0.50", "fd00:73::50"]`
+	pods := allOnNetworks(t,
+		wish{ns, "server", nodes[1], "[" + static("flat", "10.73.0.50", "fd00:73::50", "02:73:00:00:00:50") + "," + static("bare", "10.75.0.50", "fd00:75::50", "02:75:00:00:00:50") + "," + selected("routed", "") + "]"},
+		wish{ns, "routing", nodes[2], "[" + selected("flat", route) + "," + static("bare", "10.75.0.60", "fd00:75::60", "02:75:00:00:00:60") + "," + selected("routed", "") + "]"},
+		wish{ns, "plain", nodes[2], "flat"})
+	server, routing, plain := pods["server"], pods["routing"], pods["plain"]
+	for link, mac := range map[string]string{"net1": "02:73:00:00:00:50", "net2": "02:75:00:00:00:50"} {
+		if got := strings.TrimSpace(mustInPod(t, server, "cat", "/sys/class/net/"+link+"/address")); got != mac {
+			t.Errorf("%s has the MAC %s, want %s", link, got, mac)
+		}
+	}
+	for _, to := range []string{"10.73.0.50", "fd00:73::50", "10.75.0.50", "fd00:75::50"} {
+		answeredBy(t, routing, to, "server")
+	}
+	for _, prefix := range attachmentOf(t, server, ns+"/routed").Addresses {
+		answeredBy(t, routing, prefix.Addr().String(), "server")
+		unanswered(t, plain, prefix.Addr().String())
+	}
+	for _, prefix := range attachmentOf(t, plain, ns+"/flat").Addresses {
+		if netip.MustParsePrefix("10.73.0.0/27").Contains(prefix.Addr()) {
+			t.Errorf("a pod has the excluded address %s", prefix)
+		}
+		answeredBy(t, routing, prefix.Addr().String(), "plain")
+	}
+}
+
+// TestOVN4NFV_PodHasItsInterfaces: two networks, with an address and a MAC of the pod's choice. Networks are isolated from
+// each other.
+func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
+	t.Parallel()
+	if withMultus() {
+		t.Skip("Multus does not read the annotations of OVN4NFV")
+	}
+	ns := namespace(t)
+	network := func(name, subnet string) string {
+		return fmt.Sprintf("\napiVersion: k8s.plugin.opnfv.org/v1alpha1\nkind: Network\nmetadata: {namespace: %s, name: %s}\n"+
+			"spec: {cniType: ovn4nfv, ipv4Subnets: [{name: s, subnet: %s.0/24, gateway: %[3]s.1/24, excludeIps: \"%[3]s.2..%[3]s.9\"}]}\n---", ns, name, subnet)
+	}
+	apply(t, network("front", "10.76.0")+network("back", "10.77.0"))
+	waitNames(t, objectsOf(t, nadResource, ns), "back front")
+	nfn := func(interfaces string) string { return `{"type": "ovn4nfv", "interface": [` + interfaces + "]}" }
+	pods := allOnNetworks(t,
+		wish{ns, "firewall", nodes[1], nfn(`{"name": "front", "interface": "net0", "ipAddress": "10.76.0.50", "macAddress": "02:76:00:00:00:50", "defaultGateway": "true", "gwipaddress": "10.76.0.60"},` +
+			`{"name": "back", "interface": "net1", "defaultGateway": "false"}`)},
+		wish{ns, "router", nodes[2], nfn(`{"name": "front", "interface": "net0", "ipAddress": "10.76.0.60"}`)},
+		wish{ns, "behind", nodes[2], nfn(`{"name": "back", "interface": "net0"}`)})
+	firewall, behind := pods["firewall"], pods["behind"]
+	if got := strings.TrimSpace(mustInPod(t, firewall, "cat", "/sys/class/net/net0/address")); got != "02:76:00:00:00:50" {
+		t.Errorf("the MAC of net0 is %s", got)
+	}
+	answeredBy(t, pods["router"], "10.76.0.50", "firewall")
+	answeredBy(t, behind, addressOn(t, firewall, ns+"/back").String(), "firewall")
+	unanswered(t, behind, "10.76.0.60") // networks are isolated
+}
