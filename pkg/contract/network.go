@@ -35,8 +35,8 @@ const (
 	Localnet Topology = "localnet"
 )
 
-// Network is one network of pods. It is a value: whoever has it shares it and changes nothing in it. An attachment's key
-// in place of the name gives the names and keys of a pod's port and annotation.
+// Network is one network of pods. Copies of a Network share their slices: do not change them. A Network whose Name is the
+// key of an attachment gives the names of the pod's port there and its key in the annotation.
 type Network struct {
 	// Name is "" for the cluster's default network.
 	Name string

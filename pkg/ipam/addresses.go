@@ -313,10 +313,10 @@ func (a *Addresses) HeldByAnother(row Held) bool {
 	})
 }
 
-// Release gives back what the holders uids of an attachment, or of an IPAMClaim, have. Call it when their rows
-// are gone: ask for Holders, build and commit the owner's rows, then release those
-// of the holders that these rows were not made for. It returns owners that waited
-// for these addresses: one for each address, the others have their back-off.
+// Release frees the addresses of the holders uids of an attachment or of an IPAMClaim. Call Release after the rows of
+// these holders are removed: call Holders, build and commit the rows of the owner, then release the holders for which
+// no row was built. Release returns owners that waited for an address, one for each address. The other owners try again
+// after their back-off.
 func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []contract.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -153,7 +153,7 @@ func (x *multis) MultiOwners() []contract.Owner {
 	return slices.Collect(maps.Keys(x.objects))
 }
 
-// MultiProblem says which networks a MultiNetworkPolicy names in vain; nil for an owner that stands for none.
+// MultiProblem says which networks of a MultiNetworkPolicy are not found; nil for an owner that stands for no policy.
 func (x *multis) MultiProblem(owner contract.Owner) error {
 	x.lock.Lock()
 	defer x.lock.Unlock()

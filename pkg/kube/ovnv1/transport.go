@@ -11,7 +11,7 @@ const (
 
 // NoOverlay has the settings of a network whose pods the physical network routes.
 type NoOverlay struct {
-	// outboundSNAT says whether packets to the outside get the node's address.
+	// outboundSNAT says whether packets to external addresses get the node's address.
 	//
 	// +kubebuilder:validation:Enum=Enabled;Disabled
 	OutboundSNAT string `json:"outboundSNAT"`

@@ -7,7 +7,7 @@
 //
 // A NAD is created, changed and removed only when the object is its controller: a foreign NAD of the same name is left
 // alone, and the condition of the object says so. A finalizer on the object and on its NADs keeps a network while
-// pods use it. A namespace that ends is let go: its NADs wait for its pods only.
+// pods use it. When a namespace is being deleted, its NADs wait only for pods in that namespace.
 //
 //	nads.go    the loop: which events concern which object
 //	plan.go    what is to be done for an object; pure
