@@ -97,7 +97,7 @@ func TestNetworks_RowsComeAndGo(t *testing.T) {
 	before := w.server.Dump("Logical_Switch_Port", "_uuid", "name", "addresses")
 	w.stop()
 	w.startAndLead()
-	w.eventually("the resync", func() bool { return gauge(t, w.registry, "ovn_offload_loop_dirty_keys") == 0 })
+	w.eventually("the resync", func() bool { return dirtyKeys(t, w.registry) == 0 })
 	if after := w.server.Dump("Logical_Switch_Port", "_uuid", "name", "addresses"); after != before {
 		t.Errorf("a restart changes ports:\n%s\n%s", before, after)
 	}
