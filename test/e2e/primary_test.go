@@ -83,6 +83,9 @@ func (x tenant) served(t *testing.T, from *corev1.Pod) {
 		becomes(t, from, true, x.echoes(t, i)...)
 	}
 	for _, address := range frontends(x.web) {
+		if !ofFamily(x.own(t, 0), netip.MustParseAddrPort(address).Addr()).IsValid() {
+			continue
+		}
 		for _, network := range []string{"tcp", "udp"} {
 			answers(t, from, network, address)
 		}
@@ -98,18 +101,24 @@ func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
 	if !tier.IsFull() { // which restarts processes
 		t.Parallel()
 	}
+	layer3, layer2 := "{cidr: 10.62.0.0/16}", "10.62.0.0/16"
+	if sixes()[0] {
+		layer3, layer2 = "{cidr: 'fd62::/48'}", "'fd62::/64'"
+	} else if len(sixes()) > 1 && tier.IsFull() {
+		layer3, layer2 = layer3+", {cidr: 'fd62::/48'}", layer2+", 'fd62::/64'"
+	}
 	plain := namespace(t)
 	other := running(t, plain, "other", nodes[2])
 	serveOutside(t)
 	tenants := []tenant{
-		tenantWith(t, "{topology: Layer3, layer3: {role: Primary, subnets: [{cidr: 10.62.0.0/16}]}}"),
-		tenantWith(t, "{topology: Layer2, layer2: {role: Primary, subnets: [10.62.0.0/16]}}"),
+		tenantWith(t, "{topology: Layer3, layer3: {role: Primary, subnets: ["+layer3+"]}}"),
+		tenantWith(t, "{topology: Layer2, layer2: {role: Primary, subnets: ["+layer2+"]}}"),
 	}
 	for i, x := range tenants {
 		foreign := tenants[1-i]
 		t.Run([]string{"layer3", "layer2"}[i], func(t *testing.T) {
 			a := x.pods[0]
-			if route := mustInPod(t, a, "ip", "-4", "route", "show", "default"); !strings.Contains(route, "dev "+contract.PrimaryInterface) {
+			if route := mustInPod(t, a, "ip", map[bool]string{false: "-4", true: "-6"}[sixes()[0]], "route", "show", "default"); !strings.Contains(route, "dev "+contract.PrimaryInterface) {
 				t.Errorf("default route %q", route)
 			}
 			for _, pod := range x.pods {
