@@ -62,7 +62,7 @@ func (n Network) ClusterGroup() string { return n.groupPrefix() + "clusterLBGrou
 // SwitchGroup is the group of all switches.
 func (n Network) SwitchGroup() string { return n.groupPrefix() + "clusterSwitchLBGroup" }
 
-// RouterGroup is the group of all gateway routers, or of a further network's router.
+// RouterGroup is the group of all gateway routers.
 func (n Network) RouterGroup() string { return n.groupPrefix() + "clusterRouterLBGroup" }
 
 // groupPrefix has the exact name: a group of load balancers has no external_ids that could say it.

@@ -104,8 +104,11 @@ func sharedServices(view View, net scope) (rows []ovsdb.Row, targets map[contrac
 	targets = map[contract.Family][]string{}
 	for _, object := range view.SharedServices() {
 		s, err := readService(view, net, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
-		if s == nil || err != nil {
+		if err != nil {
 			return nil, nil, err
+		}
+		if s == nil { // without a cluster address
+			continue
 		}
 		ports, err := s.ports(view)
 		if err != nil {
