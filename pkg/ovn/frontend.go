@@ -213,8 +213,12 @@ func (t target) atNodes(view Gateways, port uint16) []frontend {
 			return out
 		}
 	}
-	vip := "^" + nodeVariable(family) + ":" + strconv.Itoa(int(port))
-	return []frontend{{in: t.in(true), vip: vip, backends: t.backends()}}
+	return []frontend{{in: t.in(true), vip: nodeVIP(family, port), backends: t.backends()}}
+}
+
+// nodeVIP is a port at the address that each node fills in.
+func nodeVIP(family contract.Family, port uint16) string {
+	return "^" + nodeVariable(family) + ":" + strconv.Itoa(int(port))
 }
 
 // variableOf names a node's own backends of a port, those of its pods or those of

@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -18,6 +19,11 @@ func (s scope) externalIDs(more ...string) map[string]string {
 		ids[more[i]] = more[i+1]
 	}
 	return ids
+}
+
+// prefixesOf are the subnets of the family of an address.
+func (s scope) prefixesOf(addr netip.Addr) []netip.Prefix {
+	return slices.DeleteFunc(s.Prefixes(), func(p netip.Prefix) bool { return !contract.FamilyOf(p.Addr()).Has(addr) })
 }
 
 // sharedRows are those of a further network that exist once: its router, or its switch with the way to the physical

@@ -43,9 +43,6 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	if !complete {
 		return nil, notReady("namespace %s of the pod is not known", namespace)
 	}
-	if view.Locked(pod) {
-		policies = nil // they are for its primary network
-	}
 	address := portAddress(network.MAC, network.Addresses)
 	port := switchPort(net.NodeSwitch(node.Name), &nb.LogicalSwitchPort{
 		Name:         net.PodPort(namespace, name),
@@ -57,12 +54,12 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 		},
 		ExternalIDs: map[string]string{"namespace": namespace, "pod": "true"},
 	})
-	joinGroups(&port, policies)
-	if view.Locked(pod) {
+	if view.Locked(pod) { // policies are for its primary network
 		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: net.LockedGroup(), Column: columnPorts})
 		opened, err := openPorts(net, pod, net.NodeSwitch(node.Name))
 		return append([]ovsdb.Row{port}, opened...), err
 	}
+	joinGroups(&port, policies)
 	return append([]ovsdb.Row{port}, hostPorts(net, pod, node, view.GatewayAddresses(node), network)...), nil
 }
 

@@ -88,12 +88,7 @@ func layer2Router(net scope) []ovsdb.Row {
 
 // leaves matches what pods of a network of topology layer2 send to addresses outside.
 func leaves(net scope, family string, masquerade netip.Prefix) string {
-	inside := []string{contract.Links(masquerade).String()}
-	for _, subnet := range net.Prefixes() {
-		if contract.FamilyOf(subnet.Addr()).Has(masquerade.Addr()) {
-			inside = append(inside, subnet.String())
-		}
-	}
+	inside := append([]string{contract.Links(masquerade).String()}, prefixStrings(net.prefixesOf(masquerade.Addr()))...)
 	return fmt.Sprintf("inport == %q && %s && !(%[2]s.dst == {%s})", routerToSwitch(net.PodSwitch("")), family, strings.Join(inside, ", "))
 }
 
@@ -116,20 +111,20 @@ func sharedServices(view View, net scope) (rows []ovsdb.Row, targets map[contrac
 		}
 		var frontends []frontend
 		for _, port := range ports {
-			family, protocol := contract.FamilyOf(port.address), strings.ToLower(string(protocolOf(port.Protocol)))
-			address := acl.Destination.Of(family)
+			family, vip := contract.FamilyOf(port.address), netip.AddrPortFrom(port.address, uint16(port.Port))
+			pass := func(to netip.AddrPort) {
+				protocol := strings.ToLower(string(protocolOf(port.Protocol)))
+				targets[family] = append(targets[family], fmt.Sprintf("(%s == %s && %s.dst == %d)", acl.Destination.Of(family), to.Addr(), protocol, to.Port()))
+			}
 			if port.onHostNetwork {
-				targets[family] = append(targets[family], fmt.Sprintf("(%s == %s && %s.dst == %d)", address, port.address, protocol, port.Port))
+				pass(vip)
 				continue
 			}
 			some := usable(port.endpoints)
 			for _, e := range some {
-				targets[family] = append(targets[family], fmt.Sprintf("(%s == %s && %s.dst == %d)", address, e.address.Addr(), protocol, e.address.Port()))
+				pass(e.address)
 			}
-			frontends = append(frontends, frontend{
-				in: balancer{protocol: protocolOf(port.Protocol), scope: onSwitches}, backends: backends(some),
-				vip: netip.AddrPortFrom(port.address, uint16(port.Port)).String(),
-			})
+			frontends = append(frontends, frontend{balancer{protocol: protocolOf(port.Protocol), scope: onSwitches}, vip.String(), backends(some)})
 		}
 		for _, row := range s.rows(net, frontends) {
 			row.ID = s.Namespace + "/" + s.Name + " " + row.ID
@@ -233,10 +228,8 @@ func toNetwork(n node, net scope, links []netip.Prefix, routed bool) (rows []ovs
 	port := gatewayTransitPort(gr)
 	for _, own := range networkAddresses(net, links) {
 		to := []netip.Prefix{netip.PrefixFrom(own, own.BitLen())}
-		for _, subnet := range net.Prefixes() {
-			if routed && contract.FamilyOf(subnet.Addr()).Has(own) {
-				to = append(to, subnet)
-			}
+		if routed {
+			to = append(to, net.prefixesOf(own)...)
 		}
 		rows = append(rows, neighbor(port, own.String(), primaryMAC(net)))
 		for _, prefix := range to {
@@ -316,21 +309,21 @@ func primaryNode(net scope, object *corev1.Node, subnets []netip.Prefix) ([]ovsd
 	}
 	var rows []ovsdb.Row
 	var ours []netip.Prefix
-	for _, own := range networkAddresses(net, n.links()) {
-		link, _ := contract.FamilyOf(own).Pick(n.links())
+	links, port := n.links(), transitPort(net.Name, n.name)
+	for _, own := range networkAddresses(net, links) {
+		link, _ := contract.FamilyOf(own).Pick(links)
 		ours = append(ours, contract.PrefixAt(link, 1))
-		rows = append(rows, familyLink(net, n, link, own)...)
+		rows = append(append(rows, neighbor(port, link.Addr().String(), transitMAC(links))), familyLink(net, n, link, own)...)
 	}
 	if len(ours) == 0 {
 		return nil, nil
 	}
-	port := transitPort(net.Name, n.name)
 	peer := routerPeer("ttor-"+net.NodeSwitch(n.name), port)
 	peer.ExternalIDs = net.externalIDs()
 	rows = append(rows, routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
 		Name: port, MAC: primaryMAC(net), Networks: prefixStrings(ours), ExternalIDs: net.externalIDs(),
 	}), switchPort(contract.TransitSwitch(n.name), peer))
-	rows = append(rows, leaveRoutes(net, n.name, n.links(), subnets)...)
+	rows = append(rows, leaveRoutes(net, n.name, links, subnets)...)
 	return append(rows, boundToChassis(port, n.chassis)...), nil
 }
 
@@ -350,21 +343,19 @@ func networkAddresses(net scope, links []netip.Prefix) (own []netip.Addr) {
 	return own
 }
 
-// familyLink has the SNAT on a link and the neighbor at its end.
+// familyLink has the SNAT on a link and, with topology layer2, the way to it.
 func familyLink(net scope, n node, link netip.Prefix, own netip.Addr) []ovsdb.Row {
 	port, family := transitPort(net.Name, n.name), acl.FamilyOf(own)
 	masquerade, _ := contract.FamilyOf(own).Pick(net.MasqueradeSubnets)
-	rows := []ovsdb.Row{neighbor(port, link.Addr().String(), transitMAC(n.links()))}
-	for _, subnet := range net.Prefixes() {
-		if contract.FamilyOf(subnet.Addr()).Has(own) {
-			nat := routerNAT(net.ClusterRouter(), "snat "+subnet.String()+" "+n.name, &nb.NAT{
-				Type: nb.NATTypeSNAT, ExternalIP: own.String(), LogicalIP: subnet.String(), ExternalIDs: net.externalIDs(),
-				// Replies to gateway routers: connection tracking of this node has not seen the requests to other nodes.
-				Match: fmt.Sprintf("!(%s.dst == %s)", family, contract.Links(masquerade)),
-			})
-			nat.References = []ovsdb.Reference{{Column: "gateway_port", Table: nb.LogicalRouterPortTable, Name: port}}
-			rows = append(rows, nat)
-		}
+	var rows []ovsdb.Row
+	for _, subnet := range net.prefixesOf(own) {
+		nat := routerNAT(net.ClusterRouter(), "snat "+subnet.String()+" "+n.name, &nb.NAT{
+			Type: nb.NATTypeSNAT, ExternalIP: own.String(), LogicalIP: subnet.String(), ExternalIDs: net.externalIDs(),
+			// Replies to gateway routers: connection tracking of this node has not seen the requests to other nodes.
+			Match: fmt.Sprintf("!(%s.dst == %s)", family, contract.Links(masquerade)),
+		})
+		nat.References = []ovsdb.Reference{{Column: "gateway_port", Table: nb.LogicalRouterPortTable, Name: port}}
+		rows = append(rows, nat)
 	}
 	if net.Topology == contract.Layer2 { // a pod that moves to another node takes the other link
 		rows = append(rows, routerPolicy(net.ClusterRouter(), "leave "+n.name+" "+family, &nb.LogicalRouterPolicy{

@@ -2,7 +2,6 @@ package ovn
 
 import (
 	"net/netip"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -30,8 +29,7 @@ func (s *service) primaryFrontends(view View, nad string, routed bool) (inside, 
 				return frontend{balancer{protocol: protocolOf(port.Protocol), scope: scope}, netip.AddrPortFrom(address, uint16(port.Port)).String(), to}
 			}
 			atNode := func(scope lbScope) frontend {
-				vip := "^" + nodeVariable(family) + ":" + strconv.Itoa(int(port.NodePort))
-				return frontend{balancer{protocol: protocolOf(port.Protocol), scope: scope, template: true, family: family}, vip, to}
+				return frontend{balancer{protocol: protocolOf(port.Protocol), scope: scope, template: true, family: family}, nodeVIP(family, uint16(port.NodePort)), to}
 			}
 			inside = append(inside, at(onSwitches, address))
 			if port.NodePort != 0 {
@@ -55,10 +53,11 @@ func (s *service) primaryFrontends(view View, nad string, routed bool) (inside, 
 func onPrimary(view View, s *service, nad string) (out []*discoveryv1.EndpointSlice) {
 	pods := map[string]*corev1.Pod{}
 	for _, pod := range view.PodsIn(s.Namespace) {
+		if !contract.WantsNetwork(pod) {
+			continue
+		}
 		for _, ip := range pod.Status.PodIPs {
-			if contract.WantsNetwork(pod) {
-				pods[ip.IP] = pod
-			}
+			pods[ip.IP] = pod
 		}
 	}
 	for _, slice := range s.slices {
