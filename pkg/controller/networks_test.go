@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -194,8 +195,11 @@ func TestPhysicalNetworks_SayWhoMayUseThem(t *testing.T) {
 				"namespaceSelector": map[string]any{"matchLabels": map[string]any{"team": team}}, "vlans": []any{vlans},
 			}}},
 		}}
-		_ = physical.Delete(t.Context(), "phys", metav1.DeleteOptions{})
-		if _, err := physical.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		_, err := physical.Update(t.Context(), object, metav1.UpdateOptions{}) // without the object for a moment, all may
+		if apierrors.IsNotFound(err) {
+			_, err = physical.Create(t.Context(), object, metav1.CreateOptions{})
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,10 +211,10 @@ func TestPhysicalNetworks_SayWhoMayUseThem(t *testing.T) {
 	}
 	grant("blue", "1-4094")
 	w.putNAD("v7", `"name":"v7","topology":"localnet","physicalNetworkName":"phys","vlanID":7`)
+	w.eventually("an Event of the NAD", func() bool { return reported("PhysicalNetwork phys does not let namespace d use VLAN 7") })
 	if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), asking("a", "n1", "v7"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("an Event of the NAD", func() bool { return reported("PhysicalNetwork phys does not let namespace d use VLAN 7") })
 	w.wantFurther("v7_ovn_localnet_port", "v7_ovn_localnet_switch")
 	grant("red", "8-9")
 	w.eventually("the default port", func() bool { return slices.Equal(w.ports(), []string{"d_a"}) })

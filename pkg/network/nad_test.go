@@ -34,9 +34,12 @@ func describe(n contract.Network) string {
 	for _, subnet := range n.Subnets {
 		text += " " + subnet.String()
 	}
-	for key, list := range map[string]any{"without": n.Excluded, "join": n.JoinSubnets} {
-		if s := fmt.Sprint(list); s != "[]" {
-			text += " " + key + s
+	for _, list := range []struct {
+		key  string
+		list any
+	}{{"without", n.Excluded}, {"join", n.JoinSubnets}} {
+		if s := fmt.Sprint(list.list); s != "[]" {
+			text += " " + list.key + s
 		}
 	}
 	if n.MTU+n.VLAN != 0 || n.PhysicalNetwork != "" || n.Persistent {
