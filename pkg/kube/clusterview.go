@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,6 +48,7 @@ type ClusterView struct {
 func NewClusterView(client *api.Client) (*ClusterView, error) {
 	nodes, pods := indexers(service.NodeIndexes(), nodesByChassis()), indexers(policy.PodIndexes(), podsByNode(), podsByNAD(), podsByClaim())
 	namespaces, services, endpoints := indexers(policy.NamespaceIndexes()), indexers(service.ServiceIndexes()), indexers(service.SliceIndexes())
+	maps.Copy(services, namespaced())
 	all := metav1.NamespaceAll
 	v := &ClusterView{
 		objects: objects{
@@ -98,8 +100,8 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	}))
 	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) {
 		owners := append(v.NamespaceChanged(old, new), v.namespaceChanged(old, new)...)
-		if old == nil { // its policies may have come before
-			owners = append(owners, placePolicies(v, []string{new.Name + "/"})...)
+		if old == nil && v.isLabelled(new.Name) { // its policies may have come before
+			owners = append(owners, placePolicies(v, []string{new.Name})...)
 		}
 		v.notify(owners...)
 	}))
@@ -158,15 +160,11 @@ func placePolicy(v *ClusterView, owner contract.Owner, object *networkingv1.Netw
 	return append(owners, v.PolicyChanged(parsed.Owner, parsed)...)
 }
 
-// placePolicies is placePolicy for the policies of the namespaces of NetworkAttachmentDefinitions.
-func placePolicies(v *ClusterView, nads []string) (owners []contract.Owner) {
-	seen := map[string]bool{}
-	for _, nad := range nads {
-		if namespace, _, _ := strings.Cut(nad, "/"); !seen[namespace] && v.isLabelled(namespace) {
-			seen[namespace] = true
-			for _, object := range v.policies.Find(cache.NamespaceIndex, namespace) {
-				owners = append(owners, placePolicy(v, contract.NetworkPolicyOwner(object.Namespace, object.Name), object)...)
-			}
+// placePolicies is placePolicy for the policies of namespaces.
+func placePolicies(v *ClusterView, namespaces []string) (owners []contract.Owner) {
+	for _, namespace := range namespaces {
+		for _, object := range v.policies.Find(cache.NamespaceIndex, namespace) {
+			owners = append(owners, placePolicy(v, contract.NetworkPolicyOwner(object.Namespace, object.Name), object)...)
 		}
 	}
 	return owners

@@ -96,7 +96,8 @@ func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
 			nads = append(nads, owner.Namespace+"/"+owner.Name)
 		}
 	}
-	v.notify(contract.Unique(slices.Concat(owners, v.primaryChanged(nads), v.NADsChanged(nads...), placePolicies(v, nads)))...)
+	namespaces := v.labelledAmong(nads)
+	v.notify(contract.Unique(slices.Concat(owners, v.primaryChanged(namespaces), v.NADsChanged(nads...), placePolicies(v, namespaces)))...)
 }
 
 func sameNAD(old, new *unstructured.Unstructured) bool {

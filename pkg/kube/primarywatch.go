@@ -72,7 +72,11 @@ func (v *primaries) Primary(namespace string) (nad string, network *contract.Net
 	if !v.isLabelled(namespace) {
 		return "", nil
 	}
-	return v.Definitions.Primary(namespace)
+	request := v.Definitions.Primary(namespace)
+	if request == nil {
+		return "", nil
+	}
+	return request.NAD, &request.Network
 }
 
 // PodsIn are the pods of a namespace, in no order.
@@ -85,27 +89,26 @@ func (v *primaries) primaryRequest(pod *corev1.Pod) ([]ipam.Request, error) {
 	if !v.Locked(pod) {
 		return nil, nil
 	}
-	nad, network := v.Definitions.Primary(pod.Namespace)
-	if network == nil {
+	request := v.Definitions.Primary(pod.Namespace)
+	if request == nil {
 		return nil, fmt.Errorf("namespace %s has the label %s, but no primary network", pod.Namespace, contract.PrimaryNetworkLabel)
 	}
-	request := ipam.Request{Attachment: contract.Attachment{NAD: nad, Interface: contract.PrimaryInterface}, Network: *network}
-	if definition := v.NAD(pod.Namespace, strings.TrimPrefix(nad, pod.Namespace+"/")); definition != nil {
-		request.Resource = definition.GetAnnotations()[contract.ResourceNameKey]
-	}
-	return []ipam.Request{request}, nil
+	return []ipam.Request{*request}, nil
 }
 
-// primaryChanged are the pods, services and policies of the namespaces of NetworkAttachmentDefinitions, if these namespaces
-// are to have a primary network.
-func (v *primaries) primaryChanged(nads []string) (owners []contract.Owner) {
-	seen := map[string]bool{}
+// labelledAmong are those namespaces of NetworkAttachmentDefinitions that are to have a primary network.
+func (v *grants) labelledAmong(nads []string) (namespaces []string) {
 	for _, nad := range nads {
-		namespace, _, _ := strings.Cut(nad, "/")
-		if seen[namespace] || !v.isLabelled(namespace) {
-			continue
+		if namespace, _, _ := strings.Cut(nad, "/"); v.isLabelled(namespace) && !slices.Contains(namespaces, namespace) {
+			namespaces = append(namespaces, namespace)
 		}
-		seen[namespace] = true
+	}
+	return namespaces
+}
+
+// primaryChanged are the pods and services of namespaces whose primary network has changed.
+func (v *primaries) primaryChanged(namespaces []string) (owners []contract.Owner) {
+	for _, namespace := range namespaces {
 		for _, pod := range v.PodsIn(namespace) {
 			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)
 		}

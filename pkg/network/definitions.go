@@ -29,11 +29,14 @@ type Definitions struct {
 	mu   sync.RWMutex
 	nads map[string]*definition
 	// groups has the NADs whose networks have one prefix of OVN's names; of several networks there, one is formed.
-	groups   map[string]map[string]*definition
+	groups   grouped
 	networks map[string]contract.Network
 	// primaries has the NADs of primary networks by namespace.
-	primaries map[string]map[string]*definition
+	primaries grouped
 }
+
+// grouped are definitions by a group and by the key of their NAD. No group is empty.
+type grouped map[string]map[string]*definition
 
 // definition is a NAD with the network that it defines.
 type definition struct {
@@ -47,8 +50,7 @@ type definition struct {
 // purpose.
 func NewDefinitions(cluster map[string][]netip.Prefix) *Definitions {
 	return &Definitions{
-		cluster: cluster, nads: map[string]*definition{}, groups: map[string]map[string]*definition{}, networks: map[string]contract.Network{},
-		primaries: map[string]map[string]*definition{},
+		cluster: cluster, nads: map[string]*definition{}, groups: grouped{}, networks: map[string]contract.Network{}, primaries: grouped{},
 	}
 }
 
@@ -84,8 +86,8 @@ func (x *Definitions) leave(d *definition, before map[string]contract.Network) {
 	}
 	group := d.network.JoinSwitch()
 	note(x, group, d.network.Name, before)
-	drop(x.groups, group, d.Key)
-	drop(x.primaries, d.namespace(), d.Key)
+	x.groups.drop(group, d)
+	x.primaries.drop(d.namespace(), d)
 	x.form(group, d.network.Name)
 }
 
@@ -97,9 +99,9 @@ func (x *Definitions) join(d *definition, before map[string]contract.Network) {
 	}
 	group := d.network.JoinSwitch()
 	note(x, group, d.network.Name, before)
-	add(x.groups, group, d)
+	x.groups.add(group, d)
 	if d.network.IsPrimary() {
-		add(x.primaries, d.namespace(), d)
+		x.primaries.add(d.namespace(), d)
 	}
 	x.form(group, d.network.Name)
 }
@@ -109,17 +111,27 @@ func (d *definition) namespace() string {
 	return namespace
 }
 
-func add(all map[string]map[string]*definition, group string, d *definition) {
-	if all[group] == nil {
-		all[group] = map[string]*definition{}
+func (g grouped) add(group string, d *definition) {
+	if g[group] == nil {
+		g[group] = map[string]*definition{}
 	}
-	all[group][d.Key] = d
+	g[group][d.Key] = d
 }
 
-func drop(all map[string]map[string]*definition, group, key string) {
-	if delete(all[group], key); len(all[group]) == 0 {
-		delete(all, group)
+func (g grouped) drop(group string, d *definition) {
+	if delete(g[group], d.Key); len(g[group]) == 0 {
+		delete(g, group)
 	}
+}
+
+// oldest is the oldest definition of a group that agrees with the others of its network, nil if there is none.
+func (g grouped) oldest(group string) (first *definition) {
+	for _, d := range g[group] {
+		if d.conflict == nil && (first == nil || older(d, first) < 0) {
+			first = d
+		}
+	}
+	return first
 }
 
 func note(x *Definitions, group, name string, before map[string]contract.Network) {
@@ -189,32 +201,24 @@ func problem(x *Definitions, d *definition) error {
 	if err := cmp.Or(d.parsed, d.conflict); err != nil || !d.network.IsPrimary() {
 		return err
 	}
-	if first := primary(x, d.namespace()); first != nil && first != d {
+	if first := x.primaries.oldest(d.namespace()); first != nil && first != d {
 		return fmt.Errorf("namespace %s has a primary network already, by NetworkAttachmentDefinition %s", d.namespace(), first.Key)
 	}
 	return nil
 }
 
-// primary is the oldest NAD of a primary network in a namespace, nil if there is none; the caller holds the lock.
-func primary(x *Definitions, namespace string) (first *definition) {
-	for _, d := range x.primaries[namespace] {
-		if d.conflict == nil && (first == nil || older(d, first) < 0) {
-			first = d
-		}
-	}
-	return first
-}
-
-// Primary is the primary network of a namespace with the key of its NAD; nil if there is none.
-func (x *Definitions) Primary(namespace string) (nad string, network *contract.Network) {
+// Primary is what the pods of a namespace get on its primary network; nil if the namespace has none.
+func (x *Definitions) Primary(namespace string) *ipam.Request {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	d := primary(x, namespace)
+	d := x.primaries.oldest(namespace)
 	if d == nil {
-		return "", nil
+		return nil
 	}
-	found := x.networks[d.network.Name]
-	return d.Key, &found
+	return &ipam.Request{
+		Attachment: contract.Attachment{NAD: d.Key, Interface: contract.PrimaryInterface},
+		Network:    x.networks[d.network.Name], Resource: d.Annotations[contract.ResourceNameKey],
+	}
 }
 
 // Networks are all networks, in the order of their names.

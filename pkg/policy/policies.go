@@ -63,9 +63,9 @@ func (p *policies) put(owner contract.Owner, policy *Policy) (came, went []contr
 	delete(p.wide, owner)
 	if owner.Network != "" {
 		take(p.further, owner.On("").String(), owner.Network)
-	}
-	if policy != nil && owner.Network != "" {
-		put(p.further, owner.On("").String(), owner.Network)
+		if policy != nil {
+			put(p.further, owner.On("").String(), owner.Network)
+		}
 	}
 	if policy != nil {
 		p.byOwner[owner] = policy

@@ -19,14 +19,13 @@ const (
 	byStatus = "status"
 )
 
-// The indexes of services: by namespace, by the addresses that their authors have chosen, and by these keys those that answer at
+// The indexes of services: by the addresses that their authors have chosen, and by these keys those that answer at
 // ports of nodes, and of these the ones that may have a frontend for each address of a node.
 const (
-	byNamespace = "namespace" // client-go's name
-	byExternal  = "external"
-	byNodePort  = "nodePort"
-	atNodes     = "nodes"
-	atEachNode  = "eachNode"
+	byExternal = "external"
+	byNodePort = "nodePort"
+	atNodes    = "nodes"
+	atEachNode = "eachNode"
 )
 
 // The indexes of EndpointSlices: by service (namespace/name), and by the addresses and the nodes of their endpoints.
@@ -59,8 +58,7 @@ func NodeIndexes() map[string]func(*corev1.Node) []string {
 // ServiceIndexes are what Facts finds services by.
 func ServiceIndexes() map[string]func(*corev1.Service) []string {
 	return map[string]func(*corev1.Service) []string{
-		byNamespace: func(service *corev1.Service) []string { return []string{service.Namespace} },
-		byExternal:  func(service *corev1.Service) []string { return keysOf(parseAll(service.Spec.ExternalIPs)) },
+		byExternal: func(service *corev1.Service) []string { return keysOf(parseAll(service.Spec.ExternalIPs)) },
 		byNodePort: func(service *corev1.Service) []string {
 			switch {
 			case !hasNodePort(service):
