@@ -175,8 +175,14 @@ func restart(t *testing.T, component string) {
 // namespace makes a namespace that ends with the test.
 func namespace(t *testing.T) string {
 	t.Helper()
+	return labelledNamespace(t, nil)
+}
+
+// labelledNamespace is namespace with labels from the beginning on.
+func labelledNamespace(t *testing.T, labels map[string]string) string {
+	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"}}
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-", Labels: labels}}
 	made, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -47,11 +47,7 @@ func onNetworks(t *testing.T, ns, name, node, networks string) *corev1.Pod {
 // furtherAddress is what a pod has on a network; key is without the namespace.
 func furtherAddress(t *testing.T, pod *corev1.Pod, key string) netip.Addr {
 	t.Helper()
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], pod.Namespace+"/"+key)
-	if err != nil || network == nil || len(network.Addresses) != 1 {
-		t.Fatalf("%s has no address on %s: %+v, %v", pod.Name, key, network, err)
-	}
-	return network.Addresses[0].Addr()
+	return addressOn(t, pod, pod.Namespace+"/"+key)
 }
 
 // answersOn checks that a peer answers at an address, and whether by the interface.

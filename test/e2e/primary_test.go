@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -29,19 +28,7 @@ type tenant struct {
 // tenantWith makes a namespace whose UserDefinedNetwork main has a specification.
 func tenantWith(t *testing.T, spec string) tenant {
 	t.Helper()
-	made, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "tenant-", Labels: map[string]string{contract.PrimaryNetworkLabel: ""},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := tenant{ns: made.Name}
-	t.Cleanup(func() {
-		if t.Failed() {
-			report(t, x.ns)
-		}
-		_ = cluster.client.CoreV1().Namespaces().Delete(context.Background(), x.ns, metav1.DeleteOptions{})
-	})
+	x := tenant{ns: labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})}
 	if err := userDefined(t, x.ns, "main", spec); err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +43,7 @@ func tenantWith(t *testing.T, spec string) tenant {
 // own are a pod's addresses on the primary network.
 func (x tenant) own(t *testing.T, i int) (own []netip.Addr) {
 	t.Helper()
-	pod := x.pods[i]
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], x.ns+"/main")
-	if err != nil || network == nil {
-		t.Fatalf("%s has no primary network: %v, %v", pod.Name, pod.Annotations, err)
-	}
-	for _, prefix := range network.Addresses {
+	for _, prefix := range attachmentOf(t, x.pods[i], x.ns+"/main").Addresses {
 		own = append(own, prefix.Addr())
 	}
 	return own

@@ -183,24 +183,16 @@ func TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning(t *testing.T) {
 	if _, err := cluster.client.CoreV1().Namespaces().Patch(t.Context(), plain, types.MergePatchType, label, metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "only when a namespace is created") {
 		t.Errorf("the label was added later: %v", err)
 	}
-	ns, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "primary-", Labels: map[string]string{contract.PrimaryNetworkLabel: ""},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cluster.client.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{})
-	})
-	networks := objectsOf(t, ovnv1.UserDefinedNetworks(), ns.Name)
-	if err := userDefined(t, ns.Name, "first", primary); err != nil {
+	ns := labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})
+	networks := objectsOf(t, ovnv1.UserDefinedNetworks(), ns)
+	if err := userDefined(t, ns, "first", primary); err != nil {
 		t.Fatal(err)
 	}
 	waitCondition(t, networks, "first", "NetworkCreated", "True")
-	if err := userDefined(t, ns.Name, "second", primary); err != nil {
+	if err := userDefined(t, ns, "second", primary); err != nil {
 		t.Fatal(err)
 	}
-	waitCondition(t, networks, "second", "NetworkCreated", "False SyncError primary network already exists in namespace "+ns.Name+": first")
+	waitCondition(t, networks, "second", "NetworkCreated", "False SyncError primary network already exists in namespace "+ns+": first")
 }
 
 // TestClusterUserDefinedNetwork_FollowsItsNamespaces: a localnet in two namespaces, of which one ends.

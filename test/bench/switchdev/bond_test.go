@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -240,9 +239,6 @@ func bondPolicies(t *testing.T) *policyNode {
 		Changed: func() {}, Warn: func(string) {}, Logger: log, Registerer: prometheus.NewRegistry(),
 	})
 	ok(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	var group sync.WaitGroup
-	group.Go(func() { _ = n.Run(ctx) })
-	t.Cleanup(func() { stop(); group.Wait() })
+	n.runs(t)
 	return n
 }

@@ -3,11 +3,9 @@
 package switchdev
 
 import (
-	"context"
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,9 +94,6 @@ func (h *hostSide) policies() *policyNode {
 		Changed: func() {}, Warn: func(string) {}, Logger: slog.Default(), Registerer: prometheus.NewRegistry(),
 	})
 	ok(h, err)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = n.Run(ctx) })
-	h.Cleanup(func() { stop(); running.Wait() })
+	n.runs(h.T)
 	return n
 }

@@ -111,11 +111,16 @@ func newPolicyNode(t *testing.T, pci string) *policyNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = n.Run(ctx); close(done) }()
-	t.Cleanup(func() { stop(); <-done })
+	n.runs(t)
 	return n
+}
+
+// runs is Run until the end of the test.
+func (n *policyNode) runs(t *testing.T) {
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = n.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
 }
 
 func (n *policyNode) list() ([]*v1alpha1.OffloadPolicy, bool) {
