@@ -83,16 +83,21 @@ func (v *claims) Claims() (all []ipam.Claim) {
 
 // Requests are those of the definitions of networks that the pod may use, with the IPAMClaims.
 func (v *primaries) Requests(pod *corev1.Pod) []ipam.Request {
-	primary, _ := v.primaryRequest(pod)
-	requests, _ := v.granted(pod, append(primary, v.Definitions.Requests(pod)...))
+	requests, _ := v.requests(pod)
 	return requests
 }
 
 // MissingNetworks says which attachments a pod has to wait for, and why.
 func (v *primaries) MissingNetworks(pod *corev1.Pod) error {
-	_, primary := v.primaryRequest(pod)
-	_, err := v.granted(pod, v.Definitions.Requests(pod))
-	return errors.Join(primary, v.Definitions.MissingNetworks(pod), err)
+	_, err := v.requests(pod)
+	return err
+}
+
+func (v *primaries) requests(pod *corev1.Pod) ([]ipam.Request, error) {
+	primary, waits := v.primaryRequest(pod)
+	asked, missing := v.Definitions.Requests(pod)
+	requests, denied := v.granted(pod, append(primary, asked...))
+	return requests, errors.Join(waits, missing, denied)
 }
 
 func (v *networks) granted(pod *corev1.Pod, requests []ipam.Request) (out []ipam.Request, err error) {

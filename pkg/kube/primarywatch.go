@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,13 +14,6 @@ import (
 
 // primaries are the further networks, of which some are the primary ones of namespaces.
 type primaries struct{ *networks }
-
-// PrimaryNetworks are the primary networks of namespaces, in the order of their ids; one without an id is left out.
-func (v *primaries) PrimaryNetworks() []contract.Network {
-	all := slices.DeleteFunc(v.Networks(), func(n contract.Network) bool { return !n.IsPrimary() || n.ID == 0 })
-	slices.SortStableFunc(all, func(a, b contract.Network) int { return cmp.Compare(a.ID, b.ID) })
-	return all
-}
 
 // sharedServices are the services of the default network that pods of primary networks reach, by their cluster addresses.
 func sharedServices() []string { return []string{"default/kubernetes", "kube-system/kube-dns"} }

@@ -221,6 +221,21 @@ func (x *Definitions) Primary(namespace string) *ipam.Request {
 	}
 }
 
+// PrimaryNetworks are the primary networks that have an id, the oldest first.
+func (x *Definitions) PrimaryNetworks() (all []contract.Network) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if len(x.primaries) == 0 {
+		return nil
+	}
+	for _, d := range slices.SortedFunc(maps.Values(firsts(x.groups)), older) {
+		if network := x.networks[d.network.Name]; network.IsPrimary() && network.ID != 0 {
+			all = append(all, network)
+		}
+	}
+	return all
+}
+
 // Networks are all networks, in the order of their names.
 func (x *Definitions) Networks() []contract.Network {
 	x.mu.RLock()
@@ -280,20 +295,9 @@ func (x *Definitions) NADsOf(name string) (keys []string) {
 	return keys
 }
 
-// Requests are what a pod asks of networks that exist. A running pod has the interfaces of its start: what it asks for
-// later is left out.
-func (x *Definitions) Requests(pod *corev1.Pod) []ipam.Request {
-	requests, _ := x.requests(pod)
-	return requests
-}
-
-// MissingNetworks says which attachments a pod has to wait for, and why.
-func (x *Definitions) MissingNetworks(pod *corev1.Pod) error {
-	_, err := x.requests(pod)
-	return err
-}
-
-func (x *Definitions) requests(pod *corev1.Pod) (requests []ipam.Request, err error) {
+// Requests are what a pod asks of networks that exist. The error says which attachments the pod has to wait for, and why. A
+// running pod has the interfaces of its start: what it asks for later is left out.
+func (x *Definitions) Requests(pod *corev1.Pod) (requests []ipam.Request, err error) {
 	attachments, err := contract.Attachments(pod)
 	if err != nil {
 		return nil, err

@@ -112,7 +112,8 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "p", Annotations: map[string]string{}}}
 	describe := func() string {
 		var texts []string
-		for _, r := range x.Requests(pod) {
+		requests, _ := x.Requests(pod)
+		for _, r := range requests {
 			texts = append(texts, fmt.Sprintf("%s %s %s %d %s", r.Key(), r.Interface, r.Network.Name, r.Network.MTU, r.Resource))
 		}
 		return strings.Join(texts, "; ")
@@ -130,7 +131,7 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 		if diff := cmp.Diff(want[0], describe()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", networks, diff)
 		}
-		if err := x.MissingNetworks(pod); want[1] == "" && err != nil || want[1] != "" && (err == nil || !strings.Contains(err.Error(), want[1])) {
+		if _, err := x.Requests(pod); want[1] == "" && err != nil || want[1] != "" && (err == nil || !strings.Contains(err.Error(), want[1])) {
 			t.Errorf("%s: missing %v, want %q", networks, err, want[1])
 		}
 	}
@@ -162,5 +163,29 @@ func TestDefinitions_IDs(t *testing.T) {
 	}
 	if id := x.NetworkID("none"); id != 0 {
 		t.Errorf("a network that does not exist has id %d", id)
+	}
+}
+
+// TestPrimaryNetworks_TheOldestIsFirst: a later network does not come before one that is there, whatever their ids are. Without
+// an id a network is left out.
+func TestPrimaryNetworks_TheOldestIsFirst(t *testing.T) {
+	x := newTestDefinitions()
+	for second, name := range []string{"b", "a", "secondary", "new"} {
+		fields := `"role":"primary","subnets":"10.1.0.0/16"`
+		if name == "secondary" {
+			fields = `"subnets":"10.1.0.0/16"`
+		}
+		nad := define(t, name+"/net", second, `"name":"`+name+`",`+fields)
+		if name != "new" {
+			nad.Annotations = map[string]string{contract.NetworkIDKey: fmt.Sprint(9 - second)}
+		}
+		x.NADChanged(nad.Key, nad)
+	}
+	var names []string
+	for _, network := range x.PrimaryNetworks() {
+		names = append(names, network.Name)
+	}
+	if diff := cmp.Diff([]string{"b", "a"}, names); diff != "" {
+		t.Errorf("networks (-want +got):\n%s", diff)
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 // Primaries are the primary networks of namespaces.
 type Primaries interface {
-	// PrimaryNetworks are all of them, in the order of their ids.
+	// PrimaryNetworks are all of them, the oldest first.
 	PrimaryNetworks() []contract.Network
 	// Primary is that of a namespace with the key of its NetworkAttachmentDefinition; nil: the default network is.
 	Primary(namespace string) (nad string, network *contract.Network)
