@@ -83,11 +83,11 @@ func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
 	if !tier.IsFull() { // which restarts processes
 		t.Parallel()
 	}
-	layer3, layer2 := "{cidr: 10.62.0.0/16}", "10.62.0.0/16"
+	layer3, layer2 := "{cidr: 10.58.0.0/16}", "10.58.0.0/16"
 	if sixes()[0] {
-		layer3, layer2 = "{cidr: 'fd62::/48'}", "'fd62::/64'"
+		layer3, layer2 = "{cidr: 'fd58::/48'}", "'fd58::/64'"
 	} else if len(sixes()) > 1 && tier.IsFull() {
-		layer3, layer2 = layer3+", {cidr: 'fd62::/48'}", layer2+", 'fd62::/64'"
+		layer3, layer2 = layer3+", {cidr: 'fd58::/48'}", layer2+", 'fd58::/64'"
 	}
 	plain := namespace(t)
 	other := running(t, plain, "other", nodes[2])
