@@ -18,6 +18,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // nbctl runs ovn-nbctl on the control plane's local socket.
@@ -88,12 +89,13 @@ func TestDatabase_TLSNeedsSignedCertificate(t *testing.T) {
 		t.Fatalf("%v: %s", err, show)
 	}
 	want := []string{"ext_ovn-control-plane", "ext_ovn-worker", "ext_ovn-worker2", "join", "ovn-control-plane", "ovn-worker", "ovn-worker2"}
-	if got := named(show, "switch"); !slices.Equal(got, want) {
-		t.Errorf("switches: %v, want %v", got, want)
+	// other tests' networks have more, beside this test
+	if got := named(show, "switch"); !sets.New(got...).HasAll(want...) {
+		t.Errorf("switches: %v, want %v among them", got, want)
 	}
 	want = []string{"GR_ovn-control-plane", "GR_ovn-worker", "GR_ovn-worker2", "ovn_cluster_router"}
-	if got := named(show, "router"); !slices.Equal(got, want) {
-		t.Errorf("routers: %v, want %v", got, want)
+	if got := named(show, "router"); !sets.New(got...).HasAll(want...) {
+		t.Errorf("routers: %v, want %v among them", got, want)
 	}
 	show, err = overTLS("ovn-sbctl", node, sb, "show")
 	if err != nil {
