@@ -18,6 +18,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -38,7 +39,7 @@ func (f facts) NodeSubnets(node *corev1.Node, network string) []netip.Prefix {
 	return f.of.subnets.Recorded(node, network)
 }
 
-func (f facts) ServiceValues() *ovn.ServiceValues { return f.of.values }
+func (f facts) ServiceValues() *lb.Values { return f.of.values }
 
 func (f facts) Node(name string) *corev1.Node {
 	node := f.ClusterView.Node(name)

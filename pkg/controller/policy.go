@@ -9,7 +9,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 )
 
 // countPolicies registers the numbers of policies and of their pod selections as metrics.
@@ -40,7 +40,7 @@ func (c *Zone) warnAuthor(owner contract.Owner) {
 func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 	if owner.Kind == contract.KindService {
 		name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
-		if refused := ovn.RefusedExternalIPs(facts{c.view, c}, c.network, name); refused != "" {
+		if refused := lb.RefusedExternalIPs(facts{c.view, c}, c.network, name); refused != "" {
 			return "ExternalIPRefused", fmt.Sprintf("the service does not answer at %s of its externalIPs: "+
 				"they belong to nodes or to the networks of pods, services or routers", refused)
 		}

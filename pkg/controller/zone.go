@@ -16,6 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
@@ -44,7 +45,7 @@ type Zone struct {
 	*process
 	zone    ZoneConfig
 	network contract.Network
-	values  *ovn.ServiceValues
+	values  *lb.Values
 	// addresses are the allocations of pods on the zone's nodes.
 	addresses *ipam.Addresses
 
@@ -72,7 +73,7 @@ type loops struct {
 
 func newZone(p *process, cfg ZoneConfig) *Zone {
 	c := &Zone{
-		process: p, zone: cfg, network: p.cfg.Plan.Network(), values: ovn.NewServiceValues(), addresses: ipam.NewAddresses(p.subnets),
+		process: p, zone: cfg, network: p.cfg.Plan.Network(), values: lb.NewValues(), addresses: ipam.NewAddresses(p.subnets),
 		limits: limits{counted: map[contract.Owner]int{}, beyond: map[contract.Owner][]contract.Owner{}},
 	}
 	if p.cfg.Dynamic != nil {

@@ -14,13 +14,9 @@
 //	guard.go     what pods must not send to nodes
 //	pod.go       a pod's logical switch port
 //	further.go   the rows of networks beside the default one
-//	primary.go   the links of primary networks to gateway routers; primaryservice.go: their services
-//	service.go   a service's load balancers; frontend.go and endpoint.go: of what
-//	external.go  the addresses of a service that are not the cluster's
-//	variables.go a node's own values in the load balancers of all nodes
-//	values.go    what services give to these, by zone and node
-//	hostport.go  a pod's ports on its node
+//	primary.go   the links of primary networks to gateway routers
 //	acl.go       the rules of all pods; acl/: those of policies
+//	lb/          the load balancers of services and host ports
 //	names.go     every name that OVN sees
 //
 // The layout is the one of the central mode of OVN-Kubernetes: node switch,
@@ -35,15 +31,17 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// Objects are nodes and pods, and the primary networks of namespaces.
+// Objects are nodes and pods.
 type Objects interface {
-	Primaries
 	Node(name string) *corev1.Node
 	Pod(namespace, name string) *corev1.Pod
+	// Locked says that the default network only leads to a pod's node.
+	Locked(pod *corev1.Pod) bool
 }
 
 // View is the facts that builders read; a method returns nil for what is not there.
@@ -53,7 +51,7 @@ type View interface {
 	Zone() contract.Zone
 	// NodeSubnets are the recorded subnets of a node on a further network.
 	NodeSubnets(node *corev1.Node, network string) []netip.Prefix
-	Services
+	lb.View
 	acl.View
 }
 

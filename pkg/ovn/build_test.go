@@ -30,6 +30,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
@@ -66,7 +67,7 @@ func (f facts) networkOf(main contract.Network, owner contract.Owner) contract.N
 	return *found
 }
 
-func (f facts) ServiceValues() *ServiceValues { return NewServiceValues() }
+func (f facts) ServiceValues() *lb.Values { return lb.NewValues() }
 
 func (f facts) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	value, _ := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.Network{Name: network}.Key())
@@ -346,24 +347,4 @@ func setFile(archive *txtar.Archive, name, data string) {
 		}
 	}
 	archive.Files = append(archive.Files, txtar.File{Name: name, Data: bytes.Clone([]byte(data))})
-}
-
-// TestService_ManyNodeEndpointsAreNotListed: a router lists every endpoint while they are few; a
-// service with one on every node is not a list of all nodes for each.
-func TestService_ManyNodeEndpointsAreNotListed(t *testing.T) {
-	net := scope{Zone: contract.Zone{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}}
-	var all []endpoint
-	for i := range 5 {
-		all = append(all, endpoint{address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 18, 0, byte(i + 2)}), 9100), ready: true})
-	}
-	if got := seenByRouter(net, nil, all, true); len(got) != len(all) {
-		t.Errorf("a node without one sees %d of %d", len(got), len(all))
-	}
-	own := []netip.Addr{all[3].address.Addr()}
-	if got := backends(seenByRouter(net, own, all, true)); got != "169.254.0.2:9100" {
-		t.Errorf("a node with one of many sees %s", got)
-	}
-	if got := seenByRouter(net, own, all, false); len(got) != len(all) || backends(got[:1]) != "169.254.0.2:9100" {
-		t.Errorf("a node with one of few sees %s", backends(got))
-	}
 }

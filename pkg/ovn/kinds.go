@@ -7,6 +7,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
@@ -61,8 +62,8 @@ var table = []Kind{
 	policyKind(contract.KindBaselineAdminNetworkPolicy),
 	policyKind(contract.KindClusterNetworkPolicy),
 	{Name: contract.KindPod, build: buildPod, Owners: podOwners},
-	{Name: contract.KindService, build: buildService, Owners: serviceOwners},
-	{Name: contract.KindNodeServices, build: buildNodeServices, Owners: nodeOwners(contract.NodeServicesOwner)},
+	{Name: contract.KindService, build: ofServices(lb.BuildService), Owners: serviceOwners},
+	{Name: contract.KindNodeServices, build: ofServices(lb.BuildNode), Owners: nodeOwners(contract.NodeServicesOwner)},
 }
 
 // Kinds are all kinds of owners in the order of their ranks.
@@ -90,6 +91,13 @@ func Dependents(all Lister, owner contract.Owner) []contract.Owner {
 		return table[rank].Dependents(all, owner)
 	}
 	return nil
+}
+
+// ofServices leaves out what builders of services do not read; they take the zone from the view.
+func ofServices(build func(lb.View, contract.Network, contract.Owner) ([]ovsdb.Row, error)) builder {
+	return func(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+		return build(view, net.Network, owner)
+	}
 }
 
 // ofPolicies leaves out what builders of policies do not read: the zone.

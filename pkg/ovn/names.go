@@ -9,7 +9,6 @@ const (
 	columnPorts          = "ports"
 	columnStaticRoutes   = "static_routes"
 	columnGatewayChassis = "gateway_chassis"
-	columnLoadBalancer   = "load_balancer"
 	columnPolicies       = "policies"
 	columnNAT            = "nat"
 	columnACLs           = "acls"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
@@ -60,7 +61,20 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 		return append([]ovsdb.Row{port}, opened...), err
 	}
 	joinGroups(&port, policies)
-	return append([]ovsdb.Row{port}, hostPorts(net, pod, node, view.GatewayAddresses(node), network)...), nil
+	return append([]ovsdb.Row{port}, hostPorts(view, net, pod, node, network)...), nil
+}
+
+// hostPorts are none where the node has no gateway router: the pod's own port does not wait for it, and the node has an
+// Event that says why.
+func hostPorts(view View, net scope, pod *corev1.Pod, node *corev1.Node, network *contract.PodNetwork) []ovsdb.Row {
+	n, err := parseNode(net, node.Name, node.Annotations)
+	if err != nil {
+		return nil
+	}
+	if has, err := n.hasGateway(); !has || err != nil {
+		return nil
+	}
+	return lb.HostPorts(net.Network, net.Zone, pod, view.GatewayAddresses(node), network)
 }
 
 // joinGroups places a port in the groups of the policies that select its pod.

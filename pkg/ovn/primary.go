@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -20,20 +20,6 @@ import (
 // the node's gateway router, which serves the default network and all primary networks. On the way out the network's
 // router replaces the pod's address by the network's own masquerade address, and the gateway router replaces this by the
 // node's address. So the subnets of networks may overlap, and the gateway bridge has no flows for them.
-
-// Primaries are the primary networks of namespaces.
-type Primaries interface {
-	// PrimaryNetworks are all of them, the oldest first.
-	PrimaryNetworks() []contract.Network
-	// Primary is that of a namespace with the key of its NetworkAttachmentDefinition; nil: the default network is.
-	Primary(namespace string) (nad string, network *contract.Network)
-	// SharedServices are the services of the default network that pods of primary networks reach.
-	SharedServices() []*corev1.Service
-	// PodsIn are the pods of a namespace, in no order.
-	PodsIn(namespace string) []*corev1.Pod
-	// Locked says that the default network only leads to a pod's node.
-	Locked(pod *corev1.Pod) bool
-}
 
 // primaryRows are those of a primary network that exist once, beside those of any further network.
 func primaryRows(view View, net scope) ([]ovsdb.Row, error) {
@@ -49,7 +35,7 @@ func primaryRows(view View, net scope) ([]ovsdb.Row, error) {
 	if net.Topology == contract.Layer2 {
 		rows = append(rows, layer2Router(net)...)
 	}
-	shared, targets, err := sharedServices(view, net)
+	shared, targets, err := lb.BuildShared(view, net.Network)
 	if err != nil {
 		return nil, err
 	}
@@ -90,48 +76,6 @@ func layer2Router(net scope) []ovsdb.Row {
 func leaves(net scope, family string, masquerade netip.Prefix) string {
 	inside := append([]string{contract.Links(masquerade).String()}, prefixStrings(net.prefixesOf(masquerade.Addr()))...)
 	return fmt.Sprintf("inport == %q && %s && !(%[2]s.dst == {%s})", routerToSwitch(net.PodSwitch("")), family, strings.Join(inside, ", "))
-}
-
-// sharedServices are the load balancers of the services of the default network that pods of primary networks reach, and the
-// matches of what passes the isolation for them. The network's switches balance if all endpoints are pods, and else the
-// gateway routers, which alone know the addresses of their nodes.
-func sharedServices(view View, net scope) (rows []ovsdb.Row, targets map[contract.Family][]string, err error) {
-	targets = map[contract.Family][]string{}
-	for _, object := range view.SharedServices() {
-		s, err := readService(view, net, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
-		if err != nil {
-			return nil, nil, err
-		}
-		if s == nil { // without a cluster address
-			continue
-		}
-		ports, err := s.ports(view)
-		if err != nil {
-			return nil, nil, err
-		}
-		var frontends []frontend
-		for _, port := range ports {
-			family, vip := contract.FamilyOf(port.address), netip.AddrPortFrom(port.address, uint16(port.Port))
-			pass := func(to netip.AddrPort) {
-				protocol := strings.ToLower(string(protocolOf(port.Protocol)))
-				targets[family] = append(targets[family], fmt.Sprintf("(%s == %s && %s.dst == %d)", acl.Destination.Of(family), to.Addr(), protocol, to.Port()))
-			}
-			if port.onHostNetwork {
-				pass(vip)
-				continue
-			}
-			some := usable(port.endpoints)
-			for _, e := range some {
-				pass(e.address)
-			}
-			frontends = append(frontends, frontend{balancer{protocol: protocolOf(port.Protocol), scope: onSwitches}, vip.String(), backends(some)})
-		}
-		for _, row := range s.rows(net, frontends) {
-			row.ID = s.Namespace + "/" + s.Name + " " + row.ID
-			rows = append(rows, row)
-		}
-	}
-	return rows, targets, nil
 }
 
 // isolation drops what pods send to the default network, to its services but the shared ones, and to other networks.
@@ -214,7 +158,7 @@ func transitRows(n node, networks []contract.Network) []ovsdb.Row {
 		switchPort(transit, routerPeer("ttor-"+gr, port)),
 	}
 	for i, network := range networks {
-		rows = append(rows, toNetwork(n, scope{network, n.net.Zone}, links, isRouted(networks[:i], network))...)
+		rows = append(rows, toNetwork(n, scope{network, n.net.Zone}, links, lb.IsRouted(networks[:i], network))...)
 	}
 	for _, link := range links {
 		rows = append(rows, transitNAT(n, contract.FamilyOf(link.Addr()))...)
@@ -237,25 +181,6 @@ func toNetwork(n node, net scope, links []netip.Prefix, routed bool) (rows []ovs
 		}
 	}
 	return rows
-}
-
-// isRouted says that gateway routers have routes to the subnets of a network: no other network that comes before has an
-// address of them.
-func isRouted(before []contract.Network, network contract.Network) bool {
-	for _, other := range before {
-		for _, a := range other.Prefixes() {
-			if slices.ContainsFunc(network.Prefixes(), a.Overlaps) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// isRoutedIn is isRouted for a network of a list.
-func isRoutedIn(networks []contract.Network, network contract.Network) bool {
-	at := slices.IndexFunc(networks, func(n contract.Network) bool { return n.Name == network.Name })
-	return isRouted(networks[:max(at, 0)], network)
 }
 
 // transitNAT is a gateway router's SNAT for primary networks, and the rule that lets only load balancers and replies lead to

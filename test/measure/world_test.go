@@ -20,6 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
@@ -51,7 +52,7 @@ func (w *world) Pod(namespace, name string) *corev1.Pod {
 func (w *world) Service(string, string) *corev1.Service                     { return nil }
 func (w *world) EndpointSlices(string, string) []*discoveryv1.EndpointSlice { return nil }
 func (w *world) Services() []*corev1.Service                                { return nil }
-func (w *world) ServiceValues() *ovn.ServiceValues                          { return nil }
+func (w *world) ServiceValues() *lb.Values                                  { return nil }
 func (w *world) GatewayAddresses(*corev1.Node) []netip.Addr                 { return nil }
 func (w *world) IsHostAddress(netip.Addr) bool                              { return false }
 func (w *world) ServiceSubnets() []netip.Prefix                             { return nil }

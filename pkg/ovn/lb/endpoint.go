@@ -1,4 +1,4 @@
-package ovn
+package lb
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package ovn
+package lb
 
 import (
 	"maps"
@@ -12,11 +12,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// ServiceValues keeps, by zone and by node, the values that services have for the
+// Values keeps, by zone and by node, the values that services have for the
 // template variables of load balancers. One changed service is read again alone:
 // without it each node's row would be built from all services. What it holds
 // follows from the View, so that a builder that reads it stays a pure function.
-type ServiceValues struct {
+type Values struct {
 	mu sync.Mutex
 	// all says that every service is to be read; stale are those that changed.
 	all      bool
@@ -28,15 +28,15 @@ type ServiceValues struct {
 	routers map[netip.Addr]map[types.NamespacedName]bool
 }
 
-// NewServiceValues has read no service yet.
-func NewServiceValues() *ServiceValues {
-	v := &ServiceValues{stale: map[types.NamespacedName]bool{}}
+// NewValues has read no service yet.
+func NewValues() *Values {
+	v := &Values{stale: map[types.NamespacedName]bool{}}
 	v.Reset()
 	return v
 }
 
 // Reset has every service read again.
-func (v *ServiceValues) Reset() {
+func (v *Values) Reset() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.all = true
@@ -44,7 +44,7 @@ func (v *ServiceValues) Reset() {
 
 // Changed has the services among owners read again. It comes after the change of
 // the View and before the owners are built.
-func (v *ServiceValues) Changed(owners ...contract.Owner) {
+func (v *Values) Changed(owners ...contract.Owner) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.all { // they are among all
@@ -58,7 +58,7 @@ func (v *ServiceValues) Changed(owners ...contract.Owner) {
 }
 
 // on are the values of a node whose gateway has the given addresses.
-func (v *ServiceValues) on(view View, net scope, node *corev1.Node, own []netip.Addr) map[string]string {
+func (v *Values) on(view View, net scope, node *corev1.Node, own []netip.Addr) map[string]string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.refresh(view, net)
@@ -88,7 +88,7 @@ func set(values map[string]string, name, text string) {
 }
 
 // refresh reads what is stale; the caller holds the lock.
-func (v *ServiceValues) refresh(view View, net scope) {
+func (v *Values) refresh(view View, net scope) {
 	if v.all {
 		v.all = false
 		v.services = map[types.NamespacedName][]variable{}
@@ -106,7 +106,7 @@ func (v *ServiceValues) refresh(view View, net scope) {
 }
 
 // zone is made of all services when its first node is built.
-func (v *ServiceValues) zone(name string) *valueSet {
+func (v *Values) zone(name string) *valueSet {
 	if v.zones[name] == nil {
 		v.zones[name] = newValueSet()
 		for _, variables := range v.services {
@@ -119,7 +119,7 @@ func (v *ServiceValues) zone(name string) *valueSet {
 }
 
 // replace puts the variables of a service in the place of those that it had.
-func (v *ServiceValues) replace(service types.NamespacedName, variables []variable) {
+func (v *Values) replace(service types.NamespacedName, variables []variable) {
 	for _, old := range v.services[service] {
 		for zone, set := range v.zones {
 			set.remove(old, old.in(zone))

@@ -1,4 +1,4 @@
-package ovn
+package lb
 
 import (
 	"net/netip"
@@ -9,18 +9,18 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// buildNodeServices gives a node's values for the templates in load balancers:
+// BuildNode gives a node's values for the templates in load balancers:
 // its addresses, and for services whose backends differ from node to node its
 // own. Where a node lacks a variable, the frontend does not exist on it: so a
 // node without local endpoints needs no row, and the row has as many values as
 // the node has such endpoints.
-func buildNodeServices(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+func BuildNode(view View, network contract.Network, owner contract.Owner) ([]ovsdb.Row, error) {
 	node := view.Node(owner.Name)
 	if node == nil || node.Annotations[contract.NodeChassisIDKey] == "" {
 		return nil, nil
 	}
 	own := view.GatewayAddresses(node)
-	values := view.ServiceValues().on(view, net, node, own)
+	values := view.ServiceValues().on(view, scope{network, view.Zone()}, node, own)
 	for _, address := range own {
 		values[nodeVariable(contract.FamilyOf(address))] = address.String()
 	}

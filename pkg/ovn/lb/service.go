@@ -1,4 +1,16 @@
-package ovn
+// Package lb builds load balancers: those of services, on the default network and on primary networks, those of the ports
+// that pods have on their nodes, and what nodes give to load balancers with template variables.
+//
+// Place in the data flow: Services, EndpointSlices -> BuildService, BuildNode (the kind table of pkg/ovn calls them) -> rows.
+//
+//	view.go      the facts that this package reads
+//	service.go   a service's load balancers; frontend.go and endpoint.go: of what
+//	primary.go   services of primary networks, and the services of the default network that their pods reach
+//	external.go  the addresses of a service that are not the cluster's
+//	variables.go a node's own values in the load balancers of all nodes
+//	values.go    what services give to these, by zone and node
+//	hostport.go  a pod's ports on its node
+package lb
 
 import (
 	"fmt"
@@ -14,41 +26,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
-
-// Services is the facts of services.
-type Services interface {
-	Service(namespace, name string) *corev1.Service
-	EndpointSlices(namespace, service string) []*discoveryv1.EndpointSlice
-	// Services is every service, in no order.
-	Services() []*corev1.Service
-	// ServiceValues are those of the services of this View.
-	ServiceValues() *ServiceValues
-	Gateways
-}
-
-// Gateways is what services have to know of the gateways of all nodes.
-type Gateways interface {
-	// GatewayAddresses are those at which services answer on a node, at most one of
-	// each family.
-	GatewayAddresses(*corev1.Node) []netip.Addr
-	// NodeAddresses are those of all nodes in a family; none, and false, when they are
-	// too many for a frontend at each.
-	NodeAddresses(contract.Family) ([]netip.Addr, bool)
-	// IsHostAddress says that a node is known by an address, also by its status.
-	IsHostAddress(netip.Addr) bool
-	// ServiceSubnets are the ranges of services that the API says.
-	ServiceSubnets() []netip.Prefix
-	// OnNodes says that a slice has an endpoint at an address of a node, and whether
-	// there are many such endpoints behind its ports.
-	OnNodes(*discoveryv1.EndpointSlice) (on, many bool)
-}
 
 // service is a Service that we serve, with its endpoints.
 type service struct {
 	*corev1.Service
 	slices []*discoveryv1.EndpointSlice
-	// addresses are its cluster addresses, one for each of its acl.Families.
+	// addresses are its cluster addresses, one for each of its families.
 	addresses []netip.Addr
 	// external are the addresses that it has from outside the cluster's own.
 	external []netip.Addr
@@ -108,7 +93,7 @@ func parseAddresses(texts []string) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// ports are the service's ports, each in each of its acl.Families.
+// ports are the service's ports, each in each of its families.
 func (s *service) ports(view View) ([]servicePort, error) {
 	var out []servicePort
 	for _, port := range s.Spec.Ports {
@@ -152,9 +137,10 @@ func (s *service) affinity() int {
 	return int(corev1.DefaultClientIPServiceAffinitySeconds)
 }
 
-// buildService gives a service's load balancers: one for each protocol, scope
+// BuildService gives a service's load balancers: one for each protocol, scope
 // and kind of backends that its frontends have, whatever the number of nodes.
-func buildService(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
+func BuildService(view View, network contract.Network, owner contract.Owner) ([]ovsdb.Row, error) {
+	net := scope{network, view.Zone()}
 	s, err := readService(view, net, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name})
 	if s == nil || err != nil {
 		return nil, err
@@ -204,7 +190,7 @@ func (s *service) awaited() error {
 	for _, address := range s.addresses {
 		family := addressType(contract.FamilyOf(address))
 		if !slices.ContainsFunc(s.slices, func(slice *discoveryv1.EndpointSlice) bool { return slice.AddressType == family }) {
-			return notReady("service %s/%s has no EndpointSlice of %s yet", s.Namespace, s.Name, family)
+			return fmt.Errorf("%w: service %s/%s has no EndpointSlice of %s yet", reconcile.ErrNotReady, s.Namespace, s.Name, family)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package ovn
+package lb
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ const valueNodes = 6
 // 172.18.0.1 to .6, and of services with one slice each.
 type valueWorld struct {
 	View
-	values     *ServiceValues
+	values     *Values
 	services   map[string]*corev1.Service
 	slices     map[string]*discoveryv1.EndpointSlice
 	reads      int // of EndpointSlices
@@ -28,11 +28,11 @@ type valueWorld struct {
 }
 
 func newValueWorld() *valueWorld {
-	return &valueWorld{values: NewServiceValues(), services: map[string]*corev1.Service{}, slices: map[string]*discoveryv1.EndpointSlice{}}
+	return &valueWorld{values: NewValues(), services: map[string]*corev1.Service{}, slices: map[string]*discoveryv1.EndpointSlice{}}
 }
 
 func (w *valueWorld) Primary(string) (string, *contract.Network)         { return "", nil }
-func (w *valueWorld) ServiceValues() *ServiceValues                      { return w.values }
+func (w *valueWorld) ServiceValues() *Values                             { return w.values }
 func (w *valueWorld) Service(_, name string) *corev1.Service             { return w.services[name] }
 func (w *valueWorld) NodeAddresses(contract.Family) ([]netip.Addr, bool) { return nil, true }
 func (w *valueWorld) Zone() contract.Zone                                { return contract.Zone{MasqueradeSubnets: w.masquerade} }
@@ -127,7 +127,7 @@ func (w *valueWorld) change(r *rand.Rand, name string) {
 
 func (w *valueWorld) build(t *testing.T, node string) string {
 	t.Helper()
-	rows, err := Build(w, contract.Network{}, contract.NodeServicesOwner(node))
+	rows, err := BuildNode(w, contract.Network{}, contract.NodeServicesOwner(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestServiceValues_AfterChangesAreThoseOfAFreshReading(t *testing.T) {
 			node := fmt.Sprint("n", r.IntN(valueNodes))
 			kept := w.build(t, node)
 			fresh := *w
-			fresh.values = NewServiceValues()
+			fresh.values = NewValues()
 			if diff := cmp.Diff(fresh.build(t, node), kept); diff != "" {
 				t.Fatalf("seed %d, step %d, node %s (-fresh +kept):\n%s", seed, step, node, diff)
 			}

@@ -1,12 +1,18 @@
-package ovn
+package lb
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
 // primaryFrontends are the addresses and ports of a service in a namespace with a primary network: those on the network's
@@ -85,4 +91,66 @@ func primaryAddress(view View, pod *corev1.Pod, nad string, family discoveryv1.A
 		}
 	}
 	return nil
+}
+
+// BuildShared gives the load balancers of the services of the default network that pods of primary networks reach, and the
+// matches of what passes the isolation for them. The network's switches balance if all endpoints are pods, and else the
+// gateway routers, which alone know the addresses of their nodes.
+func BuildShared(view View, network contract.Network) (rows []ovsdb.Row, targets map[contract.Family][]string, err error) {
+	net := scope{network, view.Zone()}
+	targets = map[contract.Family][]string{}
+	for _, object := range view.SharedServices() {
+		s, err := readService(view, net, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
+		if err != nil {
+			return nil, nil, err
+		}
+		if s == nil { // without a cluster address
+			continue
+		}
+		ports, err := s.ports(view)
+		if err != nil {
+			return nil, nil, err
+		}
+		var frontends []frontend
+		for _, port := range ports {
+			family, vip := contract.FamilyOf(port.address), netip.AddrPortFrom(port.address, uint16(port.Port))
+			pass := func(to netip.AddrPort) {
+				protocol := strings.ToLower(string(protocolOf(port.Protocol)))
+				targets[family] = append(targets[family], fmt.Sprintf("(%s == %s && %s.dst == %d)", acl.Destination.Of(family), to.Addr(), protocol, to.Port()))
+			}
+			if port.onHostNetwork {
+				pass(vip)
+				continue
+			}
+			some := usable(port.endpoints)
+			for _, e := range some {
+				pass(e.address)
+			}
+			frontends = append(frontends, frontend{balancer{protocol: protocolOf(port.Protocol), scope: onSwitches}, vip.String(), backends(some)})
+		}
+		for _, row := range s.rows(net, frontends) {
+			row.ID = s.Namespace + "/" + s.Name + " " + row.ID
+			rows = append(rows, row)
+		}
+	}
+	return rows, targets, nil
+}
+
+// IsRouted says that gateway routers have routes to the subnets of a network: no other network that comes before has an
+// address of them.
+func IsRouted(before []contract.Network, network contract.Network) bool {
+	for _, other := range before {
+		for _, a := range other.Prefixes() {
+			if slices.ContainsFunc(network.Prefixes(), a.Overlaps) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isRoutedIn is IsRouted for a network of a list.
+func isRoutedIn(networks []contract.Network, network contract.Network) bool {
+	at := slices.IndexFunc(networks, func(n contract.Network) bool { return n.Name == network.Name })
+	return IsRouted(networks[:max(at, 0)], network)
 }

@@ -1,4 +1,4 @@
-package ovn
+package lb
 
 import (
 	"maps"
@@ -53,7 +53,7 @@ func FuzzServiceAddresses(f *testing.F) {
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{behind}}},
 			})
 		}
-		rows, err := Build(view, contract.Network{}, contract.ServiceOwner("d", "web"))
+		rows, err := BuildService(view, contract.Network{}, contract.ServiceOwner("d", "web"))
 		if err != nil {
 			return
 		}
@@ -103,7 +103,7 @@ func TestService_LoadBalancersHaveDifferentIDs(t *testing.T) {
 		}
 		one := oneService{service: service, slices: []*discoveryv1.EndpointSlice{slice}}
 		for _, view := range []View{&one, &onNodes{one}} {
-			rows, err := Build(view, contract.Network{}, contract.ServiceOwner("d", "web"))
+			rows, err := BuildService(view, contract.Network{}, contract.ServiceOwner("d", "web"))
 			if err != nil || len(rows) == 0 {
 				t.Fatalf("%d rows, %v", len(rows), err)
 			}
@@ -126,10 +126,6 @@ func FuzzHostPorts(f *testing.F) {
 		f.Add(text, int32(65536+22), int32(0))
 	}
 	f.Add("", int32(-1), int32(65536+22))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
-		contract.NodeChassisIDKey: "c1", contract.NodeIDKey: "1", contract.NodeSubnetsKey: `{"default":["10.244.1.0/24"]}`,
-		contract.GatewayConfigKey: `{"default":{"mode":"shared","interface-id":"breth0_n1","mac-address":"02:42:ac:12:00:01","ip-addresses":["172.18.0.2/16","172.18.0.3/16","fc00::2/64"]}}`,
-	}}}
 	own := []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("fc00::2")}
 	network := &contract.PodNetwork{Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.1.5/24"), netip.MustParsePrefix("fd00:10:244:1::5/64")}}
 	f.Fuzz(func(t *testing.T, hostIP string, hostPort, containerPort int32) {
@@ -137,7 +133,7 @@ func FuzzHostPorts(f *testing.F) {
 			{HostIP: hostIP, HostPort: hostPort, ContainerPort: containerPort},
 		}}}}}
 		at := map[netip.Addr]bool{}
-		for _, row := range hostPorts(scope{}, pod, node, own, network) {
+		for _, row := range HostPorts(contract.Network{}, contract.Zone{}, pod, own, network) {
 			for vip, behind := range row.Model.(*nb.LoadBalancer).Vips {
 				front, back := netip.MustParseAddrPort(vip), netip.MustParseAddrPort(behind)
 				if int32(front.Port()) != hostPort || hostPort == 0 || int32(back.Port()) != containerPort || containerPort == 0 {
@@ -183,7 +179,7 @@ func TestNodePort_AffinityOnManyNodesIsByHash(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.5"}}},
 	}
-	rows, err := Build(&manyNodes{oneService{service: service, slices: []*discoveryv1.EndpointSlice{slice}}}, contract.Network{}, contract.ServiceOwner("d", "web"))
+	rows, err := BuildService(&manyNodes{oneService{service: service, slices: []*discoveryv1.EndpointSlice{slice}}}, contract.Network{}, contract.ServiceOwner("d", "web"))
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
@@ -194,5 +190,25 @@ func TestNodePort_AffinityOnManyNodesIsByHash(t *testing.T) {
 		if len(lb.Vips) != 1 || byHash != atNodes || timed == atNodes {
 			t.Errorf("%s: %v, by hash %t, timed %t", lb.Name, lb.Vips, byHash, timed)
 		}
+	}
+}
+
+// TestService_ManyNodeEndpointsAreNotListed: a router lists every endpoint while they are few; a
+// service with one on every node is not a list of all nodes for each.
+func TestService_ManyNodeEndpointsAreNotListed(t *testing.T) {
+	net := scope{Zone: contract.Zone{MasqueradeSubnets: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/17")}}}
+	var all []endpoint
+	for i := range 5 {
+		all = append(all, endpoint{address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 18, 0, byte(i + 2)}), 9100), ready: true})
+	}
+	if got := seenByRouter(net, nil, all, true); len(got) != len(all) {
+		t.Errorf("a node without one sees %d of %d", len(got), len(all))
+	}
+	own := []netip.Addr{all[3].address.Addr()}
+	if got := backends(seenByRouter(net, own, all, true)); got != "169.254.0.2:9100" {
+		t.Errorf("a node with one of many sees %s", got)
+	}
+	if got := seenByRouter(net, own, all, false); len(got) != len(all) || backends(got[:1]) != "169.254.0.2:9100" {
+		t.Errorf("a node with one of few sees %s", backends(got))
 	}
 }

@@ -1,4 +1,4 @@
-package ovn
+package lb
 
 import (
 	"net/netip"
@@ -12,18 +12,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// hostPorts gives the load balancers of the ports that a pod has on its node, one
+// HostPorts gives the load balancers of the ports that a pod has on its node, one
 // for each protocol: at own, the node's addresses on the gateway bridge, or at those that the pod names.
-// None where the node has no gateway router: the pod's own port does not wait for it,
-// and the node has an Event that says why.
-func hostPorts(net scope, pod *corev1.Pod, node *corev1.Node, own []netip.Addr, network *contract.PodNetwork) []ovsdb.Row {
-	n, err := parseNode(net, node.Name, node.Annotations)
-	if err != nil {
-		return nil
-	}
-	if has, err := n.hasGateway(); !has || err != nil {
-		return nil
-	}
+func HostPorts(net contract.Network, zone contract.Zone, pod *corev1.Pod, own []netip.Addr, network *contract.PodNetwork) []ovsdb.Row {
 	vips := map[corev1.Protocol]map[string]string{}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, port := range container.Ports {
@@ -43,7 +34,7 @@ func hostPorts(net scope, pod *corev1.Pod, node *corev1.Node, own []netip.Addr, 
 	}
 	var rows []ovsdb.Row
 	for protocol, pairs := range vips {
-		rows = append(rows, hostPortRow(net, pod, protocol, pairs))
+		rows = append(rows, hostPortRow(scope{net, zone}, pod, protocol, pairs))
 	}
 	return rows
 }
