@@ -51,8 +51,7 @@ type Network struct {
 	JoinSubnets []netip.Prefix
 	// Excluded are parts of Subnets that no pod gets.
 	Excluded []netip.Prefix
-	// Persistent says that an IPAMClaim may keep a pod's addresses.
-	Persistent bool
+	PodRules
 	// Gateways are the router's addresses on the switch of a primary network of topology layer2, one for each family.
 	Gateways []netip.Prefix
 	// MTU of the pods' interfaces, 0: that of the node.
@@ -61,6 +60,15 @@ type Network struct {
 	VLAN int
 	// PhysicalNetwork is the network_name of the ports to the physical network.
 	PhysicalNetwork string
+}
+
+// PodRules say what pods may have and do on a further network.
+type PodRules struct {
+	// Persistent says that an IPAMClaim may keep a pod's addresses.
+	Persistent bool
+	// Forward says that pods may send and get packets of other addresses than their own, as gateways of other pods do.
+	// The MAC must be their own.
+	Forward bool
 }
 
 // HasNodeParts says that nodes have rows of their own on a further network.

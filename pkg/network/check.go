@@ -49,6 +49,10 @@ func checkKinds(c netconf, n contract.Network) error {
 		return fmt.Errorf("role %q is neither primary nor secondary", c.Role)
 	case isPrimary && n.Topology == contract.Localnet:
 		return errors.New("a network of topology localnet cannot have the role primary")
+	case !slices.Contains([]string{"", securityIP, securityMAC}, c.PortSecurity):
+		return fmt.Errorf("portSecurity %q is neither ip nor mac", c.PortSecurity)
+	case isPrimary && n.Forward:
+		return errors.New("portSecurity mac needs the role secondary")
 	case isPrimary && len(n.Subnets) == 0:
 		return errors.New("subnets are missing")
 	case c.hasIPAM():

@@ -25,17 +25,17 @@ type NAD struct {
 
 // netconf has the keys of OVN-Kubernetes.
 type netconf struct {
-	Name            string    `json:"name"`
-	Type            string    `json:"type"`
-	Plugins         []netconf `json:"plugins"`
-	NADName         string    `json:"netAttachDefName"`
-	Topology        string    `json:"topology"`
-	Role            string    `json:"role"`
-	MTU             int       `json:"mtu"`
-	AllowPersistent bool      `json:"allowPersistentIPs"`
+	Name     string    `json:"name"`
+	Type     string    `json:"type"`
+	Plugins  []netconf `json:"plugins"`
+	NADName  string    `json:"netAttachDefName"`
+	Topology string    `json:"topology"`
+	Role     string    `json:"role"`
+	MTU      int       `json:"mtu"`
 	addressing
 	layer2Keys
 	localnetKeys
+	podKeys
 	otherKeys
 }
 
@@ -56,6 +56,18 @@ type localnetKeys struct {
 	VLAN            int    `json:"vlanID"`
 	PhysicalNetwork string `json:"physicalNetworkName"`
 }
+
+// podKeys say what pods may have and do.
+type podKeys struct {
+	AllowPersistent bool   `json:"allowPersistentIPs"`
+	PortSecurity    string `json:"portSecurity"`
+}
+
+// The values of portSecurity: of what a pod sends and gets, its addresses with its MAC are checked, or the MAC alone.
+const (
+	securityIP  = "ip"
+	securityMAC = "mac"
+)
 
 // otherKeys must be absent, or have one value.
 type otherKeys struct {
@@ -120,7 +132,7 @@ func readNetconf(text string) (netconf, error) {
 func (c netconf) network() (contract.Network, error) {
 	n := contract.Network{
 		Name: c.Name, Role: contract.Role(c.Role), Topology: contract.Topology(c.Topology), MTU: c.MTU, VLAN: c.VLAN,
-		PhysicalNetwork: c.PhysicalNetwork, Persistent: c.AllowPersistent,
+		PhysicalNetwork: c.PhysicalNetwork, PodRules: contract.PodRules{Persistent: c.AllowPersistent, Forward: c.PortSecurity == securityMAC},
 	}
 	if n.Role == "" {
 		n.Role = contract.RoleSecondary

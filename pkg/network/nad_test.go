@@ -45,6 +45,9 @@ func describe(n contract.Network) string {
 	if n.MTU+n.VLAN != 0 || n.PhysicalNetwork != "" || n.Persistent {
 		text += fmt.Sprintf(" mtu %d vlan %d on %q persistent %v", n.MTU, n.VLAN, n.PhysicalNetwork, n.Persistent)
 	}
+	if n.Forward {
+		text += " forward"
+	}
 	return text
 }
 
@@ -58,7 +61,9 @@ func TestParse_Networks(t *testing.T) {
 		`"topology":"localnet","physicalNetworkName":"phys"`:                   `net localnet secondary mtu 0 vlan 0 on "phys" persistent false`,
 		`"role":"primary","subnets":"10.1.0.0/16"`:                             "net layer2 primary 10.1.0.0/16/16 without[10.1.0.1/32 10.1.0.2/32] join[100.65.0.0/16]",
 		`"subnets":"10.1.0.0/16","allowPersistentIPs":true`:                    `net layer2 secondary 10.1.0.0/16/16 mtu 0 vlan 0 on "" persistent true`,
-		`"ipam":{}`: "net layer2 secondary",
+		`"ipam":{}`:            "net layer2 secondary",
+		`"portSecurity":"ip"`:  "net layer2 secondary",
+		`"portSecurity":"mac"`: "net layer2 secondary forward",
 	} {
 		network, err := Parse(NAD{Key: "red/a", Config: config(t, fields)})
 		if err != nil {
@@ -102,6 +107,8 @@ func TestParse_Refused(t *testing.T) {
 		`"mtu":100`:                        "mtu 100 is not between",
 		`"mtu":1200,"subnets":"fd01::/64"`: "less than 1280",
 		`"transport":"evpn"`:               `transport "evpn" is not supported`,
+		`"portSecurity":"none"`:            `portSecurity "none" is neither ip nor mac`,
+		`"role":"primary","subnets":"10.1.0.0/16","portSecurity":"mac"`: "portSecurity mac needs the role secondary",
 	} {
 		if network, err := Parse(NAD{Key: "red/a", Config: config(t, fields)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, error %v, want %q", fields, network, err, want)

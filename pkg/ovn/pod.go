@@ -95,7 +95,8 @@ func nodeOfPod(view View, pod *corev1.Pod) (node *corev1.Node, chassis string, e
 	return node, chassis, nil
 }
 
-// buildAttachment gives the logical switch port of a pod on a further network. Without addresses the port may use any.
+// buildAttachment gives the logical switch port of a pod on a further network. Without addresses the port may use any, and
+// on a network whose pods forward.
 func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod) ([]ovsdb.Row, error) {
 	network := view.Allocated(pod, owner.Network)
 	if network == nil {
@@ -106,11 +107,15 @@ func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod
 		return nil, err
 	}
 	address := portAddress(network.MAC, network.Addresses)
+	secured := address
+	if net.Forward {
+		secured = network.MAC.String()
+	}
 	ids := net.externalIDs(contract.NADLabel, contract.NADOf(owner.Network), "namespace", owner.Namespace, "pod", "true")
 	port := switchPort(net.PodSwitch(node.Name), &nb.LogicalSwitchPort{
 		Name:         contract.Network{Name: owner.Network}.PodPort(owner.Namespace, owner.Name),
 		Addresses:    []string{address},
-		PortSecurity: []string{address},
+		PortSecurity: []string{secured},
 		Options:      map[string]string{"iface-id-ver": string(pod.UID), "requested-chassis": chassis},
 		ExternalIDs:  ids,
 	})

@@ -42,12 +42,26 @@ type wish struct{ ns, name, node, networks string }
 
 func (w wish) create(t *testing.T) {
 	t.Helper()
+	create(t, w.object())
+}
+
+func (w wish) object() *corev1.Pod {
 	pod := podObject(w.ns, w.name, w.node, "probe", "serve", fmt.Sprint(echoPort), w.name)
 	pod.Annotations = map[string]string{contract.NetworksKey: w.networks}
 	if strings.Contains(w.networks, `"ovn4nfv"`) {
 		pod.Annotations = map[string]string{"k8s.plugin.opnfv.org/nfn-network": w.networks}
 	}
-	create(t, pod)
+	return pod
+}
+
+// forwarding is the object of a pod that forwards packets of others between its interfaces. Of errors of ICMP, which tell of
+// the hops of a packet, Linux sends few.
+func (w wish) forwarding() *corev1.Pod {
+	pod, privileged := w.object(), true
+	main := &pod.Spec.Containers[0]
+	main.SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
+	main.Command = []string{"sh", "-c", "cd /proc/sys/net/ipv4 && echo 1 > ip_forward && echo 0 > icmp_ratelimit && exec " + strings.Join(main.Command, " ")}
+	return pod
 }
 
 // allOnNetworks makes pods at once, and waits for all. They are found by their names.
@@ -236,6 +250,12 @@ func TestNetworks_PodGetsWhatItSelects(t *testing.T) {
 	}
 }
 
+// nodusNetwork is a Network of OVN4NFV; subnet has three numbers.
+func nodusNetwork(ns, name, subnet string) string {
+	return fmt.Sprintf("\napiVersion: k8s.plugin.opnfv.org/v1alpha1\nkind: Network\nmetadata: {namespace: %s, name: %s}\n"+
+		"spec: {cniType: ovn4nfv, ipv4Subnets: [{name: s, subnet: %s.0/24, gateway: %[3]s.1/24, excludeIps: \"%[3]s.2..%[3]s.9\"}]}\n---", ns, name, subnet)
+}
+
 // TestOVN4NFV_PodHasItsInterfaces: two networks, with an address and a MAC of the pod's choice. Networks are isolated from
 // each other.
 func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
@@ -244,11 +264,7 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 		t.Skip("Multus does not read the annotations of OVN4NFV")
 	}
 	ns := namespace(t)
-	network := func(name, subnet string) string {
-		return fmt.Sprintf("\napiVersion: k8s.plugin.opnfv.org/v1alpha1\nkind: Network\nmetadata: {namespace: %s, name: %s}\n"+
-			"spec: {cniType: ovn4nfv, ipv4Subnets: [{name: s, subnet: %s.0/24, gateway: %[3]s.1/24, excludeIps: \"%[3]s.2..%[3]s.9\"}]}\n---", ns, name, subnet)
-	}
-	apply(t, network("front", "10.76.0")+network("back", "10.77.0"))
+	apply(t, nodusNetwork(ns, "front", "10.76.0")+nodusNetwork(ns, "back", "10.77.0"))
 	waitNames(t, objectsOf(t, nadResource, ns), "back front")
 	nfn := func(interfaces string) string { return `{"type": "ovn4nfv", "interface": [` + interfaces + "]}" }
 	pods := allOnNetworks(t,
@@ -263,4 +279,52 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 	answeredBy(t, pods["router"], "10.76.0.50", "firewall")
 	answeredBy(t, behind, addressOn(t, firewall, ns+"/back").String(), "firewall")
 	unanswered(t, behind, "10.76.0.60") // networks are isolated
+}
+
+// TestNetworks_PodsForward: a pod on two networks leads from one to the other, as the gateway of pods on other nodes, when
+// the ports check MACs alone: with the NetConf's portSecurity, and on networks of OVN4NFV. Where they check addresses, it
+// is reached, but what it forwards is dropped.
+func TestNetworks_PodsForward(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	const left, right, atLeft, atRight = "10.140.0.10", "10.141.0.10", "10.140.0.20", "10.141.0.20"
+	kinds := map[string]bool{"mac": true, "ip": false}
+	for kind := range kinds {
+		fields := fmt.Sprintf(`"topology": "layer2", "portSecurity": %q, "subnets": "10.14`, kind)
+		apply(t, networkOf(ns, kind+"-left", fields+`0.0.0/24"`)+networkOf(ns, kind+"-right", fields+`1.0.0/24"`))
+	}
+	on := func(name, ip, fields string) string { return selected(name, fmt.Sprintf(`"ips": [%q]%s`, ip, fields)) }
+	form := "[%s]"
+	var ends []wish
+	trio := func(kind, viaLeft, viaRight string) {
+		create(t, wish{ns, kind + "-router", nodes[1], fmt.Sprintf(form, on(kind+"-left", atLeft, "")+","+on(kind+"-right", atRight, ""))}.forwarding())
+		ends = append(ends, wish{ns, kind + "-left", nodes[0], fmt.Sprintf(form, on(kind+"-left", left, viaLeft))},
+			wish{ns, kind + "-right", nodes[2], fmt.Sprintf(form, on(kind+"-right", right, viaRight))})
+	}
+	for kind := range kinds {
+		trio(kind, `, "default-route": ["`+atLeft+`"]`, `, "default-route": ["`+atRight+`"]`)
+	}
+	if !withMultus() { // which does not read the annotations of OVN4NFV
+		kinds["nodus"] = true
+		apply(t, nodusNetwork(ns, "nodus-left", "10.140.0")+nodusNetwork(ns, "nodus-right", "10.141.0"))
+		waitNames(t, objectsOf(t, nadResource, ns), "ip-left ip-right mac-left mac-right nodus-left nodus-right")
+		form = `{"type": "ovn4nfv", "interface": [%s]}`
+		on = func(name, ip, fields string) string {
+			return selected(name, fmt.Sprintf(`"interface": %q, "ipAddress": %q%s`, name[strings.Index(name, "-")+1:], ip, fields))
+		}
+		trio("nodus", `, "defaultGateway": "true", "gwipaddress": "`+atLeft+`"`, `, "defaultGateway": "true", "gwipaddress": "`+atRight+`"`)
+	}
+	pods := allOnNetworks(t, ends...)
+	for kind, forwards := range kinds {
+		listening(t, waitPod(t, ns, kind+"-router", "Running", isRunning))
+		answeredBy(t, pods[kind+"-left"], atLeft, kind+"-router")
+		answeredBy(t, pods[kind+"-right"], atRight, kind+"-router")
+		if !forwards {
+			unanswered(t, pods[kind+"-left"], right)
+			unanswered(t, pods[kind+"-right"], left)
+			continue
+		}
+		answeredBy(t, pods[kind+"-left"], right, kind+"-right")
+		answeredBy(t, pods[kind+"-right"], left, kind+"-left")
+	}
 }

@@ -16,6 +16,7 @@ type netconf struct {
 	VLAN            int32  `json:"vlanID,omitempty"`
 	PhysicalNetwork string `json:"physicalNetworkName,omitempty"`
 	AllowPersistent bool   `json:"allowPersistentIPs,omitempty"`
+	PortSecurity    string `json:"portSecurity,omitempty"`
 	Transport       string `json:"transport,omitempty"`
 	EVPN            *evpn  `json:"evpn,omitempty"`
 }

@@ -42,9 +42,10 @@ func (s *Source) provider() error {
 	return nil
 }
 
-// plan renders the subnets. The gateways, as excluded addresses, are never a pod's.
+// plan renders the subnets. The gateways, as excluded addresses, are never a pod's. Pods may be gateways: OVN4NFV checks
+// no addresses.
 func (s *Source) plan(a opnfv.Addresses) {
-	s.conf.Role = string(contract.RoleSecondary)
+	s.conf.Role, s.conf.PortSecurity = string(contract.RoleSecondary), "mac"
 	var subnets, excluded []string
 	for _, subnet := range append(a.IPv4Subnets, a.IPv6Subnets...) {
 		prefix, err := netip.ParsePrefix(subnet.Subnet)
