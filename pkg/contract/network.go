@@ -87,6 +87,16 @@ type Zone struct {
 // IsPrimary says that the network is the primary one of some namespaces. The default network is not meant.
 func (n Network) IsPrimary() bool { return n.Name != "" && n.Role == RolePrimary }
 
+// Overlap says that an address is in subnets of both networks.
+func Overlap(a, b Network) bool {
+	for _, x := range a.Subnets {
+		if slices.ContainsFunc(b.Subnets, func(y Subnet) bool { return x.Overlaps(y.Prefix) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Subnet is a network of pods from which each node gets an equal part.
 type Subnet struct {
 	netip.Prefix

@@ -33,7 +33,7 @@ import (
 
 // world is a controller between a fake API and a real ovsdb-server.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	server *ovsdbtest.Server
 	client *fake.Clientset
 	stop   func()
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 }
 
 // emptyWorld has no controller yet.
-func emptyWorld(t *testing.T, objects ...runtime.Object) *world {
+func emptyWorld(t testing.TB, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{t: t, server: ovsdbtest.Start(t, nb.Definition), client: fake.NewClientset(objects...), logs: &lockedBuffer{}, stop: func() {}}
 	w.server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
@@ -227,7 +227,7 @@ func TestGuard_StopsMassDeletionOfPorts(t *testing.T) {
 	}
 }
 
-func createPod(t *testing.T, w *world, name string) error {
+func createPod(t testing.TB, w *world, name string) error {
 	t.Helper()
 	_, err := w.client.CoreV1().Pods("d").Create(t.Context(), testPod(name, "n1"), metav1.CreateOptions{})
 	return err
@@ -329,13 +329,13 @@ func TestAllocatePods_OfAPodThatHasGone(t *testing.T) {
 }
 
 // dirtyKeys counts the keys that wait in all loops.
-func dirtyKeys(t *testing.T, registry *prometheus.Registry) float64 {
+func dirtyKeys(t testing.TB, registry *prometheus.Registry) float64 {
 	t.Helper()
 	return gauge(t, registry, "ovn_offload_reconcile_dirty_keys")
 }
 
 // gauge is the sum of a metric over all its labels.
-func gauge(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
+func gauge(t testing.TB, registry *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {

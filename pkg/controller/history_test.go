@@ -42,7 +42,7 @@ type history struct {
 
 // wholeWorld has no controller yet, pods of both families, and policies for the
 // whole cluster.
-func wholeWorld(t *testing.T, policies []runtime.Object, objects ...runtime.Object) *world {
+func wholeWorld(t testing.TB, policies []runtime.Object, objects ...runtime.Object) *world {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{
 		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List",

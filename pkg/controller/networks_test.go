@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -31,6 +32,23 @@ func (w *world) putNAD(name, fields string) {
 	nads := w.policies.Resource(kube.NADs()).Namespace("d")
 	_ = nads.Delete(w.t.Context(), name, metav1.DeleteOptions{})
 	if _, err := nads.Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// putPrimary makes the network of a tenant. The fake applies no patch, so the id is there already.
+func (w *world) putPrimary(i int) {
+	w.t.Helper()
+	namespace := fmt.Sprint("tenant-", i)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"config": fmt.Sprintf(
+		`{"cniVersion":"1.1.0","type":"ovn-k8s-cni-overlay","name":"net%d","netAttachDefName":"%s/main","role":"primary","topology":"layer2","subnets":"10.8.0.0/16"}`, i, namespace)}}}
+	object.SetAPIVersion("k8s.cni.cncf.io/v1")
+	object.SetKind(contract.KindNAD)
+	object.SetNamespace(namespace)
+	object.SetName("main")
+	object.SetAnnotations(map[string]string{contract.NetworkIDKey: fmt.Sprint(i + 1)})
+	object.SetCreationTimestamp(metav1.Unix(int64(i), 0))
+	if _, err := w.policies.Resource(kube.NADs()).Namespace(namespace).Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -258,4 +276,40 @@ func TestNetworks_PrimaryIsForLabelledNamespaces(t *testing.T) {
 			event("InvalidConfig", "namespace d has a primary network already, by NetworkAttachmentDefinition d/main")
 		})
 	}
+}
+
+// TestPrimaryNetworks_NodePortsGoToTheNextOldest: of two networks with one subnet the older has node ports, and the younger
+// gets them when the older goes.
+func TestPrimaryNetworks_NodePortsGoToTheNextOldest(t *testing.T) {
+	objects := []runtime.Object{gatewayNode("n1", 2)}
+	for i := range 2 {
+		namespace := fmt.Sprint("tenant-", i)
+		web, slice := testService("web", fmt.Sprint("10.96.0.", 10+i)), testSlice("web", "n1")
+		web.Namespace, slice.Namespace = namespace, namespace
+		web.Spec.Type, web.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, int32(30080+i)
+		objects = append(objects, web, slice, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: namespace, Labels: map[string]string{contract.PrimaryNetworkLabel: ""},
+		}})
+	}
+	w := wholeWorld(t, nil, objects...)
+	w.startAndLead()
+	balanced := func() (services []string) {
+		for line := range strings.Lines(w.server.Dump("Load_Balancer", "name")) {
+			if strings.Contains(line, "_node_router_template") {
+				services = append(services, strings.Trim(strings.Split(line, "/")[0], `"`))
+			}
+		}
+		return services
+	}
+	routes := func() int {
+		return strings.Count(w.server.Dump("Logical_Router_Static_Route", "ip_prefix", "nexthop"), "10.8.0.0/16")
+	}
+	w.putPrimary(0)
+	w.putPrimary(1)
+	const older, younger = "Service_tenant-0", "Service_tenant-1"
+	w.eventually("node ports of the older network alone", func() bool { return slices.Equal(balanced(), []string{older}) && routes() == 1 })
+	if err := w.policies.Resource(kube.NADs()).Namespace("tenant-0").Delete(t.Context(), "main", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("node ports of the younger network", func() bool { return slices.Equal(balanced(), []string{younger}) && routes() == 1 })
 }

@@ -33,6 +33,10 @@ type Definitions struct {
 	networks map[string]contract.Network
 	// primaries has the NADs of primary networks by namespace.
 	primaries grouped
+	// firsts has the oldest NAD of each network.
+	firsts map[string]*definition
+	// unrouted has the primary networks that are not routed.
+	unrouted map[string]bool
 }
 
 // grouped are definitions by a group and by the key of their NAD. No group is empty.
@@ -50,11 +54,13 @@ type definition struct {
 // purpose.
 func NewDefinitions(cluster map[string][]netip.Prefix) *Definitions {
 	return &Definitions{
-		cluster: cluster, nads: map[string]*definition{}, groups: grouped{}, networks: map[string]contract.Network{}, primaries: grouped{},
+		cluster: cluster, nads: map[string]*definition{}, groups: grouped{}, networks: map[string]contract.Network{},
+		primaries: grouped{}, firsts: map[string]*definition{}, unrouted: map[string]bool{},
 	}
 }
 
-// NADChanged takes in a NAD, nil when it was deleted. It returns the names of the networks that came, went or changed.
+// NADChanged takes in a NAD, nil when it was deleted. It returns the names of the networks that came, went or changed, and
+// of those that are routed from now on or no longer.
 func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -69,13 +75,14 @@ func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 		}
 		x.join(d, before)
 	}
+	changed = reroute(x, before)
 	for name, was := range before {
 		if !reflect.DeepEqual(was, x.networks[name]) {
 			changed = append(changed, name)
 		}
 	}
 	slices.Sort(changed)
-	return changed
+	return slices.Compact(changed)
 }
 
 // leave removes a definition. Networks that may change are noted in before, as they were.
@@ -149,10 +156,10 @@ func note(x *Definitions, group, name string, before map[string]contract.Network
 // form decides which network a group of NADs is: the oldest NAD says it, and the others agree or have a conflict. The
 // network of that name, which may have left the group, is gone unless the group is it.
 func (x *Definitions) form(group, name string) {
-	delete(x.networks, name)
+	forget(x, name)
 	var first *definition
 	for _, d := range slices.SortedFunc(maps.Values(x.groups[group]), older) {
-		delete(x.networks, d.network.Name)
+		forget(x, d.network.Name)
 		d.conflict = nil
 		switch {
 		case first == nil:
@@ -165,8 +172,14 @@ func (x *Definitions) form(group, name string) {
 		}
 	}
 	if first != nil {
+		x.firsts[first.network.Name] = first
 		x.networks[first.network.Name] = withID(x.groups[group], first.network)
 	}
+}
+
+func forget(x *Definitions, name string) {
+	delete(x.networks, name)
+	delete(x.firsts, name)
 }
 
 func older(a, b *definition) int {
@@ -205,35 +218,6 @@ func problem(x *Definitions, d *definition) error {
 		return fmt.Errorf("namespace %s has a primary network already, by NetworkAttachmentDefinition %s", d.namespace(), first.Key)
 	}
 	return nil
-}
-
-// Primary is what the pods of a namespace get on its primary network; nil if the namespace has none.
-func (x *Definitions) Primary(namespace string) *ipam.Request {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	d := x.primaries.oldest(namespace)
-	if d == nil {
-		return nil
-	}
-	return &ipam.Request{
-		Attachment: contract.Attachment{NAD: d.Key, Interface: contract.PrimaryInterface},
-		Network:    x.networks[d.network.Name], Resource: d.Annotations[contract.ResourceNameKey],
-	}
-}
-
-// PrimaryNetworks are the primary networks that have an id, the oldest first.
-func (x *Definitions) PrimaryNetworks() (all []contract.Network) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	if len(x.primaries) == 0 {
-		return nil
-	}
-	for _, d := range slices.SortedFunc(maps.Values(firsts(x.groups)), older) {
-		if network := x.networks[d.network.Name]; network.IsPrimary() && network.ID != 0 {
-			all = append(all, network)
-		}
-	}
-	return all
 }
 
 // Networks are all networks, in the order of their names.

@@ -165,27 +165,3 @@ func TestDefinitions_IDs(t *testing.T) {
 		t.Errorf("a network that does not exist has id %d", id)
 	}
 }
-
-// TestPrimaryNetworks_TheOldestIsFirst: a later network does not come before one that is there, whatever their ids are. Without
-// an id a network is left out.
-func TestPrimaryNetworks_TheOldestIsFirst(t *testing.T) {
-	x := newTestDefinitions()
-	for second, name := range []string{"b", "a", "secondary", "new"} {
-		fields := `"role":"primary","subnets":"10.1.0.0/16"`
-		if name == "secondary" {
-			fields = `"subnets":"10.1.0.0/16"`
-		}
-		nad := define(t, name+"/net", second, `"name":"`+name+`",`+fields)
-		if name != "new" {
-			nad.Annotations = map[string]string{contract.NetworkIDKey: fmt.Sprint(9 - second)}
-		}
-		x.NADChanged(nad.Key, nad)
-	}
-	var names []string
-	for _, network := range x.PrimaryNetworks() {
-		names = append(names, network.Name)
-	}
-	if diff := cmp.Diff([]string{"b", "a"}, names); diff != "" {
-		t.Errorf("networks (-want +got):\n%s", diff)
-	}
-}

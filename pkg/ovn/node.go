@@ -134,7 +134,7 @@ func furtherNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error)
 	var link []ovsdb.Row
 	if net.IsPrimary() {
 		var err error
-		if link, err = primaryNode(net, object, view.NodeSubnets(object, net.Name)); err != nil {
+		if link, err = primaryNode(view, net, object); err != nil {
 			return nil, err
 		}
 	}

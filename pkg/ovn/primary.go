@@ -157,8 +157,11 @@ func transitRows(n node, networks []contract.Network) []ovsdb.Row {
 		routerPort(gr, &nb.LogicalRouterPort{Name: port, MAC: transitMAC(links), Networks: prefixStrings(links)}),
 		switchPort(transit, routerPeer("ttor-"+gr, port)),
 	}
-	for i, network := range networks {
-		rows = append(rows, toNetwork(n, scope{network, n.net.Zone}, links, lb.IsRouted(networks[:i], network))...)
+	for _, network := range networks {
+		net := scope{network, n.net.Zone}
+		for _, own := range networkAddresses(net, links) {
+			rows = append(rows, neighbor(port, own.String(), primaryMAC(net)))
+		}
 	}
 	for _, link := range links {
 		rows = append(rows, transitNAT(n, contract.FamilyOf(link.Addr()))...)
@@ -166,19 +169,17 @@ func transitRows(n node, networks []contract.Network) []ovsdb.Row {
 	return rows
 }
 
-// toNetwork leads a gateway router to a primary network: by its own address, and by its subnets for services' frontends.
-func toNetwork(n node, net scope, links []netip.Prefix, routed bool) (rows []ovsdb.Row) {
+// toNetwork leads a gateway router to a primary network: by its own address, and by its subnets for services'
+// frontends.
+func toNetwork(n node, net scope, own netip.Addr, routed bool) (rows []ovsdb.Row) {
 	gr := n.net.GatewayRouter(n.name)
 	port := gatewayTransitPort(gr)
-	for _, own := range networkAddresses(net, links) {
-		to := []netip.Prefix{netip.PrefixFrom(own, own.BitLen())}
-		if routed {
-			to = append(to, net.prefixesOf(own)...)
-		}
-		rows = append(rows, neighbor(port, own.String(), primaryMAC(net)))
-		for _, prefix := range to {
-			rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{IPPrefix: prefix.String(), Nexthop: own.String(), OutputPort: &port}))
-		}
+	to := []netip.Prefix{netip.PrefixFrom(own, own.BitLen())}
+	if routed {
+		to = append(to, net.prefixesOf(own)...)
+	}
+	for _, prefix := range to {
+		rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{IPPrefix: prefix.String(), Nexthop: own.String(), OutputPort: &port}))
 	}
 	return rows
 }
@@ -224,7 +225,7 @@ func transitMAC(links []netip.Prefix) string {
 }
 
 // primaryNode is the link of a primary network's router to a node's gateway router; nothing while the node has none.
-func primaryNode(net scope, object *corev1.Node, subnets []netip.Prefix) ([]ovsdb.Row, error) {
+func primaryNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) {
 	n, err := parseNode(scope{Zone: net.Zone}, object.Name, object.Annotations)
 	if err != nil {
 		return nil, err
@@ -239,6 +240,7 @@ func primaryNode(net scope, object *corev1.Node, subnets []netip.Prefix) ([]ovsd
 		link, _ := contract.FamilyOf(own).Pick(links)
 		ours = append(ours, contract.PrefixAt(link, 1))
 		rows = append(append(rows, neighbor(port, link.Addr().String(), transitMAC(links))), familyLink(net, n, link, own)...)
+		rows = append(rows, toNetwork(n, net, own, view.IsRouted(net.Name))...)
 	}
 	if len(ours) == 0 {
 		return nil, nil
@@ -248,7 +250,7 @@ func primaryNode(net scope, object *corev1.Node, subnets []netip.Prefix) ([]ovsd
 	rows = append(rows, routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
 		Name: port, MAC: primaryMAC(net), Networks: prefixStrings(ours), ExternalIDs: net.externalIDs(),
 	}), switchPort(contract.TransitSwitch(n.name), peer))
-	rows = append(rows, leaveRoutes(net, n.name, links, subnets)...)
+	rows = append(rows, leaveRoutes(net, n.name, links, view.NodeSubnets(object, net.Name))...)
 	return append(rows, boundToChassis(port, n.chassis)...), nil
 }
 

@@ -71,6 +71,7 @@ func (w *world) UsersOf(contract.Owner) []contract.Owner                 { retur
 func (w *world) NodesWith(labels.Selector) []*corev1.Node                { return nil }
 func (w *world) PrimaryNetworks() []contract.Network                     { return nil }
 func (w *world) Primary(string) (string, *contract.Network)              { return "", nil }
+func (w *world) IsRouted(string) bool                                    { return true }
 func (w *world) SharedServices() []*corev1.Service                       { return nil }
 func (w *world) PodsIn(string) []*corev1.Pod                             { return nil }
 func (w *world) Locked(*corev1.Pod) bool                                 { return false }

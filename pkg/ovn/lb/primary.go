@@ -3,7 +3,6 @@ package lb
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,23 +133,4 @@ func BuildShared(view View, network contract.Network) (rows []ovsdb.Row, targets
 		}
 	}
 	return rows, targets, nil
-}
-
-// IsRouted says that gateway routers have routes to the subnets of a network: no other network that comes before has an
-// address of them.
-func IsRouted(before []contract.Network, network contract.Network) bool {
-	for _, other := range before {
-		for _, a := range other.Prefixes() {
-			if slices.ContainsFunc(network.Prefixes(), a.Overlaps) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// isRoutedIn is IsRouted for a network of a list.
-func isRoutedIn(networks []contract.Network, network contract.Network) bool {
-	at := slices.IndexFunc(networks, func(n contract.Network) bool { return n.Name == network.Name })
-	return IsRouted(networks[:max(at, 0)], network)
 }

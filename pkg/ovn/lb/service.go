@@ -149,7 +149,7 @@ func BuildService(view View, network contract.Network, owner contract.Owner) ([]
 		return nil, err
 	}
 	if nad, primary := view.Primary(s.Namespace); primary != nil {
-		inside, outside, err := s.primaryFrontends(view, nad, isRoutedIn(view.PrimaryNetworks(), *primary))
+		inside, outside, err := s.primaryFrontends(view, nad, view.IsRouted(primary.Name))
 		return append(s.rows(scope{*primary, net.Zone}, inside), s.rows(net, outside)...), err
 	}
 	ports, err := s.ports(view)

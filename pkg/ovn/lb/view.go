@@ -50,8 +50,10 @@ type Gateways interface {
 
 // Primaries are the primary networks of namespaces.
 type Primaries interface {
-	// PrimaryNetworks are all of them, the oldest first.
+	// PrimaryNetworks are all of them, in no order.
 	PrimaryNetworks() []contract.Network
+	// IsRouted says that gateway routers have routes to the subnets of a primary network.
+	IsRouted(network string) bool
 	// Primary is that of a namespace with the key of its NetworkAttachmentDefinition; nil: the default network is.
 	Primary(namespace string) (nad string, network *contract.Network)
 	// SharedServices are the services of the default network that pods of primary networks reach.

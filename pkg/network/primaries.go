@@ -1,0 +1,93 @@
+package network
+
+import (
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+)
+
+// Primary is what the pods of a namespace get on its primary network; nil if the namespace has none.
+func (x *Definitions) Primary(namespace string) *ipam.Request {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := x.primaries.oldest(namespace)
+	if d == nil {
+		return nil
+	}
+	return &ipam.Request{
+		Attachment: contract.Attachment{NAD: d.Key, Interface: contract.PrimaryInterface},
+		Network:    x.networks[d.network.Name], Resource: d.Annotations[contract.ResourceNameKey],
+	}
+}
+
+// PrimaryNetworks are the primary networks that have an id, in no order.
+func (x *Definitions) PrimaryNetworks() (all []contract.Network) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, network := range x.networks {
+		if isLinked(network) {
+			all = append(all, network)
+		}
+	}
+	return all
+}
+
+// IsRouted says that gateway routers have routes to the subnets of a primary network. Of networks with overlapping subnets,
+// the oldest is routed.
+func (x *Definitions) IsRouted(name string) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return !x.unrouted[name]
+}
+
+func isLinked(network contract.Network) bool { return network.IsPrimary() && network.ID != 0 }
+
+// reroute decides again which networks are routed, after those of before have changed. It returns the names for which this
+// is different now. It looks at each of the others once: the number of networks can be large.
+func reroute(x *Definitions, before map[string]contract.Network) (flipped []string) {
+	for name, network := range x.networks {
+		was := x.unrouted[name]
+		is := was
+		if _, changed := before[name]; changed || !isLinked(network) {
+			is = isLinked(network) && hasOlder(x, network)
+		} else if now, once := shadows(x, network, before); now || once {
+			is = now || was && hasOlder(x, network)
+		}
+		if is != was {
+			flipped = append(flipped, name)
+		}
+		if x.unrouted[name] = is; !is {
+			delete(x.unrouted, name)
+		}
+	}
+	for name := range before {
+		if _, exists := x.networks[name]; !exists {
+			delete(x.unrouted, name)
+		}
+	}
+	return flipped
+}
+
+// shadows says whether one of the networks that have changed is older than another one and has an address of it, and
+// whether this may have been so before.
+func shadows(x *Definitions, network contract.Network, before map[string]contract.Network) (now, once bool) {
+	for name, was := range before {
+		now = now || isOlder(x, x.networks[name], network)
+		once = once || isLinked(was) && contract.Overlap(was, network)
+	}
+	return now, once
+}
+
+// hasOlder says that a network is not routed.
+func hasOlder(x *Definitions, network contract.Network) bool {
+	for _, other := range x.networks {
+		if isOlder(x, other, network) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOlder says that a network is older than another one and has an address of it.
+func isOlder(x *Definitions, a, b contract.Network) bool {
+	return a.Name != b.Name && isLinked(a) && contract.Overlap(a, b) && older(x.firsts[a.Name], x.firsts[b.Name]) < 0
+}
