@@ -183,6 +183,7 @@ var rights = map[string][]string{
 		"create tokenreviews", "create subjectaccessreviews",
 		"get namespaces", "list namespaces", "watch namespaces", "get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods",
 		"get services", "list services", "watch services", "get endpointslices", "list endpointslices", "watch endpointslices",
+		"create endpointslices", "update endpointslices", "delete endpointslices", // copies with the addresses of primary networks
 		"list servicecidrs", "watch servicecidrs", "patch nodes/status", "patch pods/status", "list networkpolicies", "watch networkpolicies",
 		"list adminnetworkpolicies", "watch adminnetworkpolicies", "list baselineadminnetworkpolicies", "watch baselineadminnetworkpolicies",
 		"list clusternetworkpolicies", "watch clusternetworkpolicies", "patch adminnetworkpolicies/status",

@@ -37,6 +37,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
+	"github.com/ovn-offload/ovn-offload/pkg/network/mirror"
 	"github.com/ovn-offload/ovn-offload/pkg/network/nads"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/rollout"
@@ -87,6 +88,7 @@ type Controller struct {
 	zones   []*Zone
 	rollout *rollout.Rollout // nil without a dynamic client
 	nads    *nads.NADs       // nil without further networks
+	mirrors *mirror.Mirrors  // nil without further networks
 }
 
 // New makes a Controller; its Events are recorded until ctx ends.
@@ -118,6 +120,9 @@ func New(ctx context.Context, cfg Config, client *api.Client) (*Controller, erro
 			return nil, err
 		}
 		c.cluster.allocated = c.nads.Allocated
+		if c.mirrors, err = newMirrors(c, client); err != nil {
+			return nil, err
+		}
 	}
 	p.markAll, p.nodeGone = c.mark, func(owner contract.Owner) { c.cluster.mark(owner.On("")) }
 	c.cluster.hasRows = func(owner contract.Owner) bool {
@@ -137,6 +142,7 @@ func (c *Controller) mark(owners ...contract.Owner) {
 	}
 	if c.nads != nil && c.leading.Load() {
 		c.nads.Changed(owners...)
+		c.mirrors.Changed(owners...)
 	}
 	isNode := func(owner contract.Owner) bool { return owner.Kind == contract.KindNode }
 	if c.rollout != nil && c.leading.Load() && slices.ContainsFunc(owners, isNode) {
@@ -224,6 +230,7 @@ func (c *Controller) lead(ctx context.Context) error {
 	}
 	if c.nads != nil {
 		group.Go(func() error { return c.nads.Run(running) })
+		group.Go(func() error { return c.mirrors.Run(running) })
 	}
 	for _, zone := range c.zones {
 		zone.run(running, group)

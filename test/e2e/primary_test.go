@@ -5,10 +5,12 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -163,6 +165,7 @@ func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
 				}
 			})
 			t.Run("opened ports", func(t *testing.T) { x.opens(t, other) })
+			t.Run("EndpointSlices have copies", func(t *testing.T) { x.mirrored(t, plain) })
 			t.Run("NetworkPolicy", func(t *testing.T) {
 				createPolicy(t, x.ns, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
 				becomes(t, x.pods[1], false, x.echoes(t, 0)...)
@@ -211,4 +214,60 @@ func (x tenant) opens(t *testing.T, other *corev1.Pod) {
 	becomes(t, other, true, ends...)
 	open("null")
 	becomes(t, other, false, ends...)
+}
+
+// mirrored checks the copies of the service's EndpointSlices: they have the pods' addresses on the network. They go with the
+// service, and a service in another namespace has none.
+func (x tenant) mirrored(t *testing.T, other string) {
+	t.Helper()
+	const byCopy, byService = "k8s.ovn.org/service-name=", discoveryv1.LabelServiceName + "="
+	addresses := func(ns, selector string) (found []string) {
+		list, err := cluster.client.DiscoveryV1().EndpointSlices(ns).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, slice := range list.Items {
+			for _, endpoint := range slice.Endpoints {
+				found = append(found, endpoint.Addresses...)
+			}
+		}
+		slices.Sort(found)
+		return found
+	}
+	var want []string
+	for i := range x.pods {
+		for _, own := range x.own(t, i) {
+			want = append(want, own.String())
+		}
+	}
+	slices.Sort(want)
+	eventually(t, serviceWithin, "copies with the addresses "+fmt.Sprint(want), func() (bool, string) {
+		got := addresses(x.ns, byCopy+x.web.Name)
+		return slices.Equal(got, want), fmt.Sprint(got)
+	})
+	name := "copied-" + x.ns
+	copied := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *x.web.Spec.DeepCopy()}
+	copied.Spec.ClusterIP, copied.Spec.ClusterIPs, copied.Spec.Type, copied.Spec.Selector = corev1.ClusterIPNone, nil, "", x.web.Spec.Selector
+	for i := range copied.Spec.Ports {
+		copied.Spec.Ports[i].NodePort = 0
+	}
+	for _, ns := range []string{x.ns, other} { // headless ones have copies, too
+		if _, err := cluster.client.CoreV1().Services(ns).Create(t.Context(), copied, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, serviceWithin, "copies of a headless service", func() (bool, string) {
+		got := addresses(x.ns, byCopy+name)
+		return slices.Equal(got, want), fmt.Sprint(got)
+	})
+	if got := addresses(other, byCopy+name); len(got) > 0 {
+		t.Errorf("a service of a namespace without a primary network has copies: %v", got)
+	}
+	if err := cluster.client.CoreV1().Services(x.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, serviceWithin, "no copies without the service", func() (bool, string) {
+		got := append(addresses(x.ns, byCopy+name), addresses(x.ns, byService+name)...)
+		return len(got) == 0, fmt.Sprint(got)
+	})
 }

@@ -21,7 +21,7 @@ import (
 //
 // The policies Local, and hints, are not followed: all endpoints are used.
 func (s *service) primaryFrontends(view View, nad string, routed bool) (inside, outside []frontend, err error) {
-	some := onPrimary(view, s, nad)
+	some := OnNetwork(view, s.Namespace, nad, s.slices)
 	for _, port := range s.Spec.Ports {
 		for _, address := range s.addresses {
 			family := contract.FamilyOf(address)
@@ -53,11 +53,19 @@ func (s *service) primaryFrontends(view View, nad string, routed bool) (inside, 
 	return inside, outside, nil
 }
 
-// onPrimary gives a service's EndpointSlices the addresses that their pods have on the primary network. Endpoints that are
-// not at the address of a pod of the namespace keep theirs. A pod without an address of the family is left out.
-func onPrimary(view View, s *service, nad string) (out []*discoveryv1.EndpointSlice) {
+// Pods are those of namespaces, with what the allocator gave them.
+type Pods interface {
+	// PodsIn are the pods of a namespace, in no order.
+	PodsIn(namespace string) []*corev1.Pod
+	// Allocated is what the allocator gave to a pod on a network.
+	Allocated(pod *corev1.Pod, network string) *contract.PodNetwork
+}
+
+// OnNetwork gives EndpointSlices of a namespace the addresses that their pods have on a network. Endpoints that are not at
+// the address of a pod of the namespace keep theirs. A pod without an address of the family has none then.
+func OnNetwork(view Pods, namespace, nad string, some []*discoveryv1.EndpointSlice) (out []*discoveryv1.EndpointSlice) {
 	pods := map[string]*corev1.Pod{}
-	for _, pod := range view.PodsIn(s.Namespace) {
+	for _, pod := range view.PodsIn(namespace) {
 		if !contract.WantsNetwork(pod) {
 			continue
 		}
@@ -65,7 +73,7 @@ func onPrimary(view View, s *service, nad string) (out []*discoveryv1.EndpointSl
 			pods[ip.IP] = pod
 		}
 	}
-	for _, slice := range s.slices {
+	for _, slice := range some {
 		translated := *slice
 		translated.Endpoints = nil
 		for _, e := range slice.Endpoints {
@@ -79,7 +87,7 @@ func onPrimary(view View, s *service, nad string) (out []*discoveryv1.EndpointSl
 	return out
 }
 
-func primaryAddress(view View, pod *corev1.Pod, nad string, family discoveryv1.AddressType) []string {
+func primaryAddress(view Pods, pod *corev1.Pod, nad string, family discoveryv1.AddressType) []string {
 	network := view.Allocated(pod, nad)
 	if network == nil {
 		return nil

@@ -14,8 +14,7 @@ type View interface {
 	// Zone is what all networks of the zone share.
 	Zone() contract.Zone
 	Node(name string) *corev1.Node
-	// Allocated is what the allocator gave to a pod on a network.
-	Allocated(pod *corev1.Pod, network string) *contract.PodNetwork
+	Pods
 	Services
 	Primaries
 }
@@ -58,8 +57,6 @@ type Primaries interface {
 	Primary(namespace string) (nad string, network *contract.Network)
 	// SharedServices are the services of the default network that pods of primary networks reach.
 	SharedServices() []*corev1.Service
-	// PodsIn are the pods of a namespace, in no order.
-	PodsIn(namespace string) []*corev1.Pod
 }
 
 // columnLoadBalancer is the set of load balancers of a group, switch or router.
