@@ -207,7 +207,7 @@ var rights = map[string][]string{
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "get services", "list services", "watch services",
 		"list endpointslices", "watch endpointslices", "list servicecidrs", "watch servicecidrs", "patch nodes/status", "create events", "patch events",
 		"get nodeoffloads", "create nodeoffloads", "update nodeoffloads",
-		"get offloadpolicies", "list offloadpolicies", "watch offloadpolicies",
+		"get offloadpolicies", "list offloadpolicies", "watch offloadpolicies", "list providernetworks", "watch providernetworks",
 		"get physicalnetworks", "list physicalnetworks", "watch physicalnetworks",
 		"create certificatesigningrequests", "get certificatesigningrequests", "watch certificatesigningrequests",
 		"list configmaps*", "watch configmaps*",

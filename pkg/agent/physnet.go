@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/physnet"
@@ -13,10 +14,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// physicalNetworks keep the bridges that PhysicalNetworks want on the node.
+// physicalNetworks keep the bridges that PhysicalNetworks and ProviderNetworks want on the node.
 type physicalNetworks struct {
 	reconciler *physnet.Reconciler
 	objects    *api.Followed[v1alpha1.PhysicalNetwork]
+	providers  *api.Followed[opnfv.ProviderNetwork]
 	loop       *reconcile.Single
 }
 
@@ -31,12 +33,15 @@ func (o *ovs) newPhysicalNetworks(changed func()) (*physicalNetworks, error) {
 			}
 			return nil, false
 		},
-		Networks: func() ([]*v1alpha1.PhysicalNetwork, bool) { return p.objects.List() },
+		Networks: p.list,
 		DB:       o.db, Links: node.Local{NS: o.netns}, Datapath: o.Node.Datapath, Changed: changed,
 	}
 	p.loop = reconcile.NewSingle(cfg, p.reconciler.Reconcile)
 	var err error
 	if p.objects, err = api.NewFollowed[v1alpha1.PhysicalNetwork](o.kinds, v1alpha1.PhysicalNetworks(), o.Logger, p.loop.Mark); err != nil {
+		return nil, err
+	}
+	if p.providers, err = api.NewFollowed[opnfv.ProviderNetwork](o.kinds, opnfv.ProviderNetworks(), o.Logger, p.loop.Mark); err != nil {
 		return nil, err
 	}
 	o.onNode(p.loop.Mark)
@@ -52,8 +57,22 @@ func (o *ovs) newPhysicalNetworks(changed func()) (*physicalNetworks, error) {
 	return p, nil
 }
 
+// list is not ok before all are read.
+func (p *physicalNetworks) list() (networks []physnet.Network, ok bool) {
+	objects, objectsRead := p.objects.List()
+	providers, providersRead := p.providers.List()
+	for _, object := range objects {
+		networks = append(networks, physnet.OfPhysical(object))
+	}
+	for _, provider := range providers {
+		networks = append(networks, physnet.OfProvider(provider))
+	}
+	return networks, objectsRead && providersRead
+}
+
 // run keeps them until ctx ends. An interface that comes later is found by the retry.
 func (p *physicalNetworks) run(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return p.objects.Run(ctx, p.loop.Mark) })
+	group.Go(func() error { return p.providers.Run(ctx, p.loop.Mark) })
 	group.Go(func() error { return p.loop.Run(ctx) })
 }

@@ -155,27 +155,44 @@ type VLAN struct {
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,3}$`
 	ID string `json:"vlanId"`
 
-	// vlanNodeSelector has no effect: nodes with a bridge mapping have the network.
+	// vlanNodeSelector is all, any or specific: which nodes get a bridge with the interface. any is the same as all. The
+	// default is all.
+	//
+	// +kubebuilder:validation:MaxLength=16
 	NodeSelector string `json:"vlanNodeSelector,omitempty"`
 
-	// nodeLabelList has no effect.
+	// nodeLabelList has labels, such as "rack=a". With specific, nodes with all of these labels are selected.
+	//
+	// +kubebuilder:validation:MaxItems=64
 	NodeLabelList []string `json:"nodeLabelList,omitempty"`
 
-	// providerInterfaceName has no effect: the bridge of the mapping has the interface.
+	// providerInterfaceName is the interface that becomes a port of the bridge. It has all VLANs. If this field is not set,
+	// an administrator makes the bridges.
+	//
+	// +kubebuilder:validation:Pattern=`^[^/:\s]{0,15}$`
 	ProviderInterfaceName string `json:"providerInterfaceName,omitempty"`
 
-	// logicalInterfaceName has no effect.
+	// logicalInterfaceName is the name of a VLAN interface, which is not made. If the node has an interface with this name,
+	// the bridge is not made, because the interface would take the packets of the VLAN.
 	LogicalInterfaceName string `json:"logicalInterfaceName,omitempty"`
 }
 
 // Direct names an interface of nodes.
 type Direct struct {
-	// directNodeSelector has no effect: nodes with a bridge mapping have the network.
+	// directNodeSelector is all, any or specific: which nodes get a bridge with the interface. any is the same as all. The
+	// default is all.
+	//
+	// +kubebuilder:validation:MaxLength=16
 	NodeSelector string `json:"directNodeSelector,omitempty"`
 
-	// nodeLabelList has no effect.
+	// nodeLabelList has labels, such as "rack=a". With specific, nodes with all of these labels are selected.
+	//
+	// +kubebuilder:validation:MaxItems=64
 	NodeLabelList []string `json:"nodeLabelList,omitempty"`
 
-	// providerInterfaceName has no effect: the bridge of the mapping has the interface.
+	// providerInterfaceName is the interface that becomes a port of the bridge. If this field is not set, an administrator
+	// makes the bridges.
+	//
+	// +kubebuilder:validation:Pattern=`^[^/:\s]{0,15}$`
 	ProviderInterfaceName string `json:"providerInterfaceName,omitempty"`
 }

@@ -30,7 +30,7 @@ func (s *Source) provider() error {
 	if err != nil {
 		return err
 	}
-	s.conf.Topology, s.conf.PhysicalNetwork = string(contract.Localnet), "nw_"+s.Owner.Name
+	s.conf.Topology, s.conf.PhysicalNetwork = string(contract.Localnet), n.PhysicalNetwork()
 	s.plan(n.Spec.Addresses)
 	if n.Spec.VLAN != nil {
 		id, err := strconv.Atoi(n.Spec.VLAN.ID)
@@ -38,6 +38,9 @@ func (s *Source) provider() error {
 			s.Refused = fmt.Sprintf("vlanId %q is not between 1 and 4094", n.Spec.VLAN.ID)
 		}
 		s.conf.VLAN = int32(id)
+	}
+	if _, _, err := n.Uplink(); err != nil {
+		s.Refused = err.Error()
 	}
 	return nil
 }

@@ -1,17 +1,16 @@
-// Package physnet connects a node to the physical networks of localnets, as PhysicalNetworks say.
+// Package physnet connects a node to the physical networks of localnets, as PhysicalNetworks and ProviderNetworks say.
 //
 // Place in the data flow:
 //
-//	API -> PhysicalNetwork -> Reconciler -> Bridge, Port and Interface in the local database, and ovn-bridge-mappings
+//	API -> PhysicalNetwork, ProviderNetwork -> Reconciler -> Bridge, Port and Interface in the local database, and ovn-bridge-mappings
 //	    -> ovn-controller: patch ports between br-int and the bridge for each localnet
 //
-// The rows have the PhysicalNetwork as owner, so a restart finds what is there. The mappings that are ours are listed in
+// The rows have an owner, so a restart finds what is there: the PhysicalNetwork, or for ProviderNetworks the interface. The mappings that are ours are listed in
 // an own key beside ovn-bridge-mappings: those of other physical networks stay. An interface with addresses is refused,
 // since the node might lose its connection.
 package physnet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,19 +19,12 @@ import (
 	"strings"
 	"sync/atomic"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
-
-// Kind is that of the owners of the rows.
-const Kind = "PhysicalNetwork"
 
 // oursKey lists the physical networks whose mappings are ours.
 const oursKey = "ovn-offload-physical-networks"
@@ -53,8 +45,8 @@ type Links interface {
 type Reconciler struct {
 	// Node gives the labels of the Node, false until they are known.
 	Node func() (map[string]string, bool)
-	// Networks are all PhysicalNetworks, false until they are synced.
-	Networks func() ([]*v1alpha1.PhysicalNetwork, bool)
+	// Networks are all physical networks, false until they are synced.
+	Networks func() ([]Network, bool)
 	DB       DB
 	Links    Links
 	// Datapath is the datapath_type of bridges.
@@ -73,37 +65,32 @@ func (k *Reconciler) Problem() error {
 	return nil
 }
 
-// Reconcile makes the node's bridges and mappings those that the PhysicalNetworks want.
+// Reconcile makes the node's bridges and mappings those that the physical networks want.
 func (k *Reconciler) Reconcile(ctx context.Context) error {
 	nodeLabels, known := k.Node()
 	networks, synced := k.Networks()
 	if !known || !synced {
 		return nil // their events come
 	}
-	wanted, errs := map[string]v1alpha1.PhysicalBridge{}, []error(nil)
-	for _, network := range slices.SortedFunc(slices.Values(networks), older) {
-		bridge, err := selected(network.Spec.Bridges, nodeLabels)
-		if err == nil && bridge != nil {
-			err = k.usable(network.Name, *bridge, wanted)
+	wanted, errs := bridges{}, []error(nil)
+	for _, network := range slices.SortedFunc(slices.Values(networks), before) {
+		b, err := network.on(nodeLabels)
+		if err == nil && b != nil {
+			err = k.usable(network, *b, wanted)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("physical network %s: %w", network.Name, err))
-		} else if bridge != nil {
-			wanted[network.Name] = *bridge
+		} else if b != nil {
+			wanted[network.Name] = *b
 		}
 	}
 	refused := errors.Join(errs...)
-	before := k.Problem()
+	last := k.Problem()
 	k.problem.Store(&refused)
-	if fmt.Sprint(before) != fmt.Sprint(refused) {
+	if fmt.Sprint(last) != fmt.Sprint(refused) {
 		k.Changed()
 	}
 	return errors.Join(refused, k.commit(ctx, wanted))
-}
-
-// older orders PhysicalNetworks: of those that want one interface, the oldest has it, in each pass.
-func older(a, b *v1alpha1.PhysicalNetwork) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // Remove takes back what a Reconciler has made.
@@ -111,59 +98,52 @@ func Remove(ctx context.Context, db DB) error {
 	return (&Reconciler{DB: db}).commit(ctx, nil)
 }
 
-// selected is the first entry that selects the node, with the bridge's name.
-func selected(bridges []v1alpha1.PhysicalBridge, nodeLabels map[string]string) (*v1alpha1.PhysicalBridge, error) {
-	for _, bridge := range bridges {
-		selector, err := metav1.LabelSelectorAsSelector(&bridge.NodeSelector)
-		if err != nil {
-			return nil, fmt.Errorf("nodeSelector: %w", err)
-		}
-		if selector.Matches(labels.Set(nodeLabels)) {
-			bridge.Bridge = cmp.Or(bridge.Bridge, "br-"+bridge.Interface[:min(len(bridge.Interface), 12)])
-			return &bridge, nil
-		}
-	}
-	return nil, nil
-}
-
 // usable says why an interface cannot become the port of a bridge.
-func (k *Reconciler) usable(network string, b v1alpha1.PhysicalBridge, taken map[string]v1alpha1.PhysicalBridge) error {
-	if strings.ContainsAny(network, ",:") {
+func (k *Reconciler) usable(n Network, b bridge, taken bridges) error {
+	if strings.ContainsAny(n.Name, ",:") {
 		return errors.New("the name has one of the characters ',' and ':'")
 	}
+	if other, ok := taken[n.Name]; ok && other != b {
+		return fmt.Errorf("another ProviderNetwork with this name has interface %s", other.link)
+	}
 	for name, other := range taken {
-		if other.Interface == b.Interface || other.Bridge == b.Bridge {
-			return fmt.Errorf("interface %s or bridge %s is that of physical network %s", b.Interface, b.Bridge, name)
+		if other.owner != b.owner && (other.link == b.link || other.name == b.name) {
+			return fmt.Errorf("interface %s or bridge %s is that of physical network %s", b.link, b.name, name)
 		}
 	}
-	if owner := k.ownerOf(b.Bridge, ""); owner != "" && owner != rowsOwner(network) {
-		return fmt.Errorf("bridge %s exists already, and is not of this physical network", b.Bridge)
+	if !b.mayHave(k.ownerOf(b.name, "")) {
+		return fmt.Errorf("bridge %s exists already, and is not of this physical network", b.name)
 	}
-	return k.free(network, b)
+	return k.free(n, b)
 }
 
 // free says why an interface is in use.
-func (k *Reconciler) free(network string, b v1alpha1.PhysicalBridge) error {
+func (k *Reconciler) free(n Network, b bridge) error {
 	links, err := k.Links.Links()
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(links, func(l netdev.Link) bool { return l.Name == b.Interface })
-	if at < 0 {
-		return fmt.Errorf("the node has no interface %s", b.Interface)
+	named := func(name string) int {
+		return slices.IndexFunc(links, func(l netdev.Link) bool { return l.Name == name })
 	}
-	addrs, err := k.Links.Addrs(b.Interface)
+	at := named(b.link)
+	if at < 0 {
+		return fmt.Errorf("the node has no interface %s", b.link)
+	}
+	if n.TagLink != "" && named(n.TagLink) >= 0 {
+		return fmt.Errorf("interface %s takes the packets of the VLAN from %s: delete it", n.TagLink, b.link)
+	}
+	addrs, err := k.Links.Addrs(b.link)
 	if err != nil {
 		return err
 	}
 	for _, addr := range addrs {
 		if addr.Addr().IsGlobalUnicast() {
-			return fmt.Errorf("interface %s has the address %s, which would lose its connection", b.Interface, addr)
+			return fmt.Errorf("interface %s has the address %s, which would lose its connection", b.link, addr)
 		}
 	}
-	owner := k.ownerOf("", b.Interface)
-	if owner != "" && owner != rowsOwner(network) || owner == "" && links[at].Master != 0 {
-		return fmt.Errorf("interface %s is a port of another bridge or of a bond", b.Interface)
+	if owner := k.ownerOf("", b.link); !b.mayHave(owner) || owner == "" && links[at].Master != 0 {
+		return fmt.Errorf("interface %s is a port of another bridge or of a bond", b.link)
 	}
 	return nil
 }
@@ -193,22 +173,23 @@ func (k *Reconciler) ownerOf(bridge, link string) string {
 	return ""
 }
 
-func rowsOwner(network string) string { return contract.Owner{Kind: Kind, Name: network}.String() }
-
-func (k *Reconciler) commit(ctx context.Context, wanted map[string]v1alpha1.PhysicalBridge) error {
+func (k *Reconciler) commit(ctx context.Context, wanted bridges) error {
 	// Mappings go before their bridges, and come after them.
 	if err := k.setMappings(ctx, wanted, false); err != nil {
 		return err
 	}
-	var wants []ovsdb.Want
+	rows := map[string][]ovsdb.Row{}
 	for _, name := range k.DB.Owners() {
-		owner, err := contract.ParseOwner(name)
-		if _, ok := wanted[owner.Name]; err == nil && owner.Kind == Kind && !ok {
-			wants = append(wants, ovsdb.Want{Owner: name})
+		if owner, err := contract.ParseOwner(name); err == nil && slices.Contains([]string{kindPhysical, kindProvider}, owner.Kind) {
+			rows[name] = nil
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		wants = append(wants, ovsdb.Want{Owner: rowsOwner(name), Rows: k.rows(wanted[name])})
+	for _, b := range wanted {
+		rows[b.owner.String()] = k.rows(b)
+	}
+	var wants []ovsdb.Want
+	for _, owner := range slices.Sorted(maps.Keys(rows)) {
+		wants = append(wants, ovsdb.Want{Owner: owner, Rows: rows[owner]})
 	}
 	if len(wants) > 0 {
 		result, err := k.DB.Commit(ctx, wants...)
@@ -222,27 +203,27 @@ func (k *Reconciler) commit(ctx context.Context, wanted map[string]v1alpha1.Phys
 			return err
 		}
 	}
-	for _, bridge := range wanted {
-		if err := k.Links.SetLink(bridge.Interface, netdev.Settings{State: netdev.Up}); err != nil {
+	for _, b := range wanted {
+		if err := k.Links.SetLink(b.link, netdev.Settings{State: netdev.Up}); err != nil {
 			return err
 		}
 	}
 	return k.setMappings(ctx, wanted, true)
 }
 
-func (k *Reconciler) rows(b v1alpha1.PhysicalBridge) []ovsdb.Row {
+func (k *Reconciler) rows(b bridge) []ovsdb.Row {
 	standalone := vswitch.BridgeFailModeStandalone
 	rows := []ovsdb.Row{{
-		ID:      b.Bridge,
-		Model:   &vswitch.Bridge{Name: b.Bridge, DatapathType: k.Datapath, FailMode: &standalone},
+		ID:      b.name,
+		Model:   &vswitch.Bridge{Name: b.name, DatapathType: k.Datapath, FailMode: &standalone},
 		Parents: []ovsdb.Parent{{Table: vswitch.OpenvSwitchTable, Column: "bridges"}},
 	}}
-	rows = append(rows, node.PortRows(b.Bridge, &vswitch.Interface{Name: b.Bridge, Type: "internal"})...)
-	return append(rows, node.PortRows(b.Bridge, &vswitch.Interface{Name: b.Interface})...)
+	rows = append(rows, node.PortRows(b.name, &vswitch.Interface{Name: b.name, Type: "internal"})...)
+	return append(rows, node.PortRows(b.name, &vswitch.Interface{Name: b.link})...)
 }
 
 // setMappings removes our mappings that are not wanted, and then adds those that are.
-func (k *Reconciler) setMappings(ctx context.Context, wanted map[string]v1alpha1.PhysicalBridge, add bool) error {
+func (k *Reconciler) setMappings(ctx context.Context, wanted bridges, add bool) error {
 	var settings map[string]string
 	for _, model := range k.DB.Table(vswitch.OpenvSwitchTable) {
 		if row, ok := model.(*vswitch.OpenvSwitch); ok {
@@ -257,7 +238,7 @@ func (k *Reconciler) setMappings(ctx context.Context, wanted map[string]v1alpha1
 }
 
 // merged are the mappings and the list of ours. Without add, only those of ours stay that are wanted as they are.
-func merged(mappings, ours string, wanted map[string]v1alpha1.PhysicalBridge, add bool) (newMappings, newOurs string) {
+func merged(mappings, ours string, wanted bridges, add bool) (newMappings, newOurs string) {
 	former := strings.Split(ours, ",")
 	var list, names []string
 	for entry := range strings.SplitSeq(mappings, ",") {
@@ -267,13 +248,13 @@ func merged(mappings, ours string, wanted map[string]v1alpha1.PhysicalBridge, ad
 		case entry == "":
 		case !isWanted && !slices.Contains(former, network): // another program's
 			list = append(list, entry)
-		case isWanted && !add && want.Bridge == bridge:
+		case isWanted && !add && want.name == bridge:
 			list, names = append(list, entry), append(names, network)
 		}
 	}
 	if add {
 		for _, network := range slices.Sorted(maps.Keys(wanted)) {
-			list, names = append(list, network+":"+wanted[network].Bridge), append(names, network)
+			list, names = append(list, network+":"+wanted[network].name), append(names, network)
 		}
 	}
 	return strings.Join(list, ","), strings.Join(names, ",")

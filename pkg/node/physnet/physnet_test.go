@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
@@ -41,7 +43,7 @@ type fixture struct {
 	*Reconciler
 	t        *testing.T
 	server   *ovsdbtest.Server
-	networks []*v1alpha1.PhysicalNetwork
+	networks []Network
 	labels   map[string]string
 	host     *host
 }
@@ -66,15 +68,22 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f.Reconciler = &Reconciler{
 		Node:     func() (map[string]string, bool) { return f.labels, f.labels != nil },
-		Networks: func() ([]*v1alpha1.PhysicalNetwork, bool) { return f.networks, true },
+		Networks: func() ([]Network, bool) { return f.networks, true },
 		DB:       db, Links: f.host, Datapath: "netdev", Changed: func() {},
 	}
 	f.labels = map[string]string{"rack": "a"}
 	return f
 }
 
-func physical(name string, bridges ...v1alpha1.PhysicalBridge) *v1alpha1.PhysicalNetwork {
-	return &v1alpha1.PhysicalNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PhysicalNetworkSpec{Bridges: bridges}}
+func physical(name string, bridges ...v1alpha1.PhysicalBridge) Network {
+	return OfPhysical(&v1alpha1.PhysicalNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PhysicalNetworkSpec{Bridges: bridges}})
+}
+
+// provider is a ProviderNetwork of type VLAN on the nodes of rack a.
+func provider(name, link string) Network {
+	return OfProvider(&opnfv.ProviderNetwork{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: opnfv.ProviderNetworkSpec{VLAN: &opnfv.VLAN{
+		ID: "7", NodeSelector: "specific", NodeLabelList: []string{"rack=a"}, ProviderInterfaceName: link, LogicalInterfaceName: link + ".7",
+	}}})
 }
 
 func onRack(rack, link string) v1alpha1.PhysicalBridge {
@@ -102,14 +111,14 @@ func (f *fixture) want(mappings, ports, problem string) {
 func TestReconciler_BridgesFollowObjectsAndLabels(t *testing.T) {
 	f := newFixture(t)
 	f.want("physnet:breth0,by-hand:br-hand", "", "")
-	f.networks = []*v1alpha1.PhysicalNetwork{physical("storage", onRack("b", "eth2"), onRack("a", "eth1")), physical("other", onRack("c", "eth3"))}
+	f.networks = []Network{physical("storage", onRack("b", "eth2"), onRack("a", "eth1")), physical("other", onRack("c", "eth3"))}
 	f.want("physnet:breth0,by-hand:br-hand,storage:br-eth1", "br-eth1 eth1", "")
 	if !slices.Contains(f.host.up, "eth1") {
 		t.Error("the interface is not set up")
 	}
 	f.labels = map[string]string{"rack": "b"}
 	f.want("physnet:breth0,by-hand:br-hand,storage:br-eth2", "br-eth2 eth2", "")
-	f.networks[0].Spec.Bridges[0].Bridge = "br-storage"
+	f.networks[0].Bridges[0].Bridge = "br-storage"
 	f.want("physnet:breth0,by-hand:br-hand,storage:br-storage", "br-storage eth2", "")
 	f.labels = nil // the Node is not known: nothing changes
 	f.networks = nil
@@ -120,8 +129,8 @@ func TestReconciler_BridgesFollowObjectsAndLabels(t *testing.T) {
 
 func TestReconciler_RefusesWhatWouldCutConnections(t *testing.T) {
 	f := newFixture(t)
-	f.networks = []*v1alpha1.PhysicalNetwork{physical("good", onRack("a", "eth3")), physical("bad", onRack("a", "eth1"))}
-	f.networks[1].CreationTimestamp = metav1.Now()
+	f.networks = []Network{physical("good", onRack("a", "eth3")), physical("bad", onRack("a", "eth1"))}
+	f.networks[1].Created = time.Now()
 	const mappings, ports = "physnet:breth0,by-hand:br-hand,good:br-eth3", "br-eth3 eth3"
 	f.host.addrs["eth1"] = []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}
 	f.want(mappings, ports, "physical network bad: interface eth1 has the address 192.0.2.7/24")
@@ -129,18 +138,40 @@ func TestReconciler_RefusesWhatWouldCutConnections(t *testing.T) {
 	f.host.links[0].Master = 7
 	f.want(mappings, ports, "eth1 is a port of another bridge or of a bond")
 	f.host.links[0].Master = 0
-	f.networks[1].Spec.Bridges[0].Interface = "eth9"
+	f.networks[1].Bridges[0].Interface = "eth9"
 	f.want(mappings, ports, "the node has no interface eth9")
-	f.networks[1].Spec.Bridges[0].Interface = "eth3"
+	f.networks[1].Bridges[0].Interface = "eth3"
 	f.want(mappings, ports, "interface eth3 or bridge br-eth3 is that of physical network good")
 	slices.Reverse(f.networks) // as an informer lists them: in no order
 	f.want(mappings, ports, "interface eth3 or bridge br-eth3 is that of physical network good")
 	slices.Reverse(f.networks)
-	f.networks[1].Spec.Bridges[0] = onRack("a", "eth2")
+	f.networks[1].Bridges[0] = onRack("a", "eth2")
 	f.want("physnet:breth0,by-hand:br-hand,bad:br-eth2,good:br-eth3", "br-eth2 br-eth3 eth2 eth3", "")
 	if err := Remove(t.Context(), f.DB); err != nil {
 		t.Fatal(err)
 	}
 	f.networks = nil
+	f.want("physnet:breth0,by-hand:br-hand", "", "")
+}
+
+func TestReconciler_ProviderNetworksShareInterface(t *testing.T) {
+	f := newFixture(t)
+	f.networks = []Network{provider("blue", "eth1"), provider("red", "eth1"), provider("other", "")}
+	f.want("physnet:breth0,by-hand:br-hand,nw_blue:br-eth1,nw_red:br-eth1", "br-eth1 eth1", "")
+	f.networks = f.networks[1:]
+	f.want("physnet:breth0,by-hand:br-hand,nw_red:br-eth1", "br-eth1 eth1", "")
+	f.networks = append(f.networks, provider("red", "eth2"))
+	f.networks[2].Created = time.Now()
+	f.want("physnet:breth0,by-hand:br-hand,nw_red:br-eth1", "br-eth1 eth1", "another ProviderNetwork with this name has interface eth1")
+	f.host.links = append(f.host.links, netdev.Link{Name: "eth3.7"})
+	f.networks[2] = provider("tagged", "eth3")
+	f.want("physnet:breth0,by-hand:br-hand,nw_red:br-eth1", "br-eth1 eth1", "interface eth3.7 takes the packets of the VLAN from eth3")
+	f.networks[2] = physical("admins", onRack("a", "eth1")) // who comes first
+	f.networks[2].Created = time.Now()
+	f.want("physnet:breth0,by-hand:br-hand,admins:br-eth1", "br-eth1 eth1", "interface eth1 or bridge br-eth1 is that of physical network admins")
+	f.networks = []Network{provider("red", "eth1")}
+	f.want("physnet:breth0,by-hand:br-hand", "", "bridge br-eth1 exists already")
+	f.want("physnet:breth0,by-hand:br-hand,nw_red:br-eth1", "br-eth1 eth1", "")
+	f.labels = map[string]string{"rack": "b"}
 	f.want("physnet:breth0,by-hand:br-hand", "", "")
 }
