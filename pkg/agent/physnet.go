@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
@@ -36,7 +37,9 @@ func (o *ovs) newPhysicalNetworks(changed func()) (*physicalNetworks, error) {
 		Networks: p.list,
 		DB:       o.db, Links: node.Local{NS: o.netns}, Datapath: o.Node.Datapath, Changed: changed,
 	}
-	p.loop = reconcile.NewSingle(cfg, p.reconciler.Reconcile)
+	p.loop = reconcile.NewSingle(cfg, func(ctx context.Context) error {
+		return errors.Join(p.reconciler.Reconcile(ctx), o.labelPhysical(ctx))
+	})
 	var err error
 	if p.objects, err = api.NewFollowed[v1alpha1.PhysicalNetwork](o.kinds, v1alpha1.PhysicalNetworks(), o.Logger, p.loop.Mark); err != nil {
 		return nil, err
@@ -55,6 +58,16 @@ func (o *ovs) newPhysicalNetworks(changed func()) (*physicalNetworks, error) {
 		}
 	})
 	return p, nil
+}
+
+// labelPhysical keeps the labels of the Node that say to which physical networks it is connected, also by bridges that an
+// administrator has made.
+func (o *ovs) labelPhysical(ctx context.Context) error {
+	object := o.node()
+	if object == nil || !o.db.Connected() {
+		return nil // their events come
+	}
+	return o.writer.LabelNode(ctx, object, node.PhysicalLabels(setting(o.db, node.BridgeMappings), object.Labels))
 }
 
 // list is not ok before all are read.

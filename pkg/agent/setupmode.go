@@ -14,6 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -60,7 +61,7 @@ func onceLabelled(object *corev1.Node, mode string, anyway bool) *corev1.Node {
 // releaseTimeout bounds Release.
 const releaseTimeout = 30 * time.Second
 
-// Release removes the label from the Node. A Node that does not exist has none.
+// Release removes the label from the Node, and those of physical networks. A Node that does not exist has none.
 func Release(ctx context.Context, cfg Config) error {
 	if cfg.Node.Node == "" {
 		return errors.New("no node name is configured")
@@ -82,5 +83,7 @@ func release(ctx context.Context, client *api.Client, name string) error {
 	if err != nil {
 		return fmt.Errorf("reading node %s: %w", name, err)
 	}
-	return kube.NewWriter(client).LabelNode(ctx, object, map[string]string{contract.SetUpLabel: ""})
+	labels := node.PhysicalLabels("", object.Labels)
+	labels[contract.SetUpLabel] = ""
+	return kube.NewWriter(client).LabelNode(ctx, object, labels)
 }

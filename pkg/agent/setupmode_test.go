@@ -35,8 +35,10 @@ func TestOnceLabelled(t *testing.T) {
 	}
 }
 
-func TestRelease_RemovesOwnLabelOnly(t *testing.T) {
-	clientset := fake.NewClientset(labelledNode(map[string]string{contract.SetUpLabel: ModeFull, contract.DPUHostLabel: ""}))
+func TestRelease_RemovesOwnLabelsOnly(t *testing.T) {
+	clientset := fake.NewClientset(labelledNode(map[string]string{
+		contract.SetUpLabel: ModeFull, contract.PhysicalNetworkLabel + "lan": "true", contract.DPUHostLabel: "",
+	}))
 	client := apitest.Client(clientset)
 	if err := release(t.Context(), client, "n1"); err != nil {
 		t.Fatal(err)

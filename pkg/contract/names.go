@@ -14,6 +14,10 @@ const PhysicalNetwork = "physnet"
 // SecondPhysicalNetwork is that of the second external bridge.
 const SecondPhysicalNetwork = "exgwphysnet"
 
+// PhysicalNetworkLabel and the name of a physical network are the key of a label of nodes that are connected to it. Its
+// value is "true". All nodes are connected to PhysicalNetwork, without a label.
+const PhysicalNetworkLabel = "physical-network.ovn-offload.io/"
+
 // ClusterRouter is the distributed router of all pods.
 func (n Network) ClusterRouter() string { return n.prefix() + "ovn_cluster_router" }
 

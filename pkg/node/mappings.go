@@ -1,6 +1,13 @@
 package node
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
 
 // BridgeMappings is the setting of ovn-controller that gives physical networks their bridges, as physnet:br-ex,other:br1.
 const BridgeMappings = "ovn-bridge-mappings"
@@ -13,4 +20,23 @@ func BridgeOf(mappings, network string) string {
 		}
 	}
 	return ""
+}
+
+// PhysicalLabels are the labels that a Node gets for BridgeMappings; "" is one that it loses. A name that cannot be a part of
+// a key has no label.
+func PhysicalLabels(mappings string, has map[string]string) map[string]string {
+	labels := map[string]string{}
+	for key := range has {
+		if strings.HasPrefix(key, contract.PhysicalNetworkLabel) {
+			labels[key] = ""
+		}
+	}
+	for m := range strings.SplitSeq(mappings, ",") {
+		name, bridge, _ := strings.Cut(strings.TrimSpace(m), ":")
+		isOwn := slices.Contains([]string{contract.PhysicalNetwork, contract.SecondPhysicalNetwork}, name)
+		if key := contract.PhysicalNetworkLabel + name; bridge != "" && !isOwn && len(validation.IsQualifiedName(key)) == 0 {
+			labels[key] = "true"
+		}
+	}
+	return labels
 }
