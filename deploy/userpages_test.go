@@ -59,7 +59,7 @@ var (
 	span = regexp.MustCompile("(?s)`([^`]+)`")
 	// onNoHost are commands that only the network's containers have, with an argument.
 	onNoHost = regexp.MustCompile(`(^|[^\w/.-])((?:ovn-(?:nbctl|sbctl|trace|appctl|detrace)|ovs-(?:vsctl|ofctl|appctl|dpctl)|ovsdb-(?:client|tool)|ovn-offload-agent (?:inventory|offload))\s+\S+)`)
-	inPod    = regexp.MustCompile(`\bkubectl\b.*\bexec\b.* -- `)
+	inPod    = regexp.MustCompile(`\bkubectl\b.*\b(exec|offload ovs)\b.* -- `)
 	execIn   = regexp.MustCompile(`kubectl (?:-n|--namespace) ovn-kubernetes exec (\S+) (?:-c (\S+) )?`)
 )
 

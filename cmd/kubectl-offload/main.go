@@ -3,12 +3,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
 )
 
 // version is set by the linker.
@@ -17,10 +20,28 @@ var version = "dev" //nolint:gochecknoglobals // -ldflags -X needs a variable
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	err := command().ExecuteContext(ctx)
+	code, silent := exitCode(err)
+	if err != nil && !silent {
 		fmt.Fprintln(os.Stderr, "kubectl offload:", err)
-		os.Exit(1)
 	}
+	os.Exit(code)
+}
+
+// exitCode is that of pkg/answer. An answer that is no, and a program that was run and failed, have said why.
+func exitCode(err error) (code int, silent bool) {
+	var said exit
+	switch {
+	case err == nil:
+		return int(answer.Good), true
+	case errors.As(err, &said):
+		return int(said), true
+	case errors.As(err, new(usage)):
+		return int(answer.Usage), false
+	case errors.As(err, new(answer.ErrNotFound)):
+		return int(answer.Degraded), false
+	}
+	return int(answer.Uncertain), false
 }
 
 func command() *cobra.Command {
@@ -28,6 +49,25 @@ func command() *cobra.Command {
 		Use: "kubectl-offload", Short: "operates ovn-offload", Version: version, SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl offload"},
 	}
-	root.AddCommand(dpuCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	root.AddCommand(statusCommand(), explainCommand(), topologyCommand(), traceCommand(), sysdumpCommand(), dpuCommand())
+	root.AddCommand(rawCommands()...)
+	root.SetHelpCommand(helpCommand(root))
+	markUsage(root)
 	return root
+}
+
+// markUsage has wrong arguments end with the exit code for that.
+func markUsage(cmd *cobra.Command) {
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(cmd *cobra.Command, given []string) error {
+			if err := args(cmd, given); err != nil {
+				return usage{err}
+			}
+			return nil
+		}
+	}
+	for _, verb := range cmd.Commands() {
+		markUsage(verb)
+	}
 }

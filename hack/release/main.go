@@ -167,15 +167,19 @@ func (r *release) image(ctx context.Context) (ocispec.Descriptor, error) {
 	return index, archive.Close()
 }
 
-// plugin writes kubectl's plugin for each architecture.
+// plugin writes kubectl's plugin for the machines of administrators.
 func (r *release) plugin(ctx context.Context) error {
-	for _, arch := range r.archs {
-		name := "kubectl-offload-" + r.version + "-linux-" + arch
-		err := product.Step(name, func() error {
-			return product.Compile(ctx, product.Image{Root: r.Root, Work: r.out, Arch: arch, Version: r.version}, product.Program{Name: name, Package: "./cmd/kubectl-offload"})
-		})
-		if err != nil {
-			return err
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		for _, arch := range r.archs {
+			program := product.Program{Name: strings.Join([]string{"kubectl-offload", r.version, system, arch}, "-"), Package: "./cmd/kubectl-offload", OS: system}
+			if system == "windows" {
+				program.Name += ".exe"
+			}
+			if err := product.Step(program.Name, func() error {
+				return product.Compile(ctx, product.Image{Root: r.Root, Work: r.out, Arch: arch, Version: r.version}, program)
+			}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

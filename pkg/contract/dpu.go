@@ -25,6 +25,8 @@ const (
 	DPULabel     = "k8s.ovn.org/dpu"
 	// SetUpLabel is on the Nodes that an agent has set up, until they are cleaned: the agent's mode. Ours.
 	SetUpLabel = "ovn-offload.io/set-up"
+	// DPULeaseNamespace has the Leases of DPUs.
+	DPULeaseNamespace = "ovn-kubernetes"
 	// DPULeasePrefix and the host's name are the Lease that its DPU renews.
 	DPULeasePrefix = "ovn-dpu-"
 	// DPULeaseHolder is who holds it.

@@ -36,9 +36,6 @@ var ErrServed = errors.New("the host has another DPU")
 // errUnsure is a Lease of another DPU that may still renew it.
 var errUnsure = errors.New("another DPU of the host may be there still")
 
-// Namespace is where the Lease is.
-const Namespace = "ovn-kubernetes"
-
 // Heartbeat renews the Lease that shows a host that its DPU works. While the DPU cannot attach pods, it writes the
 // reason to the Lease and does not renew it.
 type Heartbeat struct {
@@ -86,7 +83,7 @@ func (p *Heartbeat) Alone(ctx context.Context) error {
 func (p *Heartbeat) alone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
-	lease, err := p.Client.Leases(Namespace).Get(ctx, contract.DPULeasePrefix+p.Host, metav1.GetOptions{})
+	lease, err := p.Client.Leases(contract.DPULeaseNamespace).Get(ctx, contract.DPULeasePrefix+p.Host, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		lease = &coordinationv1.Lease{}
@@ -146,14 +143,14 @@ func (p *Heartbeat) Run(ctx context.Context) error {
 func (p *Heartbeat) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Period)
 	defer cancel()
-	leases := p.Client.Leases(Namespace)
+	leases := p.Client.Leases(contract.DPULeaseNamespace)
 	lease, err := leases.Get(ctx, contract.DPULeasePrefix+p.Host, metav1.GetOptions{})
 	absent := apierrors.IsNotFound(err)
 	if err != nil && !absent {
 		return err
 	}
 	if absent {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: contract.DPULeasePrefix + p.Host}}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: contract.DPULeaseNamespace, Name: contract.DPULeasePrefix + p.Host}}
 	}
 	if err := p.otherDPU(lease, time.Now()); err != nil {
 		return err

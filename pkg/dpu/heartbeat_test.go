@@ -163,7 +163,7 @@ func setRenewed(t *testing.T, api *fake.Clientset, at time.Time) {
 	t.Helper()
 	lease, when := leaseOf(t, api), metav1.NewMicroTime(at)
 	lease.Spec.RenewTime = &when
-	_, err := api.CoordinationV1().Leases(Namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
+	_, err := api.CoordinationV1().Leases(contract.DPULeaseNamespace).Update(t.Context(), lease, metav1.UpdateOptions{})
 	must(t, err)
 }
 
@@ -251,10 +251,10 @@ func TestWatch_FollowsHealthOfDPU(t *testing.T) {
 		t.Helper()
 		seconds, when := int32(1), metav1.NewMicroTime(at)
 		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "ovn-dpu-worker", Annotations: annotations},
+			ObjectMeta: metav1.ObjectMeta{Namespace: contract.DPULeaseNamespace, Name: "ovn-dpu-worker", Annotations: annotations},
 			Spec:       coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds, RenewTime: &when},
 		}
-		leases := api.CoordinationV1().Leases(Namespace)
+		leases := api.CoordinationV1().Leases(contract.DPULeaseNamespace)
 		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
 			_, err = leases.Create(t.Context(), lease, metav1.CreateOptions{})
 			must(t, err)
@@ -269,7 +269,7 @@ func TestWatch_FollowsHealthOfDPU(t *testing.T) {
 	want("has not reported for more than 1s") // by itself
 	renew(hourAgo.Add(2*time.Second), map[string]string{contract.DPUProblemKey: "OVS does not run"})
 	want("OVS does not run")
-	must(t, api.CoordinationV1().Leases(Namespace).Delete(t.Context(), "ovn-dpu-worker", metav1.DeleteOptions{}))
+	must(t, api.CoordinationV1().Leases(contract.DPULeaseNamespace).Delete(t.Context(), "ovn-dpu-worker", metav1.DeleteOptions{}))
 	want("never reported")
 	mu.Lock()
 	defer mu.Unlock()

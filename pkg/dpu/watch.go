@@ -58,7 +58,7 @@ func NewWatch(client *api.Client, host string, log *slog.Logger, changed func(He
 // Run follows the Lease until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
 	name := contract.DPULeasePrefix + w.host
-	informer := api.NewInformer(w.client.Leases(Namespace), &coordinationv1.Lease{}, nil, func(o *metav1.ListOptions) {
+	informer := api.NewInformer(w.client.Leases(contract.DPULeaseNamespace), &coordinationv1.Lease{}, nil, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
 	})
 	see := func(obj any) {

@@ -82,8 +82,13 @@ func newPageRunner(t *testing.T) *pageRunner {
 		t.Fatal(err)
 	}
 	program, config := cluster.Kubectl()
+	binary, err := plugin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := strings.Join([]string{filepath.Dir(program), filepath.Dir(binary), os.Getenv("PATH")}, ":")
 	r := &pageRunner{
-		env: append(os.Environ(), "KUBECONFIG="+config, "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH")),
+		env: append(os.Environ(), "KUBECONFIG="+config, "PATH="+path),
 		replace: []string{
 			`\bNAMESPACE_POD2\b`, ns + "_two", `\bNAMESPACE_POD\b`, ns + "_one", `\bNAMESPACE\b`, ns,
 			`\bPOD\b`, "one", `\bSERVICE\b`, "web", `\bNODE\b`, nodes[1], `\bovn-worker\b`, nodes[1],

@@ -27,7 +27,7 @@ var (
 	// local are programs that the test runs: kubectl, and variables with its output.
 	local = regexp.MustCompile(`^(kubectl |[A-Z]+=\$\(kubectl )`)
 	// reads are the verbs of kubectl that change nothing.
-	reads = regexp.MustCompile(`\bkubectl (-n \S+ )?(get|describe|logs|exec|wait|explain|api-resources|version|rollout status)\b`)
+	reads = regexp.MustCompile(`\bkubectl (-n \S+ )?(get|describe|logs|exec|wait|explain|api-resources|version|rollout status|offload (status|explain|topology|nb|sb|ovs))\b`)
 	verb  = regexp.MustCompile(`\bkubectl (-n \S+ )?\w`)
 	// scratch is the namespace that the test makes: commands may change it.
 	scratch = regexp.MustCompile(`\bNAMESPACE\b`)

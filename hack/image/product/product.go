@@ -3,6 +3,7 @@
 package product
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -24,14 +25,17 @@ import (
 const Module = "github.com/ovn-offload/ovn-offload"
 
 // Program is a program of the image, and the package that it is built from.
-type Program struct{ Name, Package string }
+type Program struct {
+	Name, Package string
+	OS            string // GOOS; empty: linux
+}
 
 // Programs lists the programs of the image.
 func Programs() []Program {
 	return []Program{
-		{"ovn-offload-controller", "./cmd/controller"},
-		{"ovn-offload-agent", "./cmd/agent"},
-		{"ovn-k8s-cni-overlay", "./cmd/cni"},
+		{Name: "ovn-offload-controller", Package: "./cmd/controller"},
+		{Name: "ovn-offload-agent", Package: "./cmd/agent"},
+		{Name: "ovn-k8s-cni-overlay", Package: "./cmd/cni"},
 	}
 }
 
@@ -130,7 +134,7 @@ func Compile(ctx context.Context, i Image, p Program) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w -X main.version="+i.Version,
 		"-o", out, p.Package)
 	cmd.Dir = i.Root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+i.Arch)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+cmp.Or(p.OS, "linux"), "GOARCH="+i.Arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", p.Package, err, out)
 	}

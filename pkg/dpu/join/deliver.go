@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
@@ -27,7 +27,7 @@ const (
 // Image is that of the agents on DPUs, which the chart has installed in the DPU's cluster.
 func Image(ctx context.Context, client dynamic.Interface) (string, error) {
 	kind := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
-	object, err := client.Resource(kind).Namespace(dpu.Namespace).Get(ctx, dpuDaemonSet, metav1.GetOptions{})
+	object, err := client.Resource(kind).Namespace(contract.DPULeaseNamespace).Get(ctx, dpuDaemonSet, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("the DPU's cluster needs the chart with dpus.enabled=true: %w", err)
 	}
@@ -43,7 +43,7 @@ func Image(ctx context.Context, client dynamic.Interface) (string, error) {
 // Deliver writes the files into Dir of a DPU, by a pod on the DPU. Pod and Secret are deleted in every case.
 func Deliver(ctx context.Context, client *api.Client, node, image string, files Files) (err error) {
 	name := "ovn-dpu-join-" + node
-	secrets, pods := client.Secrets(dpu.Namespace), client.Pods(dpu.Namespace)
+	secrets, pods := client.Secrets(contract.DPULeaseNamespace), client.Pods(contract.DPULeaseNamespace)
 	now := int64(0)
 	remove := func(ctx context.Context) error {
 		return errors.Join(
@@ -55,7 +55,7 @@ func Deliver(ctx context.Context, client *api.Client, node, image string, files 
 		return err
 	}
 	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: dpu.Namespace}, Data: files}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: contract.DPULeaseNamespace}, Data: files}
 	if _, err := secrets.Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("making Secret %s: %w", name, err)
 	}
@@ -107,7 +107,7 @@ func pod(name, node, image string) *corev1.Pod {
 	const copyFiles = `set -e; umask 077; for f in token kubeconfig; do cp "/join/$f" "/host/.$f.new"; mv "/host/.$f.new" "/host/$f"; done`
 	directory, root := corev1.HostPathDirectoryOrCreate, int64(0)
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: dpu.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: contract.DPULeaseNamespace},
 		Spec: corev1.PodSpec{
 			NodeName: node, HostNetwork: true, RestartPolicy: corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(bool),

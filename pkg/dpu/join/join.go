@@ -28,7 +28,6 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
 
@@ -99,7 +98,7 @@ func forgetChassis(ctx context.Context, client *api.Client, host string) error {
 	if err != nil {
 		return err
 	}
-	_, err = client.ConfigMaps(dpu.Namespace).Patch(ctx, chassis.RecordMap, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = client.ConfigMaps(contract.DPULeaseNamespace).Patch(ctx, chassis.RecordMap, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("removing the record of the host's former chassis: %w", err)
 	}

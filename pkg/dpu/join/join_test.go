@@ -21,7 +21,6 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
@@ -32,7 +31,7 @@ func hosts(objects ...runtime.Object) *api.Client {
 	objects = append(objects,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chassis.DPUNamespace}},
 		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: dpu.Namespace, Name: chassis.RecordMap},
+			ObjectMeta: metav1.ObjectMeta{Namespace: contract.DPULeaseNamespace, Name: chassis.RecordMap},
 			Data:       map[string]string{"worker-1": "former", "worker-2": "other"},
 		})
 	client := apitest.Client(fake.NewSimpleClientset(objects...))
@@ -52,7 +51,7 @@ func node(name string, labels ...string) *corev1.Node {
 
 func records(t *testing.T, client *api.Client) map[string]string {
 	t.Helper()
-	object, err := client.ConfigMaps(dpu.Namespace).Get(t.Context(), chassis.RecordMap, metav1.GetOptions{})
+	object, err := client.ConfigMaps(contract.DPULeaseNamespace).Get(t.Context(), chassis.RecordMap, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +179,7 @@ func deliver(t *testing.T, status corev1.PodStatus) (made *corev1.Pod, secret *c
 	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		made = action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
 		made.Status = status
-		if object, err := client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), dpu.Namespace, "ovn-dpu-join-bf3-1"); err == nil {
+		if object, err := client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), contract.DPULeaseNamespace, "ovn-dpu-join-bf3-1"); err == nil {
 			secret = object.(*corev1.Secret)
 		}
 		return false, nil, nil

@@ -168,11 +168,11 @@ func testDPUAway(b *dpuBench) {
 	web, late := b.pod(5, b.device(0)), b.pod(6, b.device(1))
 	web.must("ADD")
 	b.dpu.stop()
-	lease, err := b.api.CoordinationV1().Leases(dpu.Namespace).Get(b.Context(), contract.DPULeasePrefix+dpuHost, metav1.GetOptions{})
+	lease, err := b.api.CoordinationV1().Leases(contract.DPULeaseNamespace).Get(b.Context(), contract.DPULeasePrefix+dpuHost, metav1.GetOptions{})
 	ok(b, err)
 	second := int32(1) // rather than to wait for 40
 	lease.Spec.LeaseDurationSeconds = &second
-	_, err = b.api.CoordinationV1().Leases(dpu.Namespace).Update(b.Context(), lease, metav1.UpdateOptions{})
+	_, err = b.api.CoordinationV1().Leases(contract.DPULeaseNamespace).Update(b.Context(), lease, metav1.UpdateOptions{})
 	ok(b, err)
 	eventually(b, "the host sees it", patience, func() bool { return b.statusError() != nil })
 	const reason = "the DPU of this host is not ready: it has not reported for more than 1s"

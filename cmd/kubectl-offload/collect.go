@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	utilexec "k8s.io/client-go/util/exec"
+
+	"github.com/ovn-offload/ovn-offload/docs"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
+)
+
+func sysdumpCommand() *cobra.Command {
+	var o readOptions
+	var to string
+	var nodes []string
+	cmd := &cobra.Command{
+		Use: "sysdump", Args: cobra.NoArgs, Short: "collects objects, logs and flows into one archive, without secrets",
+		Long: "Sysdump writes an archive for bug reports. Other verbs read it with --from.\nIt has no Secrets, ConfigMaps, environment variables or arguments of pods.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := o.snapshot(cmd.Context(), snapshot.All()...)
+			if err != nil {
+				return err
+			}
+			rc, err := restConfig(o.kubeconfig, o.context)
+			if err != nil {
+				return err
+			}
+			cluster, err := sysdump.NewCluster(rc, o.system)
+			if err != nil {
+				return err
+			}
+			if to == "" {
+				to = "ovn-offload-" + s.Taken.Format("20060102-150405") + ".tgz"
+			}
+			file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			err = errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, sysdump.Options{Nodes: nodes, Progress: cmd.ErrOrStderr()}), file.Close())
+			if err != nil {
+				return fmt.Errorf("writing %s: %w", to, err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\nnext: kubectl offload status --from %s\n", to, to)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&to, "file", "f", "", "file to write; empty: ovn-offload-TIME.tgz in this directory")
+	cmd.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes whose logs and flows are collected; empty: all")
+	return o.clusterFlags(cmd)
+}
+
+// raw is a verb that runs a program of OVN or Open vSwitch where it is.
+type raw struct {
+	verb, app, container, program, short string
+	ofNode                               bool
+}
+
+func rawCommands() []*cobra.Command {
+	var commands []*cobra.Command
+	for _, r := range []raw{
+		{"nb", "ovnkube-db", "nb-ovsdb", "ovn-nbctl", "runs ovn-nbctl on the Northbound database", false},
+		{"sb", "ovnkube-db", "sb-ovsdb", "ovn-sbctl", "runs ovn-sbctl on the Southbound database", false},
+		{"ovs", "ovs-node", "ovs-daemons", "", "runs a program of Open vSwitch on a node", true},
+	} {
+		commands = append(commands, r.command())
+	}
+	return commands
+}
+
+func (r raw) command() *cobra.Command {
+	var o readOptions
+	use, args := r.verb+" -- ARGUMENT...", cobra.MinimumNArgs(1)
+	if r.ofNode {
+		use, args = r.verb+" NODE -- PROGRAM ARGUMENT...", cobra.MinimumNArgs(2)
+	}
+	cmd := &cobra.Command{
+		Use: use, Args: args, Short: r.short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node := ""
+			if r.ofNode {
+				node, args = strings.TrimPrefix(args[0], "node/"), args[1:]
+			} else {
+				args = append([]string{r.program}, args...)
+			}
+			return o.run(cmd.Context(), r, node, args, cmd)
+		},
+	}
+	return o.clusterFlags(cmd)
+}
+
+func (o *readOptions) run(ctx context.Context, r raw, node string, command []string, cmd *cobra.Command) error {
+	s, err := o.snapshot(ctx, snapshot.Pods)
+	if err != nil {
+		return err
+	}
+	if missing := s.Missing[snapshot.Pods]; missing != "" {
+		return errors.New(missing)
+	}
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return err
+	}
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return err
+	}
+	cluster, err := sysdump.NewCluster(rc, o.system)
+	if err != nil {
+		return err
+	}
+	container, err := cluster.Find(pods, r.app, r.container, node)
+	if err != nil {
+		return err
+	}
+	err = cluster.Exec(ctx, container, command, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	if failed := (utilexec.CodeExitError{}); errors.As(err, &failed) {
+		return exit(failed.Code)
+	}
+	return err
+}
+
+// helpCommand prints pages of the documentation, for machines without internet.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [VERB|PAGE]", Short: "explains a verb, an Event or an alert, such as DPUNotReady", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return root.Help()
+			}
+			if verb, _, err := root.Find(args); err == nil && verb != root {
+				return verb.Help()
+			}
+			for _, name := range []string{"failures/" + args[0], args[0]} {
+				text, err := docs.Pages.ReadFile(name + ".md")
+				if err == nil {
+					_, err = cmd.OutOrStdout().Write(text)
+					return err
+				}
+			}
+			return usage{fmt.Errorf("no verb or page %q; pages: %s", args[0], strings.Join(pages(), ", "))}
+		},
+	}
+}
+
+func pages() []string {
+	var names []string
+	for _, pattern := range []string{"*.md", "failures/*.md"} {
+		found, _ := fs.Glob(docs.Pages, pattern) // the patterns are right
+		for _, name := range found {
+			names = append(names, strings.TrimSuffix(path.Base(name), ".md"))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+)
+
+// readOptions are the flags of the verbs that read.
+type readOptions struct {
+	kubeconfig, context, namespace, system string
+	format, from                           string
+}
+
+// clusterFlags say which cluster is read.
+func (o *readOptions) clusterFlags(cmd *cobra.Command) *cobra.Command {
+	flags := cmd.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig; empty: as kubectl does")
+	flags.StringVar(&o.context, "context", "", "context of the kubeconfig; empty: the current one")
+	flags.StringVar(&o.system, "system-namespace", "ovn-kubernetes", "namespace of ovn-offload's own pods")
+	return cmd
+}
+
+// flags are those of verbs with an answer.
+func (o *readOptions) flags(cmd *cobra.Command) *cobra.Command {
+	flags := o.clusterFlags(cmd).Flags()
+	flags.StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
+	flags.StringVar(&o.from, "from", "", "archive of kubectl offload sysdump, in place of a cluster")
+	return cmd
+}
+
+// readTimeout bounds one answer of the API server.
+const readTimeout = 30 * time.Second
+
+// snapshot reads the resources of a verb.
+func (o *readOptions) snapshot(ctx context.Context, resources ...snapshot.Resource) (*snapshot.Snapshot, error) {
+	if o.from != "" {
+		return openArchive(o.from)
+	}
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	rc.Timeout = readTimeout
+	client, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Read(ctx, client, o.system, resources...), nil
+}
+
+func openArchive(path string) (*snapshot.Snapshot, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usage{err}
+	}
+	defer file.Close()
+	s, err := snapshot.Open(file)
+	if err != nil {
+		return nil, usage{fmt.Errorf("reading %s: %w", path, err)}
+	}
+	return s, nil
+}
+
+// exit is an exit code that is no mistake of the user.
+type exit answer.Code
+
+// Error implements error.
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// say writes an answer, and makes an error of its exit code.
+func (o *readOptions) say(w io.Writer, a answer.Answer) error {
+	if err := answer.Write(w, a, o.format, time.Now()); err != nil {
+		return usage{err}
+	}
+	if code := a.Head().Code; code != answer.Good {
+		return exit(code)
+	}
+	return nil
+}
+
+// usage is a wrong command.
+type usage struct{ error }
+
+func statusCommand() *cobra.Command {
+	var o readOptions
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use: "status", Args: cobra.NoArgs, Short: "the whole installation on one screen",
+		Long: "Status says whether the network works, from objects of the API server alone.\nExit code 0: all is well; 1: it works in part; 2: a part is broken; 3: facts are missing.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for end := time.Now().Add(patience); ; {
+				st, err := o.status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if st.Code == answer.Good || time.Now().After(end) {
+					return o.say(cmd.OutOrStdout(), st)
+				}
+				select {
+				case <-cmd.Context().Done():
+					return cmd.Context().Err()
+				case <-time.After(waitPeriod):
+				}
+			}
+		},
+	}
+	cmd.Flags().DurationVar(&patience, "wait", 0, "time to wait for exit code 0")
+	return o.flags(cmd)
+}
+
+// waitPeriod is the time between two looks of --wait.
+const waitPeriod = 2 * time.Second
+
+func (o *readOptions) status(ctx context.Context) (*answer.Status, error) {
+	s, err := o.snapshot(ctx, answer.StatusResources()...)
+	if err != nil {
+		return nil, err
+	}
+	return answer.NewStatus(s)
+}
+
+func explainCommand() *cobra.Command {
+	var o readOptions
+	var worst int
+	cmd := &cobra.Command{
+		Use: "explain pod/NAME|node/NAME", Args: cobra.MaximumNArgs(1), Short: "is its traffic in hardware, and if not why",
+		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain node/worker-1\n  kubectl offload explain --worst 10",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := o.explain(cmd.Context(), args, worst)
+			if err != nil {
+				return err
+			}
+			return o.say(cmd.OutOrStdout(), a)
+		},
+	}
+	cmd.Flags().IntVar(&worst, "worst", 0, "list so many pods with the smallest share of packets in hardware")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
+	return o.flags(cmd)
+}
+
+func (o *readOptions) explain(ctx context.Context, args []string, worst int) (answer.Answer, error) {
+	if worst > 0 && len(args) == 0 {
+		s, err := o.snapshot(ctx, answer.WorstResources()...)
+		if err != nil {
+			return nil, err
+		}
+		return answer.NewWorst(s, worst)
+	}
+	if len(args) == 0 {
+		return nil, usage{errors.New("want pod/NAME, node/NAME or --worst N")}
+	}
+	kind, name, _ := strings.Cut(args[0], "/")
+	resources := answer.ExplainPodResources()
+	if kind == "node" {
+		resources = answer.StatusResources()
+	} else if kind != "pod" || name == "" {
+		return nil, usage{fmt.Errorf("%q: want pod/NAME or node/NAME", args[0])}
+	}
+	s, err := o.snapshot(ctx, resources...)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "node" {
+		return answer.ExplainNode(s, name)
+	}
+	if !strings.Contains(name, "/") {
+		if o.namespace == "" {
+			if o.namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
+				return nil, err
+			}
+		}
+		name = o.namespace + "/" + name
+	}
+	return answer.ExplainPod(s, name)
+}
+
+func topologyCommand() *cobra.Command {
+	var o readOptions
+	cmd := &cobra.Command{
+		Use: "topology [node/NAME]", Args: cobra.MaximumNArgs(1), Short: "the tree of nodes, NICs, VFs and pods",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			only := ""
+			if len(args) == 1 {
+				var isNode bool
+				if only, isNode = strings.CutPrefix(args[0], "node/"); !isNode || only == "" {
+					return usage{fmt.Errorf("%q: want node/NAME", args[0])}
+				}
+			}
+			s, err := o.snapshot(cmd.Context(), answer.TopologyResources()...)
+			if err != nil {
+				return err
+			}
+			t, err := answer.NewTopology(s, only)
+			if err != nil {
+				return err
+			}
+			if o.format == "dot" {
+				_, err := io.WriteString(cmd.OutOrStdout(), t.DOT())
+				return err
+			}
+			return o.say(cmd.OutOrStdout(), t)
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().Lookup("output").Usage = "text, json, yaml or dot (Graphviz)"
+	return cmd
+}

@@ -1,0 +1,247 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+)
+
+// Severity says how bad a problem is.
+type Severity string
+
+// The severities. Degraded works in part.
+const (
+	SeverityBroken   Severity = "broken"
+	SeverityDegraded Severity = "degraded"
+)
+
+// Problem is one thing that an administrator has to do something about.
+type Problem struct {
+	Severity Severity `json:"severity"`
+	// Objects have the problem, such as node/worker-1. There are at most ten; Omitted counts the others.
+	Objects []string `json:"objects"`
+	Omitted int      `json:"omitted,omitempty"`
+	Message string   `json:"message"`
+	// Since is when it began, if that is known.
+	Since *time.Time `json:"since,omitempty"`
+	// See is the name of a page, for kubectl offload help.
+	See string `json:"see"`
+}
+
+// verdict is the exit code of an answer with problems.
+func verdict(code Code, problems []Problem) Code {
+	for _, p := range problems {
+		if p.Severity == SeverityBroken {
+			return Broken
+		}
+	}
+	if code == Good && len(problems) > 0 {
+		return Degraded
+	}
+	return code
+}
+
+func (p Problem) next() string {
+	if object := p.Objects[0]; strings.HasPrefix(object, "pod/") || strings.HasPrefix(object, "node/") {
+		return "kubectl offload explain " + object
+	}
+	return "kubectl offload help " + p.See
+}
+
+// eventsFor is how long a Warning counts as a problem after it was last seen: the network's processes repeat them hourly.
+const eventsFor = 65 * time.Minute
+
+// maxObjects bounds the names of one problem.
+const maxObjects = 10
+
+// problems are all.
+func (f *facts) problems() []Problem {
+	all := slices.Concat(f.componentProblems(), f.nodeProblems(), f.offloadProblems(), f.trafficProblems(), f.policyProblems(), f.eventProblems())
+	return group(all)
+}
+
+// group makes one problem of those of several objects that are the same. The worst are first, then those of most objects.
+func group(all []Problem) []Problem {
+	var out []Problem
+	at := map[string]int{}
+	for _, p := range all {
+		key := string(p.Severity) + p.Message + p.See
+		i, ok := at[key]
+		if !ok {
+			at[key] = len(out)
+			out = append(out, p)
+			continue
+		}
+		if len(out[i].Objects) == maxObjects {
+			out[i].Omitted++
+		} else if !slices.Contains(out[i].Objects, p.Objects[0]) {
+			out[i].Objects = append(out[i].Objects, p.Objects[0])
+		}
+		if p.Since != nil && (out[i].Since == nil || p.Since.Before(*out[i].Since)) {
+			out[i].Since = p.Since
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(len(b.Objects)+b.Omitted, len(a.Objects)+a.Omitted), cmp.Compare(a.Objects[0], b.Objects[0]))
+	})
+	return out
+}
+
+func (f *facts) componentProblems() []Problem {
+	var out []Problem
+	for _, c := range f.components {
+		if c.Ready.Ready >= c.All {
+			continue
+		}
+		p := Problem{Severity: SeverityDegraded, Objects: []string{"workload/" + c.Name}, See: "control-plane-down"}
+		p.Message = fmt.Sprintf("%d of %d ready", c.Ready.Ready, c.All)
+		if c.Ready.Ready == 0 {
+			p.Severity = SeverityBroken
+		}
+		out = append(out, p)
+	}
+	if lease, ok := f.leases[f.namespace+"/"+leaderLease]; ok {
+		if since := f.expired(lease); since > 0 {
+			out = append(out, Problem{
+				Severity: SeverityBroken, Objects: []string{"lease/" + leaderLease}, See: "control-plane-down", Since: f.ago(since),
+				Message: "no controller leads: its Lease has ended",
+			})
+		}
+	}
+	return out
+}
+
+func (f *facts) ago(d time.Duration) *time.Time {
+	at := f.taken.Add(-d).Truncate(time.Second)
+	return &at
+}
+
+func (f *facts) nodeProblems() []Problem {
+	var out []Problem
+	for _, n := range f.nodes {
+		object := []string{"node/" + n.Name}
+		for _, c := range n.Status.Conditions {
+			since := c.LastTransitionTime.UTC()
+			switch {
+			case c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue:
+				out = append(out, Problem{Severity: SeverityBroken, Objects: object, Message: cmp.Or(c.Message, "the network is unavailable"), Since: &since, See: "NodeHasNoSubnet"})
+			case c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue:
+				out = append(out, Problem{Severity: SeverityBroken, Objects: object, Message: "not Ready: " + c.Message, Since: &since, See: "agent-not-ready"})
+			}
+		}
+	}
+	for _, host := range f.dpuHosts() {
+		if since, message := f.dpu(host); message != "" {
+			out = append(out, Problem{Severity: SeverityBroken, Objects: []string{"node/" + host}, Message: message, Since: f.ago(since), See: "DPUNotReady"})
+		}
+	}
+	return out
+}
+
+func (f *facts) offloadProblems() []Problem {
+	var out []Problem
+	for _, n := range f.offloads {
+		object := []string{"node/" + n.Name}
+		if n.Status.Offload == v1alpha1.OffloadOff {
+			out = append(out, Problem{Severity: SeverityDegraded, Objects: object, Message: "offload is off: " + n.Status.Reason, See: "offload-off"})
+		}
+		for _, message := range n.Status.Problems {
+			out = append(out, Problem{Severity: SeverityDegraded, Objects: object, Message: message, See: "inventory"})
+		}
+	}
+	return out
+}
+
+// trafficProblems are pods with lasting traffic outside hardware. New connections are no problem.
+func (f *facts) trafficProblems() []Problem {
+	var out []Problem
+	for _, n := range f.offloads {
+		for _, t := range n.Status.Traffic {
+			if t.Packets.Hardware >= mostlyHardware || len(t.Outside) == 0 || t.Outside[0].Reason == reasonNew {
+				continue
+			}
+			out = append(out, Problem{
+				Severity: SeverityDegraded, Objects: []string{"pod/" + t.Pod}, See: "OutsideHardware",
+				Message: fmt.Sprintf("%d %% of its packets in hardware; outside because of %s", t.Packets.Hardware, because(t.Outside[0])),
+			})
+		}
+	}
+	return out
+}
+
+const (
+	mostlyHardware = 90 // percent; the Event OutsideHardware has the same limit
+	reasonNew      = "new-connection"
+)
+
+func because(o v1alpha1.OutsideHardware) string {
+	if o.Detail == "" {
+		return o.Reason
+	}
+	return o.Reason + " (" + o.Detail + ")"
+}
+
+func (f *facts) policyProblems() []Problem {
+	var out []Problem
+	for _, policy := range f.policies {
+		applied := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionApplied)
+		if policy.Status.Failed == 0 || applied == nil {
+			continue
+		}
+		since := applied.LastTransitionTime.UTC()
+		out = append(out, Problem{
+			Severity: SeverityDegraded, Objects: []string{"offloadpolicy/" + policy.Name}, See: "OffloadPolicyNotApplied", Since: &since,
+			Message: fmt.Sprintf("not applied on %d of %s: %s", policy.Status.Failed, plural(policy.Status.Selected, "node"), applied.Message),
+		})
+	}
+	return out
+}
+
+// eventProblems are Warnings of the network's processes that were seen lately.
+func (f *facts) eventProblems() []Problem {
+	var out []Problem
+	for _, e := range f.events {
+		last := e.EventTime.Time
+		if e.Series != nil {
+			last = e.Series.LastObservedTime.Time
+		}
+		if e.Type != corev1.EventTypeWarning || f.taken.Sub(last) > eventsFor || e.Reason == "OutsideHardware" {
+			continue // NodeOffload says the latter better
+		}
+		object := strings.ToLower(e.Regarding.Kind) + "/"
+		if e.Regarding.Namespace != "" && e.Regarding.Kind != "Node" {
+			object += e.Regarding.Namespace + "/"
+		}
+		first := e.EventTime.UTC().Truncate(time.Second)
+		out = append(out, Problem{
+			Severity: SeverityDegraded, Objects: []string{object + e.Regarding.Name}, Message: e.Reason + ": " + e.Note, Since: &first, See: e.Reason,
+		})
+	}
+	return out
+}
+
+func printProblems(p *Page, problems []Problem, taken time.Time) {
+	if len(problems) == 0 {
+		p.Line("no problems in what could be read")
+		return
+	}
+	rows := [][]string{{"PROBLEM", "OBJECT", "SINCE", "SEE", "MESSAGE"}}
+	for _, problem := range problems {
+		object, since := problem.Objects[0], ""
+		if more := len(problem.Objects) + problem.Omitted - 1; more > 0 {
+			object = fmt.Sprintf("%s and %d more", object, more)
+		}
+		if problem.Since != nil {
+			since = age(taken.Sub(*problem.Since))
+		}
+		rows = append(rows, []string{string(problem.Severity), object, since, problem.See, problem.Message})
+	}
+	p.Table(rows)
+}

@@ -1,0 +1,50 @@
+package answer
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/trace"
+)
+
+// Traced is the way of a connection's first packet, as OVN's logical flows say.
+type Traced struct {
+	Header
+	From     string        `json:"from"`
+	To       string        `json:"to"`
+	Protocol string        `json:"protocol"`
+	Verdict  trace.Verdict `json:"verdict"`
+	Steps    []trace.Step  `json:"steps"`
+}
+
+// NewTraced makes the answer from the steps of a path.
+func NewTraced(s *snapshot.Snapshot, c trace.Connection, steps []trace.Step, verdict trace.Verdict) *Traced {
+	t := &Traced{Header: header("Traced", s), From: c.Source.String(), To: c.Target.String(), Protocol: c.Protocol, Steps: steps, Verdict: verdict}
+	if c.Protocol == "icmp" {
+		t.To = c.Target.Addr().String()
+	}
+	if verdict == trace.Dropped || verdict == trace.Rejected {
+		t.Code = max(t.Code, Degraded)
+		t.Next = "kubectl offload help policy-surprise"
+	}
+	return t
+}
+
+// Text implements Answer.
+func (t *Traced) Text(p *Page) {
+	p.Line("%s to %s over %s: %s", t.From, t.To, t.Protocol, strings.ToUpper(string(t.Verdict)))
+	var rows [][]string
+	for i, s := range t.Steps {
+		rows = append(rows, []string{fmt.Sprintf("%3d", i+1), s.Where, s.What, s.Object})
+	}
+	p.Table(rows)
+	if t.Verdict == trace.Dropped || t.Verdict == trace.Rejected {
+		last := "the network itself: no rule of a policy did"
+		if n := len(t.Steps); n > 0 && t.Steps[n-1].Object != "" {
+			last = t.Steps[n-1].Object
+		}
+		p.Line("%s by %s", t.Verdict, last)
+	}
+	p.Line("computed from the Southbound database: no packet was sent")
+}

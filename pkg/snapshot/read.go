@@ -1,0 +1,114 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Snapshot has the objects of a cluster at one moment.
+type Snapshot struct {
+	// Taken is when the objects were read.
+	Taken time.Time `json:"taken"`
+	// Namespace is that of the network's own pods.
+	Namespace string `json:"namespace"`
+	// Missing says why a resource was not read. A resource that the cluster does not have is no such one.
+	Missing map[Resource]string `json:"missing,omitempty"`
+
+	objects map[Resource][]map[string]any
+}
+
+// reporters are the names under which the network's processes write Events.
+var reporters = []string{"ovn-offload-controller", "ovn-offload-agent"} //nolint:gochecknoglobals // constant
+
+// pageSize bounds the memory that one answer of the API server uses.
+const pageSize = 500
+
+// New makes a snapshot without objects.
+func New(taken time.Time, namespace string) *Snapshot {
+	return &Snapshot{
+		Taken: taken.UTC().Truncate(time.Second), Namespace: namespace, Missing: map[Resource]string{}, objects: map[Resource][]map[string]any{},
+	}
+}
+
+// Read reads resources from the API server. What cannot be read is in Missing: an answer is for what is there.
+func Read(ctx context.Context, client dynamic.Interface, namespace string, resources ...Resource) *Snapshot {
+	s := New(time.Now(), namespace)
+	for _, r := range resources {
+		if err := s.read(ctx, client, r); err != nil {
+			s.Missing[r] = err.Error()
+		}
+	}
+	s.sort()
+	return s
+}
+
+func (s *Snapshot) read(ctx context.Context, client dynamic.Interface, r Resource) error {
+	selected := r.selection()
+	list := client.Resource(selected.of(r))
+	if selected.scope == reported {
+		for _, name := range reporters {
+			if err := s.list(ctx, list, r, metav1.ListOptions{FieldSelector: "reportingController=" + name}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if selected.scope == installed {
+		return s.list(ctx, list.Namespace(s.Namespace), r, metav1.ListOptions{})
+	}
+	return s.list(ctx, list, r, metav1.ListOptions{})
+}
+
+func (s *Snapshot) list(ctx context.Context, from dynamic.ResourceInterface, r Resource, options metav1.ListOptions) error {
+	pages := pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) { return from.List(ctx, options) }))
+	pages.PageSize = pageSize
+	err := pages.EachListItem(ctx, options, func(object runtime.Object) error {
+		s.Add(r, object.(*unstructured.Unstructured).Object)
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Add adds what a snapshot has of an object.
+func (s *Snapshot) Add(r Resource, object map[string]any) {
+	s.objects[r] = append(s.objects[r], r.selection().trim(object))
+}
+
+// sort puts the objects of all resources into the order of their names, which the API server's answers and archives share.
+func (s *Snapshot) sort() {
+	for _, objects := range s.objects {
+		slices.SortFunc(objects, func(a, b map[string]any) int { return cmp.Compare(name(a), name(b)) })
+	}
+}
+
+func name(object map[string]any) string {
+	u := unstructured.Unstructured{Object: object}
+	return u.GetNamespace() + "/" + u.GetName()
+}
+
+// Objects are a resource's objects, by namespace and name.
+func Objects[T any](s *Snapshot, r Resource) ([]T, error) {
+	out := make([]T, 0, len(s.objects[r]))
+	for _, object := range s.objects[r] {
+		var typed T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &typed); err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", r, name(object), err)
+		}
+		out = append(out, typed)
+	}
+	return out, nil
+}

@@ -1,0 +1,129 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Row is a row of the Northbound database that logical flows were made from.
+type Row struct {
+	Table string
+	// Columns are those that Columns lists, as ovn-nbctl prints them in JSON.
+	Columns map[string]any
+}
+
+// Tables are those whose rows decide about packets, with the columns that say how.
+func Tables() map[string][]string {
+	return map[string][]string{
+		"ACL":                         {"external_ids", "action", "direction", "match"},
+		"Load_Balancer":               {"external_ids", "name"},
+		"Logical_Router_Policy":       {"external_ids", "action", "nexthops"},
+		"Logical_Router_Static_Route": {"external_ids", "ip_prefix", "nexthop"},
+		"NAT":                         {"external_ids", "type", "external_ip", "logical_ip"},
+	}
+}
+
+// HintsCommand asks the Southbound database which Northbound rows the flows of a path were made from.
+func HintsCommand(p Path) []string {
+	args := []string{"--if-exists", "--format=json", "--columns=_uuid,external_ids", "list", "Logical_Flow"}
+	var seen []string
+	for _, f := range p.Flows {
+		if !slices.Contains(seen, f.UUID) {
+			seen = append(seen, f.UUID)
+		}
+	}
+	return append(args, seen...)
+}
+
+// RowsCommand asks the Northbound database for the rows of one table among hints.
+func RowsCommand(table string, hints map[string]string) []string {
+	args := []string{"--if-exists", "--format=json", "--columns=_uuid," + strings.Join(Tables()[table], ","), "list", table}
+	var seen []string
+	for _, hint := range hints {
+		if !slices.Contains(seen, hint) {
+			seen = append(seen, hint)
+		}
+	}
+	slices.Sort(seen)
+	return append(args, seen...)
+}
+
+// Hints reads the answer to HintsCommand: the first digits of a Northbound row's UUID, by those of a flow.
+func Hints(answer []byte) (map[string]string, error) {
+	rows, err := parseRows(answer)
+	if err != nil {
+		return nil, err
+	}
+	hints := map[string]string{}
+	for _, row := range rows {
+		if hint := strings.TrimPrefix(mapOf(row["external_ids"])["stage-hint"], "0x"); hint != "" {
+			hints[short(row["_uuid"])] = hint
+		}
+	}
+	return hints, nil
+}
+
+// AddRows reads the answer to RowsCommand into rows by the first digits of their UUIDs.
+func AddRows(rows map[string]Row, table string, answer []byte) error {
+	found, err := parseRows(answer)
+	if err != nil {
+		return err
+	}
+	for _, columns := range found {
+		rows[short(columns["_uuid"])] = Row{table, columns}
+	}
+	return nil
+}
+
+// parseRows reads the format json of ovn-nbctl and ovn-sbctl (ovs-vsctl(8)).
+func parseRows(answer []byte) ([]map[string]any, error) {
+	if len(bytes.TrimSpace(answer)) == 0 {
+		return nil, nil
+	}
+	var table struct {
+		Headings []string
+		Data     [][]any
+	}
+	if err := json.Unmarshal(answer, &table); err != nil {
+		return nil, fmt.Errorf("reading rows of a database: %w", err)
+	}
+	var rows []map[string]any
+	for _, cells := range table.Data {
+		row := map[string]any{}
+		for i, heading := range table.Headings {
+			row[heading] = cells[i]
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// short gives the first digits of ["uuid", "..."].
+func short(value any) string {
+	if pair, ok := value.([]any); ok && len(pair) == 2 {
+		if id, ok := pair[1].(string); ok && len(id) >= 8 {
+			return id[:8]
+		}
+	}
+	return ""
+}
+
+// mapOf reads ["map", [[key, value], ...]] (RFC 7047, section 5.1).
+func mapOf(value any) map[string]string {
+	out := map[string]string{}
+	pair, ok := value.([]any)
+	if !ok || len(pair) != 2 {
+		return out
+	}
+	entries, _ := pair[1].([]any)
+	for _, entry := range entries {
+		if kv, ok := entry.([]any); ok && len(kv) == 2 {
+			key, _ := kv[0].(string)
+			out[key], _ = kv[1].(string)
+		}
+	}
+	return out
+}

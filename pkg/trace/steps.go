@@ -1,0 +1,101 @@
+package trace
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Step is one decision on the way.
+type Step struct {
+	// Where is the logical switch or router.
+	Where string `json:"where"`
+	// What was decided, such as "ingress policy: drop".
+	What string `json:"what"`
+	// Object is the Kubernetes object that decided, such as NetworkPolicy/shop/deny; empty: the network itself.
+	Object string `json:"object,omitempty"`
+}
+
+// Verdict is how a path ends.
+type Verdict string
+
+// The verdicts.
+const (
+	Delivered Verdict = "delivered" // to a port of a pod or a node
+	Leaves    Verdict = "leaves"    // by a physical network
+	Dropped   Verdict = "dropped"
+	Rejected  Verdict = "rejected" // the sender gets a TCP reset or an ICMP error
+)
+
+// OwnerKey is the key of a row's owner in external_ids.
+const OwnerKey = "ovn-offload.io/owner"
+
+var backends = regexp.MustCompile(`ct_lb(?:_mark)?\(backends=([^)]+)\)`)
+
+// Steps are the decisions of a path.
+func Steps(p Path, hints map[string]string, rows map[string]Row) ([]Step, Verdict) {
+	var steps []Step
+	verdict := Dropped
+	for _, f := range p.Flows {
+		row, ok := rows[hints[f.UUID]]
+		if !ok {
+			continue
+		}
+		step := Step{Where: f.Datapath, What: row.what(f), Object: mapOf(row.Columns["external_ids"])[OwnerKey]}
+		if step.What == "" || len(steps) > 0 && steps[len(steps)-1] == step {
+			continue
+		}
+		steps = append(steps, step)
+		if row.Table == "ACL" && row.Columns["action"] == "reject" {
+			verdict = Rejected
+		}
+	}
+	for _, out := range p.Outputs {
+		switch out.Type {
+		case "localnet":
+			verdict = Leaves
+			steps = append(steps, Step{Where: out.Port, What: "leaves by the physical network"})
+		case "":
+			verdict = Delivered
+			steps = append(steps, Step{Where: out.Port, What: "delivered"})
+		}
+	}
+	return steps, verdict
+}
+
+// what says what a row decided about a packet in a flow; "" if it decided nothing.
+func (r Row) what(f Flow) string {
+	text := func(column string) string { value, _ := r.Columns[column].(string); return value }
+	switch r.Table {
+	case "ACL":
+		if !strings.HasSuffix(f.Stage, "_acl_eval") && !strings.HasSuffix(f.Stage, "_acl_after_lb_eval") {
+			return ""
+		}
+		direction := map[string]string{"from-lport": "egress", "to-lport": "ingress"}[text("direction")]
+		return direction + " policy: " + text("action")
+	case "Load_Balancer":
+		for _, action := range f.Actions {
+			if m := backends.FindStringSubmatch(action); m != nil {
+				return fmt.Sprintf("load balancer: one of %s", plural(strings.Count(m[1], ",")+1))
+			}
+			if strings.HasPrefix(action, "reject") || slices.Contains(f.Actions, "drop") {
+				return "load balancer: no endpoint"
+			}
+		}
+	case "Logical_Router_Policy":
+		return "router policy: " + text("action")
+	case "Logical_Router_Static_Route":
+		return "route " + text("ip_prefix")
+	case "NAT":
+		return text("type") + " " + text("logical_ip") + " to " + text("external_ip")
+	}
+	return ""
+}
+
+func plural(endpoints int) string {
+	if endpoints == 1 {
+		return "1 endpoint"
+	}
+	return fmt.Sprintf("%d endpoints", endpoints)
+}

@@ -1,0 +1,149 @@
+package trace
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// printed has the form of ovn-trace 25.03.
+const printed = `# tcp,reg14=0x3,dl_src=0a:58:0a:f4:01:05
+
+ingress(dp="ovn-worker", inport="shop_from")
+--------------------------------------------
+ 0. ls_in_check_port_sec (northd.c:9456): 1, priority 50, uuid 0d1c8f7e
+    reg0[15] = check_in_port_sec();
+    next;
+ 9. ls_in_acl_eval (northd.c:7321): reg8[30..31] == 2 && (inport == @a1), priority 2001, uuid 9d6a2a44
+    reg8[16] = 1;
+    next;
+13. ls_in_lb (northd.c:8236): ct.new && ip4.dst == 10.96.0.7 && tcp.dst == 80, priority 120, uuid aaaaaaa1
+    ct_lb_mark(backends=10.244.1.6:8080,10.244.2.7:8080);
+
+egress(dp="ovn-worker2", inport="stor-ovn-worker2", outport="shop_to")
+----------------------------------------------------------------------
+ 6. ls_out_acl_eval (northd.c:7321): reg8[30..31] == 2 && (outport == @a2), priority 2000, uuid 9d6a2a55
+    reg8[17] = 1;
+    next;
+`
+
+const hintsAnswer = `{"data":[[["uuid","9d6a2a44-0000-0000-0000-000000000001"],["map",[["source","northd.c:1"],["stage-hint","11111111"]]]],
+[["uuid","9d6a2a55-0000-0000-0000-000000000001"],["map",[["stage-hint","22222222"]]]],
+[["uuid","aaaaaaa1-0000-0000-0000-000000000001"],["map",[["stage-hint","33333333"]]]],
+[["uuid","0d1c8f7e-0000-0000-0000-000000000001"],["map",[["source","northd.c:2"]]]]],"headings":["_uuid","external_ids"]}`
+
+func answerACL(id, owner, action, direction string) string {
+	return `{"headings":["_uuid","external_ids","action","direction","match"],"data":[[["uuid","` + id + `-0000-0000-0000-000000000000"],` +
+		`["map",[["ovn-offload.io/owner","` + owner + `"]]],"` + action + `","` + direction + `","1"]]}`
+}
+
+func TestSteps_NameObjects(t *testing.T) {
+	path := Parse(printed)
+	if len(path.Flows) != 4 || path.Flows[0].Stage != "ls_in_check_port_sec" || path.Flows[3].Datapath != "ovn-worker2" || !path.Flows[3].Egress {
+		t.Fatalf("flows %+v", path.Flows)
+	}
+	hints, err := Hints([]byte(hintsAnswer))
+	if err != nil || len(hints) != 3 {
+		t.Fatalf("hints %v, %v", hints, err)
+	}
+	rows := map[string]Row{}
+	for _, answer := range []string{
+		answerACL("11111111", "NetworkPolicy/shop/out", "allow-related", "from-lport"),
+		answerACL("22222222", "NetworkPolicy/shop/deny", "drop", "to-lport"),
+	} {
+		if err := AddRows(rows, "ACL", []byte(answer)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lb := `{"headings":["_uuid","external_ids","name"],"data":[[["uuid","33333333-0000-0000-0000-000000000000"],["map",[["ovn-offload.io/owner","Service/shop/web"]]],"lb"]]}`
+	if err := AddRows(rows, "Load_Balancer", []byte(lb)); err != nil {
+		t.Fatal(err)
+	}
+	if err := AddRows(rows, "NAT", nil); err != nil { // ovn-nbctl prints nothing when it finds no row
+		t.Fatal(err)
+	}
+	steps, verdict := Steps(path, hints, rows)
+	want := []Step{
+		{"ovn-worker", "egress policy: allow-related", "NetworkPolicy/shop/out"},
+		{"ovn-worker", "load balancer: one of 2 endpoints", "Service/shop/web"},
+		{"ovn-worker2", "ingress policy: drop", "NetworkPolicy/shop/deny"},
+	}
+	if verdict != Dropped || len(steps) != len(want) {
+		t.Fatalf("%s: %+v", verdict, steps)
+	}
+	for i := range want {
+		if steps[i] != want[i] {
+			t.Errorf("step %d is %+v, want %+v", i, steps[i], want[i])
+		}
+	}
+	for output, want := range map[string]Verdict{
+		`    /* output to "shop_to", type "" */`: Delivered, `    /* output to "br_worker", type "localnet" */`: Leaves, `    /* output to "x", type "patch" */`: Dropped,
+	} {
+		if _, got := Steps(Parse(printed+output+"\n"), nil, nil); got != want {
+			t.Errorf("%s: %s, want %s", output, got, want)
+		}
+	}
+}
+
+func testEnds() Ends {
+	pod := func(name, node, annotation string, ips ...string) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{NodeName: node}}
+		if annotation != "" {
+			p.Annotations = map[string]string{"k8s.ovn.org/pod-networks": annotation}
+		}
+		for _, ip := range ips {
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
+		}
+		return p
+	}
+	near := pod("near", "n1", `{"default":{"ip_addresses":["10.244.1.6/24"],"mac_address":"0a:58:0a:f4:01:06","gateway_ips":["10.244.1.1"]}}`, "10.244.1.6")
+	near.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}}
+	host := pod("host", "n1", "")
+	host.Spec.HostNetwork = true
+	return Ends{Namespace: "shop", Pods: []corev1.Pod{
+		pod("from", "n1", `{"default":{"ip_addresses":["10.244.1.5/24"],"mac_address":"0a:58:0a:f4:01:05","gateway_ips":["10.244.1.1"]}}`, "10.244.1.5"),
+		near, pod("far", "n2", "", "10.244.2.6"), pod("six", "n2", "", "fd00::6"), host, pod("new", "n1", ""),
+	}, Services: []corev1.Service{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.7"}, Ports: []corev1.ServicePort{{Protocol: "TCP", Port: 80}}}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "headless"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"None"}}},
+	}}
+}
+
+func TestEnds_FindPacket(t *testing.T) {
+	for target, want := range map[string]string{
+		"pod/near":               `inport == "shop_from" && eth.src == 0a:58:0a:f4:01:05 && eth.dst == 0a:58:0a:f4:01:06 && ip.ttl == 64 && ip4.src == 10.244.1.5 && ip4.dst == 10.244.1.6 && tcp.src == 40000 && tcp.dst == 8080`,
+		"pod/shop/far:53/udp":    `eth.dst == 0a:58:0a:f4:01:01 && ip.ttl == 64 && ip4.src == 10.244.1.5 && ip4.dst == 10.244.2.6 && udp.src == 40000 && udp.dst == 53`,
+		"pod/far/icmp":           `ip4.dst == 10.244.2.6 && icmp4.type == 8`,
+		"svc/web":                `ip4.dst == 10.96.0.7 && tcp.src == 40000 && tcp.dst == 80`,
+		"192.0.2.7:443":          `eth.dst == 0a:58:0a:f4:01:01 && ip.ttl == 64 && ip4.src == 10.244.1.5 && ip4.dst == 192.0.2.7 && tcp.src == 40000 && tcp.dst == 443`,
+		"[::ffff:0:0]:443":       "ERROR the two ends have no address family in common",
+		"pod/six:1":              "ERROR the two ends have no address family in common",
+		"192.0.2.7":              "ERROR want a port",
+		"192.0.2.7:443443":       "ERROR is no port",
+		"svc/headless:1":         "ERROR has no cluster IP",
+		"svc/none:1":             "ERROR there is no service shop/none",
+		"pod/none:1":             "ERROR there is no pod shop/none",
+		"deployment/web:80":      "ERROR want pod/NAME, svc/NAME or an address",
+		"pod/far":                "ERROR want a port",
+		"192.0.2.7:80/tcp/extra": "ERROR is no port",
+	} {
+		c, err := testEnds().Connection("pod/from", target)
+		got := c.Microflow()
+		if wrong, ok := strings.CutPrefix(want, "ERROR "); ok {
+			if err == nil || !strings.Contains(err.Error(), wrong) {
+				t.Errorf("%s: error %v, want %q", target, err, wrong)
+			}
+		} else if err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %v, %s", target, err, got)
+		}
+	}
+	for source, want := range map[string]string{
+		"pod/host": "has the network of its node", "pod/new": "has no address on the default network yet", "pod/none": "there is no pod", "svc/web": "want pod/NAME",
+	} {
+		if _, err := testEnds().Connection(source, "192.0.2.7:1"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("from %s: error %v, want %q", source, err, want)
+		}
+	}
+}

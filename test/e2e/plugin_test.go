@@ -1,0 +1,270 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	says "github.com/ovn-offload/ovn-offload/pkg/answer"
+)
+
+// plugin is the path of kubectl-offload, built once.
+var plugin = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(cluster.root, "_output/bin/kubectl-offload")
+	out, err := exec.Command("go", "build", "-C", cluster.root, "-tags", "grpcnotrace", "-o", path, "./cmd/kubectl-offload").CombinedOutput()
+	if err != nil {
+		return "", errors.New(string(out))
+	}
+	return path, nil
+})
+
+// kubectlOffload runs a verb of the plugin and gives what it printed, and its exit code.
+func kubectlOffload(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	path, err := plugin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, config := cluster.Kubectl()
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+config)
+	out, err := cmd.CombinedOutput()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// TestPlugin_StatusNamesWhatIsBroken: a pod that asks for a network that does not exist is a problem; a good one is none.
+func TestPlugin_StatusNamesWhatIsBroken(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	out, code := kubectlOffload(t, "status", "-o", "json")
+	var st says.Status
+	if err := json.Unmarshal([]byte(out), &st); err != nil {
+		t.Fatalf("exit code %d, %v: %s", code, err, out)
+	}
+	if len(st.Missing) > 0 || st.Nodes.All != len(nodes) || st.Leader == "" || len(st.Versions["agent"]) != 1 || int(st.Code) != code {
+		t.Errorf("exit code %d, status %s", code, out)
+	}
+	if strings.Contains(out, ns+"/") {
+		t.Errorf("before anything is wrong: %s", out)
+	}
+	pod := podObject(ns, "waits", nodes[1])
+	pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": "no-such-network"}
+	if _, err := cluster.client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "status names the pod that waits for its network", func() (bool, string) {
+		out, code := kubectlOffload(t, "status")
+		return code != 0 && strings.Contains(out, "pod/"+ns+"/waits") && strings.Contains(out, "NetworkNotFound"), out
+	})
+	out, code = kubectlOffload(t, "explain", "pod/waits", "-n", ns)
+	if code == 0 || !strings.Contains(out, "NetworkNotFound") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code = kubectlOffload(t, "help", "NetworkNotFound"); code != 0 || !strings.Contains(out, "# Event NetworkNotFound") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// TestPlugin_ExplainsPod that has no VF, and refuses what does not exist.
+func TestPlugin_ExplainsPod(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	pod := running(t, ns, "web", nodes[1])
+	out, code := kubectlOffload(t, "explain", "pod/web", "-n", ns)
+	if code != 0 || !strings.Contains(out, addresses(t, pod)[0].String()+"/") || !strings.Contains(out, "no-vf") || !strings.Contains(out, nodes[1]) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	for _, wrong := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"explain", "pod/none", "-n", ns}, 1},
+		{[]string{"explain", "service/web"}, 64},
+		{[]string{"explain"}, 64},
+		{[]string{"status", "-o", "xml"}, 64},
+		{[]string{"status", "--no-such-flag"}, 64},
+		{[]string{"status", "--from", "/no/such/file"}, 64},
+		{[]string{"status", "--context", "none"}, 3},
+		{[]string{"topology", "node/none"}, 1},
+	} {
+		if out, code := kubectlOffload(t, wrong.args...); code != wrong.code {
+			t.Errorf("%v: exit code %d, want %d: %s", wrong.args, code, wrong.code, out)
+		}
+	}
+}
+
+// TestPlugin_RunsProgramsOfOVN where they are, with their exit codes.
+func TestPlugin_RunsProgramsOfOVN(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	running(t, ns, "web", nodes[1])
+	if out, code := kubectlOffload(t, "nb", "--", "lsp-get-addresses", ns+"_web"); code != 0 || !strings.Contains(out, ":") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code := kubectlOffload(t, "nb", "--", "lsp-get-addresses", "no-such-port"); code != 1 || !strings.Contains(out, "port name not found") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code := kubectlOffload(t, "sb", "--", "show"); code != 0 || !strings.Contains(out, ns+"_web") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code := kubectlOffload(t, "ovs", nodes[1], "--", "ovs-vsctl", "list-br"); code != 0 || !strings.Contains(out, "br-int") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code := kubectlOffload(t, "ovs", "no-such-node", "--", "ovs-vsctl", "list-br"); code != 3 || !strings.Contains(out, "no ready pod") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// canary is in every place of the cluster that may have a secret.
+const canary = "canary-7f3a"
+
+// TestPlugin_SysdumpHasNoSecret, and answers as the cluster does.
+func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	plantCanaries(t, ns)
+	path := filepath.Join(t.TempDir(), "dump.tgz")
+	out, code := kubectlOffload(t, "sysdump", "--file", path, "--nodes", nodes[1])
+	if code != 0 || !strings.Contains(out, path) {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	files := archiveFiles(t, path)
+	for _, want := range []string{
+		"snapshot.json", "objects/pods.json", "nodes/" + nodes[1] + "/flows-br-int.txt", "nodes/" + nodes[1] + "/routes.txt",
+		"nodes/" + nodes[1] + "/datapath-flows.txt",
+	} {
+		if len(files[want]) == 0 {
+			t.Errorf("the archive has no %s", want)
+		}
+	}
+	logs := 0
+	for name, text := range files {
+		if strings.HasPrefix(name, "logs/") {
+			logs++
+		}
+		if strings.Contains(text, canary) {
+			t.Errorf("%s has a secret", name)
+		}
+	}
+	if logs < 3 {
+		t.Errorf("only %d logs", logs)
+	}
+	if !strings.Contains(files["objects/pods.json"], ns) {
+		t.Error("the pod with the secrets is not in the archive at all")
+	}
+	live, _ := kubectlOffload(t, "explain", "pod/web", "-n", ns, "-o", "json")
+	dumped, _ := kubectlOffload(t, "explain", "pod/"+ns+"/web", "-o", "json", "--from", path)
+	var a, b says.PodExplained
+	if err := errors.Join(json.Unmarshal([]byte(live), &a), json.Unmarshal([]byte(dumped), &b)); err != nil {
+		t.Fatal(err)
+	}
+	b.Taken = a.Taken
+	again, _ := json.Marshal(b)
+	first, _ := json.Marshal(a)
+	if string(again) != string(first) {
+		t.Errorf("the archive says\n%s\nand the cluster\n%s", again, first)
+	}
+	if out, code := kubectlOffload(t, "sysdump", "--file", path); code == 0 {
+		t.Errorf("it writes over a file: %s", out)
+	}
+}
+
+func plantCanaries(t *testing.T, ns string) {
+	t.Helper()
+	core := cluster.client.CoreV1()
+	if _, err := core.Secrets(ns).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "secret"}, StringData: map[string]string{"password": canary},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"password": canary},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod := podObject(ns, "web", nodes[1])
+	pod.Annotations = map[string]string{"example.com/password": canary, "kubectl.kubernetes.io/last-applied-configuration": canary}
+	pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "PASSWORD", Value: canary})
+	if _, err := core.Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitPod(t, ns, pod.Name, "Running", isRunning)
+}
+
+func archiveFiles(t *testing.T, path string) map[string]string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	zip, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for archive := tar.NewReader(zip); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(text)
+	}
+}
+
+// TestPlugin_TraceNamesWhatDecides: the policy that drops, the service that chooses, and no object where none decides.
+func TestPlugin_TraceNamesWhatDecides(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	to := running(t, ns, "to", nodes[1])
+	running(t, ns, "from", nodes[2])
+	svc := tracedService(t, ns, "to", func(*corev1.ServiceSpec) {})
+	toPod, toService := "pod/to:"+fmt.Sprint(echoPort), "svc/"+svc.Name
+	ask := func(target string) (string, int) {
+		return kubectlOffload(t, "trace", "pod/from", target, "-n", ns)
+	}
+	eventually(t, soon, "the trace reaches the pod", func() (bool, string) {
+		out, code := ask(toPod)
+		return code == 0 && strings.Contains(out, "DELIVERED") && strings.Contains(out, ns+"_"+to.Name), out
+	})
+	eventually(t, soon, "the trace names the service", func() (bool, string) {
+		out, code := ask(toService)
+		return code == 0 && strings.Contains(out, "Service/"+ns+"/"+svc.Name), out
+	})
+	if out, _ := ask(toPod); strings.Contains(out, "NetworkPolicy") || strings.Contains(out, "Service/") {
+		t.Errorf("without a policy and a service the trace names one: %s", out)
+	}
+	createPolicy(t, ns, "deny", allowIngress(to.Name))
+	eventually(t, policyWithin, "the trace names the policy that drops", func() (bool, string) {
+		out, code := ask(toPod)
+		return code == 1 && strings.Contains(out, "dropped by NetworkPolicy/"+ns+"/deny"), out
+	})
+	if out, code := ask("pod/none"); code != 64 || !strings.Contains(out, "there is no pod "+ns+"/none") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
