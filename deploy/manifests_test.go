@@ -198,6 +198,7 @@ var rights = map[string][]string{
 		"list clusteruserdefinednetworks", "watch clusteruserdefinednetworks", "update clusteruserdefinednetworks", "update clusteruserdefinednetworks/status",
 		"update clusteruserdefinednetworks/finalizers",
 		"list networks", "watch networks", "update networks", "update networks/status", "update networks/finalizers",
+		"list networkchainings", "watch networkchainings", "update networkchainings/status",
 		"list providernetworks", "watch providernetworks", "update providernetworks", "update providernetworks/status", "update providernetworks/finalizers",
 		"create events", "patch events", "create leases", "get leases*", "update leases*", "get configmaps*",
 	},

@@ -201,6 +201,8 @@ func TestRules_OfOVN4NFV(t *testing.T) {
 	all := kinds(t, "../../deploy/manifests/19-ovn4nfv-crds.yaml")
 	const subnets = "cniType: ovn4nfv\nipv4Subnets: [{name: s, subnet: 172.16.33.0/24, gateway: 172.16.33.1/24, excludeIps: 172.16.33.2 172.16.33.5..172.16.33.10}]\n"
 	const vlan = "vlan: {vlanId: '100', providerInterfaceName: eth0, logicalInterfaceName: eth0.100, vlanNodeSelector: specific, nodeLabelList: [a=b]}\n"
+	const chain = "chainType: Routing\nroutingSpec:\n  namespace: default\n  networkChain: "
+	const ends = "[{networkName: a, gatewayIp: 172.30.10.2, subnet: 172.30.10.0/24, podSelector: {matchLabels: {sfc: head}}, namespaceSelector: {matchLabels: {sfc: head}}}]"
 	for _, tc := range []struct{ kind, spec, refusal string }{
 		{"Network", subnets + "dns: {nameservers: [10.0.0.1], search: [a.b]}\nroutes: [{dst: 0.0.0.0/0, gw: 172.16.33.1}]", ""},
 		{"Network", "cniType: calico", "Unsupported value"},
@@ -211,6 +213,10 @@ func TestRules_OfOVN4NFV(t *testing.T) {
 		{"ProviderNetwork", subnets + "providerNetType: DIRECT\n" + vlan, "vlan is required"},
 		{"ProviderNetwork", subnets + "providerNetType: VXLAN", "Unsupported value"},
 		{"ProviderNetwork", subnets + "providerNetType: VLAN\nvlan: {vlanId: '0'}", "should match"},
+		{"NetworkChaining", chain + "'net=a,app=slb,net=b,app.kubernetes.io/name=ngfw,net=c'\n  left: " + ends + "\n  right: " + ends, ""},
+		{"NetworkChaining", chain + "'app=slb,dync-net1,app=ngfw'\n  leftNetwork: " + ends + "\n  rightNetwork: [{networkName: b, gatewayIp: 172.30.20.2, subnet: 172.30.20.0/24}]", ""},
+		{"NetworkChaining", "chainType: Tunnel\nroutingSpec: {networkChain: 'a,app=x,b'}", "Unsupported value"},
+		{"NetworkChaining", "chainType: Routing\nroutingSpec: {namespace: default}", "Required value"},
 	} {
 		got := all[tc.kind].refusal(t, read(t, "k8s.plugin.opnfv.org/v1alpha1", tc.kind, tc.spec), nil)
 		if (tc.refusal == "") != (got == "") || !strings.Contains(got, tc.refusal) {

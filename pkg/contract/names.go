@@ -41,6 +41,9 @@ func (n Network) PodSwitch(node string) string {
 // LocalnetPort is the port of a localnet's switch to the physical network.
 func (n Network) LocalnetPort() string { return n.prefix() + "ovn_localnet_port" }
 
+// ChainRouter is the router of a NetworkChaining.
+func ChainRouter(namespace, name string) string { return "chain_" + namespace + "_" + name }
+
 // ExternalSwitch is the switch between a gateway router and the node's uplink.
 func (n Network) ExternalSwitch(node string) string { return "ext_" + n.prefix() + node }
 

@@ -52,7 +52,8 @@ type Network struct {
 	// Excluded are parts of Subnets that no pod gets.
 	Excluded []netip.Prefix
 	PodRules
-	// Gateways are the router's addresses on the switch of a primary network of topology layer2, one for each family.
+	// Gateways are the router's addresses on the switch of a network of topology layer2 or localnet: one for each family of a
+	// primary network, and at most one for each subnet of a secondary network, which has a router only in a chain.
 	Gateways []netip.Prefix
 	// MTU of the pods' interfaces, 0: that of the node.
 	MTU int

@@ -19,6 +19,10 @@ const (
 	NodusInterfacesKey = "k8s.plugin.opnfv.org/ovnInterfaces"
 )
 
+// ChainFailureKey holds "open" on a NetworkChaining whose packets pass functions without a ready pod, "closed" or nothing
+// where they are dropped; user.
+const ChainFailureKey = "ovn-offload.io/chain-failure"
+
 // AsksForNetworks says that a pod has an annotation that Attachments reads.
 func AsksForNetworks(pod *corev1.Pod) bool {
 	return pod.Annotations[NetworksKey] != "" || nodusKey(pod) != ""

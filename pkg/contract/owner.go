@@ -28,6 +28,9 @@ const (
 	KindBaselineAdminNetworkPolicy = "BaselineAdminNetworkPolicy"
 	KindClusterNetworkPolicy       = "ClusterNetworkPolicy"
 
+	// KindNetworkChaining has a router on the networks of the chain.
+	KindNetworkChaining = "NetworkChaining"
+
 	// KindNAD has no rows: the networks that NetworkAttachmentDefinitions define have them.
 	KindNAD = "NetworkAttachmentDefinition"
 
@@ -75,6 +78,11 @@ func NetworkPolicyOwner(namespace, name string) Owner {
 // MultiNetworkPolicyOwner is the owner that stands for a MultiNetworkPolicy; the owners on its networks have rows.
 func MultiNetworkPolicyOwner(namespace, name string) Owner {
 	return Owner{Kind: KindMultiNetworkPolicy, Namespace: namespace, Name: name}
+}
+
+// NetworkChainingOwner is the owner of the rows of a chain of functions.
+func NetworkChainingOwner(namespace, name string) Owner {
+	return Owner{Kind: KindNetworkChaining, Namespace: namespace, Name: name}
 }
 
 // On is the owner of the same object on another network.

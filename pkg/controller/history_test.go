@@ -51,6 +51,7 @@ func wholeWorld(t testing.TB, policies []runtime.Object, objects ...runtime.Obje
 		ovnv1.UserDefinedNetworks():             "UserDefinedNetworkList", ovnv1.ClusterUserDefinedNetworks(): "ClusterUserDefinedNetworkList",
 		opnfv.Networks(): "NetworkList", opnfv.ProviderNetworks(): "ProviderNetworkList",
 		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
+		opnfv.NetworkChainings():    "NetworkChainingList",
 	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"

@@ -16,9 +16,9 @@ func isClusterPolicy(owner contract.Owner) bool {
 	return ok
 }
 
-// decided records the outcome of a policy for the whole cluster and marks its condition for writing.
+// decided records the outcome of a policy for the whole cluster, or of a chain, and marks its status for writing.
 func (c *Zone) decided(owner contract.Owner, err error) {
-	if !isClusterPolicy(owner) {
+	if !isClusterPolicy(owner) && owner.Kind != contract.KindNetworkChaining {
 		return
 	}
 	condition := metav1.Condition{
@@ -32,18 +32,23 @@ func (c *Zone) decided(owner contract.Owner, err error) {
 	c.statuses.Mark(owner)
 }
 
-// writeStatuses writes the conditions of policies. It is a loop of its own, so
+// writeStatuses writes the conditions of policies and the states of chains. It is a loop of its own, so
 // that a slow API server does not hold up the rows.
 func (c *Zone) writeStatuses(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
 		object := c.view.AdminPolicy(owner)
-		if object == nil {
-			c.outcomes.Delete(owner)
-			continue
+		if owner.Kind == contract.KindNetworkChaining {
+			object = c.view.NetworkChaining(owner.Namespace, owner.Name)
 		}
-		if condition, ok := c.outcomes.Load(owner); ok {
-			failed[owner] = kube.SetPolicyCondition(ctx, c.cfg.Dynamic, owner, object, condition.(metav1.Condition))
+		outcome, ok := c.outcomes.Load(owner)
+		switch {
+		case object == nil:
+			c.outcomes.Delete(owner)
+		case ok && owner.Kind == contract.KindNetworkChaining:
+			failed[owner] = kube.SetChainState(ctx, c.cfg.Dynamic, object, outcome.(metav1.Condition))
+		case ok:
+			failed[owner] = kube.SetPolicyCondition(ctx, c.cfg.Dynamic, owner, object, outcome.(metav1.Condition))
 		}
 	}
 	return failed, nil

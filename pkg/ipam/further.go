@@ -108,6 +108,12 @@ func (h *holding) describe(r Request) {
 		}
 		n.Addresses = append(n.Addresses, netip.PrefixFrom(addr, bits))
 	}
+	for _, route := range r.Routes {
+		isSame := func(other contract.Route) bool { return other.Dest == route.Dest }
+		if slices.ContainsFunc(n.Addresses, func(own netip.Prefix) bool { return own.Contains(route.NextHop) }) && !slices.ContainsFunc(n.Routes, isSame) {
+			n.Routes = append(n.Routes, route)
+		}
+	}
 	if r.Network.IsPrimary() {
 		n.Gateways = routers
 	}

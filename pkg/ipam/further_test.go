@@ -329,3 +329,46 @@ func TestFurther_PrimaryHasTheDefaultRoute(t *testing.T) {
 		}
 	}
 }
+
+// led are tenants with a route in each request.
+type led struct {
+	tenants
+	routes []contract.Route
+}
+
+func (l led) Requests(pod *corev1.Pod) []Request {
+	requests := l.tenants.Requests(pod)
+	for i := range requests {
+		requests[i].Routes = l.routes
+	}
+	return requests
+}
+
+// TestFurther_RoutesOfAChain: a pod gets a route by the router in its subnet, one for each destination, when it gets its
+// address. Later ones are not added, also after a restart.
+func TestFurther_RoutesOfAChain(t *testing.T) {
+	route := func(dest, via string) contract.Route {
+		return contract.Route{Dest: netip.MustParsePrefix(dest), NextHop: netip.MustParseAddr(via)}
+	}
+	networks := &led{tenants{"blue": tenant(t, "blue", contract.Layer2, "10.1.0.0/24")}, []contract.Route{
+		route("10.9.0.0/24", "10.2.0.1"), route("10.9.0.0/24", "10.1.0.1"), route("10.9.0.0/24", "10.1.0.2"),
+	}}
+	cfg := plan(t, "10.0.0.0/16/24")
+	cfg.Further = networks
+	a := newAllocator(t, cfg)
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	pod := attached(newPod("p", "n1", 2), "blue")
+	decidePod(t, a, pod, node)
+	want := []contract.Route{route("10.9.0.0/24", "10.1.0.1")}
+	if diff := cmp.Diff(want, entry(t, pod, "ns/blue").Routes, cmp.Comparer(func(x, y contract.Route) bool { return x == y })); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+	networks.routes = nil
+	for range 2 {
+		if d := decidePod(t, a, pod, node); d.Annotations != nil || d.Warning != "" {
+			t.Errorf("without the chain: %+v", d)
+		}
+		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
+	}
+}

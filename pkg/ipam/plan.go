@@ -60,6 +60,8 @@ type Request struct {
 	Resource string
 	// IPAMClaim is nil for a pod that refers to none.
 	IPAMClaim *Claim
+	// Routes are added to those of the network where the pod has an address in the subnet of the next hop.
+	Routes []contract.Route
 	// Locked is of the request on the default network: another network is the pod's primary one.
 	Locked bool
 }

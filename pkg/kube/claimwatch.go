@@ -97,6 +97,9 @@ func (v *primaries) requests(pod *corev1.Pod) ([]ipam.Request, error) {
 	primary, waits := v.primaryRequest(pod)
 	asked, missing := v.Definitions.Requests(pod)
 	requests, denied := v.granted(pod, append(primary, asked...))
+	for i := range requests {
+		requests[i].Routes = v.chainRoutes(pod, requests[i].NAD)
+	}
 	return requests, errors.Join(waits, missing, denied)
 }
 

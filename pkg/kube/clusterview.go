@@ -121,6 +121,7 @@ func (v *ClusterView) podChanged(old, new *corev1.Pod) {
 		if old == nil || new == nil || old.Annotations[contract.PodNetworksKey] != new.Annotations[contract.PodNetworksKey] {
 			owners = append(owners, v.servicesOf(pod.Namespace)...)
 		}
+		owners = append(owners, v.chainsOf(old, new)...)
 		v.notify(contract.Unique(append(append(owners, AttachmentOwners(old)...), AttachmentOwners(new)...))...)
 	}
 }
@@ -258,6 +259,8 @@ func (v *ClusterView) Object(owner contract.Owner) runtime.Object {
 		return objectOf(v.NAD(owner.Namespace, owner.Name))
 	case contract.KindIPAMClaim:
 		return objectOf(v.IPAMClaim(owner.Namespace, owner.Name))
+	case contract.KindNetworkChaining:
+		return objectOf(v.NetworkChaining(owner.Namespace, owner.Name))
 	}
 	if owner.Kind == contract.KindMultiNetworkPolicy {
 		return objectOf(v.MultiNetworkPolicy(owner.Namespace, owner.Name))

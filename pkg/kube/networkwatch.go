@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/network"
 )
@@ -34,6 +35,7 @@ type networks struct {
 	claims
 	grants
 	multiPolicies
+	chainings
 	allPods     store[corev1.Pod]
 	allNodes    store[corev1.Node]
 	allServices store[corev1.Service]
@@ -64,6 +66,9 @@ func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interfac
 	if err == nil {
 		v.multis, v.multisPresent, err = optionalKind(ctx, client, MultiNetworkPolicies())
 	}
+	if err == nil {
+		v.chains, v.chainsPresent, err = optionalKind(ctx, client, opnfv.NetworkChainings())
+	}
 	return err
 }
 
@@ -85,6 +90,7 @@ func (v *networks) start(ctx context.Context, f *following, changed func(old, ne
 	}
 	v.startClaims(ctx, f, marked)
 	v.startPhysical(ctx, f, marked)
+	v.startChains(ctx, f, marked)
 }
 
 // notifyOfNAD notifies of what changes with a NetworkAttachmentDefinition: of policies last, which use what the others make.
@@ -97,7 +103,7 @@ func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
 		}
 	}
 	namespaces := v.labelledAmong(nads)
-	v.notify(contract.Unique(slices.Concat(owners, v.primaryChanged(namespaces), v.NADsChanged(nads...), placePolicies(v, namespaces)))...)
+	v.notify(contract.Unique(slices.Concat(owners, v.primaryChanged(namespaces), v.NADsChanged(nads...), placePolicies(v, namespaces), v.ChainOwners()))...)
 }
 
 func sameNAD(old, new *unstructured.Unstructured) bool {

@@ -40,7 +40,7 @@ func (v *networks) startPhysical(ctx context.Context, f *following, changed func
 	}
 }
 
-// usersOf are the NetworkAttachmentDefinitions of localnets, and the pods that ask for them.
+// usersOf are the NetworkAttachmentDefinitions of localnets, the pods that ask for them, and chains.
 func (v *networks) usersOf(which func(n contract.Network, namespace string) bool) (owners []contract.Owner) {
 	for _, owner := range v.NADOwners() {
 		key := owner.Namespace + "/" + owner.Name
@@ -52,6 +52,9 @@ func (v *networks) usersOf(which func(n contract.Network, namespace string) bool
 		for _, pod := range v.allPods.Find(byNAD, key) {
 			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)
 		}
+	}
+	if len(owners) > 0 {
+		owners = append(owners, v.ChainOwners()...)
 	}
 	return owners
 }

@@ -33,7 +33,7 @@ func trim(obj any) (any, error) {
 }
 
 func trimPod(pod *corev1.Pod) *corev1.Pod {
-	return &corev1.Pod{
+	kept := &corev1.Pod{
 		ObjectMeta: trimMeta(pod.ObjectMeta),
 		Spec: corev1.PodSpec{
 			NodeName:       pod.Spec.NodeName,
@@ -43,6 +43,10 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs},
 	}
+	if isReady(pod) && contract.AsksForNetworks(pod) { // which functions of chains do; of others, it would only make events
+		kept.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return kept
 }
 
 // trimContainers keeps the named ports, to which policies refer, those of the

@@ -17,7 +17,7 @@ const maxName = 128
 
 // check says what a netconf may not say.
 func check(c netconf, n contract.Network) error {
-	for _, err := range []error{checkName(n.Name), checkKinds(c, n), checkNumbers(n), checkLists(c, n)} {
+	for _, err := range []error{checkName(n.Name), checkKinds(c, n), checkSecurity(c, n), checkNumbers(n), checkLists(c, n)} {
 		if err != nil {
 			return err
 		}
@@ -49,10 +49,6 @@ func checkKinds(c netconf, n contract.Network) error {
 		return fmt.Errorf("role %q is neither primary nor secondary", c.Role)
 	case isPrimary && n.Topology == contract.Localnet:
 		return errors.New("a network of topology localnet cannot have the role primary")
-	case !slices.Contains([]string{"", securityIP, securityMAC}, c.PortSecurity):
-		return fmt.Errorf("portSecurity %q is neither ip nor mac", c.PortSecurity)
-	case isPrimary && n.Forward:
-		return errors.New("portSecurity mac needs the role secondary")
 	case isPrimary && len(n.Subnets) == 0:
 		return errors.New("subnets are missing")
 	case c.hasIPAM():
@@ -69,6 +65,16 @@ func checkKinds(c netconf, n contract.Network) error {
 	return c.withoutLocalnet()
 }
 
+func checkSecurity(c netconf, n contract.Network) error {
+	switch {
+	case !slices.Contains([]string{"", securityIP, securityMAC}, c.PortSecurity):
+		return fmt.Errorf("portSecurity %q is neither ip nor mac", c.PortSecurity)
+	case n.IsPrimary() && n.Forward:
+		return errors.New("portSecurity mac needs the role secondary")
+	}
+	return nil
+}
+
 func (c netconf) hasIPAM() bool {
 	var ipam struct {
 		Type string `json:"type"`
@@ -82,6 +88,8 @@ func checkLayer3(c netconf, n contract.Network) error {
 		return errors.New("subnets are missing")
 	case n.Persistent:
 		return errors.New("allowPersistentIPs needs topology layer2 or localnet")
+	case c.DefaultGateways != "":
+		return errors.New("defaultGatewayIPs needs topology layer2 or localnet")
 	case c.ExcludeSubnets != "":
 		return errors.New("excludeSubnets needs topology layer2 or localnet")
 	}
@@ -96,8 +104,8 @@ func checkLocalnet(c netconf) error {
 }
 
 func (c netconf) withoutLayer2() error {
-	if c.ReservedSubnets+c.InfraSubnets+c.DefaultGateways != "" {
-		return errors.New("reservedSubnets, infrastructureSubnets and defaultGatewayIPs need topology layer2")
+	if c.ReservedSubnets+c.InfraSubnets != "" {
+		return errors.New("reservedSubnets and infrastructureSubnets need topology layer2")
 	}
 	return nil
 }

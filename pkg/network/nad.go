@@ -45,7 +45,7 @@ type addressing struct {
 	JoinSubnet     string `json:"joinSubnet"`
 }
 
-// layer2Keys are for primary networks.
+// layer2Keys are for primary networks; DefaultGateways also for secondary ones.
 type layer2Keys struct {
 	ReservedSubnets string `json:"reservedSubnets"`
 	InfraSubnets    string `json:"infrastructureSubnets"`
@@ -163,8 +163,42 @@ func (c netconf) network() (contract.Network, error) {
 		if n.Topology == contract.Layer2 {
 			return n, c.reserve(&n)
 		}
+		return n, nil
 	}
-	return n, nil
+	gateways, err := c.gateways()
+	for _, gateway := range gateways {
+		if err = errors.Join(err, reserveGateway(&n, gateway)); err != nil {
+			break
+		}
+	}
+	return n, err
+}
+
+// reserveGateway sets a router's address on the switch of a secondary network, which no pod gets there.
+func reserveGateway(n *contract.Network, gateway netip.Addr) error {
+	at := slices.IndexFunc(n.Subnets, func(s contract.Subnet) bool { return s.Contains(gateway) })
+	switch {
+	case at < 0:
+		return fmt.Errorf("defaultGatewayIPs: %s is in none of the subnets", gateway)
+	case slices.ContainsFunc(n.Gateways, func(other netip.Prefix) bool { return other.Contains(gateway) }):
+		return fmt.Errorf("defaultGatewayIPs: %s is the second of its subnet", gateway)
+	}
+	n.Gateways = append(n.Gateways, netip.PrefixFrom(gateway, n.Subnets[at].Bits()))
+	if !slices.ContainsFunc(n.Excluded, func(part netip.Prefix) bool { return part.Contains(gateway) }) {
+		n.Excluded = append(n.Excluded, netip.PrefixFrom(gateway, gateway.BitLen()))
+	}
+	return nil
+}
+
+func (c netconf) gateways() (chosen []netip.Addr, err error) {
+	for _, text := range split(c.DefaultGateways) {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("defaultGatewayIPs: %q is not an IP address", text)
+		}
+		chosen = append(chosen, addr)
+	}
+	return chosen, nil
 }
 
 // reserve sets the router's addresses on the switch of a primary network of topology layer2, and what no pod gets there:
@@ -177,13 +211,9 @@ func (c netconf) reserve(n *contract.Network) error {
 		}
 		n.Excluded = append(n.Excluded, parts...)
 	}
-	var chosen []netip.Addr
-	for _, text := range split(c.DefaultGateways) {
-		addr, err := netip.ParseAddr(text)
-		if err != nil {
-			return fmt.Errorf("defaultGatewayIPs: %q is not an IP address", text)
-		}
-		chosen = append(chosen, addr)
+	chosen, err := c.gateways()
+	if err != nil {
+		return err
 	}
 	for _, subnet := range n.Prefixes() {
 		first, second := contract.AddressAt(subnet, contract.RouterOffset), contract.AddressAt(subnet, contract.ManagementOffset)

@@ -37,7 +37,7 @@ func describe(n contract.Network) string {
 	for _, list := range []struct {
 		key  string
 		list any
-	}{{"without", n.Excluded}, {"join", n.JoinSubnets}} {
+	}{{"without", n.Excluded}, {"join", n.JoinSubnets}, {"by", n.Gateways}} {
 		if s := fmt.Sprint(list.list); s != "[]" {
 			text += " " + list.key + s
 		}
@@ -59,9 +59,10 @@ func TestParse_Networks(t *testing.T) {
 		`"subnets":"10.1.0.0/16","excludeSubnets":"10.1.0.0/24"`:               "net layer2 secondary 10.1.0.0/16/16 without[10.1.0.0/24]",
 		`"topology":"localnet","vlanID":7,"subnets":"10.96.0.0/24"`:            `net localnet secondary 10.96.0.0/24/24 mtu 0 vlan 7 on "net" persistent false`,
 		`"topology":"localnet","physicalNetworkName":"phys"`:                   `net localnet secondary mtu 0 vlan 0 on "phys" persistent false`,
-		`"role":"primary","subnets":"10.1.0.0/16"`:                             "net layer2 primary 10.1.0.0/16/16 without[10.1.0.1/32 10.1.0.2/32] join[100.65.0.0/16]",
+		`"role":"primary","subnets":"10.1.0.0/16"`:                             "net layer2 primary 10.1.0.0/16/16 without[10.1.0.1/32 10.1.0.2/32] join[100.65.0.0/16] by[10.1.0.1/16]",
 		`"subnets":"10.1.0.0/16","allowPersistentIPs":true`:                    `net layer2 secondary 10.1.0.0/16/16 mtu 0 vlan 0 on "" persistent true`,
-		`"ipam":{}`:            "net layer2 secondary",
+		`"ipam":{}`: "net layer2 secondary",
+		`"subnets":"10.1.0.0/16,fd01::/64","defaultGatewayIPs":"10.1.0.9,fd01::1","excludeSubnets":"10.1.0.0/28"`: "net layer2 secondary 10.1.0.0/16/16 fd01::/64/64 without[10.1.0.0/28 fd01::1/128] by[10.1.0.9/16 fd01::1/64]",
 		`"portSecurity":"ip"`:  "net layer2 secondary",
 		`"portSecurity":"mac"`: "net layer2 secondary forward",
 	} {
@@ -107,7 +108,11 @@ func TestParse_Refused(t *testing.T) {
 		`"mtu":100`:                        "mtu 100 is not between",
 		`"mtu":1200,"subnets":"fd01::/64"`: "less than 1280",
 		`"transport":"evpn"`:               `transport "evpn" is not supported`,
-		`"portSecurity":"none"`:            `portSecurity "none" is neither ip nor mac`,
+		`"subnets":"10.1.0.0/16","defaultGatewayIPs":"10.2.0.1"`:                     "defaultGatewayIPs: 10.2.0.1 is in none of the subnets",
+		`"subnets":"10.1.0.0/16","defaultGatewayIPs":"10.1.0.1,10.1.0.2"`:            "defaultGatewayIPs: 10.1.0.2 is the second of its subnet",
+		`"subnets":"10.1.0.0/16","defaultGatewayIPs":"x"`:                            `defaultGatewayIPs: "x" is not an IP address`,
+		`"topology":"layer3","subnets":"10.1.0.0/16","defaultGatewayIPs":"10.1.0.1"`: "defaultGatewayIPs needs topology",
+		`"portSecurity":"none"`: `portSecurity "none" is neither ip nor mac`,
 		`"role":"primary","subnets":"10.1.0.0/16","portSecurity":"mac"`: "portSecurity mac needs the role secondary",
 	} {
 		if network, err := Parse(NAD{Key: "red/a", Config: config(t, fields)}); err == nil || !strings.Contains(err.Error(), want) {

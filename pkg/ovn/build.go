@@ -16,6 +16,7 @@
 //	further.go   the rows of networks beside the default one
 //	primary.go   the links of primary networks to gateway routers
 //	acl.go       the rules of all pods; acl/: those of policies
+//	chains/      the routers of chains of pods
 //	lb/          the load balancers of services and host ports
 //	names.go     every name that OVN sees
 //
@@ -31,6 +32,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/chains"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -53,6 +55,7 @@ type View interface {
 	NodeSubnets(node *corev1.Node, network string) []netip.Prefix
 	lb.View
 	acl.View
+	chains.Facts
 }
 
 // Build is every row that owner wants: none when its object is gone. An owner

@@ -29,6 +29,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -247,7 +248,7 @@ func readObjects(t *testing.T, text string) facts {
 			all = append(all, decode[corev1.Namespace](t, doc))
 		case "NetworkPolicy":
 			all = append(all, decode[networkingv1.NetworkPolicy](t, doc))
-		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy, contract.KindNAD, contract.KindMultiNetworkPolicy:
+		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy, contract.KindNAD, contract.KindMultiNetworkPolicy, contract.KindNetworkChaining:
 			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
 				t.Fatal(err)
@@ -266,7 +267,7 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	t.Helper()
 	isAdmin := func(o runtime.Object) bool { _, ok := o.(*unstructured.Unstructured); return ok }
 	// Those whose resource does not follow from the kind.
-	irregular := map[string]schema.GroupVersionResource{contract.KindNAD: kube.NADs(), contract.KindMultiNetworkPolicy: kube.MultiNetworkPolicies()}
+	irregular := map[string]schema.GroupVersionResource{contract.KindNAD: kube.NADs(), contract.KindMultiNetworkPolicy: kube.MultiNetworkPolicies(), contract.KindNetworkChaining: opnfv.NetworkChainings()}
 	var admin, others []runtime.Object
 	for _, o := range objects {
 		switch {

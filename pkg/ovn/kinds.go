@@ -7,8 +7,10 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovn/chains"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 // Lister has the objects of all kinds, in no order. Builders have no such view: their rows do not grow with the cluster.
@@ -24,6 +26,8 @@ type Lister interface {
 type NetworkLister interface {
 	Networks() []contract.Network
 	Attachments() []contract.Owner
+	// ChainOwners are all NetworkChainings.
+	ChainOwners() []contract.Owner
 }
 
 // PolicyLister has what policies are made of.
@@ -62,6 +66,7 @@ var table = []Kind{
 	policyKind(contract.KindBaselineAdminNetworkPolicy),
 	policyKind(contract.KindClusterNetworkPolicy),
 	{Name: contract.KindPod, build: buildPod, Owners: podOwners},
+	{Name: contract.KindNetworkChaining, build: buildChain, Owners: Lister.ChainOwners},
 	{Name: contract.KindService, build: ofServices(lb.BuildService), Owners: serviceOwners},
 	{Name: contract.KindNodeServices, build: ofServices(lb.BuildNode), Owners: nodeOwners(contract.NodeServicesOwner)},
 }
@@ -106,6 +111,20 @@ func ofPolicies(build func(acl.View, contract.Network, contract.Owner) ([]ovsdb.
 		return build(view, net.Network, owner)
 	}
 }
+
+// buildChain gives no rows for a chain that cannot be: it may not have those either that it has.
+func buildChain(view View, _ scope, owner contract.Owner) ([]ovsdb.Row, error) {
+	rows, err := chains.Build(view, owner)
+	if err != nil {
+		err = refusal{err}
+	}
+	return rows, err
+}
+
+// refusal is an error of an object that must be changed.
+type refusal struct{ error }
+
+func (refusal) Is(target error) bool { return target == ErrRefused || target == reconcile.ErrInvalid }
 
 func policyKind(name string) Kind {
 	return Kind{Name: name, build: ofPolicies(acl.BuildPolicy), Owners: func(all Lister) []contract.Owner { return policyOwners(all, name) }}

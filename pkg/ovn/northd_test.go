@@ -81,6 +81,9 @@ func (n *northd) build(w isolated, without string, others ...ovsdb.Row) {
 			if network := model.Options["network_name"]; network != "" {
 				add("lsp-set-options", model.Name, "network_name="+network)
 			}
+			if peer := model.Options["router-port"]; peer != "" {
+				add("lsp-set-options", model.Name, "router-port="+peer)
+			}
 			for _, parent := range row.Parents[1:] {
 				add("pg-set-ports", parent.Name, model.Name)
 			}
@@ -94,6 +97,14 @@ func (n *northd) build(w isolated, without string, others ...ovsdb.Row) {
 			if without == "" || !strings.HasSuffix(row.ID, without) {
 				add(append(words, "acl-add", row.Parents[0].Name, model.Direction, strconv.Itoa(model.Priority), model.Match, model.Action)...)
 			}
+		case *nb.LogicalRouter:
+			add("lr-add", model.Name)
+		case *nb.LogicalRouterPort:
+			add(append([]string{"lrp-add", row.Parents[0].Name, model.Name, model.MAC}, model.Networks...)...)
+		case *nb.LogicalRouterStaticRoute:
+			add("lr-route-add", row.Parents[0].Name, model.IPPrefix, model.Nexthop)
+		case *nb.LogicalRouterPolicy:
+			add(append([]string{"lr-policy-add", row.Parents[0].Name, strconv.Itoa(model.Priority), model.Match, model.Action}, model.Nexthops...)...)
 		default:
 			n.t.Fatalf("row %T", model)
 		}

@@ -97,7 +97,7 @@ type Route struct {
 	GW string `json:"gw,omitempty"`
 }
 
-// Status is the state of a network.
+// Status is the state of a network or chain.
 type Status struct {
 	// state is Created or CreateInternalError.
 	State string `json:"state,omitempty"`

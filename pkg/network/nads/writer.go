@@ -152,9 +152,9 @@ func (w *writer) status(ctx context.Context, source *render.Source, o outcome) e
 	next := source.Object.DeepCopy()
 	if isNodus(source) {
 		before, after = stateOf(source.Object), after[:1]
-		state, message := stateCreated, ""
+		state, message := opnfv.StateCreated, ""
 		if after[0].Status == metav1.ConditionFalse {
-			state, message = stateFailed, after[0].Message
+			state, message = opnfv.StateFailed, after[0].Message
 		}
 		next.Object["status"] = map[string]any{"state": state, "message": message}
 	} else if err := setConditions(next, after); err != nil {
@@ -170,24 +170,18 @@ func (w *writer) status(ctx context.Context, source *render.Source, o outcome) e
 	return nil
 }
 
-// The states of the kinds of OVN4NFV, which have no conditions.
-const (
-	stateCreated = "Created"
-	stateFailed  = "CreateInternalError"
-)
-
 func isNodus(source *render.Source) bool {
 	return source.Owner.Kind == opnfv.KindNetwork || source.Owner.Kind == opnfv.KindProviderNetwork
 }
 
-// stateOf is the state of an object as a condition.
+// stateOf is the state of an object of OVN4NFV as a condition.
 func stateOf(object *unstructured.Unstructured) []metav1.Condition {
 	state, _, _ := unstructured.NestedString(object.Object, "status", "state")
 	message, _, _ := unstructured.NestedString(object.Object, "status", "message")
 	switch state {
-	case stateCreated:
+	case opnfv.StateCreated:
 		return []metav1.Condition{{Type: conditionCreated, Status: metav1.ConditionTrue, Message: messageCreated}}
-	case stateFailed:
+	case opnfv.StateFailed:
 		return []metav1.Condition{{Type: conditionCreated, Status: metav1.ConditionFalse, Message: message}}
 	}
 	return nil

@@ -45,11 +45,11 @@ func (s *Source) provider() error {
 	return nil
 }
 
-// plan renders the subnets. The gateways, as excluded addresses, are never a pod's. Pods may be gateways: OVN4NFV checks
+// plan renders the subnets. The gateways are never a pod's. Pods may be gateways: OVN4NFV checks
 // no addresses.
 func (s *Source) plan(a opnfv.Addresses) {
 	s.conf.Role, s.conf.PortSecurity = string(contract.RoleSecondary), "mac"
-	var subnets, excluded []string
+	var subnets, excluded, gateways []string
 	for _, subnet := range append(a.IPv4Subnets, a.IPv6Subnets...) {
 		prefix, err := netip.ParsePrefix(subnet.Subnet)
 		if err != nil {
@@ -58,6 +58,9 @@ func (s *Source) plan(a opnfv.Addresses) {
 		}
 		subnets = append(subnets, prefix.Masked().String())
 		gateway, _, _ := strings.Cut(subnet.Gateway, "/")
+		if gateway != "" {
+			gateways = append(gateways, gateway)
+		}
 		for _, text := range strings.Fields(gateway + " " + subnet.ExcludeIPs) {
 			parts, err := parts(text, prefix)
 			if err != nil {
@@ -70,7 +73,7 @@ func (s *Source) plan(a opnfv.Addresses) {
 	if len(excluded) > maxExcluded {
 		s.Refused = fmt.Sprintf("gateway and excludeIps make %d subnets, at most %d", len(excluded), maxExcluded)
 	}
-	s.conf.Subnets, s.conf.ExcludeSubnets = join(subnets), join(excluded)
+	s.conf.Subnets, s.conf.ExcludeSubnets, s.conf.DefaultGateways = join(subnets), join(excluded), join(gateways)
 }
 
 // parts divides an address, or a range a..b, into subnets.

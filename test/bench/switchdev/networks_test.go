@@ -20,6 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/test/tier"
@@ -41,6 +42,7 @@ func kindsOfObjects(t *testing.T) *dynamicfake.FakeDynamicClient {
 	lists := map[schema.GroupVersionResource]string{
 		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList",
 		kube.MultiNetworkPolicies(): contract.KindMultiNetworkPolicy + "List", v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
+		opnfv.NetworkChainings(): "NetworkChainingList",
 		{Version: "v1", Resource: "namespaces"}: "NamespaceList",
 		ovnv1.UserDefinedNetworks():             "UserDefinedNetworkList", ovnv1.ClusterUserDefinedNetworks(): "ClusterUserDefinedNetworkList",
 		opnfv.Networks(): "NetworkList", opnfv.ProviderNetworks(): "ProviderNetworkList",
