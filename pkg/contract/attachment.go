@@ -17,6 +17,11 @@ import (
 const (
 	// NetworksKey lists the further networks of a pod; user, on a Pod.
 	NetworksKey = "k8s.v1.cni.cncf.io/networks"
+	// DefaultNetworkKey asks for addresses, a MAC or an IPAMClaim on the primary network of the namespace, as one element
+	// of NetworksKey with the name of DefaultNetworkNAD; user, on a Pod.
+	DefaultNetworkKey = "v1.multus-cni.io/default-network"
+	// DefaultNetworkNAD is the only NetworkAttachmentDefinition that DefaultNetworkKey may name.
+	DefaultNetworkNAD = "ovn-kubernetes/default"
 	// NetworkStatusKey holds what the pod's interfaces are; Multus, or the controller where there is no Multus.
 	NetworkStatusKey = "k8s.v1.cni.cncf.io/network-status"
 	// ResourceNameKey names the device plugin's resource of a network; user, on a NetworkAttachmentDefinition.
@@ -169,6 +174,21 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 		out = append(out, a)
 	}
 	return out, nil
+}
+
+// OnPrimary is what a pod asks for on the primary network of its namespace in DefaultNetworkKey.
+func OnPrimary(pod *corev1.Pod) (a Attachment, err error) {
+	selections, err := parseSelections(pod.Annotations[DefaultNetworkKey])
+	if err == nil && len(selections) == 1 {
+		a, err = selections[0].attachment(pod.Namespace, 0)
+	}
+	if err == nil && (len(selections) > 1 || len(selections) == 1 && a.NAD != DefaultNetworkNAD) {
+		err = fmt.Errorf("the only element must be %s", DefaultNetworkNAD)
+	}
+	if err != nil {
+		return Attachment{}, fmt.Errorf("annotation %s: %w", DefaultNetworkKey, err)
+	}
+	return a, nil
 }
 
 func parseSelections(value string) ([]selection, error) {

@@ -313,3 +313,46 @@ func TestPrimaryNetworks_NodePortsGoToTheNextOldest(t *testing.T) {
 	}
 	w.eventually("node ports of the younger network", func() bool { return slices.Equal(balanced(), []string{younger}) && routes() == 1 })
 }
+
+// TestPrimaryNetworks_PodsAskForAddresses: a pod has the address and the MAC that it asks for. One that asks for another pod's
+// address, for one outside the subnets or of another network gets none, and one that asks for nothing a free one.
+func TestPrimaryNetworks_PodsAskForAddresses(t *testing.T) {
+	w := wholeWorld(t, nil, testNode("n1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "d", Labels: map[string]string{contract.PrimaryNetworkLabel: ""},
+	}})
+	w.startAndLead()
+	w.putNAD("main", `"name":"main","role":"primary","topology":"layer2","subnets":"10.8.0.0/24"`)
+	w.eventually("the network", func() bool {
+		return strings.Contains(w.server.Dump("Logical_Switch", "name"), "main_ovn_layer2_switch")
+	})
+	put := func(name, asked string) {
+		t.Helper()
+		pod := testPod(name, "n1")
+		if asked != "" {
+			pod.Annotations = map[string]string{contract.DefaultNetworkKey: asked}
+		}
+		if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a", `[{"name":"default","namespace":"ovn-kubernetes","ips":["10.8.0.77/24"],"mac":"02:00:00:00:00:77"}]`)
+	w.eventually("what the pod asks for", func() bool {
+		has := w.annotation("a")
+		return strings.Contains(has, `"10.8.0.77/24"`) && strings.Contains(has, `"02:00:00:00:00:77"`)
+	})
+	put("taken", `[{"name":"default","namespace":"ovn-kubernetes","ips":["10.8.0.77/24"]}]`)
+	put("outside", `[{"name":"default","namespace":"ovn-kubernetes","ips":["10.9.0.5/24"]}]`)
+	put("twice", `[{"name":"default","namespace":"ovn-kubernetes","ips":["10.8.0.5","10.8.0.6"]}]`)
+	put("other", `[{"name":"other","namespace":"d","ips":["10.8.0.5"]}]`)
+	put("free", "")
+	w.eventually("a free address", func() bool { return strings.Contains(w.annotation("free"), `"d/main"`) })
+	for _, name := range []string{"taken", "outside", "twice", "other"} {
+		w.eventually("an Event of pod "+name, func() bool {
+			events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+			return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == name && e.Type == corev1.EventTypeWarning })
+		})
+		if has := w.annotation(name); strings.Contains(has, `"d/main"`) {
+			t.Errorf("pod %s has %s", name, has)
+		}
+	}
+}

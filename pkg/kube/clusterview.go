@@ -118,8 +118,9 @@ func (v *ClusterView) podChanged(old, new *corev1.Pod) {
 	if v.listening() {
 		pod := either(old, new)
 		owners := append(v.PodChanged(old, new), contract.PodOwner(pod.Namespace, pod.Name))
-		if old == nil || new == nil || old.Annotations[contract.PodNetworksKey] != new.Annotations[contract.PodNetworksKey] {
-			owners = append(owners, v.servicesOf(pod.Namespace)...)
+		if old == nil || new == nil || !slices.Equal(old.Status.PodIPs, new.Status.PodIPs) ||
+			old.Annotations[contract.PodNetworksKey] != new.Annotations[contract.PodNetworksKey] {
+			owners = append(owners, servicesOf(v, pod.Namespace)...)
 		}
 		owners = append(owners, v.chainsOf(old, new)...)
 		v.notify(contract.Unique(append(append(owners, AttachmentOwners(old)...), AttachmentOwners(new)...))...)

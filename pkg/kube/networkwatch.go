@@ -103,7 +103,7 @@ func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
 		}
 	}
 	namespaces := v.labelledAmong(nads)
-	v.notify(contract.Unique(slices.Concat(owners, v.primaryChanged(namespaces), v.NADsChanged(nads...), placePolicies(v, namespaces), v.ChainOwners()))...)
+	v.notify(contract.Unique(slices.Concat(owners, primaryChanged(v, namespaces), v.NADsChanged(nads...), placePolicies(v, namespaces), v.ChainOwners()))...)
 }
 
 func sameNAD(old, new *unstructured.Unstructured) bool {

@@ -85,7 +85,25 @@ func (v *primaries) primaryRequest(pod *corev1.Pod) ([]ipam.Request, error) {
 	if request == nil {
 		return nil, fmt.Errorf("namespace %s has the label %s, but no primary network", pod.Namespace, contract.PrimaryNetworkLabel)
 	}
+	if err := preconfigure(request, pod); err != nil && len(pod.Status.PodIPs) == 0 {
+		return nil, err
+	}
 	return []ipam.Request{*request}, nil
+}
+
+// preconfigure takes in what a pod asks for on its primary network, which can be had with topology layer2 only.
+func preconfigure(request *ipam.Request, pod *corev1.Pod) error {
+	asked, err := contract.OnPrimary(pod)
+	switch n := len(asked.Addresses); {
+	case err != nil || asked.NAD == "":
+		return err
+	case request.Network.Topology != contract.Layer2:
+		return fmt.Errorf("annotation %s: network %s does not have topology layer2", contract.DefaultNetworkKey, request.Network.Name)
+	case n > 0 && n != len(request.Network.Families()):
+		return fmt.Errorf("annotation %s: network %s needs one address of each family %v", contract.DefaultNetworkKey, request.Network.Name, request.Network.Families())
+	}
+	request.Addresses, request.MAC, request.Claim = asked.Addresses, asked.MAC, asked.Claim
+	return nil
 }
 
 // labelledAmong are those namespaces of NetworkAttachmentDefinitions that are to have a primary network.
@@ -99,23 +117,24 @@ func (v *grants) labelledAmong(nads []string) (namespaces []string) {
 }
 
 // primaryChanged are the pods and services of namespaces whose primary network has changed.
-func (v *primaries) primaryChanged(namespaces []string) (owners []contract.Owner) {
+func primaryChanged(v *ClusterView, namespaces []string) (owners []contract.Owner) {
 	for _, namespace := range namespaces {
 		for _, pod := range v.PodsIn(namespace) {
 			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)
 		}
-		owners = append(owners, v.servicesOf(namespace)...)
+		owners = append(owners, servicesOf(v, namespace)...)
 	}
 	return owners
 }
 
-// servicesOf are the services of a namespace whose pods have a primary network: the endpoints are their addresses there.
-func (v *primaries) servicesOf(namespace string) (owners []contract.Owner) {
+// servicesOf are the services of a namespace whose pods have a primary network, with the nodes that have endpoints of their
+// own: the endpoints are the pods' addresses there.
+func servicesOf(v *ClusterView, namespace string) (owners []contract.Owner) {
 	if !v.isLabelled(namespace) {
 		return nil
 	}
 	for _, service := range v.allServices.Find(cache.NamespaceIndex, namespace) {
-		owners = append(owners, contract.ServiceOwner(service.Namespace, service.Name))
+		owners = append(owners, v.ServiceChanged(nil, service)...)
 	}
 	return owners
 }
