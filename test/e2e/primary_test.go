@@ -139,6 +139,10 @@ func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
 					}
 				}
 			})
+			t.Run("internalTrafficPolicy Local", x.local)
+			if i > 0 {
+				t.Run("a pod asks for its address", x.asks)
+			}
 			t.Run("others are apart", func(t *testing.T) {
 				becomes(t, other, false, x.echoes(t, 0)...)
 				becomes(t, other, false, echoTargets(t, a)...)
@@ -247,7 +251,7 @@ func (x tenant) mirrored(t *testing.T, other string) {
 	})
 	name := "copied-" + x.ns
 	copied := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *x.web.Spec.DeepCopy()}
-	copied.Spec.ClusterIP, copied.Spec.ClusterIPs, copied.Spec.Type, copied.Spec.Selector = corev1.ClusterIPNone, nil, "", x.web.Spec.Selector
+	copied.Spec.ClusterIP, copied.Spec.ClusterIPs, copied.Spec.Type, copied.Spec.ExternalTrafficPolicy = corev1.ClusterIPNone, nil, "", ""
 	for i := range copied.Spec.Ports {
 		copied.Spec.Ports[i].NodePort = 0
 	}
@@ -270,4 +274,64 @@ func (x tenant) mirrored(t *testing.T, other string) {
 		got := append(addresses(x.ns, byCopy+name), addresses(x.ns, byService+name)...)
 		return len(got) == 0, fmt.Sprint(got)
 	})
+}
+
+// local checks that with the policy Local the endpoint is that of the client's node. The service web, without the policy, has
+// both endpoints.
+func (x tenant) local(t *testing.T) {
+	t.Helper()
+	servers := func(ask func(address string) (answer, error), address string) (names []string) {
+		for range 12 {
+			if got, err := ask(address); err == nil && !slices.Contains(names, got.server) {
+				names = append(names, got.server)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	both := []string{x.pods[0].Name, x.pods[1].Name}
+	web := service(t, x.ns, func(spec *corev1.ServiceSpec) {
+		inside := corev1.ServiceInternalTrafficPolicyLocal
+		spec.InternalTrafficPolicy = &inside
+	})
+	for i, pod := range x.pods {
+		fromPod := func(address string) (answer, error) { return askFromPod(pod, "tcp", address) }
+		eventually(t, serviceWithin, pod.Name+" has the endpoint of its node", func() (bool, string) {
+			got := servers(fromPod, netip.AddrPortFrom(netip.MustParseAddr(web.Spec.ClusterIP), servicePort).String())
+			return slices.Equal(got, both[i:i+1]), fmt.Sprint(got)
+		})
+		if got := servers(fromPod, netip.AddrPortFrom(netip.MustParseAddr(x.web.Spec.ClusterIP), servicePort).String()); !slices.Equal(got, both) {
+			t.Errorf("without a policy %s reaches %v, want %v", pod.Name, got, both)
+		}
+	}
+}
+
+// asks checks that a pod has the address and the MAC that it asks for, and that a second pod does not get the address.
+func (x tenant) asks(t *testing.T) {
+	asked := map[bool]string{false: "10.58.7.7/16", true: "fd58::7:7/64"}
+	ips := fmt.Sprintf("%q", asked[x.own(t, 0)[0].Is6()])
+	if len(x.own(t, 0)) > 1 {
+		ips = fmt.Sprintf("%q, %q", asked[false], asked[true])
+	}
+	ask := func(name, mac string) *corev1.Pod {
+		pod := podObject(x.ns, name, nodes[2], "probe", "serve", fmt.Sprint(echoPort), name)
+		pod.Annotations = map[string]string{contract.DefaultNetworkKey: fmt.Sprintf(`[{"name":"default","namespace":"ovn-kubernetes","ips":[%s],"mac":%q}]`, ips, mac)}
+		return pod
+	}
+	const mac = "02:00:00:58:07:07"
+	create(t, ask("asked", mac))
+	pod := listening(t, waitPod(t, x.ns, "asked", "Running", isRunning))
+	network := attachmentOf(t, pod, x.ns+"/main")
+	if got := network.MAC.String(); got != mac || !strings.Contains(ips, network.Addresses[0].String()) {
+		t.Errorf("the pod has %s %v, asked for %s %s", got, network.Addresses, mac, ips)
+	}
+	for _, address := range network.Addresses {
+		becomes(t, x.pods[0], true, netip.AddrPortFrom(address.Addr(), echoPort))
+	}
+	create(t, ask("second", "02:00:00:58:07:08"))
+	wantEvent(t, x.ns, "NetworkFailed", "second", network.Addresses[0].Addr().String())
+	staysPending(t, x.ns, "second", "")
+	for _, name := range []string{"asked", "second"} {
+		deletePod(t, x.ns, name)
+	}
 }

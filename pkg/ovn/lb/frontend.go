@@ -91,7 +91,7 @@ func (p servicePort) frontends(view Gateways) []frontend {
 // because only this address leads a pod's reply back.
 func (p servicePort) elsewhere(view View, net scope) []frontend {
 	subnet, ok := contract.FamilyOf(p.address).Pick(net.MasqueradeSubnets)
-	if !ok || p.NodePort == 0 || !p.service.externalLocal() {
+	if !ok || p.NodePort == 0 || !p.service.externalLocal() || p.service.primary != nil {
 		return nil
 	}
 	var behind []endpoint
@@ -112,8 +112,14 @@ func (p servicePort) elsewhere(view View, net scope) []frontend {
 	}}
 }
 
-// internal are the targets at the service's cluster address.
-func (p servicePort) internal() []target { return p.targets(onBoth, p.service.internalLocal()) }
+// internal are the targets at the service's cluster address. Only pods of a primary network reach those of its services.
+func (p servicePort) internal() []target {
+	scope := onBoth
+	if p.service.primary != nil {
+		scope = onSwitches
+	}
+	return p.targets(scope, p.service.internalLocal())
+}
 
 // external are the targets at the service's other addresses, if any. With policy Local, pods still reach every endpoint
 // at an external address, as at the cluster address.
@@ -121,6 +127,8 @@ func (p servicePort) external() []target {
 	switch {
 	case p.NodePort == 0 && len(p.service.external) == 0:
 		return nil
+	case p.service.primary != nil:
+		return append(p.targets(onSwitches, false), p.targets(onRouters, false)...)
 	case !p.service.externalLocal():
 		return p.targets(onBoth, false)
 	}

@@ -14,43 +14,28 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// primaryFrontends are the addresses and ports of a service in a namespace with a primary network: those on the network's
-// switches, and those on all gateway routers. The cluster address is on the switches, so that only pods of the network
-// reach it. A node port, or an external address, is on both. Gateway routers lead to the pods if the network's subnets are
-// no other network's.
-//
-// The policies Local, and hints, are not followed: all endpoints are used.
-func (s *service) primaryFrontends(view View, nad string, routed bool) (inside, outside []frontend, err error) {
-	some := OnNetwork(view, s.Namespace, nad, s.slices)
-	for _, port := range s.Spec.Ports {
-		for _, address := range s.addresses {
-			family := contract.FamilyOf(address)
-			endpoints, err := endpointsOf(some, port, family)
-			if err != nil {
-				return nil, nil, err
-			}
-			to := backends(usable(endpoints))
-			at := func(scope lbScope, address netip.Addr) frontend {
-				return frontend{balancer{protocol: protocolOf(port.Protocol), scope: scope}, netip.AddrPortFrom(address, uint16(port.Port)).String(), to}
-			}
-			atNode := func(scope lbScope) frontend {
-				return frontend{balancer{protocol: protocolOf(port.Protocol), scope: scope, template: true, family: family}, nodeVIP(family, uint16(port.NodePort)), to}
-			}
-			inside = append(inside, at(onSwitches, address))
-			if port.NodePort != 0 {
-				inside, outside = append(inside, atNode(onSwitches)), append(outside, atNode(onRouters))
-			}
-			for _, external := range s.external {
-				if family.Has(external) {
-					inside, outside = append(inside, at(onSwitches, external)), append(outside, at(onRouters, external))
-				}
-			}
+// onPrimary makes a service of a namespace with a primary network one of this network, with the addresses of the pods there.
+func (s *service) onPrimary(view View) {
+	nad, primary := view.Primary(s.Namespace)
+	if primary == nil {
+		return
+	}
+	s.primary, s.slices = primary, OnNetwork(view, s.Namespace, nad, s.slices)
+}
+
+// primaryRows are the load balancers of a service of a primary network: those on the network's switches, and those on all
+// gateway routers. Gateway routers lead to the pods if they have routes to the network's subnets. They use all endpoints,
+// whatever externalTrafficPolicy says.
+func (s *service) primaryRows(view View, net scope, all []frontend) []ovsdb.Row {
+	var inside, outside []frontend
+	for _, f := range all {
+		if f.in.scope == onSwitches {
+			inside = append(inside, f)
+		} else if view.IsRouted(s.primary.Name) {
+			outside = append(outside, f)
 		}
 	}
-	if !routed {
-		outside = nil
-	}
-	return inside, outside, nil
+	return append(s.rows(scope{*s.primary, net.Zone}, inside), s.rows(net, outside)...)
 }
 
 // Pods are those of namespaces, with what the allocator gave them.

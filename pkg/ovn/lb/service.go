@@ -37,6 +37,8 @@ type service struct {
 	addresses []netip.Addr
 	// external are the addresses that it has from outside the cluster's own.
 	external []netip.Addr
+	// primary is the primary network of its namespace; nil: it is one of the default network.
+	primary *contract.Network
 }
 
 // servicePort is a port of a service in one family, with what is behind it.
@@ -71,6 +73,7 @@ func readService(view View, net scope, name types.NamespacedName) (*service, err
 	if s.external, _, err = externalAddresses(view, net, object); err != nil {
 		return nil, fmt.Errorf("external address of the service: %w", err)
 	}
+	s.onPrimary(view)
 	return s, nil
 }
 
@@ -148,10 +151,6 @@ func BuildService(view View, network contract.Network, owner contract.Owner) ([]
 	if err := s.awaited(); err != nil {
 		return nil, err
 	}
-	if nad, primary := view.Primary(s.Namespace); primary != nil {
-		inside, outside, err := s.primaryFrontends(view, nad, view.IsRouted(primary.Name))
-		return append(s.rows(scope{*primary, net.Zone}, inside), s.rows(net, outside)...), err
-	}
 	ports, err := s.ports(view)
 	if err != nil {
 		return nil, err
@@ -159,6 +158,9 @@ func BuildService(view View, network contract.Network, owner contract.Owner) ([]
 	var frontends []frontend
 	for _, port := range ports {
 		frontends = append(append(frontends, port.frontends(view)...), port.elsewhere(view, net)...)
+	}
+	if s.primary != nil {
+		return s.primaryRows(view, net, frontends), nil
 	}
 	return s.rows(net, frontends), nil
 }

@@ -223,9 +223,6 @@ func variablesOf(view View, net scope, name types.NamespacedName) []variable {
 	if s == nil || err != nil {
 		return nil
 	}
-	if _, primary := view.Primary(name.Namespace); primary != nil {
-		return nil // its load balancers have no variables but the node's address
-	}
 	ports, err := s.ports(view)
 	if err != nil {
 		return nil
