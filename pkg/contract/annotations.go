@@ -46,6 +46,9 @@ const (
 	ConfigHashKey = "kubernetes.io/config.hash"
 	// ACLLoggingKey holds {"deny":"alert","allow":"notice"}; user, on a Namespace.
 	ACLLoggingKey = "k8s.ovn.org/acl-logging"
+	// MaxAttachmentsKey holds a decimal number: how many attachments to secondary networks the pods may have together;
+	// user, on a Namespace.
+	MaxAttachmentsKey = "ovn-offload.io/max-attachments"
 )
 
 // MAC is a hardware address that is text in JSON.

@@ -81,6 +81,8 @@ type Zone struct {
 	ServiceSubnets []netip.Prefix
 	// MasqueradeSubnets hold addresses that stand for a node or a router: at most one for each family.
 	MasqueradeSubnets []netip.Prefix
+	// NamespaceSubnets are beside the subnets of the default network.
+	NamespaceSubnets []NamespaceSubnet
 	// DefaultSubnets are those of the default network: of its pods, and between its routers.
 	DefaultSubnets []netip.Prefix
 }

@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -36,6 +37,12 @@ const (
 
 	// KindIPAMClaim has addresses, which outlive the pods that refer to the claim.
 	KindIPAMClaim = "IPAMClaim"
+
+	// KindNamespaceSubnet has no rows: nodes and pods have them.
+	KindNamespaceSubnet = "NamespaceSubnet"
+
+	// KindNeighbor is an address of a namespace's subnet on a node. Its row has no place for the name of the pod.
+	KindNeighbor = "Neighbor"
 
 	// KindPodSet is the other kind without an object: a selection of pods that
 	// rules of policies share.
@@ -83,6 +90,14 @@ func MultiNetworkPolicyOwner(namespace, name string) Owner {
 // NetworkChainingOwner is the owner of the rows of a chain of functions.
 func NetworkChainingOwner(namespace, name string) Owner {
 	return Owner{Kind: KindNetworkChaining, Namespace: namespace, Name: name}
+}
+
+// NamespaceSubnetOwner stands for a NamespaceSubnet.
+func NamespaceSubnetOwner(name string) Owner { return Owner{Kind: KindNamespaceSubnet, Name: name} }
+
+// NeighborOwner is the owner of the neighbor by which a router knows a pod's address on a node.
+func NeighborOwner(node string, addr netip.Addr) Owner {
+	return Owner{Kind: KindNeighbor, Namespace: node, Name: addr.String()}
 }
 
 // On is the owner of the same object on another network.

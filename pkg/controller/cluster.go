@@ -81,6 +81,7 @@ func (c *Cluster) allocateNodes(ctx context.Context, owners []contract.Owner) (m
 		c.allocated(node.Name, decision.Failed)
 		c.warn(owner, decision)
 		if err == nil {
+			decision.Annotations[contract.NodeNamespaceSubnetsKey] = contract.FormatNamespaceSubnets(c.view.NamespaceSubnets())
 			err = c.write.AnnotateNode(ctx, node, decision.Annotations)
 		}
 		if err == nil || errors.Is(err, ipam.ErrExhausted) {

@@ -50,8 +50,8 @@ func wholeWorld(t testing.TB, policies []runtime.Object, objects ...runtime.Obje
 		{Version: "v1", Resource: "namespaces"}: "NamespaceList",
 		ovnv1.UserDefinedNetworks():             "UserDefinedNetworkList", ovnv1.ClusterUserDefinedNetworks(): "ClusterUserDefinedNetworkList",
 		opnfv.Networks(): "NetworkList", opnfv.ProviderNetworks(): "ProviderNetworkList",
-		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
-		opnfv.NetworkChainings():    "NetworkChainingList",
+		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList", v1alpha1.NamespaceSubnets(): "NamespaceSubnetList",
+		opnfv.NetworkChainings(): "NetworkChainingList",
 	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -37,6 +38,14 @@ func (f facts) Zone() contract.Zone { return f.of.cfg.Plan.Zone() }
 
 func (f facts) NodeSubnets(node *corev1.Node, network string) []netip.Prefix {
 	return f.of.subnets.Recorded(node, network)
+}
+
+func (f facts) PodWith(addr netip.Addr) *corev1.Pod {
+	owner, ok := ipam.PodWith(f.of.addresses, addr)
+	if !ok {
+		return nil
+	}
+	return f.Pod(owner.Namespace, owner.Name)
 }
 
 func (f facts) ServiceValues() *lb.Values { return f.of.values }
@@ -91,7 +100,8 @@ func (c *Zone) mark(owners ...contract.Owner) {
 		switch owner.Kind {
 		case contract.KindPod:
 			c.pods.Mark(owner.On("")) // all networks of a pod are one decision
-		case contract.KindIPAMClaim:
+			c.rows.Mark(c.neighbors(owner)...)
+		case contract.KindIPAMClaim, contract.KindNamespaceSubnet:
 			c.pods.Mark(owner)
 			continue
 		}
@@ -158,13 +168,21 @@ func (c *Zone) build(owner contract.Owner) ([]ovsdb.Row, error) {
 func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
-		if owner.Kind == contract.KindIPAMClaim {
+		switch owner.Kind {
+		case contract.KindIPAMClaim:
 			c.releaseClaim(owner)
+			continue
+		case contract.KindNamespaceSubnet:
+			failed[owner] = c.forgetGone(owner, c.followSubnet(ctx, owner))
 			continue
 		}
 		pod := c.view.Pod(owner.Namespace, owner.Name)
 		if pod == nil {
-			c.missing.Delete(owner)
+			c.warnMissing(owner, nil)
+			c.warnBeyond(owner, nil)
+			gone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+			decision, _ := c.addresses.Pod(gone, nil) // who wants nothing gets no error
+			c.markAll(decision.Retry...)
 			if len(c.addresses.Holders(owner)) > 0 { // its annotation could not be written before it went
 				c.rows.Mark(owner)
 			}
@@ -176,7 +194,9 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 		}
 		decision, err := c.addresses.Pod(pod, c.view.Node(pod.Spec.NodeName))
 		c.warn(owner, decision)
+		c.markAll(decision.Retry...)
 		c.warnNoSubnet(owner, pod.Spec.NodeName, err)
+		c.warnBeyond(owner, err)
 		missing := c.view.MissingNetworks(pod)
 		c.warnMissing(owner, missing)
 		if missing != nil && err == nil {
@@ -186,30 +206,6 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 		failed[owner] = c.forgetGone(owner, err)
 	}
 	return failed, nil
-}
-
-// warnMissing says once which networks a pod waits for.
-func (c *Zone) warnMissing(owner contract.Owner, missing error) {
-	if missing == nil {
-		c.missing.Delete(owner)
-		return
-	}
-	if before, _ := c.missing.Swap(owner, missing.Error()); before != missing.Error() {
-		c.report.Warn(owner, "NetworkNotFound", missing.Error())
-	}
-}
-
-// warnNoSubnet copies the condition of a node without a subnet into an Event of the pod.
-func (c *Zone) warnNoSubnet(owner contract.Owner, node string, err error) {
-	object := c.view.Node(node)
-	if object == nil || !errors.Is(err, reconcile.ErrNotReady) {
-		return
-	}
-	for _, condition := range object.Status.Conditions {
-		if condition.Type == corev1.NodeNetworkUnavailable && condition.Reason == reasonExhausted {
-			c.report.Warn(owner, "NodeHasNoSubnet", fmt.Sprintf("node %s: %s", node, condition.Message))
-		}
-	}
 }
 
 // pass is one commit: its owners, their rows and errors.
@@ -336,6 +332,11 @@ func (c *Zone) everything() []contract.Owner {
 			if c.has(owner) {
 				known[owner] = true
 			}
+		}
+	}
+	for _, pod := range c.view.Pods() {
+		for _, owner := range c.neighbors(contract.PodOwner(pod.Namespace, pod.Name)) {
+			known[owner] = true
 		}
 	}
 	present := c.db.Owners()

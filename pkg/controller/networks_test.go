@@ -356,3 +356,67 @@ func TestPrimaryNetworks_PodsAskForAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestQuota_PodWaitsUntilAnotherGoes: a pod beyond the quota of its namespace says so in an Event, and is attached when another
+// pod is gone, when an older one no longer waits, or when the quota changes. A value that is no number attaches none.
+func TestQuota_PodWaitsUntilAnotherGoes(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{contract.MaxAttachmentsKey: "1"}}}
+	w := wholeWorld(t, nil, testNode("n1"), namespace)
+	w.startAndLead()
+	w.putNAD("blue", `"name":"blue","topology":"layer2"`)
+	pods := w.client.CoreV1().Pods("d")
+	create := func(pod *corev1.Pod) {
+		t.Helper()
+		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drop := func(name string) {
+		t.Helper()
+		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event := func(name, note string) {
+		t.Helper()
+		w.eventually("an Event of "+name, func() bool {
+			events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+			return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+				return e.Reason == "AttachmentQuotaExceeded" && e.Regarding.Name == name && strings.Contains(e.Note, note)
+			})
+		})
+	}
+	const network = "blue_ovn_layer2_switch"
+	create(asking("a", "n1", "blue"))
+	w.wantFurther(network, "d.blue_d_a")
+	create(asking("b", "n1", "blue"))
+	event("b", "the pod needs 1 attachments to networks, and fewer are left of the 1 that namespace d may have")
+	create(asking("c", "n1", "blue"))
+	event("c", "the pod needs 1")
+	w.eventually("all ports of the default network", func() bool { return slices.Equal(w.ports(), []string{"d_a", "d_b", "d_c"}) })
+	w.wantFurther(network, "d.blue_d_a")
+	drop("a")
+	w.wantFurther(network, "d.blue_d_b")
+	quota := func(value string) {
+		t.Helper()
+		namespace.Annotations[contract.MaxAttachmentsKey] = value
+		if _, err := w.client.CoreV1().Namespaces().Update(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quota("two")
+	create(asking("d", "n1", "blue"))
+	event("d", `is "two", which is no number`)
+	w.wantFurther(network, "d.blue_d_b")
+	drop("d")
+	quota("2")
+	w.wantFurther(network, "d.blue_d_b", "d.blue_d_c")
+	create(asking("e", "n1", "blue,blue"))
+	event("e", "the pod needs 2")
+	create(asking("f", "n1", "blue"))
+	event("f", "the pod needs 1")
+	drop("b")
+	w.wantFurther(network, "d.blue_d_c")
+	drop("e")
+	w.wantFurther(network, "d.blue_d_c", "d.blue_d_f")
+}

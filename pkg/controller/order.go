@@ -45,7 +45,7 @@ func (c *Zone) portComesOrGoes(owner contract.Owner) bool {
 
 // inOrder sorts owners into build order. A new port adds the owners that must not be later than the port and may still
 // wait in the queue. These are its policies without a port group, and the pod sets by which administrators' policies
-// deny.
+// deny, and the neighbors by which the router knows the pod.
 func (c *Zone) inOrder(owners []contract.Owner) []contract.Owner {
 	all := slices.Clone(owners)
 	for _, owner := range owners {
@@ -57,7 +57,7 @@ func (c *Zone) inOrder(owners []contract.Owner) []contract.Owner {
 		if network == nil {
 			continue
 		}
-		all = append(all, c.view.AdminSetsOf(pod)...)
+		all = append(append(all, c.view.AdminSetsOf(pod)...), c.neighbors(owner)...)
 		policies, _ := c.view.PoliciesOf(pod, network.Name)
 		for _, policy := range policies {
 			if len(c.db.Rows(policy.Owner.String())) == 0 {

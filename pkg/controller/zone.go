@@ -58,9 +58,9 @@ type Zone struct {
 	guard   reconcile.Guard
 	limits  limits
 	// warned has the last warning of each policy and service. removed has the chassis that are gone from the Southbound
-	// database. outcomes has the conditions of policies for the whole cluster. missing has the networks that pods wait
+	// database. outcomes has the conditions of policies for the whole cluster. lacks has what pods wait
 	// for.
-	warned, removed, outcomes, missing sync.Map
+	warned, removed, outcomes, lacks sync.Map
 	// claimWriter is nil without a dynamic client, and then there are no IPAMClaims.
 	claimWriter *kube.ObjectWriter
 
@@ -90,7 +90,8 @@ func newZone(p *process, cfg ZoneConfig) *Zone {
 	c.statuses = loop("policy-status", 1, 1, c.writeStatuses)
 	c.chassis = loop("chassis", 1, 1, c.dropChassis)
 	c.pods.MarkAllWith(func() []contract.Owner {
-		return onDefault(slices.DeleteFunc(ovn.OwnersOf(contract.KindPod, c.view), func(owner contract.Owner) bool { return !c.has(owner) }))
+		pods := slices.DeleteFunc(ovn.OwnersOf(contract.KindPod, c.view), func(owner contract.Owner) bool { return !c.has(owner) })
+		return append(onDefault(pods), c.view.NamespaceSubnetOwners()...)
 	})
 	c.rows.MarkAllWith(c.everything)
 	c.rows.UrgentWith(c.isUrgent)

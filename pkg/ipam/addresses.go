@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam/quota"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -29,6 +30,8 @@ type Decision struct {
 	Warning string
 	// Claims are addresses that the status of an IPAMClaim must say before the annotations are written.
 	Claims map[contract.Owner][]netip.Prefix
+	// Retry are pods that waited behind this one for the quota of their namespace.
+	Retry []contract.Owner
 	// Failed has, by name, the further networks on which a node got no subnet.
 	Failed map[string]error
 }
@@ -56,13 +59,14 @@ type Addresses struct {
 	// newest has the newest holding of each attachment.
 	newest  map[contract.Owner]*holding
 	waiting waitings
+	counts  *quota.Counts
 }
 
 // waitings have the attachments for which no address was left.
 type waitings map[contract.Owner]waiting
 
-// waiting says for what an attachment waits.
-type waiting struct{ network, node string }
+// waiting says for what an attachment waits: an address of a network on a node, or of a NamespaceSubnet.
+type waiting struct{ network, node, subnet string }
 
 // NewAddresses is for the networks that subnets has; call Rebuild before anything else.
 func NewAddresses(subnets *Subnets) *Addresses {
@@ -73,6 +77,7 @@ func NewAddresses(subnets *Subnets) *Addresses {
 
 func (a *Addresses) clear() {
 	a.pools, a.newest, a.waiting = map[string]*pods{}, map[contract.Owner]*holding{}, waitings{}
+	a.counts = quota.New()
 	a.pool(contract.Network{})
 }
 
@@ -84,7 +89,7 @@ func (a *Addresses) pool(network contract.Network) *pods {
 	}
 	switch {
 	case pool == nil:
-		pool = newPods(network, cfg, a.newest)
+		pool = newPods(network, cfg, a.newest, a.counts)
 		a.pools[network.Name] = pool
 	case network.Name != "" && !reflect.DeepEqual(pool.network, network):
 		pool.follow(network, cfg)
@@ -130,7 +135,11 @@ func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
 			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	}) {
-		for _, r := range a.cfg.requests(pod) {
+		requests := a.cfg.requests(pod)
+		if len(pod.Status.PodIPs) == 0 { // else it keeps what it has
+			requests, _ = admit(a, pod, requests)
+		}
+		for _, r := range requests {
 			pool := a.pool(r.Network)
 			blocks := pool.shared
 			if !pool.isShared() { // recorded or not
@@ -154,14 +163,17 @@ func attachmentOwner(pod *corev1.Pod, r Request) contract.Owner {
 // Pod decides the addresses of a pod on all its networks, for one patch; a pod without any gets the zero
 // Decision. A valid annotation on free addresses is kept, any other is replaced. A network that cannot give what the pod
 // asks for does not stop the others.
-// Errors: ErrExhausted, ErrRequest, or reconcile.ErrNotReady until the node's subnets are recorded.
+// Errors: ErrExhausted, ErrRequest, quota.Error, or reconcile.ErrNotReady until the node's subnets are recorded.
 func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 	requests := a.cfg.requests(pod)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	is := pod.Annotations[contract.PodNetworksKey]
-	d, decided := Decision{}, is
-	var errs []error
+	requests, beyond := admit(a, pod, requests)
+	d, decided, errs := Decision{Retry: a.counts.Follow(pod, beyond)}, is, []error(nil)
+	if beyond != nil {
+		errs = append(errs, beyond)
+	}
 	for _, r := range requests {
 		h, warning, err := a.decide(pod, node, r)
 		d.Warning = cmp.Or(d.Warning, warning)
@@ -178,6 +190,26 @@ func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 	return d, errors.Join(errs...)
 }
 
+// admit leaves out the attachments that a pod does not have yet, if these are beyond the quota of its namespace. A pod gets all
+// or none.
+func admit(a *Addresses, pod *corev1.Pod, requests []Request) ([]Request, *quota.Error) {
+	var limit *quota.Quota
+	needs, isNew := 0, func(r Request) bool { return r.Quota != nil && find(a.newest[attachmentOwner(pod, r)], pod.UID) == nil }
+	for _, r := range requests {
+		if isNew(r) {
+			limit, needs = r.Quota, needs+1
+		}
+	}
+	if limit == nil {
+		return requests, nil
+	}
+	beyond := a.counts.Judge(pod, *limit, needs)
+	if beyond == nil {
+		return requests, nil
+	}
+	return slices.DeleteFunc(slices.Clone(requests), isNew), beyond
+}
+
 // decide gives what a pod has on one network, from now on if it had nothing.
 func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *holding, warning string, err error) {
 	owner, pool := attachmentOwner(pod, r), a.pool(r.Network)
@@ -188,17 +220,22 @@ func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *ho
 	if h = pool.current(owner, pod, blocks); h == nil && r.IPAMClaim == nil {
 		h, warning = pool.adopt(owner, pod, r, blocks)
 	}
+	waits := waiting{network: r.Network.Name, node: pod.Spec.NodeName}
 	if h == nil && pool.isDefault() {
+		from := blocks
+		if r.Subnet != nil {
+			from, waits = pool.blocksOfSubnet(r.Subnet), waiting{subnet: r.Subnet.Name}
+		}
 		var addrs []netip.Addr
-		if addrs, err = pool.allocate(blocks); err == nil {
+		if addrs, err = pool.allocate(from, blocks); err == nil {
 			h = pool.hold(owner, pod.UID, addrs, nil)
-			h.lead(pod, r)
+			h.lead(pod, r, blocks)
 		}
 	} else if h == nil {
 		h, err = pool.take(owner, pod, r, blocks)
 	}
 	if err != nil {
-		a.waiting[owner] = waiting{r.Network.Name, pod.Spec.NodeName}
+		a.waiting[owner] = waits
 		return nil, warning, err
 	}
 	if !pool.isDefault() && h.further == nil { // of a row
@@ -231,14 +268,13 @@ func (a *Addresses) blocks(pool *pods, node *corev1.Node) (blocks, bool) {
 // a former leader's, or OVN-Kubernetes'. Pod will write nothing then, so that no event would say that the pod is ready.
 func (a *Addresses) Adopt(pod *corev1.Pod, node *corev1.Node, key string) *contract.PodNetwork {
 	requests := a.cfg.requests(pod)
-	at := slices.IndexFunc(requests, func(r Request) bool { return r.Key() == key })
-	if at < 0 {
-		return nil
-	}
 	a.mu.Lock()
-	pool := a.pool(requests[at].Network)
-	if blocks, ok := a.blocks(pool, node); ok {
-		pool.restore(pod, requests[at], blocks)
+	requests, _ = admit(a, pod, requests)
+	if at := slices.IndexFunc(requests, func(r Request) bool { return r.Key() == key }); at >= 0 {
+		pool := a.pool(requests[at].Network)
+		if blocks, ok := a.blocks(pool, node); ok {
+			pool.restore(pod, requests[at], blocks)
+		}
 	}
 	a.mu.Unlock()
 	return a.Allocated(pod, key)
@@ -332,6 +368,12 @@ func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []co
 		}
 		for _, b := range h.release() {
 			retry = append(retry, a.waiting.next(h.pool, b)...)
+			if b.subnet != "" && b.held == 0 {
+				retry = append(retry, contract.NamespaceSubnetOwner(b.subnet))
+			}
+		}
+		if h.pool.counts != nil {
+			retry = append(retry, a.counts.Fitting(owner.Namespace)...)
 		}
 	}
 	delete(a.newest, owner)
@@ -345,7 +387,7 @@ func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []co
 // next is an attachment that waited for an address of the block.
 func (w waitings) next(pool *pods, b *block) []contract.Owner {
 	for waiter, wants := range w {
-		if wants.network == pool.network.Name && (pool.isShared() || wants.node == b.node) {
+		if wants.network == pool.network.Name && wants.subnet == b.subnet && (pool.isShared() || b.subnet != "" || wants.node == b.node) {
 			delete(w, waiter)
 			return []contract.Owner{waiter}
 		}

@@ -18,6 +18,8 @@ type block struct {
 	excluded []netip.Prefix
 	// node had the subnet last; "" where only rows were seen, or where nodes share it.
 	node string
+	// subnet is the name of the NamespaceSubnet that it is of, "" for any other.
+	subnet string
 	// held counts the addresses that pods hold.
 	held uint64
 	// cursor is the offset of the address handed out last.

@@ -24,7 +24,7 @@ func (p *pods) use(claim *holding, owner contract.Owner, pod *corev1.Pod) *holdi
 	}
 	claim.users = append(claim.users, h)
 	p.newest[owner] = h
-	p.held++
+	p.count(owner, 1)
 	return h
 }
 

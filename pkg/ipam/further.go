@@ -37,7 +37,7 @@ func (p *pods) takeFor(owner contract.Owner, pod *corev1.Pod, r Request, blocks 
 	addrs := addressesOf(&contract.PodNetwork{Addresses: r.Addresses})
 	var err error
 	if len(addrs) == 0 {
-		addrs, err = p.allocate(blocks)
+		addrs, err = p.allocate(blocks, nil)
 	} else {
 		err = p.requested(addrs, blocks)
 	}

@@ -33,6 +33,10 @@ func (n tenants) Network(name string) *contract.Network {
 
 func (n tenants) Claims() []Claim { return nil }
 
+func (n tenants) NamespaceSubnets() []contract.NamespaceSubnet { return nil }
+
+func (n tenants) SubnetOf(*corev1.Pod) *contract.NamespaceSubnet { return nil }
+
 func (n tenants) Locked(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(n.Requests(pod), func(r Request) bool { return r.Network.IsPrimary() })
 }

@@ -53,6 +53,12 @@ func (h *holding) value() *contract.PodNetwork {
 	for i, addr := range h.addrs {
 		b := h.at[i]
 		n.Addresses[i] = netip.PrefixFrom(addr, b.prefix.Bits())
+		if b.subnet != "" {
+			n.Addresses[i] = netip.PrefixFrom(addr, addr.BitLen())
+			if b = h.router(addr); b == nil {
+				continue
+			}
+		}
 		if !h.locked && !slices.Contains(h.elsewhere, contract.FamilyOf(addr)) {
 			n.Gateways = append(n.Gateways, contract.AddressAt(b.prefix, contract.RouterOffset))
 		}
@@ -75,11 +81,11 @@ func (h *holding) value() *contract.PodNetwork {
 }
 
 // lead notes the families whose default route the pod has through a further network.
-func (h *holding) lead(pod *corev1.Pod, r Request) {
+func (h *holding) lead(pod *corev1.Pod, r Request, through blocks) {
 	if !h.pool.isDefault() {
 		return
 	}
-	h.elsewhere, h.locked = nil, r.Locked
+	h.elsewhere, h.locked, h.through = nil, r.Locked, through
 	if !contract.AsksForNetworks(pod) {
 		return
 	}
@@ -89,6 +95,15 @@ func (h *holding) lead(pod *corev1.Pod, r Request) {
 			h.elsewhere = append(h.elsewhere, contract.FamilyOf(gateway))
 		}
 	}
+}
+
+// router is the block of the node's subnet whose router is the gateway for an address of a namespace's subnet.
+func (h *holding) router(addr netip.Addr) *block {
+	at := slices.IndexFunc(h.through, func(b *block) bool { return contract.FamilyOf(addr).Has(b.prefix.Addr()) })
+	if at < 0 {
+		return nil
+	}
+	return h.through[at]
 }
 
 // format cannot fail: every part of a PodNetwork has a JSON form.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam/quota"
 )
 
 // Config is the address plan of a zone: disjoint networks, and at most one for
@@ -39,6 +40,14 @@ type Further interface {
 	// Locked says that a pod's namespace has a primary network, or is to have one: the default network only leads to the
 	// pod's node.
 	Locked(pod *corev1.Pod) bool
+	NamespaceSubnets
+}
+
+// NamespaceSubnets are beside the default network's subnets.
+type NamespaceSubnets interface {
+	NamespaceSubnets() []contract.NamespaceSubnet
+	// SubnetOf is the one from which a pod gets its addresses; nil: those are of its node's subnet.
+	SubnetOf(pod *corev1.Pod) *contract.NamespaceSubnet
 }
 
 // Claim is an IPAMClaim, which keeps a pod's addresses for the pods that come after it.
@@ -62,8 +71,12 @@ type Request struct {
 	IPAMClaim *Claim
 	// Routes are added to those of the network where the pod has an address in the subnet of the next hop.
 	Routes []contract.Route
+	// Quota of the pod's namespace; nil: it has none, or the network is a primary one.
+	Quota *quota.Quota
 	// Locked is of the request on the default network: another network is the pod's primary one.
 	Locked bool
+	// Subnet is of the request on the default network: the pod's namespace has subnets of its own; nil: it has none.
+	Subnet *contract.NamespaceSubnet
 }
 
 // requests are what a pod asks for, the default network first; none for a pod that does not run on pod networks.
@@ -73,7 +86,7 @@ func (c Config) requests(pod *corev1.Pod) []Request {
 	}
 	requests := []Request{{}}
 	if c.Further != nil {
-		requests[0].Locked = c.Further.Locked(pod)
+		requests[0].Locked, requests[0].Subnet = c.Further.Locked(pod), c.Further.SubnetOf(pod)
 		requests = append(requests, c.Further.Requests(pod)...)
 	}
 	return requests
@@ -131,9 +144,16 @@ func (c Config) Network() contract.Network {
 
 // Zone is what all networks of the zone share.
 func (c Config) Zone() contract.Zone {
-	return contract.Zone{
-		ServiceSubnets: c.Services, MasqueradeSubnets: c.Masquerade, DefaultSubnets: slices.Concat(c.Prefixes(), c.JoinSubnets()),
+	z := contract.Zone{ServiceSubnets: c.Services, MasqueradeSubnets: c.Masquerade, NamespaceSubnets: namespaceSubnets(c)}
+	z.DefaultSubnets = slices.Concat(c.Prefixes(), contract.PrefixesOf(z.NamespaceSubnets), c.JoinSubnets())
+	return z
+}
+
+func namespaceSubnets(c Config) []contract.NamespaceSubnet {
+	if c.Further == nil {
+		return nil
 	}
+	return c.Further.NamespaceSubnets()
 }
 
 // Purposes are the subnets of the plan by what they are for.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ipam/quota"
 )
 
 // pods has the addresses of all pods on one network.
@@ -25,8 +26,9 @@ type pods struct {
 	byAddr map[netip.Addr]*holding
 	// newest has the newest holding of each attachment's owner, on all networks; older ones hang behind it.
 	newest map[contract.Owner]*holding
-	// held counts the holdings.
-	held int
+	// held counts the holdings. counts has those of pods on all secondary networks; nil for a network that is none.
+	held   int
+	counts *quota.Counts
 }
 
 // holding is what one pod, by UID, has on a network.
@@ -56,6 +58,8 @@ type leading struct {
 	elsewhere []contract.Family
 	// locked says that the pod has another primary network.
 	locked bool
+	// through are the blocks of the node's subnets, whose routers the pod has.
+	through blocks
 }
 
 // sharing is of holdings that have the addresses of an IPAMClaim.
@@ -65,10 +69,21 @@ type sharing struct {
 	users []*holding
 }
 
-func newPods(network contract.Network, cfg Config, newest map[contract.Owner]*holding) *pods {
+func newPods(network contract.Network, cfg Config, newest map[contract.Owner]*holding, counts *quota.Counts) *pods {
 	p := &pods{known: map[netip.Prefix]*block{}, macs: map[[6]byte]int{}, newest: newest, byAddr: map[netip.Addr]*holding{}}
+	if network.Role == contract.RoleSecondary {
+		p.counts = counts
+	}
 	p.follow(network, cfg)
 	return p
+}
+
+// count adds a holding, or takes one away.
+func (p *pods) count(owner contract.Owner, n int) {
+	p.held += n
+	if p.counts != nil && owner.Kind == contract.KindPod {
+		p.counts.Add(owner.Namespace, n)
+	}
 }
 
 // follow takes in what the network is now. What pods have stays.
@@ -120,6 +135,9 @@ func (p *pods) block(addr netip.Addr) *block {
 	if prefix, ok := p.cfg.part(addr); ok {
 		return p.at(prefix)
 	}
+	if p.isDefault() {
+		return p.ofNamespaces(addr)
+	}
 	return nil
 }
 
@@ -158,10 +176,13 @@ func (p *pods) current(owner contract.Owner, pod *corev1.Pod, blocks blocks) *ho
 	if h == nil {
 		return nil
 	}
-	if p.isDefault() && slices.ContainsFunc(h.at, func(b *block) bool { return !slices.Contains(blocks, b) }) {
+	if p.isDefault() && slices.ContainsFunc(h.at, func(b *block) bool { return b.subnet == "" && !slices.Contains(blocks, b) }) {
 		// Its rows still use these addresses: they are released with the rows.
 		h.uid = ""
 		return nil
+	}
+	if p.isDefault() {
+		h.through = blocks
 	}
 	h.shareRecord(pod)
 	return h
@@ -175,6 +196,9 @@ func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, r Request, blocks bl
 	}
 	if err == nil && p.isDefault() {
 		err = Validate(network, blocks.subnets())
+		if err != nil && len(network.Addresses) > 0 && contract.IsRouted(network.Addresses[0]) {
+			err = p.validOfNamespace(network, pod, r.Subnet)
+		}
 	} else if err == nil {
 		err = p.validFurther(network, pod, blocks)
 	}
@@ -187,7 +211,7 @@ func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, r Request, blocks bl
 	if !p.isDefault() {
 		h.further = network
 	}
-	h.lead(pod, r)
+	h.lead(pod, r, blocks)
 	h.durable = true
 	h.shareRecord(pod)
 	return h, ""
@@ -232,7 +256,7 @@ func (p *pods) restore(pod *corev1.Pod, r Request, blocks blocks) {
 		}
 	}
 	if h != nil {
-		h.lead(pod, r)
+		h.lead(pod, r, blocks)
 		h.shareRecord(pod)
 		h.touch()
 	}
@@ -312,15 +336,19 @@ func (h *holding) shareRecord(pod *corev1.Pod) {
 	}
 }
 
-// allocate picks one free address of each family of the blocks.
-func (p *pods) allocate(blocks blocks) ([]netip.Addr, error) {
+// allocate picks one free address of each family of the blocks, for a pod on the switch of other blocks or of these.
+func (p *pods) allocate(blocks, on blocks) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for i, family := range blocks.families() {
-		taken := func(addr netip.Addr) bool { return p.byAddr[addr] != nil || i == 0 && p.hasMAC(blocks, macOf(addr)) }
+		taken := func(addr netip.Addr) bool {
+			return p.byAddr[addr] != nil || i == 0 && (p.hasMAC(blocks, macOf(addr)) || on.hasMAC(macOf(addr)))
+		}
 		addr, ok := family.next(taken)
 		if !ok {
 			where := "the node's subnet"
-			if p.isShared() {
+			if family[0].subnet != "" {
+				where = "NamespaceSubnet " + family[0].subnet
+			} else if p.isShared() {
 				where = "subnets"
 			}
 			return nil, fmt.Errorf("no address left in %s %v: %w", where, family.subnets(), ErrExhausted)
@@ -339,7 +367,7 @@ func (p *pods) hold(owner contract.Owner, uid types.UID, addrs []netip.Addr, mac
 		h.mac = macOf(addrs[0])
 	}
 	p.newest[owner] = h
-	p.held++
+	p.count(owner, 1)
 	for i, addr := range addrs {
 		p.byAddr[addr] = h
 		if b := p.block(addr); b != nil {
@@ -373,7 +401,7 @@ func (h *holding) touch() {
 // release frees what a holding has. It returns the blocks in which something became free. What a pod has of an IPAMClaim
 // stays the claim's, and what a claim has becomes the pod's that uses it.
 func (h *holding) release() (freed blocks) {
-	h.pool.held--
+	h.pool.count(h.owner, -1)
 	if h.claim != nil {
 		h.claim.users = slices.DeleteFunc(h.claim.users, func(other *holding) bool { return other == h })
 		return nil

@@ -96,6 +96,10 @@ func (v *primaries) MissingNetworks(pod *corev1.Pod) error {
 func (v *primaries) requests(pod *corev1.Pod) ([]ipam.Request, error) {
 	primary, waits := v.primaryRequest(pod)
 	asked, missing := v.Definitions.Requests(pod)
+	quota := v.quota(pod.Namespace)
+	for i := range asked {
+		asked[i].Quota = quota
+	}
 	requests, denied := v.granted(pod, append(primary, asked...))
 	for i := range requests {
 		requests[i].Routes = v.chainRoutes(pod, requests[i].NAD)

@@ -37,6 +37,7 @@ type ClusterView struct {
 	*policy.Index
 	*service.Facts
 	primaries
+	namespaceSubnets
 	namespaces store[corev1.Namespace]
 	endpoints  store[discoveryv1.EndpointSlice]
 	policies   store[networkingv1.NetworkPolicy]
@@ -62,6 +63,7 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		listening:  func() bool { return true },
 	}
 	v.networks = &networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, allServices: v.services}
+	v.namespaceSubnets.of = &v.primaries
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() },
 		func(nad string) *contract.Network { return v.NetworkOfNAD(nad) })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
@@ -90,6 +92,7 @@ func (v *ClusterView) ListenWhen(f func() bool) { v.listening = f }
 func (v *ClusterView) Start(ctx context.Context) error {
 	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
 	v.start(ctx, &f, func(old, new *unstructured.Unstructured) { notifyOfNAD(v, old, new) }, v.notify)
+	v.namespaceSubnets.follow(ctx, &f, v.ServiceSubnets, func(name string) { v.notify(append(v.users(name), v.PolicyOwners()...)...) })
 	v.startPolicies(ctx, &f, func(owner contract.Owner, object *unstructured.Unstructured) {
 		v.notify(v.MultiChanged(owner, object)...)
 	})
@@ -262,6 +265,8 @@ func (v *ClusterView) Object(owner contract.Owner) runtime.Object {
 		return objectOf(v.IPAMClaim(owner.Namespace, owner.Name))
 	case contract.KindNetworkChaining:
 		return objectOf(v.NetworkChaining(owner.Namespace, owner.Name))
+	case contract.KindNamespaceSubnet:
+		return objectOf(v.NamespaceSubnet(owner.Name))
 	}
 	if owner.Kind == contract.KindMultiNetworkPolicy {
 		return objectOf(v.MultiNetworkPolicy(owner.Namespace, owner.Name))

@@ -59,13 +59,15 @@ func (v *networks) usersOf(which func(n contract.Network, namespace string) bool
 	return owners
 }
 
-// namespaceChanged are the owners whose right to a physical network depends on the labels of a namespace.
+// namespaceChanged are the owners whose right to a physical network depends on the labels of a namespace, and those whose
+// number it bounds.
 func (v *networks) namespaceChanged(old, new *corev1.Namespace) []contract.Owner {
+	owners := quotaChanged(v.allPods, old, new)
 	if old != nil && new != nil && equality.Semantic.DeepEqual(old.Labels, new.Labels) {
-		return nil
+		return owners
 	}
 	name := either(old, new).Name
-	return v.usersOf(func(_ contract.Network, namespace string) bool { return namespace == name })
+	return append(owners, v.usersOf(func(_ contract.Network, namespace string) bool { return namespace == name })...)
 }
 
 // NADProblem says why a NetworkAttachmentDefinition defines no network; nil when it does, and for one that is not ours.

@@ -88,6 +88,22 @@ func (w *ObjectWriter) Annotate(ctx context.Context, object *unstructured.Unstru
 	return nil
 }
 
+// SetFinalizers replaces an object's finalizers. It fails with a Conflict when the object has changed.
+func (w *ObjectWriter) SetFinalizers(ctx context.Context, object *unstructured.Unstructured, finalizers []string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "finalizers": finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
+	if _, err = w.objects.Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("writing the finalizers of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	return nil
+}
+
 // SetStatus replaces fields of an object's status. It fails with a Conflict when the object of that name is another one.
 func (w *ObjectWriter) SetStatus(ctx context.Context, object *unstructured.Unstructured, fields map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": fields})

@@ -69,6 +69,13 @@ type State struct {
 	Ours map[string]bool
 	// Subnets are the node's, of its annotation; none until the Node is synced.
 	Subnets []netip.Prefix
+	// Namespaces are the subnets of namespaces beside the cluster's, of the same Node.
+	Namespaces []contract.NamespaceSubnet
+}
+
+// PodSubnets are all subnets of pods on the default network.
+func (s State) PodSubnets(network contract.Network) []netip.Prefix {
+	return append(network.Prefixes(), contract.PrefixesOf(s.Namespaces)...)
 }
 
 // Netns is what is needed of the node's network namespace; Local is one.

@@ -73,6 +73,10 @@ func (h *Host) ObserveNode(st *State) (err error) {
 	if err != nil {
 		return fmt.Errorf("annotation %s: %w", contract.NodeSubnetsKey, err)
 	}
+	st.Namespaces, err = contract.ParseNamespaceSubnets(node.Annotations[contract.NodeNamespaceSubnetsKey])
+	if err != nil {
+		return fmt.Errorf("annotation %s: %w", contract.NodeNamespaceSubnetsKey, err)
+	}
 	return nil
 }
 

@@ -13,6 +13,7 @@
 //	gateway.go   a node's gateway router and external switch
 //	guard.go     what pods must not send to nodes
 //	pod.go       a pod's logical switch port
+//	namespace.go the subnets of namespaces on the default network
 //	further.go   the rows of networks beside the default one
 //	primary.go   the links of primary networks to gateway routers
 //	acl.go       the rules of all pods; acl/: those of policies
@@ -44,6 +45,8 @@ type Objects interface {
 	Pod(namespace, name string) *corev1.Pod
 	// Locked says that the default network only leads to a pod's node.
 	Locked(pod *corev1.Pod) bool
+	// PodWith is the one that has an address of a namespace's subnet.
+	PodWith(addr netip.Addr) *corev1.Pod
 }
 
 // View is the facts that builders read; a method returns nil for what is not there.
@@ -65,7 +68,7 @@ func Build(view View, network contract.Network, owner contract.Owner) ([]ovsdb.R
 	if rank == len(table) {
 		return nil, nil
 	}
-	return table[rank].build(view, scope{network, view.Zone()}, owner)
+	return table[rank].build(view, newScope(network, view.Zone()), owner)
 }
 
 func notReady(format string, args ...any) error {

@@ -54,6 +54,15 @@ func (f facts) NodeSubnets(node *corev1.Node, network string) []netip.Prefix {
 	return subnets
 }
 
+func (f facts) PodWith(addr netip.Addr) *corev1.Pod {
+	for _, pod := range f.Pods() {
+		if value := f.Allocated(pod, ""); value != nil && slices.Contains(value.Addresses, netip.PrefixFrom(addr, addr.BitLen())) {
+			return pod
+		}
+	}
+	return nil
+}
+
 // networkOf is the network of an owner, the zero Network when it is gone.
 func (f facts) networkOf(main contract.Network, owner contract.Owner) contract.Network {
 	found := &main
@@ -196,6 +205,8 @@ func readConfig(t *testing.T, text string, zone *contract.Zone) contract.Network
 			zone.MasqueradeSubnets = prefixes
 		case "default":
 			zone.DefaultSubnets = prefixes
+		case "namespaces", "routed namespaces":
+			zone.NamespaceSubnets = append(zone.NamespaceSubnets, contract.NamespaceSubnet{Prefixes: prefixes, Routed: key != "namespaces"})
 		default:
 			t.Fatalf("config line %q", line)
 		}

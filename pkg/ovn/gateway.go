@@ -30,6 +30,7 @@ func nodeGateway(n node, primaries []contract.Network) ([]ovsdb.Row, error) {
 		rows = append(rows, gatewayNAT(n, e)...)
 	}
 	rows = append(append(rows, masqueradeRoutes(n)...), transitRows(n, primaries)...)
+	rows = append(rows, leaveNamespaces(n, join)...)
 	return append(rows, gatewayRoutes(n, join)...), nil
 }
 
@@ -203,7 +204,11 @@ func gatewayRoutes(n node, join []netip.Prefix) []ovsdb.Row {
 // gateway bridge gets the node's address of that network.
 func gatewayNAT(n node, e externalBridge) []ovsdb.Row {
 	var rows []ovsdb.Row
+	routed := contract.PrefixesOf(contract.RoutedOf(n.net.NamespaceSubnets, true))
 	for _, inside := range n.net.Prefixes() {
+		if slices.Contains(routed, inside) {
+			continue
+		}
 		rows = append(rows, sourceNAT(n, e, inside.Masked().String(), inside.Addr())...)
 	}
 	for _, subnet := range n.net.JoinSubnets {

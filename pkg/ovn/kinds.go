@@ -66,6 +66,7 @@ var table = []Kind{
 	policyKind(contract.KindBaselineAdminNetworkPolicy),
 	policyKind(contract.KindClusterNetworkPolicy),
 	{Name: contract.KindPod, build: buildPod, Owners: podOwners},
+	{Name: contract.KindNeighbor, build: buildNeighbor, Owners: func(Lister) []contract.Owner { return nil }}, // the allocator has them
 	{Name: contract.KindNetworkChaining, build: buildChain, Owners: Lister.ChainOwners},
 	{Name: contract.KindService, build: ofServices(lb.BuildService), Owners: serviceOwners},
 	{Name: contract.KindNodeServices, build: ofServices(lb.BuildNode), Owners: nodeOwners(contract.NodeServicesOwner)},

@@ -1,6 +1,8 @@
 package ovn
 
 import (
+	"slices"
+
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
@@ -25,7 +27,8 @@ const (
 	// priorityHost is that of the cluster router's policies that lead a node's pods to the node itself: before every
 	// other way out of the cluster.
 	priorityHost = 1004
-	// priorityLeave is that of the policies of primary networks that lead to the links of nodes.
+	// priorityLeave is that of the policies that lead from primary networks to the links of nodes, and from the subnets of
+	// namespaces to the gateway routers.
 	priorityLeave = 500
 	// priorityRetransmit is that of a gateway router's policies; it has no others.
 	priorityRetransmit = 1000
@@ -41,6 +44,17 @@ const repeatPrefix = "repeat-"
 type scope struct {
 	contract.Network
 	contract.Zone
+}
+
+// newScope adds the subnets of namespaces to those of the default network.
+func newScope(network contract.Network, zone contract.Zone) scope {
+	if network.Name == "" {
+		network.Subnets = slices.Clone(network.Subnets)
+		for _, prefix := range contract.PrefixesOf(zone.NamespaceSubnets) {
+			network.Subnets = append(network.Subnets, contract.Subnet{Prefix: prefix, NodeBits: prefix.Bits()})
+		}
+	}
+	return scope{network, zone}
 }
 
 func (s scope) groups() []string { return []string{s.ClusterGroup(), s.SwitchGroup(), s.RouterGroup()} }

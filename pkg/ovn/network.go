@@ -57,7 +57,7 @@ func buildNetwork(view View, net scope, owner contract.Owner) ([]ovsdb.Row, erro
 	}
 	rows = append(rows, ovsdb.Row{ID: net.GatewaysGroup(), Model: &nb.PortGroup{Name: net.GatewaysGroup()}})
 	rows = append(rows, ovsdb.Row{ID: contract.LocalnetsGroup, Model: &nb.PortGroup{Name: contract.LocalnetsGroup}})
-	return slices.Concat(rows, masqueradeRules(net), clusterRules(net), lockedRules(net)), nil
+	return slices.Concat(rows, masqueradeRules(net), clusterRules(net), lockedRules(net), namespaceSubnetRows(net)), nil
 }
 
 // balancedBy are references of a switch or router to load balancer groups.

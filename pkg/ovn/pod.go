@@ -61,7 +61,8 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 		return append([]ovsdb.Row{port}, opened...), err
 	}
 	joinGroups(&port, policies)
-	return append([]ovsdb.Row{port}, hostPorts(view, net, pod, node, network)...), nil
+	rows := append([]ovsdb.Row{port}, routesToPod(net, node.Name, network)...)
+	return append(rows, hostPorts(view, net, pod, node, network)...), nil
 }
 
 // hostPorts are none where the node has no gateway router: the pod's own port does not wait for it, and the node has an

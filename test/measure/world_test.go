@@ -68,6 +68,7 @@ func (w *world) PodSet(contract.Owner) *policy.PodSet                    { retur
 func (w *world) Members(*policy.PodSet) []*corev1.Pod                    { return nil }
 func (w *world) Sizes(*policy.PodSet) map[int32]int                      { return nil }
 func (w *world) UsersOf(contract.Owner) []contract.Owner                 { return nil }
+func (w *world) PodWith(netip.Addr) *corev1.Pod                          { return nil }
 func (w *world) NodesWith(labels.Selector) []*corev1.Node                { return nil }
 func (w *world) PrimaryNetworks() []contract.Network                     { return nil }
 func (w *world) Primary(string) (string, *contract.Network)              { return "", nil }

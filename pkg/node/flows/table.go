@@ -70,8 +70,9 @@ type Bridge struct {
 	Routers []Router
 	// Shared says that the bridge has ports of others, so that the MAC table has to
 	// choose the port to which the node's VF sends.
-	Shared         bool
-	ClusterSubnets []netip.Prefix
+	Shared bool
+	// ClusterSubnets are those of pods that the uplink does not lead to, RoutedSubnets the others.
+	ClusterSubnets, RoutedSubnets []netip.Prefix
 	// Masquerade are the subnets whose addresses are on no physical network.
 	Masquerade []netip.Prefix
 	// Guests are the ports of functions that belong to the host of a DPU.
@@ -209,6 +210,9 @@ func fromUplink(b Bridge) []string {
 	// The host forwards between its links: pods must not be reached from the uplink.
 	for _, subnet := range b.ClusterSubnets {
 		flows = append(flows, flow(0, 90, fmt.Sprintf("in_port=%d,%s", b.Uplink, to(subnet)), "drop"))
+	}
+	for _, subnet := range b.RoutedSubnets { // the pods' policies judge what comes
+		flows = append(flows, flow(0, 90, in+","+to(subnet), output(b.Routers[0].Port)))
 	}
 	return flows
 }

@@ -43,7 +43,7 @@ func fromGuests(b Bridge) []string {
 		for _, subnet := range b.Masquerade {
 			flows = append(flows, dropSubnet(port, priority, subnet)...)
 		}
-		for _, subnet := range b.ClusterSubnets {
+		for _, subnet := range slices.Concat(b.ClusterSubnets, b.RoutedSubnets) {
 			drop(to(subnet))
 		}
 	}

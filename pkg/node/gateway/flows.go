@@ -52,7 +52,8 @@ func bridgeOf(cfg Config, s State, g Gateway) (flows.Bridge, error) {
 	w := flows.Bridge{
 		MAC: link.MAC.String(), Uplink: s.OFPorts[uplink],
 		Host: hostPort(s, g), Shared: shared(cfg, s, g), Guests: guests(s, g),
-		ClusterSubnets: cfg.Network.Prefixes(), Addresses: primary(cfg, s, hostLink(s, g)),
+		ClusterSubnets: append(cfg.Network.Prefixes(), contract.PrefixesOf(contract.RoutedOf(s.Namespaces, false))...),
+		RoutedSubnets:  contract.PrefixesOf(contract.RoutedOf(s.Namespaces, true)), Addresses: primary(cfg, s, hostLink(s, g)),
 	}
 	if port := s.OFPorts[routerPort(cfg, g)]; port != 0 {
 		w.Routers = []flows.Router{{Port: port, Mark: flows.MarkDefault}}
@@ -110,7 +111,7 @@ func (s *Setup) rangesOf(st State, g Gateway, services flows.Services, synced bo
 // takenBy are the networks of which no author of a service may choose an address, as
 // far as a node knows them: its own addresses, those of pods and of services.
 func (s *Setup) takenBy(st State) []netip.Prefix {
-	taken := slices.Concat(s.cfg.Network.Prefixes(), s.cfg.Zone.MasqueradeSubnets, st.Services)
+	taken := slices.Concat(st.PodSubnets(s.cfg.Network), s.cfg.Zone.MasqueradeSubnets, st.Services)
 	for _, addr := range service.HostAddresses(s.Deps.Node()) {
 		taken = append(taken, flows.Single(addr))
 	}

@@ -22,7 +22,7 @@ func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, synced 
 			}
 		}
 	}
-	taken := slices.Concat(cfg.Network.Prefixes(), cfg.Zone.MasqueradeSubnets, s.Addrs[link])
+	taken := slices.Concat(s.PodSubnets(cfg.Network), cfg.Zone.MasqueradeSubnets, s.Addrs[link])
 	subnets = slices.Clone(cfg.Zone.ServiceSubnets)
 	for _, prefix := range said {
 		switch {

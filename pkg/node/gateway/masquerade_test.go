@@ -25,7 +25,8 @@ func TestServiceSubnets_OfAPIJoinConfigured(t *testing.T) {
 	hop := netip.MustParseAddr("169.254.0.4")
 	st := State{
 		State: node.State{
-			Addrs: map[string][]netip.Prefix{"breth0": nodetest.Prefixes("172.18.0.2/16")},
+			Addrs:      map[string][]netip.Prefix{"breth0": nodetest.Prefixes("172.18.0.2/16")},
+			Namespaces: []contract.NamespaceSubnet{{Prefixes: nodetest.Prefixes("10.9.0.0/24")}},
 			Routes: []netdev.Route{
 				{Link: "breth0", Protocol: node.ProtocolOurs, Dest: netip.MustParsePrefix("10.97.0.0/24"), NextHop: hop},
 				{Link: "breth0", Protocol: node.ProtocolOurs, Dest: netip.MustParsePrefix("169.254.0.1/32")},
@@ -42,7 +43,7 @@ func TestServiceSubnets_OfAPIJoinConfigured(t *testing.T) {
 		{nil, false, "[10.96.0.0/16 10.97.0.0/24] []"},
 		{nil, true, "[10.96.0.0/16] []"},
 		{nodetest.Prefixes("10.96.0.0/16", "10.99.0.0/24", "fd00::/112"), true, "[10.96.0.0/16 10.99.0.0/24 fd00::/112] []"},
-		{nodetest.Prefixes("10.244.7.0/24", "172.16.0.0/12", "0.0.0.0/0", "10.99.0.0/24"), true, "[10.96.0.0/16 10.99.0.0/24] [10.244.7.0/24 172.16.0.0/12 0.0.0.0/0]"},
+		{nodetest.Prefixes("10.244.7.0/24", "172.16.0.0/12", "0.0.0.0/0", "10.99.0.0/24", "10.9.0.0/28"), true, "[10.96.0.0/16 10.99.0.0/24] [10.244.7.0/24 172.16.0.0/12 0.0.0.0/0 10.9.0.0/28]"},
 	} {
 		subnets, refused := serviceSubnets(cfg, st, g, tc.said, tc.known)
 		nodetest.Equal(t, fmt.Sprint(tc.said, tc.known), fmt.Sprint(subnets, " ", refused), tc.want)

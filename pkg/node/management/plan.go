@@ -100,7 +100,7 @@ func managementAddrs(s state) []node.Step {
 // which has the gateway bridge, to services, too.
 func managementRoutes(cfg node.Config, s state) []node.Step {
 	var want []netdev.Route
-	through := cfg.Network.Prefixes()
+	through := s.PodSubnets(cfg.Network)
 	if portName(s.VF) == "" {
 		through = slices.Concat(through, cfg.Zone.ServiceSubnets)
 	}

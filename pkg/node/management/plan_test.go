@@ -53,7 +53,9 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 			append(append(addresses[:3:3], "add route 10.96.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0"), addresses[3]), ""},
 		"host, VF is absent": {&node.VF{Device: device}, nil, "", nil, "VF 0000:03:00.2, which is to be ovn-k8s-mp0, has no netdev here"},
 		"another VF":         {&node.VF{Device: "0000:03:00.3"}, []netdev.Link{borrowed}, "", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
-		"none any more":      {nil, []netdev.Link{bridge, borrowed}, "rep2", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
+		"subnets of namespaces": {&node.VF{Representor: "rep2", Device: device}, []netdev.Link{bridge, {Name: "rep2", MTU: 1400, Up: true, NoARP: true}, borrowed}, "rep2",
+			append(append(addresses[:3:3], "add route 10.9.0.0/24 via 10.244.1.1 dev ovn-k8s-mp0"), addresses[3]), ""},
+		"none any more": {nil, []netdev.Link{bridge, borrowed}, "rep2", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := state{
@@ -61,6 +63,9 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 					Subnets: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")},
 				},
 				VF: c.function,
+			}
+			if name == "subnets of namespaces" {
+				s.Namespaces = []contract.NamespaceSubnet{{Prefixes: nodetest.Prefixes("10.9.0.0/24", "fd09::/64")}}
 			}
 			for _, l := range c.links {
 				s.Links[l.Name] = l

@@ -43,7 +43,7 @@ func externalAddresses(view Gateways, net scope, object *corev1.Service) (extern
 // taken says that an address is a node's, or in a network of pods, services or routers:
 // who could choose it would get the packets of others.
 func taken(view Gateways, net scope, addr netip.Addr) bool {
-	networks := slices.Concat(net.Prefixes(), net.JoinSubnets, net.MasqueradeSubnets, net.ServiceSubnets, view.ServiceSubnets())
+	networks := slices.Concat(net.Prefixes(), contract.PrefixesOf(net.NamespaceSubnets), net.JoinSubnets, net.MasqueradeSubnets, net.ServiceSubnets, view.ServiceSubnets())
 	return view.IsHostAddress(addr) || slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 

@@ -48,7 +48,8 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 }
 
 // bindingOwner: the table has no external_ids. All bindings of ours are on ports of a node's gateway router, whose names
-// end with the node's, and on the ports of primary networks' routers to that router: rtot-<network>/<node>.
+// end with the node's, on the ports of primary networks' routers to that router, rtot-<network>/<node>, and on the ports of the
+// cluster router to the nodes' switches, rtos-<node>.
 func bindingOwner(model any) (owner, id string) {
 	binding, ok := model.(*StaticMACBinding)
 	if !ok {
@@ -62,6 +63,9 @@ func bindingOwner(model any) (owner, id string) {
 	side, port, _ := strings.Cut(binding.LogicalPort, "-")
 	if network, node, ok := strings.Cut(port, "/"); ok && side == "rtot" {
 		return "Node/" + node + "@" + network, id
+	}
+	if side == "rtos" {
+		return "Neighbor/" + port + "/" + binding.IP, id
 	}
 	return "", ""
 }

@@ -1,0 +1,317 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+)
+
+// subnetsOf are those of the families of the lab, IPv4 first.
+func subnetsOf(v4, v6 string) (texts []string) {
+	for _, six := range sixes() {
+		texts = append(texts, map[bool]string{false: v4, true: v6}[six])
+	}
+	return texts
+}
+
+// namespaceSubnet gives a namespace subnets, until the test ends. It waits for a condition.
+func namespaceSubnet(t *testing.T, ns, name string, subnets []string, snat bool, want string) {
+	t.Helper()
+	objects := objectsOf(t, v1alpha1.NamespaceSubnets(), "")
+	text := fmt.Sprintf("apiVersion: ovn-offload.io/v1alpha1\nkind: NamespaceSubnet\nmetadata: {name: %s}\nspec:\n  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}\n  subnets: ['%s']\n  snat: %t\n",
+		name, ns, strings.Join(subnets, "', '"), snat)
+	if _, err := objects.Create(t.Context(), object(text), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = objects.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	waitCondition(t, objects, name, "Accepted", want)
+}
+
+// wantIn checks whether all addresses of a pod are in the subnets.
+func wantIn(t *testing.T, pod *corev1.Pod, subnets []string, want bool) {
+	t.Helper()
+	for _, addr := range addresses(t, pod) {
+		in := slices.ContainsFunc(subnets, func(text string) bool { return netip.MustParsePrefix(text).Contains(addr) })
+		if in != want {
+			t.Errorf("pod %s has %s, in %v: want %t", pod.Name, addr, subnets, want)
+		}
+	}
+}
+
+// exchange checks that pods reach each other, with their own addresses.
+func exchange(t *testing.T, from, to *corev1.Pod) {
+	t.Helper()
+	for _, end := range echoTargets(t, to) {
+		for _, network := range []string{"tcp", "udp"} {
+			seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, end.String(), "1000"))
+			if source, err := netip.ParseAddr(seen); err != nil || !hasAddress(t, from, source.Unmap()) {
+				t.Errorf("%s from %s to %s came from %q, not from the pod's own address", network, from.Name, to.Name, seen)
+			}
+		}
+		mustInPod(t, from, "ping", "-c1", "-w10", end.Addr().String())
+	}
+}
+
+// reachNodes checks a pod and nodes in both directions: its own node sees the pod's address, another one the address of the
+// pod's node.
+func reachNodes(t *testing.T, pod *corev1.Pod, hosts map[string]*corev1.Pod) {
+	t.Helper()
+	for _, end := range echoTargets(t, pod) {
+		for node, host := range hosts {
+			mustOnNode(t, node, "ping", "-c1", "-w10", end.Addr().String())
+			mustOnNode(t, node, "probe", "dial", "tcp", end.String())
+			own := ofFamily(machineAddresses(t, node), end.Addr())
+			seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(own, hostPort(host)).String(), "1000"))
+			want := end.Addr()
+			if node != pod.Spec.NodeName {
+				want = ofFamily(machineAddresses(t, pod.Spec.NodeName), want)
+			}
+			if got := netip.MustParseAddr(seen).Unmap(); got != want {
+				t.Errorf("%s on node %s is seen as %s, want %s", pod.Name, node, got, want)
+			}
+		}
+	}
+}
+
+// seenOutside is as what the external host sees a pod.
+func seenOutside(t *testing.T, pod *corev1.Pod, want func(target netip.Addr) netip.Addr) {
+	t.Helper()
+	for _, target := range machineAddresses(t, outside) {
+		if !ofFamily(addresses(t, pod), target).IsValid() {
+			continue
+		}
+		for _, network := range []string{"tcp", "udp"} {
+			seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(target, outsidePort).String(), "1000"))
+			if got := netip.MustParseAddr(seen).Unmap(); got != want(target) {
+				t.Errorf("%s from %s is seen outside as %s, want %s", network, pod.Name, got, want(target))
+			}
+		}
+	}
+}
+
+// balanced checks services with an endpoint in the subnet: the cluster address from pods of both namespaces, the node port from
+// outside, and the endpoint that reaches itself. Names and the API server are reached, too.
+func balanced(t *testing.T, ns string, clients ...*corev1.Pod) {
+	t.Helper()
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	alone := server(t, ns, "alone", nodes[1])
+	for _, address := range frontends(web) {
+		for _, from := range append(clients, alone) {
+			for _, network := range []string{"tcp", "udp"} {
+				answers(t, from, network, address)
+			}
+		}
+	}
+	for _, node := range nodes[1:3] {
+		for _, addr := range machineAddresses(t, node) {
+			if !ofFamily(addresses(t, alone), addr).IsValid() {
+				continue
+			}
+			address := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[0].NodePort)).String()
+			mustOnNode(t, outside, "probe", "dial", "tcp", address)
+			for _, from := range clients {
+				answers(t, from, "tcp", address)
+			}
+		}
+	}
+	for _, from := range clients {
+		mustInPod(t, from, "getent", "hosts", "kubernetes.default.svc.cluster.local")
+		mustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
+	}
+	deleteService(t, ns, web.Name)
+}
+
+// judged checks policies with pods of the subnet as targets and as clients: by namespace, by address, and as one of all pods.
+func judged(t *testing.T, own, other *corev1.Pod, subnets []string) {
+	t.Helper()
+	to, back := echoTargets(t, own), echoTargets(t, other)
+	createPolicy(t, own.Namespace, "by-label", fromNamespaces("kubernetes.io/metadata.name", "none"))
+	becomes(t, other, false, to...)
+	deletePolicy(t, own.Namespace, "by-label")
+	becomes(t, other, true, to...)
+	from := func(name string, want bool, peers ...networkingv1.NetworkPolicyPeer) {
+		t.Helper()
+		createPolicy(t, other.Namespace, name, networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: peers}}})
+		becomes(t, own, want, back...)
+		deletePolicy(t, other.Namespace, name)
+	}
+	var blocks []networkingv1.NetworkPolicyPeer
+	for _, subnet := range subnets {
+		blocks = append(blocks, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: subnet}})
+	}
+	byName := func(name string) networkingv1.NetworkPolicyPeer {
+		return networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": name}}}
+	}
+	from("none", false, byName("none"))
+	from("by-address", true, blocks...)
+	from("by-namespace", true, byName(own.Namespace))
+	from("all-pods", true, networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}})
+}
+
+// TestNamespaceSubnet_IsTheNetworkOfItsPods: new pods of the namespace have addresses of the subnet on each node, and reach all that
+// others reach: pods, nodes, services, names, external hosts. Pods of other namespaces have none. Components start again
+// meanwhile. When the object is deleted, pods keep their addresses, and the last one takes the object along.
+func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
+	ns, others := namespace(t), namespace(t)
+	serveOutside(t)
+	name, subnets := "own-"+ns[len(ns)-5:], subnetsOf("10.209.0.0/26", "fd00:209::/120")
+	early := running(t, ns, "early", nodes[1])
+	namespaceSubnet(t, ns, name, subnets, true, "True SubnetAccepted")
+	a, b, c := running(t, ns, "a", nodes[1]), running(t, ns, "b", nodes[1]), running(t, ns, "c", nodes[2])
+	near, far := running(t, others, "near", nodes[1]), running(t, others, "far", nodes[2])
+	for _, pod := range []*corev1.Pod{a, b, c} {
+		wantIn(t, pod, subnets, true)
+	}
+	for _, pod := range []*corev1.Pod{early, near, far} {
+		wantIn(t, pod, subnets, false)
+	}
+	hosts := map[string]*corev1.Pod{nodes[1]: hostPod(t, others, "host-1", nodes[1]), nodes[2]: hostPod(t, others, "host-2", nodes[2])}
+	asNode := func(target netip.Addr) netip.Addr { return ofFamily(machineAddresses(t, nodes[1]), target) }
+	check := func() {
+		t.Helper()
+		for _, pair := range [][2]*corev1.Pod{{a, b}, {a, c}, {c, a}, {a, near}, {a, far}, {near, a}, {far, a}, {c, early}, {early, c}, {early, a}} {
+			exchange(t, pair[0], pair[1])
+		}
+		reachNodes(t, a, hosts)
+		seenOutside(t, a, asNode)
+	}
+	check()
+	silent(t, a, subnets)
+	balanced(t, ns, a, c, near, far)
+	judged(t, a, far, subnets)
+
+	streams := []*flow{startFlow(t, ns, "a", "tcp", echoTargets(t, c)[0]), startFlow(t, others, "far", "udp", echoTargets(t, a)[0])}
+	restart(t, "controller")
+	restart(t, "agent@"+nodes[1])
+	restart(t, "ovn-controller@"+nodes[1])
+	check()
+	for _, stream := range streams {
+		stream.wantAnswer(t, soon)
+		stream.stop()
+	}
+
+	objects := objectsOf(t, v1alpha1.NamespaceSubnets(), "")
+	deleteObject(t, objects, name)
+	waitCondition(t, objects, name, "Accepted", "True AddressesInUse")
+	restart(t, "controller")
+	wantIn(t, running(t, ns, "late", nodes[1]), subnets, false)
+	check()
+	for _, pod := range []string{"a", "b", "c", "alone"} {
+		deletePod(t, ns, pod)
+	}
+	waitObjectGone(t, objects, name)
+	eventually(t, soon, "nothing is left of the subnet", func() (bool, string) {
+		left := subnetTraces(t, subnets)
+		return left == "", left
+	})
+}
+
+// silent checks that an address of the subnet without a pod does not answer: the control of what answers.
+func silent(t *testing.T, from *corev1.Pod, subnets []string) {
+	t.Helper()
+	for _, subnet := range subnets {
+		last := netip.MustParsePrefix(subnet).Addr()
+		for range 60 {
+			last = last.Next()
+		}
+		if out, err := inPod(from.Namespace, from.Name, "ping", "-c2", "-W1", last.String()); err == nil {
+			t.Errorf("an address that no pod has answered: %s", out)
+		}
+	}
+}
+
+// subnetTraces is what is left of subnets in the Northbound database, on nodes and on their bridges.
+func subnetTraces(t *testing.T, subnets []string) string {
+	t.Helper()
+	seen := nbctl(t, "lr-route-list", "ovn_cluster_router") + nbctl(t, "lr-policy-list", "ovn_cluster_router") +
+		nbctl(t, "--bare", "--columns=logical_ip", "list", "NAT") + nbctl(t, "--bare", "--columns=ip", "list", "Static_MAC_Binding")
+	for _, node := range nodes {
+		seen += mustOnNode(t, node, "sh", "-c", "ip route; ip -6 route; ovs-ofctl dump-flows breth0")
+	}
+	var left []string
+	for line := range strings.Lines(seen) {
+		for _, subnet := range subnets {
+			prefix := strings.TrimSuffix(strings.TrimSuffix(netip.MustParsePrefix(subnet).Addr().String(), ".0"), "::")
+			if strings.Contains(line, prefix) {
+				left = append(left, line)
+			}
+		}
+	}
+	return strings.Join(left, "")
+}
+
+// TestNamespaceSubnet_RoutedIsSeenOutside: without SNAT the external host sees the pod's address, and reaches the pod by its node.
+// The same host does not reach a pod of another namespace.
+func TestNamespaceSubnet_RoutedIsSeenOutside(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	serveOutside(t)
+	subnets := subnetsOf("10.210.0.0/28", "fd00:210::/120")
+	namespaceSubnet(t, ns, "routed-"+ns[len(ns)-5:], subnets, false, "True SubnetAccepted")
+	pods := []*corev1.Pod{running(t, ns, "a", nodes[1]), running(t, ns, "b", nodes[2])}
+	plain := running(t, namespace(t), "plain", nodes[1])
+	for _, pod := range append(pods, plain) { // all by one node
+		for _, addr := range addresses(t, pod) {
+			route := []string{netip.PrefixFrom(addr, addr.BitLen()).String(), "via", ofFamily(machineAddresses(t, nodes[1]), addr).String()}
+			mustOnNode(t, outside, append([]string{"ip", "route", "add"}, route...)...)
+			t.Cleanup(func() { onNode(outside, append([]string{"ip", "route", "del"}, route...)...) })
+		}
+	}
+	for _, pod := range pods {
+		wantIn(t, pod, subnets, true)
+		seenOutside(t, pod, func(target netip.Addr) netip.Addr { return ofFamily(addresses(t, pod), target) })
+		for _, end := range echoTargets(t, pod) {
+			mustOnNode(t, outside, "ping", "-c1", "-w10", end.Addr().String())
+			mustOnNode(t, outside, "probe", "dial", "tcp", end.String())
+		}
+	}
+	for _, end := range echoTargets(t, plain) {
+		if out, err := onNode(outside, "ping", "-c2", "-W1", end.Addr().String()); err == nil {
+			t.Errorf("the outside reached a pod of another namespace: %s", out)
+		}
+	}
+	exchange(t, pods[0], pods[1])
+	exchange(t, plain, pods[1])
+	createPolicy(t, ns, "closed", fromNamespaces("kubernetes.io/metadata.name", "none"))
+	eventually(t, policyWithin, "the policy holds for the outside", func() (bool, string) {
+		out, err := onNode(outside, "probe", "dial", "tcp", echoTargets(t, pods[0])[0].String())
+		return err != nil, out
+	})
+}
+
+// TestNamespaceSubnet_FullAndRefused: a pod beyond the addresses of the subnet waits and says so, though its node has addresses. It
+// starts when another one goes. A subnet that overlaps another is refused by its condition and an Event.
+func TestNamespaceSubnet_FullAndRefused(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	suffix, subnets := ns[len(ns)-5:], subnetsOf("10.211.0.0/29", "fd00:211::/125")
+	namespaceSubnet(t, ns, "full-"+suffix, subnets, true, "True SubnetAccepted")
+	pods := []string{"a", "b", "c"}
+	if len(sixes()) == 1 && sixes()[0] { // the last address of an IPv6 subnet is one like others
+		pods = append(pods, "e")
+	}
+	for _, name := range pods {
+		wantIn(t, running(t, ns, name, nodes[1]), subnets, true)
+	}
+	create(t, podObject(ns, "d", nodes[2]))
+	wantEvent(t, ns, "NetworkFailed", "d", "no address left in NamespaceSubnet full-"+suffix)
+	deletePod(t, ns, "b")
+	wantIn(t, listening(t, waitPod(t, ns, "d", "Running", isRunning)), subnets, true)
+
+	for name, wrong := range map[string][]string{"overlaps": subnets, "cluster": subnetsOf("10.244.9.0/24", "fd00:10:244:9::/64")} {
+		name += "-" + suffix
+		namespaceSubnet(t, ns, name, wrong, true, "False SubnetRefused subnet ")
+		wantEvent(t, "default", "SubnetRefused", name, "overlaps")
+	}
+}
