@@ -39,8 +39,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// Objects are nodes and pods.
+// Objects are nodes, pods and chains of pods.
 type Objects interface {
+	chains.Facts
 	Node(name string) *corev1.Node
 	Pod(namespace, name string) *corev1.Pod
 	// Locked says that the default network only leads to a pod's node.
@@ -58,7 +59,6 @@ type View interface {
 	NodeSubnets(node *corev1.Node, network string) []netip.Prefix
 	lb.View
 	acl.View
-	chains.Facts
 }
 
 // Build is every row that owner wants: none when its object is gone. An owner
