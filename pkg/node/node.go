@@ -114,7 +114,7 @@ type AddressChanger interface {
 type DB interface {
 	Replica
 	Commit(ctx context.Context, wants ...ovsdb.Want) (ovsdb.Result, error)
-	MergeKeys(ctx context.Context, table, column string, keys map[string]string) error
+	EditKeys(ctx context.Context, table, column string, edit func(have map[string]string) map[string]string) error
 }
 
 // Replica is what a DB knows.

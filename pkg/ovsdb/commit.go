@@ -96,10 +96,16 @@ func (db *DB) holdsAll(wants []Want) bool {
 // MergeKeys sets keys of a map column in the one row of a table such as
 // NB_Global or Open_vSwitch; the value "" removes a key. Other keys stay.
 func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[string]string) error {
-	return db.mergeKeys(ctx, table, column, keys, db.fenced)
+	return db.editKeys(ctx, table, column, func(map[string]string) map[string]string { return keys }, db.fenced)
 }
 
-func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[string]string, fenced func() string) error {
+// EditKeys is MergeKeys with keys that depend on the present ones. Edits of one DB do not overwrite each other: each has the
+// result of the one before.
+func (db *DB) EditKeys(ctx context.Context, table, column string, edit func(have map[string]string) map[string]string) error {
+	return db.editKeys(ctx, table, column, edit, db.fenced)
+}
+
+func (db *DB) editKeys(ctx context.Context, table, column string, edit func(map[string]string) map[string]string, fenced func() string) error {
 	if err := db.begin(ctx); err != nil {
 		return err
 	}
@@ -113,7 +119,7 @@ func (db *DB) mergeKeys(ctx context.Context, table, column string, keys map[stri
 	var ops []lib.Operation
 	for uuid, w := range db.replica.rows[table] {
 		have := w.table.mapColumn(w.model, w.table.index(column))
-		if mutations := mergeKeys(column, have, keys); len(mutations) > 0 {
+		if mutations := mergeKeys(column, have, edit(have)); len(mutations) > 0 {
 			ops = append(ops, lib.Operation{Op: lib.OperationMutate, Table: table, Where: is(uuid), Mutations: mutations})
 		}
 	}

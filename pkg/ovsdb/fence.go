@@ -27,7 +27,8 @@ type Fence struct {
 // earlier writes.
 func (db *DB) Claim(ctx context.Context) error {
 	f, value := db.cfg.Fence, db.nextFence()
-	if err := db.mergeKeys(ctx, f.Table, f.Column, map[string]string{f.Key: value}, func() string { return "" }); err != nil {
+	key := func(map[string]string) map[string]string { return map[string]string{f.Key: value} }
+	if err := db.editKeys(ctx, f.Table, f.Column, key, func() string { return "" }); err != nil {
 		return err
 	}
 	db.mu.Lock()

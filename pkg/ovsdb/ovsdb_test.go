@@ -3,8 +3,10 @@ package ovsdb_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,6 +192,30 @@ func TestMergeKeys_KeepsKeysOfOthers(t *testing.T) {
 	}
 	if got := strings.TrimSpace(server.Dump("NB_Global", "options")); got != `"{mine=""4"", new=""5"", theirs=""1""}"` {
 		t.Errorf("options: %s", got)
+	}
+}
+
+// TestEditKeys_KeepsOtherEdits: writers that add to one value do not lose what the others have added.
+func TestEditKeys_KeepsOtherEdits(t *testing.T) {
+	server, db := open(t)
+	const writers, each = 4, 10
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			for i := range each {
+				err := db.EditKeys(t.Context(), nb.NBGlobalTable, "options", func(have map[string]string) map[string]string {
+					return map[string]string{"list": fmt.Sprintf("%s %d.%d", have["list"], writer, i)}
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	list := server.Dump("NB_Global", "options")
+	if n := strings.Count(list, "."); n != writers*each {
+		t.Errorf("%d of %d edits are there: %s", n, writers*each, list)
 	}
 }
 

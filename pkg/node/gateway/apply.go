@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -50,7 +51,15 @@ func (b *bridge) release(ctx context.Context, st State) error {
 func (b *bridge) merge(ctx context.Context, keys map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, node.StepTimeout)
 	defer cancel()
-	if err := b.Deps.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", keys); err != nil {
+	edit := func(have map[string]string) map[string]string {
+		keys := maps.Clone(keys)
+		if wanted, ok := keys[node.BridgeMappings]; ok { // the observed mappings of other networks may be old
+			keys[node.BridgeMappings] = mappings(have[node.BridgeMappings],
+				node.BridgeOf(wanted, contract.PhysicalNetwork), node.BridgeOf(wanted, contract.SecondPhysicalNetwork))
+		}
+		return keys
+	}
+	if err := b.Deps.DB.EditKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", edit); err != nil {
 		return fmt.Errorf("setting external_ids of %s: %w", vswitch.OpenvSwitchTable, err)
 	}
 	return nil

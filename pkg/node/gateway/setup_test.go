@@ -213,10 +213,10 @@ func (d *fakeDB) Members(table, column string) map[string][]any {
 	return out
 }
 
-func (d *fakeDB) MergeKeys(_ context.Context, _, _ string, keys map[string]string) error {
+func (d *fakeDB) EditKeys(_ context.Context, _, _ string, edit func(map[string]string) map[string]string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for k, v := range keys {
+	for k, v := range edit(d.settings) {
 		if v == "" {
 			delete(d.settings, k)
 		} else {

@@ -224,17 +224,10 @@ func (k *Reconciler) rows(b bridge) []ovsdb.Row {
 
 // setMappings removes our mappings that are not wanted, and then adds those that are.
 func (k *Reconciler) setMappings(ctx context.Context, wanted bridges, add bool) error {
-	var settings map[string]string
-	for _, model := range k.DB.Table(vswitch.OpenvSwitchTable) {
-		if row, ok := model.(*vswitch.OpenvSwitch); ok {
-			settings = row.ExternalIDs
-		}
-	}
-	mappings, ours := merged(settings[node.BridgeMappings], settings[oursKey], wanted, add)
-	if mappings == settings[node.BridgeMappings] && ours == settings[oursKey] {
-		return nil
-	}
-	return k.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", map[string]string{node.BridgeMappings: mappings, oursKey: ours})
+	return k.DB.EditKeys(ctx, vswitch.OpenvSwitchTable, "external_ids", func(have map[string]string) map[string]string {
+		mappings, ours := merged(have[node.BridgeMappings], have[oursKey], wanted, add)
+		return map[string]string{node.BridgeMappings: mappings, oursKey: ours}
+	})
 }
 
 // merged are the mappings and the list of ours. Without add, only those of ours stay that are wanted as they are.
