@@ -19,6 +19,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/network/chain"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -77,6 +78,8 @@ func (w *world) SharedServices() []*corev1.Service                       { retur
 func (w *world) PodsIn(string) []*corev1.Pod                             { return nil }
 func (w *world) Locked(*corev1.Pod) bool                                 { return false }
 func (w *world) Namespace(string) *corev1.Namespace                      { return nil }
+func (w *world) Chain(contract.Owner) (*chain.Chain, error)              { return nil, nil }
+func (w *world) Replicas(*chain.Chain, int) []*corev1.Pod                { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	return w.addresses.Allocated(pod, network)
