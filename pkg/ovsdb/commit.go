@@ -93,14 +93,8 @@ func (db *DB) holdsAll(wants []Want) bool {
 	return len(plan.ops)+len(plan.failed) == 0
 }
 
-// MergeKeys sets keys of a map column in the one row of a table such as
-// NB_Global or Open_vSwitch; the value "" removes a key. Other keys stay.
-func (db *DB) MergeKeys(ctx context.Context, table, column string, keys map[string]string) error {
-	return db.editKeys(ctx, table, column, func(map[string]string) map[string]string { return keys }, db.fenced)
-}
-
-// EditKeys is MergeKeys with keys that depend on the present ones. Edits of one DB do not overwrite each other: each has the
-// result of the one before.
+// EditKeys sets keys of a map column in the one row of a table such as NB_Global or Open_vSwitch, to what edit makes of the
+// present ones; the value "" removes a key. Other keys stay. Edits of one DB do not overwrite each other.
 func (db *DB) EditKeys(ctx context.Context, table, column string, edit func(have map[string]string) map[string]string) error {
 	return db.editKeys(ctx, table, column, edit, db.fenced)
 }

@@ -178,7 +178,7 @@ func TestCommit_UnknownModelFailsItsOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestMergeKeys_KeepsKeysOfOthers(t *testing.T) {
+func TestEditKeys_KeepsKeysOfOthers(t *testing.T) {
 	server, db := open(t)
 	server.Transact(`{"op":"update","table":"NB_Global","where":[],"row":{"options":["map",[["theirs","1"],["old","2"],["mine","3"]]]}}`)
 	for deadline := time.Now().Add(10 * time.Second); db.Table(nb.NBGlobalTable)[0].(*nb.NBGlobal).Options["old"] == ""; {
@@ -187,7 +187,8 @@ func TestMergeKeys_KeepsKeysOfOthers(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := db.MergeKeys(t.Context(), nb.NBGlobalTable, "options", map[string]string{"mine": "4", "old": "", "new": "5"}); err != nil {
+	keys := map[string]string{"mine": "4", "old": "", "new": "5"}
+	if err := db.EditKeys(t.Context(), nb.NBGlobalTable, "options", func(map[string]string) map[string]string { return keys }); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.TrimSpace(server.Dump("NB_Global", "options")); got != `"{mine=""4"", new=""5"", theirs=""1""}"` {

@@ -22,7 +22,7 @@ const (
 
 // Database is the node's Open_vSwitch database; *ovsdb.DB is one.
 type Database interface {
-	MergeKeys(ctx context.Context, table, column string, keys map[string]string) error
+	EditKeys(ctx context.Context, table, column string, edit func(have map[string]string) map[string]string) error
 }
 
 // Vswitchd is the node's ovs-vswitchd with its settings.
@@ -77,7 +77,7 @@ func (v Vswitchd) supervised() bool {
 
 // Merge sets keys of other_config.
 func (v Vswitchd) Merge(ctx context.Context, keys map[string]string) error {
-	return v.DB.MergeKeys(ctx, vswitch.OpenvSwitchTable, "other_config", keys)
+	return v.DB.EditKeys(ctx, vswitch.OpenvSwitchTable, "other_config", func(map[string]string) map[string]string { return keys })
 }
 
 // Restart tells the process to end, leaving the kernel's datapath with its
