@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
@@ -207,13 +208,19 @@ func (f *facts) policyProblems() []Problem {
 // eventProblems are Warnings of the network's processes that were seen lately.
 func (f *facts) eventProblems() []Problem {
 	var out []Problem
+	recovered := map[corev1.ObjectReference]time.Time{}
 	for _, e := range f.events {
-		last := e.EventTime.Time
-		if e.Series != nil {
-			last = e.Series.LastObservedTime.Time
+		if at := lastSeen(e); e.Reason == "NetworkRecovered" && at.After(recovered[named(e)]) {
+			recovered[named(e)] = at
 		}
+	}
+	for _, e := range f.events {
+		last := lastSeen(e)
 		if e.Type != corev1.EventTypeWarning || f.taken.Sub(last) > eventsFor || e.Reason == "OutsideHardware" {
 			continue // NodeOffload says the latter better
+		}
+		if e.Reason == "NetworkFailed" && !last.After(recovered[named(e)]) {
+			continue
 		}
 		object := strings.ToLower(e.Regarding.Kind) + "/"
 		if e.Regarding.Namespace != "" && e.Regarding.Kind != "Node" {
@@ -225,6 +232,18 @@ func (f *facts) eventProblems() []Problem {
 		})
 	}
 	return out
+}
+
+func lastSeen(e eventsv1.Event) time.Time {
+	if e.Series != nil {
+		return e.Series.LastObservedTime.Time
+	}
+	return e.EventTime.Time
+}
+
+// named is the object of an Event without what differs between Events.
+func named(e eventsv1.Event) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: e.Regarding.Kind, Namespace: e.Regarding.Namespace, Name: e.Regarding.Name}
 }
 
 func printProblems(p *Page, problems []Problem, taken time.Time) {
