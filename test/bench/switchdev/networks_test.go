@@ -20,7 +20,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
-	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/test/tier"
