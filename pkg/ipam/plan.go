@@ -30,9 +30,7 @@ type Config struct {
 // Further are the networks beside the default one, and what pods ask of them. Its methods may be called at once from
 // several goroutines.
 type Further interface {
-	Networks() []contract.Network
-	// Network is nil where there is none of that name.
-	Network(name string) *contract.Network
+	Networks
 	// Requests are those of a pod on networks that exist.
 	Requests(pod *corev1.Pod) []Request
 	// Claims are all IPAMClaims on networks that exist.
@@ -41,6 +39,13 @@ type Further interface {
 	// pod's node.
 	Locked(pod *corev1.Pod) bool
 	NamespaceSubnets
+}
+
+// Networks are those beside the default one.
+type Networks interface {
+	Networks() []contract.Network
+	// Network is nil where there is none of that name.
+	Network(name string) *contract.Network
 }
 
 // NamespaceSubnets are beside the default network's subnets.

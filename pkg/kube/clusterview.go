@@ -63,7 +63,7 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		listening:  func() bool { return true },
 	}
 	v.networks = &networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, allServices: v.services}
-	v.namespaceSubnets.of = &v.primaries
+	v.of = &v.primaries
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() },
 		func(nad string) *contract.Network { return v.NetworkOfNAD(nad) })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
@@ -92,7 +92,7 @@ func (v *ClusterView) ListenWhen(f func() bool) { v.listening = f }
 func (v *ClusterView) Start(ctx context.Context) error {
 	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
 	v.start(ctx, &f, func(old, new *unstructured.Unstructured) { notifyOfNAD(v, old, new) }, v.notify)
-	v.namespaceSubnets.follow(ctx, &f, v.ServiceSubnets, func(name string) { v.notify(append(v.users(name), v.PolicyOwners()...)...) })
+	v.follow(ctx, &f, v.ServiceSubnets, func(name string) { v.notify(append(v.users(name), v.PolicyOwners()...)...) })
 	v.startPolicies(ctx, &f, func(owner contract.Owner, object *unstructured.Unstructured) {
 		v.notify(v.MultiChanged(owner, object)...)
 	})

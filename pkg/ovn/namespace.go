@@ -33,10 +33,7 @@ func routesToPod(net scope, node string, pod *contract.PodNetwork) (rows []ovsdb
 
 // buildNeighbor gives the cluster router the MAC of an address of a namespace's subnet, if a pod on the node has the address.
 func buildNeighbor(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
-	addr, err := netip.ParseAddr(owner.Name)
-	if err != nil {
-		return nil, nil // no pod has it
-	}
+	addr, _ := netip.ParseAddr(owner.Name) // no pod has what is no address
 	pod := view.PodWith(addr)
 	if pod == nil || !contract.WantsNetwork(pod) || pod.Spec.NodeName != owner.Namespace {
 		return nil, nil

@@ -25,12 +25,18 @@ func subnetsOf(v4, v6 string) (texts []string) {
 	return texts
 }
 
+// namespaceSpec is a part of a NamespaceSubnet's.
+type namespaceSpec struct {
+	subnets []string
+	snat    bool
+}
+
 // namespaceSubnet gives a namespace subnets, until the test ends. It waits for a condition.
-func namespaceSubnet(t *testing.T, ns, name string, subnets []string, snat bool, want string) {
+func namespaceSubnet(t *testing.T, ns, name string, spec namespaceSpec, want string) {
 	t.Helper()
 	objects := objectsOf(t, v1alpha1.NamespaceSubnets(), "")
 	text := fmt.Sprintf("apiVersion: ovn-offload.io/v1alpha1\nkind: NamespaceSubnet\nmetadata: {name: %s}\nspec:\n  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}\n  subnets: ['%s']\n  snat: %t\n",
-		name, ns, strings.Join(subnets, "', '"), snat)
+		name, ns, strings.Join(spec.subnets, "', '"), spec.snat)
 	if _, err := objects.Create(t.Context(), object(text), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +173,7 @@ func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 	serveOutside(t)
 	name, subnets := "own-"+ns[len(ns)-5:], subnetsOf("10.209.0.0/26", "fd00:209::/120")
 	early := running(t, ns, "early", nodes[1])
-	namespaceSubnet(t, ns, name, subnets, true, "True SubnetAccepted")
+	namespaceSubnet(t, ns, name, namespaceSpec{subnets, true}, "True SubnetAccepted")
 	a, b, c := running(t, ns, "a", nodes[1]), running(t, ns, "b", nodes[1]), running(t, ns, "c", nodes[2])
 	near, far := running(t, others, "near", nodes[1]), running(t, others, "far", nodes[2])
 	for _, pod := range []*corev1.Pod{a, b, c} {
@@ -258,7 +264,7 @@ func TestNamespaceSubnet_RoutedIsSeenOutside(t *testing.T) {
 	ns := namespace(t)
 	serveOutside(t)
 	subnets := subnetsOf("10.210.0.0/28", "fd00:210::/120")
-	namespaceSubnet(t, ns, "routed-"+ns[len(ns)-5:], subnets, false, "True SubnetAccepted")
+	namespaceSubnet(t, ns, "routed-"+ns[len(ns)-5:], namespaceSpec{subnets, false}, "True SubnetAccepted")
 	pods := []*corev1.Pod{running(t, ns, "a", nodes[1]), running(t, ns, "b", nodes[2])}
 	plain := running(t, namespace(t), "plain", nodes[1])
 	for _, pod := range append(pods, plain) { // all by one node
@@ -296,7 +302,7 @@ func TestNamespaceSubnet_FullAndRefused(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	suffix, subnets := ns[len(ns)-5:], subnetsOf("10.211.0.0/29", "fd00:211::/125")
-	namespaceSubnet(t, ns, "full-"+suffix, subnets, true, "True SubnetAccepted")
+	namespaceSubnet(t, ns, "full-"+suffix, namespaceSpec{subnets, true}, "True SubnetAccepted")
 	pods := []string{"a", "b", "c"}
 	if len(sixes()) == 1 && sixes()[0] { // the last address of an IPv6 subnet is one like others
 		pods = append(pods, "e")
@@ -311,7 +317,7 @@ func TestNamespaceSubnet_FullAndRefused(t *testing.T) {
 
 	for name, wrong := range map[string][]string{"overlaps": subnets, "cluster": subnetsOf("10.244.9.0/24", "fd00:10:244:9::/64")} {
 		name += "-" + suffix
-		namespaceSubnet(t, ns, name, wrong, true, "False SubnetRefused subnet ")
+		namespaceSubnet(t, ns, name, namespaceSpec{wrong, true}, "False SubnetRefused subnet ")
 		wantEvent(t, "default", "SubnetRefused", name, "overlaps")
 	}
 }

@@ -60,7 +60,7 @@ func processOf(t *testing.T, name string) string {
 }
 
 // physicalNetwork connects nodes, and lets a namespace use VLANs.
-func physicalNetwork(t *testing.T, name, nic, ns, vlans string, some ...string) {
+func (l lan) physicalNetwork(t *testing.T, name, ns, vlans string, some ...string) {
 	t.Helper()
 	apply(t, fmt.Sprintf(`
 apiVersion: ovn-offload.io/v1alpha1
@@ -69,7 +69,7 @@ metadata: {name: %s}
 spec:
   bridges: [{interface: %s, nodeSelector: {matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [%s]}]}}]
   namespaces: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, vlans: [%q]}]
-`, name, nic, strings.Join(some, ", "), ns, vlans))
+`, name, l.nic, strings.Join(some, ", "), ns, vlans))
 	t.Cleanup(func() { _, _ = kubectl(t, "", "delete", "--ignore-not-found", "physicalnetwork", name) })
 }
 
@@ -81,7 +81,7 @@ func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 	ns := namespace(t)
 	name := "lan-" + ns[len(ns)-5:]
 	l := newLAN(t, "lan2", 90, "10.92.0.200/24")
-	physicalNetwork(t, name, l.nic, ns, "0-90", nodes[2])
+	l.physicalNetwork(t, name, ns, "0-90", nodes[2])
 	key := contract.PhysicalNetworkLabel + name
 	labelled := func(want string) {
 		t.Helper()
@@ -132,6 +132,6 @@ func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 	labelled("")
 	place("late", contract.NetworksKey, "lan.90")
 	wantEvent(t, ns, "FailedScheduling", "late", "didn't match Pod's node affinity/selector")
-	physicalNetwork(t, name, l.nic, ns, "0-90", nodes[2])
+	l.physicalNetwork(t, name, ns, "0-90", nodes[2])
 	waitPod(t, ns, "late", "Running", isRunning)
 }
