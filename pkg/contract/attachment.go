@@ -26,6 +26,10 @@ const (
 	NetworkStatusKey = "k8s.v1.cni.cncf.io/network-status"
 	// ResourceNameKey names the device plugin's resource of a network; user, on a NetworkAttachmentDefinition.
 	ResourceNameKey = "k8s.v1.cni.cncf.io/resourceName"
+	// GatewayKey lists what pods of a secondary network reach by a gateway; user, on a NetworkAttachmentDefinition.
+	GatewayKey = "ovn-offload.io/gateway"
+	// ServiceNetworkKey names the network on which a Service is, by its NetworkAttachmentDefinition; user, on a Service.
+	ServiceNetworkKey = "ovn-offload.io/network"
 	// PolicyForKey lists the NetworkAttachmentDefinitions whose networks a policy is for; user, on a MultiNetworkPolicy.
 	PolicyForKey = "k8s.v1.cni.cncf.io/policy-for"
 	// NetworkNameKey and NetworkIDKey hold the name and the decimal id of a network; controller, on a

@@ -52,9 +52,7 @@ type Network struct {
 	// Excluded are parts of Subnets that no pod gets.
 	Excluded []netip.Prefix
 	PodRules
-	// Gateways are the router's addresses on the switch of a network of topology layer2 or localnet: one for each family of a
-	// primary network, and at most one for each subnet of a secondary network, which has a router only in a chain.
-	Gateways []netip.Prefix
+	Leaving
 	// MTU of the pods' interfaces, 0: that of the node.
 	MTU int
 	// VLAN is the tag of a localnet on the physical network, 0: none.
@@ -72,8 +70,20 @@ type PodRules struct {
 	Forward bool
 }
 
+// Leaving is how packets leave a further network.
+type Leaving struct {
+	// Gateways are the router's addresses on the switch of a network of topology layer2 or localnet, at most one for each
+	// subnet. The router is the network's own if it has a gateway, and else that of a chain.
+	Gateways []netip.Prefix
+	// Exits are what pods reach by the gateway of a secondary network; without any, it has none.
+	Exits []netip.Prefix
+}
+
 // HasNodeParts says that nodes have rows of their own on a further network.
-func (n Network) HasNodeParts() bool { return n.Topology == Layer3 || n.IsPrimary() }
+func (n Network) HasNodeParts() bool { return n.Topology == Layer3 || n.HasGateway() }
+
+// HasGateway says that the router of a further network leads to the nodes' gateway routers.
+func (n Network) HasGateway() bool { return n.IsPrimary() || len(n.Exits) > 0 }
 
 // Zone is what all networks of a zone share. A zone is one Northbound database with the nodes that it serves.
 type Zone struct {

@@ -29,6 +29,9 @@ func (w *world) putNAD(name, fields string) {
 	if strings.Contains(fields, `"primary"`) { // the fake applies no patch of ours
 		object.SetAnnotations(map[string]string{contract.NetworkIDKey: "1"})
 	}
+	if strings.Contains(fields, `"exits"`) {
+		object.SetAnnotations(map[string]string{contract.NetworkIDKey: "1", contract.GatewayKey: "203.0.113.0/24"})
+	}
 	nads := w.policies.Resource(kube.NADs()).Namespace("d")
 	_ = nads.Delete(w.t.Context(), name, metav1.DeleteOptions{})
 	if _, err := nads.Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
@@ -419,4 +422,42 @@ func TestQuota_PodWaitsUntilAnotherGoes(t *testing.T) {
 	w.wantFurther(network, "d.blue_d_c")
 	drop("e")
 	w.wantFurther(network, "d.blue_d_c", "d.blue_d_f")
+}
+
+// TestNetworks_GatewayComesAndGoes: the links of a secondary network follow its annotation, and so does a service on it,
+// which is there before the network. Its pod's addresses come in any order. Without the gateway it is served nowhere.
+func TestNetworks_GatewayComesAndGoes(t *testing.T) {
+	w := wholeWorld(t, nil, gatewayNode("n1", 2))
+	w.startAndLead()
+	service := testService("web", "10.96.0.9")
+	service.Annotations = map[string]string{contract.ServiceNetworkKey: "blue"}
+	if _, err := w.client.CoreV1().Services("d").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.DiscoveryV1().EndpointSlices("d").Create(t.Context(), testSlice("web", "n1"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pods := w.client.CoreV1().Pods("d")
+	pod := asking("a", "n1", "blue")
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.putNAD("blue", `"name":"exits","topology":"layer2","subnets":"10.7.0.0/24"`)
+	w.wantFurther("d.blue_d_a", "exits_ovn_layer2_switch", "stor-exits_ovn_layer2_switch")
+	w.eventually("the link", func() bool { return strings.Contains(w.server.Dump("Logical_Router_Port", "name"), "rtot-exits/n1") })
+	w.eventually("the address of no pod", func() bool { return w.has("10.96.0.9:80") && w.has("10.244.1.10:8080") })
+	pod, err := pods.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.244.1.10"}}
+	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the pod's address on the network", func() bool { return w.has("10.7.0.3:8080") && !w.has("10.244.1.10:8080") })
+	w.putNAD("blue", `"name":"plain","topology":"layer2","subnets":"10.7.0.0/24"`)
+	w.wantFurther("plain_ovn_layer2_switch") // the pod's network is gone
+	w.eventually("no link and no load balancer", func() bool {
+		return !w.has("10.96.0.9:80") && !strings.Contains(w.server.Dump("Logical_Router_Port", "name"), "rtot-exits")
+	})
 }

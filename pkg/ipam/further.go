@@ -117,6 +117,12 @@ func (h *holding) describe(r Request) {
 	if r.Network.IsPrimary() {
 		n.Gateways = routers
 	}
+	for _, exit := range r.Network.Exits {
+		family := contract.FamilyOf(exit.Addr())
+		if at := slices.IndexFunc(routers, family.Has); at >= 0 {
+			n.Routes = append(n.Routes, contract.Route{Dest: exit, NextHop: routers[at]})
+		}
+	}
 	if len(n.Addresses) == 1 {
 		n.IPAddress = &n.Addresses[0]
 	}

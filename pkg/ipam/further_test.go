@@ -376,3 +376,29 @@ func TestFurther_RoutesOfAChain(t *testing.T) {
 		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
 	}
 }
+
+// TestFurther_ExitsAreRoutes: a pod has a route to each exit, by the router of its own subnet, and its default route as ever.
+func TestFurther_ExitsAreRoutes(t *testing.T) {
+	flat, routed := tenant(t, "flat", contract.Layer2, "10.2.0.0/24"), tenant(t, "routed", contract.Layer3, "10.1.0.0/16/24")
+	flat.Gateways, flat.Exits = []netip.Prefix{netip.MustParsePrefix("10.2.0.9/24")}, prefixes(t, "203.0.113.0/24,fd01::/64")
+	routed.Exits = prefixes(t, "0.0.0.0/1,128.0.0.0/1")
+	a, _ := withTenants(t, flat, routed)
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	pod := attached(newPod("p", "n1", 2), "flat,routed")
+	decidePod(t, a, pod, node)
+	for key, want := range map[string]string{
+		"ns/flat": "203.0.113.0/24 10.2.0.9", "ns/routed": "10.1.0.0/16 10.1.0.1, 0.0.0.0/1 10.1.0.1, 128.0.0.0/1 10.1.0.1",
+	} {
+		var routes []string
+		for _, route := range entry(t, pod, key).Routes {
+			routes = append(routes, route.Dest.String()+" "+route.NextHop.String())
+		}
+		if got := strings.Join(routes, ", "); got != want || len(entry(t, pod, key).Gateways) > 0 {
+			t.Errorf("routes on %s: %s, want %s", key, got, want)
+		}
+	}
+	if first := entry(t, pod, "default"); len(first.Gateways) != 1 {
+		t.Errorf("default network: %+v", first)
+	}
+}

@@ -48,7 +48,7 @@ type ClusterView struct {
 // NewClusterView makes the view of a cluster, to be started.
 func NewClusterView(client *api.Client) (*ClusterView, error) {
 	nodes, pods := indexers(service.NodeIndexes(), nodesByChassis()), indexers(policy.PodIndexes(), podsByNode(), podsByNAD(), podsByClaim())
-	namespaces, services, endpoints := indexers(policy.NamespaceIndexes()), indexers(service.ServiceIndexes()), indexers(service.SliceIndexes())
+	namespaces, services, endpoints := indexers(policy.NamespaceIndexes()), indexers(service.ServiceIndexes(), servicesByNetwork()), indexers(service.SliceIndexes())
 	maps.Copy(services, namespaced())
 	all := metav1.NamespaceAll
 	v := &ClusterView{

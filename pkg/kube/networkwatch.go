@@ -103,7 +103,9 @@ func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
 		}
 	}
 	namespaces := v.labelledAmong(nads)
-	v.notify(contract.Unique(slices.Concat(owners, primaryChanged(v, namespaces), v.NADsChanged(nads...), placePolicies(v, namespaces), v.ChainOwners()))...)
+	v.notify(contract.Unique(slices.Concat(
+		owners, primaryChanged(v, namespaces), naming(v, nads), v.NADsChanged(nads...), placePolicies(v, namespaces), v.ChainOwners(),
+	))...)
 }
 
 func sameNAD(old, new *unstructured.Unstructured) bool {
@@ -120,11 +122,12 @@ func (v *networks) nadChanged(old, new *unstructured.Unstructured) (owners []con
 		parsed = &network.NAD{Key: keyOf(new), Config: config, Annotations: new.GetAnnotations(), Created: new.GetCreationTimestamp().Time}
 	}
 	nads := []string{keyOf(object)}
+	before := v.NetworkOfNAD(keyOf(object))
 	changed := v.NADChanged(keyOf(object), parsed)
 	for _, name := range changed {
 		nads = append(nads, v.NADsOf(name)...)
 		owners = append(owners, contract.NetworkOwner().On(name))
-		if now := v.Network(name); now == nil || now.HasNodeParts() {
+		if now := v.Network(name); now == nil || now.HasNodeParts() || before != nil && before.HasNodeParts() {
 			for _, node := range v.allNodes.All() {
 				owners = append(owners, contract.NodeOwner(node.Name), contract.NodeOwner(node.Name).On(name))
 			}

@@ -31,7 +31,7 @@ func (v *primaries) SharedServices() (services []*corev1.Service) {
 // sharedChanged are the networks that have rows for a service.
 func (v *primaries) sharedChanged(namespace, name string) (owners []contract.Owner) {
 	if slices.Contains(sharedServices(), namespace+"/"+name) {
-		for _, network := range v.PrimaryNetworks() {
+		for _, network := range v.NetworksWithGateway() {
 			owners = append(owners, contract.NetworkOwner().On(network.Name))
 		}
 	}
@@ -69,6 +69,41 @@ func (v *primaries) Primary(namespace string) (nad string, network *contract.Net
 		return "", nil
 	}
 	return request.NAD, &request.Network
+}
+
+// NetworkOf is the further network of a service with the key of its NetworkAttachmentDefinition: the one that the service
+// names, or the primary one of its namespace; nil if the service is on the default network.
+func (v *primaries) NetworkOf(service *corev1.Service) (nad string, network *contract.Network, err error) {
+	if nad = namedNetwork(service); nad == "" {
+		nad, network = v.Primary(service.Namespace)
+		return nad, network, nil
+	}
+	if network = v.NetworkOfNAD(nad); network == nil || !network.HasGateway() || network.ID == 0 {
+		return "", nil, fmt.Errorf("annotation %s: NetworkAttachmentDefinition %s defines no network with a gateway", contract.ServiceNetworkKey, nad)
+	}
+	return nad, network, nil
+}
+
+// byNamedNetwork is the index of services that name a network: by the key of its NetworkAttachmentDefinition, and by their
+// namespace.
+const byNamedNetwork = "named network"
+
+func servicesByNetwork() map[string]func(*corev1.Service) []string {
+	return map[string]func(*corev1.Service) []string{byNamedNetwork: func(service *corev1.Service) []string {
+		if nad := namedNetwork(service); nad != "" {
+			return []string{nad, service.Namespace}
+		}
+		return nil
+	}}
+}
+
+// namedNetwork is the key of the NetworkAttachmentDefinition that a service names, "" if it names none.
+func namedNetwork(service *corev1.Service) string {
+	name := service.Annotations[contract.ServiceNetworkKey]
+	if name == "" || strings.Contains(name, "/") {
+		return name
+	}
+	return service.Namespace + "/" + name
 }
 
 // PodsIn are the pods of a namespace, in no order.
@@ -127,13 +162,24 @@ func primaryChanged(v *ClusterView, namespaces []string) (owners []contract.Owne
 	return owners
 }
 
-// servicesOf are the services of a namespace whose pods have a primary network, with the nodes that have endpoints of their
-// own: the endpoints are the pods' addresses there.
-func servicesOf(v *ClusterView, namespace string) (owners []contract.Owner) {
-	if !v.isLabelled(namespace) {
-		return nil
+// naming are the services that name the networks of NetworkAttachmentDefinitions, as servicesOf gives them.
+func naming(v *ClusterView, nads []string) (owners []contract.Owner) {
+	for _, nad := range nads {
+		for _, service := range v.allServices.Find(byNamedNetwork, nad) {
+			owners = append(owners, v.ServiceChanged(nil, service)...)
+		}
 	}
-	for _, service := range v.allServices.Find(cache.NamespaceIndex, namespace) {
+	return owners
+}
+
+// servicesOf are the services of a namespace that are on further networks, with the nodes that have endpoints of their own:
+// the endpoints are the pods' addresses there.
+func servicesOf(v *ClusterView, namespace string) (owners []contract.Owner) {
+	index := byNamedNetwork
+	if v.isLabelled(namespace) {
+		index = cache.NamespaceIndex
+	}
+	for _, service := range v.allServices.Find(index, namespace) {
 		owners = append(owners, v.ServiceChanged(nil, service)...)
 	}
 	return owners

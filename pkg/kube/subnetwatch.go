@@ -65,7 +65,7 @@ func (v *namespaceSubnets) users(name string) []contract.Owner {
 	for _, node := range v.of.allNodes.All() {
 		owners = append(owners, contract.NodeOwner(node.Name))
 	}
-	for _, network := range v.of.PrimaryNetworks() {
+	for _, network := range v.of.NetworksWithGateway() {
 		owners = append(owners, contract.NetworkOwner().On(network.Name))
 	}
 	return contract.Unique(owners)

@@ -114,7 +114,7 @@ func trimAnnotations(annotations map[string]string) map[string]string {
 	for key, value := range annotations {
 		switch key {
 		case contract.NodeSubnetsKey, contract.NodeIDKey, contract.NodeChassisIDKey, contract.NodeEncapIPsKey, contract.NodePrimaryAddressKey, contract.HostCIDRsKey, contract.GatewayConfigKey:
-		case contract.NodeMTUKey, contract.CordonedKey, contract.GatewayMTUSupportKey, contract.ManagementPortKey, contract.ACLLoggingKey, contract.OpenPortsKey:
+		case contract.ServiceNetworkKey, contract.NodeMTUKey, contract.CordonedKey, contract.GatewayMTUSupportKey, contract.ManagementPortKey, contract.ACLLoggingKey, contract.OpenPortsKey:
 		case contract.PodNetworksKey, contract.NetworksKey, contract.DefaultNetworkKey, contract.NetworkStatusKey, contract.NodusNetworksKey, contract.OVNNetworkKey, contract.NodusInterfacesKey, contract.DPUConnectionKey, contract.DPUStatusKey, contract.ConfigHashKey, contract.MaxAttachmentsKey, contract.NodeNamespaceSubnetsKey:
 		default:
 			continue

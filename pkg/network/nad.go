@@ -95,6 +95,9 @@ func Parse(nad NAD) (contract.Network, error) {
 	}
 	network, err := conf.network()
 	if err == nil {
+		err = conf.lead(&network, nad.Annotations[contract.GatewayKey])
+	}
+	if err == nil {
 		err = check(conf, network)
 	}
 	return network, err
@@ -184,10 +187,15 @@ func reserveGateway(n *contract.Network, gateway netip.Addr) error {
 		return fmt.Errorf("defaultGatewayIPs: %s is the second of its subnet", gateway)
 	}
 	n.Gateways = append(n.Gateways, netip.PrefixFrom(gateway, n.Subnets[at].Bits()))
-	if !slices.ContainsFunc(n.Excluded, func(part netip.Prefix) bool { return part.Contains(gateway) }) {
-		n.Excluded = append(n.Excluded, netip.PrefixFrom(gateway, gateway.BitLen()))
-	}
+	exclude(n, gateway)
 	return nil
+}
+
+// exclude keeps an address from pods.
+func exclude(n *contract.Network, addr netip.Addr) {
+	if !slices.ContainsFunc(n.Excluded, func(part netip.Prefix) bool { return part.Contains(addr) }) {
+		n.Excluded = append(n.Excluded, netip.PrefixFrom(addr, addr.BitLen()))
+	}
 }
 
 func (c netconf) gateways() (chosen []netip.Addr, err error) {
@@ -201,7 +209,36 @@ func (c netconf) gateways() (chosen []netip.Addr, err error) {
 	return chosen, nil
 }
 
-// reserve sets the router's addresses on the switch of a primary network of topology layer2, and what no pod gets there:
+// lead gives a secondary network the exits that its NAD names. Each half of all addresses is an exit of its own, so that
+// the pods' default route stays beside them.
+func (c netconf) lead(n *contract.Network, list string) error {
+	exits, err := parsePrefixes(list)
+	switch {
+	case err != nil:
+		return fmt.Errorf("annotation %s: %w", contract.GatewayKey, err)
+	case len(exits) == 0 || n.IsPrimary():
+		return nil
+	case n.Topology == contract.Localnet || len(n.Subnets) == 0:
+		return fmt.Errorf("annotation %s needs topology layer3 or layer2, and subnets", contract.GatewayKey)
+	}
+	for _, exit := range exits {
+		if exit.Bits() > 0 {
+			n.Exits = append(n.Exits, exit)
+			continue
+		}
+		upper := exit.Addr().AsSlice()
+		upper[0] = 0x80
+		addr, _ := netip.AddrFromSlice(upper)
+		n.Exits = append(n.Exits, netip.PrefixFrom(exit.Addr(), 1), netip.PrefixFrom(addr, 1))
+	}
+	if n.Topology == contract.Layer2 {
+		n.Gateways = nil // reserve takes the chosen ones, too, and gives each subnet one
+		return c.reserve(n)
+	}
+	return nil
+}
+
+// reserve sets the router's addresses on the switch of a network of topology layer2 with a gateway, and what no pod gets there:
 // these, the second address, and what the netconf reserves. In OVN-Kubernetes nodes have the second address.
 func (c netconf) reserve(n *contract.Network) error {
 	for _, list := range []string{c.InfraSubnets, c.ReservedSubnets} {
@@ -223,7 +260,8 @@ func (c netconf) reserve(n *contract.Network) error {
 			first = chosen[at]
 		}
 		n.Gateways = append(n.Gateways, netip.PrefixFrom(first, subnet.Bits()))
-		n.Excluded = append(n.Excluded, netip.PrefixFrom(first, first.BitLen()), netip.PrefixFrom(second, second.BitLen()))
+		exclude(n, first)
+		exclude(n, second)
 	}
 	return nil
 }

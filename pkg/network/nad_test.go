@@ -80,6 +80,36 @@ func TestParse_Networks(t *testing.T) {
 	}
 }
 
+func TestParse_GatewayOfSecondaryNetwork(t *testing.T) {
+	parse := func(fields, annotation string) (contract.Network, error) {
+		return Parse(NAD{Key: "red/a", Config: config(t, fields), Annotations: map[string]string{contract.GatewayKey: annotation}})
+	}
+	for _, tc := range []struct{ fields, annotation, want string }{
+		{`"subnets":"10.1.0.0/16"`, "", "exits [] gateways [] without []"},
+		{`"subnets":"10.1.0.0/16"`, "203.0.113.0/24, 10.96.0.7/32", "exits [203.0.113.0/24 10.96.0.7/32] gateways [10.1.0.1/16] without [10.1.0.1/32 10.1.0.2/32]"},
+		{`"subnets":"10.1.0.0/16,fd01::/64","defaultGatewayIPs":"10.1.0.9"`, "203.0.113.0/24", "exits [203.0.113.0/24] gateways [10.1.0.9/16 fd01::1/64] without [10.1.0.9/32 10.1.0.2/32 fd01::1/128 fd01::2/128]"},
+		{`"topology":"layer3","subnets":"10.1.0.0/16"`, "0.0.0.0/0,::/0", "exits [0.0.0.0/1 128.0.0.0/1 ::/1 8000::/1] gateways [] without []"},
+		{`"role":"primary","topology":"layer3","subnets":"10.1.0.0/16"`, "0.0.0.0/0", "exits [] gateways [] without []"},
+	} {
+		n, err := parse(tc.fields, tc.annotation)
+		if got := fmt.Sprintf("exits %v gateways %v without %v", n.Exits, n.Gateways, n.Excluded); err != nil || got != tc.want {
+			t.Errorf("%s with %q: %s, %v, want %s", tc.fields, tc.annotation, got, err, tc.want)
+		}
+		if n.HasGateway() != (n.IsPrimary() || tc.annotation != "") {
+			t.Errorf("%s with %q: has a gateway: %t", tc.fields, tc.annotation, n.HasGateway())
+		}
+	}
+	for annotation, fields := range map[string]string{
+		"some":         `"subnets":"10.1.0.0/16"`,
+		"0.0.0.0/0":    `"topology":"localnet","subnets":"10.1.0.0/16"`,
+		"203.0.0.0/24": ``,
+	} {
+		if n, err := parse(fields, annotation); err == nil || !strings.Contains(err.Error(), "annotation "+contract.GatewayKey) {
+			t.Errorf("%s with %q: %+v, %v", fields, annotation, n, err)
+		}
+	}
+}
+
 func TestParse_Refused(t *testing.T) {
 	for fields, want := range map[string]string{
 		`"name":"default"`:                       "is reserved",

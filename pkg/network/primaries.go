@@ -19,12 +19,12 @@ func (x *Definitions) Primary(namespace string) *ipam.Request {
 	}
 }
 
-// PrimaryNetworks are the primary networks that have an id, in no order.
-func (x *Definitions) PrimaryNetworks() (all []contract.Network) {
+// NetworksWithGateway are those that have an id, in no order.
+func (x *Definitions) NetworksWithGateway() (all []contract.Network) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, network := range x.networks {
-		if isLinked(network) {
+		if network.HasGateway() && network.ID != 0 {
 			all = append(all, network)
 		}
 	}
@@ -39,6 +39,7 @@ func (x *Definitions) IsRouted(name string) bool {
 	return !x.unrouted[name]
 }
 
+// isLinked says that a network may have frontends at nodes.
 func isLinked(network contract.Network) bool { return network.IsPrimary() && network.ID != 0 }
 
 // reroute decides again which networks are routed, after those of before have changed. It returns the names for which this

@@ -52,7 +52,7 @@ func TestPrimaryNetworks_TheOldestOfOverlappingOnesIsRouted(t *testing.T) {
 
 func routed(x *Definitions) map[string]bool {
 	out := map[string]bool{}
-	for _, network := range x.PrimaryNetworks() {
+	for _, network := range x.NetworksWithGateway() {
 		out[network.Name] = x.IsRouted(network.Name)
 	}
 	return out
@@ -63,7 +63,7 @@ func wantRouted(x *Definitions) map[string]bool {
 	out := map[string]bool{}
 	var before []contract.Network
 	first := firsts(x.groups)
-	all := x.PrimaryNetworks()
+	all := x.NetworksWithGateway()
 	slices.SortFunc(all, func(a, b contract.Network) int { return older(first[a.Name], first[b.Name]) })
 	for _, network := range all {
 		out[network.Name] = !slices.ContainsFunc(before, func(other contract.Network) bool { return contract.Overlap(other, network) })

@@ -49,7 +49,7 @@ func sharedRows(net scope) []ovsdb.Row {
 	return rows
 }
 
-// clusterRouter is the router of a further network. That of a primary network meets many others on a node's transit switch:
+// clusterRouter is the router of a further network. That of one with a gateway meets many others on a node's transit switch:
 // static neighbors would be rows for each pair.
 func clusterRouter(net scope) ovsdb.Row {
 	router := &nb.LogicalRouter{
@@ -57,18 +57,18 @@ func clusterRouter(net scope) ovsdb.Row {
 		ExternalIDs: net.externalIDs(contract.RoleLabel, string(net.Role), "k8s-cluster-router", "yes"),
 	}
 	row := ovsdb.Row{ID: router.Name, Model: router}
-	if net.IsPrimary() {
+	if net.HasGateway() {
 		router.Options["dynamic_neigh_routers"] = "true"
 	}
 	return row
 }
 
-// furtherSwitch is a switch of a further network. That of a primary network has its services.
+// furtherSwitch is a switch of a further network. That of a network with a gateway has its services.
 func furtherSwitch(net scope, name string, config map[string]string) ovsdb.Row {
 	row := ovsdb.Row{ID: name, Model: &nb.LogicalSwitch{
 		Name: name, OtherConfig: config, ExternalIDs: net.externalIDs(contract.RoleLabel, string(net.Role)),
 	}}
-	if net.IsPrimary() {
+	if net.HasGateway() {
 		row.References = balancedBy(net.SwitchGroup())
 	}
 	return row

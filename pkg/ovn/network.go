@@ -10,13 +10,13 @@ import (
 )
 
 // buildNetwork gives the join switch, the cluster router and the groups of load
-// balancers, which every node shares. A secondary network has no gateways and no services.
+// balancers, which every node shares. Without a gateway, a secondary network has no services.
 func buildNetwork(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	switch {
 	case owner.On("") != contract.NetworkOwner():
 		return nil, nil
-	case net.IsPrimary():
-		rows, err := primaryRows(view, net)
+	case net.HasGateway():
+		rows, err := gatewayRows(view, net)
 		if err != nil {
 			return nil, err
 		}

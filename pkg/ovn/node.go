@@ -58,7 +58,7 @@ func buildNode(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) 
 		return nil, err
 	}
 	rows := append(append(nodeSwitch(n), hostPolicies(n, own)...), tunnelRules(n)...)
-	gateway, err := nodeGateway(n, view.PrimaryNetworks())
+	gateway, err := nodeGateway(n, view.NetworksWithGateway())
 	return append(rows, gateway...), err
 }
 
@@ -132,9 +132,9 @@ func nodeSwitch(n node) []ovsdb.Row {
 // furtherNode gives a node's part of a further network, if nodes have parts of it.
 func furtherNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) {
 	var link []ovsdb.Row
-	if net.IsPrimary() {
+	if net.HasGateway() {
 		var err error
-		if link, err = primaryNode(view, net, object); err != nil {
+		if link, err = linkedNode(view, net, object); err != nil {
 			return nil, err
 		}
 	}

@@ -24,9 +24,9 @@ type oneNode struct {
 	masquerade []netip.Prefix
 }
 
-func (v *oneNode) PrimaryNetworks() []contract.Network { return nil }
-func (v *oneNode) Zone() contract.Zone                 { return contract.Zone{MasqueradeSubnets: v.masquerade} }
-func (v *oneNode) Node(string) *corev1.Node            { return v.node }
+func (v *oneNode) NetworksWithGateway() []contract.Network { return nil }
+func (v *oneNode) Zone() contract.Zone                     { return contract.Zone{MasqueradeSubnets: v.masquerade} }
+func (v *oneNode) Node(string) *corev1.Node                { return v.node }
 
 // FuzzNode: whatever a node's annotations say, its rows have addresses where the
 // database wants addresses, and numbers where it wants numbers.

@@ -1,7 +1,6 @@
 package ovn
 
 import (
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,7 @@ import (
 
 // ErrRefused is wrapped by the error of an owner that may not have any rows, not
 // those either that it has.
-var ErrRefused = errors.New("refused")
+var ErrRefused = lb.ErrRefused
 
 // buildPod gives the logical switch port of a pod that runs on the pod network,
 // and its ports on its node.

@@ -16,16 +16,16 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
-// A primary network has one router for all nodes, and no gateway routers. On each node a link leads from this router to
-// the node's gateway router, which serves the default network and all primary networks. On the way out the network's
+// A primary network, and a secondary one with exits, has one router for all nodes, and no gateway routers. On each node a
+// link leads from this router to the node's gateway router, which serves the default network and all these networks. On the way out the network's
 // router replaces the pod's address by the network's own masquerade address, and the gateway router replaces this by the
 // node's address. So the subnets of networks may overlap, and the gateway bridge has no flows for them.
 
-// primaryRows are those of a primary network that exist once, beside those of any further network.
-func primaryRows(view View, net scope) ([]ovsdb.Row, error) {
+// gatewayRows are those of a network with a gateway that exist once, beside those of any further network.
+func gatewayRows(view View, net scope) ([]ovsdb.Row, error) {
 	for _, subnet := range net.MasqueradeSubnets {
 		if !contract.HasPrimaries(subnet) {
-			return nil, fmt.Errorf("masquerade subnet %s is too small for primary networks: give a /17, or a /113 of IPv6", subnet)
+			return nil, fmt.Errorf("masquerade subnet %s is too small for networks with a gateway: give a /17, or a /113 of IPv6", subnet)
 		}
 	}
 	if net.ID == 0 {
@@ -35,9 +35,13 @@ func primaryRows(view View, net scope) ([]ovsdb.Row, error) {
 	if net.Topology == contract.Layer2 {
 		rows = append(rows, layer2Router(net)...)
 	}
-	shared, targets, err := lb.BuildShared(view, net.Network)
-	if err != nil {
-		return nil, err
+	var shared []ovsdb.Row
+	var targets map[contract.Family][]string
+	if net.IsPrimary() { // pods of other networks have eth0 for these services
+		var err error
+		if shared, targets, err = lb.BuildShared(view, net.Network); err != nil {
+			return nil, err
+		}
 	}
 	for _, family := range net.Families() {
 		rows = append(rows, isolation(view, net, family, targets))
@@ -224,8 +228,8 @@ func transitMAC(links []netip.Prefix) string {
 	return contract.MACFromAddress(links[0].Addr()).String()
 }
 
-// primaryNode is the link of a primary network's router to a node's gateway router; nothing while the node has none.
-func primaryNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) {
+// linkedNode is the link of a network's router to a node's gateway router; nothing while the node has none.
+func linkedNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) {
 	n, err := parseNode(scope{Zone: net.Zone}, object.Name, object.Annotations)
 	if err != nil {
 		return nil, err
@@ -240,7 +244,7 @@ func primaryNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error)
 		link, _ := contract.FamilyOf(own).Pick(links)
 		ours = append(ours, contract.PrefixAt(link, 1))
 		rows = append(append(rows, neighbor(port, link.Addr().String(), transitMAC(links))), familyLink(net, n, link, own)...)
-		rows = append(rows, toNetwork(n, net, own, view.IsRouted(net.Name))...)
+		rows = append(rows, toNetwork(n, net, own, net.IsPrimary() && view.IsRouted(net.Name))...)
 	}
 	if len(ours) == 0 {
 		return nil, nil

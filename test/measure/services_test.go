@@ -23,8 +23,10 @@ type serviceWorld struct {
 	slices   map[string][]*discoveryv1.EndpointSlice
 }
 
-func (serviceWorld) Zone() contract.Zone                             { return contract.Zone{} }
-func (serviceWorld) Primary(string) (string, *contract.Network)      { return "", nil }
+func (serviceWorld) Zone() contract.Zone { return contract.Zone{} }
+func (serviceWorld) NetworkOf(*corev1.Service) (string, *contract.Network, error) {
+	return "", nil, nil
+}
 func (w serviceWorld) Service(_, name string) *corev1.Service        { return w.services[name] }
 func (serviceWorld) OnNodes(*discoveryv1.EndpointSlice) (bool, bool) { return false, false }
 

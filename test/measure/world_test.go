@@ -63,23 +63,23 @@ func (w *world) Attached(*corev1.Pod, string) []*contract.PodNetwork        { re
 func (w *world) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (w *world) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 
-func (w *world) Policy(contract.Owner) *policy.Policy                    { return nil }
-func (w *world) PoliciesOf(*corev1.Pod, string) ([]*policy.Policy, bool) { return nil, true }
-func (w *world) PodSet(contract.Owner) *policy.PodSet                    { return nil }
-func (w *world) Members(*policy.PodSet) []*corev1.Pod                    { return nil }
-func (w *world) Sizes(*policy.PodSet) map[int32]int                      { return nil }
-func (w *world) UsersOf(contract.Owner) []contract.Owner                 { return nil }
-func (w *world) PodWith(netip.Addr) *corev1.Pod                          { return nil }
-func (w *world) NodesWith(labels.Selector) []*corev1.Node                { return nil }
-func (w *world) PrimaryNetworks() []contract.Network                     { return nil }
-func (w *world) Primary(string) (string, *contract.Network)              { return "", nil }
-func (w *world) IsRouted(string) bool                                    { return true }
-func (w *world) SharedServices() []*corev1.Service                       { return nil }
-func (w *world) PodsIn(string) []*corev1.Pod                             { return nil }
-func (w *world) Locked(*corev1.Pod) bool                                 { return false }
-func (w *world) Namespace(string) *corev1.Namespace                      { return nil }
-func (w *world) Chain(contract.Owner) (*chain.Chain, error)              { return nil, nil }
-func (w *world) Replicas(*chain.Chain, int) []*corev1.Pod                { return nil }
+func (w *world) Policy(contract.Owner) *policy.Policy                         { return nil }
+func (w *world) PoliciesOf(*corev1.Pod, string) ([]*policy.Policy, bool)      { return nil, true }
+func (w *world) PodSet(contract.Owner) *policy.PodSet                         { return nil }
+func (w *world) Members(*policy.PodSet) []*corev1.Pod                         { return nil }
+func (w *world) Sizes(*policy.PodSet) map[int32]int                           { return nil }
+func (w *world) UsersOf(contract.Owner) []contract.Owner                      { return nil }
+func (w *world) PodWith(netip.Addr) *corev1.Pod                               { return nil }
+func (w *world) Chain(contract.Owner) (*chain.Chain, error)                   { return nil, nil }
+func (w *world) Replicas(*chain.Chain, int) []*corev1.Pod                     { return nil }
+func (w *world) NodesWith(labels.Selector) []*corev1.Node                     { return nil }
+func (w *world) NetworksWithGateway() []contract.Network                      { return nil }
+func (w *world) NetworkOf(*corev1.Service) (string, *contract.Network, error) { return "", nil, nil }
+func (w *world) IsRouted(string) bool                                         { return true }
+func (w *world) SharedServices() []*corev1.Service                            { return nil }
+func (w *world) PodsIn(string) []*corev1.Pod                                  { return nil }
+func (w *world) Locked(*corev1.Pod) bool                                      { return false }
+func (w *world) Namespace(string) *corev1.Namespace                           { return nil }
 
 func (w *world) Allocated(pod *corev1.Pod, network string) *contract.PodNetwork {
 	return w.addresses.Allocated(pod, network)

@@ -106,6 +106,8 @@ func usable(nad string, network *contract.Network) error {
 		return fmt.Errorf("network %s does not exist, or its namespace may not use it", nad)
 	case network.IsPrimary() || network.Topology == contract.Layer3:
 		return fmt.Errorf("network %s is primary, or has the topology layer3: a chain needs secondary networks of topology layer2 or localnet", nad)
+	case network.HasGateway():
+		return fmt.Errorf("network %s has the annotation %s: its own router has the address that the router of the chain would have", nad, contract.GatewayKey)
 	case !network.Forward:
 		return fmt.Errorf("network %s does not let pods forward: portSecurity must be mac", nad)
 	case len(network.Gateways) == 0:

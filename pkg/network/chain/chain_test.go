@@ -49,6 +49,8 @@ func networkOf(nad string) *contract.Network {
 		n.Gateways = n.Gateways[:1]
 	case "v6":
 		n.Gateways = n.Gateways[1:]
+	case "linked":
+		n.Exits = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 	case "none":
 		return nil
 	}
@@ -125,6 +127,7 @@ func TestFind_Refused(t *testing.T) {
 		"{networkChain: 'v4,app=x,a,app=y,v6'}":                                                            "no address family",
 		"{networkChain: 'a,app=x', right: [{networkName: b, subnet: 172.30.0.0/16}]}":                      "gatewayIp must be an address in the network",
 		"{networkChain: 'a,app=x', right: [{networkName: b, gatewayIp: 10.1.0.9, subnet: 10.0.0.128/25}]}": "overlaps",
+		"{networkChain: 'a,app=x,linked'}":                                                                 "network ns/linked has the annotation ovn-offload.io/gateway",
 	} {
 		if c, err := find(t, chaining(t, "c", 1, routing)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, error %v, want %q", routing, c, err, want)

@@ -91,7 +91,7 @@ func (p servicePort) frontends(view Gateways) []frontend {
 // because only this address leads a pod's reply back.
 func (p servicePort) elsewhere(view View, net scope) []frontend {
 	subnet, ok := contract.FamilyOf(p.address).Pick(net.MasqueradeSubnets)
-	if !ok || p.NodePort == 0 || !p.service.externalLocal() || p.service.primary != nil {
+	if !ok || p.NodePort == 0 || !p.service.externalLocal() || p.service.further != nil {
 		return nil
 	}
 	var behind []endpoint
@@ -115,7 +115,7 @@ func (p servicePort) elsewhere(view View, net scope) []frontend {
 // internal are the targets at the service's cluster address. Only pods of a primary network reach those of its services.
 func (p servicePort) internal() []target {
 	scope := onBoth
-	if p.service.primary != nil {
+	if p.service.further != nil {
 		scope = onSwitches
 	}
 	return p.targets(scope, p.service.internalLocal())
@@ -127,7 +127,7 @@ func (p servicePort) external() []target {
 	switch {
 	case p.NodePort == 0 && len(p.service.external) == 0:
 		return nil
-	case p.service.primary != nil:
+	case p.service.further != nil:
 		return append(p.targets(onSwitches, false), p.targets(onRouters, false)...)
 	case !p.service.externalLocal():
 		return p.targets(onBoth, false)

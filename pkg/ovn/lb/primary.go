@@ -14,14 +14,19 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// onPrimary makes a service of a namespace with a primary network one of this network, with the addresses of the pods there.
-func (s *service) onPrimary(view View) {
-	nad, primary := view.Primary(s.Namespace)
-	if primary == nil {
-		return
+// onFurther makes a service of a further network one with the addresses of the pods there.
+func (s *service) onFurther(view View) error {
+	nad, further, err := view.NetworkOf(s.Service)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	s.primary, s.slices = primary, OnNetwork(view, s.Namespace, nad, s.slices)
+	if further != nil {
+		s.further, s.slices = further, OnNetwork(view, s.Namespace, nad, s.slices)
+	}
+	return nil
 }
+
+func (s *service) isSecondary() bool { return s.further != nil && !s.further.IsPrimary() }
 
 // primaryRows are the load balancers of a service of a primary network: those on the network's switches, and those on all
 // gateway routers. Gateway routers lead to the pods if they have routes to the network's subnets. They use all endpoints,
@@ -31,11 +36,21 @@ func (s *service) primaryRows(view View, net scope, all []frontend) []ovsdb.Row 
 	for _, f := range all {
 		if f.in.scope == onSwitches {
 			inside = append(inside, f)
-		} else if view.IsRouted(s.primary.Name) {
+		} else if view.IsRouted(s.further.Name) {
 			outside = append(outside, f)
 		}
 	}
-	return append(s.rows(scope{*s.primary, net.Zone}, inside), s.rows(net, outside)...)
+	return append(s.rows(scope{*s.further, net.Zone}, inside), s.rows(net, outside)...)
+}
+
+// secondaryFrontends are those of a service on a secondary network with a gateway: its cluster addresses, which pods of the
+// network alone reach. Their routes lead there if the network's exits do.
+func secondaryFrontends(ports []servicePort) (frontends []frontend) {
+	for _, port := range ports {
+		t := target{servicePort: port, scope: onSwitches, selection: selectAll}
+		frontends = append(frontends, t.at(port.address, uint16(port.Port)))
+	}
+	return frontends
 }
 
 // Pods are those of namespaces, with what the allocator gave them.
@@ -63,7 +78,7 @@ func OnNetwork(view Pods, namespace, nad string, some []*discoveryv1.EndpointSli
 		translated.Endpoints = nil
 		for _, e := range slice.Endpoints {
 			if len(e.Addresses) > 0 && pods[e.Addresses[0]] != nil {
-				e.Addresses = primaryAddress(view, pods[e.Addresses[0]], nad, slice.AddressType)
+				e.Addresses = furtherAddress(view, pods[e.Addresses[0]], nad, slice.AddressType)
 			}
 			translated.Endpoints = append(translated.Endpoints, e) // one without addresses is not read
 		}
@@ -72,7 +87,7 @@ func OnNetwork(view Pods, namespace, nad string, some []*discoveryv1.EndpointSli
 	return out
 }
 
-func primaryAddress(view Pods, pod *corev1.Pod, nad string, family discoveryv1.AddressType) []string {
+func furtherAddress(view Pods, pod *corev1.Pod, nad string, family discoveryv1.AddressType) []string {
 	network := view.Allocated(pod, nad)
 	if network == nil {
 		return nil

@@ -37,8 +37,8 @@ type service struct {
 	addresses []netip.Addr
 	// external are the addresses that it has from outside the cluster's own.
 	external []netip.Addr
-	// primary is the primary network of its namespace; nil: it is one of the default network.
-	primary *contract.Network
+	// further is the network that it is on, if it is not the default network.
+	further *contract.Network
 }
 
 // servicePort is a port of a service in one family, with what is behind it.
@@ -73,7 +73,6 @@ func readService(view View, net scope, name types.NamespacedName) (*service, err
 	if s.external, _, err = externalAddresses(view, net, object); err != nil {
 		return nil, fmt.Errorf("external address of the service: %w", err)
 	}
-	s.onPrimary(view)
 	return s, nil
 }
 
@@ -151,15 +150,21 @@ func BuildService(view View, network contract.Network, owner contract.Owner) ([]
 	if err := s.awaited(); err != nil {
 		return nil, err
 	}
+	if err := s.onFurther(view); err != nil {
+		return nil, err
+	}
 	ports, err := s.ports(view)
 	if err != nil {
 		return nil, err
+	}
+	if s.isSecondary() {
+		return s.rows(scope{*s.further, net.Zone}, secondaryFrontends(ports)), nil
 	}
 	var frontends []frontend
 	for _, port := range ports {
 		frontends = append(append(frontends, port.frontends(view)...), port.elsewhere(view, net)...)
 	}
-	if s.primary != nil {
+	if s.further != nil {
 		return s.primaryRows(view, net, frontends), nil
 	}
 	return s.rows(net, frontends), nil
@@ -250,12 +255,28 @@ func balancerOptions(net scope) map[string]string {
 	options := map[string]string{
 		"reject": "true", "event": "false", "skip_snat": "false", "neighbor_responder": "none", "ct_flush": "true",
 	}
-	var hairpin []string
-	for _, subnet := range net.MasqueradeSubnets {
-		hairpin = append(hairpin, contract.PrefixAt(subnet, contract.MasqueradeHairpin).Addr().String())
-	}
-	if len(hairpin) > 0 {
+	if hairpin := hairpinAddresses(net); len(hairpin) > 0 {
 		options["hairpin_snat_ip"] = strings.Join(hairpin, " ")
 	}
 	return options
+}
+
+// hairpinAddresses are those that a backend sees in place of its own when it is its own client. Pods of a secondary network
+// reach the masquerade subnets by eth0, so they see a router's address of the network.
+func hairpinAddresses(net scope) (out []string) {
+	if net.Name == "" || net.IsPrimary() {
+		for _, subnet := range net.MasqueradeSubnets {
+			out = append(out, contract.PrefixAt(subnet, contract.MasqueradeHairpin).Addr().String())
+		}
+		return out
+	}
+	for _, family := range net.Families() {
+		subnet, _ := family.Pick(net.Prefixes())
+		address := contract.AddressAt(subnet, contract.RouterOffset)
+		if gateway, ok := family.Pick(net.Gateways); ok {
+			address = gateway.Addr()
+		}
+		out = append(out, address.String())
+	}
+	return out
 }

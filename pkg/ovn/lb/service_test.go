@@ -26,9 +26,11 @@ func (v *oneService) EndpointSlices(string, string) []*discoveryv1.EndpointSlice
 func (v *oneService) OnNodes(*discoveryv1.EndpointSlice) (bool, bool)            { return false, false }
 func (v *oneService) NodeAddresses(contract.Family) ([]netip.Addr, bool)         { return nil, true }
 func (v *oneService) IsHostAddress(netip.Addr) bool                              { return false }
-func (v *oneService) Primary(string) (string, *contract.Network)                 { return "", nil }
-func (v *oneService) Zone() contract.Zone                                        { return contract.Zone{} }
-func (v *oneService) ServiceSubnets() []netip.Prefix                             { return nil }
+func (v *oneService) NetworkOf(*corev1.Service) (string, *contract.Network, error) {
+	return "", nil, nil
+}
+func (v *oneService) Zone() contract.Zone            { return contract.Zone{} }
+func (v *oneService) ServiceSubnets() []netip.Prefix { return nil }
 
 // FuzzServiceAddresses: whatever stands where users write addresses, a service
 // either fails or has frontends and backends that are addresses and ports.

@@ -223,6 +223,9 @@ func variablesOf(view View, net scope, name types.NamespacedName) []variable {
 	if s == nil || err != nil {
 		return nil
 	}
+	if err := s.onFurther(view); err != nil || s.isSecondary() {
+		return nil // load balancers of a secondary network have no variables
+	}
 	ports, err := s.ports(view)
 	if err != nil {
 		return nil

@@ -31,7 +31,9 @@ func newValueWorld() *valueWorld {
 	return &valueWorld{values: NewValues(), services: map[string]*corev1.Service{}, slices: map[string]*discoveryv1.EndpointSlice{}}
 }
 
-func (w *valueWorld) Primary(string) (string, *contract.Network)         { return "", nil }
+func (w *valueWorld) NetworkOf(*corev1.Service) (string, *contract.Network, error) {
+	return "", nil, nil
+}
 func (w *valueWorld) ServiceValues() *Values                             { return w.values }
 func (w *valueWorld) Service(_, name string) *corev1.Service             { return w.services[name] }
 func (w *valueWorld) NodeAddresses(contract.Family) ([]netip.Addr, bool) { return nil, true }

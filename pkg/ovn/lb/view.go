@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"errors"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
+
+// ErrRefused is wrapped by the error of an owner that may not have any rows, not those either that it has.
+var ErrRefused = errors.New("refused")
 
 // View is the facts that the builders read; a method returns nil for what is not there.
 type View interface {
@@ -47,14 +51,15 @@ type Gateways interface {
 	OnNodes(*discoveryv1.EndpointSlice) (on, many bool)
 }
 
-// Primaries are the primary networks of namespaces.
+// Primaries are the networks with gateways, most of which are the primary ones of namespaces.
 type Primaries interface {
-	// PrimaryNetworks are all of them, in no order.
-	PrimaryNetworks() []contract.Network
+	// NetworksWithGateway are all of them, in no order.
+	NetworksWithGateway() []contract.Network
 	// IsRouted says that gateway routers have routes to the subnets of a primary network.
 	IsRouted(network string) bool
-	// Primary is that of a namespace with the key of its NetworkAttachmentDefinition; nil: the default network is.
-	Primary(namespace string) (nad string, network *contract.Network)
+	// NetworkOf is that of a service with the key of its NetworkAttachmentDefinition; nil: the default network is. The error
+	// says why the network that a service asks for cannot have it.
+	NetworkOf(service *corev1.Service) (nad string, network *contract.Network, err error)
 	// SharedServices are the services of the default network that pods of primary networks reach.
 	SharedServices() []*corev1.Service
 }

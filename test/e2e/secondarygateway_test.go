@@ -1,0 +1,137 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// member makes a pod on one further network of its namespace, to be selected by the network's name.
+func member(t *testing.T, ns, name, node, network string) *corev1.Pod {
+	t.Helper()
+	pod := podObject(ns, name, node, "probe", "serve", fmt.Sprint(echoPort), name)
+	pod.Labels = map[string]string{"app": network}
+	pod.Annotations = map[string]string{contract.NetworksKey: network}
+	create(t, pod)
+	return listening(t, waitPod(t, ns, name, "Running", isRunning))
+}
+
+// annotateNAD sets an annotation of a NetworkAttachmentDefinition, "" to remove it.
+func annotateNAD(t *testing.T, ns, name, key, value string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	if value == "" {
+		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key)
+	}
+	if _, err := objectsOf(t, nadResource, ns).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serviceOn makes a service of the members of a network, on that network.
+func serviceOn(t *testing.T, ns, network string) string {
+	t.Helper()
+	made := service(t, ns, func(spec *corev1.ServiceSpec) {
+		single := corev1.IPFamilyPolicySingleStack
+		spec.Selector, spec.IPFamilyPolicy = map[string]string{"app": network}, &single
+	})
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.ServiceNetworkKey, network)
+	if _, err := cluster.client.CoreV1().Services(ns).Patch(t.Context(), made.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return frontends(made)[0]
+}
+
+// TestSecondaryNetwork_GatewayLeadsOut: pods whose eth0 is down reach an external host and the network's services by a
+// network with a gateway, of both topologies, and not the default network. By a network without a gateway they reach
+// neither, although they try. The gateway leaves with the annotation.
+func TestSecondaryNetwork_GatewayLeadsOut(t *testing.T) {
+	t.Parallel()
+	serveOutside(t)
+	ns := namespace(t)
+	target := machineAddresses(t, outside)[0]
+	subnets := map[string]string{"routed": "10.94.0.0/16/24", "flat": "10.95.0.0/24", "closed": "10.97.0.0/24"}
+	anywhere, router := "0.0.0.0/0", "10.97.0.1"
+	if sixes()[0] {
+		subnets = map[string]string{"routed": "fd94::/48/64", "flat": "fd95::/64", "closed": "fd97::/64"}
+		anywhere, router = "::/0", "fd97::1"
+	}
+	services := map[string]string{}
+	for name, subnet := range subnets {
+		services[name] = serviceOn(t, ns, name)
+		apply(t, networkOf(ns, name, fmt.Sprintf(`"topology": %q, "subnets": %q`, map[bool]string{true: "layer3", false: "layer2"}[name == "routed"], subnet)))
+	}
+	alone := func(addr netip.Addr) string { return netip.PrefixFrom(addr, addr.BitLen()).String() }
+	frontend := func(name string) string { return alone(netip.MustParseAddrPort(services[name]).Addr()) }
+	annotateNAD(t, ns, "routed", contract.GatewayKey, anywhere+", "+frontend("routed"))
+	annotateNAD(t, ns, "flat", contract.GatewayKey, alone(target)+", "+frontend("flat"))
+
+	plain := running(t, ns, "plain", nodes[1])
+	outer := netip.AddrPortFrom(target, outsidePort).String()
+	for _, name := range []string{"routed", "flat"} {
+		pods := []*corev1.Pod{member(t, ns, name+"-1", nodes[1], name), member(t, ns, name+"-2", nodes[2], name)}
+		mustInPod(t, pods[0], "ip", "link", "set", "eth0", "down")
+		for _, pod := range pods {
+			leavesBy(t, pod, target)
+		}
+		seen := map[string]bool{}
+		eventually(t, soon, "both members of "+name+" answer at the service", func() (bool, string) {
+			got, err := askFromPod(pods[0], "tcp", services[name])
+			seen[got.server] = true
+			return err == nil && seen[name+"-1"] && seen[name+"-2"], fmt.Sprint(got, err, seen)
+		})
+		answers(t, pods[0], "udp", services[name])
+		unanswered(t, pods[0], addresses(t, plain)[0].String())
+		if got, err := askFromPod(plain, "tcp", services[name]); err == nil {
+			t.Errorf("a pod that is not on %s reaches its service: %v", name, got)
+		}
+	}
+	closed := member(t, ns, "closed-1", nodes[1], "closed")
+	mustInPod(t, closed, "sh", "-c", fmt.Sprintf("ip link set eth0 down; ip route add %s via %s dev net1; ip route add %s via %s dev net1", alone(target), router, frontend("closed"), router))
+	for _, to := range []string{outer, services["closed"]} {
+		if out, err := inPod(ns, "closed-1", "probe", "dial", "tcp", to); err == nil {
+			t.Errorf("a pod on a network without a gateway reaches %s: %s", to, out)
+		}
+	}
+	for _, name := range []string{"routed", "flat"} {
+		annotateNAD(t, ns, name, contract.GatewayKey, "")
+		eventually(t, soon, name+" has no gateway", func() (bool, string) {
+			out, err := inPod(ns, name+"-1", "probe", "dial", "tcp", outer)
+			links := nbctl(t, "--bare", "--columns=name", "find", "Logical_Router_Port", fmt.Sprintf(`name="rtot-%s.%s/%s"`, ns, name, nodes[1]))
+			return err != nil && strings.TrimSpace(links) == "", out + links
+		})
+		annotateNAD(t, ns, name, contract.GatewayKey, alone(target))
+		eventually(t, soon, name+" has a gateway again", func() (bool, string) {
+			out, err := inPod(ns, name+"-1", "probe", "dial", "tcp", outer)
+			return err == nil, out
+		})
+	}
+}
+
+// leavesBy checks that packets of a pod leave by net1, and that an external host sees the node.
+func leavesBy(t *testing.T, pod *corev1.Pod, target netip.Addr) {
+	t.Helper()
+	if route := mustInPod(t, pod, "ip", "route", "get", target.String()); !strings.Contains(route, "dev net1") {
+		t.Errorf("the route of %s: %s", pod.Name, route)
+	}
+	node := ofFamily(machineAddresses(t, pod.Spec.NodeName), target)
+	eventually(t, soon, pod.Name+" reaches the external host", func() (bool, string) {
+		out, err := seenAs(pod, "tcp", target)
+		return err == nil, fmt.Sprint(out, err)
+	})
+	for _, network := range []string{"tcp", "udp"} {
+		if seen, err := seenAs(pod, network, target); err != nil || seen != node {
+			t.Errorf("%s of %s: the external host sees %v, want %v: %v", network, pod.Name, seen, node, err)
+		}
+	}
+	mustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(target, outsidePort).String(), "300000")
+}
