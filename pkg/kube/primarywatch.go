@@ -78,8 +78,8 @@ func (v *primaries) NetworkOf(service *corev1.Service) (nad string, network *con
 		nad, network = v.Primary(service.Namespace)
 		return nad, network, nil
 	}
-	if network = v.NetworkOfNAD(nad); network == nil || !network.HasGateway() || network.ID == 0 {
-		return "", nil, fmt.Errorf("annotation %s: NetworkAttachmentDefinition %s defines no network with a gateway", contract.ServiceNetworkKey, nad)
+	if network = v.NetworkOfNAD(nad); network == nil || network.IsPrimary() || !network.HasGateway() || network.ID == 0 {
+		return "", nil, fmt.Errorf("annotation %s: NetworkAttachmentDefinition %s defines no secondary network with a gateway", contract.ServiceNetworkKey, nad)
 	}
 	return nad, network, nil
 }
