@@ -69,7 +69,7 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 	l := newLAN(t, "lan0", 70, host.String()+"/24")
 	before := l.link(t, nodes[1])
 	name, vlan70 := "lan-"+suffix, "vlan70-"+suffix
-	physicalNetwork(t, name, l.nic, ns, "70-71", nodes[1:]...)
+	l.physicalNetwork(t, name, ns, "70-71", nodes[1:]...)
 	l.waitConnected(t, name, true, nodes[1], nodes[2])
 
 	clusterUserDefined(t, vlan70, fmt.Sprintf("{namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [%s, %s]}]}, network: {topology: Localnet, localnet: "+
@@ -118,7 +118,7 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 	unanswered(t, a, addrB.String())
 	wish{ns, "late", nodes[1], vlan70}.create(t)
 	staysPending(t, ns, "late", "this node has no bridge for it")
-	physicalNetwork(t, name, l.nic, ns, "70-71", nodes[1:]...)
+	l.physicalNetwork(t, name, ns, "70-71", nodes[1:]...)
 	late := listening(t, waitPod(t, ns, "late", "Running", isRunning))
 	l.waitConnected(t, name, true, nodes[1], nodes[2])
 	answeredFully(t, late, host, "host")
