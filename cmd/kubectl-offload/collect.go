@@ -31,11 +31,7 @@ func sysdumpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rc, err := restConfig(o.kubeconfig, o.context)
-			if err != nil {
-				return err
-			}
-			cluster, err := sysdump.NewCluster(rc, o.system)
+			cluster, err := o.cluster()
 			if err != nil {
 				return err
 			}
@@ -110,11 +106,7 @@ func (o *readOptions) run(ctx context.Context, r raw, node string, command []str
 	if err != nil {
 		return err
 	}
-	rc, err := restConfig(o.kubeconfig, o.context)
-	if err != nil {
-		return err
-	}
-	cluster, err := sysdump.NewCluster(rc, o.system)
+	cluster, err := o.cluster()
 	if err != nil {
 		return err
 	}

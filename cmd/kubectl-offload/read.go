@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
 
 // readOptions are the flags of the verbs that read.
@@ -57,6 +58,15 @@ func (o *readOptions) snapshot(ctx context.Context, resources ...snapshot.Resour
 		return nil, err
 	}
 	return snapshot.Read(ctx, client, o.system, resources...), nil
+}
+
+// cluster reaches into the network's own pods.
+func (o *readOptions) cluster() (*sysdump.Cluster, error) {
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	return sysdump.NewCluster(rc, o.system)
 }
 
 func openArchive(path string) (*snapshot.Snapshot, error) {

@@ -62,11 +62,7 @@ func (o *readOptions) trace(ctx context.Context, source, target string) (*answer
 	if err != nil {
 		return nil, usage{err}
 	}
-	rc, err := restConfig(o.kubeconfig, o.context)
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := sysdump.NewCluster(rc, o.system)
+	cluster, err := o.cluster()
 	if err != nil {
 		return nil, err
 	}
