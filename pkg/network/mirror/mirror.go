@@ -65,7 +65,7 @@ func New(deps Deps) (*Mirrors, error) {
 	for informer, selector := range map[*cache.SharedIndexInformer]string{
 		&m.copies: discoveryv1.LabelManagedBy + "=" + controllerName, &m.headless: corev1.IsHeadlessService,
 	} {
-		*informer = api.NewInformer(deps.Slices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, cache.Indexers{},
+		*informer = api.NewInformer(deps.Slices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, cache.Indexers{byService: serviceKey},
 			func(o *metav1.ListOptions) { o.LabelSelector = selector })
 		errs = append(errs, (*informer).SetTransform(onlyMeta))
 		_, err := (*informer).AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -108,12 +108,18 @@ func (m *Mirrors) Changed(owners ...contract.Owner) {
 
 // has says that there are copies of a service.
 func (m *Mirrors) has(service contract.Owner) bool {
-	for _, object := range m.copies.GetStore().List() {
-		if slice, ok := object.(*discoveryv1.EndpointSlice); ok && serviceOf(slice) == service {
-			return true
-		}
+	keys, _ := m.copies.GetIndexer().IndexKeys(byService, service.String()) // the index exists
+	return len(keys) > 0
+}
+
+// byService is the index of EndpointSlices by their service.
+const byService = "service"
+
+func serviceKey(object any) ([]string, error) {
+	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+		return []string{serviceOf(slice).String()}, nil
 	}
-	return false
+	return nil, nil
 }
 
 // services are those that have or want copies.
