@@ -14,11 +14,11 @@ import (
 // A namespace's subnet is of the default network, and of no node. A pod has its address alone on its interface, with the
 // gateway of its node's subnet.
 
-// ofNamespaces is the block of a NamespaceSubnet that has addr; nil: none has.
-func (p *pods) ofNamespaces(addr netip.Addr) *block {
+// ofNamespaces are the blocks of the NamespaceSubnet that has addr; none has: nil.
+func (p *pods) ofNamespaces(addr netip.Addr) blocks {
 	for _, subnet := range namespaceSubnets(p.cfg) {
 		if blocks := p.blocksOfSubnet(&subnet); blocks.of(addr) != nil {
-			return blocks.of(addr)
+			return blocks
 		}
 	}
 	return nil
@@ -46,10 +46,8 @@ func (p *pods) blocksOfSubnet(subnet *contract.NamespaceSubnet) (blocks blocks) 
 func (p *pods) validOfNamespace(network *contract.PodNetwork, pod *corev1.Pod, own *contract.NamespaceSubnet) error {
 	blocks := p.blocksOfSubnet(own)
 	if len(network.Addresses) > 0 && runsWith(pod, network.Addresses[0].Addr()) {
-		for _, subnet := range namespaceSubnets(p.cfg) {
-			if some := p.blocksOfSubnet(&subnet); some.of(network.Addresses[0].Addr()) != nil {
-				blocks = some
-			}
+		if has := p.ofNamespaces(network.Addresses[0].Addr()); has != nil {
+			blocks = has
 		}
 	}
 	if len(network.Addresses) != len(blocks) {

@@ -136,7 +136,7 @@ func (p *pods) block(addr netip.Addr) *block {
 		return p.at(prefix)
 	}
 	if p.isDefault() {
-		return p.ofNamespaces(addr)
+		return p.ofNamespaces(addr).of(addr)
 	}
 	return nil
 }
