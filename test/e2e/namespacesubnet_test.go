@@ -284,13 +284,13 @@ func TestNamespaceSubnet_RoutedIsSeenOutside(t *testing.T) {
 	}
 	for _, end := range echoTargets(t, plain) {
 		if out, err := onNode(outside, "ping", "-c2", "-W1", end.Addr().String()); err == nil {
-			t.Errorf("the outside reached a pod of another namespace: %s", out)
+			t.Errorf("a host outside the cluster reached a pod of another namespace: %s", out)
 		}
 	}
 	exchange(t, pods[0], pods[1])
 	exchange(t, plain, pods[1])
 	createPolicy(t, ns, "closed", fromNamespaces("kubernetes.io/metadata.name", "none"))
-	eventually(t, policyWithin, "the policy holds for the outside", func() (bool, string) {
+	eventually(t, policyWithin, "the policy applies to hosts outside the cluster", func() (bool, string) {
 		out, err := onNode(outside, "probe", "dial", "tcp", echoTargets(t, pods[0])[0].String())
 		return err != nil, out
 	})
