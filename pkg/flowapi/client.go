@@ -1,0 +1,79 @@
+package flowapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Client asks one agent.
+type Client struct {
+	// URL is the agent's, such as https://192.0.2.7:9416.
+	URL string
+	// HTTP has the certificate of the relay, and checks that of the agent.
+	HTTP *http.Client
+	// Token, if set, is that of an account.
+	Token string
+}
+
+// Client is a Source as well: a relay serves what it gets.
+var _ Source = Client{}
+
+// Summary implements Source.
+func (c Client) Summary(ctx context.Context, fresh bool) (*Summary, error) {
+	v := url.Values{}
+	if fresh {
+		v.Set("fresh", "true")
+	}
+	return get[Summary](ctx, c, SummaryPath, v)
+}
+
+// Flows implements Source.
+func (c Client) Flows(ctx context.Context, q Query) (*Flows, error) {
+	return get[Flows](ctx, c, FlowsPath, q.Values())
+}
+
+// Why implements Source.
+func (c Client) Why(ctx context.Context, id string) (*Why, error) {
+	return get[Why](ctx, c, FlowsPath+"/"+url.PathEscape(id)+"/why", nil)
+}
+
+// maxAnswer is far above MaxLimit flows with their rules.
+const maxAnswer = 256 << 20
+
+func get[T any](ctx context.Context, c Client, path string, parameters url.Values) (*T, error) {
+	address := strings.TrimSuffix(c.URL, "/") + path
+	if len(parameters) > 0 {
+		address += "?" + parameters.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	response, err := c.HTTP.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking an agent: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	body := io.LimitReader(response.Body, maxAnswer)
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return nil, ErrNoFlow
+	default:
+		text, _ := io.ReadAll(io.LimitReader(body, 1<<10)) // the status says enough
+		return nil, fmt.Errorf("asking %s: %s: %s", address, response.Status, strings.TrimSpace(string(text)))
+	}
+	out := new(T)
+	if err := json.NewDecoder(body).Decode(out); err != nil {
+		return nil, fmt.Errorf("reading the answer of %s: %w", address, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,96 @@
+package flowapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+)
+
+// fake is a Source with one flow.
+type fake struct {
+	asked  Query
+	fresh  bool
+	broken error
+}
+
+func (f *fake) Summary(_ context.Context, fresh bool) (*Summary, error) {
+	f.fresh = fresh
+	return &Summary{
+		Node: "w1", Taken: time.Unix(1000, 0).UTC(), Seconds: 30, Offload: offload.Settings{HWOffload: true},
+		Pods: []PodSummary{{Namespace: "shop", Name: "web", Ports: []string{"rep1"}, VF: true, Traffic: offload.Share{Hardware: offload.Count{Flows: 1, Packets: 7}}}},
+	}, f.broken
+}
+
+func (f *fake) Flows(_ context.Context, q Query) (*Flows, error) {
+	f.asked = q
+	rate := 41.5
+	return &Flows{Node: "w1", Matched: 1, Flows: []Flow{{
+		ID: "u1", From: End{Port: "rep1", Namespace: "shop", Pod: "web"}, To: []End{{Port: "genev_sys_6081"}}, Placed: Placed{Place: offload.Hardware}, Traffic: Traffic{PacketsPerSecond: &rate},
+	}}}, f.broken
+}
+
+func (f *fake) Why(_ context.Context, id string) (*Why, error) {
+	if id != "ufid:u 1" {
+		return nil, ErrNoFlow
+	}
+	return &Why{ID: id, Rules: []Rule{{Cookie: 0xdeadbeef, Table: 17, Rule: "priority=100"}}}, nil
+}
+
+func TestClient_GetsWhatTheHandlerServes(t *testing.T) {
+	source := &fake{}
+	server := httptest.NewServer(Handler(source))
+	defer server.Close()
+	c := Client{URL: server.URL, HTTP: server.Client()}
+	ctx := t.Context()
+	wantSummary, _ := (&fake{}).Summary(ctx, false)
+	if got, err := c.Summary(ctx, true); err != nil || !source.fresh || cmp.Diff(wantSummary, got) != "" {
+		t.Errorf("fresh %v, %v\n%s", source.fresh, err, cmp.Diff(wantSummary, got))
+	}
+	q := Query{Namespace: "shop", Pod: "web", All: true, Limit: 5, Why: true}
+	wantFlows, _ := (&fake{}).Flows(ctx, q)
+	got, err := c.Flows(ctx, q)
+	if diff := cmp.Diff(wantFlows, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	if diff := cmp.Diff(q, source.asked); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := c.Flows(ctx, Query{}); err != nil || source.asked.Limit != DefaultLimit {
+		t.Errorf("%v, limit %d", err, source.asked.Limit)
+	}
+	why, err := c.Why(ctx, "ufid:u 1")
+	if err != nil || len(why.Rules) != 1 || why.Rules[0].Cookie != 0xdeadbeef {
+		t.Errorf("%+v, %v", why, err)
+	}
+	if _, err := c.Why(ctx, "u2"); !errors.Is(err, ErrNoFlow) {
+		t.Errorf("a flow that is not there: %v", err)
+	}
+	source.broken = errors.New("ovs-vswitchd does not answer")
+	if _, err := c.Summary(ctx, false); err == nil || !strings.Contains(err.Error(), "ovs-vswitchd does not answer") {
+		t.Errorf("a broken source: %v", err)
+	}
+}
+
+func TestHandler_RefusesWrongQueries(t *testing.T) {
+	handler := Handler(&fake{})
+	for _, path := range []string{"/v1/flows?limit=0", "/v1/flows?limit=x", "/v1/flows?limit=20001", "/v1/flows?pod=web"} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/flows", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", w.Code)
+	}
+}

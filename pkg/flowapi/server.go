@@ -1,0 +1,94 @@
+package flowapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// The paths of the API.
+const (
+	SummaryPath = "/v1/summary"
+	FlowsPath   = "/v1/flows"
+)
+
+// ErrNoFlow is a flow that has ended, or never was.
+var ErrNoFlow = errors.New("there is no such flow")
+
+// Handler serves a Source. It does not ask who the caller is: see Guard.
+//
+//	GET /v1/summary?fresh=true
+//	GET /v1/flows?namespace=&pod=&all=&limit=&why=
+//	GET /v1/flows/{id}/why
+func Handler(from Source) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+SummaryPath, func(w http.ResponseWriter, r *http.Request) {
+		summary, err := from.Summary(r.Context(), r.URL.Query().Get("fresh") == "true")
+		answer(w, summary, err)
+	})
+	mux.HandleFunc("GET "+FlowsPath, func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseQuery(r.URL.Query())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		flows, err := from.Flows(r.Context(), q)
+		answer(w, flows, err)
+	})
+	mux.HandleFunc("GET "+FlowsPath+"/{id}/why", func(w http.ResponseWriter, r *http.Request) {
+		why, err := from.Why(r.Context(), r.PathValue("id"))
+		answer(w, why, err)
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, what any, err error) {
+	switch {
+	case errors.Is(err, ErrNoFlow):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(what) // the caller is gone
+	}
+}
+
+// Values are the parameters of a request for flows.
+func (q Query) Values() url.Values {
+	v := url.Values{}
+	for key, value := range map[string]string{"namespace": q.Namespace, "pod": q.Pod} {
+		if value != "" {
+			v.Set(key, value)
+		}
+	}
+	for key, value := range map[string]bool{"all": q.All, "why": q.Why} {
+		if value {
+			v.Set(key, "true")
+		}
+	}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return v
+}
+
+func parseQuery(v url.Values) (Query, error) {
+	q := Query{
+		Namespace: v.Get("namespace"), Pod: v.Get("pod"), All: v.Get("all") == "true", Why: v.Get("why") == "true", Limit: DefaultLimit,
+	}
+	if text := v.Get("limit"); text != "" {
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 1 || limit > MaxLimit {
+			return Query{}, fmt.Errorf("limit %q is not a number from 1 to %d", text, MaxLimit)
+		}
+		q.Limit = limit
+	}
+	if q.Pod != "" && q.Namespace == "" {
+		return Query{}, errors.New("a pod without its namespace")
+	}
+	return q, nil
+}
