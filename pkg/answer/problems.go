@@ -62,10 +62,9 @@ const eventsFor = 65 * time.Minute
 // maxObjects bounds the names of one problem.
 const maxObjects = 10
 
-// problems are all.
+// problems are all, each of one object.
 func (f *facts) problems() []Problem {
-	all := slices.Concat(f.componentProblems(), f.nodeProblems(), f.offloadProblems(), f.trafficProblems(), f.policyProblems(), f.eventProblems())
-	return group(all)
+	return slices.Concat(f.componentProblems(), f.nodeProblems(), f.offloadProblems(), f.trafficProblems(), f.policyProblems(), f.eventProblems())
 }
 
 // group makes one problem of those of several objects that are the same. The worst are first, then those of most objects.

@@ -76,18 +76,16 @@ func NewStatus(s *snapshot.Snapshot) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f.status(s), nil
+}
+
+func (f *facts) status(s *snapshot.Snapshot) *Status {
+	problems := f.problems()
 	st := &Status{
 		Header: header("Status", s), Components: f.components, Leader: f.leader(), Versions: f.versions(), Offload: map[v1alpha1.OffloadState]int{},
-		Problems: f.problems(),
+		Problems: group(problems),
 	}
-	broken := map[string]bool{}
-	for _, p := range st.Problems {
-		for _, object := range p.Objects {
-			if node, ok := strings.CutPrefix(object, "node/"); ok {
-				broken[node] = true
-			}
-		}
-	}
+	broken := ofNodes(problems)
 	st.Nodes = Ready{len(f.nodes) - len(broken), len(f.nodes)}
 	for _, host := range f.dpuHosts() {
 		st.DPUs.All++
@@ -104,7 +102,20 @@ func NewStatus(s *snapshot.Snapshot) (*Status, error) {
 	}
 	st.Traffic = f.traffic()
 	st.judge(installed(f.components), s.Namespace)
-	return st, nil
+	return st
+}
+
+// ofNodes gives the worst severity of the problems of each node.
+func ofNodes(problems []Problem) map[string]Severity {
+	out := map[string]Severity{}
+	for _, p := range problems {
+		for _, object := range p.Objects {
+			if node, ok := strings.CutPrefix(object, "node/"); ok && out[node] != SeverityBroken {
+				out[node] = p.Severity
+			}
+		}
+	}
+	return out
 }
 
 // judge sets the exit code and the next command.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
@@ -21,7 +22,9 @@ type TopologyNode struct {
 	Node            string                `json:"node"`
 	Offload         v1alpha1.OffloadState `json:"offload,omitempty"`
 	HardwarePercent *int                  `json:"hardwarePercent,omitempty"`
-	NICs            []TopologyNIC         `json:"nics,omitempty"`
+	// DPU is "ready" or what is wrong with the node's DPU; empty: it has none.
+	DPU  string        `json:"dpu,omitempty"`
+	NICs []TopologyNIC `json:"nics,omitempty"`
 	// OtherPods is the number of pods of the pod network that have no VF. It is not set if pods were not read.
 	OtherPods *int `json:"otherPods,omitempty"`
 }
@@ -40,7 +43,7 @@ type TopologyVF struct {
 
 // TopologyResources are what NewTopology reads.
 func TopologyResources() []snapshot.Resource {
-	return []snapshot.Resource{snapshot.Nodes, snapshot.NodeOffloads, snapshot.Pods}
+	return []snapshot.Resource{snapshot.Nodes, snapshot.NodeOffloads, snapshot.Pods, snapshot.Leases}
 }
 
 // NewTopology computes the tree of all nodes, or of one if a name is given.
@@ -65,6 +68,10 @@ func NewTopology(s *snapshot.Snapshot, only string) (*Topology, error) {
 			continue
 		}
 		node := TopologyNode{Node: n.Name}
+		if _, isHost := n.Labels[contract.DPUHostLabel]; isHost && s.Missing[snapshot.Leases] == "" {
+			_, message := f.dpu(n.Name)
+			node.DPU = cmp.Or(message, "ready")
+		}
 		if o := offloads[n.Name]; o != nil {
 			node.add(o)
 		}
@@ -114,6 +121,9 @@ func (n *TopologyNode) withVF() int {
 func (t *Topology) Text(p *Page) {
 	for _, n := range t.Nodes {
 		title := n.Node + "  offload " + cmp.Or(string(n.Offload), "unknown")
+		if n.DPU != "" {
+			title += "  DPU: " + n.DPU
+		}
 		if n.HardwarePercent != nil {
 			title += fmt.Sprintf("  %d %% in hardware", *n.HardwarePercent)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,8 @@ type Snapshot struct {
 	Missing map[Resource]string `json:"missing,omitempty"`
 
 	objects map[Resource][]map[string]any
+	// typed are the objects as Objects gave them: by resource, a slice.
+	typed sync.Map
 }
 
 // reporters are the names under which the network's processes write Events.
@@ -85,6 +88,7 @@ func (s *Snapshot) list(ctx context.Context, from dynamic.ResourceInterface, r R
 
 // Add adds what a snapshot has of an object.
 func (s *Snapshot) Add(r Resource, object map[string]any) {
+	s.typed.Delete(r)
 	s.objects[r] = append(s.objects[r], r.selection().trim(object))
 }
 
@@ -100,8 +104,28 @@ func name(object map[string]any) string {
 	return u.GetNamespace() + "/" + u.GetName()
 }
 
-// Objects are a resource's objects, by namespace and name.
+// Only is the snapshot with fewer resources: who asks about nodes does not wait for all pods to be read.
+func (s *Snapshot) Only(resources ...Resource) *Snapshot {
+	out := &Snapshot{Taken: s.Taken, Namespace: s.Namespace, Missing: map[Resource]string{}, objects: map[Resource][]map[string]any{}}
+	for _, r := range resources {
+		out.objects[r] = s.objects[r]
+		if why, ok := s.Missing[r]; ok {
+			out.Missing[r] = why
+		}
+		if typed, ok := s.typed.Load(r); ok {
+			out.typed.Store(r, typed)
+		}
+	}
+	return out
+}
+
+// Objects are a resource's objects, by namespace and name. They are shared: do not change them.
 func Objects[T any](s *Snapshot, r Resource) ([]T, error) {
+	if typed, ok := s.typed.Load(r); ok {
+		if out, ok := typed.([]T); ok {
+			return out, nil
+		}
+	}
 	out := make([]T, 0, len(s.objects[r]))
 	for _, object := range s.objects[r] {
 		var typed T
@@ -110,5 +134,6 @@ func Objects[T any](s *Snapshot, r Resource) ([]T, error) {
 		}
 		out = append(out, typed)
 	}
+	s.typed.Store(r, out)
 	return out, nil
 }

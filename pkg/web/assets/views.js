@@ -1,0 +1,88 @@
+// One function a view: from what the server says to elements.
+
+import { h, s, age, table, object } from "./dom.js";
+import { drawing, squares, gridLegend } from "./scene.js";
+
+const tile = (value, words) => h("li", {}, h("b", {}, value), h("span", {}, words));
+const mark = (kind, words) => h("span", { class: `mark ${kind}` }, words ?? kind);
+const see = (page) => h("a", { href: "#/help/" + page }, page);
+
+function bar(percent) {
+  return [s("svg", { class: "bar", viewBox: "0 0 90 10", role: "img", "aria-label": `${percent} %` },
+    s("rect", { x: .5, y: .5, width: 89, height: 9 }), s("rect", { class: "part", width: percent * .9, height: 10 })), ` ${percent} %`];
+}
+
+function problems(list) {
+  if (!list?.length) return h("p", { "data-testid": "problems" }, mark("good", "no problem"));
+  return h("div", { "data-testid": "problems" }, table("problems", ["", "what", "message", "since", "see"], list.map((p) => [
+    mark(p.severity), h("span", {}, p.objects.map((o, i) => [i > 0 && ", ", object(o)]), p.omitted ? ` and ${p.omitted} more` : ""),
+    p.message, p.since ? age(Date.now() - Date.parse(p.since)) : "", see(p.see)])));
+}
+
+function tiles(a) {
+  const on = a.offload ?? {};
+  return h("ul", { class: "tiles" }, tile(`${a.nodes.ready} of ${a.nodes.all}`, "nodes without a problem"),
+    a.traffic?.nodes && tile(`${a.traffic.hardwarePercent} %`, `in hardware, mean of ${a.traffic.nodes} nodes`),
+    tile(`${on.on ?? 0} / ${on.off ?? 0} / ${on.none ?? 0}`, "offload on / off / no such NIC"),
+    tile(`${a.vfs.used} of ${a.vfs.total}`, "VFs used"), a.dpus && tile(`${a.dpus.ready} of ${a.dpus.all}`, "DPUs ready"));
+}
+
+const counted = (list, what) => list.map((c) => `${c.value} (${c.count} ${c.count === 1 ? what : what + "s"})`).join(", ");
+
+export function overview(v) {
+  const a = v.answer;
+  return [h("h1", {}, "Overview"), tiles(a), h("h2", {}, "Problems"), problems(a.problems), h("h2", {}, "Nodes"), gridLegend(), squares(v.grid),
+    a.traffic?.outside?.length && h("p", {}, "first reason for traffic outside hardware: " + counted(a.traffic.outside, "pod"))];
+}
+
+export function health(v) {
+  const a = v.answer;
+  return [h("h1", {}, "Health"), tiles(a), h("h2", {}, "Problems"), problems(a.problems), h("h2", {}, "Parts of the network"),
+    table("parts", ["part", "ready"], (a.components ?? []).map((c) => [c.name, h("span", {}, mark(c.ready < c.all ? (c.ready ? "degraded" : "broken") : "good", `${c.ready} of ${c.all}`))])),
+    a.leader && h("p", {}, "leader: " + a.leader), h("h2", {}, "Versions"),
+    table("versions", ["program", "versions"], Object.entries(a.versions ?? {}).map(([name, list]) => [name, counted(list, "node")]))];
+}
+
+export function node(v) {
+  const a = v.answer, st = a.status ?? {};
+  return [h("h1", {}, `Node ${a.node}`), h("p", {}, `offload ${st.offload ?? "unknown"}${st.reason ? ": " + st.reason : ""}`), drawing(v.scene, "NICs and pods of " + a.node),
+    h("h2", {}, "Problems"), problems(a.problems),
+    st.devices?.length && [h("h2", {}, "NICs"), table("NICs", ["NIC", "uplink", "product", "mode", "link", "VFs used", "limit"],
+      st.devices.map((d) => [d.name, d.uplink, d.product, d.mode, d.link, `${d.vfs.used} of ${d.vfs.total}`, d.limit]))],
+    st.policies?.length && [h("h2", {}, "Policies"), table("policies", ["policy", "NIC", "state", "message"], st.policies.map((p) => [p.policy, p.device, p.state, p.message]))]];
+}
+
+export function pod(v) {
+  const a = v.answer;
+  return [h("h1", {}, `Pod ${a.pod}`), h("p", {}, a.phase.toLowerCase(), a.node && [" on ", object("node/" + a.node)], a.hostNetwork && ", with the node's own network",
+    " · ", h("a", { href: "#/path?from=" + encodeURIComponent("pod/" + a.pod) }, "a path from here")),
+    (a.traffic ?? []).map((t) => h("p", {}, `${t.port}: `, bar(t.packets.hardware), ` of the packets in hardware, ${t.packets.tc} % in tc, ${t.packets.ovs} % in ovs`)),
+    v.scene && drawing(v.scene, "the way of the pod's packets"),
+    a.reasons?.length && [h("h2", {}, "Outside hardware, because"), table("reasons", ["reason", "detail", "means", "do"], a.reasons.map((r) => [mark("software", r.reason), r.detail, r.meaning, r.action]))],
+    h("h2", {}, "Problems"), problems(a.problems),
+    a.networks?.length && [h("h2", {}, "Networks"), table("networks", ["network", "addresses", "MAC"], a.networks.map((n) => [n.network, (n.addresses ?? []).join(" "), n.mac]))]];
+}
+
+export function worst(v) {
+  const pods = v.answer.pods ?? [];
+  if (!pods.length) return [h("h1", {}, "Pods outside hardware"), h("p", {}, mark("good", "no pod with a VF has traffic outside hardware"))];
+  return [h("h1", {}, "Pods outside hardware"), table("pods", ["pod", "node", "in hardware", "because", "detail"], pods.map((p) => [
+    object("pod/" + p.pod), object("node/" + p.node), h("span", {}, bar(p.packets.hardware)), p.outside?.[0]?.reason, p.outside?.[0]?.detail]))];
+}
+
+/** ask is the form of a path. */
+export function ask(q) {
+  const field = (name, label, placeholder) => h("label", {}, label, h("input", { name, placeholder, required: true, value: q.get(name) ?? "", spellcheck: "false", autocomplete: "off" }));
+  return h("form", { class: "ask", onsubmit: (e) => {
+    e.preventDefault();
+    const data = new FormData(e.target);
+    location.hash = "#/path?" + new URLSearchParams([...data].map(([k, value]) => [k, value.trim()]));
+  } }, field("from", "from", "pod/NAMESPACE/NAME"), field("to", "to", "svc/NAMESPACE/NAME:PORT/tcp"), h("button", {}, "trace"));
+}
+
+export function path(v, q) {
+  const a = v.answer, good = a.verdict === "delivered" || a.verdict === "leaves";
+  return [h("h1", {}, "Path"), ask(q), h("p", {}, `${a.from} to ${a.to} over ${a.protocol}: `, mark(good ? "good" : "drop", a.verdict)), drawing(v.scene, "stations of the path"),
+    h("h2", {}, "Stations"), table("stations", ["", "where", "what", "object"], (a.steps ?? []).map((st, i) => [String(i + 1), st.where, st.what, st.object])),
+    h("p", {}, "Computed from OVN's databases: no packet was sent. The share in hardware is that of all packets of the pod that sends.")];
+}

@@ -1,0 +1,90 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/trace"
+)
+
+var taken = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// fake are facts from a fixture.
+type fake struct{ s *snapshot.Snapshot }
+
+func (f fake) Snapshot(context.Context, ...snapshot.Resource) (*snapshot.Snapshot, error) {
+	return f.s, nil
+}
+
+// Trace drops what goes to port 22, and delivers the rest.
+func (f fake) Trace(_ context.Context, _, to string) (*answer.Traced, error) {
+	c := trace.Connection{Source: netip.MustParseAddr("10.244.1.7"), Target: netip.MustParseAddrPort("10.96.0.44:5432"), Protocol: "tcp"}
+	steps := []trace.Step{
+		{Where: "worker-1", What: "egress policy: allow-related", Object: "NetworkPolicy/shop/web-egress"},
+		{Where: "worker-1", What: "load balancer: one of 3 endpoints", Object: "Service/shop/db"},
+		{Where: "ovn_cluster_router", What: "route 10.244.2.0/24"},
+	}
+	if strings.Contains(to, ":22/") {
+		return answer.NewTraced(f.s, c, append(steps[:1], trace.Step{Where: "worker-2", What: "ingress policy: drop", Object: "NetworkPolicy/shop/deny"}), trace.Dropped), nil
+	}
+	steps = append(steps, trace.Step{Where: "worker-2", What: "ingress policy: allow-related", Object: "NetworkPolicy/shop/db-ingress"}, trace.Step{Where: "shop_db-1", What: "delivered"})
+	return answer.NewTraced(f.s, c, steps, trace.Delivered), nil
+}
+
+func resources() map[string]snapshot.Resource {
+	return map[string]snapshot.Resource{
+		"Node": snapshot.Nodes, "Pod": snapshot.Pods, "Event": snapshot.Events, "Lease": snapshot.Leases, "Deployment": snapshot.Deployments,
+		"DaemonSet": snapshot.DaemonSets, "NodeOffload": snapshot.NodeOffloads,
+	}
+}
+
+// fixture reads the cluster of a file in testdata.
+func fixture(t testing.TB, name string, at time.Time) (*txtar.Archive, fake) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name + ".txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := txtar.Parse(text)
+	s := snapshot.New(at, "ovn-kubernetes")
+	for _, document := range strings.Split(string(archive.Files[0].Data), "\n---\n") {
+		var object map[string]any
+		if err := utilyaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		r, ok := resources()[fmt.Sprint(object["kind"])]
+		if !ok {
+			t.Fatalf("no kind %v", object["kind"])
+		}
+		s.Add(r, object)
+	}
+	return archive, fake{s}
+}
+
+// large is a cluster of many nodes with a NIC, each with pods.
+func large(at time.Time, nodes int) fake {
+	s := snapshot.New(at, "ovn-kubernetes")
+	for i := range nodes {
+		name := fmt.Sprintf("worker-%04d", i)
+		s.Add(snapshot.Nodes, map[string]any{
+			"metadata": map[string]any{"name": name, "labels": map[string]any{"topology.kubernetes.io/zone": fmt.Sprintf("zone-%d", i%4)}},
+			"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
+		})
+		status := map[string]any{"offload": "on", "deviceCount": int64(1), "hardwarePercent": int64(100 - i%20*5)}
+		if i%97 == 0 {
+			status["problems"] = []any{"0000:3b:00.0: the driver is not bound"}
+		}
+		s.Add(snapshot.NodeOffloads, map[string]any{"metadata": map[string]any{"name": name}, "status": status})
+	}
+	return fake{s}
+}

@@ -1,0 +1,145 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+)
+
+// The columns of a node, from left to right, and its rows.
+const (
+	margin    = 16
+	podX      = 32
+	podW      = 210
+	vfX       = 282
+	vfW       = 150
+	portX     = 494
+	portW     = 130
+	bandX     = 478
+	bandW     = 360
+	nicX      = 892
+	nicW      = 190
+	sceneW    = 1098
+	rowHeight = 56
+	boxHeight = 40
+	bandGap   = 24
+)
+
+// newNode draws a node: pods and their VFs on the left, then the NIC's embedded switch and below it the software of the
+// node, and the uplinks on the right. With a DPU, embedded switch and software are the DPU's.
+func newNode(n answer.TopologyNode) *Scene {
+	s := &Scene{Width: sceneW}
+	y := 2 * margin
+	software := Box{ID: "software", Kind: KindSoftware, X: bandX, W: bandW, H: rowHeight + boxHeight, Title: "software: TC and Open vSwitch on the " + processor(n)}
+	var rows []row
+	for i := range n.NICs {
+		y = s.nic(&n.NICs[i], y, &rows) + bandGap
+	}
+	software.Y = y
+	s.add(software)
+	s.veths(n, software)
+	for _, r := range rows {
+		s.connect(r, software)
+	}
+	s.Height = software.Y + software.H + 2*margin
+	s.frame(n)
+	return s
+}
+
+func processor(n answer.TopologyNode) string {
+	if n.DPU != "" {
+		return "DPU"
+	}
+	return "host"
+}
+
+// row is a pod with a VF, and the boxes from it to the wire.
+type row struct {
+	pod, vf, port, band, nic Box
+	traffic                  *v1alpha1.PodTraffic
+}
+
+// nic draws a NIC with the VFs that pods use, from y downwards, and gives its lower end.
+func (s *Scene) nic(nic *answer.TopologyNIC, y int, rows *[]row) int {
+	v := nic.VFs
+	height := max(len(nic.Pods), 1)*rowHeight + rowHeight
+	band := Box{
+		ID: "band " + nic.Name, Kind: KindHardware, X: bandX, Y: y, W: bandW, H: height, Title: "hardware: embedded switch, " + cmp.Or(nic.Mode, "mode unknown"),
+		Text: []string{fmt.Sprintf("VFs: %d used, %d reserved, %d free", v.Used, v.Reserved, v.Free)},
+	}
+	link := "link " + cmp.Or(nic.Link, "unknown")
+	uplink := Box{
+		ID: "nic " + nic.Name, Kind: KindNIC, X: nicX, Y: y + height/2 - rowHeight/2, W: nicW, H: rowHeight + 8, Title: cmp.Or(nic.Uplink, nic.Name),
+		Text: append([]string{nic.Name + ", " + link}, nic.Product), Bad: len(nic.Problems) > 0 || nic.Link == "down" || nic.Link == "no-carrier",
+	}
+	s.add(band, uplink)
+	for i, vf := range nic.Pods {
+		at := y + rowHeight + i*rowHeight
+		r := row{band: band, nic: uplink, traffic: vf.Traffic}
+		r.pod = Box{ID: "pod " + vf.Device, Kind: KindPod, X: podX, Y: at, W: podW, H: boxHeight, Title: vf.Pod, Text: []string{share(vf.Traffic)}, Link: "pod/" + vf.Pod}
+		r.vf = Box{ID: "vf " + vf.Device, Kind: KindVF, X: vfX, Y: at, W: vfW, H: boxHeight, Title: "VF " + vf.Device, Text: []string{cmp.Or(vf.Interface, "eth0") + ", " + vf.Phase}}
+		r.port = Box{ID: "port " + vf.Device, Kind: KindPort, X: portX, Y: at, W: portW, H: boxHeight, Title: "representor unknown"}
+		if vf.Traffic != nil {
+			r.port.Title, r.port.Text = vf.Traffic.Port, []string{"representor"}
+			r.pod.Bad = len(vf.Traffic.Outside) > 0 && vf.Traffic.Packets.Hardware < 50
+		}
+		s.add(r.pod, r.vf, r.port)
+		*rows = append(*rows, r)
+	}
+	return y + height
+}
+
+func share(t *v1alpha1.PodTraffic) string {
+	if t == nil {
+		return "no traffic measured"
+	}
+	words := fmt.Sprintf("%d %% in hardware", t.Packets.Hardware)
+	if len(t.Outside) > 0 && t.Packets.Hardware < 100 {
+		words += ": " + t.Outside[0].Reason
+	}
+	return words
+}
+
+// connect draws the ways of a pod's packets: straight through the embedded switch, or down through the software.
+func (s *Scene) connect(r row, software Box) {
+	s.way(PlaceLink, 0, r.pod.Title+" has "+r.vf.Title, r.pod.right(), r.vf.left())
+	if r.traffic == nil {
+		s.way(PlaceLink, 0, r.vf.Title+" has a representor", r.vf.right(), r.port.left())
+		return
+	}
+	hardware := r.traffic.Packets.Hardware
+	end := r.nic.left()
+	right := bandX + bandW
+	s.way(PlaceHardware, hardware, fmt.Sprintf("%s: %d %% of the packets in hardware", r.pod.Title, hardware),
+		r.vf.right(), r.port.left(), r.port.right(), [2]int{right, r.port.right()[1]}, end)
+	down := r.port.bottom()
+	middle := software.Y + software.H/2
+	s.way(PlaceSoftware, 100-hardware, fmt.Sprintf("%s: %d %% of the packets in software", r.pod.Title, 100-hardware),
+		r.vf.right(), r.port.left(), down, [2]int{down[0], middle}, [2]int{right, middle}, end)
+}
+
+// veths draws the pods without a VF as one box: all their packets are in software.
+func (s *Scene) veths(n answer.TopologyNode, software Box) {
+	if n.OtherPods == nil || *n.OtherPods == 0 {
+		return
+	}
+	pods := Box{ID: "veths", Kind: KindPod, X: podX, Y: software.Y + boxHeight, W: podW, H: boxHeight, Title: fmt.Sprintf("%d pods on veths", *n.OtherPods), Text: []string{"they asked for no VF"}}
+	s.add(pods)
+	s.way(PlaceSoftware, 100, pods.Title+": all packets in software", pods.right(), [2]int{software.X, pods.right()[1]})
+}
+
+// frame draws the machine, or the host and its DPU.
+func (s *Scene) frame(n answer.TopologyNode) {
+	high := s.Height - 2*margin
+	if n.DPU == "" {
+		s.Frames = []Box{{ID: "host", Kind: KindHost, X: margin, Y: margin, W: nicX - margin - bandGap/2, H: high, Title: "node " + n.Node}}
+		return
+	}
+	edge := vfX + vfW + (bandX-vfX-vfW)/2
+	s.Frames = []Box{
+		{ID: "host", Kind: KindHost, X: margin, Y: margin, W: edge - margin - 8, H: high, Title: "host " + n.Node},
+		{ID: "dpu", Kind: KindDPU, X: edge + 4, Y: margin, W: sceneW - edge - 4 - margin/2, H: high, Title: "DPU, " + n.DPU, Bad: n.DPU != "ready"},
+	}
+}

@@ -1,0 +1,78 @@
+package web
+
+// Scene is a drawing: boxes, and lines between them, with coordinates.
+type Scene struct {
+	Width  int    `json:"width"`
+	Height int    `json:"height"`
+	Frames []Box  `json:"frames,omitempty"`
+	Boxes  []Box  `json:"boxes"`
+	Lines  []Line `json:"lines"`
+}
+
+// Kind says what a box stands for.
+type Kind string
+
+// The kinds. Hardware and software are the bands in which packets are forwarded.
+const (
+	KindHost     Kind = "host"
+	KindDPU      Kind = "dpu"
+	KindHardware Kind = "hardware"
+	KindSoftware Kind = "software"
+	KindNIC      Kind = "nic"
+	KindVF       Kind = "vf"
+	KindPort     Kind = "port"
+	KindPod      Kind = "pod"
+	KindStation  Kind = "station"
+)
+
+// Box is a rectangle with words in it.
+type Box struct {
+	ID   string `json:"id"`
+	Kind Kind   `json:"kind"`
+	X    int    `json:"x"`
+	Y    int    `json:"y"`
+	W    int    `json:"w"`
+	H    int    `json:"h"`
+	// Title is the first line; Text are the others.
+	Title string   `json:"title"`
+	Text  []string `json:"text,omitempty"`
+	// Link is the view that the box opens.
+	Link string `json:"link,omitempty"`
+	// Bad marks what drops packets or has a problem.
+	Bad bool `json:"bad,omitempty"`
+}
+
+// Place is where packets are forwarded.
+type Place string
+
+// The places; PlaceLink is no way of packets, but says what belongs together.
+const (
+	PlaceHardware Place = "hardware"
+	PlaceSoftware Place = "software"
+	PlaceUnknown  Place = "unknown"
+	PlaceLink     Place = "link"
+)
+
+// Line is a way of packets.
+type Line struct {
+	Place Place `json:"place"`
+	// Percent is the share of the packets that go this way.
+	Percent int `json:"percent,omitempty"`
+	// Points are x and y of its corners.
+	Points [][2]int `json:"points"`
+	// Words say in words what the line shows.
+	Words string `json:"words"`
+}
+
+func (s *Scene) add(boxes ...Box) { s.Boxes = append(s.Boxes, boxes...) }
+
+// way adds a line if packets go there.
+func (s *Scene) way(place Place, percent int, words string, points ...[2]int) {
+	if percent > 0 || place == PlaceLink || place == PlaceUnknown {
+		s.Lines = append(s.Lines, Line{place, percent, points, words})
+	}
+}
+
+func (b Box) left() [2]int   { return [2]int{b.X, b.Y + b.H/2} }
+func (b Box) right() [2]int  { return [2]int{b.X + b.W, b.Y + b.H/2} }
+func (b Box) bottom() [2]int { return [2]int{b.X + b.W/2, b.Y + b.H} }

@@ -1,0 +1,170 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+)
+
+// View is what a view of the page shows. Its JSON is what the browser draws.
+type View struct {
+	Name string `json:"name"`
+	// Taken is when the facts were read.
+	Taken time.Time `json:"taken"`
+	// Command gives the same in a terminal.
+	Command string `json:"command"`
+	// Answer is what that command says with -o json.
+	Answer any `json:"answer"`
+	// Missing are facts that could not be read.
+	Missing []string `json:"missing,omitempty"`
+	Scene   *Scene   `json:"scene,omitempty"`
+	Grid    *Grid    `json:"grid,omitempty"`
+}
+
+// Facts is what a caller may see of a cluster.
+type Facts interface {
+	// Snapshot has at least the resources that are asked for. It may be some seconds old.
+	Snapshot(ctx context.Context, resources ...snapshot.Resource) (*snapshot.Snapshot, error)
+	// Trace computes the path of a connection's first packet. Objects that the caller may not see are not named.
+	Trace(ctx context.Context, from, to string) (*answer.Traced, error)
+}
+
+// errRequest is a wrong request.
+type errRequest struct{ error }
+
+// builder makes a view from facts and the parameters of a request.
+type builder func(ctx context.Context, f Facts, q url.Values) (*View, error)
+
+// builders are the views by name.
+func builders() map[string]builder {
+	return map[string]builder{"overview": overviewView, "health": healthView, "node": nodeView, "pod": podView, "worst": worstView, "path": pathView}
+}
+
+// Build makes a view.
+func Build(ctx context.Context, f Facts, name string, q url.Values) (*View, error) {
+	build, ok := builders()[name]
+	if !ok {
+		return nil, answer.ErrNotFound{Object: "view " + name}
+	}
+	v, err := build(ctx, f, q)
+	if err != nil {
+		return nil, err
+	}
+	v.Name = name
+	return v, nil
+}
+
+// of makes a view of an answer.
+func of(a answer.Answer, command string) *View {
+	h := a.Head()
+	return &View{Taken: h.Taken, Missing: h.Missing, Answer: a, Command: "kubectl offload " + command}
+}
+
+func overviewView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
+	s, err := f.Snapshot(ctx, answer.StatusResources()...)
+	if err != nil {
+		return nil, err
+	}
+	o, err := answer.NewOverview(s.Only(answer.StatusResources()...))
+	if err != nil {
+		return nil, err
+	}
+	grid := newGrid(o.EachNode)
+	v := of(o.Status, "status") // the grid has each node
+	v.Grid = &grid
+	return v, nil
+}
+
+func healthView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
+	s, err := f.Snapshot(ctx, answer.StatusResources()...)
+	if err != nil {
+		return nil, err
+	}
+	st, err := answer.NewStatus(s.Only(answer.StatusResources()...))
+	if err != nil {
+		return nil, err
+	}
+	return of(st, "status"), nil
+}
+
+func nodeView(ctx context.Context, f Facts, q url.Values) (*View, error) {
+	name := q.Get("name")
+	s, err := f.Snapshot(ctx, append(answer.TopologyResources(), answer.StatusResources()...)...)
+	if err != nil {
+		return nil, err
+	}
+	e, err := answer.ExplainNode(s, name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := answer.NewTopology(s, name)
+	if err != nil {
+		return nil, err
+	}
+	v := of(e, "explain node/"+name)
+	v.Scene = newNode(t.Nodes[0])
+	return v, nil
+}
+
+func podView(ctx context.Context, f Facts, q url.Values) (*View, error) {
+	name := q.Get("name")
+	namespace, short, ok := strings.Cut(name, "/")
+	if !ok {
+		return nil, errRequest{fmt.Errorf("%q: want NAMESPACE/NAME", name)}
+	}
+	s, err := f.Snapshot(ctx, append(answer.ExplainPodResources(), snapshot.Leases)...)
+	if err != nil {
+		return nil, err
+	}
+	e, err := answer.ExplainPod(s, name)
+	if err != nil {
+		return nil, err
+	}
+	v := of(e, "explain pod/"+short+" -n "+namespace)
+	v.Scene, err = newPod(s, e)
+	return v, err
+}
+
+// worstPods bounds the list of pods.
+const worstPods = 200
+
+func worstView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
+	s, err := f.Snapshot(ctx, answer.WorstResources()...)
+	if err != nil {
+		return nil, err
+	}
+	w, err := answer.NewWorst(s.Only(answer.WorstResources()...), worstPods)
+	if err != nil {
+		return nil, err
+	}
+	return of(w, fmt.Sprintf("explain --worst %d", worstPods)), nil
+}
+
+func pathView(ctx context.Context, f Facts, q url.Values) (*View, error) {
+	from, to := q.Get("from"), q.Get("to")
+	pod, isPod := strings.CutPrefix(from, "pod/")
+	if !isPod || strings.Count(pod, "/") != 1 || to == "" {
+		return nil, errRequest{errors.New("want from=pod/NAMESPACE/NAME and to=pod/NAMESPACE/NAME, svc/NAMESPACE/NAME or an address, with :PORT/PROTOCOL after it")}
+	}
+	s, err := f.Snapshot(ctx, answer.ExplainPodResources()...)
+	if err != nil {
+		return nil, err
+	}
+	outgoing, err := sent(s, pod)
+	if err != nil {
+		return nil, err
+	}
+	t, err := f.Trace(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	v := of(t, "trace "+from+" "+to)
+	v.Scene = newPath(t, outgoing)
+	return v, nil
+}

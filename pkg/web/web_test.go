@@ -1,0 +1,219 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+)
+
+var update = flag.Bool("update", false, "write the wanted views again")
+
+// TestBuild_GivesTheViewOfEachName: a cluster in, JSON with coordinates out.
+func TestBuild_GivesTheViewOfEachName(t *testing.T) {
+	archive, facts := fixture(t, "shop", taken)
+	for i, file := range archive.Files[1:] {
+		view, query, _ := strings.Cut(file.Name, "?")
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if v, err := Build(t.Context(), facts, view, q); err != nil {
+			got = err.Error() + "\n"
+		} else if text, err := json.MarshalIndent(v, "", " "); err != nil {
+			t.Fatal(err)
+		} else {
+			got = string(text) + "\n"
+		}
+		if *update {
+			archive.Files[i+1].Data = []byte(got)
+		} else if got != string(file.Data) {
+			t.Errorf("%s: got\n%s\nwant\n%s", file.Name, got, file.Data)
+		}
+	}
+	if *update {
+		if err := os.WriteFile("testdata/shop.txtar", txtar.Format(archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestScenes_KeepWithinTheirSize: no box is outside the drawing, and none covers another but its band.
+func TestScenes_KeepWithinTheirSize(t *testing.T) {
+	archive, facts := fixture(t, "shop", taken)
+	for _, file := range archive.Files[1:] {
+		view, query, _ := strings.Cut(file.Name, "?")
+		q, _ := url.ParseQuery(query)
+		v, err := Build(t.Context(), facts, view, q)
+		if err != nil || v.Scene == nil {
+			continue
+		}
+		for i, b := range v.Scene.Boxes {
+			if b.X < 0 || b.Y < 0 || b.X+b.W > v.Scene.Width || b.Y+b.H > v.Scene.Height {
+				t.Errorf("%s: %s is outside", file.Name, b.ID)
+			}
+			for _, other := range v.Scene.Boxes[:i] {
+				inBand := other.Kind == KindHardware || other.Kind == KindSoftware
+				if !inBand && b.Kind != KindHardware && b.Kind != KindSoftware && b.X < other.X+other.W && other.X < b.X+b.W && b.Y < other.Y+other.H && other.Y < b.Y+b.H {
+					t.Errorf("%s: %s covers %s", file.Name, b.ID, other.ID)
+				}
+			}
+		}
+	}
+}
+
+func serve(t testing.TB, facts func(*http.Request) (Facts, error)) *httptest.Server {
+	t.Helper()
+	page := &Server{Facts: facts, Period: 20 * time.Millisecond}
+	server := httptest.NewServer(page.Handler())
+	t.Cleanup(server.Close)
+	return server
+}
+
+func constant(f Facts) func(*http.Request) (Facts, error) {
+	return func(*http.Request) (Facts, error) { return f, nil }
+}
+
+func status(t *testing.T, handler http.Handler, change func(*http.Request)) int {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:1234/", nil)
+	change(r)
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w.Code
+}
+
+// TestLocal_AsksForTheToken: a page of another origin, and another user of the machine, get nothing.
+func TestLocal_AsksForTheToken(t *testing.T) {
+	handler := Local("secret", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	cookie := func(value string) func(*http.Request) {
+		return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookieName, Value: value}) }
+	}
+	for name, test := range map[string]struct {
+		change func(*http.Request)
+		want   int
+	}{
+		"no token":            {func(*http.Request) {}, http.StatusUnauthorized},
+		"a wrong cookie":      {cookie("secre"), http.StatusUnauthorized},
+		"the cookie":          {cookie("secret"), http.StatusOK},
+		"a wrong token":       {func(r *http.Request) { r.URL.RawQuery = "token=x" }, http.StatusUnauthorized},
+		"the token":           {func(r *http.Request) { r.URL.RawQuery = "token=secret" }, http.StatusSeeOther},
+		"the token elsewhere": {func(r *http.Request) { r.URL.RawQuery, r.URL.Path = "token=secret", "/api/v1/views/health" }, http.StatusUnauthorized},
+		"another name":        {func(r *http.Request) { cookie("secret")(r); r.Host = "example.com" }, http.StatusForbidden},
+	} {
+		if got := status(t, handler, test.change); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// TestHandler_ReadsOnly and answers with a status that says what is wrong.
+func TestHandler_ReadsOnly(t *testing.T) {
+	_, facts := fixture(t, "shop", taken)
+	server := serve(t, constant(facts))
+	unknown := serve(t, func(*http.Request) (Facts, error) { return nil, ErrUnknown })
+	for address, want := range map[string]int{
+		server.URL + "/": 200, server.URL + "/app.js": 200, server.URL + "/api/v1/views/health": 200, server.URL + "/api/v1/help/DPUNotReady": 200,
+		server.URL + "/api/v1/help/nothing": 404, server.URL + "/api/v1/views/nothing": 404, server.URL + "/api/v1/views/pod?name=web": 400,
+		server.URL + "/api/v1/help/..%2fdocs": 404, unknown.URL + "/api/v1/views/health": 401, unknown.URL + "/api/v1/stream/health": 401,
+	} {
+		answer, err := http.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: %d, want %d", address, answer.StatusCode, want)
+		}
+		if policy := answer.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'self'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: policy %q", address, policy)
+		}
+	}
+	answer, err := http.Post(server.URL+"/api/v1/views/health", "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("a write: %d", answer.StatusCode)
+	}
+}
+
+// changing are facts that a test replaces.
+type changing struct{ now chan fake }
+
+func (c changing) facts(r *http.Request) (Facts, error) {
+	f := <-c.now
+	c.now <- f
+	return f, r.Context().Err()
+}
+
+// TestStream_SendsAViewWhenItChanges, only its age otherwise, and nothing again to a browser that has the newest.
+func TestStream_SendsAViewWhenItChanges(t *testing.T) {
+	_, facts := fixture(t, "shop", taken)
+	c := changing{make(chan fake, 1)}
+	c.now <- facts
+	server := serve(t, c.facts)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	listen := func(id string) *bufio.Scanner {
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/stream/health", nil)
+		r.Header.Set("Last-Event-ID", id)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		lines := bufio.NewScanner(answer.Body)
+		lines.Buffer(nil, 1<<20)
+		return lines
+	}
+	next := func(lines *bufio.Scanner, prefix string) string {
+		for lines.Scan() {
+			if text, ok := strings.CutPrefix(lines.Text(), prefix); ok {
+				return text
+			}
+		}
+		t.Fatalf("the stream ended before %q: %v", prefix, lines.Err())
+		return ""
+	}
+	lines := listen("")
+	id := next(lines, "id: ")
+	if event := next(lines, "event: "); event != "view" {
+		t.Fatalf("first event %s", event)
+	}
+	if event := next(lines, "event: "); event != "age" {
+		t.Errorf("without a change: %s", event)
+	}
+	if event := next(listen(id), "event: "); event != "age" {
+		t.Errorf("after a cut, with the newest: %s", event)
+	}
+	<-c.now
+	c.now <- fake{snapshot.New(taken, "ovn-kubernetes")}
+	if changed := next(lines, "id: "); changed == id {
+		t.Error("another view has the same id")
+	}
+}
+
+// TestOverview_OfManyNodesFitsOneScreen.
+func TestOverview_OfManyNodesFitsOneScreen(t *testing.T) {
+	v, err := Build(t.Context(), large(taken, 2000), "overview", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := v.Grid; len(g.Squares) != 2000 || g.Height > 700 || g.Cell < minCell {
+		t.Errorf("%d squares, %d high, %d wide", len(g.Squares), g.Height, g.Cell)
+	}
+}
