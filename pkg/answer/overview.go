@@ -30,7 +30,7 @@ func NewOverview(s *snapshot.Snapshot) (*Overview, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Overview{Status: f.status(s)}
+	o := &Overview{Status: newStatus(f, s)}
 	offloads := map[string]v1alpha1.NodeOffloadStatus{}
 	for _, n := range f.offloads {
 		offloads[n.Name] = n.Status

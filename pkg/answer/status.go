@@ -76,10 +76,10 @@ func NewStatus(s *snapshot.Snapshot) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.status(s), nil
+	return newStatus(f, s), nil
 }
 
-func (f *facts) status(s *snapshot.Snapshot) *Status {
+func newStatus(f *facts, s *snapshot.Snapshot) *Status {
 	problems := f.problems()
 	st := &Status{
 		Header: header("Status", s), Components: f.components, Leader: f.leader(), Versions: f.versions(), Offload: map[v1alpha1.OffloadState]int{},

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -56,6 +57,9 @@ func fixture(t testing.TB, name string, at time.Time) (*txtar.Archive, fake) {
 		t.Fatal(err)
 	}
 	archive := txtar.Parse(text)
+	for _, ago := range []time.Duration{10 * time.Second, 2 * time.Hour} { // the clock of a fixture goes with its snapshot
+		archive.Files[0].Data = bytes.ReplaceAll(archive.Files[0].Data, []byte(taken.Add(-ago).Format("2006-01-02T15:04:05")), []byte(at.UTC().Add(-ago).Format("2006-01-02T15:04:05")))
+	}
 	s := snapshot.New(at, "ovn-kubernetes")
 	for _, document := range strings.Split(string(archive.Files[0].Data), "\n---\n") {
 		var object map[string]any
@@ -74,6 +78,7 @@ func fixture(t testing.TB, name string, at time.Time) (*txtar.Archive, fake) {
 // large is a cluster of many nodes with a NIC, each with pods.
 func large(at time.Time, nodes int) fake {
 	s := snapshot.New(at, "ovn-kubernetes")
+	s.Add(snapshot.Deployments, map[string]any{"metadata": map[string]any{"name": "ovnkube-master"}, "spec": map[string]any{"replicas": int64(1)}, "status": map[string]any{"readyReplicas": int64(1)}})
 	for i := range nodes {
 		name := fmt.Sprintf("worker-%04d", i)
 		s.Add(snapshot.Nodes, map[string]any{

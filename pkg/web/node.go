@@ -11,6 +11,7 @@ import (
 // The columns of a node, from left to right, and its rows.
 const (
 	margin    = 16
+	top       = 44
 	podX      = 32
 	podW      = 210
 	vfX       = 282
@@ -25,14 +26,19 @@ const (
 	rowHeight = 56
 	boxHeight = 40
 	bandGap   = 24
+	// ways into software go down beside each other
+	stub    = 70
+	wayGap  = 8
+	maxWays = 16
+	offset  = 9
 )
 
 // newNode draws a node: pods and their VFs on the left, then the NIC's embedded switch and below it the software of the
 // node, and the uplinks on the right. With a DPU, embedded switch and software are the DPU's.
 func newNode(n answer.TopologyNode) *Scene {
 	s := &Scene{Width: sceneW}
-	y := 2 * margin
-	software := Box{ID: "software", Kind: KindSoftware, X: bandX, W: bandW, H: rowHeight + boxHeight, Title: "software: TC and Open vSwitch on the " + processor(n)}
+	y := top
+	software := softwareBand(n)
 	var rows []row
 	for i := range n.NICs {
 		y = s.nic(&n.NICs[i], y, &rows) + bandGap
@@ -40,19 +46,20 @@ func newNode(n answer.TopologyNode) *Scene {
 	software.Y = y
 	s.add(software)
 	s.veths(n, software)
-	for _, r := range rows {
-		s.connect(r, software)
+	for i, r := range rows {
+		s.connect(r, software, portX+portW+stub+i%maxWays*wayGap)
 	}
 	s.Height = software.Y + software.H + 2*margin
 	s.frame(n)
 	return s
 }
 
-func processor(n answer.TopologyNode) string {
+func softwareBand(n answer.TopologyNode) Box {
+	where := "on the host"
 	if n.DPU != "" {
-		return "DPU"
+		where = "on the DPU"
 	}
-	return "host"
+	return Box{ID: "software", Kind: KindSoftware, X: bandX, W: bandW, Y: top, H: rowHeight + boxHeight, Title: "software: TC, OVS", Text: []string{where}}
 }
 
 // row is a pod with a VF, and the boxes from it to the wire.
@@ -80,7 +87,7 @@ func (s *Scene) nic(nic *answer.TopologyNIC, y int, rows *[]row) int {
 		r := row{band: band, nic: uplink, traffic: vf.Traffic}
 		r.pod = Box{ID: "pod " + vf.Device, Kind: KindPod, X: podX, Y: at, W: podW, H: boxHeight, Title: vf.Pod, Text: []string{share(vf.Traffic)}, Link: "pod/" + vf.Pod}
 		r.vf = Box{ID: "vf " + vf.Device, Kind: KindVF, X: vfX, Y: at, W: vfW, H: boxHeight, Title: "VF " + vf.Device, Text: []string{cmp.Or(vf.Interface, "eth0") + ", " + vf.Phase}}
-		r.port = Box{ID: "port " + vf.Device, Kind: KindPort, X: portX, Y: at, W: portW, H: boxHeight, Title: "representor unknown"}
+		r.port = Box{ID: "port " + vf.Device, Kind: KindPort, X: portX, Y: at, W: portW, H: boxHeight, Title: "representor", Text: []string{"name not known"}}
 		if vf.Traffic != nil {
 			r.port.Title, r.port.Text = vf.Traffic.Port, []string{"representor"}
 			r.pod.Bad = len(vf.Traffic.Outside) > 0 && vf.Traffic.Packets.Hardware < 50
@@ -102,8 +109,8 @@ func share(t *v1alpha1.PodTraffic) string {
 	return words
 }
 
-// connect draws the ways of a pod's packets: straight through the embedded switch, or down through the software.
-func (s *Scene) connect(r row, software Box) {
+// connect draws the ways of a pod's packets: straight through the embedded switch, or down at x through the software.
+func (s *Scene) connect(r row, software Box, x int) {
 	s.way(PlaceLink, 0, r.pod.Title+" has "+r.vf.Title, r.pod.right(), r.vf.left())
 	if r.traffic == nil {
 		s.way(PlaceLink, 0, r.vf.Title+" has a representor", r.vf.right(), r.port.left())
@@ -114,10 +121,10 @@ func (s *Scene) connect(r row, software Box) {
 	right := bandX + bandW
 	s.way(PlaceHardware, hardware, fmt.Sprintf("%s: %d %% of the packets in hardware", r.pod.Title, hardware),
 		r.vf.right(), r.port.left(), r.port.right(), [2]int{right, r.port.right()[1]}, end)
-	down := r.port.bottom()
-	middle := software.Y + software.H/2
+	below := r.port.right()[1] + offset
+	middle := software.Y + software.H/2 + offset
 	s.way(PlaceSoftware, 100-hardware, fmt.Sprintf("%s: %d %% of the packets in software", r.pod.Title, 100-hardware),
-		r.vf.right(), r.port.left(), down, [2]int{down[0], middle}, [2]int{right, middle}, end)
+		[2]int{r.vf.right()[0], below}, [2]int{x, below}, [2]int{x, middle}, [2]int{right, middle}, [2]int{end[0], end[1] + 2*offset})
 }
 
 // veths draws the pods without a VF as one box: all their packets are in software.
@@ -125,9 +132,16 @@ func (s *Scene) veths(n answer.TopologyNode, software Box) {
 	if n.OtherPods == nil || *n.OtherPods == 0 {
 		return
 	}
-	pods := Box{ID: "veths", Kind: KindPod, X: podX, Y: software.Y + boxHeight, W: podW, H: boxHeight, Title: fmt.Sprintf("%d pods on veths", *n.OtherPods), Text: []string{"they asked for no VF"}}
-	s.add(pods)
-	s.way(PlaceSoftware, 100, pods.Title+": all packets in software", pods.right(), [2]int{software.X, pods.right()[1]})
+	box := Box{ID: "veths", Kind: KindPod, X: podX, Y: software.Y + boxHeight, W: podW, H: boxHeight, Title: pods(*n.OtherPods) + " on veths", Text: []string{"they asked for no VF"}}
+	s.add(box)
+	s.way(PlaceSoftware, 100, box.Title+": all packets in software", box.right(), [2]int{software.X + software.W, box.right()[1]})
+}
+
+func pods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
 }
 
 // frame draws the machine, or the host and its DPU.

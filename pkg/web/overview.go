@@ -27,10 +27,11 @@ type Zone struct {
 
 // Square is a node. Fill is the part of it that is coloured, in percent.
 type Square struct {
-	Node  string `json:"node"`
-	X     int    `json:"x"`
-	Y     int    `json:"y"`
-	Fill  int    `json:"fill"`
+	Node string `json:"node"`
+	X    int    `json:"x"`
+	Y    int    `json:"y"`
+	Fill int    `json:"fill"`
+	// State has one word or two: broken or degraded, and measured, idle or none.
 	State string `json:"state"`
 	Words string `json:"words"`
 }
@@ -73,20 +74,19 @@ func newGrid(nodes []answer.NodeState) Grid {
 
 // look says how a node's square looks, and the same in words.
 func look(n answer.NodeState) (state string, fill int, words string) {
-	switch {
-	case n.Severity == answer.SeverityBroken:
-		state, words = "broken", "a part is broken, "
-	case n.Severity == answer.SeverityDegraded:
-		state, words = "degraded", "works in part, "
+	switch n.Severity {
+	case answer.SeverityBroken:
+		state, words = "broken ", "a part is broken, "
+	case answer.SeverityDegraded:
+		state, words = "degraded ", "works in part, "
 	}
 	switch {
 	case n.HardwarePercent != nil:
-		fill = *n.HardwarePercent
-		return cmp.Or(state, "measured"), fill, words + fmt.Sprintf("%d %% in hardware", fill)
+		return state + "measured", *n.HardwarePercent, words + fmt.Sprintf("%d %% in hardware", *n.HardwarePercent)
 	case n.Offload == v1alpha1.OffloadNone:
-		return cmp.Or(state, "none"), 0, words + "no NIC that can offload"
+		return state + "none", 0, words + "no NIC that can offload"
 	case n.Offload == "":
-		return cmp.Or(state, "none"), 0, words + "nothing is known of its NICs"
+		return state + "none", 0, words + "nothing is known of its NICs"
 	}
-	return cmp.Or(state, "idle"), 0, words + "offload " + string(n.Offload) + ", no traffic of VFs"
+	return state + "idle", 0, words + "offload " + string(n.Offload) + ", no traffic of VFs"
 }

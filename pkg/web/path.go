@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	stationW   = 176
+	stationW   = 160
 	stationH   = 64
-	stationGap = 36
-	laneTop    = 52
+	stationGap = 20
+	laneTop    = margin
 	laneH      = 56
 	stationsY  = laneTop + laneH + 28
 	cpuY       = stationsY + stationH + 28

@@ -36,7 +36,7 @@ func newPod(s *snapshot.Snapshot, pod *answer.PodExplained) (*Scene, error) {
 // onVeth draws a pod without a VF.
 func onVeth(n answer.TopologyNode, pod *answer.PodExplained) *Scene {
 	s := &Scene{Width: sceneW}
-	software := Box{ID: "software", Kind: KindSoftware, X: bandX, Y: 2 * margin, W: bandW, H: rowHeight + boxHeight, Title: "software: TC and Open vSwitch on the " + processor(n)}
+	software := softwareBand(n)
 	box := Box{ID: "pod", Kind: KindPod, X: podX, Y: software.Y + boxHeight, W: podW, H: boxHeight, Title: pod.Pod, Text: []string{"on a veth"}}
 	s.add(software, box)
 	s.way(PlaceSoftware, 100, pod.Pod+": all packets in software", box.right(), [2]int{software.X + software.W, box.right()[1]})

@@ -73,6 +73,5 @@ func (s *Scene) way(place Place, percent int, words string, points ...[2]int) {
 	}
 }
 
-func (b Box) left() [2]int   { return [2]int{b.X, b.Y + b.H/2} }
-func (b Box) right() [2]int  { return [2]int{b.X + b.W, b.Y + b.H/2} }
-func (b Box) bottom() [2]int { return [2]int{b.X + b.W/2, b.Y + b.H} }
+func (b Box) left() [2]int  { return [2]int{b.X, b.Y + b.H/2} }
+func (b Box) right() [2]int { return [2]int{b.X + b.W, b.Y + b.H/2} }

@@ -142,8 +142,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 func (s *Server) event(r *http.Request, last string) (text []byte, id string, err error) {
 	v, err := s.build(r.Context(), r)
 	if err != nil {
-		told, _ := json.Marshal(map[string]any{"code": code(err), "error": err.Error()}) // strings and numbers
-		return fmt.Appendf(nil, "event: fault\ndata: %s\n\n", told), "", err
+		fault, _ := json.Marshal(map[string]any{"code": code(err), "error": err.Error()}) // strings and numbers
+		return fmt.Appendf(nil, "event: fault\ndata: %s\n\n", fault), "", err
 	}
 	id, err = v.hash()
 	if err != nil {

@@ -65,7 +65,7 @@ export function squares(grid) {
       s("title", {}, q.words),
       s("rect", { class: "back", x: q.x + 1.5, y: q.y + 1.5, width: size, height: size, rx: 2 }),
       part && s("rect", { class: "part", x: q.x + 1.5, y: q.y + 1.5 + size - part, width: size, height: part, rx: 2 }),
-      q.state === "broken" && s("path", { class: "sign", d: `M${q.x + 3} ${q.y + 3}l${size - 3} ${size - 3}m0 ${3 - size}l${3 - size} ${size - 3}` }));
+      q.state.startsWith("broken") && s("path", { class: "sign", d: `M${q.x + 3} ${q.y + 3}l${size - 3} ${size - 3}m0 ${3 - size}l${3 - size} ${size - 3}` }));
   };
   const columns = Math.floor(grid.width / grid.cell);
   const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };

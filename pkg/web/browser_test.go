@@ -1,0 +1,355 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// chromium is Debian's browser without a window. It is skipped only for who may not install it.
+func chromium(t testing.TB) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium-headless-shell")
+	if err != nil {
+		path, err = exec.LookPath("chromium")
+	}
+	if err != nil && os.Getuid() != 0 && os.Getenv("CI") == "" {
+		t.Skip("no browser on this machine (Debian package chromium-headless-shell)")
+	} else if err != nil {
+		t.Fatal("no browser on this machine (Debian package chromium-headless-shell)")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1240, 900))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	browser, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(browser); err != nil {
+		t.Fatal(err)
+	}
+	return browser
+}
+
+// tab is a page that is open. What it must not do is in faults.
+type tab struct {
+	ctx    context.Context
+	t      testing.TB
+	origin string
+	close  context.CancelFunc
+	mu     sync.Mutex
+	faults []string
+}
+
+// newTab opens a tab in which each error of the console, request to another origin and breach of the policy counts.
+func newTab(t testing.TB, browser context.Context, origin string) *tab {
+	t.Helper()
+	ctx, done := chromedp.NewContext(browser)
+	t.Cleanup(done)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	t.Cleanup(cancel)
+	p := &tab{ctx: ctx, t: t, origin: origin, close: done}
+	if err := chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			p.fault("exception: " + e.ExceptionDetails.Text)
+		case *runtime.EventConsoleAPICalled:
+			if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+				p.fault(fmt.Sprintf("console: %s", e.Args[0].Value))
+			}
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.EntryLevelError {
+				p.fault("log: " + e.Entry.Text + " " + e.Entry.URL)
+			}
+		case *network.EventRequestWillBeSent:
+			if !strings.HasPrefix(e.Request.URL, origin) {
+				p.fault("request to " + e.Request.URL)
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	command(p, log.Enable, cdp.Empty{})
+	command(p, network.Enable, network.EnableParams{})
+	command(p, runtime.Enable, cdp.Empty{})
+	return p
+}
+
+func (p *tab) fault(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, text)
+}
+
+// clean fails the test for what the page must not do.
+func (p *tab) clean() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, fault := range p.faults {
+		p.t.Error(fault)
+	}
+}
+
+func command[P, R any](p *tab, c cdp.Command[P, R], parameters P) {
+	p.t.Helper()
+	if _, err := chromedp.Call(p.ctx, c, parameters); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// emulate sets a feature of CSS media.
+func (p *tab) emulate(feature, value string) {
+	p.t.Helper()
+	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}})
+}
+
+func (p *tab) run(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.t.Fatalf("%v; faults: %v", err, p.faults)
+	}
+}
+
+func (p *tab) open(hash string) {
+	p.t.Helper()
+	p.run(chromedp.Navigate(p.origin + "/" + hash))
+}
+
+// shows waits for a text.
+func (p *tab) shows(text string) {
+	p.t.Helper()
+	p.until(fmt.Sprintf("document.body.innerText.includes(%q)", text))
+}
+
+// until waits for a condition of JavaScript.
+func (p *tab) until(condition string) {
+	p.t.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.Poll[bool]("Boolean("+condition+")", chromedp.WithPollingTimeout(30*time.Second))); err != nil {
+		p.t.Fatalf("waiting for %s: %v; faults: %v; text: %s", condition, err, p.faults, eval[string](p, "document.body.innerText"))
+	}
+}
+
+func eval[T any](p *tab, script string) T {
+	p.t.Helper()
+	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s: %v", script, err)
+	}
+	return value
+}
+
+func (p *tab) text(selector string) string {
+	p.t.Helper()
+	return eval[string](p, fmt.Sprintf("document.querySelector(%q).innerText", selector))
+}
+
+// nameless gives the elements that a reader of the screen cannot name.
+const nameless = `[...document.querySelectorAll("a,button,input,select,summary,table,[role=img],[role=group],[tabindex='0']")].filter((e) =>
+  !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length)).map((e) => e.outerHTML.slice(0, 120))`
+
+// TestBrowser_ShowsEachView: with its words, its drawing, a command, an age and names for all that can have the focus.
+func TestBrowser_ShowsEachView(t *testing.T) {
+	browser := chromium(t)
+	_, facts := fixture(t, "shop", time.Now().Add(-3*time.Second))
+	server := serve(t, constant(facts))
+	for _, view := range []struct{ hash, title, text, command, picture string }{
+		{"#/overview", "Overview", "container runtime network not ready", "kubectl offload status", "overview"},
+		{"#/node/worker-1", "Node worker-1", "ens1f0np0", "kubectl offload explain node/worker-1", "node"},
+		{"#/node/worker-2", "Node worker-2", "DPU, ready", "kubectl offload explain node/worker-2", "dpu"},
+		{"#/node/worker-4", "Node worker-4", "1 pod on veths", "kubectl offload explain node/worker-4", ""},
+		{"#/pod/shop/web-0", "Pod shop/web-0", "hash(l4)", "kubectl offload explain pod/web-0 -n shop", "pod"},
+		{"#/pod/shop/alone", "Pod shop/alone", "on a veth", "kubectl offload explain pod/alone -n shop", ""},
+		{"#/worst", "Pods", "shop/web-0", "kubectl offload explain --worst 200", ""},
+		{"#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp", "Path", "DELIVERED", "kubectl offload trace pod/shop/web-0 svc/shop/db:5432/tcp", "path"},
+		{"#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp", "Path", "NetworkPolicy/shop/deny", "kubectl offload trace pod/shop/web-0 pod/shop/db-1:22/tcp", "path-dropped"},
+		{"#/health", "Health", "master-0-abc", "kubectl offload status", "health"},
+	} {
+		p := newTab(t, browser, server.URL)
+		p.open(view.hash)
+		p.until(`document.querySelector("#command")`)
+		text, command, age, title := p.text("main"), p.text("#command"), p.text("#age"), eval[string](p, "document.title")
+		inDrawing := eval[string](p, `[...document.querySelectorAll("svg text, svg title")].map((e) => e.textContent).join("\n")`)
+		if !strings.Contains(strings.ToUpper(text+inDrawing), strings.ToUpper(view.text)) || command != view.command || !strings.HasPrefix(age, "read ") || !strings.Contains(title, strings.TrimPrefix(strings.TrimPrefix(view.title, "Node "), "Pod ")) {
+			t.Errorf("%s: title %q, command %q, %q, text\n%s", view.hash, title, command, age, text)
+		}
+		if without := eval[[]string](p, nameless); len(without) > 0 {
+			t.Errorf("%s: no accessible name: %s", view.hash, without)
+		}
+		p.clean()
+		p.picture(view.picture)
+		p.close()
+	}
+}
+
+// picture writes a picture for the documentation with -update, light and dark.
+func (p *tab) picture(name string) {
+	p.t.Helper()
+	if !*update || name == "" {
+		return
+	}
+	for suffix, scheme := range map[string]string{"": "light", "-dark": "dark"} {
+		if suffix != "" && name != "overview" && name != "node" {
+			continue
+		}
+		p.emulate("prefers-color-scheme", scheme)
+		png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join("../../docs/pictures", name+suffix+".png"), png, 0o644); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// TestBrowser_GoesByKeysAndBack: a link, the back button, the arrow keys and the field of names.
+func TestBrowser_GoesByKeysAndBack(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	server := serve(t, constant(facts))
+	p := newTab(t, chromium(t), server.URL)
+	p.open("")
+	p.run(chromedp.Focus(chromedp.CSS("a.square")), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Enter))
+	p.shows("Node worker-2")
+	p.run(chromedp.NavigateBack())
+	p.shows("Overview")
+	p.run(chromedp.SendKeys(chromedp.CSS("#name"), "shop/web-0"+kb.Enter))
+	p.shows("Pod shop/web-0")
+	p.run(chromedp.Click(chromedp.CSS(`a[href^="#/path"][href*="from"]`)), chromedp.SendKeys(chromedp.CSS("input[name=to]"), "svc/shop/db:5432/tcp"+kb.Enter))
+	p.shows("one of 3 endpoints")
+	p.run(chromedp.Click(chromedp.CSS(`nav a[href="#/health"]`)), chromedp.WaitVisible(chromedp.CSS(`a[href="#/help/control-plane-down"]`)), chromedp.Click(chromedp.CSS(`a[href="#/help/control-plane-down"]`)), chromedp.WaitVisible(chromedp.CSS("main pre")))
+	p.clean()
+}
+
+// TestBrowser_DotsStopForWhoWantsNoMotion: the ways stay, with words.
+func TestBrowser_DotsStopForWhoWantsNoMotion(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	server := serve(t, constant(facts))
+	p := newTab(t, chromium(t), server.URL)
+	for motion, want := range map[string]bool{"no-preference": true, "reduce": false} {
+		p.emulate("prefers-reduced-motion", motion)
+		p.open("?" + motion + "#/node/worker-1")
+		p.run(chromedp.WaitVisible(chromedp.CSS("svg.scene")))
+		moves := eval[bool](p, `document.querySelector("animateMotion") !== null`)
+		ways := eval[int](p, `document.querySelectorAll("path.way.hardware, path.way.software").length`)
+		if moves != want || ways < 4 {
+			t.Errorf("%s: moves %v, %d ways", motion, moves, ways)
+		}
+	}
+	p.clean()
+}
+
+// TestBrowser_ComesBackAfterACut: it says so while the server is gone, and shows the newest afterwards.
+func TestBrowser_ComesBackAfterACut(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	c := changing{make(chan fake, 1)}
+	c.now <- facts
+	var cut atomic.Bool
+	page := (&Server{Facts: c.facts, Period: 20 * time.Millisecond}).Handler()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if cut.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		page.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p := newTab(t, chromium(t), server.URL)
+	p.open("#/health")
+	p.shows("master-0-abc")
+	cut.Store(true)
+	server.CloseClientConnections()
+	p.shows("the connection is cut")
+	<-c.now
+	c.now <- large(time.Now(), 7)
+	cut.Store(false)
+	p.shows("7 nodes")
+	if fault := p.text("#fault"); fault != "" {
+		t.Errorf("after it came back: %q", fault)
+	}
+}
+
+// TestBrowser_SaysWhatIsRefused: a session that ends while the page is open, a pod that is not there, a part that is missing.
+func TestBrowser_SaysWhatIsRefused(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	var ended atomic.Bool
+	server := serve(t, func(*http.Request) (Facts, error) {
+		if ended.Load() {
+			return nil, ErrUnknown
+		}
+		facts.s.Missing["nodeoffloads"] = "forbidden"
+		return facts, nil
+	})
+	p := newTab(t, chromium(t), server.URL)
+	p.open("#/health")
+	p.shows("not known: nodeoffloads: forbidden")
+	p.clean()
+	p.open("#/pod/shop/gone")
+	p.shows("there is no pod shop/gone")
+	p.open("#/health")
+	p.shows("master-0-abc")
+	ended.Store(true)
+	p.shows("sign in again")
+}
+
+// TestBrowser_ManyNodes holds the budgets of the page: its size, first paint and the time of an update.
+func TestBrowser_ManyNodes(t *testing.T) {
+	size := 0
+	for _, name := range []string{"index.html", "style.css", "dom.js", "scene.js", "views.js", "app.js", "icon.svg"} {
+		text, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(text)
+	}
+	if size > 150_000 {
+		t.Errorf("the page has %d bytes", size)
+	}
+	server := serve(t, constant(large(time.Now(), 2000)))
+	p := newTab(t, chromium(t), server.URL)
+	p.open("#/overview")
+	p.until(`document.querySelectorAll("a.square").length === 2000`)
+	drawn := eval[float64](p, `performance.now()`)
+	paint := eval[float64](p, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`)
+	frame := eval[float64](p, `new Promise((done) => { const times = []; let last = performance.now();
+		const next = (now) => { times.push(now - last); last = now; if (times.length < 40) requestAnimationFrame(next); else done(times.sort((a, b) => a - b)[20]); };
+		requestAnimationFrame(next); })`)
+	heap := eval[float64](p, `performance.memory.usedJSHeapSize / 1e6`)
+	t.Logf("%d bytes; first paint %.0f ms, 2,000 nodes drawn after %.0f ms, frame %.1f ms, heap %.0f MB", size, paint, drawn, frame, heap)
+	if drawn > 10_000 || frame > 100 || heap > 150 { // far above what is measured: the machine of a test may be busy
+		t.Error("the page is too slow or too large")
+	}
+	p.clean()
+}
+
+// TestBrowser_GetsInByTheToken of kubectl offload ui: the address has it once, and then a cookie does.
+func TestBrowser_GetsInByTheToken(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	server := httptest.NewServer(Local("secret", (&Server{Facts: constant(facts), Period: time.Second}).Handler()))
+	t.Cleanup(server.Close)
+	p := newTab(t, chromium(t), server.URL)
+	p.open("?token=" + url.QueryEscape("secret"))
+	p.shows("nodes without a problem")
+	if address := eval[string](p, "location.href"); strings.Contains(address, "secret") {
+		t.Errorf("the address has the token: %s", address)
+	}
+	p.clean()
+}
