@@ -79,7 +79,7 @@ func (o *readOptions) facts() (*pageFacts, error) {
 }
 
 // Snapshot implements web.Facts. All views share one.
-func (f *pageFacts) Snapshot(ctx context.Context, _ ...snapshot.Resource) (*snapshot.Snapshot, error) {
+func (f *pageFacts) Snapshot(ctx context.Context, _ web.Want) (*snapshot.Snapshot, error) {
 	if f.archive != nil {
 		return f.archive, nil
 	}
@@ -105,3 +105,11 @@ func (f *pageFacts) Trace(ctx context.Context, from, to string) (*answer.Traced,
 	options.namespace = "default" // the page names namespaces
 	return options.trace(ctx, from, to)
 }
+
+// Flows implements web.Facts.
+func (*pageFacts) Flows(context.Context, string, string) (*web.FlowList, error) {
+	return nil, web.ErrNoRelay
+}
+
+// Traffic implements web.Facts.
+func (*pageFacts) Traffic(context.Context) (*web.Traffic, error) { return nil, web.ErrNoRelay }

@@ -87,7 +87,7 @@ func Open(r io.Reader) (*Snapshot, error) {
 	if s.Taken.IsZero() {
 		return nil, errors.New("it has no " + summaryFile + ": it is no archive of kubectl offload sysdump")
 	}
-	s.sort()
+	s.Sort()
 	return s, nil
 }
 

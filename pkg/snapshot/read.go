@@ -52,28 +52,44 @@ func Read(ctx context.Context, client dynamic.Interface, namespace string, resou
 			s.Missing[r] = err.Error()
 		}
 	}
-	s.sort()
+	s.Sort()
 	return s
 }
 
 func (s *Snapshot) read(ctx context.Context, client dynamic.Interface, r Resource) error {
-	selected := r.selection()
-	list := client.Resource(selected.of(r))
-	if selected.scope == reported {
-		for _, name := range reporters {
-			if err := s.list(ctx, list, r, metav1.ListOptions{FieldSelector: "reportingController=" + name}); err != nil {
-				return err
-			}
+	for _, selected := range r.Lists(client, s.Namespace) {
+		if err := s.List(ctx, selected.From, r, metav1.ListOptions{FieldSelector: selected.Fields}); err != nil {
+			return err
 		}
-		return nil
 	}
-	if selected.scope == installed {
-		return s.list(ctx, list.Namespace(s.Namespace), r, metav1.ListOptions{})
-	}
-	return s.list(ctx, list, r, metav1.ListOptions{})
+	return nil
 }
 
-func (s *Snapshot) list(ctx context.Context, from dynamic.ResourceInterface, r Resource, options metav1.ListOptions) error {
+// Listed is a list of the API server, with the selector of its fields.
+type Listed struct {
+	From   dynamic.ResourceInterface
+	Fields string
+}
+
+// Lists are the lists that have what a snapshot needs of a resource. namespace is that of the network's own pods.
+func (r Resource) Lists(client dynamic.Interface, namespace string) []Listed {
+	from := client.Resource(r.Kind())
+	switch r.selection().scope {
+	case reported:
+		var out []Listed
+		for _, name := range reporters {
+			out = append(out, Listed{from, "reportingController=" + name})
+		}
+		return out
+	case installed:
+		return []Listed{{from.Namespace(namespace), ""}}
+	default:
+		return []Listed{{from, ""}}
+	}
+}
+
+// List adds the objects of a list.
+func (s *Snapshot) List(ctx context.Context, from dynamic.ResourceInterface, r Resource, options metav1.ListOptions) error {
 	pages := pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) { return from.List(ctx, options) }))
 	pages.PageSize = pageSize
 	err := pages.EachListItem(ctx, options, func(object runtime.Object) error {
@@ -89,11 +105,17 @@ func (s *Snapshot) list(ctx context.Context, from dynamic.ResourceInterface, r R
 // Add adds what a snapshot has of an object.
 func (s *Snapshot) Add(r Resource, object map[string]any) {
 	s.typed.Delete(r)
-	s.objects[r] = append(s.objects[r], r.selection().trim(object))
+	s.objects[r] = append(s.objects[r], r.Trim(object))
 }
 
-// sort puts the objects of all resources into the order of their names, which the API server's answers and archives share.
-func (s *Snapshot) sort() {
+// Trim is what a snapshot has of an object.
+func (r Resource) Trim(object map[string]any) map[string]any { return r.selection().trim(object) }
+
+// Raw are a resource's objects as they were added. They are shared: do not change them.
+func (s *Snapshot) Raw(r Resource) []map[string]any { return s.objects[r] }
+
+// Sort puts the objects of all resources into the order of their names, which the API server's answers and archives share.
+func (s *Snapshot) Sort() {
 	for _, objects := range s.objects {
 		slices.SortFunc(objects, func(a, b map[string]any) int { return cmp.Compare(name(a), name(b)) })
 	}

@@ -71,7 +71,7 @@ func (r Resource) selection() selection {
 	case Services:
 		return selection{version: "v1", keep: []string{"spec", "status"}}
 	case Leases:
-		return selection{"coordination.k8s.io", "v1", cluster, []string{"spec"}}
+		return selection{"coordination.k8s.io", "v1", installed, []string{"spec"}}
 	case Deployments, DaemonSets, StatefulSets:
 		return selection{"apps", "v1", installed, workload}
 	default:
@@ -79,6 +79,8 @@ func (r Resource) selection() selection {
 	}
 }
 
-func (s selection) of(r Resource) schema.GroupVersionResource {
+// Kind is the resource's name for the API server.
+func (r Resource) Kind() schema.GroupVersionResource {
+	s := r.selection()
 	return schema.GroupVersionResource{Group: s.group, Version: s.version, Resource: string(r)}
 }

@@ -105,7 +105,7 @@ func client(t *testing.T, objects ...runtime.Object) *fake.FakeDynamicClient {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, r := range All() {
-		kinds[r.selection().of(r)] = "List"
+		kinds[r.Kind()] = "List"
 	}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {

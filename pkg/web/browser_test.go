@@ -182,6 +182,8 @@ func TestBrowser_ShowsEachView(t *testing.T) {
 		{"#/worst", "Pods", "shop/web-0", "kubectl offload explain --worst 200", ""},
 		{"#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp", "Path", "DELIVERED", "kubectl offload trace pod/shop/web-0 svc/shop/db:5432/tcp", "path"},
 		{"#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp", "Path", "NetworkPolicy/shop/deny", "kubectl offload trace pod/shop/web-0 pod/shop/db-1:22/tcp", "path-dropped"},
+		{"#/flows?pod=shop/web-0", "Flows", "NetworkPolicy/shop/deny", "kubectl offload flows --pod web-0 -n shop", "flows"},
+		{"#/traffic", "Traffic", "68110", "kubectl offload top --by pod", "traffic"},
 		{"#/health", "Health", "master-0-abc", "kubectl offload status", "health"},
 	} {
 		p := newTab(t, browser, server.URL)

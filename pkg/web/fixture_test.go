@@ -14,6 +14,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
@@ -23,8 +25,31 @@ var taken = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // fake are facts from a fixture.
 type fake struct{ s *snapshot.Snapshot }
 
-func (f fake) Snapshot(context.Context, ...snapshot.Resource) (*snapshot.Snapshot, error) {
-	return f.s, nil
+func (f fake) Snapshot(context.Context, Want) (*snapshot.Snapshot, error) { return f.s, nil }
+
+// Flows has one of the pod web-0, to a Service and to a pod of another namespace.
+func (f fake) Flows(_ context.Context, pod, node string) (*FlowList, error) {
+	if pod != "shop/web-0" && node != "worker-1" {
+		return nil, ErrNoRelay
+	}
+	rate := 68100.0
+	from := flowapi.End{Port: "pf0vf1", Namespace: "shop", Pod: "web-0"}
+	return &FlowList{Node: "worker-1", Taken: f.s.Taken, Matched: 3, Flows: []flowapi.Flow{
+		{ID: "u1", From: from, Packet: flowapi.Packet{Protocol: "udp", Source: "10.244.1.7", Target: "10.96.0.44", TargetPort: "9000"},
+			Placed: flowapi.Placed{Place: offload.TC, Reason: offload.ReasonAction, Detail: "hash(l4)"}, Traffic: flowapi.Traffic{Packets: 900, PacketsPerSecond: &rate}, DecidedBy: []string{"Service/shop/db"}},
+		{ID: "u2", From: from, To: []flowapi.End{{Port: "genev_sys_6081"}}, Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.1.7", Target: "10.244.2.9"},
+			Placed: flowapi.Placed{Place: offload.Hardware}, Traffic: flowapi.Traffic{Packets: 800}},
+		{ID: "u3", From: from, Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.1.7", Target: "10.244.2.10"}, Way: flowapi.Way{Drops: true},
+			Placed: flowapi.Placed{Place: offload.OVS}, Traffic: flowapi.Traffic{Packets: 3}, DecidedBy: []string{"NetworkPolicy/shop/deny"}},
+	}}, nil
+}
+
+func (f fake) Traffic(context.Context) (*Traffic, error) {
+	t := &Traffic{Agents: 3, Failed: []string{"node/worker-3: it does not answer"}, Pods: []PodRate{{Pod: "shop/web-0", Node: "worker-1", Hardware: 40, Outside: 68110, Reason: "action", Detail: "hash(l4)"}}}
+	for i := range 120 {
+		t.Sums = append(t.Sums, Sum{Taken: f.s.Taken.Add(time.Duration(i-119) * 30 * time.Second), Hardware: float64(90000 + i%7*3000), Software: float64(20000 + i*400), Nodes: 3, Failed: 1})
+	}
+	return t, nil
 }
 
 // Trace drops what goes to port 22, and delivers the rest.

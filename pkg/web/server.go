@@ -96,7 +96,7 @@ func code(err error) int {
 		return http.StatusUnauthorized
 	case errors.Is(err, ErrDenied):
 		return http.StatusForbidden
-	case errors.As(err, new(answer.ErrNotFound)):
+	case errors.As(err, new(answer.ErrNotFound)), errors.Is(err, ErrNoRelay):
 		return http.StatusNotFound
 	case errors.As(err, new(errRequest)):
 		return http.StatusBadRequest

@@ -25,14 +25,29 @@ type View struct {
 	Missing []string `json:"missing,omitempty"`
 	Scene   *Scene   `json:"scene,omitempty"`
 	Grid    *Grid    `json:"grid,omitempty"`
+	// Flows are those of a pod or a node.
+	Flows *FlowList `json:"flows,omitempty"`
+	// Traffic is that of all nodes.
+	Traffic *Traffic `json:"traffic,omitempty"`
+}
+
+// Want is what a view needs of a cluster.
+type Want struct {
+	Resources []snapshot.Resource
+	// Pod ("namespace/name"), Node or Namespace say which pods are meant. Without one of them there may be none.
+	Pod, Node, Namespace string
 }
 
 // Facts is what a caller may see of a cluster.
 type Facts interface {
-	// Snapshot has at least the resources that are asked for. It may be some seconds old.
-	Snapshot(ctx context.Context, resources ...snapshot.Resource) (*snapshot.Snapshot, error)
-	// Trace computes the path of a connection's first packet. Objects that the caller may not see are not named.
+	// Snapshot has at least what is wanted. It may be some seconds old.
+	Snapshot(ctx context.Context, want Want) (*snapshot.Snapshot, error)
+	// Trace computes the path of a connection's first packet.
 	Trace(ctx context.Context, from, to string) (*answer.Traced, error)
+	// Flows are those of a pod ("namespace/name") or else of a node. ErrNoRelay: there is no source of flows.
+	Flows(ctx context.Context, pod, node string) (*FlowList, error)
+	// Traffic is the traffic of all nodes. ErrNoRelay: there is no source of it.
+	Traffic(ctx context.Context) (*Traffic, error)
 }
 
 // errRequest is a wrong request.
@@ -43,7 +58,7 @@ type builder func(ctx context.Context, f Facts, q url.Values) (*View, error)
 
 // builders are the views by name.
 func builders() map[string]builder {
-	return map[string]builder{"overview": overviewView, "health": healthView, "node": nodeView, "pod": podView, "worst": worstView, "path": pathView}
+	return map[string]builder{"overview": overviewView, "health": healthView, "node": nodeView, "pod": podView, "worst": worstView, "path": pathView, "flows": flowsView, "traffic": trafficView}
 }
 
 // Build makes a view.
@@ -67,7 +82,7 @@ func of(a answer.Answer, command string) *View {
 }
 
 func overviewView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
-	s, err := f.Snapshot(ctx, answer.StatusResources()...)
+	s, err := f.Snapshot(ctx, Want{Resources: answer.StatusResources()})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +97,7 @@ func overviewView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
 }
 
 func healthView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
-	s, err := f.Snapshot(ctx, answer.StatusResources()...)
+	s, err := f.Snapshot(ctx, Want{Resources: answer.StatusResources()})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +110,7 @@ func healthView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
 
 func nodeView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	name := q.Get("name")
-	s, err := f.Snapshot(ctx, append(answer.TopologyResources(), answer.StatusResources()...)...)
+	s, err := f.Snapshot(ctx, Want{Resources: append(answer.TopologyResources(), answer.StatusResources()...), Node: name})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +133,7 @@ func podView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	if !ok {
 		return nil, errRequest{fmt.Errorf("%q: want NAMESPACE/NAME", name)}
 	}
-	s, err := f.Snapshot(ctx, append(answer.ExplainPodResources(), snapshot.Leases)...)
+	s, err := f.Snapshot(ctx, Want{Resources: append(answer.ExplainPodResources(), snapshot.Leases), Pod: name})
 	if err != nil {
 		return nil, err
 	}
@@ -127,15 +142,17 @@ func podView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 		return nil, err
 	}
 	v := of(e, "explain pod/"+short+" -n "+namespace)
-	v.Scene, err = newPod(s, e)
-	return v, err
+	if v.Scene, err = newPod(s, e); err != nil {
+		return nil, err
+	}
+	return v, v.streams(ctx, f, name, e.Node)
 }
 
 // worstPods bounds the list of pods.
 const worstPods = 200
 
 func worstView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
-	s, err := f.Snapshot(ctx, answer.WorstResources()...)
+	s, err := f.Snapshot(ctx, Want{Resources: answer.WorstResources()})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +169,7 @@ func pathView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	if !isPod || strings.Count(pod, "/") != 1 || to == "" {
 		return nil, errRequest{errors.New("want from=pod/NAMESPACE/NAME and to=pod/NAMESPACE/NAME, svc/NAMESPACE/NAME or an address, with :PORT/PROTOCOL after it")}
 	}
-	s, err := f.Snapshot(ctx, answer.ExplainPodResources()...)
+	s, err := f.Snapshot(ctx, Want{Resources: answer.ExplainPodResources(), Pod: pod})
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@
 import { h, age } from "./dom.js";
 import * as views from "./views.js";
 
-const titles = { overview: "Overview", worst: "Pods", path: "Path", health: "Health" };
+const titles = { overview: "Overview", worst: "Pods", traffic: "Traffic", flows: "Flows", path: "Path", health: "Health" };
 const main = document.getElementById("main"), fault = document.getElementById("fault"), foot = document.getElementById("foot");
 let stream, shown, taken;
 
@@ -103,6 +103,8 @@ async function open() {
     } else if (view === "path") {
       main.replaceChildren(h("h1", {}, "Path"), views.ask(q));
       if (q.get("from") && q.get("to")) await once(view, q);
+    } else if (view === "flows" && !q.get("pod") && !q.get("node")) {
+      main.replaceChildren(h("h1", {}, "Flows"), views.askFlows(q));
     } else if (views[view]) follow(view, q);
     else say("there is no view " + view);
   } catch (e) { say(e.message); }

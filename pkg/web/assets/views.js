@@ -55,12 +55,57 @@ export function node(v) {
 export function pod(v) {
   const a = v.answer;
   return [h("h1", {}, `Pod ${a.pod}`), h("p", {}, a.phase.toLowerCase(), a.node && [" on ", object("node/" + a.node)], a.hostNetwork && ", with the node's own network",
-    " · ", h("a", { href: "#/path?from=" + encodeURIComponent("pod/" + a.pod) }, "a path from here")),
+    " · ", h("a", { href: "#/flows?pod=" + encodeURIComponent(a.pod) }, "flows"), " · ", h("a", { href: "#/path?from=" + encodeURIComponent("pod/" + a.pod) }, "a path from here")),
     (a.traffic ?? []).map((t) => h("p", {}, `${t.port}: `, bar(t.packets.hardware), ` of the packets in hardware, ${t.packets.tc} % in tc, ${t.packets.ovs} % in ovs`)),
     v.scene && drawing(v.scene, "the way of the pod's packets"),
     a.reasons?.length && [h("h2", {}, "Outside hardware, because"), table("reasons", ["reason", "detail", "means", "do"], a.reasons.map((r) => [mark("software", r.reason), r.detail, r.meaning, r.action]))],
+    v.flows && [h("h2", {}, "Flows"), flowTable(v.flows)],
     h("h2", {}, "Problems"), problems(a.problems),
     a.networks?.length && [h("h2", {}, "Networks"), table("networks", ["network", "addresses", "MAC"], a.networks.map((n) => [n.network, (n.addresses ?? []).join(" "), n.mac]))]];
+}
+
+const end = (e, address, port) => h("span", {}, e?.pod ? object(`pod/${e.namespace}/${e.pod}`) : "", e?.pod && address ? " " : "", address ?? "any", port ? ":" + port : "");
+
+/** flowTable has the busiest flows of a pod or a node. */
+function flowTable(list) {
+  return [h("p", {}, `${list.flows?.length ?? 0} of ${list.matched} flows of the datapath of `, object("node/" + list.node), ", the busiest first"),
+    table("flows", ["from", "to", "protocol", "place", "because", "decided by", { number: "packets/s" }, { number: "packets" }], (list.flows ?? []).map((f) => [
+      end(f.from, f.source, f.sourcePort), end(f.to?.[0], f.target, f.targetPort), f.protocol ?? "any",
+      f.drops ? mark("drop", "dropped") : mark(f.place === "hardware" ? "hardware" : "software", f.place), [f.reason, f.detail].filter(Boolean).join(" "),
+      (f.decidedBy ?? []).join(", "), { number: f.packetsPerSecond?.toFixed(0) ?? "" }, { number: String(f.packets) }]))];
+}
+
+export function flows(v, q) {
+  return [h("h1", {}, "Flows"), askFlows(q), flowTable(v.flows)];
+}
+
+/** askFlows is the form of flows. */
+export function askFlows(q) {
+  const of = q.get("pod") ? "pod/" + q.get("pod") : q.get("node") ? "node/" + q.get("node") : "";
+  return h("form", { class: "ask", onsubmit: (e) => {
+    e.preventDefault();
+    const [kind, ...name] = new FormData(e.target).get("of").trim().split("/");
+    location.hash = "#/flows?" + new URLSearchParams({ [kind]: name.join("/") });
+  } }, h("label", {}, "of", h("input", { name: "of", placeholder: "pod/NAMESPACE/NAME or node/NAME", required: true, value: of, pattern: "(pod/[^/]+|node)/[^/]+", spellcheck: "false", autocomplete: "off" })), h("button", {}, "show"));
+}
+
+/** hour draws sums of packets a second: hardware below, software on it. */
+function hour(sums) {
+  const top = Math.max(1, ...sums.map((p) => p.hardware + p.software)), step = 900 / 119;
+  const area = (low, high) => "M" + sums.map((p, i) => `${i * step} ${120 - (high(p) / top) * 110}`).join("L") + "L" + sums.map((p, i) => `${i * step} ${120 - (low(p) / top) * 110}`).reverse().join("L") + "Z";
+  const last = sums[sums.length - 1];
+  const words = `last: ${last.hardware.toFixed(0)} packets/s in hardware, ${last.software.toFixed(0)} in software; highest sum ${top.toFixed(0)}`;
+  return [h("div", { class: "scroll" }, s("svg", { class: "scene", width: 900, height: 124, role: "img", "aria-label": words },
+    s("path", { class: "area hardware", d: area(() => 0, (p) => p.hardware) }), s("path", { class: "area software", d: area((p) => p.hardware, (p) => p.hardware + p.software) }))), h("p", {}, words)];
+}
+
+export function traffic(v) {
+  const t = v.traffic;
+  return [h("h1", {}, "Traffic"), h("p", {}, `${t.agents} agents answer`, t.failed?.length && [", ", mark("degraded", `${t.failed.length} do not`)]),
+    t.sums?.length && [h("h2", {}, "The last hour"), hour(t.sums)], h("h2", {}, "Pods with the most packets outside hardware"),
+    table("pods", ["pod", "node", "in hardware", { number: "packets/s outside" }, "because"], (t.pods ?? []).map((p) => [object("pod/" + p.pod), object("node/" + p.node),
+      h("span", {}, bar(p.hardware)), { number: p.outside.toFixed(0) }, [p.reason, p.detail].filter(Boolean).join(" ")])),
+    t.failed?.length && [h("h2", {}, "No answer from"), h("ul", {}, t.failed.slice(0, 20).map((f) => h("li", {}, f)))]];
 }
 
 export function worst(v) {

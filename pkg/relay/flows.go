@@ -1,0 +1,105 @@
+package relay
+
+import (
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+)
+
+// withheld is in place of what a caller may not see.
+const withheld = "withheld"
+
+// restrictFlow leaves of a flow what a caller may see: the flow counts as his if one of its ends is a pod that is his.
+// Then the other end's names and address are withheld, and so are texts that may have them, unless he may see all pods. own
+// are the addresses of his pods and Services.
+func restrictFlow(f flowapi.Flow, sight *Sight, own map[string]bool) (flowapi.Flow, bool) {
+	if sight.All {
+		return f, true
+	}
+	his := sight.Pods(f.From.Namespace)
+	for _, end := range f.To {
+		his = his || sight.Pods(end.Namespace)
+	}
+	if !his {
+		return flowapi.Flow{}, false
+	}
+	// a list of what is given, and not of what is withheld: a field that is added later is withheld
+	out := flowapi.Flow{
+		ID: f.ID, Node: f.Node, From: restrictEnd(f.From, sight), Way: flowapi.Way{Recirculation: f.Recirculation, Next: f.Next, Drops: f.Drops},
+		Packet: flowapi.Packet{
+			Protocol: f.Protocol, Source: address(f.Source, own), SourcePort: f.SourcePort, Target: address(f.Target, own), TargetPort: f.TargetPort,
+		},
+		Placed:  flowapi.Placed{Place: f.Place, Reason: f.Reason},
+		Traffic: flowapi.Traffic{Packets: f.Packets, Bytes: f.Bytes, PacketsPerSecond: f.PacketsPerSecond, IdleSeconds: f.IdleSeconds},
+		Match:   withheld, Actions: withheld, DecidedBy: objects(f.DecidedBy, sight), Why: restrictWhy(f.Why, sight),
+	}
+	if f.Reason == offload.ReasonAction { // other details may name a port
+		out.Detail = f.Detail
+	}
+	for _, end := range f.To {
+		out.To = append(out.To, restrictEnd(end, sight))
+	}
+	return out, true
+}
+
+func restrictEnd(e flowapi.End, sight *Sight) flowapi.End {
+	if sight.Pods(e.Namespace) {
+		return e
+	}
+	return flowapi.End{Port: withheld}
+}
+
+func address(a string, own map[string]bool) string {
+	if a == "" || own[a] {
+		return a
+	}
+	return withheld
+}
+
+// objects are names such as NetworkPolicy/shop/deny. Those of other namespaces, and of none, are withheld.
+func objects(names []string, sight *Sight) []string {
+	var out []string
+	for _, name := range names {
+		parts := strings.Split(name, "/")
+		if len(parts) == 3 && sight.Pods(parts[1]) {
+			out = append(out, name)
+		} else {
+			out = append(out, withheld)
+		}
+	}
+	return out
+}
+
+// restrictWhy leaves the stages and the caller's own objects: rules have addresses.
+func restrictWhy(w *flowapi.Why, sight *Sight) *flowapi.Why {
+	if w == nil || sight.All {
+		return w
+	}
+	out := &flowapi.Why{ID: w.ID}
+	if w.Problem != "" {
+		out.Problem = "its rules are not known"
+	}
+	for _, r := range w.Rules {
+		rule := flowapi.Rule{Table: r.Table, Rule: withheld}
+		if r.Name != nil {
+			rule.Name = &flowapi.Name{Stage: r.Name.Stage, Row: r.Name.Row, Objects: objects(r.Name.Objects, sight)}
+		}
+		out.Rules = append(out.Rules, rule)
+	}
+	return out
+}
+
+// restrictSummary leaves the caller's pods, and the node's sums if he may see them.
+func restrictSummary(s *flowapi.Summary, sight *Sight) *flowapi.Summary {
+	out := &flowapi.Summary{Node: s.Node, Taken: s.Taken, Seconds: s.Seconds}
+	if sight.Nodes {
+		out.Offload, out.Total, out.Outside, out.Malformed = s.Offload, s.Total, s.Outside, s.Malformed
+	}
+	for _, pod := range s.Pods {
+		if sight.Pods(pod.Namespace) {
+			out.Pods = append(out.Pods, pod)
+		}
+	}
+	return out
+}

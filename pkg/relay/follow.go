@@ -1,0 +1,146 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// snapshotFor is how long a snapshot is shared by all views.
+const snapshotFor = 2 * time.Second
+
+// Followed are the objects of the API server that views are made from. Pods and Services are not among them: there are
+// many, and a view is about few. They are read when a view asks for them.
+type Followed struct {
+	client    dynamic.Interface
+	namespace string
+	informers map[snapshot.Resource][]cache.SharedIndexInformer
+
+	mu    sync.Mutex
+	built *snapshot.Snapshot
+	at    time.Time
+}
+
+// followed are the resources that are watched.
+func followed() []snapshot.Resource {
+	return []snapshot.Resource{
+		snapshot.Nodes, snapshot.NodeOffloads, snapshot.OffloadPolicies, snapshot.Leases, snapshot.Events, snapshot.Deployments, snapshot.DaemonSets, snapshot.StatefulSets,
+	}
+}
+
+// NewFollowed watches nothing before Run.
+func NewFollowed(client dynamic.Interface, namespace string) (*Followed, error) {
+	f := &Followed{client: client, namespace: namespace, informers: map[snapshot.Resource][]cache.SharedIndexInformer{}}
+	for _, r := range followed() {
+		for _, selected := range r.Lists(client, namespace) {
+			lists := api.NewListWatch[unstructured.UnstructuredList](selected.From, client, func(o *metav1.ListOptions) { o.FieldSelector = selected.Fields })
+			informer := cache.NewSharedIndexInformerWithOptions(lists, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
+			if err := informer.SetTransform(trimmed(r)); err != nil {
+				return nil, fmt.Errorf("following %s: %w", r, err)
+			}
+			f.informers[r] = append(f.informers[r], informer)
+		}
+	}
+	return f, nil
+}
+
+// trimmed cuts an object down before it is kept.
+func trimmed(r snapshot.Resource) cache.TransformFunc {
+	return func(object any) (any, error) {
+		if u, ok := object.(*unstructured.Unstructured); ok {
+			version := u.GetResourceVersion()
+			u = &unstructured.Unstructured{Object: r.Trim(u.Object)}
+			u.SetResourceVersion(version)
+			return u, nil
+		}
+		return object, nil
+	}
+}
+
+// Run watches until ctx ends.
+func (f *Followed) Run(ctx context.Context) error {
+	var group errgroup.Group
+	for _, informers := range f.informers {
+		for _, informer := range informers {
+			group.Go(func() error { informer.RunWithContext(ctx); return ctx.Err() })
+		}
+	}
+	return group.Wait()
+}
+
+// Synced says which resource was not read yet; nil: all were.
+func (f *Followed) Synced() error {
+	for r, informers := range f.informers {
+		for _, informer := range informers {
+			if !informer.HasSynced() {
+				return fmt.Errorf("%s are not read yet", r)
+			}
+		}
+	}
+	return nil
+}
+
+// Snapshot has the objects as they are now, or were two seconds ago.
+func (f *Followed) Snapshot() *snapshot.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.built != nil && time.Since(f.at) < snapshotFor {
+		return f.built
+	}
+	s := snapshot.New(time.Now(), f.namespace)
+	for r, informers := range f.informers {
+		for _, informer := range informers {
+			if !informer.HasSynced() {
+				s.Missing[r] = "not read yet"
+			}
+			for _, object := range informer.GetStore().List() {
+				if u, ok := object.(*unstructured.Unstructured); ok {
+					s.Add(r, u.Object)
+				}
+			}
+		}
+	}
+	s.Sort()
+	f.built, f.at = s, time.Now()
+	return s
+}
+
+// With implements Objects: it adds the pods, and Services if they are asked for, of one view.
+func (f *Followed) With(ctx context.Context, want web.Want) (*snapshot.Snapshot, error) {
+	shared := f.Snapshot()
+	if want.Pod == "" && want.Node == "" && want.Namespace == "" {
+		return shared, nil
+	}
+	s := shared.Only(followed()...)
+	pods := f.client.Resource(snapshot.Pods.Kind())
+	switch {
+	case want.Pod != "":
+		namespace, name, err := cache.SplitMetaNamespaceKey(want.Pod)
+		if err != nil {
+			return nil, err
+		}
+		pod, err := pods.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			s.Add(snapshot.Pods, pod.Object)
+		}
+		return s, ignoreAbsent(err)
+	case want.Node != "":
+		return s, s.List(ctx, pods, snapshot.Pods, metav1.ListOptions{FieldSelector: "spec.nodeName=" + want.Node})
+	}
+	if err := s.List(ctx, pods.Namespace(want.Namespace), snapshot.Pods, metav1.ListOptions{}); err != nil {
+		return nil, err
+	}
+	return s, s.List(ctx, f.client.Resource(snapshot.Services.Kind()).Namespace(want.Namespace), snapshot.Services, metav1.ListOptions{})
+}

@@ -1,0 +1,202 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// Objects are those of the API server.
+type Objects interface {
+	// With has the objects that are watched, and those of pods and Services that a view wants.
+	With(ctx context.Context, want web.Want) (*snapshot.Snapshot, error)
+}
+
+// Relay answers callers.
+type Relay struct {
+	objects  Objects
+	reviewer *Reviewer
+	agents   Agents
+	gathered *Gathered
+	shared   shared
+}
+
+// New makes a relay.
+func New(objects Objects, reviewer *Reviewer, agents Agents, gathered *Gathered) *Relay {
+	return &Relay{objects: objects, reviewer: reviewer, agents: agents, gathered: gathered, shared: shared{answers: map[sharedKey]*sharedAnswer{}}}
+}
+
+// Facts are what the caller of a request may see. There is no way without a token.
+func (r *Relay) Facts(request *http.Request) (web.Facts, error) {
+	token, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
+	if !ok || token == "" {
+		return nil, web.ErrUnknown
+	}
+	caller, err := r.reviewer.Caller(request.Context(), token)
+	if err != nil {
+		return nil, err
+	}
+	if caller == nil {
+		return nil, web.ErrUnknown
+	}
+	return facts{r, caller}, nil
+}
+
+// facts are those of one caller.
+type facts struct {
+	relay  *Relay
+	caller *Caller
+}
+
+// Snapshot implements web.Facts.
+func (f facts) Snapshot(ctx context.Context, want web.Want) (*snapshot.Snapshot, error) {
+	s, err := f.relay.objects.With(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	sight, failed := f.caller.Sight(ctx, PodOffloads)
+	s = Restrict(s, sight)
+	return s, failed()
+}
+
+// errTrace says where paths are computed.
+var errTrace = errors.New("the relay computes no paths: kubectl offload trace does, and the page of kubectl offload ui")
+
+// Trace implements web.Facts.
+func (facts) Trace(context.Context, string, string) (*answer.Traced, error) { return nil, errTrace }
+
+// Flows implements web.Facts: those of a pod, or of a node as far as one of their ends is the caller's.
+func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, error) {
+	sight, failed := f.caller.Sight(ctx, PodFlows)
+	query := flowapi.Query{Limit: maxFlows, Why: true}
+	own := map[string]bool{}
+	if pod != "" {
+		namespace, name, _ := strings.Cut(pod, "/")
+		if !sight.Pods(namespace) {
+			return nil, cmp.Or(failed(), error(web.ErrDenied))
+		}
+		s, err := f.relay.objects.With(ctx, web.Want{Pod: pod})
+		if err != nil {
+			return nil, err
+		}
+		if node = hostOf(s, pod); node == "" {
+			return nil, answer.ErrNotFound{Object: "pod " + pod}
+		}
+		query.Namespace, query.Pod = namespace, name
+		if !sight.All {
+			if own, err = f.relay.addresses(ctx, namespace, sight); err != nil {
+				return nil, err
+			}
+		}
+	} else if !sight.Nodes {
+		return nil, cmp.Or(failed(), error(web.ErrDenied))
+	}
+	source, ok := f.relay.agents()[node]
+	if !ok {
+		return nil, answer.ErrNotFound{Object: "agent of node " + node}
+	}
+	flows, err := f.relay.shared.get(ctx, source, sharedKey{node, query})
+	if err != nil {
+		return nil, err
+	}
+	out := &web.FlowList{Node: node, Taken: flows.Taken, Matched: flows.Matched}
+	for _, flow := range flows.Flows {
+		if flow, ok := restrictFlow(flow, sight, own); ok {
+			out.Flows = append(out.Flows, flow)
+		}
+	}
+	return out, failed()
+}
+
+// maxFlows bounds the rows of a view.
+const maxFlows = 200
+
+func hostOf(s *snapshot.Snapshot, pod string) string {
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return ""
+	}
+	for _, p := range pods {
+		if p.Namespace+"/"+p.Name == pod {
+			return p.Spec.NodeName
+		}
+	}
+	return ""
+}
+
+// addresses are those of the pods and Services of a namespace, as far as they are the caller's to see.
+func (r *Relay) addresses(ctx context.Context, namespace string, sight *Sight) (map[string]bool, error) {
+	s, err := r.objects.With(ctx, web.Want{Namespace: namespace})
+	if err != nil {
+		return nil, err
+	}
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, err
+	}
+	services, err := snapshot.Objects[corev1.Service](s, snapshot.Services)
+	if err != nil {
+		return nil, err
+	}
+	own := map[string]bool{}
+	for _, p := range pods {
+		for _, ip := range p.Status.PodIPs {
+			own[ip.IP] = !p.Spec.HostNetwork && sight.Pods(p.Namespace)
+		}
+	}
+	for _, service := range services {
+		for _, ip := range service.Spec.ClusterIPs {
+			own[ip] = sight.Pods(service.Namespace)
+		}
+	}
+	return own, nil
+}
+
+// maxPods bounds the list of pods of a view.
+const maxPods = 200
+
+// Traffic implements web.Facts: the caller's pods with the most packets outside hardware, and the sums if nodes are his to see.
+func (f facts) Traffic(ctx context.Context) (*web.Traffic, error) {
+	sight, failed := f.caller.Sight(ctx, PodOffloads)
+	summaries, failures := f.relay.gathered.Summaries()
+	out := &web.Traffic{Agents: len(summaries)}
+	if sight.Nodes {
+		out.Sums = f.relay.gathered.Sums()
+		for node, why := range failures {
+			out.Failed = append(out.Failed, fmt.Sprintf("node/%s: %s", node, why))
+		}
+		slices.Sort(out.Failed)
+	}
+	for _, whole := range summaries {
+		s := restrictSummary(whole, sight)
+		for _, pod := range s.Pods {
+			if p := web.NewPodRate(s, pod); p.Outside > 0 {
+				out.Pods = append(out.Pods, p)
+			}
+		}
+	}
+	slices.SortFunc(out.Pods, func(a, b web.PodRate) int {
+		return cmp.Or(cmp.Compare(b.Outside, a.Outside), cmp.Compare(a.Pod, b.Pod))
+	})
+	out.Pods = out.Pods[:min(len(out.Pods), maxPods)]
+	return out, failed()
+}
+
+func ignoreAbsent(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

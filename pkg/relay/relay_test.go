@@ -1,0 +1,356 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// rights are an API server in which a token is the name of its holder.
+type rights struct {
+	of    map[string][]Right
+	asked int
+	down  bool
+}
+
+func (r *rights) Whose(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+	if r.down {
+		return authenticationv1.UserInfo{}, false, errors.New("the API server does not answer")
+	}
+	_, ok := r.of[token]
+	return authenticationv1.UserInfo{Username: token}, ok, nil
+}
+
+func (r *rights) May(_ context.Context, user authenticationv1.UserInfo, wanted Right) (bool, error) {
+	r.asked++
+	if r.down {
+		return false, errors.New("the API server does not answer")
+	}
+	for _, right := range r.of[user.Username] {
+		if right == wanted {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// static are the objects of a fixture.
+type static struct{ s *snapshot.Snapshot }
+
+func (o static) With(context.Context, web.Want) (*snapshot.Snapshot, error) { return o.s, nil }
+
+// source is the agent of a node.
+type source struct {
+	flows flowapi.Flows
+	sums  flowapi.Summary
+	asked *int
+}
+
+func (s source) Summary(context.Context, bool) (*flowapi.Summary, error) { return &s.sums, nil }
+func (s source) Flows(context.Context, flowapi.Query) (*flowapi.Flows, error) {
+	*s.asked++
+	return &s.flows, nil
+}
+func (s source) Why(context.Context, string) (*flowapi.Why, error) { return nil, flowapi.ErrNoFlow }
+
+// world has pods of two namespaces on one node, with a flow between them.
+func world(own, foreign name) (static, source) {
+	s := snapshot.New(time.Unix(1_700_000_000, 0), "ovn-kubernetes")
+	s.Add(snapshot.Nodes, map[string]any{"metadata": map[string]any{"name": "w1"}})
+	s.Add(snapshot.Deployments, map[string]any{"metadata": map[string]any{"name": "ovnkube-master", "namespace": "ovn-kubernetes"}})
+	var used, traffic []any
+	asked := 0
+	from := source{asked: &asked, sums: flowapi.Summary{Node: "w1", Seconds: 30}}
+	for i, n := range []name{own, foreign} {
+		s.Add(snapshot.Pods, map[string]any{
+			"metadata": map[string]any{"namespace": n.namespace, "name": n.pod}, "spec": map[string]any{"nodeName": "w1"},
+			"status": map[string]any{"phase": "Running", "podIPs": []any{map[string]any{"ip": n.address}}},
+		})
+		s.Add(snapshot.Services, map[string]any{"metadata": map[string]any{"namespace": n.namespace, "name": n.service}, "spec": map[string]any{}})
+		s.Add(snapshot.Events, map[string]any{
+			"metadata": map[string]any{"namespace": n.namespace, "name": n.pod + ".1"}, "type": "Warning", "reason": "NetworkFailed", "note": n.pod + " failed",
+			"regarding": map[string]any{"kind": "Pod", "namespace": n.namespace, "name": n.pod}, "eventTime": "2023-11-14T22:13:00.000000Z",
+		})
+		used = append(used, map[string]any{"device": fmt.Sprintf("0000:3b:00.%d", i+2), "pf": "0000:3b:00.0", "pod": n.namespace + "/" + n.pod, "phase": "attached"})
+		traffic = append(traffic, map[string]any{
+			"pod": n.namespace + "/" + n.pod, "port": n.port, "flows": map[string]any{"hardware": int64(50)}, "packets": map[string]any{"hardware": int64(50), "tc": int64(50)},
+			"outside": []any{map[string]any{"reason": "action", "detail": "hash(l4)"}},
+		})
+		from.sums.Pods = append(from.sums.Pods, flowapi.PodSummary{
+			Namespace: n.namespace, Name: n.pod, Ports: []string{n.port}, Traffic: offload.Share{TC: offload.Count{Packets: 300}}, Reason: offload.ReasonAction,
+		})
+	}
+	s.Add(snapshot.NodeOffloads, map[string]any{"metadata": map[string]any{"name": "w1"}, "status": map[string]any{
+		"offload": "on", "deviceCount": int64(1), "usedVFs": used, "traffic": traffic,
+		"problems": []any{"VF 3: pod " + foreign.namespace + "/" + foreign.pod + " is gone", "the driver is not bound"},
+		"devices":  []any{map[string]any{"name": "0000:3b:00.0", "uplink": "ens1f0np0"}},
+	}})
+	end := func(n name) flowapi.End { return flowapi.End{Port: n.port, Namespace: n.namespace, Pod: n.pod} }
+	from.flows = flowapi.Flows{Node: "w1", Matched: 3, Flows: []flowapi.Flow{
+		{ID: "1", From: end(own), To: []flowapi.End{end(foreign)}, Packet: flowapi.Packet{Source: own.address, Target: foreign.address, Tunnel: foreign.address},
+			Match: "in_port(" + foreign.port + ")", Actions: foreign.port, DecidedBy: []string{"NetworkPolicy/" + foreign.namespace + "/" + foreign.policy, "NetworkPolicy/" + own.namespace + "/" + own.policy},
+			Placed: flowapi.Placed{Reason: "port", Detail: foreign.port},
+			Why: &flowapi.Why{Problem: foreign.port, Rules: []flowapi.Rule{{Rule: foreign.address, Name: &flowapi.Name{
+				Stage: "ls_in_acl_eval", What: foreign.policy, Problem: foreign.policy, Objects: []string{"NetworkPolicy/" + foreign.namespace + "/" + foreign.policy}}}}}},
+		{ID: "2", From: end(foreign), To: []flowapi.End{end(own)}, Packet: flowapi.Packet{Source: foreign.address, Target: own.address}},
+		{ID: "3", From: end(foreign), Packet: flowapi.Packet{Source: foreign.address, Target: foreign.address}},
+	}}
+	return static{s}, from
+}
+
+type name struct{ namespace, pod, service, policy, port, address string }
+
+var (
+	own     = name{"shop", "web-0", "web", "allow-web", "pf0vf2", "10.244.1.7"}
+	foreign = name{"bank", "vault-0", "vault", "deny-vault", "pf0vf3", "10.244.1.8"}
+)
+
+// callers by what they may.
+func callers() map[string][]Right {
+	return map[string][]Right{
+		"admin":    {{NodeOffloads, ""}, {PodOffloads, ""}, {PodFlows, ""}},
+		"operator": {{NodeOffloads, ""}},
+		"tenant":   {{PodOffloads, own.namespace}, {PodFlows, own.namespace}},
+		"viewer":   {{PodOffloads, own.namespace}},
+		"anyone":   nil,
+	}
+}
+
+func newRelay(own, foreign name, asker Asker) *Relay {
+	o, from := world(own, foreign)
+	agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": from} }
+	g := NewGathered(agents)
+	g.Gather(context.Background(), time.Unix(1_700_000_000, 0))
+	return New(o, NewReviewer(asker), agents, g)
+}
+
+// get asks the relay for a view with a token.
+func get(t testing.TB, r *Relay, token, view string, q url.Values) (int, string) {
+	t.Helper()
+	page := &web.Server{Facts: r.Facts, Period: time.Second}
+	request := httptest.NewRequest(http.MethodGet, "/api/v1/views/"+view+"?"+q.Encode(), nil)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	page.Handler().ServeHTTP(w, request)
+	return w.Code, w.Body.String()
+}
+
+func of(n name) url.Values { return url.Values{"name": {n.namespace + "/" + n.pod}} }
+
+// TestRelay_ShowsEachCallerWhatHeMaySee: caller, view and namespace.
+func TestRelay_ShowsEachCallerWhatHeMaySee(t *testing.T) {
+	r := newRelay(own, foreign, &rights{of: callers()})
+	pod := func(n name) url.Values { return url.Values{"pod": {n.namespace + "/" + n.pod}} }
+	node := url.Values{"node": {"w1"}, "name": {"w1"}}
+	for _, test := range []struct {
+		caller, view string
+		q            url.Values
+		code         int
+		has, lacks   string
+	}{
+		{"", "overview", nil, 401, "", "w1"},
+		{"unknown", "overview", nil, 401, "", "w1"},
+		{"admin", "overview", nil, 200, `"node":"w1"`, ""},
+		{"operator", "overview", nil, 200, `"node":"w1"`, "vault-0"},
+		{"tenant", "overview", nil, 200, denied, `"node":"w1"`},
+		{"anyone", "overview", nil, 200, denied, "w1"},
+		{"admin", "pod", of(foreign), 200, "pf0vf3", ""},
+		{"operator", "pod", of(foreign), 404, "", "pf0vf3"},
+		{"tenant", "pod", of(own), 200, "hash(l4)", "ens1f0np0"},
+		{"tenant", "pod", of(foreign), 404, "", "pf0vf3"},
+		{"viewer", "pod", of(own), 200, "hash(l4)", `"flows":{"node"`},
+		{"anyone", "pod", of(own), 404, "", "pf0vf2"},
+		{"admin", "node", node, 200, "vault-0", ""},
+		{"operator", "node", node, 200, "the driver is not bound", "vault-0"},
+		{"tenant", "node", node, 404, "", "ens1f0np0"},
+		{"admin", "flows", node, 200, foreign.address, ""},
+		{"admin", "flows", pod(foreign), 200, "vault-0", ""},
+		{"operator", "flows", node, 200, `"matched":3`, "10.244"},
+		{"tenant", "flows", node, 403, "", "10.244"},
+		{"tenant", "flows", pod(own), 200, "allow-web", "deny-vault"},
+		{"tenant", "flows", pod(foreign), 403, "", "vault"},
+		{"viewer", "flows", pod(own), 403, "", "10.244"},
+		{"admin", "traffic", nil, 200, "bank/vault-0", ""},
+		{"operator", "traffic", nil, 200, `"sums"`, "vault-0"},
+		{"tenant", "traffic", nil, 200, "shop/web-0", `"sums"`},
+		{"anyone", "traffic", nil, 200, `"agents":1`, "web-0"},
+		{"tenant", "worst", nil, 200, "shop/web-0", "vault-0"},
+		{"admin", "path", url.Values{"from": {"pod/shop/web-0"}, "to": {"192.0.2.1:80"}}, 502, "kubectl offload trace", ""},
+	} {
+		code, body := get(t, r, test.caller, test.view, test.q)
+		if code != test.code || !strings.Contains(body, test.has) || test.lacks != "" && strings.Contains(body, test.lacks) {
+			t.Errorf("%s asks for %s %v: %d, want %d with %q and without %q:\n%s", test.caller, test.view, test.q, code, test.code, test.has, test.lacks, body)
+		}
+	}
+}
+
+// TestRelay_GivesNoForeignName: whatever the names are, no byte of one leaves for who may not see it.
+func TestRelay_GivesNoForeignName(t *testing.T) {
+	for range 200 {
+		checkForeign(t, rand.Uint64())
+	}
+}
+
+// FuzzRelay_GivesNoForeignName looks further.
+func FuzzRelay_GivesNoForeignName(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { checkForeign(t, seed) })
+}
+
+func checkForeign(t *testing.T, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, seed))
+	word := func() string { return fmt.Sprintf("x%dq", random.Uint64()) } // in no other text
+	other := name{word(), word(), word(), word(), word(), fmt.Sprintf("203.0.113.%d", random.IntN(256))}
+	r := newRelay(own, other, &rights{of: callers()})
+	for _, caller := range []string{"tenant", "viewer", "operator", "anyone"} {
+		for _, view := range []string{"overview", "health", "worst", "traffic", "pod", "node", "flows"} {
+			for _, q := range []url.Values{nil, of(own), {"name": {"w1"}}, {"node": {"w1"}}, {"pod": {own.namespace + "/" + own.pod}}} {
+				_, body := get(t, r, caller, view, q)
+				for _, text := range []string{other.namespace, other.pod, other.service, other.policy, other.port, other.address} {
+					if strings.Contains(body, text) {
+						t.Fatalf("seed %d: %s asks for %s %v and sees %q:\n%s", seed, caller, view, q, text, body)
+					}
+				}
+			}
+		}
+	}
+	if _, body := get(t, r, "admin", "node", url.Values{"name": {"w1"}}); !strings.Contains(body, other.pod) {
+		t.Fatal("the fixture has no foreign name to see")
+	}
+}
+
+// TestReviewer_ForgetsAfterAMinute: a right that is taken away ends, also for a stream that is open.
+func TestReviewer_ForgetsAfterAMinute(t *testing.T) {
+	asker := &rights{of: callers()}
+	reviewer := NewReviewer(asker)
+	now := time.Unix(0, 0)
+	reviewer.Now = func() time.Time { return now }
+	see := func() bool {
+		c, err := reviewer.Caller(t.Context(), "tenant")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c == nil {
+			return false
+		}
+		sight, failed := c.Sight(t.Context(), PodOffloads)
+		return sight.Pods("shop") && failed() == nil
+	}
+	if !see() || !see() {
+		t.Fatal("the tenant does not see his pods")
+	}
+	if asked := asker.asked; asked != 3 {
+		t.Errorf("asked %d times, want once for each right", asked)
+	}
+	asker.of["tenant"] = nil
+	if !see() {
+		t.Error("it was not remembered")
+	}
+	now = now.Add(remembered)
+	if see() {
+		t.Error("the right has not ended after a minute")
+	}
+	delete(asker.of, "tenant")
+	now = now.Add(remembered)
+	if c, err := reviewer.Caller(t.Context(), "tenant"); c != nil || err != nil {
+		t.Errorf("a token that has ended: %v, %v", c, err)
+	}
+}
+
+// TestRelay_WithoutTheAPIServerShowsNothing.
+func TestRelay_WithoutTheAPIServerShowsNothing(t *testing.T) {
+	asker := &rights{of: callers()}
+	r := newRelay(own, foreign, asker)
+	if _, err := r.reviewer.Caller(t.Context(), "tenant"); err != nil {
+		t.Fatal(err)
+	}
+	asker.down = true
+	if code, body := get(t, r, "tenant", "pod", of(own)); code != 502 || strings.Contains(body, "pf0vf2") {
+		t.Errorf("%d\n%s", code, body)
+	}
+}
+
+// TestRelay_ManyViewersAreOneQuestion to the agent.
+func TestRelay_ManyViewersAreOneQuestion(t *testing.T) {
+	o, from := world(own, foreign)
+	agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": from} }
+	r := New(o, NewReviewer(&rights{of: callers()}), agents, NewGathered(agents))
+	done := make(chan int, 50)
+	for range cap(done) {
+		go func() {
+			code, _ := get(t, r, "admin", "flows", url.Values{"node": {"w1"}})
+			done <- code
+		}()
+	}
+	for range cap(done) {
+		if code := <-done; code != 200 {
+			t.Errorf("status %d", code)
+		}
+	}
+	if *from.asked != 1 {
+		t.Errorf("%d questions, want 1", *from.asked)
+	}
+}
+
+// failing is an agent that does not answer.
+type failing struct{ source }
+
+func (failing) Summary(context.Context, bool) (*flowapi.Summary, error) {
+	return nil, errors.New("no route to host")
+}
+
+// TestGathered_KeepsAnHourAndNoOldNumbers.
+func TestGathered_KeepsAnHourAndNoOldNumbers(t *testing.T) {
+	_, from := world(own, foreign)
+	from.sums.Total = offload.Share{Hardware: offload.Count{Packets: 3000}, OVS: offload.Count{Packets: 300}}
+	agents := map[string]flowapi.Source{"w1": from, "w2": from}
+	g := NewGathered(func() map[string]flowapi.Source { return agents })
+	for i := range steps + 5 {
+		g.Gather(t.Context(), time.Unix(int64(i)*30, 0))
+	}
+	sums := g.Sums()
+	if last := sums[len(sums)-1]; len(sums) != steps || last.Hardware != 200 || last.Software != 20 || last.Nodes != 2 {
+		t.Errorf("%d sums, the last %+v", len(sums), last)
+	}
+	agents["w2"] = failing{from}
+	g.Gather(t.Context(), time.Unix(9000, 0))
+	if nodes, failed := g.Summaries(); nodes["w2"] != nil || failed["w2"] == "" {
+		t.Errorf("an agent that does not answer: %v, %v", nodes["w2"], failed)
+	}
+	delete(agents, "w2")
+	g.Gather(t.Context(), time.Unix(9030, 0))
+	if _, failed := g.Summaries(); len(failed) != 0 {
+		t.Errorf("an agent that is gone: %v", failed)
+	}
+}
+
+// TestRestrict_DoesNotChangeWhatOthersSee: snapshots are shared.
+func TestRestrict_DoesNotChangeWhatOthersSee(t *testing.T) {
+	o, _ := world(own, foreign)
+	before, err := json.Marshal(o.s.Raw(snapshot.NodeOffloads))
+	if err != nil {
+		t.Fatal(err)
+	}
+	Restrict(o.s, &Sight{Nodes: true, Pods: func(namespace string) bool { return namespace == own.namespace }})
+	if after, _ := json.Marshal(o.s.Raw(snapshot.NodeOffloads)); string(after) != string(before) {
+		t.Errorf("before\n%s\nafter\n%s", before, after)
+	}
+}

@@ -1,0 +1,114 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+)
+
+// ErrNoRelay is a cluster, or an archive, without a source of flows.
+var ErrNoRelay = errors.New("flows need the relay: see docs/page.md")
+
+// FlowList are flows of one node.
+type FlowList struct {
+	Node  string    `json:"node"`
+	Taken time.Time `json:"taken"`
+	// Matched is how many there are; the busiest are given.
+	Matched int            `json:"matched"`
+	Flows   []flowapi.Flow `json:"flows"`
+}
+
+// Traffic is that of all nodes, as their agents measured it last.
+type Traffic struct {
+	// Agents have answered; Failed did not, with the reason.
+	Agents int      `json:"agents"`
+	Failed []string `json:"failed,omitempty"`
+	// Sums are an hour of sums, the oldest first.
+	Sums []Sum `json:"sums,omitempty"`
+	// Pods have packets outside hardware, those with the most first.
+	Pods []PodRate `json:"pods,omitempty"`
+}
+
+// Sum is the traffic of all nodes in one step.
+type Sum struct {
+	Taken time.Time `json:"taken"`
+	// Hardware and Software are packets a second.
+	Hardware float64 `json:"hardware"`
+	Software float64 `json:"software"`
+	// Nodes answered; Failed did not.
+	Nodes  int `json:"nodes"`
+	Failed int `json:"failed,omitempty"`
+}
+
+// PodRate is the traffic of a pod.
+type PodRate struct {
+	Pod  string `json:"pod"`
+	Node string `json:"node"`
+	// Hardware is the share of its packets in hardware, in percent. Outside are the others, a second.
+	Hardware int            `json:"hardware"`
+	Outside  float64        `json:"outside"`
+	Reason   offload.Reason `json:"reason,omitempty"`
+	Detail   string         `json:"detail,omitempty"`
+}
+
+// NewPodRate computes it from a summary of the pod's node.
+func NewPodRate(s *flowapi.Summary, pod flowapi.PodSummary) PodRate {
+	t := pod.Traffic
+	outside := t.Partial.Packets + t.TC.Packets + t.OVS.Packets
+	p := PodRate{Pod: pod.Namespace + "/" + pod.Name, Node: s.Node, Reason: pod.Reason, Detail: pod.Detail}
+	if all := outside + t.Hardware.Packets; all > 0 {
+		p.Hardware = int(t.Hardware.Packets * 100 / all)
+	}
+	if s.Seconds > 0 {
+		p.Outside = float64(outside) / s.Seconds
+	}
+	return p
+}
+
+// streams adds the flows of a pod if there is a source of them. A pod of which none are known is no error.
+func (v *View) streams(ctx context.Context, f Facts, pod, node string) error {
+	if node == "" {
+		return nil
+	}
+	flows, err := f.Flows(ctx, pod, "")
+	switch {
+	case errors.Is(err, ErrNoRelay), errors.Is(err, ErrDenied):
+	case err != nil:
+		v.Missing = append(v.Missing, "flows: "+err.Error())
+	default:
+		v.Flows = flows
+	}
+	return nil
+}
+
+func flowsView(ctx context.Context, f Facts, q url.Values) (*View, error) {
+	pod, node := q.Get("pod"), q.Get("node")
+	command := "kubectl offload flows --node " + node
+	if namespace, name, ok := strings.Cut(pod, "/"); ok {
+		command = "kubectl offload flows --pod " + name + " -n " + namespace
+	} else if node == "" {
+		return nil, errRequest{errors.New("want pod=NAMESPACE/NAME or node=NAME")}
+	}
+	flows, err := f.Flows(ctx, pod, node)
+	if err != nil {
+		return nil, err
+	}
+	return &View{Taken: flows.Taken, Command: command, Flows: flows}, nil
+}
+
+func trafficView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
+	traffic, err := f.Traffic(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &View{Taken: time.Now(), Command: "kubectl offload top --by pod", Traffic: traffic}
+	if n := len(traffic.Sums); n > 0 {
+		v.Taken = traffic.Sums[n-1].Taken
+	}
+	return v, nil
+}
