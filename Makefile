@@ -113,6 +113,7 @@ build: ## the binaries of the product, into _output/bin
 	go build $(RELEASE) -o $(BIN)/ovn-offload-controller ./cmd/controller
 	go build $(RELEASE) -o $(BIN)/ovn-offload-agent ./cmd/agent
 	go build $(RELEASE) -o $(BIN)/ovn-k8s-cni-overlay ./cmd/cni
+	go build $(RELEASE) -o $(BIN)/ovn-offload-relay ./cmd/relay
 	go build $(RELEASE) -o $(BIN)/kubectl-offload ./cmd/kubectl-offload
 
 image: root ## the container image, as an OCI archive (ARCH=arm64, DEBIAN=sid)

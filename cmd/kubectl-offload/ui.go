@@ -20,22 +20,45 @@ import (
 func uiCommand() *cobra.Command {
 	var o readOptions
 	var port uint16
+	var direct bool
 	cmd := &cobra.Command{
 		Use: "ui", Args: cobra.NoArgs, Short: "the page: nodes, NICs, pods and paths in a browser",
 		Long: "Ui serves the page on this machine alone, with your own rights, until it is interrupted.\nOpen the address that it prints: it has a token that is valid as long as the command runs.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			facts, err := o.facts()
+			handler, err := o.page(cmd.Context(), direct)
 			if err != nil {
 				return err
 			}
-			page := &web.Server{Period: refresh, Facts: func(*http.Request) (web.Facts, error) { return facts, nil }}
-			return serveLocal(cmd.Context(), port, page.Handler(), cmd.OutOrStdout())
+			return serveLocal(cmd.Context(), port, handler, cmd.OutOrStdout())
 		},
 	}
 	o.clusterFlags(cmd)
 	cmd.Flags().StringVar(&o.from, "from", "", "archive of kubectl offload sysdump, in place of a cluster")
+	cmd.Flags().BoolVar(&direct, "direct", false, "read the API server alone, also where a relay is")
 	cmd.Flags().Uint16Var(&port, "port", 0, "port of 127.0.0.1; 0: any that is free")
 	return cmd
+}
+
+// page shows what the relay has, if there is one, and otherwise what the API server has. Paths are computed here.
+func (o *readOptions) page(ctx context.Context, direct bool) (http.Handler, error) {
+	facts, err := o.facts()
+	if err != nil {
+		return nil, err
+	}
+	page := (&web.Server{Period: refresh, Facts: func(*http.Request) (web.Facts, error) { return facts, nil }}).Handler()
+	if direct || o.from != "" {
+		return page, nil
+	}
+	relay, err := o.findRelay(ctx)
+	if err != nil || relay == nil {
+		return page, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", page)
+	mux.Handle("GET /api/v1/views/{view}", relay)
+	mux.Handle("GET /api/v1/stream/{view}", relay)
+	mux.Handle("GET /api/v1/views/path", page)
+	return mux, nil
 }
 
 // serveLocal serves a handler on the loopback address, to whoever has the token that it prints.

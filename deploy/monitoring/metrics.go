@@ -24,6 +24,7 @@ const (
 	agents     = "agent"
 	controller = "controller"
 	identity   = "identity"
+	relay      = "relay"
 	all        = "all"
 	loops      = "agent, controller"
 )
@@ -35,6 +36,7 @@ const (
 	needsPod     = "`metrics.perPod`"
 	needsPolicy  = "an OffloadPolicy"
 	needsMasters = "several masters"
+	needsRelay   = "the relay"
 )
 
 const unusedRaft = "clusters have one server each by default; docs/high-availability.md names the metrics"
@@ -95,6 +97,7 @@ func control() []Metric {
 	return []Metric{
 		{Name: "ovn_offload_build_info", Kind: "gauge", Labels: []string{"version"}, Where: all, What: "1; the label is the version of the process"},
 		{Name: "ovn_offload_certificate_expiry_seconds", Kind: "gauge", Labels: []string{"certificate"}, Where: "agent, identity", What: "the end of a certificate, in seconds since 1970: `chassis` of a node or DPU, which is renewed ten days before; the others are Secrets of the databases"},
+		{Name: "ovn_offload_relay_agents", Kind: "gauge", Labels: []string{"state"}, Where: relay, Needs: needsRelay, Unused: "the page shows it", What: "agents that the relay asks for summaries: answers, silent"},
 		{Name: "ovn_offload_leader", Kind: "gauge", Where: controller, What: "1 while the process leads"},
 		{Name: "ovn_offload_policy_nodes", Kind: "gauge", Labels: []string{"policy", "state"}, Where: "leader", Needs: needsPolicy, What: "nodes that an [OffloadPolicy](offload-policy.md) selects: applied, pending, failed"},
 		{Name: "ovn_offload_ipam_subnets", Kind: "gauge", Labels: []string{"family", "state"}, Where: "leader", What: "node subnets of the cluster, used and free"},

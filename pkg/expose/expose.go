@@ -71,12 +71,16 @@ func Run(ctx context.Context, cfg Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(ctx, cfg.Local, nil, mux, cfg.Logger) })
 	if cfg.Secure != "" {
-		config, err := selfSigned()
+		certificate, err := SelfSigned()
 		if err != nil {
 			return fmt.Errorf("serving metrics: %w", err)
 		}
-		guarded := newGuard(mux, cfg.Allowed)
-		group.Go(func() error { return serve(ctx, cfg.Secure, config, guarded, cfg.Logger) })
+		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
+		metrics := http.NewServeMux() // health is for the node itself
+		metrics.Handle("/metrics", NewGuard(mux, "get /metrics", func(ctx context.Context, token string) (bool, error) {
+			return cfg.Allowed(ctx, token, "/metrics")
+		}))
+		group.Go(func() error { return serve(ctx, cfg.Secure, config, metrics, cfg.Logger) })
 	}
 	return group.Wait()
 }
@@ -103,23 +107,31 @@ func serve(ctx context.Context, address string, config *tls.Config, handler http
 	if config != nil {
 		listener = tls.NewListener(listener, config)
 	}
+	if err := Serve(ctx, listener, handler, log); err != nil {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	return nil
+}
+
+// Serve serves until ctx ends.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 14,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving metrics: %w", err)
+		return err
 	}
 	return nil
 }
 
-// selfSigned makes a certificate that protects tokens on the network. Clients do not check its name, as with the
+// SelfSigned makes a certificate that protects tokens on the network. Clients do not check its name, as with the
 // kubelet's own certificate.
-func selfSigned() (*tls.Config, error) {
+func SelfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return tls.Certificate{}, err
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -128,10 +140,7 @@ func selfSigned() (*tls.Config, error) {
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}, nil
+	return tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key}, err
 }
 
 // tokenOf is the bearer token of a request; "": none.

@@ -98,7 +98,7 @@ func TestRun_PlainOnlyAtTheLoopback(t *testing.T) {
 
 func TestGuard_AsksOnceAMinuteAndBoundsUnknownTokens(t *testing.T) {
 	now, asked := time.Now(), map[string]int{}
-	g := newGuard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(_ context.Context, token, _ string) (bool, error) {
+	g := NewGuard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "get /metrics", func(_ context.Context, token string) (bool, error) {
 		asked[token]++
 		return token == "prometheus", nil
 	})

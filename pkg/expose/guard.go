@@ -18,10 +18,13 @@ const (
 	reviewsPerMinute = 60
 )
 
-// guard lets a request pass when the API server knows its token and allows the path.
-type guard struct {
-	next    http.Handler
-	allowed func(ctx context.Context, token, path string) (bool, error)
+// Guard lets a request pass when the API server knows its token and allows What.
+type Guard struct {
+	Next http.Handler
+	// What is a right in words, such as "get /metrics".
+	What string
+	// Allowed asks whether the holder of a token has the right.
+	Allowed func(ctx context.Context, token string) (bool, error)
 	now     func() time.Time
 
 	mu      sync.Mutex
@@ -35,20 +38,17 @@ type answer struct {
 	until   time.Time
 }
 
-func newGuard(next http.Handler, allowed func(ctx context.Context, token, path string) (bool, error)) *guard {
-	return &guard{next: next, allowed: allowed, now: time.Now, answers: map[[sha256.Size]byte]answer{}}
+// NewGuard makes a Guard that has no answers yet.
+func NewGuard(next http.Handler, what string, allowed func(ctx context.Context, token string) (bool, error)) *Guard {
+	return &Guard{Next: next, What: what, Allowed: allowed, now: time.Now, answers: map[[sha256.Size]byte]answer{}}
 }
 
-// ServeHTTP implements http.Handler. Health is for the node itself.
-func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/metrics" {
-		http.NotFound(w, r)
-		return
-	}
+// ServeHTTP implements http.Handler.
+func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token := tokenOf(r)
 	if token == "" {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a token of an account that may get /metrics is needed", http.StatusUnauthorized)
+		http.Error(w, "a token of an account that may "+g.What+" is needed", http.StatusUnauthorized)
 		return
 	}
 	key := sha256.Sum256([]byte(token))
@@ -58,7 +58,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !ok {
-		allowed, err := g.allowed(r.Context(), token, r.URL.Path)
+		allowed, err := g.Allowed(r.Context(), token)
 		if err != nil {
 			http.Error(w, "the API server does not answer", http.StatusServiceUnavailable)
 			return
@@ -66,22 +66,22 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		known = g.keep(key, allowed)
 	}
 	if !known.allowed {
-		http.Error(w, "this account may not get /metrics", http.StatusForbidden)
+		http.Error(w, "this account may not "+g.What, http.StatusForbidden)
 		return
 	}
-	g.next.ServeHTTP(w, r)
+	g.Next.ServeHTTP(w, r)
 }
 
 // known gives the cached answer about a token, and whether the answer is still valid. Requests of unknown clients cannot
 // keep an allowed token from being reviewed again.
-func (g *guard) known(key [sha256.Size]byte) (answer, bool) {
+func (g *Guard) known(key [sha256.Size]byte) (answer, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a, ok := g.answers[key]
 	return a, ok && g.now().Before(a.until)
 }
 
-func (g *guard) mayAsk() bool {
+func (g *Guard) mayAsk() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now := g.now(); now.Sub(g.minute) >= time.Minute {
@@ -91,7 +91,7 @@ func (g *guard) mayAsk() bool {
 	return g.reviews <= reviewsPerMinute
 }
 
-func (g *guard) keep(key [sha256.Size]byte, allowed bool) answer {
+func (g *Guard) keep(key [sha256.Size]byte, allowed bool) answer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.answers) >= maxTokens {

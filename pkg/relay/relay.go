@@ -40,8 +40,11 @@ func New(objects Objects, reviewer *Reviewer, agents Agents, gathered *Gathered)
 
 // Facts are what the caller of a request may see. There is no way without a token.
 func (r *Relay) Facts(request *http.Request) (web.Facts, error) {
-	token, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
-	if !ok || token == "" {
+	token := request.Header.Get(web.TokenHeader)
+	if own, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer "); ok {
+		token = own
+	}
+	if token == "" {
 		return nil, web.ErrUnknown
 	}
 	caller, err := r.reviewer.Caller(request.Context(), token)
@@ -85,7 +88,7 @@ func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, erro
 	if pod != "" {
 		namespace, name, _ := strings.Cut(pod, "/")
 		if !sight.Pods(namespace) {
-			return nil, cmp.Or(failed(), error(web.ErrDenied))
+			return nil, cmp.Or(failed(), web.ErrDenied)
 		}
 		s, err := f.relay.objects.With(ctx, web.Want{Pod: pod})
 		if err != nil {
@@ -101,7 +104,7 @@ func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, erro
 			}
 		}
 	} else if !sight.Nodes {
-		return nil, cmp.Or(failed(), error(web.ErrDenied))
+		return nil, cmp.Or(failed(), web.ErrDenied)
 	}
 	source, ok := f.relay.agents()[node]
 	if !ok {

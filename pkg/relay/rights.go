@@ -15,10 +15,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// Audience is that of tokens that are made for the relay. Tokens for the API server count, too.
-const Audience = "ovn-offload-relay"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
 
 // The virtual resources of the group ovn-offload.io. Nothing is served by these names: roles alone know them.
 const (
@@ -45,7 +44,7 @@ type APIServer struct{ Client dynamic.Interface }
 
 // Whose implements Asker: a token for the relay, or one for the API server.
 func (a APIServer) Whose(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
-	for _, audiences := range [][]string{{Audience}, nil} {
+	for _, audiences := range [][]string{{web.Audience}, nil} {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}
 		if err := a.ask(ctx, authenticationv1.SchemeGroupVersion, "TokenReview", "tokenreviews", review); err != nil {
 			return authenticationv1.UserInfo{}, false, fmt.Errorf("asking whose a token is: %w", err)

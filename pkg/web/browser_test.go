@@ -61,7 +61,7 @@ type tab struct {
 }
 
 // newTab opens a tab in which each error of the console, request to another origin and breach of the policy counts.
-func newTab(t testing.TB, browser context.Context, origin string) *tab {
+func newTab(browser context.Context, t testing.TB, origin string) *tab {
 	t.Helper()
 	ctx, done := chromedp.NewContext(browser)
 	t.Cleanup(done)
@@ -186,7 +186,7 @@ func TestBrowser_ShowsEachView(t *testing.T) {
 		{"#/traffic", "Traffic", "68110", "kubectl offload top --by pod", "traffic"},
 		{"#/health", "Health", "master-0-abc", "kubectl offload status", "health"},
 	} {
-		p := newTab(t, browser, server.URL)
+		p := newTab(browser, t, server.URL)
 		p.open(view.hash)
 		p.until(`document.querySelector("#command")`)
 		text, command, age, title := p.text("main"), p.text("#command"), p.text("#age"), eval[string](p, "document.title")
@@ -228,7 +228,7 @@ func (p *tab) picture(name string) {
 func TestBrowser_GoesByKeysAndBack(t *testing.T) {
 	_, facts := fixture(t, "shop", time.Now())
 	server := serve(t, constant(facts))
-	p := newTab(t, chromium(t), server.URL)
+	p := newTab(chromium(t), t, server.URL)
 	p.open("")
 	p.run(chromedp.Focus(chromedp.CSS("a.square")), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Enter))
 	p.shows("Node worker-2")
@@ -246,7 +246,7 @@ func TestBrowser_GoesByKeysAndBack(t *testing.T) {
 func TestBrowser_DotsStopForWhoWantsNoMotion(t *testing.T) {
 	_, facts := fixture(t, "shop", time.Now())
 	server := serve(t, constant(facts))
-	p := newTab(t, chromium(t), server.URL)
+	p := newTab(chromium(t), t, server.URL)
 	for motion, want := range map[string]bool{"no-preference": true, "reduce": false} {
 		p.emulate("prefers-reduced-motion", motion)
 		p.open("?" + motion + "#/node/worker-1")
@@ -274,7 +274,7 @@ func TestBrowser_ComesBackAfterACut(t *testing.T) {
 		page.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	p := newTab(t, chromium(t), server.URL)
+	p := newTab(chromium(t), t, server.URL)
 	p.open("#/health")
 	p.shows("master-0-abc")
 	cut.Store(true)
@@ -300,7 +300,7 @@ func TestBrowser_SaysWhatIsRefused(t *testing.T) {
 		facts.s.Missing["nodeoffloads"] = "forbidden"
 		return facts, nil
 	})
-	p := newTab(t, chromium(t), server.URL)
+	p := newTab(chromium(t), t, server.URL)
 	p.open("#/health")
 	p.shows("not known: nodeoffloads: forbidden")
 	p.clean()
@@ -326,7 +326,7 @@ func TestBrowser_ManyNodes(t *testing.T) {
 		t.Errorf("the page has %d bytes", size)
 	}
 	server := serve(t, constant(large(time.Now(), 2000)))
-	p := newTab(t, chromium(t), server.URL)
+	p := newTab(chromium(t), t, server.URL)
 	p.open("#/overview")
 	p.until(`document.querySelectorAll("a.square").length === 2000`)
 	drawn := eval[float64](p, `performance.now()`)
@@ -347,7 +347,7 @@ func TestBrowser_GetsInByTheToken(t *testing.T) {
 	_, facts := fixture(t, "shop", time.Now())
 	server := httptest.NewServer(Local("secret", (&Server{Facts: constant(facts), Period: time.Second}).Handler()))
 	t.Cleanup(server.Close)
-	p := newTab(t, chromium(t), server.URL)
+	p := newTab(chromium(t), t, server.URL)
 	p.open("?token=" + url.QueryEscape("secret"))
 	p.shows("nodes without a problem")
 	if address := eval[string](p, "location.href"); strings.Contains(address, "secret") {

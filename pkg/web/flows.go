@@ -71,9 +71,9 @@ func NewPodRate(s *flowapi.Summary, pod flowapi.PodSummary) PodRate {
 }
 
 // streams adds the flows of a pod if there is a source of them. A pod of which none are known is no error.
-func (v *View) streams(ctx context.Context, f Facts, pod, node string) error {
+func (v *View) streams(ctx context.Context, f Facts, pod, node string) {
 	if node == "" {
-		return nil
+		return
 	}
 	flows, err := f.Flows(ctx, pod, "")
 	switch {
@@ -83,7 +83,6 @@ func (v *View) streams(ctx context.Context, f Facts, pod, node string) error {
 	default:
 		v.Flows = flows
 	}
-	return nil
 }
 
 func flowsView(ctx context.Context, f Facts, q url.Values) (*View, error) {

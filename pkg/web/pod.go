@@ -9,14 +9,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
-// newPod draws the part of a node that a pod uses.
-func newPod(s *snapshot.Snapshot, pod *answer.PodExplained) (*Scene, error) {
+// newPod draws the part of a node that a pod uses; nil if the node is gone, or not the caller's to see.
+func newPod(s *snapshot.Snapshot, pod *answer.PodExplained) *Scene {
 	if pod.Node == "" || pod.HostNetwork {
-		return nil, nil
+		return nil
 	}
 	topology, err := answer.NewTopology(s, pod.Node)
 	if err != nil {
-		return nil, nil //nolint:nilerr // its node is gone, or not the caller's to see: there is no drawing
+		return nil
 	}
 	node := topology.Nodes[0]
 	var nics []answer.TopologyNIC
@@ -28,9 +28,9 @@ func newPod(s *snapshot.Snapshot, pod *answer.PodExplained) (*Scene, error) {
 	}
 	node.NICs, node.OtherPods = nics, nil
 	if len(nics) > 0 {
-		return newNode(node), nil
+		return newNode(node)
 	}
-	return onVeth(node, pod), nil
+	return onVeth(node, pod)
 }
 
 // onVeth draws a pod without a VF.

@@ -142,10 +142,9 @@ func podView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 		return nil, err
 	}
 	v := of(e, "explain pod/"+short+" -n "+namespace)
-	if v.Scene, err = newPod(s, e); err != nil {
-		return nil, err
-	}
-	return v, v.streams(ctx, f, name, e.Node)
+	v.Scene = newPod(s, e)
+	v.streams(ctx, f, name, e.Node)
+	return v, nil
 }
 
 // worstPods bounds the list of pods.

@@ -36,6 +36,7 @@ func Programs() []Program {
 		{Name: "ovn-offload-controller", Package: "./cmd/controller"},
 		{Name: "ovn-offload-agent", Package: "./cmd/agent"},
 		{Name: "ovn-k8s-cni-overlay", Package: "./cmd/cni"},
+		{Name: "ovn-offload-relay", Package: "./cmd/relay"},
 	}
 }
 

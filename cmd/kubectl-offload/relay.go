@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// relayClient reaches the relay through the API server, which forwards to its Service.
+type relayClient struct {
+	address *url.URL
+	http    http.RoundTripper
+	config  *rest.Config
+	system  string
+
+	mu    sync.Mutex
+	made  string
+	until time.Time
+}
+
+// findRelay gives nil if the cluster has none, or none that the caller reaches.
+func (o *readOptions) findRelay(ctx context.Context) (*relayClient, error) {
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	address, _, err := rest.DefaultServerUrlFor(rc)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(rc)
+	if err != nil {
+		return nil, err
+	}
+	r := &relayClient{config: rc, system: o.system, http: transport}
+	r.address = address.JoinPath("api/v1/namespaces", o.system, "services/https:ovn-offload-relay:443/proxy")
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.address.String()+"/readyz", nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := r.http.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Body.Close(); answer.StatusCode != http.StatusOK { //nolint:errcheck // nothing of it is read
+		return nil, nil
+	}
+	return r, nil
+}
+
+// ServeHTTP forwards a request of the page, with the caller's token. The browser never has that.
+func (r *relayClient) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	token, err := r.token(request.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	proxy := &httputil.ReverseProxy{Transport: r.http, Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(r.address)
+		p.Out.Header.Del("Cookie")
+		p.Out.Header.Set(web.TokenHeader, token)
+	}}
+	proxy.ServeHTTP(w, request)
+}
+
+// token is the one that kubectl would use. Who has a certificate instead gets one of the relay's viewer, if he may.
+func (r *relayClient) token(ctx context.Context) (string, error) {
+	var seen recorder
+	wrapped, err := rest.HTTPWrappersForConfig(r.config, &seen)
+	if err != nil {
+		return "", err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.address.String(), nil)
+	if err != nil {
+		return "", err
+	}
+	if _, err := wrapped.RoundTrip(request); !errors.Is(err, errRecorded) { //nolint:bodyclose // there is none
+		return "", err
+	}
+	if token, ok := strings.CutPrefix(seen.header.Get("Authorization"), "Bearer "); ok {
+		return token, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Now().Before(r.until) {
+		return r.made, nil
+	}
+	if r.made, err = r.viewer(ctx); err != nil {
+		return "", fmt.Errorf("the kubeconfig has no token, and none can be made: %w", err)
+	}
+	r.until = time.Now().Add(viewerFor / 2)
+	return r.made, nil
+}
+
+// viewerFor is how long a token of the viewer is valid.
+const viewerFor = 10 * time.Minute
+
+// viewer makes a token of the account that sees all the relay has.
+func (r *relayClient) viewer(ctx context.Context) (string, error) {
+	client, err := dynamic.NewForConfig(r.config)
+	if err != nil {
+		return "", err
+	}
+	asked := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"audiences": []any{web.Audience}, "expirationSeconds": int64(viewerFor.Seconds())},
+	}}
+	asked.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"))
+	asked.SetName("ovn-offload-viewer")
+	accounts := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace(r.system)
+	granted, err := accounts.Create(ctx, asked, metav1.CreateOptions{}, "token")
+	if err != nil {
+		return "", err
+	}
+	token, _, err := unstructured.NestedString(granted.Object, "status", "token")
+	return token, err
+}
+
+var errRecorded = errors.New("the request was recorded")
+
+// recorder sends nothing: it shows what a request would have had.
+type recorder struct{ header http.Header }
+
+// RoundTrip implements http.RoundTripper.
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	r.header = request.Header
+	return nil, errRecorded
+}
