@@ -66,12 +66,17 @@ type VFs struct {
 type Install struct{ ConfDir, BinDir, Plugin, Run string }
 
 // Metrics are the addresses at which metrics and health are served: plain for the node
-// itself, and over TLS; "" for nowhere.
+// itself, and over TLS; "" for nowhere. Flows is the same for flows.
 type Metrics struct {
 	Local, Secure string
+	Flows         Flows
 	// Detail says whose traffic has series of its own.
 	Detail offload.Detail
 }
+
+// Flows says where the flows of the node are served: at a socket to the node's root, and at an address over TLS to the
+// relay; "" for nowhere.
+type Flows struct{ Socket, Address string }
 
 // Defaults leaves the node's name, the pod networks and the Southbound database to be set.
 func Defaults() Config {
@@ -79,7 +84,7 @@ func Defaults() Config {
 		Mode: ModeFull, Node: gateway.Defaults(), CNI: cni.Defaults(), Chassis: chassis.Defaults(),
 		OVSDB: "unix:/run/openvswitch/db.sock", VFs: VFs{KubeletDir: "/var/lib/kubelet", UnitDir: "/etc/systemd/system"},
 		Install: Install{ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName, Run: "/run"},
-		Metrics: Metrics{Local: "127.0.0.1:9410", Detail: offload.DetailNamespace}, Logger: slog.New(slog.DiscardHandler),
+		Metrics: Metrics{Local: "127.0.0.1:9410", Flows: Flows{Socket: "/run/ovn-kubernetes/flows.sock"}, Detail: offload.DetailNamespace}, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

@@ -135,7 +135,9 @@ func (d *dpuNode) openManagement() (err error) {
 
 // facts says where the traffic of the host's pods is handled.
 func (d *dpuNode) facts() nodeoffload.Facts {
-	return nodeoffload.Facts{Versions: d.versions(), Inventory: d.devices.Inventory(), Settings: d.sampling.Settings(), Report: d.sampling.Report()}
+	return nodeoffload.Facts{
+		Versions: d.versions(), Inventory: d.devices.Inventory(), Settings: d.sampling.Settings(), Report: d.sampling.Report(), Endpoint: d.flows.endpoint(),
+	}
 }
 
 // Run is Agent's.

@@ -178,7 +178,7 @@ func (f *full) Run(ctx context.Context) error {
 // facts is what is known of the node at this moment.
 func (f *full) facts() nodeoffload.Facts {
 	facts := nodeoffload.Facts{
-		Versions: f.versions(), Inventory: f.devices.Inventory(), Settings: f.sampling.Settings(), Report: f.sampling.Report(),
+		Versions: f.versions(), Inventory: f.devices.Inventory(), Settings: f.sampling.Settings(), Report: f.sampling.Report(), Endpoint: f.flows.endpoint(),
 		Claims: f.vfs.functions.Ledger.Claims(), Damaged: f.vfs.functions.Ledger.Damaged(),
 		Policies: f.nics.Results(), Reserved: f.own.notForPods(),
 	}

@@ -38,6 +38,7 @@ type ovs struct {
 	chassis  *chassis.Client // nil: the Southbound asks for no certificate
 	setup    *gateway.Setup
 	sampling *nodeoffload.Sampling
+	flows    *flowServer
 
 	southbound *southbound
 }
@@ -176,6 +177,7 @@ func (o *ovs) start(ctx context.Context, group *errgroup.Group) error {
 	group.Go(func() error { return o.southbound.Run(ctx) })
 	group.Go(func() error { return o.devices.Run(ctx) })
 	group.Go(func() error { return o.sampling.Run(ctx) })
+	group.Go(func() error { return o.flows.run(ctx) })
 	group.Go(func() error { return o.setup.Run(ctx) })
 	cfg := conntrack.Defaults()
 	cfg.Bridge, cfg.Logger, cfg.Registerer = contract.IntegrationBridge, o.Logger, o.metrics
@@ -244,6 +246,9 @@ func newSampling(cfg Config, deps nodeoffload.SamplingDeps) (*nodeoffload.Sampli
 
 // sample measures where the traffic of the node's pods is handled.
 func (o *ovs) sample(sampled func()) (err error) {
+	if err := o.openFlows(); err != nil {
+		return err
+	}
 	o.sampling, err = newSampling(o.Config, nodeoffload.SamplingDeps{
 		DB: o.db, Inventory: o.devices.Inventory, Events: o.report, Sampled: sampled, Detail: o.Metrics.Detail, Registerer: o.metrics,
 	})

@@ -174,6 +174,9 @@ func (c *Client) pass(ctx context.Context) (time.Time, error) {
 	return due, nil
 }
 
+// Authorities are those of the chassis and of the relay, in PEM.
+func (c *Client) Authorities() []byte { return []byte(c.known()[pki.ChassisKey]) }
+
 func (c *Client) known() map[string]string {
 	object, _, _ := c.facts.GetStore().GetByKey(c.cfg.Namespace + "/" + pki.SouthboundMap)
 	if facts, ok := object.(*corev1.ConfigMap); ok {

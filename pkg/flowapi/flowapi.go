@@ -2,7 +2,7 @@
 //
 // Place in the data flow:
 //
-//	offload.Sampling, Dumps -> Source -> Handler of the agent -> Client of the relay or of kubectl offload
+//	nodeflows.Source -> Handler of the agent -> Client of the relay or of kubectl offload
 //
 // It is a package of its own because both ends of the API, which may be of neighbouring releases, have to agree. Fields
 // are only added. A client ignores fields that it does not know.
@@ -88,8 +88,10 @@ type Flows struct {
 	Node  string    `json:"node"`
 	Taken time.Time `json:"taken"`
 	// Matched is how many flows the query chose. Without more than the limit all of them are in Flows.
-	Matched int    `json:"matched"`
-	Flows   []Flow `json:"flows"`
+	Matched int `json:"matched"`
+	// Unseen are flows beyond MaxLimit, which the agent did not keep.
+	Unseen int    `json:"unseen,omitempty"`
+	Flows  []Flow `json:"flows"`
 }
 
 // Flow is one flow of the datapath, which often is a part of a packet's way: conntrack and others end a flow and recirculate
@@ -140,11 +142,7 @@ type Way struct {
 }
 
 // Placed is where the packets are handled, and if not in hardware why.
-type Placed struct {
-	Place  offload.Place  `json:"place"`
-	Reason offload.Reason `json:"reason,omitempty"`
-	Detail string         `json:"detail,omitempty"`
-}
+type Placed = offload.Placement
 
 // Traffic is what a flow has carried.
 type Traffic struct {

@@ -6,7 +6,8 @@ import "github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 // devices, and the DPU where their traffic is.
 type Part int
 
-// The parts. Traffic has whether offload is on, the reason if not, the shares, and the versions of OVS and OVN.
+// The parts. Traffic has whether offload is on, the reason if not, the shares, the versions of OVS and OVN, and where the
+// agent serves flows.
 const (
 	Whole Part = iota
 	Devices
@@ -31,7 +32,7 @@ func join(part Part, facts Facts, had *v1alpha1.NodeOffloadStatus) v1alpha1.Node
 }
 
 func withTraffic(s, from v1alpha1.NodeOffloadStatus) v1alpha1.NodeOffloadStatus {
-	s.Offload, s.Reason = from.Offload, from.Reason
+	s.Offload, s.Reason, s.Agent = from.Offload, from.Reason, from.Agent
 	s.Versions.OpenVSwitch, s.Versions.OVN = from.Versions.OpenVSwitch, from.Versions.OVN
 	s.HardwarePercent, s.Traffic, s.TrafficOmitted = from.HardwarePercent, from.Traffic, from.TrafficOmitted
 	return s

@@ -59,6 +59,7 @@ type Sampling struct {
 
 	mu     sync.Mutex
 	report *offload.Report
+	taken  time.Time
 }
 
 // NewSampling registers the metrics. Sampling starts with Run.
@@ -71,14 +72,14 @@ func NewSampling(deps SamplingDeps) *Sampling {
 
 // Run takes samples until ctx ends.
 func (s *Sampling) Run(ctx context.Context) error {
-	sampler := offload.Sampler{Switch: s.deps.Switch, State: s.state, Interval: offload.DefaultLimits().Apart, Idle: s.idle}
+	sampler := offload.Sampler{Switch: s.deps.Switch, State: s.State, Interval: offload.DefaultLimits().Apart, Idle: s.idle}
 	sampler.Run(ctx, s.took, s.failed)
 	return ctx.Err()
 }
 
 // Read takes one sample now, and publishes nothing.
 func (s *Sampling) Read(ctx context.Context) (offload.Report, error) {
-	return offload.Read(ctx, s.deps.Switch, s.state())
+	return offload.Read(ctx, s.deps.Switch, s.State())
 }
 
 // Report is that of the newest sample; nil before the first.
@@ -86,6 +87,16 @@ func (s *Sampling) Report() *offload.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.report
+}
+
+// Newest is the report of the newest sample with its time; not ok before the first.
+func (s *Sampling) Newest() (_ offload.Report, taken time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.report == nil {
+		return offload.Report{}, time.Time{}, false
+	}
+	return *s.report, s.taken, true
 }
 
 // Settings are the settings in force, nil while OVS is disconnected.
@@ -123,7 +134,8 @@ func (s *Sampling) idle() bool {
 	return !slices.ContainsFunc(inv.PFs, func(pf vf.PF) bool { return pf.Switchdev() })
 }
 
-func (s *Sampling) state() offload.State {
+// State is what is known of ports and settings now.
+func (s *Sampling) State() offload.State {
 	var rows []*vswitch.Interface
 	for _, row := range s.deps.DB.Table(vswitch.InterfaceTable) {
 		if iface, ok := row.(*vswitch.Interface); ok {
@@ -146,7 +158,7 @@ func (s *Sampling) took(sample offload.Sample, delta *offload.Delta) {
 	report := sample.Report
 	report.Ends = nil // large, and only the sampler's
 	s.mu.Lock()
-	s.report = &report
+	s.report, s.taken = &report, sample.At
 	s.mu.Unlock()
 	if delta != nil {
 		s.writeEvents(sample.At, *delta)

@@ -21,6 +21,8 @@ type Facts struct {
 	Reserved map[string]bool
 	Settings *offload.Settings
 	Report   *offload.Report
+	// Endpoint is where the relay finds the agent; nil: nowhere.
+	Endpoint *v1alpha1.AgentEndpoint
 	Policies []v1alpha1.PolicyResult
 	// Problems are what other parts know.
 	Problems []string
@@ -41,7 +43,7 @@ const (
 
 // Status is pure.
 func Status(f Facts) v1alpha1.NodeOffloadStatus {
-	s := v1alpha1.NodeOffloadStatus{Versions: f.Versions}
+	s := v1alpha1.NodeOffloadStatus{Versions: f.Versions, Agent: f.Endpoint}
 	used := map[string]bool{}
 	for _, c := range f.Claims {
 		used[c.Device] = true

@@ -29,6 +29,8 @@ type PortReport struct {
 	// several outputs is To each of them.
 	From Share `json:"from"`
 	To   Share `json:"to"`
+	// Drops are packets from the port that no port gets. They are counted in From, too.
+	Drops Count `json:"drops,omitzero"`
 	// Outside is that of From and To together.
 	Outside []Cause `json:"outside,omitempty"`
 }
@@ -47,12 +49,22 @@ type End struct {
 
 // Classify takes each flow once, in any order, and keeps none but its end.
 func Classify(flows iter.Seq[dpflow.Flow], ports []Port, settings Settings) Report {
+	return newClassifier(ports, settings).classify(flows)
+}
+
+// Placement is where the packets of a flow are handled, and if not in hardware why.
+type Placement struct {
+	Place  Place  `json:"place"`
+	Reason Reason `json:"reason,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// ClassifyEach is Classify, and says of each flow where it is, in the order of the flows.
+func ClassifyEach(flows iter.Seq[dpflow.Flow], ports []Port, settings Settings) (Report, []Placement) {
 	c := newClassifier(ports, settings)
-	for f := range flows {
-		c.add(&f)
-	}
-	c.settle()
-	return c.report()
+	c.each = []Placement{}
+	report := c.classify(flows)
+	return report, c.each
 }
 
 // classifier is the state of one Classify.
@@ -64,6 +76,8 @@ type classifier struct {
 	// held are later stages: what they are depends on the earlier ones.
 	held []held
 	ends []End
+	// each, if not nil, gets the placement of each flow.
+	each []Placement
 	// words has each port and detail once, so that ends do not hold on to the
 	// lines that they came from.
 	words map[string]string
@@ -73,6 +87,7 @@ type classifier struct {
 type tally struct {
 	port     Port
 	from, to Share
+	drops    Count
 	outside  map[cause]*Count
 }
 
@@ -85,6 +100,7 @@ type held struct {
 	recirc uint32
 	end    End
 	ends   bool
+	at     int // in each
 }
 
 func newClassifier(ports []Port, settings Settings) *classifier {
@@ -98,6 +114,14 @@ func newClassifier(ports []Port, settings Settings) *classifier {
 		c.ports[p.Name] = &tally{port: p, outside: map[cause]*Count{}}
 	}
 	return c
+}
+
+func (c *classifier) classify(flows iter.Seq[dpflow.Flow]) Report {
+	for f := range flows {
+		c.add(&f)
+	}
+	c.settle()
+	return c.report()
 }
 
 func (c *classifier) add(f *dpflow.Flow) {
@@ -116,8 +140,11 @@ func (c *classifier) add(f *dpflow.Flow) {
 		end.Reason, end.Detail = c.why(f, end)
 		end.Detail = c.word(end.Detail)
 	}
+	if c.each != nil {
+		c.each = append(c.each, Placement{end.Place, end.Reason, end.Detail})
+	}
 	if f.Recirc != 0 {
-		c.held = append(c.held, held{f.Recirc, end, len(next) == 0})
+		c.held = append(c.held, held{f.Recirc, end, len(next) == 0, len(c.each) - 1})
 		return
 	}
 	c.count(end, len(next) == 0)
@@ -149,6 +176,9 @@ func (c *classifier) settle() {
 			e.Reason = ReasonEarlier
 		case e.Reason == ReasonUnknown && c.settings.Policy == PolicySkipSW:
 			e.Reason, e.Detail = ReasonRefused, c.limit(e.From)
+		}
+		if c.each != nil {
+			c.each[h.at] = Placement{e.Place, e.Reason, e.Detail}
 		}
 		c.count(*e, h.ends)
 	}
@@ -192,15 +222,18 @@ func (c *classifier) count(e End, ends bool) {
 		n.Packets, n.Bytes = e.Packets, e.Bytes
 		c.ends = append(c.ends, e)
 	}
-	c.total.from.At(e.Place).add(n)
+	c.total.from.At(e.Place).Add(n)
 	c.total.note(e, n)
 	if t := c.ports[e.From]; t != nil {
-		t.from.At(e.Place).add(n)
+		t.from.At(e.Place).Add(n)
 		t.note(e, n)
+		if ends && len(e.To) == 0 && e.Reason != ReasonSlowPath {
+			t.drops.Add(n)
+		}
 	}
 	for _, name := range e.To {
 		if t := c.ports[name]; t != nil {
-			t.to.At(e.Place).add(n)
+			t.to.At(e.Place).Add(n)
 			t.note(e, n)
 		}
 	}
@@ -214,7 +247,7 @@ func (t *tally) note(e End, n Count) {
 	if t.outside[k] == nil {
 		t.outside[k] = &Count{}
 	}
-	t.outside[k].add(n)
+	t.outside[k].Add(n)
 }
 
 func (c *classifier) report() Report {
@@ -223,7 +256,7 @@ func (c *classifier) report() Report {
 		Ports: make([]PortReport, 0, len(c.ports)),
 	}
 	for _, t := range c.ports {
-		r.Ports = append(r.Ports, PortReport{Port: t.port, From: t.from, To: t.to, Outside: causes(t.outside)})
+		r.Ports = append(r.Ports, PortReport{Port: t.port, From: t.from, To: t.to, Drops: t.drops, Outside: causes(t.outside)})
 	}
 	slices.SortFunc(r.Ports, func(a, b PortReport) int { return cmp.Compare(a.Name, b.Name) })
 	return r

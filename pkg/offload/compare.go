@@ -66,7 +66,7 @@ func Compare(before, after Sample) Delta {
 			n.Packets -= old.Packets
 			n.Bytes -= old.Bytes
 		}
-		d.Total.At(e.Place).add(n)
+		d.Total.At(e.Place).Add(n)
 		if e.Place != Hardware {
 			d.Outside[e.Reason] += n.Packets
 		}
@@ -97,7 +97,7 @@ func (p *portDelta) add(e *End, n Count, lasting, from bool) {
 	if from {
 		share = &p.From
 	}
-	share.At(e.Place).add(n)
+	share.At(e.Place).Add(n)
 	if !lasting || e.Place == Hardware || n.Packets == 0 {
 		return
 	}
@@ -105,7 +105,7 @@ func (p *portDelta) add(e *End, n Count, lasting, from bool) {
 	if p.lasting[k] == nil {
 		p.lasting[k] = &Count{}
 	}
-	p.lasting[k].add(n)
+	p.lasting[k].Add(n)
 }
 
 // Limits say what traffic outside hardware is worth an Event.

@@ -78,7 +78,8 @@ type Count struct {
 	Bytes   uint64 `json:"bytes"`
 }
 
-func (c *Count) add(d Count) {
+// Add adds an amount.
+func (c *Count) Add(d Count) {
 	c.Flows += d.Flows
 	c.Packets += d.Packets
 	c.Bytes += d.Bytes
@@ -105,10 +106,10 @@ func (s *Share) At(p Place) *Count {
 	return &s.OVS
 }
 
-// add adds the traffic of each place.
-func (s *Share) add(d Share) {
+// Add adds the traffic of each place.
+func (s *Share) Add(d Share) {
 	for _, p := range Places() {
-		s.At(p).add(*d.At(p))
+		s.At(p).Add(*d.At(p))
 	}
 }
 
@@ -116,7 +117,7 @@ func (s *Share) add(d Share) {
 func (s *Share) Sum() Count {
 	var sum Count
 	for _, p := range Places() {
-		sum.add(*s.At(p))
+		sum.Add(*s.At(p))
 	}
 	return sum
 }

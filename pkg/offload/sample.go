@@ -29,21 +29,42 @@ type State struct {
 // Read dumps the flows of every datapath and classifies them on the way. The
 // whole dump is never in memory.
 func Read(ctx context.Context, sw Switch, now State) (Report, error) {
+	d, err := newDump(ctx, sw)
+	if err != nil {
+		return Report{}, err
+	}
+	report := Classify(d.flows(), now.Ports, now.Settings)
+	report.Malformed = d.malformed
+	return report, d.err
+}
+
+// ReadEach is Read, and calls each for every flow of the dump. Thread is that of the datapath, as ofproto/detrace takes
+// it. The placements are those of the flows, in their order.
+func ReadEach(ctx context.Context, sw Switch, now State, each func(f *dpflow.Flow, thread string)) (Report, []Placement, error) {
+	d, err := newDump(ctx, sw)
+	if err != nil {
+		return Report{}, nil, err
+	}
+	report, placements := ClassifyEach(func(yield func(dpflow.Flow) bool) {
+		for f := range d.flows() {
+			each(&f, d.thread)
+			yield(f) // Classify takes them all
+		}
+	}, now.Ports, now.Settings)
+	report.Malformed = d.malformed
+	return report, placements, d.err
+}
+
+func newDump(ctx context.Context, sw Switch) (*dump, error) {
 	text, err := sw.Call(ctx, "dpctl/dump-dps")
 	var refused *unixctl.Refused
 	if errors.As(err, &refused) && strings.TrimSpace(refused.Text) == "" {
 		err = nil // that is how it says that there is none, as before the first bridge
 	}
 	if err != nil {
-		return Report{}, fmt.Errorf("listing datapaths: %w", err)
+		return nil, fmt.Errorf("listing datapaths: %w", err)
 	}
-	d := dump{ctx: ctx, sw: sw, datapaths: strings.Fields(text)}
-	report := Classify(d.flows(), now.Ports, now.Settings)
-	report.Malformed = d.malformed
-	if d.err != nil {
-		return Report{}, d.err
-	}
-	return report, nil
+	return &dump{ctx: ctx, sw: sw, datapaths: strings.Fields(text)}, nil
 }
 
 // dump is one pass over the flows of all datapaths.
@@ -52,6 +73,7 @@ type dump struct {
 	sw        Switch
 	datapaths []string
 
+	thread    string // of a datapath in userspace whose flows are read
 	malformed int
 	err       error
 }
@@ -60,6 +82,7 @@ func (d *dump) flows() iter.Seq[dpflow.Flow] {
 	return func(yield func(dpflow.Flow) bool) {
 		line := func(text string) error {
 			if dpflow.Heading(text) {
+				d.thread = dpflow.Thread(text)
 				return nil
 			}
 			f, err := dpflow.Parse(text)

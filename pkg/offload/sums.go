@@ -81,7 +81,7 @@ func (s *sums) update(sample Sample, d *Delta) {
 	if d == nil {
 		return
 	}
-	s.total.add(d.Total)
+	s.total.Add(d.Total)
 	for reason, packets := range d.Outside {
 		s.outside[reason] += packets
 	}
@@ -112,15 +112,15 @@ func keep[K comparable](of map[K]*sum, key K, now time.Time, limit int) {
 
 func (s *sums) add(p *PortDelta) {
 	both := p.From
-	both.add(p.To)
+	both.Add(p.To)
 	if namespace := s.namespaces[p.Pod.Namespace]; namespace != nil {
-		namespace.add(both)
+		namespace.Add(both)
 	}
 	pod := s.pods[types.NamespacedName{Namespace: p.Pod.Namespace, Name: p.Pod.Name}]
 	if pod == nil {
 		return
 	}
-	pod.add(both)
+	pod.Add(both)
 	if ratio, ok := both.Ratio(); ok && p.Function && ratio < 1-outsideShare {
 		pod.outside = s.now
 	}

@@ -69,7 +69,7 @@ func rank(p PortReport) string {
 func both(p PortReport) Share {
 	all := p.From
 	for _, at := range Places() {
-		all.At(at).add(*p.To.At(at))
+		all.At(at).Add(*p.To.At(at))
 	}
 	return all
 }

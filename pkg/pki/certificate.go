@@ -146,6 +146,9 @@ func renewLeaf(have map[string][]byte, want leafWant, list []authority, cfg Conf
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: want.usage,
 	}
+	if want.organization != "" {
+		template.Subject.Organization = []string{want.organization}
+	}
 	for _, host := range want.hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)

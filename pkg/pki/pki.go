@@ -116,6 +116,8 @@ type leafWant struct {
 	secret string
 	usage  []x509.ExtKeyUsage
 	hosts  []string // nil for clients
+	// organization is that of the subject; "": none.
+	organization string
 	// trusted, if not nil, is the bundle for the peers' certificates in place of that
 	// of the own authority.
 	trusted []byte

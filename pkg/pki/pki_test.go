@@ -25,7 +25,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
-var allSecrets = []string{"ovn-chassis-ca", "ovn-nb-ca", "ovn-nb-client", "ovn-nb-server", "ovn-raft", "ovn-sb-ca", "ovn-sb-server"}
+var allSecrets = []string{"ovn-chassis-ca", "ovn-nb-ca", "ovn-nb-client", "ovn-nb-server", "ovn-raft", "ovn-relay", "ovn-sb-ca", "ovn-sb-server"}
 
 func testConfig(now *time.Time) Config {
 	cfg := Defaults()
@@ -209,7 +209,7 @@ func TestEnsure_RenewsSecretsWhenDue(t *testing.T) {
 	}{
 		{"fresh", func(_ *Config, now *time.Time, _ *fake.Clientset) { *now = now.Add(200 * 24 * time.Hour) }, nil},
 		{"last third", func(_ *Config, now *time.Time, _ *fake.Clientset) { *now = now.Add(250 * 24 * time.Hour) },
-			[]string{"update ovn-nb-client", "update ovn-nb-server", "update ovn-raft", "update ovn-sb-server"}},
+			[]string{"update ovn-nb-client", "update ovn-nb-server", "update ovn-raft", "update ovn-relay", "update ovn-sb-server"}},
 		{"another address", func(cfg *Config, _ *time.Time, _ *fake.Clientset) { cfg.NBHosts = []string{"10.0.0.1"} },
 			[]string{"update ovn-nb-server", "update ovn-raft"}},
 		{"deleted", func(_ *Config, _ *time.Time, client *fake.Clientset) {
@@ -341,7 +341,7 @@ func TestEnsure_ConflictKeepsOtherResult(t *testing.T) {
 		}
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, name, fmt.Errorf("changed"))
 	})
-	if diff := cmp.Diff(won, ensure(t, client, cfg)); diff != "" || conflicts != 4 {
+	if diff := cmp.Diff(won, ensure(t, client, cfg)); diff != "" || conflicts != 5 {
 		t.Errorf("%d conflicts, difference from the winner's:\n%s", conflicts, diff)
 	}
 }

@@ -24,10 +24,16 @@ const (
 	ChassisKey    = "chassis.crt"
 )
 
+// RelayOrganization is in the certificate of the relay.
+const RelayOrganization = "ovn-offload-relay"
+
 const (
 	chassisAuthority = "ovn-chassis-ca"
 	// sharedClient is what all nodes had before there was a certificate for each.
 	sharedClient = "ovn-sb-client"
+	// relaySecret is the certificate of the relay. Like that of a chassis it reads the Southbound. Agents know the relay
+	// by RelayOrganization, which no chassis has.
+	relaySecret = "ovn-relay"
 	// chassisRole is OVN's, in the Southbound's RBAC_Role.
 	chassisRole = "ovn-controller"
 )
@@ -60,7 +66,10 @@ func (p *pass) southbound(ctx context.Context) error {
 		server.trusted, server.role = append(server.trusted, bundle(own)...), ""
 		err = p.ensureLeaf(ctx, own, leafWant{secret: sharedClient, usage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
-	return errors.Join(err, p.ensureLeaf(ctx, own, server),
+	relay := leafWant{
+		secret: relaySecret, organization: RelayOrganization, usage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, trusted: bundle(own),
+	}
+	return errors.Join(err, p.ensureLeaf(ctx, own, server), p.ensureLeaf(ctx, chassis, relay),
 		p.ensureMap(ctx, SouthboundMap, map[string]string{ServerKey: string(bundle(own)), ChassisKey: string(bundle(chassis))}))
 }
 

@@ -121,7 +121,7 @@ func TestRevoke_ReplacesTheAuthorityOfChassisOnce(t *testing.T) {
 	revoked = []string{"node-1"}
 	writes(client)
 	server := ensure(t, client, cfg)["ovn-sb-server"]
-	if diff := cmp.Diff([]string{"update ovn-chassis-ca", "update ovn-sb-server", "update ovn-southbound"}, writes(client)); diff != "" {
+	if diff := cmp.Diff([]string{"update ovn-chassis-ca", "update ovn-relay", "update ovn-sb-server", "update ovn-southbound"}, writes(client)); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 	if accepted(t, server, stolen, now) || accepted(t, server, other, now) {

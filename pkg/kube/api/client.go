@@ -59,12 +59,11 @@ type Client struct {
 	Server *url.URL
 	// Time asks the API server for its time, to a second.
 	Time func(context.Context) (time.Time, error)
-	// Allowed asks whether the holder of a token may get a path that is no resource.
-	Allowed func(ctx context.Context, token, path string) (bool, error)
 	// Token asks for a token of a service account.
 	Token func(ctx context.Context, account types.NamespacedName, validity time.Duration) (string, error)
 	// Scheme knows the kinds.
 	Scheme *runtime.Scheme
+	review review
 }
 
 // New makes a client without an artificial rate limit: the API server has its
@@ -110,7 +109,7 @@ func NewFor(rc *rest.Config) (*Client, error) {
 		Requests:       whole[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](groups[certificatesv1.SchemeGroupVersion], "certificatesigningrequests"),
 		Server:         core.Get().URL(),
 		Time:           func(ctx context.Context) (time.Time, error) { return clock(ctx, web, core.Get().URL()) },
-		Allowed:        reviews(groups[authenticationv1.SchemeGroupVersion], groups[authorizationv1.SchemeGroupVersion]),
+		review:         reviews(groups[authenticationv1.SchemeGroupVersion], groups[authorizationv1.SchemeGroupVersion]),
 		Token:          tokens(core),
 		Scheme:         scheme,
 	}, nil

@@ -8,9 +8,21 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// reviews asks the API server whether the holder of a token may get a path.
-func reviews(authentication, authorization group) func(ctx context.Context, token, path string) (bool, error) {
-	return func(ctx context.Context, token, path string) (bool, error) {
+// May asks the API server whether the holder of a token may do something with a resource.
+func (c *Client) May(ctx context.Context, token string, what authorizationv1.ResourceAttributes) (bool, error) {
+	return c.review(ctx, token, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
+}
+
+// Allowed asks whether the holder of a token may get a path that is no resource.
+func (c *Client) Allowed(ctx context.Context, token, path string) (bool, error) {
+	return c.review(ctx, token, authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"}})
+}
+
+// review is one that asks the API server whose a token is, and what its holder may do.
+type review func(ctx context.Context, token string, what authorizationv1.SubjectAccessReviewSpec) (bool, error)
+
+func reviews(authentication, authorization group) review {
+	return func(ctx context.Context, token string, what authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 		who := &authenticationv1.TokenReview{}
 		asked := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 		if err := authentication.Post().Resource("tokenreviews").Body(asked).Do(ctx).Into(who); err != nil {
@@ -20,10 +32,8 @@ func reviews(authentication, authorization group) func(ctx context.Context, toke
 			return false, nil
 		}
 		user := who.Status.User
-		may, access := &authorizationv1.SubjectAccessReview{}, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string]authorizationv1.ExtraValue{},
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
-		}}
+		what.User, what.UID, what.Groups, what.Extra = user.Username, user.UID, user.Groups, map[string]authorizationv1.ExtraValue{}
+		may, access := &authorizationv1.SubjectAccessReview{}, &authorizationv1.SubjectAccessReview{Spec: what}
 		for key, values := range user.Extra {
 			access.Spec.Extra[key] = authorizationv1.ExtraValue(values)
 		}

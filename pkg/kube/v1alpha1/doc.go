@@ -22,6 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// Group is the group of the API.
+const Group = "ovn-offload.io"
+
 // Version is the group's version, as in apiVersion.
 const Version = "ovn-offload.io/v1alpha1"
 
@@ -32,7 +35,7 @@ func NodeOffloads() schema.GroupVersionResource { return resource("nodeoffloads"
 func OffloadPolicies() schema.GroupVersionResource { return resource("offloadpolicies") }
 
 func resource(name string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "ovn-offload.io", Version: "v1alpha1", Resource: name}
+	return schema.GroupVersionResource{Group: Group, Version: "v1alpha1", Resource: name}
 }
 
 // Decode reads one of the types from what the dynamic client gives.

@@ -57,6 +57,10 @@ type NodeOffloadStatus struct {
 	// versions are the versions of the software that handles the node's traffic.
 	Versions Versions `json:"versions,omitzero"`
 
+	// agent is where the agent that knows the node's flows serves them to the relay. On a host with a DPU, this is the
+	// agent of the DPU. It is not set if the agent serves no flows.
+	Agent *AgentEndpoint `json:"agent,omitempty"`
+
 	// deviceCount is the number of NICs with an embedded switch.
 	DeviceCount int `json:"deviceCount"`
 
@@ -99,6 +103,15 @@ type Versions struct {
 
 	// kernel is the release of the node's kernel.
 	Kernel string `json:"kernel,omitempty"`
+}
+
+// AgentEndpoint is an address over TLS, and the certificate that answers there.
+type AgentEndpoint struct {
+	// address is the IP address and the port.
+	Address string `json:"address"`
+
+	// fingerprint is the SHA-256 of the certificate, in hexadecimal digits. It is another one after each start of the agent.
+	Fingerprint string `json:"fingerprint"`
 }
 
 // VFCount counts VFs: total is the sum of used, reserved and free.

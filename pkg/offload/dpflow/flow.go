@@ -14,6 +14,7 @@
 package dpflow
 
 import (
+	"fmt"
 	"iter"
 	"strconv"
 	"strings"
@@ -69,6 +70,14 @@ type Term struct {
 
 // CTState is what a flow matches of conntrack's state.
 type CTState struct{ Value, Mask uint32 }
+
+// String gives the form VALUE/MASK that ovs-vswitchd reads.
+func (s CTState) String() string {
+	if s.Mask == ^uint32(0) {
+		return fmt.Sprintf("%#x", s.Value)
+	}
+	return fmt.Sprintf("%#x/%#x", s.Value, s.Mask)
+}
 
 // The bits of CTState as the datapaths number them.
 const (

@@ -21,6 +21,12 @@ func Heading(line string) bool {
 	return line == "" || strings.HasPrefix(line, "flow-dump from ")
 }
 
+// Thread gives the number of the thread that a heading names; "": the main thread, or a datapath without threads.
+func Thread(heading string) string {
+	_, number, _ := strings.Cut(heading, "pmd on cpu core: ")
+	return strings.TrimSuffix(number, ":")
+}
+
 // Parse reads one flow.
 func Parse(line string) (Flow, error) {
 	f := Flow{Used: -1}

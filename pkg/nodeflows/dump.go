@@ -1,0 +1,171 @@
+package nodeflows
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/dpflow"
+)
+
+// dump is one look at all flows.
+type dump struct {
+	taken  time.Time
+	took   time.Duration
+	report offload.Report
+	// flows are those with the most packets, at most flowapi.MaxLimit, in this order.
+	flows []flowapi.Flow
+	// threads has the thread of the datapath of a flow, where there are several.
+	threads map[string]string
+}
+
+// numbered is a flow with its place in the dump.
+type numbered struct {
+	flowapi.Flow
+	at int
+}
+
+// read dumps the flows. Rates are those since the last dump.
+func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump) (*dump, error) {
+	d := &dump{taken: time.Now(), threads: map[string]string{}}
+	pods := map[string]contract.Owner{}
+	for _, p := range now.Ports {
+		pods[p.Name] = p.Pod
+	}
+	var found []numbered
+	seen := 0
+	report, placed, err := offload.ReadEach(ctx, sw, now, func(f *dpflow.Flow, thread string) {
+		found = append(found, numbered{convert(f, pods), seen})
+		seen++
+		if thread != "" {
+			d.threads[f.UFID] = thread
+		}
+		if len(found) == 2*flowapi.MaxLimit {
+			found = most(found)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	report.Ends = nil
+	d.took, d.report = time.Since(d.taken), report
+	before := last.packets(d.taken)
+	for _, n := range most(found) {
+		f := n.Flow
+		f.Placed = placed[n.at]
+		if was, ok := before[f.ID]; ok && f.Packets >= was {
+			rate := float64(f.Packets-was) / d.taken.Sub(last.taken).Seconds()
+			f.PacketsPerSecond = &rate
+		}
+		d.flows = append(d.flows, f)
+	}
+	return d, nil
+}
+
+// most keeps the flows with the most packets.
+func most(flows []numbered) []numbered {
+	slices.SortStableFunc(flows, func(a, b numbered) int { return cmp.Compare(b.Packets, a.Packets) })
+	return flows[:min(len(flows), flowapi.MaxLimit)]
+}
+
+// packets are those of each flow, unless they are too old to compute a rate.
+func (d *dump) packets(now time.Time) map[string]uint64 {
+	if d == nil || now.Sub(d.taken) > flowapi.RateSpan {
+		return nil
+	}
+	out := make(map[string]uint64, len(d.flows))
+	for i := range d.flows {
+		out[d.flows[i].ID] = d.flows[i].Packets
+	}
+	return out
+}
+
+// choose gives the numbers of the flows of a query: those from or to its pods, and the earlier flows of the same packets'
+// way.
+func (d *dump) choose(q flowapi.Query) []int {
+	chosen := make([]bool, len(d.flows))
+	before := map[uint32][]int{}
+	var todo []int
+	for i := range d.flows {
+		f := &d.flows[i]
+		for _, next := range f.Next {
+			before[next] = append(before[next], i)
+		}
+		if chooses(q, f) {
+			chosen[i] = true
+			todo = append(todo, i)
+		}
+	}
+	for len(todo) > 0 {
+		f := &d.flows[todo[0]]
+		todo = todo[1:]
+		if f.Recirculation == 0 {
+			continue
+		}
+		for _, i := range before[f.Recirculation] {
+			if !chosen[i] {
+				chosen[i] = true
+				todo = append(todo, i)
+			}
+		}
+	}
+	return numbers(chosen)
+}
+
+func chooses(q flowapi.Query, f *flowapi.Flow) bool {
+	wanted := func(e flowapi.End) bool {
+		return e.Pod != "" && (q.Namespace == "" || e.Namespace == q.Namespace) && (q.Pod == "" || e.Pod == q.Pod)
+	}
+	return q.All && q.Namespace == "" || wanted(f.From) || slices.ContainsFunc(f.To, wanted)
+}
+
+func numbers(chosen []bool) []int {
+	var out []int
+	for i, is := range chosen {
+		if is {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// summarize adds the ports of each pod up.
+func summarize(node string, taken time.Time, report *offload.Report) *flowapi.Summary {
+	s := &flowapi.Summary{
+		Node: node, Taken: taken, Offload: report.Settings, Total: report.Total, Outside: report.Outside,
+		Pods: []flowapi.PodSummary{}, Malformed: report.Malformed,
+	}
+	pods := map[contract.Owner]*flowapi.PodSummary{}
+	worst := map[contract.Owner]uint64{}
+	for i := range report.Ports {
+		port := &report.Ports[i]
+		if port.Pod == (contract.Owner{}) {
+			continue
+		}
+		pod := pods[port.Pod]
+		if pod == nil {
+			pod = &flowapi.PodSummary{Namespace: port.Pod.Namespace, Name: port.Pod.Name}
+			pods[port.Pod] = pod
+		}
+		pod.Ports = append(pod.Ports, port.Name)
+		pod.VF = pod.VF || port.Function
+		pod.Traffic.Add(port.From)
+		pod.Traffic.Add(port.To)
+		pod.Drops.Add(port.Drops)
+		if len(port.Outside) > 0 && (pod.Reason == "" || port.Outside[0].Packets > worst[port.Pod]) {
+			worst[port.Pod] = port.Outside[0].Packets
+			pod.Reason, pod.Detail = port.Outside[0].Reason, port.Outside[0].Detail
+		}
+	}
+	for _, pod := range pods {
+		s.Pods = append(s.Pods, *pod)
+	}
+	slices.SortFunc(s.Pods, func(a, b flowapi.PodSummary) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return s
+}

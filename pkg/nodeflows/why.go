@@ -1,0 +1,125 @@
+package nodeflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+)
+
+// ovs-vswitchd knows the rules of a flow from the first time on that it has looked at its counters.
+const (
+	attempts = 4
+	pause    = 500 * time.Millisecond
+)
+
+// notYet is the answer of ovs-vswitchd about a flow whose rules it does not know yet.
+const (
+	notYet       = "Cache was not found"
+	problemEarly = "ovs-vswitchd does not know the rules of the flow yet: asked 4 times in 1.5 s"
+)
+
+// explain asks for the rules of each flow.
+func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) error {
+	for attempt := 1; ; attempt++ {
+		again := false
+		for i := range flows {
+			f := &flows[i]
+			if f.Why != nil && f.Why.Problem != problemEarly {
+				continue
+			}
+			why, early, err := s.detrace(ctx, f.ID, d.threads[f.ID])
+			if err != nil {
+				return err
+			}
+			f.Why = why
+			again = again || early
+		}
+		if !again || attempt == attempts {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// detrace asks for the rules of one flow. early: a later question may have an answer.
+func (s *Source) detrace(ctx context.Context, id, thread string) (_ *flowapi.Why, early bool, _ error) {
+	why := &flowapi.Why{ID: id}
+	if id == "" {
+		why.Problem = "the flow has no UFID"
+		return why, false, nil
+	}
+	args := []string{"ufid:" + id}
+	if thread != "" {
+		args = append(args, "pmd="+thread)
+	}
+	text, err := s.cfg.Switch.Call(ctx, "ofproto/detrace", args...)
+	var refused *unixctl.Refused
+	switch {
+	case errors.As(err, &refused) && strings.Contains(refused.Text, "not a valid command"):
+		why.Problem = "Open vSwitch before 3.4 does not tell the rules of a flow"
+		return why, false, nil
+	case errors.As(err, &refused):
+		text = refused.Text
+	case err != nil:
+		return nil, false, fmt.Errorf("asking for the rules of flow %s: %w", id, err)
+	}
+	why.Rules = parseRules(text)
+	switch {
+	case len(why.Rules) > 0:
+	case strings.Contains(text, notYet):
+		why.Problem, early = problemEarly, true
+	default:
+		why.Problem = "ovs-vswitchd knows no rules of the flow: it has ended"
+	}
+	return why, early, nil
+}
+
+// parseRules reads lines such as
+//
+//	cookie=0xdeadbeef, table_id=5, duration=1s, n_packets=2, n_bytes=212, n_offload_packets=0, n_offload_bytes=0, priority=7,ip,actions=drop
+func parseRules(text string) []flowapi.Rule {
+	var rules []flowapi.Rule
+	for line := range strings.Lines(text) {
+		rest := strings.TrimSpace(line)
+		rule := flowapi.Rule{}
+		found := false
+		for {
+			field, after, more := strings.Cut(rest, ", ")
+			name, value, ok := strings.Cut(field, "=")
+			if !more || !ok || !set(&rule, name, value) {
+				break
+			}
+			found = true
+			rest = after
+		}
+		if found {
+			rule.Rule = strings.TrimPrefix(rest, ",")
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
+
+// set takes a field in front of a rule's priority; not ok: it is none.
+func set(r *flowapi.Rule, name, value string) (ok bool) {
+	switch name {
+	case "cookie":
+		r.Cookie, _ = strconv.ParseUint(value, 0, 64) // digits
+	case "table_id":
+		r.Table, _ = strconv.Atoi(value) // digits
+	case "duration", "n_packets", "n_bytes", "n_offload_packets", "n_offload_bytes":
+	default:
+		return false
+	}
+	return true
+}
