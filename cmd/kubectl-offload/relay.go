@@ -49,7 +49,10 @@ func (o *readOptions) findRelay(ctx context.Context) (*relayClient, error) {
 		return nil, err
 	}
 	r := &relayClient{config: rc, system: o.system, http: transport}
-	r.address = address.JoinPath("api/v1/namespaces", o.system, "services/https:ovn-offload-relay:443/proxy")
+	if address.Path == "" { // JoinPath would give a path without a slash before it
+		address.Path = "/"
+	}
+	r.address = address.JoinPath("/api/v1/namespaces", o.system, "services/https:ovn-offload-relay:443/proxy")
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.address.String()+"/readyz", nil)

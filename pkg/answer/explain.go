@@ -29,6 +29,8 @@ type PodExplained struct {
 	VFs []v1alpha1.UsedVF `json:"vfs,omitempty"`
 	// Traffic is that of each of its representors, as last measured by the node's agent.
 	Traffic []v1alpha1.PodTraffic `json:"traffic,omitempty"`
+	// Unlisted: the NodeOffload lists the pods with the worst share of its node, and this is none of them.
+	Unlisted bool `json:"unlisted,omitempty"`
 	// Reasons explain the traffic outside hardware: the first is to be removed first.
 	Reasons  []Reason  `json:"reasons,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`
@@ -111,6 +113,7 @@ func (e *PodExplained) find(f *facts) {
 			e.Traffic = append(e.Traffic, t)
 		}
 	}
+	e.Unlisted = len(e.VFs) > 0 && len(e.Traffic) == 0 && node.Status.TrafficOmitted > 0
 	seen := map[v1alpha1.OutsideHardware]bool{}
 	for _, t := range e.Traffic {
 		for _, o := range t.Outside {
@@ -198,6 +201,9 @@ func (e *PodExplained) Text(p *Page) {
 	p.Table(rows)
 	for _, t := range e.Traffic {
 		p.Line("%s: %d %% of the packets in hardware, %d %% in tc, %d %% in ovs", t.Port, t.Packets.Hardware, t.Packets.TC, t.Packets.OVS)
+	}
+	if e.Unlisted {
+		p.Line("its traffic: better than that of the pods that the NodeOffload of %s lists", e.Node)
 	}
 	for _, r := range e.Reasons {
 		p.Line("")

@@ -25,6 +25,8 @@ type TopologyNode struct {
 	// DPU is "ready" or what is wrong with the node's DPU; empty: it has none.
 	DPU  string        `json:"dpu,omitempty"`
 	NICs []TopologyNIC `json:"nics,omitempty"`
+	// TrafficOmitted counts pods whose traffic is not listed: it is better than that of the others.
+	TrafficOmitted int `json:"trafficOmitted,omitempty"`
 	// OtherPods is the number of pods of the pod network that have no VF. It is not set if pods were not read.
 	OtherPods *int `json:"otherPods,omitempty"`
 }
@@ -89,7 +91,7 @@ func NewTopology(s *snapshot.Snapshot, only string) (*Topology, error) {
 }
 
 func (n *TopologyNode) add(o *v1alpha1.NodeOffload) {
-	n.Offload, n.HardwarePercent = o.Status.Offload, o.Status.HardwarePercent
+	n.Offload, n.HardwarePercent, n.TrafficOmitted = o.Status.Offload, o.Status.HardwarePercent, o.Status.TrafficOmitted
 	for _, d := range o.Status.Devices {
 		nic := TopologyNIC{Device: d}
 		for _, vf := range o.Status.UsedVFs {

@@ -35,7 +35,7 @@ type Facts struct {
 const (
 	maxDevices  = 32
 	maxUsed     = 256
-	maxTraffic  = 128
+	maxTraffic  = 16 // the worst: others change often, and each change is a write to etcd. The agent serves all (pkg/flowapi)
 	maxProblems = 16
 	maxReasons  = 3
 	maxPolicies = 64

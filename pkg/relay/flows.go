@@ -89,17 +89,3 @@ func restrictWhy(w *flowapi.Why, sight *Sight) *flowapi.Why {
 	}
 	return out
 }
-
-// restrictSummary leaves the caller's pods, and the node's sums if he may see them.
-func restrictSummary(s *flowapi.Summary, sight *Sight) *flowapi.Summary {
-	out := &flowapi.Summary{Node: s.Node, Taken: s.Taken, Seconds: s.Seconds}
-	if sight.Nodes {
-		out.Offload, out.Total, out.Outside, out.Malformed = s.Offload, s.Total, s.Outside, s.Malformed
-	}
-	for _, pod := range s.Pods {
-		if sight.Pods(pod.Namespace) {
-			out.Pods = append(out.Pods, pod)
-		}
-	}
-	return out
-}

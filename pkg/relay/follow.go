@@ -107,7 +107,7 @@ func (f *Followed) Snapshot() *snapshot.Snapshot {
 			}
 			for _, object := range informer.GetStore().List() {
 				if u, ok := object.(*unstructured.Unstructured); ok {
-					s.Add(r, u.Object)
+					s.AddTrimmed(r, u.Object)
 				}
 			}
 		}
@@ -123,7 +123,6 @@ func (f *Followed) With(ctx context.Context, want web.Want) (*snapshot.Snapshot,
 	if want.Pod == "" && want.Node == "" && want.Namespace == "" {
 		return shared, nil
 	}
-	s := shared.Only(followed()...)
 	pods := f.client.Resource(snapshot.Pods.Kind())
 	switch {
 	case want.Pod != "":
@@ -132,15 +131,42 @@ func (f *Followed) With(ctx context.Context, want web.Want) (*snapshot.Snapshot,
 			return nil, err
 		}
 		pod, err := pods.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			s.Add(snapshot.Pods, pod.Object)
+		if err != nil {
+			return narrow(shared, ""), ignoreAbsent(err)
 		}
-		return s, ignoreAbsent(err)
+		host, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
+		s := narrow(shared, host)
+		s.Add(snapshot.Pods, pod.Object)
+		return s, nil
 	case want.Node != "":
+		s := narrow(shared, want.Node)
 		return s, s.List(ctx, pods, snapshot.Pods, metav1.ListOptions{FieldSelector: "spec.nodeName=" + want.Node})
 	}
+	s := shared.Only()
 	if err := s.List(ctx, pods.Namespace(want.Namespace), snapshot.Pods, metav1.ListOptions{}); err != nil {
 		return nil, err
 	}
 	return s, s.List(ctx, f.client.Resource(snapshot.Services.Kind()).Namespace(want.Namespace), snapshot.Services, metav1.ListOptions{})
+}
+
+// narrow leaves one of the nodes: a view of it, or of a pod on it, does not wait for the others to be read.
+func narrow(s *snapshot.Snapshot, node string) *snapshot.Snapshot {
+	var others []snapshot.Resource
+	for _, r := range followed() {
+		if r != snapshot.Nodes && r != snapshot.NodeOffloads {
+			others = append(others, r)
+		}
+	}
+	out := s.Only(others...)
+	for _, r := range []snapshot.Resource{snapshot.Nodes, snapshot.NodeOffloads} {
+		if why, ok := s.Missing[r]; ok {
+			out.Missing[r] = why
+		}
+		for _, object := range s.Raw(r) {
+			if name, _, _ := unstructured.NestedString(object, "metadata", "name"); name == node {
+				out.AddTrimmed(r, object)
+			}
+		}
+	}
+	return out
 }

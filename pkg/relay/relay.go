@@ -182,19 +182,34 @@ func (f facts) Traffic(ctx context.Context) (*web.Traffic, error) {
 		}
 		slices.Sort(out.Failed)
 	}
-	for _, whole := range summaries {
-		s := restrictSummary(whole, sight)
-		for _, pod := range s.Pods {
-			if p := web.NewPodRate(s, pod); p.Outside > 0 {
-				out.Pods = append(out.Pods, p)
+	out.Pods = worst(summaries, sight)
+	return out, failed()
+}
+
+// worst are the pods with the most packets a second outside hardware. Of 100,000 pods only these are written out.
+func worst(summaries map[string]*flowapi.Summary, sight *Sight) []web.PodRate {
+	type candidate struct {
+		of      *flowapi.Summary
+		pod     *flowapi.PodSummary
+		outside float64
+	}
+	var all []candidate
+	for _, s := range summaries {
+		for i := range s.Pods {
+			pod := &s.Pods[i]
+			if outside := web.Outside(s, pod); outside > 0 && sight.Pods(pod.Namespace) {
+				all = append(all, candidate{s, pod, outside})
 			}
 		}
 	}
-	slices.SortFunc(out.Pods, func(a, b web.PodRate) int {
-		return cmp.Or(cmp.Compare(b.Outside, a.Outside), cmp.Compare(a.Pod, b.Pod))
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.outside, a.outside), cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
-	out.Pods = out.Pods[:min(len(out.Pods), maxPods)]
-	return out, failed()
+	var out []web.PodRate
+	for _, c := range all[:min(len(all), maxPods)] {
+		out = append(out, web.NewPodRate(c.of, c.pod))
+	}
+	return out
 }
 
 func ignoreAbsent(err error) error {

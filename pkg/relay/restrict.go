@@ -28,7 +28,7 @@ func Restrict(s *snapshot.Snapshot, sight *Sight) *snapshot.Snapshot {
 	for _, resource := range []snapshot.Resource{snapshot.Pods, snapshot.Services, snapshot.Events, snapshot.NodeOffloads} {
 		for _, object := range s.Raw(resource) {
 			if kept := r.keep(resource, object); kept != nil {
-				out.Add(resource, kept)
+				out.AddTrimmed(resource, kept)
 			}
 		}
 	}
@@ -36,7 +36,7 @@ func Restrict(s *snapshot.Snapshot, sight *Sight) *snapshot.Snapshot {
 		switch objects := s.Raw(resource); {
 		case sight.Nodes:
 			for _, object := range objects {
-				out.Add(resource, object)
+				out.AddTrimmed(resource, object)
 			}
 		case len(objects) > 0:
 			out.Missing[resource] = denied

@@ -104,8 +104,13 @@ func (s *Snapshot) List(ctx context.Context, from dynamic.ResourceInterface, r R
 
 // Add adds what a snapshot has of an object.
 func (s *Snapshot) Add(r Resource, object map[string]any) {
+	s.AddTrimmed(r, r.Trim(object))
+}
+
+// AddTrimmed adds an object of Trim.
+func (s *Snapshot) AddTrimmed(r Resource, object map[string]any) {
 	s.typed.Delete(r)
-	s.objects[r] = append(s.objects[r], r.Trim(object))
+	s.objects[r] = append(s.objects[r], object)
 }
 
 // Trim is what a snapshot has of an object.

@@ -56,16 +56,20 @@ type PodRate struct {
 	Detail   string         `json:"detail,omitempty"`
 }
 
-// NewPodRate computes it from a summary of the pod's node.
-func NewPodRate(s *flowapi.Summary, pod flowapi.PodSummary) PodRate {
-	t := pod.Traffic
-	outside := t.Partial.Packets + t.TC.Packets + t.OVS.Packets
-	p := PodRate{Pod: pod.Namespace + "/" + pod.Name, Node: s.Node, Reason: pod.Reason, Detail: pod.Detail}
-	if all := outside + t.Hardware.Packets; all > 0 {
-		p.Hardware = int(t.Hardware.Packets * 100 / all)
+// Outside are the packets of a pod outside hardware, a second.
+func Outside(s *flowapi.Summary, pod *flowapi.PodSummary) float64 {
+	if s.Seconds <= 0 {
+		return 0
 	}
-	if s.Seconds > 0 {
-		p.Outside = float64(outside) / s.Seconds
+	t := pod.Traffic
+	return float64(t.Partial.Packets+t.TC.Packets+t.OVS.Packets) / s.Seconds
+}
+
+// NewPodRate computes it from a summary of the pod's node.
+func NewPodRate(s *flowapi.Summary, pod *flowapi.PodSummary) PodRate {
+	p := PodRate{Pod: pod.Namespace + "/" + pod.Name, Node: s.Node, Outside: Outside(s, pod), Reason: pod.Reason, Detail: pod.Detail}
+	if all := pod.Traffic.Sum().Packets; all > 0 {
+		p.Hardware = int(pod.Traffic.Hardware.Packets * 100 / all)
 	}
 	return p
 }

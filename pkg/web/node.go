@@ -41,7 +41,7 @@ func newNode(n answer.TopologyNode) *Scene {
 	software := softwareBand(n)
 	var rows []row
 	for i := range n.NICs {
-		y = s.nic(&n.NICs[i], y, &rows) + bandGap
+		y = s.nic(&n.NICs[i], n.TrafficOmitted, y, &rows) + bandGap
 	}
 	software.Y = y
 	s.add(software)
@@ -69,7 +69,7 @@ type row struct {
 }
 
 // nic draws a NIC with the VFs that pods use, from y downwards, and gives its lower end.
-func (s *Scene) nic(nic *answer.TopologyNIC, y int, rows *[]row) int {
+func (s *Scene) nic(nic *answer.TopologyNIC, omitted, y int, rows *[]row) int {
 	v := nic.VFs
 	height := max(len(nic.Pods), 1)*rowHeight + rowHeight
 	band := Box{
@@ -85,7 +85,7 @@ func (s *Scene) nic(nic *answer.TopologyNIC, y int, rows *[]row) int {
 	for i, vf := range nic.Pods {
 		at := y + rowHeight + i*rowHeight
 		r := row{band: band, nic: uplink, traffic: vf.Traffic}
-		r.pod = Box{ID: "pod " + vf.Device, Kind: KindPod, X: podX, Y: at, W: podW, H: boxHeight, Title: vf.Pod, Text: []string{share(vf.Traffic)}, Link: "pod/" + vf.Pod}
+		r.pod = Box{ID: "pod " + vf.Device, Kind: KindPod, X: podX, Y: at, W: podW, H: boxHeight, Title: vf.Pod, Text: []string{share(vf.Traffic, omitted)}, Link: "pod/" + vf.Pod}
 		r.vf = Box{ID: "vf " + vf.Device, Kind: KindVF, X: vfX, Y: at, W: vfW, H: boxHeight, Title: "VF " + vf.Device, Text: []string{cmp.Or(vf.Interface, "eth0") + ", " + vf.Phase}}
 		r.port = Box{ID: "port " + vf.Device, Kind: KindPort, X: portX, Y: at, W: portW, H: boxHeight, Title: "representor", Text: []string{"name not known"}}
 		if vf.Traffic != nil {
@@ -98,8 +98,12 @@ func (s *Scene) nic(nic *answer.TopologyNIC, y int, rows *[]row) int {
 	return y + height
 }
 
-func share(t *v1alpha1.PodTraffic) string {
-	if t == nil {
+// share says it in words. omitted is the number of pods of the node whose traffic is not listed.
+func share(t *v1alpha1.PodTraffic, omitted int) string {
+	switch {
+	case t == nil && omitted > 0:
+		return "not among the worst"
+	case t == nil:
 		return "no traffic measured"
 	}
 	words := fmt.Sprintf("%d %% in hardware", t.Packets.Hardware)

@@ -57,6 +57,7 @@ export function pod(v) {
   return [h("h1", {}, `Pod ${a.pod}`), h("p", {}, a.phase.toLowerCase(), a.node && [" on ", object("node/" + a.node)], a.hostNetwork && ", with the node's own network",
     " · ", h("a", { href: "#/flows?pod=" + encodeURIComponent(a.pod) }, "flows"), " · ", h("a", { href: "#/path?from=" + encodeURIComponent("pod/" + a.pod) }, "a path from here")),
     (a.traffic ?? []).map((t) => h("p", {}, `${t.port}: `, bar(t.packets.hardware), ` of the packets in hardware, ${t.packets.tc} % in tc, ${t.packets.ovs} % in ovs`)),
+    a.unlisted && h("p", {}, "Its share is better than that of the pods that are listed for its node."),
     v.scene && drawing(v.scene, "the way of the pod's packets"),
     a.reasons?.length && [h("h2", {}, "Outside hardware, because"), table("reasons", ["reason", "detail", "means", "do"], a.reasons.map((r) => [mark("software", r.reason), r.detail, r.meaning, r.action]))],
     v.flows && [h("h2", {}, "Flows"), flowTable(v.flows)],

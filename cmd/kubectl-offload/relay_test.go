@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// TestPage_ReachesTheRelayThroughTheAPIServer with the caller's token in a header of its own; paths are computed here. Without
+// a relay, the API server alone is read.
+func TestPage_ReachesTheRelayThroughTheAPIServer(t *testing.T) {
+	const proxy = "/api/v1/namespaces/ovn-kubernetes/services/https:ovn-offload-relay:443/proxy"
+	ready := http.StatusOK
+	var token, cookie string
+	mux := http.NewServeMux()
+	mux.HandleFunc(proxy+"/readyz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(ready) })
+	mux.HandleFunc(proxy+"/api/v1/views/{view}", func(w http.ResponseWriter, r *http.Request) {
+		token, cookie = r.Header.Get(web.TokenHeader), r.Header.Get("Cookie")
+		fmt.Fprint(w, "of the relay: "+r.PathValue("view")+" "+r.URL.RawQuery)
+	})
+	server := httptest.NewUnstartedServer(mux)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"clusters":[{"name":"c","cluster":{"server":%q,"certificate-authority":%q}}],"users":[{"name":"u","user":{"token":"secret"}}],
+		"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"current-context":"c"}`, server.URL, authority)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) string {
+		o := readOptions{kubeconfig: config, system: "ovn-kubernetes"}
+		page, err := o.page(context.Background(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		r.AddCookie(&http.Cookie{Name: "ovn-offload", Value: "local"})
+		page.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	if got := get("/api/v1/views/pod?name=shop/web"); got != "of the relay: pod name=shop/web" || token != "secret" || cookie != "" {
+		t.Errorf("%q with token %q and cookie %q", got, token, cookie)
+	}
+	if got := get("/api/v1/views/path"); got == "of the relay: path " {
+		t.Error("a path was asked of the relay")
+	}
+	ready = http.StatusServiceUnavailable
+	if got := get("/api/v1/views/pod?name=shop/web"); got == "of the relay: pod name=shop/web" {
+		t.Error("a relay that is not there was asked")
+	}
+}
