@@ -22,6 +22,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
 // chromium is Debian's browser without a window. It is skipped only for who may not install it.
@@ -352,6 +354,39 @@ func TestBrowser_GetsInByTheToken(t *testing.T) {
 	p.shows("nodes without a problem")
 	if address := eval[string](p, "location.href"); strings.Contains(address, "secret") {
 		t.Errorf("the address has the token: %s", address)
+	}
+	p.clean()
+}
+
+// TestBrowser_AWayChangesItsBand when a pod's packets leave the hardware, and the page says why, without being loaded again.
+func TestBrowser_AWayChangesItsBand(t *testing.T) {
+	with := func(hardware int64, outside ...any) fake {
+		s := snapshot.New(time.Now(), "ovn-kubernetes")
+		s.Add(snapshot.Nodes, map[string]any{"metadata": map[string]any{"name": "worker-1"}})
+		s.Add(snapshot.Pods, map[string]any{"metadata": map[string]any{"namespace": "shop", "name": "web-9"}, "spec": map[string]any{"nodeName": "worker-1"}, "status": map[string]any{"phase": "Running"}})
+		share := map[string]any{"hardware": hardware, "tc": 100 - hardware, "ovs": int64(0)}
+		s.Add(snapshot.NodeOffloads, map[string]any{"metadata": map[string]any{"name": "worker-1"}, "status": map[string]any{
+			"offload": "on", "deviceCount": int64(1), "devices": []any{map[string]any{"name": "0000:3b:00.0", "mode": "switchdev"}},
+			"usedVFs": []any{map[string]any{"device": "0000:3b:00.3", "pf": "0000:3b:00.0", "pod": "shop/web-9", "phase": "attached"}},
+			"traffic": []any{map[string]any{"pod": "shop/web-9", "port": "pf0vf1", "flows": share, "packets": share, "outside": outside}},
+		}})
+		return fake{s}
+	}
+	c := changing{make(chan fake, 1)}
+	c.now <- with(100)
+	server := serve(t, c.facts)
+	p := newTab(chromium(t), t, server.URL)
+	p.open("#/pod/shop/web-9")
+	p.until(`document.querySelectorAll("main path.way.hardware").length > 0`)
+	bands := `[document.querySelectorAll("svg.scene path.way.hardware").length, document.querySelectorAll("svg.scene path.way.software").length]`
+	if got := eval[[]int](p, bands); got[0] != 1 || got[1] != 0 {
+		t.Errorf("in hardware: %v ways in hardware and in software, want 1 and 0", got)
+	}
+	<-c.now
+	c.now <- with(0, map[string]any{"reason": "port", "detail": "hw-tc-offload is off"})
+	p.shows("hw-tc-offload is off")
+	if got := eval[[]int](p, bands); got[0] != 0 || got[1] != 1 {
+		t.Errorf("switched off: %v ways in hardware and in software, want 0 and 1", got)
 	}
 	p.clean()
 }
