@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
 // readOptions are the flags of the verbs that read.
@@ -215,14 +216,21 @@ func topologyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.format == "dot" {
+			switch o.format {
+			case "dot":
 				_, err := io.WriteString(cmd.OutOrStdout(), t.DOT())
+				return err
+			case "svg":
+				if only == "" {
+					return usage{errors.New("want node/NAME: a drawing is of one node")}
+				}
+				_, err := io.WriteString(cmd.OutOrStdout(), web.NodeSVG(t.Nodes[0]))
 				return err
 			}
 			return o.say(cmd.OutOrStdout(), t)
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().Lookup("output").Usage = "text, json, yaml or dot (Graphviz)"
+	cmd.Flags().Lookup("output").Usage = "text, json, yaml, dot (Graphviz), or svg of one node"
 	return cmd
 }

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"encoding/xml"
+	"errors"
 	"flag"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +18,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -129,15 +133,15 @@ func TestHandler_ReadsOnly(t *testing.T) {
 		server.URL + "/api/v1/help/nothing": 404, server.URL + "/api/v1/views/nothing": 404, server.URL + "/api/v1/views/pod?name=web": 400,
 		server.URL + "/api/v1/help/..%2fdocs": 404, unknown.URL + "/api/v1/views/health": 401, unknown.URL + "/api/v1/stream/health": 401,
 	} {
-		answer, err := http.Get(address)
+		response, err := http.Get(address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
-		if answer.StatusCode != want {
-			t.Errorf("%s: %d, want %d", address, answer.StatusCode, want)
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %d, want %d", address, response.StatusCode, want)
 		}
-		if policy := answer.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'self'") || strings.Contains(policy, "unsafe") {
+		if policy := response.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'self'") || strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: policy %q", address, policy)
 		}
 	}
@@ -215,5 +219,32 @@ func TestOverview_OfManyNodesFitsOneScreen(t *testing.T) {
 	}
 	if g := v.Grid; len(g.Squares) != 2000 || g.Height > 700 || g.Cell < minCell {
 		t.Errorf("%d squares, %d high, %d wide", len(g.Squares), g.Height, g.Cell)
+	}
+}
+
+// TestNodeSVG_IsAFileOfItsOwn: well-formed, with each box and way, whatever the names have.
+func TestNodeSVG_IsAFileOfItsOwn(t *testing.T) {
+	_, facts := fixture(t, "shop", taken)
+	topology, err := answer.NewTopology(facts.s, "worker-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := topology.Nodes[0]
+	n.NICs[0].Product = `<script>"&`
+	scene, found := newNode(n), map[string]int{}
+	for text := xml.NewDecoder(strings.NewReader(NodeSVG(n))); ; {
+		token, err := text.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start, ok := token.(xml.StartElement); ok {
+			found[start.Name.Local]++
+		}
+	}
+	if found["rect"] != len(scene.Boxes)+len(scene.Frames) || found["path"] != len(scene.Lines) || found["script"] != 0 {
+		t.Errorf("elements %v of %d boxes, %d frames and %d lines", found, len(scene.Boxes), len(scene.Frames), len(scene.Lines))
 	}
 }
