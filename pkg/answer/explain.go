@@ -114,6 +114,18 @@ func (e *PodExplained) find(f *facts) {
 		}
 	}
 	e.Unlisted = len(e.VFs) > 0 && len(e.Traffic) == 0 && node.Status.TrafficOmitted > 0
+	e.explain()
+	if len(e.VFs) == 0 && node.Status.UsedVFsOmitted == 0 && len(e.Traffic) == 0 {
+		meaning, action := Meaning(noVF)
+		if node.Status.DeviceCount == 0 {
+			meaning, action = "its node has no NIC that can offload", "nothing, or a node selector for ovn-offload.io/vfs=true"
+		}
+		e.Reasons = append(e.Reasons, Reason{noVF, "", meaning, action})
+	}
+}
+
+// explain gives each reason once.
+func (e *PodExplained) explain() {
 	seen := map[v1alpha1.OutsideHardware]bool{}
 	for _, t := range e.Traffic {
 		for _, o := range t.Outside {
@@ -123,13 +135,6 @@ func (e *PodExplained) find(f *facts) {
 				e.Reasons = append(e.Reasons, Reason{o.Reason, o.Detail, meaning, action})
 			}
 		}
-	}
-	if len(e.VFs) == 0 && node.Status.UsedVFsOmitted == 0 && len(e.Traffic) == 0 {
-		meaning, action := Meaning(noVF)
-		if node.Status.DeviceCount == 0 {
-			meaning, action = "its node has no NIC that can offload", "nothing, or a node selector for ovn-offload.io/vfs=true"
-		}
-		e.Reasons = append(e.Reasons, Reason{noVF, "", meaning, action})
 	}
 }
 
