@@ -1,0 +1,246 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ovn-offload/ovn-offload/deploy"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// TestRelay_ShowsATenantHisOwnPods: the chart's relay, through kubectl offload ui. An administrator sees all nodes. Who may view
+// one namespace sees its pods and no others; without that right he sees nothing.
+func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
+	t.Parallel()
+	onlyInLab(t, "it needs the image of the lab")
+	installRelay(t)
+	ns, other := namespace(t), namespace(t)
+	client := running(t, ns, "web", nodes[1])
+	vault := running(t, other, "vault", nodes[1])
+	address := net.JoinHostPort(vault.Status.PodIP, fmt.Sprint(echoPort))
+	asks := func() { mustInPod(t, client, "probe", "await", address) }
+
+	admin := openPage(t, "")
+	var overview struct {
+		Grid web.Grid `json:"grid"`
+	}
+	if code := admin.view(t, "overview", nil, &overview); code != http.StatusOK || len(overview.Grid.Squares) != len(nodes) {
+		t.Errorf("an administrator: status %d, %d squares, want one of each of %d nodes", code, len(overview.Grid.Squares), len(nodes))
+	}
+	if code := admin.view(t, "pod", podQuery(other, "vault"), nil); code != http.StatusOK {
+		t.Errorf("an administrator asks for a pod: status %d", code)
+	}
+
+	eventually(t, 2*time.Minute, "an administrator sees the flow between the two pods", func() (bool, string) {
+		asks()
+		code, text := admin.get(t, "/api/v1/views/flows?pod="+ns+"/web")
+		return code == http.StatusOK && strings.Contains(text, vault.Status.PodIP), fmt.Sprint(code, text)
+	})
+
+	config := tenantConfig(t, ns)
+	if code := openPage(t, config).view(t, "pod", podQuery(ns, "web"), nil); code != http.StatusNotFound {
+		t.Errorf("without a role: status %d, want %d", code, http.StatusNotFound)
+	}
+	allow(t, ns)
+	page := openPage(t, config)
+	eventually(t, 2*time.Minute, "the tenant sees his pod once the relay asks again", func() (bool, string) {
+		code := page.view(t, "pod", podQuery(ns, "web"), nil)
+		return code == http.StatusOK, fmt.Sprint("status ", code)
+	})
+	if code := page.view(t, "pod", podQuery(other, "vault"), nil); code != http.StatusNotFound {
+		t.Errorf("a pod of another namespace: status %d, want %d", code, http.StatusNotFound)
+	}
+	asks()
+	code, text := page.get(t, "/api/v1/views/flows?pod="+ns+"/web")
+	if code != http.StatusOK || !strings.Contains(text, client.Status.PodIP) || strings.Contains(text, vault.Status.PodIP) || strings.Contains(text, other) {
+		t.Errorf("flows of a tenant's pod: status %d: %s", code, text)
+	}
+	if code, _ := page.get(t, "/api/v1/views/flows?pod="+other+"/vault"); code != http.StatusForbidden {
+		t.Errorf("flows of a pod of another namespace: status %d, want %d", code, http.StatusForbidden)
+	}
+	for _, view := range []string{"overview", "health", "worst", "traffic"} {
+		code, text := page.get(t, "/api/v1/views/"+view)
+		if code != http.StatusOK || strings.Contains(text, other) || strings.Contains(text, nodes[2]) {
+			t.Errorf("%s of a tenant: status %d: %s", view, code, text)
+		}
+	}
+	if code, _ := page.get(t, "/api/v1/views/node?name="+nodes[1]); code != http.StatusNotFound {
+		t.Errorf("a node, for a tenant: status %d", code)
+	}
+}
+
+func podQuery(ns, name string) url.Values { return url.Values{"name": {ns + "/" + name}} }
+
+// installRelay adds the relay to the release's objects, with the image of the release.
+func installRelay(t *testing.T) {
+	t.Helper()
+	master, err := cluster.client.AppsV1().Deployments(system).Get(t.Context(), "ovnkube-master", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := master.Spec.Template.Spec.Containers[0]
+	values := deploy.Example()
+	values["relay"] = map[string]any{"enabled": true}
+	colon := strings.LastIndex(container.Image, ":")
+	values["image"] = map[string]any{"repository": container.Image[:colon], "tag": container.Image[colon+1:], "pullPolicy": string(container.ImagePullPolicy)}
+	rendered, err := deploy.Render(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := rendered["55-relay.yaml"]
+	if out, err := kubectl(t, text, "apply", "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		cmd, config := cluster.Kubectl()
+		remove := exec.Command(cmd, "delete", "-f", "-")
+		remove.Env, remove.Stdin = append(os.Environ(), "KUBECONFIG="+config), strings.NewReader(text)
+		remove.Run()
+	})
+	eventually(t, podWithin, "both replicas of the relay are ready", func() (bool, string) {
+		d, err := cluster.client.AppsV1().Deployments(system).Get(t.Context(), "ovn-offload-relay", metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		return d.Status.ReadyReplicas == 2, fmt.Sprintf("%+v", d.Status)
+	})
+}
+
+// opened is the page of a kubectl offload ui that runs.
+type opened struct {
+	address string
+	client  *http.Client
+}
+
+// openPage starts kubectl offload ui with a kubeconfig ("": the administrator's), and signs in with the address that it prints.
+func openPage(t *testing.T, config string) opened {
+	t.Helper()
+	path, err := plugin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config == "" {
+		_, config = cluster.Kubectl()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, path, "ui")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+config)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(); cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := url.Parse(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := opened{"http://" + address.Host, &http.Client{Jar: jar, Timeout: time.Minute}}
+	if code, text := p.get(t, "/api/v1/views/health"); code != http.StatusUnauthorized {
+		t.Errorf("before the token is known: status %d: %s", code, text)
+	}
+	if code, text := p.get(t, "/?"+address.RawQuery); code != http.StatusOK || !strings.Contains(text, "ovn-offload") {
+		t.Fatalf("signing in: status %d: %s", code, text)
+	}
+	return p
+}
+
+func (p opened) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	answer, err := p.client.Get(p.address + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func (p opened) view(t *testing.T, name string, q url.Values, into any) int {
+	t.Helper()
+	code, text := p.get(t, "/api/v1/views/"+name+"?"+q.Encode())
+	if code == http.StatusOK && into != nil {
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	if code >= http.StatusInternalServerError {
+		t.Fatalf("%s: status %d: %s", name, code, text)
+	}
+	return code
+}
+
+// tenantConfig makes an account without rights in a namespace, and a kubeconfig with its token.
+func tenantConfig(t *testing.T, ns string) string {
+	t.Helper()
+	accounts := cluster.client.CoreV1().ServiceAccounts(ns)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}
+	if _, err := accounts.Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := accounts.CreateToken(t.Context(), "tenant", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, admin := cluster.Kubectl()
+	config, err := clientcmd.LoadFromFile(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.ClientCertificate, user.ClientCertificateData, user.ClientKey, user.ClientKeyData = "", nil, "", nil
+		user.Token = token.Status.Token
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// allow gives the tenant the role view in his namespace.
+func allow(t *testing.T, ns string) {
+	t.Helper()
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "tenant", Namespace: ns}},
+	}
+	if _, err := cluster.client.RbacV1().RoleBindings(ns).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
