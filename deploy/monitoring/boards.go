@@ -129,6 +129,9 @@ func controlPlane() Board {
 				timeline("Leader", short, Query{"ovn_offload_leader", "{{node}}"}),
 				timeline("Subnets", short, Query{"sum by (family, state) (ovn_offload_ipam_subnets)", "{{family}} {{state}}"}),
 				timeline("Addresses in use", ratio, Query{`sum by (node, family) (ovn_offload_ipam_addresses{node=~"$node",state="used"}) / sum by (node, family) (ovn_offload_ipam_addresses` + of + ")", "{{node}} {{family}}"}),
+				timeline("Addresses of networks in use", ratio, Query{
+					`sum by (kind, network, family) (ovn_offload_ipam_network_addresses{state="used"}) / sum by (kind, network, family) (ovn_offload_ipam_network_addresses)`, "{{kind}} {{network}} {{family}}",
+				}),
 			}},
 			{"Life", []Panel{
 				worst("Certificates and tokens of DPUs, by time to their end", seconds, Query{"sort((ovn_offload_certificate_expiry_seconds or ovn_offload_dpu_token_expiry_seconds > 0) - time())", ""}),

@@ -102,6 +102,7 @@ func control() []Metric {
 		{Name: "ovn_offload_policy_nodes", Kind: "gauge", Labels: []string{"policy", "state"}, Where: "leader", Needs: needsPolicy, What: "nodes that an [OffloadPolicy](offload-policy.md) selects: applied, pending, failed"},
 		{Name: "ovn_offload_ipam_subnets", Kind: "gauge", Labels: []string{"family", "state"}, Where: "leader", What: "node subnets of the cluster, used and free"},
 		{Name: "ovn_offload_ipam_addresses", Kind: "gauge", Labels: []string{"node", "family", "state"}, Where: "leader", What: "addresses for the pods of a node, used and free"},
+		{Name: "ovn_offload_ipam_network_addresses", Kind: "gauge", Labels: []string{"kind", "network", "family", "state"}, Where: "leader", What: "addresses for the pods of a further network (kind `Network`) or of a NamespaceSubnet, used and free. Of a network of topology layer3, those of its fullest node"},
 		{Name: "ovn_offload_policy_policies", Kind: "gauge", Where: controller, What: "network policies in force"},
 		{Name: "ovn_offload_policy_pod_sets", Kind: "gauge", Where: controller, What: "distinct sets of pods in rules of policies, each an address set a family"},
 		{Name: "ovn_offload_reconcile_dirty_keys", Kind: "gauge", Labels: []string{"loop"}, Where: loops, What: "owners that wait for a worker"},

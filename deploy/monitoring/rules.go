@@ -224,6 +224,12 @@ func planAlerts() []Alert {
 			Summary: "{{ $value | humanizePercentage }} of the {{ $labels.family }} addresses of node {{ $labels.node }} are in use.",
 			Do:      "kubectl get pods -A --field-selector spec.nodeName={{ $labels.node }}",
 		},
+		{
+			Name: "NetworkAddressesRunOut", Severity: warning, For: "10m", Page: "addresses-run-out.md",
+			Expr:    `sum by (kind, network, family) (ovn_offload_ipam_network_addresses{state="used"}) / sum by (kind, network, family) (ovn_offload_ipam_network_addresses) > 0.9`,
+			Summary: "{{ $value | humanizePercentage }} of the {{ $labels.family }} addresses of {{ $labels.kind }} {{ $labels.network }} are in use.",
+			Do:      "kubectl get network-attachment-definitions,namespacesubnets -A",
+		},
 	}
 }
 

@@ -165,6 +165,8 @@ func episodes() []episode {
 		during("VersionSkew", note, join(states("1", "1", on("ovn_offload_build_info", `,version="v1"`)), states("_", "1", `ovn_offload_build_info{node="n2",version="v2"}`))),
 		during("SubnetsRunOut", warning, join(states("100", "240", `ovn_offload_ipam_subnets{family="IPv4",state="used"}`), states("156", "16", `ovn_offload_ipam_subnets{family="IPv4",state="free"}`))),
 		during("AddressesRunOut", warning, join(states("20", "240", on("ovn_offload_ipam_addresses", `,family="IPv4",state="used"`)), states("231", "11", on("ovn_offload_ipam_addresses", `,family="IPv4",state="free"`)))),
+		during("NetworkAddressesRunOut", warning, join(states("20", "240", on("ovn_offload_ipam_network_addresses", `,kind="Network",network="red",family="IPv4",state="used"`)),
+			states("231", "11", on("ovn_offload_ipam_network_addresses", `,kind="Network",network="red",family="IPv4",state="free"`)))),
 	}
 }
 

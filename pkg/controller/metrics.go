@@ -1,15 +1,19 @@
 package controller
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 )
 
 // allocations is a prometheus.Collector of who leads, and of what the leader has left to allocate.
 type allocations struct {
-	controller                 *Controller
-	leader, subnets, addresses *prometheus.Desc
+	controller                           *Controller
+	leader, subnets, addresses, networks *prometheus.Desc
 }
 
 func newAllocations(c *Controller) allocations {
@@ -19,6 +23,8 @@ func newAllocations(c *Controller) allocations {
 		subnets:    prometheus.NewDesc("ovn_offload_ipam_subnets", "Node subnets of the cluster, used and free.", []string{"family", "state"}, nil),
 		addresses: prometheus.NewDesc("ovn_offload_ipam_addresses", "Addresses for the pods of a node, used and free.",
 			[]string{"node", "family", "state"}, nil),
+		networks: prometheus.NewDesc("ovn_offload_ipam_network_addresses", "Addresses for the pods of a further network, or of a NamespaceSubnet, used and free.",
+			[]string{"kind", "network", "family", "state"}, nil),
 	}
 }
 
@@ -27,6 +33,7 @@ func (a allocations) Describe(ch chan<- *prometheus.Desc) {
 	ch <- a.leader
 	ch <- a.subnets
 	ch <- a.addresses
+	ch <- a.networks
 }
 
 // Collect is for the registry.
@@ -50,6 +57,28 @@ func (a allocations) Collect(ch chan<- prometheus.Metric) {
 			gauge(a.addresses, u.Free, u.Node, u.Family.String(), "free")
 		}
 	}
+	for _, u := range a.controller.networkUsage() {
+		gauge(a.networks, u.Used, u.Kind, u.Name, u.Family.String(), "used")
+		gauge(a.networks, u.Free, u.Kind, u.Name, u.Family.String(), "free")
+	}
+}
+
+// networkUsage is that of the zone with the fewest free addresses.
+func (c *Controller) networkUsage() []ipam.NetworkUsage {
+	type key struct {
+		kind, name string
+		family     contract.Family
+	}
+	all := map[key]ipam.NetworkUsage{}
+	for _, zone := range c.zones {
+		for _, u := range zone.addresses.NetworkUsage() {
+			k := key{u.Kind, u.Name, u.Family}
+			if other, ok := all[k]; !ok || u.Free < other.Free {
+				all[k] = u
+			}
+		}
+	}
+	return slices.Collect(maps.Values(all))
 }
 
 // usage is of the zone's own nodes.

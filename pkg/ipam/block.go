@@ -40,6 +40,36 @@ func (b *block) last() uint64 {
 	return 1<<hostBits - 1
 }
 
+// size is how many addresses pods may have.
+func (b *block) size() float64 {
+	if b.last() < b.first {
+		return 0
+	}
+	size := float64(b.last() - b.first + 1)
+	for i, part := range b.excluded {
+		if slices.ContainsFunc(b.excluded[:i], part.Overlaps) { // the larger part is before the smaller one
+			continue
+		}
+		if first, last := b.offsets(part); first <= last {
+			size -= float64(last-first) + 1
+		}
+	}
+	return size
+}
+
+// offsets are those of the addresses of a part of the subnet that pods may have, first > last: there are none.
+func (b *block) offsets(part netip.Prefix) (first, last uint64) {
+	if part.Bits() <= b.prefix.Bits() {
+		return b.first, b.last()
+	}
+	first, small := offsetOf(b.prefix, part.Masked().Addr())
+	if !small {
+		return 1, 0
+	}
+	last = first + 1<<min(63, part.Addr().BitLen()-part.Bits()) - 1
+	return max(first, b.first), min(last, b.last())
+}
+
 // next is the free address after the one handed out last, around the end.
 func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 	if b.last() < b.first || b.held > b.last()-b.first {

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,6 +96,7 @@ func (p *pods) follow(network contract.Network, cfg Config) {
 	for _, subnet := range network.Subnets {
 		b := p.at(subnet.Prefix)
 		b.excluded = slices.DeleteFunc(slices.Clone(network.Excluded), func(part netip.Prefix) bool { return !part.Overlaps(subnet.Prefix) })
+		slices.SortStableFunc(b.excluded, func(x, y netip.Prefix) int { return cmp.Compare(x.Bits(), y.Bits()) })
 		p.shared = append(p.shared, b)
 	}
 }

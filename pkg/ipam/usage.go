@@ -1,8 +1,10 @@
 package ipam
 
 import (
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
@@ -64,8 +66,60 @@ func (a *Addresses) Usage() []Usage {
 		}
 		all = append(all, Usage{
 			Node: node, Family: contract.FamilyOf(prefix.Addr()),
-			Used: float64(b.held), Free: float64(b.last()-b.first+1) - float64(b.held),
+			Used: float64(b.held), Free: b.size() - float64(b.held),
 		})
+	}
+	return all
+}
+
+// NetworkUsage is how much of the addresses of a further network, or of a NamespaceSubnet, pods hold.
+type NetworkUsage struct {
+	Kind, Name string
+	Family     contract.Family
+	Used, Free float64
+}
+
+// NetworkUsage counts addresses for pods, an entry for each family of each network that has had a pod and of each
+// NamespaceSubnet. Where nodes have parts of a network, the fullest part counts.
+func (a *Addresses) NetworkUsage() []NetworkUsage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []NetworkUsage
+	for name, pool := range a.pools {
+		if name == "" {
+			continue
+		}
+		parts := map[string]blocks{}
+		for _, b := range pool.known {
+			if b.node != "" || slices.Contains(pool.shared, b) {
+				parts[b.node] = append(parts[b.node], b)
+			}
+		}
+		fullest := map[contract.Family]NetworkUsage{}
+		for _, part := range parts {
+			for _, u := range usageOf(contract.KindNetwork, name, part) {
+				if other, ok := fullest[u.Family]; !ok || u.Free < other.Free {
+					fullest[u.Family] = u
+				}
+			}
+		}
+		all = slices.AppendSeq(all, maps.Values(fullest))
+	}
+	for _, subnet := range namespaceSubnets(a.cfg) {
+		all = append(all, usageOf(contract.KindNamespaceSubnet, subnet.Name, a.pools[""].blocksOfSubnet(&subnet))...)
+	}
+	return all
+}
+
+// usageOf is a sum for each family.
+func usageOf(kind, name string, subnets blocks) (all []NetworkUsage) {
+	for _, family := range subnets.families() {
+		u := NetworkUsage{Kind: kind, Name: name, Family: contract.FamilyOf(family[0].prefix.Addr())}
+		for _, b := range family {
+			u.Used += float64(b.held)
+			u.Free += max(0, b.size()-float64(b.held))
+		}
+		all = append(all, u)
 	}
 	return all
 }

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -328,6 +329,17 @@ func (x tenant) asks(t *testing.T) {
 	for _, address := range network.Addresses {
 		becomes(t, x.pods[0], true, netip.AddrPortFrom(address.Addr(), echoPort))
 	}
+	annotate := func(key string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"[]"}}}`, key)
+			_, err := cluster.client.CoreV1().Pods(x.ns).Patch(ctx, "asked", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		}
+	}
+	refusal{
+		name: "another request", with: annotate(contract.DefaultNetworkKey), without: annotate("mine"),
+		message: "annotation " + contract.DefaultNetworkKey + " can be set only when a pod is created",
+	}.check(t)
 	create(t, ask("second", "02:00:00:58:07:08"))
 	wantEvent(t, x.ns, "NetworkFailed", "second", network.Addresses[0].Addr().String())
 	staysPending(t, x.ns, "second", "")
