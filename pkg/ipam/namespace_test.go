@@ -110,3 +110,36 @@ func TestNamespaceSubnet_IsFullAndIsFreed(t *testing.T) {
 	}
 	check(t, a)
 }
+
+// TestNamespaceSubnet_OfPodsOnOtherNetworks: a pod that asks for other networks, whose gateways may lead to all addresses, has
+// routes to the subnets by its node's router, with an address of a subnet and without one. Another pod needs none.
+func TestNamespaceSubnet_OfPodsOnOtherNetworks(t *testing.T) {
+	a, all, nodes := withSubnet(t, "10.9.0.0/28,fd09::/120")
+	flat := tenant(t, "flat", contract.Layer2, "10.2.0.0/24")
+	flat.Exits = prefixes(t, "0.0.0.0/1,128.0.0.0/1")
+	all.tenants["flat"] = flat
+	toSubnets := func(pod *corev1.Pod) string {
+		var routes []string
+		for _, route := range entry(t, pod, "default").Routes {
+			if addr := route.Dest.String(); strings.HasPrefix(addr, "10.8.") || strings.HasPrefix(addr, "10.9.") || strings.HasPrefix(addr, "fd09:") {
+				routes = append(routes, addr+" "+route.NextHop.String())
+			}
+		}
+		return strings.Join(routes, ", ")
+	}
+	inside, outside, plain := attached(newPod("inside", "n1", 1), "flat"), attached(newPod("outside", "n1", 2), "flat"), newPod("plain", "n1", 3)
+	decidePod(t, a, inside, nodes[0])
+	all.selected = false
+	decidePod(t, a, outside, nodes[0])
+	decidePod(t, a, plain, nodes[0])
+	for pod, want := range map[*corev1.Pod]string{
+		inside: "10.8.0.0/24 10.0.0.1, 10.9.0.0/28 10.0.0.1, fd09::/120 fd00::1", outside: "10.8.0.0/24 10.0.0.1, 10.9.0.0/28 10.0.0.1, fd09::/120 fd00::1", plain: "",
+	} {
+		if got := toSubnets(pod); got != want {
+			t.Errorf("routes of %s: %s, want %s", pod.Name, got, want)
+		}
+	}
+	if got := entry(t, plain, "default").Routes; len(got) == 0 {
+		t.Error("a pod without routes")
+	}
+}

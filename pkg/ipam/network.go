@@ -70,6 +70,7 @@ func (h *holding) value() *contract.PodNetwork {
 		default:
 			n.Routes = slices.Concat(n.Routes, b.routes)
 		}
+		n.Routes = append(slices.Clip(n.Routes), h.toNamespaces(b)...)
 	}
 	if len(n.Addresses) == 1 {
 		n.IPAddress = &n.Addresses[0]
@@ -85,16 +86,27 @@ func (h *holding) lead(pod *corev1.Pod, r Request, through blocks) {
 	if !h.pool.isDefault() {
 		return
 	}
-	h.elsewhere, h.locked, h.through = nil, r.Locked, through
-	if !contract.AsksForNetworks(pod) {
+	h.elsewhere, h.locked, h.through, h.namespaces = nil, r.Locked, through, nil
+	if r.Locked || !contract.AsksForNetworks(pod) {
 		return
 	}
+	h.namespaces = contract.PrefixesOf(namespaceSubnets(h.pool.cfg))
 	attachments, _ := contract.Attachments(pod) // the pod has no network while it cannot be read
 	for _, a := range attachments {
 		for _, gateway := range a.Gateways {
 			h.elsewhere = append(h.elsewhere, contract.FamilyOf(gateway))
 		}
 	}
+}
+
+// toNamespaces are routes to NamespaceSubnets by the router of a block.
+func (h *holding) toNamespaces(b *block) (routes []contract.Route) {
+	for _, subnet := range h.namespaces {
+		if contract.FamilyOf(subnet.Addr()).Has(b.prefix.Addr()) {
+			routes = append(routes, contract.Route{Dest: subnet, NextHop: contract.AddressAt(b.prefix, contract.RouterOffset)})
+		}
+	}
+	return routes
 }
 
 // router is the block of the node's subnet whose router is the gateway for an address of a namespace's subnet.

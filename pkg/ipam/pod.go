@@ -61,6 +61,8 @@ type leading struct {
 	locked bool
 	// through are the blocks of the node's subnets, whose routers the pod has.
 	through blocks
+	// namespaces are the NamespaceSubnets to which the pod has routes, because another route may lead elsewhere.
+	namespaces []netip.Prefix
 }
 
 // sharing is of holdings that have the addresses of an IPAMClaim.

@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
@@ -320,4 +321,34 @@ func TestNamespaceSubnet_FullAndRefused(t *testing.T) {
 		namespaceSubnet(t, ns, name, namespaceSpec{wrong, true}, "False SubnetRefused subnet ")
 		wantEvent(t, "default", "SubnetRefused", name, "overlaps")
 	}
+}
+
+// TestNamespaceSubnet_BesideNetworkWithGateway: a pod whose further network leads to all addresses exchanges packets with a pod of
+// the subnet. Without its route to the subnet, the packets take the further network's gateway and are dropped.
+func TestNamespaceSubnet_BesideNetworkWithGateway(t *testing.T) {
+	t.Parallel()
+	ns, others := namespace(t), namespace(t)
+	subnets := subnetsOf("10.212.0.0/28", "fd00:212::/124")
+	namespaceSubnet(t, others, "beside-"+ns[len(ns)-5:], namespaceSpec{subnets, true}, "True SubnetAccepted")
+	owned := running(t, others, "owned", nodes[2])
+	wantIn(t, owned, subnets, true)
+	network, anywhere := "10.98.0.0/24", "0.0.0.0/0"
+	if sixes()[0] {
+		network, anywhere = "fd98::/64", "::/0"
+	}
+	apply(t, networkOf(ns, "wide", fmt.Sprintf(`"topology": "layer2", "subnets": %q`, network)))
+	annotateNAD(t, ns, "wide", contract.GatewayKey, anywhere)
+	pod := podObject(ns, "wide", nodes[1])
+	pod.Annotations = map[string]string{contract.NetworksKey: "wide"}
+	create(t, pod)
+	pod = listening(t, waitPod(t, ns, "wide", "Running", isRunning))
+	exchange(t, pod, owned)
+	exchange(t, owned, pod)
+
+	target := addresses(t, owned)[0]
+	mustInPod(t, pod, "ip", "route", "del", netip.MustParsePrefix(subnets[0]).String())
+	if route := mustInPod(t, pod, "ip", "route", "get", target.String()); !strings.Contains(route, "dev net1") {
+		t.Errorf("without the route to the subnet: %s", route)
+	}
+	unanswered(t, pod, target.String())
 }
