@@ -30,6 +30,7 @@ type options struct {
 	lab, networks, parts        string
 	nodes                       int
 	pods, burst, rounds, beside int // pods one by one, at once, how often, and those whose memory is measured
+	further                     int // networks of each topology
 	bound                       int // API objects on a node without a kubelet
 	services                    int // API objects, each with ten endpoints
 	policies                    int // API objects, each with twenty peers
@@ -40,12 +41,13 @@ func main() {
 	var o options
 	flag.StringVar(&o.lab, "lab", "_output/bin/lab", "the lab's command")
 	flag.StringVar(&o.networks, "networks", "bridge,ovn-offload", "labs to measure in, one after the other")
-	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,services,policies,bound,manyservices,manypolicies", "what to measure")
+	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,networks,services,policies,bound,manyservices,manypolicies", "what to measure")
 	flag.IntVar(&o.nodes, "nodes", 2, "nodes of the lab")
 	flag.IntVar(&o.pods, "pods", 30, "pods one by one")
 	flag.IntVar(&o.burst, "burst", 60, "pods at once")
 	flag.IntVar(&o.rounds, "rounds", 3, "bursts")
 	flag.IntVar(&o.beside, "beside", 100, "pods of one node whose memory and flows are measured")
+	flag.IntVar(&o.further, "further", 30, "further networks of each topology, with a pod each")
 	flag.IntVar(&o.bound, "bound", 5000, "pods as API objects")
 	flag.IntVar(&o.services, "services", 5000, "services as API objects")
 	flag.IntVar(&o.policies, "policies", 5000, "network policies as API objects")
@@ -127,6 +129,7 @@ func (b *bench) all(ctx context.Context) error {
 		{"plugin", true, "CNI binary", b.plugin},
 		{"footprint", true, "Memory and flows", b.footprint},
 		{"lookups", true, "Datapath passes a packet", b.lookups},
+		{"networks", true, "Further networks", b.furtherNetworks},
 		{"services", true, "Services", b.serviceTimes},
 		{"policies", true, "Network policies", b.policyTimes},
 		{"manyservices", true, "Services as API objects", b.manyServices},

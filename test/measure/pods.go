@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,8 @@ type watched struct {
 	namespace string
 	// hostNetwork makes pods that are none of the network's business.
 	hostNetwork bool
+	// networks are those that a pod asks for, by the number at the end of its name; nil: none.
+	networks func(pod string) string
 
 	mu      sync.Mutex
 	pods    map[string]*podTimes
@@ -117,6 +120,9 @@ func (w *watched) create(ctx context.Context, name, node string) error {
 			}},
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
+	}
+	if w.networks != nil {
+		pod.Annotations = map[string]string{contract.NetworksKey: w.networks(name[strings.LastIndex(name, "-")+1:])}
 	}
 	w.mu.Lock()
 	w.pods[name] = &podTimes{created: time.Now()}
