@@ -55,21 +55,19 @@ func (p *product) tenants() []way {
 	leaves := func(what string, client *endpoint) way {
 		return way{what: what, client: client.gate(), server: gate{outside, first.uplink, first}, to: outsides()[:1]}
 	}
-	ways := []way{
+	return []way{
 		between("primary layer3, other node", red, pod("red", "redb", second, 0, "red/main")),
 		between("primary layer2, other node", blue, pod("blue", "blueb", second, 1, "blue/main")),
 		between("NamespaceSubnet, other node", shop, pod("shop", "shopb", second, 2, contract.DefaultNetwork)),
+		between("NamespaceSubnet, same node", shop, pod("shop", "shopc", first, 3, contract.DefaultNetwork)),
+		leaves("primary layer3, to outside", red), leaves("primary layer2, to outside", blue), leaves("NamespaceSubnet, to outside", shop),
 	}
-	if !tier.IsFull() {
-		return ways
-	}
-	return append(ways, between("NamespaceSubnet, same node", shop, pod("shop", "shopc", first, 3, contract.DefaultNetwork)),
-		leaves("primary layer3, to outside", red), leaves("primary layer2, to outside", blue), leaves("NamespaceSubnet, to outside", shop))
 }
 
 // TestTenants_VFTrafficIsInHardware: of primary networks and of a NamespaceSubnet, with the rows of the product. Pods of
 // other networks do not answer.
 func TestTenants_VFTrafficIsInHardware(t *testing.T) {
+	tier.Full(t, "TestOffload_TrafficOfProduct shows the same on the default network")
 	p := newProductWith(t, true, kindsOfObjects(t))
 	for _, w := range p.tenants() {
 		t.Run(w.what, w.row)
