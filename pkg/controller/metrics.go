@@ -71,7 +71,7 @@ func (c *Controller) networkUsage() []ipam.NetworkUsage {
 	}
 	all := map[key]ipam.NetworkUsage{}
 	for _, zone := range c.zones {
-		for _, u := range zone.addresses.NetworkUsage() {
+		for _, u := range ipam.NetworksUsage(zone.addresses) {
 			k := key{u.Kind, u.Name, u.Family}
 			if other, ok := all[k]; !ok || u.Free < other.Free {
 				all[k] = u

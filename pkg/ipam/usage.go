@@ -79,9 +79,9 @@ type NetworkUsage struct {
 	Used, Free float64
 }
 
-// NetworkUsage counts addresses for pods, an entry for each family of each network that has had a pod and of each
+// NetworksUsage counts addresses for pods, an entry for each family of each network that has had a pod and of each
 // NamespaceSubnet. Where nodes have parts of a network, the fullest part counts.
-func (a *Addresses) NetworkUsage() []NetworkUsage {
+func NetworksUsage(a *Addresses) []NetworkUsage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var all []NetworkUsage

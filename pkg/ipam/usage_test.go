@@ -57,7 +57,7 @@ func TestNetworkUsage_CountsWhatPodsMayHave(t *testing.T) {
 	for i, node := range []*corev1.Node{n1, n1, n2} {
 		decidePod(t, a, attached(newPod(fmt.Sprint("p", i), node.Name, i), "flat,routed"), node)
 	}
-	got := a.NetworkUsage()
+	got := NetworksUsage(a.Addresses)
 	slices.SortFunc(got, func(x, y NetworkUsage) int { return cmp.Compare(x.Name, y.Name) })
 	want := []NetworkUsage{{contract.KindNetwork, "flat", contract.IPv4, 3, 3}, {contract.KindNetwork, "routed", contract.IPv4, 2, 9}}
 	if diff := gocmp.Diff(want, got); diff != "" {
@@ -73,7 +73,7 @@ func TestNetworkUsage_OfNamespaceSubnets(t *testing.T) {
 		{contract.KindNamespaceSubnet, "other", contract.IPv4, 0, 251},
 		{contract.KindNamespaceSubnet, "own", contract.IPv4, 1, 10}, {contract.KindNamespaceSubnet, "own", contract.IPv6, 1, 251},
 	}
-	if diff := gocmp.Diff(want, a.NetworkUsage()); diff != "" {
+	if diff := gocmp.Diff(want, NetworksUsage(a.Addresses)); diff != "" {
 		t.Errorf("NamespaceSubnets (-want +got):\n%s", diff)
 	}
 }
