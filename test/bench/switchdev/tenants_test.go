@@ -72,9 +72,9 @@ func TestTenants_VFTrafficIsInHardware(t *testing.T) {
 	for _, w := range p.tenants() {
 		t.Run(w.what, w.row)
 	}
-	stranger := p.pods["shopb"]
+	unknown := p.pods["shopb"]
 	for _, name := range []string{"reda", "bluea"} {
-		if out, err := try(inside(stranger.name, "ping", "-c2", "-W1", p.pods[name].v4)...); err == nil {
+		if out, err := try(inside(unknown.name, "ping", "-c2", "-W1", p.pods[name].v4)...); err == nil {
 			t.Errorf("a pod of another network is reached: %s", out)
 		}
 	}
