@@ -92,6 +92,9 @@ func measure(ctx context.Context, o options, network string, keep bool) (err err
 		return err
 	}
 	cfg.Name, cfg.Nodes, cfg.CNI, cfg.Out = "bench", o.nodes, network, io.Discard
+	if network == cluster.CNIOffload {
+		cfg.ChartValues = []string{"networks.native=true"}
+	}
 	if cfg.Command, err = filepath.Abs(o.lab); err != nil {
 		return err
 	}

@@ -38,7 +38,9 @@ func (b *bench) interfaces(ctx context.Context, w *watched) error {
 	}
 	for _, n := range []int{1, 2, 5} {
 		list := strings.Join(names[:n-1], ",")
-		w.networks = func(string) string { return list }
+		if w.networks = nil; n > 1 {
+			w.networks = func(string) string { return list }
+		}
 		for i := range b.pods {
 			if err := w.create(ctx, fmt.Sprintf("with%d-%d", n, i), b.worker()); err != nil {
 				return err
@@ -46,6 +48,9 @@ func (b *bench) interfaces(ctx context.Context, w *watched) error {
 			if err := w.waitReady(ctx); err != nil {
 				return err
 			}
+		}
+		if err := b.attached(ctx, fmt.Sprintf("with%d-", n), n*b.pods); err != nil {
+			return err
 		}
 		times := w.snapshot()
 		if err := w.clear(ctx); err != nil {
@@ -59,6 +64,21 @@ func (b *bench) interfaces(ctx context.Context, w *watched) error {
 		b.timeline(times, commands).print()
 	}
 	return nil
+}
+
+// attached checks how many interfaces pods have whose names begin with a text.
+func (b *bench) attached(ctx context.Context, pods string, want int) error {
+	out, err := b.lab.Exec(ctx, b.worker(), "ovs-vsctl", "--bare", "--columns=external_ids", "list", "Interface")
+	got := 0
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, pods) {
+			got++
+		}
+	}
+	if err == nil && got != want {
+		err = fmt.Errorf("pods %s* have %d interfaces, want %d", pods, got, want)
+	}
+	return err
 }
 
 // networkFootprints are what networks of each topology add: alone, and with a pod on one node. What as many pods without a further
@@ -169,6 +189,13 @@ func (b *bench) takenWithPods(ctx context.Context, w *watched, name string) (tak
 		return taken{}, err
 	}
 	if err := w.waitReady(ctx); err != nil {
+		return taken{}, err
+	}
+	each := 1
+	if w.networks != nil {
+		each = 2
+	}
+	if err := b.attached(ctx, name+"-", each*b.further); err != nil {
 		return taken{}, err
 	}
 	all, err := b.taken(ctx)
