@@ -42,7 +42,8 @@ func sysdumpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, sysdump.Options{Nodes: nodes, Progress: cmd.ErrOrStderr()}), file.Close())
+			options := sysdump.Options{Nodes: nodes, Flows: collectFlows(cmd.Context(), cluster, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
+			err = errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, options), file.Close())
 			if err != nil {
 				return fmt.Errorf("writing %s: %w", to, err)
 			}

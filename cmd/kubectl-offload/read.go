@@ -141,61 +141,6 @@ func (o *readOptions) status(ctx context.Context) (*answer.Status, error) {
 	return answer.NewStatus(s)
 }
 
-func explainCommand() *cobra.Command {
-	var o readOptions
-	var worst int
-	cmd := &cobra.Command{
-		Use: "explain pod/NAME|node/NAME", Args: cobra.MaximumNArgs(1), Short: "is its traffic in hardware, and if not why",
-		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain node/worker-1\n  kubectl offload explain --worst 10",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := o.explain(cmd.Context(), args, worst)
-			if err != nil {
-				return err
-			}
-			return o.say(cmd.OutOrStdout(), a)
-		},
-	}
-	cmd.Flags().IntVar(&worst, "worst", 0, "list so many pods with the smallest share of packets in hardware")
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
-	return o.flags(cmd)
-}
-
-func (o *readOptions) explain(ctx context.Context, args []string, worst int) (answer.Answer, error) {
-	if worst > 0 && len(args) == 0 {
-		s, err := o.snapshot(ctx, answer.WorstResources()...)
-		if err != nil {
-			return nil, err
-		}
-		return answer.NewWorst(s, worst)
-	}
-	if len(args) == 0 {
-		return nil, usage{errors.New("want pod/NAME, node/NAME or --worst N")}
-	}
-	kind, name, _ := strings.Cut(args[0], "/")
-	resources := answer.ExplainPodResources()
-	if kind == "node" {
-		resources = answer.StatusResources()
-	} else if kind != "pod" || name == "" {
-		return nil, usage{fmt.Errorf("%q: want pod/NAME or node/NAME", args[0])}
-	}
-	s, err := o.snapshot(ctx, resources...)
-	if err != nil {
-		return nil, err
-	}
-	if kind == "node" {
-		return answer.ExplainNode(s, name)
-	}
-	if !strings.Contains(name, "/") {
-		if o.namespace == "" {
-			if o.namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
-				return nil, err
-			}
-		}
-		name = o.namespace + "/" + name
-	}
-	return answer.ExplainPod(s, name)
-}
-
 func topologyCommand() *cobra.Command {
 	var o readOptions
 	cmd := &cobra.Command{

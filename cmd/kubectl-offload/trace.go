@@ -7,27 +7,38 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
 func traceCommand() *cobra.Command {
 	var o readOptions
+	var live bool
 	cmd := &cobra.Command{
 		Use: "trace pod/NAME TARGET", Args: cobra.ExactArgs(2), Short: "the path of a connection's first packet, and the object that decides at each step",
 		Long: "Trace computes the path with ovn-trace. It sends nothing.\nTARGET is pod/NAME, svc/NAME or an address, with :PORT and /tcp, /udp, /sctp or /icmp after it.\n" +
 			"Exit code 1: the packet is dropped or rejected.",
 		Example: "  kubectl offload trace pod/web-0 svc/db:5432 -n shop\n  kubectl offload trace pod/web-0 pod/shop/db-0/icmp -n shop\n  kubectl offload trace pod/web-0 192.0.2.7:443",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if live {
+				a, err := o.live(cmd.Context(), args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return o.say(cmd.OutOrStdout(), a)
+			}
 			if o.from != "" {
-				return usage{errors.New("trace reads a cluster's databases, and no archive")}
+				return usage{errors.New("trace reads a cluster's databases, and no archive: only --live does")}
 			}
 			t, err := o.trace(cmd.Context(), args[0], args[1])
 			if err != nil {
@@ -37,36 +48,91 @@ func traceCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of names without one; empty: that of the context")
+	cmd.Flags().BoolVar(&live, "live", false, "the flows that forward such packets now, on each node, in place of a computed path")
 	return o.flags(cmd)
 }
 
-func (o *readOptions) trace(ctx context.Context, source, target string) (*answer.Traced, error) {
+// ends finds the ends of a connection among the objects of the cluster.
+func (o *readOptions) ends(ctx context.Context, source, target string) (s *snapshot.Snapshot, c trace.Connection, pods []corev1.Pod, err error) {
 	if o.namespace == "" {
-		var err error
 		if o.namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
-			return nil, err
+			return nil, c, nil, err
 		}
 	}
-	s, err := o.snapshot(ctx, snapshot.Pods, snapshot.Services)
-	if err != nil {
-		return nil, err
+	if s, err = o.snapshot(ctx, answer.FlowResources()...); err != nil {
+		return nil, c, nil, err
 	}
 	ends := trace.Ends{Namespace: o.namespace}
 	if ends.Pods, err = snapshot.Objects[corev1.Pod](s, snapshot.Pods); err != nil {
-		return nil, err
+		return nil, c, nil, err
 	}
 	if ends.Services, err = snapshot.Objects[corev1.Service](s, snapshot.Services); err != nil {
+		return nil, c, nil, err
+	}
+	if c, err = ends.Connection(source, target); err != nil {
+		return nil, c, nil, usage{err}
+	}
+	return s, c, ends.Pods, nil
+}
+
+// live shows the flows between two ends.
+func (o *readOptions) live(ctx context.Context, source, target string) (*answer.Live, error) {
+	s, c, pods, err := o.ends(ctx, source, target)
+	if err != nil {
 		return nil, err
 	}
-	connection, err := ends.Connection(source, target)
+	names, err := answer.Whose(s)
 	if err != nil {
-		return nil, usage{err}
+		return nil, err
+	}
+	want := streams.Ends{From: names(c.Source.String()), To: names(c.Target.Addr().String()), Protocol: c.Protocol}
+	if c.Protocol != "icmp" {
+		want.Port = strconv.Itoa(int(c.Target.Port()))
+	} else if c.Source.Is6() {
+		want.Protocol = "icmp6"
+	}
+	var flows []flowapi.Flow
+	var missing []string
+	asked := map[string]bool{}
+	for todo := []string{want.From, want.To}; len(todo) > 0; todo = todo[1:] { // the first adds endpoints of a service
+		if asked[todo[0]] || !strings.HasPrefix(todo[0], "pod/") {
+			continue
+		}
+		asked[todo[0]] = true
+		more, left, err := ofPod(ctx, o, s, pods, strings.TrimPrefix(todo[0], "pod/"))
+		if err != nil {
+			return nil, err
+		}
+		flows, missing = append(flows, more...), append(missing, left...)
+		for _, stream := range streams.Join(more, names) {
+			if stream.From == want.From && stream.To == want.To && stream.Via != "" {
+				todo = append(todo, stream.Via)
+			}
+		}
+	}
+	return answer.NewLive(s, want, flows, missing)
+}
+
+// ofPod reads the flows of a pod "namespace/name" from its node.
+func ofPod(ctx context.Context, o *readOptions, s *snapshot.Snapshot, pods []corev1.Pod, name string) ([]flowapi.Flow, []string, error) {
+	namespace, pod, _ := strings.Cut(name, "/")
+	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Namespace == namespace && p.Name == pod })
+	if i < 0 || pods[i].Spec.NodeName == "" {
+		return nil, nil, nil
+	}
+	return o.read(ctx, s, pods[i].Spec.NodeName, flowapi.Query{Namespace: namespace, Pod: pod, Why: true})
+}
+
+func (o *readOptions) trace(ctx context.Context, source, target string) (*answer.Traced, error) {
+	s, connection, pods, err := o.ends(ctx, source, target)
+	if err != nil {
+		return nil, err
 	}
 	cluster, err := o.cluster()
 	if err != nil {
 		return nil, err
 	}
-	db := databases{cluster, ends.Pods}
+	db := databases{cluster, pods}
 	printed, err := db.run(ctx, "sb", connection.Command())
 	if err != nil {
 		return nil, err

@@ -32,7 +32,8 @@ type PodExplained struct {
 	// Unlisted: the NodeOffload lists the pods with the worst share of its node, and this is none of them.
 	Unlisted bool `json:"unlisted,omitempty"`
 	// Reasons explain the traffic outside hardware: the first is to be removed first.
-	Reasons  []Reason  `json:"reasons,omitempty"`
+	Reasons []Reason `json:"reasons,omitempty"`
+	PodStreams
 	Problems []Problem `json:"problems,omitempty"`
 }
 
@@ -216,6 +217,7 @@ func (e *PodExplained) Text(p *Page) {
 		p.Line("  means  %s", r.Meaning)
 		p.Line("  do     %s", r.Action)
 	}
+	e.printStreamsOf(p)
 	if len(e.Problems) > 0 {
 		p.Line("")
 		printProblems(p, e.Problems, e.Taken)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -76,4 +77,14 @@ func get[T any](ctx context.Context, c Client, path string, parameters url.Value
 		return nil, fmt.Errorf("reading the answer of %s: %w", address, err)
 	}
 	return out, nil
+}
+
+// Socket is where the agent serves the API to root on its node.
+const Socket = "/run/ovn-kubernetes/flows.sock"
+
+// Local makes a client for a Unix socket.
+func Local(socket string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
 }

@@ -161,10 +161,16 @@ type End struct {
 	Pod       string `json:"pod,omitempty"`
 }
 
-// Why is what a flow was made from.
+// Why is what a flow was made from, and what keeps it out of hardware.
 type Why struct {
-	ID    string `json:"id"`
+	ID string `json:"id"`
+	// Obstacles are in the order in which they have to go.
+	Obstacles []offload.Obstacle `json:"obstacles,omitempty"`
+
 	Rules []Rule `json:"rules,omitempty"`
+	// Reconstructed: the rules are those by which the flow would be made now. ovs-vswitchd does not know them of a flow that had
+	// a single packet.
+	Reconstructed bool `json:"reconstructed,omitempty"`
 	// Problem says why the rules are not known.
 	Problem string `json:"problem,omitempty"`
 }

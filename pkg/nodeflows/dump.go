@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -21,25 +22,32 @@ type dump struct {
 	flows []flowapi.Flow
 	// threads has the thread of the datapath of a flow, where there are several.
 	threads map[string]string
+	// obstacles are what keeps flows out of hardware.
+	obstacles map[string][]offload.Obstacle
+	// keys are the matches of flows that had a single packet.
+	keys map[string]string
 }
 
 // numbered is a flow with its place in the dump.
 type numbered struct {
 	flowapi.Flow
-	at int
+	at        int
+	obstacles []offload.Obstacle
+	key       string
 }
 
 // read dumps the flows. Rates are those since the last dump.
 func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump) (*dump, error) {
-	d := &dump{taken: time.Now(), threads: map[string]string{}}
+	d := &dump{taken: time.Now(), threads: map[string]string{}, obstacles: map[string][]offload.Obstacle{}, keys: map[string]string{}}
 	pods := map[string]contract.Owner{}
 	for _, p := range now.Ports {
 		pods[p.Name] = p.Pod
 	}
 	var found []numbered
 	seen := 0
+	advisor := offload.NewAdvisor(now)
 	report, placed, err := offload.ReadEach(ctx, sw, now, func(f *dpflow.Flow, thread string) {
-		found = append(found, numbered{convert(f, pods), seen})
+		found = append(found, numbered{convert(f, pods), seen, advisor.Obstacles(*f), single(f)})
 		seen++
 		if thread != "" {
 			d.threads[f.UFID] = thread
@@ -57,6 +65,12 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	for _, n := range most(found) {
 		f := n.Flow
 		f.Placed = placed[n.at]
+		if n.key != "" {
+			d.keys[f.ID] = n.key
+		}
+		if len(n.obstacles) > 0 {
+			d.obstacles[f.ID] = n.obstacles
+		}
 		if was, ok := before[f.ID]; ok && f.Packets >= was {
 			rate := float64(f.Packets-was) / d.taken.Sub(last.taken).Seconds()
 			f.PacketsPerSecond = &rate
@@ -64,6 +78,14 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 		d.flows = append(d.flows, f)
 	}
 	return d, nil
+}
+
+// single is the match of a flow that had a single packet: the packet that made it is not counted.
+func single(f *dpflow.Flow) string {
+	if f.Packets > 1 {
+		return ""
+	}
+	return strings.Clone(f.Key)
 }
 
 // most keeps the flows with the most packets.

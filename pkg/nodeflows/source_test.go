@@ -32,6 +32,9 @@ type vswitchd struct {
 	dumps    int
 	detrace  func(args []string) (string, error)
 	detraces [][]string
+	// trace is the answer to ofproto/trace; tracing is what was asked.
+	trace   string
+	tracing []string
 }
 
 func (v *vswitchd) Instance() (unixctl.Instance, error) { return unixctl.Instance{}, nil }
@@ -43,6 +46,9 @@ func (v *vswitchd) Call(_ context.Context, method string, args ...string) (strin
 	case "ofproto/detrace":
 		v.detraces = append(v.detraces, args)
 		return v.detrace(args)
+	case "ofproto/trace":
+		v.tracing = args
+		return v.trace, nil
 	}
 	return "", errors.New(method)
 }

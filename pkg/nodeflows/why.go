@@ -37,11 +37,15 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 			if err != nil {
 				return err
 			}
+			why.Obstacles = d.obstacles[f.ID]
 			f.Why = why
 			again = again || early
 		}
-		if !again || attempt == attempts {
+		if !again {
 			return nil
+		}
+		if attempt == attempts {
+			return s.reconstructed(ctx, d, flows)
 		}
 		select {
 		case <-ctx.Done():
@@ -49,6 +53,23 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 		case <-time.After(pause):
 		}
 	}
+}
+
+// reconstructed finds the rules of flows that have none yet in another way.
+func (s *Source) reconstructed(ctx context.Context, d *dump, flows []flowapi.Flow) error {
+	for i := range flows {
+		f := &flows[i]
+		if f.Why.Problem != problemEarly {
+			continue
+		}
+		why, err := s.reconstruct(ctx, d, f.ID)
+		if err != nil {
+			return err
+		}
+		why.Obstacles = f.Why.Obstacles
+		f.Why = why
+	}
+	return nil
 }
 
 // detrace asks for the rules of one flow. early: a later question may have an answer.

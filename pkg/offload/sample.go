@@ -47,6 +47,7 @@ func ReadEach(ctx context.Context, sw Switch, now State, each func(f *dpflow.Flo
 	}
 	report, placements := ClassifyEach(func(yield func(dpflow.Flow) bool) {
 		for f := range d.flows() {
+			f.Key = d.key
 			each(&f, d.thread)
 			yield(f) // Classify takes them all
 		}
@@ -74,6 +75,7 @@ type dump struct {
 	datapaths []string
 
 	thread    string // of a datapath in userspace whose flows are read
+	key       string // of the flow
 	malformed int
 	err       error
 }
@@ -86,6 +88,7 @@ func (d *dump) flows() iter.Seq[dpflow.Flow] {
 				return nil
 			}
 			f, err := dpflow.Parse(text)
+			d.key = dpflow.KeyOf(text)
 			if err != nil {
 				d.malformed++
 				return nil //nolint:nilerr // one line of a newer release must not mask the others

@@ -95,6 +95,9 @@ func (s *Snapshot) file(name string, r io.Reader) error {
 	if name == summaryFile {
 		return json.NewDecoder(r).Decode(s)
 	}
+	if strings.HasPrefix(name, flowsDir) {
+		return s.readFlows(r)
+	}
 	if resource, ok := strings.CutPrefix(name, objectsDir); ok {
 		text, err := io.ReadAll(r)
 		if err != nil {

@@ -29,6 +29,7 @@ type Snapshot struct {
 	objects map[Resource][]map[string]any
 	// typed are the objects as Objects gave them: by resource, a slice.
 	typed sync.Map
+	flows []NodeFlows
 }
 
 // reporters are the names under which the network's processes write Events.

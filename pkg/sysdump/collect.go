@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,8 @@ func commands() []command {
 type Options struct {
 	// Nodes are those whose commands and logs are collected; empty: all.
 	Nodes []string
+	// Flows are those of the nodes, with names.
+	Flows map[string]snapshot.NodeFlows
 	// Progress gets a line for each node.
 	Progress io.Writer
 }
@@ -66,6 +69,11 @@ func Collect(ctx context.Context, c *Cluster, s *snapshot.Snapshot, to io.Writer
 	archive, err := snapshot.NewArchive(to, s)
 	if err != nil {
 		return err
+	}
+	for _, node := range slices.Sorted(maps.Keys(o.Flows)) {
+		if err := archive.AddFlows(node, o.Flows[node]); err != nil {
+			return err
+		}
 	}
 	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
 	if err != nil {

@@ -3,7 +3,9 @@ package trace
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -53,14 +55,14 @@ func RowsCommand(table string, hints map[string]string) []string {
 
 // Hints reads the answer to HintsCommand: the first digits of a Northbound row's UUID, by those of a flow.
 func Hints(answer []byte) (map[string]string, error) {
-	rows, err := parseRows(answer)
+	rows, err := ParseRows(answer)
 	if err != nil {
 		return nil, err
 	}
 	hints := map[string]string{}
 	for _, row := range rows {
-		if hint := strings.TrimPrefix(mapOf(row["external_ids"])["stage-hint"], "0x"); hint != "" {
-			hints[short(row["_uuid"])] = hint
+		if hint := strings.TrimPrefix(MapOf(row["external_ids"])["stage-hint"], "0x"); hint != "" {
+			hints[Prefix(row["_uuid"])] = hint
 		}
 	}
 	return hints, nil
@@ -68,41 +70,51 @@ func Hints(answer []byte) (map[string]string, error) {
 
 // AddRows reads the answer to RowsCommand into rows by the first digits of their UUIDs.
 func AddRows(rows map[string]Row, table string, answer []byte) error {
-	found, err := parseRows(answer)
+	found, err := ParseRows(answer)
 	if err != nil {
 		return err
 	}
 	for _, columns := range found {
-		rows[short(columns["_uuid"])] = Row{table, columns}
+		rows[Prefix(columns["_uuid"])] = Row{table, columns}
 	}
 	return nil
 }
 
-// parseRows reads the format json of ovn-nbctl and ovn-sbctl (ovs-vsctl(8)).
-func parseRows(answer []byte) ([]map[string]any, error) {
-	if len(bytes.TrimSpace(answer)) == 0 {
-		return nil, nil
-	}
-	var table struct {
-		Headings []string
-		Data     [][]any
-	}
-	if err := json.Unmarshal(answer, &table); err != nil {
-		return nil, fmt.Errorf("reading rows of a database: %w", err)
-	}
-	var rows []map[string]any
-	for _, cells := range table.Data {
-		row := map[string]any{}
-		for i, heading := range table.Headings {
-			row[heading] = cells[i]
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
+// ParseRows reads the format json of ovn-nbctl and ovn-sbctl (ovs-vsctl(8)), of one command.
+func ParseRows(answer []byte) ([]map[string]any, error) {
+	all, err := ParseAnswers(answer)
+	return slices.Concat(all...), err
 }
 
-// short gives the first digits of ["uuid", "..."].
-func short(value any) string {
+// ParseAnswers is ParseRows for the answers of several commands.
+func ParseAnswers(answer []byte) ([][]map[string]any, error) {
+	var all [][]map[string]any
+	for decoder := json.NewDecoder(bytes.NewReader(answer)); ; {
+		var table struct {
+			Headings []string
+			Data     [][]any
+		}
+		err := decoder.Decode(&table)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading rows of a database: %w", err)
+		}
+		var rows []map[string]any
+		for _, cells := range table.Data {
+			row := map[string]any{}
+			for i, heading := range table.Headings {
+				row[heading] = cells[i]
+			}
+			rows = append(rows, row)
+		}
+		all = append(all, rows)
+	}
+}
+
+// Prefix gives the first eight digits of ["uuid", "..."].
+func Prefix(value any) string {
 	if pair, ok := value.([]any); ok && len(pair) == 2 {
 		if id, ok := pair[1].(string); ok && len(id) >= 8 {
 			return id[:8]
@@ -111,8 +123,8 @@ func short(value any) string {
 	return ""
 }
 
-// mapOf reads ["map", [[key, value], ...]] (RFC 7047, section 5.1).
-func mapOf(value any) map[string]string {
+// MapOf reads ["map", [[key, value], ...]] (RFC 7047, section 5.1).
+func MapOf(value any) map[string]string {
 	out := map[string]string{}
 	pair, ok := value.([]any)
 	if !ok || len(pair) != 2 {

@@ -42,7 +42,7 @@ func Steps(p Path, hints map[string]string, rows map[string]Row) ([]Step, Verdic
 		if !ok {
 			continue
 		}
-		step := Step{Where: f.Datapath, What: row.what(f), Object: mapOf(row.Columns["external_ids"])[OwnerKey]}
+		step := Step{Where: f.Datapath, What: row.What(f), Object: MapOf(row.Columns["external_ids"])[OwnerKey]}
 		if step.What == "" || len(steps) > 0 && steps[len(steps)-1] == step {
 			continue
 		}
@@ -64,8 +64,8 @@ func Steps(p Path, hints map[string]string, rows map[string]Row) ([]Step, Verdic
 	return steps, verdict
 }
 
-// what says what a row decided about a packet in a flow; "" if it decided nothing.
-func (r Row) what(f Flow) string {
+// What says what a row decided about a packet in a flow; "" if it decided nothing.
+func (r Row) What(f Flow) string {
 	text := func(column string) string { value, _ := r.Columns[column].(string); return value }
 	switch r.Table {
 	case "ACL":
@@ -82,6 +82,9 @@ func (r Row) what(f Flow) string {
 			if strings.HasPrefix(action, "reject") || slices.Contains(f.Actions, "drop") {
 				return "load balancer: no endpoint"
 			}
+		}
+		if f.Actions == nil { // not known
+			return "load balancer"
 		}
 	case "Logical_Router_Policy":
 		return "router policy: " + text("action")

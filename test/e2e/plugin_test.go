@@ -98,7 +98,7 @@ func TestPlugin_ExplainsPod(t *testing.T) {
 		code int
 	}{
 		{[]string{"explain", "pod/none", "-n", ns}, 1},
-		{[]string{"explain", "service/web"}, 64},
+		{[]string{"explain", "deployment/web"}, 64},
 		{[]string{"explain"}, 64},
 		{[]string{"status", "-o", "xml"}, 64},
 		{[]string{"status", "--no-such-flag"}, 64},

@@ -13,11 +13,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 )
 
-// TestDocs_ListTheTable holds that testdata/meanings.txt says what the flows of each table and
+// TestDocs_ListTheTable holds that meanings.txt says what the flows of each table and
 // priority are for, and that docs/north-south.md has them, each with a flow of the test cases.
 func TestDocs_ListTheTable(t *testing.T) {
 	examples := exampleFlows(t)
-	raw, err := os.ReadFile("testdata/meanings.txt")
+	raw, err := os.ReadFile("meanings.txt")
 	nodetest.Must(t, err)
 	text := "| Table | Priority | What | To | Example |\n|---|---|---|---|---|\n"
 	for line := range strings.Lines(string(raw)) {
@@ -30,7 +30,7 @@ func TestDocs_ListTheTable(t *testing.T) {
 		text += fmt.Sprintf("| %s | %s | `%s` |\n", strings.Replace(key, " ", " | ", 1), meaning, example)
 	}
 	for key, flow := range examples {
-		t.Errorf("testdata/meanings.txt has no line %q: %s", key, flow)
+		t.Errorf("meanings.txt has no line %q: %s", key, flow)
 	}
 	const doc, begin, end = "../../../docs/north-south.md", "<!-- flows: written by go test ./pkg/node/flows -update -->\n", "<!-- flows: end -->\n"
 	page, err := os.ReadFile(doc)

@@ -93,7 +93,7 @@ func shared(cfg Config, s State, g Gateway) bool {
 func (b *bridge) write(ctx context.Context, name string, table []string) error {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
-	if err := b.deps.Flows.Replace(ctx, name, table); err != nil {
+	if err := b.deps.Flows.Replace(ctx, name, flows.WithCookies(table)); err != nil {
 		return fmt.Errorf("gateway bridge: %w", err)
 	}
 	return nil

@@ -15,6 +15,10 @@ import (
 type flowTables map[string][]string
 
 func (f flowTables) Replace(_ context.Context, bridge string, flows []string) error {
+	flows = slices.Clone(flows)
+	for i := range flows {
+		_, flows[i], _ = strings.Cut(flows[i], ",") // the cookie is of no interest here
+	}
 	f[bridge] = flows
 	return nil
 }

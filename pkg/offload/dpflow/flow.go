@@ -38,6 +38,8 @@ type Flow struct {
 	Layer   Layer
 	Offload Offload
 	Actions []Term
+	// Key is all that the dump has of the flow's match, for commands that take a flow. Parse leaves it empty: see KeyOf.
+	Key string
 }
 
 // Layer is which part of the machine has the flow.

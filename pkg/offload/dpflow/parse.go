@@ -27,6 +27,15 @@ func Thread(heading string) string {
 	return strings.TrimSuffix(number, ":")
 }
 
+// KeyOf is the match of a line, as ofproto/trace takes it.
+func KeyOf(line string) string {
+	key, _, _ := strings.Cut(line, ", packets:")
+	if strings.HasPrefix(key, "ufid:") {
+		_, key, _ = strings.Cut(key, ", ")
+	}
+	return key
+}
+
 // Parse reads one flow.
 func Parse(line string) (Flow, error) {
 	f := Flow{Used: -1}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+)
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	readOptions
+	worst int
+	to    string
+}
+
+func explainCommand() *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use: "explain pod/NAME|node/NAME|svc/NAME|netpol/NAME", Args: cobra.MaximumNArgs(1), Short: "is its traffic in hardware, and if not why",
+		Long: "Explain says where the traffic of an object is handled, which objects decide about it, and what keeps it out of hardware.\n" +
+			"The streams of a pod are read from the agent of its node, by pods/exec.",
+		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain pod/web-0 --to svc/db -n shop\n  kubectl offload explain svc/db -n shop\n" +
+			"  kubectl offload explain node/worker-1\n  kubectl offload explain --worst 10",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := o.explain(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			return o.say(cmd.OutOrStdout(), a)
+		},
+	}
+	cmd.Flags().IntVar(&o.worst, "worst", 0, "list so many pods with the smallest share of packets in hardware")
+	cmd.Flags().StringVar(&o.to, "to", "", "streams of the pod to pod/NAME, svc/NAME or an address alone")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
+	return o.flags(cmd)
+}
+
+// kinds are those that explain takes, with their owners' kinds.
+var kinds = map[string]string{ //nolint:gochecknoglobals // constant
+	"pod": "Pod", "node": "Node", "svc": "Service", "service": "Service", "netpol": "NetworkPolicy", "networkpolicy": "NetworkPolicy",
+}
+
+func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Answer, error) {
+	if o.worst > 0 && len(args) == 0 {
+		s, err := o.snapshot(ctx, answer.WorstResources()...)
+		if err != nil {
+			return nil, err
+		}
+		return answer.NewWorst(s, o.worst)
+	}
+	if len(args) == 0 {
+		return nil, usage{errors.New("want pod/NAME, node/NAME, svc/NAME, netpol/NAME or --worst N")}
+	}
+	kind, name, _ := strings.Cut(args[0], "/")
+	switch {
+	case kinds[kind] == "" || name == "":
+		return nil, usage{fmt.Errorf("%q: want pod/NAME, node/NAME, svc/NAME or netpol/NAME", args[0])}
+	case kind == "node":
+		s, err := o.snapshot(ctx, answer.StatusResources()...)
+		if err != nil {
+			return nil, err
+		}
+		return answer.ExplainNode(s, name)
+	}
+	name, err := o.qualified(name)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "pod" {
+		return o.pod(ctx, name)
+	}
+	s, err := o.snapshot(ctx, answer.FlowResources()...)
+	if err != nil {
+		return nil, err
+	}
+	flows, missing, err := o.read(ctx, s, "", flowapi.Query{Why: true})
+	if err != nil {
+		return nil, err
+	}
+	return answer.ExplainObject(s, kinds[kind], name, flows, missing)
+}
+
+// qualified gives a name its namespace.
+func (o *readOptions) qualified(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	if o.namespace == "" {
+		var err error
+		if o.namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
+			return "", err
+		}
+	}
+	return o.namespace + "/" + name, nil
+}
+
+// pod explains a pod with its streams, which are left out where the agent cannot be asked.
+func (o *explainOptions) pod(ctx context.Context, name string) (answer.Answer, error) {
+	s, err := o.snapshot(ctx, slices.Concat(answer.ExplainPodResources(), []snapshot.Resource{snapshot.Services})...)
+	if err != nil {
+		return nil, err
+	}
+	e, err := answer.ExplainPod(s, name)
+	if err != nil || e.HostNetwork || e.Node == "" {
+		return e, err
+	}
+	to := o.to
+	if kind, target, ok := strings.Cut(to, "/"); ok && kind != "node" {
+		if target, err = o.qualified(target); err != nil {
+			return nil, err
+		}
+		to = kind + "/" + target
+	}
+	namespace, pod, _ := strings.Cut(name, "/")
+	flows, missing, err := o.read(ctx, s, e.Node, flowapi.Query{Namespace: namespace, Pod: pod, Why: true})
+	if err != nil {
+		missing = append(missing, "streams: "+err.Error())
+	}
+	return e, e.AddStreams(s, flows, missing, to)
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+)
+
+// flowOptions are the flags of verbs about streams.
+type flowOptions struct {
+	readOptions
+	node   string
+	last   int
+	filter answer.Filter
+}
+
+func flowsCommand() *cobra.Command {
+	var o flowOptions
+	cmd := &cobra.Command{
+		Use: "flows", Args: cobra.NoArgs, Short: "the streams of the datapath, where they are handled, and the objects that decide",
+		Long: "Flows lists what the datapaths of the nodes forward now, for each stream by which rules of which objects.\n" +
+			"These are flows of the datapath as dumps see them, and not each connection.",
+		Example: "  kubectl offload flows -n shop\n  kubectl offload flows --pod web-0 -n shop --place ovs\n  kubectl offload flows --verdict dropped -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.filter.Validate(); err != nil {
+				return usage{err}
+			}
+			a, err := o.streams(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.format == "jsonl" {
+				return o.lines(cmd.OutOrStdout(), a)
+			}
+			return o.say(cmd.OutOrStdout(), a)
+		},
+	}
+	o.flags(cmd)
+	f := cmd.Flags()
+	f.Lookup("output").Usage = "text, json, yaml or jsonl (a stream a line)"
+	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of one end, and of names without one; empty: all")
+	f.StringVar(&o.filter.Pod, "pod", "", "pod at one end")
+	f.StringVar(&o.filter.FromPod, "from-pod", "", "pod that sends")
+	f.StringVar(&o.filter.ToPod, "to-pod", "", "pod that receives, itself or for a service")
+	f.StringVar(&o.filter.ToService, "to-service", "", "service that is asked")
+	f.StringVar(&o.filter.Protocol, "protocol", "", "tcp, udp, sctp, icmp, icmp6 or arp")
+	f.StringVar(&o.filter.Port, "port", "", "port that is asked")
+	f.StringVar(&o.filter.Verdict, "verdict", "", "forwarded or dropped")
+	f.StringVar(&o.filter.Place, "place", "", "hardware, partial, tc or ovs")
+	f.StringVar(&o.filter.Reason, "reason", "", "why it is not in hardware, such as action")
+	f.StringVar(&o.filter.Policy, "policy", "", "NetworkPolicy that decides")
+	f.Float64Var(&o.filter.MinRate, "min-pps", 0, "least packets a second, from the second dump of a node on")
+	f.StringVar(&o.node, "node", "", "node; empty: all")
+	f.IntVar(&o.last, "last", 0, "so many streams with the most packets; 0: all")
+	return cmd
+}
+
+// qualify gives names their namespace.
+func (o *flowOptions) qualify() error {
+	for _, name := range []*string{&o.filter.Pod, &o.filter.FromPod, &o.filter.ToPod, &o.filter.ToService, &o.filter.Policy} {
+		if *name == "" || strings.Contains(*name, "/") {
+			continue
+		}
+		namespace := o.filter.Namespace
+		if namespace == "" {
+			var err error
+			if namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
+				return err
+			}
+		}
+		*name = namespace + "/" + *name
+	}
+	return nil
+}
+
+func (o *flowOptions) streams(ctx context.Context) (*answer.Streams, error) {
+	if err := o.qualify(); err != nil {
+		return nil, err
+	}
+	s, err := o.snapshot(ctx, answer.FlowResources()...)
+	if err != nil {
+		return nil, err
+	}
+	flows, missing, err := o.read(ctx, s, o.node, flowapi.Query{Namespace: o.filter.Namespace, Why: true})
+	if err != nil {
+		return nil, err
+	}
+	return answer.NewStreams(s, flows, missing, o.filter, o.last)
+}
+
+// read reads flows with their names, of a node or of all, from a cluster or an archive.
+func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node string, q flowapi.Query) ([]flowapi.Flow, []string, error) {
+	if o.from != "" {
+		return s.Flows(node), nil, nil
+	}
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := o.cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	from := agents{cluster, pods}
+	nodes := from.nodes()
+	if node != "" {
+		if !slices.Contains(nodes, node) {
+			return nil, nil, answer.ErrNotFound{Object: "agent of node " + node}
+		}
+		nodes = []string{node}
+	}
+	return from.flows(ctx, nodes, q)
+}
+
+// lines writes a stream a line.
+func (o *flowOptions) lines(w io.Writer, a *answer.Streams) error {
+	encoder := json.NewEncoder(w)
+	for _, s := range a.Streams {
+		if err := encoder.Encode(s); err != nil {
+			return fmt.Errorf("writing a stream: %w", err)
+		}
+	}
+	if a.Code != answer.Good {
+		return exit(a.Code)
+	}
+	return nil
+}

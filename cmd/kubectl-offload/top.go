@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+)
+
+func topCommand() *cobra.Command {
+	var o flowOptions
+	by, outside, interval := "pod", false, time.Duration(0)
+	cmd := &cobra.Command{
+		Use: "top", Args: cobra.NoArgs, Short: "the pods, nodes, reasons or streams with the most packets outside hardware",
+		Example: "  kubectl offload top\n  kubectl offload top --by reason\n  kubectl offload top --by stream --outside -n shop",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(answer.TopBy(), by) {
+				return usage{fmt.Errorf("--by %q: want one of %s", by, strings.Join(answer.TopBy(), ", "))}
+			}
+			a, err := o.top(cmd.Context(), by, outside, interval)
+			if err != nil {
+				return err
+			}
+			return o.say(cmd.OutOrStdout(), a)
+		},
+	}
+	o.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&by, "by", by, "what a line is: "+strings.Join(answer.TopBy(), ", "))
+	f.BoolVar(&outside, "outside", false, "leave out what is in hardware as a whole")
+	f.DurationVar(&interval, "interval", 3*time.Second, "time in which packets are counted; 0: the life of each flow")
+	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of streams; empty: all")
+	f.StringVar(&o.node, "node", "", "node; empty: all")
+	return cmd
+}
+
+func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval time.Duration) (*answer.Top, error) {
+	if by == "stream" {
+		a, err := o.streams(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return answer.NewTopStreams(a, outside), nil
+	}
+	s, err := o.snapshot(ctx, snapshot.Pods)
+	if err != nil {
+		return nil, err
+	}
+	if o.from != "" {
+		return answer.NewTop(s, by, s.Summaries(), nil, outside), nil
+	}
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := o.cluster()
+	if err != nil {
+		return nil, err
+	}
+	from := agents{cluster, pods}
+	nodes := from.nodes()
+	if o.node != "" {
+		nodes = []string{o.node}
+	}
+	summaries, missing := all(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
+		return from.counted(ctx, node, interval)
+	})
+	return answer.NewTop(s, by, summaries, missing, outside), nil
+}
+
+// patience is how many intervals a node may take for its next dump: an agent dumps more rarely where a dump takes long.
+const patience = 10
+
+// counted is a node's summary of the time between two dumps, or of the life of each flow for no interval.
+func (a agents) counted(ctx context.Context, node string, interval time.Duration) (*flowapi.Summary, error) {
+	first, err := a.of(node).Summary(ctx, true)
+	if err != nil || interval <= 0 {
+		return first, err
+	}
+	for range patience {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(interval):
+		}
+		next, err := a.of(node).Summary(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		if next.Taken.After(first.Taken) {
+			return answer.Since(first, next), nil
+		}
+	}
+	return first, nil
+}

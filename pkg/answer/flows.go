@@ -1,0 +1,205 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
+)
+
+// Filter chooses streams. Empty fields choose all. Names are NAMESPACE/NAME.
+type Filter struct {
+	Namespace, Pod, FromPod, ToPod, ToService string
+	Protocol, Port                            string
+	// Verdict is forwarded or dropped.
+	Verdict, Place, Reason, Policy string
+	MinRate                        float64
+}
+
+// Validate refuses words that no stream has.
+func (f Filter) Validate() error {
+	for _, c := range []struct {
+		flag, value string
+		words       []string
+	}{
+		{"verdict", f.Verdict, []string{"forwarded", "dropped"}},
+		{"place", f.Place, wordsOf(offload.Places())},
+		{"reason", f.Reason, wordsOf(offload.Reasons())},
+	} {
+		if c.value != "" && !slices.Contains(c.words, c.value) {
+			return fmt.Errorf("--%s %q: want one of %s", c.flag, c.value, strings.Join(c.words, ", "))
+		}
+	}
+	return nil
+}
+
+func wordsOf[T ~string](list []T) []string {
+	var words []string
+	for _, one := range list {
+		words = append(words, string(one))
+	}
+	return words
+}
+
+// Chooses says whether a stream is one of those.
+func (f Filter) Chooses(s streams.Stream) bool {
+	of := func(want, kind string, ends ...string) bool { return want == "" || slices.Contains(ends, kind+want) }
+	return f.in(s) && f.is(s) && of(f.Pod, "pod/", s.From, s.To, s.Via) && of(f.FromPod, "pod/", s.From) &&
+		of(f.ToPod, "pod/", s.To, s.Via) && of(f.ToService, "svc/", s.To) &&
+		(f.Policy == "" || slices.ContainsFunc(s.DecidedBy, func(object string) bool { return Object(object) == "netpol/"+f.Policy }))
+}
+
+// in says whether an end of a stream is in the namespace.
+func (f Filter) in(s streams.Stream) bool {
+	return f.Namespace == "" || slices.ContainsFunc([]string{s.From, s.To, s.Via}, func(end string) bool {
+		_, name, _ := strings.Cut(end, "/")
+		return strings.HasPrefix(name, f.Namespace+"/")
+	})
+}
+
+// is says whether a stream has the words of the filter.
+func (f Filter) is(s streams.Stream) bool {
+	word := func(want, have string) bool { return want == "" || want == have }
+	verdict := "forwarded"
+	if s.Drops {
+		verdict = "dropped"
+	}
+	rate := 0.0
+	if s.PacketsPerSecond != nil {
+		rate = *s.PacketsPerSecond
+	}
+	return word(f.Protocol, s.Protocol) && word(f.Port, s.Port) && word(f.Verdict, verdict) && word(f.Place, string(s.Place)) &&
+		word(f.Reason, string(s.Reason)) && rate >= f.MinRate
+}
+
+// Object is an owner of a row as kubectl names objects: NetworkPolicy/shop/deny is netpol/shop/deny.
+func Object(owner string) string {
+	kind, name, ok := strings.Cut(owner, "/")
+	if !ok {
+		return owner
+	}
+	if _, err := contract.ParseOwner(owner); err != nil {
+		return owner
+	}
+	short := map[string]string{"NetworkPolicy": "netpol", "Service": "svc", "Pod": "pod", "Node": "node", "Namespace": "ns"}[kind]
+	return cmp.Or(short, strings.ToLower(kind)) + "/" + name
+}
+
+// Streams are the streams of a cluster at one moment.
+type Streams struct {
+	Header
+	Streams []streams.Stream `json:"streams"`
+	// Named and Flows count the flows of the datapath that were read.
+	Named int `json:"namedFlows"`
+	Flows int `json:"flows"`
+	// Unnamed says why flows have no name, and how many.
+	Unnamed map[string]int `json:"unnamed,omitempty"`
+}
+
+// NewStreams joins flows, which were read without those that are missing.
+func NewStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, filter Filter, last int) (*Streams, error) {
+	names, err := Whose(s)
+	if err != nil {
+		return nil, err
+	}
+	a := &Streams{Header: header("Streams", s), Flows: len(flows), Streams: []streams.Stream{}}
+	a.missed(missing)
+	for _, f := range flows {
+		if why := flownames.Unnamed(f); why == "" {
+			a.Named++
+		} else {
+			if a.Unnamed == nil {
+				a.Unnamed = map[string]int{}
+			}
+			a.Unnamed[why]++
+		}
+	}
+	for _, stream := range streams.Join(flows, names) {
+		if filter.Chooses(stream) {
+			a.Streams = append(a.Streams, stream)
+		}
+	}
+	if last > 0 {
+		a.Streams = a.Streams[:min(last, len(a.Streams))]
+	}
+	if len(a.Streams) > 0 {
+		if from := a.Streams[0].From; strings.HasPrefix(from, "pod/") {
+			a.Next = "kubectl offload explain " + from
+		}
+	}
+	return a, nil
+}
+
+// missed takes along what could not be read of nodes.
+func (h *Header) missed(missing []string) {
+	h.Missing = append(h.Missing, missing...)
+	if len(h.Missing) > 0 {
+		h.Code = max(h.Code, Uncertain)
+	}
+}
+
+// Text implements Answer.
+func (a *Streams) Text(p *Page) {
+	printStreams(p, a.Streams)
+	if a.Flows > 0 {
+		p.Line("")
+		p.Line("%d of %d flows of the datapath have the names of objects", a.Named, a.Flows)
+	}
+	for _, why := range slices.Sorted(maps.Keys(a.Unnamed)) {
+		p.Line("  %d: %s", a.Unnamed[why], why)
+	}
+}
+
+func printStreams(p *Page, list []streams.Stream) {
+	if len(list) == 0 {
+		p.Line("no such stream: flows of the datapath end ten seconds after their last packet")
+		return
+	}
+	rows := [][]string{{"FROM", "TO", "PROTOCOL", "PACKETS", "PACKETS/S", "PLACE", "BECAUSE", "DECIDED BY"}}
+	for _, s := range list {
+		rate := "-"
+		if s.PacketsPerSecond != nil {
+			rate = strconv.FormatFloat(*s.PacketsPerSecond, 'f', 0, 64)
+		}
+		to := cmp.Or(s.To, "any")
+		if s.Via != "" {
+			to += " (" + s.Via + ")"
+		}
+		protocol := cmp.Or(s.Protocol, "any")
+		if s.Port != "" {
+			protocol += ":" + s.Port
+		}
+		place := string(s.Place)
+		if s.Drops {
+			place += ", dropped"
+		}
+		rows = append(rows, []string{
+			cmp.Or(s.From, "any"), to, protocol, strconv.FormatUint(s.Packets, 10), rate, place, becauseOf(s.Placed), decided(s),
+		})
+	}
+	p.Table(rows)
+}
+
+func becauseOf(at flowapi.Placed) string {
+	if at.Detail == "" {
+		return cmp.Or(string(at.Reason), "-")
+	}
+	return string(at.Reason) + " (" + at.Detail + ")"
+}
+
+func decided(s streams.Stream) string {
+	var objects []string
+	for _, owner := range s.DecidedBy {
+		objects = append(objects, Object(owner))
+	}
+	return cmp.Or(strings.Join(objects, ", "), "? "+s.Unnamed)
+}

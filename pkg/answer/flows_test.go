@@ -1,0 +1,193 @@
+package answer
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
+)
+
+// shop is a pod that asks a service, whose endpoint is on another node.
+func shop(t *testing.T) *snapshot.Snapshot {
+	t.Helper()
+	pod := func(name, node, address string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: shop, annotations: {k8s.ovn.org/pod-networks: '{\"default\":{\"ip_addresses\":[\"" +
+			address + "/24\"],\"mac_address\":\"0a:58:0a:f4:01:05\",\"gateway_ips\":[\"10.244.1.1\"]}}'}}\nspec: {nodeName: " + node + "}\nstatus: {phase: Running}\n---\n"
+	}
+	s := cluster(t, []byte(pod("web-0", "w1", "10.244.1.7")+pod("db-0", "w2", "10.244.2.9")+
+		"apiVersion: v1\nkind: Node\nmetadata: {name: w1}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}"))
+	s.Add(snapshot.Services, map[string]any{
+		"metadata": map[string]any{"name": "db", "namespace": "shop"}, "spec": map[string]any{"clusterIPs": []any{"10.96.0.44"}},
+	})
+	return s
+}
+
+func why(row, what, object string) *flowapi.Why {
+	return &flowapi.Why{Rules: []flowapi.Rule{{Cookie: 1, Name: &flowapi.Name{Stage: "ls_in_lb", Row: row, What: what, Objects: []string{object}}}}}
+}
+
+// shopFlows are those of web-0 to svc/db and of the answers, on both nodes.
+func shopFlows() []flowapi.Flow {
+	web, db := flowapi.End{Port: "veth1", Namespace: "shop", Pod: "web-0"}, flowapi.End{Port: "veth9", Namespace: "shop", Pod: "db-0"}
+	tunnel := flowapi.End{Port: "genev_sys_6081"}
+	ovs, rate := flowapi.Placed{Place: offload.OVS, Reason: offload.ReasonAction, Detail: "hash"}, 50.0
+	hardware, blocked := flowapi.Placed{Place: offload.Hardware}, why("Load_Balancer", "load balancer", "Service/shop/db")
+	blocked.Obstacles = []offload.Obstacle{{Reason: offload.ReasonAction, Detail: "hash"}, {Reason: offload.ReasonPort, Detail: "not a representor"}}
+	return []flowapi.Flow{
+		{ID: "a", Node: "w1", From: web, Packet: flowapi.Packet{Protocol: "tcp", Target: "10.96.0.44", TargetPort: "5432"}, Way: flowapi.Way{Next: []uint32{1}}, Placed: ovs,
+			Actions: "ct(nat),recirc(0x1)",
+			Why:     blocked, DecidedBy: []string{"Service/shop/db"}},
+		{ID: "b", Node: "w1", From: web, To: []flowapi.End{tunnel}, Packet: flowapi.Packet{Protocol: "tcp", Target: "10.244.2.9", Tunnel: "192.0.2.2"}, Way: flowapi.Way{Recirculation: 1}, Placed: ovs,
+			Traffic: flowapi.Traffic{Packets: 70, Bytes: 7000, PacketsPerSecond: &rate}, Why: why("Logical_Switch_Port", "", "Pod/shop/db-0"), DecidedBy: []string{"Pod/shop/db-0"}},
+		{ID: "c", Node: "w2", From: tunnel, To: []flowapi.End{db}, Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.1.7", Target: "10.244.2.9", TargetPort: "5432", Tunnel: "192.0.2.1"}, Placed: hardware,
+			Traffic: flowapi.Traffic{Packets: 69}, Why: why("ACL", "ingress policy: allow-related", "NetworkPolicy/shop/db-ingress"), DecidedBy: []string{"NetworkPolicy/shop/db-ingress"}},
+		{ID: "d", Node: "w1", From: tunnel, To: []flowapi.End{web}, Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.2.9", Tunnel: "192.0.2.2"}, Placed: hardware, Traffic: flowapi.Traffic{Packets: 30}},
+	}
+}
+
+func text(t *testing.T, a Answer) string {
+	t.Helper()
+	page := &Page{}
+	a.Text(page)
+	return page.text.String()
+}
+
+func TestLive_JoinsBothNodes(t *testing.T) {
+	want := streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}
+	flows := shopFlows()
+	l, err := NewLive(shop(t), want, append(flows, flows...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := text(t, l)
+	for _, part := range []string{
+		"pod/shop/web-0 to svc/shop/db tcp:5432: ALLOWED", "node w1  ovs, 70 packets because of action (hash)", "load balancer", "svc/shop/db",
+		"tunnel with 192.0.2.2", "node w2  hardware, 69 packets", "netpol/shop/db-ingress", "back, node w1  hardware, 30 packets", "3 of 4 flows named",
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("no %q in\n%s", part, got)
+		}
+	}
+	if len(l.Legs) != 3 || l.Legs[1].Node != "w2" || !l.Legs[2].Back || l.Code != Good {
+		t.Errorf("exit code %d, legs %+v", l.Code, l.Legs)
+	}
+	flows[2].Drops, flows[2].To = true, nil
+	if l, err = NewLive(shop(t), want, flows[2:3], nil); err != nil || l.Verdict != "idle" { // the drop is of the endpoint, not of the service
+		t.Errorf("%v, %+v", err, l)
+	}
+	want.To = "pod/shop/db-0"
+	if l, err = NewLive(shop(t), want, flows[2:3], nil); err != nil || l.Verdict != "dropped" || l.Code != Degraded || !strings.Contains(text(t, l), "DROPPED") {
+		t.Errorf("%v, %+v", err, l)
+	}
+}
+
+func TestStreams_FilterAndNames(t *testing.T) {
+	rate := Filter{MinRate: 49}
+	for name, c := range map[string]struct {
+		filter Filter
+		want   int
+	}{
+		"all": {Filter{}, 3}, "pod": {Filter{Pod: "shop/db-0"}, 3}, "from": {Filter{FromPod: "shop/web-0"}, 2}, "to": {Filter{ToPod: "shop/web-0"}, 1},
+		"service": {Filter{ToService: "shop/db"}, 1}, "policy": {Filter{Policy: "shop/db-ingress"}, 1}, "place": {Filter{Place: "hardware"}, 2},
+		"reason": {Filter{Reason: "action"}, 1}, "dropped": {Filter{Verdict: "dropped"}, 0}, "rate": {rate, 1}, "namespace": {Filter{Namespace: "other"}, 0},
+		"port": {Filter{Port: "5432", Protocol: "tcp"}, 2}, "another protocol": {Filter{Protocol: "udp"}, 0},
+	} {
+		a, err := NewStreams(shop(t), shopFlows(), nil, c.filter, 0)
+		if err != nil || len(a.Streams) != c.want {
+			t.Errorf("%s: %v, %+v", name, err, a.Streams)
+		}
+	}
+	a, err := NewStreams(shop(t), shopFlows(), []string{"node/w3: no answer"}, Filter{}, 1)
+	if err != nil || a.Named != 3 || a.Flows != 4 || len(a.Streams) != 1 || a.Code != Uncertain || len(a.Unnamed) != 1 {
+		t.Errorf("%v, %+v", err, a)
+	}
+	if got := text(t, a); !strings.Contains(got, "svc/shop/db (pod/shop/db-0)") || !strings.Contains(got, "3 of 4 flows") {
+		t.Error(got)
+	}
+	for _, wrong := range []Filter{{Place: "cloud"}, {Reason: "x"}, {Verdict: "lost"}} {
+		if wrong.Validate() == nil {
+			t.Errorf("%+v is accepted", wrong)
+		}
+	}
+}
+
+func TestExplainPod_StreamsWithAdvice(t *testing.T) {
+	e, err := ExplainPod(shop(t), "shop/web-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.AddStreams(shop(t), shopFlows(), nil, ""); err != nil || len(e.Streams) != 3 || len(e.Advice) != 1 {
+		t.Fatalf("%v, %+v", err, e.PodStreams)
+	}
+	got := text(t, e)
+	for _, part := range []string{"WHY  pod/shop/web-0 to svc/shop/db tcp:5432", "1. action (hash), svc/shop/db", "2. port (not a representor)", "then 2 is left", "then hardware, unless"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("no %q in\n%s", part, got)
+		}
+	}
+	e.PodStreams = PodStreams{}
+	if err := e.AddStreams(shop(t), shopFlows(), nil, "svc/shop/db"); err != nil || len(e.Streams) != 1 {
+		t.Errorf("%v, %+v", err, e.Streams)
+	}
+	d, err := ExplainObject(shop(t), "NetworkPolicy", "shop/db-ingress", shopFlows(), nil)
+	if err != nil || len(d.Streams) != 1 || d.Share.Hardware.Packets != 69 || len(d.Pods) != 2 {
+		t.Errorf("%v, %+v", err, d)
+	}
+	if d, err = ExplainObject(shop(t), "NetworkPolicy", "shop/other", shopFlows(), nil); err != nil || len(d.Streams) != 0 {
+		t.Errorf("a policy that decides nothing: %v, %+v", err, d)
+	}
+}
+
+func TestSince_CountsBetweenTwoSummaries(t *testing.T) {
+	at := func(after time.Duration, hardware, ovs uint64) *flowapi.Summary {
+		share := offload.Share{Hardware: offload.Count{Packets: hardware}, OVS: offload.Count{Packets: ovs}}
+		return &flowapi.Summary{
+			Taken: taken.Add(after), Total: share, Pods: []flowapi.PodSummary{{Namespace: "shop", Name: "web-0", Traffic: share}},
+			Outside: []offload.Cause{{Reason: "action", Count: offload.Count{Packets: ovs}}},
+		}
+	}
+	got := Since(at(0, 100, 50), at(4*time.Second, 300, 20)) // flows in software have ended
+	if got.Seconds != 4 || got.Total.Hardware.Packets != 200 || got.Total.OVS.Packets != 0 || got.Pods[0].Traffic != got.Total || got.Outside[0].Packets != 0 {
+		t.Errorf("%+v", got)
+	}
+	if same := Since(at(0, 1, 1), at(0, 1, 1)); same.Seconds != 0 || same.Total.Hardware.Packets != 1 {
+		t.Errorf("of one dump: %+v", same)
+	}
+}
+
+func TestTop_SortsBySoftware(t *testing.T) {
+	in := func(hardware, ovs uint64) offload.Share {
+		return offload.Share{Hardware: offload.Count{Packets: hardware}, OVS: offload.Count{Packets: ovs}}
+	}
+	summaries := []*flowapi.Summary{
+		{Node: "w1", Seconds: 10, Total: in(100, 50), Outside: []offload.Cause{{Reason: "action", Detail: "hash", Count: offload.Count{Packets: 50}}}, Pods: []flowapi.PodSummary{
+			{Namespace: "shop", Name: "web-0", Traffic: in(90, 50), Reason: "action", Detail: "hash"}, {Namespace: "shop", Name: "fast", Traffic: in(10, 0)}, {Namespace: "shop", Name: "silent"},
+		}},
+		{Node: "w2", Seconds: 10, Total: in(5, 80), Outside: []offload.Cause{{Reason: "port", Count: offload.Count{Packets: 80}}}},
+	}
+	for by, want := range map[string]string{"pod": "shop/web-0 shop/fast", "node": "w2 w1", "reason": "port action"} {
+		top := NewTop(snapshot.New(taken, "ovn-kubernetes"), by, summaries, nil, false)
+		var names []string
+		for _, row := range top.Rows {
+			names = append(names, row.Name)
+		}
+		if got := strings.Join(names, " "); got != want || *top.Total.Rate != 23.5 || top.Nodes != 2 {
+			t.Errorf("%s: %s, %+v", by, got, top.Total)
+		}
+	}
+	top := NewTop(snapshot.New(taken, "ovn-kubernetes"), "pod", summaries, []string{"node/w3: no answer"}, true)
+	if got := text(t, top); strings.Contains(got, "shop/fast") || !strings.Contains(got, "64 %") || !strings.Contains(got, "action (hash)") || top.Code != Uncertain {
+		t.Errorf("exit code %d: %s", top.Code, got)
+	}
+	a, err := NewStreams(shop(t), shopFlows(), nil, Filter{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if top = NewTopStreams(a, true); len(top.Rows) != 1 || top.Rows[0].Name != "pod/shop/web-0 > svc/shop/db tcp:5432" {
+		t.Errorf("%+v", top.Rows)
+	}
+}

@@ -1,0 +1,161 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
+)
+
+// PodStreams are a pod's streams, and what keeps those in software out of hardware.
+type PodStreams struct {
+	Streams []streams.Stream `json:"streams,omitempty"`
+	Advice  []Advice         `json:"advice,omitempty"`
+}
+
+// Advice says why a stream is not in hardware, and what has to change. Each obstacle was found by classifying the stream's flows
+// without those before it.
+type Advice struct {
+	From      string     `json:"from,omitempty"`
+	To        string     `json:"to,omitempty"`
+	Protocol  string     `json:"protocol,omitempty"`
+	Port      string     `json:"port,omitempty"`
+	Obstacles []Obstacle `json:"obstacles"`
+}
+
+// Obstacle is one of them, in words.
+type Obstacle struct {
+	offload.Obstacle
+	Meaning string `json:"meaning"`
+	Action  string `json:"action"`
+	// Objects are those whose rules the flow with the obstacle was made from.
+	Objects []string `json:"objects,omitempty"`
+}
+
+// AddStreams adds the streams of the pod, of those to one target only if one is named. What could not be read of them does not
+// make the answer about the pod worse.
+func (e *PodExplained) AddStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, to string) error {
+	names, err := Whose(s)
+	if err != nil {
+		return err
+	}
+	e.Missing = append(e.Missing, missing...)
+	byID := map[string]*flowapi.Flow{}
+	for i := range flows {
+		byID[flows[i].ID] = &flows[i]
+	}
+	for _, stream := range streams.Join(flows, names) {
+		if !stream.Of("pod/"+e.Pod) || to != "" && stream.To != to && stream.Via != to {
+			continue
+		}
+		e.Streams = append(e.Streams, stream)
+		if advice := advise(stream, byID); len(advice.Obstacles) > 0 {
+			e.Advice = append(e.Advice, advice)
+		}
+	}
+	return nil
+}
+
+// advise joins the obstacles of a stream's flows.
+func advise(stream streams.Stream, flows map[string]*flowapi.Flow) Advice {
+	advice := Advice{From: stream.From, To: stream.To, Protocol: stream.Protocol, Port: stream.Port}
+	for _, id := range stream.Flows {
+		f := flows[id]
+		if f == nil || f.Why == nil {
+			continue
+		}
+		for _, o := range f.Why.Obstacles {
+			if slices.ContainsFunc(advice.Obstacles, func(have Obstacle) bool { return have.Obstacle == o }) {
+				continue
+			}
+			meaning, action := Meaning(string(o.Reason))
+			out := Obstacle{Obstacle: o, Meaning: meaning, Action: action}
+			if o.Reason == offload.ReasonAction || o.Reason == offload.ReasonSlowPath {
+				out.Objects = f.DecidedBy
+			}
+			advice.Obstacles = append(advice.Obstacles, out)
+		}
+	}
+	return advice
+}
+
+// shownAdvice bounds the advice of a page: streams to one target have the same.
+const shownAdvice = 3
+
+// printStreamsOf writes the streams of an explained object.
+func (p PodStreams) printStreamsOf(page *Page) {
+	if len(p.Streams) == 0 {
+		return
+	}
+	page.Line("")
+	printStreams(page, p.Streams)
+	for _, a := range p.Advice[:min(shownAdvice, len(p.Advice))] {
+		page.Line("")
+		page.Line("WHY  %s to %s %s", cmp.Or(a.From, "any"), cmp.Or(a.To, "any"), strings.TrimSuffix(cmp.Or(a.Protocol, "any")+":"+a.Port, ":"))
+		for i, o := range a.Obstacles {
+			objects := ""
+			for _, owner := range o.Objects {
+				objects += ", " + Object(owner)
+			}
+			page.Line("  %d. %s%s: %s", i+1, becauseOf(flowapi.Placed{Reason: o.Reason, Detail: o.Detail}), objects, o.Meaning)
+		}
+		page.Line("TO CHANGE (its flows were classified without each)")
+		for i, o := range a.Obstacles {
+			then := fmt.Sprintf("then %d is left", i+2)
+			if i == len(a.Obstacles)-1 {
+				then = "then hardware, unless the NIC's driver refuses it"
+			}
+			page.Line("  %d. %s: %s", i+1, o.Action, then)
+		}
+	}
+	if left := len(p.Advice) - shownAdvice; left > 0 {
+		page.Line("and %s more outside hardware: -o json has all", plural(left, "stream"))
+	}
+}
+
+// Deciding are the streams that an object decides about or is an end of: a service, or a policy.
+type Deciding struct {
+	Header
+	Object string `json:"object"`
+	// Pods are those at the ends of the streams.
+	Pods    []string         `json:"pods"`
+	Share   offload.Share    `json:"share"`
+	Streams []streams.Stream `json:"streams"`
+}
+
+// ExplainObject explains a Service or a NetworkPolicy "kind/namespace/name" by the streams that it decides about.
+func ExplainObject(s *snapshot.Snapshot, kind, name string, flows []flowapi.Flow, missing []string) (*Deciding, error) {
+	names, err := Whose(s)
+	if err != nil {
+		return nil, err
+	}
+	short := map[string]string{"Service": "svc", "NetworkPolicy": "netpol"}[kind] + "/" + name
+	d := &Deciding{Header: header("Deciding", s), Object: short, Pods: []string{}, Streams: []streams.Stream{}}
+	d.missed(missing)
+	for _, stream := range streams.Join(flows, names) {
+		if stream.To != short && !slices.Contains(stream.DecidedBy, kind+"/"+name) {
+			continue
+		}
+		d.Streams = append(d.Streams, stream)
+		for _, end := range []string{stream.From, stream.To, stream.Via} {
+			if strings.HasPrefix(end, "pod/") && !slices.Contains(d.Pods, end) {
+				d.Pods = append(d.Pods, end)
+			}
+		}
+	}
+	slices.Sort(d.Pods)
+	d.Share = streams.Share(d.Streams)
+	return d, nil
+}
+
+// Text implements Answer.
+func (d *Deciding) Text(p *Page) {
+	p.Line("%s  %s of the packets in hardware, streams of %s", d.Object, percent(d.Share), plural(len(d.Pods), "pod"))
+	p.Line("")
+	printStreams(p, d.Streams)
+}

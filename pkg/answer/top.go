@@ -1,0 +1,204 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
+)
+
+// Top lists where the most packets are.
+type Top struct {
+	Header
+	By string `json:"by"`
+	// Nodes are those that have answered.
+	Nodes int      `json:"nodes"`
+	Total TopRow   `json:"total"`
+	Rows  []TopRow `json:"rows"`
+}
+
+// TopRow is the traffic of one pod, node or reason. Packets are those of Seconds, or of the flows that live.
+type TopRow struct {
+	Name    string        `json:"name"`
+	Node    string        `json:"node,omitempty"`
+	Traffic offload.Share `json:"traffic"`
+	// Rate is packets a second; absent while nothing was measured twice.
+	Rate *float64 `json:"packetsPerSecond,omitempty"`
+	// Because is why most of it is outside hardware.
+	Because string `json:"because,omitempty"`
+	Drops   uint64 `json:"drops,omitempty"`
+}
+
+// TopBy are what Top lists by.
+func TopBy() []string { return []string{"pod", "node", "reason", "stream"} }
+
+// NewTop adds up the summaries of nodes. Outside leaves out what is in hardware as a whole.
+func NewTop(s *snapshot.Snapshot, by string, summaries []*flowapi.Summary, missing []string, outside bool) *Top {
+	t := &Top{Header: header("Top", s), By: by, Nodes: len(summaries), Rows: []TopRow{}}
+	t.missed(missing)
+	rows := map[string]*TopRow{}
+	for _, summary := range summaries {
+		t.Total.add(summary.Total, summary.Seconds)
+		switch by {
+		case "node":
+			row := &TopRow{Name: summary.Node}
+			row.add(summary.Total, summary.Seconds)
+			if len(summary.Outside) > 0 {
+				row.Because = becauseOf(flowapi.Placed{Reason: summary.Outside[0].Reason, Detail: summary.Outside[0].Detail})
+			}
+			rows[summary.Node] = row
+		case "reason":
+			for _, cause := range summary.Outside {
+				row := rows[string(cause.Reason)]
+				if row == nil {
+					row = &TopRow{Name: string(cause.Reason)}
+					rows[row.Name] = row
+				}
+				row.add(offload.Share{OVS: cause.Count}, summary.Seconds)
+			}
+		case "pod":
+			for _, pod := range summary.Pods {
+				row := &TopRow{Name: pod.Namespace + "/" + pod.Name, Node: summary.Node, Drops: pod.Drops.Packets}
+				row.add(pod.Traffic, summary.Seconds)
+				if pod.Reason != "" {
+					row.Because = becauseOf(flowapi.Placed{Reason: pod.Reason, Detail: pod.Detail})
+				}
+				rows[row.Name] = row
+			}
+		}
+	}
+	for _, row := range rows {
+		t.keep(*row, outside)
+	}
+	t.sort()
+	return t
+}
+
+// Since is what a summary has more than an earlier one. Flows that have ended meanwhile took their packets along: what is less
+// counts as nothing.
+func Since(before, after *flowapi.Summary) *flowapi.Summary {
+	took := after.Taken.Sub(before.Taken).Seconds()
+	if after.Seconds > 0 || took <= 0 {
+		return after
+	}
+	out := *after
+	out.Seconds, out.Total = took, less(after.Total, before.Total)
+	out.Outside, out.Pods = slices.Clone(after.Outside), slices.Clone(after.Pods)
+	for i := range out.Outside {
+		for _, was := range before.Outside {
+			if was.Reason == out.Outside[i].Reason && was.Detail == out.Outside[i].Detail {
+				out.Outside[i].Count = fewer(out.Outside[i].Count, was.Count)
+			}
+		}
+	}
+	for i := range out.Pods {
+		for _, was := range before.Pods {
+			if was.Namespace == out.Pods[i].Namespace && was.Name == out.Pods[i].Name {
+				out.Pods[i].Traffic, out.Pods[i].Drops = less(out.Pods[i].Traffic, was.Traffic), fewer(out.Pods[i].Drops, was.Drops)
+			}
+		}
+	}
+	return &out
+}
+
+func less(a, b offload.Share) offload.Share {
+	for _, at := range offload.Places() {
+		*a.At(at) = fewer(*a.At(at), *b.At(at))
+	}
+	return a
+}
+
+func fewer(a, b offload.Count) offload.Count {
+	return offload.Count{Flows: a.Flows, Packets: a.Packets - min(a.Packets, b.Packets), Bytes: a.Bytes - min(a.Bytes, b.Bytes)}
+}
+
+// NewTopStreams is Top by stream.
+func NewTopStreams(of *Streams, outside bool) *Top {
+	t := &Top{Header: of.Header, By: "stream", Rows: []TopRow{}}
+	t.Kind, t.Next = "Top", ""
+	nodes := map[string]bool{}
+	for _, s := range of.Streams {
+		nodes[s.Node] = true
+		share := streams.Share([]streams.Stream{s})
+		t.Total.Traffic.Add(share)
+		row := TopRow{
+			Name: fmt.Sprintf("%s > %s %s", cmp.Or(s.From, "any"), cmp.Or(s.To, "any"), strings.TrimSuffix(cmp.Or(s.Protocol, "any")+":"+s.Port, ":")),
+			Node: s.Node, Traffic: share, Rate: s.PacketsPerSecond,
+		}
+		if s.Reason != "" {
+			row.Because = becauseOf(s.Placed)
+		}
+		t.keep(row, outside)
+	}
+	t.Nodes = len(nodes)
+	t.sort()
+	return t
+}
+
+func (r *TopRow) add(traffic offload.Share, seconds float64) {
+	r.Traffic.Add(traffic)
+	if seconds <= 0 {
+		return
+	}
+	sum := traffic.Sum()
+	rate := float64(sum.Packets) / seconds
+	if r.Rate != nil {
+		rate += *r.Rate
+	}
+	r.Rate = &rate
+}
+
+func (t *Top) keep(row TopRow, outside bool) {
+	if sum := row.Traffic.Sum(); sum.Packets > 0 && (!outside || row.Traffic.Hardware.Packets < sum.Packets) {
+		t.Rows = append(t.Rows, row)
+	}
+}
+
+// sort has the most packets outside hardware first, then the most packets.
+func (t *Top) sort() {
+	slices.SortFunc(t.Rows, func(a, b TopRow) int {
+		x, y := a.Traffic.Sum().Packets, b.Traffic.Sum().Packets
+		return cmp.Or(cmp.Compare(y-b.Traffic.Hardware.Packets, x-a.Traffic.Hardware.Packets), cmp.Compare(y, x), cmp.Compare(a.Name, b.Name))
+	})
+	if len(t.Rows) > 0 && t.By == "pod" {
+		t.Next = "kubectl offload explain pod/" + t.Rows[0].Name
+	}
+}
+
+// Text implements Answer.
+func (t *Top) Text(p *Page) {
+	p.Line("%s answered: %s of the packets in hardware, %s packets/s", plural(t.Nodes, "node"), percent(t.Total.Traffic), number(t.Total.Rate))
+	if len(t.Rows) == 0 {
+		p.Line("no traffic")
+		return
+	}
+	rows := [][]string{{strings.ToUpper(t.By), "NODE", "PACKETS", "PACKETS/S", "HARDWARE", "DROPPED", "BECAUSE"}}
+	for _, r := range t.Rows {
+		rows = append(rows, []string{
+			r.Name, cmp.Or(r.Node, "-"), strconv.FormatUint(r.Traffic.Sum().Packets, 10), number(r.Rate), percent(r.Traffic),
+			strconv.FormatUint(r.Drops, 10), cmp.Or(r.Because, "-"),
+		})
+	}
+	p.Table(rows)
+}
+
+func percent(share offload.Share) string {
+	ratio, ok := share.Ratio()
+	if !ok {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100*ratio)
+}
+
+func number(rate *float64) string {
+	if rate == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*rate, 'f', 0, 64)
+}

@@ -1,0 +1,72 @@
+package nodeflows
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+)
+
+// traced is the answer of Open vSwitch 3.5, shortened.
+const traced = `Flow: udp,in_port=1,vlan_tci=0x0000,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1,tp_dst=2
+
+bridge("br0")
+-------------
+    thaw
+        Resuming from table 2
+ 0. ip,in_port=1, priority 7, cookie 0x1234abcd
+    resubmit(,1)
+ 1. ip,nw_dst=10.0.0.2, priority 100, cookie 0x77
+    set_field:0x6->metadata
+    ct(table=2)
+    drop
+     -> A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table 2.
+40. priority 0
+    drop
+
+Final flow: unchanged
+Megaflow: recirc_id=0,eth,ip,in_port=1,nw_dst=10.0.0.2,nw_frag=no
+Datapath actions: ct,recirc(0x1)
+
+recirc(0x1) - resume conntrack with default ct_state=trk|new (use --ct-next to customize)
+ 2. ip, priority 100, cookie 0x78
+    output:2
+`
+
+func TestParseTrace_RulesUpToRecirculation(t *testing.T) {
+	want := []flowapi.Rule{
+		{Cookie: 0x1234abcd, Rule: "priority=7,ip,in_port=1,actions=resubmit(,1)"},
+		{Cookie: 0x77, Table: 1, Rule: "priority=100,ip,nw_dst=10.0.0.2,actions=set_field:0x6->metadata,ct(table=2),drop"},
+		{Table: 40, Rule: "priority=0,actions=drop"},
+	}
+	if diff := cmp.Diff(want, parseTrace(traced)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if rules := parseTrace("no bridge: unknown"); rules != nil {
+		t.Errorf("%+v", rules)
+	}
+}
+
+// TestWhy_ReconstructsRulesOfOnePacket: ovs-vswitchd never knows the rules of a flow that had one packet.
+func TestWhy_ReconstructsRulesOfOnePacket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const single, busy = "aaaaaaaa-0000-0000-0000-000000000004", "aaaaaaaa-0000-0000-0000-000000000003"
+		v := &vswitchd{trace: traced, detrace: func([]string) (string, error) { return "Cache was not found\n", nil }}
+		why, err := testSource(v).Why(t.Context(), single)
+		if err != nil || !why.Reconstructed || why.Problem != "" || len(why.Rules) != 3 {
+			t.Fatalf("%+v, %v", why, err)
+		}
+		if want := "recirc_id(0),in_port(eth0),eth_type(0x0806),arp(sip=172.18.0.1,tip=172.18.0.3,op=1/0xff)"; len(v.tracing) != 1 || v.tracing[0] != want {
+			t.Errorf("traced %q", v.tracing)
+		}
+		if why, err = testSource(v).Why(t.Context(), busy); err != nil || why.Reconstructed || why.Problem == "" {
+			t.Errorf("a flow of more packets, whose rules come: %+v, %v", why, err)
+		}
+		v.trace = "" // the flow has ended meanwhile
+		if why, err = testSource(v).Why(t.Context(), single); err != nil || why.Reconstructed || why.Problem == "" {
+			t.Errorf("%+v, %v", why, err)
+		}
+	})
+}

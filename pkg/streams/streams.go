@@ -1,0 +1,226 @@
+// Package streams joins the flows of a datapath into streams: what goes from one end to another by one protocol and port.
+// A packet's way is often several flows, because conntrack ends a flow and recirculates the packet.
+//
+// Place in the data flow:
+//
+//	flowapi.Flows of nodes, with names -> Join -> streams -> pkg/answer
+//
+// It is a pure package of its own because the plugin and a relay join flows in the same way.
+package streams
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+)
+
+// Stream is traffic between two ends on one node.
+type Stream struct {
+	Node string `json:"node"`
+	Ends
+	flowapi.Placed
+	Packets          uint64   `json:"packets"`
+	Bytes            uint64   `json:"bytes"`
+	PacketsPerSecond *float64 `json:"packetsPerSecond,omitempty"`
+	Drops            bool     `json:"drops,omitempty"`
+	// Tunnel is the other node's address.
+	Tunnel string `json:"tunnel,omitempty"`
+	// DecidedBy are Kubernetes objects, such as NetworkPolicy/shop/deny.
+	DecidedBy []string `json:"decidedBy,omitempty"`
+	// Unnamed says why DecidedBy is empty.
+	Unnamed string `json:"unnamed,omitempty"`
+	// Flows are the parts of the way, by UFID and in their order.
+	Flows []string `json:"flows"`
+}
+
+// Ends are those of a stream, as far as its flows tell.
+type Ends struct {
+	// From and To are pod/NAMESPACE/NAME, svc/NAMESPACE/NAME, node/NAME, an address or a network; empty: any.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Via is the pod behind a service that gets the packets.
+	Via      string `json:"via,omitempty"`
+	Protocol string `json:"protocol,omitempty"`
+	Port     string `json:"port,omitempty"`
+}
+
+// Names knows whose an address is.
+type Names func(address string) string
+
+// key is what the flows of one stream have in common.
+type key struct {
+	node string
+	Ends
+	flowapi.Placed
+	drops bool
+}
+
+// Join gives the streams, those with the most packets first. The flows have their names.
+func Join(of []flowapi.Flow, names Names) []Stream {
+	w := newWays(of)
+	found := map[key]*Stream{}
+	for i := range of {
+		last := &of[i]
+		if len(last.Next) > 0 {
+			continue // its packets are counted where the way ends
+		}
+		way := w.to(last)
+		k := key{last.Node, ends(way, names), last.Placed, last.Drops}
+		s := found[k]
+		if s == nil {
+			s = &Stream{Node: last.Node, Ends: k.Ends, Placed: last.Placed, Drops: last.Drops}
+			found[k] = s
+		}
+		s.add(way, last)
+	}
+	out := make([]Stream, 0, len(found))
+	for _, s := range found {
+		if len(s.DecidedBy) > 0 {
+			s.Unnamed = ""
+		}
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b Stream) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
+			cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Place, b.Place))
+	})
+	return out
+}
+
+// add adds a way that ends with the flow last.
+func (s *Stream) add(way []*flowapi.Flow, last *flowapi.Flow) {
+	s.Packets += last.Packets
+	s.Bytes += last.Bytes
+	if rate := last.PacketsPerSecond; rate != nil {
+		sum := *rate
+		if s.PacketsPerSecond != nil {
+			sum += *s.PacketsPerSecond
+		}
+		s.PacketsPerSecond = &sum
+	}
+	var rules []flowapi.Rule
+	for _, f := range way {
+		if !slices.Contains(s.Flows, f.ID) {
+			s.Flows = append(s.Flows, f.ID)
+		}
+		s.Tunnel = cmp.Or(s.Tunnel, f.Tunnel)
+		if f.Why != nil {
+			rules = append(rules, f.Why.Rules...)
+		}
+	}
+	for _, object := range flownames.Decided(rules) {
+		if !slices.Contains(s.DecidedBy, object) {
+			s.DecidedBy = append(s.DecidedBy, object)
+		}
+	}
+	s.Unnamed = flownames.Unnamed(*last)
+}
+
+// ways finds the flows before a flow.
+type ways struct {
+	// into has the flows that hand packets on, by node, port and number.
+	into map[place][]*flowapi.Flow
+}
+
+type place struct {
+	node, port string
+	number     uint32
+}
+
+func newWays(of []flowapi.Flow) ways {
+	w := ways{into: map[place][]*flowapi.Flow{}}
+	for i := range of {
+		for _, next := range of[i].Next {
+			at := place{of[i].Node, of[i].From.Port, next}
+			w.into[at] = append(w.into[at], &of[i])
+		}
+	}
+	return w
+}
+
+// to gives the way that ends with a flow. Where several flows may be before it, the way has all of them.
+func (w ways) to(last *flowapi.Flow) []*flowapi.Flow {
+	way := []*flowapi.Flow{last}
+	for i := 0; i < len(way); i++ { // the way grows meanwhile
+		f := way[i]
+		if f.Recirculation == 0 {
+			continue
+		}
+		for _, before := range w.into[place{f.Node, f.From.Port, f.Recirculation}] {
+			if !slices.Contains(way, before) && leads(before, way) {
+				way = append(way, before)
+			}
+		}
+	}
+	slices.Reverse(way)
+	return way
+}
+
+// leads says whether packets of one flow may come by a way: the addresses agree, as far as conntrack does not change them.
+func leads(before *flowapi.Flow, way []*flowapi.Flow) bool {
+	agree := func(a, b string) bool {
+		return a == "" || b == "" || a == b || strings.Contains(a, "/") || strings.Contains(b, "/")
+	}
+	changes := strings.Contains(before.Actions, "nat") || strings.Contains(before.Actions, "set(ipv")
+	for _, f := range way {
+		if !agree(before.Protocol, f.Protocol) {
+			return false
+		}
+	}
+	last := way[0]
+	return changes || agree(before.Source, last.Source) && agree(before.Target, last.Target) && agree(before.TargetPort, last.TargetPort)
+}
+
+// ends reads the ends of a way: where its packets come from and are for, and who gets them.
+func ends(way []*flowapi.Flow, names Names) Ends {
+	first, last := way[0], way[len(way)-1]
+	var e Ends
+	source, target := "", ""
+	for _, f := range way {
+		source, target = cmp.Or(source, f.Source), cmp.Or(target, f.Target)
+		e.Protocol, e.Port = cmp.Or(e.Protocol, f.Protocol), cmp.Or(e.Port, f.TargetPort)
+	}
+	e.From, e.To = names(source), names(target)
+	if pod := podOf(first.From); pod != "" {
+		e.From = pod
+	}
+	if len(last.To) == 1 {
+		got := podOf(last.To[0])
+		switch {
+		case got == "":
+		case strings.HasPrefix(e.To, "svc/"):
+			e.Via = got
+		default:
+			e.To = got
+		}
+	}
+	if e.Via == "" && strings.HasPrefix(e.To, "svc/") && last.Target != target {
+		e.Via = names(last.Target)
+	}
+	return e
+}
+
+func podOf(e flowapi.End) string {
+	if e.Pod == "" {
+		return ""
+	}
+	return "pod/" + e.Namespace + "/" + e.Pod
+}
+
+// Of says whether an object is an end of the stream.
+func (s Stream) Of(object string) bool { return s.From == object || s.To == object || s.Via == object }
+
+// Share is how many of the packets of streams are where.
+func Share(of []Stream) offload.Share {
+	var share offload.Share
+	for _, s := range of {
+		share.At(s.Place).Packets += s.Packets
+		share.At(s.Place).Bytes += s.Bytes
+		share.At(s.Place).Flows++
+	}
+	return share
+}

@@ -1,0 +1,77 @@
+package streams
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+)
+
+func whose(address string) string {
+	known := map[string]string{"10.96.0.44": "svc/shop/db", "10.244.2.9": "pod/shop/db-0", "10.244.1.7": "pod/shop/web"}
+	if name, ok := known[address]; ok {
+		return name
+	}
+	return address
+}
+
+func by(row, object string) *flowapi.Why {
+	return &flowapi.Why{Rules: []flowapi.Rule{{Cookie: 1, Name: &flowapi.Name{Row: row, Objects: []string{object}}}}}
+}
+
+// service is a way of three flows through conntrack to an endpoint of a service on another node.
+func service() []flowapi.Flow {
+	rate := 10.0
+	web := flowapi.End{Port: "rep1", Namespace: "shop", Pod: "web"}
+	hardware, tcp := flowapi.Placed{Place: offload.Hardware}, "tcp"
+	return []flowapi.Flow{
+		{ID: "a", Node: "w1", From: web, Packet: flowapi.Packet{Protocol: tcp, Target: "10.96.0.44", TargetPort: "5432"}, Way: flowapi.Way{Next: []uint32{1}}, Placed: hardware, Actions: "ct(zone=1,nat),recirc(0x1)", Why: by("Load_Balancer", "Service/shop/db")},
+		{ID: "b", Node: "w1", From: web, Packet: flowapi.Packet{Protocol: tcp, Target: "10.244.2.9"}, Way: flowapi.Way{Recirculation: 1, Next: []uint32{2}}, Placed: hardware, Actions: "ct(zone=2),recirc(0x2)", Why: by("ACL", "NetworkPolicy/shop/egress")},
+		{ID: "c", Node: "w1", From: web, To: []flowapi.End{{Port: "genev_sys_6081"}}, Packet: flowapi.Packet{Target: "10.244.2.9", Tunnel: "192.0.2.2"}, Way: flowapi.Way{Recirculation: 2},
+			Placed: hardware, Traffic: flowapi.Traffic{Packets: 7, Bytes: 700, PacketsPerSecond: &rate}, Actions: "set(tunnel(dst=192.0.2.2)),genev_sys_6081", Why: by("Logical_Switch_Port", "Pod/shop/db-0")},
+		{ID: "other", Node: "w1", From: web, Packet: flowapi.Packet{Protocol: "udp"}, Way: flowapi.Way{Next: []uint32{1}}, Actions: "ct(zone=1,nat),recirc(0x1)"},
+		{ID: "drop", Node: "w1", From: web, Packet: flowapi.Packet{Protocol: tcp, Target: "192.0.2.9", TargetPort: "22"}, Way: flowapi.Way{Drops: true},
+			Placed: flowapi.Placed{Place: offload.OVS, Reason: offload.ReasonNew}, Traffic: flowapi.Traffic{Packets: 1}, Actions: "drop", Why: &flowapi.Why{Problem: "gone"}},
+	}
+}
+
+func TestJoin_FollowsAWayThroughConntrack(t *testing.T) {
+	got := Join(service(), whose)
+	rate := 10.0
+	want := []Stream{
+		{
+			Node: "w1", Ends: Ends{From: "pod/shop/web", To: "svc/shop/db", Via: "pod/shop/db-0", Protocol: "tcp", Port: "5432"},
+			Placed: flowapi.Placed{Place: offload.Hardware}, Packets: 7, Bytes: 700, PacketsPerSecond: &rate, Tunnel: "192.0.2.2",
+			DecidedBy: []string{"Service/shop/db", "NetworkPolicy/shop/egress"}, Flows: []string{"a", "b", "c"},
+		},
+		{
+			Node: "w1", Ends: Ends{From: "pod/shop/web", To: "192.0.2.9", Protocol: "tcp", Port: "22"},
+			Placed: flowapi.Placed{Place: offload.OVS, Reason: offload.ReasonNew}, Packets: 1, Drops: true, Unnamed: "gone", Flows: []string{"drop"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if !got[0].Of("pod/shop/db-0") || got[0].Of("pod/shop/other") {
+		t.Error("ends")
+	}
+	share := Share(got)
+	if share.Hardware.Packets != 7 || share.OVS.Packets != 1 {
+		t.Errorf("%+v", share)
+	}
+}
+
+// TestJoin_NodesAndPortsAreApart: numbers of recirculation are a node's own.
+func TestJoin_NodesAndPortsAreApart(t *testing.T) {
+	flows := service()
+	for i := range flows[:2] {
+		flows[i].Node = "w2"
+	}
+	got := Join(flows, whose)
+	if !slices.Equal(got[0].Flows, []string{"c"}) || got[0].To != "pod/shop/db-0" {
+		t.Errorf("%+v", got[0])
+	}
+}
