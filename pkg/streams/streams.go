@@ -181,7 +181,7 @@ func ends(way []*flowapi.Flow, names Names) Ends {
 	var e Ends
 	source, target := "", ""
 	for _, f := range way {
-		source, target = cmp.Or(source, f.Source), cmp.Or(target, f.Target)
+		source, target = narrower(source, f.Source), narrower(target, f.Target)
 		e.Protocol, e.Port = cmp.Or(e.Protocol, f.Protocol), cmp.Or(e.Port, f.TargetPort)
 	}
 	e.From, e.To = names(source), names(target)
@@ -202,6 +202,14 @@ func ends(way []*flowapi.Flow, names Names) Ends {
 		e.Via = names(last.Target)
 	}
 	return e
+}
+
+// narrower prefers an address to a network. Of two addresses the first counts: what came later is conntrack's.
+func narrower(a, b string) string {
+	if a == "" || strings.Contains(a, "/") && b != "" && !strings.Contains(b, "/") {
+		return b
+	}
+	return a
 }
 
 func podOf(e flowapi.End) string {

@@ -64,6 +64,18 @@ func TestJoin_FollowsAWayThroughConntrack(t *testing.T) {
 	}
 }
 
+// TestJoin_NamesTheNarrowestAddress: one flow of a way matches a network, another one the address.
+func TestJoin_NamesTheNarrowestAddress(t *testing.T) {
+	flows := service()
+	flows[0].Target, flows[0].Source = "10.96.0.0/12", "10.244.1.0/24"
+	flows[1].Source = "10.244.1.7"
+	flows[0].From = flowapi.End{Port: "rep1"}
+	flows[1].From, flows[2].From = flows[0].From, flows[0].From
+	if got := Join(flows, whose); got[0].From != "pod/shop/web" || got[0].To != "pod/shop/db-0" {
+		t.Errorf("%+v", got[0])
+	}
+}
+
 // TestJoin_NodesAndPortsAreApart: numbers of recirculation are a node's own.
 func TestJoin_NodesAndPortsAreApart(t *testing.T) {
 	flows := service()
