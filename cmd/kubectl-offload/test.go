@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
+)
+
+// testOptions are the flags of test.
+type testOptions struct {
+	readOptions
+	quick, full, keep, cleanup bool
+	run, junit, image          string
+	nodes                      []string
+	parallel                   int
+}
+
+func testCommand() *cobra.Command {
+	var o testOptions
+	cmd := &cobra.Command{
+		Use: "test", Args: cobra.NoArgs, Short: "sends packets between pods, services and nodes, and says what does not work",
+		Long: "Test makes pods on two nodes in the namespace " + conncheck.Namespace + ", asks from pod to pod, service, node and name,\n" +
+			"compares each answer with what is expected, and deletes the namespace.\nExit code 1: a case failed; 3: the test could not be done.",
+		Example: "  kubectl offload test\n  kubectl offload test --full --junit result.xml\n  kubectl offload test --run '^policy/'\n  kubectl offload test --cleanup",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.test(cmd) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.quick, "quick", false, "the cases that are done without a flag")
+	f.BoolVar(&o.full, "full", false, "all cases")
+	f.StringVar(&o.run, "run", "", "regular expression of the cases; with ! before it, of those to leave out")
+	f.StringSliceVar(&o.nodes, "nodes", nil, "the two nodes; empty: the first two by name")
+	f.StringVar(&o.image, "image", "", "image of the pods; empty: that of the agents")
+	f.StringVar(&o.junit, "junit", "", "file to write for CI systems")
+	f.BoolVar(&o.keep, "keep", false, "leave the namespace")
+	f.BoolVar(&o.cleanup, "cleanup", false, "delete the namespace of an earlier test, and end")
+	f.IntVar(&o.parallel, "parallel", 8, "cases at a time")
+	o.clusterFlags(cmd)
+	f.StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
+	return cmd
+}
+
+func (o *testOptions) test(cmd *cobra.Command) error {
+	cases, err := conncheck.Select(conncheck.Cases(o.full), o.run)
+	if err != nil {
+		return usage{err}
+	}
+	if len(cases) == 0 {
+		return usage{fmt.Errorf("--run=%s matches no case", o.run)}
+	}
+	if o.quick && o.full {
+		return usage{errors.New("want --quick or --full")}
+	}
+	if n := len(o.nodes); n != 0 && n != 2 {
+		return usage{fmt.Errorf("--nodes has %d nodes: want two", n)}
+	}
+	session, err := o.session()
+	if err != nil {
+		return err
+	}
+	ctx, progress := cmd.Context(), cmd.ErrOrStderr()
+	if o.cleanup {
+		found, err := session.Remove(ctx)
+		if err == nil {
+			fmt.Fprintln(cmd.OutOrStdout(), map[bool]string{true: "deleted namespace " + conncheck.Namespace, false: "nothing to delete"}[found])
+		}
+		return err
+	}
+	at, err := o.place(ctx)
+	if err != nil {
+		return err
+	}
+	results, err := o.cases(ctx, session, at, cases, progress)
+	if err != nil {
+		return err
+	}
+	if o.junit != "" {
+		if err := writeJUnit(o.junit, results); err != nil {
+			return err
+		}
+	}
+	return o.say(cmd.OutOrStdout(), answer.NewTested(at, results, time.Now()))
+}
+
+func (o *testOptions) session() (*conncheck.Session, error) {
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	exec, err := sysdump.NewCluster(rc, conncheck.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, err
+	}
+	return conncheck.NewSession(client, exec), nil
+}
+
+func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
+	s, err := o.snapshot(ctx, snapshot.Nodes)
+	if err != nil {
+		return conncheck.Place{}, err
+	}
+	if missing := s.Missing[snapshot.Nodes]; missing != "" {
+		return conncheck.Place{}, errors.New(missing)
+	}
+	nodes, err := snapshot.Objects[corev1.Node](s, snapshot.Nodes)
+	if err != nil {
+		return conncheck.Place{}, err
+	}
+	agents, err := o.agents(ctx)
+	if err != nil {
+		return conncheck.Place{}, err
+	}
+	return conncheck.Choose(nodes, agents, o.nodes, o.image)
+}
+
+// cases makes the pods, asks, and removes them, also when it is interrupted.
+func (o *testOptions) cases(
+	ctx context.Context, session *conncheck.Session, at conncheck.Place, cases []conncheck.Case, progress io.Writer,
+) (results []conncheck.Result, err error) {
+	fmt.Fprintf(progress, "makes namespace %s with pods on %s and %s\n", conncheck.Namespace, at.NodeA, at.NodeB)
+	err = session.Make(ctx, at)
+	if errors.Is(err, conncheck.ErrPresent) {
+		return nil, fmt.Errorf("%w\nnext: kubectl offload test --cleanup", err)
+	}
+	if !o.keep {
+		defer func() {
+			fmt.Fprintf(progress, "deletes namespace %s\n", conncheck.Namespace)
+			_, removed := session.Remove(context.WithoutCancel(ctx))
+			err = errors.Join(err, removed)
+		}()
+	}
+	if err != nil {
+		return nil, err
+	}
+	env, err := session.Env(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := session.Settle(ctx, cases, env, o.parallel); err != nil {
+		return nil, err
+	}
+	n := 0
+	run := conncheck.Runner{Env: env, Parallel: o.parallel, Ask: session.Ask, Done: func(r conncheck.Result) {
+		if n++; r.Verdict != conncheck.Skip {
+			fmt.Fprintln(progress, answer.TestedLine(n, len(cases), r))
+		}
+	}}
+	results = run.Run(ctx, cases)
+	return results, ctx.Err()
+}
+
+func writeJUnit(path string, results []conncheck.Result) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(conncheck.WriteJUnit(file, results), file.Close())
+}
+
+// agents are read whole: a snapshot has no images.
+func (o *testOptions) agents(ctx context.Context) ([]appsv1.DaemonSet, error) {
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, err
+	}
+	return conncheck.DaemonSets(ctx, client, o.system)
+}

@@ -1,0 +1,78 @@
+package answer
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/pkg/lint"
+	"github.com/ovn-offload/ovn-offload/pkg/nodecheck"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+)
+
+// TestNewTested_OneFailureIsNo, and a test of skipped cases alone has shown nothing.
+func TestNewTested_OneFailureIsNo(t *testing.T) {
+	ok, fail, skip := conncheck.Result{ID: "a", Verdict: conncheck.OK}, conncheck.Result{ID: "b", Verdict: conncheck.Fail, Text: "timeout"}, conncheck.Result{ID: "c", Verdict: conncheck.Skip, Text: "pods have no IPv6"}
+	for _, c := range []struct {
+		results []conncheck.Result
+		want    Code
+		text    string
+	}{
+		{[]conncheck.Result{ok, skip}, Good, "1 skipped: pods have no IPv6\n1 of 2 good, 0 failed, 1 skipped; nodes n1 and n2\n"},
+		{[]conncheck.Result{ok, fail}, Degraded, "failed: b: timeout\n1 of 2 good, 1 failed, 0 skipped; nodes n1 and n2\n"},
+		{[]conncheck.Result{skip}, Uncertain, "1 skipped: pods have no IPv6\n0 of 1 good, 0 failed, 1 skipped; nodes n1 and n2\n"},
+	} {
+		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, c.results, time.Unix(0, 0))
+		if text := textOf(t, got); got.Code != c.want || !strings.HasPrefix(text, c.text) {
+			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
+		}
+	}
+}
+
+// TestNewLinted_OnlyLostHardwareIsNo, unless first packets count, too.
+func TestNewLinted_OnlyLostHardwareIsNo(t *testing.T) {
+	first := lint.Finding{Workload: "pod/shop/web", Object: "svc/shop/web", Reason: offload.ReasonAction, Detail: "hash"}
+	lost := first
+	lost.Loses = true
+	for _, c := range []struct {
+		findings []lint.Finding
+		strict   bool
+		want     Code
+	}{{nil, true, Good}, {[]lint.Finding{first}, false, Good}, {[]lint.Finding{first}, true, Degraded}, {[]lint.Finding{first, lost}, false, Degraded}} {
+		if got := NewLinted(c.findings, c.strict, time.Unix(0, 0)); got.Code != c.want {
+			t.Errorf("%v, strict %t: exit code %d, want %d", c.findings, c.strict, got.Code, c.want)
+		}
+	}
+}
+
+// TestNewPreflighted_WorstNodeIsTheExitCode: a node that has not answered is no node that is fit.
+func TestNewPreflighted_WorstNodeIsTheExitCode(t *testing.T) {
+	fit, warned := nodecheck.Report{Node: "n1", Verdict: "pass"}, nodecheck.Report{Node: "n2", Verdict: "warn"}
+	unfit := nodecheck.Report{Node: "n3", Verdict: "fail", Findings: []nodecheck.Finding{{Check: "kernel", Verdict: "fail", Message: "Linux 4.9 is older than 5.2.", Do: "Install Linux 5.2."}}}
+	silent := nodecheck.Report{Node: "n4", Error: "no image"}
+	for _, c := range []struct {
+		reports []nodecheck.Report
+		want    Code
+		text    string
+	}{
+		{[]nodecheck.Report{fit}, Good, "n1    fit"},
+		{[]nodecheck.Report{fit, warned}, Degraded, "n2    fit, with warnings"},
+		{[]nodecheck.Report{fit, warned, silent}, Uncertain, "not known: node/n4: no image"},
+		{[]nodecheck.Report{unfit, silent}, Broken, "n3: fail: kernel: Linux 4.9 is older than 5.2.\n    Install Linux 5.2.\n"},
+	} {
+		got := NewPreflighted(c.reports, time.Unix(0, 0))
+		if text := textOf(t, got); got.Code != c.want || !strings.Contains(text, c.text) {
+			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
+		}
+	}
+}
+
+func textOf(t *testing.T, a Answer) string {
+	t.Helper()
+	var text strings.Builder
+	if err := Write(&text, a, "text", time.Unix(5, 0)); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}

@@ -1,0 +1,169 @@
+package conncheck
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ovn-offload/ovn-offload/pkg/conncheck/probe"
+)
+
+// Namespace is that of the test. Label marks it.
+const (
+	Namespace = "ovn-offload-test"
+	Label     = "ovn-offload.io/test"
+)
+
+const (
+	podKey      = "ovn-offload.io/test-pod"
+	pairKey     = "ovn-offload.io/test-pair"
+	hostPort    = 18480
+	servicePort = 80
+	portName    = "web"
+)
+
+// Place is where and from what the pods are made: two nodes, and an image with ovn-offload-agent.
+type Place struct {
+	NodeA, NodeB, Image string
+}
+
+// NamespaceObject is the namespace, which admits pods with hostNetwork.
+func NamespaceObject() *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{
+			Label: "true", "pod-security.kubernetes.io/enforce": "privileged",
+		}},
+	}
+}
+
+// Objects are those of the test in the order in which they are made: policies are in force when their pods begin.
+func Objects(at Place) []runtime.Object {
+	objects := policies()
+	for _, name := range []string{"same", "other", "denied", "allowed", "none"} {
+		objects = append(objects, service(name, podKey, name, func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort }))
+	}
+	objects = append(objects,
+		service("self", podKey, "client", nil),
+		service("host", podKey, "host-b", func(s *corev1.ServiceSpec) {
+			for i := range s.Ports {
+				s.Ports[i].TargetPort = intstr.FromInt32(hostPort)
+			}
+		}),
+		service("headless", podKey, "other", func(s *corev1.ServiceSpec) { s.ClusterIP = corev1.ClusterIPNone }),
+		service("spread", pairKey, "true", nil),
+		service("affinity", pairKey, "true", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }))
+	for _, name := range []string{"client", "same", "caged", "outsider", "picky", "host-a"} {
+		objects = append(objects, pod(name, at.NodeA, at.Image))
+	}
+	for _, name := range []string{"other", "denied", "allowed", "blocked", "host-b"} {
+		objects = append(objects, pod(name, at.NodeB, at.Image))
+	}
+	return objects
+}
+
+func pod(name, node, image string) *corev1.Pod {
+	noToken, grace, limited := false, int64(0), false
+	p := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: map[string]string{podKey: name}},
+	}
+	port := probe.DefaultPort
+	switch name {
+	case "host-a", "host-b":
+		p.Spec.HostNetwork, port = true, hostPort
+	case "same", "other":
+		p.Labels[pairKey] = "true"
+	}
+	p.Spec.NodeName, p.Spec.AutomountServiceAccountToken, p.Spec.TerminationGracePeriodSeconds = node, &noToken, &grace
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	p.Spec.Containers = []corev1.Container{{
+		Name: "probe", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Command: []string{"ovn-offload-agent", "probe", "serve", "--name=" + name, fmt.Sprintf("--port=%d", port)},
+		Ports:   []corev1.ContainerPort{{Name: portName, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}},
+		ReadinessProbe: &corev1.Probe{ // a policy that denies the node's own packets does not matter to it
+			ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: ask(probe.Question{Protocol: "tcp", Host: "127.0.0.1", Family: 4, Port: port, Timeout: answerWithin})}},
+			PeriodSeconds: 2, TimeoutSeconds: 10,
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: &limited,
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_RAW"}},
+		},
+	}}
+	return p
+}
+
+func service(name, key, value string, change func(*corev1.ServiceSpec)) *corev1.Service {
+	both := corev1.IPFamilyPolicyPreferDualStack
+	s := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{key: value}, IPFamilyPolicy: &both},
+	}
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: portNames()[protocol], Protocol: protocol, Port: servicePort, TargetPort: intstr.FromInt32(probe.DefaultPort),
+		})
+	}
+	if change != nil {
+		change(&s.Spec)
+	}
+	return s
+}
+
+func portNames() map[corev1.Protocol]string {
+	return map[corev1.Protocol]string{corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp", corev1.ProtocolSCTP: "sctp"}
+}
+
+// policies deny all but what the table expects. That of pod blocked follows when the address of pod outsider is known.
+func policies() []runtime.Object {
+	named := intstr.FromString(portName)
+	of := func(name string) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchLabels: map[string]string{podKey: name}}
+	}
+	client, other := of("client"), of("other")
+	return []runtime.Object{
+		policy("denied", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}),
+		policy("blocked", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}),
+		policy("caged", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}),
+		policy("allowed", networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{
+				From: []networkingv1.NetworkPolicyPeer{{PodSelector: &client}}, Ports: []networkingv1.NetworkPolicyPort{{Port: &named}},
+			}},
+		}),
+		policy("picky", networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{PodSelector: &other}}}},
+		}),
+	}
+}
+
+// BlockPolicy admits all addresses to pod blocked but those of pod outsider.
+func BlockPolicy(env Env) runtime.Object {
+	spec := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}
+	for family, all := range map[int]string{4: "0.0.0.0/0", 6: "::/0"} {
+		outsider, known := env.Pods["outsider"][family]
+		if !known {
+			continue
+		}
+		spec.Ingress = append(spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{
+			IPBlock: &networkingv1.IPBlock{CIDR: all, Except: []string{fmt.Sprintf("%s/%d", outsider, outsider.BitLen())}},
+		}}})
+	}
+	p := policy("blocked", spec)
+	p.Name = "blocked-but-outsider"
+	return p
+}
+
+func policy(of string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
+	spec.PodSelector.MatchLabels = map[string]string{podKey: of}
+	return &networkingv1.NetworkPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: of, Namespace: Namespace}, Spec: spec,
+	}
+}

@@ -1,0 +1,7 @@
+// Package nodecheck runs the agent's preflight on nodes from elsewhere, before the network is installed.
+//
+// Place in the data flow:
+//
+//	nodes, image -> a privileged pod on each node, in a namespace of its own
+//	exec: ovn-offload-agent preflight -o json -> Report -> answer.Preflighted
+package nodecheck

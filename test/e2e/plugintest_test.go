@@ -1,0 +1,102 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/test/tier"
+)
+
+// TestPlugin_TestFindsWhatDoesNotWork: all cases are good in a network that works, and with a policy that the test does not
+// know the cases fail that it concerns, and no other. What a killed test has left, --cleanup deletes.
+func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
+	t.Parallel()
+	junit := filepath.Join(t.TempDir(), "result.xml")
+	out, code := kubectlOffload(t, "test", tier.Pick("--quick", "--full"), "--junit", junit)
+	t.Log(out)
+	if code != 0 || !strings.Contains(out, " 0 failed") {
+		t.Errorf("exit code %d", code)
+	}
+	if text, err := os.ReadFile(junit); err != nil || !strings.Contains(string(text), `failures="0"`) {
+		t.Errorf("%v: %s", err, text)
+	}
+	testIsGone(t)
+
+	wait, _ := startTest(t, "--run", "^pod-pod/client-to-pod-(same|other|denied)/tcp")
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "not-of-the-test"}}
+	policy.Spec.PodSelector.MatchLabels = map[string]string{"ovn-offload.io/test-pod": "other"}
+	if _, err := cluster.client.NetworkingV1().NetworkPolicies(conncheck.Namespace).Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	out, code = wait()
+	if code != 1 || !strings.Contains(out, "failed: pod-pod/client-to-pod-other/tcp") || strings.Contains(out, "failed: pod-pod/client-to-pod-same") ||
+		strings.Contains(out, "failed: pod-pod/client-to-pod-denied") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	testIsGone(t)
+
+	wait, process := startTest(t)
+	if err := process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	if out, code := kubectlOffload(t, "test"); code != 3 || !strings.Contains(out, "test --cleanup") {
+		t.Errorf("beside what a killed test has left: exit code %d: %s", code, out)
+	}
+	if out, code := kubectlOffload(t, "test", "--cleanup"); code != 0 || !strings.Contains(out, "deleted namespace") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	testIsGone(t)
+	for _, wrong := range [][]string{{"--run", "("}, {"--run", "no-such-case"}, {"--nodes", nodes[1]}, {"--quick", "--full"}} {
+		if out, code := kubectlOffload(t, append([]string{"test"}, wrong...)...); code != 64 {
+			t.Errorf("%v: exit code %d: %s", wrong, code, out)
+		}
+	}
+}
+
+// startTest begins a test and waits for its namespace.
+func startTest(t *testing.T, args ...string) (wait func() (string, int), process *os.Process) {
+	t.Helper()
+	path, err := plugin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, config := cluster.Kubectl()
+	var out bytes.Buffer
+	cmd := exec.Command(path, append([]string{"test"}, args...)...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "KUBECONFIG="+config), &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, soon, "the namespace is there", func() (bool, string) {
+		_, err := cluster.client.CoreV1().Namespaces().Get(t.Context(), conncheck.Namespace, metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	return func() (string, int) {
+		killed := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() })
+		defer killed.Stop()
+		cmd.Wait()
+		return out.String(), cmd.ProcessState.ExitCode()
+	}, cmd.Process
+}
+
+func testIsGone(t *testing.T) {
+	t.Helper()
+	if _, err := cluster.client.CoreV1().Namespaces().Get(context.Background(), conncheck.Namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("namespace %s is there: %v", conncheck.Namespace, err)
+	}
+}
