@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -45,13 +46,23 @@ func New(taken time.Time, namespace string) *Snapshot {
 	}
 }
 
-// Read reads resources from the API server. What cannot be read is in Missing: an answer is for what is there.
+// Read reads resources from the API server, all at once. What cannot be read is in Missing: an answer is for what is there.
 func Read(ctx context.Context, client dynamic.Interface, namespace string, resources ...Resource) *Snapshot {
 	s := New(time.Now(), namespace)
-	for _, r := range resources {
-		if err := s.read(ctx, client, r); err != nil {
-			s.Missing[r] = err.Error()
-		}
+	parts := make([]*Snapshot, len(resources))
+	var group sync.WaitGroup
+	for i, r := range resources {
+		group.Go(func() {
+			parts[i] = New(s.Taken, namespace)
+			if err := parts[i].read(ctx, client, r); err != nil {
+				parts[i].Missing[r] = err.Error()
+			}
+		})
+	}
+	group.Wait()
+	for _, part := range parts {
+		maps.Copy(s.Missing, part.Missing)
+		maps.Copy(s.objects, part.objects)
 	}
 	s.Sort()
 	return s
