@@ -93,10 +93,29 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	o.metrics.Gatherer, o.metrics.Allowed, o.metrics.Ready, o.metrics.Logger = registry, client.Allowed, followed.Synced, log
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return followed.Run(ctx) })
-	group.Go(func() error { return gathered.Run(ctx) })
+	group.Go(func() error {
+		if err := synced(ctx, followed.Synced); err != nil {
+			return err
+		}
+		return gathered.Run(ctx)
+	})
 	group.Go(func() error { return expose.Run(ctx, o.metrics) })
 	group.Go(func() error { return serve(ctx, o.listen, handler(page.Handler(), followed.Synced), log) })
 	return group.Wait()
+}
+
+// synced waits until the objects are read: before that the agents are not known.
+func synced(ctx context.Context, yet func() error) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for yet() != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
 }
 
 // certificate reads the relay's own: it is renewed while the relay runs.
