@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -106,10 +104,7 @@ func scrapeConfig(t *testing.T, change func(job map[string]any)) []byte {
 func metricsToken(t *testing.T) string {
 	t.Helper()
 	ns := namespace(t)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}}
-	if _, err := cluster.client.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	token := accountToken(t, ns, "prometheus")
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ovn-offload-metrics"},
@@ -121,11 +116,7 @@ func metricsToken(t *testing.T) string {
 	t.Cleanup(func() {
 		_ = cluster.client.RbacV1().ClusterRoleBindings().Delete(context.Background(), ns, metav1.DeleteOptions{})
 	})
-	request, err := cluster.client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "prometheus", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return request.Status.Token
+	return token
 }
 
 // discovered are the ports of the network's pods, with the labels that the discovery of pods gives them.

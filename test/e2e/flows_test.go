@@ -1,0 +1,165 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+)
+
+// agentFlows asks the agent of a node at its socket.
+func agentFlows(t *testing.T, node, query string) *flowapi.Flows {
+	t.Helper()
+	out := mustOnNode(t, node, "curl", "-s", "-m", "30", "--unix-socket", "/run/ovn-kubernetes/flows.sock", "http://agent/v1/flows?"+query)
+	flows := &flowapi.Flows{}
+	if err := json.Unmarshal([]byte(out), flows); err != nil {
+		t.Fatalf("flows of %s: %v: %s", node, err, out)
+	}
+	return flows
+}
+
+// TestFlows_AgentHasThoseOfPodsWithTheirRules: the flows of a connection are there on both nodes, with rules; those of a pod
+// without traffic are not.
+func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	server, client := listening(t, running(t, ns, "server", nodes[1])), running(t, ns, "client", nodes[2])
+	running(t, ns, "silent", nodes[2])
+	to := netip.AddrPortFrom(addresses(t, server)[0], echoPort)
+	for _, tc := range []struct {
+		pod, node string
+		ends      func(f *flowapi.Flow) bool
+	}{
+		{"client", nodes[2], func(f *flowapi.Flow) bool {
+			return f.From.Pod == "client" && strings.HasPrefix(f.Target, to.Addr().String())
+		}},
+		{"server", nodes[1], func(f *flowapi.Flow) bool { return len(f.To) == 1 && f.To[0].Pod == "server" }},
+	} {
+		eventually(t, soon, "flows of "+tc.pod, func() (bool, string) {
+			mustInPod(t, client, "probe", "dial", "tcp", to.String())
+			flows := agentFlows(t, tc.node, "why=true&namespace="+ns+"&pod="+tc.pod)
+			for i := range flows.Flows {
+				f := &flows.Flows[i]
+				if f.Packets > 0 && tc.ends(f) && f.Why != nil && len(f.Why.Rules) > 3 {
+					return true, ""
+				}
+			}
+			text, _ := json.Marshal(flows)
+			return false, string(text)
+		})
+	}
+	for _, f := range agentFlows(t, nodes[2], "namespace="+ns+"&pod=silent").Flows {
+		if f.Protocol == "tcp" {
+			t.Errorf("a pod without connections has flow %+v", f)
+		}
+	}
+	if flows := agentFlows(t, nodes[1], "namespace="+ns+"&pod=client"); flows.Matched > 0 {
+		t.Errorf("the other node has flows of the client: %+v", flows)
+	}
+}
+
+// TestFlows_AreForTheRelayAndAdministrators: the address of the NodeOffload answers to the relay's certificate and to the
+// token of an account that may list podflows; not to others.
+func TestFlows_AreForTheRelayAndAdministrators(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	at := flowEndpoint(t, nodes[1])
+	relay, err := cluster.client.CoreV1().Secrets(system).Get(t.Context(), "ovn-relay", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := "/tmp/" + ns + ".pem"
+	mustOnNode(t, nodes[2], "sh", "-c", fmt.Sprintf("umask 077; cat > %s <<'END'\n%s%sEND", file, relay.Data[corev1.TLSCertKey], relay.Data[corev1.TLSPrivateKeyKey]))
+	t.Cleanup(func() { mustOnNode(t, nodes[2], "rm", file) })
+	reader, tenant := accountToken(t, ns, "reader"), accountToken(t, ns, "tenant")
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"ovn-offload.io"}, Resources: []string{"podflows"}, Verbs: []string{"list"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: ns}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: ns},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "reader"}},
+	}
+	if _, err := cluster.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cluster.client.RbacV1().ClusterRoleBindings().Delete(context.Background(), ns, metav1.DeleteOptions{})
+		_ = cluster.client.RbacV1().ClusterRoles().Delete(context.Background(), ns, metav1.DeleteOptions{})
+	})
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"relay":              {[]string{"--cert", file}, "200"},
+		"nothing":            {nil, "401"},
+		"administrator":      {[]string{"-H", "Authorization: Bearer " + reader}, "200"},
+		"tenant":             {[]string{"-H", "Authorization: Bearer " + tenant}, "403"},
+		"no token":           {[]string{"-H", "Authorization: Bearer " + strings.Repeat("x", 20)}, "403"},
+		"chassis of a node":  {[]string{"--cert", "/var/lib/ovn-offload/chassis/tls.crt", "--key", "/var/lib/ovn-offload/chassis/tls.key"}, "401"},
+		"other certificates": {[]string{"--cert", file, "--tls-max", "1.2"}, "000"}, // TLS 1.3 keeps the client's name secret
+	} {
+		eventually(t, soon, "answer to "+name, func() (bool, string) {
+			out, _ := onNode(nodes[2], append([]string{"curl", "-sk", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "https://" + at.Address + "/v1/summary"}, tc.args...)...)
+			return out == tc.want, out + ", want " + tc.want
+		})
+	}
+	out := mustOnNode(t, nodes[2], "sh", "-c", "openssl s_client -connect "+at.Address+" </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256")
+	if got := strings.ToLower(strings.ReplaceAll(out, ":", "")); !strings.Contains(got, at.Fingerprint) {
+		t.Errorf("the certificate is another one than the NodeOffload's %s: %s", at.Fingerprint, out)
+	}
+}
+
+// flowEndpoint is where the NodeOffload says that the agent of a node is.
+func flowEndpoint(t *testing.T, node string) *v1alpha1.AgentEndpoint {
+	t.Helper()
+	client, err := dynamic.NewForConfig(cluster.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at *v1alpha1.AgentEndpoint
+	eventually(t, time.Minute, "the NodeOffload has the agent's address", func() (bool, string) {
+		u, err := client.Resource(v1alpha1.NodeOffloads()).Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		object, err := v1alpha1.Decode[v1alpha1.NodeOffload](u)
+		if err != nil {
+			return false, err.Error()
+		}
+		at = object.Status.Agent
+		return at != nil, fmt.Sprintf("%+v", object.Status)
+	})
+	return at
+}
+
+// accountToken makes an account, and gives a token of it.
+func accountToken(t *testing.T, ns, name string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := cluster.client.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	request, err := cluster.client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
