@@ -103,6 +103,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.StringVar(&c.Metrics.Flows.Socket, "flows-socket", c.Metrics.Flows.Socket, "where flows are served to the node's root; empty: nowhere")
 	f.Var(parsed(&c.Metrics.Detail, string(c.Metrics.Detail), offload.ParseDetail), "metrics-per-pod", "traffic with series of its own: off: the node's; namespace: also that of namespaces; outside: also that of pods with a VF and much traffic outside hardware; all: also that of all pods")
 	f.BoolVar(&c.CNI.Native, "native-networks", false, "make the interfaces of a pod on further networks as well, without Multus")
+	f.BoolVar(&c.Node.SecondaryOnly, "secondary-only", false, "give pods secondary networks only: another CNI plugin has the default network, and the node's interfaces are left alone")
 	f.StringVar(&c.Install.ConfDir, "cni-conf-dir", c.Install.ConfDir, "where the runtime looks for networks")
 	f.StringVar(&c.Install.BinDir, "cni-bin-dir", c.Install.BinDir, "where the runtime looks for plugins")
 	f.StringVar(&c.Install.Plugin, "cni-plugin", c.Install.Plugin, "the plugin to install there")

@@ -30,6 +30,7 @@ type options struct {
 	leaseNamespace                       string
 	renumberNodes, clustered             bool
 	networks, nativeNetworks             bool
+	secondaryOnly                        bool
 	runDir                               string
 }
 
@@ -77,6 +78,7 @@ func command() *cobra.Command {
 	flags.BoolVar(&o.clustered, "clustered", false, "the databases are clusters with a member on this node; have them drop servers that are not recorded")
 	flags.BoolVar(&o.nativeNetworks, "native-networks", false, "without Multus: write the annotation k8s.v1.cni.cncf.io/network-status")
 	flags.BoolVar(&o.networks, "networks", true, "give pods the networks of NetworkAttachmentDefinitions, and of the objects from which these are made")
+	flags.BoolVar(&o.secondaryOnly, "secondary-only", false, "another CNI plugin gives pods their default network, which is left alone")
 	flags.StringVar(&o.runDir, "ovn-rundir", "/run/ovn", "directory of the control sockets of these members")
 	root.AddCommand(certsCommand(&o, &level), memberCommand(&o, &level), removalCommand(&o, &level))
 	return root
@@ -89,6 +91,7 @@ func newLogger(level slog.Level) *slog.Logger {
 // plan is the address plan of the flags.
 func (o options) plan() (ipam.Config, error) {
 	plan := ipam.Defaults()
+	plan.SecondaryOnly = o.secondaryOnly
 	var err error
 	if plan.Cluster, err = ipam.ParseClusterSubnets(o.clusterCIDRs); err != nil {
 		return plan, fmt.Errorf("--cluster-cidrs: %w", err)

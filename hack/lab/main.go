@@ -61,7 +61,7 @@ func upCommand(cfg *cluster.Config) *cobra.Command {
 	flags.IntVar(&cfg.VMNodes, "vm-nodes", cfg.VMNodes, "number of nodes beside those that are virtual machines with a simulated SmartNIC")
 	flags.StringVar(&cfg.Families, "families", cfg.Families, "address families: ipv4, dual or ipv6")
 	flags.StringVar(&cfg.CNI, "cni", cfg.CNI, "network: ovn-offload, or bridge to compare with")
-	flags.BoolVar(&cfg.Multus, "multus", false, "install Multus beside ovn-offload")
+	flags.BoolVar(&cfg.Multus, "multus", false, "install Multus")
 	flags.StringVar(&cfg.Product, "product", "", "checkout of another version of ovn-offload: its chart and its image are installed")
 	flags.StringVar(&cfg.Suite, "suite", "", "suite of Debian whose OVS and OVN are in the image, one of hack/image/debian/pins.txt")
 	flags.StringArrayVar(&cfg.ChartValues, "set", nil, "value of the chart, such as databases.members=1; may be repeated")

@@ -23,6 +23,9 @@ func leaseFile(cfg Config) string {
 
 // captureLease records the DHCP lease of an uplink that has not been taken over.
 func (o *ovs) captureLease() error {
+	if o.Node.SecondaryOnly {
+		return nil // the uplink stays the host's
+	}
 	st, outlook, err := gateway.Foresee(o.Node, node.Local{NS: o.netns})
 	if err != nil || st.Saved != nil || outlook.NIC == "" {
 		return err

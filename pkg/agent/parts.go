@@ -97,6 +97,11 @@ func (n *parts) serve(ctx context.Context, server *cni.Server, ready func() erro
 	if err := cnifiles.InstallPlugin(n.Install.Plugin, n.Install.BinDir); err != nil {
 		return err
 	}
+	if n.Node.SecondaryOnly { // Multus asks the plugin
+		n.ready.set(ready)
+		n.Logger.Info("node is ready for secondary networks")
+		return server.Run(ctx)
+	}
 	if err := cnifiles.WriteConf(n.Install.ConfDir); err != nil {
 		return err
 	}

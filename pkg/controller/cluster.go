@@ -84,7 +84,7 @@ func (c *Cluster) allocateNodes(ctx context.Context, owners []contract.Owner) (m
 			decision.Annotations[contract.NodeNamespaceSubnetsKey] = contract.FormatNamespaceSubnets(c.view.NamespaceSubnets())
 			err = c.write.AnnotateNode(ctx, node, decision.Annotations)
 		}
-		if err == nil || errors.Is(err, ipam.ErrExhausted) {
+		if !c.cfg.Plan.SecondaryOnly && (err == nil || errors.Is(err, ipam.ErrExhausted)) {
 			err = errors.Join(err, c.write.SetNodeCondition(ctx, node, networkCondition(err)))
 		}
 		for name, failure := range decision.Failed {

@@ -173,6 +173,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		if err := c.view.WatchNetworks(ctx, c.cfg.Dynamic, c.cfg.Plan.Purposes()); err != nil {
 			return err
 		}
+		c.view.SecondaryOnly = c.cfg.Plan.SecondaryOnly
 	}
 	if err := c.view.Start(ctx); err != nil {
 		return err
@@ -205,7 +206,7 @@ func (c *Controller) Ready() error {
 // lead runs while this process holds the lease. Before the first decision it rebuilds the allocations from the
 // databases' rows and the annotations.
 func (c *Controller) lead(ctx context.Context) error {
-	if !c.cfg.RenumberNodes {
+	if !c.cfg.RenumberNodes && !c.cfg.Plan.SecondaryOnly {
 		if err := c.cfg.Plan.CheckSubnets(c.view.Nodes(), c.view.Pods()); err != nil {
 			return err
 		}

@@ -41,14 +41,15 @@ type world struct {
 	ready  func() error
 	logs   *lockedBuffer
 	// What the next start is configured with.
-	southbound []string
-	zones      []ZoneConfig      // further ones; nil: one zone has all nodes
-	local      func(string) bool // of the first zone
-	cluster    string            // subnets of the pods; "": the default
-	renumber   bool
-	native     bool              // nodes may get other subnets
-	policies   dynamic.Interface // for the whole cluster; nil: none
-	registry   *prometheus.Registry
+	southbound    []string
+	zones         []ZoneConfig      // further ones; nil: one zone has all nodes
+	local         func(string) bool // of the first zone
+	cluster       string            // subnets of the pods; "": the default
+	renumber      bool
+	secondaryOnly bool
+	native        bool              // nodes may get other subnets
+	policies      dynamic.Interface // for the whole cluster; nil: none
+	registry      *prometheus.Registry
 }
 
 type lockedBuffer struct {
@@ -91,6 +92,7 @@ func (w *world) start() {
 	lead := leader.Defaults()
 	lead.Identity = fmt.Sprint(time.Now().UnixNano())
 	plan := ipam.Defaults()
+	plan.SecondaryOnly = w.secondaryOnly
 	if w.cluster != "" {
 		var err error
 		if plan.Cluster, err = ipam.ParseClusterSubnets(w.cluster); err != nil {

@@ -55,7 +55,7 @@ func (f facts) Node(name string) *corev1.Node {
 	if node == nil {
 		return nil
 	}
-	recorded, taken := f.of.subnets.Recorded(node, "") != nil, f.of.chassisTaken(node) != ""
+	recorded, taken := f.of.cfg.Plan.SecondaryOnly || f.of.subnets.Recorded(node, "") != nil, f.of.chassisTaken(node) != ""
 	if recorded && !taken {
 		return node
 	}
@@ -140,6 +140,9 @@ func (c *Zone) hasNode(owner contract.Owner) bool {
 // networkOf is the network of an owner, nil when that is gone: then its rows go.
 func (c *Zone) networkOf(owner contract.Owner) *contract.Network {
 	if owner.Network == "" {
+		if c.cfg.Plan.SecondaryOnly && !ovn.IsShared(owner) {
+			return nil
+		}
 		return &c.network
 	}
 	if owner.Kind != contract.KindPod {

@@ -461,3 +461,35 @@ func TestNetworks_GatewayComesAndGoes(t *testing.T) {
 		return !w.has("10.96.0.9:80") && !strings.Contains(w.server.Dump("Logical_Router_Port", "name"), "rtot-exits")
 	})
 }
+
+// TestSecondaryOnly_LeavesDefaultNetworkOut: a pod has its port on a further network, and no rows of the default network are
+// there, nor its part of the annotations and of the Node's conditions. A primary network is refused.
+func TestSecondaryOnly_LeavesDefaultNetworkOut(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{{Port: 80}}}}
+	w := wholeWorld(t, nil, testNode("n1"), service, asking("a", "n1", "blue,l3"))
+	w.secondaryOnly = true
+	w.startAndLead()
+	w.putNAD("blue", `"name":"blue","topology":"layer2","subnets":"10.7.0.0/24"`)
+	w.putNAD("l3", `"name":"l3","topology":"layer3","subnets":"10.8.0.0/16/24"`)
+	w.putNAD("red", `"name":"red","topology":"layer2","role":"primary","subnets":"10.9.0.0/24"`)
+	w.wantFurther("blue_ovn_layer2_switch", "d.blue_d_a", "d.l3_d_a", "l3_n1", "l3_ovn_cluster_router", "stor-l3_n1")
+	w.eventually("the Event of the primary network", func() bool {
+		events, err := w.client.EventsV1().Events("d").List(t.Context(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "InvalidConfig" && strings.Contains(e.Note, "role primary needs the default network")
+		})
+	})
+	for table, name := range map[string]string{"Logical_Switch": "n1", "Load_Balancer": "d/web", "Logical_Router": "GR_n1"} {
+		if names := strings.Fields(w.server.Dump(table, "name")); slices.Contains(names, name) {
+			t.Errorf("%s: %v", table, names)
+		}
+	}
+	pod, err := w.client.CoreV1().Pods("d").Get(t.Context(), "a", metav1.GetOptions{})
+	if networks := contract.NetworkKeys(pod.Annotations[contract.PodNetworksKey]); err != nil || slices.Contains(networks, contract.DefaultNetwork) || len(networks) != 2 {
+		t.Errorf("networks of the pod: %v, %v", networks, err)
+	}
+	node, err := w.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil || len(node.Status.Conditions) > 0 || slices.Contains(contract.NetworkKeys(node.Annotations[contract.NodeSubnetsKey]), contract.DefaultNetwork) {
+		t.Errorf("node: %v, %v, %v", node.Annotations, node.Status.Conditions, err)
+	}
+}

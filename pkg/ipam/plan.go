@@ -25,6 +25,8 @@ type Config struct {
 	Masquerade []netip.Prefix
 	// Further are the networks beside the default one; nil: there are none.
 	Further Further
+	// SecondaryOnly says that another CNI plugin gives pods their default network: nothing is allocated for one.
+	SecondaryOnly bool
 }
 
 // Further are the networks beside the default one, and what pods ask of them. Its methods may be called at once from
@@ -94,12 +96,18 @@ func (c Config) requests(pod *corev1.Pod) []Request {
 		requests[0].Locked, requests[0].Subnet = c.Further.Locked(pod), c.Further.SubnetOf(pod)
 		requests = append(requests, c.Further.Requests(pod)...)
 	}
+	if c.SecondaryOnly {
+		return requests[1:]
+	}
 	return requests
 }
 
 // layer3 are the plans of all networks of which each node has a part, by name.
 func (c Config) layer3() map[string]Config {
-	plans := map[string]Config{"": c}
+	plans := map[string]Config{}
+	if !c.SecondaryOnly {
+		plans[""] = c
+	}
 	if c.Further == nil {
 		return plans
 	}
@@ -161,9 +169,12 @@ func namespaceSubnets(c Config) []contract.NamespaceSubnet {
 	return c.Further.NamespaceSubnets()
 }
 
-// Purposes are the subnets of the plan by what they are for.
+// Purposes are the subnets of the plan by what they are for; none without a default network.
 func (c Config) Purposes() map[string][]netip.Prefix {
 	out := map[string][]netip.Prefix{}
+	if c.SecondaryOnly {
+		return out
+	}
 	for _, n := range c.networks() {
 		out[n.name] = append(out[n.name], n.prefix)
 	}

@@ -77,8 +77,8 @@ func (s *Subnets) Rebuild(all []*corev1.Node, pods []*corev1.Pod) {
 		}
 	}
 	for _, pod := range pods {
-		if contract.WantsNetwork(pod) {
-			s.networks[""].adoptPod(pod)
+		if first := s.networks[""]; first != nil && contract.WantsNetwork(pod) {
+			first.adoptPod(pod)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (s *Subnets) Rebuild(all []*corev1.Node, pods []*corev1.Pod) {
 // no other node is kept. A further network without a free subnet is in Failed and does not stop the others.
 // Errors: ErrExhausted, or a node whose own address lies in a network of the plan.
 func (s *Subnets) Node(node *corev1.Node) (Decision, error) {
-	if err := s.cfg.checkNode(node); err != nil {
+	if err := s.cfg.checkNode(node); err != nil && !s.cfg.SecondaryOnly {
 		return Decision{}, err
 	}
 	plans := s.cfg.layer3()

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"net/netip"
@@ -21,7 +22,7 @@ type Usage struct {
 func (s *Subnets) Usage() []Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	network := s.networks[""]
+	network := cmp.Or(s.networks[""], &nodes{})
 	var all []Usage
 	for _, family := range []contract.Family{contract.IPv4, contract.IPv6} {
 		u := Usage{Family: family}
@@ -47,11 +48,7 @@ func (s *Subnets) Usage() []Usage {
 func (s *Subnets) owned() map[netip.Prefix]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[netip.Prefix]string{}
-	for prefix, node := range s.networks[""].owners {
-		out[prefix] = node
-	}
-	return out
+	return maps.Clone(cmp.Or(s.networks[""], &nodes{}).owners)
 }
 
 // Usage counts the addresses for pods on the default network, an entry for each subnet of a node.

@@ -24,6 +24,9 @@ const maxNetworks = 4096
 // Definitions are the networks that the cluster's NADs define. Which NAD decides follows from the NADs alone, not from
 // the order in which they came. The methods may be called at once from several goroutines.
 type Definitions struct {
+	// SecondaryOnly refuses networks that need the default one.
+	SecondaryOnly bool
+
 	cluster map[string][]netip.Prefix
 
 	mu   sync.RWMutex
@@ -73,6 +76,9 @@ func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 		if d.network, d.parsed = Parse(*nad); d.parsed == nil {
 			d.parsed = Conflicts(d.network, x.cluster)
 		}
+		if d.parsed == nil && x.SecondaryOnly {
+			d.parsed = needsNoDefault(d.network)
+		}
 		x.join(d, before)
 	}
 	changed = reroute(x, before)
@@ -83,6 +89,16 @@ func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 	}
 	slices.Sort(changed)
 	return slices.Compact(changed)
+}
+
+func needsNoDefault(n contract.Network) error {
+	switch {
+	case n.IsPrimary():
+		return errors.New("role primary needs the default network of ovn-offload, and networks.secondaryOnly is set")
+	case n.HasGateway():
+		return errors.New("a gateway needs the default network of ovn-offload, and networks.secondaryOnly is set")
+	}
+	return nil
 }
 
 // leave removes a definition. Networks that may change are noted in before, as they were.

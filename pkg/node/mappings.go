@@ -40,3 +40,20 @@ func PhysicalLabels(mappings string, has map[string]string) map[string]string {
 	}
 	return labels
 }
+
+// Mappings are bridge mappings with the nodes' own bridges, and those of other physical networks as they are; "" is no bridge.
+func Mappings(current, first, second string) string {
+	var out []string
+	for _, m := range [][2]string{{contract.PhysicalNetwork, first}, {contract.SecondPhysicalNetwork, second}} {
+		if m[1] != "" {
+			out = append(out, m[0]+":"+m[1])
+		}
+	}
+	for m := range strings.SplitSeq(current, ",") {
+		network, _, _ := strings.Cut(m, ":")
+		if m != "" && network != contract.PhysicalNetwork && network != contract.SecondPhysicalNetwork {
+			out = append(out, m)
+		}
+	}
+	return strings.Join(out, ",")
+}

@@ -72,6 +72,12 @@ var table = []Kind{
 	{Name: contract.KindNodeServices, build: ofServices(lb.BuildNode), Owners: nodeOwners(contract.NodeServicesOwner)},
 }
 
+// IsShared says that further networks need the rows of an owner without a network. They need no others of the default
+// network.
+func IsShared(owner contract.Owner) bool {
+	return owner.Kind == contract.KindNetwork || owner.Kind == contract.KindNetworkChaining
+}
+
 // Kinds are all kinds of owners in the order of their ranks.
 func Kinds() []Kind { return slices.Clone(table) }
 

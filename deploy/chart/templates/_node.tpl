@@ -18,7 +18,7 @@ initContainers:
       - --checkpoint=/host{{ .root.Values.paths.state }}/node.json
       - --cni-conf-dir=/host{{ .root.Values.paths.cniConf }}
       - --host-ovs={{ not .group.settings.openvswitch }}
-      {{- with .root.Values.preflight.skip }}
+      {{- with concat .root.Values.preflight.skip (ternary (list "uplink" "cni" "kube-proxy" "network-service" "dhcp") list .root.Values.networks.secondaryOnly) }}
       - --skip={{ join "," . }}
       {{- end }}
     env:
@@ -52,6 +52,9 @@ initContainers:
     - --gateway-interface=$(GATEWAY_INTERFACE)
     - --exgw-interface=$(EXGW_INTERFACE)
     - --datapath=$(DATAPATH)
+    {{- if .root.Values.networks.secondaryOnly }}
+    - --secondary-only
+    {{- end }}
     - --systemd-units={{ .root.Values.paths.systemdUnits }}
     - --log-level=$(LOG_LEVEL)
   env:

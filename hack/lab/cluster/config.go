@@ -95,9 +95,6 @@ func (c *Config) Validate() error {
 	if c.CNI != CNIOffload && c.CNI != CNIBridge {
 		return fmt.Errorf("network %q: want %s or %s", c.CNI, CNIOffload, CNIBridge)
 	}
-	if c.Multus && c.CNI != CNIOffload {
-		return fmt.Errorf("the option for Multus needs the network %s", CNIOffload)
-	}
 	if c.Families != "ipv4" && c.Families != "dual" && c.Families != "ipv6" {
 		return fmt.Errorf("families %q: want ipv4, dual or ipv6", c.Families)
 	}

@@ -13,6 +13,9 @@ import (
 //go:embed multus.yaml
 var multusManifest string
 
+//go:embed multus-crd.yaml
+var multusKind string
+
 func (l *Lab) multusImage() string { return l.path("images/multus.tar") }
 
 func (l *Lab) buildMultus(ctx context.Context) error {
@@ -30,6 +33,12 @@ func (l *Lab) multus(ctx context.Context) error {
 	}
 	file := l.path("multus.yaml")
 	manifest := strings.ReplaceAll(multusManifest, "FINGERPRINT", l.fingerprints[l.multusImage()])
+	if l.cfg.CNI == CNIBridge { // it has no services
+		const env = "          env:\n"
+		api := l.cfg.apiAddress()
+		manifest = multusKind + strings.Replace(manifest, env, fmt.Sprintf("%s            - {name: KUBERNETES_SERVICE_HOST, value: %q}\n"+
+			"            - {name: KUBERNETES_SERVICE_PORT, value: \"%d\"}\n", env, api.Addr(), api.Port()), 1)
+	}
 	if err := os.WriteFile(file, []byte(manifest), 0o644); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (b *bridge) merge(ctx context.Context, keys map[string]string) error {
 	edit := func(have map[string]string) map[string]string {
 		keys := maps.Clone(keys)
 		if wanted, ok := keys[node.BridgeMappings]; ok { // the observed mappings of other networks may be old
-			keys[node.BridgeMappings] = mappings(have[node.BridgeMappings],
+			keys[node.BridgeMappings] = node.Mappings(have[node.BridgeMappings],
 				node.BridgeOf(wanted, contract.PhysicalNetwork), node.BridgeOf(wanted, contract.SecondPhysicalNetwork))
 		}
 		return keys

@@ -34,6 +34,8 @@ type Config struct {
 	MTU int
 	// Checkpoint is the file that holds the NIC's original state.
 	Checkpoint string
+	// SecondaryOnly leaves the node's interfaces alone: another CNI plugin has the default network.
+	SecondaryOnly bool
 
 	second bool
 }

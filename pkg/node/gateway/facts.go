@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -53,48 +52,9 @@ func underlay(s State, encap netip.Addr) (int, error) {
 // settings are the external_ids of the Open_vSwitch table that ovn-controller
 // reads.
 func settings(cfg Config, s State, g Gateway, encap netip.Addr) map[string]string {
-	return map[string]string{
-		"hostname":                    cfg.Node,
-		"ovn-encap-type":              "geneve",
-		"ovn-encap-ip":                encap.String(),
-		"ovn-remote":                  cfg.Remote,
-		"ovn-remote-probe-interval":   remoteProbe(cfg.Remote),
-		"ovn-openflow-probe-interval": "180",
-		"ovn-monitor-all":             "true",
-		"ovn-enable-lflow-cache":      "true",
-		// Logical flows of another version of ovn-northd wait until this node has the same version.
-		"ovn-match-northd-version": "true",
-		// After a restart the old flows stay until the new ones are complete.
-		"ovn-ofctrl-wait-before-clear": "0",
-		"ovn-bridge-datapath-type":     cfg.Datapath,
-		node.BridgeMappings:            mappings(s.Settings[node.BridgeMappings], g.Bridge, s.Second.Bridge),
-	}
-}
-
-// remoteProbe is in milliseconds. Where there are several endpoints, the loss of one has to be noticed soon; else a busy
-// database is better left alone.
-func remoteProbe(remote string) string {
-	if strings.Contains(remote, ",") {
-		return "5000"
-	}
-	return "100000"
-}
-
-// mappings keeps those of other physical networks; "" is no bridge.
-func mappings(current, first, second string) string {
-	var out []string
-	for _, m := range [][2]string{{contract.PhysicalNetwork, first}, {contract.SecondPhysicalNetwork, second}} {
-		if m[1] != "" {
-			out = append(out, m[0]+":"+m[1])
-		}
-	}
-	for m := range strings.SplitSeq(current, ",") {
-		network, _, _ := strings.Cut(m, ":")
-		if m != "" && network != contract.PhysicalNetwork && network != contract.SecondPhysicalNetwork {
-			out = append(out, m)
-		}
-	}
-	return strings.Join(out, ",")
+	keys := node.ControllerSettings(cfg.Node, cfg.Remote, cfg.Datapath, encap)
+	keys[node.BridgeMappings] = node.Mappings(s.Settings[node.BridgeMappings], g.Bridge, s.Second.Bridge)
+	return keys
 }
 
 // unset removes what settings has set; "" deletes a key.
@@ -103,7 +63,7 @@ func unset(cfg Config, s State) map[string]string {
 	for key := range keys {
 		keys[key] = ""
 	}
-	keys[node.BridgeMappings] = mappings(s.Settings[node.BridgeMappings], "", "")
+	keys[node.BridgeMappings] = node.Mappings(s.Settings[node.BridgeMappings], "", "")
 	return keys
 }
 

@@ -205,6 +205,9 @@ func (s *Setup) readiness(err error) error {
 
 // parts gives apart the errors of the annotations and of what no pod depends on.
 func (s *Setup) parts(ctx context.Context) (mtu int, annotated, err error) {
+	if s.cfg.SecondaryOnly {
+		return s.tunnels(ctx)
+	}
 	g, err := s.gateway(ctx)
 	var second Gateway
 	if err == nil || s.MTU() != 0 { // both may have lost ovs-vswitchd at once
@@ -283,6 +286,9 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 	st, err := s.observe(ctx)
 	if err != nil {
 		return err
+	}
+	if s.cfg.SecondaryOnly && st.Saved == nil {
+		return s.merge(ctx, unset(s.cfg, st))
 	}
 	err = s.deps.Redirect.Remove(ctx)
 	var masquerade error
