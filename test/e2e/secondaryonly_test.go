@@ -5,13 +5,16 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -51,7 +54,7 @@ spec:
 // TestSecondaryOnly_LeavesDefaultNetworkAlone: in a lab whose default network is a plain bridge, pods get two further networks
 // between nodes. Addresses, routes, nftables and CNI configurations of the nodes stay as they were, with the chart and after
 // its removal. A pod without the networks reaches no pod there. The userspace datapath, which the lab has, needs a bridge
-// with the end of tunnels, on a VLAN of the nodes' network.
+// with the end of tunnels, on a cable between the nodes.
 func TestSecondaryOnly_LeavesDefaultNetworkAlone(t *testing.T) {
 	tier.Full(t, "it brings up a lab of its own")
 	onlyInLab(t, "it makes another one")
@@ -69,8 +72,9 @@ func TestSecondaryOnly_LeavesDefaultNetworkAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := map[string]string{}
+	m.cable(t, "enc0")
 	for _, node := range m.nodes {
-		m.onNode(t, node, "ip link add link eth0 name eth0.9 type vlan id 9 && ip link set eth0.9 up")
+		m.onNode(t, node, "ip link set enc0 up")
 		before[node] = m.hostState(t, node)
 	}
 	if out, err := m.installSecondary(); err != nil {
@@ -78,7 +82,7 @@ func TestSecondaryOnly_LeavesDefaultNetworkAlone(t *testing.T) {
 	}
 	m.kubectl(t, "-n", "ovn-kubernetes", "rollout", "status", "daemonset/ovs-node", "--timeout=3m")
 	for i, node := range m.nodes {
-		m.onNode(t, node, fmt.Sprintf("ovs-vsctl add-br br-enc -- set bridge br-enc datapath_type=netdev -- add-port br-enc eth0.9 && "+
+		m.onNode(t, node, fmt.Sprintf("ovs-vsctl add-br br-enc -- set bridge br-enc datapath_type=netdev -- add-port br-enc enc0 && "+
 			"ip addr add 10.74.0.%d/24 dev br-enc && ip link set br-enc up", i+1))
 	}
 	m.kubectl(t, "-n", "ovn-kubernetes", "rollout", "status", "deployment,daemonset", "--timeout=5m")
@@ -127,11 +131,27 @@ func TestSecondaryOnly_LeavesDefaultNetworkAlone(t *testing.T) {
 	}
 }
 
+// cable connects the nodes by a pair of interfaces.
+func (m migration) cable(t *testing.T, name string) {
+	t.Helper()
+	var at [2]string
+	for i, node := range m.nodes {
+		found, err := machine.Find(m.Name, node)
+		if err != nil || found == nil {
+			t.Fatalf("machine %s: %v", node, err)
+		}
+		at[i] = strconv.Itoa(found.PID)
+	}
+	if out, err := exec.Command("ip", "link", "add", name, "netns", at[0], "type", "veth", "peer", "name", name, "netns", at[1]).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
 func (m migration) installSecondary() (string, error) {
 	address := "172.18.0.3"
 	return m.try("", "helm", "upgrade", "--install", "ovn-offload", "deploy/chart", "--namespace=ovn-kubernetes", "--create-namespace", "--set=image.tag=dev",
 		"--set=apiServer=https://"+address+":6443", "--set=databases.address="+address, "--set=nodes.datapath=netdev", "--set=nodes.encapIP=10.74.0.0/24",
-		"--set=networks.secondaryOnly=true", "--set=network.podCIDRs={10.244.0.0/16/24}", "--set=network.serviceCIDRs={10.96.0.0/16}")
+		"--set=networks.secondaryOnly=true", "--set=preflight.skip={mtu}", "--set=network.podCIDRs={10.244.0.0/16/24}", "--set=network.serviceCIDRs={10.96.0.0/16}")
 }
 
 // onNode runs a script in the namespaces of a node.
