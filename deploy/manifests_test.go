@@ -188,7 +188,7 @@ var rights = map[string][]string{
 		"list adminnetworkpolicies", "watch adminnetworkpolicies", "list baselineadminnetworkpolicies", "watch baselineadminnetworkpolicies",
 		"list clusternetworkpolicies", "watch clusternetworkpolicies", "patch adminnetworkpolicies/status",
 		"patch baselineadminnetworkpolicies/status", "patch clusternetworkpolicies/status",
-		"list nodeoffloads", "watch nodeoffloads", "list offloadpolicies", "watch offloadpolicies", "update offloadpolicies/status", "list namespacesubnets", "watch namespacesubnets", "patch namespacesubnets", "patch namespacesubnets/status", "list physicalnetworks", "watch physicalnetworks",
+		"list nodeoffloads", "watch nodeoffloads", "list offloadpolicies", "watch offloadpolicies", "update offloadpolicies/status", "list namespacesubnets", "watch namespacesubnets", "patch namespacesubnets", "patch namespacesubnets/status", "list physicalnetworks", "watch physicalnetworks", "list portmirrors", "watch portmirrors",
 		"patch nodes", "create pods/eviction", // for OffloadPolicies with drain Evict
 		"get network-attachment-definitions", "list network-attachment-definitions", "watch network-attachment-definitions", "patch network-attachment-definitions",
 		"get multi-networkpolicies", "list multi-networkpolicies", "watch multi-networkpolicies",

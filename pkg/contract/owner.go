@@ -41,6 +41,9 @@ const (
 	// KindNamespaceSubnet has no rows: nodes and pods have them.
 	KindNamespaceSubnet = "NamespaceSubnet"
 
+	// KindPortMirror has a mirror, to which the ports of pods refer.
+	KindPortMirror = "PortMirror"
+
 	// KindNeighbor is an address of a namespace's subnet on a node. Its row has no place for the name of the pod.
 	KindNeighbor = "Neighbor"
 
@@ -94,6 +97,9 @@ func NetworkChainingOwner(namespace, name string) Owner {
 
 // NamespaceSubnetOwner stands for a NamespaceSubnet.
 func NamespaceSubnetOwner(name string) Owner { return Owner{Kind: KindNamespaceSubnet, Name: name} }
+
+// PortMirrorOwner is the owner of a PortMirror's rows.
+func PortMirrorOwner(name string) Owner { return Owner{Kind: KindPortMirror, Name: name} }
 
 // NeighborOwner is the owner of the neighbor by which a router knows a pod's address on a node.
 func NeighborOwner(node string, addr netip.Addr) Owner {

@@ -165,6 +165,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		if err := c.view.WatchAdminPolicies(ctx, c.cfg.Dynamic); err != nil {
 			return err
 		}
+		if err := c.view.WatchPortMirrors(ctx, c.cfg.Dynamic); err != nil {
+			return err
+		}
 		if err := c.view.WatchNamespaceSubnets(ctx, c.cfg.Dynamic, c.cfg.Plan.Purposes()); err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func wholeWorld(t testing.TB, policies []runtime.Object, objects ...runtime.Obje
 		{Version: "v1", Resource: "namespaces"}: "NamespaceList",
 		ovnv1.UserDefinedNetworks():             "UserDefinedNetworkList", ovnv1.ClusterUserDefinedNetworks(): "ClusterUserDefinedNetworkList",
 		opnfv.Networks(): "NetworkList", opnfv.ProviderNetworks(): "ProviderNetworkList",
-		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList", v1alpha1.NamespaceSubnets(): "NamespaceSubnetList",
+		v1alpha1.PhysicalNetworks(): "PhysicalNetworkList", v1alpha1.NamespaceSubnets(): "NamespaceSubnetList", v1alpha1.PortMirrors(): "PortMirrorList",
 		opnfv.NetworkChainings(): "NetworkChainingList",
 	}
 	for kind, resource := range policy.AdminKinds() {

@@ -38,6 +38,7 @@ type ClusterView struct {
 	*service.Facts
 	primaries
 	namespaceSubnets
+	portMirrors
 	namespaces store[corev1.Namespace]
 	endpoints  store[discoveryv1.EndpointSlice]
 	policies   store[networkingv1.NetworkPolicy]
@@ -63,7 +64,7 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		listening:  func() bool { return true },
 	}
 	v.networks = &networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, allServices: v.services}
-	v.of = &v.primaries
+	v.of, v.sources = &v.primaries, &v.primaries
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() },
 		func(nad string) *contract.Network { return v.NetworkOfNAD(nad) })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
@@ -93,6 +94,7 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
 	v.start(ctx, &f, func(old, new *unstructured.Unstructured) { notifyOfNAD(v, old, new) }, v.notify)
 	v.follow(ctx, &f, v.ServiceSubnets, func(name string) { v.notify(append(v.users(name), v.PolicyOwners()...)...) })
+	v.startMirrors(ctx, &f, v.notify)
 	v.startPolicies(ctx, &f, func(owner contract.Owner, object *unstructured.Unstructured) {
 		v.notify(v.MultiChanged(owner, object)...)
 	})
@@ -102,7 +104,7 @@ func (v *ClusterView) Start(ctx context.Context) error {
 		v.notify(append(v.ServiceChanged(old, new), v.sharedChanged(either(old, new).Namespace, either(old, new).Name)...)...)
 	}))
 	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) {
-		owners := append(v.NamespaceChanged(old, new), v.namespaceChanged(old, new)...)
+		owners := slices.Concat(v.NamespaceChanged(old, new), v.namespaceChanged(old, new), v.mirroredChanged(old, new))
 		if old == nil && v.isLabelled(new.Name) { // its policies may have come before
 			owners = append(owners, placePolicies(v, []string{new.Name})...)
 		}
@@ -265,6 +267,8 @@ func (v *ClusterView) Object(owner contract.Owner) runtime.Object {
 		return objectOf(v.IPAMClaim(owner.Namespace, owner.Name))
 	case contract.KindNetworkChaining:
 		return objectOf(v.NetworkChaining(owner.Namespace, owner.Name))
+	case contract.KindPortMirror:
+		return v.mirrorObject(owner.Name)
 	case contract.KindNamespaceSubnet:
 		return objectOf(v.NamespaceSubnet(owner.Name))
 	}

@@ -15,6 +15,7 @@
 //	pod.go       a pod's logical switch port
 //	namespace.go the subnets of namespaces on the default network
 //	further.go   the rows of networks beside the default one
+//	mirror.go    copies of pods' packets
 //	primary.go   the links of primary networks to gateway routers
 //	acl.go       the rules of all pods; acl/: those of policies
 //	chains/      the routers of chains of pods
@@ -39,9 +40,15 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
+// Steering is what leads and copies the packets of pods.
+type Steering interface {
+	chains.Facts
+	Mirrors
+}
+
 // Objects are nodes, pods and chains of pods.
 type Objects interface {
-	chains.Facts
+	Steering
 	Node(name string) *corev1.Node
 	Pod(namespace, name string) *corev1.Pod
 	// Locked says that the default network only leads to a pod's node.

@@ -259,7 +259,7 @@ func readObjects(t *testing.T, text string) facts {
 			all = append(all, decode[corev1.Namespace](t, doc))
 		case "NetworkPolicy":
 			all = append(all, decode[networkingv1.NetworkPolicy](t, doc))
-		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy, contract.KindNAD, contract.KindMultiNetworkPolicy, contract.KindNetworkChaining:
+		case contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy, contract.KindNAD, contract.KindMultiNetworkPolicy, contract.KindNetworkChaining, contract.KindPortMirror:
 			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
 				t.Fatal(err)
@@ -278,7 +278,7 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	t.Helper()
 	isAdmin := func(o runtime.Object) bool { _, ok := o.(*unstructured.Unstructured); return ok }
 	// Those whose resource does not follow from the kind.
-	irregular := map[string]schema.GroupVersionResource{contract.KindNAD: kube.NADs(), contract.KindMultiNetworkPolicy: kube.MultiNetworkPolicies(), contract.KindNetworkChaining: opnfv.NetworkChainings()}
+	irregular := map[string]schema.GroupVersionResource{contract.KindNAD: kube.NADs(), contract.KindMultiNetworkPolicy: kube.MultiNetworkPolicies(), contract.KindNetworkChaining: opnfv.NetworkChainings(), contract.KindPortMirror: v1alpha1.PortMirrors()}
 	var admin, others []runtime.Object
 	for _, o := range objects {
 		switch {
@@ -306,7 +306,7 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(view.WatchAdminPolicies(t.Context(), client), view.WatchNetworks(t.Context(), client, nil)); err != nil {
+	if err := errors.Join(view.WatchAdminPolicies(t.Context(), client), view.WatchNetworks(t.Context(), client, nil), view.WatchPortMirrors(t.Context(), client)); err != nil {
 		t.Fatal(err)
 	}
 	if err := view.Start(t.Context()); err != nil {

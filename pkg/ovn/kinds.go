@@ -28,6 +28,8 @@ type NetworkLister interface {
 	Attachments() []contract.Owner
 	// ChainOwners are all NetworkChainings.
 	ChainOwners() []contract.Owner
+	// PortMirrorOwners are all PortMirrors.
+	PortMirrorOwners() []contract.Owner
 }
 
 // PolicyLister has what policies are made of.
@@ -65,6 +67,7 @@ var table = []Kind{
 	policyKind(contract.KindAdminNetworkPolicy),
 	policyKind(contract.KindBaselineAdminNetworkPolicy),
 	policyKind(contract.KindClusterNetworkPolicy),
+	{Name: contract.KindPortMirror, build: buildMirror, Owners: Lister.PortMirrorOwners},
 	{Name: contract.KindPod, build: buildPod, Owners: podOwners},
 	{Name: contract.KindNeighbor, build: buildNeighbor, Owners: func(Lister) []contract.Owner { return nil }}, // the allocator has them
 	{Name: contract.KindNetworkChaining, build: buildChain, Owners: Lister.ChainOwners},

@@ -54,6 +54,7 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 		},
 		ExternalIDs: map[string]string{"namespace": namespace, "pod": "true"},
 	})
+	port.References = mirroredBy(view, pod, "")
 	if view.Locked(pod) { // policies are for its primary network
 		port.Parents = append(port.Parents, ovsdb.Parent{Table: nb.PortGroupTable, Name: net.LockedGroup(), Column: columnPorts})
 		opened, err := openPorts(net, pod, net.NodeSwitch(node.Name))
@@ -119,6 +120,7 @@ func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod
 		Options:      map[string]string{"iface-id-ver": string(pod.UID), "requested-chassis": chassis},
 		ExternalIDs:  ids,
 	})
+	port.References = mirroredBy(view, pod, contract.NADOf(owner.Network))
 	policies, _ := view.PoliciesOf(pod, net.Name) // which select in their own namespace
 	joinGroups(&port, policies)
 	return []ovsdb.Row{port}, nil

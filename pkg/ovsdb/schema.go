@@ -21,7 +21,7 @@ type Schema struct {
 	// References names, for each table, the set columns that refer to rows of
 	// other owners: a row says which by their names (Row.References).
 	References map[string][]string
-	// Used are the tables whose rows others name in texts (Row.Uses).
+	// Used are the tables whose rows others name in texts (Row.Uses), or refer to while no other row holds them.
 	Used []string
 	// Unmanaged names, for each table, the columns that others write: they are
 	// read, never compared or written.

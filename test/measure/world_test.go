@@ -20,6 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/network/chain"
+	"github.com/ovn-offload/ovn-offload/pkg/network/portmirror"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -70,6 +71,8 @@ func (w *world) Members(*policy.PodSet) []*corev1.Pod                         { 
 func (w *world) Sizes(*policy.PodSet) map[int32]int                           { return nil }
 func (w *world) UsersOf(contract.Owner) []contract.Owner                      { return nil }
 func (w *world) PodWith(netip.Addr) *corev1.Pod                               { return nil }
+func (w *world) PortMirror(string) *portmirror.Mirror                         { return nil }
+func (w *world) MirrorsOf(*corev1.Pod) []*portmirror.Mirror                   { return nil }
 func (w *world) Chain(contract.Owner) (*chain.Chain, error)                   { return nil, nil }
 func (w *world) Replicas(*chain.Chain, int) []*corev1.Pod                     { return nil }
 func (w *world) NodesWith(labels.Selector) []*corev1.Node                     { return nil }

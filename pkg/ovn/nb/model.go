@@ -30,6 +30,7 @@ func FullDatabaseModel() (model.ClientDBModel, error) {
 		"Logical_Switch_Port":         &LogicalSwitchPort{},
 		"Meter":                       &Meter{},
 		"Meter_Band":                  &MeterBand{},
+		"Mirror":                      &Mirror{},
 		"NAT":                         &NAT{},
 		"NB_Global":                   &NBGlobal{},
 		"Port_Group":                  &PortGroup{},
@@ -1061,6 +1062,17 @@ var schema = `{
             "max": "unlimited"
           }
         },
+        "mirror_rules": {
+          "type": {
+            "key": {
+              "type": "uuid",
+              "refTable": "Mirror",
+              "refType": "weak"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
         "name": {
           "type": "string"
         },
@@ -1235,6 +1247,67 @@ var schema = `{
           }
         }
       }
+    },
+    "Mirror": {
+      "columns": {
+        "external_ids": {
+          "type": {
+            "key": {
+              "type": "string"
+            },
+            "value": {
+              "type": "string"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
+        "filter": {
+          "type": {
+            "key": {
+              "type": "string",
+              "enum": [
+                "set",
+                [
+                  "from-lport",
+                  "to-lport",
+                  "both"
+                ]
+              ]
+            }
+          }
+        },
+        "index": {
+          "type": "integer"
+        },
+        "name": {
+          "type": "string"
+        },
+        "sink": {
+          "type": "string"
+        },
+        "type": {
+          "type": {
+            "key": {
+              "type": "string",
+              "enum": [
+                "set",
+                [
+                  "gre",
+                  "erspan",
+                  "local"
+                ]
+              ]
+            }
+          }
+        }
+      },
+      "indexes": [
+        [
+          "name"
+        ]
+      ],
+      "isRoot": true
     },
     "NAT": {
       "columns": {

@@ -31,9 +31,10 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 			MeterTable:             {"bands"},
 		},
 		References: map[string][]string{
-			LogicalSwitchTable: {"load_balancer_group"},
-			LogicalRouterTable: {"load_balancer_group"},
-			NATTable:           {"gateway_port"},
+			LogicalSwitchTable:     {"load_balancer_group"},
+			LogicalSwitchPortTable: {"mirror_rules"},
+			LogicalRouterTable:     {"load_balancer_group"},
+			NATTable:               {"gateway_port"},
 		},
 		Unmanaged: map[string][]string{
 			// northd reports the state of a port and its dynamic address, and
@@ -43,7 +44,7 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 		},
 		OwnerOf:  map[string]func(any) (string, string){StaticMACBindingTable: bindingOwner},
 		Elements: map[string][]string{AddressSetTable: {"addresses"}},
-		Used:     []string{AddressSetTable},
+		Used:     []string{AddressSetTable, MirrorTable},
 	}, err
 }
 

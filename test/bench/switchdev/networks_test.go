@@ -43,7 +43,7 @@ func kindsOfObjects(t *testing.T) *dynamicfake.FakeDynamicClient {
 	lists := map[schema.GroupVersionResource]string{
 		v1alpha1.OffloadPolicies(): "OffloadPolicyList", v1alpha1.NodeOffloads(): "NodeOffloadList", kube.NADs(): contract.KindNAD + "List", kube.IPAMClaims(): "IPAMClaimList",
 		kube.MultiNetworkPolicies(): contract.KindMultiNetworkPolicy + "List", v1alpha1.PhysicalNetworks(): "PhysicalNetworkList",
-		opnfv.NetworkChainings(): "NetworkChainingList", v1alpha1.NamespaceSubnets(): "NamespaceSubnetList",
+		opnfv.NetworkChainings(): "NetworkChainingList", v1alpha1.NamespaceSubnets(): "NamespaceSubnetList", v1alpha1.PortMirrors(): "PortMirrorList",
 		{Version: "v1", Resource: "namespaces"}: "NamespaceList",
 		ovnv1.UserDefinedNetworks():             "UserDefinedNetworkList", ovnv1.ClusterUserDefinedNetworks(): "ClusterUserDefinedNetworkList",
 		opnfv.Networks(): "NetworkList", opnfv.ProviderNetworks(): "ProviderNetworkList",
