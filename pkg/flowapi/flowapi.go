@@ -169,7 +169,7 @@ type Why struct {
 
 	Rules []Rule `json:"rules,omitempty"`
 	// Reconstructed: the rules are those by which the flow would be made now. ovs-vswitchd does not know them of a flow that had
-	// a single packet.
+	// a single packet, or that has ended.
 	Reconstructed bool `json:"reconstructed,omitempty"`
 	// Problem says why the rules are not known.
 	Problem string `json:"problem,omitempty"`

@@ -113,6 +113,22 @@ func Decided(rules []flowapi.Rule) []string {
 			}
 		}
 	}
+	if out == nil {
+		return ofGateway(rules)
+	}
+	return out
+}
+
+// ofGateway names the flows of the gateway bridge that no object decided about.
+func ofGateway(rules []flowapi.Rule) []string {
+	var out []string
+	for _, r := range rules {
+		if r.Name != nil && r.Name.Stage == gatewayBridge {
+			if text := gatewayBridge + ": " + r.Name.What; !slices.Contains(out, text) {
+				out = append(out, text)
+			}
+		}
+	}
 	return out
 }
 

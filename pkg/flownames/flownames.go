@@ -90,6 +90,9 @@ func Look(ctx context.Context, run Run, of []flowapi.Flow) (*Index, error) {
 	return x, err
 }
 
+// gatewayBridge is the stage of its flows.
+const gatewayBridge = "gateway bridge"
+
 // ofOVN is the start of a UUID that may be the cookie's; not ok for those of others.
 func ofOVN(cookie uint64) (string, bool) {
 	return fmt.Sprintf("%08x", cookie), cookie != 0 && cookie>>32 == 0
@@ -200,7 +203,7 @@ func (x *Index) Name(f *flowapi.Flow) {
 
 func (x *Index) name(r flowapi.Rule) flowapi.Name {
 	if meaning, ok := flows.Meaning(r.Cookie); ok {
-		return flowapi.Name{Stage: "gateway bridge", What: meaning}
+		return flowapi.Name{Stage: gatewayBridge, What: meaning}
 	}
 	key, ok := ofOVN(r.Cookie)
 	switch {

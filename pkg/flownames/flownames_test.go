@@ -117,6 +117,9 @@ func TestName_FromCookieToObject(t *testing.T) {
 	if f := named(t, general, 0xf637, 0xaaaaaaaa); !slices.Equal(f.DecidedBy, []string{"Pod/shop/web"}) {
 		t.Errorf("with a rule for all pods: %v", f.DecidedBy)
 	}
+	if f := named(t, cluster(), 0x6f766e00010000); len(f.DecidedBy) != 1 || f.DecidedBy[0] != "gateway bridge: "+got[5].What {
+		t.Errorf("of the gateway bridge alone: %v", f.DecidedBy)
+	}
 	if f := named(t, cluster(), 0xf637, 0xcccccccc); !slices.Equal(f.DecidedBy, []string{"Pod/shop/web"}) {
 		t.Errorf("without a policy: %v", f.DecidedBy)
 	}

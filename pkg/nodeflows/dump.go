@@ -24,7 +24,7 @@ type dump struct {
 	threads map[string]string
 	// obstacles are what keeps flows out of hardware.
 	obstacles map[string][]offload.Obstacle
-	// keys are the matches of flows that had a single packet.
+	// keys are the matches of the flows, as ofproto/trace takes them.
 	keys map[string]string
 }
 
@@ -47,7 +47,7 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	seen := 0
 	advisor := offload.NewAdvisor(now)
 	report, placed, err := offload.ReadEach(ctx, sw, now, func(f *dpflow.Flow, thread string) {
-		found = append(found, numbered{convert(f, pods), seen, advisor.Obstacles(*f), single(f)})
+		found = append(found, numbered{convert(f, pods), seen, advisor.Obstacles(*f), strings.Clone(f.Key)})
 		seen++
 		if thread != "" {
 			d.threads[f.UFID] = thread
@@ -65,9 +65,7 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	for _, n := range most(found) {
 		f := n.Flow
 		f.Placed = placed[n.at]
-		if n.key != "" {
-			d.keys[f.ID] = n.key
-		}
+		d.keys[f.ID] = n.key
 		if len(n.obstacles) > 0 {
 			d.obstacles[f.ID] = n.obstacles
 		}
@@ -78,14 +76,6 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 		d.flows = append(d.flows, f)
 	}
 	return d, nil
-}
-
-// single is the match of a flow that had a single packet: the packet that made it is not counted.
-func single(f *dpflow.Flow) string {
-	if f.Packets > 1 {
-		return ""
-	}
-	return strings.Clone(f.Key)
 }
 
 // most keeps the flows with the most packets.

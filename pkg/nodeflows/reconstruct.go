@@ -14,10 +14,10 @@ import (
 )
 
 // reconstruct sends the match of a flow through the tables as they are now (ofproto/trace), for ovs-vswitchd knows the rules of
-// a flow only when its counters have changed: of one that had a single packet it never does. No packet is sent. A flow of more
-// packets has no key in the dump.
+// a flow only when its counters have changed: of one that had a single packet it never does. No packet is sent. Short flows
+// end between the dump and the question.
 func (s *Source) reconstruct(ctx context.Context, d *dump, id string) (*flowapi.Why, error) {
-	why := &flowapi.Why{ID: id, Problem: problemEarly}
+	why := &flowapi.Why{ID: id}
 	key, ok := d.keys[id]
 	if !ok {
 		return why, nil
@@ -27,7 +27,7 @@ func (s *Source) reconstruct(ctx context.Context, d *dump, id string) (*flowapi.
 		return nil, fmt.Errorf("tracing flow %s: %w", id, err)
 	}
 	if rules := parseTrace(text); len(rules) > 0 {
-		why.Rules, why.Reconstructed, why.Problem = rules, true, ""
+		why.Rules, why.Reconstructed = rules, true
 	}
 	return why, nil
 }

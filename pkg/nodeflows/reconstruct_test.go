@@ -52,7 +52,7 @@ func TestParseTrace_RulesUpToRecirculation(t *testing.T) {
 // TestWhy_ReconstructsRulesOfOnePacket: ovs-vswitchd never knows the rules of a flow that had one packet.
 func TestWhy_ReconstructsRulesOfOnePacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const single, busy = "aaaaaaaa-0000-0000-0000-000000000004", "aaaaaaaa-0000-0000-0000-000000000003"
+		const single, ended = "aaaaaaaa-0000-0000-0000-000000000004", "aaaaaaaa-0000-0000-0000-000000000003"
 		v := &vswitchd{trace: traced, detrace: func([]string) (string, error) { return "Cache was not found\n", nil }}
 		why, err := testSource(v).Why(t.Context(), single)
 		if err != nil || !why.Reconstructed || why.Problem != "" || len(why.Rules) != 3 {
@@ -61,10 +61,11 @@ func TestWhy_ReconstructsRulesOfOnePacket(t *testing.T) {
 		if want := "recirc_id(0),in_port(eth0),eth_type(0x0806),arp(sip=172.18.0.1,tip=172.18.0.3,op=1/0xff)"; len(v.tracing) != 1 || v.tracing[0] != want {
 			t.Errorf("traced %q", v.tracing)
 		}
-		if why, err = testSource(v).Why(t.Context(), busy); err != nil || why.Reconstructed || why.Problem == "" {
-			t.Errorf("a flow of more packets, whose rules come: %+v, %v", why, err)
+		v.detrace = func([]string) (string, error) { return "UFID was not found for system@ovs-system\n", nil }
+		if why, err = testSource(v).Why(t.Context(), ended); err != nil || !why.Reconstructed || why.Problem != "" {
+			t.Errorf("a flow that has ended: %+v, %v", why, err)
 		}
-		v.trace = "" // the flow has ended meanwhile
+		v.trace = "" // its match is of no bridge any more
 		if why, err = testSource(v).Why(t.Context(), single); err != nil || why.Reconstructed || why.Problem == "" {
 			t.Errorf("%+v, %v", why, err)
 		}

@@ -21,6 +21,7 @@ const (
 // notYet is the answer of ovs-vswitchd about a flow whose rules it does not know yet.
 const (
 	notYet       = "Cache was not found"
+	problemEnded = "ovs-vswitchd knows no rules of the flow: it has ended"
 	problemEarly = "ovs-vswitchd does not know the rules of the flow yet: asked 4 times in 1.5 s"
 )
 
@@ -41,10 +42,7 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 			f.Why = why
 			again = again || early
 		}
-		if !again {
-			return nil
-		}
-		if attempt == attempts {
+		if !again || attempt == attempts {
 			return s.reconstructed(ctx, d, flows)
 		}
 		select {
@@ -55,19 +53,21 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 	}
 }
 
-// reconstructed finds the rules of flows that have none yet in another way.
+// reconstructed finds the rules of flows in another way: of those that have none yet, and that have ended since the dump.
 func (s *Source) reconstructed(ctx context.Context, d *dump, flows []flowapi.Flow) error {
 	for i := range flows {
 		f := &flows[i]
-		if f.Why.Problem != problemEarly {
+		if f.Why.Problem != problemEarly && f.Why.Problem != problemEnded {
 			continue
 		}
 		why, err := s.reconstruct(ctx, d, f.ID)
 		if err != nil {
 			return err
 		}
-		why.Obstacles = f.Why.Obstacles
-		f.Why = why
+		if why.Reconstructed {
+			why.Obstacles = f.Why.Obstacles
+			f.Why = why
+		}
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (s *Source) detrace(ctx context.Context, id, thread string) (_ *flowapi.Why
 	case strings.Contains(text, notYet):
 		why.Problem, early = problemEarly, true
 	default:
-		why.Problem = "ovs-vswitchd knows no rules of the flow: it has ended"
+		why.Problem = problemEnded
 	}
 	return why, early, nil
 }

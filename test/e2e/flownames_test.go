@@ -1,0 +1,145 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	says "github.com/ovn-offload/ovn-offload/pkg/answer"
+	ways "github.com/ovn-offload/ovn-offload/pkg/streams"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
+)
+
+// flowsOf reads the streams of a namespace.
+func flowsOf(t *testing.T, ns string, args ...string) says.Streams {
+	t.Helper()
+	out, code := kubectlOffload(t, append([]string{"flows", "-n", ns, "-o", "json"}, args...)...)
+	var a says.Streams
+	if err := json.Unmarshal([]byte(out), &a); err != nil {
+		t.Fatalf("exit code %d, %v: %s", code, err, out)
+	}
+	if code != 0 {
+		t.Fatalf("exit code %d, missing %v", code, a.Missing)
+	}
+	return a
+}
+
+// TestFlows_NameTheObjectsThatDecide: of traffic of all kinds, each stream names what decided about it, and nearly all flows
+// of the datapath that still exist have names. A rule of another program has none, and flows say so.
+func TestFlows_NameTheObjectsThatDecide(t *testing.T) {
+	tier.Full(t, "its share of names is near its bound")
+	t.Parallel()
+	ns := namespace(t)
+	serveOutside(t)
+	far, near := server(t, ns, "far", nodes[2]), server(t, ns, "near", nodes[1])
+	neighbor := running(t, ns, "neighbor", nodes[2])
+	guarded, client := server(t, ns, "guarded", nodes[2]), running(t, ns, "client", nodes[1])
+	label(t, guarded, `{"app":"guarded"}`)
+	createPolicy(t, ns, "lets-client", allowIngress("guarded", "client"))
+	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	becomes(t, client, true, echoTargets(t, guarded)[0])
+	becomes(t, neighbor, false, echoTargets(t, guarded)[0])
+
+	external := netip.AddrPortFrom(ofFamily(machineAddresses(t, outside), addresses(t, client)[0]), outsidePort)
+	keepsSending(t, client, "getent hosts kubernetes.default",
+		echoTargets(t, far)[0].String(), echoTargets(t, near)[0].String(), echoTargets(t, guarded)[0].String(), frontends(web)[0], external.String())
+	keepsSending(t, neighbor, "true", echoTargets(t, guarded)[0].String()) // dropped
+	nodePort := netip.AddrPortFrom(nodeAddress(t, nodes[1]), uint16(web.Spec.Ports[0].NodePort))
+	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("for i in $(seq 100); do probe dial tcp %s 1000 1; sleep 1; done </dev/null >/dev/null 2>&1 &", nodePort))
+	var a says.Streams
+	eventually(t, soon, "streams of all kinds name their objects", func() (bool, string) {
+		a = flowsOf(t, ns)
+		return missingStream(a.Streams, ns, external.Addr())
+	})
+	lasting := a.Flows // short connections' flows end between the dump and the question for their rules
+	for why, count := range a.Unnamed {
+		if strings.Contains(why, "has ended") {
+			lasting -= count
+		}
+	}
+	if lasting < 20 || float64(a.Named) < .9*float64(lasting) {
+		t.Errorf("%d of %d flows have names: %v", a.Named, a.Flows, a.Unnamed)
+	}
+	t.Logf("%d of %d flows have names: %v", a.Named, a.Flows, a.Unnamed)
+	dropped := flowsOf(t, ns, "--verdict", "dropped", "--policy", "lets-client")
+	if !slices.ContainsFunc(dropped.Streams, func(s ways.Stream) bool { return s.From == "pod/"+ns+"/neighbor" }) ||
+		slices.ContainsFunc(dropped.Streams, func(s ways.Stream) bool { return s.From == "pod/"+ns+"/client" }) {
+		t.Errorf("dropped are %+v", dropped.Streams)
+	}
+	if out, code := kubectlOffload(t, "flows", "--place", "cloud"); code != 64 {
+		t.Errorf("a place that is none: exit code %d: %s", code, out)
+	}
+	unknownRule(t, ns, client)
+}
+
+// keepsSending has a pod connect to targets, and run a command, again and again until the pod's end.
+func keepsSending(t *testing.T, from *corev1.Pod, command string, targets ...string) {
+	t.Helper()
+	script := "while true; do " + command
+	for _, to := range targets {
+		script += "; probe dial tcp " + to + " 20000 1"
+	}
+	script += "; sleep 0.5; done"
+	mustInPod(t, from, "sh", "-c", "("+script+") </dev/null >/dev/null 2>&1 &")
+}
+
+// missingStream says which stream is not there, or has not the object that decides about it.
+func missingStream(list []ways.Stream, ns string, external netip.Addr) (bool, string) {
+	for _, want := range []struct{ from, to, object string }{
+		{"pod/" + ns + "/client", "pod/" + ns + "/far", ""},
+		{"pod/" + ns + "/client", "pod/" + ns + "/near", ""},
+		{"pod/" + ns + "/client", "pod/" + ns + "/guarded", "NetworkPolicy/" + ns + "/lets-client"},
+		{"pod/" + ns + "/neighbor", "", "NetworkPolicy/" + ns + "/lets-client"},
+		{"pod/" + ns + "/client", "svc/" + ns + "/", "Service/" + ns + "/"},
+		{"pod/" + ns + "/client", "svc/kube-system/kube-dns", "Service/kube-system/kube-dns"},
+	} {
+		if !slices.ContainsFunc(list, func(s ways.Stream) bool {
+			return s.From == want.from && strings.HasPrefix(s.To, want.to) &&
+				slices.ContainsFunc(s.DecidedBy, func(object string) bool { return strings.HasPrefix(object, want.object) })
+		}) {
+			return false, fmt.Sprintf("no stream %+v in %+v", want, list)
+		}
+	}
+	leaves := slices.ContainsFunc(list, func(s ways.Stream) bool {
+		network, err := netip.ParsePrefix(s.To)
+		return s.From == "pod/"+ns+"/client" && len(s.DecidedBy) > 0 && (s.To == external.String() || err == nil && network.Contains(external))
+	})
+	return leaves, fmt.Sprintf("no stream to %s in %+v", external, list)
+}
+
+// unknownRule has another program's rule drop packets of a pod: its flow has no name, and says why.
+func unknownRule(t *testing.T, ns string, pod *corev1.Pod) {
+	t.Helper()
+	const target = "198.51.100.77"
+	if addresses(t, pod)[0].Is6() {
+		return // the match below is of IPv4
+	}
+	out, code := kubectlOffload(t, "ovs", pod.Spec.NodeName, "--", "ovs-vsctl", "--bare", "--columns=ofport", "find", "Interface",
+		fmt.Sprintf("external_ids:iface-id=%s_%s", ns, pod.Name))
+	port := strings.TrimSpace(out)
+	if code != 0 || port == "" {
+		t.Fatalf("the port of %s: %s", pod.Name, out)
+	}
+	rule := fmt.Sprintf("cookie=0x1badc0de,table=0,priority=300,in_port=%s,ip,nw_dst=%s", port, target)
+	if out, code := kubectlOffload(t, "ovs", pod.Spec.NodeName, "--", "ovs-ofctl", "add-flow", "br-int", rule+",actions=drop"); code != 0 {
+		t.Fatal(out)
+	}
+	t.Cleanup(func() {
+		kubectlOffload(t, "ovs", pod.Spec.NodeName, "--", "ovs-ofctl", "del-flows", "br-int", "cookie=0x1badc0de/-1")
+	})
+	eventually(t, soon, "a flow by another program's rule says that it has no name", func() (bool, string) {
+		_, _ = inPod(ns, pod.Name, "ping", "-c3", "-i0.2", "-w1", target)
+		a := flowsOf(t, ns, "--from-pod", pod.Name)
+		return slices.ContainsFunc(a.Streams, func(s ways.Stream) bool {
+			return s.To == target && s.Drops && len(s.DecidedBy) == 0 && strings.Contains(s.Unnamed, "1badc0de")
+		}), fmt.Sprintf("%+v", a.Streams)
+	})
+}
