@@ -14,7 +14,6 @@ import (
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	ways "github.com/ovn-offload/ovn-offload/pkg/streams"
-
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
