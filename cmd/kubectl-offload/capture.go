@@ -154,10 +154,11 @@ func (o *captureOptions) find(ctx context.Context, client kubernetes.Interface, 
 	}
 	of.pod = of.pods[slices.IndexFunc(of.pods, func(p corev1.Pod) bool { return p.Namespace == o.namespace && p.Name == name })]
 	o.request.Port = contract.Network{}.PodPort(o.namespace, name)
-	if o.request.Address, err = netip.ParseAddr(of.pod.Status.PodIP); err != nil || of.pod.Spec.HostNetwork || of.pod.Status.Phase != corev1.PodRunning {
+	if len(of.pod.Status.PodIPs) == 0 || of.pod.Spec.HostNetwork || of.pod.Status.Phase != corev1.PodRunning {
 		return of, fmt.Errorf("pod %s/%s has no interface of its own: want a running pod without hostNetwork", o.namespace, name)
 	}
-	return of, nil
+	o.request.Address, err = netip.ParseAddr(of.pod.Status.PodIPs[0].IP)
+	return of, err
 }
 
 // mayCapture asks for the right before anything is read. Who has it not, but may run commands in the agents' pods, could
