@@ -157,7 +157,11 @@ func (s *Setup) Run(ctx context.Context) error {
 func (s *Setup) pass(ctx context.Context) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	mtu, annotated, err := s.parts(ctx)
+	parts := s.parts
+	if s.cfg.SecondaryOnly {
+		parts = s.tunnels
+	}
+	mtu, annotated, err := parts(ctx)
 	if s.deps.Readiness != nil {
 		defer func() { s.deps.Readiness(s.Ready()) }()
 	}
@@ -205,9 +209,6 @@ func (s *Setup) readiness(err error) error {
 
 // parts gives apart the errors of the annotations and of what no pod depends on.
 func (s *Setup) parts(ctx context.Context) (mtu int, annotated, err error) {
-	if s.cfg.SecondaryOnly {
-		return s.tunnels(ctx)
-	}
 	g, err := s.gateway(ctx)
 	var second Gateway
 	if err == nil || s.MTU() != 0 { // both may have lost ovs-vswitchd at once
