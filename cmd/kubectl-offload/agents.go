@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
@@ -72,24 +73,23 @@ const nodesAtOnce = 16
 
 // all asks several nodes. The errors are by node.
 func all[T any](ctx context.Context, nodes []string, ask func(ctx context.Context, node string) (*T, error)) (answers []*T, missing []string) {
-	free := make(chan struct{}, nodesAtOnce)
-	var group sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(nodesAtOnce)
 	var collecting sync.Mutex
 	for _, node := range nodes {
-		free <- struct{}{}
-		group.Go(func() {
-			defer func() { <-free }()
+		group.Go(func() error {
 			got, err := ask(ctx, node)
 			collecting.Lock()
 			defer collecting.Unlock()
 			if err != nil {
 				missing = append(missing, fmt.Sprintf("node/%s: %v", node, err))
-				return
+			} else {
+				answers = append(answers, got)
 			}
-			answers = append(answers, got)
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // none fails
 	slices.Sort(missing)
 	return answers, missing
 }

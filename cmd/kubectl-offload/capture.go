@@ -59,8 +59,7 @@ func captureCommand() *cobra.Command {
 	f.Int64Var(&o.size, "max-size", 100<<20, "bytes of the file")
 	f.StringVarP(&o.file, "write", "w", "", "file to write; -: standard output; empty: NAMESPACE-POD-TIME.pcapng in this directory")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
-	f.StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
-	return o.clusterFlags(cmd)
+	return o.answerFlags(cmd)
 }
 
 func (o *captureOptions) check() ([]capture.Point, error) {
@@ -100,7 +99,7 @@ func (o *captureOptions) capture(cmd *cobra.Command, object string) error {
 	if err != nil {
 		return err
 	}
-	agent, err := cluster.Find(of.pods, "ovnkube-node", "ovn-offload-agent", of.pod.Spec.NodeName)
+	agent, err := cluster.Find(of.pods, agentApp, agentContainer, of.pod.Spec.NodeName)
 	if err != nil {
 		return err
 	}
@@ -134,10 +133,8 @@ func (o *captureOptions) find(ctx context.Context, client kubernetes.Interface, 
 	if !isPod || name == "" {
 		return of, usage{fmt.Errorf("%q: want pod/NAME", object)}
 	}
-	if o.namespace == "" {
-		if o.namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
-			return of, err
-		}
+	if err := o.ensureNamespace(); err != nil {
+		return of, err
 	}
 	if err := o.mayCapture(ctx, client); err != nil {
 		return of, err

@@ -89,15 +89,12 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 }
 
 // qualified gives a name its namespace.
-func (o *readOptions) qualified(name string) (string, error) {
+func (o *clusterOptions) qualified(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
-	if o.namespace == "" {
-		var err error
-		if o.namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
-			return "", err
-		}
+	if err := o.ensureNamespace(); err != nil {
+		return "", err
 	}
 	return o.namespace + "/" + name, nil
 }

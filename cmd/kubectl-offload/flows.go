@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -67,18 +66,15 @@ func flowsCommand() *cobra.Command {
 
 // qualify gives names their namespace.
 func (o *flowOptions) qualify() error {
+	o.namespace = o.filter.Namespace
 	for _, name := range []*string{&o.filter.Pod, &o.filter.FromPod, &o.filter.ToPod, &o.filter.ToService, &o.filter.Policy} {
-		if *name == "" || strings.Contains(*name, "/") {
+		if *name == "" {
 			continue
 		}
-		namespace := o.filter.Namespace
-		if namespace == "" {
-			var err error
-			if namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
-				return err
-			}
+		var err error
+		if *name, err = o.qualified(*name); err != nil {
+			return err
 		}
-		*name = namespace + "/" + *name
 	}
 	return nil
 }

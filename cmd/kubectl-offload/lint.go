@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/lint"
@@ -55,8 +54,7 @@ func lintCommand() *cobra.Command {
 	f.BoolVar(&o.strict, "strict", false, "exit code 1 for streams whose first packets are outside hardware, too")
 	f.StringSliceVar(&o.resources, "resources", []string{plugin.DefaultResource}, "resources of VFs, as in vf_pools and vf_resources")
 	f.StringVarP(&o.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the manifest's objects that name none")
-	f.StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
-	return o.clusterFlags(cmd)
+	return o.answerFlags(cmd)
 }
 
 func (o *lintOptions) objects(ctx context.Context, input io.Reader) (objects []unstructured.Unstructured, err error) {
@@ -85,11 +83,7 @@ func (o *lintOptions) objects(ctx context.Context, input io.Reader) (objects []u
 
 // running are the objects of the cluster that lint looks at.
 func (o *lintOptions) running(ctx context.Context) ([]unstructured.Unstructured, error) {
-	rc, err := restConfig(o.kubeconfig, o.context)
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamic.NewForConfig(rc)
+	client, err := o.client()
 	if err != nil {
 		return nil, err
 	}

@@ -3,19 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
 	"github.com/ovn-offload/ovn-offload/pkg/nodecheck"
-	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
-	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
 
 // preflightOptions are the flags of preflight.
@@ -44,28 +39,19 @@ func preflightCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.nodes, "nodes", nil, "nodes to check; empty: all")
 	f.StringVar(&o.image, "image", "", "image of the pods; empty: that of the agents, where they are installed")
-	f.StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
-	return o.clusterFlags(cmd)
+	return o.answerFlags(cmd)
 }
 
 func (o *preflightOptions) reports(ctx context.Context, args []string) ([]nodecheck.Report, error) {
-	rc, err := restConfig(o.kubeconfig, o.context)
+	client, err := o.client()
 	if err != nil {
 		return nil, err
 	}
-	client, err := dynamic.NewForConfig(rc)
+	exec, err := o.execIn(nodecheck.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	exec, err := sysdump.NewCluster(rc, nodecheck.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	s := snapshot.Read(ctx, client, o.system, snapshot.Nodes)
-	if missing := s.Missing[snapshot.Nodes]; missing != "" {
-		return nil, errors.New(missing)
-	}
-	all, err := snapshot.Objects[corev1.Node](s, snapshot.Nodes)
+	all, err := o.readNodes(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
@@ -18,14 +19,17 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
+// clusterOptions say which cluster, and which namespaces there.
+type clusterOptions struct{ kubeconfig, context, namespace, system string }
+
 // readOptions are the flags of the verbs that read.
 type readOptions struct {
-	kubeconfig, context, namespace, system string
-	format, from                           string
+	clusterOptions
+	format, from string
 }
 
 // clusterFlags say which cluster is read.
-func (o *readOptions) clusterFlags(cmd *cobra.Command) *cobra.Command {
+func (o *clusterOptions) clusterFlags(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig; empty: as kubectl does")
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig; empty: the current one")
@@ -33,10 +37,15 @@ func (o *readOptions) clusterFlags(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// flags are those of verbs with an answer.
+// answerFlags are those of verbs with an answer.
+func (o *readOptions) answerFlags(cmd *cobra.Command) *cobra.Command {
+	o.clusterFlags(cmd).Flags().StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
+	return cmd
+}
+
+// flags are those of verbs with an answer that an archive has, too.
 func (o *readOptions) flags(cmd *cobra.Command) *cobra.Command {
-	flags := o.clusterFlags(cmd).Flags()
-	flags.StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
+	flags := o.answerFlags(cmd).Flags()
 	flags.StringVar(&o.from, "from", "", "archive of kubectl offload sysdump, in place of a cluster")
 	return cmd
 }
@@ -61,13 +70,45 @@ func (o *readOptions) snapshot(ctx context.Context, resources ...snapshot.Resour
 	return snapshot.Read(ctx, client, o.system, resources...), nil
 }
 
-// cluster reaches into the network's own pods.
-func (o *readOptions) cluster() (*sysdump.Cluster, error) {
+// ensureNamespace takes the namespace of the context where none is given.
+func (o *clusterOptions) ensureNamespace() (err error) {
+	if o.namespace == "" {
+		o.namespace, err = contextNamespace(o.kubeconfig, o.context)
+	}
+	return err
+}
+
+// client is for all objects of the cluster.
+func (o *clusterOptions) client() (dynamic.Interface, error) {
 	rc, err := restConfig(o.kubeconfig, o.context)
 	if err != nil {
 		return nil, err
 	}
-	return sysdump.NewCluster(rc, o.system)
+	return dynamic.NewForConfig(rc)
+}
+
+// readNodes are those of the cluster; unlike a snapshot, they must be readable.
+func (o *readOptions) readNodes(ctx context.Context) ([]corev1.Node, error) {
+	s, err := o.snapshot(ctx, snapshot.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	if missing := s.Missing[snapshot.Nodes]; missing != "" {
+		return nil, errors.New(missing)
+	}
+	return snapshot.Objects[corev1.Node](s, snapshot.Nodes)
+}
+
+// cluster reaches into the network's own pods.
+func (o *clusterOptions) cluster() (*sysdump.Cluster, error) { return o.execIn(o.system) }
+
+// execIn runs commands in the pods of a namespace.
+func (o *clusterOptions) execIn(namespace string) (*sysdump.Cluster, error) {
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	return sysdump.NewCluster(rc, namespace)
 }
 
 func openArchive(path string) (*snapshot.Snapshot, error) {

@@ -40,7 +40,7 @@ func TestPage_ReachesTheRelayThroughTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := func(path string) string {
-		o := readOptions{kubeconfig: config, system: "ovn-kubernetes"}
+		o := readOptions{clusterOptions: clusterOptions{kubeconfig: config, system: "ovn-kubernetes"}}
 		page, err := o.page(context.Background(), false)
 		if err != nil {
 			t.Fatal(err)

@@ -10,13 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
-	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
-	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
 
 // testOptions are the flags of test.
@@ -47,9 +43,7 @@ func testCommand() *cobra.Command {
 	f.BoolVar(&o.keep, "keep", false, "leave the namespace")
 	f.BoolVar(&o.cleanup, "cleanup", false, "delete the namespace of an earlier test, and end")
 	f.IntVar(&o.parallel, "parallel", 8, "cases at a time")
-	o.clusterFlags(cmd)
-	f.StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
-	return cmd
+	return o.answerFlags(cmd)
 }
 
 func (o *testOptions) test(cmd *cobra.Command) error {
@@ -95,15 +89,11 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 }
 
 func (o *testOptions) session() (*conncheck.Session, error) {
-	rc, err := restConfig(o.kubeconfig, o.context)
+	exec, err := o.execIn(conncheck.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	exec, err := sysdump.NewCluster(rc, conncheck.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamic.NewForConfig(rc)
+	client, err := o.client()
 	if err != nil {
 		return nil, err
 	}
@@ -111,14 +101,7 @@ func (o *testOptions) session() (*conncheck.Session, error) {
 }
 
 func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
-	s, err := o.snapshot(ctx, snapshot.Nodes)
-	if err != nil {
-		return conncheck.Place{}, err
-	}
-	if missing := s.Missing[snapshot.Nodes]; missing != "" {
-		return conncheck.Place{}, errors.New(missing)
-	}
-	nodes, err := snapshot.Objects[corev1.Node](s, snapshot.Nodes)
+	nodes, err := o.readNodes(ctx)
 	if err != nil {
 		return conncheck.Place{}, err
 	}
@@ -175,11 +158,7 @@ func writeJUnit(path string, results []conncheck.Result) error {
 
 // agents are read whole: a snapshot has no images.
 func (o *testOptions) agents(ctx context.Context) ([]appsv1.DaemonSet, error) {
-	rc, err := restConfig(o.kubeconfig, o.context)
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamic.NewForConfig(rc)
+	client, err := o.client()
 	if err != nil {
 		return nil, err
 	}

@@ -54,10 +54,8 @@ func traceCommand() *cobra.Command {
 
 // ends finds the ends of a connection among the objects of the cluster.
 func (o *readOptions) ends(ctx context.Context, source, target string) (s *snapshot.Snapshot, c trace.Connection, pods []corev1.Pod, err error) {
-	if o.namespace == "" {
-		if o.namespace, err = contextNamespace(o.kubeconfig, o.context); err != nil {
-			return nil, c, nil, err
-		}
+	if err := o.ensureNamespace(); err != nil {
+		return nil, c, nil, err
 	}
 	if s, err = o.snapshot(ctx, answer.FlowResources()...); err != nil {
 		return nil, c, nil, err

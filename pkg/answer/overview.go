@@ -1,6 +1,8 @@
 package answer
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
@@ -22,8 +24,6 @@ type NodeState struct {
 	Severity Severity `json:"severity,omitempty"`
 }
 
-const zoneLabel = "topology.kubernetes.io/zone"
-
 // NewOverview computes it, from what NewStatus reads.
 func NewOverview(s *snapshot.Snapshot) (*Overview, error) {
 	f, err := readFacts(s)
@@ -38,7 +38,7 @@ func NewOverview(s *snapshot.Snapshot) (*Overview, error) {
 	severities := ofNodes(f.problems())
 	for _, n := range f.nodes {
 		status := offloads[n.Name]
-		o.EachNode = append(o.EachNode, NodeState{n.Name, n.Labels[zoneLabel], status.Offload, status.HardwarePercent, severities[n.Name]})
+		o.EachNode = append(o.EachNode, NodeState{n.Name, n.Labels[corev1.LabelTopologyZone], status.Offload, status.HardwarePercent, severities[n.Name]})
 	}
 	return o, nil
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck/probe"
 )
 
@@ -47,21 +49,20 @@ type Runner struct {
 // Run gives the results in the order of the cases.
 func (run Runner) Run(ctx context.Context, cases []Case) []Result {
 	results := make([]Result, len(cases))
-	free := make(chan struct{}, max(run.Parallel, 1))
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(max(run.Parallel, 1))
 	var one sync.Mutex
 	for i, c := range cases {
-		free <- struct{}{}
-		all.Go(func() {
-			defer func() { <-free }()
+		all.Go(func() error {
 			r := c.run(ctx, run.Env, run.Ask)
 			one.Lock()
 			defer one.Unlock()
 			results[i] = r
 			run.Done(r)
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // none fails
 	return results
 }
 

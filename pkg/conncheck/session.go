@@ -12,13 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck/probe"
+	"github.com/ovn-offload/ovn-offload/pkg/scratch"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
 
@@ -33,18 +33,17 @@ func NewSession(client dynamic.Interface, exec *sysdump.Cluster) *Session {
 	return &Session{client: client, exec: exec}
 }
 
-// The times for pods to be ready, for the network to answer the first time, and for the namespace to be gone.
+// The times for pods to be ready, and for the network to answer the first time.
 const (
 	podsWithin    = 3 * time.Minute
 	settledWithin = 40 * time.Second
-	goneWithin    = 2 * time.Minute
 	lookEvery     = time.Second
 )
 
 func resource(kind string) schema.GroupVersionResource {
 	switch kind {
 	case "Namespace":
-		return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		return scratch.Namespaces()
 	case "Service":
 		return schema.GroupVersionResource{Version: "v1", Resource: "services"}
 	case "NetworkPolicy":
@@ -56,15 +55,11 @@ func resource(kind string) schema.GroupVersionResource {
 }
 
 func (s *Session) create(ctx context.Context, object runtime.Object) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return err
-	}
-	u := &unstructured.Unstructured{Object: fields}
-	if _, err := s.client.Resource(resource(u.GetKind())).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("making %s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	return nil
+	return s.namespace().Create(ctx, resource(object.GetObjectKind().GroupVersionKind().Kind), object)
+}
+
+func (s *Session) namespace() scratch.Namespace {
+	return scratch.Namespace{Client: s.client, Name: Namespace, Label: Label, Purpose: "test"}
 }
 
 // ErrPresent says that the namespace is there: of a test that runs, or of one that was killed.
@@ -202,30 +197,4 @@ func (s *Session) Ask(ctx context.Context, pod string, command []string) (probe.
 }
 
 // Remove deletes the namespace and waits until it is gone. It says whether there was one.
-func (s *Session) Remove(ctx context.Context) (bool, error) {
-	namespaces := s.client.Resource(resource("Namespace"))
-	found, err := namespaces.Get(ctx, Namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if found.GetLabels()[Label] == "" {
-		return false, fmt.Errorf("namespace %s has no label %s: it is not of a test, and stays", Namespace, Label)
-	}
-	if err := namespaces.Delete(ctx, Namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return true, err
-	}
-	err = wait.PollUntilContextTimeout(ctx, lookEvery, goneWithin, true, func(ctx context.Context) (bool, error) {
-		_, err := namespaces.Get(ctx, Namespace, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, err
-	})
-	if err != nil {
-		return true, fmt.Errorf("waiting until namespace %s is gone: %w", Namespace, err)
-	}
-	return true, nil
-}
+func (s *Session) Remove(ctx context.Context) (bool, error) { return s.namespace().Remove(ctx) }

@@ -8,19 +8,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	utilexec "k8s.io/client-go/util/exec"
 
+	"github.com/ovn-offload/ovn-offload/pkg/scratch"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
 
@@ -33,7 +32,6 @@ const (
 const (
 	startWithin = 2 * time.Minute
 	checkWithin = time.Minute
-	goneWithin  = 2 * time.Minute
 	lookEvery   = time.Second
 	atATime     = 16
 )
@@ -65,46 +63,49 @@ type Cluster struct {
 	Args  []string
 }
 
-func namespaces() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+func (c Cluster) namespace() scratch.Namespace {
+	return scratch.Namespace{Client: c.Client, Name: Namespace, Label: label, Purpose: "preflight"}
 }
 
 // Run makes the pods, reads their reports, and deletes the namespace in every case.
 func (c Cluster) Run(ctx context.Context, nodes []string) (reports []Report, err error) {
-	if err := c.remove(ctx); err != nil { // what an interrupted command has left
+	namespace := c.namespace()
+	if _, err := namespace.Remove(ctx); err != nil { // what an interrupted command has left
 		return nil, err
 	}
-	err = c.create(ctx, namespaces(), &corev1.Namespace{
+	err = namespace.Create(ctx, scratch.Namespaces(), &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{label: "true", "pod-security.kubernetes.io/enforce": "privileged"}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.remove(context.WithoutCancel(ctx))) }()
+	defer func() {
+		_, removed := namespace.Remove(context.WithoutCancel(ctx))
+		err = errors.Join(err, removed)
+	}()
 	reports = make([]Report, len(nodes))
-	free := make(chan struct{}, atATime)
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(atATime)
 	for i, node := range nodes {
-		free <- struct{}{}
-		all.Go(func() {
-			defer func() { <-free }()
+		all.Go(func() error {
 			report, err := c.node(ctx, node)
 			if err != nil {
 				report = Report{Error: err.Error()}
 			}
 			report.Node = node
 			reports[i] = report
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // none fails
 	return reports, ctx.Err()
 }
 
 func (c Cluster) node(ctx context.Context, node string) (report Report, err error) {
 	kind := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	made := pod(node, c.Image)
-	if err := c.create(ctx, kind, made); err != nil {
+	if err := c.namespace().Create(ctx, kind, made); err != nil {
 		return report, err
 	}
 	state := ""
@@ -153,45 +154,6 @@ func pod(node, image string) *corev1.Pod {
 			Volumes: []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
 		},
 	}
-}
-
-func (c Cluster) create(ctx context.Context, kind schema.GroupVersionResource, object runtime.Object) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return err
-	}
-	u := &unstructured.Unstructured{Object: fields}
-	if _, err := c.Client.Resource(kind).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("making %s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	return nil
-}
-
-func (c Cluster) remove(ctx context.Context) error {
-	found, err := c.Client.Resource(namespaces()).Get(ctx, Namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if found.GetLabels()[label] == "" {
-		return fmt.Errorf("namespace %s has no label %s: it is not of a preflight, and stays", Namespace, label)
-	}
-	if err := c.Client.Resource(namespaces()).Delete(ctx, Namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	err = wait.PollUntilContextTimeout(ctx, lookEvery, goneWithin, true, func(ctx context.Context) (bool, error) {
-		_, err := c.Client.Resource(namespaces()).Get(ctx, Namespace, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, err
-	})
-	if err != nil {
-		return fmt.Errorf("waiting until namespace %s is gone: %w", Namespace, err)
-	}
-	return nil
 }
 
 // Nodes are the names of all nodes, or those that are asked for.
