@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
@@ -17,22 +18,22 @@ func (s *Setup) tunnels(ctx context.Context) (mtu int, annotated, err error) {
 		return 0, nil, err
 	}
 	s.links.Remember(st.State, contract.IntegrationBridge)
-	encap := st.NodeAddrs
-	if s.cfg.EncapNetwork.IsValid() || len(encap) == 0 {
-		addr, err := encapAddress(s.cfg, st, Gateway{})
-		if err != nil {
-			return 0, nil, err
-		}
-		encap = append(encap[:0:0], addr)
+	cfg := s.cfg
+	if !cfg.EncapNetwork.IsValid() && len(st.NodeAddrs) > 0 {
+		cfg.EncapNetwork = netip.PrefixFrom(st.NodeAddrs[0], st.NodeAddrs[0].BitLen())
 	}
-	link, err := underlay(st, encap[0])
+	encap, err := encapAddress(cfg, st, Gateway{})
 	if err != nil {
 		return 0, nil, err
 	}
-	if mtu, err = node.PodMTU(s.cfg.MTU, link, encap[0], s.cfg.Network.Families()); err != nil {
+	link, err := underlay(st, encap)
+	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.merge(ctx, settings(s.cfg, st, Gateway{}, encap[0])); err != nil {
+	if mtu, err = node.PodMTU(s.cfg.MTU, link, encap, s.cfg.Network.Families()); err != nil {
+		return 0, nil, err
+	}
+	if err := s.merge(ctx, settings(s.cfg, st, Gateway{}, encap)); err != nil {
 		return 0, nil, err
 	}
 	object, chassis := s.Deps.Node(), st.Settings["system-id"]
@@ -40,6 +41,6 @@ func (s *Setup) tunnels(ctx context.Context) (mtu int, annotated, err error) {
 		return mtu, node.NotReady("node %s has no Node object or no system-id in its Open_vSwitch database yet", s.cfg.Node), nil
 	}
 	return mtu, s.Deps.Annotate(ctx, object, map[string]string{
-		contract.NodeChassisIDKey: chassis, contract.NodeEncapIPsKey: fmt.Sprintf("[%q]", encap[0]),
+		contract.NodeChassisIDKey: chassis, contract.NodeEncapIPsKey: fmt.Sprintf("[%q]", encap),
 	}), nil
 }
