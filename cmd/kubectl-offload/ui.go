@@ -61,7 +61,7 @@ func (o *readOptions) page(ctx context.Context, direct bool) (http.Handler, erro
 	return mux, nil
 }
 
-// serveLocal serves a handler on the loopback address, to whoever has the token that it prints.
+// serveLocal serves a handler on the loopback address. It prints a token, and answers only requests with this token.
 func serveLocal(ctx context.Context, port uint16, handler http.Handler, out io.Writer) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {

@@ -51,7 +51,8 @@ func Check(w World, resources []string) []Finding {
 	return found
 }
 
-// asksVF says whether a pod gets a VF, and why not if it asks for one in vain.
+// asksVF says whether a pod asks for a VF that its network can use. Lost is the reason why the pod gets no such VF although
+// it asks for one.
 func asksVF(spec corev1.PodSpec, resources []string) (asks bool, lost string) {
 	always := corev1.ContainerRestartPolicyAlways
 	for _, c := range spec.Containers {

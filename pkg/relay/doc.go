@@ -1,5 +1,4 @@
-// Package relay brings the facts of all nodes together for whoever looks, and shows each caller what Kubernetes lets him
-// see.
+// Package relay collects facts of all nodes. It shows each caller only what the caller's roles in Kubernetes allow.
 //
 // Place in the data flow:
 //

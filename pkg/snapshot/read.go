@@ -143,7 +143,7 @@ func name(object map[string]any) string {
 	return u.GetNamespace() + "/" + u.GetName()
 }
 
-// Only is the snapshot with fewer resources: who asks about nodes does not wait for all pods to be read.
+// Only is the snapshot with these resources alone. A question about nodes then does not wait until all pods are decoded.
 func (s *Snapshot) Only(resources ...Resource) *Snapshot {
 	out := &Snapshot{Taken: s.Taken, Namespace: s.Namespace, Missing: map[Resource]string{}, objects: map[Resource][]map[string]any{}}
 	for _, r := range resources {
