@@ -40,11 +40,11 @@ const (
 	Large     Size = "large"
 )
 
-// answerWithin is the time for one answer: long enough for a first packet that is lost. Affinity may take two
-// (docs/services.md), and the third is sent after three seconds.
+// answerWithin is the time for an answer that has to come: long enough for the first two packets to be lost, as a service
+// with session affinity may (docs/services.md). silentWithin is the time for one that must not come.
 const (
-	answerWithin   = 3 * time.Second
-	affinityWithin = 8 * time.Second
+	answerWithin = 8 * time.Second
+	silentWithin = 3 * time.Second
 )
 
 // row is a line of the table: cases for both families, and for each protocol of quick, and of full besides.
@@ -94,8 +94,8 @@ func (c Case) question(host string, port int) probe.Question {
 	q := probe.Question{
 		Protocol: c.Protocol, Host: host, Family: c.Family, Port: port, Times: c.Times, Timeout: answerWithin, Silent: c.To == "api",
 	}
-	if c.Group == "affinity" {
-		q.Timeout = affinityWithin
+	if c.Want == probe.Timeout {
+		q.Timeout = silentWithin
 	}
 	switch c.Size {
 	case Small:

@@ -72,7 +72,7 @@ func (c Case) run(ctx context.Context, env Env, from Prober) Result {
 		return Result{ID: c.ID, Group: c.Group, Verdict: Skip, Text: impossible}
 	}
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute+affinityWithin*time.Duration(c.Times))
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+answerWithin*time.Duration(c.Times))
 	defer cancel()
 	reply, err := from(ctx, c.From, ask(q))
 	if err != nil {

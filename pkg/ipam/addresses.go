@@ -62,11 +62,16 @@ type Addresses struct {
 	counts  *quota.Counts
 }
 
-// waitings have the attachments for which no address was left.
+// waitings have the attachments that got nothing.
 type waitings map[contract.Owner]waiting
 
-// waiting says for what an attachment waits: an address of a network on a node, or of a NamespaceSubnet.
-type waiting struct{ network, node, subnet string }
+// waiting says for what an attachment waits: an address of a network on a node, or of a NamespaceSubnet, or the address
+// and the MAC that it asks for.
+type waiting struct {
+	network, node, subnet string
+	addrs                 []netip.Addr
+	mac                   contract.MAC
+}
 
 // NewAddresses is for the networks that subnets has; call Rebuild before anything else.
 func NewAddresses(subnets *Subnets) *Addresses {
@@ -220,7 +225,10 @@ func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *ho
 	if h = pool.current(owner, pod, blocks); h == nil && r.IPAMClaim == nil {
 		h, warning = pool.adopt(owner, pod, r, blocks)
 	}
-	waits := waiting{network: r.Network.Name, node: pod.Spec.NodeName}
+	waits := waiting{network: r.Network.Name, node: pod.Spec.NodeName, mac: r.MAC}
+	for _, prefix := range r.Addresses {
+		waits.addrs = append(waits.addrs, prefix.Addr())
+	}
 	if h == nil && pool.isDefault() {
 		from := blocks
 		if r.Subnet != nil {
@@ -351,8 +359,8 @@ func (a *Addresses) HeldByAnother(row Held) bool {
 
 // Release frees the addresses of the holders uids of an attachment or of an IPAMClaim. Call Release after the rows of
 // these holders are removed: call Holders, build and commit the rows of the owner, then release the holders for which
-// no row was built. Release returns owners that waited for an address, one for each address. The other owners try again
-// after their back-off.
+// no row was built. Release returns owners that waited: all that asked for what is free now, and of those that take any
+// address one for each. The other owners try again after their back-off.
 func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []contract.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -366,6 +374,7 @@ func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []co
 			kept = append(kept, h)
 			continue
 		}
+		retry = append(retry, a.waiting.askedFor(h)...)
 		for _, b := range h.release() {
 			retry = append(retry, a.waiting.next(h.pool, b)...)
 			if b.subnet != "" && b.held == 0 {
@@ -384,10 +393,22 @@ func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []co
 	return retry
 }
 
-// next is an attachment that waited for an address of the block.
+// askedFor are the attachments that wait for what a holding has.
+func (w waitings) askedFor(h *holding) (out []contract.Owner) {
+	for waiter, wants := range w {
+		isHeld := func(addr netip.Addr) bool { return slices.Contains(h.addrs, addr) }
+		if wants.network == h.pool.network.Name && (slices.ContainsFunc(wants.addrs, isHeld) || slices.Equal(wants.mac, h.mac[:])) {
+			delete(w, waiter)
+			out = append(out, waiter)
+		}
+	}
+	return out
+}
+
+// next is an attachment that waited for any address of the block.
 func (w waitings) next(pool *pods, b *block) []contract.Owner {
 	for waiter, wants := range w {
-		if wants.network == pool.network.Name && wants.subnet == b.subnet && (pool.isShared() || b.subnet != "" || wants.node == b.node) {
+		if len(wants.addrs) == 0 && wants.network == pool.network.Name && wants.subnet == b.subnet && (pool.isShared() || b.subnet != "" || wants.node == b.node) {
 			delete(w, waiter)
 			return []contract.Owner{waiter}
 		}

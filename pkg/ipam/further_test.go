@@ -223,6 +223,35 @@ func TestFurther_Requests(t *testing.T) {
 	}
 }
 
+// TestFurther_ReleaseWakesWhoAskedForIt: a freed address goes to the pod that waits for this one, and a MAC too. A pod that
+// waits for another address is left alone, and one that takes any address is woken beside it.
+func TestFurther_ReleaseWakesWhoAskedForIt(t *testing.T) {
+	a, _ := withTenants(t, tenant(t, "blue", contract.Layer2, "10.1.0.0/30"), tenant(t, "bare", contract.Layer2, ""))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	holder := attached(newPod("holder", "n1", 2), `[{"name":"blue","ips":["10.1.0.1"]},{"name":"bare","ips":["10.9.0.1/24"],"mac":"02:00:00:00:00:09"}]`)
+	decidePod(t, a, holder, node)
+	decidePod(t, a, attached(newPod("other", "n1", 3), `[{"name":"blue","ips":["10.1.0.2"]}]`), node)
+	for name, networks := range map[string]string{
+		"same": `[{"name":"blue","ips":["10.1.0.1"]}]`, "another": `[{"name":"blue","ips":["10.1.0.2"]}]`, "any": "blue",
+		"address": `[{"name":"bare","ips":["10.9.0.1/24"]}]`, "mac": `[{"name":"bare","mac":"02:00:00:00:00:09"}]`,
+	} {
+		if _, err := a.Pod(attached(newPod(name, "n1", 4), networks), node); err == nil {
+			t.Errorf("%s does not wait", name)
+		}
+	}
+	for network, want := range map[string][]string{"blue": {"any", "same"}, "bare": {"address", "mac"}} {
+		var woken []string
+		for _, o := range a.Addresses.Release(owner(holder).On("ns/"+network), holder.UID) {
+			woken = append(woken, o.Name)
+		}
+		slices.Sort(woken)
+		if !cmp.Equal(woken, want) {
+			t.Errorf("network %s: %v are tried again, want %v", network, woken, want)
+		}
+	}
+}
+
 // TestFurther_DefaultRoute: the default route through a further network takes the gateway of its family from the default
 // network, whose own subnets stay reachable.
 func TestFurther_DefaultRoute(t *testing.T) {

@@ -109,6 +109,9 @@ func converse(conn net.Conn, size int, end time.Time) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
+// sendAgain is the time after which a datagram counts as lost, as for ping.
+const sendAgain = time.Second
+
 func askUDP(ctx context.Context, q Question, to netip.Addr, size int) (string, error) {
 	var refused error
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
@@ -120,14 +123,18 @@ func askUDP(ctx context.Context, q Question, to netip.Addr, size int) (string, e
 		return "", err
 	}
 	defer conn.Close() //nolint:errcheck // the answer is there
-	if err := conn.SetDeadline(time.Now().Add(q.Timeout)); err != nil {
-		return "", err
-	}
-	if _, err := conn.Write(make([]byte, size)); err != nil {
-		return "", err
-	}
 	answer := make([]byte, 1<<16)
-	n, err := conn.Read(answer)
+	var n int
+	err = os.ErrDeadlineExceeded
+	for end := time.Now().Add(q.Timeout); errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(end); {
+		if err := conn.SetDeadline(time.Now().Add(min(sendAgain, time.Until(end)))); err != nil {
+			return "", err
+		}
+		if _, err := conn.Write(make([]byte, size)); err != nil {
+			return "", err
+		}
+		n, err = conn.Read(answer)
+	}
 	if err == nil && n < size {
 		err = fmt.Errorf("%d bytes came back of %d", n, size)
 	}
@@ -147,14 +154,14 @@ func discover(fd int, q Question) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, v4)
 }
 
-// ping runs the program: ICMP of our own would need the same right and more code.
+// ping runs the program: ICMP of our own would need the same right and more code. It sends each second until one answer.
 func ping(ctx context.Context, q Question, to netip.Addr, size int) error {
 	how := "dont"
 	if q.DontFragment {
 		how = "do"
 	}
 	wait := max(1, int(q.Timeout/time.Second))
-	cmd := exec.CommandContext(ctx, "ping", "-n", "-c", "1", "-W", fmt.Sprint(wait), "-M", how, "-s", fmt.Sprint(size), to.String()) //nolint:forbidigo // in a pod of a test, which runs no part of the network
+	cmd := exec.CommandContext(ctx, "ping", "-n", "-c", "1", "-w", fmt.Sprint(wait), "-M", how, "-s", fmt.Sprint(size), to.String()) //nolint:forbidigo // in a pod of a test, which runs no part of the network
 	text, err := cmd.CombinedOutput()
 	var code *exec.ExitError
 	switch {

@@ -55,6 +55,31 @@ func TestAsk_ServerSaysItsName(t *testing.T) {
 	}
 }
 
+// TestAsk_SendsLostDatagramsAgain: one that had no answer says nothing of the network.
+func TestAsk_SendsLostDatagramsAgain(t *testing.T) {
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	go func() {
+		for i := range 2 {
+			text := make([]byte, 100)
+			if _, from, err := packets.ReadFrom(text); err == nil && i == 1 {
+				packets.WriteTo([]byte("web\n"), from)
+			}
+		}
+	}()
+	q := Question{Protocol: "udp", Host: "127.0.0.1", Family: 4, Port: packets.LocalAddr().(*net.UDPAddr).Port, Timeout: 10 * time.Second}
+	if got := Ask(t.Context(), q, 1500); got.Names["web"] != 1 {
+		t.Errorf("%+v", got)
+	}
+	q.Timeout = 2 * time.Second
+	if got := Ask(t.Context(), q, 1500); got.Outcome != Timeout {
+		t.Errorf("of a server that never answers: %+v", got)
+	}
+}
+
 // TestQuestion_PayloadFillsOnePacket of the MTU.
 func TestQuestion_PayloadFillsOnePacket(t *testing.T) {
 	for _, c := range []struct {
