@@ -58,7 +58,7 @@ type Traffic struct {
 	HardwarePercent int `json:"hardwarePercent"`
 	// Nodes is their number.
 	Nodes int `json:"nodes"`
-	// Outside counts pods by the first reason for traffic outside hardware.
+	// Outside counts the pods of whose packets a tenth or more is outside hardware, by the reason with the most packets.
 	Outside []Count `json:"outside,omitempty"`
 }
 
@@ -171,8 +171,14 @@ func (f *facts) traffic() Traffic {
 		if p := n.Status.HardwarePercent; p != nil {
 			sum, t.Nodes = sum+*p, t.Nodes+1
 		}
-		for _, pod := range n.Status.Traffic {
-			if len(pod.Outside) > 0 && pod.Packets.Hardware < 100 {
+		for _, sum := range n.Status.Outside {
+			outside[sum.Reason] += sum.Pods
+		}
+		if len(n.Status.Outside) > 0 {
+			continue
+		}
+		for _, pod := range n.Status.Traffic { // agents before the field outside
+			if len(pod.Outside) > 0 && pod.Packets.MuchOutside() {
 				outside[pod.Outside[0].Reason]++
 			}
 		}

@@ -34,6 +34,6 @@ func join(part Part, facts Facts, had *v1alpha1.NodeOffloadStatus) v1alpha1.Node
 func withTraffic(s, from v1alpha1.NodeOffloadStatus) v1alpha1.NodeOffloadStatus {
 	s.Offload, s.Reason, s.Agent = from.Offload, from.Reason, from.Agent
 	s.Versions.OpenVSwitch, s.Versions.OVN = from.Versions.OpenVSwitch, from.Versions.OVN
-	s.HardwarePercent, s.Traffic, s.TrafficOmitted = from.HardwarePercent, from.Traffic, from.TrafficOmitted
+	s.HardwarePercent, s.Outside, s.Traffic, s.TrafficOmitted = from.HardwarePercent, from.Outside, from.Traffic, from.TrafficOmitted
 	return s
 }

@@ -175,6 +175,34 @@ func TestStatus_TrafficOfPods(t *testing.T) {
 	}
 }
 
+// TestStatus_SumsByReasonCountPodsWithMuchOutside: also those that the bounded list leaves out, and not the pod of which a
+// twentieth is outside, the idle one and the one without a device.
+func TestStatus_SumsByReasonCountPodsWithMuchOutside(t *testing.T) {
+	of := func(name string, function bool, hardware, software uint64, causes ...offload.Cause) offload.PortReport {
+		p := port(name, name, function, offload.Share{Hardware: count(1, hardware), OVS: count(1, software)}, offload.Share{})
+		p.Outside = causes
+		return p
+	}
+	because := func(reason offload.Reason, packets uint64) offload.Cause {
+		return offload.Cause{Reason: reason, Count: count(1, packets)}
+	}
+	report := &offload.Report{}
+	for i := range 2 * maxTraffic {
+		report.Ports = append(report.Ports, of(fmt.Sprint("refused", i), true, 50, 50, because(offload.ReasonRefused, 40), because(offload.ReasonNew, 10)))
+	}
+	report.Ports = append(report.Ports, of("hash", true, 0, 100, because(offload.ReasonAction, 100)),
+		of("good", true, 9500, 500, because(offload.ReasonNew, 500)), of("veth", false, 0, 9999, because(offload.ReasonPort, 9999)),
+		port("idle", "idle", true, offload.Share{}, offload.Share{}))
+	want := []v1alpha1.ReasonSum{{Reason: "refused", Pods: 2 * maxTraffic, Percent: 10}, {Reason: "action", Pods: 1, Percent: 5}}
+	if diff := cmp.Diff(want, Status(Facts{Report: report}).Outside); diff != "" {
+		t.Errorf("outside (-want +got):\n%s", diff)
+	}
+	report.Ports = report.Ports[len(report.Ports)-3:]
+	if got := Status(Facts{Report: report}).Outside; got != nil {
+		t.Errorf("without such pods: %+v", got)
+	}
+}
+
 func TestPercent_RoundsToFive(t *testing.T) {
 	for _, c := range []struct {
 		part, sum uint64

@@ -15,6 +15,7 @@ import (
 func traffic(s *v1alpha1.NodeOffloadStatus, r *offload.Report) {
 	var all offload.Share
 	var list []v1alpha1.PodTraffic
+	outside := reasonSums{}
 	for i := range r.Ports {
 		p := &r.Ports[i]
 		if !p.Function || p.Pod == (contract.Owner{}) {
@@ -34,16 +35,50 @@ func traffic(s *v1alpha1.NodeOffloadStatus, r *offload.Report) {
 			t.Outside = append(t.Outside, v1alpha1.OutsideHardware{Reason: string(c.Reason), Detail: c.Detail})
 		}
 		list = append(list, t)
+		outside.add(p, t.Packets)
 	}
 	slices.SortStableFunc(list, func(a, b v1alpha1.PodTraffic) int {
 		return cmp.Compare(a.Packets.Hardware, b.Packets.Hardware)
 	})
 	s.Traffic = list[:min(len(list), maxTraffic)]
 	s.TrafficOmitted = len(list) - len(s.Traffic)
+	s.Outside = outside.list(all.Sum().Packets)
 	if sum := all.Sum().Packets; sum > 0 {
 		hardware := percent(all.Hardware.Packets, sum)
 		s.HardwarePercent = &hardware
 	}
+}
+
+// reasonSums are pods and packets by reason.
+type reasonSums map[offload.Reason]*reasonSum
+
+type reasonSum struct {
+	pods    int
+	packets uint64
+}
+
+// add counts the packets of a pod's port, and the pod if much of its traffic is outside hardware.
+func (sums reasonSums) add(p *offload.PortReport, packets v1alpha1.TrafficShare) {
+	for i, c := range p.Outside {
+		if sums[c.Reason] == nil {
+			sums[c.Reason] = &reasonSum{}
+		}
+		sums[c.Reason].packets += c.Packets
+		if i == 0 && packets.MuchOutside() {
+			sums[c.Reason].pods++
+		}
+	}
+}
+
+// list has the reasons with the most pods first.
+func (sums reasonSums) list(all uint64) (list []v1alpha1.ReasonSum) {
+	for _, reason := range offload.Reasons() {
+		if sum := sums[reason]; sum != nil && sum.pods > 0 {
+			list = append(list, v1alpha1.ReasonSum{Reason: string(reason), Pods: sum.pods, Percent: percent(sum.packets, all)})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b v1alpha1.ReasonSum) int { return cmp.Compare(b.Pods, a.Pods) })
+	return list
 }
 
 func merge(a, b offload.Share) offload.Share {

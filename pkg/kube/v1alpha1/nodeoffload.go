@@ -80,6 +80,9 @@ type NodeOffloadStatus struct {
 	// traffic.
 	HardwarePercent *int `json:"hardwarePercent,omitempty"`
 
+	// outside counts the pods with a device of whose packets a tenth or more is not in hardware, by the main reason.
+	Outside []ReasonSum `json:"outside,omitempty"`
+
 	// traffic says for each pod with a device where its traffic is forwarded.
 	Traffic []PodTraffic `json:"traffic,omitempty"`
 
@@ -227,6 +230,22 @@ type OutsideHardware struct {
 	// detail says more about the reason.
 	Detail string `json:"detail,omitempty"`
 }
+
+// ReasonSum is the pods of a node whose traffic is outside hardware for one reason.
+type ReasonSum struct {
+	// reason is one word.
+	Reason string `json:"reason"`
+
+	// pods is the number of pods for which this is the reason with the most packets.
+	Pods int `json:"pods"`
+
+	// percent is the share of the packets outside hardware for this reason, of all packets of pods with a device, in steps
+	// of five. The value 100 is exact.
+	Percent int `json:"percent"`
+}
+
+// MuchOutside says whether a tenth or more of the packets is not in hardware.
+func (t TrafficShare) MuchOutside() bool { return t.Hardware <= 90 }
 
 // PolicyState is the progress of an OffloadPolicy on a NIC of the node.
 //
