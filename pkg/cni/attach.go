@@ -40,6 +40,7 @@ type iface struct {
 	name    string         // in the pod
 	pod     contract.Owner // on the interface's network
 	network *contract.PodNetwork
+	guest   bool   // a virtual machine in the pod has the addresses
 	sibling int    // number among the pod's interfaces on this network, 0 for the only one
 	mtu     int    // of the network, else of the runtime or the node
 	device  string // that it must be, "" where the pod's resources decide
@@ -219,7 +220,7 @@ func (a *iface) attach(ctx context.Context, ns PodLinks) error {
 
 // link is the pod's end.
 func (a *iface) link() podlink.Link {
-	return podlink.Link{Name: a.name, Network: a.network, Further: a.pod.Network != "", Sibling: a.sibling}
+	return podlink.Link{Name: a.name, Network: a.network, Further: a.pod.Network != "", Guest: a.guest, Sibling: a.sibling}
 }
 
 func (a *iface) configure(ns PodLinks) error {

@@ -123,7 +123,7 @@ func (s *Server) replug(ctx context.Context, p plug.Plugged) error {
 	if err != nil {
 		return err
 	}
-	network, err := s.deps.recorded(p, p.UID)
+	_, network, err := s.deps.recorded(p, p.UID)
 	if err == nil {
 		_, err = s.deps.Plugger.Plug(ctx, plug.Port{
 			Plugged: p, MAC: net.HardwareAddr(network.MAC), Addresses: network.Addresses, NetworkName: network.Network, MTU: link.MTU,

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/podlink"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -66,7 +68,7 @@ func (d *Deps) check(r *Request, i Interface) error {
 	if host, err := d.Host.Link(p.Link); p.Link != "" && (err != nil || !host.Up) {
 		return fmt.Errorf("the host's link %s is absent or down", p.Link)
 	}
-	network, err := d.recorded(p, r.UID)
+	pod, network, err := d.recorded(p, r.UID)
 	if err != nil || p.Representor && !d.hasNetdev(p) {
 		return err
 	}
@@ -75,23 +77,23 @@ func (d *Deps) check(r *Request, i Interface) error {
 		return err
 	}
 	defer func() { _ = ns.Close() }()
-	if err := (podlink.Link{Name: i.Name, Network: network}).Check(ns); err != nil {
+	if err := (podlink.Link{Name: i.Name, Network: network, Guest: contract.LeavesAddresses(pod, network)}).Check(ns); err != nil {
 		return fmt.Errorf("in %s: %w", r.Netns, err)
 	}
 	return nil
 }
 
-// recorded is what the pod of a port is to have on the port's network. The UID is the runtime's.
-func (d *Deps) recorded(p plug.Plugged, uid string) (*contract.PodNetwork, error) {
+// recorded is the pod of a port, and what it is to have on the port's network. The UID is the runtime's.
+func (d *Deps) recorded(p plug.Plugged, uid string) (*corev1.Pod, *contract.PodNetwork, error) {
 	pod := d.Pods.get(p.Pod)
 	if pod == nil || !isPod(pod, uid) || string(pod.UID) != p.UID {
-		return nil, fmt.Errorf("port %s is of UID %s, which is not the pod's", p.Link, p.UID)
+		return nil, nil, fmt.Errorf("port %s is of UID %s, which is not the pod's", p.Link, p.UID)
 	}
 	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], p.Pod.NetworkKey())
 	if err != nil || network == nil {
-		return nil, fmt.Errorf("pod %s has no usable %s", p.Pod, contract.PodNetworksKey)
+		return nil, nil, fmt.Errorf("pod %s has no usable %s", p.Pod, contract.PodNetworksKey)
 	}
-	return network, nil
+	return pod, network, nil
 }
 
 // hasNetdev is false for a device that VFIO has: there is nothing to look at.

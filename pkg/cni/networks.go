@@ -103,6 +103,7 @@ func (a *attachment) read(pod *corev1.Pod) (list []*iface, err error) {
 		if err != nil { // not final: the controller replaces what a user has forged
 			return nil, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
 		}
+		i.guest = contract.LeavesAddresses(pod, i.network)
 		i.sibling, i.mtu = siblingOf(names, i.pod.Network), cmp.Or(i.network.MTU, a.podMTU)
 		list = append(list, i)
 	}

@@ -128,9 +128,9 @@ func (b *block) hasMAC(mac [6]byte) bool {
 }
 
 // forget removes one of the pods that have a MAC.
-func forget(macs map[[6]byte]int, mac [6]byte) {
-	if macs[mac]--; macs[mac] <= 0 {
-		delete(macs, mac)
+func forget[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] <= 0 {
+		delete(counts, key)
 	}
 }
 

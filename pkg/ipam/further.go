@@ -51,10 +51,10 @@ func (p *pods) takeFor(owner contract.Owner, pod *corev1.Pod, r Request, blocks 
 	if mac == nil {
 		mac = contract.MACFromAddress(addrs[0])
 	}
-	if p.hasMAC(blocks, [6]byte(mac)) {
+	if p.isOthers(pod, blocks, [6]byte(mac)) {
 		return nil, fmt.Errorf("%w: MAC %s is another pod's on network %s", ErrRequest, mac, p.network.Name)
 	}
-	h := p.hold(owner, pod.UID, addrs, mac)
+	h := p.holdFor(owner, pod, addrs, mac)
 	h.describe(r)
 	return h, nil
 }

@@ -431,3 +431,36 @@ func TestFurther_ExitsAreRoutes(t *testing.T) {
 		t.Errorf("default network: %+v", first)
 	}
 }
+
+// TestFurther_PodsOfAVirtualMachineShareItsMAC while it moves from one to the other, also after a restart; others do not, and
+// not when one of the two is gone.
+func TestFurther_PodsOfAVirtualMachineShareItsMAC(t *testing.T) {
+	a, _ := withTenants(t, tenant(t, "bare", contract.Localnet, ""))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	const networks = `[{"name":"bare","mac":"02:00:00:00:00:09"}]`
+	machine := func(name, of string, second int) *corev1.Pod {
+		pod := attached(newPod(name, "n1", second), networks)
+		pod.Labels = map[string]string{contract.VMLabel: of}
+		return pod
+	}
+	source, target, thief := machine("source", "db", 2), machine("target", "db", 3), machine("thief", "web", 4)
+	for range 2 {
+		decidePod(t, a, source, node)
+		decidePod(t, a, target, node)
+		for _, pod := range []*corev1.Pod{thief, attached(newPod("plain", "n1", 5), networks)} {
+			if _, err := a.Pod(pod, node); !errors.Is(err, ErrRequest) {
+				t.Errorf("pod %s has the MAC of the virtual machine: %v", pod.Name, err)
+			}
+		}
+		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{source, target}, nil)
+	}
+	if retry := a.Addresses.Release(owner(source).On("ns/bare"), source.UID); len(retry) > 0 {
+		t.Errorf("%v are tried again", retry)
+	}
+	if _, err := a.Pod(thief, node); !errors.Is(err, ErrRequest) {
+		t.Errorf("the target has lost its MAC: %v", err)
+	}
+	a.Addresses.Release(owner(target).On("ns/bare"), target.UID)
+	decidePod(t, a, thief, node)
+}

@@ -24,12 +24,20 @@ type pods struct {
 	// shared are the subnets of a network whose nodes have no parts; macs are the MACs there.
 	shared blocks
 	macs   map[[6]byte]int
-	byAddr map[netip.Addr]*holding
+	// machines counts the MACs of the pods of virtual machines. Those of one may have the same MAC.
+	machines map[machineMAC]int
+	byAddr   map[netip.Addr]*holding
 	// newest has the newest holding of each attachment's owner, on all networks; older ones hang behind it.
 	newest map[contract.Owner]*holding
 	// held counts the holdings. counts has those of pods on all secondary networks; nil for a network that is none.
 	held   int
 	counts *quota.Counts
+}
+
+// machineMAC is a MAC of a virtual machine, by namespace and name.
+type machineMAC struct {
+	machine string
+	mac     [6]byte
 }
 
 // holding is what one pod, by UID, has on a network.
@@ -70,10 +78,12 @@ type sharing struct {
 	// claim is the IPAMClaim's holding that has the addresses; users are the pods' holdings of a claim.
 	claim *holding
 	users []*holding
+	// machine is the virtual machine that is the pod's, "": none.
+	machine string
 }
 
 func newPods(network contract.Network, cfg Config, newest map[contract.Owner]*holding, counts *quota.Counts) *pods {
-	p := &pods{known: map[netip.Prefix]*block{}, macs: map[[6]byte]int{}, newest: newest, byAddr: map[netip.Addr]*holding{}}
+	p := &pods{known: map[netip.Prefix]*block{}, macs: map[[6]byte]int{}, machines: map[machineMAC]int{}, newest: newest, byAddr: map[netip.Addr]*holding{}}
 	if network.Role == contract.RoleSecondary {
 		p.counts = counts
 	}
@@ -287,10 +297,32 @@ func (p *pods) claim(owner contract.Owner, pod *corev1.Pod, blocks blocks, netwo
 	if err := p.free(addrs); err != nil {
 		return nil, err
 	}
-	if p.hasMAC(blocks, [6]byte(network.MAC)) {
+	if p.isOthers(pod, blocks, [6]byte(network.MAC)) {
 		return nil, fmt.Errorf("MAC %s is in use on the node", network.MAC)
 	}
-	return p.hold(owner, pod.UID, addrs, network.MAC), nil
+	return p.holdFor(owner, pod, addrs, network.MAC), nil
+}
+
+// holdFor is hold for a pod, which may have a virtual machine.
+func (p *pods) holdFor(owner contract.Owner, pod *corev1.Pod, addrs []netip.Addr, mac contract.MAC) *holding {
+	h := p.hold(owner, pod.UID, addrs, mac)
+	if h.machine = machineOf(pod); h.machine != "" {
+		p.machines[machineMAC{h.machine, h.mac}]++
+	}
+	return h
+}
+
+func machineOf(pod *corev1.Pod) string {
+	if name := pod.Labels[contract.VMLabel]; name != "" {
+		return pod.Namespace + "/" + name
+	}
+	return ""
+}
+
+// isOthers says that a MAC on the switch that has the blocks is not only that of the pod's own virtual machine.
+func (p *pods) isOthers(pod *corev1.Pod, blocks blocks, mac [6]byte) bool {
+	own := p.isShared() && p.macs[mac] == p.machines[machineMAC{machineOf(pod), mac}]
+	return p.hasMAC(blocks, mac) && !own
 }
 
 // free says which pod has one of addrs.
@@ -422,6 +454,7 @@ func (h *holding) release() (freed blocks) {
 		return nil
 	}
 	forget(h.macs(), h.mac)
+	forget(h.pool.machines, machineMAC{h.machine, h.mac})
 	for i, addr := range h.addrs {
 		delete(h.pool.byAddr, addr)
 		if b := h.at[i]; b != nil {

@@ -111,6 +111,22 @@ func (v *primaries) PodsIn(namespace string) []*corev1.Pod {
 	return v.allPods.Find(cache.NamespaceIndex, namespace)
 }
 
+// sameMachine are the attachments of all pods of a virtual machine, when it may run in another one than before.
+func (v *primaries) sameMachine(old, new *corev1.Pod) (owners []contract.Owner) {
+	pod := either(old, new)
+	name := pod.Labels[contract.VMLabel]
+	if name == "" || old != nil && new != nil && old.Annotations[contract.VMReadyKey] == new.Annotations[contract.VMReadyKey] &&
+		contract.WantsNetwork(old) == contract.WantsNetwork(new) {
+		return nil
+	}
+	for _, other := range v.PodsIn(pod.Namespace) {
+		if other.Labels[contract.VMLabel] == name {
+			owners = append(owners, AttachmentOwners(other)...)
+		}
+	}
+	return owners
+}
+
 // primaryRequest is what a pod gets on the primary network of its namespace.
 func (v *primaries) primaryRequest(pod *corev1.Pod) ([]ipam.Request, error) {
 	if !v.Locked(pod) {

@@ -165,6 +165,36 @@ func TestView_ChangesMarkOwners(t *testing.T) {
 	}
 }
 
+// TestView_MovedMachineMarksAllItsPods, and a change that moves nothing the pod alone.
+func TestView_MovedMachineMarksAllItsPods(t *testing.T) {
+	ctx := t.Context()
+	source, target, other := newPod("source", "n"), newPod("target", "n"), newPod("other", "n")
+	for pod, name := range map[*corev1.Pod]string{source: "db", target: "db", other: "web"} {
+		pod.Labels, pod.Annotations = map[string]string{contract.VMLabel: name}, map[string]string{contract.NetworksKey: "blue"}
+	}
+	client, _, h := startView(t)
+	create := func(pod *corev1.Pod, want ...string) {
+		t.Helper()
+		if _, err := client.CoreV1().Pods("ns").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		h.want(t, want...)
+	}
+	create(other, "Pod/ns/other", "Pod/ns/other@ns/blue")
+	create(source, "Pod/ns/source", "Pod/ns/source@ns/blue")
+	create(target, "Pod/ns/source@ns/blue", "Pod/ns/target", "Pod/ns/target@ns/blue")
+	update := func(version string, want ...string) {
+		t.Helper()
+		target.ResourceVersion, target.Annotations[contract.VMReadyKey], target.Labels["version"] = version, "now", version
+		if _, err := client.CoreV1().Pods("ns").Update(ctx, target, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		h.want(t, want...)
+	}
+	update("101", "Pod/ns/source@ns/blue", "Pod/ns/target", "Pod/ns/target@ns/blue")
+	update("102", "Pod/ns/target", "Pod/ns/target@ns/blue")
+}
+
 func TestView_ListsPodsNodesAndNamespaces(t *testing.T) {
 	_, view, _ := startView(t, newNode("n", nil), newNode("m", nil), newPod("a", "n"), newPod("b", "n"), newPod("c", "m"), newPod("d", ""),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "x"}}})

@@ -123,7 +123,8 @@ func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod
 	port.References = mirroredBy(view, pod, contract.NADOf(owner.Network))
 	policies, _ := view.PoliciesOf(pod, net.Name) // which select in their own namespace
 	joinGroups(&port, policies)
-	return []ovsdb.Row{port}, nil
+	leases := machineRows(view, net, pod, network, &port)
+	return append(leases, port), nil
 }
 
 // portTaken says that a node, nil when there is none, has given the name of a pod's

@@ -57,6 +57,7 @@ func layer2Router(net scope) []ovsdb.Row {
 	peer.ExternalIDs = net.externalIDs()
 	rows := []ovsdb.Row{clusterRouter(net), switchPort(sw, peer), routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
 		Name: port, MAC: contract.MACFromAddress(net.Gateways[0].Addr()).String(), Networks: prefixStrings(net.Gateways), ExternalIDs: net.externalIDs(),
+		Ipv6RaConfigs: advertisements(net),
 	})}
 	for _, family := range net.Families() {
 		masquerade, ok := family.Pick(net.MasqueradeSubnets)

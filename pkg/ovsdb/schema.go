@@ -122,10 +122,10 @@ func (t *table) mapColumn(model any, i int) map[string]string {
 	return m
 }
 
-// nameOf is the name of a model's row, "" in a table without names.
+// nameOf is the name of a model's row; in a table without names, what external_ids have as NameKey, mostly "".
 func (t *table) nameOf(model any) string {
 	if t.named < 0 {
-		return ""
+		return t.mapColumn(model, t.extIDs)[NameKey]
 	}
 	return reflect.ValueOf(model).Elem().FieldByIndex(t.columns[t.named].field).String()
 }

@@ -14,6 +14,8 @@
 //	probe late PORT                       answers each UDP packet a tenth of a second later
 //	probe burst N ADDRESS:PORT            sends N UDP packets at once from one port, prints how many answers come, the last within a second
 //	probe advertise LINK                  sends router advertisements of IPv6
+//	probe guest ADDRESS/LENGTH PORT [NAME]    the first process of a virtual machine: has the address, and serves
+//	probe lease LINK                      asks for an address of IPv4 by DHCP, prints what it is given
 //	probe send HEX ADDRESS:PORT           sends one UDP packet with these bytes
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
@@ -104,6 +106,10 @@ func run(args []string) error {
 			return err
 		}
 		return pull(args[1], time.Duration(seconds)*time.Second)
+	case len(args) >= 3 && args[0] == "guest":
+		return guest(args[1], args[2], args[3:])
+	case len(args) == 2 && args[0] == "lease":
+		return lease(args[1])
 	case len(args) == 2 && args[0] == "advertise":
 		return advertise(args[1])
 	case len(args) == 3 && args[0] == "send":
@@ -113,7 +119,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT [SECONDS] | advertise LINK | send HEX ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT [SECONDS] | advertise LINK | lease LINK | guest ADDRESS/LENGTH PORT [NAME] | send HEX ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {

@@ -41,6 +41,8 @@ type Link struct {
 	Network *contract.PodNetwork
 	// Further says that the pod has others, of which one is on the default network.
 	Further bool
+	// Guest says that the addresses are for a virtual machine in the pod.
+	Guest bool
 	// Sibling numbers it among the pod's interfaces on the same network, from 1; it is 0 for the only one.
 	Sibling int
 }
@@ -50,7 +52,7 @@ type Link struct {
 var separate = [][2]string{{"arp_ignore", "1"}, {"arp_announce", "2"}, {"rp_filter", "2"}} //nolint:gochecknoglobals // a constant
 
 // Configure gives the link everything but name, MAC and MTU, which it was made with. Doing it again changes nothing.
-// Addresses are the pod's to choose where the network has none.
+// Addresses are the pod's to choose where the network has none, and not the pod's where a guest has them.
 func (l Link) Configure(ns NS) error {
 	if l.Further {
 		for _, setting := range separate {
@@ -59,7 +61,7 @@ func (l Link) Configure(ns NS) error {
 			}
 		}
 	}
-	if len(l.Network.Addresses) == 0 {
+	if len(l.Network.Addresses) == 0 || l.Guest {
 		return ns.SetLink(l.Name, netdev.Settings{State: netdev.Up})
 	}
 	if err := addAddresses(ns, l.Name, l.Network); err != nil {
@@ -178,6 +180,9 @@ func (l Link) Check(ns NS) error {
 	}
 	if !link.Up {
 		return fmt.Errorf("%s is down", name)
+	}
+	if l.Guest {
+		return nil
 	}
 	addrs, err := ns.Addrs(name)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
 func FuzzValidate(f *testing.F) {
@@ -49,5 +51,47 @@ func TestValidate_OnlyFurtherNetworksMayHaveNoAddress(t *testing.T) {
 	}
 	if err := Validate(bare, false); err == nil {
 		t.Error("the default network may have no addresses")
+	}
+}
+
+// TestConfigure_GuestHasTheAddresses: the interface is up and has none, and CHECK misses none.
+func TestConfigure_GuestHasTheAddresses(t *testing.T) {
+	network, err := contract.ParsePodNetwork(`{"default":{"ip_addresses":["10.1.0.4/16"],"mac_address":"0a:58:0a:01:00:04","gateway_ips":["10.1.0.1"]}}`, contract.DefaultNetwork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, guest := range []bool{false, true} {
+		fake := netdevtest.NewFake()
+		fake.AddNS("/ns/host")
+		fake.AddNS("/ns/pod")
+		host, err := fake.Open("/ns/host")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := host.AddVeth(netdev.Veth{Name: "host", MTU: 1400, Peer: netdev.Peer{Path: "/ns/pod", Name: "ovn-udn1", MAC: []byte(network.MAC)}}); err != nil {
+			t.Fatal(err)
+		}
+		pod, err := fake.Open("/ns/pod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pod.AddVeth(netdev.Veth{Name: "lo", Peer: netdev.Peer{Path: "/ns/host", Name: "other"}}); err != nil {
+			t.Fatal(err)
+		}
+		link := Link{Name: "ovn-udn1", Network: network, Guest: guest}
+		if err := link.Configure(pod); err != nil {
+			t.Fatal(err)
+		}
+		addrs, err := pod.Addrs("ovn-udn1")
+		if err != nil || (len(addrs) == 0) != guest {
+			t.Errorf("guest %v: addresses %v, error %v", guest, addrs, err)
+		}
+		if err := link.Check(pod); err != nil {
+			t.Errorf("guest %v: %v", guest, err)
+		}
+		link.Guest = false
+		if err := link.Check(pod); (err == nil) == guest {
+			t.Errorf("guest %v: CHECK of a pod's own addresses: %v", guest, err)
+		}
 	}
 }

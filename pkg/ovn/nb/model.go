@@ -795,6 +795,18 @@ var schema = `{
             "max": "unlimited"
           }
         },
+        "ipv6_ra_configs": {
+          "type": {
+            "key": {
+              "type": "string"
+            },
+            "value": {
+              "type": "string"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
         "mac": {
           "type": "string"
         },

@@ -32,7 +32,7 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 		},
 		References: map[string][]string{
 			LogicalSwitchTable:     {"load_balancer_group"},
-			LogicalSwitchPortTable: {"mirror_rules"},
+			LogicalSwitchPortTable: {"mirror_rules", "dhcpv4_options", "dhcpv6_options"},
 			LogicalRouterTable:     {"load_balancer_group"},
 			NATTable:               {"gateway_port"},
 		},
@@ -44,7 +44,7 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 		},
 		OwnerOf:  map[string]func(any) (string, string){StaticMACBindingTable: bindingOwner},
 		Elements: map[string][]string{AddressSetTable: {"addresses"}},
-		Used:     []string{AddressSetTable, MirrorTable},
+		Used:     []string{AddressSetTable, MirrorTable, DHCPOptionsTable},
 	}, err
 }
 
