@@ -60,6 +60,9 @@ func TestSecondaryOnly_LeavesDefaultNetworkAlone(t *testing.T) {
 	onlyInLab(t, "it makes another one")
 	m := migration{testbed.Lab{Root: cluster.root, Name: "secondary"}, nodes[:2]}
 	t.Cleanup(func() {
+		if *keep {
+			return
+		}
 		if err := m.Command(t.Output(), "down"); err != nil {
 			t.Error(err)
 		}
@@ -111,7 +114,7 @@ func TestSecondaryOnly_LeavesDefaultNetworkAlone(t *testing.T) {
 	if names := strings.Fields(ports); len(names) != 4 {
 		t.Errorf("ports of pods: %v", names)
 	}
-	ours := regexp.MustCompile(`(?m)^.*\b(br-enc|br-int|ovs-netdev|genev_sys_6081|ovs-system)\b.*\n`)
+	ours := regexp.MustCompile(`(?m)^.*\b(br-enc|br-int|ovs-netdev|genev_sys_6081|ovs-system|[0-9a-f]{15})\b.*\n`) // and the ends of pods' links
 	for _, node := range m.nodes {
 		if diff := cmp.Diff(before[node], ours.ReplaceAllString(m.hostState(t, node), "")); diff != "" {
 			t.Errorf("%s with the chart (+) and before (-):\n%s", node, diff)
@@ -151,7 +154,7 @@ func (m migration) installSecondary() (string, error) {
 	address := "172.18.0.3"
 	return m.try("", "helm", "upgrade", "--install", "ovn-offload", "deploy/chart", "--namespace=ovn-kubernetes", "--create-namespace", "--set=image.tag=dev",
 		"--set=apiServer=https://"+address+":6443", "--set=databases.address="+address, "--set=nodes.datapath=netdev", "--set=nodes.encapIP=10.74.0.0/24",
-		"--set=networks.secondaryOnly=true", "--set=preflight.skip={mtu}", "--set=network.podCIDRs={10.244.0.0/16/24}", "--set=network.serviceCIDRs={10.96.0.0/16}")
+		"--set=networks.secondaryOnly=true", "--set=network.podCIDRs={10.244.0.0/16/24}", "--set=network.serviceCIDRs={10.96.0.0/16}")
 }
 
 // onNode runs a script in the namespaces of a node.
@@ -164,10 +167,12 @@ func (m migration) onNode(t *testing.T, node, script string) string {
 	return out.String()
 }
 
-// hostState is what a network plugin may change on a node, without the ends of pods' links.
+// hostState is what a network plugin may change on a node, without the ends of the bridge network's links, whether it has
+// any, and the cable of the test.
 func (m migration) hostState(t *testing.T, node string) string {
 	t.Helper()
-	return m.onNode(t, node, `ip -o addr show | grep -v veth | sed 's/^[0-9]*: //; s/valid_lft.*//'; ip route show table all | grep -v veth
+	return m.onNode(t, node, `ip -o addr show | grep -v 'veth\|enc0' | sed 's/^[0-9]*: //; s/valid_lft.*//'
+ip route show table all | grep -v 'veth\|enc0' | sed 's/ linkdown//'
 ip rule show; nft list ruleset; ls /etc/cni/net.d; ls /sys/class/net | grep -v veth`)
 }
 

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
 func uplink(f Facts) []Finding {
@@ -66,6 +68,8 @@ func mtu(f Facts) []Finding {
 	switch {
 	case g.Problem != nil || g.MTU == 0 && g.MTUProblem == nil:
 		return pass("not known before the uplink is")
+	case f.Datapath == gateway.DatapathUserspace && errors.Is(g.MTUProblem, reconcile.ErrNotReady):
+		return []Finding{warn("Give the address to a bridge of Open vSwitch when it runs: the agent waits for it.", "Tunnels have no end yet: %s.", g.MTUProblem)}
 	case g.MTUProblem != nil:
 		return []Finding{fail("Raise the MTU of the uplink and of its switch, or lower nodes.mtu.", "Pods would have no MTU: %s.", g.MTUProblem)}
 	case g.MTU < commonMTU:

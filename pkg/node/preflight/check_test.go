@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 )
 
@@ -59,6 +60,10 @@ var unfit = []struct {
 	{"NIC in legacy mode", func(f *Facts) { f.NIC.Mode = "legacy" }, "nic", Warn, "16 VFs are possible; the NIC is in legacy mode"},
 	{"NIC with limits", func(f *Facts) { f.NIC.Limit = "conntrack is not offloaded" }, "nic", Warn, "firmware 22.40.1000: conntrack is not offloaded"},
 	{"MTU larger than the underlay's", func(f *Facts) { f.Gateway.MTUProblem = errors.New("pod MTU 1500 and the tunnel's 58") }, "mtu", Fail, "pod MTU 1500"},
+	{"no end of tunnels", func(f *Facts) { f.Gateway.MTUProblem = node.NotReady("no address in 10.74.0.0/24") }, "mtu", Fail, "no address in 10.74.0.0/24"},
+	{"no end of tunnels before Open vSwitch", func(f *Facts) {
+		f.Datapath, f.Gateway.MTUProblem = gateway.DatapathUserspace, node.NotReady("no address in 10.74.0.0/24")
+	}, "mtu", Warn, "no end yet: no address in 10.74.0.0/24"},
 	{"short underlay", func(f *Facts) { f.Gateway.Underlay, f.Gateway.MTU = 1400, 1342 }, "mtu", Warn, "only 1342"},
 	{"foreign tunnel", func(f *Facts) { f.Listeners = []Listener{{"udp", 6081, "vtep"}} }, "ports", Fail, "UDP port 6081, for Geneve tunnels, is in use by vtep"},
 	{"foreign metrics", func(f *Facts) { f.Listeners = []Listener{{"tcp", 9410, "exporter"}} }, "ports", Fail, "TCP port 9410"},
