@@ -249,7 +249,7 @@ func (c *Zone) add(p *pass, owner contract.Owner) {
 		return
 	}
 	p.byName[owner.String()] = owner
-	p.past[owner] = slices.DeleteFunc(holders, func(holder types.UID) bool { return len(rows) > 0 && holder == madeFor(rows[0]) })
+	p.past[owner] = slices.DeleteFunc(holders, func(holder types.UID) bool { return len(rows) > 0 && holder == madeFor(rows) })
 	p.wants = append(p.wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
 }
 
@@ -317,10 +317,12 @@ func (c *Zone) rowsChanged(names []string) {
 	}
 }
 
-// madeFor is the UID of the pod for which a row was built, "" for rows of other kinds.
-func madeFor(row ovsdb.Row) types.UID {
-	if port, ok := row.Model.(*nb.LogicalSwitchPort); ok {
-		return types.UID(port.Options["iface-id-ver"])
+// madeFor is the UID of the pod for which rows were built, "" for rows of other kinds.
+func madeFor(rows []ovsdb.Row) types.UID {
+	for _, row := range rows {
+		if port, ok := row.Model.(*nb.LogicalSwitchPort); ok {
+			return types.UID(port.Options["iface-id-ver"])
+		}
 	}
 	return ""
 }
