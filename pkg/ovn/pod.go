@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,10 +66,13 @@ func buildPod(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) {
 	return append(rows, hostPorts(view, net, pod, node, network)...), nil
 }
 
-// hostPorts are none where the node has no gateway router: the pod's own port does not wait for it, and the node has an
-// Event that says why.
+// hostPorts are none where the node has no gateway router, or where it does not know the network's pods: the pod's own port
+// does not wait for it, and the node has an Event that says why.
 func hostPorts(view View, net scope, pod *corev1.Pod, node *corev1.Node, network *contract.PodNetwork) []ovsdb.Row {
-	n, err := parseNode(net, node.Name, node.Annotations)
+	if net.Name != "" && !isRouted(view, net) {
+		return nil
+	}
+	n, err := parseNode(scope{Zone: net.Zone}, node.Name, node.Annotations)
 	if err != nil {
 		return nil
 	}
@@ -124,7 +128,7 @@ func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod
 	policies, _ := view.PoliciesOf(pod, net.Name) // which select in their own namespace
 	joinGroups(&port, policies)
 	leases := machineRows(view, net, pod, network, &port)
-	return append(leases, port), nil
+	return slices.Concat(leases, []ovsdb.Row{port}, hostPorts(view, net, pod, node, network)), nil
 }
 
 // portTaken says that a node, nil when there is none, has given the name of a pod's

@@ -17,9 +17,10 @@ import (
 )
 
 // A primary network, and a secondary one with exits, has one router for all nodes, and no gateway routers. On each node a
-// link leads from this router to the node's gateway router, which serves the default network and all these networks. On the way out the network's
-// router replaces the pod's address by the network's own masquerade address, and the gateway router replaces this by the
-// node's address. So the subnets of networks may overlap, and the gateway bridge has no flows for them.
+// link leads from this router to the node's gateway router, which serves the default network and all these networks. The
+// gateway router replaces the pods' addresses by the node's address, so the gateway bridge has no flows for networks. Where
+// subnets of networks overlap, the gateway router knows the pods of the oldest network alone. The routers of the others
+// replace the pods' addresses by the network's own masquerade address before.
 
 // gatewayRows are those of a network with a gateway that exist once, beside those of any further network.
 func gatewayRows(view View, net scope) ([]ovsdb.Row, error) {
@@ -194,10 +195,11 @@ func toNetwork(n node, net scope, own netip.Addr, routed bool) (rows []ovsdb.Row
 func transitNAT(n node, family contract.Family) (rows []ovsdb.Row) {
 	gr := n.net.GatewayRouter(n.name)
 	masquerade, _ := family.Pick(n.net.MasqueradeSubnets)
-	all := contract.NetworkAddresses(masquerade)
+	all, transit := contract.NetworkAddresses(masquerade), gatewayTransitPort(gr)
 	leave := func(port string, as netip.Prefix) {
-		rows = append(rows, routerNAT(gr, "snat "+all.String()+" "+port, &nb.NAT{
-			Type: nb.NATTypeSNAT, ExternalIP: as.Addr().String(), LogicalIP: all.String(), Match: fmt.Sprintf("outport == %q", port),
+		rows = append(rows, routerNAT(gr, "transit snat "+acl.FamilyOf(all.Addr())+" "+port, &nb.NAT{
+			Type: nb.NATTypeSNAT, ExternalIP: as.Addr().String(), LogicalIP: anywhere(all.Addr()),
+			Match: fmt.Sprintf("inport == %q && outport == %q", transit, port),
 		}))
 	}
 	for _, e := range externalBridges(n) {
@@ -210,8 +212,8 @@ func transitNAT(n node, family contract.Family) (rows []ovsdb.Row) {
 	}
 	return append(rows, routerPolicy(gr, "transit "+acl.FamilyOf(all.Addr()), &nb.LogicalRouterPolicy{
 		Priority: priorityMasquerade, Action: nb.LogicalRouterPolicyActionDrop,
-		Match: fmt.Sprintf("outport == %q && %s && !(%s == %s) && !(ct.trk && ct_mark.natted == 1)",
-			gatewayTransitPort(gr), acl.FamilyOf(all.Addr()), acl.Destination.Of(family), all),
+		Match: fmt.Sprintf("outport == %q && %s && !(%s == %s) && !(ct.trk && (ct_mark.natted == 1 || ct.rpl))",
+			transit, acl.FamilyOf(all.Addr()), acl.Destination.Of(family), all),
 	}))
 }
 
@@ -240,12 +242,15 @@ func linkedNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) 
 	}
 	var rows []ovsdb.Row
 	var ours []netip.Prefix
-	links, port := n.links(), transitPort(net.Name, n.name)
+	links, port, routed := n.links(), transitPort(net.Name, n.name), isRouted(view, net)
 	for _, own := range networkAddresses(net, links) {
 		link, _ := contract.FamilyOf(own).Pick(links)
 		ours = append(ours, contract.PrefixAt(link, 1))
-		rows = append(append(rows, neighbor(port, link.Addr().String(), transitMAC(links))), familyLink(net, n, link, own)...)
-		rows = append(rows, toNetwork(n, net, own, net.IsPrimary() && view.IsRouted(net.Name))...)
+		rows = append(append(rows, neighbor(port, link.Addr().String(), transitMAC(links))), toLink(net, n, link, own)...)
+		if !routed {
+			rows = append(rows, linkNAT(net, n, own)...)
+		}
+		rows = append(rows, toNetwork(n, net, own, routed)...)
 	}
 	if len(ours) == 0 {
 		return nil, nil
@@ -275,27 +280,36 @@ func networkAddresses(net scope, links []netip.Prefix) (own []netip.Addr) {
 	return own
 }
 
-// familyLink has the SNAT on a link and, with topology layer2, the way to it.
-func familyLink(net scope, n node, link netip.Prefix, own netip.Addr) []ovsdb.Row {
-	port, family := transitPort(net.Name, n.name), acl.FamilyOf(own)
+// isRouted says that gateway routers know the pods of a network by their own addresses. They alone translate these then, so
+// that a packet passes connection tracking less often, and a pod may answer a client whose address it sees.
+func isRouted(view View, net scope) bool { return net.IsPrimary() && view.IsRouted(net.Name) }
+
+// linkNAT is the SNAT of a network on a link whose gateway router does not know the pods' addresses.
+func linkNAT(net scope, n node, own netip.Addr) (rows []ovsdb.Row) {
 	masquerade, _ := contract.FamilyOf(own).Pick(net.MasqueradeSubnets)
-	var rows []ovsdb.Row
 	for _, subnet := range net.prefixesOf(own) {
 		nat := routerNAT(net.ClusterRouter(), "snat "+subnet.String()+" "+n.name, &nb.NAT{
 			Type: nb.NATTypeSNAT, ExternalIP: own.String(), LogicalIP: subnet.String(), ExternalIDs: net.externalIDs(),
 			// Replies to gateway routers: connection tracking of this node has not seen the requests to other nodes.
-			Match: fmt.Sprintf("!(%s.dst == %s)", family, contract.Links(masquerade)),
+			Match: fmt.Sprintf("!(%s.dst == %s)", acl.FamilyOf(own), contract.Links(masquerade)),
 		})
-		nat.References = []ovsdb.Reference{{Column: "gateway_port", Table: nb.LogicalRouterPortTable, Name: port}}
+		nat.References = []ovsdb.Reference{{Column: "gateway_port", Table: nb.LogicalRouterPortTable, Name: transitPort(net.Name, n.name)}}
 		rows = append(rows, nat)
 	}
-	if net.Topology == contract.Layer2 { // a pod that moves to another node takes the other link
-		rows = append(rows, routerPolicy(net.ClusterRouter(), "leave "+n.name+" "+family, &nb.LogicalRouterPolicy{
-			Priority: priorityLeave, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{link.Addr().String()},
-			Match: fmt.Sprintf("%s && is_chassis_resident(%q)", leaves(net, family, masquerade), "cr-"+port),
-		}))
-	}
 	return rows
+}
+
+// toLink is the way to a link with topology layer2: a pod that moves to another node takes the other link.
+func toLink(net scope, n node, link netip.Prefix, own netip.Addr) []ovsdb.Row {
+	if net.Topology != contract.Layer2 {
+		return nil
+	}
+	family := acl.FamilyOf(own)
+	masquerade, _ := contract.FamilyOf(own).Pick(net.MasqueradeSubnets)
+	return []ovsdb.Row{routerPolicy(net.ClusterRouter(), "leave "+n.name+" "+family, &nb.LogicalRouterPolicy{
+		Priority: priorityLeave, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{link.Addr().String()},
+		Match: fmt.Sprintf("%s && is_chassis_resident(%q)", leaves(net, family, masquerade), "cr-"+transitPort(net.Name, n.name)),
+	})}
 }
 
 // leaveRoutes lead what pods of a node's subnets send away to the node's link.

@@ -91,7 +91,7 @@ func (p servicePort) frontends(view Gateways) []frontend {
 // because only this address leads a pod's reply back.
 func (p servicePort) elsewhere(view View, net scope) []frontend {
 	subnet, ok := contract.FamilyOf(p.address).Pick(net.MasqueradeSubnets)
-	if !ok || p.NodePort == 0 || !p.service.externalLocal() || p.service.further != nil {
+	if !ok || p.NodePort == 0 || !p.service.externalLocal() {
 		return nil
 	}
 	var behind []endpoint
@@ -127,9 +127,10 @@ func (p servicePort) external() []target {
 	switch {
 	case p.NodePort == 0 && len(p.service.external) == 0:
 		return nil
+	case p.service.externalLocal():
 	case p.service.further != nil:
 		return append(p.targets(onSwitches, false), p.targets(onRouters, false)...)
-	case !p.service.externalLocal():
+	default:
 		return p.targets(onBoth, false)
 	}
 	kept := p.targets(onRouters, true)

@@ -12,8 +12,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
-// HostPorts gives the load balancers of the ports that a pod has on its node, one
-// for each protocol: at own, the node's addresses on the gateway bridge, or at those that the pod names.
+// HostPorts gives the load balancers of the ports that a pod has on its node by a network, one for each protocol: at own,
+// the node's addresses on the gateway bridge, or at those that the pod names.
 func HostPorts(net contract.Network, zone contract.Zone, pod *corev1.Pod, own []netip.Addr, network *contract.PodNetwork) []ovsdb.Row {
 	vips := map[corev1.Protocol]map[string]string{}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -67,8 +67,8 @@ func hostPortRow(net scope, pod *corev1.Pod, protocol corev1.Protocol, vips map[
 			ExternalIDs: map[string]string{"k8s.ovn.org/kind": contract.KindPod, "k8s.ovn.org/owner": pod.Namespace + "/" + pod.Name},
 		},
 		Parents: []ovsdb.Parent{
-			{Table: nb.LogicalSwitchTable, Name: net.NodeSwitch(pod.Spec.NodeName), Column: columnLoadBalancer},
-			{Table: nb.LogicalRouterTable, Name: net.GatewayRouter(pod.Spec.NodeName), Column: columnLoadBalancer},
+			{Table: nb.LogicalSwitchTable, Name: net.PodSwitch(pod.Spec.NodeName), Column: columnLoadBalancer},
+			{Table: nb.LogicalRouterTable, Name: contract.Network{}.GatewayRouter(pod.Spec.NodeName), Column: columnLoadBalancer},
 		},
 	}
 }

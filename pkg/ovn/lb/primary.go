@@ -29,8 +29,7 @@ func (s *service) onFurther(view View) error {
 func (s *service) isSecondary() bool { return s.further != nil && !s.further.IsPrimary() }
 
 // primaryRows are the load balancers of a service of a primary network: those on the network's switches, and those on all
-// gateway routers. Gateway routers lead to the pods if they have routes to the network's subnets. They use all endpoints,
-// whatever externalTrafficPolicy says.
+// gateway routers. Gateway routers lead to the pods if they have routes to the network's subnets.
 func (s *service) primaryRows(view View, net scope, all []frontend) []ovsdb.Row {
 	var inside, outside []frontend
 	for _, f := range all {
