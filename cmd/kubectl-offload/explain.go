@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
@@ -77,6 +80,11 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 	if kind == "pod" {
 		return o.pod(ctx, name)
 	}
+	if kinds[kind] == "NetworkPolicy" {
+		if err := o.ensurePolicy(ctx, name); err != nil {
+			return nil, err
+		}
+	}
 	s, err := o.snapshot(ctx, answer.FlowResources()...)
 	if err != nil {
 		return nil, err
@@ -86,6 +94,23 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		return nil, err
 	}
 	return answer.ExplainObject(s, kinds[kind], name, flows, missing)
+}
+
+// ensurePolicy refuses a policy that the cluster does not have. An archive has no policies, and not all users may read them.
+func (o *explainOptions) ensurePolicy(ctx context.Context, name string) error {
+	if o.from != "" {
+		return nil
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	namespace, policy, _ := strings.Cut(name, "/")
+	of := networkingv1.SchemeGroupVersion.WithResource("networkpolicies")
+	if _, err := client.Resource(of).Namespace(namespace).Get(ctx, policy, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return answer.ErrNotFound{Object: "NetworkPolicy " + name}
+	}
+	return nil
 }
 
 // qualified gives a name its namespace.

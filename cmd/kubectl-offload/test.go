@@ -18,10 +18,10 @@ import (
 // testOptions are the flags of test.
 type testOptions struct {
 	readOptions
-	quick, full, keep, cleanup bool
-	run, junit, image          string
-	nodes                      []string
-	parallel                   int
+	quick, full, keep, cleanup, places   bool
+	run, junit, image, resource, instead string
+	nodes                                []string
+	parallel                             int
 }
 
 func testCommand() *cobra.Command {
@@ -29,7 +29,8 @@ func testCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test", Args: cobra.NoArgs, Short: "sends packets between pods, services and nodes, and says what does not work",
 		Long: "Test makes pods on two nodes in the namespace " + conncheck.Namespace + ", asks from pod to pod, service, node and name,\n" +
-			"compares each answer with what is expected, and deletes the namespace.\nExit code 1: a case failed; 3: the test could not be done.",
+			"compares each answer, and the place where the packets were handled, with what is expected, and deletes the namespace.\n" +
+			"Exit code 1: a case failed; 3: the test could not be done, or flows could not be read.",
 		Example: "  kubectl offload test\n  kubectl offload test --full --junit result.xml\n  kubectl offload test --run '^policy/'\n  kubectl offload test --cleanup",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.test(cmd) },
 	}
@@ -39,6 +40,9 @@ func testCommand() *cobra.Command {
 	f.StringVar(&o.run, "run", "", "regular expression of the cases; with ! before it, of those to leave out")
 	f.StringSliceVar(&o.nodes, "nodes", nil, "the two nodes; empty: the first two by name")
 	f.StringVar(&o.image, "image", "", "image of the pods; empty: that of the agents")
+	f.StringVar(&o.resource, "resource", "", "extended resource, such as ovn-offload.io/vf, of which three of the pods ask for a VF; empty: none does")
+	f.BoolVar(&o.places, "places", true, "read the agents' flows, and compare where packets are handled")
+	f.StringVar(&o.instead, "expect", "", "hardware or software: the place to expect of all packets, in place of the table's")
 	f.StringVar(&o.junit, "junit", "", "file to write for CI systems")
 	f.BoolVar(&o.keep, "keep", false, "leave the namespace")
 	f.BoolVar(&o.cleanup, "cleanup", false, "delete the namespace of an earlier test, and end")
@@ -60,6 +64,9 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 	if n := len(o.nodes); n != 0 && n != 2 {
 		return usage{fmt.Errorf("--nodes has %d nodes: want two", n)}
 	}
+	if _, ok := expectations()[o.instead]; !ok || o.instead != "" && !o.places {
+		return usage{fmt.Errorf("--expect=%s: want hardware or software, and places", o.instead)}
+	}
 	session, err := o.session()
 	if err != nil {
 		return err
@@ -76,7 +83,7 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	results, err := o.cases(ctx, session, at, cases, progress)
+	results, missing, err := o.cases(ctx, session, at, cases, progress)
 	if err != nil {
 		return err
 	}
@@ -85,7 +92,7 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	return o.say(cmd.OutOrStdout(), answer.NewTested(at, results, time.Now()))
+	return o.say(cmd.OutOrStdout(), answer.NewTested(at, results, missing, time.Now()))
 }
 
 func (o *testOptions) session() (*conncheck.Session, error) {
@@ -109,17 +116,19 @@ func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
 	if err != nil {
 		return conncheck.Place{}, err
 	}
-	return conncheck.Choose(nodes, agents, o.nodes, o.image)
+	at, err := conncheck.Choose(nodes, agents, o.nodes, o.image)
+	at.Resource = o.resource
+	return at, err
 }
 
 // cases makes the pods, asks, and removes them, also when it is interrupted.
 func (o *testOptions) cases(
 	ctx context.Context, session *conncheck.Session, at conncheck.Place, cases []conncheck.Case, progress io.Writer,
-) (results []conncheck.Result, err error) {
+) (results []conncheck.Result, missing []string, err error) {
 	fmt.Fprintf(progress, "makes namespace %s with pods on %s and %s\n", conncheck.Namespace, at.NodeA, at.NodeB)
 	err = session.Make(ctx, at)
 	if errors.Is(err, conncheck.ErrPresent) {
-		return nil, fmt.Errorf("%w\nnext: kubectl offload test --cleanup", err)
+		return nil, nil, fmt.Errorf("%w\nnext: kubectl offload test --cleanup", err)
 	}
 	if !o.keep {
 		defer func() {
@@ -129,14 +138,20 @@ func (o *testOptions) cases(
 		}()
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	env, err := session.Env(ctx, at)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := session.Settle(ctx, cases, env, o.parallel); err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	var watched *places
+	if o.places {
+		if watched, err = o.watch(ctx, at, env); err != nil {
+			return nil, nil, err
+		}
 	}
 	n := 0
 	run := conncheck.Runner{Env: env, Parallel: o.parallel, Ask: session.Ask, Done: func(r conncheck.Result) {
@@ -145,7 +160,10 @@ func (o *testOptions) cases(
 		}
 	}}
 	results = run.Run(ctx, cases)
-	return results, ctx.Err()
+	if watched != nil {
+		missing = watched.end(ctx, cases, results, expectations()[o.instead])
+	}
+	return results, missing, ctx.Err()
 }
 
 func writeJUnit(path string, results []conncheck.Result) error {

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,12 @@ func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 	}
 	if d, err = ExplainObject(shop(t), "NetworkPolicy", "shop/other", shopFlows(), nil); err != nil || len(d.Streams) != 0 {
 		t.Errorf("a policy that decides nothing: %v, %+v", err, d)
+	}
+	if d, err = ExplainObject(shop(t), "Service", "shop/db", shopFlows(), nil); err != nil || len(d.Streams) != 1 {
+		t.Errorf("%v, %+v", err, d)
+	}
+	if _, err = ExplainObject(shop(t), "Service", "shop/none", shopFlows(), nil); !errors.As(err, new(ErrNotFound)) {
+		t.Errorf("a service that does not exist: %v", err)
 	}
 }
 

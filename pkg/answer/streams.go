@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
@@ -135,6 +137,15 @@ func ExplainObject(s *snapshot.Snapshot, kind, name string, flows []flowapi.Flow
 		return nil, err
 	}
 	short := map[string]string{"Service": "svc", "NetworkPolicy": "netpol"}[kind] + "/" + name
+	if kind == "Service" && s.Missing[snapshot.Services] == "" {
+		services, err := snapshot.Objects[corev1.Service](s, snapshot.Services)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(services, func(svc corev1.Service) bool { return svc.Namespace+"/"+svc.Name == name }) {
+			return nil, ErrNotFound{"service " + name}
+		}
+	}
 	d := &Deciding{Header: header("Deciding", s), Object: short, Pods: []string{}, Streams: []streams.Stream{}}
 	d.missed(missing)
 	for _, stream := range streams.Join(flows, names) {

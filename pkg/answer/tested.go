@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
@@ -13,18 +14,31 @@ import (
 // Tested is what a connectivity test has found.
 type Tested struct {
 	Header
-	NodeA   string             `json:"nodeA"`
-	NodeB   string             `json:"nodeB"`
-	Good    int                `json:"good"`
-	Failed  int                `json:"failed"`
-	Skipped int                `json:"skipped"`
+	NodeA   string `json:"nodeA"`
+	NodeB   string `json:"nodeB"`
+	Good    int    `json:"good"`
+	Failed  int    `json:"failed"`
+	Skipped int    `json:"skipped"`
+	// Ways are the ways of packets on a node that the table of places knows, by what it expects. Unseen are those of which
+	// the agents saw no flow.
+	Ways    map[string]int     `json:"ways,omitempty"`
+	Unseen  int                `json:"unseenWays,omitempty"`
 	Results []conncheck.Result `json:"results"`
 }
 
-// NewTested counts results. A test without a good case has shown nothing.
-func NewTested(at conncheck.Place, results []conncheck.Result, now time.Time) *Tested {
-	t := &Tested{Header: Header{APIVersion: Version, Kind: "Tested", Taken: now}, NodeA: at.NodeA, NodeB: at.NodeB, Results: results}
+// NewTested counts results. A test without a good case has shown nothing. Missing are nodes whose flows were not read.
+func NewTested(at conncheck.Place, results []conncheck.Result, missing []string, now time.Time) *Tested {
+	t := &Tested{
+		Header: Header{APIVersion: Version, Kind: "Tested", Taken: now}, NodeA: at.NodeA, NodeB: at.NodeB, Results: results, Ways: map[string]int{},
+	}
 	for _, r := range results {
+		for _, p := range r.Places {
+			if len(p.Seen) == 0 {
+				t.Unseen++
+			} else if !p.Wrong {
+				t.Ways[p.Expected]++
+			}
+		}
 		switch r.Verdict {
 		case conncheck.OK:
 			t.Good++
@@ -38,6 +52,9 @@ func NewTested(at conncheck.Place, results []conncheck.Result, now time.Time) *T
 	case t.Failed > 0:
 		t.Code, t.Next = Degraded, "kubectl offload status"
 	case t.Good == 0:
+		t.Code = Uncertain
+	}
+	if t.Missing = missing; len(missing) > 0 && t.Code == Good {
 		t.Code = Uncertain
 	}
 	return t
@@ -58,6 +75,13 @@ func (t *Tested) Text(p *Page) {
 	}
 	for _, why := range slices.SortedFunc(maps.Keys(skipped), cmp.Compare) {
 		p.Line("%d skipped: %s", skipped[why], why)
+	}
+	if len(t.Ways) > 0 || t.Unseen > 0 {
+		var ways []string
+		for _, expected := range slices.Sorted(maps.Keys(t.Ways)) {
+			ways = append(ways, fmt.Sprintf("%d in %s", t.Ways[expected], expected))
+		}
+		p.Line("places as expected: %s; %d without a flow", cmp.Or(strings.Join(ways, ", "), "none"), t.Unseen)
 	}
 	p.Line("%d of %d good, %d failed, %d skipped; nodes %s and %s", t.Good, len(t.Results), t.Failed, t.Skipped, t.NodeA, t.NodeB)
 }

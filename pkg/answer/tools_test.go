@@ -23,8 +23,34 @@ func TestNewTested_OneFailureIsNo(t *testing.T) {
 		{[]conncheck.Result{ok, fail}, Degraded, "failed: b: timeout\n1 of 2 good, 1 failed, 0 skipped; nodes n1 and n2\n"},
 		{[]conncheck.Result{skip}, Uncertain, "1 skipped: pods have no IPv6\n0 of 1 good, 0 failed, 1 skipped; nodes n1 and n2\n"},
 	} {
-		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, c.results, time.Unix(0, 0))
+		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, c.results, nil, time.Unix(0, 0))
 		if text := textOf(t, got); got.Code != c.want || !strings.HasPrefix(text, c.text) {
+			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
+		}
+	}
+}
+
+// TestNewTested_CountsWays: as expected by kind, unseen ones, and none of those in another place; nodes that did not answer
+// leave the answer open, and do not make a failure less.
+func TestNewTested_CountsWays(t *testing.T) {
+	seen := []string{"ovs (port)"}
+	results := []conncheck.Result{
+		{ID: "a", Verdict: conncheck.OK, Places: []conncheck.Placed{{Expected: "software (port)", Seen: seen}, {Expected: "software (output)", Seen: seen}, {Expected: "hardware"}}},
+		{ID: "b", Verdict: conncheck.OK, Places: []conncheck.Placed{{Expected: "software (port)", Seen: seen}}},
+		{ID: "c", Verdict: conncheck.Fail, Text: "reached; in ovs", Places: []conncheck.Placed{{Expected: "hardware", Seen: seen, Wrong: true}}},
+	}
+	for _, c := range []struct {
+		results []conncheck.Result
+		missing []string
+		want    Code
+		text    string
+	}{
+		{results[:2], nil, Good, "places as expected: 1 in software (output), 2 in software (port); 1 without a flow\n2 of 2 good"},
+		{results[:2], []string{"node/n1: no answer"}, Uncertain, "not known: node/n1: no answer"},
+		{results, []string{"node/n1: no answer"}, Degraded, "failed: c: reached; in ovs\nplaces as expected: 1 in software (output), 2 in software (port); 1 without a flow\n2 of 3 good"},
+	} {
+		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, c.results, c.missing, time.Unix(0, 0))
+		if text := textOf(t, got); got.Code != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
 		}
 	}

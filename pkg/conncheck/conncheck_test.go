@@ -49,7 +49,7 @@ func env() Env {
 		Pods: map[string]Addresses{}, Services: map[string]Addresses{}, NodePorts: map[string]map[string]int{},
 		Nodes: map[string]Addresses{"node-a": addrs, "node-b": addrs}, API: addrs, APIPort: 443,
 	}
-	for _, o := range Objects(Place{"a", "b", "image"}) {
+	for _, o := range Objects(Place{"a", "b", "image", ""}) {
 		switch o := o.(type) {
 		case *corev1.Pod:
 			e.Pods[o.Name] = addrs
@@ -110,6 +110,30 @@ func TestJudge_WrongAnswersFail(t *testing.T) {
 	} {
 		if got := c.c.Judge(c.reply); got.Verdict != c.want {
 			t.Errorf("%+v: %+v, want %s", c.reply, got, c.want)
+		}
+	}
+}
+
+// TestAwait_AsksOnceForEachObject, and once for each client of the service with affinity, whose first connection is lost.
+func TestAwait_AsksOnceForEachObject(t *testing.T) {
+	asked := map[string]int{}
+	for _, c := range Await(Cases(true)) {
+		if c.Want != probe.Reached || c.Times != 1 {
+			t.Errorf("%+v", c)
+		}
+		if c.Family == 4 {
+			asked[c.To]++
+		}
+		if c.To == "svc/affinity" {
+			asked[c.From+" to svc/affinity"]++
+		}
+	}
+	for what, want := range map[string]int{
+		"svc/other": 1, "svc/spread": 1, "pod/blocked": 1, "svc/affinity": 3, "same to svc/affinity": 2, "other to svc/affinity": 2,
+		"svc/none": 0, "pod/other": 0,
+	} {
+		if asked[what] != want {
+			t.Errorf("%s is asked %d times, want %d", what, asked[what], want)
 		}
 	}
 }

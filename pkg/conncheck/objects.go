@@ -2,9 +2,11 @@ package conncheck
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -26,9 +28,10 @@ const (
 	portName    = "web"
 )
 
-// Place is where and from what the pods are made: two nodes, and an image with ovn-offload-agent.
+// Place is where and from what the pods are made: two nodes, and an image with ovn-offload-agent. Resource is the extended
+// resource by which pods client, same and other ask for a VF; empty: none does.
 type Place struct {
-	NodeA, NodeB, Image string
+	NodeA, NodeB, Image, Resource string
 }
 
 // NamespaceObject is the namespace, which admits pods with hostNetwork.
@@ -58,15 +61,15 @@ func Objects(at Place) []runtime.Object {
 		service("spread", pairKey, "true", nil),
 		service("affinity", pairKey, "true", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }))
 	for _, name := range []string{"client", "same", "caged", "outsider", "picky", "host-a"} {
-		objects = append(objects, pod(name, at.NodeA, at.Image))
+		objects = append(objects, pod(name, at.NodeA, at))
 	}
 	for _, name := range []string{"other", "denied", "allowed", "blocked", "host-b"} {
-		objects = append(objects, pod(name, at.NodeB, at.Image))
+		objects = append(objects, pod(name, at.NodeB, at))
 	}
 	return objects
 }
 
-func pod(name, node, image string) *corev1.Pod {
+func pod(name, node string, at Place) *corev1.Pod {
 	noToken, grace, limited := false, int64(0), false
 	p := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -82,7 +85,7 @@ func pod(name, node, image string) *corev1.Pod {
 	p.Spec.NodeName, p.Spec.AutomountServiceAccountToken, p.Spec.TerminationGracePeriodSeconds = node, &noToken, &grace
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	p.Spec.Containers = []corev1.Container{{
-		Name: "probe", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Name: "probe", Image: at.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: []string{"ovn-offload-agent", "probe", "serve", "--name=" + name, fmt.Sprintf("--port=%d", port)},
 		Ports:   []corev1.ContainerPort{{Name: portName, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}},
 		ReadinessProbe: &corev1.Probe{ // a policy that denies the node's own packets does not matter to it
@@ -94,6 +97,9 @@ func pod(name, node, image string) *corev1.Pod {
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_RAW"}},
 		},
 	}}
+	if at.Resource != "" && slices.Contains([]string{"client", "same", "other"}, name) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(at.Resource): quantity.MustParse("1")}
+	}
 	return p
 }
 

@@ -32,6 +32,8 @@ type Result struct {
 	// Text says what was seen, and where it is not what was expected, that too.
 	Text    string  `json:"text"`
 	Seconds float64 `json:"seconds"`
+	// Places are where the packets were handled, as far as something was expected.
+	Places []Placed `json:"places,omitempty"`
 }
 
 // Prober asks from a pod.
@@ -129,7 +131,7 @@ func saw(reply probe.Reply) string {
 
 // Await are the questions that the network must answer before the cases begin: those of the cases that go to a service, or
 // to the pod whose policy came last. Objects of the test are some seconds old only; what is not answered in time fails as a
-// case, and says so.
+// case, and says so. The first connection of each client to a service with affinity is lost (docs/services.md).
 func Await(cases []Case) []Case {
 	var first []Case
 	seen := map[string]bool{}
@@ -137,6 +139,9 @@ func Await(cases []Case) []Case {
 		kind, _, _ := strings.Cut(c.To, "/")
 		late := kind == "svc" || kind == "name" || kind == "nodeport" || c.To == "pod/blocked"
 		key := fmt.Sprintf("%s %d", c.To, c.Family)
+		if c.To == "svc/affinity" {
+			key += c.From
+		}
 		if late && c.Want == probe.Reached && c.Protocol != "sctp" && c.Size == Small && !seen[key] {
 			c.Distinct, c.Times, seen[key] = 0, 1, true
 			first = append(first, c)

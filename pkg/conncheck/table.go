@@ -15,6 +15,8 @@ func groups() []group {
 		{"service", serviceRows()},
 		{"affinity", []row{
 			{from: "client", to: "svc/affinity", quick: "tcp", names: "same other", times: 8, pods: 1},
+			{from: "same", to: "svc/affinity", quick: "tcp", names: "same other", times: 8, pods: 1},
+			{from: "other", to: "svc/affinity", full: "tcp", names: "same other", times: 8, pods: 1},
 			{from: "client", to: "svc/spread", quick: "tcp", full: "udp", names: "same other", times: 32, pods: 2},
 		}},
 		{"dns", []row{

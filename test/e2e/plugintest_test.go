@@ -28,7 +28,7 @@ func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 	junit := filepath.Join(t.TempDir(), "result.xml")
 	out, code := kubectlOffload(t, "test", tier.Pick("--quick", "--full"), "--junit", junit)
 	t.Log(out)
-	if code != 0 || !strings.Contains(out, " 0 failed") {
+	if code != 0 || !strings.Contains(out, " 0 failed") || !strings.Contains(out, " in software (port)") || !strings.Contains(out, " in software (output)") {
 		t.Errorf("exit code %d", code)
 	}
 	if text, err := os.ReadFile(junit); err != nil || !strings.Contains(string(text), `failures="0"`) {
@@ -49,6 +49,8 @@ func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 	}
 	testIsGone(t)
 
+	testFindsPlaces(t)
+
 	wait, process := startTest(t)
 	if err := process.Kill(); err != nil {
 		t.Fatal(err)
@@ -61,10 +63,22 @@ func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	testIsGone(t)
-	for _, wrong := range [][]string{{"--run", "("}, {"--run", "no-such-case"}, {"--nodes", nodes[1]}, {"--quick", "--full"}} {
+	for _, wrong := range [][]string{{"--run", "("}, {"--run", "no-such-case"}, {"--nodes", nodes[1]}, {"--quick", "--full"}, {"--expect", "tc"}} {
 		if out, code := kubectlOffload(t, append([]string{"test"}, wrong...)...); code != 64 {
 			t.Errorf("%v: exit code %d: %s", wrong, code, out)
 		}
+	}
+}
+
+// testFindsPlaces: no packet is in hardware here, and a test that has to find hardware fails.
+func testFindsPlaces(t *testing.T) {
+	t.Helper()
+	for expect, want := range map[string]int{"hardware": 1, "software": 0} {
+		out, code := kubectlOffload(t, "test", "--run", "^pod-pod/client-to-pod-(same|other)/tcp", "--expect", expect)
+		if wrong := strings.Contains(out, "failed: pod-pod/client-to-pod-other/tcp") && strings.Contains(out, "expected hardware"); code != want || wrong != (want == 1) {
+			t.Errorf("--expect=%s: exit code %d: %s", expect, code, out)
+		}
+		testIsGone(t)
 	}
 }
 
