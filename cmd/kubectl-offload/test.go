@@ -18,10 +18,17 @@ import (
 // testOptions are the flags of test.
 type testOptions struct {
 	readOptions
-	quick, full, keep, cleanup, places   bool
-	run, junit, image, resource, instead string
-	nodes                                []string
-	parallel                             int
+	quick, full, keep, cleanup  bool
+	run, junit, image, resource string
+	nodes                       []string
+	parallel                    int
+	placeOptions
+}
+
+// placeOptions are the flags about where packets are handled.
+type placeOptions struct {
+	places  bool
+	instead string
 }
 
 func testCommand() *cobra.Command {
