@@ -3,13 +3,17 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -55,13 +59,75 @@ func (c *Zone) recordClaim(ctx context.Context, pod *corev1.Pod, owner contract.
 	for _, address := range addresses {
 		ips = append(ips, address.String())
 	}
-	return c.claimWriter.SetStatus(ctx, claim, map[string]any{
-		"ips": ips, "ownerPod": map[string]any{"name": pod.Name},
-		"conditions": []metav1.Condition{{
-			Type: "IPsAllocated", Status: metav1.ConditionTrue, Reason: "SuccessfulAllocation", LastTransitionTime: metav1.Now(),
-			Message: "the network has given addresses to the claim",
-		}},
+	conditions := conditionsOf(claim)
+	meta.SetStatusCondition(&conditions, metav1.Condition{
+		Type: ipsAllocated, Status: metav1.ConditionTrue, Reason: "SuccessfulAllocation", Message: "the network has given addresses to the claim",
 	})
+	return c.claimWriter.SetStatus(ctx, claim, map[string]any{"ips": ips, "ownerPod": map[string]any{"name": pod.Name}, "conditions": conditions})
+}
+
+const ipsAllocated = "IPsAllocated"
+
+// refuseClaims says in the status of a pod's IPAMClaims without addresses why they have none: for some the decision says it,
+// the others wait for what the pod waits for.
+func (c *Zone) refuseClaims(ctx context.Context, pod *corev1.Pod, decision ipam.Decision, waits error) error {
+	attachments, _ := contract.Attachments(pod)
+	primary, _ := contract.OnPrimary(pod)
+	for _, a := range append(attachments, primary) {
+		owner := contract.Owner{Kind: contract.KindIPAMClaim, Namespace: pod.Namespace, Name: a.Claim}
+		why := decision.Refused[owner]
+		if why == nil {
+			why = waits
+		}
+		if a.Claim == "" || why == nil || decision.Claims[owner] != nil {
+			continue
+		}
+		if err := c.refuseClaim(ctx, owner, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Zone) refuseClaim(ctx context.Context, owner contract.Owner, why error) error {
+	claim := c.view.IPAMClaim(owner.Namespace, owner.Name)
+	if claim == nil {
+		return nil
+	}
+	if ips, _, _ := unstructured.NestedStringSlice(claim.Object, "status", "ips"); len(ips) > 0 {
+		return nil
+	}
+	conditions := conditionsOf(claim)
+	if !meta.SetStatusCondition(&conditions, metav1.Condition{
+		Type: ipsAllocated, Status: metav1.ConditionFalse, Reason: refusalReason(why), Message: why.Error(),
+	}) {
+		return nil
+	}
+	return c.claimWriter.SetStatus(ctx, claim, map[string]any{"conditions": conditions})
+}
+
+// refusalReason is one of those that clients of IPAMClaims know.
+func refusalReason(err error) string {
+	switch {
+	case errors.Is(err, ipam.ErrExhausted):
+		return "SubnetExhausted"
+	case errors.Is(err, ipam.ErrAddressTaken):
+		return "IPAddressConflict"
+	case errors.Is(err, ipam.ErrMACTaken):
+		return "MACAddressConflict"
+	}
+	return "InternalError"
+}
+
+// conditionsOf are a claim's conditions, none if they cannot be read.
+func conditionsOf(claim *unstructured.Unstructured) []metav1.Condition {
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	if object, ok := claim.Object["status"].(map[string]any); ok {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(object, &status)
+	}
+	return status.Conditions
 }
 
 // releaseClaim frees the addresses of an IPAMClaim that was deleted. Running pods keep them until they go.

@@ -202,10 +202,11 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 		c.warnBeyond(owner, err)
 		missing := c.view.MissingNetworks(pod)
 		c.warnMissing(owner, missing)
+		refused := c.refuseClaims(ctx, pod, decision, cause(missing, err))
 		if missing != nil && err == nil {
 			missing = fmt.Errorf("%w: %w", reconcile.ErrNotReady, missing)
 		}
-		err = errors.Join(err, missing, c.record(ctx, pod, decision))
+		err = errors.Join(err, missing, refused, c.record(ctx, pod, decision))
 		failed[owner] = c.forgetGone(owner, err)
 	}
 	return failed, nil

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -199,6 +201,72 @@ func TestClaims_KeepTheirAddress(t *testing.T) {
 	if got := addressOf("heir", `[{"name":"blue","ips":["`+strings.TrimSuffix(first, "/24")+`"]}]`); got != first {
 		t.Errorf("the address of the deleted claim: %s, want %s", got, first)
 	}
+}
+
+// TestClaims_SayWhyTheyHaveNoAddress: the condition of a claim without addresses has a reason that its clients know, and
+// becomes True with the addresses. A claim that has addresses keeps its condition.
+func TestClaims_SayWhyTheyHaveNoAddress(t *testing.T) {
+	w := wholeWorld(t, nil, testNode("n1"))
+	w.startAndLead()
+	w.putNAD("blue", `"name":"blue","topology":"layer2","subnets":"10.7.0.0/30","allowPersistentIPs":true`)
+	claims, pods := w.policies.Resource(kube.IPAMClaims()).Namespace("d"), w.client.CoreV1().Pods("d")
+	ask := func(pod, networks string) {
+		t.Helper()
+		if _, err := pods.Create(t.Context(), asking(pod, "n1", networks), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := func(name, network, networks string) {
+		t.Helper()
+		if _, err := claims.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "k8s.cni.cncf.io/v1alpha1", "kind": "IPAMClaim", "metadata": map[string]any{"namespace": "d", "name": name, "uid": name},
+			"spec": map[string]any{"network": network, "interface": "net1"},
+		}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		ask("of-"+name, networks)
+	}
+	condition := func(name, want string) {
+		t.Helper()
+		w.eventually(name+" has "+want, func() bool {
+			var got string
+			for _, action := range w.policies.(interface{ Actions() []clienttesting.Action }).Actions() {
+				patch, ok := action.(clienttesting.PatchAction)
+				if !ok || patch.GetName() != name {
+					continue
+				}
+				var object unstructured.Unstructured
+				if err := json.Unmarshal(patch.GetPatch(), &object.Object); err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range conditionsOf(&object) { // the fake applies no patch
+					got = fmt.Sprintf("%s %s %s", c.Type, c.Status, c.Reason)
+				}
+			}
+			return got == want
+		})
+	}
+	claim("first", "blue", `[{"name":"blue","ipam-claim-reference":"first"}]`)
+	condition("first", "IPsAllocated True SuccessfulAllocation")
+	claim("thief", "blue", `[{"name":"blue","ips":["10.7.0.1"],"ipam-claim-reference":"thief"}]`)
+	condition("thief", "IPsAllocated False IPAddressConflict")
+	claim("twin", "blue", `[{"name":"blue","mac":"0a:58:0a:07:00:01","ipam-claim-reference":"twin"}]`)
+	condition("twin", "IPsAllocated False MACAddressConflict")
+	ask("last", "blue")
+	claim("late", "blue", `[{"name":"blue","ipam-claim-reference":"late"}]`)
+	condition("late", "IPsAllocated False SubnetExhausted")
+	claim("wrong", "red", `[{"name":"blue","ipam-claim-reference":"wrong"}]`)
+	condition("wrong", "IPsAllocated False InternalError")
+	claim("nowhere", "red", `[{"name":"red","ipam-claim-reference":"nowhere"}]`)
+	condition("nowhere", "IPsAllocated False InternalError")
+	if err := pods.Delete(t.Context(), "of-twin", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := pods.Delete(t.Context(), "last", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	condition("late", "IPsAllocated True SuccessfulAllocation")
+	condition("first", "IPsAllocated True SuccessfulAllocation")
 }
 
 // TestPhysicalNetworks_SayWhoMayUseThem: without a PhysicalNetwork all may; with one, a namespace needs its labels and

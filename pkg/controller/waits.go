@@ -28,6 +28,14 @@ func (c *Zone) warnBeyond(owner contract.Owner, err error) {
 	}
 }
 
+// cause is what a pod with an attachment that has no decision waits for: a network, or the quota of its namespace.
+func cause(missing, err error) error {
+	if beyond := (*quota.Error)(nil); missing == nil && errors.As(err, &beyond) {
+		return beyond
+	}
+	return missing
+}
+
 // lack is what an Event has said of an owner that waits.
 type lack struct {
 	owner contract.Owner

@@ -30,6 +30,8 @@ type Decision struct {
 	Warning string
 	// Claims are addresses that the status of an IPAMClaim must say before the annotations are written.
 	Claims map[contract.Owner][]netip.Prefix
+	// Refused says why IPAMClaims of the pod have got no addresses.
+	Refused map[contract.Owner]error
 	// Retry are pods that waited behind this one for the quota of their namespace.
 	Retry []contract.Owner
 	// Failed has, by name, the further networks on which a node got no subnet.
@@ -187,6 +189,7 @@ func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 			decided, warning = h.decide(decided, warning)
 			d.Warning = cmp.Or(warning, d.Warning)
 		}
+		d.refuse(r, err)
 		errs = append(errs, err)
 	}
 	if decided != is {

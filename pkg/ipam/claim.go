@@ -60,3 +60,14 @@ func (d *Decision) claim(r Request, h *holding) {
 	}
 	d.Claims[r.IPAMClaim.Owner] = h.value().Addresses
 }
+
+// refuse notes why a request's IPAMClaim has got no addresses.
+func (d *Decision) refuse(r Request, err error) {
+	if r.IPAMClaim == nil || err == nil {
+		return
+	}
+	if d.Refused == nil {
+		d.Refused = map[contract.Owner]error{}
+	}
+	d.Refused[r.IPAMClaim.Owner] = err
+}

@@ -15,6 +15,12 @@ import (
 // ErrRequest is wrapped when a pod asks for an address or a MAC that it cannot have.
 var ErrRequest = errors.New("request refused")
 
+// ErrAddressTaken and ErrMACTaken are ErrRequest where another pod or IPAMClaim has what is asked for.
+var (
+	ErrAddressTaken = fmt.Errorf("%w: address taken", ErrRequest)
+	ErrMACTaken     = fmt.Errorf("%w: MAC taken", ErrRequest)
+)
+
 // take gives a pod what it asks for on a further network, or what is free.
 func (p *pods) take(owner contract.Owner, pod *corev1.Pod, r Request, blocks blocks) (*holding, error) {
 	if r.IPAMClaim == nil {
@@ -52,7 +58,7 @@ func (p *pods) takeFor(owner contract.Owner, pod *corev1.Pod, r Request, blocks 
 		mac = contract.MACFromAddress(addrs[0])
 	}
 	if p.isOthers(pod, blocks, [6]byte(mac)) {
-		return nil, fmt.Errorf("%w: MAC %s is another pod's on network %s", ErrRequest, mac, p.network.Name)
+		return nil, fmt.Errorf("%w: MAC %s is another pod's on network %s", ErrMACTaken, mac, p.network.Name)
 	}
 	h := p.holdFor(owner, pod, addrs, mac)
 	h.describe(r)
@@ -68,7 +74,7 @@ func (p *pods) requested(addrs []netip.Addr, blocks blocks) error {
 		}
 	}
 	if err := p.free(addrs); err != nil {
-		return fmt.Errorf("%w: %w", ErrRequest, err)
+		return fmt.Errorf("%w: %w", ErrAddressTaken, err)
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ type claims struct {
 func podsByClaim() map[string]func(*corev1.Pod) []string {
 	return map[string]func(*corev1.Pod) []string{byClaim: func(pod *corev1.Pod) (keys []string) {
 		attachments, _ := contract.Attachments(pod)
-		for _, a := range attachments {
+		primary, _ := contract.OnPrimary(pod)
+		for _, a := range append(attachments, primary) {
 			if a.Claim != "" {
 				keys = append(keys, pod.Namespace+"/"+a.Claim)
 			}

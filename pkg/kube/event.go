@@ -43,8 +43,9 @@ func newReporter(record func(object runtime.Object, kind, reason, note string), 
 }
 
 // Failure has the shape of the loops' OnFailure: from the third failure in a row
-// on there is a Warning Event, and a Normal one when err is nil afterwards. Of what
-// is refused (failures is 0) there is one at once, and again when it changes.
+// on there is a Warning Event, again when its text changes, and a Normal one when err is
+// nil afterwards. Of what is refused (failures is 0) there is one at once, and again when
+// it changes.
 func (r *Reporter) Failure(owner contract.Owner, failures int, err error) {
 	switch {
 	case err == nil:
@@ -55,9 +56,10 @@ func (r *Reporter) Failure(owner contract.Owner, failures int, err error) {
 		if r.setReported(owner, err.Error()) != err.Error() {
 			r.Warn(owner, "PartRefused", err.Error())
 		}
-	case failures == failuresBeforeEvent:
-		r.setReported(owner, err.Error())
-		r.Warn(owner, "NetworkFailed", err.Error())
+	case failures >= failuresBeforeEvent:
+		if r.setReported(owner, err.Error()) != err.Error() || failures == failuresBeforeEvent {
+			r.Warn(owner, "NetworkFailed", err.Error())
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,9 @@ const (
 	// seriesEnd is the silence after which the same Event is a new one, and how often a
 	// series that lasts is written.
 	seriesEnd = 6 * time.Minute
+	// maxNotes bounds the texts of one kind of Event of an object that have series. Further ones count as the last one:
+	// a text may have what a user has forged.
+	maxNotes = 5
 )
 
 // recorder writes Events. It has the place of client-go's tools/events, which knows all
@@ -41,10 +45,10 @@ type recorder struct {
 	instance  string
 
 	mu   sync.Mutex
-	seen map[eventKey]*series
+	seen map[eventKey][]*series
 }
 
-// eventKey is what the Events of a series have in common.
+// eventKey is what the Events of some series have in common, each of which has one text.
 type eventKey struct {
 	kind, reason string
 	regarding    corev1.ObjectReference
@@ -59,7 +63,7 @@ func newRecorder(ctx context.Context, client *api.Client, component string) *rec
 	host, _ := os.Hostname()
 	return &recorder{
 		ctx: ctx, events: client.Events, scheme: client.Scheme, component: component, instance: component + "-" + host,
-		seen: map[eventKey]*series{},
+		seen: map[eventKey][]*series{},
 	}
 }
 
@@ -95,12 +99,20 @@ func (r *recorder) collect(event *eventsv1.Event) *eventsv1.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, key := event.EventTime, eventKey{event.Type, event.Reason, event.Regarding}
-	maps.DeleteFunc(r.seen, func(_ eventKey, s *series) bool { return now.Sub(s.last) > seriesEnd })
-	s := r.seen[key]
-	if s == nil {
-		r.seen[key] = &series{event: event, last: now.Time, written: now.Time}
+	for key, some := range r.seen {
+		r.seen[key] = slices.DeleteFunc(some, func(s *series) bool { return now.Sub(s.last) > seriesEnd })
+	}
+	maps.DeleteFunc(r.seen, func(_ eventKey, some []*series) bool { return len(some) == 0 })
+	some := r.seen[key]
+	at := slices.IndexFunc(some, func(s *series) bool { return s.event.Note == event.Note })
+	if at < 0 && len(some) < maxNotes {
+		r.seen[key] = append(some, &series{event: event, last: now.Time, written: now.Time})
 		return event.DeepCopy()
 	}
+	if at < 0 {
+		at = maxNotes - 1
+	}
+	s := some[at]
 	if s.event.Series == nil {
 		s.event.Series, s.written = &eventsv1.EventSeries{Count: 1}, time.Time{}
 	}

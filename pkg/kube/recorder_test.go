@@ -94,6 +94,25 @@ func TestRecorder_RepeatedEventBecomesSeries(t *testing.T) {
 	})
 }
 
+// TestRecorder_OtherTextIsAnotherEvent, up to a bound: the last of the texts then stands for further ones.
+func TestRecorder_OtherTextIsAnotherEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _, asked := recording(t)
+		var want []string
+		for i := range 2 * maxNotes {
+			r.record(newPod("a", "n"), "Warning", "Same", fmt.Sprint("note ", i))
+			synctest.Wait()
+			if i < maxNotes {
+				want = append(want, fmt.Sprint("create ns Warning Same note ", i))
+			}
+		}
+		want = append(want, `patch {"series":{"count":2,"lastObservedTime":"2000-01-01T00:00:00.000000Z"}}`)
+		r.record(newPod("a", "n"), "Warning", "Same", "note 0")
+		synctest.Wait()
+		wantAsked(t, asked, append(want, want[maxNotes])...)
+	})
+}
+
 func TestRecorder_LongSeriesIsRefreshed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _, asked := recording(t)

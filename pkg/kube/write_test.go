@@ -144,6 +144,9 @@ func TestReporter_FailureAndRecoveryAreEvents(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		r.Failure(pod, n, failure)
 	}
+	for n := 6; n <= 8; n++ {
+		r.Failure(pod, n, errors.New("no address: the pod's own is taken"))
+	}
 	r.Failure(pod, 0, nil)
 	r.Failure(pod, 0, nil)
 	r.Failure(contract.NodeOwner("n"), 1, failure)
@@ -158,6 +161,7 @@ func TestReporter_FailureAndRecoveryAreEvents(t *testing.T) {
 	r.Warn(contract.NodeOwner("n"), "Forged", strings.Repeat("ä", 1000))
 	want := []string{
 		"Warning NetworkFailed no address: 100% used",
+		"Warning NetworkFailed no address: the pod's own is taken",
 		"Normal NetworkRecovered the network of this object is set up",
 		"Warning PartRefused part of the object is refused: spec.a",
 		"Warning PartRefused part of the object is refused: spec.b",
