@@ -65,14 +65,8 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 	if len(cases) == 0 {
 		return usage{fmt.Errorf("--run=%s matches no case", o.run)}
 	}
-	if o.quick && o.full {
-		return usage{errors.New("want --quick or --full")}
-	}
-	if n := len(o.nodes); n != 0 && n != 2 {
-		return usage{fmt.Errorf("--nodes has %d nodes: want two", n)}
-	}
-	if _, ok := expectations()[o.instead]; !ok || o.instead != "" && !o.places {
-		return usage{fmt.Errorf("--expect=%s: want hardware or software, and places", o.instead)}
+	if err := o.validate(); err != nil {
+		return usage{err}
 	}
 	session, err := o.session()
 	if err != nil {
@@ -100,6 +94,19 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 		}
 	}
 	return o.say(cmd.OutOrStdout(), answer.NewTested(at, results, missing, time.Now()))
+}
+
+func (o *testOptions) validate() error {
+	if o.quick && o.full {
+		return errors.New("want --quick or --full")
+	}
+	if n := len(o.nodes); n != 0 && n != 2 {
+		return fmt.Errorf("--nodes has %d nodes: want two", n)
+	}
+	if _, ok := expectations()[o.instead]; !ok || o.instead != "" && !o.places {
+		return fmt.Errorf("--expect=%s: want hardware or software, and places", o.instead)
+	}
+	return nil
 }
 
 func (o *testOptions) session() (*conncheck.Session, error) {

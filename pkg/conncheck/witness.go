@@ -151,7 +151,7 @@ func (w *Witness) Judge(cases []Case, results []Result, d Devices, instead Expec
 
 // place compares a leg with what was seen: streams whose flows name both ends, or where there is none those that may be of it.
 func (w *Witness) place(leg Leg, names []string) Placed {
-	p := Placed{Node: leg.Node, Expected: leg.Expected.String()}
+	p := Placed{Node: leg.Node, Expected: leg.String()}
 	var exact, loose []flowapi.Placed
 	for s := range w.seen {
 		switch leg.fits(s, names) {
