@@ -148,3 +148,17 @@ func TestPod_IsBuiltOnce(t *testing.T) {
 		t.Errorf("%d batches for ten pods", got)
 	}
 }
+
+// TestMadeFor_IsThePodOfThePort, which need not be the first row: else a running pod would lose its address.
+func TestMadeFor_IsThePodOfThePort(t *testing.T) {
+	port := ovsdb.Row{Model: &nb.LogicalSwitchPort{Options: map[string]string{"iface-id-ver": "uid"}}}
+	lease := ovsdb.Row{Model: &nb.DHCPOptions{}}
+	for _, rows := range [][]ovsdb.Row{{port}, {lease, port}, {port, lease}} {
+		if got := madeFor(rows); got != "uid" {
+			t.Errorf("%d rows are made for %q", len(rows), got)
+		}
+	}
+	if got := madeFor([]ovsdb.Row{lease}); got != "" {
+		t.Errorf("rows without a port are made for %q", got)
+	}
+}
