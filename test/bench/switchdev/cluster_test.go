@@ -126,15 +126,15 @@ func (c *cluster) node(i int, pci string, hwOffload bool) *ovsNode {
 	return n
 }
 
-// link finds a port of the NIC by the name that the switch gives it.
+// link finds a port of the NIC by the name that the switch gives it. It starts one process for all devices: each takes long
+// in there.
 func (n *ovsNode) link(port string) string {
 	n.Helper()
-	name := run(n.T, inside(n.name, "sh", "-c",
-		`for d in /sys/class/net/*; do [ "$(cat $d/phys_port_name 2>/dev/null)" = `+port+` ] && basename $d; done; true`)...)
-	if name == "" {
+	file := run(n.T, inside(n.name, "sh", "-c", "grep -lsx "+port+" /sys/class/net/*/phys_port_name; true")...)
+	if file == "" {
 		n.Fatalf("%s has no port %s", n.name, port)
 	}
-	return name
+	return filepath.Base(filepath.Dir(file))
 }
 
 func (n *ovsNode) vsctl(args ...string) string {

@@ -235,7 +235,7 @@ func (h *hostSide) start(boot string) {
 	health := dpu.NewWatch(apitest.Client(h.api), dpuHost, log, func(dpu.Health) {})
 	functions := h.functionsOf(boot, log)
 	cfg := cni.Defaults()
-	cfg.MTU, cfg.Socket = func() int { return 1400 }, h.socket()
+	cfg.MTU, cfg.Socket, cfg.Native = func() int { return 1400 }, h.socket(), true
 	space, err := netdev.Open("")
 	ok(h, err)
 	server, err := cni.NewServer(cfg, cni.Deps{
@@ -327,17 +327,26 @@ func (b *dpuBench) sandbox(name string) *dpuPod {
 	return &dpuPod{sandbox: sandbox{T: b.T, socket: b.host.socket(), name: name, ns: name, id: "sandbox-" + name}, b: b}
 }
 
-// create makes the pod in the API server.
+// create makes the pod in the API server; an empty device stands for none.
 func (p *dpuPod) create(device string, annotations map[string]string) {
+	p.Helper()
+	if device == "" {
+		p.createWith(nil, annotations)
+		return
+	}
+	p.createWith([]string{device}, annotations)
+}
+
+func (p *dpuPod) createWith(devices []string, annotations map[string]string) {
 	p.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.name, UID: types.UID("uid-" + p.name), Annotations: annotations, Labels: map[string]string{"app": p.name}},
 		Spec:       corev1.PodSpec{NodeName: dpuHost},
 	}
-	if device != "" {
-		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: oneVF()}}}
+	if len(devices) > 0 {
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: someVFs(len(devices))}}}
 	}
-	p.b.host.kubelet.give(p.name, device)
+	p.b.host.kubelet.give(p.name, devices...)
 	_, err := p.b.api.CoreV1().Pods("default").Create(p.Context(), pod, metav1.CreateOptions{})
 	ok(p, err)
 }

@@ -56,7 +56,7 @@ func (c *cluster) onHost(inner string) {
 func TestInsideDPU(t *testing.T) {
 	b := newHandDPUBench(t)
 	b.start()
-	for _, step := range []func(*dpuBench){testDPUAttach, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery, testDPUOffloadOff, testDPUVFIO} {
+	for _, step := range []func(*dpuBench){testDPUAttach, testDPUNetworks, testDPUReserved, testDPURefused, testDPUAway, testDPURecovery, testDPUOffloadOff, testDPUVFIO} {
 		step(b)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
@@ -51,45 +53,71 @@ func kindsOfObjects(t *testing.T) *dynamicfake.FakeDynamicClient {
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	for name, conf := range networks() {
-		conf["cniVersion"], conf["name"], conf["type"], conf["netAttachDefName"] = "1.0.0", name, contract.PluginType, "default/"+name
-		text, err := json.Marshal(conf)
-		ok(t, err)
-		_, err = client.Resource(kube.NADs()).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "k8s.cni.cncf.io/v1", "kind": contract.KindNAD,
-			"metadata": map[string]any{"namespace": "default", "name": name, "uid": name}, "spec": map[string]any{"config": string(text)},
-		}}, metav1.CreateOptions{})
-		ok(t, err)
+		defineNetwork(t, client, "default", name, conf)
 	}
 	return client
 }
 
+// defineNetwork makes a NetworkAttachmentDefinition.
+func defineNetwork(t *testing.T, client dynamic.Interface, namespace, name string, conf map[string]any) {
+	t.Helper()
+	network := namespace + "-" + name
+	conf["cniVersion"], conf["name"], conf["type"], conf["netAttachDefName"] = "1.0.0", network, contract.PluginType, namespace+"/"+name
+	text, err := json.Marshal(conf)
+	ok(t, err)
+	_, err = client.Resource(kube.NADs()).Namespace(namespace).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1", "kind": contract.KindNAD,
+		"metadata": map[string]any{"namespace": namespace, "name": name, "uid": network}, "spec": map[string]any{"config": string(text)},
+	}}, metav1.CreateOptions{})
+	ok(t, err)
+}
+
 // addOn makes a pod with a VF on one further network, and plugs the VF in when the controller has given it an address.
 func (p *product) addOn(name string, n *ovsNode, vf int, nad string) *endpoint {
-	t := p.t
+	p.t.Helper()
+	e := &endpoint{name: name, node: n, vf: vf}
+	p.attach(e, "default", "default/"+nad, map[string]string{contract.NetworksKey: nad})
+	return e
+}
+
+// attach makes a pod in a namespace, and plugs its VF in on one network when the controller has given it addresses there.
+func (p *product) attach(e *endpoint, namespace, on string, annotations map[string]string) {
+	t, start := p.t, time.Now()
 	t.Helper()
-	_, err := p.server.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Annotations: map[string]string{contract.NetworksKey: nad}},
-		Spec:       corev1.PodSpec{NodeName: n.name},
+	_, err := p.server.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: e.name, UID: types.UID(e.name), Annotations: annotations},
+		Spec:       corev1.PodSpec{NodeName: e.node.name},
 	}, metav1.CreateOptions{})
 	ok(t, err)
 	var network *contract.PodNetwork
-	eventually(t, name+" has an address on "+nad, patience, func() bool {
-		object, err := p.server.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+	eventually(t, e.name+" has an address on "+on, patience, func() bool {
+		object, err := p.server.CoreV1().Pods(namespace).Get(t.Context(), e.name, metav1.GetOptions{})
 		ok(t, err)
-		network, err = contract.ParsePodNetwork(object.Annotations[contract.PodNetworksKey], "default/"+nad)
-		return err == nil && network != nil && len(network.Addresses) == 1
+		network, err = contract.ParsePodNetwork(object.Annotations[contract.PodNetworksKey], on)
+		return err == nil && network != nil && len(network.Addresses) > 0
 	})
-	e := &endpoint{name: name, v4: network.Addresses[0].Addr().String(), node: n, vf: vf}
-	p.pods[name] = e
-	link := n.plug(e, `external_ids:attached_mac="`+network.MAC.String()+`"`, "external_ids:iface-id-ver="+name,
-		"external_ids:iface-id="+plug.LogicalPort(contract.PodOwner("default", name).On("default/"+nad)))
-	commands := []string{"link set lo up", fmt.Sprintf("link set %s name eth0 address %s mtu %s up", link, network.MAC, podMTU), "addr add " + network.Addresses[0].String() + " dev eth0"}
-	for _, route := range network.Routes {
-		commands = append(commands, fmt.Sprintf("route add %s via %s", route.Dest, route.NextHop))
+	given := time.Since(start)
+	e.v4 = network.Addresses[0].Addr().String()
+	p.pods[e.name] = e
+	owner := contract.PodOwner(namespace, e.name)
+	if on != contract.DefaultNetwork {
+		owner = owner.On(on)
 	}
-	batch(t, name, commands...)
-	p.answer(name)
-	return e
+	link := e.node.plug(e, `external_ids:attached_mac="`+network.MAC.String()+`"`, "external_ids:iface-id-ver="+e.name,
+		"external_ids:iface-id="+plug.LogicalPort(owner))
+	commands := []string{"link set lo up", fmt.Sprintf("link set %s name eth0 address %s mtu %s up", link, network.MAC, podMTU)}
+	for _, address := range network.Addresses {
+		commands = append(commands, "addr add "+address.String()+" dev eth0 nodad")
+	}
+	for _, gateway := range network.Gateways {
+		commands = append(commands, fmt.Sprintf("route add default via %s dev eth0 onlink", gateway))
+	}
+	for _, route := range network.Routes {
+		commands = append(commands, fmt.Sprintf("route add %s via %s dev eth0 onlink", route.Dest, route.NextHop))
+	}
+	batch(t, e.name, commands...)
+	p.answer(e.name)
+	t.Logf("%s has addresses on %s after %s, and its VF after %s", e.name, on, given.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 }
 
 // onNetworks are ways between VFs on further networks, on a node and between nodes.

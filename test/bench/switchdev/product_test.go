@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -48,13 +49,16 @@ func newProduct(t *testing.T, hwOffload bool) *product {
 
 func newProductWith(t *testing.T, hwOffload bool, objects dynamic.Interface) *product {
 	t.Helper()
+	start := time.Now()
 	p := &product{cluster: newCluster(t, hwOffload), server: fake.NewClientset(), objects: objects, pods: map[string]*endpoint{}}
+	t.Logf("two nodes in %s", time.Since(start).Round(time.Millisecond))
 	p.outside()
 	p.control()
 	for _, n := range p.nodes {
 		p.join(n.name, n.addresses...)
 		p.gateway(n, n.name)
 	}
+	t.Logf("two nodes with the product in %s", time.Since(start).Round(time.Millisecond))
 	return p
 }
 

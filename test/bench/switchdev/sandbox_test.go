@@ -44,23 +44,23 @@ func (s *sandbox) must(command string) time.Duration {
 	return took
 }
 
-// kubelet says which VF a pod was given.
+// kubelet says which VFs a pod was given.
 type kubelet struct {
 	mu    sync.Mutex
-	given map[string]string // device by pod
+	given map[string][]string // by pod
 }
 
-func (k *kubelet) give(pod, device string) {
+func (k *kubelet) give(pod string, devices ...string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.given == nil {
-		k.given = map[string]string{}
+		k.given = map[string][]string{}
 	}
-	k.given[pod] = device
+	k.given[pod] = devices
 }
 
 func (k *kubelet) devicesOf(_ context.Context, pod types.NamespacedName, _ types.UID) (map[string][]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return map[string][]string{"ovn-offload.io/vf": {k.given[pod.Name]}}, nil
+	return map[string][]string{"ovn-offload.io/vf": k.given[pod.Name]}, nil
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-func oneVF() corev1.ResourceList {
-	return corev1.ResourceList{"ovn-offload.io/vf": resource.MustParse("1")}
+func oneVF() corev1.ResourceList { return someVFs(1) }
+
+func someVFs(n int) corev1.ResourceList {
+	return corev1.ResourceList{"ovn-offload.io/vf": *resource.NewQuantity(int64(n), resource.DecimalSI)}
 }
 
 func (n *podNode) devices() (list []string) {
