@@ -242,7 +242,7 @@ func copyPoint(ctx context.Context, w *capture.Writer, point *answer.CapturedPoi
 	}
 	cancel()
 	<-ended
-	if err != nil {
+	if err != nil && !capture.IsWhole(errs.String(), point.Packets) {
 		return fmt.Errorf("capturing at %s: %w: %s", point.Point, err, strings.TrimSpace(errs.String()))
 	}
 	return nil

@@ -125,3 +125,16 @@ func TestUnseen_NamesTheShareInHardware(t *testing.T) {
 		t.Errorf("without a VF: %q", got)
 	}
 }
+
+// TestIsWhole_NeedsAllPackets, and tcpdump's word for it.
+func TestIsWhole_NeedsAllPackets(t *testing.T) {
+	const printed = "tcpdump: listening on eth0, link-type EN10MB (Ethernet), snapshot length 200 bytes\n4 packets captured\n12 packets received by filter\n0 packets dropped by kernel\n"
+	for packets, want := range map[int]bool{3: false, 4: true, 12: false, 0: false} {
+		if got := IsWhole(printed, packets); got != want {
+			t.Errorf("%d packets: %v", packets, got)
+		}
+	}
+	if !IsWhole("1 packet captured\n", 1) || IsWhole("tcpdump: eth0: No such device exists", 0) {
+		t.Error("one packet, or none at all")
+	}
+}

@@ -3,6 +3,7 @@ package capture
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -65,6 +66,15 @@ func (r Request) Command(at Point) []string {
 		command = append(command, r.Filter)
 	}
 	return command
+}
+
+var captured = regexp.MustCompile(`(?m)^(\d+) packets? captured\r?$`)
+
+// IsWhole says, of what tcpdump has printed at its end, that all of its packets came. The way to a container may break when
+// the command has ended, before it has told how.
+func IsWhole(printed string, packets int) bool {
+	found := captured.FindStringSubmatch(printed)
+	return found != nil && found[1] == strconv.Itoa(packets)
 }
 
 // Unseen says what a point does not show of a pod; "" if it shows all.
