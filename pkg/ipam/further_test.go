@@ -315,6 +315,32 @@ func TestFurther_ChangedNetwork(t *testing.T) {
 	}
 }
 
+// TestFurther_RunningPodStaysOnItsNetwork: when its NetworkAttachmentDefinition names another network, it has nothing there,
+// although its address would fit, also after a restart. A pod that has not started gets an address of the other network.
+func TestFurther_RunningPodStaysOnItsNetwork(t *testing.T) {
+	a, networks := withTenants(t, tenant(t, "blue", contract.Layer2, "10.1.0.0/24"))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	pod, fresh := attached(newPod("old", "n1", 2), "blue"), attached(newPod("fresh", "n1", 3), "blue")
+	decidePod(t, a, pod, node)
+	decidePod(t, a, fresh, node)
+	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.4"}}
+	networks["blue"] = tenant(t, "other", contract.Layer2, "10.1.0.0/24")
+	for _, p := range []*corev1.Pod{pod, fresh} { // as after a commit without their rows
+		a.Addresses.Release(owner(p).On("ns/blue"), p.UID)
+	}
+	for range 2 {
+		if d := decidePod(t, a, pod, node); d.Annotations != nil || d.Warning != "" || a.Allocated(pod, "ns/blue") != nil {
+			t.Errorf("the running pod: %+v, %v", d, a.Allocated(pod, "ns/blue"))
+		}
+		decidePod(t, a, fresh, node)
+		if on := a.NetworkOf(fresh, "ns/blue"); on == nil || on.Name != "other" {
+			t.Errorf("the fresh pod is on %+v", on)
+		}
+		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod, fresh}, nil)
+	}
+}
+
 // TestFurther_NodeWithoutSubnet: a network that is used up stops neither the default network nor the others.
 func TestFurther_NodeWithoutSubnet(t *testing.T) {
 	a, _ := withTenants(t, tenant(t, "red", contract.Layer3, "10.3.0.0/24/24"))

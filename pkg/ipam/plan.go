@@ -94,12 +94,26 @@ func (c Config) requests(pod *corev1.Pod) []Request {
 	requests := []Request{{}}
 	if c.Further != nil {
 		requests[0].Locked, requests[0].Subnet = c.Further.Locked(pod), c.Further.SubnetOf(pod)
-		requests = append(requests, c.Further.Requests(pod)...)
+		for _, r := range c.Further.Requests(pod) {
+			if !isElsewhere(pod, r) {
+				requests = append(requests, r)
+			}
+		}
 	}
 	if c.SecondaryOnly {
 		return requests[1:]
 	}
 	return requests
+}
+
+// isElsewhere says that a pod has started with another network than the one that its NetworkAttachmentDefinition names now. It
+// has nothing on this one.
+func isElsewhere(pod *corev1.Pod, r Request) bool {
+	if len(pod.Status.PodIPs) == 0 {
+		return false
+	}
+	has, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], attachmentOwner(pod, r).NetworkKey())
+	return err == nil && has != nil && has.Network != "" && has.Network != r.Network.Name
 }
 
 // layer3 are the plans of all networks of which each node has a part, by name.

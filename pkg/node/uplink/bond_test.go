@@ -205,7 +205,7 @@ func TestMover_PortOfBondComesBackAfterKill(t *testing.T) {
 // not accept the port gets the former one back.
 func TestMover_WaitsForLACP(t *testing.T) {
 	b := newBonded(t)
-	b.silent = 4
+	b.silent = 2
 	nodetest.Must(t, b.change(t.Context()))
 	if b.silent != 0 || b.mode != "switchdev" {
 		t.Errorf("%d observations of a silent switch are left, mode %s", b.silent, b.mode)
