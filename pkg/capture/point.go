@@ -71,7 +71,7 @@ func (r Request) Command(at Point) []string {
 var captured = regexp.MustCompile(`(?m)^(\d+) packets? captured\r?$`)
 
 // IsWhole says, of what tcpdump has printed at its end, that all of its packets came. The way to a container may break when
-// the command has ended, before it has told how.
+// the command has ended, before its exit code came.
 func IsWhole(printed string, packets int) bool {
 	found := captured.FindStringSubmatch(printed)
 	return found != nil && found[1] == strconv.Itoa(packets)
