@@ -229,9 +229,6 @@ func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *ho
 		h, warning = pool.adopt(owner, pod, r, blocks)
 	}
 	waits := waiting{network: r.Network.Name, node: pod.Spec.NodeName, mac: r.MAC}
-	for _, prefix := range r.Addresses {
-		waits.addrs = append(waits.addrs, prefix.Addr())
-	}
 	if h == nil && pool.isDefault() {
 		from := blocks
 		if r.Subnet != nil {
@@ -246,6 +243,7 @@ func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *ho
 		h, err = pool.take(owner, pod, r, blocks)
 	}
 	if err != nil {
+		waits.addrs = addressesOf(&contract.PodNetwork{Addresses: r.Addresses})
 		a.waiting[owner] = waits
 		return nil, warning, err
 	}

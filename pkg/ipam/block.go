@@ -127,7 +127,7 @@ func (b *block) hasMAC(mac [6]byte) bool {
 		(mac == macOf(contract.AddressAt(b.prefix, contract.RouterOffset)) || mac == macOf(contract.AddressAt(b.prefix, contract.ManagementOffset)))
 }
 
-// forget removes one of the pods that have a MAC.
+// forget removes one from the pods that have a MAC.
 func forget[K comparable](counts map[K]int, key K) {
 	if counts[key]--; counts[key] <= 0 {
 		delete(counts, key)

@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestPrimaryNetwork_KeepsTheClientsAddress: on primary networks of both topologies, a service with policy Local answers the
-// outside on nodes with an endpoint, by this endpoint, which sees the outside's address; a host port as well. The controls
-// are the same service with policy Cluster, whose endpoints see an address of a node, a node without an endpoint, a
-// node without the pod, the host port of a pod that is gone, and the pod's own address.
+// TestPrimaryNetwork_KeepsTheClientsAddress: an external host asks a service with policy Local, and a host port, on primary
+// networks of both topologies. Only nodes with an endpoint answer, by this endpoint, which sees the address of the host. The
+// controls are the service with policy Cluster, whose endpoints see an address of a node, the host port of a pod that is
+// gone, and the pod's own address.
 func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 	t.Parallel()
 	own := machineAddresses(t, outside)
@@ -38,7 +38,7 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 			}
 			nodePort := func(j int) int32 { return x.web.Spec.Ports[j].NodePort }
 			each(nodePort, func(_, network, address string) {
-				eventually(t, serviceWithin, network+" "+address+" answers the outside with SNAT", func() (bool, string) {
+				eventually(t, serviceWithin, network+" "+address+" answers the external host with SNAT", func() (bool, string) {
 					got, err := askFrom(outside, network, address)
 					return err == nil && got.seen != client.String(), fmt.Sprint(got, err)
 				})
@@ -62,7 +62,7 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 			})
 			routeOutside(t, strings.Trim(subnet, "'"), ofFamily(machineAddresses(t, nodes[1]), client))
 			if got, err := askFrom(outside, "tcp", x.echoes(t, 0)[0].String()); err == nil {
-				t.Errorf("the outside reaches a pod without a service: %v", got)
+				t.Errorf("the external host reaches a pod without a service: %v", got)
 			}
 			deletePod(t, x.ns, "host-port")
 			each(func(int) int32 { return hostPort }, func(_, network, address string) { x.keeps(t, client, network, address, "") })
@@ -70,7 +70,7 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 	}
 }
 
-// keeps waits until a server answers the outside at an address and sees its address; "" means that none answers.
+// keeps waits until a server answers the external host, whose address the server sees; "" means that no server answers.
 func (x tenant) keeps(t *testing.T, client netip.Addr, network, address, server string) {
 	t.Helper()
 	eventually(t, 2*time.Second+serviceWithin, fmt.Sprintf("%s %s: %q answers", network, address, server), func() (bool, string) {

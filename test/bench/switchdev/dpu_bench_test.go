@@ -307,7 +307,7 @@ type dpuPod struct {
 
 // pod makes what the API server, the kubelet, the controller and the runtime
 // make; the pod asks for a VF if the kubelet has given it one.
-func (b *dpuBench) pod(i int, device string) *dpuPod {
+func (b *dpuBench) pod(i int, devices ...string) *dpuPod {
 	b.Helper()
 	p := b.sandbox(fmt.Sprintf("web%d", i))
 	p.v4, p.v6 = fmt.Sprintf("10.1.0.%d", 20+i), fmt.Sprintf("fd00:1::%d", 20+i)
@@ -315,7 +315,7 @@ func (b *dpuBench) pod(i int, device string) *dpuPod {
 	b.c.nb("lsp-add", "s1", "default_"+p.name, "--", "lsp-set-addresses", "default_"+p.name, mac+" "+p.v4+" "+p.v6)
 	value, err := contract.SetNetwork("", contract.DefaultNetwork, map[string]any{"ip_addresses": []string{p.v4 + "/24", p.v6 + "/64"}, "mac_address": mac})
 	ok(b, err)
-	p.create(device, map[string]string{contract.PodNetworksKey: value})
+	p.create(map[string]string{contract.PodNetworksKey: value}, devices...)
 	return p
 }
 
@@ -327,17 +327,8 @@ func (b *dpuBench) sandbox(name string) *dpuPod {
 	return &dpuPod{sandbox: sandbox{T: b.T, socket: b.host.socket(), name: name, ns: name, id: "sandbox-" + name}, b: b}
 }
 
-// create makes the pod in the API server; an empty device stands for none.
-func (p *dpuPod) create(device string, annotations map[string]string) {
-	p.Helper()
-	if device == "" {
-		p.createWith(nil, annotations)
-		return
-	}
-	p.createWith([]string{device}, annotations)
-}
-
-func (p *dpuPod) createWith(devices []string, annotations map[string]string) {
+// create makes the pod in the API server.
+func (p *dpuPod) create(annotations map[string]string, devices ...string) {
 	p.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.name, UID: types.UID("uid-" + p.name), Annotations: annotations, Labels: map[string]string{"app": p.name}},

@@ -32,7 +32,7 @@ func (b *dpuBench) further(i int, devices ...string) furtherPod {
 	}
 	b.c.nb("lsp-add", "s1", "default_"+p.name, "--", "lsp-set-addresses", "default_"+p.name, fmt.Sprintf("0a:00:00:00:01:%02x %s", i, p.v4))
 	b.c.nb("lsp-add", "blue", p.logical(), "--", "lsp-set-addresses", p.logical(), fmt.Sprintf("0a:00:00:00:08:%02x %s", i, p.blue))
-	p.createWith(devices, map[string]string{contract.PodNetworksKey: value, contract.NetworksKey: "blue"})
+	p.create(map[string]string{contract.PodNetworksKey: value, contract.NetworksKey: "blue"}, devices...)
 	return p
 }
 

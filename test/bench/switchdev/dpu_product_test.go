@@ -73,7 +73,7 @@ func TestInsideDPUProduct(t *testing.T) {
 func (p *product) onDPU(b *dpuBench, n *ovsNode, name string, device int) *endpoint {
 	p.t.Helper()
 	s := b.sandbox(name)
-	s.create(b.device(device), nil)
+	s.create(nil, b.device(device))
 	addresses := p.network(name).Addresses
 	s.must("ADD")
 	p.answer(s.ns)

@@ -124,7 +124,7 @@ func testDPUVFIO(b *dpuBench) {
 
 // testDPUReserved: a pod without a VF request gets one of the reserved VFs. Without a free one the pod gets an error.
 func testDPUReserved(b *dpuBench) {
-	web := b.pod(2, "")
+	web := b.pod(2)
 	web.fails("ADD", cni.CodeDevice, "this node has none that is reserved for such pods")
 	var err error
 	b.host.reserved, err = vf.ParseSelector(b.pci + "#2")
@@ -134,7 +134,7 @@ func testDPUReserved(b *dpuBench) {
 	if claims := b.host.ledger.Claims(); len(claims) != 1 || claims[0].Device != b.device(2) {
 		b.Errorf("claims %+v, want the reserved VF's", claims)
 	}
-	second := b.pod(3, "")
+	second := b.pod(3)
 	second.fails("ADD", cni.CodeDevice, "is held by pod default/"+web.name)
 	web.must("DEL")
 	b.host.idle()

@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeflows"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // source reads the flows of a node as its agent does.
@@ -27,6 +28,7 @@ func (n *ovsNode) source() *nodeflows.Source {
 // TestFlows_RulesOfHardwareFlowsAreKnown: ovs-vswitchd knows the OpenFlow rules of flows that are in the NIC and have had
 // packets; others say that they had none. TC has their UFID as the cookie of an action. The control is a flow that there never was.
 func TestFlows_RulesOfHardwareFlowsAreKnown(t *testing.T) {
+	tier.Full(t, "it shows what Open vSwitch does, not this project")
 	w := newWorld(t, true)
 	for _, to := range []string{"b", "c", "d"} {
 		stream(t, w.pods["a"], w.pods[to].v4)
