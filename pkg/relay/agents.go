@@ -38,8 +38,8 @@ func (d *Directory) Agents() map[string]flowapi.Source {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out, known := map[string]flowapi.Source{}, map[endpoint]flowapi.Client{}
-	for _, object := range d.Objects().Raw(snapshot.NodeOffloads) {
-		at, ok := endpointOf(object)
+	for _, object := range d.Objects().Shared(snapshot.NodeOffloads) {
+		at, ok := endpointOf(object.Fields)
 		if !ok {
 			continue
 		}
@@ -47,7 +47,7 @@ func (d *Directory) Agents() map[string]flowapi.Source {
 		if !ok {
 			client = d.client(at)
 		}
-		name, _, _ := unstructured.NestedString(object, "metadata", "name")
+		name, _, _ := unstructured.NestedString(object.Fields, "metadata", "name")
 		known[at], out[name] = client, client
 	}
 	for at, client := range d.known {

@@ -56,14 +56,21 @@ func NewFollowed(client dynamic.Interface, namespace string) (*Followed, error) 
 	return f, nil
 }
 
+// kept is an object of a store. All snapshots share it until it changes.
+type kept struct {
+	unstructured.Unstructured
+	object snapshot.Object
+}
+
 // trimmed cuts an object down before it is kept.
 func trimmed(r snapshot.Resource) cache.TransformFunc {
 	return func(object any) (any, error) {
 		if u, ok := object.(*unstructured.Unstructured); ok {
 			version := u.GetResourceVersion()
-			u = &unstructured.Unstructured{Object: r.Trim(u.Object)}
-			u.SetResourceVersion(version)
-			return u, nil
+			k := &kept{Unstructured: unstructured.Unstructured{Object: r.Trim(u.Object)}}
+			k.SetResourceVersion(version)
+			k.object.Fields = k.Object
+			return k, nil
 		}
 		return object, nil
 	}
@@ -106,8 +113,8 @@ func (f *Followed) Snapshot() *snapshot.Snapshot {
 				s.Missing[r] = "not read yet"
 			}
 			for _, object := range informer.GetStore().List() {
-				if u, ok := object.(*unstructured.Unstructured); ok {
-					s.AddTrimmed(r, u.Object)
+				if k, ok := object.(*kept); ok {
+					s.AddShared(r, &k.object)
 				}
 			}
 		}
@@ -162,9 +169,9 @@ func narrow(s *snapshot.Snapshot, node string) *snapshot.Snapshot {
 		if why, ok := s.Missing[r]; ok {
 			out.Missing[r] = why
 		}
-		for _, object := range s.Raw(r) {
-			if name, _, _ := unstructured.NestedString(object, "metadata", "name"); name == node {
-				out.AddTrimmed(r, object)
+		for _, object := range s.Shared(r) {
+			if name, _, _ := unstructured.NestedString(object.Fields, "metadata", "name"); name == node {
+				out.AddShared(r, object)
 			}
 		}
 	}

@@ -347,12 +347,12 @@ func TestGathered_KeepsAnHourAndNoOldNumbers(t *testing.T) {
 // TestRestrict_DoesNotChangeWhatOthersSee: snapshots are shared.
 func TestRestrict_DoesNotChangeWhatOthersSee(t *testing.T) {
 	o, _ := world(own, foreign)
-	before, err := json.Marshal(o.s.Raw(snapshot.NodeOffloads))
+	before, err := json.Marshal(o.s.Shared(snapshot.NodeOffloads))
 	if err != nil {
 		t.Fatal(err)
 	}
 	Restrict(o.s, &Sight{Nodes: true, Pods: func(namespace string) bool { return namespace == own.namespace }})
-	if after, _ := json.Marshal(o.s.Raw(snapshot.NodeOffloads)); string(after) != string(before) {
+	if after, _ := json.Marshal(o.s.Shared(snapshot.NodeOffloads)); string(after) != string(before) {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
 }

@@ -26,17 +26,15 @@ func Restrict(s *snapshot.Snapshot, sight *Sight) *snapshot.Snapshot {
 	}
 	// pods first: the nodes that they are on are then known
 	for _, resource := range []snapshot.Resource{snapshot.Pods, snapshot.Services, snapshot.Events, snapshot.NodeOffloads} {
-		for _, object := range s.Raw(resource) {
-			if kept := r.keep(resource, object); kept != nil {
-				out.AddTrimmed(resource, kept)
-			}
+		for _, object := range s.Shared(resource) {
+			r.add(out, resource, object)
 		}
 	}
 	for _, resource := range []snapshot.Resource{snapshot.Nodes, snapshot.Leases, snapshot.Deployments, snapshot.DaemonSets, snapshot.StatefulSets, snapshot.OffloadPolicies} {
-		switch objects := s.Raw(resource); {
+		switch objects := s.Shared(resource); {
 		case sight.Nodes:
 			for _, object := range objects {
-				out.AddTrimmed(resource, object)
+				out.AddShared(resource, object)
 			}
 		case len(objects) > 0:
 			out.Missing[resource] = denied
@@ -51,30 +49,34 @@ type restriction struct {
 	hosts map[string]bool
 }
 
-// keep gives what the caller may see of an object; nil: nothing.
-func (r restriction) keep(resource snapshot.Resource, object map[string]any) map[string]any {
-	namespace, _, _ := unstructured.NestedString(object, "metadata", "namespace")
+// add adds what the caller may see of an object.
+func (r restriction) add(to *snapshot.Snapshot, resource snapshot.Resource, o *snapshot.Object) {
+	namespace, _, _ := unstructured.NestedString(o.Fields, "metadata", "namespace")
 	switch resource {
+	case snapshot.NodeOffloads:
+		if kept := r.nodeOffload(o.Fields); kept != nil {
+			to.AddTrimmed(resource, kept)
+		}
+		return
 	case snapshot.Pods:
 		if !r.sight.Pods(namespace) {
-			return nil
+			return
 		}
-		host, _, _ := unstructured.NestedString(object, "spec", "nodeName")
+		host, _, _ := unstructured.NestedString(o.Fields, "spec", "nodeName")
 		r.hosts[host] = true
-		return object
 	case snapshot.Services:
-		if r.sight.Pods(namespace) {
-			return object
+		if !r.sight.Pods(namespace) {
+			return
 		}
 	case snapshot.Events:
-		about, _, _ := unstructured.NestedString(object, "regarding", "namespace")
-		if about == "" && r.sight.Nodes && r.sight.All || r.sight.Pods(about) {
-			return object
+		about, _, _ := unstructured.NestedString(o.Fields, "regarding", "namespace")
+		if !r.sight.Pods(about) && (about != "" || !r.sight.Nodes || !r.sight.All) {
+			return
 		}
-	case snapshot.NodeOffloads:
-		return r.nodeOffload(object)
+	default:
+		return
 	}
-	return nil
+	to.AddShared(resource, o)
 }
 
 // nodeOffload leaves the caller's own pods, and the node's facts if he may see them.

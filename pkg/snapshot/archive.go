@@ -71,7 +71,7 @@ func Open(r io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{objects: map[Resource][]map[string]any{}}
+	s := &Snapshot{objects: map[Resource][]*Object{}}
 	for files := tar.NewReader(zip); ; {
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
@@ -107,7 +107,9 @@ func (s *Snapshot) file(name string, r io.Reader) error {
 		if err := utiljson.Unmarshal(text, &objects); err != nil { // whole numbers stay whole, as from the API server
 			return err
 		}
-		s.objects[Resource(strings.TrimSuffix(resource, ".json"))] = objects
+		for _, fields := range objects {
+			s.AddTrimmed(Resource(strings.TrimSuffix(resource, ".json")), fields)
+		}
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type Snapshot struct {
 	// Missing says why a resource was not read. A resource that the cluster does not have is no such one.
 	Missing map[Resource]string `json:"missing,omitempty"`
 
-	objects map[Resource][]map[string]any
+	objects map[Resource][]*Object
 	// typed are the objects as Objects gave them: by resource, a slice.
 	typed sync.Map
 	flows []NodeFlows
@@ -42,7 +42,7 @@ const pageSize = 500
 // New makes a snapshot without objects.
 func New(taken time.Time, namespace string) *Snapshot {
 	return &Snapshot{
-		Taken: taken.UTC().Truncate(time.Second), Namespace: namespace, Missing: map[Resource]string{}, objects: map[Resource][]map[string]any{},
+		Taken: taken.UTC().Truncate(time.Second), Namespace: namespace, Missing: map[Resource]string{}, objects: map[Resource][]*Object{},
 	}
 }
 
@@ -121,31 +121,31 @@ func (s *Snapshot) Add(r Resource, object map[string]any) {
 
 // AddTrimmed adds an object of Trim.
 func (s *Snapshot) AddTrimmed(r Resource, object map[string]any) {
+	s.AddShared(r, &Object{Fields: object})
+}
+
+// AddShared adds an object that other snapshots have, too.
+func (s *Snapshot) AddShared(r Resource, o *Object) {
 	s.typed.Delete(r)
-	s.objects[r] = append(s.objects[r], object)
+	s.objects[r] = append(s.objects[r], o)
 }
 
 // Trim is what a snapshot has of an object.
 func (r Resource) Trim(object map[string]any) map[string]any { return r.selection().trim(object) }
 
-// Raw are a resource's objects as they were added. They are shared: do not change them.
-func (s *Snapshot) Raw(r Resource) []map[string]any { return s.objects[r] }
+// Shared are a resource's objects as they were added. Do not change them.
+func (s *Snapshot) Shared(r Resource) []*Object { return s.objects[r] }
 
 // Sort puts the objects of all resources into the order of their names, which the API server's answers and archives share.
 func (s *Snapshot) Sort() {
 	for _, objects := range s.objects {
-		slices.SortFunc(objects, func(a, b map[string]any) int { return cmp.Compare(name(a), name(b)) })
+		slices.SortFunc(objects, func(a, b *Object) int { return cmp.Compare(a.name(), b.name()) })
 	}
-}
-
-func name(object map[string]any) string {
-	u := unstructured.Unstructured{Object: object}
-	return u.GetNamespace() + "/" + u.GetName()
 }
 
 // Only is the snapshot with these resources alone. A question about nodes then does not wait until all pods are decoded.
 func (s *Snapshot) Only(resources ...Resource) *Snapshot {
-	out := &Snapshot{Taken: s.Taken, Namespace: s.Namespace, Missing: map[Resource]string{}, objects: map[Resource][]map[string]any{}}
+	out := &Snapshot{Taken: s.Taken, Namespace: s.Namespace, Missing: map[Resource]string{}, objects: map[Resource][]*Object{}}
 	for _, r := range resources {
 		out.objects[r] = s.objects[r]
 		if why, ok := s.Missing[r]; ok {
@@ -166,12 +166,12 @@ func Objects[T any](s *Snapshot, r Resource) ([]T, error) {
 		}
 	}
 	out := make([]T, 0, len(s.objects[r]))
-	for _, object := range s.objects[r] {
-		var typed T
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &typed); err != nil {
-			return nil, fmt.Errorf("reading %s %s: %w", r, name(object), err)
+	for _, o := range s.objects[r] {
+		typed, err := as[T](o)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", r, o.name(), err)
 		}
-		out = append(out, typed)
+		out = append(out, *typed)
 	}
 	s.typed.Store(r, out)
 	return out, nil
