@@ -78,8 +78,11 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 	if f.physical, err = f.newPhysicalNetworks(f.publisher.Changed); err != nil {
 		return nil, err
 	}
-	f.follow(func(...contract.Owner) {})
-	return f, f.openServer()
+	if err := f.openServer(); err != nil {
+		return nil, err
+	}
+	f.follow(f.server.Routes().Changed)
+	return f, nil
 }
 
 // openPolicies makes what sets NICs up as OffloadPolicies say.
@@ -164,6 +167,7 @@ func (f *full) Run(ctx context.Context) error {
 			return err
 		}
 		group.Go(func() error { return f.server.RunSweeps(ctx) })
+		group.Go(func() error { return f.server.Routes().Run(ctx) })
 		if err := f.isSetUp(ctx); err != nil {
 			return err
 		}

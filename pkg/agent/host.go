@@ -87,6 +87,7 @@ func (h *host) openServer() (err error) {
 		return err
 	}
 	h.repair(h.server)
+	h.view.OnChange(h.server.Routes().Changed)
 	return nil
 }
 
@@ -108,6 +109,7 @@ func (h *host) Run(ctx context.Context) error {
 		}
 		group.Go(func() error { return h.services.health.Run(ctx) })
 		group.Go(func() error { return h.server.RunSweeps(ctx) })
+		group.Go(func() error { return h.server.Routes().Run(ctx) })
 		if err := h.waitMTU(ctx); err != nil {
 			return err
 		}

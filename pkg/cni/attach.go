@@ -40,8 +40,7 @@ type iface struct {
 	name    string         // in the pod
 	pod     contract.Owner // on the interface's network
 	network *contract.PodNetwork
-	guest   bool   // a virtual machine in the pod has the addresses
-	sibling int    // number among the pod's interfaces on this network, 0 for the only one
+	link    podlink.Link
 	mtu     int    // of the network, else of the runtime or the node
 	device  string // that it must be, "" where the pod's resources decide
 	port    plug.Port
@@ -218,13 +217,8 @@ func (a *iface) attach(ctx context.Context, ns PodLinks) error {
 	return a.configure(ns)
 }
 
-// link is the pod's end.
-func (a *iface) link() podlink.Link {
-	return podlink.Link{Name: a.name, Network: a.network, Further: a.pod.Network != "", Guest: a.guest, Sibling: a.sibling}
-}
-
 func (a *iface) configure(ns PodLinks) error {
-	if err := a.link().Configure(ns); err != nil {
+	if err := a.link.Configure(ns); err != nil {
 		return fail(CodeAttach, "attach: %s in %s: %v", a.name, a.req.Netns, err)
 	}
 	return nil
@@ -234,9 +228,9 @@ func (a *iface) wanted() plug.Port {
 	p := plug.Port{
 		Plugged: plug.Plugged{
 			Pod: a.pod, UID: a.uid, Sandbox: a.req.Sandbox, IfName: a.name, Attachment: a.req.IfName,
-			Network: a.req.Conf.Name, Link: hostLink(a.req.Sandbox, a.name, a.pod.Network),
+			Network: a.req.Conf.Name, Link: hostLink(a.req.Sandbox, a.name, a.pod.Network), Netns: a.req.Netns,
 		},
-		Netns: a.req.Netns, MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, NetworkName: a.network.Network, MTU: a.mtu,
+		MAC: net.HardwareAddr(a.network.MAC), Addresses: a.network.Addresses, NetworkName: a.network.Network, MTU: a.mtu,
 	}
 	if a.vf != nil {
 		p.VF, p.Netdev, p.Link, p.Representor = a.vf, a.netdev, "", true
@@ -255,7 +249,7 @@ func (a *iface) addVeth(ns PodLinks, known bool) error {
 		return fail(CodeAttach, "attach: %v", err)
 	case !own || !found.SameInterface(made):
 		return fail(CodeTaken, "attach: the host has a link %s that is not of this sandbox", name)
-	case known && a.link().Check(ns) == nil:
+	case known && a.link.Check(ns) == nil:
 		return nil
 	default: // left over, or of another address
 		if err := a.Host.DeleteLink(name); err != nil {

@@ -77,7 +77,7 @@ func (d *Deps) check(r *Request, i Interface) error {
 		return err
 	}
 	defer func() { _ = ns.Close() }()
-	if err := (podlink.Link{Name: i.Name, Network: network, Guest: contract.LeavesAddresses(pod, network)}).Check(ns); err != nil {
+	if err := podlink.Of(pod, i.Network, i.Name, network).Check(ns); err != nil {
 		return fmt.Errorf("in %s: %w", r.Netns, err)
 	}
 	return nil
@@ -101,4 +101,17 @@ func (d *Deps) hasNetdev(p plug.Plugged) bool {
 	return d.Functions == nil || len(d.Functions.Ledger.Where(func(c ledger.Claim) bool {
 		return c.Sandbox == p.Sandbox && c.Interface == p.IfName && c.Original != nil && c.Original.Name == ""
 	})) == 0
+}
+
+// netnsOf is the path of the namespace of a port's netdev, "" where there is none. A device's claim says it.
+func (d *Deps) netnsOf(p plug.Plugged) string {
+	if !p.Representor && p.Netns != "" || d.Functions == nil {
+		return p.Netns
+	}
+	for _, claim := range d.Functions.Ledger.Where(func(c ledger.Claim) bool { return c.Sandbox == p.Sandbox && c.Interface == p.IfName }) {
+		if d.hasNetdev(p) {
+			return claim.NetNS
+		}
+	}
+	return ""
 }

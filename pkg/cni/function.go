@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/podlink"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/attach"
@@ -146,7 +147,7 @@ func (a *iface) ofResource(ctx context.Context, pod *corev1.Pod, resource string
 
 // withResource counts the pod's further networks that need a device of the resource.
 func withResource(pod *corev1.Pod, resource string) (count int) {
-	for _, key := range further(pod) {
+	for _, key := range podlink.Further(pod) {
 		n, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], key)
 		if err == nil && n != nil && n.Resource == resource {
 			count++

@@ -72,17 +72,12 @@ func primaryOf(pod *corev1.Pod) ([]Interface, error) {
 	if first == nil || contract.Role(first.Role) != contract.RoleLocked {
 		return nil, nil
 	}
-	for _, key := range further(pod) {
+	for _, key := range podlink.Further(pod) {
 		if n, err := contract.ParsePodNetwork(annotation, key); err == nil && n != nil && contract.Role(n.Role) == contract.RolePrimary {
 			return []Interface{{Name: cmp.Or(n.Interface, contract.PrimaryInterface), Network: key}}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %s has nothing of the primary network of the namespace; Events of the pod say more", errNoNetwork, contract.PodNetworksKey)
-}
-
-// further are the keys of a pod's networks but the default one.
-func further(pod *corev1.Pod) []string {
-	return slices.DeleteFunc(contract.Networks(pod.Annotations[contract.PodNetworksKey]), func(key string) bool { return key == "" })
 }
 
 // read gives the interfaces as the pod's annotations have them now.
@@ -91,7 +86,6 @@ func (a *attachment) read(pod *corev1.Pod) (list []*iface, err error) {
 	if err != nil {
 		return nil, err
 	}
-	names := namesOf(pod)
 	for _, w := range wanted {
 		i := &iface{attachment: a, name: w.Name, pod: a.req.Pod.On(w.Network), device: w.Device}
 		if i.network, err = i.recorded(pod); err == nil && i.network == nil {
@@ -103,8 +97,7 @@ func (a *attachment) read(pod *corev1.Pod) (list []*iface, err error) {
 		if err != nil { // not final: the controller replaces what a user has forged
 			return nil, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
 		}
-		i.guest = contract.LeavesAddresses(pod, i.network)
-		i.sibling, i.mtu = siblingOf(names, i.pod.Network), cmp.Or(i.network.MTU, a.podMTU)
+		i.link, i.mtu = podlink.Of(pod, w.Network, w.Name, i.network), cmp.Or(i.network.MTU, a.podMTU)
 		list = append(list, i)
 	}
 	return list, nil
@@ -117,35 +110,6 @@ func missing(a *iface) error {
 	}
 	return fmt.Errorf("%w: %s has nothing of %s for %s: is there a NetworkAttachmentDefinition %s of type %s? Events of the pod and of the NetworkAttachmentDefinition say more",
 		errNoNetwork, contract.PodNetworksKey, a.pod.Network, a.name, contract.NADOf(a.pod.Network), contract.PluginType)
-}
-
-// namesOf are the names of the pod's further networks, by key.
-func namesOf(pod *corev1.Pod) map[string]string {
-	names := map[string]string{}
-	for _, key := range further(pod) {
-		names[key] = contract.NADOf(key)
-		if n, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], key); err == nil && n != nil && n.Network != "" {
-			names[key] = n.Network
-		}
-	}
-	return names
-}
-
-// siblingOf numbers an interface among those that the pod has on one network, from 1; it is 0 for the only one.
-func siblingOf(names map[string]string, key string) int {
-	number, all := 0, 0
-	for other, name := range names {
-		if name == names[key] {
-			all++
-			if other <= key {
-				number++
-			}
-		}
-	}
-	if key == "" || all < 2 {
-		return 0
-	}
-	return number
 }
 
 // checkPhysical refuses a network that this node has no way to.

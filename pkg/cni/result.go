@@ -49,7 +49,7 @@ func (a *iface) describeIn(r *types100.Result) error {
 		}
 		r.IPs = append(r.IPs, ip)
 	}
-	for _, route := range a.link().Routes() {
+	for _, route := range a.link.Routes() {
 		r.Routes = append(r.Routes, toRoute(route))
 	}
 	return nil

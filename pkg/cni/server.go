@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
+	"github.com/ovn-offload/ovn-offload/pkg/cni/reroute"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
 )
 
@@ -39,6 +40,7 @@ type Server struct {
 	listener net.Listener
 	dirty    chan struct{} // a sweep is due
 	backoff  backoff
+	routes   *reroute.Routes
 }
 
 // NewServer neither listens nor touches anything yet.
@@ -50,11 +52,18 @@ func NewServer(cfg Config, deps Deps, log *slog.Logger, reg prometheus.Registere
 		cfg: cfg, deps: deps, log: log, metrics: newMetrics(reg),
 		commands: newCommands(), dirty: make(chan struct{}, 1), backoff: backoff{of: map[claimKey]retry{}},
 	}
+	s.routes = reroute.New(reroute.Deps{
+		Pod: deps.Pods.lookup, Plugged: deps.Plugger.Plugged, Netns: s.deps.netnsOf, Busy: s.commands.busy,
+		OpenNS: func(path string) (reroute.Netns, error) { return deps.OpenNS(path) },
+	}, log, reg)
 	if s.deps.Stage == nil {
 		s.deps.Stage = s.metrics.stage
 	}
 	return s, nil
 }
+
+// Routes are those of the node's pods.
+func (s *Server) Routes() *reroute.Routes { return s.routes }
 
 // Listen takes the socket. Commands wait in its queue until Run.
 func (s *Server) Listen() error {

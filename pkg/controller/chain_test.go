@@ -17,13 +17,14 @@ import (
 )
 
 // TestNetworkChaining_FollowsItsPodsAndNetworks: a chain has a state, and a router once its networks are there. A function
-// gets packets while it is ready. Pods that come later have routes. All goes with the chain, also if no controller runs then.
+// gets packets while it is ready. Pods have its routes, also those that ran before it. All goes with the chain, also if no controller runs then.
 func TestNetworkChaining_FollowsItsPodsAndNetworks(t *testing.T) {
 	w := wholeWorld(t, nil, testNode("n1"))
 	w.native = true
 	w.startAndLead()
 	early := asking("early", "n1", `left`)
 	early.Annotations[contract.PodNetworksKey] = `{"d/left":{"ip_addresses":["10.7.0.99/24"],"mac_address":"0a:58:0a:07:00:63"}}`
+	early.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.99"}}
 	if _, err := w.client.CoreV1().Pods("d").Create(t.Context(), early, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,14 @@ func TestNetworkChaining_FollowsItsPodsAndNetworks(t *testing.T) {
 	state(missing("right"))
 	network("right", 8, "localnet")
 	state("map[state:Created]")
-	event("RoutesMissing", "until they are started again: d/early")
+	leads := func(name string, led bool) {
+		t.Helper()
+		w.eventually("routes of "+name, func() bool {
+			pod, err := w.client.CoreV1().Pods("d").Get(t.Context(), name, metav1.GetOptions{})
+			return err == nil && led == strings.Contains(pod.Annotations[contract.PodNetworksKey], `"routes":[{"dest":"10.8.0.0/24","nextHop":"10.7.0.1"}]`)
+		})
+	}
+	leads("early", true)
 	physical := w.policies.Resource(v1alpha1.PhysicalNetworks())
 	if _, err := physical.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.Version, "kind": "PhysicalNetwork", "metadata": map[string]any{"name": "right"}, "spec": map[string]any{"namespaces": []any{}},
@@ -85,6 +93,7 @@ func TestNetworkChaining_FollowsItsPodsAndNetworks(t *testing.T) {
 	}
 	state(missing("right"))
 	w.eventually("no router", func() bool { return !strings.Contains(router(), "chain_d_c") })
+	leads("early", false)
 	if err := physical.Delete(t.Context(), "right", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +108,7 @@ func TestNetworkChaining_FollowsItsPodsAndNetworks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.eventually("routes of the end", func() bool {
-		end, err := w.client.CoreV1().Pods("d").Get(t.Context(), "end", metav1.GetOptions{})
-		return err == nil && strings.Contains(end.Annotations[contract.PodNetworksKey], `"routes":[{"dest":"10.8.0.0/24","nextHop":"10.7.0.1"}]`)
-	})
+	leads("end", true)
 	policies() // it is not ready
 	ready := func(status corev1.ConditionStatus) {
 		t.Helper()

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
@@ -12,9 +11,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 )
-
-// maxNamed bounds the names in a message.
-const maxNamed = 10
 
 // countPolicies registers the numbers of policies and of their pod selections as metrics.
 func countPolicies(registerer prometheus.Registerer, view *kube.ClusterView) {
@@ -41,7 +37,7 @@ func (c *Zone) warnAuthor(owner contract.Owner) {
 
 // warning is about a namespace selector that selects no namespace now and so allows no peer, which is seldom intended.
 // For a MultiNetworkPolicy it is about networks that do not exist. For a service it is about external IPs that the service
-// must not have, and for a chain about pods that were there before. The text is empty without a warning.
+// must not have. The text is empty without a warning.
 func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 	if owner.Kind == contract.KindService {
 		name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
@@ -50,9 +46,6 @@ func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 				"they belong to nodes or to the networks of pods, services or routers", refused)
 		}
 		return "", ""
-	}
-	if pods := c.view.PodsWithoutRoutes(owner); len(pods) > 0 {
-		return "RoutesMissing", "these pods have no routes of the chain until they are started again: " + some(pods)
 	}
 	if problem := c.view.MultiProblem(owner); problem != nil {
 		return "PolicyForNotFound", fmt.Sprint(problem)
@@ -65,12 +58,4 @@ func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 		return "NoNamespaceSelected", "no namespace has the labels that namespaceSelector wants: " + unmatched
 	}
 	return "", ""
-}
-
-// some is a list of names, of which it has maxNamed at most.
-func some(names []string) string {
-	if len(names) > maxNamed {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
-	}
-	return strings.Join(names, ", ")
 }

@@ -249,6 +249,8 @@ func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *ho
 	}
 	if !pool.isDefault() && h.further == nil { // of a row
 		h.describe(r)
+	} else if !pool.isDefault() {
+		h.reroute(r)
 	}
 	delete(a.waiting, owner)
 	return h, warning, nil

@@ -102,32 +102,18 @@ func (h *holding) describe(r Request) {
 	if r.Network.Topology == contract.Localnet {
 		n.PhysicalNetwork = r.Network.PhysicalNetwork
 	}
-	var routers []netip.Addr
 	for i, addr := range h.addrs {
 		bits := addr.BitLen()
 		if b := h.at[i]; b != nil {
 			bits = b.prefix.Bits()
-			n.Routes = append(n.Routes, b.routes...)
-			routers = append(routers, h.pool.router(b))
 		} else if i < len(r.Addresses) {
 			bits = r.Addresses[i].Bits()
 		}
 		n.Addresses = append(n.Addresses, netip.PrefixFrom(addr, bits))
 	}
-	for _, route := range r.Routes {
-		isSame := func(other contract.Route) bool { return other.Dest == route.Dest }
-		if slices.ContainsFunc(n.Addresses, func(own netip.Prefix) bool { return own.Contains(route.NextHop) }) && !slices.ContainsFunc(n.Routes, isSame) {
-			n.Routes = append(n.Routes, route)
-		}
-	}
+	n.Routes = h.routes(r, n.Addresses)
 	if r.Network.IsPrimary() {
-		n.Gateways = routers
-	}
-	for _, exit := range r.Network.Exits {
-		family := contract.FamilyOf(exit.Addr())
-		if at := slices.IndexFunc(routers, family.Has); at >= 0 {
-			n.Routes = append(n.Routes, contract.Route{Dest: exit, NextHop: routers[at]})
-		}
+		n.Gateways = h.routers()
 	}
 	if len(n.Addresses) == 1 {
 		n.IPAddress = &n.Addresses[0]
@@ -136,6 +122,51 @@ func (h *holding) describe(r Request) {
 		n.GatewayIP = &n.Gateways[0]
 	}
 	h.further = n
+}
+
+// routers are those of the subnets that the addresses are of.
+func (h *holding) routers() (routers []netip.Addr) {
+	for _, b := range h.at {
+		if b != nil {
+			routers = append(routers, h.pool.router(b))
+		}
+	}
+	return routers
+}
+
+// routes are those of a pod with these addresses: the network's own, then those of its request, then the exits'.
+func (h *holding) routes(r Request, addresses []netip.Prefix) (routes []contract.Route) {
+	for _, b := range h.at {
+		if b != nil {
+			routes = append(routes, b.routes...)
+		}
+	}
+	for _, route := range r.Routes {
+		isSame := func(other contract.Route) bool { return other.Dest == route.Dest }
+		if slices.ContainsFunc(addresses, func(own netip.Prefix) bool { return own.Contains(route.NextHop) }) && !slices.ContainsFunc(routes, isSame) {
+			routes = append(routes, route)
+		}
+	}
+	routers := h.routers()
+	for _, exit := range r.Network.Exits {
+		if at := slices.IndexFunc(routers, contract.FamilyOf(exit.Addr()).Has); at >= 0 {
+			routes = append(routes, contract.Route{Dest: exit, NextHop: routers[at]})
+		}
+	}
+	return routes
+}
+
+// reroute gives a pod the routes that it would get now. All else stays as it was at its start. A pod with an address that is no
+// longer in the network's subnets keeps its routes, too.
+func (h *holding) reroute(r Request) {
+	if len(r.Network.Subnets) > 0 && slices.Contains(h.at, nil) {
+		return
+	}
+	if now := h.routes(r, h.further.Addresses); !slices.Equal(now, h.further.Routes) {
+		next := *h.further
+		next.Routes = now
+		h.further, h.recorded = &next, ""
+	}
 }
 
 // router is the router's address on the switch of a block.

@@ -403,8 +403,8 @@ func (l led) Requests(pod *corev1.Pod) []Request {
 	return requests
 }
 
-// TestFurther_RoutesOfAChain: a pod gets a route by the router in its subnet, one for each destination, when it gets its
-// address. Later ones are not added, also after a restart.
+// TestFurther_RoutesOfAChain: a pod gets a route by the router in its subnet, one for each destination. It loses the route and
+// has it again while it runs, also after a restart; nothing else changes.
 func TestFurther_RoutesOfAChain(t *testing.T) {
 	route := func(dest, via string) contract.Route {
 		return contract.Route{Dest: netip.MustParsePrefix(dest), NextHop: netip.MustParseAddr(via)}
@@ -423,10 +423,38 @@ func TestFurther_RoutesOfAChain(t *testing.T) {
 	if diff := cmp.Diff(want, entry(t, pod, "ns/blue").Routes, cmp.Comparer(func(x, y contract.Route) bool { return x == y })); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
-	networks.routes = nil
+	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.4"}}
+	with, chain := pod.Annotations[contract.PodNetworksKey], networks.routes
 	for range 2 {
-		if d := decidePod(t, a, pod, node); d.Annotations != nil || d.Warning != "" {
-			t.Errorf("without the chain: %+v", d)
+		networks.routes = nil
+		if d := decidePod(t, a, pod, node); d.Warning != "" || len(entry(t, pod, "ns/blue").Routes) > 0 {
+			t.Errorf("without the chain: %s (%s)", pod.Annotations[contract.PodNetworksKey], d.Warning)
+		}
+		if got := a.Allocated(pod, "ns/blue"); got == nil || got.Routes != nil {
+			t.Errorf("allocated without the chain: %+v", got)
+		}
+		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
+		networks.routes = chain
+		decidePod(t, a, pod, node)
+		if is := pod.Annotations[contract.PodNetworksKey]; is != with {
+			t.Errorf("with the chain again: %s, want %s", is, with)
+		}
+	}
+}
+
+// TestFurther_EnlargedNetwork: a running pod gets a route to the subnets that its network has got.
+func TestFurther_EnlargedNetwork(t *testing.T) {
+	a, networks := withTenants(t, tenant(t, "red", contract.Layer3, "10.3.0.0/16/24"))
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	pod := attached(newPod("p", "n1", 2), "red")
+	decidePod(t, a, pod, node)
+	networks["red"] = tenant(t, "red", contract.Layer3, "10.3.0.0/16/24,10.4.0.0/16/24")
+	decideNode(t, a, node)
+	for range 2 {
+		decidePod(t, a, pod, node)
+		if got := entry(t, pod, "ns/red").Routes; len(got) != 2 || got[1].Dest != netip.MustParsePrefix("10.4.0.0/16") {
+			t.Errorf("routes %v", got)
 		}
 		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod}, nil)
 	}

@@ -103,6 +103,11 @@ func (p *pods) count(owner contract.Owner, n int) {
 func (p *pods) follow(network contract.Network, cfg Config) {
 	p.network, p.cfg, p.shared = network, cfg, nil
 	if !p.isShared() {
+		for prefix, b := range p.known {
+			if part, ok := cfg.part(prefix.Addr()); ok && part == prefix {
+				b.routes = cfg.podRoutes(prefix)
+			}
+		}
 		return
 	}
 	for _, subnet := range network.Subnets {
@@ -183,8 +188,8 @@ func Validate(network *contract.PodNetwork, subnets []netip.Prefix) error {
 
 func sameFamily(a, b netip.Prefix) bool { return contract.FamilyOf(a.Addr()).Has(b.Addr()) }
 
-// current is what the pod holds and may go on using. On a further network that is all that it has: an entry of the
-// annotation never changes.
+// current is what the pod holds and may go on using. On a further network that is all that it has: nothing of an entry of
+// the annotation changes but its routes.
 func (p *pods) current(owner contract.Owner, pod *corev1.Pod, blocks blocks) *holding {
 	h := p.find(owner, pod.UID)
 	if h == nil {

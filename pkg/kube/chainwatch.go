@@ -36,8 +36,9 @@ func (v *networks) startChains(ctx context.Context, f *following, changed func(o
 		}
 		object := either(before, after)
 		owner := contract.NetworkChainingOwner(object.GetNamespace(), object.GetName())
+		was := chained(v)
 		v.index.Changed(owner, after)
-		changed(contract.Unique(append(v.ChainOwners(), owner))...)
+		changed(contract.Unique(slices.Concat(was, chained(v), []contract.Owner{owner}))...)
 	})
 	if v.chainsPresent || err != nil {
 		f.add(synced, err)
@@ -91,6 +92,17 @@ func (v *networks) Chain(owner contract.Owner) (*chain.Chain, error) {
 	})
 }
 
+// chained are all chains, and the pods that have or had their routes.
+func chained(v *networks) []contract.Owner {
+	owners := v.ChainOwners()
+	for _, nad := range v.index.NADs() {
+		for _, pod := range v.allPods.Find(byNAD, nad) {
+			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
+		}
+	}
+	return owners
+}
+
 // Replicas are the ready pods of a function of a chain, in the order of their names.
 func (v *networks) Replicas(c *chain.Chain, function int) (pods []*corev1.Pod) {
 	for _, pod := range v.allPods.Find(cache.NamespaceIndex, c.Owner.Namespace) {
@@ -135,26 +147,4 @@ func (v *primaries) chainRoutes(pod *corev1.Pod, nad string) (routes []contract.
 		}
 	}
 	return routes
-}
-
-// PodsWithoutRoutes are the pods on the networks of a chain that were there before it, sorted.
-func (v *primaries) PodsWithoutRoutes(owner contract.Owner) (names []string) {
-	if owner.Kind != contract.KindNetworkChaining {
-		return nil
-	}
-	c, err := v.Chain(owner)
-	if c == nil || err != nil {
-		return nil
-	}
-	for _, place := range slices.Concat(c.Stages...) {
-		for _, pod := range v.allPods.Find(byNAD, place.NAD) {
-			namespace := v.allNamespaces.Get(pod.Namespace)
-			has, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], place.NAD)
-			if namespace != nil && err == nil && has != nil && contract.WantsNetwork(pod) && c.Lacks(pod, namespace.Labels, place.NAD, has) {
-				names = append(names, pod.Namespace+"/"+pod.Name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

@@ -104,7 +104,7 @@ func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
 	}
 	namespaces := v.labelledAmong(nads)
 	v.notify(contract.Unique(slices.Concat(
-		owners, primaryChanged(v, namespaces), naming(v, nads), v.NADsChanged(nads...), placePolicies(v, namespaces), v.ChainOwners(),
+		owners, primaryChanged(v, namespaces), naming(v, nads), v.NADsChanged(nads...), placePolicies(v, namespaces), chained(v.networks),
 	))...)
 }
 

@@ -124,7 +124,7 @@ func replicaOf(way string) string {
 
 // TestNetworkChaining_LeadsThroughFunctions: packets between two ends pass three functions in their order, in both directions,
 // and both directions the same replica. Others take over for a lost replica. Without a function nothing passes, or it is left
-// out where the chain is open. Without the chain nothing passes.
+// out where the chain is open. Without the chain nothing passes. Pods that run get the routes of a chain that is made again.
 func TestNetworkChaining_LeadsThroughFunctions(t *testing.T) {
 	t.Parallel()
 	if withMultus() {
@@ -163,6 +163,26 @@ func TestNetworkChaining_LeadsThroughFunctions(t *testing.T) {
 		return err != nil, out
 	})
 	unanswered(t, server, "10.144.0.16")
+	chainAgain(t, client)
+}
+
+// chainAgain makes the chain anew for pods that run: they have lost its routes, and get them, and keep their own.
+func chainAgain(t *testing.T, client *corev1.Pod) {
+	t.Helper()
+	routes := func() string { return mustInPod(t, client, "ip", "route", "show", "dev", "net0") }
+	eventually(t, soon, "the routes of the chain to be gone", func() (bool, string) {
+		is := routes()
+		return !strings.Contains(is, "10.147.0.0/24") && strings.Contains(is, "10.145.0.0/24 via 10.144.0.1"), is
+	})
+	function(t, onChain(client.Namespace, "ngfw", nodes[2], "12", 1, 2), "ngfw")
+	apply(t, chaining(client.Namespace))
+	waitChain(t, client.Namespace, "Created")
+	eventually(t, soon, "the routes of the chain", func() (bool, string) {
+		is := routes()
+		return strings.Contains(is, "10.147.0.0/24 via 10.144.0.1"), is
+	})
+	hopsWhenWhole(t, client, "10.144.0.16", "10.147.0.20")
+	answeredBy(t, client, "10.147.0.20", "server")
 }
 
 // chainOrder checks the order of the functions, and what the ends see of it.

@@ -109,12 +109,24 @@ func TestSecondaryNetwork_GatewayLeadsOut(t *testing.T) {
 			links := nbctl(t, "--bare", "--columns=name", "find", "Logical_Router_Port", fmt.Sprintf(`name="rtot-%s.%s/%s"`, ns, name, nodes[1]))
 			return err != nil && strings.TrimSpace(links) == "", out + links
 		})
+		wantRoute(t, ns, name+"-1", target, false)
 		annotateNAD(t, ns, name, contract.GatewayKey, alone(target))
 		eventually(t, soon, name+" has a gateway again", func() (bool, string) {
 			out, err := inPod(ns, name+"-1", "probe", "dial", "tcp", outer)
 			return err == nil, out
 		})
+		wantRoute(t, ns, name+"-1", target, true)
 	}
+}
+
+// wantRoute waits for a running pod to have, or not to have, a route of its own to an address by net1.
+func wantRoute(t *testing.T, ns, pod string, target netip.Addr, want bool) {
+	t.Helper()
+	eventually(t, soon, fmt.Sprintf("the route to %s in pod %s: %t", target, pod, want), func() (bool, string) {
+		out, err := inPod(ns, pod, "sh", "-c", "ip route show dev net1; ip -6 route show dev net1")
+		leads := strings.Contains(out, target.String()+" via ") || strings.Contains(out, target.String()+" dev ")
+		return err == nil && leads == want && !strings.Contains(out, "/1 via"), out
+	})
 }
 
 // leavesBy checks that packets of a pod leave by net1, and that an external host sees the node.

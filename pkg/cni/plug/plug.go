@@ -48,7 +48,6 @@ type Plugger interface {
 // Port is a port that a switch is to have.
 type Port struct {
 	Plugged
-	Netns     string // the pod's namespace on this machine
 	MAC       net.HardwareAddr
 	Addresses []netip.Prefix
 	// NetworkName is "" on the default network.
@@ -75,6 +74,8 @@ type Plugged struct {
 	Link string
 	// Representor says that Link is one, and not a veth.
 	Representor bool
+	// Netns is the path of the pod's namespace on this machine; "" where the switch does not say.
+	Netns string
 }
 
 // SameInterface reports whether both are of the same interface. The alias of a former version's link names no interface.

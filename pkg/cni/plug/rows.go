@@ -24,7 +24,9 @@ const (
 	ifNameKey    = "pod-if-name"
 	networkKey   = "ovn-offload.io/network"
 	// attachmentKey is not there where it is that of ifNameKey.
-	attachmentKey  = "ovn-offload.io/attachment"
+	attachmentKey = "ovn-offload.io/attachment"
+	// netnsKey is there for veths on further networks.
+	netnsKey       = "ovn-offload.io/netns"
 	nadKey         = "k8s.ovn.org/nad"     // on further networks: the attachment's key
 	networkNameKey = "k8s.ovn.org/network" // and the network's name
 	vfNetdevKey    = "vf-netdev-name"      // of representors: both or one
@@ -64,6 +66,9 @@ func wanted(p Port, bridge string) ovsdb.Want {
 	}
 	if p.Pod.Network != "" {
 		ids[nadKey], ids[networkNameKey] = p.Pod.Network, p.NetworkName
+		if p.VF == nil && p.Netns != "" {
+			ids[netnsKey] = p.Netns
+		}
 	}
 	if p.VF != nil {
 		ids[vfNetdevKey] = p.Netdev
@@ -124,6 +129,7 @@ func fromInterface(pod contract.Owner, i *vswitch.Interface) ovsPort {
 			Attachment: cmp.Or(i.ExternalIDs[attachmentKey], i.ExternalIDs[ifNameKey]),
 			Network:    i.ExternalIDs[networkKey],
 			Link:       i.Name,
+			Netns:      i.ExternalIDs[netnsKey],
 		},
 		flows:     i.ExternalIDs[installedKey] == "true",
 		formerMAC: i.ExternalIDs[formerMACKey],

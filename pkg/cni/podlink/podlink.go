@@ -5,12 +5,17 @@
 //
 //	annotation pod-networks -> Validate -> pkg/cni makes the link -> Link.Configure -> the pod's namespace
 //	                                       CHECK -> Link.Check
+//	                                       other routes in the annotation -> Link.Reroute
 package podlink
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -20,6 +25,7 @@ import (
 type NS interface {
 	links
 	addresses
+	routes
 	Sysctl(key, value string) error
 }
 
@@ -31,8 +37,13 @@ type links interface {
 type addresses interface {
 	Addrs(name string) ([]netip.Prefix, error)
 	ReplaceAddr(name string, prefix netip.Prefix, o netdev.AddrOptions) error
-	ReplaceRoute(r netdev.Route) error
 	AddPolicyRule(r netdev.PolicyRule) error
+}
+
+type routes interface {
+	Routes(link string) ([]netdev.Route, error)
+	ReplaceRoute(r netdev.Route) error
+	DeleteRoute(r netdev.Route) error
 }
 
 // Link is an interface of a pod.
@@ -45,6 +56,39 @@ type Link struct {
 	Guest bool
 	// Sibling numbers it among the pod's interfaces on the same network, from 1; it is 0 for the only one.
 	Sibling int
+}
+
+// Of is a pod's interface on a network, by the key of the attachment.
+func Of(pod *corev1.Pod, key, name string, network *contract.PodNetwork) Link {
+	return Link{Name: name, Network: network, Further: key != "", Guest: contract.LeavesAddresses(pod, network), Sibling: siblingOf(pod, key)}
+}
+
+// Further are the keys of a pod's networks but the default one.
+func Further(pod *corev1.Pod) []string {
+	return slices.DeleteFunc(contract.Networks(pod.Annotations[contract.PodNetworksKey]), func(key string) bool { return key == "" })
+}
+
+// siblingOf is Link.Sibling.
+func siblingOf(pod *corev1.Pod, key string) int {
+	name := func(key string) string {
+		if n, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], key); err == nil && n != nil && n.Network != "" {
+			return n.Network
+		}
+		return contract.NADOf(key)
+	}
+	number, all := 0, 0
+	for _, other := range Further(pod) {
+		if key != "" && name(other) == name(key) {
+			all++
+			if other <= key {
+				number++
+			}
+		}
+	}
+	if all < 2 {
+		return 0
+	}
+	return number
 }
 
 // separate are the settings of an interface beside others: it speaks for its own addresses alone, and takes answers to
@@ -67,12 +111,14 @@ func (l Link) Configure(ns NS) error {
 	if err := addAddresses(ns, l.Name, l.Network); err != nil {
 		return err
 	}
-	if l.Sibling > 0 {
-		if err := l.addTable(ns); err != nil {
-			return err
-		}
+	list, err := l.inTables(ns)
+	if err == nil {
+		err = addRoutes(ns, list)
 	}
-	return addRoutes(ns, l.Routes())
+	if err != nil || l.Sibling == 0 {
+		return err
+	}
+	return l.addRules(ns)
 }
 
 func addAddresses(ns NS, name string, n *contract.PodNetwork) error {
@@ -116,22 +162,37 @@ const firstTable = 100
 // policyPriority comes before the main table's.
 const policyPriority = 1000
 
-// addTable has packets from the link's addresses leave by it, although another link has the same routes.
-func (l Link) addTable(ns NS) error {
+// table is that of one of several interfaces on a network: what comes from its addresses leaves by it, although another
+// interface has the same routes.
+func (l Link) table(ns NS) (int, error) {
 	link, err := ns.Link(l.Name)
+	return firstTable + link.Index, err
+}
+
+// inTables are the interface's routes, and where it has siblings the same in its own table.
+func (l Link) inTables(ns NS) ([]netdev.Route, error) {
+	list := l.Routes()
+	if l.Sibling == 0 {
+		return list, nil
+	}
+	table, err := l.table(ns)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	table := firstTable + link.Index
-	var list []netdev.Route
+	var own []netdev.Route
 	for _, addr := range l.Network.Addresses {
-		list = append(list, netdev.Route{Dest: addr.Masked(), Link: l.Name, Table: table})
+		own = append(own, netdev.Route{Dest: addr.Masked(), Link: l.Name, Table: table, Protocol: protocol})
 	}
-	for _, route := range l.Routes() {
+	for _, route := range list {
 		route.Table, route.Metric = table, 0
-		list = append(list, route)
+		own = append(own, route)
 	}
-	if err := addRoutes(ns, list); err != nil {
+	return append(own, list...), nil
+}
+
+func (l Link) addRules(ns NS) error {
+	table, err := l.table(ns)
+	if err != nil {
 		return err
 	}
 	for _, addr := range l.Network.Addresses {
@@ -142,6 +203,57 @@ func (l Link) addTable(ns NS) error {
 	}
 	return nil
 }
+
+// Reroute gives an interface that was configured before the routes that the annotation has now. Routes that are not of the
+// agent stay.
+func (l Link) Reroute(ns NS) error {
+	if len(l.Network.Addresses) == 0 || l.Guest {
+		return nil
+	}
+	want, err := l.inTables(ns)
+	if err != nil {
+		return err
+	}
+	is, err := ns.Routes(l.Name)
+	if err != nil {
+		return err
+	}
+	for _, r := range is {
+		replaced := func(o netdev.Route) bool { return keyOf(o) == keyOf(r) }
+		if r.Protocol == protocol && !slices.ContainsFunc(want, replaced) {
+			if err := ns.DeleteRoute(r); err != nil {
+				return err
+			}
+		}
+	}
+	has := func(r netdev.Route) bool {
+		return slices.ContainsFunc(is, func(o netdev.Route) bool {
+			return keyOf(r) == keyOf(o) && r.NextHop == o.NextHop && r.Protocol == o.Protocol
+		})
+	}
+	return addRoutes(ns, slices.DeleteFunc(want, has))
+}
+
+// key is what the kernel allows one route for.
+type key struct {
+	dest          netip.Prefix
+	table, metric int
+}
+
+// keyOf fills in what the kernel does for a table and a metric of 0.
+func keyOf(r netdev.Route) key {
+	k := key{dest: r.Dest.Masked(), table: cmp.Or(r.Table, unix.RT_TABLE_MAIN), metric: r.Metric}
+	if r.Dest.Addr().Is6() {
+		k.metric = cmp.Or(k.metric, defaultMetric6)
+	}
+	return k
+}
+
+// defaultMetric6 is IP6_RT_PRIO_USER of linux/ipv6_route.h.
+const defaultMetric6 = 1024
+
+// protocol marks the routes of the agent, as on the node.
+const protocol = 85
 
 // siblingMetric is that of routes that another interface on the same network has, too. It is above the kernel's own.
 const siblingMetric = 2000
@@ -156,7 +268,7 @@ func (l Link) Routes() []netdev.Route {
 	add := func(dest netip.Prefix, hop netip.Addr) {
 		covers := func(p netip.Prefix) bool { return p.Contains(hop) }
 		list = append(list, netdev.Route{
-			Dest: dest, NextHop: hop, Link: l.Name, OnLink: !slices.ContainsFunc(n.Addresses, covers), Metric: metric,
+			Dest: dest, NextHop: hop, Link: l.Name, OnLink: !slices.ContainsFunc(n.Addresses, covers), Metric: metric, Protocol: protocol,
 		})
 	}
 	for _, gw := range n.Gateways {

@@ -90,6 +90,16 @@ func (x *Chains) In(namespace string) []*Chain {
 	return x.which(func(c *Chain) bool { return c.Owner.Namespace == namespace })
 }
 
+// NADs are those of the networks of all chains.
+func (x *Chains) NADs() (nads []string) {
+	for _, c := range x.which(func(*Chain) bool { return true }) {
+		for _, place := range slices.Concat(c.Stages...) {
+			nads = append(nads, place.NAD)
+		}
+	}
+	return nads
+}
+
 // On are the chains with the network of a NAD.
 func (x *Chains) On(nad string) (owners []contract.Owner) {
 	onNAD := func(c *Chain) bool {

@@ -73,11 +73,3 @@ func (c *Chain) routes(place Place, stage int, right bool) (routes []contract.Ro
 	}
 	return routes
 }
-
-// Lacks says that a pod would have more routes on the network of a NAD if it were started now.
-func (c *Chain) Lacks(pod *corev1.Pod, namespace map[string]string, nad string, has *contract.PodNetwork) bool {
-	return slices.ContainsFunc(c.Routes(pod, namespace, nad), func(want contract.Route) bool {
-		reaches := slices.ContainsFunc(has.Addresses, func(own netip.Prefix) bool { return own.Contains(want.NextHop) })
-		return reaches && !slices.ContainsFunc(has.Routes, func(r contract.Route) bool { return r.Dest == want.Dest })
-	})
-}
