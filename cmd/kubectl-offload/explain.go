@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +67,7 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 	case kinds[kind] == "" || name == "":
 		return nil, usage{fmt.Errorf("%q: want pod/NAME, node/NAME, svc/NAME or netpol/NAME", args[0])}
 	case kind == "node":
-		s, err := o.snapshot(ctx, answer.StatusResources()...)
+		s, err := o.lists(ctx, snapshot.OfNode(name, o.system))
 		if err != nil {
 			return nil, err
 		}
@@ -124,9 +124,53 @@ func (o *clusterOptions) qualified(name string) (string, error) {
 	return o.namespace + "/" + name, nil
 }
 
+// ofPod reads what is known of a pod, its node, and the network's own pods there.
+func (o *explainOptions) ofPod(ctx context.Context, name string) (*snapshot.Snapshot, error) {
+	namespace, short, _ := strings.Cut(name, "/")
+	self := snapshot.Selected{Namespace: namespace, Fields: "metadata.name=" + short}
+	s, err := o.lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {self}})
+	if err != nil || o.from != "" {
+		return s, err
+	}
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil || len(pods) == 0 || pods[0].Spec.NodeName == "" {
+		return s, err
+	}
+	node := pods[0].Spec.NodeName
+	lists := snapshot.OfNode(node, o.system)
+	lists[snapshot.Pods] = []snapshot.Selected{self}
+	if namespace != o.system {
+		lists[snapshot.Pods] = append(lists[snapshot.Pods], snapshot.Selected{Namespace: o.system, Fields: "spec.nodeName=" + node})
+	}
+	return o.lists(ctx, lists)
+}
+
+// names reads what names the ends of a pod's flows.
+func (o *explainOptions) names(ctx context.Context, s *snapshot.Snapshot, e *answer.PodExplained, flows []flowapi.Flow) (*snapshot.Snapshot, error) {
+	if o.from != "" || len(flows) == 0 {
+		return s, nil
+	}
+	nodes, err := o.snapshot(ctx, snapshot.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := answer.PodsAtEnds(nodes, e, flows)
+	if err != nil {
+		return nil, err
+	}
+	read, err := o.lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Services: snapshot.Services.Lists(o.system), snapshot.Pods: pods})
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range nodes.Shared(snapshot.Nodes) {
+		read.AddShared(snapshot.Nodes, node)
+	}
+	return read, nil
+}
+
 // pod explains a pod with its streams, which are left out where the agent cannot be asked.
 func (o *explainOptions) pod(ctx context.Context, name string) (answer.Answer, error) {
-	s, err := o.snapshot(ctx, slices.Concat(answer.ExplainPodResources(), []snapshot.Resource{snapshot.Services})...)
+	s, err := o.ofPod(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +189,14 @@ func (o *explainOptions) pod(ctx context.Context, name string) (answer.Answer, e
 	flows, missing, err := o.read(ctx, s, e.Node, flowapi.Query{Namespace: namespace, Pod: pod, Why: true})
 	if err != nil {
 		missing = append(missing, "streams: "+err.Error())
+	}
+	if s, err = o.names(ctx, s, e, flows); err != nil {
+		return nil, err
+	}
+	for r, why := range s.Missing {
+		if o.from == "" && len(flows) > 0 {
+			missing = append(missing, fmt.Sprintf("%s: %s", r, why))
+		}
 	}
 	return e, e.AddStreams(s, flows, missing, to)
 }

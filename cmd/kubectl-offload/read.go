@@ -55,6 +55,15 @@ const readTimeout = 30 * time.Second
 
 // snapshot reads the resources of a verb.
 func (o *readOptions) snapshot(ctx context.Context, resources ...snapshot.Resource) (*snapshot.Snapshot, error) {
+	lists := map[snapshot.Resource][]snapshot.Selected{}
+	for _, r := range resources {
+		lists[r] = r.Lists(o.system)
+	}
+	return o.lists(ctx, lists)
+}
+
+// lists reads lists of the API server. An archive has all that it has.
+func (o *readOptions) lists(ctx context.Context, lists map[snapshot.Resource][]snapshot.Selected) (*snapshot.Snapshot, error) {
 	if o.from != "" {
 		return openArchive(o.from)
 	}
@@ -63,11 +72,11 @@ func (o *readOptions) snapshot(ctx context.Context, resources ...snapshot.Resour
 		return nil, err
 	}
 	rc.Timeout = readTimeout
-	client, err := dynamic.NewForConfig(rc)
+	client, err := snapshot.NewClient(rc)
 	if err != nil {
 		return nil, err
 	}
-	return snapshot.Read(ctx, client, o.system, resources...), nil
+	return snapshot.ReadLists(ctx, client, o.system, lists), nil
 }
 
 // ensureNamespace takes the namespace of the context where none is given.

@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/web"
@@ -29,16 +26,7 @@ func TestPage_ReachesTheRelayThroughTheAPIServer(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	authority := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"clusters":[{"name":"c","cluster":{"server":%q,"certificate-authority":%q}}],"users":[{"name":"u","user":{"token":"secret"}}],
-		"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"current-context":"c"}`, server.URL, authority)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := kubeconfigOf(t, server)
 	get := func(path string) string {
 		o := readOptions{clusterOptions: clusterOptions{kubeconfig: config, system: "ovn-kubernetes"}}
 		page, err := o.page(context.Background(), false)

@@ -2,10 +2,12 @@ package answer
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
@@ -196,5 +198,39 @@ func TestTop_SortsBySoftware(t *testing.T) {
 	}
 	if top = NewTopStreams(a, true); len(top.Rows) != 1 || top.Rows[0].Name != "pod/shop/web-0 > svc/shop/db tcp:5432" {
 		t.Errorf("%+v", top.Rows)
+	}
+}
+
+// TestPodsAtEnds_AreThoseOfTheNodesOfTunnels, and all where a tunnel leads to no node that is known.
+func TestPodsAtEnds_AreThoseOfTheNodesOfTunnels(t *testing.T) {
+	s := snapshot.New(time.Unix(0, 0), "ovn-kubernetes")
+	for name, address := range map[string]string{"w1": "192.0.2.1", "w2": "192.0.2.2"} {
+		s.Add(snapshot.Nodes, map[string]any{
+			"metadata": map[string]any{"name": name, "annotations": map[string]any{contract.NodeEncapIPsKey: `["198.51.100` + strings.TrimPrefix(address, "192.0.2") + `"]`}},
+			"status":   map[string]any{"addresses": []any{map[string]any{"address": address}}},
+		})
+	}
+	to := func(tunnels ...string) (flows []flowapi.Flow) {
+		for _, tunnel := range tunnels {
+			flows = append(flows, flowapi.Flow{Packet: flowapi.Packet{Tunnel: tunnel}})
+		}
+		return flows
+	}
+	one, two := &PodExplained{Node: "w1", Networks: make([]PodInterface, 1)}, &PodExplained{Node: "w1", Networks: make([]PodInterface, 2)}
+	on1, on2 := snapshot.Selected{Fields: "spec.nodeName=w1"}, snapshot.Selected{Fields: "spec.nodeName=w2"}
+	for name, test := range map[string]struct {
+		pod   *PodExplained
+		flows []flowapi.Flow
+		want  []snapshot.Selected
+	}{
+		"its own node":         {one, to(""), []snapshot.Selected{on1}},
+		"the node of a tunnel": {one, to("192.0.2.2", ""), []snapshot.Selected{on2, on1}},
+		"its tunnel address":   {one, to("198.51.100.2", "192.0.2.2"), []snapshot.Selected{on2}},
+		"no such node":         {one, to("192.0.2.9"), []snapshot.Selected{{}}},
+		"two networks":         {two, to(""), []snapshot.Selected{{}}},
+	} {
+		if got, err := PodsAtEnds(s, test.pod, test.flows); err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }

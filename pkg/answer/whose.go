@@ -1,11 +1,14 @@
 package answer
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
@@ -55,4 +58,41 @@ func Whose(s *snapshot.Snapshot) (streams.Names, error) {
 		}
 		return address
 	}, nil
+}
+
+// maxHosts bounds the nodes whose pods are read one by one for their names.
+const maxHosts = 16
+
+// PodsAtEnds selects the pods that the flows of a pod may come from or go to: those of its node, and of the nodes at the other
+// ends of its tunnels. Where these do not lead to all ends, as for a pod on several networks, all pods are selected.
+func PodsAtEnds(s *snapshot.Snapshot, e *PodExplained, flows []flowapi.Flow) ([]snapshot.Selected, error) {
+	nodes, err := snapshot.Objects[corev1.Node](s, snapshot.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	host := map[string]string{"": e.Node}
+	for _, n := range nodes {
+		for _, a := range n.Status.Addresses {
+			host[a.Address] = n.Name
+		}
+		var tunnels []string
+		if json.Unmarshal([]byte(n.Annotations[contract.NodeEncapIPsKey]), &tunnels) != nil {
+			continue // most nodes have none: their tunnels end at the address of the node
+		}
+		for _, address := range tunnels {
+			host[address] = n.Name
+		}
+	}
+	var pods []snapshot.Selected
+	for _, f := range flows {
+		name, ok := host[f.Tunnel]
+		on := snapshot.Selected{Fields: "spec.nodeName=" + name}
+		if !ok || len(e.Networks) > 1 || len(pods) > maxHosts {
+			return []snapshot.Selected{{}}, nil
+		}
+		if !slices.Contains(pods, on) {
+			pods = append(pods, on)
+		}
+	}
+	return pods, nil
 }

@@ -39,7 +39,7 @@ func (d *Directory) Agents() map[string]flowapi.Source {
 	defer d.mu.Unlock()
 	out, known := map[string]flowapi.Source{}, map[endpoint]flowapi.Client{}
 	for _, object := range d.Objects().Shared(snapshot.NodeOffloads) {
-		at, ok := endpointOf(object.Fields)
+		at, ok := endpointOf(object.Fields())
 		if !ok {
 			continue
 		}
@@ -47,7 +47,7 @@ func (d *Directory) Agents() map[string]flowapi.Source {
 		if !ok {
 			client = d.client(at)
 		}
-		name, _, _ := unstructured.NestedString(object.Fields, "metadata", "name")
+		name, _, _ := unstructured.NestedString(object.Fields(), "metadata", "name")
 		known[at], out[name] = client, client
 	}
 	for at, client := range d.known {

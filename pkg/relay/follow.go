@@ -24,7 +24,7 @@ const snapshotFor = 2 * time.Second
 // Followed are the objects of the API server that views are made from. Pods and Services are not among them: there are
 // many, and a view is about few. They are read when a view asks for them.
 type Followed struct {
-	client    dynamic.Interface
+	client    snapshot.Dynamic
 	namespace string
 	informers map[snapshot.Resource][]cache.SharedIndexInformer
 
@@ -42,10 +42,10 @@ func followed() []snapshot.Resource {
 
 // NewFollowed watches nothing before Run.
 func NewFollowed(client dynamic.Interface, namespace string) (*Followed, error) {
-	f := &Followed{client: client, namespace: namespace, informers: map[snapshot.Resource][]cache.SharedIndexInformer{}}
+	f := &Followed{client: snapshot.Dynamic{Interface: client}, namespace: namespace, informers: map[snapshot.Resource][]cache.SharedIndexInformer{}}
 	for _, r := range followed() {
-		for _, selected := range r.Lists(client, namespace) {
-			lists := api.NewListWatch[unstructured.UnstructuredList](selected.From, client, func(o *metav1.ListOptions) { o.FieldSelector = selected.Fields })
+		for _, selected := range r.Lists(namespace) {
+			lists := api.NewListWatch[unstructured.UnstructuredList](f.client.Of(r, selected), client, func(o *metav1.ListOptions) { o.FieldSelector = selected.Fields })
 			informer := cache.NewSharedIndexInformerWithOptions(lists, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
 			if err := informer.SetTransform(trimmed(r)); err != nil {
 				return nil, fmt.Errorf("following %s: %w", r, err)
@@ -59,7 +59,7 @@ func NewFollowed(client dynamic.Interface, namespace string) (*Followed, error) 
 // kept is an object of a store. All snapshots share it until it changes.
 type kept struct {
 	unstructured.Unstructured
-	object snapshot.Object
+	object *snapshot.Object
 }
 
 // trimmed cuts an object down before it is kept.
@@ -69,7 +69,7 @@ func trimmed(r snapshot.Resource) cache.TransformFunc {
 			version := u.GetResourceVersion()
 			k := &kept{Unstructured: unstructured.Unstructured{Object: r.Trim(u.Object)}}
 			k.SetResourceVersion(version)
-			k.object.Fields = k.Object
+			k.object = snapshot.NewObject(k.Object)
 			return k, nil
 		}
 		return object, nil
@@ -114,7 +114,7 @@ func (f *Followed) Snapshot() *snapshot.Snapshot {
 			}
 			for _, object := range informer.GetStore().List() {
 				if k, ok := object.(*kept); ok {
-					s.AddShared(r, &k.object)
+					s.AddShared(r, k.object)
 				}
 			}
 		}
@@ -130,14 +130,13 @@ func (f *Followed) With(ctx context.Context, want web.Want) (*snapshot.Snapshot,
 	if want.Pod == "" && want.Node == "" && want.Namespace == "" {
 		return shared, nil
 	}
-	pods := f.client.Resource(snapshot.Pods.Kind())
 	switch {
 	case want.Pod != "":
 		namespace, name, err := cache.SplitMetaNamespaceKey(want.Pod)
 		if err != nil {
 			return nil, err
 		}
-		pod, err := pods.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		pod, err := f.client.Of(snapshot.Pods, snapshot.Selected{Namespace: namespace}).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return narrow(shared, ""), ignoreAbsent(err)
 		}
@@ -147,13 +146,13 @@ func (f *Followed) With(ctx context.Context, want web.Want) (*snapshot.Snapshot,
 		return s, nil
 	case want.Node != "":
 		s := narrow(shared, want.Node)
-		return s, s.List(ctx, pods, snapshot.Pods, metav1.ListOptions{FieldSelector: "spec.nodeName=" + want.Node})
+		return s, s.List(ctx, f.client, snapshot.Pods, snapshot.Selected{Fields: "spec.nodeName=" + want.Node})
 	}
 	s := shared.Only()
-	if err := s.List(ctx, pods.Namespace(want.Namespace), snapshot.Pods, metav1.ListOptions{}); err != nil {
+	if err := s.List(ctx, f.client, snapshot.Pods, snapshot.Selected{Namespace: want.Namespace}); err != nil {
 		return nil, err
 	}
-	return s, s.List(ctx, f.client.Resource(snapshot.Services.Kind()).Namespace(want.Namespace), snapshot.Services, metav1.ListOptions{})
+	return s, s.List(ctx, f.client, snapshot.Services, snapshot.Selected{Namespace: want.Namespace})
 }
 
 // narrow leaves one of the nodes: a view of it, or of a pod on it, does not wait for the others to be read.
@@ -170,7 +169,7 @@ func narrow(s *snapshot.Snapshot, node string) *snapshot.Snapshot {
 			out.Missing[r] = why
 		}
 		for _, object := range s.Shared(r) {
-			if name, _, _ := unstructured.NestedString(object.Fields, "metadata", "name"); name == node {
+			if name, _, _ := unstructured.NestedString(object.Fields(), "metadata", "name"); name == node {
 				out.AddShared(r, object)
 			}
 		}

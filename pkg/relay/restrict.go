@@ -51,10 +51,10 @@ type restriction struct {
 
 // add adds what the caller may see of an object.
 func (r restriction) add(to *snapshot.Snapshot, resource snapshot.Resource, o *snapshot.Object) {
-	namespace, _, _ := unstructured.NestedString(o.Fields, "metadata", "namespace")
+	namespace, _, _ := unstructured.NestedString(o.Fields(), "metadata", "namespace")
 	switch resource {
 	case snapshot.NodeOffloads:
-		if kept := r.nodeOffload(o.Fields); kept != nil {
+		if kept := r.nodeOffload(o.Fields()); kept != nil {
 			to.AddTrimmed(resource, kept)
 		}
 		return
@@ -62,14 +62,14 @@ func (r restriction) add(to *snapshot.Snapshot, resource snapshot.Resource, o *s
 		if !r.sight.Pods(namespace) {
 			return
 		}
-		host, _, _ := unstructured.NestedString(o.Fields, "spec", "nodeName")
+		host, _, _ := unstructured.NestedString(o.Fields(), "spec", "nodeName")
 		r.hosts[host] = true
 	case snapshot.Services:
 		if !r.sight.Pods(namespace) {
 			return
 		}
 	case snapshot.Events:
-		about, _, _ := unstructured.NestedString(o.Fields, "regarding", "namespace")
+		about, _, _ := unstructured.NestedString(o.Fields(), "regarding", "namespace")
 		if !r.sight.Pods(about) && (about != "" || !r.sight.Nodes || !r.sight.All) {
 			return
 		}

@@ -10,10 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/pager"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -47,15 +43,27 @@ func New(taken time.Time, namespace string) *Snapshot {
 }
 
 // Read reads resources from the API server, all at once. What cannot be read is in Missing: an answer is for what is there.
-func Read(ctx context.Context, client dynamic.Interface, namespace string, resources ...Resource) *Snapshot {
+func Read(ctx context.Context, from Lister, namespace string, resources ...Resource) *Snapshot {
+	lists := map[Resource][]Selected{}
+	for _, r := range resources {
+		lists[r] = r.Lists(namespace)
+	}
+	return ReadLists(ctx, from, namespace, lists)
+}
+
+// ReadLists is Read with lists of the caller's choice.
+func ReadLists(ctx context.Context, from Lister, namespace string, lists map[Resource][]Selected) *Snapshot {
 	s := New(time.Now(), namespace)
-	parts := make([]*Snapshot, len(resources))
+	parts := map[Resource]*Snapshot{}
 	var group sync.WaitGroup
-	for i, r := range resources {
+	for r, selected := range lists {
+		part := New(s.Taken, namespace)
+		parts[r] = part
 		group.Go(func() {
-			parts[i] = New(s.Taken, namespace)
-			if err := parts[i].read(ctx, client, r); err != nil {
-				parts[i].Missing[r] = err.Error()
+			for _, of := range selected {
+				if err := part.List(ctx, from, r, of); err != nil {
+					part.Missing[r] = err.Error()
+				}
 			}
 		})
 	}
@@ -68,50 +76,55 @@ func Read(ctx context.Context, client dynamic.Interface, namespace string, resou
 	return s
 }
 
-func (s *Snapshot) read(ctx context.Context, client dynamic.Interface, r Resource) error {
-	for _, selected := range r.Lists(client, s.Namespace) {
-		if err := s.List(ctx, selected.From, r, metav1.ListOptions{FieldSelector: selected.Fields}); err != nil {
-			return err
-		}
-	}
-	return nil
+// Lister reads a page of a list of the API server, and says how the next one begins.
+type Lister interface {
+	List(ctx context.Context, r Resource, of Selected, options metav1.ListOptions) (page []*Object, next string, err error)
 }
 
-// Listed is a list of the API server, with the selector of its fields.
-type Listed struct {
-	From   dynamic.ResourceInterface
-	Fields string
-}
+// Selected are the objects of a namespace, or of all for "", which a selector of fields selects.
+type Selected struct{ Namespace, Fields string }
 
 // Lists are the lists that have what a snapshot needs of a resource. namespace is that of the network's own pods.
-func (r Resource) Lists(client dynamic.Interface, namespace string) []Listed {
-	from := client.Resource(r.Kind())
+func (r Resource) Lists(namespace string) []Selected {
 	switch r.selection().scope {
 	case reported:
-		var out []Listed
+		var out []Selected
 		for _, name := range reporters {
-			out = append(out, Listed{from, "reportingController=" + name})
+			out = append(out, Selected{Fields: "reportingController=" + name})
 		}
 		return out
 	case installed:
-		return []Listed{{from.Namespace(namespace), ""}}
+		return []Selected{{Namespace: namespace}}
 	default:
-		return []Listed{{from, ""}}
+		return []Selected{{}}
 	}
 }
 
-// List adds the objects of a list.
-func (s *Snapshot) List(ctx context.Context, from dynamic.ResourceInterface, r Resource, options metav1.ListOptions) error {
-	pages := pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) { return from.List(ctx, options) }))
-	pages.PageSize = pageSize
-	err := pages.EachListItem(ctx, options, func(object runtime.Object) error {
-		s.Add(r, object.(*unstructured.Unstructured).Object)
-		return nil
-	})
-	if apierrors.IsNotFound(err) {
-		return nil
+// OfNode are the lists that have what is known of one node: to read those of all nodes takes too long in a large cluster.
+func OfNode(name, namespace string) map[Resource][]Selected {
+	named := []Selected{{Fields: "metadata.name=" + name}}
+	return map[Resource][]Selected{Nodes: named, NodeOffloads: named, Leases: Leases.Lists(namespace), Events: Events.Lists(namespace)}
+}
+
+// List adds the objects of a list. A resource that the cluster does not have has none.
+func (s *Snapshot) List(ctx context.Context, from Lister, r Resource, of Selected) error {
+	options := metav1.ListOptions{Limit: pageSize, FieldSelector: of.Fields}
+	for {
+		page, next, err := from.List(ctx, r, of, options)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, o := range page {
+			s.AddShared(r, o)
+		}
+		if next == "" {
+			return nil
+		}
+		options.Continue = next
 	}
-	return err
 }
 
 // Add adds what a snapshot has of an object.
@@ -121,7 +134,7 @@ func (s *Snapshot) Add(r Resource, object map[string]any) {
 
 // AddTrimmed adds an object of Trim.
 func (s *Snapshot) AddTrimmed(r Resource, object map[string]any) {
-	s.AddShared(r, &Object{Fields: object})
+	s.AddShared(r, NewObject(object))
 }
 
 // AddShared adds an object that other snapshots have, too.
@@ -139,7 +152,7 @@ func (s *Snapshot) Shared(r Resource) []*Object { return s.objects[r] }
 // Sort puts the objects of all resources into the order of their names, which the API server's answers and archives share.
 func (s *Snapshot) Sort() {
 	for _, objects := range s.objects {
-		slices.SortFunc(objects, func(a, b *Object) int { return cmp.Compare(a.name(), b.name()) })
+		slices.SortFunc(objects, func(a, b *Object) int { return cmp.Compare(a.name, b.name) })
 	}
 }
 
@@ -169,7 +182,7 @@ func Objects[T any](s *Snapshot, r Resource) ([]T, error) {
 	for _, o := range s.objects[r] {
 		typed, err := as[T](o)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s %s: %w", r, o.name(), err)
+			return nil, fmt.Errorf("reading %s %s: %w", r, o.name, err)
 		}
 		out = append(out, *typed)
 	}
