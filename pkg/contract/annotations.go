@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 // Annotations of OVN-Kubernetes that users, tools and our own processes share.
@@ -104,6 +106,8 @@ type Further struct {
 	MTU int `json:"mtu,omitempty"`
 	// PhysicalNetwork is one to which the node must have a bridge.
 	PhysicalNetwork string `json:"physical_network,omitempty"`
+	// DNS is that of the network configuration, for NetworkStatusKey.
+	DNS *types.DNS `json:"dns,omitempty"`
 	// Resource is the device plugin's resource whose device becomes the interface; "": a veth.
 	Resource string `json:"resource,omitempty"`
 }

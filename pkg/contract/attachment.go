@@ -159,7 +159,7 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 		return nil, err
 	}
 	var out []Attachment
-	count, taken := map[string]int{}, map[string]bool{"eth0": true, "lo": true}
+	count, taken, led := map[string]int{}, map[string]bool{"eth0": true, "lo": true}, map[Family]bool{}
 	for i, s := range append(selections, nodus...) {
 		annotation, position := NetworksKey, i+1
 		if i >= len(selections) {
@@ -173,6 +173,12 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 			return nil, fmt.Errorf("annotation %s: network %d: interface %s is taken already", annotation, position, a.Interface)
 		}
 		taken[a.Interface] = true
+		for _, gateway := range a.Gateways {
+			if led[FamilyOf(gateway)] {
+				return nil, fmt.Errorf("annotation %s: network %d: default-route %s is the second of its family", annotation, position, gateway)
+			}
+			led[FamilyOf(gateway)] = true
+		}
 		a.Index = count[a.NAD]
 		count[a.NAD]++
 		out = append(out, a)

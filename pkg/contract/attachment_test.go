@@ -24,6 +24,7 @@ func TestAttachments_BothForms(t *testing.T) {
 		`[{"name":"a"}]`: "red/a net1",
 		`[{"name":"a"},{"name":"b","namespace":"blue","interface":"i0"},{"name":"a"}]`:                                                     "red/a net1; blue/b i0; red/a/1 net3",
 		`[{"name":"a","ips":["10.1.0.5","fd00::5/64"],"mac":"02:00:00:00:00:01","default-route":["10.1.0.1"],"ipam-claim-reference":"c"}]`: "red/a net1 10.1.0.5/32 fd00::5/64 02:00:00:00:00:01 via 10.1.0.1 claim c",
+		`[{"name":"a","default-route":["10.1.0.1"]},{"name":"b","default-route":["fd00::1"]}]`:                                             "red/a net1 via 10.1.0.1; red/b net2 via fd00::1",
 	} {
 		got, err := Attachments(requesting(value))
 		if err != nil {
@@ -68,11 +69,13 @@ func TestAttachments_Refused(t *testing.T) {
 		"a@x,b@x":                            "network 2: interface x is taken already",
 		`[{"name":"a","ips":["10.1"]}]`:      `ips: "10.1" is not an IP address`,
 		`[{"name":"a","ips":["224.0.0.1"]}]`: "cannot be the address of an interface",
-		`[{"name":"a","ips":["::ffff:10.0.0.1"]}]`:    "cannot be the address of an interface",
-		`[{"name":"a","mac":"01:00:5e:00:00:01"}]`:    "is not a unicast address",
-		`[{"name":"a","mac":"x"}]`:                    "mac: address x: invalid MAC address",
-		`[{"name":"a","default-route":["x"]}]`:        `default-route: "x" is not an IP address`,
-		`[{"name":"a","ipam-claim-reference":"a/b"}]`: "is not the name of an IPAMClaim",
+		`[{"name":"a","ips":["::ffff:10.0.0.1"]}]`:                                              "cannot be the address of an interface",
+		`[{"name":"a","mac":"01:00:5e:00:00:01"}]`:                                              "is not a unicast address",
+		`[{"name":"a","mac":"x"}]`:                                                              "mac: address x: invalid MAC address",
+		`[{"name":"a","default-route":["10.1.0.1"]},{"name":"b","default-route":["10.2.0.1"]}]`: `network 2: default-route 10.2.0.1 is the second of its family`,
+		`[{"name":"a","default-route":["10.1.0.1","10.1.0.2"]}]`:                                `network 1: default-route 10.1.0.2 is the second of its family`,
+		`[{"name":"a","default-route":["x"]}]`:                                                  `default-route: "x" is not an IP address`,
+		`[{"name":"a","ipam-claim-reference":"a/b"}]`:                                           "is not the name of an IPAMClaim",
 	} {
 		got, err := Attachments(requesting(value))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

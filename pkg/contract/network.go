@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 // DefaultNetwork is the key of the cluster's default network in annotations. In an Owner and in a Network that
@@ -65,6 +67,10 @@ type Network struct {
 type PodRules struct {
 	// Persistent says that an IPAMClaim may keep a pod's addresses.
 	Persistent bool
+	// Reserved are parts of the subnets whose addresses pods get on request only.
+	Reserved []netip.Prefix
+	// DNS is that of the network configuration; nil: it has none.
+	DNS *types.DNS
 	// Forward says that pods may send and get packets of other addresses than their own, as gateways of other pods do.
 	// The MAC must be their own.
 	Forward bool

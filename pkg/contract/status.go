@@ -2,27 +2,31 @@ package contract
 
 import (
 	"encoding/json"
+	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // interfaceStatus is an element of NetworkStatusKey, as the specification of the Network Plumbing Working Group has it.
 type interfaceStatus struct {
-	Name      string   `json:"name"`
-	Interface string   `json:"interface,omitempty"`
-	IPs       []string `json:"ips,omitempty"`
-	MAC       string   `json:"mac,omitempty"`
-	Default   bool     `json:"default,omitempty"`
-	MTU       int      `json:"mtu,omitempty"`
-	DNS       struct{} `json:"dns"`
-	Gateways  []string `json:"gateway,omitempty"`
+	Name      string    `json:"name"`
+	Interface string    `json:"interface,omitempty"`
+	IPs       []string  `json:"ips,omitempty"`
+	MAC       string    `json:"mac,omitempty"`
+	Default   bool      `json:"default,omitempty"`
+	MTU       int       `json:"mtu,omitempty"`
+	DNS       types.DNS `json:"dns"`
+	Gateways  []string  `json:"gateway,omitempty"`
 }
 
-// NetworkStatus is the value of NetworkStatusKey that follows from PodNetworksKey: the default network's interface, then
-// the others in the order in which the pod asks for them. It is "" for a pod that asks for none.
+// NetworkStatus is the value of NetworkStatusKey that follows from PodNetworksKey: the interface on the default network, that on
+// the primary network of the namespace, then the others in the order in which the pod asks for them. It is "" for a pod on the
+// default network alone.
 func NetworkStatus(pod *corev1.Pod, podNetworks string) string {
 	attachments, err := Attachments(pod)
-	if err != nil || len(attachments) == 0 {
+	primary, isPrimary := primaryKey(podNetworks)
+	if err != nil || len(attachments) == 0 && !isPrimary {
 		return ""
 	}
 	var list []interfaceStatus
@@ -32,6 +36,9 @@ func NetworkStatus(pod *corev1.Pod, podNetworks string) string {
 			return
 		}
 		s := interfaceStatus{Name: name, Interface: link, MAC: network.MAC.String(), MTU: network.MTU, Default: len(network.Gateways) > 0}
+		if network.DNS != nil {
+			s.DNS = *network.DNS
+		}
 		for _, prefix := range network.Addresses {
 			s.IPs = append(s.IPs, prefix.Addr().String())
 		}
@@ -41,9 +48,25 @@ func NetworkStatus(pod *corev1.Pod, podNetworks string) string {
 		list = append(list, s)
 	}
 	add(DefaultNetwork, "ovn-kubernetes", "eth0")
+	if isPrimary {
+		add(primary, NADOf(primary), PrimaryInterface)
+	}
 	for _, a := range attachments {
 		add(a.Key(), a.NAD, a.Interface)
 	}
 	text, _ := json.MarshalIndent(list, "", "    ") // has a JSON form
 	return string(text)
+}
+
+// primaryKey is the key of the primary network of the pod's namespace, if that is not the default network.
+func primaryKey(podNetworks string) (key string, ok bool) {
+	keys := Networks(podNetworks)
+	at := slices.IndexFunc(keys, func(key string) bool {
+		network, err := ParsePodNetwork(podNetworks, key)
+		return key != "" && err == nil && network != nil && Role(network.Role) == RolePrimary
+	})
+	if at < 0 {
+		return "", false
+	}
+	return keys[at], true
 }

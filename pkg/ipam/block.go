@@ -14,8 +14,8 @@ type block struct {
 	prefix netip.Prefix
 	// first is the offset of the first address that a pod may have.
 	first uint64
-	// excluded are parts that no pod gets.
-	excluded []netip.Prefix
+	// excluded are parts that no pod gets; reserved are those whose addresses pods get on request only.
+	excluded, reserved []netip.Prefix
 	// node had the subnet last; "" where only rows were seen, or where nodes share it.
 	node string
 	// subnet is the name of the NamespaceSubnet that it is of, "" for any other.
@@ -80,7 +80,7 @@ func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 	for i := uint64(0); i < size; i++ {
 		offset := b.first + (start-b.first+i)%size
 		addr := contract.AddressAt(b.prefix, offset)
-		if end, is := b.excludedUntil(addr); is {
+		if end, is := b.until(addr, b.excluded, b.reserved); is {
 			i += min(end-offset, size)
 			continue
 		}
@@ -92,14 +92,13 @@ func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// excludedUntil is the offset of the last address of the excluded part that has addr.
-func (b *block) excludedUntil(addr netip.Addr) (offset uint64, excluded bool) {
-	for _, part := range b.excluded {
-		if !part.Contains(addr) {
-			continue
+// until is the offset of the last address of the part, of those in the lists, that has addr.
+func (b *block) until(addr netip.Addr, lists ...[]netip.Prefix) (offset uint64, found bool) {
+	for _, parts := range lists {
+		if at := slices.IndexFunc(parts, func(part netip.Prefix) bool { return part.Contains(addr) }); at >= 0 {
+			first, _ := offsetOf(b.prefix, parts[at].Masked().Addr())
+			return first + 1<<min(63, addr.BitLen()-parts[at].Bits()) - 1, true
 		}
-		first, _ := offsetOf(b.prefix, part.Masked().Addr())
-		return first + 1<<min(63, addr.BitLen()-part.Bits()) - 1, true
 	}
 	return 0, false
 }
@@ -109,7 +108,7 @@ func (b *block) allows(addr netip.Addr) bool {
 	if !b.prefix.Contains(addr) {
 		return false
 	}
-	if _, excluded := b.excludedUntil(addr); excluded {
+	if _, excluded := b.until(addr, b.excluded); excluded {
 		return false
 	}
 	offset, small := offsetOf(b.prefix, addr)

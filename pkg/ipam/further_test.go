@@ -176,6 +176,26 @@ func TestFurther_SharedSubnets(t *testing.T) {
 	wantEntry(t, late, "ns/blue", "10.1.0.4/29 fd00:1::6/64")
 }
 
+// TestFurther_ReservedOnRequest: pods get addresses of the reserved parts when they ask for them, and keep them over a restart;
+// others do not get them, also when no other is left.
+func TestFurther_ReservedOnRequest(t *testing.T) {
+	blue := tenant(t, "blue", contract.Layer2, "10.1.0.0/29")
+	blue.Reserved, blue.Excluded = prefixes(t, "10.1.0.0/30"), prefixes(t, "10.1.0.4/31")
+	a, _ := withTenants(t, blue)
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	plain, asks := attached(newPod("plain", "n1", 2), "blue"), attached(newPod("asks", "n1", 3), `[{"name":"blue","ips":["10.1.0.2"]}]`)
+	for range 2 {
+		decidePod(t, a, plain, node)
+		decidePod(t, a, asks, node)
+		wantEntry(t, plain, "ns/blue", "10.1.0.6/29")
+		wantEntry(t, asks, "ns/blue", "10.1.0.2/29")
+		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{plain, asks}, nil)
+	}
+	_, err := a.Pod(attached(newPod("late", "n1", 4), "blue"), node)
+	wantError(t, err, ErrExhausted)
+}
+
 // TestFurther_Requests: what a pod asks for it gets, or it gets nothing on that network.
 func TestFurther_Requests(t *testing.T) {
 	blue := tenant(t, "blue", contract.Layer2, "10.1.0.0/24")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
@@ -59,8 +61,9 @@ type localnetKeys struct {
 
 // podKeys say what pods may have and do.
 type podKeys struct {
-	AllowPersistent bool   `json:"allowPersistentIPs"`
-	PortSecurity    string `json:"portSecurity"`
+	AllowPersistent bool      `json:"allowPersistentIPs"`
+	PortSecurity    string    `json:"portSecurity"`
+	DNS             types.DNS `json:"dns"`
 }
 
 // The values of portSecurity: of what a pod sends and gets, its addresses with its MAC are checked, or the MAC alone.
@@ -136,6 +139,9 @@ func (c netconf) network() (contract.Network, error) {
 	n := contract.Network{
 		Name: c.Name, Role: contract.Role(c.Role), Topology: contract.Topology(c.Topology), MTU: c.MTU, VLAN: c.VLAN,
 		PhysicalNetwork: c.PhysicalNetwork, PodRules: contract.PodRules{Persistent: c.AllowPersistent, Forward: c.PortSecurity == securityMAC},
+	}
+	if !c.DNS.IsEmpty() {
+		n.DNS = &c.DNS
 	}
 	if n.Role == "" {
 		n.Role = contract.RoleSecondary
@@ -241,16 +247,20 @@ func (c netconf) lead(n *contract.Network, list string) error {
 // reserve sets the router's addresses on the switch of a network of topology layer2 with a gateway, and what no pod gets there:
 // these, the second address, and what the netconf reserves. In OVN-Kubernetes nodes have the second address.
 func (c netconf) reserve(n *contract.Network) error {
-	for _, list := range []string{c.InfraSubnets, c.ReservedSubnets} {
-		parts, err := parsePrefixes(list)
-		if err != nil {
-			return fmt.Errorf("infrastructureSubnets or reservedSubnets: %w", err)
-		}
-		n.Excluded = append(n.Excluded, parts...)
+	infra, err := parsePrefixes(c.InfraSubnets)
+	if err != nil {
+		return fmt.Errorf("infrastructureSubnets: %w", err)
+	}
+	n.Excluded = append(n.Excluded, infra...)
+	if n.Reserved, err = parsePrefixes(c.ReservedSubnets); err != nil {
+		return fmt.Errorf("reservedSubnets: %w", err)
 	}
 	chosen, err := c.gateways()
 	if err != nil {
 		return err
+	}
+	for _, part := range infra {
+		chosen = append(chosen, firstOf(n, part)) // after those of defaultGatewayIPs, the first of a subnet counts
 	}
 	for _, subnet := range n.Prefixes() {
 		first, second := contract.AddressAt(subnet, contract.RouterOffset), contract.AddressAt(subnet, contract.ManagementOffset)
@@ -264,6 +274,15 @@ func (c netconf) reserve(n *contract.Network) error {
 		exclude(n, second)
 	}
 	return nil
+}
+
+// firstOf is the first address of a part of the subnets that an interface may have.
+func firstOf(n *contract.Network, part netip.Prefix) netip.Addr {
+	addr := part.Masked().Addr()
+	if slices.ContainsFunc(n.Prefixes(), func(subnet netip.Prefix) bool { return subnet.Masked().Addr() == addr }) {
+		return addr.Next()
+	}
+	return addr
 }
 
 // parseSubnets reads cidr or, for layer3, cidr/length, where length is that of a node's part: 24 or 64 if it is not

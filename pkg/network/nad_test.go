@@ -37,13 +37,16 @@ func describe(n contract.Network) string {
 	for _, list := range []struct {
 		key  string
 		list any
-	}{{"without", n.Excluded}, {"join", n.JoinSubnets}, {"by", n.Gateways}} {
+	}{{"without", n.Excluded}, {"on request", n.Reserved}, {"join", n.JoinSubnets}, {"by", n.Gateways}} {
 		if s := fmt.Sprint(list.list); s != "[]" {
 			text += " " + list.key + s
 		}
 	}
 	if n.MTU+n.VLAN != 0 || n.PhysicalNetwork != "" || n.Persistent {
 		text += fmt.Sprintf(" mtu %d vlan %d on %q persistent %v", n.MTU, n.VLAN, n.PhysicalNetwork, n.Persistent)
+	}
+	if n.DNS != nil {
+		text += fmt.Sprint(" dns ", n.DNS.Nameservers)
 	}
 	if n.Forward {
 		text += " forward"
@@ -62,9 +65,13 @@ func TestParse_Networks(t *testing.T) {
 		`"role":"primary","subnets":"10.1.0.0/16"`:                             "net layer2 primary 10.1.0.0/16/16 without[10.1.0.1/32 10.1.0.2/32] join[100.65.0.0/16] by[10.1.0.1/16]",
 		`"subnets":"10.1.0.0/16","allowPersistentIPs":true`:                    `net layer2 secondary 10.1.0.0/16/16 mtu 0 vlan 0 on "" persistent true`,
 		`"ipam":{}`: "net layer2 secondary",
-		`"subnets":"10.1.0.0/16,fd01::/64","defaultGatewayIPs":"10.1.0.9,fd01::1","excludeSubnets":"10.1.0.0/28"`: "net layer2 secondary 10.1.0.0/16/16 fd01::/64/64 without[10.1.0.0/28 fd01::1/128] by[10.1.0.9/16 fd01::1/64]",
-		`"portSecurity":"ip"`:  "net layer2 secondary",
-		`"portSecurity":"mac"`: "net layer2 secondary forward",
+		`"subnets":"10.1.0.0/16,fd01::/64","defaultGatewayIPs":"10.1.0.9,fd01::1","excludeSubnets":"10.1.0.0/28"`:        "net layer2 secondary 10.1.0.0/16/16 fd01::/64/64 without[10.1.0.0/28 fd01::1/128] by[10.1.0.9/16 fd01::1/64]",
+		`"role":"primary","subnets":"10.1.0.0/16","infrastructureSubnets":"10.1.0.0/30","reservedSubnets":"10.1.9.0/24"`: "net layer2 primary 10.1.0.0/16/16 without[10.1.0.0/30] on request[10.1.9.0/24] join[100.65.0.0/16] by[10.1.0.1/16]",
+		`"role":"primary","subnets":"10.1.0.0/16,fd01::/64","infrastructureSubnets":"10.1.4.0/30,fd01::8/125"`:           "net layer2 primary 10.1.0.0/16/16 fd01::/64/64 without[10.1.4.0/30 fd01::8/125 10.1.0.2/32 fd01::2/128] join[100.65.0.0/16 fd99::/64] by[10.1.4.0/16 fd01::8/64]",
+		`"role":"primary","subnets":"10.1.0.0/16","infrastructureSubnets":"10.1.4.0/30","defaultGatewayIPs":"10.1.4.2"`:  "net layer2 primary 10.1.0.0/16/16 without[10.1.4.0/30 10.1.0.2/32] join[100.65.0.0/16] by[10.1.4.2/16]",
+		`"dns":{"nameservers":["10.1.0.53"]}`: "net layer2 secondary dns [10.1.0.53]",
+		`"portSecurity":"ip"`:                 "net layer2 secondary",
+		`"portSecurity":"mac"`:                "net layer2 secondary forward",
 	} {
 		network, err := Parse(NAD{Key: "red/a", Config: config(t, fields)})
 		if err != nil {
