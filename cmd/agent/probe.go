@@ -3,16 +3,18 @@ package main
 import (
 	"encoding/json"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck/probe"
+	"github.com/ovn-offload/ovn-offload/pkg/perf/load"
 )
 
-// probeCommand is what the pods of kubectl offload test run.
+// probeCommand is what the pods of kubectl offload test and perf run.
 func probeCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "probe", Short: "both ends of the packets of kubectl offload test", Hidden: true}
+	cmd := &cobra.Command{Use: "probe", Short: "both ends of the packets of kubectl offload test and perf", Hidden: true}
 	var name string
 	var port int
 	serve := &cobra.Command{
@@ -21,7 +23,37 @@ func probeCommand() *cobra.Command {
 	}
 	serve.Flags().StringVar(&name, "name", "", "what it answers")
 	serve.Flags().IntVar(&port, "port", probe.DefaultPort, "port of TCP, UDP and SCTP")
-	cmd.AddCommand(serve, askCommand())
+	cmd.AddCommand(serve, askCommand(), sinkCommand(), loadCommand())
+	return cmd
+}
+
+// sinkCommand and loadCommand are what the pods of kubectl offload perf run.
+func sinkCommand() *cobra.Command {
+	var address netip.Addr
+	cmd := &cobra.Command{
+		Use: "sink", Args: cobra.NoArgs, Short: "takes what load sends, and answers",
+		RunE: func(cmd *cobra.Command, _ []string) error { return load.Serve(cmd.Context(), address) },
+	}
+	cmd.Flags().TextVar(&address, "address", address, "where it listens")
+	return cmd
+}
+
+func loadCommand() *cobra.Command {
+	var q load.Question
+	cmd := &cobra.Command{
+		Use: "load", Args: cobra.NoArgs, Short: "sends to a sink, and prints what came of it as JSON",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(load.Run(cmd.Context(), q))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar((*string)(&q.Kind), "kind", string(load.Stream), "stream, rr or crr")
+	f.StringVar(&q.Protocol, "protocol", "tcp", "tcp or udp")
+	f.StringVar(&q.Host, "host", "", "address of the sink")
+	f.IntVar(&q.Streams, "streams", 1, "connections at the same time")
+	f.IntVar(&q.Size, "size", 0, "bytes of a write, a datagram or a request; 0: the default of the kind")
+	f.DurationVar(&q.Time, "time", 10*time.Second, "time to send")
+	f.DurationVar(&q.Idle, "idle", time.Second, "time before, in which CPU time is measured")
 	return cmd
 }
 

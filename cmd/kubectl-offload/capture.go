@@ -22,6 +22,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/capture"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -99,7 +100,7 @@ func (o *captureOptions) capture(cmd *cobra.Command, object string) error {
 	if err != nil {
 		return err
 	}
-	agent, err := cluster.Find(of.pods, agentApp, agentContainer, of.pod.Spec.NodeName)
+	agent, err := cluster.Find(of.pods, byexec.App, byexec.Container, of.pod.Spec.NodeName)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -107,8 +108,8 @@ func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node strin
 	if err != nil {
 		return nil, nil, err
 	}
-	from := agents{cluster, pods}
-	nodes := from.nodes()
+	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
+	nodes := from.Nodes()
 	if node != "" {
 		if !slices.Contains(nodes, node) {
 			return nil, nil, answer.ErrNotFound{Object: "agent of node " + node}

@@ -50,7 +50,7 @@ func command() *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl offload"},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
-	root.AddCommand(statusCommand(), explainCommand(), topologyCommand(), traceCommand(), flowsCommand(), topCommand(), uiCommand(), testCommand(), lintCommand(), preflightCommand(), captureCommand(), sysdumpCommand(), dpuCommand())
+	root.AddCommand(statusCommand(), explainCommand(), topologyCommand(), traceCommand(), flowsCommand(), topCommand(), uiCommand(), testCommand(), perfCommand(), lintCommand(), preflightCommand(), captureCommand(), sysdumpCommand(), dpuCommand())
 	root.AddCommand(rawCommands()...)
 	root.SetHelpCommand(helpCommand(root))
 	markUsage(root)

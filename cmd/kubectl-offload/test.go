@@ -13,17 +13,22 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/pkg/scratch"
 )
 
 // testOptions are the flags of test.
 type testOptions struct {
 	readOptions
-	quick, full, keep, cleanup  bool
+	quick, full                 bool
 	run, junit, image, resource string
 	nodes                       []string
 	parallel                    int
 	placeOptions
+	namespaceOptions
 }
+
+// namespaceOptions are the flags about the namespace.
+type namespaceOptions struct{ keep, cleanup, given bool }
 
 // placeOptions are the flags about where packets are handled.
 type placeOptions struct {
@@ -53,6 +58,7 @@ func testCommand() *cobra.Command {
 	f.StringVar(&o.junit, "junit", "", "file to write for CI systems")
 	f.BoolVar(&o.keep, "keep", false, "leave the namespace")
 	f.BoolVar(&o.cleanup, "cleanup", false, "delete the namespace of an earlier test, and end")
+	f.BoolVar(&o.given, "use-namespace", false, "the namespace "+conncheck.Namespace+" is there, with the label "+conncheck.Label+", and stays")
 	f.IntVar(&o.parallel, "parallel", 8, "cases at a time")
 	return o.answerFlags(cmd)
 }
@@ -74,11 +80,7 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 	}
 	ctx, progress := cmd.Context(), cmd.ErrOrStderr()
 	if o.cleanup {
-		found, err := session.Remove(ctx)
-		if err == nil {
-			fmt.Fprintln(cmd.OutOrStdout(), map[bool]string{true: "deleted namespace " + conncheck.Namespace, false: "nothing to delete"}[found])
-		}
-		return err
+		return sayRemoved(ctx, &session.Session, cmd.OutOrStdout())
 	}
 	at, err := o.place(ctx)
 	if err != nil {
@@ -103,6 +105,9 @@ func (o *testOptions) validate() error {
 	if n := len(o.nodes); n != 0 && n != 2 {
 		return fmt.Errorf("--nodes has %d nodes: want two", n)
 	}
+	if o.given && o.cleanup {
+		return errors.New("want --use-namespace or --cleanup: a namespace that is given is not deleted")
+	}
 	if _, ok := expectations()[o.instead]; !ok || o.instead != "" && !o.places {
 		return fmt.Errorf("--expect=%s: want hardware or software, and places", o.instead)
 	}
@@ -118,7 +123,9 @@ func (o *testOptions) session() (*conncheck.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conncheck.NewSession(client, exec), nil
+	session := conncheck.NewSession(client, exec)
+	session.Given = o.given
+	return session, nil
 }
 
 func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
@@ -126,9 +133,11 @@ func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
 	if err != nil {
 		return conncheck.Place{}, err
 	}
-	agents, err := o.agents(ctx)
-	if err != nil {
-		return conncheck.Place{}, err
+	var agents []appsv1.DaemonSet
+	if o.image == "" {
+		if agents, err = o.agents(ctx); err != nil {
+			return conncheck.Place{}, err
+		}
 	}
 	at, err := conncheck.Choose(nodes, agents, o.nodes, o.image)
 	at.Resource = o.resource
@@ -139,14 +148,14 @@ func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
 func (o *testOptions) cases(
 	ctx context.Context, session *conncheck.Session, at conncheck.Place, cases []conncheck.Case, progress io.Writer,
 ) (results []conncheck.Result, missing []string, err error) {
-	fmt.Fprintf(progress, "makes namespace %s with pods on %s and %s\n", conncheck.Namespace, at.NodeA, at.NodeB)
-	err = session.Make(ctx, at)
-	if errors.Is(err, conncheck.ErrPresent) {
+	fmt.Fprintf(progress, "makes pods in namespace %s on %s and %s\n", conncheck.Namespace, at.NodeA, at.NodeB)
+	err = session.Make(ctx, conncheck.Objects(at))
+	if errors.Is(err, scratch.ErrPresent) {
 		return nil, nil, fmt.Errorf("%w\nnext: kubectl offload test --cleanup", err)
 	}
 	if !o.keep {
 		defer func() {
-			fmt.Fprintf(progress, "deletes namespace %s\n", conncheck.Namespace)
+			fmt.Fprintf(progress, "deletes what it has made in namespace %s\n", conncheck.Namespace)
 			_, removed := session.Remove(context.WithoutCancel(ctx))
 			err = errors.Join(err, removed)
 		}()
@@ -175,7 +184,7 @@ func (o *testOptions) cases(
 	}}
 	results = run.Run(ctx, cases)
 	if watched != nil {
-		missing = watched.end(ctx, cases, results, expectations()[o.instead])
+		missing = watched.end(cases, results, expectations()[o.instead])
 	}
 	return results, missing, ctx.Err()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,20 +10,20 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
-// places reads the flows of a test's nodes while its cases run.
+// places compares where packets were handled, by the flows of a test's nodes while its cases run.
 type places struct {
-	from    agents
-	nodes   []string
+	watch   *byexec.Watch
 	devices conncheck.Devices
 	witness *conncheck.Witness
-	// missing is what could not be read, by node. A node that has answered once is not missing.
-	missing     map[string]string
-	stop, ended chan struct{}
+	stop    func()
+	// missing is what else could not be read.
+	missing []string
 }
 
 // readEvery is shorter than the ten seconds for which a flow lives without a packet.
@@ -55,78 +54,19 @@ func (o *testOptions) watch(ctx context.Context, at conncheck.Place, env connche
 		return nil, err
 	}
 	p := &places{
-		from: agents{cluster, pods}, devices: conncheck.NewDevices(pods, offloads), witness: conncheck.NewWitness(env),
-		missing: map[string]string{}, stop: make(chan struct{}), ended: make(chan struct{}),
+		watch:   byexec.NewWatch(byexec.Agents{Cluster: cluster, Pods: pods}, conncheck.Namespace, at.NodeA, at.NodeB),
+		devices: conncheck.NewDevices(pods, offloads), witness: conncheck.NewWitness(env),
 	}
-	for resource, why := range s.Missing {
-		p.missing[string(resource)] = why
+	for _, resource := range slices.Sorted(maps.Keys(s.Missing)) {
+		p.missing = append(p.missing, s.Missing[resource])
 	}
-	for _, node := range p.from.nodes() {
-		if node == at.NodeA || node == at.NodeB {
-			p.nodes = append(p.nodes, node)
-			p.missing[node] = fmt.Sprintf("node/%s: its agent has not answered", node)
-		}
-	}
-	go func() {
-		defer close(p.ended)
-		for {
-			p.read(ctx)
-			select {
-			case <-ctx.Done():
-				return
-			case <-p.stop:
-				return
-			case <-time.After(readEvery):
-			}
-		}
-	}()
+	p.stop = p.watch.Follow(ctx, readEvery, func(_ string, _ time.Time, flows []flowapi.Flow) { p.witness.Add(flows) })
 	return p, nil
 }
 
-// read gives the moment of each node's dump, as the node's clock says.
-func (p *places) read(ctx context.Context) map[string]time.Time {
-	taken := map[string]time.Time{}
-	for _, node := range p.nodes {
-		got, err := p.from.of(node).Flows(ctx, flowapi.Query{Namespace: conncheck.Namespace, Limit: flowapi.MaxLimit})
-		if err != nil {
-			if _, never := p.missing[node]; never {
-				p.missing[node] = fmt.Sprintf("node/%s: %v", node, err)
-			}
-			continue
-		}
-		delete(p.missing, node)
-		taken[node] = got.Taken
-		for i := range got.Flows {
-			got.Flows[i].Node = node
-		}
-		p.witness.Add(got.Flows)
-	}
-	return taken
-}
-
 // end waits for a dump of each node that is younger than the last case, and compares.
-func (p *places) end(ctx context.Context, cases []conncheck.Case, results []conncheck.Result, instead conncheck.Expected) (missing []string) {
-	close(p.stop)
-	<-p.ended
-	last := p.read(ctx)
-	for range patience {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(flowapi.MinPeriod):
-		}
-		for node, taken := range p.read(ctx) {
-			if taken.After(last[node]) {
-				delete(last, node)
-			}
-		}
-		if len(last) == 0 {
-			break
-		}
-	}
+func (p *places) end(cases []conncheck.Case, results []conncheck.Result, instead conncheck.Expected) (missing []string) {
+	p.stop()
 	p.witness.Judge(cases, results, p.devices, instead)
-	for _, of := range slices.Sorted(maps.Keys(p.missing)) {
-		missing = append(missing, p.missing[of])
-	}
-	return missing
+	return append(p.missing, p.watch.Missing()...)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -65,12 +66,12 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 	if err != nil {
 		return nil, err
 	}
-	from := agents{cluster, pods}
-	nodes := from.nodes()
+	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
+	nodes := from.Nodes()
 	if o.node != "" {
 		nodes = []string{o.node}
 	}
-	summaries, missing := all(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
+	summaries, missing := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
 		return from.counted(ctx, node, interval)
 	})
 	return answer.NewTop(s, by, summaries, missing, outside), nil
@@ -81,7 +82,7 @@ const patience = 10
 
 // counted is a node's summary of the time between two dumps, or of the life of each flow for no interval.
 func (a agents) counted(ctx context.Context, node string, interval time.Duration) (*flowapi.Summary, error) {
-	first, err := a.of(node).Summary(ctx, true)
+	first, err := a.Of(node).Summary(ctx, true)
 	if err != nil || interval <= 0 {
 		return first, err
 	}
@@ -91,7 +92,7 @@ func (a agents) counted(ctx context.Context, node string, interval time.Duration
 			return nil, ctx.Err()
 		case <-time.After(interval):
 		}
-		next, err := a.of(node).Summary(ctx, true)
+		next, err := a.Of(node).Summary(ctx, true)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/lint"
 	"github.com/ovn-offload/ovn-offload/pkg/nodecheck"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/perf"
+	"github.com/ovn-offload/ovn-offload/pkg/perf/load"
 )
 
 // TestNewTested_OneFailureIsNo, and a test of skipped cases alone has shown nothing.
@@ -101,4 +103,47 @@ func textOf(t *testing.T, a Answer) string {
 		t.Fatal(err)
 	}
 	return text.String()
+}
+
+// TestNewMeasured_SaysWhatItCost: a row for what was measured, the rest as failures; of two nodes on one machine it says so.
+func TestNewMeasured_SaysWhatItCost(t *testing.T) {
+	at := conncheck.Place{NodeA: "n1", NodeB: "n2"}
+	good := perf.Result{
+		ID: "stream/vf-other-node/tcp", BitsPerSecond: 9.64e10, HostCores: 0.5, SoftirqCores: 0.125, ToHardware: 1.9,
+		Report: load.Report{Bytes: 1}, Share: &offload.Share{Hardware: offload.Count{Packets: 999}, OVS: offload.Count{Packets: 1}}, Reason: offload.ReasonNew,
+	}
+	slow := perf.Result{
+		ID: "stream/veth-other-node/udp", BitsPerSecond: 1e9, PerSecond: 104000, HostCores: 2, OneMachine: true,
+		Report: load.Report{Bytes: 1, Datagrams: 90, Lost: 10}, Share: &offload.Share{OVS: offload.Count{Packets: 5}}, Reason: offload.ReasonOff,
+	}
+	rr := perf.Result{ID: "rr/host-other-node/tcp", PerSecond: 9000, HostCores: 2.9, Report: load.Report{Requests: 1, P50: 21.4, P99: 38, Server: load.CPU{Count: 4, Idle: 1.01, Busy: 3.9}}}
+	failed := perf.Result{ID: "crr/veth-other-node/tcp", Report: load.Report{Requests: 5, Failed: 1, Error: "reset"}}
+	if got, want := MeasuredLine(2, 12, rr), "[ 2/12] rr/host-other-node/tcp       9000 answers a second, 21/38 us"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	const head = "CASE                        Gb/s   PER SECOND        P50/P99 us  HARDWARE  HOST CORES  SOFTIRQ  Gb/s PER CORE\n"
+	for _, c := range []struct {
+		results []perf.Result
+		missing []string
+		want    Code
+		text    string
+	}{
+		{
+			[]perf.Result{good, slow, rr}, nil, Good, head +
+				"stream/vf-other-node/tcp    96.40  -                 -           100 %     0.50        0.12     192.8\n" +
+				"stream/veth-other-node/udp  1.00   104000 datagrams  -           0 %       2.00        0.00     0.5\n" +
+				"rr/host-other-node/tcp      -      9000 answers      21/38       -         -           0.00     -\n" +
+				"stream/vf-other-node/tcp: in hardware after 1.9 s at most\n" +
+				"stream/veth-other-node/udp: 10.0 % of the datagrams were lost\n1 case not in hardware because of offload-off\n" +
+				"both nodes are on one machine: its CPU time is counted once\n" +
+				"where host cores are not known, the load took cores from other work on the nodes\n3 of 3 measured; from node n1 to n2\n",
+		},
+		{[]perf.Result{good}, []string{"node/n2: no answer"}, Uncertain, "in hardware after 1.9 s at most\n1 of 1 measured; from node n1 to n2\nnot known: node/n2: no answer\n"},
+		{[]perf.Result{failed}, []string{"node/n2: no answer"}, Degraded, "failed: crr/veth-other-node/tcp: 1 of 6 were not answered: reset\n0 of 1 measured; from node n1 to n2\n"},
+	} {
+		got := NewMeasured(at, c.results, c.missing, time.Unix(0, 0))
+		if text := textOf(t, got); got.Code != c.want || !strings.Contains(text, c.text) {
+			t.Errorf("exit code %d, want %d:\n%s\nwant\n%s", got.Code, c.want, text, c.text)
+		}
+	}
 }

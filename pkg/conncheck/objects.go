@@ -3,6 +3,7 @@ package conncheck
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -34,16 +35,6 @@ type Place struct {
 	NodeA, NodeB, Image, Resource string
 }
 
-// NamespaceObject is the namespace, which admits pods with hostNetwork.
-func NamespaceObject() *corev1.Namespace {
-	return &corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{
-			Label: "true", "pod-security.kubernetes.io/enforce": "privileged",
-		}},
-	}
-}
-
 // Objects are those of the test in the order in which they are made: policies are in force when their pods begin.
 func Objects(at Place) []runtime.Object {
 	objects := policies()
@@ -70,35 +61,27 @@ func Objects(at Place) []runtime.Object {
 }
 
 func pod(name, node string, at Place) *corev1.Pod {
-	noToken, grace, limited := false, int64(0), false
-	p := &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: map[string]string{podKey: name}},
-	}
 	port := probe.DefaultPort
+	if strings.HasPrefix(name, "host-") {
+		port = hostPort
+	}
+	p := namespace(nil).Pod(name, node, at.Image, "ovn-offload-agent", "probe", "serve", "--name="+name, fmt.Sprintf("--port=%d", port))
+	p.Labels = map[string]string{podKey: name}
 	switch name {
 	case "host-a", "host-b":
-		p.Spec.HostNetwork, port = true, hostPort
+		p.Spec.HostNetwork = true
 	case "same", "other":
 		p.Labels[pairKey] = "true"
 	}
-	p.Spec.NodeName, p.Spec.AutomountServiceAccountToken, p.Spec.TerminationGracePeriodSeconds = node, &noToken, &grace
-	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	p.Spec.Containers = []corev1.Container{{
-		Name: "probe", Image: at.Image, ImagePullPolicy: corev1.PullIfNotPresent,
-		Command: []string{"ovn-offload-agent", "probe", "serve", "--name=" + name, fmt.Sprintf("--port=%d", port)},
-		Ports:   []corev1.ContainerPort{{Name: portName, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}},
-		ReadinessProbe: &corev1.Probe{ // a policy that denies the node's own packets does not matter to it
-			ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: ask(probe.Question{Protocol: "tcp", Host: "127.0.0.1", Family: 4, Port: port, Timeout: answerWithin})}},
-			PeriodSeconds: 2, TimeoutSeconds: 10,
-		},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: &limited,
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_RAW"}},
-		},
-	}}
+	c := &p.Spec.Containers[0]
+	c.Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}}
+	c.ReadinessProbe = &corev1.Probe{ // a policy that denies the node's own packets does not matter to it
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: ask(probe.Question{Protocol: "tcp", Host: "127.0.0.1", Family: 4, Port: port, Timeout: answerWithin})}},
+		PeriodSeconds: 2, TimeoutSeconds: 10,
+	}
+	c.SecurityContext.Capabilities.Add = []corev1.Capability{"NET_RAW"}
 	if at.Resource != "" && slices.Contains([]string{"client", "same", "other"}, name) {
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(at.Resource): quantity.MustParse("1")}
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceName(at.Resource): quantity.MustParse("1")}
 	}
 	return p
 }

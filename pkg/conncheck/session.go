@@ -1,20 +1,14 @@
 package conncheck
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck/probe"
@@ -23,112 +17,22 @@ import (
 )
 
 // Session makes, asks and removes the objects of a test.
-type Session struct {
-	client dynamic.Interface
-	exec   *sysdump.Cluster
-}
+type Session struct{ scratch.Session }
 
 // NewSession runs commands in the test's namespace by exec, which was made for Namespace.
 func NewSession(client dynamic.Interface, exec *sysdump.Cluster) *Session {
-	return &Session{client: client, exec: exec}
+	return &Session{scratch.Session{Namespace: namespace(client), Exec: exec}}
 }
 
-// The times for pods to be ready, and for the network to answer the first time.
-const (
-	podsWithin    = 3 * time.Minute
-	settledWithin = 40 * time.Second
-	lookEvery     = time.Second
-)
+// settledWithin is the time for the network to answer the first time.
+const settledWithin = 40 * time.Second
 
-func resource(kind string) schema.GroupVersionResource {
-	switch kind {
-	case "Namespace":
-		return scratch.Namespaces()
-	case "Service":
-		return schema.GroupVersionResource{Version: "v1", Resource: "services"}
-	case "NetworkPolicy":
-		return schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
-	case "Node":
-		return schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	}
-	return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-}
-
-func (s *Session) create(ctx context.Context, object runtime.Object) error {
-	return s.namespace().Create(ctx, resource(object.GetObjectKind().GroupVersionKind().Kind), object)
-}
-
-func (s *Session) namespace() scratch.Namespace {
-	return scratch.Namespace{Client: s.client, Name: Namespace, Label: Label, Purpose: "test"}
-}
-
-// ErrPresent says that the namespace is there: of a test that runs, or of one that was killed.
-var ErrPresent = errors.New("namespace " + Namespace + " is there already: another test runs, or was killed")
-
-// Make makes the objects and waits until the pods are ready.
-func (s *Session) Make(ctx context.Context, at Place) error {
-	err := s.create(ctx, NamespaceObject())
-	if apierrors.IsAlreadyExists(err) {
-		return ErrPresent
-	}
-	if err != nil {
-		return err
-	}
-	for _, object := range Objects(at) {
-		if err := s.create(ctx, object); err != nil {
-			return err
-		}
-	}
-	var waits []string
-	err = wait.PollUntilContextTimeout(ctx, lookEvery, podsWithin, true, func(ctx context.Context) (bool, error) {
-		pods, err := list[corev1.Pod](ctx, s, "Pod")
-		waits = waits[:0]
-		for _, pod := range pods {
-			if state := unready(pod); state != "" {
-				waits = append(waits, fmt.Sprintf("pod/%s on %s: %s", pod.Name, pod.Spec.NodeName, state))
-			}
-		}
-		return err == nil && len(waits) == 0, err
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for the pods of the test: %w: %s", err, strings.Join(waits, "; "))
-	}
-	return nil
-}
-
-// unready is why a pod is not ready; "" for one that is.
-func unready(pod corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return ""
-		}
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Waiting != nil {
-			return strings.TrimSpace(c.State.Waiting.Reason + " " + c.State.Waiting.Message)
-		}
-	}
-	return string(pod.Status.Phase)
-}
-
-func list[T any](ctx context.Context, s *Session, kind string) ([]T, error) {
-	found, err := s.client.Resource(resource(kind)).Namespace(Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var objects []T
-	for _, item := range found.Items {
-		var object T
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &object); err != nil {
-			return nil, err
-		}
-		objects = append(objects, object)
-	}
-	return objects, nil
+func namespace(client dynamic.Interface) scratch.Namespace {
+	return scratch.Namespace{Client: client, Name: Namespace, Label: Label, Purpose: "test"}
 }
 
 func get[T any](ctx context.Context, s *Session, kind, namespace, name string) (object T, err error) {
-	found, err := s.client.Resource(resource(kind)).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := s.Client.Resource(scratch.Resource(kind)).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return object, fmt.Errorf("reading %s %s: %w", kind, name, err)
 	}
@@ -138,11 +42,11 @@ func get[T any](ctx context.Context, s *Session, kind, namespace, name string) (
 
 // Env reads the addresses, and makes the policy that needs them.
 func (s *Session) Env(ctx context.Context, at Place) (Env, error) {
-	pods, err := list[corev1.Pod](ctx, s, "Pod")
+	pods, err := scratch.List[corev1.Pod](ctx, s.Namespace, "Pod")
 	if err != nil {
 		return Env{}, err
 	}
-	services, err := list[corev1.Service](ctx, s, "Service")
+	services, err := scratch.List[corev1.Service](ctx, s.Namespace, "Service")
 	if err != nil {
 		return Env{}, err
 	}
@@ -159,7 +63,7 @@ func (s *Session) Env(ctx context.Context, at Place) (Env, error) {
 		return Env{}, err
 	}
 	env := NewEnv(pods, services, a, b, api)
-	return env, s.create(ctx, BlockPolicy(env))
+	return env, s.Add(ctx, BlockPolicy(env))
 }
 
 // Settle waits until the network has the objects of some cases. It ends without an error when time is up: the cases say
@@ -186,15 +90,7 @@ func (s *Session) Settle(ctx context.Context, cases []Case, env Env, parallel in
 }
 
 // Ask is a Prober.
-func (s *Session) Ask(ctx context.Context, pod string, command []string) (probe.Reply, error) {
-	var out, errs bytes.Buffer
-	var reply probe.Reply
-	if err := s.exec.Exec(ctx, sysdump.Container{Pod: pod, Name: "probe"}, command, &out, &errs); err != nil {
-		return reply, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
-	}
-	err := json.Unmarshal(out.Bytes(), &reply)
+func (s *Session) Ask(ctx context.Context, pod string, command []string) (reply probe.Reply, err error) {
+	err = s.Run(ctx, pod, command, &reply)
 	return reply, err
 }
-
-// Remove deletes the namespace and waits until it is gone. It says whether there was one.
-func (s *Session) Remove(ctx context.Context) (bool, error) { return s.namespace().Remove(ctx) }

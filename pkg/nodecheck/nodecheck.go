@@ -73,11 +73,7 @@ func (c Cluster) Run(ctx context.Context, nodes []string) (reports []Report, err
 	if _, err := namespace.Remove(ctx); err != nil { // what an interrupted command has left
 		return nil, err
 	}
-	err = namespace.Create(ctx, scratch.Namespaces(), &corev1.Namespace{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: map[string]string{label: "true", "pod-security.kubernetes.io/enforce": "privileged"}},
-	})
-	if err != nil {
+	if err := namespace.Create(ctx, scratch.Namespaces(), namespace.Object()); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -2,7 +2,8 @@
 //
 // Place in the data flow:
 //
-//	kubectl offload test, preflight -> conncheck, nodecheck -> Namespace -> API server
+//	kubectl offload test, perf, preflight -> conncheck, perf, nodecheck -> Namespace -> API server
+//	conncheck, perf -> Session: makes pods, waits until they are ready, runs commands in them
 package scratch
 
 import (

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,10 +22,15 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
+// oneTest is for those who make the namespace of the test.
+var oneTest sync.Mutex
+
 // TestPlugin_TestFindsWhatDoesNotWork: all cases are good in a network that works, and with a policy that the test does not
 // know the cases fail that it concerns, and no other. What a killed test has left, --cleanup deletes.
 func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 	t.Parallel()
+	oneTest.Lock()
+	defer oneTest.Unlock()
 	junit := filepath.Join(t.TempDir(), "result.xml")
 	out, code := kubectlOffload(t, "test", tier.Pick("--quick", "--full"), "--junit", junit)
 	t.Log(out)
@@ -82,8 +88,13 @@ func testFindsPlaces(t *testing.T) {
 	}
 }
 
-// startTest begins a test and waits for its namespace.
 func startTest(t *testing.T, args ...string) (wait func() (string, int), process *os.Process) {
+	t.Helper()
+	return startIn(t, conncheck.Namespace, append([]string{"test"}, args...)...)
+}
+
+// startIn begins a verb that makes a namespace, and waits for that.
+func startIn(t *testing.T, namespace string, args ...string) (wait func() (string, int), process *os.Process) {
 	t.Helper()
 	path, err := plugin()
 	if err != nil {
@@ -91,13 +102,13 @@ func startTest(t *testing.T, args ...string) (wait func() (string, int), process
 	}
 	_, config := cluster.Kubectl()
 	var out bytes.Buffer
-	cmd := exec.Command(path, append([]string{"test"}, args...)...)
+	cmd := exec.Command(path, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "KUBECONFIG="+config), &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, soon, "the namespace is there", func() (bool, string) {
-		_, err := cluster.client.CoreV1().Namespaces().Get(t.Context(), conncheck.Namespace, metav1.GetOptions{})
+		_, err := cluster.client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
 	return func() (string, int) {
@@ -110,7 +121,12 @@ func startTest(t *testing.T, args ...string) (wait func() (string, int), process
 
 func testIsGone(t *testing.T) {
 	t.Helper()
-	if _, err := cluster.client.CoreV1().Namespaces().Get(context.Background(), conncheck.Namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("namespace %s is there: %v", conncheck.Namespace, err)
+	isGone(t, conncheck.Namespace)
+}
+
+func isGone(t *testing.T, namespace string) {
+	t.Helper()
+	if _, err := cluster.client.CoreV1().Namespaces().Get(context.Background(), namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("namespace %s is there: %v", namespace, err)
 	}
 }

@@ -1,0 +1,99 @@
+// Package byexec asks the agents of nodes for flows by exec in their pods, also again and again while something runs.
+//
+// Place in the data flow:
+//
+//	kubectl offload -> Agents -> exec: ovn-offload-agent api -> flowapi.Handler of the agent
+//	kubectl offload test, perf -> Watch -> Agents of two nodes -> conncheck.Witness, perf.Meter
+package byexec
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
+)
+
+// Agents asks the agents of nodes for flows, by exec in their pods.
+type Agents struct {
+	Cluster *sysdump.Cluster
+	Pods    []corev1.Pod
+}
+
+// answerWithin bounds the answer of one node.
+const answerWithin = 30 * time.Second
+
+// Nodes are those with an agent of a datapath. Of a host with a DPU that is the agent of the DPU.
+func (a Agents) Nodes() []string {
+	var nodes []string
+	for _, pod := range a.Pods {
+		if pod.Namespace == a.Cluster.Namespace && strings.HasPrefix(pod.Labels["app"], App) && pod.Labels["app"] != App+"-dpu-host" {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// App and Container are those of the agents' pods.
+const App, Container = "ovnkube-node", "ovn-offload-agent"
+
+// Of is a client of one node's agent.
+func (a Agents) Of(node string) flowapi.Client {
+	return flowapi.Client{URL: "http://" + node, HTTP: &http.Client{Transport: byExec{a, node}, Timeout: answerWithin}}
+}
+
+// byExec asks an agent by its command "api".
+type byExec struct {
+	Agents
+	node string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (e byExec) RoundTrip(r *http.Request) (*http.Response, error) {
+	container, err := e.Cluster.Find(e.Pods, App, Container, e.node)
+	if err != nil {
+		return nil, err
+	}
+	var out, errs bytes.Buffer
+	if err := e.Cluster.Exec(r.Context(), container, []string{"ovn-offload-agent", "api", r.URL.RequestURI()}, &out, &errs); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
+	}
+	return http.ReadResponse(bufio.NewReader(&out), r)
+}
+
+// nodesAtOnce bounds the agents that are asked at the same time.
+const nodesAtOnce = 16
+
+// All asks several nodes. The errors are by node.
+func All[T any](ctx context.Context, nodes []string, ask func(ctx context.Context, node string) (*T, error)) (answers []*T, missing []string) {
+	var group errgroup.Group
+	group.SetLimit(nodesAtOnce)
+	var collecting sync.Mutex
+	for _, node := range nodes {
+		group.Go(func() error {
+			got, err := ask(ctx, node)
+			collecting.Lock()
+			defer collecting.Unlock()
+			if err != nil {
+				missing = append(missing, fmt.Sprintf("node/%s: %v", node, err))
+			} else {
+				answers = append(answers, got)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	slices.Sort(missing)
+	return answers, missing
+}
