@@ -37,6 +37,7 @@ func Programs() []Program {
 		{Name: "ovn-offload-agent", Package: "./cmd/agent"},
 		{Name: "ovn-k8s-cni-overlay", Package: "./cmd/cni"},
 		{Name: "ovn-offload-relay", Package: "./cmd/relay"},
+		{Name: "kubectl-offload", Package: "./cmd/kubectl-offload"}, // helm test runs it
 	}
 }
 
