@@ -107,28 +107,18 @@ func (o *perfOptions) session() (*scratch.Session, error) {
 	return &scratch.Session{Namespace: perf.Namespace(client), Exec: exec}, nil
 }
 
-func (o *perfOptions) place(ctx context.Context, cases []perf.Case) (conncheck.Place, error) {
-	nodes, err := o.readNodes(ctx)
-	if err != nil {
-		return conncheck.Place{}, err
-	}
-	client, err := o.client()
-	if err != nil {
-		return conncheck.Place{}, err
-	}
-	agents, err := conncheck.DaemonSets(ctx, client, o.system)
-	if err != nil {
-		return conncheck.Place{}, err
-	}
+func (o *perfOptions) place(ctx context.Context, cases []perf.Case) (at conncheck.Place, err error) {
 	var named []string
 	if o.fromNode != "" {
 		named = []string{o.fromNode, o.toNode}
 	}
-	at, err := conncheck.Choose(nodes, agents, named, o.image)
+	if at, err = twoNodes(ctx, &o.readOptions, named, o.image, o.resource); err != nil {
+		return at, err
+	}
+	nodes, err := o.readNodes(ctx)
 	if err != nil {
 		return at, err
 	}
-	at.Resource = o.resource
 	return at, perf.Fits(at, cases, nodes)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
 	"github.com/ovn-offload/ovn-offload/pkg/scratch"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
 // testOptions are the flags of test.
@@ -108,7 +109,7 @@ func (o *testOptions) validate() error {
 	if o.given && o.cleanup {
 		return errors.New("want --use-namespace or --cleanup: a namespace that is given is not deleted")
 	}
-	if _, ok := expectations()[o.instead]; !ok || o.instead != "" && !o.places {
+	if _, ok := conncheck.ParseExpected(o.instead); !ok || o.instead != "" && !o.places {
 		return fmt.Errorf("--expect=%s: want hardware or software, and places", o.instead)
 	}
 	return nil
@@ -129,18 +130,27 @@ func (o *testOptions) session() (*conncheck.Session, error) {
 }
 
 func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
+	return twoNodes(ctx, &o.readOptions, o.nodes, o.image, o.resource)
+}
+
+// twoNodes finds the nodes of a test.
+func twoNodes(ctx context.Context, o *readOptions, named []string, image, resource string) (at conncheck.Place, err error) {
 	nodes, err := o.readNodes(ctx)
 	if err != nil {
-		return conncheck.Place{}, err
+		return at, err
 	}
 	var agents []appsv1.DaemonSet
-	if o.image == "" {
-		if agents, err = o.agents(ctx); err != nil {
-			return conncheck.Place{}, err
+	if image == "" { // of a snapshot they have no images
+		client, err := o.client()
+		if err != nil {
+			return at, err
+		}
+		if agents, err = conncheck.DaemonSets(ctx, client, o.system); err != nil {
+			return at, err
 		}
 	}
-	at, err := conncheck.Choose(nodes, agents, o.nodes, o.image)
-	at.Resource = o.resource
+	at, err = conncheck.Choose(nodes, agents, named, image)
+	at.Resource = resource
 	return at, err
 }
 
@@ -163,30 +173,29 @@ func (o *testOptions) cases(
 	if err != nil {
 		return nil, nil, err
 	}
-	env, err := session.Env(ctx, at)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := session.Settle(ctx, cases, env, o.parallel); err != nil {
-		return nil, nil, err
-	}
-	var watched *places
-	if o.places {
-		if watched, err = o.watch(ctx, at, env); err != nil {
-			return nil, nil, err
-		}
-	}
 	n := 0
-	run := conncheck.Runner{Env: env, Parallel: o.parallel, Ask: session.Ask, Done: func(r conncheck.Result) {
+	trial := conncheck.Trial{Session: session, At: at, Parallel: o.parallel, Done: func(r conncheck.Result) {
 		if n++; r.Verdict != conncheck.Skip {
 			fmt.Fprintln(progress, answer.TestedLine(n, len(cases), r))
 		}
 	}}
-	results = run.Run(ctx, cases)
-	if watched != nil {
-		missing = watched.end(cases, results, expectations()[o.instead])
+	if o.places {
+		trial.Look = o.look
 	}
-	return results, missing, ctx.Err()
+	return trial.Run(ctx, cases)
+}
+
+func (o *testOptions) look(ctx context.Context) (*conncheck.Sight, error) {
+	s, err := o.snapshot(ctx, snapshot.Pods, snapshot.NodeOffloads)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := o.cluster()
+	if err != nil {
+		return nil, err
+	}
+	instead, _ := conncheck.ParseExpected(o.instead) // validate has read it
+	return conncheck.NewSight(s, cluster, instead)
 }
 
 func writeJUnit(path string, results []conncheck.Result) error {
@@ -195,13 +204,4 @@ func writeJUnit(path string, results []conncheck.Result) error {
 		return err
 	}
 	return errors.Join(conncheck.WriteJUnit(file, results), file.Close())
-}
-
-// agents are read whole: a snapshot has no images.
-func (o *testOptions) agents(ctx context.Context) ([]appsv1.DaemonSet, error) {
-	client, err := o.client()
-	if err != nil {
-		return nil, err
-	}
-	return conncheck.DaemonSets(ctx, client, o.system)
 }

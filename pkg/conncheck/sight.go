@@ -1,0 +1,90 @@
+package conncheck
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
+)
+
+// Sight compares where packets were handled, by the flows of a test's nodes while its cases run.
+type Sight struct {
+	agents  byexec.Agents
+	devices Devices
+	// instead replaces what the table expects, if it is not zero.
+	instead Expected
+	// missing is what could not be read.
+	missing []string
+}
+
+// readEvery is shorter than the ten seconds for which a flow lives without a packet.
+const readEvery = 3 * time.Second
+
+// ParseExpected reads a place that is expected of all packets: hardware or software; empty: the table's.
+func ParseExpected(text string) (e Expected, ok bool) {
+	e, ok = map[string]Expected{"": {}, "hardware": {Hardware: true}, "software": {Because: offload.ReasonOutput}}[text]
+	return e, ok
+}
+
+// NewSight reads a snapshot of the time when the pods of the test are there. The flows of a host with a DPU are with the DPU,
+// and are not read.
+func NewSight(s *snapshot.Snapshot, cluster *sysdump.Cluster, instead Expected) (*Sight, error) {
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, err
+	}
+	offloads, err := snapshot.Objects[v1alpha1.NodeOffload](s, snapshot.NodeOffloads)
+	if err != nil {
+		return nil, err
+	}
+	sight := &Sight{agents: byexec.Agents{Cluster: cluster, Pods: pods}, devices: NewDevices(pods, offloads), instead: instead}
+	for _, resource := range slices.Sorted(maps.Keys(s.Missing)) {
+		sight.missing = append(sight.missing, s.Missing[resource])
+	}
+	return sight, nil
+}
+
+// Trial is a test in a session whose pods are there.
+type Trial struct {
+	*Session
+	At       Place
+	Parallel int
+	// Look begins to compare places; nil: they are not compared.
+	Look func(context.Context) (*Sight, error)
+	// Done gets each result as it comes, one at a time.
+	Done func(Result)
+}
+
+// Run waits until the network has the objects of the cases, and asks. Missing is what could not be read of the flows.
+func (t Trial) Run(ctx context.Context, cases []Case) (results []Result, missing []string, err error) {
+	env, err := t.Env(ctx, t.At)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := t.Settle(ctx, cases, env, t.Parallel); err != nil {
+		return nil, nil, err
+	}
+	run := Runner{Env: env, Parallel: t.Parallel, Ask: t.Ask, Done: t.Done}
+	if t.Look == nil {
+		return run.Run(ctx, cases), nil, ctx.Err()
+	}
+	sight, err := t.Look(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	watch, witness := byexec.NewWatch(sight.agents, Namespace, t.At.NodeA, t.At.NodeB), NewWitness(env)
+	end := watch.Follow(ctx, readEvery, func(_ string, _ time.Time, flows []flowapi.Flow) { witness.Add(flows) })
+	results = run.Run(ctx, cases)
+	end()
+	witness.Judge(cases, results, sight.devices, sight.instead)
+	return results, append(sight.missing, watch.Missing()...), ctx.Err()
+}
