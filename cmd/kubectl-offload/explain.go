@@ -96,7 +96,7 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 	return answer.ExplainObject(s, kinds[kind], name, flows, missing)
 }
 
-// ensurePolicy refuses a policy that the cluster does not have. An archive has no policies, and not all users may read them.
+// ensurePolicy refuses a policy that the cluster does not have. Old archives have no policies, and not all users may read them.
 func (o *explainOptions) ensurePolicy(ctx context.Context, name string) error {
 	if o.from != "" {
 		return nil

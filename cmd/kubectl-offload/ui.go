@@ -7,14 +7,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
+	"github.com/ovn-offload/ovn-offload/pkg/web/proxy"
 )
 
 func uiCommand() *cobra.Command {
@@ -39,7 +43,8 @@ func uiCommand() *cobra.Command {
 	return cmd
 }
 
-// page shows what the relay has, if there is one, and otherwise what the API server has. Paths are computed here.
+// page shows what the relay has, if there is one, and otherwise what the API server has. Paths are computed here, and the names
+// of policies are read here.
 func (o *readOptions) page(ctx context.Context, direct bool) (http.Handler, error) {
 	facts, err := o.facts()
 	if err != nil {
@@ -49,7 +54,11 @@ func (o *readOptions) page(ctx context.Context, direct bool) (http.Handler, erro
 	if direct || o.from != "" {
 		return page, nil
 	}
-	relay, err := o.findRelay(ctx)
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	relay, err := proxy.Find(ctx, rc, o.system)
 	if err != nil || relay == nil {
 		return page, err
 	}
@@ -57,7 +66,10 @@ func (o *readOptions) page(ctx context.Context, direct bool) (http.Handler, erro
 	mux.Handle("/", page)
 	mux.Handle("GET /api/v1/views/{view}", relay)
 	mux.Handle("GET /api/v1/stream/{view}", relay)
-	mux.Handle("GET /api/v1/views/path", page)
+	for _, view := range []string{"path", "policies"} { // the relay has no access to OVN's databases
+		mux.Handle("GET /api/v1/views/"+view, page)
+		mux.Handle("GET /api/v1/stream/"+view, page)
+	}
 	return mux, nil
 }
 
@@ -89,6 +101,12 @@ type pageFacts struct {
 	mu   sync.Mutex
 	read *snapshot.Snapshot
 	at   time.Time
+
+	asking sync.Mutex
+	// streams are those of the namespaces that were asked for last.
+	streams    *web.StreamList
+	namespaces []string
+	until      time.Time
 }
 
 func (o *readOptions) facts() (*pageFacts, error) {
@@ -136,3 +154,64 @@ func (*pageFacts) Flows(context.Context, string, string) (*web.FlowList, error) 
 
 // Traffic implements web.Facts.
 func (*pageFacts) Traffic(context.Context) (*web.Traffic, error) { return nil, web.ErrNoRelay }
+
+// Streams implements web.Facts, by the agents of the nodes with pods of the namespaces.
+func (f *pageFacts) Streams(ctx context.Context, namespaces []string) (*web.StreamList, error) {
+	s, err := f.Snapshot(ctx, web.Want{})
+	if err != nil {
+		return nil, err
+	}
+	if f.archive != nil {
+		return web.NewStreamList(s, s.Flows(""), namespaces, nil)
+	}
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	if slices.Equal(f.namespaces, namespaces) && time.Now().Before(f.until) {
+		return f.streams, nil
+	}
+	hosts, all, err := web.Hosts(s, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	flows, missing, err := f.options.readAll(ctx, s, hosts, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	if all > len(hosts) {
+		missing = append(missing, fmt.Sprintf("flows of %d nodes: at most %d are asked, choose fewer namespaces", all-len(hosts), len(hosts)))
+	}
+	if f.streams, err = web.NewStreamList(s, flows, namespaces, missing); err != nil {
+		return nil, err
+	}
+	f.namespaces, f.until = namespaces, time.Now().Add(refresh)
+	return f.streams, nil
+}
+
+// readAll reads the flows of namespaces on nodes, with their names.
+func (o *readOptions) readAll(ctx context.Context, s *snapshot.Snapshot, nodes, namespaces []string) (flows []flowapi.Flow, missing []string, err error) {
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := o.cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	from := agents{cluster, pods}
+	seen := map[string]bool{} // flows between two of the namespaces
+	for _, namespace := range namespaces {
+		some, left, err := from.flows(ctx, nodes, flowapi.Query{Namespace: namespace, Why: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		missing = append(missing, left...)
+		for _, f := range some {
+			if key := f.Node + "/" + f.ID; !seen[key] {
+				seen[key] = true
+				flows = append(flows, f)
+			}
+		}
+	}
+	slices.Sort(missing)
+	return flows, slices.Compact(missing), nil
+}

@@ -5,10 +5,11 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
 // withheld is in place of what a caller may not see.
-const withheld = "withheld"
+const withheld = web.Withheld
 
 // restrictFlow leaves of a flow what a caller may see: the flow counts as his if one of its ends is a pod that is his.
 // Then the other end's names and address are withheld, and so are texts that may have them, unless he may see all pods. own

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -127,7 +128,7 @@ func (f *Followed) Snapshot() *snapshot.Snapshot {
 // With implements Objects: it adds the pods, and Services if they are asked for, of one view.
 func (f *Followed) With(ctx context.Context, want web.Want) (*snapshot.Snapshot, error) {
 	shared := f.Snapshot()
-	if want.Pod == "" && want.Node == "" && want.Namespace == "" {
+	if want.Pod == "" && want.Node == "" && len(want.Namespaces) == 0 {
 		return shared, nil
 	}
 	switch {
@@ -148,11 +149,24 @@ func (f *Followed) With(ctx context.Context, want web.Want) (*snapshot.Snapshot,
 		s := narrow(shared, want.Node)
 		return s, s.List(ctx, f.client, snapshot.Pods, snapshot.Selected{Fields: "spec.nodeName=" + want.Node})
 	}
+	return f.namespaces(ctx, shared, want)
+}
+
+// namespaces adds the objects of namespaces that are asked for.
+func (f *Followed) namespaces(ctx context.Context, shared *snapshot.Snapshot, want web.Want) (*snapshot.Snapshot, error) {
 	s := shared.Only()
-	if err := s.List(ctx, f.client, snapshot.Pods, snapshot.Selected{Namespace: want.Namespace}); err != nil {
-		return nil, err
+	for _, r := range []snapshot.Resource{snapshot.Pods, snapshot.Services, snapshot.NetworkPolicies} {
+		if !slices.Contains(want.Resources, r) {
+			continue
+		}
+		for _, namespace := range want.Namespaces {
+			if err := s.List(ctx, f.client, r, snapshot.Selected{Namespace: namespace}); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return s, s.List(ctx, f.client, snapshot.Services, snapshot.Selected{Namespace: want.Namespace})
+	s.Sort()
+	return s, nil
 }
 
 // narrow leaves one of the nodes: a view of it, or of a pod on it, does not wait for the others to be read.

@@ -141,7 +141,7 @@ func hostOf(s *snapshot.Snapshot, pod string) string {
 
 // addresses are those of the pods and Services of a namespace, as far as they are the caller's to see.
 func (r *Relay) addresses(ctx context.Context, namespace string, sight *Sight) (map[string]bool, error) {
-	s, err := r.objects.With(ctx, web.Want{Namespace: namespace})
+	s, err := r.objects.With(ctx, web.Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.Services}, Namespaces: []string{namespace}})
 	if err != nil {
 		return nil, err
 	}

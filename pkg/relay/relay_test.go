@@ -82,6 +82,7 @@ func world(own, foreign name) (static, source) {
 			"status": map[string]any{"phase": "Running", "podIPs": []any{map[string]any{"ip": n.address}}},
 		})
 		s.Add(snapshot.Services, map[string]any{"metadata": map[string]any{"namespace": n.namespace, "name": n.service}, "spec": map[string]any{}})
+		s.Add(snapshot.NetworkPolicies, map[string]any{"metadata": map[string]any{"namespace": n.namespace, "name": n.policy}, "spec": map[string]any{"podSelector": map[string]any{}}})
 		s.Add(snapshot.Events, map[string]any{
 			"metadata": map[string]any{"namespace": n.namespace, "name": n.pod + ".1"}, "type": "Warning", "reason": "NetworkFailed", "note": n.pod + " failed",
 			"regarding": map[string]any{"kind": "Pod", "namespace": n.namespace, "name": n.pod}, "eventTime": "2023-11-14T22:13:00.000000Z",
@@ -108,6 +109,9 @@ func world(own, foreign name) (static, source) {
 			Why: &flowapi.Why{Problem: foreign.port, Rules: []flowapi.Rule{{Rule: foreign.address, Name: &flowapi.Name{
 				Stage: "ls_in_acl_eval", What: foreign.policy, Problem: foreign.policy, Objects: []string{"NetworkPolicy/" + foreign.namespace + "/" + foreign.policy}}}}}},
 		{ID: "2", From: end(foreign), To: []flowapi.End{end(own)}, Packet: flowapi.Packet{Source: foreign.address, Target: own.address}},
+		{ID: "4", From: end(own), Packet: flowapi.Packet{Source: own.address, Target: foreign.address}, Way: flowapi.Way{Drops: true}, Traffic: flowapi.Traffic{Packets: 7},
+			Why: &flowapi.Why{Rules: []flowapi.Rule{{Name: &flowapi.Name{
+				Stage: "ls_in_acl_eval", Row: "ACL", Objects: []string{"NetworkPolicy/" + foreign.namespace + "/" + foreign.policy, "NetworkPolicy/" + own.namespace + "/" + own.policy}}}}}},
 		{ID: "3", From: end(foreign), Packet: flowapi.Packet{Source: foreign.address, Target: foreign.address}},
 	}}
 	return static{s}, from
@@ -152,6 +156,15 @@ func get(t testing.TB, r *Relay, token, view string, q url.Values) (int, string)
 	return w.Code, w.Body.String()
 }
 
+// in are the namespaces of a view.
+func in(names ...name) url.Values {
+	var all []string
+	for _, n := range names {
+		all = append(all, n.namespace)
+	}
+	return url.Values{"namespaces": {strings.Join(all, ",")}}
+}
+
 func of(n name) url.Values { return url.Values{"name": {n.namespace + "/" + n.pod}} }
 
 // TestRelay_ShowsEachCallerWhatHeMaySee: caller, view and namespace.
@@ -192,6 +205,18 @@ func TestRelay_ShowsEachCallerWhatHeMaySee(t *testing.T) {
 		{"tenant", "traffic", nil, 200, "shop/web-0", `"sums"`},
 		{"anyone", "traffic", nil, 200, `"agents":1`, "web-0"},
 		{"tenant", "worst", nil, 200, "shop/web-0", "vault-0"},
+		{"admin", "map", in(own, foreign), 200, "dropped by netpol/bank/deny-vault, netpol/shop/allow-web", ""},
+		{"tenant", "map", in(own), 200, "pod/shop/web-0", "vault"},
+		{"tenant", "map", in(own), 200, "dropped by netpol/shop/allow-web, withheld", "bank"},
+		{"tenant", "map", in(own), 200, "another namespace", "10.244"},
+		{"tenant", "map", in(own, foreign), 403, "", "vault"},
+		{"viewer", "map", in(own), 403, "", "web-0"},
+		{"operator", "map", in(own), 403, "", "web-0"},
+		{"", "map", in(own), 401, "", "web-0"},
+		{"admin", "policies", in(foreign), 200, "netpol/bank/deny-vault", "netpol/shop"},
+		{"tenant", "policies", in(own), 200, "netpol/shop/allow-web", "deny-vault"},
+		{"tenant", "policies", in(foreign), 403, "", "deny-vault"},
+		{"viewer", "policies", in(own), 403, "", "allow-web"},
 		{"admin", "path", url.Values{"from": {"pod/shop/web-0"}, "to": {"192.0.2.1:80"}}, 502, "kubectl offload trace", ""},
 	} {
 		code, body := get(t, r, test.caller, test.view, test.q)
@@ -221,8 +246,8 @@ func checkForeign(t *testing.T, seed uint64) {
 	other := name{word(), word(), word(), word(), word(), fmt.Sprintf("203.0.113.%d", random.IntN(256))}
 	r := newRelay(own, other, &rights{of: callers()})
 	for _, caller := range []string{"tenant", "viewer", "operator", "anyone"} {
-		for _, view := range []string{"overview", "health", "worst", "traffic", "pod", "node", "flows"} {
-			for _, q := range []url.Values{nil, of(own), {"name": {"w1"}}, {"node": {"w1"}}, {"pod": {own.namespace + "/" + own.pod}}} {
+		for _, view := range []string{"overview", "health", "worst", "traffic", "pod", "node", "flows", "map", "policies"} {
+			for _, q := range []url.Values{nil, of(own), in(own), {"name": {"w1"}}, {"node": {"w1"}}, {"pod": {own.namespace + "/" + own.pod}}} {
 				_, body := get(t, r, caller, view, q)
 				for _, text := range []string{other.namespace, other.pod, other.service, other.policy, other.port, other.address} {
 					if strings.Contains(body, text) {
@@ -234,6 +259,21 @@ func checkForeign(t *testing.T, seed uint64) {
 	}
 	if _, body := get(t, r, "admin", "node", url.Values{"name": {"w1"}}); !strings.Contains(body, other.pod) {
 		t.Fatal("the fixture has no foreign name to see")
+	}
+	if _, body := get(t, r, "admin", "map", in(own)); !strings.Contains(body, other.policy) || !strings.Contains(body, other.namespace) {
+		t.Fatal("the fixture has no foreign name to see in a map")
+	}
+}
+
+// TestRelay_SaysWhoseFlowsAreMissing without the name of a node.
+func TestRelay_SaysWhoseFlowsAreMissing(t *testing.T) {
+	o, from := world(own, foreign)
+	for want, agents := range map[string]map[string]flowapi.Source{"has no agent": nil, "does not answer": {"w1": failing{from}}} {
+		of := func() map[string]flowapi.Source { return agents }
+		r := New(o, NewReviewer(&rights{of: callers()}), of, NewGathered(of))
+		if code, body := get(t, r, "tenant", "map", in(own)); code != 200 || !strings.Contains(body, want) || strings.Contains(body, "w1") {
+			t.Errorf("%d: %s, want %q", code, body, want)
+		}
 	}
 }
 
@@ -314,6 +354,10 @@ func TestRelay_ManyViewersAreOneQuestion(t *testing.T) {
 
 // failing is an agent that does not answer.
 type failing struct{ source }
+
+func (failing) Flows(context.Context, flowapi.Query) (*flowapi.Flows, error) {
+	return nil, errors.New("no route to host w1")
+}
 
 func (failing) Summary(context.Context, bool) (*flowapi.Summary, error) {
 	return nil, errors.New("no route to host")

@@ -25,7 +25,7 @@ func Restrict(s *snapshot.Snapshot, sight *Sight) *snapshot.Snapshot {
 		}
 	}
 	// pods first: the nodes that they are on are then known
-	for _, resource := range []snapshot.Resource{snapshot.Pods, snapshot.Services, snapshot.Events, snapshot.NodeOffloads} {
+	for _, resource := range []snapshot.Resource{snapshot.Pods, snapshot.Services, snapshot.NetworkPolicies, snapshot.Events, snapshot.NodeOffloads} {
 		for _, object := range s.Shared(resource) {
 			r.add(out, resource, object)
 		}
@@ -64,7 +64,7 @@ func (r restriction) add(to *snapshot.Snapshot, resource snapshot.Resource, o *s
 		}
 		host, _, _ := unstructured.NestedString(o.Fields(), "spec", "nodeName")
 		r.hosts[host] = true
-	case snapshot.Services:
+	case snapshot.Services, snapshot.NetworkPolicies:
 		if !r.sight.Pods(namespace) {
 			return
 		}

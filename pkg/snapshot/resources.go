@@ -20,12 +20,13 @@ const (
 	NodeOffloads     Resource = "nodeoffloads"
 	OffloadPolicies  Resource = "offloadpolicies"
 	PhysicalNetworks Resource = "physicalnetworks"
+	NetworkPolicies  Resource = "networkpolicies"
 )
 
 // All are the resources that an archive has.
 func All() []Resource {
 	return []Resource{
-		Nodes, Pods, Services, Events, Leases, Deployments, DaemonSets, StatefulSets, NodeOffloads, OffloadPolicies, PhysicalNetworks,
+		Nodes, Pods, Services, Events, Leases, Deployments, DaemonSets, StatefulSets, NodeOffloads, OffloadPolicies, PhysicalNetworks, NetworkPolicies,
 	}
 }
 
@@ -70,6 +71,8 @@ func (r Resource) selection() selection {
 		}}
 	case Services:
 		return selection{version: "v1", keep: []string{"spec", "status"}}
+	case NetworkPolicies:
+		return selection{group: "networking.k8s.io", version: "v1", keep: []string{"spec"}}
 	case Leases:
 		return selection{"coordination.k8s.io", "v1", installed, []string{"spec"}}
 	case Deployments, DaemonSets, StatefulSets:

@@ -186,12 +186,16 @@ func TestBrowser_ShowsEachView(t *testing.T) {
 		{"#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp", "Path", "NetworkPolicy/shop/deny", "kubectl offload trace pod/shop/web-0 pod/shop/db-1:22/tcp", "path-dropped"},
 		{"#/flows?pod=shop/web-0", "Flows", "NetworkPolicy/shop/deny", "kubectl offload flows --pod web-0 -n shop", "flows"},
 		{"#/traffic", "Traffic", "68110", "kubectl offload top --by pod", "traffic"},
+		{"#/map?namespaces=shop", "Map", "netpol/shop/deny", "kubectl offload flows -n shop", "map"},
+		{"#/policies?namespaces=shop", "Policies", "matched nothing", "kubectl offload flows -n shop", "policies"},
+		{"#/policies?namespaces=shop,quiet", "Policies", "which policies decide", "kubectl offload flows", ""},
+		{"#/map?namespaces=quiet", "Map", "the agent of a node does not answer", "kubectl offload flows -n quiet", ""},
 		{"#/health", "Health", "master-0-abc", "kubectl offload status", "health"},
 	} {
 		p := newTab(browser, t, server.URL)
 		p.open(view.hash)
 		p.until(`document.querySelector("#command")`)
-		text, command, age, title := p.text("main"), p.text("#command"), p.text("#age"), eval[string](p, "document.title")
+		text, command, age, title := p.text("main")+p.text("#foot"), p.text("#command"), p.text("#age"), eval[string](p, "document.title")
 		inDrawing := eval[string](p, `[...document.querySelectorAll("svg text, svg title")].map((e) => e.textContent).join("\n")`)
 		if !strings.Contains(strings.ToUpper(text+inDrawing), strings.ToUpper(view.text)) || command != view.command || !strings.HasPrefix(age, "read ") || !strings.Contains(title, strings.TrimPrefix(strings.TrimPrefix(view.title, "Node "), "Pod ")) {
 			t.Errorf("%s: title %q, command %q, %q, text\n%s", view.hash, title, command, age, text)
@@ -212,7 +216,7 @@ func (p *tab) picture(name string) {
 		return
 	}
 	for suffix, scheme := range map[string]string{"": "light", "-dark": "dark"} {
-		if suffix != "" && name != "overview" && name != "node" {
+		if suffix != "" && name != "overview" && name != "node" && name != "map" {
 			continue
 		}
 		p.emulate("prefers-color-scheme", scheme)
@@ -240,6 +244,12 @@ func TestBrowser_GoesByKeysAndBack(t *testing.T) {
 	p.shows("Pod shop/web-0")
 	p.run(chromedp.Click(chromedp.CSS(`a[href^="#/path"][href*="from"]`)), chromedp.SendKeys(chromedp.CSS("input[name=to]"), "svc/shop/db:5432/tcp"+kb.Enter))
 	p.shows("one of 3 endpoints")
+	for _, view := range []string{"map", "policies"} {
+		p.run(chromedp.Click(chromedp.CSS(`nav a[href="#/` + view + `"]`)))
+		p.until(`document.querySelector("main h1")?.textContent.toLowerCase() === "` + view + `" && !document.querySelector("main table")`)
+		p.run(chromedp.SendKeys(chromedp.CSS("input[name=namespaces]"), "shop, bank"+kb.Enter))
+		p.until(`location.hash === "#/` + view + `?namespaces=shop,bank" && document.querySelector("#command") && document.querySelector("input[name=namespaces]").value === "shop, bank"`)
+	}
 	p.run(chromedp.Click(chromedp.CSS(`nav a[href="#/health"]`)), chromedp.WaitVisible(chromedp.CSS(`a[href="#/help/control-plane-down"]`)), chromedp.Click(chromedp.CSS(`a[href="#/help/control-plane-down"]`)), chromedp.WaitVisible(chromedp.CSS("main pre")))
 	p.clean()
 }

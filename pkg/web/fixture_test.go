@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
@@ -52,6 +54,33 @@ func (f fake) Traffic(context.Context) (*Traffic, error) {
 	return t, nil
 }
 
+// Streams are those of a shop: clients ask the database by its Service, a crawler is refused, and DNS is in another namespace.
+func (f fake) Streams(_ context.Context, namespaces []string) (*StreamList, error) {
+	if slices.Contains(namespaces, "quiet") {
+		return &StreamList{Taken: f.s.Taken, Missing: []string{"flows: the agent of a node does not answer"}}, nil
+	}
+	rate := func(n float64) *float64 { return &n }
+	stream := func(from, to, via, port string, place offload.Place, packets uint64, perSecond *float64, by ...string) streams.Stream {
+		return streams.Stream{
+			Node: "worker-1", Ends: streams.Ends{From: from, To: to, Via: via, Protocol: "tcp", Port: port}, Placed: flowapi.Placed{Place: place},
+			Packets: packets, PacketsPerSecond: perSecond, DecidedBy: by,
+		}
+	}
+	refused := stream("pod/shop/crawler-0", "pod/shop/db-0", "", "5432", offload.OVS, 44, rate(2), "NetworkPolicy/shop/deny")
+	refused.Drops = true
+	list := []streams.Stream{
+		stream("pod/shop/web-0", "svc/shop/db", "pod/shop/db-0", "5432", offload.Hardware, 40000, rate(4000), "Service/shop/db", "NetworkPolicy/shop/db-ingress"),
+		stream("pod/shop/web-0", "svc/shop/db", "pod/shop/db-1", "5432", offload.TC, 10000, rate(1000), "Service/shop/db", "NetworkPolicy/shop/db-ingress"),
+		stream("pod/shop/db-0", "pod/shop/web-0", "", "", offload.Hardware, 38000, rate(3800)),
+		stream("pod/shop/web-0", "svc/kube-system/kube-dns", "pod/kube-system/coredns-1", "53", offload.OVS, 12, nil, "Service/kube-system/kube-dns"),
+		stream("pod/shop/web-0", "192.0.2.80", "", "443", offload.Hardware, 900, rate(90)),
+		stream("192.0.2.80", "pod/shop/web-0", "", "41000", offload.Hardware, 800, rate(80)),
+		stream("node/worker-1", "pod/shop/web-0", "", "8080", offload.OVS, 30, rate(1)),
+		refused,
+	}
+	return &StreamList{Taken: f.s.Taken, Named: true, Streams: list}, nil
+}
+
 // Trace drops what goes to port 22, and delivers the rest.
 func (f fake) Trace(_ context.Context, _, to string) (*answer.Traced, error) {
 	c := trace.Connection{Source: netip.MustParseAddr("10.244.1.7"), Target: netip.MustParseAddrPort("10.96.0.44:5432"), Protocol: "tcp"}
@@ -70,7 +99,7 @@ func (f fake) Trace(_ context.Context, _, to string) (*answer.Traced, error) {
 func resources() map[string]snapshot.Resource {
 	return map[string]snapshot.Resource{
 		"Node": snapshot.Nodes, "Pod": snapshot.Pods, "Event": snapshot.Events, "Lease": snapshot.Leases, "Deployment": snapshot.Deployments,
-		"DaemonSet": snapshot.DaemonSets, "NodeOffload": snapshot.NodeOffloads,
+		"DaemonSet": snapshot.DaemonSets, "NodeOffload": snapshot.NodeOffloads, "NetworkPolicy": snapshot.NetworkPolicies, "Service": snapshot.Services,
 	}
 }
 

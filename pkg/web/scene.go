@@ -23,6 +23,9 @@ const (
 	KindPort     Kind = "port"
 	KindPod      Kind = "pod"
 	KindStation  Kind = "station"
+	KindService  Kind = "service"
+	// KindElsewhere is an end of packets that is none of the above.
+	KindElsewhere Kind = "elsewhere"
 )
 
 // Box is a rectangle with words in it.
@@ -40,17 +43,20 @@ type Box struct {
 	Link string `json:"link,omitempty"`
 	// Bad marks what drops packets or has a problem.
 	Bad bool `json:"bad,omitempty"`
+	// Idle has no packets.
+	Idle bool `json:"idle,omitempty"`
 }
 
 // Place is where packets are forwarded.
 type Place string
 
-// The places; PlaceLink is no way of packets, but says what belongs together.
+// The places; PlaceLink is no way of packets, but says what belongs together. PlaceDrop is where packets end.
 const (
 	PlaceHardware Place = "hardware"
 	PlaceSoftware Place = "software"
 	PlaceUnknown  Place = "unknown"
 	PlaceLink     Place = "link"
+	PlaceDrop     Place = "drop"
 )
 
 // Line is a way of packets.
@@ -62,6 +68,10 @@ type Line struct {
 	Points [][2]int `json:"points"`
 	// Words say in words what the line shows.
 	Words string `json:"words"`
+	// Width is that of the line; 0: by its percent.
+	Width float64 `json:"width,omitempty"`
+	// Label is written on the line.
+	Label string `json:"label,omitempty"`
 }
 
 func (s *Scene) add(boxes ...Box) { s.Boxes = append(s.Boxes, boxes...) }
@@ -69,7 +79,7 @@ func (s *Scene) add(boxes ...Box) { s.Boxes = append(s.Boxes, boxes...) }
 // way adds a line if packets go there.
 func (s *Scene) way(place Place, percent int, words string, points ...[2]int) {
 	if percent > 0 || place == PlaceLink || place == PlaceUnknown {
-		s.Lines = append(s.Lines, Line{place, percent, points, words})
+		s.Lines = append(s.Lines, Line{Place: place, Percent: percent, Points: points, Words: words})
 	}
 }
 

@@ -19,7 +19,7 @@ type View struct {
 	Taken time.Time `json:"taken"`
 	// Command gives the same in a terminal.
 	Command string `json:"command"`
-	// Answer is what that command says with -o json.
+	// Answer is what that command says with -o json, or for a map and policies what the page makes of it.
 	Answer any `json:"answer"`
 	// Missing are facts that could not be read.
 	Missing []string `json:"missing,omitempty"`
@@ -34,8 +34,9 @@ type View struct {
 // Want is what a view needs of a cluster.
 type Want struct {
 	Resources []snapshot.Resource
-	// Pod ("namespace/name"), Node or Namespace say which pods are meant. Without one of them there may be none.
-	Pod, Node, Namespace string
+	// Pod ("namespace/name"), Node or Namespaces say which pods are meant. Without one of them there may be none.
+	Pod, Node  string
+	Namespaces []string
 }
 
 // Facts is what a caller may see of a cluster.
@@ -48,6 +49,8 @@ type Facts interface {
 	Flows(ctx context.Context, pod, node string) (*FlowList, error)
 	// Traffic is the traffic of all nodes. ErrNoRelay: there is no source of it.
 	Traffic(ctx context.Context) (*Traffic, error)
+	// Streams are those with an end in one of the namespaces.
+	Streams(ctx context.Context, namespaces []string) (*StreamList, error)
 }
 
 // errRequest is a wrong request.
@@ -58,7 +61,7 @@ type builder func(ctx context.Context, f Facts, q url.Values) (*View, error)
 
 // builders are the views by name.
 func builders() map[string]builder {
-	return map[string]builder{"overview": overviewView, "health": healthView, "node": nodeView, "pod": podView, "worst": worstView, "path": pathView, "flows": flowsView, "traffic": trafficView}
+	return map[string]builder{"overview": overviewView, "health": healthView, "node": nodeView, "pod": podView, "worst": worstView, "path": pathView, "flows": flowsView, "traffic": trafficView, "map": mapView, "policies": policiesView}
 }
 
 // Build makes a view.
@@ -94,18 +97,6 @@ func overviewView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
 	v := of(o.Status, "status") // the grid has each node
 	v.Grid = &grid
 	return v, nil
-}
-
-func healthView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
-	s, err := f.Snapshot(ctx, Want{Resources: answer.StatusResources()})
-	if err != nil {
-		return nil, err
-	}
-	st, err := answer.NewStatus(s.Only(answer.StatusResources()...))
-	if err != nil {
-		return nil, err
-	}
-	return of(st, "status"), nil
 }
 
 func nodeView(ctx context.Context, f Facts, q url.Values) (*View, error) {

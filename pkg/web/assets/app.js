@@ -3,7 +3,7 @@
 import { h, age } from "./dom.js";
 import * as views from "./views.js";
 
-const titles = { overview: "Overview", worst: "Pods", traffic: "Traffic", flows: "Flows", path: "Path", health: "Health" };
+const titles = { overview: "Overview", worst: "Pods", traffic: "Traffic", map: "Map", flows: "Flows", policies: "Policies", path: "Path", health: "Health" };
 const main = document.getElementById("main"), fault = document.getElementById("fault"), foot = document.getElementById("foot");
 let stream, shown, taken;
 
@@ -105,6 +105,8 @@ async function open() {
       if (q.get("from") && q.get("to")) await once(view, q);
     } else if (view === "flows" && !q.get("pod") && !q.get("node")) {
       main.replaceChildren(h("h1", {}, "Flows"), views.askFlows(q));
+    } else if ((view === "map" || view === "policies") && !q.get("namespaces")) {
+      main.replaceChildren(h("h1", {}, titles[view]), views.askNamespaces(view, q));
     } else if (views[view]) follow(view, q);
     else say("there is no view " + view);
   } catch (e) { say(e.message); }

@@ -6,7 +6,7 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 const letter = 7.2; // width of a letter, about
 
 function box(b, extra) {
-  const classes = ["box", b.kind, extra, b.bad && "bad"].filter(Boolean).join(" ");
+  const classes = ["box", b.kind, extra, b.bad && "bad", b.idle && "idle"].filter(Boolean).join(" ");
   const words = [b.title, ...(b.text ?? []), b.bad && "has a problem"].filter(Boolean).join(", ");
   const chars = Math.floor((b.w - 16) / letter);
   const drawn = [
@@ -22,7 +22,7 @@ function box(b, extra) {
 const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x} ${y}`).join("");
 
 function way(line) {
-  const width = line.percent ? 1.5 + line.percent / 28 : undefined;
+  const width = line.width ?? (line.percent ? 1.5 + line.percent / 28 : undefined);
   const drawn = [s("path", { class: `way ${line.place}`, d: path(line.points), "stroke-width": width }, s("title", {}, line.words))];
   if (line.percent && !still.matches) {
     const dots = 1 + Math.round(line.percent / 30);
@@ -31,14 +31,28 @@ function way(line) {
         s("animateMotion", { dur: line.place === "hardware" ? "3s" : "5s", begin: `${(-i * 5) / dots}s`, repeatCount: "indefinite", path: path(line.points) })));
     }
   }
+  if (line.label) {
+    const [x, y] = middle(line.points);
+    drawn.push(s("text", { class: `label ${line.place}`, x, y: y - 4, "text-anchor": "middle", "aria-hidden": "true" }, cut((line.place === "drop" ? "✕ " : "") + line.label, 24)));
+  }
   return drawn;
+}
+
+/** middle is that of the longest piece of a line. */
+function middle(points) {
+  let best = points[0], longest = -1;
+  for (let i = 1; i < points.length; i++) {
+    const [x, y] = points[i - 1], [u, v] = points[i];
+    if (Math.hypot(u - x, v - y) > longest) { longest = Math.hypot(u - x, v - y); best = [(x + u) / 2, (y + v) / 2]; }
+  }
+  return best;
 }
 
 const key = (place, words) => h("span", {}, s("svg", { width: 34, height: 8, "aria-hidden": "true" },
   s("path", { class: `way ${place}`, d: "M0 4H34", "stroke-width": 3 })), words);
 
 /** drawing draws a scene, with the same in words below it. */
-export function drawing(scene, name) {
+export function drawing(scene, name, keys = { hardware: "in hardware", software: "in software (TC, Open vSwitch)", link: "belongs together" }) {
   const bands = scene.boxes.filter((b) => b.kind === "hardware" || b.kind === "software");
   const others = scene.boxes.filter((b) => !bands.includes(b));
   const picture = s("svg", { class: "scene", width: scene.width, height: scene.height, role: "group", "aria-label": name, "data-testid": "scene" },
@@ -49,7 +63,7 @@ export function drawing(scene, name) {
     pause.textContent = stop ? "move the dots" : "stop the dots";
   } }, "stop the dots");
   return [
-    h("div", { class: "legend" }, key("hardware", "in hardware"), key("software", "in software (TC, Open vSwitch)"), key("link", "belongs together"), !still.matches && pause),
+    h("div", { class: "legend" }, Object.entries(keys).map(([place, words]) => key(place, words)), !still.matches && pause),
     h("div", { class: "scroll" }, picture),
     h("details", {}, h("summary", {}, "the drawing in words"),
       h("ul", {}, scene.lines.filter((l) => l.place !== "link").map((l) => h("li", {}, l.words)))),

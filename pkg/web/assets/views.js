@@ -8,8 +8,8 @@ const mark = (kind, words) => h("span", { class: `mark ${kind}` }, words ?? kind
 const see = (page) => h("a", { href: "#/help/" + page }, page);
 
 function bar(percent) {
-  return [s("svg", { class: "bar", viewBox: "0 0 90 10", role: "img", "aria-label": `${percent} %` },
-    s("rect", { x: .5, y: .5, width: 89, height: 9 }), s("rect", { class: "part", width: percent * .9, height: 10 })), ` ${percent} %`];
+  return h("span", { class: "share" }, s("svg", { class: "bar", viewBox: "0 0 90 10", role: "img", "aria-label": `${percent} %` },
+    s("rect", { x: .5, y: .5, width: 89, height: 9 }), s("rect", { class: "part", width: percent * .9, height: 10 })), ` ${percent} %`);
 }
 
 function problems(list) {
@@ -36,11 +36,21 @@ export function overview(v) {
 }
 
 export function health(v) {
-  const a = v.answer;
+  const a = v.answer, agents = a.agents, relay = agents.relay;
+  const share = (ready, all) => mark(ready < all ? (ready ? "degraded" : "broken") : "good", `${ready} of ${all}`);
   return [h("h1", {}, "Health"), tiles(a), h("h2", {}, "Problems"), problems(a.problems), h("h2", {}, "Parts of the network"),
-    table("parts", ["part", "ready"], (a.components ?? []).map((c) => [c.name, h("span", {}, mark(c.ready < c.all ? (c.ready ? "degraded" : "broken") : "good", `${c.ready} of ${c.all}`))])),
-    a.leader && h("p", {}, "leader: " + a.leader), h("h2", {}, "Versions"),
-    table("versions", ["program", "versions"], Object.entries(a.versions ?? {}).map(([name, list]) => [name, counted(list, "node")]))];
+    table("parts", ["part", "ready", "newest version"], (a.components ?? []).map((c) => {
+      const r = (a.rollout ?? []).find((one) => one.name === c.name);
+      return [c.name, share(c.ready, c.all), r && (r.unseen ? mark("degraded", "not begun") : r.updated < r.all ? mark("degraded", `${r.updated} of ${r.all} pods`) : mark("good", `${r.updated} of ${r.all} pods`))];
+    })),
+    a.leader && h("p", {}, "leader: " + a.leader), h("h2", {}, "Agents"),
+    table("agents", ["what", "nodes"], [["have reported", share(agents.reported, agents.nodes)], ["serve flows to the relay", `${agents.serving} of ${agents.nodes}`],
+      relay ? ["answered the relay", share(relay.answered, relay.answered + (relay.failed?.length ?? 0))] : ["relay", "none is used for this view"]]),
+    relay?.failed?.length && h("ul", {}, relay.failed.slice(0, 20).map((f) => h("li", {}, f))),
+    h("h2", {}, "Versions"), table("versions", ["program", "versions"], Object.entries(a.versions ?? {}).map(([name, list]) => [name, h("span", {}, counted(list, "node"), list.length > 1 && [" ", mark("degraded", "differ")])])),
+    a.pairs?.length && [h("h2", {}, "Hosts and their DPUs"), table("DPUs", ["host", "DPU"], a.pairs.map((p) => [object("node/" + p.host), mark(p.state === "ready" ? "good" : "broken", p.state)]))],
+    h("h2", {}, "Certificates and tokens"), a.certificates?.length ? problems(a.certificates) :
+      h("p", {}, "No Event of the last hour is about a certificate. The ends of certificates are in metrics alone: ", see("certificate-expires"))];
 }
 
 export function node(v) {
@@ -105,7 +115,7 @@ export function traffic(v) {
   return [h("h1", {}, "Traffic"), h("p", {}, `${t.agents} agents answer`, t.failed?.length && [", ", mark("degraded", `${t.failed.length} do not`)]),
     t.sums?.length && [h("h2", {}, "The last hour"), hour(t.sums)], h("h2", {}, "Pods with the most packets outside hardware"),
     table("pods", ["pod", "node", "in hardware", { number: "packets/s outside" }, "because"], (t.pods ?? []).map((p) => [object("pod/" + p.pod), object("node/" + p.node),
-      h("span", {}, bar(p.hardware)), { number: p.outside.toFixed(0) }, [p.reason, p.detail].filter(Boolean).join(" ")])),
+      bar(p.hardware), { number: p.outside.toFixed(0) }, [p.reason, p.detail].filter(Boolean).join(" ")])),
     t.failed?.length && [h("h2", {}, "No answer from"), h("ul", {}, t.failed.slice(0, 20).map((f) => h("li", {}, f)))]];
 }
 
@@ -113,7 +123,7 @@ export function worst(v) {
   const pods = v.answer.pods ?? [];
   if (!pods.length) return [h("h1", {}, "Pods outside hardware"), h("p", {}, mark("good", "no pod with a VF has traffic outside hardware"))];
   return [h("h1", {}, "Pods outside hardware"), table("pods", ["pod", "node", "in hardware", "because", "detail"], pods.map((p) => [
-    object("pod/" + p.pod), object("node/" + p.node), h("span", {}, bar(p.packets.hardware)), p.outside?.[0]?.reason, p.outside?.[0]?.detail]))];
+    object("pod/" + p.pod), object("node/" + p.node), bar(p.packets.hardware), p.outside?.[0]?.reason, p.outside?.[0]?.detail]))];
 }
 
 /** ask is the form of a path. */
@@ -131,4 +141,38 @@ export function path(v, q) {
   return [h("h1", {}, "Path"), ask(q), h("p", {}, `${a.from} to ${a.to} over ${a.protocol}: `, mark(good ? "good" : "drop", a.verdict)), drawing(v.scene, "stations of the path"),
     h("h2", {}, "Stations"), table("stations", ["", "where", "what", "object"], (a.steps ?? []).map((st, i) => [String(i + 1), st.where, st.what, st.object])),
     h("p", {}, "Computed from OVN's databases: no packet was sent. The share in hardware is that of all packets of the pod that sends.")];
+}
+
+/** askNamespaces is the form of views of namespaces. */
+export function askNamespaces(view, q) {
+  return h("form", { class: "ask", onsubmit: (e) => {
+    e.preventDefault();
+    const names = new FormData(e.target).get("namespaces").split(/[\s,]+/).filter(Boolean);
+    location.hash = `#/${view}?namespaces=` + names.map(encodeURIComponent).join(",");
+  } }, h("label", {}, "namespaces", h("input", { name: "namespaces", placeholder: "shop, bank", required: true, value: (q.get("namespaces") ?? "").replaceAll(",", ", "), spellcheck: "false", autocomplete: "off" })), h("button", {}, "show"));
+}
+
+const perSecond = (n) => (n === undefined ? "" : n.toFixed(0));
+const linked = (name) => (name.startsWith("pod/") ? object(name) : name);
+
+export function map(v, q) {
+  const m = v.answer, edges = m.edges ?? [];
+  return [h("h1", {}, "Map"), askNamespaces("map", q), m.omitted && h("p", {}, `${m.omitted} workloads and services with the fewest packets are not drawn.`),
+    v.scene.boxes?.length ? drawing(v.scene, "traffic of " + m.namespaces.join(", "), { hardware: "in hardware", software: "in software", drop: "dropped, with the policy" }) : h("p", {}, "These namespaces have no pods and no services."),
+    h("h2", {}, "Traffic between them"), edges.length ? table("edges", ["from", "to", { number: "packets/s" }, { number: "packets" }, "in hardware", { number: "dropped" }, "dropped by"], edges.map((e) => [
+      linked(e.from), linked(e.to), { number: perSecond(e.packetsPerSecond) }, { number: String(e.packets) }, e.hardware === undefined ? "" : bar(e.hardware),
+      { number: e.dropped ? String(e.dropped) : "" }, e.dropped ? mark("drop", (e.by ?? []).join(", ") || "not known") : ""])) : h("p", {}, "No packets now: flows of the datapath end ten seconds after their last packet."),
+    h("p", {}, "The number of packets is that of the flows that live. It is in both directions.")];
+}
+
+export function policies(v, q) {
+  const a = v.answer;
+  return [h("h1", {}, "Policies"), askNamespaces("policies", q),
+    !a.named && h("p", {}, mark("degraded", "not known"), " which policies decide: no flow has the names of objects. Either there are no packets now, or OVN's databases could not be read."),
+    a.policies.length ? table("policies", ["policy", "types", { number: "pods" }, { number: "streams" }, { number: "packets" }, { number: "dropped" }, "in hardware", "", "in a terminal"], a.policies.map((p) => {
+      const known = (n) => ({ number: a.named ? String(n) : "?" });
+      return [p.policy, (p.types ?? []).join(", "), { number: p.pods === undefined ? "" : String(p.pods) }, known(p.streams), known(p.packets), known(p.dropped), p.hardware === undefined ? "" : bar(p.hardware),
+        p.nothing ? mark("software", "matched nothing") : p.dropped ? mark("drop", "drops") : "", h("code", {}, p.command ?? "")];
+    })) : h("p", {}, "These namespaces have no policies."),
+    h("p", {}, "A policy that matched nothing decided about no packet of the flows that live now. Flows of the datapath end ten seconds after their last packet.")];
 }

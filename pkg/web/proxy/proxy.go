@@ -1,4 +1,11 @@
-package main
+// Package proxy reaches the relay of a cluster through the API server, with the caller's own token.
+//
+// Place in the data flow:
+//
+//	browser -> pkg/web.Local of the plugin -> Relay -> API server -> Service ovn-offload-relay -> pkg/relay
+//
+// It is a package of its own because pkg/web knows no client of the API server.
+package proxy
 
 import (
 	"context"
@@ -22,8 +29,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
-// relayClient reaches the relay through the API server, which forwards to its Service.
-type relayClient struct {
+// Relay reaches the relay through the API server, which forwards to its Service.
+type Relay struct {
 	address *url.URL
 	http    http.RoundTripper
 	config  *rest.Config
@@ -34,12 +41,11 @@ type relayClient struct {
 	until time.Time
 }
 
-// findRelay gives nil if the cluster has none, or none that the caller reaches.
-func (o *readOptions) findRelay(ctx context.Context) (*relayClient, error) {
-	rc, err := restConfig(o.kubeconfig, o.context)
-	if err != nil {
-		return nil, err
-	}
+// patience bounds the question whether there is a relay.
+const patience = 30 * time.Second
+
+// Find gives nil if the cluster has none, or none that the caller reaches. system is the namespace of the network's own pods.
+func Find(ctx context.Context, rc *rest.Config, system string) (*Relay, error) {
 	address, _, err := rest.DefaultServerUrlFor(rc)
 	if err != nil {
 		return nil, err
@@ -48,12 +54,12 @@ func (o *readOptions) findRelay(ctx context.Context) (*relayClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &relayClient{config: rc, system: o.system, http: transport}
+	r := &Relay{config: rc, system: system, http: transport}
 	if address.Path == "" { // JoinPath would give a path without a slash before it
 		address.Path = "/"
 	}
-	r.address = address.JoinPath("/api/v1/namespaces", o.system, "services/https:ovn-offload-relay:443/proxy")
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	r.address = address.JoinPath("/api/v1/namespaces", system, "services/https:ovn-offload-relay:443/proxy")
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.address.String()+"/readyz", nil)
 	if err != nil {
@@ -70,7 +76,7 @@ func (o *readOptions) findRelay(ctx context.Context) (*relayClient, error) {
 }
 
 // ServeHTTP forwards a request of the page, with the caller's token. The browser never has that.
-func (r *relayClient) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	token, err := r.token(request.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -85,7 +91,7 @@ func (r *relayClient) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 // token is the one that kubectl would use. Who has a certificate instead gets one of the relay's viewer, if he may.
-func (r *relayClient) token(ctx context.Context) (string, error) {
+func (r *Relay) token(ctx context.Context) (string, error) {
 	var seen recorder
 	wrapped, err := rest.HTTPWrappersForConfig(r.config, &seen)
 	if err != nil {
@@ -117,7 +123,7 @@ func (r *relayClient) token(ctx context.Context) (string, error) {
 const viewerFor = 10 * time.Minute
 
 // viewer makes a token of the account that sees all the relay has.
-func (r *relayClient) viewer(ctx context.Context) (string, error) {
+func (r *Relay) viewer(ctx context.Context) (string, error) {
 	client, err := dynamic.NewForConfig(r.config)
 	if err != nil {
 		return "", err

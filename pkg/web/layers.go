@@ -1,0 +1,297 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// The columns of a map, and its rows.
+const (
+	mapX     = 48 // ways back pass beside the columns
+	mapW     = 170
+	mapH     = 56
+	mapGapX  = 120
+	mapGapY  = 22
+	bendH    = 40 // of a way that passes a column
+	laneStep = 22 // of a way back, below the columns
+	idleRow  = 4
+	// maxEnds bounds what is drawn.
+	maxEnds = 60
+)
+
+// layers puts ends into columns, so that most ways go from left to right.
+type layers struct {
+	edges []Edge
+	rank  map[string]int
+	// columns have ends, and bends of ways that pass them.
+	columns [][]string
+	at      map[string]Box
+	// bends are those of an edge, by its index.
+	bends map[int][]string
+	// bottom is the lower end of the columns.
+	bottom int
+}
+
+// newMap draws the ends with the most packets, and those without any below them. omitted counts the others.
+func newMap(g *graph, edges []Edge) (s *Scene, omitted int) {
+	packets := map[string]uint64{}
+	for name := range g.pods {
+		packets[name] = 0
+	}
+	for _, e := range edges {
+		packets[e.From] += e.Packets + e.Dropped
+		packets[e.To] += e.Packets + e.Dropped
+	}
+	names := slices.SortedFunc(maps.Keys(packets), func(a, b string) int { return cmp.Or(cmp.Compare(packets[b], packets[a]), cmp.Compare(a, b)) })
+	drawn := names[:min(maxEnds, len(names))]
+	l := &layers{rank: map[string]int{}, at: map[string]Box{}, bends: map[int][]string{}}
+	for _, e := range edges {
+		if e.From != e.To && slices.Contains(drawn, e.From) && slices.Contains(drawn, e.To) {
+			l.edges = append(l.edges, e)
+		}
+	}
+	l.order()
+	l.fill()
+	for range 4 {
+		l.sweep()
+	}
+	s = &Scene{Boxes: []Box{}, Lines: []Line{}}
+	l.place(g)
+	lanes := l.ways(s)
+	s.Height = l.bottom + lanes*laneStep + margin
+	s.boxes(l, g, drawn)
+	return s, len(names) - len(drawn)
+}
+
+// order gives each end its column: right of those that ask it. What goes round in a circle is cut at the end that was met first.
+func (l *layers) order() {
+	const open, done = 1, 2
+	next, state := map[string][]string{}, map[string]int{}
+	var ends, sorted []string
+	for _, e := range l.edges {
+		next[e.From] = append(next[e.From], e.To)
+		ends = append(ends, e.From, e.To)
+	}
+	asked := map[string]bool{}
+	for _, e := range l.edges {
+		asked[e.To] = true
+	}
+	slices.SortFunc(ends, func(a, b string) int { // first those that only ask
+		return cmp.Or(cmp.Compare(one(asked[a]), one(asked[b])), cmp.Compare(a, b))
+	})
+	var visit func(string)
+	visit = func(end string) {
+		state[end] = open
+		kept := next[end][:0]
+		for _, to := range next[end] {
+			if state[to] == 0 {
+				visit(to)
+			}
+			if state[to] == done {
+				kept = append(kept, to)
+			}
+		}
+		next[end], state[end] = kept, done
+		sorted = append(sorted, end)
+	}
+	for _, end := range ends {
+		if state[end] == 0 {
+			visit(end)
+		}
+	}
+	for _, end := range slices.Backward(sorted) {
+		l.rank[end] += 0
+		for _, to := range next[end] {
+			l.rank[to] = max(l.rank[to], l.rank[end]+1)
+		}
+	}
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// fill makes the columns, with a bend in each column that a way passes.
+func (l *layers) fill() {
+	put := func(column int, name string) {
+		for len(l.columns) <= column {
+			l.columns = append(l.columns, nil)
+		}
+		l.columns[column] = append(l.columns[column], name)
+	}
+	for _, end := range slices.Sorted(maps.Keys(l.rank)) {
+		put(l.rank[end], end)
+	}
+	for i, e := range l.edges {
+		for column := l.rank[e.From] + 1; column < l.rank[e.To]; column++ {
+			bend := fmt.Sprintf("%s > %s > %d", e.From, e.To, column)
+			l.bends[i] = append(l.bends[i], bend)
+			put(column, bend)
+		}
+	}
+}
+
+// sweep sorts each column by the middle of what its ends are joined to in the column before, so that few ways cross.
+func (l *layers) sweep() {
+	for c := 1; c < len(l.columns); c++ {
+		before, middle := l.columns[c-1], map[string]float64{}
+		for _, name := range l.columns[c] {
+			sum, n := 0.0, 0.0
+			for i, e := range l.edges {
+				chain := slices.Concat([]string{e.From}, l.bends[i], []string{e.To})
+				if at := slices.Index(chain, name); at > 0 {
+					if row := slices.Index(before, chain[at-1]); row >= 0 {
+						sum, n = sum+float64(row), n+1
+					}
+				}
+			}
+			middle[name] = sum / math.Max(n, 1)
+		}
+		slices.SortStableFunc(l.columns[c], func(a, b string) int { return cmp.Or(cmp.Compare(middle[a], middle[b]), cmp.Compare(a, b)) })
+	}
+}
+
+// place gives coordinates. Columns are centred on the highest one.
+func (l *layers) place(g *graph) {
+	height := func(name string) int {
+		if _, ok := l.rank[name]; ok {
+			return mapH + mapGapY
+		}
+		return bendH
+	}
+	highest := 0
+	for _, column := range l.columns {
+		sum := 0
+		for _, name := range column {
+			sum += height(name)
+		}
+		highest = max(highest, sum)
+	}
+	for c, column := range l.columns {
+		sum := 0
+		for _, name := range column {
+			sum += height(name)
+		}
+		y := margin + (highest-sum)/2
+		for _, name := range column {
+			if _, ok := l.rank[name]; ok {
+				l.at[name] = g.box(name, mapX+c*(mapW+mapGapX), y)
+			} else {
+				l.at[name] = Box{X: margin + c*(mapW+mapGapX), Y: y, W: mapW, H: bendH}
+			}
+			y += height(name)
+		}
+	}
+	l.bottom = margin + highest
+}
+
+// box draws an end.
+func (g *graph) box(name string, x, y int) Box {
+	b := Box{ID: name, Kind: KindElsewhere, X: x, Y: y, W: mapW, H: mapH, Title: name}
+	parts := strings.SplitN(name, "/", 3)
+	switch {
+	case len(parts) == 3 && parts[0] == "svc":
+		b.Kind, b.Title, b.Text = KindService, parts[2], []string{"service", parts[1]}
+	case len(parts) == 3:
+		b.Kind, b.Title, b.Text = KindPod, parts[2], []string{parts[0], parts[1]}
+		if n := g.pods[name]; n > 0 && parts[0] != "pod" {
+			b.Text[0] += ", " + pods(n)
+		}
+		if parts[0] == "pod" {
+			b.Link = name
+		}
+	case len(parts) == 2:
+		b.Title, b.Text = parts[1], []string{"another namespace"}
+	}
+	return b
+}
+
+// ways draws the edges, and gives the number of lanes below the columns.
+func (l *layers) ways(s *Scene) (lanes int) {
+	for i, e := range l.edges {
+		from, to := l.at[e.From], l.at[e.To]
+		points := [][2]int{from.right()}
+		if l.rank[e.From] < l.rank[e.To] {
+			for _, bend := range l.bends[i] {
+				points = append(points, l.at[bend].left(), l.at[bend].right())
+			}
+		} else {
+			y := l.bottom + lanes*laneStep + laneStep/2
+			aside := 14 + lanes%6*6
+			right, left := from.right()[0]+aside, to.left()[0]-aside
+			points = append(points, [2]int{right, points[0][1]}, [2]int{right, y}, [2]int{left, y}, [2]int{left, to.left()[1]})
+			lanes++
+		}
+		s.edge(e, append(points, to.left()))
+	}
+	return lanes
+}
+
+// edge draws the shares of an edge beside each other: together they are as thick as there are packets.
+func (s *Scene) edge(e Edge, points [][2]int) {
+	shifted := func(by int) [][2]int {
+		out := slices.Clone(points)
+		for i := range out {
+			out[i][1] += by
+		}
+		return out
+	}
+	amount, rate := float64(e.Packets), fmt.Sprintf("%d packets of the flows that live", e.Packets)
+	if e.PacketsPerSecond != nil {
+		amount, rate = *e.PacketsPerSecond, fmt.Sprintf("%.0f packets/s", *e.PacketsPerSecond)
+	}
+	ends := e.From + " and " + e.To
+	thick := min(2+2*math.Log10(1+amount), 12)
+	if e.Hardware != nil {
+		at := int(thick/3) + 2
+		for _, part := range []struct {
+			place   Place
+			percent int
+			by      int
+		}{{PlaceHardware, *e.Hardware, -at}, {PlaceSoftware, 100 - *e.Hardware, at}} {
+			if part.percent == 0 {
+				continue
+			}
+			width := math.Round(max(1.5, thick*float64(part.percent)/100)*10) / 10
+			s.Lines = append(s.Lines, Line{Place: part.place, Percent: part.percent, Points: shifted(part.by), Width: width,
+				Words: fmt.Sprintf("%s: %s, %d %% in %s", ends, rate, part.percent, part.place)})
+		}
+	}
+	if e.Dropped > 0 {
+		by := strings.Join(e.By, ", ")
+		words := fmt.Sprintf("%s: %d packets dropped", ends, e.Dropped)
+		if by != "" {
+			words += " by " + by
+		}
+		s.Lines = append(s.Lines, Line{Place: PlaceDrop, Points: shifted(12), Width: 2, Words: words, Label: cmp.Or(by, "dropped")})
+	}
+}
+
+// boxes adds the ends, and below them those without packets.
+func (s *Scene) boxes(l *layers, g *graph, drawn []string) {
+	s.Width = 2*mapX + max(len(l.columns), idleRow)*(mapW+mapGapX) - mapGapX
+	var idle []string
+	for _, name := range slices.Sorted(slices.Values(drawn)) {
+		if _, ok := l.rank[name]; ok {
+			s.add(l.at[name])
+		} else {
+			idle = append(idle, name)
+		}
+	}
+	if len(idle) == 0 {
+		return
+	}
+	for i, name := range idle {
+		b := g.box(name, mapX+i%idleRow*(mapW+mapGapX), s.Height+i/idleRow*(mapH+mapGapY/2))
+		b.Idle, b.Text = true, []string{strings.Join(b.Text, ", "), "no packets now"}
+		s.add(b)
+	}
+	s.Height += (len(idle) + idleRow - 1) / idleRow * (mapH + mapGapY/2)
+}
