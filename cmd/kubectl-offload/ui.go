@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 	"github.com/ovn-offload/ovn-offload/pkg/web/proxy"
@@ -197,7 +198,7 @@ func (o *readOptions) readAll(ctx context.Context, s *snapshot.Snapshot, nodes, 
 	if err != nil {
 		return nil, nil, err
 	}
-	from := agents{cluster, pods}
+	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
 	seen := map[string]bool{} // flows between two of the namespaces
 	for _, namespace := range namespaces {
 		some, left, err := from.flows(ctx, nodes, flowapi.Query{Namespace: namespace, Why: true})

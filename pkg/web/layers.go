@@ -184,7 +184,7 @@ func (l *layers) place(g *graph) {
 			if _, ok := l.rank[name]; ok {
 				l.at[name] = g.box(name, mapX+c*(mapW+mapGapX), y)
 			} else {
-				l.at[name] = Box{X: margin + c*(mapW+mapGapX), Y: y, W: mapW, H: bendH}
+				l.at[name] = Box{X: mapX + c*(mapW+mapGapX), Y: y, W: mapW, H: bendH}
 			}
 			y += height(name)
 		}
