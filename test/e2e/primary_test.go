@@ -15,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
@@ -36,8 +37,8 @@ func tenantWith(t *testing.T, spec string) tenant {
 		t.Fatal(err)
 	}
 	waitCondition(t, objectsOf(t, ovnv1.UserDefinedNetworks(), x.ns), "main", "NetworkCreated", "True")
-	for i, node := range nodes[1:3] {
-		x.pods = append(x.pods, server(t, x.ns, fmt.Sprintf("server-%d", i), node))
+	for i, node := range nodes[1:3] { // whose answers tell the network
+		x.pods = append(x.pods, server(t, x.ns, fmt.Sprintf("server-%d-%s", i, x.ns[len(x.ns)-5:]), node))
 	}
 	x.web = service(t, x.ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
 	return x
@@ -89,136 +90,95 @@ func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
 	layer3, layer2 := "{cidr: 10.58.0.0/16}", "10.58.0.0/16"
 	if sixes()[0] {
 		layer3, layer2 = "{cidr: 'fd58::/48'}", "'fd58::/64'"
-	} else if len(sixes()) > 1 && tier.IsFull() {
+	} else if len(sixes()) > 1 {
 		layer3, layer2 = layer3+", {cidr: 'fd58::/48'}", layer2+", 'fd58::/64'"
 	}
 	plain := namespace(t)
-	other := running(t, plain, "other", nodes[2])
+	other := server(t, plain, "other", nodes[2])
+	web := service(t, plain, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
 	serveOutside(t)
 	tenants := []tenant{
 		tenantWith(t, "{topology: Layer3, layer3: {role: Primary, subnets: ["+layer3+"]}}"),
 		tenantWith(t, "{topology: Layer2, layer2: {role: Primary, subnets: ["+layer2+"]}}"),
 	}
-	for i, x := range tenants {
-		foreign := tenants[1-i]
-		t.Run([]string{"layer3", "layer2"}[i], func(t *testing.T) {
-			a := x.pods[0]
-			if route := mustInPod(t, a, "ip", map[bool]string{false: "-4", true: "-6"}[sixes()[0]], "route", "show", "default"); !strings.Contains(route, "dev "+contract.PrimaryInterface) {
-				t.Errorf("default route %q", route)
-			}
-			for _, pod := range x.pods {
-				x.served(t, pod)
-			}
-			t.Run("external hosts see the node", func(t *testing.T) {
-				target := ofFamily(machineAddresses(t, outside), x.own(t, 0)[0])
-				node := ofFamily(machineAddresses(t, a.Spec.NodeName), target)
-				for _, network := range []string{"tcp", "udp"} {
-					if seen, err := seenAs(a, network, target); err != nil || seen != node {
-						t.Errorf("%s: the external host sees %v, want %v: %v", network, seen, node, err)
-					}
+	t.Run("networks", func(t *testing.T) {
+		for i, x := range tenants {
+			foreign := tenants[1-i]
+			t.Run([]string{"layer3", "layer2"}[i], func(t *testing.T) {
+				t.Parallel()
+				for _, pod := range x.pods {
+					x.served(t, pod)
 				}
-			})
-			t.Run("node ports answer", func(t *testing.T) {
-				for _, node := range nodes[:3] {
-					at := ofFamily(machineAddresses(t, node), x.own(t, 0)[0])
-					for j, network := range []string{"tcp", "udp"} {
-						address := netip.AddrPortFrom(at, uint16(x.web.Spec.Ports[j].NodePort)).String()
-						if i > 0 { // the other network has these subnets already
-							if got, err := askFrom(outside, network, address); err == nil {
-								t.Errorf("%s %s of a network with subnets of another one: %v", network, address, got)
-							}
-							continue
-						}
-						eventually(t, serviceWithin, network+" "+address+" answers an external host", func() (bool, string) {
-							got, err := askFrom(outside, network, address)
-							return err == nil, fmt.Sprint(got, err)
-						})
-						answers(t, a, network, address)
-						if node != foreign.pods[0].Spec.NodeName { // docs/limits.md
-							answers(t, foreign.pods[0], network, address)
-						}
-					}
+				t.Run("external hosts see the node", x.leaves)
+				t.Run("node ports answer", func(t *testing.T) { x.nodePorts(t, i == 0, foreign.pods[0], other) })
+				t.Run("node ports of the default network answer", func(t *testing.T) { x.asksNodePorts(t, web) })
+				t.Run("internalTrafficPolicy Local", x.local)
+				if i > 0 {
+					t.Run("a pod asks for its address", x.asks)
 				}
+				t.Run("others are apart", func(t *testing.T) { x.apart(t, foreign, other) })
+				t.Run("eth0 leads to the node alone", func(t *testing.T) { x.locked(t, other) })
+				t.Run("processes of nodes do not answer by eth0", func(t *testing.T) { x.nodesByEth0(t, other) })
+				t.Run("opened ports", func(t *testing.T) { x.opens(t, other) })
+				t.Run("EndpointSlices have copies", func(t *testing.T) { x.mirrored(t, plain) })
+				t.Run("NetworkPolicy", func(t *testing.T) {
+					createPolicy(t, x.ns, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
+					becomes(t, x.pods[1], false, x.echoes(t, 0)...)
+					mustInPod(t, x.pods[0], "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version") // its answers come
+					deletePolicy(t, x.ns, "deny")
+					becomes(t, x.pods[1], true, x.echoes(t, 0)...)
+				})
 			})
-			t.Run("internalTrafficPolicy Local", x.local)
-			if i > 0 {
-				t.Run("a pod asks for its address", x.asks)
-			}
-			t.Run("others are apart", func(t *testing.T) {
-				becomes(t, other, false, x.echoes(t, 0)...)
-				becomes(t, other, false, echoTargets(t, a)...)
-				becomes(t, a, false, echoTargets(t, other)...)
-				for _, address := range frontends(x.web) {
-					for _, from := range []*corev1.Pod{other, foreign.pods[0]} {
-						if got, err := askFromPod(from, "tcp", address); err == nil {
-							t.Errorf("%s reaches the service of the other network: %v", from.Name, got)
-						}
-					}
-				}
-				// The address of a server of the other network is free here, or a pod's of this one.
-				for j := range foreign.pods {
-					for _, end := range foreign.echoes(t, j) {
-						if got, err := askFromPod(a, "tcp", end.String()); err == nil && got.server != "" && !x.has(t, end.Addr()) {
-							t.Errorf("%s answers from the other network: %v", end, got)
-						}
-					}
-				}
-			})
-			t.Run("the node reaches the pod on the default network", func(t *testing.T) {
-				for _, target := range echoTargets(t, a) {
-					mustOnNode(t, a.Spec.NodeName, "probe", "dial", "tcp", target.String())
-				}
-			})
-			t.Run("opened ports", func(t *testing.T) { x.opens(t, other) })
-			t.Run("EndpointSlices have copies", func(t *testing.T) { x.mirrored(t, plain) })
-			t.Run("NetworkPolicy", func(t *testing.T) {
-				createPolicy(t, x.ns, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
-				becomes(t, x.pods[1], false, x.echoes(t, 0)...)
-				mustInPod(t, a, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version") // its answers come
-				deletePolicy(t, x.ns, "deny")
-				becomes(t, x.pods[1], true, x.echoes(t, 0)...)
-			})
-		})
-	}
+		}
+	})
 	if !tier.IsFull() {
 		return
 	}
-	restart(t, "controller")
-	restart(t, "agent@"+nodes[1])
-	for _, x := range tenants {
-		x.served(t, x.pods[0])
-		x.served(t, server(t, x.ns, "late", nodes[1]))
-	}
+	restarted(t, tenants)
 }
 
-func (x tenant) has(t *testing.T, addr netip.Addr) bool {
-	t.Helper()
-	for i := range x.pods {
-		for _, own := range x.own(t, i) {
-			if own == addr {
-				return true
+// leaves checks that external hosts see the node's address, in each family, because the default route is that of the network.
+func (x tenant) leaves(t *testing.T) {
+	a := x.pods[0]
+	for _, own := range x.own(t, 0) {
+		if route := mustInPod(t, a, "ip", map[bool]string{false: "-4", true: "-6"}[own.Is6()], "route", "show", "default"); !strings.Contains(route, "dev "+contract.PrimaryInterface) {
+			t.Errorf("default route %q", route)
+		}
+		target := ofFamily(machineAddresses(t, outside), own)
+		node := ofFamily(machineAddresses(t, a.Spec.NodeName), target)
+		for _, network := range []string{"tcp", "udp"} {
+			if seen, err := seenAs(a, network, target); err != nil || seen != node {
+				t.Errorf("%s: the external host sees %v, want %v: %v", network, seen, node, err)
 			}
 		}
 	}
-	return false
 }
 
-// opens opens and closes a port of the first pod.
-func (x tenant) opens(t *testing.T, other *corev1.Pod) {
+// apart checks that a pod of the default network, and pods of another network with the same subnet, have no answers of this
+// network, and that the first pod has none of them.
+func (x tenant) apart(t *testing.T, foreign tenant, other *corev1.Pod) {
 	t.Helper()
 	a := x.pods[0]
-	open := func(value string) {
-		t.Helper()
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, contract.OpenPortsKey, value)
-		if _, err := cluster.client.CoreV1().Pods(x.ns).Patch(t.Context(), a.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
+	becomes(t, other, false, append(x.echoes(t, 0), echoTargets(t, a)...)...)
+	becomes(t, a, false, echoTargets(t, other)...)
+	var ends []string
+	for _, address := range frontends(x.web) {
+		ends = append(ends, "tcp:"+address, "udp:"+address)
+	}
+	for _, from := range []*corev1.Pod{other, foreign.pods[0]} {
+		if got, err := reached(from, ends...); err != nil || len(got) > 0 {
+			t.Errorf("%s reaches the service of the other network at %v: %v", from.Name, got, err)
 		}
 	}
-	ends := echoTargets(t, a)
-	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d}]"`, echoPort))
-	becomes(t, other, true, ends...)
-	open("null")
-	becomes(t, other, false, ends...)
+	ends = nil
+	for j := range foreign.pods { // whose address is free here, or a pod's of this network
+		for _, end := range foreign.echoes(t, j) {
+			ends = append(ends, "tcp:"+end.String())
+		}
+	}
+	if got := mustInPod(t, a, append([]string{"probe", "count", "3", "1"}, ends...)...); strings.Contains(got, foreign.pods[0].Name) || strings.Contains(got, foreign.pods[1].Name) {
+		t.Errorf("servers of the other network answer: %s", got)
+	}
 }
 
 // mirrored checks the copies of the service's EndpointSlices: they have the pods' addresses on the network. They go with the
@@ -265,6 +225,7 @@ func (x tenant) mirrored(t *testing.T, other string) {
 		got := addresses(x.ns, byCopy+name)
 		return slices.Equal(got, want), fmt.Sprint(got)
 	})
+	x.onHost(t, func(name string) []string { return addresses(x.ns, byCopy+name) })
 	if got := addresses(other, byCopy+name); len(got) > 0 {
 		t.Errorf("a service of a namespace without a primary network has copies: %v", got)
 	}
@@ -274,6 +235,39 @@ func (x tenant) mirrored(t *testing.T, other string) {
 	eventually(t, serviceWithin, "no copies without the service", func() (bool, string) {
 		got := append(addresses(x.ns, byCopy+name), addresses(x.ns, byService+name)...)
 		return len(got) == 0, fmt.Sprint(got)
+	})
+}
+
+// onHost checks that the copies of a service with an endpoint on a node have the node's address, and that the endpoint answers.
+func (x tenant) onHost(t *testing.T, copies func(service string) []string) {
+	t.Helper()
+	host := hostPod(t, x.ns, "host", nodes[0])
+	web := service(t, x.ns, func(spec *corev1.ServiceSpec) {
+		spec.Selector = map[string]string{"app": host.Name}
+		for i := range spec.Ports {
+			spec.Ports[i].TargetPort = intstr.FromInt32(int32(hostPort(host)))
+		}
+	})
+	var want, ends []string
+	for _, own := range x.own(t, 0) {
+		want = append(want, ofFamily(machineAddresses(t, nodes[0]), own).String())
+		end := netip.AddrPortFrom(ofFamily(clusterAddresses(web), own), servicePort).String()
+		ends = append(ends, "tcp:"+end, "udp:"+end)
+	}
+	slices.Sort(want)
+	eventually(t, serviceWithin, "copies with the node's addresses "+fmt.Sprint(want), func() (bool, string) {
+		got := copies(web.Name)
+		return slices.Equal(got, want), fmt.Sprint(got)
+	})
+	eventually(t, serviceWithin, "the endpoint on the node answers", func() (bool, string) {
+		got, err := reached(x.pods[0], ends...)
+		return err == nil && len(got) == len(ends), fmt.Sprint(got, err)
+	})
+	deletePod(t, x.ns, host.Name)
+	eventually(t, serviceWithin, "no copy and no answer without the endpoint", func() (bool, string) {
+		got, err := reached(x.pods[0], ends...)
+		left := copies(web.Name)
+		return err == nil && len(got)+len(left) == 0, fmt.Sprint(got, left, err)
 	})
 }
 
@@ -341,9 +335,19 @@ func (x tenant) asks(t *testing.T) {
 		message: "annotation " + contract.DefaultNetworkKey + " can be set only when a pod is created",
 	}.check(t)
 	create(t, ask("second", "02:00:00:58:07:08"))
+	refused := []string{"second"}
+	if len(network.Addresses) > 1 {
+		half := ask("half", "02:00:00:58:07:09")
+		half.Annotations[contract.DefaultNetworkKey] = `[{"name":"default","namespace":"ovn-kubernetes","ips":["10.58.7.8/16"]}]`
+		create(t, half)
+		wantEvent(t, x.ns, "NetworkNotFound", "half", "needs one address of each family")
+		refused = append(refused, "half")
+	}
 	wantEvent(t, x.ns, "NetworkFailed", "second", network.Addresses[0].Addr().String())
-	staysPending(t, x.ns, "second", "")
-	for _, name := range []string{"asked", "second"} {
+	for _, name := range refused {
+		staysPending(t, x.ns, name, "")
+	}
+	for _, name := range append(refused, "asked") {
 		deletePod(t, x.ns, name)
 	}
 }

@@ -4,10 +4,12 @@ package e2e
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -16,7 +18,8 @@ import (
 )
 
 // TestPrimaryNetworks_ManyLeaveNothing: many networks with one subnet, of both topologies, come and go at once with their
-// namespaces, some with pods. The full tier has 300.
+// namespaces, some with pods and services. Each client has answers of its own network's server, also where another network's
+// server has the same address. The full tier has 300.
 func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 	if !tier.IsFull() {
 		t.Parallel()
@@ -39,23 +42,36 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 4 {
-		create(t, podObject(namespaces[i], "pod", nodes[1+i%2]))
+	var services []*corev1.Service
+	for i, ns := range namespaces[:4] {
+		pod := podObject(ns, "pod", nodes[1+i%2], "probe", "serve", fmt.Sprint(echoPort), ns)
+		pod.Labels["app"] = "web"
+		create(t, pod)
+		services = append(services, service(t, ns, nil))
 	}
 	for _, ns := range namespaces {
 		waitCondition(t, objectsOf(t, ovnv1.UserDefinedNetworks(), ns), "main", "NetworkAllocationSucceeded", "True")
 	}
-	for i := range 4 {
-		waitPod(t, namespaces[i], "pod", "Running", isRunning)
+	for _, ns := range namespaces[:4] {
+		listening(t, waitPod(t, ns, "pod", "Running", isRunning))
 	}
+	sameAddresses(t, namespaces[:4], services)
 	t.Logf("%d networks after %s", count, time.Since(began).Round(time.Second))
 	name := namespaces[0][:strings.LastIndex(namespaces[0], "-")]
 	left := networkTraces(t, name)
-	for _, trace := range []string{"NB Logical_Router:", "NB Static_MAC_Binding:", "SB Datapath_Binding:", nodes[1] + " zones:", nodes[2] + " annotations:"} {
+	for _, trace := range []string{"NB Logical_Router:", "NB Load_Balancer:", "NB Static_MAC_Binding:", "SB Datapath_Binding:", nodes[1] + " zones:", nodes[2] + " annotations:"} {
 		if !strings.Contains(left, trace) {
 			t.Errorf("no %s while the networks are there: %s", trace, left)
 		}
 	}
+	if vipsOf(t, services[1]) == "" {
+		t.Error("a service has no load balancer")
+	}
+	deleteService(t, namespaces[1], services[1].Name)
+	eventually(t, serviceWithin, "the load balancers of the deleted service are gone", func() (bool, string) {
+		left := vipsOf(t, services[1])
+		return left == "", left
+	})
 	began = time.Now()
 	for _, ns := range namespaces {
 		if err := cluster.client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
@@ -67,6 +83,47 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 		return left == "", left
 	})
 	t.Logf("gone after %s", time.Since(began).Round(time.Second))
+}
+
+// sameAddresses checks that a pod of each namespace has answers of the server there alone, by address and by service. Servers
+// of the first and the third namespace, whose networks have topology Layer2, have the same address: when one of them is gone,
+// there is no answer on its network, and the other one answers on its own.
+func sameAddresses(t *testing.T, namespaces []string, services []*corev1.Service) {
+	t.Helper()
+	var clients []*corev1.Pod
+	var ends []string
+	for i, ns := range namespaces {
+		create(t, podObject(ns, "client", nodes[2-i%2]))
+		pod := waitPod(t, ns, "pod", "Running", isRunning)
+		ends = append(ends, netip.AddrPortFrom(addressOn(t, pod, ns+"/main"), echoPort).String())
+	}
+	for _, ns := range namespaces {
+		clients = append(clients, listening(t, waitPod(t, ns, "client", "Running", isRunning)))
+	}
+	if t.Logf("the servers have the addresses %v", ends); ends[0] != ends[2] {
+		t.Errorf("the servers of networks with one subnet have the addresses %s and %s", ends[0], ends[2])
+	}
+	const times = 10
+	for i, client := range clients {
+		service := netip.AddrPortFrom(ofFamily(clusterAddresses(services[i]), addressOn(t, client, namespaces[i]+"/main")), servicePort).String()
+		answers(t, client, "tcp", service)
+		for _, target := range []string{"tcp:" + ends[i], "udp:" + ends[i], "tcp:" + service, "udp:" + service} {
+			out := mustInPod(t, client, "probe", "count", fmt.Sprint(times), patience, target)
+			for line := range strings.Lines(out) {
+				if want := fmt.Sprintf("%s %d ", target, times); !strings.HasPrefix(line, want) || !strings.HasSuffix(line, " "+namespaces[i]+"\n") {
+					t.Errorf("%s has the answers %q, want %s times %s", client.Namespace, out, fmt.Sprint(times), namespaces[i])
+				}
+			}
+		}
+	}
+	deletePod(t, namespaces[0], "pod")
+	eventually(t, soon, "no answer without the server", func() (bool, string) {
+		got, err := askFromPod(clients[0], "tcp", ends[0])
+		return err != nil, fmt.Sprint(got)
+	})
+	if got, err := askFromPod(clients[2], "tcp", ends[0]); err != nil || got.server != namespaces[2] {
+		t.Errorf("the server of another network with this address: %v, %v", got, err)
+	}
 }
 
 // networkTraces are how often names of networks of namespaces that begin with a text are in the databases, on nodes and in

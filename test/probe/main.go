@@ -1,6 +1,7 @@
 // probe is both ends of the connectivity tests: it runs in the lab's test pods.
 //
 //	probe serve PORT [NAME]               answers on TCP and UDP with "ADDRESS OF THE PEER [NAME]\n" and then echoes
+//	probe serve-http PORT                 answers each request of HTTP with 200
 //	probe serve-sctp PORT [NAME]          answers the first packet of an SCTP association with that line
 //	probe dial tcp|udp ADDRESS:PORT [N [S]]   prints that first line, then sends N bytes and wants them back; S: seconds in place of one, in each of which UDP asks once
 //	probe from [ADDRESS:]PORT tcp|udp ADDRESS:PORT   as dial, from a port, or an address and port, of its own
@@ -32,6 +33,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -56,6 +58,8 @@ func run(args []string) error {
 	switch {
 	case len(args) >= 2 && args[0] == "serve":
 		return serve(args[1], args[2:])
+	case len(args) == 2 && args[0] == "serve-http":
+		return http.ListenAndServe(":"+args[1], http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	case len(args) >= 2 && args[0] == "serve-sctp":
 		return serveSCTP(args[1], args[2:])
 	case len(args) == 3 && args[0] == "dial" && args[1] == "sctp":
@@ -119,7 +123,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT [SECONDS] | advertise LINK | lease LINK | guest ADDRESS/LENGTH PORT [NAME] | send HEX ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | serve-http PORT | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT [SECONDS] | advertise LINK | lease LINK | guest ADDRESS/LENGTH PORT [NAME] | send HEX ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {

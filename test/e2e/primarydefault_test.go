@@ -1,0 +1,135 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// reachable tells how many addresses answer a client at the port of the tests' server, and its pings, asked all at once.
+func (c client) reachable(addrs []netip.Addr) (string, error) {
+	const script = `for a in $0; do ping -c1 -W1 $a >/dev/null && echo icmp & done; probe reach "$@" | cut -c 1-3; wait`
+	var texts, words []string
+	for _, addr := range addrs {
+		end := netip.AddrPortFrom(addr, echoPort).String()
+		texts, words = append(texts, addr.String()), append(words, "tcp:"+end, "udp:"+end)
+	}
+	out, err := c.run(append([]string{"sh", "-c", script, strings.Join(texts, " ")}, words...)...)
+	return fmt.Sprintf("tcp=%d udp=%d icmp=%d", strings.Count(out, "tcp"), strings.Count(out, "udp"), strings.Count(out, "icmp")), err
+}
+
+// reaches waits until of each address of a list some answer.
+func (c client) reaches(t *testing.T, addrs []netip.Addr, tcp, udp, icmp int) {
+	t.Helper()
+	n := len(addrs)
+	want := fmt.Sprintf("tcp=%d udp=%d icmp=%d", tcp*n, udp*n, icmp*n)
+	eventually(t, policyWithin, fmt.Sprintf("%s reaches %s of %v", c.name, want, addrs), func() (bool, string) {
+		got, err := c.reachable(addrs)
+		return got == want, fmt.Sprint(got, err)
+	})
+}
+
+// locked checks that eth0 of the first pod leads to its node, and to no pod and no other node. The controls are the node, a
+// pod of the default network, and the pod's own network.
+func (x tenant) locked(t *testing.T, other *corev1.Pod) {
+	t.Helper()
+	a, clients := x.pods[0], map[string]client{}
+	for _, pod := range []*corev1.Pod{a, x.pods[1], other} {
+		clients[pod.Name] = podClient(t, pod)
+	}
+	own := addresses(t, a)
+	clients[x.pods[1].Name].reaches(t, x.own(t, 0), 1, 1, 1)
+	machineClient(t, a.Spec.NodeName).reaches(t, own, 1, 1, 1)
+	machineClient(t, nodes[0]).reaches(t, addresses(t, other), 1, 1, 1)
+	for _, c := range []client{clients[other.Name], machineClient(t, nodes[0]), machineClient(t, other.Spec.NodeName)} {
+		if got, err := c.reachable(append(own, x.own(t, 0)...)); got != "tcp=0 udp=0 icmp=0" {
+			t.Errorf("%s reaches %s of %s: %v", c.name, got, a.Name, err)
+		}
+	}
+	if got, err := clients[a.Name].reachable(addresses(t, other)); got != "tcp=0 udp=0 icmp=0" {
+		t.Errorf("%s reaches %s of %s: %v", a.Name, got, other.Name, err)
+	}
+}
+
+// nodesByEth0 checks that the API server and kubelets do not answer the first pod by eth0, for which it has routes. They do
+// answer by its network, except for those of its own node (docs/limits.md), and they answer a pod of the default network.
+func (x tenant) nodesByEth0(t *testing.T, other *corev1.Pod) {
+	t.Helper()
+	a := x.pods[0]
+	const script = `for u; do curl -sk -m 2 -o /dev/null "$u" && echo "$u" & done; wait`
+	answered := func(pod *corev1.Pod, urls []string) (string, error) {
+		out, err := inPod(pod.Namespace, pod.Name, append([]string{"sh", "-c", script, "sh"}, urls...)...)
+		got := strings.Fields(out)
+		slices.Sort(got)
+		return strings.Join(got, " "), err
+	}
+	var all, elsewhere, routes []string
+	for _, to := range addresses(t, other) {
+		way := mustInPod(t, a, "ip", "route", "get", to.String())
+		_, hop, found := strings.Cut(way, " via ")
+		if hop, _, _ = strings.Cut(hop, " "); !found || !strings.Contains(way, " dev eth0 ") {
+			t.Fatalf("the way to the default network is %q", way)
+		}
+		for _, node := range nodes[:2] {
+			addr := ofFamily(machineAddresses(t, node), to)
+			routes = append(routes, addr.String()+" via "+hop+" dev eth0")
+			url := "https://" + netip.AddrPortFrom(addr, 10250).String() + "/"
+			if all = append(all, url); node != a.Spec.NodeName {
+				api := "https://" + netip.AddrPortFrom(addr, 6443).String() + "/"
+				all, elsewhere = append(all, api), append(elsewhere, url, api)
+			}
+		}
+	}
+	slices.Sort(all)
+	slices.Sort(elsewhere)
+	wantAnswered := func(pod *corev1.Pod, want []string) {
+		t.Helper()
+		eventually(t, soon, fmt.Sprintf("%s has the answers of %v", pod.Name, want), func() (bool, string) {
+			got, err := answered(pod, all)
+			return got == strings.Join(want, " "), fmt.Sprint(got, err)
+		})
+	}
+	wantAnswered(other, all)
+	wantAnswered(a, elsewhere)
+	for _, route := range routes {
+		mustInPod(t, a, append([]string{"ip", "route", "add"}, strings.Fields(route)...)...)
+	}
+	if got, err := answered(a, all); got != "" {
+		t.Errorf("by eth0 there are answers of %s: %v", got, err)
+	}
+	for _, route := range routes {
+		mustInPod(t, a, append([]string{"ip", "route", "del"}, strings.Fields(route)...)...)
+	}
+}
+
+// opens opens, changes and closes ports of the first pod while it runs. A list that cannot be read closes all.
+func (x tenant) opens(t *testing.T, other *corev1.Pod) {
+	t.Helper()
+	a := x.pods[0]
+	from, node := podClient(t, other), machineClient(t, nodes[0])
+	open := func(value string, tcp, udp, icmp int) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, contract.OpenPortsKey, value)
+		if _, err := cluster.client.CoreV1().Pods(x.ns).Patch(t.Context(), a.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		from.reaches(t, addresses(t, a), tcp, udp, icmp)
+	}
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d}]"`, echoPort), 1, 1, 0)
+	node.reaches(t, addresses(t, a), 1, 1, 0)
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %d}, {protocol: icmp}]"`, echoPort+1, echoPort), 0, 1, 1)
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d"`, echoPort), 0, 0, 0)
+	wantEvent(t, x.ns, "PartRefused", a.Name, "annotation "+contract.OpenPortsKey)
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}]"`, echoPort), 1, 0, 0)
+	open("null", 0, 0, 0)
+}

@@ -1,0 +1,63 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// restarted kills processes of the control plane and of a node, one after the other. Connections on primary networks, through
+// a service and to an external host go on. Afterwards new pods start, kubelet's probes pass, and an external host reaches a
+// service at the address that a load balancer gave.
+func restarted(t *testing.T, tenants []tenant) {
+	t.Helper()
+	const longest = 5 * time.Second
+	first := tenants[0]
+	for _, pod := range []*corev1.Pod{
+		probed(first.ns, "ready", nodes[1], "serve", echoPort), probed(first.ns, "http", nodes[1], "serve-http", echoPort),
+		probed(first.ns, "deaf", nodes[1], "serve", echoPort+1),
+	} {
+		create(t, pod)
+	}
+	ready, http := becomesReady(t, first.ns, "ready"), becomesReady(t, first.ns, "http")
+	balanced := first.balanced(t, 2)
+	balanced()
+	flows := map[string]*flow{}
+	for i, x := range tenants {
+		own := x.own(t, 0)[0]
+		for name, target := range map[string]netip.AddrPort{
+			"a pod":            netip.AddrPortFrom(own, echoPort),
+			"a service":        netip.AddrPortFrom(ofFamily(clusterAddresses(x.web), own), servicePort),
+			"an external host": netip.AddrPortFrom(ofFamily(machineAddresses(t, outside), own), outsidePort),
+		} {
+			flows[fmt.Sprintf("%s on network %d", name, i)] = startFlow(t, x.ns, x.pods[1].Name, "tcp", target)
+		}
+	}
+	for _, component := range []string{"controller", "agent@" + nodes[1], "agent@" + nodes[2], "ovn-controller@" + nodes[1], "northd", "nb", "sb"} {
+		restart(t, component)
+		for name, flow := range flows {
+			if !flow.answered(longest) {
+				t.Errorf("%s does not answer after the end of %s", name, component)
+			}
+		}
+	}
+	for _, x := range tenants {
+		x.served(t, x.pods[0])
+		x.served(t, server(t, x.ns, "late", nodes[1]))
+	}
+	create(t, probed(first.ns, "new", nodes[1], "serve", echoPort))
+	becomesReady(t, first.ns, "new")
+	staysReady(t, ready, "deaf")
+	staysReady(t, http, "deaf")
+	balanced()
+	for name, flow := range flows {
+		if gap := flow.stop(); gap > longest {
+			t.Errorf("no answer of %s for %s, want at most %s", name, gap, longest)
+		}
+	}
+}
