@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -308,9 +309,39 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 	if got := strings.TrimSpace(mustInPod(t, firewall, "cat", "/sys/class/net/net0/address")); got != "02:76:00:00:00:50" {
 		t.Errorf("the MAC of net0 is %s", got)
 	}
+	checkNodus(t, firewall)
 	answeredBy(t, pods["router"], "10.76.0.50", "firewall")
 	answeredBy(t, behind, addressOn(t, firewall, ns+"/back").String(), "firewall")
 	unanswered(t, behind, "10.76.0.60") // networks are isolated
+}
+
+// checkNodus: the default route of a pod leads by its gateway, and the routes to pods and services by eth0. The annotation
+// ovnInterfaces has the addresses of the interfaces.
+func checkNodus(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if routes := mustInPod(t, pod, "ip", "route", "show", "default"); strings.TrimSpace(routes) != "default via 10.76.0.60 dev net0 proto 85" {
+		t.Errorf("default routes: %q", routes)
+	}
+	api, err := cluster.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{podPort(t, pod).Addr().Next().String(), api.Spec.ClusterIP} {
+		if route := mustInPod(t, pod, "ip", "route", "get", to); !strings.Contains(route, "dev eth0") {
+			t.Errorf("the route to %s: %s", to, route)
+		}
+	}
+	eventually(t, soon, "ovnInterfaces has the pod's addresses", func() (bool, string) {
+		interfaces := waitPod(t, pod.Namespace, pod.Name, "there", isRunning).Annotations[contract.NodusInterfacesKey]
+		for _, link := range []string{"net0", "net1", "eth0"} {
+			for _, field := range strings.Fields(mustInPod(t, pod, "ip", "-br", "-4", "address", "show", "dev", link))[2:] {
+				if !strings.Contains(interfaces, `"`+field+`"`) {
+					return false, link + " has " + field + ", and the annotation " + interfaces
+				}
+			}
+		}
+		return true, ""
+	})
 }
 
 // TestNetworks_PodsForward: a pod on two networks leads from one to the other, as the gateway of pods on other nodes, when

@@ -60,6 +60,20 @@ func answeredFully(t *testing.T, from *corev1.Pod, to netip.Addr, name string) {
 	answeredBy(t, from, to.String(), name)
 }
 
+// hasItsMTU: packets of the interface's MTU pass unfragmented, and longer ones do not.
+func hasItsMTU(t *testing.T, pod *corev1.Pod, to netip.Addr) {
+	t.Helper()
+	var mtu int
+	if _, err := fmt.Sscan(mustInPod(t, pod, "cat", "/sys/class/net/net1/mtu"), &mtu); err != nil {
+		t.Fatal(err)
+	}
+	const headers = 28 // of IPv4 and ICMP
+	mustInPod(t, pod, "ping", "-c1", "-w10", "-M", "do", "-s", fmt.Sprint(mtu-headers), to.String())
+	if out, err := inPod(pod.Namespace, pod.Name, "ping", "-c1", "-W2", "-M", "do", "-s", fmt.Sprint(mtu-headers+1), to.String()); err == nil {
+		t.Errorf("a packet beyond the MTU of %d passes: %s", mtu, out)
+	}
+}
+
 // TestPhysicalNetwork_PodsReachItsHosts: with the object, pods of two nodes reach each other and a host of their VLAN, and
 // no one of another VLAN. Who may not use the network has an Event. Without the object the NIC is as it was.
 func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
@@ -92,6 +106,18 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 		}
 	}
 	check()
+	hasItsMTU(t, a, host)
+	multiPolicy(t, ns, "no-host", vlan70, fmt.Sprintf("{podSelector: {matchLabels: {app: a}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 10.90.0.0/24, except: [%s/32]}}]}]}", host))
+	eventually(t, policyWithin, "a policy keeps the host from the pod, and not other pods", func() (bool, string) {
+		atHost, errHost := inPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(host, echoPort).String())
+		atB, errB := inPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(addrB, echoPort).String())
+		return errHost != nil && errB == nil, atHost + atB
+	})
+	kubectlDelete(t, ns, "multi-networkpolicies.k8s.cni.cncf.io", "no-host")
+	eventually(t, policyWithin, "the host answers without the policy", func() (bool, string) {
+		out, err := inPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(host, echoPort).String())
+		return err == nil, out
+	})
 	l.hostMoves(t, 71)
 	l.hostReaches(t, addrOther)
 	answeredFully(t, other, host, "host")

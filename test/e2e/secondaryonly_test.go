@@ -106,6 +106,9 @@ func TestSecondaryOnly_LeavesDefaultNetworkAlone(t *testing.T) {
 	if eth0 := address("a", "eth0"); !strings.HasPrefix(eth0, "10.244.") {
 		t.Errorf("eth0 of a has %s", eth0)
 	}
+	if routes := strings.TrimSpace(m.inSecondary(t, "a", "ip", "-4", "route", "show", "default")); strings.Count(routes, "default") != 1 || !strings.Contains(routes, "dev eth0") {
+		t.Errorf("default routes of a: %q", routes)
+	}
 	events := m.kubectl(t, "get", "events", "--field-selector", "involvedObject.name=primary", "-o", "jsonpath={.items[*].message}")
 	if !strings.Contains(events, "needs the default network") {
 		t.Errorf("Events of a primary network: %q", events)
