@@ -73,6 +73,7 @@ func askCommand() *cobra.Command {
 	f.IntVar(&q.Size, "size", 0, "bytes to send")
 	f.BoolVar(&q.OfMTU, "of-mtu", false, "add the size to the largest that one packet has")
 	f.BoolVar(&q.DontFragment, "dont-fragment", false, "make no fragments")
+	f.DurationVar(&q.Over, "over", 0, "time over which the bytes are sent, by TCP; 0: at once")
 	f.IntVar(&q.Times, "times", 1, "number of connections")
 	f.BoolVar(&q.Silent, "silent", false, "the server says no name")
 	f.DurationVar(&q.Timeout, "timeout", 3*time.Second, "time for one answer")

@@ -107,18 +107,16 @@ func (o *perfOptions) session() (*scratch.Session, error) {
 	return &scratch.Session{Namespace: perf.Namespace(client), Exec: exec}, nil
 }
 
-func (o *perfOptions) place(ctx context.Context, cases []perf.Case) (at conncheck.Place, err error) {
+func (o *perfOptions) place(ctx context.Context, cases []perf.Case) (conncheck.Place, error) {
 	var named []string
 	if o.fromNode != "" {
 		named = []string{o.fromNode, o.toNode}
 	}
-	if at, err = twoNodes(ctx, &o.readOptions, named, o.image, o.resource); err != nil {
-		return at, err
-	}
-	nodes, err := o.readNodes(ctx)
+	at, nodes, err := twoNodes(ctx, &o.readOptions, named, o.image)
 	if err != nil {
 		return at, err
 	}
+	at.Resource = o.resource
 	return at, perf.Fits(at, cases, nodes)
 }
 

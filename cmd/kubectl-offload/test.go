@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
@@ -53,7 +54,7 @@ func testCommand() *cobra.Command {
 	f.StringVar(&o.run, "run", "", "regular expression of the cases; with ! before it, of those to leave out")
 	f.StringSliceVar(&o.nodes, "nodes", nil, "the two nodes; empty: the first two by name")
 	f.StringVar(&o.image, "image", "", "image of the pods; empty: that of the agents")
-	f.StringVar(&o.resource, "resource", "", "extended resource, such as ovn-offload.io/vf, of which three of the pods ask for a VF; empty: none does")
+	f.StringVar(&o.resource, "resource", "", "extended resource, such as ovn-offload.io/vf, of which three of the pods ask for a VF, where a node has it; empty: none does")
 	f.BoolVar(&o.places, "places", true, "read the agents' flows, and compare where packets are handled")
 	f.StringVar(&o.instead, "expect", "", "hardware or software: the place to expect of all packets, in place of the table's")
 	f.StringVar(&o.junit, "junit", "", "file to write for CI systems")
@@ -130,28 +131,30 @@ func (o *testOptions) session() (*conncheck.Session, error) {
 }
 
 func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
-	return twoNodes(ctx, &o.readOptions, o.nodes, o.image, o.resource)
-}
-
-// twoNodes finds the nodes of a test.
-func twoNodes(ctx context.Context, o *readOptions, named []string, image, resource string) (at conncheck.Place, err error) {
-	nodes, err := o.readNodes(ctx)
+	at, nodes, err := twoNodes(ctx, &o.readOptions, o.nodes, o.image)
 	if err != nil {
 		return at, err
+	}
+	return at.WithResource(o.resource, nodes)
+}
+
+// twoNodes finds the nodes of a test among all.
+func twoNodes(ctx context.Context, o *readOptions, named []string, image string) (at conncheck.Place, nodes []corev1.Node, err error) {
+	if nodes, err = o.readNodes(ctx); err != nil {
+		return at, nil, err
 	}
 	var agents []appsv1.DaemonSet
 	if image == "" { // of a snapshot they have no images
 		client, err := o.client()
 		if err != nil {
-			return at, err
+			return at, nil, err
 		}
 		if agents, err = conncheck.DaemonSets(ctx, client, o.system); err != nil {
-			return at, err
+			return at, nil, err
 		}
 	}
 	at, err = conncheck.Choose(nodes, agents, named, image)
-	at.Resource = resource
-	return at, err
+	return at, nodes, err
 }
 
 // cases makes the pods, asks, and removes them, also when it is interrupted.

@@ -52,6 +52,7 @@ func (s *flowServer) endpoint() *v1alpha1.AgentEndpoint {
 func (s *flowServer) run(ctx context.Context) error {
 	source := nodeflows.New(nodeflows.Config{
 		Node: s.Node.Node, Switch: vswitchd(s.Config), State: s.sampling.State, Newest: s.sampling.Newest, Logger: s.Logger,
+		Counters: s.netns.Counters,
 	})
 	handler := flowapi.Handler(source)
 	for _, serve := range []func() error{

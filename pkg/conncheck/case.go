@@ -30,14 +30,21 @@ type Case struct {
 // Size is that of packets.
 type Size string
 
-// The sizes: a small packet, one of the MTU, one that is a byte longer and may not be fragmented, fragments, and a
-// mebibyte of TCP.
+// The sizes: a small packet, one of the MTU, one that is a byte longer and may not be fragmented, fragments, a
+// mebibyte of TCP, and many small packets of one connection.
 const (
 	Small     Size = ""
 	MTU       Size = "mtu"
 	OverMTU   Size = "over-mtu"
 	Fragments Size = "fragments"
 	Large     Size = "large"
+	Lasting   Size = "lasting"
+)
+
+// lastsFor is long enough for a connection's flows to be in hardware most of the time; lastingBytes has 800 packets then.
+const (
+	lastsFor     = 8 * time.Second
+	lastingBytes = 400 << 10
 )
 
 // answerWithin is the time for an answer that has to come: long enough for the first two packets to be lost, as a service
@@ -108,6 +115,8 @@ func (c Case) question(host string, port int) probe.Question {
 		q.Size = 3000
 	case Large:
 		q.Size = 1 << 20
+	case Lasting:
+		q.Size, q.Over, q.Timeout = lastingBytes, lastsFor, answerWithin+lastsFor
 	}
 	return q
 }

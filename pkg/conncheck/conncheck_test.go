@@ -49,7 +49,7 @@ func env() Env {
 		Pods: map[string]Addresses{}, Services: map[string]Addresses{}, NodePorts: map[string]map[string]int{},
 		Nodes: map[string]Addresses{"node-a": addrs, "node-b": addrs}, API: addrs, APIPort: 443,
 	}
-	for _, o := range Objects(Place{"a", "b", "image", ""}) {
+	for _, o := range Objects(Place{NodeA: "a", NodeB: "b", Image: "image"}) {
 		switch o := o.(type) {
 		case *corev1.Pod:
 			e.Pods[o.Name] = addrs

@@ -124,6 +124,6 @@ func ask(q probe.Question) []string {
 		"ovn-offload-agent", "probe", "ask", "--protocol=" + q.Protocol, "--host=" + q.Host, fmt.Sprintf("--family=%d", q.Family),
 		fmt.Sprintf("--port=%d", q.Port), fmt.Sprintf("--size=%d", q.Size), fmt.Sprintf("--of-mtu=%t", q.OfMTU),
 		fmt.Sprintf("--dont-fragment=%t", q.DontFragment), fmt.Sprintf("--times=%d", q.Times), fmt.Sprintf("--silent=%t", q.Silent),
-		"--timeout=" + q.Timeout.String(),
+		"--timeout=" + q.Timeout.String(), "--over=" + q.Over.String(),
 	}
 }

@@ -30,9 +30,10 @@ const (
 )
 
 // Place is where and from what the pods are made: two nodes, and an image with ovn-offload-agent. Resource is the extended
-// resource by which pods client, same and other ask for a VF; empty: none does.
+// resource by which pods client, same and other ask for a VF, but not on a node that lacks it; empty: none does.
 type Place struct {
 	NodeA, NodeB, Image, Resource string
+	Lacks                         []string
 }
 
 // Objects are those of the test in the order in which they are made: policies are in force when their pods begin.
@@ -80,7 +81,7 @@ func pod(name, node string, at Place) *corev1.Pod {
 		PeriodSeconds: 2, TimeoutSeconds: 10,
 	}
 	c.SecurityContext.Capabilities.Add = []corev1.Capability{"NET_RAW"}
-	if at.Resource != "" && slices.Contains([]string{"client", "same", "other"}, name) {
+	if at.Resource != "" && !slices.Contains(at.Lacks, node) && slices.Contains([]string{"client", "same", "other"}, name) {
 		c.Resources.Limits = corev1.ResourceList{corev1.ResourceName(at.Resource): quantity.MustParse("1")}
 	}
 	return p

@@ -46,6 +46,24 @@ func Choose(nodes []corev1.Node, agents []appsv1.DaemonSet, named []string, imag
 	return at, nil
 }
 
+// WithResource is the place with a resource by which pods ask for VFs. One of its nodes may lack it.
+func (p Place) WithResource(resource string, nodes []corev1.Node) (Place, error) {
+	p.Resource, p.Lacks = resource, nil
+	if resource == "" {
+		return p, nil
+	}
+	for _, node := range nodes {
+		has := node.Status.Allocatable[corev1.ResourceName(resource)]
+		if (node.Name == p.NodeA || node.Name == p.NodeB) && has.IsZero() {
+			p.Lacks = append(p.Lacks, node.Name)
+		}
+	}
+	if len(p.Lacks) == 2 {
+		return p, fmt.Errorf("nodes %s and %s have no %s for pods", p.NodeA, p.NodeB, resource)
+	}
+	return p, nil
+}
+
 func runsPods(node corev1.Node) bool {
 	_, dpu := node.Labels[contract.DPULabel]
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {

@@ -75,7 +75,7 @@ func TestDevices_AreThoseOfTheTest(t *testing.T) {
 	}
 	for resource, want := range map[string]int{"": 0, "ovn-offload.io/vf": 3} {
 		asks := 0
-		for _, o := range Objects(Place{"a", "b", "image", resource}) {
+		for _, o := range Objects(Place{NodeA: "a", NodeB: "b", Image: "image", Resource: resource}) {
 			if p, ok := o.(*corev1.Pod); ok && len(p.Spec.Containers[0].Resources.Limits) > 0 {
 				asks++
 			}
@@ -178,7 +178,7 @@ func TestWitness_FlowInAnotherPlaceFailsTheCase(t *testing.T) {
 		w := NewWitness(e)
 		w.Add(c.flows)
 		results := []Result{{Verdict: OK}}
-		w.Judge([]Case{c.of}, results, devices(), c.instead)
+		w.Judge([]Case{c.of}, results, &Sight{devices: devices(), instead: c.instead})
 		var places []string
 		for _, p := range results[0].Places {
 			places = append(places, p.Expected+": "+strings.Join(p.Seen, "; "))
@@ -187,7 +187,7 @@ func TestWitness_FlowInAnotherPlaceFailsTheCase(t *testing.T) {
 			t.Errorf("%s: %s %q, want %s %q", name, results[0].Verdict, got, c.want, c.places)
 		}
 		failed := []Result{{Verdict: Fail}}
-		if w.Judge([]Case{c.of}, failed, devices(), c.instead); failed[0].Places != nil {
+		if w.Judge([]Case{c.of}, failed, &Sight{devices: devices(), instead: c.instead}); failed[0].Places != nil {
 			t.Errorf("%s: a case that failed has places", name)
 		}
 	}
@@ -208,7 +208,7 @@ func TestWitness_FlowThatEndsSeveralWays(t *testing.T) {
 	w.Add(flows)
 	for name, seen := range map[string]bool{"other": true, "blocked": true, "allowed": false} {
 		results := []Result{{Verdict: OK}}
-		w.Judge([]Case{{From: "client", To: "pod/" + name, Names: []string{name}, Protocol: "tcp", Family: 4, Want: probe.Reached}}, results, devices(), Expected{})
+		w.Judge([]Case{{From: "client", To: "pod/" + name, Names: []string{name}, Protocol: "tcp", Family: 4, Want: probe.Reached}}, results, &Sight{devices: devices()})
 		if got := results[0].Places[0]; (len(got.Seen) > 0) != seen || got.Wrong {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -2,6 +2,7 @@ package conncheck
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -18,7 +19,9 @@ import (
 
 // Sight compares where packets were handled, by the flows of a test's nodes while its cases run.
 type Sight struct {
-	agents  byexec.Agents
+	agents byexec.Agents
+	// flows asks the agent of a node.
+	flows   func(ctx context.Context, node string, q flowapi.Query) (*flowapi.Flows, error)
 	devices Devices
 	// instead replaces what the table expects, if it is not zero.
 	instead Expected
@@ -47,6 +50,9 @@ func NewSight(s *snapshot.Snapshot, cluster *sysdump.Cluster, instead Expected) 
 		return nil, err
 	}
 	sight := &Sight{agents: byexec.Agents{Cluster: cluster, Pods: pods}, devices: NewDevices(pods, offloads), instead: instead}
+	sight.flows = func(ctx context.Context, node string, q flowapi.Query) (*flowapi.Flows, error) {
+		return sight.agents.Of(node).Flows(ctx, q)
+	}
 	for _, resource := range slices.Sorted(maps.Keys(s.Missing)) {
 		sight.missing = append(sight.missing, s.Missing[resource])
 	}
@@ -83,8 +89,40 @@ func (t Trial) Run(ctx context.Context, cases []Case) (results []Result, missing
 	}
 	watch, witness := byexec.NewWatch(sight.agents, Namespace, t.At.NodeA, t.At.NodeB), NewWitness(env)
 	end := watch.Follow(ctx, readEvery, func(_ string, _ time.Time, flows []flowapi.Flow) { witness.Add(flows) })
-	results = run.Run(ctx, cases)
+	results, missing, agree := t.ask(ctx, run, sight, cases)
 	end()
-	witness.Judge(cases, results, sight.devices, sight.instead)
-	return results, append(sight.missing, watch.Missing()...), ctx.Err()
+	witness.Judge(cases, results, sight)
+	agree()
+	return results, slices.Concat(sight.missing, missing, watch.Missing()), ctx.Err()
+}
+
+// ask asks all cases, those last and alone whose counters are compared. Agree compares them when the places are there.
+func (t Trial) ask(ctx context.Context, run Runner, sight *Sight, cases []Case) (results []Result, missing []string, agree func()) {
+	var together []Case
+	var alone []int
+	for i, c := range cases {
+		if len(sight.witnesses(c)) > 0 {
+			alone = append(alone, i)
+		} else {
+			together = append(together, c)
+		}
+	}
+	results = run.Run(ctx, together)
+	var compare []func()
+	for _, i := range alone {
+		legs := sight.witnesses(cases[i])
+		before, err := sight.count(ctx, legs)
+		results = slices.Insert(results, i, run.Run(ctx, cases[i:i+1])[0])
+		after, late := sight.count(ctx, legs)
+		if err = errors.Join(err, late); err != nil {
+			missing = append(missing, err.Error())
+			continue
+		}
+		compare = append(compare, func() { results[i].agree(legs, before, after) })
+	}
+	return results, missing, func() {
+		for _, of := range compare {
+			of()
+		}
+	}
 }

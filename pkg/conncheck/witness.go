@@ -126,19 +126,17 @@ type Placed struct {
 	// Seen are places with their reasons, such as ovs (port); empty: the agents saw no such flow.
 	Seen  []string `json:"seen,omitempty"`
 	Wrong bool     `json:"wrong,omitempty"`
+	// Counters are there for a lasting case that is expected in hardware.
+	Counters *Counters `json:"counters,omitempty"`
 }
 
-// Judge adds to good results where the packets were handled. A case with packets in another place than expected fails. The
-// expectation instead, if it is not zero, replaces those of the table.
-func (w *Witness) Judge(cases []Case, results []Result, d Devices, instead Expected) {
+// Judge adds to good results where the packets were handled. A case with packets in another place than expected fails.
+func (w *Witness) Judge(cases []Case, results []Result, s *Sight) {
 	for i, c := range cases {
 		if results[i].Verdict != OK {
 			continue
 		}
-		for _, leg := range c.Legs(d) {
-			if instead != (Expected{}) {
-				leg.Expected = instead
-			}
+		for _, leg := range s.legs(c) {
 			p := w.place(leg, c.Names)
 			results[i].Places = append(results[i].Places, p)
 			if p.Wrong {

@@ -75,6 +75,8 @@ type Query struct {
 	Limit int
 	// Why asks for the rules of each flow, too.
 	Why bool
+	// Counters asks for those of the pods' representors, too.
+	Counters bool
 }
 
 // DefaultLimit and MaxLimit bound the flows of one answer.
@@ -92,6 +94,21 @@ type Flows struct {
 	// Unseen are flows beyond MaxLimit, which the agent did not keep.
 	Unseen int    `json:"unseen,omitempty"`
 	Flows  []Flow `json:"flows"`
+	// Ports are the representors of the pods of the query, if their counters were asked for. They are read after the dump.
+	Ports []Port `json:"ports,omitempty"`
+}
+
+// Port is a representor with its pod, and what beside the flows says whether the pod's packets are in hardware.
+type Port struct {
+	End
+	// Hardware are packets from the pod that rules of TC sent on in hardware, as long as these rules are there.
+	Hardware uint64 `json:"hardware"`
+	// Software are packets that passed the representor, in both directions. CPUHit: the driver counts them apart from those
+	// in hardware.
+	Software uint64 `json:"software"`
+	CPUHit   bool   `json:"cpuHit,omitempty"`
+	// Problem says why the counters are not known.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Flow is one flow of the datapath, which often is a part of a packet's way: conntrack and others end a flow and recirculate

@@ -21,7 +21,7 @@ var ErrNoFlow = errors.New("there is no such flow")
 // Handler serves a Source. It does not ask who the caller is: see Guard.
 //
 //	GET /v1/summary?fresh=true
-//	GET /v1/flows?namespace=&pod=&all=&limit=&why=
+//	GET /v1/flows?namespace=&pod=&all=&limit=&why=&counters=
 //	GET /v1/flows/{id}/why
 func Handler(from Source) http.Handler {
 	mux := http.NewServeMux()
@@ -65,7 +65,7 @@ func (q Query) Values() url.Values {
 			v.Set(key, value)
 		}
 	}
-	for key, value := range map[string]bool{"all": q.All, "why": q.Why} {
+	for key, value := range map[string]bool{"all": q.All, "why": q.Why, "counters": q.Counters} {
 		if value {
 			v.Set(key, "true")
 		}
@@ -78,7 +78,8 @@ func (q Query) Values() url.Values {
 
 func parseQuery(v url.Values) (Query, error) {
 	q := Query{
-		Namespace: v.Get("namespace"), Pod: v.Get("pod"), All: v.Get("all") == "true", Why: v.Get("why") == "true", Limit: DefaultLimit,
+		Namespace: v.Get("namespace"), Pod: v.Get("pod"), All: v.Get("all") == "true", Why: v.Get("why") == "true",
+		Counters: v.Get("counters") == "true", Limit: DefaultLimit,
 	}
 	if text := v.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)

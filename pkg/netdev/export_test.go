@@ -13,6 +13,7 @@ var (
 	FromDevlinkPort = fromDevlinkPort
 	GroupSocket     = groupSocket
 	Inside          = inside
+	ParseCPUHit     = parseCPUHit
 	Uevents         = uevents
 )
 

@@ -129,10 +129,12 @@ func (d *dump) choose(q flowapi.Query) []int {
 }
 
 func chooses(q flowapi.Query, f *flowapi.Flow) bool {
-	wanted := func(e flowapi.End) bool {
-		return e.Pod != "" && (q.Namespace == "" || e.Namespace == q.Namespace) && (q.Pod == "" || e.Pod == q.Pod)
-	}
-	return q.All && q.Namespace == "" || wanted(f.From) || slices.ContainsFunc(f.To, wanted)
+	return q.All && q.Namespace == "" || wanted(q, f.From) || slices.ContainsFunc(f.To, func(e flowapi.End) bool { return wanted(q, e) })
+}
+
+// wanted says whether a query is about the pod of a port.
+func wanted(q flowapi.Query, e flowapi.End) bool {
+	return e.Pod != "" && (q.Namespace == "" || e.Namespace == q.Namespace) && (q.Pod == "" || e.Pod == q.Pod)
 }
 
 func numbers(chosen []bool) []int {

@@ -3,6 +3,7 @@
 // Place in the data flow:
 //
 //	ovs-vswitchd -> offload.ReadEach -> dump -> Source -> flowapi.Handler of the agent
+//	netdev -> counters of representors -> flowapi.Port
 //	ovs-vswitchd -> ofproto/detrace (ovs-vswitchd(8)) -> flowapi.Why
 //
 // A dump costs the main thread of ovs-vswitchd time, so callers share one, and nothing is dumped without a caller. It is a
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 )
 
@@ -28,7 +30,9 @@ type Config struct {
 	State func() offload.State
 	// Newest is the last regular sample; not ok: there is none.
 	Newest func() (offload.Report, time.Time, bool)
-	Logger *slog.Logger
+	// Counters reads those of a representor.
+	Counters func(port string) (netdev.Counters, error)
+	Logger   *slog.Logger
 }
 
 // Source is a flowapi.Source of one node.
@@ -84,10 +88,30 @@ func (s *Source) Flows(ctx context.Context, q flowapi.Query) (*flowapi.Flows, er
 		f.Node = s.cfg.Node
 		out.Flows = append(out.Flows, f)
 	}
+	if q.Counters {
+		out.Ports = s.ports(q)
+	}
 	if q.Why {
 		return out, s.explain(ctx, d, out.Flows)
 	}
 	return out, nil
+}
+
+// ports reads the counters of the representors of pods.
+func (s *Source) ports(q flowapi.Query) (ports []flowapi.Port) {
+	for _, p := range s.cfg.State().Ports {
+		end := flowapi.End{Port: p.Name, Namespace: p.Pod.Namespace, Pod: p.Pod.Name}
+		if !p.Function || !wanted(q, end) {
+			continue
+		}
+		got, err := s.cfg.Counters(p.Name)
+		port := flowapi.Port{End: end, Hardware: got.Hardware, Software: got.Software, CPUHit: got.CPUHit}
+		if err != nil {
+			port.Problem = err.Error()
+		}
+		ports = append(ports, port)
+	}
+	return ports
 }
 
 // Why implements flowapi.Source.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 )
@@ -133,6 +134,40 @@ func TestSource_ChoosesFlowsOfPodsWithTheirWay(t *testing.T) {
 		flows, err := s.Flows(t.Context(), tc.q)
 		if err != nil || strings.Join(ids(flows), " ") != tc.want || flows.Matched != tc.matched {
 			t.Errorf("%+v: %v of %d, %v; want %s of %d", tc.q, ids(flows), flows.Matched, err, tc.want, tc.matched)
+		}
+	}
+}
+
+// TestSource_ReadsCountersOfRepresentors: of the pods that are asked for, and only if they are asked for.
+func TestSource_ReadsCountersOfRepresentors(t *testing.T) {
+	s := testSource(&vswitchd{})
+	var fails error
+	read := 0
+	s.cfg.Counters = func(port string) (netdev.Counters, error) {
+		read++
+		return netdev.Counters{Hardware: 7, Software: 3, CPUHit: port == "rep1"}, fails
+	}
+	if _, err := s.Flows(t.Context(), flowapi.Query{Namespace: "shop"}); err != nil || read != 0 {
+		t.Errorf("read %d times: %v", read, err)
+	}
+	end := flowapi.End{Port: "rep1", Namespace: "shop", Pod: "web"}
+	for name, c := range map[string]struct {
+		q     flowapi.Query
+		fails error
+		want  []flowapi.Port
+	}{
+		"all":           {want: []flowapi.Port{{End: end, Hardware: 7, Software: 3, CPUHit: true}}},
+		"its namespace": {q: flowapi.Query{Namespace: "shop"}, want: []flowapi.Port{{End: end, Hardware: 7, Software: 3, CPUHit: true}}},
+		"another one":   {q: flowapi.Query{Namespace: "other"}},
+		"gone":          {fails: errors.New("no such link"), want: []flowapi.Port{{End: end, Hardware: 7, Software: 3, CPUHit: true, Problem: "no such link"}}},
+	} {
+		c.q.Counters, fails = true, c.fails
+		got, err := s.Flows(t.Context(), c.q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, got.Ports); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}
 }

@@ -50,6 +50,14 @@ func kubectlOffload(t *testing.T, args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
+// decodeAnswer reads the JSON behind the lines of a command's progress.
+func decodeAnswer(t *testing.T, out string, answer any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(out[max(0, strings.Index(out, "{")):]), answer); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
 // TestPlugin_StatusNamesWhatIsBroken: a pod that asks for a network that does not exist is a problem; a good one is none.
 func TestPlugin_StatusNamesWhatIsBroken(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -22,9 +21,7 @@ func TestPlugin_PerfMeasures(t *testing.T) {
 	out, code := kubectlOffload(t, append(short, "-o", "json")...)
 	t.Log(out)
 	var measured says.Measured
-	if err := json.Unmarshal([]byte(out[max(0, strings.Index(out, "{")):]), &measured); err != nil {
-		t.Fatalf("exit code %d, %v", code, err)
-	}
+	decodeAnswer(t, out, &measured)
 	if code != 0 || len(measured.Results) != 12 || len(measured.Missing) > 0 {
 		t.Errorf("exit code %d, %d results", code, len(measured.Results))
 	}

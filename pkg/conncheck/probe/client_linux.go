@@ -94,7 +94,34 @@ func ask(ctx context.Context, q Question, to netip.Addr, size int) (string, erro
 	if q.Silent {
 		return "", conn.Close()
 	}
+	if q.Over > 0 {
+		return converseOver(conn, size, end, q.Over)
+	}
 	return converse(conn, size, end)
+}
+
+// piecesPerSecond are those of bytes that are sent over a time.
+const piecesPerSecond = 100
+
+// converseOver sends the bytes in pieces, each as a packet of its own.
+func converseOver(conn net.Conn, size int, end time.Time, over time.Duration) (string, error) {
+	defer conn.Close() //nolint:errcheck // the answer is there
+	if err := conn.SetDeadline(end); err != nil {
+		return "", err
+	}
+	if _, err := conn.Write(binary.BigEndian.AppendUint32(nil, uint32(size))); err != nil {
+		return "", err
+	}
+	pieces := max(1, int(over.Seconds()*piecesPerSecond))
+	text := make([]byte, size)
+	for i := range pieces {
+		time.Sleep(over / time.Duration(pieces))
+		if _, err := conn.Write(text[size*i/pieces : size*(i+1)/pieces]); err != nil {
+			return "", err
+		}
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line), err
 }
 
 func converse(conn net.Conn, size int, end time.Time) (string, error) {

@@ -32,6 +32,8 @@ type Question struct {
 	OfMTU bool
 	// DontFragment forbids fragments.
 	DontFragment bool
+	// Over is the time over which the bytes are sent in pieces, by TCP; 0: at once.
+	Over time.Duration
 	// Times is the number of connections, one after the other.
 	Times int
 	// Silent is a server that accepts and says no name, such as the API server.

@@ -36,6 +36,7 @@ func TestAsk_ServerSaysItsName(t *testing.T) {
 		want Outcome
 	}{
 		{Question{Protocol: "tcp", Port: port, Size: 1 << 20, Times: 3}, Reached},
+		{Question{Protocol: "tcp", Port: port, Size: 1000, Over: 200 * time.Millisecond, Times: 3}, Reached},
 		{Question{Protocol: "udp", Port: port, Size: 3000, Times: 3}, Reached},
 		{Question{Protocol: "udp", Port: port, OfMTU: true, DontFragment: true, Times: 3}, Reached},
 		{Question{Protocol: "udp", Host: "127.0.0.2", Port: port, Times: 3}, Reached}, // the answer comes from the address that was asked

@@ -20,8 +20,9 @@ import (
 func (n *ovsNode) source() *nodeflows.Source {
 	return nodeflows.New(nodeflows.Config{
 		Node: n.name, Switch: n.vswitchd(), Logger: slog.New(slog.DiscardHandler),
-		State:  func() offload.State { return offload.State{Ports: n.ports, Settings: n.settings} },
-		Newest: func() (offload.Report, time.Time, bool) { return offload.Report{}, time.Time{}, false },
+		State:    func() offload.State { return offload.State{Ports: n.ports, Settings: n.settings} },
+		Counters: n.counters,
+		Newest:   func() (offload.Report, time.Time, bool) { return offload.Report{}, time.Time{}, false },
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -65,6 +66,8 @@ type end struct {
 	gate
 	bytes, software uint64
 	counted         offload.PortDelta
+	// packets are those that TC's rules counted in hardware, and those that the CPU saw.
+	packets netdev.Counters
 	// exposed are the node's metrics of the same time, by name and label.
 	exposed map[string]float64
 }
@@ -74,7 +77,7 @@ func (w way) measure(t *testing.T, seconds string) (ends [2]end) {
 	t.Helper()
 	var before [2]offload.Sample
 	for i, g := range []gate{w.client, w.server} {
-		ends[i] = end{gate: g, bytes: g.sent(t), software: g.seen(t)}
+		ends[i] = end{gate: g, bytes: g.sent(t), software: g.seen(t), packets: g.node.mustCount(g.port)}
 		before[i] = g.node.sample()
 	}
 	run(t, w.words(seconds)...)
@@ -82,8 +85,37 @@ func (w way) measure(t *testing.T, seconds string) (ends [2]end) {
 		after := e.node.sample()
 		ends[i].counted, ends[i].exposed = delta(t, before[i], after, e.port), exposed(t, before[i], after)
 		ends[i].bytes, ends[i].software = e.sent(t)-e.bytes, e.seen(t)-e.software
+		ends[i].packets = since(e.packets, e.node.mustCount(e.port))
 	}
 	return ends
+}
+
+// counters reads those of a port as the node's agent does.
+func (n *ovsNode) counters(port string) (netdev.Counters, error) {
+	ns, err := netdev.Open("/run/netns/" + n.name)
+	if err != nil {
+		return netdev.Counters{}, err
+	}
+	defer ns.Close()
+	return ns.Counters(port)
+}
+
+func (n *ovsNode) mustCount(port string) netdev.Counters {
+	n.Helper()
+	c, err := n.counters(port)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return c
+}
+
+// since is what came between two looks. Rules that have gone take their counters with them.
+func since(before, now netdev.Counters) netdev.Counters {
+	if now.Hardware >= before.Hardware {
+		now.Hardware -= before.Hardware
+	}
+	now.Software -= before.Software
+	return now
 }
 
 // exposed gathers the metrics of a node that has seen two samples.
@@ -122,6 +154,9 @@ func (w way) row(t *testing.T) {
 		if e.bytes < enough || from.Hardware.Bytes < e.bytes/10*9 || from.Hardware.Bytes*10 < from.Sum().Bytes*9 || e.software > e.bytes/10 {
 			t.Error("not in hardware, ", seen)
 		}
+		if e.packets.Hardware == 0 || e.packets.Software > e.packets.Hardware/4 {
+			t.Errorf("the rules of TC and the port of %s do not say hardware: %+v", e.ns, e.packets)
+		}
 		if hardware := e.exposed["ovn_offload_datapath_bytes_total hardware"]; hardware < float64(e.bytes/10*9) {
 			t.Errorf("the metrics of the node have %.0f bytes in hardware: %v", hardware, e.exposed)
 		}
@@ -146,6 +181,9 @@ func (w way) inSoftware(t *testing.T) {
 	for _, e := range w.measure(t, "2") {
 		if n := len(e.node.flows("offloaded")); n != 0 || e.counted.From.Hardware.Bytes != 0 || e.bytes < enough || e.software < e.bytes/10*9 {
 			t.Errorf("%d flows in hardware, %+v, %d of %d bytes came to software", n, e.counted.From, e.software, e.bytes)
+		}
+		if e.packets.Hardware != 0 || e.packets.Software == 0 {
+			t.Errorf("without hw-offload, the rules of TC and the port of %s do not say software: %+v", e.ns, e.packets)
 		}
 		if e.exposed["ovn_offload_datapath_packets_total hardware"] != 0 || e.exposed["ovn_offload_outside_packets_total offload-off"] == 0 {
 			t.Errorf("the metrics of the node: %v", e.exposed)
