@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,25 +123,16 @@ func (o *clusterOptions) qualified(name string) (string, error) {
 	return o.namespace + "/" + name, nil
 }
 
-// ofPod reads what is known of a pod, its node, and the network's own pods there.
+// ofPod reads what is known of a pod.
 func (o *explainOptions) ofPod(ctx context.Context, name string) (*snapshot.Snapshot, error) {
-	namespace, short, _ := strings.Cut(name, "/")
-	self := snapshot.Selected{Namespace: namespace, Fields: "metadata.name=" + short}
-	s, err := o.lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {self}})
-	if err != nil || o.from != "" {
-		return s, err
+	if o.from != "" {
+		return openArchive(o.from)
 	}
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
-	if err != nil || len(pods) == 0 || pods[0].Spec.NodeName == "" {
-		return s, err
+	client, err := o.lister()
+	if err != nil {
+		return nil, err
 	}
-	node := pods[0].Spec.NodeName
-	lists := snapshot.OfNode(node, o.system)
-	lists[snapshot.Pods] = []snapshot.Selected{self}
-	if namespace != o.system {
-		lists[snapshot.Pods] = append(lists[snapshot.Pods], snapshot.Selected{Namespace: o.system, Fields: "spec.nodeName=" + node})
-	}
-	return o.lists(ctx, lists)
+	return snapshot.ReadPod(ctx, client, o.system, name)
 }
 
 // names reads what names the ends of a pod's flows.

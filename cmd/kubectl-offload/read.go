@@ -67,16 +67,21 @@ func (o *readOptions) lists(ctx context.Context, lists map[snapshot.Resource][]s
 	if o.from != "" {
 		return openArchive(o.from)
 	}
+	client, err := o.lister()
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.ReadLists(ctx, client, o.system, lists), nil
+}
+
+// lister reads from the API server.
+func (o *clusterOptions) lister() (*snapshot.Client, error) {
 	rc, err := restConfig(o.kubeconfig, o.context)
 	if err != nil {
 		return nil, err
 	}
 	rc.Timeout = readTimeout
-	client, err := snapshot.NewClient(rc)
-	if err != nil {
-		return nil, err
-	}
-	return snapshot.ReadLists(ctx, client, o.system, lists), nil
+	return snapshot.NewClient(rc)
 }
 
 // ensureNamespace takes the namespace of the context where none is given.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/web"
@@ -16,7 +17,12 @@ func TestPage_ReachesTheRelayThroughTheAPIServer(t *testing.T) {
 	const proxy = "/api/v1/namespaces/ovn-kubernetes/services/https:ovn-offload-relay:443/proxy"
 	ready := http.StatusOK
 	var token, cookie string
+	mayExec := false
 	mux := http.NewServeMux()
+	mux.HandleFunc("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":%v}}`, mayExec)
+	})
 	mux.HandleFunc(proxy+"/readyz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(ready) })
 	mux.HandleFunc(proxy+"/api/v1/views/{view}", func(w http.ResponseWriter, r *http.Request) {
 		token, cookie = r.Header.Get(web.TokenHeader), r.Header.Get("Cookie")
@@ -43,6 +49,14 @@ func TestPage_ReachesTheRelayThroughTheAPIServer(t *testing.T) {
 	}
 	if got := get("/api/v1/views/path"); got == "of the relay: path " {
 		t.Error("a path was asked of the relay")
+	}
+	const policies = "/api/v1/views/policies?namespaces=shop"
+	if got := get(policies); got != "of the relay: policies namespaces=shop" {
+		t.Errorf("who may not run commands beside the databases gets %q", got)
+	}
+	mayExec = true
+	if got := get(policies); strings.Contains(got, "of the relay") || !strings.Contains(got, `"namespaces":["shop"]`) {
+		t.Errorf("who may run commands beside the databases gets %q", got)
 	}
 	ready = http.StatusServiceUnavailable
 	if got := get("/api/v1/views/pod?name=shop/web"); got == "of the relay: pod name=shop/web" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,7 +110,10 @@ func restrictStreams(all []streams.Stream, sight *Sight) []streams.Stream {
 		return len(parts) == 3 && sight.Pods(parts[1])
 	}
 	shown := func(end string) string {
-		if end == "" || his(end) {
+		switch _, err := netip.ParsePrefix(end); {
+		case err == nil, end == "":
+			return "" // it is that of any packet
+		case his(end):
 			return end
 		}
 		return withheld
@@ -126,8 +130,16 @@ func restrictStreams(all []streams.Stream, sight *Sight) []streams.Stream {
 		out = append(out, streams.Stream{
 			Node: numbers[s.Node], Ends: streams.Ends{From: shown(s.From), To: shown(s.To), Via: shown(s.Via), Protocol: s.Protocol, Port: s.Port},
 			Placed: flowapi.Placed{Place: s.Place, Reason: s.Reason}, Packets: s.Packets, Bytes: s.Bytes, PacketsPerSecond: s.PacketsPerSecond,
-			Drops: s.Drops, DecidedBy: objects(s.DecidedBy, sight),
+			Drops: s.Drops, Tunnel: masked(s.Tunnel), DecidedBy: objects(s.DecidedBy, sight),
 		})
 	}
 	return out
+}
+
+// masked says only that there is a text.
+func masked(text string) string {
+	if text == "" {
+		return ""
+	}
+	return withheld
 }

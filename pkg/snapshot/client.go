@@ -48,7 +48,7 @@ func (c *Client) List(ctx context.Context, r Resource, of Selected, options meta
 		path = append(path, "namespaces", of.Namespace)
 	}
 	request := c.rest.Get().AbsPath(append(path, kind.Resource)...)
-	for name, value := range map[string]string{"limit": fmt.Sprint(options.Limit), "continue": options.Continue, "fieldSelector": options.FieldSelector} {
+	for name, value := range map[string]string{"limit": fmt.Sprint(options.Limit), "continue": options.Continue, "fieldSelector": options.FieldSelector, "labelSelector": options.LabelSelector} {
 		if value != "" {
 			request.Param(name, value)
 		}

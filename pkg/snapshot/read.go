@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,6 +75,9 @@ func ReadLists(ctx context.Context, from Lister, namespace string, lists map[Res
 		maps.Copy(s.objects, part.objects)
 	}
 	s.Sort()
+	for r, objects := range s.objects { // several lists may have the same object
+		s.objects[r] = slices.CompactFunc(objects, func(a, b *Object) bool { return a.name == b.name })
+	}
 	return s
 }
 
@@ -81,8 +86,8 @@ type Lister interface {
 	List(ctx context.Context, r Resource, of Selected, options metav1.ListOptions) (page []*Object, next string, err error)
 }
 
-// Selected are the objects of a namespace, or of all for "", which a selector of fields selects.
-type Selected struct{ Namespace, Fields string }
+// Selected are the objects of a namespace, or of all for "", which selectors of fields and labels select.
+type Selected struct{ Namespace, Fields, Labels string }
 
 // Lists are the lists that have what a snapshot needs of a resource. namespace is that of the network's own pods.
 func (r Resource) Lists(namespace string) []Selected {
@@ -106,9 +111,28 @@ func OfNode(name, namespace string) map[Resource][]Selected {
 	return map[Resource][]Selected{Nodes: named, NodeOffloads: named, Leases: Leases.Lists(namespace), Events: Events.Lists(namespace)}
 }
 
+// ReadPod reads what is known of the pod "namespace/name", its node, and the network's own pods that know its flows and their
+// names.
+func ReadPod(ctx context.Context, from Lister, namespace, name string) (*Snapshot, error) {
+	of, short, _ := strings.Cut(name, "/")
+	pods := []Selected{{Namespace: of, Fields: "metadata.name=" + short}}
+	s := ReadLists(ctx, from, namespace, map[Resource][]Selected{Pods: pods})
+	found, err := Objects[corev1.Pod](s, Pods)
+	if err != nil || len(found) == 0 || found[0].Spec.NodeName == "" {
+		return s, err
+	}
+	node := found[0].Spec.NodeName
+	lists := OfNode(node, namespace)
+	lists[Pods] = append(pods, Selected{Namespace: namespace, Fields: "spec.nodeName=" + node}, Selected{Namespace: namespace, Labels: databases})
+	return ReadLists(ctx, from, namespace, lists), nil
+}
+
+// databases selects the pods of OVN's databases.
+const databases = "app=ovnkube-db"
+
 // List adds the objects of a list. A resource that the cluster does not have has none.
 func (s *Snapshot) List(ctx context.Context, from Lister, r Resource, of Selected) error {
-	options := metav1.ListOptions{Limit: pageSize, FieldSelector: of.Fields}
+	options := metav1.ListOptions{Limit: pageSize, FieldSelector: of.Fields, LabelSelector: of.Labels}
 	for {
 		page, next, err := from.List(ctx, r, of, options)
 		if apierrors.IsNotFound(err) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -45,6 +46,7 @@ const (
 	outside   = "other addresses"
 	elsewhere = "another namespace"
 	ofNodes   = "nodes"
+	unknown   = "ends that flows do not name"
 )
 
 // graph collects edges.
@@ -143,8 +145,16 @@ func (g *graph) end(name string) string {
 		return "namespace/" + namespace
 	case name == Withheld:
 		return elsewhere
+	case isWildcard(name):
+		return unknown
 	}
 	return outside
+}
+
+// isWildcard: the flow matches any address, or those of a network.
+func isWildcard(name string) bool {
+	_, err := netip.ParsePrefix(name)
+	return name == "" || err == nil
 }
 
 // Withheld is in place of what a caller may not see.
@@ -152,6 +162,9 @@ const Withheld = "withheld"
 
 // addAll adds streams. Those by way of a service come first: answers go back by the same way.
 func (g *graph) addAll(list []streams.Stream) {
+	list = slices.DeleteFunc(slices.Clone(list), func(s streams.Stream) bool { // the node at the other end of a tunnel knows
+		return s.Tunnel != "" && (isWildcard(s.From) || isWildcard(s.To))
+	})
 	for _, s := range list {
 		if s.Via != "" {
 			from, service, to := g.end(s.From), g.end(s.To), g.end(s.Via)

@@ -105,6 +105,19 @@ func TestMap_CountsOnceWhatTwoNodesSee(t *testing.T) {
 	}
 }
 
+// TestMap_LeavesOutWildcardsOfTunnels: the node at its other end has the same packets with their ends.
+func TestMap_LeavesOutWildcardsOfTunnels(t *testing.T) {
+	wildcard := streams.Stream{Node: "b", Ends: streams.Ends{From: "10.244.0.0/16", To: "pod/shop/b"}, Placed: flowapi.Placed{Place: offload.TC}, Packets: 5}
+	m, _ := mapOf(t, []streams.Stream{wildcard})
+	if len(m.Edges) != 1 || m.Edges[0].From != unknown {
+		t.Errorf("without a tunnel: %+v", m.Edges)
+	}
+	wildcard.Tunnel = "192.0.2.1"
+	if m, _ = mapOf(t, []streams.Stream{wildcard}); len(m.Edges) != 0 {
+		t.Errorf("from a tunnel: %+v", m.Edges)
+	}
+}
+
 // TestNewStreamList_HasNoStreamOfOthers, and says whether the objects that decide are known.
 func TestNewStreamList_HasNoStreamOfOthers(t *testing.T) {
 	end := func(namespace string) flowapi.End { return flowapi.End{Port: "p", Namespace: namespace, Pod: "x"} }

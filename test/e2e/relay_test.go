@@ -79,7 +79,15 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	if code, _ := page.get(t, "/api/v1/views/flows?pod="+other+"/vault"); code != http.StatusForbidden {
 		t.Errorf("flows of a pod of another namespace: status %d, want %d", code, http.StatusForbidden)
 	}
-	for _, view := range []string{"overview", "health", "worst", "traffic"} {
+	eventually(t, 2*time.Minute, "the tenant's map has the flow to an end that is withheld", func() (bool, string) {
+		asks()
+		code, text := page.get(t, "/api/v1/views/map?namespaces="+ns)
+		return code == http.StatusOK && strings.Contains(text, `"pod/`+ns+`/web"`) && strings.Contains(text, "another namespace"), fmt.Sprint(code, text)
+	})
+	if code, _ := page.get(t, "/api/v1/views/map?namespaces="+ns+","+other); code != http.StatusForbidden {
+		t.Errorf("a map with another namespace: status %d, want %d", code, http.StatusForbidden)
+	}
+	for _, view := range []string{"overview", "health", "worst", "traffic", "map?namespaces=" + ns} {
 		code, text := page.get(t, "/api/v1/views/"+view)
 		if code != http.StatusOK || strings.Contains(text, other) || strings.Contains(text, nodes[2]) {
 			t.Errorf("%s of a tenant: status %d: %s", view, code, text)
@@ -133,8 +141,8 @@ type opened struct {
 	client  *http.Client
 }
 
-// openPage starts kubectl offload ui with a kubeconfig ("": the administrator's), and signs in with the address that it prints.
-func openPage(t *testing.T, config string) opened {
+// openPage starts kubectl offload ui with a kubeconfig ("": the administrator's) and flags, and signs in with the address that it prints.
+func openPage(t *testing.T, config string, flags ...string) opened {
 	t.Helper()
 	path, err := plugin()
 	if err != nil {
@@ -144,7 +152,7 @@ func openPage(t *testing.T, config string) opened {
 		_, config = cluster.Kubectl()
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, path, "ui")
+	cmd := exec.CommandContext(ctx, path, append([]string{"ui"}, flags...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+config)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

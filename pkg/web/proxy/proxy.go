@@ -19,6 +19,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -140,6 +141,24 @@ func (r *Relay) viewer(ctx context.Context) (string, error) {
 	}
 	token, _, err := unstructured.NestedString(granted.Object, "status", "token")
 	return token, err
+}
+
+// MayExec says whether the caller may run commands in the network's own pods, as the names of flows need.
+func MayExec(ctx context.Context, rc *rest.Config, system string) (bool, error) {
+	client, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return false, err
+	}
+	asked := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"resourceAttributes": map[string]any{
+		"namespace": system, "verb": "create", "resource": "pods", "subresource": "exec",
+	}}}}
+	asked.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
+	got, err := client.Resource(authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")).Create(ctx, asked, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking for the right to name flows: %w", err)
+	}
+	may, _, err := unstructured.NestedBool(got.Object, "status", "allowed")
+	return may, err
 }
 
 var errRecorded = errors.New("the request was recorded")

@@ -1,0 +1,274 @@
+// Package direct has the facts of the page that a user's own rights give, or an archive.
+//
+// Place in the data flow:
+//
+//	API server (snapshot.Lister), agents and databases of OVN by exec -> Facts -> pkg/web
+//	archive of kubectl offload sysdump -> Facts -> pkg/web
+//
+// It is a package of its own because pkg/web knows no client. The other one with facts is pkg/relay.
+package direct
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// Refresh is how old facts get while a view is open.
+const Refresh = 10 * time.Second
+
+// Config says where facts are from.
+type Config struct {
+	// Archive, if set, is in place of a cluster.
+	Archive *snapshot.Snapshot
+	From    snapshot.Lister
+	// System is the namespace of the network's own pods.
+	System string
+	// Trace computes a path.
+	Trace func(ctx context.Context, from, to string) (*answer.Traced, error)
+	// Flows asks the agents of nodes, which are among the pods, and the databases for the names of flows.
+	Flows func(ctx context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]flowapi.Flow, []string, error)
+}
+
+// Facts implements web.Facts.
+type Facts struct {
+	Config
+
+	mu   sync.Mutex
+	kept map[string]*entry
+}
+
+// New knows nothing yet.
+func New(cfg Config) *Facts { return &Facts{Config: cfg, kept: map[string]*entry{}} }
+
+// entry is what was read for one view.
+type entry struct {
+	mu    sync.Mutex
+	value any
+	until time.Time
+}
+
+// remember reads something once for all views that want the same, until it is too old.
+func remember[T any](f *Facts, key string, read func() (T, error)) (T, error) {
+	f.mu.Lock()
+	e := f.kept[key]
+	if e == nil {
+		maps.DeleteFunc(f.kept, func(_ string, old *entry) bool { // views that are closed
+			if !old.mu.TryLock() {
+				return false
+			}
+			defer old.mu.Unlock()
+			return time.Now().After(old.until.Add(Refresh))
+		})
+		e = &entry{until: time.Now()}
+		f.kept[key] = e
+	}
+	f.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if value, ok := e.value.(T); ok && time.Now().Before(e.until) {
+		return value, nil
+	}
+	value, err := read()
+	if err == nil {
+		e.value, e.until = value, time.Now().Add(Refresh)
+	}
+	return value, err
+}
+
+// Snapshot implements web.Facts.
+func (f *Facts) Snapshot(ctx context.Context, want web.Want) (*snapshot.Snapshot, error) {
+	if f.Archive != nil {
+		return f.Archive, nil
+	}
+	return remember(f, fmt.Sprintf("snapshot %+v", want), func() (*snapshot.Snapshot, error) {
+		if want.Pod != "" {
+			return snapshot.ReadPod(ctx, f.From, f.System, want.Pod)
+		}
+		return snapshot.ReadLists(ctx, f.From, f.System, f.lists(want)), nil
+	})
+}
+
+// lists are those of a view. Pods are those of the namespaces or the node that are meant: to read all takes too long.
+func (f *Facts) lists(want web.Want) map[snapshot.Resource][]snapshot.Selected {
+	lists := map[snapshot.Resource][]snapshot.Selected{}
+	for _, r := range want.Resources {
+		switch {
+		case r != snapshot.Pods && r != snapshot.Services && r != snapshot.NetworkPolicies:
+			lists[r] = r.Lists(f.System)
+		case r == snapshot.Pods && want.Node != "":
+			lists[r] = []snapshot.Selected{{Fields: "spec.nodeName=" + want.Node}}
+		default:
+			for _, namespace := range want.Namespaces {
+				lists[r] = append(lists[r], snapshot.Selected{Namespace: namespace})
+			}
+		}
+	}
+	if want.Node != "" {
+		maps.Copy(lists, snapshot.OfNode(want.Node, f.System))
+	}
+	return lists
+}
+
+// Trace implements web.Facts.
+func (f *Facts) Trace(ctx context.Context, from, to string) (*answer.Traced, error) {
+	if f.Archive != nil {
+		return nil, errors.New("an archive has no databases of OVN to trace in")
+	}
+	return f.Config.Trace(ctx, from, to)
+}
+
+// Traffic implements web.Facts: only a relay adds it up.
+func (*Facts) Traffic(context.Context) (*web.Traffic, error) { return nil, web.ErrNoRelay }
+
+// maxFlows bounds the rows of a view.
+const maxFlows = 200
+
+// Flows implements web.Facts.
+func (f *Facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, error) {
+	if f.Archive != nil {
+		return f.archived(pod, node)
+	}
+	return remember(f, "flows "+pod+" "+node, func() (*web.FlowList, error) {
+		if pod != "" {
+			s, err := f.Snapshot(ctx, web.Want{Pod: pod})
+			if err != nil {
+				return nil, err
+			}
+			if node, err = hostOf(s, pod); err != nil {
+				return nil, err
+			}
+		}
+		s, pods, err := f.own(ctx)
+		if err != nil {
+			return nil, err
+		}
+		of := queryOf(pod)
+		of.Why, of.Limit = true, maxFlows
+		flows, missing, err := f.Config.Flows(ctx, pods, []string{node}, of)
+		if err != nil {
+			return nil, err
+		}
+		if len(flows) == 0 && len(missing) > 0 {
+			return nil, errors.New(missing[0])
+		}
+		return &web.FlowList{Node: node, Taken: s.Taken, Matched: len(flows), Flows: flows}, nil
+	})
+}
+
+// own are all pods of the network itself: its agents, and its databases.
+func (f *Facts) own(ctx context.Context) (*snapshot.Snapshot, []corev1.Pod, error) {
+	s, err := f.Snapshot(ctx, web.Want{Resources: []snapshot.Resource{snapshot.Pods}, Namespaces: []string{f.System}})
+	if err != nil {
+		return nil, nil, err
+	}
+	if why, ok := s.Missing[snapshot.Pods]; ok {
+		return nil, nil, errors.New(why)
+	}
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	return s, pods, err
+}
+
+func queryOf(pod string) flowapi.Query {
+	namespace, name, _ := strings.Cut(pod, "/")
+	return flowapi.Query{Namespace: namespace, Pod: name, All: pod == ""}
+}
+
+func hostOf(s *snapshot.Snapshot, pod string) (string, error) {
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range pods {
+		if p.Namespace+"/"+p.Name == pod {
+			return p.Spec.NodeName, nil
+		}
+	}
+	return "", answer.ErrNotFound{Object: "pod " + pod}
+}
+
+// archived are the flows of an archive.
+func (f *Facts) archived(pod, node string) (*web.FlowList, error) {
+	if pod != "" {
+		var err error
+		if node, err = hostOf(f.Archive, pod); err != nil {
+			return nil, err
+		}
+	}
+	list := &web.FlowList{Node: node, Taken: f.Archive.Taken}
+	for _, flow := range f.Archive.Flows(node) {
+		of := func(e flowapi.End) bool { return pod == "" || e.Namespace+"/"+e.Pod == pod }
+		if of(flow.From) || slices.ContainsFunc(flow.To, of) {
+			list.Flows = append(list.Flows, flow)
+		}
+	}
+	if len(list.Flows) == 0 {
+		return nil, web.ErrNoRelay
+	}
+	slices.SortStableFunc(list.Flows, func(a, b flowapi.Flow) int { return cmp.Compare(b.Packets, a.Packets) })
+	list.Matched = len(list.Flows)
+	list.Flows = list.Flows[:min(len(list.Flows), maxFlows)]
+	return list, nil
+}
+
+// Streams implements web.Facts, by the agents of the nodes with pods of the namespaces.
+func (f *Facts) Streams(ctx context.Context, namespaces []string) (*web.StreamList, error) {
+	if f.Archive != nil {
+		return web.NewStreamList(f.Archive, f.Archive.Flows(""), namespaces, nil)
+	}
+	return remember(f, fmt.Sprint("streams ", namespaces), func() (*web.StreamList, error) {
+		s, err := f.Snapshot(ctx, web.Want{Resources: answer.FlowResources(), Namespaces: namespaces})
+		if err != nil {
+			return nil, err
+		}
+		hosts, all, err := web.Hosts(s, namespaces)
+		if err != nil {
+			return nil, err
+		}
+		flows, missing, err := f.ofNamespaces(ctx, hosts, namespaces)
+		if err != nil {
+			return nil, err
+		}
+		if all > len(hosts) {
+			missing = append(missing, fmt.Sprintf("flows of %d nodes: at most %d are asked, choose fewer namespaces", all-len(hosts), len(hosts)))
+		}
+		return web.NewStreamList(s, flows, namespaces, missing)
+	})
+}
+
+// ofNamespaces reads flows. One between two of the namespaces is given once.
+func (f *Facts) ofNamespaces(ctx context.Context, hosts, namespaces []string) (flows []flowapi.Flow, missing []string, err error) {
+	_, pods, err := f.own(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen := map[string]bool{}
+	for _, namespace := range namespaces {
+		some, left, err := f.Config.Flows(ctx, pods, hosts, flowapi.Query{Namespace: namespace, Why: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		missing = append(missing, left...)
+		for _, flow := range some {
+			if key := flow.Node + "/" + flow.ID; !seen[key] {
+				seen[key] = true
+				flows = append(flows, flow)
+			}
+		}
+	}
+	slices.Sort(missing)
+	return flows, slices.Compact(missing), nil
+}

@@ -1,0 +1,160 @@
+package direct
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// lister has one pod in each namespace that is asked for, and remembers what it was asked.
+type lister struct {
+	mu    sync.Mutex
+	asked []string
+}
+
+func (l *lister) List(_ context.Context, r snapshot.Resource, of snapshot.Selected, _ metav1.ListOptions) ([]*snapshot.Object, string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = append(l.asked, fmt.Sprintf("%s in %q %s%s", r, of.Namespace, of.Fields, of.Labels))
+	if r != snapshot.Pods || of.Namespace == "" {
+		return nil, "", nil
+	}
+	return []*snapshot.Object{snapshot.NewObject(map[string]any{
+		"metadata": map[string]any{"namespace": of.Namespace, "name": "web"}, "spec": map[string]any{"nodeName": "w1"}, "status": map[string]any{"phase": "Running"},
+	})}, "", nil
+}
+
+// asker gives the flows of an agent.
+type asker struct {
+	questions []string
+	fails     error
+}
+
+func (a *asker) flows(_ context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]flowapi.Flow, []string, error) {
+	a.questions = append(a.questions, fmt.Sprintf("%d pods %v %s/%s", len(pods), nodes, q.Namespace, q.Pod))
+	if a.fails != nil {
+		return nil, []string{a.fails.Error()}, nil
+	}
+	end := func(namespace string) flowapi.End { return flowapi.End{Namespace: namespace, Pod: "web"} }
+	return []flowapi.Flow{{ID: "1", Node: "w1", From: end("shop"), To: []flowapi.End{end("bank")}, Traffic: flowapi.Traffic{Packets: 7}}}, nil, nil
+}
+
+func newFacts() (*Facts, *lister, *asker) {
+	l, a := &lister{}, &asker{}
+	return New(Config{From: l, System: "ovn-kubernetes", Flows: a.flows}), l, a
+}
+
+// TestSnapshot_ReadsWhatAViewNeeds, once for all who look at it, and never all pods.
+func TestSnapshot_ReadsWhatAViewNeeds(t *testing.T) {
+	for name, test := range map[string]struct {
+		want web.Want
+		has  []string
+	}{
+		"overview":   {web.Want{Resources: answer.StatusResources()}, []string{`nodes in "" `, `leases in "ovn-kubernetes" `}},
+		"node":       {web.Want{Resources: append(answer.TopologyResources(), answer.StatusResources()...), Node: "w1"}, []string{`nodes in "" metadata.name=w1`, `pods in "" spec.nodeName=w1`}},
+		"pod":        {web.Want{Resources: answer.ExplainPodResources(), Pod: "shop/web"}, []string{`pods in "shop" metadata.name=web`, `nodeoffloads in "" metadata.name=w1`, `pods in "ovn-kubernetes" app=ovnkube-db`}},
+		"namespaces": {web.Want{Resources: answer.FlowResources(), Namespaces: []string{"bank", "shop"}}, []string{`pods in "bank" `, `services in "shop" `, `nodes in "" `}},
+	} {
+		f, l, _ := newFacts()
+		for range 3 {
+			if _, err := f.Snapshot(t.Context(), test.want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, want := range test.has {
+			if n := len(slices.DeleteFunc(slices.Clone(l.asked), func(got string) bool { return got != want })); n == 0 || n > 1 && test.want.Pod == "" {
+				t.Errorf("%s: asked %d times for %s: %q", name, n, want, l.asked)
+			}
+		}
+		if slices.Contains(l.asked, `pods in "" `) {
+			t.Errorf("%s: all pods were read", name)
+		}
+	}
+}
+
+// TestStreams_HaveAFlowOfTwoNamespacesOnce.
+func TestStreams_HaveAFlowOfTwoNamespacesOnce(t *testing.T) {
+	f, _, a := newFacts()
+	for range 2 {
+		list, err := f.Streams(t.Context(), []string{"bank", "shop"})
+		if err != nil || len(list.Streams) != 1 || list.Streams[0].Packets != 7 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+	}
+	if want := []string{"1 pods [w1] bank/", "1 pods [w1] shop/"}; !slices.Equal(a.questions, want) {
+		t.Errorf("asked %q, want %q", a.questions, want)
+	}
+	f, _, a = newFacts()
+	a.fails = errors.New("node/w1: no agent")
+	if list, err := f.Streams(t.Context(), []string{"shop"}); err != nil || !slices.Equal(list.Missing, []string{"node/w1: no agent"}) {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestFlows_AreThoseOfAPodOrANode, and an agent that does not answer is an error.
+func TestFlows_AreThoseOfAPodOrANode(t *testing.T) {
+	f, _, a := newFacts()
+	for _, of := range [][2]string{{"shop/web", ""}, {"", "w2"}} {
+		if list, err := f.Flows(t.Context(), of[0], of[1]); err != nil || len(list.Flows) != 1 {
+			t.Errorf("%v: %+v, %v", of, list, err)
+		}
+	}
+	if want := []string{"1 pods [w1] shop/web", "1 pods [w2] /"}; !slices.Equal(a.questions, want) {
+		t.Errorf("asked %q, want %q", a.questions, want)
+	}
+	if _, err := f.Flows(t.Context(), "shop/gone", ""); !errors.As(err, new(answer.ErrNotFound)) {
+		t.Errorf("a pod that is not there: %v", err)
+	}
+	f, _, a = newFacts()
+	a.fails = errors.New("node/w1: no agent")
+	if _, err := f.Flows(t.Context(), "shop/web", ""); err == nil || !strings.Contains(err.Error(), "no agent") {
+		t.Errorf("an agent that does not answer: %v", err)
+	}
+}
+
+// TestArchive_HasFlowsAndNoPaths.
+func TestArchive_HasFlowsAndNoPaths(t *testing.T) {
+	s := snapshot.New(time.Unix(1_700_000_000, 0), "ovn-kubernetes")
+	s.Add(snapshot.Pods, map[string]any{"metadata": map[string]any{"namespace": "shop", "name": "web"}, "spec": map[string]any{"nodeName": "w1"}})
+	var file bytes.Buffer
+	archive, err := snapshot.NewArchive(&file, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := flowapi.End{Namespace: "shop", Pod: "web"}
+	flows := snapshot.NodeFlows{Flows: []flowapi.Flow{{ID: "1", Node: "w1", From: end, Traffic: flowapi.Traffic{Packets: 1}}, {ID: "2", Node: "w1", To: []flowapi.End{end}, Traffic: flowapi.Traffic{Packets: 2}}, {ID: "3", Node: "w1"}}}
+	if err := errors.Join(archive.AddFlows("w1", flows), archive.Close()); err != nil {
+		t.Fatal(err)
+	}
+	read, err := snapshot.Open(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := New(Config{Archive: read})
+	if list, err := f.Flows(t.Context(), "shop/web", ""); err != nil || list.Matched != 2 || list.Flows[0].ID != "2" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := f.Flows(t.Context(), "", "w2"); !errors.Is(err, web.ErrNoRelay) {
+		t.Errorf("a node without flows: %v", err)
+	}
+	if list, err := f.Streams(t.Context(), []string{"shop"}); err != nil || len(list.Streams) != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := f.Trace(t.Context(), "", ""); err == nil {
+		t.Error("a path was computed")
+	}
+}

@@ -1,0 +1,67 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// TestPage_MapAndPoliciesNameWhatDrops: packets that nothing drops are an edge of the map. Once a policy drops those of a pod,
+// the edge has its name, and the table of policies has its drops. A policy that selects no pod has matched nothing.
+func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	guarded, neighbor, client := server(t, ns, "guarded", nodes[2]), running(t, ns, "neighbor", nodes[2]), running(t, ns, "client", nodes[1])
+	label(t, guarded, `{"app":"guarded"}`)
+	target := echoTargets(t, guarded)[0]
+	becomes(t, neighbor, true, target)
+	keepsSending(t, client, "true", target.String())
+	keepsSending(t, neighbor, "true", target.String())
+	page, q := openPage(t, "", "--direct"), url.Values{"namespaces": {ns}}
+	edges := func() []web.Edge {
+		var view struct{ Answer web.Map }
+		if code := page.view(t, "map", q, &view); code != http.StatusOK {
+			t.Fatalf("the map: status %d", code)
+		}
+		return view.Answer.Edges
+	}
+	has := func(all []web.Edge, from string, is func(web.Edge) bool) bool {
+		return slices.ContainsFunc(all, func(e web.Edge) bool { return e.From == "pod/"+ns+"/"+from && is(e) })
+	}
+	eventually(t, soon, "both pods are in the map, and nothing drops", func() (bool, string) {
+		all := edges()
+		drops := slices.ContainsFunc(all, func(e web.Edge) bool { return e.Dropped > 0 })
+		between := func(name string) bool { // flows that no policy judges match no ports, which would tell who asks
+			ends := []string{"pod/" + ns + "/" + name, "pod/" + ns + "/guarded"}
+			return slices.ContainsFunc(all, func(e web.Edge) bool { return e.Packets > 0 && slices.Contains(ends, e.From) && slices.Contains(ends, e.To) })
+		}
+		return !drops && between("client") && between("neighbor"), fmt.Sprintf("%+v", all)
+	})
+
+	createPolicy(t, ns, "lets-client", allowIngress("guarded", "client"))
+	createPolicy(t, ns, "selects-none", allowIngress("absent", "client"))
+	becomes(t, neighbor, false, target)
+	by := "netpol/" + ns + "/lets-client"
+	eventually(t, soon, "the map names the policy that drops", func() (bool, string) {
+		all := edges()
+		return has(all, "neighbor", func(e web.Edge) bool { return e.Dropped > 0 && slices.Contains(e.By, by) }) &&
+			has(all, "client", func(e web.Edge) bool { return e.Packets > 0 && e.Dropped == 0 }), fmt.Sprintf("%+v", all)
+	})
+	eventually(t, soon, "the table has its drops, and the policy without any packet", func() (bool, string) {
+		var view struct{ Answer web.Policies }
+		page.view(t, "policies", q, &view)
+		drops := slices.ContainsFunc(view.Answer.Policies, func(p web.Policy) bool {
+			return p.Policy == by && p.Dropped > 0 && p.Packets > p.Dropped && *p.Pods == 1 && !p.Nothing
+		})
+		nothing := slices.ContainsFunc(view.Answer.Policies, func(p web.Policy) bool {
+			return p.Policy == "netpol/"+ns+"/selects-none" && p.Nothing && *p.Pods == 0
+		})
+		return drops && nothing, fmt.Sprintf("%+v", view.Answer)
+	})
+}
