@@ -68,7 +68,7 @@ e2e-masters: root $(LAB) ## three control-plane nodes: from one server to three,
 	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestMasters ./test/e2e -args -lab=masters -families=ipv4 "-up=--control-planes=3 --nodes=6 --set=databases.members=1"
 
 e2e-multus: root $(LAB) ## further networks of pods, with Multus, in a lab of its own (root)
-	go test -tags e2e -vet=off -count=1 -timeout 30m -v -run TestNetworks ./test/e2e -args -lab=multus -families=ipv4 -up=--multus
+	go test -tags e2e -vet=off -count=1 -timeout 30m -v -run '^Test(Networks|UserDefinedNetwork|ClusterUserDefined|PrimaryNetwork|MultiNetworkPolicy|IPAMClaim|SecondaryNetwork|Quota|VirtualMachine_[AM])' ./test/e2e -args -lab=multus -families=ipv4 -up=--multus
 
 # begins with the first version that had a chart
 e2e-upgrade: root $(LAB) ## from an earlier version to this one and back by Helm, in a lab of its own (root)

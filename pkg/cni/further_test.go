@@ -301,3 +301,22 @@ func TestAdd_PrimaryNetworkComesWithDefault(t *testing.T) {
 		n.wantNothing()
 	}
 }
+
+// TestAdd_MultusGetsAVersionThatItReads: Multus cannot take a default route out of a result of CNI 1.1.
+func TestAdd_MultusGetsAVersionThatItReads(t *testing.T) {
+	for native, want := range map[bool]string{true: "1.1.0", false: "1.0.0"} {
+		n := newNative(t, threeNetworks())
+		n.srv.cfg.Native = native
+		var got types100.Result
+		must(t, json.Unmarshal(n.mustDo(addWeb(sandboxA, "/ns/a")), &got))
+		if got.CNIVersion != want {
+			t.Errorf("native %t: version %s, want %s", native, got.CNIVersion, want)
+		}
+	}
+	n := newNode(t)
+	var got types100.Result
+	must(t, json.Unmarshal(n.mustDo(addWeb(sandboxA, "/ns/a")), &got))
+	if got.CNIVersion != "1.1.0" {
+		t.Errorf("a pod on the default network alone: version %s", got.CNIVersion)
+	}
+}

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/reroute"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 const (
@@ -29,6 +31,9 @@ const (
 	sweepRetry = 5 * time.Second
 	mostRetry  = time.Minute
 )
+
+// multusVersion is the newest one of results that Multus 4.2 can read again, as it does for default-route.
+const multusVersion = "1.0.0"
 
 // Server answers the CNI plugin.
 type Server struct {
@@ -234,7 +239,11 @@ func (s *Server) add(ctx context.Context, r *Request) ([]byte, error) {
 		s.Repair() // in case undoing failed as well
 		return nil, err
 	}
-	return encode(result, r.Conf.CNIVersion)
+	version := r.Conf.CNIVersion
+	if pod := s.deps.Pods.get(r.Pod); pod != nil && !s.cfg.Native && contract.AsksForNetworks(pod) && version == types100.ImplementedSpecVersion {
+		version = multusVersion
+	}
+	return encode(result, version)
 }
 
 // del succeeds even when something could not be removed: the sweep that it asks

@@ -561,3 +561,33 @@ func TestSecondaryOnly_LeavesDefaultNetworkOut(t *testing.T) {
 		t.Errorf("node: %v, %v, %v", node.Annotations, node.Status.Conditions, err)
 	}
 }
+
+// TestDefaultNAD_IsThereForMultus: the NAD that annotations name for the default network is there, also after it was deleted,
+// unless agents make all interfaces.
+func TestDefaultNAD_IsThereForMultus(t *testing.T) {
+	for _, native := range []bool{false, true} {
+		w := wholeWorld(t, nil, testNode("n1"))
+		w.native = native
+		w.startAndLead()
+		nads := w.policies.Resource(kube.NADs()).Namespace("ovn-kubernetes")
+		is := func() bool {
+			nad, err := nads.Get(t.Context(), "default", metav1.GetOptions{})
+			return err == nil && strings.Contains(fmt.Sprint(nad.Object["spec"]), `"type":"ovn-k8s-cni-overlay"`)
+		}
+		if native {
+			w.putNAD("blue", `"name":"blue","topology":"layer2"`)
+			w.eventually("another NAD's rows", func() bool { return strings.Contains(w.server.Dump("Logical_Switch", "name"), "blue") })
+			if is() {
+				t.Error("the NAD is there without Multus")
+			}
+			w.stop()
+			continue
+		}
+		w.eventually("the NAD", is)
+		if err := nads.Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the NAD again", is)
+		w.stop()
+	}
+}

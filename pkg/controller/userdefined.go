@@ -11,7 +11,7 @@ import (
 // newNADs makes the loop of the objects that stand for networks.
 func newNADs(p *process) (*nads.NADs, error) {
 	return nads.New(nads.Deps{
-		Client: p.cfg.Dynamic, Pods: p.podsWith, Problem: p.view.NADProblem,
+		Client: p.cfg.Dynamic, Pods: p.podsWith, Problem: p.view.NADProblem, Default: !p.cfg.Native && !p.cfg.Plan.SecondaryOnly,
 		Event: p.report.Record, Logger: p.log, Registerer: p.cfg.Registerer,
 	})
 }

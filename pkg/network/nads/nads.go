@@ -32,6 +32,8 @@ type Deps struct {
 	Pods func(nad string) []contract.Owner
 	// Problem says why a NAD makes no network; nil when it does.
 	Problem func(nad string) error
+	// Default says that there is to be a NAD of the default network.
+	Default bool
 	// Event tells the users of an object.
 	Event      func(object runtime.Object, kind, reason, note string)
 	Logger     *slog.Logger
@@ -65,7 +67,7 @@ func New(deps Deps) (*NADs, error) {
 	lc := reconcile.Defaults("network-objects")
 	lc.Workers, lc.BatchSize, lc.Logger, lc.Registerer = workers, 1, deps.Logger, deps.Registerer
 	n.loop = reconcile.New(lc, n.reconcile)
-	n.loop.MarkAllWith(n.facts.owners)
+	n.loop.MarkAllWith(func() []contract.Owner { return append(n.facts.owners(), defaultNAD()) })
 	errs := []error{follow(f.nads, n.nadChanged), follow(f.namespaces, n.namespaceChanged)}
 	for _, informer := range f.sources {
 		errs = append(errs, follow(informer, func(old, now *unstructured.Unstructured) { n.loop.Mark(render.OwnerOf(either(old, now))) }))
@@ -158,6 +160,9 @@ func (n *NADs) nadChanged(old, now *unstructured.Unstructured) {
 		}
 	}
 	n.markWaiting(contract.Owner{Kind: kindNamespace, Name: either(old, now).GetNamespace()})
+	if now == nil && keyOf(old) == contract.DefaultNetworkNAD {
+		n.loop.Mark(defaultNAD())
+	}
 }
 
 // namespaceChanged marks the objects whose selector the namespace's labels begin or end to match.
@@ -210,6 +215,9 @@ func (n *NADs) reconcile(ctx context.Context, owners []contract.Owner) (map[cont
 
 // one brings the NADs of an object into being, or ends them.
 func (n *NADs) one(ctx context.Context, owner contract.Owner) error {
+	if owner == defaultNAD() {
+		return n.makeDefault(ctx)
+	}
 	if !n.facts.areRead(owner.Kind) {
 		return fmt.Errorf("%w: the objects of networks are not read yet", reconcile.ErrNotReady)
 	}
