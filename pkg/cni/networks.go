@@ -77,7 +77,7 @@ func primaryOf(pod *corev1.Pod) ([]Interface, error) {
 			return []Interface{{Name: cmp.Or(n.Interface, contract.PrimaryInterface), Network: key}}, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %s has nothing of the primary network of the namespace; Events of the pod say more", errNoNetwork, contract.PodNetworksKey)
+	return nil, fmt.Errorf("%w: %s has nothing of the primary network of the namespace; Events of the pod and of the network say more", errNoNetwork, contract.PodNetworksKey)
 }
 
 // read gives the interfaces as the pod's annotations have them now.

@@ -15,6 +15,7 @@ const (
 	columnNAT            = "nat"
 	columnACLs           = "acls"
 	columnBands          = "bands"
+	columnLoadBalancer   = "load_balancer"
 )
 
 // columnLoadBalancerGroup is the reference column of switches and routers.

@@ -172,7 +172,24 @@ func transitRows(n node, networks []contract.Network) []ovsdb.Row {
 	for _, link := range links {
 		rows = append(rows, transitNAT(n, contract.FamilyOf(link.Addr()))...)
 	}
-	return rows
+	return append(rows, toProcesses(n, links))
+}
+
+// toProcesses leads pods of the networks to the processes of their own node: its addresses are those of the gateway router,
+// too. Frontends with a port, such as node ports, come first. DNAT would come before them, also for packets of connections
+// that they have.
+func toProcesses(n node, links []netip.Prefix) ovsdb.Row {
+	vips := map[string]string{}
+	for _, own := range n.gateway.Addresses {
+		family := contract.FamilyOf(own.Addr())
+		if _, linked := family.Pick(links); linked {
+			masquerade, _ := family.Pick(n.net.MasqueradeSubnets)
+			vips[own.Addr().String()] = contract.PrefixAt(masquerade, contract.MasqueradeHost).Addr().String()
+		}
+	}
+	return ovsdb.Row{ID: "transit", Model: &nb.LoadBalancer{
+		Name: "Node_" + n.name, Vips: vips, Options: map[string]string{"neighbor_responder": "none"},
+	}, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: n.net.GatewayRouter(n.name), Column: columnLoadBalancer}}}
 }
 
 // toNetwork leads a gateway router to a primary network: by its own address, and by its subnets for services'

@@ -238,36 +238,40 @@ func (x tenant) mirrored(t *testing.T, other string) {
 	})
 }
 
-// onHost checks that the copies of a service with an endpoint on a node have the node's address, and that the endpoint answers.
+// onHost checks that the copies of a service with an endpoint on a node have the node's address, and that the endpoint answers
+// pods of this node and of another one.
 func (x tenant) onHost(t *testing.T, copies func(service string) []string) {
 	t.Helper()
-	host := hostPod(t, x.ns, "host", nodes[0])
+	host := hostPod(t, x.ns, "host", nodes[1])
 	web := service(t, x.ns, func(spec *corev1.ServiceSpec) {
 		spec.Selector = map[string]string{"app": host.Name}
 		for i := range spec.Ports {
 			spec.Ports[i].TargetPort = intstr.FromInt32(int32(hostPort(host)))
 		}
 	})
-	var want, ends []string
+	var want []string
+	ask := []string{"probe", "count", "1", patience}
 	for _, own := range x.own(t, 0) {
-		want = append(want, ofFamily(machineAddresses(t, nodes[0]), own).String())
+		want = append(want, ofFamily(machineAddresses(t, nodes[1]), own).String())
 		end := netip.AddrPortFrom(ofFamily(clusterAddresses(web), own), servicePort).String()
-		ends = append(ends, "tcp:"+end, "udp:"+end)
+		ask = append(ask, "tcp:"+end, "udp:"+end)
 	}
 	slices.Sort(want)
 	eventually(t, serviceWithin, "copies with the node's addresses "+fmt.Sprint(want), func() (bool, string) {
 		got := copies(web.Name)
 		return slices.Equal(got, want), fmt.Sprint(got)
 	})
-	eventually(t, serviceWithin, "the endpoint on the node answers", func() (bool, string) {
-		got, err := reached(x.pods[0], ends...)
-		return err == nil && len(got) == len(ends), fmt.Sprint(got, err)
-	})
+	for _, pod := range x.pods {
+		eventually(t, serviceWithin, "the endpoint on a node answers "+pod.Name, func() (bool, string) {
+			out, err := inPod(pod.Namespace, pod.Name, ask...)
+			return err == nil && !strings.Contains(out, " lost "), fmt.Sprint(out, err)
+		})
+	}
 	deletePod(t, x.ns, host.Name)
 	eventually(t, serviceWithin, "no copy and no answer without the endpoint", func() (bool, string) {
-		got, err := reached(x.pods[0], ends...)
+		out, err := inPod(x.ns, x.pods[0].Name, ask...)
 		left := copies(web.Name)
-		return err == nil && len(got)+len(left) == 0, fmt.Sprint(got, left, err)
+		return err == nil && len(left) == 0 && strings.Count(out, " lost ") == 2*len(want), fmt.Sprint(out, left, err)
 	})
 }
 

@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +111,26 @@ func TestPrimaryNetwork_PoliciesSelectPeers(t *testing.T) {
 	staysReady(t, http, "deaf")
 }
 
+// nodeWithout waits until all nodes but one have a part of a network's subnets, and gives that node.
+func nodeWithout(t *testing.T, network string) (without string) {
+	t.Helper()
+	eventually(t, soon, "all nodes but one have subnets of "+network, func() (bool, string) {
+		list, err := cluster.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		var all []string
+		for i := range list.Items {
+			if !strings.Contains(list.Items[i].Annotations[contract.NodeSubnetsKey], network) {
+				all = append(all, list.Items[i].Name)
+			}
+		}
+		without = strings.Join(all, " ")
+		return len(all) == 1, without
+	})
+	return without
+}
+
 // TestPrimaryNetwork_PodsWaitForTheirNetwork: a pod waits for the primary network of its namespace, and a pod of a node without
 // a part of the network's subnets for a further subnet. Neither has the default network alone.
 func TestPrimaryNetwork_PodsWaitForTheirNetwork(t *testing.T) {
@@ -121,16 +140,16 @@ func TestPrimaryNetwork_PodsWaitForTheirNetwork(t *testing.T) {
 	if sixes()[0] {
 		subnets = []string{`{"cidr":"fd59::/63","hostSubnet":64}`, `{"cidr":"fd59:0:0:8::/63","hostSubnet":64}`}
 	}
-	waits := func(name, text string) {
+	waits := func(name string) {
 		t.Helper()
-		wantEvent(t, ns, "NetworkNotFound", name, text)
-		staysPending(t, ns, name, "")
+		staysPending(t, ns, name, "nothing of the primary network of the namespace; Events of the pod and of the network say more")
 		if pod := waitPod(t, ns, name, "there", func(*corev1.Pod) bool { return true }); len(pod.Status.PodIPs) > 0 {
 			t.Errorf("pod %s has %v before its network", name, pod.Status.PodIPs)
 		}
 	}
 	create(t, podObject(ns, "on-"+nodes[0], nodes[0]))
-	waits("on-"+nodes[0], "but no primary network")
+	wantEvent(t, ns, "NetworkNotFound", "on-"+nodes[0], "but no primary network")
+	waits("on-" + nodes[0])
 	networks := objectsOf(t, ovnv1.UserDefinedNetworks(), ns)
 	if err := userDefined(t, ns, "main", `{topology: Layer3, layer3: {role: Primary, subnets: [`+subnets[0]+`]}}`); err != nil {
 		t.Fatal(err)
@@ -140,17 +159,10 @@ func TestPrimaryNetwork_PodsWaitForTheirNetwork(t *testing.T) {
 	for _, node := range nodes[1:3] {
 		create(t, podObject(ns, "on-"+node, node))
 	}
-	without := slices.IndexFunc(nodes[:3], func(node string) bool {
-		object, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return !strings.Contains(object.Annotations[contract.NodeSubnetsKey], strings.ReplaceAll(ns, "-", ".")+"_main")
-	})
-	t.Logf("without a subnet: %d", without)
+	without := nodeWithout(t, ns+"_main")
 	var pods []*corev1.Pod
-	for i, node := range nodes[:3] {
-		if i != without {
+	for _, node := range nodes[:3] {
+		if node != without {
 			pods = append(pods, listening(t, waitPod(t, ns, "on-"+node, "Running", isRunning)))
 		}
 	}
@@ -158,13 +170,13 @@ func TestPrimaryNetwork_PodsWaitForTheirNetwork(t *testing.T) {
 		return netip.AddrPortFrom(addressOn(t, pod, ns+"/main"), echoPort)
 	}
 	becomes(t, pods[0], true, end(pods[1]))
-	waits("on-"+nodes[without], "")
+	waits("on-" + without)
 	patch := fmt.Sprintf(`{"spec":{"layer3":{"subnets":[%s]}}}`, strings.Join(subnets, ","))
 	if _, err := networks.Patch(t.Context(), "main", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	waitCondition(t, networks, "main", "NetworkAllocationSucceeded", "True")
-	late := listening(t, waitPod(t, ns, "on-"+nodes[without], "Running", isRunning))
+	late := listening(t, waitPod(t, ns, "on-"+without, "Running", isRunning))
 	for _, pod := range pods {
 		becomes(t, pod, true, end(late))
 		becomes(t, late, true, end(pod))
