@@ -76,9 +76,10 @@ func pod(name, node string, at Place) *corev1.Pod {
 	}
 	c := &p.Spec.Containers[0]
 	c.Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}}
-	c.ReadinessProbe = &corev1.Probe{ // a policy that denies the node's own packets does not matter to it
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: ask(probe.Question{Protocol: "tcp", Host: "127.0.0.1", Family: 4, Port: port, Timeout: answerWithin})}},
-		PeriodSeconds: 2, TimeoutSeconds: 10,
+	// A policy that denies the node's own packets does not matter to it, and it runs no more commands when the cases begin.
+	c.StartupProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d", port)}}},
+		PeriodSeconds: 2, TimeoutSeconds: 30, FailureThreshold: 100,
 	}
 	c.SecurityContext.Capabilities.Add = []corev1.Capability{"NET_RAW"}
 	if at.Resource != "" && !slices.Contains(at.Lacks, node) && slices.Contains([]string{"client", "same", "other"}, name) {

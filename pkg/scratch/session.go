@@ -24,7 +24,7 @@ import (
 const Container = "probe"
 
 // readyWithin is the time for pods to be ready.
-const readyWithin = 3 * time.Minute
+const readyWithin = 5 * time.Minute
 
 // Session makes pods in a namespace, and runs commands in them. Exec was made for the namespace.
 type Session struct {
