@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
@@ -65,6 +67,36 @@ func TestAdd_VFForEachNetwork(t *testing.T) {
 	n.mustDo(delWeb(sandboxA, "/ns/a"))
 	n.wantDetached()
 	n.wantLinks()
+}
+
+// TestAdd_RDMAAndVFIOForNetworks: an interface on a further network has the RDMA device of its VF. For a VF that a virtual
+// machine or DPDK uses, the port and the MAC are those of its network, and the pod has no netdev.
+func TestAdd_RDMAAndVFIOForNetworks(t *testing.T) {
+	n := newNIC(t)
+	n.srv.cfg.Native = true
+	n.net.RemoveDevice(vf1)
+	n.net.AddLink("", netdev.Link{Name: "rep1", MTU: 1500})
+	n.inv.PFs[0].VFs[1].Driver = "vfio-pci"
+	n.onNetworks("example.com/red", map[string][]string{"example.com/red": {vf0, vf1}})
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	if in := n.net.RDMAIn("mlx5_2"); in != "/ns/a" {
+		t.Errorf("the RDMA device is in %q", in)
+	}
+	if got := n.devices("/ns/a"); got["net1"] != vf0 || len(got) != 2 {
+		t.Errorf("devices %v", got)
+	}
+	if mac := n.net.VFMAC("p0", 1); mac.String() != "0a:58:0a:09:00:02" {
+		t.Errorf("on the PF's side, the MAC of the device with VFIO is %s", mac)
+	}
+	n.db.edit(web.On("default/red/1"), func(i *vswitch.Interface) {
+		if i.Name != "rep1" || i.ExternalIDs["vf-is-vfio"] != "true" || i.ExternalIDs["k8s.ovn.org/network"] != "red-network" {
+			t.Errorf("port %s, external_ids %v", i.Name, i.ExternalIDs)
+		}
+	})
+	n.mustDo(delWeb(sandboxA, "/ns/a"))
+	if in := n.net.RDMAIn("mlx5_2"); in != "" {
+		t.Errorf("after DEL, the RDMA device is in %q", in)
+	}
 }
 
 // TestAdd_DevicesOfOneResource: the default network has a part in them only where the pod asks for more than its further
