@@ -227,7 +227,7 @@ func (g *graph) turn(list []streams.Stream) {
 			continue // who was refused is not to be turned
 		}
 		if lower(ports[back], ports[key]) {
-			key, back, here, there = back, key, there, here
+			back, here, there = key, there, here
 		}
 		here.join(there)
 		delete(g.edges, back)

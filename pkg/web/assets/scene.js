@@ -70,20 +70,23 @@ export function drawing(scene, name, keys = { hardware: "in hardware", software:
   ];
 }
 
-/** squares draws a square a node. Arrow keys move between them; one of them is in the order of the tab key. */
+/** squares draws a square a node. Arrow keys move between them; one of them is in the order of the tab key. Of thousands of
+ * nodes, elements take most of the time: the shares of all are one, as are the signs, and a title is made when the mouse is on its square. */
 export function squares(grid) {
   const size = grid.cell - 3;
-  const one = (q, i) => {
-    const part = Math.round((size * q.fill) / 100);
-    return s("a", { class: `square ${q.state}`, href: "#/node/" + q.node, "aria-label": q.words, tabindex: i ? -1 : 0, "data-key": q.node },
-      s("title", {}, q.words),
-      s("rect", { class: "back", x: q.x + 1.5, y: q.y + 1.5, width: size, height: size, rx: 2 }),
-      part && s("rect", { class: "part", x: q.x + 1.5, y: q.y + 1.5 + size - part, width: size, height: part, rx: 2 }),
-      q.state.startsWith("broken") && s("path", { class: "sign", d: `M${q.x + 3} ${q.y + 3}l${size - 3} ${size - 3}m0 ${3 - size}l${3 - size} ${size - 3}` }));
-  };
+  const parts = grid.squares.map((q) => [q, Math.round((size * q.fill) / 100)]).filter(([, part]) => part)
+    .map(([q, part]) => `M${q.x + 1.5} ${q.y + 1.5 + size - part}h${size}v${part}h${-size}z`).join("");
+  const signs = grid.squares.filter((q) => q.state.startsWith("broken"))
+    .map((q) => `M${q.x + 3} ${q.y + 3}l${size - 3} ${size - 3}m0 ${3 - size}l${3 - size} ${size - 3}`).join("");
+  const one = (q, i) => s("a", { class: `square ${q.state}`, href: "#/node/" + q.node, "aria-label": q.words, tabindex: i ? -1 : 0, "data-key": q.node },
+      s("rect", { class: "back", x: q.x + 1.5, y: q.y + 1.5, width: size, height: size, rx: 2 }));
   const columns = Math.floor(grid.width / grid.cell);
   const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
   return h("div", { class: "scroll" }, s("svg", { class: "scene", width: grid.width, height: grid.height, role: "group", "aria-label": "nodes", "data-testid": "grid",
+    onmouseover: (e) => {
+      const square = e.target.closest?.(".square");
+      if (square && !square.querySelector("title")) square.append(s("title", {}, square.getAttribute("aria-label")));
+    },
     onkeydown: (e) => {
       const all = [...e.currentTarget.querySelectorAll(".square")];
       const next = all[all.indexOf(document.activeElement) + steps[e.key]];
@@ -92,7 +95,7 @@ export function squares(grid) {
       document.activeElement.setAttribute("tabindex", -1);
       next.setAttribute("tabindex", 0);
       next.focus();
-    } }, grid.zones.map((z) => s("text", { x: 2, y: z.y, class: "title" }, z.title)), grid.squares.map(one)));
+    } }, grid.zones.map((z) => s("text", { x: 2, y: z.y, class: "title" }, z.title)), grid.squares.map(one), s("path", { class: "parts", d: parts }), s("path", { class: "signs", d: signs })));
 }
 
 /** gridLegend says what squares mean. */

@@ -41,13 +41,13 @@ func (l *lister) List(_ context.Context, r snapshot.Resource, of snapshot.Select
 // asker gives the flows of an agent.
 type asker struct {
 	questions []string
-	fails     error
+	fails     string
 }
 
 func (a *asker) flows(_ context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]flowapi.Flow, []string, error) {
 	a.questions = append(a.questions, fmt.Sprintf("%d pods %v %s/%s", len(pods), nodes, q.Namespace, q.Pod))
-	if a.fails != nil {
-		return nil, []string{a.fails.Error()}, nil
+	if a.fails != "" {
+		return nil, []string{a.fails}, nil
 	}
 	end := func(namespace string) flowapi.End { return flowapi.End{Namespace: namespace, Pod: "web"} }
 	return []flowapi.Flow{{ID: "1", Node: "w1", From: end("shop"), To: []flowapi.End{end("bank")}, Traffic: flowapi.Traffic{Packets: 7}}}, nil, nil
@@ -99,7 +99,7 @@ func TestStreams_HaveAFlowOfTwoNamespacesOnce(t *testing.T) {
 		t.Errorf("asked %q, want %q", a.questions, want)
 	}
 	f, _, a = newFacts()
-	a.fails = errors.New("node/w1: no agent")
+	a.fails = "node/w1: no agent"
 	if list, err := f.Streams(t.Context(), []string{"shop"}); err != nil || !slices.Equal(list.Missing, []string{"node/w1: no agent"}) {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -120,7 +120,7 @@ func TestFlows_AreThoseOfAPodOrANode(t *testing.T) {
 		t.Errorf("a pod that is not there: %v", err)
 	}
 	f, _, a = newFacts()
-	a.fails = errors.New("node/w1: no agent")
+	a.fails = "node/w1: no agent"
 	if _, err := f.Flows(t.Context(), "shop/web", ""); err == nil || !strings.Contains(err.Error(), "no agent") {
 		t.Errorf("an agent that does not answer: %v", err)
 	}
