@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // machinePod is a pod that KubeVirt would make for the virtual machine db.
@@ -43,11 +44,22 @@ func comesFrom(t *testing.T, from *corev1.Pod, to, name string) {
 
 // TestVirtualMachine_MovesWithItsAddress: while a virtual machine moves, both of its pods run with its address. Packets go to
 // the source, and none come from the target, until the virtual machine runs in the target; then it is the other way around.
-// With another virtual machine's label the second pod has no address.
+// With another virtual machine's label the second pod has no address. The full tier has networks of topology localnet, too.
 func TestVirtualMachine_MovesWithItsAddress(t *testing.T) {
 	t.Parallel()
+	layer2, localnet := `"topology": "layer2"`, `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 79`
+	for _, topology := range tier.Pick([]string{layer2}, []string{layer2, localnet}) {
+		t.Run(strings.Split(topology, `"`)[3], func(t *testing.T) {
+			t.Parallel()
+			moves(t, topology)
+		})
+	}
+}
+
+// moves has a virtual machine move on a network of a topology.
+func moves(t *testing.T, topology string) {
 	ns := namespace(t)
-	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.77.0.0/24", "allowPersistentIPs": true`)+
+	apply(t, networkOf(ns, "flat", topology+`, "subnets": "10.77.0.0/24", "allowPersistentIPs": true`)+
 		networkOf(ns, "bare", `"topology": "layer2"`)+
 		fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1alpha1\nkind: IPAMClaim\nmetadata: {namespace: %[1]s, name: db}\nspec: {network: %[1]s.flat, interface: net1}\n", ns))
 	claimed := "[" + selected("flat", `"ipam-claim-reference": "db"`) + "," + selected("bare", `"mac": "02:77:00:00:00:01", "ips": ["10.78.0.1/24"]`) + "]"
