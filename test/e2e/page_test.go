@@ -39,7 +39,9 @@ func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
 		drops := slices.ContainsFunc(all, func(e web.Edge) bool { return e.Dropped > 0 })
 		between := func(name string) bool { // flows that no policy judges match no ports, which would tell who asks
 			ends := []string{"pod/" + ns + "/" + name, "pod/" + ns + "/guarded"}
-			return slices.ContainsFunc(all, func(e web.Edge) bool { return e.Packets > 0 && slices.Contains(ends, e.From) && slices.Contains(ends, e.To) })
+			return slices.ContainsFunc(all, func(e web.Edge) bool {
+				return e.Packets > 0 && slices.Contains(ends, e.From) && slices.Contains(ends, e.To)
+			})
 		}
 		return !drops && between("client") && between("neighbor"), fmt.Sprintf("%+v", all)
 	})

@@ -115,7 +115,7 @@ func converseOver(conn net.Conn, size int, end time.Time, over time.Duration) (s
 	pieces := max(1, int(over.Seconds()*piecesPerSecond))
 	text := make([]byte, size)
 	for i := range pieces {
-		time.Sleep(over / time.Duration(pieces))
+		time.Sleep(over / time.Duration(pieces)) //nolint:forbidigo // packets have a rate
 		if _, err := conn.Write(text[size*i/pieces : size*(i+1)/pieces]); err != nil {
 			return "", err
 		}

@@ -46,7 +46,10 @@ func (a Agents) Nodes() []string {
 }
 
 // App and Container are those of the agents' pods.
-const App, Container = "ovnkube-node", "ovn-offload-agent"
+const (
+	App       = "ovnkube-node"
+	Container = "ovn-offload-agent"
+)
 
 // Of is a client of one node's agent.
 func (a Agents) Of(node string) flowapi.Client {

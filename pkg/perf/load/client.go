@@ -44,7 +44,7 @@ func run(ctx context.Context, q Question, r *Report) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(q.Idle)
+	time.Sleep(q.Idle) //nolint:forbidigo // it measures the nodes at rest
 	idle, err := both.read()
 	if err != nil {
 		return err

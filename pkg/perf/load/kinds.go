@@ -55,7 +55,7 @@ func (q Question) datagrams(ctx context.Context, r *Report) error {
 		if err != nil {
 			return err
 		}
-		time.Sleep(lastDatagrams)
+		time.Sleep(lastDatagrams) //nolint:forbidigo // nothing says that the last datagram has come
 		got, err := q.received(ctx, number)
 		one.Lock()
 		defer one.Unlock()
