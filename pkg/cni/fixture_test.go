@@ -17,8 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	cnitypes "github.com/containernetworking/cni/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
@@ -207,7 +205,7 @@ func (n *node) newServer(host Links, open func(string) (PodLinks, error)) *Serve
 		defer n.mu.Unlock()
 		return slices.Collect(maps.Values(n.pods))
 	}
-	srv, err := NewServer(cfg, deps, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	srv, err := NewServer(cfg, deps, slog.New(slog.DiscardHandler), nil)
 	must(n.t, err)
 	return srv
 }

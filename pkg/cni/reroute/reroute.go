@@ -54,10 +54,13 @@ type Routes struct {
 	has map[contract.Owner]string
 }
 
-// New makes Routes; nothing is touched before Run.
+// New makes Routes; nothing is touched before Run. Without a Registerer there are no metrics.
 func New(deps Deps, log *slog.Logger, reg prometheus.Registerer) *Routes {
 	cfg := reconcile.Defaults("routes")
-	cfg.Logger, cfg.Registerer = log, reg
+	cfg.Logger = log
+	if reg != nil {
+		cfg.Registerer = reg
+	}
 	r := &Routes{deps: deps, has: map[contract.Owner]string{}}
 	r.loop = reconcile.New(cfg, func(_ context.Context, pods []contract.Owner) (map[contract.Owner]error, error) {
 		failed := map[contract.Owner]error{}
