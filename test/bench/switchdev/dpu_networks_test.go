@@ -14,25 +14,29 @@ type furtherPod struct {
 	blue string
 }
 
-func (b *dpuBench) further(i int, devices ...string) furtherPod {
+// further makes the pod; with the role primary, blue is the primary network of its namespace, which it does not ask for.
+func (b *dpuBench) further(i int, role contract.Role, devices ...string) furtherPod {
 	b.Helper()
 	p := furtherPod{b.sandbox(fmt.Sprintf("web%d", i)), fmt.Sprintf("10.8.0.%d", i)}
 	p.v4 = fmt.Sprintf("10.1.0.%d", i)
-	value := ""
-	for key, n := range map[string]map[string]any{
-		contract.DefaultNetwork: {"ip_addresses": []string{p.v4 + "/24"}, "mac_address": fmt.Sprintf("0a:00:00:00:01:%02x", i)},
-		"default/blue": {
-			"ip_addresses": []string{p.blue + "/24"}, "mac_address": fmt.Sprintf("0a:00:00:00:08:%02x", i), "role": "secondary",
-			"interface": "net1", "network": "blue", "resource": "ovn-offload.io/vf",
-		},
-	} {
+	value, first := "", map[string]any{"ip_addresses": []string{p.v4 + "/24"}, "mac_address": fmt.Sprintf("0a:00:00:00:01:%02x", i)}
+	annotations := map[string]string{contract.NetworksKey: "blue"}
+	blue := map[string]any{
+		"ip_addresses": []string{p.blue + "/24"}, "mac_address": fmt.Sprintf("0a:00:00:00:08:%02x", i), "role": role,
+		"interface": "net1", "network": "blue", "resource": "ovn-offload.io/vf",
+	}
+	if role == contract.RolePrimary {
+		first["role"], blue["interface"], annotations = contract.RoleLocked, contract.PrimaryInterface, map[string]string{}
+	}
+	for key, n := range map[string]map[string]any{contract.DefaultNetwork: first, "default/blue": blue} {
 		var err error
 		value, err = contract.SetNetwork(value, key, n)
 		ok(b, err)
 	}
 	b.c.nb("lsp-add", "s1", "default_"+p.name, "--", "lsp-set-addresses", "default_"+p.name, fmt.Sprintf("0a:00:00:00:01:%02x %s", i, p.v4))
 	b.c.nb("lsp-add", "blue", p.logical(), "--", "lsp-set-addresses", p.logical(), fmt.Sprintf("0a:00:00:00:08:%02x %s", i, p.blue))
-	p.create(map[string]string{contract.PodNetworksKey: value, contract.NetworksKey: "blue"}, devices...)
+	annotations[contract.PodNetworksKey] = value
+	p.create(annotations, devices...)
 	return p
 }
 
@@ -47,11 +51,17 @@ func (p furtherPod) ports() (eth0, net1 string) {
 	return p.port(), p.b.dpu.vsctl("--bare", "--columns=name", "find", "Interface", "external_ids:iface-id="+p.logical())
 }
 
-// testDPUNetworks: one ADD attaches a VF for each network of a pod, the DPU each representor to its logical port, and what two
+// testDPUNetworks: on secondary and primary networks, one ADD attaches a VF for each network of a pod, the DPU each representor to its logical port, and what two
 // pods send on the further network is in the NIC. A pod is not reached there before its ADD and after its DEL.
 func testDPUNetworks(b *dpuBench) {
 	b.c.nb("ls-add", "blue")
-	one, two := b.further(40, b.device(0), b.device(1)), b.further(41, b.device(2), b.device(3))
+	for i, role := range []contract.Role{contract.RoleSecondary, contract.RolePrimary} {
+		b.networkOfRole(40+2*i, role)
+	}
+}
+
+func (b *dpuBench) networkOfRole(i int, role contract.Role) {
+	one, two := b.further(i, role, b.device(0), b.device(1)), b.further(i+1, role, b.device(2), b.device(3))
 	one.must("ADD")
 	one.must("CHECK")
 	reaches := func() bool {
@@ -62,6 +72,8 @@ func testDPUNetworks(b *dpuBench) {
 		b.Error("a pod is reached on the further network before its ADD")
 	}
 	two.must("ADD")
+	link := map[contract.Role]string{contract.RoleSecondary: "net1", contract.RolePrimary: contract.PrimaryInterface}[role]
+	run(b, inside(one.ns, "ip", "link", "show", link)...)
 	eventually(b, "the pods reach each other on the further network", patience, reaches)
 	eth0, net1 := one.ports()
 	if eth0 == "" || net1 == "" || eth0 == net1 {
