@@ -39,7 +39,7 @@ func TestHelmTest_AccountHasOnlyTheRightsOfTheTest(t *testing.T) {
 	var got []string
 	add := func(where string, rules []rbacv1.PolicyRule) {
 		for _, r := range rules {
-			got = append(got, fmt.Sprint(where, ": ", r.Verbs, " ", r.Resources, " ", r.ResourceNames))
+			got = append(got, fmt.Sprintf("%s: %s %q %s %s", where, r.Verbs, r.APIGroups, r.Resources, r.ResourceNames))
 		}
 	}
 	for _, object := range objects {
@@ -51,12 +51,12 @@ func TestHelmTest_AccountHasOnlyTheRightsOfTheTest(t *testing.T) {
 		}
 	}
 	want := []string{
-		"everywhere: [get list] [nodes] []",
-		"everywhere: [get] [namespaces] [ovn-offload-test]",
-		"default: [get] [services] [kubernetes]",
-		"ovn-offload-test: [list create delete] [pods services] []",
-		"ovn-offload-test: [get create] [pods/exec] []",
-		"ovn-offload-test: [create delete] [networkpolicies] []",
+		`everywhere: [get list] [""] [nodes] []`,
+		`everywhere: [get] [""] [namespaces] [ovn-offload-test]`,
+		`default: [get] [""] [services] [kubernetes]`,
+		`ovn-offload-test: [list create delete] [""] [pods services] []`,
+		`ovn-offload-test: [get create] [""] [pods/exec] []`,
+		`ovn-offload-test: [create delete] ["networking.k8s.io"] [networkpolicies] []`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -95,7 +97,7 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 	return answer.ExplainObject(s, kinds[kind], name, flows, missing)
 }
 
-// ensurePolicy refuses a policy that the cluster does not have. Old archives have no policies, and not all users may read them.
+// ensurePolicy refuses a policy that the cluster does not have. Archives of former versions have none.
 func (o *explainOptions) ensurePolicy(ctx context.Context, name string) error {
 	if o.from != "" {
 		return nil
@@ -155,6 +157,7 @@ func (o *explainOptions) names(ctx context.Context, s *snapshot.Snapshot, e *ans
 	for _, node := range nodes.Shared(snapshot.Nodes) {
 		read.AddShared(snapshot.Nodes, node)
 	}
+	maps.Copy(read.Missing, nodes.Missing)
 	return read, nil
 }
 
@@ -183,9 +186,9 @@ func (o *explainOptions) pod(ctx context.Context, name string) (answer.Answer, e
 	if s, err = o.names(ctx, s, e, flows); err != nil {
 		return nil, err
 	}
-	for r, why := range s.Missing {
+	for _, r := range slices.Sorted(maps.Keys(s.Missing)) {
 		if o.from == "" && len(flows) > 0 {
-			missing = append(missing, fmt.Sprintf("%s: %s", r, why))
+			missing = append(missing, fmt.Sprintf("%s: %s", r, s.Missing[r]))
 		}
 	}
 	return e, e.AddStreams(s, flows, missing, to)

@@ -153,7 +153,7 @@ func (o *perfOptions) measure(
 
 // agents are those of the network, which must be readable.
 func (o *perfOptions) agents(ctx context.Context) (agents byexec.Agents, err error) {
-	s, err := o.snapshot(ctx, snapshot.Pods)
+	s, err := o.lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {{Namespace: o.system}}})
 	if err != nil {
 		return agents, err
 	}

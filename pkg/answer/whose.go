@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -75,24 +74,22 @@ func PodsAtEnds(s *snapshot.Snapshot, e *PodExplained, flows []flowapi.Flow) ([]
 		for _, a := range n.Status.Addresses {
 			host[a.Address] = n.Name
 		}
-		var tunnels []string
-		if json.Unmarshal([]byte(n.Annotations[contract.NodeEncapIPsKey]), &tunnels) != nil {
-			continue // most nodes have none: their tunnels end at the address of the node
-		}
+		tunnels, _ := contract.ParseEncapIPs(n.Annotations[contract.NodeEncapIPsKey]) // most nodes have none: their tunnels end at the address of the node
 		for _, address := range tunnels {
-			host[address] = n.Name
+			host[address.String()] = n.Name
 		}
 	}
 	var pods []snapshot.Selected
 	for _, f := range flows {
 		name, ok := host[f.Tunnel]
 		on := snapshot.Selected{Fields: "spec.nodeName=" + name}
-		if !ok || len(e.Networks) > 1 || len(pods) > maxHosts {
+		if ok && slices.Contains(pods, on) {
+			continue
+		}
+		if !ok || len(e.Networks) > 1 || len(pods) == maxHosts {
 			return []snapshot.Selected{{}}, nil
 		}
-		if !slices.Contains(pods, on) {
-			pods = append(pods, on)
-		}
+		pods = append(pods, on)
 	}
 	return pods, nil
 }

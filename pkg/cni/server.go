@@ -228,7 +228,7 @@ func (s *Server) add(ctx context.Context, r *Request) ([]byte, error) {
 		return nil, types.NewError(types.ErrTryAgainLater, asCNI(err).Msg, "")
 	}
 	ctx, end := s.commands.begin(ctx, r)
-	defer end()
+	defer func() { end(); s.routes.Changed(r.Pod) }()
 	release, err := s.commands.acquire(ctx, r.Pod)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package conncheck
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -77,8 +78,8 @@ func (l Leg) compare(before, after counted) (c Counters, against string) {
 	switch {
 	case !had || !has:
 		return c, fmt.Sprintf("pod %s has no representor with counters on node %s", l.pod(), l.Node)
-	case last.Problem != "":
-		return c, last.Problem
+	case first.Problem != "" || last.Problem != "":
+		return c, cmp.Or(first.Problem, last.Problem)
 	}
 	c = Counters{since(first.Hardware, last.Hardware), since(first.Software, last.Software)}
 	switch {

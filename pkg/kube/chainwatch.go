@@ -36,9 +36,9 @@ func (v *networks) startChains(ctx context.Context, f *following, changed func(o
 		}
 		object := either(before, after)
 		owner := contract.NetworkChainingOwner(object.GetNamespace(), object.GetName())
-		was := chained(v)
+		was := chained(v, "")
 		v.index.Changed(owner, after)
-		changed(contract.Unique(slices.Concat(was, chained(v), []contract.Owner{owner}))...)
+		changed(contract.Unique(slices.Concat(was, chained(v, ""), []contract.Owner{owner}))...)
 	})
 	if v.chainsPresent || err != nil {
 		f.add(synced, err)
@@ -92,12 +92,14 @@ func (v *networks) Chain(owner contract.Owner) (*chain.Chain, error) {
 	})
 }
 
-// chained are all chains, and the pods that have or had their routes.
-func chained(v *networks) []contract.Owner {
+// chained are all chains, and the pods that have or had their routes, of a namespace or of all ("").
+func chained(v *networks, namespace string) []contract.Owner {
 	owners := v.ChainOwners()
 	for _, nad := range v.index.NADs() {
 		for _, pod := range v.allPods.Find(byNAD, nad) {
-			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
+			if namespace == "" || pod.Namespace == namespace {
+				owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
+			}
 		}
 	}
 	return owners

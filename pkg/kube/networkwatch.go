@@ -102,9 +102,12 @@ func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
 			nads = append(nads, owner.Namespace+"/"+owner.Name)
 		}
 	}
-	namespaces := v.labelledAmong(nads)
+	namespaces, chains := v.labelledAmong(nads), v.ChainOwners()
+	if slices.ContainsFunc(nads, func(nad string) bool { return len(v.index.On(nad)) > 0 }) {
+		chains = chained(v.networks, "")
+	}
 	v.notify(contract.Unique(slices.Concat(
-		owners, primaryChanged(v, namespaces), naming(v, nads), v.NADsChanged(nads...), placePolicies(v, namespaces), chained(v.networks),
+		owners, primaryChanged(v, namespaces), naming(v, nads), v.NADsChanged(nads...), placePolicies(v, namespaces), chains,
 	))...)
 }
 

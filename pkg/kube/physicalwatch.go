@@ -54,7 +54,7 @@ func (v *networks) usersOf(which func(n contract.Network, namespace string) bool
 		}
 	}
 	if len(owners) > 0 {
-		owners = append(owners, chained(v)...)
+		owners = append(owners, chained(v, "")...)
 	}
 	return owners
 }
@@ -67,7 +67,7 @@ func (v *networks) namespaceChanged(old, new *corev1.Namespace) []contract.Owner
 		return owners
 	}
 	name := either(old, new).Name
-	owners = append(owners, chained(v)...) // an end may select by labels of namespaces
+	owners = append(owners, chained(v, name)...) // an end may select by labels of namespaces
 	return append(owners, v.usersOf(func(_ contract.Network, namespace string) bool { return namespace == name })...)
 }
 

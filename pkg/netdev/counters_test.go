@@ -13,8 +13,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
-// TestCounters_OfALinkWithoutHardware: with and without rules of TC, nothing is in hardware. The bench has the control, with
-// a NIC. A link that is not there is an error.
+// TestCounters_OfALinkWithoutHardware: with and without a qdisc for rules of TC, nothing is counted. The bench has the control,
+// with rules and a NIC. A link that is not there is an error.
 func TestCounters_OfALinkWithoutHardware(t *testing.T) {
 	path := netdevtest.NewNS(t)
 	ns, err := netdev.Open(path)

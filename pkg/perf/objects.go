@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,9 +61,6 @@ func pods(cases []Case) (names []string) {
 	return slices.Compact(names)
 }
 
-// ErrResource says that a node does not have what the pods on VFs ask for.
-var ErrResource = errors.New("not enough of the resource")
-
 // Fits says whether the nodes of a place have the resource as often as the cases need.
 func Fits(at conncheck.Place, cases []Case, nodes []corev1.Node) error {
 	need := map[string]int64{}
@@ -80,7 +76,7 @@ func Fits(at conncheck.Place, cases []Case, nodes []corev1.Node) error {
 	for _, node := range nodes {
 		has := node.Status.Allocatable[corev1.ResourceName(at.Resource)]
 		if has.Value() < need[node.Name] {
-			return fmt.Errorf("%w: node %s has %d of %s, the measurement asks for %d", ErrResource, node.Name, has.Value(), at.Resource, need[node.Name])
+			return fmt.Errorf("not enough of the resource: node %s has %d of %s, the measurement asks for %d", node.Name, has.Value(), at.Resource, need[node.Name])
 		}
 	}
 	return nil

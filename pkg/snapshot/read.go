@@ -44,16 +44,7 @@ func New(taken time.Time, namespace string) *Snapshot {
 	}
 }
 
-// Read reads resources from the API server, all at once. What cannot be read is in Missing: an answer is for what is there.
-func Read(ctx context.Context, from Lister, namespace string, resources ...Resource) *Snapshot {
-	lists := map[Resource][]Selected{}
-	for _, r := range resources {
-		lists[r] = r.Lists(namespace)
-	}
-	return ReadLists(ctx, from, namespace, lists)
-}
-
-// ReadLists is Read with lists of the caller's choice.
+// ReadLists reads lists from the API server, all at once. What cannot be read is in Missing: an answer is for what is there.
 func ReadLists(ctx context.Context, from Lister, namespace string, lists map[Resource][]Selected) *Snapshot {
 	s := New(time.Now(), namespace)
 	parts := map[Resource]*Snapshot{}
@@ -137,6 +128,10 @@ func (s *Snapshot) List(ctx context.Context, from Lister, r Resource, of Selecte
 		page, next, err := from.List(ctx, r, of, options)
 		if apierrors.IsNotFound(err) {
 			return nil
+		}
+		if apierrors.IsResourceExpired(err) && options.Continue != "" { // it took too long: what has come may come again
+			options.Continue, options.Limit = "", 0
+			continue
 		}
 		if err != nil {
 			return err

@@ -125,7 +125,7 @@ func TestRead_SaysWhatItMayNotRead(t *testing.T) {
 	c.PrependReactor("list", "offloadpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "offloadpolicies"}, "")
 	})
-	s := Read(context.Background(), Dynamic{c}, "ovn-kubernetes", Nodes, Pods, OffloadPolicies)
+	s := ReadLists(context.Background(), Dynamic{c}, "ovn-kubernetes", map[Resource][]Selected{Nodes: {{}}, Pods: {{}}, OffloadPolicies: {{}}})
 	if len(s.Missing) != 1 || !strings.Contains(s.Missing[Pods], "forbidden") {
 		t.Errorf("missing: %v, want pods alone", s.Missing)
 	}

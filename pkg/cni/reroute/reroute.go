@@ -34,7 +34,7 @@ type Deps struct {
 	Plugged func(pods ...contract.Owner) ([]plug.Plugged, error)
 	// Netns is the path of the namespace of a port's interface, "" where that is not known or the interface has no netdev.
 	Netns func(p plug.Plugged) string
-	// Busy says that an ADD of the pod is under way. What it makes has the routes of its time.
+	// Busy says that an ADD of the pod is under way. Call Changed at its end: it makes the routes of the time at which it began.
 	Busy func(pod contract.Owner) bool
 	// OpenNS opens a namespace; its error wraps fs.ErrNotExist for one that is gone.
 	OpenNS func(path string) (Netns, error)
