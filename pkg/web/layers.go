@@ -19,8 +19,9 @@ const (
 	bendH    = 40 // of a way that passes a column
 	laneStep = 22 // of a way back, below the columns
 	idleRow  = 4
-	// maxEnds bounds what is drawn.
-	maxEnds = 60
+	// maxEnds and maxEdges bound what is drawn.
+	maxEnds  = 60
+	maxEdges = 240
 )
 
 // layers puts ends into columns, so that most ways go from left to right.
@@ -32,39 +33,62 @@ type layers struct {
 	at      map[string]Box
 	// bends are those of an edge, by its index.
 	bends map[int][]string
+	// before are what an end or a bend is joined to in the column before its own.
+	before map[string][]string
 	// bottom is the lower end of the columns.
 	bottom int
 }
 
-// newMap draws the ends with the most packets, and those without any below them. omitted counts the others.
-func newMap(g *graph, edges []Edge) (s *Scene, omitted int) {
+// newMap draws the ends and the edges between them with the most packets, and ends without edges below them. The map counts
+// what is left out.
+func newMap(g *graph, m *Map) *Scene {
 	packets := map[string]uint64{}
 	for name := range g.pods {
 		packets[name] = 0
 	}
-	for _, e := range edges {
+	for _, e := range m.Edges {
 		packets[e.From] += e.Packets + e.Dropped
 		packets[e.To] += e.Packets + e.Dropped
 	}
 	names := slices.SortedFunc(maps.Keys(packets), func(a, b string) int { return cmp.Or(cmp.Compare(packets[b], packets[a]), cmp.Compare(a, b)) })
 	drawn := names[:min(maxEnds, len(names))]
-	l := &layers{rank: map[string]int{}, at: map[string]Box{}, bends: map[int][]string{}}
-	for _, e := range edges {
-		if e.From != e.To && slices.Contains(drawn, e.From) && slices.Contains(drawn, e.To) {
-			l.edges = append(l.edges, e)
-		}
-	}
+	m.Omitted = len(names) - len(drawn)
+	l := &layers{rank: map[string]int{}, at: map[string]Box{}, bends: map[int][]string{}, before: map[string][]string{}}
+	l.edges, m.OmittedEdges = busiest(m.Edges, drawn)
 	l.order()
 	l.fill()
 	for range 4 {
 		l.sweep()
 	}
-	s = &Scene{Boxes: []Box{}, Lines: []Line{}}
+	s := &Scene{Boxes: []Box{}, Lines: []Line{}}
 	l.place(g)
 	lanes := l.ways(s)
 	s.Height = l.bottom + lanes*laneStep + margin
-	s.boxes(l, g, drawn)
-	return s, len(names) - len(drawn)
+	s.boxes(l, g, drawn, packets)
+	return s
+}
+
+// busiest are the edges between ends with the most packets, sorted as they were. omitted counts the others between them.
+func busiest(edges []Edge, ends []string) (out []Edge, omitted int) {
+	drawn := map[string]bool{}
+	for _, end := range ends {
+		drawn[end] = true
+	}
+	var between []int
+	for i, e := range edges {
+		if e.From != e.To && drawn[e.From] && drawn[e.To] {
+			between = append(between, i)
+		}
+	}
+	slices.SortFunc(between, func(a, b int) int {
+		return cmp.Or(cmp.Compare(edges[b].Packets+edges[b].Dropped, edges[a].Packets+edges[a].Dropped), cmp.Compare(a, b))
+	})
+	chosen := between[:min(maxEdges, len(between))]
+	slices.Sort(chosen)
+	for _, i := range chosen {
+		out = append(out, edges[i])
+	}
+	return out, len(between) - len(chosen)
 }
 
 // order gives each end its column: right of those that ask it. What goes round in a circle is cut at the end that was met first.
@@ -130,31 +154,37 @@ func (l *layers) fill() {
 		put(l.rank[end], end)
 	}
 	for i, e := range l.edges {
+		if l.rank[e.From] >= l.rank[e.To] {
+			continue // a way back
+		}
+		last := e.From
 		for column := l.rank[e.From] + 1; column < l.rank[e.To]; column++ {
 			bend := fmt.Sprintf("%s > %s > %d", e.From, e.To, column)
 			l.bends[i] = append(l.bends[i], bend)
+			l.before[bend] = []string{last}
 			put(column, bend)
+			last = bend
 		}
+		l.before[e.To] = append(l.before[e.To], last)
 	}
 }
 
 // sweep sorts each column by the middle of what its ends are joined to in the column before, so that few ways cross.
 func (l *layers) sweep() {
-	for c := 1; c < len(l.columns); c++ {
-		before, middle := l.columns[c-1], map[string]float64{}
-		for _, name := range l.columns[c] {
-			sum, n := 0.0, 0.0
-			for i, e := range l.edges {
-				chain := slices.Concat([]string{e.From}, l.bends[i], []string{e.To})
-				if at := slices.Index(chain, name); at > 0 {
-					if row := slices.Index(before, chain[at-1]); row >= 0 {
-						sum, n = sum+float64(row), n+1
-					}
-				}
+	row := map[string]int{}
+	for _, column := range l.columns {
+		middle := map[string]float64{}
+		for _, name := range column {
+			sum := 0
+			for _, joined := range l.before[name] {
+				sum += row[joined]
 			}
-			middle[name] = sum / math.Max(n, 1)
+			middle[name] = float64(sum) / math.Max(float64(len(l.before[name])), 1)
 		}
-		slices.SortStableFunc(l.columns[c], func(a, b string) int { return cmp.Or(cmp.Compare(middle[a], middle[b]), cmp.Compare(a, b)) })
+		slices.SortStableFunc(column, func(a, b string) int { return cmp.Or(cmp.Compare(middle[a], middle[b]), cmp.Compare(a, b)) })
+		for i, name := range column {
+			row[name] = i
+		}
 	}
 }
 
@@ -274,8 +304,8 @@ func (s *Scene) edge(e Edge, points [][2]int) {
 	}
 }
 
-// boxes adds the ends, and below them those without packets.
-func (s *Scene) boxes(l *layers, g *graph, drawn []string) {
+// boxes adds the ends, and below them those without lines.
+func (s *Scene) boxes(l *layers, g *graph, drawn []string, packets map[string]uint64) {
 	s.Width = 2*mapX + max(len(l.columns), idleRow)*(mapW+mapGapX) - mapGapX
 	var idle []string
 	for _, name := range slices.Sorted(slices.Values(drawn)) {
@@ -290,7 +320,11 @@ func (s *Scene) boxes(l *layers, g *graph, drawn []string) {
 	}
 	for i, name := range idle {
 		b := g.box(name, mapX+i%idleRow*(mapW+mapGapX), s.Height+i/idleRow*(mapH+mapGapY/2))
-		b.Idle, b.Text = true, []string{strings.Join(b.Text, ", "), "no packets now"}
+		why := "no packets now"
+		if packets[name] > 0 {
+			why = "its lines are not drawn"
+		}
+		b.Idle, b.Text = true, []string{strings.Join(b.Text, ", "), why}
 		s.add(b)
 	}
 	s.Height += (len(idle) + idleRow - 1) / idleRow * (mapH + mapGapY/2)

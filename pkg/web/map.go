@@ -25,6 +25,8 @@ type Map struct {
 	Edges      []Edge   `json:"edges,omitempty"`
 	// Omitted counts the workloads and services that are not drawn.
 	Omitted int `json:"omitted,omitempty"`
+	// OmittedEdges counts the edges between those drawn that are not drawn themselves.
+	OmittedEdges int `json:"omittedEdges,omitempty"`
 }
 
 // Edge is the traffic of two ends in both directions, each a workload, a service, or where else packets come from.
@@ -88,7 +90,7 @@ func mapView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	g.addAll(list.Streams)
 	m := &Map{Namespaces: namespaces, Edges: g.list()}
 	v := &View{Taken: list.Taken, Command: streamsCommand(namespaces), Answer: m, Missing: missingOf(s, list, snapshot.Pods, snapshot.Services)}
-	v.Scene, m.Omitted = newMap(g, m.Edges)
+	v.Scene = newMap(g, m)
 	return v, nil
 }
 

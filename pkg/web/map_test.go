@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
@@ -37,9 +38,7 @@ func mapOf(t *testing.T, list []streams.Stream) (*Map, *Scene) {
 	}
 	g.addAll(list)
 	m := &Map{Edges: g.list()}
-	s, omitted := newMap(g, m.Edges)
-	m.Omitted = omitted
-	return m, s
+	return m, newMap(g, m)
 }
 
 // TestMap_IsTheSameForAnyOrder of streams; its boxes are inside, and none covers another.
@@ -86,6 +85,57 @@ func TestMap_BoundsWhatIsDrawn(t *testing.T) {
 	m, s := mapOf(t, list)
 	if len(s.Boxes) != maxEnds || m.Omitted != 11 || slices.ContainsFunc(s.Boxes, func(b Box) bool { return b.ID == "pod/shop/w069" }) {
 		t.Errorf("%d boxes, %d omitted", len(s.Boxes), m.Omitted)
+	}
+}
+
+// mesh are streams from each of some workloads to all after it, the later ones with more packets.
+func mesh(workloads int) []streams.Stream {
+	var list []streams.Stream
+	for i := range workloads {
+		for j := range i {
+			list = append(list, streams.Stream{
+				Node: "n", Ends: streams.Ends{From: fmt.Sprintf("pod/shop/w%03d", j), To: fmt.Sprintf("pod/shop/w%03d", i), Port: "80"},
+				Placed: flowapi.Placed{Place: offload.Hardware}, Packets: uint64(i*workloads + j + 1),
+			})
+		}
+	}
+	return list
+}
+
+// TestMap_BoundsTheLines of a full mesh to those with the most packets, and says how many are not drawn.
+func TestMap_BoundsTheLines(t *testing.T) {
+	m, s := mapOf(t, mesh(maxEnds))
+	if all := maxEnds * (maxEnds - 1) / 2; len(m.Edges) != all || len(s.Lines) != maxEdges || m.OmittedEdges != all-maxEdges || len(s.Boxes) != maxEnds {
+		t.Errorf("%d edges, %d lines, %d omitted, %d boxes", len(m.Edges), len(s.Lines), m.OmittedEdges, len(s.Boxes))
+	}
+	drawn := func(from, to string) bool {
+		return slices.ContainsFunc(s.Lines, func(l Line) bool { return strings.HasPrefix(l.Words, from+" and "+to+":") })
+	}
+	if !drawn("pod/shop/w058", "pod/shop/w059") || drawn("pod/shop/w000", "pod/shop/w001") {
+		t.Error("the lines are not those with the most packets")
+	}
+	alone := mesh(2)[0]
+	alone.To = alone.From
+	if m, s = mapOf(t, []streams.Stream{alone}); m.OmittedEdges != 0 || len(s.Boxes) != 1 || s.Boxes[0].Text[1] != "its lines are not drawn" {
+		t.Errorf("an end with packets and no line: %+v", s.Boxes)
+	}
+}
+
+// TestLayers_SweepIsFast, also of a full mesh, in which each end has a column of its own and 34,000 bends are to be sorted.
+func TestLayers_SweepIsFast(t *testing.T) {
+	m, _ := mapOf(t, mesh(maxEnds))
+	l := &layers{edges: m.Edges, rank: map[string]int{}, bends: map[int][]string{}, before: map[string][]string{}}
+	l.order()
+	l.fill()
+	if len(l.columns) != maxEnds {
+		t.Fatalf("%d columns", len(l.columns))
+	}
+	begin := time.Now()
+	for range 4 {
+		l.sweep()
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }
 
