@@ -19,7 +19,7 @@ type View struct {
 	Taken time.Time `json:"taken"`
 	// Command gives the same in a terminal.
 	Command string `json:"command"`
-	// Answer is what that command says with -o json, or for a map and policies what the page makes of it.
+	// Answer is what that command says with -o json, or for health, a map and policies what the page makes of it.
 	Answer any `json:"answer"`
 	// Missing are facts that could not be read.
 	Missing []string `json:"missing,omitempty"`
