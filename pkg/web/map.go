@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -75,11 +74,12 @@ func mapView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.Snapshot(ctx, Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.Services}, Namespaces: namespaces})
+	// first, because it asks for the rights to see the streams
+	list, err := f.Streams(ctx, namespaces)
 	if err != nil {
 		return nil, err
 	}
-	list, err := f.Streams(ctx, namespaces)
+	s, err := f.Snapshot(ctx, Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.Services}, Namespaces: namespaces})
 	if err != nil {
 		return nil, err
 	}
@@ -276,11 +276,18 @@ func (g *graph) list() []Edge {
 			rate := most(e.rate)
 			edge.PacketsPerSecond = &rate
 		}
-		if ratio, ok := e.share.Ratio(); ok {
-			percent := int(math.Floor(100 * ratio))
-			edge.Hardware = &percent
-		}
+		edge.Hardware = percentOf(e.share)
 		out = append(out, edge)
 	}
 	return out
+}
+
+// percentOf is the share in hardware; nil: there are no packets.
+func percentOf(s offload.Share) *int {
+	ratio, ok := s.Ratio()
+	if !ok {
+		return nil
+	}
+	percent := int(100 * ratio)
+	return &percent
 }

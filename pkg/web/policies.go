@@ -51,11 +51,12 @@ func policiesView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.Snapshot(ctx, Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.NetworkPolicies}, Namespaces: namespaces})
+	// first, because it asks for the rights to see the streams
+	list, err := f.Streams(ctx, namespaces)
 	if err != nil {
 		return nil, err
 	}
-	list, err := f.Streams(ctx, namespaces)
+	s, err := f.Snapshot(ctx, Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.NetworkPolicies}, Namespaces: namespaces})
 	if err != nil {
 		return nil, err
 	}
@@ -154,9 +155,6 @@ func (p *Policies) decide(list []streams.Stream) {
 		}
 		share := streams.Share(passed)
 		policy.Packets = share.Sum().Packets + policy.Dropped
-		if ratio, ok := share.Ratio(); ok {
-			percent := int(100 * ratio)
-			policy.Hardware = &percent
-		}
+		policy.Hardware = percentOf(share)
 	}
 }
