@@ -18,9 +18,9 @@ import (
 // agents are asked for flows, and the databases for the names of these.
 type agents struct{ byexec.Agents }
 
-// flows reads the flows of nodes, and names them if the query asks for their rules.
-func (a agents) flows(ctx context.Context, nodes []string, q flowapi.Query) (flows []flowapi.Flow, missing []string, err error) {
-	answers, missing := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Flows, error) {
+// answers are those of the agents of nodes, with names for their flows if the query asks for the rules.
+func (a agents) answers(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string) {
+	answers, missing = byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Flows, error) {
 		got, err := a.Of(node).Flows(ctx, q)
 		if err != nil {
 			return nil, err
@@ -31,22 +31,36 @@ func (a agents) flows(ctx context.Context, nodes []string, q flowapi.Query) (flo
 		return got, nil
 	})
 	for _, got := range answers {
-		flows = append(flows, got.Flows...)
 		if left := got.Matched - len(got.Flows) + got.Unseen; left > 0 {
 			missing = append(missing, fmt.Sprintf("node/%s: %d flows more, with fewer packets", got.Node, left))
 		}
 	}
 	if !q.Why {
-		return flows, missing, nil
+		return answers, missing
 	}
-	index, err := flownames.Look(ctx, databases{a.Cluster, a.Pods}.run, flows)
-	if err != nil {
-		return flows, append(missing, "names of flows: "+err.Error()), nil //nolint:nilerr // the flows are an answer without names
+	index, err := flownames.Look(ctx, databases{a.Cluster, a.Pods}.run, joined(answers))
+	if err != nil { // the flows are an answer without names
+		return answers, append(missing, "names of flows: "+err.Error())
 	}
-	for i := range flows {
-		index.Name(&flows[i])
+	for _, got := range answers {
+		for i := range got.Flows {
+			index.Name(&got.Flows[i])
+		}
 	}
-	return flows, missing, nil
+	return answers, missing
+}
+
+func joined(answers []*flowapi.Flows) (flows []flowapi.Flow) {
+	for _, got := range answers {
+		flows = append(flows, got.Flows...)
+	}
+	return flows
+}
+
+// flows are those of all answers.
+func (a agents) flows(ctx context.Context, nodes []string, q flowapi.Query) (flows []flowapi.Flow, missing []string) {
+	answers, missing := a.answers(ctx, nodes, q)
+	return joined(answers), missing
 }
 
 // archivedFlows bounds the flows of a node in an archive: each has some fifty rules.
@@ -60,10 +74,7 @@ func collectFlows(ctx context.Context, cluster *sysdump.Cluster, s *snapshot.Sna
 	}
 	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
 	nodes := slices.DeleteFunc(from.Nodes(), func(node string) bool { return len(only) > 0 && !slices.Contains(only, node) })
-	flows, missing, err := from.flows(ctx, nodes, flowapi.Query{All: true, Why: true, Limit: archivedFlows})
-	if err != nil {
-		missing = append(missing, err.Error())
-	}
+	flows, missing := from.flows(ctx, nodes, flowapi.Query{All: true, Why: true, Limit: archivedFlows})
 	summaries, unread := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
 		return from.Of(node).Summary(ctx, true)
 	})

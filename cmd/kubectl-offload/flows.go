@@ -116,7 +116,8 @@ func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node strin
 		}
 		nodes = []string{node}
 	}
-	return from.flows(ctx, nodes, q)
+	flows, missing := from.flows(ctx, nodes, q)
+	return flows, missing, nil
 }
 
 // lines writes a stream a line.

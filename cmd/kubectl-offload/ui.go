@@ -110,10 +110,11 @@ func (o *readOptions) facts() (*direct.Facts, error) {
 }
 
 // flowsOf asks the agents of nodes.
-func (o *readOptions) flowsOf(ctx context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]flowapi.Flow, []string, error) {
+func (o *readOptions) flowsOf(ctx context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]*flowapi.Flows, []string, error) {
 	cluster, err := o.cluster()
 	if err != nil {
 		return nil, nil, err
 	}
-	return agents{byexec.Agents{Cluster: cluster, Pods: pods}}.flows(ctx, nodes, q)
+	answers, missing := agents{byexec.Agents{Cluster: cluster, Pods: pods}}.answers(ctx, nodes, q)
+	return answers, missing, nil
 }

@@ -94,8 +94,8 @@ func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, erro
 		if err != nil {
 			return nil, err
 		}
-		if node = hostOf(s, pod); node == "" {
-			return nil, answer.ErrNotFound{Object: "pod " + pod}
+		if node, err = web.HostOf(s, pod); err != nil {
+			return nil, err
 		}
 		query.Namespace, query.Pod = namespace, name
 		if !sight.All {
@@ -125,19 +125,6 @@ func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, erro
 
 // maxFlows bounds the rows of a view.
 const maxFlows = 200
-
-func hostOf(s *snapshot.Snapshot, pod string) string {
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
-	if err != nil {
-		return ""
-	}
-	for _, p := range pods {
-		if p.Namespace+"/"+p.Name == pod {
-			return p.Spec.NodeName
-		}
-	}
-	return ""
-}
 
 // addresses are those of the pods and Services of a namespace, as far as they are the caller's to see.
 func (r *Relay) addresses(ctx context.Context, namespace string, sight *Sight) (map[string]bool, error) {

@@ -3,9 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,15 +34,12 @@ func (f facts) Streams(ctx context.Context, namespaces []string) (*web.StreamLis
 	if err != nil {
 		return nil, err
 	}
-	hosts, all, err := web.Hosts(s, namespaces)
+	hosts, left, err := web.Hosts(s, namespaces)
 	if err != nil {
 		return nil, err
 	}
 	flows, missing := f.relay.flowsOf(ctx, hosts, namespaces)
-	if all > len(hosts) {
-		missing = append(missing, fmt.Sprintf("flows of %d nodes: at most %d are asked, choose fewer namespaces", all-len(hosts), len(hosts)))
-	}
-	list, err := web.NewStreamList(s, flows, namespaces, missing)
+	list, err := web.NewStreamList(s, flows, namespaces, append(left, missing...))
 	if err != nil {
 		return nil, err
 	}
@@ -52,13 +47,12 @@ func (f facts) Streams(ctx context.Context, namespaces []string) (*web.StreamLis
 	return list, failed()
 }
 
-// flowsOf asks the agents of hosts for the flows of namespaces. A flow between two of the namespaces is given once.
+// flowsOf asks the agents of hosts for the flows of namespaces. A flow between two of the namespaces is given twice.
 func (r *Relay) flowsOf(ctx context.Context, hosts, namespaces []string) (flows []flowapi.Flow, missing []string) {
 	agents := r.agents()
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	var collecting sync.Mutex
-	seen := map[string]bool{}
 	for _, host := range hosts {
 		for _, namespace := range namespaces {
 			group.Go(func() error {
@@ -70,18 +64,14 @@ func (r *Relay) flowsOf(ctx context.Context, hosts, namespaces []string) (flows 
 				}
 				for _, f := range got {
 					f.Node = host
-					if key := host + "/" + f.ID; !seen[key] {
-						seen[key] = true
-						flows = append(flows, f)
-					}
+					flows = append(flows, f)
 				}
 				return nil
 			})
 		}
 	}
 	_ = group.Wait() // none fails
-	slices.Sort(missing)
-	return flows, slices.Compact(missing)
+	return flows, missing
 }
 
 func (r *Relay) hostFlows(ctx context.Context, agents map[string]flowapi.Source, key sharedKey) (flows []flowapi.Flow, missing string) {
@@ -130,7 +120,7 @@ func restrictStreams(all []streams.Stream, sight *Sight) []streams.Stream {
 		out = append(out, streams.Stream{
 			Node: numbers[s.Node], Ends: streams.Ends{From: shown(s.From), To: shown(s.To), Via: shown(s.Via), Protocol: s.Protocol, Port: s.Port},
 			Placed: flowapi.Placed{Place: s.Place, Reason: s.Reason}, Packets: s.Packets, Bytes: s.Bytes, PacketsPerSecond: s.PacketsPerSecond,
-			Drops: s.Drops, Tunnel: masked(s.Tunnel), DecidedBy: objects(s.DecidedBy, sight),
+			Drops: s.Drops, Tunnel: masked(s.Tunnel),
 		})
 	}
 	return out

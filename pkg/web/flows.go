@@ -21,6 +21,8 @@ type FlowList struct {
 	// Matched is how many there are; the busiest are given.
 	Matched int            `json:"matched"`
 	Flows   []flowapi.Flow `json:"flows"`
+	// Missing is what could not be read. The view has it.
+	Missing []string `json:"-"`
 }
 
 // Traffic is that of all nodes, as their agents measured it last.
@@ -85,7 +87,7 @@ func (v *View) streams(ctx context.Context, f Facts, pod, node string) {
 	case err != nil:
 		v.Missing = append(v.Missing, "flows: "+err.Error())
 	default:
-		v.Flows = flows
+		v.Flows, v.Missing = flows, append(v.Missing, flows.Missing...)
 	}
 }
 
@@ -101,7 +103,7 @@ func flowsView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &View{Taken: flows.Taken, Command: command, Flows: flows}, nil
+	return &View{Taken: flows.Taken, Command: command, Flows: flows, Missing: flows.Missing}, nil
 }
 
 func trafficView(ctx context.Context, f Facts, _ url.Values) (*View, error) {

@@ -176,6 +176,9 @@ func TestNewStreamList_HasNoStreamOfOthers(t *testing.T) {
 	if err != nil || len(list.Streams) != 1 || list.Streams[0].From != "pod/shop/x" || list.Named {
 		t.Errorf("%+v, %v", list, err)
 	}
+	if list, err = NewStreamList(snapshot.New(taken, ""), append(flows, flows...), []string{"shop"}, []string{"b", "a", "b"}); err != nil || len(list.Streams) != 1 || len(list.Streams[0].Flows) != 1 || len(list.Missing) != 2 {
+		t.Errorf("what is given twice: %+v, %v", list, err)
+	}
 	flows[0].DecidedBy = []string{"NetworkPolicy/shop/deny"}
 	if list, err = NewStreamList(snapshot.New(taken, ""), flows, []string{"shop"}, nil); err != nil || !list.Named {
 		t.Errorf("%+v, %v", list, err)

@@ -27,17 +27,22 @@ type StreamList struct {
 	Missing []string
 }
 
-// NewStreamList joins flows of nodes. s has what names their ends.
+// NewStreamList joins flows of nodes, of which one may be given several times. s has what names their ends.
 func NewStreamList(s *snapshot.Snapshot, flows []flowapi.Flow, namespaces, missing []string) (*StreamList, error) {
 	names, err := answer.Whose(s)
 	if err != nil {
 		return nil, err
 	}
-	list := &StreamList{Taken: s.Taken, Missing: missing}
+	slices.Sort(missing)
+	list := &StreamList{Taken: s.Taken, Missing: slices.Compact(missing)}
+	seen, once := map[string]bool{}, []flowapi.Flow{}
 	for _, f := range flows {
+		if key := f.Node + "/" + f.ID; !seen[key] {
+			seen[key], once = true, append(once, f)
+		}
 		list.Named = list.Named || len(f.DecidedBy) > 0
 	}
-	for _, stream := range streams.Join(flows, names) {
+	for _, stream := range streams.Join(once, names) {
 		if slices.ContainsFunc(namespaces, func(n string) bool { return answer.Filter{Namespace: n}.Chooses(stream) }) {
 			list.Streams = append(list.Streams, stream)
 		}
@@ -48,8 +53,8 @@ func NewStreamList(s *snapshot.Snapshot, flows []flowapi.Flow, namespaces, missi
 const (
 	// maxNamespaces bounds those of one view.
 	maxNamespaces = 16
-	// MaxHosts bounds the nodes whose agents a view asks.
-	MaxHosts = 64
+	// maxHosts bounds the nodes whose agents a view asks.
+	maxHosts = 64
 )
 
 // namespaceName is a label of DNS, as the API server demands.
@@ -71,11 +76,25 @@ func namespacesOf(q url.Values) ([]string, error) {
 	return names, nil
 }
 
-// Hosts are the nodes of the pods of namespaces: their agents know the flows. all is how many there are.
-func Hosts(s *snapshot.Snapshot, namespaces []string) (hosts []string, all int, err error) {
+// HostOf is the node of a pod ("namespace/name").
+func HostOf(s *snapshot.Snapshot, pod string) (string, error) {
 	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
 	if err != nil {
-		return nil, 0, err
+		return "", err
+	}
+	for _, p := range pods {
+		if p.Namespace+"/"+p.Name == pod && p.Spec.NodeName != "" {
+			return p.Spec.NodeName, nil
+		}
+	}
+	return "", answer.ErrNotFound{Object: "pod " + pod}
+}
+
+// Hosts are the nodes of the pods of namespaces: their agents know the flows. missing says how many are left out.
+func Hosts(s *snapshot.Snapshot, namespaces []string) (hosts, missing []string, err error) {
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, pod := range pods {
 		if slices.Contains(namespaces, pod.Namespace) && !pod.Spec.HostNetwork && pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodRunning {
@@ -84,7 +103,10 @@ func Hosts(s *snapshot.Snapshot, namespaces []string) (hosts []string, all int, 
 	}
 	slices.Sort(hosts)
 	hosts = slices.Compact(hosts)
-	return hosts[:min(len(hosts), MaxHosts)], len(hosts), nil
+	if left := len(hosts) - maxHosts; left > 0 {
+		hosts, missing = hosts[:maxHosts], []string{fmt.Sprintf("flows of %d nodes: at most %d are asked, choose fewer namespaces", left, maxHosts)}
+	}
+	return hosts, missing, nil
 }
 
 // workloadOf is the object that made a pod, as kubectl names it: deployment/shop/web.

@@ -40,7 +40,7 @@ type Config struct {
 	// Trace computes a path.
 	Trace func(ctx context.Context, from, to string) (*answer.Traced, error)
 	// Flows asks the agents of nodes, which are among the pods, and the databases for the names of flows.
-	Flows func(ctx context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]flowapi.Flow, []string, error)
+	Flows func(ctx context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]*flowapi.Flows, []string, error)
 }
 
 // Facts implements web.Facts.
@@ -61,8 +61,9 @@ type entry struct {
 	until time.Time
 }
 
-// remember reads something once for all views that want the same, until it is too old.
-func remember[T any](f *Facts, key string, read func() (T, error)) (T, error) {
+// remember reads something once for all views that want the same, until it is too old. What a view has read that was closed
+// meanwhile is not whole, also where it is no error.
+func remember[T any](ctx context.Context, f *Facts, key string, read func() (T, error)) (T, error) {
 	f.mu.Lock()
 	e := f.kept[key]
 	if e == nil {
@@ -83,7 +84,7 @@ func remember[T any](f *Facts, key string, read func() (T, error)) (T, error) {
 		return value, nil
 	}
 	value, err := read()
-	if err == nil {
+	if err == nil && ctx.Err() == nil {
 		e.value, e.until = value, time.Now().Add(Refresh)
 	}
 	return value, err
@@ -94,7 +95,7 @@ func (f *Facts) Snapshot(ctx context.Context, want web.Want) (*snapshot.Snapshot
 	if f.Archive != nil {
 		return f.Archive, nil
 	}
-	return remember(f, fmt.Sprintf("snapshot %+v", want), func() (*snapshot.Snapshot, error) {
+	return remember(ctx, f, fmt.Sprintf("snapshot %+v", want), func() (*snapshot.Snapshot, error) {
 		if want.Pod != "" {
 			return snapshot.ReadPod(ctx, f.From, f.System, want.Pod)
 		}
@@ -142,44 +143,44 @@ func (f *Facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, err
 	if f.Archive != nil {
 		return f.archived(pod, node)
 	}
-	return remember(f, "flows "+pod+" "+node, func() (*web.FlowList, error) {
+	return remember(ctx, f, "flows "+pod+" "+node, func() (*web.FlowList, error) {
 		if pod != "" {
 			s, err := f.Snapshot(ctx, web.Want{Pod: pod})
 			if err != nil {
 				return nil, err
 			}
-			if node, err = hostOf(s, pod); err != nil {
+			if node, err = web.HostOf(s, pod); err != nil {
 				return nil, err
 			}
 		}
-		s, pods, err := f.own(ctx)
+		pods, err := f.own(ctx)
 		if err != nil {
 			return nil, err
 		}
 		of := queryOf(pod)
 		of.Why, of.Limit = true, maxFlows
-		flows, missing, err := f.Config.Flows(ctx, pods, []string{node}, of)
+		answers, missing, err := f.Config.Flows(ctx, pods, []string{node}, of)
 		if err != nil {
 			return nil, err
 		}
-		if len(flows) == 0 && len(missing) > 0 {
-			return nil, errors.New(missing[0])
+		if len(answers) == 0 {
+			return nil, errors.New(strings.Join(missing, ", "))
 		}
-		return &web.FlowList{Node: node, Taken: s.Taken, Matched: len(flows), Flows: flows}, nil
+		got := answers[0]
+		return &web.FlowList{Node: node, Taken: got.Taken, Matched: got.Matched, Flows: got.Flows, Missing: missing}, nil
 	})
 }
 
 // own are all pods of the network itself: its agents, and its databases.
-func (f *Facts) own(ctx context.Context) (*snapshot.Snapshot, []corev1.Pod, error) {
+func (f *Facts) own(ctx context.Context) ([]corev1.Pod, error) {
 	s, err := f.Snapshot(ctx, web.Want{Resources: []snapshot.Resource{snapshot.Pods}, Namespaces: []string{f.System}})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if why, ok := s.Missing[snapshot.Pods]; ok {
-		return nil, nil, errors.New(why)
+		return nil, errors.New(why)
 	}
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
-	return s, pods, err
+	return snapshot.Objects[corev1.Pod](s, snapshot.Pods)
 }
 
 func queryOf(pod string) flowapi.Query {
@@ -187,24 +188,11 @@ func queryOf(pod string) flowapi.Query {
 	return flowapi.Query{Namespace: namespace, Pod: name, All: pod == ""}
 }
 
-func hostOf(s *snapshot.Snapshot, pod string) (string, error) {
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
-	if err != nil {
-		return "", err
-	}
-	for _, p := range pods {
-		if p.Namespace+"/"+p.Name == pod {
-			return p.Spec.NodeName, nil
-		}
-	}
-	return "", answer.ErrNotFound{Object: "pod " + pod}
-}
-
 // archived are the flows of an archive.
 func (f *Facts) archived(pod, node string) (*web.FlowList, error) {
 	if pod != "" {
 		var err error
-		if node, err = hostOf(f.Archive, pod); err != nil {
+		if node, err = web.HostOf(f.Archive, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -229,12 +217,12 @@ func (f *Facts) Streams(ctx context.Context, namespaces []string) (*web.StreamLi
 	if f.Archive != nil {
 		return web.NewStreamList(f.Archive, f.Archive.Flows(""), namespaces, nil)
 	}
-	return remember(f, fmt.Sprint("streams ", namespaces), func() (*web.StreamList, error) {
+	return remember(ctx, f, fmt.Sprint("streams ", namespaces), func() (*web.StreamList, error) {
 		s, err := f.Snapshot(ctx, web.Want{Resources: answer.FlowResources(), Namespaces: namespaces})
 		if err != nil {
 			return nil, err
 		}
-		hosts, all, err := web.Hosts(s, namespaces)
+		hosts, left, err := web.Hosts(s, namespaces)
 		if err != nil {
 			return nil, err
 		}
@@ -242,33 +230,25 @@ func (f *Facts) Streams(ctx context.Context, namespaces []string) (*web.StreamLi
 		if err != nil {
 			return nil, err
 		}
-		if all > len(hosts) {
-			missing = append(missing, fmt.Sprintf("flows of %d nodes: at most %d are asked, choose fewer namespaces", all-len(hosts), len(hosts)))
-		}
-		return web.NewStreamList(s, flows, namespaces, missing)
+		return web.NewStreamList(s, flows, namespaces, append(left, missing...))
 	})
 }
 
-// ofNamespaces reads flows. One between two of the namespaces is given once.
+// ofNamespaces reads flows. One between two of the namespaces is given twice.
 func (f *Facts) ofNamespaces(ctx context.Context, hosts, namespaces []string) (flows []flowapi.Flow, missing []string, err error) {
-	_, pods, err := f.own(ctx)
+	pods, err := f.own(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	seen := map[string]bool{}
 	for _, namespace := range namespaces {
-		some, left, err := f.Config.Flows(ctx, pods, hosts, flowapi.Query{Namespace: namespace, Why: true})
+		answers, left, err := f.Config.Flows(ctx, pods, hosts, flowapi.Query{Namespace: namespace, Why: true})
 		if err != nil {
 			return nil, nil, err
 		}
 		missing = append(missing, left...)
-		for _, flow := range some {
-			if key := flow.Node + "/" + flow.ID; !seen[key] {
-				seen[key] = true
-				flows = append(flows, flow)
-			}
+		for _, got := range answers {
+			flows = append(flows, got.Flows...)
 		}
 	}
-	slices.Sort(missing)
-	return flows, slices.Compact(missing), nil
+	return flows, missing, nil
 }

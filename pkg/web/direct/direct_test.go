@@ -26,31 +26,35 @@ type lister struct {
 	asked []string
 }
 
-func (l *lister) List(_ context.Context, r snapshot.Resource, of snapshot.Selected, _ metav1.ListOptions) ([]*snapshot.Object, string, error) {
+func (l *lister) List(ctx context.Context, r snapshot.Resource, of snapshot.Selected, _ metav1.ListOptions) ([]*snapshot.Object, string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = append(l.asked, fmt.Sprintf("%s in %q %s%s", r, of.Namespace, of.Fields, of.Labels))
-	if r != snapshot.Pods || of.Namespace == "" {
-		return nil, "", nil
+	if r != snapshot.Pods || of.Namespace == "" || ctx.Err() != nil {
+		return nil, "", ctx.Err()
 	}
 	return []*snapshot.Object{snapshot.NewObject(map[string]any{
 		"metadata": map[string]any{"namespace": of.Namespace, "name": "web"}, "spec": map[string]any{"nodeName": "w1"}, "status": map[string]any{"phase": "Running"},
 	})}, "", nil
 }
 
-// asker gives the flows of an agent.
+// dumped is when the agent read its flows.
+var dumped = time.Unix(1_700_000_000, 0)
+
+// asker gives one of the flows of an agent, without a name.
 type asker struct {
 	questions []string
 	fails     string
 }
 
-func (a *asker) flows(_ context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]flowapi.Flow, []string, error) {
+func (a *asker) flows(_ context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]*flowapi.Flows, []string, error) {
 	a.questions = append(a.questions, fmt.Sprintf("%d pods %v %s/%s", len(pods), nodes, q.Namespace, q.Pod))
 	if a.fails != "" {
 		return nil, []string{a.fails}, nil
 	}
 	end := func(namespace string) flowapi.End { return flowapi.End{Namespace: namespace, Pod: "web"} }
-	return []flowapi.Flow{{ID: "1", Node: "w1", From: end("shop"), To: []flowapi.End{end("bank")}, Traffic: flowapi.Traffic{Packets: 7}}}, nil, nil
+	flow := flowapi.Flow{ID: "1", Node: "w1", From: end("shop"), To: []flowapi.End{end("bank")}, Traffic: flowapi.Traffic{Packets: 7}}
+	return []*flowapi.Flows{{Node: "w1", Taken: dumped, Matched: 900, Flows: []flowapi.Flow{flow}}}, []string{"names of flows: no database"}, nil
 }
 
 func newFacts() (*Facts, *lister, *asker) {
@@ -105,11 +109,30 @@ func TestStreams_HaveAFlowOfTwoNamespacesOnce(t *testing.T) {
 	}
 }
 
+// TestFacts_ForgetWhatAClosedViewHasRead: its lists are not whole.
+func TestFacts_ForgetWhatAClosedViewHasRead(t *testing.T) {
+	f, l, _ := newFacts()
+	want := web.Want{Resources: answer.FlowResources(), Namespaces: []string{"shop"}}
+	closed, end := context.WithCancel(t.Context())
+	end()
+	if s, err := f.Snapshot(closed, want); err != nil || s.Missing[snapshot.Pods] == "" {
+		t.Fatalf("a view that is closed: %v, %v", s, err)
+	}
+	for range 2 {
+		if s, err := f.Snapshot(t.Context(), want); err != nil || len(s.Missing) > 0 {
+			t.Errorf("a view that is open: %v, %v", s.Missing, err)
+		}
+	}
+	if n := len(slices.DeleteFunc(l.asked, func(got string) bool { return got != `pods in "shop" ` })); n != 2 {
+		t.Errorf("the pods were read %d times, want 2", n)
+	}
+}
+
 // TestFlows_AreThoseOfAPodOrANode, and an agent that does not answer is an error.
 func TestFlows_AreThoseOfAPodOrANode(t *testing.T) {
 	f, _, a := newFacts()
 	for _, of := range [][2]string{{"shop/web", ""}, {"", "w2"}} {
-		if list, err := f.Flows(t.Context(), of[0], of[1]); err != nil || len(list.Flows) != 1 {
+		if list, err := f.Flows(t.Context(), of[0], of[1]); err != nil || len(list.Flows) != 1 || list.Matched != 900 || !list.Taken.Equal(dumped) || len(list.Missing) != 1 {
 			t.Errorf("%v: %+v, %v", of, list, err)
 		}
 	}
