@@ -32,6 +32,13 @@ type Followed struct {
 	mu    sync.Mutex
 	built *snapshot.Snapshot
 	at    time.Time
+	lists map[listKey][]*snapshot.Object
+}
+
+// listKey are the objects of a namespace that views ask for.
+type listKey struct {
+	resource  snapshot.Resource
+	namespace string
 }
 
 // followed are the resources that are watched.
@@ -43,7 +50,7 @@ func followed() []snapshot.Resource {
 
 // NewFollowed watches nothing before Run.
 func NewFollowed(client dynamic.Interface, namespace string) (*Followed, error) {
-	f := &Followed{client: snapshot.Dynamic{Interface: client}, namespace: namespace, informers: map[snapshot.Resource][]cache.SharedIndexInformer{}}
+	f := &Followed{client: snapshot.Dynamic{Interface: client}, namespace: namespace, informers: map[snapshot.Resource][]cache.SharedIndexInformer{}, lists: map[listKey][]*snapshot.Object{}}
 	for _, r := range followed() {
 		for _, selected := range r.Lists(namespace) {
 			lists := api.NewListWatch[unstructured.UnstructuredList](f.client.Of(r, selected), client, func(o *metav1.ListOptions) { o.FieldSelector = selected.Fields })
@@ -160,13 +167,41 @@ func (f *Followed) namespaces(ctx context.Context, shared *snapshot.Snapshot, wa
 			continue
 		}
 		for _, namespace := range want.Namespaces {
-			if err := s.List(ctx, f.client, r, snapshot.Selected{Namespace: namespace}); err != nil {
+			objects, err := f.list(ctx, listKey{r, namespace})
+			if err != nil {
 				return nil, err
+			}
+			for _, object := range objects {
+				s.AddShared(r, object)
 			}
 		}
 	}
 	s.Sort()
 	return s, nil
+}
+
+// list reads the objects of a namespace. A view asks for them more than once, and so do other viewers: it forgets them after
+// the time of a snapshot.
+func (f *Followed) list(ctx context.Context, key listKey) ([]*snapshot.Object, error) {
+	f.mu.Lock()
+	objects, ok := f.lists[key]
+	f.mu.Unlock()
+	if ok {
+		return objects, nil
+	}
+	s := snapshot.New(time.Now(), f.namespace)
+	if err := s.List(ctx, f.client, key.resource, snapshot.Selected{Namespace: key.namespace}); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists[key] = s.Shared(key.resource)
+	time.AfterFunc(snapshotFor, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.lists, key)
+	})
+	return f.lists[key], nil
 }
 
 // narrow leaves one of the nodes: a view of it, or of a pod on it, does not wait for the others to be read.
