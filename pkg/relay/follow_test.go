@@ -59,7 +59,7 @@ func TestFollowed_ReadsANamespaceOnce(t *testing.T) {
 		time.Sleep(snapshotFor)
 		synctest.Wait()
 		if len(f.lists) > 0 {
-			t.Error("what nobody looks at is kept")
+			t.Error("lists are kept that no view asks for")
 		}
 	})
 }
