@@ -186,7 +186,7 @@ func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Taken = a.Taken
-	a.Streams, b.Streams = nil, nil // the kernel of the pod sends neighbor discovery between the two
+	a.Streams, b.Streams, a.Advice, b.Advice = nil, nil, nil, nil // the kernel of the pod sends neighbor discovery between the two
 	again, _ := json.Marshal(b)
 	first, _ := json.Marshal(a)
 	if string(again) != string(first) {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -24,11 +25,13 @@ func portMirror(t *testing.T, ns, tunnel string) {
 	})
 }
 
-// copiedOutside tells whether a packet that a filter takes comes to the external host while send sends some.
-func copiedOutside(filter string, send func()) bool {
+// copiedOutside tells whether a packet that a filter takes comes to the external host with an address in it, while send sends some.
+func copiedOutside(filter string, of netip.Addr, send func()) bool {
 	done := make(chan error, 1)
 	go func() {
-		_, err := onNode(outside, "timeout", "5", "tcpdump", "-nni", "eth0", "-c1", filter)
+		a := of.As4()
+		in := fmt.Sprintf("%02x%02x %02x%02x", a[0], a[1], a[2], a[3])
+		_, err := onNode(outside, "sh", "-c", fmt.Sprintf("timeout 5 tcpdump -nnlxx -i eth0 '%s' 2>/dev/null | grep -qm1 '%s'", filter, in))
 		done <- err
 	}()
 	for {
@@ -53,7 +56,7 @@ func TestPortMirror_TunnelLeadsOutside(t *testing.T) {
 		t.Skip("Open vSwitch makes tunnels of type ip6gre in the kernel only")
 	}
 	sent := func(to *corev1.Pod) bool {
-		return copiedOutside(filter, func() { mustInPod(t, client, "probe", "dial", "tcp", podPort(t, to).String()) })
+		return copiedOutside(filter, ofFamily(addresses(t, to), host), func() { mustInPod(t, client, "probe", "dial", "tcp", podPort(t, to).String()) })
 	}
 	if sent(web) {
 		t.Error("GRE comes without a mirror, this shows nothing")
