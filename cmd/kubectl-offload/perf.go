@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
@@ -125,15 +126,10 @@ func (o *perfOptions) measure(
 	ctx context.Context, session *scratch.Session, at conncheck.Place, cases []perf.Case, progress io.Writer,
 ) (results []perf.Result, missing []string, err error) {
 	fmt.Fprintf(progress, "makes namespace %s with pods on %s and %s\n", perf.Name, at.NodeA, at.NodeB)
-	err = session.Make(ctx, perf.Objects(at, cases))
-	if errors.Is(err, scratch.ErrPresent) {
-		return nil, nil, fmt.Errorf("%w\nnext: kubectl offload perf --cleanup", err)
-	}
+	remove, err := makePods(ctx, session, perf.Objects(at, cases), "perf")
 	if !o.keep {
 		defer func() {
-			fmt.Fprintf(progress, "deletes namespace %s\n", perf.Name)
-			_, removed := session.Remove(context.WithoutCancel(ctx))
-			err = errors.Join(err, removed)
+			err = errors.Join(err, remove(progress, "deletes namespace %s\n"))
 		}()
 	}
 	if err != nil {
@@ -149,6 +145,20 @@ func (o *perfOptions) measure(
 		fmt.Fprintln(progress, answer.MeasuredLine(n, len(cases), r))
 	}}
 	return run.Measure(ctx, cases)
+}
+
+// makePods makes the objects of a verb. Call remove also after an error: it deletes them, also when the verb was interrupted, unless
+// they are those of another command.
+func makePods(ctx context.Context, session *scratch.Session, objects []runtime.Object, verb string) (remove func(w io.Writer, says string) error, err error) {
+	err = session.Make(ctx, objects)
+	if errors.Is(err, scratch.ErrPresent) {
+		return func(io.Writer, string) error { return nil }, fmt.Errorf("%w\nnext: kubectl offload %s --cleanup", err, verb)
+	}
+	return func(w io.Writer, says string) error {
+		fmt.Fprintf(w, says, session.Name)
+		_, err := session.Remove(context.WithoutCancel(ctx))
+		return err
+	}, err
 }
 
 // agents are those of the network, which must be readable.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
-	"github.com/ovn-offload/ovn-offload/pkg/scratch"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -162,15 +161,10 @@ func (o *testOptions) cases(
 	ctx context.Context, session *conncheck.Session, at conncheck.Place, cases []conncheck.Case, progress io.Writer,
 ) (results []conncheck.Result, missing []string, err error) {
 	fmt.Fprintf(progress, "makes pods in namespace %s on %s and %s\n", conncheck.Namespace, at.NodeA, at.NodeB)
-	err = session.Make(ctx, conncheck.Objects(at))
-	if errors.Is(err, scratch.ErrPresent) {
-		return nil, nil, fmt.Errorf("%w\nnext: kubectl offload test --cleanup", err)
-	}
+	remove, err := makePods(ctx, &session.Session, conncheck.Objects(at), "test")
 	if !o.keep {
 		defer func() {
-			fmt.Fprintf(progress, "deletes what it has made in namespace %s\n", conncheck.Namespace)
-			_, removed := session.Remove(context.WithoutCancel(ctx))
-			err = errors.Join(err, removed)
+			err = errors.Join(err, remove(progress, "deletes what it has made in namespace %s\n"))
 		}()
 	}
 	if err != nil {

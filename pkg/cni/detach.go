@@ -98,20 +98,26 @@ func (d *Deps) recorded(p plug.Plugged, uid string) (*corev1.Pod, *contract.PodN
 
 // hasNetdev is false for a device that VFIO has: there is nothing to look at.
 func (d *Deps) hasNetdev(p plug.Plugged) bool {
-	return d.Functions == nil || len(d.Functions.Ledger.Where(func(c ledger.Claim) bool {
-		return c.Sandbox == p.Sandbox && c.Interface == p.IfName && c.Original != nil && c.Original.Name == ""
-	})) == 0
+	claim, ok := d.claimOf(p)
+	return !ok || claim.Original == nil || claim.Original.Name != ""
 }
 
 // netnsOf is the path of the namespace of a port's netdev, "" where there is none. A device's claim says it.
 func (d *Deps) netnsOf(p plug.Plugged) string {
-	if !p.Representor && p.Netns != "" || d.Functions == nil {
-		return p.Netns
+	if claim, ok := d.claimOf(p); ok && d.hasNetdev(p) {
+		return claim.NetNS
 	}
-	for _, claim := range d.Functions.Ledger.Where(func(c ledger.Claim) bool { return c.Sandbox == p.Sandbox && c.Interface == p.IfName }) {
-		if d.hasNetdev(p) {
-			return claim.NetNS
-		}
+	return p.Netns
+}
+
+// claimOf is that of the device of a port.
+func (d *Deps) claimOf(p plug.Plugged) (claim ledger.Claim, ok bool) {
+	if d.Functions == nil {
+		return claim, false
 	}
-	return ""
+	claims := d.Functions.Ledger.Where(func(c ledger.Claim) bool { return c.Sandbox == p.Sandbox && c.Interface == p.IfName })
+	if len(claims) == 0 {
+		return claim, false
+	}
+	return claims[0], true
 }

@@ -72,10 +72,8 @@ func primaryOf(pod *corev1.Pod) ([]Interface, error) {
 	if first == nil || contract.Role(first.Role) != contract.RoleLocked {
 		return nil, nil
 	}
-	for _, key := range podlink.Further(pod) {
-		if n, err := contract.ParsePodNetwork(annotation, key); err == nil && n != nil && contract.Role(n.Role) == contract.RolePrimary {
-			return []Interface{{Name: cmp.Or(n.Interface, contract.PrimaryInterface), Network: key}}, nil
-		}
+	if key, n := contract.PrimaryOf(annotation); n != nil {
+		return []Interface{{Name: cmp.Or(n.Interface, contract.PrimaryInterface), Network: key}}, nil
 	}
 	return nil, fmt.Errorf("%w: %s has nothing of the primary network of the namespace; Events of the pod and of the network say more", errNoNetwork, contract.PodNetworksKey)
 }

@@ -272,6 +272,17 @@ func ParseACLLogging(value string) (ACLLogging, error) {
 	return logging, nil
 }
 
+// PrimaryOf is what PodNetworksKey has of the primary network of the pod's namespace, with its key; nil where the default network is
+// the primary one.
+func PrimaryOf(annotation string) (key string, network *PodNetwork) {
+	for _, key := range Networks(annotation) {
+		if n, err := ParsePodNetwork(annotation, key); key != "" && err == nil && n != nil && Role(n.Role) == RolePrimary {
+			return key, n
+		}
+	}
+	return "", nil
+}
+
 // Networks are those that an annotation has an object for, "" for the default network, in the order of their keys. An
 // annotation that cannot be read, or is itself one network's object, is the default network's.
 func Networks(annotation string) []string {

@@ -1,8 +1,8 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
-	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +25,8 @@ type interfaceStatus struct {
 // default network alone.
 func NetworkStatus(pod *corev1.Pod, podNetworks string) string {
 	attachments, err := Attachments(pod)
-	primary, isPrimary := primaryKey(podNetworks)
-	if err != nil || len(attachments) == 0 && !isPrimary {
+	key, primary := PrimaryOf(podNetworks)
+	if err != nil || len(attachments) == 0 && primary == nil {
 		return ""
 	}
 	var list []interfaceStatus
@@ -48,25 +48,12 @@ func NetworkStatus(pod *corev1.Pod, podNetworks string) string {
 		list = append(list, s)
 	}
 	add(DefaultNetwork, "ovn-kubernetes", "eth0")
-	if isPrimary {
-		add(primary, NADOf(primary), PrimaryInterface)
+	if primary != nil {
+		add(key, NADOf(key), cmp.Or(primary.Interface, PrimaryInterface))
 	}
 	for _, a := range attachments {
 		add(a.Key(), a.NAD, a.Interface)
 	}
 	text, _ := json.MarshalIndent(list, "", "    ") // has a JSON form
 	return string(text)
-}
-
-// primaryKey is the key of the primary network of the pod's namespace, if that is not the default network.
-func primaryKey(podNetworks string) (key string, ok bool) {
-	keys := Networks(podNetworks)
-	at := slices.IndexFunc(keys, func(key string) bool {
-		network, err := ParsePodNetwork(podNetworks, key)
-		return key != "" && err == nil && network != nil && Role(network.Role) == RolePrimary
-	})
-	if at < 0 {
-		return "", false
-	}
-	return keys[at], true
 }

@@ -38,6 +38,9 @@ type Route struct {
 	OnLink bool
 }
 
+// ProtocolOurs marks the routes of the agent, on the node and in pods.
+const ProtocolOurs = 85
+
 // Neighbor is a permanent entry of the neighbour table.
 type Neighbor struct {
 	Link string

@@ -7,7 +7,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
@@ -25,16 +24,7 @@ func TestCounters_OfALinkWithoutHardware(t *testing.T) {
 	if _, err := ns.Counters("absent0"); !errors.Is(err, netdev.ErrNotFound) {
 		t.Errorf("of a link that is not there: %v", err)
 	}
-	fd, err := netns.GetFromPath(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = fd.Close() }()
-	handle, err := netlink.NewHandleAt(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = handle.Close() }()
+	handle := netdevtest.Handle(t, path)
 	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "rep0"}, PeerName: "peer0"}
 	if err := handle.LinkAdd(link); err != nil {
 		t.Fatal(err)

@@ -4,8 +4,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -27,16 +25,7 @@ func TestAddPolicyRule_AddsRuleOnce(t *testing.T) {
 			}
 		}
 	}
-	fd, err := netns.GetFromPath(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = fd.Close() }()
-	handle, err := netlink.NewHandleAt(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = handle.Close() }()
+	handle := netdevtest.Handle(t, path)
 	for family, from := range map[int]string{unix.AF_INET: "10.9.1.7/32", unix.AF_INET6: "fd00::7/128"} {
 		rules, err := handle.RuleList(family)
 		if err != nil {

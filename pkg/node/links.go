@@ -23,8 +23,8 @@ const (
 
 // Origins and tables of routes.
 const (
-	ProtocolKernel = 2  // RTPROT_KERNEL: the route to an address's own prefix
-	ProtocolOurs   = 85 // marks the routes of the agent
+	ProtocolKernel = 2 // RTPROT_KERNEL: the route to an address's own prefix
+	ProtocolOurs   = netdev.ProtocolOurs
 	TableMain      = 254
 )
 

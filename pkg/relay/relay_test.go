@@ -237,8 +237,8 @@ func (o counted) With(ctx context.Context, want web.Want) (*snapshot.Snapshot, e
 	return o.static.With(ctx, want)
 }
 
-// TestRelay_ReadsNoObjectsForWhoMayNotSeeThem: maps and policies are of many objects.
-func TestRelay_ReadsNoObjectsForWhoMayNotSeeThem(t *testing.T) {
+// TestRelay_AsksForRightsBeforeItReadsObjects: a caller without rights on a namespace gets status 403, and costs the API server no lists.
+func TestRelay_AsksForRightsBeforeItReadsObjects(t *testing.T) {
 	o, from := world(own, foreign)
 	agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": from} }
 	for _, view := range []string{"map", "policies"} {

@@ -70,28 +70,44 @@ type sums struct {
 }
 
 func mapView(ctx context.Context, f Facts, q url.Values) (*View, error) {
-	namespaces, err := namespacesOf(q)
+	t, err := readTraffic(ctx, f, q, snapshot.Pods, snapshot.Services)
 	if err != nil {
 		return nil, err
 	}
-	// first, because it asks for the rights to see the streams
-	list, err := f.Streams(ctx, namespaces)
+	g, err := newGraph(t.objects, t.namespaces)
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.Snapshot(ctx, Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.Services}, Namespaces: namespaces})
-	if err != nil {
-		return nil, err
-	}
-	g, err := newGraph(s, namespaces)
-	if err != nil {
-		return nil, err
-	}
-	g.addAll(list.Streams)
-	m := &Map{Namespaces: namespaces, Edges: g.list()}
-	v := &View{Taken: list.Taken, Command: streamsCommand(namespaces), Answer: m, Missing: missingOf(s, list, snapshot.Pods, snapshot.Services)}
+	g.addAll(t.streams.Streams)
+	m := &Map{Namespaces: t.namespaces, Edges: g.list()}
+	v := t.view(m)
 	v.Scene = newMap(g, m)
 	return v, nil
+}
+
+// namespaceTraffic is the traffic of namespaces, with objects that name its ends or decide about it.
+type namespaceTraffic struct {
+	namespaces []string
+	streams    *StreamList
+	resources  []snapshot.Resource
+	objects    *snapshot.Snapshot
+}
+
+// readTraffic reads the streams first, because that asks for the rights to see them.
+func readTraffic(ctx context.Context, f Facts, q url.Values, resources ...snapshot.Resource) (t *namespaceTraffic, err error) {
+	t = &namespaceTraffic{resources: resources}
+	if t.namespaces, err = namespacesOf(q); err != nil {
+		return nil, err
+	}
+	if t.streams, err = f.Streams(ctx, t.namespaces); err != nil {
+		return nil, err
+	}
+	t.objects, err = f.Snapshot(ctx, Want{Resources: resources, Namespaces: t.namespaces})
+	return t, err
+}
+
+func (t *namespaceTraffic) view(answer any) *View {
+	return &View{Taken: t.streams.Taken, Command: streamsCommand(t.namespaces), Answer: answer, Missing: missingOf(t.objects, t.streams, t.resources...)}
 }
 
 // missingOf is what could not be read of resources, and of streams.

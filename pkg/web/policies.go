@@ -47,24 +47,15 @@ type Policy struct {
 }
 
 func policiesView(ctx context.Context, f Facts, q url.Values) (*View, error) {
-	namespaces, err := namespacesOf(q)
+	t, err := readTraffic(ctx, f, q, snapshot.Pods, snapshot.NetworkPolicies)
 	if err != nil {
 		return nil, err
 	}
-	// first, because it asks for the rights to see the streams
-	list, err := f.Streams(ctx, namespaces)
+	p, err := newPolicies(t.objects, t.streams, t.namespaces)
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.Snapshot(ctx, Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.NetworkPolicies}, Namespaces: namespaces})
-	if err != nil {
-		return nil, err
-	}
-	p, err := newPolicies(s, list, namespaces)
-	if err != nil {
-		return nil, err
-	}
-	return &View{Taken: list.Taken, Command: streamsCommand(namespaces), Answer: p, Missing: missingOf(s, list, snapshot.Pods, snapshot.NetworkPolicies)}, nil
+	return t.view(p), nil
 }
 
 // newPolicies has the NetworkPolicies of the namespaces, and others that decide about their packets.

@@ -37,7 +37,8 @@ func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
 	eventually(t, soon, "both pods are in the map, and nothing drops", func() (bool, string) {
 		all := edges()
 		drops := slices.ContainsFunc(all, func(e web.Edge) bool { return e.Dropped > 0 })
-		between := func(name string) bool { // flows that no policy judges match no ports, which would tell who asks
+		// Without a policy, datapath flows match no ports. The map then cannot say which end is the client.
+		between := func(name string) bool {
 			ends := []string{"pod/" + ns + "/" + name, "pod/" + ns + "/guarded"}
 			return slices.ContainsFunc(all, func(e web.Edge) bool {
 				return e.Packets > 0 && slices.Contains(ends, e.From) && slices.Contains(ends, e.To)

@@ -70,15 +70,18 @@ func Further(pod *corev1.Pod) []string {
 
 // siblingOf is Link.Sibling.
 func siblingOf(pod *corev1.Pod, key string) int {
+	if key == "" {
+		return 0
+	}
 	name := func(key string) string {
 		if n, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], key); err == nil && n != nil && n.Network != "" {
 			return n.Network
 		}
 		return contract.NADOf(key)
 	}
-	number, all := 0, 0
+	number, all, own := 0, 0, name(key)
 	for _, other := range Further(pod) {
-		if key != "" && name(other) == name(key) {
+		if name(other) == own {
 			all++
 			if other <= key {
 				number++
@@ -181,7 +184,7 @@ func (l Link) inTables(ns NS) ([]netdev.Route, error) {
 	}
 	var own []netdev.Route
 	for _, addr := range l.Network.Addresses {
-		own = append(own, netdev.Route{Dest: addr.Masked(), Link: l.Name, Table: table, Protocol: protocol})
+		own = append(own, netdev.Route{Dest: addr.Masked(), Link: l.Name, Table: table, Protocol: netdev.ProtocolOurs})
 	}
 	for _, route := range list {
 		route.Table, route.Metric = table, 0
@@ -220,7 +223,7 @@ func (l Link) Reroute(ns NS) error {
 	}
 	for _, r := range is {
 		replaced := func(o netdev.Route) bool { return keyOf(o) == keyOf(r) }
-		if r.Protocol == protocol && !slices.ContainsFunc(want, replaced) {
+		if r.Protocol == netdev.ProtocolOurs && !slices.ContainsFunc(want, replaced) {
 			if err := ns.DeleteRoute(r); err != nil {
 				return err
 			}
@@ -252,9 +255,6 @@ func keyOf(r netdev.Route) key {
 // defaultMetric6 is IP6_RT_PRIO_USER of linux/ipv6_route.h.
 const defaultMetric6 = 1024
 
-// protocol marks the routes of the agent, as on the node.
-const protocol = 85
-
 // siblingMetric is that of routes that another interface on the same network has, too. It is above the kernel's own.
 const siblingMetric = 2000
 
@@ -268,7 +268,7 @@ func (l Link) Routes() []netdev.Route {
 	add := func(dest netip.Prefix, hop netip.Addr) {
 		covers := func(p netip.Prefix) bool { return p.Contains(hop) }
 		list = append(list, netdev.Route{
-			Dest: dest, NextHop: hop, Link: l.Name, OnLink: !slices.ContainsFunc(n.Addresses, covers), Metric: metric, Protocol: protocol,
+			Dest: dest, NextHop: hop, Link: l.Name, OnLink: !slices.ContainsFunc(n.Addresses, covers), Metric: metric, Protocol: netdev.ProtocolOurs,
 		})
 	}
 	for _, gw := range n.Gateways {

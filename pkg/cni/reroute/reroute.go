@@ -99,7 +99,11 @@ func (r *Routes) follow(owner contract.Owner) error {
 		return nil
 	}
 	annotation := pod.Annotations[contract.PodNetworksKey]
-	if len(podlink.Further(pod)) == 0 || r.has[owner] == annotation || r.deps.Busy(owner) {
+	if r.has[owner] == annotation || r.deps.Busy(owner) {
+		return nil
+	}
+	if len(podlink.Further(pod)) == 0 {
+		r.has[owner] = annotation
 		return nil
 	}
 	ports, err := r.deps.Plugged(owner)

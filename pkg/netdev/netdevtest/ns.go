@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,6 +24,22 @@ func NewNS(t testing.TB) (path string) {
 	path, remove := NewRemovableNS(t)
 	t.Cleanup(remove)
 	return path
+}
+
+// Handle speaks netlink in a namespace, for what pkg/netdev does not do.
+func Handle(t testing.TB, path string) *netlink.Handle {
+	t.Helper()
+	fd, err := netns.GetFromPath(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = fd.Close() }()
+	handle, err := netlink.NewHandleAt(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = handle.Close() })
+	return handle
 }
 
 // NewRemovableNS is NewNS for tests in which the namespace goes away earlier:

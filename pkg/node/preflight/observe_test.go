@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -41,11 +40,7 @@ func host(t *testing.T, files map[string]string) string {
 func leased(t *testing.T) *netdev.NS {
 	t.Helper()
 	path := netdevtest.NewNS(t)
-	handle, err := netns.GetFromPath(path)
-	nodetest.Must(t, err)
-	h, err := netlink.NewHandleAt(handle)
-	nodetest.Must(t, err)
-	t.Cleanup(func() { _ = h.Close() })
+	h := netdevtest.Handle(t, path)
 	for _, link := range []netlink.Link{&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 1500}, PeerName: "cable"}, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br-int"}}} {
 		nodetest.Must(t, h.LinkAdd(link))
 	}
