@@ -148,11 +148,11 @@ func (m *mastersTest) under(t *testing.T, what string, within time.Duration, do 
 	for _, network := range []string{"tcp", "udp"} {
 		flows[network] = startFlowOnNode(t, m.from, network, target)
 	}
-	reads := m.routeReads(t)
+	reads := routeReads(t, m.from.Spec.NodeName, m.to.Spec.NodeName)
 	do()
 	took := m.newPod(t)
 	t.Logf("%s: a pod starts in %s", what, took)
-	t.Logf("%s: ovs-vswitchd of the flows' nodes has read routes %v times, before %v", what, m.routeReads(t), reads)
+	t.Logf("%s: ovs-vswitchd of the flows' nodes has read routes %v times, before %v", what, routeReads(t, m.from.Spec.NodeName, m.to.Spec.NodeName), reads)
 	if took > m.alone+within {
 		t.Errorf("%s: a pod took %s to start, and %s with nothing lost", what, took, m.alone)
 	}
@@ -163,16 +163,6 @@ func (m *mastersTest) under(t *testing.T, what string, within time.Duration, do 
 			t.Errorf("%s: %d packets over %s lost, the last at %s", what, flow.lost, network, flow.lostAt.Format(time.TimeOnly))
 		}
 	}
-}
-
-// routeReads counts the reads of the kernel's routes by ovs-vswitchd of both flows' nodes. Each may lose packets with the
-// userspace datapath (docs/limits.md).
-func (m *mastersTest) routeReads(t *testing.T) (counts []string) {
-	t.Helper()
-	for _, node := range []string{m.from.Spec.NodeName, m.to.Spec.NodeName} {
-		counts = append(counts, strings.TrimSpace(mustOnNode(t, node, "ovs-appctl", "coverage/read-counter", "route_table_dump")))
-	}
-	return counts
 }
 
 // noneTwice looks for rows of one owner with one id, as from a commit that was done on two connections.
