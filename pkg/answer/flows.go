@@ -113,6 +113,7 @@ func NewStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, fi
 	}
 	a := &Streams{Header: header("Streams", s), Flows: len(flows), Streams: []streams.Stream{}}
 	a.missed(missing)
+	streams.Inherit(flows)
 	for _, f := range flows {
 		if why := flownames.Unnamed(f); why == "" {
 			a.Named++

@@ -36,6 +36,8 @@ type vswitchd struct {
 	// trace is the answer to ofproto/trace; tracing is what was asked.
 	trace   string
 	tracing []string
+	// ports is the answer to dpif/show.
+	ports string
 }
 
 func (v *vswitchd) Instance() (unixctl.Instance, error) { return unixctl.Instance{}, nil }
@@ -47,8 +49,13 @@ func (v *vswitchd) Call(_ context.Context, method string, args ...string) (strin
 	case "ofproto/detrace":
 		v.detraces = append(v.detraces, args)
 		return v.detrace(args)
+	case "dpif/show":
+		return v.ports, nil
 	case "ofproto/trace":
 		v.tracing = args
+		if v.trace == "" {
+			return "", &unixctl.Refused{Text: "no recirculation data for recirc_id 0x7"}
+		}
 		return v.trace, nil
 	}
 	return "", errors.New(method)
@@ -276,7 +283,7 @@ func TestWhy_SaysWhereTheChainBreaks(t *testing.T) {
 		err  error
 		want string
 	}{
-		"not looked at yet": {text: notYet + "\n", want: "asked 4 times in 1.5 s"},
+		"not looked at yet": {text: notYet + "\n", want: "does not know the rules of the flow yet"},
 		"ended":             {err: &unixctl.Refused{Text: "UFID was not found for DP\n"}, want: "it has ended"},
 		"old release":       {err: &unixctl.Refused{Text: `"ofproto/detrace" is not a valid command`}, want: "before 3.4"},
 	} {

@@ -22,11 +22,13 @@ const (
 const (
 	notYet       = "Cache was not found"
 	problemEnded = "ovs-vswitchd knows no rules of the flow: it has ended"
-	problemEarly = "ovs-vswitchd does not know the rules of the flow yet: asked 4 times in 1.5 s"
+	problemEarly = "ovs-vswitchd does not know the rules of the flow yet"
 )
 
-// explain asks for the rules of each flow.
+// explain asks for the rules of each flow. Of a flow without them they are reconstructed at once if it has ended, because
+// with it other flows of its way may end, or if it has no packets: the first packet of a flow is not counted as the flow's.
 func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) error {
+	r := reconstruction{Source: s, dump: d}
 	for attempt := 1; ; attempt++ {
 		again := false
 		for i := range flows {
@@ -35,6 +37,9 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 				continue
 			}
 			why, early, err := s.detrace(ctx, f.ID, d.threads[f.ID])
+			if err == nil && (why.Problem == problemEnded || early && (f.Packets == 0 || attempt == attempts)) {
+				early, err = false, r.add(ctx, why)
+			}
 			if err != nil {
 				return err
 			}
@@ -43,7 +48,7 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 			again = again || early
 		}
 		if !again || attempt == attempts {
-			return s.reconstructed(ctx, d, flows)
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -51,25 +56,6 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 		case <-time.After(pause):
 		}
 	}
-}
-
-// reconstructed finds the rules of flows in another way: of those that have none yet, and that have ended since the dump.
-func (s *Source) reconstructed(ctx context.Context, d *dump, flows []flowapi.Flow) error {
-	for i := range flows {
-		f := &flows[i]
-		if f.Why.Problem != problemEarly && f.Why.Problem != problemEnded {
-			continue
-		}
-		why, err := s.reconstruct(ctx, d, f.ID)
-		if err != nil {
-			return err
-		}
-		if why.Reconstructed {
-			why.Obstacles = f.Why.Obstacles
-			f.Why = why
-		}
-	}
-	return nil
 }
 
 // detrace asks for the rules of one flow. early: a later question may have an answer.

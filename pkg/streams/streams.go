@@ -91,6 +91,33 @@ func Join(of []flowapi.Flow, names Names) []Stream {
 	return out
 }
 
+// Inherit names flows whose rules are of no object by the flows before them: who decided there made the packets come. It leaves
+// out flows of whose rules something is not known.
+func Inherit(of []flowapi.Flow) {
+	w := newWays(of)
+	inherited := map[int][]string{}
+	for i := range of {
+		f := &of[i]
+		if len(f.DecidedBy) > 0 || f.Why == nil || len(f.Why.Rules) == 0 || f.Recirculation == 0 || hasProblem(f.Why) {
+			continue
+		}
+		var rules []flowapi.Rule
+		for _, before := range w.to(f) {
+			if before.Why != nil {
+				rules = append(rules, before.Why.Rules...)
+			}
+		}
+		inherited[i] = flownames.Decided(rules)
+	}
+	for i, objects := range inherited {
+		of[i].DecidedBy = objects
+	}
+}
+
+func hasProblem(w *flowapi.Why) bool {
+	return w.Problem != "" || slices.ContainsFunc(w.Rules, func(r flowapi.Rule) bool { return r.Name == nil || r.Name.Problem != "" })
+}
+
 // add adds a way that ends with the flow last.
 func (s *Stream) add(way []*flowapi.Flow, last *flowapi.Flow) {
 	s.Packets += last.Packets

@@ -76,6 +76,32 @@ func TestJoin_NamesTheNarrowestAddress(t *testing.T) {
 	}
 }
 
+// TestInherit_NamesByTheFlowsBefore: a translation of the network itself is of no object, and comes after a Service.
+func TestInherit_NamesByTheFlowsBefore(t *testing.T) {
+	ofNone := &flowapi.Why{Rules: []flowapi.Rule{{Cookie: 1, Name: &flowapi.Name{Stage: "lr_out_snat"}}}}
+	for name, c := range map[string]struct {
+		why  *flowapi.Why
+		want []string
+	}{
+		"rules of no object":      {ofNone, []string{"Service/shop/db", "NetworkPolicy/shop/egress"}},
+		"rules are not known":     {&flowapi.Why{Problem: "gone"}, nil},
+		"no rules":                {&flowapi.Why{}, nil},
+		"not asked for":           {nil, nil},
+		"a row is not there":      {&flowapi.Why{Rules: []flowapi.Rule{{Cookie: 1, Name: &flowapi.Name{Problem: "no row"}}}}, nil},
+		"a rule without its name": {&flowapi.Why{Rules: []flowapi.Rule{{Cookie: 1}}}, nil},
+	} {
+		flows := service()
+		flows[2].Why = c.why
+		if Inherit(flows); !slices.Equal(flows[2].DecidedBy, c.want) || flows[4].DecidedBy != nil {
+			t.Errorf("%s: decided by %v, want %v; the drop by %v", name, flows[2].DecidedBy, c.want, flows[4].DecidedBy)
+		}
+	}
+	first := []flowapi.Flow{{ID: "a", Node: "w1", Why: ofNone}}
+	if Inherit(first); first[0].DecidedBy != nil {
+		t.Errorf("without flows before: %v", first[0].DecidedBy)
+	}
+}
+
 // TestJoin_NodesAndPortsAreApart: numbers of recirculation are a node's own.
 func TestJoin_NodesAndPortsAreApart(t *testing.T) {
 	flows := service()
