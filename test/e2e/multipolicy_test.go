@@ -56,6 +56,32 @@ func answeredAs(t *testing.T, when string, ways ...way) {
 	})
 }
 
+// withNames makes pods whose servers' ports have two names, echo and that of the pod. Where no server listens, the port is
+// called spare.
+func withNames(t *testing.T, wishes ...wish) map[string]*corev1.Pod {
+	t.Helper()
+	pods := map[string]*corev1.Pod{}
+	for _, w := range wishes {
+		pod := w.object()
+		for name, port := range map[string]int32{"echo": echoPort, w.name: echoPort, "spare": echoPort + 1} {
+			for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+				pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports,
+					corev1.ContainerPort{Name: name + "-" + strings.ToLower(string(protocol)), ContainerPort: port, Protocol: protocol})
+			}
+		}
+		create(t, pod)
+	}
+	for _, w := range wishes {
+		pods[w.name] = listening(t, waitPod(t, w.ns, w.name, "Running", isRunning))
+	}
+	return pods
+}
+
+// namedPorts is a rule that allows the ports with a name.
+func namedPorts(name string) string {
+	return fmt.Sprintf("{ports: [{protocol: TCP, port: %[1]s-tcp}, {protocol: UDP, port: %[1]s-udp}]}", name)
+}
+
 // TestMultiNetworkPolicy_JudgesPacketsOfItsNetworks: each rule for pods on different nodes, with replies of a pod that is
 // isolated in one direction, while eth0 is answered as ever. The full tier has all topologies.
 func TestMultiNetworkPolicy_JudgesPacketsOfItsNetworks(t *testing.T) {
@@ -71,7 +97,7 @@ func TestMultiNetworkPolicy_JudgesPacketsOfItsNetworks(t *testing.T) {
 	for _, name := range append([]string{"bare"}, topologies...) {
 		own, foreign = append(own, name), append(foreign, ns+"/"+name)
 	}
-	pods := allOnNetworks(t,
+	pods := withNames(t,
 		wish{ns, "server", nodes[1], strings.Join(own, ",")}, wish{ns, "client", nodes[2], strings.Join(own, ",")},
 		wish{ns, "other", nodes[0], strings.Join(own, ",")}, wish{friends, "guest", nodes[2], strings.Join(foreign, ",")})
 	for _, name := range topologies {
@@ -110,6 +136,11 @@ func judgedOn(t *testing.T, pods map[string]*corev1.Pod, name string) {
 		},
 		{"its ports are allowed", "ingress: [{ports: [{protocol: TCP, port: 8000, endPort: 8100}, {protocol: UDP, port: 8000, endPort: 8100}]}]}", true, true, true, true},
 		{"other ports are allowed", "ingress: [{ports: [{protocol: TCP, port: 8081, endPort: 8100}, {protocol: UDP, port: 8081, endPort: 8100}]}]}", false, false, false, true},
+		{"its ports are allowed by name", "ingress: [" + namedPorts("echo") + "]}", true, true, true, true},
+		{"a name that is another port of it is allowed", "ingress: [" + namedPorts("spare") + "]}", false, false, false, true},
+		{"a name that only other pods have is allowed", "ingress: [" + namedPorts("client") + "]}", false, false, false, true},
+		{"ports of the client are allowed by name", "policyTypes: [Egress], egress: [" + namedPorts("client") + "]}", true, true, true, true},
+		{"the names of its own ports are allowed to others", "policyTypes: [Egress], egress: [" + namedPorts("server") + "]}", true, true, true, false},
 	} {
 		multiPolicy(t, server.Namespace, name, name, selected+step.spec)
 		answeredAs(t, step.when+" on "+name, way{pods["client"], on("server"), step.client}, way{pods["other"], on("server"), step.other},
