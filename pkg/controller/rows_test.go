@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -136,7 +137,10 @@ func without(rows, others []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(rows), func(row string) bool { return slices.Contains(others, row) }), "\n")
 }
 
-// settled says that no owner waits for its turn and that every pod has its port.
+// defaultPort is the owner of a pod's port on the default network.
+var defaultPort = regexp.MustCompile(`Pod/[^@"]+"`)
+
+// settled says that no owner waits for its turn and that every pod has its port on the default network.
 func (w *world) settled() bool {
 	pods, err := w.client.CoreV1().Pods("").List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -148,7 +152,7 @@ func (w *world) settled() bool {
 			ports++
 		}
 	}
-	return dirtyKeys(w.t, w.registry) == 0 && strings.Count(w.server.Dump("Logical_Switch_Port", "external_ids"), "Pod/") == ports
+	return dirtyKeys(w.t, w.registry) == 0 && len(defaultPort.FindAllString(w.server.Dump("Logical_Switch_Port", "external_ids"), -1)) == ports
 }
 
 // objects is what the API holds, for another world, once it is all that the

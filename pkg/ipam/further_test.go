@@ -361,6 +361,28 @@ func TestFurther_RunningPodStaysOnItsNetwork(t *testing.T) {
 	}
 }
 
+// TestFurther_NetworkComesBack: a node's annotation still has its subnet on a network that was deleted. No write follows the
+// network's return, and so no event: the subnet is recorded before the node is decided again.
+func TestFurther_NetworkComesBack(t *testing.T) {
+	red := tenant(t, "red", contract.Layer3, "10.3.0.0/16/24")
+	a, networks := withTenants(t, red)
+	node := newNode("n1", 1)
+	decideNode(t, a, node)
+	former := node.DeepCopy()
+	delete(networks, "red")
+	decideNode(t, a, node)
+	if got := a.Subnets.Recorded(former, "red"); got != nil {
+		t.Errorf("on a network that is gone: %v", got)
+	}
+	networks["red"] = red
+	if got := a.Subnets.Recorded(former, "red"); len(got) != 1 || got[0].String() != "10.3.0.0/24" {
+		t.Errorf("after its return: %v", got)
+	}
+	if d := decideNode(t, a, former); len(d.Annotations) != 0 {
+		t.Errorf("written after its return: %v", d.Annotations)
+	}
+}
+
 // TestFurther_NodeWithoutSubnet: a network that is used up stops neither the default network nor the others.
 func TestFurther_NodeWithoutSubnet(t *testing.T) {
 	a, _ := withTenants(t, tenant(t, "red", contract.Layer3, "10.3.0.0/24/24"))

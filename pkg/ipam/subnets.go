@@ -175,6 +175,9 @@ func (s *Subnets) Recorded(node *corev1.Node, network string) []netip.Prefix {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.networks[network] == nil { // Node would write nothing for an annotation of former times, and so no event would tell
+		s.follow(s.cfg.layer3())
+	}
 	of := s.networks[network]
 	if of == nil {
 		return nil

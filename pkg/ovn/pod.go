@@ -104,6 +104,9 @@ func nodeOfPod(view View, pod *corev1.Pod) (node *corev1.Node, chassis string, e
 // on a network whose pods forward.
 func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod) ([]ovsdb.Row, error) {
 	network := view.Allocated(pod, owner.Network)
+	if network == nil && !slices.Contains(contract.AttachmentKeys(pod), owner.Network) {
+		return nil, nil // an earlier pod of the name had it
+	}
 	if network == nil {
 		return nil, notReady("pod has no recorded address on network %s", net.Name)
 	}

@@ -1,0 +1,162 @@
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
+)
+
+// TestNetworks_RandomHistoryEndsAsFreshController: NADs, the pods that ask for them and MultiNetworkPolicies come, change and
+// go while controller and database restart. Whenever that stops, the rows are those of a fresh controller. A network's
+// subnets are always the same, for an address outside of them belongs to the pod as long as there is a row.
+func TestNetworks_RandomHistoryEndsAsFreshController(t *testing.T) {
+	seed := *replay
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	w := wholeWorld(t, nil, testNode("n1"), testNode("n2"))
+	w.startAndLead()
+	h := &history{w, rand.New(rand.NewPCG(seed, 1))}
+	steps := func(n int) {
+		for range n {
+			h.networkStep()
+			time.Sleep(time.Duration(h.r.IntN(4)) * time.Millisecond)
+		}
+	}
+	ports, policies := false, false
+	for stop := range 4 {
+		steps(8)
+		switch stop {
+		case 1: // changes while no controller runs
+			w.stop()
+			steps(4)
+			w.startAndLead()
+		case 2:
+			w.server.Restart()
+		case 3:
+			w.server.Kill()
+			steps(4)
+			w.server.Restart()
+		}
+		steps(12)
+		h.rests()
+		ports = ports || w.hasRow("@d/n")
+		policies = policies || w.hasRow(contract.KindMultiNetworkPolicy+"/")
+		fresh := wholeWorld(t, nil, w.objects()...)
+		h.copyFurther(fresh)
+		fresh.start()
+		w.endsAs(fresh)
+		fresh.stop()
+		fresh.server.Kill()
+	}
+	if !ports || !policies {
+		t.Errorf("ports on further networks at some stop: %t, policies: %t; this showed less than it should", ports, policies)
+	}
+}
+
+// rests waits until rows and addresses are the same for longer than the controller waits before it tries again.
+func (h *history) rests() {
+	seen := func() []string {
+		all := h.rows()
+		pods, err := h.client.CoreV1().Pods("").List(h.ctx(), metav1.ListOptions{})
+		h.done(err)
+		for _, pod := range pods.Items {
+			all = append(all, pod.Name+" "+pod.Annotations[contract.PodNetworksKey])
+		}
+		return all
+	}
+	last, since := seen(), time.Now()
+	h.eventually("rest", func() bool {
+		if now := seen(); !slices.Equal(now, last) || !h.settled() {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 3*time.Second
+	})
+}
+
+// copyFurther gives another world the NADs and MultiNetworkPolicies of this one.
+func (h *history) copyFurther(to *world) {
+	for _, kind := range []schema.GroupVersionResource{kube.NADs(), kube.MultiNetworkPolicies()} {
+		list, err := h.policies.Resource(kind).Namespace("d").List(h.ctx(), metav1.ListOptions{})
+		h.done(err)
+		for i := range list.Items {
+			_, err := to.policies.Resource(kind).Namespace("d").Create(h.ctx(), &list.Items[i], metav1.CreateOptions{})
+			h.done(err)
+		}
+	}
+}
+
+// networkStep changes one object.
+func (h *history) networkStep() {
+	number := h.r.IntN(4)
+	network, pod := fmt.Sprint("n", number), h.r.IntN(6)
+	deleted := func(kind schema.GroupVersionResource, name string) {
+		h.gone(h.policies.Resource(kind).Namespace("d").Delete(h.ctx(), name, metav1.DeleteOptions{}))
+	}
+	pick(h.r, []func(){
+		func() { h.putNAD(network, randomNetwork(h.r, number)) },
+		func() { h.putNAD(network, randomNetwork(h.r, number)) },
+		func() { deleted(kube.NADs(), network) },
+		func() { h.putAsking(pod) },
+		func() { h.putAsking(pod) },
+		func() { h.putAsking(pod) },
+		func() {
+			h.gone(h.client.CoreV1().Pods("d").Delete(h.ctx(), fmt.Sprint("p", pod), metav1.DeleteOptions{}))
+		},
+		func() {
+			deleted(kube.MultiNetworkPolicies(), "m"+network)
+			h.putMultiPolicy("m"+network, network)
+		},
+		func() { deleted(kube.MultiNetworkPolicies(), "m"+network) },
+	})()
+}
+
+func (h *history) putMultiPolicy(name, network string) {
+	peer := map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"app": pick(h.r, []string{"p0", "p1", "p2"})}}}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1beta1", "kind": contract.KindMultiNetworkPolicy,
+		"metadata": map[string]any{
+			"namespace": "d", "name": name, "uid": fmt.Sprint(h.r.Uint64()), "annotations": map[string]any{contract.PolicyForKey: network},
+		},
+		"spec": map[string]any{"podSelector": map[string]any{}, "ingress": []any{map[string]any{"from": []any{peer}}}},
+	}}
+	_, err := h.policies.Resource(kube.MultiNetworkPolicies()).Namespace("d").Create(h.ctx(), object, metav1.CreateOptions{})
+	h.done(err)
+}
+
+// randomNetwork is the configuration of the network of that number.
+func randomNetwork(r *rand.Rand, number int) string {
+	mtu := 1300 + r.IntN(2)
+	return []string{
+		fmt.Sprintf(`"name":"n0","topology":"layer3","subnets":"10.80.0.0/16/24","mtu":%d`, mtu),
+		fmt.Sprintf(`"name":"n1","topology":"layer2","subnets":"10.81.0.0/24","mtu":%d`, mtu),
+		fmt.Sprintf(`"name":"n2","topology":"localnet","physicalNetworkName":"physnet","vlanID":%d,"subnets":"10.82.0.0/28,10.92.0.0/28"`, 5+r.IntN(3)),
+		fmt.Sprintf(`"name":"n3","topology":"layer2","mtu":%d`, mtu),
+	}[number]
+}
+
+// putAsking makes a pod, perhaps in the place of one, that asks for some networks.
+func (h *history) putAsking(number int) {
+	pods, name := h.client.CoreV1().Pods("d"), fmt.Sprint("p", number)
+	static := fmt.Sprintf(`[{"name":"n2","ips":["10.82.0.%d"]}]`, 8+number)
+	pod := asking(name, pick(h.r, []string{"n1", "n2"}), pick(h.r, []string{"n0", "n1,n2", "n3,n3", static, "n0,n1,n2,n3", ""}))
+	pod.Labels, pod.UID = map[string]string{"app": name}, types.UID(fmt.Sprint(h.r.Uint64()))
+	if often(h.r, 3) {
+		pod.Status.Phase = corev1.PodPending
+	}
+	h.gone(pods.Delete(h.ctx(), name, metav1.DeleteOptions{}))
+	_, err := pods.Create(h.ctx(), pod, metav1.CreateOptions{})
+	h.done(err)
+}
