@@ -23,10 +23,13 @@ var (
 
 // take gives a pod what it asks for on a further network, or what is free.
 func (p *pods) take(owner contract.Owner, pod *corev1.Pod, r Request, blocks blocks) (*holding, error) {
-	if r.IPAMClaim == nil {
+	claim := p.sibling(pod, addressesOf(&contract.PodNetwork{Addresses: r.Addresses}), r.MAC)
+	if r.IPAMClaim == nil && claim == nil {
 		return p.takeFor(owner, pod, r, blocks)
 	}
-	claim := p.find(r.IPAMClaim.Owner, r.IPAMClaim.UID)
+	if r.IPAMClaim != nil {
+		claim = p.find(r.IPAMClaim.Owner, r.IPAMClaim.UID)
+	}
 	if claim == nil {
 		var err error
 		if claim, err = p.takeFor(r.IPAMClaim.Owner, claimant(*r.IPAMClaim), r, blocks); err != nil {

@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -559,4 +560,57 @@ func TestFurther_PodsOfAVirtualMachineShareItsMAC(t *testing.T) {
 	}
 	a.Addresses.Release(owner(target).On("ns/bare"), target.UID)
 	decidePod(t, a, thief, node)
+}
+
+// TestFurther_PodsOfAVirtualMachineShareWhatItAsksFor: two pods of a virtual machine that ask for one address have it, with and
+// without subnets, also after a restart that finds the row of either one. Pods of another virtual machine, or with another MAC,
+// do not have it, also when the first of the two is gone.
+func TestFurther_PodsOfAVirtualMachineShareWhatItAsksFor(t *testing.T) {
+	for _, subnets := range []string{"", "10.7.0.0/24"} {
+		t.Run("subnets "+subnets, func(t *testing.T) {
+			a, _ := withTenants(t, tenant(t, "lan", contract.Localnet, subnets))
+			node := newNode("n1", 1)
+			decideNode(t, a, node)
+			machine := func(name, of, mac string, second int) *corev1.Pod {
+				pod := attached(newPod(name, "n1", second), fmt.Sprintf(`[{"name":"lan","mac":%q,"ips":["10.7.0.9/24"]}]`, mac))
+				pod.Labels = map[string]string{contract.VMLabel: of}
+				return pod
+			}
+			const mac = "02:00:00:00:00:09"
+			source, target := machine("source", "db", mac, 2), machine("target", "db", mac, 3)
+			thief, plain := machine("thief", "web", mac, 4), machine("plain", "", mac, 5)
+			refused := func() {
+				t.Helper()
+				for _, pod := range []*corev1.Pod{thief, plain, machine("other", "db", "02:00:00:00:00:08", 6)} {
+					if _, err := a.Pod(pod, node); !errors.Is(err, ErrRequest) {
+						t.Errorf("pod %s has the address of the virtual machine: %v", pod.Name, err)
+					}
+				}
+			}
+			for _, row := range []*corev1.Pod{source, target, source} {
+				for _, pod := range []*corev1.Pod{source, target} {
+					decidePod(t, a, pod, node)
+					wantEntry(t, pod, "ns/lan", "10.7.0.9/24")
+				}
+				refused()
+				a.rebuild([]*corev1.Node{node}, []*corev1.Pod{source, target}, []Held{{
+					Owner: owner(row).On("ns/lan"), Network: "lan", UID: row.UID, Addrs: []netip.Addr{netip.MustParseAddr("10.7.0.9")}, MAC: entry(t, row, "ns/lan").MAC,
+				}})
+				for _, pod := range []*corev1.Pod{source, target} {
+					if d := decidePod(t, a, pod, node); d.Annotations != nil || d.Warning != "" || a.Allocated(pod, "ns/lan") == nil {
+						t.Errorf("pod %s after a restart: %+v", pod.Name, d)
+					}
+				}
+			}
+			a.Addresses.Release(owner(source).On("ns/lan"), source.UID)
+			refused()
+			again := machine("again", "db", mac, 7)
+			decidePod(t, a, again, node)
+			a.Addresses.Release(owner(target).On("ns/lan"), target.UID)
+			refused()
+			a.Addresses.Release(owner(again).On("ns/lan"), again.UID)
+			decidePod(t, a, thief, node)
+			wantEntry(t, thief, "ns/lan", "10.7.0.9/24")
+		})
+	}
 }

@@ -34,12 +34,6 @@ type pods struct {
 	counts *quota.Counts
 }
 
-// machineMAC is a MAC of a virtual machine, by namespace and name.
-type machineMAC struct {
-	machine string
-	mac     [6]byte
-}
-
 // holding is what one pod, by UID, has on a network.
 type holding struct {
 	pool  *pods
@@ -73,9 +67,9 @@ type leading struct {
 	namespaces []netip.Prefix
 }
 
-// sharing is of holdings that have the addresses of an IPAMClaim.
+// sharing is of holdings that have the addresses of an IPAMClaim, or of another pod of their virtual machine.
 type sharing struct {
-	// claim is the IPAMClaim's holding that has the addresses; users are the pods' holdings of a claim.
+	// claim is the holding, the IPAMClaim's or the other pod's, that has the addresses; users are the pods' holdings of a claim.
 	claim *holding
 	users []*holding
 	// machine is the virtual machine that is the pod's, "": none.
@@ -260,6 +254,9 @@ func (p *pods) adoptRow(row Held, alive living) {
 	}
 	if len(addrs) > 0 {
 		h := p.hold(row.Owner, row.UID, addrs, row.MAC)
+		if !gone {
+			p.runs(h, pod)
+		}
 		h.durable = true
 		h.touch()
 	}
@@ -305,6 +302,9 @@ func (p *pods) claim(owner contract.Owner, pod *corev1.Pod, blocks blocks, netwo
 			return h, nil
 		}
 	}
+	if sibling := p.sibling(pod, addrs, network.MAC); sibling != nil {
+		return p.use(sibling, owner, pod), nil
+	}
 	if err := p.free(addrs); err != nil {
 		return nil, err
 	}
@@ -312,28 +312,6 @@ func (p *pods) claim(owner contract.Owner, pod *corev1.Pod, blocks blocks, netwo
 		return nil, fmt.Errorf("MAC %s is in use on the node", network.MAC)
 	}
 	return p.holdFor(owner, pod, addrs, network.MAC), nil
-}
-
-// holdFor is hold for a pod, which may have a virtual machine.
-func (p *pods) holdFor(owner contract.Owner, pod *corev1.Pod, addrs []netip.Addr, mac contract.MAC) *holding {
-	h := p.hold(owner, pod.UID, addrs, mac)
-	if h.machine = machineOf(pod); h.machine != "" {
-		p.machines[machineMAC{h.machine, h.mac}]++
-	}
-	return h
-}
-
-func machineOf(pod *corev1.Pod) string {
-	if name := pod.Labels[contract.VMLabel]; name != "" {
-		return pod.Namespace + "/" + name
-	}
-	return ""
-}
-
-// isOthers says that a MAC on the switch that has the blocks is not only that of the pod's own virtual machine.
-func (p *pods) isOthers(pod *corev1.Pod, blocks blocks, mac [6]byte) bool {
-	own := p.isShared() && p.macs[mac] == p.machines[machineMAC{machineOf(pod), mac}]
-	return p.hasMAC(blocks, mac) && !own
 }
 
 // free says which pod has one of addrs.
@@ -446,7 +424,7 @@ func (h *holding) touch() {
 }
 
 // release frees what a holding has. It returns the blocks in which something became free. What a pod has of an IPAMClaim
-// stays the claim's, and what a claim has becomes the pod's that uses it.
+// stays the claim's, and what a claim has becomes the pod's that uses it; so it is with two pods of a virtual machine.
 func (h *holding) release() (freed blocks) {
 	h.pool.count(h.owner, -1)
 	if h.claim != nil {
@@ -455,7 +433,7 @@ func (h *holding) release() (freed blocks) {
 	}
 	if len(h.users) > 0 {
 		heir := h.users[0]
-		heir.claim, heir.users = nil, h.users[1:]
+		heir.claim, heir.users, heir.machine = nil, h.users[1:], h.machine
 		for _, other := range heir.users {
 			other.claim = heir
 		}
