@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -93,19 +95,17 @@ func moves(t *testing.T, topology string) {
 	answeredBy(t, pods["client"], address, "target")
 }
 
-// TestVirtualMachine_AsksForItsAddress: on a primary network the virtual machine of a pod gets the pod's address by DHCP, with
-// router and DNS, and the pod's interface has none. A pod without the label gets no answer.
+// TestVirtualMachine_AsksForItsAddress: on a primary network the virtual machine of a pod gets the pod's addresses by DHCP, with
+// router and DNS, and the router advertises itself in IPv6. The pod's interface has no address. A pod without the label has no
+// lease, and on a secondary network, which has no router, there is neither lease nor advertisement.
 func TestVirtualMachine_AsksForItsAddress(t *testing.T) {
 	t.Parallel()
-	subnet, router := "10.79.0.0/24", "10.79.0.1"
-	if sixes()[0] {
-		t.Skip("the client of the test speaks IPv4")
-	}
-	x := tenantWith(t, "{topology: Layer2, layer2: {role: Primary, mtu: 1300, subnets: ["+subnet+"]}}")
+	x := machineTenant(t, "10.79.0.0/24", "fd79::/64")
+	apply(t, networkOf(x.ns, "flat", `"topology": "layer2", "subnets": "10.87.0.0/24,fd87::/64"`))
 	privileged := true
 	guest := func(name string, labels map[string]string) *corev1.Pod {
 		pod := podObject(x.ns, name, nodes[1])
-		pod.Annotations = map[string]string{contract.VMAddressKey: ""}
+		pod.Annotations = map[string]string{contract.VMAddressKey: "", contract.NetworksKey: "flat"}
 		for key, value := range labels {
 			pod.Labels[key] = value
 		}
@@ -114,29 +114,51 @@ func TestVirtualMachine_AsksForItsAddress(t *testing.T) {
 		return waitPod(t, x.ns, name, "Running", isRunning)
 	}
 	machine, plain := guest("machine", map[string]string{contract.VMLabel: "db"}), guest("plain", nil)
-	own := attachmentOf(t, machine, x.ns+"/main").Addresses[0]
-	if has := mustInPod(t, machine, "ip", "-4", "addr", "show", "dev", contract.PrimaryInterface); strings.Contains(has, own.Addr().String()) {
-		t.Errorf("the pod has the address of its virtual machine: %s", has)
+	network := attachmentOf(t, machine, x.ns+"/main")
+	for i, own := range network.Addresses {
+		if has := mustInPod(t, machine, "ip", "addr", "show", "dev", contract.PrimaryInterface); strings.Contains(has, own.Addr().String()+"/") {
+			t.Errorf("the pod has the address of its virtual machine: %s", has)
+		}
+		asks(t, machine, plain, network, i)
+		// The virtual machine takes the address, and is a pod of the network then.
+		mustInPod(t, machine, "sh", "-c", fmt.Sprintf("ip addr add %[1]s dev %[2]s nodad && ip route replace default via %[3]s dev %[2]s", own, contract.PrimaryInterface, network.Gateways[i]))
+		becomes(t, x.pods[1], true, netip.AddrPortFrom(own.Addr(), echoPort))
 	}
-	want := fmt.Sprintf("%s router=[%s] dns=[%s] mtu=1300 hostname=db", own, router, clusterDNS(t))
-	if got := strings.TrimSpace(mustInPod(t, machine, "probe", "lease", contract.PrimaryInterface)); got != want {
-		t.Errorf("DHCP gives %q, want %q", got, want)
-	}
-	if out, err := inPod(x.ns, "plain", "probe", "lease", contract.PrimaryInterface); err == nil {
-		t.Errorf("pod %s without a virtual machine has a lease: %s", plain.Name, out)
-	}
-	// The virtual machine takes the address, and is a pod of the network then.
-	mustInPod(t, machine, "sh", "-c", fmt.Sprintf("ip addr add %[1]s dev %[2]s && ip route replace default via %[3]s dev %[2]s", own, contract.PrimaryInterface, router))
-	becomes(t, x.pods[1], true, netip.AddrPortFrom(own.Addr(), echoPort))
 	becomes(t, machine, true, x.echoes(t, 1)...)
 }
 
-// clusterDNS is the address of the cluster's DNS in the first family.
-func clusterDNS(t *testing.T) string {
+// asks checks what DHCP, and the router in IPv6, say to a virtual machine about one of its addresses, and that nothing is said
+// to a pod without one, or on a secondary network.
+func asks(t *testing.T, machine, plain *corev1.Pod, network *contract.PodNetwork, i int) {
+	t.Helper()
+	own, router := network.Addresses[i], network.Gateways[i]
+	type question struct{ probe, answer string }
+	dns := dnsAddresses(t, own.Addr())
+	questions := []question{{"lease", fmt.Sprintf("%s router=[%s] dns=%v mtu=1300 hostname=db", own, router, dns)}}
+	if own.Addr().Is6() {
+		mac := contract.MACFromAddress(network.Gateways[0])
+		questions = []question{{"lease6", fmt.Sprintf("%s dns=%v", own.Addr(), dns)}, {"solicit", fmt.Sprintf(
+			"router=%s managed=true preference=low lifetime=true mac=%s mtu=1300 prefix=%s autonomous=false", netdev.LinkLocal([6]byte(mac)).Addr(), mac, own.Masked())}}
+	}
+	for _, q := range questions {
+		if got := strings.TrimSpace(mustInPod(t, machine, "probe", q.probe, contract.PrimaryInterface)); got != q.answer {
+			t.Errorf("%s gives %q, want %q", q.probe, got, q.answer)
+		}
+		if out, err := inPod(machine.Namespace, machine.Name, "probe", q.probe, "net1"); err == nil {
+			t.Errorf("%s has an answer on a secondary network: %s", q.probe, out)
+		}
+		if out, err := inPod(plain.Namespace, plain.Name, "probe", q.probe, contract.PrimaryInterface); err == nil && q.probe != "solicit" {
+			t.Errorf("%s has an answer for pod %s without a virtual machine: %s", q.probe, plain.Name, out)
+		}
+	}
+}
+
+// dnsAddresses are those of the cluster's DNS in the family of an address.
+func dnsAddresses(t *testing.T, like netip.Addr) []netip.Addr {
 	t.Helper()
 	service, err := cluster.client.CoreV1().Services(metav1.NamespaceSystem).Get(t.Context(), "kube-dns", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return service.Spec.ClusterIP
+	return slices.DeleteFunc(clusterAddresses(service), func(addr netip.Addr) bool { return addr.Is4() != like.Is4() })
 }

@@ -1,42 +1,67 @@
 package main
 
 import (
-	"net/netip"
+	"context"
+	"net"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"github.com/vishvananda/netlink"
 )
 
-// guest is the first process of a virtual machine: it gives its only network card an address of IPv4, and serves.
+// guest is the first process of a virtual machine: it gives its only network card an address of IPv4, which it asks for by DHCP
+// when the address is "dhcp", and serves.
 func guest(address, port string, name []string) error {
-	prefix, err := netip.ParsePrefix(address)
+	card, err := netlink.LinkByName("eth0")
 	if err != nil {
 		return err
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err := netlink.LinkSetUp(card); err != nil {
+		return err
+	}
+	if address == "dhcp" {
+		if err := takeLease(card); err != nil {
+			return err
+		}
+		return serve(port, name)
+	}
+	own, err := netlink.ParseAddr(address)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	mask := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), prefix.Bits()).Masked().Addr()
-	for request, addr := range map[uint]netip.Addr{unix.SIOCSIFADDR: prefix.Addr(), unix.SIOCSIFNETMASK: mask} {
-		card, err := unix.NewIfreq("eth0")
-		if err != nil {
-			return err
-		}
-		if err := card.SetInet4Addr(addr.AsSlice()); err != nil {
-			return err
-		}
-		if err := unix.IoctlIfreq(fd, request, card); err != nil {
-			return err
-		}
-	}
-	card, err := unix.NewIfreq("eth0")
-	if err != nil {
-		return err
-	}
-	card.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, card); err != nil {
+	if err := netlink.AddrAdd(card, own); err != nil {
 		return err
 	}
 	return serve(port, name)
+}
+
+// takeLease gives a card what the first answer of a DHCP server says.
+func takeLease(card netlink.Link) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, err := nclient4.New(card.Attrs().Name, nclient4.WithRetry(20))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	got, err := client.Request(ctx)
+	if err != nil {
+		return err
+	}
+	own := &netlink.Addr{IPNet: &net.IPNet{IP: got.ACK.YourIPAddr, Mask: got.ACK.SubnetMask()}}
+	if err := netlink.AddrAdd(card, own); err != nil {
+		return err
+	}
+	if mtu, err := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, got.ACK.Options); err == nil {
+		if err := netlink.LinkSetMTU(card, int(mtu)); err != nil {
+			return err
+		}
+	}
+	for _, router := range got.ACK.Router() {
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: card.Attrs().Index, Gw: router}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

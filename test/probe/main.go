@@ -15,8 +15,10 @@
 //	probe late PORT                       answers each UDP packet a tenth of a second later
 //	probe burst N ADDRESS:PORT            sends N UDP packets at once from one port, prints how many answers come, the last within a second
 //	probe advertise LINK                  sends router advertisements of IPv6
-//	probe guest ADDRESS/LENGTH PORT [NAME]    the first process of a virtual machine: has the address, and serves
+//	probe guest ADDRESS/LENGTH|dhcp PORT [NAME]   the first process of a virtual machine: has the address, or asks for one, and serves
 //	probe lease LINK                      asks for an address of IPv4 by DHCP, prints what it is given
+//	probe lease6 LINK                     asks for an address of IPv6 by DHCP, prints what it is given
+//	probe solicit LINK                    asks routers of IPv6 to advertise themselves, prints the first advertisement
 //	probe send HEX ADDRESS:PORT           sends one UDP packet with these bytes
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
@@ -114,6 +116,10 @@ func run(args []string) error {
 		return guest(args[1], args[2], args[3:])
 	case len(args) == 2 && args[0] == "lease":
 		return lease(args[1])
+	case len(args) == 2 && args[0] == "lease6":
+		return lease6(args[1])
+	case len(args) == 2 && args[0] == "solicit":
+		return solicit(args[1])
 	case len(args) == 2 && args[0] == "advertise":
 		return advertise(args[1])
 	case len(args) == 3 && args[0] == "send":
@@ -123,7 +129,7 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "stream":
 		return stream(args[1], args[2])
 	}
-	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | serve-http PORT | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT [SECONDS] | advertise LINK | lease LINK | guest ADDRESS/LENGTH PORT [NAME] | send HEX ADDRESS:PORT | last ADDRESS:PORT")
+	return errors.New("usage: probe serve|serve-sctp PORT [NAME] | serve-http PORT | dial sctp ADDRESS:PORT | dial tcp|udp ADDRESS:PORT [BYTES [SECONDS]] | from PORT tcp|udp ADDRESS:PORT | stream tcp|udp ADDRESS:PORT | reach tcp|udp|sctp:ADDRESS:PORT... | count N SECONDS tcp|udp|sctp:ADDRESS:PORT... | burst N ADDRESS:PORT | await ADDRESS:PORT | push PORT | late PORT | pull ADDRESS:PORT [SECONDS] | advertise LINK | lease LINK | lease6 LINK | solicit LINK | guest ADDRESS/LENGTH|dhcp PORT [NAME] | send HEX ADDRESS:PORT | last ADDRESS:PORT")
 }
 
 func serve(port string, name []string) error {
