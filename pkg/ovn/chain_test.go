@@ -165,9 +165,10 @@ func TestNetworkChaining_LeadsThroughItsFunctions(t *testing.T) {
 // directions, and other addresses pass others.
 func TestNetworkChaining_BothDirectionsMeetOneReplica(t *testing.T) {
 	w := chain(t, "", wholeChain, map[string]int{"f0a": 10, "f0b": 13, "f0c": 14, "f1a": 11, "f1b": 15, "f2": 12})
+	w.n.run("ovn-nbctl", "--timeout=30", "--db="+w.n.north, "--wait=sb", "lsp-set-port-security", "ns.n0_ns_left") // any address
 	met := map[string]bool{}
 	for host := 20; host < 28; host++ {
-		w.hosts["left"] = host // its port may use any address
+		w.hosts["left"] = host
 		for _, family := range []contract.Family{contract.IPv4, contract.IPv6} {
 			right := strings.Fields(w.way("left", 0, family, w.address(3, 20, family), 1))
 			left := strings.Fields(w.way("right", 3, family, w.address(0, host, family), -1))
