@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,23 +16,28 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
-// portMirror makes or changes a PortMirror of the pods of a namespace with the label app=web, until the test ends.
-func portMirror(t *testing.T, ns, tunnel string) {
+// portMirror makes or changes a PortMirror of the pods of a namespace with the label app=web, until the test ends. Fields are
+// those beside the sources.
+func portMirror(t *testing.T, ns, fields string) {
 	t.Helper()
-	apply(t, fmt.Sprintf("apiVersion: ovn-offload.io/v1alpha1\nkind: PortMirror\nmetadata: {name: %[1]s}\nspec:\n"+
-		"  sources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}, podSelector: {matchLabels: {app: web}}}\n  collector: {tunnel: %[2]s}\n", ns, tunnel))
+	apply(t, fmt.Sprintf("apiVersion: ovn-offload.io/v1alpha1\nkind: PortMirror\nmetadata: {name: %[1]s}\nspec: {sources: "+
+		"{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}, podSelector: {matchLabels: {app: web}}}, %[2]s}\n", ns, fields))
 	t.Cleanup(func() {
 		_ = objectsOf(t, v1alpha1.PortMirrors(), "").Delete(context.Background(), ns, metav1.DeleteOptions{})
 	})
+}
+
+// dumped is an address of IPv4 as tcpdump prints bytes.
+func dumped(addr netip.Addr) string {
+	a := addr.As4()
+	return fmt.Sprintf("%02x%02x %02x%02x", a[0], a[1], a[2], a[3])
 }
 
 // copiedOutside tells whether a packet that a filter takes comes to the external host with an address in it, while send sends some.
 func copiedOutside(filter string, of netip.Addr, send func()) bool {
 	done := make(chan error, 1)
 	go func() {
-		a := of.As4()
-		in := fmt.Sprintf("%02x%02x %02x%02x", a[0], a[1], a[2], a[3])
-		_, err := onNode(outside, "sh", "-c", fmt.Sprintf("timeout 5 tcpdump -nnlxx -i eth0 '%s' 2>/dev/null | grep -qm1 '%s'", filter, in))
+		_, err := onNode(outside, "sh", "-c", fmt.Sprintf("timeout 5 tcpdump -nnlxx -i eth0 '%s' 2>/dev/null | grep -qm1 '%s'", filter, dumped(of)))
 		done <- err
 	}()
 	for {
@@ -62,7 +68,7 @@ func TestPortMirror_TunnelLeadsOutside(t *testing.T) {
 		t.Error("GRE comes without a mirror, this shows nothing")
 	}
 	for _, protocol := range []string{"GRE", "ERSPAN"} {
-		portMirror(t, ns, fmt.Sprintf("{protocol: %s, address: %s, key: 7}", protocol, host))
+		portMirror(t, ns, fmt.Sprintf("collector: {tunnel: {protocol: %s, address: %s, key: 7}}", protocol, host))
 		eventually(t, podWithin, "copies by "+protocol, func() (bool, string) { return sent(web), "" })
 		if sent(other) {
 			t.Errorf("%s comes of a pod that is not selected", protocol)
@@ -70,4 +76,61 @@ func TestPortMirror_TunnelLeadsOutside(t *testing.T) {
 	}
 	kubectlDelete(t, ns, "portmirror", ns)
 	eventually(t, podWithin, "no copies without the mirror", func() (bool, string) { return !sent(web), "" })
+}
+
+// TestPortMirror_TakesDirectionAndNetwork: of a pod with two interfaces, the copies are those of the direction and the network
+// of the mirror alone, while packets go both ways on both networks.
+func TestPortMirror_TakesDirectionAndNetwork(t *testing.T) {
+	t.Parallel()
+	host := machineAddresses(t, outside)[0]
+	if host.Is6() {
+		t.Skip("Open vSwitch makes tunnels of type ip6gre in the kernel only")
+	}
+	ns := namespace(t)
+	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.213.0.0/24"`))
+	web, client := onNetworks(t, ns, "web", nodes[1], "flat"), onNetworks(t, ns, "client", nodes[2], "flat")
+	ends := map[string][2]netip.Addr{
+		"eth0": {ofFamily(addresses(t, web), host), ofFamily(addresses(t, client), host)},
+		"net1": {furtherAddress(t, web, "flat"), furtherAddress(t, client, "flat")},
+	}
+	filter := fmt.Sprintf("ip proto 47 and src host %s", ofFamily(machineAddresses(t, nodes[1]), host))
+	copies := func() (seen string) {
+		done := make(chan string)
+		go func() {
+			out, _ := onNode(outside, "sh", "-c", fmt.Sprintf("timeout 3 tcpdump -nnlxx -i eth0 '%s' 2>/dev/null", filter))
+			done <- out
+		}()
+		for {
+			for _, pair := range ends {
+				mustInPod(t, client, "probe", "dial", "tcp", netip.AddrPortFrom(pair[0], echoPort).String())
+			}
+			select {
+			case out := <-done:
+				for _, link := range []string{"eth0", "net1"} {
+					of, peer := dumped(ends[link][0]), dumped(ends[link][1])
+					for text, pattern := range map[string]string{" from " + link: of + " " + peer, " to " + link: peer + " " + of} {
+						if strings.Contains(out, pattern) {
+							seen += text
+						}
+					}
+				}
+				return seen
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	if seen := copies(); seen != "" {
+		t.Fatalf("copies%s come without a mirror", seen)
+	}
+	collector := fmt.Sprintf(", collector: {tunnel: {protocol: GRE, address: %s}}", host)
+	for _, step := range [][2]string{
+		{"direction: FromPods", " from eth0"}, {"direction: ToPods", " to eth0"},
+		{"direction: ToPods, network: " + ns + "/flat", " to net1"}, {"direction: FromPods, network: " + ns + "/flat", " from net1"},
+	} {
+		portMirror(t, ns, step[0]+collector)
+		eventually(t, podWithin, "with "+step[0]+" the copies are those"+step[1], func() (bool, string) {
+			seen := copies()
+			return seen == step[1], seen
+		})
+	}
 }
