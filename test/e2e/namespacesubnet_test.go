@@ -175,27 +175,32 @@ func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 	name, subnets := "own-"+ns[len(ns)-5:], subnetsOf("10.209.0.0/26", "fd00:209::/120")
 	early := running(t, ns, "early", nodes[1])
 	namespaceSubnet(t, ns, name, namespaceSpec{subnets, true}, "True SubnetAccepted")
-	a, b, c := running(t, ns, "a", nodes[1]), running(t, ns, "b", nodes[1]), running(t, ns, "c", nodes[2])
+	a, b, c, d := running(t, ns, "a", nodes[1]), running(t, ns, "b", nodes[1]), running(t, ns, "c", nodes[2]), running(t, ns, "d", nodes[0])
 	near, far := running(t, others, "near", nodes[1]), running(t, others, "far", nodes[2])
-	for _, pod := range []*corev1.Pod{a, b, c} {
+	for _, pod := range []*corev1.Pod{a, b, c, d} {
 		wantIn(t, pod, subnets, true)
 	}
 	for _, pod := range []*corev1.Pod{early, near, far} {
 		wantIn(t, pod, subnets, false)
 	}
-	hosts := map[string]*corev1.Pod{nodes[1]: hostPod(t, others, "host-1", nodes[1]), nodes[2]: hostPod(t, others, "host-2", nodes[2])}
-	asNode := func(target netip.Addr) netip.Addr { return ofFamily(machineAddresses(t, nodes[1]), target) }
+	hosts := map[string]*corev1.Pod{}
+	for i, node := range nodes {
+		hosts[node] = hostPod(t, others, fmt.Sprint("host-", i), node)
+	}
 	check := func() {
 		t.Helper()
-		for _, pair := range [][2]*corev1.Pod{{a, b}, {a, c}, {c, a}, {a, near}, {a, far}, {near, a}, {far, a}, {c, early}, {early, c}, {early, a}} {
+		for _, pair := range [][2]*corev1.Pod{{a, b}, {a, c}, {c, a}, {a, near}, {a, far}, {near, a}, {far, a}, {c, early}, {early, c}, {early, a},
+			{a, d}, {d, c}, {c, d}, {d, far}, {near, d}} {
 			exchange(t, pair[0], pair[1])
 		}
-		reachNodes(t, a, hosts)
-		seenOutside(t, a, asNode)
+		for _, pod := range []*corev1.Pod{a, c, d} { // on each node
+			reachNodes(t, pod, hosts)
+			seenOutside(t, pod, func(target netip.Addr) netip.Addr { return ofFamily(machineAddresses(t, pod.Spec.NodeName), target) })
+		}
 	}
 	check()
 	silent(t, a, subnets)
-	balanced(t, ns, a, c, near, far)
+	balanced(t, ns, a, c, d, near, far)
 	judged(t, a, far, subnets)
 
 	streams := []*flow{startFlow(t, ns, "a", "tcp", echoTargets(t, c)[0]), startFlow(t, others, "far", "udp", echoTargets(t, a)[0])}
@@ -214,7 +219,7 @@ func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 	restart(t, "controller")
 	wantIn(t, running(t, ns, "late", nodes[1]), subnets, false)
 	check()
-	for _, pod := range []string{"a", "b", "c", "alone"} {
+	for _, pod := range []string{"a", "b", "c", "d", "alone"} {
 		deletePod(t, ns, pod)
 	}
 	waitObjectGone(t, objects, name)
