@@ -289,9 +289,13 @@ func (s *Scene) edge(e Edge, points [][2]int) {
 			if part.percent == 0 {
 				continue
 			}
+			because := ""
+			if part.place == PlaceSoftware && e.Reason != "" {
+				because = ": " + e.Reason
+			}
 			width := math.Round(max(1.5, thick*float64(part.percent)/100)*10) / 10
 			s.Lines = append(s.Lines, Line{Place: part.place, Percent: part.percent, Points: shifted(part.by), Width: width,
-				Words: fmt.Sprintf("%s: %s, %d %% in %s", ends, rate, part.percent, part.place)})
+				Words: fmt.Sprintf("%s: %s, %d %% in %s%s", ends, rate, part.percent, part.place, because)})
 		}
 	}
 	if e.Dropped > 0 {

@@ -36,8 +36,10 @@ type Edge struct {
 	PacketsPerSecond *float64 `json:"packetsPerSecond,omitempty"`
 	Packets          uint64   `json:"packets"`
 	// Hardware is the share of the packets in hardware, in percent; absent if all are dropped.
-	Hardware *int   `json:"hardware,omitempty"`
-	Dropped  uint64 `json:"dropped,omitempty"`
+	Hardware *int `json:"hardware,omitempty"`
+	// Reason is why packets are outside hardware: that of most of them.
+	Reason  string `json:"reason,omitempty"`
+	Dropped uint64 `json:"dropped,omitempty"`
 	// By are the objects that drop.
 	By []string `json:"by,omitempty"`
 }
@@ -66,6 +68,7 @@ type sums struct {
 	rate    map[string]float64
 	packets map[string]uint64
 	dropped map[string]uint64
+	reasons map[string]uint64 // of packets outside hardware
 	by      []string
 }
 
@@ -210,7 +213,7 @@ func (g *graph) add(from, to string, s streams.Stream) {
 	key := [2]string{from, to}
 	e := g.edges[key]
 	if e == nil {
-		e = &sums{rate: map[string]float64{}, packets: map[string]uint64{}, dropped: map[string]uint64{}}
+		e = &sums{rate: map[string]float64{}, packets: map[string]uint64{}, dropped: map[string]uint64{}, reasons: map[string]uint64{}}
 		g.edges[key] = e
 	}
 	if s.Drops {
@@ -224,6 +227,9 @@ func (g *graph) add(from, to string, s streams.Stream) {
 	}
 	e.share.Add(streams.Share([]streams.Stream{s}))
 	e.packets[s.Node] += s.Packets
+	if s.Reason != "" {
+		e.reasons[strings.TrimSpace(string(s.Reason)+" "+s.Detail)] += s.Packets
+	}
 	if s.PacketsPerSecond != nil {
 		e.rate[s.Node] += *s.PacketsPerSecond
 	}
@@ -268,6 +274,16 @@ func (e *sums) join(other *sums) {
 	for node, n := range other.packets {
 		e.packets[node] += n
 	}
+	for reason, n := range other.reasons {
+		e.reasons[reason] += n
+	}
+}
+
+// reason is that of most packets; "": all are in hardware.
+func (e *sums) reason() string {
+	names := slices.Collect(maps.Keys(e.reasons))
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(e.reasons[b], e.reasons[a]), cmp.Compare(a, b)) })
+	return strings.Join(names[:min(1, len(names))], "")
 }
 
 func sortedKeys[T any](edges map[[2]string]T) [][2]string {
@@ -287,7 +303,7 @@ func (g *graph) list() []Edge {
 	for _, key := range sortedKeys(g.edges) {
 		e := g.edges[key]
 		slices.Sort(e.by)
-		edge := Edge{From: key[0], To: key[1], Packets: most(e.packets), Dropped: most(e.dropped), By: e.by}
+		edge := Edge{From: key[0], To: key[1], Packets: most(e.packets), Dropped: most(e.dropped), By: e.by, Reason: e.reason()}
 		if len(e.rate) > 0 {
 			rate := most(e.rate)
 			edge.PacketsPerSecond = &rate

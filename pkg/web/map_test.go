@@ -208,3 +208,21 @@ func TestHealth_NamesWhatIsAmiss(t *testing.T) {
 		t.Errorf("%+v, %+v", h.Certificates, h.Agents)
 	}
 }
+
+// TestMap_SaysWhyPacketsAreOutsideHardware, by the reason of most of them.
+func TestMap_SaysWhyPacketsAreOutsideHardware(t *testing.T) {
+	stream := func(packets uint64, placed flowapi.Placed) streams.Stream {
+		return streams.Stream{Node: "n", Ends: streams.Ends{From: "pod/shop/a", To: "pod/shop/b", Port: "80"}, Placed: placed, Packets: packets}
+	}
+	hardware := stream(700, flowapi.Placed{Place: offload.Hardware})
+	m, s := mapOf(t, []streams.Stream{
+		hardware, stream(100, flowapi.Placed{Place: offload.TC, Reason: offload.ReasonAction, Detail: "hash(l4)"}),
+		stream(200, flowapi.Placed{Place: offload.OVS, Reason: offload.ReasonPort, Detail: "hw-tc-offload is off"}),
+	})
+	if m.Edges[0].Reason != "port hw-tc-offload is off" || len(s.Lines) != 2 || !strings.HasSuffix(s.Lines[0].Words, "70 % in hardware") || !strings.HasSuffix(s.Lines[1].Words, "30 % in software: port hw-tc-offload is off") {
+		t.Errorf("%+v, %+v", m.Edges, s.Lines)
+	}
+	if m, s = mapOf(t, []streams.Stream{hardware}); m.Edges[0].Reason != "" || len(s.Lines) != 1 {
+		t.Errorf("all in hardware: %+v, %+v", m.Edges, s.Lines)
+	}
+}

@@ -160,8 +160,8 @@ export function map(v, q) {
   return [h("h1", {}, "Map"), askNamespaces("map", q), m.omitted && h("p", {}, `${m.omitted} workloads and services with the fewest packets are not drawn.`),
     m.omittedEdges && h("p", {}, `${m.omittedEdges} lines with the fewest packets are not drawn. The table has them.`),
     v.scene.boxes?.length ? drawing(v.scene, "traffic of " + m.namespaces.join(", "), { hardware: "in hardware", software: "in software", drop: "dropped, with the policy" }) : h("p", {}, "These namespaces have no pods and no services."),
-    h("h2", {}, "Traffic between them"), edges.length ? table("edges", ["from", "to", { number: "packets/s" }, { number: "packets" }, "in hardware", { number: "dropped" }, "dropped by"], edges.map((e) => [
-      linked(e.from), linked(e.to), { number: perSecond(e.packetsPerSecond) }, { number: String(e.packets) }, e.hardware === undefined ? "" : bar(e.hardware),
+    h("h2", {}, "Traffic between them"), edges.length ? table("edges", ["from", "to", { number: "packets/s" }, { number: "packets" }, "in hardware", "outside because", { number: "dropped" }, "dropped by"], edges.map((e) => [
+      linked(e.from), linked(e.to), { number: perSecond(e.packetsPerSecond) }, { number: String(e.packets) }, e.hardware === undefined ? "" : bar(e.hardware), e.reason ?? "",
       { number: e.dropped ? String(e.dropped) : "" }, e.dropped ? mark("drop", (e.by ?? []).join(", ") || "not known") : ""])) : h("p", {}, "No packets now: flows of the datapath end ten seconds after their last packet."),
     h("p", {}, "The number of packets is that of the flows that live. It is in both directions.")];
 }
