@@ -272,8 +272,10 @@ func (x *Definitions) find(key string) (network *contract.Network, resource stri
 	switch {
 	case d == nil:
 		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s does not exist", key)
+	case errors.Is(d.parsed, errDefault):
+		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s has no topology: it is the default network, which each pod has without asking for it", key)
 	case errors.Is(d.parsed, errForeign):
-		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s is not one of %s with a topology", key, contract.PluginType)
+		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s is not one of type %s", key, contract.PluginType)
 	}
 	if err := problem(x, d); err != nil {
 		return nil, "", fmt.Errorf("NetworkAttachmentDefinition %s: %w", key, err)

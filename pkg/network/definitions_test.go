@@ -106,6 +106,7 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 		define(t, "red/main", 1, `"name":"main","role":"primary","subnets":"10.9.0.0/16"`),
 		define(t, "red/mac", 1, `"type":"macvlan"`),
 		define(t, "red/bad", 1, `"topology":"mesh"`),
+		define(t, "red/first", 1, `"topology":null,"netAttachDefName":null`),
 	} {
 		x.NADChanged(nad.Key, nad)
 	}
@@ -122,7 +123,8 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 		"":       {"", ""},
 		"a,b,a":  {"red/a net1 one 1300 ovn-offload.io/vf; red/b net2 two 0 ; red/a/1 net3 one 1300 ovn-offload.io/vf", ""},
 		"b,none": {"red/b net1 two 0 ", "NetworkAttachmentDefinition red/none does not exist"},
-		"mac":    {"", "red/mac is not one of ovn-k8s-cni-overlay with a topology"},
+		"mac":    {"", "red/mac is not one of type ovn-k8s-cni-overlay"},
+		"first":  {"", "red/first has no topology: it is the default network"},
 		"bad":    {"", `red/bad: topology "mesh" is none of`},
 		"main":   {"", "network main of NetworkAttachmentDefinition red/main is primary"},
 		"a@eth0": {"", "interface eth0 is taken already"},

@@ -78,8 +78,11 @@ type otherKeys struct {
 	IPAM      json.RawMessage `json:"ipam"`
 }
 
-// errForeign says that a NAD is another CNI plugin's, or of the default network.
-var errForeign = errors.New("not a further network of ours")
+// errForeign says that a NAD is another CNI plugin's, or of the default network: such a NAD is errDefault.
+var (
+	errForeign = errors.New("not a further network of ours")
+	errDefault = fmt.Errorf("%w: the default network", errForeign)
+)
 
 // Parse gives the network of a NAD. The error is errForeign for a NAD that is not about a further network of ours.
 func Parse(nad NAD) (contract.Network, error) {
@@ -87,14 +90,13 @@ func Parse(nad NAD) (contract.Network, error) {
 	if err != nil {
 		return contract.Network{}, err
 	}
-	if conf.Type != contract.PluginType {
+	switch {
+	case conf.Type != contract.PluginType:
 		return contract.Network{}, errForeign
-	}
-	if conf.NADName != nad.Key {
+	case conf.Topology == "":
+		return contract.Network{}, errDefault
+	case conf.NADName != nad.Key:
 		return contract.Network{}, fmt.Errorf("netAttachDefName is %q, and must be %q", conf.NADName, nad.Key)
-	}
-	if conf.Topology == "" {
-		return contract.Network{}, errForeign
 	}
 	network, err := conf.network()
 	if err == nil {

@@ -167,7 +167,7 @@ func TestParse_Refused(t *testing.T) {
 			t.Errorf("%s: %+v, error %v, want %q", text, network, err, want)
 		}
 	}
-	for _, foreign := range []string{config(t, `"type":"macvlan"`), config(t, `"topology":null`), `{"name":"x","plugins":[{"type":"macvlan"},{"type":"tuning"}]}`} {
+	for _, foreign := range []string{config(t, `"type":"macvlan"`), config(t, `"topology":null`), config(t, `"topology":null,"netAttachDefName":null`), `{"name":"x","plugins":[{"type":"macvlan"},{"type":"tuning"}]}`} {
 		if _, err := Parse(NAD{Key: "red/a", Config: foreign}); !errors.Is(err, errForeign) {
 			t.Errorf("%s: %v", foreign, err)
 		}

@@ -184,3 +184,49 @@ func TestNetworks_PodWaitsForNetwork(t *testing.T) {
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.202.0.0/24"`))
 	listening(t, waitPod(t, ns, "early", "Running", isRunning))
 }
+
+// TestNetworks_DefinitionOfDefaultNetwork: a NetworkAttachmentDefinition without a topology is the default network, and no
+// Event complains. A pod may have it as its default network, which Multus then makes by this definition, and further networks
+// beside it. One that asks for it as a further network waits, and an Event says why.
+func TestNetworks_DefinitionOfDefaultNetwork(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	definition := func(name, fields string) string {
+		return fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {namespace: %s, name: %s}\n"+
+			"spec: {config: '{\"cniVersion\": \"1.0.0\", \"name\": \"by-definition\", \"type\": \"ovn-k8s-cni-overlay\"%s}'}\n---", ns, name, fields)
+	}
+	apply(t, definition("first", "")+definition("wrong", `, "topology": "layer2"`)+networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.214.0.0/24"`))
+	object := podObject(ns, "by", nodes[1])
+	object.Annotations = map[string]string{contract.DefaultNetworkKey: ns + "/first", contract.NetworksKey: "flat"}
+	create(t, object)
+	asks := podObject(ns, "asks", nodes[1])
+	asks.Annotations = map[string]string{contract.NetworksKey: "first"}
+	create(t, asks)
+	plain := onNetworks(t, ns, "plain", nodes[2], "flat")
+	by := listening(t, waitPod(t, ns, "by", "Running", isRunning))
+	for _, pair := range [][2]*corev1.Pod{{by, plain}, {plain, by}} {
+		answersOn(t, pair[0], "eth0", podPort(t, pair[1]).Addr())
+		answersOn(t, pair[0], "net1", furtherAddress(t, pair[1], "flat"))
+	}
+	mustInPod(t, by, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
+	if links := strings.Fields(mustInPod(t, by, "ls", "/sys/class/net")); !slices.Equal(links, []string{"eth0", "lo", "net1"}) {
+		t.Errorf("the pod has the interfaces %v", links)
+	}
+	configured := mustOnNode(t, nodes[1], "ovs-vsctl", "--bare", "--columns=external_ids", "find", "Interface", "external_ids:iface-id="+ns+"_by")
+	if got := strings.Contains(configured, "by-definition"); got != withMultus() {
+		t.Errorf("made by the definition: %t, in %s", got, configured)
+	}
+	wantEvent(t, ns, "NetworkNotFound", "asks", ns+"/first has no topology: it is the default network")
+	staysPending(t, ns, "asks", "")
+	wantEvent(t, ns, "InvalidConfig", "wrong", "netAttachDefName")
+	if events, err := kubectl(t, "", "-n", ns, "get", "events", "--field-selector=involvedObject.name=first"); err != nil || strings.Contains(events, "Warning") {
+		t.Errorf("Events of the definition: %s, %v", events, err)
+	}
+	for _, name := range []string{"by", "plain", "asks"} {
+		deletePod(t, ns, name)
+	}
+	eventually(t, podWithin, "nothing is left of the pods", func() (bool, string) {
+		left := furtherTraces(t, ns)
+		return left == "", left
+	})
+}
