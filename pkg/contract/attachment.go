@@ -70,6 +70,8 @@ type Attachment struct {
 	MAC MAC
 	// Gateways of the pod's default routes, which then lead through this interface.
 	Gateways []netip.Addr
+	// AskedRoutes are those that the pod asks for by this interface.
+	AskedRoutes []Route
 	// Claim is the name of an IPAMClaim in the pod's namespace.
 	Claim string
 }
@@ -183,7 +185,10 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 		count[a.NAD]++
 		out = append(out, a)
 	}
-	return out, nil
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, addRoutes(pod, out)
 }
 
 // OnPrimary is what a pod asks for on the primary network of its namespace in DefaultNetworkKey.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,8 @@ const (
 	OVNNetworkKey = "ovnNetwork"
 	// NodusInterfacesKey holds the interfaces that NodusNetworksKey has led to; controller.
 	NodusInterfacesKey = "k8s.plugin.opnfv.org/ovnInterfaces"
+	// OVNRoutesKey lists routes by a pod's further interfaces; user.
+	OVNRoutesKey = "ovnNetworkRoutes"
 )
 
 // ChainFailureKey holds "open" on a NetworkChaining whose packets pass functions without a ready pod, "closed" or nothing
@@ -147,4 +151,71 @@ func NodusInterfaces(pod *corev1.Pod, podNetworks string) string {
 	}
 	text, _ := json.Marshal(list) // has a JSON form
 	return string(text)
+}
+
+// nodusRoute is an element of OVNRoutesKey, and of routes in NodusNetworksKey.
+type nodusRoute struct {
+	Dest    string `json:"dst"`
+	Gateway string `json:"gw"`
+	Dev     string `json:"dev"`
+}
+
+// nodusRoutes are those of a pod's annotations.
+func nodusRoutes(pod *corev1.Pod) (list []nodusRoute, err error) {
+	var value struct {
+		Routes []nodusRoute `json:"routes"`
+	}
+	if text := pod.Annotations[OVNRoutesKey]; text != "" {
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", OVNRoutesKey, err)
+		}
+	}
+	if text := pod.Annotations[NodusNetworksKey]; text != "" {
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", NodusNetworksKey, err)
+		}
+	}
+	return append(list, value.Routes...), nil
+}
+
+// addRoutes gives the attachments of a pod the routes by their interfaces.
+func addRoutes(pod *corev1.Pod, attachments []Attachment) error {
+	list, err := nodusRoutes(pod)
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		route, err := r.route()
+		if err != nil {
+			return fmt.Errorf("route to %q: %w", r.Dest, err)
+		}
+		at := slices.IndexFunc(attachments, func(a Attachment) bool { return a.Interface == r.Dev })
+		if at < 0 {
+			return fmt.Errorf("route to %q: dev %q is none of the pod's interfaces on further networks", r.Dest, r.Dev)
+		}
+		attachments[at].AskedRoutes = append(attachments[at].AskedRoutes, route)
+	}
+	return nil
+}
+
+func (r nodusRoute) route() (Route, error) {
+	dest, err := netip.ParsePrefix(r.Dest)
+	if err != nil {
+		addr, addrErr := netip.ParseAddr(r.Dest)
+		if addrErr != nil {
+			return Route{}, errors.New("dst is neither a subnet nor an address")
+		}
+		dest = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	text, _, _ := strings.Cut(r.Gateway, "/")
+	hop, err := netip.ParseAddr(text)
+	switch {
+	case err != nil || hop.Is4In6() || hop.Zone() != "":
+		return Route{}, fmt.Errorf("gw %q is not an IP address", r.Gateway)
+	case dest.Addr().Is4() != hop.Is4() || dest.Addr().Is4In6():
+		return Route{}, fmt.Errorf("gw %s is of another family", hop)
+	case dest.Bits() == 0:
+		return Route{}, errors.New("a default route needs defaultGateway and gwipaddress")
+	}
+	return Route{Dest: dest.Masked(), NextHop: hop}, nil
 }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -73,6 +74,44 @@ func TestAttachments_RefuseBadOVN4NFV(t *testing.T) {
 	} {
 		_, err := Attachments(podWith(map[string]string{NodusNetworksKey: value}))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), NodusNetworksKey) {
+			t.Errorf("%s: %v, want %q", value, err, want)
+		}
+	}
+}
+
+// TestAttachments_HaveTheirRoutes: the same routes in both annotations. Without further interfaces there are none, and no error.
+func TestAttachments_HaveTheirRoutes(t *testing.T) {
+	const routes, networks = `[{"dst":"172.16.29.1/24","gw":"10.9.0.3","dev":"net1"},{"dst":"fd29::1","gw":"fd08::3/64","dev":"net0"}]`, `{"type":"ovn4nfv","interface":[
+		{"name":"a","interface":"net0"},{"name":"b","interface":"net1"}]`
+	for _, annotations := range []map[string]string{
+		{NodusNetworksKey: networks + "}", OVNRoutesKey: routes}, {NodusNetworksKey: networks + `,"routes":` + routes + "}"},
+		{NetworksKey: "a@net0,b@net1", OVNRoutesKey: routes},
+	} {
+		got, err := Attachments(podWith(annotations))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []Route{
+			{Dest: netip.MustParsePrefix("fd29::1/128"), NextHop: netip.MustParseAddr("fd08::3")},
+			{Dest: netip.MustParsePrefix("172.16.29.0/24"), NextHop: netip.MustParseAddr("10.9.0.3")},
+		} {
+			if len(got[i].AskedRoutes) != 1 || got[i].AskedRoutes[0] != want {
+				t.Errorf("%v: %s has the routes %v, want %v", annotations, got[i].Interface, got[i].AskedRoutes, want)
+			}
+		}
+	}
+	if got, err := Attachments(podWith(map[string]string{OVNRoutesKey: "{"})); len(got) > 0 || err != nil {
+		t.Error(got, err)
+	}
+	for value, want := range map[string]string{
+		`{`:                                   "annotation ovnNetworkRoutes: unexpected end",
+		`[{"dst":"x","gw":"10.9.0.3"}]`:       `route to "x": dst is neither a subnet nor an address`,
+		`[{"dst":"10.1.0.0/16","gw":"gw"}]`:   `gw "gw" is not an IP address`,
+		`[{"dst":"10.1.0.0/16","gw":"fd::"}]`: "of another family",
+		`[{"dst":"0.0.0.0/0","gw":"10.9.0.3","dev":"net0"}]`:   "a default route needs defaultGateway and gwipaddress",
+		`[{"dst":"10.1.0.0/16","gw":"10.9.0.3","dev":"eth0"}]`: `dev "eth0" is none of the pod's interfaces on further networks`,
+	} {
+		if _, err := Attachments(podWith(map[string]string{NetworksKey: "a@net0", OVNRoutesKey: value})); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", value, err, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -103,7 +104,7 @@ func (v *primaries) requests(pod *corev1.Pod) ([]ipam.Request, error) {
 	}
 	requests, denied := v.granted(pod, append(primary, asked...))
 	for i := range requests {
-		requests[i].Routes = v.chainRoutes(pod, requests[i].NAD)
+		requests[i].Routes = slices.Concat(requests[i].AskedRoutes, v.chainRoutes(pod, requests[i].NAD))
 	}
 	return requests, errors.Join(waits, missing, denied)
 }

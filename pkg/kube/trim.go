@@ -116,7 +116,7 @@ func trimAnnotations(annotations map[string]string) map[string]string {
 		case contract.NodeSubnetsKey, contract.NodeIDKey, contract.NodeChassisIDKey, contract.NodeEncapIPsKey, contract.NodePrimaryAddressKey, contract.HostCIDRsKey, contract.GatewayConfigKey:
 		case contract.ServiceNetworkKey, contract.NodeMTUKey, contract.CordonedKey, contract.GatewayMTUSupportKey, contract.ManagementPortKey, contract.ACLLoggingKey, contract.OpenPortsKey:
 		case contract.VMReadyKey, contract.VMAddressKey:
-		case contract.PodNetworksKey, contract.NetworksKey, contract.DefaultNetworkKey, contract.NetworkStatusKey, contract.NodusNetworksKey, contract.OVNNetworkKey, contract.NodusInterfacesKey, contract.DPUConnectionKey, contract.DPUStatusKey, contract.ConfigHashKey, contract.MaxAttachmentsKey, contract.NodeNamespaceSubnetsKey:
+		case contract.PodNetworksKey, contract.NetworksKey, contract.DefaultNetworkKey, contract.NetworkStatusKey, contract.NodusNetworksKey, contract.OVNNetworkKey, contract.OVNRoutesKey, contract.NodusInterfacesKey, contract.DPUConnectionKey, contract.DPUStatusKey, contract.ConfigHashKey, contract.MaxAttachmentsKey, contract.NodeNamespaceSubnetsKey:
 		default:
 			continue
 		}

@@ -313,6 +313,9 @@ func (x *Definitions) Requests(pod *corev1.Pod) (requests []ipam.Request, err er
 		if err == nil && network.IsPrimary() {
 			err = fmt.Errorf("network %s of NetworkAttachmentDefinition %s is primary, which a pod cannot ask for", network.Name, a.NAD)
 		}
+		if err == nil && len(pod.Status.PodIPs) == 0 {
+			err = unreached(a, network)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -320,6 +323,17 @@ func (x *Definitions) Requests(pod *corev1.Pod) (requests []ipam.Request, err er
 		requests = append(requests, ipam.Request{Attachment: a, Network: *network, Resource: resource})
 	}
 	return requests, errors.Join(errs...)
+}
+
+// unreached says which next hop of an attachment's routes is in none of its subnets.
+func unreached(a contract.Attachment, network *contract.Network) error {
+	for _, route := range a.AskedRoutes {
+		holds := func(p netip.Prefix) bool { return p.Masked().Contains(route.NextHop) }
+		if !slices.ContainsFunc(a.Addresses, holds) && !slices.ContainsFunc(network.Subnets, func(s contract.Subnet) bool { return holds(s.Prefix) }) {
+			return fmt.Errorf("route to %s: gw %s is in no subnet of network %s", route.Dest, route.NextHop, network.Name)
+		}
+	}
+	return nil
 }
 
 // NetworkID is what the NADs of a network must say as its id. Ids that NADs have stay, the oldest NAD's first; a network

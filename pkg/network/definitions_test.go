@@ -137,6 +137,19 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 			t.Errorf("%s: missing %v, want %q", networks, err, want[1])
 		}
 	}
+	pod.Annotations[contract.NetworksKey] = "main2,a"
+	x.NADChanged("red/main2", define(t, "red/main2", 1, `"name":"held","subnets":"10.8.0.0/16"`))
+	for route, want := range map[string]string{
+		`{"dst":"10.1.0.0/16","gw":"10.8.3.4","dev":"net1"}`: "",
+		`{"dst":"10.1.0.0/16","gw":"10.9.3.4","dev":"net1"}`: "route to 10.1.0.0/16: gw 10.9.3.4 is in no subnet of network held",
+		`{"dst":"10.1.0.0/16","gw":"10.8.3.4","dev":"net2"}`: "gw 10.8.3.4 is in no subnet of network one",
+	} {
+		pod.Annotations[contract.OVNRoutesKey] = "[" + route + "]"
+		if _, err := x.Requests(pod); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", route, err, want)
+		}
+	}
+	delete(pod.Annotations, contract.OVNRoutesKey)
 	// What a running pod asks for later has no effect.
 	pod.Annotations[contract.NetworksKey], pod.Status.PodIPs = "a,b", []corev1.PodIP{{IP: "10.244.0.5"}}
 	pod.Annotations[contract.PodNetworksKey] = `{"default":{},"red/b":{}}`

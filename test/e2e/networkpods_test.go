@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -289,8 +290,8 @@ func nodusNetwork(ns, name, subnet string) string {
 		"spec: {cniType: ovn4nfv, ipv4Subnets: [{name: s, subnet: %s.0/24, gateway: %[3]s.1/24, excludeIps: \"%[3]s.2..%[3]s.9\"}]}\n---", ns, name, subnet)
 }
 
-// TestOVN4NFV_PodHasItsInterfaces: two networks, with an address and a MAC of the pod's choice. Networks are isolated from
-// each other.
+// TestOVN4NFV_PodHasItsInterfaces: two networks, with an address, a MAC and routes of the pod's choice. Networks are isolated
+// from each other.
 func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 	t.Parallel()
 	if withMultus() {
@@ -299,12 +300,14 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 	ns := namespace(t)
 	apply(t, nodusNetwork(ns, "front", "10.76.0")+nodusNetwork(ns, "back", "10.77.0"))
 	waitNames(t, objectsOf(t, nadResource, ns), "back front")
-	nfn := func(interfaces string) string { return `{"type": "ovn4nfv", "interface": [` + interfaces + "]}" }
+	nfn := func(interfaces string, routes ...string) string {
+		return `{"type": "ovn4nfv", "interface": [` + interfaces + `], "routes": [` + strings.Join(routes, ",") + "]}"
+	}
 	pods := allOnNetworks(t,
-		wish{ns, "firewall", nodes[1], nfn(`{"name": "front", "interface": "net0", "ipAddress": "10.76.0.50", "macAddress": "02:76:00:00:00:50", "defaultGateway": "true", "gwipaddress": "10.76.0.60"},` +
-			`{"name": "back", "interface": "net1", "defaultGateway": "false"}`)},
+		wish{ns, "firewall", nodes[1], nfn(`{"name": "front", "interface": "net0", "ipAddress": "10.76.0.50", "macAddress": "02:76:00:00:00:50", "defaultGateway": "true", "gwipaddress": "10.76.0.60"},`+
+			`{"name": "back", "interface": "net1", "defaultGateway": "false"}`, `{"dst": "10.78.0.0/24", "gw": "10.77.0.70", "dev": "net1"}`)},
 		wish{ns, "router", nodes[2], nfn(`{"name": "front", "interface": "net0", "ipAddress": "10.76.0.60"}`)},
-		wish{ns, "behind", nodes[2], nfn(`{"name": "back", "interface": "net0"}`)})
+		wish{ns, "behind", nodes[2], nfn(`{"name": "back", "interface": "net0", "ipAddress": "10.77.0.70"}`)})
 	firewall, behind := pods["firewall"], pods["behind"]
 	if got := strings.TrimSpace(mustInPod(t, firewall, "cat", "/sys/class/net/net0/address")); got != "02:76:00:00:00:50" {
 		t.Errorf("the MAC of net0 is %s", got)
@@ -313,6 +316,41 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 	answeredBy(t, pods["router"], "10.76.0.50", "firewall")
 	answeredBy(t, behind, addressOn(t, firewall, ns+"/back").String(), "firewall")
 	unanswered(t, behind, "10.76.0.60") // networks are isolated
+	nodusRoutes(t, firewall, behind)
+}
+
+// nodusRoutes: a pod has the routes that it asks for, at its start and later, and no others. One whose next hop is not on the
+// network waits.
+func nodusRoutes(t *testing.T, pod, gateway *corev1.Pod) {
+	t.Helper()
+	mustInPod(t, gateway, "sh", "-c", "ip addr add 10.78.0.9/32 dev lo && ip addr add 10.79.0.9/32 dev lo")
+	answeredBy(t, pod, "10.78.0.9", gateway.Name)
+	unanswered(t, pod, "10.79.0.9")
+	ask := func(routes string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.OVNRoutesKey, routes)
+		if _, err := cluster.client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	route := func(want bool) {
+		t.Helper()
+		eventually(t, soon, fmt.Sprint("the route is there: ", want), func() (bool, string) {
+			routes := mustInPod(t, pod, "ip", "route")
+			return strings.Contains(routes, "10.79.0.0/24 via 10.77.0.70 dev net1") == want, routes
+		})
+	}
+	ask(`[{"dst": "10.79.0.0/24", "gw": "10.77.0.70", "dev": "net1"}]`)
+	route(true)
+	answeredBy(t, pod, "10.79.0.9", gateway.Name)
+	ask("[]")
+	route(false)
+	unanswered(t, pod, "10.79.0.9")
+	answeredBy(t, pod, "10.78.0.9", gateway.Name)
+	astray := wish{pod.Namespace, "astray", nodes[1], `{"type": "ovn4nfv", "interface": [{"name": "back", "interface": "net0"}], "routes": [{"dst": "10.78.0.0/24", "gw": "10.76.0.60", "dev": "net0"}]}`}
+	astray.create(t)
+	wantEvent(t, pod.Namespace, "NetworkNotFound", "astray", "route to 10.78.0.0/24: gw 10.76.0.60 is in no subnet of network")
+	staysPending(t, pod.Namespace, "astray", "")
 }
 
 // checkNodus: the default route of a pod leads by its gateway, and the routes to pods and services by eth0. The annotation
