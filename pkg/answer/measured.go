@@ -73,7 +73,7 @@ func (m *Measured) notes(p *Page) {
 			reasons[r.Reason]++
 		}
 		if r.ToHardware > 0 {
-			p.Line("%s: in hardware after %.1f s at most", r.ID, r.ToHardware)
+			p.Line("%s: in hardware %.1f s after the first packet, or sooner", r.ID, r.ToHardware)
 		}
 		if r.Lost > 0 {
 			p.Line("%s: %.1f %% of the datagrams were lost", r.ID, 100*float64(r.Lost)/float64(r.Lost+r.Datagrams))

@@ -133,12 +133,12 @@ func TestNewMeasured_SaysWhatItCost(t *testing.T) {
 				"stream/vf-other-node/tcp    96.40  -                 -           100 %     0.50        0.12     192.8\n" +
 				"stream/veth-other-node/udp  1.00   104000 datagrams  -           0 %       2.00        0.00     0.5\n" +
 				"rr/host-other-node/tcp      -      9000 answers      21/38       -         -           0.00     -\n" +
-				"stream/vf-other-node/tcp: in hardware after 1.9 s at most\n" +
+				"stream/vf-other-node/tcp: in hardware 1.9 s after the first packet, or sooner\n" +
 				"stream/veth-other-node/udp: 10.0 % of the datagrams were lost\n1 case not in hardware because of offload-off\n" +
 				"both nodes are on one machine: its CPU time is counted once\n" +
 				"where host cores are not known, the load took cores from other work on the nodes\n3 of 3 measured; from node n1 to n2\n",
 		},
-		{[]perf.Result{good}, []string{"node/n2: no answer"}, Uncertain, "in hardware after 1.9 s at most\n1 of 1 measured; from node n1 to n2\nnot known: node/n2: no answer\n"},
+		{[]perf.Result{good}, []string{"node/n2: no answer"}, Uncertain, "in hardware 1.9 s after the first packet, or sooner\n1 of 1 measured; from node n1 to n2\nnot known: node/n2: no answer\n"},
 		{[]perf.Result{failed}, []string{"node/n2: no answer"}, Degraded, "failed: crr/veth-other-node/tcp: 1 of 6 were not answered: reset\n0 of 1 measured; from node n1 to n2\n"},
 	} {
 		got := NewMeasured(at, c.results, c.missing, time.Unix(0, 0))

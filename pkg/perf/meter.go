@@ -15,8 +15,16 @@ type Meter struct {
 	last map[string]map[string]flowapi.Flow
 	// moved has a flow for each place where it was, with what it carried there.
 	moved map[moved]flowapi.Flow
-	// hardware is the first moment of a node with a flow of the pods in hardware, at the end of its way.
-	hardware map[string]time.Time
+	// before has the flows of each node's first moment.
+	before map[string]map[string]bool
+	// hardware is the first moment of a node with packets of the pods in hardware, at the end of their way.
+	hardware map[string]reached
+}
+
+// reached is a moment at which a flow was in hardware. Warm: the flow was there before the load.
+type reached struct {
+	at   time.Time
+	warm bool
 }
 
 type moved struct {
@@ -27,7 +35,8 @@ type moved struct {
 // NewMeter is one of the flows of some pods.
 func NewMeter(pods ...string) *Meter {
 	m := &Meter{
-		pods: map[string]bool{}, last: map[string]map[string]flowapi.Flow{}, moved: map[moved]flowapi.Flow{}, hardware: map[string]time.Time{},
+		pods: map[string]bool{}, last: map[string]map[string]flowapi.Flow{}, moved: map[moved]flowapi.Flow{}, before: map[string]map[string]bool{},
+		hardware: map[string]reached{},
 	}
 	for _, pod := range pods {
 		m.pods[pod] = true
@@ -39,12 +48,16 @@ func NewMeter(pods ...string) *Meter {
 func (m *Meter) Add(node string, taken time.Time, flows []flowapi.Flow) {
 	before, later := m.last[node]
 	now := map[string]flowapi.Flow{}
+	if !later {
+		m.before[node] = map[string]bool{}
+	}
 	for _, f := range flows {
 		if !m.of(f) {
 			continue
 		}
 		now[f.ID] = f
 		if !later {
+			m.before[node][f.ID] = true
 			continue
 		}
 		was := before[f.ID]
@@ -52,8 +65,8 @@ func (m *Meter) Add(node string, taken time.Time, flows []flowapi.Flow) {
 		if f.Packets == 0 {
 			continue
 		}
-		if f.Place == offload.Hardware && len(f.Next) == 0 && m.hardware[node].IsZero() {
-			m.hardware[node] = taken
+		if f.Place == offload.Hardware && len(f.Next) == 0 && m.hardware[node].at.IsZero() {
+			m.hardware[node] = reached{taken, m.before[node][f.ID]}
 		}
 		key := moved{node, f.ID, f.Place}
 		f.Packets += m.moved[key].Packets
@@ -108,11 +121,12 @@ func (m *Meter) Reason() offload.Reason {
 	return most
 }
 
-// ToHardware is the time from a moment of a node until its flows were seen in hardware; 0: they were not.
-func (m *Meter) ToHardware(node string, started time.Time) time.Duration {
-	at := m.hardware[node]
-	if at.IsZero() {
+// ToHardware is the time from a pod's first packet until packets were seen in hardware on its node; 0: none was, or a flow that was
+// there before took them.
+func (m *Meter) ToHardware(node string, first time.Time) time.Duration {
+	got := m.hardware[node]
+	if got.at.IsZero() || got.warm {
 		return 0
 	}
-	return max(at.Sub(started), time.Millisecond)
+	return max(got.at.Sub(first), time.Millisecond)
 }

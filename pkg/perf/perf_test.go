@@ -123,14 +123,24 @@ func TestMeter_CountsBetweenMoments(t *testing.T) {
 		t.Error("in hardware by the first part of a way")
 	}
 	m.Add("a", at.Add(4*time.Second), []flowapi.Flow{flow("1", "vf-a", offload.Hardware, 160)})
+	if m.ToHardware("a", at) != 0 {
+		t.Error("the flow was there before the load")
+	}
 	m.Add("a", at.Add(6*time.Second), []flowapi.Flow{flow("1", "vf-a", offload.Hardware, 40)})
 	m.Add("b", at.Add(6*time.Second), []flowapi.Flow{flow("1", "vf-b", offload.OVS, 9999)})
 	got := m.Share()
 	if got.Hardware.Packets != 140 || got.OVS.Packets != 10 || got.TC.Packets != 3 || got.Hardware.Bytes != 14000 {
 		t.Errorf("%+v", got)
 	}
-	if m.ToHardware("a", at.Add(time.Second)) != 3*time.Second || m.ToHardware("b", at) != 0 || m.Reason() != offload.ReasonNew {
-		t.Errorf("%s, %s, %q", m.ToHardware("a", at.Add(time.Second)), m.ToHardware("b", at), m.Reason())
+	if m.ToHardware("b", at) != 0 || m.Reason() != offload.ReasonNew {
+		t.Errorf("%s, %q", m.ToHardware("b", at), m.Reason())
+	}
+	fresh := NewMeter("vf-a", "vf-b")
+	fresh.Add("a", at, []flowapi.Flow{flow("old", "vf-a", offload.Hardware, 50)})
+	fresh.Add("a", at.Add(2*time.Second), []flowapi.Flow{flow("old", "vf-a", offload.Hardware, 50), flow("new", "vf-a", offload.OVS, 3)})
+	fresh.Add("a", at.Add(4*time.Second), []flowapi.Flow{flow("new", "vf-a", offload.Hardware, 9)})
+	if got := fresh.ToHardware("a", at.Add(time.Second)); got != 3*time.Second {
+		t.Errorf("on a fresh path: %s", got)
 	}
 }
 

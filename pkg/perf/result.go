@@ -23,7 +23,8 @@ type Result struct {
 	// outside hardware were there.
 	Share  *offload.Share `json:"share,omitempty"`
 	Reason offload.Reason `json:"reason,omitempty"`
-	// ToHardware is the time in seconds until the flows of the client's node were seen in hardware, at most two too long.
+	// ToHardware is the time in seconds from the client's first packet until packets were seen in hardware on its node, at most two
+	// too long; absent: none was, or the first ones were of a flow that was there before.
 	ToHardware float64 `json:"toHardwareSeconds,omitempty"`
 	// HostCores are those of both nodes in use during the load, less those before it. OneMachine: the nodes share one.
 	HostCores    float64 `json:"hostCores"`
@@ -53,7 +54,7 @@ func NewResult(c Case, o Options, node string, r load.Report, m *Meter) Result {
 	if share := m.Share(); share != (offload.Share{}) {
 		out.Share, out.Reason = &share, m.Reason()
 	}
-	out.ToHardware = m.ToHardware(node, r.Started).Round(time.Millisecond * 100).Seconds()
+	out.ToHardware = m.ToHardware(node, r.First).Round(time.Millisecond * 100).Seconds()
 	return out
 }
 

@@ -35,6 +35,7 @@ func run(ctx context.Context, q Question, r *Report) error {
 	if err := q.validate(); err != nil {
 		return err
 	}
+	r.First = time.Now()
 	both, err := q.nodes(ctx)
 	if err != nil {
 		return err

@@ -53,11 +53,18 @@ func DefaultSize(kind Kind, protocol string) int {
 	return 128 << 10
 }
 
+// Moments are those of the clock of the client's node.
+type Moments struct {
+	// First is when the client sent its first packet, which is one of the connection that asks for CPU times.
+	First time.Time `json:"first"`
+	// Started is when the load began.
+	Started time.Time `json:"started"`
+}
+
 // Report is what came of it.
 type Report struct {
-	// Started is when the load began, by the clock of the client's node.
-	Started time.Time `json:"started"`
-	Seconds float64   `json:"seconds"`
+	Moments
+	Seconds float64 `json:"seconds"`
 	// Bytes and Datagrams have arrived, Lost are datagrams that have not.
 	Bytes     uint64 `json:"bytes,omitempty"`
 	Datagrams uint64 `json:"datagrams,omitempty"`
