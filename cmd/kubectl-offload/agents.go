@@ -1,51 +1,99 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
-	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
 
 // agents are asked for flows, and the databases for the names of these.
 type agents struct{ byexec.Agents }
 
-// answers are those of the agents of nodes, with names for their flows if the query asks for the rules.
-func (a agents) answers(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string) {
-	answers, missing = byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Flows, error) {
-		got, err := a.Of(node).Flows(ctx, q)
+// agentsOf are those of the pods of a snapshot, and of DPUs if node, or any node for "", may have one.
+func agentsOf(ctx context.Context, o *clusterOptions, s *snapshot.Snapshot, node string) (of agents, missing []string, err error) {
+	if of.Pods, err = snapshot.Objects[corev1.Pod](s, snapshot.Pods); err != nil {
+		return of, nil, err
+	}
+	if of.Cluster, err = o.cluster(); err != nil || node != "" && of.Has(node) {
+		return of, nil, err
+	}
+	if missing, err = of.addDPUs(ctx, o); err != nil {
+		return of, nil, err
+	}
+	nodes, err := snapshot.Objects[corev1.Node](s, snapshot.Nodes)
+	for _, n := range nodes {
+		switch dpu := of.DPU(n.Name); {
+		case dpu != "":
+			s.SetDPU(n.Name, dpu)
+		case contract.IsDPUHost(&n) && node == "":
+			missing = append(missing, fmt.Sprintf("node/%s: %s", n.Name, withDPU))
+		}
+	}
+	return of, missing, err
+}
+
+// withDPU is why a host has no flows.
+const withDPU = "no agent with its flows is known: where its DPU is a Node of another cluster, give --dpu-context or --dpu-kubeconfig"
+
+// addDPUs finds DPUs in the cluster and in that of the flags.
+func (a *agents) addDPUs(ctx context.Context, o *clusterOptions) (missing []string, err error) {
+	clusters := []clusterOptions{*o}
+	if o.dpuKubeconfig != "" || o.dpuContext != "" {
+		clusters = append(clusters, clusterOptions{kubeconfig: cmp.Or(o.dpuKubeconfig, o.kubeconfig), context: o.dpuContext, system: o.system})
+	}
+	for _, c := range clusters {
+		client, err := c.lister()
 		if err != nil {
 			return nil, err
 		}
-		for i := range got.Flows {
-			got.Flows[i].Node = node
+		found := snapshot.ReadLists(ctx, client, c.system, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {{Namespace: c.system, Labels: "app=" + byexec.DPUApp}}})
+		if why := found.Missing[snapshot.Pods]; why != "" {
+			missing = append(missing, "pods of DPUs: "+why)
+			continue
 		}
-		return got, nil
-	})
-	for _, got := range answers {
-		if left := got.Matched - len(got.Flows) + got.Unseen; left > 0 {
-			missing = append(missing, fmt.Sprintf("node/%s: %d flows more, with fewer packets", got.Node, left))
+		of := byexec.Agents{}
+		if of.Pods, err = snapshot.Objects[corev1.Pod](found, snapshot.Pods); err != nil {
+			return nil, err
 		}
+		if of.Cluster, err = c.cluster(); err != nil {
+			return nil, err
+		}
+		missing = append(missing, a.AddDPUs(ctx, of)...)
 	}
+	return missing, nil
+}
+
+// dpuFlags say where DPUs are.
+func dpuFlags(cmd *cobra.Command, o *clusterOptions) {
+	cmd.Flags().StringVar(&o.dpuKubeconfig, "dpu-kubeconfig", "", "kubeconfig of the cluster with the Nodes of DPUs; empty: that of the hosts")
+	cmd.Flags().StringVar(&o.dpuContext, "dpu-context", "", "context of the cluster with the Nodes of DPUs; empty: the current one of --dpu-kubeconfig")
+}
+
+// answers are those of the agents of nodes, with names for their flows if the query asks for the rules.
+func (a agents) answers(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string) {
+	answers, missing = a.Flows(ctx, nodes, q)
 	if !q.Why {
 		return answers, missing
 	}
-	index, err := flownames.Look(ctx, databases{a.Cluster, a.Pods}.run, joined(answers))
-	if err != nil { // the flows are an answer without names
-		return answers, append(missing, "names of flows: "+err.Error())
-	}
+	var all []*flowapi.Flow
 	for _, got := range answers {
 		for i := range got.Flows {
-			index.Name(&got.Flows[i])
+			all = append(all, &got.Flows[i])
 		}
+	}
+	if err := flownames.NameAll(ctx, databases{a.Cluster, a.Pods}.run, all); err != nil { // flows are an answer without names, too
+		missing = append(missing, err.Error())
 	}
 	return answers, missing
 }
@@ -67,12 +115,11 @@ func (a agents) flows(ctx context.Context, nodes []string, q flowapi.Query) (flo
 const archivedFlows = 500
 
 // collectFlows reads the flows of nodes for an archive, as far as their agents answer.
-func collectFlows(ctx context.Context, cluster *sysdump.Cluster, s *snapshot.Snapshot, only []string, progress io.Writer) map[string]snapshot.NodeFlows {
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+func collectFlows(ctx context.Context, o *clusterOptions, s *snapshot.Snapshot, only []string, progress io.Writer) map[string]snapshot.NodeFlows {
+	from, unknown, err := agentsOf(ctx, o, s, "")
 	if err != nil {
 		return nil
 	}
-	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
 	nodes := slices.DeleteFunc(from.Nodes(), func(node string) bool { return len(only) > 0 && !slices.Contains(only, node) })
 	flows, missing := from.flows(ctx, nodes, flowapi.Query{All: true, Why: true, Limit: archivedFlows})
 	summaries, unread := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
@@ -80,7 +127,7 @@ func collectFlows(ctx context.Context, cluster *sysdump.Cluster, s *snapshot.Sna
 	})
 	out := map[string]snapshot.NodeFlows{}
 	for _, summary := range summaries {
-		of := snapshot.NodeFlows{Summary: summary}
+		of := snapshot.NodeFlows{Summary: summary, DPU: from.DPU(summary.Node)}
 		for _, f := range flows {
 			if f.Node == summary.Node {
 				of.Flows = append(of.Flows, f)
@@ -88,7 +135,7 @@ func collectFlows(ctx context.Context, cluster *sysdump.Cluster, s *snapshot.Sna
 		}
 		out[summary.Node] = of
 	}
-	for _, problem := range append(missing, unread...) {
+	for _, problem := range slices.Concat(unknown, missing, unread) {
 		fmt.Fprintln(progress, "flows:", problem)
 	}
 	return out

@@ -42,7 +42,7 @@ func sysdumpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options := sysdump.Options{Nodes: nodes, Flows: collectFlows(cmd.Context(), cluster, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
+			options := sysdump.Options{Nodes: nodes, Flows: collectFlows(cmd.Context(), &o.clusterOptions, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
 			err = errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, options), file.Close())
 			if err != nil {
 				return fmt.Errorf("writing %s: %w", to, err)

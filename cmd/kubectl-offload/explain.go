@@ -15,24 +15,25 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
 // explainOptions are the flags of explain.
 type explainOptions struct {
 	readOptions
-	worst int
-	to    string
+	worst    int
+	to, port string
 }
 
 func explainCommand() *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
-		Use: "explain pod/NAME|node/NAME|svc/NAME|netpol/NAME", Args: cobra.MaximumNArgs(1), Short: "is its traffic in hardware, and if not why",
+		Use: "explain pod/NAME|node/NAME|svc/NAME|netpol/NAME|flow/UFID@NODE", Args: cobra.MaximumNArgs(2), Short: "is its traffic in hardware, and if not why",
 		Long: "Explain says where the traffic of an object is handled, which objects decide about it, and what keeps it out of hardware.\n" +
 			"The streams of a pod are read from the agent of its node, by pods/exec.",
 		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain pod/web-0 --to svc/db -n shop\n  kubectl offload explain svc/db -n shop\n" +
-			"  kubectl offload explain node/worker-1\n  kubectl offload explain --worst 10",
+			"  kubectl offload explain node/worker-1\n  kubectl offload explain flow 8153cb36-ae1c-4686-a9b3-d49f037972d3@worker-1\n  kubectl offload explain --worst 10",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := o.explain(cmd.Context(), args)
 			if err != nil {
@@ -41,8 +42,10 @@ func explainCommand() *cobra.Command {
 			return o.say(cmd.OutOrStdout(), a)
 		},
 	}
+	dpuFlags(cmd, &o.clusterOptions)
 	cmd.Flags().IntVar(&o.worst, "worst", 0, "list so many pods with the smallest share of packets in hardware")
 	cmd.Flags().StringVar(&o.to, "to", "", "streams of the pod to pod/NAME, svc/NAME or an address alone")
+	cmd.Flags().StringVar(&o.port, "port", "", "streams of the pod to this port alone")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
 	return o.flags(cmd)
 }
@@ -61,12 +64,14 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		return answer.NewWorst(s, o.worst)
 	}
 	if len(args) == 0 {
-		return nil, usage{errors.New("want pod/NAME, node/NAME, svc/NAME, netpol/NAME or --worst N")}
+		return nil, usage{errors.New("want pod/NAME, node/NAME, svc/NAME, netpol/NAME, flow/UFID@NODE or --worst N")}
 	}
-	kind, name, _ := strings.Cut(args[0], "/")
+	kind, name, _ := strings.Cut(strings.Join(args, "/"), "/")
 	switch {
+	case kind == "flow":
+		return o.flow(ctx, name)
 	case kinds[kind] == "" || name == "":
-		return nil, usage{fmt.Errorf("%q: want pod/NAME, node/NAME, svc/NAME or netpol/NAME", args[0])}
+		return nil, usage{fmt.Errorf("%q: want pod/NAME, node/NAME, svc/NAME, netpol/NAME or flow/UFID@NODE", args[0])}
 	case kind == "node":
 		s, err := o.lists(ctx, snapshot.OfNode(name, o.system))
 		if err != nil {
@@ -86,7 +91,7 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 			return nil, err
 		}
 	}
-	s, err := o.snapshot(ctx, answer.FlowResources()...)
+	s, err := o.snapshot(ctx, append(answer.FlowResources(), snapshot.NetworkPolicies)...)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +100,35 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		return nil, err
 	}
 	return answer.ExplainObject(s, kinds[kind], name, flows, missing)
+}
+
+// flow explains the stream of a flow UFID@NODE: all its flows are asked for their rules.
+func (o *explainOptions) flow(ctx context.Context, name string) (answer.Answer, error) {
+	id, node, ok := strings.Cut(name, "@")
+	if !ok || id == "" || node == "" {
+		return nil, usage{fmt.Errorf("flow %q: want UFID@NODE, as -o json of flows has them", name)}
+	}
+	s, err := o.snapshot(ctx, answer.FlowResources()...)
+	if err != nil {
+		return nil, err
+	}
+	if o.from != "" {
+		return answer.ExplainFlow(s, node, id, s.Flows(node), nil)
+	}
+	from, unknown, err := agentsOf(ctx, &o.clusterOptions, s, node)
+	if err != nil {
+		return nil, err
+	}
+	flows, missing := from.flows(ctx, []string{node}, flowapi.Query{All: true, Limit: flowapi.MaxLimit})
+	missing = append(unknown, missing...)
+	way := answer.WayOf(flows, id)
+	if err = from.AddRules(ctx, way); err == nil {
+		err = flownames.NameAll(ctx, databases{from.Cluster, from.Pods}.run, way)
+	}
+	if err != nil {
+		missing = append(missing, err.Error())
+	}
+	return answer.ExplainFlow(s, node, id, flows, missing)
 }
 
 // ensurePolicy refuses a policy that the cluster does not have. Archives of former versions have none.
@@ -183,13 +217,15 @@ func (o *explainOptions) pod(ctx context.Context, name string) (answer.Answer, e
 	if err != nil {
 		missing = append(missing, "streams: "+err.Error())
 	}
+	dpus := s.DPUs
 	if s, err = o.names(ctx, s, e, flows); err != nil {
 		return nil, err
 	}
+	s.DPUs = dpus
 	for _, r := range slices.Sorted(maps.Keys(s.Missing)) {
 		if o.from == "" && len(flows) > 0 {
 			missing = append(missing, fmt.Sprintf("%s: %s", r, s.Missing[r]))
 		}
 	}
-	return e, e.AddStreams(s, flows, missing, to)
+	return e, e.AddStreams(s, flows, missing, answer.To{Object: to, Port: o.port})
 }

@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
-	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -21,6 +16,7 @@ type flowOptions struct {
 	readOptions
 	node   string
 	last   int
+	watch  bool
 	filter answer.Filter
 }
 
@@ -30,24 +26,35 @@ func flowsCommand() *cobra.Command {
 		Use: "flows", Args: cobra.NoArgs, Short: "the streams of the datapath, where they are handled, and the objects that decide",
 		Long: "Flows lists what the datapaths of the nodes forward now, for each stream by which rules of which objects.\n" +
 			"These are flows of the datapath as dumps see them, and not each connection.",
-		Example: "  kubectl offload flows -n shop\n  kubectl offload flows --pod web-0 -n shop --place ovs\n  kubectl offload flows --verdict dropped -o jsonl",
+		Example: "  kubectl offload flows -n shop\n  kubectl offload flows --pod web-0 -n shop --place ovs\n  kubectl offload flows --verdict dropped -o jsonl\n  kubectl offload flows -n shop -w",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.filter.Validate(); err != nil {
 				return usage{err}
+			}
+			if o.watch {
+				return o.follow(cmd)
 			}
 			a, err := o.streams(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if o.format == "jsonl" {
-				return o.lines(cmd.OutOrStdout(), a)
+			if !slices.Contains(lineFormats(), o.format) {
+				return o.say(cmd.OutOrStdout(), a)
 			}
-			return o.say(cmd.OutOrStdout(), a)
+			if err := o.lines(cmd.OutOrStdout(), a.Streams, a.Taken); err != nil {
+				return err
+			}
+			if a.Code != answer.Good {
+				return exit(a.Code)
+			}
+			return nil
 		},
 	}
 	o.flags(cmd)
 	f := cmd.Flags()
-	f.Lookup("output").Usage = "text, json, yaml or jsonl (a stream a line)"
+	dpuFlags(cmd, &o.clusterOptions)
+	f.Lookup("output").Usage = "text, json, yaml, jsonl (a stream a line) or hubble (a line has the fields of Hubble's JSON)"
+	f.BoolVarP(&o.watch, "watch", "w", false, "go on with streams that are new or changed, until Ctrl-C")
 	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of one end, and of names without one; empty: all")
 	f.StringVar(&o.filter.Pod, "pod", "", "pod at one end")
 	f.StringVar(&o.filter.FromPod, "from-pod", "", "pod that sends")
@@ -100,36 +107,17 @@ func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node strin
 	if o.from != "" {
 		return s.Flows(node), nil, nil
 	}
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	from, unknown, err := agentsOf(ctx, &o.clusterOptions, s, node)
 	if err != nil {
 		return nil, nil, err
 	}
-	cluster, err := o.cluster()
-	if err != nil {
-		return nil, nil, err
-	}
-	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
 	nodes := from.Nodes()
 	if node != "" {
 		if !slices.Contains(nodes, node) {
-			return nil, nil, answer.ErrNotFound{Object: "agent of node " + node}
+			return nil, unknown, answer.ErrNotFound{Object: "agent of node " + node + ": " + withDPU}
 		}
 		nodes = []string{node}
 	}
 	flows, missing := from.flows(ctx, nodes, q)
-	return flows, missing, nil
-}
-
-// lines writes a stream a line.
-func (o *flowOptions) lines(w io.Writer, a *answer.Streams) error {
-	encoder := json.NewEncoder(w)
-	for _, s := range a.Streams {
-		if err := encoder.Encode(s); err != nil {
-			return fmt.Errorf("writing a stream: %w", err)
-		}
-	}
-	if a.Code != answer.Good {
-		return exit(a.Code)
-	}
-	return nil
+	return flows, append(unknown, missing...), nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
@@ -51,6 +50,7 @@ func perfCommand() *cobra.Command {
 	f.DurationVar(&o.Idle, "idle", 2*time.Second, "time before each case in which the CPU time of idle nodes is measured")
 	f.BoolVar(&o.keep, "keep", false, "leave the namespace")
 	f.BoolVar(&o.cleanup, "cleanup", false, "delete the namespace of an earlier measurement, and end")
+	dpuFlags(cmd, &o.clusterOptions)
 	return o.answerFlags(cmd)
 }
 
@@ -161,20 +161,17 @@ func makePods(ctx context.Context, session *scratch.Session, objects []runtime.O
 	}, err
 }
 
-// agents are those of the network, which must be readable.
-func (o *perfOptions) agents(ctx context.Context) (agents byexec.Agents, err error) {
+// agents are those of the network, which must be readable. Nodes without an answer are named with the results.
+func (o *perfOptions) agents(ctx context.Context) (of byexec.Agents, err error) {
 	s, err := o.lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {{Namespace: o.system}}})
 	if err != nil {
-		return agents, err
+		return of, err
 	}
 	if missing := s.Missing[snapshot.Pods]; missing != "" {
-		return agents, errors.New(missing)
+		return of, errors.New(missing)
 	}
-	if agents.Pods, err = snapshot.Objects[corev1.Pod](s, snapshot.Pods); err != nil {
-		return agents, err
-	}
-	agents.Cluster, err = o.cluster()
-	return agents, err
+	from, _, err := agentsOf(ctx, &o.clusterOptions, s, "")
+	return from.Agents, err
 }
 
 // sayRemoved deletes what an earlier command has left.

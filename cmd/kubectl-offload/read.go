@@ -20,7 +20,11 @@ import (
 )
 
 // clusterOptions say which cluster, and which namespaces there.
-type clusterOptions struct{ kubeconfig, context, namespace, system string }
+type clusterOptions struct {
+	kubeconfig, context, namespace, system string
+	// dpuKubeconfig and dpuContext say where the Nodes of DPUs are, if in another cluster.
+	dpuKubeconfig, dpuContext string
+}
 
 // readOptions are the flags of the verbs that read.
 type readOptions struct {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
@@ -26,6 +25,9 @@ func topCommand() *cobra.Command {
 			if !slices.Contains(answer.TopBy(), by) {
 				return usage{fmt.Errorf("--by %q: want one of %s", by, strings.Join(answer.TopBy(), ", "))}
 			}
+			if o.watch {
+				return o.followTop(cmd, by, outside, interval)
+			}
 			a, err := o.top(cmd.Context(), by, outside, interval)
 			if err != nil {
 				return err
@@ -35,12 +37,33 @@ func topCommand() *cobra.Command {
 	}
 	o.flags(cmd)
 	f := cmd.Flags()
+	dpuFlags(cmd, &o.clusterOptions)
 	f.StringVar(&by, "by", by, "what a line is: "+strings.Join(answer.TopBy(), ", "))
 	f.BoolVar(&outside, "outside", false, "leave out what is in hardware as a whole")
+	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
 	f.DurationVar(&interval, "interval", 3*time.Second, "time in which packets are counted; 0: the life of each flow")
 	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of streams; empty: all")
 	f.StringVar(&o.node, "node", "", "node; empty: all")
 	return cmd
+}
+
+// followTop shows it again and again. Counting takes the interval; without one there is a pause.
+func (o *flowOptions) followTop(cmd *cobra.Command, by string, outside bool, interval time.Duration) error {
+	if err := checkWatch(o.readOptions, "text"); err != nil {
+		return err
+	}
+	pause := time.Duration(0)
+	if interval <= 0 || by == "stream" {
+		pause = flowapi.MinPeriod
+	}
+	return again(cmd.Context(), pause, func(ctx context.Context) error {
+		a, err := o.top(ctx, by, outside, interval)
+		if err != nil || ctx.Err() != nil { // an interrupted answer is none
+			return err
+		}
+		clearScreen(cmd.OutOrStdout())
+		return answer.Write(cmd.OutOrStdout(), a, o.format, time.Now())
+	})
 }
 
 func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval time.Duration) (*answer.Top, error) {
@@ -51,22 +74,17 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 		}
 		return answer.NewTopStreams(a, outside), nil
 	}
-	s, err := o.snapshot(ctx, snapshot.Pods)
+	s, err := o.snapshot(ctx, snapshot.Pods, snapshot.Nodes)
 	if err != nil {
 		return nil, err
 	}
 	if o.from != "" {
 		return answer.NewTop(s, by, s.Summaries(), nil, outside), nil
 	}
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	from, unknown, err := agentsOf(ctx, &o.clusterOptions, s, o.node)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := o.cluster()
-	if err != nil {
-		return nil, err
-	}
-	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
 	nodes := from.Nodes()
 	if o.node != "" {
 		nodes = []string{o.node}
@@ -74,7 +92,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 	summaries, missing := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
 		return from.counted(ctx, node, interval)
 	})
-	return answer.NewTop(s, by, summaries, missing, outside), nil
+	return answer.NewTop(s, by, summaries, append(unknown, missing...), outside), nil
 }
 
 // patience is how many intervals a node may take for its next dump: an agent dumps more rarely where a dump takes long.

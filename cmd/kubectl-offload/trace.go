@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +47,7 @@ func traceCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of names without one; empty: that of the context")
+	dpuFlags(cmd, &o.clusterOptions)
 	cmd.Flags().BoolVar(&live, "live", false, "the flows that forward such packets now, on each node, in place of a computed path")
 	return o.flags(cmd)
 }
@@ -139,7 +139,7 @@ func (o *readOptions) trace(ctx context.Context, source, target string) (*answer
 	if len(path.Flows) == 0 {
 		return nil, fmt.Errorf("ovn-trace found no path: %s", printed)
 	}
-	steps, verdict, err := db.name(ctx, path)
+	steps, verdict, err := trace.Name(ctx, db.run, path)
 	if err != nil {
 		return nil, err
 	}
@@ -162,28 +162,4 @@ func (d databases) run(ctx context.Context, database string, command []string) (
 		return nil, fmt.Errorf("running %s: %w: %s", command[0], err, strings.TrimSpace(errs.String()))
 	}
 	return out.Bytes(), nil
-}
-
-// name finds the rows and their owners that a path was made from.
-func (d databases) name(ctx context.Context, path trace.Path) ([]trace.Step, trace.Verdict, error) {
-	text, err := d.run(ctx, "sb", append([]string{"ovn-sbctl", "--no-leader-only"}, trace.HintsCommand(path)...))
-	if err != nil {
-		return nil, "", err
-	}
-	hints, err := trace.Hints(text)
-	if err != nil {
-		return nil, "", err
-	}
-	rows := map[string]trace.Row{}
-	for _, table := range slices.Sorted(maps.Keys(trace.Tables())) {
-		text, err := d.run(ctx, "nb", append([]string{"ovn-nbctl", "--no-leader-only"}, trace.RowsCommand(table, hints)...))
-		if err != nil {
-			return nil, "", err
-		}
-		if err := trace.AddRows(rows, table, text); err != nil {
-			return nil, "", err
-		}
-	}
-	steps, verdict := trace.Steps(path, hints, rows)
-	return steps, verdict, nil
 }

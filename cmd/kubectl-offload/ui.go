@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -115,6 +116,13 @@ func (o *readOptions) flowsOf(ctx context.Context, pods []corev1.Pod, nodes []st
 	if err != nil {
 		return nil, nil, err
 	}
-	answers, missing := agents{byexec.Agents{Cluster: cluster, Pods: pods}}.answers(ctx, nodes, q)
-	return answers, missing, nil
+	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
+	var unknown []string
+	if slices.ContainsFunc(nodes, func(node string) bool { return !from.Has(node) }) {
+		if unknown, err = from.addDPUs(ctx, &o.clusterOptions); err != nil {
+			return nil, nil, err
+		}
+	}
+	answers, missing := from.answers(ctx, nodes, q)
+	return answers, append(unknown, missing...), nil
 }

@@ -39,6 +39,8 @@ type Header struct {
 	Code Code `json:"exitCode"`
 	// Missing are facts that could not be read, with the reason.
 	Missing []string `json:"missing,omitempty"`
+	// DPUs are the Nodes of DPUs by the host whose flows they have.
+	DPUs map[string]string `json:"dpus,omitempty"`
 	// Next is a command that leads further.
 	Next string `json:"next,omitempty"`
 }
@@ -55,7 +57,7 @@ type Answer interface {
 func (h *Header) Head() *Header { return h }
 
 func header(kind string, s *snapshot.Snapshot) Header {
-	h := Header{APIVersion: Version, Kind: kind, Taken: s.Taken}
+	h := Header{APIVersion: Version, Kind: kind, Taken: s.Taken, DPUs: s.DPUs}
 	for _, r := range slices.Sorted(maps.Keys(s.Missing)) {
 		h.Missing = append(h.Missing, fmt.Sprintf("%s: %s", r, s.Missing[r]))
 	}
@@ -72,6 +74,9 @@ func Write(w io.Writer, a Answer, format string, now time.Time) error {
 		page := &Page{}
 		a.Text(page)
 		h := a.Head()
+		for _, host := range slices.Sorted(maps.Keys(h.DPUs)) {
+			page.Line("the flows of node/%s are those of its DPU, node/%s", host, h.DPUs[host])
+		}
 		for _, missing := range h.Missing {
 			page.Line("not known: %s", missing)
 		}
@@ -102,6 +107,8 @@ func Write(w io.Writer, a Answer, format string, now time.Time) error {
 // Page is text for a terminal.
 type Page struct {
 	text strings.Builder
+	// width is that of the columns of aligned.
+	width []int
 }
 
 // Line writes one line.
@@ -111,19 +118,24 @@ func (p *Page) Line(format string, args ...any) {
 
 // Table writes rows in columns, each as wide as its widest cell.
 func (p *Page) Table(rows [][]string) {
-	var width []int
+	p.width = nil
+	p.aligned(rows)
+}
+
+// aligned writes rows in columns, each as wide as its widest cell so far.
+func (p *Page) aligned(rows [][]string) {
 	for _, row := range rows {
 		for i, cell := range row {
-			if i == len(width) {
-				width = append(width, 0)
+			if i == len(p.width) {
+				p.width = append(p.width, 0)
 			}
-			width[i] = max(width[i], len([]rune(cell)))
+			p.width[i] = max(p.width[i], len([]rune(cell)))
 		}
 	}
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
-			line.WriteString(cell + strings.Repeat(" ", width[i]-len([]rune(cell))+2))
+			line.WriteString(cell + strings.Repeat(" ", p.width[i]-len([]rune(cell))+2))
 		}
 		p.Line("%s", line.String())
 	}

@@ -165,6 +165,11 @@ func printStreams(p *Page, list []streams.Stream) {
 		p.Line("no such stream: flows of the datapath end ten seconds after their last packet")
 		return
 	}
+	p.Table(streamRows(list))
+}
+
+// streamRows have a heading.
+func streamRows(list []streams.Stream) [][]string {
 	rows := [][]string{{"FROM", "TO", "PROTOCOL", "PACKETS", "PACKETS/S", "PLACE", "BECAUSE", "DECIDED BY"}}
 	for _, s := range list {
 		rate := "-"
@@ -179,6 +184,9 @@ func printStreams(p *Page, list []streams.Stream) {
 		if s.Port != "" {
 			protocol += ":" + s.Port
 		}
+		if s.Direction == flowapi.Reply {
+			protocol += " reply"
+		}
 		place := string(s.Place)
 		if s.Drops {
 			place += ", dropped"
@@ -187,7 +195,7 @@ func printStreams(p *Page, list []streams.Stream) {
 			cmp.Or(s.From, "any"), to, protocol, strconv.FormatUint(s.Packets, 10), rate, place, becauseOf(s.Placed), decided(s),
 		})
 	}
-	p.Table(rows)
+	return rows
 }
 
 func becauseOf(at flowapi.Placed) string {

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -88,6 +89,74 @@ func TestLive_JoinsBothNodes(t *testing.T) {
 	}
 }
 
+// TestLive_FollowsPacketsAcrossNodes: a flow behind a tunnel often matches no source, and a route matches a network alone. Of the
+// flows of answers those of other nodes' tunnels, and those in the other direction, are of others.
+func TestLive_FollowsPacketsAcrossNodes(t *testing.T) {
+	want := streams.Ends{From: "pod/shop/web-0", To: "pod/shop/db-0", Protocol: "tcp", Port: "5432"}
+	web, db := flowapi.End{Port: "veth1", Namespace: "shop", Pod: "web-0"}, flowapi.End{Port: "veth9", Namespace: "shop", Pod: "db-0"}
+	flow := func(id, node string, from flowapi.End, to *flowapi.End, p flowapi.Packet) flowapi.Flow {
+		f := flowapi.Flow{ID: id, Node: node, From: from, Packet: p, Placed: flowapi.Placed{Place: offload.OVS}, Traffic: flowapi.Traffic{Packets: 9}}
+		f.Protocol = "tcp"
+		if to != nil {
+			f.To = []flowapi.End{*to}
+		}
+		return f
+	}
+	tunnel := flowapi.End{Port: "genev_sys_6081"}
+	sent := flow("sent", "w1", web, &tunnel, flowapi.Packet{Target: "10.244.2.9", TargetPort: "5432", Tunnel: "192.0.2.2"})
+	received := flow("received", "w2", tunnel, &db, flowapi.Packet{Tunnel: "192.0.2.1"})
+	foreign := flow("foreign", "w2", tunnel, &db, flowapi.Packet{Tunnel: "192.0.2.3"})
+	another := flow("another", "w2", tunnel, &db, flowapi.Packet{Source: "10.244.9.9", Tunnel: "192.0.2.1"})
+	answers := flow("answers", "w2", db, &tunnel, flowapi.Packet{Target: "10.244.0.0/17", Tunnel: "192.0.2.1", Direction: flowapi.Reply})
+	asks := flow("asks", "w2", db, &tunnel, flowapi.Packet{Target: "10.244.1.7", Tunnel: "192.0.2.1", Direction: flowapi.Original})
+	answered := flow("answered", "w1", tunnel, &web, flowapi.Packet{Tunnel: "192.0.2.2", Direction: flowapi.Reply})
+	asked := flow("asked", "w1", tunnel, &web, flowapi.Packet{Source: "10.244.2.9", Tunnel: "192.0.2.2", Direction: flowapi.Original})
+	inverted := received
+	inverted.ID, inverted.Direction = "inverted", flowapi.Reply
+	drops := flow("drops", "w2", tunnel, nil, flowapi.Packet{Source: "10.244.1.7", Tunnel: "192.0.2.1", Direction: flowapi.Original})
+	drops.Drops, drops.For, drops.Why = true, &db, why("ACL", "ingress policy: drop", "NetworkPolicy/shop/db-ingress")
+	dropsAll := drops
+	dropsAll.ID, dropsAll.Source = "dropsAll", ""
+	for name, c := range map[string]struct {
+		flows   []flowapi.Flow
+		missing []string
+		verdict string
+		legs    string
+	}{
+		"there and back":               {[]flowapi.Flow{sent, received, foreign, another, answers, asks, answered, asked}, nil, Allowed, "sent received+ answers+ answered+"},
+		"dropped where it is received": {[]flowapi.Flow{sent, drops}, nil, Dropped, "sent drops"},
+		"dropped from any source":      {[]flowapi.Flow{sent, dropsAll}, nil, Dropped, "sent dropsAll+"},
+		"one endpoint of two drops":    {[]flowapi.Flow{sent, received, drops}, nil, Partly, "sent received+ drops"},
+		"not received":                 {[]flowapi.Flow{sent, foreign}, nil, Lost, "sent"},
+		"not known whether received":   {[]flowapi.Flow{sent}, []string{"node/w2: no answer"}, Allowed, "sent"},
+		"after a restart":              {[]flowapi.Flow{sent, inverted, asks, asked}, nil, Allowed, "sent inverted+ asks+ asked+"},
+		"nothing":                      {[]flowapi.Flow{foreign, another, asks, asked}, nil, Idle, ""},
+	} {
+		s := shop(t)
+		s.Add(snapshot.Nodes, map[string]any{
+			"metadata": map[string]any{"name": "w2"}, "status": map[string]any{"addresses": []any{map[string]any{"address": "192.0.2.2"}}},
+		})
+		l, err := NewLive(s, want, c.flows, c.missing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var legs []string
+		for _, leg := range l.Legs {
+			text := leg.Parts[0].ID
+			if leg.Shared {
+				text += "+"
+			}
+			legs = append(legs, text)
+		}
+		if got := strings.Join(legs, " "); l.Verdict != c.verdict || got != c.legs || (l.Code == Good) != (c.verdict == Allowed && c.missing == nil) {
+			t.Errorf("%s: exit code %d, %s, %q; want %s, %q", name, l.Code, l.Verdict, got, c.verdict, c.legs)
+		}
+		if got := text(t, l); c.verdict == Dropped && !strings.Contains(got, "DROPPED by netpol/shop/db-ingress") {
+			t.Error(got)
+		}
+	}
+}
+
 func TestStreams_FilterAndNames(t *testing.T) {
 	rate := Filter{MinRate: 49}
 	for name, c := range map[string]struct {
@@ -118,12 +187,34 @@ func TestStreams_FilterAndNames(t *testing.T) {
 	}
 }
 
+// TestWatched_GivesWhatIsNewOrChanged: more packets of a stream are no change. A stream that comes again is new.
+func TestWatched_GivesWhatIsNewOrChanged(t *testing.T) {
+	one := streams.Stream{Node: "w1", Ends: streams.Ends{From: "pod/shop/web-0", To: "pod/shop/db-0"}, Placed: flowapi.Placed{Place: offload.OVS}, Packets: 1, DecidedBy: []string{"Pod/shop/db-0"}}
+	more, hardware, dropped, answer := one, one, one, one
+	more.Packets, hardware.Place, dropped.Drops, answer.Direction = 9, offload.Hardware, true, flowapi.Reply
+	w := &Watched{}
+	for i, c := range []struct {
+		now  []streams.Stream
+		want int
+	}{
+		{[]streams.Stream{one, one}, 1}, {[]streams.Stream{more}, 0}, {[]streams.Stream{hardware}, 1}, {[]streams.Stream{hardware, dropped, answer}, 2}, {nil, 0}, {[]streams.Stream{hardware}, 1},
+	} {
+		if got := w.Changed(&Streams{Streams: c.now}); len(got) != c.want {
+			t.Errorf("%d: %d changed, want %d", i, len(got), c.want)
+		}
+	}
+	first := w.Lines([]streams.Stream{one}, taken)
+	if second := w.Lines([]streams.Stream{more}, taken); strings.Count(first, "\n") != 2 || strings.Count(second, "\n") != 1 || !strings.Contains(first, "TIME") || strings.Index(first, "DECIDED") != len("TIME      FROM            TO             PROTOCOL  PACKETS  PACKETS/S  PLACE  BECAUSE  ") {
+		t.Errorf("%s%s", first, second)
+	}
+}
+
 func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 	e, err := ExplainPod(shop(t), "shop/web-0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.AddStreams(shop(t), shopFlows(), nil, ""); err != nil || len(e.Streams) != 3 || len(e.Advice) != 1 {
+	if err := e.AddStreams(shop(t), shopFlows(), nil, To{}); err != nil || len(e.Streams) != 3 || len(e.Advice) != 1 {
 		t.Fatalf("%v, %+v", err, e.PodStreams)
 	}
 	got := text(t, e)
@@ -133,11 +224,17 @@ func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 		}
 	}
 	e.PodStreams = PodStreams{}
-	if err := e.AddStreams(shop(t), shopFlows(), nil, "svc/shop/db"); err != nil || len(e.Streams) != 1 {
+	if err := e.AddStreams(shop(t), shopFlows(), nil, To{Object: "svc/shop/db"}); err != nil || len(e.Streams) != 1 {
 		t.Errorf("%v, %+v", err, e.Streams)
 	}
-	d, err := ExplainObject(shop(t), "NetworkPolicy", "shop/db-ingress", shopFlows(), nil)
-	if err != nil || len(d.Streams) != 1 || d.Share.Hardware.Packets != 69 || len(d.Pods) != 2 {
+	e.PodStreams = PodStreams{}
+	if err := e.AddStreams(shop(t), shopFlows(), nil, To{Port: "5433"}); err != nil || len(e.Streams) != 0 {
+		t.Errorf("to another port: %v, %+v", err, e.Streams)
+	}
+	withPolicy := shop(t)
+	withPolicy.Add(snapshot.NetworkPolicies, map[string]any{"metadata": map[string]any{"name": "db-ingress", "namespace": "shop"}, "spec": map[string]any{"podSelector": map[string]any{}}})
+	d, err := ExplainObject(withPolicy, "NetworkPolicy", "shop/db-ingress", shopFlows(), nil)
+	if err != nil || len(d.Streams) != 1 || d.Share.Hardware.Packets != 69 || len(d.Pods) != 2 || d.Selected == nil || *d.Selected != 2 || !strings.Contains(text(t, d), "selects 2 pods") {
 		t.Errorf("%v, %+v", err, d)
 	}
 	if d, err = ExplainObject(shop(t), "NetworkPolicy", "shop/other", shopFlows(), nil); err != nil || len(d.Streams) != 0 {
@@ -148,6 +245,74 @@ func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 	}
 	if _, err = ExplainObject(shop(t), "Service", "shop/none", shopFlows(), nil); !errors.As(err, new(ErrNotFound)) {
 		t.Errorf("a service that does not exist: %v", err)
+	}
+}
+
+// TestExplainFlow_HasTheStreamsOfTheFlow, of which it may be the first part.
+func TestExplainFlow_HasTheStreamsOfTheFlow(t *testing.T) {
+	flows := shopFlows()[:2]
+	var way []string
+	for _, f := range WayOf(flows, "a") {
+		way = append(way, f.ID)
+	}
+	e, err := ExplainFlow(shop(t), "w1", "a", flows, nil)
+	if err != nil || strings.Join(way, "") != "ab" || len(e.Streams) != 1 || len(e.Advice) != 1 || len(e.Steps) != 1 {
+		t.Fatalf("%v, way %v, %+v", err, way, e)
+	}
+	got := text(t, e)
+	for _, part := range []string{"flow a  node w1  ovs", "actions  ct(nat),recirc(0x1)", "ls_in_lb  load balancer  svc/shop/db", "svc/shop/db (pod/shop/db-0)", "1. action (hash)"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("no %q in\n%s", part, got)
+		}
+	}
+	if _, err = ExplainFlow(shop(t), "w1", "c", flows, nil); !errors.As(err, new(ErrNotFound)) {
+		t.Errorf("a flow that has ended: %v", err)
+	}
+	if e, err = ExplainFlow(shop(t), "w1", "c", nil, []string{"node/w1: no answer"}); err != nil || e.Code != Uncertain || text(t, e) != "the flow is not known\n" {
+		t.Errorf("of a node without an answer: %v, %+v", err, e)
+	}
+}
+
+// TestDPUs_HostAndDPUAreOneMachine: the streams of a host's pods are of the host's name, live and from an archive, and each answer
+// about them names the DPU.
+func TestDPUs_HostAndDPUAreOneMachine(t *testing.T) {
+	live := shop(t)
+	live.SetDPU("w1", "bf3-1")
+	var file bytes.Buffer
+	archive, err := snapshot.NewArchive(&file, shop(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := snapshot.NodeFlows{Summary: &flowapi.Summary{Node: "w1"}, Flows: shopFlows()[:2], DPU: "bf3-1"}
+	if err := errors.Join(archive.AddFlows("w1", of), archive.Close()); err != nil {
+		t.Fatal(err)
+	}
+	read, err := snapshot.Open(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*snapshot.Snapshot{"live": live, "archive": read} {
+		e, err := ExplainPod(s, "shop/web-0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err1 := NewStreams(s, shopFlows()[:2], nil, Filter{}, 0)
+		l, err2 := NewLive(s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, shopFlows()[:2], nil)
+		if err := errors.Join(err1, err2, e.AddStreams(s, shopFlows()[:2], nil, To{})); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range []Answer{e, list, l} {
+			var out bytes.Buffer
+			if err := Write(&out, a, "text", taken); err != nil || !strings.Contains(out.String(), "the flows of node/w1 are those of its DPU, node/bf3-1\n") {
+				t.Errorf("%s: %T: %v: %s", name, a, err, out.String())
+			}
+		}
+		if len(e.Streams) != 1 || e.Streams[0].Node != "w1" || len(l.Legs) != 1 || l.Legs[0].Node != "w1" {
+			t.Errorf("%s: %+v, %+v", name, e.Streams, l.Legs)
+		}
+	}
+	if list, err := NewStreams(shop(t), nil, nil, Filter{}, 0); err != nil || list.DPUs != nil {
+		t.Errorf("without a DPU: %v, %+v", err, list)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 type Live struct {
 	Header
 	streams.Ends
-	// Verdict is allowed, dropped, or idle: there is no packet now.
 	Verdict string `json:"verdict"`
 	// Legs are the parts of the way on each node, there before back.
 	Legs []Leg `json:"legs"`
@@ -24,9 +23,20 @@ type Live struct {
 	Named int `json:"namedFlows"`
 }
 
+// The verdicts: packets arrive, none does, some do, none of those sent into a tunnel was received, or there is no packet now.
+const (
+	Allowed = "allowed"
+	Dropped = "dropped"
+	Partly  = "partly dropped"
+	Lost    = "lost"
+	Idle    = "idle"
+)
+
 // Leg is the way on one node.
 type Leg struct {
 	Back bool `json:"back,omitempty"`
+	// Shared: its flows match packets of others, too.
+	Shared bool `json:"shared,omitempty"`
 	streams.Stream
 	Parts []LegFlow `json:"parts"`
 }
@@ -48,40 +58,44 @@ type LiveStep struct {
 	Objects []string `json:"objects,omitempty"`
 }
 
+func (s LiveStep) cells() []string {
+	var objects []string
+	for _, owner := range s.Objects {
+		objects = append(objects, Object(owner))
+	}
+	return []string{s.Stage, s.What, strings.Join(objects, ", ")}
+}
+
 // NewLive finds the way from a pod to a target, pod/NAMESPACE/NAME, svc/NAMESPACE/NAME or an address, in the flows of the nodes.
 func NewLive(s *snapshot.Snapshot, want streams.Ends, flows []flowapi.Flow, missing []string) (*Live, error) {
 	names, err := Whose(s)
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{Header: header("Live", s), Ends: want, Legs: []Leg{}, Verdict: "idle"}
+	l := &Live{Header: header("Live", s), Ends: want, Legs: []Leg{}, Verdict: Idle}
 	l.missed(missing)
 	flows = once(flows)
 	all := streams.Join(flows, names)
-	targets := receivers(all, want)
+	b, err := newBetween(s, want, all)
+	if err != nil {
+		return nil, err
+	}
 	byID := map[string]*flowapi.Flow{}
 	for i := range flows {
 		byID[flows[i].Node+"/"+flows[i].ID] = &flows[i]
 	}
-	for _, stream := range all {
-		if there, back := directions(stream, want, targets); there || back {
-			l.add(stream, back, byID)
-		}
+	for _, leg := range b.legs(all) {
+		l.add(leg, byID)
 	}
-	l.sort(nodeOf(s, want.From))
+	l.sort(b.first)
+	l.Verdict = b.verdict(l.Legs, len(missing) == 0)
 	switch l.Verdict {
-	case "idle":
+	case Idle:
 		l.Code, l.Next = max(l.Code, Degraded), fmt.Sprintf("kubectl offload trace %s %s", want.From, want.To)
-	case "dropped":
+	case Dropped, Partly, Lost:
 		l.Code, l.Next = max(l.Code, Degraded), "kubectl offload help policy-surprise"
 	}
 	return l, nil
-}
-
-// directions says whether a stream may be a part of the way to one of the targets, or back.
-func directions(s streams.Stream, want streams.Ends, targets []string) (there, back bool) {
-	there = s.From == want.From && (slices.Contains(targets, s.To) || slices.Contains(targets, s.Via)) && fits(s, want)
-	return there, slices.Contains(targets, s.From) && s.To == want.From && (s.Protocol == "" || s.Protocol == want.Protocol)
 }
 
 // once leaves out flows that were read for both ends.
@@ -97,39 +111,9 @@ func once(flows []flowapi.Flow) []flowapi.Flow {
 	return out
 }
 
-// receivers are the target, and the pods that get its packets.
-func receivers(of []streams.Stream, want streams.Ends) []string {
-	targets := []string{want.To}
-	for _, s := range of {
-		if s.From == want.From && s.To == want.To && s.Via != "" && fits(s, want) {
-			targets = append(targets, s.Via)
-		}
-	}
-	return targets
-}
-
-// fits says whether a stream may be of the protocol and port.
-func fits(s streams.Stream, want streams.Ends) bool {
-	return (s.Protocol == "" || s.Protocol == want.Protocol) && (s.Port == "" || want.Port == "" || s.Port == want.Port || s.Via != "" || s.To != want.To)
-}
-
-func nodeOf(s *snapshot.Snapshot, pod string) string {
-	f, err := readFacts(s)
-	if err != nil {
-		return ""
-	}
-	for _, p := range f.pods {
-		if "pod/"+p.Namespace+"/"+p.Name == pod {
-			return p.Spec.NodeName
-		}
-	}
-	return ""
-}
-
-func (l *Live) add(stream streams.Stream, back bool, flows map[string]*flowapi.Flow) {
-	leg := Leg{Back: back, Stream: stream}
-	for _, id := range stream.Flows {
-		f := flows[stream.Node+"/"+id]
+func (l *Live) add(leg Leg, flows map[string]*flowapi.Flow) {
+	for _, id := range leg.Flows {
+		f := flows[leg.Node+"/"+id]
 		if f == nil {
 			continue
 		}
@@ -140,16 +124,10 @@ func (l *Live) add(stream streams.Stream, back bool, flows map[string]*flowapi.F
 		}
 	}
 	l.Legs = append(l.Legs, leg)
-	switch {
-	case back:
-	case !stream.Drops:
-		l.Verdict = "allowed"
-	case l.Verdict == "idle":
-		l.Verdict = "dropped"
-	}
 }
 
-// legFlow keeps the rules that say something: most stages pass a packet on.
+// legFlow keeps the rules that say something: most stages pass a packet on. What drops a packet in a flow that forwards it has dropped
+// a copy, such as that for the gateway bridge of one for a tunnel.
 func legFlow(f *flowapi.Flow) LegFlow {
 	out := LegFlow{ID: f.ID, Placed: f.Placed, Packets: f.Packets, Next: f.Next}
 	if f.Why == nil {
@@ -161,7 +139,7 @@ func legFlow(f *flowapi.Flow) LegFlow {
 			continue
 		}
 		step := LiveStep{Stage: r.Name.Stage, What: cmp.Or(r.Name.What, r.Name.Problem), Objects: r.Name.Objects}
-		if r.Table == dropTable || slices.ContainsFunc(out.Steps, func(s LiveStep) bool { return s.What == step.What && slices.Equal(s.Objects, step.Objects) }) {
+		if r.Table == dropTable || !f.Drops && strings.HasSuffix(step.What, ": drop") || slices.ContainsFunc(out.Steps, func(s LiveStep) bool { return s.What == step.What && slices.Equal(s.Objects, step.Objects) }) {
 			continue
 		}
 		out.Steps = append(out.Steps, step)
@@ -203,23 +181,23 @@ func (l *Live) Text(p *Page) {
 			direction = "back, "
 		}
 		p.Line("")
-		p.Line("%snode %s  %s, %d packets %s", direction, leg.Node, leg.Place, leg.Packets, reasonOf(leg.Placed))
+		shared := ""
+		if leg.Shared {
+			shared = "with those of others "
+		}
+		p.Line("%snode %s  %s, %d packets %s%s", direction, leg.Node, leg.Place, leg.Packets, shared, reasonOf(leg.Placed))
 		var rows [][]string
 		for i, part := range leg.Parts {
 			for _, step := range part.Steps {
 				number++
-				var objects []string
-				for _, owner := range step.Objects {
-					objects = append(objects, Object(owner))
-				}
-				rows = append(rows, []string{fmt.Sprintf("%3d", number), step.Stage, step.What, strings.Join(objects, ", ")})
+				rows = append(rows, append([]string{fmt.Sprintf("%3d", number)}, step.cells()...))
 			}
 			rows = append(rows, []string{"", fmt.Sprintf("flow %d of %d", i+1, len(leg.Parts)), part.ID, string(part.Place) + " " + part.Problem})
 		}
 		p.Table(rows)
 		switch {
 		case leg.Drops:
-			p.Line("    DROPPED")
+			p.Line("    DROPPED by %s", decided(leg.Stream))
 		case leg.Tunnel != "":
 			p.Line("    tunnel with %s", leg.Tunnel)
 		}

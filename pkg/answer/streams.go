@@ -39,20 +39,27 @@ type Obstacle struct {
 	Objects []string `json:"objects,omitempty"`
 }
 
+// To chooses streams by their target. Empty fields choose all.
+type To struct{ Object, Port string }
+
+func (t To) chooses(s streams.Stream) bool {
+	return (t.Object == "" || s.To == t.Object || s.Via == t.Object) && (t.Port == "" || s.Port == t.Port)
+}
+
 // AddStreams adds the streams of the pod, of those to one target only if one is named. What could not be read of them does not
 // make the answer about the pod worse.
-func (e *PodExplained) AddStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, to string) error {
+func (e *PodExplained) AddStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, to To) error {
 	names, err := Whose(s)
 	if err != nil {
 		return err
 	}
-	e.Missing = append(e.Missing, missing...)
+	e.Missing, e.DPUs = append(e.Missing, missing...), s.DPUs
 	byID := map[string]*flowapi.Flow{}
 	for i := range flows {
 		byID[flows[i].ID] = &flows[i]
 	}
 	for _, stream := range streams.Join(flows, names) {
-		if !stream.Of("pod/"+e.Pod) || to != "" && stream.To != to && stream.Via != to {
+		if !stream.Of("pod/"+e.Pod) || !to.chooses(stream) {
 			continue
 		}
 		e.Streams = append(e.Streams, stream)
@@ -124,8 +131,10 @@ func (p PodStreams) printStreamsOf(page *Page) {
 type Deciding struct {
 	Header
 	Object string `json:"object"`
-	// Pods are those at the ends of the streams.
-	Pods    []string         `json:"pods"`
+	// Pods are those at the ends of the streams. Selected is how many pods a policy selects; absent: it is not known.
+	Pods     []string `json:"pods"`
+	Selected *int     `json:"selected,omitempty"`
+
 	Share   offload.Share    `json:"share"`
 	Streams []streams.Stream `json:"streams"`
 }
@@ -161,12 +170,19 @@ func ExplainObject(s *snapshot.Snapshot, kind, name string, flows []flowapi.Flow
 	}
 	slices.Sort(d.Pods)
 	d.Share = streams.Share(d.Streams)
-	return d, nil
+	if kind == "NetworkPolicy" {
+		d.Selected, err = selectedBy(s, name)
+	}
+	return d, err
 }
 
 // Text implements Answer.
 func (d *Deciding) Text(p *Page) {
-	p.Line("%s  %s of the packets in hardware, streams of %s", d.Object, percent(d.Share), plural(len(d.Pods), "pod"))
+	selected := ""
+	if d.Selected != nil {
+		selected = ", selects " + plural(*d.Selected, "pod")
+	}
+	p.Line("%s  %s of the packets in hardware, streams of %s%s", d.Object, percent(d.Share), plural(len(d.Pods), "pod"), selected)
 	p.Line("")
 	printStreams(p, d.Streams)
 }

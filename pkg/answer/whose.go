@@ -19,6 +19,20 @@ func FlowResources() []snapshot.Resource {
 
 // Whose knows the objects that have the addresses of a cluster. Other addresses stay as they are.
 func Whose(s *snapshot.Snapshot) (streams.Names, error) {
+	names, err := owners(s)
+	if err != nil {
+		return nil, err
+	}
+	return func(address string) string {
+		if name, ok := names[address]; ok {
+			return name
+		}
+		return address
+	}, nil
+}
+
+// owners are the names of objects by their addresses.
+func owners(s *snapshot.Snapshot) (map[string]string, error) {
 	f, err := readFacts(s)
 	if err != nil {
 		return nil, err
@@ -51,12 +65,7 @@ func Whose(s *snapshot.Snapshot) (streams.Names, error) {
 	}
 	delete(names, "")
 	delete(names, corev1.ClusterIPNone)
-	return func(address string) string {
-		if name, ok := names[address]; ok {
-			return name
-		}
-		return address
-	}, nil
+	return names, nil
 }
 
 // maxHosts bounds the nodes whose pods are read one by one for their names.
@@ -69,16 +78,8 @@ func PodsAtEnds(s *snapshot.Snapshot, e *PodExplained, flows []flowapi.Flow) ([]
 	if err != nil {
 		return nil, err
 	}
-	host := map[string]string{"": e.Node}
-	for _, n := range nodes {
-		for _, a := range n.Status.Addresses {
-			host[a.Address] = n.Name
-		}
-		tunnels, _ := contract.ParseEncapIPs(n.Annotations[contract.NodeEncapIPsKey]) // most nodes have none: their tunnels end at the address of the node
-		for _, address := range tunnels {
-			host[address.String()] = n.Name
-		}
-	}
+	host := tunnelEnds(nodes)
+	host[""] = e.Node
 	var pods []snapshot.Selected
 	for _, f := range flows {
 		name, ok := host[f.Tunnel]
@@ -92,4 +93,19 @@ func PodsAtEnds(s *snapshot.Snapshot, e *PodExplained, flows []flowapi.Flow) ([]
 		pods = append(pods, on)
 	}
 	return pods, nil
+}
+
+// tunnelEnds are the nodes by the addresses at which their tunnels may end.
+func tunnelEnds(nodes []corev1.Node) map[string]string {
+	host := map[string]string{}
+	for _, n := range nodes {
+		for _, a := range n.Status.Addresses {
+			host[a.Address] = n.Name
+		}
+		tunnels, _ := contract.ParseEncapIPs(n.Annotations[contract.NodeEncapIPsKey]) // most nodes have none: their tunnels end at the address of the node
+		for _, address := range tunnels {
+			host[address.String()] = n.Name
+		}
+	}
+	return host
 }

@@ -146,7 +146,15 @@ type Packet struct {
 	TargetPort string `json:"targetPort,omitempty"`
 	// Tunnel is the other node's address of a packet that comes from a tunnel or goes into one.
 	Tunnel string `json:"tunnel,omitempty"`
+	// Direction is that of conntrack, Original or Reply; empty: any.
+	Direction string `json:"direction,omitempty"`
 }
+
+// Original packets go from the end that began a connection to the other one, and Reply packets back.
+const (
+	Original = "original"
+	Reply    = "reply"
+)
 
 // Way says where in a packet's way a flow is.
 type Way struct {
@@ -156,6 +164,8 @@ type Way struct {
 	Next []uint32 `json:"next,omitempty"`
 	// Drops: the packets go nowhere.
 	Drops bool `json:"drops,omitempty"`
+	// For is the pod whose MAC address the dropped packets have.
+	For *End `json:"for,omitempty"`
 }
 
 // Placed is where the packets are handled, and if not in hardware why.

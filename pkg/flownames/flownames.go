@@ -21,8 +21,24 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
-// Run runs a program of OVN beside one of its databases, "nb" or "sb", and gives what it printed.
-type Run func(ctx context.Context, database string, command []string) ([]byte, error)
+// Run runs a program of OVN beside one of its databases.
+type Run = trace.Run
+
+// NameAll names the rules of flows.
+func NameAll(ctx context.Context, run Run, flows []*flowapi.Flow) error {
+	var rules []flowapi.Flow
+	for _, f := range flows {
+		rules = append(rules, flowapi.Flow{Why: f.Why})
+	}
+	index, err := Look(ctx, run, rules)
+	if err != nil {
+		return fmt.Errorf("names of flows: %w", err)
+	}
+	for _, f := range flows {
+		index.Name(f)
+	}
+	return nil
+}
 
 // Index has the rows of some cookies.
 type Index struct {

@@ -43,6 +43,12 @@ func hasAction(f *dpflow.Flow, name string) bool {
 // packet reads the matches that people ask for.
 func packet(f *dpflow.Flow) flowapi.Packet {
 	var p flowapi.Packet
+	switch {
+	case f.CT.Wants(dpflow.CTReply):
+		p.Direction = flowapi.Reply
+	case f.CT.Mask&dpflow.CTReply != 0:
+		p.Direction = flowapi.Original
+	}
 	for _, m := range f.Match {
 		switch m.Name {
 		case "eth_type":
@@ -71,6 +77,19 @@ func packet(f *dpflow.Flow) flowapi.Packet {
 		}
 	}
 	return p
+}
+
+// receiver is the MAC address that a flow matches; "": any, or several.
+func receiver(f *dpflow.Flow) string {
+	for _, m := range f.Match {
+		if m.Name != "eth" {
+			continue
+		}
+		if value, mask, ok := m.Arg("dst"); ok && (mask == "" || mask == "ff:ff:ff:ff:ff:ff") {
+			return strings.Clone(value)
+		}
+	}
+	return ""
 }
 
 // pushed finds the outer target in tnl_port(2),header(size=50,type=5,eth(...),ipv4(src=192.0.2.1,dst=192.0.2.2,...),...).

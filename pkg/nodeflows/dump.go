@@ -34,6 +34,7 @@ type numbered struct {
 	at        int
 	obstacles []offload.Obstacle
 	key       string
+	receiver  string
 }
 
 // read dumps the flows. Rates are those since the last dump.
@@ -47,7 +48,7 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	seen := 0
 	advisor := offload.NewAdvisor(now)
 	report, placed, err := offload.ReadEach(ctx, sw, now, func(f *dpflow.Flow, thread string) {
-		found = append(found, numbered{convert(f, pods), seen, advisor.Obstacles(*f), strings.Clone(f.Key)})
+		found = append(found, numbered{convert(f, pods), seen, advisor.Obstacles(*f), strings.Clone(f.Key), receiver(f)})
 		seen++
 		if thread != "" {
 			d.threads[f.UFID] = thread
@@ -61,8 +62,9 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	}
 	report.Ends = nil
 	d.took, d.report = time.Since(d.taken), report
-	before := last.packets(d.taken)
-	for _, n := range most(found) {
+	before, kept := last.packets(d.taken), most(found)
+	findReceivers(kept, now.Ports)
+	for _, n := range kept {
 		f := n.Flow
 		f.Placed = placed[n.at]
 		d.keys[f.ID] = n.key
@@ -96,8 +98,8 @@ func (d *dump) packets(now time.Time) map[string]uint64 {
 	return out
 }
 
-// choose gives the numbers of the flows of a query: those from or to its pods, and the earlier flows of the same packets'
-// way.
+// choose gives the numbers of the flows of a query: those from, to or for its pods, and the earlier flows of the same
+// packets' way.
 func (d *dump) choose(q flowapi.Query) []int {
 	chosen := make([]bool, len(d.flows))
 	before := map[uint32][]int{}
@@ -129,7 +131,8 @@ func (d *dump) choose(q flowapi.Query) []int {
 }
 
 func chooses(q flowapi.Query, f *flowapi.Flow) bool {
-	return q.All && q.Namespace == "" || wanted(q, f.From) || slices.ContainsFunc(f.To, func(e flowapi.End) bool { return wanted(q, e) })
+	return q.All && q.Namespace == "" || wanted(q, f.From) || f.For != nil && wanted(q, *f.For) ||
+		slices.ContainsFunc(f.To, func(e flowapi.End) bool { return wanted(q, e) })
 }
 
 // wanted says whether a query is about the pod of a port.

@@ -195,7 +195,7 @@ func TestFlow_SaysWhatTheDatapathHas(t *testing.T) {
 		},
 		"2": { // in the NIC's table, but its packets come from a flow that is not
 			From: flowapi.End{Port: "genev_sys_6081"}, To: []flowapi.End{web},
-			Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.2.0/24", Target: "10.244.1.6", TargetPort: "8080"},
+			Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.2.0/24", Target: "10.244.1.6", TargetPort: "8080", Direction: flowapi.Original},
 			Way:    flowapi.Way{Recirculation: 7}, Placed: flowapi.Placed{Place: offload.TC, Reason: offload.ReasonEarlier},
 			Traffic: flowapi.Traffic{Packets: 10, Bytes: 800, IdleSeconds: seconds(.5)},
 			Match:   "in_port(genev_sys_6081),recirc_id(0x7),ct_state(0x22/0x3f),eth_type(0x0800),ipv4(src=10.244.2.0/255.255.255.0,dst=10.244.1.6,proto=6,frag=no),tcp(src=40000/0,dst=8080)", Actions: "rep1",

@@ -25,8 +25,9 @@ type Device struct {
 type Port struct {
 	// Name is the Interface's and the link's.
 	Name string `json:"name"`
-	// Pod is zero for ports that are no pod's.
+	// Pod is zero for ports that are no pod's. MAC is the address of its interface.
 	Pod contract.Owner `json:"pod,omitzero"`
+	MAC string         `json:"mac,omitempty"`
 	// Type is OVS's: "" for a link of the system, internal, geneve, dpdk, ...
 	Type string `json:"type,omitempty"`
 	Device
@@ -68,7 +69,7 @@ func Ports(rows []*vswitch.Interface, devices map[string]Device) []Port {
 	for _, row := range rows {
 		p := Port{Name: row.Name, Type: row.Type, Device: devices[row.Name]}
 		if owner, err := contract.ParseOwner(row.ExternalIDs[ovsdb.OwnerKey]); err == nil && owner.Kind == contract.KindPod {
-			p.Pod = owner
+			p.Pod, p.MAC = owner, row.ExternalIDs["attached_mac"]
 		}
 		ports = append(ports, p)
 	}

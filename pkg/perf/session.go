@@ -53,7 +53,7 @@ func (run Run) Measure(ctx context.Context, cases []Case) (results []Result, mis
 	}
 	for _, node := range []string{run.At.NodeA, run.At.NodeB} {
 		if !slices.Contains(flows.Nodes(), node) {
-			missing = append(missing, fmt.Sprintf("node/%s: no agent with flows runs there: a node with a DPU has it on the DPU", node))
+			missing = append(missing, fmt.Sprintf("node/%s: no agent with its flows is known: where its DPU is a Node of another cluster, give --dpu-context or --dpu-kubeconfig", node))
 		}
 	}
 	return results, append(missing, flows.Missing()...), nil

@@ -22,6 +22,7 @@ func restrictFlow(f flowapi.Flow, sight *Sight, own map[string]bool) (flowapi.Fl
 	for _, end := range f.To {
 		his = his || sight.Pods(end.Namespace)
 	}
+	his = his || f.For != nil && sight.Pods(f.For.Namespace)
 	if !his {
 		return flowapi.Flow{}, false
 	}
@@ -29,7 +30,7 @@ func restrictFlow(f flowapi.Flow, sight *Sight, own map[string]bool) (flowapi.Fl
 	out := flowapi.Flow{
 		ID: f.ID, Node: f.Node, From: restrictEnd(f.From, sight), Way: flowapi.Way{Recirculation: f.Recirculation, Next: f.Next, Drops: f.Drops},
 		Packet: flowapi.Packet{
-			Protocol: f.Protocol, Source: address(f.Source, own), SourcePort: f.SourcePort, Target: address(f.Target, own), TargetPort: f.TargetPort,
+			Protocol: f.Protocol, Source: address(f.Source, own), SourcePort: f.SourcePort, Target: address(f.Target, own), TargetPort: f.TargetPort, Direction: f.Direction,
 		},
 		Placed:  flowapi.Placed{Place: f.Place, Reason: f.Reason},
 		Traffic: flowapi.Traffic{Packets: f.Packets, Bytes: f.Bytes, PacketsPerSecond: f.PacketsPerSecond, IdleSeconds: f.IdleSeconds},
@@ -37,6 +38,10 @@ func restrictFlow(f flowapi.Flow, sight *Sight, own map[string]bool) (flowapi.Fl
 	}
 	if f.Reason == offload.ReasonAction { // other details may name a port
 		out.Detail = f.Detail
+	}
+	if f.For != nil {
+		end := restrictEnd(*f.For, sight)
+		out.For = &end
 	}
 	for _, end := range f.To {
 		out.To = append(out.To, restrictEnd(end, sight))

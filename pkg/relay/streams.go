@@ -120,7 +120,7 @@ func restrictStreams(all []streams.Stream, sight *Sight) []streams.Stream {
 		out = append(out, streams.Stream{
 			Node: numbers[s.Node], Ends: streams.Ends{From: shown(s.From), To: shown(s.To), Via: shown(s.Via), Protocol: s.Protocol, Port: s.Port},
 			Placed: flowapi.Placed{Place: s.Place, Reason: s.Reason}, Packets: s.Packets, Bytes: s.Bytes, PacketsPerSecond: s.PacketsPerSecond,
-			Drops: s.Drops, Tunnel: masked(s.Tunnel),
+			Drops: s.Drops, Direction: s.Direction, Tunnel: masked(s.Tunnel),
 		})
 	}
 	return out

@@ -13,6 +13,8 @@ const flowsDir = "flows/"
 type NodeFlows struct {
 	Summary *flowapi.Summary `json:"summary,omitempty"`
 	Flows   []flowapi.Flow   `json:"flows"`
+	// DPU is the Node of the DPU that has the flows of its host.
+	DPU string `json:"dpu,omitempty"`
 }
 
 // Flows are those of a node, or of all nodes for "". An archive may have them.
@@ -26,6 +28,14 @@ func (s *Snapshot) Flows(node string) []flowapi.Flow {
 		}
 	}
 	return out
+}
+
+// SetDPU says that the flows of a host are those of its DPU.
+func (s *Snapshot) SetDPU(host, dpu string) {
+	if s.DPUs == nil {
+		s.DPUs = map[string]string{}
+	}
+	s.DPUs[host] = dpu
 }
 
 // Summaries are those of the nodes of an archive.
@@ -50,5 +60,8 @@ func (s *Snapshot) readFlows(r io.Reader) error {
 		return err
 	}
 	s.flows = append(s.flows, flows)
+	if flows.DPU != "" && flows.Summary != nil {
+		s.SetDPU(flows.Summary.Node, flows.DPU)
+	}
 	return nil
 }

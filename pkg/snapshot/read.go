@@ -24,6 +24,8 @@ type Snapshot struct {
 	Namespace string `json:"namespace"`
 	// Missing says why a resource was not read. A resource that the cluster does not have is no such one.
 	Missing map[Resource]string `json:"missing,omitempty"`
+	// DPUs are the Nodes of DPUs by the host whose flows they have.
+	DPUs map[string]string `json:"-"`
 
 	objects map[Resource][]*Object
 	// typed are the objects as Objects gave them: by resource, a slice.

@@ -27,6 +27,8 @@ type Stream struct {
 	Bytes            uint64   `json:"bytes"`
 	PacketsPerSecond *float64 `json:"packetsPerSecond,omitempty"`
 	Drops            bool     `json:"drops,omitempty"`
+	// Direction is that of conntrack; empty: any.
+	Direction string `json:"direction,omitempty"`
 	// Tunnel is the other node's address.
 	Tunnel string `json:"tunnel,omitempty"`
 	// DecidedBy are Kubernetes objects, such as NetworkPolicy/shop/deny.
@@ -56,7 +58,8 @@ type key struct {
 	node string
 	Ends
 	flowapi.Placed
-	drops bool
+	drops     bool
+	direction string
 }
 
 // Join gives the streams, those with the most packets first. The flows have their names.
@@ -69,10 +72,10 @@ func Join(of []flowapi.Flow, names Names) []Stream {
 			continue // its packets are counted where the way ends
 		}
 		way := w.to(last)
-		k := key{last.Node, ends(way, names), last.Placed, last.Drops}
+		k := key{last.Node, ends(way, names), last.Placed, last.Drops, directionOf(way)}
 		s := found[k]
 		if s == nil {
-			s = &Stream{Node: last.Node, Ends: k.Ends, Placed: last.Placed, Drops: last.Drops}
+			s = &Stream{Node: last.Node, Ends: k.Ends, Placed: last.Placed, Drops: last.Drops, Direction: k.direction}
 			found[k] = s
 		}
 		s.add(way, last)
@@ -86,7 +89,7 @@ func Join(of []flowapi.Flow, names Names) []Stream {
 	}
 	slices.SortFunc(out, func(a, b Stream) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
-			cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Place, b.Place))
+			cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Direction, b.Direction))
 	})
 	return out
 }
@@ -202,6 +205,14 @@ func leads(before *flowapi.Flow, way []*flowapi.Flow) bool {
 	return changes || agree(before.Source, last.Source) && agree(before.Target, last.Target) && agree(before.TargetPort, last.TargetPort)
 }
 
+// directionOf is what conntrack said last.
+func directionOf(way []*flowapi.Flow) (direction string) {
+	for _, f := range way {
+		direction = cmp.Or(f.Direction, direction)
+	}
+	return direction
+}
+
 // ends reads the ends of a way: where its packets come from and are for, and who gets them.
 func ends(way []*flowapi.Flow, names Names) Ends {
 	first, last := way[0], way[len(way)-1]
@@ -215,8 +226,12 @@ func ends(way []*flowapi.Flow, names Names) Ends {
 	if pod := podOf(first.From); pod != "" {
 		e.From = pod
 	}
-	if len(last.To) == 1 {
-		got := podOf(last.To[0])
+	receivers := last.To
+	if last.For != nil {
+		receivers = []flowapi.End{*last.For}
+	}
+	if len(receivers) == 1 {
+		got := podOf(receivers[0])
 		switch {
 		case got == "":
 		case strings.HasPrefix(e.To, "svc/"):

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -78,7 +76,7 @@ func newPolicies(s *snapshot.Snapshot, list *StreamList, namespaces []string) (*
 		for _, t := range policy.Spec.PolicyTypes {
 			p.Types = append(p.Types, string(t))
 		}
-		if p.Pods, err = selected(policy, pods); err != nil {
+		if p.Pods, err = answer.Selected(policy, pods); err != nil {
 			return nil, err
 		}
 		out.Policies = append(out.Policies, p)
@@ -91,21 +89,6 @@ func newPolicies(s *snapshot.Snapshot, list *StreamList, namespaces []string) (*
 		return cmp.Or(cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Policy, b.Policy))
 	})
 	return out, nil
-}
-
-// selected counts the pods that a policy selects.
-func selected(policy *networkingv1.NetworkPolicy, pods []corev1.Pod) (*int, error) {
-	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-	if err != nil {
-		return nil, fmt.Errorf("reading the selector of NetworkPolicy %s/%s: %w", policy.Namespace, policy.Name, err)
-	}
-	n := 0
-	for _, pod := range pods {
-		if pod.Namespace == policy.Namespace && !pod.Spec.HostNetwork && selector.Matches(labels.Set(pod.Labels)) {
-			n++
-		}
-	}
-	return &n, nil
 }
 
 // isPolicy says whether an owner of rows is a policy of some kind.

@@ -23,6 +23,13 @@ func kubectlOffloadJSON[T any](t *testing.T, args ...string) (a T, code int) {
 	return a, code
 }
 
+// explainedStream is explain of the client's stream to a service and port.
+func explainedStream(t *testing.T, ns, service, port string) (bool, says.PodExplained) {
+	t.Helper()
+	e, _ := kubectlOffloadJSON[says.PodExplained](t, "explain", "pod/client", "--to", "svc/"+service, "--port", port, "-n", ns)
+	return slices.ContainsFunc(e.Streams, func(s ways.Stream) bool { return s.To == "svc/"+ns+"/"+service && s.Port == port }), e
+}
+
 // TestPlugin_StreamsEndWithTheirClient: top, explain of a service and of a policy, and trace --live have the stream of a
 // client of the service while the client sends, and not when it has stopped. Names that do not exist are refused.
 func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
@@ -52,9 +59,22 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 		},
 		"explain of the policy": func() (bool, any) {
 			d, _ := kubectlOffloadJSON[says.Deciding](t, "explain", "netpol/lets-client", "-n", ns)
-			return slices.ContainsFunc(d.Streams, func(s ways.Stream) bool {
+			return d.Selected != nil && *d.Selected == 1 && slices.ContainsFunc(d.Streams, func(s ways.Stream) bool {
 				return s.To == "pod/"+ns+"/web" && slices.Contains(s.DecidedBy, "NetworkPolicy/"+ns+"/lets-client")
 			}), d
+		},
+		"explain of the pod to the service": func() (bool, any) {
+			return explainedStream(t, ns, web.Name, fmt.Sprint(servicePort))
+		},
+		"explain of a flow": func() (bool, any) {
+			_, e := explainedStream(t, ns, web.Name, fmt.Sprint(servicePort))
+			if len(e.Streams) == 0 {
+				return false, e
+			}
+			f, _ := kubectlOffloadJSON[says.FlowExplained](t, "explain", "flow", e.Streams[0].Flows[0]+"@"+nodes[1])
+			return len(f.Streams) > 0 && f.Streams[0].From == from && slices.ContainsFunc(f.Steps, func(s says.LiveStep) bool {
+				return slices.Contains(s.Objects, "Service/"+ns+"/"+web.Name)
+			}), f
 		},
 		"trace --live": func() (bool, any) {
 			l, code := kubectlOffloadJSON[says.Live](t, "trace", "--live", "pod/client", fmt.Sprintf("svc/%s:%d", web.Name, servicePort), "-n", ns)
@@ -74,6 +94,9 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 	if silent.Verdict != "idle" || code != 1 {
 		t.Errorf("of a pod that sends nothing: exit code %d, %+v", code, silent)
 	}
+	if ok, e := explainedStream(t, ns, web.Name, "1"); ok {
+		t.Errorf("to another port: %+v", e)
+	}
 	mustInPod(t, client, "sh", "-c", "kill $(cat /tmp/pid)")
 	for verb, has := range verbs {
 		eventually(t, soon, verb+" has the stream no longer", func() (bool, string) {
@@ -89,8 +112,11 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 		{[]string{"explain", "svc/none", "-n", ns}, 1, "there is no service " + ns + "/none"},
 		{[]string{"explain", "netpol/none", "-n", ns}, 1, "there is no NetworkPolicy " + ns + "/none"},
 		{[]string{"trace", "--live", "pod/client", "svc/none", "-n", ns}, 64, ns + "/none"},
+		{[]string{"explain", "flow", "none@" + nodes[1]}, 1, "there is no flow none"},
+		{[]string{"explain", "flow", "none"}, 64, "want UFID@NODE"},
 		{[]string{"top", "--by", "cloud"}, 64, "want one of pod"},
 		{[]string{"top", "--node", "none"}, 3, "node/none"},
+		{[]string{"flows", "--node", "none"}, 1, "give --dpu-context"},
 	} {
 		if out, code := kubectlOffload(t, wrong.args...); code != wrong.code || !strings.Contains(out, wrong.text) {
 			t.Errorf("%v: exit code %d, want %d with %q: %s", wrong.args, code, wrong.code, wrong.text, out)

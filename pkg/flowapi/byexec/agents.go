@@ -10,7 +10,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,16 +30,26 @@ import (
 type Agents struct {
 	Cluster *sysdump.Cluster
 	Pods    []corev1.Pod
+	// dpus are by their host.
+	dpus map[string]dpu
 }
 
 // answerWithin bounds the answer of one node.
 const answerWithin = 30 * time.Second
 
-// Nodes are those with an agent of a datapath. Of a host with a DPU that is the agent of the DPU.
+// Nodes are those with an agent of a datapath, and hosts whose DPU is known to have it.
 func (a Agents) Nodes() []string {
+	nodes := slices.AppendSeq(a.nodes(App), maps.Keys(a.dpus))
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// nodes are those of the pods with a label app, or App and the name of a group of nodes.
+func (a Agents) nodes(app string) []string {
 	var nodes []string
 	for _, pod := range a.Pods {
-		if pod.Namespace == a.Cluster.Namespace && strings.HasPrefix(pod.Labels["app"], App) && pod.Labels["app"] != App+"-dpu-host" {
+		label := pod.Labels["app"]
+		if pod.Namespace == a.Cluster.Namespace && strings.HasPrefix(label, app) && (app != App || !strings.HasPrefix(label, DPUApp)) && label != DPUApp+"-host" {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}
 	}
@@ -53,6 +65,9 @@ const (
 
 // Of is a client of one node's agent.
 func (a Agents) Of(node string) flowapi.Client {
+	if d, ok := a.dpus[node]; ok {
+		return d.Of(d.node)
+	}
 	return flowapi.Client{URL: "http://" + node, HTTP: &http.Client{Transport: byExec{a, node}, Timeout: answerWithin}}
 }
 
@@ -73,6 +88,41 @@ func (e byExec) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
 	}
 	return http.ReadResponse(bufio.NewReader(&out), r)
+}
+
+// Flows are those of nodes. Missing is what a node did not answer, or has more than the query takes.
+func (a Agents) Flows(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string) {
+	answers, missing = All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Flows, error) {
+		got, err := a.Of(node).Flows(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range got.Flows {
+			got.Flows[i].Node = node
+		}
+		return got, nil
+	})
+	for _, got := range answers {
+		if left := got.Matched - len(got.Flows) + got.Unseen; left > 0 {
+			missing = append(missing, fmt.Sprintf("node/%s: %d flows more, with fewer packets", got.Node, left))
+		}
+	}
+	return answers, missing
+}
+
+// AddRules asks for the rules of flows, one by one.
+func (a Agents) AddRules(ctx context.Context, flows []*flowapi.Flow) error {
+	for _, f := range flows {
+		why, err := a.Of(f.Node).Why(ctx, f.ID)
+		if errors.Is(err, flowapi.ErrNoFlow) {
+			why, err = &flowapi.Why{ID: f.ID, Problem: "it has ended"}, nil
+		}
+		if err != nil {
+			return fmt.Errorf("rules of flow %s: %w", f.ID, err)
+		}
+		f.Why = why
+	}
+	return nil
 }
 
 // nodesAtOnce bounds the agents that are asked at the same time.

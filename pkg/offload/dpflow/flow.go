@@ -85,6 +85,7 @@ func (s CTState) String() string {
 const (
 	CTNew         = 0x01
 	CTEstablished = 0x02
+	CTReply       = 0x08
 	CTInvalid     = 0x10
 	CTTracked     = 0x20
 )

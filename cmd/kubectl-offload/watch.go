@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
+)
+
+// lineFormats are those of flows with a stream a line.
+func lineFormats() []string { return []string{"jsonl", "hubble"} }
+
+// lines writes a stream a line.
+func (o *flowOptions) lines(w io.Writer, of []streams.Stream, taken time.Time) error {
+	if o.format == "hubble" {
+		return streams.WriteHubble(w, of, taken)
+	}
+	return streams.WriteJSON(w, of)
+}
+
+// checkWatch refuses what cannot be repeated.
+func checkWatch(o readOptions, formats ...string) error {
+	switch {
+	case o.from != "":
+		return usage{errors.New("--watch reads a cluster, and no archive")}
+	case !slices.Contains(formats, o.format):
+		return usage{fmt.Errorf("-o %s with --watch: want one of %v", o.format, formats)}
+	}
+	return nil
+}
+
+// follow writes the streams, and then those that are new or changed, until it is interrupted.
+func (o *flowOptions) follow(cmd *cobra.Command) error {
+	if err := checkWatch(o.readOptions, append(lineFormats(), "text")...); err != nil {
+		return err
+	}
+	var watched answer.Watched
+	missing := missingOnce{}
+	return again(cmd.Context(), flowapi.MinPeriod, func(ctx context.Context) error {
+		a, err := o.streams(ctx)
+		if err != nil || ctx.Err() != nil { // an interrupted answer is none
+			return err
+		}
+		missing.say(cmd.ErrOrStderr(), a.Missing)
+		changed := watched.Changed(a)
+		if o.format != "text" {
+			return o.lines(cmd.OutOrStdout(), changed, a.Taken)
+		}
+		if len(changed) == 0 {
+			return nil
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), watched.Lines(changed, a.Taken))
+		return err
+	})
+}
+
+// again does something until it fails or is interrupted, which is no error.
+func again(ctx context.Context, pause time.Duration, do func(ctx context.Context) error) error {
+	for {
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// missingOnce says what could not be read when that changes.
+type missingOnce []string
+
+func (m *missingOnce) say(w io.Writer, missing []string) {
+	if !slices.Equal(*m, missing) {
+		for _, text := range missing {
+			fmt.Fprintln(w, "not known:", text)
+		}
+	}
+	*m = missing
+}
+
+// clearScreen has a terminal begin at its upper left corner; elsewhere answers follow each other.
+func clearScreen(w io.Writer) {
+	file, ok := w.(*os.File)
+	if !ok {
+		return
+	}
+	if stat, err := file.Stat(); err == nil && stat.Mode()&os.ModeCharDevice != 0 {
+		_, _ = io.WriteString(w, "\x1b[H\x1b[2J") // what follows fails, too
+	}
+}

@@ -1,0 +1,204 @@
+package answer
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
+)
+
+// between knows which streams may be a part of the way between two ends. A flow often matches less than the addresses of both:
+// on the node that receives from a tunnel it may match any source, and a route matches the network of a target.
+type between struct {
+	want streams.Ends
+	// targets are the target, and the pods that get its packets.
+	targets []string
+	// first is the node of the pod that sends.
+	first string
+	// addresses are those of objects, nodes those of pods, and tunnels are nodes by their address.
+	addresses map[string][]netip.Addr
+	nodes     map[string]string
+	tunnels   map[string]string
+}
+
+func newBetween(s *snapshot.Snapshot, want streams.Ends, all []streams.Stream) (*between, error) {
+	names, err := owners(s)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := snapshot.Objects[corev1.Node](s, snapshot.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	b := &between{want: want, targets: receivers(all, want), addresses: map[string][]netip.Addr{}, nodes: map[string]string{}, tunnels: tunnelEnds(nodes)}
+	for text, name := range names {
+		if address, err := netip.ParseAddr(text); err == nil {
+			b.addresses[name] = append(b.addresses[name], address)
+		}
+	}
+	if address, err := netip.ParseAddr(want.To); err == nil {
+		b.addresses[want.To] = []netip.Addr{address}
+	}
+	for _, p := range pods {
+		b.nodes["pod/"+p.Namespace+"/"+p.Name] = p.Spec.NodeName
+	}
+	b.first = b.nodes[want.From]
+	return b, nil
+}
+
+// receivers are the target, and the pods that get its packets.
+func receivers(of []streams.Stream, want streams.Ends) []string {
+	targets := []string{want.To}
+	for _, s := range of {
+		if s.From == want.From && s.To == want.To && s.Via != "" && fits(s, want) {
+			targets = append(targets, s.Via)
+		}
+	}
+	return targets
+}
+
+// fits says whether a stream may be of the protocol and port.
+func fits(s streams.Stream, want streams.Ends) bool {
+	return (s.Protocol == "" || s.Protocol == want.Protocol) && (s.Port == "" || want.Port == "" || s.Port == want.Port || s.Via != "" || s.To != want.To)
+}
+
+// covers says whether an end of a stream is one of some objects, or as a network may be one of them.
+func (b *between) covers(end string, objects ...string) (is, maybe bool) {
+	if slices.Contains(objects, end) {
+		return true, true
+	}
+	network, err := netip.ParsePrefix(end)
+	return false, end == "" || err == nil && slices.ContainsFunc(objects, func(object string) bool {
+		return slices.ContainsFunc(b.addresses[object], network.Contains)
+	})
+}
+
+// there says whether a stream may have the packets to a target. Shared ones may have others, too.
+func (b *between) there(s streams.Stream) (ok, shared bool) {
+	from, maybeFrom := b.covers(s.From, b.want.From)
+	to, maybeTo := b.covers(s.To, b.targets...)
+	to = to || slices.Contains(b.targets, s.Via)
+	switch {
+	case !fits(s, b.want):
+		return false, false
+	case from:
+		return to || maybeTo, !to
+	}
+	return maybeFrom && to && s.Node != b.first && b.tunnels[s.Tunnel] == b.first, true
+}
+
+// back says whether a stream may have the answers.
+func (b *between) back(s streams.Stream) (ok, shared bool) {
+	from, maybeFrom := b.covers(s.From, b.targets...)
+	to, maybeTo := b.covers(s.To, b.want.From)
+	switch {
+	case s.Protocol != "" && s.Protocol != b.want.Protocol:
+		return false, false
+	case from && to:
+		return true, false
+	case from:
+		return maybeTo && s.Node != b.first && b.tunnels[s.Tunnel] == b.first, true
+	case to && maybeFrom:
+		return s.Node == b.first && b.isFromTarget(s.Tunnel), true
+	}
+	return false, false
+}
+
+// isFromTarget says whether the other end of a tunnel may be the node of a target. Packets from outside come by no tunnel.
+func (b *between) isFromTarget(tunnel string) bool {
+	outside := true
+	for _, target := range b.targets {
+		if node, ok := b.nodes[target]; ok {
+			outside = false
+			if tunnel != "" && b.tunnels[tunnel] == node {
+				return true
+			}
+		}
+	}
+	return outside && tunnel == ""
+}
+
+// legs are the parts of the way. Of the streams of a node in one direction those are left out that others are better than.
+func (b *between) legs(all []streams.Stream) []Leg {
+	var legs []Leg
+	for _, s := range all {
+		if there, shared := b.there(s); there {
+			legs = append(legs, Leg{Stream: s, Shared: shared || s.Direction == flowapi.Reply})
+		} else if back, shared := b.back(s); back {
+			legs = append(legs, Leg{Back: true, Stream: s, Shared: shared || s.Direction == flowapi.Original})
+		}
+	}
+	var out []Leg
+	for _, l := range legs {
+		if !slices.ContainsFunc(legs, l.isWorse) {
+			out = append(out, l)
+		}
+	}
+	if !slices.ContainsFunc(out, func(l Leg) bool { return !l.Back }) {
+		return nil // answers to others
+	}
+	return out
+}
+
+// isWorse says that another leg is more surely of these packets alone, or has packets where this one has none. Conntrack's direction
+// alone says little: of a connection that it has not seen from the beginning, as after a restart, it is that of the first packet.
+func (l Leg) isWorse(than Leg) bool {
+	if l.Node != than.Node || l.Back != than.Back || l.Drops != than.Drops {
+		return false
+	}
+	contrary := func(of Leg) bool {
+		return of.Direction == flowapi.Reply && !of.Back || of.Direction == flowapi.Original && of.Back
+	}
+	if contrary(l) != contrary(than) {
+		return contrary(l)
+	}
+	return l.Shared && !than.Shared || l.Packets == 0 && than.Packets > 0
+}
+
+// verdict says what becomes of the packets. Complete: the flows of all nodes were read.
+func (b *between) verdict(legs []Leg, complete bool) string {
+	arrives, drops, sent := false, false, false
+	for _, l := range legs {
+		switch {
+		case l.Back:
+		case l.Drops:
+			drops = true
+		case l.Node == b.first && l.Tunnel != "" && b.received(l.Stream):
+			sent = true
+		default:
+			arrives = true
+		}
+	}
+	switch {
+	case arrives && drops:
+		return Partly
+	case arrives:
+		return Allowed
+	case drops:
+		return Dropped
+	case sent && complete:
+		return Lost
+	case sent:
+		return Allowed
+	}
+	return Idle
+}
+
+// received says that the target is a pod of another node, so that this node has flows for the packets, too.
+func (b *between) received(s streams.Stream) bool {
+	for _, end := range []string{s.Via, s.To} {
+		if strings.HasPrefix(end, "pod/") {
+			return b.nodes[end] != b.first
+		}
+	}
+	return false
+}

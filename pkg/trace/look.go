@@ -1,0 +1,34 @@
+package trace
+
+import (
+	"context"
+	"maps"
+	"slices"
+)
+
+// Run runs a program of OVN beside one of its databases, "nb" or "sb", and gives what it printed.
+type Run func(ctx context.Context, database string, command []string) ([]byte, error)
+
+// Name finds the rows that a path was made from, and their owners.
+func Name(ctx context.Context, run Run, path Path) ([]Step, Verdict, error) {
+	text, err := run(ctx, "sb", append([]string{"ovn-sbctl", "--no-leader-only"}, HintsCommand(path)...))
+	if err != nil {
+		return nil, "", err
+	}
+	hints, err := Hints(text)
+	if err != nil {
+		return nil, "", err
+	}
+	rows := map[string]Row{}
+	for _, table := range slices.Sorted(maps.Keys(Tables())) {
+		text, err := run(ctx, "nb", append([]string{"ovn-nbctl", "--no-leader-only"}, RowsCommand(table, hints)...))
+		if err != nil {
+			return nil, "", err
+		}
+		if err := AddRows(rows, table, text); err != nil {
+			return nil, "", err
+		}
+	}
+	steps, verdict := Steps(path, hints, rows)
+	return steps, verdict, nil
+}

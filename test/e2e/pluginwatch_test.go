@@ -1,0 +1,111 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ways "github.com/ovn-offload/ovn-offload/pkg/streams"
+)
+
+// follow runs a verb that goes on, and gives what it has written so far. End interrupts it and gives its exit code.
+func follow(t *testing.T, args ...string) (written func() string, end func() int) {
+	t.Helper()
+	path, err := plugin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, config := cluster.Kubectl()
+	var errs bytes.Buffer
+	cmd := exec.Command(path, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "KUBECONFIG="+config), out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() })
+	end = func() int {
+		defer killed.Stop()
+		cmd.Process.Signal(syscall.SIGINT)
+		cmd.Wait()
+		t.Log(errs.String())
+		return cmd.ProcessState.ExitCode()
+	}
+	return func() string {
+		text, err := os.ReadFile(out.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}, end
+}
+
+// TestPlugin_WatchFollowsStreams: flows --watch writes a stream when it begins, which it has not before, and again when a policy
+// drops its packets, in the form of Hubble, too. top --watch writes answers until it is interrupted, which is no error.
+func TestPlugin_WatchFollowsStreams(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	web, client := running(t, ns, "web", nodes[2]), running(t, ns, "client", nodes[1])
+	from, to := "pod/"+ns+"/client", "pod/"+ns+"/web"
+	lines, endLines := follow(t, "flows", "-w", "-n", ns, "-o", "jsonl", "--from-pod", "client")
+	top, endTop := follow(t, "top", "-w", "--interval", "2s")
+	list := func() (all []ways.Stream) {
+		for line := range strings.Lines(lines()) {
+			var s ways.Stream
+			if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &s) != nil {
+				t.Errorf("%q is no stream", line)
+			}
+			all = append(all, s)
+		}
+		return all
+	}
+	has := func(dropped bool) (bool, string) {
+		all := list()
+		return slices.ContainsFunc(all, func(s ways.Stream) bool {
+			return s.From == from && s.To == to && s.Protocol == "udp" && s.Node == nodes[2] && s.Drops == dropped &&
+				(!dropped || slices.Contains(s.DecidedBy, "NetworkPolicy/"+ns+"/no-pod"))
+		}), fmt.Sprintf("%+v", all)
+	}
+	eventually(t, soon, "top has written twice", func() (bool, string) { return strings.Count(top(), "answered:") > 1, top() })
+	if ok, all := has(false); ok {
+		t.Errorf("before the stream: %s", all)
+	}
+	createPolicy(t, ns, "client", allowIngress("web", "client"))
+	mustInPod(t, client, "sh", "-c", "(probe stream udp "+echoTargets(t, web)[0].String()+" </dev/null >/dev/null 2>&1 &)")
+	eventually(t, soon, "the stream is written", func() (bool, string) { return has(false) })
+	if ok, all := has(true); ok {
+		t.Errorf("before the policy: %s", all)
+	}
+	createPolicy(t, ns, "no-pod", allowIngress("web", "no-pod"))
+	deletePolicy(t, ns, "client")
+	eventually(t, soon, "the stream is written as one that is dropped", func() (bool, string) { return has(true) })
+	out, code := kubectlOffload(t, "flows", "-n", ns, "-o", "hubble", "--verdict", "dropped")
+	want := fmt.Sprintf(`"source":{"namespace":%q,"pod_name":"client"},"destination":{"namespace":%q,"pod_name":"web"}`, ns, ns)
+	if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, `"verdict":"DROPPED"`) || strings.Contains(out, "FORWARDED") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code := endLines(); code != 0 {
+		t.Errorf("flows: exit code %d", code)
+	}
+	if code := endTop(); code != 0 || !strings.Contains(top(), ns+"/client") {
+		t.Errorf("top: exit code %d: %s", code, top())
+	}
+	for _, wrong := range [][]string{{"flows", "-w", "-o", "yaml"}, {"top", "-w", "-o", "json"}, {"flows", "-w", "--from", "archive.tgz"}} {
+		if out, code := kubectlOffload(t, wrong...); code != 64 {
+			t.Errorf("%v: exit code %d: %s", wrong, code, out)
+		}
+	}
+}
