@@ -83,6 +83,12 @@ func restrictWhy(w *flowapi.Why, sight *Sight) *flowapi.Why {
 		return w
 	}
 	out := &flowapi.Why{ID: w.ID}
+	for _, o := range w.Obstacles {
+		if o.Reason != offload.ReasonAction { // other details may name a port
+			o.Detail = ""
+		}
+		out.Obstacles = append(out.Obstacles, o)
+	}
 	if w.Problem != "" {
 		out.Problem = "its rules are not known"
 	}

@@ -120,6 +120,13 @@ func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, erro
 			out.Flows = append(out.Flows, flow)
 		}
 	}
+	if pod != "" {
+		s, err := f.relay.objects.With(ctx, web.Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.Services}, Namespaces: []string{query.Namespace}})
+		if err != nil {
+			return nil, err
+		}
+		out.Ends = Restrict(s, sight)
+	}
 	return out, failed()
 }
 

@@ -254,6 +254,33 @@ func TestBrowser_GoesByKeysAndBack(t *testing.T) {
 	p.clean()
 }
 
+// TestBrowser_PodSaysWhatToChange for each stream outside hardware, and has the pod's Events. A pod without flows has neither.
+func TestBrowser_PodSaysWhatToChange(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	server := serve(t, constant(facts))
+	p := newTab(chromium(t), t, server.URL)
+	p.open("#/pod/shop/web-0")
+	p.shows("FlowsCaptured")
+	const steps = `[...document.querySelectorAll("[data-testid=advice] li")].map((e) => e.innerText)`
+	want := []string{"action hash(l4) Service/shop/db: TC has no such action", "output: the packets leave by a port", ": then 2 is left", "give the other end a VF: then hardware"}
+	got := eval[[]string](p, steps)
+	if len(got) != len(want) {
+		t.Fatalf("advice %q", got)
+	}
+	for i := range want {
+		if !strings.Contains(got[i], want[i]) {
+			t.Errorf("line %d of the advice is %q, want %q", i, got[i], want[i])
+		}
+	}
+	p.shows("kubectl get pod/web-0 -n shop -o yaml")
+	p.open("#/pod/shop/alone")
+	p.shows("Pod shop/alone")
+	if got, text := eval[[]string](p, steps), p.text("main"); len(got) > 0 || strings.Contains(text, "Events") {
+		t.Errorf("a pod without flows: advice %q, text\n%s", got, text)
+	}
+	p.clean()
+}
+
 // TestBrowser_DotsStopForWhoWantsNoMotion: the ways stay, with words.
 func TestBrowser_DotsStopForWhoWantsNoMotion(t *testing.T) {
 	_, facts := fixture(t, "shop", time.Now())

@@ -36,9 +36,10 @@ func (f fake) Flows(_ context.Context, pod, node string) (*FlowList, error) {
 	}
 	rate := 68100.0
 	from := flowapi.End{Port: "pf0vf1", Namespace: "shop", Pod: "web-0"}
-	return &FlowList{Node: "worker-1", Taken: f.s.Taken, Matched: 3, Flows: []flowapi.Flow{
+	why := &flowapi.Why{ID: "u1", Obstacles: []offload.Obstacle{{Reason: offload.ReasonAction, Detail: "hash(l4)"}, {Reason: offload.ReasonOutput}}}
+	return &FlowList{Node: "worker-1", Taken: f.s.Taken, Matched: 3, Ends: f.s, Flows: []flowapi.Flow{
 		{ID: "u1", From: from, Packet: flowapi.Packet{Protocol: "udp", Source: "10.244.1.7", Target: "10.96.0.44", TargetPort: "9000"},
-			Placed: flowapi.Placed{Place: offload.TC, Reason: offload.ReasonAction, Detail: "hash(l4)"}, Traffic: flowapi.Traffic{Packets: 900, PacketsPerSecond: &rate}, DecidedBy: []string{"Service/shop/db"}},
+			Placed: flowapi.Placed{Place: offload.TC, Reason: offload.ReasonAction, Detail: "hash(l4)"}, Traffic: flowapi.Traffic{Packets: 900, PacketsPerSecond: &rate}, DecidedBy: []string{"Service/shop/db"}, Why: why},
 		{ID: "u2", From: from, To: []flowapi.End{{Port: "genev_sys_6081"}}, Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.1.7", Target: "10.244.2.9"},
 			Placed: flowapi.Placed{Place: offload.Hardware}, Traffic: flowapi.Traffic{Packets: 800}},
 		{ID: "u3", From: from, Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.1.7", Target: "10.244.2.10"}, Way: flowapi.Way{Drops: true},

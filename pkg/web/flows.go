@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
 // ErrNoRelay is a cluster, or an archive, without a source of flows.
@@ -23,6 +25,8 @@ type FlowList struct {
 	Flows   []flowapi.Flow `json:"flows"`
 	// Missing is what could not be read. The view has it.
 	Missing []string `json:"-"`
+	// Ends has what names the ends of the flows of a pod: nodes, pods and Services. Without it they have no names.
+	Ends *snapshot.Snapshot `json:"-"`
 }
 
 // Traffic is that of all nodes, as their agents measured it last.
@@ -76,19 +80,25 @@ func NewPodRate(s *flowapi.Summary, pod *flowapi.PodSummary) PodRate {
 	return p
 }
 
-// streams adds the flows of a pod if there is a source of them. A pod of which none are known is no error.
-func (v *View) streams(ctx context.Context, f Facts, pod, node string) {
-	if node == "" {
-		return
+// streams adds the flows of a pod, and its streams with what keeps them out of hardware, if there is a source of flows. A pod of
+// which none are known is no error.
+func (v *View) streams(ctx context.Context, f Facts, e *answer.PodExplained) error {
+	if e.Node == "" {
+		return nil
 	}
-	flows, err := f.Flows(ctx, pod, "")
+	flows, err := f.Flows(ctx, e.Pod, "")
 	switch {
 	case errors.Is(err, ErrNoRelay), errors.Is(err, ErrDenied):
+		return nil
 	case err != nil:
 		v.Missing = append(v.Missing, "flows: "+err.Error())
-	default:
-		v.Flows, v.Missing = flows, append(v.Missing, flows.Missing...)
+		return nil
 	}
+	v.Flows, v.Missing = flows, append(v.Missing, flows.Missing...)
+	if flows.Ends == nil {
+		return nil
+	}
+	return e.AddStreams(flows.Ends, flows.Flows, nil, answer.To{})
 }
 
 func flowsView(ctx context.Context, f Facts, q url.Values) (*View, error) {

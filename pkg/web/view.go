@@ -27,6 +27,8 @@ type View struct {
 	Grid    *Grid    `json:"grid,omitempty"`
 	// Flows are those of a pod or a node.
 	Flows *FlowList `json:"flows,omitempty"`
+	// Events are those of a pod that the network's processes wrote, the newest first.
+	Events []Event `json:"events,omitempty"`
 	// Traffic is that of all nodes.
 	Traffic *Traffic `json:"traffic,omitempty"`
 }
@@ -134,8 +136,10 @@ func podView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	}
 	v := of(e, "explain pod/"+short+" -n "+namespace)
 	v.Scene = newPod(s, e)
-	v.streams(ctx, f, name, e.Node)
-	return v, nil
+	if v.Events, err = eventsOf(s, namespace, short); err != nil {
+		return nil, err
+	}
+	return v, v.streams(ctx, f, e)
 }
 
 // worstPods bounds the list of pods.

@@ -1,6 +1,6 @@
 // Routes addresses (#/view/...) to views, and keeps the open view current by server-sent events.
 
-import { h, age } from "./dom.js";
+import { h, age, copy } from "./dom.js";
 import * as views from "./views.js";
 
 const titles = { overview: "Overview", worst: "Pods", traffic: "Traffic", map: "Map", flows: "Flows", policies: "Policies", path: "Path", health: "Health" };
@@ -35,15 +35,6 @@ function footer() {
   const missing = (shown.missing ?? []).map((m) => h("span", {}, "not known: " + m));
   foot.replaceChildren(h("span", { id: "age" }), h("code", { id: "command" }, shown.command), copy("copy as kubectl", () => shown.command), copy("copy link", () => location.href), ...missing);
   tick();
-}
-
-function copy(words, text) {
-  const button = h("button", { type: "button", onclick: async () => {
-    await navigator.clipboard.writeText(text());
-    button.textContent = "copied";
-    setTimeout(() => { button.textContent = words; }, 1500);
-  } }, words);
-  return button;
 }
 
 function tick() {

@@ -25,6 +25,16 @@ export function cut(text, length) {
   return text.slice(0, half) + "…" + text.slice(text.length - half);
 }
 
+/** copy is a button that copies a text. */
+export function copy(words, text) {
+  const button = h("button", { type: "button", onclick: async () => {
+    await navigator.clipboard.writeText(text());
+    button.textContent = "copied";
+    setTimeout(() => { button.textContent = words; }, 1500);
+  } }, words);
+  return button;
+}
+
 /** age is a time span in its largest units. */
 export function age(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));

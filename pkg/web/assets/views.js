@@ -1,6 +1,6 @@
 // One function a view: from what the server says to elements.
 
-import { h, s, age, table, object } from "./dom.js";
+import { h, s, age, copy, table, object } from "./dom.js";
 import { drawing, squares, gridLegend } from "./scene.js";
 
 const tile = (value, words) => h("li", {}, h("b", {}, value), h("span", {}, words));
@@ -53,9 +53,15 @@ export function health(v) {
       h("p", {}, "No Event of the last hour is about a certificate. The ends of certificates are in metrics alone: ", see("certificate-expires"))];
 }
 
+/** yaml is the command that prints an object, to copy. */
+function yaml(...words) {
+  const command = `kubectl get ${words.join(" ")} -o yaml`;
+  return h("p", { class: "command" }, h("code", {}, command), copy("copy", () => command));
+}
+
 export function node(v) {
   const a = v.answer, st = a.status ?? {};
-  return [h("h1", {}, `Node ${a.node}`), h("p", {}, `offload ${st.offload ?? "unknown"}${st.reason ? ": " + st.reason : ""}`), drawing(v.scene, "NICs and pods of " + a.node),
+  return [h("h1", {}, `Node ${a.node}`), yaml(`node/${a.node}`, `nodeoffload/${a.node}`), h("p", {}, `offload ${st.offload ?? "unknown"}${st.reason ? ": " + st.reason : ""}`), drawing(v.scene, "NICs and pods of " + a.node),
     h("h2", {}, "Problems"), problems(a.problems),
     st.devices?.length && [h("h2", {}, "NICs"), table("NICs", ["NIC", "uplink", "product", "mode", "link", "VFs used", "limit"],
       st.devices.map((d) => [d.name, d.uplink, d.product, d.mode, d.link, `${d.vfs.used} of ${d.vfs.total}`, d.limit]))],
@@ -63,16 +69,39 @@ export function node(v) {
 }
 
 export function pod(v) {
-  const a = v.answer;
-  return [h("h1", {}, `Pod ${a.pod}`), h("p", {}, a.phase.toLowerCase(), a.node && [" on ", object("node/" + a.node)], a.hostNetwork && ", with the node's own network",
+  const a = v.answer, [namespace, name] = a.pod.split("/");
+  return [h("h1", {}, `Pod ${a.pod}`), yaml(`pod/${name}`, "-n", namespace), h("p", {}, a.phase.toLowerCase(), a.node && [" on ", object("node/" + a.node)], a.hostNetwork && ", with the node's own network",
     " · ", h("a", { href: "#/flows?pod=" + encodeURIComponent(a.pod) }, "flows"), " · ", h("a", { href: "#/path?from=" + encodeURIComponent("pod/" + a.pod) }, "a path from here")),
     (a.traffic ?? []).map((t) => h("p", {}, `${t.port}: `, bar(t.packets.hardware), ` of the packets in hardware, ${t.packets.tc} % in tc, ${t.packets.ovs} % in ovs`)),
     a.unlisted && h("p", {}, "Its share is better than that of the pods that are listed for its node."),
     v.scene && drawing(v.scene, "the way of the pod's packets"),
     a.reasons?.length && [h("h2", {}, "Outside hardware, because"), table("reasons", ["reason", "detail", "means", "do"], a.reasons.map((r) => [mark("software", r.reason), r.detail, r.meaning, r.action]))],
+    a.streams?.length && [h("h2", {}, "Streams"), streamTable(a.streams)],
+    advice(a.advice),
     v.flows && [h("h2", {}, "Flows"), flowTable(v.flows)],
     h("h2", {}, "Problems"), problems(a.problems),
+    v.events?.length && [h("h2", {}, "Events"), table("events", ["last seen", { number: "times" }, "reason", "note"], v.events.map((e) => [
+      age(Date.now() - Date.parse(e.last)) + " ago", { number: String(e.count) }, mark(e.type === "Warning" ? "degraded" : "good", e.reason), e.note]))],
     a.networks?.length && [h("h2", {}, "Networks"), table("networks", ["network", "addresses", "MAC"], a.networks.map((n) => [n.network, (n.addresses ?? []).join(" "), n.mac]))]];
+}
+
+const placeOf = (s) => (s.drops ? mark("drop", "dropped") : mark(s.place === "hardware" ? "hardware" : "software", s.place));
+const because = (o) => [o.reason, o.detail].filter(Boolean).join(" ");
+
+/** streamTable has a row a stream. */
+function streamTable(list) {
+  return table("streams", ["from", "to", "protocol", "place", "because", "decided by", { number: "packets/s" }, { number: "packets" }], list.map((s) => [
+    s.from ? object(s.from) : "any", h("span", {}, s.to ? object(s.to) : "any", s.via && [" by ", object(s.via)]), [s.protocol ?? "any", s.port].filter(Boolean).join(":"), placeOf(s), because(s),
+    (s.decidedBy ?? []).join(", "), { number: perSecond(s.packetsPerSecond) }, { number: String(s.packets) }]));
+}
+
+/** advice says of each stream outside hardware why, and what has to change, in this order. */
+function advice(list) {
+  return (list ?? []).map((a) => h("section", { "data-testid": "advice", "aria-label": `advice for ${a.from ?? "any"} to ${a.to ?? "any"}` },
+    h("h2", {}, `${a.from ?? "any"} to ${a.to ?? "any"} ${[a.protocol ?? "any", a.port].filter(Boolean).join(":")}`), h("h3", {}, "Why"),
+    h("ol", {}, a.obstacles.map((o) => h("li", {}, mark("software", because(o)), o.objects?.length ? ` ${o.objects.join(", ")}` : "", ": ", o.meaning))),
+    h("h3", {}, "To change"), h("ol", {}, a.obstacles.map((o, i) => h("li", {}, o.action, i < a.obstacles.length - 1 ? `: then ${i + 2} is left` : ": then hardware, unless the NIC's driver refuses it"))),
+    h("p", {}, "The stream's flows were classified without each of these.")));
 }
 
 const end = (e, address, port) => h("span", {}, e?.pod ? object(`pod/${e.namespace}/${e.pod}`) : "", e?.pod && address ? " " : "", address ?? "any", port ? ":" + port : "");

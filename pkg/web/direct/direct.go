@@ -167,8 +167,46 @@ func (f *Facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, err
 			return nil, errors.New(strings.Join(missing, ", "))
 		}
 		got := answers[0]
-		return &web.FlowList{Node: node, Taken: got.Taken, Matched: got.Matched, Flows: got.Flows, Missing: missing}, nil
+		list := &web.FlowList{Node: node, Taken: got.Taken, Matched: got.Matched, Flows: got.Flows, Missing: missing}
+		if pod == "" {
+			return list, nil
+		}
+		if list.Ends, err = f.ends(ctx, pod, node, got.Flows); err != nil {
+			return nil, err
+		}
+		for _, r := range slices.Sorted(maps.Keys(list.Ends.Missing)) {
+			list.Missing = append(list.Missing, fmt.Sprintf("%s: %s", r, list.Ends.Missing[r]))
+		}
+		return list, nil
 	})
+}
+
+// ends reads what names the ends of a pod's flows.
+func (f *Facts) ends(ctx context.Context, pod, node string, flows []flowapi.Flow) (*snapshot.Snapshot, error) {
+	nodes, err := f.Snapshot(ctx, web.Want{Resources: []snapshot.Resource{snapshot.Nodes}})
+	if err != nil {
+		return nil, err
+	}
+	of, err := f.Snapshot(ctx, web.Want{Pod: pod})
+	if err != nil {
+		return nil, err
+	}
+	explained, err := answer.ExplainPod(of, pod)
+	if err != nil {
+		return nil, err
+	}
+	explained.Node = node
+	pods, err := answer.PodsAtEnds(nodes, explained, flows)
+	if err != nil {
+		return nil, err
+	}
+	ends := snapshot.ReadLists(ctx, f.From, f.System, map[snapshot.Resource][]snapshot.Selected{
+		snapshot.Pods: pods, snapshot.Services: snapshot.Services.Lists(f.System),
+	})
+	for _, object := range nodes.Shared(snapshot.Nodes) {
+		ends.AddShared(snapshot.Nodes, object)
+	}
+	return ends, nil
 }
 
 // own are all pods of the network itself: its agents, and its databases.
@@ -196,7 +234,7 @@ func (f *Facts) archived(pod, node string) (*web.FlowList, error) {
 			return nil, err
 		}
 	}
-	list := &web.FlowList{Node: node, Taken: f.Archive.Taken}
+	list := &web.FlowList{Node: node, Taken: f.Archive.Taken, Ends: f.Archive}
 	for _, flow := range f.Archive.Flows(node) {
 		of := func(e flowapi.End) bool { return pod == "" || e.Namespace+"/"+e.Pod == pod }
 		if of(flow.From) || slices.ContainsFunc(flow.To, of) {

@@ -130,14 +130,19 @@ func TestFacts_ForgetWhatAClosedViewHasRead(t *testing.T) {
 
 // TestFlows_AreThoseOfAPodOrANode, and an agent that does not answer is an error.
 func TestFlows_AreThoseOfAPodOrANode(t *testing.T) {
-	f, _, a := newFacts()
+	f, l, a := newFacts()
 	for _, of := range [][2]string{{"shop/web", ""}, {"", "w2"}} {
 		if list, err := f.Flows(t.Context(), of[0], of[1]); err != nil || len(list.Flows) != 1 || list.Matched != 900 || !list.Taken.Equal(dumped) || len(list.Missing) != 1 {
 			t.Errorf("%v: %+v, %v", of, list, err)
+		} else if (list.Ends != nil) != (of[0] != "") {
+			t.Errorf("%v: names of its ends %v", of, list.Ends)
 		}
 	}
 	if want := []string{"1 pods [w1] shop/web", "1 pods [w2] /"}; !slices.Equal(a.questions, want) {
 		t.Errorf("asked %q, want %q", a.questions, want)
+	}
+	if !slices.Contains(l.asked, `pods in "" spec.nodeName=w1`) || !slices.Contains(l.asked, `services in "" `) || slices.Contains(l.asked, `pods in "" `) {
+		t.Errorf("the ends of a pod's flows are pods of its node: read %q", l.asked)
 	}
 	if _, err := f.Flows(t.Context(), "shop/gone", ""); !errors.As(err, new(answer.ErrNotFound)) {
 		t.Errorf("a pod that is not there: %v", err)
