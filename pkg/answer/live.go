@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
@@ -139,7 +140,7 @@ func legFlow(f *flowapi.Flow) LegFlow {
 			continue
 		}
 		step := LiveStep{Stage: r.Name.Stage, What: cmp.Or(r.Name.What, r.Name.Problem), Objects: r.Name.Objects}
-		if r.Table == dropTable || !f.Drops && strings.HasSuffix(step.What, ": drop") || slices.ContainsFunc(out.Steps, func(s LiveStep) bool { return s.What == step.What && slices.Equal(s.Objects, step.Objects) }) {
+		if r.Table == dropTable || !f.Drops && flownames.IsDrop(step.What) || slices.ContainsFunc(out.Steps, func(s LiveStep) bool { return s.What == step.What && slices.Equal(s.Objects, step.Objects) }) {
 			continue
 		}
 		out.Steps = append(out.Steps, step)

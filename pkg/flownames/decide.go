@@ -92,12 +92,13 @@ func weight(row, object string) int {
 	return 0
 }
 
-// Decided are the objects of the rules that decide most.
-func Decided(rules []flowapi.Rule) []string {
+// Decided are the objects of the rules that decide most about packets, which are dropped or not. What drops a packet of a flow that
+// forwards it has dropped a copy, such as that for the gateway bridge of one for a tunnel.
+func Decided(rules []flowapi.Rule, drops bool) []string {
 	var out []string
 	most := -1
 	for _, r := range rules {
-		if r.Name == nil {
+		if r.Name == nil || !drops && IsDrop(r.Name.What) {
 			continue
 		}
 		for _, object := range r.Name.Objects {
@@ -118,6 +119,9 @@ func Decided(rules []flowapi.Rule) []string {
 	}
 	return out
 }
+
+// IsDrop says whether what a rule decides is that packets are dropped.
+func IsDrop(what string) bool { return strings.HasSuffix(what, ": drop") }
 
 // ofGateway names the flows of the gateway bridge that no object decided about.
 func ofGateway(rules []flowapi.Rule) []string {

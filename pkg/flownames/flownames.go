@@ -214,7 +214,7 @@ func (x *Index) Name(f *flowapi.Flow) {
 		why.Rules[i].Name = &name
 	}
 	f.Why = &why
-	f.DecidedBy = Decided(why.Rules)
+	f.DecidedBy = Decided(why.Rules, f.Drops)
 }
 
 func (x *Index) name(r flowapi.Rule) flowapi.Name {

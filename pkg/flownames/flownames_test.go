@@ -167,3 +167,17 @@ func TestLook_GivesErrorsOfTheDatabases(t *testing.T) {
 		t.Error("an answer of one table is none of all")
 	}
 }
+
+// TestDecided_CopiesThatAreDroppedDecideNothing: a packet for a tunnel has a copy for the gateway bridge, where an ACL of a node
+// drops it. Of a flow that drops its packets the ACL decides.
+func TestDecided_CopiesThatAreDroppedDecideNothing(t *testing.T) {
+	rule := func(row, what, object string) flowapi.Rule {
+		return flowapi.Rule{Name: &flowapi.Name{Row: row, What: what, Objects: []string{object}}}
+	}
+	rules := []flowapi.Rule{rule("Logical_Switch_Port", "", "Pod/shop/web"), rule("ACL", "egress policy: drop", "Node/w2")}
+	for drops, want := range map[bool]string{false: "Pod/shop/web", true: "Node/w2"} {
+		if got := strings.Join(Decided(rules, drops), " "); got != want {
+			t.Errorf("drops %v: %s, want %s", drops, got, want)
+		}
+	}
+}

@@ -110,7 +110,7 @@ func Inherit(of []flowapi.Flow) {
 				rules = append(rules, before.Why.Rules...)
 			}
 		}
-		inherited[i] = flownames.Decided(rules)
+		inherited[i] = flownames.Decided(rules, f.Drops)
 	}
 	for i, objects := range inherited {
 		of[i].DecidedBy = objects
@@ -142,7 +142,7 @@ func (s *Stream) add(way []*flowapi.Flow, last *flowapi.Flow) {
 			rules = append(rules, f.Why.Rules...)
 		}
 	}
-	for _, object := range flownames.Decided(rules) {
+	for _, object := range flownames.Decided(rules, last.Drops) {
 		if !slices.Contains(s.DecidedBy, object) {
 			s.DecidedBy = append(s.DecidedBy, object)
 		}
