@@ -1,9 +1,38 @@
 // Package docs has the pages for users, for `kubectl offload help`.
 package docs
 
-import "embed"
+import (
+	"embed"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
 
 // Pages are all pages; those about failures are in failures/.
 //
 //go:embed *.md failures/*.md
 var Pages embed.FS
+
+// Find gives the page of a failure or of another thing, by its name without ".md".
+func Find(name string) (text []byte, ok bool) {
+	for _, file := range []string{"failures/" + name, name} {
+		if text, err := Pages.ReadFile(file + ".md"); err == nil {
+			return text, true
+		}
+	}
+	return nil, false
+}
+
+// Names are those of all pages, as Find takes them.
+func Names() []string {
+	var names []string
+	for _, pattern := range []string{"*.md", "failures/*.md"} {
+		found, _ := fs.Glob(Pages, pattern) // the patterns are right
+		for _, name := range found {
+			names = append(names, strings.TrimSuffix(path.Base(name), ".md"))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
 
 // agents are asked for flows, and the databases for the names of these.
@@ -114,13 +115,14 @@ func (a agents) flows(ctx context.Context, nodes []string, q flowapi.Query) (flo
 // archivedFlows bounds the flows of a node in an archive: each has some fifty rules.
 const archivedFlows = 500
 
-// collectFlows reads the flows of nodes for an archive, as far as their agents answer.
+// collectFlows reads the flows of nodes for an archive, as far as their agents answer. The snapshot says which do not.
 func collectFlows(ctx context.Context, o *clusterOptions, s *snapshot.Snapshot, only []string, progress io.Writer) map[string]snapshot.NodeFlows {
 	from, unknown, err := agentsOf(ctx, o, s, "")
 	if err != nil {
+		s.Unread = &snapshot.Unread{Flows: []string{"flows: " + err.Error()}, Summaries: []string{"flows: " + err.Error()}}
 		return nil
 	}
-	nodes := slices.DeleteFunc(from.Nodes(), func(node string) bool { return len(only) > 0 && !slices.Contains(only, node) })
+	nodes, left := sysdump.Nodes(from.Nodes(), only)
 	flows, missing := from.flows(ctx, nodes, flowapi.Query{All: true, Why: true, Limit: archivedFlows})
 	summaries, unread := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
 		return from.Of(node).Summary(ctx, true)
@@ -138,5 +140,6 @@ func collectFlows(ctx context.Context, o *clusterOptions, s *snapshot.Snapshot, 
 	for _, problem := range slices.Concat(unknown, missing, unread) {
 		fmt.Fprintln(progress, "flows:", problem)
 	}
+	s.Unread = &snapshot.Unread{Flows: slices.Concat(unknown, missing, left), Summaries: slices.Concat(unknown, unread, left)}
 	return out
 }

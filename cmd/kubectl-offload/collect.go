@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -133,26 +130,12 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 			if verb, _, err := root.Find(args); err == nil && verb != root {
 				return verb.Help()
 			}
-			for _, name := range []string{"failures/" + args[0], args[0]} {
-				text, err := docs.Pages.ReadFile(name + ".md")
-				if err == nil {
-					_, err = cmd.OutOrStdout().Write(text)
-					return err
-				}
+			text, ok := docs.Find(args[0])
+			if !ok {
+				return usage{fmt.Errorf("no verb or page %q; pages: %s", args[0], strings.Join(docs.Names(), ", "))}
 			}
-			return usage{fmt.Errorf("no verb or page %q; pages: %s", args[0], strings.Join(pages(), ", "))}
+			_, err := cmd.OutOrStdout().Write(text)
+			return err
 		},
 	}
-}
-
-func pages() []string {
-	var names []string
-	for _, pattern := range []string{"*.md", "failures/*.md"} {
-		found, _ := fs.Glob(docs.Pages, pattern) // the patterns are right
-		for _, name := range found {
-			names = append(names, strings.TrimSuffix(path.Base(name), ".md"))
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

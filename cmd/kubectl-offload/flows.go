@@ -105,7 +105,7 @@ func (o *flowOptions) streams(ctx context.Context) (*answer.Streams, error) {
 // read reads flows with their names, of a node or of all, from a cluster or an archive.
 func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node string, q flowapi.Query) ([]flowapi.Flow, []string, error) {
 	if o.from != "" {
-		return s.Flows(node), nil, nil
+		return s.Flows(node), s.UnreadFlows(node), nil
 	}
 	from, unknown, err := agentsOf(ctx, &o.clusterOptions, s, node)
 	if err != nil {

@@ -79,7 +79,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 		return nil, err
 	}
 	if o.from != "" {
-		return answer.NewTop(s, by, s.Summaries(), nil, outside), nil
+		return answer.NewTop(s, by, s.Summaries(o.node), s.UnreadSummaries(o.node), outside), nil
 	}
 	from, unknown, err := agentsOf(ctx, &o.clusterOptions, s, o.node)
 	if err != nil {

@@ -118,12 +118,17 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func throughArchive(t *testing.T, s *snapshot.Snapshot) *snapshot.Snapshot {
+func throughArchive(t *testing.T, s *snapshot.Snapshot, flows ...snapshot.NodeFlows) *snapshot.Snapshot {
 	t.Helper()
 	var out bytes.Buffer
 	a, err := snapshot.NewArchive(&out, s)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, of := range flows {
+		if err := a.AddFlows(of.Summary.Node, of); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ func NewStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, fi
 
 // missed takes along what could not be read of nodes.
 func (h *Header) missed(missing []string) {
-	h.Missing = append(h.Missing, missing...)
+	h.Missing = append(h.Missing, folded(missing)...)
 	if len(h.Missing) > 0 {
 		h.Code = max(h.Code, Uncertain)
 	}

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"encoding/json"
 	"io"
+	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 )
@@ -38,12 +39,44 @@ func (s *Snapshot) SetDPU(host, dpu string) {
 	s.DPUs[host] = dpu
 }
 
-// Summaries are those of the nodes of an archive.
-func (s *Snapshot) Summaries() []*flowapi.Summary {
+// Summaries are those of a node of an archive, or of all nodes for "".
+func (s *Snapshot) Summaries(node string) []*flowapi.Summary {
 	var out []*flowapi.Summary
 	for _, of := range s.flows {
-		if of.Summary != nil {
+		if of.Summary != nil && (node == "" || of.Summary.Node == node) {
 			out = append(out, of.Summary)
+		}
+	}
+	return out
+}
+
+// Unread are lines for what was not read of nodes: "node/NAME: why", or a line about all.
+type Unread struct {
+	Flows     []string `json:"flows,omitempty"`
+	Summaries []string `json:"summaries,omitempty"`
+}
+
+// UnreadFlows are the lines about the flows of a node, or of all nodes for "".
+func (s *Snapshot) UnreadFlows(node string) []string {
+	if s.Unread == nil {
+		return nil
+	}
+	return about(s.Unread.Flows, node)
+}
+
+// UnreadSummaries are the lines about the summary of a node, or of all nodes for "".
+func (s *Snapshot) UnreadSummaries(node string) []string {
+	if s.Unread == nil {
+		return nil
+	}
+	return about(s.Unread.Summaries, node)
+}
+
+func about(lines []string, node string) []string {
+	var out []string
+	for _, line := range lines {
+		if node == "" || strings.HasPrefix(line, "node/"+node+":") || !strings.HasPrefix(line, "node/") {
+			out = append(out, line)
 		}
 	}
 	return out

@@ -26,6 +26,8 @@ type Snapshot struct {
 	Missing map[Resource]string `json:"missing,omitempty"`
 	// DPUs are the Nodes of DPUs by the host whose flows they have.
 	DPUs map[string]string `json:"-"`
+	// Unread says which flows of nodes were not read.
+	Unread *Unread `json:"unread,omitempty"`
 
 	objects map[Resource][]*Object
 	// typed are the objects as Objects gave them: by resource, a slice.

@@ -234,7 +234,7 @@ func (f *Facts) archived(pod, node string) (*web.FlowList, error) {
 			return nil, err
 		}
 	}
-	list := &web.FlowList{Node: node, Taken: f.Archive.Taken, Ends: f.Archive}
+	list := &web.FlowList{Node: node, Taken: f.Archive.Taken, Ends: f.Archive, Missing: f.Archive.UnreadFlows(node)}
 	for _, flow := range f.Archive.Flows(node) {
 		of := func(e flowapi.End) bool { return pod == "" || e.Namespace+"/"+e.Pod == pod }
 		if of(flow.From) || slices.ContainsFunc(flow.To, of) {
@@ -253,7 +253,7 @@ func (f *Facts) archived(pod, node string) (*web.FlowList, error) {
 // Streams implements web.Facts, by the agents of the nodes with pods of the namespaces.
 func (f *Facts) Streams(ctx context.Context, namespaces []string) (*web.StreamList, error) {
 	if f.Archive != nil {
-		return web.NewStreamList(f.Archive, f.Archive.Flows(""), namespaces, nil)
+		return web.NewStreamList(f.Archive, f.Archive.Flows(""), namespaces, f.Archive.UnreadFlows(""))
 	}
 	return remember(ctx, f, fmt.Sprint("streams ", namespaces), func() (*web.StreamList, error) {
 		s, err := f.Snapshot(ctx, web.Want{Resources: answer.FlowResources(), Namespaces: namespaces})
