@@ -246,12 +246,25 @@ func (c *Zone) add(p *pass, owner contract.Owner) {
 		return
 	}
 	c.warnChassisTaken(owner)
+	holder := madeFor(rows)
 	if p.failed[owner] = err; err != nil && len(rows) == 0 && !errors.Is(err, ovn.ErrRefused) {
-		return
+		if holder = c.replaces(owner, holders); holder == "" {
+			return
+		}
 	}
 	p.byName[owner.String()] = owner
-	p.past[owner] = slices.DeleteFunc(holders, func(holder types.UID) bool { return len(rows) > 0 && holder == madeFor(rows) })
+	p.past[owner] = slices.DeleteFunc(holders, func(uid types.UID) bool { return uid != "" && uid == holder })
 	p.wants = append(p.wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
+}
+
+// replaces is the UID of a pod while an earlier pod of its name, which is gone, holds something; "" otherwise. What that has
+// does not wait for the rows of the pod, which may ask for the same address.
+func (c *Zone) replaces(owner contract.Owner, holders []types.UID) types.UID {
+	pod := c.view.Pod(owner.Namespace, owner.Name)
+	if pod == nil || !slices.ContainsFunc(holders, func(uid types.UID) bool { return uid != pod.UID }) {
+		return ""
+	}
+	return pod.UID
 }
 
 // reconcileRows builds and commits the rows of a batch of owners.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -560,6 +561,34 @@ func TestSecondaryOnly_LeavesDefaultNetworkOut(t *testing.T) {
 	if err != nil || len(node.Status.Conditions) > 0 || slices.Contains(contract.NetworkKeys(node.Annotations[contract.NodeSubnetsKey]), contract.DefaultNetwork) {
 		t.Errorf("node: %v, %v, %v", node.Annotations, node.Status.Conditions, err)
 	}
+}
+
+// TestNetworks_PodTakesTheAddressOfAnEarlierPod: a pod takes the place of one of its name, and asks for the same address on
+// another node. No step between them shows that the earlier one is gone.
+func TestNetworks_PodTakesTheAddressOfAnEarlierPod(t *testing.T) {
+	w := wholeWorld(t, nil, testNode("n1"), testNode("n2"))
+	w.startAndLead()
+	pods := w.client.CoreV1().Pods("d")
+	put := func(uid, node string) {
+		t.Helper()
+		pod := asking("db-0", node, `[{"name":"blue","ips":["10.7.0.9"]}]`)
+		pod.UID = types.UID(uid)
+		_ = pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{})
+		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hasPort := func(uid string) {
+		t.Helper()
+		w.eventually("the port of "+uid, func() bool { return w.hasRow("Pod/d/db-0@d/blue", "10.7.0.9", "iface-id-ver="+uid) })
+	}
+	w.putNAD("blue", `"name":"blue","topology":"layer2","subnets":"10.7.0.0/24"`)
+	put("first", "n1")
+	hasPort("first")
+	w.stop()
+	put("second", "n2")
+	w.startAndLead()
+	hasPort("second")
 }
 
 // TestDefaultNAD_IsThereForMultus: the NAD that annotations name for the default network is there, also after it was deleted,
