@@ -66,10 +66,7 @@ func (o *flowOptions) follow(cmd *cobra.Command) error {
 
 // again does something until it fails or is interrupted, which is no error: client-go would log what the end breaks off.
 func again(ctx context.Context, pause time.Duration, do func(ctx context.Context) error) error {
-	context.AfterFunc(ctx, func() {
-		klog.LogToStderr(false)
-		klog.SetOutput(io.Discard)
-	})
+	context.AfterFunc(ctx, func() { klog.LogToStderr(false); klog.SetOutput(io.Discard) })
 	for {
 		if err := do(ctx); err != nil && ctx.Err() == nil {
 			return err
