@@ -101,7 +101,7 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	f.add(follow(ctx, v.nodes, func(old, new *corev1.Node) { v.notify(v.nodeOwners(old, new)...) }))
 	f.add(follow(ctx, v.pods, v.podChanged))
 	f.add(follow(ctx, v.services, func(old, new *corev1.Service) {
-		v.notify(append(v.ServiceChanged(old, new), v.sharedChanged(either(old, new).Namespace, either(old, new).Name)...)...)
+		v.notify(append(v.ServiceChanged(old, new), sharedChanged(v.networks, either(old, new).Namespace, either(old, new).Name)...)...)
 	}))
 	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) {
 		owners := slices.Concat(v.NamespaceChanged(old, new), v.namespaceChanged(old, new), v.mirroredChanged(old, new))
@@ -112,7 +112,7 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	}))
 	f.add(follow(ctx, v.endpoints, func(old, new *discoveryv1.EndpointSlice) {
 		slice := either(old, new)
-		v.notify(append(v.SliceChanged(old, new), v.sharedChanged(slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])...)...)
+		v.notify(append(v.SliceChanged(old, new), sharedChanged(v.networks, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])...)...)
 	}))
 	f.add(follow(ctx, v.policies, v.policyChanged))
 	f.add(v.ranges.follow(ctx, func(_, _ *networkingv1.ServiceCIDR) { v.notify(v.RangesChanged()...) }))

@@ -200,3 +200,18 @@ func (v *networks) withNodeParts() (names []string) {
 	}
 	return names
 }
+
+// sharedChanged are the networks that have rows for a service, and the nodes, whose gateway routers have rows for the networks.
+func sharedChanged(v *networks, namespace, name string) (owners []contract.Owner) {
+	all := v.NetworksWithGateway()
+	if len(all) == 0 || !slices.Contains(sharedServices(), namespace+"/"+name) {
+		return nil
+	}
+	for _, network := range all {
+		owners = append(owners, contract.NetworkOwner().On(network.Name))
+	}
+	for _, node := range v.allNodes.All() {
+		owners = append(owners, contract.NodeOwner(node.Name))
+	}
+	return owners
+}

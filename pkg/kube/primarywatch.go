@@ -28,16 +28,6 @@ func (v *primaries) SharedServices() (services []*corev1.Service) {
 	return services
 }
 
-// sharedChanged are the networks that have rows for a service.
-func (v *primaries) sharedChanged(namespace, name string) (owners []contract.Owner) {
-	if slices.Contains(sharedServices(), namespace+"/"+name) {
-		for _, network := range v.NetworksWithGateway() {
-			owners = append(owners, contract.NetworkOwner().On(network.Name))
-		}
-	}
-	return owners
-}
-
 // isLabelled says that the pods of a namespace are to have a primary network.
 func (v *grants) isLabelled(namespace string) bool {
 	is := v.allNamespaces.Get(namespace)

@@ -59,7 +59,11 @@ func buildNode(view View, net scope, owner contract.Owner) ([]ovsdb.Row, error) 
 	}
 	rows := append(append(nodeSwitch(n), hostPolicies(n, own)...), tunnelRules(n)...)
 	gateway, err := nodeGateway(n, view.NetworksWithGateway())
-	return append(rows, gateway...), err
+	if err != nil {
+		return append(rows, gateway...), err
+	}
+	shared, err := sharedPorts(view, n)
+	return slices.Concat(rows, gateway, shared), err
 }
 
 func parseNode(net scope, name string, annotations map[string]string) (node, error) {

@@ -3,7 +3,6 @@ package ovn
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +36,7 @@ func gatewayRows(view View, net scope) ([]ovsdb.Row, error) {
 		rows = append(rows, layer2Router(net)...)
 	}
 	var shared []ovsdb.Row
-	var targets map[contract.Family][]string
+	var targets map[contract.Family][]lb.Target
 	if net.IsPrimary() { // pods of other networks have eth0 for these services
 		var err error
 		if shared, targets, err = lb.BuildShared(view, net.Network); err != nil {
@@ -45,7 +44,7 @@ func gatewayRows(view View, net scope) ([]ovsdb.Row, error) {
 		}
 	}
 	for _, family := range net.Families() {
-		rows = append(rows, isolation(view, net, family, targets))
+		rows = append(rows, isolation(view, net, family, targets[family]))
 	}
 	return append(rows, shared...), nil
 }
@@ -82,26 +81,6 @@ func layer2Router(net scope) []ovsdb.Row {
 func leaves(net scope, family string, masquerade netip.Prefix) string {
 	inside := append([]string{contract.Links(masquerade).String()}, prefixStrings(net.prefixesOf(masquerade.Addr()))...)
 	return fmt.Sprintf("inport == %q && %s && !(%[2]s.dst == {%s})", routerToSwitch(net.PodSwitch("")), family, strings.Join(inside, ", "))
-}
-
-// isolation drops what pods send to the default network, to its services but the shared ones, and to other networks.
-// Replies to gateway routers pass.
-func isolation(view View, net scope, family contract.Family, targets map[contract.Family][]string) ovsdb.Row {
-	var not []string
-	for _, prefix := range slices.Concat(net.DefaultSubnets, net.MasqueradeSubnets, net.ServiceSubnets, view.ServiceSubnets()) {
-		if family.Has(prefix.Addr()) && !slices.Contains(not, prefix.Masked().String()) {
-			not = append(not, prefix.Masked().String())
-		}
-	}
-	address := acl.Destination.Of(family)
-	allowed := slices.Sorted(slices.Values(targets[family]))
-	if subnet, ok := family.Pick(net.MasqueradeSubnets); ok {
-		allowed = append(allowed, fmt.Sprintf("%s == %s", address, contract.Links(subnet)))
-	}
-	return routerPolicy(net.ClusterRouter(), "isolation "+acl.MatchFamily(family), &nb.LogicalRouterPolicy{
-		Priority: priorityMasquerade, Action: nb.LogicalRouterPolicyActionDrop,
-		Match: fmt.Sprintf("%s == {%s} && !(%s)", address, strings.Join(not, ", "), strings.Join(allowed, " || ")),
-	})
 }
 
 // lockedRules are the rules of pods with a primary network on the default network. Their node reaches them, by a rule of

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 )
 
@@ -99,12 +98,24 @@ func furtherAddress(view Pods, pod *corev1.Pod, nad string, family discoveryv1.A
 	return nil
 }
 
-// BuildShared gives the load balancers of the services of the default network that pods of primary networks reach, and the
-// matches of what passes the isolation for them. The network's switches balance if all endpoints are pods, and else the
-// gateway routers, which alone know the addresses of their nodes.
-func BuildShared(view View, network contract.Network) (rows []ovsdb.Row, targets map[contract.Family][]string, err error) {
+// Target is an end of a shared service, with its protocol in lower case.
+type Target struct {
+	netip.AddrPort
+	Protocol string
+}
+
+// SharedTargets are the ends of the services of the default network that pods of primary networks reach.
+func SharedTargets(view View) (map[contract.Family][]Target, error) {
+	_, targets, err := BuildShared(view, contract.Network{})
+	return targets, err
+}
+
+// BuildShared gives the load balancers of the services of the default network that pods of primary networks reach, and what
+// passes the isolation for them. The network's switches balance if all endpoints are pods, and else the gateway routers,
+// which alone know the addresses of their nodes.
+func BuildShared(view View, network contract.Network) (rows []ovsdb.Row, targets map[contract.Family][]Target, err error) {
 	net := scope{network, view.Zone()}
-	targets = map[contract.Family][]string{}
+	targets = map[contract.Family][]Target{}
 	for _, object := range view.SharedServices() {
 		s, err := readService(view, net, types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
 		if err != nil {
@@ -121,8 +132,7 @@ func BuildShared(view View, network contract.Network) (rows []ovsdb.Row, targets
 		for _, port := range ports {
 			family, vip := contract.FamilyOf(port.address), netip.AddrPortFrom(port.address, uint16(port.Port))
 			pass := func(to netip.AddrPort) {
-				protocol := strings.ToLower(string(protocolOf(port.Protocol)))
-				targets[family] = append(targets[family], fmt.Sprintf("(%s == %s && %s.dst == %d)", acl.Destination.Of(family), to.Addr(), protocol, to.Port()))
+				targets[family] = append(targets[family], Target{to, strings.ToLower(string(protocolOf(port.Protocol)))})
 			}
 			if port.onHostNetwork {
 				pass(vip)
