@@ -117,6 +117,7 @@ func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
 					t.Run("a pod asks for its address", x.asks)
 				}
 				t.Run("others are apart", func(t *testing.T) { x.apart(t, foreign, other) })
+				t.Run("the cluster's DNS answers at its ports alone", func(t *testing.T) { x.onlyPorts(t, other) })
 				t.Run("eth0 leads to the node alone", func(t *testing.T) { x.locked(t, other) })
 				t.Run("processes of nodes do not answer by eth0", func(t *testing.T) { x.nodesByEth0(t, other) })
 				t.Run("opened ports", func(t *testing.T) { x.opens(t, other) })

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
@@ -122,4 +124,48 @@ func (x tenant) opens(t *testing.T, other *corev1.Pod) {
 	wantEvent(t, x.ns, "PartRefused", a.Name, "annotation "+contract.OpenPortsKey)
 	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}]"`, echoPort), 1, 0, 0)
 	open("null", 0, 0, 0)
+}
+
+// onlyPorts checks that pods of the network reach the cluster's DNS at its ports alone: not by ping, nor at another port of its pods,
+// which answer a pod of the default network there, and pods of the network by a node port that leads to it.
+func (x tenant) onlyPorts(t *testing.T, other *corev1.Pod) {
+	t.Helper()
+	const health = 8080 // of CoreDNS
+	list, err := cluster.client.CoreV1().Pods(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
+	if err != nil || len(list.Items) == 0 {
+		t.Fatalf("%d pods of the cluster's DNS: %v", len(list.Items), err)
+	}
+	a, dns := x.pods[0], &list.Items[0]
+	name := "health-" + x.ns
+	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeNodePort, Selector: dns.Labels, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(health)}},
+	}}
+	web, err := cluster.client.CoreV1().Services(metav1.NamespaceSystem).Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cluster.client.CoreV1().Services(metav1.NamespaceSystem).Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	via := func(link string, at netip.AddrPort) []string {
+		return []string{"curl", "-s", "-m", patience, "-o", "/dev/null", "--interface", link, fmt.Sprintf("http://%s/health", at)}
+	}
+	for _, own := range x.own(t, 0) {
+		to := ofFamily(addresses(t, dns), own)
+		mustInPod(t, other, "ping", "-c1", "-w10", to.String())
+		mustInPod(t, other, via("eth0", netip.AddrPortFrom(to, health))...)
+		if out, err := inPod(x.ns, a.Name, "ping", "-c2", "-W1", "-I", contract.PrimaryInterface, to.String()); err == nil {
+			t.Errorf("a pod of the cluster's DNS answers the ping of %s: %s", a.Name, out)
+		}
+		if _, err := inPod(x.ns, a.Name, via(contract.PrimaryInterface, netip.AddrPortFrom(to, health))...); err == nil {
+			t.Errorf("a pod of the cluster's DNS answers %s at port %d", a.Name, health)
+		}
+		if at := ofFamily(machineAddresses(t, nodes[0]), own); at.Is4() == clusterAddresses(web)[0].Is4() {
+			eventually(t, serviceWithin, "the node port answers", func() (bool, string) {
+				out, err := inPod(x.ns, a.Name, via(contract.PrimaryInterface, netip.AddrPortFrom(at, uint16(web.Spec.Ports[0].NodePort)))...)
+				return err == nil, fmt.Sprint(out, err)
+			})
+		}
+	}
+	mustInPod(t, a, "getent", "hosts", "kubernetes.default.svc.cluster.local")
 }
