@@ -16,7 +16,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
-	"github.com/ovn-offload/ovn-offload/pkg/web"
+	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
 )
 
 // clusterOptions say which cluster, and which namespaces there.
@@ -228,7 +228,7 @@ func topologyCommand() *cobra.Command {
 				if only == "" {
 					return usage{errors.New("want node/NAME: a drawing is of one node")}
 				}
-				_, err := io.WriteString(cmd.OutOrStdout(), web.NodeSVG(t.Nodes[0]))
+				_, err := io.WriteString(cmd.OutOrStdout(), scene.NodeSVG(t.Nodes[0]))
 				return err
 			}
 			return o.say(cmd.OutOrStdout(), t)

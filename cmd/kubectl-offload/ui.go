@@ -94,7 +94,9 @@ func serveLocal(ctx context.Context, port uint16, handler http.Handler, out io.W
 
 // facts are those of a cluster, or of an archive.
 func (o *readOptions) facts() (*direct.Facts, error) {
-	cfg := direct.Config{System: o.system, Flows: o.flowsOf}
+	options := *o
+	options.namespace = "default" // the page names namespaces
+	cfg := direct.Config{System: o.system, Flows: o.flowsOf, Live: options.live}
 	if o.from != "" {
 		archive, err := openArchive(o.from)
 		cfg.Archive = archive
@@ -104,8 +106,6 @@ func (o *readOptions) facts() (*direct.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := *o
-	options.namespace = "default" // the page names namespaces
 	cfg.From, cfg.Trace = from, options.trace
 	return direct.New(cfg), nil
 }

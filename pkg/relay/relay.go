@@ -80,6 +80,9 @@ var errTrace = errors.New("the relay computes no paths: kubectl offload trace do
 // Trace implements web.Facts.
 func (facts) Trace(context.Context, string, string) (*answer.Traced, error) { return nil, errTrace }
 
+// Live implements web.Facts.
+func (facts) Live(context.Context, string, string) (*answer.Live, error) { return nil, errTrace }
+
 // Flows implements web.Facts: those of a pod, or of a node as far as one of their ends is the caller's.
 func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, error) {
 	sight, failed := f.caller.Sight(ctx, PodFlows)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -182,8 +184,9 @@ func TestBrowser_ShowsEachView(t *testing.T) {
 		{"#/pod/shop/web-0", "Pod shop/web-0", "hash(l4)", "kubectl offload explain pod/web-0 -n shop", "pod"},
 		{"#/pod/shop/alone", "Pod shop/alone", "on a veth", "kubectl offload explain pod/alone -n shop", ""},
 		{"#/worst", "Pods", "shop/web-0", "kubectl offload explain --worst 200", ""},
-		{"#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp", "Path", "DELIVERED", "kubectl offload trace pod/shop/web-0 svc/shop/db:5432/tcp", "path"},
-		{"#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp", "Path", "NetworkPolicy/shop/deny", "kubectl offload trace pod/shop/web-0 pod/shop/db-1:22/tcp", "path-dropped"},
+		{"#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp", "Path", "ALLOWED", "kubectl offload trace pod/shop/web-0 svc/shop/db:5432/tcp --live", "path"},
+		{"#/path?from=pod/shop/web-0&to=svc/shop/db:9/tcp", "Path", "No flow forwards such packets now. This path is computed", "kubectl offload trace pod/shop/web-0 svc/shop/db:9/tcp", ""},
+		{"#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp", "Path", "NetworkPolicy/shop/deny", "kubectl offload trace pod/shop/web-0 pod/shop/db-1:22/tcp --live", "path-dropped"},
 		{"#/flows?pod=shop/web-0", "Flows", "NetworkPolicy/shop/deny", "kubectl offload flows --pod web-0 -n shop", "flows"},
 		{"#/traffic", "Traffic", "68110", "kubectl offload top --by pod", "traffic"},
 		{"#/map?namespaces=shop", "Map", "netpol/shop/deny", "kubectl offload flows -n shop", "map"},
@@ -277,6 +280,119 @@ func TestBrowser_PodSaysWhatToChange(t *testing.T) {
 	p.shows("Pod shop/alone")
 	if got, text := eval[[]string](p, steps), p.text("main"); len(got) > 0 || strings.Contains(text, "Events") {
 		t.Errorf("a pod without flows: advice %q, text\n%s", got, text)
+	}
+	p.clean()
+}
+
+// moving has a path whose packets end.
+type moving struct {
+	fake
+	idle *atomic.Bool
+}
+
+func (m moving) Live(ctx context.Context, from, to string) (*answer.Live, error) {
+	if m.idle.Load() {
+		to = "svc/shop/db:9/tcp"
+	}
+	return m.fake.Live(ctx, from, to)
+}
+
+// TestBrowser_PathIsThatOfThePackets: in the band of each stream with as many dots as it has packets, and on both nodes. It follows: when
+// the packets end, the computed path is shown, which says so. What is typed meanwhile stays.
+func TestBrowser_PathIsThatOfThePackets(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	var idle atomic.Bool
+	server := serve(t, func(*http.Request) (Facts, error) { return moving{facts, &idle}, nil })
+	p := newTab(chromium(t), t, server.URL)
+	p.open("#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp")
+	p.shows("These flows forward the packets now")
+	const counts = `["hardware", "software", "drop"].flatMap((place) => [document.querySelectorAll("svg.scene path.way." + place).length, document.querySelectorAll("circle.dot." + place).length])`
+	if got, want := eval[[]int](p, counts), []int{3, 18, 2, 5, 0, 0}; !slices.Equal(got, want) { // 90000, 90200 and 45000 packets a second; 200 and 3
+		t.Errorf("ways and dots in hardware, in software and dropped: %v, want %v", got, want)
+	}
+	if words := eval[string](p, `document.querySelector("main details").textContent`); !strings.Contains(words, "node worker-1: 2000 packets in tc because of action hash(l4), 200 a second") || strings.Contains(words, "not measured") {
+		t.Errorf("in words: %s", words)
+	}
+	p.run(chromedp.SendKeys(chromedp.CSS("input[name=to]"), "x"))
+	idle.Store(true)
+	p.shows("No flow forwards such packets now. This path is computed")
+	if got := eval[[]string](p, `[document.activeElement.name, document.activeElement.value]`); !slices.Equal(got, []string{"to", "xsvc/shop/db:5432/tcp"}) {
+		t.Errorf("what was typed: %q", got)
+	}
+	p.open("?dropped#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp")
+	idle.Store(false)
+	p.until(`document.querySelector("svg.scene path.way.drop")`)
+	if got, want := eval[[]int](p, counts), []int{0, 0, 2, 4, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("of dropped packets: %v, want %v", got, want)
+	}
+	bad := eval[[]float64](p, `(() => { const b = document.querySelector(".box.bad rect").getBBox(), w = document.querySelector("svg.scene path.way.drop").getBBox(); return [b.x, w.x, b.x + b.width, b.y + b.height, w.y]; })()`)
+	if bad[1] < bad[0] || bad[1] > bad[2] || bad[4] < bad[3] {
+		t.Errorf("the packets fall out at %v, want them below their station", bad)
+	}
+	p.clean()
+}
+
+// TestBrowser_KeysGoThroughTheStations of a path, and open what a station is about.
+func TestBrowser_KeysGoThroughTheStations(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	server := serve(t, constant(facts))
+	p := newTab(chromium(t), t, server.URL)
+	p.emulate("prefers-reduced-motion", "reduce")
+	p.open("#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp")
+	p.until(`document.querySelector("[data-key='there from']")`)
+	if n := eval[int](p, `document.querySelectorAll("animateMotion").length`); n > 0 {
+		t.Errorf("%d dots for who wants no motion", n)
+	}
+	p.run(chromedp.Focus(chromedp.CSS(`[data-key="there from"]`)))
+	for _, want := range []string{"egress policy: allow-related, netpol/shop/web-egress", "load balancer: one of 3 endpoints, svc/shop/db", "wire, tunnel with"} {
+		p.run(chromedp.KeyEvent(kb.ArrowRight))
+		if got := eval[string](p, `document.activeElement.getAttribute("aria-label")`); !strings.HasPrefix(got, want) {
+			t.Errorf("the focus is at %q, want %q", got, want)
+		}
+	}
+	p.run(chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.Enter))
+	p.until(`location.hash === "#/policies?namespaces=shop"`)
+	p.clean()
+}
+
+// TestBrowser_AnEmptyClusterHasNothingToShow, and each view says so.
+func TestBrowser_AnEmptyClusterHasNothingToShow(t *testing.T) {
+	browser := chromium(t)
+	server := serve(t, constant(fake{snapshot.New(time.Now(), "ovn-kubernetes")}))
+	for hash, want := range map[string]string{
+		"#/overview": "0 of 0", "#/health": "0 of 0", "#/worst": "no pod with a VF has traffic outside hardware", "#/map?namespaces=quiet": "no pods and no services",
+		"#/policies?namespaces=quiet": "These namespaces have no policies", "#/node/gone": "there is no node gone", "#/pod/shop/gone": "there is no pod shop/gone",
+	} {
+		p := newTab(browser, t, server.URL)
+		p.open(hash)
+		p.shows(want)
+		if !strings.Contains(want, "gone") { // the browser logs the status of what is not there
+			p.clean()
+		}
+		p.close()
+	}
+}
+
+// TestBrowser_NothingJumpsWhenAViewChanges: the sum of the shifts stays below what browsers call good.
+func TestBrowser_NothingJumpsWhenAViewChanges(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	var idle atomic.Bool
+	server := serve(t, func(*http.Request) (Facts, error) { return moving{facts, &idle}, nil })
+	p := newTab(chromium(t), t, server.URL)
+	p.open("#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp")
+	p.shows("These flows forward the packets now")
+	eval[bool](p, `(() => { window.shifted = 0; new PerformanceObserver((l) => l.getEntries().forEach((e) => { window.shifted += e.value; })).observe({ type: "layout-shift" }); return true; })()`)
+	const drawn = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(window.shifted), 100))))`
+	for _, want := range []string{"This path is computed", "These flows forward"} {
+		idle.Store(!idle.Load())
+		p.shows(want)
+	}
+	if shift := eval[float64](p, drawn); shift > .1 {
+		t.Errorf("shifted by %.3f", shift)
+	}
+	eval[bool](p, `(() => { const push = document.createElement("div"); push.style.height = "300px"; document.body.prepend(push); return true; })()`)
+	if shift := eval[float64](p, drawn); shift < .1 {
+		t.Errorf("a page that was pushed down: %.3f, the test sees no shift", shift)
 	}
 	p.clean()
 }

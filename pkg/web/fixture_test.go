@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -80,6 +81,43 @@ func (f fake) Streams(_ context.Context, namespaces []string) (*StreamList, erro
 		refused,
 	}
 	return &StreamList{Taken: f.s.Taken, Named: true, Streams: list}, nil
+}
+
+// Live has packets to the database, in both directions between two nodes and on each partly in software, and others to port 22 that a
+// policy drops. The agent of the pod alone does not answer.
+func (f fake) Live(_ context.Context, from, to string) (*answer.Live, error) {
+	if from == "pod/shop/alone" {
+		return nil, errors.New("the agent of worker-4 does not answer")
+	}
+	ends := streams.Ends{From: from, To: "svc/shop/db", Protocol: "tcp", Port: "5432"}
+	l, err := answer.NewLive(f.s, ends, nil, nil)
+	if err != nil || strings.Contains(to, ":9/") {
+		return l, err
+	}
+	leg := func(node string, back bool, place offload.Place, rate float64, steps ...answer.LiveStep) answer.Leg {
+		at := flowapi.Placed{Place: place}
+		if place == offload.TC {
+			at.Reason, at.Detail = offload.ReasonAction, "hash(l4)"
+		}
+		ends := ends
+		ends.Via = "pod/shop/db-1"
+		s := streams.Stream{Node: node, Ends: ends, Placed: at, Packets: uint64(rate * 10), PacketsPerSecond: &rate, Tunnel: "192.0.2.12"}
+		return answer.Leg{Back: back, Stream: s, Parts: []answer.LegFlow{{ID: "0f6c1d2e-" + node, Placed: at, Packets: s.Packets, Steps: steps}}}
+	}
+	egress := answer.LiveStep{Stage: "ls_in_acl_eval", What: "egress policy: allow-related", Objects: []string{"NetworkPolicy/shop/web-egress"}}
+	balanced := answer.LiveStep{Stage: "ls_in_lb", What: "load balancer: one of 3 endpoints", Objects: []string{"Service/shop/db"}}
+	ingress := answer.LiveStep{Stage: "ls_out_acl_eval", What: "ingress policy: allow-related", Objects: []string{"NetworkPolicy/shop/db-ingress"}}
+	l.Flows, l.Named = 5, 4
+	l.Verdict, l.Legs = answer.Allowed, []answer.Leg{
+		leg("worker-1", false, offload.Hardware, 90000, egress, balanced), leg("worker-1", false, offload.TC, 200, egress, balanced), leg("worker-2", false, offload.Hardware, 90200, ingress),
+		leg("worker-2", true, offload.Hardware, 45000), leg("worker-1", true, offload.OVS, 3, egress),
+	}
+	if strings.Contains(to, ":22/") {
+		refused := leg("worker-2", false, offload.OVS, 12, answer.LiveStep{Stage: "ls_out_acl_eval", What: "ingress policy: drop", Objects: []string{"NetworkPolicy/shop/deny"}})
+		refused.Drops, refused.DecidedBy = true, []string{"NetworkPolicy/shop/deny"}
+		l.Verdict, l.To, l.Port, l.Legs = answer.Dropped, "pod/shop/db-1", "22", []answer.Leg{leg("worker-1", false, offload.OVS, 12, egress), refused}
+	}
+	return l, nil
 }
 
 // Trace drops what goes to port 22, and delivers the rest.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
 )
 
 // The columns of a map, and its rows.
@@ -30,7 +32,7 @@ type layers struct {
 	rank  map[string]int
 	// columns have ends, and bends of ways that pass them.
 	columns [][]string
-	at      map[string]Box
+	at      map[string]scene.Box
 	// bends are those of an edge, by its index.
 	bends map[int][]string
 	// before are what an end or a bend is joined to in the column before its own.
@@ -41,7 +43,7 @@ type layers struct {
 
 // newMap draws the ends and the edges between them with the most packets, and ends without edges below them. The map counts
 // what is left out.
-func newMap(g *graph, m *Map) *Scene {
+func newMap(g *graph, m *Map) *scene.Scene {
 	packets := map[string]uint64{}
 	for name := range g.pods {
 		packets[name] = 0
@@ -53,18 +55,18 @@ func newMap(g *graph, m *Map) *Scene {
 	names := slices.SortedFunc(maps.Keys(packets), func(a, b string) int { return cmp.Or(cmp.Compare(packets[b], packets[a]), cmp.Compare(a, b)) })
 	drawn := names[:min(maxEnds, len(names))]
 	m.Omitted = len(names) - len(drawn)
-	l := &layers{rank: map[string]int{}, at: map[string]Box{}, bends: map[int][]string{}, before: map[string][]string{}}
+	l := &layers{rank: map[string]int{}, at: map[string]scene.Box{}, bends: map[int][]string{}, before: map[string][]string{}}
 	l.edges, m.OmittedEdges = busiest(m.Edges, drawn)
 	l.order()
 	l.fill()
 	for range 4 {
 		l.sweep()
 	}
-	s := &Scene{Boxes: []Box{}, Lines: []Line{}}
+	s := &scene.Scene{Boxes: []scene.Box{}, Lines: []scene.Line{}}
 	l.place(g)
 	lanes := l.ways(s)
-	s.Height = l.bottom + lanes*laneStep + margin
-	s.boxes(l, g, drawn, packets)
+	s.Height = l.bottom + lanes*laneStep + scene.Margin
+	l.boxes(s, g, drawn, packets)
 	return s
 }
 
@@ -209,30 +211,30 @@ func (l *layers) place(g *graph) {
 		for _, name := range column {
 			sum += height(name)
 		}
-		y := margin + (highest-sum)/2
+		y := scene.Margin + (highest-sum)/2
 		for _, name := range column {
 			if _, ok := l.rank[name]; ok {
 				l.at[name] = g.box(name, mapX+c*(mapW+mapGapX), y)
 			} else {
-				l.at[name] = Box{X: mapX + c*(mapW+mapGapX), Y: y, W: mapW, H: bendH}
+				l.at[name] = scene.Box{X: mapX + c*(mapW+mapGapX), Y: y, W: mapW, H: bendH}
 			}
 			y += height(name)
 		}
 	}
-	l.bottom = margin + highest
+	l.bottom = scene.Margin + highest
 }
 
 // box draws an end.
-func (g *graph) box(name string, x, y int) Box {
-	b := Box{ID: name, Kind: KindElsewhere, X: x, Y: y, W: mapW, H: mapH, Title: name}
+func (g *graph) box(name string, x, y int) scene.Box {
+	b := scene.Box{ID: name, Kind: scene.KindElsewhere, X: x, Y: y, W: mapW, H: mapH, Title: name}
 	parts := strings.SplitN(name, "/", 3)
 	switch {
 	case len(parts) == 3 && parts[0] == "svc":
-		b.Kind, b.Title, b.Text = KindService, parts[2], []string{"service", parts[1]}
+		b.Kind, b.Title, b.Text = scene.KindService, parts[2], []string{"service", parts[1]}
 	case len(parts) == 3:
-		b.Kind, b.Title, b.Text = KindPod, parts[2], []string{parts[0], parts[1]}
+		b.Kind, b.Title, b.Text = scene.KindPod, parts[2], []string{parts[0], parts[1]}
 		if n := g.pods[name]; n > 0 && parts[0] != "pod" {
-			b.Text[0] += ", " + pods(n)
+			b.Text[0] += ", " + scene.Pods(n)
 		}
 		if parts[0] == "pod" {
 			b.Link = name
@@ -244,28 +246,28 @@ func (g *graph) box(name string, x, y int) Box {
 }
 
 // ways draws the edges, and gives the number of lanes below the columns.
-func (l *layers) ways(s *Scene) (lanes int) {
+func (l *layers) ways(s *scene.Scene) (lanes int) {
 	for i, e := range l.edges {
 		from, to := l.at[e.From], l.at[e.To]
-		points := [][2]int{from.right()}
+		points := [][2]int{from.Right()}
 		if l.rank[e.From] < l.rank[e.To] {
 			for _, bend := range l.bends[i] {
-				points = append(points, l.at[bend].left(), l.at[bend].right())
+				points = append(points, l.at[bend].Left(), l.at[bend].Right())
 			}
 		} else {
 			y := l.bottom + lanes*laneStep + laneStep/2
 			aside := 14 + lanes%6*6
-			right, left := from.right()[0]+aside, to.left()[0]-aside
-			points = append(points, [2]int{right, points[0][1]}, [2]int{right, y}, [2]int{left, y}, [2]int{left, to.left()[1]})
+			right, left := from.Right()[0]+aside, to.Left()[0]-aside
+			points = append(points, [2]int{right, points[0][1]}, [2]int{right, y}, [2]int{left, y}, [2]int{left, to.Left()[1]})
 			lanes++
 		}
-		s.edge(e, append(points, to.left()))
+		drawEdge(s, e, append(points, to.Left()))
 	}
 	return lanes
 }
 
-// edge draws the shares of an edge beside each other: together they are as thick as there are packets.
-func (s *Scene) edge(e Edge, points [][2]int) {
+// drawEdge draws the shares of an edge beside each other: together they are as thick as there are packets.
+func drawEdge(s *scene.Scene, e Edge, points [][2]int) {
 	shifted := func(by int) [][2]int {
 		out := slices.Clone(points)
 		for i := range out {
@@ -282,19 +284,19 @@ func (s *Scene) edge(e Edge, points [][2]int) {
 	if e.Hardware != nil {
 		at := int(thick/3) + 2
 		for _, part := range []struct {
-			place   Place
+			place   scene.Place
 			percent int
 			by      int
-		}{{PlaceHardware, *e.Hardware, -at}, {PlaceSoftware, 100 - *e.Hardware, at}} {
+		}{{scene.PlaceHardware, *e.Hardware, -at}, {scene.PlaceSoftware, 100 - *e.Hardware, at}} {
 			if part.percent == 0 {
 				continue
 			}
 			because := ""
-			if part.place == PlaceSoftware && e.Reason != "" {
+			if part.place == scene.PlaceSoftware && e.Reason != "" {
 				because = ": " + e.Reason
 			}
 			width := math.Round(max(1.5, thick*float64(part.percent)/100)*10) / 10
-			s.Lines = append(s.Lines, Line{Place: part.place, Percent: part.percent, Points: shifted(part.by), Width: width,
+			s.Lines = append(s.Lines, scene.Line{Place: part.place, Percent: part.percent, Points: shifted(part.by), Width: width,
 				Words: fmt.Sprintf("%s: %s, %d %% in %s%s", ends, rate, part.percent, part.place, because)})
 		}
 	}
@@ -304,17 +306,17 @@ func (s *Scene) edge(e Edge, points [][2]int) {
 		if by != "" {
 			words += " by " + by
 		}
-		s.Lines = append(s.Lines, Line{Place: PlaceDrop, Points: shifted(12), Width: 2, Words: words, Label: cmp.Or(by, "dropped")})
+		s.Lines = append(s.Lines, scene.Line{Place: scene.PlaceDrop, Points: shifted(12), Width: 2, Words: words, Label: cmp.Or(by, "dropped")})
 	}
 }
 
 // boxes adds the ends, and below them those without lines.
-func (s *Scene) boxes(l *layers, g *graph, drawn []string, packets map[string]uint64) {
+func (l *layers) boxes(s *scene.Scene, g *graph, drawn []string, packets map[string]uint64) {
 	s.Width = 2*mapX + max(len(l.columns), idleRow)*(mapW+mapGapX) - mapGapX
 	var idle []string
 	for _, name := range slices.Sorted(slices.Values(drawn)) {
 		if _, ok := l.rank[name]; ok {
-			s.add(l.at[name])
+			s.Add(l.at[name])
 		} else {
 			idle = append(idle, name)
 		}
@@ -329,7 +331,7 @@ func (s *Scene) boxes(l *layers, g *graph, drawn []string, packets map[string]ui
 			why = "its lines are not drawn"
 		}
 		b.Idle, b.Text = true, []string{strings.Join(b.Text, ", "), why}
-		s.add(b)
+		s.Add(b)
 	}
 	s.Height += (len(idle) + idleRow - 1) / idleRow * (mapH + mapGapY/2)
 }

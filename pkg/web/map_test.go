@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
+	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
 )
 
 // random makes streams between workloads, with circles, services and drops.
@@ -30,7 +31,7 @@ func random(r *rand.Rand, workloads int) []streams.Stream {
 	return out
 }
 
-func mapOf(t *testing.T, list []streams.Stream) (*Map, *Scene) {
+func mapOf(t *testing.T, list []streams.Stream) (*Map, *scene.Scene) {
 	t.Helper()
 	g, err := newGraph(snapshot.New(taken, "ovn-kubernetes"), []string{"shop"})
 	if err != nil {
@@ -83,7 +84,7 @@ func TestMap_BoundsWhatIsDrawn(t *testing.T) {
 		list = append(list, streams.Stream{Node: "n", Ends: streams.Ends{From: fmt.Sprintf("pod/shop/w%03d", i), To: "svc/shop/db"}, Placed: flowapi.Placed{Place: offload.TC}, Packets: uint64(1000 - i)})
 	}
 	m, s := mapOf(t, list)
-	if len(s.Boxes) != maxEnds || m.Omitted != 11 || slices.ContainsFunc(s.Boxes, func(b Box) bool { return b.ID == "pod/shop/w069" }) {
+	if len(s.Boxes) != maxEnds || m.Omitted != 11 || slices.ContainsFunc(s.Boxes, func(b scene.Box) bool { return b.ID == "pod/shop/w069" }) {
 		t.Errorf("%d boxes, %d omitted", len(s.Boxes), m.Omitted)
 	}
 }
@@ -109,7 +110,7 @@ func TestMap_BoundsTheLines(t *testing.T) {
 		t.Errorf("%d edges, %d lines, %d omitted, %d boxes", len(m.Edges), len(s.Lines), m.OmittedEdges, len(s.Boxes))
 	}
 	drawn := func(from, to string) bool {
-		return slices.ContainsFunc(s.Lines, func(l Line) bool { return strings.HasPrefix(l.Words, from+" and "+to+":") })
+		return slices.ContainsFunc(s.Lines, func(l scene.Line) bool { return strings.HasPrefix(l.Words, from+" and "+to+":") })
 	}
 	if !drawn("pod/shop/w058", "pod/shop/w059") || drawn("pod/shop/w000", "pod/shop/w001") {
 		t.Error("the lines are not those with the most packets")

@@ -55,7 +55,7 @@ func newGrid(nodes []answer.NodeState) Grid {
 	}
 	slices.Sort(names)
 	cell := int(math.Sqrt(gridWidth * 360 / float64(max(len(nodes), 1))))
-	g := Grid{Width: gridWidth, Cell: min(max(cell, minCell), maxCell)}
+	g := Grid{Width: gridWidth, Cell: min(max(cell, minCell), maxCell), Zones: []Zone{}, Squares: []Square{}}
 	columns := gridWidth / g.Cell
 	for _, name := range names {
 		of := zones[name]

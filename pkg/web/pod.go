@@ -7,10 +7,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
 )
 
 // newPod draws the part of a node that a pod uses; nil if the node is gone, or not the caller's to see.
-func newPod(s *snapshot.Snapshot, pod *answer.PodExplained) *Scene {
+func newPod(s *snapshot.Snapshot, pod *answer.PodExplained) *scene.Scene {
 	if pod.Node == "" || pod.HostNetwork {
 		return nil
 	}
@@ -28,21 +29,9 @@ func newPod(s *snapshot.Snapshot, pod *answer.PodExplained) *Scene {
 	}
 	node.NICs, node.OtherPods = nics, nil
 	if len(nics) > 0 {
-		return newNode(node)
+		return scene.Node(node)
 	}
-	return onVeth(node, pod)
-}
-
-// onVeth draws a pod without a VF.
-func onVeth(n answer.TopologyNode, pod *answer.PodExplained) *Scene {
-	s := &Scene{Width: sceneW}
-	software := softwareBand(n)
-	box := Box{ID: "pod", Kind: KindPod, X: podX, Y: software.Y + boxHeight, W: podW, H: boxHeight, Title: pod.Pod, Text: []string{"on a veth"}}
-	s.add(software, box)
-	s.way(PlaceSoftware, 100, pod.Pod+": all packets in software", box.right(), [2]int{software.X + software.W, box.right()[1]})
-	s.Height = software.Y + software.H + 2*margin
-	s.frame(n)
-	return s
+	return scene.OnVeth(node, pod.Pod)
 }
 
 // sent is what was measured at the pod whose address a connection comes from.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
 )
 
 // View is what a view of the page shows. Its JSON is what the browser draws.
@@ -21,10 +22,12 @@ type View struct {
 	Command string `json:"command"`
 	// Answer is what that command says with -o json, or for health, a map and policies what the page makes of it.
 	Answer any `json:"answer"`
+	// Note says why a path is the computed one.
+	Note string `json:"note,omitempty"`
 	// Missing are facts that could not be read.
-	Missing []string `json:"missing,omitempty"`
-	Scene   *Scene   `json:"scene,omitempty"`
-	Grid    *Grid    `json:"grid,omitempty"`
+	Missing []string     `json:"missing,omitempty"`
+	Scene   *scene.Scene `json:"scene,omitempty"`
+	Grid    *Grid        `json:"grid,omitempty"`
 	// Flows are those of a pod or a node.
 	Flows *FlowList `json:"flows,omitempty"`
 	// Events are those of a pod that the network's processes wrote, the newest first.
@@ -47,6 +50,8 @@ type Facts interface {
 	Snapshot(ctx context.Context, want Want) (*snapshot.Snapshot, error)
 	// Trace computes the path of a connection's first packet.
 	Trace(ctx context.Context, from, to string) (*answer.Traced, error)
+	// Live is the path by the flows that forward packets now. It has no legs if there are none.
+	Live(ctx context.Context, from, to string) (*answer.Live, error)
 	// Flows are those of a pod ("namespace/name") or else of a node. ErrNoRelay: there is no source of flows.
 	Flows(ctx context.Context, pod, node string) (*FlowList, error)
 	// Traffic is the traffic of all nodes. ErrNoRelay: there is no source of it.
@@ -116,7 +121,7 @@ func nodeView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 		return nil, err
 	}
 	v := of(e, "explain node/"+name)
-	v.Scene = newNode(t.Nodes[0])
+	v.Scene = scene.Node(t.Nodes[0])
 	return v, nil
 }
 
@@ -167,15 +172,29 @@ func pathView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	outgoing, err := sent(s, pod)
-	if err != nil {
-		return nil, err
+	live, liveErr := f.Live(ctx, from, to)
+	if liveErr == nil && len(live.Legs) > 0 {
+		sender, err := HostOf(s, pod)
+		if err != nil {
+			return nil, err
+		}
+		v := of(live, "trace "+from+" "+to+" --live")
+		v.Scene = scene.Live(live, sender)
+		return v, nil
 	}
 	t, err := f.Trace(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
 	v := of(t, "trace "+from+" "+to)
-	v.Scene = newPath(t, outgoing)
+	if liveErr == nil {
+		v.Note, v.Scene = "No flow forwards such packets now.", scene.Path(t, nil, "no packets now")
+		return v, nil
+	}
+	outgoing, err := sent(s, pod)
+	if err != nil {
+		return nil, err
+	}
+	v.Note, v.Scene = "The flows could not be read: "+liveErr.Error()+".", scene.Path(t, outgoing, "not measured: the pod that sends has no VF, or no traffic was seen")
 	return v, nil
 }

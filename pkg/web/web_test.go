@@ -20,6 +20,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
 )
 
 var update = flag.Bool("update", false, "write the wanted views again")
@@ -69,8 +70,8 @@ func TestScenes_KeepWithinTheirSize(t *testing.T) {
 				t.Errorf("%s: %s is outside", file.Name, b.ID)
 			}
 			for _, other := range v.Scene.Boxes[:i] {
-				inBand := other.Kind == KindHardware || other.Kind == KindSoftware
-				if !inBand && b.Kind != KindHardware && b.Kind != KindSoftware && b.X < other.X+other.W && other.X < b.X+b.W && b.Y < other.Y+other.H && other.Y < b.Y+b.H {
+				inBand := other.Kind == scene.KindHardware || other.Kind == scene.KindSoftware
+				if !inBand && b.Kind != scene.KindHardware && b.Kind != scene.KindSoftware && b.X < other.X+other.W && other.X < b.X+b.W && b.Y < other.Y+other.H && other.Y < b.Y+b.H {
 					t.Errorf("%s: %s covers %s", file.Name, b.ID, other.ID)
 				}
 			}
@@ -231,8 +232,8 @@ func TestNodeSVG_IsAFileOfItsOwn(t *testing.T) {
 	}
 	n := topology.Nodes[0]
 	n.NICs[0].Product = `<script>"&`
-	scene, found := newNode(n), map[string]int{}
-	for text := xml.NewDecoder(strings.NewReader(NodeSVG(n))); ; {
+	drawn, found := scene.Node(n), map[string]int{}
+	for text := xml.NewDecoder(strings.NewReader(scene.NodeSVG(n))); ; {
 		token, err := text.Token()
 		if errors.Is(err, io.EOF) {
 			break
@@ -244,7 +245,7 @@ func TestNodeSVG_IsAFileOfItsOwn(t *testing.T) {
 			found[start.Name.Local]++
 		}
 	}
-	if found["rect"] != len(scene.Boxes)+len(scene.Frames) || found["path"] != len(scene.Lines) || found["script"] != 0 {
-		t.Errorf("elements %v of %d boxes, %d frames and %d lines", found, len(scene.Boxes), len(scene.Frames), len(scene.Lines))
+	if found["rect"] != len(drawn.Boxes)+len(drawn.Frames) || found["path"] != len(drawn.Lines) || found["script"] != 0 {
+		t.Errorf("elements %v of %d boxes, %d frames and %d lines", found, len(drawn.Boxes), len(drawn.Frames), len(drawn.Lines))
 	}
 }

@@ -23,8 +23,12 @@ function navigation(view) {
 
 /** draw shows a view. What had the focus has it again. */
 function draw(view, q, v) {
-  const key = document.activeElement?.closest?.("[data-key]")?.dataset.key;
+  const focus = document.activeElement, key = focus?.closest?.("[data-key]")?.dataset.key, typing = main.querySelector("form.ask:focus-within");
   main.replaceChildren(...[views[view](v, q)].flat(Infinity).filter(Boolean));
+  if (typing) { // what is typed stays
+    main.querySelector("form.ask")?.replaceWith(typing);
+    focus.focus();
+  }
   if (key) [...main.querySelectorAll("[data-key]")].find((e) => e.dataset.key === key)?.focus();
   shown = v;
   taken = Date.parse(v.taken);
@@ -72,12 +76,6 @@ function follow(view, q) {
   });
 }
 
-async function once(view, q) {
-  main.append(h("p", {}, "tracing"));
-  const v = await (await get(`api/v1/views/${view}?${q}`)).json();
-  draw(view, q, v);
-}
-
 async function open() {
   stream?.close();
   stream = undefined;
@@ -93,7 +91,10 @@ async function open() {
       main.replaceChildren(h("pre", {}, await (await get("api/v1/help/" + encodeURIComponent(q.get("name")))).text()));
     } else if (view === "path") {
       main.replaceChildren(h("h1", {}, "Path"), views.ask(q));
-      if (q.get("from") && q.get("to")) await once(view, q);
+      if (q.get("from") && q.get("to")) {
+        main.append(h("p", {}, "reading flows"));
+        follow(view, q);
+      }
     } else if (view === "flows" && !q.get("pod") && !q.get("node")) {
       main.replaceChildren(h("h1", {}, "Flows"), views.askFlows(q));
     } else if ((view === "map" || view === "policies") && !q.get("namespaces")) {

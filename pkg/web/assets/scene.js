@@ -25,10 +25,10 @@ function way(line) {
   const width = line.width ?? (line.percent ? 1.5 + line.percent / 28 : undefined);
   const drawn = [s("path", { class: `way ${line.place}`, d: path(line.points), "stroke-width": width }, s("title", {}, line.words))];
   if (line.percent && !still.matches) {
-    const dots = 1 + Math.round(line.percent / 30);
+    const dots = line.dots ?? 1 + Math.round(line.percent / 30);
     for (let i = 0; i < dots; i++) {
       drawn.push(s("circle", { class: `dot ${line.place}`, r: 4.5 },
-        s("animateMotion", { dur: line.place === "hardware" ? "3s" : "5s", begin: `${(-i * 5) / dots}s`, repeatCount: "indefinite", path: path(line.points) })));
+        s("animateMotion", { dur: line.place === "hardware" ? "3s" : line.place === "drop" ? "1s" : "5s", begin: `${(-i * 5) / dots}s`, repeatCount: "indefinite", path: path(line.points) })));
     }
   }
   if (line.label) {
@@ -48,14 +48,24 @@ function middle(points) {
   return best;
 }
 
+/** keys moves the focus between the boxes of a drawing by the left and right arrows. */
+function keys(e) {
+  const all = [...e.currentTarget.querySelectorAll("a.box, g.box[tabindex]")];
+  const next = all[all.indexOf(document.activeElement) + ({ ArrowRight: 1, ArrowLeft: -1 }[e.key] ?? NaN)];
+  if (!next) return;
+  e.preventDefault();
+  next.focus();
+}
+
 const key = (place, words) => h("span", {}, s("svg", { width: 34, height: 8, "aria-hidden": "true" },
   s("path", { class: `way ${place}`, d: "M0 4H34", "stroke-width": 3 })), words);
 
 /** drawing draws a scene, with the same in words below it. */
-export function drawing(scene, name, keys = { hardware: "in hardware", software: "in software (TC, Open vSwitch)", link: "belongs together" }) {
+export function drawing(scene, name, legend = { hardware: "in hardware", software: "in software (TC, Open vSwitch)", link: "belongs together" }) {
+  scene = { ...scene, boxes: scene.boxes ?? [], lines: scene.lines ?? [] };
   const bands = scene.boxes.filter((b) => b.kind === "hardware" || b.kind === "software");
   const others = scene.boxes.filter((b) => !bands.includes(b));
-  const picture = s("svg", { class: "scene", width: scene.width, height: scene.height, role: "group", "aria-label": name, "data-testid": "scene" },
+  const picture = s("svg", { class: "scene", width: scene.width, height: scene.height, role: "group", "aria-label": name, "data-testid": "scene", onkeydown: keys },
     (scene.frames ?? []).map((b) => box(b, "frame")), bands.map((b) => box(b)), scene.lines.map(way), others.map((b) => box(b)));
   const pause = h("button", { type: "button", "data-key": "pause", onclick: () => {
     const stop = !picture.animationsPaused();
@@ -63,7 +73,7 @@ export function drawing(scene, name, keys = { hardware: "in hardware", software:
     pause.textContent = stop ? "move the dots" : "stop the dots";
   } }, "stop the dots");
   return [
-    h("div", { class: "legend" }, Object.entries(keys).map(([place, words]) => key(place, words)), !still.matches && pause),
+    h("div", { class: "legend" }, Object.entries(legend).map(([place, words]) => key(place, words)), !still.matches && pause),
     h("div", { class: "scroll" }, picture),
     h("details", {}, h("summary", {}, "the drawing in words"),
       h("ul", {}, scene.lines.filter((l) => l.place !== "link").map((l) => h("li", {}, l.words)))),

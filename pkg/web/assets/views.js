@@ -165,11 +165,36 @@ export function ask(q) {
   } }, field("from", "from", "pod/NAMESPACE/NAME"), field("to", "to", "svc/NAMESPACE/NAME:PORT/tcp"), h("button", {}, "trace"));
 }
 
+/** owner is an object that decides, with the command that prints it. */
+function owner(name) {
+  const [kind, ...rest] = name.split("/"), short = rest[rest.length - 1];
+  const command = `kubectl get ${kind.toLowerCase()}/${short}${rest.length === 2 ? " -n " + rest[0] : ""} -o yaml`;
+  return rest.length && rest.length < 3 ? h("span", {}, name, " ", copy("copy YAML command", () => command)) : name;
+}
+
+/** legRows has a row a decision, and one for each flow. */
+function legRows(legs) {
+  return legs.flatMap((leg) => (leg.parts ?? []).flatMap((part) => {
+    const flow = () => h("a", { class: "share", href: "#/flows?node=" + encodeURIComponent(leg.node), title: part.id }, part.id.slice(0, 8));
+    const steps = part.steps?.length ? part.steps : [{ stage: "", what: part.problem || "rules of the network" }];
+    return steps.map((st) => [h("span", { class: "share" }, leg.back ? "back" : "there"), object("node/" + leg.node), st.stage, st.what, (st.objects ?? []).map(owner), flow(), mark(part.place === "hardware" ? "hardware" : "software", part.place),
+      because(part), { number: String(part.packets) }]);
+  }));
+}
+
 export function path(v, q) {
-  const a = v.answer, good = a.verdict === "delivered" || a.verdict === "leaves";
-  return [h("h1", {}, "Path"), ask(q), h("p", {}, `${a.from} to ${a.to} over ${a.protocol}: `, mark(good ? "good" : "drop", a.verdict)), drawing(v.scene, "stations of the path"),
-    h("h2", {}, "Stations"), table("stations", ["", "where", "what", "object"], (a.steps ?? []).map((st, i) => [String(i + 1), st.where, st.what, st.object])),
-    h("p", {}, "Computed from OVN's databases: no packet was sent. The share in hardware is that of all packets of the pod that sends.")];
+  const a = v.answer;
+  if (a.legs) {
+    const good = a.verdict === "allowed";
+    return [h("h1", {}, "Path"), ask(q), h("p", {}, `${a.from} to ${a.to} ${[a.protocol, a.port].filter(Boolean).join(":")}: `, mark(good ? "good" : "drop", a.verdict)),
+      drawing(v.scene, "the way of the packets", { hardware: "in hardware", software: "in software (TC, Open vSwitch)", drop: "dropped", unknown: "not known" }),
+      h("h2", {}, "Stations"), table("stations", ["", "node", "stage", "what", "object", "flow", "place", "because", { number: "packets" }], legRows(a.legs)),
+      h("p", {}, `These flows forward the packets now. ${a.namedFlows} of ${a.flows} are named. No packet was sent.`)];
+  }
+  const good = a.verdict === "delivered" || a.verdict === "leaves";
+  return [h("h1", {}, "Path"), ask(q), h("p", {}, `${a.from} to ${a.to} over ${a.protocol}: `, mark(good ? "good" : "drop", a.verdict)),
+    h("p", { "data-testid": "computed" }, `${v.note} This path is computed from OVN's databases: no packet was sent.`), drawing(v.scene, "stations of the path", { hardware: "in hardware", software: "in software (TC, Open vSwitch)", unknown: "not known" }),
+    h("h2", {}, "Stations"), table("stations", ["", "where", "what", "object"], (a.steps ?? []).map((st, i) => [String(i + 1), st.where, st.what, st.object && owner(st.object)]))];
 }
 
 /** askNamespaces is the form of views of namespaces. */

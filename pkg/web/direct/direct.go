@@ -39,6 +39,8 @@ type Config struct {
 	System string
 	// Trace computes a path.
 	Trace func(ctx context.Context, from, to string) (*answer.Traced, error)
+	// Live reads the flows of a path, from an archive, too.
+	Live func(ctx context.Context, from, to string) (*answer.Live, error)
 	// Flows asks the agents of nodes, which are among the pods, and the databases for the names of flows.
 	Flows func(ctx context.Context, pods []corev1.Pod, nodes []string, q flowapi.Query) ([]*flowapi.Flows, []string, error)
 }
@@ -129,7 +131,12 @@ func (f *Facts) Trace(ctx context.Context, from, to string) (*answer.Traced, err
 	if f.Archive != nil {
 		return nil, errors.New("an archive has no databases of OVN to trace in")
 	}
-	return f.Config.Trace(ctx, from, to)
+	return remember(ctx, f, "trace "+from+" "+to, func() (*answer.Traced, error) { return f.Config.Trace(ctx, from, to) })
+}
+
+// Live implements web.Facts.
+func (f *Facts) Live(ctx context.Context, from, to string) (*answer.Live, error) {
+	return remember(ctx, f, "live "+from+" "+to, func() (*answer.Live, error) { return f.Config.Live(ctx, from, to) })
 }
 
 // Traffic implements web.Facts: only a relay adds it up.

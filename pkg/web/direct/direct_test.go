@@ -154,6 +154,25 @@ func TestFlows_AreThoseOfAPodOrANode(t *testing.T) {
 	}
 }
 
+// TestLive_IsReadOnceForAllViewers, from an archive, too.
+func TestLive_IsReadOnceForAllViewers(t *testing.T) {
+	for _, archive := range []*snapshot.Snapshot{nil, snapshot.New(dumped, "ovn-kubernetes")} {
+		var asked []string
+		f := New(Config{Archive: archive, Live: func(_ context.Context, from, to string) (*answer.Live, error) {
+			asked = append(asked, from+" "+to)
+			return &answer.Live{Verdict: answer.Allowed}, nil
+		}})
+		for range 2 {
+			if l, err := f.Live(t.Context(), "pod/shop/web", "svc/shop/db:1/tcp"); err != nil || l.Verdict != answer.Allowed {
+				t.Errorf("%+v, %v", l, err)
+			}
+		}
+		if want := []string{"pod/shop/web svc/shop/db:1/tcp"}; !slices.Equal(asked, want) {
+			t.Errorf("asked %q, want %q", asked, want)
+		}
+	}
+}
+
 // TestArchive_HasFlowsAndNoPaths.
 func TestArchive_HasFlowsAndNoPaths(t *testing.T) {
 	s := snapshot.New(time.Unix(1_700_000_000, 0), "ovn-kubernetes")

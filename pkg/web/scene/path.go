@@ -1,4 +1,4 @@
-package web
+package scene
 
 import (
 	"fmt"
@@ -12,23 +12,23 @@ const (
 	stationW   = 160
 	stationH   = 64
 	stationGap = 20
-	laneTop    = margin
+	laneTop    = Margin
 	laneH      = 56
 	stationsY  = laneTop + laneH + 28
 	cpuY       = stationsY + stationH + 28
 )
 
-// newPath draws the stations from one end to the other. Above them is the band of hardware, below them that of software.
-// outgoing is what was measured at the pod that sends, and nil if nothing was.
-func newPath(t *answer.Traced, outgoing []v1alpha1.PodTraffic) *Scene {
-	width := 2*margin + (len(t.Steps)+1)*(stationW+stationGap)
-	s := &Scene{Width: max(width, 560), Height: cpuY + laneH + margin}
-	hardware := Box{ID: "hardware", Kind: KindHardware, X: margin, Y: laneTop, W: s.Width - 2*margin, H: laneH, Title: "hardware"}
-	software := Box{ID: "software", Kind: KindSoftware, X: margin, Y: cpuY, W: s.Width - 2*margin, H: laneH, Title: "software"}
-	s.add(hardware, software)
-	x := margin + stationGap/2
+// Path draws the computed stations from one end to the other. Above them is the band of hardware, below them that of software.
+// outgoing is what was measured at the pod that sends; without it unknown says why the band is not known.
+func Path(t *answer.Traced, outgoing []v1alpha1.PodTraffic, unknown string) *Scene {
+	width := 2*Margin + (len(t.Steps)+1)*(stationW+stationGap)
+	s := &Scene{Width: max(width, 560), Height: cpuY + laneH + Margin}
+	hardware := Box{ID: "hardware", Kind: KindHardware, X: Margin, Y: laneTop, W: s.Width - 2*Margin, H: laneH, Title: "hardware"}
+	software := Box{ID: "software", Kind: KindSoftware, X: Margin, Y: cpuY, W: s.Width - 2*Margin, H: laneH, Title: "software"}
+	s.Add(hardware, software)
+	x := Margin + stationGap/2
 	first := Box{ID: "from", Kind: KindPod, X: x, Y: stationsY, W: stationW, H: stationH, Title: t.From, Text: []string{"to " + t.To, t.Protocol}}
-	s.add(first)
+	s.Add(first)
 	last := first
 	dropped := t.Verdict == trace.Dropped || t.Verdict == trace.Rejected
 	for i, step := range t.Steps {
@@ -37,7 +37,12 @@ func newPath(t *answer.Traced, outgoing []v1alpha1.PodTraffic) *Scene {
 			ID: fmt.Sprintf("step %d", i+1), Kind: KindStation, X: x, Y: stationsY, W: stationW, H: stationH, Title: step.What,
 			Text: nonEmpty(step.Object, step.Where), Bad: dropped && i == len(t.Steps)-1,
 		}
-		s.add(last)
+		s.Add(last)
+	}
+	if t.Verdict != trace.Dropped && t.Verdict != trace.Rejected && len(outgoing) == 0 {
+		y := cpuY + laneH/2 + 8
+		s.Way(PlaceUnknown, 0, unknown, [2]int{first.X + stationW/2, stationsY + stationH}, [2]int{first.X + stationW/2, y}, [2]int{last.X + stationW/2, y}, [2]int{last.X + stationW/2, stationsY + stationH})
+		return s
 	}
 	s.ways(t, first, last, outgoing)
 	return s
@@ -62,14 +67,10 @@ func (s *Scene) ways(t *answer.Traced, first, last Box, outgoing []v1alpha1.PodT
 		if place != PlaceHardware {
 			points[0][1], points[3][1] = stationsY+stationH, stationsY+stationH
 		}
-		s.way(place, percent, words, points...)
+		s.Way(place, percent, words, points...)
 	}
 	if t.Verdict == trace.Dropped || t.Verdict == trace.Rejected {
 		through(PlaceSoftware, bottom, 100, "packets end at: "+last.Title)
-		return
-	}
-	if len(outgoing) == 0 {
-		through(PlaceUnknown, bottom, 0, "not measured: the pod that sends has no VF, or no traffic was seen")
 		return
 	}
 	share := outgoing[0].Packets.Hardware

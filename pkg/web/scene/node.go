@@ -1,4 +1,4 @@
-package web
+package scene
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 
 // The columns of a node, from left to right, and its rows.
 const (
-	margin    = 16
+	Margin    = 16
 	top       = 44
 	podX      = 32
 	podW      = 210
@@ -33,9 +33,9 @@ const (
 	offset  = 9
 )
 
-// newNode draws a node: pods and their VFs on the left, then the NIC's embedded switch and below it the software of the
+// Node draws a node: pods and their VFs on the left, then the NIC's embedded switch and below it the software of the
 // node, and the uplinks on the right. With a DPU, embedded switch and software are the DPU's.
-func newNode(n answer.TopologyNode) *Scene {
+func Node(n answer.TopologyNode) *Scene {
 	s := &Scene{Width: sceneW}
 	y := top
 	software := softwareBand(n)
@@ -44,12 +44,12 @@ func newNode(n answer.TopologyNode) *Scene {
 		y = s.nic(&n.NICs[i], n.TrafficOmitted, y, &rows) + bandGap
 	}
 	software.Y = y
-	s.add(software)
+	s.Add(software)
 	s.veths(n, software)
 	for i, r := range rows {
 		s.connect(r, software, portX+portW+stub+i%maxWays*wayGap)
 	}
-	s.Height = software.Y + software.H + 2*margin
+	s.Height = software.Y + software.H + 2*Margin
 	s.frame(n)
 	return s
 }
@@ -81,7 +81,7 @@ func (s *Scene) nic(nic *answer.TopologyNIC, omitted, y int, rows *[]row) int {
 		ID: "nic " + nic.Name, Kind: KindNIC, X: nicX, Y: y + height/2 - rowHeight/2, W: nicW, H: rowHeight + 8, Title: cmp.Or(nic.Uplink, nic.Name),
 		Text: append([]string{nic.Name + ", " + link}, nic.Product), Bad: len(nic.Problems) > 0 || nic.Link == "down" || nic.Link == "no-carrier",
 	}
-	s.add(band, uplink)
+	s.Add(band, uplink)
 	for i, vf := range nic.Pods {
 		at := y + rowHeight + i*rowHeight
 		r := row{band: band, nic: uplink, traffic: vf.Traffic}
@@ -92,7 +92,7 @@ func (s *Scene) nic(nic *answer.TopologyNIC, omitted, y int, rows *[]row) int {
 			r.port.Title, r.port.Text = vf.Traffic.Port, []string{"representor"}
 			r.pod.Bad = len(vf.Traffic.Outside) > 0 && vf.Traffic.Packets.Hardware < 50
 		}
-		s.add(r.pod, r.vf, r.port)
+		s.Add(r.pod, r.vf, r.port)
 		*rows = append(*rows, r)
 	}
 	return y + height
@@ -115,20 +115,20 @@ func share(t *v1alpha1.PodTraffic, omitted int) string {
 
 // connect draws the ways of a pod's packets: straight through the embedded switch, or down at x through the software.
 func (s *Scene) connect(r row, software Box, x int) {
-	s.way(PlaceLink, 0, r.pod.Title+" has "+r.vf.Title, r.pod.right(), r.vf.left())
+	s.Way(PlaceLink, 0, r.pod.Title+" has "+r.vf.Title, r.pod.Right(), r.vf.Left())
 	if r.traffic == nil {
-		s.way(PlaceLink, 0, r.vf.Title+" has a representor", r.vf.right(), r.port.left())
+		s.Way(PlaceLink, 0, r.vf.Title+" has a representor", r.vf.Right(), r.port.Left())
 		return
 	}
 	hardware := r.traffic.Packets.Hardware
-	end := r.nic.left()
+	end := r.nic.Left()
 	right := bandX + bandW
-	s.way(PlaceHardware, hardware, fmt.Sprintf("%s: %d %% of the packets in hardware", r.pod.Title, hardware),
-		r.vf.right(), r.port.left(), r.port.right(), [2]int{right, r.port.right()[1]}, end)
-	below := r.port.right()[1] + offset
+	s.Way(PlaceHardware, hardware, fmt.Sprintf("%s: %d %% of the packets in hardware", r.pod.Title, hardware),
+		r.vf.Right(), r.port.Left(), r.port.Right(), [2]int{right, r.port.Right()[1]}, end)
+	below := r.port.Right()[1] + offset
 	middle := software.Y + software.H/2 + offset
-	s.way(PlaceSoftware, 100-hardware, fmt.Sprintf("%s: %d %% of the packets in software", r.pod.Title, 100-hardware),
-		[2]int{r.vf.right()[0], below}, [2]int{x, below}, [2]int{x, middle}, [2]int{right, middle}, [2]int{end[0], end[1] + 2*offset})
+	s.Way(PlaceSoftware, 100-hardware, fmt.Sprintf("%s: %d %% of the packets in software", r.pod.Title, 100-hardware),
+		[2]int{r.vf.Right()[0], below}, [2]int{x, below}, [2]int{x, middle}, [2]int{right, middle}, [2]int{end[0], end[1] + 2*offset})
 }
 
 // veths draws the pods without a VF as one box: all their packets are in software.
@@ -136,12 +136,13 @@ func (s *Scene) veths(n answer.TopologyNode, software Box) {
 	if n.OtherPods == nil || *n.OtherPods == 0 {
 		return
 	}
-	box := Box{ID: "veths", Kind: KindPod, X: podX, Y: software.Y + boxHeight, W: podW, H: boxHeight, Title: pods(*n.OtherPods) + " on veths", Text: []string{"they asked for no VF"}}
-	s.add(box)
-	s.way(PlaceSoftware, 100, box.Title+": all packets in software", box.right(), [2]int{software.X + software.W, box.right()[1]})
+	box := Box{ID: "veths", Kind: KindPod, X: podX, Y: software.Y + boxHeight, W: podW, H: boxHeight, Title: Pods(*n.OtherPods) + " on veths", Text: []string{"they asked for no VF"}}
+	s.Add(box)
+	s.Way(PlaceSoftware, 100, box.Title+": all packets in software", box.Right(), [2]int{software.X + software.W, box.Right()[1]})
 }
 
-func pods(n int) string {
+// Pods counts pods in words.
+func Pods(n int) string {
 	if n == 1 {
 		return "1 pod"
 	}
@@ -150,14 +151,26 @@ func pods(n int) string {
 
 // frame draws the machine, or the host and its DPU.
 func (s *Scene) frame(n answer.TopologyNode) {
-	high := s.Height - 2*margin
+	high := s.Height - 2*Margin
 	if n.DPU == "" {
-		s.Frames = []Box{{ID: "host", Kind: KindHost, X: margin, Y: margin, W: nicX - margin - bandGap/2, H: high, Title: "node " + n.Node}}
+		s.Frames = []Box{{ID: "host", Kind: KindHost, X: Margin, Y: Margin, W: nicX - Margin - bandGap/2, H: high, Title: "node " + n.Node}}
 		return
 	}
 	edge := vfX + vfW + (bandX-vfX-vfW)/2
 	s.Frames = []Box{
-		{ID: "host", Kind: KindHost, X: margin, Y: margin, W: edge - margin - 8, H: high, Title: "host " + n.Node},
-		{ID: "dpu", Kind: KindDPU, X: edge + 4, Y: margin, W: sceneW - edge - 4 - margin/2, H: high, Title: "DPU, " + n.DPU, Bad: n.DPU != "ready"},
+		{ID: "host", Kind: KindHost, X: Margin, Y: Margin, W: edge - Margin - 8, H: high, Title: "host " + n.Node},
+		{ID: "dpu", Kind: KindDPU, X: edge + 4, Y: Margin, W: sceneW - edge - 4 - Margin/2, H: high, Title: "DPU, " + n.DPU, Bad: n.DPU != "ready"},
 	}
+}
+
+// OnVeth draws a pod without a VF.
+func OnVeth(n answer.TopologyNode, pod string) *Scene {
+	s := &Scene{Width: sceneW}
+	software := softwareBand(n)
+	box := Box{ID: "pod", Kind: KindPod, X: podX, Y: software.Y + boxHeight, W: podW, H: boxHeight, Title: pod, Text: []string{"on a veth"}}
+	s.Add(software, box)
+	s.Way(PlaceSoftware, 100, pod+": all packets in software", box.Right(), [2]int{software.X + software.W, box.Right()[1]})
+	s.Height = software.Y + software.H + 2*Margin
+	s.frame(n)
+	return s
 }

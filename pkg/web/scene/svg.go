@@ -1,4 +1,4 @@
-package web
+package scene
 
 import (
 	"encoding/xml"
@@ -14,7 +14,7 @@ const svgStyle = `text{font:12px sans-serif}.small{font-size:11px;fill:#57606a}.
 	`.bad{stroke:#b3002d;stroke-width:3}path{fill:none;stroke:#c5cbd2}path.hardware{stroke:#0b7a5b}path.software{stroke:#a84300;stroke-dasharray:7 4}`
 
 // NodeSVG is the drawing of a node as a file.
-func NodeSVG(n answer.TopologyNode) string { return newNode(n).svg() }
+func NodeSVG(n answer.TopologyNode) string { return Node(n).svg() }
 
 func (s *Scene) svg() string {
 	var out strings.Builder

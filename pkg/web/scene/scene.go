@@ -1,4 +1,11 @@
-package web
+// Package scene lays drawings out: boxes and the ways of packets between them, with coordinates.
+//
+// Place in the data flow:
+//
+//	answers of pkg/answer -> Node, Path, Live -> Scene -> JSON of pkg/web -> the browser; NodeSVG -> kubectl offload topology
+//
+// It is a package of its own because a drawing needs nothing of the page that shows it. The layout of a map is in pkg/web.
+package scene
 
 // Scene is a drawing: boxes, and lines between them, with coordinates.
 type Scene struct {
@@ -70,18 +77,24 @@ type Line struct {
 	Words string `json:"words"`
 	// Width is that of the line; 0: by its percent.
 	Width float64 `json:"width,omitempty"`
+	// Dots is how many move on the line; 0: by its percent.
+	Dots int `json:"dots,omitempty"`
 	// Label is written on the line.
 	Label string `json:"label,omitempty"`
 }
 
-func (s *Scene) add(boxes ...Box) { s.Boxes = append(s.Boxes, boxes...) }
+// Add adds boxes.
+func (s *Scene) Add(boxes ...Box) { s.Boxes = append(s.Boxes, boxes...) }
 
-// way adds a line if packets go there.
-func (s *Scene) way(place Place, percent int, words string, points ...[2]int) {
+// Way adds a line if packets go there.
+func (s *Scene) Way(place Place, percent int, words string, points ...[2]int) {
 	if percent > 0 || place == PlaceLink || place == PlaceUnknown {
 		s.Lines = append(s.Lines, Line{Place: place, Percent: percent, Points: points, Words: words})
 	}
 }
 
-func (b Box) left() [2]int  { return [2]int{b.X, b.Y + b.H/2} }
-func (b Box) right() [2]int { return [2]int{b.X + b.W, b.Y + b.H/2} }
+// Left is the middle of its left side.
+func (b Box) Left() [2]int { return [2]int{b.X, b.Y + b.H/2} }
+
+// Right is the middle of its right side.
+func (b Box) Right() [2]int { return [2]int{b.X + b.W, b.Y + b.H/2} }
