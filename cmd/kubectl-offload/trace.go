@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
@@ -83,7 +85,7 @@ func (o *readOptions) live(ctx context.Context, source, target string) (*answer.
 	if err != nil {
 		return nil, err
 	}
-	want := streams.Ends{From: names(c.Source.String()), To: names(c.Target.Addr().String()), Protocol: c.Protocol}
+	want := streams.Ends{From: c.From, To: names(cmp.Or(c.Network, contract.DefaultNetwork), c.To), Protocol: c.Protocol}
 	if c.Protocol != "icmp" {
 		want.Port = strconv.Itoa(int(c.Target.Port()))
 	} else if c.Source.Is6() {
@@ -125,6 +127,9 @@ func (o *readOptions) trace(ctx context.Context, source, target string) (*answer
 	s, connection, pods, err := o.ends(ctx, source, target)
 	if err != nil {
 		return nil, err
+	}
+	if err := connection.Computable(); err != nil {
+		return nil, usage{err}
 	}
 	cluster, err := o.cluster()
 	if err != nil {

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type between struct {
 }
 
 func newBetween(s *snapshot.Snapshot, want streams.Ends, all []streams.Stream) (*between, error) {
-	names, err := owners(s)
+	of, err := ownersOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +41,11 @@ func newBetween(s *snapshot.Snapshot, want streams.Ends, all []streams.Stream) (
 		return nil, err
 	}
 	b := &between{want: want, targets: receivers(all, want), addresses: map[string][]netip.Addr{}, nodes: map[string]string{}, tunnels: tunnelEnds(nodes)}
-	for text, name := range names {
-		if address, err := netip.ParseAddr(text); err == nil {
-			b.addresses[name] = append(b.addresses[name], address)
+	for _, names := range append(slices.Collect(maps.Values(of.pods)), of.shared) {
+		for text, name := range names {
+			if address, err := netip.ParseAddr(text); err == nil {
+				b.addresses[name] = append(b.addresses[name], address)
+			}
 		}
 	}
 	if address, err := netip.ParseAddr(want.To); err == nil {

@@ -174,11 +174,18 @@ func Meaning(reason string) (meaning, action string) {
 	return "no reason is known", "the log of ovs-vswitchd at level debug of netdev_offload_tc and dpif_netlink"
 }
 
-func interfaces(annotation string) []PodInterface {
+// podNetworks are those of a pod's annotation by their keys. One that cannot be read has none: what the agents say of it is an
+// Event.
+func podNetworks(annotation string) map[string]contract.PodNetwork {
 	var networks map[string]contract.PodNetwork
 	if json.Unmarshal([]byte(annotation), &networks) != nil {
-		return nil // written by another network, or half of it: what the agents say of it is an Event
+		return nil // written by another network, or half of it
 	}
+	return networks
+}
+
+func interfaces(annotation string) []PodInterface {
+	networks := podNetworks(annotation)
 	var out []PodInterface
 	for _, name := range slices.Sorted(maps.Keys(networks)) {
 		n := networks[name]

@@ -21,7 +21,7 @@ type FlowExplained struct {
 // WayOf are the flows of all streams that a flow is a part of.
 func WayOf(flows []flowapi.Flow, id string) (way []*flowapi.Flow) {
 	ids := map[string]bool{id: true}
-	for _, s := range streams.Join(flows, func(address string) string { return address }) {
+	for _, s := range streams.Join(flows, streams.Addresses) {
 		if slices.Contains(s.Flows, id) {
 			for _, f := range s.Flows {
 				ids[f] = true

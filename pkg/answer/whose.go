@@ -1,8 +1,8 @@
 package answer
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,53 +19,85 @@ func FlowResources() []snapshot.Resource {
 
 // Whose knows the objects that have the addresses of a cluster. Other addresses stay as they are.
 func Whose(s *snapshot.Snapshot) (streams.Names, error) {
-	names, err := owners(s)
+	o, err := ownersOf(s)
 	if err != nil {
 		return nil, err
 	}
-	return func(address string) string {
-		if name, ok := names[address]; ok {
-			return name
-		}
-		return address
-	}, nil
+	return o.name, nil
 }
 
 // owners are the names of objects by their addresses.
-func owners(s *snapshot.Snapshot) (map[string]string, error) {
+type owners struct {
+	// pods are by network, and shared are nodes and services, which all networks reach.
+	pods   map[string]map[string]string
+	shared map[string]string
+	// networks are by the keys of pods' annotations: several NetworkAttachmentDefinitions may be of one network.
+	networks map[string]string
+}
+
+// name gives no pod of another network than that of the packets. Where that is not known, it gives a pod only if no other has the
+// address.
+func (o owners) name(network, address string) string {
+	if name, ok := o.shared[address]; ok {
+		return name
+	}
+	if network != "" {
+		return cmp.Or(o.pods[cmp.Or(o.networks[network], network)][address], address)
+	}
+	found := ""
+	for _, pods := range o.pods {
+		name, ok := pods[address]
+		if ok && found != "" && name != found {
+			return address
+		}
+		found = cmp.Or(name, found)
+	}
+	return cmp.Or(found, address)
+}
+
+// add adds the addresses of a pod.
+func (o owners) add(pod *corev1.Pod) {
+	for key, n := range podNetworks(pod.Annotations[contract.PodNetworksKey]) {
+		network := cmp.Or(n.Network, key)
+		o.networks[key] = network
+		if o.pods[network] == nil {
+			o.pods[network] = map[string]string{}
+		}
+		for _, a := range n.Addresses {
+			o.pods[network][a.Addr().String()] = "pod/" + pod.Namespace + "/" + pod.Name
+		}
+	}
+}
+
+func ownersOf(s *snapshot.Snapshot) (owners, error) {
+	o := owners{pods: map[string]map[string]string{}, shared: map[string]string{}, networks: map[string]string{}}
 	f, err := readFacts(s)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	services, err := snapshot.Objects[corev1.Service](s, snapshot.Services)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	names := map[string]string{}
 	for _, n := range f.nodes {
 		for _, a := range n.Status.Addresses {
-			names[a.Address] = "node/" + n.Name
+			o.shared[a.Address] = "node/" + n.Name
 		}
 	}
-	for _, pod := range f.pods {
-		for _, n := range interfaces(pod.Annotations[contract.PodNetworksKey]) {
-			for _, a := range n.Addresses {
-				address, _, _ := strings.Cut(a, "/")
-				names[address] = "pod/" + pod.Namespace + "/" + pod.Name
-			}
-		}
+	for i := range f.pods {
+		o.add(&f.pods[i])
 	}
 	for _, s := range services {
 		for _, address := range s.Spec.ClusterIPs {
-			names[address] = "svc/" + s.Namespace + "/" + s.Name
+			o.shared[address] = "svc/" + s.Namespace + "/" + s.Name
 		}
 		for _, in := range s.Status.LoadBalancer.Ingress {
-			names[in.IP] = "svc/" + s.Namespace + "/" + s.Name
+			o.shared[in.IP] = "svc/" + s.Namespace + "/" + s.Name
 		}
 	}
-	delete(names, "")
-	delete(names, corev1.ClusterIPNone)
-	return names, nil
+	delete(o.shared, "")
+	delete(o.shared, corev1.ClusterIPNone)
+	return o, nil
 }
 
 // maxHosts bounds the nodes whose pods are read one by one for their names.

@@ -49,7 +49,7 @@ func (env Env) names() streams.Names {
 			}
 		}
 	}
-	return func(text string) string {
+	return func(_, text string) string {
 		if a, err := netip.ParseAddr(text); err == nil && of[a] != "" {
 			return of[a]
 		}
@@ -109,13 +109,13 @@ func (w *Witness) partEnds(s streams.Stream, f *flowapi.Flow) []streams.Ends {
 		ends.Protocol = f.Protocol
 	}
 	if f.Source != "" && !strings.HasPrefix(ends.From, "pod/") {
-		ends.From = w.names(f.Source)
+		ends.From = w.names("", f.Source)
 	}
 	if f.Target == "" {
 		return []streams.Ends{ends}
 	}
 	matched := ends
-	matched.To = w.names(f.Target)
+	matched.To = w.names("", f.Target)
 	return []streams.Ends{ends, matched}
 }
 

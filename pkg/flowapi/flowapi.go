@@ -186,6 +186,9 @@ type End struct {
 	Port      string `json:"port"`
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
+	// Network is that of the port, by the key of the pod's annotation k8s.ovn.org/pod-networks: "default", or a
+	// NetworkAttachmentDefinition. Empty: the agent is of a former version.
+	Network string `json:"network,omitempty"`
 }
 
 // Why is what a flow was made from, and what keeps it out of hardware.

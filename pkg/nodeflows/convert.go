@@ -14,8 +14,7 @@ import (
 // convert copies what the dump has of a flow, whose texts share the memory of the dump.
 func convert(f *dpflow.Flow, pods map[string]contract.Owner) flowapi.Flow {
 	end := func(port string) flowapi.End {
-		pod := pods[port]
-		return flowapi.End{Port: strings.Clone(port), Namespace: pod.Namespace, Pod: pod.Name}
+		return endOf(strings.Clone(port), pods[port])
 	}
 	out := flowapi.Flow{ID: strings.Clone(f.UFID), From: end(f.InPort), Packet: packet(f), Match: match(f), Actions: format(f.Actions)}
 	for _, port := range f.Outputs() {
@@ -29,6 +28,15 @@ func convert(f *dpflow.Flow, pods map[string]contract.Owner) flowapi.Flow {
 		out.IdleSeconds = &idle
 	}
 	return out
+}
+
+// endOf is a port with the pod and the network that it serves.
+func endOf(port string, pod contract.Owner) flowapi.End {
+	end := flowapi.End{Port: port, Namespace: pod.Namespace, Pod: pod.Name}
+	if pod.Name != "" {
+		end.Network = pod.NetworkKey()
+	}
+	return end
 }
 
 func hasAction(f *dpflow.Flow, name string) bool {

@@ -25,7 +25,8 @@ func findReceivers(flows []numbered, ports []offload.Port) {
 			pods[p.MAC] = nil
 			continue
 		}
-		pods[p.MAC] = &flowapi.End{Port: p.Name, Namespace: p.Pod.Namespace, Pod: p.Pod.Name}
+		end := endOf(p.Name, p.Pod)
+		pods[p.MAC] = &end
 	}
 	into := map[part][]*numbered{}
 	for i := range flows {

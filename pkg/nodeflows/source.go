@@ -100,7 +100,7 @@ func (s *Source) Flows(ctx context.Context, q flowapi.Query) (*flowapi.Flows, er
 // ports reads the counters of the representors of pods.
 func (s *Source) ports(q flowapi.Query) (ports []flowapi.Port) {
 	for _, p := range s.cfg.State().Ports {
-		end := flowapi.End{Port: p.Name, Namespace: p.Pod.Namespace, Pod: p.Pod.Name}
+		end := endOf(p.Name, p.Pod)
 		if !p.Function || !wanted(q, end) {
 			continue
 		}

@@ -157,7 +157,7 @@ func TestSource_ReadsCountersOfRepresentors(t *testing.T) {
 	if _, err := s.Flows(t.Context(), flowapi.Query{Namespace: "shop"}); err != nil || read != 0 {
 		t.Errorf("read %d times: %v", read, err)
 	}
-	end := flowapi.End{Port: "rep1", Namespace: "shop", Pod: "web"}
+	end := flowapi.End{Port: "rep1", Namespace: "shop", Pod: "web", Network: "default"}
 	for name, c := range map[string]struct {
 		q     flowapi.Query
 		fails error
@@ -184,7 +184,7 @@ func TestFlow_SaysWhatTheDatapathHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := flowapi.End{Port: "rep1", Namespace: "shop", Pod: "web"}
+	web := flowapi.End{Port: "rep1", Namespace: "shop", Pod: "web", Network: "default"}
 	seconds := func(s float64) *float64 { return &s }
 	want := map[string]flowapi.Flow{
 		"1": {

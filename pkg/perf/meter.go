@@ -100,7 +100,7 @@ func (m *Meter) Share() offload.Share {
 	for _, f := range m.moved {
 		flows = append(flows, f)
 	}
-	return streams.Share(streams.Join(flows, func(address string) string { return address }))
+	return streams.Share(streams.Join(flows, streams.Addresses))
 }
 
 // Reason is why most of the packets outside hardware were there.

@@ -50,8 +50,11 @@ type Ends struct {
 	Port     string `json:"port,omitempty"`
 }
 
-// Names knows whose an address is.
-type Names func(address string) string
+// Names knows whose an address is on a network, which flowapi.End names; "": it is not known. Networks may have the same addresses.
+type Names func(network, address string) string
+
+// Addresses are no names.
+func Addresses(_, address string) string { return address }
 
 // key is what the flows of one stream have in common.
 type key struct {
@@ -222,13 +225,17 @@ func ends(way []*flowapi.Flow, names Names) Ends {
 		source, target = narrower(source, f.Source), narrower(target, f.Target)
 		e.Protocol, e.Port = cmp.Or(e.Protocol, f.Protocol), cmp.Or(e.Port, f.TargetPort)
 	}
-	e.From, e.To = names(source), names(target)
-	if pod := podOf(first.From); pod != "" {
-		e.From = pod
-	}
 	receivers := last.To
 	if last.For != nil {
 		receivers = []flowapi.End{*last.For}
+	}
+	network := first.From.Network
+	for _, end := range receivers {
+		network = cmp.Or(network, end.Network)
+	}
+	e.From, e.To = names(network, source), names(network, target)
+	if pod := podOf(first.From); pod != "" {
+		e.From = pod
 	}
 	if len(receivers) == 1 {
 		got := podOf(receivers[0])
@@ -241,7 +248,7 @@ func ends(way []*flowapi.Flow, names Names) Ends {
 		}
 	}
 	if e.Via == "" && strings.HasPrefix(e.To, "svc/") && last.Target != target {
-		e.Via = names(last.Target)
+		e.Via = names(network, last.Target)
 	}
 	return e
 }

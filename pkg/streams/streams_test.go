@@ -10,7 +10,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 )
 
-func whose(address string) string {
+func whose(_, address string) string {
 	known := map[string]string{"10.96.0.44": "svc/shop/db", "10.244.2.9": "pod/shop/db-0", "10.244.1.7": "pod/shop/web"}
 	if name, ok := known[address]; ok {
 		return name

@@ -33,25 +33,40 @@ func (e Ends) Connection(source, target string) (Connection, error) {
 	if pod.Spec.HostNetwork {
 		return Connection{}, fmt.Errorf("pod %s/%s has the network of its node: OVN does not see what it sends", pod.Namespace, pod.Name)
 	}
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
+	key, network, err := networkOf(pod)
 	if err != nil {
-		return Connection{}, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	if network == nil {
-		return Connection{}, fmt.Errorf("pod %s/%s has no address on the default network yet", pod.Namespace, pod.Name)
+		return Connection{}, err
 	}
 	where, protocol, port, err := split(target)
 	if err != nil {
 		return Connection{}, err
 	}
-	families, port, err := e.target(where, protocol, port)
+	c := Connection{Protocol: protocol, Network: key, From: "pod/" + pod.Namespace + "/" + pod.Name}
+	families, port, err := e.target(where, protocol, port, &c)
 	if err != nil {
 		return Connection{}, err
 	}
 	if port == 0 && protocol != "icmp" {
 		return Connection{}, fmt.Errorf("%q: want a port", target)
 	}
-	return e.between(pod, network, families, Connection{Protocol: protocol, Target: netip.AddrPortFrom(netip.Addr{}, port)})
+	c.Target = netip.AddrPortFrom(netip.Addr{}, port)
+	return e.between(pod, network, families, c)
+}
+
+// networkOf is the network that a pod's connections use, and the network's name: that of its primary network, else "".
+func networkOf(pod *corev1.Pod) (name string, network *contract.PodNetwork, err error) {
+	annotation := pod.Annotations[contract.PodNetworksKey]
+	if key, primary := contract.PrimaryOf(annotation); primary != nil {
+		return cmp.Or(primary.Network, key), primary, nil
+	}
+	network, err = contract.ParsePodNetwork(annotation, contract.DefaultNetwork)
+	if err == nil && network == nil {
+		err = errors.New("it has no address on the default network yet")
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return "", network, nil
 }
 
 // between chooses a family that both ends have.
@@ -109,22 +124,25 @@ func split(target string) (where, protocol string, port uint16, err error) {
 	return where, protocol, port, nil
 }
 
-func (e Ends) target(where, protocol string, port uint16) ([]netip.Addr, uint16, error) {
+// target finds the addresses of a target, and its name.
+func (e Ends) target(where, protocol string, port uint16, c *Connection) ([]netip.Addr, uint16, error) {
 	if addr, err := netip.ParseAddr(where); err == nil {
+		c.To = addr.String()
 		return []netip.Addr{addr}, port, nil
 	}
 	if name, ok := strings.CutPrefix(where, "svc/"); ok {
-		return e.service(name, protocol, port)
+		namespace, name := e.qualified(name)
+		c.To = "svc/" + namespace + "/" + name
+		return e.service(namespace, name, protocol, port)
 	}
 	pod, err := e.pod(where)
 	if err != nil {
 		return nil, 0, err
 	}
-	var addrs []netip.Addr
-	for _, ip := range pod.Status.PodIPs {
-		if addr, err := netip.ParseAddr(ip.IP); err == nil {
-			addrs = append(addrs, addr)
-		}
+	c.To = "pod/" + pod.Namespace + "/" + pod.Name
+	addrs, err := addressesOf(pod, c.Network)
+	if err != nil {
+		return nil, 0, err
 	}
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {
@@ -134,8 +152,31 @@ func (e Ends) target(where, protocol string, port uint16) ([]netip.Addr, uint16,
 	return addrs, port, nil
 }
 
-func (e Ends) service(name, protocol string, port uint16) ([]netip.Addr, uint16, error) {
-	namespace, name := e.qualified(name)
+// addressesOf are those of a pod on the default network for "", or on another one.
+func addressesOf(pod *corev1.Pod, network string) (addrs []netip.Addr, err error) {
+	if network == "" {
+		for _, ip := range pod.Status.PodIPs {
+			if addr, err := netip.ParseAddr(ip.IP); err == nil {
+				addrs = append(addrs, addr)
+			}
+		}
+		return addrs, nil
+	}
+	annotation := pod.Annotations[contract.PodNetworksKey]
+	for _, key := range contract.Networks(annotation) {
+		if n, err := contract.ParsePodNetwork(annotation, key); key != "" && err == nil && n != nil && cmp.Or(n.Network, key) == network {
+			for _, p := range n.Addresses {
+				addrs = append(addrs, p.Addr())
+			}
+		}
+	}
+	if len(addrs) == 0 {
+		err = fmt.Errorf("pod %s/%s is not on the network %s of the pod that sends", pod.Namespace, pod.Name, network)
+	}
+	return addrs, err
+}
+
+func (e Ends) service(namespace, name, protocol string, port uint16) ([]netip.Addr, uint16, error) {
 	for i := range e.Services {
 		svc := &e.Services[i]
 		if svc.Namespace != namespace || svc.Name != name {

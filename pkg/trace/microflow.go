@@ -16,6 +16,18 @@ type Connection struct {
 	Target       netip.AddrPort
 	// Protocol is tcp, udp, sctp or icmp.
 	Protocol string
+	// Network is the primary network of the pod; "": the default one, which Port and Switch are of.
+	Network string
+	// From and To are the ends: pod/NAMESPACE/NAME, svc/NAMESPACE/NAME or an address.
+	From, To string
+}
+
+// Computable says why the path cannot be computed.
+func (c Connection) Computable() error {
+	if c.Network == "" {
+		return nil
+	}
+	return fmt.Errorf("%s sends by its primary network %s, and paths are computed on the default network only: --live follows the primary network", c.From, c.Network)
 }
 
 // clientPort is that of the packet: any one in the range of clients.

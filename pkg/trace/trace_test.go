@@ -147,3 +147,33 @@ func TestEnds_FindPacket(t *testing.T) {
 		}
 	}
 }
+
+// TestEnds_OfAPrimaryNetwork: the flows of the pod are on that network, with its addresses; no path is computed.
+func TestEnds_OfAPrimaryNetwork(t *testing.T) {
+	e := testEnds()
+	on := func(name, key, network, address string) {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{NodeName: "n1"}}
+		p.Annotations = map[string]string{"k8s.ovn.org/pod-networks": `{"default":{"ip_addresses":["10.244.1.9/24"],"mac_address":"0a:58:0a:f4:01:09","role":"infrastructure-locked"},"` +
+			key + `":{"ip_addresses":["` + address + `/24"],"mac_address":"0a:58:0a:01:00:05","gateway_ips":["10.1.0.1"],"role":"primary","network":"` + network + `"}}`}
+		e.Pods = append(e.Pods, p)
+	}
+	on("red-0", "shop/red", "red", "10.1.0.5")
+	on("red-1", "other/red", "red", "10.1.0.6")
+	on("blue-0", "shop/blue", "blue", "10.1.0.6")
+	c, err := e.Connection("pod/red-0", "pod/red-1:80")
+	if err != nil || c.Source.String() != "10.1.0.5" || c.Target.String() != "10.1.0.6:80" || c.From != "pod/shop/red-0" || c.To != "pod/shop/red-1" || c.Network != "red" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if err := c.Computable(); err == nil || !strings.Contains(err.Error(), "primary network red") {
+		t.Errorf("a path on the default network is computed: %v", err)
+	}
+	if _, err := e.Connection("pod/red-0", "pod/blue-0:80"); err == nil || !strings.Contains(err.Error(), "pod shop/blue-0 is not on the network red") {
+		t.Errorf("two networks: %v", err)
+	}
+	if c, err := e.Connection("pod/red-0", "svc/web"); err != nil || c.To != "svc/shop/web" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err := e.Connection("pod/from", "pod/near"); err != nil || c.Computable() != nil || c.To != "pod/shop/near" {
+		t.Errorf("the default network: %+v, %v", c, err)
+	}
+}
