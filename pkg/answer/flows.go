@@ -98,9 +98,11 @@ func Object(owner string) string {
 type Streams struct {
 	Header
 	Streams []streams.Stream `json:"streams"`
-	// Named and Flows count the flows of the datapath that were read.
+	// Named and Flows count the flows of the datapath that were read. Stale are those without a name that get no packets
+	// any more.
 	Named int `json:"namedFlows"`
 	Flows int `json:"flows"`
+	Stale int `json:"staleFlows,omitempty"`
 	// Unnamed says why flows have no name, and how many.
 	Unnamed map[string]int `json:"unnamed,omitempty"`
 }
@@ -114,16 +116,7 @@ func NewStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, fi
 	a := &Streams{Header: header("Streams", s), Flows: len(flows), Streams: []streams.Stream{}}
 	a.missed(missing)
 	streams.Inherit(flows)
-	for _, f := range flows {
-		if why := flownames.Unnamed(f); why == "" {
-			a.Named++
-		} else {
-			if a.Unnamed == nil {
-				a.Unnamed = map[string]int{}
-			}
-			a.Unnamed[why]++
-		}
-	}
+	a.count(flows)
 	for _, stream := range streams.Join(flows, names) {
 		if filter.Chooses(stream) {
 			a.Streams = append(a.Streams, stream)
@@ -140,6 +133,22 @@ func NewStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, fi
 	return a, nil
 }
 
+// count says how many flows have names, and why others have none.
+func (a *Streams) count(flows []flowapi.Flow) {
+	for _, f := range flows {
+		switch why := flownames.Unnamed(f); {
+		case why == "":
+			a.Named++
+		case f.Stale:
+			a.Stale++
+		case a.Unnamed == nil:
+			a.Unnamed = map[string]int{why: 1}
+		default:
+			a.Unnamed[why]++
+		}
+	}
+}
+
 // missed takes along what could not be read of nodes.
 func (h *Header) missed(missing []string) {
 	h.Missing = append(h.Missing, folded(missing)...)
@@ -154,6 +163,9 @@ func (a *Streams) Text(p *Page) {
 	if a.Flows > 0 {
 		p.Line("")
 		p.Line("%d of %d flows of the datapath have the names of objects", a.Named, a.Flows)
+	}
+	if a.Stale > 0 {
+		p.Line("  %d: their rules have changed, and they get no packets any more", a.Stale)
 	}
 	for _, why := range slices.Sorted(maps.Keys(a.Unnamed)) {
 		p.Line("  %d: %s", a.Unnamed[why], why)

@@ -166,6 +166,9 @@ type Way struct {
 	Drops bool `json:"drops,omitempty"`
 	// For is the pod whose MAC address the dropped packets have.
 	For *End `json:"for,omitempty"`
+	// Stale: no flow hands packets on to this one any more, because the rules have changed. What it says is of the past, and
+	// it ends after ten seconds without packets.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // Placed is where the packets are handled, and if not in hardware why.

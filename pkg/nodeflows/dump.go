@@ -61,6 +61,9 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 		return nil, err
 	}
 	report.Ends = nil
+	if seen == len(found) {
+		markStale(found)
+	}
 	d.took, d.report = time.Since(d.taken), report
 	before, kept := last.packets(d.taken), most(found)
 	findReceivers(kept, now.Ports)
@@ -78,6 +81,26 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 		d.flows = append(d.flows, f)
 	}
 	return d, nil
+}
+
+// markStale finds the flows to which no other one hands packets on. Where ovs-vswitchd handles packets of a port itself, it does
+// so without a flow that says it.
+func markStale(flows []numbered) {
+	type place struct {
+		port   string
+		number uint32
+	}
+	fed, slow := map[place]bool{}, map[string]bool{}
+	for _, f := range flows {
+		for _, next := range f.Next {
+			fed[place{f.From.Port, next}] = true
+		}
+		slow[f.From.Port] = slow[f.From.Port] || strings.Contains(f.Actions, "slow_path")
+	}
+	for i := range flows {
+		f := &flows[i]
+		f.Stale = f.Recirculation != 0 && !slow[f.From.Port] && !fed[place{f.From.Port, f.Recirculation}]
+	}
 }
 
 // most keeps the flows with the most packets.

@@ -312,3 +312,24 @@ func TestWhy_SaysWhereTheChainBreaks(t *testing.T) {
 		}
 	})
 }
+
+// TestMarkStale_FlowsThatNoOtherOneFeeds: after a change of rules a flow hands packets on to another number than before.
+func TestMarkStale_FlowsThatNoOtherOneFeeds(t *testing.T) {
+	flow := func(port string, number uint32, actions string, next ...uint32) numbered {
+		return numbered{Flow: flowapi.Flow{From: flowapi.End{Port: port}, Way: flowapi.Way{Recirculation: number, Next: next}, Actions: actions}}
+	}
+	flows := []numbered{
+		flow("rep1", 0, "ct,recirc(0x2)", 2), flow("rep1", 2, "ct,recirc(0x3)", 3), flow("rep1", 3, "rep2"),
+		flow("rep1", 9, "drop"), flow("rep2", 2, "rep1"), flow("rep3", 9, "rep1"), flow("rep3", 0, "userspace(pid=1,slow_path(action))"),
+	}
+	markStale(flows)
+	var stale []int
+	for i, f := range flows {
+		if f.Stale {
+			stale = append(stale, i)
+		}
+	}
+	if diff := cmp.Diff([]int{3, 4}, stale); diff != "" { // of rep3 ovs-vswitchd itself may hand packets on
+		t.Error(diff)
+	}
+}

@@ -71,8 +71,8 @@ func Join(of []flowapi.Flow, names Names) []Stream {
 	found := map[key]*Stream{}
 	for i := range of {
 		last := &of[i]
-		if len(last.Next) > 0 {
-			continue // its packets are counted where the way ends
+		if len(last.Next) > 0 || last.Stale {
+			continue // its packets are counted where the way ends, or come no more
 		}
 		way := w.to(last)
 		k := key{last.Node, ends(way, names), last.Placed, last.Drops, directionOf(way)}

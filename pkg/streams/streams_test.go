@@ -76,6 +76,15 @@ func TestJoin_NamesTheNarrowestAddress(t *testing.T) {
 	}
 }
 
+// TestJoin_LeavesOutWhatIsStale: its packets were handled otherwise than its actions say now.
+func TestJoin_LeavesOutWhatIsStale(t *testing.T) {
+	flows := service()
+	flows[4].Stale = true
+	if got := Join(flows, whose); len(got) != 1 || got[0].Drops {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestInherit_NamesByTheFlowsBefore: a translation of the network itself is of no object, and comes after a Service.
 func TestInherit_NamesByTheFlowsBefore(t *testing.T) {
 	ofNone := &flowapi.Why{Rules: []flowapi.Rule{{Cookie: 1, Name: &flowapi.Name{Stage: "lr_out_snat"}}}}
