@@ -27,6 +27,7 @@ type options struct {
 	sb, sbCert, sbKey, sbCA              string
 	clusterCIDRs, serviceCIDRs, joinCIDR string
 	metricsAddress, secureAddress        string
+	advertise                            string
 	leaseNamespace                       string
 	renumberNodes, clustered             bool
 	networks, nativeNetworks             bool
@@ -74,6 +75,7 @@ func command() *cobra.Command {
 	flags.BoolVar(&o.renumberNodes, "renumber-nodes", false, "give nodes other subnets where --cluster-cidrs asks for it; their running pods lose the network")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:9411", "where /metrics, /healthz and /readyz are served to the node itself")
 	flags.StringVar(&o.secureAddress, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9413; empty: nowhere")
+	flags.StringVar(&o.advertise, "advertise-address", "", "address by which the relay reaches --secure-metrics-address, for the names of flows; empty: they are not served")
 	flags.StringVar(&o.leaseNamespace, "lease-namespace", "ovn-kubernetes", "namespace of the leader's Lease")
 	flags.BoolVar(&o.clustered, "clustered", false, "the databases are clusters with a member on this node; have them drop servers that are not recorded")
 	flags.BoolVar(&o.nativeNetworks, "native-networks", false, "without Multus: write the annotation k8s.v1.cni.cncf.io/network-status")

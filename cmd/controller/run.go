@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/controller"
 	"github.com/ovn-offload/ovn-offload/pkg/expose"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/leader"
 )
@@ -45,17 +46,27 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if o.sb != "" {
 		zone.Southbound, zone.SouthboundTLS = strings.Split(o.sb, ","), clientTLS(o.sbCert, o.sbKey, o.sbCA)
 	}
+	certificate, err := expose.SelfSigned()
+	if err != nil {
+		return fmt.Errorf("making a certificate: %w", err)
+	}
+	endpoint, err := o.endpoint(certificate)
+	if err != nil {
+		return err
+	}
 	cfg := controller.Config{
 		Plan: plan, RenumberNodes: o.renumberNodes, Zones: []controller.ZoneConfig{zone},
 		Dynamic: objects, Networks: o.networks, Native: o.nativeNetworks, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
+		Announce: map[string]string{flownames.LeaseKey: endpoint},
 	}
 	c, err := controller.New(ctx, cfg, client)
 	if err != nil {
 		return err
 	}
+	names := o.names(c, client, registry)
 	group.Go(func() error {
 		return expose.Run(ctx, expose.Config{
-			Local: o.metricsAddress, Secure: o.secureAddress, Gatherer: registry, Ready: c.Ready, Allowed: client.Allowed, Logger: log,
+			Local: o.metricsAddress, Secure: o.secureAddress, Certificate: &certificate, More: names, Gatherer: registry, Ready: c.Ready, Allowed: client.Allowed, Logger: log,
 		})
 	})
 	group.Go(func() error { return c.Run(ctx) })

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ovn-offload/ovn-offload/pkg/expose"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/relay"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
@@ -33,6 +35,7 @@ type options struct {
 	namespace string
 	listen    string
 	cert, key string
+	token     string
 	metrics   expose.Config
 }
 
@@ -61,6 +64,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.listen, "listen-address", ":9417", "where the page, its API, /healthz and /readyz are served over TLS")
 	flags.StringVar(&o.cert, "cert", "", "certificate by which agents know the relay")
 	flags.StringVar(&o.key, "key", "", "its private key")
+	flags.StringVar(&o.token, "names-token", "", "file with a token of the relay by which the leading controller knows it; empty: flows have no names")
 	flags.StringVar(&o.metrics.Local, "metrics-address", "127.0.0.1:9418", "where /metrics is served to the pod itself")
 	flags.StringVar(&o.metrics.Secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9419; empty: nowhere")
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "debug, info, warn or error")
@@ -86,7 +90,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	directory := &relay.Directory{Objects: followed.Snapshot, Certificate: o.certificate}
 	gathered := relay.NewGathered(directory.Agents)
-	r := relay.New(followed, relay.NewReviewer(relay.APIServer{Client: objects}), directory.Agents, gathered)
+	r := relay.New(followed, relay.NewReviewer(relay.APIServer{Client: objects}), directory.Agents, gathered, o.names(followed))
 	page := &web.Server{Facts: r.Facts, Period: period}
 	registry := expose.NewRegistry(version)
 	gathered.Register(registry)
@@ -125,6 +129,20 @@ func (o options) certificate() (*tls.Certificate, error) {
 		return nil, fmt.Errorf("reading the relay's certificate: %w", err)
 	}
 	return &certificate, nil
+}
+
+// names asks the leading controller for those of flows; nil: none.
+func (o options) names(followed *relay.Followed) flownames.Asker {
+	if o.token == "" {
+		return nil
+	}
+	return &relay.Leader{Objects: followed.Snapshot, Token: func() (string, error) { // it is renewed while the relay runs
+		text, err := os.ReadFile(o.token)
+		if err != nil {
+			return "", fmt.Errorf("reading the relay's token: %w", err)
+		}
+		return strings.TrimSpace(string(text)), nil
+	}}
 }
 
 // handler adds the probes of the kubelet.

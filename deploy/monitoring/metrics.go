@@ -97,6 +97,9 @@ func control() []Metric {
 	return []Metric{
 		{Name: "ovn_offload_build_info", Kind: "gauge", Labels: []string{"version"}, Where: all, What: "1; the label is the version of the process"},
 		{Name: "ovn_offload_certificate_expiry_seconds", Kind: "gauge", Labels: []string{"certificate"}, Where: "agent, identity", What: "the end of a certificate, in seconds since 1970: `chassis` of a node or DPU, which is renewed ten days before; the others are Secrets of the databases"},
+		{Name: "ovn_offload_flow_names_requests_total", Kind: "counter", Labels: []string{"code"}, Where: controller, Needs: needsRelay, Unused: "the page says where names are missing", What: "requests of relays for the names of flows, by the status of the answer"},
+		{Name: "ovn_offload_flow_names_misses_total", Kind: "counter", Where: controller, Needs: needsRelay, Unused: "it explains ovn_offload_flow_names_reads_total", What: "cookies of flows that the index of the Southbound did not have when they were asked for"},
+		{Name: "ovn_offload_flow_names_reads_total", Kind: "counter", Where: controller, Needs: needsRelay, Unused: "it grows by one in ten seconds at most", What: "readings of the Southbound for the names of flows"},
 		{Name: "ovn_offload_relay_agents", Kind: "gauge", Labels: []string{"state"}, Where: relay, Needs: needsRelay, Unused: "the page shows it", What: "agents that the relay asks for summaries: answers, silent"},
 		{Name: "ovn_offload_leader", Kind: "gauge", Where: controller, What: "1 while the process leads"},
 		{Name: "ovn_offload_policy_nodes", Kind: "gauge", Labels: []string{"policy", "state"}, Where: "leader", Needs: needsPolicy, What: "nodes that an [OffloadPolicy](offload-policy.md) selects: applied, pending, failed"},

@@ -2,10 +2,8 @@ package agent
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"net"
@@ -44,8 +42,7 @@ func (s *flowServer) endpoint() *v1alpha1.AgentEndpoint {
 	if err != nil || host == "" {
 		return nil
 	}
-	sum := sha256.Sum256(s.certificate.Certificate[0])
-	return &v1alpha1.AgentEndpoint{Address: net.JoinHostPort(host, port), Fingerprint: hex.EncodeToString(sum[:])}
+	return &v1alpha1.AgentEndpoint{Address: net.JoinHostPort(host, port), Fingerprint: expose.Fingerprint(s.certificate)}
 }
 
 // run serves until ctx ends. The network does not depend on it: an error is logged.

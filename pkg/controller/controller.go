@@ -57,8 +57,10 @@ type Config struct {
 	// Native says that no Multus writes what networks a pod has: the controller does.
 	Native bool
 	// Networks says whether pods may have further networks.
-	Networks   bool
-	Leader     leader.Config
+	Networks bool
+	Leader   leader.Config
+	// Announce has annotations of the Lease while this process leads; "" removes one.
+	Announce   map[string]string
 	Leases     coordination.LeasesGetter
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -206,6 +208,18 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
+// Northbound has the models of a table in the databases of all zones, while this process leads.
+func (c *Controller) Northbound(table string) (models []any, leads bool) {
+	for _, zone := range c.zones {
+		db := zone.opened.Load()
+		if db == nil || !db.Connected() {
+			return nil, false
+		}
+		models = append(models, db.Table(table)...)
+	}
+	return models, true
+}
+
 // lead runs while this process holds the lease. Before the first decision it rebuilds the allocations from the
 // databases' rows and the annotations.
 func (c *Controller) lead(ctx context.Context) error {
@@ -241,6 +255,9 @@ func (c *Controller) lead(ctx context.Context) error {
 	}
 	for _, zone := range c.zones {
 		zone.run(running, group)
+	}
+	for key, value := range c.cfg.Announce {
+		group.Go(func() error { leader.Announce(running, c.cfg.Leases, c.cfg.Leader, key, value); return nil })
 	}
 	err := group.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, leader.ErrLost) {

@@ -12,9 +12,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,6 +39,10 @@ type Config struct {
 	Local string
 	// Secure is the address for TLS; "": none.
 	Secure string
+	// Certificate is that of Secure; nil: one that is made at the start.
+	Certificate *tls.Certificate
+	// More are further paths at Secure. They ask who the caller is.
+	More map[string]http.Handler
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
 	// Ready is the answer of /readyz.
@@ -71,12 +77,18 @@ func Run(ctx context.Context, cfg Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(ctx, cfg.Local, nil, mux, cfg.Logger) })
 	if cfg.Secure != "" {
-		certificate, err := SelfSigned()
-		if err != nil {
-			return fmt.Errorf("serving metrics: %w", err)
+		if cfg.Certificate == nil {
+			certificate, err := SelfSigned()
+			if err != nil {
+				return fmt.Errorf("serving metrics: %w", err)
+			}
+			cfg.Certificate = &certificate
 		}
-		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}}
+		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*cfg.Certificate}}
 		metrics := http.NewServeMux() // health is for the node itself
+		for path, handler := range cfg.More {
+			metrics.Handle(path, handler)
+		}
 		metrics.Handle("/metrics", NewGuard(mux, "get /metrics", func(ctx context.Context, token string) (bool, error) {
 			return cfg.Allowed(ctx, token, "/metrics")
 		}))
@@ -141,6 +153,12 @@ func SelfSigned() (tls.Certificate, error) {
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	return tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key}, err
+}
+
+// Fingerprint is the SHA-256 of a certificate, by which clients know it.
+func Fingerprint(certificate tls.Certificate) string {
+	sum := sha256.Sum256(certificate.Certificate[0])
+	return hex.EncodeToString(sum[:])
 }
 
 // tokenOf is the bearer token of a request; "": none.

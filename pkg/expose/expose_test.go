@@ -88,6 +88,44 @@ func TestRun_MetricsElsewhereWantATokenThatMayGetThem(t *testing.T) {
 	}
 }
 
+// TestRun_ServesMoreByTheCertificateOfTheCaller.
+func TestRun_ServesMoreByTheCertificateOfTheCaller(t *testing.T) {
+	certificate, err := SelfSigned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Local: freeAddress(t), Secure: freeAddress(t), Gatherer: prometheus.NewRegistry(), Allowed: review, Logger: slog.New(slog.DiscardHandler), Certificate: &certificate,
+		More: map[string]http.Handler{"/more": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "more") })},
+	}
+	go Run(t.Context(), cfg)
+	seen := ""
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error {
+		seen = Fingerprint(tls.Certificate{Certificate: [][]byte{s.PeerCertificates[0].Raw}})
+		return nil
+	}}}}
+	get := func(url string) (int, error) {
+		response, err := client.Get(url)
+		if err != nil {
+			return 0, err
+		}
+		response.Body.Close()
+		return response.StatusCode, nil
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		code, err := get("https://" + cfg.Secure + "/more")
+		if err == nil && code == 200 && seen == Fingerprint(certificate) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d, %v, certificate %s", code, err, seen)
+		}
+	}
+	if code, err := get("http://" + cfg.Local + "/more"); code != 404 || err != nil {
+		t.Errorf("on the loopback address: %d, %v", code, err)
+	}
+}
+
 func TestRun_PlainOnlyAtTheLoopback(t *testing.T) {
 	for _, address := range []string{":9410", "0.0.0.0:9410", "172.18.0.3:9410", "[::]:9410", "localhost:9410", "9410"} {
 		if err := Run(t.Context(), Config{Local: address}); err == nil || !strings.Contains(err.Error(), "loopback") {

@@ -10,8 +10,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
-// nameOf names a rule that was made from a row of the Southbound.
-func (x *Index) nameOf(r flowapi.Rule, row trace.Row) flowapi.Name {
+// nameOf names the rules that were made from a row of the Southbound.
+func (x *index) nameOf(row trace.Row) flowapi.Name {
 	ids := trace.MapOf(row.Columns["external_ids"])
 	if row.Table != "Logical_Flow" {
 		n := flowapi.Name{Stage: strings.ToLower(row.Table), Row: row.Table, What: described(row)}
@@ -21,16 +21,18 @@ func (x *Index) nameOf(r flowapi.Rule, row trace.Row) flowapi.Name {
 		x.fromNorthbound(&n, row, "")
 		return n
 	}
-	n := flowapi.Name{Stage: cmp.Or(ids["stage-name"], fmt.Sprintf("%v table %v", row.Columns["pipeline"], row.Columns["table_id"]))}
+	n := flowapi.Name{Stage: stageOf(row)}
 	x.fromNorthbound(&n, row, n.Stage)
-	if n.What == "" && answersConnection(n.Stage, r.Rule) {
-		n.What = "by its connection: policies judged the first packet"
-	}
 	return n
 }
 
+// stageOf is the stage of a logical flow.
+func stageOf(row trace.Row) string {
+	return cmp.Or(trace.MapOf(row.Columns["external_ids"])["stage-name"], fmt.Sprintf("%v table %v", row.Columns["pipeline"], row.Columns["table_id"]))
+}
+
 // fromNorthbound adds the rows that a row of the Southbound was made from.
-func (x *Index) fromNorthbound(n *flowapi.Name, row trace.Row, stage string) {
+func (x *index) fromNorthbound(n *flowapi.Name, row trace.Row, stage string) {
 	hint := hintOf(row)
 	found := x.northbound[hint]
 	for _, north := range found {

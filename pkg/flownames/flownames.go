@@ -3,6 +3,8 @@
 // Place in the data flow:
 //
 //	flowapi.Rule -> cookie -> Southbound row -> stage-hint -> Northbound row -> owner -> flowapi.Name
+//	kubectl offload: Add -> Databases -> Programs, by exec
+//	relay: Add -> Client -> Handler of the leading controller -> Databases -> Live
 //
 // The cookie of a rule of OVN is the first 32 bits of the UUID of a row of the Southbound, and a Logical_Flow has those of
 // its Northbound row in external_ids:stage-hint. Several rows can begin with the same bits: then all of them are named.
@@ -15,35 +17,41 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
-// Run runs a program of OVN beside one of its databases.
-type Run = trace.Run
-
-// NameAll names the rules of flows.
-func NameAll(ctx context.Context, run Run, flows []*flowapi.Flow) error {
-	var rules []flowapi.Flow
-	for _, f := range flows {
-		rules = append(rules, flowapi.Flow{Why: f.Why})
-	}
-	index, err := Look(ctx, run, rules)
-	if err != nil {
+// NameAll names the rules of flows with programs of OVN.
+func NameAll(ctx context.Context, run trace.Run, flows []*flowapi.Flow) error {
+	if err := Add(ctx, Databases{Programs(run)}, flows); err != nil {
 		return fmt.Errorf("names of flows: %w", err)
-	}
-	for _, f := range flows {
-		index.Name(f)
 	}
 	return nil
 }
 
-// Index has the rows of some cookies.
-type Index struct {
+// Asker names the rules with cookies. What has no row has a name with a Problem.
+type Asker interface {
+	Names(ctx context.Context, cookies []uint64) (map[uint64]flowapi.Name, error)
+}
+
+// Source has rows of OVN's databases, by the first eight digits of their UUIDs.
+type Source interface {
+	// Southbound has those that rules are made from, and when they were read; zero: now.
+	Southbound(ctx context.Context, beginnings map[string]bool) (rows map[string][]trace.Row, read time.Time, err error)
+	Northbound(ctx context.Context, beginnings map[string]bool) (map[string][]trace.Row, error)
+}
+
+// Databases is an Asker.
+type Databases struct{ Source }
+
+// index has the rows of some cookies.
+type index struct {
 	// southbound has the rows by the first eight digits of their UUIDs, northbound those of the hints in them.
 	southbound, northbound map[string][]trace.Row
+	read                   time.Time
 }
 
 // southbound are the tables whose rows ovn-controller makes rules from, with the columns that are read.
@@ -79,19 +87,17 @@ func northbound() map[string]string {
 	return out
 }
 
-// Look reads the rows of the rules of flows.
-func Look(ctx context.Context, run Run, of []flowapi.Flow) (*Index, error) {
-	x := &Index{}
-	cookies := map[string]bool{}
-	for _, f := range of {
-		for _, r := range rules(f) {
-			if key, ok := ofOVN(r.Cookie); ok {
-				cookies[key] = true
-			}
+// Names implements Asker.
+func (d Databases) Names(ctx context.Context, cookies []uint64) (map[uint64]flowapi.Name, error) {
+	beginnings := map[string]bool{}
+	for _, cookie := range cookies {
+		if key, ok := ofOVN(cookie); ok {
+			beginnings[key] = true
 		}
 	}
+	var x index
 	var err error
-	if x.southbound, err = rows(ctx, run, "sb", southbound, cookies); err != nil {
+	if x.southbound, x.read, err = d.Southbound(ctx, beginnings); err != nil {
 		return nil, err
 	}
 	hints := map[string]bool{}
@@ -102,8 +108,40 @@ func Look(ctx context.Context, run Run, of []flowapi.Flow) (*Index, error) {
 			}
 		}
 	}
-	x.northbound, err = rows(ctx, run, "nb", northbound(), hints)
-	return x, err
+	if x.northbound, err = d.Northbound(ctx, hints); err != nil {
+		return nil, err
+	}
+	names := map[uint64]flowapi.Name{}
+	for _, cookie := range cookies {
+		if key, ok := ofOVN(cookie); ok {
+			names[cookie] = x.name(key)
+		}
+	}
+	return names, nil
+}
+
+// Add names the rules of flows, and what decided about their packets. With an error they have no names.
+func Add(ctx context.Context, from Asker, flows []*flowapi.Flow) error {
+	asked := map[uint64]bool{}
+	for _, f := range flows {
+		for _, r := range rules(f) {
+			if _, ok := ofOVN(r.Cookie); ok {
+				asked[r.Cookie] = true
+			}
+		}
+	}
+	names := map[uint64]flowapi.Name{}
+	for cookies := range slices.Chunk(slices.Sorted(maps.Keys(asked)), MaxCookies) {
+		some, err := from.Names(ctx, cookies)
+		if err != nil {
+			return err
+		}
+		maps.Copy(names, some)
+	}
+	for _, f := range flows {
+		addTo(f, names)
+	}
+	return nil
 }
 
 // gatewayBridge is the stage of its flows.
@@ -114,76 +152,11 @@ func ofOVN(cookie uint64) (string, bool) {
 	return fmt.Sprintf("%08x", cookie), cookie != 0 && cookie>>32 == 0
 }
 
-func rules(f flowapi.Flow) []flowapi.Rule {
+func rules(f *flowapi.Flow) []flowapi.Rule {
 	if f.Why == nil {
 		return nil
 	}
 	return f.Why.Rules
-}
-
-// atOnce bounds the arguments of a command.
-const atOnce = 400
-
-// rows asks one database for the rows of tables whose UUIDs have one of the beginnings.
-func rows(ctx context.Context, run Run, database string, tables map[string]string, beginnings map[string]bool) (map[string][]trace.Row, error) {
-	out := map[string][]trace.Row{}
-	names := slices.Sorted(maps.Keys(tables))
-	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(beginnings)), atOnce) {
-		command := []string{"ovn-" + database + "ctl", "--no-leader-only", "--format=json"}
-		for _, table := range names {
-			command = append(command, "--", "--if-exists", "--columns=_uuid,"+tables[table], "list", table)
-			command = append(command, chunk...)
-		}
-		answer, err := run(ctx, database, command)
-		if err != nil && strings.Contains(err.Error(), ambiguous) {
-			return whole(ctx, run, database, tables, beginnings)
-		}
-		if err == nil {
-			err = add(out, names, answer, nil)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// ambiguous is what the programs say when two rows have the same beginning (ovs-vsctl(8), "list").
-const ambiguous = "2 or more rows"
-
-// whole reads all rows: the programs name no row when two have the same beginning.
-func whole(ctx context.Context, run Run, database string, tables map[string]string, beginnings map[string]bool) (map[string][]trace.Row, error) {
-	out := map[string][]trace.Row{}
-	names := slices.Sorted(maps.Keys(tables))
-	command := []string{"ovn-" + database + "ctl", "--no-leader-only", "--format=json"}
-	for _, table := range names {
-		command = append(command, "--", "--columns=_uuid,"+tables[table], "list", table)
-	}
-	answer, err := run(ctx, database, command)
-	if err == nil {
-		err = add(out, names, answer, beginnings)
-	}
-	return out, err
-}
-
-// add takes the answers to a list of each table. With only, rows of other beginnings are left out.
-func add(to map[string][]trace.Row, tables []string, answer []byte, only map[string]bool) error {
-	answers, err := trace.ParseAnswers(answer)
-	if err != nil {
-		return err
-	}
-	if len(answers) != len(tables) {
-		return fmt.Errorf("%d answers for %d tables of a database", len(answers), len(tables))
-	}
-	for i, table := range tables {
-		for _, columns := range answers[i] {
-			key := trace.Prefix(columns["_uuid"])
-			if only == nil || only[key] {
-				to[key] = append(to[key], trace.Row{Table: table, Columns: columns})
-			}
-		}
-	}
-	return nil
 }
 
 // hintOf is the start of the UUID of the Northbound row; "": there is none.
@@ -202,39 +175,54 @@ func hintOf(row trace.Row) string {
 	return ""
 }
 
-// Name sets the names of the rules of a flow, and what decided about its packets.
-func (x *Index) Name(f *flowapi.Flow) {
+func addTo(f *flowapi.Flow, names map[uint64]flowapi.Name) {
 	if f.Why == nil {
 		return
 	}
 	why := *f.Why // the caller's flows share it
 	why.Rules = slices.Clone(why.Rules)
 	for i := range why.Rules {
-		name := x.name(why.Rules[i])
+		name := nameOf(why.Rules[i], names)
 		why.Rules[i].Name = &name
 	}
 	f.Why = &why
 	f.DecidedBy = Decided(why.Rules, f.Drops)
 }
 
-func (x *Index) name(r flowapi.Rule) flowapi.Name {
+func nameOf(r flowapi.Rule, names map[uint64]flowapi.Name) flowapi.Name {
 	if meaning, ok := flows.Meaning(r.Cookie); ok {
 		return flowapi.Name{Stage: gatewayBridge, What: meaning}
 	}
-	key, ok := ofOVN(r.Cookie)
+	_, ok := ofOVN(r.Cookie)
 	switch {
 	case r.Cookie == 0:
 		return own(r)
 	case !ok:
 		return flowapi.Name{Problem: fmt.Sprintf("cookie %#x is none of OVN's, and none of the gateway bridge's", r.Cookie)}
 	}
+	n, ok := names[r.Cookie]
+	switch {
+	case !ok:
+		n.Problem = fmt.Sprintf("cookie %#x has no answer", r.Cookie)
+	case n.Row == "" && n.What == "" && answersConnection(n.Stage, r.Rule):
+		n.What = "by its connection: policies judged the first packet"
+	}
+	return n
+}
+
+// name names the rules whose cookie has these digits.
+func (x *index) name(key string) flowapi.Name {
 	found := x.southbound[key]
 	if len(found) == 0 {
-		return flowapi.Name{Problem: fmt.Sprintf("the Southbound has no row %s: it has changed since the flow was made, or the rule is not OVN's", key)}
+		when := ""
+		if !x.read.IsZero() {
+			when = fmt.Sprintf(" when it was read %.0f s ago", time.Since(x.read).Seconds())
+		}
+		return flowapi.Name{Problem: fmt.Sprintf("the Southbound has no row %s%s: it has changed since the flow was made, or the rule is not OVN's", key, when)}
 	}
-	out := x.nameOf(r, found[0])
+	out := x.nameOf(found[0])
 	for _, row := range found[1:] {
-		merge(&out, x.nameOf(r, row))
+		merge(&out, x.nameOf(row))
 		out.Problem = fmt.Sprintf("%d rows of the Southbound begin with %s: one of them", len(found), key)
 	}
 	return out

@@ -77,11 +77,9 @@ func named(t *testing.T, db databases, cookies ...uint64) flowapi.Flow {
 	for _, cookie := range cookies {
 		f.Why.Rules = append(f.Why.Rules, flowapi.Rule{Cookie: cookie, Rule: "priority=65532,actions=drop"})
 	}
-	x, err := Look(t.Context(), db.run, []flowapi.Flow{f})
-	if err != nil {
+	if err := Add(t.Context(), Databases{Programs(db.run)}, []*flowapi.Flow{&f}); err != nil {
 		t.Fatal(err)
 	}
-	x.Name(&f)
 	return f
 }
 
@@ -157,13 +155,13 @@ func TestName_KeepsCollisions(t *testing.T) {
 	}
 }
 
-func TestLook_GivesErrorsOfTheDatabases(t *testing.T) {
+func TestAdd_GivesErrorsOfTheDatabases(t *testing.T) {
 	f := flowapi.Flow{Why: &flowapi.Why{Rules: []flowapi.Rule{{Cookie: 1}}}}
 	broken := errors.New("no database")
-	if _, err := Look(t.Context(), func(context.Context, string, []string) ([]byte, error) { return nil, broken }, []flowapi.Flow{f}); !errors.Is(err, broken) {
+	if err := Add(t.Context(), Databases{Programs(func(context.Context, string, []string) ([]byte, error) { return nil, broken })}, []*flowapi.Flow{&f}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	if _, err := Look(t.Context(), func(context.Context, string, []string) ([]byte, error) { return []byte("{}"), nil }, []flowapi.Flow{f}); err == nil {
+	if err := Add(t.Context(), Databases{Programs(func(context.Context, string, []string) ([]byte, error) { return []byte("{}"), nil })}, []*flowapi.Flow{&f}); err == nil {
 		t.Error("an answer of one table is none of all")
 	}
 }

@@ -38,6 +38,23 @@ func TestRemove_ContinuesAfterSilentEndpoint(t *testing.T) {
 	}
 }
 
+// TestSelect_ReadsAllRowsOfTables, and says what the server refuses.
+func TestSelect_ReadsAllRowsOfTables(t *testing.T) {
+	server := ovsdbtest.Start(t, nb.Definition)
+	server.Transact(`{"op":"insert","table":"Logical_Switch","row":{"name":"one"}},{"op":"insert","table":"Logical_Switch","row":{"name":"two"}},{"op":"insert","table":"Logical_Router","row":{"name":"r"}}`)
+	cfg := ovsdb.Defaults([]string{"tcp:" + silent(t), server.Endpoint()}, ovsdb.Schema{})
+	cfg.ConnectTimeout = time.Second
+	rows, err := ovsdb.Select(t.Context(), cfg, "OVN_Northbound", map[string][]string{"Logical_Switch": {"_uuid", "name"}, "Logical_Router": {"name"}, "ACL": {"name"}})
+	if err != nil || len(rows["Logical_Switch"]) != 2 || string(rows["Logical_Router"][0]) != `{"name":"r"}` || len(rows["ACL"]) != 0 {
+		t.Errorf("%s, %v", rows, err)
+	}
+	for _, tables := range []map[string][]string{{"No_Table": {"name"}}, {"ACL": {"no_column"}}} {
+		if rows, err := ovsdb.Select(t.Context(), cfg, "OVN_Northbound", tables); err == nil {
+			t.Errorf("%v: %s", tables, rows)
+		}
+	}
+}
+
 // TestOpen_ContinuesAfterSilentEndpoint: of ConnectTimeout, which must do for reading
 // the whole database, nothing is lost to a host that is down.
 func TestOpen_ContinuesAfterSilentEndpoint(t *testing.T) {

@@ -217,52 +217,44 @@ func (db *DB) ready() error {
 	return nil
 }
 
-// Owners lists the owners of rows in the replica.
-func (db *DB) Owners() []string {
+// look reads the replica; nothing while there is none.
+func look[T any](db *DB, f func(*replica) T) (out T) {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
-	if db.replica == nil {
-		return nil
+	if db.replica != nil {
+		out = f(db.replica)
 	}
-	return slices.Collect(maps.Keys(db.replica.owned))
+	return out
+}
+
+// Owners lists the owners of rows in the replica.
+func (db *DB) Owners() []string {
+	return look(db, func(r *replica) []string { return slices.Collect(maps.Keys(r.owned)) })
 }
 
 // Rows are an owner's rows in the replica, without Parents. The models are the replica's own: do not change them.
 func (db *DB) Rows(owner string) []Row {
-	db.mu.RLock()
-	defer db.mu.RUnlock()
-	if db.replica == nil {
-		return nil
-	}
-	var rows []Row
-	for _, w := range db.replica.owned[owner] {
-		rows = append(rows, Row{ID: w.id, Model: w.model})
-	}
-	return rows
+	return look(db, func(r *replica) (rows []Row) {
+		for _, w := range r.owned[owner] {
+			rows = append(rows, Row{ID: w.id, Model: w.model})
+		}
+		return rows
+	})
 }
 
 // Table has a model of every row of a table, with and without an owner. Do not change the models.
 func (db *DB) Table(name string) []any {
-	db.mu.RLock()
-	defer db.mu.RUnlock()
-	if db.replica == nil {
-		return nil
-	}
-	var models []any
-	for _, w := range db.replica.rows[name] {
-		models = append(models, w.model)
-	}
-	return models
+	return look(db, func(r *replica) (models []any) {
+		for _, w := range r.rows[name] {
+			models = append(models, w.model)
+		}
+		return models
+	})
 }
 
 // Members has the models of all rows in a set column, by the name of the row with the column. Do not change the models.
 func (db *DB) Members(table, column string) map[string][]any {
-	db.mu.RLock()
-	defer db.mu.RUnlock()
-	if db.replica == nil {
-		return nil
-	}
-	return db.replica.members(table, column)
+	return look(db, func(r *replica) map[string][]any { return r.members(table, column) })
 }
 
 // WaitRow returns when ok holds for the model of an owner's row. It checks at once, and after each change of the owner's
@@ -290,17 +282,9 @@ func (db *DB) WaitRow(ctx context.Context, table, owner, id string, ok func(mode
 }
 
 func (db *DB) holds(table, owner, id string, ok func(any) bool) bool {
-	db.mu.RLock()
-	defer db.mu.RUnlock()
-	if db.replica == nil {
-		return false
-	}
-	for _, w := range db.replica.owned[owner] {
-		if w.table.name == table && w.id == id && ok(w.model) {
-			return true
-		}
-	}
-	return false
+	return look(db, func(r *replica) bool {
+		return slices.ContainsFunc(r.owned[owner], func(w *row) bool { return w.table.name == table && w.id == id && ok(w.model) })
+	})
 }
 
 // wake signals the calls of WaitRow for an owner's rows. The caller holds the lock.

@@ -18,24 +18,35 @@ func Remove(ctx context.Context, cfg Config, database, name string, tables ...st
 	for _, table := range tables {
 		ops = append(ops, lib.Operation{Op: lib.OperationDelete, Table: table, Where: []lib.Condition{lib.NewCondition("name", lib.ConditionEqual, name)}})
 	}
-	var failed []error
-	for _, endpoint := range cfg.Endpoints {
-		err := once(ctx, cfg, endpoint, database, ops)
-		if err == nil {
-			return nil
-		}
-		failed = append(failed, fmt.Errorf("%s: %w", endpoint, err))
-	}
-	return fmt.Errorf("removing %s from %s: %w", name, database, errors.Join(failed...))
-}
-
-func once(ctx context.Context, cfg Config, endpoint, database string, ops []lib.Operation) error {
-	return visit(ctx, cfg, endpoint, func(ctx context.Context, c *conn) error {
-		var results []lib.OperationResult
+	var results []lib.OperationResult
+	err := first(ctx, cfg, func(ctx context.Context, c *conn) error {
 		if err := c.call(ctx, "transact", lib.NewTransactArgs(database, ops...), &results); err != nil {
 			return err
 		}
 		return refused(results, ops)
+	})
+	if err != nil {
+		return fmt.Errorf("removing %s from %s: %w", name, database, err)
+	}
+	return nil
+}
+
+// Select reads columns of all rows of tables as Remove connects. It gives the rows as the server writes them (RFC 7047, 5.2.2).
+func Select(ctx context.Context, cfg Config, database string, tables map[string][]string) (map[string][]json.RawMessage, error) {
+	rows := map[string][]json.RawMessage{}
+	return rows, first(ctx, cfg, func(ctx context.Context, c *conn) error {
+		for table, columns := range tables {
+			var result []struct{ Rows []json.RawMessage }
+			op := lib.Operation{Op: lib.OperationSelect, Table: table, Where: []lib.Condition{}, Columns: columns}
+			if err := c.call(ctx, "transact", lib.NewTransactArgs(database, op), &result); err != nil {
+				return fmt.Errorf("reading %s: %w", table, err)
+			}
+			if len(result) != 1 || result[0].Rows == nil {
+				return fmt.Errorf("reading %s: the server refuses", table)
+			}
+			rows[table] = result[0].Rows
+		}
+		return nil
 	})
 }
 
@@ -43,9 +54,14 @@ func once(ctx context.Context, cfg Config, endpoint, database string, ops []lib.
 // leader. The error has the reasons of all endpoints; it is nil when one endpoint is good. Only Endpoints, TLS and
 // ConnectTimeout of cfg are used.
 func Check(ctx context.Context, cfg Config, database string) error {
+	return first(ctx, cfg, newServer(database, false).check)
+}
+
+// first does something at the first endpoint where that is possible.
+func first(ctx context.Context, cfg Config, do func(context.Context, *conn) error) error {
 	var failed []error
 	for _, endpoint := range cfg.Endpoints {
-		err := visit(ctx, cfg, endpoint, newServer(database, false).check)
+		err := visit(ctx, cfg, endpoint, do)
 		if err == nil {
 			return nil
 		}

@@ -30,7 +30,7 @@ type Directory struct {
 	known map[endpoint]flowapi.Client
 }
 
-// endpoint is NodeOffload.status.agent.
+// endpoint is NodeOffload.status.agent, or what the controllers' Lease has.
 type endpoint struct{ address, fingerprint string }
 
 // Agents are those that serve flows. Clients are kept: their connections are used again.
@@ -66,28 +66,35 @@ func endpointOf(object map[string]any) (endpoint, bool) {
 }
 
 func (d *Directory) client(at endpoint) flowapi.Client {
-	return flowapi.Client{URL: "https://" + at.address, HTTP: &http.Client{Transport: &http.Transport{
-		MaxConnsPerHost: 4, MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * time.Minute, ForceAttemptHTTP2: true,
-		TLSClientConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13,
-			// its own certificate has no authority: VerifyPeerCertificate compares the fingerprint
-			InsecureSkipVerify:   true, //nolint:gosec // see above
-			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return d.Certificate() },
-			VerifyPeerCertificate: func(certificates [][]byte, _ [][]*x509.Certificate) error {
-				return at.verify(certificates)
-			},
-			SessionTicketsDisabled: true, // a resumed session would not be compared
+	return flowapi.Client{URL: "https://" + at.address, HTTP: &http.Client{Transport: at.transport(d.Certificate)}}
+}
+
+// transport compares the fingerprint of the server's certificate. It shows a certificate of its own, if there is one.
+func (e endpoint) transport(certificate func() (*tls.Certificate, error)) *http.Transport {
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// its own certificate has no authority: VerifyPeerCertificate compares the fingerprint
+		InsecureSkipVerify: true, //nolint:gosec // see above
+		VerifyPeerCertificate: func(certificates [][]byte, _ [][]*x509.Certificate) error {
+			return e.verify(certificates)
 		},
-	}}}
+		SessionTicketsDisabled: true, // a resumed session would not be compared
+	}
+	if certificate != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate() }
+	}
+	return &http.Transport{
+		MaxConnsPerHost: 4, MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * time.Minute, ForceAttemptHTTP2: true, TLSClientConfig: config,
+	}
 }
 
 func (e endpoint) verify(certificates [][]byte) error {
 	if len(certificates) == 0 {
-		return errors.New("the agent has no certificate")
+		return errors.New("the server has no certificate")
 	}
 	sum := sha256.Sum256(certificates[0])
 	if got := hex.EncodeToString(sum[:]); subtle.ConstantTimeCompare([]byte(got), []byte(e.fingerprint)) != 1 {
-		return fmt.Errorf("the certificate at %s is not the one of the NodeOffload", e.address)
+		return fmt.Errorf("the certificate at %s is not the one that the NodeOffload or the Lease has", e.address)
 	}
 	return nil
 }

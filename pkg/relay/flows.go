@@ -1,8 +1,9 @@
 package relay
 
 import (
-	"strings"
+	"slices"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
@@ -28,7 +29,7 @@ func restrictFlow(f flowapi.Flow, sight *Sight, own map[string]bool) (flowapi.Fl
 	}
 	// a list of what is given, and not of what is withheld: a field that is added later is withheld
 	out := flowapi.Flow{
-		ID: f.ID, Node: f.Node, From: restrictEnd(f.From, sight), Way: flowapi.Way{Recirculation: f.Recirculation, Next: f.Next, Drops: f.Drops},
+		ID: f.ID, Node: f.Node, From: restrictEnd(f.From, sight), Way: flowapi.Way{Recirculation: f.Recirculation, Next: f.Next, Drops: f.Drops, Stale: f.Stale},
 		Packet: flowapi.Packet{
 			Protocol: f.Protocol, Source: address(f.Source, own), SourcePort: f.SourcePort, Target: address(f.Target, own), TargetPort: f.TargetPort, Direction: f.Direction,
 		},
@@ -63,18 +64,34 @@ func address(a string, own map[string]bool) string {
 	return withheld
 }
 
-// objects are names such as NetworkPolicy/shop/deny. Those of other namespaces, and of none, are withheld.
+// objects are names such as NetworkPolicy/shop/deny. Of objects of other namespaces, and of none, the kind is left.
 func objects(names []string, sight *Sight) []string {
 	var out []string
 	for _, name := range names {
-		parts := strings.Split(name, "/")
-		if len(parts) == 3 && sight.Pods(parts[1]) {
-			out = append(out, name)
-		} else {
-			out = append(out, withheld)
+		if shown := object(name, sight); !slices.Contains(out, shown) {
+			out = append(out, shown)
 		}
 	}
 	return out
+}
+
+// object leaves out the network of an owner, too: its name may be another tenant's.
+func object(name string, sight *Sight) string {
+	owner, err := contract.ParseOwner(name)
+	if err != nil {
+		return withheld
+	}
+	switch owner.Kind { // and no other text
+	case contract.KindPod, contract.KindService, contract.KindNetworkPolicy, contract.KindMultiNetworkPolicy, contract.KindNetworkChaining:
+		if sight.Pods(owner.Namespace) {
+			return owner.On("").String()
+		}
+		return owner.Kind + " of another namespace"
+	case contract.KindNode, contract.KindNodeServices, contract.KindNetwork, contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy,
+		contract.KindClusterNetworkPolicy:
+		return owner.Kind
+	}
+	return withheld
 }
 
 // restrictWhy leaves the stages and the caller's own objects: rules have addresses.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
@@ -122,8 +123,9 @@ func (g *Gathered) Sums() []web.Sum {
 // flowsFor is how long an answer about flows is shared by those who ask the same.
 const flowsFor = flowapi.MinPeriod
 
-// shared gives the flows of a node, one question at a time for all who ask the same.
+// shared gives the flows of a node, one question at a time for all who ask the same, with names where there are rules.
 type shared struct {
+	names   flownames.Asker // nil: none
 	mu      sync.Mutex
 	answers map[sharedKey]*sharedAnswer
 }
@@ -138,9 +140,11 @@ type sharedAnswer struct {
 	until time.Time
 	flows *flowapi.Flows
 	err   error
+	// unnamed says why flows have no names.
+	unnamed error
 }
 
-func (s *shared) get(ctx context.Context, source flowapi.Source, key sharedKey) (*flowapi.Flows, error) {
+func (s *shared) get(ctx context.Context, source flowapi.Source, key sharedKey) (flows *flowapi.Flows, unnamed, err error) {
 	s.mu.Lock()
 	now := time.Now()
 	a := s.answers[key]
@@ -159,11 +163,14 @@ func (s *shared) get(ctx context.Context, source flowapi.Source, key sharedKey) 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if time.Now().Before(a.until) {
-		return a.flows, a.err
+		return a.flows, a.unnamed, a.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // for the others who wait
 	defer cancel()
 	a.flows, a.err = source.Flows(ctx, key.query)
+	if a.unnamed = nil; a.err == nil && key.query.Why {
+		a.unnamed = addNames(ctx, s.names, a.flows)
+	}
 	a.until = time.Now().Add(flowsFor)
-	return a.flows, a.err
+	return a.flows, a.unnamed, a.err
 }

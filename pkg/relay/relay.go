@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
@@ -33,9 +34,11 @@ type Relay struct {
 	shared   shared
 }
 
-// New makes a relay.
-func New(objects Objects, reviewer *Reviewer, agents Agents, gathered *Gathered) *Relay {
-	return &Relay{objects: objects, reviewer: reviewer, agents: agents, gathered: gathered, shared: shared{answers: map[sharedKey]*sharedAnswer{}}}
+// New makes a relay. Without names flows have none.
+func New(objects Objects, reviewer *Reviewer, agents Agents, gathered *Gathered, names flownames.Asker) *Relay {
+	return &Relay{
+		objects: objects, reviewer: reviewer, agents: agents, gathered: gathered, shared: shared{names: names, answers: map[sharedKey]*sharedAnswer{}},
+	}
 }
 
 // Facts are what the caller of a request may see. There is no way without a token.
@@ -113,11 +116,11 @@ func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, erro
 	if !ok {
 		return nil, answer.ErrNotFound{Object: "agent of node " + node}
 	}
-	flows, err := f.relay.shared.get(ctx, source, sharedKey{node, query})
+	flows, unnamed, err := f.relay.shared.get(ctx, source, sharedKey{node, query})
 	if err != nil {
 		return nil, err
 	}
-	out := &web.FlowList{Node: node, Taken: flows.Taken, Matched: flows.Matched}
+	out := &web.FlowList{Node: node, Taken: flows.Taken, Matched: flows.Matched, Missing: noNames(unnamed, sight)}
 	for _, flow := range flows.Flows {
 		if flow, ok := restrictFlow(flow, sight, own); ok {
 			out.Flows = append(out.Flows, flow)

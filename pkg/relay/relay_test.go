@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,9 @@ type source struct {
 func (s source) Summary(context.Context, bool) (*flowapi.Summary, error) { return &s.sums, nil }
 func (s source) Flows(context.Context, flowapi.Query) (*flowapi.Flows, error) {
 	*s.asked++
-	return &s.flows, nil
+	answer := s.flows
+	answer.Flows = slices.Clone(answer.Flows)
+	return &answer, nil
 }
 func (s source) Why(context.Context, string) (*flowapi.Why, error) { return nil, flowapi.ErrNoFlow }
 
@@ -106,11 +109,10 @@ func world(own, foreign name) (static, source) {
 		{ID: "1", From: end(own), To: []flowapi.End{end(foreign)}, Packet: flowapi.Packet{Source: own.address, Target: foreign.address, Tunnel: foreign.address},
 			Match: "in_port(" + foreign.port + ")", Actions: foreign.port, DecidedBy: []string{"NetworkPolicy/" + foreign.namespace + "/" + foreign.policy, "NetworkPolicy/" + own.namespace + "/" + own.policy},
 			Placed: flowapi.Placed{Reason: "port", Detail: foreign.port},
-			Why: &flowapi.Why{Problem: foreign.port, Rules: []flowapi.Rule{{Rule: foreign.address, Name: &flowapi.Name{
-				Stage: "ls_in_acl_eval", What: foreign.policy, Problem: foreign.policy, Objects: []string{"NetworkPolicy/" + foreign.namespace + "/" + foreign.policy}}}}}},
+			Why:    &flowapi.Why{Problem: foreign.port, Rules: []flowapi.Rule{{Cookie: 0xaaaaaaaa, Rule: foreign.address}}}},
 		{ID: "2", From: end(foreign), To: []flowapi.End{end(own)}, Packet: flowapi.Packet{Source: foreign.address, Target: own.address}},
 		{ID: "4", From: end(own), Packet: flowapi.Packet{Source: own.address, Target: foreign.address}, Way: flowapi.Way{Drops: true}, Traffic: flowapi.Traffic{Packets: 7},
-			Why: &flowapi.Why{Rules: []flowapi.Rule{{Name: &flowapi.Name{
+			Why: &flowapi.Why{Rules: []flowapi.Rule{{Cookie: 0xaaaaaaaa, Name: &flowapi.Name{
 				Stage: "ls_in_acl_eval", Row: "ACL", Objects: []string{"NetworkPolicy/" + foreign.namespace + "/" + foreign.policy, "NetworkPolicy/" + own.namespace + "/" + own.policy}}}}}},
 		{ID: "3", From: end(foreign), Packet: flowapi.Packet{Source: foreign.address, Target: foreign.address}},
 	}}
@@ -140,7 +142,23 @@ func newRelay(own, foreign name, asker Asker) *Relay {
 	agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": from} }
 	g := NewGathered(agents)
 	g.Gather(context.Background(), time.Unix(1_700_000_000, 0))
-	return New(o, NewReviewer(asker), agents, g)
+	return New(o, NewReviewer(asker), agents, g, names{own, foreign})
+}
+
+// names are those that the leading controller gives: all rules are of policies of both.
+type names struct{ own, foreign name }
+
+func (n names) Names(_ context.Context, cookies []uint64) (map[uint64]flowapi.Name, error) {
+	out := map[uint64]flowapi.Name{}
+	for _, cookie := range cookies {
+		out[cookie] = flowapi.Name{Stage: "ls_in_acl_eval", Row: "ACL", What: n.foreign.policy, Problem: n.foreign.policy, Objects: []string{
+			"NetworkPolicy/" + n.foreign.namespace + "/" + n.foreign.policy, "NetworkPolicy/" + n.own.namespace + "/" + n.own.policy,
+			"MultiNetworkPolicy/" + n.own.namespace + "/" + n.own.policy + "@" + n.foreign.namespace, "Service/" + n.foreign.namespace + "/" + n.foreign.service,
+			"Neighbor/" + n.own.namespace + "/" + n.foreign.address, "AdminNetworkPolicy/" + n.foreign.policy, "Node/" + n.foreign.pod,
+			"PodSet/" + n.foreign.policy, n.foreign.service + "/" + n.own.namespace + "/" + n.foreign.pod, n.foreign.port,
+		}}
+	}
+	return out, nil
 }
 
 // get asks the relay for a view with a token.
@@ -197,7 +215,11 @@ func TestRelay_ShowsEachCallerWhatHeMaySee(t *testing.T) {
 		{"admin", "flows", pod(foreign), 200, "vault-0", ""},
 		{"operator", "flows", node, 200, `"matched":3`, "10.244"},
 		{"tenant", "flows", node, 403, "", "10.244"},
-		{"tenant", "flows", pod(own), 200, "allow-web", "deny-vault"},
+		{"tenant", "flows", pod(own), 200, "NetworkPolicy/shop/allow-web", "deny-vault"},
+		{"tenant", "flows", pod(own), 200, `"NetworkPolicy of another namespace"`, "vault"},
+		{"tenant", "flows", pod(own), 200, `"MultiNetworkPolicy/shop/allow-web"`, "bank"},
+		{"tenant", "flows", pod(own), 200, `"AdminNetworkPolicy"`, "vault"},
+		{"admin", "flows", pod(own), 200, "NetworkPolicy/bank/deny-vault", ""},
 		{"tenant", "flows", pod(foreign), 403, "", "vault"},
 		{"viewer", "flows", pod(own), 403, "", "10.244"},
 		{"admin", "traffic", nil, 200, "bank/vault-0", ""},
@@ -243,7 +265,7 @@ func TestRelay_AsksForRightsBeforeItReadsObjects(t *testing.T) {
 	agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": from} }
 	for _, view := range []string{"map", "policies"} {
 		read := 0
-		r := New(counted{o, &read}, NewReviewer(&rights{of: callers()}), agents, NewGathered(agents))
+		r := New(counted{o, &read}, NewReviewer(&rights{of: callers()}), agents, NewGathered(agents), nil)
 		if code, _ := get(t, r, "viewer", view, in(own)); code != 403 || read != 0 {
 			t.Errorf("%s: %d, %d times read", view, code, read)
 		}
@@ -287,6 +309,9 @@ func checkForeign(t *testing.T, seed uint64) {
 	if _, body := get(t, r, "admin", "node", url.Values{"name": {"w1"}}); !strings.Contains(body, other.pod) {
 		t.Fatal("the fixture has no foreign name to see")
 	}
+	if _, body := get(t, r, "admin", "flows", url.Values{"node": {"w1"}}); !strings.Contains(body, "AdminNetworkPolicy/"+other.policy) {
+		t.Fatal("the fixture has no foreign name to see in a flow")
+	}
 	if _, body := get(t, r, "admin", "map", in(own)); !strings.Contains(body, other.policy) || !strings.Contains(body, other.namespace) {
 		t.Fatal("the fixture has no foreign name to see in a map")
 	}
@@ -297,7 +322,7 @@ func TestRelay_SaysWhoseFlowsAreMissing(t *testing.T) {
 	o, from := world(own, foreign)
 	for want, agents := range map[string]map[string]flowapi.Source{"has no agent": nil, "does not answer": {"w1": failing{from}}} {
 		of := func() map[string]flowapi.Source { return agents }
-		r := New(o, NewReviewer(&rights{of: callers()}), of, NewGathered(of))
+		r := New(o, NewReviewer(&rights{of: callers()}), of, NewGathered(of), nil)
 		if code, body := get(t, r, "tenant", "map", in(own)); code != 200 || !strings.Contains(body, want) || strings.Contains(body, "w1") {
 			t.Errorf("%d: %s, want %q", code, body, want)
 		}
@@ -361,7 +386,7 @@ func TestRelay_WithoutTheAPIServerShowsNothing(t *testing.T) {
 func TestRelay_ManyViewersAreOneQuestion(t *testing.T) {
 	o, from := world(own, foreign)
 	agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": from} }
-	r := New(o, NewReviewer(&rights{of: callers()}), agents, NewGathered(agents))
+	r := New(o, NewReviewer(&rights{of: callers()}), agents, NewGathered(agents), nil)
 	done := make(chan int, 50)
 	for range cap(done) {
 		go func() {

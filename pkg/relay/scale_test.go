@@ -165,7 +165,7 @@ func BenchmarkRelay_TwoThousandAgents(b *testing.B) {
 	r := New(followed, NewReviewer(&rights{of: map[string][]Right{
 		"admin":  {{NodeOffloads, ""}, {PodOffloads, ""}, {PodFlows, ""}},
 		"tenant": {{PodOffloads, "team-1"}, {PodFlows, "team-1"}},
-	}}), g.agents, g)
+	}}), g.agents, g, nil)
 	g.Gather(ctx, time.Now()) // opens the connections
 	b.Run("gather", func(b *testing.B) {
 		before := processorTime()

@@ -79,7 +79,7 @@ func (r *Relay) hostFlows(ctx context.Context, agents map[string]flowapi.Source,
 	if !ok {
 		return nil, "flows: a node has no agent that serves them"
 	}
-	got, err := r.shared.get(ctx, source, key)
+	got, _, err := r.shared.get(ctx, source, key)
 	if err != nil {
 		return nil, "flows: the agent of a node does not answer" // its address is not for all to see
 	}

@@ -74,7 +74,7 @@ func (r Resource) selection() selection {
 	case NetworkPolicies:
 		return selection{group: "networking.k8s.io", version: "v1", keep: []string{"spec"}}
 	case Leases:
-		return selection{"coordination.k8s.io", "v1", installed, []string{"spec"}}
+		return selection{"coordination.k8s.io", "v1", installed, []string{"metadata.annotations", "spec"}}
 	case Deployments, DaemonSets, StatefulSets:
 		return selection{"apps", "v1", installed, workload}
 	default:

@@ -96,6 +96,7 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	if code, _ := page.get(t, "/api/v1/views/node?name="+nodes[1]); code != http.StatusNotFound {
 		t.Errorf("a node, for a tenant: status %d", code)
 	}
+	namesInRelay(t, admin, page, client, vault)
 }
 
 func podQuery(ns, name string) url.Values { return url.Values{"name": {ns + "/" + name}} }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -209,6 +210,23 @@ func TestAllowed_AsksForTheTokensUser(t *testing.T) {
 				t.Errorf("asked %q", asked[1])
 			}
 		})
+	}
+}
+
+// TestMayFor_TokenIsForTheAudience: an API server that does not know audiences accepts a token for whatever it is.
+func TestMayFor_TokenIsForTheAudience(t *testing.T) {
+	for answered, asked := range map[string]int{"names": 2, "": 1, "other": 1} {
+		who := &authenticationv1.TokenReview{Status: authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "relay"}}}
+		if answered != "" {
+			who.Status.Audiences = []string{answered}
+		}
+		s := newServer(t, http.StatusCreated, who)
+		ours, _ := both(t, s)
+		may, err := ours.MayFor(t.Context(), "names", "secret", authorizationv1.ResourceAttributes{Verb: "get", Resource: "flownames"})
+		got := drain(s)
+		if may || err != nil || len(got) != asked || !strings.Contains(got[0], "\x05names") {
+			t.Errorf("%q: %t, %v, asked %q", answered, may, err, got)
+		}
 	}
 }
 

@@ -3,12 +3,14 @@ package leader
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -177,5 +179,71 @@ func TestConfig_InvalidSettingsAreRefused(t *testing.T) {
 	cfg.Lease, cfg.Renew, cfg.Retry = 15*time.Second, 10*time.Second, 2*time.Second
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "must exceed renew") {
 		t.Errorf("with writes that outlive the lease: %v", err)
+	}
+}
+
+// versioned makes a fake refuse updates of old versions, as the API server does.
+func versioned(client *fake.Clientset) {
+	var version atomic.Int64
+	client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		changed, ok := action.(interface{ GetObject() runtime.Object })
+		if !ok {
+			return false, nil, nil
+		}
+		lease, now := changed.GetObject().(*coordinationv1.Lease), strconv.FormatInt(version.Load(), 10)
+		if lease.ResourceVersion != "" && lease.ResourceVersion != now {
+			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), lease.Name, errors.New("it has changed"))
+		}
+		lease.ResourceVersion = strconv.FormatInt(version.Add(1), 10)
+		return false, nil, nil
+	})
+}
+
+// TestAnnounce_WritesTheLeaseOfItsHolder, which the elector then keeps.
+func TestAnnounce_WritesTheLeaseOfItsHolder(t *testing.T) {
+	client := fake.NewClientset()
+	versioned(client)
+	cfg := candidate("one")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	value := func() string {
+		lease, err := client.CoordinationV1().Leases(cfg.Namespace).Get(t.Context(), cfg.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease.Annotations["k"]
+	}
+	renewed := make(chan struct{}, 100)
+	led := make(chan error, 1)
+	go func() {
+		led <- Run(ctx, client.CoordinationV1(), cfg, func(leading context.Context) error {
+			Announce(leading, client.CoordinationV1(), candidate("one"), "k", "here")
+			client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+				renewed <- struct{}{}
+				return false, nil, nil
+			})
+			<-leading.Done()
+			return nil
+		})
+	}()
+	for range 3 {
+		<-renewed
+	}
+	if got := value(); got != "here" {
+		t.Errorf("after renewals: %q", got)
+	}
+	past, cancel := context.WithTimeout(t.Context(), 3*cfg.Retry)
+	defer cancel()
+	Announce(past, client.CoordinationV1(), candidate("two"), "k", "there")
+	if got := value(); got != "here" {
+		t.Errorf("who does not hold the lease wrote %q", got)
+	}
+	Announce(t.Context(), client.CoordinationV1(), candidate("one"), "k", "")
+	if got := value(); got != "" {
+		t.Errorf("it was not removed: %q", got)
+	}
+	stop()
+	if err := <-led; err != nil {
+		t.Error(err)
 	}
 }

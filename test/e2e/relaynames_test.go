@@ -1,0 +1,151 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
+)
+
+// namesInRelay: a policy of each of two namespaces decides about the packets of a pod. Without the relay's right to ask for names
+// the page has none; with it an administrator sees both, and who may view one namespace sees its policy and the other's kind.
+func namesInRelay(t *testing.T, admin, tenant opened, client, vault *corev1.Pod) {
+	t.Helper()
+	ns, other := client.Namespace, vault.Namespace
+	label(t, vault, `{"app":"vault"}`)
+	createPolicy(t, other, "guards-vault", networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "vault"}}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}}},
+	})
+	createPolicy(t, ns, "lets-out", networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}, Egress: []networkingv1.NetworkPolicyEgressRule{{}},
+	})
+	keepsSending(t, client, "true", echoTargets(t, vault)[0].String())
+	flows := "/api/v1/views/flows?pod=" + ns + "/" + client.Name
+	restore := withoutNames(t)
+	eventually(t, 2*time.Minute, "without the right names are missing, and flows are there", func() (bool, string) {
+		code, text := admin.get(t, flows)
+		return code == http.StatusOK && strings.Contains(text, "names of flows: asking for names: 403") && strings.Contains(text, vault.Status.PodIP) &&
+			!strings.Contains(text, "NetworkPolicy/"), fmt.Sprint(code, text)
+	})
+	if code, text := tenant.get(t, flows); code != http.StatusOK || !strings.Contains(text, "the leading controller does not answer") || strings.Contains(text, ":9413") {
+		t.Errorf("a tenant without names: status %d: %s", code, text)
+	}
+	restore()
+	eventually(t, 2*time.Minute, "an administrator sees the policies of both namespaces", func() (bool, string) {
+		code, text := admin.get(t, flows)
+		return code == http.StatusOK && strings.Contains(text, "NetworkPolicy/"+ns+"/lets-out") && strings.Contains(text, "NetworkPolicy/"+other+"/guards-vault") &&
+			!strings.Contains(text, "names of flows"), fmt.Sprint(code, text)
+	})
+	eventually(t, soon, "the tenant sees his policy, and that another one decides", func() (bool, string) {
+		code, text := tenant.get(t, flows)
+		if strings.Contains(text, other) || strings.Contains(text, "guards-vault") {
+			t.Fatalf("the tenant sees a foreign name: %s", text)
+		}
+		return code == http.StatusOK && strings.Contains(text, "NetworkPolicy/"+ns+"/lets-out") && strings.Contains(text, "NetworkPolicy of another namespace"), fmt.Sprint(code, text)
+	})
+	mostAreNamed(t, admin)
+	namesAreForTheRelay(t, ns)
+}
+
+// mostAreNamed counts the flows of a node on the page.
+func mostAreNamed(t *testing.T, admin opened) {
+	t.Helper()
+	code, text := admin.get(t, "/api/v1/views/flows?node="+nodes[1])
+	var view web.View
+	if err := json.Unmarshal([]byte(text), &view); err != nil || code != http.StatusOK || view.Flows == nil {
+		t.Fatalf("status %d: %v: %s", code, err, text)
+	}
+	named, all := 0, 0
+	for _, f := range view.Flows.Flows {
+		if f.Stale {
+			continue
+		}
+		if all++; flownames.Unnamed(f) == "" {
+			named++
+		} else {
+			t.Log(flownames.Unnamed(f), f.Match)
+		}
+	}
+	t.Logf("%d of %d flows of a node have names on the page", named, all)
+	if all < 10 || named*10 < all*9 {
+		t.Errorf("%d of %d flows of a node have names on the page", named, all)
+	}
+}
+
+// withoutNames takes the relay's right to ask for names away, and gives it back.
+func withoutNames(t *testing.T) (restore func()) {
+	t.Helper()
+	set := func(change func(*rbacv1.ClusterRole)) {
+		roles := cluster.client.RbacV1().ClusterRoles()
+		role, err := roles.Get(t.Context(), "ovn-offload-relay", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if change(role); err == nil {
+			_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, flownames.Resource) }
+	var rules []rbacv1.PolicyRule
+	set(func(role *rbacv1.ClusterRole) {
+		rules = slices.Clone(role.Rules)
+		if role.Rules = slices.DeleteFunc(role.Rules, of); len(role.Rules) == len(rules) {
+			t.Fatal("the relay has no right to ask for names")
+		}
+	})
+	return func() { set(func(role *rbacv1.ClusterRole) { role.Rules = rules }) }
+}
+
+// namesAreForTheRelay: the address of the Lease answers to a token of the relay that is for names, and to no other.
+func namesAreForTheRelay(t *testing.T, ns string) {
+	t.Helper()
+	lease, err := cluster.client.CoordinationV1().Leases(system).Get(t.Context(), "ovn-kubernetes-master", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at flownames.Endpoint
+	if err := json.Unmarshal([]byte(lease.Annotations[flownames.LeaseKey]), &at); err != nil {
+		t.Fatalf("%v: %v", err, lease.Annotations)
+	}
+	token := func(ns, account string, audiences ...string) string {
+		asked := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+		got, err := cluster.client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), account, asked, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Status.Token
+	}
+	for name, tc := range map[string]struct{ token, body, want string }{
+		"the relay":                    {token(system, "ovn-offload-relay", flownames.Audience), `{"cookies":[1]}`, "200"},
+		"the relay, for the API":       {token(system, "ovn-offload-relay"), `{"cookies":[1]}`, "403"},
+		"a tenant":                     {token(ns, "tenant", flownames.Audience), `{"cookies":[1]}`, "403"},
+		"without a token":              {"", `{"cookies":[1]}`, "401"},
+		"the relay, with 4001 cookies": {token(system, "ovn-offload-relay", flownames.Audience), `{"cookies":[1` + strings.Repeat(",1", 4000) + `]}`, "400"},
+	} {
+		args := []string{"curl", "-sk", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "-d", tc.body, "https://" + at.Address + flownames.Path}
+		if tc.token != "" {
+			args = append(args, "-H", "Authorization: Bearer "+tc.token)
+		}
+		if out, err := onNode(nodes[2], args...); out != tc.want {
+			t.Errorf("%s asks for names: %s, want %s (%v)", name, out, tc.want, err)
+		}
+	}
+}
