@@ -41,7 +41,7 @@ const (
 	dpuHost               = "worker"
 	// recovery is how long a pod may be without traffic after its function is back;
 	// patience is for what is not measured.
-	recovery, patience = 10 * time.Second, time.Minute
+	recovery, patience = 10 * time.Second, 3 * time.Minute
 )
 
 // dpuBench is a host, whose namespace is this process's, and its DPU, which has

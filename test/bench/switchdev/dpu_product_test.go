@@ -41,7 +41,7 @@ func TestInsideDPUProduct(t *testing.T) {
 	a, web := p.pods["a"], p.pods["b"]
 	var ways, direct []way
 	for i, family := range families() {
-		wire := gate{outside, n.uplink, n}
+		wire := n.wire()
 		for _, w := range []way{
 			{what: "service", client: a.gate(), server: web.gate(), to: []string{nearService()[i]}},
 			{what: "to outside", client: a.gate(), server: wire, to: []string{outsides()[i]}},
@@ -61,9 +61,7 @@ func TestInsideDPUProduct(t *testing.T) {
 	t.Run("policy lands", p.policyLands)
 	t.Run("endpoint leaves", p.endpointLeaves)
 
-	b.dpu.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
-	b.dpu.restartOVS()
-	n.settings = offloading(false)
+	n.withoutOffload()
 	for _, w := range ways[:tier.Pick(1, len(ways))] {
 		t.Run("without hw-offload, "+w.what, w.inSoftware)
 	}

@@ -39,17 +39,23 @@ func onHost(t *testing.T, inner string) {
 }
 
 func (c *cluster) onHost(inner string) {
-	t, n := c.t, c.nodes[1]
+	t := c.t
 	t.Helper()
 	run(t, "ip", "netns", "add", dpuHost)
 	t.Cleanup(func() { _, _ = try("ip", "netns", "del", dpuHost) })
-	words := inside(dpuHost, os.Args[0], "-test.run=^"+inner+"$", "-test.v", "-test.timeout=10m")
+	c.inProcess(dpuHost, inner, c.nodes[1])
+}
+
+// inProcess runs a test in a process of a namespace, and tells it of a node.
+func (c *cluster) inProcess(ns, inner string, n *ovsNode) {
+	c.t.Helper()
+	words := inside(ns, os.Args[0], "-test.run=^"+inner+"$", "-test.v", "-test.timeout=40m")
 	words = append(words, tier.Args()...)
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), dpuDir+"="+n.dir, dpuPCI+"="+n.pci, dpuNS+"="+n.name)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
 }
 
@@ -323,10 +329,20 @@ func (d *dpuSide) offloaded() string {
 	return text
 }
 
-func (d *dpuSide) restartOVS() {
-	d.Helper()
-	run(d, "pkill", "-9", "-F", d.dir+"/ovs-vswitchd.pid")
-	run(d, inside(d.name, "env", "OVS_RUNDIR="+d.dir, "ovs-vswitchd", "unix:"+d.dir+"/db.sock", "--pidfile", "--log-file="+d.dir+"/vswitchd.log", "--detach", "-vconsole:off")...)
+func (d *dpuSide) restartOVS() { d.Helper(); restartOVS(d, d.name, d.dir) }
+
+func restartOVS(t testing.TB, ns, dir string) {
+	t.Helper()
+	run(t, "pkill", "-9", "-F", dir+"/ovs-vswitchd.pid")
+	run(t, inside(ns, "env", "OVS_RUNDIR="+dir, "ovs-vswitchd", "unix:"+dir+"/db.sock", "--pidfile", "--log-file="+dir+"/vswitchd.log", "--detach", "-vconsole:off")...)
+}
+
+// withoutOffload turns hw-offload off.
+func (n *ovsNode) withoutOffload() {
+	n.Helper()
+	n.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
+	restartOVS(n, n.name, n.dir)
+	n.settings = offloading(false)
 }
 
 // seen counts packets that came to a representor from its VF.

@@ -53,7 +53,7 @@ func (p *product) tenants() []way {
 		return way{what: what, client: client.gate(), server: server.gate(), to: []string{server.v4}}
 	}
 	leaves := func(what string, client *endpoint) way {
-		return way{what: what, client: client.gate(), server: gate{outside, first.uplink, first}, to: outsides()[:1]}
+		return way{what: what, client: client.gate(), server: first.wire(), to: outsides()[:1]}
 	}
 	return []way{
 		between("primary layer3, other node", red, pod("red", "redb", second, 0, "red/main")),

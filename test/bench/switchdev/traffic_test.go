@@ -41,7 +41,7 @@ func newServed(t *testing.T, hwOffload bool) *product {
 func (p *product) ways() []way {
 	a, b, c := p.pods["a"].gate(), p.pods["b"].gate(), p.pods["c"].gate()
 	first := p.nodes[0]
-	wire := gate{outside, first.uplink, first}
+	wire := first.wire()
 	var ways []way
 	for i, family := range families() {
 		for _, w := range []way{

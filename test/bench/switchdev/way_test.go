@@ -13,17 +13,20 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// gate is the port of a NIC by which what a namespace sends comes into the switch.
+// gate is the port of a NIC by which what a namespace sends on one of its links comes into the switch.
 type gate struct {
-	ns, port string
-	node     *ovsNode
+	ns, link, port string
+	node           *ovsNode
 }
 
-func (e *endpoint) gate() gate { return gate{e.name, e.rep, e.node} }
+func (e *endpoint) gate() gate { return gate{e.name, "eth0", e.rep, e.node} }
+
+// wire is the gate of what is outside.
+func (n *ovsNode) wire() gate { return gate{outside, "eth0", n.uplink, n} }
 
 func (g gate) sent(t *testing.T) uint64 {
 	t.Helper()
-	return counter(t, g.ns, "eth0", "tx_bytes")
+	return counter(t, g.ns, g.link, "tx_bytes")
 }
 
 // seen counts bytes that came to software.
