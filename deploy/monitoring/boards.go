@@ -73,6 +73,8 @@ func nodeBoard() Board {
 			}},
 			{"Cost", []Panel{
 				timeline("Processor time of agents", "none", Query{`rate(process_cpu_seconds_total{job="ovn-offload-agent",node=~"$node"}` + every + ")", "{{node}}"}),
+				timeline("Time of ovs-vswitchd for viewers of flows", "none", Query{rate("by (node, question) ", "ovn_offload_flow_questions_seconds_total", of), "{{node}} {{question}}"}),
+				timeline("Flows whose rules viewers wanted", "none", Query{rate("by (node, from) ", "ovn_offload_flow_rules_total", of), "{{node}} {{from}}"}),
 				timeline("Memory of agents", "bytes", Query{`process_resident_memory_bytes{job="ovn-offload-agent",node=~"$node"}`, "{{node}}"}),
 			}},
 		},

@@ -68,6 +68,8 @@ func traffic() []Metric {
 		{Name: "ovn_offload_pod_bytes_total", Kind: "counter", Labels: []string{"namespace", "pod", "place"}, Where: agents, Needs: needsPod, What: "bytes of the same packets"},
 		{Name: "ovn_offload_datapath_dump_seconds", Kind: "gauge", Where: agents, Needs: needsNIC, What: "time that the last dump of the flows took"},
 		{Name: "ovn_offload_datapath_malformed_lines", Kind: "gauge", Where: agents, Needs: needsNIC, What: "lines of the last dump that the agent did not understand"},
+		{Name: "ovn_offload_flow_questions_seconds_total", Kind: "counter", Labels: []string{"question"}, Where: agents, What: "time that ovs-vswitchd took to answer viewers of flows: `dump` of all flows, `rules` of single flows"},
+		{Name: "ovn_offload_flow_rules_total", Kind: "counter", Labels: []string{"from"}, Where: agents, What: "flows whose rules viewers wanted: `asked` of ovs-vswitchd, or `kept` from a former question, for at most a minute while the flow lives"},
 		{Name: "ovn_offload_flow_limit", Kind: "gauge", Labels: []string{"table"}, Where: agents, What: "most entries of a table: `dp`: datapath flows, a limit that ovs-vswitchd adapts to its speed; `ct`: connections"},
 		{Name: "ovn_offload_flow_table_used_ratio", Kind: "gauge", Labels: []string{"table"}, Where: agents, What: "part of this limit that is used, 0 to 1"},
 	}

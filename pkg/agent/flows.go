@@ -51,6 +51,7 @@ func (s *flowServer) run(ctx context.Context) error {
 		Node: s.Node.Node, Switch: vswitchd(s.Config), State: s.sampling.State, Newest: s.sampling.Newest, Logger: s.Logger,
 		Counters: s.netns.Counters,
 	})
+	source.Register(s.metrics)
 	handler := flowapi.Handler(source)
 	for _, serve := range []func() error{
 		func() error { return s.serveSocket(ctx, handler) },

@@ -35,7 +35,7 @@ func (r *reconstruction) add(ctx context.Context, why *flowapi.Why) error {
 			return err
 		}
 	}
-	text, err := r.cfg.Switch.Call(ctx, "ofproto/trace", withNumber(key, r.ports))
+	text, err := r.ask(ctx, "ofproto/trace", withNumber(key, r.ports))
 	refused := (*unixctl.Refused)(nil)
 	if err != nil && !errors.As(err, &refused) {
 		return fmt.Errorf("tracing flow %s: %w", why.ID, err)

@@ -40,6 +40,8 @@ type Source struct {
 	cfg Config
 	// turn has one element, which who dumps takes.
 	turn chan struct{}
+	kept keptRules
+	cost cost
 
 	mu     sync.Mutex
 	newest *dump
@@ -50,7 +52,7 @@ var _ flowapi.Source = (*Source)(nil)
 
 // New makes a Source; nothing is read before the first question.
 func New(cfg Config) *Source {
-	s := &Source{cfg: cfg, turn: make(chan struct{}, 1)}
+	s := &Source{cfg: cfg, turn: make(chan struct{}, 1), cost: newCost()}
 	s.turn <- struct{}{}
 	return s
 }
@@ -147,6 +149,7 @@ func (s *Source) dump(ctx context.Context) (*dump, error) {
 	if last != nil && time.Since(last.taken) < max(flowapi.MinPeriod, 20*last.took) {
 		return last, nil
 	}
+	defer s.spent("dump", time.Now())
 	d, err := read(ctx, s.cfg.Switch, s.cfg.State(), last)
 	if err != nil {
 		return nil, err

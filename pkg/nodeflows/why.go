@@ -29,6 +29,17 @@ const (
 // with it other flows of its way may end, or if it has no packets: the first packet of a flow is not counted as the flow's.
 func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) error {
 	r := reconstruction{Source: s, dump: d}
+	s.kept.see(d)
+	for i := range flows {
+		if f := &flows[i]; f.Why == nil {
+			if why := s.kept.get(f); why != nil {
+				why.Obstacles, f.Why = d.obstacles[f.ID], why
+				s.cost.rules.WithLabelValues("kept").Inc()
+				continue
+			}
+			s.cost.rules.WithLabelValues("asked").Inc()
+		}
+	}
 	for attempt := 1; ; attempt++ {
 		again := false
 		for i := range flows {
@@ -43,6 +54,7 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 			if err != nil {
 				return err
 			}
+			s.kept.keep(f, why)
 			why.Obstacles = d.obstacles[f.ID]
 			f.Why = why
 			again = again || early
@@ -69,7 +81,7 @@ func (s *Source) detrace(ctx context.Context, id, thread string) (_ *flowapi.Why
 	if thread != "" {
 		args = append(args, "pmd="+thread)
 	}
-	text, err := s.cfg.Switch.Call(ctx, "ofproto/detrace", args...)
+	text, err := s.ask(ctx, "ofproto/detrace", args...)
 	var refused *unixctl.Refused
 	switch {
 	case errors.As(err, &refused) && strings.Contains(refused.Text, "not a valid command"):
