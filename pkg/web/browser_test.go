@@ -188,6 +188,7 @@ func TestBrowser_ShowsEachView(t *testing.T) {
 		{"#/path?from=pod/shop/web-0&to=svc/shop/db:9/tcp", "Path", "No flow forwards such packets now. This path is computed", "kubectl offload trace pod/shop/web-0 svc/shop/db:9/tcp", ""},
 		{"#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp", "Path", "NetworkPolicy/shop/deny", "kubectl offload trace pod/shop/web-0 pod/shop/db-1:22/tcp --live", "path-dropped"},
 		{"#/flows?pod=shop/web-0", "Flows", "NetworkPolicy/shop/deny", "kubectl offload flows --pod web-0 -n shop", "flows"},
+		{"#/flows?namespace=shop&verdict=dropped&policy=deny", "Flows", "1 of 1 streams that the filter chooses, of 8", "kubectl offload flows -n shop --verdict dropped --policy deny", "flows-filtered"},
 		{"#/traffic", "Traffic", "68110", "kubectl offload top --by pod", "traffic"},
 		{"#/map?namespaces=shop", "Map", "netpol/shop/deny", "kubectl offload flows -n shop", "map"},
 		{"#/policies?namespaces=shop", "Policies", "matched nothing", "kubectl offload flows -n shop", "policies"},
@@ -330,6 +331,29 @@ func TestBrowser_PathIsThatOfThePackets(t *testing.T) {
 		t.Errorf("the packets fall out at %v, want them below their station", bad)
 	}
 	p.clean()
+}
+
+// TestBrowser_FlowsHaveTheFiltersOfTheCommand, which the form writes into the address. What is no filter is refused in words.
+func TestBrowser_FlowsHaveTheFiltersOfTheCommand(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	server := serve(t, constant(facts))
+	p := newTab(chromium(t), t, server.URL)
+	p.open("#/flows")
+	p.run(chromedp.WaitVisible(chromedp.CSS("input[name=of]")), chromedp.SetValue(chromedp.CSS("select[name=place]"), "tc"), chromedp.SendKeys(chromedp.CSS("input[name=port]"), "5432"),
+		chromedp.SendKeys(chromedp.CSS("input[name=of]"), "pod/shop/web-0"+kb.Enter))
+	p.shows("1 of 1 streams that the filter chooses, of 8 of the namespace")
+	if got, want := p.text("#command"), "kubectl offload flows -n shop --pod web-0 --port 5432 --place tc"; got != want {
+		t.Errorf("command %q, want %q", got, want)
+	}
+	if got := eval[[]string](p, `["of", "port", "place"].map((name) => document.querySelector("[name=" + name + "]").value)`); !slices.Equal(got, []string{"pod/shop/web-0", "5432", "tc"}) {
+		t.Errorf("the form has %q", got)
+	}
+	p.clean()
+	p.open("?refused#/flows?namespace=shop&reason=magic")
+	p.shows(`--reason "magic": want one of`)
+	p.open("?node#/flows")
+	p.run(chromedp.WaitVisible(chromedp.CSS("input[name=of]")), chromedp.SendKeys(chromedp.CSS("input[name=port]"), "5432"), chromedp.SendKeys(chromedp.CSS("input[name=of]"), "node/worker-1"+kb.Enter))
+	p.until(`document.querySelector("input[name=of]").validationMessage.includes("filters are for")`)
 }
 
 // TestBrowser_KeysGoThroughTheStations of a path, and open what a station is about.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
@@ -99,21 +98,6 @@ func (v *View) streams(ctx context.Context, f Facts, e *answer.PodExplained) err
 		return nil
 	}
 	return e.AddStreams(flows.Ends, flows.Flows, nil, answer.To{})
-}
-
-func flowsView(ctx context.Context, f Facts, q url.Values) (*View, error) {
-	pod, node := q.Get("pod"), q.Get("node")
-	command := "kubectl offload flows --node " + node
-	if namespace, name, ok := strings.Cut(pod, "/"); ok {
-		command = "kubectl offload flows --pod " + name + " -n " + namespace
-	} else if node == "" {
-		return nil, errRequest{errors.New("want pod=NAMESPACE/NAME or node=NAME")}
-	}
-	flows, err := f.Flows(ctx, pod, node)
-	if err != nil {
-		return nil, err
-	}
-	return &View{Taken: flows.Taken, Command: command, Flows: flows, Missing: flows.Missing}, nil
 }
 
 func trafficView(ctx context.Context, f Facts, _ url.Values) (*View, error) {

@@ -95,8 +95,9 @@ async function open() {
         main.append(h("p", {}, "reading flows"));
         follow(view, q);
       }
-    } else if (view === "flows" && !q.get("pod") && !q.get("node")) {
+    } else if (view === "flows") {
       main.replaceChildren(h("h1", {}, "Flows"), views.askFlows(q));
+      if (q.get("pod") || q.get("node") || q.get("namespace")) follow(view, q);
     } else if ((view === "map" || view === "policies") && !q.get("namespaces")) {
       main.replaceChildren(h("h1", {}, titles[view]), views.askNamespaces(view, q));
     } else if (views[view]) follow(view, q);

@@ -116,17 +116,32 @@ function flowTable(list) {
 }
 
 export function flows(v, q) {
-  return [h("h1", {}, "Flows"), askFlows(q), flowTable(v.flows)];
+  const a = v.answer;
+  return [h("h1", {}, "Flows"), askFlows(q), a ? [h("p", {}, `${a.streams.length} of ${a.matched} streams that the filter chooses, of ${a.all} of the namespace`),
+    a.streams.length ? streamTable(a.streams) : h("p", {}, "No stream now: flows of the datapath end ten seconds after their last packet.")] : flowTable(v.flows)];
 }
 
-/** askFlows is the form of flows. */
+const filters = { protocol: "tcp", port: "5432", verdict: ["forwarded", "dropped"], place: ["hardware", "partial", "tc", "ovs"], reason: "action", policy: "NAME" };
+
+/** askFlows is the form of flows, with the filters of kubectl offload flows. */
 export function askFlows(q) {
-  const of = q.get("pod") ? "pod/" + q.get("pod") : q.get("node") ? "node/" + q.get("node") : "";
+  const of = q.get("namespace") ? (q.get("pod") ? `pod/${q.get("namespace")}/${q.get("pod")}` : "ns/" + q.get("namespace")) : q.get("pod") ? "pod/" + q.get("pod") : q.get("node") ? "node/" + q.get("node") : "";
+  const field = ([name, words]) => h("label", {}, name, Array.isArray(words)
+    ? h("select", { name }, h("option", { value: "" }, "any"), words.map((word) => h("option", { value: word, selected: q.get(name) === word }, word)))
+    : h("input", { name, placeholder: words, value: q.get(name) ?? "", class: "short", spellcheck: "false", autocomplete: "off" }));
+  const input = h("input", { name: "of", placeholder: "ns/NAME, pod/NAMESPACE/NAME or node/NAME", required: true, value: of, pattern: "(pod\\/[^\\/]+|node|ns)\\/[^\\/]+", spellcheck: "false", autocomplete: "off", oninput: () => input.setCustomValidity("") });
   return h("form", { class: "ask", onsubmit: (e) => {
     e.preventDefault();
-    const [kind, ...name] = new FormData(e.target).get("of").trim().split("/");
-    location.hash = "#/flows?" + new URLSearchParams({ [kind]: name.join("/") });
-  } }, h("label", {}, "of", h("input", { name: "of", placeholder: "pod/NAMESPACE/NAME or node/NAME", required: true, value: of, pattern: "(pod/[^/]+|node)/[^/]+", spellcheck: "false", autocomplete: "off" })), h("button", {}, "show"));
+    const data = new FormData(e.target), [kind, ...name] = data.get("of").trim().split("/");
+    const chosen = Object.keys(filters).map((key) => [key, data.get(key).trim()]).filter(([, value]) => value);
+    if (kind === "node" && chosen.length) {
+      input.setCustomValidity("filters are for ns/NAME and pod/NAMESPACE/NAME");
+      input.reportValidity();
+      return;
+    }
+    const whose = kind === "ns" ? { namespace: name[0] } : chosen.length ? { namespace: name[0], pod: name[1] } : { [kind]: name.join("/") };
+    location.hash = "#/flows?" + new URLSearchParams([...Object.entries(whose), ...chosen]);
+  } }, h("label", {}, "of", input), Object.entries(filters).map(field), h("button", {}, "show"));
 }
 
 /** hour draws sums of packets a second: hardware below, software on it. */
