@@ -95,7 +95,11 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 	if err != nil {
 		return nil, err
 	}
-	flows, missing, err := o.read(ctx, s, "", flowapi.Query{Why: true})
+	q := flowapi.Query{Why: true} // clients of a service may be anywhere
+	if kinds[kind] == "NetworkPolicy" {
+		q.Namespace, _, _ = strings.Cut(name, "/") // a policy decides about pods of its namespace
+	}
+	flows, missing, err := o.read(ctx, s, "", q)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
 // flowOptions are the flags of verbs about streams.
@@ -111,9 +112,12 @@ func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node strin
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes := from.Nodes()
+	nodes, err := web.WithPods(s, from.Nodes(), q.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
 	if node != "" {
-		if !slices.Contains(nodes, node) {
+		if !slices.Contains(from.Nodes(), node) {
 			return nil, unknown, answer.ErrNotFound{Object: "agent of node " + node + ": " + withDPU}
 		}
 		nodes = []string{node}

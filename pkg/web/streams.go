@@ -92,21 +92,37 @@ func HostOf(s *snapshot.Snapshot, pod string) (string, error) {
 
 // Hosts are the nodes of the pods of namespaces: their agents know the flows. missing says how many are left out.
 func Hosts(s *snapshot.Snapshot, namespaces []string) (hosts, missing []string, err error) {
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
-	if err != nil {
+	if hosts, err = nodesOf(s, namespaces); err != nil {
 		return nil, nil, err
 	}
-	for _, pod := range pods {
-		if slices.Contains(namespaces, pod.Namespace) && !pod.Spec.HostNetwork && pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodRunning {
-			hosts = append(hosts, pod.Spec.NodeName)
-		}
-	}
-	slices.Sort(hosts)
-	hosts = slices.Compact(hosts)
 	if left := len(hosts) - maxHosts; left > 0 {
 		hosts, missing = hosts[:maxHosts], []string{fmt.Sprintf("flows of %d nodes: at most %d are asked, choose fewer namespaces", left, maxHosts)}
 	}
 	return hosts, missing, nil
+}
+
+// nodesOf are all nodes of the pods of namespaces.
+func nodesOf(s *snapshot.Snapshot, namespaces []string) (nodes []string, err error) {
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		if slices.Contains(namespaces, pod.Namespace) && !pod.Spec.HostNetwork && pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodRunning {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
+}
+
+// WithPods are those of some nodes that have pods of a namespace, and so its flows. All have some for "".
+func WithPods(s *snapshot.Snapshot, nodes []string, namespace string) ([]string, error) {
+	if namespace == "" {
+		return nodes, nil
+	}
+	hosts, err := nodesOf(s, []string{namespace})
+	return slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return !slices.Contains(hosts, node) }), err
 }
 
 // workloadOf is the object that made a pod, as kubectl names it: deployment/shop/web.
