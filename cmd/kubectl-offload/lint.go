@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/lint"
@@ -88,13 +87,7 @@ func (o *lintOptions) running(ctx context.Context) ([]unstructured.Unstructured,
 		return nil, err
 	}
 	var objects []unstructured.Unstructured
-	for _, kind := range []schema.GroupVersionResource{
-		{Version: "v1", Resource: "namespaces"}, {Version: "v1", Resource: "services"}, {Version: "v1", Resource: "pods"},
-		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
-		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "apps", Version: "v1", Resource: "statefulsets"},
-		{Group: "apps", Version: "v1", Resource: "daemonsets"},
-		{Group: "batch", Version: "v1", Resource: "jobs"}, {Group: "batch", Version: "v1", Resource: "cronjobs"},
-	} {
+	for _, kind := range lint.Kinds() {
 		found, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", kind.Resource, err)

@@ -55,11 +55,11 @@ func traceCommand() *cobra.Command {
 }
 
 // ends finds the ends of a connection among the objects of the cluster.
-func (o *readOptions) ends(ctx context.Context, source, target string) (s *snapshot.Snapshot, c trace.Connection, pods []corev1.Pod, err error) {
+func (o *readOptions) ends(ctx context.Context, source, target string, more ...snapshot.Resource) (s *snapshot.Snapshot, c trace.Connection, pods []corev1.Pod, err error) {
 	if err := o.ensureNamespace(); err != nil {
 		return nil, c, nil, err
 	}
-	if s, err = o.snapshot(ctx, answer.FlowResources()...); err != nil {
+	if s, err = o.snapshot(ctx, append(answer.FlowResources(), more...)...); err != nil {
 		return nil, c, nil, err
 	}
 	ends := trace.Ends{Namespace: o.namespace}
@@ -69,7 +69,11 @@ func (o *readOptions) ends(ctx context.Context, source, target string) (s *snaps
 	if ends.Services, err = snapshot.Objects[corev1.Service](s, snapshot.Services); err != nil {
 		return nil, c, nil, err
 	}
-	if c, err = ends.Connection(source, target); err != nil {
+	c, err = ends.Connection(source, target)
+	if absent := trace.ErrNoObject(""); errors.As(err, &absent) {
+		return nil, c, nil, answer.ErrNotFound{Object: string(absent)}
+	}
+	if err != nil {
 		return nil, c, nil, usage{err}
 	}
 	return s, c, ends.Pods, nil
@@ -124,7 +128,7 @@ func ofPod(ctx context.Context, o *readOptions, s *snapshot.Snapshot, pods []cor
 }
 
 func (o *readOptions) trace(ctx context.Context, source, target string) (*answer.Traced, error) {
-	s, connection, pods, err := o.ends(ctx, source, target)
+	s, connection, pods, err := o.ends(ctx, source, target, snapshot.NetworkPolicies)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +152,8 @@ func (o *readOptions) trace(ctx context.Context, source, target string) (*answer
 	if err != nil {
 		return nil, err
 	}
-	return answer.NewTraced(s, connection, steps, verdict), nil
+	t := answer.NewTraced(s, connection, steps, verdict)
+	return t, t.AddPolicies(s, connection)
 }
 
 // databases runs OVN's programs beside its databases.

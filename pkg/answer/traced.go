@@ -16,6 +16,16 @@ type Traced struct {
 	Protocol string        `json:"protocol"`
 	Verdict  trace.Verdict `json:"verdict"`
 	Steps    []trace.Step  `json:"steps"`
+	// Deny is there if NetworkPolicies drop the packet.
+	Deny *DefaultDeny `json:"defaultDeny,omitempty"`
+}
+
+// AddPolicies adds the policies without a rule that allows the packet.
+func (t *Traced) AddPolicies(s *snapshot.Snapshot, c trace.Connection) (err error) {
+	if n := len(t.Steps); n > 0 && t.Verdict == trace.Dropped {
+		t.Deny, err = defaultDeny(s, c, t.Steps[n-1])
+	}
+	return err
 }
 
 // NewTraced makes the answer from the steps of a path.
@@ -45,6 +55,7 @@ func (t *Traced) Text(p *Page) {
 			last = t.Steps[n-1].Object
 		}
 		p.Line("%s by %s", t.Verdict, last)
+		t.Deny.print(p)
 	}
 	p.Line("computed from the Southbound database: no packet was sent")
 }

@@ -22,6 +22,12 @@ type Ends struct {
 	Namespace string
 }
 
+// ErrNoObject is a pod or a service that does not exist.
+type ErrNoObject string
+
+// Error implements error.
+func (e ErrNoObject) Error() string { return "there is no " + string(e) }
+
 // Connection reads a source "pod/NAME" and a target "pod/NAME:PORT/PROTOCOL", "svc/NAME:PORT/PROTOCOL" or
 // "ADDRESS:PORT/PROTOCOL". A name may have its namespace before it. Without a protocol it is tcp; without a port, that of
 // the service or of the pod's first container. Protocol icmp has no port.
@@ -198,7 +204,7 @@ func (e Ends) service(namespace, name, protocol string, port uint16) ([]netip.Ad
 		}
 		return addrs, port, nil
 	}
-	return nil, 0, fmt.Errorf("there is no service %s/%s", namespace, name)
+	return nil, 0, ErrNoObject("service " + namespace + "/" + name)
 }
 
 func (e Ends) pod(text string) (*corev1.Pod, error) {
@@ -212,7 +218,7 @@ func (e Ends) pod(text string) (*corev1.Pod, error) {
 			return &e.Pods[i], nil
 		}
 	}
-	return nil, fmt.Errorf("there is no pod %s/%s", namespace, name)
+	return nil, ErrNoObject("pod " + namespace + "/" + name)
 }
 
 func (e Ends) qualified(name string) (string, string) {

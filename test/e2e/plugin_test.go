@@ -272,9 +272,9 @@ func TestPlugin_TraceNamesWhatDecides(t *testing.T) {
 	createPolicy(t, ns, "deny", allowIngress(to.Name))
 	eventually(t, policyWithin, "the trace names the policy that drops", func() (bool, string) {
 		out, code := ask(toPod)
-		return code == 1 && strings.Contains(out, "dropped by NetworkPolicy/"+ns+"/deny"), out
+		return code == 1 && strings.Contains(out, "dropped by NetworkPolicy/"+ns+"/deny") && strings.Contains(out, "no rule allows it: netpol/"+ns+"/deny selects pod/"), out
 	})
-	if out, code := ask("pod/none"); code != 64 || !strings.Contains(out, "there is no pod "+ns+"/none") {
+	if out, code := ask("pod/none"); code != 1 || !strings.Contains(out, "there is no pod "+ns+"/none") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
