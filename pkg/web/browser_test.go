@@ -3,8 +3,11 @@ package web
 import (
 	"context"
 	"fmt"
+	"io"
+	stdlog "log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -465,6 +468,46 @@ func TestBrowser_ComesBackAfterACut(t *testing.T) {
 	p.shows("7 nodes")
 	if fault := p.text("#fault"); fault != "" {
 		t.Errorf("after it came back: %q", fault)
+	}
+}
+
+// TestBrowser_AKilledReplicaIsReplaced: the Service of the relay leads to the dead replica for a while, and then to the other one. The
+// page goes on there without being loaded again.
+func TestBrowser_AKilledReplicaIsReplaced(t *testing.T) {
+	_, facts := fixture(t, "shop", time.Now())
+	first, second := serve(t, constant(facts)), serve(t, constant(large(time.Now(), 7)))
+	var to atomic.Pointer[url.URL]
+	lead := func(s *httptest.Server) {
+		address, err := url.Parse(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Store(address)
+	}
+	lead(first)
+	var failed atomic.Int32
+	service := httptest.NewServer(&httputil.ReverseProxy{
+		FlushInterval: -1, ErrorLog: stdlog.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to.Load()) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			failed.Add(1)
+			http.Error(w, "no endpoint answers", http.StatusServiceUnavailable)
+		},
+	})
+	t.Cleanup(service.Close)
+	p := newTab(chromium(t), t, service.URL)
+	p.open("#/health")
+	p.shows("master-0-abc")
+	eval[bool](p, `window.loaded = true`)
+	first.CloseClientConnections()
+	first.Listener.Close()
+	p.shows("no endpoint answers")
+	if failed.Load() == 0 || strings.Contains(p.text("main"), "7 nodes") {
+		t.Errorf("%d requests failed while no replica was there: %s", failed.Load(), p.text("main"))
+	}
+	lead(second)
+	p.shows("7 nodes")
+	if same := eval[bool](p, `window.loaded === true`); !same || p.text("#fault") != "" {
+		t.Errorf("the page is the same: %v, fault %q", same, p.text("#fault"))
 	}
 }
 

@@ -50,11 +50,12 @@ function say(text) { if (fault.textContent !== text) fault.textContent = text; }
 
 async function get(address) {
   const answer = await fetch(address);
-  if (!answer.ok) throw new Error((await answer.text()).trim());
+  if (!answer.ok) throw Object.assign(new Error((await answer.text()).trim()), { code: answer.status });
   return answer;
 }
 
-/** follow keeps a view current. EventSource comes back by itself after a cut; a refusal it does not explain, so we ask. */
+/** follow keeps a view current. EventSource comes back by itself after a cut; a refusal it does not explain, so we ask. A server that
+ * fails may be a replica that has ended, so we try again. */
 function follow(view, q) {
   const address = `${view}?${q}`;
   stream = new EventSource("api/v1/stream/" + address);
@@ -69,10 +70,12 @@ function follow(view, q) {
   stream.addEventListener("error", async () => {
     say("the connection is cut; trying again");
     if (own.readyState !== EventSource.CLOSED) return;
-    try {
-      await get("api/v1/views/" + address);
-      if (own === stream) setTimeout(() => own === stream && follow(view, q), 2000);
-    } catch (e) { if (own === stream) say(e.message); }
+    let refused = false;
+    try { await get("api/v1/views/" + address); } catch (e) {
+      refused = e.code < 500;
+      if (own === stream) say(e.message || "the server fails; trying again");
+    }
+    if (!refused) setTimeout(() => own === stream && follow(view, q), 2000);
   });
 }
 
