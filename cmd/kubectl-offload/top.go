@@ -19,7 +19,7 @@ func topCommand() *cobra.Command {
 	var o flowOptions
 	by, outside, interval := "pod", false, time.Duration(0)
 	cmd := &cobra.Command{
-		Use: "top", Args: cobra.NoArgs, Short: "the pods, nodes, reasons or streams with the most packets outside hardware",
+		Use: "top", Args: cobra.NoArgs, Short: "the pods, nodes, reasons, streams, services or policies with the most packets outside hardware",
 		Example: "  kubectl offload top\n  kubectl offload top --by reason\n  kubectl offload top --by stream --outside -n shop",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(answer.TopBy(), by) {
@@ -53,7 +53,7 @@ func (o *flowOptions) followTop(cmd *cobra.Command, by string, outside bool, int
 		return err
 	}
 	pause := time.Duration(0)
-	if interval <= 0 || by == "stream" {
+	if interval <= 0 || answer.IsOfStreams(by) {
 		pause = flowapi.MinPeriod
 	}
 	return again(cmd.Context(), pause, func(ctx context.Context) error {
@@ -67,12 +67,12 @@ func (o *flowOptions) followTop(cmd *cobra.Command, by string, outside bool, int
 }
 
 func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval time.Duration) (*answer.Top, error) {
-	if by == "stream" {
+	if answer.IsOfStreams(by) {
 		a, err := o.streams(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return answer.NewTopStreams(a, outside), nil
+		return answer.NewTopStreams(a, by, outside), nil
 	}
 	s, err := o.snapshot(ctx, snapshot.Pods, snapshot.Nodes)
 	if err != nil {

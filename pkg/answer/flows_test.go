@@ -361,7 +361,7 @@ func TestTop_SortsBySoftware(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if top = NewTopStreams(a, true); len(top.Rows) != 1 || top.Rows[0].Name != "pod/shop/web-0 > svc/shop/db tcp:5432" {
+	if top = NewTopStreams(a, "stream", true); len(top.Rows) != 1 || top.Rows[0].Name != "pod/shop/web-0 > svc/shop/db tcp:5432" {
 		t.Errorf("%+v", top.Rows)
 	}
 }

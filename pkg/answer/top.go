@@ -10,7 +10,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
-	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
 
 // Top lists where the most packets are.
@@ -36,7 +35,7 @@ type TopRow struct {
 }
 
 // TopBy are what Top lists by.
-func TopBy() []string { return []string{"pod", "node", "reason", "stream"} }
+func TopBy() []string { return []string{"pod", "node", "reason", "stream", "svc", "policy"} }
 
 // NewTop adds up the summaries of nodes. Outside leaves out what is in hardware as a whole.
 func NewTop(s *snapshot.Snapshot, by string, summaries []*flowapi.Summary, missing []string, outside bool) *Top {
@@ -116,29 +115,6 @@ func less(a, b offload.Share) offload.Share {
 
 func fewer(a, b offload.Count) offload.Count {
 	return offload.Count{Flows: a.Flows, Packets: a.Packets - min(a.Packets, b.Packets), Bytes: a.Bytes - min(a.Bytes, b.Bytes)}
-}
-
-// NewTopStreams is Top by stream.
-func NewTopStreams(of *Streams, outside bool) *Top {
-	t := &Top{Header: of.Header, By: "stream", Rows: []TopRow{}}
-	t.Kind, t.Next = "Top", ""
-	nodes := map[string]bool{}
-	for _, s := range of.Streams {
-		nodes[s.Node] = true
-		share := streams.Share([]streams.Stream{s})
-		t.Total.Traffic.Add(share)
-		row := TopRow{
-			Name: fmt.Sprintf("%s > %s %s", cmp.Or(s.From, "any"), cmp.Or(s.To, "any"), strings.TrimSuffix(cmp.Or(s.Protocol, "any")+":"+s.Port, ":")),
-			Node: s.Node, Traffic: share, Rate: s.PacketsPerSecond,
-		}
-		if s.Reason != "" {
-			row.Because = becauseOf(s.Placed)
-		}
-		t.keep(row, outside)
-	}
-	t.Nodes = len(nodes)
-	t.sort()
-	return t
 }
 
 func (r *TopRow) add(traffic offload.Share, seconds float64) {
