@@ -50,13 +50,7 @@ func hasAction(f *dpflow.Flow, name string) bool {
 
 // packet reads the matches that people ask for.
 func packet(f *dpflow.Flow) flowapi.Packet {
-	var p flowapi.Packet
-	switch {
-	case f.CT.Wants(dpflow.CTReply):
-		p.Direction = flowapi.Reply
-	case f.CT.Mask&dpflow.CTReply != 0:
-		p.Direction = flowapi.Original
-	}
+	p := flowapi.Packet{Direction: direction(f)}
 	for _, m := range f.Match {
 		switch m.Name {
 		case "eth_type":
@@ -195,4 +189,15 @@ func format(terms []dpflow.Term) string {
 		}
 	}
 	return text.String()
+}
+
+// direction is that of conntrack which a flow matches; "": any.
+func direction(f *dpflow.Flow) string {
+	switch {
+	case f.CT.Wants(dpflow.CTReply):
+		return flowapi.Reply
+	case f.CT.Mask&dpflow.CTReply != 0:
+		return flowapi.Original
+	}
+	return ""
 }

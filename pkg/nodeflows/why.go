@@ -29,17 +29,7 @@ const (
 // with it other flows of its way may end, or if it has no packets: the first packet of a flow is not counted as the flow's.
 func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) error {
 	r := reconstruction{Source: s, dump: d}
-	s.kept.see(d)
-	for i := range flows {
-		if f := &flows[i]; f.Why == nil {
-			if why := s.kept.get(f); why != nil {
-				why.Obstacles, f.Why = d.obstacles[f.ID], why
-				s.cost.rules.WithLabelValues("kept").Inc()
-				continue
-			}
-			s.cost.rules.WithLabelValues("asked").Inc()
-		}
-	}
+	s.recall(d, flows)
 	for attempt := 1; ; attempt++ {
 		again := false
 		for i := range flows {
@@ -47,16 +37,10 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 			if f.Why != nil && f.Why.Problem != problemEarly {
 				continue
 			}
-			why, early, err := s.detrace(ctx, f.ID, d.threads[f.ID])
-			if err == nil && (why.Problem == problemEnded || early && (f.Packets == 0 || attempt == attempts)) {
-				early, err = false, r.add(ctx, why)
-			}
+			early, err := r.rulesOf(ctx, f, attempt == attempts)
 			if err != nil {
 				return err
 			}
-			s.kept.keep(f, why)
-			why.Obstacles = d.obstacles[f.ID]
-			f.Why = why
 			again = again || early
 		}
 		if !again || attempt == attempts {
@@ -67,6 +51,36 @@ func (s *Source) explain(ctx context.Context, d *dump, flows []flowapi.Flow) err
 			return ctx.Err()
 		case <-time.After(pause):
 		}
+	}
+}
+
+// rulesOf asks for the rules of one flow, for the last time or not.
+func (r *reconstruction) rulesOf(ctx context.Context, f *flowapi.Flow, last bool) (early bool, _ error) {
+	why, early, err := r.detrace(ctx, f.ID, r.threads[f.ID])
+	if err == nil && (why.Problem == problemEnded || early && (f.Packets == 0 || last)) {
+		early, err = false, r.add(ctx, why)
+	}
+	if err != nil {
+		return false, err
+	}
+	r.kept.keep(f, why)
+	why.Obstacles = r.obstacles[f.ID]
+	f.Why = why
+	return early, nil
+}
+
+// recall gives flows the rules that are kept.
+func (s *Source) recall(d *dump, flows []flowapi.Flow) {
+	s.kept.see(d)
+	for i := range flows {
+		f := &flows[i]
+		why := s.kept.get(f)
+		if why == nil {
+			s.cost.rules.WithLabelValues("asked").Inc()
+			continue
+		}
+		why.Obstacles, f.Why = d.obstacles[f.ID], why
+		s.cost.rules.WithLabelValues("kept").Inc()
 	}
 }
 

@@ -88,13 +88,12 @@ func (v *View) streams(ctx context.Context, f Facts, e *answer.PodExplained) err
 	flows, err := f.Flows(ctx, e.Pod, "")
 	switch {
 	case errors.Is(err, ErrNoRelay), errors.Is(err, ErrDenied):
-		return nil
 	case err != nil:
 		v.Missing = append(v.Missing, "flows: "+err.Error())
-		return nil
+	default:
+		v.Flows, v.Missing = flows, append(v.Missing, flows.Missing...)
 	}
-	v.Flows, v.Missing = flows, append(v.Missing, flows.Missing...)
-	if flows.Ends == nil {
+	if v.Flows == nil || flows.Ends == nil {
 		return nil
 	}
 	return e.AddStreams(flows.Ends, flows.Flows, nil, answer.To{})

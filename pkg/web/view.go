@@ -44,14 +44,19 @@ type Want struct {
 	Namespaces []string
 }
 
-// Facts is what a caller may see of a cluster.
-type Facts interface {
-	// Snapshot has at least what is wanted. It may be some seconds old.
-	Snapshot(ctx context.Context, want Want) (*snapshot.Snapshot, error)
+// Paths knows how packets go from a pod to a target.
+type Paths interface {
 	// Trace computes the path of a connection's first packet.
 	Trace(ctx context.Context, from, to string) (*answer.Traced, error)
 	// Live is the path by the flows that forward packets now. It has no legs if there are none.
 	Live(ctx context.Context, from, to string) (*answer.Live, error)
+}
+
+// Facts is what a caller may see of a cluster.
+type Facts interface {
+	// Snapshot has at least what is wanted. It may be some seconds old.
+	Snapshot(ctx context.Context, want Want) (*snapshot.Snapshot, error)
+	Paths
 	// Flows are those of a pod ("namespace/name") or else of a node. ErrNoRelay: there is no source of flows.
 	Flows(ctx context.Context, pod, node string) (*FlowList, error)
 	// Traffic is the traffic of all nodes. ErrNoRelay: there is no source of it.
