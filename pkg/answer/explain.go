@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -132,7 +133,7 @@ func (e *PodExplained) explain() {
 		for _, o := range t.Outside {
 			if !seen[o] {
 				seen[o] = true
-				meaning, action := Meaning(o.Reason)
+				meaning, action := meaningOf(o.Reason, o.Detail)
 				e.Reasons = append(e.Reasons, Reason{o.Reason, o.Detail, meaning, action})
 			}
 		}
@@ -141,6 +142,15 @@ func (e *PodExplained) explain() {
 
 // noVF is a reason of the plugin: the agent reports none for pods without a VF.
 const noVF = "no-vf"
+
+// meaningOf is Meaning, with what can be done about a detail.
+func meaningOf(reason, detail string) (meaning, action string) {
+	meaning, action = Meaning(reason)
+	if reason == string(offload.ReasonAction) && strings.HasPrefix(detail, "hash") {
+		action = "where a Service chooses the endpoint, reach the endpoints without it, as by a headless Service"
+	}
+	return meaning, action
+}
 
 // Meaning explains a reason for traffic outside hardware, and says what can be done. The texts are those of
 // docs/offload-status.md.
@@ -283,6 +293,9 @@ func (e *NodeExplained) Text(p *Page) {
 		for _, d := range s.Devices {
 			rows = append(rows, []string{"NIC", fmt.Sprintf("%s %s %s: %s, link %s, VFs %d: %d used, %d reserved, %d free",
 				d.Name, d.Uplink, d.Product, d.Mode, cmp.Or(d.Link, "unknown"), d.VFs.Total, d.VFs.Used, d.VFs.Reserved, d.VFs.Free)})
+			if d.Limit != "" {
+				rows = append(rows, []string{"limit", d.Name + " cannot offload flows of OVN: " + d.Limit})
+			}
 		}
 		for _, r := range s.Policies {
 			rows = append(rows, []string{"policy", fmt.Sprintf("%s %s %s %s", r.Policy, r.Device, r.State, r.Message)})

@@ -69,7 +69,7 @@ func TestLive_JoinsBothNodes(t *testing.T) {
 	}
 	got := text(t, l)
 	for _, part := range []string{
-		"pod/shop/web-0 to svc/shop/db tcp:5432: ALLOWED", "node w1  ovs, 70 packets because of action (hash)", "load balancer", "svc/shop/db",
+		"pod/shop/web-0 to svc/shop/db tcp:5432: ALLOWED", "node w1  ovs, 70 packets (50 a second) because of action (hash)", "load balancer", "svc/shop/db",
 		"tunnel with 192.0.2.2", "node w2  hardware, 69 packets", "netpol/shop/db-ingress", "back, node w1  hardware, 30 packets", "3 of 4 flows named",
 	} {
 		if !strings.Contains(got, part) {
@@ -218,7 +218,7 @@ func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 		t.Fatalf("%v, %+v", err, e.PodStreams)
 	}
 	got := text(t, e)
-	for _, part := range []string{"WHY  pod/shop/web-0 to svc/shop/db tcp:5432", "1. action (hash), svc/shop/db", "2. port (not a representor)", "then 2 is left", "then hardware, unless"} {
+	for _, part := range []string{"WHY  pod/shop/web-0 to svc/shop/db tcp:5432", "1. action (hash), svc/shop/db", "1. where a Service chooses the endpoint, reach the endpoints without it, as by a headless Service: then 2 is left", "2. port (not a representor)", "then 2 is left", "then hardware, unless"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("no %q in\n%s", part, got)
 		}

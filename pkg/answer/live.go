@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
@@ -186,7 +187,11 @@ func (l *Live) Text(p *Page) {
 		if leg.Shared {
 			shared = "with those of others "
 		}
-		p.Line("%snode %s  %s, %d packets %s%s", direction, leg.Node, leg.Place, leg.Packets, shared, reasonOf(leg.Placed))
+		rate := ""
+		if leg.PacketsPerSecond != nil {
+			rate = fmt.Sprintf("(%s a second) ", strconv.FormatFloat(*leg.PacketsPerSecond, 'f', 0, 64))
+		}
+		p.Line("%snode %s  %s, %d packets %s%s%s", direction, leg.Node, leg.Place, leg.Packets, rate, shared, reasonOf(leg.Placed))
 		var rows [][]string
 		for i, part := range leg.Parts {
 			for _, step := range part.Steps {

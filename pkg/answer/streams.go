@@ -82,7 +82,7 @@ func advise(stream streams.Stream, flows map[string]*flowapi.Flow) Advice {
 			if slices.ContainsFunc(advice.Obstacles, func(have Obstacle) bool { return have.Obstacle == o }) {
 				continue
 			}
-			meaning, action := Meaning(string(o.Reason))
+			meaning, action := meaningOf(string(o.Reason), o.Detail)
 			out := Obstacle{Obstacle: o, Meaning: meaning, Action: action}
 			if o.Reason == offload.ReasonAction || o.Reason == offload.ReasonSlowPath {
 				out.Objects = f.DecidedBy
