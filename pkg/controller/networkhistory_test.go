@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,52 +19,130 @@ import (
 )
 
 // TestNetworks_RandomHistoryEndsAsFreshController: NADs, the pods that ask for them and MultiNetworkPolicies come, change and
-// go while controller and database restart. Whenever that stops, the rows are those of a fresh controller. A network's
-// subnets are always the same, for an address outside of them belongs to the pod as long as there is a row.
+// go while controller and database restart, and so do services and pods of primary networks. Whenever that stops, the rows
+// are those of a fresh controller. A network's subnets are always the same, for an address outside of them belongs to the
+// pod as long as there is a row.
 func TestNetworks_RandomHistoryEndsAsFreshController(t *testing.T) {
 	seed := *replay
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d", seed)
-	w := wholeWorld(t, nil, testNode("n1"), testNode("n2"))
-	w.startAndLead()
-	h := &history{w, rand.New(rand.NewPCG(seed, 1))}
-	steps := func(n int) {
-		for range n {
-			h.networkStep()
-			time.Sleep(time.Duration(h.r.IntN(4)) * time.Millisecond)
-		}
+	for _, topology := range []contract.Topology{"", contract.Layer3, contract.Layer2} {
+		t.Run("primary"+string(topology), func(t *testing.T) {
+			t.Parallel()
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
+			if topology != "" {
+				namespace.Labels = map[string]string{contract.PrimaryNetworkLabel: ""}
+			}
+			w := wholeWorld(t, nil, gatewayNode("n1", 2), gatewayNode("n2", 3), namespace)
+			w.startAndLead()
+			(&networkHistory{history{w, rand.New(rand.NewPCG(seed, 1))}, topology}).run(t)
+		})
 	}
-	ports, policies := false, false
+}
+
+// networkHistory changes networks at random, and the primary network of that topology, "" for none.
+type networkHistory struct {
+	history
+	primary contract.Topology
+}
+
+func (h *networkHistory) run(t *testing.T) {
+	ports, policies, services := false, h.primary != "", h.primary == ""
 	for stop := range 4 {
-		steps(8)
+		h.steps(8)
 		switch stop {
 		case 1: // changes while no controller runs
-			w.stop()
-			steps(4)
-			w.startAndLead()
+			h.stop()
+			h.steps(4)
+			h.startAndLead()
 		case 2:
-			w.server.Restart()
+			h.server.Restart()
 		case 3:
-			w.server.Kill()
-			steps(4)
-			w.server.Restart()
+			h.server.Kill()
+			h.steps(4)
+			h.server.Restart()
 		}
-		steps(12)
+		h.steps(12)
+		h.completes()
 		h.rests()
-		ports = ports || w.hasRow("@d/n")
-		policies = policies || w.hasRow(contract.KindMultiNetworkPolicy+"/")
-		fresh := wholeWorld(t, nil, w.objects()...)
+		ports = ports || h.hasRow("@d/n")
+		policies = policies || h.hasRow(contract.KindMultiNetworkPolicy+"/")
+		services = services || h.hasRow("Load_Balancer ", "k8s.ovn.org/network=main")
+		fresh := wholeWorld(t, nil, h.objects()...)
 		h.copyFurther(fresh)
 		fresh.start()
-		w.endsAs(fresh)
+		h.endsAs(fresh)
 		fresh.stop()
 		fresh.server.Kill()
 	}
-	if !ports || !policies {
-		t.Errorf("ports on further networks at some stop: %t, policies: %t; this showed less than it should", ports, policies)
+	if !ports || !policies || !services {
+		t.Errorf("ports on further networks at some stop: %t, policies: %t, services: %t; this showed less than it should", ports, policies, services)
 	}
+}
+
+// completes makes what is missing. A pod that waits for one of its networks keeps what it has on the others, and gets nothing
+// from a fresh controller.
+func (h *networkHistory) completes() {
+	for number := range 4 {
+		h.setNAD(fmt.Sprint("n", number), randomNetwork(h.r, number))
+	}
+	if h.primary != "" {
+		h.putMain()
+		h.keepSlices()
+	}
+}
+
+func (h *networkHistory) steps(n int) {
+	for range n {
+		if h.primary != "" && often(h.r, 2) {
+			h.primaryStep()
+		} else {
+			h.networkStep()
+		}
+		time.Sleep(time.Duration(h.r.IntN(4)) * time.Millisecond)
+	}
+}
+
+// primaryStep changes the primary network or a service on it.
+func (h *networkHistory) primaryStep() {
+	name := fmt.Sprint("o", h.r.IntN(3))
+	pick(h.r, []func(){
+		h.putMain,
+		func() {
+			h.gone(h.policies.Resource(kube.NADs()).Namespace("d").Delete(h.ctx(), "main", metav1.DeleteOptions{}))
+		},
+		func() { h.putService(name) },
+		func() { h.gone(h.client.CoreV1().Services("d").Delete(h.ctx(), name, metav1.DeleteOptions{})) },
+		func() { h.putSlice(h.podSlice(name)) },
+		func() { h.putSlice(h.podSlice(name)) },
+		func() {
+			h.gone(h.client.DiscoveryV1().EndpointSlices("d").Delete(h.ctx(), name, metav1.DeleteOptions{}))
+		},
+	})()
+}
+
+func (h *networkHistory) putMain() {
+	h.setNAD("main", fmt.Sprintf(`"name":"main","role":"primary","topology":"%s","subnets":"10.8.0.0/16","mtu":%d`, h.primary, 1300+h.r.IntN(2)))
+}
+
+// podSlice has the pods that have an address by now.
+func (h *networkHistory) podSlice(service string) *discoveryv1.EndpointSlice {
+	slice := testSlice(service)
+	pods, err := h.client.CoreV1().Pods("d").List(h.ctx(), metav1.ListOptions{})
+	h.done(err)
+	for _, pod := range pods.Items {
+		value, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
+		if err != nil || value == nil || often(h.r, 3) {
+			continue
+		}
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{value.Addresses[0].Addr().String()}, NodeName: &pod.Spec.NodeName, Conditions: randomConditions(h.r),
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "d", Name: pod.Name, UID: pod.UID},
+		})
+	}
+	return slice
 }
 
 // rests waits until rows and addresses are the same for longer than the controller waits before it tries again.
@@ -106,9 +185,13 @@ func (h *history) networkStep() {
 		h.gone(h.policies.Resource(kind).Namespace("d").Delete(h.ctx(), name, metav1.DeleteOptions{}))
 	}
 	pick(h.r, []func(){
-		func() { h.putNAD(network, randomNetwork(h.r, number)) },
-		func() { h.putNAD(network, randomNetwork(h.r, number)) },
-		func() { deleted(kube.NADs(), network) },
+		func() { h.setNAD(network, randomNetwork(h.r, number)) },
+		func() { h.setNAD(network, randomNetwork(h.r, number)) },
+		func() {
+			if number > 0 { // as in setNAD
+				deleted(kube.NADs(), network)
+			}
+		},
 		func() { h.putAsking(pod) },
 		func() { h.putAsking(pod) },
 		func() { h.putAsking(pod) },
@@ -121,6 +204,19 @@ func (h *history) networkStep() {
 		},
 		func() { deleted(kube.MultiNetworkPolicies(), "m"+network) },
 	})()
+}
+
+// setNAD changes a NAD in place, or makes it: nodes may get other subnets of a layer3 network that is made again.
+func (h *history) setNAD(name, fields string) {
+	nads := h.policies.Resource(kube.NADs()).Namespace("d")
+	there, err := nads.Get(h.ctx(), name, metav1.GetOptions{})
+	if err != nil {
+		h.putNAD(name, fields)
+		return
+	}
+	h.done(unstructured.SetNestedField(there.Object, nadConfig(name, fields), "spec", "config"))
+	_, err = nads.Update(h.ctx(), there, metav1.UpdateOptions{})
+	h.done(err)
 }
 
 func (h *history) putMultiPolicy(name, network string) {

@@ -24,10 +24,9 @@ import (
 // putNAD creates a NetworkAttachmentDefinition d/name, replacing one that is there.
 func (w *world) putNAD(name, fields string) {
 	w.t.Helper()
-	config := fmt.Sprintf(`{"cniVersion":"1.1.0","type":"ovn-k8s-cni-overlay","netAttachDefName":"d/%s",%s}`, name, fields)
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "k8s.cni.cncf.io/v1", "kind": contract.KindNAD,
-		"metadata": map[string]any{"namespace": "d", "name": name, "uid": name}, "spec": map[string]any{"config": config},
+		"metadata": map[string]any{"namespace": "d", "name": name, "uid": name}, "spec": map[string]any{"config": nadConfig(name, fields)},
 	}}
 	if strings.Contains(fields, `"primary"`) { // the fake applies no patch of ours
 		object.SetAnnotations(map[string]string{contract.NetworkIDKey: "1"})
@@ -40,6 +39,10 @@ func (w *world) putNAD(name, fields string) {
 	if _, err := nads.Create(w.t.Context(), object, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+func nadConfig(name, fields string) string {
+	return fmt.Sprintf(`{"cniVersion":"1.1.0","type":"ovn-k8s-cni-overlay","netAttachDefName":"d/%s",%s}`, name, fields)
 }
 
 // putPrimary makes the network of a tenant. The fake applies no patch, so the id is there already.

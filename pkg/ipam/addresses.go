@@ -370,7 +370,6 @@ func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []co
 	if owner.Kind != contract.KindPod && owner.Kind != contract.KindIPAMClaim {
 		return nil
 	}
-	delete(a.waiting, owner)
 	var kept []*holding
 	for h := a.newest[owner]; h != nil; h = h.older {
 		if !slices.Contains(uids, h.uid) {
@@ -388,6 +387,7 @@ func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []co
 			retry = append(retry, a.counts.Fitting(owner.Namespace)...)
 		}
 	}
+	delete(a.waiting, owner) // after askedFor: a pod may wait for what an earlier one of its name had
 	delete(a.newest, owner)
 	for _, h := range slices.Backward(kept) {
 		h.older = a.newest[owner]

@@ -22,6 +22,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 	"github.com/ovn-offload/ovn-offload/pkg/web/direct"
+	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -70,7 +71,7 @@ func (p *product) page(n *ovsNode) *httptest.Server {
 }
 
 // waysOf are the lines of the page's map between two ends, by band.
-func waysOf(t *testing.T, server *httptest.Server, ends string) map[web.Place]web.Line {
+func waysOf(t *testing.T, server *httptest.Server, ends string) map[scene.Place]scene.Line {
 	t.Helper()
 	reply, err := server.Client().Get(server.URL + "/api/v1/views/map?namespaces=default")
 	ok(t, err)
@@ -81,7 +82,7 @@ func waysOf(t *testing.T, server *httptest.Server, ends string) map[web.Place]we
 	if err := json.Unmarshal(text, &view); err != nil || view.Scene == nil {
 		t.Fatalf("the map is %s: %v", text, err)
 	}
-	out := map[web.Place]web.Line{}
+	out := map[scene.Place]scene.Line{}
 	for _, line := range view.Scene.Lines {
 		if strings.HasPrefix(line.Words, ends+":") {
 			out[line.Place] = line
@@ -117,21 +118,21 @@ func TestPage_AWayChangesItsBand(t *testing.T) {
 	defer func() { _ = traffic.Process.Kill(); _ = traffic.Wait() }()
 
 	const ends = "pod/default/a and pod/default/b"
-	shows := func(place web.Place, reason string) (web.Line, bool) {
+	shows := func(place scene.Place, reason string) (scene.Line, bool) {
 		ways := waysOf(t, server, ends)
 		t.Logf("%+v", ways)
 		line := ways[place]
 		return line, line.Percent >= 90 && strings.Contains(line.Words, reason)
 	}
-	eventually(t, "the way is in the band of hardware", 2*patience, func() bool { _, is := shows(web.PlaceHardware, " in hardware"); return is })
-	if line, is := shows(web.PlaceSoftware, "offload-off"); is {
+	eventually(t, "the way is in the band of hardware", 2*patience, func() bool { _, is := shows(scene.PlaceHardware, " in hardware"); return is })
+	if line, is := shows(scene.PlaceSoftware, "offload-off"); is {
 		t.Errorf("with offload: %+v", line)
 	}
 	n.withoutOffload()
 	off := time.Now()
-	eventually(t, "the way is in the band of software, with the reason", 2*patience, func() bool { _, is := shows(web.PlaceSoftware, "offload-off"); return is })
+	eventually(t, "the way is in the band of software, with the reason", 2*patience, func() bool { _, is := shows(scene.PlaceSoftware, "offload-off"); return is })
 	t.Logf("%s after the restart of ovs-vswitchd without hw-offload", time.Since(off).Round(time.Second))
-	if line, is := shows(web.PlaceHardware, ""); is {
+	if line, is := shows(scene.PlaceHardware, ""); is {
 		t.Errorf("without offload: %+v", line)
 	}
 }
