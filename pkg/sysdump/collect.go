@@ -49,6 +49,10 @@ func commands() []command {
 		agent("addresses", "ip", "address"),
 		agent("routes", "ip", "route", "show", "table", "all"),
 		agent("nftables", "nft", "list", "ruleset"),
+		agent("tc-rules", "sh", "-c", eachLink("", "tc -s filter show dev $link ingress")),
+		agent("nic-counters", "sh", "-c", eachLink("/device", "ethtool -S $link")),
+		agent("devlink", "sh", "-c", "devlink dev info; devlink port show; devlink health show"),
+		agent("kernel-log", "sh", "-c", kernelLog),
 		{"ovnkube-db", "nb-ovsdb", "northbound", []string{"ovn-nbctl", "show"}},
 		{"ovnkube-db", "sb-ovsdb", "southbound", []string{"ovn-sbctl", "show"}},
 	}
