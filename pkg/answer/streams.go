@@ -169,6 +169,9 @@ func ExplainObject(s *snapshot.Snapshot, kind, name string, flows []flowapi.Flow
 		}
 	}
 	slices.Sort(d.Pods)
+	if len(d.Pods) > 0 {
+		d.Next = "kubectl offload explain " + d.Pods[0]
+	}
 	d.Share = streams.Share(d.Streams)
 	if kind == "NetworkPolicy" {
 		d.Selected, err = selectedBy(s, name)

@@ -142,9 +142,28 @@ func (t *Top) sort() {
 		x, y := a.Traffic.Sum().Packets, b.Traffic.Sum().Packets
 		return cmp.Or(cmp.Compare(y-b.Traffic.Hardware.Packets, x-a.Traffic.Hardware.Packets), cmp.Compare(y, x), cmp.Compare(a.Name, b.Name))
 	})
-	if len(t.Rows) > 0 && t.By == "pod" {
-		t.Next = "kubectl offload explain pod/" + t.Rows[0].Name
+	if len(t.Rows) > 0 {
+		t.Next = next(t.By, t.Rows[0])
 	}
+}
+
+// next leads from a row further.
+func next(by string, row TopRow) string {
+	switch by {
+	case "reason":
+		return "kubectl offload flows --reason " + row.Name
+	case "pod", "node":
+		return "kubectl offload explain " + by + "/" + row.Name
+	case "stream":
+		if from, _, _ := strings.Cut(row.Name, " "); strings.HasPrefix(from, "pod/") {
+			return "kubectl offload explain " + from
+		}
+		return ""
+	}
+	if kind, _, _ := strings.Cut(row.Name, "/"); kind == "svc" || kind == "netpol" { // explain knows no other policies
+		return "kubectl offload explain " + row.Name
+	}
+	return ""
 }
 
 // Text implements Answer.

@@ -21,6 +21,19 @@ func TestTop_ByServiceAndPolicy(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", by, got, want)
 		}
 	}
+	for by, want := range map[string]string{"svc": "explain svc/shop/db", "policy": "explain netpol/shop/db-ingress", "stream": "explain pod/shop/web-0"} {
+		if top := NewTopStreams(a, by, false); top.Next != "kubectl offload "+want {
+			t.Errorf("after %s: %s", by, top.Next)
+		}
+	}
+	for by, want := range map[string]string{"node": "explain node/x", "pod": "explain pod/x", "reason": "flows --reason x"} {
+		if got := next(by, TopRow{Name: "x"}); got != "kubectl offload "+want {
+			t.Errorf("after %s: %s", by, got)
+		}
+	}
+	if got := next("policy", TopRow{Name: "adminnetworkpolicy/deny"}); got != "" {
+		t.Errorf("explain does not know it: %s", got)
+	}
 	if top := NewTopStreams(a, "svc", false); top.Rows[0].Rate == nil || *top.Rows[0].Rate != 50 || top.Rows[0].Traffic.OVS.Packets != 70 {
 		t.Errorf("%+v", top.Rows)
 	}
