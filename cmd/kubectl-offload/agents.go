@@ -13,12 +13,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
-	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
 
-// agents are asked for flows, and the databases for the names of these.
+// agents are those of a cluster and of the DPUs of its hosts.
 type agents struct{ byexec.Agents }
 
 // agentsOf are those of the pods of a snapshot, and of DPUs if node, or any node for "", may have one.
@@ -81,37 +80,6 @@ func dpuFlags(cmd *cobra.Command, o *clusterOptions) {
 	cmd.Flags().StringVar(&o.dpuContext, "dpu-context", "", "context of the cluster with the Nodes of DPUs; empty: the current one of --dpu-kubeconfig")
 }
 
-// answers are those of the agents of nodes, with names for their flows if the query asks for the rules.
-func (a agents) answers(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string) {
-	answers, missing = a.Flows(ctx, nodes, q)
-	if !q.Why {
-		return answers, missing
-	}
-	var all []*flowapi.Flow
-	for _, got := range answers {
-		for i := range got.Flows {
-			all = append(all, &got.Flows[i])
-		}
-	}
-	if err := flownames.NameAll(ctx, databases{a.Cluster, a.Pods}.run, all); err != nil { // flows are an answer without names, too
-		missing = append(missing, err.Error())
-	}
-	return answers, missing
-}
-
-func joined(answers []*flowapi.Flows) (flows []flowapi.Flow) {
-	for _, got := range answers {
-		flows = append(flows, got.Flows...)
-	}
-	return flows
-}
-
-// flows are those of all answers.
-func (a agents) flows(ctx context.Context, nodes []string, q flowapi.Query) (flows []flowapi.Flow, missing []string) {
-	answers, missing := a.answers(ctx, nodes, q)
-	return joined(answers), missing
-}
-
 // archivedFlows bounds the flows of a node in an archive: each has some fifty rules.
 const archivedFlows = 500
 
@@ -123,7 +91,8 @@ func collectFlows(ctx context.Context, o *clusterOptions, s *snapshot.Snapshot, 
 		return nil
 	}
 	nodes, left := sysdump.Nodes(from.Nodes(), only)
-	flows, missing := from.flows(ctx, nodes, flowapi.Query{All: true, Why: true, Limit: archivedFlows})
+	answers, missing := from.Named(ctx, nodes, flowapi.Query{All: true, Why: true, Limit: archivedFlows})
+	flows := byexec.Joined(answers)
 	summaries, unread := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
 		return from.Of(node).Summary(ctx, true)
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
@@ -79,14 +80,19 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		}
 		return answer.ExplainNode(s, name)
 	}
+	return o.ofObject(ctx, kinds[kind], name)
+}
+
+// ofObject explains a pod, service or policy.
+func (o *explainOptions) ofObject(ctx context.Context, kind, name string) (answer.Answer, error) {
 	name, err := o.qualified(name)
 	if err != nil {
 		return nil, err
 	}
-	if kind == "pod" {
+	if kind == "Pod" {
 		return o.pod(ctx, name)
 	}
-	if kinds[kind] == "NetworkPolicy" {
+	if kind == "NetworkPolicy" {
 		if err := o.ensurePolicy(ctx, name); err != nil {
 			return nil, err
 		}
@@ -96,14 +102,14 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		return nil, err
 	}
 	q := flowapi.Query{Why: true} // clients of a service may be anywhere
-	if kinds[kind] == "NetworkPolicy" {
+	if kind == "NetworkPolicy" {
 		q.Namespace, _, _ = strings.Cut(name, "/") // a policy decides about pods of its namespace
 	}
 	flows, missing, err := o.read(ctx, s, "", q)
 	if err != nil {
 		return nil, err
 	}
-	return answer.ExplainObject(s, kinds[kind], name, flows, missing)
+	return answer.ExplainObject(s, kind, name, flows, missing)
 }
 
 // flow explains the stream of a flow UFID@NODE: all its flows are asked for their rules.
@@ -123,11 +129,12 @@ func (o *explainOptions) flow(ctx context.Context, name string) (answer.Answer, 
 	if err != nil {
 		return nil, err
 	}
-	flows, missing := from.flows(ctx, []string{node}, flowapi.Query{All: true, Limit: flowapi.MaxLimit})
+	answers, missing := from.Named(ctx, []string{node}, flowapi.Query{All: true, Limit: flowapi.MaxLimit})
+	flows := byexec.Joined(answers)
 	missing = append(unknown, missing...)
 	way := answer.WayOf(flows, id)
 	if err = from.AddRules(ctx, way); err == nil {
-		err = flownames.NameAll(ctx, databases{from.Cluster, from.Pods}.run, way)
+		err = flownames.NameAll(ctx, from.Databases().Run, way)
 	}
 	if err != nil {
 		missing = append(missing, err.Error())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
@@ -122,6 +123,6 @@ func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node strin
 		}
 		nodes = []string{node}
 	}
-	flows, missing := from.flows(ctx, nodes, q)
-	return flows, append(unknown, missing...), nil
+	answers, missing := from.Named(ctx, nodes, q)
+	return byexec.Joined(answers), append(unknown, missing...), nil
 }

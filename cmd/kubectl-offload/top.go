@@ -90,33 +90,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 		nodes = []string{o.node}
 	}
 	summaries, missing := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
-		return from.counted(ctx, node, interval)
+		return from.Counted(ctx, node, interval, answer.Since)
 	})
 	return answer.NewTop(s, by, summaries, append(unknown, missing...), outside), nil
-}
-
-// patience is how many intervals a node may take for its next dump: an agent dumps more rarely where a dump takes long.
-const patience = 10
-
-// counted is a node's summary of the time between two dumps, or of the life of each flow for no interval.
-func (a agents) counted(ctx context.Context, node string, interval time.Duration) (*flowapi.Summary, error) {
-	first, err := a.Of(node).Summary(ctx, true)
-	if err != nil || interval <= 0 {
-		return first, err
-	}
-	for range patience {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(interval):
-		}
-		next, err := a.Of(node).Summary(ctx, true)
-		if err != nil {
-			return nil, err
-		}
-		if next.Taken.After(first.Taken) {
-			return answer.Since(first, next), nil
-		}
-	}
-	return first, nil
 }

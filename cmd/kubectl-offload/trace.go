@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,9 +15,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
-	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
@@ -139,8 +138,8 @@ func (o *readOptions) trace(ctx context.Context, source, target string) (*answer
 	if err != nil {
 		return nil, err
 	}
-	db := databases{cluster, pods}
-	printed, err := db.run(ctx, "sb", connection.Command())
+	db := byexec.Databases{Cluster: cluster, Pods: pods}
+	printed, err := db.Run(ctx, "sb", connection.Command())
 	if err != nil {
 		return nil, err
 	}
@@ -148,28 +147,10 @@ func (o *readOptions) trace(ctx context.Context, source, target string) (*answer
 	if len(path.Flows) == 0 {
 		return nil, fmt.Errorf("ovn-trace found no path: %s", printed)
 	}
-	steps, verdict, err := trace.Name(ctx, db.run, path)
+	steps, verdict, err := trace.Name(ctx, db.Run, path)
 	if err != nil {
 		return nil, err
 	}
 	t := answer.NewTraced(s, connection, steps, verdict)
 	return t, t.AddPolicies(s, connection)
-}
-
-// databases runs OVN's programs beside its databases.
-type databases struct {
-	cluster *sysdump.Cluster
-	pods    []corev1.Pod
-}
-
-func (d databases) run(ctx context.Context, database string, command []string) ([]byte, error) {
-	container, err := d.cluster.Find(d.pods, "ovnkube-db", database+"-ovsdb", "")
-	if err != nil {
-		return nil, err
-	}
-	var out, errs bytes.Buffer
-	if err := d.cluster.Exec(ctx, container, command, &out, &errs); err != nil {
-		return nil, fmt.Errorf("running %s: %w: %s", command[0], err, strings.TrimSpace(errs.String()))
-	}
-	return out.Bytes(), nil
 }

@@ -123,6 +123,6 @@ func (o *readOptions) flowsOf(ctx context.Context, pods []corev1.Pod, nodes []st
 			return nil, nil, err
 		}
 	}
-	answers, missing := from.answers(ctx, nodes, q)
+	answers, missing := from.Named(ctx, nodes, q)
 	return answers, append(unknown, missing...), nil
 }

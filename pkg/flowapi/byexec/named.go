@@ -1,0 +1,86 @@
+package byexec
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
+	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
+)
+
+// Databases runs OVN's programs beside its databases.
+type Databases struct {
+	Cluster *sysdump.Cluster
+	Pods    []corev1.Pod
+}
+
+// Databases are those of the agents' cluster.
+func (a Agents) Databases() Databases { return Databases{a.Cluster, a.Pods} }
+
+// Run runs a command beside a database, nb or sb.
+func (d Databases) Run(ctx context.Context, database string, command []string) ([]byte, error) {
+	container, err := d.Cluster.Find(d.Pods, "ovnkube-db", database+"-ovsdb", "")
+	if err != nil {
+		return nil, err
+	}
+	var out, errs bytes.Buffer
+	if err := d.Cluster.Exec(ctx, container, command, &out, &errs); err != nil {
+		return nil, fmt.Errorf("running %s: %w: %s", command[0], err, strings.TrimSpace(errs.String()))
+	}
+	return out.Bytes(), nil
+}
+
+// Named are the answers of nodes, with names from the databases for their flows if the query asks for the rules.
+func (a Agents) Named(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string) {
+	answers, missing = a.Flows(ctx, nodes, q)
+	if !q.Why {
+		return answers, missing
+	}
+	var all []*flowapi.Flow
+	for _, got := range answers {
+		for i := range got.Flows {
+			all = append(all, &got.Flows[i])
+		}
+	}
+	if err := flownames.NameAll(ctx, a.Databases().Run, all); err != nil { // flows are an answer without names, too
+		missing = append(missing, err.Error())
+	}
+	return answers, missing
+}
+
+// Joined are the flows of all answers.
+func Joined(answers []*flowapi.Flows) (flows []flowapi.Flow) {
+	for _, got := range answers {
+		flows = append(flows, got.Flows...)
+	}
+	return flows
+}
+
+// Counted is a node's summary of the time between two dumps, or of the life of each flow for no interval.
+func (a Agents) Counted(ctx context.Context, node string, interval time.Duration, since func(before, after *flowapi.Summary) *flowapi.Summary) (*flowapi.Summary, error) {
+	first, err := a.Of(node).Summary(ctx, true)
+	if err != nil || interval <= 0 {
+		return first, err
+	}
+	for range patience {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(interval):
+		}
+		next, err := a.Of(node).Summary(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		if next.Taken.After(first.Taken) {
+			return since(first, next), nil
+		}
+	}
+	return first, nil
+}
