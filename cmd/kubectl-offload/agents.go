@@ -91,7 +91,7 @@ func collectFlows(ctx context.Context, o *clusterOptions, s *snapshot.Snapshot, 
 		return nil
 	}
 	nodes, left := sysdump.Nodes(from.Nodes(), only)
-	answers, missing := from.Named(ctx, nodes, flowapi.Query{All: true, Why: true, Limit: archivedFlows})
+	answers, missing := from.Named(ctx, nodes, flowapi.Query{All: true, Why: true, TC: true, Limit: archivedFlows})
 	flows := byexec.Joined(answers)
 	summaries, unread := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
 		return from.Of(node).Summary(ctx, true)

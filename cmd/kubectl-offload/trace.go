@@ -123,7 +123,7 @@ func ofPod(ctx context.Context, o *readOptions, s *snapshot.Snapshot, pods []cor
 	if i < 0 || pods[i].Spec.NodeName == "" {
 		return nil, nil, nil
 	}
-	return o.read(ctx, s, pods[i].Spec.NodeName, flowapi.Query{Namespace: namespace, Pod: pod, Why: true})
+	return o.read(ctx, s, pods[i].Spec.NodeName, flowapi.Query{Namespace: namespace, Pod: pod, Why: true, TC: true})
 }
 
 func (o *readOptions) trace(ctx context.Context, source, target string) (*answer.Traced, error) {

@@ -49,7 +49,7 @@ func (s *flowServer) endpoint() *v1alpha1.AgentEndpoint {
 func (s *flowServer) run(ctx context.Context) error {
 	source := nodeflows.New(nodeflows.Config{
 		Node: s.Node.Node, Switch: vswitchd(s.Config), State: s.sampling.State, Newest: s.sampling.Newest, Logger: s.Logger,
-		Counters: s.netns.Counters,
+		Counters: s.netns.Counters, Rules: s.netns.FlowRules,
 	})
 	source.Register(s.metrics)
 	handler := flowapi.Handler(source)

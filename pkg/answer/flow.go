@@ -84,6 +84,9 @@ func (e *FlowExplained) Text(p *Page) {
 	if e.Flow.Why != nil && e.Flow.Why.Problem != "" {
 		rows = append(rows, []string{"  ", e.Flow.Why.Problem})
 	}
+	for _, row := range legFlow(&e.Flow).tcRow() {
+		rows = append(rows, append([]string{"  "}, row[1:]...))
+	}
 	p.Table(rows)
 	e.printStreamsOf(p)
 }

@@ -68,6 +68,9 @@ func TestLive_JoinsBothNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := text(t, l)
+	if strings.Contains(got, "rule of TC") {
+		t.Errorf("rules of TC that no agent gave in\n%s", got)
+	}
 	for _, part := range []string{
 		"pod/shop/web-0 to svc/shop/db tcp:5432: ALLOWED", "node w1  ovs, 70 packets (50 a second) because of action (hash)", "load balancer", "svc/shop/db",
 		"tunnel with 192.0.2.2", "node w2  hardware, 69 packets", "netpol/shop/db-ingress", "back, node w1  hardware, 30 packets", "3 of 4 flows named",
@@ -86,6 +89,33 @@ func TestLive_JoinsBothNodes(t *testing.T) {
 	want.To = "pod/shop/db-0"
 	if l, err = NewLive(shop(t), want, flows[2:3], nil); err != nil || l.Verdict != "dropped" || l.Code != Degraded || !strings.Contains(text(t, l), "DROPPED") {
 		t.Errorf("%v, %+v", err, l)
+	}
+}
+
+// TestLive_SaysWhichRuleOfTCAFlowIs, with the packets that the driver has counted, in text and JSON; or why it is not known.
+func TestLive_SaysWhichRuleOfTCAFlowIs(t *testing.T) {
+	for want, rule := range map[string]flowapi.TCRule{
+		"pref 2 handle 0x1f in_hw  68 packets in hardware":            {Priority: 2, Handle: 31, InHardware: true, Packets: 68},
+		"pref 2 handle 0x1f not_in_hw  0 packets in hardware":         {Priority: 2, Handle: 31},
+		"not known: TC has no rule of the flow on genev_sys_6081 now": {Problem: "TC has no rule of the flow on genev_sys_6081 now"},
+	} {
+		flows := shopFlows()
+		flows[2].Why.TC = &rule
+		l, err := NewLive(shop(t), streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, flows, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Fields(text(t, l))
+		if got := strings.Join(words, " "); !strings.Contains(got, "rule of TC "+strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("no %q in\n%s", want, text(t, l))
+		}
+		if len(l.Legs) != 3 || l.Legs[1].Parts[0].TC != &rule || l.Legs[0].Parts[0].TC != nil {
+			t.Errorf("%+v", l.Legs)
+		}
+		e, err := ExplainFlow(shop(t), "w2", "c", flows[2:3], nil)
+		if err != nil || !strings.Contains(strings.Join(strings.Fields(text(t, e)), " "), "rule of TC "+strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("%v: no %q in\n%s", err, want, text(t, e))
+		}
 	}
 }
 

@@ -51,6 +51,8 @@ type LegFlow struct {
 	Next    []uint32   `json:"next,omitempty"`
 	Steps   []LiveStep `json:"steps,omitempty"`
 	Problem string     `json:"problem,omitempty"`
+	// TC is the flow's rule there.
+	TC *flowapi.TCRule `json:"tc,omitempty"`
 }
 
 // LiveStep is a decision.
@@ -135,7 +137,7 @@ func legFlow(f *flowapi.Flow) LegFlow {
 	if f.Why == nil {
 		return out
 	}
-	out.Problem = f.Why.Problem
+	out.Problem, out.TC = f.Why.Problem, f.Why.TC
 	for _, r := range f.Why.Rules {
 		if r.Name == nil || r.Name.What == "" && r.Name.Problem == "" {
 			continue
@@ -199,6 +201,7 @@ func (l *Live) Text(p *Page) {
 				rows = append(rows, append([]string{fmt.Sprintf("%3d", number)}, step.cells()...))
 			}
 			rows = append(rows, []string{"", fmt.Sprintf("flow %d of %d", i+1, len(leg.Parts)), part.ID, string(part.Place) + " " + part.Problem})
+			rows = append(rows, part.tcRow()...)
 		}
 		p.Table(rows)
 		switch {
@@ -210,6 +213,21 @@ func (l *Live) Text(p *Page) {
 	}
 	p.Line("")
 	p.Line("%d of %d flows named; no packet was sent", l.Named, l.Flows)
+}
+
+// tcRow is the rule of TC as a row, if it is known or should be.
+func (f LegFlow) tcRow() [][]string {
+	switch {
+	case f.TC == nil:
+		return nil
+	case f.TC.Problem != "":
+		return [][]string{{"", "rule of TC", "not known: " + f.TC.Problem}}
+	}
+	taken := "not_in_hw"
+	if f.TC.InHardware {
+		taken = "in_hw"
+	}
+	return [][]string{{"", "rule of TC", fmt.Sprintf("pref %d handle 0x%x %s", f.TC.Priority, f.TC.Handle, taken), fmt.Sprintf("%d packets in hardware", f.TC.Packets)}}
 }
 
 func reasonOf(at flowapi.Placed) string {

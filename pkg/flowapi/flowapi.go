@@ -75,6 +75,8 @@ type Query struct {
 	Limit int
 	// Why asks for the rules of each flow, too.
 	Why bool
+	// TC asks for the rule of TC of each flow, with its Why.
+	TC bool
 	// Counters asks for those of the pods' representors, too.
 	Counters bool
 }
@@ -201,10 +203,24 @@ type Why struct {
 	Obstacles []offload.Obstacle `json:"obstacles,omitempty"`
 
 	Rules []Rule `json:"rules,omitempty"`
+	// TC is there if it was asked for and the flow is not in Open vSwitch alone.
+	TC *TCRule `json:"tc,omitempty"`
 	// Reconstructed: the rules are those by which the flow would be made now. ovs-vswitchd does not know them of a flow that had
 	// a single packet, or that has ended.
 	Reconstructed bool `json:"reconstructed,omitempty"`
 	// Problem says why the rules are not known.
+	Problem string `json:"problem,omitempty"`
+}
+
+// TCRule is the rule of TC that a flow is, as "tc -s filter show" has it.
+type TCRule struct {
+	Priority uint16 `json:"priority,omitempty"`
+	Handle   uint32 `json:"handle,omitempty"`
+	// InHardware: the driver has taken the rule (in_hw).
+	InHardware bool `json:"inHardware,omitempty"`
+	// Packets are those that the driver has counted.
+	Packets uint64 `json:"hardwarePackets"`
+	// Problem says why the rule is not known.
 	Problem string `json:"problem,omitempty"`
 }
 

@@ -54,7 +54,7 @@ func TestClient_GetsWhatTheHandlerServes(t *testing.T) {
 	if got, err := c.Summary(ctx, true); err != nil || !source.fresh || cmp.Diff(wantSummary, got) != "" {
 		t.Errorf("fresh %v, %v\n%s", source.fresh, err, cmp.Diff(wantSummary, got))
 	}
-	q := Query{Namespace: "shop", Pod: "web", All: true, Limit: 5, Why: true, Counters: true}
+	q := Query{Namespace: "shop", Pod: "web", All: true, Limit: 5, Why: true, TC: true, Counters: true}
 	wantFlows, _ := (&fake{}).Flows(ctx, q)
 	got, err := c.Flows(ctx, q)
 	if diff := cmp.Diff(wantFlows, got); err != nil || diff != "" {

@@ -65,7 +65,7 @@ func (q Query) Values() url.Values {
 			v.Set(key, value)
 		}
 	}
-	for key, value := range map[string]bool{"all": q.All, "why": q.Why, "counters": q.Counters} {
+	for key, value := range map[string]bool{"all": q.All, "why": q.Why, "tc": q.TC, "counters": q.Counters} {
 		if value {
 			v.Set(key, "true")
 		}
@@ -78,7 +78,7 @@ func (q Query) Values() url.Values {
 
 func parseQuery(v url.Values) (Query, error) {
 	q := Query{
-		Namespace: v.Get("namespace"), Pod: v.Get("pod"), All: v.Get("all") == "true", Why: v.Get("why") == "true",
+		Namespace: v.Get("namespace"), Pod: v.Get("pod"), All: v.Get("all") == "true", Why: v.Get("why") == "true", TC: v.Get("tc") == "true",
 		Counters: v.Get("counters") == "true", Limit: DefaultLimit,
 	}
 	if text := v.Get("limit"); text != "" {

@@ -14,6 +14,7 @@ var (
 	GroupSocket     = groupSocket
 	Inside          = inside
 	ParseCPUHit     = parseCPUHit
+	ParseFlowRule   = parseFlowRule
 	Uevents         = uevents
 )
 

@@ -32,7 +32,9 @@ type Config struct {
 	Newest func() (offload.Report, time.Time, bool)
 	// Counters reads those of a representor.
 	Counters func(port string) (netdev.Counters, error)
-	Logger   *slog.Logger
+	// Rules reads the rules of TC of the flows that come in by a port.
+	Rules  func(port string) ([]netdev.FlowRule, error)
+	Logger *slog.Logger
 }
 
 // Source is a flowapi.Source of one node.
@@ -94,9 +96,12 @@ func (s *Source) Flows(ctx context.Context, q flowapi.Query) (*flowapi.Flows, er
 		out.Ports = s.ports(q)
 	}
 	if q.Why {
-		return out, s.explain(ctx, d, out.Flows)
+		err = s.explain(ctx, d, out.Flows)
 	}
-	return out, nil
+	if q.TC && err == nil {
+		s.addTC(out.Flows)
+	}
+	return out, err
 }
 
 // ports reads the counters of the representors of pods.
@@ -127,7 +132,9 @@ func (s *Source) Why(ctx context.Context, id string) (*flowapi.Why, error) {
 		return nil, flowapi.ErrNoFlow
 	}
 	one := []flowapi.Flow{d.flows[at]}
-	err = s.explain(ctx, d, one)
+	if err = s.explain(ctx, d, one); err == nil {
+		s.addTC(one)
+	}
 	return one[0].Why, err
 }
 

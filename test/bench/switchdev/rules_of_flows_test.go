@@ -21,7 +21,7 @@ func (n *ovsNode) source() *nodeflows.Source {
 	return nodeflows.New(nodeflows.Config{
 		Node: n.name, Switch: n.vswitchd(), Logger: slog.New(slog.DiscardHandler),
 		State:    func() offload.State { return offload.State{Ports: n.ports, Settings: n.settings} },
-		Counters: n.counters,
+		Counters: n.counters, Rules: n.rules,
 		Newest:   func() (offload.Report, time.Time, bool) { return offload.Report{}, time.Time{}, false },
 	})
 }
@@ -36,13 +36,13 @@ func TestFlows_RulesOfHardwareFlowsAreKnown(t *testing.T) {
 	}
 	for _, n := range w.nodes {
 		began := time.Now()
-		flows, err := n.source().Flows(t.Context(), flowapi.Query{All: true, Why: true})
+		flows, err := n.source().Flows(t.Context(), flowapi.Query{All: true, Why: true, TC: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		took := time.Since(began)
 		cookies := n.actionCookies()
-		all, hardware, used, known, inTC := len(flows.Flows), 0, 0, 0, 0
+		all, hardware, used, known, inTC, ruled, counted := len(flows.Flows), 0, 0, 0, 0, 0, uint64(0)
 		for _, f := range flows.Flows {
 			if f.Place != offload.Hardware {
 				continue
@@ -60,10 +60,16 @@ func TestFlows_RulesOfHardwareFlowsAreKnown(t *testing.T) {
 			if cookies[f.ID] {
 				inTC++
 			}
+			if rule := f.Why.TC; rule != nil && rule.InHardware {
+				ruled++
+				counted += rule.Packets
+			} else {
+				t.Errorf("%s: flow %s in hardware has the rule of TC %+v", n.name, f.ID, rule)
+			}
 		}
 		t.Logf("%s: %d flows, %d in hardware, %d of them with packets: rules of %d, action cookies of %d; all asked in %s", n.name, all, hardware, used, known, inTC, took)
-		if used == 0 || inTC < hardware {
-			t.Errorf("%s: %d flows in hardware, action cookies of %d: %v", n.name, hardware, inTC, cookies)
+		if used == 0 || inTC < hardware || ruled < hardware || counted == 0 {
+			t.Errorf("%s: %d flows in hardware, action cookies of %d, rules of TC of %d with %d packets: %v", n.name, hardware, inTC, ruled, counted, cookies)
 		}
 		_, err = n.source().Why(context.Background(), "00000000-0000-0000-0000-000000000000")
 		if err == nil {

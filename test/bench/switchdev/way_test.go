@@ -103,6 +103,15 @@ func (n *ovsNode) counters(port string) (netdev.Counters, error) {
 	return ns.Counters(port)
 }
 
+func (n *ovsNode) rules(port string) ([]netdev.FlowRule, error) {
+	ns, err := netdev.Open("/run/netns/" + n.name)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	return ns.FlowRules(port)
+}
+
 func (n *ovsNode) mustCount(port string) netdev.Counters {
 	n.Helper()
 	c, err := n.counters(port)

@@ -1,0 +1,102 @@
+package netdev_test
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
+)
+
+// TestFlowRules_OfALinkWithoutRules: with and without a qdisc for rules of TC there is none. The bench has the control, with a NIC.
+func TestFlowRules_OfALinkWithoutRules(t *testing.T) {
+	path := netdevtest.NewNS(t)
+	ns, err := netdev.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	if _, err := ns.FlowRules("absent0"); !errors.Is(err, netdev.ErrNotFound) {
+		t.Errorf("of a link that is not there: %v", err)
+	}
+	handle := netdevtest.Handle(t, path)
+	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "rep0"}, PeerName: "peer0"}
+	if err := handle.LinkAdd(link); err != nil {
+		t.Fatal(err)
+	}
+	nothing := func(when string) {
+		t.Helper()
+		if got, err := ns.FlowRules("rep0"); err != nil || len(got) != 0 {
+			t.Errorf("%s: %+v, %v", when, got, err)
+		}
+	}
+	nothing("without a qdisc")
+	qdisc := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}}
+	if err := handle.QdiscAdd(qdisc); err != nil {
+		t.Skip("the kernel has no ingress qdisc: ", err)
+	}
+	nothing("without a rule")
+}
+
+// filterOf is a rule as the kernel answers it: pkt_cls.h, gen_stats.h.
+func filterOf(kind string, flags uint32, actions ...*nl.RtAttr) []byte {
+	head := nl.TcMsg{Handle: 7, Info: 3<<16 | 0x0008}
+	options := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	options.AddRtAttr(nl.TCA_FLOWER_FLAGS, nl.Uint32Attr(flags))
+	list := options.AddRtAttr(nl.TCA_FLOWER_ACT, nil)
+	for _, a := range actions {
+		list.AddChild(a)
+	}
+	out := append([]byte{}, head.Serialize()...)
+	out = append(out, nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)).Serialize()...)
+	return append(out, options.Serialize()...)
+}
+
+// actionOf has a cookie, and counters of all packets and of those in hardware.
+func actionOf(number int, cookie string, hardware uint32) *nl.RtAttr {
+	bytes, _ := hex.DecodeString(cookie) // of this file
+	counted := func(packets uint32) []byte { return append(make([]byte, 8), nl.Uint32Attr(packets)...) }
+	action := nl.NewRtAttr(number, nil)
+	action.AddRtAttr(nl.TCA_ACT_COOKIE, bytes)
+	stats := action.AddRtAttr(nl.TCA_ACT_STATS, nil)
+	stats.AddRtAttr(nl.TCA_STATS_BASIC, counted(hardware+5))
+	stats.AddRtAttr(nl.TCA_STATS_BASIC_HW, counted(hardware))
+	return action
+}
+
+// TestParseFlowRule_FindsTheFlowByTheCookie, whose words have their bytes in the machine's order, and what the driver counts at the
+// last action. Rules of other classifiers and those without a UFID are of no flow.
+func TestParseFlowRule_FindsTheFlowByTheCookie(t *testing.T) {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		t.Skip("the bytes below are those of a little-endian machine")
+	}
+	const cookie = "36cb5381" + "86461cae" + "d3b3a986" + "d3727903"
+	const flow = "8153cb36-ae1c-4686-86a9-b3d3037972d3"
+	for name, c := range map[string]struct {
+		answer []byte
+		want   netdev.FlowRule
+		ok     bool
+	}{
+		"in a NIC":         {filterOf("flower", 4, actionOf(1, cookie, 50), actionOf(2, cookie, 42)), netdev.FlowRule{Flow: flow, Priority: 3, Handle: 7, InHardware: true, Hardware: 42}, true},
+		"in the kernel":    {filterOf("flower", 8, actionOf(1, cookie, 0)), netdev.FlowRule{Flow: flow, Priority: 3, Handle: 7}, true},
+		"of another kind":  {filterOf("matchall", 4, actionOf(1, cookie, 42)), netdev.FlowRule{}, false},
+		"without a cookie": {filterOf("flower", 4, actionOf(1, "", 42)), netdev.FlowRule{}, false},
+		"without actions":  {filterOf("flower", 4), netdev.FlowRule{}, false},
+	} {
+		got, ok, err := netdev.ParseFlowRule(c.answer)
+		if err != nil || ok != c.ok || ok && got != c.want {
+			t.Errorf("%s: %+v, %v, %v; want %+v, %v", name, got, ok, err, c.want, c.ok)
+		}
+	}
+	whole := filterOf("flower", 4, actionOf(1, cookie, 42))
+	for _, cut := range [][]byte{nil, whole[:nl.SizeofTcMsg-1], append(whole[:nl.SizeofTcMsg:nl.SizeofTcMsg], 0xff, 0xff, 1, 0)} {
+		if _, ok, err := netdev.ParseFlowRule(cut); ok || err == nil {
+			t.Errorf("%x is taken", cut)
+		}
+	}
+}
