@@ -111,7 +111,7 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 	}{
 		{[]string{"explain", "svc/none", "-n", ns}, 1, "there is no service " + ns + "/none"},
 		{[]string{"explain", "netpol/none", "-n", ns}, 1, "there is no NetworkPolicy " + ns + "/none"},
-		{[]string{"trace", "--live", "pod/client", "svc/none", "-n", ns}, 64, ns + "/none"},
+		{[]string{"trace", "--live", "pod/client", "svc/none", "-n", ns}, 1, ns + "/none"},
 		{[]string{"explain", "flow", "none@" + nodes[1]}, 1, "there is no flow none"},
 		{[]string{"explain", "flow", "none"}, 64, "want UFID@NODE"},
 		{[]string{"top", "--by", "cloud"}, 64, "want one of pod"},

@@ -96,7 +96,7 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	if code, _ := page.get(t, "/api/v1/views/node?name="+nodes[1]); code != http.StatusNotFound {
 		t.Errorf("a node, for a tenant: status %d", code)
 	}
-	namesInRelay(t, admin, page, client, vault)
+	namesInRelay(t, openPage(t, viewerConfig(t, ns)), page, client, vault)
 }
 
 func podQuery(ns, name string) url.Values { return url.Values{"name": {ns + "/" + name}} }
@@ -217,12 +217,18 @@ func (p opened) view(t *testing.T, name string, q url.Values, into any) int {
 // tenantConfig makes an account without rights in a namespace, and a kubeconfig with its token.
 func tenantConfig(t *testing.T, ns string) string {
 	t.Helper()
+	return accountConfig(t, ns, "tenant")
+}
+
+// accountConfig is a kubeconfig of a new account, which has no rights.
+func accountConfig(t *testing.T, ns, name string) string {
+	t.Helper()
 	accounts := cluster.client.CoreV1().ServiceAccounts(ns)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := accounts.Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := accounts.CreateToken(t.Context(), "tenant", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
