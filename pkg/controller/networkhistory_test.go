@@ -82,16 +82,20 @@ func (h *networkHistory) run(t *testing.T) {
 	}
 }
 
-// completes makes what is missing. A pod that waits for one of its networks keeps what it has on the others, and gets nothing
+// completes makes what is missing, and rows of each kind. A pod that waits for one of its networks keeps what it has on the others, and gets nothing
 // from a fresh controller.
 func (h *networkHistory) completes() {
 	for number := range 4 {
 		h.setNAD(fmt.Sprint("n", number), randomNetwork(h.r, number))
 	}
-	if h.primary != "" {
-		h.putMain()
-		h.keepSlices()
+	if h.primary == "" {
+		h.gone(h.policies.Resource(kube.MultiNetworkPolicies()).Namespace("d").Delete(h.ctx(), "mn1", metav1.DeleteOptions{}))
+		h.putMultiPolicy("mn1", "n1")
+		return
 	}
+	h.putMain()
+	put(&h.history, h.client.CoreV1().Services("d"), testService("end", "10.96.0.9"))
+	h.keepSlices()
 }
 
 func (h *networkHistory) steps(n int) {
