@@ -11,16 +11,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// restarted kills processes of the control plane and of a node, one after the other. Connections on primary networks, through
-// a service and to an external host go on. Afterwards new pods start, kubelet's probes pass, and an external host reaches a
-// service at the address that a load balancer gave.
+// kept is the pod with its readiness probe as a liveness probe, too: kubelet starts its container again when that fails.
+func kept(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	pod.Spec.Containers[0].LivenessProbe = pod.Spec.Containers[0].ReadinessProbe
+	return pod
+}
+
+func restarts(pod *corev1.Pod) (n int32) {
+	for _, container := range pod.Status.ContainerStatuses {
+		n += container.RestartCount
+	}
+	return n
+}
+
+// restarted kills processes of the control plane and of a node, kubelet among them, one after the other. Connections on primary
+// networks, through a service and to an external host go on. Afterwards new pods start, kubelet's probes pass and have passed
+// all the time, and an external host reaches a service at the address that a load balancer gave.
 func restarted(t *testing.T, tenants []tenant) {
 	t.Helper()
 	const longest = 5 * time.Second
 	first := tenants[0]
 	for _, pod := range []*corev1.Pod{
-		probed(first.ns, "ready", nodes[1], "serve", echoPort), probed(first.ns, "http", nodes[1], "serve-http", echoPort),
-		probed(first.ns, "deaf", nodes[1], "serve", echoPort+1),
+		kept(probed(first.ns, "ready", nodes[1], "serve", echoPort)), kept(probed(first.ns, "http", nodes[1], "serve-http", echoPort)),
+		probed(first.ns, "deaf", nodes[1], "serve", echoPort+1), kept(probed(first.ns, "dying", nodes[1], "serve-http", echoPort+1)),
 	} {
 		create(t, pod)
 	}
@@ -38,7 +52,7 @@ func restarted(t *testing.T, tenants []tenant) {
 			flows[fmt.Sprintf("%s on network %d", name, i)] = startFlow(t, x.ns, x.pods[1].Name, "tcp", target)
 		}
 	}
-	for _, component := range []string{"controller", "agent@" + nodes[1], "agent@" + nodes[2], "ovn-controller@" + nodes[1], "northd", "nb", "sb"} {
+	for _, component := range []string{"controller", "kubelet@" + nodes[1], "agent@" + nodes[1], "agent@" + nodes[2], "ovn-controller@" + nodes[1], "northd", "nb", "sb"} {
 		restart(t, component)
 		for name, flow := range flows {
 			if !flow.answered(longest) {
@@ -54,6 +68,12 @@ func restarted(t *testing.T, tenants []tenant) {
 	becomesReady(t, first.ns, "new")
 	staysReady(t, ready, "deaf")
 	staysReady(t, http, "deaf")
+	for _, pod := range []string{ready.Name, http.Name} {
+		if n := restarts(waitPod(t, first.ns, pod, "running", isRunning)); n > 0 {
+			t.Errorf("the container of pod %s, whose probes pass, has started again %d times", pod, n)
+		}
+	}
+	waitPod(t, first.ns, "dying", "started again, because its probe fails", func(pod *corev1.Pod) bool { return restarts(pod) > 0 })
 	balanced()
 	for name, flow := range flows {
 		if gap := flow.stop(); gap > longest {
