@@ -130,6 +130,7 @@ func (o *explainOptions) flow(ctx context.Context, name string) (answer.Answer, 
 		return nil, err
 	}
 	answers, missing := from.Named(ctx, []string{node}, flowapi.Query{All: true, Limit: flowapi.MaxLimit})
+	s.Measure(answers)
 	flows := byexec.Joined(answers)
 	missing = append(unknown, missing...)
 	way := answer.WayOf(flows, id)
@@ -228,11 +229,11 @@ func (o *explainOptions) pod(ctx context.Context, name string) (answer.Answer, e
 	if err != nil {
 		missing = append(missing, "streams: "+err.Error())
 	}
-	dpus := s.DPUs
+	dpus, measured := s.DPUs, s.Measured
 	if s, err = o.names(ctx, s, e, flows); err != nil {
 		return nil, err
 	}
-	s.DPUs = dpus
+	s.DPUs, s.Measured = dpus, measured
 	for _, r := range slices.Sorted(maps.Keys(s.Missing)) {
 		if o.from == "" && len(flows) > 0 {
 			missing = append(missing, fmt.Sprintf("%s: %s", r, s.Missing[r]))

@@ -124,5 +124,6 @@ func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node strin
 		nodes = []string{node}
 	}
 	answers, missing := from.Named(ctx, nodes, q)
+	s.Measure(answers)
 	return byexec.Joined(answers), append(unknown, missing...), nil
 }

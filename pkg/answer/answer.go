@@ -35,6 +35,8 @@ type Header struct {
 	Kind       string `json:"kind"`
 	// Taken is when the facts were read.
 	Taken time.Time `json:"taken"`
+	// Measured is when the oldest of the flows were dumped, by the clock of their node.
+	Measured time.Time `json:"measured,omitzero"`
 	// Code is the exit code.
 	Code Code `json:"exitCode"`
 	// Missing are facts that could not be read, with the reason.
@@ -57,7 +59,7 @@ type Answer interface {
 func (h *Header) Head() *Header { return h }
 
 func header(kind string, s *snapshot.Snapshot) Header {
-	h := Header{APIVersion: Version, Kind: kind, Taken: s.Taken, DPUs: s.DPUs}
+	h := Header{APIVersion: Version, Kind: kind, Taken: s.Taken, Measured: s.Measured, DPUs: s.DPUs}
 	for _, r := range slices.Sorted(maps.Keys(s.Missing)) {
 		h.Missing = append(h.Missing, fmt.Sprintf("%s: %s", r, s.Missing[r]))
 	}
@@ -81,6 +83,9 @@ func Write(w io.Writer, a Answer, format string, now time.Time) error {
 			page.Line("not known: %s", missing)
 		}
 		page.Line("as of %s, %s ago", h.Taken.Format(time.RFC3339), age(now.Sub(h.Taken)))
+		if !h.Measured.IsZero() {
+			page.Line("flows as of %s, %s ago", h.Measured.UTC().Format(time.RFC3339), age(now.Sub(h.Measured)))
+		}
 		if h.Next != "" {
 			page.Line("next: %s", h.Next)
 		}

@@ -429,3 +429,39 @@ func TestPodsAtEnds_AreThoseOfTheNodesOfTunnels(t *testing.T) {
 		}
 	}
 }
+
+// TestMeasured_IsThatOfTheOldestFlows: of all nodes that answered, in text and JSON. Without flows there is no such line.
+func TestMeasured_IsThatOfTheOldestFlows(t *testing.T) {
+	now := taken.Add(10 * time.Second)
+	for name, c := range map[string]struct {
+		answers []*flowapi.Flows
+		want    string
+	}{
+		"no flows":  {nil, ""},
+		"two nodes": {[]*flowapi.Flows{{Taken: taken.Add(7 * time.Second)}, {Taken: taken.Add(2 * time.Second)}, {Taken: taken.Add(9 * time.Second)}}, "flows as of " + taken.Add(2*time.Second).Format(time.RFC3339) + ", 8 s ago\n"},
+	} {
+		s := shop(t)
+		s.Measure(c.answers)
+		streamsOf, err := NewStreams(s, shopFlows(), nil, Filter{}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, err := NewLive(s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, shopFlows(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var summaries []*flowapi.Summary
+		for _, got := range c.answers {
+			summaries = append(summaries, &flowapi.Summary{Taken: got.Taken})
+		}
+		for _, a := range []Answer{streamsOf, live, NewTop(shop(t), "node", summaries, nil, false), NewTopStreams(streamsOf, "stream", false)} {
+			var out, js strings.Builder
+			if err := errors.Join(Write(&out, a, "text", now), Write(&js, a, "json", now)); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), "flows as of") != (c.want != "") || strings.Contains(js.String(), `"measured"`) != (c.want != "") {
+				t.Errorf("%s: %s: no %q in\n%s", name, a.Head().Kind, c.want, out.String())
+			}
+		}
+	}
+}

@@ -53,7 +53,7 @@ func (e *PodExplained) AddStreams(s *snapshot.Snapshot, flows []flowapi.Flow, mi
 	if err != nil {
 		return err
 	}
-	e.Missing, e.DPUs = append(e.Missing, missing...), s.DPUs
+	e.Missing, e.DPUs, e.Measured = append(e.Missing, missing...), s.DPUs, s.Measured
 	byID := map[string]*flowapi.Flow{}
 	for i := range flows {
 		byID[flows[i].ID] = &flows[i]

@@ -44,6 +44,9 @@ func NewTop(s *snapshot.Snapshot, by string, summaries []*flowapi.Summary, missi
 	rows := map[string]*TopRow{}
 	for _, summary := range summaries {
 		t.Total.add(summary.Total, summary.Seconds)
+		if !summary.Taken.IsZero() && (t.Measured.IsZero() || summary.Taken.Before(t.Measured)) {
+			t.Measured = summary.Taken
+		}
 		switch by {
 		case "node":
 			row := &TopRow{Name: summary.Node}

@@ -98,3 +98,12 @@ func (s *Snapshot) readFlows(r io.Reader) error {
 	}
 	return nil
 }
+
+// Measure takes along when flows were dumped.
+func (s *Snapshot) Measure(answers []*flowapi.Flows) {
+	for _, got := range answers {
+		if s.Measured.IsZero() || got.Taken.Before(s.Measured) {
+			s.Measured = got.Taken
+		}
+	}
+}

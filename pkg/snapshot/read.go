@@ -26,6 +26,8 @@ type Snapshot struct {
 	Missing map[Resource]string `json:"missing,omitempty"`
 	// DPUs are the Nodes of DPUs by the host whose flows they have.
 	DPUs map[string]string `json:"-"`
+	// Measured is when the oldest of the flows that were asked of nodes were dumped, by the nodes' clocks.
+	Measured time.Time `json:"-"`
 	// Unread says which flows of nodes were not read.
 	Unread *Unread `json:"unread,omitempty"`
 
