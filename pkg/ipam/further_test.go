@@ -372,11 +372,11 @@ func TestFurther_NetworkComesBack(t *testing.T) {
 	former := node.DeepCopy()
 	delete(networks, "red")
 	decideNode(t, a, node)
-	if got := a.Subnets.Recorded(former, "red"); got != nil {
+	if got := a.Recorded(former, "red"); got != nil {
 		t.Errorf("on a network that is gone: %v", got)
 	}
 	networks["red"] = red
-	if got := a.Subnets.Recorded(former, "red"); len(got) != 1 || got[0].String() != "10.3.0.0/24" {
+	if got := a.Recorded(former, "red"); len(got) != 1 || got[0].String() != "10.3.0.0/24" {
 		t.Errorf("after its return: %v", got)
 	}
 	if d := decideNode(t, a, former); len(d.Annotations) != 0 {

@@ -22,7 +22,7 @@ func (n *ovsNode) source() *nodeflows.Source {
 		Node: n.name, Switch: n.vswitchd(), Logger: slog.New(slog.DiscardHandler),
 		State:    func() offload.State { return offload.State{Ports: n.ports, Settings: n.settings} },
 		Counters: n.counters, Rules: n.rules,
-		Newest:   func() (offload.Report, time.Time, bool) { return offload.Report{}, time.Time{}, false },
+		Newest: func() (offload.Report, time.Time, bool) { return offload.Report{}, time.Time{}, false },
 	})
 }
 
