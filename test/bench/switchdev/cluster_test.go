@@ -41,6 +41,9 @@ type endpoint struct {
 	rep          string
 }
 
+// addresses are in the order of families.
+func (e *endpoint) addresses() []string { return []string{e.v4, e.v6} }
+
 // newCluster joins the NICs by a cable.
 func newCluster(t *testing.T, hwOffload bool) *cluster {
 	t.Helper()

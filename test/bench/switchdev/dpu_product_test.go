@@ -50,7 +50,7 @@ func TestInsideDPUProduct(t *testing.T) {
 			w.what += ", " + string(family)
 			ways = append(ways, w)
 		}
-		direct = append(direct, way{what: string(family), client: a.gate(), server: web.gate(), to: []string{[]string{web.v4, web.v6}[i]}})
+		direct = append(direct, way{what: string(family), client: a.gate(), server: web.gate(), to: []string{web.addresses()[i]}})
 	}
 	ways = ofTier(ways)
 	for _, w := range ways {

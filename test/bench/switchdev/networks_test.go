@@ -5,6 +5,7 @@ package switchdev
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -72,6 +74,55 @@ func defineNetwork(t *testing.T, client dynamic.Interface, namespace, name strin
 	ok(t, err)
 }
 
+// onVFs names the resource of the VFs that pods get on a network.
+func onVFs(t *testing.T, client dynamic.Interface, networks ...string) {
+	t.Helper()
+	for _, name := range networks {
+		nads := client.Resource(kube.NADs()).Namespace("default")
+		nad, err := nads.Get(t.Context(), name, metav1.GetOptions{})
+		ok(t, err)
+		nad.SetAnnotations(map[string]string{contract.ResourceNameKey: "ovn-offload.io/vf"})
+		_, err = nads.Update(t.Context(), nad, metav1.UpdateOptions{})
+		ok(t, err)
+	}
+}
+
+// given waits until the controller has given a pod addresses on networks.
+func (p *product) given(pod string, keys ...string) {
+	p.t.Helper()
+	eventually(p.t, pod+" has addresses", patience, func() bool {
+		object, err := p.server.CoreV1().Pods("default").Get(p.t.Context(), pod, metav1.GetOptions{})
+		ok(p.t, err)
+		return !slices.ContainsFunc(keys, func(key string) bool {
+			network, err := contract.ParsePodNetwork(object.Annotations[contract.PodNetworksKey], key)
+			return err != nil || network == nil
+		})
+	})
+}
+
+// onNetwork is the gate of an interface that CNI has made, and the pod's first address there.
+// The key is that of the network in the pod's annotation.
+func (p *product) onNetwork(n *ovsNode, pod sandbox, link, key string) (gate, string) {
+	t := p.t
+	t.Helper()
+	object, err := p.server.CoreV1().Pods("default").Get(t.Context(), pod.name, metav1.GetOptions{})
+	ok(t, err)
+	network, err := contract.ParsePodNetwork(object.Annotations[contract.PodNetworksKey], key)
+	ok(t, err)
+	owner := contract.PodOwner("default", pod.name)
+	if key != contract.DefaultNetwork {
+		owner = owner.On(key)
+	}
+	id := plug.LogicalPort(owner)
+	port := n.vsctl("--bare", "--columns=name", "find", "Interface", "external_ids:iface-id="+id)
+	if network == nil || port == "" {
+		t.Fatalf("%s has no port %s on %s: %v", pod.name, id, key, object.Annotations)
+	}
+	_, err = try(inside(n.name, "cat", "/sys/class/net/"+port+"/phys_port_name")...) // a veth has none
+	n.ports = append(n.ports, offload.Port{Name: port, Device: offload.Device{Representor: err == nil, HWTC: err == nil, Function: err == nil}})
+	return gate{pod.ns, link, port, n}, network.Addresses[0].Addr().String()
+}
+
 // addOn makes a pod with a VF on one further network, and plugs the VF in when the controller has given it an address.
 func (p *product) addOn(name string, n *ovsNode, vf int, nad string) *endpoint {
 	p.t.Helper()
@@ -98,6 +149,9 @@ func (p *product) attach(e *endpoint, namespace, on string, annotations map[stri
 	})
 	given := time.Since(start)
 	e.v4 = network.Addresses[0].Addr().String()
+	if len(network.Addresses) > 1 {
+		e.v6 = network.Addresses[1].Addr().String()
+	}
 	p.pods[e.name] = e
 	owner := contract.PodOwner(namespace, e.name)
 	if on != contract.DefaultNetwork {

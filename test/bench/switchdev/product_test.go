@@ -227,7 +227,7 @@ func slice(service string, family int, to *endpoint) *discoveryv1.EndpointSlice 
 		AddressType: discoveryv1.AddressType(families()[family]),
 	}
 	if to != nil {
-		s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{[]string{to.v4, to.v6}[family]}}}
+		s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{to.addresses()[family]}}}
 	}
 	for name, port := range map[string]int32{"iperf": iperfPort, "tcp": probePort, "udp": probePort} {
 		protocol := corev1.ProtocolTCP

@@ -17,8 +17,8 @@ import (
 // primaries are the primary networks of the namespaces with their names.
 func primaries() map[string]map[string]any {
 	return map[string]map[string]any{
-		"red":  {"topology": "layer3", "subnets": "10.211.0.0/16/24"},
-		"blue": {"topology": "layer2", "subnets": "10.212.0.0/24"},
+		"red":  {"topology": "layer3", "subnets": "10.211.0.0/16/24,fd00:211::/48/64"},
+		"blue": {"topology": "layer2", "subnets": "10.212.0.0/24,fd00:212::/64"},
 	}
 }
 
@@ -49,40 +49,47 @@ func (p *product) tenants() []way {
 		return e
 	}
 	red, blue, shop := pod("red", "reda", first, 0, "red/main"), pod("blue", "bluea", first, 1, "blue/main"), pod("shop", "shopa", first, 2, contract.DefaultNetwork)
-	between := func(what string, client, server *endpoint) way {
-		return way{what: what, client: client.gate(), server: server.gate(), to: []string{server.v4}}
+	redb, blueb, shopb := pod("red", "redb", second, 0, "red/main"), pod("blue", "blueb", second, 1, "blue/main"), pod("shop", "shopb", second, 2, contract.DefaultNetwork)
+	shopc := pod("shop", "shopc", first, 3, contract.DefaultNetwork)
+	var ways []way
+	for i, family := range families() {
+		between := func(what string, client, server *endpoint) way {
+			return way{what: what + ", " + string(family), client: client.gate(), server: server.gate(), to: []string{server.addresses()[i]}}
+		}
+		leaves := func(what string, client *endpoint) way {
+			return way{what: what + ", " + string(family), client: client.gate(), server: first.wire(), to: outsides()[i : i+1]}
+		}
+		ways = append(ways,
+			between("primary layer3, other node", red, redb), between("primary layer2, other node", blue, blueb),
+			between("NamespaceSubnet, other node", shop, shopb), between("NamespaceSubnet, same node", shop, shopc),
+			leaves("primary layer3, to outside", red), leaves("primary layer2, to outside", blue), leaves("NamespaceSubnet, to outside", shop))
 	}
-	leaves := func(what string, client *endpoint) way {
-		return way{what: what, client: client.gate(), server: first.wire(), to: outsides()[:1]}
-	}
-	return []way{
-		between("primary layer3, other node", red, pod("red", "redb", second, 0, "red/main")),
-		between("primary layer2, other node", blue, pod("blue", "blueb", second, 1, "blue/main")),
-		between("NamespaceSubnet, other node", shop, pod("shop", "shopb", second, 2, contract.DefaultNetwork)),
-		between("NamespaceSubnet, same node", shop, pod("shop", "shopc", first, 3, contract.DefaultNetwork)),
-		leaves("primary layer3, to outside", red), leaves("primary layer2, to outside", blue), leaves("NamespaceSubnet, to outside", shop),
-	}
+	return ways
 }
 
-// TestTenants_VFTrafficIsInHardware: of primary networks and of a NamespaceSubnet, with the rows of the product. Pods of
-// other networks do not answer.
+// TestTenants_VFTrafficIsInHardware: of primary networks and of a NamespaceSubnet, with the rows of the product, in both
+// families. Pods of other networks do not answer.
 func TestTenants_VFTrafficIsInHardware(t *testing.T) {
 	tier.Full(t, "TestOffload_TrafficOfProduct shows the same on the default network")
 	p := newProductWith(t, true, kindsOfObjects(t))
 	for _, w := range p.tenants() {
 		t.Run(w.what, w.row)
 	}
-	unknown := p.pods["shopb"]
-	for _, name := range []string{"reda", "bluea"} {
-		if out, err := try(inside(unknown.name, "ping", "-c2", "-W1", p.pods[name].v4)...); err == nil {
-			t.Errorf("a pod of another network is reached: %s", out)
+	reaches := func(from, to string, family int) bool {
+		_, err := try(inside(from, "ping", "-c2", "-W2", p.pods[to].addresses()[family])...)
+		return err == nil
+	}
+	for i, family := range families() {
+		for _, pair := range [][2]string{{"shopb", "reda"}, {"shopb", "bluea"}, {"redb", "bluea"}} {
+			if reaches(pair[0], pair[1], i) {
+				t.Errorf("%s reaches %s of another network, %s", pair[0], pair[1], family)
+			}
 		}
-	}
-	if out, err := try(inside("redb", "ping", "-c2", "-W1", p.pods["bluea"].v4)...); err == nil {
-		t.Errorf("a pod of another primary network is reached: %s", out)
-	}
-	for from, to := range map[string]string{"redb": "reda", "blueb": "bluea"} {
-		run(t, inside(from, "ping", "-c2", "-W2", p.pods[to].v4)...)
+		for from, to := range map[string]string{"redb": "reda", "blueb": "bluea"} {
+			if !reaches(from, to, i) {
+				t.Errorf("%s does not reach %s of its network, %s", from, to, family)
+			}
+		}
 	}
 }
 

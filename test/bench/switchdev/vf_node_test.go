@@ -123,7 +123,7 @@ func (n *podNode) serve() {
 	})
 	bridge := &plug.OVS{DB: db, Bridge: "br-int", Host: host}
 	cfg := cni.Defaults()
-	cfg.MTU = func() int { return 1400 }
+	cfg.MTU, cfg.Native = func() int { return 1400 }, true
 	cfg.Socket = filepath.Join(n.dir, "cni", "cni.sock")
 	n.socket = cfg.Socket
 	server, err := cni.NewServer(cfg, cni.Deps{

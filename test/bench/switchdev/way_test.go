@@ -206,3 +206,16 @@ func (w way) inSoftware(t *testing.T) {
 		t.Errorf("the reason: %+v", report.Outside)
 	}
 }
+
+// fromVeth holds that what a veth sends is in software while OVS offloads, and why.
+func (w way) fromVeth(t *testing.T) {
+	w.begin(t)
+	e := w.measure(t, "2")[0]
+	if e.counted.From.Hardware.Bytes != 0 || e.packets.Hardware != 0 || e.bytes < enough || e.software < e.bytes/10*9 {
+		t.Errorf("of a veth: %+v, %d of %d bytes came to software, by the rules of TC %+v", e.counted.From, e.software, e.bytes, e.packets)
+	}
+	report := port(t, e.node.sample().Report, e.port)
+	if len(report.Outside) == 0 || report.Outside[0].Detail != "not a representor" {
+		t.Errorf("the reason: %+v", report.Outside)
+	}
+}
