@@ -118,13 +118,12 @@ func (s *Server) restore(ctx context.Context) error {
 	}
 	claims := s.deps.Functions.Ledger.Claims()
 	s.backoff.keep(claims)
+	// All are looked at before the first is put back: that makes its pod busy, which may have others.
+	claims = slices.DeleteFunc(claims, func(c ledger.Claim) bool { return c.Phase != ledger.Attached || !s.needsRestore(c) })
 	var group errgroup.Group
 	group.SetLimit(restoring)
 	errs := make([]error, len(claims))
 	for i, c := range claims {
-		if c.Phase != ledger.Attached || !s.needsRestore(c) {
-			continue
-		}
 		group.Go(func() error {
 			errs[i] = s.again(c, func() error { return s.restoreOne(ctx, c) })
 			return nil

@@ -41,7 +41,7 @@ func TestFlows_RulesOfHardwareFlowsAreKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		took := time.Since(began)
-		cookies := n.actionCookies()
+		cookies := n.actionCookies() // a moment later: flows without packets may be gone
 		all, hardware, used, known, inTC, ruled, counted := len(flows.Flows), 0, 0, 0, 0, 0, uint64(0)
 		for _, f := range flows.Flows {
 			if f.Place != offload.Hardware {
@@ -68,7 +68,7 @@ func TestFlows_RulesOfHardwareFlowsAreKnown(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d flows, %d in hardware, %d of them with packets: rules of %d, action cookies of %d; all asked in %s", n.name, all, hardware, used, known, inTC, took)
-		if used == 0 || inTC < hardware || ruled < hardware || counted == 0 {
+		if used == 0 || inTC < used || ruled < hardware || counted == 0 {
 			t.Errorf("%s: %d flows in hardware, action cookies of %d, rules of TC of %d with %d packets: %v", n.name, hardware, inTC, ruled, counted, cookies)
 		}
 		_, err = n.source().Why(context.Background(), "00000000-0000-0000-0000-000000000000")
