@@ -19,15 +19,22 @@ import (
 
 // TestPrimaryNetworks_ManyLeaveNothing: many networks with one subnet, of both topologies, come and go at once with their
 // namespaces, some with pods and services. Each client has answers of its own network's server, also where another network's
-// server has the same address. The full tier has 300.
+// server has the same address. The full tier has 300, and compares the rows and flows of before and
+// after. With 200 of them, pods of three reach an external host, the switch refuses no packet for too many or too deep actions,
+// and a question of ARP has the actions that it has without networks.
 func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 	if !tier.IsFull() {
 		t.Parallel()
 	}
-	count := tier.Pick(6, 300)
+	count, busy := tier.Pick(6, 300), 200
 	layer3, layer2 := "{cidr: 10.57.0.0/16}", "10.57.0.0/16"
 	if sixes()[0] {
 		layer3, layer2 = "{cidr: 'fd57::/48'}", "'fd57::/64'"
+	}
+	var before load
+	var flood string
+	if tier.IsFull() { // other tests change the counts
+		before, flood = loadOf(t), broadcast(t, nodes[1])
 	}
 	began := time.Now()
 	var namespaces []string
@@ -40,6 +47,17 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 		}
 		if err := userDefined(t, ns, "main", spec); err != nil {
 			t.Fatal(err)
+		}
+		if len(namespaces) == busy {
+			eventually(t, 5*time.Minute, "the last network has rows", func() (bool, string) {
+				groups := nbctl(t, "--bare", "--columns=name", "list", "Load_Balancer_Group")
+				return strings.Contains(groups, ns+"_main/"), groups
+			})
+			reachOutside(t, nodes[1], namespaces[4], namespaces[busy/2], ns) // the addresses of the first are compared
+			if now := broadcast(t, nodes[1]); now != flood {
+				t.Errorf("with %d networks a question of ARP has the actions %s, without %s", busy, now, flood)
+			}
+			t.Logf("%d networks reach an external host after %s", busy, time.Since(began).Round(time.Second))
 		}
 	}
 	var services []*corev1.Service
@@ -58,6 +76,9 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 	sameAddresses(t, namespaces[:4], services)
 	t.Logf("%d networks after %s", count, time.Since(began).Round(time.Second))
 	name := namespaces[0][:strings.LastIndex(namespaces[0], "-")]
+	if tier.IsFull() {
+		t.Logf("before:\n%s\nwith %d networks:\n%s", before, count, loadOf(t))
+	}
 	left := networkTraces(t, name)
 	for _, trace := range []string{"NB Logical_Router:", "NB Load_Balancer:", "NB Static_MAC_Binding:", "SB Datapath_Binding:", nodes[1] + " zones:", nodes[2] + " annotations:"} {
 		if !strings.Contains(left, trace) {
@@ -78,11 +99,14 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 5*time.Minute, "nothing is left of the networks", func() (bool, string) {
+	eventually(t, 8*time.Minute, "nothing is left of the networks", func() (bool, string) {
 		left := networkTraces(t, name)
 		return left == "", left
 	})
 	t.Logf("gone after %s", time.Since(began).Round(time.Second))
+	if tier.IsFull() {
+		t.Logf("afterwards:\n%s", before.leavesNothing(t))
+	}
 }
 
 // sameAddresses checks that a pod of each namespace has answers of the server there alone, by address and by service. Servers
@@ -137,10 +161,7 @@ func networkTraces(t *testing.T, namespace string) string {
 			left = append(left, fmt.Sprintf("%s: %d", where, n))
 		}
 	}
-	for _, table := range []string{
-		"Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "NAT", "Static_MAC_Binding",
-		"Logical_Switch", "Logical_Switch_Port", "Load_Balancer", "Load_Balancer_Group", "Port_Group", "Address_Set",
-	} {
+	for _, table := range networkTables() {
 		add("NB "+table, nbctl(t, "list", table))
 	}
 	for _, table := range []string{"Datapath_Binding", "Port_Binding"} {
@@ -157,4 +178,12 @@ func networkTraces(t *testing.T, namespace string) string {
 		add(node+" annotations", fmt.Sprint(object.Annotations))
 	}
 	return strings.Join(left, ", ")
+}
+
+// networkTables are the tables of the Northbound database that have rows of networks.
+func networkTables() []string {
+	return []string{
+		"Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "NAT", "Static_MAC_Binding",
+		"Logical_Switch", "Logical_Switch_Port", "Load_Balancer", "Load_Balancer_Group", "Port_Group", "Address_Set",
+	}
 }
