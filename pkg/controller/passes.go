@@ -61,11 +61,11 @@ func (c *Zone) add(p *pass, owner contract.Owner) {
 	p.wants = append(p.wants, ovsdb.Want{Owner: owner.String(), Rows: rows})
 }
 
-// replaces is the UID of a pod while an earlier pod of its name, which is gone, holds something; "" otherwise. What that has
-// does not wait for the rows of the pod, which may ask for the same address.
+// replaces is the UID of a pod without a port while an earlier pod of its name, which is gone, holds something; "" otherwise.
+// The earlier pod's rows do not wait for those of the pod, which may ask for the same address.
 func (c *Zone) replaces(owner contract.Owner, holders []types.UID) types.UID {
 	pod := c.view.Pod(owner.Namespace, owner.Name)
-	if pod == nil || !slices.ContainsFunc(holders, func(uid types.UID) bool { return uid != pod.UID }) {
+	if pod == nil || !c.portComesOrGoes(owner) || !slices.ContainsFunc(holders, func(uid types.UID) bool { return uid != pod.UID }) {
 		return ""
 	}
 	return pod.UID
