@@ -3,44 +3,16 @@ package netdev_test
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
 // TestFlowRules_OfALinkWithoutRules: with and without a qdisc for rules of TC there is none. The bench has the control, with a NIC.
 func TestFlowRules_OfALinkWithoutRules(t *testing.T) {
-	path := netdevtest.NewNS(t)
-	ns, err := netdev.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ns.Close() }()
-	if _, err := ns.FlowRules("absent0"); !errors.Is(err, netdev.ErrNotFound) {
-		t.Errorf("of a link that is not there: %v", err)
-	}
-	handle := netdevtest.Handle(t, path)
-	link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "rep0"}, PeerName: "peer0"}
-	if err := handle.LinkAdd(link); err != nil {
-		t.Fatal(err)
-	}
-	nothing := func(when string) {
-		t.Helper()
-		if got, err := ns.FlowRules("rep0"); err != nil || len(got) != 0 {
-			t.Errorf("%s: %+v, %v", when, got, err)
-		}
-	}
-	nothing("without a qdisc")
-	qdisc := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS}}
-	if err := handle.QdiscAdd(qdisc); err != nil {
-		t.Skip("the kernel has no ingress qdisc: ", err)
-	}
-	nothing("without a rule")
+	withoutRules(t, (*netdev.NS).FlowRules, func(rules []netdev.FlowRule) bool { return len(rules) == 0 })
 }
 
 // filterOf is a rule as the kernel answers it: pkt_cls.h, gen_stats.h.

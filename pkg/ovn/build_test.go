@@ -108,10 +108,7 @@ func TestBuild_RowsOfEachCase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			section := map[string]string{}
-			for _, f := range archive.Files {
-				section[f.Name] = string(f.Data)
-			}
+			section := sectionsOf(archive)
 			got := buildCase(t, section)
 			if *update {
 				setFile(archive, "rows", got)
@@ -125,6 +122,14 @@ func TestBuild_RowsOfEachCase(t *testing.T) {
 			}
 		})
 	}
+}
+
+func sectionsOf(archive *txtar.Archive) map[string]string {
+	section := map[string]string{}
+	for _, f := range archive.Files {
+		section[f.Name] = string(f.Data)
+	}
+	return section
 }
 
 func buildCase(t *testing.T, section map[string]string) string {

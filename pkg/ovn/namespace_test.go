@@ -53,10 +53,7 @@ func rowsOf(t *testing.T, file string) (rows []ovsdb.Row) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	section := map[string]string{}
-	for _, f := range archive.Files {
-		section[f.Name] = string(f.Data)
-	}
+	section := sectionsOf(archive)
 	view := readObjects(t, section["objects.yaml"])
 	network := readConfig(t, section["config"], &view.zone)
 	for _, owner := range ownersOf(t, view, section["owner"]) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"time"
 
@@ -38,14 +37,7 @@ func guest(address, port string, name []string) error {
 
 // takeLease gives a card what the first answer of a DHCP server says.
 func takeLease(card netlink.Link) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	client, err := nclient4.New(card.Attrs().Name, nclient4.WithRetry(20))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	got, err := client.Request(ctx)
+	got, err := requested(card.Attrs().Name, time.Minute, nclient4.WithRetry(20))
 	if err != nil {
 		return err
 	}

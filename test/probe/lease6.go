@@ -40,18 +40,13 @@ func lease6(link string) error {
 
 // solicit asks the routers of a link for an advertisement, and prints the first one.
 func solicit(link string) error {
-	iface, err := net.InterfaceByName(link)
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
+	iface, fd, err := discovery(link)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
 	second := unix.NsecToTimeval(timeout.Nanoseconds())
 	if err := errors.Join(
-		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255),
 		unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, link),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &second),
 	); err != nil {
