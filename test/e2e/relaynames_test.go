@@ -45,16 +45,18 @@ func namesInRelay(t *testing.T, viewer, tenant opened, client, vault *corev1.Pod
 		return code == http.StatusOK && strings.Contains(text, "names of flows: asking for names: 403") && strings.Contains(text, vault.Status.PodIP) &&
 			!strings.Contains(text, "NetworkPolicy/"), fmt.Sprint(code, text)
 	})
-	if code, text := tenant.get(t, flows); code != http.StatusOK || !strings.Contains(text, "the leading controller does not answer") || strings.Contains(text, ":9413") {
-		t.Errorf("a tenant without names: status %d: %s", code, text)
-	}
+	// his replica of the relay may be another one, whose right the controller remembers for a minute
+	eventually(t, 2*time.Minute, "a tenant does not learn where the controller is", func() (bool, string) {
+		code, text := tenant.get(t, flows)
+		return code == http.StatusOK && strings.Contains(text, "the leading controller does not answer") && !strings.Contains(text, ":9413"), fmt.Sprint(code, text)
+	})
 	restore()
 	eventually(t, 2*time.Minute, "a viewer of all sees the policies of both namespaces", func() (bool, string) {
 		code, text := viewer.get(t, flows)
 		return code == http.StatusOK && strings.Contains(text, "NetworkPolicy/"+ns+"/lets-out") && strings.Contains(text, "NetworkPolicy/"+other+"/guards-vault") &&
 			!strings.Contains(text, "names of flows"), fmt.Sprint(code, text)
 	})
-	eventually(t, soon, "the tenant sees his policy, and that another one decides", func() (bool, string) {
+	eventually(t, 2*time.Minute, "the tenant sees his policy, and that another one decides", func() (bool, string) {
 		code, text := tenant.get(t, flows)
 		if strings.Contains(text, other) || strings.Contains(text, "guards-vault") {
 			t.Fatalf("the tenant sees a foreign name: %s", text)
