@@ -9,14 +9,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
+	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -30,10 +28,10 @@ type explainOptions struct {
 func explainCommand() *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
-		Use: "explain pod/NAME|node/NAME|svc/NAME|netpol/NAME|flow/UFID@NODE", Args: cobra.MaximumNArgs(2), Short: "is its traffic in hardware, and if not why",
+		Use: "explain pod/NAME|node/NAME|svc/NAME|netpol/NAME|anp/NAME|banp/NAME|cnp/NAME|multi-policy/NAME|flow/UFID@NODE", Args: cobra.MaximumNArgs(2), Short: "is its traffic in hardware, and if not why",
 		Long: "Explain says where the traffic of an object is handled, which objects decide about it, and what keeps it out of hardware.\n" +
 			"The streams of a pod are read from the agent of its node, by pods/exec.",
-		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain pod/web-0 --to svc/db -n shop\n  kubectl offload explain svc/db -n shop\n" +
+		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain pod/web-0 --to svc/db -n shop\n  kubectl offload explain svc/db -n shop\n  kubectl offload explain anp/deny-metadata\n" +
 			"  kubectl offload explain node/worker-1\n  kubectl offload explain flow 8153cb36-ae1c-4686-a9b3-d49f037972d3@worker-1\n  kubectl offload explain --worst 10",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := o.explain(cmd.Context(), args)
@@ -51,10 +49,8 @@ func explainCommand() *cobra.Command {
 	return o.flags(cmd)
 }
 
-// kinds are those that explain takes, with their owners' kinds.
-var kinds = map[string]string{ //nolint:gochecknoglobals // constant
-	"pod": "Pod", "node": "Node", "svc": "Service", "service": "Service", "netpol": "NetworkPolicy", "networkpolicy": "NetworkPolicy",
-}
+// wanted are the kinds that explain takes.
+const wanted = "want pod/NAME, node/NAME, svc/NAME, netpol/NAME, anp/NAME, banp/NAME, cnp/NAME, multi-policy/NAME or flow/UFID@NODE"
 
 func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Answer, error) {
 	if o.worst > 0 && len(args) == 0 {
@@ -65,51 +61,80 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		return answer.NewWorst(s, o.worst)
 	}
 	if len(args) == 0 {
-		return nil, usage{errors.New("want pod/NAME, node/NAME, svc/NAME, netpol/NAME, flow/UFID@NODE or --worst N")}
+		return nil, usage{errors.New(wanted + ", or --worst")}
 	}
 	kind, name, _ := strings.Cut(strings.Join(args, "/"), "/")
+	policy, isPolicy := selected.Named(kind)
+	if isPolicy {
+		name, _, _ = strings.Cut(name, "@") // of the rows on one network
+	}
 	switch {
+	case name == "":
 	case kind == "flow":
 		return o.flow(ctx, name)
-	case kinds[kind] == "" || name == "":
-		return nil, usage{fmt.Errorf("%q: want pod/NAME, node/NAME, svc/NAME, netpol/NAME or flow/UFID@NODE", args[0])}
 	case kind == "node":
 		s, err := o.lists(ctx, snapshot.OfNode(name, o.system))
 		if err != nil {
 			return nil, err
 		}
 		return answer.ExplainNode(s, name)
-	}
-	return o.ofObject(ctx, kinds[kind], name)
-}
-
-// ofObject explains a pod, service or policy.
-func (o *explainOptions) ofObject(ctx context.Context, kind, name string) (answer.Answer, error) {
-	name, err := o.qualified(name)
-	if err != nil {
-		return nil, err
-	}
-	if kind == "Pod" {
-		return o.pod(ctx, name)
-	}
-	if kind == "NetworkPolicy" {
-		if err := o.ensurePolicy(ctx, name); err != nil {
+	case isPolicy && !policy.Namespaced:
+		return o.policy(ctx, policy, name)
+	case isPolicy || kind == "pod" || kind == "svc" || kind == "service":
+		name, err := o.qualified(name)
+		if err != nil {
 			return nil, err
 		}
+		if isPolicy {
+			return o.policy(ctx, policy, name)
+		}
+		if kind == "pod" {
+			return o.pod(ctx, name)
+		}
+		return o.service(ctx, name)
 	}
-	s, err := o.snapshot(ctx, append(answer.FlowResources(), snapshot.NetworkPolicies)...)
+	return nil, usage{fmt.Errorf("%q: %s", args[0], wanted)}
+}
+
+func (o *explainOptions) service(ctx context.Context, name string) (answer.Answer, error) {
+	s, err := o.snapshot(ctx, answer.FlowResources()...)
 	if err != nil {
 		return nil, err
 	}
-	q := flowapi.Query{Why: true} // clients of a service may be anywhere
-	if kind == "NetworkPolicy" {
-		q.Namespace, _, _ = strings.Cut(name, "/") // a policy decides about pods of its namespace
+	flows, missing, err := o.read(ctx, s, "", flowapi.Query{Why: true}) // its clients may be anywhere
+	if err != nil {
+		return nil, err
+	}
+	return answer.ExplainService(s, name, flows, missing)
+}
+
+// policy explains a policy of any kind.
+func (o *explainOptions) policy(ctx context.Context, kind selected.Kind, name string) (answer.Answer, error) {
+	lists := kind.Lists(name, o.system)
+	for _, r := range answer.FlowResources() {
+		lists[r] = r.Lists(o.system)
+	}
+	s, err := o.lists(ctx, lists)
+	if err != nil {
+		return nil, err
+	}
+	found, err := selected.Read(s, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	isComplete := o.from == "" || len(s.Shared(kind.Resource)) > 0 // archives of former versions have no policies
+	if found == nil && s.Missing[kind.Resource] == "" && isComplete {
+		return nil, answer.ErrNotFound{Object: kind.Name + " " + name}
+	}
+	q := flowapi.Query{Why: true}
+	if kind.Namespaced {
+		q.Namespace, _, _ = strings.Cut(name, "/") // it decides about pods of its namespace
 	}
 	flows, missing, err := o.read(ctx, s, "", q)
 	if err != nil {
 		return nil, err
 	}
-	return answer.ExplainObject(s, kind, name, flows, missing)
+	return answer.ExplainPolicy(s, kind, name, flows, missing)
 }
 
 // flow explains the stream of a flow UFID@NODE: all its flows are asked for their rules.
@@ -141,23 +166,6 @@ func (o *explainOptions) flow(ctx context.Context, name string) (answer.Answer, 
 		missing = append(missing, err.Error())
 	}
 	return answer.ExplainFlow(s, node, id, flows, missing)
-}
-
-// ensurePolicy refuses a policy that the cluster does not have. Archives of former versions have none.
-func (o *explainOptions) ensurePolicy(ctx context.Context, name string) error {
-	if o.from != "" {
-		return nil
-	}
-	client, err := o.client()
-	if err != nil {
-		return err
-	}
-	namespace, policy, _ := strings.Cut(name, "/")
-	of := networkingv1.SchemeGroupVersion.WithResource("networkpolicies")
-	if _, err := client.Resource(of).Namespace(namespace).Get(ctx, policy, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return answer.ErrNotFound{Object: "NetworkPolicy " + name}
-	}
-	return nil
 }
 
 // qualified gives a name its namespace.

@@ -9,6 +9,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
+	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
@@ -67,7 +68,7 @@ func flowsCommand() *cobra.Command {
 	f.StringVar(&o.filter.Verdict, "verdict", "", "forwarded or dropped")
 	f.StringVar(&o.filter.Place, "place", "", "hardware, partial, tc or ovs")
 	f.StringVar(&o.filter.Reason, "reason", "", "why it is not in hardware, such as action")
-	f.StringVar(&o.filter.Policy, "policy", "", "NetworkPolicy that decides")
+	f.StringVar(&o.filter.Policy, "policy", "", "policy that decides: NAME of a NetworkPolicy, or KIND/NAME, such as anp/NAME")
 	f.Float64Var(&o.filter.MinRate, "min-pps", 0, "least packets a second, from the second dump of a node on")
 	f.StringVar(&o.node, "node", "", "node; empty: all")
 	f.IntVar(&o.last, "last", 0, "so many streams with the most packets; 0: all")
@@ -77,7 +78,7 @@ func flowsCommand() *cobra.Command {
 // qualify gives names their namespace.
 func (o *flowOptions) qualify() error {
 	o.namespace = o.filter.Namespace
-	for _, name := range []*string{&o.filter.Pod, &o.filter.FromPod, &o.filter.ToPod, &o.filter.ToService, &o.filter.Policy} {
+	for _, name := range []*string{&o.filter.Pod, &o.filter.FromPod, &o.filter.ToPod, &o.filter.ToService} {
 		if *name == "" {
 			continue
 		}
@@ -86,6 +87,17 @@ func (o *flowOptions) qualify() error {
 			return err
 		}
 	}
+	if o.filter.Policy == "" {
+		return nil
+	}
+	kind, name := selected.Reference(o.filter.Policy)
+	if kind.Namespaced {
+		var err error
+		if name, err = o.qualified(name); err != nil {
+			return err
+		}
+	}
+	o.filter.Policy = kind.Short + "/" + name
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
@@ -46,10 +47,10 @@ func (r readings) answers(t *testing.T) map[string]string {
 	for _, by := range []string{"pod", "node", "reason"} {
 		add("top --by "+by, NewTop(r.s, by, r.summaries, r.unknown, false), nil)
 	}
-	for kind, name := range map[string]string{"Service": "shop/db", "NetworkPolicy": "shop/db-ingress"} {
-		d, err := ExplainObject(r.s, kind, name, slices.Clone(r.flows), r.missing)
-		add(kind, d, err)
-	}
+	d, err := ExplainService(r.s, "shop/db", slices.Clone(r.flows), r.missing)
+	add("service", d, err)
+	d, err = ExplainPolicy(r.s, selected.Kinds()[0], "shop/db-ingress", slices.Clone(r.flows), r.missing)
+	add("policy", d, err)
 	l, err := NewLive(r.s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, slices.Clone(r.flows), r.missing)
 	add("trace --live", l, err)
 	return out

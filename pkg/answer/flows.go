@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
@@ -20,7 +21,7 @@ import (
 type Filter struct {
 	Namespace, Pod, FromPod, ToPod, ToService string
 	Protocol, Port                            string
-	// Verdict is forwarded or dropped.
+	// Verdict is forwarded or dropped. Policy is that of selected.Reference.
 	Verdict, Place, Reason, Policy string
 	MinRate                        float64
 }
@@ -54,8 +55,16 @@ func wordsOf[T ~string](list []T) []string {
 func (f Filter) Chooses(s streams.Stream) bool {
 	of := func(want, kind string, ends ...string) bool { return want == "" || slices.Contains(ends, kind+want) }
 	return f.in(s) && f.is(s) && of(f.Pod, "pod/", s.From, s.To, s.Via) && of(f.FromPod, "pod/", s.From) &&
-		of(f.ToPod, "pod/", s.To, s.Via) && of(f.ToService, "svc/", s.To) &&
-		(f.Policy == "" || slices.ContainsFunc(s.DecidedBy, func(object string) bool { return Object(object) == "netpol/"+f.Policy }))
+		of(f.ToPod, "pod/", s.To, s.Via) && of(f.ToService, "svc/", s.To) && f.isDecided(s.DecidedBy)
+}
+
+// isDecided says whether the policy of the filter is one of the owners, on any network.
+func (f Filter) isDecided(by []string) bool {
+	kind, name := selected.Reference(f.Policy)
+	return f.Policy == "" || slices.ContainsFunc(by, func(owner string) bool {
+		object, _, _ := strings.Cut(owner, "@")
+		return object == kind.Name+"/"+name
+	})
 }
 
 // in says whether an end of a stream is in the namespace.
@@ -90,7 +99,12 @@ func Object(owner string) string {
 	if _, err := contract.ParseOwner(owner); err != nil {
 		return owner
 	}
-	short := map[string]string{"NetworkPolicy": "netpol", "Service": "svc", "Pod": "pod", "Node": "node", "Namespace": "ns"}[kind]
+	short := map[string]string{"Service": "svc", "Pod": "pod", "Node": "node", "Namespace": "ns"}[kind]
+	for _, k := range selected.Kinds() {
+		if k.Name == kind {
+			short = k.Short
+		}
+	}
 	return cmp.Or(short, strings.ToLower(kind)) + "/" + name
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
@@ -194,7 +195,7 @@ func TestStreams_FilterAndNames(t *testing.T) {
 		want   int
 	}{
 		"all": {Filter{}, 3}, "pod": {Filter{Pod: "shop/db-0"}, 3}, "from": {Filter{FromPod: "shop/web-0"}, 2}, "to": {Filter{ToPod: "shop/web-0"}, 1},
-		"service": {Filter{ToService: "shop/db"}, 1}, "policy": {Filter{Policy: "shop/db-ingress"}, 1}, "place": {Filter{Place: "hardware"}, 2},
+		"service": {Filter{ToService: "shop/db"}, 1}, "policy": {Filter{Policy: "netpol/shop/db-ingress"}, 1}, "policy by its name": {Filter{Policy: "shop/db-ingress"}, 1}, "policy of another kind": {Filter{Policy: "anp/db-ingress"}, 0}, "place": {Filter{Place: "hardware"}, 2},
 		"reason": {Filter{Reason: "action"}, 1}, "dropped": {Filter{Verdict: "dropped"}, 0}, "rate": {rate, 1}, "namespace": {Filter{Namespace: "other"}, 0},
 		"port": {Filter{Port: "5432", Protocol: "tcp"}, 2}, "another protocol": {Filter{Protocol: "udp"}, 0},
 	} {
@@ -263,17 +264,17 @@ func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 	}
 	withPolicy := shop(t)
 	withPolicy.Add(snapshot.NetworkPolicies, map[string]any{"metadata": map[string]any{"name": "db-ingress", "namespace": "shop"}, "spec": map[string]any{"podSelector": map[string]any{}}})
-	d, err := ExplainObject(withPolicy, "NetworkPolicy", "shop/db-ingress", shopFlows(), nil)
+	d, err := ExplainPolicy(withPolicy, selected.Kinds()[0], "shop/db-ingress", shopFlows(), nil)
 	if err != nil || len(d.Streams) != 1 || d.Share.Hardware.Packets != 69 || len(d.Pods) != 2 || d.Selected == nil || *d.Selected != 2 || !strings.Contains(text(t, d), "selects 2 pods") {
 		t.Errorf("%v, %+v", err, d)
 	}
-	if d, err = ExplainObject(shop(t), "NetworkPolicy", "shop/other", shopFlows(), nil); err != nil || len(d.Streams) != 0 {
+	if d, err = ExplainPolicy(shop(t), selected.Kinds()[0], "shop/other", shopFlows(), nil); err != nil || len(d.Streams) != 0 {
 		t.Errorf("a policy that decides nothing: %v, %+v", err, d)
 	}
-	if d, err = ExplainObject(shop(t), "Service", "shop/db", shopFlows(), nil); err != nil || len(d.Streams) != 1 {
+	if d, err = ExplainService(shop(t), "shop/db", shopFlows(), nil); err != nil || len(d.Streams) != 1 {
 		t.Errorf("%v, %+v", err, d)
 	}
-	if _, err = ExplainObject(shop(t), "Service", "shop/none", shopFlows(), nil); !errors.As(err, new(ErrNotFound)) {
+	if _, err = ExplainService(shop(t), "shop/none", shopFlows(), nil); !errors.As(err, new(ErrNotFound)) {
 		t.Errorf("a service that does not exist: %v", err)
 	}
 }

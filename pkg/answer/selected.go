@@ -7,8 +7,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
 // Selected is how many pods a policy selects.
@@ -24,22 +22,4 @@ func Selected(policy *networkingv1.NetworkPolicy, pods []corev1.Pod) (*int, erro
 		}
 	}
 	return &n, nil
-}
-
-// selectedBy is how many pods the policy namespace/name selects; nil where the policy or the pods were not read.
-func selectedBy(s *snapshot.Snapshot, name string) (*int, error) {
-	policies, err := snapshot.Objects[networkingv1.NetworkPolicy](s, snapshot.NetworkPolicies)
-	if err != nil || s.Missing[snapshot.Pods] != "" {
-		return nil, err
-	}
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
-	if err != nil {
-		return nil, err
-	}
-	for i := range policies {
-		if policies[i].Namespace+"/"+policies[i].Name == name {
-			return Selected(&policies[i], pods)
-		}
-	}
-	return nil, nil
 }

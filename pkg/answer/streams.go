@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
@@ -125,67 +123,4 @@ func (p PodStreams) printStreamsOf(page *Page) {
 	if left := len(p.Advice) - shownAdvice; left > 0 {
 		page.Line("and %s more outside hardware: -o json has all", plural(left, "stream"))
 	}
-}
-
-// Deciding are the streams that an object decides about or is an end of: a service, or a policy.
-type Deciding struct {
-	Header
-	Object string `json:"object"`
-	// Pods are those at the ends of the streams. Selected is how many pods a policy selects; absent: it is not known.
-	Pods     []string `json:"pods"`
-	Selected *int     `json:"selected,omitempty"`
-
-	Share   offload.Share    `json:"share"`
-	Streams []streams.Stream `json:"streams"`
-}
-
-// ExplainObject explains a Service or a NetworkPolicy "kind/namespace/name" by the streams that it decides about.
-func ExplainObject(s *snapshot.Snapshot, kind, name string, flows []flowapi.Flow, missing []string) (*Deciding, error) {
-	names, err := Whose(s)
-	if err != nil {
-		return nil, err
-	}
-	short := map[string]string{"Service": "svc", "NetworkPolicy": "netpol"}[kind] + "/" + name
-	if kind == "Service" && s.Missing[snapshot.Services] == "" {
-		services, err := snapshot.Objects[corev1.Service](s, snapshot.Services)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.ContainsFunc(services, func(svc corev1.Service) bool { return svc.Namespace+"/"+svc.Name == name }) {
-			return nil, ErrNotFound{"service " + name}
-		}
-	}
-	d := &Deciding{Header: header("Deciding", s), Object: short, Pods: []string{}, Streams: []streams.Stream{}}
-	d.missed(missing)
-	for _, stream := range streams.Join(flows, names) {
-		if stream.To != short && !slices.Contains(stream.DecidedBy, kind+"/"+name) {
-			continue
-		}
-		d.Streams = append(d.Streams, stream)
-		for _, end := range []string{stream.From, stream.To, stream.Via} {
-			if strings.HasPrefix(end, "pod/") && !slices.Contains(d.Pods, end) {
-				d.Pods = append(d.Pods, end)
-			}
-		}
-	}
-	slices.Sort(d.Pods)
-	if len(d.Pods) > 0 {
-		d.Next = "kubectl offload explain " + d.Pods[0]
-	}
-	d.Share = streams.Share(d.Streams)
-	if kind == "NetworkPolicy" {
-		d.Selected, err = selectedBy(s, name)
-	}
-	return d, err
-}
-
-// Text implements Answer.
-func (d *Deciding) Text(p *Page) {
-	selected := ""
-	if d.Selected != nil {
-		selected = ", selects " + plural(*d.Selected, "pod")
-	}
-	p.Line("%s  %s of the packets in hardware, streams of %s%s", d.Object, percent(d.Share), plural(len(d.Pods), "pod"), selected)
-	p.Line("")
-	printStreams(p, d.Streams)
 }

@@ -163,10 +163,7 @@ func next(by string, row TopRow) string {
 		}
 		return ""
 	}
-	if kind, _, _ := strings.Cut(row.Name, "/"); kind == "svc" || kind == "netpol" { // explain knows no other policies
-		return "kubectl offload explain " + row.Name
-	}
-	return ""
+	return "kubectl offload explain " + row.Name
 }
 
 // Text implements Answer.

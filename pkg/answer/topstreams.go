@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
 
@@ -49,7 +50,7 @@ func rowsOf(s streams.Stream, by string) []string {
 	case by == "policy":
 		var names []string
 		for _, owner := range s.DecidedBy {
-			if kind, _, _ := strings.Cut(owner, "/"); strings.HasSuffix(kind, "NetworkPolicy") {
+			if kind, _, _ := strings.Cut(owner, "/"); selected.IsPolicy(kind) {
 				names = append(names, Object(owner))
 			}
 		}

@@ -31,7 +31,7 @@ func TestTop_ByServiceAndPolicy(t *testing.T) {
 			t.Errorf("after %s: %s", by, got)
 		}
 	}
-	if got := next("policy", TopRow{Name: "adminnetworkpolicy/deny"}); got != "" {
+	if got := next("policy", TopRow{Name: "anp/deny"}); got != "kubectl offload explain anp/deny" {
 		t.Errorf("explain does not know it: %s", got)
 	}
 	if top := NewTopStreams(a, "svc", false); top.Rows[0].Rate == nil || *top.Rows[0].Rate != 50 || top.Rows[0].Traffic.OVS.Packets != 70 {

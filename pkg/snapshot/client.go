@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -64,6 +65,8 @@ func (c *Client) List(ctx context.Context, r Resource, of Selected, options meta
 		return ours[v1alpha1.OffloadPolicy](r, result)
 	case PhysicalNetworks:
 		return ours[v1alpha1.PhysicalNetwork](r, result)
+	case AdminNetworkPolicies, BaselineAdminNetworkPolicies, ClusterNetworkPolicies, MultiNetworkPolicies:
+		return untyped(r, result)
 	default:
 		return kubernetes(r, result)
 	}
@@ -110,6 +113,22 @@ func ours[T any, PT interface {
 		page = append(page, typedObject(r, PT(&list.Items[i])))
 	}
 	return page, list.Metadata.Continue, nil
+}
+
+// untyped reads a list of objects of which only pkg/policy knows the fields.
+func untyped(r Resource, result rest.Result) (page []*Object, next string, err error) {
+	body, err := result.Raw()
+	if err != nil {
+		return nil, "", err
+	}
+	var list unstructured.UnstructuredList
+	if err := list.UnmarshalJSON(body); err != nil {
+		return nil, "", fmt.Errorf("reading the list of %s: %w", r, err)
+	}
+	for i := range list.Items {
+		page = append(page, NewObject(r.Trim(list.Items[i].Object)))
+	}
+	return page, list.GetContinue(), nil
 }
 
 // Dynamic is a Lister, too. Informers and fakes are of its kind of client.

@@ -101,3 +101,27 @@ func TestObjects_AreConvertedOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestClient_ReadsPoliciesOfOtherGroups, of which it knows no types; a kind that the cluster does not have has none.
+func TestClient_ReadsPoliciesOfOtherGroups(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"AdminNetworkPolicyList","apiVersion":"policy.networking.k8s.io/v1alpha1","metadata":{},"items":[
+			{"kind":"AdminNetworkPolicy","apiVersion":"policy.networking.k8s.io/v1alpha1","metadata":{"name":"all","managedFields":[{"manager":"canary"}]},"spec":{"priority":7}}]}`))
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	from, err := NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := ReadLists(t.Context(), from, "ovn-kubernetes", map[Resource][]Selected{AdminNetworkPolicies: {{}}, MultiNetworkPolicies: {{}}})
+	got, err := json.Marshal(s.Shared(AdminNetworkPolicies))
+	if want := `[{"apiVersion":"policy.networking.k8s.io/v1alpha1","kind":"AdminNetworkPolicy","metadata":{"name":"all"},"spec":{"priority":7}}]`; err != nil || string(got) != want {
+		t.Errorf("%v, %s", err, got)
+	}
+	if len(s.Missing) != 0 || len(s.Shared(MultiNetworkPolicies)) != 0 {
+		t.Errorf("%v, %v", s.Missing, s.Shared(MultiNetworkPolicies))
+	}
+}

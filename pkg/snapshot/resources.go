@@ -21,12 +21,19 @@ const (
 	OffloadPolicies  Resource = "offloadpolicies"
 	PhysicalNetworks Resource = "physicalnetworks"
 	NetworkPolicies  Resource = "networkpolicies"
+	Namespaces       Resource = "namespaces"
+
+	AdminNetworkPolicies         Resource = "adminnetworkpolicies"
+	BaselineAdminNetworkPolicies Resource = "baselineadminnetworkpolicies"
+	ClusterNetworkPolicies       Resource = "clusternetworkpolicies"
+	MultiNetworkPolicies         Resource = "multi-networkpolicies"
 )
 
 // All are the resources that an archive has.
 func All() []Resource {
 	return []Resource{
 		Nodes, Pods, Services, Events, Leases, Deployments, DaemonSets, StatefulSets, NodeOffloads, OffloadPolicies, PhysicalNetworks, NetworkPolicies,
+		Namespaces, AdminNetworkPolicies, BaselineAdminNetworkPolicies, ClusterNetworkPolicies, MultiNetworkPolicies,
 	}
 }
 
@@ -73,6 +80,14 @@ func (r Resource) selection() selection {
 		return selection{version: "v1", keep: []string{"spec", "status"}}
 	case NetworkPolicies:
 		return selection{group: "networking.k8s.io", version: "v1", keep: []string{"spec"}}
+	case Namespaces:
+		return selection{version: "v1"}
+	case AdminNetworkPolicies, BaselineAdminNetworkPolicies:
+		return selection{"policy.networking.k8s.io", "v1alpha1", cluster, []string{"spec"}}
+	case ClusterNetworkPolicies:
+		return selection{"policy.networking.k8s.io", "v1alpha2", cluster, []string{"spec"}}
+	case MultiNetworkPolicies:
+		return selection{"k8s.cni.cncf.io", "v1beta1", cluster, []string{"spec"}}
 	case Leases:
 		return selection{"coordination.k8s.io", "v1", installed, []string{"metadata.annotations", "spec"}}
 	case Deployments, DaemonSets, StatefulSets:

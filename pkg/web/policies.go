@@ -12,7 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
-	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
@@ -91,22 +91,12 @@ func newPolicies(s *snapshot.Snapshot, list *StreamList, namespaces []string) (*
 	return out, nil
 }
 
-// isPolicy says whether an owner of rows is a policy of some kind.
-func isPolicy(owner string) bool {
-	kind, _, _ := strings.Cut(owner, "/")
-	switch kind {
-	case contract.KindNetworkPolicy, contract.KindMultiNetworkPolicy, contract.KindAdminNetworkPolicy, contract.KindBaselineAdminNetworkPolicy, contract.KindClusterNetworkPolicy:
-		return true
-	}
-	return false
-}
-
 // decide adds what each policy decides about.
 func (p *Policies) decide(list []streams.Stream) {
 	of := map[string][]streams.Stream{}
 	for _, s := range list {
 		for _, owner := range s.DecidedBy {
-			if isPolicy(owner) {
+			if kind, _, _ := strings.Cut(owner, "/"); selected.IsPolicy(kind) {
 				of[answer.Object(owner)] = append(of[answer.Object(owner)], s)
 			}
 		}

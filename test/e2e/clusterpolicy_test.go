@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -62,10 +63,9 @@ func object(text string) *unstructured.Unstructured {
 	return made
 }
 
-// TestClusterNetworkPolicy_TiersSurroundNetworkPolicy: the tiers before and after NetworkPolicy. The kinds are
-// installed while the controller runs, which found none of them at its start.
-func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
-	t.Parallel()
+// clusterPolicies has the kinds, which the first caller installs.
+func clusterPolicies(t *testing.T) dynamic.Interface {
+	t.Helper()
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +76,36 @@ func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return client
+}
+
+// applyClusterPolicy makes a policy, and waits until it is in force.
+func applyClusterPolicy(t *testing.T, client dynamic.Interface, kind, text string) {
+	t.Helper()
+	made := object(text)
+	resource := client.Resource(policy.AdminKinds()[kind])
+	eventually(t, time.Minute, "the API server knows the kind", func() (bool, string) {
+		_, err := resource.Create(t.Context(), made, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
+	})
+	t.Cleanup(func() { _ = resource.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{}) })
+	// The controller looks for kinds that it did not find, half a minute apart at most.
+	eventually(t, time.Minute, "the policy is in force", func() (bool, string) {
+		got, err := resource.Get(t.Context(), made.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		conditions, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions")
+		text := fmt.Sprint(conditions)
+		return strings.Contains(text, kube.PolicyReadyCondition) && strings.Contains(text, "status:True"), text
+	})
+}
+
+// TestClusterNetworkPolicy_TiersSurroundNetworkPolicy: the tiers before and after NetworkPolicy. The kinds are
+// installed while the controller runs, which found none of them at its start.
+func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	client := clusterPolicies(t)
 	ns := namespace(t)
 	labelNamespace(t, ns, "team", `"tested"`)
 	server, from := running(t, ns, "server", nodes[1]), running(t, ns, "from", nodes[2])
@@ -84,23 +114,7 @@ func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 
 	apply := func(kind, text string) {
 		t.Helper()
-		made := object(text)
-		resource := client.Resource(policy.AdminKinds()[kind])
-		eventually(t, time.Minute, "the API server knows the kind", func() (bool, string) {
-			_, err := resource.Create(t.Context(), made, metav1.CreateOptions{})
-			return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
-		})
-		// The controller looks for kinds that it did not find, half a minute apart at most.
-		eventually(t, time.Minute, "the policy is in force", func() (bool, string) {
-			got, err := resource.Get(t.Context(), made.GetName(), metav1.GetOptions{})
-			if err != nil {
-				return false, err.Error()
-			}
-			conditions, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions")
-			text := fmt.Sprint(conditions)
-			return strings.Contains(text, kube.PolicyReadyCondition) && strings.Contains(text, "status:True"), text
-		})
-		t.Cleanup(func() { resource.Delete(t.Context(), made.GetName(), metav1.DeleteOptions{}) })
+		applyClusterPolicy(t, client, kind, text)
 	}
 	remove := func(kind, name string) {
 		t.Helper()
