@@ -224,3 +224,23 @@ func TestRules_OfOVN4NFV(t *testing.T) {
 		}
 	}
 }
+
+// TestPortMirror_HasOneCollector: copies go either to a host or to pods.
+func TestPortMirror_HasOneCollector(t *testing.T) {
+	mirror, ok := kinds(t, "../../deploy/manifests/15-crds.yaml")["PortMirror"]
+	if !ok {
+		t.Fatal("no PortMirror")
+	}
+	const tunnel, pods = "tunnel: {protocol: GRE, address: 192.0.2.1}", "pods: {namespace: tools, podSelector: {}, network: tools/taps}"
+	for collector, want := range map[string]string{
+		tunnel: "", pods: "",
+		"":                   "needs either tunnel or pods",
+		tunnel + ", " + pods: "needs either tunnel or pods",
+		"pods: {namespace: tools, podSelector: {}}": "Required value",
+	} {
+		object := read(t, "ovn-offload.io/v1alpha1", "PortMirror", "{sources: {namespaceSelector: {}, podSelector: {}}, direction: Both, collector: {"+collector+"}}")
+		if got := mirror.refusal(t, object, nil); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("collector {%s}: %q, want %q", collector, got, want)
+		}
+	}
+}

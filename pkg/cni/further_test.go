@@ -112,7 +112,7 @@ func TestAdd_NativeMakesAllInterfaces(t *testing.T) {
 		}
 	}
 	n.db.edit(web.On("default/red/1"), func(i *vswitch.Interface) {
-		if i.ExternalIDs["k8s.ovn.org/nad"] != "default/red/1" || i.ExternalIDs["k8s.ovn.org/network"] != "red-network" {
+		if i.ExternalIDs["k8s.ovn.org/nad"] != "default/red/1" || i.ExternalIDs["k8s.ovn.org/network"] != "red-network" || i.ExternalIDs["mirror-id"] != "default.red.1_default_web" {
 			t.Errorf("external_ids %v", i.ExternalIDs)
 		}
 	})

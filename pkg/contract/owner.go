@@ -101,6 +101,11 @@ func NamespaceSubnetOwner(name string) Owner { return Owner{Kind: KindNamespaceS
 // PortMirrorOwner is the owner of a PortMirror's rows.
 func PortMirrorOwner(name string) Owner { return Owner{Kind: KindPortMirror, Name: name} }
 
+// CollectorOwner is the owner of the rows of a PortMirror whose collectors are pods, for its sources on one node.
+func CollectorOwner(node, mirror string) Owner {
+	return Owner{Kind: KindPortMirror, Namespace: node, Name: mirror}
+}
+
 // NeighborOwner is the owner of the neighbor by which a router knows a pod's address on a node.
 func NeighborOwner(node string, addr netip.Addr) Owner {
 	return Owner{Kind: KindNeighbor, Namespace: node, Name: addr.String()}

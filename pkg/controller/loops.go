@@ -117,6 +117,8 @@ func (c *Zone) has(owner contract.Owner) bool {
 	switch owner.Kind {
 	case contract.KindNode, contract.KindNodeServices:
 		return c.zone.Local(owner.Name)
+	case contract.KindPortMirror:
+		return owner.Namespace == "" || c.zone.Local(owner.Namespace)
 	case contract.KindPod:
 		if pod := c.view.Pod(owner.Namespace, owner.Name); pod != nil {
 			return c.zone.Local(pod.Spec.NodeName)

@@ -127,7 +127,7 @@ func (v *ClusterView) podChanged(old, new *corev1.Pod) {
 			old.Annotations[contract.PodNetworksKey] != new.Annotations[contract.PodNetworksKey] {
 			owners = append(owners, servicesOf(v, pod.Namespace)...)
 		}
-		owners = append(append(owners, v.chainsOf(old, new)...), v.sameMachine(old, new)...)
+		owners = slices.Concat(owners, v.chainsOf(old, new), v.sameMachine(old, new), v.collectorChanged(old, new))
 		v.notify(contract.Unique(append(append(owners, AttachmentOwners(old)...), AttachmentOwners(new)...))...)
 	}
 }

@@ -49,19 +49,57 @@ func (v *portMirrors) startMirrors(ctx context.Context, f *following, changed fu
 		if v.mirrors.Delete(name); after != nil {
 			v.mirrors.Store(name, portmirror.Parse(after))
 		}
-		changed(append(append([]contract.Owner{contract.PortMirrorOwner(name)}, v.sourcesOf(was)...), v.sourcesOf(v.PortMirror(name))...)...)
+		now := v.PortMirror(name)
+		owners := append(append([]contract.Owner{contract.PortMirrorOwner(name)}, v.collectorOwners(was)...), v.collectorOwners(now)...)
+		changed(contract.Unique(append(append(owners, v.sourcesOf(was, v.sources.allPods.All())...), v.sourcesOf(now, v.sources.allPods.All())...))...)
 	})
 	if v.mirrorsPresent || err != nil {
 		f.add(synced, err)
 	}
 }
 
-// sourcesOf are the owners of the ports of pods whose packets a mirror, which may be nil, copies.
-func (v *portMirrors) sourcesOf(mirror *portmirror.Mirror) (owners []contract.Owner) {
+// collectorOwners are those of a mirror, which may be nil, on the nodes with collectors.
+func (v *portMirrors) collectorOwners(mirror *portmirror.Mirror) (owners []contract.Owner) {
 	if mirror == nil {
 		return nil
 	}
-	for _, pod := range v.sources.allPods.All() {
+	for _, pod := range v.sources.allPods.Find(byNAD, mirror.CollectorNAD) {
+		if mirror.Collects(pod) {
+			owners = append(owners, contract.CollectorOwner(pod.Spec.NodeName, mirror.Name))
+		}
+	}
+	return contract.Unique(owners)
+}
+
+// collectorChanged are the owners whose rows depend on a pod as a collector.
+func (v *portMirrors) collectorChanged(states ...*corev1.Pod) (owners []contract.Owner) {
+	for _, mirror := range v.allMirrors() {
+		for _, pod := range states {
+			if mirror.Collects(pod) {
+				node := pod.Spec.NodeName
+				owners = append(append(owners, contract.CollectorOwner(node, mirror.Name)), v.sourcesOf(mirror, v.sources.allPods.Find(byNode, node))...)
+			}
+		}
+	}
+	return owners
+}
+
+// CollectorOn is the pod of a node that gets the copies of a mirror, the first one by name; nil when there is none.
+func (v *portMirrors) CollectorOn(mirror *portmirror.Mirror, node string) (first *corev1.Pod) {
+	for _, pod := range v.sources.allPods.Find(byNode, node) {
+		if mirror.Collects(pod) && (first == nil || pod.Name < first.Name) {
+			first = pod
+		}
+	}
+	return first
+}
+
+// sourcesOf are the owners of the ports of those pods whose packets a mirror, which may be nil, copies.
+func (v *portMirrors) sourcesOf(mirror *portmirror.Mirror, of []*corev1.Pod) (owners []contract.Owner) {
+	if mirror == nil {
+		return nil
+	}
+	for _, pod := range of {
 		if mirror.Copies(pod, v.sources.allNamespaces.Get(pod.Namespace)) {
 			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)
 		}
@@ -96,10 +134,10 @@ func (v *portMirrors) PortMirror(name string) *portmirror.Mirror {
 	return mirror
 }
 
-// PortMirrorOwners are all PortMirrors.
+// PortMirrorOwners are all PortMirrors, also on the nodes with collectors.
 func (v *portMirrors) PortMirrorOwners() (owners []contract.Owner) {
 	for _, mirror := range v.allMirrors() {
-		owners = append(owners, contract.PortMirrorOwner(mirror.Name))
+		owners = append(append(owners, contract.PortMirrorOwner(mirror.Name)), v.collectorOwners(mirror)...)
 	}
 	return owners
 }

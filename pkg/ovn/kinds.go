@@ -78,7 +78,7 @@ var table = []Kind{
 // IsShared says that further networks need the rows of an owner without a network. They need no others of the default
 // network.
 func IsShared(owner contract.Owner) bool {
-	return owner.Kind == contract.KindNetwork || owner.Kind == contract.KindNetworkChaining
+	return owner.Kind == contract.KindNetwork || owner.Kind == contract.KindNetworkChaining || owner.Kind == contract.KindPortMirror
 }
 
 // Kinds are all kinds of owners in the order of their ranks.

@@ -5,7 +5,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,4 +135,84 @@ func TestPortMirror_TakesDirectionAndNetwork(t *testing.T) {
 			return seen == step[1], seen
 		})
 	}
+}
+
+// copiedTo tells which of several addresses are in packets that come to interface net1 of a pod, while send sends some.
+func copiedTo(t *testing.T, collector *corev1.Pod, of map[string]netip.Addr, send func()) (seen []string) {
+	t.Helper()
+	done := make(chan string)
+	go func() {
+		out, _ := inPod(collector.Namespace, collector.Name, "sh", "-c", "timeout 4 tcpdump -nnlxx -i net1 -Q in tcp 2>/dev/null")
+		done <- out
+	}()
+	for {
+		send()
+		select {
+		case out := <-done:
+			for _, name := range slices.Sorted(maps.Keys(of)) {
+				if strings.Contains(out, dumped(of[name])) {
+					seen = append(seen, name)
+				}
+			}
+			return seen
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// TestPortMirror_PodCollectsOnItsNode: a pod gets at its second interface the copies of the packets of a selected pod on its node,
+// and none of another pod, of a pod on another node, or without the mirror. Its first interface works as before, and the second
+// one carries nothing else until the mirror is deleted. Of two such pods the first by name gets the copies; when it is gone,
+// the other one does.
+func TestPortMirror_PodCollectsOnItsNode(t *testing.T) {
+	t.Parallel()
+	if sixes()[0] {
+		t.Skip("the test looks for addresses of IPv4")
+	}
+	ns := namespace(t)
+	apply(t, networkOf(ns, "taps", `"topology": "layer2", "subnets": "10.214.0.0/24"`))
+	web, other, far, client := running(t, ns, "web", nodes[1]), running(t, ns, "other", nodes[1]), running(t, ns, "far", nodes[2]), running(t, ns, "client", nodes[2])
+	label(t, far, `{"app":"web"}`)
+	recorders := allOnNetworks(t, wish{ns, "recorder-a", nodes[1], "taps"}, wish{ns, "recorder-b", nodes[1], "taps"}, wish{ns, "peer", nodes[2], "taps"})
+	first, second, peer := recorders["recorder-a"], recorders["recorder-b"], recorders["peer"]
+	label(t, first, `{"app":"recorder"}`)
+	label(t, second, `{"app":"recorder"}`)
+	of, like := map[string]netip.Addr{}, netip.IPv4Unspecified()
+	for _, pod := range []*corev1.Pod{web, other, far} {
+		of[pod.Name] = ofFamily(addresses(t, pod), like)
+	}
+	copies := func(collector *corev1.Pod) string {
+		t.Helper()
+		return strings.Join(copiedTo(t, collector, of, func() {
+			for _, at := range of {
+				mustInPod(t, client, "probe", "dial", "tcp", netip.AddrPortFrom(at, echoPort).String())
+			}
+		}), " ")
+	}
+	becomesCopied := func(collector *corev1.Pod, want, when string) {
+		t.Helper()
+		eventually(t, podWithin, fmt.Sprintf("%s has copies of %q %s", collector.Name, want, when), func() (bool, string) { seen := copies(collector); return seen == want, seen })
+	}
+	own := furtherAddress(t, first, "taps")
+	answersOn(t, peer, "net1", own)
+	if seen := copies(first); seen != "" {
+		t.Fatalf("%s has copies of %s without a mirror", first.Name, seen)
+	}
+	portMirror(t, ns, fmt.Sprintf("collector: {pods: {namespace: %[1]s, podSelector: {matchLabels: {app: recorder}}, network: %[1]s/taps}}", ns))
+	becomesCopied(first, "web", "with the mirror")
+	if seen := copies(second); seen != "" {
+		t.Errorf("%s has copies of %s, which %s gets", second.Name, seen, first.Name)
+	}
+	silentOn(t, peer, "net1", own)
+	answers(t, client, "tcp", podPort(t, first).String())
+
+	kubectlDelete(t, ns, "portmirror", ns)
+	becomesCopied(first, "", "without the mirror")
+	answersOn(t, peer, "net1", own)
+
+	portMirror(t, ns, fmt.Sprintf("collector: {pods: {namespace: %[1]s, podSelector: {matchLabels: {app: recorder}}, network: %[1]s/taps}}", ns))
+	becomesCopied(first, "web", "with the mirror again")
+	deletePod(t, ns, first.Name)
+	waitGone(t, ns, first.Name)
+	becomesCopied(second, "web", "as the only collector")
 }

@@ -73,6 +73,7 @@ func (w *world) UsersOf(contract.Owner) []contract.Owner                      { 
 func (w *world) PodWith(netip.Addr) *corev1.Pod                               { return nil }
 func (w *world) PortMirror(string) *portmirror.Mirror                         { return nil }
 func (w *world) MirrorsOf(*corev1.Pod) []*portmirror.Mirror                   { return nil }
+func (w *world) CollectorOn(*portmirror.Mirror, string) *corev1.Pod           { return nil }
 func (w *world) Chain(contract.Owner) (*chain.Chain, error)                   { return nil, nil }
 func (w *world) Replicas(*chain.Chain, int) []*corev1.Pod                     { return nil }
 func (w *world) NodesWith(labels.Selector) []*corev1.Node                     { return nil }

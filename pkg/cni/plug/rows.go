@@ -27,6 +27,7 @@ const (
 	attachmentKey = "ovn-offload.io/attachment"
 	// netnsKey is there for veths on further networks.
 	netnsKey       = "ovn-offload.io/netns"
+	mirrorKey      = "mirror-id"           // on further networks: its port, to which a PortMirror can send copies
 	nadKey         = "k8s.ovn.org/nad"     // on further networks: the attachment's key
 	networkNameKey = "k8s.ovn.org/network" // and the network's name
 	vfNetdevKey    = "vf-netdev-name"      // of representors: both or one
@@ -66,6 +67,7 @@ func wanted(p Port, bridge string) ovsdb.Want {
 	}
 	if p.Pod.Network != "" {
 		ids[nadKey], ids[networkNameKey] = p.Pod.Network, p.NetworkName
+		ids[mirrorKey] = ids[ifaceIDKey]
 		if p.VF == nil && p.Netns != "" {
 			ids[netnsKey] = p.Netns
 		}

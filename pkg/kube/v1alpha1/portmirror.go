@@ -8,8 +8,8 @@ import (
 // PortMirrors is the resource of PortMirror.
 func PortMirrors() schema.GroupVersionResource { return resource("portmirrors") }
 
-// PortMirror sends copies of the packets of selected pods to a host outside the cluster. Policies do not apply to copies:
-// only administrators may write this object.
+// PortMirror sends copies of the packets of selected pods to a host outside the cluster, or to other pods. Policies do not
+// apply to copies: only administrators may write this object.
 //
 // +kubebuilder:resource:scope=Cluster,path=portmirrors,singular=portmirror
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
@@ -43,9 +43,33 @@ type PortMirrorSpec struct {
 }
 
 // MirrorCollector gets copies of packets.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.tunnel) != has(self.pods)",message="collector needs either tunnel or pods"
 type MirrorCollector struct {
 	// tunnel leads to a host outside the cluster.
-	Tunnel MirrorTunnel `json:"tunnel"`
+	Tunnel *MirrorTunnel `json:"tunnel,omitempty"`
+
+	// pods get the copies of packets of the pods on their own nodes.
+	Pods *MirrorPods `json:"pods,omitempty"`
+}
+
+// MirrorPods are pods that get copies at an interface. On a node with several of them, the first by name gets the copies. A
+// node without one copies nothing.
+type MirrorPods struct {
+	// namespace is that of the pods.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// podSelector selects pods of the namespace by their labels. An empty selector selects all of them.
+	PodSelector metav1.LabelSelector `json:"podSelector"`
+
+	// network is NAMESPACE/NAME of a NetworkAttachmentDefinition: the interface of a pod on this network gets the copies, and
+	// carries no other packets meanwhile.
+	//
+	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+/[a-z0-9.-]+$`
+	Network string `json:"network"`
 }
 
 // PodSelection selects pods.

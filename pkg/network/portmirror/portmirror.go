@@ -4,7 +4,9 @@
 package portmirror
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +24,19 @@ type Mirror struct {
 	// NAD is that of the sources' interfaces, "" for the default network.
 	NAD       string
 	Direction string
-	Tunnel    v1alpha1.MirrorTunnel
+	// Tunnel is nil when pods are the collectors.
+	Tunnel *v1alpha1.MirrorTunnel
+	// CollectorNAD is that of the collectors' interfaces, "" with a Tunnel.
+	CollectorNAD string
 
-	sources selection
+	sources    selection
+	collectors collectors
+}
+
+// collectors are none as the zero value.
+type collectors struct {
+	namespace string
+	pods      labels.Selector
 }
 
 // selection selects nothing as the zero value.
@@ -35,7 +47,7 @@ func Parse(object *unstructured.Unstructured) *Mirror {
 	m := &Mirror{Name: object.GetName()}
 	m.Problem = m.parse(object)
 	if m.Problem != nil {
-		m.sources = selection{}
+		m.sources, m.collectors = selection{}, collectors{}
 	}
 	return m
 }
@@ -49,6 +61,17 @@ func (m *Mirror) parse(object *unstructured.Unstructured) (err error) {
 	m.NAD, m.Direction, m.Tunnel = spec.Network, spec.Direction, spec.Collector.Tunnel
 	if m.sources, err = parseSelection(spec.Sources); err != nil {
 		return fmt.Errorf("spec.sources: %w", err)
+	}
+	pods := spec.Collector.Pods
+	if (pods == nil) == (m.Tunnel == nil) {
+		return errors.New("spec.collector: needs either tunnel or pods")
+	}
+	if pods == nil {
+		return nil
+	}
+	m.CollectorNAD, m.collectors.namespace = pods.Network, pods.Namespace
+	if m.collectors.pods, err = metav1.LabelSelectorAsSelector(&pods.PodSelector); err != nil {
+		return fmt.Errorf("spec.collector.pods: podSelector: %w", err)
 	}
 	return nil
 }
@@ -71,4 +94,10 @@ func (s selection) has(pod *corev1.Pod, namespace *corev1.Namespace) bool {
 // Copies says whether the packets of a pod, which may be nil, are copied.
 func (m *Mirror) Copies(pod *corev1.Pod, namespace *corev1.Namespace) bool {
 	return m.sources.has(pod, namespace)
+}
+
+// Collects says whether a pod, which may be nil, can get copies of packets of its node's pods.
+func (m *Mirror) Collects(pod *corev1.Pod) bool {
+	return pod != nil && m.collectors.pods != nil && pod.Namespace == m.collectors.namespace && contract.WantsNetwork(pod) &&
+		m.collectors.pods.Matches(labels.Set(pod.Labels)) && slices.Contains(contract.NetworkKeys(pod.Annotations[contract.PodNetworksKey]), m.CollectorNAD)
 }
