@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,22 +51,27 @@ func newGuestImage(t *testing.T) guestImage {
 	return guestImage{kernel.Image, filepath.Join(dir, "initrd")}
 }
 
-// guest is a virtual machine in a pod, whose interface net1 it has by a bridge.
+// guest is a virtual machine in a pod, whose interface it has by a bridge: net1, or that of the primary network.
 type guest struct{ control string }
 
-// start runs QEMU in the namespaces of the pod's network. With incoming, another guest moves here by that socket.
+// start runs QEMU in the namespaces of the pod's network. On a primary network the guest asks for its address by DHCP. With
+// incoming, another guest moves here by that socket.
 func (i guestImage) start(t *testing.T, pod *corev1.Pod, network *contract.PodNetwork, incoming string) guest {
 	t.Helper()
-	mustInPod(t, pod, "sh", "-ec", `ip link set net1 down; ip addr flush dev net1; ip link set net1 address 02:00:00:00:00:fe
-ip link add br1 type bridge; ip link set net1 master br1; ip tuntap add tap1 mode tap; ip link set tap1 master br1
-for link in net1 tap1 br1; do ip link set $link up; done`)
+	link, address := "net1", network.Addresses[0].String()
+	if network.Role == string(contract.RolePrimary) {
+		link, address = contract.PrimaryInterface, "dhcp"
+	}
+	mustInPod(t, pod, "sh", "-ec", `ip link set $1 down; ip addr flush dev $1; ip link set $1 address 02:00:00:00:00:fe
+ip link add br1 type bridge; ip link set $1 master br1; ip tuntap add tap1 mode tap; ip link set tap1 master br1
+for link in $1 tap1 br1; do ip link set $link up; done`, "sh", link)
 	dir := t.TempDir()
 	g := guest{filepath.Join(dir, "control")}
 	args := []string{
 		"--net=/proc/" + processInPod(t, pod) + "/ns/net", "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "256",
 		"-display", "none", "-nodefaults", "-no-user-config", "-serial", "file:" + filepath.Join(dir, "console"),
 		"-kernel", i.kernel, "-initrd", i.initrd, "-append",
-		fmt.Sprintf("console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off -- guest %s %d vm", network.Addresses[0], echoPort),
+		fmt.Sprintf("console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off -- guest %s %d vm", address, echoPort),
 		"-netdev", "tap,id=net,ifname=tap1,script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,mac=" + network.MAC.String(),
 		"-monitor", "unix:" + g.control + ",server=on,wait=off",
 	}
@@ -130,6 +136,31 @@ func (g guest) do(t *testing.T, command string) string {
 	return read()
 }
 
+// move has a guest move to another pod while streams to the guest run. None has an answer while its port is off there, and all go
+// on afterwards.
+func (i guestImage) move(t *testing.T, from guest, target *corev1.Pod, network *contract.PodNetwork, running map[string]*flow) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "incoming")
+	i.start(t, target, network, socket)
+	eventually(t, soon, "QEMU listens", func() (bool, string) { _, err := os.Stat(socket); return err == nil, fmt.Sprint(err) })
+	from.do(t, "migrate -d unix:"+socket)
+	eventually(t, 2*time.Minute, "the guest has moved", func() (bool, string) {
+		state := from.do(t, "info migrate")
+		return strings.Contains(state, "completed"), state
+	})
+	var looks sync.WaitGroup
+	for name, stream := range running {
+		looks.Go(func() {
+			if stream.answered(2 * time.Second) {
+				t.Errorf("%s is answered while the guest's port is off", name)
+			}
+		})
+	}
+	looks.Wait()
+	movedTo(t, target)
+	t.Logf("the move: %v", ended(t, running))
+}
+
 // TestVirtualMachine_InPodsOfItsNetwork: a guest of QEMU is reached by pods at the address of its IPAMClaim, and reaches them.
 // It is moved to another node while streams run, which go on, and has the address again when it is started anew. While the
 // port of its pod is off, no pod reaches it.
@@ -158,22 +189,7 @@ func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
 		running[network] = startFlow(t, ns, "client", network, netip.AddrPortFrom(address, echoPort))
 	}
 	target := launcher("target", nodes[2])
-	socket := filepath.Join(t.TempDir(), "incoming")
-	image.start(t, target, own, socket)
-	eventually(t, soon, "QEMU listens", func() (bool, string) { _, err := os.Stat(socket); return err == nil, fmt.Sprint(err) })
-	machine.do(t, "migrate -d unix:"+socket)
-	eventually(t, 2*time.Minute, "the guest has moved", func() (bool, string) {
-		state := machine.do(t, "info migrate")
-		return strings.Contains(state, "completed"), state
-	})
-	for network, stream := range running {
-		if stream.answered(2 * time.Second) {
-			t.Errorf("%s is answered while the guest's port is off", network)
-		}
-	}
-	movedTo(t, target)
-	fates := ended(t, running)
-	t.Logf("the move: %v", fates)
+	image.move(t, machine, target, own, running)
 	deletePod(t, ns, "source")
 	waitGone(t, ns, "source")
 	comesFrom(t, client, address.String(), "vm")
@@ -187,4 +203,46 @@ func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
 	}
 	image.start(t, again, attachmentOf(t, again, ns+"/flat"), "")
 	comesFrom(t, client, address.String(), "vm")
+}
+
+// TestVirtualMachine_GuestMovesOnItsPrimaryNetwork: a guest of QEMU has its address on the primary network by DHCP. It is moved to
+// another node while streams of pods run, to its address and to a service, one from the node to which it moves. They have no
+// answer while the port is off, and go on afterwards. When the guest is gone, there is no answer.
+func TestVirtualMachine_GuestMovesOnItsPrimaryNetwork(t *testing.T) {
+	tier.Full(t, "it boots virtual machines; TestVirtualMachine_MovesOnItsPrimaryNetwork is in the gate")
+	onlyInLab(t, "it runs QEMU in the namespaces of pods")
+	if sixes()[0] {
+		t.Skip("the guest has IPv4 alone")
+	}
+	image := newGuestImage(t)
+	x := machineTenant(t, "10.88.0.0/24", "fd88::/64")
+	launcher := func(name, node string) *corev1.Pod {
+		pod, privileged := x.launcherPod(name, node), true
+		pod.Annotations[contract.VMAddressKey] = ""
+		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
+		create(t, pod)
+		return waitPod(t, x.ns, name, "Running", isRunning)
+	}
+	source, web := launcher("source", nodes[1]), x.machineService(t)
+	own := attachmentOf(t, source, x.ns+"/main")
+	address := own.Addresses[0].Addr()
+	machine := image.start(t, source, own, "")
+	running := map[string]*flow{}
+	at := netip.AddrPortFrom(address, echoPort)
+	for _, client := range x.pods {
+		comesFrom(t, client, address.String(), "vm")
+		running["tcp from "+client.Spec.NodeName] = startFlow(t, x.ns, client.Name, "tcp", at)
+		running["udp from "+client.Spec.NodeName] = startFlow(t, x.ns, client.Name, "udp", at)
+	}
+	running["tcp to the service"] = startFlow(t, x.ns, x.pods[0].Name, "tcp", netip.AddrPortFrom(ofFamily(clusterAddresses(web), address), servicePort))
+	target := launcher("target", nodes[2])
+	image.move(t, machine, target, own, running)
+	deletePod(t, x.ns, "source")
+	waitGone(t, x.ns, "source")
+	for _, client := range x.pods {
+		comesFrom(t, client, address.String(), "vm")
+	}
+	deletePod(t, x.ns, "target")
+	waitGone(t, x.ns, "target")
+	unanswered(t, x.pods[0], address.String())
 }

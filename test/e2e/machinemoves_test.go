@@ -31,13 +31,18 @@ func machineTenant(t *testing.T, four, six string) tenant {
 	return x
 }
 
-// launcher makes a pod of the virtual machine db on the primary network.
-func (x tenant) launcher(t *testing.T, name, node string) *corev1.Pod {
-	t.Helper()
+// launcherPod is a pod of the virtual machine db on the primary network.
+func (x tenant) launcherPod(name, node string) *corev1.Pod {
 	pod := podObject(x.ns, name, node, "probe", "serve", fmt.Sprint(echoPort), name)
 	pod.Labels[contract.VMLabel] = "db"
 	pod.Annotations = map[string]string{contract.DefaultNetworkKey: `[{"name":"default","namespace":"ovn-kubernetes","ipam-claim-reference":"db"}]`}
-	create(t, pod)
+	return pod
+}
+
+// launcher makes a launcherPod.
+func (x tenant) launcher(t *testing.T, name, node string) *corev1.Pod {
+	t.Helper()
+	create(t, x.launcherPod(name, node))
 	return listening(t, waitPod(t, x.ns, name, "Running", isRunning))
 }
 
