@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // load is what networks cost a cluster: rows of the databases, OpenFlows of each node, and the memory of processes, not
@@ -67,6 +68,26 @@ func (l load) String() string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// loadWithoutOthers measures when the namespaces of earlier tests, which may still go, have gone with their rows.
+func loadWithoutOthers(t *testing.T) (l load) {
+	t.Helper()
+	eventually(t, podWithin, "no namespace goes, and the rows stay", func() (bool, string) {
+		namespaces, err := cluster.client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, ns := range namespaces.Items {
+			if ns.DeletionTimestamp != nil {
+				return false, ns.Name
+			}
+		}
+		before := l
+		l = loadOf(t)
+		return maps.Equal(l.rows, before.rows), fmt.Sprintf("%v, and before %v", l.rows, before.rows)
+	})
+	return l
 }
 
 // leavesNothing waits until the rows are those of before, and the OpenFlows, too. Neighbors that routers have learned meanwhile are
