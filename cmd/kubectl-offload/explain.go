@@ -91,27 +91,19 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		if kind == "pod" {
 			return o.pod(ctx, name)
 		}
-		return o.service(ctx, name)
+		s, flows, missing, err := near(&o.readOptions).Service(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return answer.ExplainService(s, name, flows, missing)
 	}
 	return nil, usage{fmt.Errorf("%q: %s", args[0], wanted)}
-}
-
-func (o *explainOptions) service(ctx context.Context, name string) (answer.Answer, error) {
-	s, err := o.snapshot(ctx, answer.FlowResources()...)
-	if err != nil {
-		return nil, err
-	}
-	flows, missing, err := o.read(ctx, s, "", flowapi.Query{Why: true}) // its clients may be anywhere
-	if err != nil {
-		return nil, err
-	}
-	return answer.ExplainService(s, name, flows, missing)
 }
 
 // policy explains a policy of any kind.
 func (o *explainOptions) policy(ctx context.Context, kind selected.Kind, name string) (answer.Answer, error) {
 	lists := kind.Lists(name, o.system)
-	for _, r := range answer.FlowResources() {
+	for _, r := range []snapshot.Resource{snapshot.Nodes, snapshot.Services} {
 		lists[r] = r.Lists(o.system)
 	}
 	s, err := o.lists(ctx, lists)
@@ -132,6 +124,9 @@ func (o *explainOptions) policy(ctx context.Context, kind selected.Kind, name st
 	}
 	flows, missing, err := o.read(ctx, s, "", q)
 	if err != nil {
+		return nil, err
+	}
+	if err := near(&o.readOptions).AddEnds(ctx, s, flows); err != nil {
 		return nil, err
 	}
 	return answer.ExplainPolicy(s, kind, name, flows, missing)

@@ -9,6 +9,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
+	"github.com/ovn-offload/ovn-offload/pkg/nearby"
 	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
@@ -105,7 +106,7 @@ func (o *flowOptions) streams(ctx context.Context) (*answer.Streams, error) {
 	if err := o.qualify(); err != nil {
 		return nil, err
 	}
-	s, err := o.snapshot(ctx, answer.FlowResources()...)
+	s, err := near(&o.readOptions).Of(ctx, o.filter.Namespace, o.node)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +114,15 @@ func (o *flowOptions) streams(ctx context.Context) (*answer.Streams, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := near(&o.readOptions).AddEnds(ctx, s, flows); err != nil {
+		return nil, err
+	}
 	return answer.NewStreams(s, flows, missing, o.filter, o.last)
+}
+
+// near reads what names the ends of flows.
+func near(o *readOptions) nearby.Reader {
+	return nearby.Reader{System: o.system, IsArchive: o.from != "", Lists: o.lists, Flows: o.read}
 }
 
 // read reads flows with their names, of a node or of all, from a cluster or an archive.

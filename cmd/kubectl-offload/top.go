@@ -74,7 +74,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 		}
 		return answer.NewTopStreams(a, by, outside), nil
 	}
-	s, err := o.snapshot(ctx, snapshot.Pods, snapshot.Nodes)
+	s, err := o.lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {{Namespace: o.system}}, snapshot.Nodes: {{}}})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (o *readOptions) ends(ctx context.Context, source, target string, more ...s
 	if err := o.ensureNamespace(); err != nil {
 		return nil, c, nil, err
 	}
-	if s, err = o.snapshot(ctx, append(answer.FlowResources(), more...)...); err != nil {
+	if s, err = near(o).Between(ctx, o.namespace, source, target, more...); err != nil {
 		return nil, c, nil, err
 	}
 	ends := trace.Ends{Namespace: o.namespace}
@@ -107,6 +107,15 @@ func (o *readOptions) live(ctx context.Context, source, target string) (*answer.
 			return nil, err
 		}
 		flows, missing = append(flows, more...), append(missing, left...)
+		if err := near(o).AddEnds(ctx, s, more); err != nil {
+			return nil, err
+		}
+		if names, err = answer.Whose(s); err != nil {
+			return nil, err
+		}
+		if pods, err = snapshot.Objects[corev1.Pod](s, snapshot.Pods); err != nil {
+			return nil, err
+		}
 		for _, stream := range streams.Join(more, names) {
 			if stream.From == want.From && stream.To == want.To && stream.Via != "" {
 				todo = append(todo, stream.Via)

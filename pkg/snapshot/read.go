@@ -181,6 +181,19 @@ func (s *Snapshot) Sort() {
 	}
 }
 
+// Merge adds to a snapshot the objects of another one that it does not have, and what is missing there.
+func Merge(s, other *Snapshot) {
+	for r, objects := range other.objects {
+		s.typed.Delete(r)
+		s.objects[r] = append(s.objects[r], objects...)
+	}
+	s.Sort()
+	for r, objects := range s.objects {
+		s.objects[r] = slices.CompactFunc(objects, func(a, b *Object) bool { return a.name == b.name })
+	}
+	maps.Copy(s.Missing, other.Missing)
+}
+
 // Only is the snapshot with these resources alone. A question about nodes then does not wait until all pods are decoded.
 func (s *Snapshot) Only(resources ...Resource) *Snapshot {
 	out := &Snapshot{Taken: s.Taken, Namespace: s.Namespace, Missing: map[Resource]string{}, objects: map[Resource][]*Object{}}

@@ -59,6 +59,24 @@ func (e Ends) Connection(source, target string) (Connection, error) {
 	return e.between(pod, network, families, c)
 }
 
+// Objects are the pods and services "pod/namespace/name" at the ends of a connection, and the address of its target if that is one.
+func (e Ends) Objects(source, target string) (objects []string, address netip.Addr) {
+	where, _, _, err := split(target)
+	if err != nil {
+		where = target // Connection says what is wrong
+	}
+	if address, err = netip.ParseAddr(where); err == nil {
+		where = ""
+	}
+	for _, text := range []string{source, where} {
+		if kind, name, ok := strings.Cut(text, "/"); ok {
+			namespace, name := e.qualified(name)
+			objects = append(objects, kind+"/"+namespace+"/"+name)
+		}
+	}
+	return objects, address
+}
+
 // networkOf is the network that a pod's connections use, and the network's name: that of its primary network, else "".
 func networkOf(pod *corev1.Pod) (name string, network *contract.PodNetwork, err error) {
 	annotation := pod.Annotations[contract.PodNetworksKey]
