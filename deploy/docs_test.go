@@ -31,7 +31,7 @@ func read(t *testing.T, pattern string) (all map[string]string) {
 // eventPatterns find the reasons of Events in Go: in a call, as a constant, and as a function's result beside the text.
 var eventPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`\.(?:Warn|Note)\([^\n]+?, "([A-Z]\w+)", `),
-	regexp.MustCompile(`\.emit\([^\n]+?, "([A-Z]\w+)", `),
+	regexp.MustCompile(`(?:\.emit|permit\.Leave)\([^\n]+?, "([A-Z]\w+)", `),
 	regexp.MustCompile(`\breason(?:Outside|Inside) += "([A-Z]\w+)"`),
 	regexp.MustCompile(`return "([A-Z][a-z]+[A-Z]\w+)", (?:fmt\.|")`),
 }

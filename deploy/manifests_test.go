@@ -214,6 +214,7 @@ var rights = map[string][]string{
 		"list configmaps*", "watch configmaps*",
 	},
 	"ovn-offload-removal": {"list daemonsets", "watch daemonsets", "delete daemonsets", "list pods"},
+	"ovn-offload-packets": {"create captures", "create injections"}, // for users; nothing is served by these names
 	"ovn-dpu": { // of a DPU, in the cluster of its host
 		"create tokenreviews", "create subjectaccessreviews",
 		"get nodes", "list nodes", "watch nodes", "get pods", "list pods", "watch pods", "patch nodes/status", "patch pods/status",

@@ -14,15 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/capture"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
+	"github.com/ovn-offload/ovn-offload/pkg/permit"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -113,7 +112,7 @@ func (o *captureOptions) capture(cmd *cobra.Command, object string) error {
 		}
 	}
 	text := fmt.Sprintf("kubectl offload capture reads packets at %s for %v, filter %q", o.at, o.request.Time, o.request.Filter)
-	if err := o.emit(ctx, client, of.pod, "Captured", text); err != nil {
+	if err := permit.Leave(ctx, client, &of.pod, "Captured", text); err != nil {
 		return err
 	}
 	return o.write(cmd, result, func(ctx context.Context, at string, out, errs io.Writer) error {
@@ -137,7 +136,7 @@ func (o *captureOptions) find(ctx context.Context, client kubernetes.Interface, 
 	if err := o.ensureNamespace(); err != nil {
 		return of, err
 	}
-	if err := o.mayCapture(ctx, client); err != nil {
+	if err := permit.May(ctx, client, o.namespace, permit.Captures); err != nil {
 		return of, err
 	}
 	s, err := o.snapshot(ctx, answer.ExplainPodResources()...)
@@ -157,37 +156,6 @@ func (o *captureOptions) find(ctx context.Context, client kubernetes.Interface, 
 	}
 	o.request.Address, err = netip.ParseAddr(of.pod.Status.PodIPs[0].IP)
 	return of, err
-}
-
-// mayCapture asks for the right before anything is read. Who has it not, but may run commands in the agents' pods, could
-// capture without this program.
-func (o *captureOptions) mayCapture(ctx context.Context, client kubernetes.Interface) error {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: o.namespace, Verb: "create", Group: "ovn-offload.io", Resource: "captures"},
-	}}
-	got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("asking for the right to capture: %w", err)
-	}
-	if !got.Status.Allowed {
-		return fmt.Errorf("you may not create captures.ovn-offload.io in namespace %s", o.namespace)
-	}
-	return nil
-}
-
-// emit leaves an Event on the pod. Without it there is no capture.
-func (o *captureOptions) emit(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, reason, text string) error {
-	now := metav1.Now()
-	_, err := client.CoreV1().Events(pod.Namespace).Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{GenerateName: pod.Name + ".", Namespace: pod.Namespace},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Type:           corev1.EventTypeNormal, Reason: reason, Message: text, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: "kubectl-offload"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("leaving an Event on the pod: %w", err)
-	}
-	return nil
 }
 
 // reader runs the command of a point.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,36 +20,51 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
+// traceOptions are the flags of trace.
+type traceOptions struct {
+	readOptions
+	live, inject, yes bool
+	count             int
+}
+
 func traceCommand() *cobra.Command {
-	var o readOptions
-	var live bool
+	var o traceOptions
 	cmd := &cobra.Command{
 		Use: "trace pod/NAME TARGET", Args: cobra.ExactArgs(2), Short: "the path of a connection's first packet, and the object that decides at each step",
-		Long: "Trace computes the path with ovn-trace. It sends nothing.\nTARGET is pod/NAME, svc/NAME or an address, with :PORT and /tcp, /udp, /sctp or /icmp after it.\n" +
+		Long: "Trace computes the path with ovn-trace. Without --inject it sends nothing.\nTARGET is pod/NAME, svc/NAME or an address, with :PORT and /tcp, /udp, /sctp or /icmp after it.\n" +
 			"Exit code 1: the packet is dropped or rejected.",
 		Example: "  kubectl offload trace pod/web-0 svc/db:5432 -n shop\n  kubectl offload trace pod/web-0 pod/shop/db-0/icmp -n shop\n  kubectl offload trace pod/web-0 192.0.2.7:443",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if live {
-				a, err := o.live(cmd.Context(), args[0], args[1])
-				if err != nil {
-					return err
-				}
-				return o.say(cmd.OutOrStdout(), a)
-			}
-			if o.from != "" {
-				return usage{errors.New("trace reads a cluster's databases, and no archive: only --live does")}
-			}
-			t, err := o.trace(cmd.Context(), args[0], args[1])
+			a, err := o.answer(cmd.Context(), args[0], args[1])
 			if err != nil {
 				return err
 			}
-			return o.say(cmd.OutOrStdout(), t)
+			return o.say(cmd.OutOrStdout(), a)
 		},
 	}
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of names without one; empty: that of the context")
+	f := cmd.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of names without one; empty: that of the context")
 	dpuFlags(cmd, &o.clusterOptions)
-	cmd.Flags().BoolVar(&live, "live", false, "the flows that forward such packets now, on each node, in place of a computed path")
+	f.BoolVar(&o.live, "live", false, "the flows that forward such packets now, on each node, in place of a computed path")
+	f.BoolVar(&o.inject, "inject", false, "send a packet in the name of the pod, and say where it came to; needs --yes")
+	f.BoolVar(&o.yes, "yes", false, "with --inject: send it; without: say what the receiver would see")
+	f.IntVar(&o.count, "count", 1, "with --inject: packets, each the first of a connection")
 	return o.flags(cmd)
+}
+
+// answer is that of the mode.
+func (o *traceOptions) answer(ctx context.Context, source, target string) (answer.Answer, error) {
+	switch {
+	case o.live && o.inject:
+		return nil, usage{errors.New("want --live or --inject, and not both")}
+	case o.live:
+		return o.readOptions.live(ctx, source, target)
+	case o.from != "":
+		return nil, usage{errors.New("trace reads a cluster's databases, and no archive: only --live does")}
+	case o.inject:
+		return o.send(ctx, source, target)
+	}
+	return o.trace(ctx, source, target)
 }
 
 // ends finds the ends of a connection among the objects of the cluster.
@@ -135,31 +149,34 @@ func ofPod(ctx context.Context, o *readOptions, s *snapshot.Snapshot, pods []cor
 	return o.read(ctx, s, pods[i].Spec.NodeName, flowapi.Query{Namespace: namespace, Pod: pod, Why: true, TC: true})
 }
 
-func (o *readOptions) trace(ctx context.Context, source, target string) (*answer.Traced, error) {
-	s, connection, pods, err := o.ends(ctx, source, target, snapshot.NetworkPolicies)
-	if err != nil {
-		return nil, err
+// computed is a path that ovn-trace has computed.
+type computed struct {
+	*trace.Computed
+	s          *snapshot.Snapshot
+	connection trace.Connection
+	pods       []corev1.Pod
+}
+
+func compute(ctx context.Context, o *readOptions, source, target string) (of computed, err error) {
+	if of.s, of.connection, of.pods, err = o.ends(ctx, source, target, snapshot.NetworkPolicies); err != nil {
+		return of, err
 	}
-	if err := connection.Computable(); err != nil {
-		return nil, usage{err}
+	if err := of.connection.Computable(); err != nil {
+		return of, usage{err}
 	}
 	cluster, err := o.cluster()
 	if err != nil {
-		return nil, err
+		return of, err
 	}
-	db := byexec.Databases{Cluster: cluster, Pods: pods}
-	printed, err := db.Run(ctx, "sb", connection.Command())
+	of.Computed, err = trace.Compute(ctx, byexec.Databases{Cluster: cluster, Pods: of.pods}.Run, of.connection)
+	return of, err
+}
+
+func (o *readOptions) trace(ctx context.Context, source, target string) (*answer.Traced, error) {
+	of, err := compute(ctx, o, source, target)
 	if err != nil {
 		return nil, err
 	}
-	path := trace.Parse(string(printed))
-	if len(path.Flows) == 0 {
-		return nil, fmt.Errorf("ovn-trace found no path: %s", printed)
-	}
-	steps, verdict, err := trace.Name(ctx, db.Run, path)
-	if err != nil {
-		return nil, err
-	}
-	t := answer.NewTraced(s, connection, steps, verdict)
-	return t, t.AddPolicies(s, connection)
+	t := answer.NewTraced(of.s, of.connection, of.Steps, of.Verdict)
+	return t, t.AddPolicies(of.s, of.connection)
 }

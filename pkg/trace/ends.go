@@ -239,6 +239,12 @@ func (e Ends) pod(text string) (*corev1.Pod, error) {
 	return nil, ErrNoObject("pod " + namespace + "/" + name)
 }
 
+// NamespaceOf is the namespace of a pod's name "pod/NAME" or "pod/NAMESPACE/NAME".
+func (e Ends) NamespaceOf(source string) string {
+	namespace, _ := e.qualified(strings.TrimPrefix(source, "pod/"))
+	return namespace
+}
+
 func (e Ends) qualified(name string) (string, string) {
 	if namespace, rest, ok := strings.Cut(name, "/"); ok {
 		return namespace, rest

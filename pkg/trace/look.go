@@ -2,12 +2,34 @@ package trace
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 )
 
 // Run runs a program of OVN beside one of its databases, "nb" or "sb", and gives what it printed.
 type Run func(ctx context.Context, database string, command []string) ([]byte, error)
+
+// Computed is a path of ovn-trace, with the objects that decide.
+type Computed struct {
+	Path    Path
+	Steps   []Step
+	Verdict Verdict
+}
+
+// Compute asks ovn-trace for the path of a connection's first packet.
+func Compute(ctx context.Context, run Run, c Connection) (*Computed, error) {
+	printed, err := run(ctx, "sb", c.Command())
+	if err != nil {
+		return nil, err
+	}
+	of := &Computed{Path: Parse(string(printed))}
+	if len(of.Path.Flows) == 0 {
+		return nil, fmt.Errorf("ovn-trace found no path: %s", printed)
+	}
+	of.Steps, of.Verdict, err = Name(ctx, run, of.Path)
+	return of, err
+}
 
 // Name finds the rows that a path was made from, and their owners.
 func Name(ctx context.Context, run Run, path Path) ([]Step, Verdict, error) {

@@ -34,7 +34,10 @@ func (c Connection) Computable() error {
 const clientPort = 40000
 
 // Microflow is the packet in the language of ovn-trace.
-func (c Connection) Microflow() string {
+func (c Connection) Microflow() string { return c.Packet(clientPort) }
+
+// Packet is the packet with a port of the client.
+func (c Connection) Packet(client uint16) string {
 	family, icmp := "ip4", "icmp4.type == 8"
 	if c.Source.Is6() {
 		family, icmp = "ip6", "icmp6.type == 128"
@@ -44,7 +47,7 @@ func (c Connection) Microflow() string {
 	if c.Protocol == "icmp" {
 		return packet + " && " + icmp
 	}
-	return packet + fmt.Sprintf(" && %[1]s.src == %[2]d && %[1]s.dst == %[3]d", c.Protocol, clientPort, c.Target.Port())
+	return packet + fmt.Sprintf(" && %[1]s.src == %[2]d && %[1]s.dst == %[3]d", c.Protocol, client, c.Target.Port())
 }
 
 // conntracks is how often the packet may meet conntrack: each time as the first one of a connection.

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ type Step struct {
 	What string `json:"what"`
 	// Object is the Kubernetes object that decided, such as NetworkPolicy/shop/deny; empty: the network itself.
 	Object string `json:"object,omitempty"`
+	// Flow has the first eight digits of the UUID of the logical flow, which are the cookie of its OpenFlows.
+	Flow string `json:"-"`
 }
 
 // Verdict is how a path ends.
@@ -39,17 +42,27 @@ func Steps(p Path, hints map[string]string, rows map[string]Row) ([]Step, Verdic
 	verdict := Dropped
 	for _, f := range p.Flows {
 		row, ok := rows[hints[f.UUID]]
+		if f.rejects() {
+			verdict = Rejected
+		}
 		if !ok {
 			continue
 		}
 		step := Step{Where: f.Datapath, What: row.What(f), Object: MapOf(row.Columns["external_ids"])[OwnerKey]}
-		if step.What == "" || len(steps) > 0 && steps[len(steps)-1] == step {
+		if n := len(steps); step.What == "" || n > 0 && steps[n-1].Where == step.Where && steps[n-1].What == step.What && steps[n-1].Object == step.Object {
 			continue
 		}
+		step.Flow = f.UUID
 		steps = append(steps, step)
 		if row.Table == "ACL" && row.Columns["action"] == "reject" {
 			verdict = Rejected
 		}
+		if verdict == Rejected { // what comes is about the reset or the ICMP error, also where it arrives
+			return steps, verdict
+		}
+	}
+	if verdict == Rejected {
+		return steps, verdict
 	}
 	for _, out := range p.Outputs {
 		switch out.Type {
@@ -62,6 +75,28 @@ func Steps(p Path, hints map[string]string, rows map[string]Row) ([]Step, Verdic
 		}
 	}
 	return steps, verdict
+}
+
+// rejects says whether the sender gets a TCP reset or an ICMP error for the packet.
+func (f Flow) rejects() bool {
+	return slices.ContainsFunc(f.Actions, func(action string) bool { return strings.HasPrefix(action, "reject") })
+}
+
+// Backends are the addresses and ports that load balancers of a path choose from.
+func (p Path) Backends() []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, f := range p.Flows {
+		for _, action := range f.Actions {
+			if m := backends.FindStringSubmatch(action); m != nil {
+				for text := range strings.SplitSeq(m[1], ",") {
+					if at, err := netip.ParseAddrPort(text); err == nil && !slices.Contains(all, at) {
+						all = append(all, at)
+					}
+				}
+			}
+		}
+	}
+	return all
 }
 
 // What says what a row decided about a packet in a flow; "" if it decided nothing.
@@ -79,9 +114,9 @@ func (r Row) What(f Flow) string {
 			if m := backends.FindStringSubmatch(action); m != nil {
 				return fmt.Sprintf("load balancer: one of %s", plural(strings.Count(m[1], ",")+1))
 			}
-			if strings.HasPrefix(action, "reject") || slices.Contains(f.Actions, "drop") {
-				return "load balancer: no endpoint"
-			}
+		}
+		if f.rejects() || slices.Contains(f.Actions, "drop") {
+			return "load balancer: no endpoint"
 		}
 		if f.Actions == nil { // not known
 			return "load balancer"

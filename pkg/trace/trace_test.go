@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -66,9 +67,12 @@ func TestSteps_NameObjects(t *testing.T) {
 	}
 	steps, verdict := Steps(path, hints, rows)
 	want := []Step{
-		{"ovn-worker", "egress policy: allow-related", "NetworkPolicy/shop/out"},
-		{"ovn-worker", "load balancer: one of 2 endpoints", "Service/shop/web"},
-		{"ovn-worker2", "ingress policy: drop", "NetworkPolicy/shop/deny"},
+		{"ovn-worker", "egress policy: allow-related", "NetworkPolicy/shop/out", "9d6a2a44"},
+		{"ovn-worker", "load balancer: one of 2 endpoints", "Service/shop/web", "aaaaaaa1"},
+		{"ovn-worker2", "ingress policy: drop", "NetworkPolicy/shop/deny", "9d6a2a55"},
+	}
+	if got := fmt.Sprint(path.Backends()); got != "[10.244.1.6:8080 10.244.2.7:8080]" {
+		t.Errorf("backends %s", got)
 	}
 	if verdict != Dropped || len(steps) != len(want) {
 		t.Fatalf("%s: %+v", verdict, steps)
@@ -84,6 +88,30 @@ func TestSteps_NameObjects(t *testing.T) {
 		if _, got := Steps(Parse(printed+output+"\n"), nil, nil); got != want {
 			t.Errorf("%s: %s, want %s", output, got, want)
 		}
+	}
+}
+
+// TestSteps_EndWhereAPacketIsRejected: the reset comes to the pod that sent, which is no delivery.
+func TestSteps_EndWhereAPacketIsRejected(t *testing.T) {
+	const flow = `ingress(dp="w1", inport="shop_from")
+11. ls_in_lb (northd.c:8236): ct.new && ip4.dst == 10.96.0.7, priority 120, uuid aaaaaaa1
+    reg0 = 0;
+    ACTION;
+ 6. ls_out_acl_eval (northd.c:7321): 1, priority 2000, uuid 9d6a2a55
+    next;
+    /* output to "shop_from", type "" */
+`
+	rows := map[string]Row{"33333333": {Table: "Load_Balancer"}}
+	for action, want := range map[string]Verdict{"reject { outport <-> inport; next; }": Rejected, "ct_lb_mark(backends=10.244.1.6:8080)": Delivered} {
+		steps, verdict := Steps(Parse(strings.Replace(flow, "ACTION", action, 1)), map[string]string{"aaaaaaa1": "33333333"}, rows)
+		if verdict != want || (want == Rejected) != (len(steps) == 1) || len(steps) == 0 {
+			t.Errorf("%s: %s, %+v", action, verdict, steps)
+		}
+	}
+	// the flow that rejects what an ACL has judged has no row of its own
+	rows["33333333"] = Row{Table: "ACL", Columns: map[string]any{"action": "reject"}}
+	if _, verdict := Steps(Parse(strings.Replace(flow, "ACTION", "reject { next; }", 1)), nil, rows); verdict != Rejected {
+		t.Errorf("%s", verdict)
 	}
 }
 

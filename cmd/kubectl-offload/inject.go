@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
+	"github.com/ovn-offload/ovn-offload/pkg/inject"
+	"github.com/ovn-offload/ovn-offload/pkg/permit"
+	"github.com/ovn-offload/ovn-offload/pkg/trace"
+)
+
+// send sends packets in the name of a pod, if the caller has the right, and has said --yes.
+func (o *traceOptions) send(ctx context.Context, source, target string) (*answer.Injected, error) {
+	rc, err := restConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.ensureNamespace(); err != nil {
+		return nil, err
+	}
+	if err := permit.May(ctx, client, trace.Ends{Namespace: o.namespace}.NamespaceOf(source), permit.Injections); err != nil {
+		return nil, err
+	}
+	of, err := compute(ctx, &o.readOptions, source, target)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := inject.NewPlan(of.connection, of.Computed, of.pods, o.count)
+	if err != nil {
+		return nil, usage{err}
+	}
+	if !o.yes {
+		return nil, usage{fmt.Errorf("%s. Nothing was sent: add --yes", plan.Says())}
+	}
+	cluster, err := o.cluster()
+	if err != nil {
+		return nil, err
+	}
+	result, err := plan.Send(ctx, client, func(ctx context.Context, node, container string, command []string, out, errs io.Writer) error {
+		in, err := cluster.Find(of.pods, byexec.App, container, node)
+		if err != nil {
+			return err
+		}
+		return cluster.Exec(ctx, in, command, out, errs)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer.NewInjected(of.s, result)
+}

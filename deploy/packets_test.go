@@ -1,0 +1,47 @@
+package deploy
+
+import (
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/permit"
+)
+
+// TestPackets_OneRoleHasTheRights to capture and to inject, nothing else in it, and no other role of the chart has them.
+func TestPackets_OneRoleHasTheRights(t *testing.T) {
+	files, err := Render(with(t, "relay: {enabled: true}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string][]byte{}
+	for name, text := range files {
+		texts[name] = []byte(text)
+	}
+	objects, err := decode(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, object := range objects {
+		role, ok := object.(*rbacv1.ClusterRole)
+		if !ok {
+			continue
+		}
+		for _, rule := range role.Rules {
+			if !slices.Contains(rule.Resources, permit.Captures) && !slices.Contains(rule.Resources, permit.Injections) && !slices.Contains(rule.Resources, "*") {
+				continue
+			}
+			if role.Name != "ovn-offload-packets" {
+				t.Errorf("%s has %v", role.Name, rule)
+				continue
+			}
+			found = slices.Equal(rule.Resources, []string{permit.Captures, permit.Injections}) && slices.Equal(rule.Verbs, []string{"create"}) && len(role.Rules) == 1 &&
+				role.Labels["rbac.authorization.k8s.io/aggregate-to-admin"] == "true"
+		}
+	}
+	if !found {
+		t.Error("no role may capture and inject, or it may more")
+	}
+}
