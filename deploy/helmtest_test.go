@@ -14,7 +14,7 @@ import (
 
 // TestHelmTest_IsNoPartOfManifests: its objects are hooks of Helm, are valid, and are not applied with the others.
 func TestHelmTest_IsNoPartOfManifests(t *testing.T) {
-	for name, want := range map[string]int{"connectivity.yaml": 3, "quick.yaml": 9} {
+	for name, want := range map[string]int{"connectivity.yaml": 3, "quick.yaml": 11} {
 		text, files := renderTest(t, name)
 		objects, err := decode(map[string][]byte{name: []byte(text)})
 		if err != nil || len(objects) != want {
@@ -57,6 +57,8 @@ func TestHelmTest_AccountHasOnlyTheRightsOfTheTest(t *testing.T) {
 		`ovn-offload-test: [list create delete] [""] [pods services] []`,
 		`ovn-offload-test: [get create] [""] [pods/exec] []`,
 		`ovn-offload-test: [create delete] ["networking.k8s.io"] [networkpolicies] []`,
+		`ovn-kubernetes: [list] [""] [pods] []`,
+		`ovn-kubernetes: [get] [""] [pods/log] []`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -87,16 +87,16 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	results, missing, err := o.cases(ctx, session, at, cases, progress)
+	out, err := o.cases(ctx, session, at, cases, progress)
 	if err != nil {
 		return err
 	}
 	if o.junit != "" {
-		if err := writeJUnit(o.junit, results); err != nil {
+		if err := writeJUnit(o.junit, out.Results); err != nil {
 			return err
 		}
 	}
-	return o.say(cmd.OutOrStdout(), answer.NewTested(at, results, missing, time.Now()))
+	return o.say(cmd.OutOrStdout(), answer.NewTested(at, *out, time.Now()))
 }
 
 func (o *testOptions) validate() error {
@@ -159,7 +159,7 @@ func twoNodes(ctx context.Context, o *readOptions, named []string, image string)
 // cases makes the pods, asks, and removes them, also when it is interrupted.
 func (o *testOptions) cases(
 	ctx context.Context, session *conncheck.Session, at conncheck.Place, cases []conncheck.Case, progress io.Writer,
-) (results []conncheck.Result, missing []string, err error) {
+) (out *conncheck.Outcome, err error) {
 	fmt.Fprintf(progress, "makes pods in namespace %s on %s and %s\n", conncheck.Namespace, at.NodeA, at.NodeB)
 	remove, err := makePods(ctx, &session.Session, conncheck.Objects(at), "test")
 	if !o.keep {
@@ -168,10 +168,14 @@ func (o *testOptions) cases(
 		}()
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	network, err := o.cluster()
+	if err != nil {
+		return nil, err
 	}
 	n := 0
-	trial := conncheck.Trial{Session: session, At: at, Parallel: o.parallel, Done: func(r conncheck.Result) {
+	trial := conncheck.Trial{Session: session, At: at, Network: network, Parallel: o.parallel, Done: func(r conncheck.Result) {
 		if n++; r.Verdict != conncheck.Skip {
 			fmt.Fprintln(progress, answer.TestedLine(n, len(cases), r))
 		}

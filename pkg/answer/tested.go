@@ -24,14 +24,15 @@ type Tested struct {
 	Ways    map[string]int     `json:"ways,omitempty"`
 	Unseen  int                `json:"unseenWays,omitempty"`
 	Results []conncheck.Result `json:"results"`
+	conncheck.Final
 }
 
-// NewTested counts results. A test without a good case has shown nothing. Missing are nodes whose flows were not read.
-func NewTested(at conncheck.Place, results []conncheck.Result, missing []string, now time.Time) *Tested {
+// NewTested counts results. A test without a good case has shown nothing.
+func NewTested(at conncheck.Place, out conncheck.Outcome, now time.Time) *Tested {
 	t := &Tested{
-		Header: Header{APIVersion: Version, Kind: "Tested", Taken: now}, NodeA: at.NodeA, NodeB: at.NodeB, Results: results, Ways: map[string]int{},
+		Header: Header{APIVersion: Version, Kind: "Tested", Taken: now}, NodeA: at.NodeA, NodeB: at.NodeB, Results: out.Results, Ways: map[string]int{}, Final: out.Final,
 	}
-	for _, r := range results {
+	for _, r := range out.Results {
 		for _, p := range r.Places {
 			if len(p.Seen) == 0 {
 				t.Unseen++
@@ -49,12 +50,12 @@ func NewTested(at conncheck.Place, results []conncheck.Result, missing []string,
 		}
 	}
 	switch {
-	case t.Failed > 0:
+	case t.Failed > 0 || len(t.Restarts) > 0:
 		t.Code, t.Next = Degraded, "kubectl offload status"
 	case t.Good == 0:
 		t.Code = Uncertain
 	}
-	if t.Missing = missing; len(missing) > 0 && t.Code == Good {
+	if t.Missing = out.Missing; len(t.Missing) > 0 && t.Code == Good {
 		t.Code = Uncertain
 	}
 	return t
@@ -84,6 +85,21 @@ func (t *Tested) Text(p *Page) {
 		p.Line("places as expected: %s; %d without a flow", cmp.Or(strings.Join(ways, ", "), "none"), t.Unseen)
 	}
 	p.Line("%d of %d good, %d failed, %d skipped; nodes %s and %s", t.Good, len(t.Results), t.Failed, t.Skipped, t.NodeA, t.NodeB)
+	t.final(p)
+}
+
+// final says what happened to the network meanwhile.
+func (t *Tested) final(p *Page) {
+	for _, text := range t.Restarts {
+		p.Line("failed: %s", text)
+	}
+	for _, text := range t.Drops {
+		p.Line("dropped, and no case expects it: %s", text)
+	}
+	for _, text := range t.Errors {
+		p.Line("error in a log: %s", text)
+	}
+	p.Line("meanwhile: %d restarts, %d unexpected drops, %d errors in logs", len(t.Restarts), len(t.Drops), len(t.Errors))
 }
 
 // TestedLine is the line of one case, number n of all.

@@ -25,7 +25,7 @@ func TestNewTested_OneFailureIsNo(t *testing.T) {
 		{[]conncheck.Result{ok, fail}, Degraded, "failed: b: timeout\n1 of 2 good, 1 failed, 0 skipped; nodes n1 and n2\n"},
 		{[]conncheck.Result{skip}, Uncertain, "1 skipped: pods have no IPv6\n0 of 1 good, 0 failed, 1 skipped; nodes n1 and n2\n"},
 	} {
-		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, c.results, nil, time.Unix(0, 0))
+		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, conncheck.Outcome{Results: c.results}, time.Unix(0, 0))
 		if text := textOf(t, got); got.Code != c.want || !strings.HasPrefix(text, c.text) {
 			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
 		}
@@ -51,9 +51,28 @@ func TestNewTested_CountsWays(t *testing.T) {
 		{results[:2], []string{"node/n1: no answer"}, Uncertain, "not known: node/n1: no answer"},
 		{results, []string{"node/n1: no answer"}, Degraded, "failed: c: reached; in ovs\nplaces as expected: 1 in software (output), 2 in software (port); 1 without a flow\n2 of 3 good"},
 	} {
-		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, c.results, c.missing, time.Unix(0, 0))
+		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, conncheck.Outcome{Results: c.results, Missing: c.missing}, time.Unix(0, 0))
 		if text := textOf(t, got); got.Code != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
+		}
+	}
+}
+
+// TestNewTested_RestartsFail, and drops and errors in logs are only said.
+func TestNewTested_RestartsFail(t *testing.T) {
+	good := []conncheck.Result{{ID: "a", Verdict: conncheck.OK}}
+	for _, c := range []struct {
+		conncheck.Final
+		want Code
+		text string
+	}{
+		{conncheck.Final{}, Good, "meanwhile: 0 restarts, 0 unexpected drops, 0 errors in logs\n"},
+		{conncheck.Final{Drops: []string{"a to b"}, Errors: []string{"agent: no"}}, Good, "dropped, and no case expects it: a to b\nerror in a log: agent: no\nmeanwhile: 0 restarts, 1 unexpected drops, 1 errors in logs\n"},
+		{conncheck.Final{Restarts: []string{"agent restarted"}}, Degraded, "failed: agent restarted\nmeanwhile: 1 restarts"},
+	} {
+		got := NewTested(conncheck.Place{}, conncheck.Outcome{Results: good, Final: c.Final}, time.Unix(0, 0))
+		if text := textOf(t, got); got.Code != c.want || !strings.Contains(text, c.text) {
+			t.Errorf("%+v: exit code %d, want %d: %s", c.Final, got.Code, c.want, text)
 		}
 	}
 }

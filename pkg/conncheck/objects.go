@@ -52,6 +52,12 @@ func Objects(at Place) []runtime.Object {
 		service("headless", podKey, "other", func(s *corev1.ServiceSpec) { s.ClusterIP = corev1.ClusterIPNone }),
 		service("spread", pairKey, "true", nil),
 		service("affinity", pairKey, "true", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }))
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	within := func(s *corev1.ServiceSpec) { s.InternalTrafficPolicy = &local }
+	objects = append(objects, service("near", pairKey, "true", within), service("far", podKey, "other", within),
+		service("gate", podKey, "other", func(s *corev1.ServiceSpec) {
+			s.Type, s.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+		}))
 	for _, name := range []string{"client", "same", "caged", "outsider", "picky", "host-a"} {
 		objects = append(objects, pod(name, at.NodeA, at))
 	}

@@ -64,36 +64,61 @@ type Trial struct {
 	*Session
 	At       Place
 	Parallel int
+	// Network is what the network itself runs.
+	Network Network
 	// Look begins to compare places; nil: they are not compared.
 	Look func(context.Context) (*Sight, error)
 	// Done gets each result as it comes, one at a time.
 	Done func(Result)
 }
 
-// Run waits until the network has the objects of the cases, and asks. Missing is what could not be read of the flows.
-func (t Trial) Run(ctx context.Context, cases []Case) (results []Result, missing []string, err error) {
+// Run waits until the network has the objects of the cases, asks, and looks at what became of the network meanwhile.
+func (t Trial) Run(ctx context.Context, cases []Case) (*Outcome, error) {
 	env, err := t.Env(ctx, t.At)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := t.Settle(ctx, cases, env, t.Parallel); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	run := Runner{Env: env, Parallel: t.Parallel, Ask: t.Ask, Done: t.Done}
+	before, err := own(ctx, t.Network, t.At)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	out, err := t.cases(ctx, Runner{Env: env, Parallel: t.Parallel, Ask: t.Ask, Done: t.Done}, cases)
+	if err != nil {
+		return nil, err
+	}
+	after, err := own(ctx, t.Network, t.At)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	out.Restarts = restarts(before, after)
+	out.Errors, missing = errorsOf(ctx, t.Network, after, time.Since(begin))
+	out.Missing = append(out.Missing, missing...)
+	return out, ctx.Err()
+}
+
+// cases asks all cases and compares the places.
+func (t Trial) cases(ctx context.Context, run Runner, cases []Case) (*Outcome, error) {
 	if t.Look == nil {
-		return run.Run(ctx, cases), nil, ctx.Err()
+		return &Outcome{Results: run.Run(ctx, cases)}, ctx.Err()
 	}
 	sight, err := t.Look(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	watch, witness := byexec.NewWatch(sight.agents, Namespace, t.At.NodeA, t.At.NodeB), NewWitness(env)
+	watch, witness := byexec.NewWatch(sight.agents, Namespace, t.At.NodeA, t.At.NodeB), NewWitness(run.Env)
 	end := watch.Follow(ctx, readEvery, func(_ string, _ time.Time, flows []flowapi.Flow) { witness.Add(flows) })
 	results, missing, agree := t.ask(ctx, run, sight, cases)
 	end()
 	witness.Judge(cases, results, sight)
 	agree()
-	return results, slices.Concat(sight.missing, missing, watch.Missing()), ctx.Err()
+	out := &Outcome{Results: results, Missing: slices.Concat(sight.missing, missing, watch.Missing())}
+	out.Drops = witness.Drops(cases)
+	return out, ctx.Err()
 }
 
 // ask asks all cases, those last and alone whose counters are compared. Agree compares them when the places are there.

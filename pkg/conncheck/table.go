@@ -34,6 +34,16 @@ func groups() []group {
 			{from: "host-a", to: "nodeport/other@node-b", full: "tcp udp", names: "other"},
 			{from: "client", to: "nodeport/denied@node-a", quick: "tcp", full: "udp", want: probe.Timeout},
 		}},
+		{"local", []row{
+			{from: "client", to: "svc/near", quick: "tcp", full: "udp", names: "same", times: 8, pods: 1},
+			{from: "other", to: "svc/near", full: "tcp", names: "other", times: 8, pods: 1},
+			{from: "host-a", to: "svc/near", full: "tcp", names: "same"},
+			{from: "other", to: "svc/far", full: "tcp", names: "other"},
+			{from: "client", to: "svc/far", quick: "tcp", full: "udp", want: probe.Timeout},
+			{from: "client", to: "nodeport/gate@node-b", quick: "tcp", full: "udp", names: "other"},
+			{from: "host-a", to: "nodeport/gate@node-b", full: "tcp", names: "other"},
+			{from: "denied", to: "nodeport/gate@node-a", quick: "tcp", full: "udp", want: probe.Timeout},
+		}},
 		{"host", hostRows()},
 		{"node", []row{
 			{from: "client", to: "node/node-a", quick: "icmp"},

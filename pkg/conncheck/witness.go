@@ -61,6 +61,8 @@ func (env Env) names() streams.Names {
 type Witness struct {
 	names streams.Names
 	seen  map[sighting]bool
+	// dropped are the streams that a node drops.
+	dropped map[sighting]bool
 }
 
 // sighting is a stream of one family without its counters.
@@ -73,7 +75,7 @@ type sighting struct {
 
 // NewWitness is one that has seen nothing.
 func NewWitness(env Env) *Witness {
-	return &Witness{names: env.names(), seen: map[sighting]bool{}}
+	return &Witness{names: env.names(), seen: map[sighting]bool{}, dropped: map[sighting]bool{}}
 }
 
 // Add takes the flows of a moment.
@@ -88,6 +90,7 @@ func (w *Witness) Add(flows []flowapi.Flow) {
 		}
 		for _, s := range streams.Join(of, w.names) {
 			if s.Drops {
+				w.dropped[sighting{family, s.Node, s.Ends, s.Placed}] = true
 				continue
 			}
 			w.seen[sighting{family, s.Node, s.Ends, s.Placed}] = true

@@ -6,8 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -33,6 +38,24 @@ func NewCluster(config *rest.Config, namespace string) (*Cluster, error) {
 // Container is one of a pod.
 type Container struct{ Pod, Name string }
 
+// PodsAt are those on a node.
+func (c *Cluster) PodsAt(ctx context.Context, node string) ([]corev1.Pod, error) {
+	return c.pods(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+}
+
+// PodsOf are those with a label app.
+func (c *Cluster) PodsOf(ctx context.Context, app string) ([]corev1.Pod, error) {
+	return c.pods(ctx, metav1.ListOptions{LabelSelector: labels.Set{"app": app}.String()})
+}
+
+func (c *Cluster) pods(ctx context.Context, of metav1.ListOptions) ([]corev1.Pod, error) {
+	list, err := c.client.Pods(c.Namespace).List(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
 // Exec runs a command in a container. What it prints goes to out, and its error output to errs.
 func (c *Cluster) Exec(ctx context.Context, in Container, command []string, out, errs io.Writer) error {
 	request := c.client.RESTClient().Post().Resource("pods").Namespace(c.Namespace).Name(in.Pod).SubResource("exec").
@@ -46,7 +69,16 @@ func (c *Cluster) Exec(ctx context.Context, in Container, command []string, out,
 
 // Log reads the end of a container's log.
 func (c *Cluster) Log(ctx context.Context, of Container, previous bool, limit int64) ([]byte, error) {
-	seconds := int64(logsSince.Seconds())
+	return c.read(ctx, of, previous, logsSince, limit)
+}
+
+// LogSince reads the end of what a container has written for a while.
+func (c *Cluster) LogSince(ctx context.Context, of Container, since time.Duration, limit int64) ([]byte, error) {
+	return c.read(ctx, of, false, since, limit)
+}
+
+func (c *Cluster) read(ctx context.Context, of Container, previous bool, since time.Duration, limit int64) ([]byte, error) {
+	seconds := int64(math.Ceil(since.Seconds()))
 	stream, err := c.client.Pods(c.Namespace).GetLogs(of.Pod, &corev1.PodLogOptions{
 		Container: of.Name, Previous: previous, SinceSeconds: &seconds, Timestamps: true,
 	}).Stream(ctx)
