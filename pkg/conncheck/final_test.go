@@ -102,11 +102,11 @@ func TestDrops_AreThoseThatNoCaseExpects(t *testing.T) {
 	w := NewWitness(Env{})
 	in := "pod/" + Namespace + "/"
 	for _, ends := range [][2]string{
-		{in + "client", in + "denied"}, {in + "client", in + "other"}, {in + "other", in + "denied"}, {"pod/shop/web", in + "other"}, {in + "client", "10.0.0.0/8"},
+		{in + "client", in + "denied"}, {in + "client", in + "other"}, {in + "other", in + "denied"}, {in + "same", in + "same"}, {"pod/shop/web", in + "other"}, {in + "client", "10.0.0.0/8"},
 	} {
 		w.dropped[sighting{4, "a", streams.Ends{From: ends[0], To: ends[1], Protocol: "tcp"}, flowapi.Placed{}}] = true
 	}
-	cases := []Case{{From: "client", To: "svc/denied", Want: probe.Timeout}, {From: "client", To: "pod/other", Want: probe.Reached}}
+	cases := []Case{{From: "client", To: "svc/denied", Want: probe.Timeout}, {From: "client", To: "pod/other", Want: probe.Reached}, {From: "same", To: "svc/affinity", Want: probe.Reached, Names: []string{"same"}}}
 	want := []string{in + "client to " + in + "other, tcp, on node a", in + "other to " + in + "denied, tcp, on node a"}
 	if got := w.Drops(cases); !slices.Equal(got, want) {
 		t.Errorf("drops %q, want %q", got, want)
