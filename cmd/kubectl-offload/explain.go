@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,8 @@ func explainCommand() *cobra.Command {
 		},
 	}
 	dpuFlags(cmd, &o.clusterOptions)
-	cmd.Flags().IntVar(&o.worst, "worst", 0, "list so many pods with the smallest share of packets in hardware")
+	cmd.Flags().IntVar(&o.worst, "worst", 0, "list so many pods with the smallest share of packets in hardware; without a number: 10")
+	cmd.Flags().Lookup("worst").NoOptDefVal = "10"
 	cmd.Flags().StringVar(&o.to, "to", "", "streams of the pod to pod/NAME, svc/NAME or an address alone")
 	cmd.Flags().StringVar(&o.port, "port", "", "streams of the pod to this port alone")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
@@ -53,6 +55,9 @@ func explainCommand() *cobra.Command {
 const wanted = "want pod/NAME, node/NAME, svc/NAME, netpol/NAME, anp/NAME, banp/NAME, cnp/NAME, multi-policy/NAME or flow/UFID@NODE"
 
 func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Answer, error) {
+	if n, err := strconv.Atoi(strings.Join(args, "/")); err == nil && n > 0 && o.worst > 0 { // a flag whose value may be absent
+		o.worst, args = n, nil
+	}
 	if o.worst > 0 && len(args) == 0 {
 		s, err := o.snapshot(ctx, answer.WorstResources()...)
 		if err != nil {

@@ -71,6 +71,7 @@ func flowsCommand() *cobra.Command {
 	f.StringVar(&o.filter.Reason, "reason", "", "why it is not in hardware, such as action")
 	f.StringVar(&o.filter.Policy, "policy", "", "policy that decides: NAME of a NetworkPolicy, or KIND/NAME, such as anp/NAME")
 	f.Float64Var(&o.filter.MinRate, "min-pps", 0, "least packets a second, from the second dump of a node on")
+	f.BoolVar(&o.filter.Not, "not", false, "the streams of the namespace that the other filters do not choose")
 	f.StringVar(&o.node, "node", "", "node; empty: all")
 	f.IntVar(&o.last, "last", 0, "so many streams with the most packets; 0: all")
 	return cmd

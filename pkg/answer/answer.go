@@ -127,6 +127,49 @@ func (p *Page) Table(rows [][]string) {
 	p.aligned(rows)
 }
 
+// Names writes rows of names as Table does, within maxWidth: sentences are no such rows.
+func (p *Page) Names(rows [][]string) { p.Table(fit(rows)) }
+
+// maxWidth is that of a row of a table, in columns of a terminal.
+const maxWidth = 120
+
+// fit cuts cells in their middle, the widest column first, until rows are at most maxWidth wide. -o json has all.
+func fit(rows [][]string) [][]string {
+	var width []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], len([]rune(cell)))
+		}
+	}
+	over := 2*(len(width)-1) - maxWidth
+	for _, w := range width {
+		over += w
+	}
+	for ; over > 0; over-- {
+		width[slices.Index(width, slices.Max(width))]--
+	}
+	out := make([][]string, len(rows))
+	for i, row := range rows {
+		for j, cell := range row {
+			out[i] = append(out[i], cut(cell, width[j]))
+		}
+	}
+	return out
+}
+
+// cut leaves the beginning and the end of a text: names often differ at their ends.
+func cut(text string, width int) string {
+	runes := []rune(text)
+	if len(runes) <= width || width < 3 {
+		return text
+	}
+	head := (width - 2) / 2
+	return string(runes[:head]) + ".." + string(runes[len(runes)-(width-2-head):])
+}
+
 // aligned writes rows in columns, each as wide as its widest cell so far.
 func (p *Page) aligned(rows [][]string) {
 	for _, row := range rows {

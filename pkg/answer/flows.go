@@ -23,7 +23,15 @@ type Filter struct {
 	Protocol, Port                            string
 	// Verdict is forwarded or dropped. Policy is that of selected.Reference.
 	Verdict, Place, Reason, Policy string
-	MinRate                        float64
+
+	Bounds
+}
+
+// Bounds are those parts of a Filter that are no words.
+type Bounds struct {
+	MinRate float64
+	// Not chooses the streams that the rest does not choose.
+	Not bool
 }
 
 // Validate refuses words that no stream has.
@@ -51,10 +59,14 @@ func wordsOf[T ~string](list []T) []string {
 	return words
 }
 
-// Chooses says whether a stream is one of those.
+// Chooses says whether a stream is one of those. Those of other namespaces are none, also with Not.
 func (f Filter) Chooses(s streams.Stream) bool {
+	return f.in(s) && f.matches(s) != f.Not
+}
+
+func (f Filter) matches(s streams.Stream) bool {
 	of := func(want, kind string, ends ...string) bool { return want == "" || slices.Contains(ends, kind+want) }
-	return f.in(s) && f.is(s) && of(f.Pod, "pod/", s.From, s.To, s.Via) && of(f.FromPod, "pod/", s.From) &&
+	return f.is(s) && of(f.Pod, "pod/", s.From, s.To, s.Via) && of(f.FromPod, "pod/", s.From) &&
 		of(f.ToPod, "pod/", s.To, s.Via) && of(f.ToService, "svc/", s.To) && f.isDecided(s.DecidedBy)
 }
 
@@ -191,7 +203,7 @@ func printStreams(p *Page, list []streams.Stream) {
 		p.Line("no such stream: flows of the datapath end ten seconds after their last packet")
 		return
 	}
-	p.Table(streamRows(list))
+	p.Names(streamRows(list))
 }
 
 // streamRows have a heading.

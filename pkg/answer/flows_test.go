@@ -189,13 +189,13 @@ func TestLive_FollowsPacketsAcrossNodes(t *testing.T) {
 }
 
 func TestStreams_FilterAndNames(t *testing.T) {
-	rate := Filter{MinRate: 49}
+	rate := Filter{Bounds: Bounds{MinRate: 49}}
 	for name, c := range map[string]struct {
 		filter Filter
 		want   int
 	}{
 		"all": {Filter{}, 3}, "pod": {Filter{Pod: "shop/db-0"}, 3}, "from": {Filter{FromPod: "shop/web-0"}, 2}, "to": {Filter{ToPod: "shop/web-0"}, 1},
-		"service": {Filter{ToService: "shop/db"}, 1}, "policy": {Filter{Policy: "netpol/shop/db-ingress"}, 1}, "policy by its name": {Filter{Policy: "shop/db-ingress"}, 1}, "policy of another kind": {Filter{Policy: "anp/db-ingress"}, 0}, "place": {Filter{Place: "hardware"}, 2},
+		"service": {Filter{ToService: "shop/db"}, 1}, "policy": {Filter{Policy: "netpol/shop/db-ingress"}, 1}, "not in hardware": {Filter{Place: "hardware", Bounds: Bounds{Not: true}}, 1}, "not of another namespace": {Filter{Namespace: "other", Place: "hardware", Bounds: Bounds{Not: true}}, 0}, "policy by its name": {Filter{Policy: "shop/db-ingress"}, 1}, "policy of another kind": {Filter{Policy: "anp/db-ingress"}, 0}, "place": {Filter{Place: "hardware"}, 2},
 		"reason": {Filter{Reason: "action"}, 1}, "dropped": {Filter{Verdict: "dropped"}, 0}, "rate": {rate, 1}, "namespace": {Filter{Namespace: "other"}, 0},
 		"port": {Filter{Port: "5432", Protocol: "tcp"}, 2}, "another protocol": {Filter{Protocol: "udp"}, 0},
 	} {

@@ -180,7 +180,7 @@ func (t *Top) Text(p *Page) {
 			strconv.FormatUint(r.Drops, 10), cmp.Or(r.Because, "-"),
 		})
 	}
-	p.Table(rows)
+	p.Names(rows)
 }
 
 func percent(share offload.Share) string {

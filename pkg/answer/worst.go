@@ -62,6 +62,6 @@ func (w *Worst) Text(p *Page) {
 		}
 		rows = append(rows, []string{pod.Pod, pod.Node, fmt.Sprintf("%d %%", pod.Packets.Hardware), reason})
 	}
-	p.Table(rows)
+	p.Names(rows)
 	p.Line("")
 }
