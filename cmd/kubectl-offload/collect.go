@@ -40,8 +40,7 @@ func sysdumpCommand() *cobra.Command {
 				return err
 			}
 			options := sysdump.Options{Nodes: nodes, Flows: collectFlows(cmd.Context(), &o.clusterOptions, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
-			err = errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, options), file.Close())
-			if err != nil {
+			if err := errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, options), file.Close()); err != nil {
 				return fmt.Errorf("writing %s: %w", to, err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s\nnext: kubectl offload status --from %s\n", to, to)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -45,13 +44,7 @@ func (o *traceOptions) send(ctx context.Context, source, target string) (*answer
 	if err != nil {
 		return nil, err
 	}
-	result, err := plan.Send(ctx, client, func(ctx context.Context, node, container string, command []string, out, errs io.Writer) error {
-		in, err := cluster.Find(of.pods, byexec.App, container, node)
-		if err != nil {
-			return err
-		}
-		return cluster.Exec(ctx, in, command, out, errs)
-	})
+	result, err := plan.Send(ctx, client, byexec.Databases{Cluster: cluster, Pods: of.pods}.OnNode)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (r Resource) selection() selection {
 	case MultiNetworkPolicies:
 		return selection{"k8s.cni.cncf.io", "v1beta1", cluster, []string{"spec"}}
 	case Leases:
-		return selection{"coordination.k8s.io", "v1", installed, []string{"metadata.annotations", "spec"}}
+		return selection{"coordination.k8s.io", "v1", installed, []string{"spec"}}
 	case Deployments, DaemonSets, StatefulSets:
 		return selection{"apps", "v1", installed, workload}
 	default:

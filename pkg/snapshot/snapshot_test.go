@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,46 @@ func TestOpen_RefusesOtherFiles(t *testing.T) {
 	for name, content := range map[string][]byte{"no gzip": []byte("text"), "nothing": nil, "an empty archive": empty.Bytes()} {
 		if _, err := Open(bytes.NewReader(content)); err == nil {
 			t.Errorf("%s is read as an archive", name)
+		}
+	}
+}
+
+// TestSnapshot_KeepsNoSecretOfAnyKind where users and tools put them: annotations, the last applied manifest, owners of fields,
+// data, and the environment, commands and arguments of containers. The name, which an answer needs, is there.
+func TestSnapshot_KeepsNoSecretOfAnyKind(t *testing.T) {
+	const canary = "canary"
+	container := map[string]any{
+		"name": "main", "env": []any{map[string]any{"name": "PASSWORD", "value": canary}}, "command": []any{canary}, "args": []any{canary},
+		"envFrom": []any{canary}, "lifecycle": canary, "livenessProbe": canary,
+	}
+	pod := map[string]any{"containers": []any{container}, "initContainers": []any{container}, "volumes": []any{map[string]any{"csi": canary}}}
+	for _, r := range All() {
+		s := New(time.Unix(1_700_000_000, 0), "ovn-kubernetes")
+		spec := map[string]any{}
+		switch r { // the others have no containers, and all of their spec is in answers
+		case Pods, Deployments, DaemonSets, StatefulSets, Nodes, Events, Namespaces:
+			spec = maps.Clone(pod)
+		}
+		if len(spec) > 0 {
+			spec["template"] = map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/password": canary}}, "spec": pod}
+		}
+		s.Add(r, map[string]any{
+			"metadata": map[string]any{
+				"namespace": "shop", "name": "visible", "managedFields": []any{canary}, "finalizers": []any{canary},
+				"annotations": map[string]any{"example.com/password": canary, "kubectl.kubernetes.io/last-applied-configuration": canary},
+			},
+			"data": map[string]any{"password": canary}, "stringData": map[string]any{"password": canary}, "binaryData": canary, "spec": spec,
+		})
+		zip, err := gzip.NewReader(bytes.NewReader(archived(t, s)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(zip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := strings.Index(string(text), canary); at >= 0 || !strings.Contains(string(text), "visible") {
+			t.Errorf("%s: %s", r, text[max(0, at-200):])
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -34,6 +35,15 @@ func (d Databases) Run(ctx context.Context, database string, command []string) (
 		return nil, fmt.Errorf("running %s: %w: %s", command[0], err, strings.TrimSpace(errs.String()))
 	}
 	return out.Bytes(), nil
+}
+
+// OnNode runs a command in a container of a node's agent.
+func (d Databases) OnNode(ctx context.Context, node, container string, command []string, out, errs io.Writer) error {
+	in, err := d.Cluster.Find(d.Pods, App, container, node)
+	if err != nil {
+		return err
+	}
+	return d.Cluster.Exec(ctx, in, command, out, errs)
 }
 
 // Named are the answers of nodes, with names from the databases for their flows if the query asks for the rules.
