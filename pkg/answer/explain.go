@@ -146,8 +146,11 @@ const noVF = "no-vf"
 // meaningOf is Meaning, with what can be done about a detail.
 func meaningOf(reason, detail string) (meaning, action string) {
 	meaning, action = Meaning(reason)
-	if reason == string(offload.ReasonAction) && strings.HasPrefix(detail, "hash") {
+	switch {
+	case reason == string(offload.ReasonAction) && strings.HasPrefix(detail, "hash"):
 		action = "where a Service chooses the endpoint, reach the endpoints without it, as by a headless Service"
+	case strings.HasPrefix(detail, "hw-tc-offload "):
+		meaning, action = "the representor takes no rules for the NIC", "an OffloadPolicy for the NIC; by hand: ethtool -K <representor> hw-tc-offload on"
 	}
 	return meaning, action
 }

@@ -90,6 +90,8 @@ func weight(row, object string) int {
 		return 2
 	case "Logical_Router_Static_Route":
 		return 1
+	case "Logical_Switch", "Logical_Router":
+		return -2 // ovn-northd has one logical flow for all that have the same, and the name of any of them
 	}
 	return 0
 }
@@ -98,13 +100,13 @@ func weight(row, object string) int {
 // forwards it has dropped a copy, such as that for the gateway bridge of one for a tunnel.
 func Decided(rules []flowapi.Rule, drops bool) []string {
 	var out []string
-	most := -1
+	most := -2
 	for _, r := range rules {
 		if r.Name == nil || !drops && IsDrop(r.Name.What) {
 			continue
 		}
 		for _, object := range r.Name.Objects {
-			w := -1
+			w := -2
 			for row := range strings.SplitSeq(r.Name.Row, " or ") {
 				w = max(w, weight(row, object))
 			}

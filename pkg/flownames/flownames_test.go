@@ -179,3 +179,21 @@ func TestDecided_CopiesThatAreDroppedDecideNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestDecided_SwitchThatSharesItsFlowsDecidesLast: a logical flow that all switches share has the name of one of them, which may
+// be that of another node.
+func TestDecided_SwitchThatSharesItsFlowsDecidesLast(t *testing.T) {
+	rule := func(row, object string) flowapi.Rule {
+		return flowapi.Rule{Name: &flowapi.Name{Row: row, Objects: []string{object}}}
+	}
+	shared, network, port := rule("Logical_Switch", "Node/other"), rule("ACL", "Network/default"), rule("Port_Binding", "Pod/shop/web")
+	for want, rules := range map[string][]flowapi.Rule{
+		"Pod/shop/web":    {shared, network, port},
+		"Network/default": {shared, network},
+		"Node/other":      {shared},
+	} {
+		if got := strings.Join(Decided(rules, false), " "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
