@@ -158,19 +158,24 @@ static bool csum(struct run *r, u32 flags)
 
 static enum verdict output(struct run *r, const struct swsim_act *a, bool last)
 {
-	struct sk_buff *skb = last ? r->skb : pskb_copy(r->skb, GFP_ATOMIC);
 	struct net_device *to = dev_get_by_index_rcu(dev_net(r->dev), a->ifindex);
 	struct swsim_port *p = to ? swsim_port_get(to) : NULL;
+	int mac = r->skb->data - skb_mac_header(r->skb);
+	struct sk_buff *skb = r->skb;
 
-	if (last)
+	skb_push(r->skb, mac);	/* a copy has nothing of what is before data */
+	if (last) {
 		r->skb = NULL;
+	} else {
+		skb = pskb_copy(r->skb, GFP_ATOMIC);
+		skb_pull(r->skb, mac);
+	}
 	if (!skb)
 		return MISS;
 	if (!to || (p ? p->pf != r->pf : !swsim_is_tunnel(to))) {
 		kfree_skb(skb);
 		return MISS;
 	}
-	skb_push(skb, skb->data - skb_mac_header(skb));
 	skb->dev = to;
 	__skb_queue_tail(&r->out, skb);
 	return last ? DONE : NEXT;
