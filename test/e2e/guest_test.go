@@ -136,6 +136,16 @@ func (g guest) do(t *testing.T, command string) string {
 	return read()
 }
 
+// boots waits until a guest, which has no hardware to help it, answers.
+func boots(t *testing.T, client *corev1.Pod, address netip.Addr) {
+	t.Helper()
+	at := netip.AddrPortFrom(address, echoPort).String()
+	eventually(t, 4*time.Minute, "the guest answers at "+at, func() (bool, string) {
+		out, err := inPod(client.Namespace, client.Name, "probe", "dial", "tcp", at)
+		return err == nil && strings.HasSuffix(strings.TrimSpace(out), " vm"), out
+	})
+}
+
 // move has a guest move to another pod while streams to the guest run. None has an answer while its port is off there, and all go
 // on afterwards.
 func (i guestImage) move(t *testing.T, from guest, target *corev1.Pod, network *contract.PodNetwork, running map[string]*flow) {
@@ -182,7 +192,7 @@ func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
 	own := attachmentOf(t, source, ns+"/flat")
 	address := own.Addresses[0].Addr()
 	machine := image.start(t, source, own, "")
-	comesFrom(t, client, address.String(), "vm")
+	boots(t, client, address)
 
 	running := map[string]*flow{}
 	for _, network := range []string{"tcp", "udp"} {
@@ -202,7 +212,7 @@ func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
 		t.Errorf("the guest has %s after %s", got, address)
 	}
 	image.start(t, again, attachmentOf(t, again, ns+"/flat"), "")
-	comesFrom(t, client, address.String(), "vm")
+	boots(t, client, address)
 }
 
 // TestVirtualMachine_GuestMovesOnItsPrimaryNetwork: a guest of QEMU has its address on the primary network by DHCP. It is moved to
@@ -227,6 +237,7 @@ func TestVirtualMachine_GuestMovesOnItsPrimaryNetwork(t *testing.T) {
 	own := attachmentOf(t, source, x.ns+"/main")
 	address := own.Addresses[0].Addr()
 	machine := image.start(t, source, own, "")
+	boots(t, x.pods[0], address)
 	running := map[string]*flow{}
 	at := netip.AddrPortFrom(address, echoPort)
 	for _, client := range x.pods {
