@@ -147,17 +147,20 @@ func boots(t *testing.T, client *corev1.Pod, address netip.Addr) {
 }
 
 // move has a guest move to another pod while streams to the guest run. None has an answer while its port is off there, and all go
-// on afterwards.
+// on afterwards. The guest stands still meanwhile: without hardware's help, QEMU may miss what a guest that runs writes to its
+// memory, and the guest's kernel then ends with an error.
 func (i guestImage) move(t *testing.T, from guest, target *corev1.Pod, network *contract.PodNetwork, running map[string]*flow) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "incoming")
-	i.start(t, target, network, socket)
+	to := i.start(t, target, network, socket)
 	eventually(t, soon, "QEMU listens", func() (bool, string) { _, err := os.Stat(socket); return err == nil, fmt.Sprint(err) })
+	from.do(t, "stop")
 	from.do(t, "migrate -d unix:"+socket)
 	eventually(t, 2*time.Minute, "the guest has moved", func() (bool, string) {
 		state := from.do(t, "info migrate")
 		return strings.Contains(state, "completed"), state
 	})
+	to.do(t, "cont")
 	var looks sync.WaitGroup
 	for name, stream := range running {
 		looks.Go(func() {
