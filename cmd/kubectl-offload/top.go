@@ -61,7 +61,7 @@ func (o *flowOptions) followTop(cmd *cobra.Command, by string, outside bool, int
 		if err != nil || ctx.Err() != nil { // an interrupted answer is none
 			return err
 		}
-		clearScreen(cmd.OutOrStdout())
+		answer.ClearScreen(cmd.OutOrStdout())
 		return answer.Write(cmd.OutOrStdout(), a, o.format, time.Now())
 	})
 }

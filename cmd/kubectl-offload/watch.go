@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -45,13 +44,13 @@ func (o *flowOptions) follow(cmd *cobra.Command) error {
 		return err
 	}
 	var watched answer.Watched
-	missing := missingOnce{}
+	missing := answer.MissingOnce{}
 	return again(cmd.Context(), flowapi.MinPeriod, func(ctx context.Context) error {
 		a, err := o.streams(ctx)
 		if err != nil || ctx.Err() != nil { // an interrupted answer is none
 			return err
 		}
-		missing.say(cmd.ErrOrStderr(), a.Missing)
+		missing.Say(cmd.ErrOrStderr(), a.Missing)
 		changed := watched.Changed(a)
 		if o.format != "text" {
 			return o.lines(cmd.OutOrStdout(), changed, a.Taken)
@@ -76,28 +75,5 @@ func again(ctx context.Context, pause time.Duration, do func(ctx context.Context
 			return nil
 		case <-time.After(pause):
 		}
-	}
-}
-
-// missingOnce says what could not be read when that changes.
-type missingOnce []string
-
-func (m *missingOnce) say(w io.Writer, missing []string) {
-	if !slices.Equal(*m, missing) {
-		for _, text := range missing {
-			fmt.Fprintln(w, "not known:", text)
-		}
-	}
-	*m = missing
-}
-
-// clearScreen has a terminal begin at its upper left corner; elsewhere answers follow each other.
-func clearScreen(w io.Writer) {
-	file, ok := w.(*os.File)
-	if !ok {
-		return
-	}
-	if stat, err := file.Stat(); err == nil && stat.Mode()&os.ModeCharDevice != 0 {
-		_, _ = io.WriteString(w, "\x1b[H\x1b[2J") // what follows fails, too
 	}
 }
