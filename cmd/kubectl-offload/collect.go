@@ -12,6 +12,7 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 
 	"github.com/ovn-offload/ovn-offload/docs"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
@@ -39,7 +40,7 @@ func sysdumpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options := sysdump.Options{Nodes: nodes, Flows: collectFlows(cmd.Context(), &o.clusterOptions, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
+			options := sysdump.Options{Nodes: nodes, Flows: agents.Collect(cmd.Context(), o.places, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
 			if err := errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, options), file.Close()); err != nil {
 				return fmt.Errorf("writing %s: %w", to, err)
 			}

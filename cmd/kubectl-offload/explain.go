@@ -8,13 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
-	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
-	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
@@ -31,7 +30,7 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain pod/NAME|node/NAME|svc/NAME|netpol/NAME|anp/NAME|banp/NAME|cnp/NAME|multi-policy/NAME|flow/UFID@NODE", Args: cobra.MaximumNArgs(2), Short: "is its traffic in hardware, and if not why",
 		Long: "Explain says where the traffic of an object is handled, which objects decide about it, and what keeps it out of hardware.\n" +
-			"The streams of a pod are read from the agent of its node, by pods/exec.",
+			"The streams of a pod are read from the agent of its node: through the relay if the cluster has one, else by pods/exec.",
 		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain pod/web-0 --to svc/db -n shop\n  kubectl offload explain svc/db -n shop\n  kubectl offload explain anp/deny-metadata\n" +
 			"  kubectl offload explain node/worker-1\n  kubectl offload explain flow 8153cb36-ae1c-4686-a9b3-d49f037972d3@worker-1\n  kubectl offload explain --worst 10",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +41,7 @@ func explainCommand() *cobra.Command {
 			return o.say(cmd.OutOrStdout(), a)
 		},
 	}
-	dpuFlags(cmd, &o.clusterOptions)
+	relayFlags(cmd, &o.clusterOptions)
 	cmd.Flags().IntVar(&o.worst, "worst", 0, "list so many pods with the smallest share of packets in hardware; without a number: 10")
 	cmd.Flags().Lookup("worst").NoOptDefVal = "10"
 	cmd.Flags().StringVar(&o.to, "to", "", "streams of the pod to pod/NAME, svc/NAME or an address alone")
@@ -90,6 +89,7 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		if err != nil {
 			return nil, err
 		}
+		o.within = strings.SplitN(name, "/", 2)[:1]
 		if isPolicy {
 			return o.policy(ctx, policy, name)
 		}
@@ -143,6 +143,7 @@ func (o *explainOptions) flow(ctx context.Context, name string) (answer.Answer, 
 	if !ok || id == "" || node == "" {
 		return nil, usage{fmt.Errorf("flow %q: want UFID@NODE, as -o json of flows has them", name)}
 	}
+	o.within = []string{o.namespace}
 	s, err := o.snapshot(ctx, answer.FlowResources()...)
 	if err != nil {
 		return nil, err
@@ -150,20 +151,21 @@ func (o *explainOptions) flow(ctx context.Context, name string) (answer.Answer, 
 	if o.from != "" {
 		return answer.ExplainFlow(s, node, id, s.Flows(node), nil)
 	}
-	from, unknown, err := agentsOf(ctx, &o.clusterOptions, s, node)
+	from, err := o.agentsOf(ctx, s, node)
 	if err != nil {
 		return nil, err
 	}
-	answers, missing := from.Named(ctx, []string{node}, flowapi.Query{All: true, Limit: flowapi.MaxLimit})
-	s.Measure(answers)
-	flows := byexec.Joined(answers)
-	missing = append(unknown, missing...)
-	way := answer.WayOf(flows, id)
-	if err = from.AddRules(ctx, way); err == nil {
-		err = flownames.NameAll(ctx, from.Databases().Run, way)
+	q := flowapi.Query{All: true, Limit: flowapi.MaxLimit}
+	if o.namespace != "" { // all rights of some users are in one
+		q = flowapi.Query{Namespace: o.namespace, Why: true}
 	}
-	if err != nil {
-		missing = append(missing, err.Error())
+	answers, missing := from.Named(ctx, []string{node}, q)
+	s.Measure(answers)
+	flows := flowapi.Joined(answers)
+	if !q.Why {
+		if err := from.AddRules(ctx, answer.WayOf(flows, id)); err != nil {
+			missing = append(missing, err.Error())
+		}
 	}
 	return answer.ExplainFlow(s, node, id, flows, missing)
 }
@@ -179,16 +181,34 @@ func (o *clusterOptions) qualified(name string) (string, error) {
 	return o.namespace + "/" + name, nil
 }
 
-// ofPod reads what is known of a pod.
-func (o *explainOptions) ofPod(ctx context.Context, name string) (*snapshot.Snapshot, error) {
+// ofPod reads what is known of a pod: the relay knows it, too.
+func (o *explainOptions) ofPod(ctx context.Context, name string) (*snapshot.Snapshot, *answer.PodExplained, error) {
+	var s *snapshot.Snapshot
 	if o.from != "" {
-		return openArchive(o.from)
+		archive, err := openArchive(o.from)
+		if err != nil {
+			return nil, nil, err
+		}
+		s = archive
+	} else {
+		relay, err := o.relay(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if relay != nil {
+			e, err := relay.Pod(ctx, name)
+			return snapshot.New(time.Now(), o.system), e, err
+		}
+		client, err := o.lister()
+		if err != nil {
+			return nil, nil, err
+		}
+		if s, err = snapshot.ReadPod(ctx, client, o.system, name); err != nil {
+			return nil, nil, err
+		}
 	}
-	client, err := o.lister()
-	if err != nil {
-		return nil, err
-	}
-	return snapshot.ReadPod(ctx, client, o.system, name)
+	e, err := answer.ExplainPod(s, name)
+	return s, e, err
 }
 
 // names reads what names the ends of a pod's flows.
@@ -217,11 +237,7 @@ func (o *explainOptions) names(ctx context.Context, s *snapshot.Snapshot, e *ans
 
 // pod explains a pod with its streams, which are left out where the agent cannot be asked.
 func (o *explainOptions) pod(ctx context.Context, name string) (answer.Answer, error) {
-	s, err := o.ofPod(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	e, err := answer.ExplainPod(s, name)
+	s, e, err := o.ofPod(ctx, name)
 	if err != nil || e.HostNetwork || e.Node == "" {
 		return e, err
 	}

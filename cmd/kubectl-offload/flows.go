@@ -8,11 +8,10 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
-	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/nearby"
 	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
-	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
 // flowOptions are the flags of verbs about streams.
@@ -56,7 +55,7 @@ func flowsCommand() *cobra.Command {
 	}
 	o.flags(cmd)
 	f := cmd.Flags()
-	dpuFlags(cmd, &o.clusterOptions)
+	relayFlags(cmd, &o.clusterOptions)
 	f.Lookup("output").Usage = "text, json, yaml, jsonl (a stream a line) or hubble (a line has the fields of Hubble's JSON)"
 	f.BoolVarP(&o.watch, "watch", "w", false, "go on with streams that are new or changed, until Ctrl-C")
 	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of one end, and of names without one; empty: all")
@@ -79,7 +78,7 @@ func flowsCommand() *cobra.Command {
 
 // qualify gives names their namespace.
 func (o *flowOptions) qualify() error {
-	o.namespace = o.filter.Namespace
+	o.namespace, o.within = o.filter.Namespace, []string{o.filter.Namespace}
 	for _, name := range []*string{&o.filter.Pod, &o.filter.FromPod, &o.filter.ToPod, &o.filter.ToService} {
 		if *name == "" {
 			continue
@@ -131,21 +130,15 @@ func (o *readOptions) read(ctx context.Context, s *snapshot.Snapshot, node strin
 	if o.from != "" {
 		return s.Flows(node), s.UnreadFlows(node), nil
 	}
-	from, unknown, err := agentsOf(ctx, &o.clusterOptions, s, node)
+	from, err := o.agentsOf(ctx, s, node)
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes, err := web.WithPods(s, from.Nodes(), q.Namespace)
-	if err != nil {
+	var nodes, unknown []string
+	if nodes, q.Namespace, unknown, err = agents.Nodes(ctx, from.WithFlows, node, append([]string{q.Namespace}, o.within...)...); err != nil {
 		return nil, nil, err
-	}
-	if node != "" {
-		if !slices.Contains(from.Nodes(), node) {
-			return nil, unknown, answer.ErrNotFound{Object: "agent of node " + node + ": " + withDPU}
-		}
-		nodes = []string{node}
 	}
 	answers, missing := from.Named(ctx, nodes, q)
 	s.Measure(answers)
-	return byexec.Joined(answers), append(unknown, missing...), nil
+	return flowapi.Joined(answers), append(unknown, missing...), nil
 }

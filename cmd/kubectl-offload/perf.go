@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/perf"
 	"github.com/ovn-offload/ovn-offload/pkg/scratch"
@@ -170,8 +171,11 @@ func (o *perfOptions) agents(ctx context.Context) (of byexec.Agents, err error) 
 	if missing := s.Missing[snapshot.Pods]; missing != "" {
 		return of, errors.New(missing)
 	}
-	from, _, err := agentsOf(ctx, &o.clusterOptions, s, "")
-	return from.Agents, err
+	found, err := agents.Find(ctx, s, "", o.places)
+	if err != nil {
+		return of, err
+	}
+	return found.Agents, nil
 }
 
 // sayRemoved deletes what an earlier command has left.

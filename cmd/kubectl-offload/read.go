@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
@@ -24,16 +25,21 @@ type clusterOptions struct {
 	kubeconfig, context, namespace, system string
 	// dpuKubeconfig and dpuContext say where the Nodes of DPUs are, if in another cluster.
 	dpuKubeconfig, dpuContext string
+	direct                    bool // agents are asked by pods/exec, also where a relay is
+	lookup                    *agents.Lookup
 }
 
 // readOptions are the flags of the verbs that read.
 type readOptions struct {
 	clusterOptions
 	format, from string
+	// within are the namespaces whose objects are read where a relay is and those of all may not be listed.
+	within []string
 }
 
 // clusterFlags say which cluster is read.
 func (o *clusterOptions) clusterFlags(cmd *cobra.Command) *cobra.Command {
+	o.lookup = &agents.Lookup{}
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig; empty: as kubectl does")
 	flags.StringVar(&o.context, "context", "", "context of the kubeconfig; empty: the current one")
@@ -74,6 +80,11 @@ func (o *readOptions) lists(ctx context.Context, lists map[snapshot.Resource][]s
 	client, err := o.lister()
 	if err != nil {
 		return nil, err
+	}
+	if len(o.within) > 0 && o.within[0] != "" {
+		if relay, err := o.relay(ctx); relay != nil || err != nil {
+			return snapshot.ReadLists(ctx, snapshot.Within{Lister: client, Namespaces: o.within, System: o.system}, o.system, lists), err
+		}
 	}
 	return snapshot.ReadLists(ctx, client, o.system, lists), nil
 }

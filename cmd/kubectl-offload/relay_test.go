@@ -35,7 +35,7 @@ func TestPage_ReachesTheRelayThroughTheAPIServer(t *testing.T) {
 	config := kubeconfigOf(t, server)
 	get := func(path string) string {
 		o := readOptions{clusterOptions: clusterOptions{kubeconfig: config, system: "ovn-kubernetes"}}
-		page, err := o.page(context.Background(), false)
+		page, err := o.page(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,6 +59,11 @@ func TestPage_ReachesTheRelayThroughTheAPIServer(t *testing.T) {
 		t.Errorf("who may run commands beside the databases gets %q", got)
 	}
 	ready = http.StatusServiceUnavailable
+	o := readOptions{clusterOptions: clusterOptions{kubeconfig: config, system: "ovn-kubernetes"}}
+	if _, err := o.page(t.Context()); err == nil || !strings.Contains(err.Error(), "the relay of this cluster does not answer") {
+		t.Errorf("a relay that does not answer: %v", err)
+	}
+	ready = http.StatusNotFound
 	if got := get("/api/v1/views/pod?name=shop/web"); got == "of the relay: pod name=shop/web" {
 		t.Error("a relay that is not there was asked")
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
-	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -37,7 +37,7 @@ func topCommand() *cobra.Command {
 	}
 	o.flags(cmd)
 	f := cmd.Flags()
-	dpuFlags(cmd, &o.clusterOptions)
+	relayFlags(cmd, &o.clusterOptions)
 	f.StringVar(&by, "by", by, "what a line is: "+strings.Join(answer.TopBy(), ", "))
 	f.BoolVar(&outside, "outside", false, "leave out what is in hardware as a whole")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
@@ -74,6 +74,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 		}
 		return answer.NewTopStreams(a, by, outside), nil
 	}
+	o.within = []string{o.filter.Namespace}
 	s, err := o.lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {{Namespace: o.system}}, snapshot.Nodes: {{}}})
 	if err != nil {
 		return nil, err
@@ -81,16 +82,16 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 	if o.from != "" {
 		return answer.NewTop(s, by, s.Summaries(o.node), s.UnreadSummaries(o.node), outside), nil
 	}
-	from, unknown, err := agentsOf(ctx, &o.clusterOptions, s, o.node)
+	from, err := o.agentsOf(ctx, s, o.node)
 	if err != nil {
 		return nil, err
 	}
-	nodes := from.Nodes()
-	if o.node != "" {
-		nodes = []string{o.node}
+	nodes, _, unknown, err := agents.Nodes(ctx, from.WithFlows, o.node, "", o.filter.Namespace)
+	if err != nil {
+		return nil, err
 	}
-	summaries, missing := byexec.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
-		return from.Counted(ctx, node, interval, answer.Since)
+	summaries, missing := flowapi.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
+		return flowapi.Sources(from.Asked).Counted(ctx, node, interval, answer.Since)
 	})
 	return answer.NewTop(s, by, summaries, append(unknown, missing...), outside), nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func traceCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of names without one; empty: that of the context")
-	dpuFlags(cmd, &o.clusterOptions)
+	relayFlags(cmd, &o.clusterOptions)
 	f.BoolVar(&o.live, "live", false, "the flows that forward such packets now, on each node, in place of a computed path")
 	f.BoolVar(&o.inject, "inject", false, "send a packet in the name of the pod, and say where it came to; needs --yes")
 	f.BoolVar(&o.yes, "yes", false, "with --inject: send it; without: say what the receiver would see")
@@ -84,6 +85,9 @@ func (o *readOptions) ends(ctx context.Context, source, target string, more ...s
 	}
 	c, err = ends.Connection(source, target)
 	if absent := trace.ErrNoObject(""); errors.As(err, &absent) {
+		if why := cmp.Or(s.Missing[snapshot.Pods], s.Missing[snapshot.Services]); why != "" {
+			return nil, c, nil, fmt.Errorf("there is no %s among what may be listed: %s", absent, why)
+		}
 		return nil, c, nil, answer.ErrNotFound{Object: string(absent)}
 	}
 	if err != nil {
@@ -94,6 +98,11 @@ func (o *readOptions) ends(ctx context.Context, source, target string, more ...s
 
 // live shows the flows between two ends.
 func (o *readOptions) live(ctx context.Context, source, target string) (*answer.Live, error) {
+	if err := o.ensureNamespace(); err != nil {
+		return nil, err
+	}
+	narrow := *o
+	o, narrow.within = &narrow, trace.Ends{Namespace: o.namespace}.Namespaces(source, target)
 	s, c, pods, err := o.ends(ctx, source, target)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 	"github.com/ovn-offload/ovn-offload/pkg/web/direct"
@@ -22,12 +23,11 @@ import (
 func uiCommand() *cobra.Command {
 	var o readOptions
 	var port uint16
-	var direct bool
 	cmd := &cobra.Command{
 		Use: "ui", Args: cobra.NoArgs, Short: "the page: nodes, NICs, pods and paths in a browser",
 		Long: "Ui serves the page on this machine alone, with your own rights, until it is interrupted.\nOpen the address that it prints: it has a token that is valid as long as the command runs.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			handler, err := o.page(cmd.Context(), direct)
+			handler, err := o.page(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -36,20 +36,20 @@ func uiCommand() *cobra.Command {
 	}
 	o.clusterFlags(cmd)
 	cmd.Flags().StringVar(&o.from, "from", "", "archive of kubectl offload sysdump, in place of a cluster")
-	cmd.Flags().BoolVar(&direct, "direct", false, "read the API server alone, also where a relay is")
+	cmd.Flags().BoolVar(&o.direct, "direct", false, "read the API server alone, also where a relay is")
 	cmd.Flags().Uint16Var(&port, "port", 0, "port of 127.0.0.1; 0: any that is free")
 	return cmd
 }
 
 // page shows what the relay has, if there is one, and otherwise what the API server has. The relay has no access to OVN's
 // databases: paths are computed here, and flows are named here for users who may run commands beside the databases.
-func (o *readOptions) page(ctx context.Context, alone bool) (http.Handler, error) {
+func (o *readOptions) page(ctx context.Context) (http.Handler, error) {
 	facts, err := o.facts()
 	if err != nil {
 		return nil, err
 	}
 	page := (&web.Server{Period: direct.Refresh, Facts: func(*http.Request) (web.Facts, error) { return facts, nil }}).Handler()
-	if alone || o.from != "" {
+	if o.direct || o.from != "" {
 		return page, nil
 	}
 	rc, err := restConfig(o.kubeconfig, o.context)
@@ -116,10 +116,14 @@ func (o *readOptions) flowsOf(ctx context.Context, pods []corev1.Pod, nodes []st
 	if err != nil {
 		return nil, nil, err
 	}
-	from := agents{byexec.Agents{Cluster: cluster, Pods: pods}}
+	from := byexec.Agents{Cluster: cluster, Pods: pods}
 	var unknown []string
 	if slices.ContainsFunc(nodes, func(node string) bool { return !from.Has(node) }) {
-		if unknown, err = from.addDPUs(ctx, &o.clusterOptions); err != nil {
+		places, err := o.places()
+		if err != nil {
+			return nil, nil, err
+		}
+		if unknown, err = agents.AddDPUs(ctx, &from, places); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -34,7 +34,7 @@ func TestPage_IsThatOfTheRelay(t *testing.T) {
 			}
 		}))
 		o := readOptions{clusterOptions: clusterOptions{kubeconfig: kubeconfigOf(t, server), system: "ovn-kubernetes"}}
-		page, err := o.page(t.Context(), false)
+		page, err := o.page(t.Context())
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -104,7 +104,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return gathered.Run(ctx)
 	})
 	group.Go(func() error { return expose.Run(ctx, o.metrics) })
-	group.Go(func() error { return serve(ctx, o.listen, handler(page.Handler(), followed.Synced), log) })
+	group.Go(func() error {
+		return serve(ctx, o.listen, handler(page.Handler(), r.NodesHandler(), followed.Synced), log)
+	})
 	return group.Wait()
 }
 
@@ -146,9 +148,11 @@ func (o options) names(followed *relay.Followed) flownames.Asker {
 }
 
 // handler adds the probes of the kubelet.
-func handler(page http.Handler, synced func() error) http.Handler {
+func handler(page, nodes http.Handler, synced func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", page)
+	mux.Handle(relay.NodesPath, nodes)
+	mux.Handle(relay.NodesPath+"/", nodes)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := synced(); err != nil {

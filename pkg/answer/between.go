@@ -96,7 +96,12 @@ func (b *between) there(s streams.Stream) (ok, shared bool) {
 	case from:
 		return to || maybeTo, !to
 	}
-	return maybeFrom && to && s.Node != b.first && b.tunnels[s.Tunnel] == b.first, true
+	return maybeFrom && to && s.Node != b.first && b.isFrom(s.Tunnel, b.first), true
+}
+
+// isFrom says whether the other end of a tunnel may be a node. One that is withheld may be any.
+func (b *between) isFrom(tunnel, node string) bool {
+	return tunnel == flowapi.Withheld || b.tunnels[tunnel] == node
 }
 
 // back says whether a stream may have the answers.
@@ -109,7 +114,7 @@ func (b *between) back(s streams.Stream) (ok, shared bool) {
 	case from && to:
 		return true, false
 	case from:
-		return maybeTo && s.Node != b.first && b.tunnels[s.Tunnel] == b.first, true
+		return maybeTo && s.Node != b.first && b.isFrom(s.Tunnel, b.first), true
 	case to && maybeFrom:
 		return s.Node == b.first && b.isFromTarget(s.Tunnel), true
 	}
@@ -122,7 +127,7 @@ func (b *between) isFromTarget(tunnel string) bool {
 	for _, target := range b.targets {
 		if node, ok := b.nodes[target]; ok {
 			outside = false
-			if tunnel != "" && b.tunnels[tunnel] == node {
+			if tunnel != "" && b.isFrom(tunnel, node) {
 				return true
 			}
 		}

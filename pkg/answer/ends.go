@@ -54,7 +54,7 @@ func FarEnds(s *snapshot.Snapshot, flows []flowapi.Flow) ([]snapshot.Selected, e
 // hasUnknownEnd says whether an address of a flow has no name. Ports of pods have theirs from the agent.
 func hasUnknownEnd(f *flowapi.Flow, names streams.Names) bool {
 	isUnknown := func(address string, isNamed bool) bool {
-		return address != "" && !isNamed && !strings.Contains(address, "/") && names(networkOf(f), address) == address
+		return address != "" && address != flowapi.Withheld && !isNamed && !strings.Contains(address, "/") && names(networkOf(f), address) == address
 	}
 	to := slices.ContainsFunc(f.To, func(e flowapi.End) bool { return e.Pod != "" })
 	return isUnknown(f.Source, f.From.Pod != "") || isUnknown(f.Target, to)

@@ -3,6 +3,7 @@ package answer
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -148,12 +149,21 @@ func TestLive_FollowsPacketsAcrossNodes(t *testing.T) {
 	drops.Drops, drops.For, drops.Why = true, &db, why("ACL", "ingress policy: drop", "NetworkPolicy/shop/db-ingress")
 	dropsAll := drops
 	dropsAll.ID, dropsAll.Source = "dropsAll", ""
+	relayed := func(f flowapi.Flow, source, target string) flowapi.Flow { // what the relay gives a tenant
+		f.Source, f.Target, f.Tunnel = source, target, flowapi.Withheld
+		return f
+	}
+	withheld := relayed(another, flowapi.Withheld, "")
+	withheld.ID = "withheld"
 	for name, c := range map[string]struct {
 		flows   []flowapi.Flow
 		missing []string
 		verdict string
 		legs    string
 	}{
+		"through the relay": {[]flowapi.Flow{
+			relayed(sent, "", "10.244.2.9"), relayed(received, "", ""), relayed(another, flowapi.Withheld, ""), relayed(answers, "", ""), relayed(answered, "", ""),
+		}, nil, Allowed, "sent received+ answers+ answered+"},
 		"there and back":               {[]flowapi.Flow{sent, received, foreign, another, answers, asks, answered, asked}, nil, Allowed, "sent received+ answers+ answered+"},
 		"dropped where it is received": {[]flowapi.Flow{sent, drops}, nil, Dropped, "sent drops"},
 		"dropped from any source":      {[]flowapi.Flow{sent, dropsAll}, nil, Dropped, "sent dropsAll+"},
@@ -181,6 +191,9 @@ func TestLive_FollowsPacketsAcrossNodes(t *testing.T) {
 		}
 		if got := strings.Join(legs, " "); l.Verdict != c.verdict || got != c.legs || (l.Code == Good) != (c.verdict == Allowed && c.missing == nil) {
 			t.Errorf("%s: exit code %d, %s, %q; want %s, %q", name, l.Code, l.Verdict, got, c.verdict, c.legs)
+		}
+		if l, err := NewLive(s, want, append(slices.Clone(c.flows), withheld), c.missing); err != nil || (c.verdict == Lost || c.verdict == Idle) != strings.Contains(fmt.Sprint(l.Missing), "withholds") {
+			t.Errorf("%s, with a flow of which an end is withheld: %v: %s", name, err, text(t, l))
 		}
 		if got := text(t, l); c.verdict == Dropped && !strings.Contains(got, "DROPPED by netpol/shop/db-ingress") {
 			t.Error(got)

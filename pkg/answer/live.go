@@ -92,7 +92,10 @@ func NewLive(s *snapshot.Snapshot, want streams.Ends, flows []flowapi.Flow, miss
 		l.add(leg, byID)
 	}
 	l.sort(b.first)
-	l.Verdict = b.verdict(l.Legs, len(missing) == 0)
+	if l.Verdict = b.verdict(l.Legs, len(missing) == 0); (l.Verdict == Idle || l.Verdict == Lost) && slices.ContainsFunc(flows, isWithheld) {
+		l.missed([]string{"flows with an end in another namespace: the relay withholds that end"})
+		l.Verdict = b.verdict(l.Legs, false)
+	}
 	switch l.Verdict {
 	case Idle:
 		l.Code, l.Next = max(l.Code, Degraded), fmt.Sprintf("kubectl offload trace %s %s", want.From, want.To)
@@ -100,6 +103,11 @@ func NewLive(s *snapshot.Snapshot, want streams.Ends, flows []flowapi.Flow, miss
 		l.Code, l.Next = max(l.Code, Degraded), "kubectl offload help policy-surprise"
 	}
 	return l, nil
+}
+
+// isWithheld says that a flow may be of the packets, too.
+func isWithheld(f flowapi.Flow) bool {
+	return f.Source == flowapi.Withheld || f.Target == flowapi.Withheld
 }
 
 // once leaves out flows that were read for both ends.

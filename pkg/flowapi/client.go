@@ -70,7 +70,7 @@ func get[T any](ctx context.Context, c Client, path string, parameters url.Value
 		return nil, ErrNoFlow
 	default:
 		text, _ := io.ReadAll(io.LimitReader(body, 1<<10)) // the status says enough
-		return nil, fmt.Errorf("asking %s: %s: %s", address, response.Status, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("asking %s: %s: %w", address, response.Status, Refused{response.StatusCode, strings.TrimSpace(string(text))})
 	}
 	out := new(T)
 	if err := json.NewDecoder(body).Decode(out); err != nil {

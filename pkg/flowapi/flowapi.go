@@ -3,6 +3,7 @@
 // Place in the data flow:
 //
 //	nodeflows.Source -> Handler of the agent -> Client of the relay or of kubectl offload
+//	the relay, for callers -> Handler of the relay -> Client of kubectl offload
 //
 // It is a package of its own because both ends of the API, which may be of neighbouring releases, have to agree. Fields
 // are only added. A client ignores fields that it does not know.
@@ -87,6 +88,16 @@ const (
 	MaxLimit     = 20000
 )
 
+// Withheld is in an answer of the relay in place of what the caller may not see.
+const Withheld = "withheld"
+
+// Nodes are those whose agents a caller may ask a relay about.
+type Nodes struct {
+	Nodes []string `json:"nodes"`
+	// Missing are nodes with flows that no agent serves.
+	Missing []string `json:"missing,omitempty"`
+}
+
 // Flows is the answer to a Query.
 type Flows struct {
 	Node  string    `json:"node"`
@@ -98,6 +109,8 @@ type Flows struct {
 	Flows  []Flow `json:"flows"`
 	// Ports are the representors of the pods of the query, if their counters were asked for. They are read after the dump.
 	Ports []Port `json:"ports,omitempty"`
+	// Missing is what a relay could not read, such as the names of the flows.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // Port is a representor with its pod, and what beside the flows says whether the pod's packets are in hardware.

@@ -18,6 +18,15 @@ const (
 // ErrNoFlow is a flow that has ended, or never was.
 var ErrNoFlow = errors.New("there is no such flow")
 
+// Refused is an answer without what was asked for. A server gives it to a client.
+type Refused struct {
+	Status int
+	Text   string
+}
+
+// Error implements error.
+func (r Refused) Error() string { return r.Text }
+
 // Handler serves a Source. It does not ask who the caller is: see Guard.
 //
 //	GET /v1/summary?fresh=true
@@ -46,7 +55,10 @@ func Handler(from Source) http.Handler {
 }
 
 func answer(w http.ResponseWriter, what any, err error) {
+	var refused Refused
 	switch {
+	case errors.As(err, &refused):
+		http.Error(w, refused.Text, refused.Status)
 	case errors.Is(err, ErrNoFlow):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case err != nil:

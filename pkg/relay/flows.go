@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -32,6 +33,7 @@ func restrictFlow(f flowapi.Flow, sight *Sight, own map[string]bool) (flowapi.Fl
 		ID: f.ID, Node: f.Node, From: restrictEnd(f.From, sight), Way: flowapi.Way{Recirculation: f.Recirculation, Next: f.Next, Drops: f.Drops, Stale: f.Stale},
 		Packet: flowapi.Packet{
 			Protocol: f.Protocol, Source: address(f.Source, own), SourcePort: f.SourcePort, Target: address(f.Target, own), TargetPort: f.TargetPort, Direction: f.Direction,
+			Tunnel: masked(f.Tunnel),
 		},
 		Placed:  flowapi.Placed{Place: f.Place, Reason: f.Reason},
 		Traffic: flowapi.Traffic{Packets: f.Packets, Bytes: f.Bytes, PacketsPerSecond: f.PacketsPerSecond, IdleSeconds: f.IdleSeconds},
@@ -57,9 +59,13 @@ func restrictEnd(e flowapi.End, sight *Sight) flowapi.End {
 	return flowapi.End{Port: withheld}
 }
 
+// address leaves own addresses, and of networks, of which each is one of several that a flow matches, nothing.
 func address(a string, own map[string]bool) string {
 	if a == "" || own[a] {
 		return a
+	}
+	if _, err := netip.ParsePrefix(a); err == nil {
+		return ""
 	}
 	return withheld
 }
@@ -113,6 +119,9 @@ func restrictWhy(w *flowapi.Why, sight *Sight) *flowapi.Why {
 		rule := flowapi.Rule{Table: r.Table, Rule: withheld}
 		if r.Name != nil {
 			rule.Name = &flowapi.Name{Stage: r.Name.Stage, Row: r.Name.Row, Objects: objects(r.Name.Objects, sight)}
+			if len(r.Name.Objects) > 0 && slices.Equal(rule.Name.Objects, r.Name.Objects) { // all are the caller's
+				rule.Name.What = r.Name.What
+			}
 		}
 		out.Rules = append(out.Rules, rule)
 	}

@@ -32,30 +32,42 @@ type Relay struct {
 	agents   Agents
 	gathered *Gathered
 	shared   shared
+	// asking has an element for each agent that is asked by NodesHandler.
+	asking chan struct{}
 }
 
 // New makes a relay. Without names flows have none.
 func New(objects Objects, reviewer *Reviewer, agents Agents, gathered *Gathered, names flownames.Asker) *Relay {
 	return &Relay{
 		objects: objects, reviewer: reviewer, agents: agents, gathered: gathered, shared: shared{names: names, answers: map[sharedKey]*sharedAnswer{}},
+		asking: make(chan struct{}, askedAtOnce),
 	}
 }
 
 // Facts are what the caller of a request may see. There is no way without a token.
 func (r *Relay) Facts(request *http.Request) (web.Facts, error) {
+	f, err := r.caller(request)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// caller finds the caller of a request.
+func (r *Relay) caller(request *http.Request) (facts, error) {
 	token := request.Header.Get(web.TokenHeader)
 	if own, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer "); ok {
 		token = own
 	}
 	if token == "" {
-		return nil, web.ErrUnknown
+		return facts{}, web.ErrUnknown
 	}
 	caller, err := r.reviewer.Caller(request.Context(), token)
 	if err != nil {
-		return nil, err
+		return facts{}, err
 	}
 	if caller == nil {
-		return nil, web.ErrUnknown
+		return facts{}, web.ErrUnknown
 	}
 	return facts{r, caller}, nil
 }

@@ -77,6 +77,18 @@ func (e Ends) Objects(source, target string) (objects []string, address netip.Ad
 	return objects, address
 }
 
+// Namespaces are those of the objects at the ends of a connection, and of names without one.
+func (e Ends) Namespaces(source, target string) []string {
+	names := []string{e.Namespace}
+	objects, _ := e.Objects(source, target)
+	for _, object := range objects {
+		if namespace := strings.Split(object, "/")[1]; !slices.Contains(names, namespace) {
+			names = append(names, namespace)
+		}
+	}
+	return names
+}
+
 // networkOf is the network that a pod's connections use, and the network's name: that of its primary network, else "".
 func networkOf(pod *corev1.Pod) (name string, network *contract.PodNetwork, err error) {
 	annotation := pod.Annotations[contract.PodNetworksKey]

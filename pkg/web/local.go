@@ -17,7 +17,7 @@ func NewToken() string { return rand.Text() }
 // of other origins through the browser. The address /?token=TOKEN gives the browser a cookie.
 func Local(token string, next http.Handler) http.Handler {
 	same := func(text string) bool { return subtle.ConstantTimeCompare([]byte(text), []byte(token)) == 1 }
-	return secure(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Secure(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !loopback(r.Host) {
 			http.Error(w, "the page is served at 127.0.0.1 only", http.StatusForbidden)
 			return

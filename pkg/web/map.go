@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
@@ -179,7 +180,7 @@ func isWildcard(name string) bool {
 }
 
 // Withheld is in place of what a caller may not see.
-const Withheld = "withheld"
+const Withheld = flowapi.Withheld
 
 // addAll adds streams. Those by way of a service come first: answers go back by the same way.
 func (g *graph) addAll(list []streams.Stream) {

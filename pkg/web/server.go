@@ -51,11 +51,11 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/views/{view}", s.view)
 	mux.HandleFunc("GET /api/v1/stream/{view}", s.stream)
 	mux.HandleFunc("GET /api/v1/help/{page}", help)
-	return secure(mux)
+	return Secure(mux)
 }
 
-// secure sets the headers of all answers. The page runs no script and loads no file but its own.
-func secure(next http.Handler) http.Handler {
+// Secure sets the headers of all answers. The page runs no script and loads no file but its own.
+func Secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'")

@@ -92,7 +92,7 @@ func HostOf(s *snapshot.Snapshot, pod string) (string, error) {
 
 // Hosts are the nodes of the pods of namespaces: their agents know the flows. missing says how many are left out.
 func Hosts(s *snapshot.Snapshot, namespaces []string) (hosts, missing []string, err error) {
-	if hosts, err = nodesOf(s, namespaces); err != nil {
+	if hosts, err = NodesOf(s, namespaces); err != nil {
 		return nil, nil, err
 	}
 	if left := len(hosts) - maxHosts; left > 0 {
@@ -101,8 +101,8 @@ func Hosts(s *snapshot.Snapshot, namespaces []string) (hosts, missing []string, 
 	return hosts, missing, nil
 }
 
-// nodesOf are all nodes of the pods of namespaces.
-func nodesOf(s *snapshot.Snapshot, namespaces []string) (nodes []string, err error) {
+// NodesOf are all nodes of the pods of namespaces.
+func NodesOf(s *snapshot.Snapshot, namespaces []string) (nodes []string, err error) {
 	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func WithPods(s *snapshot.Snapshot, nodes []string, namespace string) ([]string,
 	if namespace == "" {
 		return nodes, nil
 	}
-	hosts, err := nodesOf(s, []string{namespace})
+	hosts, err := NodesOf(s, []string{namespace})
 	return slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return !slices.Contains(hosts, node) }), err
 }
 

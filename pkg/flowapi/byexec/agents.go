@@ -10,16 +10,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
@@ -90,63 +87,10 @@ func (e byExec) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.ReadResponse(bufio.NewReader(&out), r)
 }
 
+// source is Of, as a Source.
+func (a Agents) source(node string) flowapi.Source { return a.Of(node) }
+
 // Flows are those of nodes. Missing is what a node did not answer, or has more than the query takes.
 func (a Agents) Flows(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string) {
-	answers, missing = All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Flows, error) {
-		got, err := a.Of(node).Flows(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for i := range got.Flows {
-			got.Flows[i].Node = node
-		}
-		return got, nil
-	})
-	for _, got := range answers {
-		if left := got.Matched - len(got.Flows) + got.Unseen; left > 0 {
-			missing = append(missing, fmt.Sprintf("node/%s: %d flows more, with fewer packets", got.Node, left))
-		}
-	}
-	return answers, missing
-}
-
-// AddRules asks for the rules of flows, one by one.
-func (a Agents) AddRules(ctx context.Context, flows []*flowapi.Flow) error {
-	for _, f := range flows {
-		why, err := a.Of(f.Node).Why(ctx, f.ID)
-		if errors.Is(err, flowapi.ErrNoFlow) {
-			why, err = &flowapi.Why{ID: f.ID, Problem: "it has ended"}, nil
-		}
-		if err != nil {
-			return fmt.Errorf("rules of flow %s: %w", f.ID, err)
-		}
-		f.Why = why
-	}
-	return nil
-}
-
-// nodesAtOnce bounds the agents that are asked at the same time.
-const nodesAtOnce = 16
-
-// All asks several nodes. The errors are by node.
-func All[T any](ctx context.Context, nodes []string, ask func(ctx context.Context, node string) (*T, error)) (answers []*T, missing []string) {
-	var group errgroup.Group
-	group.SetLimit(nodesAtOnce)
-	var collecting sync.Mutex
-	for _, node := range nodes {
-		group.Go(func() error {
-			got, err := ask(ctx, node)
-			collecting.Lock()
-			defer collecting.Unlock()
-			if err != nil {
-				missing = append(missing, fmt.Sprintf("node/%s: %v", node, err))
-			} else {
-				answers = append(answers, got)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // none fails
-	slices.Sort(missing)
-	return answers, missing
+	return flowapi.Sources(a.source).Flows(ctx, nodes, q)
 }

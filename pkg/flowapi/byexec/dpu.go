@@ -27,7 +27,7 @@ func (a *Agents) AddDPUs(ctx context.Context, of Agents) (missing []string) {
 
 func (a *Agents) addDPUs(ctx context.Context, of Agents, ask func(ctx context.Context, node string) (*flowapi.Summary, error)) (missing []string) {
 	type served struct{ node, host string }
-	answers, missing := All(ctx, of.nodes(DPUApp), func(ctx context.Context, node string) (*served, error) {
+	answers, missing := flowapi.All(ctx, of.nodes(DPUApp), func(ctx context.Context, node string) (*served, error) {
 		summary, err := ask(ctx, node)
 		if err != nil {
 			return nil, fmt.Errorf("it is a DPU, whose host is not known: %w", err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -64,33 +63,10 @@ func (a Agents) Named(ctx context.Context, nodes []string, q flowapi.Query) (ans
 	return answers, missing
 }
 
-// Joined are the flows of all answers.
-func Joined(answers []*flowapi.Flows) (flows []flowapi.Flow) {
-	for _, got := range answers {
-		flows = append(flows, got.Flows...)
+// AddRules asks for the rules of flows, one by one, and for their names.
+func (a Agents) AddRules(ctx context.Context, flows []*flowapi.Flow) error {
+	if err := flowapi.Sources(a.source).AddRules(ctx, flows); err != nil {
+		return err
 	}
-	return flows
-}
-
-// Counted is a node's summary of the time between two dumps, or of the life of each flow for no interval.
-func (a Agents) Counted(ctx context.Context, node string, interval time.Duration, since func(before, after *flowapi.Summary) *flowapi.Summary) (*flowapi.Summary, error) {
-	first, err := a.Of(node).Summary(ctx, true)
-	if err != nil || interval <= 0 {
-		return first, err
-	}
-	for range patience {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(interval):
-		}
-		next, err := a.Of(node).Summary(ctx, true)
-		if err != nil {
-			return nil, err
-		}
-		if next.Taken.After(first.Taken) {
-			return since(first, next), nil
-		}
-	}
-	return first, nil
+	return flownames.NameAll(ctx, a.Databases().Run, flows)
 }

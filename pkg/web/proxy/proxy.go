@@ -3,14 +3,17 @@
 // Place in the data flow:
 //
 //	browser -> pkg/web.Local of the plugin -> Relay -> API server -> Service ovn-offload-relay -> pkg/relay
+//	kubectl offload -> pkg/flowapi/byrelay -> Relay
 //
 // It is a package of its own because pkg/web knows no client of the API server.
 package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -45,7 +48,16 @@ type Relay struct {
 // patience bounds the question whether there is a relay.
 const patience = 30 * time.Second
 
-// Find gives nil if the cluster has none, or none that the caller reaches. system is the namespace of the network's own pods.
+// ErrSilent is a relay that is there and does not answer.
+type ErrSilent struct{ Why string }
+
+// Error implements error.
+func (e ErrSilent) Error() string {
+	return "the relay of this cluster does not answer: " + e.Why + ". --direct does without it: it reads the API server, and agents by pods/exec"
+}
+
+// Find gives nil if the cluster has none, or has none for the caller: the chart's lets all users reach it. One that does not answer
+// is ErrSilent. system is the namespace of the network's own pods.
 func Find(ctx context.Context, rc *rest.Config, system string) (*Relay, error) {
 	address, _, err := rest.DefaultServerUrlFor(rc)
 	if err != nil {
@@ -70,10 +82,47 @@ func Find(ctx context.Context, rc *rest.Config, system string) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	if answer.Body.Close(); answer.StatusCode != http.StatusOK { //nolint:errcheck // nothing of it is read
+	defer answer.Body.Close() //nolint:errcheck // it was only read
+	switch answer.StatusCode {
+	case http.StatusOK:
+		return r, nil
+	case http.StatusNotFound, http.StatusForbidden, http.StatusUnauthorized:
 		return nil, nil
 	}
-	return r, nil
+	return nil, ErrSilent{said(answer)}
+}
+
+// said is what an answer without what was asked for says. The API server answers in place of a Service without pods.
+func said(answer *http.Response) string {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // the status says enough
+	var status metav1.Status
+	if json.Unmarshal(text, &status) == nil && status.Message != "" {
+		return status.Message
+	}
+	return strings.TrimSpace(answer.Status + " " + string(text))
+}
+
+// Client asks the relay with the caller's token. Of the address of a request its path and parameters count.
+func (r *Relay) Client() *http.Client {
+	return &http.Client{Transport: withToken{r}, Timeout: answerWithin}
+}
+
+// answerWithin bounds one answer: of an agent, after those that others wait for.
+const answerWithin = time.Minute
+
+type withToken struct{ *Relay }
+
+// RoundTrip implements http.RoundTripper.
+func (w withToken) RoundTrip(request *http.Request) (*http.Response, error) {
+	token, err := w.token(request.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := request.Clone(request.Context())
+	out.URL = w.address.JoinPath(request.URL.EscapedPath())
+	out.URL.RawQuery, out.Host = request.URL.RawQuery, ""
+	out.Header.Set(web.TokenHeader, token)
+	return w.http.RoundTrip(out)
 }
 
 // ServeHTTP forwards a request of the page, with the caller's token. The browser never has that.
