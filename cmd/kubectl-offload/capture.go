@@ -44,8 +44,7 @@ func captureCommand() *cobra.Command {
 	var o captureOptions
 	cmd := &cobra.Command{
 		Use: "capture pod/NAME", Args: cobra.ExactArgs(1), Short: "writes packets of a pod to a file, and says which it cannot see",
-		Long: "Capture reads at the pod's own interface and at its interface on the node, and writes one pcapng file.\n" +
-			"It needs the right to create captures.ovn-offload.io in the pod's namespace, and leaves an Event on the pod.",
+		Long: "Capture reads at the pod's own interface and at its interface on the node, and writes one pcapng file.\nIt needs the right to create captures.ovn-offload.io in the pod's namespace, and leaves an Event on the pod.",
 		Example: "  kubectl offload capture pod/web-0 -n shop\n  kubectl offload capture pod/web-0 -n shop -f 'tcp port 80' --time 10s -w web.pcapng\n" +
 			"  kubectl offload capture pod/web-0 -n shop -w - | wireshark -k -i -",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.capture(cmd, args[0]) },

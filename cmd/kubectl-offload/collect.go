@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,7 @@ func sysdumpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if to == "" {
-				to = "ovn-offload-" + s.Taken.Format("20060102-150405") + ".tgz"
-			}
+			to = cmp.Or(to, "ovn-offload-"+s.Taken.Format("20060102-150405")+".tgz")
 			file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 			if err != nil {
 				return err

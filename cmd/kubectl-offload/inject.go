@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/inject"
@@ -19,14 +17,11 @@ func (o *traceOptions) send(ctx context.Context, source, target string) (*answer
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(rc)
-	if err != nil {
-		return nil, err
-	}
 	if err := o.ensureNamespace(); err != nil {
 		return nil, err
 	}
-	if err := permit.May(ctx, client, trace.Ends{Namespace: o.namespace}.NamespaceOf(source), permit.Injections); err != nil {
+	client, err := permit.Connect(ctx, rc, trace.Ends{Namespace: o.namespace}.NamespaceOf(source), permit.Injections)
+	if err != nil {
 		return nil, err
 	}
 	of, err := compute(ctx, &o.readOptions, source, target)

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // The virtual resources that a user must be allowed to create in the namespace of a pod.
@@ -39,6 +40,15 @@ func May(ctx context.Context, client kubernetes.Interface, namespace, resource s
 		return fmt.Errorf("you may not create %s.ovn-offload.io in namespace %s", resource, namespace)
 	}
 	return nil
+}
+
+// Connect makes a client, and asks with it for the right to create a resource.
+func Connect(ctx context.Context, rc *rest.Config, namespace, resource string) (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, err
+	}
+	return client, May(ctx, client, namespace, resource)
 }
 
 // Who is the user's name, as the API server knows it.
