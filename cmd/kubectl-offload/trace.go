@@ -32,7 +32,7 @@ func traceCommand() *cobra.Command {
 	var o traceOptions
 	cmd := &cobra.Command{
 		Use: "trace pod/NAME TARGET", Args: cobra.ExactArgs(2), Short: "the path of a connection's first packet, and the object that decides at each step",
-		Long: "Trace computes the path with ovn-trace. Without --inject it sends nothing.\nTARGET is pod/NAME, svc/NAME or an address, with :PORT and /tcp, /udp, /sctp or /icmp after it.\nExit code 1: the packet is dropped or rejected.",
+		Long:    "Trace computes the path with ovn-trace. Without --inject it sends nothing.\nTARGET is pod/NAME, svc/NAME or an address, with :PORT and /tcp, /udp, /sctp or /icmp after it.\nExit code 1: the packet is dropped or rejected.",
 		Example: "  kubectl offload trace pod/web-0 svc/db:5432 -n shop\n  kubectl offload trace pod/web-0 pod/shop/db-0/icmp -n shop\n  kubectl offload trace pod/web-0 192.0.2.7:443",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := o.answer(cmd.Context(), args[0], args[1])

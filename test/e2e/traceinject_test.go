@@ -95,9 +95,10 @@ func TestTraceInject_ServicesPingsAndOutside(t *testing.T) {
 		return code == 0, out
 	})
 	for _, to := range []string{fmt.Sprintf("svc/%s:%d", web.Name, port), "pod/far/icmp"} {
-		if i, code := send(to); code != 0 || i.Verdict != inject.Arrived || !seenAt(i, far, 1) {
-			t.Errorf("%s: exit code %d: %+v", to, code, i)
-		}
+		eventually(t, serviceWithin, "a packet to "+to+" arrives", func() (bool, string) { // nodes have a service later than the database
+			i, code := send(to)
+			return code == 0 && i.Verdict == inject.Arrived && seenAt(i, far, 1), fmt.Sprintf("exit code %d: %+v", code, i)
+		})
 	}
 	if i, code := send(exit.String() + "/udp"); code != 0 || i.Verdict != inject.Left || len(i.Seen) == 0 {
 		t.Errorf("%s: exit code %d: %+v", exit, code, i)
