@@ -68,6 +68,14 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 		return nil, usage{errors.New(wanted + ", or --worst")}
 	}
 	kind, name, _ := strings.Cut(strings.Join(args, "/"), "/")
+	if a, err := o.object(ctx, kind, name); a != nil || err != nil {
+		return a, err
+	}
+	return nil, usage{fmt.Errorf("%q: %s", args[0], wanted)}
+}
+
+// object explains an object; nil: there is no such kind.
+func (o *explainOptions) object(ctx context.Context, kind, name string) (answer.Answer, error) {
 	policy, isPolicy := selected.Named(kind)
 	if isPolicy {
 		name, _, _ = strings.Cut(name, "@") // of the rows on one network
@@ -85,24 +93,29 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 	case isPolicy && !policy.Namespaced:
 		return o.policy(ctx, policy, name)
 	case isPolicy || kind == "pod" || kind == "svc" || kind == "service":
-		name, err := o.qualified(name)
-		if err != nil {
-			return nil, err
-		}
-		o.within = strings.SplitN(name, "/", 2)[:1]
-		if isPolicy {
-			return o.policy(ctx, policy, name)
-		}
-		if kind == "pod" {
-			return o.pod(ctx, name)
-		}
-		s, flows, missing, err := near(&o.readOptions).Service(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		return answer.ExplainService(s, name, flows, missing)
+		return o.namespaced(ctx, kind, name)
 	}
-	return nil, usage{fmt.Errorf("%q: %s", args[0], wanted)}
+	return nil, nil
+}
+
+// namespaced explains an object of a namespace.
+func (o *explainOptions) namespaced(ctx context.Context, kind, name string) (answer.Answer, error) {
+	name, err := o.qualified(name)
+	if err != nil {
+		return nil, err
+	}
+	o.within = strings.SplitN(name, "/", 2)[:1]
+	if policy, ok := selected.Named(kind); ok {
+		return o.policy(ctx, policy, name)
+	}
+	if kind == "pod" {
+		return o.pod(ctx, name)
+	}
+	s, flows, missing, err := near(&o.readOptions).Service(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return answer.ExplainService(s, name, flows, missing)
 }
 
 // policy explains a policy of any kind.

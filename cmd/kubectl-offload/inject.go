@@ -39,7 +39,7 @@ func (o *traceOptions) send(ctx context.Context, source, target string) (*answer
 	if err != nil {
 		return nil, err
 	}
-	result, err := plan.Send(ctx, client, byexec.Databases{Cluster: cluster, Pods: of.pods}.OnNode)
+	result, err := plan.Send(ctx, client, byexec.Databases{Cluster: cluster, Pods: of.pods}.Exec)
 	if err != nil {
 		return nil, err
 	}

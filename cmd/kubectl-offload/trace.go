@@ -85,7 +85,7 @@ func (o *readOptions) ends(ctx context.Context, source, target string, more ...s
 	c, err = ends.Connection(source, target)
 	if absent := trace.ErrNoObject(""); errors.As(err, &absent) {
 		if why := cmp.Or(s.Missing[snapshot.Pods], s.Missing[snapshot.Services]); why != "" {
-			return nil, c, nil, fmt.Errorf("there is no %s among what may be listed: %s", absent, why)
+			return nil, c, nil, fmt.Errorf("there is no %s among what may be listed: %s", string(absent), why)
 		}
 		return nil, c, nil, answer.ErrNotFound{Object: string(absent)}
 	}
@@ -102,7 +102,7 @@ func (o *readOptions) live(ctx context.Context, source, target string) (*answer.
 	}
 	narrow := *o
 	o, narrow.within = &narrow, trace.Ends{Namespace: o.namespace}.Namespaces(source, target)
-	s, c, pods, err := o.ends(ctx, source, target)
+	s, c, _, err := o.ends(ctx, source, target)
 	if err != nil {
 		return nil, err
 	}
@@ -124,37 +124,45 @@ func (o *readOptions) live(ctx context.Context, source, target string) (*answer.
 			continue
 		}
 		asked[todo[0]] = true
-		more, left, err := ofPod(ctx, o, s, pods, strings.TrimPrefix(todo[0], "pod/"))
+		more, left, err := ofPod(ctx, o, s, strings.TrimPrefix(todo[0], "pod/"))
 		if err != nil {
 			return nil, err
 		}
 		flows, missing = append(flows, more...), append(missing, left...)
-		if err := near(o).AddEnds(ctx, s, more); err != nil {
-			return nil, err
-		}
 		if names, err = answer.Whose(s); err != nil {
 			return nil, err
 		}
-		if pods, err = snapshot.Objects[corev1.Pod](s, snapshot.Pods); err != nil {
-			return nil, err
-		}
-		for _, stream := range streams.Join(more, names) {
-			if stream.From == want.From && stream.To == want.To && stream.Via != "" {
-				todo = append(todo, stream.Via)
-			}
-		}
+		todo = append(todo, endpointsOf(want, streams.Join(more, names))...)
 	}
 	return answer.NewLive(s, want, flows, missing)
 }
 
-// ofPod reads the flows of a pod "namespace/name" from its node.
-func ofPod(ctx context.Context, o *readOptions, s *snapshot.Snapshot, pods []corev1.Pod, name string) ([]flowapi.Flow, []string, error) {
+// endpointsOf are those that streams between two ends go to.
+func endpointsOf(want streams.Ends, all []streams.Stream) (out []string) {
+	for _, stream := range all {
+		if stream.From == want.From && stream.To == want.To && stream.Via != "" {
+			out = append(out, stream.Via)
+		}
+	}
+	return out
+}
+
+// ofPod reads the flows of a pod "namespace/name" from its node, and adds their ends to the objects.
+func ofPod(ctx context.Context, o *readOptions, s *snapshot.Snapshot, name string) ([]flowapi.Flow, []string, error) {
+	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	if err != nil {
+		return nil, nil, err
+	}
 	namespace, pod, _ := strings.Cut(name, "/")
 	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Namespace == namespace && p.Name == pod })
 	if i < 0 || pods[i].Spec.NodeName == "" {
 		return nil, nil, nil
 	}
-	return o.read(ctx, s, pods[i].Spec.NodeName, flowapi.Query{Namespace: namespace, Pod: pod, Why: true, TC: true})
+	flows, missing, err := o.read(ctx, s, pods[i].Spec.NodeName, flowapi.Query{Namespace: namespace, Pod: pod, Why: true, TC: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	return flows, missing, near(o).AddEnds(ctx, s, flows)
 }
 
 // computed is a path that ovn-trace has computed.

@@ -60,7 +60,7 @@ func NewInjected(s *snapshot.Snapshot, r *inject.Result) (*Injected, error) {
 	}
 	i.By = by.Object
 	var err error
-	if r.Computed.Verdict == trace.Dropped {
+	if r.Verdict == trace.Dropped {
 		i.Deny, err = defaultDeny(s, c, by)
 	}
 	return i, err

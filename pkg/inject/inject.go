@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/permit"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
@@ -29,7 +30,7 @@ const (
 )
 
 // Exec runs a command in a container of a node's agent.
-type Exec func(ctx context.Context, node, container string, command []string, out, errs io.Writer) error
+type Exec func(ctx context.Context, on byexec.OnNode, command []string, out, errs io.Writer) error
 
 // Plan is what is sent, and where it may come to.
 type Plan struct {
@@ -124,7 +125,7 @@ func (p Plan) Run(ctx context.Context, exec Exec) (*Result, error) {
 		return nil, err
 	}
 	var out, errs bytes.Buffer
-	if err := exec(ctx, p.Sender.Spec.NodeName, OVNController, p.command(), &out, &errs); err != nil {
+	if err := exec(ctx, byexec.OnNode{Node: p.Sender.Spec.NodeName, Container: OVNController}, p.command(), &out, &errs); err != nil {
 		return nil, fmt.Errorf("sending by ovn-controller of node %s: %w: %s", p.Sender.Spec.NodeName, err, strings.TrimSpace(errs.String()))
 	}
 	select {
@@ -180,7 +181,9 @@ func (p Plan) watch(ctx context.Context, exec Exec) (all []*watch, err error) {
 	for _, at := range p.points() {
 		w := newWatch(at)
 		all = append(all, w)
-		go func() { w.ended <- exec(ctx, at.node, Agent, at.command(p.Filter()), w, w) }()
+		go func() {
+			w.ended <- exec(ctx, byexec.OnNode{Node: at.node, Container: Agent}, at.command(p.Filter()), w, w)
+		}()
 	}
 	late := time.After(readyWithin)
 	for _, w := range all {
@@ -205,7 +208,7 @@ func (w *watch) end(ctx context.Context, exec Exec) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	var out bytes.Buffer
-	if err := exec(ctx, w.node, Agent, []string{"kill", "-INT", w.pid}, &out, &out); err != nil {
+	if err := exec(ctx, byexec.OnNode{Node: w.node, Container: Agent}, []string{"kill", "-INT", w.pid}, &out, &out); err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(out.String()))
 	}
 	select {
@@ -224,7 +227,7 @@ func (p Plan) count(ctx context.Context, exec Exec) (map[string]Counts, error) {
 	for _, node := range p.nodes() {
 		group.Go(func() error {
 			var out, errs bytes.Buffer
-			if err := exec(ctx, node, Agent, countCommand(cookies(p.Steps)), &out, &errs); err != nil {
+			if err := exec(ctx, byexec.OnNode{Node: node, Container: Agent}, countCommand(cookies(p.Steps)), &out, &errs); err != nil {
 				return fmt.Errorf("reading the OpenFlows of node %s: %w: %s", node, err, strings.TrimSpace(errs.String()))
 			}
 			mu.Lock()
@@ -278,7 +281,7 @@ func (r *Result) Ended() (verdict string, by trace.Step) {
 	case len(r.Receivers) == 0 && left > 0:
 		return Left, by
 	}
-	if n := len(r.Steps); n > 0 && (r.Computed.Verdict == trace.Dropped || r.Computed.Verdict == trace.Rejected) {
+	if n := len(r.Steps); n > 0 && (r.Verdict == trace.Dropped || r.Verdict == trace.Rejected) {
 		if by = r.Steps[n-1]; r.CountedBy(by) >= uint64(r.Count) { //nolint:gosec // MostPackets
 			return Dropped, by
 		}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
@@ -164,10 +165,10 @@ type nodesOf struct {
 	watched []string
 }
 
-func (n *nodesOf) exec(_ context.Context, node, container string, command []string, out, _ io.Writer) error {
+func (n *nodesOf) exec(_ context.Context, on byexec.OnNode, command []string, out, _ io.Writer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if container == n.fails {
+	if on.Container == n.fails {
 		return errors.New("no such container")
 	}
 	if command[0] == "kill" {
@@ -179,7 +180,7 @@ func (n *nodesOf) exec(_ context.Context, node, container string, command []stri
 	case "watch":
 		end := make(chan struct{})
 		fmt.Fprintf(out, "pid %d\nlistening on any\n", len(n.watch))
-		n.watch, n.end, n.watched = append(n.watch, out), append(n.end, end), append(n.watched, node+" "+command[5])
+		n.watch, n.end, n.watched = append(n.watch, out), append(n.end, end), append(n.watched, on.Node+" "+command[5])
 		n.mu.Unlock()
 		<-end
 		n.mu.Lock()

@@ -76,13 +76,13 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// deniedIn says which right is missing.
-func deniedIn(resource, namespace string) error {
+// deniedIn says that the right to flows is missing.
+func deniedIn(namespace string) error {
 	where := "in namespace " + namespace
 	if namespace == "" {
 		where = "in all namespaces: give one with -n"
 	}
-	return flowapi.Refused{Status: http.StatusForbidden, Text: fmt.Sprintf("you may not get %s.%s %s", resource, group, where)}
+	return flowapi.Refused{Status: http.StatusForbidden, Text: fmt.Sprintf("you may not get %s.%s %s", PodFlows, group, where)}
 }
 
 // nodes are those whose agents the caller may ask about a namespace, or about all.
@@ -91,12 +91,12 @@ func (f facts) nodes(ctx context.Context, namespace string) (*flowapi.Nodes, err
 	agents := f.relay.agents()
 	if namespace == "" {
 		if !sight.All && !sight.Nodes {
-			return nil, cmp.Or(failed(), deniedIn(PodFlows, ""))
+			return nil, cmp.Or(failed(), deniedIn(""))
 		}
 		return &flowapi.Nodes{Nodes: slices.Sorted(maps.Keys(agents))}, failed()
 	}
 	if !sight.Pods(namespace) {
-		return nil, cmp.Or(failed(), deniedIn(PodFlows, namespace))
+		return nil, cmp.Or(failed(), deniedIn(namespace))
 	}
 	hosts, err := f.hosts(ctx, namespace)
 	if err != nil {
@@ -168,7 +168,7 @@ func (n nodeOf) may(ctx context.Context, sight *Sight, q flowapi.Query) (own map
 	case q.All && !sight.Nodes:
 		return nil, flowapi.Refused{Status: http.StatusForbidden, Text: "you may not get nodeoffloads." + group + ", which the flows of no pod need: give a namespace with -n"}
 	case q.Namespace == "" && !sight.All && !sight.Nodes, q.Namespace != "" && !sight.Pods(q.Namespace):
-		return nil, deniedIn(PodFlows, q.Namespace)
+		return nil, deniedIn(q.Namespace)
 	case q.Namespace == "" || sight.All:
 		return nil, nil
 	}
@@ -264,7 +264,7 @@ func restrictSummary(s *flowapi.Summary, node string, sight *Sight) *flowapi.Sum
 func (n nodeOf) Why(ctx context.Context, id string) (*flowapi.Why, error) {
 	sight, failed := n.caller.Sight(ctx, PodFlows)
 	if !sight.All {
-		return nil, cmp.Or(failed(), deniedIn(PodFlows, ""))
+		return nil, cmp.Or(failed(), deniedIn(""))
 	}
 	var why *flowapi.Why
 	err := n.ask(ctx, sight, func(ctx context.Context, agent flowapi.Source) (err error) {

@@ -64,6 +64,12 @@ func Steps(p Path, hints map[string]string, rows map[string]Row) ([]Step, Verdic
 	if verdict == Rejected {
 		return steps, verdict
 	}
+	return p.ends(steps)
+}
+
+// ends adds where packets leave the path.
+func (p Path) ends(steps []Step) ([]Step, Verdict) {
+	verdict := Dropped
 	for _, out := range p.Outputs {
 		switch out.Type {
 		case "localnet":

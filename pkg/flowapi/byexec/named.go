@@ -36,9 +36,12 @@ func (d Databases) Run(ctx context.Context, database string, command []string) (
 	return out.Bytes(), nil
 }
 
-// OnNode runs a command in a container of a node's agent.
-func (d Databases) OnNode(ctx context.Context, node, container string, command []string, out, errs io.Writer) error {
-	in, err := d.Cluster.Find(d.Pods, App, container, node)
+// OnNode is a container of a node's agent.
+type OnNode struct{ Node, Container string }
+
+// Exec runs a command in a container of a node's agent.
+func (d Databases) Exec(ctx context.Context, on OnNode, command []string, out, errs io.Writer) error {
+	in, err := d.Cluster.Find(d.Pods, App, on.Container, on.Node)
 	if err != nil {
 		return err
 	}
