@@ -62,6 +62,7 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	if code := openPage(t, config).view(t, "pod", podQuery(ns, "web"), nil); code != http.StatusNotFound {
 		t.Errorf("without a role: status %d, want %d", code, http.StatusNotFound)
 	}
+	refusedVerbs(t, config, ns)
 	allow(t, ns)
 	page := openPage(t, config)
 	eventually(t, 2*time.Minute, "the tenant sees his pod by each replica, which remembers a refusal for a minute", func() (bool, string) {
@@ -102,6 +103,8 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 		t.Errorf("a node, for a tenant: status %d", code)
 	}
 	namesInRelay(t, openPage(t, viewerConfig(t, ns)), page, client, vault)
+	verbsOfTenant(t, config, client, vault)
+	verbsOfAdmin(t, client, vault)
 }
 
 func podQuery(ns, name string) url.Values { return url.Values{"name": {ns + "/" + name}} }
