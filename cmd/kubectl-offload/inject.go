@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/inject"
 	"github.com/ovn-offload/ovn-offload/pkg/permit"
+	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
@@ -26,6 +29,12 @@ func (o *traceOptions) send(ctx context.Context, source, target string) (*answer
 	}
 	of, err := compute(ctx, &o.readOptions, source, target)
 	if err != nil {
+		return nil, err
+	}
+	if err := near(&o.readOptions).AddEndpoints(ctx, of.s, of.Path.Backends()); err != nil {
+		return nil, err
+	}
+	if of.pods, err = snapshot.Objects[corev1.Pod](of.s, snapshot.Pods); err != nil {
 		return nil, err
 	}
 	plan, err := inject.NewPlan(of.connection, of.Computed, of.pods, o.count)

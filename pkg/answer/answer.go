@@ -73,7 +73,7 @@ func header(kind string, s *snapshot.Snapshot) Header {
 func Write(w io.Writer, a Answer, format string, now time.Time) error {
 	switch format {
 	case "text":
-		page := &Page{}
+		page := &Page{narrow: isTerminal(w)}
 		a.Text(page)
 		h := a.Head()
 		for _, host := range slices.Sorted(maps.Keys(h.DPUs)) {
@@ -109,9 +109,11 @@ func Write(w io.Writer, a Answer, format string, now time.Time) error {
 	return fmt.Errorf("no format %q: want text, json or yaml", format)
 }
 
-// Page is text for a terminal.
+// Page is text for people.
 type Page struct {
 	text strings.Builder
+	// narrow keeps rows of names within maxWidth. In pipes and files names are whole, so that they can be found.
+	narrow bool
 	// width is that of the columns of aligned.
 	width []int
 }
@@ -127,8 +129,13 @@ func (p *Page) Table(rows [][]string) {
 	p.aligned(rows)
 }
 
-// Names writes rows of names as Table does, within maxWidth: sentences are no such rows.
-func (p *Page) Names(rows [][]string) { p.Table(fit(rows)) }
+// Names writes rows of names as Table does, on a terminal within maxWidth: sentences are no such rows.
+func (p *Page) Names(rows [][]string) {
+	if p.narrow {
+		rows = fit(rows)
+	}
+	p.Table(rows)
+}
 
 // maxWidth is that of a row of a table, in columns of a terminal.
 const maxWidth = 120

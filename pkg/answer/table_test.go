@@ -6,10 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// TestNames_RowsHaveAtMost120Columns: the widest cells lose their middle. Rows that fit stay as they are.
+// TestNames_RowsHaveAtMost120Columns on a terminal: the widest cells lose their middle. Rows that fit stay as they are.
 func TestNames_RowsHaveAtMost120Columns(t *testing.T) {
 	long := "pod/" + strings.Repeat("a", 60) + "/" + strings.Repeat("b", 60) + "-0"
-	page := &Page{}
+	whole := &Page{}
+	whole.Names([][]string{{long, "svc/shop/db", "12"}})
+	if !strings.Contains(whole.text.String(), long) {
+		t.Errorf("in a pipe: %s", whole.text.String())
+	}
+	page := &Page{narrow: true}
 	page.Names([][]string{{"FROM", "TO", "PACKETS"}, {long, "svc/shop/db", "12"}, {"pod/shop/web-0", long + ", " + long, "7"}})
 	got := page.text.String()
 	for line := range strings.Lines(got) {
@@ -22,7 +27,7 @@ func TestNames_RowsHaveAtMost120Columns(t *testing.T) {
 			t.Errorf("no %q in\n%s", part, got)
 		}
 	}
-	short := &Page{}
+	short := &Page{narrow: true}
 	short.Names([][]string{{strings.Repeat("a", 60), strings.Repeat("b", 58)}})
 	if want := strings.Repeat("a", 60) + "  " + strings.Repeat("b", 58) + "\n"; short.text.String() != want {
 		t.Errorf("a row of 120 columns: %s", short.text.String())

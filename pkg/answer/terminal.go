@@ -22,11 +22,16 @@ func (m *MissingOnce) Say(w io.Writer, missing []string) {
 
 // ClearScreen has a terminal begin at its upper left corner; elsewhere answers follow each other.
 func ClearScreen(w io.Writer) {
-	file, ok := w.(*os.File)
-	if !ok {
-		return
-	}
-	if stat, err := file.Stat(); err == nil && stat.Mode()&os.ModeCharDevice != 0 {
+	if isTerminal(w) {
 		_, _ = io.WriteString(w, "\x1b[H\x1b[2J") // what follows fails, too
 	}
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	stat, err := file.Stat()
+	return err == nil && stat.Mode()&os.ModeCharDevice != 0
 }

@@ -11,6 +11,7 @@ package nearby
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -110,18 +111,44 @@ func (r Reader) Between(ctx context.Context, inNamespace, source, target string,
 		}
 	}
 	if address.IsValid() {
-		node, err := answer.HostOf(s, address)
+		at, err := hostOf(s, address)
 		if err != nil {
 			return nil, err
-		}
-		at := snapshot.Selected{Fields: "status.podIP=" + address.String()}
-		if node != "" {
-			at.Fields = "spec.nodeName=" + node
 		}
 		hosts = append(hosts, at)
 	}
 	return s, r.addPods(ctx, s, hosts)
 }
+
+// hostOf are the pods of the node whose subnet has an address.
+func hostOf(s *snapshot.Snapshot, address netip.Addr) (snapshot.Selected, error) {
+	node, err := answer.HostOf(s, address)
+	if node == "" {
+		return snapshot.Selected{Fields: "status.podIP=" + address.String()}, err
+	}
+	return snapshot.Selected{Fields: "spec.nodeName=" + node}, err
+}
+
+// AddEndpoints reads the pods at endpoints of the default network, and at most those of maxEndpoints.
+func (r Reader) AddEndpoints(ctx context.Context, s *snapshot.Snapshot, endpoints []netip.AddrPort) error {
+	var pods []snapshot.Selected
+	for _, at := range endpoints[:min(len(endpoints), maxEndpoints)] {
+		more, err := hostOf(s, at.Addr())
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(pods, more) {
+			pods = append(pods, more)
+		}
+	}
+	if len(pods) == 0 {
+		return nil
+	}
+	return r.addPods(ctx, s, pods)
+}
+
+// maxEndpoints bounds the nodes whose pods are read for a service.
+const maxEndpoints = 8
 
 // maxHosts are so many nodes that not all are asked.
 const maxHosts = 64

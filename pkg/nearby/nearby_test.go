@@ -3,6 +3,7 @@ package nearby
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +108,27 @@ func TestReader_Service(t *testing.T) {
 		if count := map[int]int{64: 2, 65: 3}[nodes]; err != nil || strings.Join(asked, ", ") != want || len(got) != count {
 			t.Errorf("%d nodes: %v, asked %q, want %q; %d flows, want %d", nodes, err, asked, want, len(got), count)
 		}
+	}
+}
+
+// TestReader_AddEndpoints reads the pods of each endpoint's node once, and of eight endpoints at most.
+func TestReader_AddEndpoints(t *testing.T) {
+	f := &fake{nodes: 5}
+	s, err := f.reader().Between(t.Context(), "shop", "pod/web-1", "svc/db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.asked = nil
+	endpoints := []netip.AddrPort{netip.MustParseAddrPort("10.0.3.2:80"), netip.MustParseAddrPort("10.0.3.3:80"), netip.MustParseAddrPort("192.0.2.1:80")}
+	for i := range 9 {
+		endpoints = append(endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 80))
+	}
+	if err := f.reader().AddEndpoints(t.Context(), s, endpoints); err != nil {
+		t.Fatal(err)
+	}
+	asked := strings.Join(f.asked, " ")
+	if !strings.HasPrefix(asked, "|spec.nodeName=w3 |status.podIP=192.0.2.1 |status.podIP=198.51.100.0") || strings.Count(asked, "w3") != 1 || strings.Contains(asked, "198.51.100.5") {
+		t.Errorf("asked %s", asked)
 	}
 }
 

@@ -115,7 +115,7 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 		{[]string{"explain", "flow", "none@" + nodes[1]}, 1, "there is no flow none"},
 		{[]string{"explain", "flow", "none"}, 64, "want UFID@NODE"},
 		{[]string{"top", "--by", "cloud"}, 64, "want one of pod"},
-		{[]string{"top", "--node", "none"}, 3, "node/none"},
+		{[]string{"top", "--node", "none"}, 1, "there is no agent of node none"},
 		{[]string{"flows", "--node", "none"}, 1, "give --dpu-context"},
 	} {
 		if out, code := kubectlOffload(t, wrong.args...); code != wrong.code || !strings.Contains(out, wrong.text) {

@@ -119,7 +119,7 @@ func verbsOfAdmin(t *testing.T, client, vault *corev1.Pod) {
 		}
 		id, node := list.Streams[0].Flows[0], list.Streams[0].Node
 		out, code := kubectlOffload(t, "explain", "flow/"+id+"@"+node)
-		return code == 0 && strings.Contains(out, "matches  ") && strings.Contains(out, "ls_in_"), fmt.Sprintf("exit code %d: %s", code, out)
+		return code == 0 && strings.Contains(out, "matches  ") && (strings.Contains(out, "ls_in_") || strings.Contains(out, "port_binding")), fmt.Sprintf("exit code %d: %s", code, out)
 	})
 	relays := cluster.client.AppsV1().Deployments(system)
 	if _, err := relays.UpdateScale(t.Context(), "ovn-offload-relay", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "ovn-offload-relay", Namespace: system}}, metav1.UpdateOptions{}); err != nil {
