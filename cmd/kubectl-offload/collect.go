@@ -13,6 +13,7 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 
 	"github.com/ovn-offload/ovn-offload/docs"
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
@@ -22,6 +23,8 @@ func sysdumpCommand() *cobra.Command {
 	var o readOptions
 	var to string
 	var nodes []string
+	var most int
+	var maxSize int64
 	cmd := &cobra.Command{
 		Use: "sysdump", Args: cobra.NoArgs, Short: "collects objects, logs and flows into one archive, without secrets",
 		Long: "Sysdump writes an archive for bug reports. Other verbs read it with --from.\nIt has no Secrets, ConfigMaps, environment variables or arguments of pods.",
@@ -34,12 +37,17 @@ func sysdumpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(nodes) == 0 {
+				if nodes, err = answer.NodesToCollect(s, most); err != nil {
+					return err
+				}
+			}
 			to = cmp.Or(to, "ovn-offload-"+s.Taken.Format("20060102-150405")+".tgz")
 			file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 			if err != nil {
 				return err
 			}
-			options := sysdump.Options{Nodes: nodes, Flows: agents.Collect(cmd.Context(), o.places, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
+			options := sysdump.Options{Nodes: nodes, MaxSize: maxSize << 20, Flows: agents.Collect(cmd.Context(), o.places, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
 			if err := errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, options), file.Close()); err != nil {
 				return fmt.Errorf("writing %s: %w", to, err)
 			}
@@ -48,7 +56,9 @@ func sysdumpCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&to, "file", "f", "", "file to write; empty: ovn-offload-TIME.tgz in this directory")
-	cmd.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes whose logs and flows are collected; empty: all")
+	cmd.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes whose logs and flows are collected; empty: all, or of more than --max-nodes those of controllers and databases, with problems, and a sample")
+	cmd.Flags().IntVar(&most, "max-nodes", 50, "nodes whose logs and flows are collected")
+	cmd.Flags().Int64Var(&maxSize, "max-size", 200, "MiB after which no more nodes are collected")
 	return o.clusterFlags(cmd)
 }
 

@@ -1,6 +1,7 @@
 package sysdump
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -60,8 +61,10 @@ func commands() []command {
 
 // Options say what Collect takes along.
 type Options struct {
-	// Nodes are those whose commands and logs are collected; empty: all.
+	// Nodes are those whose commands and logs are collected, in this order; empty: all.
 	Nodes []string
+	// MaxSize is that of the archive in bytes: nodes that come later are left out.
+	MaxSize int64
 	// Flows are those of the nodes, with names.
 	Flows map[string]snapshot.NodeFlows
 	// Progress gets a line for each node.
@@ -70,7 +73,8 @@ type Options struct {
 
 // Collect writes an archive. A command or a log that fails leaves its error in its file.
 func Collect(ctx context.Context, c *Cluster, s *snapshot.Snapshot, to io.Writer, o Options) error {
-	archive, err := snapshot.NewArchive(to, s)
+	size := &counter{to: to}
+	archive, err := snapshot.NewArchive(size, s)
 	if err != nil {
 		return err
 	}
@@ -89,34 +93,65 @@ func Collect(ctx context.Context, c *Cluster, s *snapshot.Snapshot, to io.Writer
 			byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
 		}
 	}
-	if err := collectNodes(ctx, c, byNode, archive, o.Progress); err != nil {
+	if len(o.Nodes) == 0 {
+		o.Nodes = slices.Sorted(maps.Keys(byNode))
+	}
+	collect := func(node string) []file { return c.node(ctx, node, byNode[node]) }
+	if err := o.collectNodes(collect, archive, size); err != nil {
 		return err
 	}
 	return archive.Close()
 }
 
-// collectNodes asks several nodes at once. One writes the archive at a time.
-func collectNodes(ctx context.Context, c *Cluster, byNode map[string][]corev1.Pod, archive *snapshot.Archive, progress io.Writer) error {
+// counter counts what is written.
+type counter struct {
+	to    io.Writer
+	bytes int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// collectNodes asks several nodes at once. One writes the archive at a time. The file left-out.txt names the nodes for which
+// the archive was too large.
+func (o Options) collectNodes(collect func(node string) []file, archive *snapshot.Archive, size *counter) (failed error) {
 	var all sync.WaitGroup
 	var writing sync.Mutex
-	var failed error
+	var left bytes.Buffer
 	free := make(chan struct{}, workers)
-	for node, pods := range byNode {
+	for _, node := range o.Nodes {
 		free <- struct{}{}
 		all.Go(func() {
 			defer func() { <-free }()
-			files := c.node(ctx, node, pods)
+			writing.Lock()
+			isFull := size.bytes >= o.MaxSize
+			writing.Unlock()
+			var files []file
+			if !isFull {
+				files = collect(node)
+			}
 			writing.Lock()
 			defer writing.Unlock()
+			if isFull {
+				fmt.Fprintln(&left, node)
+				fmt.Fprintf(o.Progress, "%s: left out, the archive has %d MiB\n", node, size.bytes>>20)
+				return
+			}
 			for _, f := range files {
 				if failed == nil {
 					failed = archive.Add(f.name, f.text)
 				}
 			}
-			fmt.Fprintf(progress, "%s: %d files\n", node, len(files))
+			fmt.Fprintf(o.Progress, "%s: %d files\n", node, len(files))
 		})
 	}
 	all.Wait()
+	if failed == nil && left.Len() > 0 {
+		failed = archive.Add("left-out.txt", left.Bytes())
+	}
 	return failed
 }
 
