@@ -42,7 +42,7 @@ func topCommand() *cobra.Command {
 	f.BoolVar(&outside, "outside", false, "leave out what is in hardware as a whole")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
 	f.DurationVar(&interval, "interval", 3*time.Second, "time in which packets are counted; 0: the life of each flow")
-	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of streams; empty: all")
+	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of pods; empty: all")
 	f.StringVar(&o.node, "node", "", "node; empty: all")
 	return cmd
 }
@@ -80,7 +80,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 		return nil, err
 	}
 	if o.from != "" {
-		return answer.NewTop(s, by, s.Summaries(o.node), s.UnreadSummaries(o.node), outside), nil
+		return answer.NewTop(s, by, answer.InNamespace(s.Summaries(o.node), o.filter.Namespace), s.UnreadSummaries(o.node), outside), nil
 	}
 	from, err := o.agentsOf(ctx, s, o.node)
 	if err != nil {
@@ -93,5 +93,5 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 	summaries, missing := flowapi.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
 		return flowapi.Sources(from.Asked).Counted(ctx, node, interval, answer.Since)
 	})
-	return answer.NewTop(s, by, summaries, append(unknown, missing...), outside), nil
+	return answer.NewTop(s, by, answer.InNamespace(summaries, o.filter.Namespace), append(unknown, missing...), outside), nil
 }

@@ -397,6 +397,16 @@ func TestTop_SortsBySoftware(t *testing.T) {
 			t.Errorf("%s: %s, %+v", by, got, top.Total)
 		}
 	}
+	summaries[1].Pods = []flowapi.PodSummary{{Namespace: "bank", Name: "db-0", Traffic: in(5, 80), Reason: "port"}}
+	for by, want := range map[string]string{"pod": "bank/db-0", "node": "w2", "reason": "port"} {
+		top := NewTop(snapshot.New(taken, "ovn-kubernetes"), by, InNamespace(summaries, "bank"), nil, false)
+		if len(top.Rows) != 1 || top.Rows[0].Name != want || top.Rows[0].Traffic.OVS.Packets != 80 || *top.Total.Rate != 8.5 || top.Nodes != 2 {
+			t.Errorf("%s of a namespace: %+v, %+v", by, top.Rows, top.Total)
+		}
+	}
+	if all := InNamespace(summaries, ""); all[0] != summaries[0] {
+		t.Error("without a namespace something is left out")
+	}
 	top := NewTop(snapshot.New(taken, "ovn-kubernetes"), "pod", summaries, []string{"node/w3: no answer"}, true)
 	if got := text(t, top); strings.Contains(got, "shop/fast") || !strings.Contains(got, "64 %") || !strings.Contains(got, "action (hash)") || top.Code != Uncertain {
 		t.Errorf("exit code %d: %s", top.Code, got)
