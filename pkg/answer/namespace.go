@@ -34,7 +34,7 @@ func InNamespace(summaries []*flowapi.Summary, namespace string) []*flowapi.Summ
 				out.Outside = append(out.Outside, offload.Cause{Reason: pod.Reason, Detail: pod.Detail, Count: outside})
 			}
 		}
-		slices.SortStableFunc(out.Outside, func(a, b offload.Cause) int { return cmp.Compare(b.Count.Packets, a.Count.Packets) })
+		slices.SortStableFunc(out.Outside, func(a, b offload.Cause) int { return cmp.Compare(b.Packets, a.Packets) })
 		all = append(all, &out)
 	}
 	return all
