@@ -42,7 +42,6 @@ func groups() []group {
 			{from: "client", to: "svc/far", quick: "tcp", full: "udp", want: probe.Timeout},
 			{from: "client", to: "nodeport/gate@node-b", quick: "tcp", full: "udp", names: "other"},
 			{from: "host-a", to: "nodeport/gate@node-b", full: "tcp", names: "other"},
-			{from: "denied", to: "nodeport/gate@node-a", quick: "tcp", full: "udp", want: probe.Timeout},
 		}},
 		{"host", hostRows()},
 		{"node", []row{
