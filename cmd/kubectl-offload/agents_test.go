@@ -120,8 +120,8 @@ func newTenancy(t *testing.T, ready int, namespaces ...string) *tenancy {
 	r := relay.New(objects{s}, relay.NewReviewer(inShop(namespaces)), agents, relay.NewGathered(agents), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/", (&web.Server{Facts: r.Facts, Period: time.Second}).Handler())
-	mux.Handle(relay.NodesPath, r.NodesHandler())
-	mux.Handle(relay.NodesPath+"/", r.NodesHandler())
+	mux.Handle(flowapi.NodesPath, r.NodesHandler())
+	mux.Handle(flowapi.NodesPath+"/", r.NodesHandler())
 	return &tenancy{ready: ready, relay: mux}
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ovn-offload/ovn-offload/pkg/expose"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/relay"
@@ -151,8 +152,8 @@ func (o options) names(followed *relay.Followed) flownames.Asker {
 func handler(page, nodes http.Handler, synced func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", page)
-	mux.Handle(relay.NodesPath, nodes)
-	mux.Handle(relay.NodesPath+"/", nodes)
+	mux.Handle(flowapi.NodesPath, nodes)
+	mux.Handle(flowapi.NodesPath+"/", nodes)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := synced(); err != nil {

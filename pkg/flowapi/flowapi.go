@@ -91,6 +91,12 @@ const (
 // Withheld is in an answer of the relay in place of what the caller may not see.
 const Withheld = "withheld"
 
+// DeniedNodes is how such an answer says that the caller may not see nodes.
+const DeniedNodes = "you may not get nodeoffloads.ovn-offload.io"
+
+// NodesPath is where a relay serves the API of the nodes' agents to callers, as far as they may see what it gives.
+const NodesPath = "/api/v1/nodes"
+
 // Nodes are those whose agents a caller may ask a relay about.
 type Nodes struct {
 	Nodes []string `json:"nodes"`

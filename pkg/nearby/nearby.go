@@ -66,14 +66,14 @@ func (r Reader) AddEnds(ctx context.Context, s *snapshot.Snapshot, flows []flowa
 		return nil
 	}
 	pods, err := answer.FarEnds(s, flows)
-	if err != nil || len(pods) == 0 {
+	if err != nil {
 		return err
 	}
 	return r.addPods(ctx, s, pods)
 }
 
 func (r Reader) addPods(ctx context.Context, s *snapshot.Snapshot, pods []snapshot.Selected) error {
-	if r.IsArchive {
+	if r.IsArchive || len(pods) == 0 {
 		return nil
 	}
 	read, err := r.Lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: pods})
@@ -140,9 +140,6 @@ func (r Reader) AddEndpoints(ctx context.Context, s *snapshot.Snapshot, endpoint
 		if !slices.Contains(pods, more) {
 			pods = append(pods, more)
 		}
-	}
-	if len(pods) == 0 {
-		return nil
 	}
 	return r.addPods(ctx, s, pods)
 }

@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// NodesPath is where the API of the nodes' agents is served to callers, as far as they may see what it gives.
-	NodesPath = "/api/v1/nodes"
 	// askedAtOnce bounds the answers of agents with all their rules that are in memory, and answerWithin the time for one.
 	askedAtOnce  = 4
 	answerWithin = 30 * time.Second
@@ -33,7 +31,7 @@ const (
 //	GET /api/v1/nodes/{node}/v1/flows...  the API of a node's agent: flowapi.Handler
 func (r *Relay) NodesHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+NodesPath, func(w http.ResponseWriter, request *http.Request) {
+	mux.HandleFunc("GET "+flowapi.NodesPath, func(w http.ResponseWriter, request *http.Request) {
 		f, err := r.callerOf(request)
 		if err != nil {
 			refuse(w, err)
@@ -47,14 +45,14 @@ func (r *Relay) NodesHandler() http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(nodes) // the caller is gone
 	})
-	mux.HandleFunc("GET "+NodesPath+"/{node}/v1/", func(w http.ResponseWriter, request *http.Request) {
+	mux.HandleFunc("GET "+flowapi.NodesPath+"/{node}/v1/", func(w http.ResponseWriter, request *http.Request) {
 		f, err := r.callerOf(request)
 		if err != nil {
 			refuse(w, err)
 			return
 		}
 		node := request.PathValue("node")
-		http.StripPrefix(NodesPath+"/"+node, flowapi.Handler(nodeOf{f, node})).ServeHTTP(w, request)
+		http.StripPrefix(flowapi.NodesPath+"/"+node, flowapi.Handler(nodeOf{f, node})).ServeHTTP(w, request)
 	})
 	return web.Secure(mux)
 }

@@ -6,11 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
 // denied is said of what a caller may not see.
-const denied = "you may not get nodeoffloads.ovn-offload.io"
+const denied = flowapi.DeniedNodes
 
 // Restrict leaves of a snapshot what a caller may see. What is left out because of rights is in Missing.
 func Restrict(s *snapshot.Snapshot, sight *Sight) *snapshot.Snapshot {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,12 +107,12 @@ func Collect(ctx context.Context, c *Cluster, s *snapshot.Snapshot, to io.Writer
 // counter counts what is written.
 type counter struct {
 	to    io.Writer
-	bytes int64
+	bytes atomic.Int64
 }
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.to.Write(p)
-	c.bytes += int64(n)
+	c.bytes.Add(int64(n))
 	return n, err
 }
 
@@ -126,20 +127,16 @@ func (o Options) collectNodes(collect func(node string) []file, archive *snapsho
 		free <- struct{}{}
 		all.Go(func() {
 			defer func() { <-free }()
-			writing.Lock()
-			isFull := size.bytes >= o.MaxSize
-			writing.Unlock()
-			var files []file
-			if !isFull {
-				files = collect(node)
-			}
-			writing.Lock()
-			defer writing.Unlock()
-			if isFull {
+			if has := size.bytes.Load(); has >= o.MaxSize {
+				writing.Lock()
+				defer writing.Unlock()
 				fmt.Fprintln(&left, node)
-				fmt.Fprintf(o.Progress, "%s: left out, the archive has %d MiB\n", node, size.bytes>>20)
+				fmt.Fprintf(o.Progress, "%s: left out, the archive has %d MiB\n", node, has>>20)
 				return
 			}
+			files := collect(node)
+			writing.Lock()
+			defer writing.Unlock()
 			for _, f := range files {
 				if failed == nil {
 					failed = archive.Add(f.name, f.text)

@@ -67,6 +67,13 @@ type tab struct {
 	faults []string
 }
 
+// shopTab is a tab with the page of the cluster in testdata/shop.txtar.
+func shopTab(t *testing.T) *tab {
+	t.Helper()
+	_, facts := fixture(t, "shop", time.Now())
+	return newTab(chromium(t), t, serve(t, constant(facts)).URL)
+}
+
 // newTab opens a tab in which each error of the console, request to another origin and breach of the policy counts.
 func newTab(browser context.Context, t testing.TB, origin string) *tab {
 	t.Helper()
@@ -239,9 +246,7 @@ func (p *tab) picture(name string) {
 
 // TestBrowser_GoesByKeysAndBack: a link, the back button, the arrow keys and the field of names.
 func TestBrowser_GoesByKeysAndBack(t *testing.T) {
-	_, facts := fixture(t, "shop", time.Now())
-	server := serve(t, constant(facts))
-	p := newTab(chromium(t), t, server.URL)
+	p := shopTab(t)
 	p.open("")
 	p.run(chromedp.Focus(chromedp.CSS("a.square")), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Enter))
 	p.shows("Node worker-2")
@@ -263,9 +268,7 @@ func TestBrowser_GoesByKeysAndBack(t *testing.T) {
 
 // TestBrowser_PodSaysWhatToChange for each stream outside hardware, and has the pod's Events. A pod without flows has neither.
 func TestBrowser_PodSaysWhatToChange(t *testing.T) {
-	_, facts := fixture(t, "shop", time.Now())
-	server := serve(t, constant(facts))
-	p := newTab(chromium(t), t, server.URL)
+	p := shopTab(t)
 	p.open("#/pod/shop/web-0")
 	p.shows("FlowsCaptured")
 	const steps = `[...document.querySelectorAll("[data-testid=advice] li")].map((e) => e.innerText)`
@@ -338,9 +341,7 @@ func TestBrowser_PathIsThatOfThePackets(t *testing.T) {
 
 // TestBrowser_FlowsHaveTheFiltersOfTheCommand, which the form writes into the address. What is no filter is refused in words.
 func TestBrowser_FlowsHaveTheFiltersOfTheCommand(t *testing.T) {
-	_, facts := fixture(t, "shop", time.Now())
-	server := serve(t, constant(facts))
-	p := newTab(chromium(t), t, server.URL)
+	p := shopTab(t)
 	p.open("#/flows")
 	p.run(chromedp.WaitVisible(chromedp.CSS("input[name=of]")), chromedp.SetValue(chromedp.CSS("select[name=place]"), "tc"), chromedp.SendKeys(chromedp.CSS("input[name=port]"), "5432"),
 		chromedp.SendKeys(chromedp.CSS("input[name=of]"), "pod/shop/web-0"+kb.Enter))
@@ -361,9 +362,7 @@ func TestBrowser_FlowsHaveTheFiltersOfTheCommand(t *testing.T) {
 
 // TestBrowser_KeysGoThroughTheStations of a path, and open what a station is about.
 func TestBrowser_KeysGoThroughTheStations(t *testing.T) {
-	_, facts := fixture(t, "shop", time.Now())
-	server := serve(t, constant(facts))
-	p := newTab(chromium(t), t, server.URL)
+	p := shopTab(t)
 	p.emulate("prefers-reduced-motion", "reduce")
 	p.open("#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp")
 	p.until(`document.querySelector("[data-key='there from']")`)
@@ -426,9 +425,7 @@ func TestBrowser_NothingJumpsWhenAViewChanges(t *testing.T) {
 
 // TestBrowser_DotsStopForWhoWantsNoMotion: the ways stay, with words.
 func TestBrowser_DotsStopForWhoWantsNoMotion(t *testing.T) {
-	_, facts := fixture(t, "shop", time.Now())
-	server := serve(t, constant(facts))
-	p := newTab(chromium(t), t, server.URL)
+	p := shopTab(t)
 	for motion, want := range map[string]bool{"no-preference": true, "reduce": false} {
 		p.emulate("prefers-reduced-motion", motion)
 		p.open("?" + motion + "#/node/worker-1")

@@ -36,11 +36,17 @@ var plugin = sync.OnceValues(func() (string, error) {
 // kubectlOffload runs a verb of the plugin and gives what it printed, and its exit code.
 func kubectlOffload(t *testing.T, args ...string) (string, int) {
 	t.Helper()
+	_, config := cluster.Kubectl()
+	return offloadAs(t, config, args...)
+}
+
+// offloadAs runs a verb of the plugin with a kubeconfig.
+func offloadAs(t *testing.T, config string, args ...string) (string, int) {
+	t.Helper()
 	path, err := plugin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, config := cluster.Kubectl()
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+config)
 	out, err := cmd.CombinedOutput()

@@ -4,11 +4,8 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -20,23 +17,6 @@ import (
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 )
-
-// offloadAs runs a verb of the plugin with a kubeconfig, and gives what it printed, and its exit code.
-func offloadAs(t *testing.T, config string, args ...string) (string, int) {
-	t.Helper()
-	path, err := plugin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+config)
-	out, err := cmd.CombinedOutput()
-	var failed *exec.ExitError
-	if err != nil && !errors.As(err, &failed) {
-		t.Fatal(err)
-	}
-	return string(out), cmd.ProcessState.ExitCode()
-}
 
 // refusedVerbs: without a role the verbs say which right is missing, and do not try pods/exec.
 func refusedVerbs(t *testing.T, config, ns string) {

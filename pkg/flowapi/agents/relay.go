@@ -73,7 +73,7 @@ func (e ErrDenied) Error() string {
 
 // WithFlows are the nodes whose agents may be asked about the flows of a namespace, or about all for "".
 func (r Relay) WithFlows(ctx context.Context, namespace string) (nodes, missing []string, err error) {
-	path := "/api/v1/nodes"
+	path := flowapi.NodesPath
 	if namespace != "" {
 		path += "?namespace=" + url.QueryEscape(namespace)
 	}
@@ -154,7 +154,7 @@ func words(text string) string {
 
 // Asked is the agent of a node.
 func (r Relay) Asked(node string) flowapi.Source {
-	return source{flowapi.Client{URL: base + "/api/v1/nodes/" + url.PathEscape(node), HTTP: r.HTTP}}
+	return source{flowapi.Client{URL: base + flowapi.NodesPath + "/" + url.PathEscape(node), HTTP: r.HTTP}}
 }
 
 // source has errors in words.
@@ -212,7 +212,7 @@ func (r Relay) Pod(ctx context.Context, name string) (*answer.PodExplained, erro
 	e := view.Answer
 	e.PodStreams = answer.PodStreams{}
 	denied := len(e.Missing)
-	e.Missing = slices.DeleteFunc(e.Missing, func(why string) bool { return strings.HasSuffix(why, "you may not get nodeoffloads.ovn-offload.io") })
+	e.Missing = slices.DeleteFunc(e.Missing, func(why string) bool { return strings.HasSuffix(why, flowapi.DeniedNodes) })
 	if denied -= len(e.Missing); denied > 0 && len(e.Missing) == 0 && e.Code == answer.Uncertain {
 		e.Code = answer.Good // the problems of its node are not the caller's
 	}
