@@ -35,7 +35,7 @@ func (c *Zone) prepare(owners []contract.Owner) *pass {
 		}
 		c.add(p, owner)
 	}
-	c.followLimit(p)
+	c.followSizes(p)
 	return p
 }
 

@@ -56,7 +56,7 @@ type Zone struct {
 	end     context.CancelCauseFunc
 	claimed bool
 	guard   reconcile.Guard
-	limits  limits
+	sizes   sizes
 	// warned has the last warning of each policy and service. removed has the chassis that are gone from the Southbound
 	// database. outcomes has the conditions of policies for the whole cluster. lacks has what pods wait
 	// for.
@@ -74,7 +74,7 @@ type loops struct {
 func newZone(p *process, cfg ZoneConfig) *Zone {
 	c := &Zone{
 		process: p, zone: cfg, network: p.cfg.Plan.Network(), values: lb.NewValues(), addresses: ipam.NewAddresses(p.subnets),
-		limits: limits{counted: map[contract.Owner]int{}, beyond: map[contract.Owner][]contract.Owner{}},
+		sizes: sizes{numbers: map[contract.Owner][]int32{}, counted: map[contract.Owner]int{}, beyond: map[contract.Owner][]contract.Owner{}},
 	}
 	if p.cfg.Dynamic != nil {
 		c.claimWriter = kube.NewObjectWriter(p.cfg.Dynamic, kube.IPAMClaims())

@@ -15,10 +15,13 @@
 // The protocol is private, but the binary and the agent are replaced one after
 // the other: both sides ignore fields that they do not know.
 //
-// When the agent does not answer, commands fail with "try again later" (11),
-// STATUS with "plugin not available" (50). DEL succeeds: a pod must be able to go
-// without us, its link goes with its namespace, and the agent sweeps the port of
-// a pod that is gone when it starts.
+// When the agent does not answer, commands fail with "try again later" (11). DEL
+// succeeds: a pod must be able to go without us, its link goes with its namespace,
+// and the agent sweeps the port of a pod that is gone when it starts. STATUS
+// succeeds for Grace after the last time that the agent was ready, and then fails
+// with "plugin not available" (50): a kubelet whose STATUS fails reports its
+// node NotReady. Such a node has taints that evict pods, and load balancers and
+// alerts take it for broken, none of which is right whenever an agent restarts.
 package shim
 
 import (
@@ -45,6 +48,9 @@ const MaxBody = 1 << 20
 
 // Deadline is how long a command may take, the same as the runtimes' own limit.
 const Deadline = 2 * time.Minute
+
+// Grace is how long STATUS succeeds without an agent: an upgrade pulls its image meanwhile.
+const Grace = 2 * time.Minute
 
 // Request is one CNI command: the runtime's CNI_* variables and its stdin.
 type Request struct {
@@ -113,16 +119,16 @@ func Call(ctx context.Context, socket string, r Request) ([]byte, *types.Error) 
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	resp, err := transport.RoundTrip(req)
-	if err != nil && r.Command == "DEL" {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, away(r.Command, socket, err)
+		return nil, unanswered(r.Command, socket, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	out, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody))
 	if err != nil {
-		return nil, away(r.Command, socket, err)
+		return nil, unanswered(r.Command, socket, err)
+	}
+	if r.Command == "STATUS" {
+		note(socket, resp.StatusCode == http.StatusOK)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return out, nil
@@ -134,10 +140,33 @@ func Call(ctx context.Context, socket string, r Request) ([]byte, *types.Error) 
 	return nil, cniErr
 }
 
-func away(command, socket string, err error) *types.Error {
+func unanswered(command, socket string, err error) *types.Error {
 	code := types.ErrTryAgainLater
-	if command == "STATUS" {
+	switch command {
+	case "DEL":
+		return nil
+	case "STATUS":
+		if wasReady(socket) {
+			return nil
+		}
 		code = types.ErrPluginNotAvailable
 	}
 	return types.NewError(code, fmt.Sprintf("%s: no answer from ovn-offload-agent at %s", command, socket), err.Error())
 }
+
+// note keeps when the agent was ready last, as the time of a file beside the socket, where the kernel forgets it with a
+// reboot. Without the file STATUS has no grace, so its errors need no answer.
+func note(socket string, ready bool) {
+	if file := readyFile(socket); ready {
+		_ = os.WriteFile(file, nil, 0o600)
+	} else {
+		_ = os.Remove(file)
+	}
+}
+
+func wasReady(socket string) bool {
+	info, err := os.Stat(readyFile(socket))
+	return err == nil && time.Since(info.ModTime()) < Grace
+}
+
+func readyFile(socket string) string { return socket + ".ready" }

@@ -2,14 +2,18 @@ package controller
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
@@ -78,5 +82,36 @@ func TestInvalid_PolicyIsReportedOnceAndNotTriedAgain(t *testing.T) {
 	}
 	if strings.Contains(w.logs.String(), "reconcile failed") {
 		t.Errorf("log:\n%s", w.logs)
+	}
+}
+
+// TestNetworkPolicy_FollowsItsNamedPort: a pod with the only number of a named port goes and comes, so that the number's
+// address set is still there when the number is back.
+func TestNetworkPolicy_FollowsItsNamedPort(t *testing.T) {
+	policy := denyAll("d", "allow")
+	policy.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
+	port := intstr.FromString("http")
+	policy.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{
+		To:    []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}},
+		Ports: []networkingv1.NetworkPolicyPort{{Port: &port}},
+	}}
+	w := newWorld(t, testNode("n1"), policy)
+	pods := w.client.CoreV1().Pods("d")
+	r := rand.New(rand.NewPCG(1, 0))
+	for i := range 300 {
+		pod := testPod("server", "n1")
+		pod.UID = types.UID(fmt.Sprint(i))
+		pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}}
+		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if i%5 == 4 {
+			w.eventually("a rule with the number", func() bool { return strings.Contains(w.server.Dump("ACL", "match"), "tcp.dst == {80}") })
+		}
+		time.Sleep(time.Duration(r.IntN(3000)) * time.Microsecond)
+		if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(r.IntN(6000)) * time.Microsecond)
 	}
 }
