@@ -66,7 +66,7 @@ func command() *cobra.Command {
 		Use: "release", Args: cobra.NoArgs,
 		Short: "removes the label from the Node that keeps Open vSwitch there until the node is cleaned",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return agent.Release(cmd.Context(), cfg) },
-	}, inventoryCommand(), offloadCommand(&cfg), preflightCommand(&cfg), apiCommand(), probeCommand())
+	}, inventoryCommand(), offloadCommand(&cfg), preflightCommand(&cfg), apiCommand(), askDriverCommand(), probeCommand())
 	f := root.PersistentFlags()
 	f.TextVar(&level, "log-level", level, "debug, info, warn or error")
 	register(f, &cfg)

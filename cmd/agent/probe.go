@@ -23,8 +23,42 @@ func probeCommand() *cobra.Command {
 	}
 	serve.Flags().StringVar(&name, "name", "", "what it answers")
 	serve.Flags().IntVar(&port, "port", probe.DefaultPort, "port of TCP, UDP and SCTP")
-	cmd.AddCommand(serve, askCommand(), sinkCommand(), loadCommand())
+	cmd.AddCommand(serve, askCommand(), keepCommand(), keptCommand(), sinkCommand(), loadCommand())
 	return cmd
+}
+
+// keepCommand and keptCommand are what the pods of kubectl offload test --setup-disrupt run.
+func keepCommand() *cobra.Command {
+	var texts map[string]string
+	cmd := &cobra.Command{
+		Use: "keep", Args: cobra.NoArgs, Short: "holds connections",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			connections := map[string]probe.Connection{}
+			for id, text := range texts {
+				var c probe.Connection
+				if err := c.UnmarshalText([]byte(text)); err != nil {
+					return err
+				}
+				connections[id] = c
+			}
+			return probe.Keep(cmd.Context(), probe.Socket, connections)
+		},
+	}
+	cmd.Flags().StringToStringVar(&texts, "connection", nil, "ID=PROTOCOL/ADDRESS:PORT")
+	return cmd
+}
+
+func keptCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "kept", Args: cobra.NoArgs, Short: "prints what became of the connections as JSON",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			states, err := probe.Kept(cmd.Context(), probe.Socket)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(states)
+		},
+	}
 }
 
 // sinkCommand and loadCommand are what the pods of kubectl offload perf run.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/controller"
 	"github.com/ovn-offload/ovn-offload/pkg/expose"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
@@ -57,7 +58,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	cfg := controller.Config{
 		Plan: plan, RenumberNodes: o.renumberNodes, Zones: []controller.ZoneConfig{zone},
 		Dynamic: objects, Networks: o.networks, Native: o.nativeNetworks, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
-		Announce: map[string]string{flownames.LeaseKey: endpoint},
+		Announce: map[string]string{flownames.LeaseKey: endpoint, contract.LeaderVersionKey: version + " " + lead.Identity},
 	}
 	c, err := controller.New(ctx, cfg, client)
 	if err != nil {

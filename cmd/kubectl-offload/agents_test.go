@@ -48,6 +48,15 @@ func (c *tenancy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		encode(w, &corev1.PodList{Items: []corev1.Pod{podAt("shop", "web", "10.244.1.5"), podAt("shop", "db", "10.244.1.6")}})
 	case "/api/v1/namespaces/shop/services":
 		encode(w, &corev1.ServiceList{})
+	case "/api/v1/namespaces/shop": // a role in a namespace has the right to get it
+		encode(w, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	case "/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies":
+		items := ""
+		if r.URL.Query().Get("fieldSelector") == "metadata.name=db" {
+			items = `{"metadata":{"namespace":"shop","name":"db"},"spec":{"podSelector":{"matchLabels":{"app":"db"}}}}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"NetworkPolicyList","apiVersion":"networking.k8s.io/v1","items":[%s]}`, items)
 	default:
 		if strings.HasPrefix(path, relayed) {
 			http.StripPrefix(relayed, c.relay).ServeHTTP(w, r)
@@ -60,7 +69,7 @@ func (c *tenancy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func podAt(namespace, name, address string) corev1.Pod {
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}, Annotations: map[string]string{
 		contract.PodNetworksKey: `{"default":{"ip_addresses":["` + address + `/24"],"mac_address":"0a:58:0a:01:02:03","gateway_ips":["10.244.1.1"]}}`,
 	}}, Spec: corev1.PodSpec{NodeName: "w1"}}
 	p.Status.Phase, p.Status.PodIPs = corev1.PodRunning, []corev1.PodIP{{IP: address}}
@@ -156,8 +165,13 @@ func TestVerbs_ReadFlowsThroughTheRelay(t *testing.T) {
 		has   []string
 	}{
 		{"flows --pod web -n shop", 200, shop, 0, []string{"pod/shop/web", "pod/shop/db", "withheld"}},
+		{"flows --from-label app=web -n shop", 200, shop, 0, []string{"pod/shop/web"}},
+		{"flows --from-label app=db -n shop", 200, shop, 0, []string{"no such stream"}},
+		{"flows --to-label app=( -n shop", 200, shop, 64, []string{"--to-label"}},
 		{"explain pod/web -n shop", 200, shop, 0, []string{"pod/shop/web  running", "pod/shop/db", "withheld"}},
 		{"explain pod/web --to pod/db -n shop", 200, shop, 0, []string{"pod/shop/db"}},
+		{"explain netpol/db -n shop", 200, shop, 0, []string{"pod/shop/db"}},
+		{"explain netpol/none -n shop", 200, shop, 1, []string{"there is no NetworkPolicy shop/none"}},
 		{"explain flow/1@w1 -n shop", 200, shop, 0, []string{"pod/shop/db"}},
 		{"explain svc/db -n shop", 200, shop, 1, []string{"there is no service shop/db"}},
 		{"trace pod/web pod/db:5432 --live -n shop", 200, shop, 0, []string{"ALLOWED", "node w1"}},
@@ -180,6 +194,9 @@ func TestVerbs_ReadFlowsThroughTheRelay(t *testing.T) {
 		// without a relay
 		{"explain pod/web -n shop --direct", 200, shop, 3, []string{"not known: nodes: /api/v1/nodes is forbidden", "not known: streams: "}},
 		{"flows -n shop --direct", 200, shop, 3, []string{"not known: pods: /api/v1/namespaces/ovn-kubernetes/pods is forbidden"}},
+		{"explain flow/1@w1 -n shop --ask-driver", 200, shop, 1, []string{"node w1"}},
+		{"explain pod/web -n shop --ask-driver", 200, shop, 64, []string{"--ask-driver: want flow/UFID@NODE, and a cluster"}},
+		{"explain flow/1@w1 --ask-driver --from x.tgz", 200, shop, 64, []string{"--ask-driver: want flow/UFID@NODE, and a cluster"}},
 		{"flows -n shop", 404, shop, 3, []string{"not known: pods: /api/v1/namespaces/ovn-kubernetes/pods is forbidden"}},
 	} {
 		cluster := newTenancy(t, test.ready, test.in)
@@ -196,7 +213,7 @@ func TestVerbs_ReadFlowsThroughTheRelay(t *testing.T) {
 			if strings.Contains(path, "/exec") {
 				t.Errorf("%s asked for %s", test.args, path)
 			}
-			if strings.Contains(test.args, "--direct") && strings.HasPrefix(path, relayed) {
+			if (strings.Contains(test.args, "--direct") || strings.Contains(test.args, "--ask-driver")) && strings.HasPrefix(path, relayed) {
 				t.Errorf("%s asked the relay: %s", test.args, path)
 			}
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -157,11 +156,8 @@ func (o *captureOptions) find(ctx context.Context, client kubernetes.Interface, 
 	return of, err
 }
 
-// reader runs the command of a point.
-type reader func(ctx context.Context, at string, out, errs io.Writer) error
-
 // write runs the points at the same time.
-func (o *captureOptions) write(cmd *cobra.Command, result *answer.Captured, run reader) (err error) {
+func (o *captureOptions) write(cmd *cobra.Command, result *answer.Captured, run capture.Command) (err error) {
 	out, said := cmd.OutOrStdout(), cmd.OutOrStdout()
 	if o.file == "-" {
 		said = cmd.ErrOrStderr()
@@ -179,39 +175,17 @@ func (o *captureOptions) write(cmd *cobra.Command, result *answer.Captured, run 
 	}
 	group, ctx := errgroup.WithContext(cmd.Context())
 	for _, point := range result.Points {
-		group.Go(func() error { return copyPoint(ctx, w, point, run) })
+		group.Go(func() (err error) {
+			comment := ""
+			if point.Unseen != "" {
+				comment = "does not show " + point.Unseen
+			}
+			point.Packets, point.Full, err = w.Run(ctx, point.Point, comment, run)
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	return o.say(said, result)
-}
-
-// copyPoint ends when the command has ended, or when the file is full.
-func copyPoint(ctx context.Context, w *capture.Writer, point *answer.CapturedPoint, run reader) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	from, to := io.Pipe()
-	var errs bytes.Buffer
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		to.CloseWithError(run(ctx, point.Point, to, &errs))
-	}()
-	comment := ""
-	if point.Unseen != "" {
-		comment = "does not show " + point.Unseen
-	}
-	var err error
-	point.Packets, err = w.Copy(from, point.Point, comment)
-	from.CloseWithError(err)
-	if point.Full = errors.Is(err, capture.ErrFull); point.Full {
-		return nil
-	}
-	cancel()
-	<-ended
-	if err != nil && !capture.IsWhole(errs.String(), point.Packets) {
-		return fmt.Errorf("capturing at %s: %w: %s", point.Point, err, strings.TrimSpace(errs.String()))
-	}
-	return nil
 }

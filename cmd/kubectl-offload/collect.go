@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/docs"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
+	"github.com/ovn-offload/ovn-offload/pkg/redact"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 )
@@ -25,6 +26,7 @@ func sysdumpCommand() *cobra.Command {
 	var nodes []string
 	var most int
 	var maxSize int64
+	var redacted bool
 	cmd := &cobra.Command{
 		Use: "sysdump", Args: cobra.NoArgs, Short: "collects objects, logs and flows into one archive, without secrets",
 		Long: "Sysdump writes an archive for bug reports. Other verbs read it with --from.\nIt has no Secrets, ConfigMaps, environment variables or arguments of pods.",
@@ -42,12 +44,20 @@ func sysdumpCommand() *cobra.Command {
 					return err
 				}
 			}
+			var through snapshot.Through
+			if redacted {
+				names, err := redact.New(s, redact.Words(docs.Texts()...))
+				if err != nil {
+					return err
+				}
+				through = names.File
+			}
 			to = cmp.Or(to, "ovn-offload-"+s.Taken.Format("20060102-150405")+".tgz")
 			file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 			if err != nil {
 				return err
 			}
-			options := sysdump.Options{Nodes: nodes, MaxSize: maxSize << 20, Flows: agents.Collect(cmd.Context(), o.places, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
+			options := sysdump.Options{Nodes: nodes, MaxSize: maxSize << 20, Through: through, Flows: agents.Collect(cmd.Context(), o.places, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
 			if err := errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, options), file.Close()); err != nil {
 				return fmt.Errorf("writing %s: %w", to, err)
 			}
@@ -59,6 +69,7 @@ func sysdumpCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes whose logs and flows are collected; empty: all, or of more than --max-nodes those of controllers and databases, with problems, and a sample")
 	cmd.Flags().IntVar(&most, "max-nodes", 50, "nodes whose logs and flows are collected")
 	cmd.Flags().Int64Var(&maxSize, "max-size", 200, "MiB after which no more nodes are collected")
+	cmd.Flags().BoolVar(&redacted, "redact", false, "pseudonyms in place of names and addresses, without logs and databases")
 	return o.clusterFlags(cmd)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
@@ -23,6 +25,7 @@ type explainOptions struct {
 	readOptions
 	worst    int
 	to, port string
+	ask      bool
 }
 
 func explainCommand() *cobra.Command {
@@ -32,8 +35,13 @@ func explainCommand() *cobra.Command {
 		Long: "Explain says where the traffic of an object is handled, which objects decide about it, and what keeps it out of hardware.\n" +
 			"The streams of a pod are read from the agent of its node: through the relay if the cluster has one, else by pods/exec.",
 		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain pod/web-0 --to svc/db -n shop\n  kubectl offload explain svc/db -n shop\n  kubectl offload explain anp/deny-metadata\n" +
-			"  kubectl offload explain node/worker-1\n  kubectl offload explain flow 8153cb36-ae1c-4686-a9b3-d49f037972d3@worker-1\n  kubectl offload explain --worst 10",
+			"  kubectl offload explain node/worker-1\n  kubectl offload explain flow 8153cb36-ae1c-4686-a9b3-d49f037972d3@worker-1\n  kubectl offload explain flow 8153cb36-ae1c-4686-a9b3-d49f037972d3@worker-1 --ask-driver\n  kubectl offload explain --worst 10",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.ask {
+				if err := o.announce(cmd.ErrOrStderr(), args); err != nil {
+					return err
+				}
+			}
 			a, err := o.explain(cmd.Context(), args)
 			if err != nil {
 				return err
@@ -46,8 +54,20 @@ func explainCommand() *cobra.Command {
 	cmd.Flags().Lookup("worst").NoOptDefVal = "10"
 	cmd.Flags().StringVar(&o.to, "to", "", "streams of the pod to pod/NAME, svc/NAME or an address alone")
 	cmd.Flags().StringVar(&o.port, "port", "", "streams of the pod to this port alone")
+	cmd.Flags().BoolVar(&o.ask, "ask-driver", false, "of a flow that the NIC's driver refused: offer its rule once more, to the driver alone, delete it, and say the driver's text; by pods/exec")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
 	return o.flags(cmd)
+}
+
+// announce says what --ask-driver is about to do. It is done in the pod of the agent, never through the relay.
+func (o *explainOptions) announce(w io.Writer, args []string) error {
+	name, isFlow := strings.CutPrefix(strings.Join(args, "/"), "flow/")
+	if !isFlow || o.from != "" {
+		return usage{errors.New("--ask-driver: want flow/UFID@NODE, and a cluster")}
+	}
+	o.direct = true
+	_, err := fmt.Fprintf(w, "if the driver of the NIC refused flow %s, the agent offers the flow's rule to the driver once more, and deletes it at once\n", name)
+	return err
 }
 
 // wanted are the kinds that explain takes.
@@ -168,19 +188,12 @@ func (o *explainOptions) flow(ctx context.Context, name string) (answer.Answer, 
 	if err != nil {
 		return nil, err
 	}
-	q := flowapi.Query{All: true, Limit: flowapi.MaxLimit}
-	if o.namespace != "" { // all rights of some users are in one
-		q = flowapi.Query{Namespace: o.namespace, Why: true}
+	flows, missing := agents.WithRules(ctx, from, s, agents.FlowOf{Node: node, ID: id, Namespace: o.namespace})
+	e, err := answer.ExplainFlow(s, node, id, flows, missing)
+	if found, ok := from.(*agents.Found); ok && o.ask && err == nil {
+		e.AddDriver(found.AskDriver(ctx, node, id))
 	}
-	answers, missing := from.Named(ctx, []string{node}, q)
-	s.Measure(answers)
-	flows := flowapi.Joined(answers)
-	if !q.Why {
-		if err := from.AddRules(ctx, answer.WayOf(flows, id)); err != nil {
-			missing = append(missing, err.Error())
-		}
-	}
-	return answer.ExplainFlow(s, node, id, flows, missing)
+	return e, err
 }
 
 // qualified gives a name its namespace.
@@ -196,14 +209,7 @@ func (o *clusterOptions) qualified(name string) (string, error) {
 
 // ofPod reads what is known of a pod: the relay knows it, too.
 func (o *explainOptions) ofPod(ctx context.Context, name string) (*snapshot.Snapshot, *answer.PodExplained, error) {
-	var s *snapshot.Snapshot
-	if o.from != "" {
-		archive, err := openArchive(o.from)
-		if err != nil {
-			return nil, nil, err
-		}
-		s = archive
-	} else {
+	if o.from == "" {
 		relay, err := o.relay(ctx)
 		if err != nil {
 			return nil, nil, err
@@ -212,13 +218,10 @@ func (o *explainOptions) ofPod(ctx context.Context, name string) (*snapshot.Snap
 			e, err := relay.Pod(ctx, name)
 			return snapshot.New(time.Now(), o.system), e, err
 		}
-		client, err := o.lister()
-		if err != nil {
-			return nil, nil, err
-		}
-		if s, err = snapshot.ReadPod(ctx, client, o.system, name); err != nil {
-			return nil, nil, err
-		}
+	}
+	s, err := o.aboutPod(ctx, name)
+	if err != nil {
+		return nil, nil, err
 	}
 	e, err := answer.ExplainPod(s, name)
 	return s, e, err

@@ -62,6 +62,8 @@ func flowsCommand() *cobra.Command {
 	f.StringVar(&o.filter.Pod, "pod", "", "pod at one end")
 	f.StringVar(&o.filter.FromPod, "from-pod", "", "pod that sends")
 	f.StringVar(&o.filter.ToPod, "to-pod", "", "pod that receives, itself or for a service")
+	f.StringVar(&o.filter.FromLabel, "from-label", "", "selector of the labels of the pod that sends, such as app=web,tier!=test, in any namespace")
+	f.StringVar(&o.filter.ToLabel, "to-label", "", "selector of the labels of the pod that receives, itself or for a service")
 	f.StringVar(&o.filter.ToService, "to-service", "", "service that is asked")
 	f.StringVar(&o.filter.Protocol, "protocol", "", "tcp, udp, sctp, icmp, icmp6 or arp")
 	f.StringVar(&o.filter.Port, "port", "", "port that is asked")
@@ -115,6 +117,9 @@ func (o *flowOptions) streams(ctx context.Context) (*answer.Streams, error) {
 		return nil, err
 	}
 	if err := near(&o.readOptions).AddEnds(ctx, s, flows); err != nil {
+		return nil, err
+	}
+	if err := near(&o.readOptions).AddPods(ctx, s, o.filter.Pods()); err != nil {
 		return nil, err
 	}
 	return answer.NewStreams(s, flows, missing, o.filter, o.last)

@@ -16,6 +16,9 @@ import (
 
 // send sends packets in the name of a pod, if the caller has the right, and has said --yes.
 func (o *traceOptions) send(ctx context.Context, source, target string) (*answer.Injected, error) {
+	if err := inject.Sends(source); err != nil {
+		return nil, usage{err}
+	}
 	rc, err := restConfig(o.kubeconfig, o.context)
 	if err != nil {
 		return nil, err

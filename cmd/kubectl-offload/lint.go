@@ -58,7 +58,11 @@ func lintCommand() *cobra.Command {
 
 func (o *lintOptions) objects(ctx context.Context, input io.Reader) (objects []unstructured.Unstructured, err error) {
 	if o.all {
-		if objects, err = o.running(ctx); err != nil {
+		client, err := o.client()
+		if err != nil {
+			return nil, err
+		}
+		if objects, err = lint.List(ctx, client); err != nil {
 			return nil, err
 		}
 	}
@@ -78,21 +82,4 @@ func (o *lintOptions) objects(ctx context.Context, input io.Reader) (objects []u
 		return nil, usage{fmt.Errorf("reading %s: %w", o.file, err)}
 	}
 	return lint.Merge(objects, manifest), nil
-}
-
-// running are the objects of the cluster that lint looks at.
-func (o *lintOptions) running(ctx context.Context) ([]unstructured.Unstructured, error) {
-	client, err := o.client()
-	if err != nil {
-		return nil, err
-	}
-	var objects []unstructured.Unstructured
-	for _, kind := range lint.Kinds() {
-		found, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", kind.Resource, err)
-		}
-		objects = append(objects, found.Items...)
-	}
-	return objects, nil
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 )
@@ -20,6 +21,7 @@ var version = "dev" //nolint:gochecknoglobals // -ldflags -X needs a variable
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	silence()
 	err := command().ExecuteContext(ctx)
 	code, silent := exitCode(err)
 	if err != nil && !silent {
@@ -44,13 +46,16 @@ func exitCode(err error) (code int, silent bool) {
 	return int(answer.Uncertain), false
 }
 
+// silence keeps what client-go logs from users: an error of an answer is in the answer.
+func silence() { klog.SetLogger(klog.Logger{}) }
+
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "kubectl-offload", Short: "operates ovn-offload", Version: version, SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl offload"},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
-	root.AddCommand(statusCommand(), explainCommand(), topologyCommand(), traceCommand(), flowsCommand(), topCommand(), uiCommand(), testCommand(), perfCommand(), lintCommand(), preflightCommand(), captureCommand(), sysdumpCommand(), dpuCommand())
+	root.AddCommand(statusCommand(), explainCommand(), topologyCommand(), traceCommand(), flowsCommand(), topCommand(), uiCommand(), testCommand(), perfCommand(), lintCommand(), preflightCommand(), captureCommand(), sysdumpCommand(), dpuCommand(), versionCommand())
 	root.AddCommand(rawCommands()...)
 	root.SetHelpCommand(helpCommand(root))
 	markUsage(root)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
@@ -66,13 +65,14 @@ func (o *perfOptions) perf(cmd *cobra.Command) error {
 	if err := o.validate(cases); err != nil {
 		return usage{err}
 	}
-	session, err := o.session()
+	client, exec, err := o.clientIn(perf.Name)
 	if err != nil {
 		return err
 	}
+	session := &scratch.Session{Namespace: perf.Namespace(client), Exec: exec}
 	ctx, progress := cmd.Context(), cmd.ErrOrStderr()
 	if o.cleanup {
-		return sayRemoved(ctx, session, cmd.OutOrStdout())
+		return session.SayRemoved(ctx, cmd.OutOrStdout())
 	}
 	at, err := o.place(ctx, cases)
 	if err != nil {
@@ -97,18 +97,6 @@ func (o *perfOptions) validate(cases []perf.Case) error {
 	return o.Validate(cases)
 }
 
-func (o *perfOptions) session() (*scratch.Session, error) {
-	exec, err := o.execIn(perf.Name)
-	if err != nil {
-		return nil, err
-	}
-	client, err := o.client()
-	if err != nil {
-		return nil, err
-	}
-	return &scratch.Session{Namespace: perf.Namespace(client), Exec: exec}, nil
-}
-
 func (o *perfOptions) place(ctx context.Context, cases []perf.Case) (conncheck.Place, error) {
 	var named []string
 	if o.fromNode != "" {
@@ -127,39 +115,23 @@ func (o *perfOptions) measure(
 	ctx context.Context, session *scratch.Session, at conncheck.Place, cases []perf.Case, progress io.Writer,
 ) (results []perf.Result, missing []string, err error) {
 	fmt.Fprintf(progress, "makes namespace %s with pods on %s and %s\n", perf.Name, at.NodeA, at.NodeB)
-	remove, err := makePods(ctx, session, perf.Objects(at, cases), "perf")
-	if !o.keep {
-		defer func() {
-			err = errors.Join(err, remove(progress, "deletes namespace %s\n"))
-		}()
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	agents, err := o.agents(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	n := 0
-	run := perf.Run{Session: session, At: at, Options: o.Options, Agents: agents, Done: func(r perf.Result) {
-		n++
-		fmt.Fprintln(progress, answer.MeasuredLine(n, len(cases), r))
-	}}
-	return run.Measure(ctx, cases)
-}
-
-// makePods makes the objects of a verb. Call remove also after an error: it deletes them, also when the verb was interrupted, unless
-// they are those of another command.
-func makePods(ctx context.Context, session *scratch.Session, objects []runtime.Object, verb string) (remove func(w io.Writer, says string) error, err error) {
-	err = session.Make(ctx, objects)
-	if errors.Is(err, scratch.ErrPresent) {
-		return func(io.Writer, string) error { return nil }, fmt.Errorf("%w\nnext: kubectl offload %s --cleanup", err, verb)
-	}
-	return func(w io.Writer, says string) error {
-		fmt.Fprintf(w, says, session.Name)
-		_, err := session.Remove(context.WithoutCancel(ctx))
+	err = session.Hold(ctx, progress, "kubectl offload perf --cleanup", func() bool { return o.keep }, func() error {
+		if err := session.Make(ctx, perf.Objects(at, cases)); err != nil {
+			return err
+		}
+		agents, err := o.agents(ctx)
+		if err != nil {
+			return err
+		}
+		n := 0
+		run := perf.Run{Session: session, At: at, Options: o.Options, Agents: agents, Done: func(r perf.Result) {
+			n++
+			fmt.Fprintln(progress, answer.MeasuredLine(n, len(cases), r))
+		}}
+		results, missing, err = run.Measure(ctx, cases)
 		return err
-	}, err
+	})
+	return results, missing, err
 }
 
 // agents are those of the network, which must be readable. Nodes without an answer are named with the results.
@@ -176,13 +148,4 @@ func (o *perfOptions) agents(ctx context.Context) (of byexec.Agents, err error) 
 		return of, err
 	}
 	return found.Agents, nil
-}
-
-// sayRemoved deletes what an earlier command has left.
-func sayRemoved(ctx context.Context, session *scratch.Session, w io.Writer) error {
-	found, err := session.Remove(ctx)
-	if err == nil {
-		fmt.Fprintln(w, map[bool]string{true: "deleted namespace " + session.Name, false: "nothing to delete"}[found])
-	}
-	return err
 }

@@ -43,11 +43,7 @@ func preflightCommand() *cobra.Command {
 }
 
 func (o *preflightOptions) reports(ctx context.Context, args []string) ([]nodecheck.Report, error) {
-	client, err := o.client()
-	if err != nil {
-		return nil, err
-	}
-	exec, err := o.execIn(nodecheck.Namespace)
+	client, exec, err := o.clientIn(nodecheck.Namespace)
 	if err != nil {
 		return nil, err
 	}

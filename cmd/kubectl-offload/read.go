@@ -33,6 +33,7 @@ type clusterOptions struct {
 type readOptions struct {
 	clusterOptions
 	format, from string
+	at           string // of trace: the node that gets packets from outside
 	// within are the namespaces whose objects are read where a relay is and those of all may not be listed.
 	within []string
 }
@@ -140,6 +141,16 @@ func (o *clusterOptions) execIn(namespace string) (*sysdump.Cluster, error) {
 	return sysdump.NewCluster(rc, namespace)
 }
 
+// clientIn is client, and runs commands in the pods of a namespace.
+func (o *clusterOptions) clientIn(namespace string) (dynamic.Interface, *sysdump.Cluster, error) {
+	client, err := o.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	exec, err := o.execIn(namespace)
+	return client, exec, err
+}
+
 func openArchive(path string) (*snapshot.Snapshot, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -173,61 +184,103 @@ func (o *readOptions) say(w io.Writer, a answer.Answer) error {
 // usage is a wrong command.
 type usage struct{ error }
 
+// statusOptions are the flags of status.
+type statusOptions struct {
+	readOptions
+	patience        time.Duration
+	watch, problems bool
+}
+
 func statusCommand() *cobra.Command {
-	var o readOptions
-	var patience time.Duration
+	var o statusOptions
 	cmd := &cobra.Command{
 		Use: "status", Args: cobra.NoArgs, Short: "the whole installation on one screen",
-		Long: "Status says whether the network works, from objects of the API server alone.\nExit code 0: all is well; 1: it works in part; 2: a part is broken; 3: facts are missing.",
+		Long:    "Status says whether the network works, from objects of the API server alone.\nExit code 0: all is well; 1: it works in part; 2: a part is broken; 3: facts are missing.",
+		Example: "  kubectl offload status\n  kubectl offload status --problems --watch\n  kubectl offload status --wait 5m",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for end := time.Now().Add(patience); ; {
-				st, err := o.status(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if st.Code == answer.Good || time.Now().After(end) {
-					return o.say(cmd.OutOrStdout(), st)
-				}
-				select {
-				case <-cmd.Context().Done():
-					return cmd.Context().Err()
-				case <-time.After(waitPeriod):
-				}
+			switch {
+			case o.watch && o.patience > 0:
+				return usage{errors.New("want --watch or --wait")}
+			case o.watch:
+				return o.follow(cmd)
 			}
+			return o.wait(cmd)
 		},
 	}
-	cmd.Flags().DurationVar(&patience, "wait", 0, "time to wait for exit code 0")
+	f := cmd.Flags()
+	f.DurationVar(&o.patience, "wait", 0, "time to wait for exit code 0")
+	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
+	f.BoolVar(&o.problems, "problems", false, "the problems alone, and all of them")
 	return o.flags(cmd)
 }
 
-// waitPeriod is the time between two looks of --wait.
+// waitPeriod is the time between two looks of --wait and of --watch.
 const waitPeriod = 2 * time.Second
 
-func (o *readOptions) status(ctx context.Context) (*answer.Status, error) {
+// follow shows the status again and again.
+func (o *statusOptions) follow(cmd *cobra.Command) error {
+	if err := checkWatch(o.readOptions, "text"); err != nil {
+		return err
+	}
+	return again(cmd.Context(), waitPeriod, func(ctx context.Context) error {
+		a, err := o.status(ctx)
+		if err != nil || ctx.Err() != nil { // an interrupted answer is none
+			return err
+		}
+		answer.ClearScreen(cmd.OutOrStdout())
+		return answer.Write(cmd.OutOrStdout(), a, o.format, time.Now())
+	})
+}
+
+// wait looks until all is well, as long as the user wants to wait.
+func (o *statusOptions) wait(cmd *cobra.Command) error {
+	for end := time.Now().Add(o.patience); ; {
+		a, err := o.status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if a.Head().Code == answer.Good || time.Now().After(end) {
+			return o.say(cmd.OutOrStdout(), a)
+		}
+		select {
+		case <-cmd.Context().Done():
+			return cmd.Context().Err()
+		case <-time.After(waitPeriod):
+		}
+	}
+}
+
+func (o *statusOptions) status(ctx context.Context) (answer.Answer, error) {
 	s, err := o.snapshot(ctx, answer.StatusResources()...)
 	if err != nil {
 		return nil, err
 	}
-	return answer.NewStatus(s)
+	st, err := answer.NewStatus(s)
+	if err != nil || !o.problems {
+		return st, err
+	}
+	return answer.OnlyProblems{Status: st}, nil
 }
 
 func topologyCommand() *cobra.Command {
 	var o readOptions
 	cmd := &cobra.Command{
-		Use: "topology [node/NAME]", Args: cobra.MaximumNArgs(1), Short: "the tree of nodes, NICs, VFs and pods",
+		Use: "topology [node/NAME|pod/NAME]", Args: cobra.MaximumNArgs(1), Short: "the tree of nodes, NICs, VFs and pods",
+		Example: "  kubectl offload topology\n  kubectl offload topology node/worker-1 -o svg\n  kubectl offload topology pod/web-0 -n shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			only := ""
-			if len(args) == 1 {
-				var isNode bool
-				if only, isNode = strings.CutPrefix(args[0], "node/"); !isNode || only == "" {
-					return usage{fmt.Errorf("%q: want node/NAME", args[0])}
-				}
+			kind, name, isNamed := strings.Cut(strings.Join(args, ""), "/")
+			switch {
+			case len(args) == 0:
+			case !isNamed || name == "" || kind != "node" && kind != "pod":
+				return usage{fmt.Errorf("%q: want node/NAME or pod/NAME", args[0])}
+			case kind == "pod":
+				return podTopology(cmd, &o, name)
 			}
 			s, err := o.snapshot(cmd.Context(), answer.TopologyResources()...)
 			if err != nil {
 				return err
 			}
-			t, err := answer.NewTopology(s, only)
+			t, err := answer.NewTopology(s, name)
 			if err != nil {
 				return err
 			}
@@ -236,7 +289,7 @@ func topologyCommand() *cobra.Command {
 				_, err := io.WriteString(cmd.OutOrStdout(), t.DOT())
 				return err
 			case "svg":
-				if only == "" {
+				if name == "" {
 					return usage{errors.New("want node/NAME: a drawing is of one node")}
 				}
 				_, err := io.WriteString(cmd.OutOrStdout(), scene.NodeSVG(t.Nodes[0]))
@@ -246,6 +299,36 @@ func topologyCommand() *cobra.Command {
 		},
 	}
 	o.flags(cmd)
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
 	cmd.Flags().Lookup("output").Usage = "text, json, yaml, dot (Graphviz), or svg of one node"
 	return cmd
+}
+
+// podTopology draws what a pod uses of its node.
+func podTopology(cmd *cobra.Command, o *readOptions, name string) error {
+	name, err := o.qualified(name)
+	if err != nil {
+		return err
+	}
+	s, err := o.aboutPod(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	t, err := answer.NewPodTopology(s, name)
+	if err != nil {
+		return err
+	}
+	return o.say(cmd.OutOrStdout(), t)
+}
+
+// aboutPod reads what is known of the pod "namespace/name".
+func (o *readOptions) aboutPod(ctx context.Context, name string) (*snapshot.Snapshot, error) {
+	if o.from != "" {
+		return openArchive(o.from)
+	}
+	client, err := o.lister()
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.ReadPod(ctx, client, o.system, name)
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 )
@@ -77,7 +79,7 @@ func nodes(w http.ResponseWriter, r *http.Request) {
 
 func nodeAddress(i int) string { return fmt.Sprintf("192.168.%d.%d", i/250, i%250+1) }
 
-func podAddress(node, j int) string { return fmt.Sprintf("10.%d.%d.%d", node/250, node%250, j+2) }
+func podAddress(node, j int) string { return fmt.Sprintf("10.%d.%d.%d", node/250, node%250, j+4) }
 
 // pods are 50 a node, with 20 variables each. Each namespace team-J has one on each node.
 func pods(w http.ResponseWriter, r *http.Request) {
@@ -128,8 +130,12 @@ func nodeOffload(i int) string {
 			traffic = append(traffic, fmt.Sprintf(`{"pod":%q,"port":"pf0vf%d","flows":%s,"packets":%s,"outside":[{"reason":"action","detail":"hash(l4)"}]}`, pod, j, share, share))
 		}
 	}
-	return fmt.Sprintf(`{"kind":"NodeOffload","apiVersion":"ovn-offload.io/v1alpha1","metadata":{"name":"w%04d"},"status":{"offload":"on","hardwarePercent":95,"deviceCount":1,"vfs":{"total":64,"used":50,"reserved":0,"free":14},`+
-		`"devices":[{"name":"0000:3b:00.0","uplink":"ens1f0np0","mode":"switchdev","link":"up","numa":0,"maxVFs":64,"vfs":{"total":64,"used":50,"reserved":0,"free":14}}],"usedVFs":[%s],"traffic":[%s]}}`, i, strings.Join(used, ","), strings.Join(traffic, ","))
+	problems := ""
+	if i%20 == 0 {
+		problems = fmt.Sprintf(`"problems":["0000:3b:00.0: problem %d"],`, i)
+	}
+	return fmt.Sprintf(`{"kind":"NodeOffload","apiVersion":"ovn-offload.io/v1alpha1","metadata":{"name":"w%04d"},"status":{%s"offload":"on","hardwarePercent":95,"deviceCount":1,"vfs":{"total":64,"used":50,"reserved":0,"free":14},`+
+		`"devices":[{"name":"0000:3b:00.0","uplink":"ens1f0np0","mode":"switchdev","link":"up","numa":0,"maxVFs":64,"vfs":{"total":64,"used":50,"reserved":0,"free":14}}],"usedVFs":[%s],"traffic":[%s]}}`, i, problems, strings.Join(used, ","), strings.Join(traffic, ","))
 }
 
 // largeCluster serves its API.
@@ -183,6 +189,12 @@ func TestExplain_ReadsNoListOfAllPods(t *testing.T) {
 		cmd.SetOut(&out)
 		cmd.SetArgs([]string{"explain", object, "-n", "team-0", "--kubeconfig", config})
 		_ = cmd.ExecuteContext(t.Context()) // the exit code of a cluster in which no agent answers
+		if kind, _, _ := strings.Cut(object, "/"); kind == "pod" {
+			topology, code := run(t, "topology "+object+" -n team-0", config)
+			if code != 0 || !strings.Contains(topology, "VF 0000:3b:00.0  pod/team-0/w0007-pod-0") || strings.Contains(topology, "pod-1 ") {
+				t.Errorf("exit code %d: %s", code, topology)
+			}
+		}
 		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "0000:3b:") {
 			t.Errorf("%s", out.String())
 		}
@@ -191,5 +203,22 @@ func TestExplain_ReadsNoListOfAllPods(t *testing.T) {
 				t.Errorf("%s: asked for all of %s", object, path)
 			}
 		}
+	}
+}
+
+// TestStatus_IsOneScreenOfALargeCluster, whatever the number of its problems, and asks for 500 objects at a time.
+func TestStatus_IsOneScreenOfALargeCluster(t *testing.T) {
+	var asked atomic.Int64
+	config := largeCluster(t, func(*http.Request) { asked.Add(1) })
+	out, _ := run(t, "status", config)
+	if lines := strings.Count(out, "\n"); lines > 40 || !strings.Contains(out, "of 2000 nodes") || !strings.Contains(out, "86 more problems not shown") {
+		t.Errorf("%d lines: %s", lines, out)
+	}
+	lists := len(answer.StatusResources()) + 1 // Events have two reporters
+	if pages, want := int(asked.Load()), lists+2*(scaleNodes/500-1); pages != want {
+		t.Errorf("%d requests, want %d", pages, want)
+	}
+	if out, _ = run(t, "status --problems", config); strings.Count(out, "0000:3b:00.0: problem ") != scaleNodes/20 || strings.Contains(out, "offload  ") {
+		t.Errorf("--problems: %s", out)
 	}
 }

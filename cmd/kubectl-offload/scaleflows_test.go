@@ -117,7 +117,7 @@ func largeVerbs() map[string]struct {
 		agents int
 	}{
 		"trace --live pod/w0007-pod-0 pod/w0008-pod-0:5432 -n team-0": {[]string{own, node(7), node(8), node(9), "/api/v1/namespaces/team-0/pods metadata.name=w0007-pod-0", "/api/v1/namespaces/team-0/pods metadata.name=w0008-pod-0"}, 2},
-		"trace --live pod/w0007-pod-0 10.0.8.2:5432 -n team-0":        {[]string{own, node(7), node(8), node(9), "/api/v1/namespaces/team-0/pods metadata.name=w0007-pod-0"}, 2},
+		"trace --live pod/w0007-pod-0 10.0.8.4:5432 -n team-0":        {[]string{own, node(7), node(8), node(9), "/api/v1/namespaces/team-0/pods metadata.name=w0007-pod-0"}, 2},
 		"trace pod/w0007-pod-0 192.0.2.7:443 -n team-0":               {[]string{own, node(7), "/api/v1/pods status.podIP=192.0.2.7", "/api/v1/namespaces/team-0/pods metadata.name=w0007-pod-0"}, 0},
 		"flows --node w0007":            {[]string{own, node(7), node(8)}, 1},
 		"top --interval 0 --node w0007": {[]string{own}, 1},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/pkg/conncheck/disrupt"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -22,14 +22,17 @@ type testOptions struct {
 	readOptions
 	quick, full                 bool
 	run, junit, image, resource string
-	nodes                       []string
+	nodes, external             []string
 	parallel                    int
 	placeOptions
 	namespaceOptions
 }
 
-// namespaceOptions are the flags about the namespace.
-type namespaceOptions struct{ keep, cleanup, given bool }
+// namespaceOptions are the flags about the namespaces.
+type namespaceOptions struct {
+	keep, cleanup, given bool
+	disruptOptions
+}
 
 // placeOptions are the flags about where packets are handled.
 type placeOptions struct {
@@ -44,7 +47,7 @@ func testCommand() *cobra.Command {
 		Long: "Test makes pods on two nodes in the namespace " + conncheck.Namespace + ", asks from pod to pod, service, node and name,\n" +
 			"compares each answer, and the place where the packets were handled, with what is expected, and deletes the namespace.\n" +
 			"Exit code 1: a case failed; 3: the test could not be done, or flows could not be read.",
-		Example: "  kubectl offload test\n  kubectl offload test --full --junit result.xml\n  kubectl offload test --run '^policy/'\n  kubectl offload test --cleanup",
+		Example: "  kubectl offload test\n  kubectl offload test --external 192.0.2.1:443\n  kubectl offload test --setup-disrupt\n  kubectl offload test --full --junit result.xml\n  kubectl offload test --run '^policy/'\n  kubectl offload test --cleanup",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.test(cmd) },
 	}
 	f := cmd.Flags()
@@ -58,14 +61,20 @@ func testCommand() *cobra.Command {
 	f.StringVar(&o.instead, "expect", "", "hardware or software: the place to expect of all packets, in place of the table's")
 	f.StringVar(&o.junit, "junit", "", "file to write for CI systems")
 	f.BoolVar(&o.keep, "keep", false, "leave the namespace")
-	f.BoolVar(&o.cleanup, "cleanup", false, "delete the namespace of an earlier test, and end")
+	f.BoolVar(&o.cleanup, "cleanup", false, "delete the namespaces of an earlier test and of --setup-disrupt, and end")
 	f.BoolVar(&o.given, "use-namespace", false, "the namespace "+conncheck.Namespace+" is there, with the label "+conncheck.Label+", and stays")
+	f.StringArrayVar(&o.external, "external", nil, "ADDRESS:PORT of TCP outside the cluster that pods are to reach; may be given several times")
+	o.disruptFlags(f)
 	f.IntVar(&o.parallel, "parallel", 8, "cases at a time")
 	return o.answerFlags(cmd)
 }
 
 func (o *testOptions) test(cmd *cobra.Command) error {
-	cases, err := conncheck.Select(conncheck.Cases(o.full), o.run)
+	outside, err := conncheck.External(o.external)
+	if err != nil {
+		return usage{err}
+	}
+	cases, err := conncheck.Select(append(conncheck.Cases(o.full), outside...), o.run)
 	if err != nil {
 		return usage{err}
 	}
@@ -75,28 +84,35 @@ func (o *testOptions) test(cmd *cobra.Command) error {
 	if err := o.validate(); err != nil {
 		return usage{err}
 	}
-	session, err := o.session()
+	if o.setup || o.check {
+		return o.disrupt(cmd)
+	}
+	client, exec, err := o.clientIn(conncheck.Namespace)
 	if err != nil {
 		return err
 	}
-	ctx, progress := cmd.Context(), cmd.ErrOrStderr()
+	ctx, session := cmd.Context(), conncheck.NewSession(client, exec)
+	session.Given = o.given
 	if o.cleanup {
-		return sayRemoved(ctx, &session.Session, cmd.OutOrStdout())
+		lasting := disrupt.NewSession(client, exec)
+		return errors.Join(session.SayRemoved(ctx, cmd.OutOrStdout()), lasting.SayRemoved(ctx, cmd.OutOrStdout()))
 	}
 	at, err := o.place(ctx)
 	if err != nil {
 		return err
 	}
-	out, err := o.cases(ctx, session, at, cases, progress)
+	out, err := o.cases(ctx, session, at, cases, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	if o.junit != "" {
-		if err := writeJUnit(o.junit, out.Results); err != nil {
-			return err
-		}
+	return o.tell(cmd, answer.NewTested(at, *out, time.Now()))
+}
+
+func (o *testOptions) tell(cmd *cobra.Command, tested *answer.Tested) error {
+	if err := conncheck.WriteJUnit(o.junit, tested.Results); err != nil {
+		return err
 	}
-	return o.say(cmd.OutOrStdout(), answer.NewTested(at, *out, time.Now()))
+	return o.say(cmd.OutOrStdout(), tested)
 }
 
 func (o *testOptions) validate() error {
@@ -112,21 +128,7 @@ func (o *testOptions) validate() error {
 	if _, ok := conncheck.ParseExpected(o.instead); !ok || o.instead != "" && !o.places {
 		return fmt.Errorf("--expect=%s: want hardware or software, and places", o.instead)
 	}
-	return nil
-}
-
-func (o *testOptions) session() (*conncheck.Session, error) {
-	exec, err := o.execIn(conncheck.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	client, err := o.client()
-	if err != nil {
-		return nil, err
-	}
-	session := conncheck.NewSession(client, exec)
-	session.Given = o.given
-	return session, nil
+	return o.validateDisrupt()
 }
 
 func (o *testOptions) place(ctx context.Context) (conncheck.Place, error) {
@@ -161,15 +163,6 @@ func (o *testOptions) cases(
 	ctx context.Context, session *conncheck.Session, at conncheck.Place, cases []conncheck.Case, progress io.Writer,
 ) (out *conncheck.Outcome, err error) {
 	fmt.Fprintf(progress, "makes pods in namespace %s on %s and %s\n", conncheck.Namespace, at.NodeA, at.NodeB)
-	remove, err := makePods(ctx, &session.Session, conncheck.Objects(at), "test")
-	if !o.keep {
-		defer func() {
-			err = errors.Join(err, remove(progress, "deletes what it has made in namespace %s\n"))
-		}()
-	}
-	if err != nil {
-		return nil, err
-	}
 	network, err := o.cluster()
 	if err != nil {
 		return nil, err
@@ -183,7 +176,14 @@ func (o *testOptions) cases(
 	if o.places {
 		trial.Look = o.look
 	}
-	return trial.Run(ctx, cases)
+	err = session.Hold(ctx, progress, "kubectl offload test --cleanup", func() bool { return o.keep }, func() error {
+		if err := session.Make(ctx, conncheck.Needed(conncheck.Objects(at), cases)); err != nil {
+			return err
+		}
+		out, err = trial.Run(ctx, cases)
+		return err
+	})
+	return out, err
 }
 
 func (o *testOptions) look(ctx context.Context) (*conncheck.Sight, error) {
@@ -197,12 +197,4 @@ func (o *testOptions) look(ctx context.Context) (*conncheck.Sight, error) {
 	}
 	instead, _ := conncheck.ParseExpected(o.instead) // validate has read it
 	return conncheck.NewSight(s, cluster, instead)
-}
-
-func writeJUnit(path string, results []conncheck.Result) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(conncheck.WriteJUnit(file, results), file.Close())
 }

@@ -80,7 +80,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 		return nil, err
 	}
 	if o.from != "" {
-		return answer.NewTop(s, by, answer.InNamespace(s.Summaries(o.node), o.filter.Namespace), s.UnreadSummaries(o.node), outside), nil
+		return answer.NewTop(s, by, answer.InNamespace(s.Summaries(o.node), o.filter.Namespace), s.UnreadSummaries(o.node), outside).In(o.filter.Namespace), nil
 	}
 	from, err := o.agentsOf(ctx, s, o.node)
 	if err != nil {
@@ -93,5 +93,5 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 	summaries, missing := flowapi.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
 		return flowapi.Sources(from.Asked).Counted(ctx, node, interval, answer.Since)
 	})
-	return answer.NewTop(s, by, answer.InNamespace(summaries, o.filter.Namespace), append(unknown, missing...), outside), nil
+	return answer.NewTop(s, by, answer.InNamespace(summaries, o.filter.Namespace), append(unknown, missing...), outside).In(o.filter.Namespace), nil
 }

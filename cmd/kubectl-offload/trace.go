@@ -5,35 +5,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
-	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
-	"github.com/ovn-offload/ovn-offload/pkg/streams"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
 // traceOptions are the flags of trace.
 type traceOptions struct {
 	readOptions
-	live, inject, yes bool
-	count             int
+	live, compare, inject, yes bool
+	count                      int
 }
 
 func traceCommand() *cobra.Command {
 	var o traceOptions
 	cmd := &cobra.Command{
-		Use: "trace pod/NAME TARGET", Args: cobra.ExactArgs(2), Short: "the path of a connection's first packet, and the object that decides at each step",
-		Long:    "Trace computes the path with ovn-trace. Without --inject it sends nothing.\nTARGET is pod/NAME, svc/NAME or an address, with :PORT and /tcp, /udp, /sctp or /icmp after it.\nExit code 1: the packet is dropped or rejected.",
-		Example: "  kubectl offload trace pod/web-0 svc/db:5432 -n shop\n  kubectl offload trace pod/web-0 pod/shop/db-0/icmp -n shop\n  kubectl offload trace pod/web-0 192.0.2.7:443",
+		Use: "trace SOURCE TARGET", Args: cobra.ExactArgs(2), Short: "the path of a connection's first packet, and the object that decides at each step",
+		Long:    "Trace computes the path with ovn-trace. Without --inject it sends nothing.\nSOURCE is pod/NAME, node/NAME, outside or outside/ADDRESS.\nTARGET is pod/NAME, svc/NAME, node/NAME or an address, with :PORT and /tcp, /udp, /sctp or /icmp after it.\nExit code 1: the packet is dropped or rejected.",
+		Example: "  kubectl offload trace pod/web-0 svc/db:5432 -n shop\n  kubectl offload trace pod/web-0 pod/shop/db-0/icmp -n shop\n  kubectl offload trace pod/web-0 192.0.2.7:443\n  kubectl offload trace outside svc/web:80 --at NODE -n shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := o.answer(cmd.Context(), args[0], args[1])
 			if err != nil {
@@ -45,7 +39,9 @@ func traceCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of names without one; empty: that of the context")
 	relayFlags(cmd, &o.clusterOptions)
+	f.StringVar(&o.at, "at", "", "with outside: the node that gets the packets of the client")
 	f.BoolVar(&o.live, "live", false, "the flows that forward such packets now, on each node, in place of a computed path")
+	f.BoolVar(&o.compare, "compare", false, "with --live: compute the path, too, and say where the two differ")
 	f.BoolVar(&o.inject, "inject", false, "send a packet in the name of the pod, and say where it came to; needs --yes")
 	f.BoolVar(&o.yes, "yes", false, "with --inject: send it; without: say what the receiver would see")
 	f.IntVar(&o.count, "count", 1, "with --inject: packets, each the first of a connection")
@@ -57,6 +53,10 @@ func (o *traceOptions) answer(ctx context.Context, source, target string) (answe
 	switch {
 	case o.live && o.inject:
 		return nil, usage{errors.New("want --live or --inject, and not both")}
+	case o.compare && (!o.live || o.from != ""):
+		return nil, usage{errors.New("--compare compares --live with the path that OVN's databases have now")}
+	case o.compare:
+		return o.compared(ctx, source, target)
 	case o.live:
 		return o.readOptions.live(ctx, source, target)
 	case o.from != "":
@@ -75,7 +75,10 @@ func (o *readOptions) ends(ctx context.Context, source, target string, more ...s
 	if s, err = near(o).Between(ctx, o.namespace, source, target, more...); err != nil {
 		return nil, c, nil, err
 	}
-	ends := trace.Ends{Namespace: o.namespace}
+	ends := trace.Ends{Namespace: o.namespace, At: o.at}
+	if ends.Nodes, err = snapshot.Objects[corev1.Node](s, snapshot.Nodes); err != nil {
+		return nil, c, nil, err
+	}
 	if ends.Pods, err = snapshot.Objects[corev1.Pod](s, snapshot.Pods); err != nil {
 		return nil, c, nil, err
 	}
@@ -84,7 +87,7 @@ func (o *readOptions) ends(ctx context.Context, source, target string, more ...s
 	}
 	c, err = ends.Connection(source, target)
 	if absent := trace.ErrNoObject(""); errors.As(err, &absent) {
-		if why := cmp.Or(s.Missing[snapshot.Pods], s.Missing[snapshot.Services]); why != "" {
+		if why := cmp.Or(s.Missing[snapshot.Pods], s.Missing[snapshot.Services], s.Missing[snapshot.Nodes]); why != "" {
 			return nil, c, nil, fmt.Errorf("there is no %s among what may be listed: %s", string(absent), why)
 		}
 		return nil, c, nil, answer.ErrNotFound{Object: string(absent)}
@@ -97,72 +100,41 @@ func (o *readOptions) ends(ctx context.Context, source, target string, more ...s
 
 // live shows the flows between two ends.
 func (o *readOptions) live(ctx context.Context, source, target string) (*answer.Live, error) {
-	if err := o.ensureNamespace(); err != nil {
+	o, err := within(*o, source, target)
+	if err != nil {
 		return nil, err
 	}
-	narrow := *o
-	o, narrow.within = &narrow, trace.Ends{Namespace: o.namespace}.Namespaces(source, target)
 	s, c, _, err := o.ends(ctx, source, target)
 	if err != nil {
 		return nil, err
 	}
-	names, err := answer.Whose(s)
+	return near(o).Live(ctx, s, c)
+}
+
+// within are options that read the namespaces of the ends alone where not all may be read.
+func within(o readOptions, source, target string) (*readOptions, error) {
+	if err := o.ensureNamespace(); err != nil {
+		return nil, err
+	}
+	o.within = trace.Ends{Namespace: o.namespace}.Namespaces(source, target)
+	return &o, nil
+}
+
+// compared shows the flows between two ends, and whether the computed path is the same.
+func (o *traceOptions) compared(ctx context.Context, source, target string) (answer.Answer, error) {
+	narrow, err := within(o.readOptions, source, target)
 	if err != nil {
 		return nil, err
 	}
-	want := streams.Ends{From: c.From, To: names(cmp.Or(c.Network, contract.DefaultNetwork), c.To), Protocol: c.Protocol}
-	if c.Protocol != "icmp" {
-		want.Port = strconv.Itoa(int(c.Target.Port()))
-	} else if c.Source.Is6() {
-		want.Protocol = "icmp6"
-	}
-	var flows []flowapi.Flow
-	var missing []string
-	asked := map[string]bool{}
-	for todo := []string{want.From, want.To}; len(todo) > 0; todo = todo[1:] { // the first adds endpoints of a service
-		if asked[todo[0]] || !strings.HasPrefix(todo[0], "pod/") {
-			continue
-		}
-		asked[todo[0]] = true
-		more, left, err := ofPod(ctx, o, s, strings.TrimPrefix(todo[0], "pod/"))
-		if err != nil {
-			return nil, err
-		}
-		flows, missing = append(flows, more...), append(missing, left...)
-		if names, err = answer.Whose(s); err != nil {
-			return nil, err
-		}
-		todo = append(todo, endpointsOf(want, streams.Join(more, names))...)
-	}
-	return answer.NewLive(s, want, flows, missing)
-}
-
-// endpointsOf are those that streams between two ends go to.
-func endpointsOf(want streams.Ends, all []streams.Stream) (out []string) {
-	for _, stream := range all {
-		if stream.From == want.From && stream.To == want.To && stream.Via != "" {
-			out = append(out, stream.Via)
-		}
-	}
-	return out
-}
-
-// ofPod reads the flows of a pod "namespace/name" from its node, and adds their ends to the objects.
-func ofPod(ctx context.Context, o *readOptions, s *snapshot.Snapshot, name string) ([]flowapi.Flow, []string, error) {
-	pods, err := snapshot.Objects[corev1.Pod](s, snapshot.Pods)
+	of, err := compute(ctx, narrow, source, target)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	namespace, pod, _ := strings.Cut(name, "/")
-	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Namespace == namespace && p.Name == pod })
-	if i < 0 || pods[i].Spec.NodeName == "" {
-		return nil, nil, nil
+	l, err := near(narrow).Live(ctx, of.s, of.connection)
+	if err == nil {
+		l.Compare(of.Steps, of.Verdict)
 	}
-	flows, missing, err := o.read(ctx, s, pods[i].Spec.NodeName, flowapi.Query{Namespace: namespace, Pod: pod, Why: true, TC: true})
-	if err != nil {
-		return nil, nil, err
-	}
-	return flows, missing, near(o).AddEnds(ctx, s, flows)
+	return l, err
 }
 
 // computed is a path that ovn-trace has computed.

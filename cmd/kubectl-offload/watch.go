@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
@@ -63,9 +62,8 @@ func (o *flowOptions) follow(cmd *cobra.Command) error {
 	})
 }
 
-// again does something until it fails or is interrupted, which is no error: client-go would log what the end breaks off.
+// again does something until it fails or is interrupted, which is no error.
 func again(ctx context.Context, pause time.Duration, do func(ctx context.Context) error) error {
-	context.AfterFunc(ctx, func() { klog.LogToStderr(false); klog.SetOutput(io.Discard) })
 	for {
 		if err := do(ctx); err != nil && ctx.Err() == nil {
 			return err

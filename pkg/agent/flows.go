@@ -18,6 +18,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/expose"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/tcrule"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeflows"
 	"github.com/ovn-offload/ovn-offload/pkg/pki"
 )
@@ -49,7 +50,7 @@ func (s *flowServer) endpoint() *v1alpha1.AgentEndpoint {
 func (s *flowServer) run(ctx context.Context) error {
 	source := nodeflows.New(nodeflows.Config{
 		Node: s.Node.Node, Switch: vswitchd(s.Config), State: s.sampling.State, Newest: s.sampling.Newest, Logger: s.Logger,
-		Counters: s.netns.Counters, Rules: s.netns.FlowRules,
+		Counters: s.netns.Counters, Rules: func(port string) ([]tcrule.Rule, error) { return tcrule.Of(s.netns, port) },
 	})
 	source.Register(s.metrics)
 	handler := flowapi.Handler(source)

@@ -61,7 +61,11 @@ func ask(s *snapshot.Snapshot, verb string) (string, error) {
 		if len(words) > 1 {
 			only = words[1]
 		}
-		a, err = NewTopology(s, only)
+		if pod, isPod := strings.CutPrefix(only, "pod/"); isPod {
+			a, err = NewPodTopology(s, pod)
+		} else {
+			a, err = NewTopology(s, only)
+		}
 	case "pod":
 		a, err = ExplainPod(s, words[1])
 	case "node":

@@ -51,7 +51,7 @@ func (r readings) answers(t *testing.T) map[string]string {
 	add("service", d, err)
 	d, err = ExplainPolicy(r.s, selected.Kinds()[0], "shop/db-ingress", slices.Clone(r.flows), r.missing)
 	add("policy", d, err)
-	l, err := NewLive(r.s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, slices.Clone(r.flows), r.missing)
+	l, err := NewLive(r.s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, "", slices.Clone(r.flows), r.missing)
 	add("trace --live", l, err)
 	return out
 }

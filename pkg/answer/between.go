@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -8,9 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
+	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
 // between knows which streams may be a part of the way between two ends. A flow often matches less than the addresses of both:
@@ -19,15 +22,18 @@ type between struct {
 	want streams.Ends
 	// targets are the target, and the pods that get its packets.
 	targets []string
-	// first is the node of the pod that sends.
+	// first is the node of the pod that sends, or where the packets of another source enter.
 	first string
+	// gatewayed: the packets come by the gateway router of the first node, as those of clients outside, and of a node for services.
+	gatewayed bool
+	pods      []netip.Prefix
 	// addresses are those of objects, nodes those of pods, and tunnels are nodes by their address.
 	addresses map[string][]netip.Addr
 	nodes     map[string]string
 	tunnels   map[string]string
 }
 
-func newBetween(s *snapshot.Snapshot, want streams.Ends, all []streams.Stream) (*between, error) {
+func newBetween(s *snapshot.Snapshot, want streams.Ends, at string, all []streams.Stream) (*between, error) {
 	of, err := ownersOf(s)
 	if err != nil {
 		return nil, err
@@ -40,7 +46,7 @@ func newBetween(s *snapshot.Snapshot, want streams.Ends, all []streams.Stream) (
 	if err != nil {
 		return nil, err
 	}
-	b := &between{want: want, targets: receivers(all, want), addresses: map[string][]netip.Addr{}, nodes: map[string]string{}, tunnels: tunnelEnds(nodes)}
+	b := &between{want: want, gatewayed: !strings.HasPrefix(want.From, "pod/") && !strings.HasPrefix(want.To, "pod/"), addresses: map[string][]netip.Addr{}, nodes: map[string]string{}, tunnels: tunnelEnds(nodes)}
 	for _, names := range append(slices.Collect(maps.Values(of.pods)), of.shared) {
 		for text, name := range names {
 			if address, err := netip.ParseAddr(text); err == nil {
@@ -54,15 +60,21 @@ func newBetween(s *snapshot.Snapshot, want streams.Ends, all []streams.Stream) (
 	for _, p := range pods {
 		b.nodes["pod/"+p.Namespace+"/"+p.Name] = p.Spec.NodeName
 	}
-	b.first = b.nodes[want.From]
+	b.first = cmp.Or(b.nodes[want.From], at)
+	for _, n := range nodes {
+		subnets, _ := contract.ParseNodeSubnets(n.Annotations[contract.NodeSubnetsKey], contract.DefaultNetwork) // a new node has none
+		b.pods = append(b.pods, subnets...)
+	}
+	b.targets = b.receivers(all)
 	return b, nil
 }
 
 // receivers are the target, and the pods that get its packets.
-func receivers(of []streams.Stream, want streams.Ends) []string {
-	targets := []string{want.To}
+func (b *between) receivers(of []streams.Stream) []string {
+	targets := []string{b.want.To}
 	for _, s := range of {
-		if s.From == want.From && s.To == want.To && s.Via != "" && fits(s, want) {
+		from, maybe := b.isSource(s.From, s, false)
+		if (from || b.gatewayed && maybe) && s.To == b.want.To && s.Via != "" && fits(s, b.want) {
 			targets = append(targets, s.Via)
 		}
 	}
@@ -85,9 +97,69 @@ func (b *between) covers(end string, objects ...string) (is, maybe bool) {
 	})
 }
 
+// isSource says whether an end of a stream is the source, or may be it. A gateway router gives the packets of its node's processes and of
+// clients outside an address of its own, which no object has.
+func (b *between) isSource(end string, s streams.Stream, back bool) (is, maybe bool) {
+	is, maybe = b.covers(end, b.want.From)
+	if is || !b.gatewayed {
+		return is, maybe
+	}
+	isOutside := strings.HasPrefix(b.want.From, trace.Outside)
+	addr, err := netip.ParseAddr(end)
+	switch {
+	case strings.Contains(end, "/") && err != nil: // an object, or a network
+		network, err := netip.ParsePrefix(end)
+		return false, err == nil && !b.isOfPods(network)
+	case err != nil || slices.ContainsFunc(b.pods, func(p netip.Prefix) bool { return p.Contains(addr) }):
+		return false, maybe
+	case s.Node != b.first:
+		return false, true
+	case isMasquerade(addr):
+		return !isOutside, false
+	}
+	client := strings.TrimPrefix(strings.TrimPrefix(b.want.From, trace.Outside), "/")
+	return isOutside && !back && (client == "" || client == end), back
+}
+
+// isOfPods says that a network has addresses of pods alone: it is within the smallest one that has all subnets of pods.
+func (b *between) isOfPods(network netip.Prefix) bool {
+	var all netip.Prefix
+	for _, subnet := range b.pods {
+		if subnet.Addr().Is4() != network.Addr().Is4() {
+			continue
+		}
+		if !all.IsValid() {
+			all = subnet
+		}
+		for !all.Contains(subnet.Addr()) {
+			all = netip.PrefixFrom(all.Addr(), all.Bits()-1).Masked()
+		}
+	}
+	return all.IsValid() && all.Contains(network.Addr()) && network.Bits() >= all.Bits()
+}
+
+// isMasquerade says that an address stands for a process of the node, as a gateway router sees it.
+func isMasquerade(addr netip.Addr) bool {
+	bytes := addr.As16()
+	offsets := []byte{contract.MasqueradeHost, contract.MasqueradeBound, contract.MasqueradeOther, contract.MasqueradeClient}
+	return (addr.IsLinkLocalUnicast() || addr.IsPrivate() && addr.Is6()) && bytes[14] == 0 && slices.Contains(offsets, bytes[15])
+}
+
+// isAt says that a stream which may have packets of the source is where they come: from a tunnel of the first node, or by its gateway
+// router, which leads them to a pod or drops them.
+func (b *between) isAt(s streams.Stream, back bool) bool {
+	switch {
+	case s.Node != b.first:
+		return b.isFrom(s.Tunnel, b.first)
+	case back:
+		return b.gatewayed
+	}
+	return b.gatewayed && (s.Via != "" || s.Drops) && s.Direction != flowapi.Reply
+}
+
 // there says whether a stream may have the packets to a target. Shared ones may have others, too.
 func (b *between) there(s streams.Stream) (ok, shared bool) {
-	from, maybeFrom := b.covers(s.From, b.want.From)
+	from, maybeFrom := b.isSource(s.From, s, false)
 	to, maybeTo := b.covers(s.To, b.targets...)
 	to = to || slices.Contains(b.targets, s.Via)
 	switch {
@@ -96,7 +168,7 @@ func (b *between) there(s streams.Stream) (ok, shared bool) {
 	case from:
 		return to || maybeTo, !to
 	}
-	return maybeFrom && to && s.Node != b.first && b.isFrom(s.Tunnel, b.first), true
+	return maybeFrom && to && b.isAt(s, false), true
 }
 
 // isFrom says whether the other end of a tunnel may be a node. One that is withheld may be any.
@@ -107,15 +179,15 @@ func (b *between) isFrom(tunnel, node string) bool {
 // back says whether a stream may have the answers.
 func (b *between) back(s streams.Stream) (ok, shared bool) {
 	from, maybeFrom := b.covers(s.From, b.targets...)
-	to, maybeTo := b.covers(s.To, b.want.From)
+	to, maybeTo := b.isSource(s.To, s, true)
 	switch {
 	case s.Protocol != "" && s.Protocol != b.want.Protocol:
 		return false, false
 	case from && to:
 		return true, false
 	case from:
-		return maybeTo && s.Node != b.first && b.isFrom(s.Tunnel, b.first), true
-	case to && maybeFrom:
+		return maybeTo && b.isAt(s, true), true
+	case (to || b.gatewayed && maybeTo) && maybeFrom:
 		return s.Node == b.first && b.isFromTarget(s.Tunnel), true
 	}
 	return false, false

@@ -108,8 +108,12 @@ func (d *Deciding) add(s *snapshot.Snapshot, flows []flowapi.Flow, isOf func(str
 		}
 	}
 	slices.Sort(d.Pods)
-	if len(d.Pods) > 0 {
-		d.Next = "kubectl offload explain " + d.Pods[0]
+	if pods := slices.Concat(d.Pods, d.SelectedPods); len(pods) > 0 {
+		d.Next = "kubectl offload explain " + pods[0]
+	} else if parts := strings.Split(d.Object, "/"); len(parts) == 3 {
+		d.Next = "kubectl offload flows -n " + parts[1]
+	} else {
+		d.Next = "kubectl offload flows"
 	}
 	d.Share = streams.Share(d.Streams)
 	return nil

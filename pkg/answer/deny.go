@@ -1,12 +1,14 @@
 package answer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
@@ -66,7 +68,7 @@ func judges(p *networkingv1.NetworkPolicy, direction string) bool {
 	return slices.ContainsFunc(p.Spec.PolicyTypes, func(t networkingv1.PolicyType) bool { return strings.EqualFold(string(t), direction) })
 }
 
-func (d *DefaultDeny) print(p *Page) {
+func (d *DefaultDeny) print(p *Page, indent string) {
 	if d == nil {
 		return
 	}
@@ -74,5 +76,60 @@ func (d *DefaultDeny) print(p *Page) {
 	if len(d.Policies) == 1 {
 		verb = "selects"
 	}
-	p.Line("no rule allows it: %s %s %s for %s", strings.Join(d.Policies, ", "), verb, d.Pod, d.Direction)
+	p.Line("%sno rule allows it: %s %s %s for %s", indent, strings.Join(d.Policies, ", "), verb, d.Pod, d.Direction)
+}
+
+// DeniedIn are the namespaces of the NetworkPolicies at which legs end.
+func (l *Live) DeniedIn() (namespaces []string) {
+	for _, leg := range l.Legs {
+		policy, _ := strings.CutPrefix(leg.denial().Object, "NetworkPolicy/")
+		if namespace, _, _ := strings.Cut(policy, "/"); namespace != "" && !slices.Contains(namespaces, namespace) {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	return namespaces
+}
+
+// AddPolicies adds to the legs that end at a NetworkPolicy all policies without a rule that allows their packets.
+func (l *Live) AddPolicies(s *snapshot.Snapshot) (err error) {
+	for i := range l.Legs {
+		leg := &l.Legs[i]
+		between := trace.Connection{From: l.From, To: l.To}
+		if leg.Back {
+			between.From, between.To = l.To, l.From
+		}
+		between.From, between.To = podAmong(leg.From, between.From), podAmong(leg.Via, leg.To, between.To)
+		if leg.Deny, err = defaultDeny(s, between, leg.denial()); err != nil {
+			return err
+		}
+	}
+	if why, ok := s.Missing[snapshot.NetworkPolicies]; ok && len(l.DeniedIn()) > 0 {
+		if line := fmt.Sprintf("%s: %s", snapshot.NetworkPolicies, why); !slices.Contains(l.Missing, line) {
+			l.missed([]string{line})
+		}
+	}
+	return nil
+}
+
+// denial is the decision of a NetworkPolicy that ends a leg. It has no words if another thing does, or the leg goes on.
+func (l Leg) denial() (last trace.Step) {
+	if !l.Drops || len(l.Parts) == 0 {
+		return last
+	}
+	for _, step := range l.Parts[len(l.Parts)-1].Steps {
+		by := slices.IndexFunc(step.Objects, func(o string) bool { return strings.HasPrefix(o, "NetworkPolicy/") })
+		if flownames.IsDrop(step.What) && by >= 0 {
+			last = trace.Step{Where: l.Node, What: step.What, Object: step.Objects[by]}
+		}
+	}
+	return last
+}
+
+// podAmong is the first name of a pod. A flow that matches a network has none.
+func podAmong(names ...string) string {
+	isPod := func(name string) bool { return strings.HasPrefix(name, "pod/") }
+	if i := slices.IndexFunc(names, isPod); i >= 0 {
+		return names[i]
+	}
+	return ""
 }

@@ -26,8 +26,7 @@ type PodExplained struct {
 	HostNetwork bool `json:"hostNetwork,omitempty"`
 	// Networks are the pod's interfaces as the controller wrote them.
 	Networks []PodInterface `json:"networks,omitempty"`
-	// VFs are those that the pod uses.
-	VFs []v1alpha1.UsedVF `json:"vfs,omitempty"`
+	PodDevices
 	// Traffic is that of each of its representors, as last measured by the node's agent.
 	Traffic []v1alpha1.PodTraffic `json:"traffic,omitempty"`
 	// Unlisted: the NodeOffload lists the pods with the worst share of its node, and this is none of them.
@@ -36,6 +35,24 @@ type PodExplained struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 	PodStreams
 	Problems []Problem `json:"problems,omitempty"`
+}
+
+// PodDevices are the VFs that a pod uses, and their NICs.
+type PodDevices struct {
+	VFs  []v1alpha1.UsedVF `json:"vfs,omitempty"`
+	NICs []PodNIC          `json:"nics,omitempty"`
+}
+
+// PodNIC is what a user of one pod sees of a NIC: other pods use it, too.
+type PodNIC struct {
+	Name    string `json:"name"`
+	Uplink  string `json:"uplink,omitempty"`
+	Product string `json:"product,omitempty"`
+	Driver  string `json:"driver,omitempty"`
+	Mode    string `json:"mode"`
+	Link    string `json:"link,omitempty"`
+	// Limit says why this kind of NIC cannot offload OVN's flows.
+	Limit string `json:"limit,omitempty"`
 }
 
 // PodInterface is one network of a pod.
@@ -94,6 +111,8 @@ func ExplainPod(s *snapshot.Snapshot, name string) (*PodExplained, error) {
 		e.Next = "kubectl offload help " + e.Problems[0].See
 	case e.Node != "":
 		e.Next = "kubectl offload explain node/" + e.Node
+	default: // it waits for a node
+		e.Next = "kubectl offload status"
 	}
 	return e, nil
 }
@@ -108,6 +127,11 @@ func (e *PodExplained) find(f *facts) {
 	for _, vf := range node.Status.UsedVFs {
 		if vf.Pod == e.Pod {
 			e.VFs = append(e.VFs, vf)
+		}
+	}
+	for _, nic := range node.Status.Devices {
+		if slices.ContainsFunc(e.VFs, func(vf v1alpha1.UsedVF) bool { return vf.PF == nic.Name }) {
+			e.NICs = append(e.NICs, PodNIC{nic.Name, nic.Uplink, nic.Product, nic.Driver, nic.Mode, nic.Link, nic.Limit})
 		}
 	}
 	for _, t := range node.Status.Traffic {
@@ -162,7 +186,7 @@ func Meaning(reason string) (meaning, action string) {
 	case noVF:
 		return "the pod has no VF: its traffic passes a veth", "request a VF in the pod's resources (docs/vf.md)"
 	case "offload-off":
-		return "other_config:hw-offload is not set, or was set after ovs-vswitchd had started", "set it; restart ovs-vswitchd"
+		return "other_config:hw-offload is not set, or was set after ovs-vswitchd had started", "an OffloadPolicy for the NIC; by hand: set it and restart ovs-vswitchd"
 	case "slow-path":
 		return "ovs-vswitchd or ovn-controller handles each packet: ARP, ND, DHCP, ACL logging, sFlow, IPFIX",
 			"normal for a few packets; else turn logging or sampling off"
@@ -182,7 +206,8 @@ func Meaning(reason string) (meaning, action string) {
 	case "software-by-order":
 		return "tc-policy=skip_hw", "remove it"
 	case "refused":
-		return "TC has the flow and the driver did not take it; with skip_sw, OVS has it", "the kernel's log; the detail names a known limit of the NIC"
+		return "TC has the flow and the driver did not take it; with skip_sw, OVS has it",
+			"kubectl offload explain flow UFID@NODE --ask-driver has the driver's text; the detail names a known limit of the NIC"
 	}
 	return "no reason is known", "the log of ovs-vswitchd at level debug of netdev_offload_tc and dpif_netlink"
 }
@@ -222,11 +247,23 @@ func (e *PodExplained) Text(p *Page) {
 		rows = append(rows, []string{"network", n.Network, strings.Join(n.Addresses, " "), n.MAC})
 	}
 	for _, vf := range e.VFs {
-		rows = append(rows, []string{"VF", vf.Device, "of " + vf.PF, cmp.Or(vf.Interface, "eth0"), vf.Resource})
+		row := []string{"VF", vf.Device, "of " + vf.PF, cmp.Or(vf.Interface, "eth0"), vf.Resource}
+		if vf.Representor != "" {
+			row = append(row, "representor "+vf.Representor)
+		}
+		rows = append(rows, row)
+	}
+	for _, nic := range e.NICs {
+		rows = append(rows, []string{"NIC", nic.Name, nic.Product, nic.Uplink, nic.Mode + ", link " + cmp.Or(nic.Link, "unknown")})
 	}
 	p.Table(rows)
+	for _, nic := range e.NICs {
+		if nic.Limit != "" {
+			p.Line("%s cannot offload flows of OVN: %s", nic.Name, nic.Limit)
+		}
+	}
 	for _, t := range e.Traffic {
-		p.Line("%s: %d %% of the packets in hardware, %d %% in tc, %d %% in ovs", t.Port, t.Packets.Hardware, t.Packets.TC, t.Packets.OVS)
+		p.Line("%s: %d %% of the packets in hardware, %d %% in tc, %d %% in ovs, measured each minute", t.Port, t.Packets.Hardware, t.Packets.TC, t.Packets.OVS)
 	}
 	if e.Unlisted {
 		p.Line("its traffic: better than that of the pods that the NodeOffload of %s lists", e.Node)
@@ -270,7 +307,7 @@ func ExplainNode(s *snapshot.Snapshot, name string) (*NodeExplained, error) {
 			Severity: SeverityDegraded, Objects: []string{"node/" + name}, See: "agent-not-ready", Message: "its agent has not written a NodeOffload yet",
 		})
 	}
-	for _, p := range slices.Concat(f.nodeProblems(), f.offloadProblems(), f.eventProblems()) {
+	for _, p := range slices.Concat(f.nodeProblems(), f.offloadProblems(), freeProblems(f.offloads), f.eventProblems()) {
 		if p.Objects[0] == "node/"+name {
 			e.Problems = append(e.Problems, p)
 		}
@@ -306,9 +343,22 @@ func (e *NodeExplained) Text(p *Page) {
 		if s.HardwarePercent != nil {
 			rows = append(rows, []string{"traffic", fmt.Sprintf("%d %% of the packets of pods with a VF in hardware", *s.HardwarePercent)})
 		}
+		for _, sum := range s.Outside {
+			rows = append(rows, []string{"outside", outsideOf(sum)})
+		}
 		p.Table(rows)
 	}
 	p.Line("")
 	printProblems(p, e.Problems, e.Taken)
 	p.Line("")
+}
+
+// outsideOf says how much of a node's traffic is outside hardware for a reason. Shares are in steps of five, and the first step is
+// anything below the second.
+func outsideOf(sum v1alpha1.ReasonSum) string {
+	share := fmt.Sprintf("%d %%", sum.Percent)
+	if sum.Percent == 5 {
+		share = "7 % or less"
+	}
+	return fmt.Sprintf("%s of them because of %s, the main reason for %s", share, sum.Reason, plural(sum.Pods, "pod"))
 }

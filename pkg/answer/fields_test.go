@@ -9,5 +9,5 @@ import (
 // TestFields_AreOnlyAdded: programs read the answers of all releases.
 func TestFields_AreOnlyAdded(t *testing.T) {
 	fieldstest.Check(t, "testdata/fields.txt", *update, Status{}, Worst{}, PodExplained{}, NodeExplained{}, FlowExplained{}, Deciding{}, Streams{}, Live{}, Top{}, Traced{},
-		Tested{}, Measured{}, Captured{}, Linted{}, Preflighted{})
+		Tested{}, Measured{}, Captured{}, Linted{}, Preflighted{}, Versions{}, PodTopology{})
 }

@@ -1,9 +1,12 @@
 package answer
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
@@ -15,7 +18,48 @@ type FlowExplained struct {
 	Flow flowapi.Flow `json:"flow"`
 	// Steps are the decisions that the flow was made from.
 	Steps []LiveStep `json:"steps,omitempty"`
+	// Driver is what the NIC's driver says of a flow that it refused, if it was asked.
+	Driver *flowapi.Asked `json:"driver,omitempty"`
 	PodStreams
+}
+
+// AddDriver adds what the NIC's driver says of the flow, or why it was not asked.
+func (e *FlowExplained) AddDriver(asked *flowapi.Asked, err error) {
+	e.Driver, e.Next = asked, e.further()
+	switch {
+	case err != nil:
+		e.missed([]string{"what the driver says: " + err.Error()})
+	case asked.Problem != "":
+		e.missed([]string{"what the driver says, which was not asked: " + asked.Problem})
+	}
+}
+
+// further is the command after what is known of the flow itself.
+func (e *FlowExplained) further() string {
+	if len(e.Streams) == 0 {
+		return "kubectl offload flows --node " + e.Node
+	}
+	return explainEnd(e.Streams[0].From, e.Streams[0].Via, e.Streams[0].To)
+}
+
+// explainFlow is the command that explains a flow.
+func explainFlow(f *flowapi.Flow) string {
+	return fmt.Sprintf("kubectl offload explain flow %s@%s", f.ID, f.Node)
+}
+
+// driverRow is what the driver says.
+func (e *FlowExplained) driverRow() []string {
+	says := "refuses it without a text"
+	switch {
+	case e.Driver.Taken:
+		says = "takes this rule now"
+	case e.Driver.Text != "":
+		says = strconv.Quote(e.Driver.Text)
+	}
+	if e.Driver.Error != "" {
+		says += " (" + e.Driver.Error + ")"
+	}
+	return []string{"  ", "driver", says, fmt.Sprintf("offered once more at pref %d of %s, and deleted", e.Driver.Priority, e.Driver.Port)}
 }
 
 // WayOf are the flows of all streams that a flow is a part of.
@@ -65,6 +109,9 @@ func ExplainFlow(s *snapshot.Snapshot, node, id string, flows []flowapi.Flow, mi
 			e.Advice = append(e.Advice, advice)
 		}
 	}
+	if e.Next = e.further(); f.Reason == offload.ReasonRefused && f.Place == offload.TC {
+		e.Next = explainFlow(f) + " --ask-driver"
+	}
 	return e, nil
 }
 
@@ -86,6 +133,9 @@ func (e *FlowExplained) Text(p *Page) {
 	}
 	for _, row := range legFlow(&e.Flow).tcRow() {
 		rows = append(rows, append([]string{"  "}, row[1:]...))
+	}
+	if e.Driver != nil && e.Driver.Problem == "" {
+		rows = append(rows, e.driverRow())
 	}
 	p.Table(rows)
 	e.printStreamsOf(p)

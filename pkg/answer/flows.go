@@ -27,8 +27,9 @@ type Filter struct {
 	Bounds
 }
 
-// Bounds are those parts of a Filter that are no words.
+// Bounds are those parts of a Filter that are no words of a stream.
 type Bounds struct {
+	Labels
 	MinRate float64
 	// Not chooses the streams that the rest does not choose.
 	Not bool
@@ -48,7 +49,8 @@ func (f Filter) Validate() error {
 			return fmt.Errorf("--%s %q: want one of %s", c.flag, c.value, strings.Join(c.words, ", "))
 		}
 	}
-	return nil
+	_, _, err := f.selectors()
+	return err
 }
 
 func wordsOf[T ~string](list []T) []string {
@@ -67,7 +69,8 @@ func (f Filter) Chooses(s streams.Stream) bool {
 func (f Filter) matches(s streams.Stream) bool {
 	of := func(want, kind string, ends ...string) bool { return want == "" || slices.Contains(ends, kind+want) }
 	return f.is(s) && of(f.Pod, "pod/", s.From, s.To, s.Via) && of(f.FromPod, "pod/", s.From) &&
-		of(f.ToPod, "pod/", s.To, s.Via) && of(f.ToService, "svc/", s.To) && f.isDecided(s.DecidedBy)
+		of(f.ToPod, "pod/", s.To, s.Via) && of(f.ToService, "svc/", s.To) && f.isDecided(s.DecidedBy) &&
+		f.from.has(s.From) && f.to.has(s.To, s.Via)
 }
 
 // isDecided says whether the policy of the filter is one of the owners, on any network.
@@ -139,6 +142,9 @@ func NewStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, fi
 	if err != nil {
 		return nil, err
 	}
+	if err := filter.find(s); err != nil {
+		return nil, err
+	}
 	a := &Streams{Header: header("Streams", s), Flows: len(flows), Streams: []streams.Stream{}}
 	a.missed(missing)
 	streams.Inherit(flows)
@@ -151,10 +157,8 @@ func NewStreams(s *snapshot.Snapshot, flows []flowapi.Flow, missing []string, fi
 	if last > 0 {
 		a.Streams = a.Streams[:min(last, len(a.Streams))]
 	}
-	if len(a.Streams) > 0 {
-		if from := a.Streams[0].From; strings.HasPrefix(from, "pod/") {
-			a.Next = "kubectl offload explain " + from
-		}
+	if a.Next = inNamespace(topNodes, filter.Namespace); len(a.Streams) > 0 {
+		a.Next = explainEnd(a.Streams[0].From, a.Streams[0].Via, a.Streams[0].To)
 	}
 	return a, nil
 }
@@ -191,7 +195,7 @@ func (a *Streams) Text(p *Page) {
 		p.Line("%d of %d flows of the datapath have the names of objects", a.Named, a.Flows)
 	}
 	if a.Stale > 0 {
-		p.Line("  %d: their rules have changed, and they get no packets any more", a.Stale)
+		p.Line("  %d: they have ended, or their rules have changed and they get no packets any more", a.Stale)
 	}
 	for _, why := range slices.Sorted(maps.Keys(a.Unnamed)) {
 		p.Line("  %d: %s", a.Unnamed[why], why)

@@ -21,7 +21,7 @@ import (
 func shop(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	pod := func(name, node, address string) string {
-		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: shop, annotations: {k8s.ovn.org/pod-networks: '{\"default\":{\"ip_addresses\":[\"" +
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: shop, labels: {app: " + name + "}, annotations: {k8s.ovn.org/pod-networks: '{\"default\":{\"ip_addresses\":[\"" +
 			address + "/24\"],\"mac_address\":\"0a:58:0a:f4:01:05\",\"gateway_ips\":[\"10.244.1.1\"]}}'}}\nspec: {nodeName: " + node + "}\nstatus: {phase: Running}\n---\n"
 	}
 	s := cluster(t, []byte(pod("web-0", "w1", "10.244.1.7")+pod("db-0", "w2", "10.244.2.9")+
@@ -65,7 +65,7 @@ func text(t *testing.T, a Answer) string {
 func TestLive_JoinsBothNodes(t *testing.T) {
 	want := streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}
 	flows := shopFlows()
-	l, err := NewLive(shop(t), want, append(flows, flows...), nil)
+	l, err := NewLive(shop(t), want, "", append(flows, flows...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,25 +85,39 @@ func TestLive_JoinsBothNodes(t *testing.T) {
 		t.Errorf("exit code %d, legs %+v", l.Code, l.Legs)
 	}
 	flows[2].Drops, flows[2].To = true, nil
-	if l, err = NewLive(shop(t), want, flows[2:3], nil); err != nil || l.Verdict != "idle" { // the drop is of the endpoint, not of the service
+	if l, err = NewLive(shop(t), want, "", flows[2:3], nil); err != nil || l.Verdict != "idle" { // the drop is of the endpoint, not of the service
 		t.Errorf("%v, %+v", err, l)
 	}
 	want.To = "pod/shop/db-0"
-	if l, err = NewLive(shop(t), want, flows[2:3], nil); err != nil || l.Verdict != "dropped" || l.Code != Degraded || !strings.Contains(text(t, l), "DROPPED") {
+	if l, err = NewLive(shop(t), want, "", flows[2:3], nil); err != nil || l.Verdict != "dropped" || l.Code != Degraded || !strings.Contains(text(t, l), "DROPPED") {
 		t.Errorf("%v, %+v", err, l)
+	}
+}
+
+// TestLive_NextIsTheFirstFlowOutsideHardware, or the first of all, in the namespace of its pod.
+func TestLive_NextIsTheFirstFlowOutsideHardware(t *testing.T) {
+	for hardware, want := range map[int]string{0: "a@w1 -n shop", 1: "b@w1 -n shop", 2: "a@w1 -n shop"} {
+		flows := shopFlows()
+		for i := range hardware {
+			flows[i].Placed = flowapi.Placed{Place: offload.Hardware}
+		}
+		l, err := NewLive(shop(t), streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, "", flows, nil)
+		if err != nil || l.Next != "kubectl offload explain flow "+want {
+			t.Errorf("%d flows of the first node in hardware: %v, %s, want %s", hardware, err, l.Next, want)
+		}
 	}
 }
 
 // TestLive_SaysWhichRuleOfTCAFlowIs, with the packets that the driver has counted, in text and JSON; or why it is not known.
 func TestLive_SaysWhichRuleOfTCAFlowIs(t *testing.T) {
 	for want, rule := range map[string]flowapi.TCRule{
-		"pref 2 handle 0x1f in_hw  68 packets in hardware":            {Priority: 2, Handle: 31, InHardware: true, Packets: 68},
-		"pref 2 handle 0x1f not_in_hw  0 packets in hardware":         {Priority: 2, Handle: 31},
-		"not known: TC has no rule of the flow on genev_sys_6081 now": {Problem: "TC has no rule of the flow on genev_sys_6081 now"},
+		"rep3 chain 5 pref 2 handle 0x1f in_hw  68 packets in hardware": {Device: "rep3", Chain: 5, Priority: 2, Handle: 31, InHardware: true, Packets: 68},
+		"chain 0 pref 2 handle 0x1f not_in_hw  0 packets in hardware":   {Priority: 2, Handle: 31},
+		"not known: TC has no rule of the flow on genev_sys_6081 now":   {Problem: "TC has no rule of the flow on genev_sys_6081 now"},
 	} {
 		flows := shopFlows()
 		flows[2].Why.TC = &rule
-		l, err := NewLive(shop(t), streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, flows, nil)
+		l, err := NewLive(shop(t), streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, "", flows, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +191,7 @@ func TestLive_FollowsPacketsAcrossNodes(t *testing.T) {
 		s.Add(snapshot.Nodes, map[string]any{
 			"metadata": map[string]any{"name": "w2"}, "status": map[string]any{"addresses": []any{map[string]any{"address": "192.0.2.2"}}},
 		})
-		l, err := NewLive(s, want, c.flows, c.missing)
+		l, err := NewLive(s, want, "", c.flows, c.missing)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,13 +206,17 @@ func TestLive_FollowsPacketsAcrossNodes(t *testing.T) {
 		if got := strings.Join(legs, " "); l.Verdict != c.verdict || got != c.legs || (l.Code == Good) != (c.verdict == Allowed && c.missing == nil) {
 			t.Errorf("%s: exit code %d, %s, %q; want %s, %q", name, l.Code, l.Verdict, got, c.verdict, c.legs)
 		}
-		if l, err := NewLive(s, want, append(slices.Clone(c.flows), withheld), c.missing); err != nil || (c.verdict == Lost || c.verdict == Idle) != strings.Contains(fmt.Sprint(l.Missing), "withholds") {
+		if l, err := NewLive(s, want, "", append(slices.Clone(c.flows), withheld), c.missing); err != nil || (c.verdict == Lost || c.verdict == Idle) != strings.Contains(fmt.Sprint(l.Missing), "withholds") {
 			t.Errorf("%s, with a flow of which an end is withheld: %v: %s", name, err, text(t, l))
 		}
 		if got := text(t, l); c.verdict == Dropped && !strings.Contains(got, "DROPPED by netpol/shop/db-ingress") {
 			t.Error(got)
 		}
 	}
+}
+
+func withLabels(from, to string, not bool) Filter {
+	return Filter{Bounds: Bounds{Labels: Labels{FromLabel: from, ToLabel: to}, Not: not}}
 }
 
 func TestStreams_FilterAndNames(t *testing.T) {
@@ -210,6 +228,8 @@ func TestStreams_FilterAndNames(t *testing.T) {
 		"all": {Filter{}, 3}, "pod": {Filter{Pod: "shop/db-0"}, 3}, "from": {Filter{FromPod: "shop/web-0"}, 2}, "to": {Filter{ToPod: "shop/web-0"}, 1},
 		"service": {Filter{ToService: "shop/db"}, 1}, "policy": {Filter{Policy: "netpol/shop/db-ingress"}, 1}, "not in hardware": {Filter{Place: "hardware", Bounds: Bounds{Not: true}}, 1}, "not of another namespace": {Filter{Namespace: "other", Place: "hardware", Bounds: Bounds{Not: true}}, 0}, "policy by its name": {Filter{Policy: "shop/db-ingress"}, 1}, "policy of another kind": {Filter{Policy: "anp/db-ingress"}, 0}, "place": {Filter{Place: "hardware"}, 2},
 		"reason": {Filter{Reason: "action"}, 1}, "dropped": {Filter{Verdict: "dropped"}, 0}, "rate": {rate, 1}, "namespace": {Filter{Namespace: "other"}, 0},
+		"from labels": {withLabels("app=web-0", "", false), 2}, "to labels": {withLabels("", "app in (db-0,other)", false), 2}, "between labels": {withLabels("app", "app=db-0", false), 2},
+		"not from labels": {withLabels("app=web-0", "", true), 1}, "labels of no pod": {withLabels("app=none", "", false), 0}, "not from labels of no pod": {withLabels("app=none", "", true), 3},
 		"port": {Filter{Port: "5432", Protocol: "tcp"}, 2}, "another protocol": {Filter{Protocol: "udp"}, 0},
 	} {
 		a, err := NewStreams(shop(t), shopFlows(), nil, c.filter, 0)
@@ -224,7 +244,7 @@ func TestStreams_FilterAndNames(t *testing.T) {
 	if got := text(t, a); !strings.Contains(got, "svc/shop/db (pod/shop/db-0)") || !strings.Contains(got, "3 of 4 flows") {
 		t.Error(got)
 	}
-	for _, wrong := range []Filter{{Place: "cloud"}, {Reason: "x"}, {Verdict: "lost"}} {
+	for _, wrong := range []Filter{{Place: "cloud"}, {Reason: "x"}, {Verdict: "lost"}, withLabels("app=(", "", false), withLabels("", "-a", false)} {
 		if wrong.Validate() == nil {
 			t.Errorf("%+v is accepted", wrong)
 		}
@@ -317,6 +337,51 @@ func TestExplainFlow_HasTheStreamsOfTheFlow(t *testing.T) {
 	}
 }
 
+// TestExplainFlow_SaysWhatTheDriverSays about a flow that it refused, and before that the command that asks. What was not asked is
+// a fact that is missing.
+func TestExplainFlow_SaysWhatTheDriverSays(t *testing.T) {
+	const next = "kubectl offload explain flow a@w1 --ask-driver"
+	explain := func(at flowapi.Placed) *FlowExplained {
+		t.Helper()
+		flows := shopFlows()[:2]
+		flows[0].Placed = at
+		e, err := ExplainFlow(shop(t), "w1", "a", flows, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	refused := flowapi.Placed{Place: offload.TC, Reason: offload.ReasonRefused}
+	for _, at := range []flowapi.Placed{{Place: offload.Hardware}, {Place: offload.TC, Reason: offload.ReasonSoftware}, {Place: offload.OVS, Reason: offload.ReasonRefused}} {
+		if e := explain(at); e.Next == next {
+			t.Errorf("%v: the driver is to be asked", at)
+		}
+	}
+	const deleted = "offered once more at pref 16 of rep0, and deleted"
+	for want, c := range map[string]struct {
+		asked *flowapi.Asked
+		err   error
+		code  Code
+	}{
+		`driver "swsim: no" (operation not supported) ` + deleted:   {asked: &flowapi.Asked{Port: "rep0", Priority: 16, Text: "swsim: no", Error: "operation not supported"}},
+		"driver refuses it without a text (no space) " + deleted:    {asked: &flowapi.Asked{Port: "rep0", Priority: 16, Error: "no space"}},
+		`driver "swsim: no" ` + deleted:                             {asked: &flowapi.Asked{Port: "rep0", Priority: 16, Text: "swsim: no"}},
+		"driver takes this rule now " + deleted:                     {asked: &flowapi.Asked{Port: "rep0", Priority: 16, Taken: true}},
+		"what the driver says, which was not asked: TC has no rule": {asked: &flowapi.Asked{Problem: "TC has no rule"}, code: Uncertain},
+		"what the driver says: no answer":                           {err: errors.New("no answer"), code: Uncertain},
+	} {
+		e := explain(refused)
+		if e.Next != next {
+			t.Errorf("next is %q", e.Next)
+		}
+		e.AddDriver(c.asked, c.err)
+		got := strings.Join(strings.Fields(text(t, e)+strings.Join(e.Missing, "\n")), " ")
+		if !strings.Contains(got, want) || e.Code != c.code || e.Next != "kubectl offload explain pod/shop/web-0" {
+			t.Errorf("code %d, next %q, no %q in\n%s", e.Code, e.Next, want, got)
+		}
+	}
+}
+
 // TestDPUs_HostAndDPUAreOneMachine: the streams of a host's pods are of the host's name, live and from an archive, and each answer
 // about them names the DPU.
 func TestDPUs_HostAndDPUAreOneMachine(t *testing.T) {
@@ -341,7 +406,7 @@ func TestDPUs_HostAndDPUAreOneMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, err1 := NewStreams(s, shopFlows()[:2], nil, Filter{}, 0)
-		l, err2 := NewLive(s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, shopFlows()[:2], nil)
+		l, err2 := NewLive(s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, "", shopFlows()[:2], nil)
 		if err := errors.Join(err1, err2, e.AddStreams(s, shopFlows()[:2], nil, To{})); err != nil {
 			t.Fatal(err)
 		}
@@ -470,7 +535,7 @@ func TestMeasured_IsThatOfTheOldestFlows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		live, err := NewLive(s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, shopFlows(), nil)
+		live, err := NewLive(s, streams.Ends{From: "pod/shop/web-0", To: "svc/shop/db", Protocol: "tcp", Port: "5432"}, "", shopFlows(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

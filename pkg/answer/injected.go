@@ -88,7 +88,7 @@ func (i *Injected) Text(p *Page) {
 	switch i.Verdict {
 	case inject.Dropped:
 		p.Line("dropped by %s", i.By)
-		i.Deny.print(p)
+		i.Deny.print(p, "")
 	case inject.Vanished:
 		p.Line("no object that drops such packets by the computed path has counted them")
 	}

@@ -9,8 +9,10 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
+	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
 // Live is the way of packets between two ends, by the flows that forward them now.
@@ -23,6 +25,8 @@ type Live struct {
 	// Flows is how many flows of the datapath the way has. Named ones have all their rules explained.
 	Flows int `json:"flows"`
 	Named int `json:"namedFlows"`
+	// Compared is there if it was asked for.
+	Compared *Compared `json:"compared,omitempty"`
 }
 
 // The verdicts: packets arrive, none does, some do, none of those sent into a tunnel was received, or there is no packet now.
@@ -41,6 +45,8 @@ type Leg struct {
 	Shared bool `json:"shared,omitempty"`
 	streams.Stream
 	Parts []LegFlow `json:"parts"`
+	// Deny is there if NetworkPolicies drop the packets.
+	Deny *DefaultDeny `json:"defaultDeny,omitempty"`
 }
 
 // LegFlow is one flow of a leg, with the rules that decided.
@@ -70,8 +76,9 @@ func (s LiveStep) cells() []string {
 	return []string{s.Stage, s.What, strings.Join(objects, ", ")}
 }
 
-// NewLive finds the way from a pod to a target, pod/NAMESPACE/NAME, svc/NAMESPACE/NAME or an address, in the flows of the nodes.
-func NewLive(s *snapshot.Snapshot, want streams.Ends, flows []flowapi.Flow, missing []string) (*Live, error) {
+// NewLive finds the way from a pod, node/NAME or outside to a target, pod/NAMESPACE/NAME, svc/NAMESPACE/NAME, node/NAME or an address,
+// in the flows of the nodes. at is where the packets enter.
+func NewLive(s *snapshot.Snapshot, want streams.Ends, at string, flows []flowapi.Flow, missing []string) (*Live, error) {
 	names, err := Whose(s)
 	if err != nil {
 		return nil, err
@@ -80,7 +87,7 @@ func NewLive(s *snapshot.Snapshot, want streams.Ends, flows []flowapi.Flow, miss
 	l.missed(missing)
 	flows = once(flows)
 	all := streams.Join(flows, names)
-	b, err := newBetween(s, want, all)
+	b, err := newBetween(s, want, at, all)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +104,41 @@ func NewLive(s *snapshot.Snapshot, want streams.Ends, flows []flowapi.Flow, miss
 		l.Verdict = b.verdict(l.Legs, false)
 	}
 	switch l.Verdict {
+	case Allowed:
+		l.Next = l.explainFlow(byID)
 	case Idle:
-		l.Code, l.Next = max(l.Code, Degraded), fmt.Sprintf("kubectl offload trace %s %s", want.From, want.To)
+		l.Code, l.Next = max(l.Code, Degraded), computedPath(want, at)
 	case Dropped, Partly, Lost:
 		l.Code, l.Next = max(l.Code, Degraded), "kubectl offload help policy-surprise"
 	}
 	return l, nil
+}
+
+// explainFlow is the command that explains the first flow of the way that is outside hardware, or else the first. It names the namespace
+// of a pod of the flow: users may read the flows of one.
+func (l *Live) explainFlow(flows map[string]*flowapi.Flow) string {
+	var way []*flowapi.Flow
+	for _, leg := range l.Legs {
+		for _, part := range leg.Parts {
+			way = append(way, flows[leg.Node+"/"+part.ID])
+		}
+	}
+	f := way[max(0, slices.IndexFunc(way, func(f *flowapi.Flow) bool { return f.Place != offload.Hardware }))]
+	namespace := f.From.Namespace
+	for _, end := range f.To {
+		namespace = cmp.Or(namespace, end.Namespace)
+	}
+	return inNamespace(explainFlow(f), namespace)
+}
+
+// computedPath is the command that computes the path of a first packet.
+func computedPath(want streams.Ends, at string) string {
+	port, _ := strconv.ParseUint(want.Port, 10, 16) // that of a Connection
+	command := "kubectl offload trace " + want.From + " " + trace.TargetText(want.To, strings.TrimSuffix(want.Protocol, "6"), uint16(port))
+	if strings.HasPrefix(want.From, trace.Outside) && !strings.HasPrefix(want.To, "node/") {
+		command += " --at " + at
+	}
+	return command
 }
 
 // isWithheld says that a flow may be of the packets, too.
@@ -184,6 +220,7 @@ func (l *Live) Text(p *Page) {
 	p.Line("%s to %s %s: %s", l.From, l.To, strings.TrimSuffix(l.Protocol+":"+l.Port, ":"), strings.ToUpper(l.Verdict))
 	if len(l.Legs) == 0 {
 		p.Line("no flow forwards such packets now: flows of the datapath end ten seconds after their last packet")
+		l.Compared.print(p)
 		return
 	}
 	number := 0
@@ -215,12 +252,14 @@ func (l *Live) Text(p *Page) {
 		switch {
 		case leg.Drops:
 			p.Line("    DROPPED by %s", decided(leg.Stream))
+			leg.Deny.print(p, "    ")
 		case leg.Tunnel != "":
 			p.Line("    tunnel with %s", leg.Tunnel)
 		}
 	}
 	p.Line("")
 	p.Line("%d of %d flows named; no packet was sent", l.Named, l.Flows)
+	l.Compared.print(p)
 }
 
 // tcRow is the rule of TC as a row, if it is known or should be.
@@ -235,7 +274,7 @@ func (f LegFlow) tcRow() [][]string {
 	if f.TC.InHardware {
 		taken = "in_hw"
 	}
-	return [][]string{{"", "rule of TC", fmt.Sprintf("pref %d handle 0x%x %s", f.TC.Priority, f.TC.Handle, taken), fmt.Sprintf("%d packets in hardware", f.TC.Packets)}}
+	return [][]string{{"", "rule of TC", strings.TrimPrefix(fmt.Sprintf("%s chain %d pref %d handle 0x%x %s", f.TC.Device, f.TC.Chain, f.TC.Priority, f.TC.Handle, taken), " "), fmt.Sprintf("%d packets in hardware", f.TC.Packets)}}
 }
 
 func reasonOf(at flowapi.Placed) string {

@@ -35,10 +35,13 @@ func NewMeasured(at conncheck.Place, results []perf.Result, missing []string, no
 			m.Code = Degraded
 		}
 	}
-	if m.Code == Degraded {
+	switch {
+	case m.Code == Degraded:
 		m.Next = "kubectl offload test"
-	} else if at.Resource == "" {
+	case at.Resource == "":
 		m.Next = "kubectl offload perf --resource RESOURCE"
+	default:
+		m.Next = "kubectl offload explain --worst 10"
 	}
 	return m
 }

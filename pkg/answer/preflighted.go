@@ -30,7 +30,7 @@ func NewPreflighted(reports []nodecheck.Report, now time.Time) *Preflighted {
 	if len(p.Missing) > 0 && p.Code < Broken {
 		p.Code = Uncertain
 	}
-	if p.Code != Good {
+	if p.Next = "kubectl offload help get-started"; p.Code != Good {
 		p.Next = "kubectl offload help preflight"
 	}
 	return p

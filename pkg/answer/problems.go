@@ -64,7 +64,7 @@ const maxObjects = 10
 
 // problems are all, each of one object.
 func (f *facts) problems() []Problem {
-	return slices.Concat(f.componentProblems(), f.nodeProblems(), f.offloadProblems(), f.trafficProblems(), f.policyProblems(), f.eventProblems())
+	return slices.Concat(f.componentProblems(), f.nodeProblems(), f.offloadProblems(), freeProblems(f.offloads), f.trafficProblems(), f.policyProblems(), f.eventProblems())
 }
 
 // group makes one problem of those of several objects that are the same. The worst are first, then those of most objects.
@@ -158,6 +158,24 @@ func (f *facts) offloadProblems() []Problem {
 	}
 	return out
 }
+
+// freeProblems are nodes on which the VFs for pods run out. Those that pods do not get at all do not count. It is a problem of
+// the node's next pods, and not of those that it has.
+func freeProblems(of []v1alpha1.NodeOffload) []Problem {
+	var out []Problem
+	for _, n := range of {
+		if v := n.Status.VFs; v.Used > 0 && v.Free*fewFree < v.Used+v.Free {
+			out = append(out, Problem{
+				Severity: SeverityDegraded, Objects: []string{"node/" + n.Name}, See: "no-vfs",
+				Message: fmt.Sprintf("fewer than one in %d of its VFs for pods is free", fewFree),
+			})
+		}
+	}
+	return out
+}
+
+// fewFree is the part of a node's VFs that should be free.
+const fewFree = 10
 
 // trafficProblems are pods with lasting traffic outside hardware. New connections are no problem.
 func (f *facts) trafficProblems() []Problem {

@@ -218,8 +218,20 @@ func (st *Status) Text(p *Page) {
 	}
 	p.Table(rows)
 	p.Line("")
-	printProblems(p, st.Problems, st.Taken)
+	printProblems(p, st.Problems[:min(problemsShown, len(st.Problems))], st.Taken)
+	if more := len(st.Problems) - problemsShown; more > 0 {
+		p.Line("%s not shown: --problems has all", plural(more, "more problem"))
+	}
 }
+
+// problemsShown keeps a status on one screen.
+const problemsShown = 15
+
+// OnlyProblems is a status whose text has the problems alone, and all of them.
+type OnlyProblems struct{ *Status }
+
+// Text implements Answer.
+func (o OnlyProblems) Text(p *Page) { printProblems(p, o.Problems, o.Taken) }
 
 // counts is "a (3 nodes), b (1 node)".
 func counts(of []Count, what string) string {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/pkg/conncheck/disrupt"
 )
 
 // Tested is what a connectivity test has found.
@@ -25,6 +26,42 @@ type Tested struct {
 	Unseen  int                `json:"unseenWays,omitempty"`
 	Results []conncheck.Result `json:"results"`
 	conncheck.Final
+	// Lasting is known of connections that last, of which the results are.
+	Lasting *Lasting `json:"lasting,omitempty"`
+}
+
+// Lasting are connections that last while the network is disturbed.
+type Lasting struct {
+	Namespace string `json:"namespace"`
+	// Seconds are those since the first connection began. Silence is the longest time without an answer in seconds, of the
+	// connection By; MaxSilence is the longest that is good, 0 at the beginning.
+	Seconds    float64 `json:"seconds"`
+	Silence    float64 `json:"silence"`
+	By         string  `json:"by,omitempty"`
+	MaxSilence float64 `json:"maxSilence"`
+}
+
+// NewLasting is NewTested of connections that last. Maximum is the longest silence that is good; 0: they have just begun.
+func NewLasting(at conncheck.Place, out conncheck.Outcome, maximum time.Duration, now time.Time) *Tested {
+	t := NewTested(at, out, now)
+	t.Lasting = &Lasting{Namespace: disrupt.Namespace, MaxSilence: maximum.Seconds()}
+	for _, r := range out.Results {
+		if r.Lasted == nil || r.Lasted.Began.IsZero() {
+			continue
+		}
+		t.Lasting.Seconds = max(t.Lasting.Seconds, r.Seconds)
+		if r.Lasted.Silence > t.Lasting.Silence {
+			t.Lasting.Silence, t.Lasting.By = r.Lasted.Silence, r.ID
+		}
+	}
+	switch {
+	case t.Code != Good:
+	case maximum == 0:
+		t.Next = "kubectl offload test --check-disrupt"
+	default:
+		t.Next = "kubectl offload test" // of new connections
+	}
+	return t
 }
 
 // NewTested counts results. A test without a good case has shown nothing.
@@ -54,17 +91,21 @@ func NewTested(at conncheck.Place, out conncheck.Outcome, now time.Time) *Tested
 		t.Code, t.Next = Degraded, "kubectl offload status"
 	case t.Good == 0:
 		t.Code = Uncertain
+	case len(out.Missing) > 0:
+		t.Code, t.Next = Uncertain, "kubectl offload status"
+	default:
+		t.Next = "kubectl offload perf"
 	}
-	if t.Missing = out.Missing; len(t.Missing) > 0 && t.Code == Good {
-		t.Code = Uncertain
-	}
+	t.Missing = out.Missing
 	return t
 }
 
-// Text implements Answer. The cases have been written one by one.
+// Text implements Answer. The cases have been written one by one, but for connections that last.
 func (t *Tested) Text(p *Page) {
-	for _, r := range t.Results {
-		if r.Verdict == conncheck.Fail {
+	for i, r := range t.Results {
+		if t.Lasting != nil && r.Verdict != conncheck.Skip {
+			p.Line("%s", TestedLine(i+1, len(t.Results), r))
+		} else if r.Verdict == conncheck.Fail {
 			p.Line("failed: %s: %s", r.ID, r.Text)
 		}
 	}
@@ -85,7 +126,19 @@ func (t *Tested) Text(p *Page) {
 		p.Line("places as expected: %s; %d without a flow", cmp.Or(strings.Join(ways, ", "), "none"), t.Unseen)
 	}
 	p.Line("%d of %d good, %d failed, %d skipped; nodes %s and %s", t.Good, len(t.Results), t.Failed, t.Skipped, t.NodeA, t.NodeB)
+	if t.Lasting != nil {
+		t.lasting(p)
+		return
+	}
 	t.final(p)
+}
+
+func (t *Tested) lasting(p *Page) {
+	text := fmt.Sprintf("the connections last for %.0f s", t.Lasting.Seconds)
+	if t.Lasting.By != "" {
+		text += fmt.Sprintf("; longest silence %.1f s, of %s", t.Lasting.Silence, t.Lasting.By)
+	}
+	p.Line("%s", text)
 }
 
 // final says what happened to the network meanwhile.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/pkg/conncheck/probe"
 	"github.com/ovn-offload/ovn-offload/pkg/lint"
 	"github.com/ovn-offload/ovn-offload/pkg/nodecheck"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
@@ -26,7 +27,7 @@ func TestNewTested_OneFailureIsNo(t *testing.T) {
 		{[]conncheck.Result{skip}, Uncertain, "1 skipped: pods have no IPv6\n0 of 1 good, 0 failed, 1 skipped; nodes n1 and n2\n"},
 	} {
 		got := NewTested(conncheck.Place{NodeA: "n1", NodeB: "n2"}, conncheck.Outcome{Results: c.results}, time.Unix(0, 0))
-		if text := textOf(t, got); got.Code != c.want || !strings.HasPrefix(text, c.text) {
+		if text := textOf(t, got); got.Code != c.want || !strings.HasPrefix(text, c.text) || strings.HasSuffix(text, "\nnext: kubectl offload perf\n") != (c.want == Good) {
 			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
 		}
 	}
@@ -163,6 +164,37 @@ func TestNewMeasured_SaysWhatItCost(t *testing.T) {
 		got := NewMeasured(at, c.results, c.missing, time.Unix(0, 0))
 		if text := textOf(t, got); got.Code != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("exit code %d, want %d:\n%s\nwant\n%s", got.Code, c.want, text, c.text)
+		}
+	}
+}
+
+// TestNewLasting_SaysWhatBecameOfConnections, one by one, with the longest silence of all, in place of what became of the network.
+func TestNewLasting_SaysWhatBecameOfConnections(t *testing.T) {
+	at := conncheck.Place{NodeA: "n1", NodeB: "n2"}
+	lasted := func(silence float64) *probe.Lasted {
+		return &probe.Lasted{Began: time.Unix(1, 0), Seconds: 60, Silence: silence}
+	}
+	ok := conncheck.Result{ID: "disrupt/a", Verdict: conncheck.OK, Text: "lives", Seconds: 60, Lasted: lasted(1.2)}
+	bad := conncheck.Result{ID: "disrupt/b", Verdict: conncheck.Fail, Text: "broke", Seconds: 40, Lasted: lasted(7)}
+	control := conncheck.Result{ID: "disrupt/c", Verdict: conncheck.OK, Text: "no answer", Lasted: &probe.Lasted{Sent: 3}}
+	skip := conncheck.Result{ID: "disrupt/d", Verdict: conncheck.Skip, Text: "pod x was deleted"}
+	const line = "[  1/3] disrupt/a                                            ok    lives  60.0 s\n"
+	for _, c := range []struct {
+		results []conncheck.Result
+		maximum time.Duration
+		want    Code
+		text    string
+		next    string
+	}{
+		{[]conncheck.Result{ok, control, skip}, 5 * time.Second, Good, "1 skipped: pod x was deleted\n2 of 3 good, 0 failed, 1 skipped; nodes n1 and n2\nthe connections last for 60 s; longest silence 1.2 s, of disrupt/a\nas of", "kubectl offload test"},
+		{[]conncheck.Result{ok, control, skip}, 0, Good, "longest silence 1.2 s, of disrupt/a\n", "kubectl offload test --check-disrupt"},
+		{[]conncheck.Result{ok, bad, skip}, 5 * time.Second, Degraded, "longest silence 7.0 s, of disrupt/b\n", "kubectl offload status"},
+		{[]conncheck.Result{skip, skip, skip}, 5 * time.Second, Uncertain, "the connections last for 0 s\n", ""},
+	} {
+		got := NewLasting(at, conncheck.Outcome{Results: c.results}, c.maximum, time.Unix(0, 0))
+		text := textOf(t, got)
+		if got.Code != c.want || got.Next != c.next || !strings.Contains(text, c.text) || strings.Contains(text, "meanwhile") || strings.Contains(text, line) != (c.results[0].ID == ok.ID) {
+			t.Errorf("exit code %d, want %d, next %q: %s\nwant %s", got.Code, c.want, got.Next, text, c.text)
 		}
 	}
 }

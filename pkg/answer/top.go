@@ -29,6 +29,9 @@ type TopRow struct {
 	Traffic offload.Share `json:"traffic"`
 	// Rate is packets a second; absent while nothing was measured twice.
 	Rate *float64 `json:"packetsPerSecond,omitempty"`
+	// Bits is bits a second: of what is counted between two dumps, and not of streams, whose flows say only how many packets they have
+	// a second. TC counts bytes without the Ethernet header.
+	Bits *float64 `json:"bitsPerSecond,omitempty"`
 	// Because is why most of it is outside hardware.
 	Because string `json:"because,omitempty"`
 	Drops   uint64 `json:"drops,omitempty"`
@@ -78,6 +81,9 @@ func NewTop(s *snapshot.Snapshot, by string, summaries []*flowapi.Summary, missi
 	for _, row := range rows {
 		t.keep(*row, outside)
 	}
+	if t.Next = "kubectl offload status"; t.Total.Traffic.Sum().Packets > 0 {
+		t.Next = topNodes
+	}
 	t.sort()
 	return t
 }
@@ -126,11 +132,15 @@ func (r *TopRow) add(traffic offload.Share, seconds float64) {
 		return
 	}
 	sum := traffic.Sum()
-	rate := float64(sum.Packets) / seconds
-	if r.Rate != nil {
-		rate += *r.Rate
+	r.Rate, r.Bits = plus(r.Rate, float64(sum.Packets)/seconds), plus(r.Bits, 8*float64(sum.Bytes)/seconds)
+}
+
+// plus adds to a number that may be not known yet.
+func plus(a *float64, b float64) *float64 {
+	if a != nil {
+		b += *a
 	}
-	r.Rate = &rate
+	return &b
 }
 
 func (t *Top) keep(row TopRow, outside bool) {
@@ -150,6 +160,23 @@ func (t *Top) sort() {
 	}
 }
 
+// In has the next command read what is in a namespace alone; "": in all. Users may read the flows of one, and no node.
+func (t *Top) In(namespace string) *Top {
+	switch {
+	case namespace == "":
+	case len(t.Rows) == 0:
+		t.Next = inNamespace("kubectl offload flows", namespace)
+	case t.By == "node":
+		t.Next = inNamespace("kubectl offload flows --node "+t.Rows[0].Name, namespace)
+	case t.By == "reason":
+		t.Next = inNamespace(t.Next, namespace)
+	}
+	return t
+}
+
+// topNodes has a row of any traffic.
+const topNodes = "kubectl offload top --by node"
+
 // next leads from a row further.
 func next(by string, row TopRow) string {
 	switch by {
@@ -158,25 +185,40 @@ func next(by string, row TopRow) string {
 	case "pod", "node":
 		return "kubectl offload explain " + by + "/" + row.Name
 	case "stream":
-		if from, _, _ := strings.Cut(row.Name, " "); strings.HasPrefix(from, "pod/") {
-			return "kubectl offload explain " + from
-		}
-		return ""
+		return explainEnd(strings.Fields(row.Name)...)
 	}
 	return "kubectl offload explain " + row.Name
 }
 
+// inNamespace is a command that reads what is in a namespace; "": in all.
+func inNamespace(command, namespace string) string {
+	if namespace == "" {
+		return command
+	}
+	return command + " -n " + namespace
+}
+
+// explainEnd is the command that explains the first end of a stream that is an object.
+func explainEnd(ends ...string) string {
+	for _, end := range ends {
+		if kind, _, _ := strings.Cut(end, "/"); kind == "pod" || kind == "svc" || kind == "node" {
+			return "kubectl offload explain " + end
+		}
+	}
+	return topNodes
+}
+
 // Text implements Answer.
 func (t *Top) Text(p *Page) {
-	p.Line("%s answered: %s of the packets in hardware, %s packets/s", plural(t.Nodes, "node"), percent(t.Total.Traffic), number(t.Total.Rate))
+	p.Line("%s answered: %s of the packets in hardware, %s packets/s, %s Mb/s", plural(t.Nodes, "node"), percent(t.Total.Traffic), number(t.Total.Rate), megabits(t.Total.Bits))
 	if len(t.Rows) == 0 {
 		p.Line("no traffic")
 		return
 	}
-	rows := [][]string{{strings.ToUpper(t.By), "NODE", "PACKETS", "PACKETS/S", "HARDWARE", "DROPPED", "BECAUSE"}}
+	rows := [][]string{{strings.ToUpper(t.By), "NODE", "PACKETS", "PACKETS/S", "Mb/s", "HARDWARE", "DROPPED", "BECAUSE"}}
 	for _, r := range t.Rows {
 		rows = append(rows, []string{
-			r.Name, cmp.Or(r.Node, "-"), strconv.FormatUint(r.Traffic.Sum().Packets, 10), number(r.Rate), percent(r.Traffic),
+			r.Name, cmp.Or(r.Node, "-"), strconv.FormatUint(r.Traffic.Sum().Packets, 10), number(r.Rate), megabits(r.Bits), percent(r.Traffic),
 			strconv.FormatUint(r.Drops, 10), cmp.Or(r.Because, "-"),
 		})
 	}
@@ -196,4 +238,11 @@ func number(rate *float64) string {
 		return "-"
 	}
 	return strconv.FormatFloat(*rate, 'f', 0, 64)
+}
+
+func megabits(bits *float64) string {
+	if bits == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*bits/1e6, 'f', 1, 64)
 }

@@ -122,18 +122,8 @@ func (n *TopologyNode) withVF() int {
 // Text implements Answer.
 func (t *Topology) Text(p *Page) {
 	for _, n := range t.Nodes {
-		title := n.Node + "  offload " + cmp.Or(string(n.Offload), "unknown")
-		if n.DPU != "" {
-			title += "  DPU: " + n.DPU
-		}
-		if n.HardwarePercent != nil {
-			title += fmt.Sprintf("  %d %% in hardware", *n.HardwarePercent)
-		}
-		p.Line("%s", title)
-		lines := []string{}
-		for _, nic := range n.NICs {
-			lines = append(lines, nic.line())
-		}
+		p.Line("%s", n.title())
+		lines := n.nics()
 		if n.OtherPods != nil {
 			lines = append(lines, plural(*n.OtherPods, "pod")+" on veths")
 		}
@@ -142,13 +132,47 @@ func (t *Topology) Text(p *Page) {
 	p.Line("")
 }
 
+func (n TopologyNode) title() string {
+	title := n.Node + "  offload " + cmp.Or(string(n.Offload), "unknown")
+	if n.DPU != "" {
+		title += "  DPU: " + n.DPU
+	}
+	if n.HardwarePercent != nil {
+		title += fmt.Sprintf("  %d %% in hardware", *n.HardwarePercent)
+	}
+	return title
+}
+
+func (n TopologyNode) nics() (lines []string) {
+	for _, nic := range n.NICs {
+		lines = append(lines, nic.line())
+	}
+	return lines
+}
+
+// Of is the part of a node that a pod uses.
+func (n TopologyNode) Of(pod string) TopologyNode {
+	var nics []TopologyNIC
+	for _, nic := range n.NICs {
+		nic.Pods = slices.DeleteFunc(slices.Clone(nic.Pods), func(vf TopologyVF) bool { return vf.Pod != pod })
+		if len(nic.Pods) > 0 {
+			nics = append(nics, nic)
+		}
+	}
+	n.NICs, n.OtherPods = nics, nil
+	return n
+}
+
 // line is a NIC with its VFs: the further lines are indented by branches.
 func (nic TopologyNIC) line() string {
 	lines := []string{strings.Join(strings.Fields(fmt.Sprintf("NIC %s %s %s %s link %s", nic.Name, nic.Uplink, nic.Product, nic.Mode, nic.Link)), " ")}
 	for _, vf := range nic.Pods {
 		line := "VF " + vf.Device + "  pod/" + vf.Pod + "  " + cmp.Or(vf.Interface, "eth0")
+		if port := vf.representor(); port != "" {
+			line += "  " + port
+		}
 		if vf.Traffic != nil {
-			line += fmt.Sprintf("  %s  %d %% in hardware", vf.Traffic.Port, vf.Traffic.Packets.Hardware)
+			line += fmt.Sprintf("  %d %% in hardware", vf.Traffic.Packets.Hardware)
 			if len(vf.Traffic.Outside) > 0 {
 				line += "  outside: " + because(vf.Traffic.Outside[0])
 			}
@@ -158,6 +182,14 @@ func (nic TopologyNIC) line() string {
 	v := nic.VFs
 	lines = append(lines, fmt.Sprintf("%s: %d used, %d reserved, %d free", plural(v.Total, "VF"), v.Used, v.Reserved, v.Free))
 	return strings.Join(lines, "\n")
+}
+
+// representor is known from the traffic, too: agents of former versions do not say it of the VF.
+func (vf TopologyVF) representor() string {
+	if vf.Representor == "" && vf.Traffic != nil {
+		return vf.Traffic.Port
+	}
+	return vf.Representor
 }
 
 // branches draws a tree of two levels; the lines of an entry after the first are below it.

@@ -13,10 +13,10 @@ import (
 func IsOfStreams(by string) bool { return by == "stream" || by == "svc" || by == "policy" }
 
 // NewTopStreams is Top by stream, by the service that is asked, or by the policy that decides. A stream about which several policies
-// decide counts for each.
+// decide counts for each. Without rows the next command is that of the streams.
 func NewTopStreams(of *Streams, by string, outside bool) *Top {
 	t := &Top{Header: of.Header, By: by, Rows: []TopRow{}}
-	t.Kind, t.Next = "Top", ""
+	t.Kind = "Top"
 	nodes, rows, order := map[string]bool{}, map[string]*TopRow{}, []string{}
 	for _, s := range of.Streams {
 		nodes[s.Node] = true
@@ -72,10 +72,6 @@ func (r *TopRow) addStream(s streams.Stream, own bool) {
 		r.Because = becauseOf(s.Placed)
 	}
 	if s.PacketsPerSecond != nil {
-		rate := *s.PacketsPerSecond
-		if r.Rate != nil {
-			rate += *r.Rate
-		}
-		r.Rate = &rate
+		r.Rate = plus(r.Rate, *s.PacketsPerSecond)
 	}
 }

@@ -11,6 +11,7 @@ import (
 // Traced is the way of a connection's first packet, as OVN's logical flows say.
 type Traced struct {
 	Header
+	// From is the address of a pod, node/NAME, outside or outside/ADDRESS.
 	From     string        `json:"from"`
 	To       string        `json:"to"`
 	Protocol string        `json:"protocol"`
@@ -31,12 +32,15 @@ func (t *Traced) AddPolicies(s *snapshot.Snapshot, c trace.Connection) (err erro
 // NewTraced makes the answer from the steps of a path.
 func NewTraced(s *snapshot.Snapshot, c trace.Connection, steps []trace.Step, verdict trace.Verdict) *Traced {
 	t := &Traced{Header: header("Traced", s), From: c.Source.String(), To: c.Target.String(), Protocol: c.Protocol, Steps: steps, Verdict: verdict}
+	if c.From != "" && !strings.HasPrefix(c.From, "pod/") { // a step has the address
+		t.From = c.From
+	}
 	if c.Protocol == "icmp" {
 		t.To = c.Target.Addr().String()
 	}
+	t.Next = "kubectl offload trace " + c.Asked + " --live"
 	if verdict == trace.Dropped || verdict == trace.Rejected {
-		t.Code = max(t.Code, Degraded)
-		t.Next = "kubectl offload help policy-surprise"
+		t.Code, t.Next = max(t.Code, Degraded), "kubectl offload help policy-surprise"
 	}
 	return t
 }
@@ -55,7 +59,7 @@ func (t *Traced) Text(p *Page) {
 			last = t.Steps[n-1].Object
 		}
 		p.Line("%s by %s", t.Verdict, last)
-		t.Deny.print(p)
+		t.Deny.print(p, "")
 	}
 	p.Line("computed from the Southbound database: no packet was sent")
 }

@@ -69,6 +69,17 @@ func (o owners) add(pod *corev1.Pod) {
 	}
 }
 
+// addManagement adds the addresses with which a node sends to pods.
+func (o owners) addManagement(node *corev1.Node) {
+	subnets, _ := contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], contract.DefaultNetwork) // a new node has none
+	for _, subnet := range subnets {
+		if o.pods[contract.DefaultNetwork] == nil {
+			o.pods[contract.DefaultNetwork] = map[string]string{}
+		}
+		o.pods[contract.DefaultNetwork][contract.AddressAt(subnet, contract.ManagementOffset).String()] = "node/" + node.Name
+	}
+}
+
 func ownersOf(s *snapshot.Snapshot) (owners, error) {
 	o := owners{pods: map[string]map[string]string{}, shared: map[string]string{}, networks: map[string]string{}}
 	f, err := readFacts(s)
@@ -83,6 +94,7 @@ func ownersOf(s *snapshot.Snapshot) (owners, error) {
 		for _, a := range n.Status.Addresses {
 			o.shared[a.Address] = "node/" + n.Name
 		}
+		o.addManagement(&n)
 	}
 	for i := range f.pods {
 		o.add(&f.pods[i])

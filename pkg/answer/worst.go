@@ -31,6 +31,7 @@ func NewWorst(s *snapshot.Snapshot, n int) (*Worst, error) {
 		return nil, err
 	}
 	w := &Worst{Header: header("Worst", s)}
+	w.Next = "kubectl offload top"
 	for _, node := range f.offloads {
 		for _, t := range node.Status.Traffic {
 			if t.Packets.Hardware < 100 {

@@ -1,6 +1,7 @@
 package conncheck
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,6 +26,8 @@ type Case struct {
 	Want            probe.Outcome
 	Names           []string
 	Times, Distinct int
+	// Lasts is how long a lasting connection does; 0: lastsFor.
+	Lasts time.Duration
 }
 
 // Size is that of packets.
@@ -99,7 +102,7 @@ func (r row) of(group, protocol string, family int) Case {
 // question is what the pod is asked. Port and host come from the cluster.
 func (c Case) question(host string, port int) probe.Question {
 	q := probe.Question{
-		Protocol: c.Protocol, Host: host, Family: c.Family, Port: port, Times: c.Times, Timeout: answerWithin, Silent: c.To == "api",
+		Protocol: c.Protocol, Host: host, Family: c.Family, Port: port, Times: c.Times, Timeout: answerWithin, Silent: c.To == "api" || c.Group == external,
 	}
 	if c.Want == probe.Timeout {
 		q.Timeout = silentWithin
@@ -116,7 +119,8 @@ func (c Case) question(host string, port int) probe.Question {
 	case Large:
 		q.Size = 1 << 20
 	case Lasting:
-		q.Size, q.Over, q.Timeout = lastingBytes, lastsFor, answerWithin+lastsFor
+		q.Size, q.Over = lastingBytes, cmp.Or(c.Lasts, lastsFor)
+		q.Timeout = answerWithin + q.Over
 	}
 	return q
 }

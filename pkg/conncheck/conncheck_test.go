@@ -3,6 +3,7 @@ package conncheck
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -87,6 +88,45 @@ func TestCases_NameObjectsOfTheTest(t *testing.T) {
 	}
 }
 
+// TestNeeded_ArePodsThatAskAndAreAsked: each case alone has its pods and can be asked, and all cases need all pods.
+func TestNeeded_ArePodsThatAskAndAreAsked(t *testing.T) {
+	objects := Objects(Place{NodeA: "a", NodeB: "b", Image: "image"})
+	podsOf := func(cases ...Case) (names []string) {
+		for _, o := range Needed(objects, cases) {
+			if p, is := o.(*corev1.Pod); is {
+				names = append(names, p.Name)
+			}
+		}
+		return names
+	}
+	for _, c := range Cases(true) {
+		names, e := podsOf(c), env()
+		for _, pod := range append(slices.Clone(c.Names), c.From) {
+			if !slices.Contains(names, pod) {
+				t.Errorf("%s: no pod %s: %v", c.ID, pod, names)
+			}
+		}
+		maps.DeleteFunc(e.Pods, func(pod string, _ Addresses) bool { return !slices.Contains(names, pod) })
+		if _, impossible := e.Question(c); impossible != "" {
+			t.Errorf("%s: %s", c.ID, impossible)
+		}
+	}
+	if got := Needed(objects, Cases(true)); len(got) != len(objects) {
+		t.Errorf("all cases need %d of %d objects", len(got), len(objects))
+	}
+	for to, want := range map[string]string{
+		"pod/same": "client same", "svc/denied": "client denied", "svc/spread": "client same other", "nodeport/gate@node-b": "client other", "svc/none": "client", "api": "client",
+		"pod/blocked": "client outsider blocked",
+	} {
+		if got := strings.Join(podsOf(Case{From: "client", To: to}), " "); got != want {
+			t.Errorf("%s needs %s, want %s", to, got, want)
+		}
+	}
+	if got := podsOf(Case{From: "host-a", To: "pod/host-b"}); !slices.Equal(got, []string{"client", "host-a", "host-b"}) {
+		t.Errorf("between hosts: %v", got)
+	}
+}
+
 // TestJudge_WrongAnswersFail: silence, an answer where none may come, another pod's answer, too few pods.
 func TestJudge_WrongAnswersFail(t *testing.T) {
 	reached := Case{Want: probe.Reached, Names: []string{"other"}, Protocol: "tcp"}
@@ -162,7 +202,7 @@ func TestRun_GivesResultsInTheOrderOfCases(t *testing.T) {
 		t.Errorf("%d and %d cases, %v", len(others), len(cases), err)
 	}
 	var junit strings.Builder
-	if err := WriteJUnit(&junit, results); err != nil || !strings.Contains(junit.String(), `failures="`) {
+	if err := writeJUnit(&junit, results); err != nil || !strings.Contains(junit.String(), `failures="`) {
 		t.Errorf("%v: %s", err, junit.String())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 )
@@ -40,7 +41,8 @@ func (s *Sight) legs(c Case) []Leg {
 	return legs
 }
 
-// count reads the counters of the pods of the test on the nodes of some legs.
+// count reads the counters of the pods of the test on the nodes of some legs. The flows are not needed, and the limit is for
+// agents that give them nevertheless.
 func (s *Sight) count(ctx context.Context, legs []Leg) (counted, error) {
 	out, read := counted{}, map[string]bool{}
 	for _, leg := range legs {
@@ -48,7 +50,7 @@ func (s *Sight) count(ctx context.Context, legs []Leg) (counted, error) {
 			continue
 		}
 		read[leg.Node] = true
-		got, err := s.flows(ctx, leg.Node, flowapi.Query{Namespace: Namespace, Limit: 1, Counters: true})
+		got, err := s.flows(ctx, leg.Node, flowapi.Query{Namespace: Namespace, Limit: 1, Counters: true, NoFlows: true})
 		if err != nil {
 			return nil, fmt.Errorf("reading the counters of node %s: %w", leg.Node, err)
 		}
@@ -57,6 +59,49 @@ func (s *Sight) count(ctx context.Context, legs []Leg) (counted, error) {
 		}
 	}
 	return out, nil
+}
+
+// lasts is how long a connection lasts of which counters are read meanwhile: on a slow node longer than a reading.
+func lasts(reading time.Duration) time.Duration {
+	return min(max(lastsFor, 2*reading+readEvery), readWithin)
+}
+
+// follow counts again and again until end is called, which counts a last time. The rules of a connection go ten seconds after
+// its last packet, and their counters with them: a slow node is not read in that time.
+func (s *Sight) follow(ctx context.Context, legs []Leg, before counted) (end func() (counted, error)) {
+	stop, ended, most := make(chan struct{}), make(chan struct{}), counted{}
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-stop:
+				return
+			case <-time.After(readEvery):
+			}
+			if got, err := s.count(ctx, legs); err == nil { // one of several: the last one says what cannot be read
+				most = got.keep(before, most)
+			}
+		}
+	}()
+	return func() (counted, error) {
+		close(stop)
+		<-ended
+		last, err := s.count(ctx, legs)
+		return last.keep(before, most), err
+	}
+}
+
+// keep takes what the rules of TC had counted in an earlier reading, if that is more since a first one.
+func (c counted) keep(first, earlier counted) counted {
+	for key, port := range c {
+		if was := earlier[key].Hardware; since(first[key].Hardware, was) > since(first[key].Hardware, port.Hardware) {
+			port.Hardware = was
+			c[key] = port
+		}
+	}
+	return c
 }
 
 // pod is that of the leg whose representor is on the leg's node.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -93,7 +95,7 @@ func TestTrial_CountsAlone(t *testing.T) {
 	var fails error
 	s := &Sight{devices: devices(), flows: func(_ context.Context, node string, q flowapi.Query) (*flowapi.Flows, error) {
 		order = append(order, "read "+node)
-		if !q.Counters || fails != nil {
+		if !q.Counters || !q.NoFlows || fails != nil {
 			return nil, errors.Join(fails, errors.New("away"))
 		}
 		n := uint64(len(order))
@@ -127,6 +129,39 @@ func TestTrial_CountsAlone(t *testing.T) {
 	results[0].Verdict, results[0].Places = OK, []Placed{{Node: "a"}}
 	if agree(); len(missing) != 2 || !strings.Contains(missing[0], "counters of node a: no answer") || results[0].Verdict != OK {
 		t.Errorf("%q, %+v", missing, results)
+	}
+}
+
+// TestTrial_CountsOnASlowNode: a reading takes longer than rules live without packets. The connection then lasts longer than a
+// reading, and what was counted meanwhile is kept. The control is a connection in software.
+func TestTrial_CountsOnASlowNode(t *testing.T) {
+	const reading, idle = 15 * time.Second, 10 * time.Second
+	for _, perSecond := range []uint64{100, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var begin, end time.Time
+			s := &Sight{devices: devices(), flows: func(context.Context, string, flowapi.Query) (*flowapi.Flows, error) {
+				time.Sleep(reading)
+				port := flowapi.Port{End: flowapi.End{Pod: "client", Port: "rep0"}, Software: 10}
+				if now := time.Now(); !begin.IsZero() && (end.IsZero() || now.Before(end.Add(idle))) {
+					port.Hardware = perSecond * uint64(now.Sub(begin).Seconds())
+				}
+				return &flowapi.Flows{Ports: []flowapi.Port{port}}, nil
+			}}
+			run := Runner{Env: env(), Done: func(Result) {}, Ask: func(_ context.Context, _ string, command []string) (probe.Reply, error) {
+				over, err := time.ParseDuration(strings.TrimPrefix(command[len(command)-1], "--over="))
+				begin = time.Now()
+				time.Sleep(over)
+				end = time.Now()
+				return probe.Reply{Outcome: probe.Reached, Names: map[string]int{"same": 1}}, err
+			}}
+			results, missing, agree := Trial{}.ask(t.Context(), run, s, []Case{lasting("same")})
+			results[0].Places = []Placed{{Node: "a"}}
+			agree()
+			want := map[bool]Verdict{true: OK, false: Fail}[perSecond > 0]
+			if results[0].Verdict != want || len(missing) > 0 || end.Sub(begin) != 2*reading+readEvery {
+				t.Errorf("%d packets a second for %s: %+v, missing %q", perSecond, end.Sub(begin), results[0], missing)
+			}
+		})
 	}
 }
 

@@ -80,7 +80,7 @@ func nodeAddresses(n corev1.Node) Addresses {
 // Question finds host and port of a case. The second result says why the cluster cannot be asked.
 func (env Env) Question(c Case) (probe.Question, string) {
 	kind, name, _ := strings.Cut(c.To, "/")
-	if _, has := env.Pods["client"][c.Family]; !has {
+	if !env.podsHave(c.Family) {
 		return probe.Question{}, fmt.Sprintf("pods have no IPv%d", c.Family)
 	}
 	var of Addresses
@@ -88,6 +88,9 @@ func (env Env) Question(c Case) (probe.Question, string) {
 	switch kind {
 	case "name":
 		return c.question(name, env.namePort(name)), ""
+	case external:
+		to := netip.MustParseAddrPort(name) // External has read it
+		return c.question(to.Addr().String(), int(to.Port())), ""
 	case "pod":
 		of, port = env.Pods[name], probe.DefaultPort
 		if strings.HasPrefix(name, "host-") {
@@ -108,6 +111,16 @@ func (env Env) Question(c Case) (probe.Question, string) {
 		return probe.Question{}, fmt.Sprintf("%s has no IPv%d", c.To, c.Family)
 	}
 	return c.question(addr.String(), port), ""
+}
+
+// podsHave says whether pods have a family: those in the network of their nodes have the nodes' addresses.
+func (env Env) podsHave(family int) bool {
+	for name, of := range env.Pods {
+		if _, has := of[family]; has && !strings.HasPrefix(name, "host-") {
+			return true
+		}
+	}
+	return false
 }
 
 // namePort: the name of a headless service is its pods' addresses.

@@ -96,7 +96,7 @@ type Leg struct {
 // Legs are the parts of a case's way about which the table says something: the way from the pod that asks, and on another
 // node the way to the pod that answers. Packets to the own pod do not leave it.
 func (c Case) Legs(d Devices) (legs []Leg) {
-	if c.Want != probe.Reached || len(c.Names) == 1 && c.Names[0] == c.From {
+	if c.Want != probe.Reached || c.Group == external || len(c.Names) == 1 && c.Names[0] == c.From {
 		return nil
 	}
 	leg := func(node, to string, receives bool, e Expected) {

@@ -2,8 +2,10 @@ package conncheck
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 type junitSuite struct {
@@ -27,8 +29,19 @@ type junitMessage struct {
 	Message string `xml:"message,attr"`
 }
 
-// WriteJUnit writes results as CI systems read them.
-func WriteJUnit(w io.Writer, results []Result) error {
+// WriteJUnit writes a file of results as CI systems read them; no path: none.
+func WriteJUnit(path string, results []Result) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeJUnit(file, results), file.Close())
+}
+
+func writeJUnit(w io.Writer, results []Result) error {
 	suite := junitSuite{Name: "kubectl offload test", Tests: len(results)}
 	for _, r := range results {
 		c := junitCase{Name: r.ID, Class: r.Group, Seconds: fmt.Sprintf("%.3f", r.Seconds)}

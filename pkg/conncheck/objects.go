@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -21,8 +22,10 @@ const (
 	Label     = "ovn-offload.io/test"
 )
 
+// PodKey is the label of a test's pods, with their names.
+const PodKey = "ovn-offload.io/test-pod"
+
 const (
-	podKey      = "ovn-offload.io/test-pod"
 	pairKey     = "ovn-offload.io/test-pair"
 	hostPort    = 18480
 	servicePort = 80
@@ -40,40 +43,73 @@ type Place struct {
 func Objects(at Place) []runtime.Object {
 	objects := policies()
 	for _, name := range []string{"same", "other", "denied", "allowed", "none"} {
-		objects = append(objects, service(name, podKey, name, func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort }))
+		objects = append(objects, NewService(name, PodKey, name, func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort }))
 	}
 	objects = append(objects,
-		service("self", podKey, "client", nil),
-		service("host", podKey, "host-b", func(s *corev1.ServiceSpec) {
+		NewService("self", PodKey, "client", nil),
+		NewService("host", PodKey, "host-b", func(s *corev1.ServiceSpec) {
 			for i := range s.Ports {
 				s.Ports[i].TargetPort = intstr.FromInt32(hostPort)
 			}
 		}),
-		service("headless", podKey, "other", func(s *corev1.ServiceSpec) { s.ClusterIP = corev1.ClusterIPNone }),
-		service("spread", pairKey, "true", nil),
-		service("affinity", pairKey, "true", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }))
+		NewService("headless", PodKey, "other", func(s *corev1.ServiceSpec) { s.ClusterIP = corev1.ClusterIPNone }),
+		NewService("spread", pairKey, "true", nil),
+		NewService("affinity", pairKey, "true", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }))
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	within := func(s *corev1.ServiceSpec) { s.InternalTrafficPolicy = &local }
-	objects = append(objects, service("near", pairKey, "true", within), service("far", podKey, "other", within),
-		service("gate", podKey, "other", func(s *corev1.ServiceSpec) {
+	objects = append(objects, NewService("near", pairKey, "true", within), NewService("far", PodKey, "other", within),
+		NewService("gate", PodKey, "other", func(s *corev1.ServiceSpec) {
 			s.Type, s.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
 		}))
 	for _, name := range []string{"client", "same", "caged", "outsider", "picky", "host-a"} {
-		objects = append(objects, pod(name, at.NodeA, at))
+		objects = append(objects, NewPod(name, at.NodeA, at))
 	}
 	for _, name := range []string{"other", "denied", "allowed", "blocked", "host-b"} {
-		objects = append(objects, pod(name, at.NodeB, at))
+		objects = append(objects, NewPod(name, at.NodeB, at))
 	}
 	return objects
 }
 
-func pod(name, node string, at Place) *corev1.Pod {
+// Needed are objects of the test without the pods that cases do not need. Pods that ask or are asked are needed, also by a
+// service; pod client, which says which families pods have; and pod outsider, whose address the policy of pod blocked has.
+func Needed(objects []runtime.Object, cases []Case) []runtime.Object {
+	var services []*corev1.Service
+	for _, object := range objects {
+		if s, is := object.(*corev1.Service); is {
+			services = append(services, s)
+		}
+	}
+	names := map[string]bool{"client": true}
+	selectors := []labels.Selector{}
+	for _, c := range cases {
+		kind, to, _ := strings.Cut(c.To, "/")
+		names[c.From] = true
+		if kind == "pod" {
+			names[to] = true
+			continue
+		}
+		to, _, _ = strings.Cut(to, "@")
+		for _, s := range services {
+			if s.Name == to {
+				selectors = append(selectors, labels.SelectorFromSet(s.Spec.Selector))
+			}
+		}
+	}
+	names["outsider"] = names["outsider"] || names["blocked"]
+	return slices.DeleteFunc(slices.Clone(objects), func(object runtime.Object) bool {
+		p, is := object.(*corev1.Pod)
+		return is && !names[p.Name] && !slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s.Matches(labels.Set(p.Labels)) })
+	})
+}
+
+// NewPod is a pod of a test that answers. One whose name begins with host- is in the network of its node.
+func NewPod(name, node string, at Place) *corev1.Pod {
 	port := probe.DefaultPort
 	if strings.HasPrefix(name, "host-") {
 		port = hostPort
 	}
 	p := namespace(nil).Pod(name, node, at.Image, "ovn-offload-agent", "probe", "serve", "--name="+name, fmt.Sprintf("--port=%d", port))
-	p.Labels = map[string]string{podKey: name}
+	p.Labels = map[string]string{PodKey: name}
 	switch name {
 	case "host-a", "host-b":
 		p.Spec.HostNetwork = true
@@ -94,7 +130,8 @@ func pod(name, node string, at Place) *corev1.Pod {
 	return p
 }
 
-func service(name, key, value string, change func(*corev1.ServiceSpec)) *corev1.Service {
+// NewService is a Service of the pods with a label, in both families where the cluster has them.
+func NewService(name, key, value string, change func(*corev1.ServiceSpec)) *corev1.Service {
 	both := corev1.IPFamilyPolicyPreferDualStack
 	s := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -120,20 +157,20 @@ func portNames() map[corev1.Protocol]string {
 func policies() []runtime.Object {
 	named := intstr.FromString(portName)
 	of := func(name string) metav1.LabelSelector {
-		return metav1.LabelSelector{MatchLabels: map[string]string{podKey: name}}
+		return metav1.LabelSelector{MatchLabels: map[string]string{PodKey: name}}
 	}
 	client, other := of("client"), of("other")
 	return []runtime.Object{
-		policy("denied", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}),
-		policy("blocked", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}),
-		policy("caged", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}),
-		policy("allowed", networkingv1.NetworkPolicySpec{
+		NewPolicy("denied", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}),
+		NewPolicy("blocked", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}),
+		NewPolicy("caged", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}),
+		NewPolicy("allowed", networkingv1.NetworkPolicySpec{
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{
 				From: []networkingv1.NetworkPolicyPeer{{PodSelector: &client}}, Ports: []networkingv1.NetworkPolicyPort{{Port: &named}},
 			}},
 		}),
-		policy("picky", networkingv1.NetworkPolicySpec{
+		NewPolicy("picky", networkingv1.NetworkPolicySpec{
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{PodSelector: &other}}}},
 		}),
@@ -152,13 +189,14 @@ func BlockPolicy(env Env) runtime.Object {
 			IPBlock: &networkingv1.IPBlock{CIDR: all, Except: []string{fmt.Sprintf("%s/%d", outsider, outsider.BitLen())}},
 		}}})
 	}
-	p := policy("blocked", spec)
+	p := NewPolicy("blocked", spec)
 	p.Name = "blocked-but-outsider"
 	return p
 }
 
-func policy(of string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
-	spec.PodSelector.MatchLabels = map[string]string{podKey: of}
+// NewPolicy is a policy of one pod of a test.
+func NewPolicy(of string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
+	spec.PodSelector.MatchLabels = map[string]string{PodKey: of}
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: of, Namespace: Namespace}, Spec: spec,

@@ -34,6 +34,8 @@ type Result struct {
 	Seconds float64 `json:"seconds"`
 	// Places are where the packets were handled, as far as something was expected.
 	Places []Placed `json:"places,omitempty"`
+	// Lasted is what became of a connection of --setup-disrupt.
+	Lasted *probe.Lasted `json:"lasted,omitempty"`
 }
 
 // Prober asks from a pod.
@@ -74,7 +76,7 @@ func (c Case) run(ctx context.Context, env Env, from Prober) Result {
 		return Result{ID: c.ID, Group: c.Group, Verdict: Skip, Text: impossible}
 	}
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute+answerWithin*time.Duration(c.Times))
+	ctx, cancel := context.WithTimeout(ctx, time.Minute+answerWithin*time.Duration(c.Times)+c.Lasts)
 	defer cancel()
 	reply, err := from(ctx, c.From, ask(q))
 	if err != nil {

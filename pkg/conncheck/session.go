@@ -40,7 +40,7 @@ func get[T any](ctx context.Context, s *Session, kind, namespace, name string) (
 	return object, err
 }
 
-// Env reads the addresses, and makes the policy that needs them.
+// Env reads the addresses.
 func (s *Session) Env(ctx context.Context, at Place) (Env, error) {
 	pods, err := scratch.List[corev1.Pod](ctx, s.Namespace, "Pod")
 	if err != nil {
@@ -62,8 +62,7 @@ func (s *Session) Env(ctx context.Context, at Place) (Env, error) {
 	if err != nil {
 		return Env{}, err
 	}
-	env := NewEnv(pods, services, a, b, api)
-	return env, s.Add(ctx, BlockPolicy(env))
+	return NewEnv(pods, services, a, b, api), nil
 }
 
 // Settle waits until the network has the objects of some cases. It ends without an error when time is up: the cases say

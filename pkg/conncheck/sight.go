@@ -32,6 +32,9 @@ type Sight struct {
 // readEvery is shorter than the ten seconds for which a flow lives without a packet.
 const readEvery = 3 * time.Second
 
+// readWithin bounds one reading. The test measures: unlike a person it has the time for a node that is busy with its cases.
+const readWithin = 2 * time.Minute
+
 // ParseExpected reads a place that is expected of all packets: hardware or software; empty: the table's.
 func ParseExpected(text string) (e Expected, ok bool) {
 	e, ok = map[string]Expected{"": {}, "hardware": {Hardware: true}, "software": {Because: offload.ReasonOutput}}[text]
@@ -49,7 +52,7 @@ func NewSight(s *snapshot.Snapshot, cluster *sysdump.Cluster, instead Expected) 
 	if err != nil {
 		return nil, err
 	}
-	sight := &Sight{agents: byexec.Agents{Cluster: cluster, Pods: pods}, devices: NewDevices(pods, offloads), instead: instead}
+	sight := &Sight{agents: byexec.Agents{Cluster: cluster, Pods: pods, Within: readWithin}, devices: NewDevices(pods, offloads), instead: instead}
 	sight.flows = func(ctx context.Context, node string, q flowapi.Query) (*flowapi.Flows, error) {
 		return sight.agents.Of(node).Flows(ctx, q)
 	}
@@ -76,6 +79,9 @@ type Trial struct {
 func (t Trial) Run(ctx context.Context, cases []Case) (*Outcome, error) {
 	env, err := t.Env(ctx, t.At)
 	if err != nil {
+		return nil, err
+	}
+	if err := t.Add(ctx, BlockPolicy(env)); err != nil {
 		return nil, err
 	}
 	if err := t.Settle(ctx, cases, env, t.Parallel); err != nil {
@@ -135,10 +141,12 @@ func (t Trial) ask(ctx context.Context, run Runner, sight *Sight, cases []Case) 
 	results = run.Run(ctx, together)
 	var compare []func()
 	for _, i := range alone {
-		legs := sight.witnesses(cases[i])
+		c, legs, begin := cases[i], sight.witnesses(cases[i]), time.Now()
 		before, err := sight.count(ctx, legs)
-		results = slices.Insert(results, i, run.Run(ctx, cases[i:i+1])[0])
-		after, late := sight.count(ctx, legs)
+		c.Lasts = lasts(time.Since(begin))
+		end := sight.follow(ctx, legs, before)
+		results = slices.Insert(results, i, run.Run(ctx, []Case{c})[0])
+		after, late := end()
 		if err = errors.Join(err, late); err != nil {
 			missing = append(missing, err.Error())
 			continue

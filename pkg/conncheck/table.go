@@ -7,7 +7,7 @@ type group struct {
 	rows []row
 }
 
-// groups is the table. docs/kubectl-offload.md says what each group is.
+// groups is the table. docs/kubectl-offload/test.md says what each group is.
 func groups() []group {
 	return []group{
 		{"pod-pod", podRows()},

@@ -46,6 +46,8 @@ const (
 	// ConfigHashKey holds the UID that the kubelet gave to a static pod; kubelet, on
 	// its mirror pod.
 	ConfigHashKey = "kubernetes.io/config.hash"
+	// LeaderVersionKey holds "v0.1.0 IDENTITY", of the process that wrote it; controller, on the Lease for which it leads.
+	LeaderVersionKey = "ovn-offload.io/leader-version"
 	// ACLLoggingKey holds {"deny":"alert","allow":"notice"}; user, on a Namespace.
 	ACLLoggingKey = "k8s.ovn.org/acl-logging"
 	// MaxAttachmentsKey holds a decimal number: how many attachments to secondary networks the pods may have together;

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -104,3 +105,12 @@ func (n Network) GatewaysGroup() string { return n.prefix() + "gateways" }
 
 // LocalnetsGroup is the port group of the ports of all localnets to their physical networks. The default network has it.
 const LocalnetsGroup = "localnets"
+
+// NodeVariable is the template variable of a node's address in a family, at which node ports answer.
+func NodeVariable(family Family) string { return "NODEIP_" + family.String() + "_0" }
+
+// AddressVariable is the template variable of an IPv6 address, with the same value on every node: in a template OVN reads the
+// colons of an address as separators.
+func AddressVariable(address netip.Addr) string {
+	return "ADDRESS." + strings.ReplaceAll(address.StringExpanded(), ":", "_")
+}

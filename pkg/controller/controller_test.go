@@ -80,6 +80,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 func emptyWorld(t testing.TB, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{t: t, server: ovsdbtest.Start(t, nb.Definition), client: fake.NewClientset(objects...), logs: &lockedBuffer{}, stop: func() {}}
+	apitest.RefuseReplaced(w.client)
 	w.server.Transact(`{"op":"insert","table":"NB_Global","row":{}}`)
 	t.Cleanup(func() { w.stop() })
 	return w

@@ -115,7 +115,9 @@ func (h *networkHistory) primaryStep() {
 	pick(h.r, []func(){
 		h.putMain,
 		func() {
-			h.gone(h.policies.Resource(kube.NADs()).Namespace("d").Delete(h.ctx(), "main", metav1.DeleteOptions{}))
+			if h.primary != contract.Layer3 { // as in setNAD
+				h.gone(h.policies.Resource(kube.NADs()).Namespace("d").Delete(h.ctx(), "main", metav1.DeleteOptions{}))
+			}
 		},
 		func() { h.putService(name) },
 		func() { h.gone(h.client.CoreV1().Services("d").Delete(h.ctx(), name, metav1.DeleteOptions{})) },

@@ -3,6 +3,7 @@ package flowapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -60,7 +61,7 @@ func get[T any](ctx context.Context, c Client, path string, parameters url.Value
 	}
 	response, err := c.HTTP.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("asking an agent: %w", err)
+		return nil, unanswered(err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	body := io.LimitReader(response.Body, maxAnswer)
@@ -77,6 +78,18 @@ func get[T any](ctx context.Context, c Client, path string, parameters url.Value
 		return nil, fmt.Errorf("reading the answer of %s: %w", address, err)
 	}
 	return out, nil
+}
+
+// unanswered is without the URL, which for an agent that is asked by a command in its pod is none of the network.
+func unanswered(err error) error {
+	var failed *url.Error
+	switch {
+	case !errors.As(err, &failed):
+		return fmt.Errorf("asking an agent: %w", err)
+	case failed.Timeout():
+		return fmt.Errorf("the agent has not answered in time: %w", failed.Err)
+	}
+	return fmt.Errorf("asking an agent: %w", failed.Err)
 }
 
 // Socket is where the agent serves the API to root on its node.

@@ -80,7 +80,18 @@ type Query struct {
 	TC bool
 	// Counters asks for those of the pods' representors, too.
 	Counters bool
+	// NoFlows asks for no flows: nothing is dumped. An agent of a former version gives flows nevertheless.
+	NoFlows bool
+	// IDs, separated by commas, chooses the flows with these UFIDs, of any pod or none. The agent waits for its next dump, at most
+	// MinPeriod; where it may not dump again by then, the flows are of the last dump. Their rules are asked for anew.
+	IDs string
 }
+
+// MaxIDs bounds the UFIDs of a Query.
+const MaxIDs = 200
+
+// NoRules is the Problem of all flows of a node whose Open vSwitch cannot be asked.
+const NoRules = "Open vSwitch before 3.4 does not tell the rules of a flow"
 
 // DefaultLimit and MaxLimit bound the flows of one answer.
 const (
@@ -113,7 +124,7 @@ type Flows struct {
 	// Unseen are flows beyond MaxLimit, which the agent did not keep.
 	Unseen int    `json:"unseen,omitempty"`
 	Flows  []Flow `json:"flows"`
-	// Ports are the representors of the pods of the query, if their counters were asked for. They are read after the dump.
+	// Ports are the representors of the pods of the query, if their counters were asked for. They are read after a dump.
 	Ports []Port `json:"ports,omitempty"`
 	// Missing is what a relay could not read, such as the names of the flows.
 	Missing []string `json:"missing,omitempty"`
@@ -187,8 +198,8 @@ type Way struct {
 	Drops bool `json:"drops,omitempty"`
 	// For is the pod whose MAC address the dropped packets have.
 	For *End `json:"for,omitempty"`
-	// Stale: no flow hands packets on to this one any more, because the rules have changed. What it says is of the past, and
-	// it ends after ten seconds without packets.
+	// Stale: no flow hands packets on to this one any more, because the rules have changed, or it has ended while it was read. What it
+	// says is of the past; the former ends after ten seconds without packets.
 	Stale bool `json:"stale,omitempty"`
 }
 
@@ -233,6 +244,9 @@ type Why struct {
 
 // TCRule is the rule of TC that a flow is, as "tc -s filter show" has it.
 type TCRule struct {
+	// Device has the rule, and Chain is the identifier of what the packets have met before (recirc_id of the flow).
+	Device   string `json:"device,omitempty"`
+	Chain    uint32 `json:"chain,omitempty"`
 	Priority uint16 `json:"priority,omitempty"`
 	Handle   uint32 `json:"handle,omitempty"`
 	// InHardware: the driver has taken the rule (in_hw).
@@ -266,5 +280,21 @@ type Name struct {
 	// Objects are the Kubernetes objects that own the row. Several: rows whose UUIDs begin with the same 32 bits.
 	Objects []string `json:"objects,omitempty"`
 	// Problem says why there is no name.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Asked is what the NIC's driver says about a flow that it refused, whose rule of TC the agent's command offers it once more.
+type Asked struct {
+	ID string `json:"id"`
+	// Port and Priority are where the rule was offered, and deleted.
+	Port     string `json:"port,omitempty"`
+	Priority uint16 `json:"priority,omitempty"`
+	// Taken: the driver took the rule this time.
+	Taken bool `json:"taken,omitempty"`
+	// Text is the driver's, as the kernel gives it. Error is the kernel's name of the error, which a link of tunnels does not have.
+	// Not taken, either may be absent.
+	Text  string `json:"text,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Problem says why the driver was not asked.
 	Problem string `json:"problem,omitempty"`
 }

@@ -54,7 +54,7 @@ func TestClient_GetsWhatTheHandlerServes(t *testing.T) {
 	if got, err := c.Summary(ctx, true); err != nil || !source.fresh || cmp.Diff(wantSummary, got) != "" {
 		t.Errorf("fresh %v, %v\n%s", source.fresh, err, cmp.Diff(wantSummary, got))
 	}
-	q := Query{Namespace: "shop", Pod: "web", All: true, Limit: 5, Why: true, TC: true, Counters: true}
+	q := Query{Namespace: "shop", Pod: "web", All: true, Limit: 5, Why: true, TC: true, Counters: true, NoFlows: true, IDs: "u1,u2"}
 	wantFlows, _ := (&fake{}).Flows(ctx, q)
 	got, err := c.Flows(ctx, q)
 	if diff := cmp.Diff(wantFlows, got); err != nil || diff != "" {
@@ -81,7 +81,7 @@ func TestClient_GetsWhatTheHandlerServes(t *testing.T) {
 
 func TestHandler_RefusesWrongQueries(t *testing.T) {
 	handler := Handler(&fake{})
-	for _, path := range []string{"/v1/flows?limit=0", "/v1/flows?limit=x", "/v1/flows?limit=20001", "/v1/flows?pod=web"} {
+	for _, path := range []string{"/v1/flows?limit=0", "/v1/flows?limit=x", "/v1/flows?limit=20001", "/v1/flows?pod=web", "/v1/flows?ids=" + strings.Repeat("u,", MaxIDs)} {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if w.Code != http.StatusBadRequest {
@@ -92,5 +92,46 @@ func TestHandler_RefusesWrongQueries(t *testing.T) {
 	handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/flows", nil))
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
+	}
+}
+
+// TestClient_SaysThatAnAgentDoesNotAnswer, without a URL.
+func TestClient_SaysThatAnAgentDoesNotAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("fresh") {
+			<-r.Context().Done()
+		}
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(server.Close)
+	client := Client{URL: server.URL, HTTP: &http.Client{Timeout: 200 * time.Millisecond}}
+	for fresh, want := range map[bool]string{true: "the agent has not answered in time: ", false: "asking an agent: EOF"} {
+		if _, err := client.Summary(t.Context(), fresh); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "http://") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestHandler_OnlyReads: what changes anything for a moment, as asking a driver does, is no part of the API. The control is a question.
+func TestHandler_OnlyReads(t *testing.T) {
+	status := func(method, path string) int {
+		w := httptest.NewRecorder()
+		Handler(&fake{}).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		return w.Code
+	}
+	for _, path := range []string{SummaryPath, FlowsPath, FlowsPath + "/ufid:u%201/why"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			if got := status(method, path); got != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %d", method, path, got)
+			}
+		}
+		if got := status(http.MethodGet, path); got != http.StatusOK {
+			t.Errorf("GET %s: %d", path, got)
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if got := status(method, FlowsPath+"/u1/ask-driver"); got != http.StatusNotFound {
+			t.Errorf("%s to ask a driver: %d", method, got)
+		}
 	}
 }

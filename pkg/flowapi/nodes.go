@@ -84,6 +84,16 @@ func Joined(answers []*Flows) (flows []Flow) {
 	return flows
 }
 
+// Each points to the flows of all answers.
+func Each(answers ...*Flows) (flows []*Flow) {
+	for _, got := range answers {
+		for i := range got.Flows {
+			flows = append(flows, &got.Flows[i])
+		}
+	}
+	return flows
+}
+
 // nodesAtOnce bounds the agents that are asked at the same time.
 const nodesAtOnce = 16
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 )
 
 // The paths of the API.
@@ -30,7 +31,7 @@ func (r Refused) Error() string { return r.Text }
 // Handler serves a Source. It does not ask who the caller is: see Guard.
 //
 //	GET /v1/summary?fresh=true
-//	GET /v1/flows?namespace=&pod=&all=&limit=&why=&counters=
+//	GET /v1/flows?namespace=&pod=&all=&limit=&why=&tc=&counters=&flows=false&ids=
 //	GET /v1/flows/{id}/why
 func Handler(from Source) http.Handler {
 	mux := http.NewServeMux()
@@ -72,7 +73,7 @@ func answer(w http.ResponseWriter, what any, err error) {
 // Values are the parameters of a request for flows.
 func (q Query) Values() url.Values {
 	v := url.Values{}
-	for key, value := range map[string]string{"namespace": q.Namespace, "pod": q.Pod} {
+	for key, value := range map[string]string{"namespace": q.Namespace, "pod": q.Pod, "ids": q.IDs} {
 		if value != "" {
 			v.Set(key, value)
 		}
@@ -81,6 +82,9 @@ func (q Query) Values() url.Values {
 		if value {
 			v.Set(key, "true")
 		}
+	}
+	if q.NoFlows {
+		v.Set("flows", "false")
 	}
 	if q.Limit > 0 {
 		v.Set("limit", strconv.Itoa(q.Limit))
@@ -91,7 +95,7 @@ func (q Query) Values() url.Values {
 func parseQuery(v url.Values) (Query, error) {
 	q := Query{
 		Namespace: v.Get("namespace"), Pod: v.Get("pod"), All: v.Get("all") == "true", Why: v.Get("why") == "true", TC: v.Get("tc") == "true",
-		Counters: v.Get("counters") == "true", Limit: DefaultLimit,
+		Counters: v.Get("counters") == "true", NoFlows: v.Get("flows") == "false", IDs: v.Get("ids"), Limit: DefaultLimit,
 	}
 	if text := v.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)
@@ -99,6 +103,9 @@ func parseQuery(v url.Values) (Query, error) {
 			return Query{}, fmt.Errorf("limit %q is not a number from 1 to %d", text, MaxLimit)
 		}
 		q.Limit = limit
+	}
+	if n := strings.Count(q.IDs, ",") + 1; n > MaxIDs {
+		return Query{}, fmt.Errorf("%d UFIDs, at most %d", n, MaxIDs)
 	}
 	if q.Pod != "" && q.Namespace == "" {
 		return Query{}, errors.New("a pod without its namespace")

@@ -161,5 +161,8 @@ func Unnamed(f flowapi.Flow) string {
 			stages = append(stages, r.Name.Stage)
 		}
 	}
+	if len(stages) == 0 {
+		return "the databases of OVN were not asked about its rules"
+	}
 	return "its rules are of no object: " + strings.Join(stages, ", ")
 }

@@ -24,12 +24,12 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
-// NameAll names the rules of flows with programs of OVN.
-func NameAll(ctx context.Context, run trace.Run, flows []*flowapi.Flow) error {
-	if err := Add(ctx, Databases{Programs(run)}, flows); err != nil {
-		return fmt.Errorf("names of flows: %w", err)
+// NameAll is AddAll with programs of OVN.
+func NameAll(ctx context.Context, run trace.Run, agents flowapi.Sources, flows []*flowapi.Flow) (missing []string, err error) {
+	if missing, err = AddAll(ctx, Databases{Programs(run)}, agents, flows); err != nil {
+		return nil, fmt.Errorf("names of flows: %w", err)
 	}
-	return nil
+	return missing, nil
 }
 
 // Asker names the rules with cookies. What has no row has a name with a Problem.

@@ -141,6 +141,9 @@ func TestName_SaysWhereTheChainBreaks(t *testing.T) {
 	if why := Unnamed(flowapi.Flow{Why: &flowapi.Why{Problem: "Cache was not found."}}); why != "Cache was not found." {
 		t.Error(why)
 	}
+	if why := Unnamed(flowapi.Flow{Why: &flowapi.Why{Rules: []flowapi.Rule{{Cookie: 1}}}}); !strings.Contains(why, "were not asked") {
+		t.Error(why)
+	}
 }
 
 // TestName_KeepsCollisions: two rows with one beginning are both named, never one of them.

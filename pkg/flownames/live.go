@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// readEvery is the least time between two readings of the Southbound, whatever the number of cookies that it does not have.
+	// readEvery is the longest rest between two readings of the Southbound while cookies are missing. It is 20 times what a reading takes if
+	// that is shorter.
 	readEvery = 10 * time.Second
 	// keptFor is how long the index stays in memory without a question.
 	keptFor = 5 * time.Minute
@@ -39,7 +40,7 @@ type Live struct {
 	flows  []logicalFlow          // by key
 	others map[uint32][]trace.Row // of other tables
 	read   time.Time              // zero: nothing is kept
-	tried  time.Time              // failed is of then
+	next   time.Time              // of the next reading; failed is of the last one
 	failed error
 	forget *time.Timer
 }
@@ -69,9 +70,10 @@ func (l *Live) Southbound(ctx context.Context, beginnings map[string]bool) (map[
 	found := l.find(beginnings)
 	missing := len(beginnings) - len(found)
 	l.misses.Add(float64(missing))
-	if missing > 0 && time.Since(l.tried) >= readEvery {
-		l.tried = time.Now()
+	if missing > 0 && !time.Now().Before(l.next) {
+		begun := time.Now()
 		l.failed = l.readAll(ctx)
+		l.next = time.Now().Add(min(20*time.Since(begun), readEvery))
 		found = l.find(beginnings)
 	}
 	if missing > 0 && l.failed != nil {
@@ -87,7 +89,7 @@ func (l *Live) Southbound(ctx context.Context, beginnings map[string]bool) (map[
 func (l *Live) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.flows, l.others, l.read, l.tried = nil, nil, time.Time{}, time.Time{}
+	l.flows, l.others, l.read, l.next = nil, nil, time.Time{}, time.Time{}
 }
 
 // readAll makes the index. Cookies of rows that are gone meanwhile are gone from it.

@@ -43,11 +43,23 @@ type Plan struct {
 	*trace.Computed
 }
 
+// Sends says why nothing can be sent in the name of a source.
+func Sends(source string) error {
+	if !strings.HasPrefix(source, "pod/") {
+		return noPod(source)
+	}
+	return nil
+}
+
+func noPod(source string) error {
+	return fmt.Errorf("%s is no pod with a network of its own: --inject sends in the name of such a pod", source)
+}
+
 // NewPlan finds the pods of the ends.
 func NewPlan(c trace.Connection, of *trace.Computed, pods []corev1.Pod, count int) (p Plan, err error) {
 	at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return "pod/"+pod.Namespace+"/"+pod.Name == c.From })
 	if at < 0 {
-		return p, fmt.Errorf("%s is no pod: --inject sends in the name of a pod", c.From)
+		return p, noPod(c.From)
 	}
 	p = Plan{Sender: pods[at], Computed: of}
 	if p.Packets, err = NewPackets(c, count, of.Path.Backends()); err != nil {

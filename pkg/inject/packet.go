@@ -78,16 +78,7 @@ func (p Packets) Filter() string {
 }
 
 // Where is the target as trace reads it.
-func (p Packets) Where() string {
-	if p.Protocol == "icmp" {
-		return p.To + "/icmp"
-	}
-	to := p.To
-	if strings.Contains(to, ":") { // an address of IPv6
-		to = "[" + to + "]"
-	}
-	return fmt.Sprintf("%s:%d/%s", to, p.Target.Port(), p.Protocol)
-}
+func (p Packets) Where() string { return trace.TargetText(p.To, p.Protocol, p.Target.Port()) }
 
 // Says is what the receiver sees.
 func (p Packets) Says() string {

@@ -188,6 +188,8 @@ func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 			d.claim(r, h)
 			decided, warning = h.decide(decided, warning)
 			d.Warning = cmp.Or(warning, d.Warning)
+		} else if isStale(pod, r, err) {
+			decided, _ = contract.SetNetwork(decided, attachmentOwner(pod, r).NetworkKey(), nil) // nil is JSON
 		}
 		d.refuse(r, err)
 		errs = append(errs, err)
@@ -196,6 +198,12 @@ func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 		d.Annotations = map[string]string{contract.PodNetworksKey: decided}
 	}
 	return d, errors.Join(errs...)
+}
+
+// isStale says that what the annotation of a pod has of a further network is not the pod's any more: another pod has got it while the
+// network was absent. A pod that runs uses it nevertheless.
+func isStale(pod *corev1.Pod, r Request, err error) bool {
+	return r.Network.Name != "" && len(pod.Status.PodIPs) == 0 && !errors.Is(err, reconcile.ErrNotReady)
 }
 
 // admit leaves out the attachments that a pod does not have yet, if these are beyond the quota of its namespace. A pod gets all

@@ -3,6 +3,7 @@ package ipam
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -359,6 +360,35 @@ func TestFurther_RunningPodStaysOnItsNetwork(t *testing.T) {
 			t.Errorf("the fresh pod is on %+v", on)
 		}
 		a.rebuild([]*corev1.Node{node}, []*corev1.Pod{pod, fresh}, nil)
+	}
+}
+
+// TestFurther_AnotherPodHasWhatWasRecorded: while a network was absent a pod lost what its annotation says, and another has it now. A
+// controller that begins anew gives it to no other pod. A pod that runs keeps the entry, which it uses.
+func TestFurther_AnotherPodHasWhatWasRecorded(t *testing.T) {
+	for _, runs := range []bool{false, true} {
+		a, _ := withTenants(t, tenant(t, "blue", contract.Layer2, "10.1.0.0/24"))
+		node := newNode("n1", 1)
+		decideNode(t, a, node)
+		first := attached(newPod("first", "n1", 2), `[{"name":"blue","ips":["10.1.0.8"]}]`)
+		second := attached(newPod("second", "n1", 3), `[{"name":"blue","ips":["10.1.0.8"]}]`)
+		decidePod(t, a, first, node)
+		a.Addresses.Release(owner(first).On("ns/blue"), first.UID)
+		decidePod(t, a, second, node)
+		if runs {
+			first.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.4"}}
+		}
+		d, err := a.Pod(first, node)
+		if err == nil || runs != (d.Annotations == nil) {
+			t.Fatalf("runs %t: %+v, %v", runs, d, err)
+		}
+		maps.Copy(first.Annotations, d.Annotations)
+		if is := first.Annotations[contract.PodNetworksKey]; contract.HasKey(is, "ns/blue") != runs || !contract.HasKey(is, contract.DefaultNetwork) {
+			t.Errorf("runs %t: %s", runs, is)
+		}
+		if a.rebuild([]*corev1.Node{node}, []*corev1.Pod{first, second}, nil); !runs && a.Allocated(second, "ns/blue") == nil {
+			t.Error("a new controller takes the address from the pod that has it")
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/inject"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
@@ -69,10 +70,11 @@ func (r Reader) AddEnds(ctx context.Context, s *snapshot.Snapshot, flows []flowa
 	if err != nil {
 		return err
 	}
-	return r.addPods(ctx, s, pods)
+	return r.AddPods(ctx, s, pods)
 }
 
-func (r Reader) addPods(ctx context.Context, s *snapshot.Snapshot, pods []snapshot.Selected) error {
+// AddPods reads further pods.
+func (r Reader) AddPods(ctx context.Context, s *snapshot.Snapshot, pods []snapshot.Selected) error {
 	if r.IsArchive || len(pods) == 0 {
 		return nil
 	}
@@ -102,12 +104,15 @@ func (r Reader) Between(ctx context.Context, inNamespace, source, target string,
 		return nil, err
 	}
 	var hosts []snapshot.Selected
+	for _, node := range trace.Hosts(source, target) {
+		hosts = append(hosts, snapshot.Selected{Fields: "spec.nodeName=" + node})
+	}
 	for _, pod := range found {
 		if node := pod.Spec.NodeName; pod.Namespace != r.System && node != "" {
 			hosts = append(hosts, snapshot.Selected{Fields: "spec.nodeName=" + node})
 		}
 		if _, primary := contract.PrimaryOf(pod.Annotations[contract.PodNetworksKey]); primary != nil && address.IsValid() {
-			return s, r.addPods(ctx, s, []snapshot.Selected{{}}) // the API server has no list by addresses of such networks
+			return s, r.AddPods(ctx, s, []snapshot.Selected{{}}) // the API server has no list by addresses of such networks
 		}
 	}
 	if address.IsValid() {
@@ -117,7 +122,7 @@ func (r Reader) Between(ctx context.Context, inNamespace, source, target string,
 		}
 		hosts = append(hosts, at)
 	}
-	return s, r.addPods(ctx, s, hosts)
+	return s, r.AddPods(ctx, s, hosts)
 }
 
 // hostOf are the pods of the node whose subnet has an address.
@@ -129,10 +134,10 @@ func hostOf(s *snapshot.Snapshot, address netip.Addr) (snapshot.Selected, error)
 	return snapshot.Selected{Fields: "spec.nodeName=" + node}, err
 }
 
-// AddEndpoints reads the pods at endpoints of the default network, and at most those of maxEndpoints.
+// AddEndpoints reads the pods at endpoints of the default network, and at most those of inject.MostReceivers.
 func (r Reader) AddEndpoints(ctx context.Context, s *snapshot.Snapshot, endpoints []netip.AddrPort) error {
 	var pods []snapshot.Selected
-	for _, at := range endpoints[:min(len(endpoints), maxEndpoints)] {
+	for _, at := range endpoints[:min(len(endpoints), inject.MostReceivers)] {
 		more, err := hostOf(s, at.Addr())
 		if err != nil {
 			return err
@@ -141,11 +146,8 @@ func (r Reader) AddEndpoints(ctx context.Context, s *snapshot.Snapshot, endpoint
 			pods = append(pods, more)
 		}
 	}
-	return r.addPods(ctx, s, pods)
+	return r.AddPods(ctx, s, pods)
 }
-
-// maxEndpoints bounds the nodes whose pods are read for a service.
-const maxEndpoints = 8
 
 // maxHosts are so many nodes that not all are asked.
 const maxHosts = 64

@@ -88,13 +88,9 @@ func (n *NS) cpuHit(index int) (packets uint64, has bool, err error) {
 	var message statsRequest
 	binary.NativeEndian.PutUint32(message[indexInMessage:], uint32(index))
 	binary.NativeEndian.PutUint32(message[filterInMessage:], 1<<(offloadStats-1))
-	var answers [][]byte
-	err = inside(n, func() (err error) {
-		request := nl.NewNetlinkRequest(unix.RTM_GETSTATS, unix.NLM_F_REQUEST)
-		request.AddData(&message)
-		answers, err = request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWSTATS)
-		return err
-	})
+	request := nl.NewNetlinkRequest(unix.RTM_GETSTATS, unix.NLM_F_REQUEST)
+	request.AddData(&message)
+	answers, err := n.RouteRequest(request, unix.RTM_NEWSTATS)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODATA) {
 		return 0, false, nil
 	}

@@ -13,8 +13,8 @@ var (
 	FromDevlinkPort = fromDevlinkPort
 	GroupSocket     = groupSocket
 	Inside          = inside
+	ParseAck        = parseAck
 	ParseCPUHit     = parseCPUHit
-	ParseFlowRule   = parseFlowRule
 	Uevents         = uevents
 )
 

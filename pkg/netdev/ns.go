@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
@@ -93,6 +94,15 @@ func inside(n *NS, f func() error) error {
 		done <- f()
 	}()
 	return <-done
+}
+
+// RouteRequest sends a request of rtnetlink in the namespace, and gives the answers of a kind.
+func (n *NS) RouteRequest(request *nl.NetlinkRequest, answers uint16) (out [][]byte, err error) {
+	err = inside(n, func() error {
+		out, err = request.Execute(unix.NETLINK_ROUTE, answers)
+		return err
+	})
+	return out, err
 }
 
 func writeDifferent(file, value string) error {

@@ -83,6 +83,15 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	return d, nil
 }
 
+// next is when the flows may be dumped again. A long dump stretches the period: viewers take at most 5 % of the main thread of
+// ovs-vswitchd. The sampler, which always runs, takes 1 %.
+func (d *dump) next() time.Time {
+	if d == nil {
+		return time.Time{}
+	}
+	return d.taken.Add(max(flowapi.MinPeriod, offload.Rest(d.took, 20)))
+}
+
 // markStale finds the flows to which no other one hands packets on. Where ovs-vswitchd handles packets of a port itself, it does
 // so without a flow that says it.
 func markStale(flows []numbered) {
@@ -151,6 +160,28 @@ func (d *dump) choose(q flowapi.Query) []int {
 		}
 	}
 	return numbers(chosen)
+}
+
+// with gives the numbers of the flows that have one of the UFIDs.
+func (d *dump) with(ids map[string]bool) (out []int) {
+	for i := range d.flows {
+		if ids[d.flows[i].ID] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// idsOf are the UFIDs of a query; nil: it has none.
+func idsOf(q flowapi.Query) map[string]bool {
+	if q.IDs == "" {
+		return nil
+	}
+	ids := map[string]bool{}
+	for id := range strings.SplitSeq(q.IDs, ",") {
+		ids[id] = true
+	}
+	return ids
 }
 
 func chooses(q flowapi.Query, f *flowapi.Flow) bool {

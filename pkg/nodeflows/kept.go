@@ -2,6 +2,7 @@ package nodeflows
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -56,6 +57,13 @@ func (k *keptRules) get(f *flowapi.Flow) *flowapi.Why {
 	}
 	why := *kept.why
 	return &why
+}
+
+// forget has the rules of flows asked for again.
+func (k *keptRules) forget(ids map[string]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.of, func(id string, _ keptRule) bool { return ids[id] })
 }
 
 // keep remembers an answer with rules.

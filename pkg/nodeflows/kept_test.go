@@ -1,6 +1,7 @@
 package nodeflows
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,31 @@ func TestWhy_AsksOnceWhileAFlowLives(t *testing.T) {
 		look()
 		if len(v.detraces) != 2*flows {
 			t.Errorf("after a minute: %d questions, want %d", len(v.detraces), 2*flows)
+		}
+	})
+}
+
+// TestFlows_LooksAgainByUFID: at a later dump, with rules that are asked for anew. A flow that has ended is not there.
+func TestFlows_LooksAgainByUFID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vswitchd{detrace: func([]string) (string, error) { return rules, nil }}
+		s := testSource(v)
+		if _, err := s.Flows(t.Context(), flowapi.Query{Why: true, All: true}); err != nil {
+			t.Fatal(err)
+		}
+		v.detraces = nil
+		const id = "aaaaaaaa-0000-0000-0000-00000000000"
+		begun := time.Now()
+		got, err := s.Flows(t.Context(), flowapi.Query{Why: true, IDs: id + "4," + id + "9"})
+		if err != nil || !slices.Equal(ids(got), []string{"4"}) || len(v.detraces) != 1 {
+			t.Fatalf("%v, %v, asked for %v", ids(got), err, v.detraces)
+		}
+		if v.dumps != 2 || time.Since(begun) != flowapi.MinPeriod {
+			t.Errorf("%d dumps after %s", v.dumps, time.Since(begun))
+		}
+		s.newest.took = time.Minute // no dump may be made for long
+		if got, err = s.Flows(t.Context(), flowapi.Query{Why: true, IDs: id + "4"}); err != nil || len(got.Flows) != 1 || v.dumps != 2 || time.Since(begun) != 2*flowapi.MinPeriod {
+			t.Errorf("%v, %v, %d dumps after %s", got, err, v.dumps, time.Since(begun))
 		}
 	})
 }

@@ -35,7 +35,7 @@ func (r *reconstruction) add(ctx context.Context, why *flowapi.Why) error {
 			return err
 		}
 	}
-	text, err := r.ask(ctx, "ofproto/trace", withNumber(key, r.ports))
+	text, err := r.ask(ctx, "ofproto/trace", traceable(key, r.ports))
 	refused := (*unixctl.Refused)(nil)
 	if err != nil && !errors.As(err, &refused) {
 		return fmt.Errorf("tracing flow %s: %w", why.ID, err)
@@ -72,8 +72,10 @@ func (r *reconstruction) readPorts(ctx context.Context) error {
 	return nil
 }
 
-// withNumber names the port of a match by its number: ofproto/trace takes a name that begins with a digit for a number.
-func withNumber(key string, ports map[string]string) string {
+// traceable is a match as ofproto/trace reads it. It takes a name of a port that begins with a digit for a number, and has other
+// words for the ports of ct_tuple6 than dpctl/dump-flows writes (lib/odp-util.c of Open vSwitch 3.5).
+func traceable(key string, ports map[string]string) string {
+	key = strings.ReplaceAll(strings.ReplaceAll(key, "src_port=", "tp_src="), "dst_port=", "tp_dst=")
 	before, rest, ok := strings.Cut(key, "in_port(")
 	name, after, closed := strings.Cut(rest, ")")
 	if number := ports[name]; ok && closed && number != "" {

@@ -87,6 +87,15 @@ func TestWhy_NamesPortsByTheirNumbers(t *testing.T) {
 	})
 }
 
+// TestTraceable_HasTheWordsOfTheParser: ovs-vswitchd 3.5 writes other words for the ports of ct_tuple6 than it reads.
+func TestTraceable_HasTheWordsOfTheParser(t *testing.T) {
+	const written = "in_port(1e67),ct_tuple6(src=fd61::3/::,dst=fd61::5/::,proto=17/0,src_port=50706/0,dst_port=8080/0),udp(src=50706/0,dst=8080/0)"
+	const want = "in_port(17),ct_tuple6(src=fd61::3/::,dst=fd61::5/::,proto=17/0,tp_src=50706/0,tp_dst=8080/0),udp(src=50706/0,dst=8080/0)"
+	if got := traceable(written, map[string]string{"1e67": "17"}); got != want {
+		t.Error(got)
+	}
+}
+
 // TestWhy_ReconstructsRulesOfOnePacket: ovs-vswitchd never knows the rules of a flow that had one packet.
 func TestWhy_ReconstructsRulesOfOnePacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/tcrule"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 )
 
@@ -33,7 +34,7 @@ type Config struct {
 	// Counters reads those of a representor.
 	Counters func(port string) (netdev.Counters, error)
 	// Rules reads the rules of TC of the flows that come in by a port.
-	Rules  func(port string) ([]netdev.FlowRule, error)
+	Rules  func(port string) ([]tcrule.Rule, error)
 	Logger *slog.Logger
 }
 
@@ -77,11 +78,24 @@ func (s *Source) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, err
 
 // Flows implements flowapi.Source.
 func (s *Source) Flows(ctx context.Context, q flowapi.Query) (*flowapi.Flows, error) {
+	if q.NoFlows {
+		return &flowapi.Flows{Node: s.cfg.Node, Taken: time.Now(), Flows: []flowapi.Flow{}, Ports: s.ports(q)}, nil
+	}
+	ids := idsOf(q)
+	if ids != nil {
+		if err := s.rest(ctx); err != nil {
+			return nil, err
+		}
+		s.kept.forget(ids)
+	}
 	d, err := s.dump(ctx)
 	if err != nil {
 		return nil, err
 	}
-	chosen := d.choose(q)
+	chosen := d.with(ids)
+	if ids == nil {
+		chosen = d.choose(q)
+	}
 	out := &flowapi.Flows{Node: s.cfg.Node, Taken: d.taken, Matched: len(chosen), Flows: []flowapi.Flow{}}
 	limit := q.Limit
 	if limit <= 0 {
@@ -92,9 +106,7 @@ func (s *Source) Flows(ctx context.Context, q flowapi.Query) (*flowapi.Flows, er
 		f.Node = s.cfg.Node
 		out.Flows = append(out.Flows, f)
 	}
-	if q.Counters {
-		out.Ports = s.ports(q)
-	}
+	out.Ports = s.ports(q)
 	if q.Why {
 		err = s.explain(ctx, d, out.Flows)
 	}
@@ -104,8 +116,11 @@ func (s *Source) Flows(ctx context.Context, q flowapi.Query) (*flowapi.Flows, er
 	return out, err
 }
 
-// ports reads the counters of the representors of pods.
+// ports reads the counters of the representors of pods, if a query asks for them.
 func (s *Source) ports(q flowapi.Query) (ports []flowapi.Port) {
+	if !q.Counters {
+		return nil
+	}
 	for _, p := range s.cfg.State().Ports {
 		end := endOf(p.Name, p.Pod)
 		if !p.Function || !wanted(q, end) {
@@ -138,6 +153,19 @@ func (s *Source) Why(ctx context.Context, id string) (*flowapi.Why, error) {
 	return one[0].Why, err
 }
 
+// rest waits until a new dump may be made, but no longer than the least time between two.
+func (s *Source) rest(ctx context.Context) error {
+	s.mu.Lock()
+	next := s.newest.next()
+	s.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(min(time.Until(next), flowapi.MinPeriod)):
+		return nil
+	}
+}
+
 // kept is how long a dump stays in memory without a caller.
 const kept = flowapi.RateSpan
 
@@ -152,8 +180,7 @@ func (s *Source) dump(ctx context.Context) (*dump, error) {
 	s.mu.Lock()
 	last := s.newest
 	s.mu.Unlock()
-	// A long dump stretches the period: viewers take at most 5 % of the main thread of ovs-vswitchd. The sampler, which always runs, takes 1 %.
-	if last != nil && time.Since(last.taken) < max(flowapi.MinPeriod, 20*last.took) {
+	if last.next().After(time.Now()) {
 		return last, nil
 	}
 	defer s.spent("dump", time.Now())

@@ -145,9 +145,11 @@ func TestSource_ChoosesFlowsOfPodsWithTheirWay(t *testing.T) {
 	}
 }
 
-// TestSource_ReadsCountersOfRepresentors: of the pods that are asked for, and only if they are asked for.
+// TestSource_ReadsCountersOfRepresentors: of the pods that are asked for, and only if they are asked for. Without flows nothing
+// is dumped for them.
 func TestSource_ReadsCountersOfRepresentors(t *testing.T) {
-	s := testSource(&vswitchd{})
+	v := &vswitchd{}
+	s := testSource(v)
 	var fails error
 	read := 0
 	s.cfg.Counters = func(port string) (netdev.Counters, error) {
@@ -176,6 +178,16 @@ func TestSource_ReadsCountersOfRepresentors(t *testing.T) {
 		if diff := cmp.Diff(c.want, got.Ports); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
+	}
+	before := v.dumps
+	alone := testSource(v)
+	alone.cfg.Counters = s.cfg.Counters
+	for noFlows, want := range map[bool]int{true: 0, false: 1} {
+		got, err := alone.Flows(t.Context(), flowapi.Query{Counters: true, NoFlows: noFlows})
+		if err != nil || len(got.Ports) != 1 || (len(got.Flows) > 0) == noFlows || v.dumps-before != want {
+			t.Errorf("without flows %v: %+v, %v, %d dumps", noFlows, got, err, v.dumps-before)
+		}
+		before = v.dumps
 	}
 }
 

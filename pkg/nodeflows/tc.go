@@ -2,7 +2,7 @@ package nodeflows
 
 import (
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/tcrule"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 )
 
@@ -18,7 +18,7 @@ func (s *Source) addTC(flows []flowapi.Flow) {
 		port := f.From.Port
 		if _, known := read[port]; !known {
 			rules, err := s.cfg.Rules(port)
-			read[port] = byFlow(rules)
+			read[port] = byFlow(port, rules)
 			if err != nil {
 				problems[port] = err.Error()
 			}
@@ -34,10 +34,10 @@ func (s *Source) addTC(flows []flowapi.Flow) {
 	}
 }
 
-func byFlow(rules []netdev.FlowRule) map[string]*flowapi.TCRule {
+func byFlow(port string, rules []tcrule.Rule) map[string]*flowapi.TCRule {
 	out := make(map[string]*flowapi.TCRule, len(rules))
 	for _, r := range rules {
-		out[r.Flow] = &flowapi.TCRule{Priority: r.Priority, Handle: r.Handle, InHardware: r.InHardware, Packets: r.Hardware}
+		out[r.Flow] = &flowapi.TCRule{Device: port, Chain: r.Chain, Priority: r.Priority, Handle: r.Handle, InHardware: r.InHardware, Packets: r.Hardware}
 	}
 	return out
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/tcrule"
 )
 
 // TestSource_FindsTheRuleOfTCByTheUFID: only if it is asked for, of flows that are in TC, and once for the flows of a port. Rules of
 // other flows are not taken, and what cannot be read is said.
 func TestSource_FindsTheRuleOfTCByTheUFID(t *testing.T) {
 	const second, third = "aaaaaaaa-0000-0000-0000-000000000002", "aaaaaaaa-0000-0000-0000-000000000003"
-	rules := map[string][]netdev.FlowRule{
+	rules := map[string][]tcrule.Rule{
 		"genev_sys_6081": {
-			{Flow: second, Priority: 2, Handle: 1, InHardware: true, Hardware: 41},
+			{Flow: second, Chain: 5, Priority: 2, Handle: 1, InHardware: true, Hardware: 41},
 			{Flow: third, Priority: 9, Handle: 9}, // of another port
 		},
 	}
 	none := &flowapi.TCRule{Problem: "TC has no rule of the flow on rep1 now"}
-	found := &flowapi.TCRule{Priority: 2, Handle: 1, InHardware: true, Packets: 41}
+	found := &flowapi.TCRule{Device: "genev_sys_6081", Chain: 5, Priority: 2, Handle: 1, InHardware: true, Packets: 41}
 	for name, c := range map[string]struct {
 		q     flowapi.Query
 		fails error
@@ -39,7 +39,7 @@ func TestSource_FindsTheRuleOfTCByTheUFID(t *testing.T) {
 			return "cookie=0x1, table_id=5, duration=1s, priority=7,ip,actions=drop", nil
 		}})
 		read := 0
-		s.cfg.Rules = func(port string) ([]netdev.FlowRule, error) {
+		s.cfg.Rules = func(port string) ([]tcrule.Rule, error) {
 			read++
 			if c.fails != nil {
 				return nil, c.fails

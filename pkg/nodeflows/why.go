@@ -99,7 +99,7 @@ func (s *Source) detrace(ctx context.Context, id, thread string) (_ *flowapi.Why
 	var refused *unixctl.Refused
 	switch {
 	case errors.As(err, &refused) && strings.Contains(refused.Text, "not a valid command"):
-		why.Problem = "Open vSwitch before 3.4 does not tell the rules of a flow"
+		why.Problem = flowapi.NoRules
 		return why, false, nil
 	case errors.As(err, &refused):
 		text = refused.Text

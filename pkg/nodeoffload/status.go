@@ -52,16 +52,12 @@ func Status(f Facts) v1alpha1.NodeOffloadStatus {
 	if f.Away != "" {
 		problems = append(problems, f.Away)
 	}
-	pfOf := map[string]string{}
 	if f.Inventory != nil {
 		problems = append(problems, f.Inventory.Problems...)
 		for i := range f.Inventory.PFs {
 			pf := &f.Inventory.PFs[i]
 			if !offloads(pf) {
 				continue
-			}
-			for j := range pf.VFs {
-				pfOf[pf.VFs[j].Name] = pf.Name
 			}
 			d := device(pf, used, f.Reserved)
 			s.DeviceCount++
@@ -74,7 +70,7 @@ func Status(f Facts) v1alpha1.NodeOffloadStatus {
 			}
 		}
 	}
-	s.UsedVFs, s.UsedVFsOmitted = usedVFs(f.Claims, pfOf)
+	s.UsedVFs, s.UsedVFsOmitted = usedVFs(f.Claims, f.Inventory)
 	problems = append(problems, damaged(f.Damaged)...)
 	s.Policies = f.Policies[:min(len(f.Policies), maxPolicies)]
 	problems = append(problems, policyProblems(s.Policies)...)
@@ -129,12 +125,18 @@ func add(sum *v1alpha1.VFCount, n v1alpha1.VFCount) {
 }
 
 // usedVFs takes the claims in the order of their devices.
-func usedVFs(claims []ledger.Claim, pfOf map[string]string) (list []v1alpha1.UsedVF, omitted int) {
+func usedVFs(claims []ledger.Claim, inventory *vf.Inventory) (list []v1alpha1.UsedVF, omitted int) {
 	for _, c := range claims[:min(len(claims), maxUsed)] {
-		list = append(list, v1alpha1.UsedVF{
-			Device: c.Device, PF: pfOf[c.Device], Pod: c.Pod.String(),
-			Interface: c.Interface, Resource: c.Resource, Phase: string(c.Phase),
-		})
+		used := v1alpha1.UsedVF{Device: c.Device, Pod: c.Pod.String(), Interface: c.Interface, Resource: c.Resource, Phase: string(c.Phase)}
+		if inventory != nil {
+			if pf, v, ok := inventory.VF(c.Device); ok && offloads(pf) {
+				used.PF = pf.Name
+				if v.Representor != nil {
+					used.Representor = v.Representor.Name
+				}
+			}
+		}
+		list = append(list, used)
 	}
 	return list, len(claims) - len(list)
 }

@@ -68,7 +68,7 @@ func TestStatus_DevicesVFsAndProblems(t *testing.T) {
 		t.Errorf("offload is %s (%s) with %d devices", got.Offload, got.Reason, got.DeviceCount)
 	}
 	used := []v1alpha1.UsedVF{{
-		Device: "0000:03:00.2", PF: "0000:03:00.0", Pod: "default/web", Interface: "eth0", Resource: "ovn-offload.io/vf", Phase: "attached",
+		Device: "0000:03:00.2", PF: "0000:03:00.0", Pod: "default/web", Interface: "eth0", Representor: "ens1f0npf0vf0", Resource: "ovn-offload.io/vf", Phase: "attached",
 	}}
 	if diff := cmp.Diff(used, got.UsedVFs); diff != "" {
 		t.Errorf("used VFs (-want +got):\n%s", diff)

@@ -65,7 +65,7 @@ func (r Reason) Explain() string {
 	case ReasonSoftware:
 		return "tc-policy is skip_hw"
 	case ReasonRefused:
-		return "the NIC's driver did not take the flow; the kernel's log may say why"
+		return "the NIC's driver did not take the flow; kubectl offload explain flow UFID@NODE --ask-driver asks the driver why"
 	}
 	return "nothing is known against it; the log of ovs-vswitchd may say more"
 }

@@ -111,8 +111,8 @@ type Sampler struct {
 	Switch Switch
 	// State is asked before each sample.
 	State func() State
-	// Interval is the least time between samples. A dump that takes long
-	// stretches it, so that ovs-vswitchd spends at most 1 % of its time on it.
+	// Interval is the least time between samples. A dump that takes long stretches it (Rest), so that ovs-vswitchd spends
+	// at most 1 % of its time on it.
 	Interval time.Duration
 	// Idle, where set, says that there is nothing to offload to; no samples are
 	// taken then.
@@ -150,9 +150,18 @@ func (s *Sampler) Run(ctx context.Context, took func(Sample, *Delta), failed fun
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(s.Interval, 100*sample.Took)):
+		case <-time.After(max(s.Interval, Rest(sample.Took, 100))):
 		}
 	}
+}
+
+// longDump is what a dump counts for at most. One that took longer has mostly waited for a processor, as beside a restart,
+// and says little about what the next one takes.
+const longDump = 3 * time.Second
+
+// Rest is the time without a dump after one that took a time, as so many times that.
+func Rest(took time.Duration, times int) time.Duration {
+	return time.Duration(times) * min(took, longDump)
 }
 
 var errIdle = errors.New("idle")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,10 +18,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
-// script is a Switch with prepared answers. Each dump costs a second.
+// script is a Switch with prepared answers. Each dump costs a second, and slow more once.
 type script struct {
 	dumps [][]string
 	at    int
+	slow  time.Duration
 }
 
 func (s *script) Instance() (unixctl.Instance, error) { return unixctl.Instance{PID: 1}, nil }
@@ -30,7 +32,8 @@ func (s *script) Call(context.Context, string, ...string) (string, error) {
 }
 
 func (s *script) Lines(_ context.Context, line func(string) error, _ string, _ ...string) error {
-	time.Sleep(time.Second)
+	time.Sleep(time.Second + s.slow)
+	s.slow = 0
 	dump := s.dumps[min(s.at, len(s.dumps)-1)]
 	s.at++
 	if dump == nil {
@@ -72,6 +75,24 @@ func TestSampler_ReportsAtEachInterval(t *testing.T) {
 			"dumping the flows of system@ovs-system: away; 5m3s flows 1 malformed 0"
 		if got := strings.Join(story, "; "); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// A dump that waited for a processor does not keep the sampler away for as long as one percent asks.
+func TestSampler_ALongDumpIsNotForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := Sampler{Switch: &script{dumps: [][]string{{flow(10)}}, slow: time.Minute}, State: func() State { return State{} }}
+		ctx, cancel := context.WithCancel(t.Context())
+		var samples []time.Duration
+		began := time.Now()
+		s.Run(ctx, func(got Sample, _ *Delta) {
+			if samples = append(samples, got.At.Sub(began)); len(samples) == 3 {
+				cancel()
+			}
+		}, func(err error) { t.Error(err) })
+		if want := []time.Duration{0, 6*time.Minute + time.Second, 7*time.Minute + 42*time.Second}; !slices.Equal(samples, want) {
+			t.Errorf("samples at %v, want %v", samples, want)
 		}
 	})
 }

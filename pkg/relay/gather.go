@@ -169,7 +169,7 @@ func (s *shared) get(ctx context.Context, source flowapi.Source, key sharedKey) 
 	defer cancel()
 	a.flows, a.err = source.Flows(ctx, key.query)
 	if a.unnamed = nil; a.err == nil && key.query.Why {
-		a.unnamed = addNames(ctx, s.names, a.flows)
+		a.unnamed = addNames(ctx, s.names, source, a.flows)
 	}
 	a.until = time.Now().Add(flowsFor)
 	return a.flows, a.unnamed, a.err

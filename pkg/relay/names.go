@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -89,19 +90,19 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Transport.RoundTrip(r)
 }
 
-// addNames names flows. Those of an agent that asked for no rules have nothing to name.
-func addNames(ctx context.Context, from flownames.Asker, got *flowapi.Flows) error {
+// addNames names flows of an agent. Those of one that asked for no rules have nothing to name.
+func addNames(ctx context.Context, from flownames.Asker, agent flowapi.Source, got *flowapi.Flows) error {
 	if from == nil {
 		return nil
 	}
-	var flows []*flowapi.Flow
-	for i := range got.Flows {
-		flows = append(flows, &got.Flows[i])
-	}
-	if err := flownames.Add(ctx, from, flows); err != nil {
+	missing, err := flownames.AddAll(ctx, from, func(string) flowapi.Source { return agent }, flowapi.Each(got))
+	if err != nil {
 		return err
 	}
 	streams.Inherit(got.Flows)
+	if len(missing) > 0 {
+		return errors.New(strings.Join(missing, ", "))
+	}
 	return nil
 }
 

@@ -84,3 +84,35 @@ func TestRelay_WithoutNamesStillShowsFlows(t *testing.T) {
 		}
 	}
 }
+
+// askedOf is an Asker, and restarting an agent that gives no second answer.
+type (
+	askedOf    map[uint64]flowapi.Name
+	restarting struct{ flowapi.Source }
+)
+
+func (a askedOf) Names(context.Context, []uint64) (map[uint64]flowapi.Name, error) { return a, nil }
+
+func (restarting) Flows(context.Context, flowapi.Query) (*flowapi.Flows, error) {
+	return nil, errors.New("restarting")
+}
+
+// TestAddNames_InheritsWithoutASecondAnswer: an agent that does not answer again keeps no names from the other flows.
+func TestAddNames_InheritsWithoutASecondAnswer(t *testing.T) {
+	flow := func(id string, cookie uint64, way flowapi.Way) flowapi.Flow {
+		why := &flowapi.Why{ID: id, Rules: []flowapi.Rule{{Cookie: cookie, Rule: "priority=1"}}}
+		return flowapi.Flow{ID: id, Node: "w1", From: flowapi.End{Port: "p"}, Way: way, Why: why}
+	}
+	got := &flowapi.Flows{Flows: []flowapi.Flow{
+		flow("first", 1, flowapi.Way{Next: []uint32{7}}), flow("second", 2, flowapi.Way{Recirculation: 7}), flow("changed", 3, flowapi.Way{}),
+	}}
+	err := addNames(t.Context(), askedOf{
+		1: {Stage: "ls_in_acl_eval", Row: "ACL", Objects: []string{"NetworkPolicy/shop/allow"}}, 2: {Stage: "ls_in_l2_lkup"}, 3: {Problem: "has no row"},
+	}, restarting{}, got)
+	if err == nil || !strings.Contains(err.Error(), "node/w1: restarting") {
+		t.Error(err)
+	}
+	if is := got.Flows[1].DecidedBy; len(is) != 1 || is[0] != "NetworkPolicy/shop/allow" {
+		t.Errorf("the second flow of the way is decided by %v", is)
+	}
+}

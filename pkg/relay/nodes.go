@@ -142,7 +142,7 @@ func (n nodeOf) Flows(ctx context.Context, q flowapi.Query) (*flowapi.Flows, err
 	var unnamed error
 	err = n.ask(ctx, sight, func(ctx context.Context, agent flowapi.Source) (err error) {
 		if got, err = agent.Flows(ctx, q); err == nil && q.Why {
-			unnamed = addNames(ctx, n.relay.shared.names, got)
+			unnamed = addNames(ctx, n.relay.shared.names, agent, got)
 		}
 		return err
 	})
@@ -270,7 +270,7 @@ func (n nodeOf) Why(ctx context.Context, id string) (*flowapi.Why, error) {
 			return err
 		}
 		named := &flowapi.Flows{Flows: []flowapi.Flow{{ID: id, Why: why}}}
-		if err := addNames(ctx, n.relay.shared.names, named); err != nil && why.Problem == "" {
+		if err := addNames(ctx, n.relay.shared.names, agent, named); err != nil && why.Problem == "" {
 			why.Problem = noNames(err, sight)[0]
 		}
 		why = named.Flows[0].Why

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,11 @@ func (s *Session) Make(ctx context.Context, objects []runtime.Object) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
+	return s.Extend(ctx, objects)
+}
+
+// Extend makes further objects, and waits until the pods are ready.
+func (s *Session) Extend(ctx context.Context, objects []runtime.Object) error {
 	for _, object := range objects {
 		if err := s.Add(ctx, object); err != nil {
 			return err
@@ -54,13 +60,16 @@ func (s *Session) Make(ctx context.Context, objects []runtime.Object) error {
 	var waits []string
 	err := wait.PollUntilContextTimeout(ctx, lookEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
 		pods, err := List[corev1.Pod](ctx, s.Namespace, "Pod")
+		if err != nil { // also when time is up, and then the pods that were seen last are said
+			return false, err
+		}
 		waits = waits[:0]
 		for _, pod := range pods {
 			if state := unready(pod); state != "" {
 				waits = append(waits, fmt.Sprintf("pod/%s on %s: %s", pod.Name, pod.Spec.NodeName, state))
 			}
 		}
-		return err == nil && len(waits) == 0, err
+		return len(waits) == 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for the pods of the %s: %w: %s", s.Purpose, err, strings.Join(waits, "; "))
@@ -109,6 +118,35 @@ func (s *Session) Add(ctx context.Context, object runtime.Object) error {
 		s.made = append(s.made, made{kind, named.GetName()})
 	}
 	return nil
+}
+
+// Hold does something with the objects, and removes them then, also when it was interrupted, but not where they are to stay, or
+// are those of another command. Next is the command that removes what was left.
+func (s *Session) Hold(ctx context.Context, w io.Writer, next string, stay func() bool, do func() error) error {
+	err := do()
+	switch {
+	case errors.Is(err, ErrPresent):
+		return fmt.Errorf("%w\nnext: %s", err, next)
+	case stay():
+		return err
+	}
+	fmt.Fprintf(w, "deletes what it has made in namespace %s\n", s.Name)
+	_, late := s.Remove(context.WithoutCancel(ctx))
+	return errors.Join(err, late)
+}
+
+// SayRemoved removes the objects of an earlier command, and says so.
+func (s *Session) SayRemoved(ctx context.Context, w io.Writer) error {
+	found, err := s.Remove(ctx)
+	if err != nil {
+		return err
+	}
+	text := "nothing to delete in namespace " + s.Name
+	if found {
+		text = "deleted namespace " + s.Name
+	}
+	_, err = fmt.Fprintln(w, text)
+	return err
 }
 
 // Remove deletes the namespace and waits until it is gone. Of a namespace that is given it deletes what the session has made,

@@ -1,6 +1,7 @@
 package scratch
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func session(given bool, objects ...runtime.Object) *Session {
@@ -76,5 +78,23 @@ func TestSession_OwnNamespaceGoes(t *testing.T) {
 	foreign.Labels = nil
 	if _, err := session(false, foreign).Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "has no label") {
 		t.Errorf("of another owner: %v", err)
+	}
+}
+
+// TestSession_SaysForWhichPodsItWaited, also when time is up while they are read.
+func TestSession_SaysForWhichPodsItWaited(t *testing.T) {
+	s := session(false)
+	reads := 0
+	s.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if reads++; reads > 1 {
+			return true, nil, context.DeadlineExceeded
+		}
+		return false, nil, nil
+	})
+	slow := Namespace{Name: "trial"}.Pod("slow", "node", "image", "sleep")
+	slow.Status.Phase = corev1.PodPending
+	err := s.Make(t.Context(), []runtime.Object{ready("quick"), slow})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(), ": pod/slow on node: Pending") {
+		t.Errorf("%v", err)
 	}
 }

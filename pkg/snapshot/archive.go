@@ -24,12 +24,20 @@ type Archive struct {
 	zip   *gzip.Writer
 	tar   *tar.Writer
 	taken time.Time
+	// through changes each file and its name; nil: nothing does.
+	through Through
 }
 
+// Through gives a file of an archive in place of another.
+type Through func(name string, content []byte) (string, []byte, error)
+
 // NewArchive begins one, with the objects of a snapshot.
-func NewArchive(w io.Writer, s *Snapshot) (*Archive, error) {
+func NewArchive(w io.Writer, s *Snapshot) (*Archive, error) { return NewArchiveThrough(w, s, nil) }
+
+// NewArchiveThrough begins one whose files are changed.
+func NewArchiveThrough(w io.Writer, s *Snapshot, through Through) (*Archive, error) {
 	zip := gzip.NewWriter(w)
-	a := &Archive{zip: zip, tar: tar.NewWriter(zip), taken: s.Taken}
+	a := &Archive{zip: zip, tar: tar.NewWriter(zip), taken: s.Taken, through: through}
 	if err := a.json(summaryFile, s); err != nil {
 		return nil, err
 	}
@@ -50,12 +58,17 @@ func (a *Archive) json(name string, value any) error {
 }
 
 // Add writes one more file.
-func (a *Archive) Add(name string, content []byte) error {
+func (a *Archive) Add(name string, content []byte) (err error) {
+	if a.through != nil {
+		if name, content, err = a.through(name, content); err != nil {
+			return err
+		}
+	}
 	header := &tar.Header{Name: name, Size: int64(len(content)), Mode: 0o600, ModTime: a.taken, Format: tar.FormatPAX}
 	if err := a.tar.WriteHeader(header); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
-	_, err := a.tar.Write(content)
+	_, err = a.tar.Write(content)
 	return err
 }
 

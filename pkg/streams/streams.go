@@ -44,7 +44,7 @@ type Ends struct {
 	// From and To are pod/NAMESPACE/NAME, svc/NAMESPACE/NAME, node/NAME, an address or a network; empty: any.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Via is the pod behind a service that gets the packets.
+	// Via is the pod behind a service or a node's port that gets the packets.
 	Via      string `json:"via,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Port     string `json:"port,omitempty"`
@@ -183,14 +183,30 @@ func (w ways) to(last *flowapi.Flow) []*flowapi.Flow {
 		if f.Recirculation == 0 {
 			continue
 		}
+		var all []*flowapi.Flow
 		for _, before := range w.into[place{f.Node, f.From.Port, f.Recirculation}] {
 			if !slices.Contains(way, before) && leads(before, way) {
-				way = append(way, before)
+				all = append(all, before)
 			}
 		}
+		way = append(way, sameDirection(all, way)...)
 	}
 	slices.Reverse(way)
 	return way
+}
+
+// sameDirection leaves out flows of the other direction than a way has by its end, if there are others: packets of both may come by
+// one number.
+func sameDirection(before, way []*flowapi.Flow) []*flowapi.Flow {
+	known := ""
+	for _, f := range way { // from its end
+		known = cmp.Or(known, f.Direction)
+	}
+	is := func(f *flowapi.Flow) bool { return known == "" || f.Direction == "" || f.Direction == known }
+	if !slices.ContainsFunc(before, is) {
+		return before
+	}
+	return slices.DeleteFunc(before, func(f *flowapi.Flow) bool { return !is(f) })
 }
 
 // leads says whether packets of one flow may come by a way: the addresses agree, as far as conntrack does not change them.
@@ -241,16 +257,22 @@ func ends(way []*flowapi.Flow, names Names) Ends {
 		got := podOf(receivers[0])
 		switch {
 		case got == "":
-		case strings.HasPrefix(e.To, "svc/"):
+		case isBalanced(e.To, way):
 			e.Via = got
 		default:
 			e.To = got
 		}
 	}
-	if e.Via == "" && strings.HasPrefix(e.To, "svc/") && last.Target != target {
+	if e.Via == "" && isBalanced(e.To, way) && last.Target != target {
 		e.Via = names(network, last.Target)
 	}
 	return e
+}
+
+// isBalanced says that a pod gets the packets by a load balancer: of a service, or at a port of a node. Answers to the address of a node
+// are those to its pods, too.
+func isBalanced(to string, way []*flowapi.Flow) bool {
+	return strings.HasPrefix(to, "svc/") || strings.HasPrefix(to, "node/") && directionOf(way) == flowapi.Original
 }
 
 // narrower prefers an address to a network. Of two addresses the first counts: what came later is conntrack's.

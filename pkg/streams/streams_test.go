@@ -38,6 +38,37 @@ func service() []flowapi.Flow {
 	}
 }
 
+// TestJoin_KeepsDirectionsApart: answers that come by the same number are not on the way of requests to a node port, which has the pod
+// behind it. The requests may be of flows without a direction.
+func TestJoin_KeepsDirectionsApart(t *testing.T) {
+	names := func(network, address string) string {
+		if address == "192.0.2.1" {
+			return "node/w1"
+		}
+		return whose(network, address)
+	}
+	uplink := flowapi.End{Port: "eth0"}
+	flow := func(id, source, target, direction string, at uint32, next ...uint32) flowapi.Flow {
+		return flowapi.Flow{ID: id, Node: "w1", From: uplink, Packet: flowapi.Packet{Protocol: "tcp", Source: source, Target: target, Direction: direction},
+			Way: flowapi.Way{Recirculation: at, Next: next}, Actions: "ct(nat),recirc"}
+	}
+	answers, asks := flow("answers", "198.51.100.9", "192.0.2.1", flowapi.Reply, 0, 1), flow("asks", "203.0.113.7", "192.0.2.1", flowapi.Original, 0, 1)
+	asks.TargetPort = "30080"
+	either := flow("either", "203.0.113.8", "192.0.2.1", "", 0, 1)
+	last := flow("last", "", "10.244.2.9", flowapi.Original, 1)
+	for from, flows := range map[string][]flowapi.Flow{"203.0.113.7": {answers, asks, last}, "203.0.113.8": {answers, either, last}, "198.51.100.9": {answers, last}} {
+		got := Join(flows, names)
+		if len(got) != 1 || got[0].From != from || got[0].To != "node/w1" || got[0].Via != "pod/shop/db-0" {
+			t.Errorf("from %s: %+v", from, got)
+		}
+	}
+	web := last // an answer to the node's address that is for a pod
+	web.To, web.Direction = []flowapi.End{{Port: "rep1", Namespace: "shop", Pod: "web"}}, flowapi.Reply
+	if got := Join([]flowapi.Flow{answers, web}, names); len(got) != 1 || got[0].To != "pod/shop/web" || got[0].Via != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestJoin_FollowsAWayThroughConntrack(t *testing.T) {
 	got := Join(service(), whose)
 	rate := 10.0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,26 +114,37 @@ func (t *tail) Write(p []byte) (int, error) {
 // errFull ends an output that is too long.
 var errFull = errors.New("the output is longer than its limit")
 
-// head keeps the first bytes that were written.
+// head keeps the first bytes that were written, to several writers of one output too.
 type head struct {
-	text  bytes.Buffer
-	limit int
+	text    bytes.Buffer
+	limit   int
+	full    bool
+	writing sync.Mutex
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It takes what it does not keep: client-go says nothing of an error here.
 func (h *head) Write(p []byte) (int, error) {
-	room := h.limit - h.text.Len()
-	if len(p) > room {
-		h.text.Write(p[:room])
-		return room, errFull
+	h.writing.Lock()
+	defer h.writing.Unlock()
+	keeps := min(len(p), h.limit-h.text.Len())
+	h.full = h.full || keeps < len(p)
+	h.text.Write(p[:keeps])
+	return len(p), nil
+}
+
+// exec runs a command with an output that is kept up to its limit.
+func (c *Cluster) exec(ctx context.Context, in Container, command []string, out *head, errs io.Writer) error {
+	err := c.Exec(ctx, in, command, out, errs)
+	if err == nil && out.full {
+		return errFull
 	}
-	return h.text.Write(p)
+	return err
 }
 
 // output runs a command and gives what it printed, with a last line if it failed or was cut.
 func (c *Cluster) output(ctx context.Context, in Container, command []string) []byte {
 	out := &head{limit: outputLimit}
-	if err := c.Exec(ctx, in, command, out, out); err != nil {
+	if err := c.exec(ctx, in, command, out, out); err != nil {
 		fmt.Fprintf(&out.text, "\n# %v\n", err)
 	}
 	return out.text.Bytes()

@@ -57,6 +57,8 @@ func commands() []command {
 		agent("kernel-log", "sh", "-c", kernelLog),
 		{"ovnkube-db", "nb-ovsdb", "northbound", []string{"ovn-nbctl", "show"}},
 		{"ovnkube-db", "sb-ovsdb", "southbound", []string{"ovn-sbctl", "show"}},
+		copyOf("nb", "northbound.db.gz"),
+		copyOf("sb", "southbound.db.gz"),
 	}
 }
 
@@ -68,6 +70,9 @@ type Options struct {
 	MaxSize int64
 	// Flows are those of the nodes, with names.
 	Flows map[string]snapshot.NodeFlows
+	// Through changes each file, so that names and addresses are pseudonyms; nil: they are not. Logs and outputs with names that no
+	// object may have any more are then left out.
+	Through snapshot.Through
 	// Progress gets a line for each node.
 	Progress io.Writer
 }
@@ -75,7 +80,7 @@ type Options struct {
 // Collect writes an archive. A command or a log that fails leaves its error in its file.
 func Collect(ctx context.Context, c *Cluster, s *snapshot.Snapshot, to io.Writer, o Options) error {
 	size := &counter{to: to}
-	archive, err := snapshot.NewArchive(size, s)
+	archive, err := snapshot.NewArchiveThrough(size, s, o.Through)
 	if err != nil {
 		return err
 	}
@@ -97,7 +102,7 @@ func Collect(ctx context.Context, c *Cluster, s *snapshot.Snapshot, to io.Writer
 	if len(o.Nodes) == 0 {
 		o.Nodes = slices.Sorted(maps.Keys(byNode))
 	}
-	collect := func(node string) []file { return c.node(ctx, node, byNode[node]) }
+	collect := func(node string) []file { return c.node(ctx, node, byNode[node], o.Through != nil) }
 	if err := o.collectNodes(collect, archive, size); err != nil {
 		return err
 	}
@@ -117,7 +122,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // collectNodes asks several nodes at once. One writes the archive at a time. The file left-out.txt names the nodes for which
-// the archive was too large.
+// the archive was too large, and copies of databases that it does not have.
 func (o Options) collectNodes(collect func(node string) []file, archive *snapshot.Archive, size *counter) (failed error) {
 	var all sync.WaitGroup
 	var writing sync.Mutex
@@ -137,10 +142,8 @@ func (o Options) collectNodes(collect func(node string) []file, archive *snapsho
 			files := collect(node)
 			writing.Lock()
 			defer writing.Unlock()
-			for _, f := range files {
-				if failed == nil {
-					failed = archive.Add(f.name, f.text)
-				}
+			if failed == nil {
+				failed = o.add(archive, size, files, &left)
 			}
 			fmt.Fprintf(o.Progress, "%s: %d files\n", node, len(files))
 		})
@@ -155,24 +158,33 @@ func (o Options) collectNodes(collect func(node string) []file, archive *snapsho
 type file struct {
 	name string
 	text []byte
+	left string // why it is not in the archive
+}
+
+// namesFormer says whether the output of a command may have names of deleted objects, which look like any other word.
+func (c command) namesFormer() bool {
+	return c.isCopy() || slices.Contains([]string{"flows-br-int", "datapath-flows", "kernel-log", "northbound", "southbound", "inventory", "offload", "ovs-vsctl-show"}, c.file)
 }
 
 // node collects from the network's pods of one node.
-func (c *Cluster) node(ctx context.Context, node string, pods []corev1.Pod) []file {
+func (c *Cluster) node(ctx context.Context, node string, pods []corev1.Pod, isRedacted bool) []file {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	var files []file
 	for _, pod := range pods {
 		for _, run := range commands() {
-			if hasContainer(pod, run.app, run.container) {
-				files = append(files, file{"nodes/" + node + "/" + run.file + ".txt", c.output(ctx, Container{pod.Name, run.container}, run.args)})
+			if hasContainer(pod, run.app, run.container) && (!isRedacted || !run.namesFormer()) {
+				files = append(files, c.file(ctx, node, pod.Name, run))
 			}
 		}
 		for _, container := range pod.Status.ContainerStatuses {
+			if isRedacted {
+				break // its log has former names, too
+			}
 			name, of := "logs/"+node+"/"+pod.Name+"/"+container.Name, Container{pod.Name, container.Name}
-			files = append(files, file{name + ".log", c.log(ctx, of, false)})
+			files = append(files, file{name: name + ".log", text: c.log(ctx, of, false)})
 			if container.RestartCount > 0 {
-				files = append(files, file{name + ".previous.log", c.log(ctx, of, true)})
+				files = append(files, file{name: name + ".previous.log", text: c.log(ctx, of, true)})
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestCollectNodes_EndsAtTheSize(t *testing.T) {
 		asked := make(chan string, 40)
 		collect := func(node string) []file {
 			asked <- node
-			return []file{{"nodes/" + node + "/routes.txt", []byte(node)}}
+			return []file{{name: "nodes/" + node + "/routes.txt", text: []byte(node)}}
 		}
 		if err := o.collectNodes(collect, archive, size); err != nil {
 			t.Fatal(err)
@@ -73,29 +74,33 @@ func TestCollectNodes_EndsAtTheSize(t *testing.T) {
 		if err := archive.Close(); err != nil {
 			t.Fatal(err)
 		}
-		names := filesOf(t, &out)
+		names := strings.Join(slices.Collect(maps.Keys(filesOf(t, &out))), " ")
 		if n := strings.Count(names, "nodes/"); n != want || len(asked) != want || strings.Contains(names, "left-out.txt") == (want == 40) {
 			t.Errorf("at most %d bytes: %d nodes, %d asked: %s", most, n, len(asked), names)
 		}
 	}
 }
 
-// filesOf are the names of the files of an archive.
-func filesOf(t *testing.T, archive io.Reader) string {
+// filesOf are the files of an archive.
+func filesOf(t *testing.T, archive io.Reader) map[string]string {
 	t.Helper()
 	unzipped, err := gzip.NewReader(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
+	of := map[string]string{}
 	for files := tar.NewReader(unzipped); ; {
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
-			return strings.Join(names, " ")
+			return of
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, header.Name)
+		text, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of[header.Name] = string(text)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,38 +15,40 @@ import (
 
 // Ends finds the ends of connections among the objects of a cluster.
 type Ends struct {
+	Nodes    []corev1.Node
 	Pods     []corev1.Pod
 	Services []corev1.Service
 	// Namespace is that of names without one.
 	Namespace string
+	// At is the node that gets the packets of a client outside; empty: that of the target.
+	At string
 }
 
-// ErrNoObject is a pod or a service that does not exist.
+// ErrNoObject is a pod, a service or a node that does not exist.
 type ErrNoObject string
 
 // Error implements error.
 func (e ErrNoObject) Error() string { return "there is no " + string(e) }
 
-// Connection reads a source "pod/NAME" and a target "pod/NAME:PORT/PROTOCOL", "svc/NAME:PORT/PROTOCOL" or
-// "ADDRESS:PORT/PROTOCOL". A name may have its namespace before it. Without a protocol it is tcp; without a port, that of
-// the service or of the pod's first container. Protocol icmp has no port.
+var errFamily = errors.New("the two ends have no address family in common")
+
+// Connection reads a source "pod/NAME", "node/NAME", "outside" or "outside/ADDRESS", and a target "pod/NAME:PORT/PROTOCOL",
+// "svc/NAME:PORT/PROTOCOL", "node/NAME:PORT/PROTOCOL" or "ADDRESS:PORT/PROTOCOL". The name of a pod or a service may have its
+// namespace before it. Without a protocol it is tcp; without a port, that of the service or of the pod's first container.
+// Protocol icmp has no port.
 func (e Ends) Connection(source, target string) (Connection, error) {
-	pod, err := e.pod(source)
+	from, err := e.source(source)
 	if err != nil {
 		return Connection{}, err
 	}
-	if pod.Spec.HostNetwork {
-		return Connection{}, fmt.Errorf("pod %s/%s has the network of its node: OVN does not see what it sends", pod.Namespace, pod.Name)
-	}
-	key, network, err := networkOf(pod)
-	if err != nil {
-		return Connection{}, err
+	if e.At != "" && from.clients == nil {
+		return Connection{}, fmt.Errorf("--at is for clients outside, and %s enters at its node", source)
 	}
 	where, protocol, port, err := split(target)
 	if err != nil {
 		return Connection{}, err
 	}
-	c := Connection{Protocol: protocol, Network: key, From: "pod/" + pod.Namespace + "/" + pod.Name}
+	c := Connection{Protocol: protocol, Network: from.network, From: from.name}
 	families, port, err := e.target(where, protocol, port, &c)
 	if err != nil {
 		return Connection{}, err
@@ -55,8 +56,60 @@ func (e Ends) Connection(source, target string) (Connection, error) {
 	if port == 0 && protocol != "icmp" {
 		return Connection{}, fmt.Errorf("%q: want a port", target)
 	}
-	c.Target = netip.AddrPortFrom(netip.Addr{}, port)
-	return e.between(pod, network, families, c)
+	c.Target, c.Asked = netip.AddrPortFrom(netip.Addr{}, port), from.name+" "+TargetText(c.To, protocol, port)
+	if e.At != "" {
+		c.Asked += " --at " + e.At
+	}
+	switch {
+	case from.pod != nil:
+		c, err = e.between(from.pod, from.on, families, c)
+	case from.host != nil:
+		c.Before = from.before
+		c, err = e.fromHost(from.host, families, c)
+	default:
+		c, err = exposed{e, from.clients}.reach(families, c)
+	}
+	c.Pods = podSubnets(e.Nodes)
+	return c, err
+}
+
+// sender is a source: a pod with its network, a host, or the addresses of clients outside, one for each family.
+type sender struct {
+	name    string
+	pod     *corev1.Pod
+	on      *contract.PodNetwork
+	network string
+	host    *host
+	before  []Step
+	clients []netip.Addr
+}
+
+// source reads a source.
+func (e Ends) source(text string) (sender, error) {
+	kind, name, _ := strings.Cut(text, "/")
+	switch kind {
+	case Outside:
+		clients, err := clientsOf(name)
+		return sender{name: text, clients: clients}, err
+	case "node":
+		h, err := hostNamed(name, e.Nodes)
+		return sender{name: text, host: h}, err
+	case "pod":
+	default:
+		return sender{}, fmt.Errorf("%q: want pod/NAME, node/NAME or outside", text)
+	}
+	pod, err := e.pod(text)
+	if err != nil {
+		return sender{}, err
+	}
+	of := sender{name: "pod/" + pod.Namespace + "/" + pod.Name, pod: pod}
+	if pod.Spec.HostNetwork {
+		h, err := hostNamed(pod.Spec.NodeName, e.Nodes)
+		before := []Step{{Where: of.name, What: "has the network of its node"}}
+		return sender{name: "node/" + pod.Spec.NodeName, host: h, before: before}, err
+	}
+	of.network, of.on, err = networkOf(pod)
+	return of, err
 }
 
 // Objects are the pods and services "pod/namespace/name" at the ends of a connection, and the address of its target if that is one.
@@ -69,7 +122,7 @@ func (e Ends) Objects(source, target string) (objects []string, address netip.Ad
 		where = ""
 	}
 	for _, text := range []string{source, where} {
-		if kind, name, ok := strings.Cut(text, "/"); ok {
+		if kind, name, _ := strings.Cut(text, "/"); kind == "pod" || kind == "svc" {
 			namespace, name := e.qualified(name)
 			objects = append(objects, kind+"/"+namespace+"/"+name)
 		}
@@ -105,8 +158,25 @@ func networkOf(pod *corev1.Pod) (name string, network *contract.PodNetwork, err 
 	return "", network, nil
 }
 
+// Hosts are the nodes at the ends of a connection.
+func Hosts(source, target string) (names []string) {
+	where, _, _, err := split(target)
+	if err != nil {
+		where = target
+	}
+	for _, text := range []string{source, where} {
+		if name, ok := strings.CutPrefix(text, "node/"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // between chooses a family that both ends have.
 func (e Ends) between(pod *corev1.Pod, network *contract.PodNetwork, targets []netip.Addr, c Connection) (Connection, error) {
+	if h, err := hostNamed(pod.Spec.NodeName, e.Nodes); err == nil {
+		c.Entry = h.entry()
+	}
 	c.Switch, c.MAC = contract.Network{}.NodeSwitch(pod.Spec.NodeName), network.MAC
 	c.Port = contract.Network{}.PodPort(pod.Namespace, pod.Name)
 	for _, to := range targets {
@@ -115,20 +185,21 @@ func (e Ends) between(pod *corev1.Pod, network *contract.PodNetwork, targets []n
 				continue
 			}
 			c.Source, c.Target = own.Addr(), netip.AddrPortFrom(to, c.Target.Port())
-			c.NextHop = contract.MACFromAddress(network.Gateways[i])
+			c.NextHop = contract.MACFromAddress(network.Gateways[0]) // the router has one for both families
+			c.Balanced = c.Network == "" && isBalanced(to, c.Entry, e.Services)
 			if own.Masked().Contains(to) {
-				c.NextHop = e.mac(to, c.NextHop)
+				c.NextHop = macOf(to, c.NextHop, e.Pods)
 			}
 			return c, nil
 		}
 	}
-	return c, errors.New("the two ends have no address family in common")
+	return c, errFamily
 }
 
-// mac is that of the pod with an address.
-func (e Ends) mac(addr netip.Addr, otherwise contract.MAC) contract.MAC {
-	for i := range e.Pods {
-		network, err := contract.ParsePodNetwork(e.Pods[i].Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
+// macOf is that of the pod with an address.
+func macOf(addr netip.Addr, otherwise contract.MAC, pods []corev1.Pod) contract.MAC {
+	for i := range pods {
+		network, err := contract.ParsePodNetwork(pods[i].Annotations[contract.PodNetworksKey], contract.DefaultNetwork)
 		if err != nil || network == nil {
 			continue
 		}
@@ -137,129 +208,4 @@ func (e Ends) mac(addr netip.Addr, otherwise contract.MAC) contract.MAC {
 		}
 	}
 	return otherwise
-}
-
-// split reads "WHERE:PORT/PROTOCOL".
-func split(target string) (where, protocol string, port uint16, err error) {
-	where, protocol = target, "tcp"
-	for _, p := range []string{"tcp", "udp", "sctp", "icmp"} {
-		if rest, ok := strings.CutSuffix(where, "/"+p); ok {
-			where, protocol = rest, p
-		}
-	}
-	if addr, err := netip.ParseAddr(strings.Trim(where, "[]")); err == nil {
-		return addr.String(), protocol, 0, nil
-	}
-	if i := strings.LastIndexByte(where, ':'); i >= 0 {
-		n, err := strconv.ParseUint(where[i+1:], 10, 16)
-		if err != nil {
-			return "", "", 0, fmt.Errorf("%q: %q is no port", target, where[i+1:])
-		}
-		where, port = strings.Trim(where[:i], "[]"), uint16(n)
-	}
-	return where, protocol, port, nil
-}
-
-// target finds the addresses of a target, and its name.
-func (e Ends) target(where, protocol string, port uint16, c *Connection) ([]netip.Addr, uint16, error) {
-	if addr, err := netip.ParseAddr(where); err == nil {
-		c.To = addr.String()
-		return []netip.Addr{addr}, port, nil
-	}
-	if name, ok := strings.CutPrefix(where, "svc/"); ok {
-		namespace, name := e.qualified(name)
-		c.To = "svc/" + namespace + "/" + name
-		return e.service(namespace, name, protocol, port)
-	}
-	pod, err := e.pod(where)
-	if err != nil {
-		return nil, 0, err
-	}
-	c.To = "pod/" + pod.Namespace + "/" + pod.Name
-	addrs, err := addressesOf(pod, c.Network)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, c := range pod.Spec.Containers {
-		for _, p := range c.Ports {
-			port = cmp.Or(port, uint16(p.ContainerPort)) //nolint:gosec // the API server refuses others
-		}
-	}
-	return addrs, port, nil
-}
-
-// addressesOf are those of a pod on the default network for "", or on another one.
-func addressesOf(pod *corev1.Pod, network string) (addrs []netip.Addr, err error) {
-	if network == "" {
-		for _, ip := range pod.Status.PodIPs {
-			if addr, err := netip.ParseAddr(ip.IP); err == nil {
-				addrs = append(addrs, addr)
-			}
-		}
-		return addrs, nil
-	}
-	annotation := pod.Annotations[contract.PodNetworksKey]
-	for _, key := range contract.Networks(annotation) {
-		if n, err := contract.ParsePodNetwork(annotation, key); key != "" && err == nil && n != nil && cmp.Or(n.Network, key) == network {
-			for _, p := range n.Addresses {
-				addrs = append(addrs, p.Addr())
-			}
-		}
-	}
-	if len(addrs) == 0 {
-		err = fmt.Errorf("pod %s/%s is not on the network %s of the pod that sends", pod.Namespace, pod.Name, network)
-	}
-	return addrs, err
-}
-
-func (e Ends) service(namespace, name, protocol string, port uint16) ([]netip.Addr, uint16, error) {
-	for i := range e.Services {
-		svc := &e.Services[i]
-		if svc.Namespace != namespace || svc.Name != name {
-			continue
-		}
-		var addrs []netip.Addr
-		for _, ip := range svc.Spec.ClusterIPs {
-			if addr, err := netip.ParseAddr(ip); err == nil {
-				addrs = append(addrs, addr)
-			}
-		}
-		if len(addrs) == 0 {
-			return nil, 0, fmt.Errorf("service %s/%s has no cluster IP: trace to one of its pods", namespace, name)
-		}
-		for _, p := range svc.Spec.Ports {
-			if strings.EqualFold(string(p.Protocol), protocol) {
-				port = cmp.Or(port, uint16(p.Port)) //nolint:gosec // the API server refuses others
-			}
-		}
-		return addrs, port, nil
-	}
-	return nil, 0, ErrNoObject("service " + namespace + "/" + name)
-}
-
-func (e Ends) pod(text string) (*corev1.Pod, error) {
-	name, ok := strings.CutPrefix(text, "pod/")
-	if !ok {
-		return nil, fmt.Errorf("%q: want pod/NAME, svc/NAME or an address", text)
-	}
-	namespace, name := e.qualified(name)
-	for i := range e.Pods {
-		if e.Pods[i].Namespace == namespace && e.Pods[i].Name == name {
-			return &e.Pods[i], nil
-		}
-	}
-	return nil, ErrNoObject("pod " + namespace + "/" + name)
-}
-
-// NamespaceOf is the namespace of a pod's name "pod/NAME" or "pod/NAMESPACE/NAME".
-func (e Ends) NamespaceOf(source string) string {
-	namespace, _ := e.qualified(strings.TrimPrefix(source, "pod/"))
-	return namespace
-}
-
-func (e Ends) qualified(name string) (string, string) {
-	if namespace, rest, ok := strings.Cut(name, "/"); ok {
-		return namespace, rest
-	}
-	return e.Namespace, name
 }

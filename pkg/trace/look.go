@@ -19,15 +19,26 @@ type Computed struct {
 
 // Compute asks ovn-trace for the path of a connection's first packet.
 func Compute(ctx context.Context, run Run, c Connection) (*Computed, error) {
+	of := &Computed{Steps: slices.Clone(c.Before), Verdict: c.Ended}
+	if c.Balanced && c.Ended == "" {
+		if err := c.enter(ctx, run, of); err != nil {
+			return nil, err
+		}
+	}
+	if of.Verdict != "" { // before OVN, or by a load balancer
+		return of, nil
+	}
 	printed, err := run(ctx, "sb", c.Command())
 	if err != nil {
 		return nil, err
 	}
-	of := &Computed{Path: Parse(string(printed))}
-	if len(of.Path.Flows) == 0 {
+	chosen := of.Path.Chosen
+	if of.Path = Parse(string(printed)); len(of.Path.Flows) == 0 {
 		return nil, fmt.Errorf("ovn-trace found no path: %s", printed)
 	}
-	of.Steps, of.Verdict, err = Name(ctx, run, of.Path)
+	of.Path.Chosen = chosen
+	steps, verdict, err := Name(ctx, run, of.Path)
+	of.Steps, of.Verdict = append(of.Steps, steps...), verdict
 	return of, err
 }
 

@@ -7,19 +7,22 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
-// Connection is the first packet of a connection that a pod begins.
+// Connection is the first packet of a connection.
 type Connection struct {
-	// Port is the pod's logical port, on the switch Switch.
+	// Port is the logical port by which the packet enters OVN, on the switch Switch.
 	Port, Switch string
 	MAC, NextHop contract.MAC
 	Source       netip.Addr
 	Target       netip.AddrPort
 	// Protocol is tcp, udp, sctp or icmp.
 	Protocol string
-	// Network is the primary network of the pod; "": the default one, which Port and Switch are of.
+	// Network is the primary network of the pod that sends; "": the default one, which Port and Switch are of.
 	Network string
-	// From and To are the ends: pod/NAMESPACE/NAME, svc/NAMESPACE/NAME or an address.
+	// From and To are the ends: pod/NAMESPACE/NAME, svc/NAMESPACE/NAME, node/NAME, outside or an address.
 	From, To string
+	// Asked are the arguments of `kubectl offload trace` for it, in any namespace.
+	Asked string
+	Entry
 }
 
 // Computable says why the path cannot be computed.

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bufio"
+	"net/netip"
 	"regexp"
 	"strings"
 )
@@ -26,6 +27,8 @@ type Output struct{ Port, Type string }
 type Path struct {
 	Flows   []Flow
 	Outputs []Output
+	// Chosen are the backends of a load balancer with template variables, which ovn-trace does not know.
+	Chosen []netip.AddrPort
 }
 
 var (

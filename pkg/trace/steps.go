@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // Step is one decision on the way.
@@ -77,7 +79,11 @@ func (p Path) ends(steps []Step) ([]Step, Verdict) {
 			steps = append(steps, Step{Where: out.Port, What: "leaves by the physical network"})
 		case "":
 			verdict = Delivered
-			steps = append(steps, Step{Where: out.Port, What: "delivered"})
+			what := "delivered"
+			if strings.HasPrefix(out.Port, contract.Network{}.ManagementPort("")) {
+				what = "delivered to the node itself"
+			}
+			steps = append(steps, Step{Where: out.Port, What: what})
 		}
 	}
 	return steps, verdict
@@ -90,7 +96,7 @@ func (f Flow) rejects() bool {
 
 // Backends are the addresses and ports that load balancers of a path choose from.
 func (p Path) Backends() []netip.AddrPort {
-	var all []netip.AddrPort
+	all := slices.Clone(p.Chosen)
 	for _, f := range p.Flows {
 		for _, action := range f.Actions {
 			if m := backends.FindStringSubmatch(action); m != nil {

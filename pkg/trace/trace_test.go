@@ -139,6 +139,17 @@ func testEnds() Ends {
 	}}
 }
 
+// isSameAgain: the arguments of a connection lead to the same packet in any namespace.
+func isSameAgain(t *testing.T, e Ends, c Connection) {
+	t.Helper()
+	words := append(strings.Fields(c.Asked), "--at", "")
+	e.Namespace, e.At = "elsewhere", words[3]
+	same, err := e.Connection(words[0], words[1])
+	if err != nil || same.Microflow() != c.Microflow() || same.Switch != c.Switch || same.NodePort != c.NodePort || same.Asked != c.Asked {
+		t.Errorf("%s: %v, %+v, want %+v", c.Asked, err, same, c)
+	}
+}
+
 func TestEnds_FindPacket(t *testing.T) {
 	for target, want := range map[string]string{
 		"pod/near":               `inport == "shop_from" && eth.src == 0a:58:0a:f4:01:05 && eth.dst == 0a:58:0a:f4:01:06 && ip.ttl == 64 && ip4.src == 10.244.1.5 && ip4.dst == 10.244.1.6 && tcp.src == 40000 && tcp.dst == 8080`,
@@ -153,7 +164,9 @@ func TestEnds_FindPacket(t *testing.T) {
 		"svc/headless:1":         "ERROR has no cluster IP",
 		"svc/none:1":             "ERROR there is no service shop/none",
 		"pod/none:1":             "ERROR there is no pod shop/none",
-		"deployment/web:80":      "ERROR want pod/NAME, svc/NAME or an address",
+		"deployment/web:80":      "ERROR want pod/NAME, svc/NAME, node/NAME or an address",
+		"example.com:443":        "ERROR of a host name, the address that the pod gets for the name",
+		"node/none:80":           "ERROR there is no node none",
 		"pod/far":                "ERROR want a port",
 		"192.0.2.7:80/tcp/extra": "ERROR is no port",
 	} {
@@ -165,10 +178,12 @@ func TestEnds_FindPacket(t *testing.T) {
 			}
 		} else if err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s: %v, %s", target, err, got)
+		} else {
+			isSameAgain(t, testEnds(), c)
 		}
 	}
 	for source, want := range map[string]string{
-		"pod/host": "has the network of its node", "pod/new": "has no address on the default network yet", "pod/none": "there is no pod", "svc/web": "want pod/NAME",
+		"pod/host": "there is no node n1", "pod/new": "has no address on the default network yet", "pod/none": "there is no pod", "svc/web": "want pod/NAME, node/NAME or outside", "node/none": "there is no node none", "outside/here": "want outside, or outside/ADDRESS",
 	} {
 		if _, err := testEnds().Connection(source, "192.0.2.7:1"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("from %s: error %v, want %q", source, err, want)

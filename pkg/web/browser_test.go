@@ -195,6 +195,8 @@ func TestBrowser_ShowsEachView(t *testing.T) {
 		{"#/pod/shop/alone", "Pod shop/alone", "on a veth", "kubectl offload explain pod/alone -n shop", ""},
 		{"#/worst", "Pods", "shop/web-0", "kubectl offload explain --worst 200", ""},
 		{"#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp", "Path", "ALLOWED", "kubectl offload trace pod/shop/web-0 svc/shop/db:5432/tcp --live", "path"},
+		{"#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp", "Path", "pf0vf1 chain 18 pref 3 handle 0x1a", "kubectl offload trace pod/shop/web-0 svc/shop/db:5432/tcp --live", ""},
+		{"#/path?from=node/worker-1&to=svc/shop/db:5432/tcp", "Path", "ALLOWED", "kubectl offload trace node/worker-1 svc/shop/db:5432/tcp --live", ""},
 		{"#/path?from=pod/shop/web-0&to=svc/shop/db:9/tcp", "Path", "No flow forwards such packets now. This path is computed", "kubectl offload trace pod/shop/web-0 svc/shop/db:9/tcp", ""},
 		{"#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp", "Path", "NetworkPolicy/shop/deny", "kubectl offload trace pod/shop/web-0 pod/shop/db-1:22/tcp --live", "path-dropped"},
 		{"#/flows?pod=shop/web-0", "Flows", "NetworkPolicy/shop/deny", "kubectl offload flows --pod web-0 -n shop", "flows"},
@@ -335,6 +337,30 @@ func TestBrowser_PathIsThatOfThePackets(t *testing.T) {
 	bad := eval[[]float64](p, `(() => { const b = document.querySelector(".box.bad rect").getBBox(), w = document.querySelector("svg.scene path.way.drop").getBBox(); return [b.x, w.x, b.x + b.width, b.y + b.height, w.y]; })()`)
 	if bad[1] < bad[0] || bad[1] > bad[2] || bad[4] < bad[3] {
 		t.Errorf("the packets fall out at %v, want them below their station", bad)
+	}
+	p.clean()
+}
+
+// TestBrowser_PathHasTheRulesOfTC of the flows that have one, with what the NIC's driver has taken and counted. Flows in Open vSwitch alone
+// have none.
+func TestBrowser_PathHasTheRulesOfTC(t *testing.T) {
+	p := shopTab(t)
+	p.open("#/path?from=pod/shop/web-0&to=svc/shop/db:5432/tcp")
+	p.shows("These flows forward the packets now")
+	const rules = `[...document.querySelectorAll("main tbody tr")].map((r) => [...r.cells].map((c) => c.textContent)).filter((c) => c[2] === "rule of TC").map((c) => c.join("|"))`
+	want := []string{
+		"there|node/worker-1|rule of TC|pf0vf1 chain 0 pref 2 handle 0x1: 899000 packets in hardware||0f6c1d2e|in_hw||",
+		"there|node/worker-1|rule of TC|pf0vf1 chain 18 pref 3 handle 0x1a: 0 packets in hardware||0f6c1d2e|not_in_hw||",
+		"there|node/worker-2|rule of TC|genev_sys_6081 chain 0 pref 2 handle 0x1: 899000 packets in hardware||0f6c1d2e|in_hw||",
+		"back|node/worker-2|rule of TC|not known: TC has no rule of the flow on pf0vf5 now||0f6c1d2e|||",
+	}
+	if got := eval[[]string](p, rules); !slices.Equal(got, want) {
+		t.Errorf("rules of TC\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	p.open("?dropped#/path?from=pod/shop/web-0&to=pod/shop/db-1:22/tcp")
+	p.until(`document.querySelector("svg.scene path.way.drop")`)
+	if got := eval[[]string](p, rules); len(got) > 0 {
+		t.Errorf("flows in Open vSwitch alone have rules of TC: %q", got)
 	}
 	p.clean()
 }

@@ -84,13 +84,16 @@ func (f fake) Streams(_ context.Context, namespaces []string) (*StreamList, erro
 }
 
 // Live has packets to the database, in both directions between two nodes and on each partly in software, and others to port 22 that a
-// policy drops. The agent of the pod alone does not answer.
+// policy drops. The agent of the pod alone does not answer, and there is no node gone.
 func (f fake) Live(_ context.Context, from, to string) (*answer.Live, error) {
-	if from == "pod/shop/alone" {
+	switch from {
+	case "pod/shop/alone", "node/worker-4":
 		return nil, errors.New("the agent of worker-4 does not answer")
+	case "node/gone":
+		return nil, trace.ErrNoObject("node gone")
 	}
 	ends := streams.Ends{From: from, To: "svc/shop/db", Protocol: "tcp", Port: "5432"}
-	l, err := answer.NewLive(f.s, ends, nil, nil)
+	l, err := answer.NewLive(f.s, ends, "", nil, nil)
 	if err != nil || strings.Contains(to, ":9/") {
 		return l, err
 	}
@@ -102,7 +105,7 @@ func (f fake) Live(_ context.Context, from, to string) (*answer.Live, error) {
 		ends := ends
 		ends.Via = "pod/shop/db-1"
 		s := streams.Stream{Node: node, Ends: ends, Placed: at, Packets: uint64(rate * 10), PacketsPerSecond: &rate, Tunnel: "192.0.2.12"}
-		return answer.Leg{Back: back, Stream: s, Parts: []answer.LegFlow{{ID: "0f6c1d2e-" + node, Placed: at, Packets: s.Packets, Steps: steps}}}
+		return answer.Leg{Back: back, Stream: s, Parts: []answer.LegFlow{{ID: "0f6c1d2e-" + node, Placed: at, Packets: s.Packets, Steps: steps, TC: ruleOf(node, back, place)}}}
 	}
 	egress := answer.LiveStep{Stage: "ls_in_acl_eval", What: "egress policy: allow-related", Objects: []string{"NetworkPolicy/shop/web-egress"}}
 	balanced := answer.LiveStep{Stage: "ls_in_lb", What: "load balancer: one of 3 endpoints", Objects: []string{"Service/shop/db"}}
@@ -120,9 +123,22 @@ func (f fake) Live(_ context.Context, from, to string) (*answer.Live, error) {
 	return l, nil
 }
 
+// ruleOf is the rule of TC of a leg. That of packets that come back is not known.
+func ruleOf(node string, back bool, place offload.Place) *flowapi.TCRule {
+	switch {
+	case place == offload.OVS:
+		return nil
+	case back:
+		return &flowapi.TCRule{Problem: "TC has no rule of the flow on pf0vf5 now"}
+	case place == offload.TC:
+		return &flowapi.TCRule{Device: "pf0vf1", Chain: 18, Priority: 3, Handle: 26}
+	}
+	return &flowapi.TCRule{Device: map[string]string{"worker-1": "pf0vf1", "worker-2": "genev_sys_6081"}[node], Priority: 2, Handle: 1, InHardware: true, Packets: 899_000}
+}
+
 // Trace drops what goes to port 22, and delivers the rest.
 func (f fake) Trace(_ context.Context, _, to string) (*answer.Traced, error) {
-	c := trace.Connection{Source: netip.MustParseAddr("10.244.1.7"), Target: netip.MustParseAddrPort("10.96.0.44:5432"), Protocol: "tcp"}
+	c := trace.Connection{Source: netip.MustParseAddr("10.244.1.7"), Target: netip.MustParseAddrPort("10.96.0.44:5432"), Protocol: "tcp", Asked: "pod/shop/web-0 svc/shop/db:5432/tcp"}
 	steps := []trace.Step{
 		{Where: "worker-1", What: "egress policy: allow-related", Object: "NetworkPolicy/shop/web-egress"},
 		{Where: "worker-1", What: "load balancer: one of 3 endpoints", Object: "Service/shop/db"},

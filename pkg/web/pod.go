@@ -19,16 +19,8 @@ func newPod(s *snapshot.Snapshot, pod *answer.PodExplained) *scene.Scene {
 	if err != nil {
 		return nil
 	}
-	node := topology.Nodes[0]
-	var nics []answer.TopologyNIC
-	for _, nic := range node.NICs {
-		nic.Pods = slices.DeleteFunc(slices.Clone(nic.Pods), func(vf answer.TopologyVF) bool { return vf.Pod != pod.Pod })
-		if len(nic.Pods) > 0 {
-			nics = append(nics, nic)
-		}
-	}
-	node.NICs, node.OtherPods = nics, nil
-	if len(nics) > 0 {
+	node := topology.Nodes[0].Of(pod.Pod)
+	if len(node.NICs) > 0 {
 		return scene.Node(node)
 	}
 	return scene.OnVeth(node, pod.Pod)

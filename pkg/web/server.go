@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/docs"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
 //go:embed assets
@@ -96,7 +97,7 @@ func code(err error) int {
 		return http.StatusUnauthorized
 	case errors.Is(err, ErrDenied):
 		return http.StatusForbidden
-	case errors.As(err, new(answer.ErrNotFound)), errors.Is(err, ErrNoRelay):
+	case errors.As(err, new(answer.ErrNotFound)), errors.As(err, new(trace.ErrNoObject)), errors.Is(err, ErrNoRelay):
 		return http.StatusNotFound
 	case errors.As(err, new(errRequest)):
 		return http.StatusBadRequest

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/trace"
 	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
 )
 
@@ -167,26 +168,55 @@ func worstView(ctx context.Context, f Facts, _ url.Values) (*View, error) {
 	return of(w, fmt.Sprintf("explain --worst %d", worstPods)), nil
 }
 
+// sourceOf is the pod "namespace/name" or the node that sends.
+func sourceOf(from string) (pod, node string, err error) {
+	kind, name, _ := strings.Cut(from, "/")
+	switch {
+	case kind == "pod" && strings.Count(name, "/") == 1:
+		return name, "", nil
+	case kind == "node" && name != "" && !strings.Contains(name, "/"):
+		return "", name, nil
+	case kind == trace.Outside:
+		return "", "", errRequest{errors.New("the page does not ask at which node the packets of a client outside enter: kubectl offload trace outside TARGET --at NODE does")}
+	}
+	return "", "", errRequest{errors.New("want from=pod/NAMESPACE/NAME or node/NAME, and to=pod/NAMESPACE/NAME, svc/NAMESPACE/NAME, node/NAME or an address, with :PORT/PROTOCOL after it")}
+}
+
 func pathView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 	from, to := q.Get("from"), q.Get("to")
-	pod, isPod := strings.CutPrefix(from, "pod/")
-	if !isPod || strings.Count(pod, "/") != 1 || to == "" {
-		return nil, errRequest{errors.New("want from=pod/NAMESPACE/NAME and to=pod/NAMESPACE/NAME, svc/NAMESPACE/NAME or an address, with :PORT/PROTOCOL after it")}
-	}
-	s, err := f.Snapshot(ctx, Want{Resources: answer.ExplainPodResources(), Pod: pod})
+	pod, node, err := sourceOf(from)
 	if err != nil {
 		return nil, err
 	}
-	live, liveErr := f.Live(ctx, from, to)
-	if liveErr == nil && len(live.Legs) > 0 {
-		sender, err := HostOf(s, pod)
-		if err != nil {
+	if to == "" {
+		return nil, errRequest{errors.New("want to=pod/NAMESPACE/NAME, svc/NAMESPACE/NAME, node/NAME or an address, with :PORT/PROTOCOL after it")}
+	}
+	var s *snapshot.Snapshot
+	if pod != "" {
+		if s, err = f.Snapshot(ctx, Want{Resources: answer.ExplainPodResources(), Pod: pod}); err != nil {
 			return nil, err
 		}
-		v := of(live, "trace "+from+" "+to+" --live")
-		v.Scene = scene.Live(live, sender)
-		return v, nil
 	}
+	live, liveErr := f.Live(ctx, from, to)
+	if errors.As(liveErr, new(trace.ErrNoObject)) {
+		return nil, liveErr
+	}
+	if liveErr != nil || len(live.Legs) == 0 {
+		return computed(ctx, f, s, q, liveErr)
+	}
+	if pod != "" {
+		if node, err = HostOf(s, pod); err != nil {
+			return nil, err
+		}
+	}
+	v := of(live, "trace "+from+" "+to+" --live")
+	v.Scene = scene.Live(live, node)
+	return v, nil
+}
+
+// computed is the path of a first packet. liveErr is why the flows could not be read; nil: there is none.
+func computed(ctx context.Context, f Facts, s *snapshot.Snapshot, q url.Values, liveErr error) (*View, error) {
+	from, to := q.Get("from"), q.Get("to")
 	t, err := f.Trace(ctx, from, to)
 	if err != nil {
 		return nil, err
@@ -196,10 +226,16 @@ func pathView(ctx context.Context, f Facts, q url.Values) (*View, error) {
 		v.Note, v.Scene = "No flow forwards such packets now.", scene.Path(t, nil, "no packets now")
 		return v, nil
 	}
+	v.Note = "The flows could not be read: " + liveErr.Error() + "."
+	pod, isPod := strings.CutPrefix(from, "pod/")
+	if !isPod {
+		v.Scene = scene.Path(t, nil, "not measured: a node sends, and no pod with a VF")
+		return v, nil
+	}
 	outgoing, err := sent(s, pod)
 	if err != nil {
 		return nil, err
 	}
-	v.Note, v.Scene = "The flows could not be read: "+liveErr.Error()+".", scene.Path(t, outgoing, "not measured: the pod that sends has no VF, or no traffic was seen")
+	v.Scene = scene.Path(t, outgoing, "not measured: the pod that sends has no VF, or no traffic was seen")
 	return v, nil
 }

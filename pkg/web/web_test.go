@@ -156,6 +156,25 @@ func TestHandler_ReadsOnly(t *testing.T) {
 	}
 }
 
+// TestPath_SaysWhoseFaultItIs: what does not exist, and what the page does not ask for, is no failure of the cluster.
+func TestPath_SaysWhoseFaultItIs(t *testing.T) {
+	_, facts := fixture(t, "shop", taken)
+	server := serve(t, constant(facts))
+	for from, want := range map[string]int{
+		"node/worker-1": http.StatusOK, "node/worker-4": http.StatusOK, "node/gone": http.StatusNotFound, "pod/shop/gone": http.StatusNotFound,
+		"outside": http.StatusBadRequest, "node/": http.StatusBadRequest, "node/a/b": http.StatusBadRequest, "pod/web-0": http.StatusBadRequest, "": http.StatusBadRequest,
+	} {
+		reply, err := http.Get(server.URL + "/api/v1/views/path?" + url.Values{"from": {from}, "to": {"svc/shop/db:5432/tcp"}}.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply.Body.Close()
+		if reply.StatusCode != want {
+			t.Errorf("from %q: %d, want %d", from, reply.StatusCode, want)
+		}
+	}
+}
+
 // changing are facts that a test replaces.
 type changing struct{ now chan fake }
 

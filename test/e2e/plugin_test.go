@@ -98,6 +98,17 @@ func TestPlugin_StatusNamesWhatIsBroken(t *testing.T) {
 	}
 }
 
+// TestPlugin_VersionComparesControllerAndAgents: those of the lab are of one build.
+func TestPlugin_VersionComparesControllerAndAgents(t *testing.T) {
+	t.Parallel()
+	out, code := kubectlOffload(t, "version", "-o", "json")
+	var v says.Versions
+	decodeAnswer(t, out, &v)
+	if v.Controller == "" || len(v.Agents) != 1 || v.Agents[0].Value != v.Controller || v.Agents[0].Count != len(nodes) || len(v.Skew) > 0 || int(v.Code) != code {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
 // TestPlugin_ExplainsPod that has no VF, and refuses what does not exist.
 func TestPlugin_ExplainsPod(t *testing.T) {
 	t.Parallel()
@@ -108,11 +119,16 @@ func TestPlugin_ExplainsPod(t *testing.T) {
 	if !well || !strings.Contains(out, addresses(t, pod)[0].String()+"/") || !strings.Contains(out, "no-vf") || !strings.Contains(out, nodes[1]) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	if out, code = kubectlOffload(t, "topology", "pod/web", "-n", ns); code != 0 || !strings.Contains(out, "└─ "+nodes[1]) || !strings.Contains(out, "└─ a veth") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
 	for _, wrong := range []struct {
 		args []string
 		code int
 	}{
 		{[]string{"explain", "pod/none", "-n", ns}, 1},
+		{[]string{"topology", "pod/none", "-n", ns}, 1},
+		{[]string{"topology", "svc/web", "-n", ns}, 64},
 		{[]string{"explain", "deployment/web"}, 64},
 		{[]string{"explain"}, 64},
 		{[]string{"status", "-o", "xml"}, 64},
@@ -158,14 +174,14 @@ func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 	ns := namespace(t)
 	plantCanaries(t, ns)
 	path := filepath.Join(t.TempDir(), "dump.tgz")
-	out, code := kubectlOffload(t, "sysdump", "--file", path, "--nodes", nodes[1])
+	out, code := kubectlOffload(t, "sysdump", "--file", path, "--nodes", nodes[0]+","+nodes[1])
 	if code != 0 || !strings.Contains(out, path) {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	files := archiveFiles(t, path)
 	for _, want := range []string{
 		"snapshot.json", "objects/pods.json", "nodes/" + nodes[1] + "/flows-br-int.txt", "nodes/" + nodes[1] + "/routes.txt",
-		"nodes/" + nodes[1] + "/datapath-flows.txt",
+		"nodes/" + nodes[1] + "/datapath-flows.txt", "nodes/" + nodes[0] + "/southbound.db.gz",
 	} {
 		if len(files[want]) == 0 {
 			t.Errorf("the archive has no %s", want)
@@ -183,8 +199,10 @@ func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 	if logs < 3 {
 		t.Errorf("only %d logs", logs)
 	}
-	if !strings.Contains(files["objects/pods.json"], ns) {
-		t.Error("the pod with the secrets is not in the archive at all")
+	for _, name := range []string{"objects/pods.json", "nodes/" + nodes[0] + "/northbound.db.gz"} {
+		if !strings.Contains(files[name], ns) {
+			t.Errorf("the pod with the secrets is not in %s at all", name)
+		}
 	}
 	live, _ := kubectlOffload(t, "explain", "pod/web", "-n", ns, "-o", "json")
 	dumped, _ := kubectlOffload(t, "explain", "pod/"+ns+"/web", "-o", "json", "--from", path)
@@ -203,6 +221,37 @@ func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 	}
 	if out, code := kubectlOffload(t, "sysdump", "--file", path); code == 0 {
 		t.Errorf("it writes over a file: %s", out)
+	}
+	redactedArchive(t, ns, files)
+}
+
+// redactedArchive: with --redact an archive has no name of a namespace, and no address of a pod, that the one without it has.
+func redactedArchive(t *testing.T, ns string, whole map[string]string) {
+	t.Helper()
+	pod, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "redacted.tgz")
+	if out, code := kubectlOffload(t, "sysdump", "--redact", "--file", path, "--nodes", nodes[0]+","+nodes[1]); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	for _, secret := range []string{ns, pod.Status.PodIP, `"` + nodes[1] + `"`} {
+		had := false
+		for _, text := range whole {
+			had = had || strings.Contains(text, secret)
+		}
+		if !had {
+			t.Errorf("the archive without --redact has no %s either", secret)
+		}
+		for name, text := range archiveFiles(t, path) {
+			if strings.Contains(name+text, secret) || strings.HasPrefix(name, "logs/") || strings.HasSuffix(name, ".gz") {
+				t.Errorf("with --redact %s has %s", name, secret)
+			}
+		}
+	}
+	if out, code := kubectlOffload(t, "topology", "--from", path); code != 0 || strings.Count(out, "node-") != len(nodes) || strings.Contains(out, nodes[1]+" ") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 
@@ -248,7 +297,13 @@ func archiveFiles(t *testing.T, path string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(archive)
+		var content io.Reader = archive
+		if strings.HasSuffix(header.Name, ".gz") {
+			if content, err = gzip.NewReader(archive); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := io.ReadAll(content)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,9 +33,9 @@ func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 	oneTest.Lock()
 	defer oneTest.Unlock()
 	junit := filepath.Join(t.TempDir(), "result.xml")
-	out, code := kubectlOffload(t, "test", tier.Pick("--quick", "--full"), "--junit", junit)
+	out, code := kubectlOffload(t, append(askOutside(t, outsidePort), tier.Pick("--quick", "--full"), "--junit", junit)...)
 	t.Log(out)
-	if code != 0 || !strings.Contains(out, " 0 failed") || !strings.Contains(out, " in software (port)") || !strings.Contains(out, " in software (output)") {
+	if code != 0 || !strings.Contains(out, " 0 failed") || strings.Count(out, " external/") != 4*len(sixes()) || !strings.Contains(out, " in software (port)") || !strings.Contains(out, " in software (output)") {
 		t.Errorf("exit code %d", code)
 	}
 	if text, err := os.ReadFile(junit); err != nil || !strings.Contains(string(text), `failures="0"`) {
@@ -56,6 +57,7 @@ func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 	testIsGone(t)
 
 	testFindsPlaces(t)
+	testAsksOutside(t)
 
 	wait, process := startTest(t)
 	if err := process.Kill(); err != nil {
@@ -69,7 +71,7 @@ func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	testIsGone(t)
-	for _, wrong := range [][]string{{"--run", "("}, {"--run", "no-such-case"}, {"--nodes", nodes[1]}, {"--quick", "--full"}, {"--expect", "tc"}} {
+	for _, wrong := range [][]string{{"--run", "("}, {"--run", "no-such-case"}, {"--nodes", nodes[1]}, {"--quick", "--full"}, {"--expect", "tc"}, {"--external", "example.com:443"}, {"--setup-disrupt", "--check-disrupt"}, {"--check-disrupt", "--max-silence", "0s"}} {
 		if out, code := kubectlOffload(t, append([]string{"test"}, wrong...)...); code != 64 {
 			t.Errorf("%v: exit code %d: %s", wrong, code, out)
 		}
@@ -86,6 +88,29 @@ func testFindsPlaces(t *testing.T) {
 		}
 		testIsGone(t)
 	}
+}
+
+// askOutside has a test ask the external host at a port.
+func askOutside(t *testing.T, port uint16) []string {
+	t.Helper()
+	serveOutside(t)
+	args := []string{"test"}
+	for _, addr := range machineAddresses(t, outside) {
+		args = append(args, "--external", netip.AddrPortFrom(addr, port).String())
+	}
+	return args
+}
+
+// testAsksOutside: a port outside at which no server is fails the cases but the control, which never gets there. That of the
+// external host's server has been asked with the other cases.
+func testAsksOutside(t *testing.T) {
+	t.Helper()
+	out, code := kubectlOffload(t, append(askOutside(t, outsidePort+1), "--run", "^external/")...)
+	failed := strings.Count(out, "failed: external/client-to-") + strings.Count(out, "failed: external/other-to-") + strings.Count(out, "failed: external/host-a-to-")
+	if code != 1 || failed != 3*len(sixes()) || strings.Contains(out, "failed: external/caged") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	testIsGone(t)
 }
 
 func startTest(t *testing.T, args ...string) (wait func() (string, int), process *os.Process) {

@@ -38,6 +38,7 @@ func verbsOfTenant(t *testing.T, config string, client, vault *corev1.Pod) {
 	t.Helper()
 	ns, other := client.Namespace, vault.Namespace
 	db := running(t, ns, "db", nodes[2])
+	createPolicy(t, ns, "db-ingress", allowIngress("db", "web"))
 	port := fmt.Sprint(echoPort)
 	keepsSending(t, client, "true", net.JoinHostPort(db.Status.PodIP, port), net.JoinHostPort(vault.Status.PodIP, port))
 	foreign := func(out string) bool {
@@ -51,6 +52,7 @@ func verbsOfTenant(t *testing.T, config string, client, vault *corev1.Pod) {
 		"explain": {[]string{"explain", "pod/web", "-n", ns}, []string{"pod/" + ns + "/db", client.Status.PodIP, "no-vf", "withheld"}},
 		"live":    {[]string{"trace", "pod/web", "pod/db:" + port, "--live", "-n", ns}, []string{"ALLOWED", "node " + nodes[1], "node " + nodes[2]}},
 		"top":     {[]string{"top", "-n", ns}, []string{ns + "/web"}},
+		"policy":  {[]string{"explain", "netpol/db-ingress", "-n", ns}, []string{"pod/" + ns + "/db"}},
 	} {
 		eventually(t, 2*time.Minute, "a tenant reads "+name, func() (bool, string) {
 			out, code := offloadAs(t, config, verb.args...)
@@ -67,6 +69,7 @@ func verbsOfTenant(t *testing.T, config string, client, vault *corev1.Pod) {
 		`cannot list resource "pods"`:                                   {"trace", "pod/web", "pod/" + other + "/vault", "--live", "-n", ns},
 		"in all namespaces: give one with -n":                           {"flows"},
 		"you may not get nodeoffloads.ovn-offload.io":                   {"explain", "flow/1@" + nodes[1]},
+		"agent of node " + nodes[1]:                                     {"explain", "flow/1@" + nodes[1], "-n", ns, "--ask-driver"},
 	} {
 		if out, code := offloadAs(t, config, args...); code == 0 || !strings.Contains(out, want) || strings.Contains(out, vault.Status.PodIP) {
 			t.Errorf("%v of a tenant: exit code %d, want %q: %s", args, code, want, out)
@@ -101,6 +104,19 @@ func verbsOfAdmin(t *testing.T, client, vault *corev1.Pod) {
 		out, code := kubectlOffload(t, "explain", "flow/"+id+"@"+node)
 		return code == 0 && strings.Contains(out, "matches  ") && (strings.Contains(out, "ls_in_") || strings.Contains(out, "port_binding")), fmt.Sprintf("exit code %d: %s", code, out)
 	})
+	asked := ""
+	eventually(t, 2*time.Minute, "an administrator asks the driver about a flow, by pods/exec, and is refused because the node has no offload", func() (bool, string) {
+		out, _ := kubectlOffload(t, flows...)
+		if json.Unmarshal([]byte(out), &list) != nil || len(list.Streams) == 0 || len(list.Streams[0].Flows) == 0 {
+			return false, out
+		}
+		asked = "flow/" + list.Streams[0].Flows[0] + "@" + list.Streams[0].Node
+		out, code := kubectlOffload(t, "explain", asked, "--ask-driver")
+		return code == int(says.Uncertain) && strings.Contains(out, "which was not asked: the driver has not refused the flow: it is not in hardware because of offload-off"), fmt.Sprintf("exit code %d: %s", code, out)
+	})
+	if out, _ := kubectlOffload(t, "explain", asked); strings.Contains(out, "not asked") { // the control
+		t.Errorf("the driver is asked without being asked to: %s", out)
+	}
 	relays := cluster.client.AppsV1().Deployments(system)
 	if _, err := relays.UpdateScale(t.Context(), "ovn-offload-relay", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "ovn-offload-relay", Namespace: system}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -50,6 +50,40 @@ func TestRestart_OVSAndAgentTogether(t *testing.T) {
 	mustInPod(t, probe, "probe", "dial", "tcp", target)
 }
 
+// TestNode_StaysReadyWithoutItsAgentForAWhile: the kubelet asks for STATUS every 5 s and reports every 10 s, so the test lasts
+// long enough for it to report the node NotReady. It does once the plugin does not know that the agent was ready.
+func TestNode_StaysReadyWithoutItsAgentForAWhile(t *testing.T) {
+	const socket, aside = "/run/ovn-kubernetes/cni/ovn-cni-server.sock", "/run/ovn-kubernetes/cni/aside"
+	node := nodes[1]
+	ready := func() (metav1.Time, bool, string) {
+		object, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(object.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+		c := object.Status.Conditions[i]
+		return c.LastTransitionTime, c.Status == corev1.ConditionTrue && len(object.Spec.Taints) == 0, fmt.Sprint(c, object.Spec.Taints)
+	}
+	becomes := func(want bool) {
+		t.Helper()
+		eventually(t, soon, fmt.Sprintf("ready: %t", want), func() (bool, string) {
+			_, is, text := ready()
+			return is == want, text
+		})
+	}
+	becomes(true)
+	before, _, _ := ready()
+	mustOnNode(t, node, "mv", socket, aside)
+	time.Sleep(20 * time.Second)
+	if since, is, text := ready(); !is || since != before {
+		t.Errorf("without an agent for 20 s: %s; before that since %s", text, before)
+	}
+	mustOnNode(t, node, "rm", socket+".ready")
+	becomes(false)
+	mustOnNode(t, node, "mv", aside, socket)
+	becomes(true)
+}
+
 // nodePods are those of OVS, the agent and the clean-up on a node.
 func nodePods(t *testing.T, node string) []corev1.Pod {
 	t.Helper()
@@ -88,11 +122,7 @@ func changeRole(t *testing.T, node string, within time.Duration) {
 	if out := mustOnNode(t, node, "sh", "-c", leftovers); !strings.Contains(out, "ovn-k8s-mp0") { // the probe sees the network where it is
 		t.Fatalf("%s has no network to remove: %s", node, out)
 	}
-	var pings strings.Builder
-	done := make(chan error, 1)
-	go func() {
-		done <- cluster.Run(&pings, nodes[0], "ping", "-i", "0.5", "-W", "2", "-w", "1800", object.Status.Addresses[0].Address)
-	}()
+	lost := pinged(t, object.Status.Addresses[0].Address)
 	begin := time.Now()
 	label(t.Context(), `"yes"`)
 	t.Cleanup(func() { label(context.Background(), "null") })
@@ -115,13 +145,7 @@ func changeRole(t *testing.T, node string, within time.Duration) {
 		pods := slices.DeleteFunc(nodePods(t, node), func(pod corev1.Pod) bool { return !isReady(pod) })
 		return len(pods) == 2, fmt.Sprint(len(pods))
 	})
-	mustOnNode(t, nodes[0], "pkill", "-INT", "-x", "ping")
-	<-done
-	lost := lossOf(t, pings.String())
-	t.Logf("lost pings to %s: %d", node, lost)
-	if lost > 6 {
-		t.Errorf("%d pings lost, half a second each:\n%s", lost, pings.String())
-	}
+	lost(t)
 }
 
 func isReady(pod corev1.Pod) bool {

@@ -15,7 +15,8 @@ import (
 
 // TestTraceLive_AnswersAndDropsOnBothNodes: the trace of a connection between two nodes has the way there and the way back on
 // both. Packets that a policy drops on the node of the pod that they are for end there, by the policy's name, and none comes
-// back. Without the policy they have the same way as the others.
+// back. All policies without a rule for them are named. Without policies they have the same way as the others. The next commands lead
+// from the computed path to the flows and to one of them, and from packets that are dropped to the page about them.
 func TestTraceLive_AnswersAndDropsOnBothNodes(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -30,22 +31,22 @@ func TestTraceLive_AnswersAndDropsOnBothNodes(t *testing.T) {
 	wholeWay := fmt.Sprintf("there %[1]s, there %[2]s, back %[2]s, back %[1]s", nodes[1], nodes[2])
 	traced := func(from string) (says.Live, int, string) {
 		l, code := kubectlOffloadJSON[says.Live](t, "trace", "--live", "pod/"+from, fmt.Sprintf("pod/web:%d/udp", echoPort), "-n", ns)
-		var way []string
-		for _, leg := range l.Legs {
-			word := "there "
-			if leg.Back {
-				word = "back "
-			}
-			if leg.Drops {
-				word = "drops "
-			}
-			way = append(way, word+leg.Node)
-		}
-		return l, code, strings.Join(slices.Compact(way), ", ")
+		return l, code, wayOf(l)
 	}
 	eventually(t, soon, "the way of packets that are allowed", func() (bool, string) {
 		l, code, way := traced("client")
 		return code == 0 && l.Verdict == says.Allowed && way == wholeWay, fmt.Sprintf("exit code %d, %s, %s: %+v", code, l.Verdict, way, l)
+	})
+	eventually(t, soon, "the next command of each answer leads from the computed path to the flows, and to one of them", func() (bool, string) {
+		args := []string{"trace", "pod/client", fmt.Sprintf("pod/web:%d/udp", echoPort), "-n", ns}
+		for _, want := range []string{"DELIVERED", "ALLOWED", "matches  "} {
+			out, code := kubectlOffload(t, args...)
+			if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "next: ") {
+				return false, fmt.Sprintf("%q: exit code %d, want 0 and %s: %s", args, code, want, out)
+			}
+			args = nextOf(out)
+		}
+		return true, ""
 	})
 	policy := "NetworkPolicy/" + ns + "/lets-client"
 	eventually(t, soon, "the way of packets that are dropped", func() (bool, string) {
@@ -57,9 +58,50 @@ func TestTraceLive_AnswersAndDropsOnBothNodes(t *testing.T) {
 	if out, _ := kubectlOffload(t, "trace", "--live", "pod/other", fmt.Sprintf("pod/web:%d/udp", echoPort), "-n", ns); !strings.Contains(out, "DROPPED by netpol/"+ns+"/lets-client") {
 		t.Error(out)
 	}
+	for from, code := range map[string]int{"client": 0, "other": 1} {
+		l, got := kubectlOffloadJSON[says.Live](t, "trace", "--live", "--compare", "pod/"+from, fmt.Sprintf("pod/web:%d/udp", echoPort), "-n", ns)
+		if l.Compared == nil || !l.Compared.Same || got != code {
+			t.Errorf("%s: exit code %d, the computed path: %+v", from, got, l.Compared)
+		}
+	}
+	for _, how := range []string{"--live", "--live=false"} {
+		if out, _ := kubectlOffload(t, "trace", how, "pod/other", fmt.Sprintf("pod/web:%d/udp", echoPort), "-n", ns); !slices.Equal(nextOf(out), []string{"help", "policy-surprise"}) {
+			t.Errorf("after what is dropped: %s", out)
+		}
+	}
+	createPolicy(t, ns, "lets-none", allowIngress("web"))
+	denies := "no rule allows it: netpol/" + ns + "/lets-client, netpol/" + ns + "/lets-none select pod/" + ns + "/web for ingress"
+	for from, isDenied := range map[string]bool{"client": false, "other": true} {
+		if out, _ := kubectlOffload(t, "trace", "--live", "pod/"+from, fmt.Sprintf("pod/web:%d/udp", echoPort), "-n", ns); strings.Contains(out, denies) != isDenied {
+			t.Errorf("%s: want %v: %s in\n%s", from, isDenied, denies, out)
+		}
+	}
+	deletePolicy(t, ns, "lets-none")
 	deletePolicy(t, ns, "lets-client")
-	eventually(t, soon, "without the policy they have the whole way", func() (bool, string) {
+	eventually(t, soon, "without policies they have the whole way", func() (bool, string) {
 		l, code, way := traced("other")
 		return code == 0 && l.Verdict == says.Allowed && way == wholeWay, fmt.Sprintf("exit code %d, %s, %s: %+v", code, l.Verdict, way, l)
 	})
+}
+
+// nextOf are the arguments of the plugin that the last line of an answer names.
+func nextOf(out string) []string {
+	_, next, _ := strings.Cut(out, "\nnext: kubectl offload ")
+	return strings.Fields(next)
+}
+
+// wayOf is what the legs of a way do, and on which node.
+func wayOf(l says.Live) string {
+	var way []string
+	for _, leg := range l.Legs {
+		word := "there "
+		if leg.Back {
+			word = "back "
+		}
+		if leg.Drops {
+			word = "drops "
+		}
+		way = append(way, word+leg.Node)
+	}
+	return strings.Join(slices.Compact(way), ", ")
 }

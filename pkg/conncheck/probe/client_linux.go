@@ -113,9 +113,9 @@ func converseOver(conn net.Conn, size int, end time.Time, over time.Duration) (s
 		return "", err
 	}
 	pieces := max(1, int(over.Seconds()*piecesPerSecond))
-	text := make([]byte, size)
-	for i := range pieces {
-		time.Sleep(over / time.Duration(pieces)) //nolint:forbidigo // packets have a rate
+	text, began := make([]byte, size), time.Now()
+	for i := range pieces { // on a slow machine a piece comes late, and the last one in time all the same
+		time.Sleep(time.Until(began.Add(over * time.Duration(i+1) / time.Duration(pieces)))) //nolint:forbidigo // packets have a rate
 		if _, err := conn.Write(text[size*i/pieces : size*(i+1)/pieces]); err != nil {
 			return "", err
 		}

@@ -5,4 +5,5 @@
 //
 //	conncheck -> exec in a pod: ovn-offload-agent probe ask -> Question -> packets -> Reply, as JSON
 //	each pod of the test: ovn-offload-agent probe serve
+//	pods whose connections last: ovn-offload-agent probe keep; exec in them: ovn-offload-agent probe kept -> Lasted, as JSON
 package probe

@@ -63,7 +63,7 @@ func accept(l net.Listener, name string) error {
 	}
 }
 
-// serve reads a length and so many bytes, and answers with its name. What goes wrong is for the client to see.
+// serve reads a length and so many bytes, and answers with its name, or sends back what comes. What goes wrong is for the client to see.
 func serve(conn net.Conn, name string) {
 	defer conn.Close() //nolint:errcheck // the client has its answer, or not
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
@@ -71,10 +71,23 @@ func serve(conn net.Conn, name string) {
 	if _, err := io.ReadFull(conn, length[:]); err != nil {
 		return
 	}
+	if binary.BigEndian.Uint32(length[:]) == asLongAsItLasts {
+		sendBack(conn)
+		return
+	}
 	if _, err := io.CopyN(io.Discard, conn, int64(min(binary.BigEndian.Uint32(length[:]), most))); err != nil {
 		return
 	}
 	_, _ = fmt.Fprintln(conn, name)
+}
+
+// sendBack sends all back that a client sends, as long as the client wants. Silence does not end the connection.
+func sendBack(conn net.Conn) {
+	_ = conn.SetDeadline(time.Time{})
+	if tcp, is := conn.(*net.TCPConn); is {
+		_ = tcp.SetKeepAlive(false)
+	}
+	_, _ = io.Copy(conn, conn)
 }
 
 // listenUDP has the kernel say to which of its addresses a packet came: the answer must come from there, and a node has
@@ -96,7 +109,7 @@ func listenUDP(ctx context.Context, network string, port int) (*net.UDPConn, err
 	return packets.(*net.UDPConn), nil //nolint:forcetypeassert // networks of UDP give no other
 }
 
-// echo answers a packet with one of the same size, which begins with the name.
+// echo answers a packet with the same one, which begins with the name.
 func echo(packets *net.UDPConn, name string) error {
 	buffer, control := make([]byte, 1<<16), make([]byte, 256)
 	for {
@@ -105,6 +118,7 @@ func echo(packets *net.UDPConn, name string) error {
 			return err
 		}
 		answer := make([]byte, max(n, len(name)+1))
+		copy(answer, buffer[:n])
 		copy(answer, name+"\n")
 		_, _, _ = packets.WriteMsgUDPAddrPort(answer, source(control[:controls]), from)
 	}

@@ -1,8 +1,8 @@
 // Package join admits a DPU to the cluster of its host.
 //
-//	cmd/kubectl-offload -> Admit: account and token in the hosts' cluster -> Files
-//	                    -> Deliver: a pod in the DPU's cluster writes the files on the DPU
-//	                    -> Label: the DaemonSets of DPUs and of their hosts begin
+//	cmd/kubectl-offload -> Pair -> Admit: account and token in the hosts' cluster -> Files
+//	                            -> Deliver: a pod in the DPU's cluster writes the files on the DPU
+//	                            -> Label: the DaemonSets of DPUs and of their hosts begin
 //
 // The agent on the DPU does the rest: it renews the token (pkg/kube/token) and requests the certificate of its chassis
 // (pkg/chassis). Each step can be repeated. A token is in no object that outlives the command: the Secret from which the

@@ -217,7 +217,7 @@ func (r Relay) Pod(ctx context.Context, name string) (*answer.PodExplained, erro
 		e.Code = answer.Good // the problems of its node are not the caller's
 	}
 	if denied > 0 && strings.HasPrefix(e.Next, "kubectl offload explain node/") {
-		e.Next = ""
+		e.Next = "kubectl offload top -n " + namespace
 	}
 	return e, nil
 }

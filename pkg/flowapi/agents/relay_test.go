@@ -113,7 +113,7 @@ func TestRelay_Pod(t *testing.T) {
 		next    string
 		missing int
 	}{
-		{answer.PodExplained{Header: answer.Header{Code: answer.Uncertain, Missing: []string{"nodes: " + denied, "leases: " + denied}, Next: "kubectl offload explain node/w1"}}, answer.Good, "", 0},
+		{answer.PodExplained{Header: answer.Header{Code: answer.Uncertain, Missing: []string{"nodes: " + denied, "leases: " + denied}, Next: "kubectl offload explain node/w1"}}, answer.Good, "kubectl offload top -n shop", 0},
 		{answer.PodExplained{Header: answer.Header{Code: answer.Uncertain, Missing: []string{"nodes: " + denied, "events: not read yet"}}}, answer.Uncertain, "", 1},
 		{answer.PodExplained{Header: answer.Header{Code: answer.Broken, Missing: []string{"nodes: " + denied}}}, answer.Broken, "", 0},
 		{answer.PodExplained{Header: answer.Header{Next: "kubectl offload explain node/w1"}}, answer.Good, "kubectl offload explain node/w1", 0},

@@ -3,13 +3,17 @@
 // Place in the data flow:
 //
 //	kubectl offload -> Agents -> exec: ovn-offload-agent api -> flowapi.Handler of the agent
+//	kubectl offload explain flow --ask-driver -> Agents -> exec: ovn-offload-agent ask-driver -> the driver of the NIC
 //	kubectl offload test, perf -> Watch -> Agents of two nodes -> conncheck.Witness, perf.Meter
 package byexec
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -27,11 +31,13 @@ import (
 type Agents struct {
 	Cluster *sysdump.Cluster
 	Pods    []corev1.Pod
+	// Within bounds the answer of one node; 0: answerWithin.
+	Within time.Duration
 	// dpus are by their host.
 	dpus map[string]dpu
 }
 
-// answerWithin bounds the answer of one node.
+// answerWithin is what a person waits for a node that does not answer.
 const answerWithin = 30 * time.Second
 
 // Nodes are those with an agent of a datapath, and hosts whose DPU is known to have it.
@@ -65,7 +71,7 @@ func (a Agents) Of(node string) flowapi.Client {
 	if d, ok := a.dpus[node]; ok {
 		return d.Of(d.node)
 	}
-	return flowapi.Client{URL: "http://" + node, HTTP: &http.Client{Transport: byExec{a, node}, Timeout: answerWithin}}
+	return flowapi.Client{URL: "http://" + node, HTTP: &http.Client{Transport: byExec{a, node}, Timeout: cmp.Or(a.Within, answerWithin)}}
 }
 
 // byExec asks an agent by its command "api".
@@ -85,6 +91,33 @@ func (e byExec) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
 	}
 	return http.ReadResponse(bufio.NewReader(&out), r)
+}
+
+// AskDriver has the agent of a node offer the rule of a flow that the NIC's driver refused to it once more, and delete it. The agent
+// serves no such thing: its binary does it for who may run commands in its pod.
+func (a Agents) AskDriver(ctx context.Context, node, id string) (*flowapi.Asked, error) {
+	if d, ok := a.dpus[node]; ok {
+		return d.AskDriver(ctx, d.node, id)
+	}
+	container, err := a.Cluster.Find(a.Pods, App, Container, node)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var out, errs bytes.Buffer
+	err = a.Cluster.Exec(ctx, container, []string{"ovn-offload-agent", "ask-driver", "--", id}, &out, &errs)
+	asked := &flowapi.Asked{}
+	switch {
+	case err != nil && strings.Contains(errs.String(), "unknown command"):
+		return nil, errors.New("the agent is of a former version, which cannot ask it")
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
+	}
+	if err := json.Unmarshal(out.Bytes(), asked); err != nil {
+		return nil, fmt.Errorf("reading the answer of the agent of node %s: %w", node, err)
+	}
+	return asked, nil
 }
 
 // source is Of, as a Source.

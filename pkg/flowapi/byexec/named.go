@@ -54,16 +54,11 @@ func (a Agents) Named(ctx context.Context, nodes []string, q flowapi.Query) (ans
 	if !q.Why {
 		return answers, missing
 	}
-	var all []*flowapi.Flow
-	for _, got := range answers {
-		for i := range got.Flows {
-			all = append(all, &got.Flows[i])
-		}
+	changed, err := flownames.NameAll(ctx, a.Databases().Run, a.source, flowapi.Each(answers...))
+	if err != nil { // flows are an answer without names, too
+		changed = []string{err.Error()}
 	}
-	if err := flownames.NameAll(ctx, a.Databases().Run, all); err != nil { // flows are an answer without names, too
-		missing = append(missing, err.Error())
-	}
-	return answers, missing
+	return answers, append(missing, changed...)
 }
 
 // AddRules asks for the rules of flows, one by one, and for their names.
@@ -71,5 +66,6 @@ func (a Agents) AddRules(ctx context.Context, flows []*flowapi.Flow) error {
 	if err := flowapi.Sources(a.source).AddRules(ctx, flows); err != nil {
 		return err
 	}
-	return flownames.NameAll(ctx, a.Databases().Run, flows)
+	_, err := flownames.NameAll(ctx, a.Databases().Run, a.source, flows)
+	return err
 }

@@ -185,6 +185,9 @@ type UsedVF struct {
 	// interface is the name of the network interface in the pod.
 	Interface string `json:"interface,omitempty"`
 
+	// representor is the name of the VF's representor on the node. It is not set where a DPU has the representor.
+	Representor string `json:"representor,omitempty"`
+
 	// resource is the name of the extended resource by which the pod requested the VF.
 	Resource string `json:"resource,omitempty"`
 

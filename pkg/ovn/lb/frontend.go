@@ -204,7 +204,7 @@ func (t target) at(address netip.Addr, port uint16) frontend {
 	vip := netip.AddrPortFrom(address, port).String()
 	if t.variable && address.Is6() {
 		// OVN reads colons of an IPv6 address in a template as separators.
-		vip = "^" + addressVariable(address) + ":" + strconv.Itoa(int(port))
+		vip = "^" + contract.AddressVariable(address) + ":" + strconv.Itoa(int(port))
 	}
 	return frontend{in: t.in(t.variable), vip: vip, backends: t.backends()}
 }
@@ -227,7 +227,7 @@ func (t target) atNodes(view Gateways, port uint16) []frontend {
 
 // nodeVIP is a port at the address that each node fills in.
 func nodeVIP(family contract.Family, port uint16) string {
-	return "^" + nodeVariable(family) + ":" + strconv.Itoa(int(port))
+	return "^" + contract.NodeVariable(family) + ":" + strconv.Itoa(int(port))
 }
 
 // variableOf names a node's own backends of a port, those of its pods or those of
@@ -240,12 +240,4 @@ func (p servicePort) variableOf(by selection, router bool) string {
 	}
 	name := fmt.Sprintf("%s.%s.%s.%s.%d.%s", kind, p.service.Namespace, p.service.Name, protocolOf(p.Protocol), p.Port, contract.FamilyOf(p.address))
 	return strings.ReplaceAll(name, "-", "_")
-}
-
-// nodeVariable is a node's address in a family.
-func nodeVariable(family contract.Family) string { return "NODEIP_" + family.String() + "_0" }
-
-// addressVariable stands for an IPv6 address, the same on every node.
-func addressVariable(address netip.Addr) string {
-	return "ADDRESS." + strings.ReplaceAll(address.StringExpanded(), ":", "_")
 }

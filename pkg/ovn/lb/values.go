@@ -175,7 +175,7 @@ func (s *valueSet) add(v variable, value chosen) {
 	s.values[v.name] = value.text
 	for _, address := range v.addresses {
 		s.shared[address]++
-		s.values[addressVariable(address)] = address.String()
+		s.values[contract.AddressVariable(address)] = address.String()
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *valueSet) remove(v variable, value chosen) int {
 	for _, address := range v.addresses {
 		if s.shared[address]--; s.shared[address] == 0 {
 			delete(s.shared, address)
-			delete(s.values, addressVariable(address))
+			delete(s.values, contract.AddressVariable(address))
 		}
 	}
 	return len(s.values)

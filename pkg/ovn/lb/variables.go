@@ -22,7 +22,7 @@ func BuildNode(view View, network contract.Network, owner contract.Owner) ([]ovs
 	own := view.GatewayAddresses(node)
 	values := view.ServiceValues().on(view, scope{network, view.Zone()}, node, own)
 	for _, address := range own {
-		values[nodeVariable(contract.FamilyOf(address))] = address.String()
+		values[contract.NodeVariable(contract.FamilyOf(address))] = address.String()
 	}
 	return []ovsdb.Row{{
 		ID:    "variables",

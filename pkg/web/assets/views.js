@@ -61,7 +61,8 @@ function yaml(...words) {
 
 export function node(v) {
   const a = v.answer, st = a.status ?? {};
-  return [h("h1", {}, `Node ${a.node}`), yaml(`node/${a.node}`, `nodeoffload/${a.node}`), h("p", {}, `offload ${st.offload ?? "unknown"}${st.reason ? ": " + st.reason : ""}`), drawing(v.scene, "NICs and pods of " + a.node),
+  return [h("h1", {}, `Node ${a.node}`), yaml(`node/${a.node}`, `nodeoffload/${a.node}`), h("p", {}, `offload ${st.offload ?? "unknown"}${st.reason ? ": " + st.reason : ""}`,
+    " · ", h("a", { href: "#/path?from=" + encodeURIComponent("node/" + a.node) }, "a path from here")), drawing(v.scene, "NICs and pods of " + a.node),
     h("h2", {}, "Problems"), problems(a.problems),
     st.devices?.length && [h("h2", {}, "NICs"), table("NICs", ["NIC", "uplink", "product", "mode", "link", "VFs used", "limit"],
       st.devices.map((d) => [d.name, d.uplink, d.product, d.mode, d.link, `${d.vfs.used} of ${d.vfs.total}`, d.limit]))],
@@ -177,7 +178,7 @@ export function ask(q) {
     e.preventDefault();
     const data = new FormData(e.target);
     location.hash = "#/path?" + new URLSearchParams([...data].map(([k, value]) => [k, value.trim()]));
-  } }, field("from", "from", "pod/NAMESPACE/NAME"), field("to", "to", "svc/NAMESPACE/NAME:PORT/tcp"), h("button", {}, "trace"));
+  } }, field("from", "from", "pod/NAMESPACE/NAME or node/NAME"), field("to", "to", "svc/NAMESPACE/NAME:PORT/tcp"), h("button", {}, "trace"));
 }
 
 /** owner is an object that decides, with the command that prints it. */
@@ -187,13 +188,22 @@ function owner(name) {
   return rest.length && rest.length < 3 ? h("span", {}, name, " ", copy("copy YAML command", () => command)) : name;
 }
 
-/** legRows has a row a decision, and one for each flow. */
+/** ruleRow is a flow's rule of TC as a row, if it is known or should be. */
+function ruleRow(leg, part, flow) {
+  const tc = part.tc, row = (what, taken) => [h("span", { class: "share" }, leg.back ? "back" : "there"), object("node/" + leg.node), "rule of TC", what, "", flow(), taken, "", { number: "" }];
+  if (!tc) return [];
+  if (tc.problem) return [row("not known: " + tc.problem, "")];
+  const words = [tc.device, `chain ${tc.chain ?? 0}`, `pref ${tc.priority ?? 0}`, `handle 0x${(tc.handle ?? 0).toString(16)}`].filter(Boolean).join(" ");
+  return [row(`${words}: ${tc.hardwarePackets} packets in hardware`, tc.inHardware ? mark("hardware", "in_hw") : mark("software", "not_in_hw"))];
+}
+
+/** legRows has a row a decision, or one for a flow without any, and one for its rule of TC. */
 function legRows(legs) {
   return legs.flatMap((leg) => (leg.parts ?? []).flatMap((part) => {
     const flow = () => h("a", { class: "share", href: "#/flows?node=" + encodeURIComponent(leg.node), title: part.id }, part.id.slice(0, 8));
     const steps = part.steps?.length ? part.steps : [{ stage: "", what: part.problem || "rules of the network" }];
     return steps.map((st) => [h("span", { class: "share" }, leg.back ? "back" : "there"), object("node/" + leg.node), st.stage, st.what, (st.objects ?? []).map(owner), flow(), mark(part.place === "hardware" ? "hardware" : "software", part.place),
-      because(part), { number: String(part.packets) }]);
+      because(part), { number: String(part.packets) }]).concat(ruleRow(leg, part, flow));
   }));
 }
 

@@ -24,7 +24,7 @@ const (
 	maxPerNode = 8
 )
 
-// Live draws the way of packets by the flows that forward them now. sender is the node of the pod that sends.
+// Live draws the way of packets by the flows that forward them now. sender is the node that sends, or that of the pod that does.
 func Live(l *answer.Live, sender string) *Scene {
 	s := &Scene{Height: Margin}
 	for _, back := range []bool{false, true} {
@@ -92,7 +92,7 @@ func (r *direction) groups() (groups [][]answer.Leg, others int) {
 func (r *direction) box(id string, kind Kind, title string, text ...string) Box {
 	b := Box{ID: r.id(id), Kind: kind, X: r.x, Y: r.y + rowStatY, W: stationW, H: stationH, Title: title, Text: nonEmpty(text...)}
 	switch parts := strings.Split(title, "/"); {
-	case len(parts) == 3 && parts[0] == "pod":
+	case len(parts) == 3 && parts[0] == "pod", len(parts) == 2 && parts[0] == "node":
 		b.Link = title
 	case len(parts) == 3 && parts[0] == "svc":
 		b.Link = "map?namespaces=" + parts[1]

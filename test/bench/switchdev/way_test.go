@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/tcrule"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -90,6 +91,9 @@ func (w way) measure(t *testing.T, seconds string) (ends [2]end) {
 	for i, e := range ends {
 		after := e.node.sample()
 		ends[i].counted, ends[i].exposed = delta(t, before[i], after, e.port), exposed(t, before[i], after)
+		if n := ends[i].exposed["ovn_offload_outside_packets_total unknown"]; n > 0 {
+			t.Errorf("on %s %.0f packets are outside hardware for no known reason", e.node.name, n)
+		}
 		ends[i].bytes, ends[i].software = e.sent(t)-e.bytes, e.seen(t)-e.software
 	}
 	return ends
@@ -105,13 +109,13 @@ func (n *ovsNode) counters(port string) (netdev.Counters, error) {
 	return ns.Counters(port)
 }
 
-func (n *ovsNode) rules(port string) ([]netdev.FlowRule, error) {
+func (n *ovsNode) rules(port string) ([]tcrule.Rule, error) {
 	ns, err := netdev.Open("/run/netns/" + n.name)
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close()
-	return ns.FlowRules(port)
+	return tcrule.Of(ns, port)
 }
 
 func (n *ovsNode) mustCount(port string) netdev.Counters {

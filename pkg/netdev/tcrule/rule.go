@@ -1,4 +1,14 @@
-package netdev
+// Package tcrule reads the rules of TC that Open vSwitch made for flows of its datapath, and offers one to the driver once more.
+//
+// Place in the data flow:
+//
+//	kernel -> Of -> nodeflows.Source -> flowapi.TCRule
+//	kubectl offload explain flow --ask-driver -> exec: ovn-offload-agent ask-driver -> nodeflows.Ask -> Offer -> the NIC's driver
+//
+// The netlink library reads neither cookies nor whether a driver has a rule, and it knows fewer matches than the kernel. So rules
+// stay in the form of the kernel's messages here: what was not looked at is offered as it was. It is a package of its own because
+// pkg/netdev names links and knows nothing of flows.
+package tcrule
 
 import (
 	"encoding/binary"
@@ -8,12 +18,22 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// FlowRule is a rule of TC that Open vSwitch made for a flow of its datapath.
-type FlowRule struct {
+// Kernel is a netdev.NS.
+type Kernel interface {
+	Link(name string) (netdev.Link, error)
+	RouteRequest(request *nl.NetlinkRequest, answers uint16) ([][]byte, error)
+	RouteAck(request *nl.NetlinkRequest) (text string, err error)
+}
+
+// Rule is a rule of TC that Open vSwitch made for a flow of its datapath.
+type Rule struct {
 	// Flow is the UFID, which Open vSwitch writes into the cookie of the rule's actions.
 	Flow     string
+	Chain    uint32
 	Priority uint16
 	Handle   uint32
 	// InHardware: a driver has taken the rule.
@@ -22,41 +42,42 @@ type FlowRule struct {
 	Hardware uint64
 }
 
-// FlowRules are those of flows that come in by a link; ErrNotFound when there is no such link. The netlink library reads neither
-// cookies nor whether a driver has a rule.
-func (n *NS) FlowRules(name string) (rules []FlowRule, err error) {
-	link, err := find(n, name)
-	if err != nil {
-		return nil, err
-	}
-	var answers [][]byte
-	err = inside(n, func() (err error) {
-		request := nl.NewNetlinkRequest(unix.RTM_GETTFILTER, unix.NLM_F_DUMP)
-		request.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(link.Attrs().Index), Parent: netlink.MakeHandle(0xffff, 0)})
-		answers, err = request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWTFILTER)
-		return err
-	})
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // there is no qdisc for them
-		return nil, nil
-	}
+// Of are the rules of flows that come in by a link; netdev.ErrNotFound when there is no such link.
+func Of(k Kernel, link string) (rules []Rule, err error) {
+	answers, err := dump(k, link)
 	for _, answer := range answers {
-		rule, ok, parseErr := parseFlowRule(answer)
+		rule, ok, parseErr := parse(answer)
 		if ok {
 			rules = append(rules, rule)
 		}
 		err = errors.Join(err, parseErr)
 	}
 	if err != nil {
-		return rules, fmt.Errorf("reading the rules of flows of link %s: %w", name, err)
+		return rules, fmt.Errorf("reading the rules of flows of link %s: %w", link, err)
 	}
 	return rules, nil
+}
+
+// dump gives all rules of packets that come in by a link, each as struct tcmsg with its attributes.
+func dump(k Kernel, name string) ([][]byte, error) {
+	link, err := k.Link(name)
+	if err != nil {
+		return nil, err
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_GETTFILTER, unix.NLM_F_DUMP)
+	request.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(link.Index), Parent: netlink.HANDLE_MIN_INGRESS})
+	answers, err := k.RouteRequest(request, unix.RTM_NEWTFILTER)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // there is no qdisc for them
+		return nil, nil
+	}
+	return answers, err
 }
 
 // inHardware is TCA_CLS_FLAGS_IN_HW of include/uapi/linux/pkt_cls.h.
 const inHardware = 1 << 2
 
-// parseFlowRule reads one rule; not ok: it is of no flow.
-func parseFlowRule(answer []byte) (rule FlowRule, ok bool, err error) {
+// parse reads one rule; not ok: it is of no flow.
+func parse(answer []byte) (rule Rule, ok bool, err error) {
 	if len(answer) < nl.SizeofTcMsg {
 		return rule, false, fmt.Errorf("an answer of %d bytes", len(answer))
 	}
@@ -65,6 +86,9 @@ func parseFlowRule(answer []byte) (rule FlowRule, ok bool, err error) {
 	of, err := attributes(answer[nl.SizeofTcMsg:])
 	if err != nil || nl.BytesToString(of[nl.TCA_KIND]) != "flower" {
 		return rule, false, err
+	}
+	if chain := of[nl.TCA_CHAIN]; len(chain) >= 4 {
+		rule.Chain = binary.NativeEndian.Uint32(chain)
 	}
 	flower, err := attributes(of[nl.TCA_OPTIONS])
 	if err != nil {
@@ -86,7 +110,7 @@ func parseFlowRule(answer []byte) (rule FlowRule, ok bool, err error) {
 }
 
 // action reads an action of a rule. What it counts replaces what one before has counted.
-func (r *FlowRule) action(value []byte) error {
+func (r *Rule) action(value []byte) error {
 	action, err := attributes(value)
 	if err != nil {
 		return err

@@ -1,0 +1,197 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	says "github.com/ovn-offload/ovn-offload/pkg/answer"
+	computed "github.com/ovn-offload/ovn-offload/pkg/trace"
+)
+
+// traceCase is a connection that trace computes, and that a real packet tries.
+type traceCase struct {
+	source, target string
+	at             string // --at
+	// from is the machine or the pod "NAMESPACE/POD" that dials the address to.
+	from, to string
+	verdict  computed.Verdict
+	// names are in the steps.
+	names []string
+}
+
+// agree says whether the computed path has the verdict, and a real packet the same.
+func (c traceCase) agree(t *testing.T, ns string) (bool, string) {
+	t.Helper()
+	args := []string{"trace", c.source, c.target, "-n", ns}
+	if c.at != "" {
+		args = append(args, "--at", c.at)
+	}
+	text, code := kubectlOffload(t, args...)
+	traced, jsonCode := kubectlOffloadJSON[says.Traced](t, args...)
+	dial := []string{"probe", "dial", "tcp", c.to}
+	out, err := "", error(nil)
+	if namespace, pod, ok := strings.Cut(c.from, "/"); ok {
+		out, err = inPod(namespace, pod, dial...)
+	} else {
+		out, err = onNode(c.from, dial...)
+	}
+	arrives := c.verdict == computed.Delivered
+	ok := traced.Verdict == c.verdict && code == jsonCode && (code == 0) == arrives && (err == nil) == arrives && len(traced.Steps) > 0
+	for _, name := range c.names {
+		ok = ok && strings.Contains(text, name)
+	}
+	return ok, fmt.Sprintf("want %s with %q: exit code %d, %s\n%s dials %s: %v %s", c.verdict, c.names, code, text, c.from, c.to, err, out)
+}
+
+// TestTraceEnds_RealPacketsAgree: the computed paths of nodes, of pods with their network and of clients outside end as a real packet
+// does: that of a node to a pod, of a host's pod to a service, of a client outside to a node port, of a pod to its node. With policies
+// that allow nothing, and without endpoints, the same paths end at their objects, and no packet arrives.
+func TestTraceEnds_RealPacketsAgree(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	to, from := running(t, ns, "to", nodes[2]), running(t, ns, "from", nodes[1])
+	host := hostPod(t, ns, "host", nodes[1])
+	web, none := nodePortService(t, ns, "to", echoPort), nodePortService(t, ns, "none", echoPort)
+	byHost := nodePortService(t, ns, "host", int32(hostPort(host)))
+	pod := addresses(t, to)[0]
+	own := ofFamily(machineAddresses(t, nodes[1]), pod)
+	at := func(addr netip.Addr, port int32) string { return netip.AddrPortFrom(addr, uint16(port)).String() }
+	cluster := func(svc *corev1.Service) string {
+		return at(netip.MustParseAddr(svc.Spec.ClusterIP), svc.Spec.Ports[0].Port)
+	}
+	nodePort := func(svc *corev1.Service) int32 { return svc.Spec.Ports[0].NodePort }
+	node := "node/" + nodes[1]
+	service, policy := "Service/"+ns+"/", "NetworkPolicy/"+ns+"/"
+	toPod := traceCase{source: node, target: "pod/to:" + fmt.Sprint(echoPort), from: nodes[1], to: at(pod, echoPort), names: []string{"management port, from "}}
+	toService := traceCase{source: "pod/host", target: "svc/to", from: ns + "/host", to: cluster(web), names: []string{"has the network of its node", "to the gateway router, from 169.254.0.2", service + "to"}}
+	fromOutside := traceCase{source: "outside", target: fmt.Sprintf("%s:%d", node, nodePort(web)), from: outside, to: at(own, nodePort(web)), names: []string{"from the uplink", service + "to", "SNAT to "}}
+	toNode := traceCase{source: "pod/from", target: fmt.Sprintf("%s:%d", node, hostPort(host)), from: ns + "/from", to: at(own, int32(hostPort(host)))}
+	ends := func(verdict computed.Verdict, c traceCase, names ...string) {
+		t.Helper()
+		c.verdict, c.names = verdict, append(slices.Clone(c.names), names...)
+		eventually(t, policyWithin, c.source+" to "+c.target+" is "+string(verdict), func() (bool, string) { return c.agree(t, ns) })
+	}
+	for _, c := range []traceCase{toPod, toService, fromOutside, toNode} {
+		ends(computed.Delivered, c)
+	}
+	ends(computed.Delivered, traceCase{source: "outside", target: "svc/to", at: nodes[1], from: outside, to: at(own, nodePort(web))}, service+"to")
+	ends(computed.Delivered, traceCase{source: node, target: fmt.Sprintf("%s:%d", node, nodePort(web)), from: nodes[1], to: at(own, nodePort(web))}, "nftables table ovn-offload", service+"to")
+	ends(computed.Delivered, traceCase{source: "node/" + nodes[0], target: fmt.Sprintf("%s:%d", node, nodePort(web)), from: nodes[0], to: at(own, nodePort(web))}, "to the physical network", service+"to")
+	ends(computed.Delivered, traceCase{source: node, target: "svc/host", from: nodes[1], to: cluster(byHost)}, "to a process of the node")
+	ends(computed.Delivered, traceCase{source: "outside", target: fmt.Sprintf("%s:%d", node, hostPort(host)), from: outside, to: at(own, int32(hostPort(host)))}, "the node itself gets the packet")
+	ends(computed.Delivered, traceCase{source: "pod/from", target: fmt.Sprintf("%s:%d", node, nodePort(web)), from: ns + "/from", to: at(own, nodePort(web))}, service+"to", ns+"_to")
+	ends(computed.Rejected, traceCase{source: "pod/host", target: "svc/none", from: ns + "/host", to: cluster(none)}, service+"none")
+	ends(computed.Rejected, traceCase{source: "outside", target: fmt.Sprintf("%s:%d", node, nodePort(none)), from: outside, to: at(own, nodePort(none))}, "no endpoint", service+"none")
+
+	createPolicy(t, ns, "lets-none", allowIngress("to"))
+	for _, c := range []traceCase{toPod, toService, fromOutside} {
+		ends(computed.Dropped, c, policy+"lets-none")
+	}
+	deletePolicy(t, ns, "lets-none")
+	createPolicy(t, ns, "sends-none", networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": from.Name}}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+	})
+	ends(computed.Dropped, toNode, policy+"sends-none")
+	for _, c := range []traceCase{toPod, toService, fromOutside} {
+		ends(computed.Delivered, c)
+	}
+	updateService(t, web, func(spec *corev1.ServiceSpec) { spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+	fromOutside.names = []string{"no endpoint on this node"}
+	ends(computed.Dropped, fromOutside)
+	there := ofFamily(machineAddresses(t, nodes[2]), pod)
+	ends(computed.Delivered, traceCase{source: "outside", target: fmt.Sprintf("node/%s:%d", nodes[2], nodePort(web)), from: outside, to: at(there, nodePort(web))}, service+"to")
+}
+
+// TestTraceEnds_LiveHasBothNodes: the packets of a host's pod to a service, of a node to a pod and of a client outside to a node port have
+// the whole way in the flows of both nodes, there and back. A client that sends nothing has none. With a policy that allows nothing they
+// end at the policy.
+func TestTraceEnds_LiveHasBothNodes(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	to, host := running(t, ns, "to", nodes[2]), hostPod(t, ns, "host", nodes[1])
+	web := nodePortService(t, ns, "to", echoPort)
+	pod := addresses(t, to)[0]
+	own, client := ofFamily(machineAddresses(t, nodes[1]), pod), ofFamily(machineAddresses(t, outside), pod)
+	node, port := "node/"+nodes[1], web.Spec.Ports[1].NodePort
+	sends := func(address netip.Addr, port int32) string { // UDP goes on whatever becomes of it
+		return fmt.Sprintf("(probe stream udp %s:%d </dev/null >/dev/null 2>&1 & echo $! >/tmp/%s)", address, port, ns)
+	}
+	for machine, address := range map[string]string{nodes[1]: fmt.Sprintf("%s:%d", web.Spec.ClusterIP, echoPort), outside: fmt.Sprintf("%s:%d", own, port)} {
+		eventually(t, serviceWithin, address+" answers "+machine, func() (bool, string) { // the sender ends where it is refused
+			out, err := onNode(machine, "probe", "dial", "udp", address)
+			return err == nil, out
+		})
+	}
+	mustInPod(t, host, "sh", "-c", sends(netip.MustParseAddr(web.Spec.ClusterIP), echoPort))
+	for machine, start := range map[string]string{nodes[1]: sends(pod, echoPort), outside: sends(own, port)} {
+		mustOnNode(t, machine, "sh", "-c", start)
+		t.Cleanup(func() { onNode(machine, "sh", "-c", "kill $(cat /tmp/"+ns+"); rm /tmp/"+ns) })
+	}
+	traced := func(args ...string) (l says.Live, code int, way string) {
+		l, code = kubectlOffloadJSON[says.Live](t, append([]string{"trace", "--live", "-n", ns}, args...)...)
+		return l, code, wayOf(l)
+	}
+	cases := [][]string{
+		{"pod/host", fmt.Sprintf("svc/to:%d/udp", echoPort)}, {node, fmt.Sprintf("pod/to:%d/udp", echoPort)},
+		{"outside", fmt.Sprintf("%s:%d/udp", node, port)}, {"outside/" + client.String(), fmt.Sprintf("svc/to:%d/udp", echoPort), "--at", nodes[1]},
+	}
+	wholeWay := fmt.Sprintf("there %[1]s, there %[2]s, back %[2]s, back %[1]s", nodes[1], nodes[2])
+	for _, c := range cases {
+		eventually(t, soon, fmt.Sprintf("the whole way of %q", c), func() (bool, string) {
+			l, code, way := traced(c...)
+			return code == 0 && l.Verdict == says.Allowed && way == wholeWay, fmt.Sprintf("exit code %d, %s, %s: %+v", code, l.Verdict, way, l)
+		})
+	}
+	if l, code, way := traced("outside/192.0.2.99", fmt.Sprintf("svc/to:%d/udp", echoPort), "--at", nodes[1]); code != 1 || l.Verdict != says.Idle {
+		t.Errorf("a client that sends nothing: exit code %d, %s, %s: %+v", code, l.Verdict, way, l)
+	}
+	createPolicy(t, ns, "lets-none", allowIngress("to"))
+	for _, c := range cases {
+		eventually(t, soon, fmt.Sprintf("the policy drops those of %q", c), func() (bool, string) {
+			l, code, way := traced(c...)
+			by := slices.ContainsFunc(l.Legs, func(leg says.Leg) bool {
+				return leg.Drops && slices.Equal(leg.DecidedBy, []string{"NetworkPolicy/" + ns + "/lets-none"})
+			})
+			return code == 1 && l.Verdict == says.Dropped && by, fmt.Sprintf("exit code %d, %s, %s: %+v", code, l.Verdict, way, l)
+		})
+	}
+}
+
+// TestTraceEnds_SaysWhatOVNDoesNotSee, and what cannot be asked: the command is wrong, and nothing is sent.
+func TestTraceEnds_SaysWhatOVNDoesNotSee(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	to := running(t, ns, "to", nodes[2])
+	hostPod(t, ns, "host", nodes[1])
+	node := "node/" + nodes[1]
+	before := unwanted(t, to)
+	for _, c := range []struct {
+		args []string
+		text string
+	}{
+		{[]string{node, "192.0.2.7:443"}, "OVN does not see it there"},
+		{[]string{node, "node/" + nodes[2] + ":22"}, "OVN does not see it there"},
+		{[]string{node, node + ":22"}, "keeps what it sends to its own address"},
+		{[]string{"outside", "pod/to:80"}, "drops what comes from outside"},
+		{[]string{"pod/to", "example.com:443"}, "the address that the pod gets for the name"},
+		{[]string{node, "pod/to:9/udp", "--inject", "--yes"}, "is no pod"},
+		{[]string{"pod/host", "pod/to:9/udp", "--inject", "--yes"}, "is no pod"},
+		{[]string{"outside", "pod/to:9/udp", "--inject", "--yes"}, "is no pod"},
+	} {
+		if out, code := kubectlOffload(t, append([]string{"trace", "-n", ns}, c.args...)...); code != 64 || !strings.Contains(out, c.text) {
+			t.Errorf("%v: exit code %d, want 64 with %q: %s", c.args, code, c.text, out)
+		}
+	}
+	if got := unwanted(t, to) - before; got != 0 {
+		t.Errorf("%d packets came", got)
+	}
+}
