@@ -127,7 +127,7 @@ type captured struct {
 
 // find reads the pod, if the caller may capture there, and where its packets are.
 func (o *captureOptions) find(ctx context.Context, client kubernetes.Interface, object string) (of captured, err error) {
-	name, isPod := strings.CutPrefix(object, "pod/")
+	name, isPod := strings.CutPrefix(answer.Canonical(object), "pod/")
 	if !isPod || name == "" {
 		return of, usage{fmt.Errorf("%q: want pod/NAME", object)}
 	}

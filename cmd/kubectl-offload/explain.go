@@ -87,7 +87,7 @@ func (o *explainOptions) explain(ctx context.Context, args []string) (answer.Ans
 	if len(args) == 0 {
 		return nil, usage{errors.New(wanted + ", or --worst")}
 	}
-	kind, name, _ := strings.Cut(strings.Join(args, "/"), "/")
+	kind, name, _ := strings.Cut(answer.Canonical(strings.Join(args, "/")), "/")
 	if a, err := o.object(ctx, kind, name); a != nil || err != nil {
 		return a, err
 	}
@@ -257,7 +257,7 @@ func (o *explainOptions) pod(ctx context.Context, name string) (answer.Answer, e
 	if err != nil || e.HostNetwork || e.Node == "" {
 		return e, err
 	}
-	to := o.to
+	to := answer.Canonical(o.to)
 	if kind, target, ok := strings.Cut(to, "/"); ok && kind != "node" {
 		if target, err = o.qualified(target); err != nil {
 			return nil, err

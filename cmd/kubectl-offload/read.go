@@ -268,7 +268,7 @@ func topologyCommand() *cobra.Command {
 		Use: "topology [node/NAME|pod/NAME]", Args: cobra.MaximumNArgs(1), Short: "the tree of nodes, NICs, VFs and pods",
 		Example: "  kubectl offload topology\n  kubectl offload topology node/worker-1 -o svg\n  kubectl offload topology pod/web-0 -n shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, name, isNamed := strings.Cut(strings.Join(args, ""), "/")
+			kind, name, isNamed := strings.Cut(answer.Canonical(strings.Join(args, "")), "/")
 			switch {
 			case len(args) == 0:
 			case !isNamed || name == "" || kind != "node" && kind != "pod":

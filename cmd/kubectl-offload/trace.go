@@ -29,7 +29,7 @@ func traceCommand() *cobra.Command {
 		Long:    "Trace computes the path with ovn-trace. Without --inject it sends nothing.\nSOURCE is pod/NAME, node/NAME, outside or outside/ADDRESS.\nTARGET is pod/NAME, svc/NAME, node/NAME or an address, with :PORT and /tcp, /udp, /sctp or /icmp after it.\nExit code 1: the packet is dropped or rejected.",
 		Example: "  kubectl offload trace pod/web-0 svc/db:5432 -n shop\n  kubectl offload trace pod/web-0 pod/shop/db-0/icmp -n shop\n  kubectl offload trace pod/web-0 192.0.2.7:443\n  kubectl offload trace outside svc/web:80 --at NODE -n shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := o.answer(cmd.Context(), args[0], args[1])
+			a, err := o.answer(cmd.Context(), answer.Canonical(args[0]), answer.Canonical(args[1]))
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ type Decision struct {
 	Object string `json:"object,omitempty"`
 }
 
-func (d Decision) String() string { return d.What + " by " + cmp.Or(d.Object, "the network") }
+func (d Decision) String() string { return d.What + " by " + cmp.Or(Object(d.Object), "the network") }
 
 // Compare compares the way with the computed path of a first packet. Packets of a known connection, whose policies were asked
 // before, differ from a path of now: that is what it is for.
@@ -66,8 +66,8 @@ func (l *Live) Compare(steps []trace.Step, verdict trace.Verdict) {
 // appendDecision adds what was decided, once. It leaves out what differs by its nature: the endpoint that a load balancer chooses,
 // and steps of routers.
 func appendDecision(to []Decision, what string, objects ...string) []Decision {
-	what, _, _ = strings.Cut(what, ": one of ")
-	isPolicy := strings.HasPrefix(what, "egress policy: ") || strings.HasPrefix(what, "ingress policy: ")
+	what, _, _ = strings.Cut(what, ": to ")
+	isPolicy := strings.HasPrefix(what, "egress") || strings.HasPrefix(what, "ingress")
 	d := Decision{What: what}
 	if len(objects) > 0 {
 		d.Object = objects[0]

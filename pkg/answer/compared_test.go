@@ -12,9 +12,9 @@ import (
 // only one of them knows, or another verdict, is the difference. Where no packets are, nothing is compared.
 func TestLive_IsComparedWithTheComputedPath(t *testing.T) {
 	path := []trace.Step{
-		{Where: "w1", What: "load balancer: one of 3 endpoints", Object: "Service/shop/db"},
+		{Where: "w1", What: "load balancer: to one of 10.244.2.9:5432, 10.244.2.10:5432", Object: "Service/shop/db"},
 		{Where: "rtos-w1", What: "route 10.244.2.0/24"},
-		{Where: "w2", What: "ingress policy: allow-related", Object: "NetworkPolicy/shop/db-ingress"},
+		{Where: "w2", What: "ingress[1]: allow-related", Object: "NetworkPolicy/shop/db-ingress"},
 		{Where: "shop_db-0", What: "delivered"},
 	}
 	denied := append(path[:2:2], trace.Step{Where: "w2", What: "ingress policy: drop", Object: "NetworkPolicy/shop/new"})
@@ -27,8 +27,8 @@ func TestLive_IsComparedWithTheComputedPath(t *testing.T) {
 	}{
 		"same":     {path, trace.Delivered, false, "the computed path is the same: delivered", Good},
 		"dropped":  {path, trace.Dropped, false, "the computed path is another: dropped\n", Degraded},
-		"denied":   {denied, trace.Dropped, false, "another: dropped\n  only computed: ingress policy: drop by NetworkPolicy/shop/new\n  only by flows: ingress policy: allow-related by NetworkPolicy/shop/db-ingress", Degraded},
-		"unknown":  {path[:2], trace.Delivered, false, "another: delivered\n  only by flows: ingress policy: allow-related by NetworkPolicy/shop/db-ingress", Degraded},
+		"denied":   {denied, trace.Dropped, false, "another: dropped\n  only computed: ingress policy: drop by netpol/shop/new\n  only by flows: ingress[1]: allow-related by netpol/shop/db-ingress", Degraded},
+		"unknown":  {path[:2], trace.Delivered, false, "another: delivered\n  only by flows: ingress[1]: allow-related by netpol/shop/db-ingress", Degraded},
 		"no flows": {path, trace.Delivered, true, "not compared with the computed path, which is delivered: the flows are idle", Degraded},
 	} {
 		flows := shopFlows()

@@ -99,7 +99,7 @@ func ExplainFlow(s *snapshot.Snapshot, node, id string, flows []flowapi.Flow, mi
 	if f == nil {
 		return e, nil
 	}
-	e.Flow, e.Steps = *f, legFlow(f).Steps
+	e.Flow, e.Steps = *f, legFlow(f, "").Steps
 	for _, stream := range streams.Join(flows, names) {
 		if !slices.Contains(stream.Flows, id) {
 			continue
@@ -131,7 +131,7 @@ func (e *FlowExplained) Text(p *Page) {
 	if e.Flow.Why != nil && e.Flow.Why.Problem != "" {
 		rows = append(rows, []string{"  ", e.Flow.Why.Problem})
 	}
-	for _, row := range legFlow(&e.Flow).tcRow() {
+	for _, row := range legFlow(&e.Flow, "").tcRow() {
 		rows = append(rows, append([]string{"  "}, row[1:]...))
 	}
 	if e.Driver != nil && e.Driver.Problem == "" {

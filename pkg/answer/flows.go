@@ -123,6 +123,26 @@ func Object(owner string) string {
 	return cmp.Or(short, strings.ToLower(kind)) + "/" + name
 }
 
+// Canonical writes KIND/NAME as answers do: pods/web, po/web and Pod/web are pod/web. What names no such kind stays.
+func Canonical(object string) string {
+	word, name, ok := strings.Cut(object, "/")
+	if !ok {
+		return object
+	}
+	if k, isPolicy := selected.Named(word); isPolicy {
+		return k.Short + "/" + name
+	}
+	switch strings.ToLower(word) {
+	case "pod", "pods", "po":
+		return "pod/" + name
+	case "service", "services", "svc":
+		return "svc/" + name
+	case "node", "nodes", "no", "nodeoffload", "nodeoffloads", "nof":
+		return "node/" + name
+	}
+	return object
+}
+
 // Streams are the streams of a cluster at one moment.
 type Streams struct {
 	Header
@@ -250,7 +270,7 @@ func becauseOf(at flowapi.Placed) string {
 func decided(s streams.Stream) string {
 	var objects []string
 	for _, owner := range s.DecidedBy {
-		objects = append(objects, Object(owner))
+		objects = append(objects, strings.Join(append([]string{Object(owner)}, s.Rules[owner]...), " "))
 	}
 	return cmp.Or(strings.Join(objects, ", "), "? "+s.Unnamed)
 }

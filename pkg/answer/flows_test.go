@@ -43,6 +43,8 @@ func shopFlows() []flowapi.Flow {
 	ovs, rate := flowapi.Placed{Place: offload.OVS, Reason: offload.ReasonAction, Detail: "hash"}, 50.0
 	hardware, blocked := flowapi.Placed{Place: offload.Hardware}, why("Load_Balancer", "load balancer", "Service/shop/db")
 	blocked.Obstacles = []offload.Obstacle{{Reason: offload.ReasonAction, Detail: "hash"}, {Reason: offload.ReasonPort, Detail: "not a representor"}}
+	allowed := why("ACL", "ingress[1]: allow-related", "NetworkPolicy/shop/db-ingress")
+	allowed.Rules[0].Name.Rule = "ingress[1]"
 	return []flowapi.Flow{
 		{ID: "a", Node: "w1", From: web, Packet: flowapi.Packet{Protocol: "tcp", Target: "10.96.0.44", TargetPort: "5432"}, Way: flowapi.Way{Next: []uint32{1}}, Placed: ovs,
 			Actions: "ct(nat),recirc(0x1)",
@@ -50,7 +52,7 @@ func shopFlows() []flowapi.Flow {
 		{ID: "b", Node: "w1", From: web, To: []flowapi.End{tunnel}, Packet: flowapi.Packet{Protocol: "tcp", Target: "10.244.2.9", Tunnel: "192.0.2.2"}, Way: flowapi.Way{Recirculation: 1}, Placed: ovs,
 			Traffic: flowapi.Traffic{Packets: 70, Bytes: 7000, PacketsPerSecond: &rate}, Why: why("Logical_Switch_Port", "", "Pod/shop/db-0"), DecidedBy: []string{"Pod/shop/db-0"}},
 		{ID: "c", Node: "w2", From: tunnel, To: []flowapi.End{db}, Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.1.7", Target: "10.244.2.9", TargetPort: "5432", Tunnel: "192.0.2.1"}, Placed: hardware,
-			Traffic: flowapi.Traffic{Packets: 69}, Why: why("ACL", "ingress policy: allow-related", "NetworkPolicy/shop/db-ingress"), DecidedBy: []string{"NetworkPolicy/shop/db-ingress"}},
+			Traffic: flowapi.Traffic{Packets: 69}, Why: allowed, DecidedBy: []string{"NetworkPolicy/shop/db-ingress"}},
 		{ID: "d", Node: "w1", From: tunnel, To: []flowapi.End{web}, Packet: flowapi.Packet{Protocol: "tcp", Source: "10.244.2.9", Tunnel: "192.0.2.2"}, Placed: hardware, Traffic: flowapi.Traffic{Packets: 30}},
 	}
 }
@@ -74,8 +76,8 @@ func TestLive_JoinsBothNodes(t *testing.T) {
 		t.Errorf("rules of TC that no agent gave in\n%s", got)
 	}
 	for _, part := range []string{
-		"pod/shop/web-0 to svc/shop/db tcp:5432: ALLOWED", "node w1  ovs, 70 packets (50 a second) because of action (hash)", "load balancer", "svc/shop/db",
-		"tunnel with 192.0.2.2", "node w2  hardware, 69 packets", "netpol/shop/db-ingress", "back, node w1  hardware, 30 packets", "3 of 4 flows named",
+		"pod/shop/web-0 to svc/shop/db tcp:5432: ALLOWED", "node w1  ovs, 70 packets (50 a second) because of action (hash)", "load balancer: to pod/shop/db-0", "svc/shop/db",
+		"tunnel with 192.0.2.2", "node w2  hardware, 69 packets", "ingress[1]: allow-related  netpol/shop/db-ingress", "back, node w1  hardware, 30 packets", "3 of 4 flows named",
 	} {
 		if !strings.Contains(got, part) {
 			t.Errorf("no %q in\n%s", part, got)
@@ -219,6 +221,18 @@ func withLabels(from, to string, not bool) Filter {
 	return Filter{Bounds: Bounds{Labels: Labels{FromLabel: from, ToLabel: to}, Not: not}}
 }
 
+// TestCanonical_IsHowAnswersNameObjects: as kubectl takes kinds. What is of no such kind stays.
+func TestCanonical_IsHowAnswersNameObjects(t *testing.T) {
+	for in, want := range map[string]string{
+		"po/web": "pod/web", "pods/shop/web/icmp": "pod/shop/web/icmp", "Service/shop/db:80/tcp": "svc/shop/db:80/tcp", "no/w1": "node/w1", "nof/w1": "node/w1",
+		"networkpolicies/deny": "netpol/deny", "NetworkPolicy/shop/deny": "netpol/shop/deny", "192.0.2.7:80/tcp": "192.0.2.7:80/tcp", "outside/192.0.2.7": "outside/192.0.2.7", "flow/pod@n": "flow/pod@n", "web": "web", "": "",
+	} {
+		if got := Canonical(in); got != want {
+			t.Errorf("%q is %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestStreams_FilterAndNames(t *testing.T) {
 	rate := Filter{Bounds: Bounds{MinRate: 49}}
 	for name, c := range map[string]struct {
@@ -237,6 +251,9 @@ func TestStreams_FilterAndNames(t *testing.T) {
 			t.Errorf("%s: %v, %+v", name, err, a.Streams)
 		}
 	}
+	if a, err := NewStreams(shop(t), shopFlows(), nil, Filter{}, 0); err != nil || !strings.Contains(text(t, a), "netpol/shop/db-ingress ingress[1]\n") {
+		t.Errorf("%v, no rule of the policy in\n%s", err, text(t, a))
+	}
 	a, err := NewStreams(shop(t), shopFlows(), []string{"node/w3: no answer"}, Filter{}, 1)
 	if err != nil || a.Named != 3 || a.Flows != 4 || len(a.Streams) != 1 || a.Code != Uncertain || len(a.Unnamed) != 1 {
 		t.Errorf("%v, %+v", err, a)
@@ -253,7 +270,7 @@ func TestStreams_FilterAndNames(t *testing.T) {
 
 // TestWatched_GivesWhatIsNewOrChanged: more packets of a stream are no change. A stream that comes again is new.
 func TestWatched_GivesWhatIsNewOrChanged(t *testing.T) {
-	one := streams.Stream{Node: "w1", Ends: streams.Ends{From: "pod/shop/web-0", To: "pod/shop/db-0"}, Placed: flowapi.Placed{Place: offload.OVS}, Packets: 1, DecidedBy: []string{"Pod/shop/db-0"}}
+	one := streams.Stream{Node: "w1", Ends: streams.Ends{From: "pod/shop/web-0", To: "pod/shop/db-0"}, Placed: flowapi.Placed{Place: offload.OVS}, Packets: 1, Decision: streams.Decision{DecidedBy: []string{"Pod/shop/db-0"}}}
 	more, hardware, dropped, answer := one, one, one, one
 	more.Packets, hardware.Place, dropped.Drops, answer.Direction = 9, offload.Hardware, true, flowapi.Reply
 	w := &Watched{}

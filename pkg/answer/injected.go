@@ -71,7 +71,7 @@ func (i *Injected) Text(p *Page) {
 	p.Line("%s from %s to %s, sent on node %s: %s", plural(i.Packets, "packet"), i.From, i.To, i.Node, strings.ToUpper(i.Verdict))
 	rows := [][]string{{"", "WHERE", "DECISION", "OBJECT", "COUNTED"}}
 	for n, s := range i.Steps {
-		rows = append(rows, []string{fmt.Sprintf("%3d", n+1), s.Where, s.What, s.Object, s.Counted})
+		rows = append(rows, []string{fmt.Sprintf("%3d", n+1), s.Where, s.What, Object(s.Object), s.Counted})
 	}
 	p.Table(rows)
 	p.Line("")
@@ -87,7 +87,7 @@ func (i *Injected) Text(p *Page) {
 	}
 	switch i.Verdict {
 	case inject.Dropped:
-		p.Line("dropped by %s", i.By)
+		p.Line("dropped by %s", Object(i.By))
 		i.Deny.print(p, "")
 	case inject.Vanished:
 		p.Line("no object that drops such packets by the computed path has counted them")

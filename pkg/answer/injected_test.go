@@ -28,7 +28,7 @@ func TestNewInjected_SaysWhereItEnded(t *testing.T) {
 	}{
 		"arrived": {[]inject.Sighting{{Node: "w2", Pod: "shop/db-0", Interface: "eth0", Direction: "in", Packets: 1}}, 0, "", Good,
 			[]string{"to pod/shop/db-0:80/tcp, sent on node w1: ARRIVED", "w2            shop/db-0  eth0       in         1", "nothing about offload", "trace pod/shop/web-0 pod/shop/db-0:80/tcp --live"}},
-		"dropped": {nil, 1, "", Degraded, []string{"DROPPED", "1 on w2", "no interface of the nodes", "dropped by NetworkPolicy/shop/all\nno rule allows it: netpol/shop/all selects pod/shop/db-0"}},
+		"dropped": {nil, 1, "", Degraded, []string{"DROPPED", "1 on w2", "no interface of the nodes", "dropped by netpol/shop/all\nno rule allows it: netpol/shop/all selects pod/shop/db-0"}},
 		"lost":    {nil, 0, "", Degraded, []string{"LOST", "no object that drops such packets"}},
 		"not all could be looked at": {[]inject.Sighting{{Node: "w2", Pod: "shop/db-0", Interface: "eth0", Direction: "in", Packets: 1}}, 0, "pod shop/x: no interface", Uncertain,
 			[]string{"ARRIVED", "not known: pod shop/x: no interface"}},

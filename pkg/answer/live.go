@@ -165,7 +165,7 @@ func (l *Live) add(leg Leg, flows map[string]*flowapi.Flow) {
 		if f == nil {
 			continue
 		}
-		leg.Parts = append(leg.Parts, legFlow(f))
+		leg.Parts = append(leg.Parts, legFlow(f, leg.Via))
 		l.Flows++
 		if len(f.DecidedBy) > 0 {
 			l.Named++
@@ -176,7 +176,7 @@ func (l *Live) add(leg Leg, flows map[string]*flowapi.Flow) {
 
 // legFlow keeps the rules that say something: most stages pass a packet on. What drops a packet in a flow that forwards it has dropped
 // a copy, such as that for the gateway bridge of one for a tunnel.
-func legFlow(f *flowapi.Flow) LegFlow {
+func legFlow(f *flowapi.Flow, via string) LegFlow {
 	out := LegFlow{ID: f.ID, Placed: f.Placed, Packets: f.Packets, Next: f.Next}
 	if f.Why == nil {
 		return out
@@ -187,6 +187,9 @@ func legFlow(f *flowapi.Flow) LegFlow {
 			continue
 		}
 		step := LiveStep{Stage: r.Name.Stage, What: cmp.Or(r.Name.What, r.Name.Problem), Objects: r.Name.Objects}
+		if step.What == "load balancer" && via != "" {
+			step.What += ": to " + via
+		}
 		if r.Table == dropTable || !f.Drops && flownames.IsDrop(step.What) || slices.ContainsFunc(out.Steps, func(s LiveStep) bool { return s.What == step.What && slices.Equal(s.Objects, step.Objects) }) {
 			continue
 		}

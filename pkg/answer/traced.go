@@ -50,13 +50,13 @@ func (t *Traced) Text(p *Page) {
 	p.Line("%s to %s over %s: %s", t.From, t.To, t.Protocol, strings.ToUpper(string(t.Verdict)))
 	var rows [][]string
 	for i, s := range t.Steps {
-		rows = append(rows, []string{fmt.Sprintf("%3d", i+1), s.Where, s.What, s.Object})
+		rows = append(rows, []string{fmt.Sprintf("%3d", i+1), s.Where, s.What, Object(s.Object)})
 	}
 	p.Table(rows)
 	if t.Verdict == trace.Dropped || t.Verdict == trace.Rejected {
 		last := "the network itself: no rule of a policy did"
 		if n := len(t.Steps); n > 0 && t.Steps[n-1].Object != "" {
-			last = t.Steps[n-1].Object
+			last = Object(t.Steps[n-1].Object)
 		}
 		p.Line("%s by %s", t.Verdict, last)
 		t.Deny.print(p, "")

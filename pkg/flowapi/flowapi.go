@@ -277,6 +277,8 @@ type Name struct {
 	Row string `json:"row,omitempty"`
 	// What was decided, such as "ingress policy: drop".
 	What string `json:"what,omitempty"`
+	// Rule is that of the policy, as a path of its spec: ingress[1].
+	Rule string `json:"rule,omitempty"`
 	// Objects are the Kubernetes objects that own the row. Several: rows whose UUIDs begin with the same 32 bits.
 	Objects []string `json:"objects,omitempty"`
 	// Problem says why there is no name.

@@ -36,7 +36,7 @@ func (x *index) fromNorthbound(n *flowapi.Name, row trace.Row, stage string) {
 	hint := hintOf(row)
 	found := x.northbound[hint]
 	for _, north := range found {
-		candidate := flowapi.Name{Stage: n.Stage, Row: north.Table, What: north.What(trace.Flow{Stage: stage})}
+		candidate := flowapi.Name{Stage: n.Stage, Row: north.Table, What: north.What(trace.Flow{Stage: stage}), Rule: north.Rule()}
 		if owner := trace.MapOf(north.Columns["external_ids"])[trace.OwnerKey]; owner != "" {
 			candidate.Objects = []string{owner}
 		}

@@ -236,7 +236,7 @@ func merge(to *flowapi.Name, n flowapi.Name) {
 		}
 		return a + " or " + b
 	}
-	to.Stage, to.Row, to.What = join(to.Stage, n.Stage), join(to.Row, n.Row), join(to.What, n.What)
+	to.Stage, to.Row, to.What, to.Rule = join(to.Stage, n.Stage), join(to.Row, n.Row), join(to.What, n.What), join(to.Rule, n.Rule)
 	for _, object := range n.Objects {
 		if !slices.Contains(to.Objects, object) {
 			to.Objects = append(to.Objects, object)

@@ -64,7 +64,7 @@ func cluster() databases {
 			row("eeeeeeee", ids("stage-name", "ls_in_acl_eval", "stage-hint", "99999999")+`,"ingress",8`),
 		},
 		"Port_Binding": {row("0000f637", owner("Pod/shop/web")+`,"shop_web",""`)},
-		"ACL":          {row("11111111", owner("NetworkPolicy/shop/allow")+`,"allow-related","to-lport","1"`)},
+		"ACL":          {row("11111111", ids("ovn-offload.io/owner", "NetworkPolicy/shop/allow", "direction", "Ingress", "gress-index", "0")+`,"allow-related","to-lport","1"`)},
 		"Load_Balancer": {
 			row("02222222", owner("Service/shop/db")+`,"shop/db"`),
 		},
@@ -91,7 +91,7 @@ func TestName_FromCookieToObject(t *testing.T) {
 	}
 	want := []flowapi.Name{
 		{Stage: "port_binding", Row: "Port_Binding", What: "shop_web", Objects: []string{"Pod/shop/web"}},
-		{Stage: "ls_in_acl_eval", Row: "ACL", What: "ingress policy: allow-related", Objects: []string{"NetworkPolicy/shop/allow"}},
+		{Stage: "ls_in_acl_eval", Row: "ACL", What: "ingress[0]: allow-related", Rule: "ingress[0]", Objects: []string{"NetworkPolicy/shop/allow"}},
 		{Stage: "ls_in_lb", Row: "Load_Balancer", What: "load balancer", Objects: []string{"Service/shop/db"}},
 		{Stage: "ls_in_l2_lkup"},
 		{Stage: "ls_out_acl_eval", What: "by its connection: policies judged the first packet"},

@@ -69,7 +69,9 @@ func live(s *southboundOf) *Live {
 		owner := func(of string) map[string]string { return map[string]string{"ovn-offload.io/owner": of} }
 		switch table {
 		case "ACL":
-			return []any{&acl{UUID: "11111111" + tail, Action: "allow-related", Direction: "to-lport", ExternalIDs: owner("NetworkPolicy/shop/allow")}}, nil
+			ids := owner("NetworkPolicy/shop/allow")
+			ids["direction"], ids["gress-index"] = "Ingress", "0"
+			return []any{&acl{UUID: "11111111" + tail, Action: "allow-related", Direction: "to-lport", ExternalIDs: ids}}, nil
 		case "Load_Balancer":
 			return []any{&acl{UUID: "02222222" + tail, ExternalIDs: owner("Service/shop/db")}, &acl{UUID: "03333333" + tail}}, nil
 		}

@@ -120,7 +120,7 @@ func restrictWhy(w *flowapi.Why, sight *Sight) *flowapi.Why {
 		if r.Name != nil {
 			rule.Name = &flowapi.Name{Stage: r.Name.Stage, Row: r.Name.Row, Objects: objects(r.Name.Objects, sight)}
 			if len(r.Name.Objects) > 0 && slices.Equal(rule.Name.Objects, r.Name.Objects) { // all are the caller's
-				rule.Name.What = r.Name.What
+				rule.Name.What, rule.Name.Rule = r.Name.What, r.Name.Rule
 			}
 		}
 		out.Rules = append(out.Rules, rule)

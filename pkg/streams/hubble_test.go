@@ -17,7 +17,7 @@ func TestWriteHubble_HasTheNamesOfHubble(t *testing.T) {
 		want string
 	}{
 		{
-			Stream{Node: "w1", Ends: Ends{From: "pod/shop/web", To: "svc/shop/db", Via: "pod/shop/db-0", Protocol: "tcp", Port: "5432"}, Placed: hardware, Packets: 7, DecidedBy: []string{"NetworkPolicy/shop/db"}},
+			Stream{Node: "w1", Ends: Ends{From: "pod/shop/web", To: "svc/shop/db", Via: "pod/shop/db-0", Protocol: "tcp", Port: "5432"}, Placed: hardware, Packets: 7, Decision: Decision{DecidedBy: []string{"NetworkPolicy/shop/db"}}},
 			`{"flow":{"source":{"namespace":"shop","pod_name":"web"},"destination":{"namespace":"shop","pod_name":"db-0"},"destination_service":{"name":"db","namespace":"shop"},` +
 				`"time":"2026-11-25T16:00:00Z","verdict":"FORWARDED","l4":{"TCP":{"destination_port":5432}},"Type":"L3_L4","node_name":"w1",` +
 				`"extensions":{"@type":"type.googleapis.com/google.protobuf.StringValue","value":"{\"node\":\"w1\",\"from\":\"pod/shop/web\",\"to\":\"svc/shop/db\",\"via\":\"pod/shop/db-0\",\"protocol\":\"tcp\",\"port\":\"5432\",` +

@@ -31,12 +31,20 @@ type Stream struct {
 	Direction string `json:"direction,omitempty"`
 	// Tunnel is the other node's address.
 	Tunnel string `json:"tunnel,omitempty"`
-	// DecidedBy are Kubernetes objects, such as NetworkPolicy/shop/deny.
-	DecidedBy []string `json:"decidedBy,omitempty"`
-	// Unnamed says why DecidedBy is empty.
-	Unnamed string `json:"unnamed,omitempty"`
+	Decision
 	// Flows are the parts of the way, by UFID and in their order.
 	Flows []string `json:"flows"`
+}
+
+// Decision says who decided about the packets of a stream.
+type Decision struct {
+	// DecidedBy are Kubernetes objects, such as NetworkPolicy/shop/deny.
+	DecidedBy []string `json:"decidedBy,omitempty"`
+	// Rules are those of the policies among DecidedBy, as paths of their spec: ingress[1]. A policy that drops what none of its
+	// rules allows has none.
+	Rules map[string][]string `json:"rules,omitempty"`
+	// Unnamed says why DecidedBy is empty.
+	Unnamed string `json:"unnamed,omitempty"`
 }
 
 // Ends are those of a stream, as far as its flows tell.
@@ -150,7 +158,23 @@ func (s *Stream) add(way []*flowapi.Flow, last *flowapi.Flow) {
 			s.DecidedBy = append(s.DecidedBy, object)
 		}
 	}
+	s.addRules(rules)
 	s.Unnamed = flownames.Unnamed(*last)
+}
+
+// addRules adds the rules of the policies that decided.
+func (d *Decision) addRules(of []flowapi.Rule) {
+	for _, r := range of {
+		if r.Name == nil || r.Name.Rule == "" || len(r.Name.Objects) != 1 || !slices.Contains(d.DecidedBy, r.Name.Objects[0]) {
+			continue
+		}
+		if by := r.Name.Objects[0]; !slices.Contains(d.Rules[by], r.Name.Rule) {
+			if d.Rules == nil {
+				d.Rules = map[string][]string{}
+			}
+			d.Rules[by] = append(d.Rules[by], r.Name.Rule)
+		}
+	}
 }
 
 // ways finds the flows before a flow.

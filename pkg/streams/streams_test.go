@@ -70,17 +70,20 @@ func TestJoin_KeepsDirectionsApart(t *testing.T) {
 }
 
 func TestJoin_FollowsAWayThroughConntrack(t *testing.T) {
-	got := Join(service(), whose)
+	flows := service()
+	flows[1].Why.Rules[0].Name.Rule = "egress[2]"
+	flows[1].Why.Rules = append(flows[1].Why.Rules, flowapi.Rule{Name: &flowapi.Name{Row: "Logical_Switch_Port", Rule: "egress[3]", Objects: []string{"NetworkPolicy/shop/other"}}})
+	got := Join(flows, whose)
 	rate := 10.0
 	want := []Stream{
 		{
 			Node: "w1", Ends: Ends{From: "pod/shop/web", To: "svc/shop/db", Via: "pod/shop/db-0", Protocol: "tcp", Port: "5432"},
 			Placed: flowapi.Placed{Place: offload.Hardware}, Packets: 7, Bytes: 700, PacketsPerSecond: &rate, Tunnel: "192.0.2.2",
-			DecidedBy: []string{"Service/shop/db", "NetworkPolicy/shop/egress"}, Flows: []string{"a", "b", "c"},
+			Decision: Decision{DecidedBy: []string{"Service/shop/db", "NetworkPolicy/shop/egress"}, Rules: map[string][]string{"NetworkPolicy/shop/egress": {"egress[2]"}}}, Flows: []string{"a", "b", "c"},
 		},
 		{
 			Node: "w1", Ends: Ends{From: "pod/shop/web", To: "192.0.2.9", Protocol: "tcp", Port: "22"},
-			Placed: flowapi.Placed{Place: offload.OVS, Reason: offload.ReasonNew}, Packets: 1, Drops: true, Unnamed: "gone", Flows: []string{"drop"},
+			Placed: flowapi.Placed{Place: offload.OVS, Reason: offload.ReasonNew}, Packets: 1, Drops: true, Decision: Decision{Unnamed: "gone"}, Flows: []string{"drop"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -248,7 +248,7 @@ func (c *Connection) balance(n north, of *Computed) error {
 		}
 		of.Path.Chosen = append(of.Path.Chosen, backend)
 	}
-	step.What = "load balancer: one of " + plural(len(of.Path.Chosen))
+	step.What = "load balancer: to " + oneOf(of.Path.Chosen)
 	of.Steps = append(of.Steps, step)
 	c.Target = of.Path.Chosen[0]
 	if c.ByGateway {

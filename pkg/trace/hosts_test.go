@@ -133,12 +133,12 @@ func TestCompute_AtTheEntry(t *testing.T) {
 		},
 		"the node is the endpoint": {
 			"node/n1 svc/port", routers, "10.96.0.8:80", "^ROUTER_ALL.x", "false", "",
-			[]string{"gateway bridge breth0", "load balancer: one of 1 endpoint", "gateway bridge: to a process of the node"}, Delivered,
+			[]string{"gateway bridge breth0", "load balancer: to 169.254.0.2:6443", "gateway bridge: to a process of the node"}, Delivered,
 		},
 		"its own node port": {
 			"node/n1 node/n1:30080", routers, "10.96.0.8:80", "^LOCAL.x", "false",
 			`inport == "jtor-GR_n1" && eth.src == 0a:58:64:40:00:02 && eth.dst == 0a:58:64:40:00:01 && ip.ttl == 64 && ip4.src == 100.64.0.2 && ip4.dst == 10.244.1.6 && tcp.src == 40000 && tcp.dst == 8080`,
-			[]string{"nftables table ovn-offload: to 10.96.0.8:80", "from 169.254.0.6", "load balancer: one of 1 endpoint", "SNAT to 100.64.0.2"}, Dropped,
+			[]string{"nftables table ovn-offload: to 10.96.0.8:80", "from 169.254.0.6", "load balancer: to 10.244.1.6:8080", "SNAT to 100.64.0.2"}, Dropped,
 		},
 		"its own node port with policy Local": {
 			"node/n1 node/n1:30081", routers, "^NODEIP_IPv4_0:30081", "^LOCAL.x", "true", `ip4.src == 169.254.0.6 && ip4.dst == 10.96.0.9 && tcp.src == 40000 && tcp.dst == 80`,
@@ -150,11 +150,11 @@ func TestCompute_AtTheEntry(t *testing.T) {
 		},
 		"a client outside": {
 			"outside node/n1:30080", routers, node, "10.244.2.6:8080,10.244.1.6:8080", "false", `inport == "jtor-GR_n1" && eth.src == 0a:58:64:40:00:02 && eth.dst == 0a:58:64:40:00:01 && ip.ttl == 64 && ip4.src == 100.64.0.2 && ip4.dst == 10.244.2.6`,
-			[]string{"gateway bridge breth0: from the uplink, of 192.0.2.1", "load balancer: one of 2 endpoints", "SNAT to 100.64.0.2"}, Dropped,
+			[]string{"gateway bridge breth0: from the uplink, of 192.0.2.1", "load balancer: to one of 10.244.2.6:8080, 10.244.1.6:8080", "SNAT to 100.64.0.2"}, Dropped,
 		},
 		"a client outside keeps its address": {
 			"outside node/n1:30080", routers, node, "^LOCAL.x", "true", `inport == "breth0_n1" && eth.src == 0a:58:c0:00:02:01 && eth.dst == 02:42:ac:12:00:01 && ip.ttl == 64 && ip4.src == 192.0.2.1 && ip4.dst == 10.244.1.6`,
-			[]string{"from the uplink", "load balancer: one of 1 endpoint"}, Dropped,
+			[]string{"from the uplink", "load balancer: to 10.244.1.6:8080"}, Dropped,
 		},
 		"a node port without an endpoint": {
 			"outside node/n1:30080", routers, node, "", "true", "", []string{"from the uplink", "load balancer: no endpoint"}, Rejected,
@@ -168,11 +168,11 @@ func TestCompute_AtTheEntry(t *testing.T) {
 		"a service of IPv6": {
 			"node/n1 svc/six", routers, "^ADDRESS.fd00_0096_0000_0000_0000_0000_0000_0008:80", "[fd00:2::9]:8080", "false",
 			`inport == "jtor-GR_n1" && eth.src == 0a:58:64:40:00:02 && eth.dst == 0a:58:64:40:00:01 && ip.ttl == 64 && ip6.src == fd98::2 && ip6.dst == fd00:2::9 && tcp.src == 40000 && tcp.dst == 8080`,
-			[]string{"to the gateway router, from fd69::2", "load balancer: one of 1 endpoint", "SNAT to fd98::2"}, Dropped,
+			[]string{"to the gateway router, from fd69::2", "load balancer: to [fd00:2::9]:8080", "SNAT to fd98::2"}, Dropped,
 		},
 		"a ping from outside":           {"outside node/n1/icmp", routers, node, "", "false", "", []string{"gateway bridge: so the node itself gets the packet"}, Delivered},
 		"a client that may not ask":     {"outside 203.0.113.10:80 n1", routers, node, "", "false", "", []string{"gateway bridge: drop, loadBalancerSourceRanges do not have 192.0.2.1"}, Dropped},
-		"a pod at a node port":          {"pod/from node/n1:30080", switches, node, "10.244.2.6:8080", "false", `inport == "shop_from" && eth.src == 0a:58:0a:f4:01:05 && eth.dst == 0a:58:0a:f4:01:01 && ip.ttl == 64 && ip4.src == 10.244.1.5 && ip4.dst == 10.244.2.6`, []string{"load balancer: one of 1 endpoint"}, Dropped},
+		"a pod at a node port":          {"pod/from node/n1:30080", switches, node, "10.244.2.6:8080", "false", `inport == "shop_from" && eth.src == 0a:58:0a:f4:01:05 && eth.dst == 0a:58:0a:f4:01:01 && ip.ttl == 64 && ip4.src == 10.244.1.5 && ip4.dst == 10.244.2.6`, []string{"load balancer: to 10.244.2.6:8080"}, Dropped},
 		"a pod at one of another node":  {"pod/from node/n2:30080", switches, node, "10.244.2.6:8080", "false", `ip4.src == 10.244.1.5 && ip4.dst == 172.18.0.2`, nil, Dropped},
 		"a pod at one of routers alone": {"pod/from node/n1:30080", routers, node, "10.244.2.6:8080", "false", `ip4.src == 10.244.1.5 && ip4.dst == 172.18.0.1`, nil, Dropped},
 	} {

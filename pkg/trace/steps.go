@@ -14,7 +14,7 @@ import (
 type Step struct {
 	// Where is the logical switch or router.
 	Where string `json:"where"`
-	// What was decided, such as "ingress policy: drop".
+	// What was decided, such as "ingress policy: drop", or "ingress[1]: allow-related" by a rule of a policy.
 	What string `json:"what"`
 	// Object is the Kubernetes object that decided, such as NetworkPolicy/shop/deny; empty: the network itself.
 	Object string `json:"object,omitempty"`
@@ -111,6 +111,17 @@ func (p Path) Backends() []netip.AddrPort {
 	return all
 }
 
+// Rule is the rule of a policy that a row was made from, as a path of the policy's spec: ingress[1]. "": it is of no rule, such as
+// the row for all that no rule allows.
+func (r Row) Rule() string {
+	ids := MapOf(r.Columns["external_ids"])
+	index := ids["gress-index"]
+	if r.Table != "ACL" || index == "" {
+		return ""
+	}
+	return strings.ToLower(ids["direction"]) + "[" + index + "]"
+}
+
 // What says what a row decided about a packet in a flow; "" if it decided nothing.
 func (r Row) What(f Flow) string {
 	text := func(column string) string { value, _ := r.Columns[column].(string); return value }
@@ -119,12 +130,15 @@ func (r Row) What(f Flow) string {
 		if !strings.HasSuffix(f.Stage, "_acl_eval") && !strings.HasSuffix(f.Stage, "_acl_after_lb_eval") {
 			return ""
 		}
+		if rule := r.Rule(); rule != "" {
+			return rule + ": " + text("action")
+		}
 		direction := map[string]string{"from-lport": "egress", "to-lport": "ingress"}[text("direction")]
 		return direction + " policy: " + text("action")
 	case "Load_Balancer":
 		for _, action := range f.Actions {
 			if m := backends.FindStringSubmatch(action); m != nil {
-				return fmt.Sprintf("load balancer: one of %s", plural(strings.Count(m[1], ",")+1))
+				return "load balancer: to " + oneOf(strings.Split(m[1], ","))
 			}
 		}
 		if f.rejects() || slices.Contains(f.Actions, "drop") {
@@ -143,9 +157,21 @@ func (r Row) What(f Flow) string {
 	return ""
 }
 
-func plural(endpoints int) string {
-	if endpoints == 1 {
-		return "1 endpoint"
+// namedEndpoints bounds the endpoints in a line of text.
+const namedEndpoints = 3
+
+// oneOf says which endpoints a load balancer chooses from.
+func oneOf[E any](endpoints []E) string {
+	var all []string
+	for _, e := range endpoints[:min(len(endpoints), namedEndpoints)] {
+		all = append(all, fmt.Sprint(e))
 	}
-	return fmt.Sprintf("%d endpoints", endpoints)
+	text := strings.Join(all, ", ")
+	switch n := len(endpoints); {
+	case n == 1:
+		return text
+	case n > namedEndpoints:
+		text += fmt.Sprintf(" and %d more", n-namedEndpoints)
+	}
+	return "one of " + text
 }

@@ -58,6 +58,10 @@ func TestSteps_NameObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	rule := Row{"ACL", map[string]any{"direction": "to-lport", "action": "allow-related", "external_ids": []any{"map", []any{[]any{"direction", "Ingress"}, []any{"gress-index", "1"}}}}}
+	if got := rule.What(Flow{Stage: "ls_out_acl_eval"}); got != "ingress[1]: allow-related" {
+		t.Errorf("by a rule: %q", got)
+	}
 	lb := `{"headings":["_uuid","external_ids","name"],"data":[[["uuid","33333333-0000-0000-0000-000000000000"],["map",[["ovn-offload.io/owner","Service/shop/web"]]],"lb"]]}`
 	if err := AddRows(rows, "Load_Balancer", []byte(lb)); err != nil {
 		t.Fatal(err)
@@ -68,7 +72,7 @@ func TestSteps_NameObjects(t *testing.T) {
 	steps, verdict := Steps(path, hints, rows)
 	want := []Step{
 		{"ovn-worker", "egress policy: allow-related", "NetworkPolicy/shop/out", "9d6a2a44"},
-		{"ovn-worker", "load balancer: one of 2 endpoints", "Service/shop/web", "aaaaaaa1"},
+		{"ovn-worker", "load balancer: to one of 10.244.1.6:8080, 10.244.2.7:8080", "Service/shop/web", "aaaaaaa1"},
 		{"ovn-worker2", "ingress policy: drop", "NetworkPolicy/shop/deny", "9d6a2a55"},
 	}
 	if got := fmt.Sprint(path.Backends()); got != "[10.244.1.6:8080 10.244.2.7:8080]" {

@@ -257,7 +257,7 @@ func TestBrowser_GoesByKeysAndBack(t *testing.T) {
 	p.run(chromedp.SendKeys(chromedp.CSS("#name"), "shop/web-0"+kb.Enter))
 	p.shows("Pod shop/web-0")
 	p.run(chromedp.Click(chromedp.CSS(`a[href^="#/path"][href*="from"]`)), chromedp.SendKeys(chromedp.CSS("input[name=to]"), "svc/shop/db:5432/tcp"+kb.Enter))
-	p.shows("one of 3 endpoints")
+	p.shows("load balancer: to")
 	for _, view := range []string{"map", "policies"} {
 		p.run(chromedp.Click(chromedp.CSS(`nav a[href="#/` + view + `"]`)))
 		p.until(`document.querySelector("main h1")?.textContent.toLowerCase() === "` + view + `" && !document.querySelector("main table")`)
@@ -396,7 +396,7 @@ func TestBrowser_KeysGoThroughTheStations(t *testing.T) {
 		t.Errorf("%d dots for who wants no motion", n)
 	}
 	p.run(chromedp.Focus(chromedp.CSS(`[data-key="there from"]`)))
-	for _, want := range []string{"egress policy: allow-related, netpol/shop/web-egress", "load balancer: one of 3 endpoints, svc/shop/db", "wire, tunnel with"} {
+	for _, want := range []string{"egress[0]: allow-related, netpol/shop/web-egress", "load balancer: to pod/shop/db-1, svc/shop/db", "wire, tunnel with"} {
 		p.run(chromedp.KeyEvent(kb.ArrowRight))
 		if got := eval[string](p, `document.activeElement.getAttribute("aria-label")`); !strings.HasPrefix(got, want) {
 			t.Errorf("the focus is at %q, want %q", got, want)

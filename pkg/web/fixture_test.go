@@ -65,7 +65,7 @@ func (f fake) Streams(_ context.Context, namespaces []string) (*StreamList, erro
 	stream := func(from, to, via, port string, place offload.Place, packets uint64, perSecond *float64, by ...string) streams.Stream {
 		return streams.Stream{
 			Node: "worker-1", Ends: streams.Ends{From: from, To: to, Via: via, Protocol: "tcp", Port: port}, Placed: flowapi.Placed{Place: place},
-			Packets: packets, PacketsPerSecond: perSecond, DecidedBy: by,
+			Packets: packets, PacketsPerSecond: perSecond, Decision: streams.Decision{DecidedBy: by},
 		}
 	}
 	refused := stream("pod/shop/crawler-0", "pod/shop/db-0", "", "5432", offload.OVS, 44, rate(2), "NetworkPolicy/shop/deny")
@@ -107,9 +107,9 @@ func (f fake) Live(_ context.Context, from, to string) (*answer.Live, error) {
 		s := streams.Stream{Node: node, Ends: ends, Placed: at, Packets: uint64(rate * 10), PacketsPerSecond: &rate, Tunnel: "192.0.2.12"}
 		return answer.Leg{Back: back, Stream: s, Parts: []answer.LegFlow{{ID: "0f6c1d2e-" + node, Placed: at, Packets: s.Packets, Steps: steps, TC: ruleOf(node, back, place)}}}
 	}
-	egress := answer.LiveStep{Stage: "ls_in_acl_eval", What: "egress policy: allow-related", Objects: []string{"NetworkPolicy/shop/web-egress"}}
-	balanced := answer.LiveStep{Stage: "ls_in_lb", What: "load balancer: one of 3 endpoints", Objects: []string{"Service/shop/db"}}
-	ingress := answer.LiveStep{Stage: "ls_out_acl_eval", What: "ingress policy: allow-related", Objects: []string{"NetworkPolicy/shop/db-ingress"}}
+	egress := answer.LiveStep{Stage: "ls_in_acl_eval", What: "egress[0]: allow-related", Objects: []string{"NetworkPolicy/shop/web-egress"}}
+	balanced := answer.LiveStep{Stage: "ls_in_lb", What: "load balancer: to pod/shop/db-1", Objects: []string{"Service/shop/db"}}
+	ingress := answer.LiveStep{Stage: "ls_out_acl_eval", What: "ingress[1]: allow-related", Objects: []string{"NetworkPolicy/shop/db-ingress"}}
 	l.Flows, l.Named = 5, 4
 	l.Verdict, l.Legs = answer.Allowed, []answer.Leg{
 		leg("worker-1", false, offload.Hardware, 90000, egress, balanced), leg("worker-1", false, offload.TC, 200, egress, balanced), leg("worker-2", false, offload.Hardware, 90200, ingress),
@@ -140,14 +140,14 @@ func ruleOf(node string, back bool, place offload.Place) *flowapi.TCRule {
 func (f fake) Trace(_ context.Context, _, to string) (*answer.Traced, error) {
 	c := trace.Connection{Source: netip.MustParseAddr("10.244.1.7"), Target: netip.MustParseAddrPort("10.96.0.44:5432"), Protocol: "tcp", Asked: "pod/shop/web-0 svc/shop/db:5432/tcp"}
 	steps := []trace.Step{
-		{Where: "worker-1", What: "egress policy: allow-related", Object: "NetworkPolicy/shop/web-egress"},
-		{Where: "worker-1", What: "load balancer: one of 3 endpoints", Object: "Service/shop/db"},
+		{Where: "worker-1", What: "egress[0]: allow-related", Object: "NetworkPolicy/shop/web-egress"},
+		{Where: "worker-1", What: "load balancer: to one of 10.244.2.9:5432, 10.244.2.10:5432, 10.244.3.4:5432", Object: "Service/shop/db"},
 		{Where: "ovn_cluster_router", What: "route 10.244.2.0/24"},
 	}
 	if strings.Contains(to, ":22/") {
 		return answer.NewTraced(f.s, c, append(steps[:1], trace.Step{Where: "worker-2", What: "ingress policy: drop", Object: "NetworkPolicy/shop/deny"}), trace.Dropped), nil
 	}
-	steps = append(steps, trace.Step{Where: "worker-2", What: "ingress policy: allow-related", Object: "NetworkPolicy/shop/db-ingress"}, trace.Step{Where: "shop_db-1", What: "delivered"})
+	steps = append(steps, trace.Step{Where: "worker-2", What: "ingress[1]: allow-related", Object: "NetworkPolicy/shop/db-ingress"}, trace.Step{Where: "shop_db-1", What: "delivered"})
 	return answer.NewTraced(f.s, c, steps, trace.Delivered), nil
 }
 

@@ -35,7 +35,7 @@ func Path(t *answer.Traced, outgoing []v1alpha1.PodTraffic, unknown string) *Sce
 		x += stationW + stationGap
 		last = Box{
 			ID: fmt.Sprintf("step %d", i+1), Kind: KindStation, X: x, Y: stationsY, W: stationW, H: stationH, Title: step.What,
-			Text: nonEmpty(step.Object, step.Where), Bad: dropped && i == len(t.Steps)-1,
+			Text: nonEmpty(answer.Object(step.Object), step.Where), Bad: dropped && i == len(t.Steps)-1,
 		}
 		s.Add(last)
 	}
