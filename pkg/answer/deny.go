@@ -2,7 +2,9 @@ package answer
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,8 @@ type DefaultDeny struct {
 	Direction string `json:"direction"`
 	// Policies are all NetworkPolicies that select the pod in the direction.
 	Policies []string `json:"policies"`
+	// Allow is a command that would add a rule for such packets to the first of them; "": it is not known which rule.
+	Allow string `json:"allow,omitempty"`
 }
 
 // defaultDeny finds the policies of the pod whose packets a NetworkPolicy drops; nil: another thing drops them, or the pod is not
@@ -52,6 +56,9 @@ func defaultDeny(s *snapshot.Snapshot, c trace.Connection, last trace.Step) (*De
 		}
 		if n != nil && *n == 1 && judges(&policies[i], direction) {
 			d.Policies = append(d.Policies, "netpol/"+policies[i].Namespace+"/"+policies[i].Name)
+			if d.Allow == "" {
+				d.Allow = d.allow(&policies[i], pods, c)
+			}
 		}
 	}
 	if len(d.Policies) == 0 { // they could not be read, or have changed meanwhile
@@ -77,6 +84,9 @@ func (d *DefaultDeny) print(p *Page, indent string) {
 		verb = "selects"
 	}
 	p.Line("%sno rule allows it: %s %s %s for %s", indent, strings.Join(d.Policies, ", "), verb, d.Pod, d.Direction)
+	if d.Allow != "" {
+		p.Line("%sa rule that would allow it: %s", indent, d.Allow)
+	}
 }
 
 // DeniedIn are the namespaces of the NetworkPolicies at which legs end.
@@ -97,6 +107,9 @@ func (l *Live) AddPolicies(s *snapshot.Snapshot) (err error) {
 		between := trace.Connection{From: l.From, To: l.To}
 		if leg.Back {
 			between.From, between.To = l.To, l.From
+		}
+		if port, err := strconv.ParseUint(leg.Port, 10, 16); err == nil && !leg.Back && leg.Via == "" { // that of a service is not the pod's
+			between.Protocol, between.Target = leg.Protocol, netip.AddrPortFrom(netip.Addr{}, uint16(port))
 		}
 		between.From, between.To = podAmong(leg.From, between.From), podAmong(leg.Via, leg.To, between.To)
 		if leg.Deny, err = defaultDeny(s, between, leg.denial()); err != nil {

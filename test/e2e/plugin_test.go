@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 )
@@ -328,15 +330,25 @@ func TestPlugin_TraceNamesWhatDecides(t *testing.T) {
 	})
 	eventually(t, soon, "the trace names the service", func() (bool, string) {
 		out, code := ask(toService)
-		return code == 0 && strings.Contains(out, "Service/"+ns+"/"+svc.Name), out
+		return code == 0 && strings.Contains(out, "svc/"+ns+"/"+svc.Name) && strings.Contains(out, "load balancer: to "+netip.AddrPortFrom(addresses(t, to)[0], echoPort).String()), out
 	})
-	if out, _ := ask(toPod); strings.Contains(out, "NetworkPolicy") || strings.Contains(out, "Service/") {
+	if out, _ := ask(toPod); strings.Contains(out, "netpol/") || strings.Contains(out, "svc/") {
 		t.Errorf("without a policy and a service the trace names one: %s", out)
 	}
 	createPolicy(t, ns, "deny", allowIngress(to.Name))
+	var patch string
 	eventually(t, policyWithin, "the trace names the policy that drops", func() (bool, string) {
 		out, code := ask(toPod)
-		return code == 1 && strings.Contains(out, "dropped by NetworkPolicy/"+ns+"/deny") && strings.Contains(out, "no rule allows it: netpol/"+ns+"/deny selects pod/"), out
+		_, patch, _ = strings.Cut(out, "a rule that would allow it: kubectl patch netpol deny -n "+ns+" --type=json -p '")
+		return code == 1 && strings.Contains(out, "dropped by netpol/"+ns+"/deny") && strings.Contains(out, "no rule allows it: netpol/"+ns+"/deny selects pod/"), out
+	})
+	patch, _, _ = strings.Cut(patch, "'\n")
+	if _, err := cluster.client.NetworkingV1().NetworkPolicies(ns).Patch(t.Context(), "deny", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatalf("the rule that would allow it, %q: %v", patch, err)
+	}
+	eventually(t, policyWithin, "with this rule, the trace names it", func() (bool, string) {
+		out, code := ask(toPod)
+		return code == 0 && strings.Contains(strings.Join(strings.Fields(out), " "), "ingress[0]: allow-related netpol/"+ns+"/deny"), out
 	})
 	if out, code := ask("pod/none"); code != 1 || !strings.Contains(out, "there is no pod "+ns+"/none") {
 		t.Errorf("exit code %d: %s", code, out)
