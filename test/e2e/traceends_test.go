@@ -70,7 +70,7 @@ func TestTraceEnds_RealPacketsAgree(t *testing.T) {
 	}
 	nodePort := func(svc *corev1.Service) int32 { return svc.Spec.Ports[0].NodePort }
 	node := "node/" + nodes[1]
-	service, policy := "Service/"+ns+"/", "NetworkPolicy/"+ns+"/"
+	service, policy := "svc/"+ns+"/", "netpol/"+ns+"/"
 	toPod := traceCase{source: node, target: "pod/to:" + fmt.Sprint(echoPort), from: nodes[1], to: at(pod, echoPort), names: []string{"management port, from "}}
 	toService := traceCase{source: "pod/host", target: "svc/to", from: ns + "/host", to: cluster(web), names: []string{"has the network of its node", "to the gateway router, from 169.254.0.2", service + "to"}}
 	fromOutside := traceCase{source: "outside", target: fmt.Sprintf("%s:%d", node, nodePort(web)), from: outside, to: at(own, nodePort(web)), names: []string{"from the uplink", service + "to", "SNAT to "}}
