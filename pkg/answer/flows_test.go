@@ -299,7 +299,7 @@ func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 		t.Fatalf("%v, %+v", err, e.PodStreams)
 	}
 	got := text(t, e)
-	for _, part := range []string{"WHY  pod/shop/web-0 to svc/shop/db tcp:5432", "1. action (hash), svc/shop/db", "1. where a Service chooses the endpoint, reach the endpoints without it, as by a headless Service: then 2 is left", "2. port (not a representor)", "then 2 is left", "then hardware, unless"} {
+	for _, part := range []string{"3 streams, 4 flows of the datapath, 50 packets a second\nFROM", "WHY  pod/shop/web-0 to svc/shop/db tcp:5432", "1. action (hash), svc/shop/db", "1. where a Service chooses the endpoint, reach the endpoints without it, as by a headless Service: then 2 is left", "2. port (not a representor)", "then 2 is left", "then hardware, unless"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("no %q in\n%s", part, got)
 		}

@@ -94,12 +94,32 @@ func advise(stream streams.Stream, flows map[string]*flowapi.Flow) Advice {
 // shownAdvice bounds the advice of a page: streams to one target have the same.
 const shownAdvice = 3
 
+// summary counts what the streams are made of.
+func (p PodStreams) summary() string {
+	flows := map[string]bool{}
+	rate, isMeasured := 0.0, false
+	for _, s := range p.Streams {
+		for _, id := range s.Flows {
+			flows[s.Node+"/"+id] = true
+		}
+		if s.PacketsPerSecond != nil {
+			rate, isMeasured = rate+*s.PacketsPerSecond, true
+		}
+	}
+	text := plural(len(p.Streams), "stream") + ", " + plural(len(flows), "flow") + " of the datapath"
+	if isMeasured {
+		text += fmt.Sprintf(", %.0f packets a second", rate)
+	}
+	return text
+}
+
 // printStreamsOf writes the streams of an explained object.
 func (p PodStreams) printStreamsOf(page *Page) {
 	if len(p.Streams) == 0 {
 		return
 	}
 	page.Line("")
+	page.Line("%s", p.summary())
 	printStreams(page, p.Streams)
 	for _, a := range p.Advice[:min(shownAdvice, len(p.Advice))] {
 		page.Line("")
