@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -38,9 +39,9 @@ func NewPreflighted(reports []nodecheck.Report, now time.Time) *Preflighted {
 
 // Text implements Answer.
 func (p *Preflighted) Text(page *Page) {
-	rows := [][]string{{"NODE", "VERDICT", "NIC"}}
+	rows := [][]string{{"NODE", "VERDICT", "PODS", "NIC"}}
 	for _, r := range p.Nodes {
-		rows = append(rows, []string{r.Node, verdictWords()[r.Verdict], nicOf(r)})
+		rows = append(rows, []string{r.Node, verdictWords()[r.Verdict], cmp.Or(r.Pods, "-"), nicOf(r)})
 	}
 	page.Table(rows)
 	for _, r := range p.Nodes {

@@ -96,7 +96,7 @@ func TestNewLinted_OnlyLostHardwareIsNo(t *testing.T) {
 
 // TestNewPreflighted_WorstNodeIsTheExitCode: a node that has not answered is no node that is fit.
 func TestNewPreflighted_WorstNodeIsTheExitCode(t *testing.T) {
-	fit, warned := nodecheck.Report{Node: "n1", Verdict: "pass"}, nodecheck.Report{Node: "n2", Verdict: "warn"}
+	fit, warned := nodecheck.Report{Node: "n1", Verdict: "pass", Pods: "offload"}, nodecheck.Report{Node: "n2", Verdict: "warn"}
 	unfit := nodecheck.Report{Node: "n3", Verdict: "fail", Findings: []nodecheck.Finding{{Check: "kernel", Verdict: "fail", Message: "Linux 4.9 is older than 5.2.", Do: "Install Linux 5.2."}}}
 	silent := nodecheck.Report{Node: "n4", Error: "no image"}
 	for _, c := range []struct {
@@ -104,8 +104,8 @@ func TestNewPreflighted_WorstNodeIsTheExitCode(t *testing.T) {
 		want    Code
 		text    string
 	}{
-		{[]nodecheck.Report{fit}, Good, "n1    fit"},
-		{[]nodecheck.Report{fit, warned}, Degraded, "n2    fit, with warnings"},
+		{[]nodecheck.Report{fit}, Good, "n1    fit      offload"},
+		{[]nodecheck.Report{fit, warned}, Degraded, "n2    fit, with warnings  -"},
 		{[]nodecheck.Report{fit, warned, silent}, Uncertain, "not known: node/n4: no image"},
 		{[]nodecheck.Report{unfit, silent}, Broken, "n3: fail: kernel: Linux 4.9 is older than 5.2.\n    Install Linux 5.2.\n"},
 	} {

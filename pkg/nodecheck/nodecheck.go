@@ -38,8 +38,10 @@ const (
 
 // Report is what the preflight of a node has said. Error is why it has said nothing.
 type Report struct {
-	Node     string    `json:"node"`
-	Verdict  string    `json:"verdict,omitempty"`
+	Node    string `json:"node"`
+	Verdict string `json:"verdict,omitempty"`
+	// Pods is offload, veth or no; "": the agent is of a former version.
+	Pods     string    `json:"pods,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 	Error    string    `json:"error,omitempty"`
 }

@@ -12,27 +12,28 @@ import (
 
 // Check gives a finding or more for each check, in the order of Names.
 func Check(f Facts) Report {
-	r := Report{Node: f.Node, TakenOver: f.Gateway.TakenOver}
+	r := Report{Node: f.Node, TakenOver: f.Gateway.TakenOver, canOffload: f.NIC.Limit == "" && (f.NIC.TotalVFs > 0 || f.NIC.Mode == "switchdev")}
 	for _, c := range checks() {
 		for _, finding := range c.find(f) {
 			finding.Check, finding.Page = c.name, Page+"#"+c.name
 			r.Findings = append(r.Findings, finding)
 			r.Verdict = max(r.Verdict, finding.Verdict)
+			r.canOffload = r.canOffload && (finding.Verdict == Pass || c.name != Kernels && c.name != OffloadModules)
 		}
 	}
-	return r
+	return r.withPods()
 }
 
 // Without leaves checks out.
 func (r Report) Without(names ...string) Report {
-	out := Report{Node: r.Node, TakenOver: r.TakenOver}
+	out := Report{Node: r.Node, TakenOver: r.TakenOver, canOffload: r.canOffload}
 	for _, finding := range r.Findings {
 		if !slices.Contains(names, finding.Check) {
 			out.Findings = append(out.Findings, finding)
 			out.Verdict = max(out.Verdict, finding.Verdict)
 		}
 	}
-	return out
+	return out.withPods()
 }
 
 // Names are those of all checks.
@@ -43,8 +44,12 @@ func Names() (names []string) {
 	return names
 }
 
-// Uplink is the check of the gateway interface.
-const Uplink = "uplink"
+// Uplink is the check of the gateway interface. Kernels and OffloadModules are those of what VFs need.
+const (
+	Uplink         = "uplink"
+	Kernels        = "kernel"
+	OffloadModules = "offload-modules"
+)
 
 type check struct {
 	name string
@@ -53,7 +58,7 @@ type check struct {
 
 func checks() []check {
 	return []check{
-		{"kernel", kernel}, {"modules", modules}, {"offload-modules", offloadModules},
+		{Kernels, kernel}, {"modules", modules}, {OffloadModules, offloadModules},
 		{Uplink, uplink}, {"nic", nic}, {"mtu", mtu}, {"ports", ports}, {"names", names},
 		{"cni", cni}, {"kube-proxy", kubeProxy}, {"network-service", networkService}, {"dhcp", dhcp},
 		{"rp-filter", rpFilter}, {"other-ovs", otherOVS}, {"unreadable", unreadable},
@@ -91,6 +96,10 @@ func tcModules() []string {
 	return []string{"cls_flower", "sch_ingress", "act_mirred", "act_tunnel_key", "act_pedit", "act_ct"}
 }
 
+// skbExt is the option by which a packet that misses a rule of TC with connection tracking goes on where it was (net/sched/Kconfig).
+// The drivers of NICs take no such rules without it.
+const skbExt = "CONFIG_NET_TC_SKB_EXT"
+
 func modules(f Facts) []Finding {
 	if f.Datapath == gateway.DatapathUserspace {
 		return pass("the userspace datapath needs no modules")
@@ -117,6 +126,10 @@ func offloadModules(f Facts) []Finding {
 	if missing := having(f.Kernel, Absent, tcModules()); len(missing) > 0 {
 		return []Finding{warn("Install the modules if traffic is to be offloaded.",
 			"The kernel has no module %s: traffic cannot be offloaded.", strings.Join(missing, ", "))}
+	}
+	if f.Kernel.Modules[skbExt] == Absent {
+		return []Finding{warn("Install a kernel with the option if traffic is to be offloaded.",
+			"The kernel is built without %s: NICs take no flows with connection tracking, which those of pods are.", skbExt)}
 	}
 	return pass("%s", strings.Join(tcModules(), ", "))
 }

@@ -50,6 +50,9 @@ func nic(f Facts) []Finding {
 	case n.Mode != "switchdev":
 		return []Finding{warn("Create an OffloadPolicy if pods are to use VFs.", "%s: %d VFs are possible; the NIC is in %s mode.", what, n.TotalVFs, n.Mode)}
 	}
+	if !f.Kernel.IOMMU {
+		return pass("%s: switchdev mode, %d VFs are possible, without an IOMMU none for virtual machines", what, n.TotalVFs)
+	}
 	return pass("%s: switchdev mode, %d VFs are possible", what, n.TotalVFs)
 }
 

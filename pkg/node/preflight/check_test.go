@@ -55,6 +55,7 @@ var unfit = []struct {
 	{"kernel without a number", func(f *Facts) { f.Kernel.Release = "next" }, "kernel", Warn, `"next" cannot be read`},
 	{"no openvswitch", func(f *Facts) { f.Kernel.Modules["openvswitch"] = Absent }, "modules", Fail, "no module openvswitch."},
 	{"no list of modules", func(f *Facts) { f.Kernel.Modules = nil }, "modules", Warn, "openvswitch, geneve, nf_conntrack"},
+	{"no CONFIG_NET_TC_SKB_EXT", func(f *Facts) { f.Kernel.Modules[skbExt] = Absent }, OffloadModules, Warn, "built without CONFIG_NET_TC_SKB_EXT"},
 	{"no act_ct", func(f *Facts) { f.Kernel.Modules["act_ct"] = Absent }, "offload-modules", Warn, "no module act_ct"},
 	{"gateway interface absent", func(f *Facts) { f.Gateway.Problem = errors.New("gateway interface ens1 is absent") }, "uplink", Fail, "gateway interface ens1 is absent"},
 	{"NIC in legacy mode", func(f *Facts) { f.NIC.Mode = "legacy" }, "nic", Warn, "16 VFs are possible; the NIC is in legacy mode"},
@@ -136,6 +137,41 @@ func TestCheck_AllowsOwn(t *testing.T) {
 	}
 }
 
+// TestCheck_SaysWhatPodsGet: in hardware where NIC and kernel can, by veth where one cannot, and nothing where a check fails, unless it is
+// left out.
+func TestCheck_SaysWhatPodsGet(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Facts)
+		want   Pods
+	}{
+		"fit":               {func(*Facts) {}, Offload},
+		"legacy mode":       {func(f *Facts) { f.NIC.Mode = "legacy" }, Offload},
+		"no VFs":            {func(f *Facts) { f.NIC = NIC{Driver: "virtio_net"} }, Veth},
+		"a NIC with limits": {func(f *Facts) { f.NIC.Limit = "no conntrack" }, Veth},
+		"an old kernel":     {func(f *Facts) { f.Kernel.Release = "5.10.0" }, Veth},
+		"no act_ct":         {func(f *Facts) { f.Kernel.Modules["act_ct"] = Absent }, Veth},
+		"another OVS":       {func(f *Facts) { f.Others.OVS = true }, No},
+	} {
+		f := fit()
+		c.change(&f)
+		if got := Check(f); got.Pods != c.want {
+			t.Errorf("%s: %s, want %s", name, got.Pods, c.want)
+		}
+	}
+	f := fit()
+	f.Others.OVS = true
+	if got := Check(f).Without("other-ovs"); got.Pods != Offload {
+		t.Errorf("without the check that fails: %s", got.Pods)
+	}
+	for isOn, want := range map[bool]string{true: "16 VFs are possible", false: "without an IOMMU none for virtual machines"} {
+		f := fit()
+		f.Kernel.IOMMU = isOn
+		if got := nic(f)[0]; got.Verdict != Pass || !strings.HasSuffix(got.Message, want) {
+			t.Errorf("IOMMU %v: %+v", isOn, got)
+		}
+	}
+}
+
 // TestPage_HasSectionForEachCheck: users come there with the name of a check.
 func TestPage_HasSectionForEachCheck(t *testing.T) {
 	page, err := os.ReadFile("../../../" + Page)
@@ -158,7 +194,7 @@ func TestReport_TextHasFailuresFirstAndWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(text.String(), "\n")
-	if lines[0] != "node n1: fail" || !strings.HasPrefix(lines[1], "fail  other-ovs") || !strings.Contains(lines[2], "Set nodes.openvswitch to false") ||
+	if lines[0] != "node n1: fail, pods: no" || !strings.HasPrefix(lines[1], "fail  other-ovs") || !strings.Contains(lines[2], "Set nodes.openvswitch to false") ||
 		!strings.Contains(lines[2], "(docs/preflight.md#other-ovs)") || !strings.HasPrefix(lines[3], "warn  nic") {
 		t.Errorf("%s", text.String())
 	}

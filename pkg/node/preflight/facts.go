@@ -27,10 +27,12 @@ type Facts struct {
 	Unreadable []string
 }
 
-// Kernel is the running one. Modules has those that were looked for.
+// Kernel is the running one. Modules has those that were looked for, and options of its configuration.
 type Kernel struct {
 	Release string
 	Modules map[string]Module
+	// IOMMU says that one is on.
+	IOMMU bool
 }
 
 // Module is how a part of the kernel can be had.

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -101,10 +102,24 @@ func (o *observer) kernel(ns *netdev.NS) Kernel {
 			k.Modules[name] = Absent
 		}
 	}
+	if config := o.configOf(k.Release); config != "" {
+		k.Modules[skbExt] = Absent
+		if strings.Contains(config, "\n"+skbExt+"=y\n") {
+			k.Modules[skbExt] = Available
+		}
+	}
+	iommus, err := filepath.Glob(filepath.Join(o.root, "/sys/class/iommu/*"))
+	o.note(err)
+	k.IOMMU = len(iommus) > 0
 	if netdev.HasGenericFamily(ns, "ovs_datapath") {
 		k.Modules["openvswitch"] = Available
 	}
 	return k
+}
+
+// configOf is the configuration that a kernel was built with, where the distribution has it; "": it is not known.
+func (o *observer) configOf(release string) string {
+	return cmp.Or(o.read("/boot/config-"+release), o.read("/lib/modules/"+release+"/config"), o.read("/usr/lib/modules/"+release+"/config"))
 }
 
 // reserved are devices of other kinds than Open vSwitch makes, with names that the network needs.

@@ -108,3 +108,24 @@ func TestObserve_ReadsHost(t *testing.T) {
 		t.Errorf("kernel %q, unreadable %q", got.Kernel.Release, got.Unreadable)
 	}
 }
+
+// TestObserve_KernelsConfiguration: an option is there or is not; without a configuration nothing is known.
+func TestObserve_KernelsConfiguration(t *testing.T) {
+	path := netdevtest.NewNS(t)
+	ns, err := netdev.Open(path)
+	nodetest.Must(t, err)
+	defer ns.Close()
+	release := (&observer{}).kernel(ns).Release
+	for text, want := range map[string]Module{"\nCONFIG_NET_TC_SKB_EXT=y\n": Available, "\n# CONFIG_NET_TC_SKB_EXT is not set\n": Absent, "": Unknown} {
+		files := map[string]string{"sys/class/iommu/dmar0": ""}
+		if text != "" {
+			files["boot/config-"+release] = text
+		} else {
+			delete(files, "sys/class/iommu/dmar0")
+		}
+		o := &observer{root: host(t, files)}
+		if got := o.kernel(ns); got.Modules[skbExt] != want || got.IOMMU != (text != "") || len(o.facts.Unreadable) > 0 {
+			t.Errorf("%q: %+v, %q", text, got, o.facts.Unreadable)
+		}
+	}
+}

@@ -41,13 +41,39 @@ type Report struct {
 	Node    string  `json:"node"`
 	Verdict Verdict `json:"verdict"`
 	// TakenOver says that the agent has the node's uplink already.
-	TakenOver bool      `json:"takenOver"`
-	Findings  []Finding `json:"findings"`
+	TakenOver bool `json:"takenOver"`
+	// Pods says what they may get on the node.
+	Pods     Pods      `json:"pods"`
+	Findings []Finding `json:"findings"`
+
+	canOffload bool
+}
+
+// Pods is how the pods of a node are attached.
+type Pods string
+
+// The ways: in hardware if a pod asks for a VF, by veth pairs alone, or not at all.
+const (
+	Offload Pods = "offload"
+	Veth    Pods = "veth"
+	No      Pods = "no"
+)
+
+func (r Report) withPods() Report {
+	switch {
+	case r.Verdict == Fail:
+		r.Pods = No
+	case r.canOffload:
+		r.Pods = Offload
+	default:
+		r.Pods = Veth
+	}
+	return r
 }
 
 // WriteText writes what is to be done first, and the checks that passed at the end.
 func (r Report) WriteText(w io.Writer) error {
-	fmt.Fprintf(w, "node %s: %s\n", r.Node, r.Verdict)
+	fmt.Fprintf(w, "node %s: %s, pods: %s\n", r.Node, r.Verdict, r.Pods)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, verdict := range []Verdict{Fail, Warn, Pass} {
 		for _, f := range r.Findings {
