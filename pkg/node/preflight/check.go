@@ -96,8 +96,8 @@ func tcModules() []string {
 	return []string{"cls_flower", "sch_ingress", "act_mirred", "act_tunnel_key", "act_pedit", "act_ct"}
 }
 
-// skbExt is the option by which a packet that misses a rule of TC with connection tracking goes on where it was (net/sched/Kconfig).
-// The drivers of NICs take no such rules without it.
+// skbExt is the option by which a packet that misses a rule of TC goes on in the chain where it was (net/sched/Kconfig). Open vSwitch
+// probes for it, and gives TC no flow that recirculates without it.
 const skbExt = "CONFIG_NET_TC_SKB_EXT"
 
 func modules(f Facts) []Finding {
@@ -129,7 +129,7 @@ func offloadModules(f Facts) []Finding {
 	}
 	if f.Kernel.Modules[skbExt] == Absent {
 		return []Finding{warn("Install a kernel with the option if traffic is to be offloaded.",
-			"The kernel is built without %s: NICs take no flows with connection tracking, which those of pods are.", skbExt)}
+			"The kernel is built without %s: Open vSwitch keeps flows with connection tracking, as those of pods, out of the NIC.", skbExt)}
 	}
 	return pass("%s", strings.Join(tcModules(), ", "))
 }
