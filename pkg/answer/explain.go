@@ -285,9 +285,11 @@ func (e *PodExplained) Text(p *Page) {
 // NodeExplained says what a node can offload, and what keeps it from that.
 type NodeExplained struct {
 	Header
-	Node     string                      `json:"node"`
-	Status   *v1alpha1.NodeOffloadStatus `json:"status,omitempty"`
-	Problems []Problem                   `json:"problems,omitempty"`
+	Node   string                      `json:"node"`
+	Status *v1alpha1.NodeOffloadStatus `json:"status,omitempty"`
+	// Meaning says what the settings of offload mean for packets.
+	Meaning  string    `json:"meaning,omitempty"`
+	Problems []Problem `json:"problems,omitempty"`
 }
 
 // ExplainNode explains a node.
@@ -302,6 +304,7 @@ func ExplainNode(s *snapshot.Snapshot, name string) (*NodeExplained, error) {
 	e := &NodeExplained{Header: header("NodeExplained", s), Node: name}
 	if i := slices.IndexFunc(f.offloads, func(n v1alpha1.NodeOffload) bool { return n.Name == name }); i >= 0 {
 		e.Status = &f.offloads[i].Status
+		e.Meaning = meaningOfState(e.Status)
 	} else {
 		e.Problems = append(e.Problems, Problem{
 			Severity: SeverityDegraded, Objects: []string{"node/" + name}, See: "agent-not-ready", Message: "its agent has not written a NodeOffload yet",
@@ -324,7 +327,10 @@ func ExplainNode(s *snapshot.Snapshot, name string) (*NodeExplained, error) {
 func (e *NodeExplained) Text(p *Page) {
 	p.Line("node/%s", e.Node)
 	if s := e.Status; s != nil {
-		rows := [][]string{{"offload", string(s.Offload), s.Reason}}
+		rows := [][]string{{"offload", strings.TrimSuffix(string(s.Offload)+": "+s.Reason, ": ")}}
+		if e.Meaning != "" {
+			rows = append(rows, []string{"means", e.Meaning})
+		}
 		for _, program := range [][2]string{{"agent", s.Versions.Agent}, {"openvswitch", s.Versions.OpenVSwitch}, {"ovn", s.Versions.OVN}, {"kernel", s.Versions.Kernel}} {
 			if program[1] != "" {
 				rows = append(rows, program[:])

@@ -101,14 +101,11 @@ func ExplainFlow(s *snapshot.Snapshot, node, id string, flows []flowapi.Flow, mi
 	}
 	e.Flow, e.Steps = *f, legFlow(f, "").Steps
 	for _, stream := range streams.Join(flows, names) {
-		if !slices.Contains(stream.Flows, id) {
-			continue
-		}
-		e.Streams = append(e.Streams, stream)
-		if advice := advise(stream, byID); len(advice.Obstacles) > 0 {
-			e.Advice = append(e.Advice, advice)
+		if slices.Contains(stream.Flows, id) {
+			e.add(stream, byID)
 		}
 	}
+	e.Sum = sumOf(e.Streams)
 	if e.Next = e.further(); f.Reason == offload.ReasonRefused && f.Place == offload.TC {
 		e.Next = explainFlow(f) + " --ask-driver"
 	}

@@ -298,6 +298,12 @@ func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 	if err := e.AddStreams(shop(t), shopFlows(), nil, To{}); err != nil || len(e.Streams) != 3 || len(e.Advice) != 1 {
 		t.Fatalf("%v, %+v", err, e.PodStreams)
 	}
+	if e.Sum.Flows != 4 || e.Sum.PacketsPerSecond == nil || *e.Sum.PacketsPerSecond != 50 {
+		t.Errorf("%+v", e.Sum)
+	}
+	if unmeasured := sumOf([]streams.Stream{{Node: "w1", Flows: []string{"a", "a"}}, {Node: "w2", Flows: []string{"a"}}}); unmeasured.Flows != 2 || unmeasured.PacketsPerSecond != nil {
+		t.Errorf("without a rate: %+v", unmeasured)
+	}
 	got := text(t, e)
 	for _, part := range []string{"3 streams, 4 flows of the datapath, 50 packets a second\nFROM", "WHY  pod/shop/web-0 to svc/shop/db tcp:5432", "1. action (hash), svc/shop/db", "1. where a Service chooses the endpoint, reach the endpoints without it, as by a headless Service: then 2 is left", "2. port (not a representor)", "then 2 is left", "then hardware, unless"} {
 		if !strings.Contains(got, part) {
@@ -309,7 +315,7 @@ func TestExplainPod_StreamsWithAdvice(t *testing.T) {
 		t.Errorf("%v, %+v", err, e.Streams)
 	}
 	e.PodStreams = PodStreams{}
-	if err := e.AddStreams(shop(t), shopFlows(), nil, To{Port: "5433"}); err != nil || len(e.Streams) != 0 {
+	if err := e.AddStreams(shop(t), shopFlows(), nil, To{Port: "5433"}); err != nil || len(e.Streams) != 0 || e.Sum != nil {
 		t.Errorf("to another port: %v, %+v", err, e.Streams)
 	}
 	withPolicy := shop(t)

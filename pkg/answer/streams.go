@@ -15,7 +15,43 @@ import (
 // PodStreams are a pod's streams, and what keeps those in software out of hardware.
 type PodStreams struct {
 	Streams []streams.Stream `json:"streams,omitempty"`
-	Advice  []Advice         `json:"advice,omitempty"`
+	// Sum is that of all streams; nil: there are none.
+	Sum    *StreamSum `json:"sum,omitempty"`
+	Advice []Advice   `json:"advice,omitempty"`
+}
+
+// StreamSum counts what streams are made of.
+type StreamSum struct {
+	// Flows are those of the datapaths. One that several streams share counts once.
+	Flows int `json:"flows"`
+	// PacketsPerSecond is nil where no stream was measured.
+	PacketsPerSecond *float64 `json:"packetsPerSecond,omitempty"`
+}
+
+// add adds a stream, and the obstacles of its flows.
+func (p *PodStreams) add(stream streams.Stream, flows map[string]*flowapi.Flow) {
+	p.Streams = append(p.Streams, stream)
+	if advice := advise(stream, flows); len(advice.Obstacles) > 0 {
+		p.Advice = append(p.Advice, advice)
+	}
+}
+
+func sumOf(of []streams.Stream) *StreamSum {
+	if len(of) == 0 {
+		return nil
+	}
+	sum, flows, rate := &StreamSum{}, map[string]bool{}, 0.0
+	for _, s := range of {
+		for _, id := range s.Flows {
+			flows[s.Node+"/"+id] = true
+		}
+		if s.PacketsPerSecond != nil {
+			rate += *s.PacketsPerSecond
+			sum.PacketsPerSecond = &rate
+		}
+	}
+	sum.Flows = len(flows)
+	return sum
 }
 
 // Advice says why a stream is not in hardware, and what has to change. Each obstacle was found by classifying the stream's flows
@@ -60,11 +96,9 @@ func (e *PodExplained) AddStreams(s *snapshot.Snapshot, flows []flowapi.Flow, mi
 		if !stream.Of("pod/"+e.Pod) || !to.chooses(stream) {
 			continue
 		}
-		e.Streams = append(e.Streams, stream)
-		if advice := advise(stream, byID); len(advice.Obstacles) > 0 {
-			e.Advice = append(e.Advice, advice)
-		}
+		e.add(stream, byID)
 	}
+	e.Sum = sumOf(e.Streams)
 	return nil
 }
 
@@ -94,21 +128,11 @@ func advise(stream streams.Stream, flows map[string]*flowapi.Flow) Advice {
 // shownAdvice bounds the advice of a page: streams to one target have the same.
 const shownAdvice = 3
 
-// summary counts what the streams are made of.
+// summary is the sum in words.
 func (p PodStreams) summary() string {
-	flows := map[string]bool{}
-	rate, isMeasured := 0.0, false
-	for _, s := range p.Streams {
-		for _, id := range s.Flows {
-			flows[s.Node+"/"+id] = true
-		}
-		if s.PacketsPerSecond != nil {
-			rate, isMeasured = rate+*s.PacketsPerSecond, true
-		}
-	}
-	text := plural(len(p.Streams), "stream") + ", " + plural(len(flows), "flow") + " of the datapath"
-	if isMeasured {
-		text += fmt.Sprintf(", %.0f packets a second", rate)
+	text := plural(len(p.Streams), "stream") + ", " + plural(p.Sum.Flows, "flow") + " of the datapath"
+	if rate := p.Sum.PacketsPerSecond; rate != nil {
+		text += fmt.Sprintf(", %.0f packets a second", *rate)
 	}
 	return text
 }

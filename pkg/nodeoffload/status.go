@@ -192,17 +192,17 @@ func offReason(f Facts) string {
 	}
 	switch {
 	case !switchdev:
-		return "no NIC is in switchdev mode"
+		return v1alpha1.OffNoSwitchdev
 	case f.Settings == nil:
 		return "the settings of OVS are not known yet"
 	case !f.Settings.HWOffload:
-		return "other_config:hw-offload of OVS is not set"
+		return v1alpha1.OffHWOffload
 	case f.Settings.RestartDue:
-		return "other_config:hw-offload of OVS is set, and ovs-vswitchd has to be restarted for it"
+		return v1alpha1.OffRestartDue
 	case f.Settings.Policy == offload.PolicySkipHW:
-		return "other_config:tc-policy of OVS is skip_hw"
+		return v1alpha1.OffTCPolicy
 	case !hwTC:
-		return "hw-tc-offload of the uplink is off"
+		return v1alpha1.OffUplink
 	}
 	return ""
 }

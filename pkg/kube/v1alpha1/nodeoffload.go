@@ -93,6 +93,15 @@ type NodeOffloadStatus struct {
 	Policies []PolicyResult `json:"policies,omitempty"`
 }
 
+// These values of status.reason are settings of Open vSwitch and of NICs that keep all flows out of hardware.
+const (
+	OffNoSwitchdev = "no NIC is in switchdev mode"
+	OffHWOffload   = "other_config:hw-offload of OVS is not set"
+	OffRestartDue  = "other_config:hw-offload of OVS is set, and ovs-vswitchd has to be restarted for it"
+	OffTCPolicy    = "other_config:tc-policy of OVS is skip_hw"
+	OffUplink      = "hw-tc-offload of the uplink is off"
+)
+
 // Versions are the versions of the software that handles a node's traffic.
 type Versions struct {
 	// agent is the version of ovn-offload-agent on the node.
