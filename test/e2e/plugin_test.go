@@ -124,6 +124,14 @@ func TestPlugin_ExplainsPod(t *testing.T) {
 	if out, code = kubectlOffload(t, "topology", "pod/web", "-n", ns); code != 0 || !strings.Contains(out, "└─ "+nodes[1]) || !strings.Contains(out, "└─ a veth") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	for want, args := range map[string][]string{
+		"pod/" + ns + "/web  ": {"explain", "po/web", "-n", ns}, "node/" + nodes[1]: {"explain", "nof/" + nodes[1]},
+		"digraph": {"topology", "-o", "dot"}, "<svg": {"topology", "node/" + nodes[1], "-o", "svg"}, `"kind":"Worst"`: {"explain", "--worst", "3", "-o", "json"},
+	} {
+		if out, code := kubectlOffload(t, args...); code > 1 || !strings.Contains(strings.ReplaceAll(out, `": "`, `":"`), want) {
+			t.Errorf("%v: exit code %d, no %q in %s", args, code, want, out)
+		}
+	}
 	for _, wrong := range []struct {
 		args []string
 		code int
