@@ -68,7 +68,7 @@ func TestGeneve_ForgedOnLocalnetReachesNoPod(t *testing.T) {
 // wantForged: packets arrive without our rules only.
 func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []string) {
 	t.Helper()
-	allowed := allowGeneve(t)
+	allowed := allowGeneve(t, attacker.Namespace)
 	before := refusedPackets(t, victim)
 	eventually(t, 20*time.Second, "without the rules a forged packet arrives "+how, func() (bool, string) {
 		mustInPod(t, attacker, send...)
@@ -130,7 +130,7 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 		}
 		for _, way := range tier.Pick(ways[1:], ways) {
 			came := way.came
-			allowed := allowGeneve(t)
+			allowed := allowGeneve(t, ns)
 			if !came() {
 				t.Errorf("without the rules no Geneve came to %s %s, this shows nothing", node, way.name)
 			}
@@ -227,15 +227,15 @@ func TestRouterAdvertisement_PodAndNodeTakeNone(t *testing.T) {
 	}
 }
 
-// allowGeneve adds a rule to the external switches and those of localnets that comes before ours; the result
-// takes it away.
-func allowGeneve(t *testing.T) func() {
+// allowGeneve adds a rule to the external switches, and those of localnets of a namespace, that comes before ours; the
+// result takes it away. Switches of tests that have ended may go at any time.
+func allowGeneve(t *testing.T, ns string) func() {
 	t.Helper()
 	const match = "udp"
 	var switches []string
 	for _, name := range strings.Fields(nbctl(t, "--bare", "--columns=name", "find", "Logical_Switch")) {
 		external := slices.ContainsFunc(nodes, func(node string) bool { return name == contract.Network{}.ExternalSwitch(node) })
-		if external || strings.HasSuffix(name, "_ovn_localnet_switch") {
+		if own := strings.HasPrefix(name, strings.ReplaceAll(ns, "-", ".")+"."); external || own && strings.HasSuffix(name, "_ovn_localnet_switch") {
 			switches = append(switches, name)
 		}
 	}
