@@ -36,7 +36,7 @@ const (
 // OwnerKey is the key of a row's owner in external_ids.
 const OwnerKey = "ovn-offload.io/owner"
 
-var backends = regexp.MustCompile(`ct_lb(?:_mark)?\(backends=([^)]+)\)`)
+var backends = regexp.MustCompile(`ct_lb(?:_mark)?\(backends=([^;)]+)`)
 
 // Steps are the decisions of a path.
 func Steps(p Path, hints map[string]string, rows map[string]Row) ([]Step, Verdict) {

@@ -21,7 +21,7 @@ ingress(dp="ovn-worker", inport="shop_from")
     reg8[16] = 1;
     next;
 13. ls_in_lb (northd.c:8236): ct.new && ip4.dst == 10.96.0.7 && tcp.dst == 80, priority 120, uuid aaaaaaa1
-    ct_lb_mark(backends=10.244.1.6:8080,10.244.2.7:8080);
+    ct_lb_mark(backends=10.244.1.6:8080,10.244.2.7:8080; force_snat);
 
 egress(dp="ovn-worker2", inport="stor-ovn-worker2", outport="shop_to")
 ----------------------------------------------------------------------

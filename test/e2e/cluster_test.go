@@ -44,7 +44,7 @@ const (
 	soon = 40 * time.Second
 	// waiting is how many seconds `probe dial` waits for one that must answer: the userspace datapath may lose a packet
 	// while an interface of the node changes (docs/limits.md), and TCP asks again after one second.
-	waiting = "5"
+	waiting = "10"
 )
 
 var nodes = []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"}
