@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
@@ -31,15 +32,16 @@ type Agents func() map[string]flowapi.Source
 type Gathered struct {
 	agents Agents
 
-	mu     sync.Mutex
-	nodes  map[string]*flowapi.Summary
-	failed map[string]string
-	sums   []web.Sum
+	mu sync.Mutex
+	// last are the newest summaries as agents gave them: of the life of each flow. nodes are those of the time between two.
+	last, nodes map[string]*flowapi.Summary
+	failed      map[string]string
+	sums        []web.Sum
 }
 
 // NewGathered knows nothing yet.
 func NewGathered(agents Agents) *Gathered {
-	return &Gathered{agents: agents, nodes: map[string]*flowapi.Summary{}, failed: map[string]string{}}
+	return &Gathered{agents: agents, last: map[string]*flowapi.Summary{}, nodes: map[string]*flowapi.Summary{}, failed: map[string]string{}}
 }
 
 // Run gathers until ctx ends.
@@ -61,7 +63,9 @@ func (g *Gathered) Gather(ctx context.Context, now time.Time) {
 	agents := g.agents()
 	g.mu.Lock()
 	gone := func(node string) bool { _, ok := agents[node]; return !ok }
-	maps.DeleteFunc(g.nodes, func(node string, _ *flowapi.Summary) bool { return gone(node) })
+	for _, of := range []map[string]*flowapi.Summary{g.last, g.nodes} {
+		maps.DeleteFunc(of, func(node string, _ *flowapi.Summary) bool { return gone(node) })
+	}
 	maps.DeleteFunc(g.failed, func(node string, _ string) bool { return gone(node) })
 	g.mu.Unlock()
 	var group errgroup.Group
@@ -85,10 +89,18 @@ func (g *Gathered) keep(node string, s *flowapi.Summary, err error) {
 	if err != nil {
 		g.failed[node] = err.Error()
 		delete(g.nodes, node) // old numbers are no numbers
+		delete(g.last, node)
 		return
 	}
 	delete(g.failed, node)
-	g.nodes[node] = s
+	was := g.last[node]
+	g.last[node] = s
+	switch {
+	case was == nil:
+		g.nodes[node] = s
+	case s.Taken.IsZero() || !s.Taken.Equal(was.Taken): // else it is the same sample
+		g.nodes[node] = answer.Since(was, s)
+	}
 }
 
 func (g *Gathered) sum(now time.Time) {
