@@ -42,9 +42,6 @@ const (
 	podWithin = 2 * time.Minute
 	// soon is what a busy machine may need for a thing that takes a second.
 	soon = 40 * time.Second
-	// waiting is how many seconds `probe dial` waits for one that must answer: the userspace datapath may lose a packet
-	// while an interface of the node changes (docs/limits.md), and TCP asks again after one second.
-	waiting = "10"
 )
 
 var nodes = []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"}

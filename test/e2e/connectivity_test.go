@@ -64,7 +64,7 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 	}
 	target := netip.AddrPortFrom(addr, echoPort).String()
 	for _, network := range []string{"tcp", "udp"} {
-		seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, target, "1000", waiting))
+		seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, target, "1000"))
 		source, err := netip.ParseAddr(seen)
 		if err != nil || !hasAddress(t, from, source.Unmap()) {
 			t.Errorf("%s from %s to %s came from %q, not from the pod's own address", network, from.Name, target, seen)

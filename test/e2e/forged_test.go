@@ -69,6 +69,8 @@ func TestGeneve_ForgedOnLocalnetReachesNoPod(t *testing.T) {
 func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []string) {
 	t.Helper()
 	allowed := allowGeneve(t, attacker.Namespace)
+	// Open vSwitch has taken the attacker's MAC for that of the other end of the tunnel, and would send packets there for minutes.
+	t.Cleanup(func() { mustOnNode(t, nodes[2], "ovs-appctl", "tnl/neigh/flush") })
 	before := refusedPackets(t, victim)
 	eventually(t, 20*time.Second, "without the rules a forged packet arrives "+how, func() (bool, string) {
 		mustInPod(t, attacker, send...)

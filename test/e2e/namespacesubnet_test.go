@@ -61,7 +61,7 @@ func exchange(t *testing.T, from, to *corev1.Pod) {
 	t.Helper()
 	for _, end := range echoTargets(t, to) {
 		for _, network := range []string{"tcp", "udp"} {
-			seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, end.String(), "1000", waiting))
+			seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, end.String(), "1000"))
 			if source, err := netip.ParseAddr(seen); err != nil || !hasAddress(t, from, source.Unmap()) {
 				t.Errorf("%s from %s to %s came from %q, not from the pod's own address", network, from.Name, to.Name, seen)
 			}
@@ -79,7 +79,7 @@ func reachNodes(t *testing.T, pod *corev1.Pod, hosts map[string]*corev1.Pod) {
 			mustOnNode(t, node, "ping", "-c1", "-w10", end.Addr().String())
 			mustOnNode(t, node, "probe", "dial", "tcp", end.String())
 			own := ofFamily(machineAddresses(t, node), end.Addr())
-			seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(own, hostPort(host)).String(), "1000", waiting))
+			seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(own, hostPort(host)).String(), "1000"))
 			want := end.Addr()
 			if node != pod.Spec.NodeName {
 				want = ofFamily(machineAddresses(t, pod.Spec.NodeName), want)
@@ -99,7 +99,7 @@ func seenOutside(t *testing.T, pod *corev1.Pod, want func(target netip.Addr) net
 			continue
 		}
 		for _, network := range []string{"tcp", "udp"} {
-			seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(target, outsidePort).String(), "1000", waiting))
+			seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(target, outsidePort).String(), "1000"))
 			if got := netip.MustParseAddr(seen).Unmap(); got != want(target) {
 				t.Errorf("%s from %s is seen outside as %s, want %s", network, pod.Name, got, want(target))
 			}

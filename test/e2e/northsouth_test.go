@@ -97,7 +97,7 @@ func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
 			}
 			open := netip.AddrPortFrom(target, outsidePort).String()
 			for _, network := range []string{"tcp", "udp"} {
-				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, open, "1000", waiting))
+				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, open, "1000"))
 				if got := netip.MustParseAddr(seen).Unmap(); got != ofFamily(own, target) {
 					t.Errorf("%s from a pod of %s came from %s, want %s", network, node, got, ofFamily(own, target))
 				}
@@ -184,7 +184,7 @@ func TestPod_ReachesOwnAndOtherNodes(t *testing.T) {
 				networks = networks[:1]
 			}
 			for _, network := range networks {
-				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(addr, hostPort(host)).String(), "1000", waiting))
+				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(addr, hostPort(host)).String(), "1000"))
 				if got := netip.MustParseAddr(seen).Unmap(); got != want {
 					t.Errorf("%s to %s came from %s, want %s", network, host.Name, got, want)
 				}
@@ -345,8 +345,8 @@ func TestGateway_StreamSurvivesRestartOfSwitch(t *testing.T) {
 	stream := startFlow(t, ns, pod.Name, "udp", target)
 	restart(t, "ovs-vswitchd@"+nodes[1])
 	stream.wantAnswer(t, time.Minute)
-	mustInPod(t, pod, "probe", "dial", "tcp", target.String(), "1000", waiting)
-	mustOnNode(t, nodes[1], "probe", "dial", "tcp", target.String(), "1000", waiting)
+	mustInPod(t, pod, "probe", "dial", "tcp", target.String(), "1000")
+	mustOnNode(t, nodes[1], "probe", "dial", "tcp", target.String(), "1000")
 }
 
 // TestNode_AddedAddressIsReached: a further address of a node is reached by its pods
