@@ -79,21 +79,35 @@ func (n *NS) Sysctl(path, value string) error {
 }
 
 // inside runs f on a thread in the namespace; /proc/sys/net shows the
-// namespace of the thread that looks. The thread is not given back.
-func inside(n *NS, f func() error) error {
+// namespace of the thread that looks.
+func inside(n *NS, f func() error) (err error) {
 	if n.own {
 		return f()
 	}
-	done := make(chan error, 1)
+	OnThread(func() {
+		if err = netns.Set(n.ns); err == nil {
+			err = f()
+		}
+	})
+	return err
+}
+
+// OnThread runs f on a thread that ends with it, so that f may change what belongs to a thread. It is never the main thread, which
+// Go does not end: it would keep a foreign namespace, and with it each command that a container runtime runs in this container,
+// for that joins the namespaces of the main thread.
+func OnThread(f func()) {
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		runtime.LockOSThread()
-		if err := netns.Set(n.ns); err != nil {
-			done <- err
+		if unix.Gettid() == unix.Getpid() {
+			OnThread(f) // on another one, while this goroutine has the main thread
+			runtime.UnlockOSThread()
 			return
 		}
-		done <- f()
+		f()
 	}()
-	return <-done
+	<-done
 }
 
 // RouteRequest sends a request of rtnetlink in the namespace, and gives the answers of a kind.

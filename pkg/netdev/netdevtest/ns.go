@@ -9,12 +9,13 @@ package netdevtest
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // NewNS makes an empty namespace and gives a path to it, good in this process
@@ -49,24 +50,15 @@ func NewRemovableNS(t testing.TB) (path string, remove func()) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
 	}
-	type made struct {
-		file *os.File
-		err  error
-	}
-	done := make(chan made)
-	go func() {
-		// The thread keeps the namespace and so is never given back.
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- made{nil, err}
-			return
+	var file *os.File
+	var err error
+	netdev.OnThread(func() {
+		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
+			file, err = os.Open("/proc/thread-self/ns/net")
 		}
-		file, err := os.Open("/proc/thread-self/ns/net")
-		done <- made{file, err}
-	}()
-	ns := <-done
-	if ns.err != nil {
-		t.Fatalf("making a network namespace: %v", ns.err)
+	})
+	if err != nil {
+		t.Fatalf("making a network namespace: %v", err)
 	}
-	return fmt.Sprintf("/proc/self/fd/%d", ns.file.Fd()), func() { _ = ns.file.Close() }
+	return fmt.Sprintf("/proc/self/fd/%d", file.Fd()), func() { _ = file.Close() }
 }
