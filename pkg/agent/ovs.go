@@ -17,6 +17,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
@@ -235,12 +236,13 @@ func vswitchd(cfg Config) unixctl.Client {
 	return unixctl.Client{Dir: filepath.Dir(strings.TrimPrefix(cfg.OVSDB, "unix:")), Daemon: "ovs-vswitchd"}
 }
 
-func newSampling(cfg Config, deps nodeoffload.SamplingDeps) (*nodeoffload.Sampling, error) {
+func (m *machine) newSampling(cfg Config, deps nodeoffload.SamplingDeps) (*nodeoffload.Sampling, error) {
 	running, err := offload.LoadRunning(filepath.Join(filepath.Dir(cfg.Node.Checkpoint), "ovs-running.json"))
 	if err != nil {
 		return nil, err
 	}
 	deps.Switch, deps.Running, deps.Logger = vswitchd(cfg), running, cfg.Logger
+	deps.Recirculation = func() (shared, known bool) { return netdev.RecirculationShared(m.netns) }
 	return nodeoffload.NewSampling(deps), nil
 }
 
@@ -249,7 +251,7 @@ func (o *ovs) sample(sampled func()) (err error) {
 	if err := o.openFlows(); err != nil {
 		return err
 	}
-	o.sampling, err = newSampling(o.Config, nodeoffload.SamplingDeps{
+	o.sampling, err = o.newSampling(o.Config, nodeoffload.SamplingDeps{
 		DB: o.db, Inventory: o.devices.Inventory, Events: o.report, Sampled: sampled, Detail: o.Metrics.Detail, Registerer: o.metrics,
 	})
 	return err

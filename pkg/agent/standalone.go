@@ -98,7 +98,7 @@ func ReadOffload(ctx context.Context, cfg Config) (offload.Report, error) {
 	if err != nil {
 		return offload.Report{}, err
 	}
-	sampling, err := newSampling(cfg, nodeoffload.SamplingDeps{
+	sampling, err := m.newSampling(cfg, nodeoffload.SamplingDeps{
 		DB: db, Inventory: func() *vf.Inventory { return &inv }, Registerer: metrics,
 	})
 	if err != nil {

@@ -26,6 +26,8 @@ func meaningOfState(s *v1alpha1.NodeOffloadStatus) string {
 		return "a restart of ovs-vswitchd is due: until then OVS forwards all packets"
 	case v1alpha1.OffTCPolicy:
 		return "TC has the flows and offers none to a NIC: the kernel forwards all packets"
+	case v1alpha1.OffKernel:
+		return "OVS keeps flows with connection tracking, almost all of OVN's, out of TC, and forwards their packets"
 	case v1alpha1.OffUplink:
 		return "NICs take no rules for their uplinks: packets from and to other nodes stay in software"
 	}

@@ -16,6 +16,7 @@ func TestMeaningOfState_OfEachSetting(t *testing.T) {
 		{Offload: v1alpha1.OffloadOff, Reason: v1alpha1.OffHWOffload},
 		{Offload: v1alpha1.OffloadOff, Reason: v1alpha1.OffRestartDue},
 		{Offload: v1alpha1.OffloadOff, Reason: v1alpha1.OffTCPolicy},
+		{Offload: v1alpha1.OffloadOff, Reason: v1alpha1.OffKernel},
 		{Offload: v1alpha1.OffloadOff, Reason: v1alpha1.OffUplink},
 	} {
 		got := meaningOfState(&s)

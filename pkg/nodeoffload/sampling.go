@@ -40,7 +40,9 @@ type SamplingDeps struct {
 	DB        Database
 	Inventory func() *vf.Inventory
 	Running   *offload.Running
-	Events    Events
+	// Recirculation asks the kernel, as netdev.RecirculationShared does; nil: not known.
+	Recirculation func() (shared, known bool)
+	Events        Events
 	// Sampled is called after each sample.
 	Sampled func()
 	// Detail says whose traffic has series of its own; "": that of namespaces.
@@ -120,6 +122,10 @@ func (s *Sampling) Observed() (_ offload.Observed, ok bool) {
 		observed, err := s.deps.Running.Observe(instance, maps.Clone(global.OtherConfig))
 		if err != nil {
 			s.deps.Logger.Warn("observing the settings of OVS", "error", err)
+		}
+		if s.deps.Recirculation != nil {
+			shared, known := s.deps.Recirculation()
+			observed.NoRecirculation = known && !shared
 		}
 		return observed, true
 	}

@@ -201,6 +201,8 @@ func offReason(f Facts) string {
 		return v1alpha1.OffRestartDue
 	case f.Settings.Policy == offload.PolicySkipHW:
 		return v1alpha1.OffTCPolicy
+	case f.Settings.NoRecirculation:
+		return v1alpha1.OffKernel
 	case !hwTC:
 		return v1alpha1.OffUplink
 	}

@@ -95,6 +95,7 @@ func TestStatus_OffloadStateHasItsReason(t *testing.T) {
 		{"connectx6dx-switchdev", &offload.Settings{}, "off", "is not set"},
 		{"connectx6dx-switchdev", &offload.Settings{HWOffload: true, RestartDue: true}, "off", "restarted"},
 		{"connectx6dx-switchdev", &offload.Settings{HWOffload: true, Policy: offload.PolicySkipHW}, "off", "skip_hw"},
+		{"connectx6dx-switchdev", &offload.Settings{HWOffload: true, NoRecirculation: true}, "off", "CONFIG_NET_TC_SKB_EXT"},
 		{"connectx6dx-switchdev", on, "on", ""},
 	} {
 		f := Facts{Settings: c.settings}

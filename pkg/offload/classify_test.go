@@ -124,6 +124,8 @@ func parts(t *testing.T, a *txtar.Archive) ([]Port, Settings, []dpflow.Flow) {
 			case "settings":
 				if line == "running:" { // nothing of it
 					observed.Running = map[string]string{}
+				} else if line == "no recirculation" {
+					observed.NoRecirculation = true
 				} else if key, value, ok := strings.Cut(line, "="); ok {
 					observed.OtherConfig[key] = value
 				}

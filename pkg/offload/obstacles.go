@@ -54,6 +54,10 @@ func (c *classifier) remove(f *dpflow.Flow, end *End, reason Reason, detail stri
 	case ReasonSlowPath:
 		f.Actions = without(f.Actions, func(one *dpflow.Flow) bool { return slowPath(one) == detail })
 	case ReasonAction:
+		if detail == recirculation {
+			c.settings.NoRecirculation = false
+			return true
+		}
 		f.Actions = without(f.Actions, func(one *dpflow.Flow) bool { return badAction(one) == detail })
 	case ReasonMatch:
 		f.Match = slices.DeleteFunc(f.Match, func(m dpflow.Term) bool { return badMatch(&dpflow.Flow{Match: []dpflow.Term{m}}) == detail })

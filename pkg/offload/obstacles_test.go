@@ -28,6 +28,7 @@ func TestObstacles_EachWithoutTheOnesBefore(t *testing.T) {
 		},
 		"restart":             {"in_port(rep0), packets:1, actions:rep0", Settings{HWOffload: true, RestartDue: true}, []Obstacle{{ReasonOff, "ovs-vswitchd must be restarted"}}},
 		"in nested actions":   {"in_port(rep0), packets:1, actions:clone(sample(sample=50.0%,actions(rep0))),rep0", on, []Obstacle{{ReasonAction, "clone"}}},
+		"recirculation":       {"in_port(rep0), packets:1, actions:ct(zone=3),recirc(0x8)", Settings{HWOffload: true, NoRecirculation: true}, []Obstacle{{ReasonAction, "recirc"}}},
 		"the same port twice": {"in_port(veth0), packets:1, actions:veth0,rep0", on, []Obstacle{{ReasonPort, noDevice}}},
 	} {
 		t.Run(name, func(t *testing.T) {

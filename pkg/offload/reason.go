@@ -27,6 +27,9 @@ func (c *classifier) why(f *dpflow.Flow, e End) (Reason, string) {
 	if what := badMatch(f); what != "" {
 		return ReasonMatch, what
 	}
+	if c.settings.NoRecirculation && len(f.Next()) > 0 {
+		return ReasonAction, recirculation
+	}
 	for _, name := range e.To {
 		if what := c.portLacks(name); what != "" {
 			return ReasonOutput, what
@@ -37,6 +40,9 @@ func (c *classifier) why(f *dpflow.Flow, e End) (Reason, string) {
 	}
 	return c.refusal(f, e)
 }
+
+// recirculation is the detail of ReasonAction for an action that TC has in other kernels.
+const recirculation = "recirc"
 
 // refusal reads the layer: what TC has was offered to the driver. With skip_sw
 // TC keeps nothing that the driver refused, so it is back in OVS.

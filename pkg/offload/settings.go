@@ -32,6 +32,8 @@ type Settings struct {
 	// RestartDue says that HWOffload was set after the process had started.
 	RestartDue bool   `json:"restartDue,omitempty"`
 	Policy     string `json:"policy"`
+	// NoRecirculation says that the kernel's TC cannot go on where the datapath left off, and the other way.
+	NoRecirculation bool `json:"noRecirculation,omitempty"`
 }
 
 // Observed is a node's configuration and what its switch made of it.
@@ -40,11 +42,13 @@ type Observed struct {
 	// Running is OtherConfig as it was when ovs-vswitchd started; nil for not
 	// known, which is taken as being the same.
 	Running map[string]string
+	// NoRecirculation is that of Settings.
+	NoRecirculation bool
 }
 
 // Settings gives those that are in force.
 func (o Observed) Settings() Settings {
-	s := Settings{Policy: value(o.running(), TCPolicyKey)}
+	s := Settings{Policy: value(o.running(), TCPolicyKey), NoRecirculation: o.NoRecirculation}
 	wanted, runs := isOn(o.OtherConfig), isOn(o.running())
 	s.HWOffload, s.RestartDue = wanted || runs, wanted && !runs
 	return s

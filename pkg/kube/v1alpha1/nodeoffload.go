@@ -99,6 +99,7 @@ const (
 	OffHWOffload   = "other_config:hw-offload of OVS is not set"
 	OffRestartDue  = "other_config:hw-offload of OVS is set, and ovs-vswitchd has to be restarted for it"
 	OffTCPolicy    = "other_config:tc-policy of OVS is skip_hw"
+	OffKernel      = "the kernel was built without CONFIG_NET_TC_SKB_EXT"
 	OffUplink      = "hw-tc-offload of the uplink is off"
 )
 
