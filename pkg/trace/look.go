@@ -3,7 +3,6 @@ package trace
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -52,15 +51,12 @@ func Name(ctx context.Context, run Run, path Path) ([]Step, Verdict, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	rows := map[string]Row{}
-	for _, table := range slices.Sorted(maps.Keys(Tables())) {
-		text, err := run(ctx, "nb", append([]string{"ovn-nbctl", "--no-leader-only"}, RowsCommand(table, hints)...))
-		if err != nil {
-			return nil, "", err
-		}
-		if err := AddRows(rows, table, text); err != nil {
-			return nil, "", err
-		}
+	if text, err = run(ctx, "nb", append([]string{"ovn-nbctl", "--no-leader-only"}, RowsCommand(hints)...)); err != nil {
+		return nil, "", err
+	}
+	rows, err := Rows(text)
+	if err != nil {
+		return nil, "", err
 	}
 	steps, verdict := Steps(path, hints, rows)
 	return steps, verdict, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -40,17 +41,16 @@ func HintsCommand(p Path) []string {
 	return append(args, seen...)
 }
 
-// RowsCommand asks the Northbound database for the rows of one table among hints.
-func RowsCommand(table string, hints map[string]string) []string {
-	args := []string{"--if-exists", "--format=json", "--columns=_uuid," + strings.Join(Tables()[table], ","), "list", table}
-	var seen []string
-	for _, hint := range hints {
-		if !slices.Contains(seen, hint) {
-			seen = append(seen, hint)
-		}
+// RowsCommand asks the Northbound database for the rows among hints, of all Tables at once.
+func RowsCommand(hints map[string]string) []string {
+	rows := slices.Compact(slices.Sorted(maps.Values(hints)))
+	args := []string{"--format=json"}
+	tables := Tables()
+	for _, table := range slices.Sorted(maps.Keys(tables)) {
+		args = append(args, "--", "--if-exists", "--columns=_uuid,"+strings.Join(tables[table], ","), "list", table)
+		args = append(args, rows...)
 	}
-	slices.Sort(seen)
-	return append(args, seen...)
+	return args
 }
 
 // Hints reads the answer to HintsCommand: the first digits of a Northbound row's UUID, by those of a flow.
@@ -68,16 +68,27 @@ func Hints(answer []byte) (map[string]string, error) {
 	return hints, nil
 }
 
-// AddRows reads the answer to RowsCommand into rows by the first digits of their UUIDs.
-func AddRows(rows map[string]Row, table string, answer []byte) error {
+// Rows reads the answer to RowsCommand: the rows by the first digits of their UUIDs.
+func Rows(answer []byte) (map[string]Row, error) {
 	found, err := ParseRows(answer)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	rows := map[string]Row{}
 	for _, columns := range found {
-		rows[Prefix(columns["_uuid"])] = Row{table, columns}
+		rows[Prefix(columns["_uuid"])] = Row{tableOf(columns), columns}
 	}
-	return nil
+	return rows, nil
+}
+
+// tableOf tells the table by its columns: ovn-nbctl prints nothing for a table of which it finds no row.
+func tableOf(row map[string]any) string {
+	for table, columns := range Tables() {
+		if !slices.ContainsFunc(columns, func(column string) bool { _, has := row[column]; return !has }) {
+			return table
+		}
+	}
+	return ""
 }
 
 // ParseRows reads the format json of ovn-nbctl and ovn-sbctl (ovs-vsctl(8)), of one command.

@@ -49,25 +49,15 @@ func TestSteps_NameObjects(t *testing.T) {
 	if err != nil || len(hints) != 3 {
 		t.Fatalf("hints %v, %v", hints, err)
 	}
-	rows := map[string]Row{}
-	for _, answer := range []string{
-		answerACL("11111111", "NetworkPolicy/shop/out", "allow-related", "from-lport"),
-		answerACL("22222222", "NetworkPolicy/shop/deny", "drop", "to-lport"),
-	} {
-		if err := AddRows(rows, "ACL", []byte(answer)); err != nil {
-			t.Fatal(err)
-		}
+	const lb = `{"headings":["_uuid","external_ids","name"],"data":[[["uuid","33333333-0000-0000-0000-000000000000"],["map",[["ovn-offload.io/owner","Service/shop/web"]]],"lb"]]}`
+	rows, err := Rows([]byte(answerACL("11111111", "NetworkPolicy/shop/out", "allow-related", "from-lport") +
+		answerACL("22222222", "NetworkPolicy/shop/deny", "drop", "to-lport") + lb))
+	if err != nil || len(rows) != 3 || rows["33333333"].Table != "Load_Balancer" {
+		t.Fatalf("rows %v, %v", rows, err)
 	}
 	rule := Row{"ACL", map[string]any{"direction": "to-lport", "action": "allow-related", "external_ids": []any{"map", []any{[]any{"direction", "Ingress"}, []any{"gress-index", "1"}}}}}
 	if got := rule.What(Flow{Stage: "ls_out_acl_eval"}); got != "ingress[1]: allow-related" {
 		t.Errorf("by a rule: %q", got)
-	}
-	lb := `{"headings":["_uuid","external_ids","name"],"data":[[["uuid","33333333-0000-0000-0000-000000000000"],["map",[["ovn-offload.io/owner","Service/shop/web"]]],"lb"]]}`
-	if err := AddRows(rows, "Load_Balancer", []byte(lb)); err != nil {
-		t.Fatal(err)
-	}
-	if err := AddRows(rows, "NAT", nil); err != nil { // ovn-nbctl prints nothing when it finds no row
-		t.Fatal(err)
 	}
 	steps, verdict := Steps(path, hints, rows)
 	want := []Step{
