@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -27,10 +28,14 @@ func sysdumpCommand() *cobra.Command {
 	var most int
 	var maxSize int64
 	var redacted bool
+	var since time.Duration
 	cmd := &cobra.Command{
 		Use: "sysdump", Args: cobra.NoArgs, Short: "collects objects, logs and flows into one archive, without secrets",
 		Long: "Sysdump writes an archive for bug reports. Other verbs read it with --from.\nIt has no Secrets, ConfigMaps, environment variables or arguments of pods.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if since < time.Second {
+				return usage{fmt.Errorf("--since=%s: want a second or more", since)}
+			}
 			s, err := o.snapshot(cmd.Context(), snapshot.All()...)
 			if err != nil {
 				return err
@@ -57,7 +62,7 @@ func sysdumpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options := sysdump.Options{Nodes: nodes, MaxSize: maxSize << 20, Through: through, Flows: agents.Collect(cmd.Context(), o.places, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
+			options := sysdump.Options{Nodes: nodes, Since: since, MaxSize: maxSize << 20, Through: through, Flows: agents.Collect(cmd.Context(), o.places, s, nodes, cmd.ErrOrStderr()), Progress: cmd.ErrOrStderr()}
 			if err := errors.Join(sysdump.Collect(cmd.Context(), cluster, s, file, options), file.Close()); err != nil {
 				return fmt.Errorf("writing %s: %w", to, err)
 			}
@@ -68,6 +73,7 @@ func sysdumpCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&to, "file", "f", "", "file to write; empty: ovn-offload-TIME.tgz in this directory")
 	cmd.Flags().StringSliceVar(&nodes, "nodes", nil, "nodes whose logs and flows are collected; empty: all, or of more than --max-nodes those of controllers and databases, with problems, and a sample")
 	cmd.Flags().IntVar(&most, "max-nodes", 50, "nodes whose logs and flows are collected")
+	cmd.Flags().DurationVar(&since, "since", 2*time.Hour, "time before now of which logs are collected")
 	cmd.Flags().Int64Var(&maxSize, "max-size", 200, "MiB after which no more nodes are collected")
 	cmd.Flags().BoolVar(&redacted, "redact", false, "pseudonyms in place of names and addresses, without logs and databases")
 	return o.clusterFlags(cmd)

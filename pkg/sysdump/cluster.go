@@ -68,11 +68,6 @@ func (c *Cluster) Exec(ctx context.Context, in Container, command []string, out,
 	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: errs})
 }
 
-// Log reads the end of a container's log.
-func (c *Cluster) Log(ctx context.Context, of Container, previous bool, limit int64) ([]byte, error) {
-	return c.read(ctx, of, previous, logsSince, limit)
-}
-
 // LogSince reads the end of what a container has written for a while.
 func (c *Cluster) LogSince(ctx context.Context, of Container, since time.Duration, limit int64) ([]byte, error) {
 	return c.read(ctx, of, false, since, limit)

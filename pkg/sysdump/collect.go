@@ -21,7 +21,6 @@ import (
 const (
 	logLimit    = 4 << 20
 	outputLimit = 8 << 20
-	logsSince   = 2 * time.Hour
 	nodeTimeout = time.Minute
 	workers     = 8
 )
@@ -55,6 +54,8 @@ func commands() []command {
 		agent("nic-counters", "sh", "-c", eachLink("/device", "ethtool -S $link")),
 		agent("devlink", "sh", "-c", "devlink dev info; devlink port show; devlink health show"),
 		agent("kernel-log", "sh", "-c", kernelLog),
+		agent("metrics", "bash", "-c", metricsAt("9410")),
+		{"ovnkube-master", "ovn-offload-controller", "controller-metrics", []string{"bash", "-c", metricsAt("9411")}},
 		{"ovnkube-db", "nb-ovsdb", "northbound", []string{"ovn-nbctl", "show"}},
 		{"ovnkube-db", "sb-ovsdb", "southbound", []string{"ovn-sbctl", "show"}},
 		copyOf("nb", "northbound.db.gz"),
@@ -62,10 +63,17 @@ func commands() []command {
 	}
 }
 
+// metricsAt are the commands of bash that print the metrics of a process by its port on the node itself.
+func metricsAt(port string) string {
+	return `exec 3<>/dev/tcp/127.0.0.1/` + port + ` && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && sed '1,/^\r$/d' <&3`
+}
+
 // Options say what Collect takes along.
 type Options struct {
 	// Nodes are those whose commands and logs are collected, in this order; empty: all.
 	Nodes []string
+	// Since is the time before now of which logs are collected.
+	Since time.Duration
 	// MaxSize is that of the archive in bytes: nodes that come later are left out.
 	MaxSize int64
 	// Flows are those of the nodes, with names.
@@ -102,7 +110,7 @@ func Collect(ctx context.Context, c *Cluster, s *snapshot.Snapshot, to io.Writer
 	if len(o.Nodes) == 0 {
 		o.Nodes = slices.Sorted(maps.Keys(byNode))
 	}
-	collect := func(node string) []file { return c.node(ctx, node, byNode[node], o.Through != nil) }
+	collect := func(node string) []file { return c.node(ctx, node, byNode[node], o) }
 	if err := o.collectNodes(collect, archive, size); err != nil {
 		return err
 	}
@@ -163,11 +171,12 @@ type file struct {
 
 // namesFormer says whether the output of a command may have names of deleted objects, which look like any other word.
 func (c command) namesFormer() bool {
-	return c.isCopy() || slices.Contains([]string{"flows-br-int", "datapath-flows", "kernel-log", "northbound", "southbound", "inventory", "offload", "ovs-vsctl-show"}, c.file)
+	return c.isCopy() || slices.Contains([]string{"flows-br-int", "datapath-flows", "kernel-log", "northbound", "southbound", "inventory", "offload", "ovs-vsctl-show", "metrics"}, c.file)
 }
 
 // node collects from the network's pods of one node.
-func (c *Cluster) node(ctx context.Context, node string, pods []corev1.Pod, isRedacted bool) []file {
+func (c *Cluster) node(ctx context.Context, node string, pods []corev1.Pod, o Options) []file {
+	isRedacted := o.Through != nil
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	var files []file
@@ -182,17 +191,17 @@ func (c *Cluster) node(ctx context.Context, node string, pods []corev1.Pod, isRe
 				break // its log has former names, too
 			}
 			name, of := "logs/"+node+"/"+pod.Name+"/"+container.Name, Container{pod.Name, container.Name}
-			files = append(files, file{name: name + ".log", text: c.log(ctx, of, false)})
+			files = append(files, file{name: name + ".log", text: c.log(ctx, of, false, o.Since)})
 			if container.RestartCount > 0 {
-				files = append(files, file{name: name + ".previous.log", text: c.log(ctx, of, true)})
+				files = append(files, file{name: name + ".previous.log", text: c.log(ctx, of, true, o.Since)})
 			}
 		}
 	}
 	return files
 }
 
-func (c *Cluster) log(ctx context.Context, of Container, previous bool) []byte {
-	text, err := c.Log(ctx, of, previous, logLimit)
+func (c *Cluster) log(ctx context.Context, of Container, previous bool, since time.Duration) []byte {
+	text, err := c.read(ctx, of, previous, since, logLimit)
 	if err != nil {
 		text = fmt.Appendf(text, "\n# %v\n", err)
 	}

@@ -197,11 +197,13 @@ func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 			t.Errorf("the archive has no %s", want)
 		}
 	}
-	logs := 0
-	for name, text := range files {
-		if strings.HasPrefix(name, "logs/") {
-			logs++
+	for _, of := range []string{"nodes/" + nodes[1] + "/metrics.txt", "nodes/" + nodes[0] + "/controller-metrics.txt"} {
+		if !strings.Contains(files[of], "\nprocess_start_time_seconds ") {
+			t.Errorf("%s: %s", of, files[of])
 		}
+	}
+	logs, letters := logsOf(files)
+	for name, text := range files {
 		if strings.Contains(text, canary) {
 			t.Errorf("%s has a secret", name)
 		}
@@ -232,7 +234,22 @@ func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 	if out, code := kubectlOffload(t, "sysdump", "--file", path); code == 0 {
 		t.Errorf("it writes over a file: %s", out)
 	}
+	recent := filepath.Join(t.TempDir(), "recent.tgz")
+	kubectlOffload(t, "sysdump", "--file", recent, "--nodes", nodes[0]+","+nodes[1], "--since", "1s")
+	if same, fewer := logsOf(archiveFiles(t, recent)); same != logs || fewer >= letters {
+		t.Errorf("of the last second %d logs with %d letters, of two hours %d with %d", same, fewer, logs, letters)
+	}
 	redactedArchive(t, ns, files)
+}
+
+// logsOf counts the logs of an archive and what is in them.
+func logsOf(files map[string]string) (logs, letters int) {
+	for name, text := range files {
+		if strings.HasPrefix(name, "logs/") {
+			logs, letters = logs+1, letters+len(text)
+		}
+	}
+	return logs, letters
 }
 
 // redactedArchive: with --redact an archive has no name of a namespace, and no address of a pod, that the one without it has.
