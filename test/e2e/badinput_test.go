@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestPod_SpoofedSourceIsDropped: port security drops packets whose source the pod does not
@@ -64,6 +65,7 @@ func TestCNI_MalformedRequestsAreRefused(t *testing.T) {
 // TestPod_WaitsForFlows is the control of TestPod_FirstConnectionSucceeds: without flows a pod does
 // not start, the error names the stage that is late, and with them it does.
 func TestPod_WaitsForFlows(t *testing.T) {
+	tier.Full(t, "it waits a minute for the time-out of an ADD")
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
 	signal := func(name string) { mustOnNode(t, nodes[1], "pkill", "-"+name, "-x", "ovn-controller") }

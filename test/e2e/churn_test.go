@@ -25,7 +25,7 @@ import (
 func TestPod_ChurnSharesNoAddress(t *testing.T) {
 	ns := namespace(t)
 	stop := watchAddresses(t)
-	rounds, pods := tier.Pick(1, 3), tier.Pick(30, 100)
+	rounds, pods := tier.Pick(1, 3), tier.Pick(15, 100)
 	for round := range rounds {
 		for i := range pods {
 			create(t, podObject(ns, fmt.Sprintf("churn-%d-%d", round, i), nodes[i%len(nodes)], "sleep", "infinity"))

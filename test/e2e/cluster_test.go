@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -285,33 +286,51 @@ func waitPodWithin(t *testing.T, within time.Duration, pod, what string, ok func
 	return last
 }
 
-// inPod runs a command in a pod's container and returns what it printed. One that the
-// container runtime could not even start, as it happens on a busy machine, is run again.
+// inPod runs a command in a pod's container and returns what it printed.
 func inPod(ns, name string, command ...string) (string, error) {
 	var out bytes.Buffer
 	err := printing(&out, ns, name, command...)
-	if err != nil && strings.Contains(err.Error(), "failed to start exec") {
-		out.Reset()
-		err = printing(&out, ns, name, command...)
-	}
 	return out.String(), err
 }
 
 // printing runs a command in a pod's container, which prints to out.
 func printing(out io.Writer, ns, name string, command ...string) error {
-	request := cluster.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(ns).Name(name).SubResource("exec").
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var messages bytes.Buffer
+	run := byAPI
+	if *kind == "lab" {
+		run = byNode
+	}
+	if err := run(ctx, types.NamespacedName{Namespace: ns, Name: name}, command, out, &messages); err != nil {
+		return fmt.Errorf("%w: %s", err, messages.String())
+	}
+	return nil
+}
+
+// byNode runs a command in a pod's container from the lab's node.
+func byNode(ctx context.Context, of types.NamespacedName, command []string, out, messages io.Writer) error {
+	pod, err := cluster.client.CoreV1().Pods(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if id, ok := strings.CutPrefix(c.ContainerID, "containerd://"); ok && c.Name == "main" {
+			return theLab().RunInContainer(ctx, testbed.Container{Node: pod.Spec.NodeName, ID: id}, command, out, messages)
+		}
+	}
+	return fmt.Errorf("pod %s has no container main that runs", of)
+}
+
+// byAPI runs a command in a pod's container as kubectl exec does.
+func byAPI(ctx context.Context, of types.NamespacedName, command []string, out, messages io.Writer) error {
+	request := cluster.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(of.Namespace).Name(of.Name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(cluster.config, "GET", request.URL().String())
 	if err != nil {
 		return err
 	}
-	var messages bytes.Buffer
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: &messages}); err != nil {
-		return fmt.Errorf("%w: %s", err, messages.String())
-	}
-	return nil
+	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: messages})
 }
 
 func mustInPod(t *testing.T, pod *corev1.Pod, command ...string) string {

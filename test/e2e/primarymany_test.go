@@ -26,7 +26,7 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 	if !tier.IsFull() {
 		t.Parallel()
 	}
-	count, busy := tier.Pick(6, 300), 200
+	count, busy := tier.Pick(4, 300), 200
 	layer3, layer2 := "{cidr: 10.57.0.0/16}", "10.57.0.0/16"
 	if sixes()[0] {
 		layer3, layer2 = "{cidr: 'fd57::/48'}", "'fd57::/64'"

@@ -21,6 +21,7 @@ import (
 // whose external policy is, is answered by the node's next server when the only one has
 // gone. While the node has none it is not, although another node has one.
 func TestServiceLocal_StreamFindsTheServerThatReplacesItsOwn(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
@@ -59,6 +60,7 @@ func TestServiceLocal_StreamFindsTheServerThatReplacesItsOwn(t *testing.T) {
 // TestEndpointSlice_LabelHeadlessIsForDNSOnly: a service answers by a manually created EndpointSlice until the slice gets
 // the label, and again without the label.
 func TestEndpointSlice_LabelHeadlessIsForDNSOnly(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Selector = nil })
 	pod := server(t, ns, "server", nodes[2])
@@ -114,6 +116,7 @@ func createSlice(t *testing.T, ns string, web *corev1.Service, at netip.Addr) *d
 // node there, whatever address they have, and no other client; that of another pod, the same
 // at the node's address, answers as ever.
 func TestHostPort_LoopbackAddress(t *testing.T) {
+	t.Parallel()
 	const port = 31987
 	ns := namespace(t)
 	own := ofFamily(machineAddresses(t, nodes[1]), netip.IPv4Unspecified())
