@@ -15,6 +15,12 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
+// ovsHeader is struct ovs_header of linux/openvswitch.h, for a datapath that has no number yet.
+type ovsHeader struct{}
+
+func (ovsHeader) Len() int          { return 4 }
+func (ovsHeader) Serialize() []byte { return make([]byte, 4) }
+
 // TestRecirculationShared_OnceADatapathIsAskedTo: Open vSwitch asks its datapath to share recirculation ids with TC, and the
 // kernel of the bench can. The control is a datapath without the request.
 func TestRecirculationShared_OnceADatapathIsAskedTo(t *testing.T) {
@@ -47,7 +53,7 @@ func TestRecirculationShared_OnceADatapathIsAskedTo(t *testing.T) {
 	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
 	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_GENERIC: {Socket: socket}}
 	request.AddData(&nl.Genlmsg{Command: create, Version: version})
-	request.AddRawData(make([]byte, 4))
+	request.AddData(ovsHeader{})
 	request.AddData(nl.NewRtAttr(name, nl.ZeroTerminated("dp")))
 	request.AddData(nl.NewRtAttr(upcall, nl.Uint32Attr(0)))
 	request.AddData(nl.NewRtAttr(features, nl.Uint32Attr(0)))
