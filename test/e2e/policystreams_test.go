@@ -26,6 +26,8 @@ import (
 // nothing, a packet is lost or none is, however late a busy machine sends it.
 const shortPause, longPause = time.Second, 2 * time.Second
 
+const streamsForMinutes = "it looks at streams for minutes; TestNetworkPolicy_StopsRunningStreams, which has a witness, is in the gate"
+
 // streams are one of TCP and one of UDP to each address of a pod, by their names.
 func streams(t *testing.T, from, to *corev1.Pod) map[string]*flow {
 	t.Helper()
@@ -178,7 +180,7 @@ func forbid(t *testing.T, client, server *corev1.Pod) {
 // come and go: one of another pod on the server's node, one that selects the same
 // pods, one that lets in the same peers, one in another namespace.
 func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
-	tier.Full(t, "it looks at streams for minutes; TestNetworkPolicy_AllowedStreamsContinue is in the gate")
+	tier.Full(t, streamsForMinutes)
 	ns, theirs := namespace(t), namespace(t)
 	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
 	client, third := running(t, ns, "client", nodes[2]), running(t, ns, "third", nodes[2])
@@ -223,6 +225,7 @@ func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 // TestNetworkPolicy_AllowedStreamsContinue: streams from the server's node and another
 // run while a policy comes that allows them and forbids others, and when it goes.
 func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
+	tier.Full(t, streamsForMinutes)
 	ns := namespace(t)
 	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
 	near, far, third := running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2]), running(t, ns, "third", nodes[2])
@@ -257,10 +260,10 @@ func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 			}}},
 		}, near, other},
 	}
-	for _, landing := range tier.Pick(landings[:1], landings) {
+	for _, landing := range landings {
 		t.Run(landing.name, func(t *testing.T) {
 			undisturbed(t, server, clients, clients, func() {
-				for range tier.Pick(1, 3) {
+				for range 3 {
 					becomes(t, landing.stopped, true, echoTargets(t, landing.to)...)
 					createPolicy(t, ns, landing.name, landing.spec)
 					becomes(t, landing.stopped, false, echoTargets(t, landing.to)...)
@@ -278,7 +281,7 @@ func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 // servers. Replies of the servers pass, also on a connection without further requests. New connections to the pods fail,
 // and requests that the policy forbids get no reply.
 func TestNetworkPolicy_EarlierConnectionsAreAnswered(t *testing.T) {
-	tier.Full(t, "it looks at streams for minutes; TestNetworkPolicy_AllowedStreamsContinue is in the gate")
+	tier.Full(t, streamsForMinutes)
 	const port = 9000
 	for _, node := range nodes[1:] {
 		t.Run(node, func(t *testing.T) {
