@@ -21,7 +21,6 @@ import (
 // whose external policy is, is answered by the node's next server when the only one has
 // gone. While the node has none it is not, although another node has one.
 func TestServiceLocal_StreamFindsTheServerThatReplacesItsOwn(t *testing.T) {
-	t.Parallel()
 	ns := namespace(t)
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
