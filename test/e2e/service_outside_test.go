@@ -80,9 +80,13 @@ func TestNodePort_AnswersPodsOfEachNode(t *testing.T) {
 	}
 }
 
-// routeOutside leads the outside to a network by an address until the test ends.
+// routeOutside leads the outside to a network by an address until the test ends. A node that does not have a service yet forwards
+// packets for it, and tells hosts of its subnet to send them to its own gateway for five minutes (docs/limits.md): not this one.
 func routeOutside(t *testing.T, to string, via netip.Addr) {
 	t.Helper()
+	for _, file := range []string{"ipv4/conf/all", "ipv4/conf/eth0", "ipv6/conf/all", "ipv6/conf/eth0"} {
+		mustOnNode(t, outside, "sysctl", "-qw", "net/"+file+"/accept_redirects=0")
+	}
 	mustOnNode(t, outside, "ip", "route", "replace", to, "via", via.String())
 	t.Cleanup(func() { onNode(outside, "ip", "route", "del", to) })
 }
