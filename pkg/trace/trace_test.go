@@ -55,6 +55,9 @@ func TestSteps_NameObjects(t *testing.T) {
 	if err != nil || len(rows) != 3 || rows["33333333"].Table != "Load_Balancer" {
 		t.Fatalf("rows %v, %v", rows, err)
 	}
+	if none, err := Rows(nil); len(none) > 0 || err != nil { // ovn-nbctl prints nothing when it finds no row
+		t.Fatalf("rows %v, %v", none, err)
+	}
 	rule := Row{"ACL", map[string]any{"direction": "to-lport", "action": "allow-related", "external_ids": []any{"map", []any{[]any{"direction", "Ingress"}, []any{"gress-index", "1"}}}}}
 	if got := rule.What(Flow{Stage: "ls_out_acl_eval"}); got != "ingress[1]: allow-related" {
 		t.Errorf("by a rule: %q", got)

@@ -168,8 +168,8 @@ func judged(t *testing.T, own, other *corev1.Pod, subnets []string) {
 }
 
 // TestNamespaceSubnet_IsTheNetworkOfItsPods: new pods of the namespace have addresses of the subnet on each node, and reach all that
-// others reach: pods, nodes, services, names, external hosts. Pods of other namespaces have none. Components start again
-// meanwhile, in the full tier three times. When the object is deleted, pods keep their addresses, and the last one takes the object along.
+// others reach: pods, nodes, services, names, external hosts. Pods of other namespaces have none. When the
+// object is deleted, pods keep their addresses, and the last one takes the object along. In the full tier components start again meanwhile.
 func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 	if !tier.IsFull() { // which restarts processes
 		t.Parallel()

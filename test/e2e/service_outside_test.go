@@ -80,13 +80,12 @@ func TestNodePort_AnswersPodsOfEachNode(t *testing.T) {
 	}
 }
 
-// routeOutside leads the outside to a network by an address until the test ends. A node that does not have a service yet forwards
-// packets for it, and tells hosts of its subnet to send them to its own gateway for five minutes (docs/limits.md): not this one.
+// routeOutside gives the external host a route to a network by an address, until the test ends. The external host ignores ICMP
+// redirects: a node sends them for the address of a service whose flows it does not have yet (docs/limits.md).
 func routeOutside(t *testing.T, to string, via netip.Addr) {
 	t.Helper()
-	for _, file := range []string{"ipv4/conf/all", "ipv4/conf/eth0", "ipv6/conf/all", "ipv6/conf/eth0"} {
-		mustOnNode(t, outside, "sysctl", "-qw", "net/"+file+"/accept_redirects=0")
-	}
+	mustOnNode(t, outside, "sysctl", "-qw", "net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.eth0.accept_redirects=0",
+		"net.ipv6.conf.all.accept_redirects=0", "net.ipv6.conf.eth0.accept_redirects=0")
 	mustOnNode(t, outside, "ip", "route", "replace", to, "via", via.String())
 	t.Cleanup(func() { onNode(outside, "ip", "route", "del", to) })
 }
