@@ -132,7 +132,7 @@ root:
 	@test "$$(id -u)" = 0 || { echo "this target needs root: it makes namespaces, links and mounts of its own" >&2; exit 1; }
 
 packages: root
-	@hack/packages openvswitch-switch ovn-central iproute2 gcc libc6-dev prometheus chromium-headless-shell fonts-dejavu-core
+	@hack/packages openvswitch-switch ovn-central iproute2 nftables gcc libc6-dev prometheus chromium-headless-shell fonts-dejavu-core
 
 $(LINT): hack/tools/go.mod
 	@echo "building golangci-lint (once; some minutes)"

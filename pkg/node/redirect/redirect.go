@@ -19,6 +19,7 @@
 package redirect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/knftables"
@@ -64,6 +64,7 @@ type Host interface {
 // Table is the nftables table of the node; of one goroutine. A nil Table does nothing.
 type Table struct {
 	nft  knftables.Interface
+	read func() (content, error)
 	host Host
 	log  *slog.Logger
 	// misled says that connections to node ports may have to be forgotten.
@@ -78,7 +79,7 @@ func New(host Host, log *slog.Logger) *Table {
 		log.Warn("no nftables: processes of the node do not reach node ports at the node", "error", err)
 		return nil
 	}
-	return &Table{nft: nft, host: host, log: log}
+	return &Table{nft: nft, read: readKernel, host: host, log: log}
 }
 
 // redirects are the elements of one family.
@@ -159,7 +160,7 @@ func (t *Table) Keep(ctx context.Context, addrs []netip.Prefix, services flows.S
 	defer cancel()
 	services = services.At(addrs)
 	want := planRedirects(addrs, services)
-	same, err := t.redirected(ctx, want)
+	same, err := t.redirected(want)
 	if err != nil {
 		return err
 	}
@@ -214,40 +215,19 @@ func (t *Table) localnet(on bool) error {
 	return nil
 }
 
-func (t *Table) redirected(ctx context.Context, want []redirects) (bool, error) {
-	same, err := true, error(nil)
-	for chain, n := range map[string]int{redirectChain: redirectRules * len(want), loopbackInChain: 1, loopbackOutChain: 1} {
-		var rules []*knftables.Rule
-		if same {
-			rules, err = t.nft.ListRules(ctx, chain)
-			same = err == nil && len(rules) == n
-		}
-	}
-	for _, r := range want {
-		for _, in := range []struct {
-			kind, name string
-			want       []*knftables.Element
-		}{{"set", ownSet, r.own}, {"map", nodePortMap, r.ports}, {"map", externalMap, r.external}} {
-			var got []*knftables.Element
-			if same {
-				got, err = t.nft.ListElements(ctx, in.kind, in.name+r.ip)
-				same = err == nil && elementTexts(got) == elementTexts(in.want)
-			}
-		}
-	}
-	if err != nil && !knftables.IsNotFound(err) {
+// redirected says whether the kernel's table is the wanted one.
+func (t *Table) redirected(want []redirects) (bool, error) {
+	have, err := t.read()
+	if err != nil {
 		return false, fmt.Errorf("reading nftables table %s: %w", tableName, err)
 	}
-	return same, nil
-}
-
-func elementTexts(elements []*knftables.Element) string {
-	var lines []string
-	for _, e := range elements {
-		lines = append(lines, strings.Join(e.Key, " ")+" "+strings.Join(e.Value, " "))
+	wanted := content{rules: map[string]int{redirectChain: redirectRules * len(want), loopbackInChain: 1, loopbackOutChain: 1}}
+	for _, r := range want {
+		for _, e := range slices.Concat(r.own, r.ports, r.external) {
+			wanted.add(cmp.Or(e.Set, e.Map), e.Key, e.Value)
+		}
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	return have.equal(wanted), nil
 }
 
 // redirectTable replaces the whole table in one transaction.

@@ -99,7 +99,7 @@ func TestTable_IsWrittenAndRepaired(t *testing.T) {
 		}
 		return nil
 	}
-	m := &Table{nft: fake, host: host, log: slog.New(slog.DiscardHandler)}
+	m := &Table{nft: fake, read: reading(fake), host: host, log: slog.New(slog.DiscardHandler)}
 	addrs := []netip.Prefix{nodeV4, nodeV6}
 	spoil := func(change func(tx *knftables.Transaction)) func() {
 		return func() {
@@ -189,9 +189,34 @@ func TestMisled_RedirectedConnectionsOnly(t *testing.T) {
 // from loopback addresses, the kernel does not let their packets pass.
 func TestTable_LoopbackNeedsIt(t *testing.T) {
 	host := &localnetHost{value: "0"}
-	m := &Table{nft: refusingNFT{knftables.NewFake(knftables.InetFamily, tableName)}, host: host, log: slog.New(slog.DiscardHandler)}
+	fake := knftables.NewFake(knftables.InetFamily, tableName)
+	m := &Table{nft: refusingNFT{fake}, read: reading(fake), host: host, log: slog.New(slog.DiscardHandler)}
 	if err := m.Keep(t.Context(), []netip.Prefix{nodeV4}, redirectedPorts); err == nil || host.changes > 0 {
 		t.Errorf("error %v, the setting was changed %d times", err, host.changes)
+	}
+}
+
+// reading gives what a table in memory has.
+func reading(fake *knftables.Fake) func() (content, error) {
+	return func() (content, error) {
+		have := content{rules: map[string]int{}}
+		if fake.Table == nil {
+			return have, nil
+		}
+		for name, chain := range fake.Table.Chains {
+			have.rules[name] = len(chain.Rules)
+		}
+		for name, set := range fake.Table.Sets {
+			for _, e := range set.Elements {
+				have.add(name, e.Key, e.Value)
+			}
+		}
+		for name, m := range fake.Table.Maps {
+			for _, e := range m.Elements {
+				have.add(name, e.Key, e.Value)
+			}
+		}
+		return have, nil
 	}
 }
 
