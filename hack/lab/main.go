@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -198,7 +197,7 @@ func statusCommand(cfg *cluster.Config) *cobra.Command {
 }
 
 func execCommand(cfg *cluster.Config) *cobra.Command {
-	return &cobra.Command{Use: "exec NODE -- COMMAND...", Short: "run a command in a node's namespaces, or in those of `outside`", Args: cobra.MinimumNArgs(2), RunE: func(_ *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "exec NODE -- COMMAND...", Short: "run a command in a node's namespaces, or in those of `outside`", Args: cobra.MinimumNArgs(2), RunE: func(cmd *cobra.Command, args []string) error {
 		lab, err := cluster.Open(*cfg)
 		if err != nil {
 			return err
@@ -207,12 +206,11 @@ func execCommand(cfg *cluster.Config) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		line := m.Args(args[1:]...)
-		program, err := exec.LookPath(line[0])
-		if err != nil {
-			return err
+		line := m.Command(cmd.Context(), args[1:]...)
+		if line.Err != nil {
+			return line.Err
 		}
-		return syscall.Exec(program, line, os.Environ())
+		return syscall.Exec(line.Path, line.Args, line.Environ())
 	}}
 }
 

@@ -20,7 +20,7 @@ func toolPackages() []string {
 // nodePackages are on the nodes only: what kubelet and containerd need, and the clients of OVS and OVN. haproxy is for
 // the machine in front of several API servers, which has the same root.
 func nodePackages() []string {
-	return append(toolPackages(), "runc", "ca-certificates", "kmod", "openvswitch-switch", "ovn-common", "haproxy")
+	return append(toolPackages(), "crun", "ca-certificates", "kmod", "openvswitch-switch", "ovn-common", "haproxy")
 }
 
 // NodeRoot gives the directory with the root file system of the machines.

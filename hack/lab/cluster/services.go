@@ -25,6 +25,10 @@ sandbox = 'docker.io/library/%s'
 restrict_oom_score_adj = true # a container of the host may lack CAP_SYS_RESOURCE
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 use_internal_loopback = true
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc] # crun: a small part of runc's processor time
+runtime_type = 'io.containerd.runc.v2'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+BinaryName = '/usr/bin/crun'
 `
 
 // nodeFiles writes what kubelet and containerd of a node read.

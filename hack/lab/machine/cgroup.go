@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +19,12 @@ const (
 	cgroupRoot = "/sys/fs/cgroup"
 	// cgroupPrefix with the lab's name is the group of all its machines.
 	cgroupPrefix = "ovn-offload-lab-"
+	// podsGroup is the group in which containerd makes those of containers.
+	podsGroup = "k8s.io"
+	// manyShares is the processor time of a group beside one process, which has 1024 shares. By default a group has those of
+	// one process: all machines of a lab as much as one test, and OVS with all pods of a node as much as one of the node's
+	// containerd-shims. On a busy machine OVS then loses packets. A kubelet on a host gives its pods 1024 for each processor.
+	manyShares = 16 * 1024
 )
 
 // hierarchy is one cgroup tree of the host: several with cgroup v1, one with v2.
@@ -82,6 +90,11 @@ func joinCgroups(lab, name string) error {
 			if err := inheritCpuset(dir); err != nil {
 				return err
 			}
+			if level != name {
+				if err := setShares(dir, manyShares); err != nil {
+					return err
+				}
+			}
 		}
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0o644); err != nil {
 			return fmt.Errorf("joining cgroup: %w", err)
@@ -106,6 +119,40 @@ func inheritCpuset(dir string) error {
 		}
 		if err := os.WriteFile(filepath.Join(dir, file), value, 0o644); err != nil {
 			return fmt.Errorf("setting %s: %w", filepath.Join(dir, file), err)
+		}
+	}
+	return nil
+}
+
+// setShares sets the processor time that a group has beside others, where the hierarchy is about that. In v2 100 is what 1024 is in v1.
+func setShares(dir string, shares int) error {
+	for file, value := range map[string]int{"cpu.shares": shares, "cpu.weight": shares * 100 / 1024} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.Itoa(value)), 0o644); err != nil {
+			return fmt.Errorf("setting %s: %w", filepath.Join(dir, file), err)
+		}
+	}
+	return nil
+}
+
+// favourPods makes the group of the machine's containers before containerd does.
+func favourPods() error {
+	self, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	for _, h := range hierarchies(string(self)) {
+		if h.options != "" && !slices.Contains(strings.Split(h.options, ","), "cpu") {
+			continue
+		}
+		dir := filepath.Join(h.mount, podsGroup)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("making cgroup: %w", err)
+		}
+		if err := setShares(dir, manyShares); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -46,6 +46,9 @@ func Run(stage, encoded string) error {
 	if err := leaveRootCgroup(); err != nil {
 		return err
 	}
+	if err := favourPods(); err != nil {
+		return err
+	}
 	if err := unix.Sethostname([]byte(spec.Name)); err != nil {
 		return fmt.Errorf("setting the host name: %w", err)
 	}

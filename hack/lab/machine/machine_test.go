@@ -93,7 +93,8 @@ func TestMachine_HasOwnNamespacesAndMounts(t *testing.T) {
 		"cat /proc/1/cmdline | tr '\\0' ' ' | cut -d' ' -f2,3": "machine run",
 		"ls /sys/class/net":                 "lo",
 		"cat /proc/sys/net/ipv4/ip_forward": "1",
-		"grep -c ':/$' /proc/1/cgroup | grep -vx 0 >/dev/null && echo yes": "yes",
+		"grep -c ':/$' /proc/1/cgroup | grep -vx 0 >/dev/null && echo yes":                             "yes",
+		"cat /sys/fs/cgroup/cpu/k8s.io/cpu.shares 2>/dev/null || cat /sys/fs/cgroup/k8s.io/cpu.weight": podShares(),
 		"ls /run": "netns",
 		"touch /usr/x 2>/dev/null || echo read-only": "read-only",
 	} {
@@ -109,6 +110,14 @@ func TestMachine_HasOwnNamespacesAndMounts(t *testing.T) {
 	if diff := cmp.Diff(string(before), string(after)); diff != "" {
 		t.Errorf("the host's mounts changed: %s", diff)
 	}
+}
+
+// podShares is the processor time of a machine's containers.
+func podShares() string {
+	if isV2() {
+		return "1600"
+	}
+	return "16384"
 }
 
 func TestMachine_KillRemovesProcessesAndCgroups(t *testing.T) {
