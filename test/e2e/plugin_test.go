@@ -224,7 +224,7 @@ func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 	}
 	// the kernel of the pod sends neighbor discovery between the two
 	for _, e := range []*says.PodExplained{&a, &b} {
-		e.Taken, e.Measured, e.Streams, e.Advice = time.Time{}, time.Time{}, nil, nil
+		e.Taken, e.Measured, e.Sum, e.Streams, e.Advice = time.Time{}, time.Time{}, nil, nil, nil
 	}
 	again, _ := json.Marshal(b)
 	first, _ := json.Marshal(a)

@@ -124,6 +124,7 @@ func TestTraceEnds_RealPacketsAgree(t *testing.T) {
 // the whole way in the flows of both nodes, there and back. A client that sends nothing has none. With a policy that allows nothing they
 // end at the policy.
 func TestTraceEnds_LiveHasBothNodes(t *testing.T) {
+	tier.Full(t, "the gate follows packets between pods")
 	t.Parallel()
 	ns := namespace(t)
 	to, host := running(t, ns, "to", nodes[2]), hostPod(t, ns, "host", nodes[1])

@@ -19,6 +19,7 @@ import (
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/inject"
 	computed "github.com/ovn-offload/ovn-offload/pkg/trace"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestTraceInject_PacketsArriveOrTheirPolicyIsNamed: the witness is the receiver's own kernel, which counts datagrams for a port
@@ -80,6 +81,7 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 // TestTraceInject_ServicesPingsAndOutside: a service leads a SYN to its endpoint and to none where it has none, an echo request
 // arrives, and what is for an address outside leaves by an interface of the node.
 func TestTraceInject_ServicesPingsAndOutside(t *testing.T) {
+	tier.Full(t, "the gate sends to pods")
 	t.Parallel()
 	ns := namespace(t)
 	running(t, ns, "from", nodes[1])

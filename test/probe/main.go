@@ -22,8 +22,8 @@
 //	probe send HEX ADDRESS:PORT           sends one UDP packet with these bytes
 //	probe last ADDRESS:PORT               sends UDP each ms until a second passes without an answer, prints when the last one came
 //
-// dial and reach give up after a second without an answer, and dial's exit code says
-// so. IPv6 addresses are written in brackets.
+// dial and reach give up after a second without an answer, from after three, and the exit code of
+// dial and from says so. IPv6 addresses are written in brackets.
 package main
 
 import (
@@ -80,7 +80,7 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return dial(net.Dialer{Timeout: timeout, LocalAddr: from}, args[2], args[3], 0)
+		return dial(net.Dialer{Timeout: 3 * timeout, LocalAddr: from}, args[2], args[3], 0)
 	case len(args) >= 2 && args[0] == "reach":
 		reach(args[1:])
 		return nil

@@ -5,9 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
@@ -37,33 +38,46 @@ func (l Lab) Command(out io.Writer, verb string, args ...string) error {
 
 // Run takes the lab's other machines, too.
 func (l Lab) Run(out io.Writer, node string, command ...string) error {
-	return l.run(context.Background(), node, command, out, out)
+	m, err := l.machine(node)
+	if err != nil {
+		return err
+	}
+	return l.run(m.Command(context.Background(), command...), out, out)
 }
 
 // Container is one of containerd on a node.
 type Container struct{ Node, ID string }
 
-// inContainer are the arguments of sh that enter a container of containerd, then its name and the command.
-var inContainer = []string{
-	"-c", `exec nsenter -t "$(cat "/run/containerd/io.containerd.runtime.v2.task/k8s.io/$0/init.pid")" -m -n -u -i -p -C --root --wd -- ` +
-		`/usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"`,
-}
-
 // RunInContainer runs a command as root in the namespaces of a container. It takes a small part of the processor time of an exec
 // by the API server, the kubelet and containerd.
 func (l Lab) RunInContainer(ctx context.Context, in Container, command []string, out, errs io.Writer) error {
-	return l.run(ctx, in.Node, slices.Concat([]string{"sh"}, inContainer, []string{in.ID}, command), out, errs)
-}
-
-func (l Lab) run(ctx context.Context, node string, command []string, out, errs io.Writer) error {
-	m, err := machine.Find(l.Name, node)
+	m, err := l.machine(in.Node)
 	if err != nil {
 		return err
 	}
-	if m == nil {
-		return fmt.Errorf("%s does not run in lab %q", node, l.Name)
+	file := "/run/containerd/io.containerd.runtime.v2.task/k8s.io/" + in.ID + "/init.pid"
+	var pid []byte
+	if m.VM {
+		pid, err = m.Command(ctx, "cat", file).Output()
+	} else {
+		pid, err = os.ReadFile(fmt.Sprintf("/proc/%d/root%s", m.PID, file))
 	}
-	cmd := m.Command(ctx, command...)
+	if err != nil {
+		return fmt.Errorf("container %s on %s: %w", in.ID, in.Node, err)
+	}
+	enter := []string{"nsenter", "-t", strings.TrimSpace(string(pid)), "-m", "-n", "-u", "-i", "-p", "-C", "--root", "--wd", "--"}
+	return l.run(m.Command(ctx, append(enter, command...)...), out, errs)
+}
+
+func (l Lab) machine(name string) (*machine.Machine, error) {
+	m, err := machine.Find(l.Name, name)
+	if err == nil && m == nil {
+		err = fmt.Errorf("%s does not run in lab %q", name, l.Name)
+	}
+	return m, err
+}
+
+func (l Lab) run(cmd *exec.Cmd, out, errs io.Writer) error {
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = l.Root, out, errs, time.Second
 	return cmd.Run()
 }
