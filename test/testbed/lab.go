@@ -77,8 +77,12 @@ func (l Lab) machine(name string) (*machine.Machine, error) {
 	return m, err
 }
 
+// outputWithin is how long a command's output may take after its end. A busy machine takes seconds; of a process that goes on and
+// keeps the output open, a test is told.
+const outputWithin = 5 * time.Second
+
 func (l Lab) run(cmd *exec.Cmd, out, errs io.Writer) error {
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = l.Root, out, errs, time.Second
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = l.Root, out, errs, outputWithin
 	return cmd.Run()
 }
 

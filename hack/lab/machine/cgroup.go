@@ -21,10 +21,11 @@ const (
 	cgroupPrefix = "ovn-offload-lab-"
 	// podsGroup is the group in which containerd makes those of containers.
 	podsGroup = "k8s.io"
-	// manyShares is the processor time of a group beside one process, which has 1024 shares. By default a group has those of
-	// one process: all machines of a lab as much as one test, and OVS with all pods of a node as much as one of the node's
-	// containerd-shims. On a busy machine OVS then loses packets. A kubelet on a host gives its pods 1024 for each processor.
-	manyShares = 16 * 1024
+	// A process has 1024 shares of the processor time, and so has a group by default: all machines of a lab as much as one
+	// process beside it, and OVS with all pods of a node as much as one of the node's containerd-shims. On a busy machine OVS then
+	// loses packets. A kubelet on a host gives its pods 1024 for each processor. With more for the lab its tests starve.
+	labShares  = 4 * 1024
+	podsShares = 16 * 1024
 )
 
 // hierarchy is one cgroup tree of the host: several with cgroup v1, one with v2.
@@ -91,7 +92,7 @@ func joinCgroups(lab, name string) error {
 				return err
 			}
 			if level != name {
-				if err := setShares(dir, manyShares); err != nil {
+				if err := setShares(dir, labShares); err != nil {
 					return err
 				}
 			}
@@ -151,7 +152,7 @@ func favourPods() error {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("making cgroup: %w", err)
 		}
-		if err := setShares(dir, manyShares); err != nil {
+		if err := setShares(dir, podsShares); err != nil {
 			return err
 		}
 	}
