@@ -77,8 +77,8 @@ func (l Lab) machine(name string) (*machine.Machine, error) {
 	return m, err
 }
 
-// outputWithin is how long a command's output may take after its end. A busy machine takes seconds; of a process that goes on and
-// keeps the output open, a test is told.
+// outputWithin is how long a command's output may take after the command's end: seconds on a busy machine. A process that
+// goes on and keeps the output open is an error.
 const outputWithin = 5 * time.Second
 
 func (l Lab) run(cmd *exec.Cmd, out, errs io.Writer) error {
