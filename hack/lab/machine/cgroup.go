@@ -138,6 +138,14 @@ func setShares(dir string, shares int) error {
 	return nil
 }
 
+// ownCgroups makes the machine's own groups.
+func ownCgroups() error {
+	if err := leaveRootCgroup(); err != nil {
+		return err
+	}
+	return favourPods()
+}
+
 // favourPods makes the group of the machine's containers before containerd does.
 func favourPods() error {
 	self, err := os.ReadFile("/proc/self/cgroup")

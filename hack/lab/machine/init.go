@@ -43,10 +43,7 @@ func Run(stage, encoded string) error {
 	if err := mounts(spec); err != nil {
 		return err
 	}
-	if err := leaveRootCgroup(); err != nil {
-		return err
-	}
-	if err := favourPods(); err != nil {
+	if err := ownCgroups(); err != nil {
 		return err
 	}
 	if err := unix.Sethostname([]byte(spec.Name)); err != nil {
