@@ -27,6 +27,21 @@ func NewNS(t testing.TB) (path string) {
 	return path
 }
 
+// Inside runs f on a thread in a namespace; sockets and processes that f makes are there.
+func Inside(path string, f func() error) (err error) {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ns.Close() }()
+	netdev.OnThread(func() {
+		if err = netns.Set(ns); err == nil {
+			err = f()
+		}
+	})
+	return err
+}
+
 // Handle speaks netlink in a namespace, for what pkg/netdev does not do.
 func Handle(t testing.TB, path string) *netlink.Handle {
 	t.Helper()

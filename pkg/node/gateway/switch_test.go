@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/vishvananda/netns"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -119,20 +117,7 @@ func (r *rig) killSwitch() {
 // makes stay there.
 func (r *rig) inside(path string, f func() error) {
 	r.t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends
-		ns, err := netns.GetFromPath(path)
-		if err == nil {
-			defer ns.Close()
-			err = netns.Set(ns)
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	nodetest.Must(r.t, <-done)
+	nodetest.Must(r.t, netdevtest.Inside(path, f))
 }
 
 // integrationBridge does what ovn-controller would.

@@ -26,8 +26,8 @@ func (c content) equal(other content) bool {
 	return maps.Equal(c.rules, other.rules) && slices.Equal(slices.Sorted(slices.Values(c.elements)), slices.Sorted(slices.Values(other.elements)))
 }
 
-// readKernel reads the table by netlink. Each pass of the gateway looks at it, and the program nft, which knftables runs
-// for each set and chain, costs more than the rest of a pass. A table that does not exist has no chains.
+// readKernel reads the table by netlink: each pass of the gateway looks at it, and knftables runs nft for each set and chain.
+// A table that does not exist has no chains.
 func readKernel() (content, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -38,20 +38,22 @@ func readKernel() (content, error) {
 	if err != nil {
 		return content{}, err
 	}
+	var table *nftables.Table
 	for _, chain := range chains {
 		if chain.Table.Name != tableName {
 			continue
 		}
-		rules, err := conn.GetRules(chain.Table, chain)
+		table = chain.Table
+		rules, err := conn.GetRules(table, chain)
 		if err != nil {
 			return content{}, err
 		}
 		have.rules[chain.Name] = len(rules)
 	}
-	if len(have.rules) == 0 {
+	if table == nil {
 		return have, nil
 	}
-	sets, err := conn.GetSets(&nftables.Table{Name: tableName, Family: nftables.TableFamilyINet})
+	sets, err := conn.GetSets(table)
 	if err != nil {
 		return content{}, err
 	}
@@ -61,10 +63,7 @@ func readKernel() (content, error) {
 			return content{}, err
 		}
 		for _, e := range elements {
-			key, value, err := elementWords(e.Key, e.Val)
-			if err != nil {
-				return content{}, fmt.Errorf("set %s: %w", set.Name, err)
-			}
+			key, value := elementWords(e.Key, e.Val)
 			have.add(set.Name, key, value)
 		}
 	}
@@ -72,38 +71,45 @@ func readKernel() (content, error) {
 }
 
 // elementWords are the parts of an element's key and value, as nft prints them. A key is an address, or protocol and
-// port with or without an address before them; a value is an address and a port. The kernel has all of them one after
-// another, each in whole words of four bytes (nft_set_pipapo and NFT_REG32 of the kernel's nf_tables.h).
-func elementWords(key, value []byte) (keys, values []string, err error) {
-	const word = 4
+// port with or without an address before them; a value is an address and a port. The kernel has the parts one after
+// another, each padded to whole registers of four bytes (NFT_REG32_SIZE of linux/netfilter/nf_tables.h). An element of
+// another form is none of ours, and like none of ours.
+func elementWords(key, value []byte) (keys, values []string) {
+	const register = 4
 	address := key
 	if len(value) > 0 {
-		if len(key) < 2*word || len(value) < 2*word {
-			return nil, nil, fmt.Errorf("an element of %d and %d bytes", len(key), len(value))
+		if len(key) < 2*register || len(value) < 2*register {
+			return []string{fmt.Sprintf("%x", key)}, []string{fmt.Sprintf("%x", value)}
 		}
-		protocol, ok := protocolNames()[key[len(key)-2*word]]
-		if !ok {
-			protocol = fmt.Sprint(key[len(key)-2*word])
-		}
-		address, keys = key[:len(key)-2*word], []string{protocol, portOf(key)}
-		to, ok := netip.AddrFromSlice(value[:len(value)-word])
-		if !ok {
-			return nil, nil, fmt.Errorf("an element's value of %d bytes", len(value))
-		}
-		values = []string{to.String(), portOf(value)}
+		address = key[:len(key)-2*register]
+		keys = []string{protocolName(key[len(address)]), portOf(key)}
+		values = []string{addressOf(value[:len(value)-register]), portOf(value)}
 	}
-	if at, ok := netip.AddrFromSlice(address); ok {
-		return slices.Insert(keys, 0, at.String()), values, nil
+	if len(address) > 0 {
+		keys = slices.Insert(keys, 0, addressOf(address))
 	}
-	if len(address) > 0 || len(keys) == 0 {
-		return nil, nil, fmt.Errorf("an element's key of %d bytes", len(key))
-	}
-	return keys, values, nil
+	return keys, values
 }
 
-// portOf is the port in the last word of a key or value.
+// addressOf is an address, or bytes that are none.
+func addressOf(b []byte) string {
+	if addr, ok := netip.AddrFromSlice(b); ok {
+		return addr.String()
+	}
+	return fmt.Sprintf("%x", b)
+}
+
+// portOf is the port in the last register of a key or value.
 func portOf(b []byte) string { return fmt.Sprint(binary.BigEndian.Uint16(b[len(b)-4:])) }
 
-func protocolNames() map[byte]string {
-	return map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_SCTP: "sctp"}
+func protocolName(number byte) string {
+	switch number {
+	case unix.IPPROTO_TCP:
+		return "tcp"
+	case unix.IPPROTO_UDP:
+		return "udp"
+	case unix.IPPROTO_SCTP:
+		return "sctp"
+	}
+	return fmt.Sprint(number)
 }
