@@ -65,8 +65,7 @@ func (l Lab) RunInContainer(ctx context.Context, in Container, command []string,
 	if err != nil {
 		return fmt.Errorf("container %s on %s: %w", in.ID, in.Node, err)
 	}
-	enter := []string{"nsenter", "-t", strings.TrimSpace(string(pid)), "-m", "-n", "-u", "-i", "-p", "-C", "--root", "--wd", "--"}
-	return l.run(m.Command(ctx, append(enter, command...)...), out, errs)
+	return l.run(m.Command(ctx, machine.Enter(strings.TrimSpace(string(pid)), command...)...), out, errs)
 }
 
 func (l Lab) machine(name string) (*machine.Machine, error) {

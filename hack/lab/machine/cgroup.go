@@ -36,9 +36,13 @@ type hierarchy struct {
 }
 
 // hierarchies reads /proc/self/cgroup; those that are mounted in an unusual place are left out.
-func hierarchies(procSelfCgroup string) []hierarchy {
+func hierarchies() ([]hierarchy, error) {
+	self, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
 	var list []hierarchy
-	for line := range strings.Lines(procSelfCgroup) {
+	for line := range strings.Lines(string(self)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
 			continue
@@ -56,7 +60,7 @@ func hierarchies(procSelfCgroup string) []hierarchy {
 			list = append(list, h)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // isV2 tells whether the host has cgroup v2 alone.
@@ -69,11 +73,11 @@ func isV2() bool {
 // and makes that the root of what it sees. The new cgroup namespace is one
 // thread's: the caller locks its thread and executes itself again.
 func joinCgroups(lab, name string) error {
-	self, err := os.ReadFile("/proc/self/cgroup")
+	all, err := hierarchies()
 	if err != nil {
 		return err
 	}
-	for _, h := range hierarchies(string(self)) {
+	for _, h := range all {
 		// Limits of the host's own group go on with v1. A v2 group that has
 		// processes cannot have limited groups below it, so it goes to the top.
 		dir := filepath.Join(h.mount, h.own)
@@ -91,11 +95,9 @@ func joinCgroups(lab, name string) error {
 			if err := inheritCpuset(dir); err != nil {
 				return err
 			}
-			if level != name {
-				if err := setShares(dir, labShares); err != nil {
-					return err
-				}
-			}
+		}
+		if err := setShares(filepath.Dir(dir), labShares); err != nil {
+			return err
 		}
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0o644); err != nil {
 			return fmt.Errorf("joining cgroup: %w", err)
@@ -148,16 +150,16 @@ func ownCgroups() error {
 
 // favourPods makes the group of the machine's containers before containerd does.
 func favourPods() error {
-	self, err := os.ReadFile("/proc/self/cgroup")
+	all, err := hierarchies()
 	if err != nil {
 		return err
 	}
-	for _, h := range hierarchies(string(self)) {
+	for _, h := range all {
 		if h.options != "" && !slices.Contains(strings.Split(h.options, ","), "cpu") {
 			continue
 		}
 		dir := filepath.Join(h.mount, podsGroup)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("making cgroup: %w", err)
 		}
 		if err := setShares(dir, podsShares); err != nil {
@@ -180,7 +182,7 @@ func delegate(dir string) {
 
 // cgroupMounts show a machine its own part of every hierarchy.
 func cgroupMounts(root string) ([]mount, error) {
-	self, err := os.ReadFile("/proc/self/cgroup")
+	all, err := hierarchies()
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +190,7 @@ func cgroupMounts(root string) ([]mount, error) {
 	if !isV2() {
 		list = append(list, mount{from: "tmpfs", to: filepath.Join(root, cgroupRoot), kind: "tmpfs", data: "mode=755"})
 	}
-	for _, h := range hierarchies(string(self)) {
+	for _, h := range all {
 		m := mount{from: "cgroup", to: filepath.Join(root, h.mount), kind: "cgroup", data: h.options}
 		if h.options == "" {
 			m.kind = "cgroup2"

@@ -210,13 +210,19 @@ func (m *Machine) Reload() error { return syscall.Kill(m.PID, syscall.SIGHUP) }
 // NetNS opens the machine's network namespace; the caller closes it.
 func (m *Machine) NetNS() (netns.NsHandle, error) { return netns.GetFromPid(m.PID) }
 
+// Enter is the command line that runs args in all namespaces of a process.
+func Enter(pid string, args ...string) []string {
+	return append([]string{"nsenter", "-t", pid, "-m", "-n", "-u", "-i", "-p", "-C", "--root", "--wd", "--"}, args...)
+}
+
 // Command runs args in all namespaces of the machine. Besides them it runs nsenter alone, and no shell: tests run thousands.
 func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
 	pid := strconv.Itoa(m.PID)
 	if m.VM {
 		return exec.CommandContext(ctx, "nsenter", append([]string{"-t", pid, "-n", "--", fmt.Sprintf("/proc/%d/exe", m.PID), "machine", "command", "--"}, args...)...)
 	}
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"-t", pid, "-m", "-n", "-u", "-i", "-p", "-C", "--root", "--wd", "--"}, args...)...)
+	line := Enter(pid, args...)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = []string{"PATH=" + Path, "HOME=/root"}
 	if term := os.Getenv("TERM"); term != "" {
 		cmd.Env = append(cmd.Env, "TERM="+term)
