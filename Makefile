@@ -11,6 +11,7 @@ IMAGE    := $(OUT)/image/ovn-offload.tar
 # grpcnotrace: without gRPC's trace pages the linker can leave out unused methods, a third of the agent
 RELEASE  := -trimpath -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
 LINT     := $(BIN)/golangci-lint
+TESTSUM  := $(BIN)/gotestsum
 LAB      := $(BIN)/lab
 LABFLAGS ?=
 # Packages whose concurrency the gate looks at with the race detector: they import no Kubernetes client,
@@ -18,6 +19,8 @@ LABFLAGS ?=
 RACE     := ./pkg/reconcile/... ./pkg/ovsdb/... ./pkg/netdev/...
 # -full has a test binary run what only `make test-full` runs
 TIER     :=
+# what failed comes once more at the end, after half an hour of output
+E2E      := $(TESTSUM) --format standard-verbose --hide-summary skipped -- -tags e2e -vet=off -count=1
 BENCHVM  := $(BIN)/benchvm
 BENCHTESTS := $(BIN)/bench.test
 
@@ -55,26 +58,26 @@ unit: root packages ## unit tests as root: real namespaces and a real ovsdb-serv
 race: root packages ## all unit tests with the race detector
 	CGO_ENABLED=1 go test -race -vet=off ./...
 
-e2e: root packages $(LAB) ## the end to end tests, in a lab of their own
-	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 90m -v ./test/e2e/... -args $(TIER)
+e2e: root packages $(LAB) $(TESTSUM) ## the end to end tests, in a lab of their own
+	$(E2E) -parallel 3 -timeout 90m ./test/e2e/... -args $(TIER)
 
-e2e-kind: ## end to end tests in the cluster of deploy/kind/up and deploy/kind/tools
-	go test -tags e2e -vet=off -count=1 -parallel 3 -timeout 50m -v ./test/e2e -args -cluster=kind -families=ipv4
+e2e-kind: $(TESTSUM) ## end to end tests in the cluster of deploy/kind/up and deploy/kind/tools
+	$(E2E) -parallel 3 -timeout 50m ./test/e2e -args -cluster=kind -families=ipv4
 
-e2e-smartnic: root $(LAB) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
-	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestSmartNIC_KubeletGivesVFsToPods ./test/e2e -args -smartnic
+e2e-smartnic: root $(LAB) $(TESTSUM) ## a node with a simulated SmartNIC in a cluster: real kubelet, pods on VFs (root)
+	$(E2E) -timeout 60m -run TestSmartNIC_KubeletGivesVFsToPods ./test/e2e -args -smartnic
 
-e2e-masters: root $(LAB) ## three control-plane nodes: from one server to three, and the loss of each process, of a majority, of power and of a disk (root)
-	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestMasters ./test/e2e -args -lab=masters -families=ipv4 "-up=--control-planes=3 --nodes=6 --set=databases.members=1"
+e2e-masters: root $(LAB) $(TESTSUM) ## three control-plane nodes: from one server to three, and the loss of each process, of a majority, of power and of a disk (root)
+	$(E2E) -timeout 60m -run TestMasters ./test/e2e -args -lab=masters -families=ipv4 "-up=--control-planes=3 --nodes=6 --set=databases.members=1"
 
-e2e-multus: root $(LAB) ## further networks of pods, with Multus, in a lab of its own (root)
-	go test -tags e2e -vet=off -count=1 -timeout 30m -v -run '^Test(Networks|UserDefinedNetwork|ClusterUserDefined|PrimaryNetwork|MultiNetworkPolicy|IPAMClaim|SecondaryNetwork|Quota|VirtualMachine_[AM])' ./test/e2e -args -lab=multus -families=ipv4 -up=--multus
+e2e-multus: root $(LAB) $(TESTSUM) ## further networks of pods, with Multus, in a lab of its own (root)
+	$(E2E) -timeout 30m -run '^Test(Networks|UserDefinedNetwork|ClusterUserDefined|PrimaryNetwork|MultiNetworkPolicy|IPAMClaim|SecondaryNetwork|Quota|VirtualMachine_[AM])' ./test/e2e -args -lab=multus -families=ipv4 -up=--multus
 
 # begins with the first version that had a chart
-e2e-upgrade: root $(LAB) ## from an earlier version to this one and back by Helm, in a lab of its own (root)
+e2e-upgrade: root $(LAB) $(TESTSUM) ## from an earlier version to this one and back by Helm, in a lab of its own (root)
 	git worktree remove --force $(OUT)/former 2>/dev/null || rm -rf $(OUT)/former
 	git worktree prune && git worktree add --detach $(OUT)/former $$(git log --diff-filter=A --format=%H -- deploy/chart/Chart.yaml | tail -1)
-	go test -tags e2e -vet=off -count=1 -timeout 60m -v -run TestUpgrade ./test/e2e -args -lab=upgrade -families=ipv4 -upgrade-from=$(CURDIR)/$(OUT)/former
+	$(E2E) -timeout 60m -run TestUpgrade ./test/e2e -args -lab=upgrade -families=ipv4 -upgrade-from=$(CURDIR)/$(OUT)/former
 	git worktree remove --force $(OUT)/former
 
 # A machine has one processor. Two at once, with half of the tests each; what each says comes at its end.
@@ -138,6 +141,10 @@ $(LINT): hack/tools/go.mod
 	@echo "building golangci-lint (once; some minutes)"
 	@mkdir -p $(BIN)
 	cd hack/tools && go build -o ../../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(TESTSUM): hack/tools/go.mod
+	@mkdir -p $(BIN)
+	cd hack/tools && go build -o ../../$(TESTSUM) gotest.tools/gotestsum
 
 $(LAB): FORCE
 	@mkdir -p $(BIN)

@@ -17,10 +17,16 @@ import (
 func kubectlOffloadJSON[T any](t *testing.T, args ...string) (a T, code int) {
 	t.Helper()
 	out, code := kubectlOffload(t, append(args, "-o", "json")...)
+	return answerIn[T](t, out), code
+}
+
+// answerIn is the answer that a verb wrote as JSON.
+func answerIn[T any](t *testing.T, out string) (a T) {
+	t.Helper()
 	if err := json.Unmarshal([]byte(out), &a); err != nil {
-		t.Fatalf("%v: exit code %d, %v: %s", args, code, err, out)
+		t.Fatalf("%v: %s", err, out)
 	}
-	return a, code
+	return a
 }
 
 // explainedStream is explain of the client's stream to a service and port.
@@ -71,7 +77,11 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 			if len(e.Streams) == 0 {
 				return false, e
 			}
-			f, _ := kubectlOffloadJSON[says.FlowExplained](t, "explain", "flow", e.Streams[0].Flows[0]+"@"+nodes[1])
+			out, code := kubectlOffload(t, "explain", "flow", e.Streams[0].Flows[0]+"@"+nodes[1], "-o", "json")
+			if code == 1 && strings.Contains(out, "there is no flow") {
+				return false, out // it ended after the first answer
+			}
+			f := answerIn[says.FlowExplained](t, out)
 			return len(f.Streams) > 0 && f.Streams[0].From == from && slices.ContainsFunc(f.Steps, func(s says.LiveStep) bool {
 				return slices.Contains(s.Objects, "Service/"+ns+"/"+web.Name)
 			}), f
