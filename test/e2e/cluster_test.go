@@ -43,6 +43,9 @@ const (
 	podWithin = 2 * time.Minute
 	// soon is what a busy machine may need for a thing that takes a second.
 	soon = 40 * time.Second
+	// flowsWithin is when each answer knows a flow, or knows it no longer: an agent rests up to a minute between
+	// two readings of the datapath, where a flow ends ten seconds after its last packet.
+	flowsWithin = time.Minute + 10*time.Second + soon
 )
 
 var nodes = []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"}
@@ -342,8 +345,9 @@ func mustInPod(t *testing.T, pod *corev1.Pod, command ...string) string {
 	return out
 }
 
-// patience is how many seconds a client waits: longer than a busy machine needs.
-const patience = "5"
+// patience is how many seconds a client waits: longer than a busy machine needs, and longPatience longer than
+// one needs that lost three SYNs.
+const patience, longPatience = "5", "20"
 
 // patiently gives a dial that is to succeed the time in which a first packet that a busy
 // machine has lost is repeated.
@@ -351,7 +355,7 @@ func patiently(command []string) []string {
 	if len(command) < 4 || command[0] != "probe" || command[1] != "dial" || command[2] == "sctp" {
 		return command
 	}
-	arguments := []string{"0", patience}
+	arguments := []string{"0", longPatience}
 	if given := len(command) - 4; given < len(arguments) {
 		return slices.Concat(command, arguments[given:])
 	}

@@ -98,12 +98,12 @@ func TestNode_ReachesItsPods(t *testing.T) {
 	for _, node := range nodes {
 		pod := running(t, ns, node, node)
 		for _, addr := range addresses(t, pod) {
-			mustOnNode(t, node, "ping", "-c1", "-w5", addr.String())
+			mustOnNode(t, node, "ping", "-c1", "-w10", addr.String())
 			seen := mustOnNode(t, node, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort).String())
 			if got := netip.MustParseAddr(strings.TrimSpace(seen)).Unmap(); got != managementAddress(t, addr) {
 				t.Errorf("%s reached %s from %s, want %s", node, addr, got, managementAddress(t, addr))
 			}
-			mustInPod(t, pod, "ping", "-c2", "-W1", managementAddress(t, addr).String())
+			mustInPod(t, pod, "ping", "-c1", "-w10", managementAddress(t, addr).String())
 		}
 	}
 }

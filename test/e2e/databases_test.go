@@ -72,7 +72,7 @@ func overTLS(tool string, c credentials, endpoint string, args ...string) (strin
 	for file, text := range map[string]string{"tls.crt": c.cert, "tls.key": c.key, "ca.crt": c.ca} {
 		script += "cat >$d/" + file + " <<'PEM'\n" + text + "\nPEM\n"
 	}
-	script += tool + " -vconsole:dbg --timeout=5 --db=" + endpoint + " -p $d/tls.key -c $d/tls.crt -C $d/ca.crt " + strings.Join(args, " ") + " 2>$d/err; code=$?; grep -i 'alert\\|SSL_\\|permission error' $d/err; exit $code"
+	script += tool + " -vconsole:dbg --timeout=30 --db=" + endpoint + " -p $d/tls.key -c $d/tls.crt -C $d/ca.crt " + strings.Join(args, " ") + " 2>$d/err; code=$?; grep -i 'alert\\|SSL_\\|permission error' $d/err; exit $code"
 	return onNode("outside", "sh", "-c", script)
 }
 

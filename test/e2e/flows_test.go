@@ -49,7 +49,7 @@ func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
 		}},
 		{"server", nodes[1], func(f *flowapi.Flow) bool { return len(f.To) == 1 && f.To[0].Pod == "server" }},
 	} {
-		eventually(t, soon, "flows of "+tc.pod, func() (bool, string) {
+		eventually(t, flowsWithin, "flows of "+tc.pod, func() (bool, string) {
 			mustInPod(t, client, "probe", "dial", "tcp", to.String())
 			flows := agentFlows(t, tc.node, "why=true&namespace="+ns+"&pod="+tc.pod)
 			for i := range flows.Flows {

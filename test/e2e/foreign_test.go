@@ -68,7 +68,10 @@ func TestOthers_KeepWhatTheyHaveOnNode(t *testing.T) {
 	restart(t, "agent@"+node)
 	restart(t, "controller")
 	restart(t, "nb") // a new connection: every owner is built again
-	northbound(oursInNorthbound)
+	eventually(t, soon, "the database takes rows", func() (bool, string) {
+		out, err := onNode(nodes[0], "sh", "-c", oursInNorthbound)
+		return err == nil, out
+	})
 	eventually(t, podWithin, "the leftovers of ours are gone, and the rules are back", func() (bool, string) {
 		left := mustOnNode(t, node, "sh", "-c", "ovs-vsctl --bare --columns=name find Interface name=ours1; nft list chain inet ovn-offload output | grep -c dnat || true") +
 			nbctl(t, "--bare", "--columns=name", "find", "Logical_Switch", "name=ours")

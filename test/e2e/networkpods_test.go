@@ -213,7 +213,7 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 	staysPending(t, ns, "thief", "")
 	kubectlDelete(t, ns, "ipamclaims.k8s.cni.cncf.io", "db")
 	deletePod(t, ns, "db")
-	waitPod(t, ns, "thief", "Running", isRunning)
+	listening(t, waitPod(t, ns, "thief", "Running", isRunning))
 	answeredBy(t, pods["client"], kept, "thief")
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
@@ -101,11 +102,14 @@ func TestNodeOffload_AgentWritesOwnNodeOnly(t *testing.T) {
 		if (err == nil) != c.ok || !c.ok && !apierrors.IsForbidden(err) {
 			t.Errorf("label %s on %s: %v", c.label, c.node, err)
 		}
-		u, err := reports.Get(t.Context(), c.node, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = reports.Update(t.Context(), u, metav1.UpdateOptions{DryRun: dryRun})
+		err = retry.RetryOnConflict(retry.DefaultRetry, func() error { // the agent writes, too
+			u, err := reports.Get(t.Context(), c.node, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = reports.Update(t.Context(), u, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		})
 		if own := c.node == nodes[1]; (err == nil) != own || !own && !apierrors.IsForbidden(err) {
 			t.Errorf("the agent of %s wrote the report of %s: %v", nodes[1], c.node, err)
 		}

@@ -39,7 +39,7 @@ func TestNetworks_LocalnetOnTheNodesNetwork(t *testing.T) {
 	for last, name := range map[byte]string{1: "a", 2: "b"} {
 		at := netip.AddrPortFrom(lan(last), echoPort).String()
 		for _, machine := range []string{outside, nodes[0], nodes[1], nodes[2]} {
-			if out, err := onNode(machine, "probe", "dial", "tcp", at, "300000"); err != nil {
+			if out, err := onNode(machine, patiently([]string{"probe", "dial", "tcp", at, "300000"})...); err != nil {
 				t.Errorf("%s does not reach pod %s of %s: %s", machine, name, pods[name].Spec.NodeName, out)
 			}
 		}

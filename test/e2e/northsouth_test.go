@@ -208,26 +208,27 @@ func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 		if !ofFamily(addresses(t, pod), addr).IsValid() {
 			continue
 		}
-		ask := func(target netip.Addr) (string, error) {
-			return inPod(ns, pod.Name, "probe", "dial", "tcp", netip.AddrPortFrom(target, hostPort(host)).String())
+		ask := func(target netip.Addr, seconds string) (string, error) {
+			return inPod(ns, pod.Name, "probe", "dial", "tcp", netip.AddrPortFrom(target, hostPort(host)).String(), "0", seconds)
 		}
 		eventually(t, 10*time.Second, "the node is reached at its own address", func() (bool, string) {
-			out, err := ask(addr)
+			out, err := ask(addr, "1")
 			return err == nil, out
 		})
 		remove := func() {
 			onNode(nodes[0], "ovn-nbctl", "--wait=hv", "lr-policy-del", contract.Network{}.ClusterRouter(), "2000", policy)
+			onNode(nodes[1], "ovs-appctl", "revalidator/wait")
 		}
 		t.Cleanup(remove)
 		nbctl(t, "--wait=hv", "lr-policy-add", contract.Network{}.ClusterRouter(), "2000", policy, "allow")
-		if out, err := ask(netip.MustParseAddr(masquerade)); err != nil {
+		if out, err := ask(netip.MustParseAddr(masquerade), longPatience); err != nil {
 			t.Errorf("without the policy %s is not reached, this shows nothing: %v: %s", masquerade, err, out)
 		}
 		remove()
-		if out, err := ask(netip.MustParseAddr(masquerade)); err == nil {
+		if out, err := ask(netip.MustParseAddr(masquerade), "1"); err == nil {
 			t.Errorf("a pod reaches its node at %s: %s", masquerade, out)
 		}
-		if out, err := ask(addr); err != nil {
+		if out, err := ask(addr, longPatience); err != nil {
 			t.Errorf("the node is not reached at its own address any more: %v: %s", err, out)
 		}
 	}
@@ -249,7 +250,9 @@ func hostPodAt(t *testing.T, object *corev1.Pod, port int32) *corev1.Pod {
 	container.Command = []string{"probe", "serve", fmt.Sprint(port)}
 	container.Ports = []corev1.ContainerPort{{ContainerPort: port}}
 	object.Spec.HostNetwork = true
-	return streaming(t, object)
+	pod := streaming(t, object)
+	mustInPod(t, pod, "probe", "await", fmt.Sprint("127.0.0.1:", port))
+	return pod
 }
 
 // hostPort is where a pod of hostPod serves.
@@ -285,12 +288,12 @@ func TestPod_GetsICMPErrorsOfRouters(t *testing.T) {
 		t.Cleanup(func() { onNode(fabric, "sh", "-c", "ip route del "+subnet+"; sysctl -qw "+forward+"=0") })
 
 		ping := func(options ...string) (string, error) {
-			return inPod(ns, pod.Name, slices.Concat([]string{"ping", "-W2", "-M", "do"}, options, []string{far})...)
+			return inPod(ns, pod.Name, slices.Concat([]string{"ping", "-M", "do"}, options, []string{far})...)
 		}
-		if out, err := ping("-c1", "-s", fmt.Sprint(mtu-headers)); err != nil {
+		if out, err := ping("-c1", "-w10", "-s", fmt.Sprint(mtu-headers)); err != nil {
 			t.Errorf("a packet that fits is not answered: %s", out)
 		}
-		for what, options := range map[string][]string{tooLarge: {"-c2", "-s", fmt.Sprint(mtu - headers + 100)}, tooFar: {"-c1", "-t", "3"}} {
+		for what, options := range map[string][]string{tooLarge: {"-c2", "-W5", "-s", fmt.Sprint(mtu - headers + 100)}, tooFar: {"-c1", "-w10", "-t", "3"}} {
 			if out, err := ping(options...); err == nil || !strings.Contains(out, what) {
 				t.Errorf("ping %v %s: want %q in %s", options, far, what, out)
 			}
@@ -395,6 +398,7 @@ func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 			out := mustOnNode(t, nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=10", "get", "Logical_Router_Port", "rtoj-GR_"+node, "options")
 			return strings.Contains(out, "gateway_mtu=") == want, out
 		})
+		nbctl(t, "--wait=hv", "sync")
 	}
 	// A host caches the path MTU for ten minutes.
 	forget := func() {
@@ -406,9 +410,7 @@ func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 		look(false)
 		forget()
 		target := netip.AddrPortFrom(address, uint16(web.Spec.Ports[1].NodePort)).String()
-		if out, err := onNode(outside, "probe", "dial", "udp", target); err != nil {
-			t.Fatalf("a small packet to %s: %v: %s", target, err, out)
-		}
+		mustOnNode(t, outside, "probe", "dial", "udp", target)
 		if out, err := onNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out, "timeout") {
 			t.Errorf("%s, not looked at: %v: %s", target, err, out)
 		}
@@ -416,9 +418,7 @@ func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 		if out, err := onNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out, "message too long") {
 			t.Errorf("%s: want an error that it is too long, got %v: %s", target, err, out)
 		}
-		if out, err := onNode(outside, "probe", "dial", "udp", target); err != nil {
-			t.Errorf("a small packet to %s afterwards: %v: %s", target, err, out)
-		}
+		mustOnNode(t, outside, "probe", "dial", "udp", target)
 	}
 }
 
@@ -455,9 +455,7 @@ func TestPod_UsesAllDefaultGateways(t *testing.T) {
 		}
 		return seen
 	}
-	if seen := ways(); seen["fabric"] != 20 {
-		t.Fatalf("by one gateway: %v", seen)
-	}
+	eventually(t, soon, "by one gateway", func() (bool, string) { seen := ways(); return seen["fabric"] == 20, fmt.Sprint(seen) })
 	one := strings.TrimSpace(mustOnNode(t, node, "ip", "-4", "route", "show", "default"))
 	gateway := strings.Fields(one)[2]
 	second := ofFamily(machineAddresses(t, outside), netip.MustParseAddr(gateway)).String()

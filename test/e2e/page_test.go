@@ -34,7 +34,7 @@ func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
 	has := func(all []web.Edge, from string, is func(web.Edge) bool) bool {
 		return slices.ContainsFunc(all, func(e web.Edge) bool { return e.From == "pod/"+ns+"/"+from && is(e) })
 	}
-	eventually(t, soon, "both pods are in the map, and nothing drops", func() (bool, string) {
+	eventually(t, flowsWithin, "both pods are in the map, and nothing drops", func() (bool, string) {
 		all := edges()
 		drops := slices.ContainsFunc(all, func(e web.Edge) bool { return e.Dropped > 0 })
 		// Without a policy, datapath flows match no ports. The map then cannot say which end is the client.
@@ -51,12 +51,12 @@ func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
 	createPolicy(t, ns, "selects-none", allowIngress("absent", "client"))
 	becomes(t, neighbor, false, target)
 	by := "netpol/" + ns + "/lets-client"
-	eventually(t, soon, "the map names the policy that drops", func() (bool, string) {
+	eventually(t, flowsWithin, "the map names the policy that drops", func() (bool, string) {
 		all := edges()
 		return has(all, "neighbor", func(e web.Edge) bool { return e.Dropped > 0 && slices.Contains(e.By, by) }) &&
 			has(all, "client", func(e web.Edge) bool { return e.Packets > 0 && e.Dropped == 0 }), fmt.Sprintf("%+v", all)
 	})
-	eventually(t, soon, "the table has its drops, and the policy without any packet", func() (bool, string) {
+	eventually(t, flowsWithin, "the table has its drops, and the policy without any packet", func() (bool, string) {
 		var view struct{ Answer web.Policies }
 		page.view(t, "policies", q, &view)
 		drops := slices.ContainsFunc(view.Answer.Policies, func(p web.Policy) bool {

@@ -53,7 +53,7 @@ func TestPlugin_CapturesPacketsOfAPod(t *testing.T) {
 	}()
 	defer func() { close(stop); <-ended }()
 	icmp := "icmp or (icmp6 and ip6[40] != 135 and ip6[40] != 136)" // "and" does not bind stronger than "or"
-	c, content := captured("web", icmp, "-c", "4")
+	c, content := captured("web", icmp, "-c", "4", "--time", "30s")
 	for _, p := range c.Points {
 		if p.Packets != 4 || p.Unseen != "" || !strings.Contains(content, p.Point) {
 			t.Errorf("%s: %d packets, unseen %q", p.Point, p.Packets, p.Unseen)

@@ -46,7 +46,7 @@ spec:
 	target := netip.AddrPortFrom(addresses(t, web)[0], echoPort).String()
 	mustInPod(t, from, "sh", "-c", "(probe stream tcp "+target+" </dev/null >/dev/null 2>&1 &)")
 	isTheirs := func(s ways.Stream) bool { return s.From == "pod/"+ns+"/client" && s.To == "pod/"+ns+"/web" }
-	eventually(t, soon, "the policy has the stream", func() (bool, string) {
+	eventually(t, flowsWithin, "the policy has the stream", func() (bool, string) {
 		d, code := kubectlOffloadJSON[says.Deciding](t, "explain", "anp/"+logs)
 		return code == 0 && d.Selected != nil && *d.Selected == 1 && slices.ContainsFunc(d.Streams, isTheirs) && strings.Contains(strings.Join(d.Facts, " "), "each packet visits ovn-controller"), fmt.Sprintf("%+v", d)
 	})
@@ -56,12 +56,12 @@ spec:
 		t.Errorf("of a policy that decides nothing and logs nothing: %+v", d)
 	}
 	for name, want := range map[string]bool{"anp/" + logs: true, "anp/" + idle: false, "cnp/" + logs: false, logs: false} {
-		a, _ := kubectlOffloadJSON[says.Streams](t, "flows", "-n", ns, "--policy", name)
-		if slices.ContainsFunc(a.Streams, isTheirs) != want {
-			t.Errorf("flows --policy %s: %+v", name, a.Streams)
-		}
+		eventually(t, flowsWithin, fmt.Sprintf("flows --policy %s has the stream: %t", name, want), func() (bool, string) {
+			a, _ := kubectlOffloadJSON[says.Streams](t, "flows", "-n", ns, "--policy", name)
+			return slices.ContainsFunc(a.Streams, isTheirs) == want, fmt.Sprintf("%+v", a.Streams)
+		})
 	}
-	eventually(t, soon, "the headless service has the stream", func() (bool, string) {
+	eventually(t, flowsWithin, "the headless service has the stream", func() (bool, string) {
 		d, _ := kubectlOffloadJSON[says.Deciding](t, "explain", "svc/"+own, "-n", ns)
 		return slices.ContainsFunc(d.Streams, isTheirs), fmt.Sprintf("%+v", d)
 	})

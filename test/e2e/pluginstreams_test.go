@@ -95,7 +95,7 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 		},
 	}
 	for verb, has := range verbs {
-		eventually(t, soon, verb+" has the stream", func() (bool, string) {
+		eventually(t, flowsWithin, verb+" has the stream", func() (bool, string) {
 			ok, answer := has()
 			return ok, fmt.Sprintf("%+v", answer)
 		})
@@ -109,7 +109,7 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 	}
 	mustInPod(t, client, "sh", "-c", "kill $(cat /tmp/pid)")
 	for verb, has := range verbs {
-		eventually(t, soon, verb+" has the stream no longer", func() (bool, string) {
+		eventually(t, flowsWithin, verb+" has the stream no longer", func() (bool, string) {
 			ok, answer := has()
 			return !ok, fmt.Sprintf("%+v", answer)
 		})

@@ -148,8 +148,14 @@ func (x tenant) leaves(t *testing.T) {
 		target := ofFamily(machineAddresses(t, outside), own)
 		node := ofFamily(machineAddresses(t, a.Spec.NodeName), target)
 		for _, network := range []string{"tcp", "udp"} {
-			if seen, err := seenAs(a, network, target); err != nil || seen != node {
-				t.Errorf("%s: the external host sees %v, want %v: %v", network, seen, node, err)
+			var seen netip.Addr
+			eventually(t, soon, network+": the external host answers "+a.Name, func() (bool, string) {
+				var err error
+				seen, err = seenAs(a, network, target)
+				return err == nil, fmt.Sprint(err)
+			})
+			if seen != node {
+				t.Errorf("%s: the external host sees %v, want %v", network, seen, node)
 			}
 		}
 	}

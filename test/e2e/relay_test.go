@@ -74,7 +74,7 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	if code := page.view(t, "pod", podQuery(other, "vault"), nil); code != http.StatusNotFound {
 		t.Errorf("a pod of another namespace: status %d, want %d", code, http.StatusNotFound)
 	}
-	eventually(t, time.Minute, "the tenant sees the flow of his pod, once the relay asks the agent again", func() (bool, string) {
+	eventually(t, flowsWithin, "the tenant sees the flow of his pod, once the relay asks the agent again", func() (bool, string) {
 		asks()
 		code, text := page.get(t, "/api/v1/views/flows?pod="+ns+"/web")
 		if strings.Contains(text, vault.Status.PodIP) || strings.Contains(text, other) {

@@ -104,7 +104,7 @@ func mostAreNamed(t *testing.T, viewer opened) {
 		code, text := viewer.get(t, "/api/v1/views/flows?node="+nodes[1])
 		var view web.View
 		if err := json.Unmarshal([]byte(text), &view); err != nil || code != http.StatusOK || view.Flows == nil {
-			t.Fatalf("status %d: %v: %s", code, err, text)
+			return false, fmt.Sprintf("status %d: %v: %s", code, err, text)
 		}
 		named, all := 0, 0
 		unnamed := view.Flows.Missing

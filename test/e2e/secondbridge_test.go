@@ -53,7 +53,7 @@ func setSecondInterface(t *testing.T, node, name string) {
 
 // seenAs is the address under which a pod is seen by the server at target.
 func seenAs(pod *corev1.Pod, network string, target netip.Addr) (netip.Addr, error) {
-	out, err := inPod(pod.Namespace, pod.Name, "probe", "dial", network, netip.AddrPortFrom(target, outsidePort).String(), "1000")
+	out, err := inPod(pod.Namespace, pod.Name, "probe", "dial", network, netip.AddrPortFrom(target, outsidePort).String(), "1000", patience)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("%w: %s", err, out)
 	}

@@ -134,9 +134,10 @@ func TestHostPort_AnswersOutsideAndNodes(t *testing.T) {
 			})
 			answers(t, from, network, address)
 		}
-		if got, err := askFrom(nodes[1], "tcp", address); err != nil {
-			t.Errorf("%s from its own node: %v, %v", address, got, err)
-		}
+		eventually(t, serviceWithin, address+" answers its own node", func() (bool, string) {
+			got, err := askFrom(nodes[1], "tcp", address)
+			return err == nil, fmt.Sprint(got, err)
+		})
 	}
 	deletePod(t, ns, "server")
 	address := netip.AddrPortFrom(nodeAddress(t, nodes[1]), hostPort).String()
@@ -195,9 +196,7 @@ func TestService_LoadBalancerSourceRangesLimitClients(t *testing.T) {
 	limit("198.51.100.0/24", "2001:db8:9::/64")
 	everywhere(false)
 	nodePort := netip.AddrPortFrom(nodeAddress(t, nodes[0]), uint16(web.Spec.Ports[0].NodePort)).String()
-	if got, err := askFrom(outside, "tcp", nodePort); err != nil {
-		t.Errorf("node port %s: %v, %v", nodePort, got, err)
-	}
+	asked(nodePort, true)
 	limit()
 	everywhere(true)
 }

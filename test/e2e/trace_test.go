@@ -285,7 +285,7 @@ func flowRows(t *testing.T, address netip.Addr) (rows map[flowRow]int, out strin
 	rows = map[flowRow]int{}
 	match := regexp.MustCompile(`dst == ` + regexp.QuoteMeta(address.String()) + `[ )]`)
 	line := regexp.MustCompile(`uuid=(\S+), table=\d+ *\((\S+) *\)`)
-	for text := range strings.Lines(mustOnNode(t, nodes[0], "ovn-sbctl", "--timeout=20", "--uuid", "lflow-list")) {
+	for text := range strings.Lines(mustOnNode(t, nodes[0], "ovn-sbctl", "--timeout=60", "--uuid", "lflow-list")) {
 		if fields := line.FindStringSubmatch(text); fields != nil && match.MatchString(text) {
 			rows[flowRow{stage: fields[2], uuid: fields[1]}]++
 			out += text

@@ -78,7 +78,7 @@ func (l Lab) machine(name string) (*machine.Machine, error) {
 
 // outputWithin is how long a command's output may take after the command's end: seconds on a busy machine. A process that
 // goes on and keeps the output open is an error.
-const outputWithin = 5 * time.Second
+const outputWithin = 20 * time.Second
 
 func (l Lab) run(cmd *exec.Cmd, out, errs io.Writer) error {
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = l.Root, out, errs, outputWithin

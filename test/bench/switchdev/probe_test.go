@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netns"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 )
 
 // Probes are connections that carry a packet at each interval and count them.
@@ -49,20 +48,7 @@ func (a *tap) since(moment time.Time) (n int, last time.Time) {
 // within runs f on a thread in a namespace; sockets that it opens are there.
 func within(t testing.TB, ns string, f func() error) {
 	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and is not given back
-		space, err := netns.GetFromName(ns)
-		if err == nil {
-			err = netns.Set(space)
-			_ = space.Close()
-		}
-		if err == nil {
-			err = f()
-		}
-		done <- err
-	}()
-	ok(t, <-done)
+	ok(t, netdevtest.Inside("/run/netns/"+ns, f))
 }
 
 // listen answers probes in a namespace until the test ends, and taps them by network.
