@@ -188,7 +188,7 @@ func streaming(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 
 // flows compares what arrives at the first of two pods while the second sends:
 // much, or not one packet. TCP that gets no answer waits twice as long each time. A busy machine may hold up
-// one window, not ten.
+// one window, not three.
 func flows(t *testing.T, ends [2]*corev1.Pod, want bool, protocols ...string) {
 	t.Helper()
 	look := func() (arrived, sent []int) {
@@ -206,7 +206,7 @@ func flows(t *testing.T, ends [2]*corev1.Pod, want bool, protocols ...string) {
 		}
 		return false
 	}
-	for range 10 {
+	for range 3 {
 		arrivedBefore, sentBefore = look()
 		start = time.Now()
 		time.Sleep(silence)
