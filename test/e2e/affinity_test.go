@@ -54,8 +54,7 @@ func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 	}
 	late := addresses(t, server(t, ns, "server-2", nodes[0]))[0].String()
 	eventually(t, serviceWithin, "the third endpoint is there", func() (bool, string) {
-		out := mustOnNode(t, nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=10", "--bare", "--columns=vips", "find", "Load_Balancer",
-			"external_ids:k8s.ovn.org/owner="+ns+"/"+long.Name)
+		out := vipsOf(t, long)
 		return strings.Contains(out, late), out
 	})
 	for stays, server := range first {

@@ -27,6 +27,15 @@ func nbctl(t *testing.T, args ...string) string {
 	return mustOnNode(t, nodes[0], append([]string{"ovn-nbctl", "--timeout=20"}, args...)...)
 }
 
+// synced waits until the nodes have what the Northbound database has, and no flow of a datapath is older.
+func synced(t *testing.T) {
+	t.Helper()
+	nbctl(t, "--wait=hv", "sync")
+	for _, node := range nodes {
+		mustOnNode(t, node, "ovs-appctl", "revalidator/wait")
+	}
+}
+
 // credentials are the PEM texts of a client of a database.
 type credentials struct{ cert, key, ca string }
 

@@ -250,10 +250,7 @@ func allowGeneve(t *testing.T, ns string) func() {
 		for _, name := range switches {
 			onNode(nodes[0], "ovn-nbctl", "acl-del", name, "from-lport", "2000", match)
 		}
-		onNode(nodes[0], "ovn-nbctl", "--timeout=20", "--wait=hv", "sync")
-		for _, node := range nodes {
-			onNode(node, "ovs-appctl", "revalidator/wait")
-		}
+		synced(t)
 	}
 	t.Cleanup(remove)
 	nbctl(t, "--wait=hv", "sync")

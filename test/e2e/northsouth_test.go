@@ -216,8 +216,8 @@ func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 			return err == nil, out
 		})
 		remove := func() {
-			onNode(nodes[0], "ovn-nbctl", "--wait=hv", "lr-policy-del", contract.Network{}.ClusterRouter(), "2000", policy)
-			onNode(nodes[1], "ovs-appctl", "revalidator/wait")
+			onNode(nodes[0], "ovn-nbctl", "lr-policy-del", contract.Network{}.ClusterRouter(), "2000", policy)
+			synced(t)
 		}
 		t.Cleanup(remove)
 		nbctl(t, "--wait=hv", "lr-policy-add", contract.Network{}.ClusterRouter(), "2000", policy, "allow")
@@ -395,10 +395,10 @@ func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 		onNode(node, "ovs-vsctl", "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:userspace-tso-enable=%t", !want))
 		patchNode(t, node, fmt.Sprintf(`{"test-looks":"%t"}`, want)) // the agent looks again
 		eventually(t, soon, fmt.Sprintf("the gateway looks at sizes: %t", want), func() (bool, string) {
-			out := mustOnNode(t, nodes[0], "ovn-nbctl", "--wait=hv", "--timeout=10", "get", "Logical_Router_Port", "rtoj-GR_"+node, "options")
+			out := nbctl(t, "get", "Logical_Router_Port", "rtoj-GR_"+node, "options")
 			return strings.Contains(out, "gateway_mtu=") == want, out
 		})
-		nbctl(t, "--wait=hv", "sync")
+		synced(t)
 	}
 	// A host caches the path MTU for ten minutes.
 	forget := func() {

@@ -107,8 +107,8 @@ func askFromPod(pod *corev1.Pod, network, address string) (answer, error) {
 	return readAnswer(inPod(pod.Namespace, pod.Name, "probe", "dial", network, address))
 }
 
-// mustAnswer is askFromPod for an answer that has to come, with time for a second SYN.
-func mustAnswer(pod *corev1.Pod, network, address string) (answer, error) {
+// askPatiently is askFromPod for an answer that has to come, with time for a second SYN.
+func askPatiently(pod *corev1.Pod, network, address string) (answer, error) {
 	return readAnswer(inPod(pod.Namespace, pod.Name, patiently([]string{"probe", "dial", network, address})...))
 }
 
@@ -205,7 +205,7 @@ func TestService_OnlyEndpointReachesItself(t *testing.T) {
 	becomes(t, alone, false, echoTargets(t, other)...)
 	for _, address := range frontends(web) {
 		for _, network := range []string{"tcp", "udp"} {
-			if got, err := mustAnswer(alone, network, address); err != nil || got.server != "alone" {
+			if got, err := askPatiently(alone, network, address); err != nil || got.server != "alone" {
 				t.Errorf("%s %s under the policy: %v, %v", network, address, got, err)
 			}
 		}
@@ -244,7 +244,7 @@ func TestService_InternalTrafficPolicyLocalForPods(t *testing.T) {
 		for _, address := range frontends(web) {
 			answers(t, from, "tcp", address)
 			for range 5 {
-				if got, err := mustAnswer(from, "tcp", address); err != nil || got.server != fmt.Sprintf("server-%d", i) {
+				if got, err := askPatiently(from, "tcp", address); err != nil || got.server != fmt.Sprintf("server-%d", i) {
 					t.Errorf("%s on %s: %v, %v", address, node, got, err)
 				}
 			}
@@ -274,7 +274,7 @@ func TestService_ChangesTypeInPlace(t *testing.T) {
 	}
 	updateService(t, web, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeClusterIP })
 	eventually(t, serviceWithin, "nothing is left of the node port", func() (bool, string) {
-		left := mustOnNode(t, nodes[0], "ovn-nbctl", "--bare", "--columns=name,vips", "find", "load_balancer", "external_ids:k8s.ovn.org/owner="+ns+"/"+web.Name)
+		left := vipsOf(t, web)
 		return !strings.Contains(left, "NODEIP"), left
 	})
 	eventually(t, serviceWithin, "the node port is gone", func() (bool, string) {

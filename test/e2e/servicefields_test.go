@@ -401,8 +401,5 @@ func awaitWithout(t *testing.T, service *corev1.Service, gone []netip.Addr) {
 		}
 		return true, ""
 	})
-	nbctl(t, "--wait=hv", "sync")
-	for _, node := range nodes {
-		mustOnNode(t, node, "ovs-appctl", "revalidator/wait")
-	}
+	synced(t)
 }

@@ -60,7 +60,7 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 		out, code := kubectlOffload(t, "trace", "pod/from", "pod/far:9/udp", "-n", ns)
 		return code == 1 && strings.Contains(out, "netpol/"+ns+"/lets-none"), out
 	})
-	nbctl(t, "--wait=hv", "sync") // nodes have the policy later than the database
+	synced(t) // nodes have the policy later than the database
 	before := unwanted(t, far)
 	i := send(1, far, "--yes")
 	if got := unwanted(t, far) - before; got != 0 || i.Verdict != inject.Dropped || i.By != policy || seenAt(i, far, 0) || i.Deny == nil {
@@ -74,7 +74,7 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 		out, code := kubectlOffload(t, "trace", "pod/from", "pod/far:9/udp", "-n", ns)
 		return code == 0, out
 	})
-	nbctl(t, "--wait=hv", "sync")
+	synced(t)
 	if i := send(0, far, "--yes"); i.Verdict != inject.Arrived {
 		t.Errorf("without the policy: %+v", i)
 	}
