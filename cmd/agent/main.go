@@ -108,6 +108,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.StringVar(&c.Install.BinDir, "cni-bin-dir", c.Install.BinDir, "where the runtime looks for plugins")
 	f.StringVar(&c.Install.Plugin, "cni-plugin", c.Install.Plugin, "the plugin to install there")
 	f.StringVar(&c.Install.Run, "host-run", c.Install.Run, "the host's /run, for files that keep its network services off the network's devices")
+	f.StringVar(&c.Install.Proc, "host-proc", c.Install.Proc, "the host's /proc, for the processor time of ovs-vswitchd")
 	f.StringVar(&c.Serves.Host, "dpu-host", "", "name of the Node whose DPU this is; empty: as external_ids:host-k8s-nodename of the local Open_vSwitch says")
 	f.Var(parsed(&c.Serves.Controllers, "", dpu.ParseControllers), "dpu-host-controller", "the host's numbers in the NIC's switch, such as 1,2, for a DPU with several hosts or a host with several numbers")
 }

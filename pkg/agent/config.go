@@ -61,9 +61,9 @@ type VFs struct {
 	Purposes vf.Settings
 }
 
-// Install says where the container runtime looks for networks and plugins, and where the host's network services look
-// for configuration of one boot.
-type Install struct{ ConfDir, BinDir, Plugin, Run string }
+// Install says where the container runtime looks for networks and plugins, where the host's network services look for
+// configuration of one boot, and where the host's processes are, such as the one of ovs-vswitchd's pid file.
+type Install struct{ ConfDir, BinDir, Plugin, Run, Proc string }
 
 // Metrics are the addresses at which metrics and health are served: plain for the node
 // itself, and over TLS; "" for nowhere. Flows is the same for flows.
@@ -83,7 +83,10 @@ func Defaults() Config {
 	return Config{
 		Mode: ModeFull, Node: gateway.Defaults(), CNI: cni.Defaults(), Chassis: chassis.Defaults(),
 		OVSDB: "unix:/run/openvswitch/db.sock", VFs: VFs{KubeletDir: "/var/lib/kubelet", UnitDir: "/etc/systemd/system"},
-		Install: Install{ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName, Run: "/run"},
+		Install: Install{
+			ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName,
+			Run: "/run", Proc: "/proc",
+		},
 		Metrics: Metrics{Local: "127.0.0.1:9410", Flows: Flows{Socket: "/run/ovn-kubernetes/flows.sock"}, Detail: offload.DetailNamespace}, Logger: slog.New(slog.DiscardHandler),
 	}
 }

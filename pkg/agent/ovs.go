@@ -233,7 +233,8 @@ func parseOwners(names []string) []contract.Owner {
 
 // vswitchd is found beside the socket of its database.
 func vswitchd(cfg Config) unixctl.Client {
-	return unixctl.Client{Dir: filepath.Dir(strings.TrimPrefix(cfg.OVSDB, "unix:")), Daemon: "ovs-vswitchd"}
+	dir := filepath.Dir(strings.TrimPrefix(cfg.OVSDB, "unix:"))
+	return unixctl.Client{Dir: dir, Daemon: "ovs-vswitchd", Proc: cfg.Install.Proc}
 }
 
 func (m *machine) newSampling(cfg Config, deps nodeoffload.SamplingDeps) (*nodeoffload.Sampling, error) {

@@ -15,8 +15,10 @@ import (
 
 // dump is one look at all flows.
 type dump struct {
-	taken  time.Time
-	took   time.Duration
+	taken time.Time
+	took  time.Duration
+	// busy is how long it kept the main thread of ovs-vswitchd busy.
+	busy   time.Duration
 	report offload.Report
 	// flows are those with the most packets, at most flowapi.MaxLimit, in this order.
 	flows []flowapi.Flow
@@ -39,6 +41,7 @@ type numbered struct {
 
 // read dumps the flows. Rates are those since the last dump.
 func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump) (*dump, error) {
+	busy := offload.MeasureDump(sw)
 	d := &dump{taken: time.Now(), threads: map[string]string{}, obstacles: map[string][]offload.Obstacle{}, keys: map[string]string{}}
 	pods := map[string]contract.Owner{}
 	for _, p := range now.Ports {
@@ -64,7 +67,7 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	if seen == len(found) {
 		markStale(found)
 	}
-	d.took, d.report = time.Since(d.taken), report
+	d.took, d.busy, d.report = time.Since(d.taken), busy(), report
 	before, kept := last.packets(d.taken), most(found)
 	findReceivers(kept, now.Ports)
 	for _, n := range kept {
@@ -83,13 +86,13 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	return d, nil
 }
 
-// next is when the flows may be dumped again. A long dump stretches the period: viewers take at most 5 % of the main thread of
-// ovs-vswitchd. The sampler, which always runs, takes 1 %.
+// next is when the flows may be dumped again. A dump with much work stretches the period: viewers take at most 5 % of
+// the main thread of ovs-vswitchd. The sampler, which always runs, takes 1 %.
 func (d *dump) next() time.Time {
 	if d == nil {
 		return time.Time{}
 	}
-	return d.taken.Add(max(flowapi.MinPeriod, offload.Rest(d.took, 20)))
+	return d.taken.Add(max(flowapi.MinPeriod, offload.Rest(d.busy, 20)))
 }
 
 // markStale finds the flows to which no other one hands packets on. Where ovs-vswitchd handles packets of a port itself, it does

@@ -67,7 +67,7 @@ func TestFlows_LooksAgainByUFID(t *testing.T) {
 		if v.dumps != 2 || time.Since(begun) != flowapi.MinPeriod {
 			t.Errorf("%d dumps after %s", v.dumps, time.Since(begun))
 		}
-		s.newest.took = time.Minute // no dump may be made for long
+		s.newest.busy = time.Minute // no dump may be made for long
 		if got, err = s.Flows(t.Context(), flowapi.Query{Why: true, IDs: id + "4"}); err != nil || len(got.Flows) != 1 || v.dumps != 2 || time.Since(begun) != 2*flowapi.MinPeriod {
 			t.Errorf("%v, %v, %d dumps after %s", got, err, v.dumps, time.Since(begun))
 		}

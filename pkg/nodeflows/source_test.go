@@ -38,9 +38,18 @@ type vswitchd struct {
 	tracing []string
 	// ports is the answer to dpif/show.
 	ports string
+	// takes is how long a dump lasts, and busy its processor time; 0: the process cannot be read.
+	takes, busy, used time.Duration
 }
 
 func (v *vswitchd) Instance() (unixctl.Instance, error) { return unixctl.Instance{}, nil }
+
+func (v *vswitchd) ProcessorTime() (time.Duration, error) {
+	if v.busy == 0 {
+		return 0, errors.New("no such process")
+	}
+	return v.used, nil
+}
 
 func (v *vswitchd) Call(_ context.Context, method string, args ...string) (string, error) {
 	switch method {
@@ -63,6 +72,8 @@ func (v *vswitchd) Call(_ context.Context, method string, args ...string) (strin
 
 func (v *vswitchd) Lines(_ context.Context, line func(string) error, _ string, _ ...string) error {
 	v.dumps++
+	time.Sleep(v.takes)
+	v.used += v.busy
 	heading := "flow-dump from pmd on cpu core: 3\n"
 	for text := range strings.Lines(heading + fmt.Sprintf(lines, 10*v.dumps)) {
 		if err := line(strings.TrimSuffix(text, "\n")); err != nil {
@@ -122,6 +133,34 @@ func TestSource_DumpsOnceForAllCallersAndNeverWithout(t *testing.T) {
 			t.Errorf("%d dumps, and the last is kept: %v", v.dumps, s.newest != nil)
 		}
 	})
+}
+
+// TestSource_RestsByProcessorTime: viewers of a busy node get flows as new as those of an idle one, unless a dump is much
+// work. Without processor time, the duration of the dump decides.
+func TestSource_RestsByProcessorTime(t *testing.T) {
+	for name, c := range map[string]struct{ takes, busy, want time.Duration }{
+		"fast":              {50 * time.Millisecond, 50 * time.Millisecond, flowapi.MinPeriod},
+		"slow, little work": {time.Second, 50 * time.Millisecond, flowapi.MinPeriod},
+		"slow, much work":   {time.Second, 800 * time.Millisecond, 16 * time.Second},
+		"slow, not read":    {time.Second, 0, 20 * time.Second},
+		"very slow, unread": {10 * time.Second, 0, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			v := &vswitchd{takes: c.takes, busy: c.busy}
+			s := testSource(v)
+			const step = 100 * time.Millisecond
+			begun := time.Now()
+			for v.dumps < 2 {
+				if _, err := s.Flows(t.Context(), flowapi.Query{}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(step)
+			}
+			if second := time.Since(begun) - c.takes - step; second.Round(time.Second) != c.want {
+				t.Errorf("%s: the second dump after %s, want %s", name, second, c.want)
+			}
+		})
+	}
 }
 
 func TestSource_ChoosesFlowsOfPodsWithTheirWay(t *testing.T) {

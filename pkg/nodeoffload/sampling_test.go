@@ -50,6 +50,8 @@ func (f *fakeOVS) inventory() (inv *vf.Inventory) { f.set(func() { inv = f.known
 
 func (f *fakeOVS) Instance() (unixctl.Instance, error) { return unixctl.Instance{PID: 9}, f.gone() }
 
+func (f *fakeOVS) ProcessorTime() (time.Duration, error) { return 0, f.gone() }
+
 func (f *fakeOVS) Call(context.Context, string, ...string) (string, error) {
 	return "system@ovs", f.gone()
 }

@@ -15,8 +15,10 @@ type Sample struct {
 	At time.Time
 	// Switch is the ovs-vswitchd that it is from.
 	Switch unixctl.Instance
-	// Took is how long the dump kept ovs-vswitchd busy.
-	Took   time.Duration
+	// Took is how long the dump lasted.
+	Took time.Duration
+	// Busy is how long the dump kept the main thread of ovs-vswitchd busy, as MeasureDump says.
+	Busy   time.Duration
 	Report Report
 }
 

@@ -197,6 +197,8 @@ type answers map[string]string
 
 func (answers) Instance() (unixctl.Instance, error) { return unixctl.Instance{PID: 1}, nil }
 
+func (answers) ProcessorTime() (time.Duration, error) { return 0, errors.New("no process") }
+
 func (a answers) Call(_ context.Context, method string, _ ...string) (string, error) {
 	if text, ok := a[method]; ok {
 		return text, nil

@@ -17,6 +17,8 @@ type Switch interface {
 	Instance() (unixctl.Instance, error)
 	Call(ctx context.Context, method string, args ...string) (string, error)
 	Lines(ctx context.Context, line func(string) error, method string, args ...string) error
+	// ProcessorTime is that of the main thread since its start.
+	ProcessorTime() (time.Duration, error)
 }
 
 // State is what Read has to know besides the flows; it comes from the
@@ -111,8 +113,8 @@ type Sampler struct {
 	Switch Switch
 	// State is asked before each sample.
 	State func() State
-	// Interval is the least time between samples. A dump that takes long stretches it (Rest), so that ovs-vswitchd spends
-	// at most 1 % of its time on it.
+	// Interval is the least time between samples. A dump with much work stretches it (Rest), so that the main thread of
+	// ovs-vswitchd spends at most 1 % of its time on it.
 	Interval time.Duration
 	// Idle, where set, says that there is nothing to offload to; no samples are
 	// taken then.
@@ -150,18 +152,9 @@ func (s *Sampler) Run(ctx context.Context, took func(Sample, *Delta), failed fun
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(s.Interval, Rest(sample.Took, 100))):
+		case <-time.After(max(s.Interval, Rest(sample.Busy, 100))):
 		}
 	}
-}
-
-// longDump is what a dump counts for at most. One that took longer has mostly waited for a processor, as beside a restart,
-// and says little about what the next one takes.
-const longDump = 3 * time.Second
-
-// Rest is the time without a dump after one that took a time, as so many times that.
-func Rest(took time.Duration, times int) time.Duration {
-	return time.Duration(times) * min(took, longDump)
 }
 
 var errIdle = errors.New("idle")
@@ -171,7 +164,8 @@ func (s *Sampler) once(ctx context.Context) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	start := time.Now()
-	report, err := Read(ctx, s.Switch, s.State())
-	return Sample{At: start, Switch: instance, Took: time.Since(start), Report: report}, err
+	now := s.State()
+	start, busy := time.Now(), MeasureDump(s.Switch)
+	report, err := Read(ctx, s.Switch, now)
+	return Sample{At: start, Switch: instance, Took: time.Since(start), Busy: busy(), Report: report}, err
 }

@@ -18,14 +18,23 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 )
 
-// script is a Switch with prepared answers. Each dump costs a second, and slow more once.
+// script is a Switch with prepared answers. Each dump takes a second, and slow more once.
 type script struct {
 	dumps [][]string
 	at    int
 	slow  time.Duration
+	// busy is the processor time of a dump; 0: the process cannot be read.
+	busy, used time.Duration
 }
 
 func (s *script) Instance() (unixctl.Instance, error) { return unixctl.Instance{PID: 1}, nil }
+
+func (s *script) ProcessorTime() (time.Duration, error) {
+	if s.busy == 0 {
+		return 0, errors.New("no such process")
+	}
+	return s.used, nil
+}
 
 func (s *script) Call(context.Context, string, ...string) (string, error) {
 	return "system@ovs-system\n", nil
@@ -34,6 +43,7 @@ func (s *script) Call(context.Context, string, ...string) (string, error) {
 func (s *script) Lines(_ context.Context, line func(string) error, _ string, _ ...string) error {
 	time.Sleep(time.Second + s.slow)
 	s.slow = 0
+	s.used += s.busy
 	dump := s.dumps[min(s.at, len(s.dumps)-1)]
 	s.at++
 	if dump == nil {
@@ -75,6 +85,50 @@ func TestSampler_ReportsAtEachInterval(t *testing.T) {
 			"dumping the flows of system@ovs-system: away; 5m3s flows 1 malformed 0"
 		if got := strings.Join(story, "; "); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+// TestSampler_RestsByProcessorTime: a node whose processors are busy is no reason to rest long; work is one. Without
+// processor time, the duration of the dump decides.
+func TestSampler_RestsByProcessorTime(t *testing.T) {
+	for name, c := range map[string]struct{ busy, slow, want time.Duration }{
+		"slow, little work": {10 * time.Millisecond, time.Minute, 61*time.Second + time.Second},
+		"slow, much work":   {2 * time.Second, time.Minute, 61*time.Second + 200*time.Second},
+		"fast, much work":   {900 * time.Millisecond, 0, time.Second + 90*time.Second},
+		"slow, not read":    {0, time.Second, 2*time.Second + 200*time.Second},
+		"very slow, unread": {0, time.Minute, 61*time.Second + 300*time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := Sampler{
+				Switch: &script{dumps: [][]string{{flow(10)}}, slow: c.slow, busy: c.busy}, Interval: time.Millisecond,
+				State: func() State { return State{} },
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			began, samples := time.Now(), 0
+			var second time.Duration
+			s.Run(ctx, func(got Sample, _ *Delta) {
+				if samples++; samples == 2 {
+					second = got.At.Sub(began)
+					cancel()
+				}
+			}, func(err error) { t.Error(err) })
+			if second != c.want {
+				t.Errorf("%s: the second sample after %s, want %s", name, second, c.want)
+			}
+		})
+	}
+}
+
+// TestMeasureDump_OfAnotherProcess: after a restart, the processor time is not that of one process.
+func TestMeasureDump_OfAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sw := &script{busy: time.Second, used: time.Hour}
+		busy := MeasureDump(sw)
+		time.Sleep(time.Minute)
+		sw.used = time.Second
+		if got := busy(); got != time.Minute {
+			t.Errorf("%s, want the time that passed", got)
 		}
 	})
 }
@@ -178,6 +232,9 @@ func TestRead_RealSwitchIsUnderstood(t *testing.T) {
 			}
 			break
 		}
+	}
+	if used, err := sw.ProcessorTime(); err != nil || used <= 0 || used > time.Hour {
+		t.Errorf("processor time %s, %v", used, err)
 	}
 	var refused *unixctl.Refused
 	if err := sw.Lines(ctx, func(string) error { return nil }, "dpctl/dump-flows", "type=nonsense"); !errors.As(err, &refused) {

@@ -20,7 +20,8 @@ import (
 // dumped is an ovs-vswitchd with these flows.
 type dumped []string
 
-func (dumped) Instance() (unixctl.Instance, error) { return unixctl.Instance{}, nil }
+func (dumped) Instance() (unixctl.Instance, error)   { return unixctl.Instance{}, nil }
+func (dumped) ProcessorTime() (time.Duration, error) { return 0, nil }
 func (dumped) Call(context.Context, string, ...string) (string, error) {
 	return "system@ovs-system\n", nil
 }

@@ -34,6 +34,8 @@ type Client struct {
 	Daemon string
 	// Socket, if set, is the control socket, for a daemon that was started with --unixctl.
 	Socket string
+	// Proc, if set, is a proc file system other than /proc that has the daemon's process.
+	Proc string
 }
 
 // Instance is one life of a daemon: it differs after a restart.

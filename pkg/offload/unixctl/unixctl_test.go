@@ -132,6 +132,38 @@ func TestInstance_ChangesWithEachStart(t *testing.T) {
 	}
 }
 
+func TestProcessorTime_OfNamedProcessOnly(t *testing.T) {
+	c := daemon(t, nil)
+	c.Proc = t.TempDir()
+	process := filepath.Join(c.Proc, "42")
+	if err := os.Mkdir(process, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		comm, schedstat string
+		want            time.Duration
+		problem         string
+	}{
+		{"d\n", "1500000000 42 7\n", 1500 * time.Millisecond, ""},
+		{"sleep\n", "1500000000 42 7\n", 0, `process 42 is "sleep"`},
+		{"d\n", "0 0 0\n", 0, "counts no processor time"},
+		{"d\n", "", 0, "schedstat"},
+	} {
+		write(t, process, "comm", tc.comm)
+		write(t, process, "schedstat", tc.schedstat)
+		got, err := c.ProcessorTime()
+		if got != tc.want || (err != nil) != (tc.problem != "") || err != nil && !strings.Contains(err.Error(), tc.problem) {
+			t.Errorf("%q, %q: %s, %v", tc.comm, tc.schedstat, got, err)
+		}
+	}
+	if err := os.RemoveAll(process); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ProcessorTime(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no process: %v", err)
+	}
+}
+
 // FuzzReply: what encoding/json writes, in either order, comes out line by line;
 // cut off anywhere it is an error; and no bytes at all break it.
 func FuzzReply(f *testing.F) {
