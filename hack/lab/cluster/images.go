@@ -153,12 +153,9 @@ func (l *Lab) unpackTemplate(ctx context.Context, path string) error {
 }
 
 func containerdReady(ctx context.Context, m *machine.Machine) error {
-	for deadline := time.Now().Add(containerdWithin); ; time.Sleep(50 * time.Millisecond) {
-		err := m.Command(ctx, "ctr", "version").Run()
-		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
-			return err
-		}
-	}
+	ctx, cancel := context.WithTimeout(ctx, containerdWithin)
+	defer cancel()
+	return poll(ctx, runEvery, func() error { return m.Command(ctx, "ctr", "version").Run() })
 }
 
 // cloneContainerd links what never changes and copies the databases. The node's

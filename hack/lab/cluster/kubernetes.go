@@ -55,7 +55,7 @@ func (l *Lab) control(ctx context.Context) error {
 }
 
 func (l *Lab) apiReady(ctx context.Context, client kubernetes.Interface) error {
-	err := poll(ctx, func() error {
+	err := poll(ctx, lookEvery, func() error {
 		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		return err
 	})
@@ -63,21 +63,6 @@ func (l *Lab) apiReady(ctx context.Context, client kubernetes.Interface) error {
 		return fmt.Errorf("waiting for the API server: %w; see %s", err, l.spec(l.cfg.NodeNames()[0]).Logs())
 	}
 	return nil
-}
-
-// poll tries until there is no error, and gives the last one when ctx ends: a server that is not there sends no events.
-func poll(ctx context.Context, try func() error) error {
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // untilNodes watches until ok holds for every node.

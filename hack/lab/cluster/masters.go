@@ -71,7 +71,7 @@ func (l *Lab) lostMember(node string) bool {
 func (l *Lab) replaceMember(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, replaceWithin)
 	defer cancel()
-	return poll(ctx, func() error {
+	return poll(ctx, runEvery, func() error {
 		var errs []error
 		for _, peer := range l.cfg.ControlNodes() {
 			if peer == node {

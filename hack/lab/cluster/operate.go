@@ -99,7 +99,11 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 		}
 		names = []string{node}
 	}
-	old, err := l.processes(names, c)
+	machines, err := l.running(names)
+	if err != nil {
+		return err
+	}
+	old, err := processes(machines, c)
 	if err != nil {
 		return err
 	}
@@ -113,7 +117,7 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.patience(restartWithin))
 	defer cancel()
-	if err := l.replaced(ctx, names, c, old); err != nil {
+	if err := replaced(ctx, machines, c, old); err != nil {
 		return fmt.Errorf("waiting for %s to run again: %w", name, err)
 	}
 	if kind != "etcd" && kind != "kube-apiserver" {
@@ -126,7 +130,7 @@ func (l *Lab) Restart(ctx context.Context, name string) error {
 func (l *Lab) apisReady(ctx context.Context, killed []machine.Process) error {
 	for _, p := range killed {
 		url := "https://" + l.cfg.endpoint(p.Machine(), apiPort).String() + "/readyz"
-		if err := poll(ctx, func() error {
+		if err := poll(ctx, runEvery, func() error {
 			_, err := l.Exec(ctx, p.Machine(), "curl", "-sSf", "--max-time", "5", "--cacert", etc+"ca.crt", url)
 			return err
 		}); err != nil {
@@ -140,55 +144,48 @@ func (l *Lab) apisReady(ctx context.Context, killed []machine.Process) error {
 	return l.apiReady(ctx, client)
 }
 
-// replaced waits until each machine of the old processes has one that is none of them.
-func (l *Lab) replaced(ctx context.Context, names []string, c component, old []machine.Process) error {
-	for {
-		processes, err := l.processes(names, c)
+// replaced waits until each machine of the old processes has one that is none of them. The kernel notifies only parents
+// of a process.
+func replaced(ctx context.Context, machines []*machine.Machine, c component, old []machine.Process) error {
+	machines = slices.DeleteFunc(slices.Clone(machines), func(m *machine.Machine) bool {
+		return !slices.ContainsFunc(old, func(p machine.Process) bool { return p.Machine() == m.Name })
+	})
+	every := lookEvery
+	if slices.ContainsFunc(machines, func(m *machine.Machine) bool { return m.VM }) {
+		every = runEvery
+	}
+	return poll(ctx, every, func() error {
+		found, err := processes(machines, c)
 		if err != nil {
 			return err
 		}
-		missing := map[string]bool{}
-		for _, p := range old {
-			missing[p.Machine()] = true
-		}
-		for _, p := range processes {
-			if !slices.ContainsFunc(old, p.Is) {
-				delete(missing, p.Machine())
+		for _, m := range machines {
+			if !slices.ContainsFunc(found, func(p machine.Process) bool {
+				return p.Machine() == m.Name && !slices.ContainsFunc(old, p.Is)
+			}) {
+				return fmt.Errorf("%s has no new %s", m.Name, c.program)
 			}
 		}
-		if len(missing) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond): // the kernel tells only parents
-		}
-	}
+		return nil
+	})
 }
 
-// processes leaves out machines that are off.
-func (l *Lab) processes(names []string, c component) ([]machine.Process, error) {
-	var found []machine.Process
-	for _, name := range names {
-		m, err := machine.Find(l.cfg.Name, name)
+// running are the machines of these names that are not off.
+func (l *Lab) running(names []string) ([]*machine.Machine, error) {
+	machines, err := machine.All(l.cfg.Name)
+	return slices.DeleteFunc(machines, func(m *machine.Machine) bool { return !slices.Contains(names, m.Name) }), err
+}
+
+func processes(machines []*machine.Machine, c component) ([]machine.Process, error) {
+	var all []machine.Process
+	for _, m := range machines {
+		found, err := m.ProcessesThat(c.is)
 		if err != nil {
 			return nil, err
 		}
-		if m == nil {
-			continue
-		}
-		processes, err := m.Processes()
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range processes {
-			if c.is(p) {
-				found = append(found, p)
-			}
-		}
+		all = append(all, found...)
 	}
-	return found, nil
+	return all, nil
 }
 
 // Status describes the machines and the cluster, for people.

@@ -164,7 +164,7 @@ func (l *Lab) booted(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("%s takes no commands: %w; see %s", name, err, l.spec(name).Logs())
-			case <-time.After(time.Second):
+			case <-time.After(runEvery):
 			}
 		}
 	}

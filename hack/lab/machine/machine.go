@@ -270,8 +270,15 @@ func inNetns(process, netns string) bool {
 
 // Processes lists what runs in the machine's network namespace.
 func (m *Machine) Processes() ([]Process, error) {
+	return m.ProcessesThat(func(Process) bool { return true })
+}
+
+// ProcessesThat lists those of them that are wanted. It looks for the namespaces of these alone: such a look reads a
+// link for each thread.
+func (m *Machine) ProcessesThat(wanted func(Process) bool) ([]Process, error) {
 	if m.VM {
-		return m.processesInside()
+		processes, err := m.processesInside()
+		return slices.DeleteFunc(processes, func(p Process) bool { return !wanted(p) }), err
 	}
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", m.PID))
 	if err != nil {
@@ -287,14 +294,15 @@ func (m *Machine) Processes() ([]Process, error) {
 		if err != nil {
 			continue
 		}
-		if !inNetns(filepath.Join("/proc", entry.Name()), own) {
-			continue
-		}
 		cmdline, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
 		if err != nil || len(cmdline) == 0 {
 			continue
 		}
-		processes = append(processes, Process{machine: m, PID: pid, Args: strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")})
+		args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+		p := Process{machine: m, PID: pid, Args: args}
+		if wanted(p) && inNetns(filepath.Join("/proc", entry.Name()), own) {
+			processes = append(processes, p)
+		}
 	}
 	return processes, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -168,6 +169,21 @@ func TestMachine_KilledServiceIsRestarted(t *testing.T) {
 	}
 	if second := servicePID(t, m, first); second == first {
 		t.Errorf("process %d is the one that was killed", second)
+	}
+}
+
+// TestMachine_ProcessesThatAreWanted: of the machine only, though others outside have the same command line.
+func TestMachine_ProcessesThatAreWanted(t *testing.T) {
+	m := testMachine(t, []Service{{Name: "sleep", Args: []string{"sleep", "1000"}}}, nil)
+	inside := servicePID(t, m, 0)
+	outside := exec.Command("sleep", "1000")
+	if err := outside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = outside.Process.Kill(), outside.Wait() }()
+	found, err := m.ProcessesThat(func(p Process) bool { return p.Args[0] == "sleep" })
+	if err != nil || len(found) != 1 || found[0].PID != inside || found[0].Machine() != m.Name {
+		t.Errorf("%v, %v; want process %d", found, err, inside)
 	}
 }
 
