@@ -17,7 +17,7 @@ import (
 )
 
 // PolicyReadyCondition is the condition of policies for the whole cluster, named
-// as OVN-Kubernetes does; all nodes are one zone.
+// as OVN-Kubernetes does. Today all nodes are one zone.
 const PolicyReadyCondition = "Ready-In-Zone-global"
 
 // statusWriter is the name under which conditions are applied.

@@ -1,7 +1,7 @@
 // Package ovn says what the Northbound database should hold: for each owner (a
 // Kubernetes object) a builder turns facts into the rows of that object.
 //
-// Builders are pure: (View, Config, owner) to rows, with no I/O, clock, client
+// Builders are pure: (View, Network, owner) to rows, with no I/O, clock, client
 // or logger. The facts come from pkg/kube's informers and pkg/ipam's decisions;
 // the rows go to pkg/ovsdb, which commits what differs. An object that is gone,
 // or that wants nothing, has no rows, and that is how its rows are deleted. A

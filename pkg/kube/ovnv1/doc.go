@@ -3,7 +3,7 @@
 //
 // Place in the data flow:
 //
-//	API -> UserDefinedNetwork, ClusterUserDefinedNetwork -> pkg/network/udn -> NetworkAttachmentDefinition
+//	API -> UserDefinedNetwork, ClusterUserDefinedNetwork -> pkg/network/render -> NetworkAttachmentDefinition
 //
 // The chart's CRDs are made from these types by hack/crds. A comment of a field is its description in kubectl explain and
 // in docs/api.md; markers (+kubebuilder:...) are validation and columns. A rule that compares with the earlier object

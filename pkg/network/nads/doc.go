@@ -11,6 +11,6 @@
 //
 //	nads.go    the loop: which events concern which object
 //	plan.go    what is to be done for an object; pure
-//	apply.go   does it
+//	writer.go  does it
 //	status.go  conditions and Events; pure
 package nads

@@ -3,7 +3,7 @@
 // Place in the data flow:
 //
 //	browser -> pkg/web.Local of the plugin -> Relay -> API server -> Service ovn-offload-relay -> pkg/relay
-//	kubectl offload -> pkg/flowapi/byrelay -> Relay
+//	kubectl offload -> pkg/flowapi/agents -> Relay
 //
 // It is a package of its own because pkg/web knows no client of the API server.
 package proxy
