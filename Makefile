@@ -12,19 +12,19 @@ IMAGE    := $(OUT)/image/ovn-offload.tar
 RELEASE  := -trimpath -tags grpcnotrace -ldflags '-s -w -X main.version=$(VERSION)'
 LINT     := $(BIN)/golangci-lint
 TESTSUM  := $(BIN)/gotestsum
+GATE     := $(BIN)/gate
 LAB      := $(BIN)/lab
 LABFLAGS ?=
 # Packages whose concurrency the gate looks at with the race detector: they import no Kubernetes client,
 # which would be compiled once more for it. The full tier has all.
 RACE     := ./pkg/reconcile/... ./pkg/ovsdb/... ./pkg/netdev/...
-# -full has a test binary run what only `make test-full` runs
+# --full has tests run what only `make test-full` runs
 TIER     :=
 # what failed comes once more at the end, after half an hour of output
 E2E      := $(TESTSUM) --format standard-verbose --hide-summary skipped -- -tags e2e -vet=off -count=1
 BENCHVM  := $(BIN)/benchvm
-BENCHTESTS := $(BIN)/bench.test
 
-.PHONY: help lab lab-down test test-full unit race e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade bench-boot bench-vm bench-vm-run bench-vm-skip check lint generate generated bench build image release clean root packages FORCE
+.PHONY: help lab lab-down test area figures test-full unit race e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade bench-boot bench-vm check lint generate generated bench build image release clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,14 +35,20 @@ lab: root $(LAB) ## a real cluster on this machine with ovn-offload in it (root,
 lab-down: root $(LAB) ## remove the lab and everything that it made
 	$(LAB) down $(LABFLAGS)
 
-test: ## the gate: unit tests, the core of the end to end tests and of the bench, linters (root)
-test-full: ## everything that there is to test; hours (root)
-test: STEPS = generated unit bench-vm e2e
-test-full: STEPS = generated unit race bench-vm bench-boot e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade TIER=-full
+test: root packages $(LAB) $(BENCHVM) $(GATE) ## the gate: unit tests, the core, changed areas, linters (root; ALL=1: all areas)
+	$(GATE) test --race='$(RACE)' $(if $(ALL),--all-areas)
+
+area: root packages $(LAB) $(BENCHVM) $(GATE) ## the tests of areas of test/areas.txt: make area A=services (root)
+	$(GATE) area $(A)
+
+figures: $(GATE) ## put the tables of the last run of the gate into docs/testing.md
+	$(GATE) figures
+
+test-full: STEPS = generated unit race bench-vm bench-boot e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade TIER=--full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
-test test-full: root $(LAB)
+test-full: root $(LAB) ## everything that there is to test; hours (root)
 	@hack/idle sh -c '$(LAB) fill-cache && $(MAKE) lint' & beside=$$!; trap "kill -- -$$beside 2>/dev/null" EXIT; \
 	$(MAKE) $(STEPS) && wait $$beside
 
@@ -58,8 +64,8 @@ unit: root packages ## unit tests as root: real namespaces and a real ovsdb-serv
 race: root packages ## all unit tests with the race detector
 	CGO_ENABLED=1 go test -race -vet=off ./...
 
-e2e: root packages $(LAB) $(TESTSUM) ## the end to end tests, in a lab of their own
-	$(E2E) -parallel 3 -timeout 90m ./test/e2e/... -args $(TIER)
+e2e: root packages $(LAB) $(GATE) ## the end to end tests of all areas, in a lab of their own (root)
+	$(GATE) area $(TIER) access docs networks node policies primary services tools
 
 e2e-kind: $(TESTSUM) ## end to end tests in the cluster of deploy/kind/up and deploy/kind/tools
 	$(E2E) -parallel 3 -timeout 50m ./test/e2e -args -cluster=kind -families=ipv4
@@ -80,14 +86,8 @@ e2e-upgrade: root $(LAB) $(TESTSUM) ## from an earlier version to this one and b
 	$(E2E) -timeout 60m -run TestUpgrade ./test/e2e -args -lab=upgrade -families=ipv4 -upgrade-from=$(CURDIR)/$(OUT)/former
 	git worktree remove --force $(OUT)/former
 
-# A machine has one processor. Two at once, with half of the tests each; what each says comes at its end.
-bench-vm: root $(BENCHVM) ## the tests on simulated SmartNICs, in virtual machines (root)
-	go test -c -tags bench -o $(BENCHTESTS) ./test/bench/switchdev
-	@$(MAKE) --no-print-directory -j2 -Otarget bench-vm-run bench-vm-skip
-
-# two groups of tests of about the same length
-bench-vm-run bench-vm-skip: bench-vm-%:
-	cd test/bench/switchdev && $(CURDIR)/$(BENCHVM) --timeout=60m $(CURDIR)/$(BENCHTESTS) -test.v -test.timeout=60m '-test.$*=DPU|Product$$' $(TIER)
+bench-vm: root $(LAB) $(BENCHVM) $(GATE) ## the tests on simulated SmartNICs, in virtual machines (root)
+	$(GATE) area $(TIER) bench nic
 
 # three boots of one host, each with a test of its own
 bench-boot: root $(BENCHVM) ## a host with systemd and NetworkManager boots: the unit of an OffloadPolicy (root)
@@ -149,6 +149,10 @@ $(TESTSUM): hack/tools/go.mod
 $(LAB): FORCE
 	@mkdir -p $(BIN)
 	@go build -o $(LAB) ./hack/lab
+
+$(GATE): FORCE
+	@mkdir -p $(BIN)
+	@go build -o $(GATE) ./hack/gate
 
 $(BENCHVM): FORCE
 	@mkdir -p $(BIN)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // refusal is a request once with what it may not write and once without.
@@ -43,6 +44,7 @@ func (r refusal) check(t *testing.T) {
 // annotation, with the pod, by an update, by a subresource or by a Binding, however
 // wide his rights are. The pod whose address it was goes on.
 func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
+	world.Test(t, world.Access, world.Core, world.Strict)
 	ns := namespace(t)
 	victim := running(t, ns, "victim", nodes[1])
 	value := victim.Annotations[contract.PodNetworksKey]
@@ -121,6 +123,7 @@ func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
 
 // TestPodNetworks_InATemplate: the owner of a template with the annotation gets an Event.
 func TestPodNetworks_InATemplate(t *testing.T) {
+	world.Test(t, world.Access)
 	ns := namespace(t)
 	one := int32(1)
 	for _, tc := range []struct {
@@ -181,6 +184,7 @@ func tenantOf(t *testing.T, ns string) kubernetes.Interface {
 // nor the annotations that the network believes, with the Node or later. Nor does an
 // administrator write these annotations, or an agent the rest of its Node.
 func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
+	world.Test(t, world.Access, world.Core, world.Strict)
 	node := nodes[1]
 	kubelet := as(t, "system:node:"+node, nil, "system:nodes")
 	agent := as(t, "system:serviceaccount:"+system+":ovnkube-node", map[string][]string{"authentication.kubernetes.io/node-name": {node}})
@@ -225,6 +229,7 @@ func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 // TestNode_AKubeletJoins: with neither label nor annotation of the network, but as the
 // host of a DPU if it likes, on which no ordinary agent ever runs.
 func TestNode_AKubeletJoins(t *testing.T) {
+	world.Test(t, world.Access, world.Disruptive)
 	const name = "paper-joins"
 	kubelet := as(t, "system:node:"+name, nil, "system:nodes")
 	t.Cleanup(func() { cluster.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -34,7 +35,7 @@ func wantSame(t *testing.T, address string, first answer, ask func() answer) {
 // the affinity's timeout without a connection another endpoint may answer. A client whose packet is lost connects from
 // another port: see docs/services.md, session affinity.
 func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	const seconds = 3
 	ns := namespace(t)
 	server(t, ns, "server-0", nodes[1])
@@ -79,7 +80,7 @@ func wantAnother(t *testing.T, from *corev1.Pod, network, address string, lasts 
 // TestService_AffinitiesOfSharedAddress: two services with affinity share an address, and a
 // third an endpoint with them; a client of all three gets each one's endpoint.
 func TestService_AffinitiesOfSharedAddress(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	const shared = "203.0.113.77"
 	ns := namespace(t)
 	for i := range 2 {
@@ -112,7 +113,7 @@ func TestService_AffinitiesOfSharedAddress(t *testing.T) {
 // TestService_AffinityWithLocalTrafficPolicy: where the policy is Local a client outside stays with
 // one of the node's endpoints.
 func TestService_AffinityWithLocalTrafficPolicy(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	for i := range 3 {
 		server(t, ns, fmt.Sprintf("server-%d", i), nodes[1])

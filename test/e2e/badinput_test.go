@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestPod_SpoofedSourceIsDropped: port security drops packets whose source the pod does not
 // own; the same packet with the pod's own source passes.
 func TestPod_SpoofedSourceIsDropped(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core, world.Strict)
 	ns := namespace(t)
 	spoofer, victim := running(t, ns, "spoofer", nodes[1]), running(t, ns, "victim", nodes[1])
 	target := addresses(t, victim)[0].String()
@@ -34,7 +35,7 @@ func TestPod_SpoofedSourceIsDropped(t *testing.T) {
 // TestCNI_MalformedRequestsAreRefused: the plugin answers each with an error of the CNI
 // specification on its standard output, and the agent goes on.
 func TestCNI_MalformedRequestsAreRefused(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node)
 	ns := namespace(t)
 	plugin := "/opt/cni/bin/ovn-k8s-cni-overlay"
 	const conf = `{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`
@@ -65,6 +66,7 @@ func TestCNI_MalformedRequestsAreRefused(t *testing.T) {
 // TestPod_WaitsForFlows is the control of TestPod_FirstConnectionSucceeds: without flows a pod does
 // not start, the error names the stage that is late, and with them it does.
 func TestPod_WaitsForFlows(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	tier.Full(t, "it waits a minute for the time-out of an ADD")
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
@@ -99,6 +101,7 @@ func TestPod_WaitsForFlows(t *testing.T) {
 // TestNorthbound_HungDelaysNewPodsOnly: while the Northbound database hangs, running pods
 // go on and a new pod waits; it runs when the database answers again.
 func TestNorthbound_HungDelaysNewPodsOnly(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, to)[0], echoPort).String()

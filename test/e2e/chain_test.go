@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // The networks of a chain of three functions have the subnets 10.144.0 to 10.147.0.
@@ -126,7 +127,7 @@ func replicaOf(way string) string {
 // and both directions the same replica. Others take over for a lost replica. Without a function nothing passes, or it is left
 // out where the chain is open. Without the chain nothing passes. Pods that run get the routes of a chain that is made again.
 func TestNetworkChaining_LeadsThroughFunctions(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	if withMultus() {
 		t.Skip("Multus does not read the annotations of OVN4NFV")
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/chassis"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -56,6 +57,7 @@ func sbctl(t *testing.T, args ...string) string {
 // The key of a node, on a host that is no node, changes the rows of the node's own
 // chassis. What it is refused, the local socket of the database may do.
 func TestChassisCertificate_ChangesItsOwnChassisOnly(t *testing.T) {
+	world.Test(t, world.Access, world.Core, world.Strict)
 	own, other := systemID(t, nodes[1]), systemID(t, nodes[2])
 	key := chassisCredentials(t, nodes[1])
 	if block, _ := pem.Decode([]byte(key.cert)); block == nil {
@@ -96,6 +98,7 @@ func TestChassisCertificate_ChangesItsOwnChassisOnly(t *testing.T) {
 }
 
 func TestChassisCertificate_NoNodeHasASharedKey(t *testing.T) {
+	world.Test(t, world.Access, world.Strict)
 	_, err := cluster.client.CoreV1().Secrets(system).Get(t.Context(), "ovn-sb-client", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("Secret ovn-sb-client: %v", err)
@@ -159,6 +162,7 @@ func requestAs(t *testing.T, user, node, id string) string {
 }
 
 func TestChassisCertificate_IsSignedForTheNodeOfTheTokenOnly(t *testing.T) {
+	world.Test(t, world.Access, world.Core, world.Strict)
 	const agent = "system:serviceaccount:ovn-kubernetes:ovnkube-node"
 	own, other := systemID(t, nodes[1]), systemID(t, nodes[2])
 	if answer := requestAs(t, agent, nodes[1], own); answer != "Approved" {
@@ -175,6 +179,7 @@ func TestChassisCertificate_IsSignedForTheNodeOfTheTokenOnly(t *testing.T) {
 // With a record "revoked" the Southbound refuses the key that a node has had, the
 // other nodes get new ones by themselves, and pods go on.
 func TestChassisCertificate_RevokedIsRefused(t *testing.T) {
+	world.Test(t, world.Access, world.Disruptive)
 	tier.Full(t, "the kubelet takes up to two minutes to bring a changed Secret to a pod")
 	ns := namespace(t)
 	a, b := running(t, ns, "a", nodes[0]), running(t, ns, "b", nodes[1])

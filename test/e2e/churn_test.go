@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -23,6 +24,7 @@ import (
 // full tier), with the controller killed in the middle of each. No two live pods ever
 // share an address, and afterwards nothing is left.
 func TestPod_ChurnSharesNoAddress(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive, world.Strict)
 	ns := namespace(t)
 	stop := watchAddresses(t)
 	rounds, pods := tier.Pick(1, 3), tier.Pick(15, 100)

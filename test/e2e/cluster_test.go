@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
 
@@ -121,6 +122,7 @@ func runAll(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
+	world.Join(cluster.client)
 	return m.Run(), nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // clusterPolicyCRD is what the API server needs of each kind: its validation is
@@ -104,7 +105,7 @@ func applyClusterPolicy(t *testing.T, client dynamic.Interface, kind, text strin
 // TestClusterNetworkPolicy_TiersSurroundNetworkPolicy: the tiers before and after NetworkPolicy. The kinds are
 // installed while the controller runs, which found none of them at its start.
 func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies, world.Core, world.Strict)
 	client := clusterPolicies(t)
 	ns := namespace(t)
 	labelNamespace(t, ns, "team", `"tested"`)

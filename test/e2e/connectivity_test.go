@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -17,7 +18,7 @@ import (
 // one node (ttl 64) and routed once between nodes (ttl 63), with TCP, UDP, and
 // packets of exactly the MTU; the peer sees the pod's own address.
 func TestPod_ReachesEveryPod(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
 	var pods []*corev1.Pod
 	for n, node := range nodes {
@@ -76,7 +77,7 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 // TestPod_UnusedPortDoesNotAnswer is the control of TestPod_ReachesEveryPod: the same probe fails
 // where nothing answers, an address that no pod has included.
 func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
 	addr := addresses(t, to)[0]
@@ -93,7 +94,7 @@ func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
 // TestNode_ReachesItsPods: through the management port, whose address is the
 // second of the node's subnet; and pods of other nodes do not appear there.
 func TestNode_ReachesItsPods(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
 	for _, node := range nodes {
 		pod := running(t, ns, node, node)
@@ -111,6 +112,7 @@ func TestNode_ReachesItsPods(t *testing.T) {
 // TestPod_FirstConnectionSucceeds: a pod's very first connection succeeds, 51 times in the full tier. The pod tries
 // once, as its first act, and never again. One pod starts on each node at a time.
 func TestPod_FirstConnectionSucceeds(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, server)[0], echoPort).String()

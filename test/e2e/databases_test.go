@@ -19,6 +19,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // nbctl runs ovn-nbctl on the control plane's local socket.
@@ -90,7 +92,7 @@ func overTLS(tool string, c credentials, endpoint string, args ...string) (strin
 // the database's authority did not sign is refused by the server, and so is a
 // node's at the Northbound database.
 func TestDatabase_TLSNeedsSignedCertificate(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Access, world.Core, world.Strict)
 	nb, sb := "ssl:172.18.0.3:6641", southbound
 	controller, node := secretCredentials(t, "ovn-nb-client"), chassisCredentials(t, nodes[1])
 	show, err := overTLS("ovn-nbctl", controller, nb, "show")
@@ -152,6 +154,7 @@ func named(show, kind string) []string {
 
 // TestController_RepairsEditedRows: what is edited by hand comes back, and rows that are not ours stay.
 func TestController_RepairsEditedRows(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
 	pod, other := running(t, ns, "web", nodes[1]), running(t, ns, "other", nodes[2])
 	port := ns + "_" + pod.Name

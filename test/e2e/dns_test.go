@@ -5,12 +5,14 @@ package e2e
 import (
 	"strings"
 	"testing"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestDNS_PodResolvesServiceNames: a pod of each node resolves a service by its name, and by the short name in its own
 // namespace. An unknown name is not found.
 func TestDNS_PodResolvesServiceNames(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	server(t, ns, "server", nodes[2])

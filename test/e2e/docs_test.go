@@ -15,13 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/pages"
 )
 
 // TestDocs_CommandsRun runs the commands of the pages for users, with their placeholders replaced by a node, pods and a
 // service, and lets the API server validate the objects. Pages say which commands are not run, and why.
 func TestDocs_CommandsRun(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Docs)
 	run, ran := newPageRunner(t), 0
 	paths, err := filepath.Glob(filepath.Join(cluster.root, "docs", "*.md"))
 	if err != nil {

@@ -27,12 +27,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestDPU_WritesForItsHostOnly: a DPU changes what is its host's and nothing else, and so does
 // the agent of a host. Each refusal has its control, the same write where it is
 // due.
 func TestDPU_WritesForItsHostOnly(t *testing.T) {
+	world.Test(t, world.Access, world.Core, world.Disruptive, world.Strict)
 	ns := namespace(t)
 	applyDPURights(t)
 	host, other := nodes[1], nodes[2]

@@ -23,11 +23,13 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/token"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestDPU_JoinGivesTokenThatRenewsItself: the files of a join let a DPU renew its own token, and no other one. A pod
 // writes the files on the DPU, and leaves nothing behind. Without the account the token has no rights.
 func TestDPU_JoinGivesTokenThatRenewsItself(t *testing.T) {
+	world.Test(t, world.Access, world.Disruptive)
 	applyDPURights(t)
 	host, dpuNode := nodes[1], nodes[2]
 	admin := apitest.Client(cluster.client)

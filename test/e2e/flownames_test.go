@@ -14,6 +14,7 @@ import (
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	ways "github.com/ovn-offload/ovn-offload/pkg/streams"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -34,8 +35,8 @@ func flowsOf(t *testing.T, ns string, args ...string) says.Streams {
 // TestFlows_NameTheObjectsThatDecide: of traffic of all kinds, each stream names what decided about it, and nearly all flows
 // of the datapath that still exist have names. A rule of another program has none, and flows say so.
 func TestFlows_NameTheObjectsThatDecide(t *testing.T) {
+	world.Test(t, world.Tools)
 	tier.Full(t, "its share of names is near its bound")
-	t.Parallel()
 	ns := namespace(t)
 	serveOutside(t)
 	far, near := server(t, ns, "far", nodes[2]), server(t, ns, "near", nodes[1])

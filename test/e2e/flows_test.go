@@ -19,6 +19,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // agentFlows asks the agent of a node at its socket.
@@ -35,7 +36,7 @@ func agentFlows(t *testing.T, node, query string) *flowapi.Flows {
 // TestFlows_AgentHasThoseOfPodsWithTheirRules: the flows of a connection are there on both nodes, with rules; those of a pod
 // without traffic are not.
 func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools, world.Core)
 	ns := namespace(t)
 	server, client := listening(t, running(t, ns, "server", nodes[1])), running(t, ns, "client", nodes[2])
 	running(t, ns, "silent", nodes[2])
@@ -75,7 +76,7 @@ func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
 // TestFlows_AreForTheRelayAndAdministrators: the address of the NodeOffload answers to the relay's certificate and to the
 // token of an account that may list podflows; not to others.
 func TestFlows_AreForTheRelayAndAdministrators(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	at := flowEndpoint(t, nodes[1])
 	relay, err := cluster.client.CoreV1().Secrets(system).Get(t.Context(), "ovn-relay", metav1.GetOptions{})

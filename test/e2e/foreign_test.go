@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // othersOnNode makes what other software may have on a node: an Open vSwitch bridge with a port and a flow, a port of the
@@ -44,6 +46,7 @@ nft flush chain inet ovn-offload output`
 // there. What other software has on the node and in the database stays as it is. Leftovers of ours go, and a chain of ours has
 // its rules again.
 func TestOthers_KeepWhatTheyHaveOnNode(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	node := nodes[1]
 	northbound := func(script string) {
 		t.Helper()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -33,6 +34,7 @@ const (
 // to that node's tunnels. Inside is a packet from the node to one of its pods. It
 // arrives while another rule takes the place of ours, and not with ours.
 func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive, world.Strict)
 	ns := namespace(t)
 	attacker := unprivileged(t, ns, "attacker", nodes[1])
 	victim := running(t, ns, "victim", nodes[2])
@@ -52,6 +54,7 @@ func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
 // TestGeneve_ForgedOnLocalnetReachesNoPod: a pod on the nodes' own network, without addresses from us, sends a tunnel's
 // packet as if it were another node.
 func TestGeneve_ForgedOnLocalnetReachesNoPod(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive, world.Strict)
 	ns := namespace(t)
 	apply(t, networkOf(ns, "wire", `"topology": "localnet", "physicalNetworkName": "physnet"`))
 	attacker, victim := onNetworks(t, ns, "attacker", nodes[1], "wire"), running(t, ns, "victim", nodes[2])
@@ -97,6 +100,7 @@ func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []s
 // pod, also in the one without tunnels, but for the time in which another rule takes
 // the place of ours. A host that is no node gets it always.
 func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive, world.Strict)
 	ns := namespace(t)
 	pod := unprivileged(t, ns, "pod", nodes[1])
 	pid := strings.TrimSpace(mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("probe serve %d </dev/null >/dev/null 2>&1 & echo $!", genevePort)))
@@ -203,6 +207,7 @@ func unprivileged(t *testing.T, ns, name, node string) *corev1.Pod {
 // the node and the node itself take no route from it, as the pod does whose sysctl is
 // set back to the kernel's default.
 func TestRouterAdvertisement_PodAndNodeTakeNone(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive, world.Strict)
 	if !slices.Contains(sixes(), true) {
 		t.Skip("a lab without IPv6")
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/build"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -178,6 +179,7 @@ func (i guestImage) move(t *testing.T, from guest, target *corev1.Pod, network *
 // It is moved to another node while streams run, which go on, and has the address again when it is started anew. While the
 // port of its pod is off, no pod reaches it.
 func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
+	world.Test(t, world.Primary, world.Disruptive)
 	tier.Full(t, "it boots virtual machines; TestVirtualMachine_MovesWithItsAddress is in the gate")
 	onlyInLab(t, "it runs QEMU in the namespaces of pods")
 	image := newGuestImage(t)
@@ -222,6 +224,7 @@ func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
 // another node while streams of pods run, to its address and to a service, one from the node to which it moves. They have no
 // answer while the port is off, and go on afterwards. When the guest is gone, there is no answer.
 func TestVirtualMachine_GuestMovesOnItsPrimaryNetwork(t *testing.T) {
+	world.Test(t, world.Primary, world.Disruptive)
 	tier.Full(t, "it boots virtual machines; TestVirtualMachine_MovesOnItsPrimaryNetwork is in the gate")
 	onlyInLab(t, "it runs QEMU in the namespaces of pods")
 	if sixes()[0] {

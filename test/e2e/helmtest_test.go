@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -23,7 +24,7 @@ import (
 // policy that isolates these pods it fails and names an address. The quick form of kubectl offload test passes, too, and fails
 // with a policy that it does not know (in the gate TestPlugin_TestFindsWhatDoesNotWork alone shows that).
 func TestHelmTest_FindsBlockedPods(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	onlyInLab(t, "it needs the release of Helm")
 	oneTest.Lock()
 	defer oneTest.Unlock()

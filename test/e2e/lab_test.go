@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestLab_DownLeavesNothing: a second lab beside the first, killed half-way up, is
 // removed by `down` without a trace, and the first goes on.
 func TestLab_DownLeavesNothing(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive, world.Strict)
 	tier.Full(t, "it is about the lab")
 	onlyInLab(t, "it makes another one")
 	const name = "passing"

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // claims are IPAMClaims of networks, as KubeVirt makes them for the interfaces of a virtual machine.
@@ -73,7 +74,7 @@ func routerOf(t *testing.T, pod *corev1.Pod, network *contract.PodNetwork) (mac 
 // and the router answers it there with the same MAC. Until then the source alone answers pods, and an external host at the
 // node port of a third node; the target has no answer of a pod or of the router. Afterwards it is the other way around.
 func TestVirtualMachine_MovesOnItsPrimaryNetwork(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Primary, world.Core)
 	x := machineTenant(t, "10.84.0.0/24", "fd84::/64")
 	source, web := x.launcher(t, "source", nodes[1]), x.machineService(t)
 	own := attachmentOf(t, source, x.ns+"/main")
@@ -137,7 +138,7 @@ func onFour(claimed bool, mac, host string) string {
 // deleted, and another one ends with an error. The rows of the source do not change, it alone answers, and its TCP connections
 // go on, as those to another pod do. The third attempt succeeds: the target answers then, and the connections end.
 func TestVirtualMachine_FailedMoveKeepsItsSource(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Primary)
 	ns := namespace(t)
 	const localnet = `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": `
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.85.0.0/24", "allowPersistentIPs": true`)+networkOf(ns, "bare", `"topology": "layer2"`)+

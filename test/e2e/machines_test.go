@@ -15,6 +15,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -48,7 +49,7 @@ func comesFrom(t *testing.T, from *corev1.Pod, to, name string) {
 // the source, and none come from the target, until the virtual machine runs in the target; then it is the other way around.
 // With another virtual machine's label the second pod has no address. The full tier has networks of topology localnet, too.
 func TestVirtualMachine_MovesWithItsAddress(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Primary)
 	layer2, localnet := `"topology": "layer2"`, `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 79`
 	for _, topology := range tier.Pick([]string{layer2}, []string{layer2, localnet}) {
 		t.Run(strings.Split(topology, `"`)[3], func(t *testing.T) {
@@ -99,7 +100,7 @@ func moves(t *testing.T, topology string) {
 // router and DNS, and the router advertises itself in IPv6. The pod's interface has no address. A pod without the label has no
 // lease, and on a secondary network, which has no router, there is neither lease nor advertisement.
 func TestVirtualMachine_AsksForItsAddress(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Primary)
 	x := machineTenant(t, "10.79.0.0/24", "fd79::/64")
 	apply(t, networkOf(x.ns, "flat", `"topology": "layer2", "subnets": "10.87.0.0/24,fd87::/64"`))
 	privileged := true

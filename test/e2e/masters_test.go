@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 const (
@@ -42,6 +44,7 @@ const oneServer = "--set=databases.members=1"
 
 // TestMasters_OneServerBecomesThree: by helm upgrade. Pods exchange packets meanwhile, and the rows stay the same ones.
 func TestMasters_OneServerBecomesThree(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	if !strings.Contains(*upFlags, oneServer) {
 		t.Skip("it needs a lab that begins with one server of each database: make e2e-masters")
 	}
@@ -89,6 +92,7 @@ var northboundTables = []string{
 // TestMasters_LossOfEach: processes of the network on each master are killed, then each master loses its power. Pods
 // exchange packets meanwhile, and new pods start.
 func TestMasters_LossOfEach(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	if !strings.Contains(*upFlags, "--control-planes=3 --nodes=6") {
 		t.Skip("it needs a lab with three control-plane nodes and three workers: make e2e-masters")
 	}

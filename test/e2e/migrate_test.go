@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -70,6 +71,7 @@ type migration struct {
 // imitated of OVN-Kubernetes. The chart refuses while its objects are there. Then files and interfaces of the former
 // network are removed, the chart is installed, nodes keep subnets and ids, and pods that are created again reach each other.
 func TestMigrate_FromBridgeNetwork(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	tier.Full(t, "it brings up a lab of its own")
 	onlyInLab(t, "it makes another one")
 	m := newMigration(t)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/deploy/monitoring"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -31,9 +32,9 @@ const (
 // process with a token. Each query of a board and each metric of an alert has data then, but for those that need a NIC, a
 // DPU or another setting, and a node has no more series than promised.
 func TestMonitoring_EachQueryReturnsData(t *testing.T) {
+	world.Test(t, world.Tools)
 	tier.Full(t, "it waits for the rates of a minute")
 	onlyInLab(t, "Prometheus runs on the machine of the test")
-	t.Parallel()
 	p := startPrometheus(t)
 	eventually(t, soon, "all processes answer", func() (bool, string) {
 		jobs, err := p.query(`count by (job) (up{job=~"ovn-offload-.*"} == 1)`)

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -85,7 +86,7 @@ func namedPorts(name string) string {
 // TestMultiNetworkPolicy_JudgesPacketsOfItsNetworks: each rule for pods on different nodes, with replies of a pod that is
 // isolated in one direction, while eth0 is answered as ever. The full tier has all topologies.
 func TestMultiNetworkPolicy_JudgesPacketsOfItsNetworks(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks, world.Core, world.Strict)
 	ns, friends := namespace(t), namespace(t)
 	labelNamespace(t, friends, "team", `"friends"`)
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.204.0.0/24"`)+

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -171,9 +172,7 @@ func judged(t *testing.T, own, other *corev1.Pod, subnets []string) {
 // others reach: pods, nodes, services, names, external hosts. Pods of other namespaces have none. When the
 // object is deleted, pods keep their addresses, and the last one takes the object along. In the full tier components start again meanwhile.
 func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
-	if !tier.IsFull() { // which restarts processes
-		t.Parallel()
-	}
+	world.Test(t, world.Networks, world.Core, tier.Pick(world.Beside, world.Disruptive))
 	ns, others := namespace(t), namespace(t)
 	serveOutside(t)
 	name, subnets := "own-"+ns[len(ns)-5:], subnetsOf("10.209.0.0/26", "fd00:209::/120")
@@ -278,7 +277,7 @@ func subnetTraces(t *testing.T, subnets []string) string {
 // TestNamespaceSubnet_RoutedIsSeenOutside: without SNAT the external host sees the pod's address, and reaches the pod by its node.
 // The same host does not reach a pod of another namespace.
 func TestNamespaceSubnet_RoutedIsSeenOutside(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	serveOutside(t)
 	subnets := subnetsOf("10.210.0.0/28", "fd00:210::/120")
@@ -317,7 +316,7 @@ func TestNamespaceSubnet_RoutedIsSeenOutside(t *testing.T) {
 // TestNamespaceSubnet_FullAndRefused: a pod beyond the addresses of the subnet waits and says so, though its node has addresses. It
 // starts when another one goes. A subnet that overlaps another is refused by its condition and an Event.
 func TestNamespaceSubnet_FullAndRefused(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	suffix, subnets := ns[len(ns)-5:], subnetsOf("10.211.0.0/29", "fd00:211::/125")
 	namespaceSubnet(t, ns, "full-"+suffix, namespaceSpec{subnets, true}, "True SubnetAccepted")
@@ -343,7 +342,7 @@ func TestNamespaceSubnet_FullAndRefused(t *testing.T) {
 // TestNamespaceSubnet_BesideNetworkWithGateway: a pod whose further network leads to all addresses exchanges packets with a pod of
 // the subnet. Without its route to the subnet, the packets take the further network's gateway and are dropped.
 func TestNamespaceSubnet_BesideNetworkWithGateway(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns, others := namespace(t), namespace(t)
 	subnets := subnetsOf("10.212.0.0/28", "fd00:212::/124")
 	namespaceSubnet(t, others, "beside-"+ns[len(ns)-5:], namespaceSpec{subnets, true}, "True SubnetAccepted")

@@ -12,12 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestNetworks_ChangeWhilePodsRun: a network gets more subnets. Pods that wait for addresses start, running pods keep their
 // addresses and reach the new ones, and new pods have the MTU and the VLAN of today.
 func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	if withMultus() {
 		t.Skip("the Event of a pod that waits is Multus' there")
 	}
@@ -88,7 +89,7 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 // TestNetworks_ManyInterfacesAndAddresses: eight interfaces of one pod are as its annotations say, one has several addresses of
 // each family, and when one network fails, the others work. Two namespaces share a network by NADs with its name.
 func TestNetworks_ManyInterfacesAndAddresses(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns, partner := namespace(t), namespace(t)
 	many := `"topology": "layer2", "subnets": "10.216.0.0/24,10.217.0.0/24,fd00:216::/64,fd00:217::/64"`
 	shared := func(in string) string {
@@ -139,7 +140,7 @@ func TestNetworks_ManyInterfacesAndAddresses(t *testing.T) {
 // TestNetworks_BadDefinitions: what is wrong with a NAD or with what a pod asks for is in an Event. There are no rows, and other
 // networks and pods are not concerned.
 func TestNetworks_BadDefinitions(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	apply(t, networkOf(ns, "good", `"topology": "layer2", "subnets": "10.220.0.0/24"`))
 	for name, bad := range map[string][2]string{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // apply applies objects.
@@ -145,7 +146,7 @@ func selected(name, fields string) string {
 // addresses. Each pod finds its own network's, between nodes. A cluster-wide network joins namespaces, and stays until
 // its pods are gone.
 func TestUserDefinedNetwork_PodsReachTheirNetworkOnly(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks, world.Core, world.Strict)
 	ns, guests := namespace(t), namespace(t)
 	shared := "shared-" + ns[len(ns)-5:]
 	for _, name := range []string{"red", "blue"} {
@@ -189,7 +190,7 @@ func TestUserDefinedNetwork_PodsReachTheirNetworkOnly(t *testing.T) {
 // TestIPAMClaim_KeepsAddressOfPod: the pod that follows on another node has the address, and clients find it there. The
 // address of a pod without a claim is free at once, and that of a claim when the claim is gone.
 func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks, world.Core, world.Strict)
 	ns := namespace(t)
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.72.0.0/24", "allowPersistentIPs": true`)+
 		fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1alpha1\nkind: IPAMClaim\nmetadata: {namespace: %[1]s, name: db}\nspec: {network: %[1]s.flat, interface: net1}\n", ns))
@@ -220,7 +221,7 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 // TestIPAMClaim_SaysWhyItHasNoAddress: the second claim of a network with one address gets it when the first claim is gone.
 // A claim for a network that does not exist has a condition as well, and the first one says that it has an address.
 func TestIPAMClaim_SaysWhyItHasNoAddress(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	objects := networkOf(ns, "tiny", `"topology": "layer2", "subnets": "10.76.0.0/30", "excludeSubnets": "10.76.0.2/32", "allowPersistentIPs": true`)
 	for name, network := range map[string]string{"first": "tiny", "second": "tiny", "lost": "nowhere"} {
@@ -251,7 +252,7 @@ func TestIPAMClaim_SaysWhyItHasNoAddress(t *testing.T) {
 // TestNetworks_PodGetsWhatItSelects: addresses and a MAC of its own choice with and without subnets, in both families, and
 // no excluded address. A pod without a network does not reach it.
 func TestNetworks_PodGetsWhatItSelects(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.73.0.0/24,fd00:73::/64", "excludeSubnets": "10.73.0.0/27"`)+
 		networkOf(ns, "bare", `"topology": "layer2"`)+networkOf(ns, "routed", `"topology": "layer3", "subnets": "10.74.0.0/16/24,fd00:74::/48"`))
@@ -293,7 +294,7 @@ func nodusNetwork(ns, name, subnet string) string {
 // TestOVN4NFV_PodHasItsInterfaces: two networks, with an address, a MAC and routes of the pod's choice. Networks are isolated
 // from each other.
 func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks, world.Core)
 	if withMultus() {
 		t.Skip("Multus does not read the annotations of OVN4NFV")
 	}
@@ -386,7 +387,7 @@ func checkNodus(t *testing.T, pod *corev1.Pod) {
 // the ports check MACs alone: with the NetConf's portSecurity, and on networks of OVN4NFV. Where they check addresses, it
 // is reached, but what it forwards is dropped.
 func TestNetworks_PodsForward(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	const left, right, atLeft, atRight = "10.140.0.10", "10.141.0.10", "10.140.0.20", "10.141.0.20"
 	kinds := map[string]bool{"mac": true, "ip": false}

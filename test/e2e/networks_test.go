@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // networkOf is a NetworkAttachmentDefinition of a network with its name. The lab's physical network is the nodes' own.
@@ -68,6 +69,7 @@ func silentOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr) {
 // afterwards. A pod of another network, of another VLAN or without the network reaches no pod there, and a deleted pod
 // leaves nothing.
 func TestNetworks_PodsReachEachOther(t *testing.T) {
+	world.Test(t, world.Networks, world.Core, world.Disruptive, world.Strict)
 	ns := namespace(t)
 	apply(t, testNetworks(ns))
 	a := onNetworks(t, ns, "a", nodes[1], "routed, flat, flat, bare, vlan70")
@@ -163,7 +165,7 @@ func furtherTraces(t *testing.T, ns string) string {
 // TestNetworks_PodWaitsForNetwork: a pod that asks for a network that is not there says so in an Event, with the network's
 // name, and starts when the network comes.
 func TestNetworks_PodWaitsForNetwork(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks, world.Core)
 	if withMultus() {
 		t.Skip("Multus looks for NetworkAttachmentDefinitions itself, and its Events say what it does not find")
 	}
@@ -189,7 +191,7 @@ func TestNetworks_PodWaitsForNetwork(t *testing.T) {
 // Event complains. A pod may have it as its default network, which Multus then makes by this definition, and further networks
 // beside it. One that asks for it as a further network waits, and an Event says why.
 func TestNetworks_DefinitionOfDefaultNetwork(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	definition := func(name, fields string) string {
 		return fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {namespace: %s, name: %s}\n"+

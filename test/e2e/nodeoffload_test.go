@@ -19,6 +19,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // kubectl runs the lab's kubectl with what it is to read.
@@ -34,7 +35,7 @@ func kubectl(t *testing.T, input string, args ...string) (string, error) {
 // TestNodeOffload_OfNodesWithoutDevices: the lab's nodes have nothing to offload to, which is an
 // answer like any other.
 func TestNodeOffload_OfNodesWithoutDevices(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func TestNodeOffload_OfNodesWithoutDevices(t *testing.T) {
 // TestNodeOffload_AgentWritesOwnNodeOnly: the agent of a node may write the report and the
 // labels of its own node, and of no other.
 func TestNodeOffload_AgentWritesOwnNodeOnly(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Access, world.Core, world.Strict)
 	config := rest.CopyConfig(cluster.config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + system + ":ovnkube-node",
@@ -119,7 +120,7 @@ func TestNodeOffload_AgentWritesOwnNodeOnly(t *testing.T) {
 // TestOffloadPolicy_InvalidIsRefused: the API server takes the schemas as they are, and refuses
 // policies that make no sense.
 func TestOffloadPolicy_InvalidIsRefused(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	for _, crd := range []string{"nodeoffloads", "offloadpolicies"} {
 		out, err := kubectl(t, "", "get", "crd", crd+".ovn-offload.io", "-o",
 			`jsonpath={range .status.conditions[*]}{.type}={.status} {end}`)
@@ -150,7 +151,7 @@ func TestOffloadPolicy_InvalidIsRefused(t *testing.T) {
 // TestOffload_CommandShowsFlowsOfSwitch: the agent tells of the flows of a real ovs-vswitchd; in
 // the lab none of them is in hardware.
 func TestOffload_CommandShowsFlowsOfSwitch(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	pods, err := cluster.client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: "app=ovnkube-node"})
 	if err != nil || len(pods.Items) != len(nodes) {
 		t.Fatalf("%d agents, %v", len(pods.Items), err)
@@ -174,6 +175,7 @@ func TestOffload_CommandShowsFlowsOfSwitch(t *testing.T) {
 // TestOffloadPolicy_AgentsReportResult: agents watch OffloadPolicies, report the result on their node, and remove the
 // result when the policy is deleted.
 func TestOffloadPolicy_AgentsReportResult(t *testing.T) {
+	world.Test(t, world.Tools)
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
 		t.Fatal(err)

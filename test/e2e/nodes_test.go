@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -24,6 +25,7 @@ const subnets = 256
 // with the reason. A pod of such a node waits, and no other pod is affected. When a node is deleted, one of these nodes
 // gets its subnet without a restart.
 func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	tier.Full(t, "it makes 256 nodes; pkg/ipam has the same without a cluster")
 	ns := namespace(t)
 	beyond := 3

@@ -14,6 +14,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // nodePortService is a service of both protocols in every family of the lab, in
@@ -39,7 +41,7 @@ func nodePortService(t *testing.T, ns, app string, port int32) *corev1.Service {
 // another, or the node itself is behind it; so does the outside at the node ports.
 // A service that has lost its pod refuses both, at once.
 func TestNode_ReachesServicesAndNodePorts(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	services := map[string]*corev1.Service{}
 	running(t, ns, "pod", nodes[1])
@@ -88,7 +90,7 @@ func TestNode_ReachesServicesAndNodePorts(t *testing.T) {
 // own address, answers on each node and in a pod of each; an address beside it,
 // which no service has, does not.
 func TestService_KubernetesLeadsToAPIServer(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	service, err := cluster.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	if err != nil {
@@ -112,6 +114,7 @@ func TestService_KubernetesLeadsToAPIServer(t *testing.T) {
 // while the cluster runs answers pods and every node; when the range goes, nodes
 // are not led there any more. Services of tests beside it would get addresses of the range, too.
 func TestServiceCIDR_AddedRangeAnswers(t *testing.T) {
+	world.Test(t, world.Services, world.Core, world.Disruptive)
 	ns := namespace(t)
 	ranges := cluster.client.NetworkingV1().ServiceCIDRs()
 	further := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.111.0.0/24"}}}

@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestNetworks_LocalnetOnTheNodesNetwork: pods have addresses of the network that the nodes are on. An external host and
 // nodes reach them, on the same node and on others, and are reached. Pods of the default network on other nodes reach them. In
 // another VLAN they are not reached.
 func TestNetworks_LocalnetOnTheNodesNetwork(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	if sixes()[0] {
 		t.Skip("the test's addresses are IPv4")
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
 
@@ -81,7 +82,7 @@ func ofFamily(addrs []netip.Addr, like netip.Addr) netip.Addr {
 // TestPod_ReachesOutsideAsItsNode: from each node, with TCP, UDP and ping, in each family;
 // the outside sees the node's address. Where nothing listens nothing answers.
 func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
 	serveOutside(t)
 	for _, node := range nodes {
@@ -115,7 +116,7 @@ func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
 // pod of the node had towards the same destination, whose connection is remembered
 // as the router's; and so is the pod when it begins again.
 func TestNode_ReusesSourcePortOfPod(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
 	serveOutside(t)
 	pod, own := running(t, ns, "pod", nodes[1]), machineAddresses(t, nodes[1])
@@ -145,7 +146,7 @@ func TestNode_ReusesSourcePortOfPod(t *testing.T) {
 // TestPod_IsNotReachedFromOutside: a route to the pods through a node leads nowhere;
 // the node itself, on the same way, answers.
 func TestPod_IsNotReachedFromOutside(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core, world.Strict)
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
 	own := machineAddresses(t, nodes[1])
@@ -166,7 +167,7 @@ func TestPod_IsNotReachedFromOutside(t *testing.T) {
 // and other nodes, which see its node's. UDP to the own node is left out: a
 // process that listens on all addresses answers from the management port's.
 func TestPod_ReachesOwnAndOtherNodes(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
 	for _, node := range nodes[:2] {
@@ -197,6 +198,7 @@ func TestPod_ReachesOwnAndOtherNodes(t *testing.T) {
 // masquerade address, but for the time in which another policy of the cluster router
 // takes the place of ours; at the node's own address it does always.
 func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive, world.Strict)
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
 	host := hostPod(t, ns, "host", nodes[1])
@@ -263,6 +265,7 @@ func hostPort(pod *corev1.Pod) uint16 {
 // TestPod_GetsICMPErrorsOfRouters: what routers outside have to say of a pod's packet
 // reaches the pod: it is too large for a link there, or has come too far.
 func TestPod_GetsICMPErrorsOfRouters(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	const (
 		fabric = "fabric" // the default gateway, which the gateway router asks
 		mtu    = 1300
@@ -304,6 +307,7 @@ func TestPod_GetsICMPErrorsOfRouters(t *testing.T) {
 // TestGateway_DeletedFlowsComeBack: the agent restores a deleted flow. Pods and host reach external addresses meanwhile
 // and afterwards. The pod's stream is UDP: without the flows replies go to the host, which would reset TCP.
 func TestGateway_DeletedFlowsComeBack(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
 	serveOutside(t)
 	pod := running(t, ns, "pod", nodes[1])
@@ -341,6 +345,7 @@ func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 // TestGateway_StreamSurvivesRestartOfSwitch: a UDP stream to the outside goes on when
 // ovs-vswitchd is back, and new connections succeed, the host's and the pod's.
 func TestGateway_StreamSurvivesRestartOfSwitch(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
 	serveOutside(t)
 	pod := running(t, ns, "pod", nodes[1])
@@ -355,6 +360,7 @@ func TestGateway_StreamSurvivesRestartOfSwitch(t *testing.T) {
 // TestNode_AddedAddressIsReached: a further address of a node is reached by its pods
 // when it is there, and no longer when it is gone.
 func TestNode_AddedAddressIsReached(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
 	pod := running(t, ns, "pod", nodes[1])
 	own := machineAddresses(t, nodes[1])[0].As4()
@@ -381,6 +387,7 @@ func TestNode_AddedAddressIsReached(t *testing.T) {
 // ICMP error. With userspace-tso-enable there is no error, because OVS cannot check TCP's large buffers. The setting
 // is enough for the test: ovs-vswitchd reads the setting only at its start.
 func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	const size = "1420" // and headers: the fabric takes 1500 bytes, pods 1442
 	ns, node := namespace(t), nodes[1]
 	server(t, ns, "server", node)
@@ -433,6 +440,7 @@ func patchNode(t *testing.T, node, labels string) {
 // TestPod_UsesAllDefaultGateways: the host's default route has two next hops, and its pods'
 // connections go by both; before, by the one that there is.
 func TestPod_UsesAllDefaultGateways(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	const far, port = "198.51.100.7", outsidePort + 2 // the external host serves at the others
 	onlyInLab(t, "it changes the machine that is the nodes' gateway")
 	ns, node := namespace(t), nodes[1]

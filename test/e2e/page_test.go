@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/web"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestPage_MapAndPoliciesNameWhatDrops: packets that nothing drops are an edge of the map. Once a policy drops those of a pod,
 // the edge has its name, and the table of policies has its drops. A policy that selects no pod has matched nothing.
 func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	guarded, neighbor, client := server(t, ns, "guarded", nodes[2]), running(t, ns, "neighbor", nodes[2]), running(t, ns, "client", nodes[1])
 	label(t, guarded, `{"app":"guarded"}`)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // lan is a physical network beside the nodes' own: a switch on the machine `outside`, and a NIC of each node. On the
@@ -77,7 +78,7 @@ spec:
 // which alone has the physical network, whatever form their annotations have. Without a network they are where they like to
 // be, and without a node that has it they wait.
 func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	name := "lan-" + ns[len(ns)-5:]
 	l := newLAN(t, "lan2", 90, "10.92.0.200/24")

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -78,9 +79,7 @@ func hasItsMTU(t *testing.T, pod *corev1.Pod, to netip.Addr) {
 // TestPhysicalNetwork_PodsReachItsHosts: with the object, pods of two nodes reach each other and a host of their VLAN, and
 // no one of another VLAN. Who may not use the network has an Event. Without the object the NIC is as it was.
 func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
-	if !tier.IsFull() { // which restarts processes
-		t.Parallel()
-	}
+	world.Test(t, world.Networks, world.Core, tier.Pick(world.Beside, world.Disruptive))
 	ns, foreign := namespace(t), namespace(t)
 	suffix := ns[len(ns)-5:]
 	host := netip.MustParseAddr("10.90.0.200")
@@ -160,7 +159,7 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 // TestProviderNetwork_MakesItsBridges: a ProviderNetwork of each type on one interface. Their pods and hosts do not reach
 // each other, although all have one subnet. The nodes follow their labels, and nothing is left of deleted objects.
 func TestProviderNetwork_MakesItsBridges(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	if withMultus() {
 		t.Skip("Multus does not read the annotations of OVN4NFV")
 	}

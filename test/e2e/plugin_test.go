@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // plugin is the path of kubectl-offload, built once.
@@ -69,7 +70,7 @@ func decodeAnswer(t *testing.T, out string, answer any) {
 
 // TestPlugin_StatusNamesWhatIsBroken: a pod that asks for a network that does not exist is a problem; a good one is none.
 func TestPlugin_StatusNamesWhatIsBroken(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	out, code := kubectlOffload(t, "status", "-o", "json")
 	var st says.Status
@@ -102,7 +103,7 @@ func TestPlugin_StatusNamesWhatIsBroken(t *testing.T) {
 
 // TestPlugin_VersionComparesControllerAndAgents: those of the lab are of one build.
 func TestPlugin_VersionComparesControllerAndAgents(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	out, code := kubectlOffload(t, "version", "-o", "json")
 	var v says.Versions
 	decodeAnswer(t, out, &v)
@@ -113,7 +114,7 @@ func TestPlugin_VersionComparesControllerAndAgents(t *testing.T) {
 
 // TestPlugin_ExplainsPod that has no VF, and refuses what does not exist.
 func TestPlugin_ExplainsPod(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	pod := running(t, ns, "web", nodes[1])
 	out, code := kubectlOffload(t, "explain", "pod/web", "-n", ns)
@@ -155,7 +156,7 @@ func TestPlugin_ExplainsPod(t *testing.T) {
 
 // TestPlugin_RunsProgramsOfOVN where they are, with their exit codes.
 func TestPlugin_RunsProgramsOfOVN(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	running(t, ns, "web", nodes[1])
 	if out, code := kubectlOffload(t, "nb", "--", "lsp-get-addresses", ns+"_web"); code != 0 || !strings.Contains(out, ":") {
@@ -180,7 +181,7 @@ const canary = "canary-7f3a"
 
 // TestPlugin_SysdumpHasNoSecret, and answers as the cluster does.
 func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools, world.Strict)
 	ns := namespace(t)
 	plantCanaries(t, ns)
 	path := filepath.Join(t.TempDir(), "dump.tgz")
@@ -340,7 +341,7 @@ func archiveFiles(t *testing.T, path string) map[string]string {
 
 // TestPlugin_TraceNamesWhatDecides: the policy that drops, the service that chooses, and no object where none decides.
 func TestPlugin_TraceNamesWhatDecides(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	to := running(t, ns, "to", nodes[1])
 	running(t, ns, "from", nodes[2])

@@ -14,12 +14,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestPlugin_CapturesPacketsOfAPod at both points, and none that the filter or another pod has. Each capture leaves an Event,
 // and who has no right gets neither.
 func TestPlugin_CapturesPacketsOfAPod(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	web := running(t, ns, "web", nodes[1])
 	running(t, ns, "client", nodes[0])

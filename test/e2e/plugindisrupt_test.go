@@ -18,12 +18,14 @@ import (
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck/disrupt"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestPlugin_TestSaysWhatConnectionsLivedThrough: all connections live while the agents of both nodes and the controllers are
 // replaced. When a pod's interface is down for longer than the bound, the connections of the pod fail, and no others; a pod that
 // was deleted is no fault of the network.
 func TestPlugin_TestSaysWhatConnectionsLivedThrough(t *testing.T) {
+	world.Test(t, world.Tools, world.Disruptive)
 	oneTest.Lock()
 	defer oneTest.Unlock()
 	if out, code := kubectlOffload(t, "test", "--check-disrupt"); code != 3 || !strings.Contains(out, "test --setup-disrupt") {

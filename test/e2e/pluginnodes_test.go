@@ -12,12 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/nodecheck"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestPlugin_PreflightNamesWhatIsWrong: nodes that run are fit, with an uplink that is not there they are not, and nothing
 // is left of either.
 func TestPlugin_PreflightNamesWhatIsWrong(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	for _, c := range []struct {
 		args  []string
 		unfit bool
@@ -38,7 +39,7 @@ func TestPlugin_PreflightNamesWhatIsWrong(t *testing.T) {
 
 // TestPlugin_LintJoinsManifestAndCluster: a pod on a VF loses hardware by a service of the cluster, and not without it.
 func TestPlugin_LintJoinsManifestAndCluster(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	running(t, ns, "to", nodes[1])
 	file := filepath.Join(t.TempDir(), "pod.yaml")

@@ -11,13 +11,14 @@ import (
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/perf"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestPlugin_PerfMeasures: each case has numbers, and no packet is in hardware here. With a policy that isolates a pod, the
 // cases fail that go there, and no other. What a killed measurement has left, --cleanup deletes.
 func TestPlugin_PerfMeasures(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools, world.Alone)
 	short := []string{"perf", "--time=2s", "--idle=1s", "--streams=2"}
 	which, cases := tier.Pick("-other-node/tcp", ""), tier.Pick(6, 12)
 	out, code := kubectlOffload(t, append(short, "--run="+which, "-o", "json")...)

@@ -14,13 +14,14 @@ import (
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	ways "github.com/ovn-offload/ovn-offload/pkg/streams"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestPlugin_ExplainsPoliciesOfTheCluster: explain and flows --policy have the stream that an AdminNetworkPolicy lets pass, and not
 // for one that decides about nothing; of the first they say that its log costs hardware. A headless service has the stream to its
 // pod, and one of other pods has none.
 func TestPlugin_ExplainsPoliciesOfTheCluster(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	client := clusterPolicies(t)
 	ns := namespace(t)
 	web, from := running(t, ns, "web", nodes[2]), running(t, ns, "client", nodes[1])

@@ -11,6 +11,7 @@ import (
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	ways "github.com/ovn-offload/ovn-offload/pkg/streams"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // kubectlOffloadJSON reads the answer of a verb.
@@ -39,7 +40,7 @@ func explainedStream(t *testing.T, ns, service, port string) (bool, says.PodExpl
 // TestPlugin_StreamsEndWithTheirClient: top, explain of a service and of a policy, and trace --live have the stream of a
 // client of the service while the client sends, and not when it has stopped. Names that do not exist are refused.
 func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	running(t, ns, "web", nodes[2])
 	client := running(t, ns, "client", nodes[1])

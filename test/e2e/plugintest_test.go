@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -29,7 +30,7 @@ var oneTest sync.Mutex
 // TestPlugin_TestFindsWhatDoesNotWork: all cases are good in a network that works, and with a policy that the test does not
 // know the cases fail that it concerns, and no other. What a killed test has left, --cleanup deletes.
 func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	oneTest.Lock()
 	defer oneTest.Unlock()
 	junit := filepath.Join(t.TempDir(), "result.xml")

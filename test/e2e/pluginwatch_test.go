@@ -16,6 +16,7 @@ import (
 	"time"
 
 	ways "github.com/ovn-offload/ovn-offload/pkg/streams"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // follow runs a verb that goes on, and gives what it has written so far. End interrupts it and gives its exit code.
@@ -56,7 +57,7 @@ func follow(t *testing.T, args ...string) (written func() string, end func() int
 // TestPlugin_WatchFollowsStreams: flows --watch writes a stream when it begins, which it has not before, and again when a policy
 // drops its packets, in the form of Hubble, too. top --watch writes answers until it is interrupted, which is no error.
 func TestPlugin_WatchFollowsStreams(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	web, client := running(t, ns, "web", nodes[2]), running(t, ns, "client", nodes[1])
 	from, to := "pod/"+ns+"/client", "pod/"+ns+"/web"

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -26,6 +27,7 @@ import (
 // the chart's values, the node gets a subnet of this network, and its pods reach all others and the external host. Pods
 // and nodes of before keep their addresses, and their connections go on. A network with pods cannot be removed.
 func TestPodNetwork_GrowsWhileTheClusterRuns(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	tier.Full(t, "it makes 256 nodes")
 	onlyInLab(t, "it joins a node again")
 	ns, joining := namespace(t), nodes[2]

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -105,7 +106,7 @@ func echoTargets(t *testing.T, pods ...*corev1.Pod) (all []netip.AddrPort) {
 // TestNetworkPolicy_IsolatesOtherNamespaces: a policy allows namespaces with a label, which no namespace has at first.
 // The clients are a pod on the same node and one on another node.
 func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies, world.Core, world.Strict)
 	mine, theirs, third := namespace(t), namespace(t), namespace(t)
 	target, sibling := running(t, mine, "target", nodes[1]), running(t, mine, "sibling", nodes[2])
 	near, far := running(t, theirs, "near", nodes[1]), running(t, theirs, "far", nodes[2])
@@ -145,7 +146,7 @@ func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 // TestNetworkPolicy_HoldsForServices: a policy on the pods behind a service holds for the
 // service's address as for their own, and is silent: nothing is refused.
 func TestNetworkPolicy_HoldsForServices(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies, world.Core)
 	mine, theirs, third := namespace(t), namespace(t), namespace(t)
 	var backends []*corev1.Pod
 	for i, node := range nodes {
@@ -215,7 +216,7 @@ func nodePortsBecome(t *testing.T, want bool, service *corev1.Service) {
 // TestNetworkPolicy_IsLoggedWithAnnotation: with the namespace's annotation, what a policy drops and what
 // it lets in is in the log of the pod's node; without it nothing is.
 func TestNetworkPolicy_IsLoggedWithAnnotation(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies)
 	ns := namespace(t)
 	target, from := running(t, ns, "target", nodes[1]), running(t, ns, "from", nodes[2])
 	address := echoTargets(t, target)[0]
@@ -272,7 +273,7 @@ func flowLog(t *testing.T, node string) string {
 // TestNetworkPolicy_NewPodIsNeverOpen: the first act of a pod that a policy forbids to speak is
 // to speak: it never succeeds. The control is the same pod without the policy.
 func TestNetworkPolicy_NewPodIsNeverOpen(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies, world.Core, world.Strict)
 	ns := namespace(t)
 	server := running(t, ns, "server", nodes[2])
 	target := echoTargets(t, server)[0].String()
@@ -297,7 +298,7 @@ func TestNetworkPolicy_NewPodIsNeverOpen(t *testing.T) {
 // TestNetworkPolicy_WarnsOfUnmatchedSelector: of a namespace selector that selects nothing, and not of
 // one that selects something.
 func TestNetworkPolicy_WarnsOfUnmatchedSelector(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies)
 	ns := namespace(t)
 	createPolicy(t, ns, "forgotten", fromNamespaces("no-namespace", "has-this-label"))
 	createPolicy(t, ns, "right", fromNamespaces("kubernetes.io/metadata.name", ns))
@@ -326,7 +327,7 @@ func TestNetworkPolicy_WarnsOfUnmatchedSelector(t *testing.T) {
 // the pod's own address. By a service, a node or an external client has the join address of a node's router as its
 // source. A policy that names these source addresses allows the clients.
 func TestNetworkPolicy_OwnNodeReachesPod(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies, world.Core)
 	ns := namespace(t)
 	pod := server(t, ns, "web", nodes[1])
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })

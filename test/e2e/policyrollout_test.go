@@ -20,6 +20,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -36,6 +37,7 @@ const rolloutLabel = "rollout.test/node"
 // the rights that it has at a real API server, and a PodDisruptionBudget holds a node back. The control is the
 // agent's account, which may evict nothing.
 func TestOffloadPolicy_RollsOutWithRightsOfChart(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	tier.Full(t, "pkg/vf/rollout has the same with an API server in memory")
 	objects, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {

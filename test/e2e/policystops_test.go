@@ -15,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -60,7 +61,7 @@ func receivedOf(t *testing.T, pod *corev1.Pod, protocols []string) (in, out []in
 // policy is in force, by TCP, UDP or ping in each family, from the same node or
 // another, by a policy of either end; the streams that it allows go on beside it.
 func TestNetworkPolicy_StopsRunningStreams(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies, world.Core, world.Strict)
 	deny := map[string]networkingv1.NetworkPolicySpec{
 		"ingress": allowIngress("server", "witness"),
 		"egress": {
@@ -148,7 +149,7 @@ func stopped(t *testing.T, pod, witness *corev1.Pod, protocols ...string) {
 // client that never sends again OVN drops nothing, so such a stream is not looked at here: docs/limits.md. The stream
 // beside it is one of the same server that the policy allows.
 func TestNetworkPolicy_StopsStreamsOfServer(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies, world.Strict)
 	const port = 9000
 	deny := map[string]networkingv1.NetworkPolicySpec{
 		"ingress": allowIngress("server", "witness"),

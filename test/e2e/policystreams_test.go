@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -180,6 +181,7 @@ func forbid(t *testing.T, client, server *corev1.Pod) {
 // come and go: one of another pod on the server's node, one that selects the same
 // pods, one that lets in the same peers, one in another namespace.
 func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
+	world.Test(t, world.Policies, world.Disruptive)
 	tier.Full(t, streamsForMinutes)
 	ns, theirs := namespace(t), namespace(t)
 	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
@@ -225,6 +227,7 @@ func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 // TestNetworkPolicy_AllowedStreamsContinue: streams from the server's node and another
 // run while a policy comes that allows them and forbids others, and when it goes.
 func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
+	world.Test(t, world.Policies, world.Disruptive)
 	tier.Full(t, streamsForMinutes)
 	ns := namespace(t)
 	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
@@ -281,6 +284,7 @@ func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 // servers. Replies of the servers pass, also on a connection without further requests. New connections to the pods fail,
 // and requests that the policy forbids get no reply.
 func TestNetworkPolicy_EarlierConnectionsAreAnswered(t *testing.T) {
+	world.Test(t, world.Policies, world.Disruptive)
 	tier.Full(t, streamsForMinutes)
 	const port = 9000
 	for _, node := range nodes[1:] {

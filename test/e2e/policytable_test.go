@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/policytest"
 
 	"github.com/ovn-offload/ovn-offload/test/tier"
@@ -31,6 +32,7 @@ type table struct {
 // TestNetworkPolicy_RandomPoliciesMatchAPI: for sets of policies made at random, what every pod reaches of
 // every other, on two ports and by three protocols, is what the API's definition says.
 func TestNetworkPolicy_RandomPoliciesMatchAPI(t *testing.T) {
+	world.Test(t, world.Policies, world.Disruptive)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))

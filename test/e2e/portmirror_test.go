@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // portMirror makes or changes a PortMirror of the pods of a namespace with the label app=web, until the test ends. Fields are
@@ -55,7 +56,7 @@ func copiedOutside(filter string, of netip.Addr, send func()) bool {
 // TestPortMirror_TunnelLeadsOutside: a host outside gets the copies in packets of GRE or ERSPAN from the node of a selected pod,
 // and none of an unselected pod, nor without the mirror.
 func TestPortMirror_TunnelLeadsOutside(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns := namespace(t)
 	web, other, client := running(t, ns, "web", nodes[1]), running(t, ns, "other", nodes[1]), running(t, ns, "client", nodes[2])
 	host := machineAddresses(t, outside)[0]
@@ -83,7 +84,7 @@ func TestPortMirror_TunnelLeadsOutside(t *testing.T) {
 // TestPortMirror_TakesDirectionAndNetwork: of a pod with two interfaces, the copies are those of the direction and the network
 // of the mirror alone, while packets go both ways on both networks.
 func TestPortMirror_TakesDirectionAndNetwork(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	host := machineAddresses(t, outside)[0]
 	if host.Is6() {
 		t.Skip("Open vSwitch makes tunnels of type ip6gre in the kernel only")
@@ -165,7 +166,7 @@ func copiedTo(t *testing.T, collector *corev1.Pod, of map[string]netip.Addr, sen
 // one carries nothing else until the mirror is deleted. Of two such pods the first by name gets the copies; when it is gone,
 // the other one does.
 func TestPortMirror_PodCollectsOnItsNode(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	if sixes()[0] {
 		t.Skip("the test looks for addresses of IPv4")
 	}

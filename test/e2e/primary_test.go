@@ -19,6 +19,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -84,9 +85,7 @@ func (x tenant) served(t *testing.T, from *corev1.Pod) {
 // same subnet. Pods reach each other, services and external hosts on their own network, and no pod of another one. The
 // default network leads to the node, and to the ports that a pod opens.
 func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
-	if !tier.IsFull() { // which restarts processes
-		t.Parallel()
-	}
+	world.Test(t, world.Primary, world.Core, tier.Pick(world.Beside, world.Disruptive), world.Strict)
 	layer3, layer2 := "{cidr: 10.58.0.0/16}", "10.58.0.0/16"
 	if sixes()[0] {
 		layer3, layer2 = "{cidr: 'fd58::/48'}", "'fd58::/64'"

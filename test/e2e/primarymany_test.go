@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -23,9 +24,7 @@ import (
 // after. With 200 of them, pods of three reach an external host, the switch refuses no packet for too many or too deep actions,
 // and a question of ARP has the actions that it has without networks.
 func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
-	if !tier.IsFull() {
-		t.Parallel()
-	}
+	world.Test(t, world.Primary, tier.Pick(world.Beside, world.Disruptive), world.Strict)
 	count, busy := tier.Pick(4, 300), 200
 	layer3, layer2 := "{cidr: 10.57.0.0/16}", "10.57.0.0/16"
 	if sixes()[0] {

@@ -11,12 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestPrimaryNetwork_PartsOfItsSubnet: the gateway is the first address of infrastructureSubnets, by which pods reach external
 // hosts. Pods get addresses of reservedSubnets on request only, and none of infrastructureSubnets.
 func TestPrimaryNetwork_PartsOfItsSubnet(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Primary)
 	if sixes()[0] {
 		t.Skip("the test's addresses are IPv4")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // probed is a pod that kubelet asks each second, at a port, by HTTP if the server is one of HTTP.
@@ -63,7 +64,7 @@ func staysReady(t *testing.T, pod *corev1.Pod, deaf string) {
 // pods become ready by kubelet's probes nevertheless. Further policies allow pods by the labels of their namespace, and by an
 // address block, except for one pod.
 func TestPrimaryNetwork_PoliciesSelectPeers(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Primary)
 	labels := map[string]string{contract.PrimaryNetworkLabel: "", "peers": fmt.Sprint(time.Now().UnixNano())}
 	mine, theirs := labelledNamespace(t, labels), labelledNamespace(t, labels)
 	network, subnet := "peers-"+mine[len(mine)-5:], "10.56.0.0/16"
@@ -134,7 +135,7 @@ func nodeWithout(t *testing.T, network string) (without string) {
 // TestPrimaryNetwork_PodsWaitForTheirNetwork: a pod waits for the primary network of its namespace, and a pod of a node without
 // a part of the network's subnets for a further subnet. Neither has the default network alone.
 func TestPrimaryNetwork_PodsWaitForTheirNetwork(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Primary)
 	ns := labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})
 	subnets := []string{`{"cidr":"10.59.0.0/24","hostSubnet":25}`, `{"cidr":"10.59.4.0/24","hostSubnet":25}`} // for two nodes each
 	if sixes()[0] {

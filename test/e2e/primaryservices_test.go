@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestPrimaryNetwork_KeepsTheClientsAddress: an external host asks a service with policy Local, and a host port, on primary
@@ -17,7 +19,7 @@ import (
 // controls are the service with policy Cluster, whose endpoints see an address of a node, the host port of a pod that is
 // gone, and the pod's own address.
 func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Primary)
 	own := machineAddresses(t, outside)
 	for i, topology := range []string{"Layer3", "Layer2"} {
 		t.Run(topology, func(t *testing.T) {

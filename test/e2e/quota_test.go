@@ -11,6 +11,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // setQuota sets how many attachments the pods of a namespace may have.
@@ -39,6 +40,7 @@ func wantPending(t *testing.T, ns, name string) {
 // controller too, and starts when one is gone. A value that is no number gives nothing, and takes nothing from pods that
 // run. A namespace without the quota has as many as it wants.
 func TestQuota_PodsBeyondItWait(t *testing.T) {
+	world.Test(t, world.Networks, world.Disruptive)
 	ns, free := namespace(t), namespace(t)
 	for _, namespace := range []string{ns, free} {
 		apply(t, networkOf(namespace, "flat", `"topology": "layer2", "subnets": "10.207.0.0/24"`))
@@ -78,7 +80,7 @@ func TestQuota_PodsBeyondItWait(t *testing.T) {
 // TestResourceQuota_CountsNetworks: Kubernetes refuses NetworkAttachmentDefinitions and UserDefinedNetworks beyond its quota,
 // counts those that are made from a UserDefinedNetwork, and these come when there is room. Another namespace has no quota.
 func TestResourceQuota_CountsNetworks(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	ns, free := namespace(t), namespace(t)
 	apply(t, fmt.Sprintf(`
 apiVersion: v1

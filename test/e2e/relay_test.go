@@ -27,12 +27,14 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/deploy"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestRelay_ShowsATenantHisOwnPods: the chart's relay, through kubectl offload ui. An administrator sees all nodes. Who may view
 // one namespace sees its pods and no others; without that right he sees nothing. The verbs of kubectl offload read flows through the
 // relay, too: it is not there while other tests run.
 func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
+	world.Test(t, world.Tools, world.Disruptive, world.Strict)
 	onlyInLab(t, "it needs the image of the lab")
 	installRelay(t)
 	ns, other := namespace(t), namespace(t)

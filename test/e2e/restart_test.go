@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -25,6 +26,7 @@ import (
 // pod made afterwards runs and is reached. With the userspace datapath the flows
 // stop with ovs-vswitchd and have to come back.
 func TestRestart_KilledComponentKeepsTraffic(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
 	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
 	target := netip.AddrPortFrom(addresses(t, to)[0], echoPort)

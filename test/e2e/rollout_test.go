@@ -16,12 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestRestart_OVSAndAgentTogether: a node loses both, as in an update of both
 // DaemonSets, and its kubelet still reaches the API server, without which neither
 // would come back.
 func TestRestart_OVSAndAgentTogether(t *testing.T) {
+	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
 	node := nodes[1]
 	from, to := running(t, ns, "from", node), running(t, ns, "to", nodes[2])
@@ -53,6 +55,7 @@ func TestRestart_OVSAndAgentTogether(t *testing.T) {
 // TestNode_StaysReadyWithoutItsAgentForAWhile: the kubelet asks for STATUS every 5 s and reports every 10 s, so the test lasts
 // long enough for it to report the node NotReady. It does once the plugin does not know that the agent was ready.
 func TestNode_StaysReadyWithoutItsAgentForAWhile(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	const socket, aside = "/run/ovn-kubernetes/cni/ovn-cni-server.sock", "/run/ovn-kubernetes/cni/aside"
 	node := nodes[1]
 	ready := func() (metav1.Time, bool, string) {
@@ -98,6 +101,7 @@ func nodePods(t *testing.T, node string) []corev1.Pod {
 
 // TestRole_NodeIsCleanedBeforeOVSEnds: a running node becomes the host of a DPU, and an ordinary node again.
 func TestRole_NodeIsCleanedBeforeOVSEnds(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	ns := namespace(t)
 	changeRole(t, nodes[1], 2*time.Minute)
 	probe, to := running(t, ns, "after", nodes[1]), running(t, ns, "to", nodes[2])

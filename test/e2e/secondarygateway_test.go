@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // member makes a pod on one further network of its namespace, to be selected by the network's name.
@@ -55,7 +56,7 @@ func serviceOn(t *testing.T, ns, network string) string {
 // network with a gateway, of both topologies, and not the default network. By a network without a gateway they reach
 // neither, although they try. The gateway leaves with the annotation.
 func TestSecondaryNetwork_GatewayLeadsOut(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks, world.Core)
 	serveOutside(t)
 	ns := namespace(t)
 	target := machineAddresses(t, outside)[0]

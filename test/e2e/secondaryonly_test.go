@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
@@ -56,6 +57,7 @@ spec:
 // its removal. A pod without the networks reaches no pod there. The userspace datapath, which the lab has, needs a bridge
 // with the end of tunnels, on a cable between the nodes.
 func TestSecondaryOnly_LeavesDefaultNetworkAlone(t *testing.T) {
+	world.Test(t, world.Networks, world.Disruptive)
 	tier.Full(t, "it brings up a lab of its own")
 	onlyInLab(t, "it makes another one")
 	m := migration{testbed.Lab{Root: cluster.root, Name: "secondary"}, nodes[:2]}

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // The second network of a node: the node's addresses there, and those of a host
@@ -66,6 +68,7 @@ func seenAs(pod *corev1.Pod, network string, target netip.Addr) (netip.Addr, err
 // before and afterwards they do not reach it. The host and what goes by the
 // gateway bridge are not disturbed.
 func TestSecondBridge_PodsReachItsNetwork(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	ns, node := namespace(t), nodes[1]
 	pod := running(t, ns, "pod", node)
 	serveOutside(t)

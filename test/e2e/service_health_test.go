@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestService_HealthCheckNodePortCountsEndpoints: an external load balancer gets each node's number of endpoints, in each
 // family. A node that loses its last endpoint reports this. With policy Cluster the port does not answer.
 func TestService_HealthCheckNodePortCountsEndpoints(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	for i, node := range nodes[:2] {
 		server(t, ns, fmt.Sprintf("server-%d", i), node)

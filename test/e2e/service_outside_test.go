@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 func askFrom(machine, network, address string) (answer, error) {
@@ -19,7 +21,7 @@ func askFrom(machine, network, address string) (answer, error) {
 // policy Cluster; with Local those alone that have an endpoint, by their own one,
 // which sees the outside's address.
 func TestService_ExternalTrafficPolicyChoosesEndpoints(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	for i, node := range nodes[:2] {
 		server(t, ns, fmt.Sprintf("server-%d", i), node)
@@ -59,7 +61,7 @@ func TestService_ExternalTrafficPolicyChoosesEndpoints(t *testing.T) {
 // TestNodePort_AnswersPodsOfEachNode: a pod of each node reaches the node port of each node, and
 // is seen as itself by way of its own node only; a port beside it answers on none.
 func TestNodePort_AnswersPodsOfEachNode(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
@@ -93,7 +95,7 @@ func routeOutside(t *testing.T, to string, via netip.Addr) {
 // TestService_ExternalAddressesAnswer: an external address and one that a load balancer gave
 // answer the outside through any node, and pods; an address beside them does not.
 func TestService_ExternalAddressesAnswer(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	from := running(t, ns, "from", nodes[1])
@@ -118,7 +120,7 @@ func TestService_ExternalAddressesAnswer(t *testing.T) {
 // itself and pods of another node, and the pod sees who asks from outside; it is
 // gone with the pod.
 func TestHostPort_AnswersOutsideAndNodes(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	const hostPort = 29998
 	ns := namespace(t)
 	hostPortPod(t, ns, "server", "serve",
@@ -151,7 +153,7 @@ func TestHostPort_AnswersOutsideAndNodes(t *testing.T) {
 // sources that the service names are answered and no others, who are as soon as
 // they are named; node ports, other addresses and pods know no such limit.
 func TestService_LoadBalancerSourceRangesLimitClients(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	from := running(t, ns, "from", nodes[1])

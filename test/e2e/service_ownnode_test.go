@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // askBound asks a node port from a process of a node that has bound the node's own address of the family.
@@ -25,7 +27,7 @@ func askBound(t *testing.T, node, network string, at netip.AddrPort) (answer, er
 // policy Local a third node stays silent, and the outside gets no answer by a node
 // without an endpoint.
 func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[1])
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
@@ -90,7 +92,7 @@ func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
 // TestNodePortOfOwnNode_EndpointComesAndGoes: the node port of the own node answers
 // at once whether its node has an endpoint or another one, and when that changes.
 func TestNodePortOfOwnNode_EndpointComesAndGoes(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	server(t, ns, "far", nodes[1])
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -136,7 +137,7 @@ func refuses(t *testing.T, from *corev1.Pod, network, address string) {
 // TestService_ReachesEveryEndpoint: a pod (in the full tier one on each node) connects to a service with an endpoint on each node, in each
 // family and protocol. Every endpoint answers and sees the pod's own address. Without the service there is no answer.
 func TestService_ReachesEveryEndpoint(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	for i, node := range nodes {
@@ -183,7 +184,7 @@ func everyServer(t *testing.T, from *corev1.Pod, network, address string) {
 // TestService_OnlyEndpointReachesItself: a pod reaches itself through its own service, also
 // when policies forbid it and others to ask and to be asked.
 func TestService_OnlyEndpointReachesItself(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	alone, other := server(t, ns, "alone", nodes[1]), running(t, ns, "other", nodes[1])
@@ -214,7 +215,7 @@ func TestService_OnlyEndpointReachesItself(t *testing.T) {
 
 // TestService_WithoutEndpointsRefuses: at once, and until it has an endpoint.
 func TestService_WithoutEndpointsRefuses(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	from := running(t, ns, "from", nodes[1])
@@ -232,7 +233,7 @@ func TestService_WithoutEndpointsRefuses(t *testing.T) {
 // TestService_InternalTrafficPolicyLocalForPods: a pod reaches the endpoint of its own node alone, and
 // nothing where there is none.
 func TestService_InternalTrafficPolicyLocalForPods(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.InternalTrafficPolicy = &local })
@@ -261,7 +262,7 @@ func TestService_InternalTrafficPolicyLocalForPods(t *testing.T) {
 // TestService_ChangesTypeInPlace: ClusterIP to NodePort and back in place; the node port
 // answers at the pod's own node while it is there, and is gone with it.
 func TestService_ChangesTypeInPlace(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	server(t, ns, "server", nodes[2])
@@ -325,7 +326,7 @@ func nodeAddress(t *testing.T, name string) netip.Addr {
 // there again: so the endpoint leaves at once, and later. The flow of another service
 // with the same pod, whose endpoint it stays, is not touched.
 func TestService_FlowsLeaveRemovedEndpoint(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services, world.Core)
 	type leaving struct {
 		network, other, last string
 		later                time.Duration
@@ -416,7 +417,7 @@ func checkStream(t *testing.T, out, last string, continues bool) {
 // TestHostPort_AnswersPodsOfItsNode: a pod's port on its node answers pods of that node, TCP and UDP,
 // and is gone with the pod.
 func TestHostPort_AnswersPodsOfItsNode(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	pod := podObject(ns, "server", nodes[1], "probe", "serve", fmt.Sprint(echoPort), "server")
 	const hostPort = 29997
@@ -444,7 +445,7 @@ func TestHostPort_AnswersPodsOfItsNode(t *testing.T) {
 // address, and from an external client at the node ports. Port and checksum are translated. Without the service there is
 // no answer. Kernels of labs lack SCTP: both ends are raw sockets.
 func TestService_SCTPAssociationBegins(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	pod := podObject(ns, "server", nodes[2], "probe", "serve-sctp", fmt.Sprint(echoPort), "server")
 	pod.Labels = map[string]string{"app": "web"}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -55,7 +56,7 @@ func hostPortPod(t *testing.T, ns, name, serve string, ports ...corev1.Container
 // answers there to all clients, with either policy: the node itself, a host-network pod and an ordinary one, another
 // node, and an external client. At another port, and without the service, there is no answer.
 func TestService_LoadBalancerWithAddressOfNode(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[1])
 	own := machineAddresses(t, nodes[1])
@@ -91,6 +92,7 @@ func textsOf(addrs []netip.Addr) []string {
 // of another service, and an Event has the reason. It answers at an unused address. The owners of the refused addresses
 // continue to answer.
 func TestExternalIPs_AddressesOfOthersAreRefused(t *testing.T) {
+	world.Test(t, world.Services, world.Strict)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	victim := service(t, ns, nil)
@@ -122,7 +124,7 @@ func TestExternalIPs_AddressesOfOthersAreRefused(t *testing.T) {
 // and an external address of a service, since before there is any, is answered once
 // there is one, although no datagram of it begins a connection.
 func TestService_EarlierUDPStreamIsAnswered(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	host := hostPod(t, ns, "host", nodes[1])
@@ -168,7 +170,7 @@ func remembers(t *testing.T, node string, to netip.AddrPort) {
 // and a pod of another node. Host ports with an unused address do not, although their pod answers. Two pods of a node
 // have the same port in two protocols, and the end of one pod closes only its own port.
 func TestHostPort_AnswersAtItsHostIP(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	const named, nobodys, shared = 29990, 29991, 29992
 	ns := namespace(t)
 	own := machineAddresses(t, nodes[1])
@@ -209,7 +211,7 @@ func TestHostPort_AnswersAtItsHostIP(t *testing.T) {
 // address the pod sees, and from a pod of another node; it does not when the pod is
 // gone.
 func TestHostPort_SCTPAssociationBegins(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	const hostPort = 29993
 	ns := namespace(t)
 	hostPortPod(t, ns, "server", "serve-sctp", corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolSCTP})
@@ -235,7 +237,7 @@ func TestHostPort_SCTPAssociationBegins(t *testing.T) {
 // TestService_LoadBalancerWithoutNodePorts: the address that a load balancer gave answers, with
 // node ports beside it and when they have been given up, which then do not.
 func TestService_LoadBalancerWithoutNodePorts(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeLoadBalancer })
@@ -279,7 +281,7 @@ func TestService_LoadBalancerWithoutNodePorts(t *testing.T) {
 // TestService_PublishesNotReadyAddresses: a pod that is never ready answers behind a service that
 // publishes such, and not behind another until that does so, too.
 func TestService_PublishesNotReadyAddresses(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	pod := podObject(ns, "unready", nodes[2], "probe", "serve", fmt.Sprint(echoPort), "unready")
 	pod.Labels = map[string]string{"app": "web"}
@@ -302,7 +304,7 @@ func TestService_PublishesNotReadyAddresses(t *testing.T) {
 // TestService_InternalTrafficPolicyLocalForNodes: a node's own processes reach its own endpoint
 // alone, and nothing where there is none; without the policy they reach all.
 func TestService_InternalTrafficPolicyLocalForNodes(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	for i, node := range nodes[:2] {
 		server(t, ns, fmt.Sprintf("server-%d", i), node)
@@ -323,6 +325,7 @@ func TestService_InternalTrafficPolicyLocalForNodes(t *testing.T) {
 // it. When the nodes have that in their flows no further connection is lost or led
 // there; when the last endpoints have gone none succeeds.
 func TestService_NewConnectionsAvoidRemovedEndpoint(t *testing.T) {
+	world.Test(t, world.Services, world.Disruptive)
 	for what, end := range map[string]func(*testing.T, *corev1.Pod){
 		"deleted": func(t *testing.T, pod *corev1.Pod) { deletePod(t, pod.Namespace, pod.Name) },
 		"retired": func(t *testing.T, pod *corev1.Pod) { label(t, pod, `{"app":"retired"}`) },

@@ -12,6 +12,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // Cases in which Kubernetes' own end-to-end tests found mistakes of ours.
@@ -21,6 +23,7 @@ import (
 // whose external policy is, is answered by the node's next server when the only one has
 // gone. While the node has none it is not, although another node has one.
 func TestServiceLocal_StreamFindsTheServerThatReplacesItsOwn(t *testing.T) {
+	world.Test(t, world.Services, world.Disruptive)
 	ns := namespace(t)
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
@@ -59,7 +62,7 @@ func TestServiceLocal_StreamFindsTheServerThatReplacesItsOwn(t *testing.T) {
 // TestEndpointSlice_LabelHeadlessIsForDNSOnly: a service answers by a manually created EndpointSlice until the slice gets
 // the label, and again without the label.
 func TestEndpointSlice_LabelHeadlessIsForDNSOnly(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Selector = nil })
 	pod := server(t, ns, "server", nodes[2])
@@ -115,7 +118,7 @@ func createSlice(t *testing.T, ns string, web *corev1.Service, at netip.Addr) *d
 // node there, whatever address they have, and no other client; that of another pod, the same
 // at the node's address, answers as ever.
 func TestHostPort_LoopbackAddress(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	const port = 31987
 	ns := namespace(t)
 	own := ofFamily(machineAddresses(t, nodes[1]), netip.IPv4Unspecified())

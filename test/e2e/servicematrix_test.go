@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -305,6 +306,7 @@ func (m matrix) fronts(web *corev1.Service) []front {
 // with three, at all addresses, in each family and protocol. Exactly the expected endpoints answer, with the expected
 // source. There is no answer at an unused port, for Local at a node without endpoints, and when the services are deleted.
 func TestService_EachClientReachesEachAddress(t *testing.T) {
+	world.Test(t, world.Services, world.Disruptive)
 	tier.Full(t, "it is the matrix of what the other tests of services show")
 	m := matrix{node: map[string][]netip.Addr{}, router: map[string][]netip.Addr{}}
 	for _, node := range nodes {

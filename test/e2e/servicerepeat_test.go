@@ -9,12 +9,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestService_PacketsBeforeAnswerAreAnswered: a client sends several packets before the first reply, behind SNAT of a
 // gateway router. Each packet gets a reply, also at a node port of the own node with an endpoint on another node. Without
 // the router's policies and NAT for these packets only the first one gets a reply.
 func TestService_PacketsBeforeAnswerAreAnswered(t *testing.T) {
+	world.Test(t, world.Services, world.Disruptive)
 	const packets = 10
 	ns := namespace(t)
 	pod := podObject(ns, "late", nodes[2], "probe", "late", fmt.Sprint(echoPort))

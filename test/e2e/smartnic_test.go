@@ -17,6 +17,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/test/bench/vm"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // The node in a VM, with its NIC of four VFs, and a NIC without any set-up.
@@ -40,6 +41,7 @@ type smart struct {
 // simulated SmartNIC, in one cluster with nodes that have none. The steps go on
 // from each other.
 func TestSmartNIC_KubeletGivesVFsToPods(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	if !*smartNIC {
 		t.Skip("the node is slow: make e2e-smartnic")
 	}

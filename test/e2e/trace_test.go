@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -71,7 +72,7 @@ func outputTo(pod *corev1.Pod) string {
 // TestTrace_PoliciesAllowAndDrop: the trace names the policy that allows or drops a packet to a pod, from pods on its node
 // and on another node.
 func TestTrace_PoliciesAllowAndDrop(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies)
 	ns := namespace(t)
 	to := running(t, ns, "to", nodes[1])
 	sources := []*corev1.Pod{running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2])}
@@ -131,7 +132,7 @@ func tracedService(t *testing.T, ns, app string, change func(*corev1.ServiceSpec
 // The option --lb-dst is of no use: it translates the packet before a load balancer
 // has seen it.
 func TestTrace_ServicesLeadToEndpoints(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	from, near, far := running(t, ns, "from", nodes[1]), running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2])
 	servers := []*corev1.Pod{server(t, ns, "server-0", nodes[1]), server(t, ns, "server-1", nodes[2])}
@@ -187,7 +188,7 @@ func wantedBackends(t *testing.T, endpoints []*corev1.Pod, like netip.Addr) (all
 // gateway router of its pod's node; on its way to a pod of another node it meets
 // no gateway router and keeps its own.
 func TestTrace_SNATToOutsideOnly(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Policies)
 	ns := namespace(t)
 	pods := []*corev1.Pod{running(t, ns, "one", nodes[1]), running(t, ns, "other", nodes[2])}
 	for i, from := range pods {
@@ -215,7 +216,7 @@ func TestTrace_SNATToOutsideOnly(t *testing.T) {
 // TestService_ClusterIPIsFourLogicalFlows: a cluster address with one port is four rows of logical
 // flows, two for the switches of all nodes and two for all gateway routers.
 func TestService_ClusterIPIsFourLogicalFlows(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	web := tracedService(t, ns, "web", nil)
@@ -243,7 +244,7 @@ func TestService_ClusterIPIsFourLogicalFlows(t *testing.T) {
 // TestNodePort_IsOneFrontend: with a variable, of which each node has a value of its
 // own. With affinity, the control, it is one for each node.
 func TestNodePort_IsOneFrontend(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Services)
 	ns := namespace(t)
 	server(t, ns, "server", nodes[2])
 	for _, affinity := range []bool{false, true} {

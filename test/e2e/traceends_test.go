@@ -15,6 +15,7 @@ import (
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	computed "github.com/ovn-offload/ovn-offload/pkg/trace"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -63,7 +64,7 @@ func (c traceCase) agree(t *testing.T, ns string) (bool, string) {
 // does: that of a node to a pod, of a host's pod to a service, of a client outside to a node port, of a pod to its node. With policies
 // that allow nothing, and without endpoints, the same paths end at their objects, and no packet arrives.
 func TestTraceEnds_RealPacketsAgree(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	to, from := running(t, ns, "to", nodes[2]), running(t, ns, "from", nodes[1])
 	host := hostPod(t, ns, "host", nodes[1])
@@ -127,8 +128,8 @@ func TestTraceEnds_RealPacketsAgree(t *testing.T) {
 // the whole way in the flows of both nodes, there and back. A client that sends nothing has none. With a policy that allows nothing they
 // end at the policy.
 func TestTraceEnds_LiveHasBothNodes(t *testing.T) {
+	world.Test(t, world.Tools)
 	tier.Full(t, "the gate follows packets between pods")
-	t.Parallel()
 	ns := namespace(t)
 	to, host := running(t, ns, "to", nodes[2]), hostPod(t, ns, "host", nodes[1])
 	web := nodePortService(t, ns, "to", echoPort)
@@ -181,7 +182,7 @@ func TestTraceEnds_LiveHasBothNodes(t *testing.T) {
 
 // TestTraceEnds_SaysWhatOVNDoesNotSee, and what cannot be asked: the command is wrong, and nothing is sent.
 func TestTraceEnds_SaysWhatOVNDoesNotSee(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	to := running(t, ns, "to", nodes[2])
 	hostPod(t, ns, "host", nodes[1])

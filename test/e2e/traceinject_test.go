@@ -19,6 +19,7 @@ import (
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/inject"
 	computed "github.com/ovn-offload/ovn-offload/pkg/trace"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -26,7 +27,7 @@ import (
 // that no program has. With a policy that drops them it counts none, and the answer has the policy. Without --yes or the right
 // nothing is sent. What was sent left an Event on the pods of both ends.
 func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	running(t, ns, "from", nodes[1])
 	far, near := running(t, ns, "far", nodes[2]), running(t, ns, "near", nodes[1])
@@ -83,8 +84,8 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 // TestTraceInject_ServicesPingsAndOutside: a service leads a SYN to its endpoint and to none where it has none, an echo request
 // arrives, and what is for an address outside leaves by an interface of the node.
 func TestTraceInject_ServicesPingsAndOutside(t *testing.T) {
+	world.Test(t, world.Tools)
 	tier.Full(t, "the gate sends to pods")
-	t.Parallel()
 	ns := namespace(t)
 	running(t, ns, "from", nodes[1])
 	far := running(t, ns, "far", nodes[2])

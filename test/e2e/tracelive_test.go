@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // TestTraceLive_AnswersAndDropsOnBothNodes: the trace of a connection between two nodes has the way there and the way back on
@@ -18,7 +19,7 @@ import (
 // back. All policies without a rule for them are named. Without policies they have the same way as the others. The next commands lead
 // from the computed path to the flows and to one of them, and from packets that are dropped to the page about them.
 func TestTraceLive_AnswersAndDropsOnBothNodes(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Tools)
 	ns := namespace(t)
 	web := running(t, ns, "web", nodes[2])
 	client, other := running(t, ns, "client", nodes[1]), running(t, ns, "other", nodes[1])

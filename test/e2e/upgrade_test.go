@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 var upgradeFrom = flag.String("upgrade-from", "", "checkout of an earlier version, with which the lab begins, for TestUpgrade")
@@ -38,6 +39,7 @@ type upgrade struct {
 // then node by node, and back by helm rollback. Connections go on, but for ovs-vswitchd with the userspace datapath, and a
 // policy holds all the time. Settings, subnets, addresses and chassis stay. Between the steps, new pods of all nodes run.
 func TestUpgrade_EarlierVersionToThisOneAndBack(t *testing.T) {
+	world.Test(t, world.Node, world.Disruptive)
 	if *upgradeFrom == "" {
 		t.Skip("run by make e2e-upgrade: it begins with an earlier version")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -117,7 +118,7 @@ func waitNames(t *testing.T, objects dynamic.ResourceInterface, want string) {
 // TestUserDefinedNetwork_LivesWhilePodsUseIt: from the object to a pod's address, and deletion that waits for the pod.
 // What the schema refuses never becomes a network.
 func TestUserDefinedNetwork_LivesWhilePodsUseIt(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks, world.Core)
 	ns := namespace(t)
 	networks, nads := objectsOf(t, ovnv1.UserDefinedNetworks(), ns), objectsOf(t, nadResource, ns)
 	if err := userDefined(t, ns, "wrong", "{topology: Layer2, layer2: {role: Secondary, subnets: [10.60.0.0/24], joinSubnets: [100.66.0.0/16]}}"); err == nil || !strings.Contains(err.Error(), "joinSubnets is only supported for primary networks") {
@@ -172,7 +173,7 @@ func TestUserDefinedNetwork_LivesWhilePodsUseIt(t *testing.T) {
 // TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning: the label cannot come later, and a second primary network is
 // not ready.
 func TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	const primary = "{topology: Layer3, layer3: {role: Primary, subnets: [{cidr: 10.62.0.0/16}]}}"
 	plain := namespace(t)
 	if err := userDefined(t, plain, "first", primary); err != nil {
@@ -197,7 +198,7 @@ func TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning(t *testing.T) {
 
 // TestClusterUserDefinedNetwork_FollowsItsNamespaces: a localnet in two namespaces, of which one ends.
 func TestClusterUserDefinedNetwork_FollowsItsNamespaces(t *testing.T) {
-	t.Parallel()
+	world.Test(t, world.Networks)
 	one, two := namespace(t), namespace(t)
 	labelNamespace(t, one, "cudn", `"`+one+`"`)
 	labelNamespace(t, two, "cudn", `"`+one+`"`)
@@ -223,6 +224,7 @@ func TestClusterUserDefinedNetwork_FollowsItsNamespaces(t *testing.T) {
 
 // TestUserDefinedNetworks_ManyLeaveNothing: many at once, created and deleted. The full tier has 300.
 func TestUserDefinedNetworks_ManyLeaveNothing(t *testing.T) {
+	world.Test(t, world.Networks, world.Strict)
 	count := tier.Pick(20, 300)
 	ns := namespace(t)
 	networks, nads := objectsOf(t, ovnv1.UserDefinedNetworks(), ns), objectsOf(t, nadResource, ns)

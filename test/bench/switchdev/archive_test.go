@@ -20,6 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 const archive = "../../../pkg/vf/testdata/swsim.txtar"
@@ -27,6 +28,7 @@ const archive = "../../../pkg/vf/testdata/swsim.txtar"
 // TestArchive_IsThatOfKernel: the archive with which pkg/vf is tested elsewhere is what the
 // kernel says, and an inventory of it is that of the real thing.
 func TestArchive_IsThatOfKernel(t *testing.T) {
+	tier.In(t, "nic")
 	node, _ := openNode(t)
 	for _, pci := range nics(t) {
 		nicSet(t, pci, "switchdev", "2")

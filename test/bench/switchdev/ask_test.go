@@ -65,6 +65,7 @@ func rulesToAsk(left, right string) map[string]asked {
 // TestAskDriver_HasItsTextForEachAction: a rule is offered once more as it is. The driver says what it says to the same words of
 // tc(8), which is the control, and TC has the same rules afterwards. A rule in hardware is not offered.
 func TestAskDriver_HasItsTextForEachAction(t *testing.T) {
+	tier.In(t, "nic")
 	p, _, _ := rulePods(t)
 	left, right := p.VFs[0].Representor.Name, p.VFs[1].Representor.Name
 	for _, words := range []string{"far0 type dummy", "gnv0 type geneve external dstport 6081"} {
@@ -119,6 +120,7 @@ func TestAskDriver_HasItsTextForEachAction(t *testing.T) {
 // has space again, the driver takes the rules of those flows, and of flows that are in hardware it is not asked. Meanwhile the pods'
 // traffic goes on, and TC has no rule more than before.
 func TestAskDriver_AboutFlowsOfOpenVSwitch(t *testing.T) {
+	tier.In(t, "nic")
 	tier.Full(t, "the other test asks a driver about each action")
 	write(t, failFlower, "1")
 	defer write(t, failFlower, "0")

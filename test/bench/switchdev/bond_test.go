@@ -32,6 +32,7 @@ func bondPorts() []string { return []string{"wan0", "wan1"} }
 // from legacy to switchdev mode with VFs, while an external host pings the node, and its end takes them back. The driver
 // makes new netdevs. The control, a policy that selects one of the ports, is refused.
 func TestUplink_BondChangesPortAfterPort(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "pkg/vf/setup and pkg/node/uplink have the same in memory")
 	ports := oneCard(t)
 	bonded(t, ports, "active-backup")
@@ -64,6 +65,7 @@ func TestUplink_BondChangesPortAfterPort(t *testing.T) {
 // accepted the first one again, and the policy is applied when the switch has accepted both. In the control the switch has
 // one of the ports in no aggregator: the other port is not touched.
 func TestUplink_BondWithLACPChangesPortAfterPort(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "pkg/vf/setup and pkg/node/uplink have the same in memory")
 	ports := oneCard(t)
 	bonded(t, ports, "802.3ad")

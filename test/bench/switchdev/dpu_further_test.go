@@ -15,6 +15,7 @@ import (
 // localnet with a VLAN, and what it sends there to VFs of another node is in the DPU's NIC. Rows are those of the
 // product's controller. A pod on another VLAN does not answer; without hw-offload the same traffic is in software.
 func TestDPU_NetworksAreInHardware(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "TestDPU_PodsFromADDToDEL and TestNetworks_VFTrafficIsInHardware show the parts")
 	c := newCluster(t, true)
 	c.outside()

@@ -21,6 +21,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // The host's own addresses in its pod subnet, and a service.
@@ -89,7 +90,10 @@ func (h *hostSide) carry(device string) {
 
 // TestDPU_HostReachesPodsByManagementPort: the host has an interface in its pod subnet on a VF, so that
 // the kubelet reaches the pods, and they the host.
-func TestDPU_HostReachesPodsByManagementPort(t *testing.T) { onHost(t, "TestInsideDPUManagement") }
+func TestDPU_HostReachesPodsByManagementPort(t *testing.T) {
+	tier.In(t, "bench")
+	onHost(t, "TestInsideDPUManagement")
+}
 
 func TestInsideDPUManagement(t *testing.T) {
 	b := newHandDPUBench(t)

@@ -20,6 +20,7 @@ import (
 // TestDPU_PolicyMakesVFsOfHost: on a host with a DPU, an OffloadPolicy makes the VFs on which pods then run, with traffic in
 // the DPU's NIC. Without the policy there are none, and while a pod has one the VFs stay.
 func TestDPU_PolicyMakesVFsOfHost(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "pkg/vf/setup has the same without packets")
 	onHost(t, "TestInsideDPUPolicy")
 }

@@ -16,6 +16,7 @@ import (
 // lands or an endpoint leaves. Rows are those of the product's controller; the agent's
 // parts on the DPU make the gateway bridge there and end connections.
 func TestDPU_ServicesAndPoliciesAreInHardware(t *testing.T) {
+	tier.In(t, "bench")
 	c := newCluster(t, true)
 	c.outside()
 	c.onHost("TestInsideDPUProduct")

@@ -22,7 +22,10 @@ import (
 )
 
 // TestDPU_PodsFromADDToDEL follows pods of a host with a DPU through their lives.
-func TestDPU_PodsFromADDToDEL(t *testing.T) { onHost(t, "TestInsideDPU") }
+func TestDPU_PodsFromADDToDEL(t *testing.T) {
+	tier.In(t, tier.Core, "bench")
+	onHost(t, "TestInsideDPU")
+}
 
 // onHost runs a test in a process of a host. The second node is its DPU; a
 // further namespace is the host, which has the VFs of the NIC. OVS, OVN, the CNI

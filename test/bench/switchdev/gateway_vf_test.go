@@ -26,6 +26,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/openflow"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // The node's addresses and those of the wire's other end, its router.
@@ -47,6 +48,7 @@ type gatewayHost struct {
 // outside in hardware. The control is the gateway bridge's own interface, before
 // and after, which has none there. A connection lives on through all of it.
 func TestGatewayVF_NodeTrafficIsInHardware(t *testing.T) {
+	tier.In(t, "bench")
 	h := newGatewayHost(t)
 	bridge, own := "br"+h.nic, pf(t, h.inventory(), h.pci).VFs[3]
 	was := h.state(own.Name)

@@ -11,11 +11,14 @@ import (
 	"github.com/Mellanox/rdmamap"
 	"github.com/jaypipes/ghw"
 	"github.com/k8snetworkplumbingwg/sriovnet"
+
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestLibraries_AgreeWithInventoryOfNIC asks sriovnet, rdmamap and ghw about each VF of the
 // simulated NICs.
 func TestLibraries_AgreeWithInventoryOfNIC(t *testing.T) {
+	tier.In(t, "nic")
 	node, _ := openNode(t)
 	t.Setenv("PCIDB_PATH", "../../../pkg/vf/testdata/pci.ids")
 	info, err := ghw.PCI(ghw.WithLogger(slog.New(slog.DiscardHandler)))

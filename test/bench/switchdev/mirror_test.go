@@ -11,6 +11,7 @@ import (
 // TestMirror_CopiesAreInHardware: a mirror of OVN to another VF of the NIC has what a pod sends and receives, copied by the NIC,
 // and the pod's stream goes on. Without the mirror nothing comes to the target.
 func TestMirror_CopiesAreInHardware(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "it shows what Open vSwitch does, not this project")
 	w := newWorld(t, true)
 	a, c := w.pods["a"], w.pods["c"]

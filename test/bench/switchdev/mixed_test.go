@@ -26,6 +26,7 @@ import (
 // a veth for eth0 and VFs of a network's resource, with a VF for eth0 and a veth on a network without a resource, and with a veth
 // alone. What VFs send is in hardware. What veths send is the control: it is in software, because they are no representors.
 func TestNetworks_VFAndVethInOnePod(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "TestNetworks_VFTrafficIsInHardware and TestVF_PodsReachEachOther show the parts")
 	c := newCluster(t, true)
 	c.outside()

@@ -192,6 +192,7 @@ func (p *product) onNetworks() []way {
 // TestNetworks_VFTrafficIsInHardware: of each topology, with the rows of the product. Pods on another VLAN of the same
 // physical network do not answer.
 func TestNetworks_VFTrafficIsInHardware(t *testing.T) {
+	tier.In(t, "bench")
 	p := newProductWith(t, true, kindsOfObjects(t))
 	ways := p.onNetworks()
 	for _, w := range ways[:tier.Pick(3, len(ways))] {
@@ -205,6 +206,7 @@ func TestNetworks_VFTrafficIsInHardware(t *testing.T) {
 
 // TestNetworks_DisabledOffloadIsInSoftware is the control: the same traffic without hw-offload.
 func TestNetworks_DisabledOffloadIsInSoftware(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "TestOffload_DisabledProductIsInSoftware shows the same on the default network")
 	p := newProductWith(t, false, kindsOfObjects(t))
 	for _, w := range p.onNetworks() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 func openNode(t *testing.T) (*vf.Node, *netdev.Devices) {
@@ -52,6 +53,7 @@ func pf(t *testing.T, inv vf.Inventory, pci string) vf.PF {
 
 // TestInventory_FollowsChangesOfNIC follows a NIC through what administrators do to it.
 func TestInventory_FollowsChangesOfNIC(t *testing.T) {
+	tier.In(t, tier.Core, "bench")
 	node, devices := openNode(t)
 	pci := nics(t)[0]
 	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
@@ -141,6 +143,7 @@ func vfio(t *testing.T, node *vf.Node, pci, function string) {
 
 // TestWatch_ReportsEachChangeOfNIC: each change of a NIC is an event for pkg/netdev, and so a new inventory.
 func TestWatch_ReportsEachChangeOfNIC(t *testing.T) {
+	tier.In(t, tier.Core, "bench")
 	node, _ := openNode(t)
 	pci := nics(t)[0]
 	nicSet(t, pci, "legacy", "0")
@@ -176,6 +179,7 @@ func TestWatch_ReportsEachChangeOfNIC(t *testing.T) {
 
 // TestEswitchMode_ChangesUnderTraffic: a busy switch can go back to legacy and on again under traffic.
 func TestEswitchMode_ChangesUnderTraffic(t *testing.T) {
+	tier.In(t, "nic")
 	pci := nics(t)[0]
 	node, _ := openNode(t)
 	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
@@ -224,6 +228,7 @@ func pod(t *testing.T, link, address string) string {
 
 // TestSimulatedNIC_FaultsComeAndGo: a fault that is asked for is there, and goes away again.
 func TestSimulatedNIC_FaultsComeAndGo(t *testing.T) {
+	tier.In(t, "nic")
 	const knobs = "/sys/kernel/debug/swsim/"
 	pci := nics(t)[0]
 	node, _ := openNode(t)

@@ -20,12 +20,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestManagementPort_NodeTrafficIsInHardware: a node without a DPU has its management port on a VF, and
 // its own traffic with pods in hardware. The control is the internal port of OVS,
 // whose traffic is not.
 func TestManagementPort_NodeTrafficIsInHardware(t *testing.T) {
+	tier.In(t, "bench")
 	n := newPodNode(t)
 	n.c.nb("lsp-add", "net", "k8s-node", "--", "lsp-set-addresses", "k8s-node", "0a:58:0a:f4:01:02 10.244.1.2")
 	vfs := pf(t, n.inventory(), n.pci).VFs

@@ -119,6 +119,7 @@ func kinds() [][3]string {
 // TestOffload_PodTrafficIsInHardware is the table of what runs in hardware. Of each stream nearly all
 // must be there for pkg/offload, and the representor must not have seen it.
 func TestOffload_PodTrafficIsInHardware(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "TestOffload_TrafficOfProduct shows the same with the product's rows")
 	w := newWorld(t, true)
 	t.Run("table", w.table)
@@ -187,6 +188,7 @@ func (w *world) policy(t *testing.T) {
 
 // TestOffload_DisabledIsInSoftware is the control: the same traffic without hw-offload.
 func TestOffload_DisabledIsInSoftware(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "TestOffload_DisabledProductIsInSoftware shows the same with the product's rows")
 	w := newWorld(t, false)
 	a, c := w.pods["a"], w.pods["c"]
@@ -202,6 +204,7 @@ func TestOffload_DisabledIsInSoftware(t *testing.T) {
 
 // TestOffload_RefusedRulesKeepTraffic: a NIC that takes no more flows costs speed, not traffic, and is reported.
 func TestOffload_RefusedRulesKeepTraffic(t *testing.T) {
+	tier.In(t, "bench")
 	const knob = "/sys/kernel/debug/swsim/fail_flower"
 	write(t, knob, "1")
 	defer write(t, knob, "0")

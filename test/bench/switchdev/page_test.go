@@ -94,6 +94,7 @@ func waysOf(t *testing.T, server *httptest.Server, ends string) map[scene.Place]
 // TestPage_AWayChangesItsBand: on the page's map the way between two pods on VFs is in the band of hardware. Offload is switched off
 // on the node, and at a later reading of the flows the same way is in the band of software, with the reason.
 func TestPage_AWayChangesItsBand(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "pkg/web has the same with flows of its own")
 	p := newProduct(t, true)
 	n := p.nodes[0]

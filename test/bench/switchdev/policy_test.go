@@ -29,6 +29,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // policyNode is an agent's part for OffloadPolicies on a real NIC and OVS.
@@ -182,6 +183,7 @@ func (n *policyNode) wantBare(t *testing.T) {
 // TestOffloadPolicy_BareNICOffloadsAndGoesBack: a bare NIC becomes an offloading one and bare again, with a restart of
 // OVS for each change. A VF in use is not removed.
 func TestOffloadPolicy_BareNICOffloadsAndGoesBack(t *testing.T) {
+	tier.In(t, tier.Core, "bench")
 	pci := nics(t)[0]
 	nicSet(t, pci, "legacy", "0")
 	run(t, "ethtool", "-K", uplinkOf(t, pci), "hw-tc-offload", "off")
@@ -227,6 +229,7 @@ func TestOffloadPolicy_BareNICOffloadsAndGoesBack(t *testing.T) {
 // TestOffloadPolicy_ChangesNumberOfVFs: the number of VFs changes by way of none, and a NIC
 // with an address keeps its mode.
 func TestOffloadPolicy_ChangesNumberOfVFs(t *testing.T) {
+	tier.In(t, "bench")
 	pci := nics(t)[1]
 	nicSet(t, pci, "switchdev", "2")
 	t.Cleanup(func() { nicSet(t, pci, "switchdev", "4") })
@@ -256,6 +259,7 @@ func TestOffloadPolicy_ChangesNumberOfVFs(t *testing.T) {
 // TestOffloadPolicy_OneOfTwoIsRemoved: one of two policies goes while OVS offloads for the other. Its
 // NIC goes back but for the link that has a rule, which goes back with the rule.
 func TestOffloadPolicy_OneOfTwoIsRemoved(t *testing.T) {
+	tier.In(t, "bench")
 	leaves, stays := nics(t)[0], nics(t)[1]
 	for _, pci := range []string{leaves, stays} {
 		nicSet(t, pci, "switchdev", "2")

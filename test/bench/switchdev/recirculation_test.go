@@ -13,6 +13,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // ovsHeader is struct ovs_header of linux/openvswitch.h, for a datapath that has no number yet.
@@ -24,6 +25,7 @@ func (ovsHeader) Serialize() []byte { return make([]byte, 4) }
 // TestRecirculationShared_OnceADatapathIsAskedTo: Open vSwitch asks its datapath to share recirculation ids with TC, and the
 // kernel of the bench can. The control is a datapath without the request.
 func TestRecirculationShared_OnceADatapathIsAskedTo(t *testing.T) {
+	tier.In(t, "nic")
 	open := func(path string) *netdev.NS {
 		ns, err := netdev.Open(path)
 		if err != nil {

@@ -29,6 +29,7 @@ func (n *ovsNode) source() *nodeflows.Source {
 // TestFlows_RulesOfHardwareFlowsAreKnown: ovs-vswitchd knows the OpenFlow rules of flows that are in the NIC and have had
 // packets; others say that they had none. TC has their UFID as the cookie of an action. The control is a flow that there never was.
 func TestFlows_RulesOfHardwareFlowsAreKnown(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "it shows what Open vSwitch does, not this project")
 	w := newWorld(t, true)
 	for _, to := range []string{"b", "c", "d"} {

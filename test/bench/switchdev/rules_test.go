@@ -11,11 +11,13 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestSimulatedNIC_CarriesOutRules: the NIC carries out what TC gives it, without software behind it,
 // counts it, and stops when it is taken away.
 func TestSimulatedNIC_CarriesOutRules(t *testing.T) {
+	tier.In(t, "nic")
 	p, a, _ := rulePods(t)
 	reaches := func() bool {
 		_, err := try(inside(a, "ping", "-c1", "-W1", "192.0.2.2")...)
@@ -56,6 +58,7 @@ func TestSimulatedNIC_CarriesOutRules(t *testing.T) {
 // TestSimulatedNIC_IsRemovedUnderTraffic: functions, VFs and the NIC can go at any time under traffic. The
 // kernel's own checks are what would find a mistake; benchvm fails by them.
 func TestSimulatedNIC_IsRemovedUnderTraffic(t *testing.T) {
+	tier.In(t, "nic")
 	p, a, b := rulePods(t)
 	pci := p.Name
 	left, right := p.VFs[0].Representor.Name, p.VFs[1].Representor.Name

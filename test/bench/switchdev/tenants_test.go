@@ -70,6 +70,7 @@ func (p *product) tenants() []way {
 // TestTenants_VFTrafficIsInHardware: of primary networks and of a NamespaceSubnet, with the rows of the product, in both
 // families. Pods of other networks do not answer.
 func TestTenants_VFTrafficIsInHardware(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "TestOffload_TrafficOfProduct shows the same on the default network")
 	p := newProductWith(t, true, kindsOfObjects(t))
 	for _, w := range p.tenants() {
@@ -95,6 +96,7 @@ func TestTenants_VFTrafficIsInHardware(t *testing.T) {
 
 // TestTenants_DisabledOffloadIsInSoftware is the control: the same traffic without hw-offload.
 func TestTenants_DisabledOffloadIsInSoftware(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "TestOffload_DisabledProductIsInSoftware shows the same on the default network")
 	p := newProductWith(t, false, kindsOfObjects(t))
 	for _, w := range p.tenants() {

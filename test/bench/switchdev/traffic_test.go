@@ -74,6 +74,7 @@ func (p *product) between() []way {
 // TestOffload_TrafficOfProduct is the table of what runs in hardware with the rows and flows of the
 // product itself: services, to and from outside, and pods under policies.
 func TestOffload_TrafficOfProduct(t *testing.T) {
+	tier.In(t, tier.Core, "bench")
 	p := newServed(t, true)
 	for _, w := range ofTier(p.ways()) {
 		t.Run(w.what, w.row)
@@ -104,6 +105,7 @@ func (p *product) underPolicy(t *testing.T, ways []way) {
 
 // TestOffload_DisabledProductIsInSoftware is the control: the same traffic without hw-offload.
 func TestOffload_DisabledProductIsInSoftware(t *testing.T) {
+	tier.In(t, tier.Core, "bench")
 	p := newServed(t, false)
 	for _, w := range ofTier(p.ways())[:tier.Pick(3, len(p.ways()))] {
 		t.Run(w.what, w.inSoftware)

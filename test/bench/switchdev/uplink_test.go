@@ -49,6 +49,7 @@ type uplinkHost struct {
 // pods in hardware, and its end takes the NIC back, while the external host pings the node. The control is the default,
 // which refuses. One driver makes a new netdev with each mode, the other one keeps it.
 func TestUplink_BareNICOffloadsAndGoesBack(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "it restarts OVS and changes the mode of the NIC several times, which takes minutes")
 	for _, anew := range []string{"1", "0"} {
 		t.Run("new_uplink="+anew, func(t *testing.T) {
@@ -92,6 +93,7 @@ func TestUplink_BareNICOffloadsAndGoesBack(t *testing.T) {
 // TestUplink_ComesBackWhenNodeIsCutOff: in switchdev mode this NIC passes no packets. The former mode is back, and the
 // change is not tried again.
 func TestUplink_ComesBackWhenNodeIsCutOff(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "pkg/node/uplink undoes such a change in a namespace")
 	write(t, moduleParameters+"dead_uplink", "1")
 	t.Cleanup(func() { write(t, moduleParameters+"dead_uplink", "0") })

@@ -49,6 +49,7 @@ func (n *podNode) state(device string) string {
 
 // TestVF_PodsReachEachOther: two pods on VFs and one on a veth reach each other. A detached VF has its former settings.
 func TestVF_PodsReachEachOther(t *testing.T) {
+	tier.In(t, tier.Core, "bench")
 	n := newPodNode(t)
 	devices := n.devices()
 	was := map[string]string{devices[0]: n.state(devices[0]), devices[1]: n.state(devices[1])}
@@ -101,6 +102,7 @@ func TestVF_PodsReachEachOther(t *testing.T) {
 
 // TestVF_ReturnsWhenNamespaceIsDeleted: the kernel returns the VF to the host before DEL does.
 func TestVF_ReturnsWhenNamespaceIsDeleted(t *testing.T) {
+	tier.In(t, tier.Core, "bench")
 	n := newPodNode(t)
 	device := n.devices()[0]
 	was := n.state(device)
@@ -115,6 +117,7 @@ func TestVF_ReturnsWhenNamespaceIsDeleted(t *testing.T) {
 // TestVF_IsAttachedAgainAfterDriverReload: the VF goes away under a pod, and the pod has its network
 // again when it is back.
 func TestVF_IsAttachedAgainAfterDriverReload(t *testing.T) {
+	tier.In(t, "bench")
 	n := newPodNode(t)
 	devices := n.devices()
 	a, b := n.pod(1, devices[0]), n.pod(2, devices[1])
@@ -141,6 +144,7 @@ func TestVF_IsAttachedAgainAfterDriverReload(t *testing.T) {
 // TestVF_TimeOfADDAndDEL measures ADD and DEL in turn, and compares nothing: it is for the
 // record.
 func TestVF_TimeOfADDAndDEL(t *testing.T) {
+	tier.In(t, "bench")
 	tier.Full(t, "it compares nothing")
 	n := newPodNode(t)
 	pods := []*vfPod{n.pod(1, ""), n.pod(2, n.devices()[0])}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
+	"github.com/ovn-offload/ovn-offload/test/tier"
+)
+
+const (
+	labStep  = "e2e"
+	labName  = "gate"
+	labDir   = "test/e2e"
+	labTests = "_output/bin/e2e.test"
+	labTime  = "60m"
+	// labAtOnce is how many tests of the lab run at once: more than two cores have room for lose packets.
+	labAtOnce = 3
+)
+
+// prepareLab brings the lab up and links the tests.
+func (g *gate) prepareLab(ctx context.Context) error {
+	if err := g.program(ctx, "go", "test", "-c", "-tags", "e2e", "-vet=off", "-o", labTests, "./"+labDir); err != nil {
+		return err
+	}
+	return g.program(ctx, g.cfg.lab, "up", "--name="+labName, "--workdir="+filepath.Join(g.cfg.root, "_output", labName), "--families=dual", "--set=networks.native=true")
+}
+
+// labDown removes the lab, also when the run was interrupted.
+func (g *gate) labDown() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if err := g.program(ctx, g.cfg.lab, "down", "--name="+labName, "--workdir="+filepath.Join(g.cfg.root, "_output", labName)); err != nil {
+		g.record.print("removing the lab: %v\n", err)
+	}
+}
+
+// testLab runs the tests of the areas in the lab that is up. Nothing of low priority runs beside those that run one by one.
+func (g *gate) testLab(ctx context.Context, areas []string) error {
+	g.beside.freeze()
+	g.record.mu.Lock()
+	g.record.onCont = g.beside.thaw
+	g.record.mu.Unlock()
+	defer g.beside.thaw()
+	return g.binary(ctx, labStep, labStep, labDir, g.labCommand("-areas="+strings.Join(areas, ","), fmt.Sprint("-test.parallel=", labAtOnce))...)
+}
+
+func (g *gate) labCommand(args ...string) []string {
+	return append([]string{filepath.Join(g.cfg.root, labTests), "-test.v=test2json", "-test.timeout=" + labTime, "-lab=" + labName, "-keep"}, args...)
+}
+
+// labCPU is the processor time of the lab so far.
+func labCPU() time.Duration {
+	used, err := machine.ProcessorTime(labName)
+	if err != nil {
+		return 0
+	}
+	return used
+}
+
+// againInLab runs one test three times.
+func (g *gate) againInLab(ctx context.Context, r result) error {
+	return g.binary(ctx, againStep(r), againStep(r), labDir, g.labCommand("-areas="+tier.All, "-test.run=^"+r.Test+"$", fmt.Sprint("-test.count=", timesAlone))...)
+}
