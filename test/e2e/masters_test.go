@@ -224,6 +224,7 @@ func (m *mastersTest) daemon(t *testing.T, app, container, node string, args ...
 		return "", fmt.Errorf("%d pods of %s on %s: %w", len(pods.Items), app, node, err)
 	}
 	kubectl, config := cluster.Kubectl()
+	world.Pace(t, pods.Items[0].Name, args...)
 	cmd := exec.Command(kubectl, append([]string{
 		"--kubeconfig", config, "exec", "-n", system, pods.Items[0].Name, "-c", container, "--", "ovn-daemon",
 	}, args...)...)

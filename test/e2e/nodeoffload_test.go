@@ -26,6 +26,7 @@ import (
 func kubectl(t *testing.T, input string, args ...string) (string, error) {
 	t.Helper()
 	program, config := cluster.Kubectl()
+	world.Pace(t, program, args...)
 	cmd := exec.Command(program, append([]string{"--kubeconfig=" + config}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()

@@ -50,6 +50,7 @@ func offloadAs(t *testing.T, config string, args ...string) (string, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	world.Pace(t, config, args...)
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+config)
 	out, err := cmd.CombinedOutput()

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
@@ -68,10 +69,20 @@ func (l Lab) RunInContainer(ctx context.Context, in Container, command []string,
 	return l.run(m.Command(ctx, machine.Enter(strings.TrimSpace(string(pid)), command...)...), out, errs)
 }
 
+// machines are those found before, by lab and name: looking for one reads the environment of all processes.
+var machines sync.Map
+
 func (l Lab) machine(name string) (*machine.Machine, error) {
+	key := l.Name + " " + name
+	if known, ok := machines.Load(key); ok && known.(*machine.Machine).Runs() {
+		return known.(*machine.Machine), nil
+	}
 	m, err := machine.Find(l.Name, name)
 	if err == nil && m == nil {
 		err = fmt.Errorf("%s does not run in lab %q", name, l.Name)
+	}
+	if err == nil {
+		machines.Store(key, m)
 	}
 	return m, err
 }

@@ -124,18 +124,31 @@ func All(lab string) ([]*Machine, error) {
 		if err != nil {
 			continue
 		}
-		environ, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
-		if err != nil {
-			continue // ended since
+		if m := initAt(pid); m != nil && (lab == "" || m.Lab == lab) {
+			machines = append(machines, m)
 		}
-		m := fromEnviron(string(environ))
-		if m == nil || (lab != "" && m.Lab != lab) || !isInit(entry.Name()) {
-			continue
-		}
-		m.PID = pid
-		machines = append(machines, m)
 	}
 	return machines, nil
+}
+
+// initAt is the machine whose init a process is; nil for other processes.
+func initAt(pid int) *Machine {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return nil // ended since
+	}
+	m := fromEnviron(string(environ))
+	if m == nil || !isInit(strconv.Itoa(pid)) {
+		return nil
+	}
+	m.PID = pid
+	return m
+}
+
+// Runs says whether the machine still runs. It reads one process, where Find reads all of them.
+func (m *Machine) Runs() bool {
+	now := initAt(m.PID)
+	return now != nil && *now == *m
 }
 
 // fromEnviron gives nil for a process that is no machine's init.
