@@ -35,7 +35,7 @@ test/e2e/s*_test.go services
 		"test/e2e/service_test.go":  {"services"},
 		"docs/testing.md":           nil,
 		"go.mod":                    all,
-		"pkg/new/unlisted.go":      all,
+		"pkg/new/unlisted.go":       all,
 		"go.modx":                   all,
 		"test/e2e/unlisted_test.go": all,
 	} {

@@ -13,7 +13,7 @@ import (
 
 const (
 	labStep  = "e2e"
-	labName  = "gate"
+	labName  = "e2e"
 	labDir   = "test/e2e"
 	labTests = "_output/bin/e2e.test"
 	labTime  = "60m"
