@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -140,7 +139,7 @@ func TestPodNetworks_InATemplate(t *testing.T) {
 		if _, err := cluster.client.AppsV1().ReplicaSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 30*time.Second, tc.name, func() (bool, string) {
+		eventually(t, podWithin, tc.name, func() (bool, string) {
 			events, err := cluster.client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + tc.name})
 			if err != nil {
 				return false, err.Error()
@@ -173,7 +172,7 @@ func tenantOf(t *testing.T, ns string) kubernetes.Interface {
 		t.Fatal(err)
 	}
 	client := as(t, "tenant", nil)
-	eventually(t, 10*time.Second, "the tenant's rights", func() (bool, string) {
+	eventually(t, soon, "the tenant's rights", func() (bool, string) {
 		_, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -186,9 +185,9 @@ func tenantOf(t *testing.T, ns string) kubernetes.Interface {
 func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 	world.Test(t, world.Access, world.Core, world.Strict)
 	node := nodes[1]
-	kubelet := as(t, "system:node:"+node, nil, "system:nodes")
-	agent := as(t, "system:serviceaccount:"+system+":ovnkube-node", map[string][]string{"authentication.kubernetes.io/node-name": {node}})
-	stray := as(t, "system:serviceaccount:"+system+":ovnkube-node", map[string][]string{"authentication.kubernetes.io/node-name": {nodes[2]}})
+	admin, kubelet := dry(t, cluster.config), asDry(t, "system:node:"+node, nil, "system:nodes")
+	agent := asDry(t, "system:serviceaccount:"+system+":ovnkube-node", map[string][]string{"authentication.kubernetes.io/node-name": {node}})
+	stray := asDry(t, "system:serviceaccount:"+system+":ovnkube-node", map[string][]string{"authentication.kubernetes.io/node-name": {nodes[2]}})
 	patch := func(client kubernetes.Interface, field, key string, value any, subresources ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{field: map[string]any{key: value}}})
@@ -204,10 +203,6 @@ func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 			return err
 		}
 	}
-	t.Cleanup(func() {
-		clean := `{"metadata":{"annotations":{"test":null,"k8s.ovn.org/gateway-mtu-support":null},"labels":{"test":null}}}`
-		cluster.client.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, []byte(clean), metav1.PatchOptions{})
-	})
 	key, label := contract.NodeChassisIDKey, "a kubelet may not change label "
 	annotation, ours := "only the network may write annotation "+contract.NodeChassisIDKey, annotateNode(agent, node, contract.HostCIDRsKey)
 	for _, r := range []refusal{
@@ -215,8 +210,8 @@ func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 		{"DPU's label by the status", patch(kubelet, "labels", contract.DPULabel, "", "status"), patch(kubelet, "labels", "test", "1", "status"), label + contract.DPULabel},
 		{"chassis", patch(kubelet, "annotations", key, "other"), patch(kubelet, "annotations", "test", "1"), annotation},
 		{"chassis by the status", patch(kubelet, "annotations", key, "other", "status"), patch(kubelet, "annotations", "test", "2", "status"), annotation},
-		{"chassis removed", patch(kubelet, "annotations", key, nil), patch(kubelet, "annotations", "test", nil), annotation},
-		{"chassis by an administrator", patch(cluster.client, "annotations", key, "other"), patch(cluster.client, "annotations", "k8s.ovn.org/gateway-mtu-support", "true"), annotation},
+		{"chassis removed", patch(kubelet, "annotations", key, nil), patch(kubelet, "annotations", "volumes.kubernetes.io/controller-managed-attach-detach", nil), annotation},
+		{"chassis by an administrator", patch(admin, "annotations", key, "other"), patch(admin, "annotations", "k8s.ovn.org/gateway-mtu-support", "true"), annotation},
 		{"chassis by another node's agent", patch(stray, "annotations", key, "other", "status"), ours, "denied request"}, // by two policies
 		{"an agent, a condition", rest(`{"status":{"conditions":[]}}`), ours, "not the spec, the status"},
 		{"an agent, a finalizer", rest(`{"metadata":{"finalizers":["a/b"]}}`), ours, "finalizers"},
@@ -229,10 +224,9 @@ func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 // TestNode_AKubeletJoins: with neither label nor annotation of the network, but as the
 // host of a DPU if it likes, on which no ordinary agent ever runs.
 func TestNode_AKubeletJoins(t *testing.T) {
-	world.Test(t, world.Access, world.Disruptive)
+	world.Test(t, world.Access)
 	const name = "paper-joins"
-	kubelet := as(t, "system:node:"+name, nil, "system:nodes")
-	t.Cleanup(func() { cluster.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	kubelet := asDry(t, "system:node:"+name, nil, "system:nodes") // tests beside this one count Nodes
 	join := func(labels, annotations map[string]string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}

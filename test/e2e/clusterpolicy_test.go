@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,13 +84,13 @@ func applyClusterPolicy(t *testing.T, client dynamic.Interface, kind, text strin
 	t.Helper()
 	made := object(text)
 	resource := client.Resource(policy.AdminKinds()[kind])
-	eventually(t, time.Minute, "the API server knows the kind", func() (bool, string) {
+	eventually(t, podWithin, "the API server knows the kind", func() (bool, string) {
 		_, err := resource.Create(t.Context(), made, metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
 	})
 	t.Cleanup(func() { _ = resource.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{}) })
 	// The controller looks for kinds that it did not find, half a minute apart at most.
-	eventually(t, time.Minute, "the policy is in force", func() (bool, string) {
+	eventually(t, podWithin, "the policy is in force", func() (bool, string) {
 		got, err := resource.Get(t.Context(), made.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -109,7 +108,8 @@ func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 	client := clusterPolicies(t)
 	ns := namespace(t)
 	labelNamespace(t, ns, "team", `"tested"`)
-	server, from := running(t, ns, "server", nodes[1]), running(t, ns, "from", nodes[2])
+	pods := allRunning(t, podObject(ns, "server", nodes[1]), podObject(ns, "from", nodes[2]))
+	server, from := pods[0], pods[1]
 	targets := echoTargets(t, server)
 	becomes(t, from, true, targets...)
 

@@ -20,26 +20,26 @@ import (
 func TestPod_ReachesEveryPod(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
-	var pods []*corev1.Pod
+	var objects []*corev1.Pod
 	for n, node := range nodes {
 		for i := range tier.Pick([]int{1, 2, 0}[n], 2) {
-			pods = append(pods, running(t, ns, fmt.Sprintf("%s-%d", node, i), node))
+			objects = append(objects, podObject(ns, fmt.Sprintf("%s-%d", node, i), node))
 		}
 	}
-	mtu := podMTU(t, pods[0])
+	pods := allRunning(t, objects...)
+	mtu, each := podMTU(t, pods[0]), map[string]func(*testing.T){}
 	for _, from := range pods {
-		for _, to := range pods {
-			if from == to {
-				continue
-			}
-			t.Run(from.Name+"/"+to.Name, func(t *testing.T) {
-				t.Parallel()
+		each[from.Name] = func(t *testing.T) {
+			for _, to := range pods {
 				for _, addr := range addresses(t, to) {
-					reach(t, from, to, addr, mtu)
+					if from != to {
+						reach(t, from, to, addr, mtu)
+					}
 				}
-			})
+			}
 		}
 	}
+	atOnce(t, each)
 	if got, want := len(addresses(t, pods[0])), len(sixes()); got != want {
 		t.Errorf("a pod has %d addresses, want %d", got, want)
 	}
@@ -60,9 +60,7 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 	if out := mustInPod(t, from, "ping", "-c1", "-w5", "-M", "do", "-s", size, addr.String()); !strings.Contains(out, ttl) {
 		t.Errorf("ping from %s to %s: want %s in %s", from.Name, addr, ttl, out)
 	}
-	if out, err := inPod(from.Namespace, from.Name, "ping", "-c1", "-W1", "-M", "do", "-s", fmt.Sprint(mtu-headers+1), addr.String()); err == nil {
-		t.Errorf("a packet larger than the MTU of %d passed: %s", mtu, out)
-	}
+	pingsFail(t, from, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), addr.String()}, []string{"-M", "do", "-s", size, addr.String()})
 	target := netip.AddrPortFrom(addr, echoPort).String()
 	for _, network := range []string{"tcp", "udp"} {
 		seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, target, "1000"))
@@ -79,16 +77,15 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
-	from, to := running(t, ns, "from", nodes[1]), running(t, ns, "to", nodes[2])
-	addr := addresses(t, to)[0]
-	if out, err := inPod(ns, from.Name, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort+1).String()); err == nil {
-		t.Errorf("a port on which nothing listens answered: %s", out)
+	pods := allRunning(t, podObject(ns, "from", nodes[1]), podObject(ns, "to", nodes[2]))
+	from, addr := pods[0], addresses(t, pods[1])[0]
+	dial := func(port uint16) attempt {
+		return podTries(from, "probe", "dial", "tcp", netip.AddrPortFrom(addr, port).String())
 	}
+	failsBeside(t, "a port on which nothing listens answers", dial(echoPort+1), dial(echoPort))
 	unused := netip.MustParsePrefix(addr.String() + "/24").Masked().Addr().As4()
 	unused[3] = 254
-	if out, err := inPod(ns, from.Name, "ping", "-c1", "-W1", netip.AddrFrom4(unused).String()); err == nil {
-		t.Errorf("an address that no pod has answered: %s", out)
-	}
+	pingsFail(t, from, []string{netip.AddrFrom4(unused).String()}, []string{addr.String()})
 }
 
 // TestNode_ReachesItsPods: through the management port, whose address is the
@@ -96,8 +93,8 @@ func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
 func TestNode_ReachesItsPods(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
-	for _, node := range nodes {
-		pod := running(t, ns, node, node)
+	for _, pod := range onEachNode(t, ns) {
+		node := pod.Spec.NodeName
 		for _, addr := range addresses(t, pod) {
 			mustOnNode(t, node, "ping", "-c1", "-w10", addr.String())
 			seen := mustOnNode(t, node, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort).String())
@@ -110,25 +107,58 @@ func TestNode_ReachesItsPods(t *testing.T) {
 }
 
 // TestPod_FirstConnectionSucceeds: a pod's very first connection succeeds, 51 times in the full tier. The pod tries
-// once, as its first act, and never again. One pod starts on each node at a time.
+// once, as its first act, and never again. One pod starts on each node at a time. In the gate other tests run beside,
+// whose pods cost packets between nodes (docs/limits.md): twelve pods of which one lost its connection are made again.
 func TestPod_FirstConnectionSucceeds(t *testing.T) {
-	world.Test(t, world.Node, world.Core, world.Disruptive)
+	world.Test(t, world.Node, world.Core, tier.Pick(world.Beside, world.Disruptive))
 	ns := namespace(t)
-	server := running(t, ns, "server", nodes[2])
-	target := netip.AddrPortFrom(addresses(t, server)[0], echoPort).String()
-	for round := range tier.Pick(4, 17) {
-		for i, node := range nodes {
-			create(t, podObject(ns, fmt.Sprintf("first-%d-%d", round, i), node, "probe", "dial", "tcp", target))
+	target := podPort(t, running(t, ns, "server", nodes[2])).String()
+	var lost []string
+	for set := range tier.Pick(3, 1) {
+		lost = nil
+		for round := range tier.Pick(4, 17) {
+			lost = append(lost, firstConnections(t, ns, fmt.Sprintf("first-%d-%d", set, round), target)...)
 		}
-		for i, node := range nodes {
-			pod := waitPod(t, ns, fmt.Sprintf("first-%d-%d", round, i), "ended", func(pod *corev1.Pod) bool {
-				return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-			})
-			if pod.Status.Phase != corev1.PodSucceeded {
-				t.Errorf("%s on %s: its first connection was lost", pod.Name, node)
-			}
+		if len(lost) != 1 {
+			break
+		}
+		t.Logf("once more, for one connection was lost: %s", lost)
+	}
+	if len(lost) > 0 {
+		t.Errorf("first connections were lost: %s", lost)
+	}
+}
+
+// firstConnections lists those of a pod on each node that are lost.
+func firstConnections(t *testing.T, ns, name, target string) (lost []string) {
+	t.Helper()
+	for i, node := range nodes {
+		create(t, podObject(ns, fmt.Sprint(name, "-", i), node, "probe", "dial", "tcp", target))
+	}
+	for i, node := range nodes {
+		if pod := waitEnded(t, ns, fmt.Sprint(name, "-", i)); pod.Status.Phase != corev1.PodSucceeded {
+			lost = append(lost, pod.Name+" on "+node)
 		}
 	}
+	return lost
+}
+
+// waitEnded waits until the process of a pod has ended.
+func waitEnded(t *testing.T, ns, name string) *corev1.Pod {
+	t.Helper()
+	return waitPod(t, ns, name, "ended", func(pod *corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	})
+}
+
+// onEachNode makes a pod on each node, with the node's name.
+func onEachNode(t *testing.T, ns string) []*corev1.Pod {
+	t.Helper()
+	var objects []*corev1.Pod
+	for _, node := range nodes {
+		objects = append(objects, podObject(ns, node, node))
+	}
+	return allRunning(t, objects...)
 }
 
 func podMTU(t *testing.T, pod *corev1.Pod) int {

@@ -7,7 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,17 +37,17 @@ import (
 // the agent of a host. Each refusal has its control, the same write where it is
 // due.
 func TestDPU_WritesForItsHostOnly(t *testing.T) {
-	world.Test(t, world.Access, world.Core, world.Disruptive, world.Strict)
+	world.Test(t, world.Access, world.Core, world.Strict)
 	ns := namespace(t)
 	applyDPURights(t)
 	host, other := nodes[1], nodes[2]
 	mine, theirs := podObject(ns, "mine", host), podObject(ns, "theirs", other)
 	create(t, mine)
 	create(t, theirs)
-	dpu := as(t, "system:serviceaccount:ovn-dpu:"+host, nil, "system:serviceaccounts:ovn-dpu")
+	dpu := asDry(t, "system:serviceaccount:ovn-dpu:"+host, nil, "system:serviceaccounts:ovn-dpu")
 	agent := "system:serviceaccount:" + system + ":ovnkube-node-dpu-host"
-	hostAgent := as(t, agent, map[string][]string{"authentication.kubernetes.io/node-name": {host}})
-	stray := as(t, agent, nil) // a token without a node
+	hostAgent := asDry(t, agent, map[string][]string{"authentication.kubernetes.io/node-name": {host}})
+	stray := asDry(t, agent, nil) // a token without a node
 	for _, tc := range []struct {
 		name string
 		may  bool
@@ -93,10 +96,45 @@ func TestDPU_WritesForItsHostOnly(t *testing.T) {
 // as is a client with the rights of another user.
 func as(t *testing.T, user string, extra map[string][]string, groups ...string) kubernetes.Interface {
 	t.Helper()
+	return clientOf(t, impersonating(user, extra, groups...))
+}
+
+// asDry is such a client whose writes the API server checks and does not do: tests beside this one see none of them.
+func asDry(t *testing.T, user string, extra map[string][]string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	return dry(t, impersonating(user, extra, groups...))
+}
+
+func impersonating(user string, extra map[string][]string, groups ...string) *rest.Config {
 	cfg := rest.CopyConfig(cluster.config)
 	cfg.Impersonate = rest.ImpersonationConfig{
 		UserName: user, Extra: extra, Groups: append(groups, "system:serviceaccounts", "system:authenticated"),
 	}
+	return cfg
+}
+
+// dry is a client whose writes are dry runs.
+func dry(t *testing.T, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRuns{next} })
+	return clientOf(t, cfg)
+}
+
+type dryRuns struct{ http.RoundTripper }
+
+func (d dryRuns) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet {
+		request = request.Clone(request.Context())
+		query := request.URL.Query()
+		query.Set("dryRun", metav1.DryRunAll)
+		request.URL.RawQuery = query.Encode()
+	}
+	return d.RoundTripper.RoundTrip(request)
+}
+
+func clientOf(t *testing.T, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +165,7 @@ func annotateNode(client kubernetes.Interface, name, key string) func(context.Co
 	}
 }
 
-// labelNode leaves the label as it was when it may write it.
+// labelNode writes a label, and then takes its value.
 func labelNode(client kubernetes.Interface, name, key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, value := range []string{"test", ""} {
@@ -143,7 +181,7 @@ func labelNode(client kubernetes.Interface, name, key string) func(context.Conte
 	}
 }
 
-// changeOffload changes what the node's agent writes over in good time.
+// changeOffload writes a changed report of a node.
 func changeOffload(client kubernetes.Interface, name string, change func(*v1alpha1.NodeOffloadStatus)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		path := "/apis/" + v1alpha1.Version + "/nodeoffloads/" + name
@@ -172,19 +210,49 @@ func patchPod(client kubernetes.Interface, ns, name, patch string) func(context.
 	}
 }
 
-// makeLease makes and, if that was allowed, removes it.
 func makeLease(client kubernetes.Interface, name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name}}
-		if _, err := client.CoordinationV1().Leases(system).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-		return cluster.client.CoordinationV1().Leases(system).Delete(ctx, name, metav1.DeleteOptions{})
+		_, err := client.CoordinationV1().Leases(system).Create(ctx, lease, metav1.CreateOptions{})
+		return err
 	}
 }
 
-// applyDPURights makes what the chart has for hosts with a DPU, without workloads, until the test ends.
+// dpuRights are what the chart has for hosts with a DPU, which tests beside each other share.
+var dpuRights struct {
+	sync.Mutex
+	users int
+	made  []madeObject
+}
+
+type madeObject struct {
+	in   dynamic.ResourceInterface
+	name string
+}
+
+// applyDPURights makes what the chart has for hosts with a DPU, without workloads, until the last test with these rights ends.
 func applyDPURights(t *testing.T) {
+	t.Helper()
+	dpuRights.Lock()
+	defer dpuRights.Unlock()
+	dpuRights.users++
+	t.Cleanup(func() {
+		dpuRights.Lock()
+		defer dpuRights.Unlock()
+		if dpuRights.users--; dpuRights.users > 0 {
+			return
+		}
+		for _, object := range slices.Backward(dpuRights.made) {
+			removeObject(t, object.in, object.name)
+		}
+		dpuRights.made = nil
+	})
+	if dpuRights.users == 1 {
+		makeDPURights(t)
+	}
+}
+
+func makeDPURights(t *testing.T) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(cluster.config)
 	if err != nil {
@@ -217,7 +285,7 @@ func applyDPURights(t *testing.T) {
 			if _, err := in.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
 			}
-			t.Cleanup(func() { removeObject(t, in, object.GetName()) })
+			dpuRights.made = append(dpuRights.made, madeObject{in, object.GetName()})
 		}
 	}
 }
@@ -226,7 +294,7 @@ func applyDPURights(t *testing.T) {
 func removeObject(t *testing.T, in dynamic.ResourceInterface, name string) {
 	t.Helper()
 	_ = in.Delete(context.Background(), name, metav1.DeleteOptions{})
-	eventually(t, soon, name+" is gone", func() (bool, string) {
+	eventually(t, podWithin, name+" is gone", func() (bool, string) {
 		_, err := in.Get(context.Background(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})

@@ -75,7 +75,7 @@ func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []s
 	// Open vSwitch has taken the attacker's MAC for that of the other end of the tunnel, and would send packets there for minutes.
 	t.Cleanup(func() { mustOnNode(t, nodes[2], "ovs-appctl", "tnl/neigh/flush") })
 	before := refusedPackets(t, victim)
-	eventually(t, 20*time.Second, "without the rules a forged packet arrives "+how, func() (bool, string) {
+	eventually(t, soon, "without the rules a forged packet arrives "+how, func() (bool, string) {
 		mustInPod(t, attacker, send...)
 		return refusedPackets(t, victim) > before, ""
 	})
@@ -86,7 +86,7 @@ func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []s
 	}
 	// Packets by the attacker's own tunnel are behind them.
 	own := 0
-	eventually(t, 10*time.Second, "a packet of the attacker's own arrives", func() (bool, string) {
+	eventually(t, soon, "a packet of the attacker's own arrives", func() (bool, string) {
 		own++
 		mustInPod(t, attacker, "probe", "send", "00", netip.AddrPortFrom(addresses(t, victim)[0], closedPort).String())
 		return refusedPackets(t, victim) > before, ""
@@ -114,7 +114,7 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 			out, err := inPod(ns, pod.Name, "probe", "dial", "udp", netip.AddrPortFrom(host, genevePort).String())
 			return err == nil, out
 		}
-		eventually(t, 10*time.Second, "a host that is no node gets Geneve", ask)
+		eventually(t, soon, "a host that is no node gets Geneve", ask)
 		fragments, masquerade, name := "ip[6:2] & 0x1fff != 0", "169.254.0.2", "local-4"
 		if node.Is6() {
 			fragments, masquerade, name = "ip6[6] == 44", "fd69::2", "local-6"
@@ -139,22 +139,21 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 		for _, way := range tier.Pick(ways[1:], ways) {
 			came := way.came
 			allowed := allowGeneve(t, ns)
-			if !came() {
-				t.Errorf("without the rules no Geneve came to %s %s, this shows nothing", node, way.name)
-			}
+			eventually(t, soon, fmt.Sprintf("without the rules Geneve comes to %s %s", node, way.name), func() (bool, string) { return came(), "" })
 			allowed()
 			if came() {
 				t.Errorf("with the rules Geneve came to %s %s", node, way.name)
 			}
 		}
 		// These flows are the gateway bridge's; another port shows that fragments come.
-		for port, want := range map[uint16]bool{genevePort: false, closedPort: true} {
-			filter := fmt.Sprintf("%s and dst host %s", fragments, node)
-			if got := captured(t, filter, send(3000, netip.AddrPortFrom(node, port))); got != want {
-				t.Errorf("fragments to %s port %d came: %t, want %t", node, port, got, want)
-			}
+		come := func(port uint16) bool {
+			return captured(t, fmt.Sprintf("%s and dst host %s", fragments, node), send(3000, netip.AddrPortFrom(node, port)))
 		}
-		eventually(t, 10*time.Second, "a host that is no node gets Geneve still", ask)
+		eventually(t, soon, fmt.Sprintf("fragments to %s port %d come", node, closedPort), func() (bool, string) { return come(closedPort), "" })
+		if come(genevePort) {
+			t.Errorf("fragments to %s port %d come", node, genevePort)
+		}
+		eventually(t, soon, "a host that is no node gets Geneve still", ask)
 	}
 }
 
@@ -207,12 +206,13 @@ func unprivileged(t *testing.T, ns, name, node string) *corev1.Pod {
 // the node and the node itself take no route from it, as the pod does whose sysctl is
 // set back to the kernel's default.
 func TestRouterAdvertisement_PodAndNodeTakeNone(t *testing.T) {
-	world.Test(t, world.Node, world.Disruptive, world.Strict)
+	world.Test(t, world.Node, world.Strict)
 	if !slices.Contains(sixes(), true) {
 		t.Skip("a lab without IPv6")
 	}
 	ns, node := namespace(t), nodes[1]
-	rogue, pod, open := running(t, ns, "rogue", node), running(t, ns, "pod", node), running(t, ns, "open", node)
+	pods := allRunning(t, podObject(ns, "rogue", node), podObject(ns, "pod", node), podObject(ns, "open", node))
+	rogue, pod, open := pods[0], pods[1], pods[2]
 	own := addresses(t, open)[0].String()
 	const script = `for ns in $(ip netns list | cut -d' ' -f1); do ip -n $ns addr show dev eth0 2>/dev/null | grep -q "inet6* $1/" && ip netns exec $ns sysctl -qw net.ipv6.conf.eth0.accept_ra=1 && echo opened; done`
 	if out, err := onNode(node, "sh", "-c", script, "sh", own); !strings.Contains(out, "opened") {
@@ -221,7 +221,7 @@ func TestRouterAdvertisement_PodAndNodeTakeNone(t *testing.T) {
 	learned := func(pod *corev1.Pod) string {
 		return mustInPod(t, pod, "sh", "-c", "ip -6 route show default | grep 'proto ra' || true")
 	}
-	eventually(t, 20*time.Second, "the pod that listens to routers has a route", func() (bool, string) {
+	eventually(t, soon, "the pod that listens to routers has a route", func() (bool, string) {
 		mustInPod(t, rogue, "probe", "advertise", "eth0")
 		return learned(open) != "", ""
 	})

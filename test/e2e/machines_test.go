@@ -51,12 +51,11 @@ func comesFrom(t *testing.T, from *corev1.Pod, to, name string) {
 func TestVirtualMachine_MovesWithItsAddress(t *testing.T) {
 	world.Test(t, world.Primary)
 	layer2, localnet := `"topology": "layer2"`, `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 79`
+	each := map[string]func(*testing.T){}
 	for _, topology := range tier.Pick([]string{layer2}, []string{layer2, localnet}) {
-		t.Run(strings.Split(topology, `"`)[3], func(t *testing.T) {
-			t.Parallel()
-			moves(t, topology)
-		})
+		each[strings.Split(topology, `"`)[3]] = func(t *testing.T) { moves(t, topology) }
 	}
+	atOnce(t, each)
 }
 
 // moves has a virtual machine move on a network of a topology.

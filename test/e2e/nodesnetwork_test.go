@@ -54,7 +54,7 @@ func TestNetworks_LocalnetOnTheNodesNetwork(t *testing.T) {
 				t.Errorf("pod %s of %s does not reach %s: %s", pod.Name, pod.Spec.NodeName, machine, out)
 			}
 		}
-		silentOn(t, other, "net1", to)
+		silentOn(t, other, "net1", to, "eth0", podPort(t, plain).Addr().String())
 	}
 	mustInPod(t, a, "probe", "dial", "tcp", netip.AddrPortFrom(external, outsidePort).String(), "300000")
 }

@@ -85,8 +85,8 @@ func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
 	ns := namespace(t)
 	serveOutside(t)
-	for _, node := range nodes {
-		pod := running(t, ns, node, node)
+	for _, pod := range onEachNode(t, ns) {
+		node := pod.Spec.NodeName
 		own := machineAddresses(t, node)
 		for _, target := range machineAddresses(t, outside) {
 			if !ofFamily(addresses(t, pod), target).IsValid() {
@@ -105,9 +105,7 @@ func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
 			}
 			mustInPod(t, pod, "probe", "dial", "tcp", open, "300000")
 			closed := netip.AddrPortFrom(target, outsidePort+1).String()
-			if out, err := inPod(ns, pod.Name, "probe", "dial", "tcp", closed); err == nil {
-				t.Errorf("a port outside on which nothing listens answered: %s", out)
-			}
+			failsBeside(t, "a port outside on which nothing listens answers", podTries(pod, "probe", "dial", "tcp", closed), podTries(pod, "probe", "dial", "tcp", open))
 		}
 	}
 }
@@ -123,16 +121,20 @@ func TestNode_ReusesSourcePortOfPod(t *testing.T) {
 	for i, target := range machineAddresses(t, outside) {
 		to := netip.AddrPortFrom(target, outsidePort).String()
 		for _, network := range []string{"tcp", "udp"} {
-			port := fmt.Sprint(29100 + i) // no port that the kernel chooses
-			ask := []string{"probe", "from", port, network, to}
-			mustInPod(t, pod, ask...)
-			remembered := func(entry string) bool {
-				return strings.Contains(entry, "src="+ofFamily(own, target).String()+",") && strings.Contains(entry, "sport="+port) && strings.Contains(entry, "mark=1")
-			}
-			entries := mustOnNode(t, nodes[1], "ovs-appctl", "dpctl/dump-conntrack", "zone=64000")
-			if !slices.ContainsFunc(strings.Split(entries, "\n"), remembered) {
-				t.Fatalf("the router's connection from port %s is not remembered, this shows nothing:\n%s", port, entries)
-			}
+			port := 29100 + 50*i // no port that the kernel chooses
+			var ask []string
+			eventually(t, soon, "the router remembers a connection of the pod, without which this shows nothing", func() (bool, string) {
+				port++ // a port that was in use cannot begin again at once
+				ask = []string{"probe", "from", fmt.Sprint(port), network, to}
+				if out, err := inPod(ns, pod.Name, ask...); err != nil {
+					return false, fmt.Sprint(out, err)
+				}
+				remembered := func(entry string) bool {
+					return strings.Contains(entry, "src="+ofFamily(own, target).String()+",") && strings.Contains(entry, fmt.Sprint("sport=", port)) && strings.Contains(entry, "mark=1")
+				}
+				entries := mustOnNode(t, nodes[1], "ovs-appctl", "dpctl/dump-conntrack", "zone=64000")
+				return slices.ContainsFunc(strings.Split(entries, "\n"), remembered), entries
+			})
 			if out, err := onNode(nodes[1], ask...); err != nil {
 				t.Errorf("%s from a port that a pod had is not answered: %v %s", network, err, out)
 			}
@@ -155,10 +157,7 @@ func TestPod_IsNotReachedFromOutside(t *testing.T) {
 		route := []string{netip.PrefixFrom(addr, addr.BitLen()).String(), "via", hop.String()}
 		mustOnNode(t, outside, append([]string{"ip", "route", "add"}, route...)...)
 		t.Cleanup(func() { onNode(outside, append([]string{"ip", "route", "del"}, route...)...) })
-		mustOnNode(t, outside, "ping", "-c1", "-w5", hop.String())
-		if out, err := onNode(outside, "ping", "-c1", "-W1", addr.String()); err == nil {
-			t.Errorf("the outside reached a pod: %s", out)
-		}
+		failsBeside(t, "the outside reaches a pod", nodeTries(outside, pings([]string{addr.String()})...), nodeTries(outside, pings([]string{hop.String()})...))
 		mustOnNode(t, nodes[1], "ping", "-c1", "-w5", addr.String())
 	}
 }
@@ -213,7 +212,7 @@ func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 		ask := func(target netip.Addr, seconds string) (string, error) {
 			return inPod(ns, pod.Name, "probe", "dial", "tcp", netip.AddrPortFrom(target, hostPort(host)).String(), "0", seconds)
 		}
-		eventually(t, 10*time.Second, "the node is reached at its own address", func() (bool, string) {
+		eventually(t, soon, "the node is reached at its own address", func() (bool, string) {
 			out, err := ask(addr, "1")
 			return err == nil, out
 		})
@@ -227,12 +226,8 @@ func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 			t.Errorf("without the policy %s is not reached, this shows nothing: %v: %s", masquerade, err, out)
 		}
 		remove()
-		if out, err := ask(netip.MustParseAddr(masquerade), "1"); err == nil {
-			t.Errorf("a pod reaches its node at %s: %s", masquerade, out)
-		}
-		if out, err := ask(addr, longPatience); err != nil {
-			t.Errorf("the node is not reached at its own address any more: %v: %s", err, out)
-		}
+		failsBeside(t, "a pod reaches its node at "+masquerade, func() (string, error) { return ask(netip.MustParseAddr(masquerade), "1") },
+			func() (string, error) { return ask(addr, "1") })
 	}
 }
 
@@ -245,15 +240,37 @@ func hostPod(t *testing.T, ns, name, node string) *corev1.Pod {
 	return hostPodAt(t, podObject(ns, name, node), outsidePort+hostPorts.Add(1))
 }
 
+// hostPods are a hostPod of each node, by the nodes' names.
+func hostPods(t *testing.T, ns string) map[string]*corev1.Pod {
+	t.Helper()
+	var objects []*corev1.Pod
+	for _, node := range nodes {
+		objects = append(objects, onHostNetwork(podObject(ns, "host-"+node, node), outsidePort+hostPorts.Add(1)))
+	}
+	pods := map[string]*corev1.Pod{}
+	for _, pod := range allStarted(t, objects...) {
+		pods[pod.Spec.NodeName] = awaitHostPod(t, pod)
+	}
+	return pods
+}
+
 // hostPodAt makes a pod serve at a port of its node.
 func hostPodAt(t *testing.T, object *corev1.Pod, port int32) *corev1.Pod {
 	t.Helper()
+	return awaitHostPod(t, streaming(t, onHostNetwork(object, port)))
+}
+
+func onHostNetwork(object *corev1.Pod, port int32) *corev1.Pod {
 	container := &object.Spec.Containers[0]
 	container.Command = []string{"probe", "serve", fmt.Sprint(port)}
 	container.Ports = []corev1.ContainerPort{{ContainerPort: port}}
 	object.Spec.HostNetwork = true
-	pod := streaming(t, object)
-	mustInPod(t, pod, "probe", "await", fmt.Sprint("127.0.0.1:", port))
+	return object
+}
+
+func awaitHostPod(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	mustInPod(t, pod, "probe", "await", fmt.Sprint("127.0.0.1:", hostPort(pod)))
 	return pod
 }
 
@@ -320,7 +337,8 @@ func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 		return mustOnNode(t, nodes[1], "ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", "breth0")
 	}
 	before := len(strings.Split(table(), "\n"))
-	flows := []*flow{startFlow(t, ns, pod.Name, "udp", target), startFlow(t, ns, host.Name, "tcp", target)}
+	flows := map[string]*flow{"the pod": startFlow(t, ns, pod.Name, "udp", target), "the host": startFlow(t, ns, host.Name, "tcp", target)}
+	witness := withinPod(t, pod)
 	for _, spoil := range [][]string{
 		{"ovs-ofctl", "-O", "OpenFlow14", "del-flows", "breth0"},
 		{"ovs-ofctl", "-O", "OpenFlow14", "--strict", "del-flows", "breth0", "table=1,priority=100,ct_mark=1"},
@@ -335,11 +353,9 @@ func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 	restart(t, "agent@"+nodes[1])
 	restart(t, "ovn-controller@"+nodes[1])
 	for _, flow := range flows {
-		flow.wantAnswer(t, 40*time.Second)
-		if gap := flow.stop(); gap > 10*time.Second {
-			t.Errorf("no answer for %s", gap)
-		}
+		flow.wantAnswer(t, soon)
 	}
+	wantShortSilences(t, "flows were deleted", flows, witness, 10*time.Second)
 }
 
 // TestGateway_StreamSurvivesRestartOfSwitch: a UDP stream to the outside goes on when
@@ -366,21 +382,22 @@ func TestNode_AddedAddressIsReached(t *testing.T) {
 	own := machineAddresses(t, nodes[1])[0].As4()
 	own[2] = 77
 	extra := netip.AddrFrom4(own).String()
-	reached := func() bool {
-		_, err := inPod(ns, pod.Name, "ping", "-c1", "-W1", extra)
-		return err == nil
+	ping := func(to string) attempt { return podTries(pod, pings([]string{to})...) }
+	unreached := func(when string) {
+		t.Helper()
+		failsBeside(t, extra+" answers "+when, ping(extra), ping(machineAddresses(t, nodes[1])[0].String()))
 	}
-	if reached() {
-		t.Fatalf("%s answers before any node has it", extra)
-	}
+	unreached("before any node has the address")
 	mustOnNode(t, nodes[1], "ip", "addr", "add", extra+"/16", "dev", "breth0")
 	t.Cleanup(func() { onNode(nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0") })
-	eventually(t, soon, "pods reach the node's new address", func() (bool, string) { return reached(), "" })
+	eventually(t, soon, "pods reach the node's new address", func() (bool, string) { out, err := ping(extra)(); return err == nil, out })
 	mustOnNode(t, nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0")
 	eventually(t, soon, "the address that is gone is not reached", func() (bool, string) {
 		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), nodes[1], metav1.GetOptions{})
-		return err == nil && !strings.Contains(node.Annotations["k8s.ovn.org/host-cidrs"], extra) && !reached(), ""
+		_, answered := ping(extra)()
+		return err == nil && !strings.Contains(node.Annotations["k8s.ovn.org/host-cidrs"], extra) && answered != nil, ""
 	})
+	unreached("after it is gone")
 }
 
 // TestNodePort_TooLargePacketGetsICMPError: the sender of a packet to a node port that is too large for the pod gets an
@@ -463,18 +480,23 @@ func TestPod_UsesAllDefaultGateways(t *testing.T) {
 		}
 		return seen
 	}
-	eventually(t, soon, "by one gateway", func() (bool, string) { seen := ways(); return seen["fabric"] == 20, fmt.Sprint(seen) })
+	// On a busy machine some have no answer.
+	byOne := func() (bool, string) {
+		seen := ways()
+		return seen["fabric"] >= 10 && seen[outside] == 0, fmt.Sprint(seen)
+	}
+	eventually(t, podWithin, "by one gateway", byOne)
 	one := strings.TrimSpace(mustOnNode(t, node, "ip", "-4", "route", "show", "default"))
 	gateway := strings.Fields(one)[2]
 	second := ofFamily(machineAddresses(t, outside), netip.MustParseAddr(gateway)).String()
 	t.Cleanup(func() {
 		onNode(node, "ip", "route", "replace", "default", "via", gateway, "dev", "breth0")
-		eventually(t, soon, "one gateway again", func() (bool, string) { seen := ways(); return seen["fabric"] == 20, fmt.Sprint(seen) })
+		eventually(t, podWithin, "one gateway again", byOne)
 	})
 	mustOnNode(t, node, "ip", "route", "replace", "default", "nexthop", "via", gateway, "dev", "breth0", "nexthop", "via", second, "dev", "breth0")
-	eventually(t, soon, "both gateways are used", func() (bool, string) {
+	eventually(t, podWithin, "both gateways are used", func() (bool, string) {
 		seen := ways()
-		return seen["fabric"] >= 3 && seen[outside] >= 3 && seen["fabric"]+seen[outside] == 20, fmt.Sprint(seen)
+		return seen["fabric"] >= 3 && seen[outside] >= 3, fmt.Sprint(seen)
 	})
 	if now := mustOnNode(t, node, "ip", "-4", "route", "show", "default"); strings.Count(now, "nexthop") != 2 {
 		t.Errorf("the host's own route: %s", now)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,30 +68,49 @@ func reached(from *corev1.Pod, targets ...string) ([]string, error) {
 // must stay so; of what can a busy machine may lose a packet, and both looks are repeated.
 func becomes(t *testing.T, from *corev1.Pod, want bool, targets ...netip.AddrPort) {
 	t.Helper()
+	becomeAll(t, []*corev1.Pod{from}, want, targets...)
+}
+
+// becomeAll is becomes for several clients, which look at the same time.
+func becomeAll(t *testing.T, clients []*corev1.Pod, want bool, targets ...netip.AddrPort) {
+	t.Helper()
 	var words []string
 	for _, target := range targets {
 		words = append(words, "tcp:"+target.String(), "udp:"+target.String())
 	}
-	var got []string
-	look := func() (bool, string) {
-		var err error
-		got, err = reached(from, words...)
-		seen := fmt.Sprintf("%s/%s on %s reaches %q: %v", from.Namespace, from.Name, from.Spec.NodeName, got, err)
-		return err == nil && len(got) == map[bool]int{true: len(words)}[want], seen
-	}
 	eventually(t, policyWithin, fmt.Sprintf("reachable: %t", want), func() (bool, string) {
-		ok, seen := look()
+		ok, _, seen := reachedAs(clients, want, words)
 		if ok && !want { // a busy machine, too, answers nothing for a second
-			ok, seen = look()
+			ok, _, seen = reachedAs(clients, want, words)
 		}
 		if !ok {
 			return false, seen
 		}
-		if ok, seen = look(); !want && len(got) > 0 {
+		ok, answers, seen := reachedAs(clients, want, words)
+		if !want && answers > 0 {
 			t.Errorf("it changed again: %s", seen)
 		}
 		return ok, seen
 	})
+}
+
+// reachedAs has clients ask all targets once. It says whether all, or none, have answered each client, how many answers there
+// are, and what clients see that is not so.
+func reachedAs(clients []*corev1.Pod, want bool, words []string) (ok bool, answers int, seen string) {
+	got, failed := make([][]string, len(clients)), make([]error, len(clients))
+	var looks sync.WaitGroup
+	for i, from := range clients {
+		looks.Go(func() { got[i], failed[i] = reached(from, words...) })
+	}
+	looks.Wait()
+	var lines []string
+	for i, from := range clients {
+		answers += len(got[i])
+		if failed[i] != nil || len(got[i]) != map[bool]int{true: len(words)}[want] {
+			lines = append(lines, fmt.Sprintf("%s/%s on %s reaches %q: %v", from.Namespace, from.Name, from.Spec.NodeName, got[i], failed[i]))
+		}
+	}
+	return len(lines) == 0, answers, strings.Join(lines, "; ")
 }
 
 func echoTargets(t *testing.T, pods ...*corev1.Pod) (all []netip.AddrPort) {
@@ -108,28 +128,21 @@ func echoTargets(t *testing.T, pods ...*corev1.Pod) (all []netip.AddrPort) {
 func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 	world.Test(t, world.Policies, world.Core, world.Strict)
 	mine, theirs, third := namespace(t), namespace(t), namespace(t)
-	target, sibling := running(t, mine, "target", nodes[1]), running(t, mine, "sibling", nodes[2])
-	near, far := running(t, theirs, "near", nodes[1]), running(t, theirs, "far", nodes[2])
-	other := running(t, third, "other", nodes[2])
-	targets := echoTargets(t, target)
+	pods := allRunning(t, podObject(mine, "target", nodes[1]), podObject(mine, "sibling", nodes[2]),
+		podObject(theirs, "near", nodes[1]), podObject(theirs, "far", nodes[2]), podObject(third, "other", nodes[2]))
+	target, sibling, near, far, other := pods[0], pods[1], pods[2], pods[3], pods[4]
+	clients, targets := pods[1:], echoTargets(t, target)
 
-	becomes(t, near, true, targets...)
-	becomes(t, far, true, targets...)
+	becomeAll(t, clients, true, targets...)
 	if out := mustInPod(t, near, "ping", "-c1", "-w5", targets[0].Addr().String()); !strings.Contains(out, "ttl=64") {
 		t.Errorf("without a policy, ping on the same node: %s", out)
 	}
 	createPolicy(t, mine, "deny-ingress-from-alpine-worker", fromNamespaces("namespace", "alpine-worker"))
-	for _, from := range []*corev1.Pod{near, far, other, sibling} {
-		becomes(t, from, false, targets...)
-	}
-	if out, err := inPod(theirs, "near", "ping", "-c2", "-W1", targets[0].Addr().String()); err == nil {
-		t.Errorf("ping passes: %s", out)
-	}
+	becomeAll(t, clients, false, targets...)
+	pingsFail(t, near, []string{targets[0].Addr().String()}, []string{ofFamily(addresses(t, far), targets[0].Addr()).String()})
 	labelNamespace(t, theirs, "namespace", `"alpine-worker"`)
-	becomes(t, near, true, targets...)
-	becomes(t, far, true, targets...)
-	becomes(t, other, false, targets...)
-	becomes(t, sibling, false, targets...)
+	becomeAll(t, []*corev1.Pod{near, far}, true, targets...)
+	becomeAll(t, []*corev1.Pod{other, sibling}, false, targets...)
 	for _, own := range targets {
 		mustOnNode(t, nodes[1], "ping", "-c1", "-w5", own.Addr().String())
 		mustOnNode(t, nodes[1], "probe", "dial", "tcp", own.String())
@@ -138,9 +151,7 @@ func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 	labelNamespace(t, theirs, "namespace", "null")
 	becomes(t, near, false, targets...)
 	deletePolicy(t, mine, "deny-ingress-from-alpine-worker")
-	for _, from := range []*corev1.Pod{near, far, other, sibling} {
-		becomes(t, from, true, targets...)
-	}
+	becomeAll(t, clients, true, targets...)
 }
 
 // TestNetworkPolicy_HoldsForServices: a policy on the pods behind a service holds for the
@@ -148,13 +159,14 @@ func TestNetworkPolicy_IsolatesOtherNamespaces(t *testing.T) {
 func TestNetworkPolicy_HoldsForServices(t *testing.T) {
 	world.Test(t, world.Policies, world.Core)
 	mine, theirs, third := namespace(t), namespace(t), namespace(t)
-	var backends []*corev1.Pod
+	objects := []*corev1.Pod{podObject(third, "other", nodes[1])}
 	for i, node := range nodes {
-		pod := podObject(mine, fmt.Sprint("nginx-", i), node)
-		pod.Labels = map[string]string{"app": "nginx"}
-		create(t, pod)
-		backends = append(backends, waitPod(t, mine, pod.Name, "Running", isRunning))
+		backend := podObject(mine, fmt.Sprint("nginx-", i), node)
+		backend.Labels = map[string]string{"app": "nginx"}
+		objects = append(objects, backend, podObject(theirs, fmt.Sprint("client-", i), node))
 	}
+	pods := allRunning(t, objects...)
+	other, backends, clients := pods[0], []*corev1.Pod{pods[1], pods[3], pods[5]}, []*corev1.Pod{pods[2], pods[4], pods[6]}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: "nginx"}, Spec: corev1.ServiceSpec{
 		Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"app": "nginx"},
 		Ports: []corev1.ServicePort{
@@ -167,28 +179,17 @@ func TestNetworkPolicy_HoldsForServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	targets := append(echoTargets(t, backends...), netip.AddrPortFrom(netip.MustParseAddr(made.Spec.ClusterIP), 80))
-	var clients []*corev1.Pod
-	for i, node := range nodes {
-		clients = append(clients, running(t, theirs, fmt.Sprint("client-", i), node))
-	}
-	other := running(t, third, "other", nodes[1])
-	for _, client := range clients {
-		becomes(t, client, true, targets...)
-	}
+	becomeAll(t, clients, true, targets...)
 	nodePortsBecome(t, true, made)
 	spec := fromNamespaces("namespace", "alpine-worker")
 	spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "nginx"}}
 	createPolicy(t, mine, "deny-specific-ip-blocks", spec)
-	for _, client := range clients {
-		becomes(t, client, false, targets...)
-	}
+	becomeAll(t, clients, false, targets...)
 	if _, err := inPod(theirs, clients[0].Name, "probe", "dial", "tcp", targets[0].String()); err == nil || strings.Contains(err.Error(), "refused") {
 		t.Errorf("want silence, got %v", err)
 	}
 	labelNamespace(t, theirs, "namespace", `"alpine-worker"`)
-	for _, client := range clients {
-		becomes(t, client, true, targets...)
-	}
+	becomeAll(t, clients, true, targets...)
 	becomes(t, other, false, targets...)
 	nodePortsBecome(t, false, made)
 	for i, backend := range backends {
@@ -203,14 +204,15 @@ func TestNetworkPolicy_HoldsForServices(t *testing.T) {
 // at each node, whichever endpoint the node picks.
 func nodePortsBecome(t *testing.T, want bool, service *corev1.Service) {
 	t.Helper()
+	words := []string{"probe", "reach"}
 	for _, node := range nodes {
 		address := netip.AddrPortFrom(nodeAddress(t, node), uint16(service.Spec.Ports[0].NodePort)).String()
-		words := append([]string{"probe", "reach"}, slices.Repeat([]string{"tcp:" + address}, 5)...)
-		eventually(t, policyWithin, fmt.Sprintf("%s from outside: %t", address, want), func() (bool, string) {
-			out, err := onNode(outside, words...)
-			return err == nil && len(strings.Fields(out)) == map[bool]int{true: 5}[want], fmt.Sprint(out, err)
-		})
+		words = append(words, slices.Repeat([]string{"tcp:" + address}, 5)...)
 	}
+	eventually(t, policyWithin, fmt.Sprintf("%s from outside: %t", words[2:], want), func() (bool, string) {
+		out, err := onNode(outside, words...)
+		return err == nil && len(strings.Fields(out)) == map[bool]int{true: len(words) - 2}[want], fmt.Sprint(out, err)
+	})
 }
 
 // TestNetworkPolicy_IsLoggedWithAnnotation: with the namespace's annotation, what a policy drops and what
@@ -281,16 +283,20 @@ func TestNetworkPolicy_NewPodIsNeverOpen(t *testing.T) {
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"silent": "yes"}},
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 	})
-	for i := range tier.Pick(4, 12) {
-		silent := i%4 != 3
-		pod := podObject(ns, fmt.Sprint("first-", i), nodes[i%len(nodes)], "probe", "dial", "tcp", target, "0", patience)
-		pod.Labels["silent"] = map[bool]string{true: "yes", false: "no"}[silent]
-		create(t, pod)
-		ended := waitPod(t, ns, pod.Name, "ended", func(p *corev1.Pod) bool {
-			return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		})
-		if passed := ended.Status.Phase == corev1.PodSucceeded; passed == silent {
-			t.Errorf("pod %d, silent %t: its first connection passed: %t", i, silent, passed)
+	for set := range tier.Pick(1, 3) {
+		name := func(i int) string { return fmt.Sprintf("first-%d-%d", set, i) }
+		const last = 3 // may speak
+		for i := range last + 1 {
+			pod := podObject(ns, name(i), nodes[i%len(nodes)], "probe", "dial", "tcp", target, "0", longPatience)
+			if pod.Labels["silent"] = "no"; i < last {
+				pod.Labels["silent"], pod.Spec.Containers[0].Command[5] = "yes", patience
+			}
+			create(t, pod)
+		}
+		for i := range last + 1 {
+			if passed := waitEnded(t, ns, name(i)).Status.Phase == corev1.PodSucceeded; passed != (i == last) {
+				t.Errorf("pod %d of %d: its first connection passed: %t", i+1, last+1, passed)
+			}
 		}
 	}
 }
@@ -314,7 +320,7 @@ func TestNetworkPolicy_WarnsOfUnmatchedSelector(t *testing.T) {
 		}
 		return notes
 	}
-	eventually(t, soon, "a warning", func() (bool, string) {
+	eventually(t, podWithin, "a warning", func() (bool, string) {
 		notes := warnings("forgotten")
 		return len(notes) == 1 && strings.Contains(notes[0], "no-namespace=has-this-label"), fmt.Sprint(notes)
 	})

@@ -70,6 +70,7 @@ func TestNetworkPolicy_StopsRunningStreams(t *testing.T) {
 		},
 	}
 	protocolsOf := map[bool][]string{false: {"Tcp", "Udp", "Icmp"}, true: {"Tcp", "Udp6", "Icmp6"}}
+	each := map[string]func(*testing.T){}
 	for direction, spec := range deny {
 		for _, node := range []string{nodes[1], nodes[2]} {
 			for family, six := range sixes() {
@@ -77,17 +78,17 @@ func TestNetworkPolicy_StopsRunningStreams(t *testing.T) {
 				if inGate := (direction == "ingress") == (node == nodes[1]) && six == (node == nodes[2]); !inGate && !tier.IsFull() {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s/%s/%s", direction, node, protocols[1]), func(t *testing.T) {
-					t.Parallel()
+				each[fmt.Sprintf("%s/%s/%s", direction, node, protocols[1])] = func(t *testing.T) {
 					ns := namespace(t)
-					server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
-					sender := streaming(t, podObject(ns, "sender", node, everyWay(addresses(t, server)[family])...))
-					witness := streaming(t, podObject(ns, "witness", node, everyWay(addresses(t, other)[family])...))
-					stops(t, spec, [2]*corev1.Pod{server, sender}, [2]*corev1.Pod{other, witness}, protocols)
-				})
+					servers := allRunning(t, podObject(ns, "server", nodes[1]), podObject(ns, "other", nodes[1]))
+					senders := allStarted(t, podObject(ns, "sender", node, everyWay(addresses(t, servers[0])[family])...),
+						podObject(ns, "witness", node, everyWay(addresses(t, servers[1])[family])...))
+					stops(t, spec, [2]*corev1.Pod{servers[0], senders[0]}, [2]*corev1.Pod{servers[1], senders[1]}, protocols)
+				}
 			}
 		}
 	}
+	atOnce(t, each)
 }
 
 // allowIngress allows only pods with another label app.
@@ -158,27 +159,29 @@ func TestNetworkPolicy_StopsStreamsOfServer(t *testing.T) {
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 		},
 	}
+	each := map[string]func(*testing.T){}
 	for direction, spec := range deny {
 		for i, node := range []string{nodes[1], nodes[2]} {
 			if inGate := (direction == "ingress") == (i == 0); !inGate && !tier.IsFull() {
 				continue
 			}
-			t.Run(direction+"/"+node, func(t *testing.T) {
-				t.Parallel()
+			each[direction+"/"+node] = func(t *testing.T) {
 				ns := namespace(t)
 				server := streaming(t, podObject(ns, "server", nodes[1], "probe", "push", fmt.Sprint(port)))
 				addrs := addresses(t, server)
 				pull := []string{"probe", "pull", netip.AddrPortFrom(addrs[i%len(addrs)], port).String(), "1"}
-				client, witness := streaming(t, podObject(ns, "client", node, pull...)), streaming(t, podObject(ns, "witness", node, pull...))
+				pods := allStarted(t, podObject(ns, "client", node, pull...), podObject(ns, "witness", node, pull...))
+				client, witness := pods[0], pods[1]
 				protocol := map[bool]string{true: "Udp", false: "Udp6"}[addrs[i%len(addrs)].Is4()]
 				flows(t, [2]*corev1.Pod{client, server}, true, protocol)
 				createPolicy(t, ns, "deny", spec)
 				stopped(t, client, witness, protocol)
 				flows(t, [2]*corev1.Pod{client, server}, false, protocol)
 				flows(t, [2]*corev1.Pod{witness, server}, true, protocol)
-			})
+			}
 		}
 	}
+	atOnce(t, each)
 }
 
 func streaming(t *testing.T, pod *corev1.Pod) *corev1.Pod {
@@ -187,47 +190,37 @@ func streaming(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	return waitPod(t, pod.Namespace, pod.Name, "Running", isRunning)
 }
 
-// flows compares what arrives at the first of two pods while the second sends:
-// much, or not one packet. TCP that gets no answer waits twice as long each time. A busy machine may hold up
-// one window, not three.
+// flows compares what arrives at the first of two pods while the second sends: many packets, however long a busy machine
+// needs for them, or not one.
 func flows(t *testing.T, ends [2]*corev1.Pod, want bool, protocols ...string) {
 	t.Helper()
-	look := func() (arrived, sent []int) {
-		arrived, _ = receivedOf(t, ends[0], protocols)
-		_, sent = receivedOf(t, ends[1], protocols)
-		return arrived, sent
+	const many = 50
+	before, _ := receivedOf(t, ends[0], protocols)
+	if !want {
+		flowsNot(t, ends, before, protocols)
+		return
 	}
-	var arrivedBefore, sentBefore, arrived, sent []int
-	var start time.Time
-	few := func() bool {
+	eventually(t, soon, fmt.Sprintf("%d packets of each of %s come from %s to %s", many, protocols, ends[1].Name, ends[0].Name), func() (bool, string) {
+		arrived, _ := receivedOf(t, ends[0], protocols)
+		few := false
 		for i := range protocols {
-			if arrived[i]-arrivedBefore[i] < 50 {
-				return true
-			}
+			few = few || arrived[i]-before[i] < many
 		}
-		return false
-	}
-	for range 3 {
-		arrivedBefore, sentBefore = look()
-		start = time.Now()
-		time.Sleep(silence)
-		arrived, sent = look()
-		for anyEqual(sent, sentBefore) && time.Since(start) < time.Minute {
-			time.Sleep(time.Second)
-			arrived, sent = look()
-		}
-		if !want || !few() {
-			break
-		}
-	}
-	for i, protocol := range protocols {
-		if sent[i] == sentBefore[i] {
-			t.Errorf("%s sends nothing of %s: this shows nothing", ends[1].Name, protocol)
-		}
-		if got := arrived[i] - arrivedBefore[i]; want && got < 50 || !want && got > 0 {
-			t.Errorf("%d packets of %s arrived from %s at %s in %s (%d were sent), want them %t",
-				got, protocol, ends[1].Name, ends[0].Name, time.Since(start), sent[i]-sentBefore[i], want)
-		}
+		return !few, fmt.Sprintf("%v, and before %v", arrived, before)
+	})
+}
+
+// flowsNot looks for a time in which something is sent. TCP that gets no answer waits twice as long each time.
+func flowsNot(t *testing.T, ends [2]*corev1.Pod, before []int, protocols []string) {
+	t.Helper()
+	_, sentBefore := receivedOf(t, ends[1], protocols)
+	time.Sleep(silence)
+	eventually(t, podWithin, fmt.Sprintf("%s sends %s, without which this shows nothing", ends[1].Name, protocols), func() (bool, string) {
+		_, sent := receivedOf(t, ends[1], protocols)
+		return !anyEqual(sent, sentBefore), fmt.Sprintf("%v, and before %v", sent, sentBefore)
+	})
+	if arrived, _ := receivedOf(t, ends[0], protocols); !slices.Equal(arrived, before) {
+		t.Errorf("packets of %s arrived from %s at %s: %v, and before %v", protocols, ends[1].Name, ends[0].Name, arrived, before)
 	}
 }
 

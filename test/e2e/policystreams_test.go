@@ -23,7 +23,7 @@ import (
 )
 
 // A stream of TCP that is silent for longer than longPause was interrupted, unless that of a
-// witness was silent for half of that time, too: then it is the machine. Of UDP, which repeats
+// witness was silent for long, too (longestAllowed): then it is the machine. Of UDP, which repeats
 // nothing, a packet is lost or none is, however late a busy machine sends it.
 const shortPause, longPause = time.Second, 2 * time.Second
 
@@ -99,7 +99,7 @@ func undisturbed(t *testing.T, server *corev1.Pod, clients, witnesses []*corev1.
 		before, reads := switchErrors(t), quiet(t)
 		change()
 		fates, witnessed := ended(t, all), ended(t, others)
-		wrong := interrupted(fates, max(longPause, 2*longestSilence(witnessed)))
+		wrong := interrupted(fates, longestAllowed(longPause, longestSilence(witnessed)))
 		busy, errors := interrupted(witnessed, longPause), switchErrors(t)-before
 		after := routeReads(t, nodes...)
 		if len(wrong) > 0 && (len(busy) > 0 || errors > 0 || !slices.Equal(after, reads)) {

@@ -204,7 +204,7 @@ func TestPortMirror_PodCollectsOnItsNode(t *testing.T) {
 	if seen := copies(second); seen != "" {
 		t.Errorf("%s has copies of %s, which %s gets", second.Name, seen, first.Name)
 	}
-	silentOn(t, peer, "net1", own)
+	silentOn(t, peer, "net1", own, "eth0", podPort(t, client).Addr().String())
 	answers(t, client, "tcp", podPort(t, first).String())
 
 	kubectlDelete(t, ns, "portmirror", ns)
