@@ -161,7 +161,7 @@ func TestRenew_KeepsOtherAreas(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, lockFile, "")
 	m, _ := parsePathMap("a/ one\nb/ two\nc/ three")
-	w := world{paths: m, hashes: map[string]string{"one": "1", "two": "2", "three": "3"}, last: lock{"two": {"old", "c0"}, "gone": {"x", "c0"}}}
+	w := areaFiles{paths: m, hashes: map[string]string{"one": "1", "two": "2", "three": "3"}, last: lock{"two": {"old", "c0"}, "gone": {"x", "c0"}}}
 	if err := renew(dir, w, []string{"one"}, "c1"); err != nil {
 		t.Fatal(err)
 	}

@@ -87,6 +87,13 @@ func (r *recorder) read(step string, from io.Reader) error {
 	}
 }
 
+// whenParallel has f called when tests that run beside others go on: those that run one by one have ended.
+func (r *recorder) whenParallel(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onCont = f
+}
+
 func (r *recorder) print(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,9 +41,7 @@ func (g *gate) labDown() {
 // testLab runs the tests of the areas in the lab that is up. Nothing of low priority runs beside those that run one by one.
 func (g *gate) testLab(ctx context.Context, areas []string) error {
 	g.beside.freeze()
-	g.record.mu.Lock()
-	g.record.onCont = g.beside.thaw
-	g.record.mu.Unlock()
+	g.record.whenParallel(g.beside.thaw)
 	defer g.beside.thaw()
 	return g.binary(ctx, labStep, labStep, labDir, g.labCommand("-areas="+strings.Join(areas, ","), fmt.Sprint("-test.parallel=", labAtOnce))...)
 }

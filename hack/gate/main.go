@@ -52,7 +52,7 @@ func command() *cobra.Command {
 		return runAreas(cmd.Context(), config{full: *full}, areas)
 	}
 	of := &cobra.Command{Use: "areas FILE", Short: "print the areas of a file", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-		w, err := readWorld(".")
+		w, err := readAreas(".")
 		if err != nil {
 			return err
 		}
@@ -79,16 +79,16 @@ func newGate(cfg config) (*gate, error) {
 	return &gate{cfg: cfg, out: os.Stdout, record: newRecorder(os.Stdout), started: time.Now()}, nil
 }
 
-// world is what the areas' files say.
-type world struct {
+// areaFiles is what areas.txt and areas.lock say of the work tree.
+type areaFiles struct {
 	paths  pathMap
 	hashes map[string]string
 	last   lock
 	err    error // of reading the lock
 }
 
-func readWorld(root string) (world, error) {
-	var w world
+func readAreas(root string) (areaFiles, error) {
+	var w areaFiles
 	text, err := os.ReadFile(filepath.Join(root, areasFile))
 	if err != nil {
 		return w, err
@@ -118,7 +118,7 @@ func runGate(ctx context.Context, cfg config, all bool) error {
 	if err != nil {
 		return err
 	}
-	w, err := readWorld(g.cfg.root)
+	w, err := readAreas(g.cfg.root)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func runAreas(ctx context.Context, cfg config, areas []string) error {
 	if err != nil {
 		return err
 	}
-	w, err := readWorld(g.cfg.root)
+	w, err := readAreas(g.cfg.root)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func runAreas(ctx context.Context, cfg config, areas []string) error {
 }
 
 // finish confirms failures, renews the areas' lines, and prints the tables and what became of the run.
-func (g *gate) finish(ctx context.Context, w world, areas []string) error {
+func (g *gate) finish(ctx context.Context, w areaFiles, areas []string) error {
 	v := g.confirm(ctx)
 	lab := labCPU()
 	table := g.table(lab)
@@ -221,7 +221,7 @@ func (g *gate) finish(ctx context.Context, w world, areas []string) error {
 }
 
 // renew writes the hashes of areas that were green. A lock that could not be read is written anew.
-func renew(root string, w world, areas []string, commit string) error {
+func renew(root string, w areaFiles, areas []string, commit string) error {
 	if len(areas) == 0 {
 		return nil
 	}

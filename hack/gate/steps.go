@@ -147,6 +147,9 @@ func withRace() []string { return []string{"CGO_ENABLED=1"} }
 // unit runs all unit tests, and some with the race detector.
 func (g *gate) unit(ctx context.Context) error {
 	err := g.goTest(ctx, unitStep, nil, "./...")
+	if len(g.cfg.race) == 0 {
+		return err
+	}
 	return errors.Join(err, g.goTest(ctx, raceStep, withRace(), append([]string{"-race"}, g.cfg.race...)...))
 }
 
