@@ -22,12 +22,11 @@ import (
 
 // TestHelmTest_FindsBlockedPods: helm test passes in a network that works, with an answer from a pod of each node. With a
 // policy that isolates these pods it fails and names an address. The quick form of kubectl offload test passes, too, and fails
-// with a policy that it does not know (in the gate TestPlugin_TestFindsWhatDoesNotWork alone shows that).
+// with a policy that it does not know (in the gate TestPlugin_TestFindsWhatDoesNotWork alone shows that). Dozens of timed
+// cases load both cores: it runs alone.
 func TestHelmTest_FindsBlockedPods(t *testing.T) {
-	world.Test(t, world.Tools)
+	world.Test(t, world.Tools, world.Alone)
 	onlyInLab(t, "it needs the release of Helm")
-	oneTest.Lock()
-	defer oneTest.Unlock()
 	began := time.Now()
 	out, err := helmTest()
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck/disrupt"
 	"github.com/ovn-offload/ovn-offload/test/e2e/world"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestPlugin_TestSaysWhatConnectionsLivedThrough: all connections live while the agents of both nodes and the controllers are
@@ -26,8 +27,7 @@ import (
 // was deleted is no fault of the network.
 func TestPlugin_TestSaysWhatConnectionsLivedThrough(t *testing.T) {
 	world.Test(t, world.Tools, world.Disruptive)
-	oneTest.Lock()
-	defer oneTest.Unlock()
+	tier.Full(t, "it counts silences of 5 s while agents and controllers are replaced")
 	if out, code := kubectlOffload(t, "test", "--check-disrupt"); code != 3 || !strings.Contains(out, "test --setup-disrupt") {
 		t.Errorf("without connections: exit code %d: %s", code, out)
 	}

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,15 +23,11 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// oneTest is for those who make the namespace of the test.
-var oneTest sync.Mutex
-
 // TestPlugin_TestFindsWhatDoesNotWork: all cases are good in a network that works, and with a policy that the test does not
-// know the cases fail that it concerns, and no other. What a killed test has left, --cleanup deletes.
+// know the cases fail that it concerns, and no other. What a killed test has left, --cleanup deletes. Dozens of timed cases load both
+// cores: it runs alone.
 func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
-	world.Test(t, world.Tools)
-	oneTest.Lock()
-	defer oneTest.Unlock()
+	world.Test(t, world.Tools, world.Alone)
 	junit := filepath.Join(t.TempDir(), "result.xml")
 	which := tier.Pick("--run=^(external|pod-pod)/", "--full") // the gate has the other cases in TestHelmTest_FindsBlockedPods
 	out, code := kubectlOffload(t, append(askOutside(t, outsidePort), which, "--junit", junit)...)
@@ -75,11 +70,6 @@ func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	testIsGone(t)
-	for _, wrong := range [][]string{{"--run", "("}, {"--run", "no-such-case"}, {"--nodes", nodes[1]}, {"--quick", "--full"}, {"--expect", "tc"}, {"--external", "example.com:443"}, {"--setup-disrupt", "--check-disrupt"}, {"--check-disrupt", "--max-silence", "0s"}} {
-		if out, code := kubectlOffload(t, append([]string{"test"}, wrong...)...); code != 64 {
-			t.Errorf("%v: exit code %d: %s", wrong, code, out)
-		}
-	}
 }
 
 // testFindsPlaces: no packet is in hardware here, and a test that has to find hardware fails.
